@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace reprise {
+
+// JSON documents: configuration files, tokenizer.json, safetensors headers, request bodies.
+//
+// Parsing is strict (RFC 8259), validates UTF-8, keeps the order of members, and works within
+// limits, because every document is hostile: depth, and memory in proportion to the text. Members
+// are found by linear search (objects in these formats are small, or are walked in order:
+// vocabularies).
+//
+// A JsonValue is a cheap handle into its JsonDocument, which owns the memory and must outlive it.
+// Thread safety: a parsed document is immutable.
+class JsonValue {
+ public:
+  enum class Kind : uint8_t { kNull, kBool, kInt, kDouble, kString, kArray, kObject };
+  struct Member;
+
+  Kind kind() const { return kind_; }
+  bool is_null() const { return kind_ == Kind::kNull; }
+  bool is_bool() const { return kind_ == Kind::kBool; }
+  bool is_int() const { return kind_ == Kind::kInt; }
+  bool is_number() const { return kind_ == Kind::kInt || kind_ == Kind::kDouble; }
+  bool is_string() const { return kind_ == Kind::kString; }
+  bool is_array() const { return kind_ == Kind::kArray; }
+  bool is_object() const { return kind_ == Kind::kObject; }
+
+  // REQUIRES: the kind of the accessor, except as_double, which takes both numbers.
+  bool as_bool() const {
+    CHECK(is_bool());
+    return bool_;
+  }
+  int64_t as_int() const {
+    CHECK(is_int());
+    return int_;
+  }
+  double as_double() const {
+    CHECK(is_number());
+    return is_int() ? double(int_) : double_;
+  }
+  std::string_view as_string() const {
+    CHECK(is_string());
+    return {text_, size_};
+  }
+  std::span<const JsonValue> items() const;  // of an array
+  std::span<const Member> members() const;   // of an object
+
+  // The member of that name, or null if absent or if this is not an object. The last of duplicates
+  // is never reached: duplicate keys are refused by the parser.
+  const JsonValue* Find(std::string_view key) const;
+
+ private:
+  friend class JsonParser;
+  Kind kind_ = Kind::kNull;
+  uint32_t size_ = 0;  // bytes, items or members
+  union {
+    bool bool_;
+    int64_t int_ = 0;
+    double double_;
+    const char* text_;
+    const JsonValue* items_;
+    const Member* members_;
+  };
+};
+
+struct JsonValue::Member {
+  std::string_view key;
+  JsonValue value;
+};
+
+class JsonDocument {
+ public:
+  static constexpr int kDepthMax = 64;
+
+  // Fails with kInvalidArgument and the byte offset of the first error.
+  static Result<JsonDocument> Parse(std::string_view text, int depth_max = kDepthMax);
+
+  JsonDocument(JsonDocument&&) noexcept;
+  JsonDocument& operator=(JsonDocument&&) noexcept;
+  ~JsonDocument();
+
+  const JsonValue& root() const { return root_; }
+
+ private:
+  friend class JsonParser;
+  JsonDocument();
+  struct Arena;
+  std::unique_ptr<Arena> arena_;
+  JsonValue root_;
+};
+
+// Appends `text` as a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD.
+void AppendJsonString(std::string_view text, std::string* out);
+
+}  // namespace reprise

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves what the parser accepts, what it refuses, and where it says the error is.
+#include "base/json.h"
+
+#include <gtest/gtest.h>
+
+namespace reprise {
+namespace {
+
+std::string ErrorOf(std::string_view text) {
+  const auto parsed = JsonDocument::Parse(text);
+  return parsed.ok() ? "" : parsed.status().message();
+}
+
+TEST(Json, ReadsEveryKind) {
+  auto parsed =
+      JsonDocument::Parse(R"( {"a":[1,-2.5e3,true,false,null,"x\n\u00e9\ud83d\ude00"],"b":{}} )");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  const auto items = parsed->root().Find("a")->items();
+  ASSERT_EQ(items.size(), 6u);
+  EXPECT_EQ(items[0].as_int(), 1);
+  EXPECT_EQ(items[1].as_double(), -2500.0);
+  EXPECT_TRUE(items[2].as_bool());
+  EXPECT_FALSE(items[3].as_bool());
+  EXPECT_TRUE(items[4].is_null());
+  EXPECT_EQ(items[5].as_string(), "x\n\xC3\xA9\xF0\x9F\x98\x80");
+  EXPECT_TRUE(parsed->root().Find("b")->members().empty());
+  EXPECT_EQ(parsed->root().Find("c"), nullptr);
+}
+
+TEST(Json, KeepsTheOrderOfMembers) {
+  auto parsed = JsonDocument::Parse(R"({"z":1,"a":2,"m":3})");
+  ASSERT_TRUE(parsed.ok());
+  std::string order;
+  for (const auto& member : parsed->root().members()) order += member.key;
+  EXPECT_EQ(order, "zam");
+}
+
+TEST(Json, LargeIntegersBecomeDoubles) {
+  auto parsed = JsonDocument::Parse("[9223372036854775807,9223372036854775808]");
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->root().items()[0].as_int(), INT64_MAX);
+  EXPECT_FALSE(parsed->root().items()[1].is_int());
+  EXPECT_EQ(parsed->root().items()[1].as_double(), 9223372036854775808.0);
+}
+
+TEST(Json, RefusesWhatIsNotJson) {
+  for (const char* text :
+       {"",      "{",         "[1,]",        "{\"a\":1,}",  "01",
+        "1.",    ".5",        "+1",          "NaN",         "1e999",
+        "'a'",   "\"\\x\"",   "\"\\ud800\"", "\"\\udc00\"", "\"a",
+        "[1] 2", "{\"a\" 1}", "tru",         "\"\x01\"",    "{\"a\":1,\"a\":2}"}) {
+    EXPECT_NE(ErrorOf(text), "") << text;
+  }
+  EXPECT_NE(ErrorOf("\"\xff\""), "");
+  EXPECT_EQ(ErrorOf("[1, x]"), "JSON, byte 4: expected a value");
+}
+
+TEST(Json, RefusesDuplicatesInLargeObjects) {
+  std::string text = "{";
+  for (int i = 0; i < 100; ++i) text += "\"k" + std::to_string(i) + "\":0,";
+  EXPECT_EQ(ErrorOf(text + "\"new\":0}"), "");
+  EXPECT_NE(ErrorOf(text + "\"k57\":0}"), "");
+}
+
+TEST(Json, BoundsTheDepth) {
+  EXPECT_EQ(ErrorOf(std::string(64, '[') + std::string(64, ']')), "");
+  EXPECT_NE(ErrorOf(std::string(65, '[') + std::string(65, ']')), "");
+  EXPECT_NE(ErrorOf(std::string(1000000, '[')), "");
+}
+
+TEST(Json, WritesStringsThatItReadsBack) {
+  const std::string text = "quote\" slash\\ line\n tab\t bell\a \xF0\x9F\x98\x80";
+  std::string json;
+  AppendJsonString(text, &json);
+  auto parsed = JsonDocument::Parse(json);
+  ASSERT_TRUE(parsed.ok()) << json;
+  EXPECT_EQ(parsed->root().as_string(), text);
+  json.clear();
+  AppendJsonString("a\xff", &json);
+  EXPECT_EQ(json, "\"a\xEF\xBF\xBD\"");
+}
+
+}  // namespace
+}  // namespace reprise

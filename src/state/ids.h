@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace reprise {
+
+using TokenId = int32_t;
+
+// Tokens of K/V in one block. Attention splits the K/V axis at multiples of it, so the number is
+// part of the numerics: changing it changes the bits.
+inline constexpr int kBlockTokens = 64;
+
+// Distinct types for ids that are all small integers, so that one cannot be passed for another.
+template <typename Tag>
+struct Id {
+  static constexpr uint32_t kNone = UINT32_MAX;
+  uint32_t value = kNone;
+
+  constexpr bool valid() const { return value != kNone; }
+  friend constexpr bool operator==(Id a, Id b) { return a.value == b.value; }
+  friend constexpr auto operator<=>(Id a, Id b) { return a.value <=> b.value; }
+};
+
+using BlockId = Id<struct BlockTag>;        // kBlockTokens tokens of K/V, all layers
+using SlotId = Id<struct SlotTag>;          // the live recurrent state of one sequence
+using SnapshotId = Id<struct SnapshotTag>;  // an immutable copy of a slot at a token position
+
+}  // namespace reprise
+
+template <typename Tag>
+struct std::hash<reprise::Id<Tag>> {
+  size_t operator()(reprise::Id<Tag> id) const noexcept { return id.value; }
+};

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state/spec.h"
+
+#include "base/check.h"
+#include "state/ids.h"
+
+namespace reprise {
+namespace {
+
+size_t AlignUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+size_t StateTensor::bytes() const {
+  int64_t elements = 1;
+  for (const int64_t extent : shape) elements *= extent;
+  CHECK(elements > 0);
+  return RowBytes(dtype, elements);
+}
+
+bool StateSpec::has_recurrent() const {
+  for (const LayerState& layer : layers) {
+    if (layer.kind == StateKind::kRecurrent) return true;
+  }
+  return false;
+}
+
+bool StateSpec::has_kv() const {
+  for (const LayerState& layer : layers) {
+    if (layer.kind != StateKind::kRecurrent) return true;
+  }
+  return false;
+}
+
+size_t StateSpec::bytes_per_token(StateKind kind) const {
+  size_t bytes = 0;
+  for (const LayerState& layer : layers) {
+    if (layer.kind != kind || kind == StateKind::kRecurrent) continue;
+    for (const StateTensor& tensor : layer.tensors) bytes += tensor.bytes();
+  }
+  return bytes;
+}
+
+size_t StateSpec::kv_block_bytes() const { return StateLayout(*this).block_bytes(); }
+size_t StateSpec::snapshot_bytes() const { return StateLayout(*this).slot_bytes(); }
+
+StateLayout::StateLayout(const StateSpec& spec) {
+  for (const LayerState& layer : spec.layers) {
+    const bool recurrent = layer.kind == StateKind::kRecurrent;
+    size_t& end = recurrent ? slot_bytes_ : block_bytes_;
+    auto& offsets = offsets_.emplace_back();
+    for (const StateTensor& tensor : layer.tensors) {
+      offsets.push_back(end);
+      end += AlignUp(tensor.bytes() * (recurrent ? 1 : kBlockTokens));
+    }
+  }
+}
+
+}  // namespace reprise

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tensor/dtype.h"
+
+namespace reprise {
+
+// What a model carries from token to token: declared by a family, read by the cache. This is the
+// only place where the two meet; the cache never learns a family's name.
+//
+//  kind        per             may be cut at
+//  full K/V    token           any token
+//  window K/V  token, last W   any token whose window is still held
+//  recurrent   sequence        only where a snapshot was taken
+enum class StateKind : uint8_t { kFullKv, kWindowKv, kRecurrent };
+
+// One tensor of a layer's state. Per token for K/V kinds, per sequence for recurrent ones.
+struct StateTensor {
+  std::string name;  // for example "k", "conv", "delta"
+  std::vector<int64_t> shape;
+  DType dtype = DType::kF32;
+
+  size_t bytes() const;
+};
+
+struct LayerState {
+  int layer = 0;
+  StateKind kind = StateKind::kFullKv;
+  int window = 0;  // kWindowKv: tokens that attention can see, the current one included
+  std::vector<StateTensor> tensors;
+};
+
+// A layer may appear more than once (attention and recurrence side by side, two attentions a
+// layer).
+struct StateSpec {
+  std::vector<LayerState> layers;
+  // Cost of computing one token again, in multiply-adds: a constant part, and one per token of
+  // context.
+  double token_cost = 0;
+  double token_cost_per_position = 0;
+
+  bool has_recurrent() const;
+  bool has_kv() const;
+  // Bytes of K/V per token over all layers of `kind`; 0 for kRecurrent.
+  size_t bytes_per_token(StateKind kind) const;
+  size_t kv_block_bytes() const;  // all K/V of kBlockTokens tokens
+  size_t snapshot_bytes() const;  // all recurrent tensors of one sequence
+};
+
+// Where each tensor lies inside a block or a slot. Blocks and slots are contiguous, so copying one
+// is a single memcpy.
+//
+//  block: for each K/V entry of the spec, in order: its tensors, in order: [heads, kBlockTokens,
+//  width] slot:  for each recurrent entry, in order: its tensors, in order
+// Every tensor starts at a multiple of 64 bytes.
+class StateLayout {
+ public:
+  StateLayout() = default;
+  explicit StateLayout(const StateSpec& spec);
+
+  // `entry` indexes StateSpec::layers, `tensor` the tensors of that entry.
+  size_t offset(size_t entry, size_t tensor) const { return offsets_[entry][tensor]; }
+  size_t block_bytes() const { return block_bytes_; }
+  size_t slot_bytes() const { return slot_bytes_; }
+
+ private:
+  std::vector<std::vector<size_t>> offsets_;
+  size_t block_bytes_ = 0;
+  size_t slot_bytes_ = 0;
+};
+
+}  // namespace reprise

@@ -1,0 +1,95 @@
+"""Fails if a module includes a module that its row does not allow.
+
+The table is the architecture: ARCHITECTURE.md prints it, this script enforces it.
+"""
+import pathlib
+import re
+import sys
+
+ALLOWED = {  # module: modules it may include (itself is implied)
+    "base": "",
+    "tensor": "base",
+    "state": "base tensor",
+    "device": "base tensor",
+    "kernels": "base tensor device",
+    "weights": "base tensor device",
+    "cache": "base tensor state device",
+    "text": "base",
+    "model": "base tensor state device kernels weights text",
+    "sample": "base tensor kernels",
+    "sched": "base state cache",
+    "engine": "base tensor state device cache model sched sample",
+    "http": "base",
+    "api": "base text engine http",
+    "web": "base engine http",
+    "cli": "base tensor state device kernels weights cache text model sample engine http api web",
+    "main": "base cli",
+}
+# Only these files of a module may be included from outside it.
+PUBLIC = {
+    "cache": {"state_cache.h", "stats.h"},
+    "engine": {"engine.h", "request.h", "stats.h"},
+}
+# Commands may look inside the heart to prove and measure it.
+INSIDERS = {"cli"}
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+
+def module_of(path):
+    """src/cache/tree/node.h -> cache; src/main.cc -> main."""
+    return path.parts[0] if len(path.parts) > 1 else path.stem
+
+
+def check_acyclic():
+    done = set()
+
+    def visit(module, stack):
+        if module in stack:
+            sys.exit("cycle in ALLOWED: " + " -> ".join(stack + [module]))
+        if module not in done:
+            for dep in ALLOWED[module].split():
+                visit(dep, stack + [module])
+            done.add(module)
+
+    for module in ALLOWED:
+        visit(module, [])
+
+
+def check_include(rel, included):
+    module, path = module_of(rel), pathlib.PurePath(included)
+    dep = module_of(path)
+    if dep == module:
+        a, b = rel.parts, path.parts
+        if a[:2] == b[:2] == ("model", "families") and a[2] != b[2]:
+            return f"{rel}: family '{a[2]}' includes family '{b[2]}'"
+        return None
+    if dep not in ALLOWED:
+        return None  # third party or generated
+    if dep not in ALLOWED[module].split():
+        return f"{rel}: {module} may not include {dep} ({included})"
+    private = dep in PUBLIC and "/".join(path.parts[1:]) not in PUBLIC[dep]
+    if private and module not in INSIDERS and "_test" not in rel.name:
+        return f"{rel}: {included} is private to {dep}"
+    return None
+
+
+def main(src):
+    check_acyclic()
+    errors = []
+    for file in sorted(src.rglob("*")):
+        if file.suffix not in {".h", ".cc", ".cu", ".cuh"}:
+            continue
+        rel = file.relative_to(src)
+        if module_of(rel) not in ALLOWED:
+            errors.append(f"{rel}: unknown module '{module_of(rel)}'")
+            continue
+        for included in INCLUDE.findall(file.read_text()):
+            error = check_include(rel, included)
+            if error:
+                errors.append(error)
+    print("\n".join(errors) or "layers ok")
+    return bool(errors)
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1])))
