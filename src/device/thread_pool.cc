@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "base/check.h"
+
+namespace reprise {
+namespace {
+
+// About 50 microseconds: longer than any gap between two ops of a step, shorter than a scheduler
+// tick.
+constexpr int kSpins = 4000;
+// The caller waits for its workers with patience: a worker that lost its CPU to another process
+// must get it back, and a caller that spins on the same CPU would keep it away.
+constexpr int kSpinsBeforeYield = 20000;
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+std::vector<int> UsableCpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cpus;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+    }
+  }
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+void PinToCpu(pthread_t thread, int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  // Refusal (a container without the right) costs speed, not correctness.
+  static_cast<void>(::pthread_setaffinity_np(thread, sizeof set, &set));
+}
+
+}  // namespace
+
+int UsableCpuCount() { return static_cast<int>(UsableCpus().size()); }
+
+ThreadPool::ThreadPool(int thread_count)
+    : thread_count_(thread_count > 0 ? thread_count : UsableCpuCount()) {
+  const std::vector<int> cpus = UsableCpus();
+  const bool pin = thread_count_ <= static_cast<int>(cpus.size());
+  for (int thread = 1; thread < thread_count_; ++thread) {
+    threads_.emplace_back([this, thread] { Work(thread); });
+    if (pin) PinToCpu(threads_.back().native_handle(), cpus[static_cast<size_t>(thread)]);
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stop_.store(true);
+  generation_.fetch_add(1);
+  generation_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadPool::RunErased(Erased call, const void* function) {
+  if (thread_count_ == 1) return call(function, 0);
+  call_ = call;
+  function_ = function;
+  running_.store(thread_count_ - 1, std::memory_order_relaxed);
+  // seq_cst pairs with the sleeper's increment: either it sees the new generation, or we see it
+  // sleep.
+  generation_.fetch_add(1);
+  if (sleepers_.load() != 0) generation_.notify_all();
+  call(function, 0);
+  for (int spins = 0; running_.load(std::memory_order_acquire) != 0; ++spins) {
+    if (spins < kSpinsBeforeYield) {
+      Pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+void ThreadPool::Work(int thread) {
+  uint32_t seen = 0;
+  for (;;) {
+    int spins = 0;
+    while (generation_.load(std::memory_order_acquire) == seen) {
+      if (++spins < kSpins) {
+        Pause();
+        continue;
+      }
+      sleepers_.fetch_add(1);
+      generation_.wait(seen);
+      sleepers_.fetch_sub(1);
+    }
+    ++seen;
+    if (stop_.load()) return;
+    call_(function_, thread);
+    running_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+}  // namespace reprise

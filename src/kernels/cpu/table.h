@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// The table of leaf kernels: what the instruction sets compete for. ISA folders may include this
+// file, their own *-inl.h and the intrinsics header, nothing else (cmake/isa.cmake says why), so it
+// is plain C.
+//
+// Overlay, not ladder: `scalar` fills every entry with the code of kernels/reference, the
+// specification of the bits; every further ISA overwrites the entries that it improves. An entry
+// must give the bits of the reference for every input and shape: tests compare with memcmp. A
+// kernel reads nothing outside its operands and writes nothing outside its outputs; pointers need
+// no alignment unless a comment says so. Kernels are single-threaded leaves: drivers
+// (kernels/cpu/*.cc) divide the output among threads.
+namespace reprise::cpu {
+
+// Virtual lanes of float reductions: element i goes to lane i % 16, each lane is an fma (or add)
+// chain in ascending i from +0, and lanes are combined as a tree: l[i] += l[i+8]; l[i] += l[i+4];
+// l[i] += l[i+2]; l[0] += l[1].
+inline constexpr int kLanes = 16;
+
+// A row of activations, quantised symmetrically in blocks of 32 or of 256 elements:
+//   scale = max|x| / 127 (0 for an all-zero block), q = round_half_even(x * (127 / max|x|)), |q| <=
+//   127.
+struct QuantisedRow {
+  const int8_t* q;     // [cols]
+  const float* scale;  // [cols / block]
+  const int32_t* sum;  // sums of q: [cols / 32] where block is 32; [cols / 16] where it is 256
+};
+
+enum class ActivationFormat : uint8_t { kF32, kQ8Block32, kQ8Block256 };
+
+// A matrix kernel is one entry: the packing and the product that reads it. The matrix is packed in
+// groups of `group_rows` consecutive rows; the last group may hold fewer (`rows`), padded by pack.
+// y[t][r] = sum over k of w[r][k] * x[t][k], for r in [0, rows), t in [0, tokens).
+//
+// The bits of one output element, independent of tokens, rows and tiling:
+//  f32 f16 bf16     virtual lanes over k, fma(w, x, lane)
+//  32-blocks        isum = exact integer dot of the block; acc = fma(dw * dx, float(isum), acc) in
+//  block
+//                   order from +0; types with a minimum then acc = fma(m * dx, float(sum), acc)
+//  256-blocks       isum = sum over sub-blocks of scale * dot, exact in int32;
+//                   acc = fma(d * dx, float(isum), acc); types with a minimum then
+//                   acc = fma(-(dmin * dx), float(sum of min * sub-block sum), acc)
+// with d, m converted exactly from f16, products dw * dx rounded to f32, float() rounding to
+// nearest.
+struct MatrixKernel {
+  const char* isa;     // overlay that set the entry
+  const char* format;  // name of the pack format; equal names mean equal bytes
+  ActivationFormat activations;
+  int group_rows;
+  size_t (*group_bytes)(int64_t cols);
+  // `source` holds `rows` rows of the type's blocks, `source_stride` bytes apart.
+  void (*pack)(const void* source, size_t source_stride, int rows, int64_t cols, void* group);
+  // The values of one row of a group (embedding lookup): exactly the type's dequantisation.
+  void (*unpack_row)(const void* group, int row, int64_t cols, float* out);
+  // x: `tokens` rows; kF32: const float* rows `x_stride` floats apart in `x`; else `quantised`
+  // rows.
+  void (*run)(const void* group, int rows, int64_t cols, const float* x, int64_t x_stride,
+              const QuantisedRow* quantised, int tokens, float* y, int64_t y_stride);
+};
+
+// One K/V block of one head as attention sees it; see attention below.
+struct AttentionTile {
+  const float* const* q;  // [queries] -> [head_dim], already scaled
+  int queries;
+  const void* k;       // [keys, head_dim] f32 or f16, rows head_dim apart
+  const void* v;       // [keys, value_dim]
+  const int* visible;  // [queries] keys [first, visible) of the block that the query may see
+  const int* first;    // [queries]
+  int head_dim;
+  int value_dim;
+  float softcap;  // 0: none; else s = softcap * tanh(s / softcap)
+};
+
+// The running softmax of one query over the blocks so far.
+struct AttentionState {
+  float* max;         // [queries]
+  float* sum;         // [queries]
+  float* const* out;  // [queries] -> [value_dim], not yet divided by sum
+};
+
+struct KernelTable {
+  MatrixKernel matrix[32];  // by DType
+
+  // Activations: `sum` as in QuantisedRow. REQUIRES: cols % block == 0.
+  void (*quantise_32)(const float* x, int64_t cols, int8_t* q, float* scale, int32_t* sum);
+  void (*quantise_256)(const float* x, int64_t cols, int8_t* q, float* scale, int32_t* sum);
+
+  // y = x * rsqrt(mean(x^2) + eps) * weight: sum of squares in virtual lanes; r = 1 / sqrt(sum / n
+  // + eps) with IEEE division and square root; y[i] = (x[i] * r) * weight[i].
+  void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* y);
+  // y = x / sqrt(sum x^2 + eps) * scale.
+  void (*l2_norm)(const float* x, float eps, float scale, int64_t n, float* y);
+
+  // exp, silu and sigmoid are those of kernels/reference/math.h.
+  void (*swiglu)(const float* gate, const float* up, int64_t n, float* y);  // silu(gate) * up
+  void (*silu)(const float* x, int64_t n, float* y);
+  void (*sigmoid_mul)(const float* gate, const float* x, int64_t n, float* y);  // sigmoid(gate) * x
+  void (*add)(const float* a, const float* b, int64_t n, float* y);
+  void (*mul)(const float* a, const float* b, int64_t n, float* y);
+
+  // Rotates channel pairs (i, i + half) of one head: NeoX pairing. cos, sin: [half].
+  void (*rope)(float* x, const float* cos, const float* sin, int half);
+
+  void (*f32_to_f16)(const float* x, int64_t n, uint16_t* y);
+  void (*f16_to_f32)(const uint16_t* x, int64_t n, float* y);
+  void (*bf16_to_f32)(const uint16_t* x, int64_t n, float* y);
+
+  // One block of attention folded into the running softmax. For each query, with s_j in virtual
+  // lanes over head_dim: m_b = max s_j; p_j = exp(s_j - m_b); l_b = p_j summed in virtual lanes
+  // over j; o_b[c] = fma chain over j ascending. Then m' = max(m, m_b), a = exp(m - m'), b =
+  // exp(m_b - m'): sum = fma(sum, a, l_b * b); out[c] = fma(out[c], a, o_b[c] * b); m = m'. The
+  // first block of a query (sum == 0 and m == -inf) is stored instead of merged. A query that sees
+  // no key is left alone.
+  void (*attend_f32)(const AttentionTile* tile, const AttentionState* state, float* scratch);
+  void (*attend_f16)(const AttentionTile* tile, const AttentionState* state, float* scratch);
+
+  // Short causal convolution of one channel range: window [taps - 1, stride] holds the inputs
+  // before the first row, oldest first, and is left holding the last taps - 1 inputs. y[t][c] =
+  // act(bias[c] + sum over taps j ascending of fma(w[j][c], x[t - taps + 1 + j][c])), chain from
+  // bias (or +0). weight: [taps, stride]. silu: apply silu.
+  void (*short_conv)(const float* x, int64_t x_stride, int rows, const float* weight,
+                     const float* bias, int taps, int64_t weight_stride, int channels, bool silu,
+                     float* window, int64_t window_stride, float* y, int64_t y_stride);
+
+  // Gated delta rule over `rows` tokens for columns [0, columns) of one head's state
+  // [key_dim, state_stride]: sequential, per token and column c:
+  //   S[i][c] *= decay; r = fma chain over i of S[i][c] * k[i]; d = beta * (v[c] - r);
+  //   S[i][c] = fma(k[i], d, S[i][c]); y[c] = fma chain over i of S[i][c] * q[i].
+  // q, k, v, y: rows `*_stride` floats apart; decay, beta: `gate_stride` apart.
+  void (*gated_delta)(float* state, int64_t state_stride, int key_dim, int columns, const float* q,
+                      const float* k, int64_t qk_stride, const float* v, int64_t v_stride,
+                      const float* decay, const float* beta, int64_t gate_stride, int rows,
+                      float* y, int64_t y_stride);
+};
+
+// The overlays, slowest first; each overwrites the entries it improves. Which exist depends on the
+// architecture the program was built for.
+void OverlayScalar(KernelTable* table);
+void OverlayNeon(KernelTable* table);
+void OverlayDotprod(KernelTable* table);
+void OverlayI8mm(KernelTable* table);
+void OverlayAvx2(KernelTable* table);
+void OverlayAvx512(KernelTable* table);
+void OverlayAvx512Vnni(KernelTable* table);
+void OverlayAmx(KernelTable* table);
+
+}  // namespace reprise::cpu
