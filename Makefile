@@ -1,0 +1,45 @@
+# Two commands for people: `make serve` talks to a model, `make test` proves the tree. Each installs what is
+# missing (Debian packages), says what it does, builds and runs. Everything else is a CMake preset.
+.PHONY: help serve test setup build asan tsan fuzz bench clean
+
+JOBS ?= $(shell nproc)
+MODEL ?=
+
+help:
+	@echo "make serve [MODEL=file.gguf]  build, then chat in the terminal"
+	@echo "make test                     build, then run every test"
+	@echo "make asan | tsan              the tests under sanitizers"
+	@echo "make fuzz [SECONDS=60]        every fuzz target for that long (clang 19)"
+	@echo "make clean                    remove build/"
+
+setup:
+	@tools/setup.sh build
+
+build: setup
+	@cmake --preset release >/dev/null && cmake --build --preset release -j $(JOBS)
+
+serve: build
+	@tools/serve.sh "$(MODEL)"
+
+test:
+	@tools/setup.sh test
+	@cmake --preset dev >/dev/null && cmake --build --preset dev -j $(JOBS)
+	@ctest --preset dev -j $(JOBS)
+
+asan tsan:
+	@tools/setup.sh test
+	@cmake --preset $@ >/dev/null && cmake --build --preset $@ -j $(JOBS)
+	@ctest --preset $@ -j $(JOBS)
+
+SECONDS ?= 60
+fuzz:
+	@tools/setup.sh fuzz
+	@cmake --preset fuzz >/dev/null && cmake --build --preset fuzz -j $(JOBS)
+	@tools/fuzz.sh build/fuzz $(SECONDS)
+
+bench:
+	@tools/setup.sh test
+	@cmake --preset bench >/dev/null && cmake --build --preset bench -j $(JOBS)
+
+clean:
+	rm -rf build

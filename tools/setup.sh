@@ -1,0 +1,28 @@
+#!/bin/sh
+# Installs the Debian packages that are missing: `setup.sh build` for the product, `test` for its tests as
+# well, `fuzz` for the fuzz targets. Says what it installs; does nothing when all is there.
+set -eu
+
+packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libutf8proc-dev"
+case "${1:-build}" in
+  build) ;;
+  test) packages="$packages libgtest-dev libbenchmark-dev python3" ;;
+  fuzz) packages="$packages clang-19 libclang-rt-19-dev" ;;
+  *) echo "usage: setup.sh build|test|fuzz" >&2; exit 2 ;;
+esac
+
+missing=""
+for package in $packages; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
+done
+[ -z "$missing" ] && exit 0
+
+echo "installing:$missing"
+sudo=""
+if [ "$(id -u)" != 0 ]; then
+  command -v sudo >/dev/null || { echo "run as root, or install:$missing" >&2; exit 1; }
+  sudo=sudo
+fi
+$sudo apt-get update -qq
+# shellcheck disable=SC2086
+DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null
