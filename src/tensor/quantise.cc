@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain types and small blocks: one scale from the largest value, then rounding. The bits are those
+// of llama.cpp's reference quantisers, including where they round half up by adding and truncating.
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "tensor/codec.h"
+#include "tensor/encode.h"
+#include "tensor/half.h"
+
+namespace reprise {
+namespace {
+
+constexpr int kSmall = 32;
+
+// The value of largest magnitude; the first of equals.
+float Extreme(const float* in) {
+  float extreme = 0.0f;
+  for (int e = 0; e < kSmall; ++e) {
+    if (std::fabs(in[e]) > std::fabs(extreme)) extreme = in[e];
+  }
+  return extreme;
+}
+
+struct Range {
+  float min;
+  float max;
+};
+
+Range RangeOf(const float* in) {
+  Range range{in[0], in[0]};
+  for (int e = 1; e < kSmall; ++e) {
+    range.min = in[e] < range.min ? in[e] : range.min;
+    range.max = in[e] > range.max ? in[e] : range.max;
+  }
+  return range;
+}
+
+float Inverse(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
+
+// floor(value + 0.5) within [0, top].
+int RoundUp(float value, int top) { return int(Clamp(value + 0.5f, 0.0f, float(top))); }
+
+// Half away from zero, as roundf.
+int RoundAway(float value) {
+  const float whole = std::trunc(value);
+  const float rest = value - whole;
+  return int(whole) + (rest >= 0.5f) - (rest <= -0.5f);
+}
+
+void PackNibbles(const int* q, uint8_t* qs) {
+  for (int j = 0; j < 16; ++j) qs[j] = uint8_t((q[j] & 15) | (q[j + 16] & 15) << 4);
+}
+
+void PackFifthBits(const int* q, uint8_t* qh) {
+  std::memset(qh, 0, 4);
+  for (int e = 0; e < kSmall; ++e) qh[e / 8] = uint8_t(qh[e / 8] | (q[e] >> 4 & 1) << (e % 8));
+}
+
+template <typename Block>
+void EncodeRow(const float* in, void* blocks, int64_t n, int block_elements) {
+  Block* block = static_cast<Block*>(blocks);
+  for (int64_t done = 0; done < n; done += block_elements, ++block) {
+    float sum = 0.0f;  // of zeros, unless a value is infinite or NaN
+    for (int e = 0; e < block_elements; ++e) sum += in[done + e] * 0.0f;
+    if (sum == 0.0f) {
+      Encode(in + done, block);
+    } else {
+      std::memset(block, 0, sizeof *block);
+      block->d = F32ToF16(NAN);
+    }
+  }
+}
+
+template <uint16_t (*kFromF32)(float)>
+void NarrowRow(const float* in, void* halves, int64_t n) {
+  char* bytes = static_cast<char*>(halves);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint16_t bits = kFromF32(in[i]);
+    std::memcpy(bytes + 2 * i, &bits, 2);
+  }
+}
+
+}  // namespace
+
+void Encode(const float* in, BlockQ8_0* block) {
+  const float d = std::fabs(Extreme(in)) / 127.0f;
+  const float inverse = Inverse(d);
+  block->d = F32ToF16(d);
+  for (int e = 0; e < kSmall; ++e) {
+    block->qs[e] = int8_t(RoundAway(Clamp(in[e] * inverse, -127.0f, 127.0f)));
+  }
+}
+
+void Encode(const float* in, BlockQ4_0* block) {
+  const float d = Extreme(in) / -8.0f;  // so that the extreme itself is -8 exactly
+  const float inverse = Inverse(d);
+  int q[kSmall];
+  for (int e = 0; e < kSmall; ++e) q[e] = int(Clamp(in[e] * inverse + 8.5f, 0.0f, 15.0f));
+  block->d = F32ToF16(d);
+  PackNibbles(q, block->qs);
+}
+
+void Encode(const float* in, BlockQ4_1* block) {
+  const Range range = RangeOf(in);
+  const float d = (range.max - range.min) / 15.0f;
+  const float inverse = Inverse(d);
+  int q[kSmall];
+  for (int e = 0; e < kSmall; ++e) q[e] = RoundUp((in[e] - range.min) * inverse, 15);
+  block->d = F32ToF16(d);
+  block->m = F32ToF16(range.min);
+  PackNibbles(q, block->qs);
+}
+
+void Encode(const float* in, BlockQ5_0* block) {
+  const float d = Extreme(in) / -16.0f;
+  const float inverse = Inverse(d);
+  int q[kSmall];
+  for (int e = 0; e < kSmall; ++e) q[e] = int(Clamp(in[e] * inverse + 16.5f, 0.0f, 31.0f));
+  block->d = F32ToF16(d);
+  PackFifthBits(q, block->qh);
+  PackNibbles(q, block->qs);
+}
+
+void Encode(const float* in, BlockQ5_1* block) {
+  const Range range = RangeOf(in);
+  const float d = (range.max - range.min) / 31.0f;
+  const float inverse = Inverse(d);
+  int q[kSmall];
+  for (int e = 0; e < kSmall; ++e) q[e] = RoundUp((in[e] - range.min) * inverse, 31);
+  block->d = F32ToF16(d);
+  block->m = F32ToF16(range.min);
+  PackFifthBits(q, block->qh);
+  PackNibbles(q, block->qs);
+}
+
+bool CanQuantise(DType dtype) { return dtype != DType::kI32 && dtype != DType::kIQ2_XXS; }
+
+void QuantiseRow(DType dtype, const float* in, void* blocks, int64_t n) {
+  const int block = TraitsOf(dtype).block_elements;
+  CHECK(CanQuantise(dtype));
+  CHECK(n >= 0 && n % block == 0);
+  if (n == 0) return;
+  switch (dtype) {
+    case DType::kF32:
+      std::memcpy(blocks, in, static_cast<size_t>(n) * sizeof(float));
+      return;
+    case DType::kF16:
+      return NarrowRow<F32ToF16>(in, blocks, n);
+    case DType::kBF16:
+      return NarrowRow<F32ToBF16>(in, blocks, n);
+    case DType::kQ8_0:
+      return EncodeRow<BlockQ8_0>(in, blocks, n, block);
+    case DType::kQ4_0:
+      return EncodeRow<BlockQ4_0>(in, blocks, n, block);
+    case DType::kQ4_1:
+      return EncodeRow<BlockQ4_1>(in, blocks, n, block);
+    case DType::kQ5_0:
+      return EncodeRow<BlockQ5_0>(in, blocks, n, block);
+    case DType::kQ5_1:
+      return EncodeRow<BlockQ5_1>(in, blocks, n, block);
+    case DType::kQ2_K:
+      return EncodeRow<BlockQ2_K>(in, blocks, n, block);
+    case DType::kQ3_K:
+      return EncodeRow<BlockQ3_K>(in, blocks, n, block);
+    case DType::kQ4_K:
+      return EncodeRow<BlockQ4_K>(in, blocks, n, block);
+    case DType::kQ5_K:
+      return EncodeRow<BlockQ5_K>(in, blocks, n, block);
+    case DType::kQ6_K:
+      return EncodeRow<BlockQ6_K>(in, blocks, n, block);
+    case DType::kIQ4_NL:
+      return EncodeRow<BlockIQ4_NL>(in, blocks, n, block);
+    case DType::kIQ4_XS:
+      return EncodeRow<BlockIQ4_XS>(in, blocks, n, block);
+    case DType::kI32:
+    case DType::kIQ2_XXS:
+      break;
+  }
+}
+
+}  // namespace reprise
