@@ -86,4 +86,15 @@ void ScratchArena::Reset() {
   total_ = 0;
 }
 
+ScratchArena::Mark ScratchArena::mark() const {
+  return {current_, current_ < chunk_count_ ? chunks_[current_].used : 0, total_};
+}
+
+void ScratchArena::Rewind(const Mark& mark) {
+  for (size_t i = mark.chunk; i < chunk_count_; ++i)
+    chunks_[i].used = i == mark.chunk ? mark.used : 0;
+  current_ = mark.chunk;
+  total_ = mark.total;
+}
+
 }  // namespace reprise

@@ -50,6 +50,16 @@ class ScratchArena {
   // The most bytes that one step has needed so far.
   size_t peak_bytes() const { return peak_; }
 
+  // A place to come back to: see ScratchScope.
+  struct Mark {
+    size_t chunk = 0;
+    size_t used = 0;
+    size_t total = 0;
+  };
+  Mark mark() const;
+  // Frees everything taken since `mark`. REQUIRES: no Reset and no rewind below it in between.
+  void Rewind(const Mark& mark);
+
  private:
   struct Chunk {
     Buffer buffer;
@@ -61,6 +71,20 @@ class ScratchArena {
   size_t current_ = 0;
   size_t total_ = 0;
   size_t peak_ = 0;
+};
+
+// Gives back at its end what was taken from the arena in between, so that the layers of a step use
+// the same (cache-warm) memory one after another.
+class ScratchScope {
+ public:
+  explicit ScratchScope(ScratchArena& arena) : arena_(arena), mark_(arena.mark()) {}
+  ~ScratchScope() { arena_.Rewind(mark_); }
+  ScratchScope(const ScratchScope&) = delete;
+  ScratchScope& operator=(const ScratchScope&) = delete;
+
+ private:
+  ScratchArena& arena_;
+  const ScratchArena::Mark mark_;
 };
 
 }  // namespace reprise

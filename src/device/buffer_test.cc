@@ -42,5 +42,26 @@ TEST(ScratchArena, ReusesItsMemory) {
   EXPECT_GE(arena.peak_bytes(), 20'000'400u);
 }
 
+TEST(ScratchArena, AScopeGivesBackWhatItTook) {
+  ScratchArena arena;
+  {
+    ScratchScope empty(arena);
+    arena.Floats(10);
+  }
+  float* outer = arena.Floats(100);
+  float* inner = nullptr;
+  float* large = nullptr;
+  for (int layer = 0; layer < 3; ++layer) {
+    ScratchScope scope(arena);
+    float* a = arena.Floats(100);
+    float* b = arena.Floats(5'000'000);
+    if (layer == 0) inner = a, large = b;
+    EXPECT_EQ(a, inner);
+    EXPECT_EQ(b, large);
+  }
+  EXPECT_EQ(arena.Floats(100), inner);
+  EXPECT_NE(inner, outer);
+}
+
 }  // namespace
 }  // namespace reprise
