@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "cache/stats.h"
+#include "state/batch.h"
+#include "state/ids.h"
+#include "state/spec.h"
+
+namespace reprise {
+
+// StateCache keeps the state that requests leave behind and gives it to those that begin alike.
+// It owns all state memory, of running sequences too: one byte budget, running requests first.
+//
+// Life of a request, all on the engine thread:
+//
+//   Lease lease = cache.Acquire(request);        // looks; takes no memory; may wait in a queue
+//   if (cache.FindAwaited(lease)) ...            // someone computes its prefix now: wait, or not
+//   cache.Start(lease);                          // adopts blocks, restores the state into a slot
+//   while (...) {
+//     n = min(chunk, lease.next_cut() - lease.computed());
+//     cache.Reserve(lease, n);                   // private blocks for n more positions
+//     model.Forward(rows tokens()[computed, computed + n), lease.blocks(), lease.slot());
+//     cache.Commit(lease, {n});                  // publishes what became complete
+//     cache.Append(lease, sampled);              // the next token to run
+//   }
+//   cache.Finish(std::move(lease));              // publishes the tail; a plain destructor does not
+//
+//   positions   [0, adopted)         shared blocks, read only
+//               [adopted, computed)  private blocks; published as they fill (attention only), or
+//                                    up to each snapshot (models with recurrent state)
+//               [computed, ...)      rows the next steps write
+//
+// A lease may be dropped at any moment: what was published stays, the rest is freed.
+//
+// Thread safety: none; the engine thread owns it. Costs: Acquire and Start are O(prompt tokens),
+// Commit O(new tokens), eviction O(log entries) for each block or snapshot that goes.
+class StateCache;
+class StateIndex;
+class StateStore;
+
+// What a token stream means here: state is shared only between equal keys. `digest` names the
+// model as the numerics see it (weights, quantisation, numerics version, RoPE regime, adapters,
+// state layout); `salt` names the tenant.
+struct NamespaceKey {
+  std::string digest;
+  std::string salt;
+
+  friend bool operator==(const NamespaceKey&, const NamespaceKey&) = default;
+};
+
+// A place in the prompt that means something to the renderer of it.
+enum class BoundaryKind : uint8_t { kSystem, kMessage, kBreakpoint };
+struct Boundary {
+  int32_t position = 0;  // the state after tokens [0, position) is worth keeping
+  BoundaryKind kind = BoundaryKind::kMessage;
+};
+
+// The views need to live only during Acquire.
+struct CacheRequest {
+  const NamespaceKey* key = nullptr;
+  std::span<const TokenId> tokens;       // the prompt, not empty
+  std::span<const Boundary> boundaries;  // ascending
+  std::string_view session;              // prompt_cache_key, or empty
+  int64_t pin_ms = 0;                    // keep what this prompt stores for so long (ttl)
+  int32_t min_cache_tokens = 0;          // do not reuse or store less than this
+  bool read = true;                      // may reuse
+  bool write = true;                     // may publish
+  bool speculative = false;              // idle-time work: never awaited, not in the statistics
+};
+
+struct CacheOptions {
+  size_t budget_bytes = 0;        // see DefaultBudget
+  int32_t context_tokens = 4096;  // of one sequence; one such entry must fit
+  int32_t sequence_count = 16;    // slots for sequences that run at the same time
+  int64_t entry_count_max = 0;    // 0: no cap
+  int64_t ttl_ms = 0;             // entries unused for so long are dropped; 0: never
+  int32_t snapshot_grid = 1;      // snapshots only at multiples of it (64 where scans are chunked)
+  int32_t snapshot_gap = 64;      // snapshots of one prompt are at least so far apart
+  int32_t ladder_tokens = 4096;   // a rung every so many tokens inside long messages; 0: none
+  bool enabled = true;            // false: every request computes all, nothing is stored
+};
+
+// A budget for a model on a machine: what `memory_bytes` (free memory, weights already taken off)
+// allows, enough for many entries where possible.
+size_t DefaultBudget(const StateSpec& spec, size_t memory_bytes, const CacheOptions& options);
+
+// The right to use a matched prefix and the memory of one running sequence. Move-only; the
+// destructor releases everything.
+// REQUIRES: does not outlive its cache. Spans are valid until the next call on the cache.
+class Lease {
+ public:
+  Lease() = default;
+  Lease(Lease&& other) noexcept;
+  Lease& operator=(Lease&& other) noexcept;
+  ~Lease();
+
+  bool valid() const { return index_ != nullptr; }
+  uint64_t id() const { return id_; }  // unique in the life of the cache
+  bool started() const;
+  std::span<const TokenId> tokens() const;  // prompt and appended tokens
+  int32_t prompt_tokens() const;
+  int32_t computed() const;  // positions whose state it holds
+  // Block table: entry i covers positions [64 i, 64 i + 64). Covers all reserved positions. For
+  // models with window K/V only, entries that lie wholly before the window are invalid ids.
+  std::span<const BlockId> blocks() const;
+  SlotId slot() const;  // invalid if the model has no recurrent state
+  // A step must end at or before this position: the next snapshot, or the end of the prompt while
+  // it is being computed; afterwards INT32_MAX.
+  int32_t next_cut() const;
+  bool poisoned() const;              // a state was not finite
+  const ReuseReport& report() const;  // final after Start, but for snapshots_taken
+
+ private:
+  friend class StateCache;
+  friend class StateIndex;
+  Lease(StateIndex* index, uint32_t record, uint64_t id)
+      : index_(index), record_(record), id_(id) {}
+
+  StateIndex* index_ = nullptr;
+  uint32_t record_ = 0;
+  uint64_t id_ = 0;
+};
+
+struct Awaited {
+  uint64_t lease_id = 0;  // the running request that computes the common prefix
+  int32_t position = 0;   // it will publish up to here
+};
+
+struct CommitArgs {
+  int32_t token_count = 0;  // positions [computed, computed + token_count) are done
+  bool finite = true;       // false: NaN or infinity was seen in logits or state
+  bool canonical =
+      true;  // false: not the bits of a cold prefill; nothing from here on is published
+};
+
+class StateCache {
+ public:
+  // Refuses, with the numbers, a budget that cannot hold one running sequence of
+  // options.context_tokens and one stored entry of it.
+  static Result<std::unique_ptr<StateCache>> Create(const StateSpec& spec,
+                                                    const CacheOptions& options);
+  ~StateCache();
+
+  // Milliseconds of a steady clock; call once per step. Never goes back.
+  void SetTime(int64_t now_ms);
+
+  // Looks up the prompt. Takes no memory, so a request may hold it while it waits in a queue.
+  // REQUIRES: request.tokens is not empty.
+  Lease Acquire(const CacheRequest& request);
+
+  // The running request, if any, that will soon publish more of this prompt than is stored now.
+  // Ask before Start, in every step. It is gone when that request ends, however it ends.
+  // Mutates: where models have recurrent state, asks that request for a snapshot at the branch.
+  std::optional<Awaited> FindAwaited(const Lease& lease);
+
+  // Looks up again, adopts the blocks, takes a slot and restores the state into it (zeros when
+  // nothing was found), plans the snapshots. computed() says where to begin.
+  // Fails with kResourceExhausted, taking nothing, when all slots are in use or running requests
+  // leave no room.
+  // REQUIRES: not started.
+  Status Start(Lease& lease);
+
+  // Private blocks for `token_count` more positions; evicts what is cached to get them. Copies the
+  // block it continues in if that is shared. Fails with kResourceExhausted and takes nothing when
+  // running requests alone leave too little. REQUIRES: started.
+  Status Reserve(Lease& lease, int32_t token_count);
+
+  // Tokens to run next. REQUIRES: started.
+  void Append(Lease& lease, std::span<const TokenId> tokens);
+
+  // The step computed args.token_count more positions. Publishes what became publishable; takes
+  // the snapshot planned at the new position. A snapshot that finds no room is not an error.
+  // Fails with kInternal if the state is not finite: the lease is poisoned, nothing of it is
+  // published any more. REQUIRES: reserved; computed() + token_count <= tokens().size(),
+  // next_cut().
+  Status Commit(Lease& lease, const CommitArgs& args);
+
+  // Publishes the state at computed() (reply end) and releases the lease.
+  void Finish(Lease lease);
+
+  // Idle work: expires, gives free pages back to the system. Returns true if there is more to do.
+  bool Maintain();
+
+  // Keeps the state of this prefix, as far as it is stored, for `pin_ms` from now (0: unpins).
+  // Returns the number of tokens kept.
+  int32_t Pin(const NamespaceKey& key, std::span<const TokenId> tokens, int64_t pin_ms);
+
+  // Drops everything stored in the namespace, or in all of them. Running requests keep theirs.
+  void Reset(const NamespaceKey& key);
+  void ResetAll();
+
+  // The memory behind the ids of every lease.
+  const StateMemory& memory() const;
+  const StateSpec& spec() const;
+  const CacheOptions& options() const;
+
+  CacheStats stats() const;
+  // Up to `node_count_max` nodes of one namespace.
+  std::vector<TreeNodeView> View(const NamespaceKey& key, size_t node_count_max) const;
+  std::string Dump() const;
+
+  // Recomputes every count from the tree and the leases: free + leased + cached = total, reference
+  // counts, links, order. Returns the first contradiction. O(everything): idle time and tests.
+  Status CheckInvariants() const;
+
+ private:
+  StateCache();
+  void Apply();
+
+  std::unique_ptr<StateStore> store_;
+  std::unique_ptr<StateIndex> index_;
+};
+
+}  // namespace reprise

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace reprise {
+
+// What the cache says about itself: the report of one request (DESIGN.md 6.8), and counters since
+// start. All plain data: the engine thread copies them into an immutable snapshot for the others.
+
+// Why the tokens behind `used_tokens` had to be computed.
+enum class MissReason : uint8_t {
+  kNone,            // everything but the last prompt token was reused
+  kNew,             // the stored path ended; what follows had never been seen
+  kCold,            // nothing stored begins like this prompt
+  kDiverged,        // the prompt leaves every stored path at `diverged_at`
+  kNoSnapshot,      // K/V goes on, but no recurrent state was taken between here and there
+  kEvicted,         // it was stored once and had to make room
+  kTooLarge,        // a state for this position did not fit the budget
+  kOtherNamespace,  // the same tenant has it under another model, adapter or numerics digest
+  kTooShort,        // below the request's min_cache_tokens
+  kDisabled,        // the request or the server switched reuse off
+};
+inline constexpr int kMissReasonCount = 10;
+std::string_view NameOf(MissReason reason);  // "cold", "no_snapshot_here", ...
+
+struct ReuseReport {
+  int32_t prompt_tokens = 0;
+  int32_t known_tokens = 0;  // common prefix with anything stored now or evicted lately
+  int32_t kv_tokens = 0;     // prefix whose K/V is held
+  int32_t state_tokens = 0;  // deepest position at or below it with recurrent state
+  int32_t used_tokens = 0;   // what this request starts from
+  MissReason reason = MissReason::kCold;
+  int32_t diverged_at = -1;     // token position, where the reason has one
+  int32_t snapshots_taken = 0;  // by this request, so far
+  int32_t snapshots_declined = 0;
+  int64_t restore_ns = 0;
+};
+
+// Why a snapshot was taken; also its class in the eviction order (policy/value.h).
+enum class SnapshotReason : uint8_t {
+  kSystem,      // after system prompt and tools
+  kMessage,     // after a message
+  kPromptEnd,   // the place most often read back
+  kBreakpoint,  // asked for by the client
+  kBranch,      // a second request left a stored path here
+  kLadder,      // a rung inside a long message
+  kReplyEnd,    // after the generated tokens
+};
+inline constexpr int kSnapshotReasonCount = 7;
+std::string_view NameOf(SnapshotReason reason);
+
+enum class EvictReason : uint8_t {
+  kRunning,     // a running request needed the bytes
+  kSnapshot,    // a more valuable snapshot needed them
+  kMetadata,    // the tree itself grew
+  kEntryLimit,  // max_entries
+  kExpired,     // ttl
+  kReset,       // asked for
+};
+inline constexpr int kEvictReasonCount = 6;
+std::string_view NameOf(EvictReason reason);
+
+// Counts of values in [2^(i-1), 2^i); bucket 0 counts zeros, the last one everything above.
+struct Log2Histogram {
+  static constexpr int kBuckets = 24;
+  std::array<uint64_t, kBuckets> counts{};
+  uint64_t total = 0;
+  uint64_t sum = 0;
+
+  void Add(uint64_t value);
+};
+
+struct CacheStats {
+  // Lookups of started requests. Every prompt token is counted in exactly one tokens_*.
+  uint64_t lookups = 0;
+  uint64_t lookups_exact = 0;  // all but the last token reused
+  uint64_t lookups_partial = 0;
+  uint64_t lookups_miss = 0;
+  uint64_t tokens_prompt = 0;
+  uint64_t tokens_reused = 0;
+  uint64_t tokens_kv_matched = 0;     // K/V held along the prompt
+  uint64_t tokens_state_matched = 0;  // ... of which behind a usable state
+  std::array<uint64_t, kMissReasonCount> reasons{};
+  std::array<uint64_t, kMissReasonCount> tokens_missed{};  // tokens computed, by reason
+  Log2Histogram reused_per_request;
+  Log2Histogram computed_per_request;
+  Log2Histogram restore_us;
+
+  std::array<uint64_t, kSnapshotReasonCount> snapshots_taken{};
+  uint64_t snapshots_restored = 0;
+  uint64_t snapshots_declined = 0;  // not worth, or not able, to make room
+  uint64_t snapshots_not_finite = 0;
+  std::array<uint64_t, kEvictReasonCount> snapshots_evicted{};
+  std::array<uint64_t, kEvictReasonCount> blocks_evicted{};
+  Log2Histogram evicted_age_ms;  // since the entry was last used
+  uint64_t blocks_copied = 0;    // copy on write
+  uint64_t waits = 0;            // requests that found another one computing their prefix
+
+  // Now. bytes_leased + bytes_cached + bytes_metadata <= bytes_budget.
+  size_t bytes_budget = 0;
+  size_t bytes_leased = 0;    // blocks and slots of running requests
+  size_t bytes_cached = 0;    // blocks and snapshots that only the tree holds
+  size_t bytes_metadata = 0;  // token runs, nodes, tables
+  size_t bytes_snapshots = 0;
+  size_t bytes_used_max = 0;
+  uint64_t blocks_leased = 0;
+  uint64_t blocks_cached = 0;
+  uint64_t snapshots = 0;
+  uint64_t entries = 0;
+  uint64_t entries_pinned = 0;
+  uint64_t nodes = 0;
+  uint64_t tokens_stored = 0;
+  uint64_t namespaces = 0;
+  uint64_t leases = 0;
+};
+
+// One line for the log: "reuse: 1480 of 1512 tokens (kv 1500, state 1480), no_snapshot_here at
+// 1500".
+std::string FormatReport(const ReuseReport& report);
+
+// A picture of the tree for the page and for Dump(): nodes in depth-first order, children by their
+// first token.
+struct TreeNodeView {
+  int32_t depth = 0;  // nodes above it
+  int32_t begin = 0;  // token positions [begin, end)
+  int32_t end = 0;
+  int32_t kv_end = 0;  // K/V held for [begin, kv_end)
+  std::vector<int32_t> snapshots;
+  int64_t idle_ms = 0;  // since it was used
+  bool leased = false;
+  std::vector<int32_t> head;  // its first tokens
+};
+
+}  // namespace reprise
