@@ -70,7 +70,8 @@ RopeTable MakeRopeTable(const OpContext& context, std::span<const int32_t> posit
 void Rope(const OpContext& context, const RopeTable& table, int heads, const Rows& x);
 
 // One sequence's K/V of one layer, by block of kBlockTokens = 64 tokens: k_blocks[b] points to
-// [kv_heads, 64, head_dim], v_blocks[b] to [kv_heads, 64, value_dim].
+// [kv_heads, head_dim, 64] (transposed: the order in which scores are computed), v_blocks[b] to
+// [kv_heads, 64, value_dim].
 struct KvSequence {
   std::byte* const* k_blocks = nullptr;
   std::byte* const* v_blocks = nullptr;
@@ -94,7 +95,8 @@ struct AttentionParams {
   float softcap = 0;  // 0: none
 };
 // Causal attention of q [rows, q_heads * head_dim] over the stored K/V (this step's included),
-// split at multiples of 64 absolute positions and merged in position order.
+// split at multiples of 64 absolute positions and merged in position order. With a window, blocks
+// that no row of a sequence can see are not read (their pointers may be null).
 void Attend(const OpContext& context, std::span<const KvSequence> sequences, const KvShape& shape,
             const AttentionParams& params, const Rows& q, const Rows& out);
 

@@ -55,8 +55,9 @@ struct StateSpec {
 // Where each tensor lies inside a block or a slot. Blocks and slots are contiguous, so copying one
 // is a single memcpy.
 //
-//  block: for each K/V entry of the spec, in order: its tensors, in order: [heads, kBlockTokens,
-//  width] slot:  for each recurrent entry, in order: its tensors, in order
+//  block  for each K/V entry of the spec, in order: its tensors, in order, each kBlockTokens times
+//         its bytes; how tokens lie inside a tensor is the ops' choice (kernels/ops.h)
+//  slot   for each recurrent entry, in order: its tensors, in order
 // Every tensor starts at a multiple of 64 bytes.
 class StateLayout {
  public:

@@ -5,8 +5,9 @@
 #include <cstdint>
 
 // The table of leaf kernels: what the instruction sets compete for. ISA folders may include this
-// file, their own *-inl.h and the intrinsics header, nothing else (cmake/isa.cmake says why), so it
-// is plain C.
+// file, their own *-inl.h, the intrinsics header and kernels/cpu/generic/*-inl.h (algorithms
+// written once against a 16-lane vector that each ISA defines; all in an anonymous namespace),
+// nothing else (cmake/isa.cmake says why), so it is plain C.
 //
 // Overlay, not ladder: `scalar` fills every entry with the code of kernels/reference, the
 // specification of the bits; every further ISA overwrites the entries that it improves. An entry
@@ -62,24 +63,28 @@ struct MatrixKernel {
               const QuantisedRow* quantised, int tokens, float* y, int64_t y_stride);
 };
 
-// One K/V block of one head as attention sees it; see attention below.
+// Queries of one K/V head against one block of 64 tokens; see attend_f32 below. K is stored
+// transposed, so that scores of neighbouring keys are neighbouring lanes and need no sum across
+// lanes.
+inline constexpr int kKeys = 64;
 struct AttentionTile {
-  const float* const* q;  // [queries] -> [head_dim], already scaled
+  const float* q;  // [queries, head_dim], already scaled
   int queries;
-  const void* k;       // [keys, head_dim] f32 or f16, rows head_dim apart
-  const void* v;       // [keys, value_dim]
-  const int* visible;  // [queries] keys [first, visible) of the block that the query may see
-  const int* first;    // [queries]
+  const int* first;    // [queries] the query sees keys [first, visible) of the block;
+  const int* visible;  // [queries] none if first >= visible
+  const void* k;       // [head_dim, 64] f32 or f16; columns that no query sees may hold anything
+  const void* v;       // [64, value_dim]; rows that a query does not see never touch its result
   int head_dim;
   int value_dim;
   float softcap;  // 0: none; else s = softcap * tanh(s / softcap)
 };
 
-// The running softmax of one query over the blocks so far.
+// The running softmax of each query over the blocks so far: at first max = -inf and sum = 0 (out is
+// then not read).
 struct AttentionState {
-  float* max;         // [queries]
-  float* sum;         // [queries]
-  float* const* out;  // [queries] -> [value_dim], not yet divided by sum
+  float* max;  // [queries]
+  float* sum;  // [queries]
+  float* out;  // [queries, value_dim], not yet divided by sum
 };
 
 struct KernelTable {
@@ -92,7 +97,7 @@ struct KernelTable {
   // y = x * rsqrt(mean(x^2) + eps) * weight: sum of squares in virtual lanes; r = 1 / sqrt(sum / n
   // + eps) with IEEE division and square root; y[i] = (x[i] * r) * weight[i].
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* y);
-  // y = x / sqrt(sum x^2 + eps) * scale.
+  // y[i] = (x[i] * r) * scale, r = 1 / sqrt(sum + eps), sum of squares in virtual lanes.
   void (*l2_norm)(const float* x, float eps, float scale, int64_t n, float* y);
 
   // exp, silu and sigmoid are those of kernels/reference/math.h.
@@ -101,22 +106,33 @@ struct KernelTable {
   void (*sigmoid_mul)(const float* gate, const float* x, int64_t n, float* y);  // sigmoid(gate) * x
   void (*add)(const float* a, const float* b, int64_t n, float* y);
   void (*mul)(const float* a, const float* b, int64_t n, float* y);
+  void (*scale)(const float* x, float factor, int64_t n, float* y);
 
   // Rotates channel pairs (i, i + half) of one head: NeoX pairing. cos, sin: [half].
+  // (a, b) becomes (fma(a, cos, -(b * sin)), fma(b, cos, a * sin)).
   void (*rope)(float* x, const float* cos, const float* sin, int half);
+  // cos and sin of position * inverse_frequency (rounded to f32), by SinCos of reference/math.h.
+  void (*rope_angles)(float position, const float* inverse_frequency, int half, float* cos,
+                      float* sin);
 
   void (*f32_to_f16)(const float* x, int64_t n, uint16_t* y);
   void (*f16_to_f32)(const uint16_t* x, int64_t n, float* y);
   void (*bf16_to_f32)(const uint16_t* x, int64_t n, float* y);
 
-  // One block of attention folded into the running softmax. For each query, with s_j in virtual
-  // lanes over head_dim: m_b = max s_j; p_j = exp(s_j - m_b); l_b = p_j summed in virtual lanes
-  // over j; o_b[c] = fma chain over j ascending. Then m' = max(m, m_b), a = exp(m - m'), b =
-  // exp(m_b - m'): sum = fma(sum, a, l_b * b); out[c] = fma(out[c], a, o_b[c] * b); m = m'. The
-  // first block of a query (sum == 0 and m == -inf) is stored instead of merged. A query that sees
-  // no key is left alone.
+  // One block of attention folded into the running softmax. For each query that sees a key: s_j =
+  // fma chain of q[i] * k[i][j] over i ascending from +0, then softcap; m_b = max of visible s_j;
+  // p_j = exp(s_j - m_b); l_b = visible p_j summed in virtual lanes (lane j % 16); o_b[c] = fma
+  // chain of p_j * v[j][c] over visible j ascending from +0. The first block of a query (sum == 0
+  // and max == -inf) is stored: max = m_b, sum = l_b, out = o_b; later ones are merged as
+  // attend_merge does. A query that sees no key is left alone.
+  // scratch: 64 * (head_dim + value_dim + queries) + 4 * queries floats, aligned to 64 bytes.
   void (*attend_f32)(const AttentionTile* tile, const AttentionState* state, float* scratch);
   void (*attend_f16)(const AttentionTile* tile, const AttentionState* state, float* scratch);
+  // Folds the softmax of one block (m_b, l_b, o_b) into the one of all blocks before it: m' =
+  // max(m, m_b), a = exp(m - m'), b = exp(m_b - m'); sum = fma(sum, a, l_b * b); out[c] =
+  // fma(out[c], a, o_b[c] * b); max = m'. A block with l_b == 0 is left out, the first is stored.
+  void (*attend_merge)(const AttentionState* state, const AttentionState* block, int queries,
+                       int value_dim);
 
   // Short causal convolution of one channel range: window [taps - 1, stride] holds the inputs
   // before the first row, oldest first, and is left holding the last taps - 1 inputs. y[t][c] =
@@ -126,10 +142,14 @@ struct KernelTable {
                      const float* bias, int taps, int64_t weight_stride, int channels, bool silu,
                      float* window, int64_t window_stride, float* y, int64_t y_stride);
 
+  // decay = exp(-(exp_a * softplus(a + dt_bias))), beta = sigmoid(b).
+  void (*delta_gates)(const float* a, const float* b, const float* exp_a, const float* dt_bias,
+                      int64_t n, float* decay, float* beta);
+
   // Gated delta rule over `rows` tokens for columns [0, columns) of one head's state
   // [key_dim, state_stride]: sequential, per token and column c:
-  //   S[i][c] *= decay; r = fma chain over i of S[i][c] * k[i]; d = beta * (v[c] - r);
-  //   S[i][c] = fma(k[i], d, S[i][c]); y[c] = fma chain over i of S[i][c] * q[i].
+  //   S[i][c] *= decay; r = fma chain over i of S[i][c] * k[i] from +0; d = beta * (v[c] - r);
+  //   S[i][c] = fma(k[i], d, S[i][c]); y[c] = fma chain over i of S[i][c] * q[i] from +0.
   // q, k, v, y: rows `*_stride` floats apart; decay, beta: `gate_stride` apart.
   void (*gated_delta)(float* state, int64_t state_stride, int key_dim, int columns, const float* q,
                       const float* k, int64_t qk_stride, const float* v, int64_t v_stride,
