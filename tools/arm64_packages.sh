@@ -1,0 +1,32 @@
+#!/bin/sh
+# Unpacks the arm64 libraries and headers of a cross build (docs/aarch64.md) into a folder, without
+# installing anything and without touching the host's package database.
+set -eu
+
+root=${1:?usage: tools/arm64_packages.sh <folder>}
+packages="libgtest-dev googletest libgmock-dev libbenchmark-dev librapidcheck-dev
+  libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libpcre2-dev libpcre2-8-0
+  libboost1.81-dev libcli11-dev libtomlplusplus-dev libtomlplusplus3
+  libssl-dev libssl3 libzstd-dev libzstd1 libxxhash-dev libxxhash0 zlib1g zlib1g-dev"
+
+state=$(mktemp -d)
+trap 'rm -rf "$state"' EXIT
+mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/debs" "$root"
+: >"$state/status"
+cat >"$state/apt.conf" <<CONF
+APT::Architecture "arm64";
+APT::Architectures { "arm64"; };
+APT::Sandbox::User "";
+Dir::State "$state";
+Dir::State::lists "$state/lists";
+Dir::State::status "$state/status";
+Dir::Cache "$state/cache";
+CONF
+export APT_CONFIG="$state/apt.conf"
+
+echo "Reading the arm64 package lists ..."
+apt-get -qq update
+echo "Downloading ..."
+(cd "$state/debs" && apt-get -qq download $packages)
+for deb in "$state"/debs/*.deb; do dpkg-deb -x "$deb" "$root"; done
+echo "Unpacked $(ls "$state/debs" | wc -l) packages into $root"
