@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/table.h"
+#include "kernels/reference/activation.h"
+#include "kernels/reference/attention.h"
+#include "kernels/reference/gated_delta.h"
+#include "kernels/reference/norm.h"
+#include "kernels/reference/rope.h"
+#include "kernels/reference/short_conv.h"
+
+namespace reprise::cpu {
+
+void OverlayScalarFloat(KernelTable* table) {
+  table->rms_norm = reference::RmsNorm;
+  table->l2_norm = reference::L2Norm;
+  table->swiglu = reference::SwiGlu;
+  table->silu = reference::Silu;
+  table->sigmoid_mul = reference::SigmoidMul;
+  table->add = reference::Add;
+  table->mul = reference::Mul;
+  table->scale = reference::Scale;
+  table->rope = reference::Rope;
+  table->rope_angles = reference::RopeAngles;
+  table->f32_to_f16 = reference::F32ToF16;
+  table->f16_to_f32 = reference::F16ToF32;
+  table->bf16_to_f32 = reference::BF16ToF32;
+  table->attend_f32 = reference::AttendF32;
+  table->attend_f16 = reference::AttendF16;
+  table->attend_merge = reference::AttendMerge;
+  table->short_conv = reference::ShortConv;
+  table->delta_gates = reference::DeltaGates;
+  table->gated_delta = reference::GatedDelta;
+}
+
+}  // namespace reprise::cpu

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/reference/activation.h"
+
+#include "kernels/reference/math.h"
+#include "tensor/half.h"
+
+namespace reprise::reference {
+
+void SwiGlu(const float* gate, const float* up, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = Silu(gate[i]) * up[i];
+}
+
+void Silu(const float* x, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = Silu(x[i]);
+}
+
+void SigmoidMul(const float* gate, const float* x, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = Sigmoid(gate[i]) * x[i];
+}
+
+void Add(const float* a, const float* b, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
+}
+
+void Mul(const float* a, const float* b, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = a[i] * b[i];
+}
+
+void Scale(const float* x, float factor, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factor;
+}
+
+void F32ToF16(const float* x, int64_t n, uint16_t* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = reprise::F32ToF16(x[i]);
+}
+
+void F16ToF32(const uint16_t* x, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = reprise::F16ToF32(x[i]);
+}
+
+void BF16ToF32(const uint16_t* x, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = reprise::BF16ToF32(x[i]);
+}
+
+}  // namespace reprise::reference

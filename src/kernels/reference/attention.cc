@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/reference/attention.h"
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/reference/lanes.h"
+#include "kernels/reference/math.h"
+#include "tensor/half.h"
+
+namespace reprise::reference {
+
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// The softmax of one query over one block, not divided by its sum.
+struct BlockSoftmax {
+  float max = kMinusInfinity;
+  float weight[cpu::kKeys];  // p_j
+  float sum = 0;
+};
+
+BlockSoftmax Softmax(const cpu::AttentionTile& tile, int query, const float* k) {
+  BlockSoftmax result;
+  const float* q = tile.q + int64_t{query} * tile.head_dim;
+  float score[cpu::kKeys];
+  for (int j = tile.first[query]; j < tile.visible[query]; ++j) {
+    float s = 0;
+    for (int i = 0; i < tile.head_dim; ++i) s = std::fma(q[i], k[i * cpu::kKeys + j], s);
+    if (tile.softcap != 0) s = tile.softcap * Tanh(s / tile.softcap);
+    score[j] = s;
+    result.max = s > result.max ? s : result.max;
+  }
+  Lanes lanes;
+  for (int j = tile.first[query]; j < tile.visible[query]; ++j) {
+    result.weight[j] = Exp(score[j] - result.max);
+    lanes.lane[j % 16] += result.weight[j];
+  }
+  result.sum = lanes.Sum();
+  return result;
+}
+
+// The query's part of table entry attend_merge.
+void Merge(float* max, float* sum, float* out, float block_max, float block_sum,
+           const float* block_out, int value_dim) {
+  if (*sum == 0 && *max == kMinusInfinity) {
+    *max = block_max;
+    *sum = block_sum;
+    for (int c = 0; c < value_dim; ++c) out[c] = block_out[c];
+    return;
+  }
+  const float together = block_max > *max ? block_max : *max;
+  const float a = Exp(*max - together);
+  const float b = Exp(block_max - together);
+  *max = together;
+  *sum = std::fma(*sum, a, block_sum * b);
+  for (int c = 0; c < value_dim; ++c) out[c] = std::fma(out[c], a, block_out[c] * b);
+}
+
+void Attend(const cpu::AttentionTile& tile, const float* k, const float* v,
+            const cpu::AttentionState& state, float* block_out) {
+  for (int query = 0; query < tile.queries; ++query) {
+    if (tile.first[query] >= tile.visible[query]) continue;
+    const BlockSoftmax softmax = Softmax(tile, query, k);
+    for (int c = 0; c < tile.value_dim; ++c) {
+      float o = 0;
+      for (int j = tile.first[query]; j < tile.visible[query]; ++j) {
+        o = std::fma(softmax.weight[j], v[j * tile.value_dim + c], o);
+      }
+      block_out[c] = o;
+    }
+    Merge(&state.max[query], &state.sum[query], state.out + int64_t{query} * tile.value_dim,
+          softmax.max, softmax.sum, block_out, tile.value_dim);
+  }
+}
+
+}  // namespace
+
+void AttendF32(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* scratch) {
+  Attend(*tile, static_cast<const float*>(tile->k), static_cast<const float*>(tile->v), *state,
+         scratch);
+}
+
+void AttendF16(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* scratch) {
+  float* k = scratch;
+  float* v = k + cpu::kKeys * tile->head_dim;
+  for (int i = 0; i < cpu::kKeys * tile->head_dim; ++i) {
+    k[i] = F16ToF32(static_cast<const uint16_t*>(tile->k)[i]);
+  }
+  for (int i = 0; i < cpu::kKeys * tile->value_dim; ++i) {
+    v[i] = F16ToF32(static_cast<const uint16_t*>(tile->v)[i]);
+  }
+  Attend(*tile, k, v, *state, v + cpu::kKeys * tile->value_dim);
+}
+
+void AttendMerge(const cpu::AttentionState* state, const cpu::AttentionState* block, int queries,
+                 int value_dim) {
+  for (int query = 0; query < queries; ++query) {
+    if (block->sum[query] == 0) continue;
+    const int64_t offset = int64_t{query} * value_dim;
+    Merge(&state->max[query], &state->sum[query], state->out + offset, block->max[query],
+          block->sum[query], block->out + offset, value_dim);
+  }
+}
+
+}  // namespace reprise::reference

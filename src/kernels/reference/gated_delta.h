@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+// Entries of KernelTable of the same names.
+namespace reprise::reference {
+
+void DeltaGates(const float* a, const float* b, const float* exp_a, const float* dt_bias, int64_t n,
+                float* decay, float* beta);
+void GatedDelta(float* state, int64_t state_stride, int key_dim, int columns, const float* q,
+                const float* k, int64_t qk_stride, const float* v, int64_t v_stride,
+                const float* decay, const float* beta, int64_t gate_stride, int rows, float* y,
+                int64_t y_stride);
+
+}  // namespace reprise::reference

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+// Transcendental functions as the specification of their bits: only +, -, *, /, sqrt, fma and bit
+// operations, in one order, so that a vector version gives the same result in every lane. They use
+// nothing of libm but std::fma and std::sqrt, which IEEE defines exactly.
+//
+// NaN in gives NaN out (sign and payload are not specified). Errors are against the exact value,
+// measured over all floats by math_test.cc.
+namespace reprise::reference {
+
+// e^x within 1 ulp. Below -86.98 (e^x < 1.7e-38, at the end of the normal range) the result is +0;
+// above 88.72 it is +inf.
+inline float Exp(float x) {
+  const float c = 89.0f < x ? 89.0f : x;  // NaN stays
+  // n = x / ln 2 rounded, in the low bits of t, plus 126.
+  const float t = std::fma(c, 0x1.715476p0f, 0x1.8000fcp23f);
+  const float n = t - 0x1.8000fcp23f;
+  // r = x - n * ln 2; the first product is exact.
+  float r = std::fma(n, -0x1.63p-1f, c);
+  r = std::fma(n, 0x1.bd0106p-13f, r);
+  // 2 e^r, so that the power of two below is a normal number for every n in [-125, 128].
+  float p = 0x1.6a215cp-9f;
+  p = std::fma(p, r, 0x1.123b9ap-6f);
+  p = std::fma(p, r, 0x1.5558fcp-4f);
+  p = std::fma(p, r, 0x1.55549p-2f);
+  p = std::fma(p, r, 0x1.fffffcp-1f);
+  p = std::fma(p, r, 2.0f);
+  p = std::fma(p, r, 2.0f);
+  const float power = std::bit_cast<float>(std::bit_cast<uint32_t>(t) << 23);
+  return x < -86.98f ? 0.0f : p * power;
+}
+
+// ln(1 + u) for u in [0, 1], within 2 ulp: 2 atanh(u / (2 + u)).
+inline float Log1pUnit(float u) {
+  const float s = u / (2.0f + u);
+  const float z = s * s;
+  float p = 0x1.f1aea8p-4f;
+  p = std::fma(p, z, 0x1.b6d6b4p-4f);
+  p = std::fma(p, z, 0x1.250972p-3f);
+  p = std::fma(p, z, 0x1.9996a8p-3f);
+  p = std::fma(p, z, 0x1.555558p-2f);
+  const float twice = s + s;
+  return std::fma(p * z, twice, twice);
+}
+
+// ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|). Equals x for x > 17.4 and +0 below -86.98.
+inline float Softplus(float x) {
+  const float magnitude = std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0x7FFFFFFF);
+  const float positive = 0.0f < x ? x : 0.0f;
+  return positive + Log1pUnit(Exp(-magnitude));
+}
+
+// 1 / (1 + e^-x)
+inline float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
+
+// x / (1 + e^-x)
+inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
+
+// Odd polynomial below 0.625, else 1 - 2 / (e^2|x| + 1) with the sign of x; within 2 ulp.
+inline float Tanh(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  const float magnitude = std::bit_cast<float>(bits & 0x7FFFFFFF);
+  const float z = x * x;
+  float p = -0x1.76ac3p-8f;
+  p = std::fma(p, z, 0x1.5256dcp-6f);
+  p = std::fma(p, z, -0x1.b8444ap-5f);
+  p = std::fma(p, z, 0x1.110768p-3f);
+  p = std::fma(p, z, -0x1.555534p-2f);
+  const float small = std::fma(p * z, x, x);
+  const float large = 1.0f - 2.0f / (Exp(magnitude + magnitude) + 1.0f);
+  const float signed_large =
+      std::bit_cast<float>(std::bit_cast<uint32_t>(large) | (bits & 0x80000000));
+  return magnitude < 0.625f ? small : signed_large;
+}
+
+// Double precision, for angles and for constants computed while loading. Errors are a few ulp of
+// double, so a result rounded to f32 is the nearest float in all but about one case in 10^8.
+
+// Both for |x| <= 2^30; larger angles do not occur and give NaN.
+struct SinCosResult {
+  double sin;
+  double cos;
+};
+SinCosResult SinCos(double x);
+
+double ExpDouble(double x);  // +0 below -708, +inf above 709.78
+double LogDouble(double x);  // normal numbers > 0; others: NaN
+// base^exponent = e^(exponent * ln base). REQUIRES: base > 0.
+double PowDouble(double base, double exponent);
+
+}  // namespace reprise::reference

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/reference/norm.h"
+
+#include <cmath>
+
+#include "kernels/reference/lanes.h"
+
+namespace reprise::reference {
+
+namespace {
+
+float SumOfSquares(const float* x, int64_t n) {
+  Lanes lanes;
+  for (int64_t i = 0; i < n; ++i) lanes.lane[i % 16] = std::fma(x[i], x[i], lanes.lane[i % 16]);
+  return lanes.Sum();
+}
+
+}  // namespace
+
+void RmsNorm(const float* x, const float* weight, float eps, int64_t n, float* y) {
+  const float r = 1.0f / std::sqrt(SumOfSquares(x, n) / static_cast<float>(n) + eps);
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] * r) * weight[i];
+}
+
+void L2Norm(const float* x, float eps, float scale, int64_t n, float* y) {
+  const float r = 1.0f / std::sqrt(SumOfSquares(x, n) + eps);
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] * r) * scale;
+}
+
+}  // namespace reprise::reference

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+// Entries of KernelTable of the same names.
+namespace reprise::reference {
+
+void RmsNorm(const float* x, const float* weight, float eps, int64_t n, float* y);
+void L2Norm(const float* x, float eps, float scale, int64_t n, float* y);
+
+}  // namespace reprise::reference
