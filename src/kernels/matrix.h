@@ -6,13 +6,14 @@
 
 #include "base/status.h"
 #include "device/buffer.h"
+#include "kernels/cpu/table.h"
 #include "kernels/op_context.h"
 #include "tensor/dtype.h"
 
 namespace reprise {
 
-// A weight matrix [rows, cols] in the layout of the kernel that will multiply with it: packed once
-// at load by the table that runs it. Immutable afterwards.
+// A weight matrix [rows, cols] in the layout of the kernel that multiplies with it: packed once at
+// load, by the table of the context, and run by that table's kernel ever after. Immutable.
 class Matrix {
  public:
   Matrix() = default;
@@ -27,18 +28,24 @@ class Matrix {
   int64_t cols() const { return cols_; }
   size_t bytes() const { return packed_.size(); }
   bool empty() const { return rows_ == 0; }
+  size_t group_bytes() const { return group_bytes_; }
+  int64_t group_count() const { return group_count_; }
   const std::byte* group(int64_t index) const {
     return packed_.data() + size_t(index) * group_bytes_;
   }
 
+  const cpu::MatrixKernel& kernel() const { return kernel_; }
+
   // The values of one row, as stored.
-  void UnpackRow(const OpContext& context, int64_t row, float* out) const;
+  void UnpackRow(int64_t row, float* out) const;
 
  private:
   DType dtype_ = DType::kF32;
   int64_t rows_ = 0;
   int64_t cols_ = 0;
+  cpu::MatrixKernel kernel_ = {};
   size_t group_bytes_ = 0;
+  int64_t group_count_ = 0;
   Buffer packed_;
 };
 

@@ -22,13 +22,18 @@ namespace reprise::cpu {
 // l[i] += l[i+2]; l[0] += l[1].
 inline constexpr int kLanes = 16;
 
-// A row of activations, quantised symmetrically in blocks of 32 or of 256 elements:
-//   scale = max|x| / 127 (0 for an all-zero block), q = round_half_even(x * (127 / max|x|)), |q| <=
-//   127.
-struct QuantisedRow {
+// Rows of activations, quantised symmetrically in blocks of 32 or of 256 elements. With m = max|x|:
+//   m finite, m >= 2^-100:  scale = m / 127, q = round_half_even(x * (127 / m)), |q| <= 127
+//   m smaller:              scale = 0, q = 0
+//   an Inf or NaN in x:     scale = NaN, q = 0, so that it reaches every output
+// Row t of an array begins at t * its stride (in elements).
+struct QuantisedRows {
   const int8_t* q;     // [cols]
   const float* scale;  // [cols / block]
-  const int32_t* sum;  // sums of q: [cols / 32] where block is 32; [cols / 16] where it is 256
+  const int16_t* sum;  // sums of q: [cols / 32] where block is 32; [cols / 16] where it is 256
+  int64_t q_stride;
+  int64_t scale_stride;
+  int64_t sum_stride;
 };
 
 enum class ActivationFormat : uint8_t { kF32, kQ8Block32, kQ8Block256 };
@@ -38,29 +43,31 @@ enum class ActivationFormat : uint8_t { kF32, kQ8Block32, kQ8Block256 };
 // y[t][r] = sum over k of w[r][k] * x[t][k], for r in [0, rows), t in [0, tokens).
 //
 // The bits of one output element, independent of tokens, rows and tiling:
-//  f32 f16 bf16     virtual lanes over k, fma(w, x, lane)
-//  32-blocks        isum = exact integer dot of the block; acc = fma(dw * dx, float(isum), acc) in
+//  f32 f16 bf16  virtual lanes over k, fma(w, x, lane)
+//  32-blocks     isum = exact integer dot of the block; acc = fma(d * dx, float(isum), acc) in
 //  block
-//                   order from +0; types with a minimum then acc = fma(m * dx, float(sum), acc)
-//  256-blocks       isum = sum over sub-blocks of scale * dot, exact in int32;
-//                   acc = fma(d * dx, float(isum), acc); types with a minimum then
-//                   acc = fma(-(dmin * dx), float(sum of min * sub-block sum), acc)
-// with d, m converted exactly from f16, products dw * dx rounded to f32, float() rounding to
-// nearest.
+//                order from +0; types with a minimum then acc = fma(m * dx, float(sum), acc)
+//  256-blocks    isum = sum over sub-blocks of scale * dot, exact in int32;
+//                acc = fma(d * dx, float(isum), acc); types with a minimum then
+//                acc = fma(-(dmin * dx), float(sum of min * sub-block sum), acc)
+// with d, m, dmin converted exactly from f16 (IQ2_XXS: d / 8 and scale 2s + 1, so that all are
+// integers), products with dx rounded to f32, float() rounding to nearest even. The integers of
+// each type are those of kernels/reference/matrix.cc. An output that is NaN is NaN everywhere; its
+// sign and payload are not specified.
 struct MatrixKernel {
   const char* isa;     // overlay that set the entry
   const char* format;  // name of the pack format; equal names mean equal bytes
   ActivationFormat activations;
   int group_rows;
-  size_t (*group_bytes)(int64_t cols);
-  // `source` holds `rows` rows of the type's blocks, `source_stride` bytes apart.
+  size_t (*group_bytes)(int64_t cols);  // a multiple of 64
+  // `source` holds `rows` rows of the type's blocks, `source_stride` bytes apart. `group` is
+  // aligned to 64 bytes, here and below.
   void (*pack)(const void* source, size_t source_stride, int rows, int64_t cols, void* group);
   // The values of one row of a group (embedding lookup): exactly the type's dequantisation.
   void (*unpack_row)(const void* group, int row, int64_t cols, float* out);
-  // x: `tokens` rows; kF32: const float* rows `x_stride` floats apart in `x`; else `quantised`
-  // rows.
+  // x: `tokens` >= 1 rows. kF32: rows `x_stride` floats apart in `x`; else `quantised`.
   void (*run)(const void* group, int rows, int64_t cols, const float* x, int64_t x_stride,
-              const QuantisedRow* quantised, int tokens, float* y, int64_t y_stride);
+              const QuantisedRows* quantised, int tokens, float* y, int64_t y_stride);
 };
 
 // Queries of one K/V head against one block of 64 tokens; see attend_f32 below. K is stored
@@ -90,9 +97,9 @@ struct AttentionState {
 struct KernelTable {
   MatrixKernel matrix[32];  // by DType
 
-  // Activations: `sum` as in QuantisedRow. REQUIRES: cols % block == 0.
-  void (*quantise_32)(const float* x, int64_t cols, int8_t* q, float* scale, int32_t* sum);
-  void (*quantise_256)(const float* x, int64_t cols, int8_t* q, float* scale, int32_t* sum);
+  // One row of activations, as in QuantisedRows. REQUIRES: cols % block == 0.
+  void (*quantise_32)(const float* x, int64_t cols, int8_t* q, float* scale, int16_t* sum);
+  void (*quantise_256)(const float* x, int64_t cols, int8_t* q, float* scale, int16_t* sum);
 
   // y = x * rsqrt(mean(x^2) + eps) * weight: sum of squares in virtual lanes; r = 1 / sqrt(sum / n
   // + eps) with IEEE division and square root; y[i] = (x[i] * r) * weight[i].
@@ -157,15 +164,20 @@ struct KernelTable {
                       float* y, int64_t y_stride);
 };
 
-// The overlays, slowest first; each overwrites the entries it improves. Which exist depends on the
+// The overlays, slowest first; each overwrites the entries it improves: matrix kernels and
+// activation quantisers in one function, the other ops in the second. Which exist depends on the
 // architecture the program was built for.
-void OverlayScalar(KernelTable* table);
-void OverlayNeon(KernelTable* table);
-void OverlayDotprod(KernelTable* table);
-void OverlayI8mm(KernelTable* table);
-void OverlayAvx2(KernelTable* table);
-void OverlayAvx512(KernelTable* table);
-void OverlayAvx512Vnni(KernelTable* table);
-void OverlayAmx(KernelTable* table);
+void OverlayScalarMatrix(KernelTable* table);
+void OverlayScalarFloat(KernelTable* table);
+void OverlayNeonMatrix(KernelTable* table);
+void OverlayNeonFloat(KernelTable* table);
+void OverlayDotprodMatrix(KernelTable* table);
+void OverlayI8mmMatrix(KernelTable* table);
+void OverlayAvx2Matrix(KernelTable* table);
+void OverlayAvx2Float(KernelTable* table);
+void OverlayAvx512Matrix(KernelTable* table);
+void OverlayAvx512Float(KernelTable* table);
+void OverlayAvx512VnniMatrix(KernelTable* table);
+void OverlayAmxMatrix(KernelTable* table);
 
 }  // namespace reprise::cpu

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drivers of Project and Embed: quantise the activations, divide the row groups among threads.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <new>
+
+#include "base/check.h"
+#include "kernels/cpu/table.h"
+#include "kernels/ops.h"
+
+namespace reprise {
+namespace {
+
+using cpu::ActivationFormat;
+using cpu::QuantisedRows;
+
+// Activations of one pass stay in the second-level cache while every row group goes over them.
+constexpr int64_t kTokenBlockBytes = 1 << 20;
+// Bytes of weights that a thread takes at a time when a step has few tokens: large enough to
+// stream, small enough to even out threads that lose their CPU for a while.
+constexpr int64_t kUnitBytes = 64 << 10;
+// Up to here, every thread quantises all activations for itself: that is quicker than a barrier.
+constexpr int64_t kPrivateElements = 8192;
+
+// Memory of one quantised copy of the activations.
+struct QuantisedBuffer {
+  QuantisedRows rows = {};
+  int8_t* q = nullptr;
+  float* scale = nullptr;
+  int16_t* sum = nullptr;
+};
+
+QuantisedBuffer AllocateQuantised(ScratchArena& scratch, ActivationFormat format, int64_t tokens,
+                                  int64_t cols) {
+  const int64_t block = format == ActivationFormat::kQ8Block32 ? 32 : 256;
+  const int64_t sum_block = format == ActivationFormat::kQ8Block32 ? 32 : 16;
+  QuantisedBuffer buffer;
+  // An odd number of cache lines: rows at a large power of two apart would share cache sets.
+  buffer.rows.q_stride = (cols + 63) / 64 * 64 + (cols / 64 % 2 == 0 ? 64 : 0);
+  buffer.rows.scale_stride = (cols / block + 15) / 16 * 16;
+  buffer.rows.sum_stride = (cols / sum_block + 31) / 32 * 32;
+  buffer.q = static_cast<int8_t*>(scratch.Bytes(size_t(tokens * buffer.rows.q_stride)));
+  buffer.scale = scratch.Floats(size_t(tokens * buffer.rows.scale_stride));
+  buffer.sum = static_cast<int16_t*>(
+      scratch.Bytes(size_t(tokens * buffer.rows.sum_stride) * sizeof(int16_t)));
+  buffer.rows.q = buffer.q;
+  buffer.rows.scale = buffer.scale;
+  buffer.rows.sum = buffer.sum;
+  return buffer;
+}
+
+void QuantiseTokens(const cpu::KernelTable& table, ActivationFormat format, const Rows& x,
+                    int64_t begin, int64_t end, const QuantisedBuffer& buffer) {
+  const auto quantise =
+      format == ActivationFormat::kQ8Block32 ? table.quantise_32 : table.quantise_256;
+  for (int64_t t = begin; t < end; ++t) {
+    quantise(x.row(t), x.cols, buffer.q + t * buffer.rows.q_stride,
+             buffer.scale + t * buffer.rows.scale_stride, buffer.sum + t * buffer.rows.sum_stride);
+  }
+}
+
+QuantisedRows AtToken(const QuantisedRows& rows, int64_t token) {
+  QuantisedRows moved = rows;
+  moved.q += token * rows.q_stride;
+  moved.scale += token * rows.scale_stride;
+  moved.sum += token * rows.sum_stride;
+  return moved;
+}
+
+// One Project call, divided into units: some row groups of one projection times one block of
+// tokens. Each thread owns a contiguous range of units and takes over others' when it is done.
+class ProjectJob {
+ public:
+  ProjectJob(const OpContext& context, const Rows& x, std::span<const Projection> projections);
+  void Run();
+
+ private:
+  struct alignas(64) Range {
+    std::atomic<int64_t> next;
+    int64_t end;
+  };
+  static constexpr int kFormats = 3;
+
+  int64_t UnitGroups(const Matrix& weight) const;
+  int64_t UnitCount(const Matrix& weight) const;
+  const QuantisedBuffer* BuffersFor(int thread) const;
+  void Work(int thread);
+  void RunUnit(int64_t unit, const QuantisedBuffer* buffers) const;
+  void RunGroups(const Projection& projection, int64_t begin, int64_t end, int64_t token,
+                 int tokens, const QuantisedBuffer* buffers) const;
+
+  const OpContext& context_;
+  const Rows& x_;
+  const std::span<const Projection> projections_;
+  bool needed_[kFormats] = {};
+  bool private_ = false;                // each thread has its own quantised copy
+  int64_t block_tokens_ = 0;            // tokens of a unit
+  int64_t block_units_ = 0;             // units per block of tokens
+  QuantisedBuffer* buffers_ = nullptr;  // [copies][kFormats]
+  Range* ranges_ = nullptr;             // [threads]
+};
+
+ProjectJob::ProjectJob(const OpContext& context, const Rows& x,
+                       std::span<const Projection> projections)
+    : context_(context), x_(x), projections_(projections) {
+  int64_t token_bytes = x.cols;
+  for (const Projection& projection : projections) {
+    const Matrix& weight = *projection.weight;
+    CHECK(weight.cols() == x.cols && projection.out.cols == weight.rows());
+    CHECK(projection.out.rows == x.rows);
+    const ActivationFormat format = weight.kernel().activations;
+    needed_[static_cast<size_t>(format)] = true;
+    if (format == ActivationFormat::kF32) token_bytes = 4 * x.cols;
+  }
+  block_tokens_ = std::max<int64_t>(kTokenBlockBytes / token_bytes / 32 * 32, 32);
+  block_tokens_ = std::min(block_tokens_, x.rows);
+  for (const Projection& projection : projections) block_units_ += UnitCount(*projection.weight);
+
+  const int threads = context.pool->size();
+  private_ = x.rows * x.cols <= kPrivateElements;
+  const int copies = private_ ? threads : 1;
+  void* memory = context.scratch->Bytes(sizeof(QuantisedBuffer) * size_t(copies) * kFormats);
+  buffers_ = new (memory) QuantisedBuffer[size_t(copies) * kFormats];
+  for (int copy = 0; copy < copies; ++copy) {
+    for (int f = 1; f < kFormats; ++f) {
+      if (!needed_[f]) continue;
+      buffers_[copy * kFormats + f] =
+          AllocateQuantised(*context.scratch, static_cast<ActivationFormat>(f), x.rows, x.cols);
+    }
+  }
+  ranges_ = static_cast<Range*>(context.scratch->Bytes(sizeof(Range) * size_t(threads)));
+  const int64_t units = block_units_ * ((x.rows + block_tokens_ - 1) / block_tokens_);
+  for (int thread = 0; thread < threads; ++thread) {
+    Range* range = new (&ranges_[thread]) Range;
+    range->next.store(units * thread / threads, std::memory_order_relaxed);
+    range->end = units * (thread + 1) / threads;
+  }
+}
+
+int64_t ProjectJob::UnitGroups(const Matrix& weight) const {
+  if (x_.rows >= 16) return std::max(1, 32 / weight.kernel().group_rows);
+  return std::max<int64_t>(1, kUnitBytes / static_cast<int64_t>(weight.group_bytes()));
+}
+
+int64_t ProjectJob::UnitCount(const Matrix& weight) const {
+  const int64_t groups = UnitGroups(weight);
+  return (weight.group_count() + groups - 1) / groups;
+}
+
+const QuantisedBuffer* ProjectJob::BuffersFor(int thread) const {
+  return buffers_ + (private_ ? thread * kFormats : 0);
+}
+
+void ProjectJob::Run() {
+  if (!private_) {
+    context_.pool->ParallelFor(x_.rows, 1, [this](int64_t begin, int64_t end) {
+      for (int f = 1; f < kFormats; ++f) {
+        if (!needed_[f]) continue;
+        QuantiseTokens(*context_.table, static_cast<ActivationFormat>(f), x_, begin, end,
+                       buffers_[f]);
+      }
+    });
+  }
+  context_.pool->Run([this](int thread) { Work(thread); });
+}
+
+void ProjectJob::Work(int thread) {
+  const QuantisedBuffer* buffers = BuffersFor(thread);
+  if (private_) {
+    for (int f = 1; f < kFormats; ++f) {
+      if (!needed_[f]) continue;
+      QuantiseTokens(*context_.table, static_cast<ActivationFormat>(f), x_, 0, x_.rows, buffers[f]);
+    }
+  }
+  const int threads = context_.pool->size();
+  for (int i = 0; i < threads; ++i) {
+    Range& range = ranges_[(thread + i) % threads];
+    for (;;) {
+      const int64_t unit = range.next.fetch_add(1, std::memory_order_relaxed);
+      if (unit >= range.end) break;
+      RunUnit(unit, buffers);
+    }
+  }
+}
+
+void ProjectJob::RunUnit(int64_t unit, const QuantisedBuffer* buffers) const {
+  const int64_t token = unit / block_units_ * block_tokens_;
+  const int tokens = static_cast<int>(std::min(block_tokens_, x_.rows - token));
+  unit %= block_units_;
+  for (const Projection& projection : projections_) {
+    const Matrix& weight = *projection.weight;
+    const int64_t count = UnitCount(weight);
+    if (unit < count) {
+      const int64_t groups = UnitGroups(weight);
+      const int64_t end = std::min((unit + 1) * groups, weight.group_count());
+      return RunGroups(projection, unit * groups, end, token, tokens, buffers);
+    }
+    unit -= count;
+  }
+}
+
+void ProjectJob::RunGroups(const Projection& projection, int64_t begin, int64_t end, int64_t token,
+                           int tokens, const QuantisedBuffer* buffers) const {
+  const Matrix& weight = *projection.weight;
+  const cpu::MatrixKernel& kernel = weight.kernel();
+  const QuantisedRows quantised =
+      AtToken(buffers[static_cast<size_t>(kernel.activations)].rows, token);
+  for (int64_t group = begin; group < end; ++group) {
+    const int64_t row = group * kernel.group_rows;
+    const int rows = static_cast<int>(std::min<int64_t>(kernel.group_rows, weight.rows() - row));
+    float* y = projection.out.row(token) + row;
+    kernel.run(weight.group(group), rows, x_.cols, x_.row(token), x_.stride, &quantised, tokens, y,
+               projection.out.stride);
+    if (projection.bias == nullptr) continue;
+    for (int t = 0; t < tokens; ++t) {
+      float* out = y + t * projection.out.stride;
+      for (int r = 0; r < rows; ++r) out[r] += projection.bias[row + r];
+    }
+  }
+}
+
+}  // namespace
+
+void Project(const OpContext& context, const Rows& x, std::span<const Projection> projections) {
+  if (x.rows == 0) return;
+  const ScratchScope scope(*context.scratch);
+  ProjectJob(context, x, projections).Run();
+}
+
+void Embed(const OpContext& context, const Matrix& table, std::span<const int32_t> tokens,
+           const Rows& out) {
+  CHECK(out.rows == static_cast<int64_t>(tokens.size()) && out.cols == table.cols());
+  context.pool->ParallelFor(out.rows, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) table.UnpackRow(tokens[size_t(t)], out.row(t));
+  });
+}
+
+}  // namespace reprise
