@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace reprise {
+
+// How a token is chosen. The defaults are plain sampling from the model's distribution.
+struct SamplingParams {
+  float temperature = 1;  // 0: the most likely token
+  int32_t top_k = 0;      // 0: all
+  float top_p = 1;
+  float min_p = 0;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  float repetition_penalty = 1;
+  std::vector<std::pair<int32_t, float>> logit_bias = {};  // token, added to its logit
+  uint64_t seed = 0;
+};
+
+// One sentence about the first parameter that is out of range or not a number.
+Status Validate(const SamplingParams& params, int64_t vocab_size);
+
+struct TokenLogprob {
+  int32_t token = 0;
+  float logprob = 0;
+};
+
+struct Sampled {
+  TokenLogprob chosen;
+  std::vector<TokenLogprob> top;  // the most likely tokens, as many as were asked for
+};
+
+// Chooses a token. The choice is a function of (params, logits, history, position): counter-based
+// randomness, our own exp, sums in one order; so a sampled answer is the same in any batch, on any
+// CPU and after any restore.
+//
+// Order of the filters: bias, penalties, temperature, top-k, top-p, min-p. Ties go to the lower
+// token. Log probabilities are those of the model's own distribution (before bias and temperature),
+// as the APIs define them.
+//
+// Thread safety: none; it keeps scratch memory between calls.
+// Costs: O(vocabulary); O(k log k) on top for the k candidates that survive top-k or the cut below.
+class Sampler {
+ public:
+  struct Input {
+    std::span<const float> logits = {};
+    // Prompt and generated tokens, for the repetition penalty; the last `generated` of them count
+    // for presence and frequency.
+    std::span<const int32_t> history = {};
+    size_t generated = 0;
+    uint64_t position = 0;                 // of the token to choose
+    std::span<const int32_t> banned = {};  // never chosen (end tokens before min_tokens)
+    int logprobs = -1;  // -1: none; else of the chosen token and of so many others
+  };
+  // Fails with kInternal if a logit is not finite. REQUIRES: not every token is banned.
+  Result<Sampled> Sample(const SamplingParams& params, const Input& input);
+
+ private:
+  struct Candidate {
+    float logit;
+    int32_t token;
+  };
+
+  static bool Better(const Candidate& a, const Candidate& b);  // larger logit, then lower token
+  void Penalise(const SamplingParams& params, const Input& input);
+  void ListLogprobs(const Input& input, Sampled* sampled);
+  void SelectCandidates(const SamplingParams& params);
+  int32_t Draw(const SamplingParams& params, uint64_t position);
+
+  std::vector<float> logits_;
+  std::vector<Candidate> candidates_;
+  std::vector<float> weights_;
+  std::vector<uint32_t> counts_;  // [vocab], zero between calls
+};
+
+}  // namespace reprise

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves each filter on distributions small enough to know the answer, and that draws follow the
+// distribution and depend on (seed, position) alone.
+#include "sample/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace reprise {
+namespace {
+
+int32_t Choose(const SamplingParams& params, std::span<const float> logits, uint64_t position = 0,
+               std::span<const int32_t> history = {}, size_t generated = 0) {
+  Sampler sampler;
+  auto sampled = sampler.Sample(
+      params, {.logits = logits, .history = history, .generated = generated, .position = position});
+  EXPECT_TRUE(sampled.ok());
+  return sampled->chosen.token;
+}
+
+// How often each token is drawn in `count` positions.
+std::vector<int> Draws(const SamplingParams& params, std::span<const float> logits, int count) {
+  std::vector<int> draws(logits.size(), 0);
+  for (int i = 0; i < count; ++i) {
+    ++draws[static_cast<size_t>(Choose(params, logits, static_cast<uint64_t>(i)))];
+  }
+  return draws;
+}
+
+TEST(Sampler, GreedyTakesTheLowestOfEquals) {
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  EXPECT_EQ(Choose(greedy, std::array{0.0f, 3.0f, 3.0f, 1.0f}), 1);
+  greedy.logit_bias = {{3, 5.0f}};
+  EXPECT_EQ(Choose(greedy, std::array{0.0f, 3.0f, 3.0f, 1.0f}), 3);
+}
+
+TEST(Sampler, DrawsFollowTheDistribution) {
+  const std::array logits = {std::log(0.5f), std::log(0.3f), std::log(0.2f)};
+  const auto draws = Draws(SamplingParams{}, logits, 20000);
+  EXPECT_NEAR(draws[0], 10000, 300);
+  EXPECT_NEAR(draws[1], 6000, 300);
+  EXPECT_NEAR(draws[2], 4000, 300);
+}
+
+TEST(Sampler, FiltersKeepWhatTheySay) {
+  const std::array logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
+  const auto drawn = [&](const SamplingParams& params) {
+    int mask = 0;
+    for (int i = 0; const int count : Draws(params, logits, 500)) mask |= (count > 0) << i++;
+    return mask;
+  };
+  EXPECT_EQ(drawn({}), 0b1111);
+  EXPECT_EQ(drawn({.top_k = 2}), 0b0011);
+  EXPECT_EQ(drawn({.top_p = 0.79f}), 0b0011);
+  EXPECT_EQ(drawn({.top_p = 0.81f}), 0b0111);
+  EXPECT_EQ(drawn({.top_p = 0.0f}), 0b0001);
+  EXPECT_EQ(drawn({.min_p = 0.29f}), 0b0111);
+  EXPECT_EQ(drawn({.min_p = 0.31f}), 0b0011);
+}
+
+TEST(Sampler, PenaltiesLowerWhatWasSaid) {
+  const std::array logits = {2.0f, 1.5f, 1.0f};
+  const std::array<int32_t, 3> history = {0, 0, 1};
+  SamplingParams params;
+  params.temperature = 0;
+  EXPECT_EQ(Choose(params, logits, 0, history, 3), 0);
+  params.presence_penalty = 0.6f;  // 0: 1.4, 1: 0.9
+  EXPECT_EQ(Choose(params, logits, 0, history, 3), 0);
+  params.frequency_penalty = 0.3f;  // 0: 0.8, 1: 0.6, 2: 1.0
+  EXPECT_EQ(Choose(params, logits, 0, history, 3), 2);
+  EXPECT_EQ(Choose(params, logits, 0, history, 1), 0);  // only token 1 was generated
+  params = {.temperature = 0, .repetition_penalty = 3};
+  EXPECT_EQ(Choose(params, logits, 0, history, 0), 2);
+}
+
+TEST(Sampler, BannedTokensAreNeverChosen) {
+  const std::array logits = {9.0f, 1.0f, 0.0f};
+  const std::array<int32_t, 1> banned = {0};
+  Sampler sampler;
+  for (const float temperature : {0.0f, 1.0f}) {
+    for (uint64_t position = 0; position < 20; ++position) {
+      auto sampled = sampler.Sample({.temperature = temperature},
+                                    {.logits = logits, .position = position, .banned = banned});
+      EXPECT_NE(sampled->chosen.token, 0);
+    }
+  }
+}
+
+TEST(Sampler, ChoiceDependsOnSeedAndPositionAlone) {
+  std::vector<float> logits(100, 0.0f);
+  Sampler warm;
+  for (uint64_t position = 0; position < 50; ++position) {
+    auto again = warm.Sample({.seed = 9}, {.logits = logits, .position = position, .logprobs = 3});
+    EXPECT_EQ(again->chosen.token, Choose({.seed = 9}, logits, position));
+  }
+  EXPECT_NE(Draws({.seed = 1}, logits, 50), Draws({.seed = 2}, logits, 50));
+}
+
+TEST(Sampler, LogprobsAreThoseOfTheModel) {
+  const std::array logits = {std::log(0.1f), std::log(0.6f), std::log(0.3f)};
+  Sampler sampler;
+  auto sampled = sampler.Sample({.temperature = 0, .logit_bias = {{0, 50.0f}}},
+                                {.logits = logits, .logprobs = 2});
+  ASSERT_TRUE(sampled.ok());
+  EXPECT_EQ(sampled->chosen.token, 0);
+  EXPECT_NEAR(sampled->chosen.logprob, std::log(0.1), 1e-6);
+  ASSERT_EQ(sampled->top.size(), 2u);
+  EXPECT_EQ(sampled->top[0].token, 1);
+  EXPECT_NEAR(sampled->top[1].logprob, std::log(0.3), 1e-6);
+}
+
+TEST(Sampler, RefusesWhatIsNotANumber) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  Sampler sampler;
+  EXPECT_EQ(sampler.Sample({}, {.logits = std::array{0.0f, nan}}).status().code(),
+            StatusCode::kInternal);
+  EXPECT_FALSE(Validate({.temperature = nan}, 10).ok());
+  EXPECT_FALSE(Validate({.temperature = -1}, 10).ok());
+  EXPECT_FALSE(Validate({.top_k = -1}, 10).ok());
+  EXPECT_FALSE(Validate({.top_p = 1.5f}, 10).ok());
+  EXPECT_FALSE(Validate({.repetition_penalty = 0}, 10).ok());
+  EXPECT_FALSE(Validate({.logit_bias = {{10, 0.0f}}}, 10).ok());
+  EXPECT_FALSE(Validate({.logit_bias = {{-1, 0.0f}}}, 10).ok());
+  EXPECT_FALSE(Validate({.logit_bias = {{1, inf}}}, 10).ok());
+  EXPECT_TRUE(Validate({}, 10).ok());
+}
+
+}  // namespace
+}  // namespace reprise

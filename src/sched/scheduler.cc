@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/scheduler.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace reprise {
+namespace {
+
+// Weight of the newest observation: a machine that becomes busy is noticed within a few steps.
+constexpr double kObservationWeight = 0.25;
+// Steps with fewer rows are dominated by reading the weights and say little about a row.
+constexpr int32_t kObservedRowsMin = 16;
+// The oldest prompt's part of a step when shorter ones overtake it.
+constexpr int32_t kOldestShare = 4;
+
+}  // namespace
+
+void Scheduler::Observe(int32_t rows, double ms) {
+  if (rows < kObservedRowsMin || ms <= 0) return;
+  const double measured = ms / rows;
+  ms_per_row_ =
+      ms_per_row_ == 0 ? measured : ms_per_row_ + kObservationWeight * (measured - ms_per_row_);
+}
+
+int32_t Scheduler::gap_rows() const {
+  if (ms_per_row_ == 0) return std::min(options_.rows_max, 4 * options_.chunk_rows_min);
+  const double rows = options_.gap_ms_max / ms_per_row_;
+  return static_cast<int32_t>(std::clamp(rows, static_cast<double>(options_.chunk_rows_min),
+                                         static_cast<double>(options_.rows_max)));
+}
+
+StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
+  StepPlan plan(runnables.size(), 0);
+  std::vector<size_t> decoding;
+  std::vector<size_t> prompts;
+  std::vector<size_t> idle;
+  for (size_t i = 0; i < runnables.size(); ++i) {
+    const Runnable& one = runnables[i];
+    CHECK(one.rows_ready > 0 && one.rows_to_cut > 0);
+    (one.idle ? idle : one.decoding ? decoding : prompts).push_back(i);
+  }
+  int32_t left = options_.rows_max;
+  if (!decoding.empty()) {
+    const size_t count = std::min(decoding.size(), static_cast<size_t>(options_.rows_max));
+    for (size_t i = 0; i < count; ++i) {
+      plan[decoding[(rotation_ + i) % decoding.size()]] = 1;
+    }
+    rotation_ = (rotation_ + count) % decoding.size();
+    left = std::min(options_.rows_max - static_cast<int32_t>(count), gap_rows());
+  }
+  if (decoding.empty() && prompts.empty()) {
+    prompts = idle;
+    left = std::min(left, options_.idle_rows_max);
+  }
+  const auto wanted = [&](size_t i) {
+    return std::min(runnables[i].rows_ready, runnables[i].rows_to_cut);
+  };
+  std::sort(prompts.begin(), prompts.end(), [&](size_t a, size_t b) {
+    const Runnable& x = runnables[a];
+    const Runnable& y = runnables[b];
+    if (x.priority != y.priority) return x.priority > y.priority;
+    if (x.rows_ready != y.rows_ready) return x.rows_ready < y.rows_ready;
+    return x.arrival < y.arrival;
+  });
+  if (prompts.size() > 1 && left > 0) {
+    const size_t oldest = *std::min_element(
+        prompts.begin(), prompts.end(),
+        [&](size_t a, size_t b) { return runnables[a].arrival < runnables[b].arrival; });
+    plan[oldest] = std::min(wanted(oldest), std::max(1, left / kOldestShare));
+    left -= plan[oldest];
+  }
+  for (const size_t i : prompts) {
+    const int32_t more = std::min(wanted(i) - plan[i], left);
+    plan[i] += more;
+    left -= more;
+  }
+  return plan;
+}
+
+}  // namespace reprise

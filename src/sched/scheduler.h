@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace reprise {
+
+// Scheduler decides who runs in a step and with how many rows: continuous batching with chunked
+// prefill.
+//
+// Every decoding sequence gets its one row in every step. What is left of the step goes to prompts,
+// in chunks small enough that the step ends within the gap that streams were promised: one long
+// prompt slows the others down by a bounded amount and never stops them. Short prompts finish
+// first, but the oldest prompt always gets its share, so nothing starves. Idle-time work runs only
+// alone, and so briefly that real work waits for one small step at most.
+//
+// Pure logic on numbers; no memory, no clock. Thread safety: none. Costs: O(n log n) in sequences.
+struct SchedulerOptions {
+  int32_t rows_max = 512;       // of one step
+  int32_t idle_rows_max = 128;  // of one step of idle-time work
+  double gap_ms_max = 200;      // promised time between two tokens of a stream while others prefill
+  int32_t chunk_rows_min = 16;  // a prompt gets at least this much of a step, whatever the gap
+};
+
+// One sequence that could run now.
+struct Runnable {
+  int32_t rows_ready = 0;   // tokens known but not computed; 1 while decoding
+  int32_t rows_to_cut = 0;  // a step must end there (snapshot)
+  int32_t priority = 0;     // higher first
+  uint64_t arrival = 0;     // lower first
+  bool decoding = false;
+  bool idle = false;  // speculative work for a turn that may come
+};
+
+// Row counts, parallel to the runnables; 0: not in this step.
+using StepPlan = std::vector<int32_t>;
+
+class Scheduler {
+ public:
+  explicit Scheduler(const SchedulerOptions& options) : options_(options) {}
+
+  StepPlan Plan(std::span<const Runnable> runnables);
+
+  // What a step of `rows` rows took: keeps the estimate that turns the promised gap into rows.
+  void Observe(int32_t rows, double ms);
+
+  // Rows of prompt that fit beside streams, by the current estimate.
+  int32_t gap_rows() const;
+
+ private:
+  const SchedulerOptions options_;
+  double ms_per_row_ = 0;  // 0: not measured yet
+  uint64_t rotation_ = 0;  // where decoding starts when not all fit in a step
+};
+
+}  // namespace reprise
