@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/checkpoint.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "base/check.h"
+#include "base/mapped_file.h"
+#include "weights/format/safetensors.h"
+
+namespace reprise {
+namespace {
+
+constexpr size_t kConfigBytesMax = 16 << 20;
+constexpr size_t kIndexBytesMax = 100 << 20;
+constexpr size_t kTextBytesMax = 512 << 20;
+constexpr int64_t kSplitCountMax = 4096;
+
+bool IsDirectory(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool Exists(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0;
+}
+
+// A name that stays in its folder, whatever an index file says.
+bool IsPlainFileName(std::string_view name) {
+  return !name.empty() && name.size() < 256 && name[0] != '.' &&
+         name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
+}
+
+// "name-00002-of-00005.gguf" of a set: everything before the number.
+std::optional<std::string> SplitPrefix(const std::string& path, int64_t number, int64_t count) {
+  char suffix[32];
+  std::snprintf(suffix, sizeof suffix, "-%05d-of-%05d.gguf", int(number), int(count));
+  if (!path.ends_with(suffix)) return std::nullopt;
+  return path.substr(0, path.size() - std::string_view(suffix).size());
+}
+
+std::string SplitPath(const std::string& prefix, int64_t number, int64_t count) {
+  char suffix[32];
+  std::snprintf(suffix, sizeof suffix, "-%05d-of-%05d.gguf", int(number), int(count));
+  return prefix + suffix;
+}
+
+}  // namespace
+
+struct Checkpoint::Parts {
+  CheckpointFormat format;
+  std::string path;
+  std::vector<MappedFile> files;
+  std::vector<std::unique_ptr<GgufFile>> ggufs;          // of `files`, or
+  std::vector<std::unique_ptr<SafetensorsFile>> shards;  // of `files`
+  std::optional<JsonDocument> config;
+  Metadata metadata;
+  std::vector<StoredTensor> tensors;  // sorted by name
+  uint64_t tensor_bytes = 0;
+};
+
+class CheckpointOpener {
+ public:
+  explicit CheckpointOpener(const std::string& path) : parts_(new Checkpoint::Parts) {
+    parts_->path = path;
+  }
+
+  Result<Checkpoint> Run() {
+    const std::string& path = parts_->path;
+    REPRISE_TRY(IsDirectory(path) ? OpenHuggingFace(path) : OpenGguf(path));
+    REPRISE_TRY(SortTensors());
+    return Checkpoint(std::move(parts_));
+  }
+
+ private:
+  Status OpenGguf(const std::string& path) {
+    if (path.ends_with(".safetensors")) {
+      return InvalidArgument(path + ": give the folder that holds it and config.json");
+    }
+    parts_->format = CheckpointFormat::kGguf;
+    REPRISE_TRY(AddGguf(path));
+    const Metadata split = Metadata(parts_->ggufs[0].get()).Section("split");
+    const IntRange counts{0, kSplitCountMax};
+    Result<int64_t> count = split.IntOr("count", 0, counts);
+    Result<int64_t> number = split.IntOr("no", 0, counts);
+    if (!count.ok()) return count.status().Annotate(path);
+    if (!number.ok()) return number.status().Annotate(path);
+    if (*count > 1) REPRISE_TRY(OpenSplit(path, *number + 1, *count));
+    parts_->metadata = Metadata(parts_->ggufs[0].get());
+    return OkStatus();
+  }
+
+  Status OpenSplit(const std::string& path, int64_t number, int64_t count) {
+    const std::optional<std::string> prefix = SplitPrefix(path, number, count);
+    if (!prefix) {
+      return InvalidArgument(path + " is part " + std::to_string(number) + " of " +
+                             std::to_string(count) + " of a model: its name must end with " +
+                             SplitPath("", number, count));
+    }
+    parts_->ggufs.clear();
+    parts_->files.clear();
+    for (int64_t part = 1; part <= count; ++part) {
+      const std::string part_path = SplitPath(*prefix, part, count);
+      REPRISE_TRY(AddGguf(part_path));
+      const Metadata split = Metadata(parts_->ggufs.back().get()).Section("split");
+      const Result<int64_t> own = split.Int("no", {part - 1, part - 1});
+      const Result<int64_t> all = split.Int("count", {count, count});
+      if (!own.ok()) return own.status().Annotate(part_path);
+      if (!all.ok()) return all.status().Annotate(part_path);
+    }
+    const Metadata first = Metadata(parts_->ggufs[0].get());
+    int64_t tensor_count = 0;
+    for (const auto& gguf : parts_->ggufs) tensor_count += int64_t(gguf->tensors().size());
+    const Result<int64_t> promised =
+        first.IntOr("split.tensors.count", tensor_count, {tensor_count, tensor_count});
+    return promised.ok() ? OkStatus() : promised.status().Annotate(path);
+  }
+
+  Status AddGguf(const std::string& path) {
+    REPRISE_ASSIGN(MappedFile file, MappedFile::Open(path));
+    Result<GgufFile> gguf = GgufFile::Parse(file.bytes());
+    if (!gguf.ok()) return gguf.status().Annotate(path);
+    parts_->files.push_back(std::move(file));
+    parts_->ggufs.push_back(std::make_unique<GgufFile>(std::move(*gguf)));
+    return OkStatus();
+  }
+
+  Status OpenHuggingFace(const std::string& folder) {
+    parts_->format = CheckpointFormat::kHuggingFace;
+    Result<std::string> text = ReadFile(folder + "/config.json", kConfigBytesMax);
+    if (!text.ok()) {
+      return text.status().Annotate("not a model folder (config.json and model.safetensors)");
+    }
+    Result<JsonDocument> config = ParseConfigJson(*text);
+    if (!config.ok()) return config.status().Annotate(folder + "/config.json");
+    if (!config->root().is_object()) return DataLoss(folder + "/config.json: not a JSON object");
+    parts_->config.emplace(std::move(*config));
+    parts_->metadata = Metadata(parts_->config->root());
+    if (Exists(folder + "/model.safetensors.index.json")) return OpenShards(folder);
+    return AddShard(folder + "/model.safetensors");
+  }
+
+  Status OpenShards(const std::string& folder) {
+    const std::string path = folder + "/model.safetensors.index.json";
+    REPRISE_ASSIGN(const std::string text, ReadFile(path, kIndexBytesMax));
+    Result<JsonDocument> index = JsonDocument::Parse(text);
+    if (!index.ok()) return index.status().Annotate(path);
+    const JsonValue* map = index->root().Find("weight_map");
+    if (map == nullptr || !map->is_object()) return DataLoss(path + ": there is no weight_map");
+    std::set<std::string_view> names;
+    for (const JsonValue::Member& member : map->members()) {
+      if (!member.value.is_string() || !IsPlainFileName(member.value.as_string())) {
+        return DataLoss(path + ": tensor " + Quoted(member.key) +
+                        " is not mapped to a file of this folder");
+      }
+      names.insert(member.value.as_string());
+    }
+    for (const std::string_view name : names) {
+      REPRISE_TRY(AddShard(folder + "/" + std::string(name)));
+    }
+    return CheckIndex(path, *map, names);
+  }
+
+  // Every tensor of the index is in the file that the index names.
+  Status CheckIndex(const std::string& path, const JsonValue& map,
+                    const std::set<std::string_view>& names) {
+    std::set<std::pair<std::string_view, std::string_view>> present;  // file, tensor
+    size_t shard = 0;
+    for (const std::string_view name : names) {
+      for (const StoredTensor& tensor : parts_->shards[shard]->tensors()) {
+        present.emplace(name, tensor.name);
+      }
+      for (const auto& foreign : parts_->shards[shard]->foreign())
+        present.emplace(name, foreign.name);
+      ++shard;
+    }
+    for (const JsonValue::Member& member : map.members()) {
+      if (!present.contains({member.value.as_string(), member.key})) {
+        return DataLoss(path + ": tensor " + Quoted(member.key) + " is not in " +
+                        Quoted(member.value.as_string()));
+      }
+    }
+    return OkStatus();
+  }
+
+  Status AddShard(const std::string& path) {
+    REPRISE_ASSIGN(MappedFile file, MappedFile::Open(path));
+    Result<SafetensorsFile> shard = SafetensorsFile::Parse(file.bytes());
+    if (!shard.ok()) return shard.status().Annotate(path);
+    parts_->files.push_back(std::move(file));
+    parts_->shards.push_back(std::make_unique<SafetensorsFile>(std::move(*shard)));
+    return OkStatus();
+  }
+
+  Status SortTensors() {
+    std::vector<StoredTensor>& tensors = parts_->tensors;
+    for (size_t file = 0; file < parts_->files.size(); ++file) {
+      const auto& own =
+          parts_->ggufs.empty() ? parts_->shards[file]->tensors() : parts_->ggufs[file]->tensors();
+      for (StoredTensor tensor : own) {
+        tensor.file = int(file);
+        parts_->tensor_bytes += tensor.bytes.size();
+        tensors.push_back(tensor);
+      }
+    }
+    std::sort(tensors.begin(), tensors.end(),
+              [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
+    for (size_t i = 1; i < tensors.size(); ++i) {
+      if (tensors[i].name == tensors[i - 1].name) {
+        return DataLoss(parts_->path + ": tensor " + Quoted(tensors[i].name) + " is in two files");
+      }
+    }
+    return OkStatus();
+  }
+
+  std::unique_ptr<Checkpoint::Parts> parts_;
+};
+
+Checkpoint::Checkpoint(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
+Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
+Checkpoint::~Checkpoint() = default;
+
+Result<Checkpoint> OpenCheckpoint(const std::string& path) { return CheckpointOpener(path).Run(); }
+
+CheckpointFormat Checkpoint::format() const { return parts_->format; }
+const std::string& Checkpoint::path() const { return parts_->path; }
+const Metadata& Checkpoint::metadata() const { return parts_->metadata; }
+std::span<const StoredTensor> Checkpoint::tensors() const { return parts_->tensors; }
+uint64_t Checkpoint::tensor_bytes() const { return parts_->tensor_bytes; }
+
+std::vector<std::string> Checkpoint::files() const {
+  std::vector<std::string> paths;
+  for (const MappedFile& file : parts_->files) paths.push_back(file.path());
+  return paths;
+}
+
+std::string_view Checkpoint::architecture() const {
+  const char* key = format() == CheckpointFormat::kGguf ? "general.architecture" : "model_type";
+  const Result<std::string_view> name = metadata().Text(key);
+  return name.ok() ? *name : std::string_view();
+}
+
+const StoredTensor* Checkpoint::Find(std::string_view name) const {
+  const std::vector<StoredTensor>& tensors = parts_->tensors;
+  const auto at = std::lower_bound(
+      tensors.begin(), tensors.end(), name,
+      [](const StoredTensor& tensor, std::string_view wanted) { return tensor.name < wanted; });
+  return at == tensors.end() || at->name != name ? nullptr : &*at;
+}
+
+Result<const StoredTensor*> Checkpoint::Require(std::string_view name, const Shape& shape) const {
+  const StoredTensor* tensor = Find(name);
+  const std::string shown = path() + ": tensor " + Quoted(name);
+  if (tensor == nullptr) {
+    for (const auto& shard : parts_->shards) {
+      for (const SafetensorsFile::Foreign& foreign : shard->foreign()) {
+        if (foreign.name != name) continue;
+        return Unimplemented(shown + " has type " + std::string(foreign.type) +
+                             ", which is not supported (F32, F16 and BF16 are)");
+      }
+    }
+    return NotFound(shown + " is missing");
+  }
+  if (!(tensor->shape == shape)) {
+    return DataLoss(shown + " has shape " + tensor->shape.ToString() + "; expected " +
+                    shape.ToString());
+  }
+  if (tensor->dtype == DType::kI32) {
+    return Unimplemented(shown + " holds integers; expected weights");
+  }
+  return tensor;
+}
+
+void Checkpoint::Release(const StoredTensor& tensor) const {
+  const MappedFile& file = parts_->files[static_cast<size_t>(tensor.file)];
+  file.Release(static_cast<size_t>(tensor.bytes.data() - file.bytes().data()), tensor.bytes.size());
+}
+
+Result<std::string> Checkpoint::ReadText(std::string_view name) const {
+  CHECK(IsPlainFileName(name));
+  if (format() == CheckpointFormat::kGguf) {
+    return NotFound(path() + " is a GGUF file, which has no " + std::string(name) + " beside it");
+  }
+  return ReadFile(path() + "/" + std::string(name), kTextBytesMax);
+}
+
+}  // namespace reprise

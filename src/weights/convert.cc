@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/convert.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "tensor/codec.h"
+
+namespace reprise {
+namespace {
+
+DType WithSmallBlocks(DType dtype) {
+  switch (dtype) {
+    case DType::kQ2_K:
+    case DType::kQ3_K:
+    case DType::kIQ4_XS:
+    case DType::kIQ2_XXS:
+      return DType::kIQ4_NL;
+    case DType::kQ4_K:
+      return DType::kQ5_0;
+    case DType::kQ5_K:
+      return DType::kQ5_1;
+    case DType::kQ6_K:
+      return DType::kQ8_0;
+    default:
+      return dtype;
+  }
+}
+
+}  // namespace
+
+DType FittingType(DType wanted, int64_t cols) {
+  const auto fits = [cols](DType dtype) { return cols % TraitsOf(dtype).block_elements == 0; };
+  if (fits(wanted)) return wanted;
+  const DType small = WithSmallBlocks(wanted);
+  return fits(small) ? small : DType::kF16;
+}
+
+void ConvertRows(const StoredTensor& tensor, DType dtype, int64_t row_begin, int64_t row_end,
+                 std::byte* out) {
+  const int64_t cols = tensor.shape.cols();
+  CHECK(0 <= row_begin && row_begin <= row_end && row_end <= tensor.shape.rows());
+  const size_t in_bytes = RowBytes(tensor.dtype, cols);
+  const size_t out_bytes = RowBytes(dtype, cols);
+  const size_t rows = static_cast<size_t>(row_end - row_begin);
+  const std::byte* in = tensor.bytes.data() + static_cast<size_t>(row_begin) * in_bytes;
+  if (dtype == tensor.dtype) {
+    if (rows * in_bytes > 0) std::memcpy(out, in, rows * in_bytes);
+    return;
+  }
+  constexpr int64_t kChunk = 2048;  // a multiple of every block: pieces of a row are independent
+  float values[kChunk];
+  for (size_t row = 0; row < rows; ++row, in += in_bytes, out += out_bytes) {
+    for (int64_t done = 0; done < cols; done += kChunk) {
+      const int64_t count = std::min(kChunk, cols - done);
+      DequantiseRow(tensor.dtype, in + RowBytes(tensor.dtype, done), values, count);
+      QuantiseRow(dtype, values, out + RowBytes(dtype, done), count);
+    }
+  }
+}
+
+}  // namespace reprise

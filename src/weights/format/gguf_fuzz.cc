@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as a GGUF file: refused, or every value and every tensor can be read to its last byte.
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/check.h"
+#include "weights/format/gguf.h"
+#include "weights/metadata.h"
+
+namespace {
+
+uint64_t sink = 0;
+
+void Touch(const reprise::GgufFile::Entry& entry) {
+  const reprise::GgufValue& value = entry.value;
+  if (value.type() == reprise::GgufType::kString) {
+    uint64_t count = 0;
+    for (const std::string_view text : value.strings()) {
+      for (const char c : text) sink += static_cast<unsigned char>(c);
+      ++count;
+    }
+    CHECK(count == value.size());
+    return;
+  }
+  for (uint64_t i = 0; i < value.size(); ++i) {
+    sink +=
+        value.IntAt(i).has_value() + value.NumberAt(i).has_value() + value.BoolAt(i).has_value();
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::span<const uint8_t> bytes(data, size);
+  const reprise::Result<reprise::GgufFile> file = reprise::GgufFile::Parse(std::as_bytes(bytes));
+  if (!file.ok()) {
+    CHECK(!file.status().message().empty());
+    return 0;
+  }
+  for (const reprise::GgufFile::Entry& entry : file->entries()) {
+    CHECK(file->Find(entry.key) == &entry.value);
+    Touch(entry);
+  }
+  size_t total = 0;
+  for (const reprise::StoredTensor& tensor : file->tensors()) {
+    CHECK(tensor.bytes.size() == *reprise::TensorBytes(tensor.dtype, tensor.shape));
+    for (const std::byte b : tensor.bytes) sink += static_cast<uint8_t>(b);
+    total += tensor.bytes.size();
+  }
+  CHECK(total <= size);
+  const reprise::Metadata metadata(&*file);
+  for (const reprise::GgufFile::Entry& entry : file->entries()) {
+    sink += metadata.IntPerLayer(entry.key, 4, {0, 9}).ok() + metadata.Text(entry.key).ok() +
+            metadata.Texts(entry.key, 100).ok() + metadata.Numbers(entry.key, 100).ok();
+  }
+  return 0;
+}
