@@ -65,7 +65,7 @@ cpu::AttentionState MakeState(float* memory, int64_t queries) {
 int64_t TaskFloats(const KvShape& shape, int64_t queries) {
   return RoundUp16(queries * shape.head_dim) + StateFloats(shape, queries) +
          RoundUp16(2 * queries) +
-         RoundUp16(kKeys * (shape.head_dim + shape.value_dim + queries) + 4 * queries);
+         RoundUp16(kKeys * (shape.head_dim + shape.value_dim + queries) + 8 * queries);
 }
 
 TaskMemory MakeTaskMemory(float* memory, const KvShape& shape, int64_t queries) {

@@ -132,7 +132,7 @@ struct KernelTable {
   // chain of p_j * v[j][c] over visible j ascending from +0. The first block of a query (sum == 0
   // and max == -inf) is stored: max = m_b, sum = l_b, out = o_b; later ones are merged as
   // attend_merge does. A query that sees no key is left alone.
-  // scratch: 64 * (head_dim + value_dim + queries) + 4 * queries floats, aligned to 64 bytes.
+  // scratch: 64 * (head_dim + value_dim + queries) + 8 * queries floats.
   void (*attend_f32)(const AttentionTile* tile, const AttentionState* state, float* scratch);
   void (*attend_f16)(const AttentionTile* tile, const AttentionState* state, float* scratch);
   // Folds the softmax of one block (m_b, l_b, o_b) into the one of all blocks before it: m' =

@@ -41,45 +41,51 @@ BlockSoftmax Softmax(const cpu::AttentionTile& tile, int query, const float* k) 
   return result;
 }
 
-// The query's part of table entry attend_merge.
-void Merge(float* max, float* sum, float* out, float block_max, float block_sum,
-           const float* block_out, int value_dim) {
+// Merges a block's maximum and sum into the query's; what remains is to join the outputs.
+struct Join {
+  bool store;  // the first block of the query
+  float a;
+  float b;
+
+  float operator()(float before, float block) const {
+    return store ? block : std::fma(before, a, block * b);
+  }
+};
+
+Join MergeSums(float* max, float* sum, float block_max, float block_sum) {
   if (*sum == 0 && *max == kMinusInfinity) {
     *max = block_max;
     *sum = block_sum;
-    for (int c = 0; c < value_dim; ++c) out[c] = block_out[c];
-    return;
+    return {true, 0, 0};
   }
   const float together = block_max > *max ? block_max : *max;
-  const float a = Exp(*max - together);
-  const float b = Exp(block_max - together);
+  const Join join = {false, Exp(*max - together), Exp(block_max - together)};
   *max = together;
-  *sum = std::fma(*sum, a, block_sum * b);
-  for (int c = 0; c < value_dim; ++c) out[c] = std::fma(out[c], a, block_out[c] * b);
+  *sum = std::fma(*sum, join.a, block_sum * join.b);
+  return join;
 }
 
 void Attend(const cpu::AttentionTile& tile, const float* k, const float* v,
-            const cpu::AttentionState& state, float* block_out) {
+            const cpu::AttentionState& state) {
   for (int query = 0; query < tile.queries; ++query) {
     if (tile.first[query] >= tile.visible[query]) continue;
     const BlockSoftmax softmax = Softmax(tile, query, k);
+    const Join join = MergeSums(&state.max[query], &state.sum[query], softmax.max, softmax.sum);
+    float* out = state.out + int64_t{query} * tile.value_dim;
     for (int c = 0; c < tile.value_dim; ++c) {
       float o = 0;
       for (int j = tile.first[query]; j < tile.visible[query]; ++j) {
         o = std::fma(softmax.weight[j], v[j * tile.value_dim + c], o);
       }
-      block_out[c] = o;
+      out[c] = join(out[c], o);
     }
-    Merge(&state.max[query], &state.sum[query], state.out + int64_t{query} * tile.value_dim,
-          softmax.max, softmax.sum, block_out, tile.value_dim);
   }
 }
 
 }  // namespace
 
-void AttendF32(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* scratch) {
-  Attend(*tile, static_cast<const float*>(tile->k), static_cast<const float*>(tile->v), *state,
-         scratch);
+void AttendF32(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float*) {
+  Attend(*tile, static_cast<const float*>(tile->k), static_cast<const float*>(tile->v), *state);
 }
 
 void AttendF16(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* scratch) {
@@ -91,16 +97,20 @@ void AttendF16(const cpu::AttentionTile* tile, const cpu::AttentionState* state,
   for (int i = 0; i < cpu::kKeys * tile->value_dim; ++i) {
     v[i] = F16ToF32(static_cast<const uint16_t*>(tile->v)[i]);
   }
-  Attend(*tile, k, v, *state, v + cpu::kKeys * tile->value_dim);
+  Attend(*tile, k, v, *state);
 }
 
 void AttendMerge(const cpu::AttentionState* state, const cpu::AttentionState* block, int queries,
                  int value_dim) {
   for (int query = 0; query < queries; ++query) {
     if (block->sum[query] == 0) continue;
+    const Join join =
+        MergeSums(&state->max[query], &state->sum[query], block->max[query], block->sum[query]);
     const int64_t offset = int64_t{query} * value_dim;
-    Merge(&state->max[query], &state->sum[query], state->out + offset, block->max[query],
-          block->sum[query], block->out + offset, value_dim);
+    for (int c = 0; c < value_dim; ++c) {
+      float& out = state->out[offset + c];
+      out = join(out, block->out[offset + c]);
+    }
   }
 }
 

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cpu/generic/attention_tiles-inl.h"
+#include "kernels/cpu/generic/math-inl.h"
+
+// Attention of a tile of queries over one block: attend_* of KernelTable. Three passes, so that K,
+// then V, stays in the first-level cache while all queries use it: scores, softmax, values.
+namespace reprise::cpu {
+namespace {
+
+// Scores of one query become weights, in place; returns their maximum and sum. Vectors that the
+// query does not see at all are neither read nor written.
+inline void SoftmaxQuery(float* scores, int first, int visible, float softcap, float* max,
+                         float* sum) {
+  const V16 lowest = Set(-__builtin_inff());
+  V16 most = lowest;
+  for (int j = first & ~15; j < visible; j += 16) {
+    V16 score = Load(scores + j);
+    if (softcap != 0) score = Mul(Set(softcap), Tanh(Div(score, Set(softcap))));
+    score = Select(Lanes(first > j ? first - j : 0, visible - j < 16 ? visible - j : 16), score,
+                   lowest);
+    Store(scores + j, score);
+    most = Max(score, most);
+  }
+  *max = MaxLanes(most);
+  const V16 maximum = Set(*max);
+  V16 total = Zero();
+  for (int j = first & ~15; j < visible; j += 16) {
+    // Unseen keys weigh exp(-inf) = 0, or NaN where all seen scores are -inf and their sum is NaN.
+    const V16 weight = Exp(Sub(Load(scores + j), maximum));
+    Store(scores + j, weight);
+    total = Add(total, weight);
+  }
+  *sum = SumLanes(total);
+}
+
+// Merges maxima and sums of all queries and leaves the factors for the values in `plan`.
+inline void MergeSums(const float* block_max, const float* block_sum, int queries, float* max,
+                      float* sum, QueryPlan* plan) {
+  for (int i = 0; i < queries; i += 16) {
+    const int n = queries - i < 16 ? queries - i : 16;
+    const V16 old_max = LoadPartial(max + i, n);
+    const V16 old_sum = LoadPartial(sum + i, n);
+    const V16 new_max = LoadPartial(block_max + i, n);
+    const V16 together = Max(new_max, old_max);
+    const V16 a = Exp(Sub(old_max, together));
+    const V16 b = Exp(Sub(new_max, together));
+    const V16 new_sum = LoadPartial(block_sum + i, n);
+    const V16 merged = Fma(old_sum, a, Mul(new_sum, b));
+    float factor_a[16];
+    float factor_b[16];
+    float merged_sum[16];
+    float merged_max[16];
+    Store(factor_a, a);
+    Store(factor_b, b);
+    Store(merged_sum, merged);
+    Store(merged_max, together);
+    for (int lane = 0; lane < n; ++lane) {
+      QueryPlan& p = plan[i + lane];
+      const bool store = sum[i + lane] == 0 && max[i + lane] == -__builtin_inff();
+      if (p.a == kSkip) continue;
+      p.a = store ? kStore : factor_a[lane];
+      p.b = factor_b[lane];
+      max[i + lane] = store ? block_max[i + lane] : merged_max[lane];
+      sum[i + lane] = store ? block_sum[i + lane] : merged_sum[lane];
+    }
+  }
+}
+
+template <int kCount>
+struct Count {
+  static constexpr int value = kCount;
+};
+// Calls f(Count<n>) for n in [1, kMost].
+template <int kMost = kTileQueries, typename F>
+inline void WithCount(int n, F f) {
+  if constexpr (kMost > 1) {
+    if (n < kMost) return WithCount<kMost - 1>(n, f);
+  }
+  f(Count<kMost>());
+}
+
+template <typename Element>
+void AttendElements(const AttentionTile& tile, const Element* k, const Element* v,
+                    const AttentionState& state, float* scratch) {
+  float* const scores = scratch;
+  float* const block_max = scores + kKeys * tile.queries;
+  float* const block_sum = block_max + tile.queries;
+  QueryPlan* const plan = reinterpret_cast<QueryPlan*>(block_sum + tile.queries);
+  for (int i = 0; i < tile.queries; i += kTileQueries) {
+    const int n = tile.queries - i < kTileQueries ? tile.queries - i : kTileQueries;
+    int begin = kKeys;
+    int end = 0;
+    for (int query = i; query < i + n; ++query) {
+      begin = tile.first[query] < begin ? tile.first[query] : begin;
+      end = tile.visible[query] > end ? tile.visible[query] : end;
+    }
+    WithCount(n, [&](auto count) {
+      ScoreQueries<decltype(count)::value>(tile.q + int64_t{i} * tile.head_dim, tile.head_dim, k,
+                                           begin & ~15, (end + 15) & ~15, scores + i * kKeys);
+    });
+  }
+  for (int i = 0; i < tile.queries; ++i) {
+    const bool sees = tile.first[i] < tile.visible[i];
+    plan[i] = {tile.first[i], tile.visible[i], sees ? kStore : kSkip, 0};
+    block_max[i] = 0;
+    block_sum[i] = 0;
+    if (!sees) continue;
+    SoftmaxQuery(scores + i * kKeys, tile.first[i], tile.visible[i], tile.softcap, &block_max[i],
+                 &block_sum[i]);
+  }
+  MergeSums(block_max, block_sum, tile.queries, state.max, state.sum, plan);
+  for (int i = 0; i < tile.queries; i += kTileQueries) {
+    const int n = tile.queries - i < kTileQueries ? tile.queries - i : kTileQueries;
+    WithCount(n, [&](auto count) {
+      ValueQueries<decltype(count)::value>(plan + i, scores + i * kKeys, v, tile.value_dim,
+                                           state.out + int64_t{i} * tile.value_dim);
+    });
+  }
+}
+
+void AttendF32(const AttentionTile* tile, const AttentionState* state, float* scratch) {
+  AttendElements(*tile, static_cast<const float*>(tile->k), static_cast<const float*>(tile->v),
+                 *state, scratch);
+}
+
+void AttendF16(const AttentionTile* tile, const AttentionState* state, float* scratch) {
+  const uint16_t* const k = static_cast<const uint16_t*>(tile->k);
+  const uint16_t* const v = static_cast<const uint16_t*>(tile->v);
+  // Few queries convert as they read; many share one conversion.
+  if (tile->queries <= 2 * kTileQueries) {
+    AttendElements(*tile, k, v, *state, scratch);
+    return;
+  }
+  float* const wide_k = scratch;
+  float* const wide_v = wide_k + kKeys * tile->head_dim;
+  int begin = kKeys;
+  int end = 0;
+  for (int i = 0; i < tile->queries; ++i) {
+    begin = tile->first[i] < begin ? tile->first[i] : begin;
+    end = tile->visible[i] > end ? tile->visible[i] : end;
+  }
+  if (begin >= end) return;
+  for (int i = 0; i < kKeys * tile->head_dim; i += 16) Store(wide_k + i, Load(k + i));
+  const int last = end * tile->value_dim;
+  int i = begin * tile->value_dim;
+  for (; i + 16 <= last; i += 16) Store(wide_v + i, Load(v + i));
+  if (i < last) StorePartial(wide_v + i, LoadPartial(v + i, last - i), last - i);
+  AttendElements(*tile, wide_k, wide_v, *state, wide_v + kKeys * tile->value_dim);
+}
+
+void AttendMerge(const AttentionState* state, const AttentionState* block, int queries,
+                 int value_dim) {
+  for (int query = 0; query < queries; ++query) {
+    if (block->sum[query] == 0) continue;
+    QueryPlan plan = {0, kKeys, kStore, 0};
+    MergeSums(&block->max[query], &block->sum[query], 1, &state->max[query], &state->sum[query],
+              &plan);
+    float* out = state->out + int64_t{query} * value_dim;
+    const float* add = block->out + int64_t{query} * value_dim;
+    for (int c = 0; c < value_dim; c += 16) {
+      const int n = value_dim - c < 16 ? value_dim - c : 16;
+      V16 result = LoadPartial(add + c, n);
+      if (plan.a != kStore) {
+        result = Fma(LoadPartial(out + c, n), Set(plan.a), Mul(result, Set(plan.b)));
+      }
+      StorePartial(out + c, result, n);
+    }
+  }
+}
+
+void OverlayAttention(KernelTable* table) {
+  table->attend_f32 = AttendF32;
+  table->attend_f16 = AttendF16;
+  table->attend_merge = AttendMerge;
+}
+
+}  // namespace
+}  // namespace reprise::cpu
