@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/avx2/integer-inl.h"
+#include "kernels/cpu/generic/matrix-inl.h"
 #include "kernels/cpu/table.h"
 
 namespace reprise::cpu {
 
-void OverlayAvx2Matrix(KernelTable*) {}
+void OverlayAvx2Matrix(KernelTable* table) { OverlayQuantised<IntegerAvx2>("avx2", table); }
 
 }  // namespace reprise::cpu

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/avx512/integer-inl.h"
+#include "kernels/cpu/generic/matrix-inl.h"
 #include "kernels/cpu/table.h"
 
 namespace reprise::cpu {
 
-void OverlayAvx512Matrix(KernelTable*) {}
+void OverlayAvx512Matrix(KernelTable* table) { OverlayQuantised<IntegerAvx512>("avx512", table); }
 
 }  // namespace reprise::cpu

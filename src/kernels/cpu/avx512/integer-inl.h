@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+// The integer vector of kernels/cpu/generic/matrix-inl.h: 16 rows of 4 bytes.
+namespace reprise::cpu {
+namespace {
+
+struct IntegerAvx512 {
+  using Int = __m512i;
+  using Float = __m512;
+  static constexpr int kLanes = 16;
+  static constexpr int kVectors = 2;   // of a tile
+  static constexpr int kTokens32 = 4;  // of a tile, by block size
+  static constexpr int kTokens256 = 3;
+  static constexpr int kSignedBias = 0;
+
+  static void Prefetch(const uint8_t* p, int ahead) {
+    _mm_prefetch(reinterpret_cast<const char*>(p) + ahead, _MM_HINT_T0);
+  }
+  static Int Load(const void* p) { return _mm512_loadu_si512(p); }
+  static Int Set(int32_t x) { return _mm512_set1_epi32(x); }
+  // 4 bytes in every lane.
+  static Int Broadcast(const void* p) {
+    int32_t word;
+    __builtin_memcpy(&word, p, 4);
+    return _mm512_set1_epi32(word);
+  }
+  static Int WidenUnsigned(const uint8_t* p) { return _mm512_cvtepu8_epi32(Load16(p)); }
+  static Int WidenSigned(const uint8_t* p) { return _mm512_cvtepi8_epi32(Load16(p)); }
+  static Int WidenUnsigned16(const uint8_t* p) { return _mm512_cvtepu16_epi32(Load32(p)); }
+
+  static Int And(Int a, Int b) { return _mm512_and_si512(a, b); }
+  static Int Or(Int a, Int b) { return _mm512_or_si512(a, b); }
+  static Int Xor(Int a, Int b) { return _mm512_xor_si512(a, b); }
+  template <int kBits>
+  static Int ShiftRight(Int a) {
+    return _mm512_srli_epi32(a, kBits);
+  }
+  template <int kBits>
+  static Int ShiftLeft(Int a) {
+    return _mm512_slli_epi32(a, kBits);
+  }
+  static Int ShiftRight(Int a, int bits) { return _mm512_srl_epi32(a, _mm_cvtsi32_si128(bits)); }
+  static Int Add(Int a, Int b) { return _mm512_add_epi32(a, b); }
+  static Int Multiply(Int a, Int b) { return _mm512_mullo_epi32(a, b); }
+  static Int Lookup(const int8_t* table, Int index) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(Load16(table)), index);
+  }
+  static Int Gather(const uint32_t* table, Int index) {
+    return _mm512_i32gather_epi32(index, table, 4);
+  }
+  // Bytes of a, negated where the byte of `ones` is 1.
+  static Int Negate8(Int a, Int ones) {
+    const Int mask = _mm512_sub_epi8(_mm512_setzero_si512(), ones);
+    return _mm512_sub_epi8(_mm512_xor_si512(a, mask), mask);
+  }
+
+  // acc + sum of the four products of a lane, exact: w unsigned and at most 63, a signed.
+  static Int Dot(Int acc, Int w, Int a) {
+    return DotPairs(acc, _mm512_maddubs_epi16(w, a), _mm512_set1_epi16(1));
+  }
+  // The same for signed w, -128 included; a is at least -127.
+  static Int DotSigned(Int acc, Int w, Int a) {
+    const __mmask64 negative = _mm512_movepi8_mask(w);
+    const Int signed_a = _mm512_mask_sub_epi8(a, negative, _mm512_setzero_si512(), a);
+    return Dot(acc, _mm512_abs_epi8(w), signed_a);
+  }
+  static Int DotPairs(Int acc, Int a, Int b) {
+    return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b));
+  }
+
+  static Float Zero() { return _mm512_setzero_ps(); }
+  static Float SetFloat(float x) { return _mm512_set1_ps(x); }
+  static Float LoadHalves(const uint8_t* p) { return _mm512_cvtph_ps(Load32(p)); }
+  static Float ToFloat(Int a) { return _mm512_cvtepi32_ps(a); }
+  static Float Mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
+  static Float Fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+  static Float FmaNegated(Float a, Float b, Float c) { return _mm512_fnmadd_ps(a, b, c); }
+  static void Store(float* y, Float a, int count) {
+    if (count >= kLanes) {
+      _mm512_storeu_ps(y, a);
+    } else if (count > 0) {
+      _mm512_mask_storeu_ps(y, static_cast<__mmask16>((1u << count) - 1), a);
+    }
+  }
+
+ private:
+  static __m128i Load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+  static __m256i Load32(const void* p) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  }
+};
+
+}  // namespace
+}  // namespace reprise::cpu
