@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "cli/commands.h"
+
+namespace reprise::cli {
+namespace {
+
+struct Command {
+  const char* name;
+  const char* summary;
+  Action (*define)(CLI::App* app);
+};
+
+constexpr Command kCommands[] = {
+    {"logits", "logits of given tokens: safetensors in, safetensors out", DefineLogits},
+};
+
+int Fail(const std::string& message) {
+  std::fprintf(stderr, "reprise: %s\n", message.c_str());
+  return 1;
+}
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+  CLI::App app{"Reprise runs language models and never computes the same prefix twice.", "reprise"};
+  app.require_subcommand(1);
+  app.footer("reprise COMMAND --help tells more about a command.");
+  std::vector<std::pair<CLI::App*, Action>> actions;
+  for (const Command& command : kCommands) {
+    CLI::App* sub = app.add_subcommand(command.name, command.summary);
+    actions.emplace_back(sub, command.define(sub));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return Fail(std::string(error.what()) + " (see reprise --help)");
+  }
+  for (const auto& [sub, action] : actions) {
+    if (!sub->parsed()) continue;
+    const Status status = action();
+    return status.ok() ? 0 : Fail(status.message());
+  }
+  return 0;
+}
+
+}  // namespace reprise::cli

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+#include "base/status.h"
+
+namespace CLI {
+class App;
+}
+
+// One function a command, each in its own file: adds options to `app` and returns what to run once
+// they are parsed.
+namespace reprise::cli {
+
+using Action = std::function<Status()>;
+
+Action DefineLogits(CLI::App* app);
+
+}  // namespace reprise::cli

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "cli/commands.h"
+#include "cli/loaded_model.h"
+#include "kernels/ops.h"
+#include "model/live_state.h"
+#include "weights/format/safetensors.h"
+
+namespace reprise::cli {
+namespace {
+
+// Tokens of one step where --split does not say.
+constexpr size_t kPieceTokens = 256;
+
+struct Options {
+  ModelOptions model;
+  std::string input;
+  std::string output;
+  std::vector<size_t> split;
+};
+
+Result<std::vector<TokenId>> ReadTokens(const std::string& path) {
+  REPRISE_ASSIGN(const MappedFile file, MappedFile::Open(path));
+  const auto tensors = SafetensorsFile::Parse(file.bytes());
+  if (!tensors.ok()) return tensors.status().Annotate(path);
+  auto tokens = tensors->ReadIds("tokens");
+  if (!tokens.ok()) return tokens.status().Annotate(path);
+  if (tokens->empty()) return InvalidArgument(path + ": there are no tokens");
+  return tokens;
+}
+
+Status CheckTokens(const std::vector<TokenId>& tokens, const Model& model) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= model.vocab_size()) {
+      return InvalidArgument("token " + std::to_string(i) + " is " + std::to_string(tokens[i]) +
+                             ", outside the vocabulary of " + std::to_string(model.vocab_size()));
+    }
+  }
+  return OkStatus();
+}
+
+// Lengths of the pieces: those asked for, then even ones for the rest.
+Result<std::vector<size_t>> MakePieces(const std::vector<size_t>& split, size_t count) {
+  std::vector<size_t> pieces;
+  size_t done = 0;
+  for (const size_t piece : split) {
+    if (piece == 0 || piece > count - done) {
+      return InvalidArgument("--split has a piece of " + std::to_string(piece) + " tokens where " +
+                             std::to_string(count - done) + " are left");
+    }
+    pieces.push_back(piece);
+    done += piece;
+  }
+  for (; done < count; done += pieces.back())
+    pieces.push_back(std::min(kPieceTokens, count - done));
+  return pieces;
+}
+
+Status WriteLogits(LoadedModel* loaded, std::span<const TokenId> tokens,
+                   const std::vector<size_t>& pieces, const std::string& path) {
+  const Model& model = loaded->model();
+  const int64_t vocab = model.vocab_size();
+  SafetensorsWriter writer;
+  writer.AddTensor("logits", DType::kF32, {int64_t(tokens.size()), vocab});
+  REPRISE_TRY(writer.Open(path));
+  REPRISE_ASSIGN(LiveState state, LiveState::Create(model.state_spec(), 1, int64_t(tokens.size())));
+  std::vector<float> logits;
+  for (const size_t piece : pieces) {
+    std::vector<uint32_t> rows(piece);
+    for (uint32_t i = 0; i < piece; ++i) rows[i] = i;
+    const SequenceSlice slice = state.Next(0, 0, uint32_t(piece));
+    logits.resize(piece * size_t(vocab));
+    model.Forward(loaded->context(),
+                  {tokens.subspan(size_t(state.length(0)), piece), std::span(&slice, 1), rows},
+                  state.memory(), logits.data());
+    if (!AllFinite(logits)) {
+      return Internal("a logit of tokens " + std::to_string(state.length(0)) + " to " +
+                      std::to_string(state.length(0) + int64_t(piece)) +
+                      " is not finite: the weights are damaged or out of range");
+    }
+    state.Advance(0, int64_t(piece));
+    REPRISE_TRY(writer.Append(std::as_bytes(std::span(logits))));
+  }
+  return writer.Finish();
+}
+
+Status Run(const Options& options) {
+  REPRISE_ASSIGN(const std::vector<TokenId> tokens, ReadTokens(options.input));
+  REPRISE_ASSIGN(const std::vector<size_t> pieces, MakePieces(options.split, tokens.size()));
+  REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
+  REPRISE_TRY(CheckTokens(tokens, loaded->model()));
+  return WriteLogits(loaded.get(), tokens, pieces, options.output);
+}
+
+}  // namespace
+
+Action DefineLogits(CLI::App* app) {
+  auto options = std::make_shared<Options>();
+  AddModelOptions(app, &options->model);
+  app->add_option("--input", options->input, "safetensors file with `tokens`, I32 [T]")->required();
+  app->add_option("--out", options->output, "safetensors file to write `logits` to, F32 [T, V]")
+      ->required();
+  app->add_option("--split", options->split,
+                  "prefill in pieces of these lengths, for example 5,30,1 (the answer is the same)")
+      ->delimiter(',');
+  return [options] { return Run(*options); };
+}
+
+}  // namespace reprise::cli

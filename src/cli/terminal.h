@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/clock.h"
+
+namespace reprise::cli {
+
+// Progress of long work on stderr: a bar with bytes, rate and time left where a person watches, a
+// plain line now and then where not.
+class ProgressBar {
+ public:
+  explicit ProgressBar(std::string label);
+  // Ends the line if it was never finished.
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void Show(uint64_t bytes_done, uint64_t bytes_total);
+
+ private:
+  const std::string label_;
+  const bool terminal_;
+  const int64_t start_ns_;
+  int64_t shown_ns_ = 0;
+  bool open_ = false;  // the cursor stands in a bar
+};
+
+bool StderrIsTerminal();
+
+}  // namespace reprise::cli

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "weights/checkpoint.h"
+#include "weights/metadata.h"
+
+namespace reprise {
+
+// A parameter by its name in config.json (members of members with dots: "rope_parameters.factor")
+// and in GGUF metadata (without the architecture: "attention.head_count"). An empty name means that
+// the format does not have it.
+struct ConfigKey {
+  std::string_view hf;
+  std::string_view gguf;
+};
+
+// A count or a width whose bound is nobody's concern but memory's.
+inline constexpr IntRange kAnySize{1, int64_t{1} << 24};
+
+// Reads the parameters of a model from either format. Every value is hostile until it lies in its
+// range. The first error sticks: later calls return harmless values inside their range, and a
+// family asks once, at the end, with status().
+class ConfigReader {
+ public:
+  // config.json alone, for models that are still to be written. `config` must outlive the reader.
+  explicit ConfigReader(const JsonValue& config);
+  // The metadata of a checkpoint; of config.json its text part (member text_config, if it is
+  // there).
+  explicit ConfigReader(const Checkpoint& checkpoint);
+
+  bool gguf() const { return gguf_; }
+  const Status& status() const { return status_; }
+  // Makes `message` the error unless there is one already.
+  void Refuse(std::string message);
+
+  // Fails if the parameter is absent and there is no fallback, of another type, or out of range. An
+  // array of equal integers (GGUF: one per layer) is taken as one.
+  int64_t Int(ConfigKey key, IntRange range, std::optional<int64_t> fallback = std::nullopt);
+  double Number(ConfigKey key, NumberRange range, std::optional<double> fallback = std::nullopt);
+  bool Bool(ConfigKey key, bool fallback);
+  std::string Text(ConfigKey key, std::string_view fallback);
+  // Arrays; empty if absent.
+  std::vector<int64_t> Ints(ConfigKey key, size_t count_max, IntRange range);
+  std::vector<std::string> Texts(ConfigKey key, size_t count_max);
+  bool Has(ConfigKey key) const;
+
+  // The tensor of that name, or null; always null where there is no checkpoint.
+  const StoredTensor* FindTensor(ConfigKey name) const;
+
+ private:
+  struct Place {
+    Metadata section;
+    std::string key;  // empty: absent
+  };
+  Place Locate(ConfigKey key) const;
+  template <typename T>
+  T Take(Result<T> value, T harmless);
+
+  const Checkpoint* checkpoint_ = nullptr;
+  bool gguf_ = false;
+  Metadata outer_;  // all of it
+  Metadata inner_;  // section of the architecture, or text part of config.json
+  Status status_;
+};
+
+}  // namespace reprise

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/decoder_config.h"
+
+#include <cmath>
+#include <string>
+
+#include "weights/format/gguf_writer.h"
+
+namespace reprise {
+namespace {
+
+constexpr IntRange kDim{1, int64_t{1} << 20};
+constexpr IntRange kHidden{1, int64_t{1} << 22};
+constexpr IntRange kLayers{1, 1024};
+constexpr IntRange kHeads{1, 4096};
+constexpr IntRange kHeadDim{2, 1024};
+
+void CheckActivation(ConfigReader* reader) {
+  const std::string name = reader->Text({"hidden_act", ""}, "silu");
+  if (name != "silu" && name != "swish") {
+    reader->Refuse("activation '" + name + "' is not supported here (only silu is)");
+  }
+}
+
+// A window that ends inside the context would need state that is dropped as it slides.
+void CheckNoWindow(ConfigReader* reader, int64_t context_length) {
+  const bool used = reader->Bool({"use_sliding_window", ""}, true);
+  const int64_t window =
+      reader->Int({"sliding_window", "attention.sliding_window"}, {0, int64_t{1} << 40}, 0);
+  if (used && window > 0 && window < context_length) {
+    reader->Refuse("sliding-window attention (window " + std::to_string(window) +
+                   ") is not supported for this family yet");
+  }
+}
+
+void ReadHeads(ConfigReader* reader, DecoderConfig* config) {
+  config->q_heads = int(reader->Int({"num_attention_heads", "attention.head_count"}, kHeads));
+  config->kv_heads =
+      int(reader->Int({"num_key_value_heads", "attention.head_count_kv"}, kHeads, config->q_heads));
+  const ConfigKey head_dim{"head_dim", "attention.key_length"};
+  if (!reader->Has(head_dim) && config->dim % config->q_heads != 0) {
+    reader->Refuse("width " + std::to_string(config->dim) + " is not divisible by " +
+                   std::to_string(config->q_heads) + " attention heads");
+  }
+  config->head_dim = int(reader->Int(head_dim, kHeadDim, config->dim / config->q_heads));
+  if (config->q_heads % config->kv_heads != 0) {
+    reader->Refuse(std::to_string(config->q_heads) + " attention heads cannot share " +
+                   std::to_string(config->kv_heads) + " K/V heads evenly");
+  }
+  const int64_t value_dim = reader->Int({"", "attention.value_length"}, kHeadDim, config->head_dim);
+  if (value_dim != config->head_dim || config->head_dim % 2 != 0) {
+    reader->Refuse("heads of width " + std::to_string(config->head_dim) + " with values of width " +
+                   std::to_string(value_dim) + " are not supported");
+  }
+}
+
+}  // namespace
+
+float DecoderConfig::residual_gain() const { return 1 / std::sqrt(2 * float(layer_count)); }
+
+DecoderConfig ReadDecoderConfig(ConfigReader* reader) {
+  DecoderConfig config;
+  config.dim = reader->Int({"hidden_size", "embedding_length"}, kDim);
+  config.hidden = reader->Int({"intermediate_size", "feed_forward_length"}, kHidden);
+  const int64_t blocks = reader->Int({"num_hidden_layers", "block_count"}, kLayers);
+  // GGUF counts the blocks that predict further tokens, which are not run here.
+  const int64_t predictors = reader->Int({"", "nextn_predict_layers"}, {0, kLayers.max}, 0);
+  if (predictors >= blocks) reader->Refuse("all blocks of the model are next-token predictors");
+  config.layer_count = int(blocks > predictors ? blocks - predictors : 1);
+  config.context_length =
+      reader->Int({"max_position_embeddings", "context_length"}, {1, int64_t{1} << 30});
+  config.eps = float(reader->Number({"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, {0, 1}));
+  ReadHeads(reader, &config);
+  CheckActivation(reader);
+  CheckNoWindow(reader, config.context_length);
+  config.rope = ReadRopeConfig(reader, config.head_dim);
+
+  const StoredTensor* table = reader->FindTensor({"", "token_embd.weight"});
+  const bool by_table = table != nullptr && table->shape.rank() == 2;
+  config.vocab_size =
+      by_table ? table->shape[0] : reader->Int({"vocab_size", "vocab_size"}, kAnySize);
+  if (config.vocab_size > kAnySize.max) reader->Refuse("the vocabulary is too large");
+  config.tied = reader->gguf() ? reader->FindTensor({"", "output.weight"}) == nullptr
+                               : reader->Bool({"tie_word_embeddings", ""}, false);
+  return config;
+}
+
+void DescribeDecoder(const DecoderConfig& config, std::string_view architecture, GgufWriter* out) {
+  const std::string prefix = std::string(architecture) + ".";
+  const auto put = [&](const char* key, int64_t value) {
+    out->Put<uint32_t>(prefix + key, uint32_t(value));
+  };
+  put("context_length", config.context_length);
+  put("embedding_length", config.dim);
+  put("block_count", config.layer_count);
+  put("feed_forward_length", config.hidden);
+  put("vocab_size", config.vocab_size);
+  put("attention.head_count", config.q_heads);
+  put("attention.head_count_kv", config.kv_heads);
+  put("attention.key_length", config.head_dim);
+  put("attention.value_length", config.head_dim);
+  out->Put<float>(prefix + "attention.layer_norm_rms_epsilon", config.eps);
+  put("rope.dimension_count", config.rope.rotary_dim);
+  out->Put<float>(prefix + "rope.freq_base", float(config.rope.theta));
+  const bool yarn = config.rope.scaling == RopeConfig::Scaling::kYarn;
+  if (yarn || config.rope.scaling == RopeConfig::Scaling::kLinear) {
+    out->PutString(prefix + "rope.scaling.type", yarn ? "yarn" : "linear");
+    out->Put<float>(prefix + "rope.scaling.factor", float(config.rope.factor));
+    if (yarn) put("rope.scaling.original_context_length", int64_t(config.rope.original_context));
+  }
+}
+
+}  // namespace reprise

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "model/config_reader.h"
+#include "model/layers/rope.h"
+
+namespace reprise {
+
+class GgufWriter;
+
+// The parameters that decoders of all families share, under the names that all of them use.
+struct DecoderConfig {
+  int64_t vocab_size = 0;
+  int64_t context_length = 0;
+  int64_t dim = 0;     // of the residual stream
+  int64_t hidden = 0;  // of the feed-forward block
+  int layer_count = 0;
+  int q_heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  float eps = 0;
+  bool tied = false;  // the embedding table is also the head
+  RopeConfig rope;
+
+  // Synthetic weights: deviation of what a block adds to the residual stream, so that activations
+  // of any depth stay of order one.
+  float residual_gain() const;
+};
+
+// Reads and validates; errors stick to the reader. Refuses activations, attention windows and
+// rotary regimes that nothing here computes.
+DecoderConfig ReadDecoderConfig(ConfigReader* reader);
+
+// The same parameters as metadata of a GGUF file.
+void DescribeDecoder(const DecoderConfig& config, std::string_view architecture, GgufWriter* out);
+
+}  // namespace reprise

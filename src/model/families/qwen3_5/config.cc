@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/families/qwen3_5/config.h"
+
+#include <string>
+
+namespace reprise::qwen3_5 {
+namespace {
+
+constexpr IntRange kHeads{1, 1024};
+constexpr IntRange kHeadDim{1, 1024};
+
+// Full attention in the last layer of each group of `interval`, unless the file lists the layers.
+void ReadLayerTypes(ConfigReader* reader, Config* config) {
+  const size_t count = size_t(config->decoder.layer_count);
+  config->full_interval =
+      int(reader->Int({"full_attention_interval", "full_attention_interval"}, {1, 1024}, 4));
+  config->recurrent.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    config->recurrent[i] = (i + 1) % size_t(config->full_interval) != 0;
+  }
+  const std::vector<bool> by_interval = config->recurrent;
+  const auto types = reader->Texts({"layer_types", ""}, 4096);
+  // GGUF may list blocks that predict further tokens behind the layers.
+  const auto flags = reader->Ints({"", "attention.recurrent_layers"}, 4096, {0, 1});
+  for (size_t i = 0; i < count && i < types.size(); ++i) {
+    if (types[i] != "linear_attention" && types[i] != "full_attention") {
+      reader->Refuse("layer type '" + types[i] + "' is not supported for qwen3_5");
+    }
+    config->recurrent[i] = types[i] == "linear_attention";
+  }
+  for (size_t i = 0; i < count && i < flags.size(); ++i) config->recurrent[i] = flags[i] != 0;
+  if ((!types.empty() && types.size() != count) || (!flags.empty() && flags.size() < count)) {
+    reader->Refuse("the list of layer types does not have one entry per layer");
+  }
+  if (config->recurrent != by_interval) config->full_interval = 0;
+}
+
+void ReadDelta(ConfigReader* reader, Config* config) {
+  GatedDeltaNetShape& delta = config->delta;
+  delta.dim = config->decoder.dim;
+  delta.eps = config->decoder.eps;
+  delta.key_heads = int(reader->Int({"linear_num_key_heads", "ssm.group_count"}, kHeads));
+  delta.value_heads = int(reader->Int({"linear_num_value_heads", "ssm.time_step_rank"}, kHeads));
+  delta.key_dim = int(reader->Int({"linear_key_head_dim", "ssm.state_size"}, kHeadDim));
+  delta.taps = int(reader->Int({"linear_conv_kernel_dim", "ssm.conv_kernel"}, {2, 16}));
+  if (reader->gguf()) {
+    const int64_t inner = reader->Int({"", "ssm.inner_size"}, kAnySize);
+    if (inner % delta.value_heads != 0 || inner / delta.value_heads > kHeadDim.max) {
+      reader->Refuse("ssm.inner_size " + std::to_string(inner) + " does not divide into " +
+                     std::to_string(delta.value_heads) + " value heads");
+    }
+    delta.value_dim = int(inner / delta.value_heads);
+  } else {
+    delta.value_dim = int(reader->Int({"linear_value_head_dim", ""}, kHeadDim));
+  }
+  if (delta.value_heads % delta.key_heads != 0) {
+    reader->Refuse(std::to_string(delta.value_heads) + " value heads cannot share " +
+                   std::to_string(delta.key_heads) + " key heads evenly");
+  }
+  delta.tiled_heads = reader->gguf();
+  delta.residual_gain = config->decoder.residual_gain();
+}
+
+void ReadAttention(ConfigReader* reader, DType kv, Config* config) {
+  const DecoderConfig& decoder = config->decoder;
+  AttentionShape& shape = config->attention;
+  shape.dim = decoder.dim;
+  shape.q_heads = decoder.q_heads;
+  shape.kv_heads = decoder.kv_heads;
+  shape.head_dim = decoder.head_dim;
+  shape.eps = decoder.eps;
+  shape.qk_norm = true;
+  shape.norm_form = ValueForm::kOnePlus;
+  shape.gated = true;
+  shape.residual_gain = decoder.residual_gain();
+  shape.kv = kv;
+  if (reader->Bool({"attention_bias", ""}, false)) {
+    reader->Refuse("attention biases are not supported for qwen3_5");
+  }
+  if (!reader->Bool({"attn_output_gate", ""}, true)) {
+    reader->Refuse("attention without an output gate is not supported for qwen3_5");
+  }
+  const std::string gate = reader->Text({"output_gate_type", ""}, "swish");
+  if (gate != "swish" && gate != "silu") {
+    reader->Refuse("output gate '" + gate + "' is not supported for qwen3_5 (only swish is)");
+  }
+  // Sections of interleaved multimodal RoPE: for text all three positions are equal.
+  config->rope_sections =
+      reader->Ints({"rope_parameters.mrope_section", "rope.dimension_sections"}, 4, {0, 1024});
+  if (config->rope_sections.empty()) {
+    const int64_t half = decoder.rope.rotary_dim / 2;
+    config->rope_sections = {half - 2 * (half / 3), half / 3, half / 3};
+  }
+  config->rope_sections.resize(4);
+}
+
+}  // namespace
+
+Result<Config> ReadConfig(ConfigReader* reader, DType kv) {
+  Config config;
+  config.decoder = ReadDecoderConfig(reader);
+  ReadLayerTypes(reader, &config);
+  ReadDelta(reader, &config);
+  ReadAttention(reader, kv, &config);
+  if (reader->Has({"num_experts", "expert_count"})) {
+    reader->Refuse("mixtures of experts are another family than qwen3_5");
+  }
+  REPRISE_TRY(reader->status());
+  return config;
+}
+
+}  // namespace reprise::qwen3_5

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/family.h"
+
+#include <algorithm>
+
+#include "weights/format/stored_tensor.h"
+
+namespace reprise {
+namespace {
+
+std::string KnownNames() {
+  std::string names;
+  for (const Family* const* family = kFamilies; *family != nullptr; ++family) {
+    if (!names.empty()) names += ", ";
+    names += (*family)->name;
+  }
+  return names;
+}
+
+}  // namespace
+
+Result<const Family*> FindFamily(bool gguf, std::string_view architecture) {
+  for (const Family* const* family = kFamilies; *family != nullptr; ++family) {
+    const auto types = gguf ? (*family)->gguf_types : (*family)->hf_types;
+    if (std::find(types.begin(), types.end(), architecture) != types.end()) return *family;
+  }
+  if (architecture.empty()) {
+    return InvalidArgument(std::string("the model does not say what it is (no ") +
+                           (gguf ? "general.architecture" : "model_type") + ")");
+  }
+  return Unimplemented("models of architecture " + Quoted(architecture) +
+                       " are not supported (known families: " + KnownNames() + ")");
+}
+
+Result<const Family*> FindFamilyByName(std::string_view name) {
+  for (const Family* const* family = kFamilies; *family != nullptr; ++family) {
+    if ((*family)->name == name) return *family;
+  }
+  return NotFound("there is no family " + Quoted(name) + " (known: " + KnownNames() + ")");
+}
+
+}  // namespace reprise

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "model/config_reader.h"
+#include "model/model.h"
+#include "model/tensor_plan.h"
+#include "tensor/dtype.h"
+
+namespace reprise {
+
+class GgufWriter;
+
+// A model as its family builds it: first from the configuration alone, then its tensors are
+// declared and filled, then it is complete.
+class FamilyModel : public Model {
+ public:
+  // Declares every tensor, with pointers into this object; called once.
+  virtual void DeclareTensors(TensorPlan* plan) = 0;
+  // Called when the tensors are in place.
+  virtual void CompleteWeights() {}
+  // Whatever besides the tensors and the state layout decides the bits of the state.
+  virtual std::string DescribeNumerics() const = 0;
+  // The metadata of a GGUF file of this model, under "<architecture>.".
+  virtual void DescribeGguf(GgufWriter* out) const = 0;
+
+  ModelCard* mutable_card() { return &card_; }
+};
+
+// A geometry for `reprise synth`: the config.json of a published model.
+struct PublishedSize {
+  std::string_view name;  // "Qwen3-0.6B"
+  std::string_view config;
+};
+
+// Everything the program knows about a family. One folder of families/ defines one of these,
+// `k_<folder>`; the table of all is generated from the folders.
+struct Family {
+  std::string_view name;
+  std::span<const std::string_view> hf_types;    // `model_type` in config.json
+  std::span<const std::string_view> gguf_types;  // `general.architecture`; the first is written
+  std::span<const PublishedSize> published;
+  // `kv` is the type of K/V in memory: kF16 or kF32.
+  Result<std::unique_ptr<FamilyModel>> (*make)(ConfigReader* config, DType kv);
+};
+
+extern const Family* const kFamilies[];  // ends with null
+
+// The family of a checkpoint's architecture, or kUnimplemented with its name and the known ones.
+Result<const Family*> FindFamily(bool gguf, std::string_view architecture);
+Result<const Family*> FindFamilyByName(std::string_view name);
+
+}  // namespace reprise

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that every family computes what its reference implementation computes: logits of tiny
+// random models at every position within 2e-3 of their spread, and the same greedy continuation.
+#include <cmath>
+
+#include "model/model_fixture.h"
+
+namespace reprise {
+namespace {
+
+constexpr double kTolerance = 2e-3;
+
+double Deviation(const std::vector<float>& values) {
+  double sum = 0;
+  double squares = 0;
+  for (const float v : values) sum += v;
+  const double mean = sum / double(values.size());
+  for (const float v : values) squares += (v - mean) * (v - mean);
+  return std::sqrt(squares / double(values.size()));
+}
+
+void ExpectGolden(const Model& model, const OpContext& context, const Golden& golden) {
+  const std::vector<float> logits = RunWhole(model, context, golden.tokens);
+  ASSERT_EQ(logits.size(), golden.logits.size());
+  double worst = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    worst = std::max(worst, std::abs(double(logits[i]) - double(golden.logits[i])));
+  }
+  const double deviation = Deviation(golden.logits);
+  EXPECT_LE(worst, kTolerance * deviation);
+  ::testing::Test::RecordProperty("worst_of_tolerance", std::to_string(worst / deviation));
+  EXPECT_EQ(Continue(model, context, golden.tokens, golden.greedy.size()), golden.greedy);
+}
+
+class GoldenTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenTest, HuggingFaceFolder) {
+  const std::string folder = std::string("tests/golden/") + GetParam();
+  const auto checkpoint = OpenCheckpoint(folder);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  TestMachine machine;
+  LoadOptions options;
+  options.kv = DType::kF32;
+  const auto model = LoadModel(*checkpoint, machine.context(), options);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  ExpectGolden(**model, machine.context(), ReadGolden(folder + "/golden.safetensors"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GoldenTest,
+                         ::testing::Values("llama", "qwen2", "qwen3", "qwen3_5"),
+                         [](const auto& param) { return std::string(param.param); });
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "kernels/ops.h"
+#include "model/layers/step.h"
+#include "model/tensor_plan.h"
+#include "state/spec.h"
+
+namespace reprise {
+
+// What distinguishes the attentions of families, as data.
+struct AttentionShape {
+  int64_t dim = 0;  // width of the residual stream
+  int q_heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  float eps = 0;
+  float scale = 0;           // of q . k; 0: 1 / sqrt(head_dim)
+  bool bias = false;         // on q, k and v
+  bool output_bias = false;  // on the output projection
+  bool qk_norm = false;      // RMS norm over each head of q and k, before RoPE
+  ValueForm norm_form = ValueForm::kPlain;
+  bool gated = false;                 // sigmoid gate per channel; the q projection has both
+  bool rotary_pairs_in_gguf = false;  // GGUF files hold q and k rows for interleaved RoPE
+  float residual_gain = 1;            // synth only: deviation of the output projection
+  DType kv = DType::kF16;
+};
+
+// Grouped-query causal attention over K/V blocks.
+class Attention {
+ public:
+  // `entry` is the index of its state in the model's StateSpec.
+  Attention(const AttentionShape& shape, int layer, size_t entry)
+      : shape_(shape), layer_(layer), entry_(entry) {}
+
+  LayerState state() const;
+  void Declare(TensorPlan* plan);
+  // out = W_o attend(rope(q), rope(k), v); x is already normalised.
+  void Forward(const Step& step, const RopeTable& rope, const Rows& x, const Rows& out) const;
+  // Multiply-adds of scores and values per position of context.
+  double cost_per_position() const { return 2.0 * shape_.q_heads * shape_.head_dim; }
+
+ private:
+  int64_t q_width() const { return int64_t{shape_.q_heads} * shape_.head_dim; }
+  int64_t kv_width() const { return int64_t{shape_.kv_heads} * shape_.head_dim; }
+
+  AttentionShape shape_;
+  int layer_;
+  size_t entry_;
+  Matrix q_, k_, v_, o_;
+  std::vector<float> q_bias_, k_bias_, v_bias_, o_bias_;
+  std::vector<float> q_norm_, k_norm_;
+};
+
+}  // namespace reprise

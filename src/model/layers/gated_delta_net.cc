@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/layers/gated_delta_net.h"
+
+#include <cmath>
+
+namespace reprise {
+namespace {
+
+// Added to the sum of squares when queries and keys are normalised; fixed by the published models,
+// not configured.
+constexpr float kL2Eps = 1e-6f;
+
+}  // namespace
+
+LayerState GatedDeltaNet::state() const {
+  return {layer_,
+          StateKind::kRecurrent,
+          0,
+          {{"conv", {shape_.taps - 1, shape_.conv_width()}, DType::kF32},
+           {"delta", {shape_.value_heads, shape_.key_dim, shape_.value_dim}, DType::kF32}}};
+}
+
+void GatedDeltaNet::Declare(TensorPlan* plan) {
+  const int64_t dim = shape_.dim;
+  const int heads = shape_.value_heads;
+  const auto name = [&](const char* hf, const char* gguf) { return plan->Layer(layer_, hf, gguf); };
+  // Value heads in the order of the file: `head_rows` rows each, from row `first` on.
+  const auto by_head = [&](PlannedTensor& tensor, int64_t first, int64_t head_rows, bool columns) {
+    tensor.head_rows = {HeadOrder::kValueHeads, columns, first, heads, shape_.key_heads, head_rows};
+  };
+  by_head(plan->AddMatrix(name("linear_attn.in_proj_qkv.weight", "attn_qkv.weight"),
+                          shape_.conv_width(), dim, &qkv_),
+          2 * shape_.key_width(), shape_.value_dim, false);
+  by_head(plan->AddMatrix(name("linear_attn.in_proj_z.weight", "attn_gate.weight"),
+                          shape_.value_width(), dim, &z_),
+          0, shape_.value_dim, false);
+  by_head(plan->AddMatrix(name("linear_attn.in_proj_b.weight", "ssm_beta.weight"), heads, dim, &b_),
+          0, 1, false);
+  by_head(
+      plan->AddMatrix(name("linear_attn.in_proj_a.weight", "ssm_alpha.weight"), heads, dim, &a_), 0,
+      1, false);
+
+  PlannedTensor& conv =
+      plan->AddVector(name("linear_attn.conv1d.weight", "ssm_conv1d.weight"), shape_.taps, &conv_);
+  conv.rows = shape_.conv_width();
+  conv.transposed = true;
+  conv.init = {0, 1 / std::sqrt(float(shape_.taps))};
+  by_head(conv, 2 * shape_.key_width(), shape_.value_dim, false);
+
+  PlannedTensor& dt = plan->AddVector(name("linear_attn.dt_bias", "ssm_dt.bias"), heads, &dt_bias_);
+  dt.init = {-3, 1};
+  by_head(dt, 0, 1, true);
+  PlannedTensor& a = plan->AddVector(name("linear_attn.A_log", "ssm_a"), heads, &exp_a_);
+  a.values = ValueForm::kNegatedExp;
+  a.init = {1, 0.7f};
+  by_head(a, 0, 1, true);
+  plan->AddNorm(name("linear_attn.norm.weight", "ssm_norm.weight"), shape_.value_dim,
+                ValueForm::kPlain, &norm_);
+  PlannedTensor& out = plan->AddMatrix(name("linear_attn.out_proj.weight", "ssm_out.weight"), dim,
+                                       shape_.value_width(), &out_);
+  out.init.deviation *= shape_.residual_gain;
+  by_head(out, 0, shape_.value_dim, true);
+}
+
+void GatedDeltaNet::Forward(const Step& step, const Rows& x, const Rows& out) const {
+  const OpContext& context = step.context();
+  ScratchScope scope(*context.scratch);
+  const Rows qkv = step.MakeRows(shape_.conv_width());
+  const Rows z = step.MakeRows(shape_.value_width());
+  const Rows b = step.MakeRows(shape_.value_heads);
+  const Rows a = step.MakeRows(shape_.value_heads);
+  const Projection inputs[] = {{&qkv_, qkv}, {&z_, z}, {&b_, b}, {&a_, a}};
+  Project(context, x, inputs);
+
+  const Rows mixed = step.MakeRows(shape_.conv_width());
+  ShortConv(context, step.RecurrentState(entry_, 0), conv_.data(), nullptr, shape_.taps, true, qkv,
+            mixed);
+  const Rows q = Columns(mixed, 0, shape_.key_width());
+  const Rows k = Columns(mixed, shape_.key_width(), shape_.key_width());
+  const Rows v = Columns(mixed, 2 * shape_.key_width(), shape_.value_width());
+  L2Norm(context, q, shape_.key_heads, kL2Eps, 1 / std::sqrt(float(shape_.key_dim)), q);
+  L2Norm(context, k, shape_.key_heads, kL2Eps, 1, k);
+  GatedDeltaGates(context, a, b, exp_a_.data(), dt_bias_.data(), a, b);
+
+  const Rows y = step.MakeRows(shape_.value_width());
+  GatedDelta(
+      context, step.RecurrentState(entry_, 1),
+      {shape_.key_heads, shape_.value_heads, shape_.key_dim, shape_.value_dim, shape_.tiled_heads},
+      q, k, v, a, b, y);
+  RmsNormGated(context, y, z, norm_.data(), shape_.value_heads, shape_.eps, y);
+  const Projection output[] = {{&out_, out}};
+  Project(context, y, output);
+}
+
+}  // namespace reprise

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "kernels/ops.h"
+#include "model/layers/step.h"
+#include "model/tensor_plan.h"
+#include "state/spec.h"
+
+namespace reprise {
+
+struct GatedDeltaNetShape {
+  int64_t dim = 0;  // width of the residual stream
+  int key_heads = 0;
+  int value_heads = 0;
+  int key_dim = 0;           // of one head
+  int value_dim = 0;         // of one head
+  int taps = 0;              // of the short convolution
+  float eps = 0;             // of the gated norm
+  bool tiled_heads = false;  // value heads in the order of GGUF files
+  float residual_gain = 1;   // synth only
+
+  int64_t key_width() const { return int64_t{key_heads} * key_dim; }
+  int64_t value_width() const { return int64_t{value_heads} * value_dim; }
+  int64_t conv_width() const { return 2 * key_width() + value_width(); }
+};
+
+// The linear-attention mixer of Qwen3-Next and Qwen3.5: a gated delta rule over per-head matrices,
+// behind a short causal convolution. Its state is the convolution's window and the matrices.
+class GatedDeltaNet {
+ public:
+  // `entry` is the index of its state in the model's StateSpec.
+  GatedDeltaNet(const GatedDeltaNetShape& shape, int layer, size_t entry)
+      : shape_(shape), layer_(layer), entry_(entry) {}
+
+  LayerState state() const;
+  void Declare(TensorPlan* plan);
+  // x is already normalised.
+  void Forward(const Step& step, const Rows& x, const Rows& out) const;
+  // Multiply-adds of the recurrence per token: decay, read, write and query of every matrix.
+  double cost_per_token() const { return 4.0 * double(shape_.value_width()) * shape_.key_dim; }
+
+ private:
+  GatedDeltaNetShape shape_;
+  int layer_;
+  size_t entry_;
+  Matrix qkv_, z_, b_, a_, out_;
+  std::vector<float> conv_;     // [taps, conv_width]
+  std::vector<float> dt_bias_;  // [value_heads]
+  std::vector<float> exp_a_;    // [value_heads]
+  std::vector<float> norm_;     // [value_dim]
+};
+
+}  // namespace reprise

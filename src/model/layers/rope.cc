@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/layers/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numbers>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "kernels/reference/math.h"
+
+namespace reprise {
+namespace {
+
+constexpr double kTwoPi = 2 * std::numbers::pi;
+
+// theta^(-2f / dim), the unscaled angle of pair f.
+double BaseFrequency(const RopeConfig& config, int f) {
+  return reference::PowDouble(config.theta, -2.0 * f / config.rotary_dim);
+}
+
+// The pair whose wave fits `turns` times into the original context (YaRN).
+double CorrectionPair(const RopeConfig& config, double turns) {
+  return config.rotary_dim * reference::LogDouble(config.original_context / (turns * kTwoPi)) /
+         (2 * reference::LogDouble(config.theta));
+}
+
+// 1 where YaRN leaves the frequency alone, 0 where it divides it by the factor.
+double YarnKeep(const RopeConfig& config, int f) {
+  const double low = std::max(0.0, std::floor(CorrectionPair(config, config.beta_fast)));
+  const double high =
+      std::min(config.rotary_dim - 1.0, std::ceil(CorrectionPair(config, config.beta_slow)));
+  const double ramp = (f - low) / std::max(0.001, high - low);
+  return 1 - std::clamp(ramp, 0.0, 1.0);
+}
+
+double Llama3Divisor(const RopeConfig& config, int f) {
+  const double turns = config.original_context * BaseFrequency(config, f) / kTwoPi;
+  if (turns > config.high_frequency_factor) return 1;
+  if (turns < config.low_frequency_factor) return config.factor;
+  const double smooth = (turns - config.low_frequency_factor) /
+                        (config.high_frequency_factor - config.low_frequency_factor);
+  return 1 / ((1 - smooth) / config.factor + smooth);
+}
+
+double Divisor(const RopeConfig& config, int f) {
+  switch (config.scaling) {
+    case RopeConfig::Scaling::kNone:
+      return 1;
+    case RopeConfig::Scaling::kLinear:
+      return config.factor;
+    case RopeConfig::Scaling::kLlama3:
+      return Llama3Divisor(config, f);
+    case RopeConfig::Scaling::kYarn: {
+      const double keep = YarnKeep(config, f);
+      return 1 / ((1 - keep) / config.factor + keep);
+    }
+  }
+  return 1;
+}
+
+// The member of config.json that holds the regime: "rope_parameters" since Transformers 5, before
+// that "rope_scaling" (null where there is none).
+std::string_view ScalingMember(const ConfigReader& reader) {
+  return reader.Has({"rope_parameters", ""}) ? "rope_parameters." : "rope_scaling.";
+}
+
+void ReadScaling(ConfigReader* reader, int64_t context_length, RopeConfig* config) {
+  const std::string member(ScalingMember(*reader));
+  const auto number = [&](const char* hf, const char* gguf, double min, double max,
+                          std::optional<double> fallback) {
+    return reader->Number({member + hf, gguf}, {min, max}, fallback);
+  };
+  std::string type = reader->Text({member + "type", "rope.scaling.type"}, "default");
+  type = reader->Text({member + "rope_type", "rope.scaling.type"}, type);
+  if (type == "default" || type == "none" || type == "mrope") return;
+  config->factor = number("factor", "rope.scaling.factor", 1e-6, 1e6, 1.0);
+  if (type == "linear") {
+    config->scaling = RopeConfig::Scaling::kLinear;
+    return;
+  }
+  config->original_context =
+      number("original_max_position_embeddings", "rope.scaling.original_context_length", 1, 1e9,
+             double(context_length));
+  if (type == "llama3") {
+    config->scaling = RopeConfig::Scaling::kLlama3;
+    config->low_frequency_factor = number("low_freq_factor", "", 1e-6, 1e6, std::nullopt);
+    config->high_frequency_factor = number("high_freq_factor", "", 1e-6, 1e6, std::nullopt);
+    if (config->high_frequency_factor <= config->low_frequency_factor) {
+      reader->Refuse("high_freq_factor of the rotary scaling must be above low_freq_factor");
+    }
+  } else if (type == "yarn") {
+    config->scaling = RopeConfig::Scaling::kYarn;
+    config->beta_fast = number("beta_fast", "rope.scaling.yarn_beta_fast", 1e-3, 1e6, 32.0);
+    config->beta_slow = number("beta_slow", "rope.scaling.yarn_beta_slow", 1e-3, 1e6, 1.0);
+    config->attention_factor = number("attention_factor", "", 0, 1e3, 0.0);
+    if (reader->Has({member + "mscale", "rope.scaling.yarn_log_multiplier"})) {
+      reader->Refuse("rotary scaling 'yarn' with mscale is not supported");
+    }
+  } else {
+    reader->Refuse("rotary scaling '" + type +
+                   "' is not supported (known: default, linear, llama3, yarn)");
+  }
+}
+
+}  // namespace
+
+RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim) {
+  RopeConfig config;
+  const bool nested = reader->Has({"rope_parameters.rope_theta", ""});
+  config.theta = reader->Number(
+      {nested ? "rope_parameters.rope_theta" : "rope_theta", "rope.freq_base"}, {1, 1e12}, 10000.0);
+  const bool nested_part = reader->Has({"rope_parameters.partial_rotary_factor", ""});
+  const double part = reader->Number(
+      {nested_part ? "rope_parameters.partial_rotary_factor" : "partial_rotary_factor", ""},
+      {1e-3, 1}, 1.0);
+  config.rotary_dim =
+      int(reader->Int({"", "rope.dimension_count"}, {2, head_dim}, int64_t(part * head_dim)));
+  if (config.rotary_dim < 2 || config.rotary_dim % 2 != 0) {
+    reader->Refuse("a rotary width of " + std::to_string(config.rotary_dim) +
+                   " channels is not even and positive");
+    config.rotary_dim = 2;
+  }
+  const int64_t context_length =
+      reader->Int({"max_position_embeddings", "context_length"}, {1, int64_t{1} << 30}, 1);
+  ReadScaling(reader, context_length, &config);
+  if (config.scaling == RopeConfig::Scaling::kYarn && config.rotary_dim != head_dim) {
+    reader->Refuse("rotary scaling 'yarn' on a part of a head is not supported");
+  }
+  return config;
+}
+
+std::string RopeConfig::Describe() const {
+  char text[256];
+  std::snprintf(text, sizeof(text),
+                "dim %d theta %.9g scaling %d %.9g %.9g %.9g %.9g %.9g %.9g %.9g", rotary_dim,
+                theta, int(scaling), factor, original_context, low_frequency_factor,
+                high_frequency_factor, beta_fast, beta_slow, attention_factor);
+  return text;
+}
+
+std::vector<float> InverseFrequencies(const RopeConfig& config,
+                                      const std::vector<float>& divisors) {
+  std::vector<float> frequencies(size_t(config.rotary_dim / 2));
+  CHECK(divisors.empty() || divisors.size() == frequencies.size());
+  for (size_t f = 0; f < frequencies.size(); ++f) {
+    const double divisor = divisors.empty() ? Divisor(config, int(f)) : double(divisors[f]);
+    frequencies[f] = float(BaseFrequency(config, int(f)) / divisor);
+  }
+  return frequencies;
+}
+
+std::vector<float> Llama3Divisors(const RopeConfig& config) {
+  std::vector<float> divisors(size_t(config.rotary_dim / 2));
+  for (size_t f = 0; f < divisors.size(); ++f) divisors[f] = float(Llama3Divisor(config, int(f)));
+  return divisors;
+}
+
+float RopeMagnitude(const RopeConfig& config) {
+  if (config.scaling != RopeConfig::Scaling::kYarn) return 1;
+  if (config.attention_factor != 0) return float(config.attention_factor);
+  return config.factor <= 1 ? 1.0f : float(0.1 * reference::LogDouble(config.factor) + 1);
+}
+
+}  // namespace reprise

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/config_reader.h"
+
+namespace reprise {
+
+// Which angle a channel pair turns by per position. All regimes here are static: the angles do not
+// depend on the length of the sequence, so cached keys stay valid.
+struct RopeConfig {
+  enum class Scaling : uint8_t { kNone, kLinear, kLlama3, kYarn };
+
+  int rotary_dim = 0;  // channels of a head that turn: the first ones
+  double theta = 10000;
+  Scaling scaling = Scaling::kNone;
+  double factor = 1;
+  double original_context = 0;  // kLlama3, kYarn
+  double low_frequency_factor = 1;
+  double high_frequency_factor = 4;
+  double beta_fast = 32;  // kYarn
+  double beta_slow = 1;
+  double attention_factor = 0;  // kYarn; 0: 0.1 ln(factor) + 1
+
+  // "theta 500000 dim 64 llama3 ...": part of the digest.
+  std::string Describe() const;
+};
+
+// Reads the regime; errors, regimes that are not known (by name) included, stick to the reader.
+RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim);
+
+// [rotary_dim / 2] angles per position, divided by `divisors` (of the same size, or empty: the
+// rope_freqs.weight of GGUF files).
+std::vector<float> InverseFrequencies(const RopeConfig& config,
+                                      const std::vector<float>& divisors = {});
+// The per-frequency divisors of Llama 3 scaling, as GGUF stores them.
+std::vector<float> Llama3Divisors(const RopeConfig& config);
+// What cos and sin are multiplied by: 1 except for YaRN.
+float RopeMagnitude(const RopeConfig& config);
+
+}  // namespace reprise

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/layers/step.h"
+
+#include "base/check.h"
+
+namespace reprise {
+namespace {
+
+template <typename T>
+std::span<T> MakeSpan(const OpContext& context, size_t count) {
+  return {static_cast<T*>(context.scratch->Bytes(count * sizeof(T))), count};
+}
+
+size_t BlockCount(const SequenceSlice& sequence) {
+  const size_t tokens = size_t(sequence.position) + sequence.row_count;
+  return (tokens + kBlockTokens - 1) / kBlockTokens;
+}
+
+}  // namespace
+
+Step::Step(const OpContext& context, const BatchView& batch, const StateMemory& memory)
+    : context_(context), batch_(batch), memory_(memory) {
+  positions_ = MakeSpan<int32_t>(context, batch.tokens.size());
+  size_t block_count = 0;
+  size_t row = 0;
+  for (const SequenceSlice& sequence : batch.sequences) {
+    CHECK(sequence.row_begin == row && sequence.position >= 0);
+    for (uint32_t i = 0; i < sequence.row_count; ++i) {
+      positions_[row++] = sequence.position + int32_t(i);
+    }
+    if (memory.layout->block_bytes() != 0) {
+      CHECK(sequence.blocks.size() >= BlockCount(sequence));
+      block_count += BlockCount(sequence);
+    }
+  }
+  CHECK(row == batch.tokens.size());
+  k_blocks_ = MakeSpan<std::byte*>(context, block_count);
+  v_blocks_ = MakeSpan<std::byte*>(context, block_count);
+  kv_ = MakeSpan<KvSequence>(context, batch.sequences.size());
+  recurrent_ = MakeSpan<RecurrentSequence>(context, batch.sequences.size());
+}
+
+Rows Step::MakeRows(int64_t row_count, int64_t cols) const {
+  return Rows{context_.scratch->Floats(size_t(row_count * cols)), row_count, cols, cols};
+}
+
+std::span<const KvSequence> Step::Kv(size_t entry) const {
+  const size_t k_offset = memory_.layout->offset(entry, 0);
+  const size_t v_offset = memory_.layout->offset(entry, 1);
+  size_t first = 0;
+  for (size_t s = 0; s < batch_.sequences.size(); ++s) {
+    const SequenceSlice& sequence = batch_.sequences[s];
+    const size_t count = BlockCount(sequence);
+    for (size_t b = 0; b < count; ++b) {
+      std::byte* block = memory_.block(sequence.blocks[b]);
+      k_blocks_[first + b] = block + k_offset;
+      v_blocks_[first + b] = block + v_offset;
+    }
+    kv_[s] = KvSequence{k_blocks_.data() + first, v_blocks_.data() + first, sequence.position,
+                        int64_t(sequence.row_begin), int64_t(sequence.row_count)};
+    first += count;
+  }
+  return kv_;
+}
+
+std::span<const RecurrentSequence> Step::RecurrentState(size_t entry, size_t tensor) const {
+  const size_t offset = memory_.layout->offset(entry, tensor);
+  for (size_t s = 0; s < batch_.sequences.size(); ++s) {
+    const SequenceSlice& sequence = batch_.sequences[s];
+    recurrent_[s] =
+        RecurrentSequence{reinterpret_cast<float*>(memory_.slot(sequence.slot) + offset),
+                          int64_t(sequence.row_begin), int64_t(sequence.row_count)};
+  }
+  return recurrent_;
+}
+
+}  // namespace reprise

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/layers/vocabulary.h"
+
+#include <cstring>
+
+namespace reprise {
+
+void Vocabulary::DeclareEmbedding(TensorPlan* plan) {
+  PlannedTensor& table = plan->AddMatrix(plan->Global("embed_tokens.weight", "token_embd.weight"),
+                                         shape_.size, shape_.dim, &embedding_);
+  table.role = shape_.tied ? TensorRole::kEmbeddingAndHead : TensorRole::kEmbedding;
+  if (!shape_.tied) table.init.deviation = 1;
+}
+
+void Vocabulary::DeclareHead(TensorPlan* plan) {
+  plan->AddNorm(plan->Global("norm.weight", "output_norm.weight"), shape_.dim, shape_.norm_form,
+                &norm_);
+  if (!shape_.tied) {
+    // The one tensor outside the prefix of Hugging Face names.
+    plan->AddMatrix({"lm_head.weight", "output.weight"}, shape_.size, shape_.dim, &head_).role =
+        TensorRole::kHead;
+  }
+}
+
+Rows Vocabulary::Embed(const Step& step) const {
+  const Rows x = step.MakeRows(shape_.dim);
+  reprise::Embed(step.context(), embedding_, step.batch().tokens, x);
+  return x;
+}
+
+void Vocabulary::Logits(const Step& step, const Rows& x, float* logits) const {
+  const std::span<const uint32_t> wanted = step.batch().logit_rows;
+  if (wanted.empty()) return;
+  const OpContext& context = step.context();
+  ScratchScope scope(*context.scratch);
+  const Rows last = step.MakeRows(int64_t(wanted.size()), shape_.dim);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    std::memcpy(last.row(int64_t(i)), x.row(wanted[i]), size_t(shape_.dim) * sizeof(float));
+  }
+  RmsNorm(context, last, norm_.data(), 1, shape_.eps, last);
+  const Projection output[] = {
+      {shape_.tied ? &embedding_ : &head_, Rows{logits, last.rows, shape_.size, shape_.size}}};
+  Project(context, last, output);
+}
+
+}  // namespace reprise

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/ops.h"
+#include "model/layers/step.h"
+#include "model/tensor_plan.h"
+
+namespace reprise {
+
+// Both ends of a decoder: tokens to the residual stream, and the residual stream to logits.
+class Vocabulary {
+ public:
+  struct Shape {
+    int64_t size = 0;
+    int64_t dim = 0;
+    bool tied = false;  // one table serves both ends
+    float eps = 0;
+    ValueForm norm_form = ValueForm::kPlain;
+  };
+  explicit Vocabulary(const Shape& shape) : shape_(shape) {}
+
+  void DeclareEmbedding(TensorPlan* plan);
+  void DeclareHead(TensorPlan* plan);
+
+  // The residual stream of the batch: [rows, dim].
+  Rows Embed(const Step& step) const;
+  // Final norm and head for the rows whose logits are wanted; logits: [logit_rows, size].
+  void Logits(const Step& step, const Rows& x, float* logits) const;
+
+ private:
+  Shape shape_;
+  Matrix embedding_;
+  Matrix head_;  // empty if tied
+  std::vector<float> norm_;
+};
+
+}  // namespace reprise

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/live_state.h"
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace reprise {
+
+Result<LiveState> LiveState::Create(const StateSpec& spec, int sequence_count, int64_t token_max) {
+  CHECK(sequence_count > 0 && token_max > 0);
+  LiveState state;
+  state.layout_ = StateLayout(spec);
+  state.token_max_ = token_max;
+  state.sequence_blocks_ = size_t((token_max + kBlockTokens - 1) / kBlockTokens);
+  state.lengths_.resize(size_t(sequence_count));
+  const size_t block_count = state.sequence_blocks_ * size_t(sequence_count);
+  for (size_t b = 0; b < block_count; ++b) state.block_ids_.push_back(BlockId{uint32_t(b)});
+  REPRISE_ASSIGN(state.blocks_, Buffer::Allocate(block_count * state.layout_.block_bytes()));
+  REPRISE_ASSIGN(state.slots_,
+                 Buffer::Allocate(size_t(sequence_count) * state.layout_.slot_bytes()));
+  return state;
+}
+
+SequenceSlice LiveState::Next(int sequence, uint32_t row_begin, uint32_t row_count) const {
+  const int64_t length = lengths_[size_t(sequence)];
+  CHECK(length + row_count <= token_max_);
+  return {row_begin, row_count, int32_t(length),
+          std::span(block_ids_).subspan(size_t(sequence) * sequence_blocks_, sequence_blocks_),
+          SlotId{uint32_t(sequence)}};
+}
+
+void LiveState::Advance(int sequence, int64_t token_count) {
+  lengths_[size_t(sequence)] += token_count;
+}
+
+void LiveState::Clear(int sequence) {
+  lengths_[size_t(sequence)] = 0;
+  const size_t bytes = layout_.slot_bytes();
+  if (bytes != 0) std::memset(slots_.data() + size_t(sequence) * bytes, 0, bytes);
+}
+
+std::vector<std::byte> LiveState::SaveSlot(int sequence) const {
+  const auto slot =
+      slots_.bytes().subspan(size_t(sequence) * layout_.slot_bytes(), layout_.slot_bytes());
+  return {slot.begin(), slot.end()};
+}
+
+void LiveState::Restore(int sequence, int64_t length, const std::vector<std::byte>& slot) {
+  CHECK(slot.size() == layout_.slot_bytes() && length <= lengths_[size_t(sequence)]);
+  if (!slot.empty()) {
+    std::memcpy(slots_.data() + size_t(sequence) * slot.size(), slot.data(), slot.size());
+  }
+  lengths_[size_t(sequence)] = length;
+}
+
+StateMemory LiveState::memory() { return {blocks_.data(), slots_.data(), &layout_}; }
+
+}  // namespace reprise

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "device/buffer.h"
+#include "state/batch.h"
+#include "state/spec.h"
+
+namespace reprise {
+
+// State of a few sequences that share nothing: for commands and tests that run a model without the
+// cache. Memory is reserved for the longest sequences and becomes resident as they grow.
+//
+// Thread safety: none.
+class LiveState {
+ public:
+  // Fails with kResourceExhausted if the address space is refused.
+  // REQUIRES: sequence_count > 0, token_max > 0.
+  static Result<LiveState> Create(const StateSpec& spec, int sequence_count, int64_t token_max);
+
+  int64_t token_max() const { return token_max_; }
+  int64_t length(int sequence) const { return lengths_[size_t(sequence)]; }
+
+  // The next `row_count` tokens of a sequence as rows of a batch. Valid until Create's result
+  // moves. REQUIRES: length(sequence) + row_count <= token_max().
+  SequenceSlice Next(int sequence, uint32_t row_begin, uint32_t row_count) const;
+  // The rows of Next were run.
+  void Advance(int sequence, int64_t token_count);
+  // An empty sequence again.
+  void Clear(int sequence);
+
+  // Copies of a sequence's recurrent state, to return to the length it had then.
+  std::vector<std::byte> SaveSlot(int sequence) const;
+  void Restore(int sequence, int64_t length, const std::vector<std::byte>& slot);
+
+  StateMemory memory();
+
+ private:
+  LiveState() = default;
+
+  StateLayout layout_;
+  int64_t token_max_ = 0;
+  size_t sequence_blocks_ = 0;
+  Buffer blocks_;
+  Buffer slots_;
+  std::vector<BlockId> block_ids_;  // [sequence_count, sequence_blocks_]
+  std::vector<int64_t> lengths_;
+};
+
+}  // namespace reprise

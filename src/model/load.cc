@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/load.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "kernels/matrix.h"
+#include "kernels/reference/math.h"
+#include "model/digest.h"
+#include "model/family.h"
+#include "model/weight_type.h"
+#include "state/ids.h"
+#include "tensor/codec.h"
+#include "weights/convert.h"
+#include "weights/memory.h"
+
+namespace reprise {
+namespace {
+
+// Part of every digest: a change of the arithmetic that changes bits changes this number.
+constexpr std::string_view kNumericsVersion = "reprise cpu 1";
+
+// Activations, tokenizer and everything else that is neither weights nor state.
+constexpr size_t kWorkingBytes = size_t{256} << 20;
+
+bool IsPlainFloat(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+// What stands before "embed_tokens.weight" in this checkpoint.
+std::string HfPrefix(const Checkpoint& checkpoint) {
+  for (const char* prefix : {"model.language_model.", "language_model.model.", "model."}) {
+    if (checkpoint.Find(std::string(prefix) + "embed_tokens.weight") != nullptr) return prefix;
+  }
+  return "model.";
+}
+
+// Extents that are not 1.
+std::vector<int64_t> Squeezed(const Shape& shape) {
+  std::vector<int64_t> extents;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] != 1) extents.push_back(shape[axis]);
+  }
+  return extents;
+}
+
+// One tensor of the plan with its place in the file and its type in memory.
+struct Resolved {
+  const PlannedTensor* plan = nullptr;
+  const StoredTensor* stored = nullptr;
+  DType dtype = DType::kF32;
+
+  size_t memory_bytes() const {
+    return plan->is_matrix() ? RowBytes(dtype, plan->cols) * size_t(plan->rows)
+                             : size_t(plan->element_count()) * sizeof(float);
+  }
+};
+
+class WeightLoader {
+ public:
+  WeightLoader(const Checkpoint& checkpoint, const OpContext& context, const LoadOptions& options)
+      : checkpoint_(checkpoint),
+        context_(context),
+        options_(options),
+        gguf_(checkpoint.format() == CheckpointFormat::kGguf) {}
+
+  // Finds every tensor of the plan and checks it. `plan` must outlive this.
+  Status Resolve(const TensorPlan& plan);
+  Status CheckMemory(const StateSpec& state) const;
+  Status Load(Digest* digest);
+
+  const std::vector<Resolved>& tensors() const { return tensors_; }
+
+ private:
+  Result<const StoredTensor*> Find(const PlannedTensor& tensor) const;
+  Status LoadMatrix(const Resolved& tensor);
+  void LoadVector(const Resolved& tensor);
+
+  const Checkpoint& checkpoint_;
+  const OpContext& context_;
+  const LoadOptions& options_;
+  const bool gguf_;
+  std::vector<Resolved> tensors_;
+};
+
+Result<const StoredTensor*> WeightLoader::Find(const PlannedTensor& tensor) const {
+  const std::string& name = gguf_ ? tensor.gguf : tensor.hf;
+  const Shape shape = tensor.rows == 1 && !tensor.is_matrix() ? Shape{tensor.cols}
+                                                              : Shape{tensor.rows, tensor.cols};
+  // Extents of 1 come and go between formats: [channels, 1, taps] is [channels, taps].
+  const StoredTensor* stored = checkpoint_.Find(name);
+  if (stored != nullptr && Squeezed(stored->shape) == Squeezed(shape) &&
+      stored->shape.cols() == tensor.cols) {
+    return stored;
+  }
+  return checkpoint_.Require(name, shape);
+}
+
+Status WeightLoader::Resolve(const TensorPlan& plan) {
+  for (const PlannedTensor& tensor : plan.tensors()) {
+    if (tensor.optional && (!gguf_ || checkpoint_.Find(tensor.gguf) == nullptr)) continue;
+    REPRISE_ASSIGN(const StoredTensor* stored, Find(tensor));
+    if (stored->dtype == DType::kI32) {
+      return InvalidArgument("tensor " + Quoted(stored->name) + " holds integers, not weights");
+    }
+    Resolved resolved{&tensor, stored, stored->dtype};
+    if (tensor.is_matrix() && options_.weights && IsPlainFloat(stored->dtype)) {
+      resolved.dtype = QuantisedTypeFor(tensor, stored->dtype, *options_.weights);
+    }
+    tensors_.push_back(resolved);
+  }
+  return OkStatus();
+}
+
+Status WeightLoader::CheckMemory(const StateSpec& state) const {
+  size_t weights = 0;
+  for (const Resolved& tensor : tensors_) weights += tensor.memory_bytes();
+  const size_t needed = weights + state.snapshot_bytes() + state.kv_block_bytes() + kWorkingBytes;
+  AvailableMemory available = FindAvailableMemory();
+  if (options_.memory_max != 0) available = {options_.memory_max, "the option --memory"};
+  const Status fits = CheckFits(needed, "the weights", available);
+  return fits.ok() ? fits : fits.Annotate(checkpoint_.path());
+}
+
+Status WeightLoader::Load(Digest* digest) {
+  uint64_t total = 0;
+  for (const Resolved& tensor : tensors_) total += tensor.stored->bytes.size();
+  Progress progress(
+      total, options_.progress ? options_.progress : [](uint64_t, uint64_t) {});
+  for (const Resolved& tensor : tensors_) {
+    digest->Add(tensor.plan->gguf);
+    digest->Add(NameOf(tensor.stored->dtype));
+    digest->Add(NameOf(tensor.dtype));
+    digest->AddBytes(*context_.pool, tensor.stored->bytes);
+    if (tensor.plan->is_matrix()) {
+      REPRISE_TRY(LoadMatrix(tensor));
+    } else {
+      LoadVector(tensor);
+    }
+    checkpoint_.Release(*tensor.stored);
+    progress.Advance(tensor.stored->bytes.size());
+  }
+  return OkStatus();
+}
+
+Status WeightLoader::LoadMatrix(const Resolved& tensor) {
+  const PlannedTensor& plan = *tensor.plan;
+  const size_t row_bytes = RowBytes(tensor.dtype, plan.cols);
+  const std::byte* source = tensor.stored->bytes.data();
+  const bool moved = plan.head_rows.order == HeadOrder::kQueryGate ||
+                     (plan.head_rows.order == HeadOrder::kRotary && gguf_);
+  Buffer rearranged;
+  if (moved || tensor.dtype != tensor.stored->dtype) {
+    REPRISE_ASSIGN(rearranged, Buffer::Allocate(row_bytes * size_t(plan.rows)));
+    context_.pool->ParallelFor(plan.rows, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t from = FileRowOfMemoryRow(plan.head_rows, gguf_, row);
+        ConvertRows(*tensor.stored, tensor.dtype, from, from + 1,
+                    rearranged.data() + size_t(row) * row_bytes);
+      }
+    });
+    source = rearranged.data();
+  }
+  REPRISE_ASSIGN(*plan.matrix,
+                 Matrix::Pack(context_, tensor.dtype, plan.rows, plan.cols, source, row_bytes));
+  return OkStatus();
+}
+
+void WeightLoader::LoadVector(const Resolved& tensor) {
+  const PlannedTensor& plan = *tensor.plan;
+  std::vector<float> values(size_t(plan.element_count()));
+  DequantiseRow(tensor.stored->dtype, tensor.stored->bytes.data(), values.data(),
+                plan.element_count());
+  std::vector<float>& out = *plan.vector;
+  out.resize(values.size());
+  for (int64_t row = 0; row < plan.rows; ++row) {
+    for (int64_t col = 0; col < plan.cols; ++col) {
+      const int64_t from =
+          plan.head_rows.columns ? FileRowOfMemoryRow(plan.head_rows, gguf_, col) : col;
+      const float value = values[size_t(row * plan.cols + from)];
+      const int64_t to = plan.transposed ? col * plan.rows + row : row * plan.cols + col;
+      switch (plan.values) {
+        case ValueForm::kPlain:
+          out[size_t(to)] = value;
+          break;
+        case ValueForm::kOnePlus:
+          out[size_t(to)] = gguf_ ? value : 1.0f + value;
+          break;
+        case ValueForm::kNegatedExp:
+          out[size_t(to)] = gguf_ ? -value : float(reference::ExpDouble(double(value)));
+          break;
+      }
+    }
+  }
+}
+
+// What a state depends on besides weights: its layout and what the family says.
+void AddNumerics(const FamilyModel& model, Digest* digest) {
+  digest->Add(kNumericsVersion);
+  digest->Add(model.card().family);
+  digest->Add(model.DescribeNumerics());
+  for (const LayerState& layer : model.state_spec().layers) {
+    std::string text = "layer";
+    for (const int number : {layer.layer, int(layer.kind), layer.window}) {
+      text.append(1, ' ').append(std::to_string(number));
+    }
+    for (const StateTensor& tensor : layer.tensors) {
+      text.append(1, ' ').append(tensor.name).append(1, ' ').append(NameOf(tensor.dtype));
+      for (const int64_t extent : tensor.shape) text.append(1, ' ').append(std::to_string(extent));
+    }
+    digest->Add(text);
+  }
+}
+
+void CompleteCard(const std::vector<Resolved>& tensors, ModelCard* card) {
+  for (const Resolved& tensor : tensors) {
+    const PlannedTensor& plan = *tensor.plan;
+    card->parameter_count += plan.element_count();
+    if (!plan.is_matrix()) {
+      card->weight_bytes += plan.vector->size() * sizeof(float);
+      continue;
+    }
+    card->weight_bytes += plan.matrix->bytes();
+    if (plan.role == TensorRole::kEmbedding) continue;
+    card->step_bytes += tensor.memory_bytes();
+    (plan.role == TensorRole::kLayer ? card->layer_products : card->head_products) +=
+        double(plan.element_count());
+  }
+  card->state.token_cost += card->layer_products;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpContext& context,
+                                         const LoadOptions& options) {
+  CHECK(options.kv == DType::kF16 || options.kv == DType::kF32);
+  if (options.weights && !CanQuantise(*options.weights)) {
+    return InvalidArgument("weights cannot be quantised to " +
+                           std::string(NameOf(*options.weights)) + " while loading");
+  }
+  const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
+  REPRISE_ASSIGN(const Family* family, FindFamily(gguf, checkpoint.architecture()));
+  ConfigReader config(checkpoint);
+  auto made = family->make(&config, options.kv);
+  if (!made.ok()) return made.status().Annotate(checkpoint.path());
+  std::unique_ptr<FamilyModel> model = std::move(*made);
+  model->mutable_card()->family = family->name;
+  TensorPlan plan(HfPrefix(checkpoint));
+  model->DeclareTensors(&plan);
+
+  WeightLoader loader(checkpoint, context, options);
+  if (Status status = loader.Resolve(plan); !status.ok()) {
+    return status.Annotate(checkpoint.path());
+  }
+  REPRISE_TRY(loader.CheckMemory(model->state_spec()));
+  Digest digest;
+  AddNumerics(*model, &digest);
+  REPRISE_TRY(loader.Load(&digest));
+  model->CompleteWeights();
+  CompleteCard(loader.tensors(), model->mutable_card());
+  model->mutable_card()->digest = digest.Hex();
+  return std::unique_ptr<Model>(std::move(model));
+}
+
+}  // namespace reprise

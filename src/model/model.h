@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "kernels/op_context.h"
+#include "state/batch.h"
+#include "state/spec.h"
+
+namespace reprise {
+
+// What a loaded model says about itself.
+struct ModelCard {
+  std::string family;
+  int64_t vocab_size = 0;
+  int64_t context_length = 0;   // tokens it was trained for
+  int64_t parameter_count = 0;  // of all weights
+  size_t weight_bytes = 0;      // resident, as packed
+  // Bytes of the matrices that every step reads (the embedding table only where it is the head).
+  size_t step_bytes = 0;
+  // Multiply-adds per token of the matrix products, without and with the head.
+  double layer_products = 0;
+  double head_products = 0;
+  // What a token's state depends on besides the tokens before it: weights with their quantisation,
+  // numerics of the family, rotary regime, layout of the state. 32 hex digits.
+  std::string digest;
+  StateSpec state;
+};
+
+// A model: a function from tokens and state to logits and state.
+//
+// Thread safety: Forward is called by one thread at a time; it runs on the pool of its context.
+class Model {
+ public:
+  virtual ~Model() = default;
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  const ModelCard& card() const { return card_; }
+  const StateSpec& state_spec() const { return card_.state; }
+  int64_t vocab_size() const { return card_.vocab_size; }
+
+  // One step: reads and extends the state of every sequence of the batch and writes the logits of
+  // batch.logit_rows, in order, to `logits` [logit_rows, vocab_size]. Row i of a sequence depends
+  // on that sequence's tokens alone: the same bits in any batch, however the tokens were cut into
+  // steps.
+  // REQUIRES: every token in [0, vocab_size); the memory has the layout of state_spec().
+  virtual void Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+                       float* logits) const = 0;
+
+ protected:
+  Model() = default;
+  ModelCard card_;
+};
+
+}  // namespace reprise

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/tensor_plan.h"
+
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+
+namespace reprise {
+
+TensorPlan::Name TensorPlan::Global(std::string_view hf, std::string_view gguf) const {
+  return {hf_prefix_ + std::string(hf), std::string(gguf)};
+}
+
+TensorPlan::Name TensorPlan::Layer(int layer, std::string_view hf, std::string_view gguf) const {
+  const std::string index = std::to_string(layer);
+  return {hf_prefix_ + "layers." + index + "." + std::string(hf),
+          "blk." + index + "." + std::string(gguf)};
+}
+
+PlannedTensor& TensorPlan::AddMatrix(Name name, int64_t rows, int64_t cols, Matrix* out) {
+  CHECK(rows > 0 && cols > 0 && out != nullptr);
+  PlannedTensor& tensor = tensors_.emplace_back();
+  tensor.hf = std::move(name.hf);
+  tensor.gguf = std::move(name.gguf);
+  tensor.rows = rows;
+  tensor.cols = cols;
+  tensor.matrix = out;
+  tensor.init = {0, 1 / std::sqrt(float(cols))};
+  return tensor;
+}
+
+PlannedTensor& TensorPlan::AddVector(Name name, int64_t size, std::vector<float>* out) {
+  CHECK(size > 0 && out != nullptr);
+  PlannedTensor& tensor = tensors_.emplace_back();
+  tensor.hf = std::move(name.hf);
+  tensor.gguf = std::move(name.gguf);
+  tensor.cols = size;
+  tensor.vector = out;
+  return tensor;
+}
+
+PlannedTensor& TensorPlan::AddNorm(Name name, int64_t size, ValueForm values,
+                                   std::vector<float>* out) {
+  PlannedTensor& tensor = AddVector(std::move(name), size, out);
+  tensor.values = values;
+  tensor.init = {values == ValueForm::kOnePlus ? 0.0f : 1.0f, 0.1f};
+  return tensor;
+}
+
+void TensorPlan::AddOptional(std::string_view gguf, std::vector<float> computed,
+                             std::vector<float>* out) {
+  PlannedTensor& tensor = AddVector({"", std::string(gguf)}, int64_t(computed.size()), out);
+  tensor.optional = true;
+  tensor.computed = std::move(computed);
+}
+
+int64_t TensorPlan::element_count() const {
+  int64_t count = 0;
+  for (const PlannedTensor& tensor : tensors_) count += tensor.element_count();
+  return count;
+}
+
+int64_t FileRowOfMemoryRow(const HeadRows& rows, bool gguf, int64_t row) {
+  const int64_t size = rows.head_rows;
+  const int64_t at = row - rows.first;
+  if (at < 0) return row;
+  switch (rows.order) {
+    case HeadOrder::kPlain:
+    case HeadOrder::kValueHeads:
+      return row;
+    case HeadOrder::kRotary: {
+      if (!gguf) return row;
+      const int64_t channel = at % size;
+      const int64_t half = size / 2;
+      return row - channel + 2 * (channel % half) + channel / half;
+    }
+    case HeadOrder::kQueryGate: {
+      const bool gate = at >= size * rows.heads;
+      const int64_t head = at / size % rows.heads;
+      return rows.first + (2 * head + (gate ? 1 : 0)) * size + at % size;
+    }
+  }
+  return row;
+}
+
+int64_t HfRowOfGgufRow(const HeadRows& rows, int64_t row) {
+  const int64_t size = rows.head_rows;
+  const int64_t at = row - rows.first;
+  if (at < 0) return row;
+  switch (rows.order) {
+    case HeadOrder::kPlain:
+    case HeadOrder::kQueryGate:
+      return row;
+    case HeadOrder::kRotary: {
+      const int64_t channel = at % size;
+      return row - channel + channel % 2 * (size / 2) + channel / 2;
+    }
+    case HeadOrder::kValueHeads: {
+      const int64_t tiled = at / size;
+      const int64_t ratio = rows.heads / rows.key_heads;
+      const int64_t grouped = tiled % rows.key_heads * ratio + tiled / rows.key_heads;
+      return rows.first + grouped * size + at % size;
+    }
+  }
+  return row;
+}
+
+}  // namespace reprise

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/matrix.h"
+
+namespace reprise {
+
+// The order of rows (or columns) that belong to heads, where the two file formats and memory
+// differ.
+//
+//  order        Hugging Face               GGUF                      memory
+//  kPlain       as is                      as is                     as is
+//  kRotary      halves: (i, i + d/2)       pairs: (2i, 2i + 1)       halves
+//  kQueryGate   per head: query, gate      per head: query, gate     all queries, then all gates
+//  kValueHeads  grouped under key heads    tiled over key heads      as in the file
+//
+// Rows of quantised blocks move whole; columns cannot move, so kValueHeads stays as it came.
+enum class HeadOrder : uint8_t { kPlain, kRotary, kQueryGate, kValueHeads };
+
+struct HeadRows {
+  HeadOrder order = HeadOrder::kPlain;
+  bool columns = false;   // the order is one of columns
+  int64_t first = 0;      // rows before it are not touched
+  int heads = 0;          // query heads or value heads
+  int key_heads = 0;      // kValueHeads only
+  int64_t head_rows = 0;  // rows of one head (of its query, for kQueryGate)
+};
+
+// What a value is in Hugging Face files, in GGUF and in memory:
+//  kPlain: w, w, w    kOnePlus: w, 1 + w, 1 + w    kNegatedExp: log a, -a, a
+enum class ValueForm : uint8_t { kPlain, kOnePlus, kNegatedExp };
+
+// Random weights for `reprise synth`: normal, in the terms of Hugging Face files.
+struct RandomInit {
+  float mean = 0;
+  float deviation = 0;
+};
+
+// Where a matrix takes part: a lookup reads single rows of kEmbedding, a step all of the others.
+enum class TensorRole : uint8_t { kLayer, kEmbedding, kHead, kEmbeddingAndHead };
+
+// One tensor of a model, declared once for loading, converting and synthesis.
+struct PlannedTensor {
+  std::string hf;    // name in Hugging Face files
+  std::string gguf;  // name in GGUF files
+  int64_t rows = 1;
+  int64_t cols = 0;
+  HeadRows head_rows;
+  ValueForm values = ValueForm::kPlain;
+  bool transposed = false;  // a vector target holds [cols, rows]
+  RandomInit init;
+  // Exactly one is set. Matrices keep their type (or are quantised on the way), vectors become f32.
+  Matrix* matrix = nullptr;
+  std::vector<float>* vector = nullptr;
+  TensorRole role = TensorRole::kLayer;
+  // GGUF only, and there it may be absent; a converter writes these values.
+  bool optional = false;
+  std::vector<float> computed;
+
+  bool is_matrix() const { return matrix != nullptr; }
+  int64_t element_count() const { return rows * cols; }
+};
+
+// All tensors of a model, in the order of the forward pass.
+class TensorPlan {
+ public:
+  struct Name {
+    std::string hf;
+    std::string gguf;
+  };
+
+  // `hf_prefix` stands before every name but that of the head, for example "model.".
+  explicit TensorPlan(std::string hf_prefix) : hf_prefix_(std::move(hf_prefix)) {}
+
+  Name Global(std::string_view hf, std::string_view gguf) const;
+  Name Layer(int layer, std::string_view hf, std::string_view gguf) const;
+
+  // The reference is valid until the next call.
+  PlannedTensor& AddMatrix(Name name, int64_t rows, int64_t cols, Matrix* out);
+  PlannedTensor& AddVector(Name name, int64_t size, std::vector<float>* out);
+  // A norm: about 1 in memory.
+  PlannedTensor& AddNorm(Name name, int64_t size, ValueForm values, std::vector<float>* out);
+
+  // A tensor that only GGUF files have and may lack; `computed` is what to write there.
+  void AddOptional(std::string_view gguf, std::vector<float> computed, std::vector<float>* out);
+
+  const std::vector<PlannedTensor>& tensors() const { return tensors_; }
+  int64_t element_count() const;
+
+ private:
+  std::string hf_prefix_;
+  std::vector<PlannedTensor> tensors_;
+};
+
+// The row of a Hugging Face or GGUF file that row `row` of memory comes from.
+int64_t FileRowOfMemoryRow(const HeadRows& rows, bool gguf, int64_t row);
+// The row (or column) of a Hugging Face file that row `row` of a GGUF file comes from.
+int64_t HfRowOfGgufRow(const HeadRows& rows, int64_t row);
+
+}  // namespace reprise
