@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves the law of kernels/ops.h for the float ops: the bits of a row do not depend on the number
+// of threads, on how the rows of a sequence are cut into calls, or on other sequences in the batch;
+// and that the results are those of the formulas, within a tolerance from the norms of the inputs,
+// against a naive double-precision version.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "base/rng.h"
+#include "kernels/cpu/dispatch.h"
+#include "kernels/ops.h"
+#include "tensor/half.h"
+
+namespace reprise {
+namespace {
+
+using Floats = std::vector<float>;
+constexpr int kKeys = 64;
+
+Floats Random(Rng& rng, int64_t n, float scale = 1) {
+  Floats x(static_cast<size_t>(n));
+  for (float& v : x) v = (rng.Uniform() * 2 - 1) * scale;
+  return x;
+}
+
+Rows View(Floats& x, int64_t cols) {
+  const int64_t rows = static_cast<int64_t>(x.size()) / cols;
+  return {x.data(), rows, cols, cols};
+}
+// Inputs are not written; Rows has no const form.
+Rows View(const Floats& x, int64_t cols) { return View(const_cast<Floats&>(x), cols); }
+
+bool SameBits(const Floats& a, const Floats& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// Threads, tables and scratch for one configuration.
+class Machine {
+ public:
+  Machine(const std::string& isas, int threads) : pool_(threads) {
+    auto table = cpu::BuildTable(isas);
+    CHECK(table.ok());
+    table_ = *table;
+  }
+  OpContext context() { return {&pool_, &table_, &scratch_}; }
+
+ private:
+  ThreadPool pool_;
+  cpu::KernelTable table_ = {};
+  ScratchArena scratch_;
+};
+
+class FloatOps : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Calls op with 1 to 4 threads; all results must be equal. Returns the result.
+  template <typename Op>
+  Floats SameOnAllThreads(int64_t out_size, const Op& op) {
+    Floats first;
+    for (int threads = 1; threads <= 4; ++threads) {
+      Machine machine(GetParam(), threads);
+      Floats out(static_cast<size_t>(out_size), 777.0f);
+      op(machine.context(), out);
+      if (threads == 1) first = out;
+      EXPECT_TRUE(SameBits(first, out)) << threads << " threads";
+    }
+    return first;
+  }
+
+  Rng rng_{7};
+};
+
+TEST_P(FloatOps, RowOpsDoNotDependOnThreads) {
+  constexpr int64_t kRows = 67;
+  constexpr int64_t kCols = 384;
+  const Floats x = Random(rng_, kRows * kCols, 3);
+  const Floats gate = Random(rng_, kRows * kCols, 3);
+  const Floats weight = Random(rng_, kCols);
+  const int64_t size = kRows * kCols;
+  SameOnAllThreads(size, [&](const OpContext& c, Floats& y) {
+    RmsNorm(c, View(x, kCols), weight.data(), 1, 1e-6f, View(y, kCols));
+  });
+  SameOnAllThreads(size, [&](const OpContext& c, Floats& y) {
+    RmsNorm(c, View(x, kCols), weight.data(), 4, 1e-6f, View(y, kCols));
+  });
+  SameOnAllThreads(size, [&](const OpContext& c, Floats& y) {
+    RmsNormGated(c, View(x, kCols), View(gate, kCols), weight.data(), 4, 1e-6f, View(y, kCols));
+  });
+  SameOnAllThreads(size, [&](const OpContext& c, Floats& y) {
+    L2Norm(c, View(x, kCols), 4, 1e-6f, 0.5f, View(y, kCols));
+  });
+  SameOnAllThreads(size, [&](const OpContext& c, Floats& y) {
+    SwiGlu(c, View(gate, kCols), View(x, kCols), View(y, kCols));
+  });
+  SameOnAllThreads(size, [&](const OpContext& c, Floats& y) {
+    SigmoidMul(c, View(gate, kCols), View(x, kCols), View(y, kCols));
+  });
+  SameOnAllThreads(size, [&](const OpContext& c, Floats& y) {
+    Add(c, View(gate, kCols), View(x, kCols), View(y, kCols));
+  });
+}
+
+TEST_P(FloatOps, NormsAreTheFormulas) {
+  constexpr int64_t kCols = 96;
+  constexpr int kGroups = 3;
+  const Floats x = Random(rng_, 5 * kCols, 3);
+  const Floats gate = Random(rng_, 5 * kCols, 3);
+  const Floats weight = Random(rng_, kCols / kGroups);
+  Machine machine(GetParam(), 1);
+  Floats rms(x.size());
+  Floats gated(x.size());
+  Floats l2(x.size());
+  RmsNorm(machine.context(), View(x, kCols), weight.data(), kGroups, 1e-5f, View(rms, kCols));
+  RmsNormGated(machine.context(), View(x, kCols), View(gate, kCols), weight.data(), kGroups, 1e-5f,
+               View(gated, kCols));
+  L2Norm(machine.context(), View(x, kCols), kGroups, 1e-5f, 0.25f, View(l2, kCols));
+  constexpr size_t kWidth = kCols / kGroups;
+  for (size_t group = 0; group < x.size() / kWidth; ++group) {
+    double sum = 0;
+    for (size_t i = 0; i < kWidth; ++i) sum += std::pow(double(x[group * kWidth + i]), 2);
+    for (size_t i = 0; i < kWidth; ++i) {
+      const size_t at = group * kWidth + i;
+      const double expected = x[at] / std::sqrt(sum / kWidth + 1e-5) * weight[i];
+      EXPECT_NEAR(rms[at], expected, 1e-5);
+      EXPECT_NEAR(gated[at], expected * gate[at] / (1 + std::exp(-gate[at])), 1e-5);
+      EXPECT_NEAR(l2[at], x[at] / std::sqrt(sum + 1e-5) * 0.25, 1e-6);
+    }
+  }
+}
+
+TEST_P(FloatOps, RopeRotates) {
+  constexpr int kHeads = 3;
+  constexpr int64_t kHeadDim = 80;  // 64 rotated
+  Floats inverse;
+  for (int f = 0; f < 32; ++f) inverse.push_back(float(std::pow(1e4, -f / 32.0)));
+  std::vector<int32_t> positions;
+  for (int t = 0; t < 50; ++t) positions.push_back(t < 25 ? t : 100000 + 31 * t);
+  const Floats x = Random(rng_, 50 * kHeads * kHeadDim);
+  const Floats y = SameOnAllThreads(int64_t(x.size()), [&](const OpContext& c, Floats& out) {
+    out = x;
+    const RopeTable table = MakeRopeTable(c, positions, inverse);
+    Rope(c, table, kHeads, View(out, kHeads * kHeadDim));
+  });
+  for (size_t row = 0; row < 50 * kHeads; ++row) {
+    for (size_t i = 0; i < size_t(kHeadDim); ++i) {
+      const size_t at = row * size_t(kHeadDim) + i;
+      if (i >= 64) {
+        EXPECT_EQ(x[at], y[at]);
+        continue;
+      }
+      // The angle is an f32 product, as in the models' own code.
+      const double angle = double(float(positions[row / kHeads]) * inverse[i % 32]);
+      const double other = i < 32 ? -x[at + 32] : x[at - 32];
+      EXPECT_NEAR(y[at], x[at] * std::cos(angle) + other * std::sin(angle), 3e-7);
+    }
+  }
+}
+
+// K/V of one sequence in blocks, filled with poison.
+class KvBlocks {
+ public:
+  KvBlocks(const KvShape& shape, int tokens) : shape_(shape) {
+    const size_t width = shape.dtype == DType::kF16 ? 2 : 4;
+    for (int b = 0; b < (tokens + kKeys - 1) / kKeys; ++b) {
+      k_.emplace_back(width * size_t(shape.kv_heads * shape.head_dim * kKeys), std::byte{0xFF});
+      v_.emplace_back(width * size_t(shape.kv_heads * shape.value_dim * kKeys), std::byte{0xFF});
+    }
+    for (auto& block : k_) k_pointers_.push_back(block.data());
+    for (auto& block : v_) v_pointers_.push_back(block.data());
+  }
+  KvBlocks(KvBlocks&&) = default;
+
+  KvSequence Slice(int position, int64_t row_begin, int64_t rows) const {
+    return {k_pointers_.data(), v_pointers_.data(), position, row_begin, rows};
+  }
+  // Blocks wholly before `position` are no longer there.
+  void Forget(int position) {
+    for (int b = 0; b < position / kKeys; ++b) {
+      k_pointers_[size_t(b)] = nullptr;
+      v_pointers_[size_t(b)] = nullptr;
+    }
+  }
+  double Key(int position, int head, int channel) const {
+    return At(k_[size_t(position / kKeys)],
+              (head * shape_.head_dim + channel) * kKeys + position % kKeys);
+  }
+  double Value(int position, int head, int channel) const {
+    return At(v_[size_t(position / kKeys)],
+              (head * kKeys + position % kKeys) * shape_.value_dim + channel);
+  }
+
+ private:
+  double At(const std::vector<std::byte>& block, int index) const {
+    if (shape_.dtype == DType::kF32) {
+      return reinterpret_cast<const float*>(block.data())[index];
+    }
+    return F16ToF32(reinterpret_cast<const uint16_t*>(block.data())[index]);
+  }
+
+  KvShape shape_;
+  std::vector<std::vector<std::byte>> k_, v_;
+  std::vector<std::byte*> k_pointers_, v_pointers_;
+};
+
+struct AttentionInputs {
+  AttentionInputs(Rng& rng, const KvShape& kv, const AttentionParams& attention, int token_count)
+      : shape(kv),
+        params(attention),
+        tokens(token_count),
+        q(Random(rng, tokens * q_cols(), 2)),
+        k(Random(rng, tokens * k_cols())),
+        v(Random(rng, tokens * v_cols())) {}
+
+  int64_t q_cols() const { return int64_t{params.q_heads} * shape.head_dim; }
+  int64_t k_cols() const { return int64_t{shape.kv_heads} * shape.head_dim; }
+  int64_t v_cols() const { return int64_t{shape.kv_heads} * shape.value_dim; }
+  int64_t out_cols() const { return int64_t{params.q_heads} * shape.value_dim; }
+
+  // Positions in pieces that end at `cuts` (the last is `tokens`).
+  Floats Run(const OpContext& context, std::vector<int> cuts) const {
+    KvBlocks blocks(shape, tokens);
+    Floats out(size_t(tokens * out_cols()), 777.0f);
+    cuts.push_back(tokens);
+    int begin = 0;
+    for (const int end : cuts) {
+      const KvSequence s = blocks.Slice(begin, begin, end - begin);
+      StoreKv(context, {&s, 1}, shape, View(k, k_cols()), View(v, v_cols()));
+      Attend(context, {&s, 1}, shape, params, View(q, q_cols()), View(out, out_cols()));
+      begin = end;
+    }
+    return out;
+  }
+
+  KvShape shape;
+  AttentionParams params;
+  int tokens;
+  Floats q, k, v;
+};
+
+constexpr KvShape kShapes[] = {
+    {2, 64, 64, DType::kF16}, {1, 32, 48, DType::kF32}, {3, 24, 40, DType::kF16}};
+
+TEST_P(FloatOps, AttentionDoesNotDependOnThreadsOrSplits) {
+  for (const KvShape& shape : kShapes) {
+    for (const int window : {0, 37}) {
+      const AttentionParams params = {shape.kv_heads * 3, 0.2f, window, 0};
+      const AttentionInputs inputs(rng_, shape, params, 150);
+      const Floats whole =
+          SameOnAllThreads(150 * inputs.out_cols(),
+                           [&](const OpContext& c, Floats& out) { out = inputs.Run(c, {}); });
+      for (const int threads : {1, 3}) {
+        Machine machine(GetParam(), threads);
+        for (int cut = 1; cut < 150; cut += GetParam() == "scalar" ? 41 : 7) {
+          EXPECT_TRUE(SameBits(whole, inputs.Run(machine.context(), {cut}))) << cut;
+        }
+        std::vector<int> every;
+        for (int cut = 1; cut < 150; cut += GetParam() == "scalar" ? 4 : 1) every.push_back(cut);
+        EXPECT_TRUE(SameBits(whole, inputs.Run(machine.context(), every)));
+        EXPECT_TRUE(SameBits(whole, inputs.Run(machine.context(), {3, 64, 65, 128, 149})));
+      }
+    }
+  }
+}
+
+TEST_P(FloatOps, AttentionDoesNotDependOnTheBatch) {
+  const KvShape shape = {2, 64, 64, DType::kF16};
+  const AttentionParams params = {4, 0.125f, 0, 0};
+  std::vector<AttentionInputs> inputs;
+  for (int i = 0; i < 9; ++i) inputs.emplace_back(rng_, shape, params, 20 + 37 * i);
+  for (const int threads : {1, 2, 4}) {
+    Machine machine(GetParam(), threads);
+    // All but the last rows of each alone, then the last rows of all together: 1, 2, 3, 1...
+    std::vector<KvBlocks> blocks;
+    std::vector<KvSequence> batch;
+    Floats q, k, v;
+    for (int i = 0; i < 9; ++i) {
+      const AttentionInputs& in = inputs[size_t(i)];
+      const int rows = 1 + i % 3;
+      const int before = in.tokens - rows;
+      blocks.emplace_back(shape, in.tokens);
+      const KvSequence s = blocks.back().Slice(0, 0, before);
+      StoreKv(machine.context(), {&s, 1}, shape, View(in.k, in.k_cols()), View(in.v, in.v_cols()));
+      q.insert(q.end(), in.q.begin() + before * in.q_cols(), in.q.end());
+      k.insert(k.end(), in.k.begin() + before * in.k_cols(), in.k.end());
+      v.insert(v.end(), in.v.begin() + before * in.v_cols(), in.v.end());
+    }
+    int64_t row = 0;
+    for (int i = 0; i < 9; ++i) {
+      const int rows = 1 + i % 3;
+      batch.push_back(blocks[size_t(i)].Slice(inputs[size_t(i)].tokens - rows, row, rows));
+      row += rows;
+    }
+    const int64_t out_cols = inputs[0].out_cols();
+    Floats out(size_t(row * out_cols), 777.0f);
+    StoreKv(machine.context(), batch, shape, View(k, inputs[0].k_cols()),
+            View(v, inputs[0].v_cols()));
+    Attend(machine.context(), batch, shape, params, View(q, inputs[0].q_cols()),
+           View(out, out_cols));
+    for (int i = 0; i < 9; ++i) {
+      const Floats alone = inputs[size_t(i)].Run(machine.context(), {});
+      const KvSequence& s = batch[size_t(i)];
+      const Floats together(out.begin() + s.row_begin * out_cols,
+                            out.begin() + (s.row_begin + s.row_count) * out_cols);
+      const Floats expected(alone.end() - s.row_count * out_cols, alone.end());
+      EXPECT_TRUE(SameBits(expected, together)) << "sequence " << i << ", " << threads;
+    }
+  }
+}
+
+TEST_P(FloatOps, AttentionIsTheFormula) {
+  for (const KvShape& shape : kShapes) {
+    for (const int window : {0, 30}) {
+      for (const float softcap : {0.0f, 4.0f}) {
+        const AttentionParams params = {shape.kv_heads * 2, 0.3f, window, softcap};
+        const AttentionInputs in(rng_, shape, params, 140);
+        Machine machine(GetParam(), 2);
+        const Floats out = in.Run(machine.context(), {});
+        KvBlocks blocks(shape, in.tokens);
+        const KvSequence s = blocks.Slice(0, 0, in.tokens);
+        StoreKv(machine.context(), {&s, 1}, shape, View(in.k, in.k_cols()),
+                View(in.v, in.v_cols()));
+        for (int t = 0; t < in.tokens; ++t) {
+          for (int h = 0; h < params.q_heads; ++h) {
+            std::vector<double> weight(size_t(t) + 1, 0.0);
+            double sum = 0;
+            for (int j = window > 0 ? std::max(0, t - window + 1) : 0; j <= t; ++j) {
+              double score = 0;
+              for (int i = 0; i < shape.head_dim; ++i) {
+                score += in.q[size_t(t * in.q_cols() + h * shape.head_dim + i)] *
+                         blocks.Key(j, h / 2, i);
+              }
+              score *= double(params.scale);
+              if (softcap != 0) score = softcap * std::tanh(score / softcap);
+              weight[size_t(j)] = std::exp(score);
+              sum += weight[size_t(j)];
+            }
+            for (int c = 0; c < shape.value_dim; ++c) {
+              double expected = 0;
+              for (int j = 0; j <= t; ++j) {
+                if (weight[size_t(j)] > 0) {
+                  expected += weight[size_t(j)] / sum * blocks.Value(j, h / 2, c);
+                }
+              }
+              // |v| <= 1; scores are sums of head_dim products below 2 * 0.3.
+              const double tolerance = 0x1p-23 * (8 + 0.6 * shape.head_dim);
+              ASSERT_NEAR(out[size_t(t * in.out_cols() + h * shape.value_dim + c)], expected,
+                          tolerance);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(FloatOps, AttentionReadsOnlyTheWindow) {
+  const KvShape shape = {1, 32, 32, DType::kF16};
+  const AttentionParams params = {2, 0.2f, 70, 0};
+  const AttentionInputs in(rng_, shape, params, 300);
+  Machine machine(GetParam(), 2);
+  const Floats whole = in.Run(machine.context(), {});
+  KvBlocks blocks(shape, in.tokens);
+  Floats out(whole.size());
+  const KvSequence before = blocks.Slice(0, 0, 290);
+  StoreKv(machine.context(), {&before, 1}, shape, View(in.k, in.k_cols()), View(in.v, in.v_cols()));
+  blocks.Forget(290 - 69);
+  const KvSequence s = blocks.Slice(290, 290, 10);
+  StoreKv(machine.context(), {&s, 1}, shape, View(in.k, in.k_cols()), View(in.v, in.v_cols()));
+  Attend(machine.context(), {&s, 1}, shape, params, View(in.q, in.q_cols()),
+         View(out, in.out_cols()));
+  EXPECT_EQ(0, std::memcmp(out.data() + 290 * in.out_cols(), whole.data() + 290 * in.out_cols(),
+                           size_t(10 * in.out_cols()) * sizeof(float)));
+}
+
+TEST_P(FloatOps, NanReachesTheOutputOfItsRowOnly) {
+  const KvShape shape = {1, 16, 16, DType::kF16};
+  const AttentionParams params = {2, 0.2f, 0, 0};
+  AttentionInputs in(rng_, shape, params, 100);
+  Machine machine(GetParam(), 2);
+  in.k[size_t(70 * in.k_cols() + 3)] = NAN;  // rows from 70 on see it
+  const Floats out = in.Run(machine.context(), {});
+  for (int t = 0; t < 100; ++t) {
+    for (int64_t i = 0; i < in.out_cols(); ++i) {
+      ASSERT_EQ(std::isnan(out[size_t(t * in.out_cols() + i)]), t >= 70) << t;
+    }
+  }
+}
+
+// Runs a recurrent op over `tokens` rows in pieces that end at `cuts`.
+template <typename Op>
+Floats InPieces(const OpContext& context, Floats state, int64_t tokens, int64_t out_cols,
+                std::vector<int> cuts, const Op& op) {
+  Floats out(size_t(tokens * out_cols), 777.0f);
+  cuts.push_back(int(tokens));
+  int64_t begin = 0;
+  for (const int end : cuts) {
+    const RecurrentSequence s = {state.data(), begin, end - begin};
+    op(context, std::span(&s, 1), out);
+    begin = end;
+  }
+  out.insert(out.end(), state.begin(), state.end());
+  return out;
+}
+
+TEST_P(FloatOps, ShortConvIsCausalAndSplitInvariant) {
+  constexpr int64_t kTokens = 83;
+  constexpr int64_t kChannels = 600;
+  for (const int taps : {3, 4}) {
+    const Floats x = Random(rng_, kTokens * kChannels, 2);
+    const Floats weight = Random(rng_, taps * kChannels);
+    const Floats bias = Random(rng_, kChannels);
+    const auto op = [&](const OpContext& c, std::span<const RecurrentSequence> s, Floats& y) {
+      ShortConv(c, s, weight.data(), bias.data(), taps, true, View(x, kChannels),
+                {y.data(), kTokens, kChannels, kChannels});
+    };
+    const Floats state(size_t((taps - 1) * kChannels), 0.0f);
+    const Floats whole = SameOnAllThreads(0, [&](const OpContext& c, Floats& out) {
+      out = InPieces(c, state, kTokens, kChannels, {}, op);
+    });
+    Machine machine(GetParam(), 2);
+    for (int cut = 1; cut < kTokens; cut += 3) {
+      EXPECT_TRUE(
+          SameBits(whole, InPieces(machine.context(), state, kTokens, kChannels, {cut}, op)));
+    }
+    EXPECT_TRUE(SameBits(
+        whole, InPieces(machine.context(), state, kTokens, kChannels, {1, 2, 3, 50, 51}, op)));
+    for (int64_t t = 0; t < kTokens; ++t) {
+      for (int64_t c = 0; c < kChannels; c += 37) {
+        double sum = bias[size_t(c)];
+        for (int j = 0; j < taps; ++j) {
+          const int64_t source = t - taps + 1 + j;
+          if (source >= 0) {
+            sum += double(weight[size_t(j * kChannels + c)]) * x[size_t(source * kChannels + c)];
+          }
+        }
+        EXPECT_NEAR(whole[size_t(t * kChannels + c)], sum / (1 + std::exp(-sum)), 5e-6);
+      }
+    }
+  }
+}
+
+struct DeltaInputs {
+  DeltaInputs(Rng& rng, const GatedDeltaShape& heads, int64_t token_count)
+      : shape(heads),
+        tokens(token_count),
+        q(Random(rng, tokens * key_cols())),
+        k(Random(rng, tokens * key_cols())),
+        v(Random(rng, tokens * value_cols())),
+        a(Random(rng, tokens * heads.value_heads, 2)),
+        b(Random(rng, tokens * heads.value_heads, 2)),
+        exp_a(Random(rng, heads.value_heads)),
+        bias(Random(rng, heads.value_heads)) {
+    for (float& x : exp_a) x = std::fabs(x);
+  }
+
+  int64_t key_cols() const { return int64_t{shape.key_heads} * shape.key_dim; }
+  int64_t value_cols() const { return int64_t{shape.value_heads} * shape.value_dim; }
+  int64_t state_size() const { return value_cols() * shape.key_dim; }
+
+  void Run(const OpContext& c, std::span<const RecurrentSequence> s, Floats& y) const {
+    Floats nk(k.size());
+    Floats decay(a.size());
+    Floats beta(a.size());
+    L2Norm(c, View(k, key_cols()), shape.key_heads, 1e-6f, 1.0f, View(nk, key_cols()));
+    GatedDeltaGates(c, View(a, shape.value_heads), View(b, shape.value_heads), exp_a.data(),
+                    bias.data(), View(decay, shape.value_heads), View(beta, shape.value_heads));
+    GatedDelta(c, s, shape, View(q, key_cols()), View(nk, key_cols()), View(v, value_cols()),
+               View(decay, shape.value_heads), View(beta, shape.value_heads),
+               {y.data(), tokens, value_cols(), value_cols()});
+  }
+
+  GatedDeltaShape shape;
+  int64_t tokens;
+  Floats q, k, v, a, b, exp_a, bias;
+};
+
+TEST_P(FloatOps, GatedDeltaIsSplitInvariant) {
+  const DeltaInputs in(rng_, {2, 4, 32, 80, false}, 60);
+  const auto op = [&](const OpContext& c, std::span<const RecurrentSequence> s, Floats& y) {
+    in.Run(c, s, y);
+  };
+  const Floats state = Random(rng_, in.state_size());
+  const Floats whole = SameOnAllThreads(0, [&](const OpContext& c, Floats& out) {
+    out = InPieces(c, state, in.tokens, in.value_cols(), {}, op);
+  });
+  Machine machine(GetParam(), 2);
+  for (int cut = 1; cut < in.tokens; cut += 5) {
+    EXPECT_TRUE(
+        SameBits(whole, InPieces(machine.context(), state, in.tokens, in.value_cols(), {cut}, op)));
+  }
+  // Two sequences in one call, each as alone.
+  Floats states = state;
+  states.insert(states.end(), state.begin(), state.end());
+  const RecurrentSequence both[] = {{states.data(), 0, 30},
+                                    {states.data() + in.state_size(), 30, 30}};
+  Floats y(size_t(in.tokens * in.value_cols()));
+  in.Run(machine.context(), both, y);
+  EXPECT_EQ(0, std::memcmp(y.data(), whole.data(), y.size() / 2 * sizeof(float)));
+}
+
+TEST_P(FloatOps, GatedDeltaIsTheFormula) {
+  for (const bool tiled : {false, true}) {
+    const DeltaInputs in(rng_, {2, 6, 24, 20, tiled}, 40);
+    Machine machine(GetParam(), 2);
+    Floats state(size_t(in.state_size()), 0.0f);
+    Floats y(size_t(in.tokens * in.value_cols()));
+    const RecurrentSequence s = {state.data(), 0, in.tokens};
+    in.Run(machine.context(), {&s, 1}, y);
+    for (int h = 0; h < 6; ++h) {
+      const int kh = tiled ? h % 2 : h / 3;
+      std::vector<double> matrix(24 * 20, 0.0);
+      for (int64_t t = 0; t < in.tokens; ++t) {
+        const float* k = in.k.data() + t * in.key_cols() + kh * 24;
+        const float* q = in.q.data() + t * in.key_cols() + kh * 24;
+        double norm = 1e-6;
+        for (int i = 0; i < 24; ++i) norm += double(k[i]) * k[i];
+        norm = std::sqrt(norm);
+        const size_t gate = size_t(t * 6 + h);
+        const double decay =
+            std::exp(-in.exp_a[size_t(h)] * std::log1p(std::exp(in.a[gate] + in.bias[size_t(h)])));
+        const double beta = 1 / (1 + std::exp(-double(in.b[gate])));
+        for (int c = 0; c < 20; ++c) {
+          double read = 0;
+          for (int i = 0; i < 24; ++i) {
+            matrix[size_t(i * 20 + c)] *= decay;
+            read += matrix[size_t(i * 20 + c)] * k[i] / norm;
+          }
+          const double value = in.v[size_t(t * in.value_cols() + h * 20 + c)];
+          double out = 0;
+          for (int i = 0; i < 24; ++i) {
+            matrix[size_t(i * 20 + c)] += k[i] / norm * beta * (value - read);
+            out += matrix[size_t(i * 20 + c)] * q[i];
+          }
+          EXPECT_NEAR(y[size_t(t * in.value_cols() + h * 20 + c)], out, 1e-5);
+        }
+      }
+    }
+  }
+}
+
+TEST(FloatValues, ArgMaxAndAllFinite) {
+  Rng rng(3);
+  for (const size_t n : {1u, 2u, 15u, 16u, 17u, 100u, 1000u}) {
+    Floats x = Random(rng, int64_t(n));
+    for (size_t at = 0; at < n; at += 1 + n / 7) {
+      Floats y = x;
+      y[at] = 5;
+      if (at + 20 < n) y[at + 20] = 5;
+      EXPECT_TRUE(AllFinite(y));
+      EXPECT_EQ(ArgMax(y), int64_t(at));
+      for (const float bad : {NAN, INFINITY, -INFINITY}) {
+        y[(at * 7 + 3) % n] = bad;
+        EXPECT_FALSE(AllFinite(y));
+        EXPECT_EQ(ArgMax(y), -1);
+      }
+    }
+  }
+  EXPECT_EQ(ArgMax(Floats{-3, -1, -2}), 1);
+  EXPECT_EQ(ArgMax({}), -1);
+  EXPECT_TRUE(AllFinite(Floats{-3.4e38f, 1e-45f, -0.0f}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, FloatOps, ::testing::Values("scalar", "all"),
+                         [](const auto& isa) { return isa.param; });
+
+}  // namespace
+}  // namespace reprise
