@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/neon/matrix.h"
+
+namespace reprise::cpu {
+
+void OverlayNeonMatrix(KernelTable* table) {
+  neon::SetQuantised(table);
+  table->quantise_32 = neon::Quantise32;
+  table->quantise_256 = neon::Quantise256;
+}
+
+}  // namespace reprise::cpu

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cpu/neon/weights-inl.h"
+
+// Weight registers of the 256-blocks; weights-inl.h says what the classes have.
+namespace reprise {
+
+extern const uint16_t kIQ2Grid[256];  // tensor/blocks.h
+
+namespace cpu {
+namespace {
+
+// Scales and minima of a super-block as bytes: [sub-block][row].
+template <int kScaleCount, int kMinCount>
+struct SubScales {
+  alignas(16) int8_t scale[kScaleCount][8];
+  alignas(16) int8_t min[kMinCount > 0 ? kMinCount : 1][8];
+};
+
+// Two sub-blocks.
+inline void StorePair(int8_t (*out)[8], uint8x16_t v) { vst1q_s8(out[0], Signed(v)); }
+
+// The six-bit scales and minima of Q4_K and Q5_K.
+inline SubScales<8, 8> SixBitScales(const uint8_t (*bytes)[8]) {
+  SubScales<8, 8> out;
+  const uint8x16_t low6 = vdupq_n_u8(63), high2 = vdupq_n_u8(0x30);
+  for (int i = 0; i < 4; i += 2) {
+    const uint8x16_t s = vld1q_u8(bytes[i]), m = vld1q_u8(bytes[4 + i]);
+    const uint8x16_t later = vld1q_u8(bytes[8 + i]);
+    StorePair(out.scale + i, vandq_u8(s, low6));
+    StorePair(out.min + i, vandq_u8(m, low6));
+    StorePair(out.scale + 4 + i, vorrq_u8(LowNibbles(later), vandq_u8(vshrq_n_u8(s, 2), high2)));
+    StorePair(out.min + 4 + i, vorrq_u8(HighNibbles(later), vandq_u8(vshrq_n_u8(m, 2), high2)));
+  }
+  return out;
+}
+
+struct Q4_K {
+  using Packed = neon::PackedQ4_K;
+  using Scales = SubScales<8, 8>;
+  static constexpr int kMinima = 8;
+  static constexpr int kSubBlock = 32;
+  static constexpr int kShift = 0;
+  static constexpr bool kNegated = false;
+  static inline Scales Unpack(const Packed& b) { return SixBitScales(b.scales); }
+  static inline int8x16_t Weight(const Packed& b, const Scales&, int run, int step, int pair) {
+    const uint8x16_t bytes = vld1q_u8(b.q[run / 2][step][pair]);
+    return Signed(run % 2 == 0 ? LowNibbles(bytes) : HighNibbles(bytes));
+  }
+};
+
+struct Q5_K {
+  using Packed = neon::PackedQ5_K;
+  using Scales = SubScales<8, 8>;
+  static constexpr int kMinima = 8;
+  static constexpr int kSubBlock = 32;
+  static constexpr int kShift = 0;
+  static constexpr bool kNegated = false;
+  static inline Scales Unpack(const Packed& b) { return SixBitScales(b.scales); }
+  static inline int8x16_t Weight(const Packed& b, const Scales&, int run, int step, int pair) {
+    const uint8x16_t bytes = vld1q_u8(b.q[run / 2][step][pair]);
+    const uint8x16_t low = run % 2 == 0 ? LowNibbles(bytes) : HighNibbles(bytes);
+    const uint8x16_t high = Shift(vld1q_u8(b.high[step][pair]), 4 - run);
+    return Signed(vorrq_u8(low, vandq_u8(high, vdupq_n_u8(16))));
+  }
+};
+
+// q - 32 as a signed six-bit number in the upper bits of a byte is four times the value.
+struct Q6_K {
+  using Packed = neon::PackedQ6_K;
+  struct Scales {
+    const int8_t (*scale)[8];
+  };
+  static constexpr int kMinima = 0;
+  static constexpr int kSubBlock = 16;
+  static constexpr int kShift = 2;
+  static constexpr bool kNegated = false;
+  static inline Scales Unpack(const Packed& b) { return {b.scales}; }
+  static inline int8x16_t Weight(const Packed& b, const Scales&, int run, int step, int pair) {
+    const int half = run / 4, k = run % 4;
+    const uint8x16_t low = Shift(vld1q_u8(b.low[half][k % 2][step][pair]), k < 2 ? 2 : -2);
+    const uint8x16_t high = Shift(vld1q_u8(b.high[half][step][pair]), 6 - 2 * k);
+    return Signed(vbslq_u8(vdupq_n_u8(0xC0), high, vandq_u8(low, vdupq_n_u8(0x3C))));
+  }
+};
+
+// The scale of each byte of W[..][pair].
+inline int8x16_t SpreadScales(const int8_t* scales, int pair) {
+  return vcombine_s8(vld1_dup_s8(scales + 2 * pair), vld1_dup_s8(scales + 2 * pair + 1));
+}
+
+// A scale of four bits times a weight of two fits a byte: the product has no scales to care for.
+struct Q2_K {
+  using Packed = neon::PackedQ2_K;
+  using Scales = SubScales<16, 16>;
+  static constexpr int kMinima = 16;
+  static constexpr int kSubBlock = 256;
+  static constexpr int kShift = 0;
+  static constexpr bool kNegated = false;
+  static inline Scales Unpack(const Packed& b) {
+    Scales out;
+    for (int i = 0; i < 16; i += 2) {
+      const uint8x16_t both = vld1q_u8(b.scales[i]);
+      StorePair(out.scale + i, LowNibbles(both));
+      StorePair(out.min + i, HighNibbles(both));
+    }
+    return out;
+  }
+  static inline int8x16_t Weight(const Packed& b, const Scales& scales, int run, int step,
+                                 int pair) {
+    const uint8x16_t q = Shift(vld1q_u8(b.q[run / 4][step][pair]), -2 * (run % 4));
+    return vmulq_s8(Signed(vandq_u8(q, vdupq_n_u8(3))),
+                    SpreadScales(scales.scale[2 * run + step / 2], pair));
+  }
+};
+
+// (scale - 32) (q - 4) is in [-124, 128]: its negative fits a byte. `scale` is 32 - scale here.
+struct Q3_K {
+  using Packed = neon::PackedQ3_K;
+  using Scales = SubScales<16, 0>;
+  static constexpr int kMinima = 0;
+  static constexpr int kSubBlock = 256;
+  static constexpr int kShift = 0;
+  static constexpr bool kNegated = true;
+  static inline Scales Unpack(const Packed& b) {
+    Scales out;
+    const uint8x16_t two = vdupq_n_u8(0x30), bias = vdupq_n_u8(32);
+    for (int i = 0; i < 4; i += 2) {
+      const uint8x16_t a = vld1q_u8(b.scales[i]), c = vld1q_u8(b.scales[4 + i]);
+      const uint8x16_t high = vld1q_u8(b.scales[8 + i]);
+      const uint8x16_t scale[4] = {
+          vorrq_u8(LowNibbles(a), vandq_u8(vshlq_n_u8(high, 4), two)),
+          vorrq_u8(LowNibbles(c), vandq_u8(vshlq_n_u8(high, 2), two)),
+          vorrq_u8(HighNibbles(a), vandq_u8(high, two)),
+          vorrq_u8(HighNibbles(c), vandq_u8(vshrq_n_u8(high, 2), two)),
+      };
+      for (int j = 0; j < 4; ++j) StorePair(out.scale + 4 * j + i, vsubq_u8(bias, scale[j]));
+    }
+    return out;
+  }
+  static inline int8x16_t Weight(const Packed& b, const Scales& scales, int run, int step,
+                                 int pair) {
+    const uint8x16_t two =
+        vandq_u8(Shift(vld1q_u8(b.q[run / 4][step][pair]), -2 * (run % 4)), vdupq_n_u8(3));
+    const uint8x16_t third =
+        vtstq_u8(vld1q_u8(b.high[step][pair]), vdupq_n_u8(static_cast<uint8_t>(1 << run)));
+    // Minus four where the third bit is clear.
+    const uint8x16_t value = vorrq_u8(two, vbicq_u8(vdupq_n_u8(0xFC), third));
+    return vmulq_s8(Signed(value), SpreadScales(scales.scale[2 * run + step / 2], pair));
+  }
+};
+
+struct IQ4_XS {
+  using Packed = neon::PackedIQ4_XS;
+  using Scales = SubScales<8, 0>;
+  static constexpr int kMinima = 0;
+  static constexpr int kSubBlock = 32;
+  static constexpr int kShift = 0;
+  static constexpr bool kNegated = false;
+  static inline Scales Unpack(const Packed& b) {
+    Scales out;
+    for (int i = 0; i < 8; ++i) {
+      const int8x8_t low_shift = vdup_n_s8(static_cast<int8_t>(i % 2 * -4));
+      const int8x8_t high_shift = vdup_n_s8(static_cast<int8_t>(4 - i % 4 * 2));
+      const uint8x8_t low = vshl_u8(vld1_u8(b.scales[2 + i / 2]), low_shift);
+      const uint8x8_t high = vshl_u8(vld1_u8(b.scales[i / 4]), high_shift);
+      const uint8x8_t six = vorr_u8(vand_u8(low, vdup_n_u8(15)), vand_u8(high, vdup_n_u8(0x30)));
+      vst1_s8(out.scale[i], vreinterpret_s8_u8(vsub_u8(six, vdup_n_u8(32))));
+    }
+    return out;
+  }
+  static inline int8x16_t Weight(const Packed& b, const Scales&, int run, int step, int pair) {
+    return vqtbl1q_s8(vld1q_s8(kIQ4Levels), SplitNibbles(b.q[run], step, pair));
+  }
+};
+
+// Four grid points of eight magnitudes per row and run: a point is a step.
+struct IQ2_XXS {
+  using Packed = neon::PackedIQ2_XXS;
+  using Scales = SubScales<8, 0>;
+  static constexpr int kMinima = 0;
+  static constexpr int kSubBlock = 32;
+  static constexpr int kShift = 0;
+  static constexpr bool kNegated = false;
+  static inline uint32_t Word(const uint8_t* bytes) {
+    uint32_t word;
+    __builtin_memcpy(&word, bytes, 4);
+    return word;
+  }
+  static inline Scales Unpack(const Packed& b) {
+    Scales out;
+    for (int run = 0; run < 8; ++run) {
+      for (int row = 0; row < 8; ++row) {
+        out.scale[run][row] = static_cast<int8_t>(2 * (Word(b.q[run][row] + 4) >> 28) + 1);
+      }
+    }
+    return out;
+  }
+  // Eight signs: seven bits, and one that makes their number even.
+  static inline uint32_t Signs(uint32_t word, int step) {
+    const uint32_t seven = word >> (7 * step) & 127;
+    const uint32_t folded = seven ^ seven >> 4;
+    return seven | (0x6996u >> (folded & 15) & 1) << 7;
+  }
+  static inline int8x16_t Weight(const Packed& b, const Scales&, int run, int step, int pair) {
+    alignas(16) static constexpr uint8_t kSpread[2][16] = {
+        {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3},
+        {0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2}};
+    alignas(16) static constexpr int8_t kShifts[16] = {0, -2, -4, -6, 0, -2, -4, -6,
+                                                       0, -2, -4, -6, 0, -2, -4, -6};
+    alignas(16) static constexpr uint8_t kBits[16] = {1, 2, 4, 8, 16, 32, 64, 128,
+                                                      1, 2, 4, 8, 16, 32, 64, 128};
+    alignas(16) static constexpr int8_t kMagnitudes[16] = {0x08, 0x19, 0x2b};
+    const uint8_t* one = b.q[run][2 * pair];
+    const uint8_t* two = b.q[run][2 * pair + 1];
+    const uint32_t points = kIQ2Grid[one[step]] | uint32_t{kIQ2Grid[two[step]]} << 16;
+    const uint32_t signs = Signs(Word(one + 4), step) | Signs(Word(two + 4), step) << 16;
+    const uint8x16_t codes = vandq_u8(
+        vshlq_u8(vqtbl1q_u8(vreinterpretq_u8_u32(vdupq_n_u32(points)), vld1q_u8(kSpread[0])),
+                 vld1q_s8(kShifts)),
+        vdupq_n_u8(3));
+    const int8x16_t magnitude = vqtbl1q_s8(vld1q_s8(kMagnitudes), codes);
+    const int8x16_t negative =
+        Signed(vtstq_u8(vqtbl1q_u8(vreinterpretq_u8_u32(vdupq_n_u32(signs)), vld1q_u8(kSpread[1])),
+                        vld1q_u8(kBits)));
+    return vsubq_s8(veorq_s8(magnitude, negative), negative);
+  }
+};
+
+template <>
+inline float32x4x2_t LoadScale<IQ2_XXS>(const neon::PackedIQ2_XXS& b) {
+  const float32x4x2_t d = LoadHalves(b.d);
+  return {{vmulq_n_f32(d.val[0], 0.125f), vmulq_n_f32(d.val[1], 0.125f)}};
+}
+
+}  // namespace
+}  // namespace cpu
+}  // namespace reprise
