@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cpu/table.h"
+
+namespace reprise::cpu {
+
+// Pieces of OverlayAvx512Matrix.
+void OverlayAvx512FloatMatrices(KernelTable* table);
+void Quantise32Avx512(const float* x, int64_t cols, int8_t* q, float* scale, int16_t* sum);
+void Quantise256Avx512(const float* x, int64_t cols, int8_t* q, float* scale, int16_t* sum);
+
+}  // namespace reprise::cpu

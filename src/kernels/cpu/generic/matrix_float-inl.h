@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/interleave.h"
+#include "kernels/cpu/table.h"
+
+// Products with f32, f16 and bf16 weights ("quads16"), written once against a float vector F of an
+// ISA: kParts registers of F::kLanes hold the 16 virtual lanes of one output element.
+namespace reprise::cpu {
+namespace {
+
+// Register tile: kRows (4 or 2, of a quad) times kTokens elements.
+template <typename F, typename W, int kRows, int kTokens>
+void FloatTile(const uint8_t* quad, int first_row, int64_t cols, const float* x, int64_t x_stride,
+               float* y, int64_t y_stride, int rows) {
+  using Vector = typename F::Vector;
+  constexpr int kParts = kLanes / F::kLanes;
+  constexpr int kLineElements = 64 / W::kBytes;
+  Vector acc[kTokens][kRows][kParts];
+  for (auto& of_token : acc) {
+    for (auto& of_row : of_token) {
+      for (Vector& a : of_row) a = F::Zero();
+    }
+  }
+  const int64_t whole = cols / kLanes * kLanes;
+  const auto weights_at = [&](int64_t i, int row) {
+    const int64_t line = i / kLineElements;
+    return quad + (line * kQuadRows + first_row + row) * 64 + i % kLineElements * W::kBytes;
+  };
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    for (int p = 0; p < kParts; ++p) {
+      Vector w[kRows];
+      for (int r = 0; r < kRows; ++r) w[r] = W::Load(weights_at(i + p * F::kLanes, r));
+      for (int t = 0; t < kTokens; ++t) {
+        const Vector xs = F::Load(x + t * x_stride + i + p * F::kLanes);
+        for (int r = 0; r < kRows; ++r) acc[t][r][p] = F::Fma(w[r], xs, acc[t][r][p]);
+      }
+    }
+  }
+  for (int p = 0; p < kParts; ++p) {  // lanes beyond cols keep their value, a -0 too
+    const int64_t i = whole + p * F::kLanes;
+    const int count = static_cast<int>(cols - i < F::kLanes ? cols - i : F::kLanes);
+    if (count <= 0) break;
+    for (int t = 0; t < kTokens; ++t) {
+      const Vector xs = F::LoadPartial(x + t * x_stride + i, count);
+      for (int r = 0; r < kRows; ++r) {
+        acc[t][r][p] = F::FmaPartial(W::Load(weights_at(i, r)), xs, acc[t][r][p], count);
+      }
+    }
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    for (int r = 0; r < kRows && r < rows; ++r) y[t * y_stride + r] = F::Sum(acc[t][r]);
+  }
+}
+
+template <typename F, typename W, int kRows, int kTokens>
+void FloatRest(const uint8_t* quad, int first_row, int64_t cols, const float* x, int64_t x_stride,
+               int tokens, float* y, int64_t y_stride, int rows) {
+  if constexpr (kTokens > 0) {
+    if (tokens == kTokens) {
+      return FloatTile<F, W, kRows, kTokens>(quad, first_row, cols, x, x_stride, y, y_stride, rows);
+    }
+    FloatRest<F, W, kRows, kTokens - 1>(quad, first_row, cols, x, x_stride, tokens, y, y_stride,
+                                        rows);
+  }
+}
+
+// MatrixKernel::run.
+template <typename F, typename W>
+void RunFloats(const void* group, int rows, int64_t cols, const float* x, int64_t x_stride,
+               const QuantisedRows*, int tokens, float* y, int64_t y_stride) {
+  constexpr int kRows = F::kRows, kTokens = F::kTokens;
+  const int64_t lines = (cols * W::kBytes + 63) / 64;
+  for (int t = 0; t < tokens; t += kTokens) {
+    const int count = tokens - t;
+    for (int row = 0; row < rows; row += kRows) {
+      const uint8_t* quad =
+          static_cast<const uint8_t*>(group) + row / kQuadRows * lines * kQuadRows * 64;
+      const float* xs = x + t * x_stride;
+      float* ys = y + t * y_stride + row;
+      if (count >= kTokens) {
+        FloatTile<F, W, kRows, kTokens>(quad, row % kQuadRows, cols, xs, x_stride, ys, y_stride,
+                                        rows - row);
+      } else {
+        FloatRest<F, W, kRows, kTokens - 1>(quad, row % kQuadRows, cols, xs, x_stride, count, ys,
+                                            y_stride, rows - row);
+      }
+    }
+  }
+}
+
+template <typename F, typename W>
+void SetFloats(const char* isa, DType dtype, KernelTable* table) {
+  MatrixKernel* kernel = &table->matrix[static_cast<int>(dtype)];
+  UseInterleaved(dtype, kernel);
+  kernel->isa = isa;
+  kernel->run = RunFloats<F, W>;
+}
+
+}  // namespace
+}  // namespace reprise::cpu
