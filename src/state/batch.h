@@ -30,6 +30,9 @@ struct BatchView {
   std::span<const TokenId> tokens;           // [rows]
   std::span<const SequenceSlice> sequences;  // cover all rows
   std::span<const uint32_t> logit_rows;      // rows whose logits are wanted, ascending
+  // Out, [sequences] or empty: 1 if every row of the sequence left the last layer finite. A row
+  // reads all the state it writes, so a state that is not finite shows in the rows of its own step.
+  std::span<uint8_t> finite = {};
 };
 
 // The memory behind the ids of a batch. A view: the owner is cache/store (or a test).

@@ -28,7 +28,24 @@ Rows Vocabulary::Embed(const Step& step) const {
   return x;
 }
 
+namespace {
+
+void CheckFinite(const BatchView& batch, const Rows& x) {
+  if (batch.finite.empty()) return;
+  for (size_t s = 0; s < batch.sequences.size(); ++s) {
+    const SequenceSlice& slice = batch.sequences[s];
+    batch.finite[s] = 1;
+    for (uint32_t i = 0; i < slice.row_count; ++i) {
+      const float* row = x.row(slice.row_begin + i);
+      if (!AllFinite({row, static_cast<size_t>(x.cols)})) batch.finite[s] = 0;
+    }
+  }
+}
+
+}  // namespace
+
 void Vocabulary::Logits(const Step& step, const Rows& x, float* logits) const {
+  CheckFinite(step.batch(), x);
   const std::span<const uint32_t> wanted = step.batch().logit_rows;
   if (wanted.empty()) return;
   const OpContext& context = step.context();
