@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "text/subword/merge_table.h"
+#include "text/subword/model.h"
+#include "text/subword/token_index.h"
+#include "text/vocab/spec.h"
+#include "text/vocab/string_table.h"
+
+namespace reprise {
+
+// Bpe is byte-pair encoding, over bytes or over characters: a piece is cut into its smallest
+// symbols, then the neighbouring pair of the lowest rank (the leftmost of equals) is merged until
+// no pair has a merge.
+//
+// Three ways to the same result, by what a piece is:
+//  - a token that its own symbols merge back to (most words): one lookup. Which tokens do is found
+//    out once per token, on first use;
+//  - short: the ranks of all pairs in an array, the lowest found by scanning;
+//  - long: a MergeQueue. Near-linear, so a text of one letter is no attack.
+//
+// Characters that are not in the vocabulary become byte tokens ("<0x0A>"), or the unknown token, or
+// nothing, in this order of preference.
+class Bpe final : public SubwordModel {
+ public:
+  // Fails with kDataLoss if a merge names a token that does not exist.
+  static Result<std::unique_ptr<Bpe>> Make(const VocabSpec& spec);
+
+  void Encode(std::string_view text, std::span<const Piece> pieces, SubwordScratch* scratch,
+              std::vector<int32_t>* ids) const override;
+
+ private:
+  enum State : uint8_t { kUntested, kWhole, kParts };
+
+  Bpe() = default;
+  void IndexTokens(const VocabSpec& spec);
+  Status AddMerges(const VocabSpec& spec);
+  void DeriveMerges(const VocabSpec& spec);
+  void CheckSpaces();
+
+  void EncodeWords(std::string_view text, SubwordScratch* scratch, std::vector<int32_t>* ids) const;
+  void EncodePiece(std::string_view piece, SubwordScratch* scratch,
+                   std::vector<int32_t>* ids) const;
+  void Symbolize(std::string_view piece, std::vector<int32_t>* symbols) const;
+  void SymbolizeUnknown(std::string_view character, std::vector<int32_t>* symbols) const;
+  void MergeShort(SubwordScratch* scratch) const;
+  void MergeLong(SubwordScratch* scratch) const;
+
+  bool bytes_ = false;          // symbols are bytes, else characters
+  bool cut_at_spaces_ = false;  // no merge joins something with a U+2581 after it
+  bool fuse_unknown_ = false;
+  int32_t unknown_id_ = -1;
+  StringTable texts_;  // id -> what it stands for in the text
+  TokenIndex index_;
+  MergeTable merges_;
+  size_t rank_count_ = 0;
+  std::vector<int32_t> merged_ids_;                 // results of merges, for CheckSpaces
+  std::array<int32_t, 256> byte_ids_;               // the token of a byte, or -1
+  std::array<int32_t, 128> ascii_ids_;              // of an ASCII character, or -1
+  std::unique_ptr<std::atomic<uint8_t>[]> states_;  // [tokens] of State
+};
+
+}  // namespace reprise

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "text/detokenizer.h"
+#include "text/subword/bpe.h"
+#include "text/subword/byte_alphabet.h"
+#include "text/subword/byte_token.h"
+#include "text/vocab/check.h"
+
+namespace reprise {
+namespace {
+
+constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
+
+Result<std::unique_ptr<SubwordModel>> MakeModel(const VocabSpec& spec) {
+  switch (spec.model) {
+    case VocabSpec::Model::kByteBpe:
+    case VocabSpec::Model::kCharBpe: {
+      REPRISE_ASSIGN(std::unique_ptr<SubwordModel> model, Bpe::Make(spec));
+      return model;
+    }
+    default:
+      return Unimplemented("this kind of vocabulary");
+  }
+}
+
+}  // namespace
+
+struct Tokenizer::Scratch {
+  Normalizer::Scratch normalize;
+  Splitter::Scratch split;
+  SubwordScratch subword;
+};
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::Make(VocabSpec spec) {
+  REPRISE_TRY(CheckVocab(spec));
+  AddKnownEndTokens(&spec);
+  std::unique_ptr<Tokenizer> tokenizer(new Tokenizer);
+  REPRISE_ASSIGN(tokenizer->normalizer_, Normalizer::Make(spec.normalize));
+  REPRISE_ASSIGN(tokenizer->splitter_, Splitter::Make(spec.split));
+  REPRISE_ASSIGN(tokenizer->model_, MakeModel(spec));
+
+  tokenizer->special_.assign(spec.tokens.size(), false);
+  for (size_t id = 0; id < spec.kinds.size(); ++id) {
+    tokenizer->special_[id] = spec.kinds[id] == TokenKind::kControl;
+  }
+  std::vector<AddedToken> raw;
+  std::vector<AddedToken> normalized;
+  Normalizer::Scratch scratch;
+  for (const AddedToken& token : spec.added) {
+    tokenizer->special_[static_cast<size_t>(token.id)] = token.special;
+    (token.normalized ? normalized : raw).push_back(token);
+    if (token.normalized) {
+      REPRISE_ASSIGN(const std::string_view text,
+                     tokenizer->normalizer_.Apply(token.text, &scratch));
+      normalized.back().text = text;
+    }
+  }
+  tokenizer->raw_tokens_ = AddedTokens(std::move(raw));
+  tokenizer->normalized_tokens_ = AddedTokens(std::move(normalized));
+
+  tokenizer->BuildBytes(spec);
+  tokenizer->name_index_.Reserve(spec.tokens.size());
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    tokenizer->name_index_.Add(spec.tokens, static_cast<int32_t>(id));
+  }
+  tokenizer->names_ = std::move(spec.tokens);
+  tokenizer->decode_ = spec.decode;
+  tokenizer->prefix_ids_ = std::move(spec.prefix_ids);
+  tokenizer->suffix_ids_ = std::move(spec.suffix_ids);
+  tokenizer->eos_ids_ = std::move(spec.eos_ids);
+  tokenizer->bos_id_ = spec.bos_id;
+  tokenizer->pad_id_ = spec.pad_id;
+  return tokenizer;
+}
+
+void Tokenizer::BuildBytes(const VocabSpec& spec) {
+  std::vector<bool> added(spec.tokens.size(), false);
+  for (const AddedToken& token : spec.added) added[static_cast<size_t>(token.id)] = true;
+  bytes_.Reserve(spec.tokens.size(), spec.tokens.bytes());
+  std::string bytes;
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const std::string_view text = spec.tokens[id];
+    bytes.clear();
+    const bool alphabet = spec.model == VocabSpec::Model::kByteBpe && !added[id];
+    const int byte = spec.byte_fallback ? ParseByteToken(text) : -1;
+    if (alphabet && AppendAlphabetBytes(text, &bytes)) {
+      bytes_.Add(bytes);
+    } else if (byte >= 0) {
+      const char c = static_cast<char>(byte);
+      bytes_.Add({&c, 1});
+    } else if (spec.decode_metaspace) {
+      for (size_t at = 0; at < text.size();) {
+        const size_t space = std::min(text.find(kMetaspace, at), text.size());
+        bytes.append(text.substr(at, space - at));
+        if (space < text.size()) bytes.push_back(' ');
+        at = space + kMetaspace.size();
+      }
+      bytes_.Add(bytes);
+    } else {
+      bytes_.Add(text);
+    }
+  }
+}
+
+Status Tokenizer::Encode(std::string_view text, EncodeOptions options,
+                         std::vector<int32_t>* ids) const {
+  if (text.size() > kTextBytesMax) {
+    return InvalidArgument("the text is " + std::to_string(text.size()) +
+                           " bytes long, beyond the limit of " + std::to_string(kTextBytesMax));
+  }
+  const size_t size_before = ids->size();
+  if (options.add_special) ids->insert(ids->end(), prefix_ids_.begin(), prefix_ids_.end());
+  Scratch scratch;
+  size_t at = 0;
+  while (at < text.size()) {
+    AddedTokens::Match match{text.size(), text.size(), -1};
+    raw_tokens_.FindNext(text, at, options.parse_special, &match);
+    if (at < match.begin) {
+      const Status status = EncodeSegment(text.substr(at, match.begin - at), at == 0,
+                                          options.parse_special, &scratch, ids);
+      if (!status.ok()) {
+        ids->resize(size_before);
+        return status;
+      }
+    }
+    if (match.id >= 0) ids->push_back(match.id);
+    at = match.end;
+  }
+  if (options.add_special) ids->insert(ids->end(), suffix_ids_.begin(), suffix_ids_.end());
+  return OkStatus();
+}
+
+// Text that has no raw added token in it.
+Status Tokenizer::EncodeSegment(std::string_view text, bool at_start, bool parse_special,
+                                Scratch* scratch, std::vector<int32_t>* ids) const {
+  REPRISE_ASSIGN(text, normalizer_.Apply(text, &scratch->normalize));
+  if (normalized_tokens_.empty()) return EncodeText(text, at_start, scratch, ids);
+  size_t at = 0;
+  while (at < text.size()) {
+    AddedTokens::Match match{text.size(), text.size(), -1};
+    normalized_tokens_.FindNext(text, at, parse_special, &match);
+    if (at < match.begin) {
+      REPRISE_TRY(EncodeText(text.substr(at, match.begin - at), at_start && at == 0, scratch, ids));
+    }
+    if (match.id >= 0) ids->push_back(match.id);
+    at = match.end;
+  }
+  return OkStatus();
+}
+
+Status Tokenizer::EncodeText(std::string_view text, bool at_start, Scratch* scratch,
+                             std::vector<int32_t>* ids) const {
+  REPRISE_TRY(splitter_.Split(text, at_start, &scratch->split));
+  model_->Encode(scratch->split.text, scratch->split.pieces, &scratch->subword, ids);
+  return OkStatus();
+}
+
+std::string Tokenizer::Decode(std::span<const int32_t> ids, bool keep_special) const {
+  Detokenizer detokenizer(*this, {.keep_special = keep_special});
+  std::string text;
+  for (const int32_t id : ids) detokenizer.Append(id, &text);
+  detokenizer.Finish(&text);
+  return text;
+}
+
+std::string_view Tokenizer::TokenBytes(int32_t id) const {
+  if (id < 0 || id >= vocab_size()) return {};
+  return bytes_[static_cast<size_t>(id)];
+}
+
+bool Tokenizer::IsSpecial(int32_t id) const {
+  return id >= 0 && id < vocab_size() && special_[static_cast<size_t>(id)];
+}
+
+int32_t Tokenizer::FindToken(std::string_view text) const { return name_index_.Find(names_, text); }
+
+bool Tokenizer::IsEos(int32_t id) const {
+  return std::find(eos_ids_.begin(), eos_ids_.end(), id) != eos_ids_.end();
+}
+
+}  // namespace reprise

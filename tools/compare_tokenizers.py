@@ -1,0 +1,197 @@
+"""Compares our token ids with those of Hugging Face tokenizers and sentencepiece.
+
+    python3 -m venv /tmp/v && /tmp/v/bin/pip install tokenizers sentencepiece
+    /tmp/v/bin/python tools/compare_tokenizers.py --probe build/dev/src/text/tokenizer_probe FILE...
+
+FILE is a tokenizer.json (compared with `tokenizers`), or a SentencePiece .model and its vocabulary
+as a file that tokenizer_probe reads, written MODEL=FILE (compared with `sentencepiece`). The text is made
+here: prose and code of this repository, samples of many scripts, all of Unicode, every kind of white
+space, emoji with joiners, marks in any order, long runs; about 10 MB, always the same. Exits with 1 on
+the first tokenizer that differs, having shown where.
+"""
+import argparse
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SAMPLES = [
+    "The quick brown fox can't jump over the lazy dog's fence; they'll say it's 1,234.56 metres!",
+    "We've I'M HE'LL you'RE don'T 'Tis 'twas rock'n'roll ''quoted'' \"double\" `tick` 'ſ",
+    "Größe, Äpfel, Straße, naïve café, Żółć, čeština, Íslenska, Ελληνικά, ΑΒΓ αβγ, Русский язык.",
+    "中文分词测试：我爱北京天安门，2024年12月31日。「引号」、《书名号》！简体與繁體。",
+    "日本語のテキスト：ひらがな、カタカナ、漢字。ｶﾀｶﾅ半角〜ー々〆。東京タワーへ行きました。",
+    "한국어 형태소 분석: 안녕하세요, 세계! 각각 가나다라 ㄱㄴㄷ",
+    "مرحبا بالعالم! هذا نص عربي للاختبار، ١٢٣٤٥ مُشَكَّل بِالْحَرَكَاتِ.",
+    "שלום עולם בְּרֵאשִׁית ברא אלהים", "नमस्ते दुनिया! क्षत्रिय हिन्दी १२३", "สวัสดีชาวโลก ภาษาไทยไม่มีช่องว่าง",
+    "Xin chào thế giới! Tiếng Việt có dấu: ạảãàáâậấầẩẫăắằặẳẵ", "বাংলা ভাষা தமிழ் తెలుగు ಕನ್ನಡ മലയാളം සිංහල",
+    "👨‍👩‍👧‍👦 👩🏽‍🚀 🏳️‍🌈 🇩🇪🇯🇵 ❤️‍🔥 🤷🏾‍♀️ ☺️ 1️⃣ #️⃣ ©️ ™ 😀😃😄😁",
+    "def f(x: int) -> str:\n    return f\"{x:>10}\"  # comment\n\n\nclass A(B):\n\tpass\r\n",
+    "#include <vector>\nint main() {\n  std::vector<int> v{1, 2, 3};\n  return v[0] << 2 | 0xFF;\n}\n",
+    "{\"key\": [1, 2.5e-10, null, true], \"nested\": {\"a\\u00e9\": \"\\n\"}}", "SELECT * FROM t WHERE a>=10 AND b!='x';",
+    "https://example.com/path?q=1&r=%20#frag user@example.org /usr/local/bin C:\\Windows\\System32",
+    "a  b   c    d\t\te\n\nf\n \n g \r\n\r\n h\u00a0i\u2003j\u3000k\u2028l\u2029m\u0085n\u200bo\ufeffp",
+    "e\u0301 o\u0308\u0304 a\u0323\u0302 \u1100\u1161\u11a8 q\u0307\u0323 \u0344 \u212b \u2126 \u0958 ≠ =\u0338",
+    "1234567890 12 345 6789 ½ ² ³ ① Ⅷ ٣ ३ 三 〇 1.000.000,00 0x1F 1e5 v2.0.1",
+    "!!! ??? ... --- *** ### @@@ $$$ %%% ^^^ &&& ((( ))) [[[ ]]] {{{ }}} <<< >>> |||  ~~~ ```",
+    "<|im_start|>user\nHi<|im_end|> <|endoftext|> <s> </s> <think>hm</think> <0x0A> <unk> [INST] <bos>",
+    "<｜User｜>hi<｜Assistant｜> <｜end▁of▁sentence｜> <|eot_id|><|begin_of_text|> <tool_call>",
+]
+SPACES = "\t\n\v\f\r \u0085\u00a0\u1680\u2000\u2003\u2009\u200a\u2028\u2029\u202f\u205f\u3000\u180e\u200b\ufeff"
+BLOCKS = [(0x20, 0x7E), (0xA0, 0x24F), (0x300, 0x36F), (0x370, 0x3FF), (0x400, 0x52F), (0x590, 0x5FF),
+          (0x600, 0x6FF), (0x900, 0x97F), (0xE00, 0xE7F), (0x1100, 0x11FF), (0x1E00, 0x1EFF), (0x2000, 0x206F),
+          (0x20A0, 0x20FF), (0x2100, 0x214F), (0x2190, 0x22FF), (0x2600, 0x27BF), (0x3000, 0x30FF),
+          (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0xE000, 0xE0FF), (0xF900, 0xFAFF), (0xFE00, 0xFEFF),
+          (0xFF00, 0xFFEF), (0x10400, 0x1044F), (0x11F00, 0x11F59), (0x1D400, 0x1D7FF), (0x1F300, 0x1FAFF),
+          (0x20000, 0x2A6DF), (0x31350, 0x323AF)]
+
+
+def every_code_point():
+    codes = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    for begin in range(0, len(codes), 48):
+        row = codes[begin:begin + 48]
+        yield "".join(row)
+        yield "a" + " x".join(row) + "1"
+        yield "e" + "e".join(row)
+
+
+def random_texts(rng, count):
+    words = " ".join(SAMPLES).split(" ")
+    for _ in range(count):
+        parts = []
+        for _ in range(rng.randrange(1, 60)):
+            kind = rng.random()
+            if kind < 0.45:
+                parts.append(rng.choice(words))
+            elif kind < 0.6:
+                first, last = rng.choice(BLOCKS)
+                parts.append("".join(chr(rng.randint(first, last)) for _ in range(rng.randrange(1, 8))))
+            elif kind < 0.7:
+                parts.append("".join(rng.choice(SPACES) for _ in range(rng.randrange(1, 5))))
+            elif kind < 0.75:
+                parts.append(str(rng.randrange(10 ** rng.randrange(1, 12))))
+            elif kind < 0.8:
+                parts.append(rng.choice("aA .\n'-=*") * rng.randrange(1, 200))
+            else:
+                parts.append(" ")
+        yield "".join(parts)
+
+
+def corpus():
+    rng = random.Random(20240501)
+    texts = ["", " ", "  ", "\n", "a", " a", "a ", "▁", "▁a", " ▁ a"] + SAMPLES
+    texts += [a + b for a in SAMPLES for b in SAMPLES[::5]]
+    for path in sorted(ROOT.glob("src/**/*")) + sorted(ROOT.glob("tools/*.py")) + sorted(ROOT.glob("*.md")):
+        if path.suffix in {".cc", ".h", ".py", ".md"} and ".gen." not in path.name:
+            texts.append(path.read_text())
+    texts += random_texts(rng, 4000)
+    texts += every_code_point()
+    texts += ["".join(rng.choice(SAMPLES) for _ in range(500)),
+              "".join(rng.choice(SAMPLES[3:8]).replace(" ", "") for _ in range(200))]
+    texts += [c * n for c in ("a", " ", "\n", "中", "é", "🙂", "ab", " a", "'s", "=") for n in (100, 1000, 5000)]
+    return texts
+
+
+def ours(probe, path, texts, options):
+    records = bytearray()
+    for text in texts:
+        data = text.encode()
+        records += struct.pack("<I", len(data)) + data
+    out = subprocess.run([probe, path, *options], input=bytes(records), stdout=subprocess.PIPE, check=True).stdout
+    at = 0
+    for _ in texts:
+        count, = struct.unpack_from("<I", out, at)
+        ids = struct.unpack_from(f"<{count}i", out, at + 4)
+        at += 4 + 4 * count
+        size, = struct.unpack_from("<I", out, at)
+        yield list(ids), out[at + 4:at + 4 + size].decode()
+        at += 4 + size
+
+
+class HuggingFace:
+    def __init__(self, path):
+        import tokenizers
+        self.name = f"tokenizers {tokenizers.__version__}"
+        self.library = tokenizers.Tokenizer.from_file(str(path))
+
+    def encode(self, texts, special):
+        self.library.encode_special_tokens = not special
+        for begin in range(0, len(texts), 1000):
+            for encoding in self.library.encode_batch(texts[begin:begin + 1000], add_special_tokens=special):
+                yield encoding.ids
+
+    def decode(self, ids):
+        return self.library.decode(ids, skip_special_tokens=False)
+
+    def token(self, token_id):
+        return self.library.id_to_token(token_id)
+
+
+class SentencePiece:
+    def __init__(self, path):
+        import sentencepiece
+        self.name = f"sentencepiece {sentencepiece.__version__}"
+        self.library = sentencepiece.SentencePieceProcessor(model_file=str(path))
+
+    def encode(self, texts, special):
+        for text in texts:
+            ids = self.library.encode(text)
+            yield ([self.library.bos_id()] if special else []) + ids
+
+    def decode(self, _):
+        return None
+
+    def token(self, token_id):
+        return self.library.id_to_piece(token_id)
+
+
+def show(reference, text, expected, got):
+    at = next((i for i, (a, b) in enumerate(zip(expected, got)) if a != b), min(len(expected), len(got)))
+    window = slice(max(0, at - 3), at + 6)
+    print(f"  text      {text[:200]!r}{'...' if len(text) > 200 else ''}")
+    print(f"  expected  {expected[window]} {[reference.token(i) for i in expected[window]]}")
+    print(f"  got       {got[window]} {[reference.token(i) for i in got[window]]}")
+
+
+def compare(probe, path, reference, texts):
+    """The number of texts whose ids or decoded text differ."""
+    differences = 0
+    for special in (False, True):
+        options = ["special"] if special else []
+        pairs = zip(texts, reference.encode(texts, special), ours(probe, path, texts, options))
+        for text, expected, (got, decoded) in pairs:
+            if expected != got:
+                differences += 1
+                if differences <= 5:
+                    show(reference, text, expected, got)
+                continue
+            wanted = reference.decode(expected)
+            if wanted is not None and "\ufffd" not in wanted and wanted != decoded:
+                differences += 1
+                if differences <= 5:
+                    print(f"  decoded {decoded[:200]!r}, expected {wanted[:200]!r}")
+    return differences
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--probe", required=True)
+    parser.add_argument("files", nargs="+")
+    arguments = parser.parse_args()
+    texts = corpus()
+    size = sum(len(text.encode()) for text in texts)
+    print(f"{len(texts)} texts, {size / 1e6:.1f} MB")
+    failed = False
+    for file in arguments.files:
+        model, _, path = file.rpartition("=")
+        reference = SentencePiece(model) if model else HuggingFace(path)
+        differences = compare(arguments.probe, path, reference, texts)
+        print(f"{path}: {differences or 'no'} differences to {reference.name}", flush=True)
+        failed |= differences > 0
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
