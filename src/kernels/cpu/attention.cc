@@ -18,8 +18,9 @@ namespace {
 using cpu::kKeys;
 
 // Queries (rows times heads of a group) of a task: enough that converting a block to f32 costs
-// little beside using it, few enough that a task's data stays in the second-level cache.
-constexpr int kTaskQueries = 96;
+// little beside using it, few enough that their q and out stay in the second-level cache.
+constexpr int kTaskQueries = 192;
+constexpr int kTaskFloats = 1 << 16;
 // Rows of 16 floats keep everything aligned to cache lines.
 constexpr int64_t RoundUp16(int64_t n) { return (n + 15) / 16 * 16; }
 
@@ -140,7 +141,8 @@ void StoreResult(const Call& call, const Task& task, const cpu::AttentionState& 
 int RowsPerTask(const Call& call, std::span<const KvSequence> sequences) {
   int64_t rows = 0;
   for (const KvSequence& sequence : sequences) rows += sequence.row_count;
-  const int64_t most = std::max(1, kTaskQueries / call.group);
+  const int fitting = kTaskFloats / (call.shape.head_dim + call.shape.value_dim);
+  const int64_t most = std::max(1, std::min(kTaskQueries, fitting) / call.group);
   const int64_t threads = call.context.pool->size();
   if (threads == 1) return static_cast<int>(most);
   const int64_t wanted = 4 * threads;  // tasks

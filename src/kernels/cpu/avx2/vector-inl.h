@@ -22,7 +22,7 @@ struct Mask16 {
 constexpr int kTileQueries = 6;
 constexpr int kTileVectors = 1;
 // Vectors of columns that the gated delta rule takes at a time.
-constexpr int kDeltaVectors = 2;
+constexpr int kDeltaVectors = 1;
 
 // All bits of lane i set where i < n - offset.
 inline __m256i FirstLanes(int n, int offset) {

@@ -28,9 +28,30 @@ inline void SoftmaxQuery(float* scores, int first, int visible, float softcap, f
   V16 total = Zero();
   for (int j = first & ~15; j < visible; j += 16) {
     // Unseen keys weigh exp(-inf) = 0, or NaN where all seen scores are -inf and their sum is NaN.
-    const V16 weight = Exp(Sub(Load(scores + j), maximum));
+    const V16 weight = ExpBounded(Sub(Load(scores + j), maximum));
     Store(scores + j, weight);
     total = Add(total, weight);
+  }
+  *sum = SumLanes(total);
+}
+
+// The same where the query sees all keys and there is no softcap: the common case.
+inline void SoftmaxAll(float* scores, float* max, float* sum) {
+  constexpr int kCount = kKeys / 16;
+  V16 score[kCount];
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i) score[i] = Load(scores + 16 * i);
+  V16 most = Set(-__builtin_inff());
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i) most = Max(score[i], most);
+  *max = MaxLanes(most);
+  const V16 maximum = Set(*max);
+  V16 total = Zero();
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i) {
+    score[i] = ExpBounded(Sub(score[i], maximum));
+    Store(scores + 16 * i, score[i]);
+    total = Add(total, score[i]);
   }
   *sum = SumLanes(total);
 }
@@ -107,8 +128,12 @@ void AttendElements(const AttentionTile& tile, const Element* k, const Element* 
     block_max[i] = 0;
     block_sum[i] = 0;
     if (!sees) continue;
-    SoftmaxQuery(scores + i * kKeys, tile.first[i], tile.visible[i], tile.softcap, &block_max[i],
-                 &block_sum[i]);
+    if (tile.first[i] == 0 && tile.visible[i] == kKeys && tile.softcap == 0) {
+      SoftmaxAll(scores + i * kKeys, &block_max[i], &block_sum[i]);
+    } else {
+      SoftmaxQuery(scores + i * kKeys, tile.first[i], tile.visible[i], tile.softcap, &block_max[i],
+                   &block_sum[i]);
+    }
   }
   MergeSums(block_max, block_sum, tile.queries, state.max, state.sum, plan);
   for (int i = 0; i < tile.queries; i += kTileQueries) {

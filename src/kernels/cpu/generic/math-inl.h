@@ -5,12 +5,12 @@
 namespace reprise::cpu {
 namespace {
 
-inline V16 Exp(V16 x) {
+// Exp without its upper bound. REQUIRES: x <= 89 (or NaN).
+inline V16 ExpBounded(V16 x) {
   const V16 shift = Set(0x1.8000fcp23f);
-  const V16 c = Min(Set(89.0f), x);
-  const V16 t = Fma(c, Set(0x1.715476p0f), shift);
+  const V16 t = Fma(x, Set(0x1.715476p0f), shift);
   const V16 n = Sub(t, shift);
-  V16 r = Fma(n, Set(-0x1.63p-1f), c);
+  V16 r = Fma(n, Set(-0x1.63p-1f), x);
   r = Fma(n, Set(0x1.bd0106p-13f), r);
   V16 p = Set(0x1.6a215cp-9f);
   p = Fma(p, r, Set(0x1.123b9ap-6f));
@@ -21,6 +21,8 @@ inline V16 Exp(V16 x) {
   p = Fma(p, r, Set(2.0f));
   return Select(Less(x, Set(-86.98f)), Zero(), Mul(p, ShiftToExponent(t)));
 }
+
+inline V16 Exp(V16 x) { return ExpBounded(Min(Set(89.0f), x)); }
 
 inline V16 Log1pUnit(V16 u) {
   const V16 s = Div(u, Add(Set(2.0f), u));

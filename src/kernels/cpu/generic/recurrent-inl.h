@@ -22,6 +22,7 @@ inline void StoreLanes(float* p, V16 x, int n) {
   }
 }
 
+// Arguments travel by value: stores of vectors may alias anything in memory.
 struct ConvArguments {
   const float* x;
   int64_t x_stride;
@@ -37,7 +38,7 @@ struct ConvArguments {
 
 // Rows [begin, end) of up to sixteen channels; the window stays in registers.
 template <int kTaps, bool kPartial>
-inline void ConvRows(const ConvArguments& a, int channel, int lanes, int begin, int end) {
+inline void ConvRows(const ConvArguments a, int channel, int lanes, int begin, int end) {
   V16 weight[kTaps];
   V16 past[kTaps];  // the last is the current input
 #pragma GCC unroll 8
@@ -140,7 +141,7 @@ struct DeltaArguments {
 // kVectors * 16 columns of the state over all rows. The write of a token and the decay and read of
 // the next one share one pass: between tokens the state lies in memory already decayed.
 template <int kVectors, bool kPartial>
-void DeltaColumns(const DeltaArguments& a, int column, int lanes) {
+void DeltaColumns(const DeltaArguments a, int column, int lanes) {
   float* const state = a.state + column;
   V16 read[kVectors];
 #pragma GCC unroll 4
@@ -206,19 +207,49 @@ void DeltaColumns(const DeltaArguments& a, int column, int lanes) {
   }
 }
 
-void GatedDelta(float* state, int64_t state_stride, int key_dim, int columns, const float* q,
-                const float* k, int64_t qk_stride, const float* v, int64_t v_stride,
-                const float* decay, const float* beta, int64_t gate_stride, int rows, float* y,
-                int64_t y_stride) {
-  if (rows <= 0) return;
-  const DeltaArguments a = {state, state_stride, key_dim,     q,    k, qk_stride, v, v_stride,
-                            decay, beta,         gate_stride, rows, y, y_stride};
+// Moves `columns` columns of the state, `from_stride` apart, to rows `to_stride` apart.
+inline void CopyColumns(const float* from, int64_t from_stride, int keys, int columns, float* to,
+                        int64_t to_stride) {
+  for (int i = 0; i < keys; ++i) {
+    int c = 0;
+    for (; c + 16 <= columns; c += 16) {
+      Store(to + i * to_stride + c, Load(from + i * from_stride + c));
+    }
+    if (c < columns) {
+      const int n = columns - c;
+      StorePartial(to + i * to_stride + c, LoadPartial(from + i * from_stride + c, n), n);
+    }
+  }
+}
+
+inline void DeltaRange(const DeltaArguments& a, int columns) {
   int c = 0;
   for (; c + 16 * kDeltaVectors <= columns; c += 16 * kDeltaVectors) {
     DeltaColumns<kDeltaVectors, false>(a, c, 16);
   }
   for (; c + 16 <= columns; c += 16) DeltaColumns<1, false>(a, c, 16);
   if (c < columns) DeltaColumns<1, true>(a, c, columns - c);
+}
+
+void GatedDelta(float* state, int64_t state_stride, int key_dim, int columns, const float* q,
+                const float* k, int64_t qk_stride, const float* v, int64_t v_stride,
+                const float* decay, const float* beta, int64_t gate_stride, int rows, float* y,
+                int64_t y_stride) {
+  if (rows <= 0) return;
+  DeltaArguments a = {state,    state_stride, key_dim, q,           k,    qk_stride, v,
+                      v_stride, decay,        beta,    gate_stride, rows, y,         y_stride};
+  // The rows of a range of columns share cache sets (they are a power of two apart), so that even
+  // a small range does not stay in the first-level cache. Over several tokens a copy pays.
+  constexpr int kColumns = 64;
+  constexpr int kKeyMax = 128;
+  constexpr int kRowsMin = 4;
+  if (rows < kRowsMin || key_dim > kKeyMax || columns > kColumns) return DeltaRange(a, columns);
+  alignas(64) float tile[kKeyMax * kColumns];
+  CopyColumns(state, state_stride, key_dim, columns, tile, kColumns);
+  a.state = tile;
+  a.state_stride = kColumns;
+  DeltaRange(a, columns);
+  CopyColumns(tile, kColumns, key_dim, columns, state, state_stride);
 }
 
 void OverlayRecurrent(KernelTable* table) {

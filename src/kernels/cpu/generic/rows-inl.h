@@ -110,6 +110,52 @@ void Rope(float* x, const float* cos, const float* sin, int half) {
   }
 }
 
+// SinCos of kernels/reference/math.h, without branches so that the compiler can use vectors.
+inline void SinCos(double x, double* sin, double* cos) {
+  const double shifted = __builtin_fma(x, 0x1.45f306dc9c883p-1, 0x1.8p52);
+  const double n = shifted - 0x1.8p52;
+  double r = __builtin_fma(n, -0x1.921fb54442d18p0, x);
+  r = __builtin_fma(n, -0x1.1a62633145c07p-54, r);
+  const double z = r * r;
+  double s = 1.0 / 355687428096000.0;
+  s = __builtin_fma(s, z, -1.0 / 1307674368000.0);
+  s = __builtin_fma(s, z, 1.0 / 6227020800.0);
+  s = __builtin_fma(s, z, -1.0 / 39916800.0);
+  s = __builtin_fma(s, z, 1.0 / 362880.0);
+  s = __builtin_fma(s, z, -1.0 / 5040.0);
+  s = __builtin_fma(s, z, 1.0 / 120.0);
+  s = __builtin_fma(s, z, -1.0 / 6.0);
+  s = __builtin_fma(s * z, r, r);
+  double c = -1.0 / 6402373705728000.0;
+  c = __builtin_fma(c, z, 1.0 / 20922789888000.0);
+  c = __builtin_fma(c, z, -1.0 / 87178291200.0);
+  c = __builtin_fma(c, z, 1.0 / 479001600.0);
+  c = __builtin_fma(c, z, -1.0 / 3628800.0);
+  c = __builtin_fma(c, z, 1.0 / 40320.0);
+  c = __builtin_fma(c, z, -1.0 / 720.0);
+  c = __builtin_fma(c, z, 1.0 / 24.0);
+  c = __builtin_fma(c, z, -0.5);
+  c = __builtin_fma(c, z, 1.0);
+  uint64_t quadrant;
+  __builtin_memcpy(&quadrant, &shifted, sizeof(quadrant));
+  const bool swap = (quadrant & 1) != 0;
+  const double first = swap ? c : s;
+  const double second = swap ? s : c;
+  const double limit = __builtin_fabs(x) <= 0x1p30 ? 1.0 : __builtin_nan("");
+  *sin = ((quadrant & 2) != 0 ? -first : first) * limit;
+  *cos = (((quadrant + 1) & 2) != 0 ? -second : second) * limit;
+}
+
+void RopeAngles(float position, const float* inverse_frequency, int half, float* cos, float* sin) {
+  for (int i = 0; i < half; ++i) {
+    double s;
+    double c;
+    SinCos(static_cast<double>(position * inverse_frequency[i]), &s, &c);
+    cos[i] = static_cast<float>(c);
+    sin[i] = static_cast<float>(s);
+  }
+}
+
 void OverlayRows(KernelTable* table) {
   table->rms_norm = RmsNorm;
   table->l2_norm = L2Norm;
@@ -120,6 +166,7 @@ void OverlayRows(KernelTable* table) {
   table->mul = MulRow;
   table->scale = ScaleRow;
   table->rope = Rope;
+  table->rope_angles = RopeAngles;
   table->f32_to_f16 = F32ToF16;
   table->f16_to_f32 = F16ToF32;
   table->bf16_to_f32 = BF16ToF32;
