@@ -19,6 +19,8 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"logits", "logits of given tokens: safetensors in, safetensors out", DefineLogits},
+    {"convert", "write a Hugging Face folder as a GGUF file", DefineConvert},
+    {"synth", "write a model with random weights in a published geometry", DefineSynth},
 };
 
 int Fail(const std::string& message) {

@@ -15,6 +15,8 @@ namespace reprise::cli {
 
 using Action = std::function<Status()>;
 
+Action DefineConvert(CLI::App* app);
 Action DefineLogits(CLI::App* app);
+Action DefineSynth(CLI::App* app);
 
 }  // namespace reprise::cli

@@ -7,25 +7,12 @@
 #include "cli/terminal.h"
 #include "kernels/cpu/dispatch.h"
 #include "model/load.h"
-#include "tensor/codec.h"
+#include "model/weight_mix.h"
 
 namespace reprise::cli {
 namespace {
 
 constexpr int kThreadsMax = 1024;
-
-Result<DType> ParseWeights(const std::string& name) {
-  const std::optional<DType> dtype = FindDType(name);
-  if (dtype && CanQuantise(*dtype)) return *dtype;
-  std::string known;
-  for (int i = 0; i < kDTypeCount; ++i) {
-    if (!CanQuantise(DType(i))) continue;
-    if (!known.empty()) known += ", ";
-    known += NameOf(DType(i));
-  }
-  return InvalidArgument("--weights " + name + " is not a type to quantise to (known: " + known +
-                         ")");
-}
 
 }  // namespace
 
@@ -36,7 +23,7 @@ void AddModelOptions(CLI::App* app, ModelOptions* options) {
   app->add_option("--kv", options->kv, "type of K/V in memory: f16 (default) or f32")
       ->check(CLI::IsMember({"f16", "f32"}));
   app->add_option("--weights", options->weights,
-                  "quantise 16- and 32-bit weights to this type while loading, for example q8_0");
+                  "convert 16- and 32-bit weights while loading to one of: " + WeightMixNames());
 }
 
 LoadedModel::LoadedModel(Checkpoint checkpoint, int threads)
@@ -46,7 +33,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& optio
   LoadOptions load;
   load.kv = options.kv == "f32" ? DType::kF32 : DType::kF16;
   if (!options.weights.empty()) {
-    REPRISE_ASSIGN(load.weights, ParseWeights(options.weights));
+    REPRISE_ASSIGN(load.weights, FindWeightMix(options.weights));
   }
   REPRISE_ASSIGN(Checkpoint checkpoint, OpenCheckpoint(options.path));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint), options.threads));

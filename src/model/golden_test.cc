@@ -2,6 +2,7 @@
 // Proves that every family computes what its reference implementation computes: logits of tiny
 // random models at every position within 2e-3 of their spread, and the same greedy continuation.
 #include <cmath>
+#include <cstdio>
 
 #include "model/model_fixture.h"
 
@@ -45,6 +46,27 @@ TEST_P(GoldenTest, HuggingFaceFolder) {
   ASSERT_TRUE(model.ok()) << model.status().message();
   ExpectGolden(**model, machine.context(), ReadGolden(folder + "/golden.safetensors"));
 }
+
+// The same through GGUF files that the project writes itself.
+void ExpectGoldenThroughGguf(const std::string& family_name, const char* type) {
+  const std::string folder = "tests/golden/" + family_name;
+  const std::string path = ::testing::TempDir() + "golden_" + family_name + "_" + type + ".gguf";
+  const auto source = OpenCheckpoint(folder);
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  ConvertToGguf(*source, type, path);
+  const auto checkpoint = OpenCheckpoint(path);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  TestMachine machine;
+  LoadOptions options;
+  options.kv = DType::kF32;
+  const auto model = LoadModel(*checkpoint, machine.context(), options);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  ExpectGolden(**model, machine.context(), ReadGolden(folder + "/golden.safetensors"));
+  std::remove(path.c_str());
+}
+
+TEST_P(GoldenTest, GgufF32) { ExpectGoldenThroughGguf(GetParam(), "f32"); }
+TEST_P(GoldenTest, GgufBf16) { ExpectGoldenThroughGguf(GetParam(), "bf16"); }
 
 INSTANTIATE_TEST_SUITE_P(Families, GoldenTest,
                          ::testing::Values("llama", "qwen2", "qwen3", "qwen3_5"),

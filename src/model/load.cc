@@ -11,7 +11,6 @@
 #include "kernels/reference/math.h"
 #include "model/digest.h"
 #include "model/family.h"
-#include "model/weight_type.h"
 #include "state/ids.h"
 #include "tensor/codec.h"
 #include "weights/convert.h"
@@ -25,18 +24,6 @@ constexpr std::string_view kNumericsVersion = "reprise cpu 1";
 
 // Activations, tokenizer and everything else that is neither weights nor state.
 constexpr size_t kWorkingBytes = size_t{256} << 20;
-
-bool IsPlainFloat(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
-// What stands before "embed_tokens.weight" in this checkpoint.
-std::string HfPrefix(const Checkpoint& checkpoint) {
-  for (const char* prefix : {"model.language_model.", "language_model.model.", "model."}) {
-    if (checkpoint.Find(std::string(prefix) + "embed_tokens.weight") != nullptr) return prefix;
-  }
-  return "model.";
-}
 
 // Extents that are not 1.
 std::vector<int64_t> Squeezed(const Shape& shape) {
@@ -75,7 +62,6 @@ class WeightLoader {
   const std::vector<Resolved>& tensors() const { return tensors_; }
 
  private:
-  Result<const StoredTensor*> Find(const PlannedTensor& tensor) const;
   Status LoadMatrix(const Resolved& tensor);
   void LoadVector(const Resolved& tensor);
 
@@ -86,29 +72,15 @@ class WeightLoader {
   std::vector<Resolved> tensors_;
 };
 
-Result<const StoredTensor*> WeightLoader::Find(const PlannedTensor& tensor) const {
-  const std::string& name = gguf_ ? tensor.gguf : tensor.hf;
-  const Shape shape = tensor.rows == 1 && !tensor.is_matrix() ? Shape{tensor.cols}
-                                                              : Shape{tensor.rows, tensor.cols};
-  // Extents of 1 come and go between formats: [channels, 1, taps] is [channels, taps].
-  const StoredTensor* stored = checkpoint_.Find(name);
-  if (stored != nullptr && Squeezed(stored->shape) == Squeezed(shape) &&
-      stored->shape.cols() == tensor.cols) {
-    return stored;
-  }
-  return checkpoint_.Require(name, shape);
-}
-
 Status WeightLoader::Resolve(const TensorPlan& plan) {
+  std::optional<MixedTypes> types;
+  if (options_.weights) types.emplace(*options_.weights, plan);
   for (const PlannedTensor& tensor : plan.tensors()) {
     if (tensor.optional && (!gguf_ || checkpoint_.Find(tensor.gguf) == nullptr)) continue;
-    REPRISE_ASSIGN(const StoredTensor* stored, Find(tensor));
-    if (stored->dtype == DType::kI32) {
-      return InvalidArgument("tensor " + Quoted(stored->name) + " holds integers, not weights");
-    }
+    REPRISE_ASSIGN(const StoredTensor* stored, FindPlannedTensor(checkpoint_, tensor));
     Resolved resolved{&tensor, stored, stored->dtype};
-    if (tensor.is_matrix() && options_.weights && IsPlainFloat(stored->dtype)) {
-      resolved.dtype = QuantisedTypeFor(tensor, stored->dtype, *options_.weights);
+    if (tensor.is_matrix() && types && !IsQuantised(stored->dtype)) {
+      resolved.dtype = types->TypeOf(tensor);
     }
     tensors_.push_back(resolved);
   }
@@ -234,13 +206,34 @@ void CompleteCard(const std::vector<Resolved>& tensors, ModelCard* card) {
 
 }  // namespace
 
+std::string HfTensorPrefix(const Checkpoint& checkpoint) {
+  for (const char* prefix : {"model.language_model.", "language_model.model.", "model."}) {
+    if (checkpoint.Find(std::string(prefix) + "embed_tokens.weight") != nullptr) return prefix;
+  }
+  return "model.";
+}
+
+Result<const StoredTensor*> FindPlannedTensor(const Checkpoint& checkpoint,
+                                              const PlannedTensor& tensor) {
+  const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
+  const std::string& name = gguf ? tensor.gguf : tensor.hf;
+  const Shape shape = tensor.rows == 1 && !tensor.is_matrix() ? Shape{tensor.cols}
+                                                              : Shape{tensor.rows, tensor.cols};
+  // Extents of 1 come and go between formats: [channels, 1, taps] is [channels, taps].
+  const StoredTensor* stored = checkpoint.Find(name);
+  if (stored == nullptr || Squeezed(stored->shape) != Squeezed(shape) ||
+      stored->shape.cols() != tensor.cols) {
+    REPRISE_ASSIGN(stored, checkpoint.Require(name, shape));
+  }
+  if (stored->dtype == DType::kI32) {
+    return InvalidArgument("tensor " + Quoted(name) + " holds integers, not weights");
+  }
+  return stored;
+}
+
 Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpContext& context,
                                          const LoadOptions& options) {
   CHECK(options.kv == DType::kF16 || options.kv == DType::kF32);
-  if (options.weights && !CanQuantise(*options.weights)) {
-    return InvalidArgument("weights cannot be quantised to " +
-                           std::string(NameOf(*options.weights)) + " while loading");
-  }
   const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
   REPRISE_ASSIGN(const Family* family, FindFamily(gguf, checkpoint.architecture()));
   ConfigReader config(checkpoint);
@@ -248,7 +241,7 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   if (!made.ok()) return made.status().Annotate(checkpoint.path());
   std::unique_ptr<FamilyModel> model = std::move(*made);
   model->mutable_card()->family = family->name;
-  TensorPlan plan(HfPrefix(checkpoint));
+  TensorPlan plan(HfTensorPrefix(checkpoint));
   model->DeclareTensors(&plan);
 
   WeightLoader loader(checkpoint, context, options);

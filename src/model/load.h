@@ -4,10 +4,13 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "base/status.h"
 #include "kernels/op_context.h"
 #include "model/model.h"
+#include "model/tensor_plan.h"
+#include "model/weight_mix.h"
 #include "tensor/dtype.h"
 #include "weights/checkpoint.h"
 #include "weights/progress.h"
@@ -15,9 +18,9 @@
 namespace reprise {
 
 struct LoadOptions {
-  // Quantises 16- and 32-bit matrices to this type on the way; tensors that are quantised in the
+  // Converts 16- and 32-bit matrices to these types on the way; tensors that are quantised in the
   // file stay as they are.
-  std::optional<DType> weights;
+  std::optional<WeightMix> weights;
   DType kv = DType::kF16;       // or kF32
   Progress::Listener progress;  // of the bytes of the file
   // Memory that may be used; 0: what the machine has available.
@@ -29,5 +32,13 @@ struct LoadOptions {
 // fit into memory. Pages of the file are released as soon as they are packed.
 Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpContext& context,
                                          const LoadOptions& options);
+
+// What stands before "embed_tokens.weight" in a Hugging Face checkpoint.
+std::string HfTensorPrefix(const Checkpoint& checkpoint);
+
+// The planned tensor as the checkpoint has it, or one sentence: missing, of another shape,
+// integers.
+Result<const StoredTensor*> FindPlannedTensor(const Checkpoint& checkpoint,
+                                              const PlannedTensor& tensor);
 
 }  // namespace reprise

@@ -16,6 +16,8 @@
 #include "device/thread_pool.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/ops.h"
+#include "model/export/gguf_export.h"
+#include "model/family.h"
 #include "model/live_state.h"
 #include "model/load.h"
 #include "model/model.h"
@@ -83,6 +85,27 @@ inline std::vector<TokenId> Continue(const Model& model, const OpContext& contex
     tokens = {result.back()};
   }
   return result;
+}
+
+// Writes a Hugging Face checkpoint as a GGUF file, without a tokenizer.
+inline void ConvertToGguf(const Checkpoint& checkpoint, const char* type, const std::string& path) {
+  const auto family = FindFamily(false, checkpoint.architecture());
+  CHECK(family.ok());
+  ConfigReader config(checkpoint);
+  const auto model = (*family)->make(&config, DType::kF16);
+  CHECK(model.ok());
+  CheckpointSource source(checkpoint);
+  ThreadPool pool(1);
+  GgufWriter writer;
+  GgufExport request;
+  request.family = *family;
+  request.model = model->get();
+  request.source = &source;
+  request.mix = *FindWeightMix(type);
+  request.name = "test";
+  request.path = path;
+  const Status status = ExportGguf(request, &writer, &pool);
+  ASSERT_TRUE(status.ok()) << status.message();
 }
 
 struct Golden {

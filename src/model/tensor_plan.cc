@@ -15,7 +15,7 @@ TensorPlan::Name TensorPlan::Global(std::string_view hf, std::string_view gguf) 
 TensorPlan::Name TensorPlan::Layer(int layer, std::string_view hf, std::string_view gguf) const {
   const std::string index = std::to_string(layer);
   return {hf_prefix_ + "layers." + index + "." + std::string(hf),
-          "blk." + index + "." + std::string(gguf)};
+          "blk." + index + "." + std::string(gguf), layer};
 }
 
 PlannedTensor& TensorPlan::AddMatrix(Name name, int64_t rows, int64_t cols, Matrix* out) {
@@ -23,6 +23,7 @@ PlannedTensor& TensorPlan::AddMatrix(Name name, int64_t rows, int64_t cols, Matr
   PlannedTensor& tensor = tensors_.emplace_back();
   tensor.hf = std::move(name.hf);
   tensor.gguf = std::move(name.gguf);
+  tensor.layer = name.layer;
   tensor.rows = rows;
   tensor.cols = cols;
   tensor.matrix = out;
@@ -35,6 +36,7 @@ PlannedTensor& TensorPlan::AddVector(Name name, int64_t size, std::vector<float>
   PlannedTensor& tensor = tensors_.emplace_back();
   tensor.hf = std::move(name.hf);
   tensor.gguf = std::move(name.gguf);
+  tensor.layer = name.layer;
   tensor.cols = size;
   tensor.vector = out;
   return tensor;

@@ -48,6 +48,7 @@ enum class TensorRole : uint8_t { kLayer, kEmbedding, kHead, kEmbeddingAndHead }
 struct PlannedTensor {
   std::string hf;    // name in Hugging Face files
   std::string gguf;  // name in GGUF files
+  int layer = -1;    // -1: of none
   int64_t rows = 1;
   int64_t cols = 0;
   HeadRows head_rows;
@@ -72,6 +73,7 @@ class TensorPlan {
   struct Name {
     std::string hf;
     std::string gguf;
+    int layer = -1;
   };
 
   // `hf_prefix` stands before every name but that of the head, for example "model.".

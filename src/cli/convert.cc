@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "cli/commands.h"
+#include "cli/terminal.h"
+#include "device/thread_pool.h"
+#include "model/export/gguf_export.h"
+#include "model/family.h"
+#include "model/weight_mix.h"
+#include "weights/checkpoint.h"
+
+namespace reprise::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string type = "bf16";
+  std::string output;
+  int threads = 0;
+};
+
+Status Run(const Options& options) {
+  REPRISE_ASSIGN(const WeightMix mix, FindWeightMix(options.type));
+  REPRISE_ASSIGN(const Checkpoint checkpoint, OpenCheckpoint(options.model));
+  if (checkpoint.format() != CheckpointFormat::kHuggingFace) {
+    return InvalidArgument(options.model + " is not a Hugging Face folder");
+  }
+  REPRISE_ASSIGN(const Family* family, FindFamily(false, checkpoint.architecture()));
+  ConfigReader config(checkpoint);
+  REPRISE_ASSIGN(const std::unique_ptr<FamilyModel> model, family->make(&config, DType::kF16));
+  CheckpointSource source(checkpoint);
+  ThreadPool pool(options.threads);
+  ProgressBar bar("writing " + options.output);
+  GgufWriter writer;
+  GgufExport request;
+  request.family = family;
+  request.model = model.get();
+  request.source = &source;
+  request.mix = mix;
+  request.name = std::filesystem::path(options.model).lexically_normal().filename().string();
+  request.path = options.output;
+  request.progress = [&bar](uint64_t done, uint64_t total) { bar.Show(done, total); };
+  return ExportGguf(request, &writer, &pool);
+}
+
+}  // namespace
+
+Action DefineConvert(CLI::App* app) {
+  auto options = std::make_shared<Options>();
+  app->add_option("-m,--model", options->model, "Hugging Face folder")->required();
+  app->add_option("--type", options->type,
+                  "type of the weights (default bf16): " + WeightMixNames());
+  app->add_option("-o,--out", options->output, "GGUF file to write")->required();
+  app->add_option("--threads", options->threads, "default: one per CPU")
+      ->check(CLI::Range(1, 1024));
+  return [options] { return Run(*options); };
+}
+
+}  // namespace reprise::cli

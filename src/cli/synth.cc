@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "base/json.h"
+#include "cli/commands.h"
+#include "cli/terminal.h"
+#include "device/thread_pool.h"
+#include "model/export/gguf_export.h"
+#include "model/export/gguf_vocabulary.h"
+#include "model/family.h"
+#include "model/weight_mix.h"
+
+namespace reprise::cli {
+namespace {
+
+struct Options {
+  std::string family;
+  std::string like;
+  std::string type = "q8_0";
+  std::string output;
+  uint64_t seed = 1;
+  int threads = 0;
+};
+
+struct Geometry {
+  const Family* family = nullptr;
+  const PublishedSize* size = nullptr;
+};
+
+// "Qwen3-0.6B", "qwen3-0.6b" and, with the family given, "0.6B" name the same size.
+bool NamesSize(std::string_view asked, std::string_view name) {
+  const auto equal = [](std::string_view a, std::string_view b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+      return std::tolower(static_cast<unsigned char>(x)) ==
+             std::tolower(static_cast<unsigned char>(y));
+    });
+  };
+  return equal(asked, name) || equal(asked, name.substr(name.rfind('-') + 1));
+}
+
+Result<Geometry> FindGeometry(const Options& options) {
+  const Family* only = nullptr;
+  if (!options.family.empty()) {
+    REPRISE_ASSIGN(only, FindFamilyByName(options.family));
+  }
+  std::string known;
+  for (const Family* const* family = kFamilies; *family != nullptr; ++family) {
+    if (only != nullptr && *family != only) continue;
+    for (const PublishedSize& size : (*family)->published) {
+      if (NamesSize(options.like, size.name)) return Geometry{*family, &size};
+      if (!known.empty()) known += ", ";
+      known += size.name;
+    }
+  }
+  return NotFound("there is no geometry '" + options.like + "' (known: " + known + ")");
+}
+
+Status Run(const Options& options) {
+  REPRISE_ASSIGN(const Geometry geometry, FindGeometry(options));
+  REPRISE_ASSIGN(const WeightMix mix, FindWeightMix(options.type));
+  REPRISE_ASSIGN(const JsonDocument document, JsonDocument::Parse(geometry.size->config));
+  ConfigReader config(document.root());
+  REPRISE_ASSIGN(const std::unique_ptr<FamilyModel> model,
+                 geometry.family->make(&config, DType::kF16));
+  GgufWriter writer;
+  PutByteVocabulary(model->vocab_size(), &writer);
+  RandomSource source(options.seed);
+  ThreadPool pool(options.threads);
+  ProgressBar bar("writing " + options.output);
+  GgufExport request;
+  request.family = geometry.family;
+  request.model = model.get();
+  request.source = &source;
+  request.mix = mix;
+  request.name = std::string(geometry.size->name) + " with random weights";
+  request.path = options.output;
+  request.progress = [&bar](uint64_t done, uint64_t total) { bar.Show(done, total); };
+  return ExportGguf(request, &writer, &pool);
+}
+
+}  // namespace
+
+Action DefineSynth(CLI::App* app) {
+  auto options = std::make_shared<Options>();
+  app->add_option("--family", options->family, "family of the model, for example qwen3_5");
+  app->add_option("--like", options->like, "published model, for example Qwen3.5-0.8B")->required();
+  app->add_option("--type", options->type, "type of the weights: " + WeightMixNames());
+  app->add_option("-o,--out", options->output, "GGUF file to write")->required();
+  app->add_option("--seed", options->seed, "of the random weights (default 1)");
+  app->add_option("--threads", options->threads, "default: one per CPU")
+      ->check(CLI::Range(1, 1024));
+  return [options] { return Run(*options); };
+}
+
+}  // namespace reprise::cli
