@@ -126,6 +126,27 @@ TEST(Codec, ErrorsAreThoseOfTheBits) {
   }
 }
 
+// One answer on every CPU begins here: the searching quantisers give these bits everywhere.
+TEST(Codec, SearchesFindTheSameBitsOnEveryCpu) {
+  const struct {
+    DType dtype;
+    uint64_t digest;
+  } kDigests[] = {
+      {DType::kQ2_K, 0x3c312806fb17e55a},   {DType::kQ3_K, 0x31ae770e9f2fecb1},
+      {DType::kQ4_K, 0x592458f9cd5580e4},   {DType::kQ5_K, 0xd5c6aa408e44d16e},
+      {DType::kQ6_K, 0x6c214a6830acc054},   {DType::kIQ4_NL, 0xea69742333a1f3e6},
+      {DType::kIQ4_XS, 0xad8c9ed2f9855c98},
+  };
+  const std::vector<float> values = Gaussian(256 * 64, 13);
+  for (const auto& [dtype, expected] : kDigests) {
+    uint64_t digest = 0;
+    for (const char byte : Quantise(dtype, values)) {
+      digest = Mix64(digest ^ static_cast<unsigned char>(byte));
+    }
+    EXPECT_EQ(digest, expected) << NameOf(dtype) << std::hex << " 0x" << digest;
+  }
+}
+
 // Zeros stay zeros, and no block is left partly unwritten.
 TEST(Codec, Zeros) {
   const std::vector<float> zeros(512, 0.0f);

@@ -58,12 +58,12 @@ void Decode(const BlockQ5_1& block, float* out) {
 void Decode(const BlockQ2_K& block, float* out) {
   const float d = F16ToF32(block.d);
   const float dmin = F16ToF32(block.dmin);
-  for (int e = 0; e < 256; ++e) {
-    const int half = e / 128, shift = e % 128 / 32 * 2, place = e % 32;
-    const int q = block.qs[32 * half + place] >> shift & 3;
-    const float scale = d * float(block.scales[e / 16] & 15);
-    const float min = dmin * float(block.scales[e / 16] >> 4);
-    out[e] = scale * float(q) - min;
+  for (int s = 0; s < 16; ++s) {
+    const uint8_t* qs = block.qs + 32 * (s / 8) + 16 * (s % 2);
+    const int shift = s % 8 / 2 * 2;
+    const float scale = d * float(block.scales[s] & 15);
+    const float min = dmin * float(block.scales[s] >> 4);
+    for (int l = 0; l < 16; ++l) out[16 * s + l] = scale * float(qs[l] >> shift & 3) - min;
   }
 }
 
@@ -75,12 +75,15 @@ int ScaleQ3(const uint8_t* scales, int s) {
 
 void Decode(const BlockQ3_K& block, float* out) {
   const float d = F16ToF32(block.d);
-  for (int e = 0; e < 256; ++e) {
-    const int half = e / 128, shift = e % 128 / 32 * 2, place = e % 32;
-    const int low = block.qs[32 * half + place] >> shift & 3;
-    const int high = block.hmask[place] >> (e / 32) & 1;
-    const float scale = d * float(ScaleQ3(block.scales, e / 16));
-    out[e] = scale * float((low | high << 2) - 4);
+  for (int s = 0; s < 16; ++s) {
+    const uint8_t* qs = block.qs + 32 * (s / 8) + 16 * (s % 2);
+    const uint8_t* hmask = block.hmask + 16 * (s % 2);
+    const int shift = s % 8 / 2 * 2;
+    const float scale = d * float(ScaleQ3(block.scales, s));
+    for (int l = 0; l < 16; ++l) {
+      const int q = (qs[l] >> shift & 3) | (hmask[l] >> (s / 2) & 1) << 2;
+      out[16 * s + l] = scale * float(q - 4);
+    }
   }
 }
 
@@ -131,12 +134,16 @@ void Decode(const BlockQ5_K& block, float* out) {
 
 void Decode(const BlockQ6_K& block, float* out) {
   const float d = F16ToF32(block.d);
-  for (int e = 0; e < 256; ++e) {
-    const int half = e / 128, k = e % 128 / 32, l = e % 32;
-    const int byte = block.ql[64 * half + 32 * (k & 1) + l];
-    const int low = k < 2 ? byte & 15 : byte >> 4;
-    const int high = block.qh[32 * half + l] >> (2 * k) & 3;
-    out[e] = d * float(block.scales[e / 16]) * float((low | high << 4) - 32);
+  for (int s = 0; s < 16; ++s) {
+    const int half = s / 8, k = s % 8 / 2, l0 = 16 * (s % 2);
+    const uint8_t* ql = block.ql + 64 * half + 32 * (k & 1) + l0;
+    const uint8_t* qh = block.qh + 32 * half + l0;
+    const int low_shift = k < 2 ? 0 : 4;
+    const float scale = d * float(block.scales[s]);
+    for (int l = 0; l < 16; ++l) {
+      const int q = (ql[l] >> low_shift & 15) | (qh[l] >> (2 * k) & 3) << 4;
+      out[16 * s + l] = scale * float(q - 32);
+    }
   }
 }
 
@@ -198,6 +205,7 @@ void WidenRow(const void* halves, float* out, int64_t n) {
 
 void DequantiseRow(DType dtype, const void* blocks, float* out, int64_t n) {
   const int block = TraitsOf(dtype).block_elements;
+  CHECK(dtype != DType::kI32);
   CHECK(n >= 0 && n % block == 0);
   if (n == 0) return;
   switch (dtype) {
@@ -237,7 +245,6 @@ void DequantiseRow(DType dtype, const void* blocks, float* out, int64_t n) {
     case DType::kI32:
       break;
   }
-  CHECK(!"a float type");
 }
 
 }  // namespace reprise

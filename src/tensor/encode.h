@@ -27,9 +27,12 @@ inline float Clamp(float value, float low, float high) {
 }
 
 // To the nearest integer in [low, high], ties to even. REQUIRES: both are below 2^22 in magnitude.
-inline int RoundClamped(float value, float low, float high) {
+inline float NearestClamped(float value, float low, float high) {
   constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: at this size one ulp is 1
-  return static_cast<int>((Clamp(value, low, high) + kShift) - kShift);
+  return (Clamp(value, low, high) + kShift) - kShift;
+}
+inline int RoundClamped(float value, float low, float high) {
+  return static_cast<int>(NearestClamped(value, low, high));
 }
 
 }  // namespace reprise

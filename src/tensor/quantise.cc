@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plain types and small blocks: one scale from the largest value, then rounding. The bits are those
 // of llama.cpp's reference quantisers, including where they round half up by adding and truncating.
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -14,13 +16,23 @@ namespace {
 
 constexpr int kSmall = 32;
 
+// The largest magnitude. A maximum does not depend on the order, so lanes are free to share it.
+float Largest(const float* in) {
+  float lane[16];
+  for (int j = 0; j < 16; ++j) lane[j] = std::max(std::fabs(in[j]), std::fabs(in[j + 16]));
+  for (int width = 8; width > 0; width /= 2) {
+    for (int j = 0; j < width; ++j) lane[j] = std::max(lane[j], lane[j + width]);
+  }
+  return lane[0];
+}
+
 // The value of largest magnitude; the first of equals.
 float Extreme(const float* in) {
-  float extreme = 0.0f;
+  const float largest = Largest(in);
   for (int e = 0; e < kSmall; ++e) {
-    if (std::fabs(in[e]) > std::fabs(extreme)) extreme = in[e];
+    if (std::fabs(in[e]) == largest) return in[e];
   }
-  return extreme;
+  return 0.0f;
 }
 
 struct Range {
@@ -42,12 +54,9 @@ float Inverse(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
 // floor(value + 0.5) within [0, top].
 int RoundUp(float value, int top) { return int(Clamp(value + 0.5f, 0.0f, float(top))); }
 
-// Half away from zero, as roundf.
-int RoundAway(float value) {
-  const float whole = std::trunc(value);
-  const float rest = value - whole;
-  return int(whole) + (rest >= 0.5f) - (rest <= -0.5f);
-}
+// Half away from zero, as roundf: the largest float below one half, added and cut off, rounds like
+// that for every float of this size.
+int RoundAway(float value) { return int(value + std::copysign(0.49999997f, value)); }
 
 void PackNibbles(const int* q, uint8_t* qs) {
   for (int j = 0; j < 16; ++j) qs[j] = uint8_t((q[j] & 15) | (q[j + 16] & 15) << 4);
@@ -58,13 +67,20 @@ void PackFifthBits(const int* q, uint8_t* qh) {
   for (int e = 0; e < kSmall; ++e) qh[e / 8] = uint8_t(qh[e / 8] | (q[e] >> 4 & 1) << (e % 8));
 }
 
+bool AllFinite(const float* in, int count) {
+  uint32_t largest = 0;  // exponent: 255 for infinity and NaN
+  for (int e = 0; e < count; ++e) {
+    const uint32_t exponent = std::bit_cast<uint32_t>(in[e]) >> 23 & 255;
+    largest = exponent > largest ? exponent : largest;
+  }
+  return largest != 255;
+}
+
 template <typename Block>
 void EncodeRow(const float* in, void* blocks, int64_t n, int block_elements) {
   Block* block = static_cast<Block*>(blocks);
   for (int64_t done = 0; done < n; done += block_elements, ++block) {
-    float sum = 0.0f;  // of zeros, unless a value is infinite or NaN
-    for (int e = 0; e < block_elements; ++e) sum += in[done + e] * 0.0f;
-    if (sum == 0.0f) {
+    if (AllFinite(in + done, block_elements)) {
       Encode(in + done, block);
     } else {
       std::memset(block, 0, sizeof *block);
@@ -85,12 +101,12 @@ void NarrowRow(const float* in, void* halves, int64_t n) {
 }  // namespace
 
 void Encode(const float* in, BlockQ8_0* block) {
-  const float d = std::fabs(Extreme(in)) / 127.0f;
+  const float d = Largest(in) / 127.0f;
   const float inverse = Inverse(d);
+  int q[kSmall];
+  for (int e = 0; e < kSmall; ++e) q[e] = RoundAway(Clamp(in[e] * inverse, -127.0f, 127.0f));
   block->d = F32ToF16(d);
-  for (int e = 0; e < kSmall; ++e) {
-    block->qs[e] = int8_t(RoundAway(Clamp(in[e] * inverse, -127.0f, 127.0f)));
-  }
+  for (int e = 0; e < kSmall; ++e) block->qs[e] = int8_t(q[e]);
 }
 
 void Encode(const float* in, BlockQ4_0* block) {

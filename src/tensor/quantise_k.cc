@@ -27,21 +27,21 @@ struct Lanes {
   }
 };
 
-// A run of values (16 or 32 of them) with their weights.
+// The values of a sub-block with their weights.
+template <int kSize>
 struct Run {
   const float* x;
-  int size;
-  float weight[32];
+  float weight[kSize];
   float sum_w = 0.0f, sum_x = 0.0f;  // weighted
 
-  Run(const float* values, int count) : x(values), size(count) {
+  explicit Run(const float* values) : x(values) {
     Lanes squares;
-    for (int i = 0; i < size; i += kLanes) {
+    for (int i = 0; i < kSize; i += kLanes) {
       for (int j = 0; j < kLanes; ++j) squares.lane[j] += x[i + j] * x[i + j];
     }
-    const float rms = std::sqrt(squares.Sum() / float(size));
+    const float rms = std::sqrt(squares.Sum() / float(kSize));
     Lanes w, wx;
-    for (int i = 0; i < size; i += kLanes) {
+    for (int i = 0; i < kSize; i += kLanes) {
       for (int j = 0; j < kLanes; ++j) {
         weight[i + j] = rms + std::fabs(x[i + j]);
         w.lane[j] += weight[i + j];
@@ -58,9 +58,10 @@ struct Moments {
   float q, qq, xq;
 };
 
-Moments MomentsOf(const Run& run, const float* q) {
+template <int kSize>
+Moments MomentsOf(const Run<kSize>& run, const float* q) {
   Lanes sum_q, sum_qq, sum_xq;
-  for (int i = 0; i < run.size; i += kLanes) {
+  for (int i = 0; i < kSize; i += kLanes) {
     for (int j = 0; j < kLanes; ++j) {
       const float wq = run.weight[i + j] * q[i + j];
       sum_q.lane[j] += wq;
@@ -78,14 +79,16 @@ struct Affine {
 };
 
 // What of the weighted squares of x the fit explains: error = sum(w x x) - gain.
-float GainOf(const Run& run, const Moments& m, const Affine& fit) {
+template <int kSize>
+float GainOf(const Run<kSize>& run, const Moments& m, const Affine& fit) {
   const float s = fit.scale, b = fit.min;
   return 2.0f * (s * m.xq - b * run.sum_x) -
          (s * s * m.qq - 2.0f * s * b * m.q + b * b * run.sum_w);
 }
 
 // The best scale and min >= 0 for given integers.
-Affine Solve(const Run& run, const Moments& m) {
+template <int kSize>
+Affine Solve(const Run<kSize>& run, const Moments& m) {
   const float determinant = run.sum_w * m.qq - m.q * m.q;
   if (determinant > 0.0f) {
     const Affine fit{(run.sum_w * m.xq - run.sum_x * m.q) / determinant,
@@ -95,10 +98,11 @@ Affine Solve(const Run& run, const Moments& m) {
   return {m.qq > 0.0f ? m.xq / m.qq : 0.0f, 0.0f};
 }
 
-Affine FitAffine(const Run& run, int top) {
+template <int kSize>
+Affine FitAffine(const Run<kSize>& run, int top) {
   constexpr int kTrials = 20;
   float low = 0.0f, high = run.x[0];
-  for (int i = 0; i < run.size; ++i) {
+  for (int i = 0; i < kSize; ++i) {
     low = std::min(low, run.x[i]);
     high = std::max(high, run.x[i]);
   }
@@ -107,9 +111,9 @@ Affine FitAffine(const Run& run, int top) {
   float best_gain = -INFINITY;
   for (int trial = 0; trial <= kTrials; ++trial) {
     const float inverse = (float(top) - 1.0f + 0.1f * float(trial)) / (high - low);
-    float q[32];
-    for (int i = 0; i < run.size; ++i) {
-      q[i] = float(RoundClamped((run.x[i] - low) * inverse, 0.0f, float(top)));
+    float q[kSize];
+    for (int i = 0; i < kSize; ++i) {
+      q[i] = NearestClamped((run.x[i] - low) * inverse, 0.0f, float(top));
     }
     const Moments moments = MomentsOf(run, q);
     const Affine fit = Solve(run, moments);
@@ -126,7 +130,7 @@ Affine FitAffine(const Run& run, int top) {
 struct UniformLevels {
   float half;
   float Extreme() const { return -half; }
-  float Nearest(float v) const { return float(RoundClamped(v, -half, half - 1.0f)); }
+  float Nearest(float v) const { return NearestClamped(v, -half, half - 1.0f); }
 };
 
 int NearestIQ4(float v) {
@@ -145,19 +149,19 @@ struct IQ4Levels {
 };
 
 // x is about scale * level. `step` is the distance between trials, in levels.
-template <typename Levels>
-float FitScale(const Run& run, const Levels& levels, float step) {
+template <int kSize, typename Levels>
+float FitScale(const Run<kSize>& run, const Levels& levels, float step) {
   constexpr int kTrials = 9;  // on either side
   float extreme = 0.0f;
-  for (int i = 0; i < run.size; ++i) {
+  for (int i = 0; i < kSize; ++i) {
     if (std::fabs(run.x[i]) > std::fabs(extreme)) extreme = run.x[i];
   }
   if (extreme == 0.0f) return 0.0f;
   float best = 0.0f, best_gain = 0.0f;
   for (int trial = -kTrials; trial <= kTrials; ++trial) {
     const float inverse = (levels.Extreme() + step * float(trial)) / extreme;
-    float q[32];
-    for (int i = 0; i < run.size; ++i) q[i] = levels.Nearest(run.x[i] * inverse);
+    float q[kSize];
+    for (int i = 0; i < kSize; ++i) q[i] = levels.Nearest(run.x[i] * inverse);
     const Moments moments = MomentsOf(run, q);
     if (moments.qq > 0.0f && moments.xq * moments.xq > best_gain * moments.qq) {
       best = moments.xq / moments.qq;
@@ -201,22 +205,23 @@ struct AffineSuper {
   uint8_t q[kSuper];
 };
 
-AffineSuper QuantiseAffine(const float* in, int sub_size, int top, int scale_top) {
-  const int subs = kSuper / sub_size;
+template <int kSize>
+AffineSuper QuantiseAffine(const float* in, int top, int scale_top) {
+  constexpr int kSubs = kSuper / kSize;
   float scales[16], minima[16];
-  for (int s = 0; s < subs; ++s) {
-    const Affine fit = FitAffine(Run(in + s * sub_size, sub_size), top);
+  for (int s = 0; s < kSubs; ++s) {
+    const Affine fit = FitAffine(Run<kSize>(in + s * kSize), top);
     scales[s] = std::max(fit.scale, 0.0f);
     minima[s] = fit.min;
   }
   AffineSuper super;
-  super.d = RoundScales(scales, subs, scale_top, super.scale);
-  super.dmin = RoundScales(minima, subs, scale_top, super.min);
-  for (int s = 0; s < subs; ++s) {
+  super.d = RoundScales(scales, kSubs, scale_top, super.scale);
+  super.dmin = RoundScales(minima, kSubs, scale_top, super.min);
+  for (int s = 0; s < kSubs; ++s) {
     const float scale = F16ToF32(super.d) * float(super.scale[s]);
     const float min = F16ToF32(super.dmin) * float(super.min[s]);
     const float inverse = Inverse(scale);
-    for (int e = s * sub_size; e < (s + 1) * sub_size; ++e) {
+    for (int e = s * kSize; e < (s + 1) * kSize; ++e) {
       super.q[e] = uint8_t(RoundClamped((in[e] + min) * inverse, 0.0f, float(top)));
     }
   }
@@ -234,7 +239,7 @@ SymmetricSuper QuantiseSymmetric(const float* in, int half, int scale_half) {
   constexpr int kSub = 16;
   float scales[16];
   for (int s = 0; s < 16; ++s) {
-    scales[s] = FitScale(Run(in + s * kSub, kSub), UniformLevels{float(half)}, 0.1f);
+    scales[s] = FitScale(Run<kSub>(in + s * kSub), UniformLevels{float(half)}, 0.1f);
   }
   SymmetricSuper super;
   super.d = RoundSignedScales(scales, 16, scale_half, super.scale);
@@ -281,7 +286,7 @@ void PackLevels(const float* in, float scale, uint8_t* qs) {
 }  // namespace
 
 void Encode(const float* in, BlockQ2_K* block) {
-  const AffineSuper super = QuantiseAffine(in, 16, 3, 15);
+  const AffineSuper super = QuantiseAffine<16>(in, 3, 15);
   block->d = super.d;
   block->dmin = super.dmin;
   for (int s = 0; s < 16; ++s) block->scales[s] = uint8_t(super.scale[s] | super.min[s] << 4);
@@ -308,7 +313,7 @@ void Encode(const float* in, BlockQ3_K* block) {
 }
 
 void Encode(const float* in, BlockQ4_K* block) {
-  const AffineSuper super = QuantiseAffine(in, 32, 15, 63);
+  const AffineSuper super = QuantiseAffine<32>(in, 15, 63);
   block->d = super.d;
   block->dmin = super.dmin;
   PackScalesQ4(super, block->scales);
@@ -316,7 +321,7 @@ void Encode(const float* in, BlockQ4_K* block) {
 }
 
 void Encode(const float* in, BlockQ5_K* block) {
-  const AffineSuper super = QuantiseAffine(in, 32, 31, 63);
+  const AffineSuper super = QuantiseAffine<32>(in, 31, 63);
   block->d = super.d;
   block->dmin = super.dmin;
   PackScalesQ4(super, block->scales);
@@ -344,14 +349,14 @@ void Encode(const float* in, BlockQ6_K* block) {
 }
 
 void Encode(const float* in, BlockIQ4_NL* block) {
-  block->d = F32ToF16(FitScale(Run(in, 32), IQ4Levels{}, 1.0f));
+  block->d = F32ToF16(FitScale(Run<32>(in), IQ4Levels{}, 1.0f));
   PackLevels(in, F16ToF32(block->d), block->qs);
 }
 
 void Encode(const float* in, BlockIQ4_XS* block) {
   float scales[8];
   int8_t rounded[8];
-  for (int s = 0; s < 8; ++s) scales[s] = FitScale(Run(in + 32 * s, 32), IQ4Levels{}, 1.0f);
+  for (int s = 0; s < 8; ++s) scales[s] = FitScale(Run<32>(in + 32 * s), IQ4Levels{}, 1.0f);
   block->d = RoundSignedScales(scales, 8, 32, rounded);
   block->scales_h = 0;
   std::memset(block->scales_l, 0, sizeof block->scales_l);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "base/check.h"
 
@@ -128,8 +129,8 @@ Result<SafetensorsFile> SafetensorsFile::Parse(std::span<const std::byte> bytes)
     REPRISE_ASSIGN(const Placed entry, ParseEntry(member));
     placed.push_back(entry);
   }
-  std::stable_sort(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  std::sort(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
   uint64_t end = 0;
   for (const Placed& entry : placed) {
