@@ -216,6 +216,7 @@ class StateCache {
  private:
   StateCache();
   void Apply();
+  bool IsFinite(const Lease& lease, int32_t token_count) const;
 
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<StateIndex> index_;

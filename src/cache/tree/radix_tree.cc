@@ -262,6 +262,17 @@ void RadixTree::PurgeGhosts(size_t token_count_max) {
   while (ghost_token_count_ > token_count_max && oldest_ghost_.valid()) RemoveLeaf(oldest_ghost_);
 }
 
+void RadixTree::PurgeBelow(NodeId root) {
+  std::vector<NodeId> nodes;
+  Walk(root, [&](NodeId node, int) {
+    nodes.push_back(node);
+    return true;
+  });
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    if (nodes_[node->value].queued) RemoveLeaf(*node);
+  }
+}
+
 size_t RadixTree::bytes() const {
   return nodes_.capacity() * sizeof(Node) + free_.capacity() * sizeof(NodeId) + run_bytes_ +
          children_.bytes();

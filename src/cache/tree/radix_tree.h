@@ -107,6 +107,9 @@ class RadixTree {
   // may go.
   void PurgeGhosts(size_t token_count_max);
 
+  // Removes every ghost below `root` that may go.
+  void PurgeBelow(NodeId root);
+
   bool IsRoot(NodeId node) const { return !nodes_[node.value].parent.valid(); }
   bool IsLive(NodeId node) const { return nodes_[node.value].live(); }
   NodeId parent(NodeId node) const { return nodes_[node.value].parent; }
@@ -115,6 +118,7 @@ class RadixTree {
   int32_t begin(NodeId node) const { return nodes_[node.value].begin; }
   int32_t end(NodeId node) const { return nodes_[node.value].end(); }
   uint32_t live_children(NodeId node) const { return nodes_[node.value].live_children; }
+  uint32_t refs(NodeId node) const { return nodes_[node.value].refs; }
   std::span<const TokenId> run(NodeId node) const { return nodes_[node.value].run; }
 
   size_t node_count() const { return nodes_.size() - free_.size(); }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/component/component.h"
+#include "cache/store/block_pool.h"
+#include "state/ids.h"
+
+namespace reprise {
+
+// Kv keeps K/V blocks along the edges. A block covers block_tokens positions of an absolute grid;
+// nodes begin and end anywhere, so the first and the last block of a node may reach beyond it:
+//
+//   grid        |0      64|      128|      192|
+//   node A      [0 .............100)             blocks a0 a1       rows of a1 below 100
+//   node B                       [100 ...150)    blocks b1 b2       b1 = a copy of a1, then B's
+//   rows node C                       [100 ..120)     blocks a1          C continued A: same block
+//
+//  - A node refers to every block that intersects its held part [begin, end(node)).
+//  - Halves of a split both refer to the block across the split.
+//  - In a table for a path, the block of the deepest node wins: it has the rows of those above,
+//    because whoever wrote it copied them first.
+//  - Where a block is partly filled and somebody has continued it, the node takes over the block
+//    with more rows: those that both have are the same bits.
+//
+// Full K/V is held from the root without gaps; window K/V may have gaps (invalid block ids).
+// Blocks carry all K/V layers of a model together, so a model with any full attention layer has
+// full K/V as far as the cache is concerned.
+class Kv : public Component {
+ public:
+  static constexpr int32_t kUnbounded = std::numeric_limits<int32_t>::max();
+
+  Kv(RadixTree* tree, BlockPool* pool, int32_t block_tokens)
+      : tree_(tree), pool_(pool), block_tokens_(block_tokens) {}
+
+  // The first position that a sequence which continues at `position` can still see.
+  virtual int32_t FirstNeeded(int32_t position) const = 0;
+
+  // K/V is held for [begin, end) of the node, but for gaps; begin itself if there is none.
+  int32_t end(NodeId node) const;
+  bool holds(NodeId node) const { return node.value < runs_.size() && runs_[node.value].holds(); }
+  // The block of the node that covers `position`, if held.
+  BlockId block_at(NodeId node, int32_t position) const;
+  BlockId last_block(NodeId node) const;
+
+  // Takes the blocks of `table` (a lease's: entry g covers grid block g) for positions
+  // [from, upto) of the node, as far as it has none. REQUIRES: upto <= end of the node's run.
+  void Attach(NodeId node, int32_t from, int32_t upto, std::span<const BlockId> table);
+  // Lets go of what lies behind `upto`, in whole blocks.
+  void Trim(NodeId node, int32_t upto);
+  // Lets go of the blocks that lie wholly in [from, upto): a gap.
+  void DropRange(NodeId node, int32_t from, int32_t upto);
+
+  // Writes the blocks that hold [FirstNeeded(position), position) along the path into `table`
+  // (resized to cover position); entries before that are invalid.
+  void Collect(const RadixTree::Path& path, int32_t position, std::vector<BlockId>* table) const;
+
+  void OnSplit(NodeId upper, NodeId lower) override;
+  void OnRemove(NodeId node) override;
+  size_t bytes() const override;
+  Status CheckNode(NodeId node) const override;
+  std::string Describe(NodeId node) const override;
+
+  std::span<const BlockId> blocks(NodeId node) const;
+
+ protected:
+  struct Run {
+    int32_t end = 0;              // meaningful if there are blocks
+    std::vector<BlockId> blocks;  // [begin / block_tokens, ceil(end / block_tokens))
+    std::vector<uint8_t> rows;    // of each block, how many are the state of this path
+    bool holds() const { return !blocks.empty(); }
+    size_t bytes() const {
+      return blocks.capacity() * sizeof(BlockId) + rows.capacity() * sizeof(uint8_t);
+    }
+  };
+  int32_t GridOf(int32_t position) const { return position / block_tokens_; }
+  uint8_t RowsUpTo(int32_t grid, int32_t position) const;
+  int32_t GridEnd(int32_t position) const { return (position + block_tokens_ - 1) / block_tokens_; }
+  Run& RunOf(NodeId node);
+
+  RadixTree* tree_;
+  BlockPool* pool_;
+  int32_t block_tokens_;
+  std::vector<Run> runs_;  // by node
+  size_t list_bytes_ = 0;  // capacity of all lists
+};
+
+// Every position back to 0 is needed: the held part of a path has no gaps.
+class FullKv : public Kv {
+ public:
+  using Kv::Kv;
+  int32_t FirstNeeded(int32_t) const override { return 0; }
+  int32_t Serve(const RadixTree::Path& path, int32_t limit) const override;
+  Status CheckNode(NodeId node) const override;
+};
+
+// Only the last `window` positions are needed, the one being computed included.
+class WindowKv : public Kv {
+ public:
+  WindowKv(RadixTree* tree, BlockPool* pool, int32_t block_tokens, int32_t window)
+      : Kv(tree, pool, block_tokens), window_(window) {}
+  int32_t FirstNeeded(int32_t position) const override {
+    return position < window_ ? 0 : position - window_ + 1;
+  }
+  int32_t Serve(const RadixTree::Path& path, int32_t limit) const override;
+
+ private:
+  int32_t window_;
+};
+
+}  // namespace reprise

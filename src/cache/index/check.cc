@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// StateIndex: what it says about itself, and whether it is true.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cache/index/state_index.h"
+
+namespace reprise {
+
+CacheStats StateIndex::stats() const {
+  CacheStats s = stats_;
+  s.bytes_budget = options_.cache.budget_bytes;
+  s.bytes_leased = blocks_.leased_count() * block_bytes_ + slots_.used_count() * slot_bytes_;
+  s.bytes_snapshots = snapshots_.used_count() * slot_bytes_;
+  s.bytes_cached = blocks_.cached_count() * block_bytes_ + s.bytes_snapshots;
+  s.bytes_metadata = bytes_metadata();
+  s.blocks_leased = blocks_.leased_count();
+  s.blocks_cached = blocks_.cached_count();
+  s.snapshots = snapshots_.used_count();
+  s.entries = entry_count();
+  s.entries_pinned = pins_.size();
+  s.nodes = tree_.node_count();
+  s.tokens_stored = tree_.token_count();
+  s.namespaces = namespaces_.size();
+  s.leases = lease_count_;
+  return s;
+}
+
+std::string StateIndex::DescribeNode(NodeId node) const {
+  return (kv_ ? kv_->Describe(node) : "") + (recurrent_ ? recurrent_->Describe(node) : "");
+}
+
+std::string StateIndex::Dump() const {
+  std::string out;
+  for (const auto& [name, root] : namespaces_) {
+    out += fmt::format("namespace {}/{}\n", name.first, name.second);
+    out += tree_.Dump(root, [this](NodeId node) { return DescribeNode(node); });
+  }
+  return out;
+}
+
+std::vector<TreeNodeView> StateIndex::View(const NamespaceKey& key, size_t node_count_max) const {
+  constexpr size_t kHeadTokens = 16;
+  std::vector<TreeNodeView> views;
+  const auto it = namespaces_.find({key.salt, key.digest});
+  if (it == namespaces_.end() || node_count_max == 0) return views;
+  tree_.Walk(it->second, [&](NodeId node, int depth) {
+    TreeNodeView view;
+    view.depth = depth;
+    view.begin = tree_.begin(node);
+    view.end = tree_.end(node);
+    view.kv_end = kv_ ? kv_->end(node) : view.begin;
+    int64_t used_ms = -1;
+    if (recurrent_) {
+      for (const Recurrent::Mark& mark : recurrent_->marks(node)) {
+        if (!mark.entry.valid()) continue;
+        view.snapshots.push_back(mark.position);
+        used_ms = std::max(used_ms, order_[mark.entry].used_ms);
+      }
+    } else if (node.value < tails_.size() && tails_[node.value].valid()) {
+      used_ms = order_[tails_[node.value]].used_ms;
+    }
+    view.idle_ms = used_ms < 0 ? -1 : now_ms_ - used_ms;
+    if (kv_) {
+      for (const BlockId block : kv_->blocks(node)) {
+        view.leased = view.leased || (block.valid() && blocks_.lease_refs(block) > 0);
+      }
+    }
+    const auto run = tree_.run(node);
+    view.head.assign(run.begin(), run.begin() + std::min(run.size(), kHeadTokens));
+    views.push_back(std::move(view));
+    return views.size() < node_count_max;
+  });
+  return views;
+}
+
+// Invariant (4).
+Status StateIndex::CheckTail(NodeId node) const {
+  const bool has_entry = node.value < tails_.size() && tails_[node.value].valid();
+  if (has_entry != kv_->holds(node)) {
+    return Internal(fmt::format("node #{}: K/V and its entry disagree", node.value));
+  }
+  if (!has_entry) return OkStatus();
+  const EntryId id = tails_[node.value];
+  const Entry& entry = order_[id];
+  const bool leaf = tree_.live_children(node) == 0;
+  const bool queued = leaf && entry.pinned_until_ms == 0 && !entry.parked;
+  if (!order_.in_use(id) || entry.node != node || entry.leaf != leaf ||
+      order_.queued(id) != queued) {
+    return Internal(fmt::format("node #{}: its entry stands wrongly in the order", node.value));
+  }
+  return OkStatus();
+}
+
+// Invariant (3).
+Status StateIndex::CheckReach(NodeId node) const {
+  if (kv_ && kv_->holds(node) && tree_.live_children(node) == 0) {
+    const auto deepest = recurrent_->Deepest(node, tree_.end(node));
+    if (!deepest || deepest->position < kv_->end(node)) {
+      return Internal(fmt::format("node #{}: K/V behind the last snapshot", node.value));
+    }
+  }
+  for (const Recurrent::Mark& mark : recurrent_->marks(node)) {
+    if (!mark.entry.valid()) continue;
+    const Entry& entry = order_[mark.entry];
+    if (!order_.in_use(mark.entry) || entry.node != node || entry.position != mark.position ||
+        order_.queued(mark.entry) != (entry.pinned_until_ms == 0)) {
+      return Internal(fmt::format("node #{}: entry of snapshot @{}", node.value, mark.position));
+    }
+    if (kv_ && !windowed_ && kv_->end(node) < mark.position) {
+      return Internal(fmt::format("node #{}: snapshot @{} has no K/V", node.value, mark.position));
+    }
+  }
+  return OkStatus();
+}
+
+Status StateIndex::CheckNodes() const {
+  Status status;
+  for (const auto& [name, root] : namespaces_) {
+    tree_.Walk(root, [&](NodeId node, int) {
+      if (kv_) status = kv_->CheckNode(node);
+      if (status.ok() && recurrent_) status = recurrent_->CheckNode(node);
+      if (status.ok()) status = recurrent_ ? CheckReach(node) : CheckTail(node);
+      return status.ok();
+    });
+    if (!status.ok()) return status;
+  }
+  return OkStatus();
+}
+
+// Invariant (2): every reference is named once.
+Status StateIndex::CheckRefs() const {
+  std::vector<uint32_t> tree(blocks_.limit()), lease(blocks_.limit());
+  size_t node_count = namespaces_.size();
+  for (const auto& [name, root] : namespaces_) {
+    tree_.Walk(root, [&](NodeId node, int) {
+      ++node_count;
+      if (!kv_) return true;
+      for (const BlockId block : kv_->blocks(node)) {
+        if (block.valid()) ++tree[block.value];
+      }
+      return true;
+    });
+  }
+  size_t slots = 0, leases = 0;
+  for (const LeaseRecord& record : records_) {
+    if (record.id == 0) continue;
+    ++leases;
+    for (const BlockId block : record.table) {
+      if (block.valid()) ++lease[block.value];
+    }
+    if (!record.slot.valid()) continue;
+    ++slots;
+    if (!slots_.used(record.slot)) return Internal("a lease holds a free slot");
+  }
+  for (uint32_t i = 0; i < blocks_.limit(); ++i) {
+    const BlockId id{i};
+    const bool used = tree[i] > 0 || lease[i] > 0;
+    if (blocks_.used(id) != used || blocks_.tree_refs(id) != tree[i] ||
+        blocks_.lease_refs(id) != lease[i]) {
+      return Internal(fmt::format("block {}: tree refs {} (found {}), lease refs {} (found {})", i,
+                                  blocks_.tree_refs(id), tree[i], blocks_.lease_refs(id),
+                                  lease[i]));
+    }
+  }
+  const auto leased = std::count_if(lease.begin(), lease.end(), [](uint32_t n) { return n > 0; });
+  if (leased != blocks_.leased_count()) return Internal("leased blocks are counted wrongly");
+  if (slots != slots_.used_count()) return Internal("a slot is used by nobody");
+  if (leases != lease_count_) return Internal("leases are counted wrongly");
+  if (node_count != tree_.node_count()) return Internal("a node belongs to no namespace");
+  return OkStatus();
+}
+
+// Invariant (5), pins, counts.
+Status StateIndex::CheckEntries() const {
+  size_t pinned_bytes = 0, pinned = 0, leaves = 0, snapshots = 0;
+  std::vector<bool> seen(snapshots_.limit());
+  for (uint32_t i = 0; i < order_.limit(); ++i) {
+    if (!order_.in_use({i})) continue;
+    const Entry& entry = order_[{i}];
+    if (entry.pinned_until_ms > 0) ++pinned;
+    pinned_bytes += entry.pinned_bytes;
+    if (entry.leaf) ++leaves;
+    if (!entry.snapshot.valid()) {
+      if (recurrent_ || tails_[entry.node.value].value != i) return Internal("a stray entry");
+      continue;
+    }
+    ++snapshots;
+    if (!snapshots_.used(entry.snapshot) || seen[entry.snapshot.value]) {
+      return Internal(fmt::format("snapshot {} has two entries or none", entry.snapshot.value));
+    }
+    seen[entry.snapshot.value] = true;
+    const auto mark = recurrent_->Deepest(entry.node, entry.position);
+    if (!mark || mark->position != entry.position || mark->entry.value != i) {
+      return Internal(fmt::format("entry {} has no mark", i));
+    }
+  }
+  if (snapshots != snapshots_.used_count()) return Internal("a snapshot has no entry");
+  if (pinned != pins_.size() || pinned_bytes != pinned_bytes_) {
+    return Internal("pins are counted wrongly");
+  }
+  if (leaves != leaf_count_) return Internal("leaves are counted wrongly");
+  return OkStatus();
+}
+
+Status StateIndex::CheckInvariants() const {
+  REPRISE_TRY(tree_.CheckInvariants());
+  REPRISE_TRY(order_.CheckInvariants());
+  REPRISE_TRY(CheckNodes());
+  REPRISE_TRY(CheckRefs());
+  REPRISE_TRY(CheckEntries());
+  for (const LeaseRecord& record : records_) {
+    if (record.id == 0 || !record.started) continue;
+    const RadixTree::Cursor at = tree_.Resolve(record.cursor);
+    if (record.published > record.computed || at.position != record.published ||
+        at.position > tree_.end(at.node)) {
+      return Internal(fmt::format("the cursor of lease {} points nowhere", record.id));
+    }
+  }
+  if (bytes_used() > options_.cache.budget_bytes && order_.Min().valid()) {
+    return Internal(
+        fmt::format("{} bytes used, {} allowed", bytes_used(), options_.cache.budget_bytes));
+  }
+  return OkStatus();
+}
+
+}  // namespace reprise

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// StateIndex: making room, and what goes with what.
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+#include "cache/index/state_index.h"
+
+namespace reprise {
+namespace {
+
+constexpr double kAnyKey = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+// For running requests: everything that is only cached may go, pinned entries last.
+bool StateIndex::MakeRoom(size_t bytes, uint32_t block_count, EvictReason why) {
+  if (options_.fails && options_.fails()) return false;
+  while (bytes_used() + bytes > options_.cache.budget_bytes ||
+         blocks_.used_count() + size_t{block_count} > blocks_.capacity()) {
+    if (!EvictOne(why, kAnyKey, true)) return false;
+  }
+  return true;
+}
+
+// For a snapshot: only what is worth less than itself.
+bool StateIndex::MakeRoomForSnapshot(double key) {
+  if (options_.fails && options_.fails()) return false;
+  while (bytes_used() + slot_bytes_ > options_.cache.budget_bytes || snapshots_.full()) {
+    if (!EvictOne(EvictReason::kSnapshot, key, false)) return false;
+  }
+  return true;
+}
+
+// The entry with the smallest key, if that is below the bound. Keys may have risen since they were
+// computed (a neighbour went, so more would be replayed): then the entry moves and we look again.
+EntryId StateIndex::NextVictim(double below_key) {
+  while (true) {
+    const EntryId id = order_.Min();
+    if (!id.valid() || order_.key(id) >= below_key) return EntryId();
+    const double key = options_.policy->Key(FactsOf(id));
+    if (key <= order_.key(id)) return id;
+    order_.Push(id, key);
+  }
+}
+
+bool StateIndex::EvictOne(EvictReason why, double below_key, bool even_pinned) {
+  while (true) {
+    EntryId id = NextVictim(below_key);
+    if (!id.valid()) {
+      if (!even_pinned || pins_.empty()) return false;
+      id = pins_.begin()->second;
+      Unpin(id);  // and look again: it may be an inner node that others must leave first
+      continue;
+    }
+    if (order_[id].snapshot.valid()) {
+      DropSnapshot(id, why);
+      return true;
+    }
+    if (EvictTailBlock(id, why)) return true;
+  }
+}
+
+void StateIndex::CountEvicted(const Entry& entry, EvictReason why) {
+  stats_.evicted_age_ms.Add(static_cast<uint64_t>(now_ms_ - entry.used_ms));
+  if (entry.snapshot.valid()) ++stats_.snapshots_evicted[static_cast<size_t>(why)];
+}
+
+// One block off the end of a leaf (of a window: first what lies before the window of its end).
+// False if that would free nothing because a running request uses it.
+bool StateIndex::EvictTailBlock(EntryId id, EvictReason why) {
+  const NodeId node = order_[id].node;
+  const int32_t begin = tree_.begin(node), end = kv_->end(node);
+  auto& evicted = stats_.blocks_evicted[static_cast<size_t>(why)];
+  const uint32_t before = blocks_.used_count();
+  kv_->DropRange(node, begin, kv_->FirstNeeded(end));
+  if (blocks_.used_count() < before) {
+    evicted += before - blocks_.used_count();
+    return true;
+  }
+  const BlockId last = kv_->last_block(node);
+  if (last.valid() && blocks_.lease_refs(last) > 0) {
+    order_.Pull(id);
+    order_.Edit(id).parked = true;
+    parked_.push_back(id);
+    return false;
+  }
+  const int32_t upto = (end - 1) / options_.block_tokens * options_.block_tokens;
+  if (upto <= begin) {
+    DropTail(id, why);
+    return true;
+  }
+  kv_->Trim(node, upto);
+  ++evicted;
+  CountEvicted(order_[id], why);
+  UpdateTail(node);
+  return true;
+}
+
+// All K/V of a node. REQUIRES: no child holds K/V.
+void StateIndex::DropTail(EntryId id, EvictReason why) {
+  const Entry entry = order_[id];
+  const NodeId node = entry.node, above = tree_.parent(node);
+  CHECK(tree_.live_children(node) == 0);
+  CountEvicted(entry, why);
+  stats_.blocks_evicted[static_cast<size_t>(why)] += kv_->blocks(node).size();
+  Unpin(id);
+  // The parent was used whenever the child was.
+  if (!tree_.IsRoot(above) && order_[tails_[above.value]].used_ms < entry.used_ms) {
+    order_.TouchLike(tails_[above.value], id);
+  }
+  if (entry.leaf) --leaf_count_;
+  order_.Remove(id);
+  tails_[node.value] = EntryId();
+  kv_->Trim(node, tree_.begin(node));
+  UpdateTail(above);
+}
+
+void StateIndex::DropSnapshot(EntryId id, EvictReason why) {
+  const Entry entry = order_[id];
+  CountEvicted(entry, why);
+  const uint32_t blocks_before = blocks_.used_count();
+  Unpin(id);
+  order_.Remove(id);
+  snapshots_.Free(entry.snapshot);
+  actions_.push_back({.verb = Action::Verb::kFreeSnapshot, .from = entry.snapshot.value});
+  const auto previous = recurrent_->Previous(entry.node, entry.position);
+  recurrent_->Remove(entry.node, entry.position, why != EvictReason::kReset);
+  TrimUnreachable(entry.node, entry.position);
+  stats_.blocks_evicted[static_cast<size_t>(why)] += blocks_before - blocks_.used_count();
+  if (previous) Rekey(previous->mark.entry);  // it may be the last one now: more bytes hang on it
+}
+
+// K/V behind the last snapshot of a branch helps nobody: a match must end at a snapshot.
+void StateIndex::TrimUnreachable(NodeId node, int32_t position) {
+  if (!has_kv()) return;
+  if (const auto next = recurrent_->Next(node, position); next || tree_.live_children(node) > 0) {
+    // With a window, what lies between the snapshots around the lost one may be a gap.
+    const auto previous = recurrent_->Deepest(node, position);
+    const int32_t needed = kv_->FirstNeeded(next ? next->position : tree_.end(node));
+    kv_->DropRange(node, previous ? previous->position : tree_.begin(node), needed);
+    return;
+  }
+  while (!tree_.IsRoot(node) && tree_.live_children(node) == 0) {
+    const NodeId above = tree_.parent(node);
+    const auto deepest = recurrent_->Deepest(node, tree_.end(node));
+    kv_->Trim(node, deepest ? deepest->position : tree_.begin(node));
+    if (deepest) return;
+    node = above;
+  }
+}
+
+// The node holds K/V, perhaps for the first time.
+void StateIndex::AfterTailChanged(NodeId node) {
+  if (!kv_->holds(node)) return;
+  if (tails_.size() <= node.value)
+    tails_.resize(std::max<size_t>(node.value + 1, tails_.size() * 2));
+  if (!tails_[node.value].valid()) {
+    Entry entry;
+    entry.node = node;
+    entry.used_ms = now_ms_;
+    tails_[node.value] = order_.Add(entry);
+  }
+  UpdateTail(node);
+  UpdateTail(tree_.parent(node));
+}
+
+// Puts the node's tail into the eviction order or takes it out, as invariant (4) wants.
+void StateIndex::UpdateTail(NodeId node) {
+  if (node.value >= tails_.size() || !tails_[node.value].valid()) return;
+  const EntryId id = tails_[node.value];
+  Entry& entry = order_.Edit(id);
+  const bool leaf = tree_.live_children(node) == 0;
+  if (leaf != entry.leaf) {
+    entry.leaf = leaf;
+    leaf ? ++leaf_count_ : --leaf_count_;
+  }
+  if (leaf && entry.pinned_until_ms == 0 && !entry.parked) {
+    order_.Push(id, options_.policy->Key(FactsOf(id)));
+  } else {
+    order_.Pull(id);
+  }
+}
+
+// The same for a snapshot.
+void StateIndex::Rekey(EntryId id) {
+  if (order_[id].pinned_until_ms > 0 || id == serving_) {
+    order_.Pull(id);
+  } else {
+    order_.Push(id, options_.policy->Key(FactsOf(id)));
+  }
+}
+
+EntryFacts StateIndex::FactsOf(EntryId id) const {
+  const Entry& entry = order_[id];
+  const int32_t tokens = options_.block_tokens;
+  EntryFacts facts;
+  facts.used_ms = entry.used_ms;
+  facts.uses = entry.uses;
+  facts.superseded = entry.superseded;
+  facts.reason = entry.reason;
+  facts.is_snapshot = entry.snapshot.valid();
+  const int32_t begin = tree_.begin(entry.node);
+  if (!facts.is_snapshot) {
+    const int32_t end = kv_->end(entry.node);
+    facts.cost = cost_.Recompute(std::max(begin, (end - 1) / tokens * tokens), end);
+    facts.bytes = static_cast<double>(block_bytes_);
+    return facts;
+  }
+  const auto previous = recurrent_->Previous(entry.node, entry.position);
+  facts.cost = cost_.Recompute(previous ? previous->mark.position : 0, entry.position);
+  size_t bytes = slot_bytes_;
+  const bool last =
+      !recurrent_->Next(entry.node, entry.position) && tree_.live_children(entry.node) == 0;
+  if (has_kv() && last) {
+    const int32_t kept = previous ? std::max(begin, previous->mark.position) : begin;
+    const int32_t from = std::max(kept, kv_->FirstNeeded(entry.position));
+    bytes += size_t(entry.position - from + tokens - 1) / tokens * block_bytes_;
+  }
+  facts.bytes = static_cast<double>(bytes);
+  return facts;
+}
+
+void StateIndex::UnparkAll() {
+  for (const EntryId id : parked_) {
+    if (!order_.in_use(id) || !order_[id].parked) continue;
+    order_.Edit(id).parked = false;
+    UpdateTail(order_[id].node);
+  }
+  parked_.clear();
+}
+
+void StateIndex::PinEntry(EntryId id, int64_t pin_ms) {
+  Unpin(id);
+  if (pin_ms <= 0) return;
+  Entry& entry = order_.Edit(id);
+  const size_t bytes = entry.snapshot.valid() ? static_cast<size_t>(FactsOf(id).bytes)
+                                              : kv_->blocks(entry.node).size() * block_bytes_;
+  // Pins may hold half of the budget; beyond that they are wishes.
+  if (pinned_bytes_ + bytes > options_.cache.budget_bytes / 2) return;
+  pinned_bytes_ += bytes;
+  entry.pinned_bytes = bytes;
+  entry.pinned_until_ms = now_ms_ + pin_ms;
+  pins_.emplace(entry.pinned_until_ms, id);
+  order_.Pull(id);
+}
+
+void StateIndex::Unpin(EntryId id) {
+  Entry& entry = order_.Edit(id);
+  if (entry.pinned_until_ms == 0) return;
+  const auto [begin, end] = pins_.equal_range(entry.pinned_until_ms);
+  pins_.erase(std::find_if(begin, end, [id](const auto& pin) { return pin.second == id; }));
+  pinned_bytes_ -= entry.pinned_bytes;
+  entry.pinned_bytes = 0;
+  entry.pinned_until_ms = 0;
+  if (entry.snapshot.valid()) {
+    Rekey(id);
+  } else {
+    UpdateTail(entry.node);
+  }
+}
+
+void StateIndex::ExpirePins() {
+  while (!pins_.empty() && pins_.begin()->first <= now_ms_) Unpin(pins_.begin()->second);
+}
+
+size_t StateIndex::entry_count() const { return has_recurrent() ? order_.size() : leaf_count_; }
+
+void StateIndex::EnforceEntryLimit() {
+  const int64_t limit = options_.cache.entry_count_max;
+  while (limit > 0 && entry_count() > static_cast<size_t>(limit)) {
+    const EntryId id = NextVictim(kAnyKey);
+    if (!id.valid()) return;  // the rest is pinned or running
+    if (order_[id].snapshot.valid()) {
+      DropSnapshot(id, EvictReason::kEntryLimit);
+    } else {
+      DropTail(id, EvictReason::kEntryLimit);
+    }
+  }
+}
+
+}  // namespace reprise

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cache/policy/snapshot_plan.h"
+#include "cache/state_cache.h"
+#include "cache/stats.h"
+#include "cache/tree/radix_tree.h"
+#include "state/ids.h"
+
+namespace reprise {
+
+// What the index knows about one lease.
+//
+//  tokens      [0, prompt_tokens)        the prompt
+//              [prompt_tokens, size)     appended
+//  positions   [0, published)            in the tree, or known not to be wanted there
+//              [published, computed)     state is in the blocks and the slot
+//              [computed, reserved)      blocks exist
+//  table       [0, shared_blocks)        adopted or published whole: read only
+//              [shared_blocks, size)     allocated here: this lease appends rows
+struct LeaseRecord {
+  uint64_t id = 0;  // 0: free record
+  bool started = false;
+  bool poisoned = false;
+  bool canonical = true;
+  bool read = true;
+  bool write = true;
+  bool speculative = false;
+
+  NodeId root;  // of its namespace; referenced, so that the id stays its own
+  std::vector<TokenId> tokens;
+  int32_t prompt_tokens = 0;
+  std::vector<Boundary> boundaries;
+  uint64_t session = 0;
+  int64_t pin_ms = 0;
+  int32_t min_cache_tokens = 0;
+
+  int32_t computed = 0;
+  int32_t published = 0;
+  RadixTree::Cursor cursor;  // behind `published`; referenced once started
+  std::vector<BlockId> table;
+  int32_t shared_blocks = 0;
+  SlotId slot;
+  int32_t snapshot_at = 0;       // the last snapshot restored or taken
+  std::vector<PlannedCut> cuts;  // ascending, all behind `computed`
+
+  ReuseReport report;
+  bool waited = false;  // FindAwaited found someone
+  size_t bytes = 0;     // charged as metadata
+
+  int32_t limit() const { return prompt_tokens - 1; }  // one token must be left to run
+  bool may_publish() const { return started && write && canonical && !poisoned; }
+  bool in_flight() const { return may_publish() && !speculative && computed < prompt_tokens; }
+};
+
+}  // namespace reprise

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// StateIndex: looking up, explaining, starting, and waiting for each other.
+#include <algorithm>
+
+#include "base/check.h"
+#include "cache/index/state_index.h"
+
+namespace reprise {
+namespace {
+
+// Waiting for another request costs a step or more; it must save at least this.
+constexpr int32_t kAwaitTokensMin = 32;
+
+}  // namespace
+
+// Walks the prompt once. Changes nothing.
+StateIndex::MatchResult StateIndex::Match(const LeaseRecord& record) const {
+  MatchResult match;
+  if (!record.read) return match;
+  const auto prompt = std::span(record.tokens).first(record.prompt_tokens);
+  match.known = tree_.Match(record.root, prompt, &match.path);
+  match.kv = has_kv() ? kv_->Serve(match.path, match.known) : match.known;
+  int32_t position = std::min(match.known, record.limit());
+  for (int32_t before = -1; before != position;) {
+    before = position;
+    if (has_kv()) position = kv_->Serve(match.path, position);
+    if (has_recurrent()) position = recurrent_->Serve(match.path, position);
+  }
+  match.servable = position;
+  match.usable = position >= record.min_cache_tokens ? position : 0;
+  return match;
+}
+
+bool StateIndex::StoredUnderOtherDigest(const LeaseRecord& record) const {
+  constexpr int kDigestsMax = 8;
+  const auto& [salt, digest] = namespace_of_.at(record.root)->first;
+  const int32_t enough = std::min(record.limit(), options_.block_tokens);
+  const auto head = std::span(record.tokens).first(enough);
+  int tried = 0;
+  for (auto it = namespaces_.lower_bound({salt, ""});
+       it != namespaces_.end() && it->first.first == salt && tried < kDigestsMax; ++it, ++tried) {
+    if (it->first.second != digest && enough > 0 &&
+        tree_.Match(it->second, head, nullptr) == enough) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Names what kept the tokens behind `usable` from being reused. Where two things did, the one that
+// cost more tokens.
+void StateIndex::Explain(const LeaseRecord& record, const MatchResult& match,
+                         ReuseReport* report) const {
+  const int32_t limit = record.limit();
+  const int32_t known = std::min(match.known, limit);
+  report->prompt_tokens = record.prompt_tokens;
+  report->known_tokens = match.known;
+  report->kv_tokens = match.kv;
+  report->state_tokens = has_recurrent() ? recurrent_->Serve(match.path, match.kv) : match.kv;
+  report->used_tokens = match.usable;
+  report->diverged_at = -1;
+
+  const bool at_end = match.path.empty() || (match.known == tree_.end(match.path.back().node) &&
+                                             !tree_.first_child(match.path.back().node).valid());
+  if (match.known > 0 && match.known < limit && !at_end) report->diverged_at = match.known;
+
+  const auto reason = [&] {
+    if (!record.read) return MissReason::kDisabled;
+    if (match.usable == limit) return MissReason::kNone;
+    if (match.known == 0) {
+      return StoredUnderOtherDigest(record) ? MissReason::kOtherNamespace : MissReason::kCold;
+    }
+    if (match.usable < match.servable) return MissReason::kTooShort;
+    const int32_t lost = known - match.usable;
+    if (lost > 0 && (lost >= options_.cache.snapshot_gap || lost >= limit - known)) {
+      const size_t blocks = size_t(known) / options_.block_tokens + 1;
+      if (blocks * block_bytes_ + 2 * slot_bytes_ > options_.cache.budget_bytes) {
+        return MissReason::kTooLarge;
+      }
+      if (match.kv < known) return MissReason::kEvicted;
+      if (has_recurrent() && recurrent_->FindEvicted(match.path, match.usable, known) > 0) {
+        return MissReason::kEvicted;
+      }
+      return MissReason::kNoSnapshot;
+    }
+    return report->diverged_at >= 0 ? MissReason::kDiverged : MissReason::kNew;
+  };
+  report->reason = reason();
+}
+
+void StateIndex::CountLookup(const ReuseReport& report) {
+  const auto reason = static_cast<size_t>(report.reason);
+  const int32_t computed = report.prompt_tokens - report.used_tokens;
+  ++stats_.lookups;
+  if (report.reason == MissReason::kNone) {
+    ++stats_.lookups_exact;
+  } else if (report.used_tokens > 0) {
+    ++stats_.lookups_partial;
+  } else {
+    ++stats_.lookups_miss;
+  }
+  stats_.tokens_prompt += report.prompt_tokens;
+  stats_.tokens_reused += report.used_tokens;
+  stats_.tokens_kv_matched += report.kv_tokens;
+  stats_.tokens_state_matched += report.state_tokens;
+  ++stats_.reasons[reason];
+  stats_.tokens_missed[reason] += computed;
+  stats_.reused_per_request.Add(report.used_tokens);
+  stats_.computed_per_request.Add(computed);
+}
+
+void StateIndex::PlanCuts(LeaseRecord& record, const MatchResult& match) {
+  record.cuts.clear();
+  if (!has_recurrent() || !record.write || record.prompt_tokens < record.min_cache_tokens) return;
+  SnapshotPlanInput input;
+  input.prompt_tokens = record.prompt_tokens;
+  input.matched = match.usable;
+  // The second sighting of a branch: the tokens are known, the state was never kept (or is gone).
+  if (match.known < record.prompt_tokens) input.branch = match.known;
+  input.boundaries = record.boundaries;
+  input.grid = options_.cache.snapshot_grid;
+  input.gap = options_.cache.snapshot_gap;
+  input.ladder = options_.cache.ladder_tokens;
+  // One prompt must not fill the cache with its own snapshots.
+  input.count_max = static_cast<int32_t>(std::clamp<size_t>(
+      options_.cache.budget_bytes / 4 / std::max<size_t>(slot_bytes_, 1), 2, 64));
+  record.cuts = PlanSnapshots(input);
+}
+
+Status StateIndex::Start(const Lease& lease) {
+  LeaseRecord& record = RecordOf(lease);
+  CHECK(!record.started);
+  const MatchResult match = Match(record);
+
+  // The entry that serves: not to be evicted by the room its own request needs.
+  EntryId entry;
+  NodeId node = record.root;
+  for (const RadixTree::PathStep& step : match.path) {
+    if (tree_.begin(step.node) < match.usable) node = step.node;
+  }
+  if (match.usable > 0) {
+    entry =
+        has_recurrent() ? recurrent_->Find(match.path, match.usable)->entry : tails_[node.value];
+  }
+  if (has_recurrent()) {
+    serving_ = entry;
+    if (entry.valid()) Rekey(entry);
+    const bool room = !slots_.full() && MakeRoom(slot_bytes_, 0, EvictReason::kRunning);
+    serving_ = EntryId();
+    if (entry.valid()) Rekey(entry);
+    if (!room) {
+      Settle();
+      return ResourceExhausted(
+          slots_.full() ? "all sequence slots are in use; try again when a request ends"
+                        : "running requests leave no room for one more recurrent state; run fewer "
+                          "at a time or raise the budget");
+    }
+    record.slot = slots_.Allocate();
+    actions_.push_back({.verb = Action::Verb::kTakeSlot, .to = record.slot.value});
+    if (entry.valid()) {
+      actions_.push_back(
+          {Action::Verb::kRestoreSnapshot, order_[entry].snapshot.value, record.slot.value});
+      if (!record.speculative) ++stats_.snapshots_restored;
+    } else {
+      actions_.push_back({.verb = Action::Verb::kClearSlot, .to = record.slot.value});
+    }
+  }
+  if (has_kv() && match.usable > 0) {
+    kv_->Collect(match.path, match.usable, &record.table);
+    for (const BlockId block : record.table) {
+      if (block.valid()) blocks_.RefLease(block);
+    }
+    record.shared_blocks = static_cast<int32_t>(record.table.size());
+  }
+
+  record.started = true;
+  record.computed = record.published = record.snapshot_at = match.usable;
+  record.cursor = {node, match.usable};
+  tree_.Ref(node);
+  if (entry.valid() && !record.speculative) {
+    order_.Touch(entry, now_ms_);
+    ++order_.Edit(entry).uses;
+    if (record.pin_ms > 0) PinEntry(entry, record.pin_ms);
+    if (has_recurrent()) {
+      Rekey(entry);
+    } else {
+      UpdateTail(node);
+    }
+  }
+  Explain(record, match, &record.report);
+  if (!record.speculative) CountLookup(record.report);
+  PlanCuts(record, match);
+  Settle();
+  return OkStatus();
+}
+
+// How far into the `common` prefix the flight will publish. With recurrent state: at a snapshot it
+// has planned, and if none is near, one more is asked for where the two prompts part.
+int32_t StateIndex::Promised(LeaseRecord& flight, int32_t common, int32_t above) {
+  if (!has_recurrent()) return common;
+  const CacheOptions& cache = options_.cache;
+  const int32_t at = common / cache.snapshot_grid * cache.snapshot_grid;
+  auto& cuts = flight.cuts;
+  auto next = std::upper_bound(cuts.begin(), cuts.end(), at,
+                               [](int32_t p, const PlannedCut& cut) { return p < cut.position; });
+  const int32_t last =
+      next == cuts.begin() ? std::max(above, flight.snapshot_at) : (next - 1)->position;
+  constexpr size_t kCutsMax = 64;
+  if (at - last >= cache.snapshot_gap && at > flight.computed && cuts.size() < kCutsMax) {
+    cuts.insert(next, {at, SnapshotReason::kBranch});
+    return at;
+  }
+  return next == cuts.begin() ? 0 : (next - 1)->position;
+}
+
+std::optional<Awaited> StateIndex::FindAwaited(const Lease& lease) {
+  LeaseRecord& record = RecordOf(lease);
+  CHECK(!record.started);
+  if (!record.read) return std::nullopt;
+  std::optional<Awaited> best;
+  int32_t usable = -1;  // looked up once somebody is in flight
+  for (LeaseRecord& flight : records_) {
+    if (flight.id == 0 || flight.root != record.root || !flight.in_flight()) continue;
+    if (usable < 0) usable = Match(record).usable;
+    const int32_t upto = std::min(record.limit(), flight.prompt_tokens);
+    // Most flights differ in the first token that is not stored.
+    if (upto - usable < kAwaitTokensMin || flight.tokens[usable] != record.tokens[usable]) continue;
+    const int32_t common =
+        CommonPrefix(std::span(flight.tokens).first(upto), std::span(record.tokens).first(upto));
+    if (common - usable < kAwaitTokensMin) continue;
+    const int32_t position = Promised(flight, common, usable);
+    if (position - usable < kAwaitTokensMin || position < record.min_cache_tokens) continue;
+    if (!best || position > best->position) best = Awaited{flight.id, position};
+  }
+  if (best && !record.waited) {
+    record.waited = true;
+    ++stats_.waits;
+  }
+  return best;
+}
+
+}  // namespace reprise

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// StateIndex: what running sequences have computed becomes tree.
+#include <algorithm>
+
+#include "base/check.h"
+#include "cache/index/state_index.h"
+
+namespace reprise {
+
+// Makes the tokens [published, upto) known and moves the lease's cursor behind them.
+void StateIndex::AdvanceCursor(LeaseRecord& record, int32_t upto) {
+  const auto tokens =
+      std::span<const TokenId>(record.tokens).subspan(record.published, upto - record.published);
+  const RadixTree::Cursor next = tree_.Insert(record.cursor, tokens);
+  tree_.Ref(next.node);
+  tree_.Unref(record.cursor.node);
+  record.cursor = next;
+  record.published = upto;
+}
+
+// Gives the tree the blocks of [0, published) that it does not hold yet, and takes the tree's where
+// another sequence was faster. `from` is where the cursor stood before it advanced.
+void StateIndex::AttachBlocks(LeaseRecord& record, int32_t from) {
+  if (!has_kv()) return;
+  const int32_t upto = record.published;
+  const bool gaps = windowed_ && has_recurrent();
+  from = std::min(from, record.shared_blocks * options_.block_tokens);
+  std::vector<NodeId> path;  // from the cursor up to what is certainly held
+  for (NodeId node = record.cursor.node; !tree_.IsRoot(node); node = tree_.parent(node)) {
+    path.push_back(node);
+    if (tree_.begin(node) > from) continue;
+    const NodeId above = tree_.parent(node);
+    if (tree_.IsRoot(above) || (gaps ? tree_.begin(node) <= kv_->FirstNeeded(upto)
+                                     : kv_->end(above) == tree_.end(above))) {
+      break;
+    }
+  }
+  for (auto node = path.rbegin(); node != path.rend(); ++node) {
+    const int32_t first = gaps ? kv_->FirstNeeded(upto) : kv_->end(*node);
+    kv_->Attach(*node, first, std::min(tree_.end(*node), upto), record.table);
+    if (!has_recurrent()) AfterTailChanged(*node);
+  }
+  ShareBlocks(record, path, upto);
+}
+
+// Whole blocks that the tree has too are not needed twice. They hold the same bits.
+void StateIndex::ShareBlocks(LeaseRecord& record, const std::vector<NodeId>& path, int32_t upto) {
+  const int32_t tokens = options_.block_tokens;
+  auto node = path.rbegin();
+  for (int32_t g = record.shared_blocks; g < upto / tokens; ++g) {
+    const int32_t last = (g + 1) * tokens - 1;
+    while (node != path.rend() && tree_.end(*node) <= last) ++node;
+    CHECK(node != path.rend() && tree_.begin(*node) <= last);
+    const BlockId theirs = kv_->block_at(*node, last);
+    BlockId& mine = record.table[g];
+    if (!theirs.valid() || !mine.valid() || theirs == mine) continue;
+    blocks_.RefLease(theirs);
+    blocks_.UnrefLease(mine);
+    mine = theirs;
+  }
+  record.shared_blocks = std::max(record.shared_blocks, upto / tokens);
+}
+
+void StateIndex::Publish(LeaseRecord& record, int32_t upto) {
+  if (upto <= record.published) return;
+  const int32_t from = record.published;
+  AdvanceCursor(record, upto);
+  AttachBlocks(record, from);
+  const EntryId entry = tails_[record.cursor.node.value];
+  if (!record.speculative) order_.Touch(entry, now_ms_);
+  if (record.pin_ms > 0 && upto >= record.prompt_tokens) PinEntry(entry, record.pin_ms);
+  UpdateTail(record.cursor.node);
+  EnforceEntryLimit();
+}
+
+bool StateIndex::TakeSnapshot(LeaseRecord& record, SnapshotReason reason) {
+  const int32_t position = record.computed;
+  const int32_t from = record.published;
+  AdvanceCursor(record, position);
+  NodeId node = record.cursor.node;
+  if (const auto mark = recurrent_->Deepest(node, position); mark && mark->position == position) {
+    record.snapshot_at = position;  // another sequence was faster
+    AttachBlocks(record, from);
+    return true;
+  }
+  Entry entry;
+  entry.node = node;
+  entry.position = position;
+  entry.reason = reason;
+  entry.used_ms = now_ms_;
+  const auto previous = recurrent_->Previous(node, position);
+  const int32_t replay = previous ? previous->mark.position : 0;
+  const size_t blocks = size_t(position - record.snapshot_at) / options_.block_tokens + 1;
+  const EntryFacts facts{.cost = cost_.Recompute(replay, position),
+                         .bytes = double(slot_bytes_ + blocks * block_bytes_),
+                         .used_ms = now_ms_,
+                         .uses = 0,
+                         .is_snapshot = true,
+                         .reason = reason};
+  if (!MakeRoomForSnapshot(options_.policy->Key(facts))) {
+    ++stats_.snapshots_declined;
+    ++record.report.snapshots_declined;
+    return false;
+  }
+  entry.snapshot = snapshots_.Allocate();
+  actions_.push_back({.verb = Action::Verb::kTakeSnapshot, .to = entry.snapshot.value});
+  actions_.push_back({Action::Verb::kSaveSnapshot, record.slot.value, entry.snapshot.value});
+  AttachBlocks(record, from);
+  const EntryId id = order_.Add(entry);
+  recurrent_->Add(node, position, id);
+  Rekey(id);
+  if (const auto next = recurrent_->Next(node, position)) Rekey(next->entry);
+  record.snapshot_at = position;
+  ++stats_.snapshots_taken[static_cast<size_t>(reason)];
+  ++record.report.snapshots_taken;
+  if (record.pin_ms > 0) PinEntry(id, record.pin_ms);
+  if (reason == SnapshotReason::kPromptEnd || reason == SnapshotReason::kReplyEnd) {
+    SupersedeAbove(node, position);
+    NoteSession(record, id);
+  }
+  EnforceEntryLimit();
+  return true;
+}
+
+// The conversation has moved on: the ends and messages it has passed serve only edits from now on.
+// What others share (system, branch, breakpoints) stays what it was.
+void StateIndex::SupersedeAbove(NodeId node, int32_t position) {
+  for (auto place = recurrent_->Previous(node, position); place;
+       place = recurrent_->Previous(place->node, place->mark.position)) {
+    Entry& entry = order_.Edit(place->mark.entry);
+    if (entry.superseded) return;  // and so are those above it
+    const bool passed = entry.reason == SnapshotReason::kPromptEnd ||
+                        entry.reason == SnapshotReason::kReplyEnd ||
+                        entry.reason == SnapshotReason::kMessage;
+    // A second conversation goes through here: it is shared after all.
+    if (tree_.live_children(place->node) > 1 && place->mark.position == tree_.end(place->node)) {
+      continue;
+    }
+    if (!passed) continue;
+    entry.superseded = true;
+    Rekey(place->mark.entry);
+  }
+}
+
+// A session has one newest end. The one before it, which may lie on another branch (its history was
+// rendered anew), gives way.
+void StateIndex::NoteSession(const LeaseRecord& record, EntryId id) {
+  constexpr size_t kSessionsMax = 1 << 16;
+  if (record.session == 0 || !id.valid()) return;
+  if (sessions_.size() >= kSessionsMax) sessions_.clear();  // hints; the next turns set them again
+  EntryId& newest = sessions_[record.session];
+  if (newest != id && order_.in_use(newest) && order_[newest].session == record.session) {
+    Entry& old = order_.Edit(newest);
+    old.superseded = true;
+    old.session = 0;
+    if (has_recurrent()) {
+      Rekey(newest);
+    } else {
+      UpdateTail(old.node);
+    }
+  }
+  order_.Edit(id).session = record.session;
+  order_.Edit(id).superseded = false;
+  newest = id;
+}
+
+// A running sequence of a window-only model needs no blocks that have left the window.
+void StateIndex::DropBehindWindow(LeaseRecord& record) {
+  if (!has_kv()) return;
+  const int32_t first = kv_->FirstNeeded(record.computed) / options_.block_tokens;
+  for (int32_t g = first - 1; g >= 0 && record.table[g].valid(); --g) {
+    blocks_.UnrefLease(record.table[g]);
+    record.table[g] = BlockId();
+  }
+}
+
+}  // namespace reprise

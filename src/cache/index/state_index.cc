@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/index/state_index.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+#include "base/rng.h"
+
+namespace reprise {
+namespace {
+
+uint32_t Capacity(size_t budget, size_t unit_bytes) {
+  if (unit_bytes == 0) return 0;
+  return static_cast<uint32_t>(std::min<size_t>(budget / unit_bytes, UINT32_MAX - 1));
+}
+
+int32_t LargestWindow(const StateSpec& spec) {
+  int window = 0;
+  for (const LayerState& layer : spec.layers) {
+    if (layer.kind == StateKind::kWindowKv) window = std::max(window, layer.window);
+  }
+  return window;
+}
+
+size_t BlockBytes(const StateSpec& spec, int32_t block_tokens) {
+  return spec.kv_block_bytes() * size_t(block_tokens) / kBlockTokens;
+}
+
+uint64_t HashText(std::string_view text, uint64_t seed) {
+  return Mix64(std::hash<std::string_view>()(text) ^ Mix64(seed));
+}
+
+// Ghost tokens are worth a report, not more: a thousandth of the budget, within limits.
+size_t GhostTokensMax(size_t budget_bytes) {
+  return std::clamp<size_t>(budget_bytes / 1000 / sizeof(TokenId), 1 << 12, 1 << 24);
+}
+
+}  // namespace
+
+StateIndex::StateIndex(Options options)
+    : options_(std::move(options)),
+      block_bytes_(BlockBytes(options_.spec, options_.block_tokens)),
+      slot_bytes_(options_.spec.snapshot_bytes()),
+      cost_(options_.spec),
+      tree_(this),
+      blocks_(Capacity(options_.cache.budget_bytes, block_bytes_), &actions_),
+      snapshots_(Capacity(options_.cache.budget_bytes, slot_bytes_)),
+      slots_(slot_bytes_ > 0 ? static_cast<uint32_t>(options_.cache.sequence_count) : 0),
+      ghost_tokens_max_(GhostTokensMax(options_.cache.budget_bytes)) {
+  if (!options_.policy) options_.policy = std::make_unique<CostPerBytePolicy>();
+  if (options_.spec.bytes_per_token(StateKind::kFullKv) > 0) {
+    kv_ = std::make_unique<FullKv>(&tree_, &blocks_, options_.block_tokens);
+  } else if (options_.spec.has_kv()) {
+    windowed_ = true;
+    kv_ = std::make_unique<WindowKv>(&tree_, &blocks_, options_.block_tokens,
+                                     LargestWindow(options_.spec));
+  }
+  if (options_.spec.has_recurrent()) {
+    recurrent_ = std::make_unique<Recurrent>(&tree_);
+    recurrent_->set_owner(this);
+  }
+}
+
+StateIndex::~StateIndex() { CHECK(lease_count_ == 0); }
+
+void StateIndex::SetTime(int64_t now_ms) {
+  now_ms_ = std::max(now_ms_, now_ms);
+  ExpirePins();
+}
+
+NodeId StateIndex::RootOf(const NamespaceKey& key) {
+  const auto [it, added] = namespaces_.try_emplace({key.salt, key.digest});
+  if (added) {
+    it->second = tree_.AddRoot();
+    namespace_of_[it->second] = it;
+  }
+  return it->second;
+}
+
+void StateIndex::ForgetIfEmpty(NodeId root) {
+  const auto it = namespace_of_.find(root);
+  if (it == namespace_of_.end() || tree_.first_child(root).valid() || tree_.refs(root) > 0) return;
+  namespaces_.erase(it->second);
+  namespace_of_.erase(it);
+  tree_.RemoveRoot(root);
+}
+
+void StateIndex::OnSplit(NodeId upper, NodeId lower) {
+  if (has_kv()) kv_->OnSplit(upper, lower);
+  if (has_recurrent()) recurrent_->OnSplit(upper, lower);
+  if (lower.value >= tails_.size() || !tails_[lower.value].valid()) return;
+  // The entry stays with the tail; the other half, if it holds K/V, gets one as old.
+  if (tails_.size() <= upper.value) tails_.resize(upper.value + 1);
+  const EntryId tail = tails_[lower.value];
+  if (!kv_->holds(lower)) {
+    std::swap(tails_[upper.value], tails_[lower.value]);
+    order_.Edit(tail).node = upper;
+    return;
+  }
+  Entry entry = order_[tail];
+  entry.node = upper;
+  entry.pinned_until_ms = 0;
+  entry.pinned_bytes = 0;
+  entry.session = 0;
+  entry.leaf = entry.parked = false;
+  tails_[upper.value] = order_.Add(entry, tail);
+}
+
+void StateIndex::OnRemove(NodeId node) {
+  if (has_kv()) kv_->OnRemove(node);
+  if (has_recurrent()) recurrent_->OnRemove(node);
+  CHECK(node.value >= tails_.size() || !tails_[node.value].valid());
+  const NodeId above = tree_.parent(node);
+  if (above.valid() && tree_.IsRoot(above)) maybe_empty_.push_back(above);
+}
+
+void StateIndex::OnEntryMoved(EntryId entry, NodeId node) { order_.Edit(entry).node = node; }
+
+LeaseRecord& StateIndex::RecordOf(const Lease& lease) {
+  CHECK(lease.index_ == this && records_[lease.record_].id == lease.id_);
+  return records_[lease.record_];
+}
+
+const LeaseRecord& StateIndex::record(const Lease& lease) const {
+  CHECK(lease.index_ == this && records_[lease.record_].id == lease.id_);
+  return records_[lease.record_];
+}
+
+Lease StateIndex::Acquire(const CacheRequest& request) {
+  CHECK(request.key != nullptr && !request.tokens.empty());
+  CHECK(request.tokens.size() < size_t{std::numeric_limits<int32_t>::max()});
+  if (free_records_.empty()) {
+    free_records_.push_back(static_cast<uint32_t>(records_.size()));
+    records_.emplace_back();
+  }
+  const uint32_t slot = free_records_.back();
+  free_records_.pop_back();
+  ++lease_count_;
+
+  LeaseRecord& record = records_[slot];
+  record.id = next_lease_id_++;
+  record.root = RootOf(*request.key);
+  tree_.Ref(record.root);
+  record.tokens.assign(request.tokens.begin(), request.tokens.end());
+  record.prompt_tokens = static_cast<int32_t>(request.tokens.size());
+  record.boundaries.assign(request.boundaries.begin(), request.boundaries.end());
+  if (!request.session.empty()) {
+    record.session =
+        HashText(request.session, HashText(request.key->digest, HashText(request.key->salt, 1)));
+  }
+  record.pin_ms = request.pin_ms;
+  record.min_cache_tokens = request.min_cache_tokens;
+  record.read = request.read && options_.cache.enabled;
+  record.write = request.write && options_.cache.enabled;
+  record.speculative = request.speculative;
+  record.bytes = sizeof(LeaseRecord) + record.tokens.capacity() * sizeof(TokenId) +
+                 record.boundaries.capacity() * sizeof(Boundary);
+  record_bytes_ += record.bytes;
+  Explain(record, Match(record), &record.report);
+  Settle();
+  return Lease(this, slot, record.id);
+}
+
+Status StateIndex::Reserve(const Lease& lease, int32_t token_count) {
+  LeaseRecord& record = RecordOf(lease);
+  CHECK(record.started && token_count >= 0);
+  if (!has_kv()) return OkStatus();
+  const int32_t tokens = options_.block_tokens;
+  const size_t wanted = (size_t(record.computed) + token_count + tokens - 1) / tokens;
+  const int32_t open = record.computed / tokens;  // the block that the next row goes to
+  const bool copy = token_count > 0 && record.computed % tokens != 0 && open < record.shared_blocks;
+  const size_t more = wanted > record.table.size() ? wanted - record.table.size() : 0;
+  const uint32_t count = static_cast<uint32_t>(more + (copy ? 1 : 0));
+  if (count == 0) return OkStatus();
+  if (!MakeRoom(count * block_bytes_, count, EvictReason::kRunning)) {
+    return ResourceExhausted("running requests leave too little of the state memory (" +
+                             std::to_string(options_.cache.budget_bytes >> 20) +
+                             " MiB); run fewer at a time, shorten the prompt or raise the budget");
+  }
+  if (copy) {
+    const BlockId mine = blocks_.Allocate();
+    const BlockId theirs = record.table[open];
+    actions_.push_back({Action::Verb::kCopyBlock, theirs.value, mine.value});
+    blocks_.UnrefLease(theirs);
+    record.table[open] = mine;
+    record.shared_blocks = open;
+    ++stats_.blocks_copied;
+  }
+  while (record.table.size() < wanted) record.table.push_back(blocks_.Allocate());
+  Settle();
+  return OkStatus();
+}
+
+void StateIndex::Append(const Lease& lease, std::span<const TokenId> tokens) {
+  LeaseRecord& record = RecordOf(lease);
+  CHECK(record.started);
+  const size_t before = record.tokens.capacity();
+  record.tokens.insert(record.tokens.end(), tokens.begin(), tokens.end());
+  const size_t grown = (record.tokens.capacity() - before) * sizeof(TokenId);
+  record.bytes += grown;
+  record_bytes_ += grown;
+  Settle();
+}
+
+Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
+  LeaseRecord& record = RecordOf(lease);
+  CHECK(record.started && args.token_count >= 0);
+  const int32_t computed = record.computed + args.token_count;
+  CHECK(size_t(computed) <= record.tokens.size());
+  CHECK(!has_kv() || size_t(computed) <= record.table.size() * options_.block_tokens);
+  if (!args.finite) {
+    record.poisoned = true;
+    record.cuts.clear();
+    ++stats_.snapshots_not_finite;
+  }
+  if (record.poisoned) {
+    return Internal("the state of this request is not finite after position " +
+                    std::to_string(record.computed) + "; nothing of it was stored");
+  }
+  record.canonical = record.canonical && args.canonical;
+  if (!record.canonical) record.cuts.clear();
+  const int32_t before = record.computed;
+  record.computed = computed;
+  if (record.may_publish() && record.prompt_tokens >= record.min_cache_tokens) {
+    if (has_recurrent()) {
+      while (!record.cuts.empty() && record.cuts[0].position <= computed) {
+        const PlannedCut cut = record.cuts[0];
+        record.cuts.erase(record.cuts.begin());
+        if (cut.position == computed) TakeSnapshot(record, cut.reason);
+      }
+    } else if (before / options_.block_tokens != computed / options_.block_tokens ||
+               computed == record.prompt_tokens) {
+      const bool whole = computed == record.prompt_tokens;
+      Publish(record, whole ? computed : computed / options_.block_tokens * options_.block_tokens);
+    }
+  }
+  DropBehindWindow(record);
+  Settle();
+  return OkStatus();
+}
+
+bool StateIndex::FinishTakesSnapshot(const Lease& lease) const {
+  const LeaseRecord& r = record(lease);
+  return has_recurrent() && r.may_publish() && r.computed > r.published &&
+         r.prompt_tokens >= r.min_cache_tokens &&
+         r.computed - r.snapshot_at >= options_.cache.snapshot_gap &&
+         r.computed % options_.cache.snapshot_grid == 0;
+}
+
+void StateIndex::Finish(Lease lease) {
+  LeaseRecord& record = RecordOf(lease);
+  if (FinishTakesSnapshot(lease)) {
+    TakeSnapshot(record, SnapshotReason::kReplyEnd);
+  } else if (!has_recurrent() && record.may_publish() && record.computed > 0 &&
+             record.prompt_tokens >= record.min_cache_tokens) {
+    Publish(record, record.computed);
+    NoteSession(record, tails_[tree_.Resolve(record.cursor).node.value]);
+  }
+}
+
+void StateIndex::Release(uint32_t slot, uint64_t id) {
+  LeaseRecord& record = records_[slot];
+  CHECK(record.id == id);
+  for (const BlockId block : record.table) {
+    if (block.valid()) blocks_.UnrefLease(block);
+  }
+  if (record.slot.valid()) {
+    slots_.Free(record.slot);
+    actions_.push_back({.verb = Action::Verb::kFreeSlot, .from = record.slot.value});
+  }
+  if (record.started) tree_.Unref(record.cursor.node);
+  const NodeId root = record.root;
+  tree_.Unref(root);
+  record_bytes_ -= record.bytes;
+  record = LeaseRecord();
+  free_records_.push_back(slot);
+  --lease_count_;
+  ForgetIfEmpty(root);
+  UnparkAll();
+  Settle();
+}
+
+// Ends every operation that may have grown the metadata.
+void StateIndex::Settle() {
+  tree_.PurgeGhosts(ghost_tokens_max_);
+  while (bytes_used() > options_.cache.budget_bytes) {
+    if (tree_.ghost_token_count() > 0) {
+      const size_t before = tree_.bytes();
+      tree_.PurgeGhosts(tree_.ghost_token_count() / 2);
+      if (tree_.bytes() < before) continue;
+    }
+    if (!EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), false)) break;
+  }
+  while (!maybe_empty_.empty()) {
+    const NodeId root = maybe_empty_.back();
+    maybe_empty_.pop_back();
+    ForgetIfEmpty(root);
+  }
+}
+
+int32_t StateIndex::NextCut(const Lease& lease) const {
+  const LeaseRecord& r = record(lease);
+  if (!r.cuts.empty()) return r.cuts[0].position;
+  return r.computed < r.prompt_tokens ? r.prompt_tokens : std::numeric_limits<int32_t>::max();
+}
+
+bool StateIndex::CommitTakesSnapshot(const Lease& lease, int32_t token_count) const {
+  const LeaseRecord& r = record(lease);
+  if (!has_recurrent() || !r.may_publish()) return false;
+  const int32_t position = r.computed + token_count;
+  return std::any_of(r.cuts.begin(), r.cuts.end(),
+                     [position](const PlannedCut& cut) { return cut.position == position; });
+}
+
+void StateIndex::NoteRestore(const Lease& lease, int64_t restore_ns) {
+  LeaseRecord& r = RecordOf(lease);
+  r.report.restore_ns = restore_ns;
+  if (has_recurrent() && r.computed > 0 && !r.speculative) {
+    stats_.restore_us.Add(static_cast<uint64_t>(restore_ns / 1000));
+  }
+}
+
+size_t StateIndex::bytes_metadata() const {
+  constexpr size_t kMapNodeBytes = 96;  // a tree or hash node with its key, about
+  return tree_.bytes() + (kv_ ? kv_->bytes() : 0) + (recurrent_ ? recurrent_->bytes() : 0) +
+         order_.bytes() + blocks_.bytes() + snapshots_.bytes() + slots_.bytes() +
+         (tails_.capacity() + parked_.capacity()) * sizeof(EntryId) + record_bytes_ +
+         (2 * namespaces_.size() + pins_.size() + sessions_.size()) * kMapNodeBytes;
+}
+
+size_t StateIndex::bytes_used() const {
+  return blocks_.used_count() * block_bytes_ +
+         (size_t{snapshots_.used_count()} + slots_.used_count()) * slot_bytes_ + bytes_metadata();
+}
+
+bool StateIndex::Maintain() {
+  constexpr int kStepsMax = 64;  // per call: idle time is taken in small pieces
+  if (options_.cache.ttl_ms <= 0) return false;
+  EntryId id = order_.Oldest();
+  for (int i = 0; i < kStepsMax && id.valid(); ++i) {
+    if (order_[id].used_ms + options_.cache.ttl_ms > now_ms_) return false;
+    const EntryId next = order_.NextOldest(id);
+    if (order_.queued(id)) {
+      if (order_[id].snapshot.valid()) {
+        DropSnapshot(id, EvictReason::kExpired);
+      } else {
+        DropTail(id, EvictReason::kExpired);
+      }
+      Settle();
+      id = order_.Oldest();  // what was dropped may have made its parent evictable
+      continue;
+    }
+    id = next;
+  }
+  return id.valid();
+}
+
+int32_t StateIndex::Pin(const NamespaceKey& key, std::span<const TokenId> tokens, int64_t pin_ms) {
+  const auto it = namespaces_.find({key.salt, key.digest});
+  if (it == namespaces_.end()) return 0;
+  RadixTree::Path path;
+  const int32_t known = tree_.Match(it->second, tokens, &path);
+  int32_t position = has_kv() ? kv_->Serve(path, known) : known;
+  EntryId id;
+  if (has_recurrent()) {
+    position = recurrent_->Serve(path, position);
+    if (const auto mark = recurrent_->Find(path, position)) id = mark->entry;
+  } else {
+    for (const RadixTree::PathStep& step : path) {
+      if (kv_->holds(step.node) && tree_.begin(step.node) < position) id = tails_[step.node.value];
+    }
+  }
+  if (!id.valid()) return 0;
+  PinEntry(id, pin_ms);
+  return pin_ms > 0 && order_[id].pinned_until_ms == 0 ? 0 : position;
+}
+
+void StateIndex::Reset(const NamespaceKey* key) {
+  std::vector<NodeId> roots;
+  for (const auto& [name, root] : namespaces_) {
+    if (key == nullptr || (name.first == key->salt && name.second == key->digest)) {
+      roots.push_back(root);
+    }
+  }
+  for (const NodeId root : roots) {
+    std::vector<NodeId> nodes;
+    tree_.Walk(root, [&](NodeId node, int) {
+      nodes.push_back(node);
+      return true;
+    });
+    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+      if (has_recurrent()) {
+        while (const auto mark = recurrent_->Deepest(*node, tree_.end(*node))) {
+          DropSnapshot(mark->entry, EvictReason::kReset);
+        }
+      } else if (node->value < tails_.size() && tails_[node->value].valid()) {
+        DropTail(tails_[node->value], EvictReason::kReset);
+      }
+    }
+    tree_.PurgeBelow(root);
+  }
+  Settle();
+  for (const NodeId root : roots) ForgetIfEmpty(root);
+}
+
+}  // namespace reprise

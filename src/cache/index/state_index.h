@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "cache/component/kv.h"
+#include "cache/component/recurrent.h"
+#include "cache/index/lease_record.h"
+#include "cache/policy/eviction_order.h"
+#include "cache/policy/value.h"
+#include "cache/state_cache.h"
+#include "cache/stats.h"
+#include "cache/store/action.h"
+#include "cache/store/block_pool.h"
+#include "cache/store/id_pool.h"
+#include "cache/tree/radix_tree.h"
+#include "state/spec.h"
+
+namespace reprise {
+
+// StateIndex is the state cache without its bytes: tree, components, policy, leases and the budget,
+// all on ids. It appends what memory has to do to actions(); StateCache lets the store do it, a
+// simulation or a test may throw it away.
+//
+// An entry is what eviction takes: in models with recurrent state a snapshot, with the K/V that
+// only it made reachable; in attention-only models the last block of a leaf.
+//
+// Thread safety: none.
+// Invariants, beyond those of the parts (CheckInvariants):
+//  (1) bytes_used() <= limit, after every operation that took memory.
+//  (2) A block's tree refs are the nodes that list it; its lease refs the tables that do.
+//  (3) With recurrent state, K/V is held up to p of a node only if a snapshot lies at or behind p,
+//      there or below: nothing is kept that nobody could use.
+//  (4) Without it, every node with K/V has an entry, and that stands in the eviction order exactly
+//      if no child holds K/V, it is not pinned, and its last block was not found leased.
+//  (5) A snapshot id is used exactly if one entry names it; a slot exactly if one lease does.
+class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
+ public:
+  struct Options {
+    StateSpec spec;
+    CacheOptions cache;
+    int32_t block_tokens = kBlockTokens;     // tests use small ones
+    std::unique_ptr<EvictionPolicy> policy;  // null: CostPerBytePolicy
+    std::function<bool()> fails;             // tests: asked before memory is taken
+  };
+  explicit StateIndex(Options options);
+  ~StateIndex() override;
+
+  void SetTime(int64_t now_ms);
+  Lease Acquire(const CacheRequest& request);
+  std::optional<Awaited> FindAwaited(const Lease& lease);
+  Status Start(const Lease& lease);
+  Status Reserve(const Lease& lease, int32_t token_count);
+  void Append(const Lease& lease, std::span<const TokenId> tokens);
+  Status Commit(const Lease& lease, const CommitArgs& args);
+  void Finish(Lease lease);
+  void Release(uint32_t record, uint64_t id);
+  bool Maintain();
+  int32_t Pin(const NamespaceKey& key, std::span<const TokenId> tokens, int64_t pin_ms);
+  void Reset(const NamespaceKey* key);  // null: all
+
+  const LeaseRecord& record(const Lease& lease) const;
+  int32_t NextCut(const Lease& lease) const;
+  // Commit of `token_count` tokens, or Finish, would take a snapshot of the slot if there is room.
+  bool CommitTakesSnapshot(const Lease& lease, int32_t token_count) const;
+  bool FinishTakesSnapshot(const Lease& lease) const;
+  void NoteRestore(const Lease& lease, int64_t restore_ns);
+
+  Actions& actions() { return actions_; }
+  const StateSpec& spec() const { return options_.spec; }
+  const CacheOptions& options() const { return options_.cache; }
+  size_t block_bytes() const { return block_bytes_; }
+  size_t slot_bytes() const { return slot_bytes_; }
+  size_t bytes_used() const;
+  size_t bytes_metadata() const;
+  uint32_t block_capacity() const { return blocks_.capacity(); }
+  uint32_t snapshot_capacity() const { return snapshots_.capacity(); }
+
+  CacheStats stats() const;
+  CacheStats& counters() { return stats_; }
+  std::vector<TreeNodeView> View(const NamespaceKey& key, size_t node_count_max) const;
+  std::string Dump() const;
+  Status CheckInvariants() const;
+
+ private:
+  using NamespaceMap = std::map<std::pair<std::string, std::string>, NodeId>;  // (salt, digest)
+  struct MatchResult {
+    RadixTree::Path path;
+    int32_t known = 0;
+    int32_t kv = 0;
+    int32_t servable = 0;  // deepest position <= limit that every component can serve
+    int32_t usable = 0;    // the same, or 0 if the request does not want so little
+  };
+
+  // state_index.cc
+  bool has_kv() const { return kv_ != nullptr; }
+  bool has_recurrent() const { return recurrent_ != nullptr; }
+  LeaseRecord& RecordOf(const Lease& lease);
+  NodeId RootOf(const NamespaceKey& key);
+  void ForgetIfEmpty(NodeId root);
+  void Settle();
+  void OnSplit(NodeId upper, NodeId lower) override;
+  void OnRemove(NodeId node) override;
+  void OnEntryMoved(EntryId entry, NodeId node) override;
+
+  // lookup.cc
+  MatchResult Match(const LeaseRecord& record) const;
+  void Explain(const LeaseRecord& record, const MatchResult& match, ReuseReport* report) const;
+  bool StoredUnderOtherDigest(const LeaseRecord& record) const;
+  void CountLookup(const ReuseReport& report);
+  int32_t Promised(LeaseRecord& flight, int32_t common, int32_t above);
+  void PlanCuts(LeaseRecord& record, const MatchResult& match);
+
+  // publish.cc
+  void AdvanceCursor(LeaseRecord& record, int32_t upto);
+  void AttachBlocks(LeaseRecord& record, int32_t from);
+  void Publish(LeaseRecord& record, int32_t upto);
+  void ShareBlocks(LeaseRecord& record, const std::vector<NodeId>& path, int32_t upto);
+  bool TakeSnapshot(LeaseRecord& record, SnapshotReason reason);
+  void SupersedeAbove(NodeId node, int32_t position);
+  void NoteSession(const LeaseRecord& record, EntryId entry);
+  void DropBehindWindow(LeaseRecord& record);
+  void PinEntry(EntryId id, int64_t pin_ms);
+
+  // evict.cc
+  bool MakeRoom(size_t bytes, uint32_t block_count, EvictReason why);
+  bool MakeRoomForSnapshot(double key);
+  bool EvictOne(EvictReason why, double below_key, bool even_pinned);
+  EntryId NextVictim(double below_key);
+  bool EvictTailBlock(EntryId id, EvictReason why);
+  void DropTail(EntryId id, EvictReason why);
+  void DropSnapshot(EntryId id, EvictReason why);
+  void CountEvicted(const Entry& entry, EvictReason why);
+  void TrimUnreachable(NodeId node, int32_t position);
+  void AfterTailChanged(NodeId node);
+  void UpdateTail(NodeId node);
+  void Rekey(EntryId id);
+  EntryFacts FactsOf(EntryId id) const;
+  void UnparkAll();
+  void Unpin(EntryId id);
+  void ExpirePins();
+  void EnforceEntryLimit();
+  size_t entry_count() const;
+
+  // check.cc
+  Status CheckNodes() const;
+  Status CheckTail(NodeId node) const;
+  Status CheckReach(NodeId node) const;
+  Status CheckRefs() const;
+  Status CheckEntries() const;
+  std::string DescribeNode(NodeId node) const;
+
+  Options options_;
+  size_t block_bytes_;
+  size_t slot_bytes_;
+  CostModel cost_;
+  int64_t now_ms_ = 0;
+
+  Actions actions_;
+  RadixTree tree_;
+  BlockPool blocks_;
+  IdPool<SnapshotId> snapshots_;
+  IdPool<SlotId> slots_;
+  bool windowed_ = false;  // K/V may have gaps
+  std::unique_ptr<Kv> kv_;
+  std::unique_ptr<Recurrent> recurrent_;
+
+  EvictionOrder order_;
+  EntryId serving_;              // what Start is about to restore: not evicted meanwhile
+  std::vector<EntryId> tails_;   // by node: the entry of its K/V (attention-only models)
+  size_t leaf_count_ = 0;        // tails that could be evicted, now or when unpinned
+  std::vector<EntryId> parked_;  // taken out of the order because their last block was leased
+  std::multimap<int64_t, EntryId> pins_;  // by end of pin
+  size_t pinned_bytes_ = 0;
+
+  NamespaceMap namespaces_;
+  std::unordered_map<NodeId, NamespaceMap::iterator> namespace_of_;  // by root
+  std::vector<NodeId> maybe_empty_;                                  // roots that lost a child
+  std::unordered_map<uint64_t, EntryId> sessions_;  // the newest entry of each session
+  std::vector<LeaseRecord> records_;
+  std::vector<uint32_t> free_records_;
+  uint64_t next_lease_id_ = 1;
+  size_t lease_count_ = 0;
+  size_t record_bytes_ = 0;
+  size_t ghost_tokens_max_;
+  CacheStats stats_;
+};
+
+}  // namespace reprise

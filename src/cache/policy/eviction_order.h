@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "cache/component/recurrent.h"
+#include "cache/stats.h"
+#include "cache/tree/radix_tree.h"
+#include "state/ids.h"
+
+namespace reprise {
+
+// An Entry is something that eviction may take: a snapshot, or the K/V tail of a node (models
+// without recurrent state).
+struct Entry {
+  NodeId node;
+  int32_t position = 0;  // of the snapshot; unused for a tail
+  SnapshotId snapshot;   // invalid: a K/V tail
+  SnapshotReason reason = SnapshotReason::kMessage;
+  bool superseded = false;  // its conversation went on past it
+  uint32_t uses = 0;        // requests that started from it
+  int64_t used_ms = 0;  // when it was stored or last used; only the entry that served is touched
+  int64_t pinned_until_ms = 0;
+  size_t pinned_bytes = 0;  // what its pin was charged with
+  uint64_t session = 0;     // hash of the session it ends, or 0
+  bool leaf = false;        // tail: no child holds K/V
+  bool parked = false;      // tail: its last block is leased, evicting would free nothing
+};
+
+// EvictionOrder owns the entries and knows which one goes first: a binary heap over keys, smallest
+// key first, and a list by time of use for expiry. Entries that must not go now (interior nodes,
+// pinned, leased) are not in the heap.
+//
+// Thread safety: none.
+// Invariants: heap order; each entry knows its place in the heap; the list is ordered by used_ms.
+// Costs: Push, Rekey, Remove O(log entries); Min, Touch, Oldest O(1).
+class EvictionOrder {
+ public:
+  // `beside` (if valid) was used at the same time; it spares the search for the place in the list.
+  EntryId Add(const Entry& entry, EntryId beside = EntryId());
+  void Remove(EntryId id);
+
+  const Entry& operator[](EntryId id) const { return slots_[id.value].entry; }
+  // For all members but used_ms.
+  Entry& Edit(EntryId id) { return slots_[id.value].entry; }
+  void Touch(EntryId id, int64_t now_ms);  // REQUIRES: now_ms is not before any other touch
+  void TouchLike(EntryId id, EntryId other);
+
+  // Into the heap, or to another place in it.
+  void Push(EntryId id, double key);
+  void Pull(EntryId id);  // out of the heap, if it is there
+  bool queued(EntryId id) const { return slots_[id.value].heap_index != kNotQueued; }
+  double key(EntryId id) const { return slots_[id.value].key; }
+  EntryId Min() const { return heap_.empty() ? EntryId() : heap_[0]; }
+  EntryId Oldest() const { return oldest_; }
+  EntryId NextOldest(EntryId id) const { return slots_[id.value].newer; }
+
+  size_t size() const { return slots_.size() - free_.size(); }
+  bool in_use(EntryId id) const { return id.value < slots_.size() && slots_[id.value].in_use; }
+  uint32_t limit() const { return static_cast<uint32_t>(slots_.size()); }
+  size_t bytes() const;
+  Status CheckInvariants() const;
+
+ private:
+  static constexpr uint32_t kNotQueued = UINT32_MAX;
+  struct Slot {
+    Entry entry;
+    double key = 0;
+    uint32_t heap_index = kNotQueued;
+    bool in_use = false;
+    EntryId older;
+    EntryId newer;
+  };
+  void Link(EntryId id, EntryId older);
+  void Unlink(EntryId id);
+  void Place(EntryId id, uint32_t index);
+  void SiftUp(uint32_t index);
+  void SiftDown(uint32_t index);
+
+  std::vector<Slot> slots_;
+  std::vector<EntryId> free_;
+  std::vector<EntryId> heap_;
+  EntryId oldest_;
+  EntryId newest_;
+};
+
+}  // namespace reprise

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/policy/snapshot_plan.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace reprise {
+namespace {
+
+// The opening of a reply that a template adds behind the last message, in tokens, at most.
+constexpr int32_t kReplyOpeningMax = 32;
+
+class Planner {
+ public:
+  explicit Planner(const SnapshotPlanInput& input) : in_(input) {}
+
+  std::vector<PlannedCut> Plan() {
+    const int32_t last_message = FindLastMessage();
+    for (const Boundary& b : in_.boundaries) {
+      if (b.kind == BoundaryKind::kBreakpoint) Add(b.position, SnapshotReason::kBreakpoint, 1);
+    }
+    Add(last_message, SnapshotReason::kPromptEnd, in_.gap);
+    for (const Boundary& b : in_.boundaries) {
+      if (b.kind == BoundaryKind::kSystem) Add(b.position, SnapshotReason::kSystem, in_.gap);
+    }
+    if (in_.branch > 0) Add(in_.branch, SnapshotReason::kBranch, in_.gap);
+    for (auto b = in_.boundaries.rbegin(); b != in_.boundaries.rend(); ++b) {
+      if (b->kind == BoundaryKind::kMessage) Add(b->position, SnapshotReason::kMessage, in_.gap);
+    }
+    if (in_.ladder > 0) AddLadder();
+    return std::move(cuts_);
+  }
+
+ private:
+  int32_t FindLastMessage() const {
+    if (!in_.boundaries.empty()) {
+      const int32_t position = in_.boundaries.back().position;
+      if (position < in_.prompt_tokens && in_.prompt_tokens - position <= kReplyOpeningMax) {
+        return position;
+      }
+    }
+    return in_.prompt_tokens - 1;
+  }
+
+  void AddLadder() {
+    const int64_t first = in_.matched / in_.ladder + 1;
+    for (int64_t rung = first * in_.ladder; rung < in_.prompt_tokens; rung += in_.ladder) {
+      // A rung stands half a step away from anything else.
+      Add(static_cast<int32_t>(rung), SnapshotReason::kLadder, in_.ladder / 2);
+    }
+  }
+
+  void Add(int32_t position, SnapshotReason reason, int32_t gap) {
+    if (in_.grid > 1) position = position / in_.grid * in_.grid;
+    if (position <= in_.matched || position >= in_.prompt_tokens) return;
+    if (position - in_.matched < gap && gap > 1) return;
+    if (static_cast<int32_t>(cuts_.size()) >= in_.count_max) return;
+    const auto next =
+        std::lower_bound(cuts_.begin(), cuts_.end(), position,
+                         [](const PlannedCut& cut, int32_t p) { return cut.position < p; });
+    if (next != cuts_.end() && next->position - position < gap) return;
+    if (next != cuts_.begin() && position - (next - 1)->position < gap) return;
+    cuts_.insert(next, {position, reason});
+  }
+
+  const SnapshotPlanInput& in_;
+  std::vector<PlannedCut> cuts_;
+};
+
+}  // namespace
+
+std::vector<PlannedCut> PlanSnapshots(const SnapshotPlanInput& input) {
+  CHECK(input.grid >= 1 && input.gap >= 1);
+  return Planner(input).Plan();
+}
+
+}  // namespace reprise

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/state_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "cache/index/state_index.h"
+#include "cache/store/state_store.h"
+
+namespace reprise {
+namespace {
+
+// What one sequence of `context` tokens takes while it runs, and what it leaves behind.
+struct EntrySize {
+  size_t kv_bytes = 0;
+  size_t slot_bytes = 0;
+  size_t metadata_bytes = 0;
+
+  size_t running() const { return kv_bytes + slot_bytes; }
+  size_t stored() const { return kv_bytes + slot_bytes + metadata_bytes; }
+  size_t least() const { return kv_bytes + 2 * slot_bytes + metadata_bytes; }
+};
+
+EntrySize SizeOf(const StateSpec& spec, const CacheOptions& options) {
+  const size_t blocks = (size_t(options.context_tokens) + kBlockTokens - 1) / kBlockTokens;
+  EntrySize size;
+  size.kv_bytes = blocks * spec.kv_block_bytes();
+  size.slot_bytes = spec.snapshot_bytes();
+  // Token runs, twice (tree and lease), a few nodes and tables.
+  size.metadata_bytes = size_t(options.context_tokens) * 4 * sizeof(TokenId) + (64 << 10);
+  return size;
+}
+
+double MiB(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+Status Validate(const StateSpec& spec, const CacheOptions& options) {
+  if (!spec.has_kv() && !spec.has_recurrent()) {
+    return InvalidArgument("this model declares no state; there is nothing to cache");
+  }
+  if (options.context_tokens < 1 || options.sequence_count < 1 || options.snapshot_grid < 1 ||
+      options.snapshot_gap < 1 || options.ladder_tokens < 0 || options.entry_count_max < 0 ||
+      options.ttl_ms < 0) {
+    return InvalidArgument(
+        "cache options must not be negative, and at least 1 where a number is "
+        "needed (context, sequences, grid, gap)");
+  }
+  const EntrySize size = SizeOf(spec, options);
+  if (options.budget_bytes < size.least()) {
+    return InvalidArgument(fmt::format(
+        "a cache budget of {:.1f} MiB cannot hold one entry of this model: {} tokens of K/V take "
+        "{:.1f} MiB, a running state and a snapshot of it {:.1f} MiB each; give it at least {:.1f} "
+        "MiB or shorten the context",
+        MiB(options.budget_bytes), options.context_tokens, MiB(size.kv_bytes), MiB(size.slot_bytes),
+        MiB(size.least())));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+size_t DefaultBudget(const StateSpec& spec, size_t memory_bytes, const CacheOptions& options) {
+  constexpr size_t kEntries = 64;
+  const EntrySize size = SizeOf(spec, options);
+  const size_t wish = size_t(options.sequence_count) * size.running() + kEntries * size.stored();
+  return std::max(size.least(), std::min(wish, memory_bytes / 4 * 3));
+}
+
+StateCache::StateCache() = default;
+StateCache::~StateCache() = default;
+
+Result<std::unique_ptr<StateCache>> StateCache::Create(const StateSpec& spec,
+                                                       const CacheOptions& options) {
+  REPRISE_TRY(Validate(spec, options));
+  std::unique_ptr<StateCache> cache(new StateCache());
+  StateIndex::Options index_options;
+  index_options.spec = spec;
+  index_options.cache = options;
+  cache->index_ = std::make_unique<StateIndex>(std::move(index_options));
+  StateStore::Sizes sizes;
+  sizes.block_count = cache->index_->block_capacity();
+  sizes.slot_count = spec.has_recurrent() ? size_t(options.sequence_count) : 0;
+  sizes.snapshot_count = cache->index_->snapshot_capacity();
+  REPRISE_ASSIGN(cache->store_, StateStore::Make(spec, sizes));
+  return cache;
+}
+
+// Lets the store do what the index has decided.
+void StateCache::Apply() {
+  Actions& actions = index_->actions();
+  const size_t metadata = index_->bytes_metadata();
+  const size_t budget = index_->options().budget_bytes;
+  store_->Apply(actions, budget - std::min(budget, metadata));
+  actions.clear();
+  CacheStats& counters = index_->counters();
+  counters.bytes_used_max = std::max(counters.bytes_used_max, store_->resident_bytes() + metadata);
+}
+
+void StateCache::SetTime(int64_t now_ms) { index_->SetTime(now_ms); }
+
+Lease StateCache::Acquire(const CacheRequest& request) {
+  Lease lease = index_->Acquire(request);
+  Apply();
+  return lease;
+}
+
+std::optional<Awaited> StateCache::FindAwaited(const Lease& lease) {
+  return index_->FindAwaited(lease);
+}
+
+Status StateCache::Start(Lease& lease) {
+  const Status status = index_->Start(lease);
+  const auto begin = std::chrono::steady_clock::now();
+  Apply();
+  const auto elapsed = std::chrono::steady_clock::now() - begin;
+  if (status.ok()) {
+    index_->NoteRestore(lease,
+                        std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count());
+  }
+  return status;
+}
+
+Status StateCache::Reserve(Lease& lease, int32_t token_count) {
+  const Status status = index_->Reserve(lease, token_count);
+  Apply();
+  return status;
+}
+
+void StateCache::Append(Lease& lease, std::span<const TokenId> tokens) {
+  index_->Append(lease, tokens);
+}
+
+bool StateCache::IsFinite(const Lease& lease, int32_t token_count) const {
+  const LeaseRecord& record = index_->record(lease);
+  if (!record.may_publish()) return true;
+  const int32_t end = record.computed + token_count;
+  for (int32_t p = record.computed; p < end && !record.table.empty();) {
+    const int32_t block_begin = p / kBlockTokens * kBlockTokens;
+    const int32_t upto = std::min(end, block_begin + kBlockTokens);
+    const BlockId block = record.table[p / kBlockTokens];
+    if (!store_->RowsAreFinite(block, p - block_begin, upto - block_begin)) return false;
+    p = upto;
+  }
+  return !index_->CommitTakesSnapshot(lease, token_count) || store_->SlotIsFinite(record.slot);
+}
+
+Status StateCache::Commit(Lease& lease, const CommitArgs& args) {
+  CommitArgs checked = args;
+  checked.finite = args.finite && IsFinite(lease, args.token_count);
+  const Status status = index_->Commit(lease, checked);
+  Apply();
+  return status;
+}
+
+void StateCache::Finish(Lease lease) {
+  if (index_->FinishTakesSnapshot(lease) && !store_->SlotIsFinite(lease.slot())) {
+    ++index_->counters().snapshots_not_finite;
+    return;  // released without a word in the tree
+  }
+  index_->Finish(std::move(lease));
+  Apply();
+}
+
+bool StateCache::Maintain() {
+  constexpr size_t kGiveBackBytes = 64 << 20;  // per call
+  const bool more = index_->Maintain();
+  Apply();
+  return store_->GiveBack(kGiveBackBytes) || more;
+}
+
+int32_t StateCache::Pin(const NamespaceKey& key, std::span<const TokenId> tokens, int64_t pin_ms) {
+  return index_->Pin(key, tokens, pin_ms);
+}
+
+void StateCache::Reset(const NamespaceKey& key) {
+  index_->Reset(&key);
+  Apply();
+}
+
+void StateCache::ResetAll() {
+  index_->Reset(nullptr);
+  Apply();
+}
+
+const StateMemory& StateCache::memory() const { return store_->memory(); }
+const StateSpec& StateCache::spec() const { return index_->spec(); }
+const CacheOptions& StateCache::options() const { return index_->options(); }
+CacheStats StateCache::stats() const { return index_->stats(); }
+std::string StateCache::Dump() const { return index_->Dump(); }
+Status StateCache::CheckInvariants() const { return index_->CheckInvariants(); }
+std::vector<TreeNodeView> StateCache::View(const NamespaceKey& key, size_t node_count_max) const {
+  return index_->View(key, node_count_max);
+}
+
+Lease::Lease(Lease&& other) noexcept
+    : index_(std::exchange(other.index_, nullptr)), record_(other.record_), id_(other.id_) {}
+
+Lease& Lease::operator=(Lease&& other) noexcept {
+  if (this != &other) {
+    if (index_ != nullptr) index_->Release(record_, id_);
+    index_ = std::exchange(other.index_, nullptr);
+    record_ = other.record_;
+    id_ = other.id_;
+  }
+  return *this;
+}
+
+Lease::~Lease() {
+  if (index_ != nullptr) index_->Release(record_, id_);
+}
+
+bool Lease::started() const { return index_->record(*this).started; }
+std::span<const TokenId> Lease::tokens() const { return index_->record(*this).tokens; }
+int32_t Lease::prompt_tokens() const { return index_->record(*this).prompt_tokens; }
+int32_t Lease::computed() const { return index_->record(*this).computed; }
+std::span<const BlockId> Lease::blocks() const { return index_->record(*this).table; }
+SlotId Lease::slot() const { return index_->record(*this).slot; }
+int32_t Lease::next_cut() const { return index_->NextCut(*this); }
+bool Lease::poisoned() const { return index_->record(*this).poisoned; }
+const ReuseReport& Lease::report() const { return index_->record(*this).report; }
+
+}  // namespace reprise

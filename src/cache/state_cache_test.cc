@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that the facade moves real bytes as the index decides: a toy model whose state is a
+// running sum reads back, after any reuse, what a cold run would have; budgets are refused with
+// their numbers, kept under load, and states that are not finite are never stored.
+#include "cache/state_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "base/rng.h"
+
+namespace reprise {
+namespace {
+
+StateSpec HybridSpec() {
+  StateSpec spec;
+  spec.token_cost = 1000;
+  spec.layers.push_back({0, StateKind::kFullKv, 0, {{"k", {2, 16}, DType::kF32}}});
+  spec.layers.push_back({1, StateKind::kRecurrent, 0, {{"s", {1024}, DType::kF32}}});
+  return spec;
+}
+
+// The state after tokens t0..tn is the fold x -> x * 0.5 + t; a K row holds it at its position.
+class Toy {
+ public:
+  explicit Toy(CacheOptions options) {
+    options.budget_bytes = options.budget_bytes ? options.budget_bytes : 8 << 20;
+    auto made = StateCache::Create(HybridSpec(), options);
+    CHECK(made.ok());
+    cache = std::move(made).value();
+  }
+
+  // folds[n] is the state after n tokens.
+  static std::vector<float> Folds(std::span<const TokenId> tokens) {
+    std::vector<float> folds = {0};
+    for (const TokenId t : tokens) folds.push_back(folds.back() * 0.5f + static_cast<float>(t));
+    return folds;
+  }
+
+  float* Row(const Lease& lease, int32_t p) const {
+    const StateMemory& memory = cache->memory();
+    auto* block = reinterpret_cast<float*>(memory.block(lease.blocks()[p / kBlockTokens]));
+    return block + (p % kBlockTokens) * 16;  // head 0
+  }
+  float* Slot(const Lease& lease) const {
+    return reinterpret_cast<float*>(cache->memory().slot(lease.slot()));
+  }
+
+  Lease Acquire(std::span<const TokenId> tokens, std::span<const Boundary> boundaries = {}) {
+    CacheRequest request;
+    request.key = &key;
+    request.tokens = tokens;
+    request.boundaries = boundaries;
+    return cache->Acquire(request);
+  }
+
+  // Computes what is left, in steps; everything read back must be right.
+  Status Run(Lease& lease, float poison = 0) {
+    if (!lease.started()) REPRISE_TRY(cache->Start(lease));
+    const std::vector<float> folds = Folds(lease.tokens());
+    while (lease.computed() < static_cast<int32_t>(lease.tokens().size())) {
+      const int32_t begin = lease.computed();
+      const int32_t end =
+          std::min({begin + 100, lease.next_cut(), static_cast<int32_t>(lease.tokens().size())});
+      REPRISE_TRY(cache->Reserve(lease, end - begin));
+      EXPECT_EQ(Slot(lease)[0], folds[begin]);
+      EXPECT_EQ(Slot(lease)[1023], folds[begin]);
+      for (int32_t p = 0; p < begin; ++p) EXPECT_EQ(*Row(lease, p), folds[p + 1]);
+      for (int32_t p = begin; p < end; ++p) {
+        for (int i = 0; i < 16; ++i) Row(lease, p)[i] = folds[p + 1];
+        for (int i = 0; i < 16; ++i) Row(lease, p)[64 * 16 + i] = 1;
+      }
+      std::fill_n(Slot(lease), 1024, folds[end]);
+      if (poison != 0) Slot(lease)[517] = poison;
+      computed += end - begin;
+      REPRISE_TRY(cache->Commit(lease, {end - begin}));
+    }
+    return OkStatus();
+  }
+
+  NamespaceKey key{"model", "tenant"};
+  std::unique_ptr<StateCache> cache;
+  int64_t computed = 0;
+};
+
+std::vector<TokenId> Tokens(int count, uint64_t seed = 1) {
+  std::vector<TokenId> tokens(count);
+  for (int i = 0; i < count; ++i) tokens[i] = static_cast<TokenId>(RandomAt(seed, i) % 50);
+  return tokens;
+}
+
+TEST(StateCache, SecondRunStartsWhereTheFirstLeftOff) {
+  Toy toy({});
+  auto tokens = Tokens(300);
+  Lease first = toy.Acquire(tokens);
+  ASSERT_TRUE(toy.Run(first).ok());
+  EXPECT_EQ(first.report().reason, MissReason::kCold);
+  const TokenId reply[] = {3, 1, 4, 1, 5};
+  toy.cache->Append(first, reply);
+  ASSERT_TRUE(toy.Run(first).ok());
+  toy.cache->Finish(std::move(first));
+
+  tokens.insert(tokens.end(), std::begin(reply), std::end(reply));
+  tokens.push_back(9);
+  toy.computed = 0;
+  Lease second = toy.Acquire(tokens);
+  ASSERT_TRUE(toy.Run(second).ok());
+  EXPECT_EQ(second.report().used_tokens, 299) << "prompt end, one token left to run";
+  EXPECT_EQ(toy.computed, 7);
+  EXPECT_TRUE(toy.cache->CheckInvariants().ok());
+}
+
+TEST(StateCache, AStateThatIsNotFiniteIsNeverStored) {
+  const auto tokens = Tokens(300);
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    Toy toy({});
+    Lease lease = toy.Acquire(tokens);
+    const Status status = toy.Run(lease, bad);
+    EXPECT_EQ(status.code(), StatusCode::kInternal);
+    EXPECT_TRUE(lease.poisoned());
+    toy.cache->Finish(std::move(lease));
+    EXPECT_EQ(toy.cache->stats().snapshots, 0u);
+    Lease next = toy.Acquire(tokens);
+    ASSERT_TRUE(toy.Run(next).ok());
+    EXPECT_EQ(next.report().used_tokens, 0);
+    EXPECT_EQ(toy.computed, 300 + 299);
+  }
+}
+
+TEST(StateCache, RefusesABudgetThatHoldsNoEntryWithTheNumbers) {
+  CacheOptions options;
+  options.budget_bytes = 1 << 20;
+  options.context_tokens = 32768;
+  const auto made = StateCache::Create(HybridSpec(), options);
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.status().message().find("1.0 MiB cannot hold one entry"), std::string::npos);
+  EXPECT_NE(made.status().message().find("give it at least"), std::string::npos);
+  options.budget_bytes = DefaultBudget(HybridSpec(), 64 << 20, options);
+  EXPECT_LE(options.budget_bytes, size_t{48} << 20);
+  EXPECT_TRUE(StateCache::Create(HybridSpec(), options).ok());
+}
+
+TEST(StateCache, RunningRequestsComeFirstAndMemoryStaysWithinTheBudget) {
+  CacheOptions options;
+  options.budget_bytes = 2 << 20;
+  options.sequence_count = 4;
+  Toy toy(options);
+  std::vector<Lease> running;
+  for (uint64_t i = 0; i < 200; ++i) {
+    Lease lease = toy.Acquire(Tokens(100 + static_cast<int>(i * 7 % 900), 1 + i % 23));
+    const Status status = toy.Run(lease);
+    ASSERT_TRUE(status.ok()) << status.message();
+    if (i % 3 != 0)
+      toy.cache->Finish(std::move(lease));
+    else
+      running.push_back(std::move(lease));
+    if (running.size() > 2) running.erase(running.begin());
+    const CacheStats stats = toy.cache->stats();
+    ASSERT_LE(stats.bytes_leased + stats.bytes_cached + stats.bytes_metadata, stats.bytes_budget);
+    ASSERT_LE(stats.bytes_used_max, stats.bytes_budget * 103 / 100);
+    ASSERT_TRUE(toy.cache->CheckInvariants().ok());
+  }
+  EXPECT_GT(toy.cache->stats().snapshots_evicted[0] + toy.cache->stats().snapshots_evicted[1], 0u);
+  // What is running cannot be taken away: the next request is refused, and only that.
+  Lease big = toy.Acquire(Tokens(16000));
+  EXPECT_EQ(toy.Run(big).code(), StatusCode::kResourceExhausted);
+  big = Lease();
+  Lease small = toy.Acquire(Tokens(100));
+  EXPECT_TRUE(toy.Run(small).ok());
+}
+
+TEST(StateCache, TenantsShareNothing) {
+  Toy toy({});
+  const auto tokens = Tokens(300);
+  Lease first = toy.Acquire(tokens);
+  ASSERT_TRUE(toy.Run(first).ok());
+  toy.cache->Finish(std::move(first));
+  toy.key.salt = "somebody else";
+  Lease other = toy.Acquire(tokens);
+  EXPECT_EQ(other.report().known_tokens, 0);
+  EXPECT_EQ(other.report().reason, MissReason::kCold) << "not even a hint that it exists elsewhere";
+  EXPECT_TRUE(toy.cache->View(toy.key, 100).empty());
+  toy.key = {"other adapter", "tenant"};
+  Lease adapter = toy.Acquire(tokens);
+  EXPECT_EQ(adapter.report().reason, MissReason::kOtherNamespace);
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cache/store/action.h"
+#include "cache/store/id_pool.h"
+#include "state/ids.h"
+
+namespace reprise {
+
+// BlockPool counts who uses each K/V block: nodes of the tree and tables of leases, apart, because
+// the first can be taken away and the second cannot. Ids only; the bytes are StateStore's.
+//
+// Who may write: rows of a block below what any node or other table refers to are immutable. The
+// lease that allocated a block may append rows to it, also after the tree refers to its first
+// rows. Whoever continues inside a block that it did not allocate copies it first.
+//
+// Thread safety: none.
+// Invariants:
+//  (1) A block is free (no refs), leased (lease refs > 0), or cached (tree refs only). Never two.
+//  (2) leased_count() + cached_count() == used_count().
+// Costs: every operation O(1).
+class BlockPool {
+ public:
+  BlockPool(uint32_t capacity, Actions* actions) : ids_(capacity), actions_(actions) {}
+
+  bool full() const { return ids_.full(); }
+  // A block with one lease ref. REQUIRES: !full().
+  BlockId Allocate();
+  void RefTree(BlockId id);
+  void UnrefTree(BlockId id);
+  void RefLease(BlockId id);
+  void UnrefLease(BlockId id);
+
+  uint32_t tree_refs(BlockId id) const { return refs_[id.value].tree; }
+  uint32_t lease_refs(BlockId id) const { return refs_[id.value].lease; }
+  bool used(BlockId id) const { return ids_.used(id); }
+  uint32_t used_count() const { return ids_.used_count(); }
+  uint32_t leased_count() const { return leased_count_; }
+  uint32_t cached_count() const { return used_count() - leased_count_; }
+  uint32_t capacity() const { return ids_.capacity(); }
+  uint32_t limit() const { return ids_.limit(); }
+  size_t bytes() const { return ids_.bytes() + refs_.capacity() * sizeof(Refs); }
+
+ private:
+  struct Refs {
+    uint32_t tree = 0;
+    uint32_t lease = 0;
+  };
+  void FreeIfUnused(BlockId id);
+
+  IdPool<BlockId> ids_;
+  std::vector<Refs> refs_;
+  uint32_t leased_count_ = 0;
+  Actions* actions_;
+};
+
+}  // namespace reprise

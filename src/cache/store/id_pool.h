@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/check.h"
+
+namespace reprise {
+
+// IdPool hands out ids below a capacity. The last id given back is the first to be taken again, so
+// that memory in use stays warm and few pages are touched.
+//
+// Invariants: an id is free or used, never both; used_count() + free ids below limit() == limit().
+// Costs: Allocate and Free O(1); memory grows with the largest number of ids in use at once.
+template <typename IdType>
+class IdPool {
+ public:
+  explicit IdPool(uint32_t capacity) : capacity_(capacity) {}
+
+  bool full() const { return free_.empty() && used_.size() == capacity_; }
+  // REQUIRES: !full().
+  IdType Allocate() {
+    CHECK(!full());
+    if (free_.empty()) {
+      free_.push_back({static_cast<uint32_t>(used_.size())});
+      used_.push_back(false);
+    }
+    const IdType id = free_.back();
+    free_.pop_back();
+    used_[id.value] = true;
+    return id;
+  }
+  void Free(IdType id) {
+    CHECK(used(id));
+    used_[id.value] = false;
+    free_.push_back(id);
+  }
+
+  bool used(IdType id) const { return id.value < used_.size() && used_[id.value]; }
+  uint32_t used_count() const { return static_cast<uint32_t>(used_.size() - free_.size()); }
+  uint32_t capacity() const { return capacity_; }
+  uint32_t limit() const { return static_cast<uint32_t>(used_.size()); }  // ids are below it
+  size_t bytes() const { return used_.capacity() / 8 + free_.capacity() * sizeof(IdType); }
+
+ private:
+  uint32_t capacity_;
+  std::vector<bool> used_;
+  std::vector<IdType> free_;
+};
+
+}  // namespace reprise

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "cache/store/action.h"
+#include "cache/store/unit_arena.h"
+#include "state/batch.h"
+#include "state/spec.h"
+
+namespace reprise {
+
+// StateStore is the memory that StateIndex talks about: blocks, slots of running sequences,
+// snapshots. It carries out actions in their order and knows nothing of trees.
+//
+// Thread safety: none.
+// Invariant: free units keep their pages only below the limit that the last Apply was given.
+class StateStore {
+ public:
+  struct Sizes {
+    size_t block_count = 0;
+    size_t slot_count = 0;
+    size_t snapshot_count = 0;
+  };
+  static Result<std::unique_ptr<StateStore>> Make(const StateSpec& spec, const Sizes& sizes);
+
+  // Gives pages of free units back where more than `resident_limit` bytes would be resident.
+  void Apply(std::span<const Action> actions, size_t resident_limit);
+  // Gives pages of free units back to the system; returns true if there was something to give.
+  bool GiveBack(size_t bytes);
+
+  // No NaN and no infinity in the float tensors of the slot, or in rows [begin, end) of the block.
+  bool SlotIsFinite(SlotId slot) const;
+  bool RowsAreFinite(BlockId block, int begin, int end) const;
+
+  const StateMemory& memory() const { return memory_; }
+  size_t resident_bytes() const;
+
+ private:
+  explicit StateStore(const StateSpec& spec) : spec_(spec), layout_(spec) {}
+
+  const StateSpec spec_;
+  const StateLayout layout_;
+  UnitArena blocks_;     // [block_count, block_bytes]
+  UnitArena slots_;      // [slot_count, slot_bytes]
+  UnitArena snapshots_;  // [snapshot_count, slot_bytes]
+  StateMemory memory_;
+};
+
+}  // namespace reprise

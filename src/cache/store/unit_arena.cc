@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/store/unit_arena.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace reprise {
+
+UnitArena::~UnitArena() {
+  if (data_ != nullptr) munmap(data_, mapped_bytes_);
+}
+
+Status UnitArena::Reserve(size_t unit_bytes, size_t capacity) {
+  CHECK(data_ == nullptr);
+  unit_bytes_ = unit_bytes;
+  page_bytes_ = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  if (unit_bytes == 0 || capacity == 0) return OkStatus();
+  mapped_bytes_ = (unit_bytes * capacity + page_bytes_ - 1) / page_bytes_ * page_bytes_;
+  void* address = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) {
+    return ResourceExhausted("cannot reserve " + std::to_string(mapped_bytes_ >> 20) +
+                             " MiB of addresses for state; lower the cache budget");
+  }
+  data_ = static_cast<std::byte*>(address);
+  return OkStatus();
+}
+
+void UnitArena::Take(uint32_t id) {
+  if (units_.size() <= id) units_.resize(id + 1);
+  Unit& unit = units_[id];
+  CHECK(!unit.used);
+  unit.used = true;
+  if (unit.resident) {
+    --idle_count_;
+  } else {
+    unit.resident = true;
+    ++resident_count_;
+  }
+}
+
+void UnitArena::Free(uint32_t id) {
+  Unit& unit = units_[id];
+  CHECK(unit.used);
+  unit.used = false;
+  ++idle_count_;
+  if (!unit.listed) idle_.push_back(id);
+  unit.listed = true;
+}
+
+bool UnitArena::PageIsFree(size_t page) const {
+  const size_t first = page * page_bytes_ / unit_bytes_;
+  const size_t last = std::min(((page + 1) * page_bytes_ - 1) / unit_bytes_, units_.size() - 1);
+  for (size_t i = first; i <= last; ++i) {
+    if (units_[i].used) return false;
+  }
+  return true;
+}
+
+void UnitArena::Discard(size_t bytes) {
+  size_t won = 0;
+  while (won < bytes && !idle_.empty()) {
+    const uint32_t id = idle_.front();
+    idle_.pop_front();
+    Unit& unit = units_[id];
+    unit.listed = false;
+    if (unit.used) continue;  // taken again since
+    const size_t begin = id * unit_bytes_, end = begin + unit_bytes_;
+    // Pages that a neighbour in use reaches into stay.
+    size_t first = begin / page_bytes_, last = (end - 1) / page_bytes_;
+    while (first <= last && !PageIsFree(first)) ++first;
+    while (first < last && !PageIsFree(last)) --last;
+    if (first <= last) {
+      CHECK(madvise(data_ + first * page_bytes_, (last - first + 1) * page_bytes_, MADV_DONTNEED) ==
+            0);
+    }
+    unit.resident = false;
+    --resident_count_;
+    --idle_count_;
+    won += unit_bytes_;
+  }
+}
+
+}  // namespace reprise

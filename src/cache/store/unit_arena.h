@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "base/status.h"
+
+namespace reprise {
+
+// UnitArena is the host memory behind one kind of id: `capacity` units of `unit_bytes`, contiguous,
+// so that id -> address is one multiplication. It reserves addresses for all of them and takes
+// pages only as units are used; pages of free units can be given back. So blocks and snapshots
+// share one budget although each could fill it alone.
+//
+// Thread safety: none.
+// Invariants: resident_bytes() counts every unit that was used since its pages were last given
+// back. Costs: Take and Free O(1); Discard O(pages given back).
+class UnitArena {
+ public:
+  UnitArena() = default;
+  UnitArena(const UnitArena&) = delete;
+  UnitArena& operator=(const UnitArena&) = delete;
+  ~UnitArena();
+
+  // Fails with kResourceExhausted if the addresses cannot be had.
+  Status Reserve(size_t unit_bytes, size_t capacity);
+
+  std::byte* data() const { return data_; }
+  std::byte* at(uint32_t id) const { return data_ + id * unit_bytes_; }
+  size_t unit_bytes() const { return unit_bytes_; }
+
+  void Take(uint32_t id);
+  void Free(uint32_t id);  // its content is gone from here on
+  // Gives back pages of free units, the longest free first, until `bytes` are won or none is left.
+  void Discard(size_t bytes);
+
+  size_t resident_bytes() const { return resident_count_ * unit_bytes_; }
+  size_t idle_bytes() const { return idle_count_ * unit_bytes_; }  // resident, but free
+
+ private:
+  struct Unit {
+    bool used = false;
+    bool resident = false;
+    bool listed = false;  // in idle_
+  };
+  bool PageIsFree(size_t page) const;
+
+  std::byte* data_ = nullptr;
+  size_t mapped_bytes_ = 0;
+  size_t unit_bytes_ = 0;
+  size_t page_bytes_ = 4096;
+  std::vector<Unit> units_;    // as far as ids were used
+  std::deque<uint32_t> idle_;  // free and resident, or stale
+  size_t resident_count_ = 0;
+  size_t idle_count_ = 0;
+};
+
+}  // namespace reprise
