@@ -13,6 +13,8 @@ void Add(const float* a, const float* b, int64_t n, float* y);
 void Mul(const float* a, const float* b, int64_t n, float* y);
 void Scale(const float* x, float factor, int64_t n, float* y);
 
+float MultiplyAdds(int64_t n);
+
 void F32ToF16(const float* x, int64_t n, uint16_t* y);
 void F16ToF32(const uint16_t* x, int64_t n, float* y);
 void BF16ToF32(const uint16_t* x, int64_t n, float* y);

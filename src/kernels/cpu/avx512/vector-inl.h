@@ -21,6 +21,8 @@ constexpr int kTileQueries = 6;
 constexpr int kTileVectors = 4;
 // Vectors of columns that the gated delta rule takes at a time.
 constexpr int kDeltaVectors = 4;
+// Vectors that multiply-adds need at a time to hide their latency.
+constexpr int kPeakVectors = 16;
 
 inline __mmask16 FirstLanes(int n) { return static_cast<__mmask16>((1u << n) - 1); }
 

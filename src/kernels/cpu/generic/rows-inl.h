@@ -110,6 +110,25 @@ void Rope(float* x, const float* cos, const float* sin, int half) {
   }
 }
 
+float MultiplyAdds(int64_t n) {
+  // Tiles that fit the registers, one after another.
+  constexpr int kTile = kPeakVectors;
+  static_assert(16 % kTile == 0);
+  float total = 0;
+  for (int tile = 0; tile < 16 / kTile; ++tile) {
+    V16 sum[kTile];
+#pragma GCC unroll 16
+    for (int i = 0; i < kTile; ++i) sum[i] = Set(static_cast<float>(i));
+    for (int64_t k = 0; k < n; ++k) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kTile; ++i) sum[i] = Fma(sum[i], Set(0.999f), Set(1e-4f));
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kTile; ++i) total += SumLanes(sum[i]);
+  }
+  return total;
+}
+
 // SinCos of kernels/reference/math.h, without branches so that the compiler can use vectors.
 inline void SinCos(double x, double* sin, double* cos) {
   const double shifted = __builtin_fma(x, 0x1.45f306dc9c883p-1, 0x1.8p52);
@@ -167,6 +186,7 @@ void OverlayRows(KernelTable* table) {
   table->scale = ScaleRow;
   table->rope = Rope;
   table->rope_angles = RopeAngles;
+  table->multiply_adds = MultiplyAdds;
   table->f32_to_f16 = F32ToF16;
   table->f16_to_f32 = F16ToF32;
   table->bf16_to_f32 = BF16ToF32;

@@ -20,6 +20,7 @@ void OverlayScalarFloat(KernelTable* table) {
   table->scale = reference::Scale;
   table->rope = reference::Rope;
   table->rope_angles = reference::RopeAngles;
+  table->multiply_adds = reference::MultiplyAdds;
   table->f32_to_f16 = reference::F32ToF16;
   table->f16_to_f32 = reference::F16ToF32;
   table->bf16_to_f32 = reference::BF16ToF32;
