@@ -1,8 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/table.h"
+// Quantised products with smmla; a single token goes through sdot, which gives the same bits.
+#include "kernels/cpu/dotprod/sdot-inl.h"
+#include "kernels/cpu/i8mm/tile256-inl.h"
+#include "kernels/cpu/i8mm/tile32-inl.h"
 
 namespace reprise::cpu {
-
-void OverlayI8mmMatrix(KernelTable*) {}
+void OverlayI8mmMatrix(KernelTable* table) {
+  using neon::PackedType;
+  using neon::SetMatrix;
+  SetMatrix(table, PackedType::kQ8_0, "i8mm", MatrixRun32<Q8_0, Sdot>);
+  SetMatrix(table, PackedType::kQ4_0, "i8mm", MatrixRun32<Q4_0, Sdot>);
+  SetMatrix(table, PackedType::kQ4_1, "i8mm", MatrixRun32<Q4_1, Sdot>);
+  SetMatrix(table, PackedType::kQ5_0, "i8mm", MatrixRun32<Q5_0, Sdot>);
+  SetMatrix(table, PackedType::kQ5_1, "i8mm", MatrixRun32<Q5_1, Sdot>);
+  SetMatrix(table, PackedType::kIQ4_NL, "i8mm", MatrixRun32<IQ4_NL, Sdot>);
+  SetMatrix(table, PackedType::kQ2_K, "i8mm", MatrixRun256<Q2_K, Sdot>);
+  SetMatrix(table, PackedType::kQ3_K, "i8mm", MatrixRun256<Q3_K, Sdot>);
+  SetMatrix(table, PackedType::kQ4_K, "i8mm", MatrixRun256<Q4_K, Sdot>);
+  SetMatrix(table, PackedType::kQ5_K, "i8mm", MatrixRun256<Q5_K, Sdot>);
+  SetMatrix(table, PackedType::kQ6_K, "i8mm", MatrixRun256<Q6_K, Sdot>);
+  SetMatrix(table, PackedType::kIQ4_XS, "i8mm", MatrixRun256<IQ4_XS, Sdot>);
+  SetMatrix(table, PackedType::kIQ2_XXS, "i8mm", MatrixRun256<IQ2_XXS, Sdot>);
+}
 
 }  // namespace reprise::cpu
