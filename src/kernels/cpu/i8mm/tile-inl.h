@@ -55,9 +55,11 @@ struct TileSums {
   float32x4_t at[4][kPairs] = {};
 
   void Load(const TileTokens& tokens, int rows) {
+#pragma GCC unroll 2
     for (int p = 0; p < kPairs; ++p) {
       const float32x4x2_t a = LoadRows(tokens.y[2 * p], rows);
       const float32x4x2_t b = LoadRows(tokens.y[2 * p + 1], rows);
+#pragma GCC unroll 2
       for (int i = 0; i < 2; ++i) {
         at[2 * i][p] = LowHalves(a.val[i], b.val[i]);
         at[2 * i + 1][p] = HighHalves(a.val[i], b.val[i]);
@@ -65,6 +67,7 @@ struct TileSums {
     }
   }
   void Store(const TileTokens& tokens, int rows) const {
+#pragma GCC unroll 2
     for (int p = 0; p < kPairs; ++p) {
       StoreRows(tokens.y[2 * p], rows, LowHalves(at[0][p], at[1][p]),
                 LowHalves(at[2][p], at[3][p]));

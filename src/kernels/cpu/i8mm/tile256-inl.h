@@ -149,8 +149,8 @@ inline void TileSums256(const TileBlock256<F>& block, const int8_t* const* q, in
 }
 
 template <class F, int kPairs>
-inline void MatrixTile256(const TileBlock256<F>* panel, int blocks, const TileTokens& tokens,
-                          int rows, bool first) {
+[[gnu::noinline]] void MatrixTile256(const TileBlock256<F>* panel, int blocks,
+                                     const TileTokens& tokens, int rows, bool first) {
   TileSums<kPairs> acc;
   if (!first) acc.Load(tokens, rows);
   for (int b = 0; b < blocks; ++b) {

@@ -57,8 +57,8 @@ struct TilePanel32 {
 };
 
 template <class F, int kPairs, class Source>
-inline void MatrixTile32(const Source& source, int blocks, const TileTokens& tokens, int rows,
-                         bool first) {
+[[gnu::noinline]] void MatrixTile32(const Source& source, int blocks, const TileTokens& tokens,
+                                    int rows, bool first) {
   TileSums<kPairs> acc;
   if (!first) acc.Load(tokens, rows);
   const int32x4_t start = vdupq_n_s32(MagicBits(F::kShift));

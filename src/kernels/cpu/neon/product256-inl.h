@@ -127,10 +127,11 @@ inline int32x4x2_t BlockMinima(const int8_t (*min)[8], const int16_t* sums) {
 }
 
 template <class F, class Dot, int kTokens, class Source>
-inline void Tile256(const Source& source, int blocks, const Activations& x, float* y,
-                    int64_t y_stride, int rows, bool first) {
+[[gnu::noinline]] void Tile256(const Source& source, int blocks, const Activations& x, float* y,
+                               int64_t y_stride, int rows, bool first) {
   float32x4x2_t acc[kTokens] = {};
   if (!first) {
+#pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) acc[t] = LoadRows(y + t * y_stride, rows);
   }
   for (int b = 0; b < blocks; ++b) {
@@ -156,6 +157,7 @@ inline void Tile256(const Source& source, int blocks, const Activations& x, floa
       }
     }
   }
+#pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
     StoreRows(y + t * y_stride, rows, acc[t].val[0], acc[t].val[1]);
   }

@@ -44,10 +44,11 @@ struct Panel32 {
 };
 
 template <class F, class Dot, int kTokens, class Source>
-inline void Tile32(const Source& source, int blocks, const Activations& x, float* y,
-                   int64_t y_stride, int rows, bool first) {
+[[gnu::noinline]] void Tile32(const Source& source, int blocks, const Activations& x, float* y,
+                              int64_t y_stride, int rows, bool first) {
   float32x4x2_t acc[kTokens] = {};
   if (!first) {
+#pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) acc[t] = LoadRows(y + t * y_stride, rows);
   }
   for (int b = 0; b < blocks; ++b) {
@@ -88,6 +89,7 @@ inline void Tile32(const Source& source, int blocks, const Activations& x, float
       }
     }
   }
+#pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
     StoreRows(y + t * y_stride, rows, acc[t].val[0], acc[t].val[1]);
   }

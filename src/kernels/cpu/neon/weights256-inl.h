@@ -79,9 +79,11 @@ struct Q6_K {
   static inline Scales Unpack(const Packed& b) { return {b.scales}; }
   static inline int8x16_t Weight(const Packed& b, const Scales&, int run, int step, int pair) {
     const int half = run / 4, k = run % 4;
-    const uint8x16_t low = Shift(vld1q_u8(b.low[half][k % 2][step][pair]), k < 2 ? 2 : -2);
+    const uint8x16_t low = vld1q_u8(b.low[half][k % 2][step][pair]);
     const uint8x16_t high = Shift(vld1q_u8(b.high[half][step][pair]), 6 - 2 * k);
-    return Signed(vbslq_u8(vdupq_n_u8(0xC0), high, vandq_u8(low, vdupq_n_u8(0x3C))));
+    // Two bits from `high` on top, four from `low` below them, two zeros.
+    if (k < 2) return Signed(vsriq_n_u8(high, vshlq_n_u8(low, 4), 2));
+    return Signed(vandq_u8(vsriq_n_u8(high, low, 2), vdupq_n_u8(0xFC)));
   }
 };
 
