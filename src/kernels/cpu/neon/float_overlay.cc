@@ -1,8 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/neon/vector-inl.h"
 #include "kernels/cpu/table.h"
+// The algorithms are written in terms of the vector above.
+#include "kernels/cpu/generic/attention-inl.h"
+#include "kernels/cpu/generic/recurrent-inl.h"
+#include "kernels/cpu/generic/rows-inl.h"
 
 namespace reprise::cpu {
 
-void OverlayNeonFloat(KernelTable*) {}
+void OverlayNeonFloat(KernelTable* table) {
+  OverlayRows(table);
+  OverlayRecurrent(table);
+  OverlayAttention(table);
+}
 
 }  // namespace reprise::cpu

@@ -5,6 +5,7 @@ namespace reprise::cpu {
 
 void OverlayNeonMatrix(KernelTable* table) {
   neon::SetQuantised(table);
+  neon::SetFloat(table);
   table->quantise_32 = neon::Quantise32;
   table->quantise_256 = neon::Quantise256;
 }
