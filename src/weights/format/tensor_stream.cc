@@ -19,14 +19,14 @@ class TensorStream::File {
  public:
   explicit File(std::string path) : path_(std::move(path)), partial_(path_ + ".partial") {}
   ~File() {
-    if (fd_ < 0) return;
-    ::close(fd_);
-    ::unlink(partial_.c_str());
+    if (fd_ >= 0) ::close(fd_);
+    if (created_ && !committed_) ::unlink(partial_.c_str());
   }
 
   Status Open() {
     fd_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    return fd_ < 0 ? Failed("create") : OkStatus();
+    created_ = fd_ >= 0;
+    return created_ ? OkStatus() : Failed("create");
   }
 
   Status Write(std::span<const std::byte> bytes) {
@@ -49,6 +49,7 @@ class TensorStream::File {
     REPRISE_TRY(Flush());
     if (::close(std::exchange(fd_, -1)) != 0) return Failed("write");
     if (std::rename(partial_.c_str(), path_.c_str()) != 0) return Failed("rename");
+    committed_ = true;
     return OkStatus();
   }
 
@@ -72,6 +73,8 @@ class TensorStream::File {
 
   const std::string path_, partial_;
   int fd_ = -1;
+  bool created_ = false;
+  bool committed_ = false;
   uint64_t size_ = 0;
   std::vector<std::byte> buffer_;
 };
