@@ -1,15 +1,16 @@
-"""Compares our token ids with those of Hugging Face tokenizers and sentencepiece.
+"""Compares our token ids with those of Hugging Face tokenizers, sentencepiece and RWKV's own rule.
 
     python3 -m venv /tmp/v && /tmp/v/bin/pip install tokenizers sentencepiece
     /tmp/v/bin/python tools/compare_tokenizers.py --probe build/dev/src/text/tokenizer_probe FILE...
 
-FILE is a tokenizer.json (compared with `tokenizers`), or a SentencePiece .model and its vocabulary
-as a file that tokenizer_probe reads, written MODEL=FILE (compared with `sentencepiece`). The text is made
-here: prose and code of this repository, samples of many scripts, all of Unicode, every kind of white
-space, emoji with joiners, marks in any order, long runs; about 10 MB, always the same. Exits with 1 on
-the first tokenizer that differs, having shown where.
+FILE is a tokenizer.json (compared with `tokenizers`), a SentencePiece model (*.model*, compared with
+`sentencepiece`) or rwkv_vocab_v20230424.txt (compared with a few lines below). The text is made here:
+prose and code of this repository, samples of many scripts, all of Unicode, every kind of white space, emoji
+with joiners, marks in any order, long runs; about 19 MB (3 with --quick). Shows the first differences and
+exits with 1 if there are any.
 """
 import argparse
+import ast
 import pathlib
 import random
 import struct
@@ -79,15 +80,16 @@ def random_texts(rng, count):
         yield "".join(parts)
 
 
-def corpus():
+def corpus(quick):
     rng = random.Random(20240501)
     texts = ["", " ", "  ", "\n", "a", " a", "a ", "▁", "▁a", " ▁ a"] + SAMPLES
     texts += [a + b for a in SAMPLES for b in SAMPLES[::5]]
     for path in sorted(ROOT.glob("src/**/*")) + sorted(ROOT.glob("tools/*.py")) + sorted(ROOT.glob("*.md")):
         if path.suffix in {".cc", ".h", ".py", ".md"} and ".gen." not in path.name:
             texts.append(path.read_text())
-    texts += random_texts(rng, 4000)
-    texts += every_code_point()
+    texts += random_texts(rng, 1500 if quick else 4000)
+    rows = list(every_code_point())
+    texts += rows[::15] if quick else rows
     texts += ["".join(rng.choice(SAMPLES) for _ in range(500)),
               "".join(rng.choice(SAMPLES[3:8]).replace(" ", "") for _ in range(200))]
     texts += [c * n for c in ("a", " ", "\n", "中", "é", "🙂", "ab", " a", "'s", "=") for n in (100, 1000, 5000)]
@@ -136,15 +138,47 @@ class SentencePiece:
         self.library = sentencepiece.SentencePieceProcessor(model_file=str(path))
 
     def encode(self, texts, special):
-        for text in texts:
-            ids = self.library.encode(text)
-            yield ([self.library.bos_id()] if special else []) + ids
+        # Control symbols are never parsed here, so only plain text is compared.
+        for text in texts if not special else []:
+            yield self.library.encode(text)
 
-    def decode(self, _):
-        return None
+    def decode(self, ids):
+        return self.library.decode(ids)
 
     def token(self, token_id):
         return self.library.id_to_piece(token_id)
+
+
+class RwkvWorld:
+    name = "the greedy rule of RWKV World"
+
+    def __init__(self, path):
+        self.ids = {}
+        for line in pathlib.Path(path).read_text().splitlines():
+            literal = ast.literal_eval(line[line.index(" "):line.rindex(" ")].strip())
+            self.ids[literal if isinstance(literal, bytes) else literal.encode()] = int(line[:line.index(" ")])
+        self.tokens = {number: token for token, number in self.ids.items()}
+        self.longest = max(map(len, self.ids))
+
+    def encode(self, texts, special):
+        for text in texts if not special else []:
+            data, at, ids = text.encode(), 0, []
+            while at < len(data):
+                size = next(n for n in range(self.longest, 0, -1) if data[at:at + n] in self.ids and at + n <= len(data))
+                ids.append(self.ids[data[at:at + size]])
+                at += size
+            yield ids
+
+    def decode(self, ids):
+        return b"".join(self.tokens[i] for i in ids).decode()
+
+    def token(self, token_id):
+        return self.tokens.get(token_id)
+
+
+def reference_for(path):
+    name = pathlib.Path(path).name
+    return SentencePiece(path) if ".model" in name else RwkvWorld(path) if name.endswith(".txt") else HuggingFace(path)
 
 
 def show(reference, text, expected, got):
@@ -178,15 +212,15 @@ def compare(probe, path, reference, texts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--probe", required=True)
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("files", nargs="+")
     arguments = parser.parse_args()
-    texts = corpus()
+    texts = corpus(arguments.quick)
     size = sum(len(text.encode()) for text in texts)
     print(f"{len(texts)} texts, {size / 1e6:.1f} MB")
     failed = False
-    for file in arguments.files:
-        model, _, path = file.rpartition("=")
-        reference = SentencePiece(model) if model else HuggingFace(path)
+    for path in arguments.files:
+        reference = reference_for(path)
         differences = compare(arguments.probe, path, reference, texts)
         print(f"{path}: {differences or 'no'} differences to {reference.name}", flush=True)
         failed |= differences > 0

@@ -1,17 +1,21 @@
 """Makes the small tokenizers and expected ids in tests/data/tokenizers/.
 
-    python3 -m venv /tmp/v && /tmp/v/bin/pip install tokenizers==0.23.3
+    python3 -m venv /tmp/v && /tmp/v/bin/pip install tokenizers==0.23.3 sentencepiece==0.2.2
     /tmp/v/bin/python tools/make_tokenizer_fixtures.py tests/data/tokenizers
 
-Each NAME.json is a tokenizer.json whose small vocabulary was trained here; NAME.vectors.json has texts
-with the ids and the decoded text that Hugging Face tokenizers gives for them.
+NAME.json is a tokenizer.json, NAME.model a SentencePiece model, NAME.txt a vocabulary in RWKV's format, all
+with small vocabularies trained here. NAME.vectors.json has texts with the ids and the decoded text that
+Hugging Face tokenizers, sentencepiece and RWKV's rule give for them.
 """
+import io
 import json
 import pathlib
 import sys
+import tempfile
 
+import sentencepiece
 import tokenizers
-from compare_tokenizers import SAMPLES
+from compare_tokenizers import SAMPLES, RwkvWorld
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
                         trainers)
 
@@ -81,6 +85,112 @@ def byte_level():
     yield "falcon", trained(after)
 
 
+def trained_characters(name, normalizer, pre_tokenizer, decoder):
+    """SentencePiece's conventions in a tokenizer.json: characters, spaces as U+2581, byte tokens."""
+    byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
+    specials = ["<unk>", "<s>", "</s>"]
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    if pre_tokenizer:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoder
+    trainer = trainers.BpeTrainer(vocab_size=560, special_tokens=specials + byte_tokens, limit_alphabet=120,
+                                  show_progress=False)
+    # Without a pre-tokenizer the trainer would learn whole lines: train on words.
+    words = [("▁" if i else "") + word for text in SAMPLES * 3 for i, word in enumerate(text.split(" "))]
+    tokenizer.train_from_iterator(words, trainer)
+    document = json.loads(tokenizer.to_str())
+    # The trainer marks byte tokens as special; published files do not.
+    document["added_tokens"] = [dict(token, normalized=name == "llama2_normalized")
+                                for token in document["added_tokens"] if token["content"] in specials]
+    tokenizer = Tokenizer.from_str(json.dumps(document))
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return name, tokenizer
+
+
+def character_level():
+    replace = normalizers.Replace(" ", "▁")
+    spaces = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    llama2 = (normalizers.Sequence([normalizers.Prepend("▁"), replace]), None,
+              decoders.Sequence(spaces + [decoders.Strip(" ", 1, 0)]))
+    yield trained_characters("llama2", *llama2)
+    yield trained_characters("llama2_normalized", *llama2)
+    yield trained_characters("gemma", replace, None, decoders.Sequence(spaces))
+    for scheme, cut in (("first", False), ("always", True), ("never", True)):
+        yield trained_characters(
+            f"metaspace_{scheme}", None, pre_tokenizers.Metaspace(prepend_scheme=scheme, split=cut),
+            decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme=scheme, split=cut)]))
+
+
+def unigram():
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip(True, True)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    trainer = trainers.UnigramTrainer(vocab_size=320, special_tokens=["<unk>", "<s>", "</s>"], unk_token="<unk>",
+                                      show_progress=False)
+    tokenizer.train_from_iterator(SAMPLES[:3] * 3, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    return "unigram", tokenizer
+
+
+def sentencepiece_model(**options):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter((SAMPLES[:4] + SAMPLES[12:18]) * 5), model_writer=model,
+        hard_vocab_limit=False, minloglevel=2, **options)
+    return model.getvalue()
+
+
+def sentencepiece_models():
+    # A small map instead of the 240 kB of NFKC.
+    rules = {"Ａ": "A", "ﬁ": "fi", "e\u0301": "é", "①": "1", "\u3000": " ", "\u00a0": " ", "½": "1/2", "…": "..."}
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as table:
+        for source, target in rules.items():
+            columns = [" ".join(f"{ord(c):X}" for c in text) for text in (source, target)]
+            table.write("\t".join(columns) + "\n")
+        table.flush()
+        yield "spm_bpe", sentencepiece_model(
+            model_type="bpe", vocab_size=600, byte_fallback=True, normalization_rule_name="identity",
+            remove_extra_whitespaces=False, split_digits=True, allow_whitespace_only_pieces=True)
+        yield "spm_unigram", sentencepiece_model(
+            model_type="unigram", vocab_size=500, normalization_rule_tsv=table.name)
+        yield "spm_unigram_bytes", sentencepiece_model(
+            model_type="unigram", vocab_size=700, byte_fallback=True, add_dummy_prefix=False,
+            normalization_rule_name="identity", remove_extra_whitespaces=False)
+
+
+def sentencepiece_vectors(model):
+    library = sentencepiece.SentencePieceProcessor(model_proto=model)
+    for text in TEXTS + ["Ａﬁ e\u0301 ①\u3000½…  x  "]:
+        ids = library.encode(text)
+        vector = {"text": text, "plain": ids}
+        if library.unk_id() not in ids:  # printed as U+2047 there
+            vector["decoded"] = library.decode(ids)
+        yield vector
+
+
+def rwkv_vocabulary():
+    tokens = [bytes([byte]) for byte in range(256)]
+    words = {word.encode() for text in SAMPLES for word in text.replace(" ", "\0 ").split("\0") if len(word) > 1}
+    tokens += sorted(words) + ["  ".encode(), b"\n\n", "中文".encode(), b"\xe4\xb8", b"\xf0\x9f"]
+    lines = []
+    for number, token in enumerate(dict.fromkeys(tokens), 1):
+        try:
+            literal = repr(token.decode())
+        except UnicodeDecodeError:
+            literal = repr(token)
+        lines.append(f"{number} {literal} {len(token)}\n")
+    return "".join(lines)
+
+
+def rwkv_vectors(path):
+    rule = RwkvWorld(path)
+    for text, ids in zip(TEXTS, rule.encode(TEXTS, False)):
+        yield {"text": text, "plain": ids, "decoded": rule.decode(ids)}
+
+
 def vectors(tokenizer):
     flags = "x [l] y  [r]  z can't cannot can'ts <think> \u3000[l]\u3000[r]\u3000"
     for text in TEXTS + [flags]:
@@ -88,8 +198,11 @@ def vectors(tokenizer):
         plain = tokenizer.encode(text, add_special_tokens=False).ids
         tokenizer.encode_special_tokens = False
         special = tokenizer.encode(text, add_special_tokens=True).ids
-        yield {"text": text, "plain": plain, "special": special,
-               "decoded": tokenizer.decode(special, skip_special_tokens=False)}
+        vector = {"text": text, "special": special, "decoded": tokenizer.decode(special, skip_special_tokens=False)}
+        # The library's unigram model makes special tokens of plain text; ours never does.
+        if not isinstance(tokenizer.model, models.Unigram) or not any(t in text for t in ("<unk>", "<s>", "</s>")):
+            vector["plain"] = plain
+        yield vector
 
 
 def write(folder, name, document):
@@ -100,9 +213,15 @@ def write(folder, name, document):
 def main():
     folder = pathlib.Path(sys.argv[1])
     assert tokenizers.__version__ == "0.23.3", tokenizers.__version__
-    for name, tokenizer in byte_level():
+    assert sentencepiece.__version__ == "0.2.2", sentencepiece.__version__
+    for name, tokenizer in [*byte_level(), *character_level(), unigram()]:
         write(folder, f"{name}.json", json.loads(tokenizer.to_str()))
         write(folder, f"{name}.vectors.json", list(vectors(tokenizer)))
+    for name, model in sentencepiece_models():
+        (folder / f"{name}.model").write_bytes(model)
+        write(folder, f"{name}.vectors.json", list(sentencepiece_vectors(model)))
+    (folder / "rwkv.txt").write_text(rwkv_vocabulary())
+    write(folder, "rwkv.vectors.json", list(rwkv_vectors(folder / "rwkv.txt")))
 
 
 if __name__ == "__main__":

@@ -63,6 +63,10 @@ Result<Normalizer> Normalizer::Make(const std::vector<NormalizeStep>& steps) {
     if (spec.kind == Kind::kReplaceRegex) {
       REPRISE_ASSIGN(step.regex, Regex::Compile(spec.from));
     }
+    if (spec.kind == Kind::kCharsMap) {
+      REPRISE_ASSIGN(CharsMap map, CharsMap::Parse(spec.from));
+      step.chars_map = std::make_unique<CharsMap>(std::move(map));
+    }
     normalizer.steps_.push_back(std::move(step));
   }
   return normalizer;
@@ -102,7 +106,8 @@ Result<std::string_view> Normalizer::Apply(std::string_view text, Scratch* scrat
         changed = false;
         break;
       case Kind::kCharsMap:
-        return Unimplemented("precompiled character maps");
+        step.chars_map->Append(text, kSizeMax, &out);
+        break;
     }
     if (!changed) continue;
     if (out.size() > kSizeMax) {

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "text/split/regex.h"
+#include "text/unicode/chars_map.h"
 #include "text/vocab/spec.h"
 
 namespace reprise {
@@ -35,6 +36,7 @@ class Normalizer {
   struct Step {
     NormalizeStep spec;
     std::unique_ptr<Regex> regex;
+    std::unique_ptr<CharsMap> chars_map;
   };
 
   std::vector<Step> steps_;

@@ -8,6 +8,8 @@
 #include "text/subword/bpe.h"
 #include "text/subword/byte_alphabet.h"
 #include "text/subword/byte_token.h"
+#include "text/subword/unigram.h"
+#include "text/subword/world.h"
 #include "text/vocab/check.h"
 
 namespace reprise {
@@ -22,9 +24,14 @@ Result<std::unique_ptr<SubwordModel>> MakeModel(const VocabSpec& spec) {
       REPRISE_ASSIGN(std::unique_ptr<SubwordModel> model, Bpe::Make(spec));
       return model;
     }
-    default:
-      return Unimplemented("this kind of vocabulary");
+    case VocabSpec::Model::kUnigram: {
+      REPRISE_ASSIGN(std::unique_ptr<SubwordModel> model, Unigram::Make(spec));
+      return model;
+    }
+    case VocabSpec::Model::kRwkvWorld:
+      return std::unique_ptr<SubwordModel>(std::make_unique<World>(spec));
   }
+  return Internal("unknown kind of vocabulary");
 }
 
 }  // namespace
@@ -50,14 +57,14 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Make(VocabSpec spec) {
   std::vector<AddedToken> raw;
   std::vector<AddedToken> normalized;
   Normalizer::Scratch scratch;
-  for (const AddedToken& token : spec.added) {
+  for (AddedToken& token : spec.added) {
     tokenizer->special_[static_cast<size_t>(token.id)] = token.special;
-    (token.normalized ? normalized : raw).push_back(token);
     if (token.normalized) {
       REPRISE_ASSIGN(const std::string_view text,
                      tokenizer->normalizer_.Apply(token.text, &scratch));
-      normalized.back().text = text;
+      token.text = std::string(text);
     }
+    (token.normalized ? normalized : raw).push_back(token);
   }
   tokenizer->raw_tokens_ = AddedTokens(std::move(raw));
   tokenizer->normalized_tokens_ = AddedTokens(std::move(normalized));
@@ -78,14 +85,15 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Make(VocabSpec spec) {
 }
 
 void Tokenizer::BuildBytes(const VocabSpec& spec) {
-  std::vector<bool> added(spec.tokens.size(), false);
-  for (const AddedToken& token : spec.added) added[static_cast<size_t>(token.id)] = true;
+  // An added token stands for what it is found as.
+  std::vector<const AddedToken*> added(spec.tokens.size(), nullptr);
+  for (const AddedToken& token : spec.added) added[static_cast<size_t>(token.id)] = &token;
   bytes_.Reserve(spec.tokens.size(), spec.tokens.bytes());
   std::string bytes;
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
-    const std::string_view text = spec.tokens[id];
+    const std::string_view text = added[id] != nullptr ? added[id]->text : spec.tokens[id];
     bytes.clear();
-    const bool alphabet = spec.model == VocabSpec::Model::kByteBpe && !added[id];
+    const bool alphabet = spec.model == VocabSpec::Model::kByteBpe && added[id] == nullptr;
     const int byte = spec.byte_fallback ? ParseByteToken(text) : -1;
     if (alphabet && AppendAlphabetBytes(text, &bytes)) {
       bytes_.Add(bytes);

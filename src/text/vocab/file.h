@@ -2,15 +2,26 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "text/vocab/spec.h"
+#include "text/vocab/tokenizer_config.h"
 
 namespace reprise {
 
-// Reads the vocabulary of a Hugging Face folder (tokenizer.json, and beside it, where they exist,
-// tokenizer_config.json and generation_config.json), of a single tokenizer.json, or of RWKV's
-// rwkv_vocab_v20230424.txt.
+// What a Hugging Face folder says about text.
+struct TokenizerFolder {
+  VocabSpec vocab;
+  std::vector<ChatTemplate> chat_templates;  // the default one first; may be empty
+};
+
+// Reads tokenizer.json (or, where there is none, SentencePiece's tokenizer.model) and, where they
+// exist, tokenizer_config.json, generation_config.json and chat_template.jinja.
+Result<TokenizerFolder> ReadTokenizerFolder(const std::string& folder);
+
+// Reads a vocabulary alone, by the name of the file: a folder as above, *.json (tokenizer.json),
+// *.model* (SentencePiece) or *.txt (RWKV World).
 Result<VocabSpec> ReadVocabFile(const std::string& path);
 
 }  // namespace reprise

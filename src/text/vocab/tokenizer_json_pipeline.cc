@@ -153,6 +153,28 @@ Status AddPreTokenizer(const JsonValue& value, VocabSpec* spec) {
   return Unsupported("pre-tokenizer", type);
 }
 
+bool DecodeBase64(std::string_view text, std::string* out) {
+  while (text.ends_with('=')) text.remove_suffix(1);
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    const int digit = c >= 'A' && c <= 'Z'   ? c - 'A'
+                      : c >= 'a' && c <= 'z' ? c - 'a' + 26
+                      : c >= '0' && c <= '9' ? c - '0' + 52
+                      : c == '+'             ? 62
+                      : c == '/'             ? 63
+                                             : -1;
+    if (digit < 0) return false;
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    count += 6;
+    if (count >= 8) {
+      count -= 8;
+      out->push_back(static_cast<char>(bits >> count & 0xFF));
+    }
+  }
+  return true;
+}
+
 Status AddNormalizer(const JsonValue& value, VocabSpec* spec) {
   const std::string_view type = StringField(value, "type");
   NormalizeStep step;
@@ -170,6 +192,11 @@ Status AddNormalizer(const JsonValue& value, VocabSpec* spec) {
     step.kind = NormalizeStep::Kind::kStrip;
     if (BoolField(value, "strip_left", true)) step.from = "left";
     if (BoolField(value, "strip_right", true)) step.to = "right";
+  } else if (type == "Precompiled") {
+    step.kind = NormalizeStep::Kind::kCharsMap;
+    if (!DecodeBase64(StringField(value, "precompiled_charsmap"), &step.from)) {
+      return DataLoss("tokenizer.json: the precompiled character map is not base64");
+    }
   } else {
     return Unsupported("normalizer", type);
   }
