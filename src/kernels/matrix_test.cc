@@ -175,8 +175,6 @@ void MatrixTest::Compare(Rng& rng, DType dtype, int rows, int64_t cols, int toke
   kernel.pack(weights.data(), row_bytes, rows, cols, group.get());
 
   const int64_t stride = rows + 3;
-  std::vector<float> y(size_t(tokens * stride), kPoison);
-  kernel.run(group.get(), rows, cols, a.x.data(), cols, &a.rows, tokens, y.data(), stride);
   std::vector<float> expected(size_t(tokens * stride), kPoison);
   for (int r = 0; r < rows; ++r) {
     const AlignedBytes row = Allocate(reference.group_bytes(cols));
@@ -184,11 +182,16 @@ void MatrixTest::Compare(Rng& rng, DType dtype, int rows, int64_t cols, int toke
     reference.run(row.get(), 1, cols, a.x.data(), cols, &a.rows, tokens, expected.data() + r,
                   stride);
   }
-  for (size_t i = 0; i < y.size(); ++i) {
-    ASSERT_TRUE(SameBits(expected[i], y[i]))
-        << NameOf(dtype) << " rows " << rows << " cols " << cols << " tokens " << tokens
-        << " token " << int64_t(i) / stride << " row " << int64_t(i) % stride << ": " << expected[i]
-        << " and " << y[i];
+  for (const cpu::MatrixRun run : {kernel.run, kernel.run_many}) {
+    if (run == nullptr) continue;
+    std::vector<float> y(size_t(tokens * stride), kPoison);
+    run(group.get(), rows, cols, a.x.data(), cols, &a.rows, tokens, y.data(), stride);
+    for (size_t i = 0; i < y.size(); ++i) {
+      ASSERT_TRUE(SameBits(expected[i], y[i]))
+          << NameOf(dtype) << (run == kernel.run ? "" : " many") << " rows " << rows << " cols "
+          << cols << " tokens " << tokens << " token " << int64_t(i) / stride << " row "
+          << int64_t(i) % stride << ": " << expected[i] << " and " << y[i];
+    }
   }
   std::vector<float> unpacked(static_cast<size_t>(cols)), stored(static_cast<size_t>(cols));
   for (int r = 0; r < rows; ++r) {
@@ -256,13 +259,17 @@ TEST_P(MatrixTest, EqualsReferenceAtTheExtremes) {
         kernel.pack(row.data(), 0, kernel.group_rows, cols, group.get());  // the same row 32 times
         const AlignedBytes single = Allocate(reference.group_bytes(cols));
         reference.pack(row.data(), row_bytes, 1, cols, single.get());
-        std::vector<float> y(size_t(tokens * kernel.group_rows)), expected(tokens);
-        kernel.run(group.get(), kernel.group_rows, cols, nullptr, 0, &a.rows, tokens, y.data(),
-                   kernel.group_rows);
+        std::vector<float> expected(tokens);
         reference.run(single.get(), 1, cols, nullptr, 0, &a.rows, tokens, expected.data(), 1);
-        for (size_t i = 0; i < y.size(); ++i) {
-          ASSERT_TRUE(SameBits(expected[i / size_t(kernel.group_rows)], y[i]))
-              << NameOf(dtype) << " fill " << fill;
+        for (const cpu::MatrixRun run : {kernel.run, kernel.run_many}) {
+          if (run == nullptr) continue;
+          std::vector<float> y(size_t(tokens * kernel.group_rows));
+          run(group.get(), kernel.group_rows, cols, nullptr, 0, &a.rows, tokens, y.data(),
+              kernel.group_rows);
+          for (size_t i = 0; i < y.size(); ++i) {
+            ASSERT_TRUE(SameBits(expected[i / size_t(kernel.group_rows)], y[i]))
+                << NameOf(dtype) << " fill " << fill;
+          }
         }
       }
     }

@@ -206,12 +206,14 @@ void ProjectJob::RunGroups(const Projection& projection, int64_t begin, int64_t 
   const cpu::MatrixKernel& kernel = weight.kernel();
   const QuantisedRows quantised =
       AtToken(buffers[static_cast<size_t>(kernel.activations)].rows, token);
+  const bool many = kernel.run_many != nullptr && tokens >= kernel.many;
+  const cpu::MatrixRun run = many ? kernel.run_many : kernel.run;
   for (int64_t group = begin; group < end; ++group) {
     const int64_t row = group * kernel.group_rows;
     const int rows = static_cast<int>(std::min<int64_t>(kernel.group_rows, weight.rows() - row));
     float* y = projection.out.row(token) + row;
-    kernel.run(weight.group(group), rows, x_.cols, x_.row(token), x_.stride, &quantised, tokens, y,
-               projection.out.stride);
+    run(weight.group(group), rows, x_.cols, x_.row(token), x_.stride, &quantised, tokens, y,
+        projection.out.stride);
     if (projection.bias == nullptr) continue;
     for (int t = 0; t < tokens; ++t) {
       float* out = y + t * projection.out.stride;

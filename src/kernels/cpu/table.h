@@ -54,6 +54,10 @@ enum class ActivationFormat : uint8_t { kF32, kQ8Block32, kQ8Block256 };
 // integers), products with dx rounded to f32, float() rounding to nearest even. The integers of
 // each type are those of kernels/reference/matrix.cc. An output that is NaN is NaN everywhere; its
 // sign and payload are not specified.
+// x: `tokens` >= 1 rows. kF32: rows `x_stride` floats apart in `x`; else `quantised`.
+using MatrixRun = void (*)(const void* group, int rows, int64_t cols, const float* x,
+                           int64_t x_stride, const QuantisedRows* quantised, int tokens, float* y,
+                           int64_t y_stride);
 struct MatrixKernel {
   const char* isa;     // overlay that set the entry
   const char* format;  // name of the pack format; equal names mean equal bytes
@@ -65,9 +69,10 @@ struct MatrixKernel {
   void (*pack)(const void* source, size_t source_stride, int rows, int64_t cols, void* group);
   // The values of one row of a group (embedding lookup): exactly the type's dequantisation.
   void (*unpack_row)(const void* group, int row, int64_t cols, float* out);
-  // x: `tokens` >= 1 rows. kF32: rows `x_stride` floats apart in `x`; else `quantised`.
-  void (*run)(const void* group, int rows, int64_t cols, const float* x, int64_t x_stride,
-              const QuantisedRows* quantised, int tokens, float* y, int64_t y_stride);
+  MatrixRun run;
+  // Null, or the same bits quicker from `many` tokens on.
+  MatrixRun run_many;
+  int many;
 };
 
 // Queries of one K/V head against one block of 64 tokens; see attend_f32 below. K is stored
