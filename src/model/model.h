@@ -46,7 +46,8 @@ class Model {
   // batch.logit_rows, in order, to `logits` [logit_rows, vocab_size]. Row i of a sequence depends
   // on that sequence's tokens alone: the same bits in any batch, however the tokens were cut into
   // steps.
-  // REQUIRES: every token in [0, vocab_size); the memory has the layout of state_spec().
+  // REQUIRES: at least one token, every one in [0, vocab_size); the memory has the layout of
+  // state_spec().
   virtual void Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
                        float* logits) const = 0;
 

@@ -20,6 +20,7 @@ size_t BlockCount(const SequenceSlice& sequence) {
 
 Step::Step(const OpContext& context, const BatchView& batch, const StateMemory& memory)
     : context_(context), batch_(batch), memory_(memory) {
+  CHECK(!batch.tokens.empty());
   positions_ = MakeSpan<int32_t>(context, batch.tokens.size());
   size_t block_count = 0;
   size_t row = 0;

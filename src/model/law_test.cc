@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves the law of the house on every family and weight type: the logits of a token are a function
+// of the model and the tokens up to it. The bits are the same for every split of a prompt, number
+// of threads, instruction set, and company in the batch.
+#include <array>
+#include <cstdio>
+#include <map>
+
+#include "base/rng.h"
+#include "model/model_fixture.h"
+
+namespace reprise {
+namespace {
+
+constexpr size_t kTokens = 83;
+constexpr size_t kIsaTokens = 70;  // scalar code is slow; still more than one block of K/V
+constexpr int kCompany = 16;       // sequences beside the one that is watched
+
+// Small, but with rows of 256 values so that every block format fits, and with more than one block
+// of K/V.
+struct Geometry {
+  const char* family;
+  const char* config;
+};
+std::ostream& operator<<(std::ostream& out, const Geometry& geometry) {
+  return out << geometry.family;
+}
+constexpr Geometry kGeometries[] = {
+    {"llama", R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 256,
+      "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+      "vocab_size": 96, "max_position_embeddings": 512, "rms_norm_eps": 1e-5,
+      "rope_theta": 10000.0, "tie_word_embeddings": true,
+      "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                       "high_freq_factor": 4.0, "original_max_position_embeddings": 64}})"},
+    {"qwen2", R"({"model_type": "qwen2", "hidden_size": 256, "intermediate_size": 256,
+      "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 64,
+      "vocab_size": 96, "max_position_embeddings": 512, "rms_norm_eps": 1e-6,
+      "rope_theta": 1000000.0, "tie_word_embeddings": false})"},
+    {"qwen3", R"({"model_type": "qwen3", "hidden_size": 256, "intermediate_size": 256,
+      "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+      "vocab_size": 96, "max_position_embeddings": 512, "rms_norm_eps": 1e-6,
+      "rope_theta": 1000000.0, "tie_word_embeddings": true})"},
+    {"qwen3_5", R"({"model_type": "qwen3_5_text", "hidden_size": 256, "intermediate_size": 256,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+      "vocab_size": 96, "max_position_embeddings": 512, "rms_norm_eps": 1e-6,
+      "tie_word_embeddings": false, "full_attention_interval": 2, "linear_num_key_heads": 2,
+      "linear_num_value_heads": 4, "linear_key_head_dim": 32, "linear_value_head_dim": 64,
+      "linear_conv_kernel_dim": 4,
+      "rope_parameters": {"rope_type": "default", "rope_theta": 10000000.0,
+        "partial_rotary_factor": 0.25, "mrope_section": [3, 3, 2]}})"},
+};
+constexpr const char* kTypes[] = {"f32",  "f16",    "bf16",   "q8_0",   "q4_0", "q4_1",
+                                  "q5_0", "q5_1",   "q2_k",   "q3_k",   "q4_k", "q5_k",
+                                  "q6_k", "iq4_nl", "iq4_xs", "iq2_xxs"};
+
+// A GGUF file of the geometry with random weights.
+std::string WriteSynthetic(const Geometry& geometry, const std::string& type) {
+  const std::string path = ::testing::TempDir() + "law_" + geometry.family + "_" + type + ".gguf";
+  const auto document = JsonDocument::Parse(geometry.config);
+  CHECK(document.ok());
+  const Family* family = *FindFamilyByName(geometry.family);
+  ConfigReader config(document->root());
+  const auto model = family->make(&config, DType::kF16);
+  CHECK(model.ok());
+  RandomSource source(7);
+  ThreadPool pool(1);
+  GgufWriter writer;
+  GgufExport request{family, model->get(), &source, *FindWeightMix(type), "law", path, nullptr};
+  CHECK(ExportGguf(request, &writer, &pool).ok());
+  return path;
+}
+
+// The same file with every matrix in random IQ2_XXS blocks: nothing here quantises to that type,
+// but every bit pattern is a valid block.
+std::string WriteRandomBlocks(const std::string& path) {
+  const auto source = OpenCheckpoint(path);
+  CHECK(source.ok());
+  const auto file = MappedFile::Open(path);
+  const auto gguf = GgufFile::Parse(file->bytes());
+  GgufWriter writer;
+  for (const GgufFile::Entry& entry : gguf->entries()) writer.PutValue(entry.key, entry.value);
+  const auto type_of = [](const StoredTensor& tensor) {
+    return tensor.shape.rank() == 2 && tensor.shape.cols() % 256 == 0 ? DType::kIQ2_XXS
+                                                                      : DType::kF32;
+  };
+  for (const StoredTensor& tensor : gguf->tensors()) {
+    CHECK(writer.AddTensor(tensor.name, type_of(tensor), tensor.shape).ok());
+  }
+  const std::string out = path + ".iq2_xxs.gguf";
+  CHECK(writer.Open(out).ok());
+  Rng rng(11);
+  for (const StoredTensor& tensor : gguf->tensors()) {
+    std::vector<std::byte> bytes(tensor.bytes.begin(), tensor.bytes.end());
+    if (type_of(tensor) == DType::kIQ2_XXS) {
+      bytes.resize(RowBytes(DType::kIQ2_XXS, tensor.shape.elements()));
+      const size_t block = size_t(TraitsOf(DType::kIQ2_XXS).block_bytes);
+      for (std::byte& b : bytes) b = std::byte(rng.Below(256));
+      for (size_t at = 0; at < bytes.size(); at += block) {  // an f16 scale of about 2^-9
+        bytes[at + 1] = std::byte(0x18);
+      }
+    }
+    CHECK(writer.Append(bytes).ok());
+  }
+  CHECK(writer.Finish().ok());
+  return out;
+}
+
+std::vector<TokenId> RandomTokens(uint64_t seed, size_t count) {
+  Rng rng(seed);
+  std::vector<TokenId> tokens(count);
+  for (TokenId& token : tokens) token = TokenId(rng.Below(96));
+  return tokens;
+}
+
+class LawTest : public ::testing::TestWithParam<std::tuple<Geometry, const char*>> {
+ protected:
+  static void TearDownTestSuite() {
+    for (const auto& [name, path] : files_) std::remove(path.c_str());
+  }
+
+  // The file of this family and type, written when it is first asked for.
+  static const std::string& File(const Geometry& geometry, const std::string& type) {
+    std::string& path = files_[std::string(geometry.family) + " " + type];
+    if (path.empty()) {
+      path = type == "iq2_xxs" ? WriteRandomBlocks(File(geometry, "f32"))
+                               : WriteSynthetic(geometry, type);
+    }
+    return path;
+  }
+
+  std::unique_ptr<Model> Load(TestMachine* machine, DType kv = DType::kF16) const {
+    LoadOptions options;
+    options.kv = kv;
+    const auto checkpoint = OpenCheckpoint(File(std::get<0>(GetParam()), std::get<1>(GetParam())));
+    CHECK(checkpoint.ok());
+    auto model = LoadModel(*checkpoint, machine->context(), options);
+    CHECK(model.ok());
+    return std::move(*model);
+  }
+
+  static inline std::map<std::string, std::string> files_;
+};
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+std::vector<size_t> RandomPieces(Rng* rng, size_t count) {
+  std::vector<size_t> pieces;
+  for (size_t left = count; left > 0; left -= pieces.back()) {
+    const size_t most = rng->Below(3) == 0 ? left : std::min<size_t>(left, 9);
+    pieces.push_back(1 + rng->Below(most));
+  }
+  return pieces;
+}
+
+TEST_P(LawTest, EverySplit) {
+  TestMachine machine(1);
+  const std::unique_ptr<Model> model = Load(&machine);
+  const std::vector<TokenId> tokens = RandomTokens(1, kTokens);
+  const std::vector<float> whole = RunWhole(*model, machine.context(), tokens);
+  ASSERT_TRUE(AllFinite(whole));
+  for (size_t split = 1; split < kTokens; ++split) {
+    const std::array<size_t, 2> pieces = {split, kTokens - split};
+    ASSERT_TRUE(SameBits(RunInPieces(*model, machine.context(), tokens, pieces), whole))
+        << "split after " << split;
+  }
+  Rng rng(2);
+  for (int i = 0; i < 8; ++i) {
+    const std::vector<size_t> pieces = RandomPieces(&rng, kTokens);
+    ASSERT_TRUE(SameBits(RunInPieces(*model, machine.context(), tokens, pieces), whole))
+        << ::testing::PrintToString(pieces);
+  }
+}
+
+TEST_P(LawTest, EveryInstructionSet) {
+  TestMachine first(1, "scalar");
+  const std::unique_ptr<Model> reference = Load(&first);
+  const std::vector<TokenId> tokens = RandomTokens(3, kIsaTokens);
+  const std::vector<float> expected = RunWhole(*reference, first.context(), tokens);
+  for (const std::string& isa : cpu::AvailableIsas()) {
+    if (isa == "scalar") continue;
+    TestMachine machine(1, isa);
+    const std::unique_ptr<Model> model = Load(&machine);
+    EXPECT_EQ(model->card().digest, reference->card().digest);
+    ASSERT_TRUE(SameBits(RunWhole(*model, machine.context(), tokens), expected)) << isa;
+  }
+}
+
+TEST_P(LawTest, EveryThreadCount) {
+  TestMachine first(1);
+  const std::unique_ptr<Model> reference = Load(&first);
+  const std::vector<TokenId> tokens = RandomTokens(4, kTokens);
+  const std::vector<float> expected = RunWhole(*reference, first.context(), tokens);
+  const std::array<size_t, 3> pieces = {80, 2, 1};
+  for (int threads = 2; threads <= 4; ++threads) {
+    TestMachine machine(threads);
+    const std::unique_ptr<Model> model = Load(&machine);
+    ASSERT_TRUE(SameBits(RunInPieces(*model, machine.context(), tokens, pieces), expected))
+        << threads << " threads";
+  }
+}
+
+// Sequences of different lengths advance by different numbers of tokens in steps they share.
+TEST_P(LawTest, EveryCompany) {
+  TestMachine machine(2);
+  const std::unique_ptr<Model> model = Load(&machine, DType::kF32);
+  const size_t vocab = size_t(model->vocab_size());
+  Rng rng(5);
+  std::vector<std::vector<TokenId>> prompts;
+  std::vector<std::vector<float>> expected;
+  for (int s = 0; s <= kCompany; ++s) {
+    const size_t length = s == 0 ? kTokens : 1 + rng.Below(kTokens);
+    prompts.push_back(RandomTokens(uint64_t(100 + s), length));
+    expected.push_back(RunWhole(*model, machine.context(), prompts.back()));
+  }
+  auto state = LiveState::Create(model->state_spec(), kCompany + 1, int64_t(kTokens));
+  ASSERT_TRUE(state.ok());
+  for (bool more = true; more;) {
+    more = false;
+    std::vector<TokenId> tokens;
+    std::vector<SequenceSlice> slices;
+    std::vector<int> owners;
+    for (int i = 0; i <= kCompany; ++i) {
+      const int s = (i * 5 + int(state->length(0))) % (kCompany + 1);
+      const size_t done = size_t(state->length(s));
+      const size_t left = prompts[size_t(s)].size() - done;
+      more = more || left > 0;
+      if (left == 0 || rng.Below(4) == 0) continue;
+      const size_t count = rng.Below(2) == 0 ? 1 : 1 + rng.Below(std::min<size_t>(left, 40));
+      slices.push_back(state->Next(s, uint32_t(tokens.size()), uint32_t(count)));
+      tokens.insert(tokens.end(), prompts[size_t(s)].begin() + int64_t(done),
+                    prompts[size_t(s)].begin() + int64_t(done + count));
+      owners.push_back(s);
+    }
+    if (tokens.empty()) continue;
+    std::vector<uint32_t> rows(tokens.size());
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = uint32_t(i);
+    std::vector<float> logits(tokens.size() * vocab);
+    model->Forward(machine.context(), {tokens, slices, rows}, state->memory(), logits.data());
+    for (size_t i = 0; i < slices.size(); ++i) {
+      const int s = owners[i];
+      const float* alone = expected[size_t(s)].data() + size_t(state->length(s)) * vocab;
+      ASSERT_EQ(std::memcmp(logits.data() + slices[i].row_begin * vocab, alone,
+                            slices[i].row_count * vocab * sizeof(float)),
+                0)
+          << "sequence " << s << " at " << state->length(s);
+      state->Advance(s, slices[i].row_count);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(FamiliesAndTypes, LawTest,
+                         ::testing::Combine(::testing::ValuesIn(kGeometries),
+                                            ::testing::ValuesIn(kTypes)),
+                         [](const auto& param) {
+                           return std::string(std::get<0>(param.param).family) + "_" +
+                                  std::get<1>(param.param);
+                         });
+
+}  // namespace
+}  // namespace reprise
