@@ -168,7 +168,7 @@ std::span<Task> MakeTasks(const Call& call, std::span<const KvSequence> sequence
     }
   }
   // Longest first, so that the threads end together.
-  std::stable_sort(tasks, tasks + count, [](const Task& a, const Task& b) {
+  std::sort(tasks, tasks + count, [](const Task& a, const Task& b) {
     return int64_t{a.rows} * (a.block_end - a.block_begin) >
            int64_t{b.rows} * (b.block_end - b.block_begin);
   });

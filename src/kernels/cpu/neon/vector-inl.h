@@ -21,6 +21,8 @@ constexpr int kTileQueries = 6;
 constexpr int kTileVectors = 1;
 // Vectors of columns that the gated delta rule takes at a time.
 constexpr int kDeltaVectors = 1;
+// Vectors that multiply-adds need at a time to hide their latency.
+constexpr int kPeakVectors = 4;
 
 template <typename F>
 inline V16 Each(F f) {
