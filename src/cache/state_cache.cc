@@ -132,33 +132,13 @@ void StateCache::Append(Lease& lease, std::span<const TokenId> tokens) {
   index_->Append(lease, tokens);
 }
 
-bool StateCache::IsFinite(const Lease& lease, int32_t token_count) const {
-  const LeaseRecord& record = index_->record(lease);
-  if (!record.may_publish()) return true;
-  const int32_t end = record.computed + token_count;
-  for (int32_t p = record.computed; p < end && !record.table.empty();) {
-    const int32_t block_begin = p / kBlockTokens * kBlockTokens;
-    const int32_t upto = std::min(end, block_begin + kBlockTokens);
-    const BlockId block = record.table[p / kBlockTokens];
-    if (!store_->RowsAreFinite(block, p - block_begin, upto - block_begin)) return false;
-    p = upto;
-  }
-  return !index_->CommitTakesSnapshot(lease, token_count) || store_->SlotIsFinite(record.slot);
-}
-
 Status StateCache::Commit(Lease& lease, const CommitArgs& args) {
-  CommitArgs checked = args;
-  checked.finite = args.finite && IsFinite(lease, args.token_count);
-  const Status status = index_->Commit(lease, checked);
+  const Status status = index_->Commit(lease, args);
   Apply();
   return status;
 }
 
 void StateCache::Finish(Lease lease) {
-  if (index_->FinishTakesSnapshot(lease) && !store_->SlotIsFinite(lease.slot())) {
-    ++index_->counters().snapshots_not_finite;
-    return;  // released without a word in the tree
-  }
   index_->Finish(std::move(lease));
   Apply();
 }
@@ -217,7 +197,7 @@ int32_t Lease::prompt_tokens() const { return index_->record(*this).prompt_token
 int32_t Lease::computed() const { return index_->record(*this).computed; }
 std::span<const BlockId> Lease::blocks() const { return index_->record(*this).table; }
 SlotId Lease::slot() const { return index_->record(*this).slot; }
-int32_t Lease::next_cut() const { return index_->NextCut(*this); }
+std::span<const PendingTap> Lease::taps() const { return index_->record(*this).taps; }
 bool Lease::poisoned() const { return index_->record(*this).poisoned; }
 const ReuseReport& Lease::report() const { return index_->record(*this).report; }
 

@@ -27,9 +27,10 @@ namespace reprise {
 //   if (cache.FindAwaited(lease)) ...            // someone computes its prefix now: wait, or not
 //   cache.Start(lease);                          // adopts blocks, restores the state into a slot
 //   while (...) {
-//     n = min(chunk, lease.next_cut() - lease.computed());
+//     n = min(chunk, lease.tokens().size() - lease.computed());
 //     cache.Reserve(lease, n);                   // private blocks for n more positions
-//     model.Forward(rows tokens()[computed, computed + n), lease.blocks(), lease.slot());
+//     model.Forward(rows tokens()[computed, computed + n), lease.blocks(), lease.slot(),
+//                   lease.taps());               // the states to keep on the way
 //     cache.Commit(lease, {n});                  // publishes what became complete
 //     cache.Append(lease, sampled);              // the next token to run
 //   }
@@ -78,6 +79,12 @@ struct CacheRequest {
   bool speculative = false;              // idle-time work: never awaited, not in the statistics
 };
 
+// Memory for the state after tokens [0, position), waiting to be filled by a step.
+struct PendingTap {
+  int32_t position = 0;
+  SnapshotId snapshot;
+};
+
 struct CacheOptions {
   size_t budget_bytes = 0;        // see DefaultBudget
   int32_t context_tokens = 4096;  // of one sequence; one such entry must fit
@@ -114,9 +121,9 @@ class Lease {
   // models with window K/V only, entries that lie wholly before the window are invalid ids.
   std::span<const BlockId> blocks() const;
   SlotId slot() const;  // invalid if the model has no recurrent state
-  // A step must end at or before this position: the next snapshot, or the end of the prompt while
-  // it is being computed; afterwards INT32_MAX.
-  int32_t next_cut() const;
+  // Snapshots that the step reserved last is to fill on its way, ascending: positions strictly
+  // between computed() and the end of the step. (The state at its end is saved by Commit.)
+  std::span<const PendingTap> taps() const;
   bool poisoned() const;              // a state was not finite
   const ReuseReport& report() const;  // final after Start, but for snapshots_taken
 
@@ -170,19 +177,20 @@ class StateCache {
   // REQUIRES: not started.
   Status Start(Lease& lease);
 
-  // Private blocks for `token_count` more positions; evicts what is cached to get them. Copies the
-  // block it continues in if that is shared. Fails with kResourceExhausted and takes nothing when
-  // running requests alone leave too little. REQUIRES: started.
+  // Private blocks for `token_count` more positions, and memory for the snapshots planned inside
+  // them (taps); evicts what is cached to get them. Copies the block it continues in if that is
+  // shared. A snapshot that finds no room is left out. Fails with kResourceExhausted and takes
+  // nothing when running requests alone leave too little. REQUIRES: started.
   Status Reserve(Lease& lease, int32_t token_count);
 
   // Tokens to run next. REQUIRES: started.
   void Append(Lease& lease, std::span<const TokenId> tokens);
 
   // The step computed args.token_count more positions. Publishes what became publishable; takes
-  // the snapshot planned at the new position. A snapshot that finds no room is not an error.
+  // the snapshot planned at the new position; taps must be filled. A snapshot that finds no room is
+  // not an error.
   // Fails with kInternal if the state is not finite: the lease is poisoned, nothing of it is
-  // published any more. REQUIRES: reserved; computed() + token_count <= tokens().size(),
-  // next_cut().
+  // published any more. REQUIRES: reserved; computed() + token_count <= tokens().size().
   Status Commit(Lease& lease, const CommitArgs& args);
 
   // Publishes the state at computed() (reply end) and releases the lease.
@@ -216,7 +224,6 @@ class StateCache {
  private:
   StateCache();
   void Apply();
-  bool IsFinite(const Lease& lease, int32_t token_count) const;
 
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<StateIndex> index_;

@@ -54,6 +54,6 @@ void LiveState::Restore(int sequence, int64_t length, const std::vector<std::byt
   lengths_[size_t(sequence)] = length;
 }
 
-StateMemory LiveState::memory() { return {blocks_.data(), slots_.data(), &layout_}; }
+StateMemory LiveState::memory() { return {blocks_.data(), slots_.data(), nullptr, &layout_}; }
 
 }  // namespace reprise

@@ -39,7 +39,7 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
   std::vector<size_t> idle;
   for (size_t i = 0; i < runnables.size(); ++i) {
     const Runnable& one = runnables[i];
-    CHECK(one.rows_ready > 0 && one.rows_to_cut > 0);
+    CHECK(one.rows_ready > 0 && one.rows_max > 0);
     (one.idle ? idle : one.decoding ? decoding : prompts).push_back(i);
   }
   int32_t left = options_.rows_max;
@@ -56,7 +56,7 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
     left = std::min(left, options_.idle_rows_max);
   }
   const auto wanted = [&](size_t i) {
-    return std::min(runnables[i].rows_ready, runnables[i].rows_to_cut);
+    return std::min(runnables[i].rows_ready, runnables[i].rows_max);
   };
   std::sort(prompts.begin(), prompts.end(), [&](size_t a, size_t b) {
     const Runnable& x = runnables[a];

@@ -26,10 +26,10 @@ struct SchedulerOptions {
 
 // One sequence that could run now.
 struct Runnable {
-  int32_t rows_ready = 0;   // tokens known but not computed; 1 while decoding
-  int32_t rows_to_cut = 0;  // a step must end there (snapshot)
-  int32_t priority = 0;     // higher first
-  uint64_t arrival = 0;     // lower first
+  int32_t rows_ready = 0;  // tokens known but not computed; 1 while decoding
+  int32_t rows_max = 0;    // it may have in one step
+  int32_t priority = 0;    // higher first
+  uint64_t arrival = 0;    // lower first
   bool decoding = false;
   bool idle = false;  // speculative work for a turn that may come
 };

@@ -11,10 +11,10 @@ namespace reprise {
 namespace {
 
 Runnable Prompt(int32_t rows, uint64_t arrival, int32_t priority = 0) {
-  return {.rows_ready = rows, .rows_to_cut = 1 << 30, .priority = priority, .arrival = arrival};
+  return {.rows_ready = rows, .rows_max = 1 << 30, .priority = priority, .arrival = arrival};
 }
-Runnable Stream() { return {.rows_ready = 1, .rows_to_cut = 1 << 30, .decoding = true}; }
-Runnable Idle(int32_t rows) { return {.rows_ready = rows, .rows_to_cut = 1 << 30, .idle = true}; }
+Runnable Stream() { return {.rows_ready = 1, .rows_max = 1 << 30, .decoding = true}; }
+Runnable Idle(int32_t rows) { return {.rows_ready = rows, .rows_max = 1 << 30, .idle = true}; }
 
 StepPlan PlanOf(std::vector<Runnable> runnables, SchedulerOptions options = {}) {
   return Scheduler(options).Plan(runnables);
@@ -25,9 +25,9 @@ TEST(Scheduler, APromptAloneGetsTheWholeStep) {
   EXPECT_EQ(PlanOf({Prompt(10, 1)}), (StepPlan{10}));
 }
 
-TEST(Scheduler, StepsEndAtTheCut) {
+TEST(Scheduler, ASequenceMayHaveALimitOfItsOwn) {
   Runnable prompt = Prompt(1000, 1);
-  prompt.rows_to_cut = 100;
+  prompt.rows_max = 100;
   EXPECT_EQ(PlanOf({prompt}), (StepPlan{100}));
 }
 

@@ -10,6 +10,13 @@
 
 namespace reprise {
 
+// A place inside a step where the recurrent state is wanted: after the first `row_count` rows of
+// the slice, the state goes to `snapshot` as well.
+struct StateTap {
+  uint32_t row_count = 0;
+  SnapshotId snapshot;
+};
+
 // The rows of one sequence in a step: tokens [row_begin, row_begin + row_count) of the batch stand
 // at positions [position, position + row_count) of the sequence.
 //
@@ -22,6 +29,7 @@ struct SequenceSlice {
   int32_t position = 0;
   std::span<const BlockId> blocks;
   SlotId slot;
+  std::span<const StateTap> taps = {};  // ascending, 0 < row_count < the slice's
 };
 
 // Plain data for one forward pass. Rows of a sequence are contiguous and in order; a sequence
@@ -37,11 +45,15 @@ struct BatchView {
 
 // The memory behind the ids of a batch. A view: the owner is cache/store (or a test).
 struct StateMemory {
-  std::byte* blocks = nullptr;  // [block_count, layout.block_bytes()]
-  std::byte* slots = nullptr;   // [slot_count, layout.slot_bytes()]
+  std::byte* blocks = nullptr;     // [block_count, layout.block_bytes()]
+  std::byte* slots = nullptr;      // [slot_count, layout.slot_bytes()]
+  std::byte* snapshots = nullptr;  // [snapshot_count, layout.slot_bytes()]
   const StateLayout* layout = nullptr;
 
   std::byte* block(BlockId id) const { return blocks + size_t{id.value} * layout->block_bytes(); }
+  std::byte* snapshot(SnapshotId id) const {
+    return snapshots + size_t{id.value} * layout->slot_bytes();
+  }
   std::byte* slot(SlotId id) const { return slots + size_t{id.value} * layout->slot_bytes(); }
 };
 

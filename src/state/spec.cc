@@ -49,8 +49,10 @@ StateLayout::StateLayout(const StateSpec& spec) {
     const bool recurrent = layer.kind == StateKind::kRecurrent;
     size_t& end = recurrent ? slot_bytes_ : block_bytes_;
     auto& offsets = offsets_.emplace_back();
+    auto& bytes = bytes_.emplace_back();
     for (const StateTensor& tensor : layer.tensors) {
       offsets.push_back(end);
+      bytes.push_back(tensor.bytes());
       end += AlignUp(tensor.bytes() * (recurrent ? 1 : kBlockTokens));
     }
   }

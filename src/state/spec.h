@@ -66,11 +66,14 @@ class StateLayout {
 
   // `entry` indexes StateSpec::layers, `tensor` the tensors of that entry.
   size_t offset(size_t entry, size_t tensor) const { return offsets_[entry][tensor]; }
+  // Bytes of the tensor in a slot, or of one token of it in a block.
+  size_t bytes(size_t entry, size_t tensor) const { return bytes_[entry][tensor]; }
   size_t block_bytes() const { return block_bytes_; }
   size_t slot_bytes() const { return slot_bytes_; }
 
  private:
   std::vector<std::vector<size_t>> offsets_;
+  std::vector<std::vector<size_t>> bytes_;
   size_t block_bytes_ = 0;
   size_t slot_bytes_ = 0;
 };

@@ -196,6 +196,15 @@ Status StateIndex::CheckEntries() const {
       return Internal(fmt::format("entry {} has no mark", i));
     }
   }
+  for (const LeaseRecord& record : records_) {
+    for (const PendingTap& tap : record.taps) {
+      ++snapshots;
+      if (!snapshots_.used(tap.snapshot) || seen[tap.snapshot.value]) {
+        return Internal(fmt::format("tap {} is an entry too, or free", tap.snapshot.value));
+      }
+      seen[tap.snapshot.value] = true;
+    }
+  }
   if (snapshots != snapshots_.used_count()) return Internal("a snapshot has no entry");
   if (pinned != pins_.size() || pinned_bytes != pinned_bytes_) {
     return Internal("pins are counted wrongly");

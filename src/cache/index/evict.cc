@@ -122,8 +122,7 @@ void StateIndex::DropSnapshot(EntryId id, EvictReason why) {
   const uint32_t blocks_before = blocks_.used_count();
   Unpin(id);
   order_.Remove(id);
-  snapshots_.Free(entry.snapshot);
-  actions_.push_back({.verb = Action::Verb::kFreeSnapshot, .from = entry.snapshot.value});
+  FreeSnapshot(entry.snapshot);
   const auto previous = recurrent_->Previous(entry.node, entry.position);
   recurrent_->Remove(entry.node, entry.position, why != EvictReason::kReset);
   TrimUnreachable(entry.node, entry.position);

@@ -46,6 +46,9 @@ struct LeaseRecord {
   SlotId slot;
   int32_t snapshot_at = 0;       // the last snapshot restored or taken
   std::vector<PlannedCut> cuts;  // ascending, all behind `computed`
+  // Snapshots taken from the pool for the step under way, and why; published or freed by Commit.
+  std::vector<PendingTap> taps;
+  std::vector<SnapshotReason> tap_reasons;
 
   ReuseReport report;
   bool waited = false;  // FindAwaited found someone

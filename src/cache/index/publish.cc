@@ -73,53 +73,100 @@ void StateIndex::Publish(LeaseRecord& record, int32_t upto) {
   EnforceEntryLimit();
 }
 
-bool StateIndex::TakeSnapshot(LeaseRecord& record, SnapshotReason reason) {
-  const int32_t position = record.computed;
-  const int32_t from = record.published;
-  AdvanceCursor(record, position);
-  NodeId node = record.cursor.node;
-  if (const auto mark = recurrent_->Deepest(node, position); mark && mark->position == position) {
-    record.snapshot_at = position;  // another sequence was faster
-    AttachBlocks(record, from);
-    return true;
-  }
-  Entry entry;
-  entry.node = node;
-  entry.position = position;
-  entry.reason = reason;
-  entry.used_ms = now_ms_;
-  const auto previous = recurrent_->Previous(node, position);
-  const int32_t replay = previous ? previous->mark.position : 0;
-  const size_t blocks = size_t(position - record.snapshot_at) / options_.block_tokens + 1;
-  const EntryFacts facts{.cost = cost_.Recompute(replay, position),
+SnapshotId StateIndex::AllocateSnapshot() {
+  const SnapshotId snapshot = snapshots_.Allocate();
+  actions_.push_back({.verb = Action::Verb::kTakeSnapshot, .to = snapshot.value});
+  return snapshot;
+}
+
+void StateIndex::FreeSnapshot(SnapshotId snapshot) {
+  snapshots_.Free(snapshot);
+  actions_.push_back({.verb = Action::Verb::kFreeSnapshot, .from = snapshot.value});
+}
+
+// Room for a snapshot at the cut, if it is worth more than what would have to go. `replay` is the
+// position that a lookup would have to start from without it.
+bool StateIndex::MakeRoomForCut(LeaseRecord& record, const PlannedCut& cut, int32_t replay) {
+  const size_t blocks = size_t(cut.position - record.snapshot_at) / options_.block_tokens + 1;
+  const EntryFacts facts{.cost = cost_.Recompute(replay, cut.position),
                          .bytes = double(slot_bytes_ + blocks * block_bytes_),
                          .used_ms = now_ms_,
                          .uses = 0,
                          .is_snapshot = true,
-                         .reason = reason};
-  if (!MakeRoomForSnapshot(options_.policy->Key(facts))) {
-    ++stats_.snapshots_declined;
-    ++record.report.snapshots_declined;
-    return false;
+                         .reason = cut.reason};
+  if (MakeRoomForSnapshot(options_.policy->Key(facts))) return true;
+  ++stats_.snapshots_declined;
+  ++record.report.snapshots_declined;
+  return false;
+}
+
+// Memory for the snapshots that lie inside the next step, before it ends at `upto`.
+void StateIndex::ReserveTaps(LeaseRecord& record, int32_t upto) {
+  if (!has_recurrent() || !record.may_publish()) return;
+  if (record.prompt_tokens < record.min_cache_tokens) return;
+  int32_t replay = record.snapshot_at;
+  for (const PlannedCut& cut : record.cuts) {
+    if (cut.position <= record.computed || cut.position >= upto) continue;
+    if (!MakeRoomForCut(record, cut, replay)) continue;
+    record.taps.push_back({cut.position, AllocateSnapshot()});
+    record.tap_reasons.push_back(cut.reason);
+    replay = cut.position;
   }
-  entry.snapshot = snapshots_.Allocate();
-  actions_.push_back({.verb = Action::Verb::kTakeSnapshot, .to = entry.snapshot.value});
-  actions_.push_back({Action::Verb::kSaveSnapshot, record.slot.value, entry.snapshot.value});
+}
+
+void StateIndex::FreeTaps(LeaseRecord& record) {
+  for (const PendingTap& tap : record.taps) FreeSnapshot(tap.snapshot);
+  record.taps.clear();
+  record.tap_reasons.clear();
+}
+
+// The step filled them: they become entries.
+void StateIndex::PublishTaps(LeaseRecord& record) {
+  for (size_t i = 0; i < record.taps.size(); ++i) {
+    TakeSnapshot(record, {record.taps[i].position, record.tap_reasons[i]}, record.taps[i].snapshot);
+  }
+  record.taps.clear();
+  record.tap_reasons.clear();
+}
+
+// Publishes the state at the cut: `tapped` holds it, or, if that is invalid, the slot does.
+void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, SnapshotId tapped) {
+  const int32_t from = record.published;
+  AdvanceCursor(record, cut.position);
+  const NodeId node = record.cursor.node;
+  const auto mark = recurrent_->Deepest(node, cut.position);
+  if (mark && mark->position == cut.position) {  // another sequence was faster
+    if (tapped.valid()) FreeSnapshot(tapped);
+    record.snapshot_at = cut.position;
+    AttachBlocks(record, from);
+    return;
+  }
+  if (!tapped.valid()) {
+    const auto previous = recurrent_->Previous(node, cut.position);
+    if (!MakeRoomForCut(record, cut, previous ? previous->mark.position : 0)) return;
+    tapped = AllocateSnapshot();
+    actions_.push_back({Action::Verb::kSaveSnapshot, record.slot.value, tapped.value});
+  }
   AttachBlocks(record, from);
+  Entry entry;
+  entry.node = node;
+  entry.position = cut.position;
+  entry.reason = cut.reason;
+  entry.used_ms = now_ms_;
+  entry.snapshot = tapped;
   const EntryId id = order_.Add(entry);
-  recurrent_->Add(node, position, id);
+  recurrent_->Add(node, cut.position, id);
   Rekey(id);
-  if (const auto next = recurrent_->Next(node, position)) Rekey(next->entry);
-  record.snapshot_at = position;
-  ++stats_.snapshots_taken[static_cast<size_t>(reason)];
+  if (const auto next = recurrent_->Next(node, cut.position)) Rekey(next->entry);
+  record.snapshot_at = cut.position;
+  ++stats_.snapshots_taken[static_cast<size_t>(cut.reason)];
   ++record.report.snapshots_taken;
   if (record.pin_ms > 0) PinEntry(id, record.pin_ms);
-  if (reason == SnapshotReason::kPromptEnd || reason == SnapshotReason::kReplyEnd) {
-    SupersedeAbove(node, position);
+  if (cut.reason == SnapshotReason::kPromptEnd || cut.reason == SnapshotReason::kReplyEnd) {
+    SupersedeAbove(node, cut.position);
     NoteSession(record, id);
   }
   EnforceEntryLimit();
-  return true;
 }
 
 // The conversation has moved on: the ends and messages it has passed serve only edits from now on.

@@ -165,6 +165,14 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
 Status StateIndex::Reserve(const Lease& lease, int32_t token_count) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(record.started && token_count >= 0);
+  FreeTaps(record);
+  REPRISE_TRY(ReserveBlocks(record, token_count));
+  ReserveTaps(record, record.computed + token_count);
+  Settle();
+  return OkStatus();
+}
+
+Status StateIndex::ReserveBlocks(LeaseRecord& record, int32_t token_count) {
   if (!has_kv()) return OkStatus();
   const int32_t tokens = options_.block_tokens;
   const size_t wanted = (size_t(record.computed) + token_count + tokens - 1) / tokens;
@@ -188,7 +196,6 @@ Status StateIndex::Reserve(const Lease& lease, int32_t token_count) {
     ++stats_.blocks_copied;
   }
   while (record.table.size() < wanted) record.table.push_back(blocks_.Allocate());
-  Settle();
   return OkStatus();
 }
 
@@ -215,6 +222,7 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
     ++stats_.snapshots_not_finite;
   }
   if (record.poisoned) {
+    FreeTaps(record);
     return Internal("the state of this request is not finite after position " +
                     std::to_string(record.computed) + "; nothing of it was stored");
   }
@@ -224,10 +232,11 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
   record.computed = computed;
   if (record.may_publish() && record.prompt_tokens >= record.min_cache_tokens) {
     if (has_recurrent()) {
+      PublishTaps(record);
       while (!record.cuts.empty() && record.cuts[0].position <= computed) {
         const PlannedCut cut = record.cuts[0];
         record.cuts.erase(record.cuts.begin());
-        if (cut.position == computed) TakeSnapshot(record, cut.reason);
+        if (cut.position == computed) TakeSnapshot(record, cut, SnapshotId());
       }
     } else if (before / options_.block_tokens != computed / options_.block_tokens ||
                computed == record.prompt_tokens) {
@@ -235,6 +244,7 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
       Publish(record, whole ? computed : computed / options_.block_tokens * options_.block_tokens);
     }
   }
+  FreeTaps(record);
   DropBehindWindow(record);
   Settle();
   return OkStatus();
@@ -251,7 +261,7 @@ bool StateIndex::FinishTakesSnapshot(const Lease& lease) const {
 void StateIndex::Finish(Lease lease) {
   LeaseRecord& record = RecordOf(lease);
   if (FinishTakesSnapshot(lease)) {
-    TakeSnapshot(record, SnapshotReason::kReplyEnd);
+    TakeSnapshot(record, {record.computed, SnapshotReason::kReplyEnd}, SnapshotId());
   } else if (!has_recurrent() && record.may_publish() && record.computed > 0 &&
              record.prompt_tokens >= record.min_cache_tokens) {
     Publish(record, record.computed);
@@ -265,6 +275,7 @@ void StateIndex::Release(uint32_t slot, uint64_t id) {
   for (const BlockId block : record.table) {
     if (block.valid()) blocks_.UnrefLease(block);
   }
+  FreeTaps(record);
   if (record.slot.valid()) {
     slots_.Free(record.slot);
     actions_.push_back({.verb = Action::Verb::kFreeSlot, .from = record.slot.value});
@@ -297,20 +308,6 @@ void StateIndex::Settle() {
     maybe_empty_.pop_back();
     ForgetIfEmpty(root);
   }
-}
-
-int32_t StateIndex::NextCut(const Lease& lease) const {
-  const LeaseRecord& r = record(lease);
-  if (!r.cuts.empty()) return r.cuts[0].position;
-  return r.computed < r.prompt_tokens ? r.prompt_tokens : std::numeric_limits<int32_t>::max();
-}
-
-bool StateIndex::CommitTakesSnapshot(const Lease& lease, int32_t token_count) const {
-  const LeaseRecord& r = record(lease);
-  if (!has_recurrent() || !r.may_publish()) return false;
-  const int32_t position = r.computed + token_count;
-  return std::any_of(r.cuts.begin(), r.cuts.end(),
-                     [position](const PlannedCut& cut) { return cut.position == position; });
 }
 
 void StateIndex::NoteRestore(const Lease& lease, int64_t restore_ns) {

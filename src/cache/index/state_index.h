@@ -44,7 +44,9 @@ namespace reprise {
 //      there or below: nothing is kept that nobody could use.
 //  (4) Without it, every node with K/V has an entry, and that stands in the eviction order exactly
 //      if no child holds K/V, it is not pinned, and its last block was not found leased.
-//  (5) A snapshot id is used exactly if one entry names it; a slot exactly if one lease does.
+//  (5) A snapshot id is used exactly if one entry or one lease's tap names it; a slot exactly if
+//  one
+//      lease does.
 class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
  public:
   struct Options {
@@ -71,9 +73,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void Reset(const NamespaceKey* key);  // null: all
 
   const LeaseRecord& record(const Lease& lease) const;
-  int32_t NextCut(const Lease& lease) const;
-  // Commit of `token_count` tokens, or Finish, would take a snapshot of the slot if there is room.
-  bool CommitTakesSnapshot(const Lease& lease, int32_t token_count) const;
   bool FinishTakesSnapshot(const Lease& lease) const;
   void NoteRestore(const Lease& lease, int64_t restore_ns);
 
@@ -127,7 +126,14 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void AttachBlocks(LeaseRecord& record, int32_t from);
   void Publish(LeaseRecord& record, int32_t upto);
   void ShareBlocks(LeaseRecord& record, const std::vector<NodeId>& path, int32_t upto);
-  bool TakeSnapshot(LeaseRecord& record, SnapshotReason reason);
+  Status ReserveBlocks(LeaseRecord& record, int32_t token_count);
+  void ReserveTaps(LeaseRecord& record, int32_t upto);
+  void PublishTaps(LeaseRecord& record);
+  void FreeTaps(LeaseRecord& record);
+  bool MakeRoomForCut(LeaseRecord& record, const PlannedCut& cut, int32_t replay);
+  SnapshotId AllocateSnapshot();
+  void FreeSnapshot(SnapshotId snapshot);
+  void TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, SnapshotId tapped);
   void SupersedeAbove(NodeId node, int32_t position);
   void NoteSession(const LeaseRecord& record, EntryId entry);
   void DropBehindWindow(LeaseRecord& record);

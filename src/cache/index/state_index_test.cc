@@ -222,7 +222,6 @@ class Schedule {
     CheckState(r);
     const int32_t left = int32_t(record.tokens.size()) - record.computed;
     int32_t count = std::min(left, 1 + int32_t(rng_.Below(12)));
-    if (rng_.Below(32) != 0) count = std::min(count, index_->NextCut(r.lease) - record.computed);
     if (!index_->Reserve(r.lease, count).ok()) return;
     Apply();
     CommitArgs args{count, rng_.Below(200) != 0, rng_.Below(100) != 0};
@@ -231,13 +230,27 @@ class Schedule {
       const uint64_t row = args.finite ? HashOf(r.path, p + 1) : 0;
       rows_[record.table[p / kTokens].value * kTokens + p % kTokens] = row;
     }
+    for (const PendingTap& tap : record.taps) {
+      ASSERT_LT(record.computed, tap.position);
+      ASSERT_LT(tap.position, record.computed + count);
+      snapshots_[tap.snapshot.value] = HashOf(r.path, tap.position);
+    }
     if (mix_.recurrent) {
       slots_[record.slot.value] = args.finite ? HashOf(r.path, record.computed + count) : 0;
     }
+    const std::vector<PendingTap> taps = record.taps;
     committing_ = &r;
     const bool ok = index_->Commit(r.lease, args).ok();
     Apply();
     committing_ = nullptr;
+    // Taps that were not freed (or taken for something else) are entries now.
+    for (const PendingTap& tap : taps) {
+      if (!snapshots_.contains(tap.snapshot.value)) continue;
+      if (snapshot_paths_.contains(tap.snapshot.value)) continue;
+      const std::string path = r.path.substr(0, 1 + tap.position);
+      snapshot_paths_[tap.snapshot.value] = path;
+      ASSERT_TRUE(published_.insert(path).second);
+    }
     ASSERT_EQ(ok, !record.poisoned);
     if (!ok) {
       running_.erase(running_.begin() + i);
@@ -312,6 +325,7 @@ class Schedule {
         case Action::Verb::kFreeSnapshot:
           ASSERT_EQ(snapshots_.erase(a.from), 1u);
           published_.erase(snapshot_paths_[a.from]);
+          snapshot_paths_.erase(a.from);
           break;
         case Action::Verb::kTakeSlot:
         case Action::Verb::kFreeSlot:

@@ -22,7 +22,10 @@ class Planner {
     }
     Add(last_message, SnapshotReason::kPromptEnd, in_.gap);
     for (const Boundary& b : in_.boundaries) {
-      if (b.kind == BoundaryKind::kSystem) Add(b.position, SnapshotReason::kSystem, in_.gap);
+      // Other conversations start from it: what follows it closely does not make up for it.
+      if (b.kind == BoundaryKind::kSystem && b.position - in_.matched >= in_.gap) {
+        Add(b.position, SnapshotReason::kSystem, 1);
+      }
     }
     if (in_.branch > 0) Add(in_.branch, SnapshotReason::kBranch, in_.gap);
     for (auto b = in_.boundaries.rbegin(); b != in_.boundaries.rend(); ++b) {

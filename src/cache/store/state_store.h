@@ -33,17 +33,12 @@ class StateStore {
   // Gives pages of free units back to the system; returns true if there was something to give.
   bool GiveBack(size_t bytes);
 
-  // No NaN and no infinity in the float tensors of the slot, or in rows [begin, end) of the block.
-  bool SlotIsFinite(SlotId slot) const;
-  bool RowsAreFinite(BlockId block, int begin, int end) const;
-
   const StateMemory& memory() const { return memory_; }
   size_t resident_bytes() const;
 
  private:
-  explicit StateStore(const StateSpec& spec) : spec_(spec), layout_(spec) {}
+  explicit StateStore(const StateSpec& spec) : layout_(spec) {}
 
-  const StateSpec spec_;
   const StateLayout layout_;
   UnitArena blocks_;     // [block_count, block_bytes]
   UnitArena slots_;      // [slot_count, slot_bytes]

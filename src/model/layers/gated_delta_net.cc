@@ -73,8 +73,9 @@ void GatedDeltaNet::Forward(const Step& step, const Rows& x, const Rows& out) co
   Project(context, x, inputs);
 
   const Rows mixed = step.MakeRows(shape_.conv_width());
-  ShortConv(context, step.RecurrentState(entry_, 0), conv_.data(), nullptr, shape_.taps, true, qkv,
-            mixed);
+  step.Scan(entry_, 0, [&](std::span<const RecurrentSequence> sequences) {
+    ShortConv(context, sequences, conv_.data(), nullptr, shape_.taps, true, qkv, mixed);
+  });
   const Rows q = Columns(mixed, 0, shape_.key_width());
   const Rows k = Columns(mixed, shape_.key_width(), shape_.key_width());
   const Rows v = Columns(mixed, 2 * shape_.key_width(), shape_.value_width());
@@ -83,10 +84,11 @@ void GatedDeltaNet::Forward(const Step& step, const Rows& x, const Rows& out) co
   GatedDeltaGates(context, a, b, exp_a_.data(), dt_bias_.data(), a, b);
 
   const Rows y = step.MakeRows(shape_.value_width());
-  GatedDelta(
-      context, step.RecurrentState(entry_, 1),
-      {shape_.key_heads, shape_.value_heads, shape_.key_dim, shape_.value_dim, shape_.tiled_heads},
-      q, k, v, a, b, y);
+  const GatedDeltaShape shape{shape_.key_heads, shape_.value_heads, shape_.key_dim,
+                              shape_.value_dim, shape_.tiled_heads};
+  step.Scan(entry_, 1, [&](std::span<const RecurrentSequence> sequences) {
+    GatedDelta(context, sequences, shape, q, k, v, a, b, y);
+  });
   RmsNormGated(context, y, z, norm_.data(), shape_.value_heads, shape_.eps, y);
   const Projection output[] = {{&out_, out}};
   Project(context, y, output);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/layers/step.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "base/check.h"
 
 namespace reprise {
@@ -25,6 +28,7 @@ Step::Step(const OpContext& context, const BatchView& batch, const StateMemory& 
   size_t block_count = 0;
   size_t row = 0;
   for (const SequenceSlice& sequence : batch.sequences) {
+    taps_max_ = std::max(taps_max_, sequence.taps.size());
     CHECK(sequence.row_begin == row && sequence.position >= 0);
     for (uint32_t i = 0; i < sequence.row_count; ++i) {
       positions_[row++] = sequence.position + int32_t(i);
@@ -64,15 +68,35 @@ std::span<const KvSequence> Step::Kv(size_t entry) const {
   return kv_;
 }
 
-std::span<const RecurrentSequence> Step::RecurrentState(size_t entry, size_t tensor) const {
+std::span<const RecurrentSequence> Step::NextSegments(size_t entry, size_t tensor,
+                                                      size_t done) const {
   const size_t offset = memory_.layout->offset(entry, tensor);
-  for (size_t s = 0; s < batch_.sequences.size(); ++s) {
-    const SequenceSlice& sequence = batch_.sequences[s];
-    recurrent_[s] =
-        RecurrentSequence{reinterpret_cast<float*>(memory_.slot(sequence.slot) + offset),
-                          int64_t(sequence.row_begin), int64_t(sequence.row_count)};
+  size_t count = 0;
+  for (const SequenceSlice& sequence : batch_.sequences) {
+    if (done > sequence.taps.size()) continue;
+    const uint32_t begin = done == 0 ? 0 : sequence.taps[done - 1].row_count;
+    const uint32_t end =
+        done == sequence.taps.size() ? sequence.row_count : sequence.taps[done].row_count;
+    auto* state = reinterpret_cast<float*>(memory_.slot(sequence.slot) + offset);
+    recurrent_[count++] = RecurrentSequence{state, int64_t(sequence.row_begin) + begin,
+                                            int64_t(end) - int64_t(begin)};
   }
-  return recurrent_;
+  return recurrent_.first(count);
+}
+
+void Step::CopyTaps(size_t entry, size_t tensor, size_t done) const {
+  // Large enough to be worth a thread, small enough to share one tensor among several.
+  constexpr int64_t kGrainBytes = 64 << 10;
+  const size_t offset = memory_.layout->offset(entry, tensor);
+  const size_t bytes = memory_.layout->bytes(entry, tensor);
+  for (const SequenceSlice& sequence : batch_.sequences) {
+    if (done >= sequence.taps.size()) continue;
+    const std::byte* from = memory_.slot(sequence.slot) + offset;
+    std::byte* to = memory_.snapshot(sequence.taps[done].snapshot) + offset;
+    context_.pool->ParallelFor(int64_t(bytes), kGrainBytes, [&](int64_t begin, int64_t end) {
+      std::memcpy(to + begin, from + begin, size_t(end - begin));
+    });
+  }
 }
 
 }  // namespace reprise

@@ -27,10 +27,24 @@ class Step {
   // The K/V of every sequence in entry `entry` of the model's StateSpec (tensor 0: K, tensor 1: V).
   // Valid until the next call.
   std::span<const KvSequence> Kv(size_t entry) const;
-  // One tensor of a recurrent entry. Valid until the next call of RecurrentState.
-  std::span<const RecurrentSequence> RecurrentState(size_t entry, size_t tensor) const;
+  // Calls op(sequences) for one tensor of a recurrent entry so that every row of every sequence is
+  // run once, in order. Where a state is wanted on the way (SequenceSlice::taps) the rows come in
+  // several calls and the state is copied between them: scans give the same bits however they are
+  // cut.
+  template <typename Op>
+  void Scan(size_t entry, size_t tensor, const Op& op) const {
+    size_t done = 0;
+    do {
+      op(NextSegments(entry, tensor, done));
+      CopyTaps(entry, tensor, done);
+    } while (++done <= taps_max_);
+  }
 
  private:
+  // The rows of each sequence between its tap number `done - 1` and the next one.
+  std::span<const RecurrentSequence> NextSegments(size_t entry, size_t tensor, size_t done) const;
+  void CopyTaps(size_t entry, size_t tensor, size_t done) const;
+
   const OpContext& context_;
   const BatchView& batch_;
   const StateMemory& memory_;
@@ -39,6 +53,7 @@ class Step {
   std::span<std::byte*> v_blocks_;
   std::span<KvSequence> kv_;
   std::span<RecurrentSequence> recurrent_;
+  size_t taps_max_ = 0;  // of any sequence
 };
 
 // Columns [begin, begin + count) of every row.

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/audit/audit.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "base/rng.h"
+#include "state/spec.h"
+
+namespace reprise {
+namespace {
+
+// A step that takes longer than this many means that the schedule hangs.
+constexpr int32_t kStepsMax = 20000;
+
+// A clock that moves by a fixed amount at every look: the run depends on nothing outside.
+class AuditClock : public Clock {
+ public:
+  int64_t NowNs() const override { return now_ns_ += 100'000; }
+
+ private:
+  mutable int64_t now_ns_ = 0;
+};
+
+struct LiveRequest {
+  std::vector<TokenId> tokens;  // prompt, then reply as far as it was read
+  std::shared_ptr<TokenStream> stream;
+  std::vector<std::pair<int32_t, std::vector<float>>> seen;  // position, logits
+  bool done = false;
+};
+
+class AuditRun {
+ public:
+  AuditRun(const Schedule& schedule, Executor& executor, const ColdLogits& cold)
+      : schedule_(schedule), executor_(executor), cold_(cold) {}
+
+  AuditResult Run(int invariant_interval, const Sabotage& sabotage) {
+    if (!MakeEngine()) return result_;
+    live_.resize(schedule_.requests.size());
+    size_t submitted = 0;
+    for (int32_t step = 0; !result_.difference; ++step) {
+      for (; submitted < live_.size() && schedule_.requests[submitted].arrive_step <= step;
+           ++submitted) {
+        Submit(submitted);
+      }
+      CancelAt(step);
+      if (sabotage) sabotage(engine_->cache());
+      const bool worked = engine_->Step();
+      ReadStreams();
+      if (step % invariant_interval == 0) CheckCache();
+      if (!worked && submitted == live_.size()) break;
+      if (step > kStepsMax) Fail(0, "the schedule does not end");
+    }
+    CheckCache();
+    for (size_t i = 0; i < live_.size() && !result_.difference; ++i) {
+      if (live_[i].stream && !live_[i].done) Fail(i, "the request never completes");
+      Compare(i);
+    }
+    Count();
+    return result_;
+  }
+
+ private:
+  void Fail(size_t request, std::string text) {
+    if (result_.difference) return;
+    result_.difference.emplace();
+    result_.difference->request = static_cast<int32_t>(request);
+    result_.difference->text = std::move(text);
+  }
+
+  bool MakeEngine() {
+    const StateSpec& spec = executor_.card().state;
+    CacheOptions options;
+    options.context_tokens = schedule_.context_tokens;
+    options.sequence_count = schedule_.sequence_count;
+    options.snapshot_gap = schedule_.snapshot_gap;
+    options.ladder_tokens = schedule_.ladder_tokens;
+    const size_t blocks = static_cast<size_t>(schedule_.context_tokens / kBlockTokens + 1);
+    const size_t entry = blocks * spec.kv_block_bytes() + spec.snapshot_bytes();
+    // Slots and metadata come on top of what the schedule calls entries.
+    options.budget_bytes =
+        static_cast<size_t>(static_cast<double>(entry) * schedule_.budget_entries) +
+        static_cast<size_t>(schedule_.sequence_count) * spec.snapshot_bytes();
+    auto cache = StateCache::Create(spec, options);
+    // Tight budgets are the point, but one entry must fit with its bookkeeping.
+    for (int more = 0; !cache.ok() && more < 20; ++more) {
+      options.budget_bytes += options.budget_bytes / 4;
+      cache = StateCache::Create(spec, options);
+    }
+    if (!cache.ok()) {
+      Fail(0, cache.status().message());
+      return false;
+    }
+    EngineOptions engine_options;
+    engine_options.scheduler.rows_max = schedule_.rows_max;
+    engine_options.scheduler.idle_rows_max = std::max(1, schedule_.rows_max / 2);
+    engine_options.scheduler.chunk_rows_min = std::min(8, schedule_.rows_max);
+    engine_options.context_tokens = schedule_.context_tokens;
+    engine_ = std::make_unique<Engine>(executor_, std::move(*cache), engine_options, clock_);
+    return true;
+  }
+
+  std::vector<TokenId> PromptOf(const ScheduledRequest& scheduled) const {
+    std::vector<TokenId> prompt;
+    if (scheduled.parent >= 0) {
+      const auto& parent = live_[static_cast<size_t>(scheduled.parent)].tokens;
+      const size_t keep = std::min(parent.size(), static_cast<size_t>(scheduled.keep));
+      prompt.assign(parent.begin(), parent.begin() + static_cast<ptrdiff_t>(keep));
+    }
+    Rng rng(scheduled.fresh_seed);
+    for (int32_t i = 0; i < scheduled.fresh; ++i) {
+      prompt.push_back(
+          static_cast<TokenId>(rng.Below(static_cast<uint64_t>(executor_.card().vocab_size))));
+    }
+    const size_t room =
+        static_cast<size_t>(std::max(1, schedule_.context_tokens - scheduled.max_tokens));
+    if (prompt.size() > room) prompt.resize(room);
+    return prompt;
+  }
+
+  void Submit(size_t index) {
+    const ScheduledRequest& scheduled = schedule_.requests[index];
+    LiveRequest& live = live_[index];
+    live.tokens = PromptOf(scheduled);
+    GenerateRequest request;
+    request.prompt = live.tokens;
+    if (scheduled.boundary_gap > 0) {
+      for (int32_t at = scheduled.boundary_gap; at < static_cast<int32_t>(live.tokens.size());
+           at += scheduled.boundary_gap) {
+        request.boundaries.push_back(
+            {at, request.boundaries.empty() ? BoundaryKind::kSystem : BoundaryKind::kMessage});
+      }
+    }
+    request.max_tokens = scheduled.max_tokens;
+    request.sampling.temperature = scheduled.sampled ? 1.0f : 0.0f;
+    request.sampling.seed = index;
+    request.priority = scheduled.priority;
+    request.idle = scheduled.idle;
+    request.cache_read = scheduled.cache_read;
+    request.cache_write = scheduled.cache_write;
+    request.salt = scheduled.tenant == 0 ? "" : "other";
+    request.tap = [&live](int32_t position, std::span<const float> logits) {
+      live.seen.emplace_back(position, std::vector<float>(logits.begin(), logits.end()));
+    };
+    auto stream = engine_->Submit(std::move(request));
+    if (!stream.ok()) return Fail(index, stream.status().message());
+    live.stream = std::move(*stream);
+  }
+
+  void CancelAt(int32_t step) {
+    for (size_t i = 0; i < live_.size(); ++i) {
+      if (schedule_.requests[i].cancel_step == step && live_[i].stream) live_[i].stream->Cancel();
+    }
+  }
+
+  void ReadStreams() {
+    for (size_t i = 0; i < live_.size(); ++i) {
+      LiveRequest& live = live_[i];
+      if (!live.stream || live.done) continue;
+      TokenStream::Update update = live.stream->Poll();
+      for (const GeneratedToken& token : update.tokens) live.tokens.push_back(token.chosen.token);
+      if (!update.completion) continue;
+      live.done = true;
+      result_.preemptions += static_cast<uint64_t>(update.completion->preemptions);
+      if (update.completion->reason == FinishReason::kFailed) {
+        Fail(i, update.completion->status.message());
+      }
+    }
+  }
+
+  void CheckCache() {
+    const Status status = engine_->cache().CheckInvariants();
+    if (!status.ok()) Fail(0, "cache invariant: " + status.message());
+  }
+
+  void Compare(size_t index) {
+    LiveRequest& live = live_[index];
+    if (live.seen.empty()) return;
+    const size_t vocab = static_cast<size_t>(executor_.card().vocab_size);
+    std::vector<float> expected(live.tokens.size() * vocab);
+    cold_(live.tokens, expected.data());
+    for (const auto& [position, actual] : live.seen) {
+      const float* row = expected.data() + static_cast<size_t>(position) * vocab;
+      ++result_.logits_compared;
+      if (std::memcmp(row, actual.data(), vocab * sizeof(float)) == 0) continue;
+      size_t token = 0;
+      while (std::memcmp(row + token, actual.data() + token, sizeof(float)) == 0) ++token;
+      Fail(index, "a logit differs from the cold run");
+      result_.difference->position = position;
+      result_.difference->token = static_cast<int32_t>(token);
+      result_.difference->expected = row[token];
+      result_.difference->actual = actual[token];
+      return;
+    }
+  }
+
+  void Count() {
+    const CacheStats stats = engine_->cache().stats();
+    result_.tokens_prompt = stats.tokens_prompt;
+    result_.tokens_reused = stats.tokens_reused;
+    result_.snapshots_restored = stats.snapshots_restored;
+    for (const uint64_t count : stats.snapshots_evicted) result_.evicted += count;
+    for (const uint64_t count : stats.blocks_evicted) result_.evicted += count;
+    result_.steps = engine_->stats().steps;
+  }
+
+  const Schedule& schedule_;
+  Executor& executor_;
+  const ColdLogits& cold_;
+  AuditClock clock_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<LiveRequest> live_;
+  AuditResult result_;
+};
+
+}  // namespace
+
+AuditResult RunSchedule(const Schedule& schedule, Executor& executor, const ColdLogits& cold,
+                        int invariant_interval, const Sabotage& sabotage) {
+  return AuditRun(schedule, executor, cold).Run(invariant_interval, sabotage);
+}
+
+Schedule Shrink(const Schedule& failing, const std::function<bool(const Schedule&)>& fails) {
+  Schedule smallest = failing;
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    for (size_t i = smallest.requests.size(); i-- > 0 && smallest.requests.size() > 1;) {
+      Schedule candidate = smallest;
+      candidate.requests.erase(candidate.requests.begin() + static_cast<ptrdiff_t>(i));
+      for (ScheduledRequest& request : candidate.requests) {
+        if (request.parent == static_cast<int32_t>(i)) request.parent = -1;
+        if (request.parent > static_cast<int32_t>(i)) --request.parent;
+      }
+      if (fails(candidate)) {
+        smallest = std::move(candidate);
+        smaller = true;
+      }
+    }
+    for (size_t i = 0; i < smallest.requests.size(); ++i) {
+      const auto attempt = [&](auto change) {
+        Schedule candidate = smallest;
+        if (!change(&candidate.requests[i]) || !fails(candidate)) return;
+        smallest = std::move(candidate);
+        smaller = true;
+      };
+      const auto reset = [](auto* field, auto value) {
+        return *field != value && (*field = value, true);
+      };
+      attempt([&](ScheduledRequest* r) { return reset(&r->cancel_step, -1); });
+      attempt([&](ScheduledRequest* r) { return reset(&r->boundary_gap, 0); });
+      attempt([&](ScheduledRequest* r) { return reset(&r->priority, 0); });
+      attempt([&](ScheduledRequest* r) { return reset(&r->sampled, false); });
+      attempt([&](ScheduledRequest* r) { return reset(&r->max_tokens, r->max_tokens / 2); });
+      attempt([&](ScheduledRequest* r) { return reset(&r->fresh, std::max(1, r->fresh / 2)); });
+    }
+  }
+  return smallest;
+}
+
+}  // namespace reprise

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "engine/audit/schedule.h"
+#include "model/executor.h"
+
+namespace reprise {
+
+// The proof of the law: runs a schedule through engine and cache and compares every logit that
+// comes out, bit by bit, with the logits of the same tokens computed cold.
+struct AuditDifference {
+  int32_t request = 0;
+  int32_t position = 0;
+  int32_t token = 0;  // first logit that differs
+  float expected = 0;
+  float actual = 0;
+  std::string text;  // a sentence; also for failures that are not a differing logit
+};
+
+struct AuditResult {
+  std::optional<AuditDifference> difference;
+  uint64_t logits_compared = 0;  // rows
+  uint64_t tokens_prompt = 0;
+  uint64_t tokens_reused = 0;
+  uint64_t snapshots_restored = 0;
+  uint64_t evicted = 0;  // blocks and snapshots
+  uint64_t preemptions = 0;
+  uint64_t steps = 0;
+};
+
+// Fills logits [tokens.size(), vocab] of a cold run over the tokens.
+using ColdLogits = std::function<void(std::span<const TokenId> tokens, float* logits)>;
+
+// Test hooks: what a broken engine would do. Called before each step.
+using Sabotage = std::function<void(StateCache&)>;
+
+// Invariants of the cache are checked after every `invariant_interval` steps and at the end.
+AuditResult RunSchedule(const Schedule& schedule, Executor& executor, const ColdLogits& cold,
+                        int invariant_interval, const Sabotage& sabotage = {});
+
+// The smallest schedule found that still fails, by leaving out requests and options one at a time.
+Schedule Shrink(const Schedule& failing, const std::function<bool(const Schedule&)>& fails);
+
+}  // namespace reprise

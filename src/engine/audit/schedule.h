@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace reprise {
+
+// A random but reproducible day in the life of the engine: requests that share prefixes, branch,
+// edit, repeat, cancel and compete for memory. Plain data, so that it can be printed and made
+// smaller.
+
+// How a request's prompt comes about: a part of what an earlier request ended with, then new
+// tokens.
+struct ScheduledRequest {
+  int32_t arrive_step = 0;
+  int32_t parent = -1;  // an earlier request, or -1
+  int32_t keep = 0;     // tokens of the parent's prompt and reply to begin with (if it has them)
+  int32_t fresh = 1;    // new tokens after that, at least one
+  uint64_t fresh_seed = 0;   // the same seed and count give the same tokens
+  int32_t boundary_gap = 0;  // message boundaries every so many tokens; 0: none
+  int32_t max_tokens = 0;
+  int32_t cancel_step = -1;  // -1: never
+  int32_t priority = 0;
+  bool sampled = false;  // greedy otherwise
+  bool idle = false;
+  bool cache_read = true;
+  bool cache_write = true;
+  int32_t tenant = 0;
+};
+
+struct Schedule {
+  uint64_t seed = 0;
+  std::vector<ScheduledRequest> requests;
+  // The cache's budget in entries of context_tokens tokens: small values force eviction.
+  double budget_entries = 2;
+  int32_t context_tokens = 256;
+  int32_t sequence_count = 4;
+  int32_t rows_max = 64;
+  int32_t snapshot_gap = 16;
+  int32_t ladder_tokens = 64;
+};
+
+struct ScheduleLimits {
+  int32_t context_tokens = 256;
+  int32_t request_count_max = 12;
+};
+
+Schedule MakeSchedule(uint64_t seed, const ScheduleLimits& limits);
+
+// One line per request, for a bug report.
+std::string Describe(const Schedule& schedule);
+
+}  // namespace reprise

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "engine/sequence.h"
+
+namespace reprise {
+namespace {
+
+// Logits of a tapped sequence are wanted at every row: its steps are kept to this many floats.
+constexpr int64_t kTapFloatsMax = int64_t{1} << 24;
+// How long the thread sleeps when there is nothing to do; expiry of entries needs no finer clock.
+constexpr std::chrono::milliseconds kIdleWait{500};
+
+double MsBetween(int64_t begin_ns, int64_t end_ns) {
+  return static_cast<double>(end_ns - begin_ns) / 1e6;
+}
+
+bool Before(const Sequence& a, const Sequence& b) {
+  if (a.request.priority != b.request.priority) return a.request.priority > b.request.priority;
+  return a.arrival < b.arrival;
+}
+
+}  // namespace
+
+Engine::Engine(Executor& executor, std::unique_ptr<StateCache> cache, const EngineOptions& options,
+               const Clock& clock)
+    : executor_(executor),
+      cache_(std::move(cache)),
+      options_(options),
+      clock_(clock),
+      context_tokens_(options.context_tokens > 0
+                          ? options.context_tokens
+                          : static_cast<int32_t>(executor.card().context_length)),
+      scheduler_(options.scheduler) {}
+
+Engine::~Engine() { Stop(); }
+
+// One iteration: the path of a request, stage by stage.
+bool Engine::Step() {
+  cache_->SetTime(clock_.NowMs());
+  Admit();
+  DropCancelled();
+  StartWaiting();
+  std::vector<Share> shares = PlanStep();
+  Reserve(&shares);
+  if (shares.empty()) return Idle();
+  Forward(&shares);
+  Commit(shares);
+  RemoveFinished();
+  PublishStats();
+  return true;
+}
+
+Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
+  const ModelCard& card = executor_.card();
+  if (request.prompt.empty()) return InvalidArgument("the prompt is empty");
+  if (request.max_tokens < 0) return InvalidArgument("max_tokens must not be negative");
+  const size_t room = static_cast<size_t>(context_tokens_) - (request.max_tokens > 0 ? 1 : 0);
+  if (request.prompt.size() > room) {
+    return InvalidArgument("the prompt has " + std::to_string(request.prompt.size()) +
+                           " tokens, but the context holds " + std::to_string(context_tokens_) +
+                           "; shorten it or serve the model with a larger context");
+  }
+  for (const TokenId token : request.prompt) {
+    if (token < 0 || token >= card.vocab_size) {
+      return InvalidArgument("the prompt contains token " + std::to_string(token) +
+                             ", which the vocabulary does not have");
+    }
+  }
+  std::erase_if(request.end_tokens,
+                [&](TokenId token) { return token < 0 || token >= card.vocab_size; });
+  REPRISE_TRY(Validate(request.sampling, card.vocab_size));
+
+  auto sequence = std::make_unique<Sequence>();
+  sequence->key = {card.digest, request.salt};
+  sequence->request = std::move(request);
+  sequence->stream = std::make_shared<TokenStream>();
+  sequence->submit_ns = clock_.NowNs();
+  std::shared_ptr<TokenStream> stream = sequence->stream;
+  {
+    std::lock_guard lock(mutex_);
+    const bool idle = sequence->request.idle;
+    if (stop_) return FailedPrecondition("the engine is shutting down");
+    if (!idle && waiting_count_ >= options_.waiting_max) {
+      ++refused_;
+      return ResourceExhausted("too many requests are waiting (" +
+                               std::to_string(options_.waiting_max) + "); try again later");
+    }
+    if (!idle) ++waiting_count_;
+    sequence->arrival = ++arrivals_;
+    inbox_.sequences.push_back(std::move(sequence));
+  }
+  work_.notify_one();
+  return stream;
+}
+
+void Engine::Post(std::function<void(StateCache&)> task) {
+  {
+    std::lock_guard lock(mutex_);
+    inbox_.tasks.push_back(std::move(task));
+  }
+  work_.notify_one();
+}
+
+// Takes what callers sent: requests go to their queue with a lease that only looks.
+void Engine::Admit() {
+  Inbox inbox;
+  {
+    std::lock_guard lock(mutex_);
+    std::swap(inbox, inbox_);
+  }
+  for (const auto& task : inbox.tasks) task(*cache_);
+  for (std::unique_ptr<Sequence>& sequence : inbox.sequences) {
+    ++counters_.requests_submitted;
+    if (sequence->request.idle) {
+      if (!options_.idle_work) {
+        Finish(*sequence, FinishReason::kCancelled);
+        continue;
+      }
+      sequence->lease = Acquire(*sequence, sequence->request.prompt);
+      idle_.push_back(std::move(sequence));
+      if (idle_.size() > static_cast<size_t>(options_.idle_max)) {
+        Finish(*idle_.front(), FinishReason::kCancelled);
+        idle_.pop_front();
+      }
+      continue;
+    }
+    sequence->lease = Acquire(*sequence, sequence->request.prompt);
+    const auto place = std::find_if(waiting_.begin(), waiting_.end(),
+                                    [&](const auto& other) { return Before(*sequence, *other); });
+    waiting_.insert(place, std::move(sequence));
+  }
+}
+
+Lease Engine::Acquire(const Sequence& sequence, std::span<const TokenId> tokens) {
+  const GenerateRequest& request = sequence.request;
+  CacheRequest wanted;
+  wanted.key = &sequence.key;
+  wanted.tokens = tokens;
+  wanted.boundaries = request.boundaries;
+  wanted.session = request.session;
+  wanted.pin_ms = request.pin_ms;
+  wanted.min_cache_tokens = request.min_cache_tokens;
+  wanted.read = request.cache_read;
+  wanted.write = request.cache_write;
+  wanted.speculative = request.idle;
+  return cache_->Acquire(wanted);
+}
+
+void Engine::DropCancelled() {
+  const auto drop = [&](auto& sequences) {
+    for (auto& sequence : sequences) {
+      if (sequence->stream->cancelled()) Finish(*sequence, FinishReason::kCancelled);
+    }
+  };
+  drop(waiting_);
+  drop(running_);
+  drop(idle_);
+  RemoveFinished();
+}
+
+// Moves waiting sequences to running, in order; those whose prefix is being computed wait for it.
+void Engine::StartWaiting() {
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    Sequence& sequence = **at;
+    if (cache_->FindAwaited(sequence.lease)) {
+      ++at;
+      continue;
+    }
+    Status started = StartOne(sequence);
+    while (!started.ok() && !idle_.empty()) {
+      Finish(*idle_.front(), FinishReason::kCancelled);
+      idle_.pop_front();
+      started = StartOne(sequence);
+    }
+    if (!started.ok()) {
+      if (!running_.empty()) return;  // those ahead must finish first
+      Finish(sequence, FinishReason::kFailed, started);
+    } else {
+      running_.push_back(std::move(*at));
+    }
+    at = waiting_.erase(at);
+  }
+  if (running_.empty() && !idle_.empty() && !idle_.front()->lease.started()) {
+    if (!StartOne(*idle_.front()).ok()) {
+      Finish(*idle_.front(), FinishReason::kCancelled);
+      idle_.pop_front();
+    }
+  }
+}
+
+Status Engine::StartOne(Sequence& sequence) {
+  REPRISE_TRY(cache_->Start(sequence.lease));
+  if (sequence.preemptions == 0) sequence.report = sequence.lease.report();
+  return OkStatus();
+}
+
+std::vector<Engine::Share> Engine::PlanStep() {
+  std::vector<Runnable> runnables;
+  std::vector<Sequence*> sequences;
+  const auto add = [&](Sequence& sequence) {
+    Runnable one;
+    one.rows_ready = sequence.rows_ready();
+    one.rows_max = one.rows_ready;
+    if (sequence.request.tap) {
+      const int64_t rows = std::max<int64_t>(1, kTapFloatsMax / executor_.card().vocab_size);
+      one.rows_max = static_cast<int32_t>(std::min<int64_t>(one.rows_max, rows));
+    }
+    one.priority = sequence.request.priority;
+    one.arrival = sequence.arrival;
+    one.decoding = sequence.decoding();
+    one.idle = sequence.request.idle;
+    runnables.push_back(one);
+    sequences.push_back(&sequence);
+  };
+  for (const auto& sequence : running_) add(*sequence);
+  if (!idle_.empty() && idle_.front()->lease.started()) add(*idle_.front());
+  const StepPlan plan = scheduler_.Plan(runnables);
+  std::vector<Share> shares;
+  for (size_t i = 0; i < plan.size(); ++i) {
+    if (plan[i] > 0) shares.push_back({sequences[i], plan[i]});
+  }
+  return shares;
+}
+
+// Takes memory for the rows of the step. When running sequences leave none, the last to come makes
+// room; a sequence that does not fit alone fails.
+void Engine::Reserve(std::vector<Share>* shares) {
+  for (size_t i = 0; i < shares->size();) {
+    Sequence& sequence = *(*shares)[i].sequence;
+    const Status reserved = cache_->Reserve(sequence.lease, (*shares)[i].rows);
+    if (reserved.ok()) {
+      ++i;
+      continue;
+    }
+    Sequence* victim = Preempt(sequence);
+    if (victim == nullptr) {
+      Finish(sequence, FinishReason::kFailed, reserved);
+      victim = &sequence;
+    }
+    const auto of_victim = std::find_if(shares->begin(), shares->end(),
+                                        [&](const Share& s) { return s.sequence == victim; });
+    if (of_victim == shares->end()) continue;
+    if (static_cast<size_t>(of_victim - shares->begin()) < i) --i;
+    shares->erase(of_victim);
+  }
+  RemoveFinished();
+}
+
+// Ends idle-time work, or sends the last running sequence back to waiting; never `needy`. Returns
+// the sequence that made room, or null.
+Sequence* Engine::Preempt(const Sequence& needy) {
+  for (const auto& sequence : idle_) {
+    if (sequence.get() == &needy || sequence->finished || !sequence->lease.started()) continue;
+    Finish(*sequence, FinishReason::kCancelled);
+    return sequence.get();
+  }
+  auto victim = running_.end();
+  for (auto at = running_.begin(); at != running_.end(); ++at) {
+    if (at->get() == &needy || (*at)->finished) continue;
+    if (victim == running_.end() || Before(**victim, **at)) victim = at;
+  }
+  if (victim == running_.end()) return nullptr;
+  std::unique_ptr<Sequence> sequence = std::move(*victim);
+  running_.erase(victim);
+  const auto tokens = sequence->lease.tokens();
+  const std::vector<TokenId> so_far(tokens.begin(), tokens.end());
+  cache_->Finish(std::move(sequence->lease));
+  sequence->lease = Acquire(*sequence, so_far);
+  ++sequence->preemptions;
+  ++counters_.preemptions;
+  Sequence* preempted = sequence.get();
+  waiting_.push_front(std::move(sequence));
+  {
+    std::lock_guard lock(mutex_);
+    ++waiting_count_;
+  }
+  return preempted;
+}
+
+void Engine::Forward(std::vector<Share>* shares) {
+  std::vector<TokenId> tokens;
+  std::vector<SequenceSlice> slices;
+  std::vector<uint32_t> logit_rows;
+  std::vector<std::vector<StateTap>> taps(shares->size());
+  for (size_t i = 0; i < shares->size(); ++i) {
+    Share& share = (*shares)[i];
+    Sequence& sequence = *share.sequence;
+    const Lease& lease = sequence.lease;
+    const int32_t begin = lease.computed();
+    const int32_t end = begin + share.rows;
+    SequenceSlice slice;
+    slice.row_begin = static_cast<uint32_t>(tokens.size());
+    slice.row_count = static_cast<uint32_t>(share.rows);
+    slice.position = begin;
+    slice.blocks = lease.blocks();
+    slice.slot = lease.slot();
+    for (const PendingTap& tap : lease.taps()) {
+      taps[i].push_back({static_cast<uint32_t>(tap.position - begin), tap.snapshot});
+    }
+    slice.taps = taps[i];
+    tokens.insert(tokens.end(), lease.tokens().begin() + begin, lease.tokens().begin() + end);
+    slices.push_back(slice);
+
+    const bool complete = end == static_cast<int32_t>(lease.tokens().size());
+    const bool all = static_cast<bool>(sequence.request.tap);
+    const bool last = complete && sequence.request.max_tokens > 0;
+    share.logit_begin = logit_rows.size();
+    share.logit_count = all ? static_cast<size_t>(share.rows) : last ? 1 : 0;
+    for (size_t row = share.logit_count; row > 0; --row) {
+      logit_rows.push_back(static_cast<uint32_t>(tokens.size() - row));
+    }
+    if (sequence.steps++ == 0) sequence.first_step_ns = clock_.NowNs();
+  }
+  logits_.resize(logit_rows.size() * static_cast<size_t>(executor_.card().vocab_size));
+  finite_.assign(slices.size(), 0);
+  const int64_t begin_ns = clock_.NowNs();
+  executor_.Forward({tokens, slices, logit_rows, finite_}, cache_->memory(), logits_.data());
+  const double ms = MsBetween(begin_ns, clock_.NowNs());
+  scheduler_.Observe(static_cast<int32_t>(tokens.size()), ms);
+  ++counters_.steps;
+  counters_.rows += tokens.size();
+  counters_.busy_ms += ms;
+  if (shares->front().sequence->request.idle) counters_.rows_idle += tokens.size();
+}
+
+// Publishes what the step computed and chooses the next token of every sequence that is complete.
+void Engine::Commit(const std::vector<Share>& shares) {
+  const size_t vocab = static_cast<size_t>(executor_.card().vocab_size);
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const Share& share = shares[i];
+    Sequence& sequence = *share.sequence;
+    const int32_t begin = sequence.lease.computed();
+    const Status committed =
+        cache_->Commit(sequence.lease, {.token_count = share.rows, .finite = finite_[i] != 0});
+    if (!committed.ok()) {
+      Finish(sequence, FinishReason::kFailed, committed);
+      continue;
+    }
+    const auto logits = [&](size_t row) {
+      return std::span<const float>(logits_).subspan((share.logit_begin + row) * vocab, vocab);
+    };
+    if (sequence.request.tap) {
+      for (int32_t row = 0; row < share.rows; ++row) {
+        sequence.request.tap(begin + row, logits(static_cast<size_t>(row)));
+      }
+    }
+    if (sequence.rows_ready() > 0) continue;
+    if (sequence.request.max_tokens == 0) {
+      Finish(sequence, FinishReason::kLength);
+    } else {
+      SampleNext(sequence, logits(share.logit_count - 1));
+    }
+  }
+}
+
+void Engine::SampleNext(Sequence& sequence, std::span<const float> logits) {
+  const GenerateRequest& request = sequence.request;
+  Sampler::Input input;
+  input.logits = logits;
+  input.history = sequence.lease.tokens();
+  input.generated = static_cast<size_t>(sequence.generated);
+  input.position = sequence.lease.tokens().size();
+  if (sequence.generated < request.min_tokens) input.banned = request.end_tokens;
+  input.logprobs = request.logprobs;
+  Result<Sampled> sampled = sampler_.Sample(request.sampling, input);
+  if (!sampled.ok()) return Finish(sequence, FinishReason::kFailed, sampled.status());
+
+  const TokenId token = sampled->chosen.token;
+  if (sequence.generated == 0) sequence.first_token_ns = clock_.NowNs();
+  const auto& ends = request.end_tokens;
+  if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
+    return Finish(sequence, FinishReason::kEndToken);
+  }
+  ++sequence.generated;
+  ++counters_.tokens_generated;
+  sequence.stream->Add({sampled->chosen, std::move(sampled->top)});
+  const bool full = static_cast<int32_t>(sequence.lease.tokens().size()) + 1 >= context_tokens_;
+  cache_->Append(sequence.lease, std::span(&token, 1));
+  if (sequence.generated >= request.max_tokens || full) Finish(sequence, FinishReason::kLength);
+}
+
+// The sequence leaves its queue in RemoveFinished. What it computed is published unless it failed.
+void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
+  CHECK(!sequence.finished);
+  sequence.finished = true;
+  const int64_t now_ns = clock_.NowNs();
+  Completion completion;
+  completion.reason = reason;
+  completion.status = std::move(status);
+  completion.report = sequence.report;
+  if (sequence.lease.valid() && sequence.lease.started()) {
+    completion.report.snapshots_taken = sequence.lease.report().snapshots_taken;
+  }
+  completion.prompt_tokens = static_cast<int32_t>(sequence.request.prompt.size());
+  completion.generated_tokens = sequence.generated;
+  completion.steps = sequence.steps;
+  completion.preemptions = sequence.preemptions;
+  const int64_t first_step = sequence.steps > 0 ? sequence.first_step_ns : now_ns;
+  const int64_t first_token = sequence.first_token_ns != 0 ? sequence.first_token_ns : now_ns;
+  completion.queue_ms = MsBetween(sequence.submit_ns, first_step);
+  completion.first_token_ms = MsBetween(sequence.submit_ns, first_token);
+  completion.total_ms = MsBetween(sequence.submit_ns, now_ns);
+
+  if (sequence.lease.valid() && sequence.lease.started() && reason != FinishReason::kFailed) {
+    cache_->Finish(std::move(sequence.lease));
+  }
+  sequence.lease = Lease();
+  switch (reason) {
+    case FinishReason::kCancelled:
+      ++counters_.requests_cancelled;
+      break;
+    case FinishReason::kFailed:
+      ++counters_.requests_failed;
+      break;
+    default:
+      ++counters_.requests_finished;
+      break;
+  }
+  if (!sequence.request.idle) {
+    counters_.recent.push_back(completion);
+    if (counters_.recent.size() > EngineStats::kRecentMax) counters_.recent.pop_front();
+    if (LogEnabled(LogLevel::kInfo)) {
+      Log(LogLevel::kInfo, std::string(NameOf(reason)) + ", " + FormatReport(completion.report));
+    }
+  }
+  sequence.stream->Complete(std::move(completion));
+}
+
+void Engine::RemoveFinished() {
+  const auto finished = [](const std::unique_ptr<Sequence>& s) { return s->finished; };
+  std::erase_if(waiting_, finished);
+  std::erase_if(running_, finished);
+  std::erase_if(idle_, finished);
+  std::lock_guard lock(mutex_);
+  waiting_count_ = static_cast<int32_t>(waiting_.size());
+  for (const auto& sequence : inbox_.sequences) waiting_count_ += sequence->request.idle ? 0 : 1;
+}
+
+bool Engine::Idle() {
+  const bool more = cache_->Maintain();
+  PublishStats();
+  return more;
+}
+
+void Engine::PublishStats() {
+  counters_.waiting = static_cast<int32_t>(waiting_.size());
+  counters_.running = static_cast<int32_t>(running_.size());
+  counters_.idle = static_cast<int32_t>(idle_.size());
+  counters_.cache = cache_->stats();
+  std::lock_guard lock(mutex_);
+  published_ = counters_;
+  published_.requests_refused = refused_;
+}
+
+EngineStats Engine::stats() const {
+  std::lock_guard lock(mutex_);
+  return published_;
+}
+
+void Engine::Start() {
+  CHECK(!thread_.joinable());
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void Engine::Loop() {
+  for (;;) {
+    const bool worked = Step();
+    std::unique_lock lock(mutex_);
+    if (stop_) return;
+    if (worked) continue;
+    work_.wait_for(lock, kIdleWait,
+                   [&] { return stop_ || !inbox_.sequences.empty() || !inbox_.tasks.empty(); });
+  }
+}
+
+void Engine::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  work_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  Admit();
+  for (auto* queue : {&waiting_, &idle_}) {
+    for (const auto& sequence : *queue) Finish(*sequence, FinishReason::kCancelled);
+  }
+  for (const auto& sequence : running_) Finish(*sequence, FinishReason::kCancelled);
+  RemoveFinished();
+}
+
+}  // namespace reprise

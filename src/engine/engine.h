@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "cache/state_cache.h"
+#include "engine/request.h"
+#include "engine/stats.h"
+#include "engine/token_stream.h"
+#include "model/executor.h"
+#include "sample/sampler.h"
+#include "sched/scheduler.h"
+
+namespace reprise {
+
+struct EngineOptions {
+  SchedulerOptions scheduler;
+  int32_t waiting_max = 256;   // requests that may wait; one more is refused
+  int32_t idle_max = 8;        // idle-time requests kept; a newer one replaces the oldest
+  int32_t context_tokens = 0;  // prompt and reply of one request; 0: the model's context length
+  bool idle_work = true;
+};
+
+struct Sequence;
+
+// The step loop: owns scheduling, state cache, model and sampling, on one thread, without a lock.
+//
+// Life of a sequence: waiting (a lease that only looks) -> running (blocks and slot) -> finished. A
+// waiting sequence whose prefix is being computed by another one waits for it (single flight). If
+// running sequences leave no memory for each other, the one that came last goes back to waiting
+// with what it has so far; its published state makes the return cheap.
+//
+// Thread safety: Submit and stats() from any thread. Step() from one thread: the engine's own after
+// Start(), or the test's.
+class Engine {
+ public:
+  // `executor` and `clock` must outlive the engine.
+  Engine(Executor& executor, std::unique_ptr<StateCache> cache, const EngineOptions& options,
+         const Clock& clock);
+  ~Engine();
+
+  // Runs Step() on a thread of its own until Stop().
+  void Start();
+  // Ends the thread after the current step. Requests that are still there complete as cancelled.
+  void Stop();
+
+  // Queues a request. Fails with kInvalidArgument if it can never run (empty, too long, bad
+  // parameters), with kResourceExhausted if too many wait.
+  Result<std::shared_ptr<TokenStream>> Submit(GenerateRequest request);
+
+  // Runs `task` on the engine thread between two steps, with the cache in hand (pin, reset, view).
+  void Post(std::function<void(StateCache&)> task);
+
+  // One iteration: at most one forward pass. Returns false when there was nothing to do.
+  bool Step();
+
+  EngineStats stats() const;
+  int32_t context_tokens() const { return context_tokens_; }
+  // For tests and commands that run Step() themselves.
+  StateCache& cache() { return *cache_; }
+
+ private:
+  struct Inbox {
+    std::deque<std::unique_ptr<Sequence>> sequences;
+    std::vector<std::function<void(StateCache&)>> tasks;
+  };
+
+  // The rows of one sequence in the current step.
+  struct Share {
+    Sequence* sequence = nullptr;
+    int32_t rows = 0;
+    size_t logit_begin = 0;  // its part of logits_, in rows
+    size_t logit_count = 0;
+  };
+
+  void Admit();
+  void DropCancelled();
+  void StartWaiting();
+  Status StartOne(Sequence& sequence);
+  std::vector<Share> PlanStep();
+  void Reserve(std::vector<Share>* shares);
+  void Forward(std::vector<Share>* shares);
+  void Commit(const std::vector<Share>& shares);
+  void SampleNext(Sequence& sequence, std::span<const float> logits);
+  void Finish(Sequence& sequence, FinishReason reason, Status status = OkStatus());
+  Sequence* Preempt(const Sequence& needy);
+  void RemoveFinished();
+  bool Idle();
+  void PublishStats();
+  void Loop();
+  Lease Acquire(const Sequence& sequence, std::span<const TokenId> tokens);
+
+  Executor& executor_;
+  const std::unique_ptr<StateCache> cache_;
+  const EngineOptions options_;
+  const Clock& clock_;
+  const int32_t context_tokens_;
+
+  Scheduler scheduler_;
+  Sampler sampler_;
+  std::deque<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival
+  std::vector<std::unique_ptr<Sequence>> running_;
+  std::deque<std::unique_ptr<Sequence>> idle_;  // oldest first; started or not
+  std::vector<float> logits_;                   // [logit rows, vocab] of the current step
+  std::vector<uint8_t> finite_;                 // [sequences] of the current step
+  EngineStats counters_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable work_;
+  Inbox inbox_;
+  int32_t waiting_count_ = 0;  // in the inbox and in waiting_
+  uint64_t arrivals_ = 0;
+  uint64_t refused_ = 0;
+  bool stop_ = false;
+  EngineStats published_;
+  std::thread thread_;
+};
+
+}  // namespace reprise

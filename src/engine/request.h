@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "cache/state_cache.h"
+#include "sample/sampler.h"
+#include "state/ids.h"
+
+namespace reprise {
+
+// What a caller asks of the engine: tokens in, tokens out. Text, templates and JSON stay outside.
+struct GenerateRequest {
+  std::vector<TokenId> prompt;
+  std::vector<Boundary> boundaries;  // ascending positions of the prompt that mean something
+
+  SamplingParams sampling;
+  int32_t max_tokens = 0;  // 0: only compute (and keep) the state of the prompt
+  int32_t min_tokens = 0;  // end tokens are not chosen before
+  std::vector<TokenId> end_tokens;
+  int logprobs = -1;     // -1: none; else of the chosen token and of so many others
+  int32_t priority = 0;  // higher first
+
+  // What may be shared, and how (cache/state_cache.h).
+  std::string salt;
+  std::string session;
+  int64_t pin_ms = 0;
+  int32_t min_cache_tokens = 0;
+  bool cache_read = true;
+  bool cache_write = true;
+
+  // Work for a turn that may come: runs only while nothing else does, is dropped when room is
+  // needed.
+  bool idle = false;
+
+  // Sees the logits of every position this request computes (not of those it reuses), on the engine
+  // thread. For audits; costs a full output projection per token.
+  std::function<void(int32_t position, std::span<const float> logits)> tap;
+};
+
+enum class FinishReason : uint8_t { kEndToken, kLength, kCancelled, kFailed };
+std::string_view NameOf(FinishReason reason);
+
+struct GeneratedToken {
+  TokenLogprob chosen;
+  std::vector<TokenLogprob> top;
+};
+
+// The last word on a request.
+struct Completion {
+  FinishReason reason = FinishReason::kEndToken;
+  Status status;  // not ok only for kFailed
+  ReuseReport report;
+  int32_t prompt_tokens = 0;
+  int32_t generated_tokens = 0;
+  int32_t steps = 0;
+  int32_t preemptions = 0;
+  double queue_ms = 0;        // submit to first step
+  double first_token_ms = 0;  // submit to first token (to the end, if there was none)
+  double total_ms = 0;
+};
+
+}  // namespace reprise

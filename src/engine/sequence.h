@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "cache/state_cache.h"
+#include "engine/request.h"
+#include "engine/token_stream.h"
+
+namespace reprise {
+
+// A request in the engine's hands.
+//
+//   tokens: [0, prompt)           the request's prompt
+//           [prompt, end)         generated; the last one is not computed yet
+//   lease.computed() says how much of it has state. After a preemption the lease is new and its
+//   prompt is everything so far.
+struct Sequence {
+  GenerateRequest request;
+  std::shared_ptr<TokenStream> stream;
+  NamespaceKey key;
+  Lease lease;
+  uint64_t arrival = 0;
+  int32_t generated = 0;
+  bool finished = false;
+
+  int64_t submit_ns = 0;
+  int64_t first_step_ns = 0;
+  int64_t first_token_ns = 0;
+  ReuseReport report;  // of the first start
+  int32_t steps = 0;
+  int32_t preemptions = 0;
+
+  bool decoding() const { return generated > 0 && rows_ready() == 1; }
+  int32_t rows_ready() const {
+    return static_cast<int32_t>(lease.tokens().size()) - lease.computed();
+  }
+};
+
+}  // namespace reprise

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/token_stream.h"
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace reprise {
+
+std::string_view NameOf(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kEndToken:
+      return "end_token";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+TokenStream::Update TokenStream::TakeLocked() {
+  Update update;
+  update.tokens.swap(tokens_);
+  update.completion = std::exchange(completion_, std::nullopt);
+  return update;
+}
+
+TokenStream::Update TokenStream::Poll() {
+  std::lock_guard lock(mutex_);
+  return TakeLocked();
+}
+
+TokenStream::Update TokenStream::Wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !tokens_.empty() || completed_; });
+  return TakeLocked();
+}
+
+TokenStream::Update TokenStream::WaitForAll() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return completed_; });
+  return TakeLocked();
+}
+
+void TokenStream::SetNotify(std::function<void()> notify) {
+  std::lock_guard lock(mutex_);
+  notify_ = std::move(notify);
+}
+
+void TokenStream::Add(GeneratedToken token) {
+  std::lock_guard lock(mutex_);
+  CHECK(!completed_);
+  tokens_.push_back(std::move(token));
+  Notify();
+}
+
+void TokenStream::Complete(Completion completion) {
+  std::lock_guard lock(mutex_);
+  CHECK(!completed_);
+  completed_ = true;
+  completion_ = std::move(completion);
+  Notify();
+}
+
+void TokenStream::Notify() {
+  changed_.notify_all();
+  if (notify_) notify_();
+}
+
+}  // namespace reprise

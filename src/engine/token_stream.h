@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "engine/request.h"
+
+namespace reprise {
+
+// The one-way channel from the engine to the caller of one request. The engine never waits for a
+// slow reader; what it holds is bounded by the request's max_tokens.
+//
+// Thread safety: one reader, one writer (the engine thread); Cancel from anywhere.
+class TokenStream {
+ public:
+  struct Update {
+    std::vector<GeneratedToken> tokens;    // since the last update, in order
+    std::optional<Completion> completion;  // set in the last one
+  };
+
+  // What is new, without waiting.
+  Update Poll();
+  // Waits until there is something new. After the completion was handed out it returns at once.
+  Update Wait();
+  // Waits for the completion and hands out everything not yet read.
+  Update WaitForAll();
+
+  // The engine stops working on the request before its next step; the stream then completes with
+  // kCancelled. What was computed so far stays in the cache.
+  void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+  // `notify` is called on the engine thread after every addition; it must be quick.
+  void SetNotify(std::function<void()> notify);
+
+  // Engine side.
+  void Add(GeneratedToken token);
+  void Complete(Completion completion);
+
+ private:
+  Update TakeLocked();
+  void Notify();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<GeneratedToken> tokens_;
+  std::optional<Completion> completion_;
+  bool completed_ = false;
+  std::function<void()> notify_;
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace reprise

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the loop promises: bounded queues, cancellation between steps, streams that keep moving
+// beside a long prompt, one computation for many equal prefixes, idle work that yields, errors that
+// stay alone.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "engine_fixture.h"
+#include "fake_executor.h"
+
+namespace reprise {
+namespace {
+
+class EngineTest : public testing::Test {
+ protected:
+  Conversation Talk() { return Conversation(FakeExecutor::kVocab); }
+
+  FakeExecutor executor_{FakeExecutor::Kind::kHybrid};
+  CacheOptions cache_options_;
+  EngineOptions engine_options_;
+};
+
+TEST_F(EngineTest, RefusesWhatCanNeverRun) {
+  cache_options_.context_tokens = 100;
+  EngineFixture fixture(executor_, cache_options_);
+  const auto code = [&](const GenerateRequest& request) {
+    return fixture.engine().Submit(request).status().code();
+  };
+  EXPECT_EQ(code({}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(Talk().Say(1, 100).Request(1)), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(Talk().Say(1, 100).Request(0)), StatusCode::kOk);
+  GenerateRequest request = Talk().Say(1, 10).Request(1);
+  request.prompt[3] = FakeExecutor::kVocab;
+  EXPECT_EQ(code(request), StatusCode::kInvalidArgument);
+  request.prompt[3] = -1;
+  EXPECT_EQ(code(request), StatusCode::kInvalidArgument);
+  request.prompt[3] = 0;
+  request.sampling.top_p = 7;
+  EXPECT_EQ(code(request), StatusCode::kInvalidArgument);
+}
+
+TEST_F(EngineTest, BoundsTheQueue) {
+  engine_options_.waiting_max = 3;
+  EngineFixture fixture(executor_, cache_options_, engine_options_);
+  for (uint64_t i = 0; i < 3; ++i) fixture.Submit(Talk().Say(i, 10).Request(1));
+  EXPECT_EQ(fixture.engine().Submit(Talk().Say(9, 10).Request(1)).status().code(),
+            StatusCode::kResourceExhausted);
+  fixture.RunAll();
+  EXPECT_TRUE(fixture.engine().Submit(Talk().Say(9, 10).Request(1)).ok());
+  fixture.RunAll();
+  EXPECT_EQ(fixture.engine().stats().requests_refused, 1u);
+}
+
+TEST_F(EngineTest, EndsAtEndTokensAndLimits) {
+  EngineFixture fixture(executor_);
+  const auto whole = fixture.Ask(Talk().Say(1, 50).Request(20));
+  ASSERT_EQ(whole.tokens.size(), 20u);
+  EXPECT_EQ(whole.completion.reason, FinishReason::kLength);
+
+  GenerateRequest request = Talk().Say(1, 50).Request(20);
+  request.end_tokens = {whole.tokens[5]};
+  const auto cut = fixture.Ask(request);
+  EXPECT_EQ(cut.completion.reason, FinishReason::kEndToken);
+  EXPECT_LE(cut.tokens.size(), 5u);
+  request.min_tokens = 20;
+  EXPECT_EQ(fixture.Ask(request).tokens.size(), 20u);
+}
+
+TEST_F(EngineTest, TheContextEndsAReply) {
+  cache_options_.context_tokens = 64;
+  EngineFixture fixture(executor_, cache_options_);
+  const auto answer = fixture.Ask(Talk().Say(1, 60).Request(100));
+  EXPECT_EQ(answer.completion.reason, FinishReason::kLength);
+  EXPECT_EQ(answer.tokens.size(), 4u);
+}
+
+TEST_F(EngineTest, CancellingFreesEverythingAndKeepsTheState) {
+  EngineFixture fixture(executor_);
+  auto stream = fixture.Submit(Talk().Say(1, 300).Request(500));
+  for (int i = 0; i < 10; ++i) fixture.engine().Step();
+  stream->Cancel();
+  fixture.RunAll();
+  EXPECT_EQ(EngineFixture::Read(*stream).completion.reason, FinishReason::kCancelled);
+  EXPECT_EQ(fixture.cache().stats().leases, 0u);
+  EXPECT_EQ(fixture.cache().stats().bytes_leased, 0u);
+  EXPECT_TRUE(fixture.cache().CheckInvariants().ok());
+}
+
+TEST_F(EngineTest, StreamsKeepMovingBesideALongPrompt) {
+  cache_options_.context_tokens = 20000;
+  engine_options_.scheduler.rows_max = 256;
+  EngineFixture fixture(executor_, cache_options_, engine_options_);
+  auto stream = fixture.Submit(Talk().Say(1, 20).Request(100));
+  fixture.engine().Step();
+  auto prompt = fixture.Submit(Talk().Say(2, 15000).Request(1));
+  // A token in every step from now on, until the stream ends.
+  for (size_t tokens = 1; tokens < 100; ++tokens) {
+    ASSERT_EQ(stream->Poll().tokens.size(), 1u) << "before token " << tokens;
+    ASSERT_TRUE(fixture.engine().Step());
+  }
+  fixture.RunAll();
+  EXPECT_EQ(EngineFixture::Read(*prompt).completion.reason, FinishReason::kLength);
+}
+
+TEST_F(EngineTest, EqualPrefixesAreComputedOnce) {
+  cache_options_.sequence_count = 8;
+  EngineFixture fixture(executor_, cache_options_);
+  std::vector<std::shared_ptr<TokenStream>> streams;
+  for (uint64_t i = 0; i < 100; ++i) {
+    streams.push_back(fixture.Submit(Talk().Say(7, 1000).Say(100 + i, 10).Request(1)));
+  }
+  fixture.RunAll();
+  for (const auto& stream : streams) {
+    EXPECT_EQ(EngineFixture::Read(*stream).completion.reason, FinishReason::kLength);
+  }
+  // 1000 + 100 x 10, and a few rows where requests part in the middle of a step.
+  EXPECT_LE(executor_.rows(), 1000u + 100u * 12u);
+}
+
+TEST_F(EngineTest, IdleWorkYieldsWithinAStep) {
+  engine_options_.scheduler.idle_rows_max = 32;
+  EngineFixture fixture(executor_, cache_options_, engine_options_);
+  GenerateRequest idle = Talk().Say(3, 2000).Request(0);
+  idle.idle = true;
+  auto idle_stream = fixture.Submit(idle);
+  for (int i = 0; i < 5; ++i) fixture.engine().Step();
+  const uint64_t before = executor_.rows();
+  EXPECT_EQ(before, 5u * 32u);
+  auto real = fixture.Submit(Talk().Say(4, 100).Request(1));
+  fixture.engine().Step();
+  EXPECT_EQ(EngineFixture::Read(*real).tokens.size(), 1u);
+  EXPECT_EQ(executor_.rows(), before + 100);
+  fixture.RunAll();
+  // The idle work was finished afterwards, and the turn it was for starts from it.
+  EXPECT_EQ(EngineFixture::Read(*idle_stream).completion.reason, FinishReason::kLength);
+  EXPECT_LE(fixture.Ask(Talk().Say(3, 2000).Say(5, 10).Request(1)).computed(), 12);
+}
+
+TEST_F(EngineTest, IdleWorkCanBeSwitchedOff) {
+  engine_options_.idle_work = false;
+  EngineFixture fixture(executor_, cache_options_, engine_options_);
+  GenerateRequest idle = Talk().Say(3, 2000).Request(0);
+  idle.idle = true;
+  fixture.Submit(idle);
+  fixture.RunAll();
+  EXPECT_EQ(executor_.rows(), 0u);
+}
+
+TEST_F(EngineTest, AStateThatIsNotFiniteFailsAloneAndIsNeverKept) {
+  EngineFixture fixture(executor_);
+  GenerateRequest bad = Talk().Say(1, 200).Request(5);
+  bad.prompt[150] = 3;
+  executor_.PoisonToken(3);
+  for (TokenId& token : bad.prompt) {
+    if (&token != &bad.prompt[150] && token == 3) token = 4;
+  }
+  const auto failed = fixture.Ask(bad);
+  EXPECT_EQ(failed.completion.reason, FinishReason::kFailed);
+  EXPECT_EQ(failed.completion.status.code(), StatusCode::kInternal);
+  EXPECT_FALSE(failed.completion.status.message().empty());
+  executor_.PoisonToken(-1);
+  const auto again = fixture.Ask(bad);
+  EXPECT_EQ(again.completion.reason, FinishReason::kLength);
+  EXPECT_LE(again.completion.report.used_tokens, 150);
+  std::vector<float> cold((bad.prompt.size()) * FakeExecutor::kVocab);
+  executor_.ColdLogits(bad.prompt, cold.data());
+  const float* last = cold.data() + (bad.prompt.size() - 1) * FakeExecutor::kVocab;
+  EXPECT_EQ(again.tokens[0], std::max_element(last, last + FakeExecutor::kVocab) - last);
+}
+
+TEST_F(EngineTest, ThreadedCallersGetTheirAnswers) {
+  SteadyClock clock;
+  cache_options_.budget_bytes = size_t{64} << 20;
+  auto cache = StateCache::Create(executor_.card().state, cache_options_);
+  ASSERT_TRUE(cache.ok());
+  engine_options_.context_tokens = cache_options_.context_tokens;
+  Engine engine(executor_, std::move(*cache), engine_options_, clock);
+  engine.Start();
+  std::vector<std::thread> callers;
+  std::atomic<int> finished{0};
+  for (uint64_t caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&, caller] {
+      for (uint64_t i = 0; i < 25; ++i) {
+        auto stream = engine.Submit(Talk().Say(1, 200).Say(caller * 100 + i, 20).Request(10));
+        ASSERT_TRUE(stream.ok());
+        if (i % 5 == 4) (*stream)->Cancel();
+        const auto update = (*stream)->WaitForAll();
+        ASSERT_TRUE(update.completion.has_value());
+        if (update.completion->reason == FinishReason::kLength) ++finished;
+        engine.stats();
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_GE(finished, 80);
+  engine.Stop();
+  EXPECT_TRUE(engine.cache().CheckInvariants().ok());
+  EXPECT_EQ(engine.cache().stats().leases, 0u);
+}
+
+}  // namespace
+}  // namespace reprise

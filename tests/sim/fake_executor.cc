@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fake_executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/rng.h"
+
+namespace reprise {
+namespace {
+
+// Large enough that state, not bookkeeping, fills the budget.
+constexpr int64_t kStateWords = 1024;
+constexpr size_t kStateEnd = kStateWords * 4 - 8;
+constexpr size_t kKeyWords = 32;
+
+uint64_t Load(const std::byte* from) {
+  uint64_t value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+void Store(uint64_t value, std::byte* to) { std::memcpy(to, &value, sizeof value); }
+
+// Folds the key at a position into the hash of those before it; the order matters.
+uint64_t Fold(uint64_t hash, uint64_t key) { return Mix64(hash * 3 + key); }
+
+}  // namespace
+
+FakeExecutor::FakeExecutor(Kind kind, int64_t context_length) {
+  has_kv_ = kind != Kind::kRecurrent;
+  has_recurrent_ = kind != Kind::kAttention;
+  card_.family = "fake";
+  card_.vocab_size = kVocab;
+  card_.context_length = context_length;
+  card_.digest = "fake";
+  StateSpec& spec = card_.state;
+  spec.token_cost = 1000;
+  spec.token_cost_per_position = 1;
+  if (has_recurrent_) {
+    recurrent_entry_ = spec.layers.size();
+    spec.layers.push_back({0, StateKind::kRecurrent, 0, {{"r", {kStateWords}, DType::kI32}}});
+  }
+  if (has_kv_) {
+    kv_entry_ = spec.layers.size();
+    spec.layers.push_back({1, StateKind::kFullKv, 0, {{"k", {1, kKeyWords}, DType::kI32}}});
+  }
+}
+
+void FakeExecutor::Row(TokenId token, int32_t position, uint64_t* recurrent, uint64_t* key) const {
+  const uint64_t t = static_cast<uint64_t>(token) + 1;
+  if (has_recurrent_) *recurrent = Mix64(*recurrent * 5 + t);
+  *key = Mix64(t << 32 ^ static_cast<uint64_t>(position)) ^ *recurrent;
+}
+
+void FakeExecutor::WriteLogits(uint64_t recurrent, uint64_t keys, float* logits) const {
+  for (uint64_t v = 0; v < static_cast<uint64_t>(kVocab); ++v) {
+    logits[v] = static_cast<float>(Mix64(recurrent ^ Mix64(keys + v)) >> 40) * 0x1p-22f;
+  }
+}
+
+void FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, float* logits) {
+  rows_ += batch.tokens.size();
+  size_t next_logit = 0;
+  for (size_t s = 0; s < batch.sequences.size(); ++s) {
+    const SequenceSlice& slice = batch.sequences[s];
+    const auto key_at = [&](int32_t position) {
+      const BlockId block = slice.blocks[static_cast<size_t>(position / kBlockTokens)];
+      return memory.block(block) + memory.layout->offset(kv_entry_, 0) +
+             static_cast<size_t>(position % kBlockTokens) * kKeyWords * 4;
+    };
+    // The state is read from both ends of its tensor, so that half a copy is noticed.
+    std::byte* state = nullptr;
+    uint64_t recurrent = 0;
+    if (has_recurrent_) {
+      state = memory.slot(slice.slot) + memory.layout->offset(recurrent_entry_, 0);
+      recurrent = Load(state) ^ Mix64(Load(state + kStateEnd) - Load(state));  // Mix64(0) is 0
+    }
+    uint64_t keys = 0;
+    for (int32_t j = 0; has_kv_ && j < slice.position; ++j) keys = Fold(keys, Load(key_at(j)));
+    batch.finite[s] = 1;
+    for (uint32_t i = 0; i < slice.row_count; ++i) {
+      const uint32_t row = slice.row_begin + i;
+      const int32_t position = slice.position + static_cast<int32_t>(i);
+      uint64_t key = 0;
+      const uint64_t before = recurrent;
+      Row(batch.tokens[row], position, &recurrent, &key);
+      if (has_kv_) {
+        Store(key, key_at(position));
+        keys = Fold(keys, key);
+      }
+      for (const StateTap& tap : slice.taps) {
+        if (has_recurrent_ && tap.row_count == i + 1) {
+          std::byte* kept =
+              memory.snapshot(tap.snapshot) + memory.layout->offset(recurrent_entry_, 0);
+          Store(taps_late_ ? before : recurrent, kept);
+          Store(taps_late_ ? before : recurrent, kept + kStateEnd);
+        }
+      }
+      if (batch.tokens[row] == poison_) batch.finite[s] = 0;
+      if (next_logit < batch.logit_rows.size() && batch.logit_rows[next_logit] == row) {
+        WriteLogits(recurrent, keys, logits + static_cast<int64_t>(next_logit++) * kVocab);
+      }
+    }
+    if (has_recurrent_) {
+      Store(recurrent, state);
+      Store(recurrent, state + kStateEnd);
+    }
+  }
+}
+
+void FakeExecutor::ColdLogits(std::span<const TokenId> tokens, float* logits) const {
+  uint64_t recurrent = 0;
+  uint64_t keys = 0;
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    uint64_t key = 0;
+    Row(tokens[t], static_cast<int32_t>(t), &recurrent, &key);
+    if (has_kv_) keys = Fold(keys, key);
+    WriteLogits(recurrent, keys, logits + static_cast<int64_t>(t) * kVocab);
+  }
+}
+
+}  // namespace reprise

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "model/executor.h"
+
+namespace reprise {
+
+// A model without weights whose logits are a hash of the state it was given: every K/V row of the
+// sequence and the recurrent state. One wrong byte, one token off, one stale block, and every logit
+// after it differs. Thousands of steps per second.
+//
+//  recurrent   r_t = mix(r_{t-1}, token_t)
+//  K/V         k_t = mix(token_t, t, r_t)
+//  logits_t    hash(r_t, all k_j for j <= t)
+class FakeExecutor : public Executor {
+ public:
+  enum class Kind { kAttention, kRecurrent, kHybrid };
+  static constexpr int64_t kVocab = 16;
+
+  explicit FakeExecutor(Kind kind, int64_t context_length = 4096);
+
+  const ModelCard& card() const override { return card_; }
+  void Forward(const BatchView& batch, const StateMemory& memory, float* logits) override;
+
+  // The logits of a cold run, straight from the tokens.
+  void ColdLogits(std::span<const TokenId> tokens, float* logits) const;
+
+  // Makes the next forward pass report a state that is not finite for sequences holding this token.
+  void PoisonToken(TokenId token) { poison_ = token; }
+
+  // A broken model: snapshots taken inside a step miss the last token.
+  void MakeTapsOneTokenLate() { taps_late_ = true; }
+
+  uint64_t rows() const { return rows_; }  // run so far
+
+ private:
+  void Row(TokenId token, int32_t position, uint64_t* recurrent, uint64_t* key) const;
+  void WriteLogits(uint64_t recurrent, uint64_t keys, float* logits) const;
+
+  ModelCard card_;
+  bool has_kv_ = false;
+  bool has_recurrent_ = false;
+  size_t kv_entry_ = 0;
+  size_t recurrent_entry_ = 0;
+  bool taps_late_ = false;
+  TokenId poison_ = -1;
+  uint64_t rows_ = 0;
+};
+
+}  // namespace reprise

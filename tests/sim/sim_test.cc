@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole engine with a fake model and a fake clock, over thousands of seeded schedules: every
+// logit must be the one of a cold run, every request must end, and the cache's books must balance.
+// And the proof that this test can fail: one flipped byte, one restore that is a token off, must be
+// caught.
+//
+// More seeds: REPRISE_SIM_SEEDS=1000000 build/dev/tests/sim_test
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/log.h"
+#include "engine/audit/audit.h"
+#include "fake_executor.h"
+
+namespace reprise {
+namespace {
+
+[[maybe_unused]] const bool kQuiet = (SetLogLevel(LogLevel::kWarning), true);
+constexpr uint64_t kSeeds = 20000;
+constexpr FakeExecutor::Kind kKinds[] = {
+    FakeExecutor::Kind::kAttention, FakeExecutor::Kind::kRecurrent, FakeExecutor::Kind::kHybrid};
+
+uint64_t SeedCount() {
+  const char* text = std::getenv("REPRISE_SIM_SEEDS");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : kSeeds;
+}
+
+AuditResult RunFake(const Schedule& schedule, FakeExecutor& executor, int invariant_interval,
+                    const Sabotage& sabotage = {}) {
+  const ColdLogits cold = [&](std::span<const TokenId> tokens, float* logits) {
+    executor.ColdLogits(tokens, logits);
+  };
+  return RunSchedule(schedule, executor, cold, invariant_interval, sabotage);
+}
+
+TEST(Simulation, EveryScheduleGivesTheColdAnswer) {
+  uint64_t reused = 0;
+  uint64_t evicted = 0;
+  uint64_t preempted = 0;
+  uint64_t compared = 0;
+  for (uint64_t seed = 0; seed < SeedCount(); ++seed) {
+    const Schedule schedule = MakeSchedule(seed, {});
+    FakeExecutor executor(kKinds[seed % 3]);
+    const AuditResult result = RunFake(schedule, executor, 16);
+    ASSERT_FALSE(result.difference)
+        << "request " << result.difference->request << ", position " << result.difference->position
+        << ": " << result.difference->text << "\n"
+        << Describe(schedule);
+    reused += result.tokens_reused;
+    evicted += result.evicted;
+    preempted += result.preemptions;
+    compared += result.logits_compared;
+  }
+  // The schedules must exercise what they are for.
+  EXPECT_GT(reused, SeedCount() * 20);
+  EXPECT_GT(evicted, SeedCount() / 4);
+  EXPECT_GT(preempted, 0u);
+  RecordProperty("logits_compared", std::to_string(compared));
+}
+
+// Whether one of the first schedules notices that something is broken.
+bool Caught(FakeExecutor::Kind kind, bool late_taps, const Sabotage& sabotage) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    FakeExecutor executor(kind);
+    if (late_taps) executor.MakeTapsOneTokenLate();
+    if (RunFake(MakeSchedule(seed, {}), executor, 1 << 30, sabotage).difference) return true;
+  }
+  return false;
+}
+
+TEST(Simulation, OneFlippedBitInABlockIsCaught) {
+  const Sabotage flip = [](StateCache& cache) { cache.memory().block({0})[0] ^= std::byte{1}; };
+  EXPECT_TRUE(Caught(FakeExecutor::Kind::kAttention, false, flip));
+  EXPECT_TRUE(Caught(FakeExecutor::Kind::kHybrid, false, flip));
+}
+
+TEST(Simulation, OneFlippedBitInASnapshotIsCaught) {
+  const Sabotage flip = [](StateCache& cache) { cache.memory().snapshot({0})[0] ^= std::byte{1}; };
+  EXPECT_TRUE(Caught(FakeExecutor::Kind::kRecurrent, false, flip));
+  EXPECT_TRUE(Caught(FakeExecutor::Kind::kHybrid, false, flip));
+}
+
+TEST(Simulation, SnapshotsThatAreOneTokenOffAreCaught) {
+  EXPECT_TRUE(Caught(FakeExecutor::Kind::kRecurrent, true, {}));
+  EXPECT_TRUE(Caught(FakeExecutor::Kind::kHybrid, true, {}));
+  EXPECT_FALSE(Caught(FakeExecutor::Kind::kHybrid, false, {})) << "and nothing else is";
+}
+
+TEST(Simulation, FailingSchedulesShrink) {
+  const auto fails = [](const Schedule& schedule) {
+    FakeExecutor executor(FakeExecutor::Kind::kHybrid);
+    executor.MakeTapsOneTokenLate();
+    return RunFake(schedule, executor, 1 << 30).difference.has_value();
+  };
+  Schedule failing;
+  for (uint64_t seed = 0; failing.requests.empty(); ++seed) {
+    const Schedule schedule = MakeSchedule(seed, {});
+    if (schedule.requests.size() > 6 && fails(schedule)) failing = schedule;
+  }
+  const Schedule small = Shrink(failing, fails);
+  EXPECT_TRUE(fails(small));
+  EXPECT_LE(small.requests.size(), 3u) << Describe(small);
+}
+
+}  // namespace
+}  // namespace reprise
