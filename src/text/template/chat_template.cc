@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/template/chat_template.h"
+
+#include <utility>
+
+#include "text/template/boundaries.h"
+#include "text/template/jinja/interpreter.h"
+#include "text/template/jinja/parser.h"
+#include "text/template/library/runtime.h"
+#include "text/template/python/json.h"
+
+namespace reprise {
+namespace {
+
+using jinja::Value;
+using jinja::Variables;
+
+constexpr const char* kWhere = "chat template";
+
+Value ValueOrNone(const JsonValue* json) {
+  return json == nullptr ? Value::None() : jinja::FromJson(*json);
+}
+
+Result<Variables> MakeVariables(const ChatInput& input) {
+  if (input.messages == nullptr || !input.messages->is_array()) {
+    return InvalidArgument("the messages must be an array");
+  }
+  Variables variables;
+  for (const auto& [name, text] : input.special_tokens) variables[name] = Value::View(text);
+  const std::pair<const char*, Value> given[] = {
+      {"messages", jinja::FromJson(*input.messages)},
+      {"tools", ValueOrNone(input.tools)},
+      {"documents", ValueOrNone(input.documents)},
+      {"add_generation_prompt", Value::Bool(input.add_generation_prompt)}};
+  for (const auto& [name, value] : given) variables[name] = value;
+  if (input.variables == nullptr || input.variables->is_null()) return variables;
+  if (!input.variables->is_object()) {
+    return InvalidArgument("the template's variables must be an object");
+  }
+  for (const auto& [name, value] : input.variables->members()) {
+    for (const auto& [taken, unused] : given) {
+      if (name == taken) {
+        return InvalidArgument("'" + std::string(name) +
+                               "' is given by the request and cannot be a template variable");
+      }
+    }
+    variables[std::string(name)] = jinja::FromJson(value);
+  }
+  return variables;
+}
+
+}  // namespace
+
+struct ChatTemplate::State {
+  std::unique_ptr<const jinja::Template> tree;
+  ChatTemplateLimits limits;
+
+  Result<BoundarySearch::Rendering> Run(const Variables& variables, const std::tm& now,
+                                        uint64_t steps_max) const {
+    jinja::Limits allowed;
+    allowed.steps_max = steps_max;
+    allowed.memory_bytes_max = limits.memory_bytes_max;
+    allowed.output_bytes_max = limits.output_bytes_max;
+    allowed.time_max = limits.time_max;
+    jinja::Runtime runtime(allowed, now);
+    Result<std::string> text = jinja::Interpreter(*tree, variables, &runtime).Run();
+    if (!text.ok()) return text.status().Annotate(kWhere);
+    return BoundarySearch::Rendering{std::move(*text), runtime.budget.steps()};
+  }
+};
+
+ChatTemplate::ChatTemplate(std::unique_ptr<const State> state) : state_(std::move(state)) {}
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+ChatTemplate::~ChatTemplate() = default;
+
+Result<ChatTemplate> ChatTemplate::Parse(std::string_view source,
+                                         const ChatTemplateLimits& limits) {
+  Result<std::unique_ptr<const jinja::Template>> tree = jinja::ParseTemplate(source);
+  if (!tree.ok()) return tree.status().Annotate(kWhere);
+  auto state = std::make_unique<State>();
+  state->tree = std::move(*tree);
+  state->limits = limits;
+  return ChatTemplate(std::move(state));
+}
+
+Result<RenderedChat> ChatTemplate::Render(const ChatInput& input) const {
+  REPRISE_ASSIGN(Variables variables, MakeVariables(input));
+  REPRISE_ASSIGN(BoundarySearch::Rendering rendering,
+                 state_->Run(variables, input.now, state_->limits.steps_max));
+  RenderedChat chat;
+  chat.text = std::move(rendering.text);
+
+  const Value messages = variables["messages"];
+  BoundarySearch search;
+  search.steps_max = state_->limits.boundary_steps_max;
+  search.messages_max = input.boundary_messages_max;
+  search.render = [&](Value other, bool add_generation_prompt) {
+    variables["messages"] = std::move(other);
+    variables["add_generation_prompt"] = Value::Bool(add_generation_prompt);
+    return state_->Run(variables, input.now, state_->limits.boundary_steps_max);
+  };
+  chat.boundaries = FindBoundaries(search, chat.text, messages);
+  return chat;
+}
+
+std::tm LocalTime() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local = {};
+  ::localtime_r(&now, &local);
+  return local;
+}
+
+JsonDocument MakeMessages(const std::vector<ChatMessage>& messages) {
+  std::string json = "[";
+  for (const ChatMessage& message : messages) {
+    json += json.size() == 1 ? "{\"role\":" : ",{\"role\":";
+    AppendJsonString(message.role, &json);
+    json += ",\"content\":";
+    AppendJsonString(message.content, &json);
+    json += '}';
+  }
+  json += ']';
+  Result<JsonDocument> document = JsonDocument::Parse(json);
+  CHECK(document.ok());
+  return std::move(*document);
+}
+
+}  // namespace reprise

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+// Filters on lists, dicts and whatever can be iterated. Those that are generators in Python return
+// an Iterator.
+#include <algorithm>
+
+#include "text/template/library/attributes.h"
+#include "text/template/library/filters.h"
+#include "text/template/python/operators.h"
+#include "text/template/python/repr.h"
+#include "text/template/python/strings.h"
+#include "text/template/python/unicode.h"
+
+namespace reprise::jinja {
+namespace {
+
+// Filters compare strings without case unless told otherwise.
+Result<Value> IgnoringCase(Runtime* runtime, Value value, bool case_sensitive) {
+  if (case_sensitive || !value.is_string()) return value;
+  REPRISE_TRY(runtime->budget.Allocate(3 * value.as_string().size()));
+  return Value::String(Lower(value.as_string()));
+}
+
+// Sorts by the keys, stably. REQUIRES: as many keys as items.
+Result<Value::Items> SortByKeys(Runtime* runtime, const Value::Items& items,
+                                const Value::Items& keys, bool reverse) {
+  std::vector<size_t> order(items.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  Status status;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    if (!status.ok()) return false;
+    const Value& left = keys[reverse ? b : a];
+    const Value& right = keys[reverse ? a : b];
+    status = runtime->budget.Spend(std::min(left.weight(), right.weight()));
+    if (!status.ok()) return false;
+    const Result<int> compared = Order(left, right);
+    if (!compared.ok()) status = compared.status();
+    return compared.ok() && *compared < 0;
+  });
+  REPRISE_TRY(status);
+  Value::Items sorted;
+  sorted.reserve(items.size());
+  for (const size_t i : order) sorted.push_back(items[i]);
+  return sorted;
+}
+
+Result<Value> LengthFilter(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  REPRISE_TRY(ArgumentReader("length", arguments).Finish());
+  if (subject.is_string()) REPRISE_TRY(runtime->budget.Spend(subject.as_string().size() / 256));
+  return LengthOrError(subject);
+}
+
+Result<Value> ListFilter(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  REPRISE_TRY(ArgumentReader("list", arguments).Finish());
+  REPRISE_ASSIGN(Value::Items items, Iterate(&runtime->budget, subject));
+  return Value::List(std::move(items));
+}
+
+Result<Value> First(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  REPRISE_TRY(ArgumentReader("first", arguments).Finish());
+  const Value none =
+      Value::Undefined(Value::Reason::kMessage, "No first item, sequence was empty.");
+  if (subject.is_object() && subject.object()->type() == Object::Type::kIterator) {
+    const Value* next = static_cast<Iterator*>(subject.object())->Next();
+    return next == nullptr ? none : *next;
+  }
+  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
+  return items.empty() ? none : items.front();
+}
+
+Result<Value> Last(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  REPRISE_TRY(ArgumentReader("last", arguments).Finish());
+  if (subject.is_object()) return TypeError("'" + TypeName(subject) + "' object is not reversible");
+  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
+  if (!items.empty()) return items.back();
+  return Value::Undefined(Value::Reason::kMessage, "No last item, sequence was empty.");
+}
+
+Result<Value> Default(Runtime*, const Value& subject, const Arguments& arguments) {
+  ArgumentReader read("default", arguments);
+  Value fallback = read.Optional("default_value", Value::View(""));
+  const bool boolean = read.OptionalFlag("boolean", false);
+  REPRISE_TRY(read.Finish());
+  return subject.is_undefined() || (boolean && !Truth(subject)) ? fallback : subject;
+}
+
+Result<Value> Join(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  ArgumentReader read("join", arguments);
+  const Value separator = read.Optional("d", Value::View(""));
+  const Value attribute = read.Optional("attribute", Value::None());
+  REPRISE_TRY(read.Finish());
+  REPRISE_ASSIGN(const std::string mark, Str(&runtime->budget, separator));
+  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
+  PaidText out(&runtime->budget);
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) REPRISE_TRY(out.Append(mark));
+    REPRISE_ASSIGN(const Value item, GetPath(runtime, items[i], attribute));
+    REPRISE_ASSIGN(const Value text, SoftStr(&runtime->budget, item));
+    REPRISE_TRY(out.Append(text.as_string()));
+  }
+  return Value::String(out.Take());
+}
+
+Result<Value> Items(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  REPRISE_TRY(ArgumentReader("items", arguments).Finish());
+  if (subject.is_undefined()) return Iterator::Make({});
+  if (!subject.is_dict()) return TypeError("Can only get item pairs from a mapping.");
+  REPRISE_ASSIGN(const Value pairs,
+                 FindMethod(subject, "items")->function(runtime, subject, Arguments()));
+  return Iterator::Make(pairs.items());
+}
+
+Result<Value> DictSort(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  ArgumentReader read("dictsort", arguments);
+  const bool case_sensitive = read.OptionalFlag("case_sensitive", false);
+  const Value by = read.OptionalString("by", "key");
+  const bool reverse = read.OptionalFlag("reverse", false);
+  REPRISE_TRY(read.Finish());
+  if (subject.is_undefined()) return UndefinedError(subject);
+  if (!subject.is_dict()) return TypeError("'" + TypeName(subject) + "' object has no items");
+  if (by.as_string() != "key" && by.as_string() != "value") {
+    return InvalidArgument("You can only sort by either \"key\" or \"value\"");
+  }
+  Value::Items items;
+  Value::Items keys;
+  REPRISE_TRY(runtime->budget.AllocateProduct(subject.dict().pairs().size(), 10 * sizeof(Value)));
+  for (const auto& [key, value] : subject.dict().pairs()) {
+    items.push_back(Value::Tuple({key, value}));
+    REPRISE_ASSIGN(Value sort_key,
+                   IgnoringCase(runtime, by.as_string() == "key" ? key : value, case_sensitive));
+    keys.push_back(std::move(sort_key));
+  }
+  REPRISE_ASSIGN(Value::Items sorted, SortByKeys(runtime, items, keys, reverse));
+  return Value::List(std::move(sorted));
+}
+
+Result<Value> Sort(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  ArgumentReader read("sort", arguments);
+  const bool reverse = read.OptionalFlag("reverse", false);
+  const bool case_sensitive = read.OptionalFlag("case_sensitive", false);
+  const Value attribute = read.Optional("attribute", Value::None());
+  REPRISE_TRY(read.Finish());
+  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
+  Value::Items paths = {attribute};  // "name,other.0": by the first, then by the second
+  if (attribute.is_string()) {
+    paths.clear();
+    for (const std::string_view path : Split(attribute.as_string(), ",", -1)) {
+      paths.push_back(Value::String(std::string(path)));
+    }
+  }
+  Value::Items keys;
+  for (const Value& item : items) {
+    REPRISE_TRY(runtime->budget.AllocateProduct(paths.size() + 4, sizeof(Value)));
+    Value::Items key;
+    for (const Value& path : paths) {
+      REPRISE_ASSIGN(Value part, GetPath(runtime, item, path));
+      REPRISE_ASSIGN(part, IgnoringCase(runtime, std::move(part), case_sensitive));
+      key.push_back(std::move(part));
+    }
+    keys.push_back(Value::List(std::move(key)));
+  }
+  REPRISE_ASSIGN(Value::Items sorted, SortByKeys(runtime, items, keys, reverse));
+  return Value::List(std::move(sorted));
+}
+
+Result<Value> Unique(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  ArgumentReader read("unique", arguments);
+  const bool case_sensitive = read.OptionalFlag("case_sensitive", false);
+  const Value attribute = read.Optional("attribute", Value::None());
+  REPRISE_TRY(read.Finish());
+  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
+  DictBuilder seen;
+  Value::Items unique;
+  for (const Value& item : items) {
+    REPRISE_ASSIGN(Value key, GetPath(runtime, item, attribute));
+    REPRISE_ASSIGN(key, IgnoringCase(runtime, std::move(key), case_sensitive));
+    if (!key.is_hashable()) return TypeError("unhashable type: '" + TypeName(key) + "'");
+    REPRISE_TRY(runtime->budget.Spend(key.is_string() ? 1 : seen.size() + 1));
+    REPRISE_TRY(runtime->budget.Allocate(key.shallow_bytes() + 128));
+    const size_t before = seen.size();
+    seen.Set(std::move(key), Value::None());
+    if (seen.size() > before) unique.push_back(item);
+  }
+  return Iterator::Make(std::move(unique));
+}
+
+Result<Value> Extreme(Runtime* runtime, const Value& subject, const Arguments& arguments,
+                      int sign) {
+  ArgumentReader read(sign < 0 ? "min" : "max", arguments);
+  const bool case_sensitive = read.OptionalFlag("case_sensitive", false);
+  const Value attribute = read.Optional("attribute", Value::None());
+  REPRISE_TRY(read.Finish());
+  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
+  if (items.empty()) {
+    return Value::Undefined(Value::Reason::kMessage, "No aggregated item, sequence was empty.");
+  }
+  Value best;
+  Value best_key;
+  for (const Value& item : items) {
+    REPRISE_ASSIGN(Value key, GetPath(runtime, item, attribute));
+    REPRISE_ASSIGN(key, IgnoringCase(runtime, std::move(key), case_sensitive));
+    if (!best.is_missing()) {
+      REPRISE_TRY(runtime->budget.Spend(key.weight()));
+      REPRISE_ASSIGN(const int order, Order(key, best_key, sign < 0 ? "<" : ">"));
+      if (order * sign <= 0) continue;
+    }
+    best = item;
+    best_key = std::move(key);
+  }
+  return best;
+}
+
+Result<Value> Min(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  return Extreme(runtime, subject, arguments, -1);
+}
+Result<Value> Max(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  return Extreme(runtime, subject, arguments, 1);
+}
+
+Result<Value> Sum(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  ArgumentReader read("sum", arguments);
+  const Value attribute = read.Optional("attribute", Value::None());
+  Value total = read.Optional("start", Value::Int(0));
+  REPRISE_TRY(read.Finish());
+  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
+  if (total.is_string()) return TypeError("sum() can't sum strings [use ''.join(seq) instead]");
+  for (const Value& item : items) {
+    REPRISE_ASSIGN(const Value addend, GetPath(runtime, item, attribute));
+    REPRISE_ASSIGN(total, Binary(&runtime->budget, BinaryOp::kAdd, total, addend));
+  }
+  return total;
+}
+
+Result<Value> Reverse(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  REPRISE_TRY(ArgumentReader("reverse", arguments).Finish());
+  if (subject.is_string()) {
+    return Slice(&runtime->budget, subject, Value::None(), Value::None(), Value::Int(-1));
+  }
+  REPRISE_ASSIGN(Value::Items items, Iterate(&runtime->budget, subject));
+  std::reverse(items.begin(), items.end());
+  return Iterator::Make(std::move(items), "list_reverseiterator");
+}
+
+Result<Value> Attr(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  ArgumentReader read("attr", arguments);
+  const Value name = read.RequiredString("name");
+  REPRISE_TRY(read.Finish());
+  if (subject.is_undefined()) return UndefinedError(subject);
+  if (!subject.is_dict()) return GetItem(runtime, subject, name);
+  if (FindMethod(subject, name.as_string()) != nullptr) {
+    return GetItem(runtime, Value::OfPairs({}), name);
+  }
+  return Value::Undefined(Value::Reason::kDictAttribute, std::string(name.as_string()));
+}
+
+// map('filter', ...) or map(attribute='name', default=...).
+Result<Value> Map(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  if (!Truth(subject)) return Iterator::Make({});
+  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
+  Value::Items mapped;
+  if (arguments.positional.empty()) {
+    Value attribute;
+    Value fallback;
+    for (const auto& [key, value] : arguments.named) {
+      if (key != "attribute" && key != "default") {
+        return InvalidArgument("Unexpected keyword argument " + Repr(key));
+      }
+      (key == "attribute" ? attribute : fallback) = value;
+    }
+    if (attribute.is_missing()) return InvalidArgument("map requires a filter argument");
+    for (const Value& item : items) {
+      REPRISE_ASSIGN(Value value, GetPath(runtime, item, attribute));
+      if (value.is_undefined() && !fallback.is_missing() && !fallback.is_none()) value = fallback;
+      mapped.push_back(std::move(value));
+    }
+    return Iterator::Make(std::move(mapped));
+  }
+  const Value& name = arguments.positional[0];
+  const SubjectFunction filter = name.is_string() ? FindFilter(name.as_string()) : nullptr;
+  if (filter == nullptr) {
+    return Unimplemented("No filter named " +
+                         (name.is_string() ? Repr(name.as_string()) : TypeName(name)) + ".");
+  }
+  Arguments rest;
+  rest.positional.assign(arguments.positional.begin() + 1, arguments.positional.end());
+  rest.named = arguments.named;
+  for (const Value& item : items) {
+    REPRISE_TRY(runtime->budget.Spend(1));
+    REPRISE_ASSIGN(Value value, filter(runtime, item, rest));
+    REPRISE_TRY(runtime->budget.Admit(value));
+    mapped.push_back(std::move(value));
+  }
+  return Iterator::Make(std::move(mapped));
+}
+
+// select, reject, selectattr and rejectattr.
+template <bool keep, bool by_attribute>
+Result<Value> Select(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  if (!Truth(subject)) return Iterator::Make({});
+  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
+  size_t next = 0;
+  Value attribute;
+  if (by_attribute) {
+    if (arguments.positional.empty()) {
+      return InvalidArgument("Missing parameter for attribute name");
+    }
+    attribute = arguments.positional[next++];
+  }
+  TestFunction test = nullptr;
+  Arguments rest;
+  if (next < arguments.positional.size()) {
+    const Value& name = arguments.positional[next++];
+    if (name.is_string()) test = FindTest(name.as_string());
+    if (test == nullptr) {
+      return Unimplemented("No test named " +
+                           (name.is_string() ? Repr(name.as_string()) : TypeName(name)) + ".");
+    }
+    rest.positional.assign(arguments.positional.begin() + static_cast<ptrdiff_t>(next),
+                           arguments.positional.end());
+    rest.named = arguments.named;
+  }
+  Value::Items selected;
+  for (const Value& item : items) {
+    REPRISE_TRY(runtime->budget.Spend(1));
+    REPRISE_ASSIGN(const Value tested, GetPath(runtime, item, attribute));
+    bool passes = false;
+    if (test != nullptr) {
+      REPRISE_ASSIGN(passes, test(runtime, tested, rest));
+    } else {
+      passes = Truth(tested);
+    }
+    if (passes == keep) selected.push_back(item);
+  }
+  return Iterator::Make(std::move(selected));
+}
+
+Result<Value> Batch(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  ArgumentReader read("batch", arguments);
+  const Value count = read.Required("linecount");
+  const Value fill = read.Optional("fill_with", Value::None());
+  REPRISE_TRY(read.Finish());
+  if (!count.is_integral() || count.as_int() < 1) {
+    return InvalidArgument("batch: the count must be a positive integer");
+  }
+  const auto size = static_cast<size_t>(count.as_int());
+  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
+  Value::Items batches;
+  for (size_t begin = 0; begin < items.size(); begin += size) {
+    const size_t end = items.size() - begin > size ? begin + size : items.size();
+    Value::Items batch(items.begin() + static_cast<ptrdiff_t>(begin),
+                       items.begin() + static_cast<ptrdiff_t>(end));
+    if (!fill.is_none() && batch.size() < size) {
+      REPRISE_TRY(runtime->budget.AllocateProduct(size - batch.size(), sizeof(Value)));
+      batch.resize(size, fill);
+    }
+    REPRISE_TRY(runtime->budget.Allocate(128));
+    batches.push_back(Value::List(std::move(batch)));
+    if (end == items.size()) break;
+  }
+  return Iterator::Make(std::move(batches));
+}
+
+Result<Value> GroupBy(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  ArgumentReader read("groupby", arguments);
+  const Value attribute = read.Required("attribute");
+  const Value fallback = read.Optional("default", Value::None());
+  const bool case_sensitive = read.OptionalFlag("case_sensitive", false);
+  REPRISE_TRY(read.Finish());
+  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
+  Value::Items keyed;  // (key without case, key, item)
+  Value::Items keys;
+  for (const Value& item : items) {
+    REPRISE_ASSIGN(Value key, GetPath(runtime, item, attribute));
+    if (key.is_undefined() && !fallback.is_none()) key = fallback;
+    REPRISE_ASSIGN(Value folded, IgnoringCase(runtime, key, case_sensitive));
+    REPRISE_TRY(runtime->budget.Allocate(256));
+    keys.push_back(folded);
+    keyed.push_back(Value::Tuple({std::move(folded), std::move(key), item}));
+  }
+  REPRISE_ASSIGN(const Value::Items sorted, SortByKeys(runtime, keyed, keys, false));
+  Value::Items groups;
+  for (size_t begin = 0; begin < sorted.size();) {
+    const Value& key = sorted[begin].items()[0];
+    Value::Items members;
+    size_t end = begin;
+    for (; end < sorted.size() && Equal(sorted[end].items()[0], key); ++end) {
+      REPRISE_TRY(runtime->budget.Spend(key.weight()));
+      members.push_back(sorted[end].items()[2]);
+    }
+    if (end == begin) ++end;  // a key that does not equal itself
+    groups.push_back(Value::Tuple({sorted[begin].items()[1], Value::List(std::move(members))}));
+    begin = end;
+  }
+  return Value::List(std::move(groups));
+}
+
+constexpr Filter kFilters[] = {
+    {"attr", Attr},
+    {"batch", Batch},
+    {"count", LengthFilter},
+    {"d", Default},
+    {"default", Default},
+    {"dictsort", DictSort},
+    {"first", First},
+    {"groupby", GroupBy},
+    {"items", Items},
+    {"join", Join},
+    {"last", Last},
+    {"length", LengthFilter},
+    {"list", ListFilter},
+    {"map", Map},
+    {"max", Max},
+    {"min", Min},
+    {"reject", Select<false, false>},
+    {"rejectattr", Select<false, true>},
+    {"reverse", Reverse},
+    {"select", Select<true, false>},
+    {"selectattr", Select<true, true>},
+    {"sort", Sort},
+    {"sum", Sum},
+    {"unique", Unique},
+};
+
+}  // namespace
+
+std::span<const Filter> SequenceFilters() { return kFilters; }
+
+}  // namespace reprise::jinja

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "text/template/python/budget.h"
+#include "text/template/python/value.h"
+
+namespace reprise::jinja {
+
+// Python's two ways to format: `format % arguments`, and str.format().
+
+Result<Value> FormatPercent(Budget* budget, const Value& format, const Value& arguments);
+
+// What str.format needs to know: the arguments, and how Jinja looks things up ("{0.name[key]}").
+struct FormatFields {
+  const std::vector<Value>* positional;
+  const std::vector<std::pair<std::string_view, Value>>* named;
+  std::function<Result<Value>(const Value& object, std::string_view name)> attribute;
+  std::function<Result<Value>(const Value& object, const Value& index)> item;
+};
+Result<Value> FormatBraces(Budget* budget, const Value& format, const FormatFields& fields);
+
+}  // namespace reprise::jinja
