@@ -105,6 +105,35 @@ TEST_P(FloatKernels, ElementWise) {
     binary(&KernelTable::sigmoid_mul, "sigmoid_mul ");
     binary(&KernelTable::add, "add ");
     binary(&KernelTable::mul, "mul ");
+    binary(&KernelTable::geglu, "geglu ");
+    binary(&KernelTable::softplus, "softplus ");
+    binary(&KernelTable::sigmoid, "sigmoid ");
+    binary(&KernelTable::rwkv_decay, "rwkv_decay ");
+    const auto unary = [&](auto entry, const char* name) {
+      Compare(
+          out, [&](const KernelTable& t, float* y) { (t.*entry)(a.data(), n, y); }, name + what);
+      Compare(
+          a, [&](const KernelTable& t, float* y) { (t.*entry)(y, n, y); }, name + what);
+    };
+    unary(&KernelTable::gelu, "gelu ");
+    unary(&KernelTable::relu_squared, "relu_squared ");
+    unary(&KernelTable::softmax, "softmax ");
+    Compare(
+        out, [&](const KernelTable& t, float* y) { t.softcap(a.data(), 30.0f, n, y); },
+        "softcap " + what);
+    const Floats calm = Random(rng_, n, 5);
+    Compare(
+        out, [&](const KernelTable& t, float* y) { t.softmax(calm.data(), n, y); },
+        "softmax " + what);
+    Compare(
+        out, [&](const KernelTable& t, float* y) { t.lerp(a.data(), b.data(), calm.data(), n, y); },
+        "lerp " + what);
+    Compare(
+        calm,
+        [&](const KernelTable& t, float* y) {
+          t.dot_scale_add(calm.data(), calm.data(), calm.data(), a.data(), n, y);
+        },
+        "dot_scale_add " + what);
     Compare(
         out, [&](const KernelTable& t, float* y) { t.silu(a.data(), n, y); }, "silu " + what);
     Compare(
@@ -138,6 +167,12 @@ TEST_P(FloatKernels, Norms) {
       Compare(
           out, [&](const KernelTable& t, float* y) { t.rms_norm(x.data(), w.data(), 1e-6f, n, y); },
           "rms_norm " + what);
+      Compare(
+          out,
+          [&](const KernelTable& t, float* y) {
+            t.layer_norm(x.data(), w.data(), n % 2 != 0 ? w.data() : nullptr, 1e-5f, n, y);
+          },
+          "layer_norm " + what);
       Compare(
           x, [&](const KernelTable& t, float* y) { t.rms_norm(y, w.data(), 1e-6f, n, y); },
           "rms_norm in place " + what);

@@ -86,13 +86,19 @@ struct NamedEntry {
 #define REPRISE_ENTRY(field) \
   { #field, offsetof(KernelTable, field) }
 constexpr NamedEntry kEntries[] = {
-    REPRISE_ENTRY(quantise_32), REPRISE_ENTRY(quantise_256), REPRISE_ENTRY(rms_norm),
-    REPRISE_ENTRY(l2_norm),     REPRISE_ENTRY(swiglu),       REPRISE_ENTRY(silu),
-    REPRISE_ENTRY(sigmoid_mul), REPRISE_ENTRY(add),          REPRISE_ENTRY(mul),
-    REPRISE_ENTRY(scale),       REPRISE_ENTRY(rope),         REPRISE_ENTRY(rope_angles),
-    REPRISE_ENTRY(f32_to_f16),  REPRISE_ENTRY(f16_to_f32),   REPRISE_ENTRY(bf16_to_f32),
-    REPRISE_ENTRY(attend_f32),  REPRISE_ENTRY(attend_f16),   REPRISE_ENTRY(attend_merge),
-    REPRISE_ENTRY(short_conv),  REPRISE_ENTRY(delta_gates),  REPRISE_ENTRY(gated_delta),
+    REPRISE_ENTRY(quantise_32), REPRISE_ENTRY(quantise_256),   REPRISE_ENTRY(rms_norm),
+    REPRISE_ENTRY(l2_norm),     REPRISE_ENTRY(layer_norm),     REPRISE_ENTRY(swiglu),
+    REPRISE_ENTRY(silu),        REPRISE_ENTRY(sigmoid_mul),    REPRISE_ENTRY(add),
+    REPRISE_ENTRY(mul),         REPRISE_ENTRY(scale),          REPRISE_ENTRY(geglu),
+    REPRISE_ENTRY(gelu),        REPRISE_ENTRY(relu_squared),   REPRISE_ENTRY(softcap),
+    REPRISE_ENTRY(softplus),    REPRISE_ENTRY(sigmoid),        REPRISE_ENTRY(lerp),
+    REPRISE_ENTRY(rwkv_decay),  REPRISE_ENTRY(dot_scale_add),  REPRISE_ENTRY(softmax),
+    REPRISE_ENTRY(rope),        REPRISE_ENTRY(rope_angles),    REPRISE_ENTRY(f32_to_f16),
+    REPRISE_ENTRY(f16_to_f32),  REPRISE_ENTRY(bf16_to_f32),    REPRISE_ENTRY(attend_f32),
+    REPRISE_ENTRY(attend_f16),  REPRISE_ENTRY(attend_merge),   REPRISE_ENTRY(short_conv),
+    REPRISE_ENTRY(delta_gates), REPRISE_ENTRY(gated_delta),    REPRISE_ENTRY(scan.key_decay_delta),
+    REPRISE_ENTRY(scan.ssd),    REPRISE_ENTRY(scan.wkv7),      REPRISE_ENTRY(scan.selective),
+    REPRISE_ENTRY(scan.rg_lru), REPRISE_ENTRY(scan.ssd_gates),
 };
 #undef REPRISE_ENTRY
 

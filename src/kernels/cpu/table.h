@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/scan_table.h"
+
 // The table of leaf kernels: what the instruction sets compete for. ISA folders may include this
 // file, their own *-inl.h, the intrinsics header and kernels/cpu/generic/*-inl.h (algorithms
 // written once against a 16-lane vector that each ISA defines; all in an anonymous namespace),
@@ -111,6 +113,10 @@ struct KernelTable {
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* y);
   // y[i] = (x[i] * r) * scale, r = 1 / sqrt(sum + eps), sum of squares in virtual lanes.
   void (*l2_norm)(const float* x, float eps, float scale, int64_t n, float* y);
+  // mean = sum / n; d = x - mean; r = 1 / sqrt(sum of d^2 / n + eps), sums in virtual lanes;
+  // y[i] = fma(d * r, weight[i], bias[i]), or (d * r) * weight[i] where bias is null.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, int64_t n,
+                     float* y);
 
   // exp, silu and sigmoid are those of kernels/reference/math.h.
   void (*swiglu)(const float* gate, const float* up, int64_t n, float* y);  // silu(gate) * up
@@ -119,6 +125,23 @@ struct KernelTable {
   void (*add)(const float* a, const float* b, int64_t n, float* y);
   void (*mul)(const float* a, const float* b, int64_t n, float* y);
   void (*scale)(const float* x, float factor, int64_t n, float* y);
+  // gelu(x) = (0.5 * x) * (1 + tanh(0.79788456 * fma(0.044715 * (x * x), x, x))); gelu(gate) * up.
+  void (*geglu)(const float* gate, const float* up, int64_t n, float* y);
+  void (*gelu)(const float* x, int64_t n, float* y);
+  void (*relu_squared)(const float* x, int64_t n, float* y);        // r * r, r = x < 0 ? 0 : x
+  void (*softcap)(const float* x, float cap, int64_t n, float* y);  // cap * tanh(x / cap)
+  void (*softplus)(const float* x, const float* bias, int64_t n, float* y);  // of x + bias
+  void (*sigmoid)(const float* x, const float* bias, int64_t n, float* y);   // of x + bias
+  // y = fma(b - a, t, a): token shift, value residual.
+  void (*lerp)(const float* a, const float* b, const float* t, int64_t n, float* y);
+  // exp(-(0.606531 * sigmoid(x + bias))): decay of RWKV-7.
+  void (*rwkv_decay)(const float* x, const float* bias, int64_t n, float* y);
+  // y = fma(s, v, y), s = sum of (a * b) * w in virtual lanes (fma(a * b, w, lane)): bonus of
+  // RWKV-7.
+  void (*dot_scale_add)(const float* a, const float* b, const float* w, const float* v, int64_t n,
+                        float* y);
+  // y = e * (1 / sum), e = exp(x - max x), sum in virtual lanes.
+  void (*softmax)(const float* x, int64_t n, float* y);
 
   // Rotates channel pairs (i, i + half) of one head: NeoX pairing. cos, sin: [half].
   // (a, b) becomes (fma(a, cos, -(b * sin)), fma(b, cos, a * sin)).
@@ -171,6 +194,8 @@ struct KernelTable {
                       const float* k, int64_t qk_stride, const float* v, int64_t v_stride,
                       const float* decay, const float* beta, int64_t gate_stride, int rows,
                       float* y, int64_t y_stride);
+
+  ScanKernels scan;
 };
 
 // The overlays, slowest first; each overwrites the entries it improves: matrix kernels and

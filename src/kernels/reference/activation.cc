@@ -2,7 +2,9 @@
 #include "kernels/reference/activation.h"
 
 #include <cmath>
+#include <limits>
 
+#include "kernels/reference/lanes.h"
 #include "kernels/reference/math.h"
 #include "tensor/half.h"
 
@@ -30,6 +32,63 @@ void Mul(const float* a, const float* b, int64_t n, float* y) {
 
 void Scale(const float* x, float factor, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factor;
+}
+
+void GeGlu(const float* gate, const float* up, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = Gelu(gate[i]) * up[i];
+}
+
+void Gelu(const float* x, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = Gelu(x[i]);
+}
+
+void ReluSquared(const float* x, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float r = x[i] < 0 ? 0 : x[i];
+    y[i] = r * r;
+  }
+}
+
+void Softcap(const float* x, float cap, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = cap * Tanh(x[i] / cap);
+}
+
+void Softplus(const float* x, const float* bias, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = Softplus(x[i] + bias[i]);
+}
+
+void Sigmoid(const float* x, const float* bias, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = Sigmoid(x[i] + bias[i]);
+}
+
+void Lerp(const float* a, const float* b, const float* t, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = std::fma(b[i] - a[i], t[i], a[i]);
+}
+
+void RwkvDecay(const float* x, const float* bias, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = Exp(-(0.606531f * Sigmoid(x[i] + bias[i])));
+}
+
+void DotScaleAdd(const float* a, const float* b, const float* w, const float* v, int64_t n,
+                 float* y) {
+  Lanes lanes;
+  for (int64_t i = 0; i < n; ++i) {
+    lanes.lane[i % 16] = std::fma(a[i] * b[i], w[i], lanes.lane[i % 16]);
+  }
+  const float s = lanes.Sum();
+  for (int64_t i = 0; i < n; ++i) y[i] = std::fma(s, v[i], y[i]);
+}
+
+void Softmax(const float* x, int64_t n, float* y) {
+  float max = -std::numeric_limits<float>::infinity();
+  for (int64_t i = 0; i < n; ++i) max = x[i] > max ? x[i] : max;
+  Lanes lanes;
+  for (int64_t i = 0; i < n; ++i) {
+    y[i] = Exp(x[i] - max);
+    lanes.lane[i % 16] += y[i];
+  }
+  const float r = 1.0f / lanes.Sum();
+  for (int64_t i = 0; i < n; ++i) y[i] *= r;
 }
 
 float MultiplyAdds(int64_t n) {

@@ -13,6 +13,18 @@ void Add(const float* a, const float* b, int64_t n, float* y);
 void Mul(const float* a, const float* b, int64_t n, float* y);
 void Scale(const float* x, float factor, int64_t n, float* y);
 
+void GeGlu(const float* gate, const float* up, int64_t n, float* y);
+void Gelu(const float* x, int64_t n, float* y);
+void ReluSquared(const float* x, int64_t n, float* y);
+void Softcap(const float* x, float cap, int64_t n, float* y);
+void Softplus(const float* x, const float* bias, int64_t n, float* y);
+void Sigmoid(const float* x, const float* bias, int64_t n, float* y);
+void Lerp(const float* a, const float* b, const float* t, int64_t n, float* y);
+void RwkvDecay(const float* x, const float* bias, int64_t n, float* y);
+void DotScaleAdd(const float* a, const float* b, const float* w, const float* v, int64_t n,
+                 float* y);
+void Softmax(const float* x, int64_t n, float* y);
+
 float MultiplyAdds(int64_t n);
 
 void F32ToF16(const float* x, int64_t n, uint16_t* y);

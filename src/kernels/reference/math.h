@@ -78,6 +78,12 @@ inline float Tanh(float x) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(result) | (bits & 0x80000000));
 }
 
+// Gaussian error linear unit in its tanh form.
+inline float Gelu(float x) {
+  const float inner = std::fma(0.044715f * (x * x), x, x);
+  return (0.5f * x) * (1.0f + Tanh(0.79788456f * inner));
+}
+
 // Double precision, for angles and for constants computed while loading. Errors are a few ulp of
 // double, so a result rounded to f32 is the nearest float in all but about one case in 10^8.
 

@@ -27,4 +27,21 @@ void L2Norm(const float* x, float eps, float scale, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = (x[i] * r) * scale;
 }
 
+void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int64_t n,
+               float* y) {
+  Lanes sum;
+  for (int64_t i = 0; i < n; ++i) sum.lane[i % 16] += x[i];
+  const float mean = sum.Sum() / static_cast<float>(n);
+  Lanes squares;
+  for (int64_t i = 0; i < n; ++i) {
+    const float d = x[i] - mean;
+    squares.lane[i % 16] = std::fma(d, d, squares.lane[i % 16]);
+  }
+  const float r = 1.0f / std::sqrt(squares.Sum() / static_cast<float>(n) + eps);
+  for (int64_t i = 0; i < n; ++i) {
+    const float scaled = (x[i] - mean) * r;
+    y[i] = bias != nullptr ? std::fma(scaled, weight[i], bias[i]) : scaled * weight[i];
+  }
+}
+
 }  // namespace reprise::reference

@@ -8,5 +8,7 @@ namespace reprise::reference {
 
 void RmsNorm(const float* x, const float* weight, float eps, int64_t n, float* y);
 void L2Norm(const float* x, float eps, float scale, int64_t n, float* y);
+void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int64_t n,
+               float* y);
 
 }  // namespace reprise::reference

@@ -2,16 +2,10 @@
 #include "kernels/cpu/avx2/vector-inl.h"
 #include "kernels/cpu/table.h"
 // The algorithms are written in terms of the vector above.
-#include "kernels/cpu/generic/attention-inl.h"
-#include "kernels/cpu/generic/recurrent-inl.h"
-#include "kernels/cpu/generic/rows-inl.h"
+#include "kernels/cpu/generic/overlay-inl.h"
 
 namespace reprise::cpu {
 
-void OverlayAvx2Float(KernelTable* table) {
-  OverlayRows(table);
-  OverlayRecurrent(table);
-  OverlayAttention(table);
-}
+void OverlayAvx2Float(KernelTable* table) { OverlayGeneric(table); }
 
 }  // namespace reprise::cpu

@@ -61,6 +61,7 @@ inline V16 Add(V16 a, V16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline V16 Sub(V16 a, V16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
 inline V16 Mul(V16 a, V16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
 inline V16 Div(V16 a, V16 b) { return {_mm512_div_ps(a.v, b.v)}; }
+inline V16 Sqrt(V16 a) { return {_mm512_sqrt_ps(a.v)}; }
 inline V16 Fma(V16 a, V16 b, V16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline V16 Neg(V16 a) {
   return {_mm512_castsi512_ps(

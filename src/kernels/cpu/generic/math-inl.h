@@ -59,5 +59,10 @@ inline V16 Tanh(V16 x) {
   return OrSign(Select(Less(magnitude, Set(0.625f)), small, large), x);
 }
 
+inline V16 Gelu(V16 x) {
+  const V16 inner = Fma(Mul(Set(0.044715f), Mul(x, x)), x, x);
+  return Mul(Mul(Set(0.5f), x), Add(Set(1.0f), Tanh(Mul(Set(0.79788456f), inner))));
+}
+
 }  // namespace
 }  // namespace reprise::cpu

@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/cpu/generic/math-inl.h"
+#include "kernels/cpu/generic/activation-inl.h"
+#include "kernels/cpu/generic/lanes-inl.h"
 
-// Norms, element-wise ops and rotary embedding: entries of KernelTable of the same names.
+// Norms, conversions and rotary embedding: entries of KernelTable of the same names.
 namespace reprise::cpu {
 namespace {
-
-// y = f(x), sixteen at a time; the last may be fewer.
-template <typename In, typename Out, typename F>
-inline void Map(const In* x, int64_t n, Out* y, F f) {
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) Store(y + i, f(Load(x + i)));
-  const int rest = static_cast<int>(n - i);
-  if (rest > 0) StorePartial(y + i, f(LoadPartial(x + i, rest)), rest);
-}
-
-template <typename F>
-inline void Map(const float* a, const float* b, int64_t n, float* y, F f) {
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) Store(y + i, f(Load(a + i), Load(b + i)));
-  const int rest = static_cast<int>(n - i);
-  if (rest > 0) StorePartial(y + i, f(LoadPartial(a + i, rest), LoadPartial(b + i, rest)), rest);
-}
 
 inline float SumOfSquares(const float* x, int64_t n) {
   V16 sum = Zero();
@@ -51,29 +35,33 @@ void L2Norm(const float* x, float eps, float scale, int64_t n, float* y) {
   Map(x, n, y, [factor, last](V16 a) { return Mul(Mul(a, factor), last); });
 }
 
-void SwiGlu(const float* gate, const float* up, int64_t n, float* y) {
-  Map(gate, up, n, y, [](V16 g, V16 u) { return Mul(Silu(g), u); });
+// Deviations from the mean; lanes past the end are 0.
+inline V16 Deviation(const float* x, int lanes, V16 mean) {
+  if (lanes == 16) return Sub(Load(x), mean);
+  return Select(Lanes(0, lanes), Sub(LoadPartial(x, lanes), mean), Zero());
 }
 
-void SiluRow(const float* x, int64_t n, float* y) {
-  Map(x, n, y, [](V16 a) { return Silu(a); });
-}
-
-void SigmoidMul(const float* gate, const float* x, int64_t n, float* y) {
-  Map(gate, x, n, y, [](V16 g, V16 a) { return Mul(Sigmoid(g), a); });
-}
-
-void AddRow(const float* a, const float* b, int64_t n, float* y) {
-  Map(a, b, n, y, [](V16 s, V16 t) { return Add(s, t); });
-}
-
-void MulRow(const float* a, const float* b, int64_t n, float* y) {
-  Map(a, b, n, y, [](V16 s, V16 t) { return Mul(s, t); });
-}
-
-void ScaleRow(const float* x, float factor, int64_t n, float* y) {
-  const V16 f = Set(factor);
-  Map(x, n, y, [f](V16 a) { return Mul(a, f); });
+void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int64_t n,
+               float* y) {
+  V16 sum = Zero();
+  for (int64_t i = 0; i < n; i += 16) {
+    sum = Add(sum, n - i < 16 ? LoadPartial(x + i, static_cast<int>(n - i)) : Load(x + i));
+  }
+  const V16 mean = Set(SumLanes(sum) / static_cast<float>(n));
+  V16 squares = Zero();
+  for (int64_t i = 0; i < n; i += 16) {
+    const V16 d = Deviation(x + i, n - i < 16 ? static_cast<int>(n - i) : 16, mean);
+    squares = Fma(d, d, squares);
+  }
+  const float variance = SumLanes(squares) / static_cast<float>(n);
+  const V16 factor = Set(1.0f / __builtin_sqrtf(variance + eps));
+  for (int64_t i = 0; i < n; i += 16) {
+    const int lanes = n - i < 16 ? static_cast<int>(n - i) : 16;
+    const V16 scaled = Mul(Deviation(x + i, lanes, mean), factor);
+    const V16 w = LoadPartial(weight + i, lanes);
+    const V16 out = bias != nullptr ? Fma(scaled, w, LoadPartial(bias + i, lanes)) : Mul(scaled, w);
+    StorePartial(y + i, out, lanes);
+  }
 }
 
 void F32ToF16(const float* x, int64_t n, uint16_t* y) {
@@ -178,12 +166,7 @@ void RopeAngles(float position, const float* inverse_frequency, int half, float*
 void OverlayRows(KernelTable* table) {
   table->rms_norm = RmsNorm;
   table->l2_norm = L2Norm;
-  table->swiglu = SwiGlu;
-  table->silu = SiluRow;
-  table->sigmoid_mul = SigmoidMul;
-  table->add = AddRow;
-  table->mul = MulRow;
-  table->scale = ScaleRow;
+  table->layer_norm = LayerNorm;
   table->rope = Rope;
   table->rope_angles = RopeAngles;
   table->multiply_adds = MultiplyAdds;

@@ -90,6 +90,9 @@ inline V16 Mul(V16 a, V16 b) {
 inline V16 Div(V16 a, V16 b) {
   return Each([&](int i) { return vdivq_f32(a.v[i], b.v[i]); });
 }
+inline V16 Sqrt(V16 a) {
+  return Each([&](int i) { return vsqrtq_f32(a.v[i]); });
+}
 inline V16 Fma(V16 a, V16 b, V16 c) {
   return Each([&](int i) { return vfmaq_f32(c.v[i], a.v[i], b.v[i]); });
 }

@@ -5,6 +5,7 @@
 #include "kernels/reference/gated_delta.h"
 #include "kernels/reference/norm.h"
 #include "kernels/reference/rope.h"
+#include "kernels/reference/scan.h"
 #include "kernels/reference/short_conv.h"
 
 namespace reprise::cpu {
@@ -12,12 +13,23 @@ namespace reprise::cpu {
 void OverlayScalarFloat(KernelTable* table) {
   table->rms_norm = reference::RmsNorm;
   table->l2_norm = reference::L2Norm;
+  table->layer_norm = reference::LayerNorm;
   table->swiglu = reference::SwiGlu;
   table->silu = reference::Silu;
   table->sigmoid_mul = reference::SigmoidMul;
   table->add = reference::Add;
   table->mul = reference::Mul;
   table->scale = reference::Scale;
+  table->geglu = reference::GeGlu;
+  table->gelu = reference::Gelu;
+  table->relu_squared = reference::ReluSquared;
+  table->softcap = reference::Softcap;
+  table->softplus = reference::Softplus;
+  table->sigmoid = reference::Sigmoid;
+  table->lerp = reference::Lerp;
+  table->rwkv_decay = reference::RwkvDecay;
+  table->dot_scale_add = reference::DotScaleAdd;
+  table->softmax = reference::Softmax;
   table->rope = reference::Rope;
   table->rope_angles = reference::RopeAngles;
   table->multiply_adds = reference::MultiplyAdds;
@@ -30,6 +42,12 @@ void OverlayScalarFloat(KernelTable* table) {
   table->short_conv = reference::ShortConv;
   table->delta_gates = reference::DeltaGates;
   table->gated_delta = reference::GatedDelta;
+  table->scan.key_decay_delta = reference::KeyDecayDelta;
+  table->scan.ssd = reference::Ssd;
+  table->scan.wkv7 = reference::Wkv7;
+  table->scan.selective = reference::Selective;
+  table->scan.rg_lru = reference::RgLru;
+  table->scan.ssd_gates = reference::SsdGates;
 }
 
 }  // namespace reprise::cpu
