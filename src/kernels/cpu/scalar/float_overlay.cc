@@ -2,11 +2,10 @@
 #include "kernels/cpu/table.h"
 #include "kernels/reference/activation.h"
 #include "kernels/reference/attention.h"
-#include "kernels/reference/gated_delta.h"
 #include "kernels/reference/norm.h"
+#include "kernels/reference/recurrent.h"
 #include "kernels/reference/rope.h"
 #include "kernels/reference/scan.h"
-#include "kernels/reference/short_conv.h"
 
 namespace reprise::cpu {
 
