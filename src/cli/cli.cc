@@ -19,6 +19,7 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"logits", "logits of given tokens: safetensors in, safetensors out", DefineLogits},
+    {"audit", "prove on this machine that reuse equals recompute", DefineAudit},
     {"convert", "write a Hugging Face folder as a GGUF file", DefineConvert},
     {"synth", "write a model with random weights in a published geometry", DefineSynth},
 };

@@ -15,6 +15,7 @@ namespace reprise::cli {
 
 using Action = std::function<Status()>;
 
+Action DefineAudit(CLI::App* app);
 Action DefineConvert(CLI::App* app);
 Action DefineLogits(CLI::App* app);
 Action DefineSynth(CLI::App* app);

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/audit/audit.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mapped_file.h"
+#include "cli/commands.h"
+#include "cli/loaded_model.h"
+#include "cli/terminal.h"
+#include "model/executor.h"
+#include "model/live_state.h"
+#include "weights/format/safetensors.h"
+
+namespace reprise::cli {
+namespace {
+
+// A golden comparison allows what another implementation's order of arithmetic may differ by.
+constexpr double kGoldenTolerance = 2e-3;
+// Thread counts that schedules take turns with; more than there are CPUs is slow, so it comes
+// rarely.
+constexpr int kThreadCounts[] = {1, 2, 1, 2, 1, 2, 1, 3};
+// Cache invariants are recomputed after so many steps.
+constexpr int kInvariantInterval = 16;
+
+struct Options {
+  ModelOptions model;
+  std::string golden;
+  uint64_t schedules = 100;
+  uint64_t seed = 1;
+  int32_t context_tokens = 256;
+};
+
+// One model on several thread pools, and the cold run that every answer is held against.
+class Auditor {
+ public:
+  explicit Auditor(LoadedModel* loaded) : model_(loaded->model()) {
+    for (const int threads : kThreadCounts) {
+      pools_.push_back(std::make_unique<ThreadPool>(threads));
+      OpContext context = loaded->context();
+      context.pool = pools_.back().get();
+      executors_.push_back(std::make_unique<ModelExecutor>(model_, context));
+    }
+  }
+
+  AuditResult Run(const Schedule& schedule) {
+    Executor& executor = *executors_[schedule.seed % executors_.size()];
+    const ColdLogits cold = [this](std::span<const TokenId> tokens, float* logits) {
+      RunCold(tokens, logits);
+    };
+    return RunSchedule(schedule, executor, cold, kInvariantInterval);
+  }
+
+  // All tokens in one step, on one thread, from nothing.
+  void RunCold(std::span<const TokenId> tokens, float* logits) {
+    auto state = LiveState::Create(model_.state_spec(), 1, static_cast<int64_t>(tokens.size()));
+    CHECK(state.ok());
+    std::vector<uint32_t> rows(tokens.size());
+    for (uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
+    const SequenceSlice slice = state->Next(0, 0, static_cast<uint32_t>(tokens.size()));
+    executors_[0]->Forward({tokens, std::span(&slice, 1), rows}, state->memory(), logits);
+  }
+
+ private:
+  const Model& model_;
+  std::vector<std::unique_ptr<ThreadPool>> pools_;
+  std::vector<std::unique_ptr<ModelExecutor>> executors_;
+};
+
+Status CompareWithGolden(const std::string& path, Auditor* auditor, int64_t vocab) {
+  REPRISE_ASSIGN(const MappedFile file, MappedFile::Open(path));
+  auto tensors = SafetensorsFile::Parse(file.bytes());
+  if (!tensors.ok()) return tensors.status().Annotate(path);
+  REPRISE_ASSIGN(const std::vector<TokenId> tokens, tensors->ReadIds("tokens"));
+  const StoredTensor* stored = tensors->Find("logits");
+  const size_t expected = tokens.size() * static_cast<size_t>(vocab);
+  if (stored == nullptr || tokens.empty() || stored->dtype != DType::kF32 ||
+      stored->bytes.size() != expected * sizeof(float)) {
+    return InvalidArgument(fmt::format("{}: expected `logits`, F32 [{}, {}], beside `tokens`", path,
+                                       tokens.size(), vocab));
+  }
+  std::vector<float> golden(expected);
+  std::memcpy(golden.data(), stored->bytes.data(), stored->bytes.size());
+  for (const TokenId token : tokens) {
+    if (token < 0 || token >= vocab) return InvalidArgument(path + ": a token is out of range");
+  }
+  std::vector<float> logits(expected);
+  auditor->RunCold(tokens, logits.data());
+  double sum = 0;
+  double squares = 0;
+  double worst = 0;
+  for (size_t i = 0; i < expected; ++i) {
+    sum += golden[i];
+    squares += static_cast<double>(golden[i]) * golden[i];
+    worst = std::max(worst, std::abs(static_cast<double>(logits[i]) - golden[i]));
+  }
+  const double mean = sum / static_cast<double>(expected);
+  const double deviation = std::sqrt(squares / static_cast<double>(expected) - mean * mean);
+  fmt::print("golden: {} positions, largest difference {:.2e} of the standard deviation\n",
+             tokens.size(), worst / deviation);
+  if (worst <= kGoldenTolerance * deviation) return OkStatus();
+  return DataLoss(
+      fmt::format("{}: logits differ by {:.2e} of their standard deviation (limit {:.0e})", path,
+                  worst / deviation, kGoldenTolerance));
+}
+
+Status Explain(const Schedule& schedule, const AuditResult& result, Auditor* auditor) {
+  fmt::print("schedule {} differs; looking for a smaller one\n", schedule.seed);
+  const Schedule small =
+      Shrink(schedule, [&](const Schedule& s) { return auditor->Run(s).difference.has_value(); });
+  const AuditDifference difference = auditor->Run(small).difference.value_or(*result.difference);
+  fmt::print("{}request {}, position {}, token {}: expected {}, got {}\n", Describe(small),
+             difference.request, difference.position, difference.token, difference.expected,
+             difference.actual);
+  return DataLoss("reuse differs from recompute: " + difference.text +
+                  "; please report the schedule above with the model");
+}
+
+Status Run(const Options& options) {
+  SetLogLevel(LogLevel::kWarning);
+  REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
+  Auditor auditor(loaded.get());
+  const ModelCard& card = loaded->model().card();
+  if (!options.golden.empty()) {
+    REPRISE_TRY(CompareWithGolden(options.golden, &auditor, card.vocab_size));
+  }
+  AuditResult total;
+  const SteadyClock clock;
+  const int64_t begin_ns = clock.NowNs();
+  for (uint64_t i = 0; i < options.schedules; ++i) {
+    const Schedule schedule =
+        MakeSchedule(options.seed + i, {.context_tokens = options.context_tokens});
+    const AuditResult result = auditor.Run(schedule);
+    if (result.difference) return Explain(schedule, result, &auditor);
+    total.logits_compared += result.logits_compared;
+    total.tokens_prompt += result.tokens_prompt;
+    total.tokens_reused += result.tokens_reused;
+    total.snapshots_restored += result.snapshots_restored;
+    total.evicted += result.evicted;
+    total.preemptions += result.preemptions;
+    total.steps += result.steps;
+    if (StderrIsTerminal()) fmt::print(stderr, "\r{} of {} schedules", i + 1, options.schedules);
+  }
+  if (StderrIsTerminal()) fmt::print(stderr, "\r\033[K");
+  fmt::print(
+      "{:<22}{}\n{:<22}{} (seeds {} to {})\n{:<22}{}\n{:<22}{} of {} ({:.1f} %)\n{:<22}{}\n"
+      "{:<22}{}\n{:<22}{}\n{:<22}{}\n{:<22}{:.1f} s\n{:<22}0\n",
+      "family", card.family, "schedules", options.schedules, options.seed,
+      options.seed + options.schedules - 1, "positions compared", total.logits_compared,
+      "prompt tokens reused", total.tokens_reused, total.tokens_prompt,
+      total.tokens_prompt == 0 ? 0.0
+                               : 100.0 * static_cast<double>(total.tokens_reused) /
+                                     static_cast<double>(total.tokens_prompt),
+      "snapshots restored", total.snapshots_restored, "evictions", total.evicted, "preemptions",
+      total.preemptions, "steps", total.steps, "time",
+      static_cast<double>(clock.NowNs() - begin_ns) / 1e9, "differing bits");
+  return OkStatus();
+}
+
+}  // namespace
+
+Action DefineAudit(CLI::App* app) {
+  auto options = std::make_shared<Options>();
+  AddModelOptions(app, &options->model);
+  app->add_option("--golden", options->golden,
+                  "also compare with reference logits: safetensors with `tokens` and `logits`");
+  app->add_option("--schedules", options->schedules, "random schedules to run")
+      ->capture_default_str();
+  app->add_option("--seed", options->seed, "of the first schedule; the others count up")
+      ->capture_default_str();
+  app->add_option("--context", options->context_tokens, "tokens of the longest request")
+      ->capture_default_str()
+      ->check(CLI::Range(64, 1 << 20));
+  return [options] { return Run(*options); };
+}
+
+}  // namespace reprise::cli
