@@ -3,10 +3,10 @@
 # well, `fuzz` for the fuzz targets. Says what it installs; does nothing when all is there.
 set -eu
 
-packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libutf8proc-dev"
+packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libxxhash-dev"
 case "${1:-build}" in
   build) ;;
-  test) packages="$packages libgtest-dev libbenchmark-dev python3" ;;
+  test) packages="$packages libgtest-dev python3 binutils git" ;;
   fuzz) packages="$packages clang-19 libclang-rt-19-dev" ;;
   *) echo "usage: setup.sh build|test|fuzz" >&2; exit 2 ;;
 esac
