@@ -20,6 +20,8 @@ struct Command {
 constexpr Command kCommands[] = {
     {"logits", "logits of given tokens: safetensors in, safetensors out", DefineLogits},
     {"audit", "prove on this machine that reuse equals recompute", DefineAudit},
+    {"inspect", "what is in a GGUF file, a safetensors file or a model folder", DefineInspect},
+    {"bench", "tokens per second, and how far from the machine's peak", DefineBench},
     {"convert", "write a Hugging Face folder as a GGUF file", DefineConvert},
     {"synth", "write a model with random weights in a published geometry", DefineSynth},
 };

@@ -16,7 +16,9 @@ namespace reprise::cli {
 using Action = std::function<Status()>;
 
 Action DefineAudit(CLI::App* app);
+Action DefineBench(CLI::App* app);
 Action DefineConvert(CLI::App* app);
+Action DefineInspect(CLI::App* app);
 Action DefineLogits(CLI::App* app);
 Action DefineSynth(CLI::App* app);
 

@@ -188,6 +188,7 @@ void AddNumerics(const FamilyModel& model, Digest* digest) {
 }
 
 void CompleteCard(const std::vector<Resolved>& tensors, ModelCard* card) {
+  size_t bytes_by_type[kDTypeCount] = {};
   for (const Resolved& tensor : tensors) {
     const PlannedTensor& plan = *tensor.plan;
     card->parameter_count += plan.element_count();
@@ -198,6 +199,9 @@ void CompleteCard(const std::vector<Resolved>& tensors, ModelCard* card) {
     card->weight_bytes += plan.matrix->bytes();
     if (plan.role == TensorRole::kEmbedding) continue;
     card->step_bytes += tensor.memory_bytes();
+    size_t& of_type = bytes_by_type[size_t(tensor.dtype)];
+    of_type += tensor.memory_bytes();
+    if (of_type >= bytes_by_type[size_t(card->main_type)]) card->main_type = tensor.dtype;
     (plan.role == TensorRole::kLayer ? card->layer_products : card->head_products) +=
         double(plan.element_count());
   }

@@ -8,6 +8,7 @@
 #include "kernels/op_context.h"
 #include "state/batch.h"
 #include "state/spec.h"
+#include "tensor/dtype.h"
 
 namespace reprise {
 
@@ -20,6 +21,7 @@ struct ModelCard {
   size_t weight_bytes = 0;      // resident, as packed
   // Bytes of the matrices that every step reads (the embedding table only where it is the head).
   size_t step_bytes = 0;
+  DType main_type = DType::kF32;  // of most of these bytes
   // Multiply-adds per token of the matrix products, without and with the head.
   double layer_products = 0;
   double head_products = 0;

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <cinttypes>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/mapped_file.h"
+#include "cli/commands.h"
+#include "model/family.h"
+#include "weights/checkpoint.h"
+#include "weights/format/gguf.h"
+#include "weights/format/safetensors.h"
+#include "weights/memory.h"
+
+namespace reprise::cli {
+namespace {
+
+constexpr uint64_t kItemsShown = 8;
+constexpr size_t kTextShown = 60;
+
+struct Options {
+  std::string path;
+  bool tensors = true;
+  std::string kv = "f16";
+};
+
+// Values come from files: control characters are escaped and long texts cut.
+std::string Shown(std::string_view text) {
+  const bool cut = text.size() > kTextShown;
+  return Quoted(text.substr(0, kTextShown)) + (cut ? "..." : "");
+}
+
+std::string Shown(const GgufValue& value) {
+  std::string text = value.is_array() ? "[" : "";
+  uint64_t index = 0;
+  if (value.type() == GgufType::kString) {
+    for (const std::string_view item : value.strings()) {
+      if (index == kItemsShown) break;
+      text += (index++ == 0 ? "" : ", ") + Shown(item);
+    }
+  } else {
+    for (; index < value.size() && index < kItemsShown; ++index) {
+      char number[40];
+      if (const auto flag = value.BoolAt(index)) {
+        std::snprintf(number, sizeof(number), "%s", *flag ? "true" : "false");
+      } else if (const auto whole = value.IntAt(index)) {
+        std::snprintf(number, sizeof(number), "%" PRId64, *whole);
+      } else {
+        std::snprintf(number, sizeof(number), "%.9g", value.NumberAt(index).value_or(0));
+      }
+      text += (index == 0 ? "" : ", ") + std::string(number);
+    }
+  }
+  if (!value.is_array()) return text;
+  if (value.size() > index) text += ", ... " + std::to_string(value.size()) + " in all";
+  return text + "]";
+}
+
+void PrintJson(const JsonValue& value, const std::string& path) {
+  switch (value.kind()) {
+    case JsonValue::Kind::kObject:
+      for (const JsonValue::Member& member : value.members()) {
+        PrintJson(member.value, (path.empty() ? "" : path + ".") + std::string(member.key));
+      }
+      return;
+    case JsonValue::Kind::kArray:
+      std::printf("  %s: %zu items\n", Shown(path).c_str(), value.items().size());
+      return;
+    case JsonValue::Kind::kString:
+      std::printf("  %s: %s\n", Shown(path).c_str(), Shown(value.as_string()).c_str());
+      return;
+    case JsonValue::Kind::kNull:
+      std::printf("  %s: null\n", Shown(path).c_str());
+      return;
+    case JsonValue::Kind::kBool:
+      std::printf("  %s: %s\n", Shown(path).c_str(), value.as_bool() ? "true" : "false");
+      return;
+    case JsonValue::Kind::kInt:
+    case JsonValue::Kind::kDouble:
+      std::printf("  %s: %.9g\n", Shown(path).c_str(), value.as_double());
+      return;
+  }
+}
+
+void PrintTensors(std::span<const StoredTensor> tensors, bool each) {
+  struct Sum {
+    size_t count = 0;
+    uint64_t bytes = 0;
+  };
+  std::map<std::string, Sum> by_type;
+  uint64_t bytes = 0;
+  int64_t elements = 0;
+  for (const StoredTensor& tensor : tensors) {
+    Sum& sum = by_type[std::string(NameOf(tensor.dtype))];
+    ++sum.count;
+    sum.bytes += tensor.bytes.size();
+    bytes += tensor.bytes.size();
+    elements += tensor.shape.elements();
+  }
+  std::printf("tensors: %zu, %" PRId64 " values, %s\n", tensors.size(), elements,
+              FormatBytes(bytes).c_str());
+  for (const auto& [type, sum] : by_type) {
+    std::printf("  %-8s %5zu tensors, %s\n", type.c_str(), sum.count,
+                FormatBytes(sum.bytes).c_str());
+  }
+  if (!each) return;
+  for (const StoredTensor& tensor : tensors) {
+    std::printf("  %-48s %-7s %-20s %s\n", Shown(tensor.name).c_str(),
+                std::string(NameOf(tensor.dtype)).c_str(), tensor.shape.ToString().c_str(),
+                FormatBytes(tensor.bytes.size()).c_str());
+  }
+}
+
+// What the model carries from token to token, if its family is known.
+void PrintState(const Checkpoint& checkpoint, DType kv) {
+  const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
+  const auto family = FindFamily(gguf, checkpoint.architecture());
+  if (!family.ok()) {
+    std::printf("state: unknown (%s)\n", family.status().message().c_str());
+    return;
+  }
+  ConfigReader config(checkpoint);
+  const auto model = (*family)->make(&config, kv);
+  if (!model.ok()) {
+    std::printf("state: unknown (%s)\n", model.status().message().c_str());
+    return;
+  }
+  const ModelCard& card = (*model)->card();
+  const StateSpec& state = card.state;
+  std::printf("family: %s, vocabulary %" PRId64 ", context %" PRId64 " tokens\n",
+              std::string((*family)->name).c_str(), card.vocab_size, card.context_length);
+  size_t attention = 0;
+  for (const LayerState& layer : state.layers) attention += layer.kind != StateKind::kRecurrent;
+  std::printf("state: %zu attention and %zu recurrent layers\n", attention,
+              state.layers.size() - attention);
+  const size_t per_token =
+      state.bytes_per_token(StateKind::kFullKv) + state.bytes_per_token(StateKind::kWindowKv);
+  std::printf("  K/V (%s): %zu bytes per token, %s for the whole context\n",
+              std::string(NameOf(kv)).c_str(), per_token,
+              FormatBytes(uint64_t(per_token) * uint64_t(card.context_length)).c_str());
+  std::printf("  snapshot: %zu bytes (%s)\n", state.snapshot_bytes(),
+              FormatBytes(state.snapshot_bytes()).c_str());
+}
+
+Status InspectSafetensors(const Options& options) {
+  REPRISE_ASSIGN(const MappedFile file, MappedFile::Open(options.path));
+  const auto tensors = SafetensorsFile::Parse(file.bytes());
+  if (!tensors.ok()) return tensors.status().Annotate(options.path);
+  PrintTensors(tensors->tensors(), options.tensors);
+  for (const SafetensorsFile::Foreign& tensor : tensors->foreign()) {
+    std::printf("  %-48s %-7s %-20s %s\n", Shown(tensor.name).c_str(),
+                std::string(tensor.type).c_str(), tensor.shape.ToString().c_str(),
+                FormatBytes(tensor.bytes.size()).c_str());
+  }
+  return OkStatus();
+}
+
+Status Run(const Options& options) {
+  if (options.path.ends_with(".safetensors")) return InspectSafetensors(options);
+  REPRISE_ASSIGN(const Checkpoint checkpoint, OpenCheckpoint(options.path));
+  if (checkpoint.format() == CheckpointFormat::kGguf) {
+    REPRISE_ASSIGN(const MappedFile file, MappedFile::Open(checkpoint.files()[0]));
+    REPRISE_ASSIGN(const GgufFile gguf, GgufFile::Parse(file.bytes()));
+    std::printf("GGUF version %u, %zu file(s)\nmetadata:\n", gguf.version(),
+                checkpoint.files().size());
+    for (const GgufFile::Entry& entry : gguf.entries()) {
+      std::printf("  %s: %s\n", Shown(entry.key).c_str(), Shown(entry.value).c_str());
+    }
+  } else {
+    std::printf("Hugging Face folder, %zu file(s) of tensors\nconfig.json:\n",
+                checkpoint.files().size());
+    REPRISE_ASSIGN(const std::string text, checkpoint.ReadText("config.json"));
+    REPRISE_ASSIGN(const JsonDocument config, ParseConfigJson(text));
+    PrintJson(config.root(), "");
+  }
+  PrintTensors(checkpoint.tensors(), options.tensors);
+  PrintState(checkpoint, options.kv == "f32" ? DType::kF32 : DType::kF16);
+  return OkStatus();
+}
+
+}  // namespace
+
+Action DefineInspect(CLI::App* app) {
+  auto options = std::make_shared<Options>();
+  app->add_option("FILE", options->path, "GGUF file, safetensors file or Hugging Face folder")
+      ->required();
+  app->add_flag("--tensors,!--no-tensors", options->tensors, "list every tensor (default)");
+  app->add_option("--kv", options->kv, "type of K/V to reckon with: f16 (default) or f32")
+      ->check(CLI::IsMember({"f16", "f32"}));
+  return [options] { return Run(*options); };
+}
+
+}  // namespace reprise::cli
