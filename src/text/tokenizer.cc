@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "text/detokenizer.h"
-#include "text/subword/bpe.h"
+#include "text/subword/bpe/bpe.h"
 #include "text/subword/byte_alphabet.h"
 #include "text/subword/byte_token.h"
 #include "text/subword/unigram.h"

@@ -192,9 +192,13 @@ class Rewriter {
     return digits && Next(length) == '}' ? length + 1 : 0;
   }
 
-  // After an interval, Ruby's plus repeats it; PCRE2's makes it possessive.
+  // After an interval, Ruby's plus repeats it; PCRE2's makes it possessive. {,m} is a literal to
+  // PCRE2.
   void Interval() {
-    Take(IntervalLength());
+    const size_t length = IntervalLength();
+    out_ += in_[at_ + 1] == ',' ? "{0" : "{";
+    ++at_;
+    Take(length - 1);
     if (Next(0) != '+') return;
     out_.insert(atom_, "(?:");
     out_ += ")+";

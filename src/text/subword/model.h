@@ -7,17 +7,14 @@
 #include <vector>
 
 #include "text/piece.h"
-#include "text/subword/merge_queue.h"
+#include "text/subword/bpe/merger.h"
 
 namespace reprise {
 
 // Working memory of one Encode call, whatever the model. Empty until it is needed.
 struct SubwordScratch {
-  std::vector<int32_t> symbols;  // ids of a piece, before merging
-  std::vector<uint32_t> spans;   // long pieces: how many symbols an id stands for
-  std::vector<uint32_t> ranks;
-  std::vector<int32_t> results;
-  MergeQueue queue;
+  std::vector<int32_t> symbols;  // ids of a piece, before and after merging
+  Merger merger;
   struct Step {  // of the best segmentation that ends here
     double score;
     uint32_t begin;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/subword/merge_table.h"
+#include "text/subword/bpe/merge_table.h"
 
 #include <bit>
 

@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "text/subword/merge_table.h"
+#include "text/subword/bpe/char_borders.h"
+#include "text/subword/bpe/merge_table.h"
 #include "text/subword/model.h"
 #include "text/subword/token_index.h"
 #include "text/vocab/spec.h"
@@ -20,11 +21,14 @@ namespace reprise {
 // symbols, then the neighbouring pair of the lowest rank (the leftmost of equals) is merged until
 // no pair has a merge.
 //
-// Three ways to the same result, by what a piece is:
-//  - a token that its own symbols merge back to (most words): one lookup. Which tokens do is found
-//    out once per token, on first use;
-//  - short: the ranks of all pairs in an array, the lowest found by scanning;
-//  - long: a MergeQueue. Near-linear, so a text of one letter is no attack.
+// Two shortcuts, both exact:
+//  - a piece that is a token which its own symbols merge back to (most words) is that token. Which
+//    tokens do is found out once per token, on first use;
+//  - a character of two or three bytes starts as one symbol, not as its bytes, if its bytes merge
+//  to
+//    one token, no token joins a part of it with its neighbour (CharBorders), and no merge of that
+//    token has a lower rank than those that make it. Then what happens inside it happens first and
+//    alone.
 //
 // Characters that are not in the vocabulary become byte tokens ("<0x0A>"), or the unknown token, or
 // nothing, in this order of preference.
@@ -38,20 +42,24 @@ class Bpe final : public SubwordModel {
 
  private:
   enum State : uint8_t { kUntested, kWhole, kParts };
+  struct Rule {
+    int32_t left, right;
+    Merge merge;
+  };
 
   Bpe() = default;
   void IndexTokens(const VocabSpec& spec);
   Status AddMerges(const VocabSpec& spec);
   void DeriveMerges(const VocabSpec& spec);
   void CheckSpaces();
+  void FindWholeChars();
 
   void EncodeWords(std::string_view text, SubwordScratch* scratch, std::vector<int32_t>* ids) const;
   void EncodePiece(std::string_view piece, SubwordScratch* scratch,
                    std::vector<int32_t>* ids) const;
   void Symbolize(std::string_view piece, std::vector<int32_t>* symbols) const;
+  void SymbolizeBytes(std::string_view piece, std::vector<int32_t>* symbols) const;
   void SymbolizeUnknown(std::string_view character, std::vector<int32_t>* symbols) const;
-  void MergeShort(SubwordScratch* scratch) const;
-  void MergeLong(SubwordScratch* scratch) const;
 
   bool bytes_ = false;          // symbols are bytes, else characters
   bool cut_at_spaces_ = false;  // no merge joins something with a U+2581 after it
@@ -61,9 +69,11 @@ class Bpe final : public SubwordModel {
   TokenIndex index_;
   MergeTable merges_;
   size_t rank_count_ = 0;
-  std::vector<int32_t> merged_ids_;                 // results of merges, for CheckSpaces
-  std::array<int32_t, 256> byte_ids_;               // the token of a byte, or -1
-  std::array<int32_t, 128> ascii_ids_;              // of an ASCII character, or -1
+  std::vector<Rule> rules_;             // all merges; only while it is made
+  std::array<int32_t, 256> byte_ids_;   // the token of a byte, or -1
+  std::array<int32_t, 128> ascii_ids_;  // of an ASCII character, or -1
+  std::vector<int32_t> char_ids_;       // [U+10000] tokens that characters start as, or -1
+  CharBorders borders_;
   std::unique_ptr<std::atomic<uint8_t>[]> states_;  // [tokens] of State
 };
 

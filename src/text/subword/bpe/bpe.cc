@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/subword/bpe.h"
+#include "text/subword/bpe/bpe.h"
 
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <unordered_map>
+#include <utility>
 
 #include "text/subword/byte_alphabet.h"
 #include "text/subword/byte_token.h"
@@ -12,7 +14,6 @@
 namespace reprise {
 namespace {
 
-constexpr size_t kShortSymbolsMax = 128;
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
 
 bool IsPlain(TokenKind kind) {
@@ -36,7 +37,14 @@ Result<std::unique_ptr<Bpe>> Bpe::Make(const VocabSpec& spec) {
   } else {
     REPRISE_TRY(bpe->AddMerges(spec));
   }
-  if (!bpe->bytes_) bpe->CheckSpaces();
+  bpe->merges_.Reserve(bpe->rules_.size());
+  for (const Rule& rule : bpe->rules_) bpe->merges_.Add(rule.left, rule.right, rule.merge);
+  if (bpe->bytes_) {
+    bpe->FindWholeChars();
+  } else {
+    bpe->CheckSpaces();
+  }
+  std::vector<Rule>().swap(bpe->rules_);
   return bpe;
 }
 
@@ -76,8 +84,8 @@ void Bpe::IndexTokens(const VocabSpec& spec) {
 
 Status Bpe::AddMerges(const VocabSpec& spec) {
   const size_t count = spec.merges.size() / 2;
-  merges_.Reserve(count);
   rank_count_ = count;
+  rules_.reserve(count);
   std::string text;
   for (size_t rank = 0; rank < count; ++rank) {
     text.clear();
@@ -100,8 +108,7 @@ Status Bpe::AddMerges(const VocabSpec& spec) {
                                    : "the result is") +
                       " not in the vocabulary");
     }
-    merges_.Add(left, right, {static_cast<uint32_t>(rank), id});
-    merged_ids_.push_back(id);
+    rules_.push_back({left, right, {static_cast<uint32_t>(rank), id}});
   }
   return OkStatus();
 }
@@ -130,23 +137,50 @@ void Bpe::DeriveMerges(const VocabSpec& spec) {
   const auto score = [&](const Candidate& c) { return spec.scores[static_cast<size_t>(c.id)]; };
   std::stable_sort(candidates.begin(), candidates.end(),
                    [&](const Candidate& a, const Candidate& b) { return score(a) > score(b); });
-  merges_.Reserve(candidates.size());
+  rules_.reserve(candidates.size());
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (i > 0 && score(candidates[i]) != score(candidates[i - 1])) ++rank_count_;
     const Candidate& c = candidates[i];
-    merges_.Add(c.left, c.right, {static_cast<uint32_t>(rank_count_), c.id});
-    merged_ids_.push_back(c.id);
+    rules_.push_back({c.left, c.right, {static_cast<uint32_t>(rank_count_), c.id}});
   }
   ++rank_count_;
 }
 
 void Bpe::CheckSpaces() {
-  cut_at_spaces_ = std::none_of(merged_ids_.begin(), merged_ids_.end(), [&](int32_t id) {
-    std::string_view text = texts_[static_cast<size_t>(id)];
+  cut_at_spaces_ = std::none_of(rules_.begin(), rules_.end(), [&](const Rule& rule) {
+    std::string_view text = texts_[static_cast<size_t>(rule.merge.id)];
     while (text.starts_with(kMetaspace)) text.remove_prefix(kMetaspace.size());
     return text.find(kMetaspace) != text.npos;
   });
-  std::vector<int32_t>().swap(merged_ids_);
+}
+
+void Bpe::FindWholeChars() {
+  static constexpr uint32_t kCodes = 0x10000;
+  char_ids_.assign(kCodes, -1);
+  for (const Rule& rule : rules_) borders_.AddToken(texts_[static_cast<size_t>(rule.merge.id)]);
+  Merger merger;
+  std::unordered_map<int32_t, std::pair<uint32_t, uint32_t>> whole;  // id -> code, highest rank
+  for (const Rule& rule : rules_) {
+    const int32_t id = rule.merge.id;
+    const std::string_view text = texts_[static_cast<size_t>(id)];
+    if (text.size() < 2 || text.size() > 3) continue;
+    const unicode::DecodedChar c = unicode::DecodeChar(text.data(), text.data() + text.size());
+    if (c.length != text.size()) continue;
+    int32_t symbols[3];
+    for (size_t i = 0; i < text.size(); ++i) symbols[i] = byte_ids_[static_cast<uint8_t>(text[i])];
+    uint32_t rank_max = 0;
+    if (*std::min_element(symbols, symbols + text.size()) < 0) continue;
+    const size_t left = merger.RunShort(merges_, std::span(symbols, text.size()), &rank_max);
+    if (left == 1 && symbols[0] == id) whole[id] = {c.code, rank_max};
+  }
+  // No merge may use the token before it is made.
+  for (const Rule& rule : rules_) {
+    for (const int32_t id : {rule.left, rule.right}) {
+      const auto found = whole.find(id);
+      if (found != whole.end() && rule.merge.rank <= found->second.second) whole.erase(found);
+    }
+  }
+  for (const auto& [id, entry] : whole) char_ids_[entry.first] = id;
 }
 
 void Bpe::Encode(std::string_view text, std::span<const Piece> pieces, SubwordScratch* scratch,
@@ -186,10 +220,11 @@ void Bpe::EncodePiece(std::string_view piece, SubwordScratch* scratch,
   std::vector<int32_t>& symbols = scratch->symbols;
   symbols.clear();
   Symbolize(piece, &symbols);
-  if (symbols.size() > kShortSymbolsMax) {
-    MergeLong(scratch);
-  } else if (symbols.size() > 1) {
-    MergeShort(scratch);
+  if (symbols.size() <= Merger::kShortMax) {
+    uint32_t rank_max = 0;
+    symbols.resize(scratch->merger.RunShort(merges_, symbols, &rank_max));
+  } else {
+    scratch->merger.Run(merges_, rank_count_, &symbols);
   }
   if (state == kUntested) {
     const bool same = symbols.size() == 1 && symbols[0] == whole;
@@ -198,18 +233,34 @@ void Bpe::EncodePiece(std::string_view piece, SubwordScratch* scratch,
   ids->insert(ids->end(), symbols.begin(), symbols.end());
 }
 
-void Bpe::Symbolize(std::string_view piece, std::vector<int32_t>* symbols) const {
-  if (bytes_) {
-    for (const char c : piece) {
-      const int32_t id = byte_ids_[static_cast<uint8_t>(c)];
+void Bpe::SymbolizeBytes(std::string_view piece, std::vector<int32_t>* symbols) const {
+  const char* const end = piece.data() + piece.size();
+  size_t clean = 0;  // a border that no token crosses from inside a character
+  for (size_t at = 0; at < piece.size();) {
+    const uint8_t lead = static_cast<uint8_t>(piece[at]);
+    if (lead >= 0xC2 && lead < 0xF0) {
+      const unicode::DecodedChar c = unicode::DecodeChar(piece.data() + at, end);
+      const int32_t id = char_ids_[c.code];
       if (id >= 0) {
-        symbols->push_back(id);
-      } else if (unknown_id_ >= 0) {
-        symbols->push_back(unknown_id_);
+        const size_t after = at + c.length;
+        const bool begins = at == clean || !borders_.MayCross(piece, at);
+        const bool ends = after == piece.size() || !borders_.MayCross(piece, after);
+        if (ends) clean = after;
+        if (begins && ends) {
+          symbols->push_back(id);
+          at = after;
+          continue;
+        }
       }
     }
-    return;
+    const int32_t id = byte_ids_[lead] >= 0 ? byte_ids_[lead] : unknown_id_;
+    if (id >= 0) symbols->push_back(id);
+    ++at;
   }
+}
+
+void Bpe::Symbolize(std::string_view piece, std::vector<int32_t>* symbols) const {
+  if (bytes_) return SymbolizeBytes(piece, symbols);
   const char* const end = piece.data() + piece.size();
   for (const char* at = piece.data(); at < end;) {
     const size_t length = unicode::DecodeChar(at, end).length;
@@ -234,71 +285,6 @@ void Bpe::SymbolizeUnknown(std::string_view character, std::vector<int32_t>* sym
     const bool fuse = fuse_unknown_ && !symbols->empty() && symbols->back() == unknown_id_;
     if (!fuse) symbols->push_back(unknown_id_);
   }
-}
-
-void Bpe::MergeShort(SubwordScratch* scratch) const {
-  std::vector<int32_t>& symbols = scratch->symbols;
-  size_t count = symbols.size();
-  uint32_t ranks[kShortSymbolsMax];  // [count - 1]: of the pair that begins here
-  int32_t results[kShortSymbolsMax];
-  const auto look_up = [&](size_t i) {
-    const Merge merge = merges_.Find(symbols[i], symbols[i + 1]);
-    ranks[i] = merge.rank;
-    results[i] = merge.id;
-  };
-  for (size_t i = 0; i + 1 < count; ++i) look_up(i);
-  while (count > 1) {
-    size_t best = 0;
-    for (size_t i = 1; i + 1 < count; ++i) {
-      if (ranks[i] < ranks[best]) best = i;
-    }
-    if (ranks[best] == MergeTable::kNoRank) break;
-    symbols[best] = results[best];
-    const size_t behind = count - best - 2;  // symbols after the pair
-    if (behind > 0) {
-      std::memmove(&symbols[best + 1], &symbols[best + 2], behind * sizeof(symbols[0]));
-      std::memmove(&ranks[best], &ranks[best + 1], behind * sizeof(ranks[0]));
-      std::memmove(&results[best], &results[best + 1], behind * sizeof(results[0]));
-    }
-    --count;
-    if (best > 0) look_up(best - 1);
-    if (best + 1 < count) look_up(best);
-  }
-  symbols.resize(count);
-}
-
-// Symbols stay where they are; spans say how far each reaches, at its first and at its last place:
-//
-//   ids    a  b  c  d        (bc)     a  bc  -  d
-//   spans  1  1  1  1        ->       1  2   2  1
-void Bpe::MergeLong(SubwordScratch* scratch) const {
-  std::vector<int32_t>& symbols = scratch->symbols;
-  std::vector<uint32_t>& spans = scratch->spans;
-  const uint32_t count = static_cast<uint32_t>(symbols.size());
-  spans.assign(count, 1);
-  MergeQueue& queue = scratch->queue;
-  queue.Reset(rank_count_);
-  const auto push = [&](uint32_t left, uint32_t right) {
-    const Merge merge = merges_.Find(symbols[left], symbols[right]);
-    if (merge.rank != MergeTable::kNoRank) queue.Push(merge.rank, left);
-  };
-  for (uint32_t i = 0; i + 1 < count; ++i) push(i, i + 1);
-  uint32_t rank = 0;
-  uint32_t left = 0;
-  while (queue.Pop(&rank, &left)) {
-    if (symbols[left] < 0) continue;  // merged into its left neighbour since
-    const uint32_t right = left + spans[left];
-    if (right >= count) continue;
-    const Merge merge = merges_.Find(symbols[left], symbols[right]);
-    if (merge.rank != rank) continue;  // another pair by now
-    const uint32_t end = right + spans[right];
-    symbols[left] = merge.id;
-    symbols[right] = -1;
-    spans[left] = spans[end - 1] = end - left;
-    if (left > 0) push(left - spans[left - 1], left);
-    if (end < count) push(left, end);
-  }
-  std::erase_if(symbols, [](int32_t id) { return id < 0; });
 }
 
 }  // namespace reprise
