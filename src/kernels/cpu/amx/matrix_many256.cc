@@ -9,6 +9,7 @@
 #include "kernels/cpu/amx/matrix_many.h"
 #include "kernels/cpu/amx/tiles-inl.h"
 #include "kernels/cpu/avx512/integer-inl.h"
+#include "kernels/cpu/generic/prefetch-inl.h"
 #include "kernels/cpu/generic/weights256-inl.h"
 #include "tensor/dtype.h"
 
@@ -74,6 +75,7 @@ void WidenMinima(const W& weights, const uint8_t* block, int row, Widened* out) 
 template <typename W>
 void Widen(const uint8_t* block, Widened* out) {
   const W weights;
+  PrefetchAhead(block, W::kBytes);
   for (int row = 0; row < 32; row += 16) {
     __m512 d = V::LoadHalves(block + row * 2);
     if (W::kEighths) d = V::Mul(d, V::SetFloat(0.125f));
@@ -241,7 +243,7 @@ void Set(DType dtype, KernelTable* table) {
   MatrixKernel* kernel = &table->matrix[static_cast<int>(dtype)];
   kernel->isa = "amx";
   kernel->run_many = RunMany<W>;
-  kernel->many = 12;
+  kernel->many = W::kEighths ? 12 : 20;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "kernels/cpu/amx/matrix_many.h"
 #include "kernels/cpu/amx/tiles-inl.h"
 #include "kernels/cpu/avx512/integer-inl.h"
+#include "kernels/cpu/generic/prefetch-inl.h"
 #include "kernels/cpu/generic/weights32-inl.h"
 #include "tensor/dtype.h"
 
@@ -16,8 +17,6 @@ namespace {
 
 using V = IntegerAvx512;
 constexpr int kBlocks = 8;               // widened at a time
-constexpr int kAhead = 2;                // blocks multiplied before they are folded
-constexpr int kSlots = 4;                // of integers on their way
 constexpr int kBlockBytes = 8 * kUnit4;  // of signed bytes: [8 steps][32 rows][4]
 
 struct Widened {
@@ -31,7 +30,7 @@ struct Buffers {
   alignas(64) uint8_t q[kBlocks * kBlockBytes];
   alignas(64) float d[kBlocks * 32];
   alignas(64) float m[kBlocks * 32];
-  alignas(64) int32_t sums[kSlots * kTileFloats];
+  alignas(64) int32_t sums[2 * kBlocks * kTileFloats];
 };
 
 // Bytes of W as the signed values they stand for.
@@ -40,6 +39,7 @@ Widened Widen(const uint8_t* block, int blocks, Buffers* buffers) {
   constexpr bool kAsTheyAre = W::kSigned && W::kBytes == 32 * 34;
   for (int b = 0; b < blocks; ++b) {
     const uint8_t* from = block + b * W::kBytes;
+    PrefetchAhead(from, W::kBytes);
     for (int row = 0; row < 32; row += 16) {
       _mm512_store_ps(buffers->d + b * 32 + row, V::LoadHalves(from + row * 2));
       if (W::kMinimum) {
@@ -56,61 +56,103 @@ Widened Widen(const uint8_t* block, int blocks, Buffers* buffers) {
   return {buffers->q, kBlockBytes, buffers->d, buffers->m};
 }
 
-// The dot products of block b of 16 rows: sums[token][row]. Tiles of even and odd blocks differ, so
-// that one can be multiplied while the other is stored.
-inline void MultiplyBlock(const Widened& w, int row, int b, const int8_t* q, int64_t q_stride,
-                          int32_t* sums) {
-  const uint8_t* weights = w.q + b * w.block_bytes + row * 4;
-  if (b % 2 == 0) {
-    LoadTile<6>(weights, kUnit4);
-    LoadTile<4>(q + 32 * b, q_stride);
-    ZeroTile<0>();
-    MultiplySigned<0, 4, 6>();
-    StoreTile<0>(sums, 64);
-  } else {
-    LoadTile<7>(weights, kUnit4);
-    LoadTile<5>(q + 32 * b, q_stride);
-    ZeroTile<1>();
-    MultiplySigned<1, 5, 7>();
-    StoreTile<1>(sums, 64);
-  }
-}
+// What one tile of tokens needs of its activations, at constant distances.
+struct TokenScales {
+  alignas(64) float scale[kTileRows * kBlocks];  // [tokens][blocks]
+  alignas(64) float sum[kTileRows * kBlocks];    // for types with a minimum
+};
 
-// acc of one token and 16 rows, one block further.
 template <bool kMinimum>
-inline __m512 FoldBlock(__m512 acc, const int32_t* sums, __m512 d, __m512 m, float scale,
-                        int16_t sum) {
-  const __m512 dx = _mm512_set1_ps(scale);
-  acc = _mm512_fmadd_ps(_mm512_mul_ps(d, dx), _mm512_cvtepi32_ps(_mm512_load_si512(sums)), acc);
-  if (kMinimum) {
-    acc = _mm512_fmadd_ps(_mm512_mul_ps(m, dx), _mm512_set1_ps(float(sum)), acc);
+inline void LoadScales(const QuantisedRows& x, int tokens, int blocks, TokenScales* out) {
+  const __mmask8 mask = static_cast<__mmask8>((1u << blocks) - 1);
+  for (int t = 0; t < tokens; ++t) {
+    const __m256 scale = _mm256_maskz_loadu_ps(mask, x.scale + t * x.scale_stride);
+    _mm256_store_ps(out->scale + t * kBlocks, scale);
+    if (!kMinimum) continue;
+    const __m128i sum = _mm_maskz_loadu_epi16(mask, x.sum + t * x.sum_stride);
+    _mm256_store_ps(out->sum + t * kBlocks, _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(sum)));
   }
-  return acc;
 }
 
-// Adds `blocks` blocks to y[kTokens][16 rows of mask]. The multiplication of a block runs ahead of
-// its folding by kAhead.
+// One tile of tokens over some blocks of the group.
+struct Job {
+  const Widened* w;
+  const int8_t* q;  // of the first token and block
+  int64_t q_stride;
+  int blocks;
+  bool both;  // halves of the group's rows
+  const TokenScales* scales;
+  int32_t* sums;  // [halves][kBlocks][tokens][16 rows]
+
+  int32_t* Sums(int b, int half) const { return sums + (half * kBlocks + b) * kTileFloats; }
+};
+
+// Multiplies one half of block b, after storing what the tile held: that of block b - 2. A store
+// right after the multiplication would wait for it.
+template <int kSums, int kActivations, int kWeights, int kHalf>
+inline void MultiplyHalf(const Job& job, int b) {
+  LoadTile<kWeights>(job.w->q + b * job.w->block_bytes + kHalf * 64, kUnit4);
+  if (b >= 2) StoreTile<kSums>(job.Sums(b - 2, kHalf), 64);
+  ZeroTile<kSums>();
+  MultiplySigned<kSums, kActivations, kWeights>();
+}
+
+template <int kParity>
+inline void MultiplyBlock(const Job& job, int b) {
+  LoadTile<4 + kParity>(job.q + 32 * b, job.q_stride);
+  MultiplyHalf<2 * kParity, 4 + kParity, 6, 0>(job, b);
+  if (job.both) MultiplyHalf<2 * kParity + 1, 4 + kParity, 7, 1>(job, b);
+}
+
+template <int kParity>
+inline void StoreBlock(const Job& job, int b) {
+  if (b < 0) return;
+  StoreTile<2 * kParity>(job.Sums(b, 0), 64);
+  if (job.both) StoreTile<2 * kParity + 1>(job.Sums(b, 1), 64);
+}
+
+// All integers of the tile. Apart from the floats: the vector unit runs at half its speed while the
+// tile unit has work.
+inline void MultiplyBlocks(const Job& job) {
+  int b = 0;
+  for (; b + 2 <= job.blocks; b += 2) {
+    MultiplyBlock<0>(job, b);
+    MultiplyBlock<1>(job, b + 1);
+  }
+  if (b < job.blocks) {
+    MultiplyBlock<0>(job, b);
+    StoreBlock<1>(job, b - 1);
+    StoreBlock<0>(job, b);
+  } else {
+    StoreBlock<0>(job, b - 2);
+    StoreBlock<1>(job, b - 1);
+  }
+}
+
+// Scales the integers of one half and adds them to y[kTokens][16 rows of mask]; y holds nothing yet
+// if `first`.
 template <bool kMinimum, int kTokens>
-inline void RunTile(const Widened& w, int row, int blocks, bool first, const QuantisedRows& x,
-                    int32_t* sums, float* y, int64_t y_stride, __mmask16 mask) {
+inline void FoldHalf(const Job& job, int half, bool first, float* y, int64_t y_stride,
+                     __mmask16 mask) {
   __m512 acc[kTokens];
 #pragma GCC unroll 16
   for (int t = 0; t < kTokens; ++t) {
     acc[t] = first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, y + t * y_stride);
   }
-  for (int next = 0; next < blocks + kAhead; ++next) {
-    if (next < blocks) {
-      MultiplyBlock(w, row, next, x.q, x.q_stride, sums + next % kSlots * kTileFloats);
-    }
-    const int b = next - kAhead;
-    if (b < 0) continue;
-    const int32_t* from = sums + b % kSlots * kTileFloats;
-    const __m512 d = _mm512_load_ps(w.d + b * 32 + row);
-    const __m512 m = kMinimum ? _mm512_load_ps(w.m + b * 32 + row) : d;
+  const int32_t* sums = job.Sums(0, half);
+  for (int b = 0; b < job.blocks; ++b, sums += kTileFloats) {
+    const __m512 d = _mm512_load_ps(job.w->d + b * 32 + half * 16);
+    const __m512 m = kMinimum ? _mm512_load_ps(job.w->m + b * 32 + half * 16) : d;
+    const TokenScales& scales = *job.scales;
 #pragma GCC unroll 16
     for (int t = 0; t < kTokens; ++t) {
-      acc[t] = FoldBlock<kMinimum>(acc[t], from + t * 16, d, m, x.scale[t * x.scale_stride + b],
-                                   kMinimum ? x.sum[t * x.sum_stride + b] : int16_t{0});
+      const __m512 dx = _mm512_set1_ps(scales.scale[t * kBlocks + b]);
+      const __m512 isum = _mm512_cvtepi32_ps(_mm512_load_si512(sums + t * 16));
+      acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d, dx), isum, acc[t]);
+      if (kMinimum) {
+        const __m512 sum = _mm512_set1_ps(scales.sum[t * kBlocks + b]);
+        acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(m, dx), sum, acc[t]);
+      }
     }
   }
 #pragma GCC unroll 16
@@ -125,14 +167,18 @@ QuantisedRows At(const QuantisedRows& x, int64_t token, int64_t block) {
   return moved;
 }
 
-// A tile of kTokens tokens, or of fewer than 16: both halves of the group.
+// A tile of kTokens tokens: both halves of the group.
 template <bool kMinimum, int kTokens>
 void RunTokens(const Widened& w, int rows, int blocks, bool first, const QuantisedRows& x,
                int32_t* sums, float* y, int64_t y_stride) {
-  for (int row = 0; row < rows; row += 16) {
-    const int left = rows - row;
+  TokenScales scales;
+  LoadScales<kMinimum>(x, kTokens, blocks, &scales);
+  const Job job = {&w, x.q, x.q_stride, blocks, rows > 16, &scales, sums};
+  MultiplyBlocks(job);
+  for (int half = 0; half * 16 < rows; ++half) {
+    const int left = rows - half * 16;
     const __mmask16 mask = left >= 16 ? __mmask16(0xFFFF) : __mmask16((1u << left) - 1);
-    RunTile<kMinimum, kTokens>(w, row, blocks, first, x, sums, y + row, y_stride, mask);
+    FoldHalf<kMinimum, kTokens>(job, half, first, y + half * 16, y_stride, mask);
   }
 }
 
@@ -179,7 +225,7 @@ void Set(DType dtype, KernelTable* table) {
   MatrixKernel* kernel = &table->matrix[static_cast<int>(dtype)];
   kernel->isa = "amx";
   kernel->run_many = RunMany<W>;
-  kernel->many = 12;
+  kernel->many = W::kBytes == 32 * 34 ? 12 : 24;
 }
 
 }  // namespace

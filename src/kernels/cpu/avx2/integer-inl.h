@@ -13,12 +13,12 @@ struct IntegerAvx2 {
   using Int = __m256i;
   using Float = __m256;
   static constexpr int kLanes = 8;
-  static constexpr int kVectors = 1;   // of a tile
-  static constexpr int kTokens32 = 4;  // of a tile, by block size
+  static constexpr int kTokens32 = 4;  // in a tile, by block size
   static constexpr int kTokens256 = 3;
   static constexpr int kSignedBias = 0;
+  // Of rows in a tile: a single token takes whole lines of the group.
+  static constexpr int VectorsFor(int tokens) { return tokens == 1 ? 4 : tokens == 2 ? 2 : 1; }
 
-  static void Prefetch(const uint8_t*, int) {}
   static Int Load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
   static Int Set(int32_t x) { return _mm256_set1_epi32(x); }
   // 4 bytes in every lane.

@@ -13,14 +13,12 @@ struct IntegerAvx512 {
   using Int = __m512i;
   using Float = __m512;
   static constexpr int kLanes = 16;
-  static constexpr int kVectors = 2;   // of a tile
-  static constexpr int kTokens32 = 4;  // of a tile, by block size
+  static constexpr int kTokens32 = 4;  // in a tile, by block size
   static constexpr int kTokens256 = 3;
   static constexpr int kSignedBias = 0;
+  // Of rows in a tile.
+  static constexpr int VectorsFor(int) { return 2; }
 
-  static void Prefetch(const uint8_t* p, int ahead) {
-    _mm_prefetch(reinterpret_cast<const char*>(p) + ahead, _MM_HINT_T0);
-  }
   static Int Load(const void* p) { return _mm512_loadu_si512(p); }
   static Int Set(int32_t x) { return _mm512_set1_epi32(x); }
   // 4 bytes in every lane.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/generic/prefetch-inl.h"
 #include "kernels/cpu/generic/weights256-inl.h"
 #include "kernels/cpu/generic/weights32-inl.h"
 #include "kernels/cpu/interleave.h"
@@ -17,7 +18,8 @@ namespace {
 struct Output {
   float* y;  // of the tile's first row and token
   int64_t stride;
-  int rows;  // of the tile that exist, may be <= 0
+  int rows;     // of the tile that exist, may be <= 0
+  bool stream;  // the weights come from memory: this is the group's first tile
 };
 
 template <typename V, int kVectors, int kTokens>
@@ -65,7 +67,7 @@ void Tile32(const uint8_t* block, int row, int64_t blocks, const QuantisedRows& 
       for (int b = 0; b < count; ++b) correction[t][b] = -Bias<V, W>() * sum[b];
     }
     for (int b = 0; b < count; ++b, block += W::kBytes) {
-      V::Prefetch(block + row * 4, W::kBytes);
+      if (out.stream) PrefetchAhead(block, W::kBytes);
       const int8_t* q = x.q + 32 * (first + b);
       Int dot[kTokens][kVectors];
       for (int t = 0; t < kTokens; ++t) {
@@ -169,7 +171,6 @@ void Tile256(const uint8_t* block, int row, int64_t blocks, const QuantisedRows&
   }
   int32_t correction[kTokens][16];
   for (int64_t b = 0; b < blocks; ++b, block += W::kBytes) {
-    V::Prefetch(block + row * 4, W::kBytes);
     for (int t = 0; t < kTokens && Bias<V, W>() != 0; ++t) {
       const int16_t* sum = x.sum + t * x.sum_stride + 16 * b;
       for (int s = 0; s < 256 / W::kSub; ++s) {
@@ -181,7 +182,9 @@ void Tile256(const uint8_t* block, int row, int64_t blocks, const QuantisedRows&
     for (auto& of_token : total) {
       for (Int& i : of_token) i = V::Set(0);
     }
+    constexpr int kChunkBytes = W::kBytes / W::kChunks;
     for (int chunk = 0; chunk < W::kChunks; ++chunk) {
+      if (out.stream) PrefetchAhead(block + chunk * kChunkBytes, kChunkBytes);
 #pragma GCC unroll 8
       for (int sub = 0; sub < W::kSubs; ++sub) {
         AddSubBlock<V, W, kVectors, kTokens>(weights, block, row, chunk, sub, x.q + 256 * b,
@@ -203,23 +206,30 @@ void Tile256(const uint8_t* block, int row, int64_t blocks, const QuantisedRows&
   StoreTile<V, kVectors, kTokens>(acc, out);
 }
 
-template <typename V, typename W, int kVectors, int kTokens>
-inline void RunTile(const uint8_t* group, int row, int64_t cols, const QuantisedRows& x,
-                    const Output& out) {
-  if constexpr (W::kBlock == 32) {
-    Tile32<V, W, kVectors, kTokens>(group, row, cols / 32, x, out);
-  } else {
-    Tile256<V, W, kVectors, kTokens>(group, row, cols / 256, x, out);
+// kTokens tokens against all rows.
+template <typename V, typename W, int kTokens>
+inline void RunTokens(const uint8_t* group, int rows, int64_t cols, const QuantisedRows& x,
+                      bool first, float* y, int64_t y_stride) {
+  constexpr int kVectors = V::VectorsFor(kTokens);
+  for (int row = 0; row < rows; row += kVectors * V::kLanes) {
+    const Output out = {y + row, y_stride, rows - row, first && row == 0};
+    if constexpr (W::kBlock == 32) {
+      Tile32<V, W, kVectors, kTokens>(group, row, cols / 32, x, out);
+    } else {
+      Tile256<V, W, kVectors, kTokens>(group, row, cols / 256, x, out);
+    }
   }
 }
 
-// Tiles of the last few tokens.
-template <typename V, typename W, int kVectors, int kTokens>
-void RunRest(const uint8_t* group, int row, int64_t cols, const QuantisedRows& x, int tokens,
-             const Output& out) {
+// The last tokens, at most kTokens.
+template <typename V, typename W, int kTokens>
+void RunRest(const uint8_t* group, int rows, int64_t cols, const QuantisedRows& x, int tokens,
+             bool first, float* y, int64_t y_stride) {
   if constexpr (kTokens > 0) {
-    if (tokens == kTokens) return RunTile<V, W, kVectors, kTokens>(group, row, cols, x, out);
-    RunRest<V, W, kVectors, kTokens - 1>(group, row, cols, x, tokens, out);
+    if (tokens == kTokens) {
+      return RunTokens<V, W, kTokens>(group, rows, cols, x, first, y, y_stride);
+    }
+    RunRest<V, W, kTokens - 1>(group, rows, cols, x, tokens, first, y, y_stride);
   }
 }
 
@@ -227,24 +237,18 @@ void RunRest(const uint8_t* group, int row, int64_t cols, const QuantisedRows& x
 template <typename V, typename W>
 void RunQuantised(const void* group, int rows, int64_t cols, const float*, int64_t,
                   const QuantisedRows* quantised, int tokens, float* y, int64_t y_stride) {
-  constexpr int kVectors = V::kVectors;
   constexpr int kTokens = W::kBlock == 32 ? V::kTokens32 : V::kTokens256;
   const uint8_t* bytes = static_cast<const uint8_t*>(group);
   QuantisedRows x = *quantised;
-  for (int t = 0; t < tokens; t += kTokens) {
-    const int count = tokens - t;
-    for (int row = 0; row < rows; row += kVectors * V::kLanes) {
-      const Output out = {y + t * y_stride + row, y_stride, rows - row};
-      if (count >= kTokens) {
-        RunTile<V, W, kVectors, kTokens>(bytes, row, cols, x, out);
-      } else {
-        RunRest<V, W, kVectors, kTokens - 1>(bytes, row, cols, x, count, out);
-      }
-    }
+  int t = 0;
+  for (; t + kTokens <= tokens; t += kTokens) {
+    RunTokens<V, W, kTokens>(bytes, rows, cols, x, t == 0, y + t * y_stride, y_stride);
     x.q += kTokens * x.q_stride;
     x.scale += kTokens * x.scale_stride;
     x.sum += kTokens * x.sum_stride;
   }
+  if (t == tokens) return;
+  RunRest<V, W, kTokens - 1>(bytes, rows, cols, x, tokens - t, t == 0, y + t * y_stride, y_stride);
 }
 
 template <typename V, typename W>

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/generic/prefetch-inl.h"
 #include "kernels/cpu/interleave.h"
 #include "kernels/cpu/table.h"
 
@@ -14,7 +15,7 @@ namespace {
 // Register tile: kRows (4 or 2, of a quad) times kTokens elements.
 template <typename F, typename W, int kRows, int kTokens>
 void FloatTile(const uint8_t* quad, int first_row, int64_t cols, const float* x, int64_t x_stride,
-               float* y, int64_t y_stride, int rows) {
+               float* y, int64_t y_stride, int rows, bool stream) {
   using Vector = typename F::Vector;
   constexpr int kParts = kLanes / F::kLanes;
   constexpr int kLineElements = 64 / W::kBytes;
@@ -30,6 +31,7 @@ void FloatTile(const uint8_t* quad, int first_row, int64_t cols, const float* x,
     return quad + (line * kQuadRows + first_row + row) * 64 + i % kLineElements * W::kBytes;
   };
   for (int64_t i = 0; i < whole; i += kLanes) {
+    if (stream && i % kLineElements == 0) PrefetchAhead(weights_at(i, 0), 64 * kRows);
     for (int p = 0; p < kParts; ++p) {
       Vector w[kRows];
       for (int r = 0; r < kRows; ++r) w[r] = W::Load(weights_at(i + p * F::kLanes, r));
@@ -57,13 +59,14 @@ void FloatTile(const uint8_t* quad, int first_row, int64_t cols, const float* x,
 
 template <typename F, typename W, int kRows, int kTokens>
 void FloatRest(const uint8_t* quad, int first_row, int64_t cols, const float* x, int64_t x_stride,
-               int tokens, float* y, int64_t y_stride, int rows) {
+               int tokens, float* y, int64_t y_stride, int rows, bool stream) {
   if constexpr (kTokens > 0) {
     if (tokens == kTokens) {
-      return FloatTile<F, W, kRows, kTokens>(quad, first_row, cols, x, x_stride, y, y_stride, rows);
+      return FloatTile<F, W, kRows, kTokens>(quad, first_row, cols, x, x_stride, y, y_stride, rows,
+                                             stream);
     }
     FloatRest<F, W, kRows, kTokens - 1>(quad, first_row, cols, x, x_stride, tokens, y, y_stride,
-                                        rows);
+                                        rows, stream);
   }
 }
 
@@ -82,10 +85,10 @@ void RunFloats(const void* group, int rows, int64_t cols, const float* x, int64_
       float* ys = y + t * y_stride + row;
       if (count >= kTokens) {
         FloatTile<F, W, kRows, kTokens>(quad, row % kQuadRows, cols, xs, x_stride, ys, y_stride,
-                                        rows - row);
+                                        rows - row, t == 0);
       } else {
         FloatRest<F, W, kRows, kTokens - 1>(quad, row % kQuadRows, cols, xs, x_stride, count, ys,
-                                            y_stride, rows - row);
+                                            y_stride, rows - row, t == 0);
       }
     }
   }
