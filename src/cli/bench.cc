@@ -157,7 +157,11 @@ Action DefineBench(CLI::App* app) {
   CLI::App* decode_app = app->add_subcommand("decode", "generated tokens per second");
   AddOptions(prefill_app, prefill.get(), 512);
   AddOptions(decode_app, decode.get(), 64);
+  auto reuse = std::make_shared<std::vector<SubAction>>(DefineReuseBenches(app));
   return [=] {
+    for (const SubAction& one : *reuse) {
+      if (one.app->parsed()) return one.run();
+    }
     const bool is_decode = decode_app->parsed();
     return Run(is_decode ? *decode : *prefill, is_decode);
   };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "base/status.h"
 
@@ -14,6 +15,13 @@ class App;
 namespace reprise::cli {
 
 using Action = std::function<Status()>;
+
+// The part of `bench` that compares cold with warm: one action per workload.
+struct SubAction {
+  CLI::App* app;
+  Action run;
+};
+std::vector<SubAction> DefineReuseBenches(CLI::App* bench);
 
 Action DefineAudit(CLI::App* app);
 Action DefineBench(CLI::App* app);
