@@ -1,0 +1,127 @@
+"""Stage 1: samples simple stories from stories15M (MIT weights, llama2.c format) on one GPU.
+
+    python3 tools/train/teacher.py --checkpoint stories15M.bin --tokenizer tokenizer.json --seconds 200 --out stories.jsonl
+
+Only stories that the teacher ended itself within its context of 256 tokens are kept, one JSON string per line. One third
+is drawn at temperature 1 (the distribution itself), the rest at 0.8 (cleaner sentences). Seeded; a run of a given length on a
+given machine is repeatable up to how many batches fit into the time.
+"""
+import argparse
+import json
+import struct
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+CONTEXT = 256
+BOS, EOS = 1, 2
+
+
+class Teacher:
+    """The llama2.c architecture with a K/V cache for a large batch."""
+
+    def __init__(self, path, device):
+        raw = np.fromfile(path, dtype=np.uint8)
+        header = struct.unpack("7i", raw[:28].tobytes())
+        self.dim, self.hidden, self.layers, self.heads, self.kv_heads, vocab, self.length = header
+        self.vocab = abs(vocab)
+        weights = torch.from_numpy(raw[28:].view(np.float32).copy())
+        self.at = 0
+
+        def take(*shape):
+            count = int(np.prod(shape))
+            piece = weights[self.at:self.at + count].view(*shape).to(device, torch.bfloat16)
+            self.at += count
+            return piece
+
+        n, d, h = self.layers, self.dim, self.hidden
+        self.embedding = take(self.vocab, d)
+        self.attention_norm = take(n, d)
+        self.wq, self.wk, self.wv, self.wo = (take(n, d, d) for _ in range(4))
+        self.mlp_norm = take(n, d)
+        self.w1, self.w2, self.w3 = take(n, h, d), take(n, d, h), take(n, h, d)
+        self.norm = take(d)
+        size = d // self.heads
+        angle = torch.outer(torch.arange(self.length).float(), 10000.0 ** (-torch.arange(0, size, 2).float() / size))
+        self.cos, self.sin = angle.cos().to(device), angle.sin().to(device)
+
+    def rotate(self, x, position):
+        b = x.shape[0]
+        pairs = x.float().view(b, self.heads, -1, 2)
+        cos, sin = self.cos[position], self.sin[position]
+        a, c = pairs[..., 0], pairs[..., 1]
+        return torch.stack((a * cos - c * sin, a * sin + c * cos), -1).view(b, self.heads, -1).to(x.dtype)
+
+    def step(self, tokens, position, cache):
+        x = self.embedding[tokens]
+        b = tokens.shape[0]
+        for i in range(self.layers):
+            h = F.rms_norm(x.float(), (self.dim,), self.attention_norm[i].float(), 1e-5).to(x.dtype)
+            q = self.rotate(h @ self.wq[i].T, position)
+            keys, values = cache[i]
+            keys[:, :, position] = self.rotate(h @ self.wk[i].T, position)
+            values[:, :, position] = (h @ self.wv[i].T).view(b, self.heads, -1)
+            out = F.scaled_dot_product_attention(q.unsqueeze(2), keys[:, :, :position + 1], values[:, :, :position + 1])
+            x = x + out.reshape(b, -1) @ self.wo[i].T
+            h = F.rms_norm(x.float(), (self.dim,), self.mlp_norm[i].float(), 1e-5).to(x.dtype)
+            x = x + (F.silu(h @ self.w1[i].T) * (h @ self.w3[i].T)) @ self.w2[i].T
+        x = F.rms_norm(x.float(), (self.dim,), self.norm.float(), 1e-5).to(x.dtype)
+        return (x @ self.embedding.T).float()
+
+    @torch.no_grad()
+    def sample(self, batch, temperature, generator, device):
+        shape = (batch, self.heads, CONTEXT, self.dim // self.heads)
+        cache = [(torch.empty(shape, device=device, dtype=torch.bfloat16),
+                  torch.empty(shape, device=device, dtype=torch.bfloat16)) for _ in range(self.layers)]
+        tokens = torch.full((batch,), BOS, device=device)
+        out = torch.full((batch, CONTEXT), BOS, device=device, dtype=torch.int32)
+        ended = torch.zeros(batch, dtype=torch.bool, device=device)
+        for position in range(CONTEXT - 1):
+            logits = self.step(tokens, position, cache) / temperature
+            # The exponential race draws from the softmax without normalising it.
+            noise = torch.empty_like(logits).exponential_(generator=generator)
+            tokens = (logits.softmax(-1) / noise).argmax(-1)
+            out[:, position + 1] = tokens.int()
+            ended |= (tokens == BOS) | (tokens == EOS)
+        return out[ended].cpu().numpy()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--checkpoint", required=True)
+    parser.add_argument("--tokenizer", required=True, help="tokenizer.json of Llama 2, 32,000 tokens")
+    parser.add_argument("--seconds", type=float, default=200)
+    parser.add_argument("--batch", type=int, default=8192)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", required=True)
+    args = parser.parse_args()
+
+    from tokenizers import Tokenizer
+    tokenizer = Tokenizer.from_file(args.tokenizer)
+    device = "cuda"
+    teacher = Teacher(args.checkpoint, device)
+    generator = torch.Generator(device).manual_seed(args.seed)
+    begin, count, turn = time.time(), 0, 0
+    with open(args.out, "w", encoding="utf-8") as out:
+        while time.time() - begin < args.seconds:
+            rows = teacher.sample(args.batch, (1.0, 0.8, 0.8)[turn % 3], generator, device)
+            turn += 1
+            ids = []
+            for row in rows:
+                row = row[1:]
+                end = int(np.argmax((row == BOS) | (row == EOS)))
+                ids.append(row[:end].tolist())
+            for text in tokenizer.decode_batch(ids):
+                text = text.strip()
+                if len(text) > 200 and text[-1] in '.!?"':
+                    out.write(json.dumps(text, ensure_ascii=False) + "\n")
+                    count += 1
+            out.flush()
+            print(f"{count} stories, {time.time() - begin:.0f} s", flush=True)
+    open(args.out + ".done", "w").close()  # prepare.py --follow waits for it
+
+
+if __name__ == "__main__":
+    main()
