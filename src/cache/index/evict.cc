@@ -150,7 +150,7 @@ void StateIndex::TrimUnreachable(NodeId node, int32_t position) {
 }
 
 // The node holds K/V, perhaps for the first time.
-void StateIndex::AfterTailChanged(NodeId node) {
+void StateIndex::AfterTailChanged(NodeId node, uint32_t turns) {
   if (!kv_->holds(node)) return;
   if (tails_.size() <= node.value)
     tails_.resize(std::max<size_t>(node.value + 1, tails_.size() * 2));
@@ -158,6 +158,7 @@ void StateIndex::AfterTailChanged(NodeId node) {
     Entry entry;
     entry.node = node;
     entry.used_ms = now_ms_;
+    entry.turns = turns;
     tails_[node.value] = order_.Add(entry);
   }
   UpdateTail(node);
@@ -195,7 +196,8 @@ EntryFacts StateIndex::FactsOf(EntryId id) const {
   const int32_t tokens = options_.block_tokens;
   EntryFacts facts;
   facts.used_ms = entry.used_ms;
-  facts.uses = entry.uses;
+  facts.turns = entry.turns;
+  facts.end = EndKindOf(entry);
   facts.superseded = entry.superseded;
   facts.reason = entry.reason;
   facts.is_snapshot = entry.snapshot.valid();
@@ -218,6 +220,36 @@ EntryFacts StateIndex::FactsOf(EntryId id) const {
   }
   facts.bytes = static_cast<double>(bytes);
   return facts;
+}
+
+EndKind StateIndex::EndKindOf(SnapshotReason reason) {
+  if (reason == SnapshotReason::kPromptEnd) return EndKind::kPromptEnd;
+  return reason == SnapshotReason::kReplyEnd ? EndKind::kReplyEnd : EndKind::kNone;
+}
+
+EndKind StateIndex::EndKindOf(const Entry& entry) const {
+  if (entry.snapshot.valid()) return EndKindOf(entry.reason);
+  return tree_.live_children(entry.node) == 0 ? EndKind::kTail : EndKind::kNone;
+}
+
+// An entry has served a request.
+void StateIndex::NoteUse(EntryId id) {
+  const Entry& entry = order_[id];
+  const bool changed =
+      options_.policy->NoteReuse(EndKindOf(entry), entry.turns, now_ms_ - entry.used_ms);
+  order_.Touch(id, now_ms_);
+  ++order_.Edit(id).turns;
+  if (has_recurrent()) {
+    Rekey(id);
+  } else {
+    UpdateTail(order_[id].node);
+  }
+  if (!changed) return;
+  for (uint32_t i = 0; i < order_.limit(); ++i) {
+    if (order_.in_use({i}) && order_.queued({i})) {
+      order_.Push({i}, options_.policy->Key(FactsOf({i})));
+    }
+  }
 }
 
 void StateIndex::UnparkAll() {

@@ -50,6 +50,7 @@ struct LeaseRecord {
   std::vector<PendingTap> taps;
   std::vector<SnapshotReason> tap_reasons;
 
+  uint32_t turns = 0;  // of the conversation that it goes on with
   ReuseReport report;
   bool waited = false;  // FindAwaited found someone
   size_t bytes = 0;     // charged as metadata

@@ -178,17 +178,15 @@ Status StateIndex::Start(const Lease& lease) {
   record.cursor = {node, match.usable};
   tree_.Ref(node);
   if (entry.valid() && !record.speculative) {
-    order_.Touch(entry, now_ms_);
-    ++order_.Edit(entry).uses;
+    NoteUse(entry);
     if (record.pin_ms > 0) PinEntry(entry, record.pin_ms);
-    if (has_recurrent()) {
-      Rekey(entry);
-    } else {
-      UpdateTail(node);
-    }
+    if (EndKindOf(order_[entry]) != EndKind::kNone) record.turns = order_[entry].turns;
   }
   Explain(record, match, &record.report);
   if (!record.speculative) CountLookup(record.report);
+  if (!has_recurrent() && !record.speculative && record.write) {
+    options_.policy->NoteEnd(EndKind::kTail, record.turns);
+  }
   PlanCuts(record, match);
   Settle();
   return OkStatus();

@@ -38,7 +38,7 @@ void StateIndex::AttachBlocks(LeaseRecord& record, int32_t from) {
   for (auto node = path.rbegin(); node != path.rend(); ++node) {
     const int32_t first = gaps ? kv_->FirstNeeded(upto) : kv_->end(*node);
     kv_->Attach(*node, first, std::min(tree_.end(*node), upto), record.table);
-    if (!has_recurrent()) AfterTailChanged(*node);
+    if (!has_recurrent()) AfterTailChanged(*node, record.turns);
   }
   ShareBlocks(record, path, upto);
 }
@@ -91,7 +91,8 @@ bool StateIndex::MakeRoomForCut(LeaseRecord& record, const PlannedCut& cut, int3
   const EntryFacts facts{.cost = cost_.Recompute(replay, cut.position),
                          .bytes = double(slot_bytes_ + blocks * block_bytes_),
                          .used_ms = now_ms_,
-                         .uses = 0,
+                         .end = EndKindOf(cut.reason),
+                         .turns = record.turns,
                          .is_snapshot = true,
                          .reason = cut.reason};
   if (MakeRoomForSnapshot(options_.policy->Key(facts))) return true;
@@ -120,9 +121,13 @@ void StateIndex::FreeTaps(LeaseRecord& record) {
   record.tap_reasons.clear();
 }
 
-// The step filled them: they become entries.
+// The step filled those that it passed: they become entries.
 void StateIndex::PublishTaps(LeaseRecord& record) {
   for (size_t i = 0; i < record.taps.size(); ++i) {
+    if (record.taps[i].position > record.computed) {  // the step was shorter than reserved
+      FreeSnapshot(record.taps[i].snapshot);
+      continue;
+    }
     TakeSnapshot(record, {record.taps[i].position, record.tap_reasons[i]}, record.taps[i].snapshot);
   }
   record.taps.clear();
@@ -154,6 +159,8 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, Snapsh
   entry.reason = cut.reason;
   entry.used_ms = now_ms_;
   entry.snapshot = tapped;
+  const EndKind kind = EndKindOf(cut.reason);
+  if (kind != EndKind::kNone) entry.turns = record.turns;
   const EntryId id = order_.Add(entry);
   recurrent_->Add(node, cut.position, id);
   Rekey(id);
@@ -162,16 +169,20 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, Snapsh
   ++stats_.snapshots_taken[static_cast<size_t>(cut.reason)];
   ++record.report.snapshots_taken;
   if (record.pin_ms > 0) PinEntry(id, record.pin_ms);
-  if (cut.reason == SnapshotReason::kPromptEnd || cut.reason == SnapshotReason::kReplyEnd) {
-    SupersedeAbove(node, cut.position);
+  if (kind != EndKind::kNone) {
+    if (!record.speculative) options_.policy->NoteEnd(kind, record.turns);
+    SupersedeAbove(record, node, cut.position);
     NoteSession(record, id);
   }
   EnforceEntryLimit();
 }
 
-// The conversation has moved on: the ends and messages it has passed serve only edits from now on.
-// What others share (system, branch, breakpoints) stays what it was.
-void StateIndex::SupersedeAbove(NodeId node, int32_t position) {
+// The conversation has moved on: the ends and messages of earlier turns serve only edits from now
+// on. What others share (system, branch, breakpoints) stays what it was, and so does what this
+// request has stored itself: whether the next one goes on behind the reply or behind the prompt is
+// not known yet.
+void StateIndex::SupersedeAbove(const LeaseRecord& record, NodeId node, int32_t position) {
+  position = std::min(position, record.report.used_tokens + 1);
   for (auto place = recurrent_->Previous(node, position); place;
        place = recurrent_->Previous(place->node, place->mark.position)) {
     Entry& entry = order_.Edit(place->mark.entry);
@@ -180,10 +191,9 @@ void StateIndex::SupersedeAbove(NodeId node, int32_t position) {
                         entry.reason == SnapshotReason::kReplyEnd ||
                         entry.reason == SnapshotReason::kMessage;
     // A second conversation goes through here: it is shared after all.
-    if (tree_.live_children(place->node) > 1 && place->mark.position == tree_.end(place->node)) {
-      continue;
-    }
-    if (!passed) continue;
+    const bool shared =
+        tree_.live_children(place->node) > 1 && place->mark.position == tree_.end(place->node);
+    if (!passed || shared) continue;
     entry.superseded = true;
     Rekey(place->mark.entry);
   }

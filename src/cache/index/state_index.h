@@ -134,7 +134,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   SnapshotId AllocateSnapshot();
   void FreeSnapshot(SnapshotId snapshot);
   void TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, SnapshotId tapped);
-  void SupersedeAbove(NodeId node, int32_t position);
+  void SupersedeAbove(const LeaseRecord& record, NodeId node, int32_t position);
   void NoteSession(const LeaseRecord& record, EntryId entry);
   void DropBehindWindow(LeaseRecord& record);
   void PinEntry(EntryId id, int64_t pin_ms);
@@ -149,7 +149,10 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void DropSnapshot(EntryId id, EvictReason why);
   void CountEvicted(const Entry& entry, EvictReason why);
   void TrimUnreachable(NodeId node, int32_t position);
-  void AfterTailChanged(NodeId node);
+  void AfterTailChanged(NodeId node, uint32_t turns);
+  static EndKind EndKindOf(SnapshotReason reason);
+  EndKind EndKindOf(const Entry& entry) const;
+  void NoteUse(EntryId id);
   void UpdateTail(NodeId node);
   void Rekey(EntryId id);
   EntryFacts FactsOf(EntryId id) const;

@@ -21,7 +21,7 @@ struct Entry {
   SnapshotId snapshot;   // invalid: a K/V tail
   SnapshotReason reason = SnapshotReason::kMessage;
   bool superseded = false;  // its conversation went on past it
-  uint32_t uses = 0;        // requests that started from it
+  uint32_t turns = 0;       // how often it, or the conversation that it ends, was gone on with
   int64_t used_ms = 0;  // when it was stored or last used; only the entry that served is touched
   int64_t pinned_until_ms = 0;
   size_t pinned_bytes = 0;  // what its pin was charged with

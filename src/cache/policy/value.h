@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "cache/stats.h"
@@ -20,42 +22,81 @@ class CostModel {
   double token_cost_per_position_;
 };
 
+// Where a conversation can be gone on with. Traffic decides which of them matter: plain chat goes
+// on behind the reply, reasoning models (whose thinking is taken out of the history) behind the
+// prompt.
+enum class EndKind : uint8_t { kTail, kPromptEnd, kReplyEnd, kNone };
+
 // What is known about an entry when its place in the eviction order is decided.
 struct EntryFacts {
   double cost = 0;   // recompute cost of what would be lost
   double bytes = 0;  // memory that would be won
   int64_t used_ms = 0;
-  uint32_t uses = 0;
+  EndKind end = EndKind::kNone;
+  uint32_t turns = 0;  // how often it, or the conversation that it ends, was gone on with
   bool is_snapshot = false;
   SnapshotReason reason = SnapshotReason::kMessage;
   bool superseded = false;
 };
 
-// The eviction order: the entry with the smallest key goes first. A strategy of one method; the
-// order must not change with time alone, so that keys can stand in a heap.
+// The eviction order: the entry with the smallest key goes first. The order must not change with
+// time alone, so that keys can stand in a heap.
 class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;
   virtual double Key(const EntryFacts& facts) const = 0;
+  // What the policy may learn from: a request has left an end of its conversation behind; a later
+  // one has gone on from such an end after it had lain for so long. NoteReuse returns true if all
+  // keys should be computed anew.
+  virtual void NoteEnd(EndKind, uint32_t /*turns*/) {}
+  virtual bool NoteReuse(EndKind, uint32_t /*turns*/, int64_t /*age_ms*/) { return false; }
 };
 
 // What a byte saves, decayed since the entry was used:
 //
-//   worth(t) = weight * cost / bytes * 2^(-(t - used) / half_life)
+//   worth(t) = weight * share^a * (cost / bytes)^b * 2^(-(t - used) / half_life)
 //
 // Halving is the one decay under which two entries never change places while both are left alone:
-// log2 worth(t) = log2(weight * cost / bytes) + used / half_life - t / half_life, and the last term
-// is the same for all. So the key is a constant, and a plain heap is exact.
+// in log2 worth(t) the time t adds the same to all. So the key is a constant, and a plain heap is
+// exact.
+//
+// Two things are learnt from the traffic. The half-life follows the time after which conversations
+// really go on (seconds in a tool loop, minutes in a chat): the geometric mean of the ages at use.
+// The share is that of the ends which were gone on with, by kind and by the number of turns before:
+// in public chat traces 28 % of first prompts are followed by another, 42 % of second ones, 56 %,
+// 61 %, 71 %; in tool loops nearly all.
 class CostPerBytePolicy : public EvictionPolicy {
  public:
-  // Ten minutes, the time within which most conversations go on (docs/cache.md has the traces).
-  static constexpr double kHalfLifeMs = 600'000;
+  static constexpr double kFirstHalfLifeMs = 120'000;  // before anything was used again
+  static constexpr double kHalfLifeMsMin = 1'000;
+  static constexpr double kHalfLifeMsMax = 86'400'000;
+  static constexpr uint32_t kTurns = 8;  // more count as this many
 
-  explicit CostPerBytePolicy(double half_life_ms = kHalfLifeMs) : half_life_ms_(half_life_ms) {}
+  // A fixed half-life, if not 0.
+  explicit CostPerBytePolicy(double half_life_ms = 0);
   double Key(const EntryFacts& facts) const override;
+  void NoteEnd(EndKind end, uint32_t turns) override;
+  bool NoteReuse(EndKind end, uint32_t turns, int64_t age_ms) override;
+  double half_life_ms() const { return half_life_ms_; }
+  // The share of such ends that are gone on with, as the keys in use have it.
+  double share(EndKind end, uint32_t turns) const;
 
  private:
-  double half_life_ms_;
+  struct Ends {
+    double left = 0;
+    double gone_on = 0;
+    double share() const;
+  };
+  static constexpr size_t kEndKinds = 3;
+  static size_t IndexOf(EndKind end, uint32_t turns);
+  void Refresh();
+
+  const bool learns_;
+  double half_life_ms_;  // that of the keys in use
+  std::array<double, kEndKinds * kTurns> shares_;
+  double log_age_;  // running mean of log2(age)
+  uint64_t ages_ = 0;
+  std::array<Ends, kEndKinds * kTurns> ends_;
 };
 
 // Least recently used, for comparison.

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves where snapshots are planned, that the eviction order is a heap and a list at once, and
+// what the value of an entry depends on.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/rng.h"
+#include "cache/policy/eviction_order.h"
+#include "cache/policy/snapshot_plan.h"
+#include "cache/policy/value.h"
+
+namespace reprise {
+namespace {
+
+using Cuts = std::vector<PlannedCut>;
+
+class PlanTest : public testing::Test {
+ protected:
+  Cuts Plan(int32_t prompt, int32_t matched, std::vector<Boundary> boundaries, int32_t branch = 0) {
+    input_.prompt_tokens = prompt;
+    input_.matched = matched;
+    input_.branch = branch;
+    input_.boundaries = boundaries;
+    return PlanSnapshots(input_);
+  }
+  SnapshotPlanInput input_;
+};
+
+TEST_F(PlanTest, FirstSightOfAChat) {
+  const auto cuts = Plan(1504, 0,
+                         {{1000, BoundaryKind::kSystem},
+                          {1100, BoundaryKind::kMessage},
+                          {1300, BoundaryKind::kMessage},
+                          {1500, BoundaryKind::kMessage}});
+  EXPECT_EQ(cuts, (Cuts{{1000, SnapshotReason::kSystem},
+                        {1100, SnapshotReason::kMessage},
+                        {1300, SnapshotReason::kMessage},
+                        {1500, SnapshotReason::kPromptEnd}}))
+      << "four tokens open the reply: the end of the last message is the prompt end";
+}
+
+TEST_F(PlanTest, APromptWithoutBoundariesLeavesOneTokenToRun) {
+  EXPECT_EQ(Plan(500, 0, {}), (Cuts{{499, SnapshotReason::kPromptEnd}}));
+  EXPECT_EQ(Plan(500, 450, {}), Cuts{}) << "too near to what is there";
+  EXPECT_EQ(Plan(40, 0, {}), Cuts{}) << "too short to be worth a state";
+  EXPECT_EQ(Plan(1, 0, {}), Cuts{});
+}
+
+TEST_F(PlanTest, NextTurnTakesOnlyWhatIsNew) {
+  const std::vector<Boundary> turns = {{1000, BoundaryKind::kSystem},
+                                       {1100, BoundaryKind::kMessage},
+                                       {1300, BoundaryKind::kMessage},
+                                       {1400, BoundaryKind::kMessage}};
+  EXPECT_EQ(Plan(1404, 1100, turns),
+            (Cuts{{1300, SnapshotReason::kMessage}, {1400, SnapshotReason::kPromptEnd}}));
+}
+
+TEST_F(PlanTest, MeaningWinsWhereTwoAreNear) {
+  EXPECT_EQ(Plan(1030, 0, {{1000, BoundaryKind::kSystem}, {1020, BoundaryKind::kMessage}}),
+            (Cuts{{1000, SnapshotReason::kSystem}, {1020, SnapshotReason::kPromptEnd}}))
+      << "where system and tools end, others begin: however near the prompt's end is";
+  EXPECT_EQ(Plan(2000, 0, {{990, BoundaryKind::kMessage}, {1000, BoundaryKind::kSystem}}),
+            (Cuts{{1000, SnapshotReason::kSystem}, {1999, SnapshotReason::kPromptEnd}}));
+  EXPECT_EQ(Plan(2000, 0, {{990, BoundaryKind::kBreakpoint}, {991, BoundaryKind::kBreakpoint}}),
+            (Cuts{{990, SnapshotReason::kBreakpoint},
+                  {991, SnapshotReason::kBreakpoint},
+                  {1999, SnapshotReason::kPromptEnd}}))
+      << "a client gets what it asks for";
+}
+
+TEST_F(PlanTest, ABranchIsCutAtItsSecondSighting) {
+  EXPECT_EQ(Plan(2000, 0, {}, 700),
+            (Cuts{{700, SnapshotReason::kBranch}, {1999, SnapshotReason::kPromptEnd}}));
+  EXPECT_EQ(Plan(2000, 690, {}, 700), (Cuts{{1999, SnapshotReason::kPromptEnd}}));
+}
+
+TEST_F(PlanTest, LongMessagesGetALadder) {
+  EXPECT_EQ(Plan(14000, 0, {}), (Cuts{{4096, SnapshotReason::kLadder},
+                                      {8192, SnapshotReason::kLadder},
+                                      {13999, SnapshotReason::kPromptEnd}}))
+      << "12288 is less than half a rung from the end";
+}
+
+TEST_F(PlanTest, GridAndCount) {
+  input_.grid = 64;
+  EXPECT_EQ(Plan(1000, 0, {}), (Cuts{{960, SnapshotReason::kPromptEnd}}));
+  input_.count_max = 3;
+  std::vector<Boundary> many;
+  for (int32_t p = 100; p < 5000; p += 100) many.push_back({p, BoundaryKind::kMessage});
+  EXPECT_EQ(Plan(6000, 0, many).size(), 3u);
+}
+
+TEST_F(PlanTest, HostileBoundariesDoNoHarm) {
+  Rng rng(1);
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<Boundary> boundaries(rng.Below(50));
+    for (Boundary& b : boundaries) {
+      b.position = static_cast<int32_t>(rng.Next());
+      if (rng.Below(2) == 0) b.position = static_cast<int32_t>(rng.Below(3000));
+      b.kind = static_cast<BoundaryKind>(rng.Below(3));
+    }
+    const int32_t prompt = 1 + static_cast<int32_t>(rng.Below(3000));
+    const int32_t matched = static_cast<int32_t>(rng.Below(prompt));
+    int32_t last = matched;
+    for (const PlannedCut& cut : Plan(prompt, matched, boundaries, prompt / 2)) {
+      ASSERT_GT(cut.position, last);
+      last = cut.position;
+    }
+    ASSERT_LT(last, prompt);
+  }
+}
+
+TEST(EvictionOrder, AgreesWithAMap) {
+  Rng rng(1);
+  EvictionOrder order;
+  std::multimap<double, uint32_t> truth;
+  std::vector<EntryId> live;
+  const auto forget = [&](EntryId id) {
+    for (auto it = truth.begin(); it != truth.end(); ++it) {
+      if (it->second == id.value) {
+        truth.erase(it);
+        return;
+      }
+    }
+  };
+  int64_t now = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const uint64_t what = rng.Below(6);
+    if (what < 2 || live.empty()) {
+      Entry entry;
+      entry.used_ms = ++now;
+      live.push_back(order.Add(entry));
+    }
+    const size_t pick = rng.Below(live.size());
+    const EntryId id = live[pick];
+    if (what == 2) {
+      order.Touch(id, ++now);
+    } else if (what == 3 && live.size() > 1) {
+      order.Remove(id);
+      forget(id);
+      live.erase(live.begin() + pick);
+    } else if (what == 4) {
+      order.Pull(id);
+      forget(id);
+    } else {
+      const double key = static_cast<double>(rng.Below(1000));
+      forget(id);
+      order.Push(id, key);
+      truth.emplace(key, id.value);
+    }
+    ASSERT_EQ(order.Min().valid(), !truth.empty());
+    if (!truth.empty()) {
+      ASSERT_EQ(order.key(order.Min()), truth.begin()->first);
+    }
+    const Status status = order.CheckInvariants();
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+}
+
+EntryFacts Facts(SnapshotReason reason, double cost = 1000, double bytes = 1000) {
+  EntryFacts facts;
+  facts.is_snapshot = true;
+  facts.reason = reason;
+  facts.cost = cost;
+  facts.bytes = bytes;
+  return facts;
+}
+
+TEST(CostPerByte, OrderOfThings) {
+  const CostPerBytePolicy policy(60'000);
+  const auto key = [&](const EntryFacts& facts) { return policy.Key(facts); };
+  EXPECT_GT(key(Facts(SnapshotReason::kPromptEnd, 2000)), key(Facts(SnapshotReason::kPromptEnd)));
+  EXPECT_LT(key(Facts(SnapshotReason::kPromptEnd, 1000, 2000)),
+            key(Facts(SnapshotReason::kPromptEnd)));
+  EXPECT_GT(key(Facts(SnapshotReason::kSystem)), key(Facts(SnapshotReason::kMessage)));
+  EntryFacts passed = Facts(SnapshotReason::kPromptEnd);
+  passed.superseded = true;
+  EXPECT_GT(key(Facts(SnapshotReason::kSystem)), key(passed)) << "the system prompt survives";
+  EntryFacts used = Facts(SnapshotReason::kMessage);
+  used.used_ms = 600'000;
+  EXPECT_GT(key(used), key(Facts(SnapshotReason::kPromptEnd))) << "ten half-lives later";
+}
+
+TEST(CostPerByte, LearnsHowLongConversationsPauseAndWhichGoOn) {
+  CostPerBytePolicy policy;
+  int refreshes = 0;
+  for (int i = 0; i < 2000; ++i) {
+    policy.NoteEnd(EndKind::kPromptEnd, 0);
+    policy.NoteEnd(EndKind::kReplyEnd, 0);
+    if (i % 2 == 0) refreshes += policy.NoteReuse(EndKind::kPromptEnd, 0, 20'000);
+  }
+  EXPECT_NEAR(policy.half_life_ms(), 20'000, 6'000);
+  EXPECT_NEAR(policy.share(EndKind::kPromptEnd, 0), 0.5, 0.1);
+  EXPECT_LT(policy.share(EndKind::kReplyEnd, 0), 0.2) << "nobody went on behind the replies";
+  EXPECT_EQ(policy.share(EndKind::kReplyEnd, 3), 0.5) << "not seen";
+  EXPECT_LT(refreshes, 30) << "keys are computed anew only when much has changed";
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that the trace readers understand each format and refuse the rest in one sentence, that
+// the simulation counts right, and, where the public traces are at hand, that at a quarter of the
+// working set the policy reaches nine tenths of the ideal and is above plain LRU.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "cache/sim/simulate.h"
+#include "cache/sim/trace.h"
+
+namespace reprise {
+namespace {
+
+StateSpec HybridSpec() {  // 6 attention and 18 recurrent layers
+  StateSpec spec;
+  spec.token_cost = 0.8e9;
+  spec.token_cost_per_position = 6 * 2 * 8 * 256;
+  for (int i = 0; i < 6; ++i) {
+    spec.layers.push_back({i, StateKind::kFullKv, 0, {{"kv", {4, 256}, DType::kF16}}});
+  }
+  for (int i = 6; i < 24; ++i) {
+    spec.layers.push_back(
+        {i,
+         StateKind::kRecurrent,
+         0,
+         {{"delta", {16, 128, 128}, DType::kF32}, {"conv", {6144, 3}, DType::kF32}}});
+  }
+  return spec;
+}
+
+StateSpec AttentionSpec() {
+  StateSpec spec;
+  spec.token_cost = 0.6e9;
+  spec.token_cost_per_position = 28 * 2 * 16 * 128;
+  spec.layers.push_back({0, StateKind::kFullKv, 0, {{"kv", {16 * 28, 128}, DType::kF16}}});
+  return spec;
+}
+
+TEST(Trace, Mooncake) {
+  const auto trace = ParseTrace(
+      R"({"timestamp": 5, "input_length": 1100, "output_length": 3, "hash_ids": [1, 2, 3]})"
+      "\n"
+      R"({"timestamp": 0, "input_length": 1024, "output_length": 3, "hash_ids": [1, 2]})",
+      {});
+  ASSERT_TRUE(trace.ok()) << trace.status().message();
+  ASSERT_EQ(trace->requests.size(), 2u);
+  EXPECT_EQ(trace->requests[0].time_ms, 0) << "by time";
+  EXPECT_EQ(trace->requests[0].prompt_tokens, 1025) << "and one token to run";
+  std::vector<TokenId> a, b;
+  trace->PromptOf(trace->requests[0], &a);
+  trace->PromptOf(trace->requests[1], &b);
+  EXPECT_TRUE(std::equal(a.begin(), a.begin() + 1024, b.begin()));
+  EXPECT_NE(a[1024], b[1024]);
+}
+
+TEST(Trace, Conversations) {
+  const auto trace = ParseTrace(
+      R"({"messages": [{"role": "system", "content": "Be kind."},)"
+      R"( {"role": "user", "content": "Hi"},)"
+      R"( {"role": "assistant", "content": "Hello there."}, {"role": "user", "content": "Bye"},)"
+      R"( {"role": "assistant", "content": null, "tool_calls": [{"name": "wave"}]}]})"
+      "\n"
+      R"({"turns": ["One question.", "Another."]})",
+      {});
+  ASSERT_TRUE(trace.ok()) << trace.status().message();
+  ASSERT_EQ(trace->requests.size(), 4u);
+  const TraceRequest& first = trace->requests[0];
+  EXPECT_EQ(first.boundaries[0].kind, BoundaryKind::kSystem);
+  EXPECT_EQ(first.boundaries.size(), 2u);
+  EXPECT_EQ(first.boundaries.back().position, first.prompt_tokens - 1) << "one opens the reply";
+}
+
+TEST(Trace, RefusesWhatItDoesNotKnow) {
+  for (const char* bad : {"", "{}", "[1]", "{\"hash_ids\": [1]}", "{\"messages\": [1]}", "nonsense",
+                          R"({"timestamp": 5, "input_length": 99999, "hash_ids": [1]})",
+                          R"({"timestamp": 5, "input_length": -1, "hash_ids": [1]})",
+                          R"({"timestamp": 5, "input_length": 512, "hash_ids": ["x"]})"}) {
+    EXPECT_FALSE(ParseTrace(bad, {}).ok()) << bad;
+  }
+}
+
+std::string Chats(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    std::string long_text;
+    for (int j = 0; j < 300; ++j) long_text += " word" + std::to_string(i * 1000 + j);
+    text += R"({"messages": [{"role": "system", "content": ")" + std::string(2000, 'x') + R"("},)";
+    for (int turn = 0; turn < 3; ++turn) {
+      text += std::string(turn ? "," : "") + R"({"role": "user", "content": ")" + long_text +
+              std::to_string(turn) + R"("}, {"role": "assistant", "content": "yes)" + long_text +
+              R"("})";
+    }
+    text += "]}\n";
+  }
+  return text;
+}
+
+TEST(Simulate, CountsWhatIsReused) {
+  const auto trace = ParseTrace(Chats(20), {});
+  ASSERT_TRUE(trace.ok());
+  for (const StateSpec& spec : {HybridSpec(), AttentionSpec()}) {
+    SimulationOptions options;
+    options.spec = spec;
+    const double fractions[] = {0.25, 1.0};
+    const auto table = SimulateBudgets(*trace, options, fractions);
+    ASSERT_TRUE(table.ok()) << table.status().message();
+    EXPECT_EQ(table->ideal.prompt_tokens, trace->PromptTokens());
+    EXPECT_GT(table->ideal.hit_ratio(), 0.5);
+    EXPECT_GE(table->rows[1].policy.hit_ratio(), 0.99 * table->ideal.hit_ratio());
+    EXPECT_LE(table->rows[0].policy.bytes_used_max, table->rows[0].budget_bytes);
+    EXPECT_LT(double(table->ideal.stats.bytes_metadata), 0.01 * double(table->working_set_bytes));
+    EXPECT_NE(FormatTable(*table).find("25.0 %"), std::string::npos);
+  }
+}
+
+class PublicTraces : public testing::Test {
+ protected:
+  void Check(const std::string& name, const StateSpec& spec) {
+    const char* shared = std::getenv("REPRISE_SHARED");
+    const std::string path = std::string(shared ? shared : "../shared") + "/assets/traces/" + name;
+    if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not here";
+    const auto trace = ReadTrace(path, {});
+    ASSERT_TRUE(trace.ok()) << trace.status().message();
+    SimulationOptions options;
+    options.spec = spec;
+    const double fractions[] = {0.25};
+    const auto table = SimulateBudgets(*trace, options, fractions);
+    ASSERT_TRUE(table.ok()) << table.status().message();
+    const BudgetRow& row = table->rows[0];
+    RecordProperty("table", FormatTable(*table));
+    EXPECT_GE(row.policy.hit_ratio(), 0.9 * table->ideal.hit_ratio()) << FormatTable(*table);
+    EXPECT_GT(row.policy.hit_ratio(), row.lru.hit_ratio()) << FormatTable(*table);
+    uint64_t explained = 0;
+    for (const uint64_t tokens : row.policy.stats.tokens_missed) explained += tokens;
+    EXPECT_EQ(explained + row.policy.reused_tokens, row.policy.prompt_tokens);
+  }
+};
+
+TEST_F(PublicTraces, Conversation) { Check("mooncake/conversation_trace.jsonl", HybridSpec()); }
+TEST_F(PublicTraces, Tools) { Check("tau-bench/gpt4o_airline.jsonl", HybridSpec()); }
+TEST_F(PublicTraces, ToolTurns) { Check("bfcl/BFCL_v4_multi_turn_base.json", HybridSpec()); }
+TEST_F(PublicTraces, ConversationWithAttentionOnly) {
+  Check("mooncake/conversation_trace.jsonl", AttentionSpec());
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/sim/simulate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "cache/index/state_index.h"
+
+namespace reprise {
+namespace {
+
+// Large, and small enough that sums of it do not overflow.
+constexpr size_t kUnbounded = size_t{1} << 50;
+
+// Computes everything up to `end`, in steps as a server would take them.
+Status Compute(StateIndex& index, const Lease& lease, int32_t end) {
+  constexpr int32_t kStepTokens = 2048;
+  while (index.record(lease).computed < end) {
+    const int32_t count = std::min(kStepTokens, end - index.record(lease).computed);
+    REPRISE_TRY(index.Reserve(lease, count));
+    REPRISE_TRY(index.Commit(lease, {count}));
+    index.actions().clear();
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<SimulationResult> SimulateTrace(const Trace& trace, const SimulationOptions& options) {
+  StateIndex::Options index_options;
+  index_options.spec = options.spec;
+  index_options.cache = options.cache;
+  if (options.lru) {
+    index_options.policy = std::make_unique<LruPolicy>();
+  } else if (options.half_life_ms > 0) {
+    index_options.policy = std::make_unique<CostPerBytePolicy>(options.half_life_ms);
+  }
+  StateIndex index(std::move(index_options));
+  const NamespaceKey key{"trace", ""};
+  const CostModel cost(options.spec);
+  SimulationResult result;
+  std::vector<TokenId> prompt;
+  for (const TraceRequest& request : trace.requests) {
+    index.SetTime(request.time_ms);
+    trace.PromptOf(request, &prompt);
+    CacheRequest query;
+    query.key = &key;
+    query.tokens = prompt;
+    query.boundaries = request.boundaries;
+    Lease lease = index.Acquire(query);
+    REPRISE_TRY(index.Start(lease));
+    const int32_t used = index.record(lease).report.used_tokens;
+    result.prompt_tokens += prompt.size();
+    result.reused_tokens += size_t(used);
+    result.prompt_cost += cost.Recompute(0, static_cast<int32_t>(prompt.size()));
+    result.saved_cost += cost.Recompute(0, used);
+    REPRISE_TRY(Compute(index, lease, static_cast<int32_t>(prompt.size())));
+    const auto reply =
+        std::span(trace.pool).subspan(request.reply.begin, request.reply.end - request.reply.begin);
+    if (!reply.empty()) {
+      index.Append(lease, reply);
+      // The last token of a reply is sampled, never run.
+      REPRISE_TRY(Compute(index, lease, static_cast<int32_t>(prompt.size() + reply.size() - 1)));
+    }
+    index.Finish(std::move(lease));
+    index.actions().clear();
+    result.bytes_used_max = std::max(result.bytes_used_max, index.bytes_used());
+  }
+  result.stats = index.stats();
+  return result;
+}
+
+Result<BudgetTable> SimulateBudgets(const Trace& trace, const SimulationOptions& options,
+                                    std::span<const double> fractions) {
+  SimulationOptions run = options;
+  run.cache.budget_bytes = kUnbounded;
+  BudgetTable table;
+  REPRISE_ASSIGN(table.ideal, SimulateTrace(trace, run));
+  table.working_set_bytes = table.ideal.bytes_used_max;
+  for (const double fraction : fractions) {
+    BudgetRow row;
+    row.fraction = fraction;
+    row.budget_bytes = static_cast<size_t>(fraction * double(table.working_set_bytes));
+    run.cache.budget_bytes = row.budget_bytes;
+    run.lru = false;
+    REPRISE_ASSIGN(row.policy, SimulateTrace(trace, run));
+    run.lru = true;
+    REPRISE_ASSIGN(row.lru, SimulateTrace(trace, run));
+    table.rows.push_back(row);
+  }
+  return table;
+}
+
+std::string FormatTable(const BudgetTable& table) {
+  std::string text = fmt::format(
+      "ideal: {:.2f} % of {} prompt tokens reused, {:.2f} % of their cost; working set {:.1f} MiB\n"
+      "             tokens, of ideal     cost, of ideal\n"
+      "  budget     policy      lru      policy      lru\n",
+      100 * table.ideal.hit_ratio(), table.ideal.prompt_tokens, 100 * table.ideal.saved_ratio(),
+      double(table.working_set_bytes) / (1 << 20));
+  const double tokens = std::max(table.ideal.hit_ratio(), 1e-12) / 100;
+  const double cost = std::max(table.ideal.saved_ratio(), 1e-12) / 100;
+  for (const BudgetRow& row : table.rows) {
+    text += fmt::format("  {:>5.1f} %  {:>6.2f} %  {:>6.2f} %    {:>6.2f} %  {:>6.2f} %\n",
+                        100 * row.fraction, row.policy.hit_ratio() / tokens,
+                        row.lru.hit_ratio() / tokens, row.policy.saved_ratio() / cost,
+                        row.lru.saved_ratio() / cost);
+  }
+  return text;
+}
+
+}  // namespace reprise
