@@ -18,6 +18,7 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
+    {"run", "chat with a model in the terminal", DefineRun},
     {"logits", "logits of given tokens: safetensors in, safetensors out", DefineLogits},
     {"audit", "prove on this machine that reuse equals recompute", DefineAudit},
     {"inspect", "what is in a GGUF file, a safetensors file or a model folder", DefineInspect},

@@ -28,6 +28,7 @@ Action DefineBench(CLI::App* app);
 Action DefineConvert(CLI::App* app);
 Action DefineInspect(CLI::App* app);
 Action DefineLogits(CLI::App* app);
+Action DefineRun(CLI::App* app);
 Action DefineSynth(CLI::App* app);
 
 }  // namespace reprise::cli

@@ -8,8 +8,10 @@
 #include "cli/terminal.h"
 #include "device/thread_pool.h"
 #include "model/export/gguf_export.h"
+#include "model/export/gguf_vocabulary.h"
 #include "model/family.h"
 #include "model/weight_mix.h"
+#include "text/vocab/file.h"
 #include "weights/checkpoint.h"
 
 namespace reprise::cli {
@@ -35,6 +37,13 @@ Status Run(const Options& options) {
   ThreadPool pool(options.threads);
   ProgressBar bar("writing " + options.output);
   GgufWriter writer;
+  std::error_code error;
+  if (std::filesystem::exists(std::filesystem::path(options.model) / "tokenizer.json", error)) {
+    REPRISE_ASSIGN(const TokenizerFolder folder, ReadTokenizerFolder(options.model));
+    REPRISE_TRY(PutVocabulary(folder.vocab,
+                              folder.chat_templates.empty() ? "" : folder.chat_templates[0].source,
+                              model->vocab_size(), &writer));
+  }
   GgufExport request;
   request.family = family;
   request.model = model.get();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "model/export/gguf_vocabulary.h"
 #include "model/family.h"
 #include "model/weight_mix.h"
+#include "text/vocab/file.h"
 
 namespace reprise::cli {
 namespace {
@@ -20,6 +22,7 @@ struct Options {
   std::string like;
   std::string type = "q8_0";
   std::string output;
+  std::string tokenizer;
   uint64_t seed = 1;
   int threads = 0;
 };
@@ -57,6 +60,23 @@ Result<Geometry> FindGeometry(const Options& options) {
   return NotFound("there is no geometry '" + options.like + "' (known: " + known + ")");
 }
 
+// The real tokenizer if one was given, else one of bytes.
+Status PutTokenizer(const Options& options, int64_t size, GgufWriter* writer) {
+  if (options.tokenizer.empty()) {
+    PutByteVocabulary(size, writer);
+    return OkStatus();
+  }
+  std::error_code error;
+  if (!std::filesystem::is_directory(options.tokenizer, error)) {
+    REPRISE_ASSIGN(const VocabSpec vocab, ReadVocabFile(options.tokenizer));
+    return PutVocabulary(vocab, "", size, writer);
+  }
+  REPRISE_ASSIGN(const TokenizerFolder folder, ReadTokenizerFolder(options.tokenizer));
+  return PutVocabulary(folder.vocab,
+                       folder.chat_templates.empty() ? "" : folder.chat_templates[0].source, size,
+                       writer);
+}
+
 Status Run(const Options& options) {
   REPRISE_ASSIGN(const Geometry geometry, FindGeometry(options));
   REPRISE_ASSIGN(const WeightMix mix, FindWeightMix(options.type));
@@ -65,7 +85,7 @@ Status Run(const Options& options) {
   REPRISE_ASSIGN(const std::unique_ptr<FamilyModel> model,
                  geometry.family->make(&config, DType::kF16));
   GgufWriter writer;
-  PutByteVocabulary(model->vocab_size(), &writer);
+  REPRISE_TRY(PutTokenizer(options, model->vocab_size(), &writer));
   RandomSource source(options.seed);
   ThreadPool pool(options.threads);
   ProgressBar bar("writing " + options.output);
@@ -88,6 +108,8 @@ Action DefineSynth(CLI::App* app) {
   app->add_option("--like", options->like, "published model, for example Qwen3.5-0.8B")->required();
   app->add_option("--type", options->type, "type of the weights: " + WeightMixNames());
   app->add_option("-o,--out", options->output, "GGUF file to write")->required();
+  app->add_option("--tokenizer", options->tokenizer,
+                  "tokenizer.json or a folder that has one (default: every byte is a token)");
   app->add_option("--seed", options->seed, "of the random weights (default 1)");
   app->add_option("--threads", options->threads, "default: one per CPU")
       ->check(CLI::Range(1, 1024));

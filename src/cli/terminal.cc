@@ -31,6 +31,20 @@ std::string Duration(double seconds) {
 
 bool StderrIsTerminal() { return ::isatty(STDERR_FILENO) == 1; }
 
+void WriteText(std::string_view text) {
+  static const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  if (text.empty()) return;
+  if (!terminal) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  } else {
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (c == '\n' || c == '\t' || (byte >= 0x20 && byte != 0x7F)) std::fputc(c, stdout);
+    }
+  }
+  std::fflush(stdout);
+}
+
 ProgressBar::ProgressBar(std::string label)
     : label_(std::move(label)),
       terminal_(StderrIsTerminal()),

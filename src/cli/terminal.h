@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 
@@ -29,5 +30,9 @@ class ProgressBar {
 };
 
 bool StderrIsTerminal();
+
+// Writes a model's text to stdout at once. On a terminal control characters (but newline and tab)
+// are left out: a model must not be able to move the cursor or set the title.
+void WriteText(std::string_view text);
 
 }  // namespace reprise::cli

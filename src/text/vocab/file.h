@@ -13,7 +13,7 @@ namespace reprise {
 // What a Hugging Face folder says about text.
 struct TokenizerFolder {
   VocabSpec vocab;
-  std::vector<ChatTemplate> chat_templates;  // the default one first; may be empty
+  std::vector<ChatTemplateSource> chat_templates;  // the default one first; may be empty
 };
 
 // Reads tokenizer.json (or, where there is none, SentencePiece's tokenizer.model) and, where they

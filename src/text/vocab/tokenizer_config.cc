@@ -106,7 +106,7 @@ Status ApplyAddedTokens(const JsonValue& root, VocabSpec* spec) {
 }
 
 // A string, or a list of {"name", "template"}.
-Status TakeTemplates(const JsonValue& root, std::vector<ChatTemplate>* templates) {
+Status TakeTemplates(const JsonValue& root, std::vector<ChatTemplateSource>* templates) {
   const JsonValue* value = FieldOrNull(root, "chat_template");
   if (value == nullptr) return OkStatus();
   if (value->is_string()) {
@@ -130,7 +130,7 @@ Status TakeTemplates(const JsonValue& root, std::vector<ChatTemplate>* templates
 }  // namespace
 
 Status ApplyTokenizerConfig(std::string_view json, VocabSpec* spec,
-                            std::vector<ChatTemplate>* templates) {
+                            std::vector<ChatTemplateSource>* templates) {
   const auto document = JsonDocument::Parse(json);
   if (!document.ok()) return Broken(document.status().message());
   const JsonValue& root = document->root();

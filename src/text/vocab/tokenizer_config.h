@@ -12,7 +12,7 @@ namespace reprise {
 
 // A chat template as a file has it: Jinja source. Most models have one, named "default"; some have
 // others for tools or retrieval.
-struct ChatTemplate {
+struct ChatTemplateSource {
   std::string name;
   std::string source;
 };
@@ -21,7 +21,7 @@ struct ChatTemplate {
 // and pad a text, whether BOS and EOS are added, how added tokens match. Appends its chat templates
 // to `templates`, the default one first. Fails with kDataLoss if the file is broken.
 Status ApplyTokenizerConfig(std::string_view json, VocabSpec* spec,
-                            std::vector<ChatTemplate>* templates);
+                            std::vector<ChatTemplateSource>* templates);
 
 // Applies the "eos_token_id" of a generation_config.json, a number or a list.
 Status ApplyGenerationConfig(std::string_view json, VocabSpec* spec);

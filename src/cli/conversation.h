@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/request.h"
+#include "model/model_text.h"
+#include "text/template/chat_template.h"
+
+namespace reprise::cli {
+
+// What was said so far, and the prompt that it makes: by the model's chat template, or plain text
+// that goes on where there is none.
+class Conversation {
+ public:
+  // Fails if the chat template cannot be used. `text` must outlive this.
+  static Result<Conversation> Create(const ModelText* text, std::string system, bool plain);
+
+  bool is_chat() const { return template_.has_value(); }
+
+  // The prompt after one more message of the user: ids and boundaries.
+  Result<GenerateRequest> Ask(const std::string& message);
+  // The model's reply to the last Ask; without it (empty, cancelled early) the question stands
+  // alone.
+  void Reply(const std::string& text);
+  void Clear();
+
+ private:
+  Conversation(const ModelText* text, std::string system)
+      : text_(text), system_(std::move(system)) {}
+  Result<GenerateRequest> RenderChat() const;
+
+  const ModelText* text_;
+  std::string system_;
+  std::optional<ChatTemplate> template_;
+  std::vector<ChatMessage> messages_;
+  std::string plain_;  // everything so far, where there is no template
+};
+
+}  // namespace reprise::cli

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "cli/commands.h"
+#include "cli/conversation.h"
+#include "cli/loaded_model.h"
+#include "cli/terminal.h"
+#include "engine/engine.h"
+#include "model/executor.h"
+#include "model/model_text.h"
+#include "text/detokenizer.h"
+#include "weights/memory.h"
+
+namespace reprise::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::string prompt;
+  std::string system;
+  std::string tokenizer;
+  SamplingParams sampling;
+  std::optional<uint64_t> seed;
+  int max_tokens = 1024;
+  int context_tokens = 0;
+  bool plain = false;
+  bool stats = false;
+};
+
+volatile sig_atomic_t interrupted = 0;
+
+void OnInterrupt(int) { interrupted = 1; }
+
+// Ctrl-C stops what is being generated; reading a line ends with it, too.
+void CatchInterrupts() {
+  struct sigaction action = {};
+  action.sa_handler = OnInterrupt;
+  ::sigaction(SIGINT, &action, nullptr);
+}
+
+// The engine with one user.
+class Session {
+ public:
+  static Result<std::unique_ptr<Session>> Create(LoadedModel* loaded, const Options& options);
+
+  // Prints the reply as it comes and returns it. Stops early on Ctrl-C.
+  Result<std::string> Answer(GenerateRequest request);
+
+  const ModelText& text() const { return text_; }
+  int32_t context_tokens() const { return engine_->context_tokens(); }
+
+ private:
+  Session(LoadedModel* loaded, const Options& options, ModelText text)
+      : options_(options), text_(std::move(text)), executor_(loaded->model(), loaded->context()) {}
+  void PrintStats(const Completion& completion) const;
+
+  const Options& options_;
+  ModelText text_;
+  ModelExecutor executor_;
+  SteadyClock clock_;
+  std::unique_ptr<Engine> engine_;
+};
+
+Result<std::unique_ptr<Session>> Session::Create(LoadedModel* loaded, const Options& options) {
+  auto text = options.tokenizer.empty() ? ReadModelText(loaded->checkpoint())
+                                        : ReadTextFile(options.tokenizer);
+  if (!text.ok() && text.status().code() == StatusCode::kNotFound && options.tokenizer.empty()) {
+    return text.status().Annotate("give one with --tokenizer");
+  }
+  if (!text.ok()) return text.status();
+  const ModelCard& card = loaded->model().card();
+  if (text->tokenizer->vocab_size() > card.vocab_size) {
+    return InvalidArgument("the tokenizer has " + std::to_string(text->tokenizer->vocab_size()) +
+                           " tokens, the model only " + std::to_string(card.vocab_size));
+  }
+  std::unique_ptr<Session> session(new Session(loaded, options, std::move(*text)));
+  CacheOptions cache;
+  cache.sequence_count = 2;
+  constexpr int64_t kContextDefault = 8192;
+  cache.context_tokens = int32_t(std::min<int64_t>(
+      card.context_length, options.context_tokens > 0 ? options.context_tokens : kContextDefault));
+  cache.budget_bytes = DefaultBudget(card.state, FindAvailableMemory().bytes, cache);
+  REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache));
+  EngineOptions engine;
+  engine.context_tokens = cache.context_tokens;
+  session->engine_ =
+      std::make_unique<Engine>(session->executor_, std::move(state), engine, session->clock_);
+  session->engine_->Start();
+  return session;
+}
+
+Result<std::string> Session::Answer(GenerateRequest request) {
+  request.sampling = options_.sampling;
+  request.end_tokens = text_.tokenizer->eos_ids();
+  const int64_t room = int64_t{context_tokens()} - int64_t(request.prompt.size());
+  if (room < 1) {
+    return ResourceExhausted("the conversation has " + std::to_string(request.prompt.size()) +
+                             " tokens and the context only " + std::to_string(context_tokens()) +
+                             ": start anew with /reset, or give more with --context");
+  }
+  request.max_tokens = int32_t(std::min<int64_t>(options_.max_tokens, room));
+  REPRISE_ASSIGN(const std::shared_ptr<TokenStream> stream, engine_->Submit(std::move(request)));
+  Detokenizer detokenizer(*text_.tokenizer, {false, false});
+  std::string reply;
+  size_t printed = 0;
+  const auto print = [&] {
+    WriteText(std::string_view(reply).substr(printed));
+    printed = reply.size();
+  };
+  for (;;) {
+    if (interrupted != 0) stream->Cancel();
+    const TokenStream::Update update = stream->Poll();
+    for (const GeneratedToken& token : update.tokens) {
+      if (!text_.tokenizer->IsEos(token.chosen.token)) {
+        detokenizer.Append(token.chosen.token, &reply);
+      }
+    }
+    print();
+    if (!update.completion) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(update.tokens.empty() ? 5 : 0));
+      continue;
+    }
+    detokenizer.Finish(&reply);
+    print();
+    WriteText("\n");
+    if (update.completion->reason == FinishReason::kFailed) return update.completion->status;
+    if (options_.stats) PrintStats(*update.completion);
+    return reply;
+  }
+}
+
+void Session::PrintStats(const Completion& completion) const {
+  const ReuseReport& report = completion.report;
+  const double seconds = (completion.total_ms - completion.first_token_ms) / 1000;
+  const double rate = seconds > 0 ? (completion.generated_tokens - 1) / seconds : 0;
+  std::fprintf(
+      stderr,
+      "[prompt %d tokens, %d reused (%s); first token after %.0f ms; %d tokens at %.1f/s]\n",
+      report.prompt_tokens, report.used_tokens, std::string(NameOf(report.reason)).c_str(),
+      completion.first_token_ms, completion.generated_tokens, rate);
+}
+
+// Reads one message; lines that end in a backslash go on. False at the end of the input.
+bool ReadMessage(bool terminal, std::string* message) {
+  message->clear();
+  for (bool more = true; more;) {
+    if (terminal) std::fputs(message->empty() ? "> " : ". ", stderr);
+    std::string line;
+    if (!std::getline(std::cin, line)) return false;
+    more = !line.empty() && line.back() == '\\';
+    if (more) line.back() = '\n';
+    *message += line;
+  }
+  return true;
+}
+
+Status Chat(Session* session, Conversation* conversation) {
+  const bool terminal = ::isatty(STDIN_FILENO) == 1;
+  if (terminal) {
+    std::fprintf(stderr, "%s. /reset forgets, /quit ends, Ctrl-C stops a reply.\n",
+                 conversation->is_chat() ? "Chat" : "No chat template: plain completion");
+  }
+  std::string message;
+  while (ReadMessage(terminal, &message)) {
+    if (message == "/quit" || message == "/exit") break;
+    if (message == "/reset") {
+      conversation->Clear();
+      continue;
+    }
+    if (message.empty()) continue;
+    interrupted = 0;
+    auto request = conversation->Ask(message);
+    const auto reply =
+        request.ok() ? session->Answer(std::move(*request)) : Result<std::string>(request.status());
+    if (reply.ok()) {
+      conversation->Reply(*reply);
+    } else if (terminal) {
+      std::fprintf(stderr, "reprise: %s\n", reply.status().message().c_str());
+    } else {
+      return reply.status();
+    }
+    interrupted = 0;
+  }
+  if (terminal) std::fputc('\n', stderr);
+  return OkStatus();
+}
+
+Status Run(Options options) {
+  options.sampling.seed = options.seed ? *options.seed : std::random_device()();
+  REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
+  REPRISE_TRY(Validate(options.sampling, loaded->model().vocab_size()));
+  REPRISE_ASSIGN(const std::unique_ptr<Session> session, Session::Create(loaded.get(), options));
+  REPRISE_ASSIGN(Conversation conversation,
+                 Conversation::Create(&session->text(), options.system, options.plain));
+  CatchInterrupts();
+  if (options.prompt.empty()) return Chat(session.get(), &conversation);
+  REPRISE_ASSIGN(GenerateRequest request, conversation.Ask(options.prompt));
+  return session->Answer(std::move(request)).status();
+}
+
+}  // namespace
+
+Action DefineRun(CLI::App* app) {
+  auto options = std::make_shared<Options>();
+  options->sampling.temperature = 0.7f;
+  options->sampling.top_p = 0.95f;
+  AddModelOptions(app, &options->model);
+  app->add_option("-p,--prompt", options->prompt, "answer this and exit");
+  app->add_option("-s,--system", options->system, "system prompt");
+  app->add_option("--tokenizer", options->tokenizer,
+                  "tokenizer.json or a folder that has one, for models without");
+  app->add_flag("--plain", options->plain, "complete text as it is, without the chat template");
+  app->add_option("-n,--max-tokens", options->max_tokens, "tokens of a reply (default 1024)")
+      ->check(CLI::Range(1, 1 << 20));
+  app->add_option("-c,--context", options->context_tokens,
+                  "tokens of a conversation (default: the model's, at most 8192)")
+      ->check(CLI::Range(64, 1 << 24));
+  SamplingParams* sampling = &options->sampling;
+  app->add_option("-t,--temperature", sampling->temperature, "0: always the most likely (0.7)");
+  app->add_option("--top-k", sampling->top_k, "0: all (0)");
+  app->add_option("--top-p", sampling->top_p, "(0.95)");
+  app->add_option("--min-p", sampling->min_p, "(0)");
+  app->add_option("--repetition-penalty", sampling->repetition_penalty, "(1)");
+  app->add_option("--presence-penalty", sampling->presence_penalty, "(0)");
+  app->add_option("--frequency-penalty", sampling->frequency_penalty, "(0)");
+  app->add_option("--seed", options->seed,
+                  "the same seed gives the same replies (default: random)");
+  app->add_flag("--stats", options->stats,
+                "say after each reply what was reused and how fast it was");
+  return [options] { return Run(*options); };
+}
+
+}  // namespace reprise::cli

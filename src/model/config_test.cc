@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that hostile, contradictory and unsupported configurations are refused with one sentence
+// before anything is allocated, and that known regimes of RoPE give the published angles.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "base/json.h"
+#include "model/family.h"
+#include "model/layers/rope.h"
+
+namespace reprise {
+namespace {
+
+constexpr std::string_view kPlain = R"({"model_type": "qwen3", "hidden_size": 64,
+    "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 100, "max_position_embeddings": 256,
+    "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": true)";
+
+// What the family says to kPlain with further (or overriding) members.
+Status Make(const char* family, std::string_view key, std::string_view value) {
+  std::string text(kPlain);
+  const std::string quoted = "\"" + std::string(key) + "\":";
+  if (const size_t at = text.find(quoted); at != std::string::npos) {
+    size_t end = text.find_first_of(",}", at);
+    if (end == std::string::npos) end = text.size();
+    text.replace(at, end - at, quoted + " " + std::string(value));
+    text += "}";
+  } else {
+    text += ", " + quoted + " " + std::string(value) + "}";
+  }
+  const auto document = JsonDocument::Parse(text);
+  CHECK(document.ok());
+  ConfigReader reader(document->root());
+  return (*FindFamilyByName(family))->make(&reader, DType::kF16).status();
+}
+
+TEST(Config, TakesWhatIsRight) {
+  EXPECT_TRUE(Make("qwen3", "extra", "1").ok());
+  EXPECT_TRUE(Make("llama", "extra", "1").ok());
+  EXPECT_TRUE(Make("llama", "sliding_window", "null").ok());
+  EXPECT_TRUE(Make("llama", "sliding_window", "4096").ok());  // longer than the context
+}
+
+TEST(Config, RefusesHostileNumbers) {
+  for (const char* key :
+       {"hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size",
+        "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings"}) {
+    for (const char* value : {"0", "-1", "9223372036854775807", "1e30", "\"64\"", "true", "[]"}) {
+      const Status status = Make("qwen3", key, value);
+      EXPECT_FALSE(status.ok()) << key << " " << value;
+      EXPECT_NE(status.message().find(key), std::string::npos) << status.message();
+    }
+  }
+  EXPECT_FALSE(Make("qwen3", "rms_norm_eps", "-1").ok());
+  EXPECT_FALSE(Make("qwen3", "rope_theta", "0").ok());
+}
+
+TEST(Config, RefusesContradictions) {
+  EXPECT_FALSE(Make("qwen3", "num_key_value_heads", "3").ok());
+  EXPECT_FALSE(Make("qwen3", "head_dim", "15").ok());
+}
+
+TEST(Config, RefusesWhatIsNotComputedHereByName) {
+  const auto expect = [](const Status& status, const char* name) {
+    EXPECT_FALSE(status.ok());
+    EXPECT_NE(status.message().find(name), std::string::npos) << status.message();
+  };
+  expect(Make("qwen3", "hidden_act", "\"gelu\""), "gelu");
+  expect(Make("llama", "sliding_window", "100"), "window 100");
+  expect(Make("qwen3", "rope_scaling", R"({"rope_type": "longrope", "factor": 4.0})"), "longrope");
+  expect(Make("qwen3", "attention_bias", "true"), "bias");
+  expect(FindFamily(true, "gpt-oss").status(), "gpt-oss");
+  expect(FindFamily(true, "gpt-oss").status(), "qwen3_5");
+  expect(FindFamily(false, "").status(), "model_type");
+}
+
+TEST(Config, FindsTheTextPartOfMultimodalModels) {
+  const auto document = JsonDocument::Parse(R"({"model_type": "qwen3_5", "vision_config": {},
+      "text_config": )" + std::string(kPlain) +
+                                            R"(,
+      "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
+      "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4}})");
+  ASSERT_TRUE(document.ok());
+  ConfigReader reader(document->root());
+  const auto model = (*FindFamily(false, "qwen3_5"))->make(&reader, DType::kF16);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ((*model)->vocab_size(), 100);
+  EXPECT_EQ((*model)->state_spec().layers.size(), 2u);
+}
+
+TEST(Rope, PlainFrequencies) {
+  RopeConfig config;
+  config.rotary_dim = 8;
+  config.theta = 10000;
+  const std::vector<float> frequencies = InverseFrequencies(config);
+  ASSERT_EQ(frequencies.size(), 4u);
+  for (int f = 0; f < 4; ++f) {
+    EXPECT_FLOAT_EQ(frequencies[size_t(f)], float(std::pow(10000.0, -f / 4.0)));
+  }
+}
+
+TEST(Rope, Llama3ScalesLongWavesOnly) {
+  RopeConfig config;
+  config.rotary_dim = 64;
+  config.theta = 500000;
+  config.scaling = RopeConfig::Scaling::kLlama3;
+  config.factor = 32;
+  config.original_context = 8192;
+  const std::vector<float> divisors = Llama3Divisors(config);
+  EXPECT_EQ(divisors.front(), 1.0f);
+  EXPECT_EQ(divisors.back(), 32.0f);
+  for (size_t f = 1; f < divisors.size(); ++f) EXPECT_GE(divisors[f], divisors[f - 1]);
+  // The same angles whether the divisors come from the configuration or from the file.
+  RopeConfig plain = config;
+  plain.scaling = RopeConfig::Scaling::kNone;
+  const std::vector<float> from_file = InverseFrequencies(plain, divisors);
+  const std::vector<float> from_config = InverseFrequencies(config);
+  for (size_t f = 0; f < divisors.size(); ++f) {
+    EXPECT_NEAR(from_file[f] / from_config[f], 1.0, 1e-6);
+  }
+}
+
+TEST(Rope, YarnKeepsFastWavesAndStretchesSlowOnes) {
+  RopeConfig config;
+  config.rotary_dim = 128;
+  config.theta = 1000000;
+  config.scaling = RopeConfig::Scaling::kYarn;
+  config.factor = 4;
+  config.original_context = 32768;
+  const std::vector<float> scaled = InverseFrequencies(config);
+  config.scaling = RopeConfig::Scaling::kNone;
+  const std::vector<float> plain = InverseFrequencies(config);
+  EXPECT_EQ(scaled.front(), plain.front());
+  EXPECT_FLOAT_EQ(scaled.back(), plain.back() / 4);
+  config.scaling = RopeConfig::Scaling::kYarn;
+  EXPECT_NEAR(RopeMagnitude(config), 0.1 * std::log(4.0) + 1, 1e-6);
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that loading refuses what is missing, of another shape or too large, with one sentence and
+// before reading weights; that the digest names everything that the state depends on; and that what
+// is written to GGUF reads back, text included.
+#include "model/load.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "model/export/gguf_vocabulary.h"
+#include "model/model_fixture.h"
+#include "model/model_text.h"
+
+namespace reprise {
+namespace {
+
+const std::string kFolder = "tests/golden/qwen3";
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// A copy of the golden qwen3 with its configuration edited.
+class LoadTest : public ::testing::Test {
+ protected:
+  LoadTest() {
+    folder_ = ::testing::TempDir() + "load_test_" + std::to_string(::getpid());
+    std::filesystem::create_directories(folder_);
+    std::filesystem::copy_file(kFolder + "/model.safetensors", folder_ + "/model.safetensors",
+                               std::filesystem::copy_options::overwrite_existing);
+  }
+  ~LoadTest() override { std::filesystem::remove_all(folder_); }
+
+  Status Load(const std::string& from, const std::string& to, const LoadOptions& options = {}) {
+    std::string config = ReadAll(kFolder + "/config.json");
+    const size_t at = config.find(from);
+    CHECK(from.empty() || at != std::string::npos);
+    config.replace(at, from.size(), to);
+    std::ofstream(folder_ + "/config.json") << config;
+    const auto checkpoint = OpenCheckpoint(folder_);
+    if (!checkpoint.ok()) return checkpoint.status();
+    return LoadModel(*checkpoint, machine_.context(), options).status();
+  }
+
+  std::string folder_;
+  TestMachine machine_{1};
+};
+
+TEST_F(LoadTest, RefusesWhatDoesNotFitTogether) {
+  EXPECT_TRUE(Load("", "").ok());
+  const Status wrong = Load("\"intermediate_size\": 160", "\"intermediate_size\": 192");
+  EXPECT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.message().find("[160, 64]"), std::string::npos) << wrong.message();
+  EXPECT_NE(wrong.message().find("[192, 64]"), std::string::npos) << wrong.message();
+  const Status missing = Load("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4");
+  EXPECT_FALSE(missing.ok());
+  EXPECT_NE(missing.message().find("layers.3."), std::string::npos) << missing.message();
+}
+
+TEST_F(LoadTest, RefusesWhatDoesNotFitMemory) {
+  LoadOptions options;
+  options.memory_max = 1000;
+  const Status status = Load("", "", options);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+}
+
+std::string DigestOf(const std::string& path, const LoadOptions& options) {
+  TestMachine machine(1);
+  const auto checkpoint = OpenCheckpoint(path);
+  CHECK(checkpoint.ok());
+  const auto model = LoadModel(*checkpoint, machine.context(), options);
+  CHECK(model.ok());
+  return (*model)->card().digest;
+}
+
+TEST(Digest, NamesWhatTheStateDependsOn) {
+  LoadOptions plain;
+  LoadOptions wide;
+  wide.kv = DType::kF32;
+  LoadOptions quantised;
+  quantised.weights = *FindWeightMix("q8_0");
+  const std::string digest = DigestOf(kFolder, plain);
+  EXPECT_EQ(digest.size(), 32u);
+  EXPECT_EQ(DigestOf(kFolder, plain), digest);
+  EXPECT_NE(DigestOf(kFolder, wide), digest);
+  EXPECT_NE(DigestOf(kFolder, quantised), digest);
+  EXPECT_NE(DigestOf("tests/golden/qwen2", plain), digest);
+}
+
+TEST(Card, SaysWhatAModelIs) {
+  TestMachine machine(1);
+  const auto checkpoint = OpenCheckpoint("tests/golden/qwen3_5");
+  ASSERT_TRUE(checkpoint.ok());
+  const auto model = LoadModel(*checkpoint, machine.context(), {});
+  ASSERT_TRUE(model.ok());
+  const ModelCard& card = (*model)->card();
+  EXPECT_EQ(card.family, "qwen3_5");
+  EXPECT_EQ(card.vocab_size, 320);
+  EXPECT_TRUE(card.state.has_kv());
+  EXPECT_TRUE(card.state.has_recurrent());
+  EXPECT_EQ(card.state.bytes_per_token(StateKind::kFullKv), 2u * 2 * 2 * 32 * 2);
+  EXPECT_EQ(card.state.snapshot_bytes(), 6u * 4 * (4 * 16 * 16 + 3 * 128));
+  EXPECT_GT(card.state.token_cost, card.layer_products);
+  EXPECT_EQ(card.state.token_cost_per_position, 2.0 * 2 * 4 * 32);
+  EXPECT_EQ(card.main_type, DType::kBF16);
+}
+
+TEST(Vocabulary, ByteVocabularyReadsBack) {
+  const std::string path = ::testing::TempDir() + "bytes_" + std::to_string(::getpid()) + ".gguf";
+  GgufWriter writer;
+  writer.PutString("general.architecture", "qwen3");
+  PutByteVocabulary(300, &writer);
+  ASSERT_TRUE(writer.AddTensor("x", DType::kF32, {1}).ok());
+  ASSERT_TRUE(writer.Open(path).ok());
+  const float one = 1;
+  ASSERT_TRUE(writer.Append(std::as_bytes(std::span(&one, 1))).ok());
+  ASSERT_TRUE(writer.Finish().ok());
+  const auto checkpoint = OpenCheckpoint(path);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const auto text = ReadModelText(*checkpoint);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text->tokenizer->vocab_size(), 300);
+  ASSERT_EQ(text->chat_templates.size(), 1u);
+  std::vector<int32_t> ids;
+  const std::string hello = "Tea for two, d\xc3\xa9j\xc3\xa0 vu \xf0\x9f\x8d\xb5\n";
+  ASSERT_TRUE(text->tokenizer->Encode(hello, {}, &ids).ok());
+  EXPECT_EQ(text->tokenizer->Decode(ids), hello);
+  EXPECT_TRUE(text->tokenizer->IsEos(text->tokenizer->FindToken("<|im_end|>")));
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace reprise
