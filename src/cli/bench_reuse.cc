@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reprise bench chat|rag|batch|agent|mixed: what reuse is worth.
+// reprise bench chat|rag|batch|agent|mixed|trace: what reuse is worth.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +10,8 @@
 
 #include "base/log.h"
 #include "base/mapped_file.h"
+#include "cache/sim/simulate.h"
+#include "cache/sim/trace.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "cli/workload.h"
@@ -23,6 +25,8 @@ struct Options {
   ModelOptions model;
   bool json = false;
   std::string plot;
+  std::string trace;
+  size_t requests = 2000;
 };
 
 double Percentile(std::vector<double> values, double share) {
@@ -120,6 +124,17 @@ Status RunReuse(const std::string& name, const Options& options) {
   return WriteFileAtomically(options.plot, std::as_bytes(std::span(svg)));
 }
 
+Status RunTrace(const Options& options) {
+  REPRISE_ASSIGN(const Trace trace, ReadTrace(options.trace, Pace{}, options.requests));
+  REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
+  SimulationOptions simulation;
+  simulation.spec = loaded->model().state_spec();
+  const double fractions[] = {0.125, 0.25, 0.5, 1.0};
+  REPRISE_ASSIGN(const BudgetTable table, SimulateBudgets(trace, simulation, fractions));
+  fmt::print("{}", FormatTable(table));
+  return OkStatus();
+}
+
 }  // namespace
 
 std::vector<SubAction> DefineReuseBenches(CLI::App* bench) {
@@ -132,6 +147,13 @@ std::vector<SubAction> DefineReuseBenches(CLI::App* bench) {
     app->add_option("--plot", options->plot, "write bars of time to first token as SVG");
     actions.push_back({app, [=] { return RunReuse(name, *options); }});
   }
+  auto options = std::make_shared<Options>();
+  CLI::App* app = bench->add_subcommand("trace", "replay a request trace on tree and policy alone");
+  app->add_option("file", options->trace, "JSON lines: Mooncake, conversations or turns")
+      ->required();
+  AddModelOptions(app, &options->model);
+  app->add_option("--requests", options->requests, "at most so many (default 2000)");
+  actions.push_back({app, [=] { return RunTrace(*options); }});
   return actions;
 }
 
