@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "model/config_reader.h"
+#include "model/config/reader.h"
 #include "model/model.h"
 #include "model/tensor_plan.h"
 #include "tensor/dtype.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/decoder_config.h"
+#include "model/config/decoder.h"
 #include "model/family.h"
 #include "model/layers/attention.h"
 #include "model/layers/swiglu.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config_reader.h"
+#include "model/config/reader.h"
 
 namespace reprise {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "model/config_reader.h"
-#include "model/decoder_config.h"
+#include "model/config/decoder.h"
+#include "model/config/reader.h"
 #include "model/layers/attention.h"
 #include "model/layers/gated_delta_net.h"
 

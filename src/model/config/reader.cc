@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/config_reader.h"
+#include "model/config/reader.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/machine_peak.h"
+#include "cli/bench/machine_peak.h"
 
 #include <algorithm>
 #include <atomic>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "model/config_reader.h"
+#include "model/config/reader.h"
 #include "model/layers/rope.h"
 
 namespace reprise {

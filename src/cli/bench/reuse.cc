@@ -12,9 +12,9 @@
 #include "base/mapped_file.h"
 #include "cache/sim/simulate.h"
 #include "cache/sim/trace.h"
+#include "cli/bench/workload.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
-#include "cli/workload.h"
 #include "model/executor.h"
 #include "weights/memory.h"
 

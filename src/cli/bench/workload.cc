@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/workload.h"
+#include "cli/bench/workload.h"
 
 #include <memory>
 #include <utility>

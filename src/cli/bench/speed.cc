@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cli/bench/machine_peak.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
-#include "cli/machine_peak.h"
 #include "device/system_memory.h"
 #include "model/live_state.h"
 #include "weights/memory.h"

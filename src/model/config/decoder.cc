@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/decoder_config.h"
+#include "model/config/decoder.h"
 
 #include <cmath>
 #include <string>
