@@ -18,18 +18,18 @@ class Planner {
   std::vector<PlannedCut> Plan() {
     const int32_t last_message = FindLastMessage();
     for (const Boundary& b : in_.boundaries) {
-      if (b.kind == BoundaryKind::kBreakpoint) Add(b.position, SnapshotReason::kBreakpoint, 1);
+      if (b.kind == BoundaryKind::kBreakpoint) Add(b.position, SnapshotReason::kBreakpoint, 1, 1);
     }
-    Add(last_message, SnapshotReason::kPromptEnd, in_.gap);
+    const int32_t gap = in_.gap;
+    Add(last_message, SnapshotReason::kPromptEnd, gap, gap);
+    // Other conversations start where system and tools end, and where a branch was seen: what
+    // follows closely does not make up for these.
     for (const Boundary& b : in_.boundaries) {
-      // Other conversations start from it: what follows it closely does not make up for it.
-      if (b.kind == BoundaryKind::kSystem && b.position - in_.matched >= in_.gap) {
-        Add(b.position, SnapshotReason::kSystem, 1);
-      }
+      if (b.kind == BoundaryKind::kSystem) Add(b.position, SnapshotReason::kSystem, gap, 1);
     }
-    if (in_.branch > 0) Add(in_.branch, SnapshotReason::kBranch, in_.gap);
+    if (in_.branch > 0) Add(in_.branch, SnapshotReason::kBranch, gap, 1);
     for (auto b = in_.boundaries.rbegin(); b != in_.boundaries.rend(); ++b) {
-      if (b->kind == BoundaryKind::kMessage) Add(b->position, SnapshotReason::kMessage, in_.gap);
+      if (b->kind == BoundaryKind::kMessage) Add(b->position, SnapshotReason::kMessage, gap, gap);
     }
     if (in_.ladder > 0) AddLadder();
     return std::move(cuts_);
@@ -50,20 +50,21 @@ class Planner {
     const int64_t first = in_.matched / in_.ladder + 1;
     for (int64_t rung = first * in_.ladder; rung < in_.prompt_tokens; rung += in_.ladder) {
       // A rung stands half a step away from anything else.
-      Add(static_cast<int32_t>(rung), SnapshotReason::kLadder, in_.ladder / 2);
+      Add(static_cast<int32_t>(rung), SnapshotReason::kLadder, in_.ladder / 2, in_.ladder / 2);
     }
   }
 
-  void Add(int32_t position, SnapshotReason reason, int32_t gap) {
+  // At least `before` behind the cut above it (or what is matched), and `after` above the next.
+  void Add(int32_t position, SnapshotReason reason, int32_t before, int32_t after) {
     if (in_.grid > 1) position = position / in_.grid * in_.grid;
     if (position <= in_.matched || position >= in_.prompt_tokens) return;
-    if (position - in_.matched < gap && gap > 1) return;
     if (static_cast<int32_t>(cuts_.size()) >= in_.count_max) return;
     const auto next =
         std::lower_bound(cuts_.begin(), cuts_.end(), position,
                          [](const PlannedCut& cut, int32_t p) { return cut.position < p; });
-    if (next != cuts_.end() && next->position - position < gap) return;
-    if (next != cuts_.begin() && position - (next - 1)->position < gap) return;
+    const int32_t last = next == cuts_.begin() ? in_.matched : (next - 1)->position;
+    if (position - last < before) return;
+    if (next != cuts_.end() && next->position - position < after) return;
     cuts_.insert(next, {position, reason});
   }
 

@@ -39,8 +39,8 @@ struct SnapshotPlanInput {
 // The prompt end is the last boundary if little follows it (the opening of the reply, which the
 // next turn may render differently), else the last token but one. Two cuts are at least `gap`
 // apart, and so is the first from `matched`; what means more wins: client breakpoints (which need
-// no gap), prompt end, system (which needs none to what follows it), branch, messages from the last
-// to the first, rungs of the ladder.
+// no gap), prompt end, system and branch (which need none to what follows them), messages from the
+// last to the first, rungs of the ladder.
 std::vector<PlannedCut> PlanSnapshots(const SnapshotPlanInput& input);
 
 }  // namespace reprise
