@@ -16,6 +16,9 @@ constexpr int kSpins = 4000;
 // must get it back, and a caller that spins on the same CPU would keep it away.
 constexpr int kSpinsBeforeYield = 20000;
 
+constexpr uint64_t kOpen = uint64_t{1} << 31;
+constexpr uint64_t kInside = kOpen - 1;
+
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -70,18 +73,21 @@ void ThreadPool::RunErased(Erased call, const void* function) {
   if (thread_count_ == 1) return call(function, 0);
   call_ = call;
   function_ = function;
-  running_.store(thread_count_ - 1, std::memory_order_relaxed);
+  const uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
+  door_.store(uint64_t{generation} << 32 | kOpen, std::memory_order_release);
   // seq_cst pairs with the sleeper's increment: either it sees the new generation, or we see it
   // sleep.
-  generation_.fetch_add(1);
+  generation_.store(generation);
   if (sleepers_.load() != 0) generation_.notify_all();
   call(function, 0);
-  for (int spins = 0; running_.load(std::memory_order_acquire) != 0; ++spins) {
+  uint64_t inside = door_.fetch_and(~kOpen, std::memory_order_acq_rel) & kInside;
+  for (int spins = 0; inside != 0; ++spins) {
     if (spins < kSpinsBeforeYield) {
       Pause();
     } else {
       std::this_thread::yield();
     }
+    inside = door_.load(std::memory_order_acquire) & kInside;
   }
 }
 
@@ -98,10 +104,17 @@ void ThreadPool::Work(int thread) {
       generation_.wait(seen);
       sleepers_.fetch_sub(1);
     }
-    ++seen;
     if (stop_.load()) return;
+    seen = generation_.load(std::memory_order_acquire);
+    uint64_t door = door_.load(std::memory_order_acquire);
+    bool entered = false;
+    while (!entered && door >> 32 == seen && (door & kOpen) != 0) {
+      entered = door_.compare_exchange_weak(door, door + 1, std::memory_order_acq_rel,
+                                            std::memory_order_acquire);
+    }
+    if (!entered) continue;  // too late: the others were quicker
     call_(function_, thread);
-    running_.fetch_sub(1, std::memory_order_release);
+    door_.fetch_sub(1, std::memory_order_release);
   }
 }
 

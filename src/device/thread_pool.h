@@ -29,30 +29,36 @@ class ThreadPool {
 
   int size() const { return thread_count_; }
 
-  // Calls function(thread) for thread in [0, size()), at the same time, and returns when all are
-  // done. Everything written by the caller before is visible to them, and their writes to the
-  // caller after.
+  // Calls function(0) on this thread and function(thread) on every worker that is there in time,
+  // and returns when all who began are done. A worker that has lost its CPU to another process is
+  // not waited for: so `function` must take its work from a common counter until none is left, and
+  // the calling thread can do all of it alone. Everything written by the caller before is visible
+  // to the workers, and their writes to the caller after.
   template <typename Function>
   void Run(const Function& function) {
     RunErased([](const void* f, int thread) { (*static_cast<const Function*>(f))(thread); },
               &function);
   }
 
-  // Divides [0, count) among the threads in contiguous ranges that begin at multiples of `grain`
-  // and calls function(begin, end) for each non-empty one. Small counts run on the calling thread
-  // alone.
+  // Divides [0, count) into contiguous ranges that begin at multiples of `grain` and calls
+  // function(begin, end) for each, on whichever thread is free. Small counts run on the calling
+  // thread alone.
   template <typename Function>
   void ParallelFor(int64_t count, int64_t grain, const Function& function) {
     if (count <= grain || thread_count_ == 1) {
       if (count > 0) function(int64_t{0}, count);
       return;
     }
-    const int64_t units = (count + grain - 1) / grain;
-    Run([&](int thread) {
-      const int64_t begin = units * thread / thread_count_ * grain;
-      int64_t end = units * (thread + 1) / thread_count_ * grain;
-      if (end > count) end = count;
-      if (begin < end) function(begin, end);
+    // A few ranges per thread even out what threads get done.
+    const int64_t parts = int64_t{thread_count_} * 4;
+    const int64_t step = ((count + parts - 1) / parts + grain - 1) / grain * grain;
+    std::atomic<int64_t> next{0};
+    Run([&](int) {
+      for (;;) {
+        const int64_t begin = next.fetch_add(step, std::memory_order_relaxed);
+        if (begin >= count) return;
+        function(begin, begin + step < count ? begin + step : count);
+      }
     });
   }
 
@@ -67,7 +73,10 @@ class ThreadPool {
   const void* function_ = nullptr;
   // Each on its own cache line: one is written by the caller, the other by every worker.
   alignas(64) std::atomic<uint32_t> generation_{0};  // counts Run calls
-  alignas(64) std::atomic<int> running_{0};
+  // The door of a generation: its number in the upper half, then whether it is open, then how many
+  // workers are inside. Workers enter only while it is open and it is the one they came for, so
+  // call_ and function_ cannot change under them.
+  alignas(64) std::atomic<uint64_t> door_{0};
   alignas(64) std::atomic<int> sleepers_{0};
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;
