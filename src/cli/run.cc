@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "cli/commands.h"
 #include "cli/conversation.h"
 #include "cli/loaded_model.h"
@@ -198,6 +199,7 @@ Status Chat(Session* session, Conversation* conversation) {
 }
 
 Status Run(Options options) {
+  SetLogLevel(LogLevel::kWarning);  // the conversation owns the terminal
   options.sampling.seed = options.seed ? *options.seed : std::random_device()();
   REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
   REPRISE_TRY(Validate(options.sampling, loaded->model().vocab_size()));

@@ -17,7 +17,7 @@ import re
 import time
 
 import numpy as np
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 import conversations
 
@@ -66,6 +66,7 @@ def read_corpora(folder):
 
 def train_tokenizer(texts):
     tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()  # as Qwen3.5: GGUF has one name for pattern and normaliser
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(PATTERN), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     tokenizer.decoder = decoders.ByteLevel()
