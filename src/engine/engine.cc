@@ -167,6 +167,10 @@ void Engine::DropCancelled() {
 
 // Moves waiting sequences to running, in order; those whose prefix is being computed wait for it.
 void Engine::StartWaiting() {
+  // Memory was too little for those who ran: until one of them ends, another would only be sent
+  // back.
+  if (crowded_ && !running_.empty()) return;
+  crowded_ = false;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     Sequence& sequence = **at;
     if (cache_->FindAwaited(sequence.lease)) {
@@ -273,6 +277,7 @@ Sequence* Engine::Preempt(const Sequence& needy) {
   const std::vector<TokenId> so_far(tokens.begin(), tokens.end());
   cache_->Finish(std::move(sequence->lease));
   sequence->lease = Acquire(*sequence, so_far);
+  crowded_ = true;
   ++sequence->preemptions;
   ++counters_.preemptions;
   Sequence* preempted = sequence.get();
@@ -390,6 +395,7 @@ void Engine::SampleNext(Sequence& sequence, std::span<const float> logits) {
 void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   CHECK(!sequence.finished);
   sequence.finished = true;
+  if (!sequence.request.idle) crowded_ = false;
   const int64_t now_ns = clock_.NowNs();
   Completion completion;
   completion.reason = reason;

@@ -108,6 +108,7 @@ class Engine {
   std::deque<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival
   std::vector<std::unique_ptr<Sequence>> running_;
   std::deque<std::unique_ptr<Sequence>> idle_;  // oldest first; started or not
+  bool crowded_ = false;                        // a sequence was preempted since the last one ended
   std::vector<float> logits_;                   // [logit rows, vocab] of the current step
   std::vector<uint8_t> finite_;                 // [sequences] of the current step
   EngineStats counters_;

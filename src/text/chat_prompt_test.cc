@@ -31,6 +31,9 @@ std::unique_ptr<Tokenizer> ByteTokenizer() {
     vocab.tokens.Add(symbol);
     vocab.types.push_back(int32_t(TokenKind::kNormal));
   }
+  vocab.tokens.Add("~~");  // a byte-level vocabulary has merges; this one is never used
+  vocab.types.push_back(int32_t(TokenKind::kNormal));
+  vocab.merges.Add("~ ~");
   for (const char* special : {"<|im_start|>", "<|im_end|>"}) {
     vocab.tokens.Add(special);
     vocab.types.push_back(int32_t(TokenKind::kControl));

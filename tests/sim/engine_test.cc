@@ -118,6 +118,22 @@ TEST_F(EngineTest, EqualPrefixesAreComputedOnce) {
   EXPECT_LE(executor_.rows(), 1000u + 100u * 12u);
 }
 
+// Two long replies that do not fit together: each must end, one after the other.
+TEST_F(EngineTest, SequencesThatDoNotFitTogetherEndOneByOne) {
+  FakeExecutor executor(FakeExecutor::Kind::kAttention);
+  const StateSpec& spec = executor.card().state;
+  cache_options_.context_tokens = 1024;
+  cache_options_.budget_bytes = 24 * spec.kv_block_bytes() + (size_t{64} << 10);
+  EngineFixture fixture(executor, cache_options_);
+  auto first = fixture.Submit(Talk().Say(1, 100).Request(800));
+  auto second = fixture.Submit(Talk().Say(2, 100).Request(800));
+  fixture.RunAll();
+  EXPECT_EQ(EngineFixture::Read(*first).tokens.size(), 800u);
+  const auto answer = EngineFixture::Read(*second);
+  EXPECT_EQ(answer.tokens.size(), 800u);
+  EXPECT_GT(answer.completion.preemptions, 0);
+}
+
 TEST_F(EngineTest, IdleWorkYieldsWithinAStep) {
   engine_options_.scheduler.idle_rows_max = 32;
   EngineFixture fixture(executor_, cache_options_, engine_options_);

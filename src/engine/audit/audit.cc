@@ -94,10 +94,12 @@ class AuditRun {
     options.ladder_tokens = schedule_.ladder_tokens;
     const size_t blocks = static_cast<size_t>(schedule_.context_tokens / kBlockTokens + 1);
     const size_t entry = blocks * spec.kv_block_bytes() + spec.snapshot_bytes();
-    // Slots and metadata come on top of what the schedule calls entries.
+    // Slots and bookkeeping come on top of what the schedule calls entries; beside the state of a
+    // real model the latter is nothing, beside that of a tiny one it is not.
+    constexpr size_t kBookkeepingBytes = 64 << 10;
     options.budget_bytes =
         static_cast<size_t>(static_cast<double>(entry) * schedule_.budget_entries) +
-        static_cast<size_t>(schedule_.sequence_count) * spec.snapshot_bytes();
+        static_cast<size_t>(schedule_.sequence_count) * spec.snapshot_bytes() + kBookkeepingBytes;
     auto cache = StateCache::Create(spec, options);
     // Tight budgets are the point, but one entry must fit with its bookkeeping.
     for (int more = 0; !cache.ok() && more < 20; ++more) {
