@@ -127,12 +127,38 @@ void StateIndex::PlanCuts(LeaseRecord& record, const MatchResult& match) {
   record.cuts = PlanSnapshots(input);
 }
 
+// A slot for the sequence, with the state of `entry` in it, or zeros.
+Status StateIndex::TakeSlot(LeaseRecord& record, EntryId entry) {
+  serving_ = entry;  // not to be evicted by the room its own request needs
+  if (entry.valid()) Rekey(entry);
+  const bool room = !slots_.full() && MakeRoom(slot_bytes_, 0, EvictReason::kRunning);
+  serving_ = EntryId();
+  if (entry.valid()) Rekey(entry);
+  if (!room) {
+    Settle();
+    return ResourceExhausted(
+        slots_.full() ? "all sequence slots are in use; try again when a request ends"
+                      : "running requests leave no room for one more recurrent state; run fewer "
+                        "at a time or raise the budget");
+  }
+  record.slot = slots_.Allocate();
+  actions_.push_back({.verb = Action::Verb::kTakeSlot, .to = record.slot.value});
+  if (!entry.valid()) {
+    actions_.push_back({.verb = Action::Verb::kClearSlot, .to = record.slot.value});
+    return OkStatus();
+  }
+  actions_.push_back(
+      {Action::Verb::kRestoreSnapshot, order_[entry].snapshot.value, record.slot.value});
+  if (!record.speculative) ++stats_.snapshots_restored;
+  return OkStatus();
+}
+
 Status StateIndex::Start(const Lease& lease) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(!record.started);
   const MatchResult match = Match(record);
 
-  // The entry that serves: not to be evicted by the room its own request needs.
+  // The entry that serves, and the node where it goes on.
   EntryId entry;
   NodeId node = record.root;
   for (const RadixTree::PathStep& step : match.path) {
@@ -142,29 +168,7 @@ Status StateIndex::Start(const Lease& lease) {
     entry =
         has_recurrent() ? recurrent_->Find(match.path, match.usable)->entry : tails_[node.value];
   }
-  if (has_recurrent()) {
-    serving_ = entry;
-    if (entry.valid()) Rekey(entry);
-    const bool room = !slots_.full() && MakeRoom(slot_bytes_, 0, EvictReason::kRunning);
-    serving_ = EntryId();
-    if (entry.valid()) Rekey(entry);
-    if (!room) {
-      Settle();
-      return ResourceExhausted(
-          slots_.full() ? "all sequence slots are in use; try again when a request ends"
-                        : "running requests leave no room for one more recurrent state; run fewer "
-                          "at a time or raise the budget");
-    }
-    record.slot = slots_.Allocate();
-    actions_.push_back({.verb = Action::Verb::kTakeSlot, .to = record.slot.value});
-    if (entry.valid()) {
-      actions_.push_back(
-          {Action::Verb::kRestoreSnapshot, order_[entry].snapshot.value, record.slot.value});
-      if (!record.speculative) ++stats_.snapshots_restored;
-    } else {
-      actions_.push_back({.verb = Action::Verb::kClearSlot, .to = record.slot.value});
-    }
-  }
+  if (has_recurrent()) REPRISE_TRY(TakeSlot(record, entry));
   if (has_kv() && match.usable > 0) {
     kv_->Collect(match.path, match.usable, &record.table);
     for (const BlockId block : record.table) {
@@ -180,7 +184,9 @@ Status StateIndex::Start(const Lease& lease) {
   if (entry.valid() && !record.speculative) {
     NoteUse(entry);
     if (record.pin_ms > 0) PinEntry(entry, record.pin_ms);
-    if (EndKindOf(order_[entry]) != EndKind::kNone) record.turns = order_[entry].turns;
+  }
+  if (entry.valid() && EndKindOf(order_[entry]) != EndKind::kNone) {
+    record.turns = order_[entry].turns;
   }
   Explain(record, match, &record.report);
   if (!record.speculative) CountLookup(record.report);

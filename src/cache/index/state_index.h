@@ -119,6 +119,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   bool StoredUnderOtherDigest(const LeaseRecord& record) const;
   void CountLookup(const ReuseReport& report);
   int32_t Promised(LeaseRecord& flight, int32_t common, int32_t above);
+  Status TakeSlot(LeaseRecord& record, EntryId entry);
   void PlanCuts(LeaseRecord& record, const MatchResult& match);
 
   // publish.cc

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that the store does what actions say, that pages of free units can be given back without
+// touching their neighbours, and that blocks and snapshots share one limit of resident memory.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/rng.h"
+#include "cache/store/state_store.h"
+#include "cache/store/unit_arena.h"
+
+namespace reprise {
+namespace {
+
+using Verb = Action::Verb;
+
+TEST(UnitArena, GivesPagesBackAndLeavesNeighboursAlone) {
+  for (const size_t unit : {size_t{192}, size_t{4096}, size_t{10'000}, size_t{100'032}}) {
+    UnitArena arena;
+    ASSERT_TRUE(arena.Reserve(unit, 200).ok());
+    Rng rng(unit);
+    std::vector<int> content(200, -1);  // -1: free
+    for (int i = 0; i < 3000; ++i) {
+      const auto id = static_cast<uint32_t>(rng.Below(200));
+      if (content[id] < 0) {
+        arena.Take(id);
+        content[id] = static_cast<int>(rng.Below(256));
+        std::memset(arena.at(id), content[id], unit);
+      } else {
+        arena.Free(id);
+        content[id] = -1;
+      }
+      if (i % 7 == 0) arena.Discard(rng.Below(10) * unit);
+      const auto other = static_cast<uint32_t>(rng.Below(200));
+      if (content[other] >= 0) {
+        ASSERT_EQ(arena.at(other)[0], std::byte(content[other]));
+        ASSERT_EQ(arena.at(other)[unit - 1], std::byte(content[other]));
+      }
+    }
+    const size_t used = 200 - size_t(std::count(content.begin(), content.end(), -1));
+    arena.Discard(SIZE_MAX);
+    EXPECT_EQ(arena.resident_bytes(), used * unit);
+    EXPECT_EQ(arena.idle_bytes(), 0u);
+  }
+}
+
+TEST(StateStore, DoesWhatActionsSay) {
+  StateSpec spec;
+  spec.layers.push_back({0, StateKind::kFullKv, 0, {{"kv", {64}, DType::kF32}}});
+  spec.layers.push_back({1, StateKind::kRecurrent, 0, {{"s", {5000}, DType::kF32}}});
+  const auto made = StateStore::Make(spec, {100, 4, 100});
+  ASSERT_TRUE(made.ok());
+  StateStore& store = **made;
+  const StateMemory& memory = store.memory();
+  const size_t limit = 1 << 20;
+  const auto apply = [&](std::initializer_list<Action> actions) { store.Apply(actions, limit); };
+
+  apply({{.verb = Verb::kTakeSlot, .to = 1}, {.verb = Verb::kTakeSnapshot, .to = 7}});
+  std::memset(memory.slot({1}), 3, spec.snapshot_bytes());
+  apply({{Verb::kSaveSnapshot, 1, 7}, {.verb = Verb::kClearSlot, .to = 1}});
+  EXPECT_EQ(memory.slot({1})[100], std::byte(0));
+  apply({{Verb::kRestoreSnapshot, 7, 1}});
+  EXPECT_EQ(memory.slot({1})[19'999], std::byte(3));
+
+  apply({{.verb = Verb::kTakeBlock, .to = 0}, {.verb = Verb::kTakeBlock, .to = 5}});
+  std::memset(memory.block({0}), 9, spec.kv_block_bytes());
+  apply({{Verb::kCopyBlock, 0, 5}, {.verb = Verb::kFreeBlock, .from = 0}});
+  EXPECT_EQ(memory.block({5})[spec.kv_block_bytes() - 1], std::byte(9));
+}
+
+TEST(StateStore, BlocksAndSnapshotsShareOneLimit) {
+  StateSpec spec;
+  spec.layers.push_back({0, StateKind::kFullKv, 0, {{"kv", {256}, DType::kF32}}});  // 64 KiB
+  spec.layers.push_back({1, StateKind::kRecurrent, 0, {{"s", {16384}, DType::kF32}}});
+  const auto made = StateStore::Make(spec, {16, 1, 16});
+  ASSERT_TRUE(made.ok());
+  const size_t limit = 16 * (64 << 10);
+  for (int round = 0; round < 4; ++round) {
+    const Verb take = round % 2 == 0 ? Verb::kTakeBlock : Verb::kTakeSnapshot;
+    const Verb free = round % 2 == 0 ? Verb::kFreeBlock : Verb::kFreeSnapshot;
+    for (uint32_t i = 0; i < 16; ++i) {
+      const Action action{.verb = take, .to = i};
+      (*made)->Apply({&action, 1}, limit);
+      EXPECT_LE((*made)->resident_bytes(), limit);
+    }
+    for (uint32_t i = 0; i < 16; ++i) {
+      const Action action{.verb = free, .from = i};
+      (*made)->Apply({&action, 1}, limit);
+    }
+  }
+  EXPECT_TRUE((*made)->GiveBack(SIZE_MAX));
+  EXPECT_EQ((*made)->resident_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace reprise
