@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/normalizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "text/split/splitter.h"
@@ -73,7 +74,8 @@ Result<Normalizer> Normalizer::Make(const std::vector<NormalizeStep>& steps) {
 }
 
 Result<std::string_view> Normalizer::Apply(std::string_view text, Scratch* scratch) const {
-  static constexpr size_t kSizeMax = Splitter::kTextBytesMax;
+  // No published normaliser makes more of a text than this.
+  const size_t size_max = std::min(Splitter::kTextBytesMax, (size_t{64} << 20) + 8 * text.size());
   for (const Step& step : steps_) {
     std::string& out = scratch->next;
     out.clear();
@@ -88,14 +90,14 @@ Result<std::string_view> Normalizer::Apply(std::string_view text, Scratch* scrat
         out.append(step.spec.to).append(text);
         break;
       case Kind::kReplace:
-        changed = Replace(text, step.spec.from, step.spec.to, kSizeMax, &out);
+        changed = Replace(text, step.spec.from, step.spec.to, size_max, &out);
         break;
       case Kind::kReplaceRegex: {
         if (scratch->regex == nullptr) scratch->regex = Regex::MakeScratch();
         scratch->spans.clear();
         REPRISE_TRY(step.regex->FindAll(text, scratch->regex.get(), &scratch->spans));
         for (const Regex::Span& span : scratch->spans) {
-          if (out.size() > kSizeMax) break;
+          if (out.size() > size_max) break;
           out.append(span.match ? std::string_view(step.spec.to)
                                 : text.substr(span.begin, span.end - span.begin));
         }
@@ -106,12 +108,12 @@ Result<std::string_view> Normalizer::Apply(std::string_view text, Scratch* scrat
         changed = false;
         break;
       case Kind::kCharsMap:
-        step.chars_map->Append(text, kSizeMax, &out);
+        step.chars_map->Append(text, size_max, &out);
         break;
     }
     if (!changed) continue;
-    if (out.size() > kSizeMax) {
-      return ResourceExhausted("the normalizer makes this text longer than 1 GiB");
+    if (out.size() > size_max) {
+      return ResourceExhausted("the normalizer makes this text far too long");
     }
     scratch->text.swap(out);
     text = scratch->text;

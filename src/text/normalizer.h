@@ -29,7 +29,7 @@ class Normalizer {
   static Result<Normalizer> Make(const std::vector<NormalizeStep>& steps);
 
   // Returns `text` itself or a view of the scratch. Fails with kResourceExhausted if the result
-  // would be longer than Splitter::kTextBytesMax.
+  // would be out of proportion, or longer than Splitter::kTextBytesMax.
   Result<std::string_view> Apply(std::string_view text, Scratch* scratch) const;
 
  private:

@@ -11,7 +11,9 @@
 namespace reprise {
 namespace {
 
-constexpr uint32_t kMatchLimit = 20'000'000;  // PCRE2's own default is 10 million
+// How often one match may backtrack: in proportion to the text, as pre-tokenizers need.
+constexpr uint32_t kMatchLimitBase = 100'000;
+constexpr uint32_t kMatchLimitPerByte = 64;
 constexpr uint32_t kHeapLimitKib = 256 * 1024;
 constexpr size_t kJitStackStart = 32 * 1024;
 constexpr size_t kJitStackMax = 16 * 1024 * 1024;
@@ -87,7 +89,6 @@ class Regex::Scratch {
         context(pcre2_match_context_create(nullptr)),
         jit_stack(pcre2_jit_stack_create(kJitStackStart, kJitStackMax, nullptr)) {
     CHECK(match_data != nullptr && context != nullptr);
-    pcre2_set_match_limit(context, kMatchLimit);
     pcre2_set_heap_limit(context, kHeapLimitKib);
     if (jit_stack != nullptr) pcre2_jit_stack_assign(context, nullptr, jit_stack);
   }
@@ -140,6 +141,9 @@ Status Regex::FindAll(std::string_view text, Scratch* scratch, std::vector<Span>
   CHECK(text.size() < (size_t{1} << 31));
   const auto* code = static_cast<const pcre2_code*>(code_);
   const std::string_view shown = Presentable(text, &scratch->buffer);
+  const uint64_t limit = kMatchLimitBase + uint64_t{kMatchLimitPerByte} * text.size();
+  pcre2_set_match_limit(scratch->context,
+                        static_cast<uint32_t>(std::min<uint64_t>(limit, UINT32_MAX)));
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(shown.data());
   size_t gap = 0;
   size_t from = 0;

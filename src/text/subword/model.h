@@ -8,6 +8,7 @@
 
 #include "text/piece.h"
 #include "text/subword/bpe/merger.h"
+#include "text/subword/bpe/piece_cache.h"
 
 namespace reprise {
 
@@ -15,6 +16,7 @@ namespace reprise {
 struct SubwordScratch {
   std::vector<int32_t> symbols;  // ids of a piece, before and after merging
   Merger merger;
+  PieceCache cache;
   struct Step {  // of the best segmentation that ends here
     double score;
     uint32_t begin;

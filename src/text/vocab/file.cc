@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/mapped_file.h"
+#include "text/vocab/json/tokenizer_json.h"
 #include "text/vocab/rwkv.h"
 #include "text/vocab/sentencepiece.h"
-#include "text/vocab/tokenizer_json.h"
 
 namespace reprise {
 namespace {

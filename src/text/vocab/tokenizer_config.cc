@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/json.h"
-#include "text/vocab/json_fields.h"
+#include "text/vocab/json/fields.h"
 
 namespace reprise {
 namespace {

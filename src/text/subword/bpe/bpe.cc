@@ -33,7 +33,7 @@ Result<std::unique_ptr<Bpe>> Bpe::Make(const VocabSpec& spec) {
   bpe->unknown_id_ = spec.unknown_id;
   bpe->IndexTokens(spec);
   if (spec.merges.size() == 0 && !bpe->bytes_ && !spec.scores.empty()) {
-    bpe->DeriveMerges(spec);
+    REPRISE_TRY(bpe->DeriveMerges(spec));
   } else {
     REPRISE_TRY(bpe->AddMerges(spec));
   }
@@ -115,7 +115,10 @@ Status Bpe::AddMerges(const VocabSpec& spec) {
 
 // SentencePiece files have no merges: two neighbours merge if what they spell is a token, and the
 // token with the highest score goes first. Equal scores have equal rank.
-void Bpe::DeriveMerges(const VocabSpec& spec) {
+Status Bpe::DeriveMerges(const VocabSpec& spec) {
+  // SentencePiece's own limit is 16 characters unless it is told otherwise. Beyond this a token is
+  // never made by merging; it would take time in the square of its length to find out how.
+  static constexpr size_t kDerivedBytesMax = 1024;
   struct Candidate {
     int32_t left, right, id;
   };
@@ -124,6 +127,7 @@ void Bpe::DeriveMerges(const VocabSpec& spec) {
     const TokenKind kind = KindOf(spec, id);
     if (!IsPlain(kind) && kind != TokenKind::kUnused) continue;
     const std::string_view text = texts_[id];
+    if (text.size() > kDerivedBytesMax) continue;
     const char* const end = text.data() + text.size();
     for (size_t cut = 0; cut < text.size();) {
       cut += unicode::DecodeChar(text.data() + cut, end).length;
@@ -133,6 +137,10 @@ void Bpe::DeriveMerges(const VocabSpec& spec) {
       const int32_t right = index_.Find(texts_, text.substr(cut));
       if (right >= 0) candidates.push_back({left, right, static_cast<int32_t>(id)});
     }
+  }
+  if (candidates.size() > kVocabMergesMax) {
+    return DataLoss("the tokenizer's tokens can be merged in " + std::to_string(candidates.size()) +
+                    " ways, beyond the limit of " + std::to_string(kVocabMergesMax));
   }
   const auto score = [&](const Candidate& c) { return spec.scores[static_cast<size_t>(c.id)]; };
   std::stable_sort(candidates.begin(), candidates.end(),
@@ -144,6 +152,7 @@ void Bpe::DeriveMerges(const VocabSpec& spec) {
     rules_.push_back({c.left, c.right, {static_cast<uint32_t>(rank_count_), c.id}});
   }
   ++rank_count_;
+  return OkStatus();
 }
 
 void Bpe::CheckSpaces() {
@@ -157,6 +166,8 @@ void Bpe::CheckSpaces() {
 void Bpe::FindWholeChars() {
   static constexpr uint32_t kCodes = 0x10000;
   char_ids_.assign(kCodes, -1);
+  // Where a byte is dropped, its neighbours become neighbours: no border can be judged.
+  if (*std::min_element(byte_ids_.begin(), byte_ids_.end()) < 0) return;
   for (const Rule& rule : rules_) borders_.AddToken(texts_[static_cast<size_t>(rule.merge.id)]);
   Merger merger;
   std::unordered_map<int32_t, std::pair<uint32_t, uint32_t>> whole;  // id -> code, highest rank
@@ -185,30 +196,50 @@ void Bpe::FindWholeChars() {
 
 void Bpe::Encode(std::string_view text, std::span<const Piece> pieces, SubwordScratch* scratch,
                  std::vector<int32_t>* ids) const {
+  // A short text is done before the cache pays.
+  static constexpr size_t kCachedTextBytes = 4096;
+  const bool cached = text.size() >= kCachedTextBytes;
   for (const Piece piece : pieces) {
-    const std::string_view part = text.substr(piece.begin, piece.end - piece.begin);
-    if (cut_at_spaces_) {
-      EncodeWords(part, scratch, ids);
-    } else {
-      EncodePiece(part, scratch, ids);
+    std::string_view part = text.substr(piece.begin, piece.end - piece.begin);
+    if (!cut_at_spaces_) {
+      EncodePiece(part, cached, scratch, ids);
+      continue;
+    }
+    // No merge reaches over the front of a U+2581: each word is a piece of its own.
+    while (!part.empty()) {
+      size_t at = 0;
+      while (part.substr(at).starts_with(kMetaspace)) at += kMetaspace.size();
+      const size_t end = std::min(part.find(kMetaspace, at), part.size());
+      EncodePiece(part.substr(0, end), cached, scratch, ids);
+      part.remove_prefix(end);
     }
   }
 }
 
-// Where no merge reaches over the front of a U+2581, each word is a piece of its own.
-void Bpe::EncodeWords(std::string_view text, SubwordScratch* scratch,
+void Bpe::EncodePiece(std::string_view piece, bool cached, SubwordScratch* scratch,
                       std::vector<int32_t>* ids) const {
-  while (!text.empty()) {
-    size_t at = 0;
-    while (text.substr(at).starts_with(kMetaspace)) at += kMetaspace.size();
-    const size_t end = std::min(text.find(kMetaspace, at), text.size());
-    EncodePiece(text.substr(0, end), scratch, ids);
-    text.remove_prefix(end);
+  if (!cached || piece.size() > PieceCache::kBytesMax || piece.empty()) {
+    return MergePiece(piece, scratch, ids);
+  }
+  bool hit = false;
+  PieceCache::Entry* const entry = scratch->cache.Find(piece, &hit);
+  if (hit) {
+    ids->insert(ids->end(), entry->ids, entry->ids + entry->count);
+    return;
+  }
+  const size_t before = ids->size();
+  MergePiece(piece, scratch, ids);
+  const size_t count = ids->size() - before;
+  if (count <= PieceCache::kIdsMax) {
+    entry->count = static_cast<uint8_t>(count);
+    std::copy(ids->end() - static_cast<ptrdiff_t>(count), ids->end(), entry->ids);
+  } else {
+    entry->size = 0;
   }
 }
 
-void Bpe::EncodePiece(std::string_view piece, SubwordScratch* scratch,
-                      std::vector<int32_t>* ids) const {
+void Bpe::MergePiece(std::string_view piece, SubwordScratch* scratch,
+                     std::vector<int32_t>* ids) const {
   const int32_t whole = index_.Find(texts_, piece);
   const uint8_t state = whole < 0
                             ? uint8_t{kParts}

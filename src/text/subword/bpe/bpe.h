@@ -21,20 +21,21 @@ namespace reprise {
 // symbols, then the neighbouring pair of the lowest rank (the leftmost of equals) is merged until
 // no pair has a merge.
 //
-// Two shortcuts, both exact:
-//  - a piece that is a token which its own symbols merge back to (most words) is that token. Which
-//    tokens do is found out once per token, on first use;
-//  - a character of two or three bytes starts as one symbol, not as its bytes, if its bytes merge
-//  to
-//    one token, no token joins a part of it with its neighbour (CharBorders), and no merge of that
-//    token has a lower rank than those that make it. Then what happens inside it happens first and
-//    alone.
+// Shortcuts, all exact:
+//  - a piece that is a token, and that its own symbols merge back to (most words), is that token.
+//    Which tokens are such is found out once per token, on first use;
+//  - within a long text, the ids of short pieces are remembered;
+//  - a character of two or three bytes starts as one symbol if its bytes merge to one token, no
+//    token joins a part of it with its neighbour (CharBorders), and no merge of that token has a
+//    lower rank than those that make it: then what happens inside it happens first and alone;
+//  - where no merge reaches over the front of a U+2581, words are pieces of their own.
 //
 // Characters that are not in the vocabulary become byte tokens ("<0x0A>"), or the unknown token, or
 // nothing, in this order of preference.
 class Bpe final : public SubwordModel {
  public:
-  // Fails with kDataLoss if a merge names a token that does not exist.
+  // Fails with kDataLoss if a merge names a token that does not exist, or if scores imply more
+  // merges than kVocabMergesMax.
   static Result<std::unique_ptr<Bpe>> Make(const VocabSpec& spec);
 
   void Encode(std::string_view text, std::span<const Piece> pieces, SubwordScratch* scratch,
@@ -50,13 +51,13 @@ class Bpe final : public SubwordModel {
   Bpe() = default;
   void IndexTokens(const VocabSpec& spec);
   Status AddMerges(const VocabSpec& spec);
-  void DeriveMerges(const VocabSpec& spec);
+  Status DeriveMerges(const VocabSpec& spec);
   void CheckSpaces();
   void FindWholeChars();
 
-  void EncodeWords(std::string_view text, SubwordScratch* scratch, std::vector<int32_t>* ids) const;
-  void EncodePiece(std::string_view piece, SubwordScratch* scratch,
+  void EncodePiece(std::string_view piece, bool cached, SubwordScratch* scratch,
                    std::vector<int32_t>* ids) const;
+  void MergePiece(std::string_view piece, SubwordScratch* scratch, std::vector<int32_t>* ids) const;
   void Symbolize(std::string_view piece, std::vector<int32_t>* symbols) const;
   void SymbolizeBytes(std::string_view piece, std::vector<int32_t>* symbols) const;
   void SymbolizeUnknown(std::string_view character, std::vector<int32_t>* symbols) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/vocab/tokenizer_json.h"
+#include "text/vocab/json/tokenizer_json.h"
 
 #include <string>
 #include <utility>
@@ -7,8 +7,8 @@
 
 #include "base/json.h"
 #include "text/subword/byte_token.h"
-#include "text/vocab/json_fields.h"
-#include "text/vocab/tokenizer_json_pipeline.h"
+#include "text/vocab/json/fields.h"
+#include "text/vocab/json/pipeline.h"
 
 namespace reprise {
 namespace {
@@ -189,7 +189,7 @@ Result<VocabSpec> ParseTokenizerJson(std::string_view json) {
   if (!document.ok()) return DataLoss("tokenizer.json: " + document.status().message());
   const JsonValue& root = document->root();
   if (!root.is_object()) return Broken("the document is not an object");
-  static const JsonValue kNull;
+  static const JsonValue kNull{};
   const auto part = [&](const char* key) -> const JsonValue& {
     const JsonValue* value = root.Find(key);
     return value == nullptr ? kNull : *value;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/vocab/tokenizer_json_pipeline.h"
+#include "text/vocab/json/pipeline.h"
 
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "text/split/scanner.h"
-#include "text/vocab/json_fields.h"
+#include "text/vocab/json/fields.h"
 
 namespace reprise {
 namespace {
