@@ -12,7 +12,7 @@ import shutil
 import struct
 import sys
 
-FAMILIES = ["llama", "qwen2", "qwen3", "qwen3_5"]
+FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "qwen3_5"]
 TOTAL_BYTES_MAX = 3_000_000
 WIDTH = {"F32": 4, "BF16": 2, "F16": 2, "I32": 4}
 

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,17 @@ constexpr Command kCommands[] = {
     {"synth", "write a model with random weights in a published geometry", DefineSynth},
 };
 
+// The sentence for a first word that is no command, or nothing.
+std::string UnknownCommand(int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return "";
+  std::string known;
+  for (const Command& command : kCommands) {
+    if (std::strcmp(command.name, argv[1]) == 0) return "";
+    known += (known.empty() ? "" : ", ") + std::string(command.name);
+  }
+  return "there is no command '" + std::string(argv[1]) + "' (known: " + known + ")";
+}
+
 int Fail(const std::string& message) {
   std::fprintf(stderr, "reprise: %s\n", message.c_str());
   return 1;
@@ -35,6 +48,9 @@ int Fail(const std::string& message) {
 }  // namespace
 
 int Main(int argc, char** argv) {
+  if (const std::string unknown = UnknownCommand(argc, argv); !unknown.empty()) {
+    return Fail(unknown);
+  }
   CLI::App app{"Reprise runs language models and never computes the same prefix twice.", "reprise"};
   app.require_subcommand(1);
   app.footer("reprise COMMAND --help tells more about a command.");

@@ -69,7 +69,7 @@ TEST_P(GoldenTest, GgufF32) { ExpectGoldenThroughGguf(GetParam(), "f32"); }
 TEST_P(GoldenTest, GgufBf16) { ExpectGoldenThroughGguf(GetParam(), "bf16"); }
 
 INSTANTIATE_TEST_SUITE_P(Families, GoldenTest,
-                         ::testing::Values("llama", "qwen2", "qwen3", "qwen3_5"),
+                         ::testing::Values("llama", "mistral", "qwen2", "qwen3", "qwen3_5"),
                          [](const auto& param) { return std::string(param.param); });
 
 }  // namespace

@@ -21,9 +21,12 @@ constexpr int kCompany = 16;       // sequences beside the one that is watched
 struct Geometry {
   const char* family;
   const char* config;
+  const char* variant = "";
+
+  std::string name() const { return std::string(family) + variant; }
 };
 std::ostream& operator<<(std::ostream& out, const Geometry& geometry) {
-  return out << geometry.family;
+  return out << geometry.name();
 }
 constexpr Geometry kGeometries[] = {
     {"llama", R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 256,
@@ -32,6 +35,11 @@ constexpr Geometry kGeometries[] = {
       "rope_theta": 10000.0, "tie_word_embeddings": true,
       "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
                        "high_freq_factor": 4.0, "original_max_position_embeddings": 64}})"},
+    {"llama", R"({"model_type": "mistral", "hidden_size": 256, "intermediate_size": 256,
+      "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+      "vocab_size": 96, "max_position_embeddings": 512, "rms_norm_eps": 1e-5,
+      "rope_theta": 10000.0, "tie_word_embeddings": true, "sliding_window": 20})",
+     "window"},
     {"qwen2", R"({"model_type": "qwen2", "hidden_size": 256, "intermediate_size": 256,
       "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 64,
       "vocab_size": 96, "max_position_embeddings": 512, "rms_norm_eps": 1e-6,
@@ -55,7 +63,7 @@ constexpr const char* kTypes[] = {"f32",  "f16",    "bf16",   "q8_0",   "q4_0", 
 
 // A GGUF file of the geometry with random weights.
 std::string WriteSynthetic(const Geometry& geometry, const std::string& type) {
-  const std::string path = ::testing::TempDir() + "law_" + geometry.family + "_" + type + ".gguf";
+  const std::string path = ::testing::TempDir() + "law_" + geometry.name() + "_" + type + ".gguf";
   const auto document = JsonDocument::Parse(geometry.config);
   CHECK(document.ok());
   const Family* family = *FindFamilyByName(geometry.family);
@@ -120,7 +128,7 @@ class LawTest : public ::testing::TestWithParam<std::tuple<Geometry, const char*
 
   // The file of this family and type, written when it is first asked for.
   static const std::string& File(const Geometry& geometry, const std::string& type) {
-    std::string& path = files_[std::string(geometry.family) + " " + type];
+    std::string& path = files_[geometry.name() + " " + type];
     if (path.empty()) {
       path = type == "iq2_xxs" ? WriteRandomBlocks(File(geometry, "f32"))
                                : WriteSynthetic(geometry, type);
@@ -254,8 +262,7 @@ INSTANTIATE_TEST_SUITE_P(FamiliesAndTypes, LawTest,
                          ::testing::Combine(::testing::ValuesIn(kGeometries),
                                             ::testing::ValuesIn(kTypes)),
                          [](const auto& param) {
-                           return std::string(std::get<0>(param.param).family) + "_" +
-                                  std::get<1>(param.param);
+                           return std::get<0>(param.param).name() + "_" + std::get<1>(param.param);
                          });
 
 }  // namespace

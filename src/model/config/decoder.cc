@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/config/decoder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -22,15 +23,25 @@ void CheckActivation(ConfigReader* reader) {
   }
 }
 
-// A window that ends inside the context would need state that is dropped as it slides.
-void CheckNoWindow(ConfigReader* reader, int64_t context_length) {
-  const bool used = reader->Bool({"use_sliding_window", ""}, true);
+// Which layers see only a window: those that are listed; else all, or those from
+// max_window_layers on where a model says so.
+std::vector<int> ReadWindows(ConfigReader* reader, const DecoderConfig& config) {
+  const size_t count = size_t(config.layer_count);
+  std::vector<int> windows(count, 0);
   const int64_t window =
       reader->Int({"sliding_window", "attention.sliding_window"}, {0, int64_t{1} << 40}, 0);
-  if (used && window > 0 && window < context_length) {
-    reader->Refuse("sliding-window attention (window " + std::to_string(window) +
-                   ") is not supported for this family yet");
+  const bool used = reader->Bool({"use_sliding_window", ""}, true);
+  if (!used || window == 0 || window >= config.context_length) return windows;
+  const auto types = reader->Texts({"layer_types", ""}, 4096);
+  const auto flags = reader->Ints({"", "attention.sliding_window_pattern"}, 4096, {0, 1});
+  const int64_t first = reader->Int({"max_window_layers", ""}, {0, 4096}, 0);
+  for (size_t i = 0; i < count; ++i) {
+    const bool listed = i < types.size()   ? types[i] == "sliding_attention"
+                        : i < flags.size() ? flags[i] != 0
+                                           : types.empty() && flags.empty() && int64_t(i) >= first;
+    if (listed) windows[i] = int(window);
   }
+  return windows;
 }
 
 void ReadHeads(ConfigReader* reader, DecoderConfig* config) {
@@ -72,7 +83,7 @@ DecoderConfig ReadDecoderConfig(ConfigReader* reader) {
   config.eps = float(reader->Number({"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, {0, 1}));
   ReadHeads(reader, &config);
   CheckActivation(reader);
-  CheckNoWindow(reader, config.context_length);
+  config.windows = ReadWindows(reader, config);
   config.rope = ReadRopeConfig(reader, config.head_dim);
 
   const StoredTensor* table = reader->FindTensor({"", "token_embd.weight"});
@@ -102,6 +113,15 @@ void DescribeDecoder(const DecoderConfig& config, std::string_view architecture,
   out->Put<float>(prefix + "attention.layer_norm_rms_epsilon", config.eps);
   put("rope.dimension_count", config.rope.rotary_dim);
   out->Put<float>(prefix + "rope.freq_base", float(config.rope.theta));
+  const auto windowed = std::find_if(config.windows.begin(), config.windows.end(),
+                                     [](int window) { return window != 0; });
+  if (windowed != config.windows.end()) {
+    put("attention.sliding_window", *windowed);
+    std::vector<uint8_t> flags;
+    for (const int window : config.windows) flags.push_back(window != 0 ? 1 : 0);
+    out->PutArray<bool>(prefix + "attention.sliding_window_pattern",
+                        {reinterpret_cast<const bool*>(flags.data()), flags.size()});
+  }
   const bool yarn = config.rope.scaling == RopeConfig::Scaling::kYarn;
   if (yarn || config.rope.scaling == RopeConfig::Scaling::kLinear) {
     out->PutString(prefix + "rope.scaling.type", yarn ? "yarn" : "linear");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "model/config/reader.h"
 #include "model/layers/rope.h"
@@ -22,7 +23,8 @@ struct DecoderConfig {
   int kv_heads = 0;
   int head_dim = 0;
   float eps = 0;
-  bool tied = false;  // the embedding table is also the head
+  bool tied = false;         // the embedding table is also the head
+  std::vector<int> windows;  // [layer_count] tokens that attention sees, itself included; 0: all
   RopeConfig rope;
 
   // Synthetic weights: deviation of what a block adds to the residual stream, so that activations
@@ -30,8 +32,8 @@ struct DecoderConfig {
   float residual_gain() const;
 };
 
-// Reads and validates; errors stick to the reader. Refuses activations, attention windows and
-// rotary regimes that nothing here computes.
+// Reads and validates; errors stick to the reader. Refuses activations and rotary regimes that
+// nothing here computes.
 DecoderConfig ReadDecoderConfig(ConfigReader* reader);
 
 // The same parameters as metadata of a GGUF file.

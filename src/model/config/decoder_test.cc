@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves that hostile, contradictory and unsupported configurations are refused with one sentence
 // before anything is allocated, and that known regimes of RoPE give the published angles.
+#include "model/config/decoder.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,7 +42,7 @@ TEST(Config, TakesWhatIsRight) {
   EXPECT_TRUE(Make("qwen3", "extra", "1").ok());
   EXPECT_TRUE(Make("llama", "extra", "1").ok());
   EXPECT_TRUE(Make("llama", "sliding_window", "null").ok());
-  EXPECT_TRUE(Make("llama", "sliding_window", "4096").ok());  // longer than the context
+  EXPECT_TRUE(Make("llama", "sliding_window", "4096").ok());
 }
 
 TEST(Config, RefusesHostileNumbers) {
@@ -68,7 +70,7 @@ TEST(Config, RefusesWhatIsNotComputedHereByName) {
     EXPECT_NE(status.message().find(name), std::string::npos) << status.message();
   };
   expect(Make("qwen3", "hidden_act", "\"gelu\""), "gelu");
-  expect(Make("llama", "sliding_window", "100"), "window 100");
+  expect(Make("llama", "layer_types", R"(["full_attention", "mamba"])"), "mamba");
   expect(Make("qwen3", "rope_scaling", R"({"rope_type": "longrope", "factor": 4.0})"), "longrope");
   expect(Make("qwen3", "attention_bias", "true"), "bias");
   expect(FindFamily(true, "gpt-oss").status(), "gpt-oss");
@@ -88,6 +90,26 @@ TEST(Config, FindsTheTextPartOfMultimodalModels) {
   ASSERT_TRUE(model.ok()) << model.status().message();
   EXPECT_EQ((*model)->vocab_size(), 100);
   EXPECT_EQ((*model)->state_spec().layers.size(), 2u);
+}
+
+TEST(Config, WindowsWhereTheModelHasThem) {
+  const auto windows = [](const std::string& members) {
+    const auto document = JsonDocument::Parse(std::string(kPlain) + members + "}");
+    CHECK(document.ok());
+    ConfigReader reader(document->root());
+    const DecoderConfig config = ReadDecoderConfig(&reader);
+    CHECK(reader.status().ok());
+    return config.windows;
+  };
+  using Windows = std::vector<int>;
+  EXPECT_EQ(windows(""), (Windows{0, 0}));
+  EXPECT_EQ(windows(R"(, "sliding_window": 100)"), (Windows{100, 100}));
+  EXPECT_EQ(windows(R"(, "sliding_window": 256)"), (Windows{0, 0}));  // all of the context
+  EXPECT_EQ(windows(R"(, "sliding_window": 100, "use_sliding_window": false)"), (Windows{0, 0}));
+  EXPECT_EQ(windows(R"(, "sliding_window": 100, "max_window_layers": 1)"), (Windows{0, 100}));
+  EXPECT_EQ(windows(R"(, "sliding_window": 100,
+                         "layer_types": ["sliding_attention", "full_attention"])"),
+            (Windows{100, 0}));
 }
 
 TEST(Rope, PlainFrequencies) {

@@ -14,7 +14,19 @@ const float* DataOrNull(const std::vector<float>& values) {
 
 LayerState Attention::state() const {
   const std::vector<int64_t> shape = {shape_.kv_heads, shape_.head_dim};
-  return {layer_, StateKind::kFullKv, 0, {{"k", shape, shape_.kv}, {"v", shape, shape_.kv}}};
+  return {layer_,
+          shape_.window > 0 ? StateKind::kWindowKv : StateKind::kFullKv,
+          shape_.window,
+          {{"k", shape, shape_.kv}, {"v", shape, shape_.kv}}};
+}
+
+void Attention::AddCost(StateSpec* state) const {
+  const double per_position = 2.0 * shape_.q_heads * shape_.head_dim;
+  if (shape_.window > 0) {
+    state->token_cost += per_position * shape_.window;
+  } else {
+    state->token_cost_per_position += per_position;
+  }
 }
 
 void Attention::Declare(TensorPlan* plan) {
@@ -86,6 +98,7 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const Rows& x,
   StoreKv(context, kv, kv_shape, k, v);
   AttentionParams params;
   params.q_heads = shape_.q_heads;
+  params.window = shape_.window;
   params.scale = shape_.scale != 0 ? shape_.scale : 1 / std::sqrt(float(shape_.head_dim));
   const Rows attended = step.MakeRows(q_width());
   Attend(context, kv, kv_shape, params, q, attended);

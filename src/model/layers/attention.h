@@ -19,6 +19,7 @@ struct AttentionShape {
   int head_dim = 0;
   float eps = 0;
   float scale = 0;           // of q . k; 0: 1 / sqrt(head_dim)
+  int window = 0;            // tokens that a query sees, itself included; 0: all
   bool bias = false;         // on q, k and v
   bool output_bias = false;  // on the output projection
   bool qk_norm = false;      // RMS norm over each head of q and k, before RoPE
@@ -40,8 +41,8 @@ class Attention {
   void Declare(TensorPlan* plan);
   // out = W_o attend(rope(q), rope(k), v); x is already normalised.
   void Forward(const Step& step, const RopeTable& rope, const Rows& x, const Rows& out) const;
-  // Multiply-adds of scores and values per position of context.
-  double cost_per_position() const { return 2.0 * shape_.q_heads * shape_.head_dim; }
+  // Adds the multiply-adds of scores and values to the cost of computing a token again.
+  void AddCost(StateSpec* state) const;
 
  private:
   int64_t q_width() const { return int64_t{shape_.q_heads} * shape_.head_dim; }

@@ -37,14 +37,15 @@ DenseDecoder::DenseDecoder(const DecoderConfig& config, const DenseTraits& trait
   card_.vocab_size = config.vocab_size;
   card_.context_length = config.context_length;
   layers_.reserve(size_t(config.layer_count));
-  const AttentionShape shape = MakeAttentionShape(config, traits, kv);
+  AttentionShape shape = MakeAttentionShape(config, traits, kv);
   for (int i = 0; i < config.layer_count; ++i) {
+    shape.window = config.windows[size_t(i)];
     layers_.push_back({{},
                        Attention(shape, i, size_t(i)),
                        {},
                        SwiGluMlp(i, config.dim, config.hidden, config.residual_gain())});
     card_.state.layers.push_back(layers_.back().attention.state());
-    card_.state.token_cost_per_position += layers_.back().attention.cost_per_position();
+    layers_.back().attention.AddCost(&card_.state);
   }
 }
 
@@ -96,6 +97,11 @@ void DenseDecoder::Forward(const OpContext& context, const BatchView& batch,
 Result<std::unique_ptr<FamilyModel>> MakeDenseDecoder(ConfigReader* reader,
                                                       const DenseTraits& traits, DType kv) {
   const DecoderConfig config = ReadDecoderConfig(reader);
+  for (const std::string& type : reader->Texts({"layer_types", ""}, 4096)) {
+    if (type != "full_attention" && type != "sliding_attention") {
+      reader->Refuse("layer type '" + type + "' is not supported for this family");
+    }
+  }
   REPRISE_TRY(reader->status());
   return std::unique_ptr<FamilyModel>(std::make_unique<DenseDecoder>(config, traits, kv));
 }

@@ -57,9 +57,11 @@ std::span<const KvSequence> Step::Kv(size_t entry) const {
     const SequenceSlice& sequence = batch_.sequences[s];
     const size_t count = BlockCount(sequence);
     for (size_t b = 0; b < count; ++b) {
-      std::byte* block = memory_.block(sequence.blocks[b]);
-      k_blocks_[first + b] = block + k_offset;
-      v_blocks_[first + b] = block + v_offset;
+      // Blocks before every window may be gone; nothing reads them.
+      const bool held = sequence.blocks[b].valid();
+      std::byte* block = held ? memory_.block(sequence.blocks[b]) : nullptr;
+      k_blocks_[first + b] = held ? block + k_offset : nullptr;
+      v_blocks_[first + b] = held ? block + v_offset : nullptr;
     }
     kv_[s] = KvSequence{k_blocks_.data() + first, v_blocks_.data() + first, sequence.position,
                         int64_t(sequence.row_begin), int64_t(sequence.row_count)};

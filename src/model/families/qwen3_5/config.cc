@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/families/qwen3_5/config.h"
 
+#include <algorithm>
 #include <string>
 
 namespace reprise::qwen3_5 {
@@ -83,6 +84,9 @@ void ReadAttention(ConfigReader* reader, DType kv, Config* config) {
   const std::string gate = reader->Text({"output_gate_type", ""}, "swish");
   if (gate != "swish" && gate != "silu") {
     reader->Refuse("output gate '" + gate + "' is not supported for qwen3_5 (only swish is)");
+  }
+  if (std::any_of(decoder.windows.begin(), decoder.windows.end(), [](int w) { return w != 0; })) {
+    reader->Refuse("sliding-window attention is not supported for qwen3_5");
   }
   // Sections of interleaved multimodal RoPE: for text all three positions are equal.
   config->rope_sections =

@@ -29,7 +29,7 @@ Qwen35::Qwen35(const Config& config)
     } else {
       layer.attention.emplace(config_.attention, i, entry);
       state.layers.push_back(layer.attention->state());
-      state.token_cost_per_position += layer.attention->cost_per_position();
+      layer.attention->AddCost(&state);
     }
   }
 }

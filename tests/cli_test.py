@@ -1,0 +1,114 @@
+"""The program as people use it: every command once, on the tiny models of the tree.
+
+usage: cli_test.py REPRISE SOURCE_ROOT
+
+Proves that logits do not depend on --split and --threads, that convert keeps them, that a chat is
+reproducible from its seed and /reset forgets, and that every error is one sentence and exit status 1.
+"""
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+REPRISE = sys.argv.pop(1) if len(sys.argv) > 1 else "reprise"
+ROOT = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".")
+GOLDEN = ROOT / "tests/golden"
+TINY = ROOT / "models/reprise-tiny-q8_0.gguf"
+
+
+def run(*args, stdin=""):
+    return subprocess.run([REPRISE, *map(str, args)], input=stdin, capture_output=True, text=True, timeout=300)
+
+
+def read_tensor(path, name):
+    data = pathlib.Path(path).read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    entry = json.loads(data[8:8 + size])[name]
+    begin, end = entry["data_offsets"]
+    return data[8 + size + begin:8 + size + end]
+
+
+class Commands(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def logits(self, model, *options):
+        out = self.path / "logits.safetensors"
+        result = run("logits", "--model", model, "--input", GOLDEN / "qwen3_5/golden.safetensors", "--out", out, *options)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return read_tensor(out, "logits")
+
+    def expect_error(self, words, *args):
+        result = run(*args)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        lines = [line for line in result.stderr.splitlines() if not line.startswith("loading")]
+        self.assertEqual(len(lines), 1, result.stderr)
+        self.assertTrue(lines[0].startswith("reprise: "), lines[0])
+        for word in words:
+            self.assertIn(word, lines[0])
+
+    def test_logits_do_not_depend_on_the_schedule(self):
+        model = GOLDEN / "qwen3_5"
+        whole = self.logits(model)
+        self.assertEqual(whole, self.logits(model, "--split", "1,7,60", "--threads", "1"))
+        self.assertNotEqual(whole, self.logits(model, "--kv", "f32"))
+
+    def test_convert_keeps_the_logits(self):
+        file = self.path / "model.gguf"
+        result = run("convert", "--model", GOLDEN / "qwen3_5", "--type", "bf16", "--out", file)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        a = struct.unpack("<%df" % (83 * 320), self.logits(GOLDEN / "qwen3_5", "--kv", "f32"))
+        b = struct.unpack("<%df" % (83 * 320), self.logits(file, "--kv", "f32"))
+        self.assertLess(max(abs(x - y) for x, y in zip(a, b)), 1e-3)
+        seen = run("inspect", file).stdout
+        self.assertIn("qwen35.ssm.state_size", seen)
+        self.assertIn("family: qwen3_5", seen)
+
+    def test_errors_are_one_sentence(self):
+        model = GOLDEN / "qwen3"
+        tokens = GOLDEN / "qwen3/golden.safetensors"
+        self.expect_error(["frobnicate", "logits"], "frobnicate")
+        self.expect_error(["/nonexistent"], "inspect", "/nonexistent")
+        self.expect_error(["--model"], "logits", "--input", tokens, "--out", self.path / "x")
+        self.expect_error(["83 are left"], "logits", "-m", model, "--input", tokens, "--out", self.path / "x",
+                          "--split", "84")
+        self.expect_error(["q9_9", "q4_k_m"], "logits", "-m", model, "--input", tokens, "--out", self.path / "x",
+                          "--weights", "q9_9")
+        self.expect_error(["tokenizer"], "run", "-m", model, "-p", "hello")
+        self.expect_error(["Qwen3.5-0.8B"], "synth", "--like", "GPT-9", "--out", self.path / "x")
+        (self.path / "broken.gguf").write_bytes(b"GGUF\3\0\0\0" + b"\xff" * 64)
+        self.expect_error(["broken.gguf"], "run", "-m", self.path / "broken.gguf", "-p", "x")
+
+    def test_help_helps(self):
+        result = run("--help")
+        self.assertEqual(result.returncode, 0)
+        for command in ["run", "logits", "bench", "synth", "inspect", "convert", "audit"]:
+            self.assertIn(command, result.stdout)
+            self.assertEqual(run(command, "--help").returncode, 0)
+
+    @unittest.skipUnless(TINY.exists(), "needs the bundled model")
+    def test_a_chat_is_reproducible(self):
+        options = ["run", "-m", TINY, "--seed", "7", "-n", "60"]
+        first = run(*options, "-p", "Tell me about a dog.")
+        self.assertEqual(first.returncode, 0, first.stderr)
+        self.assertTrue(first.stdout.strip())
+        self.assertEqual(run(*options, "-p", "Tell me about a dog.").stdout, first.stdout)
+        chat = run(*options, "--stats", stdin="Tell me about a dog.\nAnd then?\n/reset\nTell me about a dog.\n/quit\nno\n")
+        self.assertEqual(chat.returncode, 0, chat.stderr)
+        self.assertTrue(chat.stdout.startswith(first.stdout))
+        self.assertTrue(chat.stdout.endswith(first.stdout))
+        reused = [int(line.split(",")[1].split()[0]) for line in chat.stderr.splitlines() if line.startswith("[prompt")]
+        self.assertEqual(len(reused), 3)
+        self.assertEqual(reused[0], 0)
+        self.assertGreater(reused[1], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
