@@ -123,6 +123,9 @@ TEST_P(FloatKernels, ElementWise) {
         "softcap " + what);
     const Floats calm = Random(rng_, n, 5);
     Compare(
+        calm, [&](const KernelTable& t, float* y) { t.scale_add(a.data(), 0.7f, n, y); },
+        "scale_add " + what);
+    Compare(
         out, [&](const KernelTable& t, float* y) { t.softmax(calm.data(), n, y); },
         "softmax " + what);
     Compare(
@@ -339,6 +342,7 @@ struct AttentionCase {
   int value_dim;
   float softcap;
   bool window;  // queries see different parts of the block, some nothing
+  bool value_in_key = false;
 };
 
 // Memory of a state: max, sum, out.
@@ -387,6 +391,7 @@ class AttentionFixture {
     tile.visible = visible_.data();
     tile.k = half ? static_cast<const void*>(k16_.data()) : k_.data();
     tile.v = half ? static_cast<const void*>(v16_.data()) : v_.data();
+    if (shape_.value_in_key) tile.v = nullptr;
     tile.head_dim = shape_.head_dim;
     tile.value_dim = shape_.value_dim;
     tile.softcap = shape_.softcap;
@@ -410,7 +415,8 @@ TEST_P(FloatKernels, Attention) {
          {std::pair{1, 1}, {16, 16}, {64, 64}, {80, 80}, {100, 37}, {128, 128}, {192, 128}}) {
       for (const float softcap : {0.0f, 5.0f}) {
         for (const bool window : {false, true}) {
-          const AttentionCase shape = {queries, head_dim, value_dim, softcap, window};
+          const bool value_in_key = softcap == 0 && queries % 2 == 1 && head_dim != value_dim;
+          const AttentionCase shape = {queries, head_dim, value_dim, softcap, window, value_in_key};
           const AttentionFixture first(rng_, shape);
           const AttentionFixture second(rng_, shape);
           for (const bool half : {false, true}) {
@@ -440,6 +446,28 @@ TEST_P(FloatKernels, Attention) {
           }
         }
       }
+    }
+  }
+}
+
+TEST_P(FloatKernels, StoreKeys) {
+  for (const int head_dim : {1, 16, 24, 64, 100}) {
+    for (const auto& [slot, tokens] :
+         {std::pair{0, 64}, {0, 1}, {63, 1}, {5, 3}, {7, 4}, {16, 16}, {1, 40}, {33, 31}}) {
+      const Floats x = Random(rng_, tokens * (head_dim + 3), 100);
+      Compare(
+          Floats(size_t(kKeys * head_dim), 555.0f),
+          [&](const KernelTable& t, float* k) {
+            t.store_keys_f32(x.data(), head_dim + 3, tokens, head_dim, slot, k);
+          },
+          "store_keys_f32");
+      Compare(
+          Floats(size_t(kKeys * head_dim / 2), 555.0f),
+          [&](const KernelTable& t, float* k) {
+            t.store_keys_f16(x.data(), head_dim + 3, tokens, head_dim, slot,
+                             reinterpret_cast<uint16_t*>(k));
+          },
+          "store_keys_f16");
     }
   }
 }

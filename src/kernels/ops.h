@@ -84,6 +84,9 @@ struct KvShape {
   int head_dim = 0;
   int value_dim = 0;
   DType dtype = DType::kF16;  // kF16 or kF32
+  // The values are the first value_dim channels of the keys (the latent of MLA): v_blocks and v are
+  // not used.
+  bool value_in_key = false;
 };
 // Rounds K and V to their storage type and writes them to the blocks.
 void StoreKv(const OpContext& context, std::span<const KvSequence> sequences, const KvShape& shape,
@@ -105,6 +108,7 @@ struct RecurrentSequence {
   float* state = nullptr;
   int64_t row_begin = 0;
   int64_t row_count = 0;
+  int32_t position = 0;  // of its first row; only ops that treat position 0 specially look at it
 };
 // Depth-wise causal convolution; state: [taps - 1, channels], oldest first. weight: [taps,
 // channels].

@@ -329,6 +329,11 @@ TEST_P(ScanKernels, SsdGates) {
       table_.scan.ssd_gates(x.data(), bias.data(), a.data(), 0.001f, high, n, got.data(),
                             got.data() + n);
       ASSERT_EQ(0, std::memcmp(expected.data(), got.data(), got.size() * 4));
+      Floats decay(size_t(n) + 3, -777.0f);
+      Floats decay_expected = decay;
+      reference_.scan.decay(x.data(), bias.data(), bias.data(), n, decay_expected.data());
+      table_.scan.decay(x.data(), bias.data(), bias.data(), n, decay.data());
+      ASSERT_EQ(0, std::memcmp(decay_expected.data(), decay.data(), decay.size() * 4));
       for (size_t i = 0; i < size_t(n); ++i) {
         const double sum = double(x[i]) + bias[i];
         const double step = std::max(sum, 0.0) + std::log1p(std::exp(-std::fabs(sum)));

@@ -119,7 +119,10 @@ void AttendBlock(const Call& call, const Task& task, int block, const TaskMemory
   tile.first = memory.first;
   tile.visible = memory.visible;
   tile.k = task.sequence->k_blocks[block] + task.kv_head * width * kKeys * shape.head_dim;
-  tile.v = task.sequence->v_blocks[block] + task.kv_head * width * kKeys * shape.value_dim;
+  tile.v = nullptr;
+  if (!shape.value_in_key) {
+    tile.v = task.sequence->v_blocks[block] + task.kv_head * width * kKeys * shape.value_dim;
+  }
   tile.head_dim = shape.head_dim;
   tile.value_dim = shape.value_dim;
   tile.softcap = call.params.softcap;
@@ -235,6 +238,7 @@ void Attend(const OpContext& context, std::span<const KvSequence> sequences, con
   CHECK(q.cols == int64_t{params.q_heads} * shape.head_dim);
   CHECK(out.cols == int64_t{params.q_heads} * shape.value_dim);
   CHECK(shape.dtype == DType::kF16 || shape.dtype == DType::kF32);
+  CHECK(!shape.value_in_key || shape.value_dim <= shape.head_dim);
   const ScratchScope scope(*context.scratch);
   const Call call{context, shape, params, q, out, params.q_heads / shape.kv_heads};
   const int rows = RowsPerTask(call, sequences);
@@ -258,41 +262,54 @@ void Attend(const OpContext& context, std::span<const KvSequence> sequences, con
   }
 }
 
+namespace {
+
+// Rows [row, row + count) of a sequence, all in one block, of one K/V head.
+void StoreBlock(const OpContext& context, const KvSequence& s, const KvShape& shape, int64_t head,
+                int64_t row, int count, const Rows& k, const Rows& v) {
+  const cpu::KernelTable& table = *context.table;
+  const int64_t position = s.position + row;
+  const int slot = static_cast<int>(position % kKeys);
+  const float* k_row = k.row(s.row_begin + row) + head * shape.head_dim;
+  std::byte* k_block = s.k_blocks[position / kKeys];
+  const int64_t k_offset = head * shape.head_dim * kKeys;
+  if (shape.dtype == DType::kF32) {
+    table.store_keys_f32(k_row, k.stride, count, shape.head_dim, slot,
+                         reinterpret_cast<float*>(k_block) + k_offset);
+  } else {
+    table.store_keys_f16(k_row, k.stride, count, shape.head_dim, slot,
+                         reinterpret_cast<uint16_t*>(k_block) + k_offset);
+  }
+  if (shape.value_in_key) return;
+  std::byte* v_block = s.v_blocks[position / kKeys];
+  for (int t = 0; t < count; ++t) {
+    const float* v_row = v.row(s.row_begin + row + t) + head * shape.value_dim;
+    const int64_t v_offset = (head * kKeys + slot + t) * shape.value_dim;
+    if (shape.dtype == DType::kF32) {
+      std::copy_n(v_row, shape.value_dim, reinterpret_cast<float*>(v_block) + v_offset);
+    } else {
+      table.f32_to_f16(v_row, shape.value_dim, reinterpret_cast<uint16_t*>(v_block) + v_offset);
+    }
+  }
+}
+
+}  // namespace
+
 void StoreKv(const OpContext& context, std::span<const KvSequence> sequences, const KvShape& shape,
              const Rows& k, const Rows& v) {
   CHECK(k.cols == int64_t{shape.kv_heads} * shape.head_dim);
-  CHECK(v.cols == int64_t{shape.kv_heads} * shape.value_dim);
+  CHECK(shape.value_in_key || v.cols == int64_t{shape.kv_heads} * shape.value_dim);
   CHECK(shape.dtype == DType::kF16 || shape.dtype == DType::kF32);
   int64_t rows = 0;
   for (const KvSequence& s : sequences) rows += s.row_count;
   const int64_t tasks = static_cast<int64_t>(sequences.size()) * shape.kv_heads;
-  cpu::ForTasks(context, tasks, rows * (2 * k.cols + v.cols), [&](int64_t task, int) {
+  cpu::ForTasks(context, tasks, rows * 2 * k.cols, [&](int64_t task, int) {
     const KvSequence& s = sequences[size_t(task / shape.kv_heads)];
-    const int64_t head = task % shape.kv_heads;
-    for (int64_t r = 0; r < s.row_count; ++r) {
-      const int64_t position = s.position + r;
-      const int64_t slot = position % kKeys;
-      const float* k_row = k.row(s.row_begin + r) + head * shape.head_dim;
-      const float* v_row = v.row(s.row_begin + r) + head * shape.value_dim;
-      std::byte* k_block = s.k_blocks[position / kKeys];
-      std::byte* v_block = s.v_blocks[position / kKeys];
-      if (shape.dtype == DType::kF32) {
-        float* k_out = reinterpret_cast<float*>(k_block) + head * shape.head_dim * kKeys + slot;
-        for (int64_t i = 0; i < shape.head_dim; ++i) k_out[i * kKeys] = k_row[i];
-        std::copy_n(v_row, shape.value_dim,
-                    reinterpret_cast<float*>(v_block) + (head * kKeys + slot) * shape.value_dim);
-        continue;
-      }
-      uint16_t* k_out = reinterpret_cast<uint16_t*>(k_block) + head * shape.head_dim * kKeys + slot;
-      for (int64_t i = 0; i < shape.head_dim; i += kKeys) {
-        uint16_t part[kKeys];
-        const int64_t count = std::min<int64_t>(kKeys, shape.head_dim - i);
-        context.table->f32_to_f16(k_row + i, count, part);
-        for (int64_t c = 0; c < count; ++c) k_out[(i + c) * kKeys] = part[c];
-      }
-      context.table->f32_to_f16(
-          v_row, shape.value_dim,
-          reinterpret_cast<uint16_t*>(v_block) + (head * kKeys + slot) * shape.value_dim);
+    for (int64_t row = 0; row < s.row_count;) {
+      const int64_t left = kKeys - (s.position + row) % kKeys;
+      const int count = static_cast<int>(std::min(left, s.row_count - row));
+      StoreBlock(context, s, shape, task % shape.kv_heads, row, count, k, v);
+      row += count;
     }
   });
 }

@@ -98,6 +98,8 @@ struct ScanKernels {
   void (*wkv7)(const Wkv7Scan* scan);
   void (*selective)(const SelectiveScan* scan);
   void (*rg_lru)(const RgLruScan* scan);
+  // y = exp(-(rate * softplus(x + bias))).
+  void (*decay)(const float* x, const float* bias, const float* rate, int64_t n, float* y);
   // dt = min(max(softplus(x + bias), low), high); decay = exp(dt * a).
   void (*ssd_gates)(const float* x, const float* bias, const float* a, float low, float high,
                     int64_t n, float* dt, float* decay);

@@ -34,6 +34,10 @@ void Scale(const float* x, float factor, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factor;
 }
 
+void ScaleAdd(const float* x, float factor, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = std::fma(factor, x[i], y[i]);
+}
+
 void GeGlu(const float* gate, const float* up, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = Gelu(gate[i]) * up[i];
 }

@@ -13,6 +13,7 @@ void Add(const float* a, const float* b, int64_t n, float* y);
 void Mul(const float* a, const float* b, int64_t n, float* y);
 void Scale(const float* x, float factor, int64_t n, float* y);
 
+void ScaleAdd(const float* x, float factor, int64_t n, float* y);
 void GeGlu(const float* gate, const float* up, int64_t n, float* y);
 void Gelu(const float* x, int64_t n, float* y);
 void ReluSquared(const float* x, int64_t n, float* y);

@@ -65,7 +65,14 @@ Join MergeSums(float* max, float* sum, float block_max, float block_sum) {
   return join;
 }
 
-void Attend(const cpu::AttentionTile& tile, const float* k, const float* v,
+// v[j][c] at v[j * key_step + c * channel_step].
+struct Values {
+  const float* data;
+  int key_step;
+  int channel_step;
+};
+
+void Attend(const cpu::AttentionTile& tile, const float* k, const Values& v,
             const cpu::AttentionState& state) {
   for (int query = 0; query < tile.queries; ++query) {
     if (tile.first[query] >= tile.visible[query]) continue;
@@ -75,7 +82,7 @@ void Attend(const cpu::AttentionTile& tile, const float* k, const float* v,
     for (int c = 0; c < tile.value_dim; ++c) {
       float o = 0;
       for (int j = tile.first[query]; j < tile.visible[query]; ++j) {
-        o = std::fma(softmax.weight[j], v[j * tile.value_dim + c], o);
+        o = std::fma(softmax.weight[j], v.data[j * v.key_step + c * v.channel_step], o);
       }
       out[c] = join(out[c], o);
     }
@@ -85,7 +92,9 @@ void Attend(const cpu::AttentionTile& tile, const float* k, const float* v,
 }  // namespace
 
 void AttendF32(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float*) {
-  Attend(*tile, static_cast<const float*>(tile->k), static_cast<const float*>(tile->v), *state);
+  const float* k = static_cast<const float*>(tile->k);
+  const float* v = static_cast<const float*>(tile->v);
+  Attend(*tile, k, v != nullptr ? Values{v, tile->value_dim, 1} : Values{k, 1, cpu::kKeys}, *state);
 }
 
 void AttendF16(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* scratch) {
@@ -94,10 +103,24 @@ void AttendF16(const cpu::AttentionTile* tile, const cpu::AttentionState* state,
   for (int i = 0; i < cpu::kKeys * tile->head_dim; ++i) {
     k[i] = F16ToF32(static_cast<const uint16_t*>(tile->k)[i]);
   }
+  if (tile->v == nullptr) return Attend(*tile, k, {k, 1, cpu::kKeys}, *state);
   for (int i = 0; i < cpu::kKeys * tile->value_dim; ++i) {
     v[i] = F16ToF32(static_cast<const uint16_t*>(tile->v)[i]);
   }
-  Attend(*tile, k, v, *state);
+  Attend(*tile, k, {v, tile->value_dim, 1}, *state);
+}
+
+void StoreKeysF32(const float* x, int64_t x_stride, int tokens, int head_dim, int slot, float* k) {
+  for (int t = 0; t < tokens; ++t) {
+    for (int i = 0; i < head_dim; ++i) k[i * cpu::kKeys + slot + t] = x[t * x_stride + i];
+  }
+}
+
+void StoreKeysF16(const float* x, int64_t x_stride, int tokens, int head_dim, int slot,
+                  uint16_t* k) {
+  for (int t = 0; t < tokens; ++t) {
+    for (int i = 0; i < head_dim; ++i) k[i * cpu::kKeys + slot + t] = F32ToF16(x[t * x_stride + i]);
+  }
 }
 
 void AttendMerge(const cpu::AttentionState* state, const cpu::AttentionState* block, int queries,

@@ -107,6 +107,10 @@ void RgLru(const cpu::RgLruScan* scan) {
   }
 }
 
+void Decay(const float* x, const float* bias, const float* rate, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = Exp(-(rate[i] * Softplus(x[i] + bias[i])));
+}
+
 void SsdGates(const float* x, const float* bias, const float* a, float low, float high, int64_t n,
               float* dt, float* decay) {
   for (int64_t i = 0; i < n; ++i) {

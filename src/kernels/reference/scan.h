@@ -11,6 +11,7 @@ void Ssd(const cpu::SsdScan* scan);
 void Wkv7(const cpu::Wkv7Scan* scan);
 void Selective(const cpu::SelectiveScan* scan);
 void RgLru(const cpu::RgLruScan* scan);
+void Decay(const float* x, const float* bias, const float* rate, int64_t n, float* y);
 void SsdGates(const float* x, const float* bias, const float* a, float low, float high, int64_t n,
               float* dt, float* decay);
 

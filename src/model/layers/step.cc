@@ -80,8 +80,9 @@ std::span<const RecurrentSequence> Step::NextSegments(size_t entry, size_t tenso
     const uint32_t end =
         done == sequence.taps.size() ? sequence.row_count : sequence.taps[done].row_count;
     auto* state = reinterpret_cast<float*>(memory_.slot(sequence.slot) + offset);
-    recurrent_[count++] = RecurrentSequence{state, int64_t(sequence.row_begin) + begin,
-                                            int64_t(end) - int64_t(begin)};
+    recurrent_[count++] =
+        RecurrentSequence{state, int64_t(sequence.row_begin) + begin, int64_t(end) - int64_t(begin),
+                          sequence.position + int32_t(begin)};
   }
   return recurrent_.first(count);
 }

@@ -139,5 +139,47 @@ inline float SumLanes(V16 x) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+inline void Transpose8(__m256 (&r)[8]) {
+  __m256 a[8];
+  __m256 b[8];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    a[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+    a[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    b[4 * i] = _mm256_shuffle_ps(a[4 * i], a[4 * i + 2], 0x44);
+    b[4 * i + 1] = _mm256_shuffle_ps(a[4 * i], a[4 * i + 2], 0xEE);
+    b[4 * i + 2] = _mm256_shuffle_ps(a[4 * i + 1], a[4 * i + 3], 0x44);
+    b[4 * i + 3] = _mm256_shuffle_ps(a[4 * i + 1], a[4 * i + 3], 0xEE);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x20);
+    r[i + 4] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x31);
+  }
+}
+// rows[i] lane j becomes rows[j] lane i.
+inline void Transpose(V16 (&rows)[16]) {
+  __m256 quarter[2][2][8];  // [row half][lane half]
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    quarter[0][0][i] = rows[i].a;
+    quarter[0][1][i] = rows[i].b;
+    quarter[1][0][i] = rows[i + 8].a;
+    quarter[1][1][i] = rows[i + 8].b;
+  }
+  Transpose8(quarter[0][0]);
+  Transpose8(quarter[0][1]);
+  Transpose8(quarter[1][0]);
+  Transpose8(quarter[1][1]);
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    rows[i] = {quarter[0][0][i], quarter[1][0][i]};
+    rows[i + 8] = {quarter[0][1][i], quarter[1][1][i]};
+  }
+}
+
 }  // namespace
 }  // namespace reprise::cpu

@@ -98,5 +98,38 @@ inline float SumLanes(V16 a) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+// rows[i] lane j becomes rows[j] lane i.
+inline void Transpose(V16 (&rows)[16]) {
+  __m512 a[16];
+  __m512 b[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {  // pairs of lanes
+    a[2 * i] = _mm512_unpacklo_ps(rows[2 * i].v, rows[2 * i + 1].v);
+    a[2 * i + 1] = _mm512_unpackhi_ps(rows[2 * i].v, rows[2 * i + 1].v);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {  // fours: b[4 * i + c] holds lane c of rows 4 * i.. in each quarter
+    const __m512d lo0 = _mm512_castps_pd(a[4 * i]);
+    const __m512d hi0 = _mm512_castps_pd(a[4 * i + 1]);
+    const __m512d lo1 = _mm512_castps_pd(a[4 * i + 2]);
+    const __m512d hi1 = _mm512_castps_pd(a[4 * i + 3]);
+    b[4 * i] = _mm512_castpd_ps(_mm512_unpacklo_pd(lo0, lo1));
+    b[4 * i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(lo0, lo1));
+    b[4 * i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(hi0, hi1));
+    b[4 * i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(hi0, hi1));
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {  // quarters to their rows
+    const __m512 even01 = _mm512_shuffle_f32x4(b[c], b[4 + c], 0x88);
+    const __m512 odd01 = _mm512_shuffle_f32x4(b[c], b[4 + c], 0xDD);
+    const __m512 even23 = _mm512_shuffle_f32x4(b[8 + c], b[12 + c], 0x88);
+    const __m512 odd23 = _mm512_shuffle_f32x4(b[8 + c], b[12 + c], 0xDD);
+    rows[c].v = _mm512_shuffle_f32x4(even01, even23, 0x88);
+    rows[8 + c].v = _mm512_shuffle_f32x4(even01, even23, 0xDD);
+    rows[4 + c].v = _mm512_shuffle_f32x4(odd01, odd23, 0x88);
+    rows[12 + c].v = _mm512_shuffle_f32x4(odd01, odd23, 0xDD);
+  }
+}
+
 }  // namespace
 }  // namespace reprise::cpu

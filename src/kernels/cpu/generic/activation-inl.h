@@ -49,6 +49,11 @@ void ScaleRow(const float* x, float factor, int64_t n, float* y) {
   Map(x, n, y, [f](V16 a) { return Mul(a, f); });
 }
 
+void ScaleAdd(const float* x, float factor, int64_t n, float* y) {
+  const V16 f = Set(factor);
+  Map(x, y, n, y, [f](V16 a, V16 old) { return Fma(f, a, old); });
+}
+
 void GeGlu(const float* gate, const float* up, int64_t n, float* y) {
   Map(gate, up, n, y, [](V16 g, V16 u) { return Mul(Gelu(g), u); });
 }
@@ -130,6 +135,7 @@ void OverlayActivations(KernelTable* table) {
   table->add = AddRow;
   table->mul = MulRow;
   table->scale = ScaleRow;
+  table->scale_add = ScaleAdd;
   table->geglu = GeGlu;
   table->gelu = GeluRow;
   table->relu_squared = ReluSquared;

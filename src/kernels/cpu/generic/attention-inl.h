@@ -2,7 +2,9 @@
 #pragma once
 
 #include "kernels/cpu/generic/attention_tiles-inl.h"
+#include "kernels/cpu/generic/kv_store-inl.h"
 #include "kernels/cpu/generic/math-inl.h"
+#include "kernels/cpu/generic/rows-inl.h"
 
 // Attention of a tile of queries over one block: attend_* of KernelTable. Three passes, so that K,
 // then V, stays in the first-level cache while all queries use it: scores, softmax, values.
@@ -102,8 +104,8 @@ inline void WithCount(int n, F f) {
   f(Count<kMost>());
 }
 
-template <typename Element>
-void AttendElements(const AttentionTile& tile, const Element* k, const Element* v,
+template <typename Key, typename Value>
+void AttendElements(const AttentionTile& tile, const Key* k, const Value* v,
                     const AttentionState& state, float* scratch) {
   float* const scores = scratch;
   float* const block_max = scores + kKeys * tile.queries;
@@ -146,20 +148,25 @@ void AttendElements(const AttentionTile& tile, const Element* k, const Element* 
 }
 
 void AttendF32(const AttentionTile* tile, const AttentionState* state, float* scratch) {
-  AttendElements(*tile, static_cast<const float*>(tile->k), static_cast<const float*>(tile->v),
-                 *state, scratch);
+  const float* const k = static_cast<const float*>(tile->k);
+  const float* v = static_cast<const float*>(tile->v);
+  float* const wide_v = scratch;
+  if (v == nullptr) {
+    ValuesFromKeys(k, tile->value_dim, wide_v);
+    v = wide_v;
+  }
+  AttendElements(*tile, k, v, *state, wide_v + kKeys * tile->value_dim);
 }
 
 void AttendF16(const AttentionTile* tile, const AttentionState* state, float* scratch) {
   const uint16_t* const k = static_cast<const uint16_t*>(tile->k);
   const uint16_t* const v = static_cast<const uint16_t*>(tile->v);
-  // Few queries convert as they read; many share one conversion.
-  if (tile->queries <= 2 * kTileQueries) {
-    AttendElements(*tile, k, v, *state, scratch);
-    return;
-  }
   float* const wide_k = scratch;
   float* const wide_v = wide_k + kKeys * tile->head_dim;
+  float* const rest = wide_v + kKeys * tile->value_dim;
+  // Few queries convert as they read; many share one conversion.
+  const bool few = tile->queries <= 2 * kTileQueries;
+  if (few && v != nullptr) return AttendElements(*tile, k, v, *state, rest);
   int begin = kKeys;
   int end = 0;
   for (int i = 0; i < tile->queries; ++i) {
@@ -167,12 +174,15 @@ void AttendF16(const AttentionTile* tile, const AttentionState* state, float* sc
     end = tile->visible[i] > end ? tile->visible[i] : end;
   }
   if (begin >= end) return;
-  for (int i = 0; i < kKeys * tile->head_dim; i += 16) Store(wide_k + i, Load(k + i));
-  const int last = end * tile->value_dim;
-  int i = begin * tile->value_dim;
-  for (; i + 16 <= last; i += 16) Store(wide_v + i, Load(v + i));
-  if (i < last) StorePartial(wide_v + i, LoadPartial(v + i, last - i), last - i);
-  AttendElements(*tile, wide_k, wide_v, *state, wide_v + kKeys * tile->value_dim);
+  if (v == nullptr) {
+    ValuesFromKeys(k, tile->value_dim, wide_v);
+  } else {
+    F16ToF32(v + begin * tile->value_dim, int64_t{end - begin} * tile->value_dim,
+             wide_v + begin * tile->value_dim);
+  }
+  if (few) return AttendElements(*tile, k, wide_v, *state, rest);
+  F16ToF32(k, int64_t{kKeys} * tile->head_dim, wide_k);
+  AttendElements(*tile, wide_k, wide_v, *state, rest);
 }
 
 void AttendMerge(const AttentionState* state, const AttentionState* block, int queries,
@@ -199,6 +209,8 @@ void OverlayAttention(KernelTable* table) {
   table->attend_f32 = AttendF32;
   table->attend_f16 = AttendF16;
   table->attend_merge = AttendMerge;
+  table->store_keys_f32 = StoreKeysF32;
+  table->store_keys_f16 = StoreKeysF16;
 }
 
 }  // namespace

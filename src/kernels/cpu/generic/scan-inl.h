@@ -182,6 +182,14 @@ void RgLru(const RgLruScan* scan) {
   }
 }
 
+void DecayRow(const float* x, const float* bias, const float* rate, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; i += 16) {
+    const int lanes = n - i < 16 ? static_cast<int>(n - i) : 16;
+    const V16 step = Softplus(Add(LoadPartial(x + i, lanes), LoadPartial(bias + i, lanes)));
+    StorePartial(y + i, Exp(Neg(Mul(LoadPartial(rate + i, lanes), step))), lanes);
+  }
+}
+
 void SsdGates(const float* x, const float* bias, const float* a, float low, float high, int64_t n,
               float* dt, float* decay) {
   for (int64_t i = 0; i < n; i += 16) {
@@ -198,6 +206,7 @@ void OverlayScans(KernelTable* table) {
   table->scan.wkv7 = Wkv7;
   table->scan.selective = Selective;
   table->scan.rg_lru = RgLru;
+  table->scan.decay = DecayRow;
   table->scan.ssd_gates = SsdGates;
 }
 

@@ -151,5 +151,21 @@ inline float SumLanes(V16 a) {
   return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
 }
 
+// rows[i] lane j becomes rows[j] lane i.
+inline void Transpose(V16 (&rows)[16]) {
+  V16 out[16];
+  for (int i = 0; i < 4; ++i) {    // rows 4 * i..
+    for (int j = 0; j < 4; ++j) {  // lanes 4 * j..
+      const float32x4x2_t ab = vtrnq_f32(rows[4 * i].v[j], rows[4 * i + 1].v[j]);
+      const float32x4x2_t cd = vtrnq_f32(rows[4 * i + 2].v[j], rows[4 * i + 3].v[j]);
+      out[4 * j].v[i] = vcombine_f32(vget_low_f32(ab.val[0]), vget_low_f32(cd.val[0]));
+      out[4 * j + 1].v[i] = vcombine_f32(vget_low_f32(ab.val[1]), vget_low_f32(cd.val[1]));
+      out[4 * j + 2].v[i] = vcombine_f32(vget_high_f32(ab.val[0]), vget_high_f32(cd.val[0]));
+      out[4 * j + 3].v[i] = vcombine_f32(vget_high_f32(ab.val[1]), vget_high_f32(cd.val[1]));
+    }
+  }
+  for (int i = 0; i < 16; ++i) rows[i] = out[i];
+}
+
 }  // namespace
 }  // namespace reprise::cpu

@@ -19,6 +19,7 @@ void OverlayScalarFloat(KernelTable* table) {
   table->add = reference::Add;
   table->mul = reference::Mul;
   table->scale = reference::Scale;
+  table->scale_add = reference::ScaleAdd;
   table->geglu = reference::GeGlu;
   table->gelu = reference::Gelu;
   table->relu_squared = reference::ReluSquared;
@@ -37,6 +38,8 @@ void OverlayScalarFloat(KernelTable* table) {
   table->bf16_to_f32 = reference::BF16ToF32;
   table->attend_f32 = reference::AttendF32;
   table->attend_f16 = reference::AttendF16;
+  table->store_keys_f32 = reference::StoreKeysF32;
+  table->store_keys_f16 = reference::StoreKeysF16;
   table->attend_merge = reference::AttendMerge;
   table->short_conv = reference::ShortConv;
   table->delta_gates = reference::DeltaGates;
@@ -46,6 +49,7 @@ void OverlayScalarFloat(KernelTable* table) {
   table->scan.wkv7 = reference::Wkv7;
   table->scan.selective = reference::Selective;
   table->scan.rg_lru = reference::RgLru;
+  table->scan.decay = reference::Decay;
   table->scan.ssd_gates = reference::SsdGates;
 }
 

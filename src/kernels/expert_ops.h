@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/ops.h"
+
+// Mixture of experts around Project: which experts a row goes to, its rows brought together by
+// expert, and the results added up. A row's choice, weights and order of addition depend on that
+// row alone.
+namespace reprise {
+
+enum class ExpertScore : uint8_t { kSoftmax, kSigmoid };
+
+struct RoutingParams {
+  int top_k = 0;
+  ExpertScore score = ExpertScore::kSoftmax;
+  const float* selection_bias = nullptr;  // [experts] added for the choice only, or null
+  // Experts in `groups` equal groups: only the best `group_top_k` groups (by the sum of their two
+  // best) take part. 1: no groups.
+  int groups = 1;
+  int group_top_k = 1;
+  bool renormalise = false;  // weights divided by their sum
+  float sum_floor = 0;       // added to that sum
+  float scale = 1;
+};
+
+// The experts of each row, best first (ties: the lower index), with their weights: [rows, top_k].
+struct Routing {
+  int32_t* experts = nullptr;
+  float* weights = nullptr;
+  int64_t rows = 0;
+  int top_k = 0;
+};
+// logits: [rows, experts]. The result lies in the scratch arena.
+Routing RouteExperts(const OpContext& context, const Rows& logits, const RoutingParams& params);
+
+// The (row, choice) pairs in order of expert, then row: pair slots [begin[e], begin[e + 1]) belong
+// to expert e.
+struct ExpertPlan {
+  const int32_t* begin = nullptr;  // [experts + 1]
+  const int32_t* row = nullptr;    // [rows * top_k] row of the pair in a slot
+  const int32_t* slot = nullptr;   // [rows, top_k] slot of a pair
+};
+ExpertPlan PlanExperts(const OpContext& context, const Routing& routing, int experts);
+
+// out[i] = x[index[i]].
+void GatherRows(const OpContext& context, const Rows& x, const int32_t* index, const Rows& out);
+// y[t] = fma chain over the row's choices, best first, of weight * slots[slot], from y[t] as it is.
+void CombineExperts(const OpContext& context, const Routing& routing, const ExpertPlan& plan,
+                    const Rows& slots, const Rows& y);
+
+}  // namespace reprise
