@@ -8,7 +8,10 @@ namespace {
 
 using jinja::Value;
 
+// The continuations that Prober::Continue makes, and whether they end with a generation prompt:
+// those that end with a user's message do.
 constexpr int kContinuations = 7;
+constexpr bool kWithPrompt[kContinuations] = {false, true, true, true, false, true, false};
 
 Value Text(std::string_view text) { return Value::String(std::string(text)); }
 
@@ -62,7 +65,7 @@ class Prober {
       Value::Items messages(messages_.begin(), messages_.begin() + static_cast<ptrdiff_t>(cut));
       Continue(i, cut, &messages);
       const Result<BoundarySearch::Rendering> other =
-          search_.render(Value::List(std::move(messages)), i != 0);
+          search_.render(Value::List(std::move(messages)), kWithPrompt[i]);
       if (!other.ok()) continue;
       any = true;
       steps_ += other->steps;

@@ -7,6 +7,7 @@
 #include "text/template/jinja/depth_guard.h"
 #include "text/template/jinja/loop.h"
 #include "text/template/library/attributes.h"
+#include "text/template/python/iterator.h"
 #include "text/template/python/operators.h"
 #include "text/template/python/repr.h"
 
@@ -61,6 +62,15 @@ class LoopEnd {
   const Ref<Loop> loop_;
 };
 
+// A template may raise a message that quotes the conversation: it need not be as long as that.
+Status Shortened(const Status& status) {
+  constexpr size_t kMessageBytesMax = 1000;
+  if (status.message().size() <= kMessageBytesMax) return status;
+  size_t end = kMessageBytesMax;
+  while (end > 0 && (static_cast<unsigned char>(status.message()[end]) & 0xC0) == 0x80) --end;
+  return Status(status.code(), status.message().substr(0, end) + "...");
+}
+
 }  // namespace
 
 Result<std::string> Interpreter::Run() {
@@ -71,6 +81,7 @@ Result<std::string> Interpreter::Run() {
   if (frame.ok()) status = EnterScope(template_.scope, *frame);
   if (status.ok()) status = Exec(template_.body, *frame, &flow);
   if (status.ok()) return result.Take();
+  status = Shortened(status);
   return error_line_ == 0 ? status : status.Annotate("line " + std::to_string(error_line_));
 }
 
@@ -178,17 +189,15 @@ Status Interpreter::ExecFor(const ForStmt& statement, const Ref<Frame>& frame, F
     REPRISE_ASSIGN(const Value text, CallLoop(statement, frame, iterable, 0));
     return Print(text);
   }
-  REPRISE_ASSIGN(Value::Items items, Iterate(&runtime_.budget, iterable));
-  return RunLoop(statement, Ref<Frame>(), frame, std::move(items), 0, flow);
+  return RunLoop(statement, Ref<Frame>(), frame, iterable, 0, flow);
 }
 
 Result<Value> Interpreter::CallLoop(const ForStmt& loop, const Ref<Frame>& closure,
                                     const Value& iterable, int depth) {
-  REPRISE_ASSIGN(Value::Items items, Iterate(&runtime_.budget, iterable));
   REPRISE_ASSIGN(const Ref<Frame> frame, NewFrame(closure, loop.slot_count));
   Capture capture(&out_);
   Flow flow = Flow::kNormal;
-  REPRISE_TRY(RunLoop(loop, closure, frame, std::move(items), depth, &flow));
+  REPRISE_TRY(RunLoop(loop, closure, frame, iterable, depth, &flow));
   return Value::String(capture.Take());
 }
 
@@ -200,36 +209,44 @@ Result<bool> Interpreter::PassesTest(const ForStmt& statement, const Ref<Frame>&
   return Truth(passed);
 }
 
-// The test of `for x in y if test` is asked before each round, so it sees what the rounds before it
-// did. Only where the body uses `loop`, which must know what comes, all are asked at the start.
+// Items are taken, and the test of `for x in y if test` is asked, before each round, so they see
+// what the rounds before did. Only where the body uses `loop`, which must know what comes, all are
+// taken at the start.
 Status Interpreter::RunLoop(const ForStmt& statement, const Ref<Frame>& closure,
-                            const Ref<Frame>& frame, Value::Items items, int depth, Flow* flow) {
+                            const Ref<Frame>& frame, const Value& iterable, int depth, Flow* flow) {
+  REPRISE_ASSIGN(Ref<Iterator> items, MakeIterator(&runtime_.budget, iterable));
   if (statement.test != nullptr) REPRISE_TRY(EnterScope(statement.test_scope, frame));
   Ref<Loop> loop;
   if (statement.uses_loop) {
+    REPRISE_ASSIGN(const Value::Items all, Drain(&runtime_.budget, items.get()));
     Value::Items passed;
-    for (Value& item : items) {
+    for (const Value& item : all) {
       REPRISE_ASSIGN(const bool passes, PassesTest(statement, frame, item));
-      if (passes) passed.push_back(std::move(item));
+      if (passes) passed.push_back(item);
     }
     REPRISE_TRY(runtime_.budget.Allocate(128));
     loop = Ref<Loop>(new Loop(this, &statement, closure, std::move(passed), depth));
   }
   const LoopEnd end(loop);
-  const Value::Items& rounds = loop ? loop->items() : items;
   bool completed_any = false;
-  for (size_t i = 0; i < rounds.size(); ++i) {
-    if (!loop) {
-      REPRISE_ASSIGN(const bool passes, PassesTest(statement, frame, rounds[i]));
+  Value item;
+  for (size_t round = 0;; ++round) {
+    REPRISE_TRY(runtime_.budget.Spend(1));
+    if (loop) {
+      if (round == loop->items().size()) break;
+      item = loop->items()[round];
+    } else {
+      REPRISE_ASSIGN(const bool more, items->Next(&item));
+      if (!more) break;
+      REPRISE_ASSIGN(const bool passes, PassesTest(statement, frame, item));
       if (!passes) continue;
     }
-    REPRISE_TRY(runtime_.budget.Spend(1));
     REPRISE_TRY(EnterScope(statement.scope, frame));
     if (loop) {
-      loop->set_index(i);
+      loop->set_index(round);
       frame->At(statement.loop_slot) = Value::OfObject(Ref<Object>(loop.get()));
     }
-    REPRISE_TRY(Assign(statement.target, rounds[i], frame));
+    REPRISE_TRY(Assign(statement.target, std::move(item), frame));
     Flow inner = Flow::kNormal;
     REPRISE_TRY(Exec(statement.body, frame, &inner));
     // As in Jinja: a round that was left early does not count for `else`.
@@ -377,6 +394,7 @@ Result<Value> Interpreter::CallFunction(const Function& function, const Ref<Fram
 Status Interpreter::Bind(const Function& function, const Ref<Frame>& frame, Arguments* arguments) {
   std::vector<Value>& given = arguments->positional;
   auto& named = arguments->named;
+  REPRISE_TRY(runtime_.budget.Spend(function.parameters.size() * (1 + named.size())));
   const auto take = [&](std::string_view name) {
     Value value;
     const auto found =

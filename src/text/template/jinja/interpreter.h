@@ -70,7 +70,7 @@ class Interpreter {
   Status ExecFilterBlock(const FilterBlockStmt& statement, const Ref<Frame>& frame, Flow* flow);
   Status ExecWith(const WithStmt& statement, const Ref<Frame>& frame, Flow* flow);
   Status RunLoop(const ForStmt& statement, const Ref<Frame>& closure, const Ref<Frame>& frame,
-                 Value::Items items, int depth, Flow* flow);
+                 const Value& iterable, int depth, Flow* flow);
   Result<bool> PassesTest(const ForStmt& statement, const Ref<Frame>& frame, const Value& item);
   Status Bind(const Function& function, const Ref<Frame>& frame, Arguments* arguments);
   Status EnterScope(const Scope& scope, const Ref<Frame>& frame);

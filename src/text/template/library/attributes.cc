@@ -63,10 +63,11 @@ Value NoSuch(const Value& object, const Value& index) {
 }  // namespace
 
 const Method* FindMethod(const Value& object, std::string_view name) {
-  for (const Method& method : MethodsOf(object)) {
-    if (name == method.name) return &method;
-  }
-  return nullptr;
+  const std::span<const Method> methods = MethodsOf(object);  // sorted by name
+  const auto found =
+      std::lower_bound(methods.begin(), methods.end(), name,
+                       [](const Method& m, std::string_view n) { return m.name < n; });
+  return found != methods.end() && found->name == name ? &*found : nullptr;
 }
 
 Result<Value> GetAttribute(Runtime* runtime, const Value& object, std::string_view name) {
@@ -96,9 +97,15 @@ Result<Value> GetItem(Runtime* runtime, const Value& object, const Value& index)
   return found;
 }
 
-Result<Value> GetPath(Runtime* runtime, const Value& object, const Value& path) {
+Result<Value> GetPath(Runtime* runtime, const Value& object, const Value& path,
+                      const Value& fallback) {
+  const auto step = [&](const Value& from, const Value& index) -> Result<Value> {
+    REPRISE_ASSIGN(Value found, GetItem(runtime, from, index));
+    const bool replace = found.is_undefined() && !fallback.is_missing() && !fallback.is_none();
+    return replace ? fallback : found;
+  };
   if (path.is_none() || path.is_missing()) return object;
-  if (!path.is_string()) return GetItem(runtime, object, path);
+  if (!path.is_string()) return step(object, path);
   Value value = object;
   for (const std::string_view part : Split(path.as_string(), ".", -1)) {
     int64_t number = 0;
@@ -106,7 +113,7 @@ Result<Value> GetPath(Runtime* runtime, const Value& object, const Value& path) 
     const bool digits =
         !part.empty() && part[0] != '-' && error == std::errc() && end == part.data() + part.size();
     const Value index = digits ? Value::Int(number) : Value::String(std::string(part));
-    REPRISE_ASSIGN(value, GetItem(runtime, value, index));
+    REPRISE_ASSIGN(value, step(value, index));
   }
   return value;
 }

@@ -24,8 +24,10 @@ const Method* FindMethod(const Value& object, std::string_view name);  // null i
 // REQUIRES: name outlives the render (it is in the template's source).
 Result<Value> GetAttribute(Runtime* runtime, const Value& object, std::string_view name);
 Result<Value> GetItem(Runtime* runtime, const Value& object, const Value& index);
-// Follows "name.other.0", as the attribute arguments of filters do.
-Result<Value> GetPath(Runtime* runtime, const Value& object, const Value& path);
+// Follows "name.other.0", as the attribute arguments of filters do. Where a step is undefined,
+// `fallback` takes its place, if there is one.
+Result<Value> GetPath(Runtime* runtime, const Value& object, const Value& path,
+                      const Value& fallback = Value());
 
 // namespace(): the one thing a template can change.
 class Namespace final : public Object {

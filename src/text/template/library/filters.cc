@@ -4,7 +4,7 @@
 namespace reprise::jinja {
 
 SubjectFunction FindFilter(std::string_view name) {
-  for (const auto& filters : {TextFilters(), SequenceFilters()}) {
+  for (const auto& filters : {TextFilters(), SequenceFilters(), LazyFilters()}) {
     for (const Filter& filter : filters) {
       if (filter.name == name) return filter.function;
     }

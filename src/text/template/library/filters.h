@@ -15,5 +15,6 @@ struct Filter {
 
 std::span<const Filter> TextFilters();      // strings and numbers
 std::span<const Filter> SequenceFilters();  // lists, dicts and what they hold
+std::span<const Filter> LazyFilters();      // map, select and their like
 
 }  // namespace reprise::jinja

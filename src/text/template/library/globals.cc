@@ -111,7 +111,11 @@ Result<Value> StrftimeNow(Runtime* runtime, Arguments* arguments) {
   ArgumentReader read("strftime_now", *arguments);
   const Value format = read.RequiredString("format");
   REPRISE_TRY(read.Finish());
-  REPRISE_TRY(runtime->budget.AllocateProduct(format.as_string().size(), 16));
+  constexpr size_t kFormatBytesMax = 1000;
+  if (format.as_string().size() > kFormatBytesMax) {
+    return InvalidArgument("strftime_now: the format is longer than 1000 bytes");
+  }
+  REPRISE_TRY(runtime->budget.Spend(format.as_string().size()));
   REPRISE_ASSIGN(std::string text, FormatTime(format.as_string(), runtime->now));
   return Value::String(std::move(text));
 }

@@ -88,6 +88,10 @@ constexpr Method kListMethods[] = {
 };
 constexpr Method kTupleMethods[] = {{"count", ListCount}, {"index", ListIndex}};
 
+static_assert(IsSorted(kDictMethods));
+static_assert(IsSorted(kListMethods));
+static_assert(IsSorted(kTupleMethods));
+
 }  // namespace
 
 std::span<const Method> MethodsOf(const Value& value) {

@@ -77,12 +77,9 @@ Status ArgumentReader::Finish() const {
                      " arguments (" + std::to_string(arguments_.positional.size()) + " given)");
   }
   if (arguments_.named.size() > named_taken_) {
-    std::string names;
-    for (const auto& [key, unused] : arguments_.named) {
-      names += names.empty() ? Repr(key) : ", " + Repr(key);
-    }
-    return TypeError(std::string(function_) + "() got an unexpected keyword argument among " +
-                     names);
+    return TypeError(std::string(function_) + "() got an unexpected keyword argument; " +
+                     Repr(arguments_.named.back().first) + " is the last of " +
+                     std::to_string(arguments_.named.size()));
   }
   return OkStatus();
 }

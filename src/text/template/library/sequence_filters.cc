@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filters on lists, dicts and whatever can be iterated. Those that are generators in Python return
-// an Iterator.
+// Filters on lists, dicts and whatever can be iterated.
 #include <algorithm>
 
 #include "text/template/library/attributes.h"
 #include "text/template/library/filters.h"
+#include "text/template/python/iterator.h"
 #include "text/template/python/operators.h"
 #include "text/template/python/repr.h"
 #include "text/template/python/strings.h"
@@ -60,8 +60,9 @@ Result<Value> First(Runtime* runtime, const Value& subject, const Arguments& arg
   const Value none =
       Value::Undefined(Value::Reason::kMessage, "No first item, sequence was empty.");
   if (subject.is_object() && subject.object()->type() == Object::Type::kIterator) {
-    const Value* next = static_cast<Iterator*>(subject.object())->Next();
-    return next == nullptr ? none : *next;
+    Value item;
+    REPRISE_ASSIGN(const bool more, static_cast<Iterator*>(subject.object())->Next(&item));
+    return more ? item : none;
   }
   REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
   return items.empty() ? none : items.front();
@@ -102,11 +103,11 @@ Result<Value> Join(Runtime* runtime, const Value& subject, const Arguments& argu
 
 Result<Value> Items(Runtime* runtime, const Value& subject, const Arguments& arguments) {
   REPRISE_TRY(ArgumentReader("items", arguments).Finish());
-  if (subject.is_undefined()) return Iterator::Make({});
+  if (subject.is_undefined()) return IterateItems(Value::List({}));
   if (!subject.is_dict()) return TypeError("Can only get item pairs from a mapping.");
   REPRISE_ASSIGN(const Value pairs,
                  FindMethod(subject, "items")->function(runtime, subject, Arguments()));
-  return Iterator::Make(pairs.items());
+  return IterateItems(pairs);
 }
 
 Result<Value> DictSort(Runtime* runtime, const Value& subject, const Arguments& arguments) {
@@ -180,7 +181,7 @@ Result<Value> Unique(Runtime* runtime, const Value& subject, const Arguments& ar
     seen.Set(std::move(key), Value::None());
     if (seen.size() > before) unique.push_back(item);
   }
-  return Iterator::Make(std::move(unique));
+  return IterateItems(Value::List(std::move(unique)));
 }
 
 Result<Value> Extreme(Runtime* runtime, const Value& subject, const Arguments& arguments,
@@ -237,7 +238,7 @@ Result<Value> Reverse(Runtime* runtime, const Value& subject, const Arguments& a
   }
   REPRISE_ASSIGN(Value::Items items, Iterate(&runtime->budget, subject));
   std::reverse(items.begin(), items.end());
-  return Iterator::Make(std::move(items), "list_reverseiterator");
+  return IterateItems(Value::List(std::move(items)), "list_reverseiterator");
 }
 
 Result<Value> Attr(Runtime* runtime, const Value& subject, const Arguments& arguments) {
@@ -250,87 +251,6 @@ Result<Value> Attr(Runtime* runtime, const Value& subject, const Arguments& argu
     return GetItem(runtime, Value::OfPairs({}), name);
   }
   return Value::Undefined(Value::Reason::kDictAttribute, std::string(name.as_string()));
-}
-
-// map('filter', ...) or map(attribute='name', default=...).
-Result<Value> Map(Runtime* runtime, const Value& subject, const Arguments& arguments) {
-  if (!Truth(subject)) return Iterator::Make({});
-  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
-  Value::Items mapped;
-  if (arguments.positional.empty()) {
-    Value attribute;
-    Value fallback;
-    for (const auto& [key, value] : arguments.named) {
-      if (key != "attribute" && key != "default") {
-        return InvalidArgument("Unexpected keyword argument " + Repr(key));
-      }
-      (key == "attribute" ? attribute : fallback) = value;
-    }
-    if (attribute.is_missing()) return InvalidArgument("map requires a filter argument");
-    for (const Value& item : items) {
-      REPRISE_ASSIGN(Value value, GetPath(runtime, item, attribute));
-      if (value.is_undefined() && !fallback.is_missing() && !fallback.is_none()) value = fallback;
-      mapped.push_back(std::move(value));
-    }
-    return Iterator::Make(std::move(mapped));
-  }
-  const Value& name = arguments.positional[0];
-  const SubjectFunction filter = name.is_string() ? FindFilter(name.as_string()) : nullptr;
-  if (filter == nullptr) {
-    return Unimplemented("No filter named " +
-                         (name.is_string() ? Repr(name.as_string()) : TypeName(name)) + ".");
-  }
-  Arguments rest;
-  rest.positional.assign(arguments.positional.begin() + 1, arguments.positional.end());
-  rest.named = arguments.named;
-  for (const Value& item : items) {
-    REPRISE_TRY(runtime->budget.Spend(1));
-    REPRISE_ASSIGN(Value value, filter(runtime, item, rest));
-    REPRISE_TRY(runtime->budget.Admit(value));
-    mapped.push_back(std::move(value));
-  }
-  return Iterator::Make(std::move(mapped));
-}
-
-// select, reject, selectattr and rejectattr.
-template <bool keep, bool by_attribute>
-Result<Value> Select(Runtime* runtime, const Value& subject, const Arguments& arguments) {
-  if (!Truth(subject)) return Iterator::Make({});
-  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
-  size_t next = 0;
-  Value attribute;
-  if (by_attribute) {
-    if (arguments.positional.empty()) {
-      return InvalidArgument("Missing parameter for attribute name");
-    }
-    attribute = arguments.positional[next++];
-  }
-  TestFunction test = nullptr;
-  Arguments rest;
-  if (next < arguments.positional.size()) {
-    const Value& name = arguments.positional[next++];
-    if (name.is_string()) test = FindTest(name.as_string());
-    if (test == nullptr) {
-      return Unimplemented("No test named " +
-                           (name.is_string() ? Repr(name.as_string()) : TypeName(name)) + ".");
-    }
-    rest.positional.assign(arguments.positional.begin() + static_cast<ptrdiff_t>(next),
-                           arguments.positional.end());
-    rest.named = arguments.named;
-  }
-  Value::Items selected;
-  for (const Value& item : items) {
-    REPRISE_TRY(runtime->budget.Spend(1));
-    REPRISE_ASSIGN(const Value tested, GetPath(runtime, item, attribute));
-    bool passes = false;
-    if (test != nullptr) {
-      REPRISE_ASSIGN(passes, test(runtime, tested, rest));
-    } else {
-      passes = Truth(tested);
-    }
-    if (passes == keep) selected.push_back(item);
-  }
-  return Iterator::Make(std::move(selected));
 }
 
 Result<Value> Batch(Runtime* runtime, const Value& subject, const Arguments& arguments) {
@@ -356,7 +276,7 @@ Result<Value> Batch(Runtime* runtime, const Value& subject, const Arguments& arg
     batches.push_back(Value::List(std::move(batch)));
     if (end == items.size()) break;
   }
-  return Iterator::Make(std::move(batches));
+  return IterateItems(Value::List(std::move(batches)));
 }
 
 Result<Value> GroupBy(Runtime* runtime, const Value& subject, const Arguments& arguments) {
@@ -394,29 +314,12 @@ Result<Value> GroupBy(Runtime* runtime, const Value& subject, const Arguments& a
 }
 
 constexpr Filter kFilters[] = {
-    {"attr", Attr},
-    {"batch", Batch},
-    {"count", LengthFilter},
-    {"d", Default},
-    {"default", Default},
-    {"dictsort", DictSort},
-    {"first", First},
-    {"groupby", GroupBy},
-    {"items", Items},
-    {"join", Join},
-    {"last", Last},
-    {"length", LengthFilter},
-    {"list", ListFilter},
-    {"map", Map},
-    {"max", Max},
-    {"min", Min},
-    {"reject", Select<false, false>},
-    {"rejectattr", Select<false, true>},
-    {"reverse", Reverse},
-    {"select", Select<true, false>},
-    {"selectattr", Select<true, true>},
-    {"sort", Sort},
-    {"sum", Sum},
+    {"attr", Attr},       {"batch", Batch},     {"count", LengthFilter},
+    {"d", Default},       {"default", Default}, {"dictsort", DictSort},
+    {"first", First},     {"groupby", GroupBy}, {"items", Items},
+    {"join", Join},       {"last", Last},       {"length", LengthFilter},
+    {"list", ListFilter}, {"max", Max},         {"min", Min},
+    {"reverse", Reverse}, {"sort", Sort},       {"sum", Sum},
     {"unique", Unique},
 };
 

@@ -174,7 +174,7 @@ Result<Value> FindMethodOfText(Runtime* runtime, const Value& self, const Argume
 Result<Value> CountMethod(Runtime* runtime, const Value& self, const Arguments& arguments) {
   ArgumentReader read("count", arguments);
   const Value part = read.RequiredString("sub");
-  REPRISE_TRY(runtime->budget.Spend(1 + self.as_string().size() / 64));
+  REPRISE_TRY(runtime->budget.Spend(1 + self.as_string().size() / 8));
   REPRISE_ASSIGN(const Window window, SelectWindow(self, &read));
   return Value::Int(window.valid ? static_cast<int64_t>(CountOf(window.text, part.as_string()))
                                  : 0);
@@ -190,6 +190,7 @@ Result<Value> ReplaceMethod(Runtime* runtime, const Value& self, const Arguments
     return self.is_markup() && !v.is_markup() ? EscapedHtml(v.as_string())
                                               : std::string(v.as_string());
   };
+  REPRISE_TRY(runtime->budget.Spend(self.as_string().size() / 8));  // there may be as many finds
   const std::string old_text(from.as_string());
   const std::string new_text = html(to);
   REPRISE_TRY(runtime->budget.Allocate(std::max(
@@ -395,6 +396,8 @@ constexpr Method kStringMethods[] = {
     {"upper", TransformMethod<Upper>},
     {"zfill", ZfillMethod},
 };
+
+static_assert(IsSorted(kStringMethods));
 
 }  // namespace
 

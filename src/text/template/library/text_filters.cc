@@ -86,6 +86,7 @@ Result<Value> ReplaceFilter(Runtime* runtime, const Value& subject, const Argume
   REPRISE_ASSIGN(const std::string old_text, Str(&runtime->budget, from));
   REPRISE_ASSIGN(const std::string new_text, Str(&runtime->budget, to));
   const int64_t most = count.is_none() ? -1 : count.as_int();
+  REPRISE_TRY(runtime->budget.Spend(text.size() / 8));  // there may be as many finds
   REPRISE_TRY(runtime->budget.Allocate(
       std::max(text.size(), ReplacedBytes(text, old_text, new_text, most))));
   return Value::String(Replace(text, old_text, new_text, most));
@@ -331,6 +332,14 @@ Result<Value> ToJsonFilter(Runtime* runtime, const Value& subject, const Argumen
   return Value::String(std::move(text));
 }
 
+// Not Jinja's own: llama.cpp has it, and templates that came through there use it.
+Result<Value> FromJsonFilter(Runtime* runtime, const Value& subject, const Arguments& arguments) {
+  REPRISE_TRY(ArgumentReader("from_json", arguments).Finish());
+  if (subject.is_undefined()) return UndefinedError(subject);
+  if (!subject.is_string()) return TypeError("from_json takes a string, not " + TypeName(subject));
+  return ParseJson(&runtime->budget, subject.as_string());
+}
+
 constexpr Filter kFilters[] = {
     {"abs", Abs},
     {"capitalize", Capitalize},
@@ -339,6 +348,7 @@ constexpr Filter kFilters[] = {
     {"escape", Escape},
     {"float", FloatFilter},
     {"format", FormatFilter},
+    {"from_json", FromJsonFilter},
     {"indent", Indent},
     {"int", IntFilter},
     {"lower", LowerFilter},

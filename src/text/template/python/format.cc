@@ -183,9 +183,6 @@ Result<std::string> FormatValue(Budget* budget, const Value& value, const Spec& 
     return Padded(budget, spec, "", text, '<');
   }
   if (!value.is_number()) return BadSpec(type);
-  if (value.is_bool() && spec.type == 0) {
-    return Padded(budget, spec, "", value.as_bool() ? "True" : "False", '<');
-  }
   if (spec.type == 'c' && value.is_integral()) {
     const int64_t code = value.as_int();
     if (code < 0 || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return BadSpec(type);
@@ -392,6 +389,7 @@ class BraceFormatter {
       return BadSpec(std::string_view(&conversion, 1));
     }
     REPRISE_ASSIGN(const std::string spec, Run(spec_text, nesting + 1));
+    if (spec.empty()) return Str(budget_, value);
     REPRISE_ASSIGN(const Spec parsed, ParseSpec(spec));
     return FormatValue(budget_, value, parsed);
   }

@@ -20,6 +20,15 @@ void AppendQuoted(std::string_view text, bool ensure_ascii, std::string* out) {
     *out += code;
   };
   *out += '"';
+  const bool plain = std::all_of(text.begin(), text.end(), [&](char c) {
+    return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\' &&
+           !(ensure_ascii && (c == 0x7F || (c & 0x80) != 0));
+  });
+  if (plain) {
+    *out += text;
+    *out += '"';
+    return;
+  }
   CodePoints points(text);
   uint32_t code = 0;
   for (size_t begin = 0; points.Next(&code); begin = points.offset()) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "text/template/python/format.h"
+#include "text/template/python/iterator.h"
 #include "text/template/python/repr.h"
 #include "text/template/python/strings.h"
 #include "text/template/python/unicode.h"
@@ -494,9 +495,7 @@ Result<Value::Items> Iterate(Budget* budget, const Value& value) {
       return items;
     case Kind::kObject:
       if (value.object()->type() == Object::Type::kIterator) {
-        items = static_cast<Iterator*>(value.object())->Drain();
-        REPRISE_TRY(budget->Allocate(items.size() * sizeof(Value)));
-        return items;
+        return Drain(budget, static_cast<Iterator*>(value.object()));
       }
       break;
     default:

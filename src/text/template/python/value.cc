@@ -34,41 +34,6 @@ struct Value::List_ final : Counted {
   bool hashable = true;  // of all items
 };
 
-Value::Value(const Value& other)
-    : kind_(other.kind_),
-      sub_(other.sub_),
-      owned_(other.owned_),
-      markup_(other.markup_),
-      size_(other.size_),
-      int_(other.int_) {
-  if (owned_) ++counted_->refs;
-}
-
-Value::Value(Value&& other) noexcept
-    : kind_(other.kind_),
-      sub_(other.sub_),
-      owned_(other.owned_),
-      markup_(other.markup_),
-      size_(other.size_),
-      int_(other.int_) {
-  other.kind_ = Kind::kMissing;
-  other.owned_ = false;
-}
-
-Value& Value::operator=(Value other) noexcept {
-  std::swap(kind_, other.kind_);
-  std::swap(sub_, other.sub_);
-  std::swap(owned_, other.owned_);
-  std::swap(markup_, other.markup_);
-  std::swap(size_, other.size_);
-  std::swap(int_, other.int_);
-  return *this;
-}
-
-Value::~Value() {
-  if (owned_ && --counted_->refs == 0) delete counted_;
-}
-
 void Value::Own(Counted* counted) {
   counted_ = counted;
   ++counted->refs;
@@ -289,16 +254,6 @@ int DepthAround(const Value::Items& items) {
 
 Result<Value> Object::Call(Runtime*, Arguments*) {
   return TypeError("'" + type_name() + "' object is not callable");
-}
-
-Value::Items Iterator::Drain() {
-  Value::Items rest(items_.begin() + static_cast<ptrdiff_t>(next_), items_.end());
-  next_ = items_.size();
-  return rest;
-}
-
-Value Iterator::Make(Value::Items items, const char* name) {
-  return Value::OfObject(Ref<Object>(new Iterator(name, std::move(items))));
 }
 
 }  // namespace reprise::jinja

@@ -87,10 +87,37 @@ class Value {
   class Dict;
 
   Value() : int_(0) {}
-  Value(const Value& other);
-  Value(Value&& other) noexcept;
-  Value& operator=(Value other) noexcept;
-  ~Value();
+  Value(const Value& other)
+      : kind_(other.kind_),
+        sub_(other.sub_),
+        owned_(other.owned_),
+        markup_(other.markup_),
+        size_(other.size_),
+        int_(other.int_) {
+    if (owned_) ++counted_->refs;
+  }
+  Value(Value&& other) noexcept
+      : kind_(other.kind_),
+        sub_(other.sub_),
+        owned_(other.owned_),
+        markup_(other.markup_),
+        size_(other.size_),
+        int_(other.int_) {
+    other.kind_ = Kind::kMissing;
+    other.owned_ = false;
+  }
+  Value& operator=(Value other) noexcept {
+    std::swap(kind_, other.kind_);
+    std::swap(sub_, other.sub_);
+    std::swap(owned_, other.owned_);
+    std::swap(markup_, other.markup_);
+    std::swap(size_, other.size_);
+    std::swap(int_, other.int_);
+    return *this;
+  }
+  ~Value() {
+    if (owned_ && --counted_->refs == 0) delete counted_;
+  }
 
   static Value None() { return Value(Kind::kNone); }
   static Value Bool(bool flag);
@@ -231,23 +258,5 @@ class Object : public Counted {
 
 // One more than the deepest of them: the depth of what contains them.
 int DepthAround(const Value::Items& items);
-
-// What a generator or an iterator becomes here: evaluated eagerly, but consumed only once, always
-// true, without a length, and not serialisable, as in Python.
-class Iterator final : public Object {
- public:
-  Iterator(const char* name, Value::Items items)
-      : Object(Type::kIterator, DepthAround(items)), name_(name), items_(std::move(items)) {}
-  std::string type_name() const override { return name_; }
-  const Value* Next() { return next_ < items_.size() ? &items_[next_++] : nullptr; }
-  Value::Items Drain();
-
-  static Value Make(Value::Items items, const char* name = "generator");
-
- private:
-  const char* const name_;
-  Value::Items items_;
-  size_t next_ = 0;
-};
 
 }  // namespace reprise::jinja

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that replies are taken apart as the models meant them, and that it does not matter how the
+// text was cut: every reply is fed whole, byte by byte, and cut at every pair of places.
+#include "text/output/output_parser.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace reprise {
+namespace {
+
+constexpr char kTools[] = R"([
+  {"type": "function", "function": {"name": "get_weather", "parameters":
+    {"type": "object", "properties": {"city": {"type": "string"},
+    "days": {"type": "integer"}, "exact": {"type": "boolean"},
+    "opts": {"type": "object"}, "any": {"anyOf": [{"type": "number"}, {"type": "null"}]}}}}}])";
+
+const JsonValue& Tools() {
+  static const auto& document = *new auto(JsonDocument::Parse(kTools));
+  return document->root();
+}
+
+// The events as one line: runs of the same kind joined.
+std::string Describe(const std::vector<OutputEvents>& batches) {
+  std::string out;
+  char last = 0;
+  for (const OutputEvents& events : batches) {
+    for (const OutputEvent& event : events) {
+      if (event.kind == OutputEvent::Kind::kCall) {
+        out += (last == 0 ? "" : ")") + std::string("[") + event.name + " " + event.text + "]";
+        last = 0;
+        continue;
+      }
+      const char kind = event.kind == OutputEvent::Kind::kReasoning ? 'R' : 'C';
+      if (kind != last) out += (last == 0 ? "" : ")") + std::string(1, kind) + "(";
+      out += event.text;
+      last = kind;
+    }
+  }
+  return last == 0 ? out : out + ")";
+}
+
+std::string Parse(const OutputFormat& format, const std::vector<std::string_view>& pieces) {
+  OutputParser parser(format, &Tools());
+  std::vector<OutputEvents> batches;
+  for (const std::string_view piece : pieces) batches.push_back(parser.Feed(piece));
+  batches.push_back(parser.Finish());
+  return Describe(batches);
+}
+
+// Parses whole, then in every other way.
+std::string ParseEveryWay(const OutputFormat& format, std::string_view text) {
+  const std::string whole = Parse(format, {text});
+  std::vector<std::string_view> bytes;
+  for (size_t i = 0; i < text.size(); ++i) bytes.push_back(text.substr(i, 1));
+  EXPECT_EQ(Parse(format, bytes), whole) << text;
+  for (size_t i = 0; i <= text.size(); ++i) {
+    for (size_t j = i; j <= text.size(); j += 1 + text.size() / 64) {
+      const std::vector<std::string_view> pieces = {text.substr(0, i), text.substr(i, j - i),
+                                                    text.substr(j)};
+      EXPECT_EQ(Parse(format, pieces), whole) << text << " cut at " << i << " and " << j;
+    }
+  }
+  return whole;
+}
+
+OutputFormat Format(OutputFormat::Calls calls, bool thinks = false, bool begun = false) {
+  OutputFormat format;
+  format.calls = calls;
+  format.thinks = thinks;
+  format.thinking_begun = begun;
+  return format;
+}
+
+std::string Tagged(std::string_view text) {
+  return ParseEveryWay(Format(OutputFormat::Calls::kTagged), text);
+}
+std::string Bare(std::string_view text) {
+  return ParseEveryWay(Format(OutputFormat::Calls::kBare), text);
+}
+std::string Thinking(std::string_view text, bool begun = false) {
+  return ParseEveryWay(Format(OutputFormat::Calls::kTagged, true, begun), text);
+}
+
+TEST(OutputParser, PlainText) {
+  EXPECT_EQ(ParseEveryWay(Format(OutputFormat::Calls::kNone), "Hi <tool_call>{} <think>"),
+            "C(Hi <tool_call>{} <think>)");
+  EXPECT_EQ(Tagged("Hello <b>world</b> <tool\n"), "C(Hello <b>world</b> <tool\n)");
+  EXPECT_EQ(Tagged(""), "");
+  EXPECT_EQ(Tagged(" \n"), "C( \n)");
+}
+
+TEST(OutputParser, SplitsThinking) {
+  EXPECT_EQ(Thinking("<think>\nOne <b>and</b>\n\none.\n</think>\n\nTwo\n"),
+            "R(One <b>and</b>\n\none.)C(Two\n)");
+  EXPECT_EQ(Thinking("\n<think></think>Two"), "C(Two)");
+  EXPECT_EQ(Thinking("  Two <think>not</think>"), "C(  Two <think>not</think>)");
+  EXPECT_EQ(Thinking("One and one.\n</think>\n\nTwo", true), "R(One and one.)C(Two)");
+  EXPECT_EQ(Thinking("cut off </thin ", true), "R(cut off </thin)");
+  EXPECT_EQ(Thinking("<thin"), "C(<thin)");
+  EXPECT_EQ(Thinking("</think>\n", true), "");
+  EXPECT_EQ(Thinking("hm</think>a</think>b", true), "R(hm)C(a</think>b)");
+  EXPECT_EQ(
+      Thinking("look\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
+               true),
+      "R(look)[f {}]");
+}
+
+TEST(OutputParser, JsonCallsInTags) {
+  EXPECT_EQ(
+      Tagged("<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n"
+             "</tool_call>"),
+      "[get_weather {\"city\": \"Paris\"}]");
+  EXPECT_EQ(
+      Tagged("Let me look.\n\n<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\": \"}]<\\\"\"}}\n"
+             "</tool_call>\n<tool_call>\n{\"arguments\": {\"y\": [1, {\"z\": null}]}, \"name\": "
+             "\"b\"}\n</tool_call>\n"),
+      "C(Let me look.)[a {\"x\": \"}]<\\\"\"}][b {\"y\": [1, {\"z\": null}]}]");
+  // Without arguments, with arguments as a string or null, with other members.
+  EXPECT_EQ(Tagged("<tool_call>{\"name\": \"a\"}</tool_call>"), "[a {}]");
+  EXPECT_EQ(Tagged("<tool_call>{\"name\": \"a\", \"arguments\": \"{\\\"x\\\": 1}\"}</tool_call>"),
+            "[a {\"x\": 1}]");
+  EXPECT_EQ(
+      Tagged("<tool_call>{\"type\": \"function\", \"name\": \"a\", \"arguments\": null, \"k\": [1]}"
+             "</tool_call>"),
+      "[a {}]");
+  // Two calls between the same tags; a tag that is not closed; text after the calls.
+  EXPECT_EQ(Tagged("<tool_call>{\"name\": \"a\"}\n{\"name\": \"b\"}</tool_call>\n\nDone.\n"),
+            "[a {}][b {}]C(Done.\n)");
+  EXPECT_EQ(Tagged("<tool_call>{\"name\": \"a\"}\n<tool_call>{\"name\": \"b\"}"), "[a {}][b {}]");
+}
+
+TEST(OutputParser, WhatIsNoCallStaysText) {
+  EXPECT_EQ(Tagged("a\n<tool_call>\nnot json</tool_call> b"),
+            "C(a\n<tool_call>\nnot json</tool_call> b)");
+  EXPECT_EQ(Tagged("<tool_call>{\"x\": 1}</tool_call>"), "C(<tool_call>{\"x\": 1}</tool_call>)");
+  EXPECT_EQ(Tagged("<tool_call>{\"name\": 5}</tool_call>"),
+            "C(<tool_call>{\"name\": 5}</tool_call>)");
+  EXPECT_EQ(Tagged("<tool_call>[<tool_call>{\"name\": \"a\"}</tool_call>"),
+            "C(<tool_call>[)[a {}]");
+  EXPECT_EQ(Tagged("see <tool_call>"), "C(see <tool_call>)");
+  EXPECT_EQ(Tagged("<tool_call>{\"name\": \"a\", \"argu"),
+            "C(<tool_call>{\"name\": \"a\", \"argu)");
+  EXPECT_EQ(Tagged("<tool_call>\n<funct"), "C(<tool_call>\n<funct)");
+  EXPECT_EQ(Tagged("<tool_call><function=></tool_call>"), "C(<tool_call><function=></tool_call>)");
+}
+
+TEST(OutputParser, WhatIsCutOffOrBrokenIsText) {
+  for (const std::string text : {
+           "<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": \"lo",
+           "<tool_call>\n<function=a>\n<parameter=x>\nlong te",
+           "<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": ]}}</tool_call>ok",
+           "<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": nope}}</tool_call>",
+           "<tool_call>{\"name\": \"a\", \"arguments\": [1]}</tool_call>",
+           "<tool_call>{\"name\": \"a\", \"arguments\": \"no\"}</tool_call>",
+           "<tool_call><function=a><parameter=x>1</parameter><parameter=x>2</parameter></function>",
+           "<tool_call><function=a>x</function></tool_call>",
+       }) {
+    EXPECT_EQ(Tagged(text), "C(" + text + ")");
+  }
+  // A broken call does not take the next one with it.
+  EXPECT_EQ(Tagged("<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": \"</tool_call>\n"
+                   "<tool_call>{\"name\": \"b\", \"arguments\": {}}</tool_call>"),
+            "C(<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": \"</tool_call>)[b {}]");
+  EXPECT_EQ(Tagged("<tool_call>{\"name\": \"b\", \"arguments\": {}}</tool_ca"), "[b {}]");
+}
+
+TEST(OutputParser, FunctionsWithoutTheTagAround) {
+  OutputFormat format = Format(OutputFormat::Calls::kTagged);
+  format.functions = true;
+  EXPECT_EQ(ParseEveryWay(format,
+                          "Look:\n\n<function=a>\n<parameter=x>\n1\n</parameter>\n</function>\n"
+                          "</tool_call>\n<function=b>\n</function>"),
+            "C(Look:)[a {\"x\": \"1\"}][b {}]");
+  EXPECT_EQ(ParseEveryWay(format, "see <function=f> and <functio"),
+            "C(see <function=f> and <functio)");
+  EXPECT_EQ(Tagged("<function=a></function>"), "C(<function=a></function>)");
+}
+
+// A reply made to be read again and again from every tag on.
+TEST(OutputParser, TimeIsLinear) {
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += "<tool_call><function=f><parameter=p>";
+  text += "</parameter>x";
+  EXPECT_EQ(ParseOutput(Format(OutputFormat::Calls::kTagged), nullptr, text).content, text);
+}
+
+TEST(OutputParser, XmlCalls) {
+  EXPECT_EQ(Tagged("Look:\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\nParis \"x\"\n"
+                   "</parameter>\n<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>"),
+            "C(Look:)[get_weather {\"city\": \"Paris \\\"x\\\"\", \"days\": 2}]");
+  // Values over several lines, empty ones, without newlines; types by the schema.
+  EXPECT_EQ(
+      Tagged("<tool_call>\n<function=get_weather>\n<parameter=city>\n\nline 1\n  line é\n\n"
+             "</parameter>\n<parameter=exact>True</parameter>\n<parameter=opts>\n{\"a\": [1]}\n"
+             "</parameter>\n<parameter=any>\n1.5\n</parameter>\n</function>\n</tool_call>"),
+      "[get_weather {\"city\": \"\\nline 1\\n  line é\\n\", \"exact\": true, \"opts\": "
+      "{\"a\": [1]}, \"any\": 1.5}]");
+  EXPECT_EQ(
+      Tagged("<tool_call><function=get_weather><parameter=days>two</parameter><parameter=city>"
+             "</parameter></function></tool_call>"),
+      "[get_weather {\"days\": \"two\", \"city\": \"\"}]");
+  EXPECT_EQ(
+      Tagged("<tool_call>\n<function=other>\n</function>\n</tool_call>\n<tool_call>\n<function=x>\n"
+             "<parameter=p>\n</param </parameter>\n</function>\n</tool_call>\n"),
+      "[other {}][x {\"p\": \"</param \"}]");
+}
+
+TEST(OutputParser, BareCalls) {
+  EXPECT_EQ(Bare("{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}"),
+            "[get_weather {\"city\": \"Paris\"}]");
+  EXPECT_EQ(Bare("<|python_tag|>{\"name\": \"get_weather\", \"parameters\": {}}; {\"name\": "
+                 "\"get_weather\", \"parameters\": {\"x\": 1}}\n<|python_tag|>{\"name\": "
+                 "\"get_weather\", \"parameters\": {}}"),
+            "[get_weather {}][get_weather {\"x\": 1}][get_weather {}]");
+  EXPECT_EQ(Bare("{\"type\": \"function\", \"name\": \"get_weather\", \"parameters\": {}}"),
+            "[get_weather {}]");
+  EXPECT_EQ(Bare("{\"name\": \"get_weather\", \"parameters\": {}} and so on"),
+            "[get_weather {}]C(and so on)");
+  // Answers in JSON, and what is broken, stay as they are.
+  for (const std::string text :
+       {"The answer is {\"name\": 1}.", "{\"answer\": 42, \"name\": \"x\"}",
+        "{\"name\": \"Ann\", \"age\": 5}", "{\"name\": \"Ann\", \"parameters\": {}}",
+        "{\"name\": \"get_weather\"}", "{\"name\": \"get_weather\", \"parameters\": {\"x\": }}",
+        "{\"na", "  <|python", "<|python_tag|>brave_search.call(query=\"x\")",
+        "<|python_tag|> {\"name\": \"get_weather\", \"par"}) {
+    EXPECT_EQ(Bare(text), "C(" + text + ")");
+  }
+}
+
+TEST(OutputParser, NestingIsBounded) {
+  const std::string deep =
+      "<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": " + std::string(100000, '[');
+  EXPECT_EQ(ParseOutput(Format(OutputFormat::Calls::kTagged), nullptr, deep).content, deep);
+}
+
+// Replies put together at random from the pieces that matter, cut at random.
+TEST(OutputParser, HowTheTextIsCutDoesNotMatter) {
+  constexpr std::string_view kPieces[] = {
+      "<tool_call>",
+      "</tool_call>",
+      "<function=get_weather>",
+      "</function>",
+      "<parameter=days>",
+      "</parameter>",
+      "{\"name\": \"get_weather\", ",
+      "\"arguments\": {",
+      "\"parameters\": {",
+      "}",
+      "}}",
+      "\"x\": ",
+      "1",
+      "\"",
+      "\\",
+      "\n",
+      " ",
+      ";",
+      "<think>",
+      "</think>",
+      "<|python_tag|>",
+      "é",
+      "text",
+      "<",
+      "{\"name\": \"get_weather\", \"arguments\": {\"x\": [1]}}"};
+  std::mt19937 random(7);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  for (int round = 0; round < 3000; ++round) {
+    OutputFormat format = Format(static_cast<OutputFormat::Calls>(below(3)), below(2), below(2));
+    format.functions = below(2);
+    std::string text;
+    for (size_t i = below(24); i > 0; --i) text += kPieces[below(std::size(kPieces))];
+    std::vector<std::string_view> pieces;
+    for (size_t at = 0, size = 0; at < text.size(); at += size) {
+      size = 1 + below(12);
+      pieces.push_back(std::string_view(text).substr(at, size));
+    }
+    ASSERT_EQ(Parse(format, pieces), Parse(format, {text})) << text;
+  }
+}
+
+TEST(OutputParser, WholeReplies) {
+  const ParsedOutput parsed = ParseOutput(Format(OutputFormat::Calls::kTagged, true), &Tools(),
+                                          "<think>\nhm\n</think>\n\nLook.\n<tool_call>\n{\"name\": "
+                                          "\"a\", \"arguments\": {}}\n</tool_call>"
+                                          "<tool_call>{\"name\": \"b\", \"arguments\": {");
+  EXPECT_EQ(parsed.reasoning, "hm");
+  EXPECT_EQ(parsed.content, "Look.<tool_call>{\"name\": \"b\", \"arguments\": {");
+  ASSERT_EQ(parsed.calls.size(), 1u);
+  EXPECT_EQ(parsed.calls[0].name, "a");
+  EXPECT_EQ(parsed.calls[0].arguments, "{}");
+}
+
+TEST(OutputParser, DetectsTheFormat) {
+  const auto qwen = OutputFormat::Detect("...<tool_call>...<function=...<think>...",
+                                         "<|im_start|>assistant\n<think>\n", true);
+  EXPECT_EQ(qwen.calls, OutputFormat::Calls::kTagged);
+  EXPECT_TRUE(qwen.functions);
+  EXPECT_TRUE(qwen.thinks);
+  EXPECT_TRUE(qwen.thinking_begun);
+  const auto off = OutputFormat::Detect("<tool_call><think>", "<think>\n\n</think>\n\n", false);
+  EXPECT_EQ(off.calls, OutputFormat::Calls::kNone);
+  EXPECT_FALSE(off.thinking_begun);
+  EXPECT_EQ(OutputFormat::Detect("<|start_header_id|>", "", true).calls,
+            OutputFormat::Calls::kBare);
+  EXPECT_EQ(OutputFormat::Detect("[INST]", "", true).calls, OutputFormat::Calls::kNone);
+}
+
+}  // namespace
+}  // namespace reprise
