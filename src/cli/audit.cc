@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -169,19 +168,16 @@ Status Run(const Options& options) {
 
 }  // namespace
 
-Action DefineAudit(CLI::App* app) {
+void DefineAudit(Flags* flags) {
   auto options = std::make_shared<Options>();
-  AddModelOptions(app, &options->model);
-  app->add_option("--golden", options->golden,
-                  "also compare with reference logits: safetensors with `tokens` and `logits`");
-  app->add_option("--schedules", options->schedules, "random schedules to run")
-      ->capture_default_str();
-  app->add_option("--seed", options->seed, "of the first schedule; the others count up")
-      ->capture_default_str();
-  app->add_option("--context", options->context_tokens, "tokens of the longest request")
-      ->capture_default_str()
-      ->check(CLI::Range(64, 1 << 20));
-  return [options] { return Run(*options); };
+  AddModelOptions(flags, &options->model);
+  flags->Add("--golden", &options->golden,
+             "also compare with reference logits: safetensors with `tokens` and `logits`");
+  flags->Add("--schedules", &options->schedules, "random schedules to run");
+  flags->Add("--seed", &options->seed, "of the first schedule; the others count up");
+  flags->Add("--context", &options->context_tokens, "tokens of the longest request",
+             {.min = 64, .max = 1 << 20});
+  flags->SetAction([options] { return Run(*options); });
 }
 
 }  // namespace reprise::cli

@@ -1,34 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
-#include <vector>
+#include "cli/flags.h"
 
-#include "base/status.h"
-
-namespace CLI {
-class App;
-}
-
-// One function a command, each in its own file: adds options to `app` and returns what to run once
-// they are parsed.
+// One function a command, each in its own file: adds its options and its action.
 namespace reprise::cli {
 
-using Action = std::function<Status()>;
+void DefineAudit(Flags* flags);
+void DefineBench(Flags* flags);
+void DefineConvert(Flags* flags);
+void DefineInspect(Flags* flags);
+void DefineLogits(Flags* flags);
+void DefineRun(Flags* flags);
+void DefineSynth(Flags* flags);
 
-// The part of `bench` that compares cold with warm: one action per workload.
-struct SubAction {
-  CLI::App* app;
-  Action run;
-};
-std::vector<SubAction> DefineReuseBenches(CLI::App* bench);
-
-Action DefineAudit(CLI::App* app);
-Action DefineBench(CLI::App* app);
-Action DefineConvert(CLI::App* app);
-Action DefineInspect(CLI::App* app);
-Action DefineLogits(CLI::App* app);
-Action DefineRun(CLI::App* app);
-Action DefineSynth(CLI::App* app);
+// The subcommands of `bench` that compare cold with warm.
+void DefineReuseBenches(Flags* bench);
 
 }  // namespace reprise::cli

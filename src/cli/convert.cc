@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -57,15 +56,13 @@ Status Run(const Options& options) {
 
 }  // namespace
 
-Action DefineConvert(CLI::App* app) {
+void DefineConvert(Flags* flags) {
   auto options = std::make_shared<Options>();
-  app->add_option("-m,--model", options->model, "Hugging Face folder")->required();
-  app->add_option("--type", options->type,
-                  "type of the weights (default bf16): " + WeightMixNames());
-  app->add_option("-o,--out", options->output, "GGUF file to write")->required();
-  app->add_option("--threads", options->threads, "default: one per CPU")
-      ->check(CLI::Range(1, 1024));
-  return [options] { return Run(*options); };
+  flags->Add("-m,--model", &options->model, "Hugging Face folder", {.required = true});
+  flags->Add("--type", &options->type, "type of the weights: " + WeightMixNames());
+  flags->Add("-o,--out", &options->output, "GGUF file to write", {.required = true});
+  flags->Add("--threads", &options->threads, "default: one per CPU", {.min = 1, .max = 1024});
+  flags->SetAction([options] { return Run(*options); });
 }
 
 }  // namespace reprise::cli

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <CLI/CLI.hpp>
 #include <cinttypes>
 #include <cstdio>
 #include <map>
@@ -183,14 +182,14 @@ Status Run(const Options& options) {
 
 }  // namespace
 
-Action DefineInspect(CLI::App* app) {
+void DefineInspect(Flags* flags) {
   auto options = std::make_shared<Options>();
-  app->add_option("FILE", options->path, "GGUF file, safetensors file or Hugging Face folder")
-      ->required();
-  app->add_flag("--tensors,!--no-tensors", options->tensors, "list every tensor (default)");
-  app->add_option("--kv", options->kv, "type of K/V to reckon with: f16 (default) or f32")
-      ->check(CLI::IsMember({"f16", "f32"}));
-  return [options] { return Run(*options); };
+  flags->Add("FILE", &options->path, "GGUF file, safetensors file or Hugging Face folder",
+             {.required = true});
+  flags->Add("--tensors,!--no-tensors", &options->tensors, "list every tensor (default)");
+  flags->Add("--kv", &options->kv, "type of K/V to reckon with: f16 or f32",
+             {.one_of = {"f16", "f32"}});
+  flags->SetAction([options] { return Run(*options); });
 }
 
 }  // namespace reprise::cli

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/loaded_model.h"
 
-#include <CLI/CLI.hpp>
 #include <utility>
 
 #include "cli/terminal.h"
@@ -16,14 +15,13 @@ constexpr int kThreadsMax = 1024;
 
 }  // namespace
 
-void AddModelOptions(CLI::App* app, ModelOptions* options) {
-  app->add_option("-m,--model", options->path, "GGUF file or Hugging Face folder")->required();
-  app->add_option("--threads", options->threads, "threads to compute with (default: one per CPU)")
-      ->check(CLI::Range(1, kThreadsMax));
-  app->add_option("--kv", options->kv, "type of K/V in memory: f16 (default) or f32")
-      ->check(CLI::IsMember({"f16", "f32"}));
-  app->add_option("--weights", options->weights,
-                  "convert 16- and 32-bit weights while loading to one of: " + WeightMixNames());
+void AddModelOptions(Flags* flags, ModelOptions* options) {
+  flags->Add("-m,--model", &options->path, "GGUF file or Hugging Face folder", {.required = true});
+  flags->Add("--threads", &options->threads, "threads to compute with (default: one per CPU)",
+             {.min = 1, .max = kThreadsMax});
+  flags->Add("--kv", &options->kv, "type of K/V in memory: f16 or f32", {.one_of = {"f16", "f32"}});
+  flags->Add("--weights", &options->weights,
+             "convert 16- and 32-bit weights while loading to one of: " + WeightMixNames());
 }
 
 LoadedModel::LoadedModel(Checkpoint checkpoint, int threads)

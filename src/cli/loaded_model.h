@@ -6,16 +6,13 @@
 #include <string>
 
 #include "base/status.h"
+#include "cli/flags.h"
 #include "device/buffer.h"
 #include "device/thread_pool.h"
 #include "kernels/op_context.h"
 #include "model/model.h"
 #include "tensor/dtype.h"
 #include "weights/checkpoint.h"
-
-namespace CLI {
-class App;
-}
 
 namespace reprise::cli {
 
@@ -26,7 +23,7 @@ struct ModelOptions {
   std::string weights;  // empty: as stored
   int threads = 0;      // 0: one per CPU
 };
-void AddModelOptions(CLI::App* app, ModelOptions* options);
+void AddModelOptions(Flags* flags, ModelOptions* options);
 
 // A model with the threads and kernels that run it.
 class LoadedModel {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -100,16 +99,16 @@ Status Run(const Options& options) {
 
 }  // namespace
 
-Action DefineLogits(CLI::App* app) {
+void DefineLogits(Flags* flags) {
   auto options = std::make_shared<Options>();
-  AddModelOptions(app, &options->model);
-  app->add_option("--input", options->input, "safetensors file with `tokens`, I32 [T]")->required();
-  app->add_option("--out", options->output, "safetensors file to write `logits` to, F32 [T, V]")
-      ->required();
-  app->add_option("--split", options->split,
-                  "prefill in pieces of these lengths, for example 5,30,1 (the answer is the same)")
-      ->delimiter(',');
-  return [options] { return Run(*options); };
+  AddModelOptions(flags, &options->model);
+  flags->Add("--input", &options->input, "safetensors file with `tokens`, I32 [T]",
+             {.required = true});
+  flags->Add("--out", &options->output, "safetensors file to write `logits` to, F32 [T, V]",
+             {.required = true});
+  flags->Add("--split", &options->split,
+             "prefill in pieces of these lengths, for example 5,30,1 (the answer is the same)");
+  flags->SetAction([options] { return Run(*options); });
 }
 
 }  // namespace reprise::cli

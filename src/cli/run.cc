@@ -2,7 +2,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -214,34 +213,37 @@ Status Run(Options options) {
 
 }  // namespace
 
-Action DefineRun(CLI::App* app) {
+void DefineRun(Flags* flags) {
   auto options = std::make_shared<Options>();
   options->sampling.temperature = 0.7f;
   options->sampling.top_p = 0.95f;
-  AddModelOptions(app, &options->model);
-  app->add_option("-p,--prompt", options->prompt, "answer this and exit");
-  app->add_option("-s,--system", options->system, "system prompt");
-  app->add_option("--tokenizer", options->tokenizer,
-                  "tokenizer.json or a folder that has one, for models without");
-  app->add_flag("--plain", options->plain, "complete text as it is, without the chat template");
-  app->add_option("-n,--max-tokens", options->max_tokens, "tokens of a reply (default 1024)")
-      ->check(CLI::Range(1, 1 << 20));
-  app->add_option("-c,--context", options->context_tokens,
-                  "tokens of a conversation (default: the model's, at most 8192)")
-      ->check(CLI::Range(64, 1 << 24));
+  AddModelOptions(flags, &options->model);
+  flags->Add("-p,--prompt", &options->prompt, "answer this and exit");
+  flags->Add("-s,--system", &options->system, "system prompt");
+  flags->Add("--tokenizer", &options->tokenizer,
+             "tokenizer.json or a folder that has one, for models without");
+  flags->Add("--plain", &options->plain, "complete text as it is, without the chat template");
+  flags->Add("-n,--max-tokens", &options->max_tokens, "tokens of a reply",
+             {.min = 1, .max = 1 << 20});
+  flags->Add("-c,--context", &options->context_tokens,
+             "tokens of a conversation (default: the model's, at most 8192)",
+             {.min = 64, .max = 1 << 24});
   SamplingParams* sampling = &options->sampling;
-  app->add_option("-t,--temperature", sampling->temperature, "0: always the most likely (0.7)");
-  app->add_option("--top-k", sampling->top_k, "0: all (0)");
-  app->add_option("--top-p", sampling->top_p, "(0.95)");
-  app->add_option("--min-p", sampling->min_p, "(0)");
-  app->add_option("--repetition-penalty", sampling->repetition_penalty, "(1)");
-  app->add_option("--presence-penalty", sampling->presence_penalty, "(0)");
-  app->add_option("--frequency-penalty", sampling->frequency_penalty, "(0)");
-  app->add_option("--seed", options->seed,
-                  "the same seed gives the same replies (default: random)");
-  app->add_flag("--stats", options->stats,
-                "say after each reply what was reused and how fast it was");
-  return [options] { return Run(*options); };
+  flags->Add("-t,--temperature", &sampling->temperature, "0: always the most likely");
+  flags->Add("--top-k", &sampling->top_k, "sample from the so many most likely; 0: all");
+  flags->Add("--top-p", &sampling->top_p,
+             "sample from the most likely that have this probability together");
+  flags->Add("--min-p", &sampling->min_p,
+             "leave out what is less likely than this share of the most likely");
+  flags->Add("--repetition-penalty", &sampling->repetition_penalty,
+             "of tokens that were there; 1: none");
+  flags->Add("--presence-penalty", &sampling->presence_penalty, "of tokens that the reply has");
+  flags->Add("--frequency-penalty", &sampling->frequency_penalty,
+             "of tokens that the reply has, per time");
+  flags->Add("--seed", &options->seed, "the same seed gives the same replies (default: random)");
+  flags->Add("--stats", &options->stats,
+             "say after each reply what was reused and how fast it was");
+  flags->SetAction([options] { return Run(*options); });
 }
 
 }  // namespace reprise::cli

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -102,18 +101,18 @@ Status Run(const Options& options) {
 
 }  // namespace
 
-Action DefineSynth(CLI::App* app) {
+void DefineSynth(Flags* flags) {
   auto options = std::make_shared<Options>();
-  app->add_option("--family", options->family, "family of the model, for example qwen3_5");
-  app->add_option("--like", options->like, "published model, for example Qwen3.5-0.8B")->required();
-  app->add_option("--type", options->type, "type of the weights: " + WeightMixNames());
-  app->add_option("-o,--out", options->output, "GGUF file to write")->required();
-  app->add_option("--tokenizer", options->tokenizer,
-                  "tokenizer.json or a folder that has one (default: every byte is a token)");
-  app->add_option("--seed", options->seed, "of the random weights (default 1)");
-  app->add_option("--threads", options->threads, "default: one per CPU")
-      ->check(CLI::Range(1, 1024));
-  return [options] { return Run(*options); };
+  flags->Add("--family", &options->family, "family of the model, for example qwen3_5");
+  flags->Add("--like", &options->like, "published model, for example Qwen3.5-0.8B",
+             {.required = true});
+  flags->Add("--type", &options->type, "type of the weights: " + WeightMixNames());
+  flags->Add("-o,--out", &options->output, "GGUF file to write", {.required = true});
+  flags->Add("--tokenizer", &options->tokenizer,
+             "tokenizer.json or a folder that has one (default: every byte is a token)");
+  flags->Add("--seed", &options->seed, "of the random weights");
+  flags->Add("--threads", &options->threads, "default: one per CPU", {.min = 1, .max = 1024});
+  flags->SetAction([options] { return Run(*options); });
 }
 
 }  // namespace reprise::cli

@@ -2,7 +2,6 @@
 // reprise bench chat|rag|batch|agent|mixed|trace: what reuse is worth.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -137,24 +136,22 @@ Status RunTrace(const Options& options) {
 
 }  // namespace
 
-std::vector<SubAction> DefineReuseBenches(CLI::App* bench) {
-  std::vector<SubAction> actions;
+void DefineReuseBenches(Flags* bench) {
   for (const char* name : kWorkloads) {
     auto options = std::make_shared<Options>();
-    CLI::App* app = bench->add_subcommand(name, std::string("cold against warm: ") + name);
-    AddModelOptions(app, &options->model);
-    app->add_flag("--json", options->json, "one line of JSON");
-    app->add_option("--plot", options->plot, "write bars of time to first token as SVG");
-    actions.push_back({app, [=] { return RunReuse(name, *options); }});
+    Flags* flags = bench->AddCommand(name, std::string("cold against warm: ") + name);
+    AddModelOptions(flags, &options->model);
+    flags->Add("--json", &options->json, "one line of JSON");
+    flags->Add("--plot", &options->plot, "write bars of time to first token as SVG");
+    flags->SetAction([=] { return RunReuse(name, *options); });
   }
   auto options = std::make_shared<Options>();
-  CLI::App* app = bench->add_subcommand("trace", "replay a request trace on tree and policy alone");
-  app->add_option("file", options->trace, "JSON lines: Mooncake, conversations or turns")
-      ->required();
-  AddModelOptions(app, &options->model);
-  app->add_option("--requests", options->requests, "at most so many (default 2000)");
-  actions.push_back({app, [=] { return RunTrace(*options); }});
-  return actions;
+  Flags* flags = bench->AddCommand("trace", "replay a request trace on tree and policy alone");
+  flags->Add("FILE", &options->trace, "JSON lines: Mooncake, conversations or turns",
+             {.required = true});
+  AddModelOptions(flags, &options->model);
+  flags->Add("--requests", &options->requests, "at most so many");
+  flags->SetAction([=] { return RunTrace(*options); });
 }
 
 }  // namespace reprise::cli

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -133,38 +132,26 @@ Status Run(const Options& options, bool decode) {
   return OkStatus();
 }
 
-void AddOptions(CLI::App* app, Options* options, int64_t tokens) {
-  options->tokens = tokens;
-  AddModelOptions(app, &options->model);
-  app->add_option("-n", options->tokens, "tokens to run (default " + std::to_string(tokens) + ")")
-      ->check(CLI::Range(1, 1 << 20));
-  app->add_option("--depth", options->depth, "tokens of context before them (default 0)")
-      ->check(CLI::Range(0, 1 << 20));
-  app->add_option("--batch", options->batch, "tokens of one step of prefill (default 512)")
-      ->check(CLI::Range(1, 1 << 16));
-  app->add_option("--repeat", options->repeat, "repetitions (default 3)")
-      ->check(CLI::Range(1, 1000));
-  app->add_flag("--json", options->json, "one line of JSON");
+void DefineSpeed(Flags* flags, bool decode) {
+  auto options = std::make_shared<Options>();
+  options->tokens = decode ? 64 : 512;
+  AddModelOptions(flags, &options->model);
+  flags->Add("-n", &options->tokens, "tokens to run", {.min = 1, .max = 1 << 20});
+  flags->Add("--depth", &options->depth, "tokens of context before them",
+             {.min = 0, .max = 1 << 20});
+  flags->Add("--batch", &options->batch, "tokens of one step of prefill",
+             {.min = 1, .max = 1 << 16});
+  flags->Add("--repeat", &options->repeat, "repetitions", {.min = 1, .max = 1000});
+  flags->Add("--json", &options->json, "one line of JSON");
+  flags->SetAction([=] { return Run(*options, decode); });
 }
 
 }  // namespace
 
-Action DefineBench(CLI::App* app) {
-  app->require_subcommand(1);
-  auto prefill = std::make_shared<Options>();
-  auto decode = std::make_shared<Options>();
-  CLI::App* prefill_app = app->add_subcommand("prefill", "tokens of a prompt per second");
-  CLI::App* decode_app = app->add_subcommand("decode", "generated tokens per second");
-  AddOptions(prefill_app, prefill.get(), 512);
-  AddOptions(decode_app, decode.get(), 64);
-  auto reuse = std::make_shared<std::vector<SubAction>>(DefineReuseBenches(app));
-  return [=] {
-    for (const SubAction& one : *reuse) {
-      if (one.app->parsed()) return one.run();
-    }
-    const bool is_decode = decode_app->parsed();
-    return Run(is_decode ? *decode : *prefill, is_decode);
-  };
+void DefineBench(Flags* flags) {
+  DefineSpeed(flags->AddCommand("prefill", "tokens of a prompt per second"), false);
+  DefineSpeed(flags->AddCommand("decode", "generated tokens per second"), true);
+  DefineReuseBenches(flags);
 }
 
 }  // namespace reprise::cli

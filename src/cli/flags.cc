@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <type_traits>
+#include <utility>
+
+namespace reprise::cli {
+namespace {
+
+std::string Join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+// Reads all of `text`. The library's own reading wraps -1 around and takes 010 for eight.
+template <typename T>
+bool Read(const std::string& text, T* value) {
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, *value);
+  return error == std::errc() && at == end;
+}
+
+bool Read(const std::string& text, std::string* value) {
+  *value = text;
+  return true;
+}
+
+template <typename T>
+constexpr const char* kTypeName = std::is_floating_point_v<T> ? "NUMBER"
+                                  : std::is_integral_v<T>     ? "INTEGER"
+                                                              : "TEXT";
+
+// The sentence for a value that is not what the rule asks for, or nothing.
+template <typename T>
+std::string ReadChecked(const std::string& text, const FlagRule& rule, T* value) {
+  if (!Read(text, value)) return "'" + text + "' is no " + kTypeName<T> + " that fits";
+  if constexpr (std::is_arithmetic_v<T>) {
+    const auto number = static_cast<double>(*value);
+    if (!(number >= rule.min)) return text + " is less than " + CLI::detail::to_string(rule.min);
+    if (!(number <= rule.max)) return text + " is more than " + CLI::detail::to_string(rule.max);
+  } else if (!rule.one_of.empty() &&
+             std::find(rule.one_of.begin(), rule.one_of.end(), text) == rule.one_of.end()) {
+    return "'" + text + "' is none of " + Join(rule.one_of);
+  }
+  return "";
+}
+
+template <typename T>
+std::string ReadChecked(const std::string& text, const FlagRule& rule, std::optional<T>* value) {
+  return ReadChecked(text, rule, &value->emplace());
+}
+
+template <typename T>
+std::string ReadChecked(const std::string& text, const FlagRule& rule, std::vector<T>* value) {
+  std::string rest = text;
+  while (true) {
+    const size_t comma = std::is_arithmetic_v<T> ? rest.find(',') : std::string::npos;
+    const std::string wrong = ReadChecked(rest.substr(0, comma), rule, &value->emplace_back());
+    if (!wrong.empty() || comma == std::string::npos) return wrong;
+    rest.erase(0, comma + 1);
+  }
+}
+
+// " (default 3)", or nothing.
+template <typename T>
+std::string Default(const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return value.empty() ? "" : " (default " + value + ")";
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    return value == T{} ? "" : " (default " + CLI::detail::to_string(value) + ")";
+  } else {
+    return "";
+  }
+}
+
+template <typename T>
+struct Element {
+  using Type = T;
+  static constexpr bool kMany = false;
+};
+template <typename T>
+struct Element<std::optional<T>> : Element<T> {};
+template <typename T>
+struct Element<std::vector<T>> {
+  using Type = T;
+  static constexpr bool kMany = true;
+};
+
+CLI::Option* AddTo(CLI::App* app, const std::string& names, bool* value, const std::string& help,
+                   const FlagRule&) {
+  return app->add_flag(names, *value, help);
+}
+
+template <typename T>
+CLI::Option* AddTo(CLI::App* app, const std::string& names, T* value, const std::string& help,
+                   const FlagRule& rule) {
+  const std::string name = names.substr(names.rfind(',') + 1);
+  const auto read = [=](const CLI::results_t& texts) {
+    *value = T{};
+    for (const std::string& text : texts) {
+      const std::string wrong = ReadChecked(text, rule, value);
+      if (!wrong.empty()) throw CLI::ValidationError(name, wrong);
+    }
+    return true;
+  };
+  CLI::Option* option = app->add_option(names, read, help + Default(*value));
+  option->type_name(kTypeName<typename Element<T>::Type>)->required(rule.required);
+  if (Element<T>::kMany) option->expected(1, CLI::detail::expected_max_vector_size);
+  return option->allow_extra_args(false);
+}
+
+// REPRISE_MAX_TOKENS for --max-tokens; empty if there is no long name.
+std::string EnvironmentName(const CLI::Option& option) {
+  if (option.get_lnames().empty()) return "";
+  std::string name = "REPRISE_";
+  for (const char c : option.get_lnames().front()) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+}  // namespace
+
+struct Flags::Parser {
+  std::unique_ptr<CLI::App> root;  // of the first command alone
+  CLI::App* app = nullptr;
+};
+
+Flags::Flags(const std::string& name, const std::string& summary)
+    : name_(name), parser_(std::make_unique<Parser>()) {
+  parser_->root = std::make_unique<CLI::App>(summary, name);
+  parser_->app = parser_->root.get();
+}
+
+Flags::Flags(std::string name, std::unique_ptr<Parser> parser)
+    : name_(std::move(name)), parser_(std::move(parser)) {}
+
+Flags::~Flags() = default;
+
+void Flags::Add(const std::string& names, Value value, std::string help, const FlagRule& rule) {
+  CLI::Option* option = std::visit(
+      [&](auto* target) { return AddTo(parser_->app, names, target, help, rule); }, value);
+  // Only where it is set: the help would name it otherwise.
+  const std::string variable = EnvironmentName(*option);
+  if (!variable.empty() && std::getenv(variable.c_str()) != nullptr) option->envname(variable);
+}
+
+Flags* Flags::AddCommand(const std::string& name, const std::string& summary) {
+  auto parser = std::make_unique<Parser>();
+  parser->app = parser_->app->add_subcommand(name, summary);
+  parser->app->footer("");
+  parser_->app->require_subcommand(1);
+  parser_->app->footer(name_ + " COMMAND --help tells more about a command.");
+  commands_.emplace_back(new Flags(name_ + " " + name, std::move(parser)));
+  return commands_.back().get();
+}
+
+// A first word that is no command deserves a better sentence than the library's.
+Status Flags::CheckCommands(int argc, const char* const* argv) const {
+  if (commands_.empty() || (argc > 1 && argv[1][0] == '-')) return OkStatus();
+  std::vector<std::string> known;
+  for (const auto& command : commands_) {
+    known.push_back(command->parser_->app->get_name());
+    if (argc > 1 && known.back() == argv[1]) return command->CheckCommands(argc - 1, argv + 1);
+  }
+  const std::string list = " (known: " + Join(known) + ")";
+  if (argc < 2) return InvalidArgument(name_ + " needs a command" + list);
+  return InvalidArgument("there is no command '" + std::string(argv[1]) + "' of " + name_ + list);
+}
+
+const Flags* Flags::Named() const {
+  for (const auto& command : commands_) {
+    if (command->parser_->app->parsed()) return command->Named();
+  }
+  return this;
+}
+
+Status Flags::Run(int argc, const char* const* argv) {
+  REPRISE_TRY(CheckCommands(argc, argv));
+  try {
+    parser_->app->parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    parser_->app->exit(help);
+    return OkStatus();
+  } catch (const CLI::ParseError& error) {
+    return InvalidArgument(std::string(error.what()) + " (see " + Named()->name_ + " --help)");
+  }
+  const Action& action = Named()->action_;
+  return action ? action() : OkStatus();
+}
+
+}  // namespace reprise::cli

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+
+namespace reprise::cli {
+
+using Action = std::function<Status()>;
+
+// What a value must be.
+struct FlagRule {
+  bool required = false;
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  std::vector<std::string> one_of = {};  // empty: anything
+};
+
+// Flags are the options of a command and its subcommands: declared first, filled by Run.
+//
+//   flags->Add("-n,--max-tokens", &options->max_tokens, "tokens of a reply", {.min = 1});
+//   flags->Add("FILE", &options->path, "GGUF file", {.required = true});
+//   flags->SetAction([options] { return Run(*options); });
+//
+// An option that is not on the command line is taken from the environment: REPRISE_MAX_TOKENS for
+// --max-tokens. The library that parses is known to flags.cc alone: its header takes longer to
+// compile than a command.
+class Flags {
+ public:
+  // Where the value goes, which must outlive Run; what it holds before is the default. A bool is a
+  // switch and takes no value; "--a,!--no-a" names its opposite. Numbers in a list are separated by
+  // commas; a list of strings is filled by using the option several times.
+  using Value =
+      std::variant<bool*, int32_t*, int64_t*, uint64_t*, float*, double*, std::string*,
+                   std::optional<uint64_t>*, std::vector<size_t>*, std::vector<std::string>*>;
+
+  Flags(const std::string& name, const std::string& summary);
+  ~Flags();
+
+  // `names` as in "-m,--model", or a word for an argument that has its place, not a name. The help
+  // shows the default, where it is neither empty nor zero.
+  void Add(const std::string& names, Value value, std::string help, const FlagRule& rule = {});
+
+  // A command that has subcommands needs one of them to be named. Owned by this.
+  Flags* AddCommand(const std::string& name, const std::string& summary);
+
+  // What the command does.
+  void SetAction(Action action) { action_ = std::move(action); }
+
+  // Parses, then runs the action of the command that was named. Help is printed, not run. Fails
+  // with kInvalidArgument, and a sentence, if the arguments are wrong.
+  Status Run(int argc, const char* const* argv);
+
+ private:
+  struct Parser;
+
+  Flags(std::string name, std::unique_ptr<Parser> parser);
+  Status CheckCommands(int argc, const char* const* argv) const;
+  const Flags* Named() const;
+
+  const std::string name_;  // with those of the commands above
+  std::unique_ptr<Parser> parser_;
+  Action action_;
+  std::vector<std::unique_ptr<Flags>> commands_;
+};
+
+}  // namespace reprise::cli

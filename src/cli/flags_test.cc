@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves: values arrive where they were declared to go, from the command line before the
+// environment; whatever is wrong with the arguments is a sentence that names it.
+#include "cli/flags.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace reprise::cli {
+namespace {
+
+struct Seen {
+  std::string text = "none";
+  std::string file;
+  std::string kind = "f16";
+  int32_t count = 3;
+  uint64_t seed = 0;
+  float share = 0.5f;
+  std::optional<uint64_t> maybe;
+  std::vector<size_t> list;
+  std::vector<std::string> keys;
+  bool loud = false;
+  bool shown = true;
+  int runs = 0;
+};
+
+Status RunWith(Seen* seen, std::vector<const char*> arguments) {
+  Flags flags("prog", "a program");
+  Flags* one = flags.AddCommand("one", "the first");
+  one->Add("FILE", &seen->file, "a file", {.required = true});
+  one->Add("-t,--text", &seen->text, "a text");
+  one->Add("--kind", &seen->kind, "a kind", {.one_of = {"f16", "f32"}});
+  one->Add("-n,--some-count", &seen->count, "a count", {.min = 1, .max = 10});
+  one->Add("--seed", &seen->seed, "a seed");
+  one->Add("--share", &seen->share, "a share", {.min = 0, .max = 1});
+  one->Add("--maybe", &seen->maybe, "a number or none");
+  one->Add("--list", &seen->list, "numbers");
+  one->Add("--key", &seen->keys, "keys");
+  one->Add("--loud", &seen->loud, "a switch");
+  one->Add("--shown,!--no-shown", &seen->shown, "a switch that is on");
+  one->SetAction([seen] {
+    ++seen->runs;
+    return OkStatus();
+  });
+  Flags* two = flags.AddCommand("two", "the second");
+  two->AddCommand("deep", "below")->SetAction([] { return DataLoss("from the deep"); });
+  arguments.insert(arguments.begin(), "prog");
+  return flags.Run(static_cast<int>(arguments.size()), arguments.data());
+}
+
+void ExpectRefused(std::vector<const char*> arguments, const std::string& sentence) {
+  Seen seen;
+  const Status status = RunWith(&seen, std::move(arguments));
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find(sentence), std::string::npos) << status.message();
+  EXPECT_EQ(status.message().find('\n'), std::string::npos) << status.message();
+  EXPECT_EQ(seen.runs, 0);
+}
+
+TEST(FlagsTest, ValuesArrive) {
+  Seen seen;
+  const Status status = RunWith(&seen, {"one",     "-t",     "a b",
+                                        "--kind",  "f32",    "-n",
+                                        "7",       "--seed", "18446744073709551615",
+                                        "--share", "0.25",   "--maybe",
+                                        "0",       "--list", "1,20,3",
+                                        "--key",   "x,y",    "--key",
+                                        "z",       "--loud", "--no-shown",
+                                        "F"});
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(seen.runs, 1);
+  EXPECT_EQ(seen.file, "F");
+  EXPECT_EQ(seen.text, "a b");
+  EXPECT_EQ(seen.kind, "f32");
+  EXPECT_EQ(seen.count, 7);
+  EXPECT_EQ(seen.seed, UINT64_MAX);
+  EXPECT_EQ(seen.share, 0.25f);
+  EXPECT_EQ(seen.maybe, 0);
+  EXPECT_EQ(seen.list, (std::vector<size_t>{1, 20, 3}));
+  EXPECT_EQ(seen.keys, (std::vector<std::string>{"x,y", "z"}));
+  EXPECT_TRUE(seen.loud);
+  EXPECT_FALSE(seen.shown);
+}
+
+TEST(FlagsTest, DefaultsStay) {
+  Seen seen;
+  ASSERT_TRUE(RunWith(&seen, {"one", "F"}).ok());
+  EXPECT_EQ(seen.text, "none");
+  EXPECT_EQ(seen.count, 3);
+  EXPECT_EQ(seen.maybe, std::nullopt);
+  EXPECT_TRUE(seen.list.empty());
+  EXPECT_TRUE(seen.shown);
+  ASSERT_TRUE(RunWith(&seen, {"one", "F", "-n", "010"}).ok());
+  EXPECT_EQ(seen.count, 10);
+}
+
+TEST(FlagsTest, TheEnvironmentIsAskedSecond) {
+  ASSERT_EQ(setenv("REPRISE_SOME_COUNT", "9", 1), 0);
+  Seen seen;
+  EXPECT_TRUE(RunWith(&seen, {"one", "F"}).ok());
+  EXPECT_EQ(seen.count, 9);
+  EXPECT_TRUE(RunWith(&seen, {"one", "F", "-n", "2"}).ok());
+  EXPECT_EQ(seen.count, 2);
+  ASSERT_EQ(setenv("REPRISE_SOME_COUNT", "90", 1), 0);
+  ExpectRefused({"one", "F"}, "90 is more than 10");
+  ASSERT_EQ(unsetenv("REPRISE_SOME_COUNT"), 0);
+}
+
+TEST(FlagsTest, WrongArgumentsAreSentences) {
+  ExpectRefused({}, "prog needs a command (known: one, two)");
+  ExpectRefused({"three"}, "there is no command 'three' of prog (known: one, two)");
+  ExpectRefused({"two"}, "prog two needs a command (known: deep)");
+  ExpectRefused({"two", "shallow"}, "there is no command 'shallow' of prog two (known: deep)");
+  ExpectRefused({"one"}, "FILE is required (see prog one --help)");
+  ExpectRefused({"one", "F", "-n", "0"}, "--some-count: 0 is less than 1");
+  ExpectRefused({"one", "F", "-n", "11"}, "--some-count: 11 is more than 10");
+  ExpectRefused({"one", "F", "-n", "many"}, "--some-count");
+  ExpectRefused({"one", "F", "--share", "nan"}, "--share");
+  ExpectRefused({"one", "F", "--seed", "-1"}, "--seed: '-1' is no INTEGER that fits");
+  ExpectRefused({"one", "F", "--seed", "18446744073709551616"}, "--seed");
+  ExpectRefused({"one", "F", "--kind", "f8"}, "--kind: 'f8' is none of f16, f32");
+  ExpectRefused({"one", "F", "--list", "1,x"}, "--list: 'x' is no INTEGER");
+  ExpectRefused({"one", "F", "--list", "1,"}, "--list: '' is no INTEGER");
+  ExpectRefused({"one", "F", "-n", "2", "-n", "3"}, "--some-count");
+  ExpectRefused({"one", "F", "--unknown"}, "--unknown");
+  ExpectRefused({"one", "F", "G"}, "G");
+}
+
+TEST(FlagsTest, ActionsFailWithTheirOwnWords) {
+  Seen seen;
+  EXPECT_EQ(RunWith(&seen, {"two", "deep"}).message(), "from the deep");
+}
+
+}  // namespace
+}  // namespace reprise::cli
