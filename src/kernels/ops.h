@@ -36,6 +36,13 @@ struct Projection {
   const float* bias = nullptr;  // [weight rows] or null
 };
 void Project(const OpContext& context, const Rows& x, std::span<const Projection> projections);
+// Several inputs (of experts, of heads), each with projections of its own, in one pass. The bits
+// are those of one Project after another. REQUIRES: every input has rows.
+struct ProjectionGroup {
+  Rows x;
+  std::span<const Projection> projections;
+};
+void ProjectGroups(const OpContext& context, std::span<const ProjectionGroup> groups);
 
 // out[t] = row tokens[t] of the table. REQUIRES: 0 <= tokens[t] < table.rows().
 void Embed(const OpContext& context, const Matrix& table, std::span<const int32_t> tokens,

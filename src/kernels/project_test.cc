@@ -99,6 +99,47 @@ TEST_P(ProjectTest, EqualsReferenceForAnyThreadsAndTokens) {
   }
 }
 
+// Inputs of different lengths, widths and types in one pass: the bits of one Project each.
+TEST_P(ProjectTest, GroupsEqualOneProjectEach) {
+  const auto table = cpu::BuildTable(GetParam());
+  ASSERT_TRUE(table.ok());
+  Rng rng(9);
+  const DType types[] = {DType::kQ8_0, DType::kQ6_K, DType::kBF16, DType::kQ4_0};
+  const int64_t cols[] = {256, 512, 64, 96};
+  const int64_t rows[] = {70, 33, 5, 130};
+  const int64_t tokens[] = {1, 40, 3, 17};
+  for (const int threads : {1, 2, 3}) {
+    ThreadPool pool(threads);
+    ScratchArena scratch;
+    const OpContext context = {&pool, &*table, &scratch};
+    std::vector<std::vector<float>> xs, outs, expected;
+    std::vector<Matrix> matrices;
+    for (size_t i = 0; i < 4; ++i) {
+      const auto weights = RandomWeights(rng, types[i], rows[i], cols[i]);
+      auto matrix = Matrix::Pack(context, types[i], rows[i], cols[i], weights.data(),
+                                 RowBytes(types[i], cols[i]));
+      ASSERT_TRUE(matrix.ok());
+      matrices.push_back(std::move(*matrix));
+      xs.push_back(RandomFloats(rng, size_t(tokens[i] * cols[i])));
+      outs.emplace_back(size_t(tokens[i] * rows[i]), -1.0f);
+      expected.push_back(outs.back());
+    }
+    std::vector<Projection> projections;
+    std::vector<ProjectionGroup> groups;
+    for (size_t i = 0; i < 4; ++i) {
+      projections.push_back({&matrices[i], {outs[i].data(), tokens[i], rows[i], rows[i]}});
+    }
+    for (size_t i = 0; i < 4; ++i) {
+      const Rows x = {xs[i].data(), tokens[i], cols[i], cols[i]};
+      groups.push_back({x, std::span(&projections[i], 1)});
+      const Projection alone = {&matrices[i], {expected[i].data(), tokens[i], rows[i], rows[i]}};
+      Project(context, x, std::span(&alone, 1));
+    }
+    ProjectGroups(context, groups);
+    for (size_t i = 0; i < 4; ++i) EXPECT_EQ(outs[i], expected[i]) << threads << " " << i;
+  }
+}
+
 TEST_P(ProjectTest, EmbedReturnsTheStoredValues) {
   const auto table = cpu::BuildTable(GetParam());
   ASSERT_TRUE(table.ok());

@@ -11,9 +11,9 @@
 #include "kernels/reference/math.h"
 #include "model/digest.h"
 #include "model/family.h"
+#include "model/planned_source.h"
 #include "state/ids.h"
 #include "tensor/codec.h"
-#include "weights/convert.h"
 #include "weights/memory.h"
 
 namespace reprise {
@@ -25,23 +25,14 @@ constexpr std::string_view kNumericsVersion = "reprise cpu 1";
 // Activations, tokenizer and everything else that is neither weights nor state.
 constexpr size_t kWorkingBytes = size_t{256} << 20;
 
-// Extents that are not 1.
-std::vector<int64_t> Squeezed(const Shape& shape) {
-  std::vector<int64_t> extents;
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (shape[axis] != 1) extents.push_back(shape[axis]);
-  }
-  return extents;
-}
-
 // One tensor of the plan with its place in the file and its type in memory.
 struct Resolved {
   const PlannedTensor* plan = nullptr;
-  const StoredTensor* stored = nullptr;
+  PlannedSource source;
   DType dtype = DType::kF32;
 
   size_t memory_bytes() const {
-    return plan->is_matrix() ? RowBytes(dtype, plan->cols) * size_t(plan->rows)
+    return plan->is_matrix() ? RowBytes(dtype, plan->cols) * size_t(plan->row_count())
                              : size_t(plan->element_count()) * sizeof(float);
   }
 };
@@ -77,12 +68,10 @@ Status WeightLoader::Resolve(const TensorPlan& plan) {
   if (options_.weights) types.emplace(*options_.weights, plan);
   for (const PlannedTensor& tensor : plan.tensors()) {
     if (tensor.optional && (!gguf_ || checkpoint_.Find(tensor.gguf) == nullptr)) continue;
-    REPRISE_ASSIGN(const StoredTensor* stored, FindPlannedTensor(checkpoint_, tensor));
-    Resolved resolved{&tensor, stored, stored->dtype};
-    if (tensor.is_matrix() && types && !IsQuantised(stored->dtype)) {
-      resolved.dtype = types->TypeOf(tensor);
-    }
-    tensors_.push_back(resolved);
+    REPRISE_ASSIGN(const PlannedSource source, PlannedSource::Find(checkpoint_, tensor));
+    DType dtype = source.dtype();
+    if (tensor.is_matrix() && types && !IsQuantised(dtype)) dtype = types->TypeOf(tensor);
+    tensors_.push_back({&tensor, source, dtype});
   }
   return OkStatus();
 }
@@ -99,21 +88,23 @@ Status WeightLoader::CheckMemory(const StateSpec& state) const {
 
 Status WeightLoader::Load(Digest* digest) {
   uint64_t total = 0;
-  for (const Resolved& tensor : tensors_) total += tensor.stored->bytes.size();
+  for (const Resolved& tensor : tensors_) total += tensor.source.bytes();
   Progress progress(
       total, options_.progress ? options_.progress : [](uint64_t, uint64_t) {});
   for (const Resolved& tensor : tensors_) {
     digest->Add(tensor.plan->gguf);
-    digest->Add(NameOf(tensor.stored->dtype));
+    digest->Add(NameOf(tensor.source.dtype()));
     digest->Add(NameOf(tensor.dtype));
-    digest->AddBytes(*context_.pool, tensor.stored->bytes);
+    for (const StoredTensor* stored : tensor.source.stored()) {
+      digest->AddBytes(*context_.pool, stored->bytes);
+    }
     if (tensor.plan->is_matrix()) {
       REPRISE_TRY(LoadMatrix(tensor));
     } else {
       LoadVector(tensor);
     }
-    checkpoint_.Release(*tensor.stored);
-    progress.Advance(tensor.stored->bytes.size());
+    for (const StoredTensor* stored : tensor.source.stored()) checkpoint_.Release(*stored);
+    progress.Advance(tensor.source.bytes());
   }
   return OkStatus();
 }
@@ -121,30 +112,34 @@ Status WeightLoader::Load(Digest* digest) {
 Status WeightLoader::LoadMatrix(const Resolved& tensor) {
   const PlannedTensor& plan = *tensor.plan;
   const size_t row_bytes = RowBytes(tensor.dtype, plan.cols);
-  const std::byte* source = tensor.stored->bytes.data();
   const bool moved = plan.head_rows.order == HeadOrder::kQueryGate ||
                      (plan.head_rows.order == HeadOrder::kRotary && gguf_);
+  const bool as_is = !moved && tensor.dtype == tensor.source.dtype();
   Buffer rearranged;
-  if (moved || tensor.dtype != tensor.stored->dtype) {
-    REPRISE_ASSIGN(rearranged, Buffer::Allocate(row_bytes * size_t(plan.rows)));
-    context_.pool->ParallelFor(plan.rows, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const int64_t from = FileRowOfMemoryRow(plan.head_rows, gguf_, row);
-        ConvertRows(*tensor.stored, tensor.dtype, from, from + 1,
-                    rearranged.data() + size_t(row) * row_bytes);
+  for (int64_t slice = 0; slice < plan.slices; ++slice) {
+    const std::byte* source = as_is ? tensor.source.Contiguous(slice) : nullptr;
+    if (source == nullptr) {
+      if (slice == 0) {
+        REPRISE_ASSIGN(rearranged, Buffer::Allocate(row_bytes * size_t(plan.rows)));
       }
-    });
-    source = rearranged.data();
+      context_.pool->ParallelFor(plan.rows, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const int64_t from = FileRowOfMemoryRow(plan.head_rows, gguf_, slice * plan.rows + row);
+          tensor.source.ReadRow(from, tensor.dtype, rearranged.data() + size_t(row) * row_bytes);
+        }
+      });
+      source = rearranged.data();
+    }
+    REPRISE_ASSIGN(plan.matrix[slice],
+                   Matrix::Pack(context_, tensor.dtype, plan.rows, plan.cols, source, row_bytes));
   }
-  REPRISE_ASSIGN(*plan.matrix,
-                 Matrix::Pack(context_, tensor.dtype, plan.rows, plan.cols, source, row_bytes));
   return OkStatus();
 }
 
 void WeightLoader::LoadVector(const Resolved& tensor) {
   const PlannedTensor& plan = *tensor.plan;
   std::vector<float> values(size_t(plan.element_count()));
-  DequantiseRow(tensor.stored->dtype, tensor.stored->bytes.data(), values.data(),
+  DequantiseRow(tensor.source.dtype(), tensor.source.Contiguous(0), values.data(),
                 plan.element_count());
   std::vector<float>& out = *plan.vector;
   out.resize(values.size());
@@ -196,14 +191,17 @@ void CompleteCard(const std::vector<Resolved>& tensors, ModelCard* card) {
       card->weight_bytes += plan.vector->size() * sizeof(float);
       continue;
     }
-    card->weight_bytes += plan.matrix->bytes();
+    for (int64_t slice = 0; slice < plan.slices; ++slice) {
+      card->weight_bytes += plan.matrix[slice].bytes();
+    }
     if (plan.role == TensorRole::kEmbedding) continue;
-    card->step_bytes += tensor.memory_bytes();
+    const size_t active_bytes = size_t(double(tensor.memory_bytes()) * plan.active);
+    card->step_bytes += active_bytes;
     size_t& of_type = bytes_by_type[size_t(tensor.dtype)];
-    of_type += tensor.memory_bytes();
+    of_type += active_bytes;
     if (of_type >= bytes_by_type[size_t(card->main_type)]) card->main_type = tensor.dtype;
     (plan.role == TensorRole::kLayer ? card->layer_products : card->head_products) +=
-        double(plan.element_count());
+        double(plan.element_count()) * plan.active;
   }
   card->state.token_cost += card->layer_products;
 }
@@ -215,24 +213,6 @@ std::string HfTensorPrefix(const Checkpoint& checkpoint) {
     if (checkpoint.Find(std::string(prefix) + "embed_tokens.weight") != nullptr) return prefix;
   }
   return "model.";
-}
-
-Result<const StoredTensor*> FindPlannedTensor(const Checkpoint& checkpoint,
-                                              const PlannedTensor& tensor) {
-  const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
-  const std::string& name = gguf ? tensor.gguf : tensor.hf;
-  const Shape shape = tensor.rows == 1 && !tensor.is_matrix() ? Shape{tensor.cols}
-                                                              : Shape{tensor.rows, tensor.cols};
-  // Extents of 1 come and go between formats: [channels, 1, taps] is [channels, taps].
-  const StoredTensor* stored = checkpoint.Find(name);
-  if (stored == nullptr || Squeezed(stored->shape) != Squeezed(shape) ||
-      stored->shape.cols() != tensor.cols) {
-    REPRISE_ASSIGN(stored, checkpoint.Require(name, shape));
-  }
-  if (stored->dtype == DType::kI32) {
-    return InvalidArgument("tensor " + Quoted(name) + " holds integers, not weights");
-  }
-  return stored;
 }
 
 Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpContext& context,

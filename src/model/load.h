@@ -36,9 +36,4 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
 // What stands before "embed_tokens.weight" in a Hugging Face checkpoint.
 std::string HfTensorPrefix(const Checkpoint& checkpoint);
 
-// The planned tensor as the checkpoint has it, or one sentence: missing, of another shape,
-// integers.
-Result<const StoredTensor*> FindPlannedTensor(const Checkpoint& checkpoint,
-                                              const PlannedTensor& tensor);
-
 }  // namespace reprise

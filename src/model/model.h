@@ -19,7 +19,8 @@ struct ModelCard {
   int64_t context_length = 0;   // tokens it was trained for
   int64_t parameter_count = 0;  // of all weights
   size_t weight_bytes = 0;      // resident, as packed
-  // Bytes of the matrices that every step reads (the embedding table only where it is the head).
+  // Bytes of the matrices that a step of one token reads (the embedding table only where it is the
+  // head, of experts those that a token goes to).
   size_t step_bytes = 0;
   DType main_type = DType::kF32;  // of most of these bytes
   // Multiply-adds per token of the matrix products, without and with the head.

@@ -31,6 +31,15 @@ PlannedTensor& TensorPlan::AddMatrix(Name name, int64_t rows, int64_t cols, Matr
   return tensor;
 }
 
+PlannedTensor& TensorPlan::AddStack(Name name, int64_t slices, int64_t rows, int64_t cols,
+                                    std::vector<Matrix>* out) {
+  CHECK(slices > 0);
+  out->resize(size_t(slices));
+  PlannedTensor& tensor = AddMatrix(std::move(name), rows, cols, out->data());
+  tensor.slices = slices;
+  return tensor;
+}
+
 PlannedTensor& TensorPlan::AddVector(Name name, int64_t size, std::vector<float>* out) {
   CHECK(size > 0 && out != nullptr);
   PlannedTensor& tensor = tensors_.emplace_back();
@@ -61,6 +70,17 @@ int64_t TensorPlan::element_count() const {
   int64_t count = 0;
   for (const PlannedTensor& tensor : tensors_) count += tensor.element_count();
   return count;
+}
+
+int64_t FusedTensor::RowOf(int64_t planned_row) const {
+  for (const RowParts& run : parts) {
+    if (planned_row < run.count * run.rows) {
+      return run.first + planned_row / run.rows * run.stride + planned_row % run.rows;
+    }
+    planned_row -= run.count * run.rows;
+  }
+  CHECK(false);
+  return 0;
 }
 
 int64_t FileRowOfMemoryRow(const HeadRows& rows, bool gguf, int64_t row) {

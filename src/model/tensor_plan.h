@@ -44,27 +44,56 @@ struct RandomInit {
 // Where a matrix takes part: a lookup reads single rows of kEmbedding, a step all of the others.
 enum class TensorRole : uint8_t { kLayer, kEmbedding, kHead, kEmbeddingAndHead };
 
+// Rows of a tensor that holds more than one planned tensor: `count` parts of `rows` rows each,
+// `stride` apart, the first at row `first`.
+struct RowParts {
+  int64_t count = 1;
+  int64_t rows = 0;
+  int64_t first = 0;
+  int64_t stride = 0;
+};
+
+// Where a file may hold a planned tensor besides under its own name: in the parts of a larger one
+// (experts in one piece, gate beside up, q, k and v by head), parts in the order of our rows.
+struct FusedTensor {
+  std::string hf;  // empty: never in that format
+  std::string gguf;
+  int64_t rows = 0;  // of all of it
+  std::vector<RowParts> parts;
+  bool transposed = false;  // a part is [cols, rows] of one of our slices
+
+  bool empty() const { return rows == 0; }
+  int64_t RowOf(int64_t planned_row) const;
+};
+
 // One tensor of a model, declared once for loading, converting and synthesis.
 struct PlannedTensor {
-  std::string hf;    // name in Hugging Face files
+  std::string hf;    // name in Hugging Face files; "{}": a tensor per slice, its number there
   std::string gguf;  // name in GGUF files
   int layer = -1;    // -1: of none
+  // A stack of matrices, `rows` x `cols` each: of experts, of heads. GGUF: [slices, rows, cols].
+  int64_t slices = 1;
+  double active = 1;  // share of the slices that a token goes through
   int64_t rows = 1;
   int64_t cols = 0;
+  FusedTensor fused;
   HeadRows head_rows;
   ValueForm values = ValueForm::kPlain;
   bool transposed = false;  // a vector target holds [cols, rows]
   RandomInit init;
-  // Exactly one is set. Matrices keep their type (or are quantised on the way), vectors become f32.
+  // Exactly one is set. Matrices ([slices]) keep their type (or are quantised on the way), vectors
+  // become f32.
   Matrix* matrix = nullptr;
   std::vector<float>* vector = nullptr;
   TensorRole role = TensorRole::kLayer;
+  bool precise = false;  // never quantised: small, and decides much
   // GGUF only, and there it may be absent; a converter writes these values.
   bool optional = false;
   std::vector<float> computed;
 
   bool is_matrix() const { return matrix != nullptr; }
-  int64_t element_count() const { return rows * cols; }
+  int64_t row_count() const { return slices * rows; }
+  int64_t element_count() const { return row_count() * cols; }
 };
 
 // All tensors of a model, in the order of the forward pass.
@@ -84,6 +113,9 @@ class TensorPlan {
 
   // The reference is valid until the next call.
   PlannedTensor& AddMatrix(Name name, int64_t rows, int64_t cols, Matrix* out);
+  // `slices` matrices; `out` gets its size here.
+  PlannedTensor& AddStack(Name name, int64_t slices, int64_t rows, int64_t cols,
+                          std::vector<Matrix>* out);
   PlannedTensor& AddVector(Name name, int64_t size, std::vector<float>* out);
   // A norm: about 1 in memory.
   PlannedTensor& AddNorm(Name name, int64_t size, ValueForm values, std::vector<float>* out);

@@ -70,6 +70,7 @@ MixedTypes::MixedTypes(const WeightMix& mix, const TensorPlan& plan) : mix_(mix)
 
 DType MixedTypes::TypeOf(const PlannedTensor& tensor) const {
   CHECK(tensor.is_matrix());
+  if (tensor.precise) return DType::kF32;
   return FittingType(Mixed(tensor), tensor.cols);
 }
 
@@ -78,7 +79,8 @@ DType MixedTypes::Mixed(const PlannedTensor& tensor) const {
   if (!IsQuantised(base) || base == DType::kQ8_0) return base;
   if (IsHead(tensor)) return DType::kQ6_K;
   const bool values = EndsWith(tensor, ".attn_v.weight") || EndsWith(tensor, ".attn_qkv.weight");
-  const bool down = EndsWith(tensor, ".ffn_down.weight");
+  const bool down =
+      EndsWith(tensor, ".ffn_down.weight") || EndsWith(tensor, ".ffn_down_exps.weight");
   const bool output = EndsWith(tensor, ".attn_output.weight");
   const int layer = tensor.layer;
   switch (mix_.rule) {

@@ -68,69 +68,80 @@ QuantisedRows AtToken(const QuantisedRows& rows, int64_t token) {
   return moved;
 }
 
-// One Project call, divided into units: some row groups of one projection times one block of
+// One pass, divided into units: some row groups of one projection times one block of its input's
 // tokens. Each thread owns a contiguous range of units and takes over others' when it is done.
 class ProjectJob {
  public:
-  ProjectJob(const OpContext& context, const Rows& x, std::span<const Projection> projections);
+  ProjectJob(const OpContext& context, std::span<const ProjectionGroup> groups);
   void Run();
 
  private:
+  static constexpr int kFormats = 3;
+
+  struct Input {
+    Rows x;
+    std::span<const Projection> projections;
+    bool needed[kFormats] = {};
+    int64_t block_tokens = 0;  // tokens of a unit
+    int64_t block_units = 0;   // units per block of tokens
+    int64_t first_unit = 0;
+    int64_t first_row = 0;  // in the rows of all inputs, one after another
+  };
   struct alignas(64) Range {
     std::atomic<int64_t> next;
     int64_t end;
   };
-  static constexpr int kFormats = 3;
 
-  int64_t UnitGroups(const Matrix& weight) const;
-  int64_t UnitCount(const Matrix& weight) const;
-  const QuantisedBuffer* BuffersFor(int thread) const;
+  static Input MakeInput(const ProjectionGroup& group);
+  static int64_t UnitGroups(const Matrix& weight, int64_t tokens);
+  static int64_t UnitCount(const Matrix& weight, int64_t tokens);
+  // The buffers [inputs][kFormats] of a thread.
+  QuantisedBuffer* BuffersFor(int thread) const {
+    return buffers_ + (private_ ? size_t(thread) * inputs_.size() * kFormats : 0);
+  }
+  void Quantise(int64_t row_begin, int64_t row_end, QuantisedBuffer* buffers) const;
   void Work(int thread);
   void RunUnit(int64_t unit, const QuantisedBuffer* buffers) const;
-  void RunGroups(const Projection& projection, int64_t begin, int64_t end, int64_t token,
-                 int tokens, const QuantisedBuffer* buffers) const;
+  void RunGroups(const Input& input, const Projection& projection, int64_t begin, int64_t end,
+                 int64_t token, const QuantisedBuffer* buffers) const;
 
   const OpContext& context_;
-  const Rows& x_;
-  const std::span<const Projection> projections_;
-  bool needed_[kFormats] = {};
+  std::span<Input> inputs_;
+  int64_t rows_ = 0;
   bool private_ = false;                // each thread has its own quantised copy
-  int64_t block_tokens_ = 0;            // tokens of a unit
-  int64_t block_units_ = 0;             // units per block of tokens
-  QuantisedBuffer* buffers_ = nullptr;  // [copies][kFormats]
+  QuantisedBuffer* buffers_ = nullptr;  // [copies][inputs][kFormats]
   Range* ranges_ = nullptr;             // [threads]
 };
 
-ProjectJob::ProjectJob(const OpContext& context, const Rows& x,
-                       std::span<const Projection> projections)
-    : context_(context), x_(x), projections_(projections) {
-  int64_t token_bytes = x.cols;
-  for (const Projection& projection : projections) {
-    const Matrix& weight = *projection.weight;
-    CHECK(weight.cols() == x.cols && projection.out.cols == weight.rows());
-    CHECK(projection.out.rows == x.rows);
-    const ActivationFormat format = weight.kernel().activations;
-    needed_[static_cast<size_t>(format)] = true;
-    if (format == ActivationFormat::kF32) token_bytes = 4 * x.cols;
+ProjectJob::ProjectJob(const OpContext& context, std::span<const ProjectionGroup> groups)
+    : context_(context) {
+  void* memory = context.scratch->Bytes(sizeof(Input) * groups.size());
+  inputs_ = {new (memory) Input[groups.size()], groups.size()};
+  int64_t units = 0;
+  int64_t elements = 0;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    Input& input = inputs_[i] = MakeInput(groups[i]);
+    input.first_unit = units;
+    input.first_row = rows_;
+    units += input.block_units * ((input.x.rows + input.block_tokens - 1) / input.block_tokens);
+    rows_ += input.x.rows;
+    elements += input.x.rows * input.x.cols;
   }
-  block_tokens_ = std::max<int64_t>(kTokenBlockBytes / token_bytes / 32 * 32, 32);
-  block_tokens_ = std::min(block_tokens_, x.rows);
-  for (const Projection& projection : projections) block_units_ += UnitCount(*projection.weight);
 
   const int threads = context.pool->size();
-  private_ = x.rows * x.cols <= kPrivateElements;
-  const int copies = private_ ? threads : 1;
-  void* memory = context.scratch->Bytes(sizeof(QuantisedBuffer) * size_t(copies) * kFormats);
-  buffers_ = new (memory) QuantisedBuffer[size_t(copies) * kFormats];
-  for (int copy = 0; copy < copies; ++copy) {
+  private_ = elements <= kPrivateElements;
+  const size_t copies = private_ ? size_t(threads) : 1;
+  const size_t count = copies * inputs_.size() * kFormats;
+  buffers_ = new (context.scratch->Bytes(sizeof(QuantisedBuffer) * count)) QuantisedBuffer[count];
+  for (size_t copy = 0; copy < copies * inputs_.size(); ++copy) {
+    const Input& input = inputs_[copy % inputs_.size()];
     for (int f = 1; f < kFormats; ++f) {
-      if (!needed_[f]) continue;
-      buffers_[copy * kFormats + f] =
-          AllocateQuantised(*context.scratch, static_cast<ActivationFormat>(f), x.rows, x.cols);
+      if (!input.needed[f]) continue;
+      buffers_[copy * kFormats + size_t(f)] = AllocateQuantised(
+          *context.scratch, static_cast<ActivationFormat>(f), input.x.rows, input.x.cols);
     }
   }
   ranges_ = static_cast<Range*>(context.scratch->Bytes(sizeof(Range) * size_t(threads)));
-  const int64_t units = block_units_ * ((x.rows + block_tokens_ - 1) / block_tokens_);
   for (int thread = 0; thread < threads; ++thread) {
     Range* range = new (&ranges_[thread]) Range;
     range->next.store(units * thread / threads, std::memory_order_relaxed);
@@ -138,41 +149,62 @@ ProjectJob::ProjectJob(const OpContext& context, const Rows& x,
   }
 }
 
-int64_t ProjectJob::UnitGroups(const Matrix& weight) const {
-  if (x_.rows >= 16) return std::max(1, 32 / weight.kernel().group_rows);
+ProjectJob::Input ProjectJob::MakeInput(const ProjectionGroup& group) {
+  const Rows& x = group.x;
+  CHECK(x.rows > 0);
+  Input input;
+  input.x = x;
+  input.projections = group.projections;
+  int64_t token_bytes = x.cols;
+  for (const Projection& projection : group.projections) {
+    const Matrix& weight = *projection.weight;
+    CHECK(weight.cols() == x.cols && projection.out.cols == weight.rows());
+    CHECK(projection.out.rows == x.rows);
+    const ActivationFormat format = weight.kernel().activations;
+    input.needed[static_cast<size_t>(format)] = true;
+    if (format == ActivationFormat::kF32) token_bytes = 4 * x.cols;
+    input.block_units += UnitCount(weight, x.rows);
+  }
+  input.block_tokens = std::max<int64_t>(kTokenBlockBytes / token_bytes / 32 * 32, 32);
+  input.block_tokens = std::min(input.block_tokens, x.rows);
+  return input;
+}
+
+int64_t ProjectJob::UnitGroups(const Matrix& weight, int64_t tokens) {
+  if (tokens >= 16) return std::max(1, 32 / weight.kernel().group_rows);
   return std::max<int64_t>(1, kUnitBytes / static_cast<int64_t>(weight.group_bytes()));
 }
 
-int64_t ProjectJob::UnitCount(const Matrix& weight) const {
-  const int64_t groups = UnitGroups(weight);
+int64_t ProjectJob::UnitCount(const Matrix& weight, int64_t tokens) {
+  const int64_t groups = UnitGroups(weight, tokens);
   return (weight.group_count() + groups - 1) / groups;
 }
 
-const QuantisedBuffer* ProjectJob::BuffersFor(int thread) const {
-  return buffers_ + (private_ ? thread * kFormats : 0);
+// Rows [row_begin, row_end) of all inputs, to `buffers` [inputs][kFormats].
+void ProjectJob::Quantise(int64_t row_begin, int64_t row_end, QuantisedBuffer* buffers) const {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Input& input = inputs_[i];
+    const int64_t begin = std::max<int64_t>(row_begin - input.first_row, 0);
+    const int64_t end = std::min(row_end - input.first_row, input.x.rows);
+    for (int f = 1; f < kFormats; ++f) {
+      if (!input.needed[f] || begin >= end) continue;
+      QuantiseTokens(*context_.table, static_cast<ActivationFormat>(f), input.x, begin, end,
+                     buffers[i * kFormats + size_t(f)]);
+    }
+  }
 }
 
 void ProjectJob::Run() {
   if (!private_) {
-    context_.pool->ParallelFor(x_.rows, 1, [this](int64_t begin, int64_t end) {
-      for (int f = 1; f < kFormats; ++f) {
-        if (!needed_[f]) continue;
-        QuantiseTokens(*context_.table, static_cast<ActivationFormat>(f), x_, begin, end,
-                       buffers_[f]);
-      }
-    });
+    context_.pool->ParallelFor(
+        rows_, 1, [this](int64_t begin, int64_t end) { Quantise(begin, end, buffers_); });
   }
   context_.pool->Run([this](int thread) { Work(thread); });
 }
 
 void ProjectJob::Work(int thread) {
-  const QuantisedBuffer* buffers = BuffersFor(thread);
-  if (private_) {
-    for (int f = 1; f < kFormats; ++f) {
-      if (!needed_[f]) continue;
-      QuantiseTokens(*context_.table, static_cast<ActivationFormat>(f), x_, 0, x_.rows, buffers[f]);
-    }
-  }
+  QuantisedBuffer* buffers = BuffersFor(thread);
+  if (private_) Quantise(0, rows_, buffers);
   const int threads = context_.pool->size();
   for (int i = 0; i < threads; ++i) {
     Range& range = ranges_[(thread + i) % threads];
@@ -185,25 +217,32 @@ void ProjectJob::Work(int thread) {
 }
 
 void ProjectJob::RunUnit(int64_t unit, const QuantisedBuffer* buffers) const {
-  const int64_t token = unit / block_units_ * block_tokens_;
-  const int tokens = static_cast<int>(std::min(block_tokens_, x_.rows - token));
-  unit %= block_units_;
-  for (const Projection& projection : projections_) {
+  const auto behind = std::upper_bound(
+      inputs_.begin(), inputs_.end(), unit,
+      [](int64_t wanted, const Input& candidate) { return wanted < candidate.first_unit; });
+  const Input& input = *(behind - 1);
+  buffers += size_t(&input - inputs_.data()) * kFormats;
+  unit -= input.first_unit;
+  const int64_t token = unit / input.block_units * input.block_tokens;
+  unit %= input.block_units;
+  for (const Projection& projection : input.projections) {
     const Matrix& weight = *projection.weight;
-    const int64_t count = UnitCount(weight);
+    const int64_t count = UnitCount(weight, input.x.rows);
     if (unit < count) {
-      const int64_t groups = UnitGroups(weight);
+      const int64_t groups = UnitGroups(weight, input.x.rows);
       const int64_t end = std::min((unit + 1) * groups, weight.group_count());
-      return RunGroups(projection, unit * groups, end, token, tokens, buffers);
+      return RunGroups(input, projection, unit * groups, end, token, buffers);
     }
     unit -= count;
   }
 }
 
-void ProjectJob::RunGroups(const Projection& projection, int64_t begin, int64_t end, int64_t token,
-                           int tokens, const QuantisedBuffer* buffers) const {
+void ProjectJob::RunGroups(const Input& input, const Projection& projection, int64_t begin,
+                           int64_t end, int64_t token, const QuantisedBuffer* buffers) const {
   const Matrix& weight = *projection.weight;
   const cpu::MatrixKernel& kernel = weight.kernel();
+  const Rows& x = input.x;
+  const int tokens = static_cast<int>(std::min(input.block_tokens, x.rows - token));
   const QuantisedRows quantised =
       AtToken(buffers[static_cast<size_t>(kernel.activations)].rows, token);
   const bool many = kernel.run_many != nullptr && tokens >= kernel.many;
@@ -212,7 +251,7 @@ void ProjectJob::RunGroups(const Projection& projection, int64_t begin, int64_t 
     const int64_t row = group * kernel.group_rows;
     const int rows = static_cast<int>(std::min<int64_t>(kernel.group_rows, weight.rows() - row));
     float* y = projection.out.row(token) + row;
-    run(weight.group(group), rows, x_.cols, x_.row(token), x_.stride, &quantised, tokens, y,
+    run(weight.group(group), rows, x.cols, x.row(token), x.stride, &quantised, tokens, y,
         projection.out.stride);
     if (projection.bias == nullptr) continue;
     for (int t = 0; t < tokens; ++t) {
@@ -226,8 +265,14 @@ void ProjectJob::RunGroups(const Projection& projection, int64_t begin, int64_t 
 
 void Project(const OpContext& context, const Rows& x, std::span<const Projection> projections) {
   if (x.rows == 0) return;
+  const ProjectionGroup group{x, projections};
+  ProjectGroups(context, std::span(&group, 1));
+}
+
+void ProjectGroups(const OpContext& context, std::span<const ProjectionGroup> groups) {
+  if (groups.empty()) return;
   const ScratchScope scope(*context.scratch);
-  ProjectJob(context, x, projections).Run();
+  ProjectJob(context, groups).Run();
 }
 
 void Embed(const OpContext& context, const Matrix& table, std::span<const int32_t> tokens,

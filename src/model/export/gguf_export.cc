@@ -24,6 +24,7 @@ bool IsWritten(const PlannedTensor& tensor) {
 }
 
 Shape ShapeOf(const PlannedTensor& tensor) {
+  if (tensor.slices > 1) return {tensor.slices, tensor.rows, tensor.cols};
   return tensor.is_matrix() || tensor.rows > 1 ? Shape{tensor.rows, tensor.cols}
                                                : Shape{tensor.cols};
 }
@@ -58,11 +59,11 @@ void MakeRow(const TensorSource& source, const PlannedTensor& tensor, int64_t ro
 Status WriteTensor(const TensorSource& source, const PlannedTensor& tensor, DType dtype,
                    GgufWriter* writer, ThreadPool* pool, Progress* progress) {
   const size_t row_bytes = RowBytes(dtype, tensor.cols);
-  const int64_t chunk_rows =
-      std::clamp<int64_t>(kChunkBytes / (tensor.cols * int64_t{sizeof(float)}), 1, tensor.rows);
+  const int64_t chunk_rows = std::clamp<int64_t>(
+      kChunkBytes / (tensor.cols * int64_t{sizeof(float)}), 1, tensor.row_count());
   std::vector<std::byte> chunk(size_t(chunk_rows) * row_bytes);
-  for (int64_t first = 0; first < tensor.rows; first += chunk_rows) {
-    const int64_t count = std::min(chunk_rows, tensor.rows - first);
+  for (int64_t first = 0; first < tensor.row_count(); first += chunk_rows) {
+    const int64_t count = std::min(chunk_rows, tensor.row_count() - first);
     pool->ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
       std::vector<float> values(size_t(tensor.cols));
       std::vector<float> scratch(size_t(tensor.cols));
@@ -89,7 +90,8 @@ uint64_t HashName(std::string_view name) {
 Status CheckpointSource::Check(const TensorPlan& plan) {
   for (const PlannedTensor& tensor : plan.tensors()) {
     if (tensor.optional) continue;
-    REPRISE_TRY(FindPlannedTensor(checkpoint_, tensor).status());
+    REPRISE_ASSIGN(PlannedSource source, PlannedSource::Find(checkpoint_, tensor));
+    sources_.emplace(tensor.gguf, std::move(source));
   }
   return OkStatus();
 }
@@ -97,10 +99,9 @@ Status CheckpointSource::Check(const TensorPlan& plan) {
 std::string CheckpointSource::prefix() const { return HfTensorPrefix(checkpoint_); }
 
 void CheckpointSource::ReadRow(const PlannedTensor& tensor, int64_t row, float* out) const {
-  const StoredTensor* stored = checkpoint_.Find(tensor.hf);
-  CHECK(stored != nullptr);
-  const size_t row_bytes = RowBytes(stored->dtype, tensor.cols);
-  DequantiseRow(stored->dtype, stored->bytes.data() + size_t(row) * row_bytes, out, tensor.cols);
+  const auto source = sources_.find(tensor.gguf);
+  CHECK(source != sources_.end());
+  source->second.ReadRow(row, DType::kF32, reinterpret_cast<std::byte*>(out));
 }
 
 void RandomSource::ReadRow(const PlannedTensor& tensor, int64_t row, float* out) const {
@@ -135,7 +136,7 @@ Status ExportGguf(const GgufExport& request, GgufWriter* writer, ThreadPool* poo
     if (!IsWritten(tensor)) continue;
     const DType dtype = type_of(tensor);
     REPRISE_TRY(writer->AddTensor(tensor.gguf, dtype, ShapeOf(tensor)));
-    bytes += RowBytes(dtype, tensor.cols) * uint64_t(tensor.rows);
+    bytes += RowBytes(dtype, tensor.cols) * uint64_t(tensor.row_count());
   }
   Progress progress(
       bytes, request.progress ? request.progress : [](uint64_t, uint64_t) {});

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "base/status.h"
 #include "device/thread_pool.h"
 #include "model/family.h"
+#include "model/planned_source.h"
 #include "model/tensor_plan.h"
 #include "model/weight_mix.h"
 #include "weights/checkpoint.h"
@@ -19,7 +21,7 @@ namespace reprise {
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
-  // Whether every tensor of the plan is there, in its shape.
+  // Whether every tensor of the plan is there, in its shape. `plan` must outlive the reading.
   virtual Status Check(const TensorPlan& plan) = 0;
   // Row `row` [cols] of the tensor. Thread safety: may be called from several threads.
   virtual void ReadRow(const PlannedTensor& tensor, int64_t row, float* out) const = 0;
@@ -38,6 +40,7 @@ class CheckpointSource final : public TensorSource {
 
  private:
   const Checkpoint& checkpoint_;
+  std::map<std::string, PlannedSource> sources_;  // by GGUF name
 };
 
 // Random weights: a function of the seed, the tensor's name and the element alone.

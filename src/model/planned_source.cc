@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/planned_source.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "tensor/codec.h"
+#include "weights/convert.h"
+
+namespace reprise {
+namespace {
+
+// Extents that are not 1.
+std::vector<int64_t> Squeezed(const Shape& shape) {
+  std::vector<int64_t> extents;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] != 1) extents.push_back(shape[axis]);
+  }
+  return extents;
+}
+
+// Whether a matrix of stored rows can be taken for `shape`: the same rows of the same width.
+// Extents of 1 come and go between formats ([channels, 1, taps] is [channels, taps]), and a stack
+// may be listed as one tall matrix.
+bool SameRows(const Shape& stored, const Shape& shape) {
+  return Squeezed(stored) == Squeezed(shape) ||
+         (shape.rank() == 3 && stored.cols() == shape.cols() && stored.rows() == shape.rows());
+}
+
+std::string SliceName(const std::string& pattern, int64_t slice) {
+  std::string name = pattern;
+  const size_t at = name.find("{}");
+  return at == std::string::npos ? name : name.replace(at, 2, std::to_string(slice));
+}
+
+Shape ShapeOf(const PlannedTensor& tensor) {
+  if (tensor.slices > 1) return {tensor.slices, tensor.rows, tensor.cols};
+  if (tensor.rows == 1 && !tensor.is_matrix()) return {tensor.cols};
+  return {tensor.rows, tensor.cols};
+}
+
+}  // namespace
+
+Result<PlannedSource> PlannedSource::Find(const Checkpoint& checkpoint,
+                                          const PlannedTensor& tensor) {
+  const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
+  const std::string& name = gguf ? tensor.gguf : tensor.hf;
+  const std::string& fused = gguf ? tensor.fused.gguf : tensor.fused.hf;
+  PlannedSource source(tensor);
+  if (!fused.empty() && (name.empty() || checkpoint.Find(SliceName(name, 0)) == nullptr) &&
+      checkpoint.Find(fused) != nullptr) {
+    source.fused_ = true;
+    const int64_t cols = tensor.fused.transposed ? tensor.rows : tensor.cols;
+    const int64_t parts = tensor.slices > 1 ? tensor.slices : 1;
+    REPRISE_TRY(source.Take(checkpoint, fused, {parts, tensor.fused.rows / parts, cols}));
+    if (tensor.fused.transposed && IsQuantised(source.dtype())) {
+      return InvalidArgument("tensor " + Quoted(fused) +
+                             " is quantised in blocks that cannot be turned");
+    }
+    return source;
+  }
+  if (!gguf && tensor.slices > 1 && name.find("{}") != std::string::npos) {
+    for (int64_t slice = 0; slice < tensor.slices; ++slice) {
+      REPRISE_TRY(source.Take(checkpoint, SliceName(name, slice), {tensor.rows, tensor.cols}));
+    }
+    return source;
+  }
+  REPRISE_TRY(source.Take(checkpoint, name.empty() ? fused : name, ShapeOf(tensor)));
+  return source;
+}
+
+Status PlannedSource::Take(const Checkpoint& checkpoint, const std::string& name,
+                           const Shape& shape) {
+  const StoredTensor* stored = checkpoint.Find(name);
+  const bool rows_needed = tensor_->is_matrix();
+  if (stored == nullptr || !SameRows(stored->shape, shape) ||
+      (rows_needed && stored->shape.cols() != shape.cols())) {
+    REPRISE_ASSIGN(stored, checkpoint.Require(name, shape));
+  }
+  if (stored->dtype == DType::kI32) {
+    return InvalidArgument("tensor " + Quoted(name) + " holds integers, not weights");
+  }
+  if (!stored_.empty() && stored->dtype != dtype()) {
+    return InvalidArgument("tensor " + Quoted(name) + " has another type than " +
+                           Quoted(stored_[0]->name));
+  }
+  stored_.push_back(stored);
+  return OkStatus();
+}
+
+uint64_t PlannedSource::bytes() const {
+  uint64_t total = 0;
+  for (const StoredTensor* stored : stored_) total += stored->bytes.size();
+  return total;
+}
+
+void PlannedSource::ReadRow(int64_t row, DType dtype, std::byte* out) const {
+  if (fused_ && tensor_->fused.transposed) return ReadTransposed(row, dtype, out);
+  const size_t slice = stored_.size() > 1 ? size_t(row / tensor_->rows) : 0;
+  if (stored_.size() > 1) row %= tensor_->rows;
+  if (fused_) row = tensor_->fused.RowOf(row);
+  ConvertRows(*stored_[slice], dtype, row, row + 1, out);
+}
+
+void PlannedSource::ReadTransposed(int64_t row, DType dtype, std::byte* out) const {
+  const StoredTensor& stored = *stored_[0];
+  const size_t element = RowBytes(stored.dtype, 1);
+  const int64_t slice = row / tensor_->rows;
+  std::vector<float> values(size_t(tensor_->cols));
+  for (int64_t col = 0; col < tensor_->cols; ++col) {
+    const int64_t from = tensor_->fused.RowOf(slice * tensor_->cols + col);
+    const size_t at = size_t(from * tensor_->rows + row % tensor_->rows) * element;
+    DequantiseRow(stored.dtype, stored.bytes.data() + at, &values[size_t(col)], 1);
+  }
+  QuantiseRow(dtype, values.data(), out, tensor_->cols);
+}
+
+const std::byte* PlannedSource::Contiguous(int64_t slice) const {
+  if (fused_) return nullptr;
+  if (stored_.size() > 1) return stored_[size_t(slice)]->bytes.data();
+  return stored_[0]->bytes.data() +
+         size_t(slice * tensor_->rows) * RowBytes(dtype(), tensor_->cols);
+}
+
+}  // namespace reprise
