@@ -70,9 +70,9 @@ struct RopeTable {
   int half = 0;
 };
 // cos/sin of float(position * inverse_frequency[f]), rounded from our own double-precision
-// functions.
+// functions, times `magnitude`.
 RopeTable MakeRopeTable(const OpContext& context, std::span<const int32_t> positions,
-                        std::span<const float> inverse_frequencies);
+                        std::span<const float> inverse_frequencies, float magnitude = 1);
 // Rotates the first 2 * half channels of each of `heads` heads; x: [rows, heads * head_dim].
 void Rope(const OpContext& context, const RopeTable& table, int heads, const Rows& x);
 

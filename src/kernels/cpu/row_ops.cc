@@ -88,7 +88,7 @@ void Add(const OpContext& context, const Rows& a, const Rows& b, const Rows& y) 
 }
 
 RopeTable MakeRopeTable(const OpContext& context, std::span<const int32_t> positions,
-                        std::span<const float> inverse_frequencies) {
+                        std::span<const float> inverse_frequencies, float magnitude) {
   constexpr int64_t kSinCosCost = 32;
   const int half = static_cast<int>(inverse_frequencies.size());
   const int64_t rows = static_cast<int64_t>(positions.size());
@@ -98,6 +98,9 @@ RopeTable MakeRopeTable(const OpContext& context, std::span<const int32_t> posit
     for (int64_t t = begin; t < end; ++t) {
       context.table->rope_angles(static_cast<float>(positions[size_t(t)]),
                                  inverse_frequencies.data(), half, cos + t * half, sin + t * half);
+      if (magnitude == 1) continue;
+      context.table->scale(cos + t * half, magnitude, half, cos + t * half);
+      context.table->scale(sin + t * half, magnitude, half, sin + t * half);
     }
   });
   return {cos, sin, half};

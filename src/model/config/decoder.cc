@@ -16,32 +16,45 @@ constexpr IntRange kLayers{1, 1024};
 constexpr IntRange kHeads{1, 4096};
 constexpr IntRange kHeadDim{2, 1024};
 
-void CheckActivation(ConfigReader* reader) {
-  const std::string name = reader->Text({"hidden_act", ""}, "silu");
-  if (name != "silu" && name != "swish") {
-    reader->Refuse("activation '" + name + "' is not supported here (only silu is)");
+void CheckActivation(ConfigReader* reader, std::string_view expected) {
+  const bool newer = reader->Has({"hidden_activation", ""});
+  std::string name =
+      reader->Text({newer ? "hidden_activation" : "hidden_act", ""}, std::string(expected));
+  if (name == "swish") name = "silu";
+  if (name != expected) {
+    reader->Refuse("activation '" + name + "' is not supported here (only " +
+                   std::string(expected) + " is)");
   }
 }
 
-// Which layers see only a window: those that are listed; else all, or those from
-// max_window_layers on where a model says so.
-std::vector<int> ReadWindows(ConfigReader* reader, const DecoderConfig& config) {
-  const size_t count = size_t(config.layer_count);
-  std::vector<int> windows(count, 0);
+// Which layers see only a window: those that are listed; else all but every window_period-th; else
+// all, or those from max_window_layers on where a model says so.
+void ReadWindows(ConfigReader* reader, const DecoderExpectations& expected, DecoderConfig* config) {
+  const size_t count = size_t(config->layer_count);
+  config->windows.assign(count, 0);
   const int64_t window =
       reader->Int({"sliding_window", "attention.sliding_window"}, {0, int64_t{1} << 40}, 0);
   const bool used = reader->Bool({"use_sliding_window", ""}, true);
-  if (!used || window == 0 || window >= config.context_length) return windows;
+  if (!used || window == 0 || window >= config->context_length) return;
   const auto types = reader->Texts({"layer_types", ""}, 4096);
-  const auto flags = reader->Ints({"", "attention.sliding_window_pattern"}, 4096, {0, 1});
+  const bool newer = reader->Has({"sliding_window_pattern", ""});
+  const ConfigKey pattern{newer ? "sliding_window_pattern" : "_sliding_window_pattern",
+                          "attention.sliding_window_pattern"};
+  const bool listed = reader->IsArray(pattern);
+  const auto flags = listed ? reader->Ints(pattern, 4096, {0, 1}) : std::vector<int64_t>{};
+  const int64_t period =
+      listed ? 0 : reader->Int(pattern, {0, int64_t{kLayers.max}}, expected.window_period);
+  config->window_period = int(period);
   const int64_t first = reader->Int({"max_window_layers", ""}, {0, 4096}, 0);
   for (size_t i = 0; i < count; ++i) {
-    const bool listed = i < types.size()   ? types[i] == "sliding_attention"
-                        : i < flags.size() ? flags[i] != 0
-                                           : types.empty() && flags.empty() && int64_t(i) >= first;
-    if (listed) windows[i] = int(window);
+    const bool slides = period > 0 ? int64_t(i) % period < period - 1
+                                   : !listed && types.empty() && int64_t(i) >= first;
+    const bool named = i < types.size()   ? types[i] == "sliding_attention"
+                       : i < flags.size() ? flags[i] != 0
+                                          : slides;
+    if (named != slides) config->window_period = 0;
+    if (named) config->windows[i] = int(window);
   }
-  return windows;
 }
 
 void ReadHeads(ConfigReader* reader, DecoderConfig* config) {
@@ -69,10 +82,12 @@ void ReadHeads(ConfigReader* reader, DecoderConfig* config) {
 
 float DecoderConfig::residual_gain() const { return 1 / std::sqrt(2 * float(layer_count)); }
 
-DecoderConfig ReadDecoderConfig(ConfigReader* reader) {
+DecoderConfig ReadDecoderConfig(ConfigReader* reader, const DecoderExpectations& expected) {
   DecoderConfig config;
   config.dim = reader->Int({"hidden_size", "embedding_length"}, kDim);
-  config.hidden = reader->Int({"intermediate_size", "feed_forward_length"}, kHidden);
+  if (expected.mlp) {
+    config.hidden = reader->Int({"intermediate_size", "feed_forward_length"}, kHidden);
+  }
   const int64_t blocks = reader->Int({"num_hidden_layers", "block_count"}, kLayers);
   // GGUF counts the blocks that predict further tokens, which are not run here.
   const int64_t predictors = reader->Int({"", "nextn_predict_layers"}, {0, kLayers.max}, 0);
@@ -82,8 +97,8 @@ DecoderConfig ReadDecoderConfig(ConfigReader* reader) {
       reader->Int({"max_position_embeddings", "context_length"}, {1, int64_t{1} << 30});
   config.eps = float(reader->Number({"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, {0, 1}));
   ReadHeads(reader, &config);
-  CheckActivation(reader);
-  config.windows = ReadWindows(reader, config);
+  CheckActivation(reader, expected.activation);
+  ReadWindows(reader, expected, &config);
   config.rope = ReadRopeConfig(reader, config.head_dim);
 
   const StoredTensor* table = reader->FindTensor({"", "token_embd.weight"});
@@ -104,7 +119,7 @@ void DescribeDecoder(const DecoderConfig& config, std::string_view architecture,
   put("context_length", config.context_length);
   put("embedding_length", config.dim);
   put("block_count", config.layer_count);
-  put("feed_forward_length", config.hidden);
+  if (config.hidden != 0) put("feed_forward_length", config.hidden);
   put("vocab_size", config.vocab_size);
   put("attention.head_count", config.q_heads);
   put("attention.head_count_kv", config.kv_heads);
@@ -117,10 +132,18 @@ void DescribeDecoder(const DecoderConfig& config, std::string_view architecture,
                                      [](int window) { return window != 0; });
   if (windowed != config.windows.end()) {
     put("attention.sliding_window", *windowed);
-    std::vector<uint8_t> flags;
-    for (const int window : config.windows) flags.push_back(window != 0 ? 1 : 0);
-    out->PutArray<bool>(prefix + "attention.sliding_window_pattern",
-                        {reinterpret_cast<const bool*>(flags.data()), flags.size()});
+    if (config.window_period != 0) {
+      put("attention.sliding_window_pattern", config.window_period);
+    } else {
+      std::vector<uint8_t> flags;
+      for (const int window : config.windows) flags.push_back(window != 0 ? 1 : 0);
+      out->PutArray<bool>(prefix + "attention.sliding_window_pattern",
+                          {reinterpret_cast<const bool*>(flags.data()), flags.size()});
+    }
+  }
+  if (config.rope.scaling == RopeConfig::Scaling::kLongRope) {
+    put("rope.scaling.original_context_length", int64_t(config.rope.original_context));
+    out->Put<float>(prefix + "rope.scaling.attn_factor", RopeMagnitude(config.rope));
   }
   const bool yarn = config.rope.scaling == RopeConfig::Scaling::kYarn;
   if (yarn || config.rope.scaling == RopeConfig::Scaling::kLinear) {

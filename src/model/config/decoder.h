@@ -24,6 +24,7 @@ struct DecoderConfig {
   int head_dim = 0;
   float eps = 0;
   bool tied = false;         // the embedding table is also the head
+  int window_period = 0;     // of every so many layers the last sees all; 0: no such pattern
   std::vector<int> windows;  // [layer_count] tokens that attention sees, itself included; 0: all
   RopeConfig rope;
 
@@ -32,9 +33,16 @@ struct DecoderConfig {
   float residual_gain() const;
 };
 
+// What a family expects of a configuration.
+struct DecoderExpectations {
+  std::string_view activation = "silu";  // the only one it computes
+  int window_period = 0;  // of models with windows that do not say which layers have them
+  bool mlp = true;        // has a feed-forward block that is no mixture of experts
+};
+
 // Reads and validates; errors stick to the reader. Refuses activations and rotary regimes that
 // nothing here computes.
-DecoderConfig ReadDecoderConfig(ConfigReader* reader);
+DecoderConfig ReadDecoderConfig(ConfigReader* reader, const DecoderExpectations& expected = {});
 
 // The same parameters as metadata of a GGUF file.
 void DescribeDecoder(const DecoderConfig& config, std::string_view architecture, GgufWriter* out);

@@ -49,6 +49,13 @@ ConfigReader::Place ConfigReader::Locate(ConfigKey key) const {
 
 bool ConfigReader::Has(ConfigKey key) const { return !Locate(key).key.empty(); }
 
+bool ConfigReader::IsArray(ConfigKey key) const {
+  const Place place = Locate(key);
+  if (place.key.empty()) return false;
+  if (gguf_) return place.section.FindGguf(place.key)->is_array();
+  return place.section.FindJson(place.key)->is_array();
+}
+
 const StoredTensor* ConfigReader::FindTensor(ConfigKey name) const {
   const std::string_view wanted = gguf_ ? name.gguf : name.hf;
   return checkpoint_ == nullptr || wanted.empty() ? nullptr : checkpoint_->Find(wanted);
@@ -104,6 +111,12 @@ std::vector<int64_t> ConfigReader::Ints(ConfigKey key, size_t count_max, IntRang
   const Place place = Locate(key);
   if (place.key.empty()) return {};
   return Take(place.section.Ints(place.key, count_max, range), std::vector<int64_t>{});
+}
+
+std::vector<double> ConfigReader::Numbers(ConfigKey key, size_t count_max) {
+  const Place place = Locate(key);
+  if (place.key.empty()) return {};
+  return Take(place.section.Numbers(place.key, count_max), std::vector<double>{});
 }
 
 std::vector<std::string> ConfigReader::Texts(ConfigKey key, size_t count_max) {

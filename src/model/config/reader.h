@@ -50,7 +50,9 @@ class ConfigReader {
   // Arrays; empty if absent.
   std::vector<int64_t> Ints(ConfigKey key, size_t count_max, IntRange range);
   std::vector<std::string> Texts(ConfigKey key, size_t count_max);
+  std::vector<double> Numbers(ConfigKey key, size_t count_max);
   bool Has(ConfigKey key) const;
+  bool IsArray(ConfigKey key) const;
 
   // The tensor of that name, or null; always null where there is no checkpoint.
   const StoredTensor* FindTensor(ConfigKey name) const;

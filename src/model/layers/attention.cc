@@ -2,12 +2,20 @@
 #include "model/layers/attention.h"
 
 #include <cmath>
+#include <utility>
 
 namespace reprise {
 namespace {
 
 const float* DataOrNull(const std::vector<float>& values) {
   return values.empty() ? nullptr : values.data();
+}
+
+PlannedTensor& AddBias(TensorPlan* plan, TensorPlan::Name name, int64_t size,
+                       std::vector<float>* out) {
+  PlannedTensor& tensor = plan->AddVector(std::move(name), size, out);
+  tensor.init = {0, 0.1f};
+  return tensor;
 }
 
 }  // namespace
@@ -29,13 +37,18 @@ void Attention::AddCost(StateSpec* state) const {
   }
 }
 
-void Attention::Declare(TensorPlan* plan) {
+void Attention::DeclareInputs(TensorPlan* plan) {
   const auto name = [&](const char* hf, const char* gguf) { return plan->Layer(layer_, hf, gguf); };
   const auto rotary = [&](PlannedTensor& tensor, int heads) {
     if (shape_.rotary_pairs_in_gguf) {
       tensor.head_rows = {HeadOrder::kRotary, tensor.rows == 1, 0, heads, 0, shape_.head_dim};
     }
   };
+  if (shape_.fused) {
+    plan->AddMatrix(name("self_attn.qkv_proj.weight", "attn_qkv.weight"),
+                    q_width() + 2 * kv_width(), shape_.dim, &qkv_);
+    return;
+  }
   PlannedTensor& q = plan->AddMatrix(name("self_attn.q_proj.weight", "attn_q.weight"),
                                      q_width() * (shape_.gated ? 2 : 1), shape_.dim, &q_);
   if (shape_.gated) {
@@ -47,19 +60,18 @@ void Attention::Declare(TensorPlan* plan) {
                          &k_),
          shape_.kv_heads);
   plan->AddMatrix(name("self_attn.v_proj.weight", "attn_v.weight"), kv_width(), shape_.dim, &v_);
-  const auto add_bias = [&](TensorPlan::Name bias, int64_t size,
-                            std::vector<float>* out) -> PlannedTensor& {
-    PlannedTensor& tensor = plan->AddVector(std::move(bias), size, out);
-    tensor.init = {0, 0.1f};
-    return tensor;
-  };
   if (shape_.bias) {
-    rotary(add_bias(name("self_attn.q_proj.bias", "attn_q.bias"), q_width(), &q_bias_),
+    rotary(AddBias(plan, name("self_attn.q_proj.bias", "attn_q.bias"), q_width(), &q_bias_),
            shape_.q_heads);
-    rotary(add_bias(name("self_attn.k_proj.bias", "attn_k.bias"), kv_width(), &k_bias_),
+    rotary(AddBias(plan, name("self_attn.k_proj.bias", "attn_k.bias"), kv_width(), &k_bias_),
            shape_.kv_heads);
-    add_bias(name("self_attn.v_proj.bias", "attn_v.bias"), kv_width(), &v_bias_);
+    AddBias(plan, name("self_attn.v_proj.bias", "attn_v.bias"), kv_width(), &v_bias_);
   }
+}
+
+void Attention::Declare(TensorPlan* plan) {
+  const auto name = [&](const char* hf, const char* gguf) { return plan->Layer(layer_, hf, gguf); };
+  DeclareInputs(plan);
   if (shape_.qk_norm) {
     plan->AddNorm(name("self_attn.q_norm.weight", "attn_q_norm.weight"), shape_.head_dim,
                   shape_.norm_form, &q_norm_);
@@ -70,7 +82,7 @@ void Attention::Declare(TensorPlan* plan) {
                                      shape_.dim, q_width(), &o_);
   o.init.deviation *= shape_.residual_gain;
   if (shape_.output_bias) {
-    add_bias(name("self_attn.o_proj.bias", "attn_output.bias"), shape_.dim, &o_bias_);
+    AddBias(plan, name("self_attn.o_proj.bias", "attn_output.bias"), shape_.dim, &o_bias_);
   }
 }
 
@@ -78,20 +90,28 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const Rows& x,
                         const Rows& out) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
-  const Rows q_and_gate = step.MakeRows(q_width() * (shape_.gated ? 2 : 1));
-  const Rows q = Columns(q_and_gate, 0, q_width());
-  const Rows k = step.MakeRows(kv_width());
-  const Rows v = step.MakeRows(kv_width());
-  const Projection projections[] = {{&q_, q_and_gate, DataOrNull(q_bias_)},
-                                    {&k_, k, DataOrNull(k_bias_)},
-                                    {&v_, v, DataOrNull(v_bias_)}};
-  Project(context, x, projections);
+  const int64_t gated_width = q_width() * (shape_.gated ? 2 : 1);
+  const Rows all = step.MakeRows(gated_width + 2 * kv_width());
+  const Rows q = Columns(all, 0, q_width());
+  const Rows k = Columns(all, gated_width, kv_width());
+  const Rows v = Columns(all, gated_width + kv_width(), kv_width());
+  if (shape_.fused) {
+    const Projection projection[] = {{&qkv_, all}};
+    Project(context, x, projection);
+  } else {
+    const Projection projections[] = {{&q_, Columns(all, 0, gated_width), DataOrNull(q_bias_)},
+                                      {&k_, k, DataOrNull(k_bias_)},
+                                      {&v_, v, DataOrNull(v_bias_)}};
+    Project(context, x, projections);
+  }
   if (shape_.qk_norm) {
     RmsNorm(context, q, q_norm_.data(), shape_.q_heads, shape_.eps, q);
     RmsNorm(context, k, k_norm_.data(), shape_.kv_heads, shape_.eps, k);
   }
-  Rope(context, rope, shape_.q_heads, q);
-  Rope(context, rope, shape_.kv_heads, k);
+  if (rope.half > 0) {
+    Rope(context, rope, shape_.q_heads, q);
+    Rope(context, rope, shape_.kv_heads, k);
+  }
 
   const KvShape kv_shape{shape_.kv_heads, shape_.head_dim, shape_.head_dim, shape_.kv};
   const std::span<const KvSequence> kv = step.Kv(entry_);
@@ -99,11 +119,12 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const Rows& x,
   AttentionParams params;
   params.q_heads = shape_.q_heads;
   params.window = shape_.window;
+  params.softcap = shape_.softcap;
   params.scale = shape_.scale != 0 ? shape_.scale : 1 / std::sqrt(float(shape_.head_dim));
   const Rows attended = step.MakeRows(q_width());
   Attend(context, kv, kv_shape, params, q, attended);
   if (shape_.gated) {
-    SigmoidMul(context, Columns(q_and_gate, q_width(), q_width()), attended, attended);
+    SigmoidMul(context, Columns(all, q_width(), q_width()), attended, attended);
   }
   const Projection output[] = {{&o_, out, DataOrNull(o_bias_)}};
   Project(context, attended, output);

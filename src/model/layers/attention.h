@@ -19,11 +19,13 @@ struct AttentionShape {
   int head_dim = 0;
   float eps = 0;
   float scale = 0;           // of q . k; 0: 1 / sqrt(head_dim)
+  float softcap = 0;         // scores are cap * tanh(score / cap); 0: as they are
   int window = 0;            // tokens that a query sees, itself included; 0: all
   bool bias = false;         // on q, k and v
   bool output_bias = false;  // on the output projection
   bool qk_norm = false;      // RMS norm over each head of q and k, before RoPE
   ValueForm norm_form = ValueForm::kPlain;
+  bool fused = false;                 // the files hold q, k and v in one matrix
   bool gated = false;                 // sigmoid gate per channel; the q projection has both
   bool rotary_pairs_in_gguf = false;  // GGUF files hold q and k rows for interleaved RoPE
   float residual_gain = 1;            // synth only: deviation of the output projection
@@ -39,7 +41,7 @@ class Attention {
 
   LayerState state() const;
   void Declare(TensorPlan* plan);
-  // out = W_o attend(rope(q), rope(k), v); x is already normalised.
+  // out = W_o attend(rope(q), rope(k), v); x is already normalised. An empty table turns nothing.
   void Forward(const Step& step, const RopeTable& rope, const Rows& x, const Rows& out) const;
   // Adds the multiply-adds of scores and values to the cost of computing a token again.
   void AddCost(StateSpec* state) const;
@@ -47,10 +49,12 @@ class Attention {
  private:
   int64_t q_width() const { return int64_t{shape_.q_heads} * shape_.head_dim; }
   int64_t kv_width() const { return int64_t{shape_.kv_heads} * shape_.head_dim; }
+  void DeclareInputs(TensorPlan* plan);
 
   AttentionShape shape_;
   int layer_;
   size_t entry_;
+  Matrix qkv_;  // fused
   Matrix q_, k_, v_, o_;
   std::vector<float> q_bias_, k_bias_, v_bias_, o_bias_;
   std::vector<float> q_norm_, k_norm_;

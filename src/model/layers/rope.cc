@@ -58,6 +58,8 @@ double Divisor(const RopeConfig& config, int f) {
       const double keep = YarnKeep(config, f);
       return 1 / ((1 - keep) / config.factor + keep);
     }
+    case RopeConfig::Scaling::kLongRope:
+      return (config.long_regime ? config.long_factors : config.short_factors)[size_t(f)];
   }
   return 1;
 }
@@ -68,6 +70,44 @@ std::string_view ScalingMember(const ConfigReader& reader) {
   return reader.Has({"rope_parameters", ""}) ? "rope_parameters." : "rope_scaling.";
 }
 
+// The factors come as lists in config.json and as tensors in GGUF files (ones until they are read).
+void ReadLongRope(ConfigReader* reader, const std::string& member, int64_t context_length,
+                  RopeConfig* config) {
+  const size_t half = size_t(config->rotary_dim / 2);
+  config->scaling = RopeConfig::Scaling::kLongRope;
+  const bool outer = reader->Has({"original_max_position_embeddings", ""});
+  config->original_context = reader->Number(
+      {outer ? "original_max_position_embeddings" : member + "original_max_position_embeddings",
+       "rope.scaling.original_context_length"},
+      {2, 1e9});
+  config->factor = double(context_length) / config->original_context;
+  config->long_regime = double(context_length) > config->original_context;
+  config->attention_factor =
+      reader->Number({member + "attention_factor", "rope.scaling.attn_factor"}, {0, 1e3}, 0.0);
+  for (const char* unknown : {"short_mscale", "long_mscale"}) {
+    if (reader->Has({member + unknown, ""})) {
+      reader->Refuse("rotary scaling 'longrope' with " + std::string(unknown) +
+                     " is not supported");
+    }
+  }
+  if (reader->gguf()) {
+    config->short_factors.assign(half, 1);
+    config->long_factors.assign(half, 1);
+    return;
+  }
+  config->short_factors = reader->Numbers({member + "short_factor", ""}, 1024);
+  config->long_factors = reader->Numbers({member + "long_factor", ""}, 1024);
+  for (std::vector<double>* factors : {&config->short_factors, &config->long_factors}) {
+    const bool sound =
+        factors->size() == half && std::all_of(factors->begin(), factors->end(),
+                                               [](double v) { return v >= 1e-6 && v <= 1e9; });
+    if (sound) continue;
+    reader->Refuse("rotary scaling 'longrope' needs " + std::to_string(half) +
+                   " positive numbers in short_factor and in long_factor");
+    factors->assign(half, 1);
+  }
+}
+
 void ReadScaling(ConfigReader* reader, int64_t context_length, RopeConfig* config) {
   const std::string member(ScalingMember(*reader));
   const auto number = [&](const char* hf, const char* gguf, double min, double max,
@@ -76,6 +116,10 @@ void ReadScaling(ConfigReader* reader, int64_t context_length, RopeConfig* confi
   };
   std::string type = reader->Text({member + "type", "rope.scaling.type"}, "default");
   type = reader->Text({member + "rope_type", "rope.scaling.type"}, type);
+  const bool factors = reader->FindTensor({"", "rope_factors_long.weight"}) != nullptr;
+  if (type == "longrope" || type == "su" || factors) {
+    return ReadLongRope(reader, member, context_length, config);
+  }
   if (type == "default" || type == "none" || type == "mrope") return;
   config->factor = number("factor", "rope.scaling.factor", 1e-6, 1e6, 1.0);
   if (type == "linear") {
@@ -102,7 +146,7 @@ void ReadScaling(ConfigReader* reader, int64_t context_length, RopeConfig* confi
     }
   } else {
     reader->Refuse("rotary scaling '" + type +
-                   "' is not supported (known: default, linear, llama3, yarn)");
+                   "' is not supported (known: default, linear, llama3, longrope, yarn)");
   }
 }
 
@@ -127,9 +171,6 @@ RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim) {
   const int64_t context_length =
       reader->Int({"max_position_embeddings", "context_length"}, {1, int64_t{1} << 30}, 1);
   ReadScaling(reader, context_length, &config);
-  if (config.scaling == RopeConfig::Scaling::kYarn && config.rotary_dim != head_dim) {
-    reader->Refuse("rotary scaling 'yarn' on a part of a head is not supported");
-  }
   return config;
 }
 
@@ -139,7 +180,13 @@ std::string RopeConfig::Describe() const {
                 "dim %d theta %.9g scaling %d %.9g %.9g %.9g %.9g %.9g %.9g %.9g", rotary_dim,
                 theta, int(scaling), factor, original_context, low_frequency_factor,
                 high_frequency_factor, beta_fast, beta_slow, attention_factor);
-  return text;
+  std::string all = text;
+  if (scaling == Scaling::kLongRope) all += long_regime ? " long" : " short";
+  for (const double divisor : long_regime ? long_factors : short_factors) {
+    std::snprintf(text, sizeof(text), " %.9g", divisor);
+    all += text;
+  }
+  return all;
 }
 
 std::vector<float> InverseFrequencies(const RopeConfig& config,
@@ -160,8 +207,14 @@ std::vector<float> Llama3Divisors(const RopeConfig& config) {
 }
 
 float RopeMagnitude(const RopeConfig& config) {
-  if (config.scaling != RopeConfig::Scaling::kYarn) return 1;
+  const bool longrope = config.scaling == RopeConfig::Scaling::kLongRope;
+  if (config.scaling != RopeConfig::Scaling::kYarn && !longrope) return 1;
   if (config.attention_factor != 0) return float(config.attention_factor);
+  if (longrope) {
+    const double ratio =
+        reference::LogDouble(config.factor) / reference::LogDouble(config.original_context);
+    return config.factor <= 1 ? 1.0f : float(std::sqrt(1 + ratio));
+  }
   return config.factor <= 1 ? 1.0f : float(0.1 * reference::LogDouble(config.factor) + 1);
 }
 

@@ -12,18 +12,25 @@ namespace reprise {
 // Which angle a channel pair turns by per position. All regimes here are static: the angles do not
 // depend on the length of the sequence, so cached keys stay valid.
 struct RopeConfig {
-  enum class Scaling : uint8_t { kNone, kLinear, kLlama3, kYarn };
+  enum class Scaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope };
 
   int rotary_dim = 0;  // channels of a head that turn: the first ones
   double theta = 10000;
   Scaling scaling = Scaling::kNone;
   double factor = 1;
-  double original_context = 0;  // kLlama3, kYarn
+  double original_context = 0;  // kLlama3, kYarn, kLongRope
   double low_frequency_factor = 1;
   double high_frequency_factor = 4;
   double beta_fast = 32;  // kYarn
   double beta_slow = 1;
-  double attention_factor = 0;  // kYarn; 0: 0.1 ln(factor) + 1
+  // kYarn, kLongRope: what cos and sin are multiplied by; 0: 0.1 ln(factor) + 1 for YaRN,
+  // sqrt(1 + ln(factor) / ln(original_context)) for LongRoPE.
+  double attention_factor = 0;
+  // kLongRope: divisors of the two regimes [rotary_dim / 2]. Contexts longer than the original use
+  // the long ones from the first token on; which regime it is belongs to the model's digest.
+  std::vector<double> short_factors;
+  std::vector<double> long_factors;
+  bool long_regime = false;
 
   // "theta 500000 dim 64 llama3 ...": part of the digest.
   std::string Describe() const;
@@ -38,7 +45,7 @@ std::vector<float> InverseFrequencies(const RopeConfig& config,
                                       const std::vector<float>& divisors = {});
 // The per-frequency divisors of Llama 3 scaling, as GGUF stores them.
 std::vector<float> Llama3Divisors(const RopeConfig& config);
-// What cos and sin are multiplied by: 1 except for YaRN.
+// What cos and sin are multiplied by: 1 except for YaRN and LongRoPE.
 float RopeMagnitude(const RopeConfig& config);
 
 }  // namespace reprise

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "kernels/activation_ops.h"
+
 namespace reprise {
 
 void Vocabulary::DeclareEmbedding(TensorPlan* plan) {
@@ -25,6 +27,7 @@ void Vocabulary::DeclareHead(TensorPlan* plan) {
 Rows Vocabulary::Embed(const Step& step) const {
   const Rows x = step.MakeRows(shape_.dim);
   reprise::Embed(step.context(), embedding_, step.batch().tokens, x);
+  if (shape_.embedding_scale != 1) Scale(step.context(), x, shape_.embedding_scale, x);
   return x;
 }
 
@@ -55,9 +58,10 @@ void Vocabulary::Logits(const Step& step, const Rows& x, float* logits) const {
     std::memcpy(last.row(int64_t(i)), x.row(wanted[i]), size_t(shape_.dim) * sizeof(float));
   }
   RmsNorm(context, last, norm_.data(), 1, shape_.eps, last);
-  const Projection output[] = {
-      {shape_.tied ? &embedding_ : &head_, Rows{logits, last.rows, shape_.size, shape_.size}}};
+  const Rows out{logits, last.rows, shape_.size, shape_.size};
+  const Projection output[] = {{shape_.tied ? &embedding_ : &head_, out}};
   Project(context, last, output);
+  if (shape_.softcap != 0) Softcap(context, out, shape_.softcap, out);
 }
 
 }  // namespace reprise

@@ -19,6 +19,8 @@ class Vocabulary {
     bool tied = false;  // one table serves both ends
     float eps = 0;
     ValueForm norm_form = ValueForm::kPlain;
+    float embedding_scale = 1;  // of what comes out of the table
+    float softcap = 0;          // logits are cap * tanh(logit / cap); 0: as they are
   };
   explicit Vocabulary(const Shape& shape) : shape_(shape) {}
 

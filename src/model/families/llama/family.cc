@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/family.h"
 
-#include "model/layers/dense_decoder.h"
+#include "model/decoders/dense_decoder.h"
 
 namespace reprise {
 namespace {

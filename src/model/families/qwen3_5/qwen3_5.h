@@ -9,7 +9,7 @@
 #include "model/family.h"
 #include "model/layers/attention.h"
 #include "model/layers/gated_delta_net.h"
-#include "model/layers/swiglu.h"
+#include "model/layers/mlp.h"
 #include "model/layers/vocabulary.h"
 
 namespace reprise::qwen3_5 {
@@ -32,7 +32,7 @@ class Qwen35 final : public FamilyModel {
     std::optional<GatedDeltaNet> delta;  // one of the two
     std::optional<Attention> attention;
     std::vector<float> mlp_norm;
-    SwiGluMlp mlp;
+    GatedMlp mlp;
   };
 
   Config config_;

@@ -13,14 +13,14 @@ Qwen35::Qwen35(const Config& config)
   card_.vocab_size = decoder.vocab_size;
   card_.context_length = decoder.context_length;
   StateSpec& state = card_.state;
+  MlpShape mlp;
+  mlp.dim = decoder.dim;
+  mlp.hidden = decoder.hidden;
+  mlp.residual_gain = decoder.residual_gain();
   layers_.reserve(size_t(decoder.layer_count));
   for (int i = 0; i < decoder.layer_count; ++i) {
-    Layer& layer = layers_.emplace_back(
-        Layer{{},
-              std::nullopt,
-              std::nullopt,
-              {},
-              SwiGluMlp(i, decoder.dim, decoder.hidden, decoder.residual_gain())});
+    Layer& layer =
+        layers_.emplace_back(Layer{{}, std::nullopt, std::nullopt, {}, GatedMlp(mlp, i)});
     const size_t entry = state.layers.size();
     if (config_.recurrent[size_t(i)]) {
       layer.delta.emplace(config_.delta, i, entry);

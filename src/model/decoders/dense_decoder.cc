@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/decoders/dense_decoder.h"
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "weights/format/gguf_writer.h"
+
+namespace reprise {
+namespace {
+
+using Scaling = RopeConfig::Scaling;
+
+AttentionShape MakeAttentionShape(const DecoderConfig& config, const DenseTraits& traits,
+                                  DType kv) {
+  AttentionShape shape;
+  shape.dim = config.dim;
+  shape.q_heads = config.q_heads;
+  shape.kv_heads = config.kv_heads;
+  shape.head_dim = config.head_dim;
+  shape.eps = config.eps;
+  shape.scale = traits.attention_scale;
+  shape.softcap = traits.attention_softcap;
+  shape.bias = traits.qkv_bias;
+  shape.output_bias = traits.output_bias;
+  shape.qk_norm = traits.qk_norm;
+  shape.norm_form = traits.norm_form;
+  shape.fused = traits.fused;
+  shape.rotary_pairs_in_gguf = traits.rotary_pairs_in_gguf;
+  shape.residual_gain = config.residual_gain();
+  shape.kv = kv;
+  return shape;
+}
+
+MlpShape MakeMlpShape(const DecoderConfig& config, const DenseTraits& traits) {
+  MlpShape shape;
+  shape.dim = config.dim;
+  shape.hidden = config.hidden;
+  shape.activation = traits.activation;
+  shape.fused = traits.fused;
+  shape.residual_gain = config.residual_gain();
+  return shape;
+}
+
+Vocabulary::Shape MakeVocabularyShape(const DecoderConfig& config, const DenseTraits& traits) {
+  return {config.vocab_size,      config.dim,          config.tied, config.eps, traits.norm_form,
+          traits.embedding_scale, traits.logit_softcap};
+}
+
+}  // namespace
+
+DenseDecoder::DenseDecoder(const DecoderConfig& config, const DenseTraits& traits, DType kv)
+    : config_(config), traits_(traits), vocabulary_(MakeVocabularyShape(config, traits)) {
+  card_.vocab_size = config.vocab_size;
+  card_.context_length = config.context_length;
+  layers_.reserve(size_t(config.layer_count));
+  AttentionShape shape = MakeAttentionShape(config, traits, kv);
+  for (int i = 0; i < config.layer_count; ++i) {
+    shape.window = config.windows[size_t(i)];
+    Layer& layer = layers_.emplace_back(Attention(shape, i, size_t(i)));
+    layer.window = shape.window != 0;
+    if (traits.moe && (traits.sparse.empty() || traits.sparse[size_t(i)])) {
+      layer.moe.emplace(*traits.moe, i);
+    } else {
+      layer.mlp.emplace(MakeMlpShape(config, traits), i);
+    }
+    card_.state.layers.push_back(layer.attention.state());
+    layer.attention.AddCost(&card_.state);
+  }
+}
+
+void DenseDecoder::DeclareRope(TensorPlan* plan) {
+  const RopeConfig& rope = config_.rope;
+  if (rope.scaling == Scaling::kNone || rope.scaling == Scaling::kLlama3) {
+    plan->AddOptional("rope_freqs.weight", Llama3Divisors(rope), &rope_divisors_);
+  } else if (rope.scaling == Scaling::kLongRope) {
+    const auto add = [&](const char* name, const std::vector<double>& factors,
+                         std::vector<float>* out) {
+      plan->AddOptional(name, {factors.begin(), factors.end()}, out);
+    };
+    add("rope_factors_long.weight", rope.long_factors, &long_factors_);
+    add("rope_factors_short.weight", rope.short_factors, &short_factors_);
+  }
+}
+
+void DenseDecoder::DeclareTensors(TensorPlan* plan) {
+  vocabulary_.DeclareEmbedding(plan);
+  DeclareRope(plan);
+  for (int i = 0; i < config_.layer_count; ++i) {
+    Layer& layer = layers_[size_t(i)];
+    const auto norm = [&](const char* hf, const char* gguf, std::vector<float>* out) {
+      plan->AddNorm(plan->Layer(i, hf, gguf), config_.dim, traits_.norm_form, out);
+    };
+    norm("input_layernorm.weight", "attn_norm.weight", &layer.attention_norm);
+    layer.attention.Declare(plan);
+    if (traits_.post_norms) {
+      norm("post_attention_layernorm.weight", "post_attention_norm.weight",
+           &layer.attention_post_norm);
+      norm("pre_feedforward_layernorm.weight", "ffn_norm.weight", &layer.mlp_norm);
+    } else {
+      norm("post_attention_layernorm.weight", "ffn_norm.weight", &layer.mlp_norm);
+    }
+    if (layer.moe) {
+      layer.moe->Declare(plan);
+    } else {
+      layer.mlp->Declare(plan);
+    }
+    if (traits_.post_norms) {
+      norm("post_feedforward_layernorm.weight", "post_ffw_norm.weight", &layer.mlp_post_norm);
+    }
+  }
+  vocabulary_.DeclareHead(plan);
+}
+
+void DenseDecoder::CompleteWeights() {
+  const std::vector<float>& factors = config_.rope.long_regime ? long_factors_ : short_factors_;
+  frequencies_ = InverseFrequencies(
+      config_.rope, config_.rope.scaling == Scaling::kLongRope ? factors : rope_divisors_);
+  window_frequencies_ =
+      traits_.window_rope ? InverseFrequencies(*traits_.window_rope) : frequencies_;
+}
+
+std::string DenseDecoder::DescribeNumerics() const {
+  std::string text = config_.rope.Describe();
+  if (traits_.window_rope) text += " window " + traits_.window_rope->Describe();
+  if (traits_.moe) text += DescribeRouting(*traits_.moe);
+  char numbers[128];
+  std::snprintf(numbers, sizeof(numbers), " scale %.9g cap %.9g embedding %.9g",
+                double(traits_.attention_scale), double(traits_.attention_softcap),
+                double(traits_.embedding_scale));
+  const bool plain = traits_.attention_scale == 0 && traits_.attention_softcap == 0 &&
+                     traits_.embedding_scale == 1;
+  return plain ? text : text + numbers;
+}
+
+void DenseDecoder::DescribeGguf(GgufWriter* out) const {
+  DescribeDecoder(config_, traits_.gguf_architecture, out);
+  if (traits_.moe) DescribeMoe(*traits_.moe, traits_.gguf_architecture, out);
+  const std::string prefix = std::string(traits_.gguf_architecture) + ".";
+  const auto put = [&](const char* key, double value) {
+    if (value != 0) out->Put<float>(prefix + key, float(value));
+  };
+  put("attention.scale", double(traits_.attention_scale));
+  put("attn_logit_softcapping", double(traits_.attention_softcap));
+  put("final_logit_softcapping", double(traits_.logit_softcap));
+  if (traits_.window_rope) put("rope.freq_base_swa", traits_.window_rope->theta);
+}
+
+void DenseDecoder::RunLayer(const Step& step, const Layer& layer, const RopeTable& rope,
+                            const Rows& x, const Rows& h, const Rows& y) const {
+  const OpContext& context = step.context();
+  const float eps = config_.eps;
+  RmsNorm(context, x, layer.attention_norm.data(), 1, eps, h);
+  layer.attention.Forward(step, rope, h, y);
+  if (traits_.post_norms) RmsNorm(context, y, layer.attention_post_norm.data(), 1, eps, y);
+  Add(context, x, y, x);
+  RmsNorm(context, x, layer.mlp_norm.data(), 1, eps, h);
+  if (layer.moe) {
+    layer.moe->Forward(step, h, y);
+  } else {
+    layer.mlp->Forward(step, h, y);
+  }
+  if (traits_.post_norms) RmsNorm(context, y, layer.mlp_post_norm.data(), 1, eps, y);
+  Add(context, x, y, x);
+}
+
+void DenseDecoder::Forward(const OpContext& context, const BatchView& batch,
+                           const StateMemory& memory, float* logits) const {
+  const ScratchScope scope(*context.scratch);
+  const Step step(context, batch, memory);
+  const Rows x = vocabulary_.Embed(step);
+  const RopeTable rope =
+      MakeRopeTable(context, step.positions(), frequencies_, RopeMagnitude(config_.rope));
+  const RopeTable window_rope =
+      traits_.window_rope ? MakeRopeTable(context, step.positions(), window_frequencies_) : rope;
+  const Rows h = step.MakeRows(config_.dim);
+  const Rows y = step.MakeRows(config_.dim);
+  for (const Layer& layer : layers_) {
+    RunLayer(step, layer, layer.window ? window_rope : rope, x, h, y);
+  }
+  vocabulary_.Logits(step, x, logits);
+}
+
+Result<std::unique_ptr<FamilyModel>> MakeDenseDecoder(ConfigReader* reader,
+                                                      const DenseTraits& traits, DType kv) {
+  return MakeDenseDecoder(reader, ReadDecoderConfig(reader), traits, kv);
+}
+
+Result<std::unique_ptr<FamilyModel>> MakeDenseDecoder(ConfigReader* reader,
+                                                      const DecoderConfig& config,
+                                                      const DenseTraits& traits, DType kv) {
+  for (const std::string& type : reader->Texts({"layer_types", ""}, 4096)) {
+    if (type != "full_attention" && type != "sliding_attention") {
+      reader->Refuse("layer type '" + type + "' is not supported for this family");
+    }
+  }
+  REPRISE_TRY(reader->status());
+  return std::unique_ptr<FamilyModel>(std::make_unique<DenseDecoder>(config, traits, kv));
+}
+
+}  // namespace reprise

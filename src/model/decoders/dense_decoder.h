@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "model/config/decoder.h"
+#include "model/family.h"
+#include "model/layers/attention.h"
+#include "model/layers/mlp.h"
+#include "model/layers/moe.h"
+#include "model/layers/vocabulary.h"
+
+namespace reprise {
+
+// What distinguishes the dense decoders from one another.
+struct DenseTraits {
+  std::string_view gguf_architecture;
+  bool qkv_bias = false;
+  bool output_bias = false;
+  bool qk_norm = false;
+  bool rotary_pairs_in_gguf = false;
+  bool fused = false;       // one matrix for q, k and v, one for gate and up
+  bool post_norms = false;  // norms behind attention and MLP, too, before the residual sum
+  ValueForm norm_form = ValueForm::kPlain;
+  MlpActivation activation = MlpActivation::kSwiGlu;
+  float embedding_scale = 1;
+  float attention_scale = 0;  // of q . k; 0: 1 / sqrt(head_dim)
+  float attention_softcap = 0;
+  float logit_softcap = 0;
+  std::optional<RopeConfig> window_rope;  // of the layers with a window; else they are alike
+  std::optional<MoeShape> moe;            // instead of the feed-forward block
+  std::vector<bool> sparse;               // with moe: which layers have it; empty: all
+};
+
+// The plain decoder: h = x + attention(norm(x)); out = h + mlp(norm(h)), layers alike but for their
+// windows and experts.
+class DenseDecoder final : public FamilyModel {
+ public:
+  DenseDecoder(const DecoderConfig& config, const DenseTraits& traits, DType kv);
+
+  void DeclareTensors(TensorPlan* plan) override;
+  void CompleteWeights() override;
+  std::string DescribeNumerics() const override;
+  void DescribeGguf(GgufWriter* out) const override;
+  void Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+               float* logits) const override;
+
+ private:
+  struct Layer {
+    explicit Layer(Attention a) : attention(std::move(a)) {}
+
+    Attention attention;
+    std::optional<GatedMlp> mlp;  // one of the two
+    std::optional<MoeMlp> moe;
+    bool window = false;
+    std::vector<float> attention_norm, attention_post_norm;
+    std::vector<float> mlp_norm, mlp_post_norm;
+  };
+
+  void DeclareRope(TensorPlan* plan);
+  void RunLayer(const Step& step, const Layer& layer, const RopeTable& rope, const Rows& x,
+                const Rows& h, const Rows& y) const;
+
+  DecoderConfig config_;
+  DenseTraits traits_;
+  Vocabulary vocabulary_;
+  std::vector<Layer> layers_;
+  // Of the file; empty if it has none.
+  std::vector<float> rope_divisors_, short_factors_, long_factors_;
+  std::vector<float> frequencies_, window_frequencies_;
+};
+
+// Reads the shared configuration and makes the model, or returns the reader's error.
+Result<std::unique_ptr<FamilyModel>> MakeDenseDecoder(ConfigReader* reader,
+                                                      const DenseTraits& traits, DType kv);
+// The same with a configuration that has been read.
+Result<std::unique_ptr<FamilyModel>> MakeDenseDecoder(ConfigReader* reader,
+                                                      const DecoderConfig& config,
+                                                      const DenseTraits& traits, DType kv);
+
+}  // namespace reprise

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/layers/moe.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <initializer_list>
+#include <new>
+#include <string_view>
+
+#include "kernels/activation_ops.h"
+#include "weights/format/gguf_writer.h"
+
+namespace reprise {
+namespace {
+
+constexpr IntRange kExperts{1, 4096};
+
+// The first of `keys` that config.json has; the last one if it has none.
+ConfigKey FirstPresent(const ConfigReader& reader, std::initializer_list<std::string_view> keys,
+                       std::string_view gguf) {
+  for (const std::string_view key : keys) {
+    if (reader.Has({key, ""})) return {key, gguf};
+  }
+  return {*(keys.end() - 1), gguf};
+}
+
+template <typename T>
+std::span<T> MakeSpan(const OpContext& context, size_t count) {
+  return {new (context.scratch->Bytes(count * sizeof(T))) T[count], count};
+}
+
+Rows RowRange(const Rows& x, int64_t begin, int64_t end) {
+  return Rows{x.row(begin), end - begin, x.cols, x.stride};
+}
+
+}  // namespace
+
+MoeMlp::MoeMlp(const MoeShape& shape, int layer) : shape_(shape), layer_(layer) {
+  if (shape.shared_hidden == 0) return;
+  MlpShape shared;
+  shared.dim = shape.dim;
+  shared.hidden = shape.shared_hidden;
+  shared.residual_gain = shape.residual_gain;
+  shared.hf = shape.names.shared;
+  shared.gguf = "_shexp";
+  shared_.emplace(shared, layer);
+}
+
+void MoeMlp::Declare(TensorPlan* plan) {
+  const MoeNames& names = shape_.names;
+  const int64_t experts = shape_.experts;
+  const int64_t hidden = shape_.hidden;
+  const int64_t dim = shape_.dim;
+  plan->AddMatrix(plan->Layer(layer_, names.router, "ffn_gate_inp.weight"),
+                  experts + shape_.identity_experts, dim, &router_)
+      .precise = true;
+  if (!names.selection_bias.empty()) {
+    plan->AddVector(plan->Layer(layer_, names.selection_bias, "exp_probs_b.bias"),
+                    experts + shape_.identity_experts, &selection_bias_)
+        .init = {0, 0.02f};
+  }
+  // `fused` is where all experts lie in one tensor, `rows` of each from row `first` on.
+  const auto add = [&](const std::string& hf, const char* gguf, const TensorPlan::Name& fused,
+                       int64_t fused_rows, int64_t first, int64_t rows, int64_t cols,
+                       std::vector<Matrix>* out) -> PlannedTensor& {
+    PlannedTensor& tensor =
+        plan->AddStack(plan->Layer(layer_, names.experts + ".{}." + hf + ".weight", gguf), experts,
+                       rows, cols, out);
+    tensor.active = double(std::min<int64_t>(shape_.routing.top_k, experts)) / double(experts);
+    tensor.fused = {
+        fused.hf, fused.gguf, experts * fused_rows, {{experts, rows, first, fused_rows}}};
+    return tensor;
+  };
+  if (gated()) {
+    const TensorPlan::Name both = plan->Layer(layer_, names.gate_up, "ffn_gate_up_exps.weight");
+    add(names.gate, "ffn_gate_exps.weight", both, 2 * hidden, 0, hidden, dim, &gate_);
+    add(names.up, "ffn_up_exps.weight", both, 2 * hidden, hidden, hidden, dim, &up_);
+  } else {
+    add(names.up, "ffn_up_exps.weight", {plan->Layer(layer_, names.gate_up, "").hf, ""}, hidden, 0,
+        hidden, dim, &up_);
+  }
+  add(names.down, "ffn_down_exps.weight", {plan->Layer(layer_, names.all_down, "").hf, ""}, dim, 0,
+      dim, hidden, &down_)
+      .init.deviation *= shape_.residual_gain;
+  if (shared_) shared_->Declare(plan);
+  if (shape_.shared_gated) {
+    plan->AddMatrix(plan->Layer(layer_, names.shared_gate, "ffn_gate_inp_shexp.weight"), 1, dim,
+                    &shared_gate_)
+        .precise = true;
+  }
+}
+
+void MoeMlp::Forward(const Step& step, const Rows& x, const Rows& out) const {
+  const OpContext& context = step.context();
+  ScratchScope scope(*context.scratch);
+  const int choices = shape_.experts + shape_.identity_experts;
+  const Rows logits = step.MakeRows(x.rows, choices);
+  const Projection router[] = {{&router_, logits}};
+  Project(context, x, router);
+  RoutingParams params = shape_.routing;
+  params.selection_bias = selection_bias_.empty() ? nullptr : selection_bias_.data();
+  const Routing routing = RouteExperts(context, logits, params);
+  const ExpertPlan plan = PlanExperts(context, routing, choices);
+
+  const Rows slots = step.MakeRows(x.rows * params.top_k, shape_.dim);
+  GatherRows(context, x, plan.row, slots);
+  RunExperts(step, plan, slots);
+  for (int64_t t = 0; t < out.rows; ++t) std::fill_n(out.row(t), out.cols, 0.0f);
+  CombineExperts(context, routing, plan, slots, out);
+  if (shared_) AddShared(step, x, out);
+}
+
+void MoeMlp::RunExperts(const Step& step, const ExpertPlan& plan, const Rows& slots) const {
+  const OpContext& context = step.context();
+  const Rows gate = step.MakeRows(slots.rows, shape_.hidden);
+  const Rows up = gated() ? step.MakeRows(slots.rows, shape_.hidden) : gate;
+  const size_t count = size_t(std::min<int64_t>(shape_.experts, slots.rows));
+  const size_t inputs = gated() ? 2 : 1;
+  const auto in = MakeSpan<Projection>(context, count * inputs);
+  const auto down = MakeSpan<Projection>(context, count);
+  const auto in_groups = MakeSpan<ProjectionGroup>(context, count);
+  const auto down_groups = MakeSpan<ProjectionGroup>(context, count);
+  size_t used = 0;
+  for (size_t e = 0; e < size_t(shape_.experts); ++e) {
+    const int64_t begin = plan.begin[e];
+    const int64_t end = plan.begin[e + 1];
+    if (begin == end) continue;
+    in[used * inputs] = {&up_[e], RowRange(up, begin, end)};
+    if (gated()) in[used * inputs + 1] = {&gate_[e], RowRange(gate, begin, end)};
+    down[used] = {&down_[e], RowRange(slots, begin, end)};
+    in_groups[used] = {RowRange(slots, begin, end), in.subspan(used * inputs, inputs)};
+    down_groups[used] = {RowRange(gate, begin, end), down.subspan(used, 1)};
+    ++used;
+  }
+  // Choices behind the experts return their input, which is in their slots already.
+  const int64_t busy = plan.begin[shape_.experts];
+  ProjectGroups(context, in_groups.first(used));
+  const Rows busy_gate = RowRange(gate, 0, busy);
+  if (gated()) {
+    SwiGlu(context, busy_gate, RowRange(up, 0, busy), busy_gate);
+  } else {
+    ReluSquared(context, busy_gate, busy_gate);
+  }
+  ProjectGroups(context, down_groups.first(used));
+}
+
+void MoeMlp::AddShared(const Step& step, const Rows& x, const Rows& out) const {
+  const OpContext& context = step.context();
+  const Rows y = step.MakeRows(x.rows, shape_.dim);
+  shared_->Forward(step, x, y);
+  if (!shape_.shared_gated) return Add(context, out, y, out);
+  // One expert that every row goes to with the weight sigmoid(w . x).
+  const Rows gate = step.MakeRows(x.rows, 1);
+  const Projection projection[] = {{&shared_gate_, gate}};
+  Project(context, x, projection);
+  RoutingParams params;
+  params.top_k = 1;
+  params.score = ExpertScore::kSigmoid;
+  const Routing routing = RouteExperts(context, gate, params);
+  CombineExperts(context, routing, PlanExperts(context, routing, 1), y, out);
+}
+
+MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain) {
+  MoeShape shape;
+  shape.dim = dim;
+  shape.residual_gain = residual_gain;
+  shape.experts = int(
+      reader->Int(FirstPresent(*reader, {"num_local_experts", "n_routed_experts", "num_experts"},
+                               "expert_count"),
+                  kExperts));
+  shape.routing.top_k = int(reader->Int(
+      FirstPresent(*reader, {"num_experts_per_token", "moe_topk", "num_experts_per_tok"},
+                   "expert_used_count"),
+      {1, shape.experts}));
+  const bool own_width = reader->Has({"", "expert_feed_forward_length"});
+  shape.hidden = reader->Int(
+      FirstPresent(*reader,
+                   {"moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size"},
+                   own_width ? "expert_feed_forward_length" : "feed_forward_length"),
+      kAnySize);
+  return shape;
+}
+
+void DescribeMoe(const MoeShape& shape, std::string_view architecture, GgufWriter* out) {
+  const std::string prefix = std::string(architecture) + ".";
+  out->Put<uint32_t>(prefix + "expert_count", uint32_t(shape.experts));
+  out->Put<uint32_t>(prefix + "expert_used_count", uint32_t(shape.routing.top_k));
+  out->Put<uint32_t>(prefix + "expert_feed_forward_length", uint32_t(shape.hidden));
+  if (shape.shared_hidden != 0) {
+    out->Put<uint32_t>(prefix + "expert_shared_feed_forward_length", uint32_t(shape.shared_hidden));
+  }
+}
+
+std::string DescribeRouting(const MoeShape& shape) {
+  const RoutingParams& routing = shape.routing;
+  char text[160];
+  std::snprintf(text, sizeof(text), " experts %d+%d top %d score %d groups %d/%d norm %d %.9g %.9g",
+                shape.experts, shape.identity_experts, routing.top_k, int(routing.score),
+                routing.group_top_k, routing.groups, int(routing.renormalise),
+                double(routing.sum_floor), double(routing.scale));
+  return text;
+}
+
+}  // namespace reprise

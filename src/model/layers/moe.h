@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/expert_ops.h"
+#include "kernels/ops.h"
+#include "model/config/reader.h"
+#include "model/layers/mlp.h"
+#include "model/layers/step.h"
+#include "model/tensor_plan.h"
+
+namespace reprise {
+
+class GgufWriter;
+
+enum class ExpertActivation : uint8_t { kSwiGlu, kReluSquared };
+
+// Names in Hugging Face files, behind "layers.<n>.". Experts lie in a tensor each
+// ("<experts>.<number>.<up>.weight") or in one for all ("<gate_up>" and "<all_down>", where a
+// family has them). GGUF has one set of names for all.
+struct MoeNames {
+  std::string router = "mlp.gate.weight";
+  std::string selection_bias;  // "" where there is none
+  std::string experts = "mlp.experts";
+  std::string gate = "gate_proj";
+  std::string up = "up_proj";
+  std::string down = "down_proj";
+  std::string gate_up = "mlp.experts.gate_up_proj";  // [experts, 2 hidden, dim], gate first
+  std::string all_down = "mlp.experts.down_proj";    // [experts, dim, hidden]
+  std::string shared = "mlp.shared_expert";
+  std::string shared_gate = "mlp.shared_expert_gate.weight";
+};
+
+// What distinguishes the mixtures of experts of families, as data.
+struct MoeShape {
+  int64_t dim = 0;
+  int experts = 0;
+  int identity_experts = 0;  // further choices of the router that return their input
+  int64_t hidden = 0;        // of an expert
+  ExpertActivation activation = ExpertActivation::kSwiGlu;  // kReluSquared: without a gate
+  RoutingParams routing;      // its selection_bias is set by the layer
+  int64_t shared_hidden = 0;  // of the expert that sees every token; 0: there is none
+  bool shared_gated = false;  // its output is multiplied by sigmoid(w . x)
+  float residual_gain = 1;    // synth only
+  MoeNames names;
+};
+
+// A mixture of experts: every row goes to the few experts its router chooses. Rows are brought
+// together by expert, so a step reads the weights of each chosen expert once; what a row gets
+// depends on that row alone.
+class MoeMlp {
+ public:
+  MoeMlp(const MoeShape& shape, int layer);
+
+  void Declare(TensorPlan* plan);
+  // x is already normalised.
+  void Forward(const Step& step, const Rows& x, const Rows& out) const;
+
+ private:
+  // slots: [pairs, dim], the input of every (row, expert) pair, in order of expert; replaced by the
+  // expert's output.
+  void RunExperts(const Step& step, const ExpertPlan& plan, const Rows& slots) const;
+  void AddShared(const Step& step, const Rows& x, const Rows& out) const;
+  bool gated() const { return shape_.activation == ExpertActivation::kSwiGlu; }
+
+  MoeShape shape_;
+  int layer_;
+  Matrix router_;
+  std::vector<float> selection_bias_;
+  std::vector<Matrix> gate_, up_, down_;  // [experts]
+  std::optional<GatedMlp> shared_;
+  Matrix shared_gate_;
+};
+
+// The parameters of a mixture that both formats name alike for most families: number of experts,
+// how many a token goes to, their width. Errors stick to the reader.
+MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain);
+// The same parameters as metadata of a GGUF file.
+void DescribeMoe(const MoeShape& shape, std::string_view architecture, GgufWriter* out);
+// Whatever decides the bits besides the tensors.
+std::string DescribeRouting(const MoeShape& shape);
+
+}  // namespace reprise
