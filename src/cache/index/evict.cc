@@ -235,8 +235,8 @@ EndKind StateIndex::EndKindOf(const Entry& entry) const {
 // An entry has served a request.
 void StateIndex::NoteUse(EntryId id) {
   const Entry& entry = order_[id];
-  const bool changed =
-      options_.policy->NoteReuse(EndKindOf(entry), entry.turns, now_ms_ - entry.used_ms);
+  const bool changed = has_recurrent() && options_.policy->NoteReuse(EndKindOf(entry), entry.turns,
+                                                                     now_ms_ - entry.used_ms);
   order_.Touch(id, now_ms_);
   ++order_.Edit(id).turns;
   if (has_recurrent()) {
@@ -244,7 +244,33 @@ void StateIndex::NoteUse(EntryId id) {
   } else {
     UpdateTail(order_[id].node);
   }
-  if (!changed) return;
+  if (changed) RekeyAll();
+}
+
+// A request of an attention-only model has ended here.
+void StateIndex::NoteEndOf(LeaseRecord& record) {
+  if (record.speculative) return;
+  const NodeId node = tree_.Resolve(record.cursor).node;
+  if (ends_.size() <= node.value) ends_.resize(std::max<size_t>(node.value + 1, ends_.size() * 2));
+  ends_[node.value] = {now_ms_, record.turns};
+  options_.policy->NoteEnd(EndKind::kTail, record.turns);
+}
+
+// The prompt goes on from where an earlier request ended, or nearly (the opening of a reply may be
+// rendered anew).
+void StateIndex::NoteGoneOn(LeaseRecord& record, const MatchResult& match) {
+  if (match.path.empty()) return;
+  const NodeId node = match.path.back().node;
+  if (node.value >= ends_.size() || ends_[node.value].left_ms < 0) return;
+  if (match.known + options_.block_tokens < tree_.end(node)) return;
+  ConversationEnd& end = ends_[node.value];
+  record.turns = end.turns + 1;
+  const bool changed = options_.policy->NoteReuse(EndKind::kTail, end.turns, now_ms_ - end.left_ms);
+  end.left_ms = -1;
+  if (changed) RekeyAll();
+}
+
+void StateIndex::RekeyAll() {
   for (uint32_t i = 0; i < order_.limit(); ++i) {
     if (order_.in_use({i}) && order_.queued({i})) {
       order_.Push({i}, options_.policy->Key(FactsOf({i})));

@@ -188,11 +188,9 @@ Status StateIndex::Start(const Lease& lease) {
   if (entry.valid() && EndKindOf(order_[entry]) != EndKind::kNone) {
     record.turns = order_[entry].turns;
   }
+  if (!has_recurrent() && !record.speculative) NoteGoneOn(record, match);
   Explain(record, match, &record.report);
   if (!record.speculative) CountLookup(record.report);
-  if (!has_recurrent() && !record.speculative && record.write) {
-    options_.policy->NoteEnd(EndKind::kTail, record.turns);
-  }
   PlanCuts(record, match);
   Settle();
   return OkStatus();

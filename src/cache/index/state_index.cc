@@ -111,6 +111,7 @@ void StateIndex::OnRemove(NodeId node) {
   if (has_kv()) kv_->OnRemove(node);
   if (has_recurrent()) recurrent_->OnRemove(node);
   CHECK(node.value >= tails_.size() || !tails_[node.value].valid());
+  if (node.value < ends_.size()) ends_[node.value] = ConversationEnd();
   const NodeId above = tree_.parent(node);
   if (above.valid() && tree_.IsRoot(above)) maybe_empty_.push_back(above);
 }
@@ -266,6 +267,7 @@ void StateIndex::Finish(Lease lease) {
              record.prompt_tokens >= record.min_cache_tokens) {
     Publish(record, record.computed);
     NoteSession(record, tails_[tree_.Resolve(record.cursor).node.value]);
+    NoteEndOf(record);
   }
 }
 
@@ -322,7 +324,8 @@ size_t StateIndex::bytes_metadata() const {
   constexpr size_t kMapNodeBytes = 96;  // a tree or hash node with its key, about
   return tree_.bytes() + (kv_ ? kv_->bytes() : 0) + (recurrent_ ? recurrent_->bytes() : 0) +
          order_.bytes() + blocks_.bytes() + snapshots_.bytes() + slots_.bytes() +
-         (tails_.capacity() + parked_.capacity()) * sizeof(EntryId) + record_bytes_ +
+         (tails_.capacity() + parked_.capacity()) * sizeof(EntryId) +
+         ends_.capacity() * sizeof(ConversationEnd) + record_bytes_ +
          (2 * namespaces_.size() + pins_.size() + sessions_.size()) * kMapNodeBytes;
 }
 
@@ -370,7 +373,9 @@ int32_t StateIndex::Pin(const NamespaceKey& key, std::span<const TokenId> tokens
   }
   if (!id.valid()) return 0;
   PinEntry(id, pin_ms);
-  return pin_ms > 0 && order_[id].pinned_until_ms == 0 ? 0 : position;
+  const bool refused = pin_ms > 0 && order_[id].pinned_until_ms == 0;
+  Settle();
+  return refused ? 0 : position;
 }
 
 void StateIndex::Reset(const NamespaceKey* key) {

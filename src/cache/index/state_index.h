@@ -102,6 +102,13 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
     int32_t usable = 0;    // the same, or 0 if the request does not want so little
   };
 
+  // Where a request has ended. It stays known while the tokens are, also when their K/V is gone:
+  // what the policy learns must not depend on what it has kept.
+  struct ConversationEnd {
+    int64_t left_ms = -1;  // -1: none, or a later request has gone on from here
+    uint32_t turns = 0;
+  };
+
   // state_index.cc
   bool has_kv() const { return kv_ != nullptr; }
   bool has_recurrent() const { return recurrent_ != nullptr; }
@@ -154,6 +161,9 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   static EndKind EndKindOf(SnapshotReason reason);
   EndKind EndKindOf(const Entry& entry) const;
   void NoteUse(EntryId id);
+  void NoteEndOf(LeaseRecord& record);
+  void NoteGoneOn(LeaseRecord& record, const MatchResult& match);
+  void RekeyAll();
   void UpdateTail(NodeId node);
   void Rekey(EntryId id);
   EntryFacts FactsOf(EntryId id) const;
@@ -187,10 +197,11 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   std::unique_ptr<Recurrent> recurrent_;
 
   EvictionOrder order_;
-  EntryId serving_;              // what Start is about to restore: not evicted meanwhile
-  std::vector<EntryId> tails_;   // by node: the entry of its K/V (attention-only models)
-  size_t leaf_count_ = 0;        // tails that could be evicted, now or when unpinned
-  std::vector<EntryId> parked_;  // taken out of the order because their last block was leased
+  EntryId serving_;                    // what Start is about to restore: not evicted meanwhile
+  std::vector<EntryId> tails_;         // by node: the entry of its K/V (attention-only models)
+  std::vector<ConversationEnd> ends_;  // by node (attention-only models)
+  size_t leaf_count_ = 0;              // tails that could be evicted, now or when unpinned
+  std::vector<EntryId> parked_;        // taken out of the order because their last block was leased
   std::multimap<int64_t, EntryId> pins_;  // by end of pin
   size_t pinned_bytes_ = 0;
 

@@ -10,7 +10,7 @@ namespace {
 // How likely an entry is read back, beside the learnt share of the ends: what several conversations
 // share outlives each of them; the places a conversation has passed serve only edits.
 double WeightOf(const EntryFacts& facts) {
-  if (facts.superseded) return 1. / 16;
+  if (facts.superseded) return 1. / 8;
   if (!facts.is_snapshot) return 1;
   switch (facts.reason) {
     case SnapshotReason::kPromptEnd:
@@ -22,7 +22,7 @@ double WeightOf(const EntryFacts& facts) {
       return 1. / 2;
     case SnapshotReason::kMessage:
     case SnapshotReason::kLadder:
-      return 1. / 32;
+      return 1. / 12;
   }
   return 1;
 }
@@ -38,14 +38,20 @@ double CostModel::Recompute(int32_t from, int32_t to) const {
   return (b - a) * (token_cost_ + token_cost_per_position_ * (a + b) / 2);
 }
 
-// Half, until there is something to go by. Never so little that such an end would not be kept long
-// enough to show that it is wanted.
-double CostPerBytePolicy::Ends::share() const {
-  return std::max(1. / 16, (gone_on + 4) / (std::max(left, gone_on) + 8));
+// As expected, until there is something to go by. Never so little that such an end would not be
+// kept long enough to show that it is wanted.
+double CostPerBytePolicy::Ends::share(double expected) const {
+  constexpr double kTrust = 8;  // ends that the expectation counts for
+  return std::max(1. / 16, (gone_on + kTrust * expected) / (std::max(left, gone_on) + kTrust));
 }
 
 size_t CostPerBytePolicy::IndexOf(EndKind end, uint32_t turns) {
   return static_cast<size_t>(end) * kTurns + std::min(turns, kTurns - 1);
+}
+
+// Half of the first turns; later ones as the turn before.
+double CostPerBytePolicy::Expected(size_t i) const {
+  return i % kTurns == 0 ? 0.5 : shares_[i - 1];
 }
 
 double CostPerBytePolicy::share(EndKind end, uint32_t turns) const {
@@ -61,19 +67,19 @@ CostPerBytePolicy::CostPerBytePolicy(double half_life_ms)
 
 void CostPerBytePolicy::Refresh() {
   if (learns_) half_life_ms_ = std::exp2(log_age_);
-  for (size_t i = 0; i < ends_.size(); ++i) shares_[i] = ends_[i].share();
+  for (size_t i = 0; i < ends_.size(); ++i) shares_[i] = ends_[i].share(Expected(i));
 }
 
 double CostPerBytePolicy::Key(const EntryFacts& facts) const {
   // Measured on the conversation and tool traces (docs/cache.md). The plain product saves most
-  // computation but at small budgets gives token hits away for a few deep prompts; with these
-  // powers both stay above LRU.
-  constexpr double kSharePower = 1.5;
-  const double cost_power = facts.is_snapshot ? 0.75 : 0.5;
+  // computation but gives token hits away for a few deep prompts; with these powers both stay above
+  // LRU, with states and without.
+  constexpr double kCostPower = 1. / 3;
+  const double share_power = facts.is_snapshot ? 1 : 1.5;
   const double saved = std::max(facts.cost, 1e-9) / std::max(facts.bytes, 1.0);
   const double log_worth = std::log2(WeightOf(facts)) +
-                           kSharePower * std::log2(share(facts.end, facts.turns)) +
-                           cost_power * std::log2(saved);
+                           share_power * std::log2(share(facts.end, facts.turns)) +
+                           kCostPower * std::log2(saved);
   return static_cast<double>(facts.used_ms) + half_life_ms_ * log_worth;
 }
 
@@ -96,7 +102,7 @@ bool CostPerBytePolicy::NoteReuse(EndKind end, uint32_t turns, int64_t age_ms) {
   const double age = std::clamp(static_cast<double>(age_ms), kHalfLifeMsMin, kHalfLifeMsMax);
   log_age_ += (std::log2(age) - log_age_) / static_cast<double>(ages_ + 8);
   if ((!learns_ || std::abs(log_age_ - std::log2(half_life_ms_)) < kDriftMax) &&
-      std::abs(std::log2(ends_[i].share() / shares_[i])) < kDriftMax) {
+      std::abs(std::log2(ends_[i].share(Expected(i)) / shares_[i])) < kDriftMax) {
     return false;
   }
   Refresh();

@@ -70,7 +70,7 @@ class CostPerBytePolicy : public EvictionPolicy {
   static constexpr double kFirstHalfLifeMs = 120'000;  // before anything was used again
   static constexpr double kHalfLifeMsMin = 1'000;
   static constexpr double kHalfLifeMsMax = 86'400'000;
-  static constexpr uint32_t kTurns = 8;  // more count as this many
+  static constexpr uint32_t kTurns = 16;  // more count as this many
 
   // A fixed half-life, if not 0.
   explicit CostPerBytePolicy(double half_life_ms = 0);
@@ -85,10 +85,11 @@ class CostPerBytePolicy : public EvictionPolicy {
   struct Ends {
     double left = 0;
     double gone_on = 0;
-    double share() const;
+    double share(double expected) const;
   };
   static constexpr size_t kEndKinds = 3;
   static size_t IndexOf(EndKind end, uint32_t turns);
+  double Expected(size_t index) const;
   void Refresh();
 
   const bool learns_;

@@ -144,6 +144,12 @@ TEST_F(PublicTraces, ToolTurns) { Check("bfcl/BFCL_v4_multi_turn_base.json", Hyb
 TEST_F(PublicTraces, ConversationWithAttentionOnly) {
   Check("mooncake/conversation_trace.jsonl", AttentionSpec());
 }
+TEST_F(PublicTraces, ToolsWithAttentionOnly) {
+  Check("tau-bench/gpt4o_airline.jsonl", AttentionSpec());
+}
+TEST_F(PublicTraces, ToolTurnsWithAttentionOnly) {
+  Check("bfcl/BFCL_v4_multi_turn_base.json", AttentionSpec());
+}
 
 }  // namespace
 }  // namespace reprise
