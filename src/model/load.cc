@@ -209,8 +209,11 @@ void CompleteCard(const std::vector<Resolved>& tensors, ModelCard* card) {
 }  // namespace
 
 std::string HfTensorPrefix(const Checkpoint& checkpoint) {
-  for (const char* prefix : {"model.language_model.", "language_model.model.", "model."}) {
-    if (checkpoint.Find(std::string(prefix) + "embed_tokens.weight") != nullptr) return prefix;
+  for (const std::string prefix :
+       {"model.language_model.", "language_model.model.", "model.", "backbone."}) {
+    for (const char* table : {"embed_tokens.weight", "embeddings.weight"}) {
+      if (checkpoint.Find(prefix + table) != nullptr) return prefix;
+    }
   }
   return "model.";
 }

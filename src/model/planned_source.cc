@@ -28,6 +28,14 @@ bool SameRows(const Shape& stored, const Shape& shape) {
          (shape.rank() == 3 && stored.cols() == shape.cols() && stored.rows() == shape.rows());
 }
 
+// Whether a vector can be taken for `shape`; it may be flat in one format and divided by head or
+// group in the other.
+bool SameValues(const Shape& stored, const Shape& shape) {
+  const std::vector<int64_t> a = Squeezed(stored);
+  const std::vector<int64_t> b = Squeezed(shape);
+  return a == b || ((a.size() <= 1 || b.size() <= 1) && stored.elements() == shape.elements());
+}
+
 std::string SliceName(const std::string& pattern, int64_t slice) {
   std::string name = pattern;
   const size_t at = name.find("{}");
@@ -73,9 +81,11 @@ Result<PlannedSource> PlannedSource::Find(const Checkpoint& checkpoint,
 Status PlannedSource::Take(const Checkpoint& checkpoint, const std::string& name,
                            const Shape& shape) {
   const StoredTensor* stored = checkpoint.Find(name);
-  const bool rows_needed = tensor_->is_matrix();
-  if (stored == nullptr || !SameRows(stored->shape, shape) ||
-      (rows_needed && stored->shape.cols() != shape.cols())) {
+  const bool fits =
+      stored != nullptr &&
+      (tensor_->is_matrix() ? SameRows(stored->shape, shape) && stored->shape.cols() == shape.cols()
+                            : SameValues(stored->shape, shape));
+  if (!fits) {
     REPRISE_ASSIGN(stored, checkpoint.Require(name, shape));
   }
   if (stored->dtype == DType::kI32) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 
 #include "weights/format/gguf_writer.h"
@@ -15,17 +16,6 @@ constexpr IntRange kHidden{1, int64_t{1} << 22};
 constexpr IntRange kLayers{1, 1024};
 constexpr IntRange kHeads{1, 4096};
 constexpr IntRange kHeadDim{2, 1024};
-
-void CheckActivation(ConfigReader* reader, std::string_view expected) {
-  const bool newer = reader->Has({"hidden_activation", ""});
-  std::string name =
-      reader->Text({newer ? "hidden_activation" : "hidden_act", ""}, std::string(expected));
-  if (name == "swish") name = "silu";
-  if (name != expected) {
-    reader->Refuse("activation '" + name + "' is not supported here (only " +
-                   std::string(expected) + " is)");
-  }
-}
 
 // Which layers see only a window: those that are listed; else all but every window_period-th; else
 // all, or those from max_window_layers on where a model says so.
@@ -57,10 +47,31 @@ void ReadWindows(ConfigReader* reader, const DecoderExpectations& expected, Deco
   }
 }
 
-void ReadHeads(ConfigReader* reader, DecoderConfig* config) {
+}  // namespace
+
+float DecoderConfig::residual_gain() const { return 1 / std::sqrt(2 * float(layer_count)); }
+
+void ReadStream(ConfigReader* reader, ConfigKey eps, int64_t context, DecoderConfig* config) {
+  config->dim = reader->Int({"hidden_size", "embedding_length"}, kDim);
+  const int64_t blocks = reader->Int({"num_hidden_layers", "block_count"}, kLayers);
+  // GGUF counts the blocks that predict further tokens, which are not run here.
+  const int64_t predictors = reader->Int({"", "nextn_predict_layers"}, {0, kLayers.max}, 0);
+  if (predictors >= blocks) reader->Refuse("all blocks of the model are next-token predictors");
+  config->layer_count = int(blocks > predictors ? blocks - predictors : 1);
+  const std::optional<int64_t> fallback =
+      context != 0 ? std::optional<int64_t>(context) : std::nullopt;
+  config->context_length =
+      reader->Int({"max_position_embeddings", "context_length"}, {1, int64_t{1} << 30}, fallback);
+  config->eps = float(reader->Number(eps, {0, 1}));
+}
+
+void ReadHeads(ConfigReader* reader, int kv_heads, DecoderConfig* config) {
   config->q_heads = int(reader->Int({"num_attention_heads", "attention.head_count"}, kHeads));
-  config->kv_heads =
-      int(reader->Int({"num_key_value_heads", "attention.head_count_kv"}, kHeads, config->q_heads));
+  config->kv_heads = kv_heads;
+  if (kv_heads == 0) {
+    config->kv_heads = int(
+        reader->Int({"num_key_value_heads", "attention.head_count_kv"}, kHeads, config->q_heads));
+  }
   const ConfigKey head_dim{"head_dim", "attention.key_length"};
   if (!reader->Has(head_dim) && config->dim % config->q_heads != 0) {
     reader->Refuse("width " + std::to_string(config->dim) + " is not divisible by " +
@@ -78,40 +89,42 @@ void ReadHeads(ConfigReader* reader, DecoderConfig* config) {
   }
 }
 
-}  // namespace
+void ReadVocabulary(ConfigReader* reader, bool tied, DecoderConfig* config) {
+  const StoredTensor* table = reader->FindTensor({"", "token_embd.weight"});
+  const bool by_table = table != nullptr && table->shape.rank() == 2;
+  config->vocab_size =
+      by_table ? table->shape[0] : reader->Int({"vocab_size", "vocab_size"}, kAnySize);
+  if (config->vocab_size > kAnySize.max) reader->Refuse("the vocabulary is too large");
+  config->tied = reader->gguf() ? reader->FindTensor({"", "output.weight"}) == nullptr
+                                : reader->Bool({"tie_word_embeddings", ""}, tied);
+}
 
-float DecoderConfig::residual_gain() const { return 1 / std::sqrt(2 * float(layer_count)); }
+void CheckActivation(ConfigReader* reader, std::string_view expected) {
+  const bool newer = reader->Has({"hidden_activation", ""});
+  std::string name =
+      reader->Text({newer ? "hidden_activation" : "hidden_act", ""}, std::string(expected));
+  if (name == "swish") name = "silu";
+  if (name != expected) {
+    reader->Refuse("activation '" + name + "' is not supported here (only " +
+                   std::string(expected) + " is)");
+  }
+}
 
 DecoderConfig ReadDecoderConfig(ConfigReader* reader, const DecoderExpectations& expected) {
   DecoderConfig config;
-  config.dim = reader->Int({"hidden_size", "embedding_length"}, kDim);
+  ReadStream(reader, {"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, 0, &config);
   if (expected.mlp) {
     config.hidden = reader->Int({"intermediate_size", "feed_forward_length"}, kHidden);
   }
-  const int64_t blocks = reader->Int({"num_hidden_layers", "block_count"}, kLayers);
-  // GGUF counts the blocks that predict further tokens, which are not run here.
-  const int64_t predictors = reader->Int({"", "nextn_predict_layers"}, {0, kLayers.max}, 0);
-  if (predictors >= blocks) reader->Refuse("all blocks of the model are next-token predictors");
-  config.layer_count = int(blocks > predictors ? blocks - predictors : 1);
-  config.context_length =
-      reader->Int({"max_position_embeddings", "context_length"}, {1, int64_t{1} << 30});
-  config.eps = float(reader->Number({"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, {0, 1}));
-  ReadHeads(reader, &config);
+  ReadHeads(reader, 0, &config);
   CheckActivation(reader, expected.activation);
   ReadWindows(reader, expected, &config);
   config.rope = ReadRopeConfig(reader, config.head_dim);
-
-  const StoredTensor* table = reader->FindTensor({"", "token_embd.weight"});
-  const bool by_table = table != nullptr && table->shape.rank() == 2;
-  config.vocab_size =
-      by_table ? table->shape[0] : reader->Int({"vocab_size", "vocab_size"}, kAnySize);
-  if (config.vocab_size > kAnySize.max) reader->Refuse("the vocabulary is too large");
-  config.tied = reader->gguf() ? reader->FindTensor({"", "output.weight"}) == nullptr
-                               : reader->Bool({"tie_word_embeddings", ""}, false);
+  ReadVocabulary(reader, false, &config);
   return config;
 }
 
-void DescribeDecoder(const DecoderConfig& config, std::string_view architecture, GgufWriter* out) {
+void DescribeStream(const DecoderConfig& config, std::string_view architecture, GgufWriter* out) {
   const std::string prefix = std::string(architecture) + ".";
   const auto put = [&](const char* key, int64_t value) {
     out->Put<uint32_t>(prefix + key, uint32_t(value));
@@ -119,13 +132,21 @@ void DescribeDecoder(const DecoderConfig& config, std::string_view architecture,
   put("context_length", config.context_length);
   put("embedding_length", config.dim);
   put("block_count", config.layer_count);
-  if (config.hidden != 0) put("feed_forward_length", config.hidden);
   put("vocab_size", config.vocab_size);
+  out->Put<float>(prefix + "attention.layer_norm_rms_epsilon", config.eps);
+}
+
+void DescribeDecoder(const DecoderConfig& config, std::string_view architecture, GgufWriter* out) {
+  const std::string prefix = std::string(architecture) + ".";
+  const auto put = [&](const char* key, int64_t value) {
+    out->Put<uint32_t>(prefix + key, uint32_t(value));
+  };
+  DescribeStream(config, architecture, out);
+  if (config.hidden != 0) put("feed_forward_length", config.hidden);
   put("attention.head_count", config.q_heads);
   put("attention.head_count_kv", config.kv_heads);
   put("attention.key_length", config.head_dim);
   put("attention.value_length", config.head_dim);
-  out->Put<float>(prefix + "attention.layer_norm_rms_epsilon", config.eps);
   put("rope.dimension_count", config.rope.rotary_dim);
   out->Put<float>(prefix + "rope.freq_base", float(config.rope.theta));
   const auto windowed = std::find_if(config.windows.begin(), config.windows.end(),

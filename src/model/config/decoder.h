@@ -44,7 +44,19 @@ struct DecoderExpectations {
 // nothing here computes.
 DecoderConfig ReadDecoderConfig(ConfigReader* reader, const DecoderExpectations& expected = {});
 
-// The same parameters as metadata of a GGUF file.
+// Its parts, for families that have only some of them or name them differently.
+// dim, layer_count, context_length (`context` where the file does not say) and eps.
+void ReadStream(ConfigReader* reader, ConfigKey eps, int64_t context, DecoderConfig* config);
+// q_heads, kv_heads and head_dim. `kv_heads` where the caller already knows, or 0.
+void ReadHeads(ConfigReader* reader, int kv_heads, DecoderConfig* config);
+// vocab_size and tied; `tied` where a config.json does not say.
+void ReadVocabulary(ConfigReader* reader, bool tied, DecoderConfig* config);
+// Refuses any other activation.
+void CheckActivation(ConfigReader* reader, std::string_view expected);
+
+// The same parameters as metadata of a GGUF file; DescribeStream: what ReadStream reads, and the
+// size of the vocabulary.
 void DescribeDecoder(const DecoderConfig& config, std::string_view architecture, GgufWriter* out);
+void DescribeStream(const DecoderConfig& config, std::string_view architecture, GgufWriter* out);
 
 }  // namespace reprise

@@ -2,21 +2,28 @@
 #include "model/layers/vocabulary.h"
 
 #include <cstring>
+#include <string>
 
 #include "kernels/activation_ops.h"
 
 namespace reprise {
 
 void Vocabulary::DeclareEmbedding(TensorPlan* plan) {
-  PlannedTensor& table = plan->AddMatrix(plan->Global("embed_tokens.weight", "token_embd.weight"),
+  PlannedTensor& table = plan->AddMatrix(plan->Global(shape_.hf_embedding, "token_embd.weight"),
                                          shape_.size, shape_.dim, &embedding_);
   table.role = shape_.tied ? TensorRole::kEmbeddingAndHead : TensorRole::kEmbedding;
   if (!shape_.tied) table.init.deviation = 1;
 }
 
 void Vocabulary::DeclareHead(TensorPlan* plan) {
-  plan->AddNorm(plan->Global("norm.weight", "output_norm.weight"), shape_.dim, shape_.norm_form,
+  const std::string hf(shape_.hf_norm);
+  const std::string gguf(shape_.gguf_norm);
+  plan->AddNorm(plan->Global(hf + ".weight", gguf + ".weight"), shape_.dim, shape_.norm_form,
                 &norm_);
+  if (shape_.layer_norm) {
+    plan->AddVector(plan->Global(hf + ".bias", gguf + ".bias"), shape_.dim, &norm_bias_).init = {
+        0, 0.1f};
+  }
   if (!shape_.tied) {
     // The one tensor outside the prefix of Hugging Face names.
     plan->AddMatrix({"lm_head.weight", "output.weight"}, shape_.size, shape_.dim, &head_).role =
@@ -57,10 +64,15 @@ void Vocabulary::Logits(const Step& step, const Rows& x, float* logits) const {
   for (size_t i = 0; i < wanted.size(); ++i) {
     std::memcpy(last.row(int64_t(i)), x.row(wanted[i]), size_t(shape_.dim) * sizeof(float));
   }
-  RmsNorm(context, last, norm_.data(), 1, shape_.eps, last);
+  if (shape_.layer_norm) {
+    LayerNorm(context, last, norm_.data(), norm_bias_.data(), 1, shape_.eps, last);
+  } else {
+    RmsNorm(context, last, norm_.data(), 1, shape_.eps, last);
+  }
   const Rows out{logits, last.rows, shape_.size, shape_.size};
   const Projection output[] = {{shape_.tied ? &embedding_ : &head_, out}};
   Project(context, last, output);
+  if (shape_.logit_scale != 1) Scale(context, out, shape_.logit_scale, out);
   if (shape_.softcap != 0) Softcap(context, out, shape_.softcap, out);
 }
 

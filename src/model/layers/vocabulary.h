@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "kernels/ops.h"
@@ -21,6 +22,11 @@ class Vocabulary {
     ValueForm norm_form = ValueForm::kPlain;
     float embedding_scale = 1;  // of what comes out of the table
     float softcap = 0;          // logits are cap * tanh(logit / cap); 0: as they are
+    float logit_scale = 1;      // before that
+    bool layer_norm = false;    // the final norm is a layer norm with a bias
+    std::string_view hf_embedding = "embed_tokens.weight";
+    std::string_view hf_norm = "norm";  // without ".weight"
+    std::string_view gguf_norm = "output_norm";
   };
   explicit Vocabulary(const Shape& shape) : shape_(shape) {}
 
@@ -36,7 +42,7 @@ class Vocabulary {
   Shape shape_;
   Matrix embedding_;
   Matrix head_;  // empty if tied
-  std::vector<float> norm_;
+  std::vector<float> norm_, norm_bias_;
 };
 
 }  // namespace reprise
