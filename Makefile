@@ -1,4 +1,4 @@
-# Two commands for people: `make serve` talks to a model, `make test` proves the tree. Each installs what is
+# Two commands for people: `make serve` serves a model, `make test` proves the tree. Each installs what is
 # missing (Debian packages), says what it does, builds and runs. Everything else is a CMake preset.
 .PHONY: help serve test setup build asan tsan fuzz bench clean
 
@@ -6,7 +6,7 @@ JOBS ?= $(shell nproc)
 MODEL ?=
 
 help:
-	@echo "make serve [MODEL=file.gguf]  build, then chat in the terminal"
+	@echo "make serve [MODEL=file.gguf]  build, serve over HTTP, print the address"
 	@echo "make test                     build, then run every test"
 	@echo "make asan | tsan              the tests under sanitizers"
 	@echo "make fuzz [SECONDS=60]        every fuzz target for that long (clang 19)"

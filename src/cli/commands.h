@@ -12,6 +12,7 @@ void DefineConvert(Flags* flags);
 void DefineInspect(Flags* flags);
 void DefineLogits(Flags* flags);
 void DefineRun(Flags* flags);
+void DefineServe(Flags* flags);
 void DefineSynth(Flags* flags);
 
 // The subcommands of `bench` that compare cold with warm.

@@ -7,7 +7,6 @@
 #include "text/chat_prompt.h"
 
 namespace reprise::cli {
-namespace {
 
 std::vector<std::pair<std::string, std::string>> SpecialTokens(const Tokenizer& tokenizer) {
   std::vector<std::pair<std::string, std::string>> tokens;
@@ -19,8 +18,6 @@ std::vector<std::pair<std::string, std::string>> SpecialTokens(const Tokenizer& 
   if (!tokenizer.eos_ids().empty()) add("eos_token", tokenizer.eos_ids().front());
   return tokens;
 }
-
-}  // namespace
 
 Result<Conversation> Conversation::Create(const ModelText* text, std::string system, bool plain) {
   Conversation conversation(text, std::move(system));

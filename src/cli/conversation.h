@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -12,6 +13,9 @@
 #include "text/template/chat_template.h"
 
 namespace reprise::cli {
+
+// The names and texts of special tokens that templates ask for.
+std::vector<std::pair<std::string, std::string>> SpecialTokens(const Tokenizer& tokenizer);
 
 // What was said so far, and the prompt that it makes: by the model's chat template, or plain text
 // that goes on where there is none.

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "cli/bundled_model.h"
 #include "cli/terminal.h"
 #include "kernels/cpu/dispatch.h"
 #include "model/load.h"
@@ -15,8 +16,12 @@ constexpr int kThreadsMax = 1024;
 
 }  // namespace
 
-void AddModelOptions(Flags* flags, ModelOptions* options) {
-  flags->Add("-m,--model", &options->path, "GGUF file or Hugging Face folder", {.required = true});
+void AddModelOptions(Flags* flags, ModelOptions* options, ModelChoice choice) {
+  const bool required = choice == ModelChoice::kRequired;
+  flags->Add("-m,--model", &options->path,
+             required ? "GGUF file or Hugging Face folder"
+                      : "GGUF file or Hugging Face folder (default: the bundled model)",
+             {.required = required});
   flags->Add("--threads", &options->threads, "threads to compute with (default: one per CPU)",
              {.min = 1, .max = kThreadsMax});
   flags->Add("--kv", &options->kv, "type of K/V in memory: f16 or f32", {.one_of = {"f16", "f32"}});
@@ -33,9 +38,14 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& optio
   if (!options.weights.empty()) {
     REPRISE_ASSIGN(load.weights, FindWeightMix(options.weights));
   }
-  REPRISE_ASSIGN(Checkpoint checkpoint, OpenCheckpoint(options.path));
+  std::string path = options.path;
+  if (path.empty()) {
+    REPRISE_ASSIGN(path, FindBundledModel());
+  }
+  REPRISE_ASSIGN(Checkpoint checkpoint, OpenCheckpoint(path));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint), options.threads));
-  ProgressBar bar("loading " + options.path);
+  loaded->path_ = path;
+  ProgressBar bar("loading " + path);
   load.progress = [&bar](uint64_t done, uint64_t total) { bar.Show(done, total); };
   REPRISE_ASSIGN(loaded->model_, LoadModel(loaded->checkpoint_, loaded->context(), load));
   return loaded;

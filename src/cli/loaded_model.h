@@ -23,21 +23,26 @@ struct ModelOptions {
   std::string weights;  // empty: as stored
   int threads = 0;      // 0: one per CPU
 };
-void AddModelOptions(Flags* flags, ModelOptions* options);
+// Commands that talk may go without --model: they use the bundled one.
+enum class ModelChoice { kRequired, kBundledByDefault };
+void AddModelOptions(Flags* flags, ModelOptions* options,
+                     ModelChoice choice = ModelChoice::kRequired);
 
 // A model with the threads and kernels that run it.
 class LoadedModel {
  public:
-  // Shows progress on stderr.
+  // Shows progress on stderr. Without a path: the bundled model.
   static Result<std::unique_ptr<LoadedModel>> Load(const ModelOptions& options);
 
   const Checkpoint& checkpoint() const { return checkpoint_; }
+  const std::string& path() const { return path_; }
   const Model& model() const { return *model_; }
   OpContext context() { return {&pool_, table_, &scratch_}; }
 
  private:
   LoadedModel(Checkpoint checkpoint, int threads);
 
+  std::string path_;
   Checkpoint checkpoint_;
   ThreadPool pool_;
   const cpu::KernelTable* table_;

@@ -217,7 +217,7 @@ void DefineRun(Flags* flags) {
   auto options = std::make_shared<Options>();
   options->sampling.temperature = 0.7f;
   options->sampling.top_p = 0.95f;
-  AddModelOptions(flags, &options->model);
+  AddModelOptions(flags, &options->model, ModelChoice::kBundledByDefault);
   flags->Add("-p,--prompt", &options->prompt, "answer this and exit");
   flags->Add("-s,--system", &options->system, "system prompt");
   flags->Add("--tokenizer", &options->tokenizer,

@@ -460,9 +460,26 @@ void Engine::PublishStats() {
   counters_.running = static_cast<int32_t>(running_.size());
   counters_.idle = static_cast<int32_t>(idle_.size());
   counters_.cache = cache_->stats();
-  std::lock_guard lock(mutex_);
-  published_ = counters_;
-  published_.requests_refused = refused_;
+  {
+    std::lock_guard lock(mutex_);
+    published_ = counters_;
+    published_.requests_refused = refused_;
+  }
+  // A sum of numbers that only grow, or whose change comes with one of those; memory given back is
+  // the exception, so what is stored counts, too.
+  const CacheStats& cache = counters_.cache;
+  const uint64_t now = counters_.steps + counters_.requests_submitted +
+                       counters_.requests_finished + counters_.requests_cancelled +
+                       counters_.requests_failed + cache.lookups + cache.entries +
+                       cache.entries_pinned + cache.nodes + cache.bytes_cached;
+  std::lock_guard lock(observer_mutex_);
+  if (observer_ && now != observed_) observer_();
+  observed_ = now;
+}
+
+void Engine::SetObserver(std::function<void()> changed) {
+  std::lock_guard lock(observer_mutex_);
+  observer_ = std::move(changed);
 }
 
 EngineStats Engine::stats() const {

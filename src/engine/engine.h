@@ -58,6 +58,10 @@ class Engine {
   // Runs `task` on the engine thread between two steps, with the cache in hand (pin, reset, view).
   void Post(std::function<void(StateCache&)> task);
 
+  // `changed` is called on the engine thread after every step that changed what stats() or the
+  // cache's view would show; it must be quick. Null: nobody. Waits for a call under way.
+  void SetObserver(std::function<void()> changed);
+
   // One iteration: at most one forward pass. Returns false when there was nothing to do.
   bool Step();
 
@@ -121,6 +125,9 @@ class Engine {
   uint64_t refused_ = 0;
   bool stop_ = false;
   EngineStats published_;
+  std::mutex observer_mutex_;
+  std::function<void()> observer_;
+  uint64_t observed_ = 0;  // what the observer was last told about
   std::thread thread_;
 };
 

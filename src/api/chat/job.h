@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+
+namespace reprise::api {
+
+// What a chat API asks for, whichever vendor's: the common form that the endpoints translate into
+// and everything behind them works on.
+
+struct ToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments;  // JSON text
+};
+
+// One message. Texts that came in parts are joined with newlines.
+struct ChatTurn {
+  std::string role;  // system, user, assistant, tool
+  std::string content;
+  std::string reasoning;        // of an assistant
+  std::vector<ToolCall> calls;  // of an assistant
+  std::string call_id;          // of a tool: the call it answers
+  std::string name;
+};
+
+// The end of a prefix that the client will send again. REQUIRES: content_bytes is at most the size
+// of that turn's content.
+struct Breakpoint {
+  int32_t turn = 0;  // -1: after the tools
+  size_t content_bytes = 0;
+};
+
+// What may be shared, and how. Defaults: everything within the tenant.
+struct CacheControl {
+  std::string session;  // prompt_cache_key: requests of one conversation
+  std::string salt;     // a namespace inside the tenant's
+  bool read = true;     // may reuse
+  bool write = true;    // may store
+  int32_t min_tokens = 0;
+  int64_t pin_ms = 0;                   // keep what this prompt stores at least that long
+  std::vector<Breakpoint> breakpoints;  // in order of appearance
+};
+
+struct ReplyOptions {
+  SamplingParams sampling;
+  std::optional<uint64_t> seed;       // absent: a random one
+  std::optional<int32_t> max_tokens;  // absent: what the context leaves; 0: only keep the prompt
+  int32_t min_tokens = 0;
+  std::vector<std::string> stop;
+  std::vector<TokenId> stop_tokens;
+  bool ignore_eos = false;
+  int32_t choices = 1;
+  int logprobs = -1;  // -1: none; else of the chosen token and of so many others
+  int32_t priority = 0;
+};
+
+struct ChatJob {
+  std::vector<ChatTurn> turns;
+  std::string tools;      // JSON array of OpenAI's tools, or empty
+  std::string variables;  // JSON object for the template, or empty
+  ReplyOptions options;
+  CacheControl cache;
+};
+
+}  // namespace reprise::api

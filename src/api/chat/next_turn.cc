@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/chat/next_turn.h"
+
+#include <memory>
+#include <utility>
+
+namespace reprise::api {
+
+std::function<void(const Choice&)> PrepareNextTurn(Service* service, const Tenant& tenant,
+                                                   ChatJob job) {
+  if (!service->options().next_turn || !job.cache.write || !job.cache.read) return nullptr;
+  if (job.options.max_tokens && *job.options.max_tokens == 0) return nullptr;
+  return [service, salt = tenant.salt,
+          job = std::make_shared<const ChatJob>(std::move(job))](const Choice& choice) {
+    ChatTurn reply;
+    reply.role = "assistant";
+    reply.content = choice.content;
+    reply.reasoning = choice.reasoning;
+    reply.calls = choice.calls;
+    // Rendering may take milliseconds: not on the server thread.
+    service->RunLater([service, salt, job, reply = std::move(reply)] {
+      auto prompt = PredictNextTurn(service->model(), *job, reply);
+      if (!prompt.ok() || prompt->ids.empty()) return;
+      GenerateRequest request;
+      request.prompt = std::move(prompt->ids);
+      request.salt = salt;
+      if (!job->cache.salt.empty()) request.salt += "/" + job->cache.salt;
+      request.session = job->cache.session;
+      request.pin_ms = job->cache.pin_ms;
+      request.min_cache_tokens = job->cache.min_tokens;
+      request.idle = true;
+      // Too long or refused: the next turn computes it then.
+      (void)service->engine().Submit(std::move(request)).ok();
+    });
+  };
+}
+
+}  // namespace reprise::api

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/chat/prompt.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/json_writer.h"
+#include "text/chat_prompt.h"
+
+namespace reprise::api {
+namespace {
+
+// A character of the private use area: no prompt goes on with it by chance.
+constexpr std::string_view kMark = "\xEE\x80\x80";
+
+// Calls are shown to templates as Hugging Face does: arguments as an object, not as text.
+void WriteCalls(const std::vector<ToolCall>& calls, JsonWriter* json) {
+  json->Key("tool_calls").BeginArray();
+  for (const ToolCall& call : calls) {
+    json->BeginObject();
+    if (!call.id.empty()) json->Member("id", call.id);
+    json->Member("type", "function").Key("function").BeginObject().Member("name", call.name);
+    json->Key("arguments");
+    const auto parsed = JsonDocument::Parse(call.arguments);
+    if (parsed.ok() && parsed->root().is_object()) {
+      json->Value(parsed->root());
+    } else {
+      json->String(call.arguments);
+    }
+    json->EndObject().EndObject();
+  }
+  json->EndArray();
+}
+
+std::string FormatTurns(const std::vector<ChatTurn>& turns) {
+  std::string text;
+  JsonWriter json(&text);
+  json.BeginArray();
+  for (const ChatTurn& turn : turns) {
+    json.BeginObject().Member("role", turn.role).Member("content", turn.content);
+    if (!turn.reasoning.empty()) json.Member("reasoning_content", turn.reasoning);
+    if (!turn.calls.empty()) WriteCalls(turn.calls, &json);
+    if (!turn.call_id.empty()) json.Member("tool_call_id", turn.call_id);
+    if (!turn.name.empty()) json.Member("name", turn.name);
+    json.EndObject();
+  }
+  json.EndArray();
+  return text;
+}
+
+// Renders conversations that differ in their messages only.
+class Renderer {
+ public:
+  static Result<Renderer> Make(const ServedModel& model, const ChatJob& job) {
+    if (model.chat_template == nullptr) {
+      return InvalidArgument("the model '" + model.id +
+                             "' has no chat template; use /v1/completions");
+    }
+    Renderer renderer(model);
+    if (!job.tools.empty()) {
+      REPRISE_ASSIGN(JsonDocument tools, JsonDocument::Parse(job.tools));
+      renderer.tools_.emplace(std::move(tools));
+    }
+    if (!job.variables.empty()) {
+      REPRISE_ASSIGN(JsonDocument variables, JsonDocument::Parse(job.variables));
+      renderer.variables_.emplace(std::move(variables));
+    }
+    return renderer;
+  }
+
+  Result<RenderedChat> Render(const std::vector<ChatTurn>& turns, bool for_reply,
+                              size_t boundaries_max) const {
+    REPRISE_ASSIGN(const JsonDocument messages, JsonDocument::Parse(FormatTurns(turns)));
+    ChatInput input;
+    input.messages = &messages.root();
+    input.tools = tools_ ? &tools_->root() : nullptr;
+    input.variables = variables_ ? &variables_->root() : nullptr;
+    input.special_tokens = model_.special_tokens;
+    input.add_generation_prompt = for_reply;
+    input.boundary_messages_max = boundaries_max;
+    return model_.chat_template->Render(input);
+  }
+
+ private:
+  explicit Renderer(const ServedModel& model) : model_(model) {}
+
+  const ServedModel& model_;
+  std::optional<JsonDocument> tools_;
+  std::optional<JsonDocument> variables_;
+};
+
+size_t CommonPrefix(std::string_view a, std::string_view b) {
+  const auto [end, other] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<size_t>(end - a.begin());
+}
+
+// Where in the rendered text a breakpoint lies: with a mark in its place the rendering departs
+// there.
+std::optional<size_t> FindBreakpoint(const Renderer& renderer, const ChatJob& job,
+                                     const RenderedChat& chat, const Breakpoint& breakpoint) {
+  if (breakpoint.turn < 0) {
+    for (const MessageBoundary& boundary : chat.boundaries) {
+      if (boundary.message_count != SIZE_MAX) return boundary.byte_offset;
+    }
+    return std::nullopt;
+  }
+  std::vector<ChatTurn> turns = job.turns;
+  turns[static_cast<size_t>(breakpoint.turn)].content.insert(breakpoint.content_bytes, kMark);
+  const auto marked = renderer.Render(turns, true, 0);
+  if (!marked.ok()) return std::nullopt;
+  const size_t offset = CommonPrefix(chat.text, marked->text);
+  return offset < chat.text.size() ? std::optional<size_t>(offset) : std::nullopt;
+}
+
+std::vector<std::string_view> Texts(const std::vector<ChatTurn>& turns) {
+  std::vector<std::string_view> texts;
+  for (const ChatTurn& turn : turns) {
+    if (!turn.reasoning.empty()) texts.push_back(turn.reasoning);
+    texts.push_back(turn.content);
+    for (const ToolCall& call : turn.calls) texts.push_back(call.arguments);
+  }
+  return texts;
+}
+
+size_t SystemTurns(const std::vector<ChatTurn>& turns) {
+  size_t count = 0;
+  while (count < turns.size() && turns[count].role == "system") ++count;
+  return count;
+}
+
+}  // namespace
+
+Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job) {
+  constexpr size_t kAllMessages = SIZE_MAX;
+  // Marks a boundary as a breakpoint on its way through the encoder.
+  constexpr size_t kBreakpointCount = SIZE_MAX;
+  REPRISE_ASSIGN(const Renderer renderer, Renderer::Make(model, job));
+  REPRISE_ASSIGN(RenderedChat chat, renderer.Render(job.turns, true, kAllMessages));
+  for (const Breakpoint& breakpoint : job.cache.breakpoints) {
+    const auto offset = FindBreakpoint(renderer, job, chat, breakpoint);
+    if (!offset) continue;
+    const auto after = std::lower_bound(
+        chat.boundaries.begin(), chat.boundaries.end(), *offset,
+        [](const MessageBoundary& boundary, size_t at) { return boundary.byte_offset < at; });
+    chat.boundaries.insert(after, {kBreakpointCount, *offset});
+  }
+  REPRISE_ASSIGN(ChatPrompt encoded, EncodeChat(*model.tokenizer, chat, Texts(job.turns)));
+  Prompt prompt;
+  const size_t system_turns = SystemTurns(job.turns);
+  for (const ChatPrompt::Boundary& boundary : encoded.boundaries) {
+    prompt.boundaries.push_back(
+        {boundary.position, boundary.message_count == kBreakpointCount ? BoundaryKind::kBreakpoint
+                            : boundary.message_count <= system_turns   ? BoundaryKind::kSystem
+                                                                       : BoundaryKind::kMessage});
+  }
+  prompt.ids = std::move(encoded.ids);
+  prompt.text = std::move(chat.text);
+  return prompt;
+}
+
+Result<Prompt> PredictNextTurn(const ServedModel& model, const ChatJob& job,
+                               const ChatTurn& reply) {
+  REPRISE_ASSIGN(const Renderer renderer, Renderer::Make(model, job));
+  std::vector<ChatTurn> turns = job.turns;
+  turns.push_back(reply);
+  ChatTurn next;
+  next.role = reply.calls.empty() ? "user" : "tool";
+  if (!reply.calls.empty()) {
+    next.call_id = reply.calls.front().id;
+    next.name = reply.calls.front().name;
+  }
+  next.content = "a";
+  turns.push_back(next);
+  REPRISE_ASSIGN(RenderedChat chat, renderer.Render(turns, false, 0));
+  turns.back().content = kMark;
+  REPRISE_ASSIGN(const RenderedChat other, renderer.Render(turns, false, 0));
+  Prompt prompt;
+  const size_t known = CommonPrefix(chat.text, other.text);
+  if (known == 0) return prompt;
+  chat.boundaries = {{turns.size() - 1, known}};
+  REPRISE_ASSIGN(ChatPrompt encoded, EncodeChat(*model.tokenizer, chat, Texts(turns)));
+  if (encoded.boundaries.empty()) return prompt;
+  prompt.ids = std::move(encoded.ids);
+  prompt.ids.resize(static_cast<size_t>(encoded.boundaries.front().position));
+  prompt.text = chat.text.substr(0, known);
+  return prompt;
+}
+
+}  // namespace reprise::api

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/chat/job.h"
+#include "api/served_model.h"
+#include "base/status.h"
+
+namespace reprise::api {
+
+// A prompt for the engine.
+struct Prompt {
+  std::vector<TokenId> ids;
+  std::vector<Boundary> boundaries;  // where snapshots pay off: system, messages, breakpoints
+  std::string text;                  // as the template rendered it
+};
+
+// Renders the turns with the model's template and tokenises them. Special tokens that stand in the
+// turns' own texts stay text. Fails with kInvalidArgument if the model has no template or the
+// template refuses the conversation.
+Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job);
+
+// The beginning of the next turn's prompt, as far as it can be known: the turns of `job` and
+// `reply`, rendered as history, up to where the next message (of the tool that was called, or the
+// user) says something new. Empty if it cannot be told.
+Result<Prompt> PredictNextTurn(const ServedModel& model, const ChatJob& job, const ChatTurn& reply);
+
+}  // namespace reprise::api

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/chat/reply.h"
+
+#include <algorithm>
+#include <atomic>
+#include <random>
+#include <utility>
+
+#include "api/chat/report.h"
+#include "api/ops/metrics.h"
+#include "api/ops/report_log.h"
+#include "text/detokenizer.h"
+#include "text/stop_strings.h"
+
+namespace reprise::api {
+namespace {
+
+// A client that reads slowly is not sent more than this ahead; the tokens wait in the engine's
+// stream, where they are small.
+constexpr size_t kPendingBytesMax = size_t{64} << 10;
+
+uint64_t RandomSeed() {
+  static std::atomic<uint64_t> count{std::random_device()()};
+  std::random_device random;
+  return (uint64_t{random()} << 32 | random()) ^ count.fetch_add(1);
+}
+
+std::string MakeCallId() {
+  static constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+  thread_local std::mt19937_64 random{std::random_device()()};
+  std::string id = "call_";
+  for (int i = 0; i < 24; ++i) id += kLetters[random() % 36];
+  return id;
+}
+
+// One choice on its way: tokens -> text -> stop strings -> meaning.
+struct Voice {
+  std::shared_ptr<TokenStream> stream;
+  std::unique_ptr<Detokenizer> detokenizer;
+  std::unique_ptr<StopStrings> stops;
+  std::unique_ptr<OutputParser> parser;
+  // Tokens whose text is not sent yet: it may turn out to be part of a stop string.
+  std::vector<std::pair<size_t, ReplyToken>> held;  // where its text begins
+  size_t text_bytes = 0;                            // out of the detokenizer
+  size_t sent_bytes = 0;                            // out of the stop strings
+  Choice choice;
+  bool ended = false;
+};
+
+class Reply : public std::enable_shared_from_this<Reply> {
+ public:
+  Reply(Service* service, http::ExchangePtr exchange, ReplyPlan plan,
+        std::unique_ptr<ReplySink> sink)
+      : service_(*service),
+        exchange_(std::move(exchange)),
+        plan_(std::move(plan)),
+        sink_(std::move(sink)) {}
+
+  std::optional<ApiError> Start();
+
+ private:
+  std::optional<ApiError> ParseTools();
+  std::optional<ApiError> SubmitAll();
+  GenerateRequest MakeRequest(const Prompt& prompt, size_t choice, uint64_t seed) const;
+  void Wake();
+  void Pump();
+  void PumpOne(size_t index);
+  void Append(Voice& voice, std::vector<GeneratedToken> tokens, Delta* delta);
+  void Emit(Voice& voice, std::string_view text, Delta* delta);
+  void Note(Voice& voice, const OutputEvents& events);
+  void EndOne(size_t index, Completion completion);
+  void Complete();
+  void Fail(const ApiError& error);
+  void CancelAll();
+  ReplyToken Describe(const GeneratedToken& token) const;
+  Usage CountUsage() const;
+
+  Service& service_;
+  const http::ExchangePtr exchange_;
+  const ReplyPlan plan_;
+  const std::unique_ptr<ReplySink> sink_;
+  std::optional<JsonDocument> tools_;
+  std::vector<Voice> voices_;
+  std::atomic<bool> woken_{false};
+  bool over_ = false;  // done, failed or cancelled
+};
+
+std::optional<ApiError> Reply::ParseTools() {
+  if (plan_.tools.empty()) return std::nullopt;
+  auto tools = JsonDocument::Parse(plan_.tools);
+  if (!tools.ok()) return ApiError::From(tools.status());
+  tools_.emplace(std::move(*tools));
+  return std::nullopt;
+}
+
+GenerateRequest Reply::MakeRequest(const Prompt& prompt, size_t choice, uint64_t seed) const {
+  const ReplyOptions& options = plan_.options;
+  GenerateRequest request;
+  request.prompt = prompt.ids;
+  request.boundaries = prompt.boundaries;
+  request.sampling = options.sampling;
+  request.sampling.seed = seed + choice;
+  const int64_t room = int64_t{service_.model().context_tokens} - int64_t(prompt.ids.size());
+  const int64_t wanted = options.max_tokens ? *options.max_tokens : room;
+  request.max_tokens = static_cast<int32_t>(std::max<int64_t>(0, std::min(wanted, room)));
+  // A prompt that leaves no room is the engine's to refuse.
+  if (request.max_tokens == 0 && wanted != 0) request.max_tokens = 1;
+  request.min_tokens = std::min(options.min_tokens, request.max_tokens);
+  if (!options.ignore_eos) request.end_tokens = service_.model().tokenizer->eos_ids();
+  request.end_tokens.insert(request.end_tokens.end(), options.stop_tokens.begin(),
+                            options.stop_tokens.end());
+  request.logprobs = options.logprobs;
+  request.priority = options.priority;
+  request.salt = plan_.tenant->salt;
+  if (!plan_.cache.salt.empty()) request.salt += "/" + plan_.cache.salt;
+  request.session = plan_.cache.session;
+  request.pin_ms = plan_.cache.pin_ms;
+  request.min_cache_tokens = plan_.cache.min_tokens;
+  request.cache_read = plan_.cache.read;
+  request.cache_write = plan_.cache.write;
+  return request;
+}
+
+std::optional<ApiError> Reply::SubmitAll() {
+  const uint64_t seed = plan_.options.seed.value_or(RandomSeed());
+  for (const Prompt& prompt : plan_.prompts) {
+    for (int32_t i = 0; i < plan_.options.choices; ++i) {
+      auto stream = service_.engine().Submit(MakeRequest(prompt, static_cast<size_t>(i), seed));
+      if (!stream.ok()) {
+        CancelAll();
+        ApiError error = ApiError::From(stream.status());
+        const int64_t context = service_.model().context_tokens;
+        if (error.status == 400 && int64_t(prompt.ids.size()) >= context) {
+          error.code = "context_length_exceeded";
+        }
+        return error;
+      }
+      Voice voice;
+      voice.stream = std::move(*stream);
+      Detokenizer::Options detokenizer;
+      detokenizer.at_start = false;
+      voice.detokenizer = std::make_unique<Detokenizer>(*service_.model().tokenizer, detokenizer);
+      voice.stops = std::make_unique<StopStrings>(plan_.options.stop);
+      voice.parser =
+          std::make_unique<OutputParser>(plan_.format, tools_ ? &tools_->root() : nullptr);
+      voices_.push_back(std::move(voice));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> Reply::Start() {
+  if (auto error = ParseTools()) return error;
+  if (auto error = SubmitAll()) return error;
+  exchange_->Post([self = shared_from_this()] { self->sink_->Begin(); });
+  exchange_->OnClose([self = shared_from_this()] {
+    self->over_ = true;
+    self->CancelAll();
+  });
+  exchange_->OnDrained([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Pump();
+  });
+  for (Voice& voice : voices_) {
+    voice.stream->SetNotify([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->Wake();
+    });
+  }
+  Wake();
+  return std::nullopt;
+}
+
+// From the engine thread: something is new.
+void Reply::Wake() {
+  if (woken_.exchange(true)) return;
+  exchange_->Post([self = shared_from_this()] {
+    self->woken_ = false;
+    self->Pump();
+  });
+}
+
+void Reply::Pump() {
+  for (size_t i = 0; i < voices_.size() && !over_; ++i) {
+    if (exchange_->pending_bytes() > kPendingBytesMax) return;
+    if (!voices_[i].ended) PumpOne(i);
+  }
+  if (over_) return;
+  const auto ended = [](const Voice& voice) { return voice.ended; };
+  if (std::all_of(voices_.begin(), voices_.end(), ended)) Complete();
+}
+
+void Reply::PumpOne(size_t index) {
+  Voice& voice = voices_[index];
+  TokenStream::Update update = voice.stream->Poll();
+  Delta delta;
+  delta.choice = index;
+  delta.calls = &voice.choice.calls;
+  delta.calls_before = voice.choice.calls.size();
+  if (!voice.stops->stopped()) Append(voice, std::move(update.tokens), &delta);
+  const bool stopped = voice.stops->stopped();
+  if (stopped && !update.completion) voice.stream->Cancel();
+  if (update.completion && !stopped) {
+    std::string rest;
+    voice.detokenizer->Finish(&rest);
+    std::string out;
+    voice.stops->Append(rest, &out);
+    voice.stops->Finish(&out);
+    voice.sent_bytes = SIZE_MAX / 2;  // nothing is held back any more
+    Emit(voice, out, &delta);
+  }
+  if (update.completion) {
+    OutputEvents last = voice.parser->Finish();
+    Note(voice, last);
+    delta.events.insert(delta.events.end(), std::make_move_iterator(last.begin()),
+                        std::make_move_iterator(last.end()));
+  }
+  if (!delta.events.empty() || !delta.tokens.empty()) sink_->OnDelta(delta);
+  if (update.completion) EndOne(index, std::move(*update.completion));
+}
+
+ReplyToken Reply::Describe(const GeneratedToken& token) const {
+  const Tokenizer& tokenizer = *service_.model().tokenizer;
+  ReplyToken described;
+  described.id = token.chosen.token;
+  described.bytes = std::string(tokenizer.TokenBytes(token.chosen.token));
+  described.logprob = token.chosen.logprob;
+  for (const TokenLogprob& other : token.top) {
+    described.top.push_back(
+        {other.token, std::string(tokenizer.TokenBytes(other.token)), other.logprob, {}});
+  }
+  return described;
+}
+
+void Reply::Append(Voice& voice, std::vector<GeneratedToken> tokens, Delta* delta) {
+  for (const GeneratedToken& token : tokens) {
+    std::string text;
+    voice.detokenizer->Append(token.chosen.token, &text);
+    if (plan_.keep_tokens) voice.held.emplace_back(voice.text_bytes, Describe(token));
+    voice.text_bytes += text.size();
+    std::string out;
+    const bool stopped = voice.stops->Append(text, &out);
+    voice.sent_bytes += out.size();
+    Emit(voice, out, delta);
+    if (stopped) {
+      voice.held.clear();
+      return;
+    }
+  }
+}
+
+// Text that is certain goes on: to the parser, and the tokens behind it with it.
+void Reply::Emit(Voice& voice, std::string_view text, Delta* delta) {
+  size_t told = 0;
+  while (told < voice.held.size() && voice.held[told].first < voice.sent_bytes) ++told;
+  for (size_t i = 0; i < told; ++i) {
+    voice.choice.tokens.push_back(voice.held[i].second);
+    delta->tokens.push_back(std::move(voice.held[i].second));
+  }
+  voice.held.erase(voice.held.begin(), voice.held.begin() + static_cast<ptrdiff_t>(told));
+  if (text.empty()) return;
+  OutputEvents events = voice.parser->Feed(text);
+  Note(voice, events);
+  for (OutputEvent& event : events) {
+    if (event.kind == OutputEvent::Kind::kCall) {
+      delta->events.push_back(std::move(event));
+    } else {
+      AppendText(event.kind, event.text, &delta->events);
+    }
+  }
+}
+
+// Keeps what was said so far.
+void Reply::Note(Voice& voice, const OutputEvents& events) {
+  for (const OutputEvent& event : events) {
+    switch (event.kind) {
+      case OutputEvent::Kind::kReasoning:
+        voice.choice.reasoning += event.text;
+        break;
+      case OutputEvent::Kind::kContent:
+        voice.choice.content += event.text;
+        break;
+      case OutputEvent::Kind::kCall:
+        voice.choice.calls.push_back({MakeCallId(), event.name, event.text});
+        break;
+    }
+  }
+}
+
+void Reply::EndOne(size_t index, Completion completion) {
+  Voice& voice = voices_[index];
+  voice.ended = true;
+  Choice& choice = voice.choice;
+  if (voice.stops->stopped()) {
+    choice.stop = StopKind::kStopString;
+    choice.matched_stop = voice.stops->matched();
+  } else if (completion.reason == FinishReason::kFailed) {
+    return Fail(ApiError::From(completion.status));
+  } else if (completion.reason == FinishReason::kCancelled) {
+    return Fail({503, "the server is shutting down; try another one"});
+  } else if (completion.reason == FinishReason::kLength) {
+    choice.stop = StopKind::kLength;
+  } else {
+    choice.stop = choice.calls.empty() ? StopKind::kEnd : StopKind::kToolCalls;
+  }
+  choice.completion = std::move(completion);
+  service_.metrics().Observe(choice.completion, choice.stop);
+  sink_->OnChoiceEnd(index, choice);
+}
+
+Usage Reply::CountUsage() const {
+  Usage usage;
+  const size_t per_prompt = static_cast<size_t>(plan_.options.choices);
+  for (size_t i = 0; i < voices_.size(); ++i) {
+    const Completion& completion = voices_[i].choice.completion;
+    usage.completion_tokens += completion.generated_tokens;
+    if (i % per_prompt != 0) continue;
+    usage.prompt_tokens += completion.prompt_tokens;
+    usage.cached_tokens += completion.report.used_tokens;
+    if (plan_.cache.write) {
+      usage.written_tokens += completion.prompt_tokens - completion.report.used_tokens;
+    }
+  }
+  return usage;
+}
+
+void Reply::Complete() {
+  over_ = true;
+  std::vector<Choice> choices;
+  for (Voice& voice : voices_) choices.push_back(std::move(voice.choice));
+  for (size_t i = 0; i < voices_.size(); ++i) voices_[i].choice.completion = choices[i].completion;
+  const Completion& first = choices.front().completion;
+  const std::string report =
+      FormatReportJson(*service_.model().tokenizer, plan_.prompts.front().ids, first);
+  service_.reports().Add(*plan_.tenant, exchange_->request().id, report);
+  sink_->OnDone(choices, CountUsage(), report);
+  if (plan_.done) plan_.done(choices.front());
+}
+
+void Reply::Fail(const ApiError& error) {
+  over_ = true;
+  CancelAll();
+  sink_->OnError(error);
+}
+
+void Reply::CancelAll() {
+  for (Voice& voice : voices_) voice.stream->Cancel();
+}
+
+}  // namespace
+
+std::optional<ApiError> StartReply(Service* service, const http::ExchangePtr& exchange,
+                                   ReplyPlan plan, std::unique_ptr<ReplySink> sink) {
+  return std::make_shared<Reply>(service, exchange, std::move(plan), std::move(sink))->Start();
+}
+
+}  // namespace reprise::api

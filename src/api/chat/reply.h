@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/chat/job.h"
+#include "api/chat/prompt.h"
+#include "api/errors.h"
+#include "api/service.h"
+#include "base/json.h"
+#include "http/exchange.h"
+#include "text/output/output_parser.h"
+
+namespace reprise::api {
+
+// A generated token as the APIs show it.
+struct ReplyToken {
+  TokenId id = 0;
+  std::string bytes;
+  float logprob = 0;
+  std::vector<ReplyToken> top;  // the most likely ones instead
+};
+
+enum class StopKind { kEnd, kLength, kStopString, kToolCalls };
+
+// One of the choices of a reply, as far as it has come.
+struct Choice {
+  std::string reasoning;
+  std::string content;
+  std::vector<ToolCall> calls;     // with ids
+  std::vector<ReplyToken> tokens;  // only if asked for (ReplyPlan::keep_tokens)
+  StopKind stop = StopKind::kEnd;
+  std::string matched_stop;
+  Completion completion;
+};
+
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+  int64_t cached_tokens = 0;   // of the prompts: read from the cache
+  int64_t written_tokens = 0;  // of the prompts: computed, and kept for the next request
+};
+
+// What was added to one choice.
+struct Delta {
+  size_t choice = 0;
+  OutputEvents events;             // what the text means: content, reasoning, calls
+  std::vector<ReplyToken> tokens;  // the tokens behind it, if asked for
+  // The first kCall among the events is (*calls)[calls_before], the second the one after it...
+  const std::vector<ToolCall>* calls = nullptr;  // of the choice so far
+  size_t calls_before = 0;
+};
+
+// Turns a reply into a vendor's JSON. All calls come on the server thread, in this order:
+// Begin, OnDelta and OnChoiceEnd for each choice, then OnDone; or OnError at any point, last.
+class ReplySink {
+ public:
+  virtual ~ReplySink() = default;
+  virtual void Begin() {}
+  virtual void OnDelta(const Delta& delta) = 0;
+  virtual void OnChoiceEnd(size_t index, const Choice& choice) = 0;
+  // `report` is the JSON of the "reprise" object (report.h).
+  virtual void OnDone(const std::vector<Choice>& choices, const Usage& usage,
+                      const std::string& report) = 0;
+  virtual void OnError(const ApiError& error) = 0;
+};
+
+// What to generate.
+struct ReplyPlan {
+  std::vector<Prompt> prompts;  // each gives options.choices choices
+  ReplyOptions options;
+  CacheControl cache;
+  const Tenant* tenant = nullptr;
+  OutputFormat format;                      // how to read the reply; default: everything is content
+  std::string tools;                        // JSON, for the parser
+  bool keep_tokens = false;                 // tell tokens, not only text
+  std::function<void(const Choice&)> done;  // after a whole, successful first choice
+};
+
+// Sends the plan to the engine and its tokens to `sink` as they come. A client that leaves cancels
+// it. Fails at once, with nothing started and the sink untouched, if the engine refuses.
+std::optional<ApiError> StartReply(Service* service, const http::ExchangePtr& exchange,
+                                   ReplyPlan plan, std::unique_ptr<ReplySink> sink);
+
+}  // namespace reprise::api

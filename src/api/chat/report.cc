@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/chat/report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/json_writer.h"
+
+namespace reprise::api {
+namespace {
+
+constexpr size_t kTokensAround = 12;
+
+double Rounded(double ms) { return std::round(ms * 1000) / 1000; }
+
+}  // namespace
+
+std::string FormatReportJson(const Tokenizer& tokenizer, std::span<const TokenId> prompt,
+                             const Completion& completion) {
+  const ReuseReport& report = completion.report;
+  std::string text;
+  JsonWriter json(&text);
+  json.BeginObject();
+  json.Member("prompt_tokens", report.prompt_tokens);
+  json.Member("known_tokens", report.known_tokens);
+  json.Member("kv_tokens", report.kv_tokens);
+  json.Member("state_tokens", report.state_tokens);
+  json.Member("used_tokens", report.used_tokens);
+  json.Member("reason", NameOf(report.reason));
+  if (report.diverged_at >= 0 && static_cast<size_t>(report.diverged_at) <= prompt.size()) {
+    const size_t at = static_cast<size_t>(report.diverged_at);
+    const size_t begin = at - std::min(at, kTokensAround);
+    const size_t end = std::min(prompt.size(), at + kTokensAround);
+    json.Key("diverged").BeginObject().Member("position", report.diverged_at);
+    json.Member("before", tokenizer.Decode(prompt.subspan(begin, at - begin), true));
+    json.Member("after", tokenizer.Decode(prompt.subspan(at, end - at), true)).EndObject();
+  }
+  json.Member("snapshots_taken", report.snapshots_taken);
+  json.Member("snapshots_declined", report.snapshots_declined);
+  json.Member("tier", report.used_tokens > 0 ? "memory" : "none");
+  json.Member("restore_ms", Rounded(static_cast<double>(report.restore_ns) / 1e6));
+  json.Member("queue_ms", Rounded(completion.queue_ms));
+  json.Member("first_token_ms", Rounded(completion.first_token_ms));
+  json.Member("total_ms", Rounded(completion.total_ms));
+  json.Member("generated_tokens", completion.generated_tokens);
+  json.Member("preemptions", completion.preemptions);
+  json.EndObject();
+  return text;
+}
+
+}  // namespace reprise::api

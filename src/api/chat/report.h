@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "engine/request.h"
+#include "text/tokenizer.h"
+
+namespace reprise::api {
+
+// The "reprise" object of a response: what was reused, what was not and why, and what it took.
+// `prompt` gives the text around the place where the prompt left what was stored.
+std::string FormatReportJson(const Tokenizer& tokenizer, std::span<const TokenId> prompt,
+                             const Completion& completion);
+
+}  // namespace reprise::api

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/errors.h"
+
+#include "base/json_writer.h"
+
+namespace reprise::api {
+namespace {
+
+const char* OpenAiType(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 429:
+      return "rate_limit_error";
+    case 501:
+      return "not_supported_error";
+    case 503:
+      return "unavailable_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+const char* AnthropicType(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "api_error";
+  }
+}
+
+}  // namespace
+
+ApiError ApiError::From(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kUnimplemented:
+      return {400, status.message()};
+    case StatusCode::kNotFound:
+      return {404, status.message()};
+    case StatusCode::kResourceExhausted:
+      return {429, status.message(), "", "rate_limit_exceeded"};
+    case StatusCode::kFailedPrecondition:
+    case StatusCode::kCancelled:
+      return {503, status.message()};
+    default:
+      return {500, status.message()};
+  }
+}
+
+std::string FormatOpenAi(const ApiError& error) {
+  std::string body;
+  JsonWriter json(&body);
+  json.BeginObject().Key("error").BeginObject();
+  json.Member("message", error.message).Member("type", OpenAiType(error.status));
+  json.Key("param");
+  error.param.empty() ? json.Null() : json.String(error.param);
+  json.Key("code");
+  error.code.empty() ? json.Null() : json.String(error.code);
+  json.EndObject().EndObject();
+  return body;
+}
+
+std::string FormatAnthropic(const ApiError& error, const std::string& request_id) {
+  std::string body;
+  JsonWriter json(&body);
+  json.BeginObject().Member("type", "error").Key("error").BeginObject();
+  std::string message = error.message;
+  if (!error.param.empty()) message = error.param + ": " + message;
+  json.Member("type", AnthropicType(error.status)).Member("message", message).EndObject();
+  json.Member("request_id", request_id).EndObject();
+  return body;
+}
+
+http::Response ErrorResponse(const ApiError& error, const http::Request* request) {
+  http::Response response;
+  response.status = error.status;
+  const bool anthropic = request != nullptr && (request->path == "/v1/messages" ||
+                                                request->path.starts_with("/v1/messages/"));
+  response.body = anthropic ? FormatAnthropic(error, request->id) : FormatOpenAi(error);
+  if (error.status == 429 || error.status == 503) response.headers.emplace_back("Retry-After", "1");
+  return response;
+}
+
+}  // namespace reprise::api

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "http/message.h"
+
+namespace reprise::api {
+
+// What a client is told when a request is refused or fails. The one table from codes to HTTP.
+struct ApiError {
+  int status = 400;
+  std::string message;
+  std::string param = {};  // the field that was wrong
+  std::string code = {};   // for programs: "model_not_found", "context_length_exceeded", ...
+
+  static ApiError From(const Status& status);
+};
+
+// The body as OpenAI has it: {"error": {"message", "type", "param", "code"}}.
+std::string FormatOpenAi(const ApiError& error);
+// The body as Anthropic has it: {"type": "error", "error": {"type", "message"}, "request_id"}.
+std::string FormatAnthropic(const ApiError& error, const std::string& request_id);
+
+// The answer in the shape that clients of `request` understand; null: OpenAI's.
+http::Response ErrorResponse(const ApiError& error, const http::Request* request);
+
+}  // namespace reprise::api

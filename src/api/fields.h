@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "api/errors.h"
+#include "base/json.h"
+
+namespace reprise::api {
+
+// Reads the members of a request body. null counts as absent; a wrong type or a value out of range
+// is remembered (the first one, with the name of the field), and the target stays as it was. Ask
+// error() at the end.
+//
+// Thread safety: none.
+class Fields {
+ public:
+  // `prefix` goes before names in errors: "messages[3]."
+  explicit Fields(const JsonValue& object, std::string prefix = "");
+
+  void Read(std::string_view name, double low, double high, float* value);
+  void Read(std::string_view name, int64_t low, int64_t high, int64_t* value);
+  void Read(std::string_view name, int64_t low, int64_t high, int32_t* value);
+  void Read(std::string_view name, bool* value);
+  void Read(std::string_view name, size_t bytes_max, std::string* value);
+
+  // Null if absent or wrong.
+  const JsonValue* Array(std::string_view name, size_t count_max);
+  const JsonValue* Object(std::string_view name);
+  const JsonValue* Find(std::string_view name) const;  // any kind; null if absent or null
+
+  void Fail(std::string_view name, std::string message, std::string code = "");
+  bool ok() const { return !error_.has_value(); }
+  const std::optional<ApiError>& error() const { return error_; }
+  // Takes over the error of a reader of a part.
+  void Take(const Fields& part);
+
+ private:
+  const JsonValue& object_;
+  const std::string prefix_;
+  std::optional<ApiError> error_;
+};
+
+}  // namespace reprise::api

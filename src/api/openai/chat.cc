@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <utility>
+
+#include "api/chat/next_turn.h"
+#include "api/chat/prompt.h"
+#include "api/chat/reply.h"
+#include "api/openai/endpoints.h"
+#include "api/openai/format.h"
+#include "api/openai/params.h"
+
+namespace reprise::api::openai {
+namespace {
+
+struct ChatOptions {
+  bool stream = false;
+  bool include_usage = false;
+  bool logprobs = false;
+  bool token_ids = false;
+};
+
+void WriteCall(const ToolCall& call, JsonWriter* json) {
+  json->Member("id", call.id).Member("type", "function").Key("function").BeginObject();
+  json->Member("name", call.name).Member("arguments", call.arguments).EndObject();
+}
+
+void WriteTokenIds(const std::vector<ReplyToken>& tokens, JsonWriter* json) {
+  json->Key("token_ids").BeginArray();
+  for (const ReplyToken& token : tokens) json->Int(token.id);
+  json->EndArray();
+}
+
+// The answer in one piece.
+class WholeChat : public ReplySink {
+ public:
+  WholeChat(http::ExchangePtr exchange, std::string model, const ChatOptions& options)
+      : exchange_(std::move(exchange)), model_(std::move(model)), options_(options) {}
+
+  void OnDelta(const Delta&) override {}
+  void OnChoiceEnd(size_t, const Choice&) override {}
+  void OnError(const ApiError& error) override {
+    exchange_->Respond(ErrorResponse(error, &exchange_->request()));
+  }
+  void OnDone(const std::vector<Choice>& choices, const Usage& usage,
+              const std::string& report) override {
+    http::Response response;
+    JsonWriter json(&response.body);
+    json.BeginObject().Member("id", MakeId("chatcmpl-", exchange_->request()));
+    json.Member("object", "chat.completion").Member("created", NowSeconds());
+    json.Member("model", model_).Member("system_fingerprint", "reprise");
+    json.Key("choices").BeginArray();
+    for (size_t i = 0; i < choices.size(); ++i) WriteChoice(i, choices[i], &json);
+    json.EndArray();
+    WriteUsage(usage, &json);
+    json.Key("reprise").Raw(report).EndObject();
+    exchange_->Respond(std::move(response));
+  }
+
+ private:
+  void WriteChoice(size_t index, const Choice& choice, JsonWriter* json) const {
+    json->BeginObject().Member("index", uint64_t{index}).Key("message").BeginObject();
+    json->Member("role", "assistant").Key("content");
+    choice.content.empty() && !choice.calls.empty() ? json->Null() : json->String(choice.content);
+    json->Key("refusal").Null();
+    if (!choice.reasoning.empty()) json->Member("reasoning_content", choice.reasoning);
+    if (!choice.calls.empty()) {
+      json->Key("tool_calls").BeginArray();
+      for (const ToolCall& call : choice.calls) {
+        json->BeginObject();
+        WriteCall(call, json);
+        json->EndObject();
+      }
+      json->EndArray();
+    }
+    json->EndObject();
+    if (options_.logprobs) {
+      WriteChatLogprobs(choice.tokens, json);
+    } else {
+      json->Key("logprobs").Null();
+    }
+    if (options_.token_ids) WriteTokenIds(choice.tokens, json);
+    json->Member("finish_reason", FinishName(choice.stop)).EndObject();
+  }
+
+  const http::ExchangePtr exchange_;
+  const std::string model_;
+  const ChatOptions options_;
+};
+
+// The answer as server-sent events.
+class StreamedChat : public ReplySink {
+ public:
+  StreamedChat(http::ExchangePtr exchange, const std::string& model, const ChatOptions& options,
+               size_t choice_count)
+      : exchange_(std::move(exchange)), options_(options), choice_count_(choice_count) {
+    JsonWriter json(&head_);
+    json.BeginObject().Member("id", MakeId("chatcmpl-", exchange_->request()));
+    json.Member("object", "chat.completion.chunk").Member("created", NowSeconds());
+    json.Member("model", model).Member("system_fingerprint", "reprise");
+  }
+
+  void Begin() override {
+    exchange_->StartStream({});
+    for (size_t i = 0; i < choice_count_; ++i) {
+      std::string delta;
+      JsonWriter json(&delta);
+      json.BeginObject().Member("role", "assistant").Member("content", "").EndObject();
+      Send(Chunk(i, delta, nullptr, nullptr));
+    }
+  }
+
+  void OnDelta(const Delta& delta) override {
+    // Tokens go with the first of the events they stand for; without one, with an empty delta.
+    const std::vector<ReplyToken>* tokens = delta.tokens.empty() ? nullptr : &delta.tokens;
+    std::string out;
+    size_t call = delta.calls_before;
+    for (const OutputEvent& event : delta.events) {
+      const std::string json = event.kind == OutputEvent::Kind::kCall
+                                   ? FormatCall((*delta.calls)[call], call)
+                                   : FormatText(event);
+      if (event.kind == OutputEvent::Kind::kCall) ++call;
+      out += Event(Chunk(delta.choice, json, tokens, nullptr));
+      tokens = nullptr;
+    }
+    if (tokens != nullptr && options_.logprobs) {
+      out += Event(Chunk(delta.choice, "{}", tokens, nullptr));
+    }
+    exchange_->Send(std::move(out));
+  }
+
+  void OnChoiceEnd(size_t index, const Choice& choice) override {
+    FlushEnd(nullptr);
+    ended_ = index;
+    end_name_ = FinishName(choice.stop);
+  }
+
+  void OnDone(const std::vector<Choice>&, const Usage& usage, const std::string& report) override {
+    FlushEnd(options_.include_usage ? nullptr : &report);
+    if (options_.include_usage) {
+      std::string chunk = head_;
+      chunk += ",\"choices\":[],";
+      std::string rest;
+      JsonWriter json(&rest);
+      WriteUsage(usage, &json);
+      chunk += rest + ",\"reprise\":" + report + "}";
+      Send(chunk);
+    }
+    exchange_->Send("data: [DONE]\n\n");
+    exchange_->End();
+  }
+
+  void OnError(const ApiError& error) override {
+    Send(FormatOpenAi(error));
+    exchange_->End();
+  }
+
+ private:
+  void Send(const std::string& json) { exchange_->Send(Event(json)); }
+
+  void FlushEnd(const std::string* report) {
+    if (end_name_ == nullptr) return;
+    std::string chunk = Chunk(ended_, "{}", nullptr, end_name_);
+    if (report != nullptr) {
+      chunk.pop_back();
+      chunk += ",\"reprise\":" + *report + "}";
+    }
+    Send(chunk);
+    end_name_ = nullptr;
+  }
+
+  std::string Chunk(size_t choice, const std::string& delta, const std::vector<ReplyToken>* tokens,
+                    const char* finish) const {
+    std::string chunk = head_;
+    chunk += ",\"choices\":[";
+    JsonWriter json(&chunk);
+    json.BeginObject().Member("index", uint64_t{choice}).Key("delta").Raw(delta);
+    if (options_.logprobs && tokens != nullptr) {
+      WriteChatLogprobs(*tokens, &json);
+    } else {
+      json.Key("logprobs").Null();
+    }
+    if (options_.token_ids && tokens != nullptr) WriteTokenIds(*tokens, &json);
+    json.Key("finish_reason");
+    finish == nullptr ? json.Null() : json.String(finish);
+    json.EndObject();
+    chunk += options_.include_usage ? "],\"usage\":null}" : "]}";
+    return chunk;
+  }
+
+  static std::string FormatText(const OutputEvent& event) {
+    const bool content = event.kind == OutputEvent::Kind::kContent;
+    std::string delta;
+    JsonWriter json(&delta);
+    json.BeginObject().Member(content ? "content" : "reasoning_content", event.text).EndObject();
+    return delta;
+  }
+
+  static std::string FormatCall(const ToolCall& call, size_t index) {
+    std::string delta;
+    JsonWriter json(&delta);
+    json.BeginObject().Key("tool_calls").BeginArray().BeginObject();
+    json.Member("index", uint64_t{index});
+    WriteCall(call, &json);
+    json.EndObject().EndArray().EndObject();
+    return delta;
+  }
+
+  const http::ExchangePtr exchange_;
+  const ChatOptions options_;
+  const size_t choice_count_;
+  std::string head_;  // of every chunk, open
+  size_t ended_ = 0;
+  const char* end_name_ = nullptr;  // of a choice whose end is not told yet
+};
+
+void ReadChatOptions(Fields* fields, ChatOptions* options, ReplyOptions* reply) {
+  fields->Read("stream", &options->stream);
+  fields->Read("return_token_ids", &options->token_ids);
+  if (const JsonValue* stream = fields->Object("stream_options")) {
+    Fields part(*stream, "stream_options.");
+    part.Read("include_usage", &options->include_usage);
+    bool ignored = false;
+    part.Read("include_obfuscation", &ignored);
+    fields->Take(part);
+    if (!options->stream) fields->Fail("stream_options", "goes with stream: true only");
+  }
+  fields->Read("logprobs", &options->logprobs);
+  int32_t top = -1;
+  fields->Read("top_logprobs", 0, 20, &top);
+  if (top >= 0 && !options->logprobs) fields->Fail("top_logprobs", "needs logprobs: true");
+  if (options->logprobs) reply->logprobs = std::max(0, top);
+}
+
+}  // namespace
+
+void HandleChat(Service* service, const http::ExchangePtr& exchange) {
+  const http::Request& request = exchange->request();
+  const auto refuse = [&](const ApiError& error) {
+    exchange->Respond(ErrorResponse(error, &request));
+  };
+  const Body body = ParseBody(request);
+  if (body.error) return refuse(*body.error);
+  Fields fields(body.document->root());
+  std::string model;
+  fields.Read("model", 256, &model);
+  if (fields.ok() && !service->model().Answers(model)) {
+    return refuse(ModelNotFound(model, service->model().id));
+  }
+  ChatJob job;
+  ChatOptions options;
+  bool parse_calls = false;
+  ReadMessages(*service, &fields, &job);
+  ReadTools(*service, &fields, &job, &parse_calls);
+  ReadReplyOptions(*service, &fields, &job.options);
+  ReadChatOptions(&fields, &options, &job.options);
+  ReadCacheControl(&fields, &job.cache);
+  if (!fields.ok()) return refuse(*fields.error());
+
+  auto prompt = RenderChat(service->model(), job);
+  if (!prompt.ok()) return refuse(ApiError::From(prompt.status()));
+  ReplyPlan plan;
+  plan.format = OutputFormat::Detect(service->model().template_source, prompt->text, parse_calls);
+  plan.options = job.options;
+  plan.cache = job.cache;
+  plan.tenant = service->FindTenant(request);
+  plan.tools = job.tools;
+  plan.keep_tokens = options.logprobs || options.token_ids;
+  plan.prompts.push_back(std::move(*prompt));
+  const size_t choices = static_cast<size_t>(job.options.choices);
+  if (choices == 1) {
+    plan.done = PrepareNextTurn(service, *plan.tenant, std::move(job));
+  }
+  std::unique_ptr<ReplySink> sink;
+  if (options.stream) {
+    sink = std::make_unique<StreamedChat>(exchange, service->model().id, options, choices);
+  } else {
+    sink = std::make_unique<WholeChat>(exchange, service->model().id, options);
+  }
+  if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) refuse(*error);
+}
+
+}  // namespace reprise::api::openai

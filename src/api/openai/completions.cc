@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "api/chat/reply.h"
+#include "api/openai/endpoints.h"
+#include "api/openai/format.h"
+#include "api/openai/params.h"
+
+namespace reprise::api::openai {
+namespace {
+
+constexpr size_t kPromptsMax = 128;
+constexpr int kTokensDefault = 16;  // as OpenAI has it
+
+struct CompletionOptions {
+  bool stream = false;
+  bool include_usage = false;
+  bool logprobs = false;
+  bool token_ids = false;
+  bool echo = false;
+};
+
+// Both shapes of the answer write choices alike.
+class CompletionSink : public ReplySink {
+ public:
+  CompletionSink(http::ExchangePtr exchange, std::string model, const CompletionOptions& options,
+                 std::vector<std::string> echoes, size_t choice_count)
+      : exchange_(std::move(exchange)),
+        model_(std::move(model)),
+        options_(options),
+        echoes_(std::move(echoes)),
+        offsets_(choice_count, 0) {}
+
+ protected:
+  const std::string& EchoOf(size_t choice) const {
+    static const std::string kNone;
+    if (echoes_.empty()) return kNone;
+    return echoes_[choice / (offsets_.size() / echoes_.size())];
+  }
+
+  void WriteHead(JsonWriter* json) const {
+    json->BeginObject().Member("id", MakeId("cmpl-", exchange_->request()));
+    json->Member("object", "text_completion").Member("created", NowSeconds());
+    json->Member("model", model_).Member("system_fingerprint", "reprise");
+  }
+
+  void WriteChoice(size_t index, std::string_view text, const std::vector<ReplyToken>& tokens,
+                   const char* finish, JsonWriter* json) {
+    json->BeginObject().Member("index", uint64_t{index}).Member("text", text);
+    if (options_.logprobs) {
+      WriteCompletionLogprobs(tokens, &offsets_[index], json);
+    } else {
+      json->Key("logprobs").Null();
+    }
+    if (options_.token_ids) {
+      json->Key("token_ids").BeginArray();
+      for (const ReplyToken& token : tokens) json->Int(token.id);
+      json->EndArray();
+    }
+    json->Key("finish_reason");
+    finish == nullptr ? json->Null() : json->String(finish);
+    json->EndObject();
+  }
+
+  const http::ExchangePtr exchange_;
+  const std::string model_;
+  const CompletionOptions options_;
+  const std::vector<std::string> echoes_;  // one a prompt, or none
+  std::vector<int64_t> offsets_;           // of each choice's text so far, in characters
+};
+
+class WholeCompletion : public CompletionSink {
+ public:
+  using CompletionSink::CompletionSink;
+
+  void OnDelta(const Delta&) override {}
+  void OnChoiceEnd(size_t, const Choice&) override {}
+  void OnError(const ApiError& error) override {
+    exchange_->Respond(ErrorResponse(error, &exchange_->request()));
+  }
+  void OnDone(const std::vector<Choice>& choices, const Usage& usage,
+              const std::string& report) override {
+    http::Response response;
+    JsonWriter json(&response.body);
+    WriteHead(&json);
+    json.Key("choices").BeginArray();
+    for (size_t i = 0; i < choices.size(); ++i) {
+      WriteChoice(i, EchoOf(i) + choices[i].content, choices[i].tokens, FinishName(choices[i].stop),
+                  &json);
+    }
+    json.EndArray();
+    WriteUsage(usage, &json);
+    json.Key("reprise").Raw(report).EndObject();
+    exchange_->Respond(std::move(response));
+  }
+};
+
+class StreamedCompletion : public CompletionSink {
+ public:
+  using CompletionSink::CompletionSink;
+
+  void Begin() override {
+    exchange_->StartStream({});
+    for (size_t i = 0; i < offsets_.size() && !echoes_.empty(); ++i) {
+      Send(i, EchoOf(i), {}, nullptr, nullptr);
+    }
+  }
+  void OnDelta(const Delta& delta) override {
+    std::string text;
+    for (const OutputEvent& event : delta.events) text += event.text;
+    Send(delta.choice, text, delta.tokens, nullptr, nullptr);
+  }
+  void OnChoiceEnd(size_t index, const Choice& choice) override {
+    FlushEnd(nullptr);
+    ended_ = index;
+    end_name_ = FinishName(choice.stop);
+  }
+  void OnDone(const std::vector<Choice>&, const Usage& usage, const std::string& report) override {
+    FlushEnd(options_.include_usage ? nullptr : &report);
+    if (options_.include_usage) {
+      std::string chunk;
+      JsonWriter json(&chunk);
+      WriteHead(&json);
+      json.Key("choices").BeginArray().EndArray();
+      WriteUsage(usage, &json);
+      json.Key("reprise").Raw(report).EndObject();
+      exchange_->Send(Event(chunk));
+    }
+    exchange_->Send("data: [DONE]\n\n");
+    exchange_->End();
+  }
+  void OnError(const ApiError& error) override {
+    exchange_->Send(Event(FormatOpenAi(error)));
+    exchange_->End();
+  }
+
+ private:
+  void FlushEnd(const std::string* report) {
+    if (end_name_ == nullptr) return;
+    Send(ended_, "", {}, end_name_, report);
+    end_name_ = nullptr;
+  }
+  void Send(size_t choice, std::string_view text, const std::vector<ReplyToken>& tokens,
+            const char* finish, const std::string* report) {
+    std::string chunk;
+    JsonWriter json(&chunk);
+    WriteHead(&json);
+    json.Key("choices").BeginArray();
+    WriteChoice(choice, text, tokens, finish, &json);
+    json.EndArray();
+    if (options_.include_usage) json.Key("usage").Null();
+    if (report != nullptr) json.Key("reprise").Raw(*report);
+    json.EndObject();
+    exchange_->Send(Event(chunk));
+  }
+
+  size_t ended_ = 0;
+  const char* end_name_ = nullptr;
+};
+
+bool IsTokenList(const JsonValue& value) {
+  return value.is_array() && !value.items().empty() && value.items().front().is_int();
+}
+
+// One prompt: text, or token ids.
+void ReadPrompt(const Service& service, const JsonValue& value, Fields* fields,
+                std::vector<Prompt>* prompts) {
+  Prompt prompt;
+  if (value.is_string()) {
+    const Status encoded =
+        service.model().tokenizer->Encode(value.as_string(), {true, true}, &prompt.ids);
+    if (!encoded.ok()) return fields->Fail("prompt", encoded.message());
+    prompt.text = std::string(value.as_string());
+  } else if (IsTokenList(value)) {
+    for (const JsonValue& id : value.items()) {
+      if (!id.is_int() || id.as_int() < 0 || id.as_int() >= service.model().vocab_size) {
+        return fields->Fail("prompt", "must have token ids of the vocabulary only");
+      }
+      prompt.ids.push_back(static_cast<TokenId>(id.as_int()));
+    }
+    prompt.text = service.model().tokenizer->Decode(prompt.ids);
+  } else {
+    return fields->Fail("prompt", "must be a string, an array of strings, or token ids");
+  }
+  if (prompt.ids.empty()) return fields->Fail("prompt", "must not be empty");
+  prompts->push_back(std::move(prompt));
+}
+
+void ReadPrompts(const Service& service, Fields* fields, std::vector<Prompt>* prompts) {
+  const JsonValue* prompt = fields->Find("prompt");
+  if (prompt == nullptr) return fields->Fail("prompt", "is required");
+  if (!prompt->is_array() || IsTokenList(*prompt)) {
+    return ReadPrompt(service, *prompt, fields, prompts);
+  }
+  if (prompt->items().empty()) return fields->Fail("prompt", "must not be empty");
+  if (prompt->items().size() > kPromptsMax) {
+    return fields->Fail("prompt", "must have at most " + std::to_string(kPromptsMax) + " items");
+  }
+  for (const JsonValue& item : prompt->items()) ReadPrompt(service, item, fields, prompts);
+}
+
+void ReadOptions(Fields* fields, CompletionOptions* options, ReplyOptions* reply) {
+  fields->Read("stream", &options->stream);
+  fields->Read("return_token_ids", &options->token_ids);
+  fields->Read("echo", &options->echo);
+  if (const JsonValue* stream = fields->Object("stream_options")) {
+    Fields part(*stream, "stream_options.");
+    part.Read("include_usage", &options->include_usage);
+    fields->Take(part);
+    if (!options->stream) fields->Fail("stream_options", "goes with stream: true only");
+  }
+  int32_t logprobs = -1;
+  fields->Read("logprobs", 0, 5, &logprobs);
+  options->logprobs = logprobs >= 0;
+  reply->logprobs = logprobs;
+  if (options->echo && options->logprobs) {
+    fields->Fail("echo", "together with logprobs is not supported yet", "unsupported_value");
+  }
+  int32_t best_of = reply->choices;
+  fields->Read("best_of", 0, 20, &best_of);
+  if (best_of != reply->choices) fields->Fail("best_of", "must be equal to n");
+  std::string suffix;
+  fields->Read("suffix", size_t{1} << 20, &suffix);
+  if (!suffix.empty()) fields->Fail("suffix", "is not supported", "unsupported_value");
+  if (!reply->max_tokens) reply->max_tokens = kTokensDefault;
+}
+
+}  // namespace
+
+void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
+  const http::Request& request = exchange->request();
+  const auto refuse = [&](const ApiError& error) {
+    exchange->Respond(ErrorResponse(error, &request));
+  };
+  const Body body = ParseBody(request);
+  if (body.error) return refuse(*body.error);
+  Fields fields(body.document->root());
+  std::string model;
+  fields.Read("model", 256, &model);
+  if (fields.ok() && !service->model().Answers(model)) {
+    return refuse(ModelNotFound(model, service->model().id));
+  }
+  ReplyPlan plan;
+  CompletionOptions options;
+  ReadReplyOptions(*service, &fields, &plan.options);
+  ReadOptions(&fields, &options, &plan.options);
+  ReadCacheControl(&fields, &plan.cache);
+  if (fields.ok()) ReadPrompts(*service, &fields, &plan.prompts);
+  if (fields.ok() &&
+      plan.prompts.size() * static_cast<size_t>(plan.options.choices) > kPromptsMax) {
+    fields.Fail("n", "times the number of prompts must be at most " + std::to_string(kPromptsMax));
+  }
+  if (!fields.ok()) return refuse(*fields.error());
+  plan.tenant = service->FindTenant(request);
+  plan.keep_tokens = options.logprobs || options.token_ids;
+  std::vector<std::string> echoes;
+  if (options.echo) {
+    for (const Prompt& prompt : plan.prompts) echoes.push_back(prompt.text);
+  }
+  const size_t choices = plan.prompts.size() * static_cast<size_t>(plan.options.choices);
+  std::unique_ptr<ReplySink> sink;
+  if (options.stream) {
+    sink = std::make_unique<StreamedCompletion>(exchange, service->model().id, options,
+                                                std::move(echoes), choices);
+  } else {
+    sink = std::make_unique<WholeCompletion>(exchange, service->model().id, options,
+                                             std::move(echoes), choices);
+  }
+  if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) refuse(*error);
+}
+
+void AddRoutes(Service* service, http::Router* router) {
+  for (const char* prefix : {"/v1", ""}) {
+    const std::string base = prefix;
+    router->Add("POST", base + "/chat/completions", http::RunOn::kWorker,
+                [service](const http::ExchangePtr& e) { HandleChat(service, e); });
+    router->Add("POST", base + "/completions", http::RunOn::kWorker,
+                [service](const http::ExchangePtr& e) { HandleCompletion(service, e); });
+  }
+}
+
+}  // namespace reprise::api::openai

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/openai/params.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/json_writer.h"
+
+namespace reprise::api::openai {
+namespace {
+
+constexpr size_t kStopBytesMax = 4096;
+constexpr size_t kLogitBiasMax = 1024;
+constexpr size_t kKeyBytesMax = 1024;
+constexpr int64_t kTokensMax = int64_t{1} << 30;
+constexpr int64_t kPinMsMax = int64_t{24} * 3600 * 1000;
+constexpr size_t kBreakpointsMax = 4;
+constexpr size_t kPartsMax = 4096;
+constexpr size_t kVariablesMax = 32;
+
+void ReadStop(const Service& service, Fields* fields, ReplyOptions* options) {
+  const JsonValue* stop = fields->Find("stop");
+  if (stop == nullptr) return;
+  const auto add = [&](const JsonValue& value) {
+    if (!value.is_string() || value.as_string().size() > kStopBytesMax) {
+      return fields->Fail("stop",
+                          fmt::format("must be strings of at most {} bytes", kStopBytesMax));
+    }
+    options->stop.emplace_back(value.as_string());
+  };
+  if (stop->is_string()) return add(*stop);
+  const auto count_max = static_cast<size_t>(service.options().stop_count_max);
+  const JsonValue* list = fields->Array("stop", count_max);
+  if (list == nullptr) return;
+  for (const JsonValue& item : list->items()) add(item);
+}
+
+void ReadLogitBias(const Service& service, Fields* fields, ReplyOptions* options) {
+  const JsonValue* bias = fields->Object("logit_bias");
+  if (bias == nullptr) return;
+  if (bias->members().size() > kLogitBiasMax) {
+    return fields->Fail("logit_bias", fmt::format("must name at most {} tokens", kLogitBiasMax));
+  }
+  for (const JsonValue::Member& member : bias->members()) {
+    int32_t token = -1;
+    const char* end = member.key.data() + member.key.size();
+    const auto [stop, error] = std::from_chars(member.key.data(), end, token);
+    if (error != std::errc() || stop != end || token < 0 || token >= service.model().vocab_size) {
+      return fields->Fail("logit_bias", "must have token ids of the vocabulary as keys");
+    }
+    const double value = member.value.is_number() ? member.value.as_double() : 1000;
+    if (!(value >= -100 && value <= 100)) {
+      return fields->Fail("logit_bias", "must have values between -100 and 100");
+    }
+    options->sampling.logit_bias.emplace_back(token, static_cast<float>(value));
+  }
+}
+
+void ReadStopTokens(const Service& service, Fields* fields, ReplyOptions* options) {
+  const JsonValue* ids = fields->Array("stop_token_ids", 1024);
+  if (ids == nullptr) return;
+  for (const JsonValue& id : ids->items()) {
+    if (!id.is_int() || id.as_int() < 0 || id.as_int() >= service.model().vocab_size) {
+      return fields->Fail("stop_token_ids", "must be token ids of the vocabulary");
+    }
+    options->stop_tokens.push_back(static_cast<TokenId>(id.as_int()));
+  }
+}
+
+bool IsExplicit(const JsonValue* breakpoint) {
+  if (breakpoint == nullptr || breakpoint->is_null()) return false;
+  if (breakpoint->is_bool()) return breakpoint->as_bool();
+  return breakpoint->is_object();
+}
+
+// The text of a message: a string, or parts that are joined with newlines.
+void ReadContent(Fields* fields, int32_t index, ChatTurn* turn, CacheControl* cache) {
+  const JsonValue* content = fields->Find("content");
+  if (content == nullptr) return;
+  const auto mark = [&] { cache->breakpoints.push_back({index, turn->content.size()}); };
+  if (content->is_string()) {
+    turn->content = std::string(content->as_string());
+    if (IsExplicit(fields->Find("prompt_cache_breakpoint"))) mark();
+    return;
+  }
+  const JsonValue* parts = fields->Array("content", kPartsMax);
+  if (parts == nullptr) return;
+  for (size_t i = 0; i < parts->items().size(); ++i) {
+    const JsonValue& part = parts->items()[i];
+    const std::string place = fmt::format("content[{}]", i);
+    const JsonValue* type = part.Find("type");
+    if (type == nullptr || !type->is_string()) {
+      return fields->Fail(place, "must be an object with a type");
+    }
+    const std::string_view kind = type->as_string();
+    if (kind != "text" && kind != "refusal") {
+      return fields->Fail(place + ".type", fmt::format("'{}' is not supported: this server "
+                                                       "understands text only",
+                                                       kind));
+    }
+    const JsonValue* text = part.Find(kind);
+    if (text == nullptr || !text->is_string()) {
+      return fields->Fail(place + "." + std::string(kind), "must be a string");
+    }
+    if (i > 0) turn->content += '\n';
+    turn->content += text->as_string();
+    if (IsExplicit(part.Find("prompt_cache_breakpoint"))) mark();
+  }
+}
+
+void ReadCalls(Fields* fields, ChatTurn* turn) {
+  const JsonValue* calls = fields->Array("tool_calls", 128);
+  if (calls == nullptr) return;
+  for (size_t i = 0; i < calls->items().size(); ++i) {
+    const std::string place = fmt::format("tool_calls[{}]", i);
+    const JsonValue& call = calls->items()[i];
+    const JsonValue* function = call.Find("function");
+    const JsonValue* id = call.Find("id");
+    const JsonValue* name = function != nullptr ? function->Find("name") : nullptr;
+    const JsonValue* arguments = function != nullptr ? function->Find("arguments") : nullptr;
+    if (name == nullptr || !name->is_string()) {
+      return fields->Fail(place + ".function.name", "must be a string");
+    }
+    ToolCall made;
+    made.name = std::string(name->as_string());
+    if (id != nullptr && id->is_string()) made.id = std::string(id->as_string());
+    if (arguments == nullptr || arguments->is_null()) {
+      made.arguments = "{}";
+    } else if (arguments->is_string()) {
+      made.arguments = std::string(arguments->as_string());
+    } else if (arguments->is_object()) {
+      JsonWriter(&made.arguments).Value(*arguments);
+    } else {
+      return fields->Fail(place + ".function.arguments", "must be a string");
+    }
+    turn->calls.push_back(std::move(made));
+  }
+}
+
+void ReadMessage(const JsonValue& message, int32_t index, Fields* fields, ChatJob* job) {
+  if (!message.is_object()) {
+    return fields->Fail(fmt::format("messages[{}]", index), "must be an object");
+  }
+  Fields part(message, fmt::format("messages[{}].", index));
+  ChatTurn turn;
+  part.Read("role", 32, &turn.role);
+  if (turn.role == "developer") turn.role = "system";
+  if (turn.role == "function") turn.role = "tool";
+  const bool known = turn.role == "system" || turn.role == "user" || turn.role == "assistant" ||
+                     turn.role == "tool";
+  if (!known) {
+    part.Fail("role", "must be one of system, developer, user, assistant, tool");
+  }
+  ReadContent(&part, index, &turn, &job->cache);
+  part.Read("name", 256, &turn.name);
+  if (turn.role == "assistant") {
+    ReadCalls(&part, &turn);
+    part.Read("reasoning_content", size_t{64} << 20, &turn.reasoning);
+  }
+  if (turn.role == "tool") part.Read("tool_call_id", 256, &turn.call_id);
+  if (turn.role != "assistant" && part.Find("content") == nullptr) {
+    part.Fail("content", "is required");
+  }
+  fields->Take(part);
+  job->turns.push_back(std::move(turn));
+}
+
+}  // namespace
+
+Body ParseBody(const http::Request& request) {
+  Body body;
+  const std::string_view type = request.Header("content-type");
+  if (!type.empty() && type.find("json") == std::string_view::npos) {
+    body.error = ApiError{415, "send the body as application/json"};
+    return body;
+  }
+  auto parsed = JsonDocument::Parse(request.body);
+  if (!parsed.ok()) {
+    body.error = ApiError{400, "the body is not valid JSON: " + parsed.status().message()};
+  } else if (!parsed->root().is_object()) {
+    body.error = ApiError{400, "the body must be a JSON object"};
+  } else {
+    body.document.emplace(std::move(*parsed));
+  }
+  return body;
+}
+
+ApiError ModelNotFound(const std::string& name, const std::string& have) {
+  return {404, "the model '" + name + "' does not exist here; this server has '" + have + "'",
+          "model", "model_not_found"};
+}
+
+bool ParseTtl(std::string_view text, int64_t* ms) {
+  int64_t count = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, count);
+  if (error != std::errc() || count < 0 || count > kPinMsMax || end - stop != 1) return false;
+  const int64_t unit = *stop == 's' ? 1000 : *stop == 'm' ? 60'000 : *stop == 'h' ? 3'600'000 : 0;
+  if (unit == 0) return false;
+  *ms = std::min(count * unit, kPinMsMax);
+  return true;
+}
+
+void ReadReplyOptions(const Service& service, Fields* fields, ReplyOptions* options) {
+  SamplingParams& sampling = options->sampling;
+  fields->Read("temperature", 0.0, 2.0, &sampling.temperature);
+  fields->Read("top_p", 0.0, 1.0, &sampling.top_p);
+  fields->Read("min_p", 0.0, 1.0, &sampling.min_p);
+  if (const JsonValue* top_k = fields->Find("top_k");
+      top_k && top_k->is_int() && top_k->as_int() == -1) {
+    sampling.top_k = 0;  // vLLM's way to say: all
+  } else {
+    fields->Read("top_k", 0, kTokensMax, &sampling.top_k);
+  }
+  fields->Read("presence_penalty", -2.0, 2.0, &sampling.presence_penalty);
+  fields->Read("frequency_penalty", -2.0, 2.0, &sampling.frequency_penalty);
+  fields->Read("repetition_penalty", 0.01, 100.0, &sampling.repetition_penalty);
+  if (fields->Find("seed") != nullptr) {
+    int64_t seed = 0;
+    fields->Read("seed", INT64_MIN, INT64_MAX, &seed);
+    options->seed = static_cast<uint64_t>(seed);
+  }
+  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+    if (fields->Find(name) == nullptr) continue;
+    int32_t tokens = 0;
+    fields->Read(name, 0, kTokensMax, &tokens);
+    options->max_tokens = tokens;
+  }
+  fields->Read("min_tokens", 0, kTokensMax, &options->min_tokens);
+  fields->Read("ignore_eos", &options->ignore_eos);
+  fields->Read("n", 1, 128, &options->choices);
+  fields->Read("priority", INT32_MIN, INT32_MAX, &options->priority);
+  ReadStop(service, fields, options);
+  ReadStopTokens(service, fields, options);
+  ReadLogitBias(service, fields, options);
+}
+
+void ReadCacheControl(Fields* fields, CacheControl* cache) {
+  fields->Read("prompt_cache_key", kKeyBytesMax, &cache->session);
+  fields->Read("cache_salt", kKeyBytesMax, &cache->salt);
+  fields->Read("min_cache_tokens", 0, kTokensMax, &cache->min_tokens);
+  bool prefix = true;
+  fields->Read("cache_prefix", &prefix);
+  fields->Read("cache_prompt", &prefix);  // llama.cpp's name
+  cache->read = cache->write = prefix;
+  std::string retention;
+  fields->Read("prompt_cache_retention", 32, &retention);
+  if (retention == "24h") {
+    cache->pin_ms = kPinMsMax;
+  } else if (!retention.empty() && retention != "in_memory" && retention != "in-memory") {
+    fields->Fail("prompt_cache_retention", "must be in_memory or 24h");
+  }
+  const JsonValue* options = fields->Object("prompt_cache_options");
+  if (options != nullptr) {
+    Fields part(*options, "prompt_cache_options.");
+    std::string mode = "implicit";
+    std::string ttl;
+    part.Read("mode", 32, &mode);
+    part.Read("ttl", 32, &ttl);
+    if (mode != "implicit" && mode != "explicit") part.Fail("mode", "must be implicit or explicit");
+    if (!ttl.empty() && !ParseTtl(ttl, &cache->pin_ms)) {
+      part.Fail("ttl", "must be a duration such as 30m or 1h");
+    }
+    // Only what the client marked is to be stored; it marked nothing.
+    if (mode == "explicit" && cache->breakpoints.empty()) cache->write = false;
+    fields->Take(part);
+  }
+  if (cache->breakpoints.size() > kBreakpointsMax) {
+    cache->breakpoints.erase(cache->breakpoints.begin(),
+                             cache->breakpoints.end() - kBreakpointsMax);
+  }
+}
+
+void ReadMessages(const Service& service, Fields* fields, ChatJob* job) {
+  const auto count_max = static_cast<size_t>(service.options().message_count_max);
+  const JsonValue* messages = fields->Array("messages", count_max);
+  if (messages == nullptr) {
+    if (fields->ok()) fields->Fail("messages", "is required");
+    return;
+  }
+  if (messages->items().empty()) return fields->Fail("messages", "must not be empty");
+  for (size_t i = 0; i < messages->items().size() && fields->ok(); ++i) {
+    ReadMessage(messages->items()[i], static_cast<int32_t>(i), fields, job);
+  }
+  const JsonValue* variables = fields->Object("chat_template_kwargs");
+  if (variables == nullptr) return;
+  if (variables->members().size() > kVariablesMax) {
+    return fields->Fail("chat_template_kwargs",
+                        fmt::format("must have at most {} members", kVariablesMax));
+  }
+  JsonWriter(&job->variables).Value(*variables);
+}
+
+void ReadTools(const Service& service, Fields* fields, ChatJob* job, bool* parse_calls) {
+  const auto count_max = static_cast<size_t>(service.options().tool_count_max);
+  const JsonValue* tools = fields->Array("tools", count_max);
+  if (tools != nullptr && !tools->items().empty()) {
+    for (size_t i = 0; i < tools->items().size(); ++i) {
+      const JsonValue& tool = tools->items()[i];
+      const JsonValue* function = tool.Find("function");
+      const JsonValue* name = function != nullptr ? function->Find("name") : nullptr;
+      if (name == nullptr || !name->is_string() || name->as_string().empty() ||
+          name->as_string().size() > 256) {
+        return fields->Fail(fmt::format("tools[{}]", i), "must be a function with a name");
+      }
+    }
+    JsonWriter(&job->tools).Value(*tools);
+    *parse_calls = true;
+  }
+  if (const JsonValue* choice = fields->Find("tool_choice")) {
+    const bool named = choice->is_object();
+    const std::string_view word = choice->is_string() ? choice->as_string() : "";
+    if (word == "none") {
+      *parse_calls = false;
+    } else if (named || word == "required") {
+      fields->Fail("tool_choice", "cannot force a call on this server yet; use auto or none",
+                   "unsupported_value");
+    } else if (word != "auto") {
+      fields->Fail("tool_choice", "must be none or auto");
+    }
+  }
+  bool parallel = true;
+  fields->Read("parallel_tool_calls", &parallel);
+  if (const JsonValue* format = fields->Object("response_format")) {
+    const JsonValue* type = format->Find("type");
+    const std::string_view word =
+        type != nullptr && type->is_string() ? type->as_string() : std::string_view();
+    if (word == "json_object" || word == "json_schema") {
+      fields->Fail("response_format",
+                   fmt::format("'{}' is not supported by this server yet; use text and ask for "
+                               "JSON in the prompt",
+                               word),
+                   "unsupported_value");
+    } else if (word != "text") {
+      fields->Fail("response_format.type", "must be text");
+    }
+  }
+}
+
+}  // namespace reprise::api::openai

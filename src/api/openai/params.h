@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "api/chat/job.h"
+#include "api/fields.h"
+#include "api/service.h"
+#include "base/json.h"
+
+namespace reprise::api::openai {
+
+// Fields that chat and completions have in common. Errors stay in `fields`.
+void ReadReplyOptions(const Service& service, Fields* fields, ReplyOptions* options);
+void ReadCacheControl(Fields* fields, CacheControl* cache);
+
+// The messages of a chat request, with the breakpoints marked in them.
+void ReadMessages(const Service& service, Fields* fields, ChatJob* job);
+// Tools, tool_choice and response_format. `parse_calls`: whether replies may contain calls.
+void ReadTools(const Service& service, Fields* fields, ChatJob* job, bool* parse_calls);
+
+// "5m", "1h", "24h", "90s". False if it is not a duration.
+bool ParseTtl(std::string_view text, int64_t* ms);
+
+// A model name that this server does not have.
+ApiError ModelNotFound(const std::string& name, const std::string& have);
+
+// The body as a JSON object, or an error.
+struct Body {
+  std::optional<JsonDocument> document;
+  std::optional<ApiError> error;
+};
+Body ParseBody(const http::Request& request);
+
+}  // namespace reprise::api::openai

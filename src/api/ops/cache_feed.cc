@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/ops/cache_feed.h"
+
+#include <utility>
+
+#include "api/ops/cache_view.h"
+
+namespace reprise::api {
+
+struct CacheFeed::Watcher {
+  http::ExchangePtr exchange;
+  const Tenant* tenant = nullptr;
+  std::string salt;
+  std::atomic<bool> scheduled{false};
+};
+
+namespace {
+
+// A watcher that reads slowly gets fewer, newer views.
+constexpr size_t kPendingBytesMax = size_t{64} << 10;
+
+}  // namespace
+
+bool CacheFeed::Watch(const http::ExchangePtr& exchange, const Tenant* tenant, std::string salt) {
+  auto watcher = std::make_shared<Watcher>();
+  watcher->exchange = exchange;
+  watcher->tenant = tenant;
+  watcher->salt = std::move(salt);
+  {
+    std::lock_guard lock(mutex_);
+    if (watchers_.size() >= kWatchersMax) return false;
+    watchers_.push_back(watcher);
+    count_ = watchers_.size();
+  }
+  exchange->StartStream({});
+  exchange->OnClose([this, watcher] {
+    std::lock_guard lock(mutex_);
+    std::erase(watchers_, watcher);
+    count_ = watchers_.size();
+  });
+  watcher->scheduled = true;
+  exchange->Post([this, watcher] { Push(watcher); });
+  return true;
+}
+
+void CacheFeed::Wake() {
+  if (count_ == 0) return;
+  std::lock_guard lock(mutex_);
+  for (const auto& watcher : watchers_) Schedule(watcher);
+}
+
+void CacheFeed::Schedule(const std::shared_ptr<Watcher>& watcher) {
+  if (watcher->scheduled.exchange(true)) return;
+  watcher->exchange->After(kInterval, [this, watcher] { Push(watcher); });
+}
+
+// Server thread -> engine thread (collect) -> server thread (format, send).
+void CacheFeed::Push(const std::shared_ptr<Watcher>& watcher) {
+  if (watcher->exchange->pending_bytes() > kPendingBytesMax) {
+    watcher->scheduled = false;
+    return Schedule(watcher);
+  }
+  ops::CollectView(
+      service_, watcher->salt, ops::kViewNodesMax, [this, watcher](ops::CacheView view) {
+        auto shared = std::make_shared<ops::CacheView>(std::move(view));
+        watcher->scheduled = false;
+        watcher->exchange->Post([this, watcher, shared] {
+          watcher->exchange->Send("event: cache\ndata: " +
+                                  ops::FormatView(service_, *watcher->tenant, *shared) + "\n\n");
+        });
+      });
+}
+
+void CacheFeed::Close() {
+  std::vector<std::shared_ptr<Watcher>> all;
+  {
+    std::lock_guard lock(mutex_);
+    all.swap(watchers_);
+    count_ = 0;
+  }
+  for (const auto& watcher : all) watcher->exchange->End();
+}
+
+}  // namespace reprise::api

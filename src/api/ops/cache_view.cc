@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/ops/cache_view.h"
+
+#include <utility>
+
+#include "api/ops/report_log.h"
+#include "base/json_writer.h"
+
+namespace reprise::api::ops {
+namespace {
+
+template <typename Counts, typename Name>
+void WriteCounts(const char* key, const Counts& counts, Name name_of, JsonWriter* json) {
+  json->Key(key).BeginObject();
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] > 0) json->Member(name_of(i), uint64_t{counts[i]});
+  }
+  json->EndObject();
+}
+
+// The tree as a list: parents before children.
+void WriteTree(const Tokenizer& tokenizer, const CacheView& view, JsonWriter* json) {
+  json->Key("tree").BeginObject().Member("truncated", view.truncated).Key("nodes").BeginArray();
+  std::vector<int64_t> path;  // the last node seen at each depth
+  for (size_t i = 0; i < view.nodes.size(); ++i) {
+    const TreeNodeView& node = view.nodes[i];
+    const size_t depth = static_cast<size_t>(node.depth);
+    path.resize(depth + 1, -1);
+    path[depth] = static_cast<int64_t>(i);
+    json->BeginObject().Member("id", uint64_t{i}).Key("parent");
+    depth == 0 ? json->Null() : json->Int(path[depth - 1]);
+    json->Member("depth", node.depth).Member("begin", node.begin).Member("end", node.end);
+    json->Member("tokens", node.end - node.begin).Member("kv_end", node.kv_end);
+    json->Key("snapshots").BeginArray();
+    for (const int32_t position : node.snapshots) json->Int(position);
+    json->EndArray().Member("leased", node.leased).Member("idle_ms", node.idle_ms);
+    json->Member("text", tokenizer.Decode(node.head, true));
+    json->Member("text_tokens", uint64_t{node.head.size()}).EndObject();
+  }
+  json->EndArray().EndObject();
+}
+
+void WriteServer(const EngineStats& stats, JsonWriter* json) {
+  const CacheStats& cache = stats.cache;
+  json->Key("server").BeginObject();
+  json->Key("budget").BeginArray().BeginObject().Member("tier", "memory");
+  json->Member("bytes", uint64_t{cache.bytes_budget});
+  json->Member("running_bytes", uint64_t{cache.bytes_leased});
+  json->Member("cached_bytes", uint64_t{cache.bytes_cached});
+  json->Member("metadata_bytes", uint64_t{cache.bytes_metadata});
+  json->Member("snapshot_bytes", uint64_t{cache.bytes_snapshots});
+  json->Member("used_bytes_max", uint64_t{cache.bytes_used_max}).EndObject().EndArray();
+  json->Key("requests").BeginObject().Member("running", stats.running);
+  json->Member("waiting", stats.waiting).Member("idle", stats.idle);
+  json->Member("finished", stats.requests_finished).Member("cancelled", stats.requests_cancelled);
+  json->Member("failed", stats.requests_failed).Member("refused", stats.requests_refused);
+  json->EndObject();
+  json->Key("totals").BeginObject().Member("lookups", cache.lookups);
+  json->Member("lookups_exact", cache.lookups_exact);
+  json->Member("lookups_partial", cache.lookups_partial);
+  json->Member("lookups_miss", cache.lookups_miss);
+  json->Member("prompt_tokens", cache.tokens_prompt).Member("reused_tokens", cache.tokens_reused);
+  json->Member("generated_tokens", stats.tokens_generated);
+  json->Member("steps", stats.steps)
+      .Member("rows", stats.rows)
+      .Member("rows_idle", stats.rows_idle);
+  json->Member("busy_ms", stats.busy_ms).Member("preemptions", stats.preemptions).EndObject();
+  WriteCounts(
+      "missed_tokens", cache.tokens_missed,
+      [](size_t i) { return NameOf(static_cast<MissReason>(i)); }, json);
+  WriteCounts(
+      "snapshots_taken", cache.snapshots_taken,
+      [](size_t i) { return NameOf(static_cast<SnapshotReason>(i)); }, json);
+  WriteCounts(
+      "snapshots_evicted", cache.snapshots_evicted,
+      [](size_t i) { return NameOf(static_cast<EvictReason>(i)); }, json);
+  WriteCounts(
+      "blocks_evicted", cache.blocks_evicted,
+      [](size_t i) { return NameOf(static_cast<EvictReason>(i)); }, json);
+  json->Key("stored").BeginObject().Member("snapshots", cache.snapshots);
+  json->Member("entries", cache.entries).Member("pinned", cache.entries_pinned);
+  json->Member("nodes", cache.nodes).Member("tokens", cache.tokens_stored);
+  json->Member("blocks_cached", cache.blocks_cached).Member("blocks_leased", cache.blocks_leased);
+  json->Member("leases", cache.leases).Member("namespaces", cache.namespaces).EndObject();
+  json->EndObject();
+}
+
+}  // namespace
+
+void CollectView(Service* service, const std::string& salt, size_t nodes_max,
+                 std::function<void(CacheView)> done) {
+  service->engine().Post([service, salt, nodes_max, done = std::move(done)](StateCache& cache) {
+    CacheView view;
+    view.nodes = cache.View({service->model().digest, salt}, nodes_max);
+    view.truncated = view.nodes.size() >= nodes_max;
+    view.stats = service->engine().stats();
+    view.stats.cache = cache.stats();
+    done(std::move(view));
+  });
+}
+
+std::string FormatView(Service* service, const Tenant& tenant, const CacheView& view) {
+  std::string out;
+  JsonWriter json(&out);
+  json.BeginObject().Member("object", "cache").Member("model", service->model().id);
+  json.Member("tenant", tenant.name).Member("block_tokens", 64);
+  if (tenant.admin) WriteServer(view.stats, &json);
+  WriteTree(*service->model().tokenizer, view, &json);
+  json.Key("reports").BeginArray();
+  for (const ReportLog::Entry& entry : service->reports().Last(tenant)) {
+    json.BeginObject().Member("request_id", entry.request_id).Member("time_ms", entry.time_ms);
+    json.Key("reprise").Raw(entry.report).EndObject();
+  }
+  json.EndArray().EndObject();
+  return out;
+}
+
+}  // namespace reprise::api::ops

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "api/ops/endpoints.h"
+#include "api/ops/metrics.h"
+#include "base/json_writer.h"
+
+namespace reprise::api::ops {
+namespace {
+
+using http::ExchangePtr;
+using http::RunOn;
+
+void Health(Service* service, const ExchangePtr& exchange) {
+  http::Response response;
+  if (service->draining()) {
+    return exchange->Respond(ErrorResponse({503, "the server is shutting down"}, nullptr));
+  }
+  response.body = R"({"status":"ok"})";
+  exchange->Respond(std::move(response));
+}
+
+void WriteModel(const ServedModel& model, const std::string& id, JsonWriter* json) {
+  json->BeginObject().Member("id", id).Member("object", "model");
+  json->Member("created", model.created).Member("owned_by", "reprise");
+  json->Member("max_model_len", model.context_tokens).Member("family", model.family).EndObject();
+}
+
+void Models(Service* service, const ExchangePtr& exchange) {
+  const ServedModel& model = service->model();
+  http::Response response;
+  JsonWriter json(&response.body);
+  json.BeginObject().Member("object", "list").Key("data").BeginArray();
+  WriteModel(model, model.id, &json);
+  for (const std::string& alias : model.aliases) WriteModel(model, alias, &json);
+  json.EndArray().EndObject();
+  exchange->Respond(std::move(response));
+}
+
+void OneModel(Service* service, const ExchangePtr& exchange) {
+  const std::string id = exchange->request().path.substr(sizeof("/v1/models/") - 1);
+  const ServedModel& model = service->model();
+  if (!model.Answers(id)) {
+    const ApiError error{
+        404, "the model '" + id + "' does not exist here; this server has '" + model.id + "'",
+        "model", "model_not_found"};
+    return exchange->Respond(ErrorResponse(error, &exchange->request()));
+  }
+  http::Response response;
+  JsonWriter json(&response.body);
+  WriteModel(model, id, &json);
+  exchange->Respond(std::move(response));
+}
+
+void Props(Service* service, const ExchangePtr& exchange) {
+  const ServedModel& model = service->model();
+  http::Response response;
+  JsonWriter json(&response.body);
+  json.BeginObject().Member("model", model.id).Member("family", model.family);
+  json.Key("default_generation_settings").BeginObject();
+  json.Member("n_ctx", model.context_tokens).Key("params").BeginObject();
+  json.Member("temperature", 1.0).Member("top_k", 0).Member("top_p", 1.0).Member("min_p", 0.0);
+  json.EndObject().EndObject();
+  json.Member("context_tokens", model.context_tokens).Member("vocab_size", model.vocab_size);
+  json.Member("chat_template", model.template_source);
+  for (const auto& [name, text] : model.special_tokens) json.Member(name, text);
+  json.EndObject();
+  exchange->Respond(std::move(response));
+}
+
+void ShowMetrics(Service* service, const ExchangePtr& exchange) {
+  const Tenant* tenant = service->FindTenant(exchange->request());
+  if (tenant == nullptr || !tenant->admin) {
+    return exchange->Respond(
+        ErrorResponse({403,
+                       "the numbers of the whole server need an admin key (admin = true in the "
+                       "configuration)"},
+                      &exchange->request()));
+  }
+  http::Response response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = service->metrics().Format(service);
+  exchange->Respond(std::move(response));
+}
+
+}  // namespace
+
+void AddServerRoutes(Service* service, http::Router* router) {
+  const auto add = [&](const char* path, RunOn run_on,
+                       void (*handle)(Service*, const ExchangePtr&)) {
+    router->Add("GET", path, run_on,
+                [service, handle](const ExchangePtr& e) { handle(service, e); });
+  };
+  add("/health", RunOn::kServer, Health);
+  add("/v1/health", RunOn::kServer, Health);
+  router->Add("GET", "/live", RunOn::kServer, [](const ExchangePtr& exchange) {
+    http::Response response;
+    response.body = R"({"status":"alive"})";
+    exchange->Respond(std::move(response));
+  });
+  add("/v1/models", RunOn::kWorker, Models);
+  add("/models", RunOn::kWorker, Models);
+  add("/v1/models/*", RunOn::kWorker, OneModel);
+  add("/props", RunOn::kWorker, Props);
+  add("/metrics", RunOn::kWorker, ShowMetrics);
+}
+
+}  // namespace reprise::api::ops

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "api/chat/prompt.h"
+#include "api/openai/params.h"
+#include "api/ops/endpoints.h"
+#include "base/json_writer.h"
+
+namespace reprise::api::ops {
+namespace {
+
+using http::ExchangePtr;
+
+void Refuse(const ExchangePtr& exchange, const ApiError& error) {
+  exchange->Respond(ErrorResponse(error, &exchange->request()));
+}
+
+// A chat request as far as its prompt goes.
+void ReadConversation(Service* service, Fields* fields, ChatJob* job) {
+  bool parse_calls = false;
+  openai::ReadMessages(*service, fields, job);
+  openai::ReadTools(*service, fields, job, &parse_calls);
+}
+
+// llama.cpp's request has "content", vLLM's "prompt" or "messages": each gets its own answer.
+void Tokenize(Service* service, const ExchangePtr& exchange) {
+  const openai::Body body = openai::ParseBody(exchange->request());
+  if (body.error) return Refuse(exchange, *body.error);
+  Fields fields(body.document->root());
+  const Tokenizer& tokenizer = *service->model().tokenizer;
+  const bool llama = fields.Find("content") != nullptr;
+  std::vector<TokenId> ids;
+  if (fields.Find("messages") != nullptr) {
+    ChatJob job;
+    ReadConversation(service, &fields, &job);
+    if (!fields.ok()) return Refuse(exchange, *fields.error());
+    auto prompt = RenderChat(service->model(), job);
+    if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
+    ids = std::move(prompt->ids);
+  } else {
+    std::string text;
+    bool add_special = !llama;
+    bool parse_special = true;
+    fields.Read(llama ? "content" : "prompt", size_t{1} << 30, &text);
+    if (!llama && fields.Find("prompt") == nullptr) {
+      fields.Fail("content", "is required (or prompt, or messages)");
+    }
+    fields.Read("add_special", &add_special);
+    fields.Read("add_special_tokens", &add_special);
+    fields.Read("parse_special", &parse_special);
+    if (!fields.ok()) return Refuse(exchange, *fields.error());
+    const Status encoded = tokenizer.Encode(text, {add_special, parse_special}, &ids);
+    if (!encoded.ok()) return Refuse(exchange, ApiError::From(encoded));
+  }
+  bool with_pieces = false;
+  fields.Read("with_pieces", &with_pieces);
+  if (!fields.ok()) return Refuse(exchange, *fields.error());
+  http::Response response;
+  JsonWriter json(&response.body);
+  json.BeginObject();
+  if (!llama) {
+    json.Member("count", uint64_t{ids.size()});
+    json.Member("max_model_len", service->model().context_tokens);
+  }
+  json.Key("tokens").BeginArray();
+  for (const TokenId id : ids) {
+    if (!with_pieces) {
+      json.Int(id);
+      continue;
+    }
+    json.BeginObject().Member("id", id).Member("piece", tokenizer.TokenBytes(id)).EndObject();
+  }
+  json.EndArray().EndObject();
+  exchange->Respond(std::move(response));
+}
+
+void Detokenize(Service* service, const ExchangePtr& exchange) {
+  const openai::Body body = openai::ParseBody(exchange->request());
+  if (body.error) return Refuse(exchange, *body.error);
+  Fields fields(body.document->root());
+  const JsonValue* tokens = fields.Array("tokens", size_t{1} << 24);
+  if (tokens == nullptr && fields.ok()) fields.Fail("tokens", "is required");
+  std::vector<TokenId> ids;
+  for (size_t i = 0; tokens != nullptr && i < tokens->items().size(); ++i) {
+    const JsonValue& id = tokens->items()[i];
+    if (!id.is_int() || id.as_int() < 0 || id.as_int() >= service->model().vocab_size) {
+      fields.Fail("tokens", "must be token ids of the vocabulary");
+      break;
+    }
+    ids.push_back(static_cast<TokenId>(id.as_int()));
+  }
+  if (!fields.ok()) return Refuse(exchange, *fields.error());
+  const std::string text = service->model().tokenizer->Decode(ids, true);
+  http::Response response;
+  JsonWriter json(&response.body);
+  json.BeginObject().Member("content", text).Member("prompt", text).EndObject();
+  exchange->Respond(std::move(response));
+}
+
+void ApplyTemplate(Service* service, const ExchangePtr& exchange) {
+  const openai::Body body = openai::ParseBody(exchange->request());
+  if (body.error) return Refuse(exchange, *body.error);
+  Fields fields(body.document->root());
+  ChatJob job;
+  ReadConversation(service, &fields, &job);
+  if (!fields.ok()) return Refuse(exchange, *fields.error());
+  const auto prompt = RenderChat(service->model(), job);
+  if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
+  http::Response response;
+  JsonWriter json(&response.body);
+  json.BeginObject().Member("prompt", prompt->text);
+  json.Key("boundaries").BeginArray();
+  for (const Boundary& boundary : prompt->boundaries) json.Int(boundary.position);
+  json.EndArray().Member("tokens", uint64_t{prompt->ids.size()}).EndObject();
+  exchange->Respond(std::move(response));
+}
+
+}  // namespace
+
+void AddTextRoutes(Service* service, http::Router* router) {
+  const auto add = [&](const char* path, void (*handle)(Service*, const ExchangePtr&)) {
+    router->Add("POST", path, http::RunOn::kWorker,
+                [service, handle](const ExchangePtr& e) { handle(service, e); });
+  };
+  add("/tokenize", Tokenize);
+  add("/detokenize", Detokenize);
+  add("/apply-template", ApplyTemplate);
+}
+
+}  // namespace reprise::api::ops

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "text/template/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace reprise::api {
+
+// What the APIs know of the model behind the engine: its names and its text. Filled by whoever
+// loads it (cli/serve.cc); immutable while the server runs.
+struct ServedModel {
+  std::string id;                    // as clients name it
+  std::vector<std::string> aliases;  // other names for it
+  int64_t created = 0;               // seconds since 1970
+  std::string family;
+  std::string digest;  // of the cache's namespace
+  int64_t vocab_size = 0;
+  int32_t context_tokens = 0;
+
+  const Tokenizer* tokenizer = nullptr;
+  const ChatTemplate* chat_template = nullptr;  // null: plain completion only
+  std::string template_source;
+  std::vector<std::pair<std::string, std::string>> special_tokens;  // for the template
+
+  bool Answers(const std::string& name) const {
+    if (name.empty() || name == id) return true;
+    for (const std::string& alias : aliases) {
+      if (alias == name) return true;
+    }
+    return false;
+  }
+};
+
+}  // namespace reprise::api

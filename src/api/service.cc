@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/service.h"
+
+#include <utility>
+
+#include "api/openai/endpoints.h"
+#include "api/ops/cache_feed.h"
+#include "api/ops/endpoints.h"
+#include "api/ops/metrics.h"
+#include "api/ops/report_log.h"
+
+namespace reprise::api {
+namespace {
+
+// Later work that waits is bounded; it is all speculative.
+constexpr int kLaterMax = 16;
+
+bool IsPublic(const std::string& path) {
+  return path == "/health" || path == "/v1/health" || path == "/live" || path == "/" ||
+         path == "/assets/*";
+}
+
+std::string_view KeyOf(const http::Request& request) {
+  const std::string_view authorization = request.Header("authorization");
+  constexpr std::string_view kBearer = "Bearer ";
+  if (authorization.size() > kBearer.size() &&
+      http::EqualIgnoringCase(authorization.substr(0, kBearer.size()), kBearer)) {
+    return authorization.substr(kBearer.size());
+  }
+  return request.Header("x-api-key");
+}
+
+}  // namespace
+
+Service::Service(const ServedModel* model, Engine* engine, const Clock* clock,
+                 ServiceOptions options)
+    : model_(model),
+      engine_(engine),
+      clock_(clock),
+      options_(std::move(options)),
+      tenants_(options_.keys),
+      metrics_(std::make_unique<Metrics>()),
+      reports_(std::make_unique<ReportLog>()),
+      feed_(std::make_unique<CacheFeed>(this)) {
+  engine_->SetObserver([this] { feed_->Wake(); });
+}
+
+Service::~Service() { engine_->SetObserver(nullptr); }
+
+const Tenant* Service::FindTenant(const http::Request& request) const {
+  return tenants_.Find(KeyOf(request));
+}
+
+bool Service::Admit(const http::ExchangePtr& exchange, const http::Router::Route& route) {
+  if (IsPublic(route.path) || FindTenant(exchange->request()) != nullptr) return true;
+  ApiError error{401,
+                 "this server needs an API key that it knows: send it as 'Authorization: "
+                 "Bearer KEY' or 'x-api-key: KEY'",
+                 "", "invalid_api_key"};
+  http::Response response = ErrorResponse(error, &exchange->request());
+  response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  exchange->Respond(std::move(response));
+  return false;
+}
+
+void Service::AddRoutes(http::Router* router) {
+  openai::AddRoutes(this, router);
+  ops::AddServerRoutes(this, router);
+  ops::AddTextRoutes(this, router);
+  ops::AddCacheRoutes(this, router);
+}
+
+void Service::RunLater(std::function<void()> task) {
+  if (!later_) return;
+  if (later_count_.fetch_add(1) >= kLaterMax) {
+    --later_count_;
+    return;
+  }
+  later_([this, task = std::move(task)] {
+    task();
+    --later_count_;
+  });
+}
+
+}  // namespace reprise::api

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/errors.h"
+#include "api/served_model.h"
+#include "api/tenants.h"
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "http/exchange.h"
+#include "http/router.h"
+
+namespace reprise::api {
+
+class Metrics;
+class ReportLog;
+class CacheFeed;
+
+struct ServiceOptions {
+  std::vector<Tenants::Key> keys;
+  bool next_turn = true;  // prefill what the next turn will begin with, when idle
+  int32_t stop_count_max = 16;
+  int64_t message_count_max = 4096;
+  int64_t tool_count_max = 128;
+  bool strip_preambles = true;  // varying client headers in system prompts of /v1/messages
+  bool metrics_compat = true;   // vLLM's names beside our own
+};
+
+// The APIs over one engine: everything a handler needs, and the routes.
+//
+// Thread safety: handlers run on several threads; what they share is immutable or locks itself.
+class Service {
+ public:
+  // All three must outlive the service.
+  Service(const ServedModel* model, Engine* engine, const Clock* clock, ServiceOptions options);
+  ~Service();
+
+  const ServedModel& model() const { return *model_; }
+  Engine& engine() { return *engine_; }
+  const Clock& clock() const { return *clock_; }
+  const ServiceOptions& options() const { return options_; }
+  Metrics& metrics() { return *metrics_; }
+  ReportLog& reports() { return *reports_; }
+  CacheFeed& feed() { return *feed_; }
+
+  // The tenant of a request (bearer token or x-api-key), or null.
+  const Tenant* FindTenant(const http::Request& request) const;
+  const Tenants& tenants() const { return tenants_; }
+
+  // Every route of the APIs.
+  void AddRoutes(http::Router* router);
+  // For http::ServerOptions: keys on every route but /health and /live (and the page itself).
+  bool Admit(const http::ExchangePtr& exchange, const http::Router::Route& route);
+
+  // Runs speculative work on a worker, if there are not too many of it already. `later` is set
+  // once, before the server starts.
+  void RunLater(std::function<void()> task);
+  void SetLater(std::function<void(std::function<void()>)> later) { later_ = std::move(later); }
+
+  void SetDraining() { draining_ = true; }
+  bool draining() const { return draining_; }
+
+ private:
+  const ServedModel* const model_;
+  Engine* const engine_;
+  const Clock* const clock_;
+  const ServiceOptions options_;
+  const Tenants tenants_;
+  std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<ReportLog> reports_;
+  std::unique_ptr<CacheFeed> feed_;
+  std::function<void(std::function<void()>)> later_;
+  std::atomic<int> later_count_{0};
+  std::atomic<bool> draining_{false};
+};
+
+}  // namespace reprise::api

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/tenants.h"
+
+#include "base/sha256.h"
+
+namespace reprise::api {
+namespace {
+
+// Compares all bytes, wherever they differ.
+bool Equal(const std::string& a, const std::string& b) {
+  unsigned different = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    different |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  }
+  return different == 0;
+}
+
+}  // namespace
+
+Tenants::Tenants(const std::vector<Key>& keys) {
+  bool any_admin = false;
+  for (const Key& key : keys) {
+    Entry entry;
+    entry.digest = Sha256Hex(key.key);
+    entry.tenant.name = key.name.empty() ? "key" + std::to_string(entries_.size() + 1) : key.name;
+    // A second hash: the namespace says nothing about what is compared.
+    if (!key.share) entry.tenant.salt = "key:" + Sha256Hex("namespace of " + entry.digest);
+    entry.tenant.admin = key.admin;
+    any_admin = any_admin || key.admin;
+    entries_.push_back(std::move(entry));
+  }
+  if (!any_admin && entries_.size() == 1) entries_.front().tenant.admin = true;
+  operator_.name = "local";
+  operator_.admin = true;
+}
+
+const Tenant* Tenants::Find(std::string_view key) const {
+  if (open()) return &operator_;
+  const std::string digest = Sha256Hex(key);
+  const Tenant* found = nullptr;
+  for (const Entry& entry : entries_) {
+    if (Equal(entry.digest, digest)) found = &entry.tenant;
+  }
+  return found;
+}
+
+}  // namespace reprise::api

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace reprise::api {
+
+// Who asks. A key is a tenant: its state is its own, unless it was made to share.
+struct Tenant {
+  std::string name;    // for logs; never the key
+  std::string salt;    // of its namespace; empty: the shared one
+  bool admin = false;  // may see numbers of the whole server
+};
+
+// The keys that are accepted. Only their hashes are kept, and every comparison looks at all of
+// them in full, so time tells nothing about a key.
+//
+// Thread safety: immutable once the server runs.
+class Tenants {
+ public:
+  struct Key {
+    std::string key;
+    std::string name;    // empty: numbered
+    bool share = false;  // uses the namespace of all sharing keys
+    bool admin = false;
+  };
+
+  // Without keys everybody is the operator. If no key is an admin's and there is only one, it is.
+  explicit Tenants(const std::vector<Key>& keys);
+
+  bool open() const { return entries_.empty(); }
+  // The tenant of a key, or null. On an open server: the operator, whatever the key.
+  const Tenant* Find(std::string_view key) const;
+  size_t count() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    std::string digest;
+    Tenant tenant;
+  };
+  std::vector<Entry> entries_;
+  Tenant operator_;
+};
+
+}  // namespace reprise::api

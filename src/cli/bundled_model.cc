@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/bundled_model.h"
+
+#include <filesystem>
+#include <system_error>
+
+namespace reprise::cli {
+namespace {
+
+constexpr char kName[] = "reprise-tiny-q8_0.gguf";
+
+}  // namespace
+
+Result<std::string> FindBundledModel() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path folder = program.parent_path();
+  const fs::path candidates[] = {
+      folder / kName,                               // unpacked somewhere
+      folder / "models" / kName,                    //
+      folder / ".." / ".." / "models" / kName,      // build/<preset>/reprise in the source tree
+      folder / ".." / "share" / "reprise" / kName,  // installed
+      fs::path("models") / kName,
+  };
+  for (const fs::path& candidate : candidates) {
+    if (fs::is_regular_file(candidate, error)) {
+      const fs::path clean = fs::canonical(candidate, error);
+      return error ? candidate.string() : clean.string();
+    }
+  }
+  return NotFound(std::string("the bundled model (") + kName +
+                  ") is not here; name a model with --model FILE");
+}
+
+}  // namespace reprise::cli

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/connection.h"
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <cstdio>
+#include <utility>
+
+#include "base/check.h"
+
+namespace reprise::http {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+constexpr size_t kReadBytes = size_t{4} << 10;
+constexpr size_t kReadBodyBytes = size_t{64} << 10;
+constexpr size_t kLingerBytesMax = size_t{1} << 20;
+constexpr std::chrono::seconds kLingerMax{2};
+
+bool IsSaneId(std::string_view id) {
+  return !id.empty() && id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  });
+}
+
+// The Exchange that handlers hold: everything goes to the server thread.
+class LiveExchange final : public Exchange {
+ public:
+  LiveExchange(std::shared_ptr<Connection> connection, uint64_t answer,
+               std::shared_ptr<Request> request)
+      : connection_(std::move(connection)), answer_(answer), request_(std::move(request)) {}
+
+  ~LiveExchange() override {
+    if (hub().stopped) return;
+    // Behind what other threads have sent; and the last reference to the connection must go on the
+    // server thread.
+    asio::io_context& io = hub().io;
+    asio::post(io, [connection = std::move(connection_), answer = answer_] {
+      connection->Abandon(answer);
+    });
+  }
+
+  const Request& request() const override { return *request_; }
+
+  void Respond(Response response) override {
+    Run([answer = answer_, response = std::move(response)](Connection& c) mutable {
+      c.Respond(answer, std::move(response));
+    });
+  }
+  void StartStream(Headers headers) override {
+    Run([answer = answer_, headers = std::move(headers)](Connection& c) mutable {
+      c.StartStream(answer, std::move(headers));
+    });
+  }
+  void Send(std::string bytes) override {
+    Run([answer = answer_, bytes = std::move(bytes)](Connection& c) mutable {
+      c.Send(answer, std::move(bytes));
+    });
+  }
+  void End() override {
+    Run([answer = answer_](Connection& c) { c.End(answer); });
+  }
+  size_t pending_bytes() const override { return connection_->pending_bytes(); }
+  void OnClose(std::function<void()> closed) override {
+    Run([answer = answer_, closed = std::move(closed)](Connection& c) mutable {
+      c.OnClose(answer, std::move(closed));
+    });
+  }
+  void OnDrained(std::function<void()> drained) override {
+    Run([answer = answer_, drained = std::move(drained)](Connection& c) mutable {
+      c.OnDrained(answer, std::move(drained));
+    });
+  }
+  void Post(std::function<void()> task) override {
+    if (!hub().stopped) asio::post(hub().io, std::move(task));
+  }
+  void After(std::chrono::milliseconds delay, std::function<void()> task) override {
+    if (hub().stopped) return;
+    auto timer = std::make_shared<asio::steady_timer>(hub().io, delay);
+    timer->async_wait([timer, task = std::move(task)](const error_code& error) {
+      if (!error) task();
+    });
+  }
+
+  // The handler has returned: the body is not needed any more.
+  void DropBody() {
+    request_->body = std::string();
+    Run([answer = answer_](Connection& c) { c.BodyDone(answer); });
+  }
+
+ private:
+  Hub& hub() const { return connection_->hub(); }
+
+  template <typename Task>
+  void Run(Task task) {
+    if (hub().stopped) return;
+    asio::dispatch(hub().io, [connection = connection_, task = std::move(task)]() mutable {
+      task(*connection);
+    });
+  }
+
+  std::shared_ptr<Connection> connection_;
+  const uint64_t answer_;
+  const std::shared_ptr<Request> request_;
+};
+
+}  // namespace
+
+Connection::Connection(std::shared_ptr<Hub> hub, asio::ip::tcp::socket socket)
+    : hub_(std::move(hub)), socket_(std::move(socket)) {
+  hub_->connections.insert(this);
+  hub_->counters.connections = hub_->connections.size();
+}
+
+Connection::~Connection() {
+  hub_->connections.erase(this);
+  hub_->counters.connections = hub_->connections.size();
+  if (refused_) --hub_->refusing;
+  ReleaseBody();
+}
+
+void Connection::Start() {
+  error_code ignored;
+  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  parser_ = std::make_unique<RequestParser>(hub_->options.limits);
+  deadline_ = std::chrono::steady_clock::now() + hub_->options.head_max;
+  Read();
+}
+
+void Connection::StartRefused() {
+  refused_ = true;
+  ++hub_->refusing;
+  ++hub_->counters.connections_refused;
+  Refuse(503, "the server has no room for another connection; try again later");
+}
+
+void Connection::Sweep(TimePoint now) {
+  if (state_ == State::kAnswering && !in_flight_.empty() && now > deadline_) return Close();
+  if (state_ == State::kLingering && now > deadline_) return Close();
+  if (state_ == State::kReading && now > deadline_) {
+    const bool begun = !buffer_.empty() || parser_->state() != RequestParser::State::kHead;
+    if (begun) return Refuse(408, "the request did not arrive in time");
+    return Close();
+  }
+  if (streaming_ && !complete_ && now - last_queued_ > hub_->options.ping_interval) {
+    Send(answer_, ": ping\n\n");
+  }
+}
+
+void Connection::CloseSoon() {
+  close_after_ = true;
+  if (state_ == State::kReading) Close();
+}
+
+void Connection::Close() {
+  if (state_ == State::kClosed) return;
+  const bool gone = state_ == State::kAnswering && !complete_;
+  if (state_ == State::kAnswering) {
+    --hub_->counters.requests_active;
+    if (gone) ++hub_->counters.disconnects;
+    if (hub_->options.answered) {
+      const auto taken = std::chrono::steady_clock::now() - begun_;
+      hub_->options.answered(*request_, gone ? 499 : status_,
+                             std::chrono::duration_cast<std::chrono::microseconds>(taken));
+    }
+  }
+  state_ = State::kClosed;
+  ReleaseBody();
+  error_code ignored;
+  socket_.close(ignored);
+  const auto closed = std::exchange(closed_, nullptr);
+  drained_ = nullptr;
+  if (gone && closed) closed();
+}
+
+void Connection::Read() {
+  if (reading_ || state_ == State::kClosed) return;
+  reading_ = true;
+  const bool body = state_ == State::kReading && parser_->state() == RequestParser::State::kBody;
+  const size_t wanted = body ? kReadBodyBytes : kReadBytes;
+  if (incoming_.size() != wanted) incoming_ = std::vector<char>(wanted);
+  socket_.async_read_some(asio::buffer(incoming_),
+                          [self = shared_from_this()](const error_code& error, size_t bytes) {
+                            self->reading_ = false;
+                            if (error) return self->Close();
+                            self->OnRead({self->incoming_.data(), bytes});
+                          });
+}
+
+void Connection::OnRead(std::string_view bytes) {
+  switch (state_) {
+    case State::kReading:
+      if (buffer_.empty() && parser_->state() == RequestParser::State::kHead) {
+        deadline_ = std::chrono::steady_clock::now() + hub_->options.head_max;
+      }
+      buffer_ += bytes;
+      return Process();
+    case State::kAnswering:  // the next request, early
+      buffer_ += bytes;
+      if (buffer_.size() < hub_->options.limits.head_bytes_max) Read();
+      return;
+    case State::kLingering:
+      lingered_bytes_ += bytes.size();
+      if (lingered_bytes_ > kLingerBytesMax) return Close();
+      return Read();
+    case State::kClosed:
+      return;
+  }
+}
+
+void Connection::Process() {
+  while (state_ == State::kReading) {
+    const bool in_head = parser_->state() == RequestParser::State::kHead;
+    const size_t used = parser_->Feed(buffer_);
+    buffer_.erase(0, used);
+    switch (parser_->state()) {
+      case RequestParser::State::kFailed:
+        return Refuse(parser_->status(), parser_->problem());
+      case RequestParser::State::kDone:
+        return BeginAnswer();
+      case RequestParser::State::kBody:
+        if (in_head) {
+          if (!BeginBody()) return;
+          if (!buffer_.empty()) break;  // go on with the body
+        }
+        return Read();
+      case RequestParser::State::kHead:
+        return Read();
+    }
+  }
+}
+
+// The head is there, a body follows: is there room for it?
+bool Connection::BeginBody() {
+  const ServerOptions& options = hub_->options;
+  const size_t bytes =
+      static_cast<size_t>(parser_->content_length().value_or(options.limits.body_bytes_max));
+  if (hub_->counters.bodies_bytes + bytes > options.bodies_bytes_max) {
+    Refuse(503, "the server is reading too many requests; try again later");
+    return false;
+  }
+  body_reserved_ = bytes;
+  hub_->counters.bodies_bytes += bytes;
+  deadline_ = std::chrono::steady_clock::now() + options.body_max +
+              std::chrono::seconds(bytes / options.body_bytes_per_second_min);
+  if (parser_->expects_continue()) Queue("HTTP/1.1 100 Continue\r\n\r\n");
+  return true;
+}
+
+void Connection::ReleaseBody() { hub_->counters.bodies_bytes -= std::exchange(body_reserved_, 0); }
+
+void Connection::BeginAnswer() {
+  auto request = std::make_shared<Request>();
+  chunked_ = !parser_->is_http_1_0();
+  close_after_ = close_after_ || !parser_->keep_alive();
+  *request = parser_->Take();
+  head_only_ = request->method == "HEAD";
+  const std::string_view id = request->Header("x-request-id");
+  char ours[24];
+  std::snprintf(ours, sizeof(ours), "%010llx", static_cast<unsigned long long>(hub_->next_id++));
+  request->id = IsSaneId(id) ? std::string(id) : "req_" + hub_->id_prefix + ours;
+  request_ = request;
+  ++answer_;
+  ++hub_->counters.requests;
+  ++hub_->counters.requests_active;
+  state_ = State::kAnswering;
+  begun_ = std::chrono::steady_clock::now();
+  status_ = 0;
+  started_ = streaming_ = complete_ = false;
+  if (buffer_.size() < hub_->options.limits.head_bytes_max) Read();
+  Dispatch(std::make_shared<LiveExchange>(shared_from_this(), answer_, std::move(request)));
+}
+
+void Connection::Dispatch(const ExchangePtr& exchange) {
+  const Request& request = exchange->request();
+  const auto refuse = [&](int status, const std::string& message) {
+    Response response = hub_->options.refuse(status, message, &request);
+    return response;
+  };
+  const Router::Match match = hub_->router.Find(request.method, request.path);
+  if (match.route == nullptr) {
+    if (match.allowed.empty()) return exchange->Respond(refuse(404, "there is nothing here"));
+    Response response = refuse(405, "this address takes " + match.allowed + " only");
+    response.headers.emplace_back("Allow", match.allowed);
+    return exchange->Respond(std::move(response));
+  }
+  if (hub_->draining && match.route->run_on == RunOn::kWorker) {
+    close_after_ = true;
+    return exchange->Respond(refuse(503, "the server is shutting down; try another one"));
+  }
+  if (hub_->options.admit && !hub_->options.admit(exchange, *match.route)) return;
+  if (match.route->run_on == RunOn::kServer) {
+    match.route->handler(exchange);
+    static_cast<LiveExchange&>(*exchange).DropBody();
+    return;
+  }
+  asio::post(*hub_->workers, [exchange, handler = &match.route->handler] {
+    (*handler)(exchange);
+    static_cast<LiveExchange&>(*exchange).DropBody();
+  });
+}
+
+// Answers what never became an exchange, and closes.
+void Connection::Refuse(int status, const std::string& message) {
+  ++answer_;
+  state_ = State::kAnswering;
+  ++hub_->counters.requests_active;
+  begun_ = std::chrono::steady_clock::now();
+  started_ = streaming_ = complete_ = false;
+  close_after_ = true;
+  request_ = std::make_shared<Request>();
+  Respond(answer_, hub_->options.refuse(status, message, nullptr));
+}
+
+std::string Connection::FormatHead(const Response& response, const char* length) {
+  status_ = response.status;
+  std::string head = "HTTP/1.1 " + std::to_string(response.status) + " ";
+  head += ReasonPhrase(response.status);
+  head += "\r\nContent-Type: " + response.content_type + "\r\n" + length;
+  if (!request_->id.empty()) head += "x-request-id: " + request_->id + "\r\n";
+  for (const auto& [name, value] : response.headers) head += name + ": " + value + "\r\n";
+  head += close_after_ ? "Connection: close\r\n\r\n" : "Connection: keep-alive\r\n\r\n";
+  return head;
+}
+
+void Connection::Respond(uint64_t answer, Response response) {
+  if (!Current(answer) || started_) return;
+  started_ = complete_ = true;
+  const std::string length = "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
+  Queue(FormatHead(response, length.c_str()));
+  if (!head_only_ && !response.body.empty()) Queue(std::move(response.body));
+}
+
+void Connection::StartStream(uint64_t answer, Headers headers) {
+  if (!Current(answer) || started_) return;
+  started_ = streaming_ = true;
+  Response response;
+  response.content_type = "text/event-stream; charset=utf-8";
+  response.headers = std::move(headers);
+  response.headers.emplace_back("Cache-Control", "no-cache");
+  response.headers.emplace_back("X-Accel-Buffering", "no");
+  if (!chunked_) close_after_ = true;
+  Queue(FormatHead(response, chunked_ ? "Transfer-Encoding: chunked\r\n" : ""));
+}
+
+void Connection::Send(uint64_t answer, std::string bytes) {
+  if (!Current(answer) || !streaming_ || complete_ || bytes.empty()) return;
+  if (!chunked_) return Queue(std::move(bytes));
+  char size[24];
+  std::snprintf(size, sizeof(size), "%zx\r\n", bytes.size());
+  std::string chunk = size;
+  chunk += bytes;
+  chunk += "\r\n";
+  Queue(std::move(chunk));
+}
+
+void Connection::End(uint64_t answer) {
+  if (!Current(answer) || !streaming_ || complete_) return;
+  complete_ = true;
+  if (chunked_) Queue("0\r\n\r\n");
+  if (in_flight_.empty() && queue_.empty()) FinishAnswer();
+}
+
+void Connection::Abandon(uint64_t answer) {
+  if (!Current(answer) || complete_) return;
+  if (started_) return Close();  // a stream that nobody will end
+  Respond(answer, hub_->options.refuse(500, "the server failed to answer", request_.get()));
+}
+
+void Connection::OnClose(uint64_t answer, std::function<void()> closed) {
+  if (Current(answer)) {
+    if (!complete_) closed_ = std::move(closed);
+  } else if (state_ == State::kClosed && answer == answer_ && !complete_) {
+    closed();
+  }
+}
+
+void Connection::OnDrained(uint64_t answer, std::function<void()> drained) {
+  if (Current(answer) && !complete_) drained_ = std::move(drained);
+}
+
+void Connection::BodyDone(uint64_t answer) {
+  if (answer == answer_) ReleaseBody();
+}
+
+void Connection::Queue(std::string bytes) {
+  pending_bytes_ += bytes.size();
+  last_queued_ = std::chrono::steady_clock::now();
+  queue_.push_back(std::move(bytes));
+  if (in_flight_.empty()) Write();
+}
+
+void Connection::Write() {
+  in_flight_.swap(queue_);
+  std::vector<asio::const_buffer> buffers;
+  size_t bytes = 0;
+  for (const std::string& piece : in_flight_) {
+    buffers.emplace_back(piece.data(), piece.size());
+    bytes += piece.size();
+  }
+  if (state_ == State::kAnswering) {
+    deadline_ = last_queued_ + hub_->options.stall_max +
+                std::chrono::seconds(bytes / hub_->options.body_bytes_per_second_min);
+  }
+  asio::async_write(socket_, std::move(buffers),
+                    [self = shared_from_this()](const error_code& error, size_t written) {
+                      self->in_flight_.clear();
+                      self->pending_bytes_ -= written;
+                      if (error) return self->Close();
+                      self->OnWritten();
+                    });
+}
+
+void Connection::OnWritten() {
+  if (state_ == State::kClosed) return;
+  if (!queue_.empty()) return Write();
+  if (state_ != State::kAnswering) return;
+  if (complete_) return FinishAnswer();
+  if (drained_) drained_();
+}
+
+void Connection::FinishAnswer() {
+  --hub_->counters.requests_active;
+  if (hub_->options.answered) {
+    const auto taken = std::chrono::steady_clock::now() - begun_;
+    hub_->options.answered(*request_, status_,
+                           std::chrono::duration_cast<std::chrono::microseconds>(taken));
+  }
+  ReleaseBody();
+  closed_ = nullptr;
+  drained_ = nullptr;
+  if (close_after_) {
+    state_ = State::kLingering;
+    deadline_ = std::chrono::steady_clock::now() + kLingerMax;
+    error_code ignored;
+    socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+    return Read();
+  }
+  state_ = State::kReading;
+  parser_ = std::make_unique<RequestParser>(hub_->options.limits);
+  deadline_ = std::chrono::steady_clock::now() + hub_->options.idle_max;
+  if (!buffer_.empty()) return Process();
+  Read();
+}
+
+}  // namespace reprise::http

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Private to http/: the only header here that shows Asio.
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "http/request_parser.h"
+#include "http/server.h"
+
+namespace reprise::http {
+
+class Connection;
+using TimePoint = std::chrono::steady_clock::time_point;
+
+// What all connections share. Owned by the server thread, but for the atomics.
+struct Hub {
+  ServerOptions options;
+  Router router;
+  boost::asio::io_context io{1};
+  std::unique_ptr<boost::asio::thread_pool> workers;
+  std::unordered_set<Connection*> connections;
+  size_t refusing = 0;  // of them, those that are only told to go away
+  ServerStats counters;
+  uint64_t next_id = 0;
+  std::string id_prefix;  // of request ids; differs from process to process
+  std::atomic<bool> draining{false};
+  std::atomic<bool> stopped{false};
+};
+
+// One socket: reads a request, hands it to a handler as an Exchange, writes the answer, and again.
+// Reading goes on while a request is answered, so that a client that leaves is noticed.
+//
+//   reading -> answering -> reading ... -> lingering -> closed
+//
+// Lingering: after a refusal the client may still be sending; closing at once would destroy the
+// answer on its way (RST), so what comes is read and dropped for a moment.
+//
+// Thread safety: none; everything runs on the server thread.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(std::shared_ptr<Hub> hub, boost::asio::ip::tcp::socket socket);
+  ~Connection();
+
+  void Start();
+  // Too many connections: says so and closes.
+  void StartRefused();
+  // Deadlines and pings; called every now and then.
+  void Sweep(TimePoint now);
+  // Between requests: closes. Else: after the current one.
+  void CloseSoon();
+  void Close();
+
+  // The Exchange's side; calls with an old `answer` are ignored.
+  void Respond(uint64_t answer, Response response);
+  void StartStream(uint64_t answer, Headers headers);
+  void Send(uint64_t answer, std::string bytes);
+  void End(uint64_t answer);
+  void Abandon(uint64_t answer);  // the handler dropped it
+  void OnClose(uint64_t answer, std::function<void()> closed);
+  void OnDrained(uint64_t answer, std::function<void()> drained);
+  void BodyDone(uint64_t answer);  // the handler has read the body
+  size_t pending_bytes() const { return pending_bytes_; }
+  Hub& hub() { return *hub_; }
+
+ private:
+  enum class State { kReading, kAnswering, kLingering, kClosed };
+
+  void Read();
+  void OnRead(std::string_view bytes);
+  void Process();
+  bool BeginBody();
+  void BeginAnswer();
+  void Refuse(int status, const std::string& message);
+  void Dispatch(const ExchangePtr& exchange);
+  void Queue(std::string bytes);
+  void Write();
+  void OnWritten();
+  void FinishAnswer();
+  void ReleaseBody();
+  std::string FormatHead(const Response& response, const char* length);
+  bool Current(uint64_t answer) const { return answer == answer_ && state_ == State::kAnswering; }
+
+  const std::shared_ptr<Hub> hub_;
+  boost::asio::ip::tcp::socket socket_;
+  State state_ = State::kReading;
+  bool reading_ = false;
+  bool refused_ = false;        // over the connection limit
+  std::vector<char> incoming_;  // where the socket writes
+  std::string buffer_;          // read, not yet parsed
+  std::unique_ptr<RequestParser> parser_;
+  TimePoint deadline_;  // of what the client must do: a head, a body, taking bytes
+  size_t body_reserved_ = 0;
+  size_t lingered_bytes_ = 0;
+
+  uint64_t answer_ = 0;  // counts answers
+  std::shared_ptr<const Request> request_;
+  TimePoint begun_;
+  int status_ = 0;
+  bool started_ = false;    // the head was queued
+  bool streaming_ = false;  // ... of a stream
+  bool chunked_ = false;
+  bool complete_ = false;  // everything was queued
+  bool close_after_ = false;
+  bool head_only_ = false;
+  std::function<void()> closed_;
+  std::function<void()> drained_;
+
+  std::vector<std::string> queue_;
+  std::vector<std::string> in_flight_;
+  size_t pending_bytes_ = 0;
+  TimePoint last_queued_;
+};
+
+}  // namespace reprise::http

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/router.h"
+
+#include <utility>
+
+namespace reprise::http {
+namespace {
+
+bool Covers(std::string_view pattern, std::string_view path) {
+  if (!pattern.ends_with("/*")) return pattern == path;
+  pattern.remove_suffix(1);
+  return path.starts_with(pattern) && path.size() > pattern.size();
+}
+
+}  // namespace
+
+void Router::Add(std::string method, std::string path, RunOn run_on, Handler handler) {
+  routes_.push_back({std::move(method), std::move(path), run_on, std::move(handler)});
+}
+
+Router::Match Router::Find(std::string_view method, std::string_view path) const {
+  Match match;
+  const std::string_view wanted = method == "HEAD" ? "GET" : method;
+  for (const Route& route : routes_) {
+    if (!Covers(route.path, path)) continue;
+    if (route.method == wanted) {
+      match.route = &route;
+      return match;
+    }
+    if (match.allowed.find(route.method) != std::string::npos) continue;
+    match.allowed += (match.allowed.empty() ? "" : ", ") + route.method;
+  }
+  return match;
+}
+
+}  // namespace reprise::http

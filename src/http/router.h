@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "http/exchange.h"
+
+namespace reprise::http {
+
+// Where a handler runs: on the server thread (it must be quick), or on a worker (it may parse,
+// render and tokenise).
+enum class RunOn { kServer, kWorker };
+
+// Routes by method and path. A path that ends in "/*" covers everything below it.
+//
+// Thread safety: immutable once the server runs.
+class Router {
+ public:
+  struct Route {
+    std::string method;
+    std::string path;
+    RunOn run_on = RunOn::kWorker;
+    Handler handler;
+  };
+  struct Match {
+    const Route* route = nullptr;
+    std::string allowed;  // methods the path has, when the method was not among them
+  };
+
+  void Add(std::string method, std::string path, RunOn run_on, Handler handler);
+  // HEAD finds the routes of GET.
+  Match Find(std::string_view method, std::string_view path) const;
+  const std::vector<Route>& routes() const { return routes_; }
+
+ private:
+  std::vector<Route> routes_;
+};
+
+}  // namespace reprise::http

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "http/exchange.h"
+#include "http/message.h"
+#include "http/router.h"
+
+namespace reprise::http {
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 8080;  // 0: any free one
+  int worker_count = 2;
+  size_t connection_count_max = 4000;               // one more is answered 503 and closed
+  size_t bodies_bytes_max = size_t{256} << 20;      // of all requests being read or answered
+  std::chrono::milliseconds idle_max{75'000};       // between requests of a connection
+  std::chrono::milliseconds head_max{10'000};       // first to last byte of a head
+  std::chrono::milliseconds body_max{30'000};       // of a body, and what its size needs at
+  size_t body_bytes_per_second_min = 64 << 10;      //   this rate
+  std::chrono::milliseconds stall_max{30'000};      // a client that takes nothing that long is cut
+  std::chrono::milliseconds ping_interval{15'000};  // comment lines in silent streams
+  Limits limits;
+
+  // The body for what the server itself refuses (400, 404, 405, 408, 413, 431, 503). Required.
+  std::function<Response(int status, const std::string& message, const Request* request)> refuse;
+  // Asked for every request that has a route, on the server thread; false means that it answered
+  // the request itself (authentication). Optional.
+  std::function<bool(const ExchangePtr&, const Router::Route&)> admit;
+  // Told after every answer: status and how long it took. Optional; must be quick.
+  std::function<void(const Request&, int status, std::chrono::microseconds)> answered;
+};
+
+struct ServerStats {
+  uint64_t connections_accepted = 0;
+  uint64_t connections_refused = 0;
+  uint64_t requests = 0;
+  uint64_t disconnects = 0;  // clients gone before their answer was complete
+  size_t connections = 0;    // now
+  size_t requests_active = 0;
+  size_t bodies_bytes = 0;
+};
+
+// An HTTP/1.1 server: one thread for all sockets, some workers for handlers that compute.
+// Keep-alive, pipelining (one request at a time), chunked requests and streams; no TLS (a proxy
+// does that).
+//
+// Thread safety: all methods from any thread.
+class Server {
+ public:
+  Server(ServerOptions options, Router router);
+  ~Server();  // stops
+
+  // Listens and serves on threads of its own. Fails if the address cannot be had.
+  Status Start();
+  uint16_t port() const;
+
+  // Answers new requests but those of `always` (path) with 503 from now on, and waits until those
+  // being answered are done or `timeout` has passed. Returns true if all were done.
+  bool Drain(std::chrono::milliseconds timeout);
+  bool draining() const;
+  void Stop();
+
+  ServerStats stats() const;
+
+  // Runs `task` on the server thread, soon or after a delay. It must be quick.
+  void Post(std::function<void()> task);
+  void After(std::chrono::milliseconds delay, std::function<void()> task);
+  // Runs `task` on a worker.
+  void Work(std::function<void()> task);
+
+ private:
+  struct Loop;
+  std::shared_ptr<Loop> loop_;
+};
+
+}  // namespace reprise::http
