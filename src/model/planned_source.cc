@@ -110,7 +110,14 @@ void PlannedSource::ReadRow(int64_t row, DType dtype, std::byte* out) const {
   const size_t slice = stored_.size() > 1 ? size_t(row / tensor_->rows) : 0;
   if (stored_.size() > 1) row %= tensor_->rows;
   if (fused_) row = tensor_->fused.RowOf(row);
-  ConvertRows(*stored_[slice], dtype, row, row + 1, out);
+  const StoredTensor& stored = *stored_[slice];
+  if (tensor_->is_matrix()) return ConvertRows(stored, dtype, row, row + 1, out);
+  // The rows of a vector are those of the plan: in the file it may be flat.
+  std::vector<float> values(size_t(tensor_->cols));
+  const size_t row_bytes = RowBytes(stored.dtype, tensor_->cols);
+  DequantiseRow(stored.dtype, stored.bytes.data() + size_t(row) * row_bytes, values.data(),
+                tensor_->cols);
+  QuantiseRow(dtype, values.data(), out, tensor_->cols);
 }
 
 void PlannedSource::ReadTransposed(int64_t row, DType dtype, std::byte* out) const {

@@ -83,6 +83,14 @@ int64_t FusedTensor::RowOf(int64_t planned_row) const {
   return 0;
 }
 
+float GgufFactor(const PlannedTensor& tensor, int64_t row) {
+  for (const RowFactor& part : tensor.gguf_factors) {
+    if (row < part.rows) return part.factor;
+    row -= part.rows;
+  }
+  return 1;
+}
+
 int64_t FileRowOfMemoryRow(const HeadRows& rows, bool gguf, int64_t row) {
   const int64_t size = rows.head_rows;
   const int64_t at = row - rows.first;

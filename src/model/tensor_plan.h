@@ -66,6 +66,12 @@ struct FusedTensor {
   int64_t RowOf(int64_t planned_row) const;
 };
 
+// `rows` rows of a GGUF tensor are those of the Hugging Face file times `factor`.
+struct RowFactor {
+  int64_t rows = 0;
+  float factor = 1;
+};
+
 // One tensor of a model, declared once for loading, converting and synthesis.
 struct PlannedTensor {
   std::string hf;    // name in Hugging Face files; "{}": a tensor per slice, its number there
@@ -80,6 +86,9 @@ struct PlannedTensor {
   HeadRows head_rows;
   ValueForm values = ValueForm::kPlain;
   bool transposed = false;  // a vector target holds [cols, rows]
+  // Where a model multiplies activations by constants that GGUF files have in their weights: from
+  // the first row on, one after another. Empty: 1.
+  std::vector<RowFactor> gguf_factors;
   RandomInit init;
   // Exactly one is set. Matrices ([slices]) keep their type (or are quantised on the way), vectors
   // become f32.
@@ -130,6 +139,9 @@ class TensorPlan {
   std::string hf_prefix_;
   std::vector<PlannedTensor> tensors_;
 };
+
+// What row `row` of a GGUF file is multiplied by.
+float GgufFactor(const PlannedTensor& tensor, int64_t row);
 
 // The row of a Hugging Face or GGUF file that row `row` of memory comes from.
 int64_t FileRowOfMemoryRow(const HeadRows& rows, bool gguf, int64_t row);

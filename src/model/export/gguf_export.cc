@@ -39,9 +39,10 @@ void MakeRow(const TensorSource& source, const PlannedTensor& tensor, int64_t ro
     std::copy(tensor.computed.begin(), tensor.computed.end(), values);
     return;
   }
+  const float factor = GgufFactor(tensor, row);
   source.ReadRow(tensor, rows_move ? HfRowOfGgufRow(heads, row) : row, scratch);
   for (int64_t col = 0; col < tensor.cols; ++col) {
-    const float value = scratch[columns_move ? HfRowOfGgufRow(heads, col) : col];
+    const float value = scratch[columns_move ? HfRowOfGgufRow(heads, col) : col] * factor;
     switch (tensor.values) {
       case ValueForm::kPlain:
         values[col] = value;

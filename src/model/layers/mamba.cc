@@ -43,6 +43,11 @@ LayerState Mamba::state() const {
            {"ssm", {shape_.state_dim, shape_.inner}, DType::kF32}}};
 }
 
+void Mamba::AddCost(StateSpec* state) const {
+  // Multiply-adds of the recurrence; an exponential counts as several.
+  state->token_cost += 10.0 * double(shape_.inner) * shape_.state_dim;
+}
+
 void Mamba::Declare(TensorPlan* plan) {
   const int64_t inner = shape_.inner;
   const auto name = [&](const char* hf, const char* gguf) {

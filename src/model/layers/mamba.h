@@ -51,12 +51,11 @@ class Mamba {
       : shape_(shape), layer_(layer), entry_(entry) {}
 
   LayerState state() const;
+  void AddCost(StateSpec* state) const;
   void Declare(TensorPlan* plan);
   void CompleteWeights();
   // x is already normalised.
   void Forward(const Step& step, const Rows& x, const Rows& out) const;
-  // Multiply-adds of the recurrence per token; an exponential counts as several.
-  double cost_per_token() const { return 10.0 * double(shape_.inner) * shape_.state_dim; }
 
  private:
   int64_t mixed_width() const { return shape_.rank + 2 * int64_t{shape_.state_dim}; }

@@ -3,11 +3,9 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "model/config/decoder.h"
+#include "model/decoders/residual_stack.h"
 #include "model/layers/mamba.h"
-#include "model/layers/vocabulary.h"
 #include "weights/format/gguf_writer.h"
 
 namespace reprise {
@@ -32,32 +30,22 @@ constexpr PublishedSize kPublished[] = {
 // No position limits these models; what llama.cpp writes for them.
 constexpr int64_t kContext = int64_t{1} << 20;
 
+Vocabulary::Shape MakeVocabulary(const DecoderConfig& config) {
+  Vocabulary::Shape shape{config.vocab_size, config.dim, config.tied, config.eps};
+  shape.hf_embedding = "embeddings.weight";
+  shape.hf_norm = "norm_f";
+  return shape;
+}
+
 // A stack of Mamba mixers: x += mixer(norm(x)).
-class MambaModel final : public FamilyModel {
+class MambaModel final : public ResidualStack {
  public:
   MambaModel(const DecoderConfig& config, const MambaShape& shape)
-      : config_(config), shape_(shape), vocabulary_(MakeVocabulary(config)) {
-    card_.vocab_size = config.vocab_size;
-    card_.context_length = config.context_length;
+      : ResidualStack(config, MakeVocabulary(config), {}), shape_(shape) {
     for (int i = 0; i < config.layer_count; ++i) {
-      layers_.push_back({{}, Mamba(shape, i, size_t(i))});
-      card_.state.layers.push_back(layers_.back().mixer.state());
-      card_.state.token_cost += layers_.back().mixer.cost_per_token();
+      AddBlock(i, "norm", "attn_norm");
+      AddWithState<Mamba>(shape);
     }
-  }
-
-  void DeclareTensors(TensorPlan* plan) override {
-    vocabulary_.DeclareEmbedding(plan);
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      plan->AddNorm(plan->Layer(int(i), "norm.weight", "attn_norm.weight"), config_.dim,
-                    ValueForm::kPlain, &layers_[i].norm);
-      layers_[i].mixer.Declare(plan);
-    }
-    vocabulary_.DeclareHead(plan);
-  }
-
-  void CompleteWeights() override {
-    for (Layer& layer : layers_) layer.mixer.CompleteWeights();
   }
 
   std::string DescribeNumerics() const override {
@@ -66,7 +54,7 @@ class MambaModel final : public FamilyModel {
   }
 
   void DescribeGguf(GgufWriter* out) const override {
-    DescribeStream(config_, kGgufTypes[0], out);
+    DescribeStream(config(), kGgufTypes[0], out);
     DescribeMamba(shape_, kGgufTypes[0], out);
     out->Put<uint32_t>("mamba.attention.head_count", 0);
     out->Put<uint32_t>("mamba.feed_forward_length", 0);
@@ -77,37 +65,8 @@ class MambaModel final : public FamilyModel {
     }
   }
 
-  void Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
-               float* logits) const override {
-    const ScratchScope scope(*context.scratch);
-    const Step step(context, batch, memory);
-    const Rows x = vocabulary_.Embed(step);
-    const Rows h = step.MakeRows(config_.dim);
-    for (const Layer& layer : layers_) {
-      RmsNorm(context, x, layer.norm.data(), 1, config_.eps, h);
-      layer.mixer.Forward(step, h, h);
-      Add(context, x, h, x);
-    }
-    vocabulary_.Logits(step, x, logits);
-  }
-
  private:
-  struct Layer {
-    std::vector<float> norm;
-    Mamba mixer;
-  };
-
-  static Vocabulary::Shape MakeVocabulary(const DecoderConfig& config) {
-    Vocabulary::Shape shape{config.vocab_size, config.dim, config.tied, config.eps};
-    shape.hf_embedding = "embeddings.weight";
-    shape.hf_norm = "norm_f";
-    return shape;
-  }
-
-  DecoderConfig config_;
   MambaShape shape_;
-  Vocabulary vocabulary_;
-  std::vector<Layer> layers_;
 };
 
 Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType) {

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/decoders/residual_stack.h"
+
+#include "kernels/activation_ops.h"
+#include "model/layers/rope.h"
+
+namespace reprise {
+
+ResidualStack::ResidualStack(const DecoderConfig& config, const Vocabulary::Shape& vocabulary,
+                             const Traits& traits)
+    : config_(config), traits_(traits), vocabulary_(vocabulary) {
+  card_.vocab_size = config.vocab_size;
+  card_.context_length = config.context_length;
+}
+
+void ResidualStack::AddBlock(int layer, const char* hf_norm, const char* gguf_norm) {
+  Block& block = blocks_.emplace_back();
+  block.layer = layer;
+  block.hf_norm = hf_norm;
+  block.gguf_norm = gguf_norm;
+}
+
+void ResidualStack::DeclareTensors(TensorPlan* plan) {
+  vocabulary_.DeclareEmbedding(plan);
+  for (Block& block : blocks_) {
+    plan->AddNorm(plan->Layer(block.layer, std::string(block.hf_norm) + ".weight",
+                              std::string(block.gguf_norm) + ".weight"),
+                  config_.dim, traits_.norm_form, &block.norm);
+    for (const auto& part : block.parts) part->Declare(plan);
+  }
+  vocabulary_.DeclareHead(plan);
+}
+
+void ResidualStack::CompleteWeights() {
+  if (traits_.rope) frequencies_ = InverseFrequencies(config_.rope);
+  for (Block& block : blocks_) {
+    for (const auto& part : block.parts) part->CompleteWeights();
+  }
+}
+
+void ResidualStack::Forward(const OpContext& context, const BatchView& batch,
+                            const StateMemory& memory, float* logits) const {
+  const ScratchScope scope(*context.scratch);
+  const Step step(context, batch, memory);
+  const Rows x = vocabulary_.Embed(step);
+  RopeTable rope;
+  if (traits_.rope) rope = MakeRopeTable(context, step.positions(), frequencies_);
+  const Rows h = step.MakeRows(config_.dim);
+  const Rows y = step.MakeRows(config_.dim);
+  const Rows further = step.MakeRows(config_.dim);
+  for (const Block& block : blocks_) {
+    RmsNorm(context, x, block.norm.data(), 1, config_.eps, h);
+    block.parts[0]->Forward(step, rope, h, y);
+    for (size_t i = 1; i < block.parts.size(); ++i) {
+      block.parts[i]->Forward(step, rope, h, further);
+      reprise::Add(context, y, further, y);
+    }
+    if (traits_.residual_scale != 1) Scale(context, y, traits_.residual_scale, y);
+    reprise::Add(context, x, y, x);
+  }
+  vocabulary_.Logits(step, x, logits);
+}
+
+}  // namespace reprise

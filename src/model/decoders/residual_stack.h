@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/config/decoder.h"
+#include "model/family.h"
+#include "model/layers/vocabulary.h"
+
+namespace reprise {
+
+// What a residual block adds to the stream: any layer, seen through one door.
+class BlockPart {
+ public:
+  virtual ~BlockPart() = default;
+  virtual void Declare(TensorPlan* plan) = 0;
+  virtual void CompleteWeights() = 0;
+  // x is already normalised.
+  virtual void Forward(const Step& step, const RopeTable& rope, const Rows& x,
+                       const Rows& out) const = 0;
+};
+
+template <typename Layer>
+class PartOf final : public BlockPart {
+ public:
+  explicit PartOf(Layer layer) : layer_(std::move(layer)) {}
+  void Declare(TensorPlan* plan) override { layer_.Declare(plan); }
+  void CompleteWeights() override {
+    if constexpr (requires { layer_.CompleteWeights(); }) layer_.CompleteWeights();
+  }
+  void Forward(const Step& step, const RopeTable& rope, const Rows& x,
+               const Rows& out) const override {
+    if constexpr (requires { layer_.Forward(step, rope, x, out); }) {
+      layer_.Forward(step, rope, x, out);
+    } else {
+      layer_.Forward(step, x, out);
+    }
+  }
+
+ private:
+  Layer layer_;
+};
+
+// A decoder that is a list of blocks, x += scale * sum of parts(norm(x)): attention, scans,
+// convolutions and feed-forward blocks in whatever order a family puts them.
+class ResidualStack : public FamilyModel {
+ public:
+  void DeclareTensors(TensorPlan* plan) override;
+  void CompleteWeights() override;
+  void Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+               float* logits) const override;
+
+ protected:
+  struct Traits {
+    ValueForm norm_form = ValueForm::kPlain;
+    float residual_scale = 1;
+    bool rope = false;
+  };
+  ResidualStack(const DecoderConfig& config, const Vocabulary::Shape& vocabulary,
+                const Traits& traits);
+
+  // Starts a block with its norm, for example ("input_layernorm", "attn_norm").
+  void AddBlock(int layer, const char* hf_norm, const char* gguf_norm);
+  // Adds a layer to the last block.
+  template <typename Layer, typename Shape>
+  void Add(const Shape& shape) {
+    blocks_.back().parts.push_back(
+        std::make_unique<PartOf<Layer>>(Layer(shape, blocks_.back().layer)));
+  }
+  // The same for a layer with state, which gets an entry in the StateSpec.
+  template <typename Layer, typename Shape>
+  void AddWithState(const Shape& shape) {
+    Layer layer(shape, blocks_.back().layer, card_.state.layers.size());
+    card_.state.layers.push_back(layer.state());
+    layer.AddCost(&card_.state);
+    blocks_.back().parts.push_back(std::make_unique<PartOf<Layer>>(std::move(layer)));
+  }
+
+  const DecoderConfig& config() const { return config_; }
+
+ private:
+  struct Block {
+    int layer = 0;
+    const char* hf_norm = nullptr;
+    const char* gguf_norm = nullptr;
+    std::vector<float> norm;
+    std::vector<std::unique_ptr<BlockPart>> parts;
+  };
+
+  DecoderConfig config_;
+  Traits traits_;
+  Vocabulary vocabulary_;
+  std::vector<Block> blocks_;
+  std::vector<float> frequencies_;
+};
+
+}  // namespace reprise
