@@ -6,7 +6,11 @@ set -eu
 packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libxxhash-dev libboost1.81-dev"
 case "${1:-build}" in
   build) ;;
-  test) packages="$packages libgtest-dev python3 binutils git" ;;
+  test)
+    packages="$packages libgtest-dev python3 binutils git"
+    python3 -c 'import venv, ensurepip' 2>/dev/null || packages="$packages python3-venv"
+    command -v npm >/dev/null || packages="$packages nodejs npm"
+    ;;
   fuzz) packages="$packages clang-19 libclang-rt-19-dev" ;;
   *) echo "usage: setup.sh build|test|fuzz" >&2; exit 2 ;;
 esac

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "api/anthropic/endpoints.h"
 #include "api/openai/endpoints.h"
 #include "api/ops/cache_feed.h"
 #include "api/ops/endpoints.h"
@@ -65,6 +66,7 @@ bool Service::Admit(const http::ExchangePtr& exchange, const http::Router::Route
 
 void Service::AddRoutes(http::Router* router) {
   openai::AddRoutes(this, router);
+  anthropic::AddRoutes(this, router);
   ops::AddServerRoutes(this, router);
   ops::AddTextRoutes(this, router);
   ops::AddCacheRoutes(this, router);

@@ -48,6 +48,7 @@ struct Options {
   int drain_seconds = 30;
   bool no_page = false;
   bool no_idle_work = false;
+  bool keep_preambles = false;
 };
 
 volatile sig_atomic_t signals = 0;
@@ -166,6 +167,7 @@ Status Stack::BuildEngine() {
 Status Stack::BuildServer() {
   api::ServiceOptions service;
   service.next_turn = !options_.no_idle_work;
+  service.strip_preambles = !options_.keep_preambles;
   for (const std::string& key : options_.api_keys) service.keys.push_back({key, "", false, false});
   service_ = std::make_unique<api::Service>(&served_, engine_.get(), &clock_, service);
   http::ServerOptions server;
@@ -251,6 +253,8 @@ void DefineServe(Flags* flags) {
   flags->Add("--no-page", &options->no_page, "serve the API only");
   flags->Add("--no-idle-work", &options->no_idle_work,
              "do not prepare the next turn while nothing else is to do");
+  flags->Add("--keep-preambles", &options->keep_preambles,
+             "keep lines of /v1/messages' system prompts that change with every request");
   flags->SetAction([options] { return Run(*options); });
 }
 

@@ -201,7 +201,10 @@ void Engine::StartWaiting() {
 
 Status Engine::StartOne(Sequence& sequence) {
   REPRISE_TRY(cache_->Start(sequence.lease));
-  if (sequence.preemptions == 0) sequence.report = sequence.lease.report();
+  if (sequence.preemptions == 0) {
+    sequence.report = sequence.lease.report();
+    sequence.stream->Begin(sequence.report);
+  }
   return OkStatus();
 }
 

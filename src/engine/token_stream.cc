@@ -23,6 +23,7 @@ std::string_view NameOf(FinishReason reason) {
 
 TokenStream::Update TokenStream::TakeLocked() {
   Update update;
+  update.started = std::exchange(started_, std::nullopt);
   update.tokens.swap(tokens_);
   update.completion = std::exchange(completion_, std::nullopt);
   return update;
@@ -48,6 +49,12 @@ TokenStream::Update TokenStream::WaitForAll() {
 void TokenStream::SetNotify(std::function<void()> notify) {
   std::lock_guard lock(mutex_);
   notify_ = std::move(notify);
+}
+
+void TokenStream::Begin(const ReuseReport& report) {
+  std::lock_guard lock(mutex_);
+  started_ = report;
+  Notify();
 }
 
 void TokenStream::Add(GeneratedToken token) {

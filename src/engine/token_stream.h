@@ -19,6 +19,7 @@ namespace reprise {
 class TokenStream {
  public:
   struct Update {
+    std::optional<ReuseReport> started;    // once, when the request begins to run
     std::vector<GeneratedToken> tokens;    // since the last update, in order
     std::optional<Completion> completion;  // set in the last one
   };
@@ -39,6 +40,7 @@ class TokenStream {
   void SetNotify(std::function<void()> notify);
 
   // Engine side.
+  void Begin(const ReuseReport& report);
   void Add(GeneratedToken token);
   void Complete(Completion completion);
 
@@ -48,6 +50,7 @@ class TokenStream {
 
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::optional<ReuseReport> started_;
   std::vector<GeneratedToken> tokens_;
   std::optional<Completion> completion_;
   bool completed_ = false;

@@ -191,6 +191,7 @@ void Reply::Pump() {
 void Reply::PumpOne(size_t index) {
   Voice& voice = voices_[index];
   TokenStream::Update update = voice.stream->Poll();
+  if (update.started && index == 0) sink_->OnStart(*update.started);
   Delta delta;
   delta.choice = index;
   delta.calls = &voice.choice.calls;

@@ -56,11 +56,13 @@ struct Delta {
 };
 
 // Turns a reply into a vendor's JSON. All calls come on the server thread, in this order:
-// Begin, OnDelta and OnChoiceEnd for each choice, then OnDone; or OnError at any point, last.
+// Begin, OnStart when the first choice begins to run, OnDelta and OnChoiceEnd for each choice, then
+// OnDone; or OnError at any point, last.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
   virtual void Begin() {}
+  virtual void OnStart(const ReuseReport&) {}
   virtual void OnDelta(const Delta& delta) = 0;
   virtual void OnChoiceEnd(size_t index, const Choice& choice) = 0;
   // `report` is the JSON of the "reprise" object (report.h).

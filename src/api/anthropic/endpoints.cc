@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/anthropic/endpoints.h"
+
+#include <memory>
+#include <utility>
+
+#include "api/anthropic/message_sink.h"
+#include "api/anthropic/messages_request.h"
+#include "api/chat/next_turn.h"
+#include "api/chat/prompt.h"
+#include "api/chat/reply.h"
+#include "api/openai/params.h"
+#include "base/json_writer.h"
+
+namespace reprise::api::anthropic {
+namespace {
+
+// A request that was understood, with its prompt; or why not.
+struct Prepared {
+  MessagesRequest request;
+  Prompt prompt;
+  std::optional<ApiError> error;
+};
+
+Prepared Prepare(const Service& service, const http::Request& request, bool count_only) {
+  Prepared prepared;
+  const openai::Body body = openai::ParseBody(request);
+  if (body.error) {
+    prepared.error = body.error;
+    return prepared;
+  }
+  Fields fields(body.document->root());
+  prepared.request = ReadMessagesRequest(service.options(), count_only, &fields);
+  if (!fields.ok()) {
+    prepared.error = fields.error();
+  } else if (!service.model().Answers(prepared.request.model)) {
+    prepared.error = openai::ModelNotFound(prepared.request.model, service.model().id);
+  } else {
+    auto prompt = RenderChat(service.model(), prepared.request.job);
+    if (prompt.ok()) {
+      prepared.prompt = std::move(*prompt);
+    } else {
+      prepared.error = ApiError::From(prompt.status());
+    }
+  }
+  return prepared;
+}
+
+void Refuse(const ApiError& error, const http::ExchangePtr& exchange) {
+  http::Response response = ErrorResponse(error, &exchange->request());
+  response.headers.emplace_back("request-id", exchange->request().id);
+  exchange->Respond(std::move(response));
+}
+
+}  // namespace
+
+void HandleMessages(Service* service, const http::ExchangePtr& exchange) {
+  Prepared prepared = Prepare(*service, exchange->request(), false);
+  if (prepared.error) return Refuse(*prepared.error, exchange);
+  MessagesRequest& request = prepared.request;
+  const ServedModel& model = service->model();
+  MessageHead head =
+      MakeHead(model, prepared.prompt, request.hour_breakpoints, request.show_thinking);
+
+  ReplyPlan plan;
+  plan.format =
+      OutputFormat::Detect(model.template_source, prepared.prompt.text, request.parse_calls);
+  plan.options = request.job.options;
+  plan.cache = request.job.cache;
+  plan.tenant = service->FindTenant(exchange->request());
+  plan.tools = request.job.tools;
+  plan.prompts.push_back(std::move(prepared.prompt));
+  // A request that only warms the cache has no next turn.
+  if (plan.options.max_tokens != 0) {
+    plan.done = PrepareNextTurn(service, *plan.tenant, std::move(request.job));
+  }
+  auto sink = request.stream ? MakeStreamSink(exchange, std::move(head))
+                             : MakeWholeSink(exchange, std::move(head));
+  if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) {
+    Refuse(*error, exchange);
+  }
+}
+
+void HandleCountTokens(Service* service, const http::ExchangePtr& exchange) {
+  const Prepared prepared = Prepare(*service, exchange->request(), true);
+  if (prepared.error) return Refuse(*prepared.error, exchange);
+  http::Response response;
+  response.headers.emplace_back("request-id", exchange->request().id);
+  JsonWriter(&response.body)
+      .BeginObject()
+      .Member("input_tokens", static_cast<int64_t>(prepared.prompt.ids.size()))
+      .EndObject();
+  exchange->Respond(std::move(response));
+}
+
+void AddRoutes(Service* service, http::Router* router) {
+  router->Add("POST", "/v1/messages", http::RunOn::kWorker,
+              [service](const http::ExchangePtr& exchange) { HandleMessages(service, exchange); });
+  router->Add(
+      "POST", "/v1/messages/count_tokens", http::RunOn::kWorker,
+      [service](const http::ExchangePtr& exchange) { HandleCountTokens(service, exchange); });
+}
+
+}  // namespace reprise::api::anthropic

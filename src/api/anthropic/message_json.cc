@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/anthropic/message_json.h"
+
+#include <algorithm>
+#include <random>
+
+#include "base/sha256.h"
+
+namespace reprise::api::anthropic {
+namespace {
+
+std::string MakeId(std::string_view prefix) {
+  static constexpr char kLetters[] = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz123456789";
+  thread_local std::mt19937_64 random{std::random_device()()};
+  std::string id(prefix);
+  for (int i = 0; i < 24; ++i) id += kLetters[random() % (sizeof(kLetters) - 1)];
+  return id;
+}
+
+}  // namespace
+
+MessageHead MakeHead(const ServedModel& model, const Prompt& prompt, int hour_breakpoints,
+                     bool show_thinking) {
+  MessageHead head;
+  head.id = MakeId("msg_");
+  head.model = model.id;
+  head.prompt_tokens = static_cast<int64_t>(prompt.ids.size());
+  head.context_tokens = model.context_tokens;
+  head.show_thinking = show_thinking;
+  int count = 0;
+  for (const Boundary& boundary : prompt.boundaries) {
+    if (boundary.kind != BoundaryKind::kBreakpoint) continue;
+    head.kept_tokens = boundary.position;
+    if (++count <= hour_breakpoints) head.hour_tokens = boundary.position;
+  }
+  return head;
+}
+
+bool AddEvent(const OutputEvent& event, std::string_view id, std::vector<Block>* blocks) {
+  if (event.kind != OutputEvent::Kind::kCall && !blocks->empty() &&
+      blocks->back().kind == event.kind) {
+    blocks->back().text += event.text;
+    return false;
+  }
+  blocks->push_back({event.kind, event.text, event.name, std::string(id)});
+  return true;
+}
+
+std::string SignatureOf(const Block& block) { return Sha256Hex(block.text).substr(0, 16); }
+
+void WriteBlock(const Block& block, const MessageHead& head, bool empty, JsonWriter* json) {
+  json->BeginObject();
+  switch (block.kind) {
+    case OutputEvent::Kind::kContent:
+      json->Member("type", "text").Member("text", empty ? "" : block.text);
+      json->Key("citations").Null();
+      break;
+    case OutputEvent::Kind::kReasoning: {
+      const bool hidden = empty || !head.show_thinking;
+      json->Member("type", "thinking").Member("thinking", hidden ? "" : block.text);
+      json->Member("signature", empty ? "" : SignatureOf(block));
+      break;
+    }
+    case OutputEvent::Kind::kCall:
+      json->Member("type", "tool_use").Member("id", block.id).Member("name", block.name);
+      json->Key("input").Raw(empty ? "{}" : block.text);
+      break;
+  }
+  json->EndObject();
+}
+
+void WriteStop(const Choice* choice, const MessageHead& head, JsonWriter* json) {
+  const char* reason = nullptr;
+  const std::string* sequence = nullptr;
+  if (choice != nullptr) {
+    const Completion& completion = choice->completion;
+    switch (choice->stop) {
+      case StopKind::kEnd:
+        reason = "end_turn";
+        break;
+      case StopKind::kToolCalls:
+        reason = "tool_use";
+        break;
+      case StopKind::kLength:
+        reason = completion.prompt_tokens + completion.generated_tokens >= head.context_tokens
+                     ? "model_context_window_exceeded"
+                     : "max_tokens";
+        break;
+      case StopKind::kStopString:
+        reason = "stop_sequence";
+        sequence = &choice->matched_stop;
+        break;
+    }
+  }
+  json->Key("stop_reason");
+  reason == nullptr ? json->Null() : json->String(reason);
+  json->Key("stop_sequence");
+  sequence == nullptr ? json->Null() : json->String(*sequence);
+}
+
+void WriteUsage(const Usage& usage, const MessageHead& head, JsonWriter* json) {
+  const int64_t read = usage.cached_tokens;
+  const int64_t hour = std::max<int64_t>(0, head.hour_tokens - read);
+  const int64_t kept = std::max<int64_t>(0, head.kept_tokens - read);
+  json->BeginObject();
+  json->Member("input_tokens", usage.prompt_tokens - read - kept);
+  json->Member("cache_creation_input_tokens", kept);
+  json->Member("cache_read_input_tokens", read);
+  json->Key("cache_creation").BeginObject();
+  json->Member("ephemeral_5m_input_tokens", kept - hour);
+  json->Member("ephemeral_1h_input_tokens", hour).EndObject();
+  json->Member("output_tokens", usage.completion_tokens);
+  json->Member("service_tier", "standard");
+  json->EndObject();
+}
+
+}  // namespace reprise::api::anthropic

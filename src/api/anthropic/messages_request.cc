@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/anthropic/messages_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "api/anthropic/conversation.h"
+#include "base/json_writer.h"
+
+namespace reprise::api::anthropic {
+namespace {
+
+constexpr size_t kNameBytesMax = 256;
+constexpr size_t kStopBytesMax = 4096;
+constexpr int64_t kTokensMax = int64_t{1} << 30;
+
+// A tool as the templates know it: OpenAI's form.
+void WriteTool(const JsonValue& tool, JsonWriter* json) {
+  json->BeginObject().Member("type", "function").Key("function").BeginObject();
+  json->Key("name").Value(*tool.Find("name"));
+  if (const JsonValue* description = tool.Find("description")) {
+    json->Key("description").Value(*description);
+  }
+  json->Key("parameters").Value(*tool.Find("input_schema"));
+  json->EndObject().EndObject();
+}
+
+// The first thing that is wrong with a tool, or nothing.
+std::string CheckTool(const JsonValue& tool) {
+  if (!tool.is_object()) return "must be an object";
+  const JsonValue* type = tool.Find("type");
+  if (type != nullptr && type->is_string() && type->as_string() != "custom") {
+    return fmt::format("of type '{}' is not supported: this server runs no tools of its own",
+                       type->as_string());
+  }
+  const JsonValue* name = tool.Find("name");
+  if (name == nullptr || !name->is_string() || name->as_string().empty() ||
+      name->as_string().size() > kNameBytesMax) {
+    return fmt::format("must have a name of 1 to {} bytes", kNameBytesMax);
+  }
+  const JsonValue* schema = tool.Find("input_schema");
+  if (schema == nullptr || !schema->is_object()) return "must have an input_schema, an object";
+  const JsonValue* description = tool.Find("description");
+  if (description != nullptr && !description->is_string()) return "must have text as description";
+  return "";
+}
+
+void ReadTools(const ServiceOptions& options, Fields* fields, Breakpoints* breakpoints,
+               MessagesRequest* request) {
+  const JsonValue* tools = fields->Array("tools", static_cast<size_t>(options.tool_count_max));
+  if (tools == nullptr || tools->items().empty()) return;
+  JsonWriter json(&request->job.tools);
+  json.BeginArray();
+  for (size_t i = 0; i < tools->items().size(); ++i) {
+    const JsonValue& tool = tools->items()[i];
+    if (std::string wrong = CheckTool(tool); !wrong.empty()) {
+      return fields->Fail(fmt::format("tools[{}]", i), std::move(wrong));
+    }
+    WriteTool(tool, &json);
+    breakpoints->Read(tool, fmt::format("tools[{}]", i), {-1, 0}, fields);
+  }
+  json.EndArray();
+  request->parse_calls = true;
+}
+
+void ReadToolChoice(Fields* fields, MessagesRequest* request) {
+  const JsonValue* choice = fields->Object("tool_choice");
+  if (choice == nullptr) return;
+  Fields part(*choice, "tool_choice.");
+  std::string type;
+  part.Read("type", 32, &type);
+  if (type == "any" || type == "tool") {
+    part.Fail("type",
+              fmt::format("'{}' cannot force a call on this server yet; use auto or none", type));
+  } else if (type == "none") {
+    request->parse_calls = false;
+  } else if (type != "auto") {
+    part.Fail("type", "must be auto or none");
+  }
+  fields->Take(part);
+}
+
+// Whether the model thinks is the template's decision; those that leave it open ask this variable.
+void ReadThinking(Fields* fields, MessagesRequest* request) {
+  const JsonValue* thinking = fields->Object("thinking");
+  if (thinking == nullptr) return;
+  Fields part(*thinking, "thinking.");
+  std::string type;
+  std::string display;
+  int64_t budget = 0;  // models here know no budget
+  part.Read("type", 32, &type);
+  part.Read("display", 32, &display);
+  part.Read("budget_tokens", 1, kTokensMax, &budget);
+  if (type == "enabled" || type == "disabled") {
+    JsonWriter(&request->job.variables)
+        .BeginObject()
+        .Member("enable_thinking", type == "enabled")
+        .EndObject();
+  } else if (type != "adaptive" && type != "between_tools") {
+    part.Fail("type", "must be enabled, disabled or adaptive");
+  }
+  request->show_thinking = display != "omitted";
+  fields->Take(part);
+}
+
+void ReadOptions(const ServiceOptions& limits, bool count_only, Fields* fields,
+                 ReplyOptions* options) {
+  fields->Read("temperature", 0.0, 2.0, &options->sampling.temperature);
+  fields->Read("top_p", 0.0, 1.0, &options->sampling.top_p);
+  fields->Read("top_k", 0, kTokensMax, &options->sampling.top_k);
+  if (!count_only) {
+    int32_t tokens = 0;
+    if (fields->Find("max_tokens") == nullptr) fields->Fail("max_tokens", "is required");
+    fields->Read("max_tokens", 0, kTokensMax, &tokens);
+    options->max_tokens = tokens;
+  }
+  const JsonValue* stops =
+      fields->Array("stop_sequences", static_cast<size_t>(limits.stop_count_max));
+  if (stops != nullptr) {
+    for (const JsonValue& stop : stops->items()) {
+      if (!stop.is_string() || stop.as_string().empty() ||
+          stop.as_string().size() > kStopBytesMax) {
+        return fields->Fail("stop_sequences",
+                            fmt::format("must be strings of 1 to {} bytes", kStopBytesMax));
+      }
+      options->stop.emplace_back(stop.as_string());
+    }
+  }
+  const JsonValue* output = fields->Object("output_config");
+  const JsonValue* format = output == nullptr ? nullptr : output->Find("format");
+  if (format != nullptr && !format->is_null()) {
+    fields->Fail("output_config.format",
+                 "is not supported by this server yet; ask for JSON in the prompt");
+  }
+}
+
+}  // namespace
+
+MessagesRequest ReadMessagesRequest(const ServiceOptions& options, bool count_only,
+                                    Fields* fields) {
+  MessagesRequest request;
+  fields->Read("model", kNameBytesMax, &request.model);
+  if (fields->ok() && request.model.empty()) fields->Fail("model", "is required");
+  fields->Read("stream", &request.stream);
+  ReadOptions(options, count_only, fields, &request.job.options);
+  ReadThinking(fields, &request);
+
+  // In the order in which they stand in a prompt.
+  Breakpoints breakpoints;
+  ReadTools(options, fields, &breakpoints, &request);
+  ReadToolChoice(fields, &request);
+  ReadSystem(options.strip_preambles, fields, &breakpoints, &request.job);
+  ReadMessages(static_cast<size_t>(options.message_count_max), fields, &breakpoints, &request.job);
+  breakpoints.ReadWhole(request.job.turns, fields);
+  breakpoints.Finish(request.job.turns, &request.job.cache, fields);
+  request.hour_breakpoints = breakpoints.hours();
+
+  // Requests of one user and session belong together; nothing else is made of the name.
+  if (const JsonValue* metadata = fields->Object("metadata")) {
+    Fields part(*metadata, "metadata.");
+    part.Read("user_id", 1024, &request.job.cache.session);
+    fields->Take(part);
+  }
+  return request;
+}
+
+}  // namespace reprise::api::anthropic

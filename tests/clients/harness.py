@@ -1,0 +1,67 @@
+"""Starts `reprise serve` for the client tests and stops it: see Server."""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+
+import recorder
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+TINY = ROOT / "models/reprise-tiny-q8_0.gguf"
+
+
+def make_scripted_model(folder):
+    subprocess.run([sys.executable, ROOT / "tools/make_scripted_model.py", folder], check=True)
+    return folder
+
+
+class Server:
+    """The program on a free port, with a recorder before it. `model`: a path; None: the scripted one."""
+
+    def __init__(self, program, *options, model=None):
+        self.folder = tempfile.TemporaryDirectory()
+        if model is None:
+            model = make_scripted_model(pathlib.Path(self.folder.name) / "scripted")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("REPRISE_")}
+        self.process = subprocess.Popen([program, "serve", "--model", str(model), "--port", "0", *options],
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+        self.log = []
+        self.port = self.wait_for_port()
+        threading.Thread(target=self.log.extend, args=(self.process.stdout,), daemon=True).start()
+        self.recorder = recorder.Recorder(self.port)
+        self.url = f"http://127.0.0.1:{self.recorder.port}"
+
+    def wait_for_port(self):
+        for line in self.process.stdout:
+            self.log.append(line)
+            found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+            if found:
+                return int(found.group(1))
+        raise RuntimeError("the server did not start:\n" + "".join(self.log))
+
+    def stop(self):
+        """Ends the server as an operator would; returns its exit status."""
+        self.recorder.close()
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(timeout=60)
+        self.folder.cleanup()
+        return status
+
+
+WEATHER = {"name": "get_weather", "description": "The weather in a city.",
+           "schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
+
+
+def model_id(server):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/v1/models") as answer:
+        return json.load(answer)["data"][0]["id"]
+
+
+def schemas():
+    return json.loads((ROOT / "tests/data/openai_schemas.json").read_text())

@@ -1,0 +1,193 @@
+"""OpenAI's Python client drives the server unchanged; every answer and chunk validates against OpenAI's schema.
+
+usage: openai_test.py REPRISE
+"""
+import sys
+import unittest
+
+import openai
+
+import harness
+import openai_schema
+
+PROGRAM = sys.argv.pop(1)
+SAID = "Hello there, little parrot friend"
+HELLO = [{"role": "user", "content": "Hi"}]
+TOOLS = [{"type": "function", "function": {"name": harness.WEATHER["name"],
+                                           "description": harness.WEATHER["description"],
+                                           "parameters": harness.WEATHER["schema"]}}]
+
+
+class ClientTest(unittest.TestCase):
+    options, model = (), None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server(PROGRAM, *cls.options, model=cls.model)
+        cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="key", max_retries=0)
+        cls.name = cls.client.models.list().data[0].id
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        validated = openai_schema.validate_all(cls.server.recorder.answers())
+        assert cls.server.stop() == 0
+        assert validated > 0, "nothing was recorded"
+
+    def chat(self, **more):
+        return self.client.chat.completions.create(**{"model": self.name, "messages": HELLO, **more})
+
+
+class Scripted(ClientTest):
+    def test_models(self):
+        self.assertEqual(self.client.models.retrieve(self.name).id, self.name)
+
+    def test_chat(self):
+        reply = self.chat()
+        self.assertEqual(reply.choices[0].message.content, SAID)
+        self.assertEqual(reply.choices[0].finish_reason, "stop")
+        self.assertEqual(reply.usage.total_tokens, reply.usage.prompt_tokens + reply.usage.completion_tokens)
+        self.assertIn("used_tokens", reply.model_extra["reprise"])
+
+    def test_stream_adds_up(self):
+        chunks = list(self.chat(stream=True, stream_options={"include_usage": True}))
+        self.assertEqual(chunks[0].choices[0].delta.role, "assistant")
+        text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+        self.assertEqual(text, SAID)
+        self.assertEqual([c.choices[0].finish_reason for c in chunks if c.choices][-1], "stop")
+        self.assertEqual(chunks[-1].choices, [])
+        self.assertEqual(chunks[-1].usage.prompt_tokens, self.chat().usage.prompt_tokens)
+        self.assertTrue(all(c.usage is None for c in chunks[:-1]))
+
+    def test_second_time_is_cached(self):
+        messages = [{"role": "user", "content": "A question of some length that nobody asked before. " * 8}]
+        first = self.chat(messages=messages)
+        again = self.chat(messages=messages)
+        self.assertEqual(first.choices[0].message.content, again.choices[0].message.content)
+        self.assertGreaterEqual(again.usage.prompt_tokens_details.cached_tokens, again.usage.prompt_tokens - 1)
+
+    def test_tool_call_and_result(self):
+        reply = self.chat(tools=TOOLS, tool_choice="auto").choices[0]
+        self.assertEqual(reply.finish_reason, "tool_calls")
+        self.assertEqual(reply.message.content, "Let me look.")
+        call = reply.message.tool_calls[0]
+        self.assertEqual((call.function.name, call.function.arguments), ("get_weather", '{"city": "Paris"}'))
+        messages = HELLO + [reply.message, {"role": "tool", "tool_call_id": call.id, "content": "sunny"}]
+        answer = self.chat(tools=TOOLS, messages=messages).choices[0]
+        self.assertEqual(answer.message.content, "It is sunny in Paris today.")
+        self.assertEqual(answer.finish_reason, "stop")
+
+    def test_streamed_tool_call(self):
+        name, arguments, content, reasons = "", "", "", []
+        for chunk in self.chat(tools=TOOLS, stream=True):
+            delta = chunk.choices[0].delta
+            content += delta.content or ""
+            reasons.append(chunk.choices[0].finish_reason)
+            for call in delta.tool_calls or []:
+                self.assertEqual(call.index, 0)
+                name += call.function.name or ""
+                arguments += call.function.arguments or ""
+        self.assertEqual((content, name, arguments), ("Let me look.", "get_weather", '{"city": "Paris"}'))
+        self.assertEqual(reasons[-1], "tool_calls")
+
+    def test_without_calls_the_text_stays(self):
+        reply = self.chat(tools=TOOLS, tool_choice="none").choices[0]
+        self.assertIsNone(reply.message.tool_calls)
+        self.assertIn("<tool_call>", reply.message.content)
+
+    def test_thinking_is_apart(self):
+        more = {"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}}
+        message = self.chat(**more).choices[0].message
+        self.assertEqual((message.reasoning_content, message.content), ("Two plus two", "It makes four"))
+        deltas = [c.choices[0].delta for c in self.chat(stream=True, **more)]
+        self.assertEqual("".join(getattr(d, "reasoning_content", None) or "" for d in deltas), "Two plus two")
+        self.assertEqual("".join(d.content or "" for d in deltas), "It makes four")
+
+    def test_logprobs(self):
+        tokens = self.chat(logprobs=True, top_logprobs=2).choices[0].logprobs.content
+        self.assertEqual("".join(t.token for t in tokens[:5]), SAID)
+        for token in tokens:
+            self.assertLessEqual(token.logprob, 0)
+            self.assertEqual(len(token.top_logprobs), 2)
+            self.assertEqual(token.top_logprobs[0].token, token.token)
+        streamed = [t for c in self.chat(logprobs=True, top_logprobs=2, stream=True)
+                    for t in (c.choices[0].logprobs.content if c.choices[0].logprobs else [])]
+        self.assertEqual([t.token for t in streamed], [t.token for t in tokens])
+
+    def test_limits_and_choices(self):
+        cut = self.chat(max_tokens=2).choices[0]
+        self.assertEqual((cut.message.content, cut.finish_reason), ("Hello there", "length"))
+        stopped = self.chat(stop=[" parrot"]).choices[0]
+        self.assertEqual((stopped.message.content, stopped.finish_reason), ("Hello there, little", "stop"))
+        self.assertEqual([c.message.content for c in self.chat(n=3, temperature=1).choices], [SAID] * 3)
+        exclamation = 33  # the byte "!" in the scripted vocabulary
+        biased = self.chat(logit_bias={str(exclamation): 100}, max_tokens=3).choices[0]
+        self.assertEqual(biased.message.content, "!!!")
+
+    def test_completions(self):
+        reply = self.client.completions.create(model=self.name, prompt="<|say|>", max_tokens=8, logprobs=1)
+        self.assertEqual(reply.choices[0].text, SAID)
+        self.assertEqual(len(reply.choices[0].logprobs.tokens), len(reply.choices[0].logprobs.token_logprobs))
+        chunks = self.client.completions.create(model=self.name, prompt="<|say|>", max_tokens=8, stream=True)
+        self.assertEqual("".join(c.choices[0].text for c in chunks if c.choices), SAID)
+
+    def test_errors(self):
+        for more, kind, param in [
+                ({"model": "no-such-model"}, openai.NotFoundError, "model"),
+                ({"temperature": 3}, openai.BadRequestError, "temperature"),
+                ({"messages": []}, openai.BadRequestError, "messages"),
+                ({"n": 0}, openai.BadRequestError, "n"),
+                ({"top_logprobs": 3}, openai.BadRequestError, "top_logprobs"),
+                ({"tools": TOOLS, "tool_choice": "required"}, openai.BadRequestError, "tool_choice"),
+                ({"response_format": {"type": "json_object"}}, openai.BadRequestError, "response_format"),
+                ({"messages": [{"role": "user", "content": "long " * 5000}]}, openai.BadRequestError, None)]:
+            with self.subTest(more=str(more)[:60]):
+                with self.assertRaises(kind) as caught:
+                    self.chat(**more)
+                if param:
+                    self.assertEqual(caught.exception.param, param)
+        self.assertEqual(self.chat().choices[0].message.content, SAID)
+
+    def test_a_client_that_leaves(self):
+        stream = self.chat(stream=True)
+        next(iter(stream))
+        stream.close()
+        self.assertEqual(self.chat().choices[0].message.content, SAID)
+
+
+class WithKeys(ClientTest):
+    options = ("--api-key", "key", "--api-key", "other")
+
+    def test_keys(self):
+        self.assertEqual(self.chat().choices[0].message.content, SAID)
+        with self.assertRaises(openai.AuthenticationError):
+            self.client.with_options(api_key="wrong").models.list()
+
+    def test_keys_share_nothing(self):
+        messages = [{"role": "user", "content": "What one tenant asked is nothing to the other. " * 8}]
+        self.chat(messages=messages)
+        other = self.client.with_options(api_key="other")
+        reply = other.chat.completions.create(model=self.name, messages=messages)
+        self.assertEqual(reply.usage.prompt_tokens_details.cached_tokens, 0)
+
+
+class Bundled(ClientTest):
+    """The bundled hybrid: recurrent state, snapshots at the boundaries of the template."""
+    model = harness.TINY
+
+    def test_conversation_is_reused_and_the_same(self):
+        messages = [{"role": "system", "content": "You tell short stories about animals. " * 12},
+                    {"role": "user", "content": "Tell me a story about a fox."}]
+        first = self.chat(messages=messages, temperature=0, max_tokens=24)
+        again = self.chat(messages=messages, temperature=0, max_tokens=24)
+        self.assertEqual(first.choices[0].message.content, again.choices[0].message.content)
+        self.assertGreaterEqual(again.usage.prompt_tokens_details.cached_tokens, again.usage.prompt_tokens - 8)
+        messages += [{"role": "assistant", "content": first.choices[0].message.content},
+                     {"role": "user", "content": "What did the fox do?"}]
+        third = self.chat(messages=messages, temperature=0, max_tokens=8)
+        self.assertGreaterEqual(third.usage.prompt_tokens_details.cached_tokens, first.usage.prompt_tokens - 4)
+
+
+del ClientTest
+if __name__ == "__main__":
+    unittest.main()
