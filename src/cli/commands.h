@@ -15,8 +15,7 @@ void DefineRun(Flags* flags);
 void DefineServe(Flags* flags);
 void DefineSynth(Flags* flags);
 
-// Subcommands of `bench`: those that compare cold with warm, and that of tokenizers.
+// The subcommands of `bench` that compare cold with warm.
 void DefineReuseBenches(Flags* bench);
-void DefineTokenizeBench(Flags* bench);
 
 }  // namespace reprise::cli

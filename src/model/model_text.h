@@ -22,8 +22,7 @@ struct ModelText {
 // kNotFound if the checkpoint has no tokenizer.
 Result<ModelText> ReadModelText(const Checkpoint& checkpoint);
 
-// A tokenizer on its own: a folder, tokenizer.json, a SentencePiece model, RWKV's vocabulary, or
-// that of a GGUF file.
+// A tokenizer on its own: a folder, tokenizer.json, a SentencePiece model or RWKV's vocabulary.
 Result<ModelText> ReadTextFile(const std::string& path);
 
 }  // namespace reprise

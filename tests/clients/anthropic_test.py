@@ -107,6 +107,19 @@ class Messages(unittest.TestCase):
                                           {"role": "user", "content": "And three?"}])
         self.assertEqual(self.create(thinking={"type": "disabled"}).content[0].text, SAID)
 
+    def test_prefill(self):
+        message = self.create(messages=HELLO + [{"role": "assistant", "content": "Hello there"}])
+        self.assertEqual(message.content[0].text, ", little parrot friend")
+
+    def test_first_event_has_the_counts_of_the_last(self):
+        messages = [{"role": "user", "content": "Fourth. " + LONG}]
+        for cached in (False, True):
+            with self.client.messages.create(model=self.name, max_tokens=64, messages=messages, stream=True) as stream:
+                start, *_, delta, _ = list(stream)
+            self.assertEqual(start.message.usage.cache_read_input_tokens, delta.usage.cache_read_input_tokens)
+            self.assertEqual(start.message.usage.input_tokens, delta.usage.input_tokens)
+            self.assertEqual(start.message.usage.cache_read_input_tokens > 100, cached)
+
     def test_stops(self):
         message = self.create(stop_sequences=[" parrot", "never"])
         self.assertEqual((message.content[0].text, message.stop_reason, message.stop_sequence),
@@ -115,11 +128,11 @@ class Messages(unittest.TestCase):
         self.assertEqual((message.content[0].text, message.stop_reason), ("Hello there", "max_tokens"))
 
     def test_cache_control_and_prewarm(self):
-        system = [{"type": "text", "text": LONG + "First.", "cache_control": {"type": "ephemeral", "ttl": "1h"}},
+        system = [{"type": "text", "text": "First. " + LONG, "cache_control": {"type": "ephemeral", "ttl": "1h"}},
                   {"type": "text", "text": "And this changes."}]
         warm = self.create(system=system, max_tokens=0)
         self.assertEqual((warm.content, warm.stop_reason, warm.usage.output_tokens), ([], "max_tokens", 0))
-        self.assertEqual(warm.usage.cache_read_input_tokens, 0)
+        self.assertLess(warm.usage.cache_read_input_tokens, 20)  # marks that all prompts begin with
         written = warm.usage.cache_creation_input_tokens
         self.assertEqual(warm.usage.cache_creation.ephemeral_1h_input_tokens, written)
         self.assertGreater(written, 100)
@@ -132,7 +145,7 @@ class Messages(unittest.TestCase):
         self.assertEqual(again.content[0].text, SAID)
 
     def test_whole_request_as_breakpoint(self):
-        usage = self.create(messages=[{"role": "user", "content": LONG + "Second."}],
+        usage = self.create(messages=[{"role": "user", "content": "Second. " + LONG}],
                             cache_control={"type": "ephemeral"}).usage
         self.assertGreater(usage.cache_creation.ephemeral_5m_input_tokens, 100)
         self.assertEqual(usage.cache_creation.ephemeral_1h_input_tokens, 0)
@@ -140,7 +153,7 @@ class Messages(unittest.TestCase):
     def test_varying_preamble_does_not_defeat_the_cache(self):
         def system(nonce):
             return [{"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.1.0; cch={nonce};"},
-                    {"type": "text", "text": LONG + "Third."}]
+                    {"type": "text", "text": "Third. " + LONG}]
         first = self.create(system=system("0a1b2"))
         again = self.create(system=system("fffff"))
         self.assertEqual(self.total(first.usage), self.total(again.usage))

@@ -136,6 +136,19 @@ void ReadOptions(const ServiceOptions& limits, bool count_only, Fields* fields,
   }
 }
 
+// An assistant's message at the end is how the reply begins. It is what the model says, not what it
+// thinks, so templates that would begin with thinking are asked not to.
+void TakePrefill(Fields* fields, ChatJob* job) {
+  if (job->turns.size() < 2 || job->turns.back().role != "assistant") return;
+  const ChatTurn& last = job->turns.back();
+  if (!last.calls.empty()) {
+    return fields->Fail("messages", "must have the result of a tool_use after it");
+  }
+  job->prefill = last.content;
+  job->turns.pop_back();
+  if (job->variables.empty()) job->variables = "{\"enable_thinking\":false}";
+}
+
 }  // namespace
 
 MessagesRequest ReadMessagesRequest(const ServiceOptions& options, bool count_only,
@@ -153,6 +166,7 @@ MessagesRequest ReadMessagesRequest(const ServiceOptions& options, bool count_on
   ReadToolChoice(fields, &request);
   ReadSystem(options.strip_preambles, fields, &breakpoints, &request.job);
   ReadMessages(static_cast<size_t>(options.message_count_max), fields, &breakpoints, &request.job);
+  TakePrefill(fields, &request.job);
   breakpoints.ReadWhole(request.job.turns, fields);
   breakpoints.Finish(request.job.turns, &request.job.cache, fields);
   request.hour_breakpoints = breakpoints.hours();

@@ -56,6 +56,19 @@ TEST(MessagesRequest, Turns) {
             "system(a\nb)user(Hi)");
 }
 
+TEST(MessagesRequest, AnAssistantAtTheEndIsThePrefill) {
+  const MessagesRequest request = Read(R"("messages": [{"role": "user", "content": "Hi"},
+      {"role": "assistant", "content": "The best"}])");
+  EXPECT_EQ(Describe(request), "user(Hi)");
+  EXPECT_EQ(request.job.prefill, "The best");
+  EXPECT_EQ(request.job.variables, R"({"enable_thinking":false})");
+  std::string error;
+  Read(R"("messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [
+      {"type": "tool_use", "id": "t", "name": "f", "input": {}}]}])",
+       &error);
+  EXPECT_TRUE(error.starts_with("messages: ")) << error;
+}
+
 TEST(MessagesRequest, ThinkingAndTools) {
   const MessagesRequest request = Read(R"("messages": [{"role": "user", "content": "Hi"},
       {"role": "assistant", "content": [

@@ -62,6 +62,7 @@ struct ReplyOptions {
 
 struct ChatJob {
   std::vector<ChatTurn> turns;
+  std::string prefill;    // how the reply begins: the model goes on from there
   std::string tools;      // JSON array of OpenAI's tools, or empty
   std::string variables;  // JSON object for the template, or empty
   ReplyOptions options;

@@ -14,7 +14,7 @@ std::function<void(const Choice&)> PrepareNextTurn(Service* service, const Tenan
           job = std::make_shared<const ChatJob>(std::move(job))](const Choice& choice) {
     ChatTurn reply;
     reply.role = "assistant";
-    reply.content = choice.content;
+    reply.content = job->prefill + choice.content;
     reply.reasoning = choice.reasoning;
     reply.calls = choice.calls;
     // Rendering may take milliseconds: not on the server thread.

@@ -145,7 +145,10 @@ Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job) {
         [](const MessageBoundary& boundary, size_t at) { return boundary.byte_offset < at; });
     chat.boundaries.insert(after, {kBreakpointCount, *offset});
   }
-  REPRISE_ASSIGN(ChatPrompt encoded, EncodeChat(*model.tokenizer, chat, Texts(job.turns)));
+  chat.text += job.prefill;
+  std::vector<std::string_view> texts = Texts(job.turns);
+  texts.push_back(job.prefill);
+  REPRISE_ASSIGN(ChatPrompt encoded, EncodeChat(*model.tokenizer, chat, texts));
   Prompt prompt;
   const size_t system_turns = SystemTurns(job.turns);
   for (const ChatPrompt::Boundary& boundary : encoded.boundaries) {
