@@ -1,21 +1,29 @@
 """Compares our token ids with those of Hugging Face tokenizers, sentencepiece and RWKV's own rule.
 
     python3 -m venv /tmp/v && /tmp/v/bin/pip install tokenizers sentencepiece
-    /tmp/v/bin/python tools/compare_tokenizers.py --probe build/dev/src/text/tokenizer_probe FILE...
+    /tmp/v/bin/python tools/compare_tokenizers.py --probe build/dev/tests/tokenizer_probe [--quick] FILE...
 
 FILE is a tokenizer.json (compared with `tokenizers`), a SentencePiece model (*.model*, compared with
-`sentencepiece`) or rwkv_vocab_v20230424.txt (compared with a few lines below). The text is made here:
-prose and code of this repository, samples of many scripts, all of Unicode, every kind of white space, emoji
-with joiners, marks in any order, long runs; about 19 MB (3 with --quick). Shows the first differences and
-exits with 1 if there are any.
+`sentencepiece`) or rwkv_vocab_v20230424.txt (compared with a few lines below). Each is read as it is, and again
+from GGUF metadata made of it (gguf_vocab.py).
+
+The text is made here: prose and code of this repository, samples of many scripts, all of Unicode, every kind of
+white space, emoji with joiners, marks in any order, long runs; about 20 MB (3 with --quick), and 1 MB that is not
+UTF-8. The libraries take no bytes, except sentencepiece. There the expected ids are those of the library's own
+pre-tokenizer, on the text with control characters in the place of invalid bytes, and of its model on pieces that
+have the bytes. Shows the first differences and exits with 1 if there are any.
 """
 import argparse
 import ast
 import pathlib
 import random
+import re
 import struct
 import subprocess
 import sys
+import tempfile
+
+import gguf_vocab
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SAMPLES = [
@@ -96,10 +104,37 @@ def corpus(quick):
     return texts
 
 
+# Bytes that are not UTF-8: stray, cut off, overlong, surrogates, beyond the last code point.
+BROKEN = [b"\xff", b"\x80", b"\xc3", b"\xe4\xbd", b"\xf0\x9f\x9a", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80",
+          b"\xe2\x96", b"\xfe\xfe", b"\xe0\x80\x80"]
+
+
+def break_text(rng, text):
+    """The text's bytes with others between them, and cut anywhere."""
+    # Without what could be an added token, for which pieces alone would not be enough.
+    data = bytearray(re.sub("[<\\[\x1a]|  +|can't", "(", text).encode())
+    for _ in range(rng.randrange(1, 20)):
+        at = rng.randrange(len(data) + 1)
+        data[at:at] = rng.choice(BROKEN) if rng.random() < 0.7 else bytes([rng.randrange(128, 256)])
+    if rng.random() < 0.3:
+        del data[rng.randrange(len(data)):]
+    return bytes(data)
+
+
+def broken_corpus(quick):
+    rng = random.Random(7)
+    texts = BROKEN + [b"a" + part + b" b" for part in BROKEN]
+    size = 0
+    while size < (200_000 if quick else 1_000_000):
+        texts.append(break_text(rng, next(random_texts(rng, 1))))
+        size += len(texts[-1])
+    return texts
+
+
 def ours(probe, path, texts, options):
     records = bytearray()
     for text in texts:
-        data = text.encode()
+        data = text if isinstance(text, bytes) else text.encode()
         records += struct.pack("<I", len(data)) + data
     out = subprocess.run([probe, path, *options], input=bytes(records), stdout=subprocess.PIPE, check=True).stdout
     at = 0
@@ -110,6 +145,13 @@ def ours(probe, path, texts, options):
         size, = struct.unpack_from("<I", out, at)
         yield list(ids), out[at + 4:at + 4 + size].decode()
         at += 4 + size
+
+
+def byte_alphabet():
+    """GPT-2's printable character for every byte."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {**{byte: chr(byte) for byte in plain}, **{byte: chr(256 + i) for i, byte in enumerate(others)}}
 
 
 class HuggingFace:
@@ -123,6 +165,26 @@ class HuggingFace:
         for begin in range(0, len(texts), 1000):
             for encoding in self.library.encode_batch(texts[begin:begin + 1000], add_special_tokens=special):
                 yield encoding.ids
+
+    def encode_bytes(self, texts):
+        alphabet = byte_alphabet()
+        byte_level = "ByteLevel" in str(self.library.pre_tokenizer)
+        for data in texts:
+            text = data.decode("utf-8", "surrogateescape")
+            bad = iter(ord(c) - 0xDC00 for c in text if "\udc80" <= c <= "\udcff")
+            text = re.sub("[\udc80-\udcff]", "\x1a", text)
+            if not byte_level:
+                stand_in = self.library.token_to_id("<0x1A>")
+                ids = self.library.encode(text, add_special_tokens=False).ids
+                yield [self.library.token_to_id(f"<0x{next(bad):02X}>") if i == stand_in else i for i in ids]
+                continue
+            if self.library.normalizer:
+                text = self.library.normalizer.normalize_str(text)
+            ids = []
+            for piece, _ in self.library.pre_tokenizer.pre_tokenize_str(text):
+                piece = "".join(alphabet[next(bad)] if c == alphabet[0x1A] else c for c in piece)
+                ids += [token.id for token in self.library.model.tokenize(piece)]
+            yield ids
 
     def decode(self, ids):
         return self.library.decode(ids, skip_special_tokens=False)
@@ -141,6 +203,9 @@ class SentencePiece:
         # Control symbols are never parsed here, so only plain text is compared.
         for text in texts if not special else []:
             yield self.library.encode(text)
+
+    def encode_bytes(self, texts):
+        yield from map(self.library.encode, texts)
 
     def decode(self, ids):
         return self.library.decode(ids)
@@ -161,8 +226,11 @@ class RwkvWorld:
         self.longest = max(map(len, self.ids))
 
     def encode(self, texts, special):
-        for text in texts if not special else []:
-            data, at, ids = text.encode(), 0, []
+        return self.encode_bytes([text.encode() for text in texts] if not special else [])
+
+    def encode_bytes(self, texts):
+        for data in texts:
+            at, ids = 0, []
             while at < len(data):
                 size = next(n for n in range(self.longest, 0, -1) if data[at:at + n] in self.ids and at + n <= len(data))
                 ids.append(self.ids[data[at:at + size]])
@@ -189,23 +257,38 @@ def show(reference, text, expected, got):
     print(f"  got       {got[window]} {[reference.token(i) for i in got[window]]}")
 
 
-def compare(probe, path, reference, texts):
+class Expected:
+    """What the reference gives, computed once for both kinds of file."""
+
+    def __init__(self, reference, texts, broken):
+        self.reference = reference
+        self.plain = list(reference.encode(texts, False))
+        self.special = list(reference.encode(texts, True))
+        self.decoded = [reference.decode(ids) for ids in self.plain]
+        self.broken = list(reference.encode_bytes(broken))
+
+
+def compare(probe, path, expected, texts, broken):
     """The number of texts whose ids or decoded text differ."""
     differences = 0
-    for special in (False, True):
-        options = ["special"] if special else []
-        pairs = zip(texts, reference.encode(texts, special), ours(probe, path, texts, options))
-        for text, expected, (got, decoded) in pairs:
-            if expected != got:
+    runs = [(texts, expected.plain, [])]
+    is_gguf = path.suffix == ".gguf"
+    if not is_gguf:  # whose metadata does not know the flags of added tokens
+        runs.append((texts, expected.special, ["special"]))
+    if not (is_gguf and isinstance(expected.reference, SentencePiece)):  # where we keep the bytes, it has U+FFFD
+        runs.append((broken, expected.broken, []))
+    for inputs, wanted, options in runs:
+        for index, (text, ids, (got, decoded)) in enumerate(zip(inputs, wanted, ours(probe, path, inputs, options))):
+            if ids != got:
                 differences += 1
                 if differences <= 5:
-                    show(reference, text, expected, got)
-                continue
-            wanted = reference.decode(expected)
-            if wanted is not None and "\ufffd" not in wanted and wanted != decoded:
-                differences += 1
-                if differences <= 5:
-                    print(f"  decoded {decoded[:200]!r}, expected {wanted[:200]!r}")
+                    show(expected.reference, text, ids, got)
+            elif wanted is expected.plain:
+                ought = expected.decoded[index]
+                if "\ufffd" not in ought and ought != decoded:
+                    differences += 1
+                    if differences <= 5:
+                        print(f"  decoded {decoded[:200]!r}, expected {ought[:200]!r}")
     return differences
 
 
@@ -215,15 +298,20 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("files", nargs="+")
     arguments = parser.parse_args()
-    texts = corpus(arguments.quick)
-    size = sum(len(text.encode()) for text in texts)
-    print(f"{len(texts)} texts, {size / 1e6:.1f} MB")
+    texts, broken = corpus(arguments.quick), broken_corpus(arguments.quick)
+    size, broken_size = sum(len(text.encode()) for text in texts), sum(map(len, broken))
+    print(f"{len(texts)} texts, {size / 1e6:.1f} MB; {len(broken)} not UTF-8, {broken_size / 1e6:.1f} MB", flush=True)
     failed = False
     for path in arguments.files:
         reference = reference_for(path)
-        differences = compare(arguments.probe, path, reference, texts)
-        print(f"{path}: {differences or 'no'} differences to {reference.name}", flush=True)
-        failed |= differences > 0
+        expected = Expected(reference, texts, broken)
+        with tempfile.TemporaryDirectory() as folder:
+            gguf = pathlib.Path(folder) / "vocab.gguf"
+            gguf_vocab.convert(path, gguf)
+            for name, file in ((path, pathlib.Path(path)), (path + ", as GGUF", gguf)):
+                differences = compare(arguments.probe, file, expected, texts, broken)
+                print(f"{name}: {differences or 'no'} differences to {reference.name}", flush=True)
+                failed |= differences > 0
     return failed
 
 

@@ -5,17 +5,18 @@
 
 NAME.json is a tokenizer.json, NAME.model a SentencePiece model, NAME.txt a vocabulary in RWKV's format, all
 with small vocabularies trained here. NAME.vectors.json has texts with the ids and the decoded text that
-Hugging Face tokenizers, sentencepiece and RWKV's rule give for them.
+Hugging Face tokenizers, sentencepiece and RWKV's rule give for them; what is not UTF-8 is there as "hex".
 """
 import io
 import json
 import pathlib
+import random
 import sys
 import tempfile
 
 import sentencepiece
 import tokenizers
-from compare_tokenizers import SAMPLES, RwkvWorld
+from compare_tokenizers import BROKEN, SAMPLES, HuggingFace, RwkvWorld, SentencePiece, break_text
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
                         trainers)
 
@@ -35,6 +36,7 @@ TEKKEN = (rf"{PREFIX}{UPPER}*{LOWER}+|{PREFIX}{UPPER}+{LOWER}*|\p{{N}}| ?[^\s\p{
 O200K = (rf"{PREFIX}{UPPER}*{LOWER}+(?i:{CONTRACTIONS})?|{PREFIX}{UPPER}+{LOWER}*(?i:{CONTRACTIONS})?|\p{{N}}{{1,3}}|"
          r" ?[^\s\p{L}\p{N}]+[\r\n/]*|" + SPACES)
 TEXTS = ["", " ", "   ", "\n\n \n", "a", " a ", "▁", "\U0001171E\u0327", "\U00011F02\U00031350 \U0001CCD6x"] + SAMPLES
+BROKEN_TEXTS = BROKEN + [break_text(random.Random(i), text) for i, text in enumerate(SAMPLES[::3])]
 SPECIALS = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
 
 
@@ -205,6 +207,10 @@ def vectors(tokenizer):
         yield vector
 
 
+def broken_vectors(reference):
+    return [{"hex": data.hex(), "plain": ids} for data, ids in zip(BROKEN_TEXTS, reference.encode_bytes(BROKEN_TEXTS))]
+
+
 def write(folder, name, document):
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     (folder / name).write_text(text + "\n")
@@ -216,12 +222,16 @@ def main():
     assert sentencepiece.__version__ == "0.2.2", sentencepiece.__version__
     for name, tokenizer in [*byte_level(), *character_level(), unigram()]:
         write(folder, f"{name}.json", json.loads(tokenizer.to_str()))
-        write(folder, f"{name}.vectors.json", list(vectors(tokenizer)))
+        # A unigram model without byte tokens has nothing for such bytes.
+        broken = [] if name == "unigram" else broken_vectors(HuggingFace(folder / f"{name}.json"))
+        write(folder, f"{name}.vectors.json", list(vectors(tokenizer)) + broken)
     for name, model in sentencepiece_models():
         (folder / f"{name}.model").write_bytes(model)
-        write(folder, f"{name}.vectors.json", list(sentencepiece_vectors(model)))
+        broken = broken_vectors(SentencePiece(folder / f"{name}.model"))
+        write(folder, f"{name}.vectors.json", list(sentencepiece_vectors(model)) + broken)
     (folder / "rwkv.txt").write_text(rwkv_vocabulary())
-    write(folder, "rwkv.vectors.json", list(rwkv_vectors(folder / "rwkv.txt")))
+    broken = broken_vectors(RwkvWorld(folder / "rwkv.txt"))
+    write(folder, "rwkv.vectors.json", list(rwkv_vectors(folder / "rwkv.txt")) + broken)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ void DefineRun(Flags* flags);
 void DefineServe(Flags* flags);
 void DefineSynth(Flags* flags);
 
-// The subcommands of `bench` that compare cold with warm.
+// Subcommands of `bench`: those that compare cold with warm, and that of tokenizers.
 void DefineReuseBenches(Flags* bench);
+void DefineTokenizeBench(Flags* bench);
 
 }  // namespace reprise::cli

@@ -134,6 +134,10 @@ Result<ModelText> ReadTextFile(const std::string& path) {
     }
     return MakeText(ReadTokenizerFolder(path));
   }
+  if (path.ends_with(".gguf")) {
+    REPRISE_ASSIGN(const Checkpoint checkpoint, OpenCheckpoint(path));
+    return ReadModelText(checkpoint);
+  }
   REPRISE_ASSIGN(VocabSpec spec, ReadVocabFile(path));
   ModelText text;
   REPRISE_ASSIGN(text.tokenizer, Tokenizer::Make(std::move(spec)));

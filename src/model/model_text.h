@@ -22,7 +22,8 @@ struct ModelText {
 // kNotFound if the checkpoint has no tokenizer.
 Result<ModelText> ReadModelText(const Checkpoint& checkpoint);
 
-// A tokenizer on its own: a folder, tokenizer.json, a SentencePiece model or RWKV's vocabulary.
+// A tokenizer on its own: a folder, tokenizer.json, a SentencePiece model, RWKV's vocabulary, or
+// that of a GGUF file.
 Result<ModelText> ReadTextFile(const std::string& path);
 
 }  // namespace reprise

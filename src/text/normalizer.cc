@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/utf8.h"
 #include "text/split/splitter.h"
 #include "text/unicode/classes.h"
 #include "text/unicode/nfc.h"
@@ -43,6 +44,17 @@ bool Replace(std::string_view text, std::string_view from, std::string_view to, 
     begin = at + from.size();
   }
   out->append(text.substr(begin));
+  return true;
+}
+
+// False if the text is valid.
+bool MakeValid(std::string_view text, std::string* out) {
+  if (IsValidUtf8(text)) return false;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = Utf8SequenceLength(text.substr(at));
+    out->append(length > 0 ? text.substr(at, length) : std::string_view("\xEF\xBF\xBD"));
+    at += std::max<size_t>(length, 1);
+  }
   return true;
 }
 
@@ -109,6 +121,9 @@ Result<std::string_view> Normalizer::Apply(std::string_view text, Scratch* scrat
         break;
       case Kind::kCharsMap:
         step.chars_map->Append(text, size_max, &out);
+        break;
+      case Kind::kMakeValid:
+        changed = MakeValid(text, &out);
         break;
     }
     if (!changed) continue;

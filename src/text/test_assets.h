@@ -23,6 +23,17 @@ inline std::string SharedAsset(const std::string& name) {
   return std::filesystem::exists(path) ? path.string() : std::string();
 }
 
+// The text of a test vector: "text", or "hex" for bytes that are not UTF-8.
+inline std::string VectorText(const JsonValue& vector) {
+  if (const JsonValue* text = vector.Find("text")) return std::string(text->as_string());
+  const std::string hex(vector.Find("hex")->as_string());
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) {
+    bytes.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+  }
+  return bytes;
+}
+
 inline std::string ReadText(const std::string& path) {
   auto text = ReadFile(path, size_t{1} << 30);
   CHECK(text.ok());

@@ -152,6 +152,7 @@ void DefineBench(Flags* flags) {
   DefineSpeed(flags->AddCommand("prefill", "tokens of a prompt per second"), false);
   DefineSpeed(flags->AddCommand("decode", "generated tokens per second"), true);
   DefineReuseBenches(flags);
+  DefineTokenizeBench(flags);
 }
 
 }  // namespace reprise::cli

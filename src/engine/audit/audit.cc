@@ -97,8 +97,12 @@ class AuditRun {
     // Slots and bookkeeping come on top of what the schedule calls entries; beside the state of a
     // real model the latter is nothing, beside that of a tiny one it is not.
     constexpr size_t kBookkeepingBytes = 64 << 10;
+    // Prompts that branch inside a block leave a copy of it at every branch of the path they share;
+    // those of a running request cannot go.
+    constexpr size_t kBranchBlocks = 3;
     options.budget_bytes =
-        static_cast<size_t>(static_cast<double>(entry) * schedule_.budget_entries) +
+        std::max(static_cast<size_t>(static_cast<double>(entry) * schedule_.budget_entries),
+                 entry + kBranchBlocks * spec.kv_block_bytes()) +
         static_cast<size_t>(schedule_.sequence_count) * spec.snapshot_bytes() + kBookkeepingBytes;
     auto cache = StateCache::Create(spec, options);
     // Tight budgets are the point, but one entry must fit with its bookkeeping.

@@ -22,8 +22,8 @@ constexpr IntRange kHeadDim{2, 1024};
 void ReadWindows(ConfigReader* reader, const DecoderExpectations& expected, DecoderConfig* config) {
   const size_t count = size_t(config->layer_count);
   config->windows.assign(count, 0);
-  const int64_t window =
-      reader->Int({"sliding_window", "attention.sliding_window"}, {0, int64_t{1} << 40}, 0);
+  const int64_t window = reader->Int({"sliding_window", "attention.sliding_window"},
+                                     {0, int64_t{1} << 40}, expected.window);
   const bool used = reader->Bool({"use_sliding_window", ""}, true);
   if (!used || window == 0 || window >= config->context_length) return;
   const auto types = reader->Texts({"layer_types", ""}, 4096);
@@ -119,7 +119,7 @@ DecoderConfig ReadDecoderConfig(ConfigReader* reader, const DecoderExpectations&
   ReadHeads(reader, 0, &config);
   CheckActivation(reader, expected.activation);
   ReadWindows(reader, expected, &config);
-  config.rope = ReadRopeConfig(reader, config.head_dim);
+  config.rope = ReadRopeConfig(reader, config.head_dim, expected.rope_member);
   ReadVocabulary(reader, false, &config);
   return config;
 }

@@ -36,8 +36,10 @@ struct DecoderConfig {
 // What a family expects of a configuration.
 struct DecoderExpectations {
   std::string_view activation = "silu";  // the only one it computes
-  int window_period = 0;  // of models with windows that do not say which layers have them
-  bool mlp = true;        // has a feed-forward block that is no mixture of experts
+  int window_period = 0;         // of models with windows that do not say which layers have them
+  int window = 0;                // the same for how much they see
+  bool mlp = true;               // has a feed-forward block that is no mixture of experts
+  std::string_view rope_member;  // of rope_parameters that holds the regime of full attention
 };
 
 // Reads and validates; errors stick to the reader. Refuses activations and rotary regimes that

@@ -160,5 +160,31 @@ TEST(Rope, YarnKeepsFastWavesAndStretchesSlowOnes) {
   EXPECT_NEAR(RopeMagnitude(config), 0.1 * std::log(4.0) + 1, 1e-6);
 }
 
+TEST(Rope, LongRopeTakesOneRegimeForAllOfAModel) {
+  const auto read = [](const char* context) {
+    const auto document = JsonDocument::Parse(
+        std::string(R"({"original_max_position_embeddings": 4096, "rope_theta": 10000.0,
+                        "partial_rotary_factor": 0.5, "rope_scaling": {"type": "longrope",
+                        "short_factor": [1, 2], "long_factor": [3, 50]},
+                        "max_position_embeddings": )") +
+        context + "}");
+    CHECK(document.ok());
+    ConfigReader reader(document->root());
+    const RopeConfig config = ReadRopeConfig(&reader, 8);
+    CHECK(reader.status().ok());
+    return config;
+  };
+  const RopeConfig small = read("4096");
+  EXPECT_FALSE(small.long_regime);
+  EXPECT_FLOAT_EQ(InverseFrequencies(small)[1], 0.01f / 2);
+  EXPECT_EQ(RopeMagnitude(small), 1.0f);
+  const RopeConfig large = read("131072");
+  EXPECT_TRUE(large.long_regime);
+  EXPECT_FLOAT_EQ(InverseFrequencies(large)[0], 1.0f / 3);
+  EXPECT_FLOAT_EQ(InverseFrequencies(large)[1], 0.01f / 50);
+  EXPECT_NEAR(RopeMagnitude(large), std::sqrt(1 + std::log(32.0) / std::log(4096.0)), 1e-6);
+  EXPECT_NE(small.Describe(), large.Describe());
+}
+
 }  // namespace
 }  // namespace reprise

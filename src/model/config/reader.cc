@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+
 namespace reprise {
 namespace {
 
@@ -29,13 +31,20 @@ ConfigReader::ConfigReader(const Checkpoint& checkpoint)
   }
 }
 
+void ConfigReader::AddDefaults(std::string_view json) {
+  auto document = JsonDocument::Parse(json);
+  CHECK(document.ok());
+  defaults_ = std::move(*document);
+}
+
 void ConfigReader::Refuse(std::string message) {
   if (status_.ok()) status_ = InvalidArgument(std::move(message));
 }
 
 ConfigReader::Place ConfigReader::Locate(ConfigKey key) const {
   if (gguf_) return {inner_, std::string(inner_.Has(key.gguf) ? key.gguf : "")};
-  for (const Metadata* start : {&inner_, &outer_}) {
+  const Metadata defaults = defaults_ ? Metadata(defaults_->root()) : Metadata();
+  for (const Metadata* start : {&inner_, &outer_, &defaults}) {
     Metadata section = *start;
     std::string_view rest = key.hf;
     for (size_t dot = rest.find('.'); dot != std::string_view::npos; dot = rest.find('.')) {

@@ -38,6 +38,9 @@ class ConfigReader {
 
   bool gguf() const { return gguf_; }
   const Status& status() const { return status_; }
+  // Members of config.json that its writers may leave out, and what they are then; GGUF files say
+  // everything. REQUIRES: valid JSON that outlives the reader.
+  void AddDefaults(std::string_view json);
   // Makes `message` the error unless there is one already.
   void Refuse(std::string message);
 
@@ -69,6 +72,7 @@ class ConfigReader {
   const Checkpoint* checkpoint_ = nullptr;
   bool gguf_ = false;
   Metadata outer_;  // all of it
+  std::optional<JsonDocument> defaults_;
   Metadata inner_;  // section of the architecture, or text part of config.json
   Status status_;
 };

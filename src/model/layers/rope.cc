@@ -66,8 +66,10 @@ double Divisor(const RopeConfig& config, int f) {
 
 // The member of config.json that holds the regime: "rope_parameters" since Transformers 5, before
 // that "rope_scaling" (null where there is none).
-std::string_view ScalingMember(const ConfigReader& reader) {
-  return reader.Has({"rope_parameters", ""}) ? "rope_parameters." : "rope_scaling.";
+std::string ScalingMember(const ConfigReader& reader, std::string_view member) {
+  if (!reader.Has({"rope_parameters", ""})) return "rope_scaling.";
+  const std::string nested = "rope_parameters." + std::string(member);
+  return !member.empty() && reader.Has({nested, ""}) ? nested + "." : "rope_parameters.";
 }
 
 // The factors come as lists in config.json and as tensors in GGUF files (ones until they are read).
@@ -108,8 +110,8 @@ void ReadLongRope(ConfigReader* reader, const std::string& member, int64_t conte
   }
 }
 
-void ReadScaling(ConfigReader* reader, int64_t context_length, RopeConfig* config) {
-  const std::string member(ScalingMember(*reader));
+void ReadScaling(ConfigReader* reader, const std::string& member, int64_t context_length,
+                 RopeConfig* config) {
   const auto number = [&](const char* hf, const char* gguf, double min, double max,
                           std::optional<double> fallback) {
     return reader->Number({member + hf, gguf}, {min, max}, fallback);
@@ -152,15 +154,14 @@ void ReadScaling(ConfigReader* reader, int64_t context_length, RopeConfig* confi
 
 }  // namespace
 
-RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim) {
+RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim, std::string_view member) {
   RopeConfig config;
-  const bool nested = reader->Has({"rope_parameters.rope_theta", ""});
-  config.theta = reader->Number(
-      {nested ? "rope_parameters.rope_theta" : "rope_theta", "rope.freq_base"}, {1, 1e12}, 10000.0);
-  const bool nested_part = reader->Has({"rope_parameters.partial_rotary_factor", ""});
-  const double part = reader->Number(
-      {nested_part ? "rope_parameters.partial_rotary_factor" : "partial_rotary_factor", ""},
-      {1e-3, 1}, 1.0);
+  const std::string place = ScalingMember(*reader, member);
+  const auto nested = [&](const char* key) {
+    return reader->Has({place + key, ""}) ? place + key : std::string(key);
+  };
+  config.theta = reader->Number({nested("rope_theta"), "rope.freq_base"}, {1, 1e12}, 10000.0);
+  const double part = reader->Number({nested("partial_rotary_factor"), ""}, {1e-3, 1}, 1.0);
   config.rotary_dim =
       int(reader->Int({"", "rope.dimension_count"}, {2, head_dim}, int64_t(part * head_dim)));
   if (config.rotary_dim < 2 || config.rotary_dim % 2 != 0) {
@@ -170,7 +171,7 @@ RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim) {
   }
   const int64_t context_length =
       reader->Int({"max_position_embeddings", "context_length"}, {1, int64_t{1} << 30}, 1);
-  ReadScaling(reader, context_length, &config);
+  ReadScaling(reader, place, context_length, &config);
   return config;
 }
 

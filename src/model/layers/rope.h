@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/config/reader.h"
@@ -37,7 +38,8 @@ struct RopeConfig {
 };
 
 // Reads the regime; errors, regimes that are not known (by name) included, stick to the reader.
-RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim);
+// `member` is that of rope_parameters, for models with a regime per kind of layer.
+RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim, std::string_view member = "");
 
 // [rotary_dim / 2] angles per position, divided by `divisors` (of the same size, or empty: the
 // rope_freqs.weight of GGUF files).

@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "base/utf8.h"
 #include "text/test_assets.h"
 #include "text/tokenizer.h"
 #include "text/vocab/file.h"
@@ -64,9 +65,11 @@ TEST_P(GgufFixtureTest, EqualsTheOtherFile) {
   const JsonDocument vectors =
       ReadJson(kTokenizerData + name.substr(0, name.find('.')) + ".vectors.json");
   for (const JsonValue& vector : vectors.root().items()) {
-    const std::string_view text = vector.Find("text")->as_string();
+    const std::string text = VectorText(vector);
     // GGUF does not know the flags of added tokens.
     if (text.find("[l]") != text.npos || text.find("can't") != text.npos) continue;
+    // SentencePiece replaces what is not UTF-8. From GGUF files, as in llama.cpp, the bytes stay.
+    if (std::string_view(c.model) == "llama" && !IsValidUtf8(text)) continue;
     EXPECT_EQ(Encode(*ours, text), Encode(*other, text)) << text;
   }
 }

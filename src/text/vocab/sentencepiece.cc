@@ -177,6 +177,7 @@ Result<VocabSpec> VocabFromSentencePiece(SentencePieceSpec model) {
   if (!model.chars_map.empty()) {
     spec.normalize.push_back({Step::Kind::kCharsMap, std::move(model.chars_map), ""});
   }
+  if (!model.keep_invalid) spec.normalize.push_back({Step::Kind::kMakeValid, "", ""});
   if (model.remove_extra_spaces) {
     // SentencePiece takes U+2581 for a space at the end, and only there.
     const std::string pattern = "\\A +|(?: |" + std::string(kMetaspace) + ")+\\z|(?<= ) +";
@@ -203,6 +204,7 @@ Result<VocabSpec> ParseSentencePieceModel(std::string_view file) {
   model.bos_id = 1;
   model.eos_id = 2;
   model.remove_extra_spaces = true;
+  model.keep_invalid = false;
   FieldReader reader(file);
   for (Field field; reader.Next(&field);) {
     if (field.number == 1) REPRISE_TRY(ParsePiece(field.bytes, &model));

@@ -20,6 +20,7 @@ struct SentencePieceSpec {
   std::string chars_map;  // precompiled normalisation, or empty
   bool add_dummy_prefix = true;
   bool remove_extra_spaces = false;
+  bool keep_invalid = true;  // bytes that are not UTF-8; else U+FFFD for each, as the library does
   bool add_bos = true;
   bool add_eos = false;
   int32_t bos_id = -1;

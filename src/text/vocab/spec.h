@@ -48,6 +48,7 @@ struct NormalizeStep {
     kReplaceRegex,  // each match of the pattern `from` by `to`
     kStrip,         // white space at the start if `from` is not empty, at the end if `to` is not
     kCharsMap,      // SentencePiece's precompiled normalisation, its bytes in `from`
+    kMakeValid,     // each byte that belongs to no character by U+FFFD
   };
   Kind kind = Kind::kNfc;
   std::string from;

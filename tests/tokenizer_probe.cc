@@ -13,9 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/mapped_file.h"
-#include "text/tokenizer.h"
-#include "text/vocab/file.h"
+#include "model/model_text.h"
 
 namespace reprise {
 namespace {
@@ -30,13 +28,12 @@ void WriteCount(size_t count) {
 }
 
 int Run(const std::string& path, bool special) {
-  auto spec = ReadVocabFile(path);
-  auto tokenizer = spec.ok() ? Tokenizer::Make(std::move(*spec))
-                             : Result<std::unique_ptr<Tokenizer>>(spec.status());
-  if (!tokenizer.ok()) {
-    std::fprintf(stderr, "%s: %s\n", path.c_str(), tokenizer.status().message().c_str());
+  const auto text_model = ReadTextFile(path);
+  if (!text_model.ok()) {
+    std::fprintf(stderr, "%s: %s\n", path.c_str(), text_model.status().message().c_str());
     return 1;
   }
+  const Tokenizer& tokenizer = *text_model->tokenizer;
   uint32_t size = 0;
   std::string text;
   std::vector<int32_t> ids;
@@ -45,14 +42,14 @@ int Run(const std::string& path, bool special) {
     ids.clear();
     if (!Read(text.data(), size)) return 1;
     const Status status =
-        (*tokenizer)->Encode(text, {.add_special = special, .parse_special = special}, &ids);
+        tokenizer.Encode(text, {.add_special = special, .parse_special = special}, &ids);
     if (!status.ok()) {
       std::fprintf(stderr, "%s: %s\n", path.c_str(), status.message().c_str());
       return 1;
     }
     WriteCount(ids.size());
     Write(ids.data(), ids.size() * sizeof(ids[0]));
-    const std::string decoded = (*tokenizer)->Decode(ids, true);
+    const std::string decoded = tokenizer.Decode(ids, true);
     WriteCount(decoded.size());
     Write(decoded.data(), decoded.size());
   }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/decoders/gemma.h"
+
+#include <cmath>
+#include <string>
+
+#include "model/decoders/dense_decoder.h"
+
+namespace reprise {
+namespace {
+
+// Scores are multiplied by query_pre_attn_scalar^-1/2; GGUF files leave it to the size of the
+// model.
+float ReadAttentionScale(ConfigReader* reader, const DecoderConfig& config, int wide_layers) {
+  const bool wide = config.layer_count == wide_layers;
+  const double implied = wide ? double(config.dim) / config.q_heads : double(config.head_dim);
+  if (reader->gguf()) {
+    return float(
+        reader->Number({"", "attention.scale"}, {1e-9, 1e9}, 1 / std::sqrt(std::floor(implied))));
+  }
+  return float(1 / std::sqrt(reader->Number({"query_pre_attn_scalar", ""}, {1e-9, 1e9}, 256.0)));
+}
+
+// JSON null means none; a GGUF file that is silent means the published value.
+float ReadSoftcap(ConfigReader* reader, const char* key, double published) {
+  return float(reader->Number({key, key}, {0, 1e6}, reader->gguf() ? published : 0.0));
+}
+
+// Layers with a window turn q and k by angles of their own, unscaled.
+RopeConfig ReadWindowRope(ConfigReader* reader, const DecoderConfig& config,
+                          std::string_view member) {
+  RopeConfig rope;
+  rope.rotary_dim = config.rope.rotary_dim;
+  const std::string nested = "rope_parameters." + std::string(member) + ".rope_theta";
+  const bool has_nested = reader->Has({nested, ""});
+  rope.theta = reader->Number(
+      {has_nested ? nested : std::string("rope_local_base_freq"), "rope.freq_base_swa"}, {1, 1e12},
+      10000.0);
+  return rope;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FamilyModel>> MakeGemma(ConfigReader* reader, GemmaVariant variant,
+                                               DType kv) {
+  variant.expected.activation = "gelu_pytorch_tanh";
+  reader->AddDefaults(variant.defaults);
+  const DecoderConfig config = ReadDecoderConfig(reader, variant.expected);
+  DenseTraits traits;
+  traits.gguf_architecture = variant.gguf_architecture;
+  traits.qk_norm = variant.qk_norm;
+  traits.post_norms = true;
+  traits.norm_form = ValueForm::kOnePlus;
+  traits.activation = MlpActivation::kGeGlu;
+  traits.embedding_scale = std::sqrt(float(config.dim));
+  traits.attention_scale = ReadAttentionScale(reader, config, variant.wide_layers);
+  traits.attention_softcap =
+      ReadSoftcap(reader, "attn_logit_softcapping", variant.attention_softcap);
+  traits.logit_softcap = ReadSoftcap(reader, "final_logit_softcapping", variant.logit_softcap);
+  if (!variant.window_rope_member.empty()) {
+    traits.window_rope = ReadWindowRope(reader, config, variant.window_rope_member);
+  }
+  if (reader->Bool({"attention_bias", ""}, false)) {
+    reader->Refuse("attention biases are not supported for " +
+                   std::string(variant.gguf_architecture));
+  }
+  return MakeDenseDecoder(reader, config, traits, kv);
+}
+
+}  // namespace reprise
