@@ -44,7 +44,8 @@ void ResidualStack::Forward(const OpContext& context, const BatchView& batch,
   const Step step(context, batch, memory);
   const Rows x = vocabulary_.Embed(step);
   RopeTable rope;
-  if (traits_.rope) rope = MakeRopeTable(context, step.positions(), frequencies_);
+  if (traits_.rope)
+    rope = MakeRopeTable(context, step.positions(), frequencies_, RopeMagnitude(config_.rope));
   const Rows h = step.MakeRows(config_.dim);
   const Rows y = step.MakeRows(config_.dim);
   const Rows further = step.MakeRows(config_.dim);

@@ -20,7 +20,31 @@ LayerState GatedDeltaNet::state() const {
            {"delta", {shape_.value_heads, shape_.key_dim, shape_.value_dim}, DType::kF32}}};
 }
 
-void GatedDeltaNet::Declare(TensorPlan* plan) {
+void GatedDeltaNet::DeclareJoinedInputs(TensorPlan* plan) {
+  const int64_t keys = shape_.key_heads;
+  const int64_t key = shape_.key_dim;
+  const int64_t value = shape_.value_width() / keys;  // rows of the values of one key head
+  const int64_t stride = 2 * key + 2 * value;
+  const TensorPlan::Name joined =
+      plan->Layer(layer_, "linear_attn.in_proj_qkvz.weight", "ssm_in.weight");
+  PlannedTensor& qkv = plan->AddMatrix(plan->Layer(layer_, "", "attn_qkv.weight"),
+                                       shape_.conv_width(), shape_.dim, &qkv_);
+  qkv.hf.clear();
+  qkv.fused = {joined.hf,
+               joined.gguf,
+               keys * stride,
+               {{keys, key, 0, stride}, {keys, key, key, stride}, {keys, value, 2 * key, stride}}};
+  PlannedTensor& z = plan->AddMatrix(plan->Layer(layer_, "", "attn_gate.weight"),
+                                     shape_.value_width(), shape_.dim, &z_);
+  z.hf.clear();
+  z.fused = {joined.hf, joined.gguf, keys * stride, {{keys, value, 2 * key + value, stride}}};
+  plan->AddMatrix(plan->Layer(layer_, "linear_attn.in_proj_ba.weight", "ssm_ba.weight"),
+                  2 * shape_.value_heads, shape_.dim, &ba_)
+      .head_rows = {HeadOrder::kQueryGate, false, 0,
+                    shape_.key_heads,      0,     shape_.value_heads / shape_.key_heads};
+}
+
+void GatedDeltaNet::DeclareInputs(TensorPlan* plan) {
   const int64_t dim = shape_.dim;
   const int heads = shape_.value_heads;
   const auto name = [&](const char* hf, const char* gguf) { return plan->Layer(layer_, hf, gguf); };
@@ -39,7 +63,21 @@ void GatedDeltaNet::Declare(TensorPlan* plan) {
   by_head(
       plan->AddMatrix(name("linear_attn.in_proj_a.weight", "ssm_alpha.weight"), heads, dim, &a_), 0,
       1, false);
+}
 
+void GatedDeltaNet::Declare(TensorPlan* plan) {
+  const int heads = shape_.value_heads;
+  const auto name = [&](const char* hf, const char* gguf) { return plan->Layer(layer_, hf, gguf); };
+  const auto by_head = [&](PlannedTensor& tensor, int64_t first, int64_t head_rows, bool columns) {
+    // Files of Qwen3-Next keep the order of Hugging Face.
+    if (shape_.joined_inputs) return;
+    tensor.head_rows = {HeadOrder::kValueHeads, columns, first, heads, shape_.key_heads, head_rows};
+  };
+  if (shape_.joined_inputs) {
+    DeclareJoinedInputs(plan);
+  } else {
+    DeclareInputs(plan);
+  }
   PlannedTensor& conv =
       plan->AddVector(name("linear_attn.conv1d.weight", "ssm_conv1d.weight"), shape_.taps, &conv_);
   conv.rows = shape_.conv_width();
@@ -56,8 +94,8 @@ void GatedDeltaNet::Declare(TensorPlan* plan) {
   by_head(a, 0, 1, true);
   plan->AddNorm(name("linear_attn.norm.weight", "ssm_norm.weight"), shape_.value_dim,
                 ValueForm::kPlain, &norm_);
-  PlannedTensor& out = plan->AddMatrix(name("linear_attn.out_proj.weight", "ssm_out.weight"), dim,
-                                       shape_.value_width(), &out_);
+  PlannedTensor& out = plan->AddMatrix(name("linear_attn.out_proj.weight", "ssm_out.weight"),
+                                       shape_.dim, shape_.value_width(), &out_);
   out.init.deviation *= shape_.residual_gain;
   by_head(out, 0, shape_.value_dim, true);
 }
@@ -67,10 +105,16 @@ void GatedDeltaNet::Forward(const Step& step, const Rows& x, const Rows& out) co
   ScratchScope scope(*context.scratch);
   const Rows qkv = step.MakeRows(shape_.conv_width());
   const Rows z = step.MakeRows(shape_.value_width());
-  const Rows b = step.MakeRows(shape_.value_heads);
-  const Rows a = step.MakeRows(shape_.value_heads);
-  const Projection inputs[] = {{&qkv_, qkv}, {&z_, z}, {&b_, b}, {&a_, a}};
-  Project(context, x, inputs);
+  const Rows ba = step.MakeRows(2 * shape_.value_heads);
+  const Rows b = Columns(ba, 0, shape_.value_heads);
+  const Rows a = Columns(ba, shape_.value_heads, shape_.value_heads);
+  if (shape_.joined_inputs) {
+    const Projection inputs[] = {{&qkv_, qkv}, {&z_, z}, {&ba_, ba}};
+    Project(context, x, inputs);
+  } else {
+    const Projection inputs[] = {{&qkv_, qkv}, {&z_, z}, {&b_, b}, {&a_, a}};
+    Project(context, x, inputs);
+  }
 
   const Rows mixed = step.MakeRows(shape_.conv_width());
   step.Scan(entry_, 0, [&](std::span<const RecurrentSequence> sequences) {

@@ -20,7 +20,10 @@ struct GatedDeltaNetShape {
   int taps = 0;              // of the short convolution
   float eps = 0;             // of the gated norm
   bool tiled_heads = false;  // value heads in the order of GGUF files
-  float residual_gain = 1;   // synth only
+  // Hugging Face files hold, per key head, q, k, v and z in one matrix, b and a in another; GGUF
+  // files b and a (Qwen3-Next).
+  bool joined_inputs = false;
+  float residual_gain = 1;  // synth only
 
   int64_t key_width() const { return int64_t{key_heads} * key_dim; }
   int64_t value_width() const { return int64_t{value_heads} * value_dim; }
@@ -39,14 +42,21 @@ class GatedDeltaNet {
   void Declare(TensorPlan* plan);
   // x is already normalised.
   void Forward(const Step& step, const Rows& x, const Rows& out) const;
-  // Multiply-adds of the recurrence per token: decay, read, write and query of every matrix.
-  double cost_per_token() const { return 4.0 * double(shape_.value_width()) * shape_.key_dim; }
+  // Adds the multiply-adds of the recurrence to the cost of computing a token again: decay, read,
+  // write and query of every matrix.
+  void AddCost(StateSpec* state) const {
+    state->token_cost += 4.0 * double(shape_.value_width()) * shape_.key_dim;
+  }
 
  private:
+  void DeclareInputs(TensorPlan* plan);
+  void DeclareJoinedInputs(TensorPlan* plan);
+
   GatedDeltaNetShape shape_;
   int layer_;
   size_t entry_;
   Matrix qkv_, z_, b_, a_, out_;
+  Matrix ba_;                   // joined inputs: all b, then all a
   std::vector<float> conv_;     // [taps, conv_width]
   std::vector<float> dt_bias_;  // [value_heads]
   std::vector<float> exp_a_;    // [value_heads]

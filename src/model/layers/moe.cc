@@ -181,6 +181,17 @@ MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain) {
   return shape;
 }
 
+std::vector<bool> ReadSparseLayers(ConfigReader* reader, int layer_count) {
+  const int64_t step = reader->Int({"decoder_sparse_step", ""}, {1, 4096}, 1);
+  const auto dense = reader->Ints({"mlp_only_layers", ""}, 4096, {0, 4096});
+  std::vector<bool> sparse;
+  for (int i = 0; i < layer_count; ++i) {
+    sparse.push_back((i + 1) % step == 0 &&
+                     std::find(dense.begin(), dense.end(), i) == dense.end());
+  }
+  return sparse;
+}
+
 void DescribeMoe(const MoeShape& shape, std::string_view architecture, GgufWriter* out) {
   const std::string prefix = std::string(architecture) + ".";
   out->Put<uint32_t>(prefix + "expert_count", uint32_t(shape.experts));

@@ -80,6 +80,9 @@ class MoeMlp {
 // The parameters of a mixture that both formats name alike for most families: number of experts,
 // how many a token goes to, their width. Errors stick to the reader.
 MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain);
+// Which layers have experts: every decoder_sparse_step-th, but not those of mlp_only_layers; all of
+// a GGUF file.
+std::vector<bool> ReadSparseLayers(ConfigReader* reader, int layer_count);
 // The same parameters as metadata of a GGUF file.
 void DescribeMoe(const MoeShape& shape, std::string_view architecture, GgufWriter* out);
 // Whatever decides the bits besides the tensors.

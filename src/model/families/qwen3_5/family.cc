@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/family.h"
 
-#include <memory>
-
-#include "model/families/qwen3_5/config.h"
-#include "model/families/qwen3_5/qwen3_5.h"
+#include "model/decoders/delta_decoder.h"
 
 namespace reprise {
 namespace {
@@ -48,8 +45,7 @@ constexpr PublishedSize kPublished[] = {
 };
 
 Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
-  REPRISE_ASSIGN(const qwen3_5::Config config, qwen3_5::ReadConfig(reader, kv));
-  return std::unique_ptr<FamilyModel>(std::make_unique<qwen3_5::Qwen35>(config));
+  return MakeDeltaDecoder(reader, {"qwen3_5", kGgufTypes[0]}, kv);
 }
 
 }  // namespace

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/family.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "model/decoders/dense_decoder.h"
 
 namespace reprise {
@@ -21,18 +18,6 @@ constexpr PublishedSize kPublished[] = {
       "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
       "use_sliding_window": false, "tie_word_embeddings": false})"},
 };
-
-// Layers with experts: every decoder_sparse_step-th, but not those of mlp_only_layers.
-std::vector<bool> ReadSparseLayers(ConfigReader* reader, int layer_count) {
-  const int64_t step = reader->Int({"decoder_sparse_step", ""}, {1, 4096}, 1);
-  const auto dense = reader->Ints({"mlp_only_layers", ""}, 4096, {0, 4096});
-  std::vector<bool> sparse;
-  for (int i = 0; i < layer_count; ++i) {
-    sparse.push_back((i + 1) % step == 0 &&
-                     std::find(dense.begin(), dense.end(), i) == dense.end());
-  }
-  return sparse;
-}
 
 Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   DenseTraits traits;

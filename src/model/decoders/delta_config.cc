@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/families/qwen3_5/config.h"
-
 #include <algorithm>
 #include <string>
 
-namespace reprise::qwen3_5 {
+#include "model/decoders/delta_decoder.h"
+
+namespace reprise {
 namespace {
 
 constexpr IntRange kHeads{1, 1024};
 constexpr IntRange kHeadDim{1, 1024};
 
+std::string Named(const DeltaDecoderConfig& config) { return std::string(config.variant.name); }
+
 // Full attention in the last layer of each group of `interval`, unless the file lists the layers.
-void ReadLayerTypes(ConfigReader* reader, Config* config) {
+void ReadLayerTypes(ConfigReader* reader, DeltaDecoderConfig* config) {
   const size_t count = size_t(config->decoder.layer_count);
   config->full_interval =
       int(reader->Int({"full_attention_interval", "full_attention_interval"}, {1, 1024}, 4));
@@ -25,7 +27,7 @@ void ReadLayerTypes(ConfigReader* reader, Config* config) {
   const auto flags = reader->Ints({"", "attention.recurrent_layers"}, 4096, {0, 1});
   for (size_t i = 0; i < count && i < types.size(); ++i) {
     if (types[i] != "linear_attention" && types[i] != "full_attention") {
-      reader->Refuse("layer type '" + types[i] + "' is not supported for qwen3_5");
+      reader->Refuse("layer type '" + types[i] + "' is not supported for " + Named(*config));
     }
     config->recurrent[i] = types[i] == "linear_attention";
   }
@@ -36,7 +38,7 @@ void ReadLayerTypes(ConfigReader* reader, Config* config) {
   if (config->recurrent != by_interval) config->full_interval = 0;
 }
 
-void ReadDelta(ConfigReader* reader, Config* config) {
+void ReadDelta(ConfigReader* reader, DeltaDecoderConfig* config) {
   GatedDeltaNetShape& delta = config->delta;
   delta.dim = config->decoder.dim;
   delta.eps = config->decoder.eps;
@@ -58,11 +60,13 @@ void ReadDelta(ConfigReader* reader, Config* config) {
     reader->Refuse(std::to_string(delta.value_heads) + " value heads cannot share " +
                    std::to_string(delta.key_heads) + " key heads evenly");
   }
-  delta.tiled_heads = reader->gguf();
+  delta.joined_inputs = config->variant.joined_inputs;
+  // Files of Qwen3-Next keep the heads grouped.
+  delta.tiled_heads = reader->gguf() && !delta.joined_inputs;
   delta.residual_gain = config->decoder.residual_gain();
 }
 
-void ReadAttention(ConfigReader* reader, DType kv, Config* config) {
+void ReadAttention(ConfigReader* reader, DType kv, DeltaDecoderConfig* config) {
   const DecoderConfig& decoder = config->decoder;
   AttentionShape& shape = config->attention;
   shape.dim = decoder.dim;
@@ -76,18 +80,20 @@ void ReadAttention(ConfigReader* reader, DType kv, Config* config) {
   shape.residual_gain = decoder.residual_gain();
   shape.kv = kv;
   if (reader->Bool({"attention_bias", ""}, false)) {
-    reader->Refuse("attention biases are not supported for qwen3_5");
+    reader->Refuse("attention biases are not supported for " + Named(*config));
   }
   if (!reader->Bool({"attn_output_gate", ""}, true)) {
-    reader->Refuse("attention without an output gate is not supported for qwen3_5");
+    reader->Refuse("attention without an output gate is not supported for " + Named(*config));
   }
   const std::string gate = reader->Text({"output_gate_type", ""}, "swish");
   if (gate != "swish" && gate != "silu") {
-    reader->Refuse("output gate '" + gate + "' is not supported for qwen3_5 (only swish is)");
+    reader->Refuse("output gate '" + gate + "' is not supported for " + Named(*config) +
+                   " (only swish is)");
   }
   if (std::any_of(decoder.windows.begin(), decoder.windows.end(), [](int w) { return w != 0; })) {
-    reader->Refuse("sliding-window attention is not supported for qwen3_5");
+    reader->Refuse("sliding-window attention is not supported for " + Named(*config));
   }
+  if (config->variant.joined_inputs) return;
   // Sections of interleaved multimodal RoPE: for text all three positions are equal.
   config->rope_sections =
       reader->Ints({"rope_parameters.mrope_section", "rope.dimension_sections"}, 4, {0, 1024});
@@ -98,19 +104,42 @@ void ReadAttention(ConfigReader* reader, DType kv, Config* config) {
   config->rope_sections.resize(4);
 }
 
+void ReadExperts(ConfigReader* reader, DeltaDecoderConfig* config) {
+  if (!config->variant.moe) {
+    if (reader->Has({"num_experts", "expert_count"})) {
+      reader->Refuse("mixtures of experts are another family than " + Named(*config));
+    }
+    return;
+  }
+  const DecoderConfig& decoder = config->decoder;
+  MoeShape moe = ReadMoeShape(reader, decoder.dim, decoder.residual_gain());
+  moe.routing.renormalise = reader->Bool({"norm_topk_prob", ""}, true);
+  moe.shared_hidden = reader->Int(
+      {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"}, kAnySize);
+  moe.shared_gated = true;
+  config->moe = moe;
+  config->sparse = ReadSparseLayers(reader, decoder.layer_count);
+  // Only layers without experts have a width of their own.
+  if (std::find(config->sparse.begin(), config->sparse.end(), false) != config->sparse.end()) {
+    config->decoder.hidden = reader->Int({"intermediate_size", "feed_forward_length"}, kAnySize);
+  }
+}
+
 }  // namespace
 
-Result<Config> ReadConfig(ConfigReader* reader, DType kv) {
-  Config config;
-  config.decoder = ReadDecoderConfig(reader);
+Result<DeltaDecoderConfig> ReadDeltaDecoderConfig(ConfigReader* reader, const DeltaVariant& variant,
+                                                  DType kv) {
+  DeltaDecoderConfig config;
+  config.variant = variant;
+  DecoderExpectations expected;
+  expected.mlp = !variant.moe;
+  config.decoder = ReadDecoderConfig(reader, expected);
   ReadLayerTypes(reader, &config);
   ReadDelta(reader, &config);
   ReadAttention(reader, kv, &config);
-  if (reader->Has({"num_experts", "expert_count"})) {
-    reader->Refuse("mixtures of experts are another family than qwen3_5");
-  }
+  ReadExperts(reader, &config);
   REPRISE_TRY(reader->status());
   return config;
 }
 
-}  // namespace reprise::qwen3_5
+}  // namespace reprise

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proves what is peculiar to qwen3_5: which layers recur, how it is written to GGUF and found
-// again, and that variants which nothing here computes are refused by name.
-#include "model/families/qwen3_5/qwen3_5.h"
+// Proves what is peculiar to the hybrids of delta rule and attention: which layers recur, how it is
+// written to GGUF and found again, and that variants which nothing here computes are refused by
+// name.
+#include "model/decoders/delta_decoder.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@
 #include "device/thread_pool.h"
 #include "model/export/gguf_export.h"
 
-namespace reprise::qwen3_5 {
+namespace reprise {
 namespace {
 
 std::string ConfigText(const std::string& members) {
@@ -24,14 +25,14 @@ std::string ConfigText(const std::string& members) {
          members + "}";
 }
 
-Result<Config> Read(const std::string& members) {
+Result<DeltaDecoderConfig> Read(const std::string& members) {
   const auto document = JsonDocument::Parse(ConfigText(members));
   CHECK(document.ok());
   ConfigReader reader(document->root());
-  return ReadConfig(&reader, DType::kF16);
+  return ReadDeltaDecoderConfig(&reader, {"qwen3_5", "qwen35"}, DType::kF16);
 }
 
-TEST(Qwen35, LayersRecurByIntervalOrByList) {
+TEST(DeltaDecoder, LayersRecurByIntervalOrByList) {
   using Layers = std::vector<bool>;
   EXPECT_EQ(Read("")->recurrent, (Layers{true, true, true, false, true}));
   EXPECT_EQ(Read(R"(, "full_attention_interval": 2)")->recurrent,
@@ -42,7 +43,7 @@ TEST(Qwen35, LayersRecurByIntervalOrByList) {
   EXPECT_EQ(listed->full_interval, 0);
 }
 
-TEST(Qwen35, RefusesByName) {
+TEST(DeltaDecoder, RefusesByName) {
   const auto expect = [](const std::string& members, const char* name) {
     const auto config = Read(members);
     ASSERT_FALSE(config.ok());
@@ -55,7 +56,7 @@ TEST(Qwen35, RefusesByName) {
 }
 
 // Irregular patterns are written as a list; the state found in the file is the state of the model.
-TEST(Qwen35, GgufKeepsTheLayers) {
+TEST(DeltaDecoder, GgufKeepsTheLayers) {
   for (const char* members :
        {"", R"(, "layer_types": ["full_attention", "linear_attention", "full_attention",
                                  "full_attention", "linear_attention"])"}) {
@@ -67,7 +68,7 @@ TEST(Qwen35, GgufKeepsTheLayers) {
     RandomSource source(3);
     ThreadPool pool(1);
     GgufWriter writer;
-    const std::string path = ::testing::TempDir() + "qwen3_5_test.gguf";
+    const std::string path = ::testing::TempDir() + "delta_decoder_test.gguf";
     GgufExport request{family, model->get(), &source, *FindWeightMix("f16"), "t", path, nullptr};
     ASSERT_TRUE(ExportGguf(request, &writer, &pool).ok());
     const auto checkpoint = OpenCheckpoint(path);
@@ -86,4 +87,4 @@ TEST(Qwen35, GgufKeepsTheLayers) {
 }
 
 }  // namespace
-}  // namespace reprise::qwen3_5
+}  // namespace reprise
