@@ -31,6 +31,16 @@ std::string_view KeyOf(const http::Request& request) {
   return request.Header("x-api-key");
 }
 
+// "localhost:8080" -> is it this machine?
+bool IsLocalHost(std::string_view host) {
+  const size_t colon = host.rfind(':');
+  const bool has_port =
+      colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos;
+  if (has_port) host = host.substr(0, colon);
+  return host.empty() || host == "127.0.0.1" || host == "[::1]" ||
+         http::EqualIgnoringCase(host, "localhost");
+}
+
 }  // namespace
 
 Service::Service(const ServedModel* model, Engine* engine, const Clock* clock,
@@ -53,6 +63,14 @@ const Tenant* Service::FindTenant(const http::Request& request) const {
 }
 
 bool Service::Admit(const http::ExchangePtr& exchange, const http::Router::Route& route) {
+  if (options_.local_hosts_only && tenants_.open() &&
+      !IsLocalHost(exchange->request().Header("host"))) {
+    const ApiError error{403,
+                         "this server answers to localhost only; give it an API key to use "
+                         "it under another name"};
+    exchange->Respond(ErrorResponse(error, &exchange->request()));
+    return false;
+  }
   if (IsPublic(route.path) || FindTenant(exchange->request()) != nullptr) return true;
   ApiError error{401,
                  "this server needs an API key that it knows: send it as 'Authorization: "

@@ -151,6 +151,32 @@ void Flags::Add(const std::string& names, Value value, std::string help, const F
   if (!variable.empty() && std::getenv(variable.c_str()) != nullptr) option->envname(variable);
 }
 
+void Flags::AddConfig(const std::string& names, std::string help,
+                      std::function<Result<Settings>(const std::string&)> read) {
+  Add(names, &config_path_, std::move(help));
+  read_config_ = std::move(read);
+}
+
+Status Flags::ApplyConfig() const {
+  if (config_path_.empty()) return OkStatus();
+  REPRISE_ASSIGN(const Settings settings, read_config_(config_path_));
+  for (const auto& [name, values] : settings) {
+    CLI::Option* option = parser_->app->get_option_no_throw("--" + name);
+    if (option == nullptr) {
+      return InvalidArgument(config_path_ + ": there is no setting '" + name + "' (see " + name_ +
+                             " --help)");
+    }
+    if (option->count() > 0) continue;
+    try {
+      for (const std::string& value : values) option->add_result(value);
+      option->run_callback();
+    } catch (const CLI::ParseError& error) {
+      return InvalidArgument(config_path_ + ": " + error.what());
+    }
+  }
+  return OkStatus();
+}
+
 Flags* Flags::AddCommand(const std::string& name, const std::string& summary) {
   auto parser = std::make_unique<Parser>();
   parser->app = parser_->app->add_subcommand(name, summary);
@@ -191,6 +217,7 @@ Status Flags::Run(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     return InvalidArgument(std::string(error.what()) + " (see " + Named()->name_ + " --help)");
   }
+  REPRISE_TRY(Named()->ApplyConfig());
   const Action& action = Named()->action_;
   return action ? action() : OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -50,6 +51,13 @@ class Flags {
   // shows the default, where it is neither empty nor zero.
   void Add(const std::string& names, Value value, std::string help, const FlagRule& rule = {});
 
+  // Values of options by their long names, without dashes.
+  using Settings = std::vector<std::pair<std::string, std::vector<std::string>>>;
+  // An option that names a file of settings. `read` is called with its path and gives what neither
+  // the command line nor the environment has set; a name that is no option is an error.
+  void AddConfig(const std::string& names, std::string help,
+                 std::function<Result<Settings>(const std::string& path)> read);
+
   // A command that has subcommands needs one of them to be named. Owned by this.
   Flags* AddCommand(const std::string& name, const std::string& summary);
 
@@ -65,10 +73,13 @@ class Flags {
 
   Flags(std::string name, std::unique_ptr<Parser> parser);
   Status CheckCommands(int argc, const char* const* argv) const;
+  Status ApplyConfig() const;
   const Flags* Named() const;
 
   const std::string name_;  // with those of the commands above
   std::unique_ptr<Parser> parser_;
+  std::string config_path_;
+  std::function<Result<Settings>(const std::string&)> read_config_;
   Action action_;
   std::vector<std::unique_ptr<Flags>> commands_;
 };

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/serve/config_file.h"
+#include "cli/serve/server_stack.h"
+#include "cli/serve/systemd.h"
+
+namespace reprise::cli {
+namespace {
+
+struct Options {
+  ServeOptions serve;
+  std::vector<std::string> api_keys;
+  int drain_seconds = 30;
+  bool no_page = false;
+  bool no_idle_work = false;
+  bool keep_preambles = false;
+  std::string log = "info";
+};
+
+volatile sig_atomic_t signals = 0;
+
+void OnSignal(int) { signals = signals + 1; }
+
+void CatchSignals() {
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+// Every connection is a file.
+void RaiseFileLimit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Result<Flags::Settings> ReadConfig(const std::string& path, Options* options) {
+  REPRISE_ASSIGN(ConfigFile file, ReadConfigFile(path));
+  for (const auto& [name, records] : file.records) {
+    if (name != "keys") return InvalidArgument(path + ": there is no list '" + name + "'");
+    for (const ConfigFile::Record& record : records) {
+      api::Tenants::Key key;
+      for (const auto& [field, value] : record) {
+        if (field == "key") {
+          key.key = value;
+        } else if (field == "name") {
+          key.name = value;
+        } else if (field == "share") {
+          key.share = value == "true";
+        } else if (field == "admin") {
+          key.admin = value == "true";
+        } else {
+          return InvalidArgument(path + ": a key has no field '" + field +
+                                 "' (key, name, share, admin)");
+        }
+      }
+      if (key.key.empty()) return InvalidArgument(path + ": one of the [[keys]] has no key");
+      options->serve.keys.push_back(std::move(key));
+    }
+  }
+  return file.settings;
+}
+
+Status Serve(Options options) {
+  const std::pair<const char*, LogLevel> levels[] = {{"debug", LogLevel::kDebug},
+                                                     {"info", LogLevel::kInfo},
+                                                     {"warning", LogLevel::kWarning},
+                                                     {"error", LogLevel::kError}};
+  for (const auto& [name, level] : levels) {
+    if (options.log == name) SetLogLevel(level);
+  }
+  options.serve.page = !options.no_page;
+  options.serve.idle_work = !options.no_idle_work;
+  options.serve.strip_preambles = !options.keep_preambles;
+  for (const std::string& key : options.api_keys) {
+    if (key.empty()) return InvalidArgument("an --api-key is empty");
+    options.serve.keys.push_back({key, "", false, false});
+  }
+  RaiseFileLimit();
+  REPRISE_ASSIGN(const std::unique_ptr<ServerStack> stack, ServerStack::Create(options.serve));
+  CatchSignals();
+  REPRISE_TRY(stack->Start());
+  std::printf("%s on http://%s:%d\n", stack->model_id().c_str(), options.serve.host.c_str(),
+              stack->port());
+  std::fflush(stdout);
+  NotifySystemd("READY=1");
+  while (signals == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+
+  NotifySystemd("STOPPING=1");
+  Log(LogLevel::kInfo, "shutting down: answering what is under way");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(options.drain_seconds);
+  bool drained = false;
+  do {
+    drained = stack->Drain(std::chrono::milliseconds(100));
+  } while (!drained && signals < 2 && std::chrono::steady_clock::now() < end);
+  if (!drained) Log(LogLevel::kWarning, "some answers were cut off");
+  stack->Stop();
+  return OkStatus();
+}
+
+}  // namespace
+
+void DefineServe(Flags* flags) {
+  auto options = std::make_shared<Options>();
+  ServeOptions* serve = &options->serve;
+  AddModelOptions(flags, &serve->model, ModelChoice::kBundledByDefault);
+  flags->AddConfig("--config", "TOML file with any of these options",
+                   [options](const std::string& path) { return ReadConfig(path, options.get()); });
+  flags->Add("--tokenizer", &serve->tokenizer,
+             "tokenizer.json or a folder that has one, for models without");
+  flags->Add("--alias", &serve->alias, "name of the model for clients (default: the file's)");
+  flags->Add("--host", &serve->host, "address to listen on");
+  flags->Add("--port", &serve->port, "port to listen on; 0: any free one",
+             {.min = 0, .max = 65535});
+  flags->Add("--api-key", &options->api_keys,
+             "key that clients must send; several times for several tenants");
+  flags->Add("--insecure", &serve->insecure, "listen beyond this machine without a key");
+  flags->Add("-c,--context", &serve->context_tokens,
+             "tokens of one request (default: the model's, at most 32768)",
+             {.min = 64, .max = 1 << 24});
+  flags->Add("--parallel", &serve->parallel, "requests computed at the same time",
+             {.min = 1, .max = 4096});
+  flags->Add("--queue", &serve->queue, "requests that may wait; more are answered 429",
+             {.min = 1, .max = 1 << 20});
+  flags->Add("--cache-mib", &serve->cache_mib,
+             "memory for state, running and remembered (default: from the machine)",
+             {.min = 0, .max = 1 << 30});
+  flags->Add("--snapshot-gap", &serve->snapshot_gap,
+             "tokens between snapshots of one prompt, at least (default: from the model)",
+             {.min = 1, .max = 1 << 20});
+  flags->Add("--connections", &serve->connections, "open connections; more are answered 503",
+             {.min = 1, .max = 1 << 20});
+  flags->Add("--body-mib", &serve->body_mib, "largest body of a request", {.min = 1, .max = 1024});
+  flags->Add("--head-seconds", &serve->head_seconds, "how long a client may take to send a head",
+             {.min = 1, .max = 3600});
+  flags->Add("--stall-seconds", &serve->stall_seconds,
+             "how long a client may take nothing of its answer", {.min = 1, .max = 3600});
+  flags->Add("--workers", &serve->workers, "threads that parse, render and tokenise requests",
+             {.min = 1, .max = 256});
+  flags->Add("--drain-seconds", &options->drain_seconds,
+             "how long running answers may take after SIGTERM", {.min = 0, .max = 3600});
+  flags->Add("--log", &options->log, "least level that is logged",
+             {.one_of = {"debug", "info", "warning", "error"}});
+  flags->Add("--no-page", &options->no_page, "serve the API only");
+  flags->Add("--no-idle-work", &options->no_idle_work,
+             "do not prepare the next turn while nothing else is to do");
+  flags->Add("--keep-preambles", &options->keep_preambles,
+             "keep lines of /v1/messages' system prompts that change with every request");
+  flags->SetAction([options] { return Serve(*options); });
+}
+
+}  // namespace reprise::cli

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/serve/server_stack.h"
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include "api/ops/cache_feed.h"
+#include "api/ops/metrics.h"
+#include "base/json_writer.h"
+#include "base/log.h"
+#include "cli/conversation.h"
+#include "web/page.h"
+#include "weights/memory.h"
+
+namespace reprise::cli {
+namespace {
+
+// Snapshots of small states may stand closer together: conversations with small models are short.
+constexpr size_t kSmallStateBytes = size_t{2} << 20;
+constexpr int32_t kSmallStateGap = 16;
+
+bool IsLoopback(const std::string& host) { return host == "127.0.0.1" || host == "::1"; }
+
+// One line per answer: what, how it went, how long. Never what was said.
+void LogAnswer(const http::Request& request, int status, std::chrono::microseconds taken) {
+  if (!LogEnabled(LogLevel::kInfo)) return;
+  std::string line;
+  JsonWriter json(&line);
+  json.BeginObject().Member("event", "http").Member("id", request.id);
+  json.Member("method", request.method).Member("path", request.path).Member("status", status);
+  json.Member("ms", static_cast<double>(taken.count()) / 1000).EndObject();
+  Log(LogLevel::kInfo, line);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ServerStack>> ServerStack::Create(const ServeOptions& options) {
+  if (!IsLoopback(options.host) && options.keys.empty() && !options.insecure) {
+    return InvalidArgument("listening on " + options.host +
+                           " lets others in: give an --api-key, or --insecure if that is wanted");
+  }
+  std::unique_ptr<ServerStack> stack(new ServerStack(options));
+  REPRISE_ASSIGN(stack->loaded_, LoadedModel::Load(options.model));
+  REPRISE_TRY(stack->LoadText());
+  REPRISE_TRY(stack->BuildEngine());
+  stack->BuildServer();
+  return stack;
+}
+
+ServerStack::~ServerStack() { Stop(); }
+
+Status ServerStack::LoadText() {
+  auto text = options_.tokenizer.empty() ? ReadModelText(loaded_->checkpoint())
+                                         : ReadTextFile(options_.tokenizer);
+  if (!text.ok() && text.status().code() == StatusCode::kNotFound && options_.tokenizer.empty()) {
+    return text.status().Annotate("give one with --tokenizer");
+  }
+  if (!text.ok()) return text.status();
+  text_.emplace(std::move(*text));
+  const ModelCard& card = loaded_->model().card();
+  if (text_->tokenizer->vocab_size() > card.vocab_size) {
+    return InvalidArgument("the tokenizer has " + std::to_string(text_->tokenizer->vocab_size()) +
+                           " tokens, the model only " + std::to_string(card.vocab_size));
+  }
+  if (!text_->chat_templates.empty()) {
+    auto parsed = ChatTemplate::Parse(text_->chat_templates.front().source);
+    if (parsed.ok()) {
+      template_.emplace(std::move(*parsed));
+    } else {
+      Log(LogLevel::kWarning,
+          "the model's chat template cannot be used, chat is off: " + parsed.status().message());
+    }
+  }
+  served_.id = options_.alias.empty() ? std::filesystem::path(loaded_->path()).stem().string()
+                                      : options_.alias;
+  served_.created = std::time(nullptr);
+  served_.family = card.family;
+  served_.digest = card.digest;
+  served_.vocab_size = card.vocab_size;
+  served_.tokenizer = text_->tokenizer.get();
+  served_.chat_template = template_ ? &*template_ : nullptr;
+  if (template_) served_.template_source = text_->chat_templates.front().source;
+  served_.special_tokens = SpecialTokens(*text_->tokenizer);
+  return OkStatus();
+}
+
+Status ServerStack::BuildEngine() {
+  const ModelCard& card = loaded_->model().card();
+  CacheOptions cache;
+  cache.sequence_count = options_.parallel;
+  const int64_t wanted = options_.context_tokens > 0 ? options_.context_tokens : kContextDefault;
+  cache.context_tokens = static_cast<int32_t>(std::min<int64_t>(card.context_length, wanted));
+  if (options_.snapshot_gap > 0) {
+    cache.snapshot_gap = options_.snapshot_gap;
+  } else if (card.state.snapshot_bytes() <= kSmallStateBytes) {
+    cache.snapshot_gap = kSmallStateGap;
+  }
+  cache.budget_bytes = options_.cache_mib > 0
+                           ? static_cast<size_t>(options_.cache_mib) << 20
+                           : DefaultBudget(card.state, FindAvailableMemory().bytes, cache);
+  REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache));
+  EngineOptions engine;
+  engine.context_tokens = cache.context_tokens;
+  engine.waiting_max = options_.queue;
+  engine.idle_work = options_.idle_work;
+  served_.context_tokens = cache.context_tokens;
+  executor_ = std::make_unique<ModelExecutor>(loaded_->model(), loaded_->context());
+  engine_ = std::make_unique<Engine>(*executor_, std::move(state), engine, clock_);
+  return OkStatus();
+}
+
+void ServerStack::BuildServer() {
+  api::ServiceOptions service;
+  service.next_turn = options_.idle_work;
+  service.strip_preambles = options_.strip_preambles;
+  service.keys = options_.keys;
+  service.local_hosts_only = IsLoopback(options_.host);
+  service_ = std::make_unique<api::Service>(&served_, engine_.get(), &clock_, service);
+  http::ServerOptions server;
+  server.host = options_.host;
+  server.port = static_cast<uint16_t>(options_.port);
+  server.worker_count = options_.workers;
+  server.connection_count_max = static_cast<size_t>(options_.connections);
+  server.limits.body_bytes_max = static_cast<size_t>(options_.body_mib) << 20;
+  server.head_max = std::chrono::seconds(options_.head_seconds);
+  server.stall_max = std::chrono::seconds(options_.stall_seconds);
+  server.refuse = [](int status, const std::string& message, const http::Request* request) {
+    return api::ErrorResponse({status, message}, request);
+  };
+  server.admit = [this](const http::ExchangePtr& exchange, const http::Router::Route& route) {
+    return service_->Admit(exchange, route);
+  };
+  server.answered = [this](const http::Request& request, int status,
+                           std::chrono::microseconds taken) {
+    service_->metrics().CountAnswer(status);
+    if (options_.access_log) LogAnswer(request, status, taken);
+  };
+  http::Router router;
+  service_->AddRoutes(&router);
+  if (options_.page) web::AddRoutes(&router);
+  server_ = std::make_unique<http::Server>(std::move(server), std::move(router));
+  service_->SetLater([this](std::function<void()> task) { server_->Work(std::move(task)); });
+}
+
+Status ServerStack::Start() {
+  engine_->Start();
+  return server_->Start();
+}
+
+bool ServerStack::Drain(std::chrono::milliseconds timeout) {
+  service_->SetDraining();
+  service_->feed().Close();
+  return server_->Drain(timeout);
+}
+
+void ServerStack::Stop() {
+  if (server_ == nullptr) return;
+  engine_->Stop();
+  server_->Stop();
+}
+
+}  // namespace reprise::cli

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/service.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "cli/loaded_model.h"
+#include "engine/engine.h"
+#include "http/server.h"
+#include "model/executor.h"
+#include "model/model_text.h"
+
+namespace reprise::cli {
+
+struct ServeOptions {
+  ModelOptions model;
+  std::string tokenizer;
+  std::string alias;
+  std::string host = "127.0.0.1";
+  int port = 8080;  // 0: any free one
+  std::vector<api::Tenants::Key> keys;
+  bool insecure = false;
+  int context_tokens = 0;  // 0: the model's, at most kContextDefault
+  int parallel = 16;
+  int queue = 256;
+  int64_t cache_mib = 0;  // 0: from the machine
+  int snapshot_gap = 0;   // 0: from the model
+  int connections = 4000;
+  int body_mib = 32;
+  int head_seconds = 10;
+  int stall_seconds = 30;
+  int workers = 2;
+  bool page = true;
+  bool idle_work = true;
+  bool strip_preambles = true;
+  bool access_log = true;
+};
+
+// Everything between a model file and the sockets, in the order in which it is built. Tests and
+// benchmarks run the same stack as `reprise serve`.
+//
+// Thread safety: none; the parts have their own.
+class ServerStack {
+ public:
+  static constexpr int32_t kContextDefault = 32768;
+
+  // Refuses to listen beyond this machine without a key, unless that is said to be wanted.
+  static Result<std::unique_ptr<ServerStack>> Create(const ServeOptions& options);
+  ~ServerStack();
+
+  // Engine and sockets begin to work.
+  Status Start();
+  // No new requests; waits for those under way. Returns whether all were answered.
+  bool Drain(std::chrono::milliseconds timeout);
+  void Stop();
+
+  const std::string& model_id() const { return served_.id; }
+  uint16_t port() const { return server_->port(); }
+  Engine& engine() { return *engine_; }
+  http::Server& server() { return *server_; }
+  api::Service& service() { return *service_; }
+
+ private:
+  explicit ServerStack(const ServeOptions& options) : options_(options) {}
+  Status LoadText();
+  Status BuildEngine();
+  void BuildServer();
+
+  const ServeOptions options_;
+  SteadyClock clock_;
+  std::unique_ptr<LoadedModel> loaded_;
+  std::optional<ModelText> text_;
+  std::optional<ChatTemplate> template_;
+  api::ServedModel served_;
+  std::unique_ptr<ModelExecutor> executor_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<api::Service> service_;
+  std::unique_ptr<http::Server> server_;
+};
+
+}  // namespace reprise::cli
