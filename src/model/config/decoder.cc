@@ -47,6 +47,25 @@ void ReadWindows(ConfigReader* reader, const DecoderExpectations& expected, Deco
   }
 }
 
+// GGUF files of hybrids list the K/V heads of each layer: 0 where it does not attend.
+void ReadKvHeads(ConfigReader* reader, ConfigKey key, DecoderConfig* config) {
+  const auto listed = reader->Ints(key, kLayers.max, {0, kHeads.max});
+  const size_t count = size_t(config->layer_count);
+  if (listed.size() < count) {
+    reader->Refuse("the list of K/V heads does not have one entry per layer");
+  }
+  config->kv_heads = 0;
+  std::vector<bool> attends(count, false);
+  for (size_t i = 0; i < count && i < listed.size(); ++i) {
+    attends[i] = listed[i] != 0;
+    if (listed[i] == 0 || listed[i] == config->kv_heads) continue;
+    if (config->kv_heads != 0) reader->Refuse("layers with different K/V heads are not supported");
+    config->kv_heads = int(listed[i]);
+  }
+  if (config->kv_heads == 0) config->kv_heads = config->q_heads;
+  if (std::find(attends.begin(), attends.end(), false) != attends.end()) config->attends = attends;
+}
+
 }  // namespace
 
 float DecoderConfig::residual_gain() const { return 1 / std::sqrt(2 * float(layer_count)); }
@@ -65,12 +84,13 @@ void ReadStream(ConfigReader* reader, ConfigKey eps, int64_t context, DecoderCon
   config->eps = float(reader->Number(eps, {0, 1}));
 }
 
-void ReadHeads(ConfigReader* reader, int kv_heads, DecoderConfig* config) {
+void ReadHeads(ConfigReader* reader, DecoderConfig* config) {
   config->q_heads = int(reader->Int({"num_attention_heads", "attention.head_count"}, kHeads));
-  config->kv_heads = kv_heads;
-  if (kv_heads == 0) {
-    config->kv_heads = int(
-        reader->Int({"num_key_value_heads", "attention.head_count_kv"}, kHeads, config->q_heads));
+  const ConfigKey kv_heads{"num_key_value_heads", "attention.head_count_kv"};
+  if (reader->gguf() && reader->IsArray(kv_heads)) {
+    ReadKvHeads(reader, kv_heads, config);
+  } else {
+    config->kv_heads = int(reader->Int(kv_heads, kHeads, config->q_heads));
   }
   const ConfigKey head_dim{"head_dim", "attention.key_length"};
   if (!reader->Has(head_dim) && config->dim % config->q_heads != 0) {
@@ -86,6 +106,25 @@ void ReadHeads(ConfigReader* reader, int kv_heads, DecoderConfig* config) {
   if (value_dim != config->head_dim || config->head_dim % 2 != 0) {
     reader->Refuse("heads of width " + std::to_string(config->head_dim) + " with values of width " +
                    std::to_string(value_dim) + " are not supported");
+  }
+}
+
+void ReadLayerTypes(ConfigReader* reader, std::string_view key,
+                    std::span<const std::string_view> attention,
+                    std::span<const std::string_view> others, DecoderConfig* config) {
+  const auto types = reader->Texts({key, ""}, kLayers.max);
+  if (types.size() != size_t(config->layer_count)) {
+    reader->Refuse(std::string(key) + " does not have one entry per layer");
+  }
+  config->attends.assign(size_t(config->layer_count), false);
+  for (size_t i = 0; i < types.size() && i < config->attends.size(); ++i) {
+    const auto is_in = [&](std::span<const std::string_view> names) {
+      return std::find(names.begin(), names.end(), types[i]) != names.end();
+    };
+    config->attends[i] = is_in(attention);
+    if (!config->attends[i] && !is_in(others)) {
+      reader->Refuse("layer type '" + types[i] + "' is not supported here");
+    }
   }
 }
 
@@ -116,7 +155,7 @@ DecoderConfig ReadDecoderConfig(ConfigReader* reader, const DecoderExpectations&
   if (expected.mlp) {
     config.hidden = reader->Int({"intermediate_size", "feed_forward_length"}, kHidden);
   }
-  ReadHeads(reader, 0, &config);
+  ReadHeads(reader, &config);
   CheckActivation(reader, expected.activation);
   ReadWindows(reader, expected, &config);
   config.rope = ReadRopeConfig(reader, config.head_dim, expected.rope_member);
@@ -144,11 +183,19 @@ void DescribeDecoder(const DecoderConfig& config, std::string_view architecture,
   DescribeStream(config, architecture, out);
   if (config.hidden != 0) put("feed_forward_length", config.hidden);
   put("attention.head_count", config.q_heads);
-  put("attention.head_count_kv", config.kv_heads);
+  if (config.attends.empty()) {
+    put("attention.head_count_kv", config.kv_heads);
+  } else {
+    std::vector<int32_t> heads;
+    for (const bool attends : config.attends) heads.push_back(attends ? config.kv_heads : 0);
+    out->PutArray<int32_t>(prefix + "attention.head_count_kv", heads);
+  }
   put("attention.key_length", config.head_dim);
   put("attention.value_length", config.head_dim);
-  put("rope.dimension_count", config.rope.rotary_dim);
-  out->Put<float>(prefix + "rope.freq_base", float(config.rope.theta));
+  if (config.rope.rotary_dim != 0) {
+    put("rope.dimension_count", config.rope.rotary_dim);
+    out->Put<float>(prefix + "rope.freq_base", float(config.rope.theta));
+  }
   const auto windowed = std::find_if(config.windows.begin(), config.windows.end(),
                                      [](int window) { return window != 0; });
   if (windowed != config.windows.end()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -23,9 +24,10 @@ struct DecoderConfig {
   int kv_heads = 0;
   int head_dim = 0;
   float eps = 0;
-  bool tied = false;         // the embedding table is also the head
-  int window_period = 0;     // of every so many layers the last sees all; 0: no such pattern
-  std::vector<int> windows;  // [layer_count] tokens that attention sees, itself included; 0: all
+  bool tied = false;          // the embedding table is also the head
+  int window_period = 0;      // of every so many layers the last sees all; 0: no such pattern
+  std::vector<bool> attends;  // [layer_count] layers with attention; empty: all
+  std::vector<int> windows;   // [layer_count] tokens that attention sees, itself included; 0: all
   RopeConfig rope;
 
   // Synthetic weights: deviation of what a block adds to the residual stream, so that activations
@@ -49,8 +51,13 @@ DecoderConfig ReadDecoderConfig(ConfigReader* reader, const DecoderExpectations&
 // Its parts, for families that have only some of them or name them differently.
 // dim, layer_count, context_length (`context` where the file does not say) and eps.
 void ReadStream(ConfigReader* reader, ConfigKey eps, int64_t context, DecoderConfig* config);
-// q_heads, kv_heads and head_dim. `kv_heads` where the caller already knows, or 0.
-void ReadHeads(ConfigReader* reader, int kv_heads, DecoderConfig* config);
+// q_heads, kv_heads and head_dim; attends where a GGUF file lists K/V heads by layer.
+void ReadHeads(ConfigReader* reader, DecoderConfig* config);
+// attends from `layer_types`: whether each of them is one of `attention`; any that is neither of
+// these nor of `others` is refused by name.
+void ReadLayerTypes(ConfigReader* reader, std::string_view key,
+                    std::span<const std::string_view> attention,
+                    std::span<const std::string_view> others, DecoderConfig* config);
 // vocab_size and tied; `tied` where a config.json does not say.
 void ReadVocabulary(ConfigReader* reader, bool tied, DecoderConfig* config);
 // Refuses any other activation.

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/activation_ops.h"
+#include "model/config/decoder.h"
+
 namespace reprise {
 namespace {
 
@@ -19,6 +22,18 @@ PlannedTensor& AddBias(TensorPlan* plan, TensorPlan::Name name, int64_t size,
 }
 
 }  // namespace
+
+AttentionShape MakeAttentionShape(const DecoderConfig& config, DType kv) {
+  AttentionShape shape;
+  shape.dim = config.dim;
+  shape.q_heads = config.q_heads;
+  shape.kv_heads = config.kv_heads;
+  shape.head_dim = config.head_dim;
+  shape.eps = config.eps;
+  shape.residual_gain = config.residual_gain();
+  shape.kv = kv;
+  return shape;
+}
 
 LayerState Attention::state() const {
   const std::vector<int64_t> shape = {shape_.kv_heads, shape_.head_dim};
@@ -38,51 +53,58 @@ void Attention::AddCost(StateSpec* state) const {
 }
 
 void Attention::DeclareInputs(TensorPlan* plan) {
-  const auto name = [&](const char* hf, const char* gguf) { return plan->Layer(layer_, hf, gguf); };
+  const auto name = [&](const std::string& hf, const char* gguf) {
+    return plan->Layer(layer_, shape_.hf + "." + hf, gguf);
+  };
   const auto rotary = [&](PlannedTensor& tensor, int heads) {
     if (shape_.rotary_pairs_in_gguf) {
       tensor.head_rows = {HeadOrder::kRotary, tensor.rows == 1, 0, heads, 0, shape_.head_dim};
     }
   };
   if (shape_.fused) {
-    plan->AddMatrix(name("self_attn.qkv_proj.weight", "attn_qkv.weight"),
-                    q_width() + 2 * kv_width(), shape_.dim, &qkv_);
+    plan->AddMatrix(name("qkv_proj.weight", "attn_qkv.weight"), q_width() + 2 * kv_width(),
+                    shape_.dim, &qkv_);
     return;
   }
-  PlannedTensor& q = plan->AddMatrix(name("self_attn.q_proj.weight", "attn_q.weight"),
+  PlannedTensor& q = plan->AddMatrix(name("q_proj.weight", "attn_q.weight"),
                                      q_width() * (shape_.gated ? 2 : 1), shape_.dim, &q_);
   if (shape_.gated) {
     q.head_rows = {HeadOrder::kQueryGate, false, 0, shape_.q_heads, 0, shape_.head_dim};
   } else {
     rotary(q, shape_.q_heads);
   }
-  rotary(plan->AddMatrix(name("self_attn.k_proj.weight", "attn_k.weight"), kv_width(), shape_.dim,
-                         &k_),
-         shape_.kv_heads);
-  plan->AddMatrix(name("self_attn.v_proj.weight", "attn_v.weight"), kv_width(), shape_.dim, &v_);
+  q.gguf_factors = {{q.rows, shape_.in_scale}};
+  PlannedTensor& k =
+      plan->AddMatrix(name("k_proj.weight", "attn_k.weight"), kv_width(), shape_.dim, &k_);
+  rotary(k, shape_.kv_heads);
+  k.gguf_factors = {{kv_width(), shape_.in_scale * shape_.key_scale}};
+  plan->AddMatrix(name("v_proj.weight", "attn_v.weight"), kv_width(), shape_.dim, &v_)
+      .gguf_factors = {{kv_width(), shape_.in_scale}};
   if (shape_.bias) {
-    rotary(AddBias(plan, name("self_attn.q_proj.bias", "attn_q.bias"), q_width(), &q_bias_),
-           shape_.q_heads);
-    rotary(AddBias(plan, name("self_attn.k_proj.bias", "attn_k.bias"), kv_width(), &k_bias_),
+    rotary(AddBias(plan, name("q_proj.bias", "attn_q.bias"), q_width(), &q_bias_), shape_.q_heads);
+    rotary(AddBias(plan, name("k_proj.bias", "attn_k.bias"), kv_width(), &k_bias_),
            shape_.kv_heads);
-    AddBias(plan, name("self_attn.v_proj.bias", "attn_v.bias"), kv_width(), &v_bias_);
+    AddBias(plan, name("v_proj.bias", "attn_v.bias"), kv_width(), &v_bias_);
   }
 }
 
 void Attention::Declare(TensorPlan* plan) {
-  const auto name = [&](const char* hf, const char* gguf) { return plan->Layer(layer_, hf, gguf); };
+  const auto name = [&](const std::string& hf, const char* gguf) {
+    return plan->Layer(layer_, shape_.hf + "." + hf, gguf);
+  };
   DeclareInputs(plan);
   if (shape_.qk_norm) {
-    plan->AddNorm(name("self_attn.q_norm.weight", "attn_q_norm.weight"), shape_.head_dim,
+    plan->AddNorm(name("q_" + shape_.hf_norm + ".weight", "attn_q_norm.weight"), shape_.head_dim,
                   shape_.norm_form, &q_norm_);
-    plan->AddNorm(name("self_attn.k_norm.weight", "attn_k_norm.weight"), shape_.head_dim,
+    plan->AddNorm(name("k_" + shape_.hf_norm + ".weight", "attn_k_norm.weight"), shape_.head_dim,
                   shape_.norm_form, &k_norm_);
   }
-  PlannedTensor& o = plan->AddMatrix(name("self_attn.o_proj.weight", "attn_output.weight"),
+  PlannedTensor& o = plan->AddMatrix(name(shape_.hf_output + ".weight", "attn_output.weight"),
                                      shape_.dim, q_width(), &o_);
   o.init.deviation *= shape_.residual_gain;
+  o.gguf_factors = {{shape_.dim, shape_.out_scale}};
   if (shape_.output_bias) {
-    AddBias(plan, name("self_attn.o_proj.bias", "attn_output.bias"), shape_.dim, &o_bias_);
+    AddBias(plan, name(shape_.hf_output + ".bias", "attn_output.bias"), shape_.dim, &o_bias_);
   }
 }
 
@@ -121,6 +143,7 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const Rows& x,
   params.window = shape_.window;
   params.softcap = shape_.softcap;
   params.scale = shape_.scale != 0 ? shape_.scale : 1 / std::sqrt(float(shape_.head_dim));
+  params.scale *= shape_.in_scale * shape_.in_scale * shape_.key_scale;
   const Rows attended = step.MakeRows(q_width());
   Attend(context, kv, kv_shape, params, q, attended);
   if (shape_.gated) {
@@ -128,6 +151,8 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const Rows& x,
   }
   const Projection output[] = {{&o_, out, DataOrNull(o_bias_)}};
   Project(context, attended, output);
+  const float scale = shape_.in_scale * shape_.out_scale;
+  if (scale != 1) Scale(context, out, scale, out);
 }
 
 }  // namespace reprise

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "kernels/ops.h"
@@ -28,9 +29,22 @@ struct AttentionShape {
   bool fused = false;                 // the files hold q, k and v in one matrix
   bool gated = false;                 // sigmoid gate per channel; the q projection has both
   bool rotary_pairs_in_gguf = false;  // GGUF files hold q and k rows for interleaved RoPE
-  float residual_gain = 1;            // synth only: deviation of the output projection
+  // Factors of the input, the keys and the output. GGUF files have them in their weights.
+  float in_scale = 1;
+  float key_scale = 1;
+  float out_scale = 1;
+  // Names in Hugging Face files: "<hf>.q_proj.weight", "<hf>.<hf_output>.weight",
+  // "<hf>.q_<hf_norm>.weight".
+  std::string hf = "self_attn";
+  std::string hf_output = "o_proj";
+  std::string hf_norm = "norm";
+  float residual_gain = 1;  // synth only: deviation of the output projection
   DType kv = DType::kF16;
 };
+
+struct DecoderConfig;
+// Sizes, epsilon and residual gain of the decoder, and nothing special.
+AttentionShape MakeAttentionShape(const DecoderConfig& config, DType kv);
 
 // Grouped-query causal attention over K/V blocks.
 class Attention {

@@ -4,43 +4,72 @@
 #include "kernels/activation_ops.h"
 
 namespace reprise {
+namespace {
+
+const float* DataOrNull(const std::vector<float>& values) {
+  return values.empty() ? nullptr : values.data();
+}
+
+}  // namespace
 
 void GatedMlp::Declare(TensorPlan* plan) {
   const int64_t dim = shape_.dim;
   const int64_t hidden = shape_.hidden;
-  const auto name = [&](const std::string& hf, const std::string& gguf) {
-    return plan->Layer(layer_, shape_.hf + "." + hf + ".weight", gguf + shape_.gguf + ".weight");
+  const auto add = [&](const std::string& hf, const std::string& gguf, int64_t rows, int64_t cols,
+                       Matrix* out, std::vector<float>* bias) -> PlannedTensor& {
+    if (shape_.bias) {
+      plan->AddVector(
+              plan->Layer(layer_, shape_.hf + "." + hf + ".bias", gguf + shape_.gguf + ".bias"),
+              rows, bias)
+          .init = {0, 0.1f};
+    }
+    return plan->AddMatrix(
+        plan->Layer(layer_, shape_.hf + "." + hf + ".weight", gguf + shape_.gguf + ".weight"), rows,
+        cols, out);
   };
   if (shape_.fused) {
-    plan->AddMatrix(name("gate_up_proj", "ffn_up"), 2 * hidden, dim, &gate_up_);
+    add(shape_.hf_fused, "ffn_up", 2 * hidden, dim, &gate_up_, &gate_bias_);
   } else {
-    plan->AddMatrix(name("gate_proj", "ffn_gate"), hidden, dim, &gate_);
-    plan->AddMatrix(name("up_proj", "ffn_up"), hidden, dim, &up_);
+    if (gated()) {
+      add(shape_.hf_gate, "ffn_gate", hidden, dim, &gate_, &gate_bias_).gguf_factors = {
+          {hidden, shape_.gate_scale}};
+    }
+    add(shape_.hf_up, "ffn_up", hidden, dim, &up_, &up_bias_);
   }
-  plan->AddMatrix(name("down_proj", "ffn_down"), dim, hidden, &down_).init.deviation *=
-      shape_.residual_gain;
+  PlannedTensor& down = add(shape_.hf_down, "ffn_down", dim, hidden, &down_, &down_bias_);
+  down.init.deviation *= shape_.residual_gain;
+  down.gguf_factors = {{dim, shape_.out_scale}};
 }
 
 void GatedMlp::Forward(const Step& step, const Rows& x, const Rows& out) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
-  const Rows both = step.MakeRows(x.rows, 2 * shape_.hidden);
+  const Rows both = step.MakeRows(x.rows, gated() ? 2 * shape_.hidden : shape_.hidden);
   const Rows gate = Columns(both, 0, shape_.hidden);
-  const Rows up = Columns(both, shape_.hidden, shape_.hidden);
+  const Rows up = gated() ? Columns(both, shape_.hidden, shape_.hidden) : gate;
   if (shape_.fused) {
-    const Projection input[] = {{&gate_up_, both}};
+    const Projection input[] = {{&gate_up_, both, DataOrNull(gate_bias_)}};
     Project(context, x, input);
   } else {
-    const Projection inputs[] = {{&gate_, gate}, {&up_, up}};
-    Project(context, x, inputs);
+    const Projection inputs[] = {{&up_, up, DataOrNull(up_bias_)},
+                                 {&gate_, gate, DataOrNull(gate_bias_)}};
+    Project(context, x, std::span(inputs).first(gated() ? 2 : 1));
   }
-  if (shape_.activation == MlpActivation::kGeGlu) {
-    GeGlu(context, gate, up, gate);
-  } else {
-    SwiGlu(context, gate, up, gate);
+  if (shape_.gate_scale != 1) Scale(context, gate, shape_.gate_scale, gate);
+  switch (shape_.activation) {
+    case MlpActivation::kSwiGlu:
+      SwiGlu(context, gate, up, gate);
+      break;
+    case MlpActivation::kGeGlu:
+      GeGlu(context, gate, up, gate);
+      break;
+    case MlpActivation::kReluSquared:
+      ReluSquared(context, gate, gate);
+      break;
   }
-  const Projection output[] = {{&down_, out}};
+  const Projection output[] = {{&down_, out, DataOrNull(down_bias_)}};
   Project(context, gate, output);
+  if (shape_.out_scale != 1) Scale(context, out, shape_.out_scale, out);
 }
 
 }  // namespace reprise

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "kernels/ops.h"
 #include "model/layers/step.h"
@@ -10,7 +11,8 @@
 
 namespace reprise {
 
-enum class MlpActivation : uint8_t { kSwiGlu, kGeGlu };
+// kReluSquared: W_down relu(W_up x)^2, without a gate.
+enum class MlpActivation : uint8_t { kSwiGlu, kGeGlu, kReluSquared };
 
 // What distinguishes the feed-forward blocks of families, as data.
 struct MlpShape {
@@ -19,12 +21,20 @@ struct MlpShape {
   MlpActivation activation = MlpActivation::kSwiGlu;
   bool fused = false;       // the files hold gate and up in one matrix, gate first
   float residual_gain = 1;  // synth only: deviation of the down projection
-  // Names: "<hf>.gate_proj.weight" and "ffn_gate<gguf>.weight".
+  bool bias = false;        // on all three
+  // Factors of the gate and of the output. GGUF files have them in their weights.
+  float gate_scale = 1;
+  float out_scale = 1;
+  // Names: "<hf>.<hf_gate>.weight" and "ffn_gate<gguf>.weight".
   std::string hf = "mlp";
+  std::string hf_gate = "gate_proj";
+  std::string hf_up = "up_proj";
+  std::string hf_down = "down_proj";
+  std::string hf_fused = "gate_up_proj";
   std::string gguf;
 };
 
-// The gated feed-forward block: W_down (act(W_gate x) * W_up x).
+// The feed-forward block: W_down (act(W_gate x) * W_up x).
 class GatedMlp {
  public:
   GatedMlp(const MlpShape& shape, int layer) : shape_(shape), layer_(layer) {}
@@ -34,10 +44,13 @@ class GatedMlp {
   void Forward(const Step& step, const Rows& x, const Rows& out) const;
 
  private:
+  bool gated() const { return shape_.activation != MlpActivation::kReluSquared; }
+
   MlpShape shape_;
   int layer_;
   Matrix gate_up_;  // fused
   Matrix gate_, up_, down_;
+  std::vector<float> gate_bias_, up_bias_, down_bias_;
 };
 
 }  // namespace reprise

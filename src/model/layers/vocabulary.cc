@@ -13,6 +13,7 @@ void Vocabulary::DeclareEmbedding(TensorPlan* plan) {
                                          shape_.size, shape_.dim, &embedding_);
   table.role = shape_.tied ? TensorRole::kEmbeddingAndHead : TensorRole::kEmbedding;
   if (!shape_.tied) table.init.deviation = 1;
+  if (shape_.scales_in_gguf) table.gguf_factors = {{shape_.size, shape_.embedding_scale}};
 }
 
 void Vocabulary::DeclareHead(TensorPlan* plan) {
@@ -26,8 +27,10 @@ void Vocabulary::DeclareHead(TensorPlan* plan) {
   }
   if (!shape_.tied) {
     // The one tensor outside the prefix of Hugging Face names.
-    plan->AddMatrix({"lm_head.weight", "output.weight"}, shape_.size, shape_.dim, &head_).role =
-        TensorRole::kHead;
+    PlannedTensor& head =
+        plan->AddMatrix({"lm_head.weight", "output.weight"}, shape_.size, shape_.dim, &head_);
+    head.role = TensorRole::kHead;
+    if (shape_.scales_in_gguf) head.gguf_factors = {{shape_.size, shape_.logit_scale}};
   }
 }
 

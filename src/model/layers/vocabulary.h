@@ -20,10 +20,11 @@ class Vocabulary {
     bool tied = false;  // one table serves both ends
     float eps = 0;
     ValueForm norm_form = ValueForm::kPlain;
-    float embedding_scale = 1;  // of what comes out of the table
-    float softcap = 0;          // logits are cap * tanh(logit / cap); 0: as they are
-    float logit_scale = 1;      // before that
-    bool layer_norm = false;    // the final norm is a layer norm with a bias
+    float embedding_scale = 1;    // of what comes out of the table
+    float softcap = 0;            // logits are cap * tanh(logit / cap); 0: as they are
+    float logit_scale = 1;        // before that
+    bool scales_in_gguf = false;  // GGUF files have both scales in their weights
+    bool layer_norm = false;      // the final norm is a layer norm with a bias
     std::string_view hf_embedding = "embed_tokens.weight";
     std::string_view hf_norm = "norm";  // without ".weight"
     std::string_view gguf_norm = "output_norm";

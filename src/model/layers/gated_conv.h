@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "kernels/ops.h"
+#include "model/layers/step.h"
+#include "model/tensor_plan.h"
+#include "state/spec.h"
+
+namespace reprise {
+
+struct GatedConvShape {
+  int64_t dim = 0;  // width of the residual stream
+  int taps = 0;
+  float residual_gain = 1;  // synth only
+};
+
+// The mixer of LFM2: a short convolution between two gates, W_out (c * conv(b * x)). Its state is
+// the window of b * x.
+class GatedConv {
+ public:
+  // `entry` is the index of its state in the model's StateSpec.
+  GatedConv(const GatedConvShape& shape, int layer, size_t entry)
+      : shape_(shape), layer_(layer), entry_(entry) {}
+
+  LayerState state() const;
+  void AddCost(StateSpec* state) const;
+  void Declare(TensorPlan* plan);
+  // x is already normalised.
+  void Forward(const Step& step, const Rows& x, const Rows& out) const;
+
+ private:
+  GatedConvShape shape_;
+  int layer_;
+  size_t entry_;
+  Matrix in_, out_;
+  std::vector<float> conv_;  // [taps, dim]
+};
+
+}  // namespace reprise
