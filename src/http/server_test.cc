@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server on real sockets: answers, streams, limits, deadlines, disconnects, draining. Clients
+// here are plain sockets, so that every byte and every pause is the test's.
+#include "http/server.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace reprise::http {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Client {
+ public:
+  explicit Client(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+  ~Client() { Close(); }
+
+  void Close() {
+    if (socket_ >= 0) ::close(socket_);
+    socket_ = -1;
+  }
+  void Send(std::string_view bytes) {
+    EXPECT_EQ(::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL), ssize_t(bytes.size()));
+  }
+  void HalfClose() { ::shutdown(socket_, SHUT_WR); }
+  void ShrinkWindow() {
+    const int bytes = 4096;
+    ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+  }
+
+  // Reads until the text contains `end`, the peer closes, or 5 seconds have passed.
+  std::string ReadUntil(std::string_view end) {
+    while (text_.find(end) == std::string::npos) {
+      if (!ReadSome()) break;
+    }
+    return text_;
+  }
+  // One answer with a Content-Length.
+  std::string ReadAnswer() {
+    ReadUntil("\r\n\r\n");
+    const size_t head = text_.find("\r\n\r\n");
+    if (head == std::string::npos) return text_;
+    const size_t at = text_.find("Content-Length: ");
+    const size_t length = at < head ? std::stoul(text_.substr(at + 16)) : 0;
+    while (text_.size() < head + 4 + length && ReadSome()) {
+    }
+    const std::string answer = text_.substr(0, head + 4 + length);
+    text_.erase(0, head + 4 + length);
+    return answer;
+  }
+  std::string ReadAll() {
+    while (ReadSome()) {
+    }
+    return text_;
+  }
+  // Whether the peer has closed, within 5 seconds.
+  bool Closed() {
+    while (ReadSome()) {
+    }
+    return closed_;
+  }
+
+ private:
+  bool ReadSome() {
+    pollfd poll = {socket_, POLLIN, 0};
+    if (::poll(&poll, 1, 5000) <= 0) return false;
+    char bytes[4096];
+    const ssize_t count = ::recv(socket_, bytes, sizeof(bytes), 0);
+    if (count <= 0) {
+      closed_ = true;
+      return false;
+    }
+    text_.append(bytes, static_cast<size_t>(count));
+    return true;
+  }
+
+  int socket_;
+  std::string text_;
+  bool closed_ = false;
+};
+
+int StatusOf(const std::string& answer) {
+  return answer.size() > 12 ? std::stoi(answer.substr(9, 3)) : 0;
+}
+
+// Something that another thread will say.
+class Signal {
+ public:
+  void Raise() {
+    std::lock_guard lock(mutex_);
+    raised_ = true;
+    changed_.notify_all();
+  }
+  bool Wait() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 5s, [&] { return raised_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool raised_ = false;
+};
+
+class ServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    options_.port = 0;
+    options_.refuse = [](int status, const std::string& message, const Request*) {
+      Response response;
+      response.status = status;
+      response.body = "{\"refused\":\"" + message + "\"}";
+      return response;
+    };
+    router_.Add("GET", "/hello", RunOn::kServer, [](const ExchangePtr& exchange) {
+      Response response;
+      response.body = "hello";
+      exchange->Respond(std::move(response));
+    });
+    router_.Add("POST", "/echo", RunOn::kWorker, [](const ExchangePtr& exchange) {
+      Response response;
+      response.body = exchange->request().body;
+      exchange->Respond(std::move(response));
+    });
+    router_.Add("GET", "/drop", RunOn::kWorker, [](const ExchangePtr&) {});
+    router_.Add("GET", "/stream", RunOn::kWorker, [this](const ExchangePtr& exchange) {
+      exchange->StartStream({});
+      exchange->Send("data: one\n\n");
+      exchange->OnClose([this] { gone_.Raise(); });
+      std::lock_guard lock(mutex_);
+      held_.push_back(exchange);
+      opened_.Raise();
+    });
+  }
+
+  void Start() {
+    server_ = std::make_unique<Server>(options_, std::move(router_));
+    ASSERT_TRUE(server_->Start().ok());
+  }
+  void TearDown() override {
+    Drop();
+    if (server_) server_->Stop();
+  }
+  void Drop() {
+    std::lock_guard lock(mutex_);
+    held_.clear();
+  }
+  ExchangePtr Held() {
+    EXPECT_TRUE(opened_.Wait());
+    std::lock_guard lock(mutex_);
+    return held_.empty() ? nullptr : held_.back();
+  }
+  Client Connect() { return Client(server_->port()); }
+  void ExpectIdle() {
+    for (int i = 0; i < 500 && server_->stats().requests_active > 0; ++i) {
+      std::this_thread::sleep_for(2ms);
+    }
+    EXPECT_EQ(server_->stats().requests_active, 0u);
+    EXPECT_EQ(server_->stats().bodies_bytes, 0u);
+  }
+
+  ServerOptions options_;
+  Router router_;
+  std::unique_ptr<Server> server_;
+  std::mutex mutex_;
+  std::vector<ExchangePtr> held_;
+  Signal opened_;
+  Signal gone_;
+};
+
+TEST_F(ServerTest, KeepsAliveAndPipelines) {
+  Start();
+  Client client = Connect();
+  client.Send("GET /hello HTTP/1.1\r\nHost: h\r\nx-request-id: my-id\r\n\r\n");
+  const std::string first = client.ReadAnswer();
+  EXPECT_EQ(StatusOf(first), 200);
+  EXPECT_NE(first.find("x-request-id: my-id\r\n"), std::string::npos);
+  client.Send(
+      "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc"
+      "GET /hello HTTP/1.1\r\nHost: h\r\n\r\nGET /nope HTTP/1.1\r\nHost: h\r\n\r\n"
+      "PUT /hello HTTP/1.1\r\nHost: h\r\n\r\nHEAD /hello HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_TRUE(client.ReadAnswer().ends_with("abc"));
+  EXPECT_TRUE(client.ReadAnswer().ends_with("hello"));
+  EXPECT_EQ(StatusOf(client.ReadAnswer()), 404);
+  const std::string wrong_method = client.ReadAnswer();
+  EXPECT_EQ(StatusOf(wrong_method), 405);
+  EXPECT_NE(wrong_method.find("Allow: GET"), std::string::npos);
+  EXPECT_TRUE(client.ReadUntil("\r\n\r\n").ends_with("\r\n\r\n"));
+  ExpectIdle();
+}
+
+TEST_F(ServerTest, ClosesForThoseWhoAskAndForHttp10) {
+  Start();
+  Client client = Connect();
+  client.Send("GET /hello HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  EXPECT_TRUE(client.ReadAll().ends_with("hello"));
+  EXPECT_TRUE(client.Closed());
+  Client old = Connect();
+  old.Send("GET /hello HTTP/1.0\r\n\r\n");
+  EXPECT_TRUE(old.ReadAll().ends_with("hello"));
+}
+
+TEST_F(ServerTest, ContinuesAfterExpect) {
+  Start();
+  Client client = Connect();
+  client.Send(
+      "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  client.ReadUntil("100 Continue\r\n\r\n");
+  client.Send("ok");
+  EXPECT_NE(client.ReadUntil("\r\n\r\nok").find("200 OK"), std::string::npos);
+}
+
+TEST_F(ServerTest, AnUnansweredRequestGets500) {
+  Start();
+  Client client = Connect();
+  client.Send("GET /drop HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(StatusOf(client.ReadAnswer()), 500);
+  ExpectIdle();
+}
+
+TEST_F(ServerTest, StreamsInChunks) {
+  Start();
+  Client client = Connect();
+  client.Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+  const ExchangePtr exchange = Held();
+  ASSERT_NE(exchange, nullptr);
+  const std::string begin = client.ReadUntil("data: one\n\n\r\n");
+  EXPECT_NE(begin.find("Content-Type: text/event-stream"), std::string::npos);
+  EXPECT_NE(begin.find("Transfer-Encoding: chunked"), std::string::npos);
+  exchange->Send("data: two\n\n");
+  exchange->End();
+  exchange->Send("too late");
+  EXPECT_TRUE(client.ReadUntil("0\r\n\r\n").ends_with("b\r\ndata: two\n\n\r\n0\r\n\r\n"));
+  Drop();
+  client.Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");  // the connection lives on
+  EXPECT_NE(client.ReadUntil("hello").find("200 OK"), std::string::npos);
+  ExpectIdle();
+}
+
+TEST_F(ServerTest, PingsSilentStreams) {
+  options_.ping_interval = 30ms;
+  Start();
+  Client client = Connect();
+  client.Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_NE(client.ReadUntil(": ping\n\n").find(": ping"), std::string::npos);
+}
+
+TEST_F(ServerTest, HearsOfDisconnects) {
+  Start();
+  Client client = Connect();
+  client.Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+  client.ReadUntil("one");
+  client.Close();
+  EXPECT_TRUE(gone_.Wait());
+  ExpectIdle();
+  EXPECT_EQ(server_->stats().disconnects, 1u);
+}
+
+TEST_F(ServerTest, AHalfClosedClientIsGone) {
+  Start();
+  Client client = Connect();
+  client.Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+  client.HalfClose();
+  EXPECT_TRUE(gone_.Wait());
+  ExpectIdle();
+}
+
+TEST_F(ServerTest, OnCloseAfterTheFactIsCalledAtOnce) {
+  Start();
+  Client client = Connect();
+  client.Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+  const ExchangePtr exchange = Held();
+  client.Close();
+  ASSERT_TRUE(gone_.Wait());
+  Signal again;
+  exchange->OnClose([&again] { again.Raise(); });
+  EXPECT_TRUE(again.Wait());
+}
+
+TEST_F(ServerTest, RefusesOverTheConnectionLimitAtOnce) {
+  options_.connection_count_max = 3;
+  Start();
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<Client>(server_->port()));
+    clients.back()->Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
+    EXPECT_EQ(StatusOf(clients.back()->ReadAnswer()), 200);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  Client fourth = Connect();
+  EXPECT_EQ(StatusOf(fourth.ReadAnswer()), 503);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 1s);
+  EXPECT_TRUE(fourth.Closed());
+  clients.pop_back();
+  for (int i = 0; i < 100; ++i) {  // a place becomes free
+    Client next = Connect();
+    next.Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
+    if (StatusOf(next.ReadAnswer()) == 200) return;
+    std::this_thread::sleep_for(10ms);
+  }
+  FAIL() << "no place became free";
+}
+
+TEST_F(ServerTest, RefusesBodiesItHasNoRoomFor) {
+  options_.limits.body_bytes_max = 100;
+  options_.bodies_bytes_max = 150;
+  Start();
+  Client large = Connect();
+  large.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 101\r\n\r\n");
+  EXPECT_EQ(StatusOf(large.ReadAnswer()), 413);
+  Client one = Connect();
+  one.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n");
+  while (server_->stats().bodies_bytes < 100) std::this_thread::sleep_for(1ms);
+  Client two = Connect();
+  two.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 60\r\n\r\n");
+  EXPECT_EQ(StatusOf(two.ReadAnswer()), 503);
+  one.Send(std::string(100, 'x'));
+  EXPECT_EQ(StatusOf(one.ReadAnswer()), 200);
+  ExpectIdle();
+}
+
+TEST_F(ServerTest, CutsOffSlowHeadsAndBodies) {
+  options_.head_max = 100ms;
+  options_.body_max = 100ms;
+  options_.idle_max = 100ms;
+  Start();
+  Client head = Connect();
+  head.Send("GET /hello HT");
+  Client body = Connect();
+  body.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc");
+  Client silent = Connect();
+  Client idle = Connect();
+  idle.Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(StatusOf(idle.ReadAnswer()), 200);
+  EXPECT_EQ(StatusOf(head.ReadAnswer()), 408);
+  EXPECT_EQ(StatusOf(body.ReadAnswer()), 408);
+  EXPECT_TRUE(silent.Closed());
+  EXPECT_TRUE(idle.Closed());
+  ExpectIdle();
+}
+
+TEST_F(ServerTest, CutsOffClientsThatTakeNothing) {
+  options_.stall_max = 100ms;
+  options_.body_bytes_per_second_min = size_t{1} << 30;
+  Start();
+  Client client = Connect();
+  client.ShrinkWindow();
+  client.Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+  const ExchangePtr exchange = Held();
+  for (int i = 0; i < 64; ++i) exchange->Send(std::string(1 << 20, 'x'));
+  EXPECT_TRUE(gone_.Wait());
+  ExpectIdle();
+}
+
+TEST_F(ServerTest, DrainsWithoutCuttingStreams) {
+  Start();
+  Client client = Connect();
+  client.Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+  const ExchangePtr exchange = Held();
+  client.ReadUntil("one");
+  EXPECT_FALSE(server_->Drain(20ms));
+  Client late = Connect();
+  late.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_EQ(StatusOf(late.ReadAnswer()), 503);
+  Client probe = Connect();
+  probe.Send(
+      "GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");  // what runs on the server thread still does
+  EXPECT_EQ(StatusOf(probe.ReadAnswer()), 200);
+  exchange->Send("data: two\n\n");
+  exchange->End();
+  EXPECT_TRUE(server_->Drain(5s));
+  EXPECT_NE(client.ReadUntil("0\r\n\r\n").find("two"), std::string::npos);
+}
+
+TEST_F(ServerTest, ManyClientsAtOnceLeaveNothingBehind) {
+  Start();
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        Client client(server_->port());
+        const std::string body = "body " + std::to_string(t) + " " + std::to_string(i);
+        client.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+                    std::to_string(body.size()) + "\r\n\r\n" + body);
+        if (i % 3 == 0) continue;  // leaves without reading
+        if (client.ReadAnswer().ends_with(body)) ++right;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 4 * 33);
+  ExpectIdle();
+}
+
+}  // namespace
+}  // namespace reprise::http
