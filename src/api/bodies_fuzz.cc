@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as the body of any POST of the APIs, all the way through templates, tokenizer and
+// engine: the answer is JSON or a stream of it, and afterwards nothing is left behind.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "api/test_service.h"
+#include "base/check.h"
+#include "base/json.h"
+
+namespace {
+
+constexpr std::string_view kPaths[] = {
+    "/v1/chat/completions",      "/v1/completions", "/v1/messages",
+    "/v1/messages/count_tokens", "/tokenize",       "/detokenize",
+    "/apply-template",           "/v1/cache/pins"};
+
+void CheckStream(std::string_view body) {
+  for (size_t at = 0; (at = body.find("data: ", at)) != body.npos;) {
+    at += 6;
+    const std::string_view data = body.substr(at, body.find('\n', at) - at);
+    CHECK(data == "[DONE]" || reprise::JsonDocument::Parse(data).ok());
+  }
+}
+
+}  // namespace
+
+// The first byte chooses the path and whether the client leaves in the middle.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static auto& service = *new reprise::api::TestService();
+  if (size == 0) return 0;
+  reprise::http::Request request;
+  request.method = "POST";
+  request.path = kPaths[data[0] % 8];
+  request.body.assign(reinterpret_cast<const char*>(data) + 1, size - 1);
+  request.id = "fuzz";
+  const bool leaves = (data[0] & 8) != 0;
+  const auto answer = service.Send(std::move(request), leaves ? 2 : SIZE_MAX);
+  CHECK(answer.status >= 200 && answer.status <= 501);
+  if (answer.streamed) {
+    CheckStream(answer.body);
+  } else {
+    CHECK(reprise::JsonDocument::Parse(answer.body).ok());
+  }
+  const reprise::EngineStats stats = service.engine().stats();
+  CHECK(stats.running == 0 && stats.waiting == 0);
+  CHECK(service.engine().cache().CheckInvariants().ok());
+  return 0;
+}

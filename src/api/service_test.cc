@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves on one thread, without sockets, that the APIs say the same whole and streamed, that a
+// client that leaves leaves nothing behind, and that what was computed once is not computed again.
+#include "api/service.h"
+
+#include <gtest/gtest.h>
+
+#include "api/test_service.h"
+
+namespace reprise::api {
+namespace {
+
+constexpr char kAlphabet[] = "abcdefghijklmnopqrstuvwxyz";
+constexpr char kChat[] = "/v1/chat/completions";
+constexpr char kMessages[] = "/v1/messages";
+
+// A member of a JSON text by its path; numbers are indices.
+std::string At(std::string_view json, const std::vector<std::string>& path) {
+  const auto document = JsonDocument::Parse(json);
+  if (!document.ok()) return "not JSON: " + std::string(json);
+  const JsonValue* value = &document->root();
+  for (const std::string& step : path) {
+    if (value->is_array()) {
+      const size_t index = std::stoul(step);
+      value = index < value->items().size() ? &value->items()[index] : nullptr;
+    } else {
+      value = value->Find(step);
+    }
+    if (value == nullptr) return "absent";
+  }
+  if (value->is_string()) return std::string(value->as_string());
+  if (value->is_int()) return std::to_string(value->as_int());
+  return value->is_null() ? "null" : "?";
+}
+
+// The data of a stream, one JSON text each.
+std::vector<std::string> Events(const std::string& body) {
+  std::vector<std::string> events;
+  for (size_t at = 0; (at = body.find("data: ", at)) != std::string::npos;) {
+    at += 6;
+    events.push_back(body.substr(at, body.find('\n', at) - at));
+  }
+  return events;
+}
+
+http::Request Request(std::string_view path, std::string body) {
+  http::Request request;
+  request.method = "POST";
+  request.path = std::string(path);
+  request.body = std::move(body);
+  request.id = "test";
+  return request;
+}
+
+TEST(Service, ChatWholeAndStreamed) {
+  TestService service;
+  const std::string messages = R"("messages": [{"role": "user", "content": "Hi"}])";
+  const auto whole = service.Post(kChat, "{" + messages + "}");
+  EXPECT_EQ(whole.status, 200) << whole.body;
+  EXPECT_EQ(At(whole.body, {"choices", "0", "message", "content"}), kAlphabet);
+  EXPECT_EQ(At(whole.body, {"choices", "0", "finish_reason"}), "stop");
+  EXPECT_EQ(At(whole.body, {"usage", "completion_tokens"}), "26");
+  const auto streamed = service.Post(kChat, "{\"stream\": true, " + messages + "}");
+  ASSERT_TRUE(streamed.streamed);
+  const auto events = Events(streamed.body);
+  ASSERT_GE(events.size(), 4u);
+  std::string text;
+  for (size_t i = 0; i + 1 < events.size(); ++i) {
+    const std::string piece = At(events[i], {"choices", "0", "delta", "content"});
+    if (piece != "absent") text += piece;
+  }
+  EXPECT_EQ(text, kAlphabet);
+  EXPECT_EQ(events.back(), "[DONE]");
+}
+
+TEST(Service, ThinkingAndContentAreBlocksOfAMessage) {
+  TestService service;
+  const std::string members =
+      R"("model": "alphabet", "max_tokens": 99, "stop_sequences": ["jk"],
+         "messages": [{"role": "user", "content": "Hi"}])";
+  const auto whole = service.Post(kMessages, "{" + members + "}");
+  EXPECT_EQ(At(whole.body, {"content", "0", "text"}), "abcdefghi") << whole.body;
+  EXPECT_EQ(At(whole.body, {"stop_reason"}), "stop_sequence");
+  EXPECT_EQ(At(whole.body, {"stop_sequence"}), "jk");
+  // The template opens the thinking and the model never closes it.
+  const auto thinking = service.Post(
+      kMessages, "{\"stream\": true, \"thinking\": {\"type\": \"enabled\"}, " + members + "}");
+  std::string names;
+  std::string thought;
+  for (const std::string& event : Events(thinking.body)) {
+    const std::string type = At(event, {"type"});
+    const std::string delta = At(event, {"delta", "type"});
+    if (delta == "thinking_delta") {
+      thought += At(event, {"delta", "thinking"});
+    } else {
+      names += (delta == "signature_delta" ? delta : type) + " ";
+    }
+  }
+  EXPECT_EQ(thought, "abcdefghi");
+  EXPECT_EQ(names,
+            "message_start ping content_block_start signature_delta content_block_stop "
+            "message_delta message_stop ");
+}
+
+TEST(Service, PrewarmedPromptIsRead) {
+  TestService service;
+  const std::string members = R"("model": "alphabet", "messages": [{"role": "user", "content": ")" +
+                              std::string(100, 'x') + "\"}]";
+  const auto warm = service.Post(kMessages, "{\"max_tokens\": 0, " + members + "}");
+  EXPECT_EQ(At(warm.body, {"usage", "output_tokens"}), "0") << warm.body;
+  EXPECT_EQ(At(warm.body, {"content", "0"}), "absent");
+  const std::string all = At(warm.body, {"usage", "input_tokens"});
+  const auto hot = service.Post(kMessages, "{\"max_tokens\": 1, " + members + "}");
+  EXPECT_EQ(std::stol(At(hot.body, {"usage", "cache_read_input_tokens"})), std::stol(all) - 1);
+  EXPECT_EQ(At(hot.body, {"usage", "input_tokens"}), "1");
+  EXPECT_EQ(
+      At(service.Post("/v1/messages/count_tokens", "{" + members + "}").body, {"input_tokens"}),
+      all);
+}
+
+TEST(Service, AClientThatLeavesLeavesNothingBehind) {
+  TestService service;
+  for (size_t pieces = 1; pieces < 12; ++pieces) {
+    for (const char* path : {kChat, kMessages}) {
+      service.Send(Request(path, R"({"model": "alphabet", "stream": true, "max_tokens": 200,
+          "messages": [{"role": "user", "content": "Hi"}]})"),
+                   pieces);
+      const EngineStats stats = service.engine().stats();
+      EXPECT_EQ(stats.running + stats.waiting, 0);
+      EXPECT_TRUE(service.engine().cache().CheckInvariants().ok());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace reprise::api

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/test_service.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "text/vocab/json/tokenizer_json.h"
+
+namespace reprise::api {
+namespace {
+
+constexpr int32_t kContextTokens = 256;
+constexpr char kTemplate[] =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}"
+    "<|im_end|>\n{% endfor %}{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and enable_thinking %}<think>{% endif %}{% endif %}";
+
+// A byte-level vocabulary without merges, in GPT-2's alphabet.
+std::string MakeTokenizerJson() {
+  const auto plain = [](int b) {
+    return (b >= 33 && b < 127) || (b >= 161 && b < 173) || (b >= 174 && b < 256);
+  };
+  std::string vocab;
+  for (int byte = 0, shifted = 256; byte < 256; ++byte) {
+    const int code = plain(byte) ? byte : shifted++;
+    std::string text;
+    if (code < 0x80) {
+      text += static_cast<char>(code);
+    } else {
+      text += static_cast<char>(0xC0 | code >> 6);
+      text += static_cast<char>(0x80 | (code & 0x3F));
+    }
+    if (byte > 0) vocab += ',';
+    AppendJsonString(text, &vocab);
+    vocab += ":" + std::to_string(byte);
+  }
+  std::string added;
+  for (const char* text : {"<|im_start|>", "<|im_end|>"}) {
+    if (!added.empty()) added += ',';
+    added += R"({"id":)" + std::to_string(added.empty() ? 256 : 257) + R"(,"content":")" + text +
+             R"(","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,)" +
+             R"("special":true})";
+  }
+  return R"({"version":"1.0","added_tokens":[)" + added +
+         R"(],"normalizer":null,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,)" +
+         R"("use_regex":true},"post_processor":null,"decoder":{"type":"ByteLevel"},)" +
+         R"("model":{"type":"BPE","vocab":{)" + vocab + R"(},"merges":[]}})";
+}
+
+// After every token comes the next one of the alphabet; after "z" the end.
+class Alphabet final : public Executor {
+ public:
+  Alphabet() {
+    card_.family = "alphabet";
+    card_.vocab_size = 258;
+    card_.context_length = kContextTokens;
+    card_.digest = "alphabet";
+    card_.state.token_cost = 1;
+    card_.state.layers.push_back({0, StateKind::kFullKv, 0, {{"k", {1, 4}, DType::kF32}}});
+  }
+  const ModelCard& card() const override { return card_; }
+  void Forward(const BatchView& batch, const StateMemory&, float* logits) override {
+    for (uint8_t& finite : batch.finite) finite = 1;
+    for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
+      float* row = logits + static_cast<int64_t>(i) * card_.vocab_size;
+      std::fill(row, row + card_.vocab_size, 0.0f);
+      const TokenId last = batch.tokens[batch.logit_rows[i]];
+      row[last == 'z' ? 257 : last >= 'a' && last < 'z' ? last + 1 : 'a'] = 100;
+    }
+  }
+
+ private:
+  ModelCard card_;
+};
+
+using Tasks = std::deque<std::function<void()>>;
+
+class TestExchange final : public http::Exchange {
+ public:
+  TestExchange(http::Request request, Tasks* tasks, size_t leave_after)
+      : request_(std::move(request)), tasks_(*tasks), leave_after_(leave_after) {}
+
+  const http::Request& request() const override { return request_; }
+  void Respond(http::Response response) override {
+    if (done_) return;
+    CHECK(!answer.streamed);
+    answer.status = response.status;
+    answer.body = std::move(response.body);
+    done_ = true;
+  }
+  void StartStream(http::Headers) override {
+    if (done_) return;
+    answer.status = 200;
+    answer.streamed = true;
+  }
+  void Send(std::string bytes) override {
+    if (done_) return;
+    CHECK(answer.streamed);
+    answer.body += bytes;
+    if (++pieces_ < leave_after_) return;
+    done_ = true;
+    if (closed_) Post(closed_);
+  }
+  void End() override { done_ = true; }
+  size_t pending_bytes() const override { return 0; }
+  void OnClose(std::function<void()> closed) override { closed_ = std::move(closed); }
+  void OnDrained(std::function<void()>) override {}
+  void Post(std::function<void()> task) override { tasks_.push_back(std::move(task)); }
+  void After(std::chrono::milliseconds, std::function<void()>) override {}
+
+  TestService::Answer answer;
+
+ private:
+  const http::Request request_;
+  Tasks& tasks_;
+  const size_t leave_after_;
+  size_t pieces_ = 0;
+  std::function<void()> closed_;
+  bool done_ = false;
+};
+
+}  // namespace
+
+struct TestService::Parts {
+  explicit Parts(ServiceOptions options);
+  void RunAll();
+
+  SteadyClock clock;
+  Alphabet executor;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat_template;
+  ServedModel model;
+  Tasks tasks;
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Service> service;
+  http::Router router;
+};
+
+TestService::Parts::Parts(ServiceOptions options) {
+  SetLogLevel(LogLevel::kWarning);
+  auto vocab = ParseTokenizerJson(MakeTokenizerJson());
+  CHECK(vocab.ok());
+  vocab->eos_ids = {257};
+  auto made = Tokenizer::Make(std::move(*vocab));
+  CHECK(made.ok());
+  tokenizer = std::move(*made);
+  auto parsed = ChatTemplate::Parse(kTemplate);
+  CHECK(parsed.ok());
+  chat_template.emplace(std::move(*parsed));
+  model.id = "alphabet";
+  model.vocab_size = 258;
+  model.context_tokens = kContextTokens;
+  model.tokenizer = tokenizer.get();
+  model.chat_template = &*chat_template;
+  model.template_source = kTemplate;
+  CacheOptions cache;
+  cache.budget_bytes = size_t{8} << 20;
+  cache.context_tokens = kContextTokens;
+  auto state = StateCache::Create(executor.card().state, cache);
+  CHECK(state.ok());
+  EngineOptions engine_options;
+  engine_options.context_tokens = kContextTokens;
+  engine = std::make_unique<Engine>(executor, std::move(*state), engine_options, clock);
+  service = std::make_unique<Service>(&model, engine.get(), &clock, std::move(options));
+  service->SetLater([this](std::function<void()> task) { tasks.push_back(std::move(task)); });
+  service->AddRoutes(&router);
+}
+
+void TestService::Parts::RunAll() {
+  for (bool worked = true; worked;) {
+    worked = engine->Step();
+    while (!tasks.empty()) {
+      const std::function<void()> task = std::move(tasks.front());
+      tasks.pop_front();
+      task();
+      worked = true;
+    }
+  }
+}
+
+TestService::TestService(ServiceOptions options)
+    : parts_(std::make_unique<Parts>(std::move(options))) {}
+TestService::~TestService() = default;
+
+TestService::Answer TestService::Send(http::Request request, size_t leave_after) {
+  const http::Router::Match match = parts_->router.Find(request.method, request.path);
+  if (match.route == nullptr) return {};
+  const auto exchange =
+      std::make_shared<TestExchange>(std::move(request), &parts_->tasks, leave_after);
+  match.route->handler(exchange);
+  parts_->RunAll();
+  return exchange->answer;
+}
+
+TestService::Answer TestService::Post(std::string_view path, std::string_view body) {
+  http::Request request;
+  request.method = "POST";
+  request.path = std::string(path);
+  request.body = std::string(body);
+  request.id = "test";
+  return Send(std::move(request));
+}
+
+Service& TestService::service() { return *parts_->service; }
+Engine& TestService::engine() { return *parts_->engine; }
+
+}  // namespace reprise::api

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "api/service.h"
+#include "http/message.h"
+
+namespace reprise::api {
+
+// For tests and fuzz targets: the APIs with everything behind them (templates, tokenizer, engine,
+// cache) on one thread, without sockets, and a model without weights that spells the alphabet.
+class TestService {
+ public:
+  explicit TestService(ServiceOptions options = ServiceOptions());
+  ~TestService();
+
+  struct Answer {
+    int status = 0;  // 0: there was none
+    bool streamed = false;
+    std::string body;  // of a stream: all of it
+  };
+  // Answers a request and does all the work that it caused. `leave_after`: the client goes away
+  // after so many pieces of a stream.
+  Answer Send(http::Request request, size_t leave_after = SIZE_MAX);
+  Answer Post(std::string_view path, std::string_view body);
+
+  Service& service();
+  Engine& engine();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace reprise::api
