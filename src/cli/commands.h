@@ -15,8 +15,11 @@ void DefineRun(Flags* flags);
 void DefineServe(Flags* flags);
 void DefineSynth(Flags* flags);
 
-// Subcommands of `bench`: those that compare cold with warm, and that of tokenizers.
+// Subcommands of `bench`: cold against warm by workload, a recorded trace, what was promised, and
+// tokenizers.
 void DefineReuseBenches(Flags* bench);
+void DefineTraceBench(Flags* flags);
+void DefinePromisesBench(Flags* flags);
 void DefineTokenizeBench(Flags* bench);
 
 }  // namespace reprise::cli

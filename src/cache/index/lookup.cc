@@ -208,7 +208,8 @@ int32_t StateIndex::Promised(LeaseRecord& flight, int32_t common, int32_t above)
   const int32_t last =
       next == cuts.begin() ? std::max(above, flight.snapshot_at) : (next - 1)->position;
   constexpr size_t kCutsMax = 64;
-  if (at - last >= cache.snapshot_gap && at > flight.computed && cuts.size() < kCutsMax) {
+  const int32_t gap = std::min(cache.snapshot_gap, SnapshotPlanInput().shared_gap);
+  if (at - last >= gap && at > flight.computed && cuts.size() < kCutsMax) {
     cuts.insert(next, {at, SnapshotReason::kBranch});
     return at;
   }

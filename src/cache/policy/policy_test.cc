@@ -73,6 +73,10 @@ TEST_F(PlanTest, ABranchIsCutAtItsSecondSighting) {
   EXPECT_EQ(Plan(2000, 0, {}, 700),
             (Cuts{{700, SnapshotReason::kBranch}, {1999, SnapshotReason::kPromptEnd}}));
   EXPECT_EQ(Plan(2000, 690, {}, 700), (Cuts{{1999, SnapshotReason::kPromptEnd}}));
+  EXPECT_EQ(Plan(90, 0, {}, 50),
+            (Cuts{{50, SnapshotReason::kBranch}, {89, SnapshotReason::kPromptEnd}}))
+      << "a short instruction that many inputs follow";
+  EXPECT_EQ(Plan(70, 0, {{50, BoundaryKind::kSystem}}), (Cuts{{50, SnapshotReason::kSystem}}));
 }
 
 TEST_F(PlanTest, LongMessagesGetALadder) {

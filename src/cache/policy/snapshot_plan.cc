@@ -20,14 +20,14 @@ class Planner {
     for (const Boundary& b : in_.boundaries) {
       if (b.kind == BoundaryKind::kBreakpoint) Add(b.position, SnapshotReason::kBreakpoint, 1, 1);
     }
-    const int32_t gap = in_.gap;
+    const int32_t gap = in_.gap, shared = std::min(in_.gap, in_.shared_gap);
     Add(last_message, SnapshotReason::kPromptEnd, gap, gap);
     // Other conversations start where system and tools end, and where a branch was seen: what
     // follows closely does not make up for these.
     for (const Boundary& b : in_.boundaries) {
-      if (b.kind == BoundaryKind::kSystem) Add(b.position, SnapshotReason::kSystem, gap, 1);
+      if (b.kind == BoundaryKind::kSystem) Add(b.position, SnapshotReason::kSystem, shared, 1);
     }
-    if (in_.branch > 0) Add(in_.branch, SnapshotReason::kBranch, gap, 1);
+    if (in_.branch > 0) Add(in_.branch, SnapshotReason::kBranch, shared, 1);
     for (auto b = in_.boundaries.rbegin(); b != in_.boundaries.rend(); ++b) {
       if (b->kind == BoundaryKind::kMessage) Add(b->position, SnapshotReason::kMessage, gap, gap);
     }

@@ -25,6 +25,7 @@ struct SnapshotPlanInput {
   std::span<const Boundary> boundaries;
   int32_t grid = 1;
   int32_t gap = 64;
+  int32_t shared_gap = 32;  // before places that other prompts start from
   int32_t ladder = 4096;
   int32_t count_max = 64;
 };
@@ -39,8 +40,8 @@ struct SnapshotPlanInput {
 // The prompt end is the last boundary if little follows it (the opening of the reply, which the
 // next turn may render differently), else the last token but one. Two cuts are at least `gap`
 // apart, and so is the first from `matched`; what means more wins: client breakpoints (which need
-// no gap), prompt end, system and branch (which need none to what follows them), messages from the
-// last to the first, rungs of the ladder.
+// no gap), prompt end, system and branch (which need `shared_gap` before them and nothing behind),
+// messages from the last to the first, rungs of the ladder.
 std::vector<PlannedCut> PlanSnapshots(const SnapshotPlanInput& input);
 
 }  // namespace reprise

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cache/sim/optimum.h"
 #include "cache/sim/simulate.h"
 #include "cache/sim/trace.h"
 
@@ -115,6 +116,24 @@ TEST(Simulate, CountsWhatIsReused) {
   }
 }
 
+// Three documents A, B, C of two blocks in the order A B C A B A; room for four blocks.
+TEST(Optimum, KeepsWhatIsUsedSoonest) {
+  std::string text;
+  int time = 0;
+  for (const int document : {1, 2, 3, 1, 2, 1}) {
+    text += R"({"timestamp": )" + std::to_string(time++) +
+            R"(, "input_length": 512, "hash_ids": [)" + std::to_string(document) + "]}\n";
+  }
+  const auto trace = ParseTrace(text, {});
+  ASSERT_TRUE(trace.ok());
+  const double fractions[] = {1, 2. / 3, 1. / 3, 1. / 6};
+  const auto tokens = FindOptimum(*trace, fractions);
+  EXPECT_EQ(tokens[0], 3 * 512u);
+  EXPECT_EQ(tokens[1], 3 * 512u) << "C is never used again and not kept";
+  EXPECT_EQ(tokens[2], 2 * 512u) << "A is used sooner than B, both times";
+  EXPECT_EQ(tokens[3], 2 * 256u) << "half of A: a prefix of it";
+}
+
 class PublicTraces : public testing::Test {
  protected:
   void Check(const std::string& name, const StateSpec& spec) {
@@ -129,7 +148,8 @@ class PublicTraces : public testing::Test {
     const auto table = SimulateBudgets(*trace, options, fractions);
     ASSERT_TRUE(table.ok()) << table.status().message();
     const BudgetRow& row = table->rows[0];
-    RecordProperty("table", FormatTable(*table));
+    RecordProperty("table", FormatTable(*table) + FormatReasons(row.policy));
+    EXPECT_LE(row.policy.hit_ratio() / table->ideal.hit_ratio(), 1.0);
     EXPECT_GE(row.policy.hit_ratio(), 0.9 * table->ideal.hit_ratio()) << FormatTable(*table);
     EXPECT_GT(row.policy.hit_ratio(), row.lru.hit_ratio()) << FormatTable(*table);
     uint64_t explained = 0;

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "cache/index/state_index.h"
+#include "cache/sim/optimum.h"
 
 namespace reprise {
 namespace {
@@ -79,9 +81,14 @@ Result<BudgetTable> SimulateBudgets(const Trace& trace, const SimulationOptions&
   BudgetTable table;
   REPRISE_ASSIGN(table.ideal, SimulateTrace(trace, run));
   table.working_set_bytes = table.ideal.bytes_used_max;
+  std::vector<double> shares(fractions.begin(), fractions.end());
+  shares.push_back(1);
+  const std::vector<uint64_t> foresight = FindOptimum(trace, shares);
+  table.foresight_tokens = foresight.back();
   for (const double fraction : fractions) {
     BudgetRow row;
     row.fraction = fraction;
+    row.foresight_tokens = foresight[table.rows.size()];
     row.budget_bytes = static_cast<size_t>(fraction * double(table.working_set_bytes));
     run.cache.budget_bytes = row.budget_bytes;
     run.lru = false;
@@ -96,19 +103,51 @@ Result<BudgetTable> SimulateBudgets(const Trace& trace, const SimulationOptions&
 std::string FormatTable(const BudgetTable& table) {
   std::string text = fmt::format(
       "ideal: {:.2f} % of {} prompt tokens reused, {:.2f} % of their cost; working set {:.1f} MiB\n"
-      "             tokens, of ideal     cost, of ideal\n"
-      "  budget     policy      lru      policy      lru\n",
+      "             tokens, of ideal               cost, of ideal\n"
+      "  budget     policy      lru  foresight     policy      lru\n",
       100 * table.ideal.hit_ratio(), table.ideal.prompt_tokens, 100 * table.ideal.saved_ratio(),
       double(table.working_set_bytes) / (1 << 20));
   const double tokens = std::max(table.ideal.hit_ratio(), 1e-12) / 100;
   const double cost = std::max(table.ideal.saved_ratio(), 1e-12) / 100;
+  const double whole = std::max(double(table.foresight_tokens), 1e-12) / 100;
   for (const BudgetRow& row : table.rows) {
-    text += fmt::format("  {:>5.1f} %  {:>6.2f} %  {:>6.2f} %    {:>6.2f} %  {:>6.2f} %\n",
-                        100 * row.fraction, row.policy.hit_ratio() / tokens,
-                        row.lru.hit_ratio() / tokens, row.policy.saved_ratio() / cost,
-                        row.lru.saved_ratio() / cost);
+    text +=
+        fmt::format("  {:>5.1f} %  {:>6.2f} %  {:>6.2f} %   {:>6.2f} %   {:>6.2f} %  {:>6.2f} %\n",
+                    100 * row.fraction, row.policy.hit_ratio() / tokens,
+                    row.lru.hit_ratio() / tokens, double(row.foresight_tokens) / whole,
+                    row.policy.saved_ratio() / cost, row.lru.saved_ratio() / cost);
   }
   return text;
+}
+
+std::string FormatReasons(const SimulationResult& result) {
+  const CacheStats& stats = result.stats;
+  std::string text = fmt::format("  reused {:.2f} %; computed because", 100 * result.hit_ratio());
+  const char* comma = "";
+  for (int i = 0; i < kMissReasonCount; ++i) {
+    const uint64_t missed = stats.tokens_missed[size_t(i)];
+    if (missed == 0) continue;
+    fmt::format_to(std::back_inserter(text), "{} {} {:.2f} %", comma,
+                   NameOf(static_cast<MissReason>(i)),
+                   100 * double(missed) / double(result.prompt_tokens));
+    comma = ",";
+  }
+  text += "\n  evicted:";
+  comma = "";
+  for (int i = 0; i < kEvictReasonCount; ++i) {
+    const auto at = size_t(i);
+    if (stats.snapshots_evicted[at] + stats.blocks_evicted[at] == 0) continue;
+    fmt::format_to(std::back_inserter(text), "{} {} snapshots and {} blocks ({})", comma,
+                   stats.snapshots_evicted[at], stats.blocks_evicted[at],
+                   NameOf(static_cast<EvictReason>(i)));
+    comma = ",";
+  }
+  const Log2Histogram& ages = stats.evicted_age_ms;
+  if (ages.total > 0) {
+    fmt::format_to(std::back_inserter(text), "; unused for {:.0f} s on average",
+                   double(ages.sum) / double(ages.total) / 1000);
+  }
+  return text + "\n";
 }
 
 }  // namespace reprise

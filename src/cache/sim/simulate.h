@@ -41,21 +41,25 @@ struct SimulationResult {
 // Fails with kResourceExhausted if a single request does not fit the budget.
 Result<SimulationResult> SimulateTrace(const Trace& trace, const SimulationOptions& options);
 
-// At several fractions of the working set (what an unbounded cache ends up holding): the hit ratio
-// of the policy and of plain LRU beside the ideal.
+// At several fractions of the working set (the bytes of all distinct state that the trace leaves in
+// an unbounded cache): the hit ratio of the policy and of plain LRU beside the ideal.
 struct BudgetRow {
   double fraction = 0;
   size_t budget_bytes = 0;
   SimulationResult policy;
   SimulationResult lru;
+  uint64_t foresight_tokens = 0;  // found by a cache that knows the future (optimum.h)
 };
 struct BudgetTable {
   SimulationResult ideal;
+  uint64_t foresight_tokens = 0;  // with an unbounded cache: whole blocks only
   size_t working_set_bytes = 0;
   std::vector<BudgetRow> rows;
 };
 Result<BudgetTable> SimulateBudgets(const Trace& trace, const SimulationOptions& options,
                                     std::span<const double> fractions);
 std::string FormatTable(const BudgetTable& table);
+// Why tokens were not reused, and why entries had to go, in words.
+std::string FormatReasons(const SimulationResult& result);
 
 }  // namespace reprise

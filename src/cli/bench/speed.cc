@@ -152,6 +152,9 @@ void DefineBench(Flags* flags) {
   DefineSpeed(flags->AddCommand("prefill", "tokens of a prompt per second"), false);
   DefineSpeed(flags->AddCommand("decode", "generated tokens per second"), true);
   DefineReuseBenches(flags);
+  DefineTraceBench(flags->AddCommand("trace", "replay a recorded trace of requests"));
+  DefinePromisesBench(
+      flags->AddCommand("promises", "what reuse was promised to cost and save, measured"));
   DefineTokenizeBench(flags);
 }
 

@@ -62,14 +62,18 @@ Status Note(TokenStream* stream, Live* live, WorkloadRun* run) {
   REPRISE_TRY(completion.status);
   for (const GeneratedToken& token : update.tokens) live->history.push_back(token.chosen.token);
   live->boundaries.push_back({static_cast<int32_t>(live->history.size()), BoundaryKind::kMessage});
-  run->first_token_ms.push_back(completion.first_token_ms);
-  run->prompt_tokens += static_cast<uint64_t>(completion.prompt_tokens);
-  run->reused_tokens += static_cast<uint64_t>(completion.report.used_tokens);
-  run->generated_tokens += update.tokens.size();
+  run->Add(completion);
   return OkStatus();
 }
 
 }  // namespace
+
+void WorkloadRun::Add(const Completion& completion) {
+  first_token_ms.push_back(completion.first_token_ms);
+  prompt_tokens += static_cast<uint64_t>(completion.prompt_tokens);
+  reused_tokens += static_cast<uint64_t>(completion.report.used_tokens);
+  generated_tokens += static_cast<uint64_t>(completion.generated_tokens);
+}
 
 Result<Workload> MakeWorkload(std::string_view name) {
   Workload workload;

@@ -44,6 +44,8 @@ struct WorkloadRun {
   uint64_t generated_tokens = 0;
   double seconds = 0;
   size_t cache_bytes = 0;  // held at the end
+
+  void Add(const Completion& completion);
 };
 
 Result<WorkloadRun> RunWorkload(const Workload& workload, Executor& executor,
