@@ -1,6 +1,6 @@
 # Two commands for people: `make serve` serves a model, `make test` proves the tree. Each installs what is
 # missing (Debian packages), says what it does, builds and runs. Everything else is a CMake preset.
-.PHONY: help serve test setup build asan tsan fuzz bench clean
+.PHONY: help serve test setup build asan tsan fuzz soak bench clean
 
 JOBS ?= $(shell nproc)
 MODEL ?=
@@ -10,6 +10,7 @@ help:
 	@echo "make test                     build, then run every test"
 	@echo "make asan | tsan              the tests under sanitizers"
 	@echo "make fuzz [SECONDS=60]        every fuzz target for that long (clang 19)"
+	@echo "make soak                     the server under load: 1,000 streams, disconnects, slow clients"
 	@echo "make clean                    remove build/"
 
 setup:
@@ -36,6 +37,11 @@ fuzz:
 	@tools/setup.sh fuzz
 	@cmake --preset fuzz >/dev/null && cmake --build --preset fuzz -j $(JOBS)
 	@tools/fuzz.sh build/fuzz $(SECONDS)
+
+soak:
+	@tools/setup.sh test
+	@cmake --preset dev >/dev/null && cmake --build --preset dev -j $(JOBS) --target soak
+	@build/dev/tests/soak long
 
 bench:
 	@tools/setup.sh test

@@ -104,6 +104,8 @@ Status ServerStack::BuildEngine() {
   EngineOptions engine;
   engine.context_tokens = cache.context_tokens;
   engine.waiting_max = options_.queue;
+  // Every stream has its row in every step, with room for prompts beside them.
+  engine.scheduler.rows_max = std::max(engine.scheduler.rows_max, options_.parallel + 256);
   engine.idle_work = options_.idle_work;
   served_.context_tokens = cache.context_tokens;
   executor_ = std::make_unique<ModelExecutor>(loaded_->model(), loaded_->context());
