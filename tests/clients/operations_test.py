@@ -1,0 +1,416 @@
+"""How the server is run: keys and tenants, limits, the queue, draining, settings, metrics, the cache's endpoints.
+
+usage: operations_test.py PROGRAM
+"""
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SYSTEM = "You are a kind old storyteller who tells short stories about animals and children to a child in the evening."
+QUESTION = "Tell me a story about a small brown dog that lived near the river with an old man and a cat."
+
+
+class Program:
+    """`reprise serve` with the bundled model on a free port."""
+
+    def __init__(self, *options, environment=None):
+        env = {k: v for k, v in os.environ.items() if not k.startswith("REPRISE_")}
+        env.update(environment or {})
+        self.process = subprocess.Popen([PROGRAM, "serve", "--port", "0", "--threads", "1", *options],
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+        self.lines = []
+        self.port = None
+        for line in self.process.stdout:
+            self.lines.append(line)
+            found = re.search(r"http://[\d.]+:(\d+)", line)
+            if found:
+                self.port = int(found.group(1))
+                break
+        if self.port is None:
+            self.process.wait(timeout=10)
+            raise RuntimeError("".join(self.lines))
+        self.reader = threading.Thread(target=self.lines.extend, args=(self.process.stdout,))
+        self.reader.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.stop()
+        self.reader.join()
+        self.process.stdout.close()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)
+
+    def ask(self, method, path, body=None, key=None, headers=None, raw=False):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        sent = dict(headers or {})
+        if body is not None:
+            sent.setdefault("Content-Type", "application/json")
+            body = body if isinstance(body, (bytes, str)) else json.dumps(body)
+        if key:
+            sent["Authorization"] = "Bearer " + key
+        connection.request(method, path, body, sent)
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        return answer.status, dict(answer.getheaders()), text if raw else json.loads(text)
+
+    def chat(self, key=None, tokens=8, **fields):
+        body = {"messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}],
+                "max_tokens": tokens, "temperature": 0}
+        body.update(fields)
+        status, _, answer = self.ask("POST", "/v1/chat/completions", body, key)
+        assert status == 200, answer
+        return answer
+
+    def cache(self, key=None):
+        return self.ask("GET", "/v1/cache", key=key)[2]
+
+    def open_stream(self, tokens):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request("POST", "/v1/chat/completions", json.dumps(
+            {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": tokens, "temperature": 0,
+             "ignore_eos": True, "stream": True}), {"Content-Type": "application/json"})
+        return connection, connection.getresponse()
+
+
+def cached(answer):
+    return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def config(text):
+    folder = tempfile.TemporaryDirectory()
+    path = pathlib.Path(folder.name) / "reprise.toml"
+    path.write_text(text)
+    return folder, str(path)
+
+
+KEYS = """
+[[keys]]
+name = "alice"
+key = "alice-secret"
+[[keys]]
+name = "bob"
+key = "bob-secret"
+[[keys]]
+name = "carol"
+key = "carol-secret"
+share = true
+[[keys]]
+name = "dave"
+key = "dave-secret"
+share = true
+[[keys]]
+name = "root"
+key = "root-secret"
+admin = true
+"""
+
+
+class Tenants(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder, path = config(KEYS)
+        cls.server = Program("--config", path)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__()
+        cls.folder.cleanup()
+
+    def setUp(self):
+        time.sleep(0.1)  # idle-time work of the test before
+        self.server.ask("POST", "/v1/cache/reset", {"all": True}, "root-secret")
+
+    def test_every_route_but_the_probes_needs_a_key(self):
+        posts = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/tokenize",
+                 "/detokenize", "/apply-template", "/v1/cache/reset", "/v1/cache/pins", "/chat/completions",
+                 "/completions", "/reset_prefix_cache"]
+        gets = ["/v1/models", "/v1/models/x", "/models", "/props", "/metrics", "/v1/cache", "/v1/cache/events"]
+        for method, paths in (("POST", posts), ("GET", gets)):
+            for path in paths:
+                for key in (None, "wrong", "alice-secre", "alice-secret2"):
+                    body = {} if method == "POST" else None
+                    status, _, answer = self.server.ask(method, path, body, key)
+                    self.assertEqual(status, 401, (method, path))
+                    self.assertIn("error", answer)
+        for path in ("/health", "/live"):
+            self.assertEqual(self.server.ask("GET", path)[0], 200)
+
+    def test_nothing_is_shared_between_keys(self):
+        first = self.server.chat("alice-secret")
+        self.assertEqual(cached(first), 0)
+        self.assertGreater(cached(self.server.chat("alice-secret")), 20)
+        other = self.server.chat("bob-secret")
+        self.assertEqual(cached(other), 0)
+        # Not even that somebody else has it.
+        self.assertEqual(other["reprise"]["reason"], "cold")
+        self.assertEqual(other["reprise"]["known_tokens"], 0)
+        self.assertEqual(other["choices"][0]["message"], first["choices"][0]["message"])
+
+    def test_nothing_of_others_is_visible(self):
+        secret = "The treasure lies below the seventh tree. " + SYSTEM
+        asked = {"messages": [{"role": "system", "content": secret}, {"role": "user", "content": QUESTION}]}
+        self.server.chat("alice-secret", **asked)
+        mine = self.server.cache("alice-secret")
+        self.assertTrue(any("treasure" in node["text"] for node in mine["tree"]["nodes"]))
+        theirs = self.server.cache("bob-secret")
+        self.assertNotIn("treasure", json.dumps(theirs))
+        ids = {report["request_id"] for report in mine["reports"]}
+        self.assertTrue(ids)
+        self.assertFalse(ids & {report["request_id"] for report in theirs["reports"]})
+        self.assertNotIn("server", theirs)
+        self.assertIn("server", self.server.cache("root-secret"))
+        self.assertNotIn("treasure", json.dumps(self.server.cache("root-secret")))
+        self.assertEqual(self.server.ask("GET", "/metrics", key="bob-secret")[0], 403)
+
+    def test_keys_that_share_share(self):
+        self.server.chat("carol-secret")
+        self.assertGreater(cached(self.server.chat("dave-secret")), 20)
+
+    def test_a_salt_is_a_namespace_of_its_own(self):
+        self.server.chat("alice-secret", cache_salt="one")
+        self.assertEqual(cached(self.server.chat("alice-secret", cache_salt="two")), 0)
+        self.assertGreater(cached(self.server.chat("alice-secret", cache_salt="one")), 20)
+        # A salt cannot reach into another tenant's namespace.
+        self.assertEqual(cached(self.server.chat("bob-secret", cache_salt="one")), 0)
+
+    def test_reset_is_for_ones_own(self):
+        self.server.chat("alice-secret")
+        self.server.chat("bob-secret")
+        self.assertEqual(self.server.ask("POST", "/v1/cache/reset", {"all": True}, "bob-secret")[0], 403)
+        self.assertEqual(self.server.ask("POST", "/v1/cache/reset", {}, "bob-secret")[0], 200)
+        self.assertGreater(cached(self.server.chat("alice-secret")), 20)
+        self.assertEqual(cached(self.server.chat("bob-secret")), 0)
+
+    def test_anthropic_key_header(self):
+        status, _, answer = self.server.ask("GET", "/v1/models", headers={"x-api-key": "alice-secret"})
+        self.assertEqual(status, 200, answer)
+
+    def test_logs_have_no_text_and_no_keys(self):
+        self.server.chat("alice-secret")
+        log = "".join(self.server.lines)
+        self.assertIn('"path":"/v1/chat/completions"', log)
+        for secret in ("storyteller", "brown dog", "alice-secret"):
+            self.assertNotIn(secret, log)
+
+
+class Cache(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Program()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__()
+
+    def test_pins(self):
+        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}]
+        self.server.chat()
+        status, _, answer = self.server.ask("POST", "/v1/cache/pins", {"messages": messages, "ttl": "5m"})
+        self.assertEqual(status, 200, answer)
+        self.assertGreater(answer["pinned_tokens"], 20)
+        self.assertEqual(answer["ttl_seconds"], 300)
+        self.assertGreater(self.server.cache()["server"]["stored"]["pinned"], 0)
+        self.server.ask("DELETE", "/v1/cache/pins", {"messages": messages})
+        self.assertEqual(self.server.cache()["server"]["stored"]["pinned"], 0)
+        self.assertEqual(self.server.ask("POST", "/v1/cache/pins", {"messages": messages, "ttl": "soon"})[0], 400)
+
+    def test_the_feed_pushes_changes_and_nothing_else(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=10)
+        connection.request("GET", "/v1/cache/events")
+        answer = connection.getresponse()
+        self.assertEqual(answer.getheader("content-type"), "text/event-stream; charset=utf-8")
+
+        def event():
+            while True:
+                line = answer.readline()
+                if line.startswith(b"data: "):
+                    return json.loads(line[6:])
+
+        begin = event()["server"]["totals"]["lookups"]
+        self.server.chat(messages=[{"role": "user", "content": "Something new for the feed to show, please."}])
+        while event()["server"]["totals"]["lookups"] == begin:
+            pass
+        connection.sock.settimeout(0.7)  # what is under way may still come; then it is silent
+        quiet = False
+        for _ in range(8):
+            try:
+                event()
+            except TimeoutError:
+                quiet = True
+                break
+        self.assertTrue(quiet, "the feed pushes although nothing changes")
+        connection.close()
+
+    def test_page_and_its_policy(self):
+        status, headers, text = self.server.ask("GET", "/", raw=True)
+        self.assertEqual(status, 200)
+        self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
+        self.assertNotRegex(text.decode(), r"(src|href)=[\"']https?:")
+        self.assertEqual(self.server.ask("GET", "/", headers={"If-None-Match": headers["ETag"]}, raw=True)[0], 304)
+        self.assertEqual(self.server.ask("GET", "/assets/../../etc/passwd", raw=True)[0], 404)
+
+    def test_metrics(self):
+        self.server.chat()
+        status, headers, text = self.server.ask("GET", "/metrics", raw=True)
+        text = text.decode()
+        self.assertTrue(headers["Content-Type"].startswith("text/plain; version=0.0.4"))
+        check_metrics(text)
+        for name in ("reprise_prompt_tokens_reused_total", "vllm:num_requests_running", "vllm:kv_cache_usage_perc",
+                     "vllm:time_to_first_token_seconds_bucket", "reprise_cache_missed_tokens_total"):
+            self.assertIn("\n" + name, text)
+        if shutil.which("promtool"):
+            done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_models_text_and_ids(self):
+        model = self.server.ask("GET", "/v1/models")[2]["data"][0]["id"]
+        self.assertEqual(self.server.ask("GET", "/v1/models/" + model)[2]["id"], model)
+        self.assertEqual(self.server.ask("GET", "/v1/models/org/none")[0], 404)
+        tokens = self.server.ask("POST", "/tokenize", {"content": "Once upon a time"})[2]["tokens"]
+        self.assertEqual(self.server.ask("POST", "/detokenize", {"tokens": tokens})[2]["content"], "Once upon a time")
+        vllm = self.server.ask("POST", "/tokenize", {"prompt": "Once upon a time"})[2]
+        self.assertEqual(vllm["count"], len(vllm["tokens"]))
+        prompt = self.server.ask("POST", "/apply-template", {"messages": [{"role": "user", "content": "Hi"}]})[2]["prompt"]
+        self.assertIn("Hi", prompt)
+        self.assertEqual(self.server.ask("GET", "/props")[2]["context_tokens"], 4096)
+
+    def test_request_ids(self):
+        for sent, kept in (("abc-123.X_y", True), ("bad id!", False), ("x" * 200, False)):
+            headers = self.server.ask("GET", "/health", headers={"x-request-id": sent})[1]
+            self.assertEqual(headers["x-request-id"] == sent, kept)
+
+    def test_other_names_of_this_machine_are_refused(self):
+        for host, status in (("localhost", 200), ("127.0.0.1:80", 200), ("evil.example", 403), ("127.0.0.1.evil", 403)):
+            self.assertEqual(self.server.ask("GET", "/v1/models", headers={"Host": host})[0], status, host)
+
+    def test_forms_of_web_pages_are_refused(self):
+        status, _, _ = self.server.ask("POST", "/v1/chat/completions", "{}", headers={"Content-Type": "text/plain"})
+        self.assertEqual(status, 415)
+
+
+def check_metrics(text):
+    """The rules of the text format that promtool also knows."""
+    names = {}
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name not in names, "twice: " + name
+            names[name] = kind
+            continue
+        if line.startswith("#"):
+            continue
+        match = re.fullmatch(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^{}]*\})? ([-+0-9.eInfNa]+)', line)
+        assert match, line
+        base = re.sub(r"_(bucket|sum|count)$", "", match.group(1))
+        kind = names.get(match.group(1)) or names.get(base)
+        assert kind, "no TYPE: " + line
+        if kind == "counter":
+            assert match.group(1).endswith("_total"), line
+
+
+class Running(unittest.TestCase):
+    def test_sigterm_lets_streams_finish(self):
+        with Program() as server:
+            connection, answer = server.open_stream(tokens=600)
+            first = answer.readline()
+            self.assertTrue(first.startswith(b"data: "))
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            self.assertEqual(server.ask("GET", "/health")[0], 503)
+            self.assertEqual(server.ask("GET", "/live")[0], 200)
+            status, headers, _ = server.ask("POST", "/v1/chat/completions", {"messages": []})
+            self.assertEqual(status, 503)
+            self.assertIn("Retry-After", headers)
+            rest = answer.read()
+            self.assertTrue(rest.endswith(b"data: [DONE]\n\n"), rest[-200:])
+            connection.close()
+            self.assertEqual(server.process.wait(timeout=30), 0)
+
+    def test_many_starts_and_stops(self):
+        for _ in range(5):
+            with Program() as server:
+                server.chat(tokens=2)
+                self.assertEqual(server.stop(), 0)
+
+    def test_a_full_queue_answers_429(self):
+        with Program("--queue", "1", "--parallel", "1") as server:
+            streams = [server.open_stream(tokens=1500) for _ in range(6)]
+            statuses = sorted(answer.status for _, answer in streams)
+            self.assertEqual(statuses[0], 200)
+            self.assertIn(429, statuses)
+            for connection, answer in streams:
+                if answer.status == 429:
+                    self.assertEqual(answer.getheader("Retry-After"), "1")
+                    self.assertEqual(json.loads(answer.read())["error"]["type"], "rate_limit_error")
+                connection.close()
+            for _ in range(200):  # those that left free their places
+                state = server.cache()["server"]
+                if state["requests"]["running"] == 0 and state["stored"]["leases"] == 0:
+                    break
+                time.sleep(0.02)
+            self.assertEqual(state["stored"]["blocks_leased"], 0)
+            server.chat()
+
+    def test_settings_flag_over_environment_over_file(self):
+        folder, path = config('context = 512\nalias = "file"\n[cache]\nmib = 64\n')
+        with folder:
+            with Program("--config", path) as server:
+                self.assertEqual(server.ask("GET", "/props")[2]["context_tokens"], 512)
+                self.assertEqual(server.ask("GET", "/props")[2]["model"], "file")
+                self.assertEqual(server.cache()["server"]["budget"][0]["bytes"], 64 << 20)
+            environment = {"REPRISE_ALIAS": "environment", "REPRISE_CONTEXT": "256", "REPRISE_CONFIG": path}
+            with Program("--alias", "flag", environment=environment) as server:
+                self.assertEqual(server.ask("GET", "/props")[2]["model"], "flag")
+                self.assertEqual(server.ask("GET", "/props")[2]["context_tokens"], 256)
+
+    def test_wrong_settings_are_one_sentence(self):
+        cases = {"port = [": "reprise.toml:1", "nonsense = 1": "nonsense", "port = 70000": "70000",
+                 "[[keys]]\nname = 'x'": "has no key", "[[keys]]\nkey = 'x'\nrole = 'y'": "role"}
+        for text, said in cases.items():
+            folder, path = config(text)
+            with folder:
+                done = subprocess.run([PROGRAM, "serve", "--config", path], capture_output=True, text=True, timeout=30)
+                self.assertEqual(done.returncode, 1)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertIn(said, done.stderr)
+
+    def test_it_does_not_open_itself_to_others(self):
+        done = subprocess.run([PROGRAM, "serve", "--host", "0.0.0.0", "--port", "0"], capture_output=True, text=True,
+                              timeout=30)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--api-key", done.stderr)
+        with Program("--host", "0.0.0.0", "--api-key", "k") as server:
+            self.assertEqual(server.ask("GET", "/v1/models")[0], 401)
+            self.assertEqual(server.ask("GET", "/v1/models", key="k")[0], 200)
+
+    def test_a_port_that_is_taken(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            done = subprocess.run([PROGRAM, "serve", "--port", str(port)], capture_output=True, text=True, timeout=30)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"cannot listen on 127.0.0.1:{port}", done.stderr)
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    unittest.main()
