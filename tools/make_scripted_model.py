@@ -8,7 +8,8 @@ output projection gives every token one successor with a wide margin. Each scrip
 nowhere else; the chat template ends the prompt with the token that begins the chain it wants. The margin is about 40
 nats, so any temperature up to 2 says the same, and a logit_bias of 100 can force another token.
 
-Chains: SAY without tools; CALL when the request has tools; ANSWER after a tool's result; THINK with enable_thinking.
+Chains: SAY without tools; CALL when the request has tools, TWICE when the last
+message asks for it; ANSWER after a tool's result; THINK with enable_thinking.
 """
 import json
 import pathlib
@@ -21,9 +22,11 @@ SAY = ["Hello", " there", ", little", " parrot", " friend"]
 CALL = ["Let me", " look", ".\n", "<tool", "_call>", "\n{\"name\": ", "\"get_weather\"", ", \"arguments\": ",
         "{\"city\": ", "\"Par", "is\"", "}}\n</tool", "_call", ">"]
 ANSWER = ["It is", " sunny", " in Paris", " today."]
+TWICE = ["<tool_c", "all>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}", "</tool_ca", "ll>\n<tool_",
+         "call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\"}}", "</tool_call>"]
 THINK = ["Two plus", " two", "\n</thi", "nk>", "\n\nIt makes", " four"]
-STARTS = ["<|say|>", "<|call|>", "<|answer|>", "<think>"]  # the token before each chain
-SPECIAL = ["<|im_start|>", "<|im_end|>", "<|say|>", "<|call|>", "<|answer|>"]
+STARTS = ["<|say|>", "<|call|>", "<|twice|>", "<|answer|>", "<think>"]  # the token before each chain
+SPECIAL = ["<|im_start|>", "<|im_end|>", "<|say|>", "<|call|>", "<|twice|>", "<|answer|>"]
 TEMPLATE = """\
 {%- if tools %}{{- '<|im_start|>system\\nCall a tool with <tool_call>...</tool_call>:\\n' }}
 {%- for tool in tools %}{{- tool | tojson + '\\n' }}{%- endfor %}{{- '<|im_end|>\\n' }}{%- endif %}
@@ -38,6 +41,7 @@ TEMPLATE = """\
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}
 {%- if enable_thinking is defined and enable_thinking %}{{- '<think>' }}
 {%- elif messages[-1].role == 'tool' %}{{- '<|answer|>' }}
+{%- elif tools and 'twice' in messages[-1].content %}{{- '<|twice|>' }}
 {%- elif tools %}{{- '<|call|>' }}
 {%- else %}{{- '<|say|>' }}{%- endif %}
 {%- endif %}
@@ -106,7 +110,7 @@ def write_safetensors(path, named):
 def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    chains = dict(zip(STARTS, (SAY, CALL, ANSWER, THINK)))
+    chains = dict(zip(STARTS, (SAY, CALL, TWICE, ANSWER, THINK)))
     added = SPECIAL + ["<think>"] + [text for chain in chains.values() for text in chain]
     assert len(set(added)) == len(added), "a token may stand in one chain only"
     ids = {text: 256 + i for i, text in enumerate(added)}

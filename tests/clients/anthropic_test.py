@@ -25,6 +25,8 @@ def validate(path, status, content_type, body):
     if status >= 400:
         error = json.loads(body)
         assert error["type"] == "error" and error["error"]["type"] and error["error"]["message"], error
+    elif path == "/v1/models":
+        anthropic.types.ModelInfo.model_validate_json(json.dumps(json.loads(body)["data"][0]), strict=True)
     elif path == "/v1/messages/count_tokens":
         anthropic.types.MessageTokensCount.model_validate(json.loads(body), strict=True)
     elif path == "/v1/messages" and not content_type.startswith("text/event-stream"):
@@ -95,6 +97,18 @@ class Messages(unittest.TestCase):
                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id,
                                               "content": [{"type": "text", "text": "sunny"}]}]}]
             self.assertEqual(self.create(tools=TOOLS, messages=messages).content[0].text, "It is sunny in Paris today.")
+
+    def test_parallel_calls(self):
+        more = {"tools": TOOLS, "messages": [{"role": "user", "content": "Look twice."}]}
+        for message in (self.create(**more), self.stream(**more)[0]):
+            self.assertEqual([block.input for block in message.content], [{"city": "Rome"}, {"city": "Oslo"}])
+        single = self.create(tool_choice={"type": "auto", "disable_parallel_tool_use": True}, **more)
+        self.assertEqual([block.input for block in single.content], [{"city": "Rome"}])
+        self.assertEqual(single.stop_reason, "tool_use")
+
+    def test_models(self):
+        model = self.client.models.retrieve(self.name)
+        self.assertEqual((model.id, model.type), (self.name, "model"))
 
     def test_thinking(self):
         more = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2048}

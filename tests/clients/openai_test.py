@@ -90,6 +90,17 @@ class Scripted(ClientTest):
         self.assertEqual((content, name, arguments), ("Let me look.", "get_weather", '{"city": "Paris"}'))
         self.assertEqual(reasons[-1], "tool_calls")
 
+    def test_parallel_calls(self):
+        more = {"tools": TOOLS, "messages": [{"role": "user", "content": "Look twice."}]}
+        calls = self.chat(**more).choices[0].message.tool_calls
+        self.assertEqual([c.function.arguments for c in calls], ['{"city": "Rome"}', '{"city": "Oslo"}'])
+        streamed = [c for chunk in self.chat(stream=True, **more) for c in chunk.choices[0].delta.tool_calls or []]
+        self.assertEqual([(c.index, c.function.arguments) for c in streamed],
+                         [(0, '{"city": "Rome"}'), (1, '{"city": "Oslo"}')])
+        single = self.chat(parallel_tool_calls=False, **more).choices[0]
+        self.assertEqual([c.function.arguments for c in single.message.tool_calls], ['{"city": "Rome"}'])
+        self.assertEqual(single.finish_reason, "tool_calls")
+
     def test_without_calls_the_text_stays(self):
         reply = self.chat(tools=TOOLS, tool_choice="none").choices[0]
         self.assertIsNone(reply.message.tool_calls)

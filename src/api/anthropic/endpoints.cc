@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/anthropic/endpoints.h"
 
+#include <ctime>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "api/anthropic/message_sink.h"
 #include "api/anthropic/messages_request.h"
@@ -52,7 +54,39 @@ void Refuse(const ApiError& error, const http::ExchangePtr& exchange) {
   exchange->Respond(std::move(response));
 }
 
+void WriteModel(const ServedModel& model, const std::string& id, JsonWriter* json) {
+  const std::time_t created = static_cast<std::time_t>(model.created);
+  std::tm time = {};
+  ::gmtime_r(&created, &time);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &time);
+  json->BeginObject().Member("type", "model").Member("id", id).Member("display_name", id);
+  json->Member("created_at", text).Member("lifecycle", "active");
+  json->Member("max_input_tokens", model.context_tokens).EndObject();
+}
+
 }  // namespace
+
+bool IsClient(const http::Request& request) { return !request.Header("anthropic-version").empty(); }
+
+std::string FormatModel(const ServedModel& model, const std::string& id) {
+  std::string body;
+  JsonWriter json(&body);
+  WriteModel(model, id, &json);
+  return body;
+}
+
+std::string FormatModels(const ServedModel& model) {
+  std::vector<std::string> ids = {model.id};
+  ids.insert(ids.end(), model.aliases.begin(), model.aliases.end());
+  std::string body;
+  JsonWriter json(&body);
+  json.BeginObject().Key("data").BeginArray();
+  for (const std::string& id : ids) WriteModel(model, id, &json);
+  json.EndArray().Member("has_more", false);
+  json.Member("first_id", ids.front()).Member("last_id", ids.back()).EndObject();
+  return body;
+}
 
 void HandleMessages(Service* service, const http::ExchangePtr& exchange) {
   Prepared prepared = Prepare(*service, exchange->request(), false);
@@ -69,6 +103,7 @@ void HandleMessages(Service* service, const http::ExchangePtr& exchange) {
   plan.cache = request.job.cache;
   plan.tenant = service->FindTenant(exchange->request());
   plan.tools = request.job.tools;
+  plan.one_call = request.one_call;
   plan.prompts.push_back(std::move(prepared.prompt));
   // A request that only warms the cache has no next turn.
   if (plan.options.max_tokens != 0) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "api/service.h"
 #include "http/router.h"
 
@@ -11,5 +13,10 @@ void AddRoutes(Service* service, http::Router* router);
 
 void HandleMessages(Service* service, const http::ExchangePtr& exchange);
 void HandleCountTokens(Service* service, const http::ExchangePtr& exchange);
+
+// Whether Anthropic's client asks: it wants the shapes of its own API, also of /v1/models.
+bool IsClient(const http::Request& request);
+std::string FormatModels(const ServedModel& model);
+std::string FormatModel(const ServedModel& model, const std::string& id);
 
 }  // namespace reprise::api::anthropic

@@ -71,6 +71,7 @@ void ReadToolChoice(Fields* fields, MessagesRequest* request) {
   Fields part(*choice, "tool_choice.");
   std::string type;
   part.Read("type", 32, &type);
+  part.Read("disable_parallel_tool_use", &request->one_call);
   if (type == "any" || type == "tool") {
     part.Fail("type",
               fmt::format("'{}' cannot force a call on this server yet; use auto or none", type));

@@ -68,6 +68,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   void Append(Voice& voice, std::vector<GeneratedToken> tokens, Delta* delta);
   void Emit(Voice& voice, std::string_view text, Delta* delta);
   void Note(Voice& voice, const OutputEvents& events);
+  bool HasCalled(const Voice& voice) const;
   void EndOne(size_t index, Completion completion);
   void Complete();
   void Fail(const ApiError& error);
@@ -196,8 +197,9 @@ void Reply::PumpOne(size_t index) {
   delta.choice = index;
   delta.calls = &voice.choice.calls;
   delta.calls_before = voice.choice.calls.size();
-  if (!voice.stops->stopped()) Append(voice, std::move(update.tokens), &delta);
-  const bool stopped = voice.stops->stopped();
+  const auto over = [&] { return voice.stops->stopped() || HasCalled(voice); };
+  if (!over()) Append(voice, std::move(update.tokens), &delta);
+  const bool stopped = over();
   if (stopped && !update.completion) voice.stream->Cancel();
   if (update.completion && !stopped) {
     std::string rest;
@@ -208,7 +210,7 @@ void Reply::PumpOne(size_t index) {
     voice.sent_bytes = SIZE_MAX / 2;  // nothing is held back any more
     Emit(voice, out, &delta);
   }
-  if (update.completion) {
+  if (update.completion && !HasCalled(voice)) {
     OutputEvents last = voice.parser->Finish();
     Note(voice, last);
     delta.events.insert(delta.events.end(), std::make_move_iterator(last.begin()),
@@ -241,7 +243,7 @@ void Reply::Append(Voice& voice, std::vector<GeneratedToken> tokens, Delta* delt
     const bool stopped = voice.stops->Append(text, &out);
     voice.sent_bytes += out.size();
     Emit(voice, out, delta);
-    if (stopped) {
+    if (stopped || HasCalled(voice)) {
       voice.held.clear();
       return;
     }
@@ -259,6 +261,12 @@ void Reply::Emit(Voice& voice, std::string_view text, Delta* delta) {
   voice.held.erase(voice.held.begin(), voice.held.begin() + static_cast<ptrdiff_t>(told));
   if (text.empty()) return;
   OutputEvents events = voice.parser->Feed(text);
+  if (plan_.one_call) {
+    const auto call = std::find_if(events.begin(), events.end(), [](const OutputEvent& event) {
+      return event.kind == OutputEvent::Kind::kCall;
+    });
+    if (call != events.end()) events.erase(call + 1, events.end());
+  }
   Note(voice, events);
   for (OutputEvent& event : events) {
     if (event.kind == OutputEvent::Kind::kCall) {
@@ -286,6 +294,11 @@ void Reply::Note(Voice& voice, const OutputEvents& events) {
   }
 }
 
+// Whether the reply has made the only call it may make.
+bool Reply::HasCalled(const Voice& voice) const {
+  return plan_.one_call && !voice.choice.calls.empty();
+}
+
 void Reply::EndOne(size_t index, Completion completion) {
   Voice& voice = voices_[index];
   voice.ended = true;
@@ -293,6 +306,8 @@ void Reply::EndOne(size_t index, Completion completion) {
   if (voice.stops->stopped()) {
     choice.stop = StopKind::kStopString;
     choice.matched_stop = voice.stops->matched();
+  } else if (HasCalled(voice)) {
+    choice.stop = StopKind::kToolCalls;
   } else if (completion.reason == FinishReason::kFailed) {
     return Fail(ApiError::From(completion.status));
   } else if (completion.reason == FinishReason::kCancelled) {

@@ -79,6 +79,7 @@ struct ReplyPlan {
   const Tenant* tenant = nullptr;
   OutputFormat format;                      // how to read the reply; default: everything is content
   std::string tools;                        // JSON, for the parser
+  bool one_call = false;                    // the reply ends with its first call
   bool keep_tokens = false;                 // tell tokens, not only text
   std::function<void(const Choice&)> done;  // after a whole, successful first choice
 };

@@ -248,9 +248,9 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   }
   ChatJob job;
   ChatOptions options;
-  bool parse_calls = false;
+  CallRules calls;
   ReadMessages(*service, &fields, &job);
-  ReadTools(*service, &fields, &job, &parse_calls);
+  ReadTools(*service, &fields, &job, &calls);
   ReadReplyOptions(*service, &fields, &job.options);
   ReadChatOptions(&fields, &options, &job.options);
   ReadCacheControl(&fields, &job.cache);
@@ -259,11 +259,12 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   auto prompt = RenderChat(service->model(), job);
   if (!prompt.ok()) return refuse(ApiError::From(prompt.status()));
   ReplyPlan plan;
-  plan.format = OutputFormat::Detect(service->model().template_source, prompt->text, parse_calls);
+  plan.format = OutputFormat::Detect(service->model().template_source, prompt->text, calls.parse);
   plan.options = job.options;
   plan.cache = job.cache;
   plan.tenant = service->FindTenant(request);
   plan.tools = job.tools;
+  plan.one_call = calls.one;
   plan.keep_tokens = options.logprobs || options.token_ids;
   plan.prompts.push_back(std::move(*prompt));
   const size_t choices = static_cast<size_t>(job.options.choices);

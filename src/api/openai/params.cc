@@ -294,7 +294,7 @@ void ReadMessages(const Service& service, Fields* fields, ChatJob* job) {
   JsonWriter(&job->variables).Value(*variables);
 }
 
-void ReadTools(const Service& service, Fields* fields, ChatJob* job, bool* parse_calls) {
+void ReadTools(const Service& service, Fields* fields, ChatJob* job, CallRules* calls) {
   const auto count_max = static_cast<size_t>(service.options().tool_count_max);
   const JsonValue* tools = fields->Array("tools", count_max);
   if (tools != nullptr && !tools->items().empty()) {
@@ -308,13 +308,13 @@ void ReadTools(const Service& service, Fields* fields, ChatJob* job, bool* parse
       }
     }
     JsonWriter(&job->tools).Value(*tools);
-    *parse_calls = true;
+    calls->parse = true;
   }
   if (const JsonValue* choice = fields->Find("tool_choice")) {
     const bool named = choice->is_object();
     const std::string_view word = choice->is_string() ? choice->as_string() : "";
     if (word == "none") {
-      *parse_calls = false;
+      calls->parse = false;
     } else if (named || word == "required") {
       fields->Fail("tool_choice", "cannot force a call on this server yet; use auto or none",
                    "unsupported_value");
@@ -324,6 +324,7 @@ void ReadTools(const Service& service, Fields* fields, ChatJob* job, bool* parse
   }
   bool parallel = true;
   fields->Read("parallel_tool_calls", &parallel);
+  calls->one = !parallel;
   if (const JsonValue* format = fields->Object("response_format")) {
     const JsonValue* type = format->Find("type");
     const std::string_view word =

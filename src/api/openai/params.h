@@ -17,8 +17,13 @@ void ReadCacheControl(Fields* fields, CacheControl* cache);
 
 // The messages of a chat request, with the breakpoints marked in them.
 void ReadMessages(const Service& service, Fields* fields, ChatJob* job);
-// Tools, tool_choice and response_format. `parse_calls`: whether replies may contain calls.
-void ReadTools(const Service& service, Fields* fields, ChatJob* job, bool* parse_calls);
+// What a reply may contain.
+struct CallRules {
+  bool parse = false;  // calls at all
+  bool one = false;    // no more than one
+};
+// Tools, tool_choice and response_format.
+void ReadTools(const Service& service, Fields* fields, ChatJob* job, CallRules* calls);
 
 // "5m", "1h", "24h", "90s". False if it is not a duration.
 bool ParseTtl(std::string_view text, int64_t* ms);

@@ -97,9 +97,9 @@ void Pin(Service* service, const ExchangePtr& exchange) {
   std::vector<TokenId> ids;
   if (fields.Find("messages") != nullptr) {
     ChatJob job;
-    bool parse_calls = false;
+    openai::CallRules calls;
     openai::ReadMessages(*service, &fields, &job);
-    openai::ReadTools(*service, &fields, &job, &parse_calls);
+    openai::ReadTools(*service, &fields, &job, &calls);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
     auto prompt = RenderChat(service->model(), job);
     if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));

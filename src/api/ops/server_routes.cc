@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
+#include "api/anthropic/endpoints.h"
 #include "api/ops/endpoints.h"
 #include "api/ops/metrics.h"
 #include "base/json_writer.h"
@@ -29,6 +30,10 @@ void WriteModel(const ServedModel& model, const std::string& id, JsonWriter* jso
 void Models(Service* service, const ExchangePtr& exchange) {
   const ServedModel& model = service->model();
   http::Response response;
+  if (anthropic::IsClient(exchange->request())) {
+    response.body = anthropic::FormatModels(model);
+    return exchange->Respond(std::move(response));
+  }
   JsonWriter json(&response.body);
   json.BeginObject().Member("object", "list").Key("data").BeginArray();
   WriteModel(model, model.id, &json);
@@ -47,6 +52,10 @@ void OneModel(Service* service, const ExchangePtr& exchange) {
     return exchange->Respond(ErrorResponse(error, &exchange->request()));
   }
   http::Response response;
+  if (anthropic::IsClient(exchange->request())) {
+    response.body = anthropic::FormatModel(model, id);
+    return exchange->Respond(std::move(response));
+  }
   JsonWriter json(&response.body);
   WriteModel(model, id, &json);
   exchange->Respond(std::move(response));

@@ -17,9 +17,9 @@ void Refuse(const ExchangePtr& exchange, const ApiError& error) {
 
 // A chat request as far as its prompt goes.
 void ReadConversation(Service* service, Fields* fields, ChatJob* job) {
-  bool parse_calls = false;
+  openai::CallRules calls;
   openai::ReadMessages(*service, fields, job);
-  openai::ReadTools(*service, fields, job, &parse_calls);
+  openai::ReadTools(*service, fields, job, &calls);
 }
 
 // llama.cpp's request has "content", vLLM's "prompt" or "messages": each gets its own answer.
