@@ -19,11 +19,11 @@ void FloatTile(const uint8_t* quad, int first_row, int64_t cols, const float* x,
   using Vector = typename F::Vector;
   constexpr int kParts = kLanes / F::kLanes;
   constexpr int kLineElements = 64 / W::kBytes;
+  // Every loop over accumulators is unrolled: an index at run time would keep them in memory.
   Vector acc[kTokens][kRows][kParts];
-  for (auto& of_token : acc) {
-    for (auto& of_row : of_token) {
-      for (Vector& a : of_row) a = F::Zero();
-    }
+#pragma GCC unroll 64
+  for (int i = 0; i < kTokens * kRows * kParts; ++i) {
+    acc[i / (kRows * kParts)][i / kParts % kRows][i % kParts] = F::Zero();
   }
   const int64_t whole = cols / kLanes * kLanes;
   const auto weights_at = [&](int64_t i, int row) {
@@ -31,29 +31,41 @@ void FloatTile(const uint8_t* quad, int first_row, int64_t cols, const float* x,
     return quad + (line * kQuadRows + first_row + row) * 64 + i % kLineElements * W::kBytes;
   };
   for (int64_t i = 0; i < whole; i += kLanes) {
-    if (stream && i % kLineElements == 0) PrefetchAhead(weights_at(i, 0), 64 * kRows);
+    const uint8_t* weights = weights_at(i, 0);  // 16 values lie in one line
+    if (stream && i % kLineElements == 0) PrefetchAhead(weights, 64 * kRows);
+#pragma GCC unroll 4
     for (int p = 0; p < kParts; ++p) {
       Vector w[kRows];
-      for (int r = 0; r < kRows; ++r) w[r] = W::Load(weights_at(i + p * F::kLanes, r));
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) w[r] = W::Load(weights + 64 * r + p * F::kLanes * W::kBytes);
+#pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {
         const Vector xs = F::Load(x + t * x_stride + i + p * F::kLanes);
+#pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r) acc[t][r][p] = F::Fma(w[r], xs, acc[t][r][p]);
       }
     }
   }
+#pragma GCC unroll 4
   for (int p = 0; p < kParts; ++p) {  // lanes beyond cols keep their value, a -0 too
     const int64_t i = whole + p * F::kLanes;
     const int count = static_cast<int>(cols - i < F::kLanes ? cols - i : F::kLanes);
-    if (count <= 0) break;
+    if (count <= 0) continue;
+#pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) {
       const Vector xs = F::LoadPartial(x + t * x_stride + i, count);
+#pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
         acc[t][r][p] = F::FmaPartial(W::Load(weights_at(i, r)), xs, acc[t][r][p], count);
       }
     }
   }
+#pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
-    for (int r = 0; r < kRows && r < rows; ++r) y[t * y_stride + r] = F::Sum(acc[t][r]);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      if (r < rows) y[t * y_stride + r] = F::Sum(acc[t][r]);
+    }
   }
 }
 

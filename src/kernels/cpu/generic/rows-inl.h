@@ -109,7 +109,7 @@ float MultiplyAdds(int64_t n) {
     for (int i = 0; i < kTile; ++i) sum[i] = Set(static_cast<float>(i));
     for (int64_t k = 0; k < n; ++k) {
 #pragma GCC unroll 16
-      for (int i = 0; i < kTile; ++i) sum[i] = Fma(sum[i], Set(0.999f), Set(1e-4f));
+      for (int i = 0; i < kTile; ++i) sum[i] = Fma(Set(0.999f), Set(1e-4f), sum[i]);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kTile; ++i) total += SumLanes(sum[i]);
