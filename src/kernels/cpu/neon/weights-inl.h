@@ -86,19 +86,21 @@ struct IQ4_NL {
   }
 };
 
-// All ones in the bytes whose fifth bit is set.
-inline uint8x16_t FifthBits(const neon::Register* high, int step, int pair) {
-  const uint8x16_t mask = vdupq_n_u8(static_cast<uint8_t>(1 << (pair % 2 * 4 + step)));
-  return vtstq_u8(vld1q_u8(high[pair / 2]), mask);
+// The fifth bits of W[step][pair], moved to bit `place`; the other bits are anything.
+inline uint8x16_t FifthBits(const neon::Register* high, int step, int pair, int place) {
+  return Shift(vld1q_u8(high[pair / 2]), place - (pair % 2 * 4 + step));
 }
 
+// q - 16 as a signed five-bit number in the upper bits of a byte is eight times the value.
 struct Q5_0 {
   using Packed = neon::PackedQ5_0;
   static constexpr bool kMinimum = false;
-  static constexpr int kShift = 0;
+  static constexpr int kShift = 3;
   static inline int8x16_t Weight(const Packed& b, int step, int pair) {
-    const uint8x16_t sign = vshlq_n_u8(FifthBits(b.high, step, pair), 4);
-    return Signed(vorrq_u8(SplitNibbles(b.q, step, pair), sign));
+    const uint8x16_t bytes = vld1q_u8(b.q[step % 2][pair]);
+    const uint8x16_t four =
+        step < 2 ? vshlq_n_u8(bytes, 3) : vandq_u8(vshrq_n_u8(bytes, 1), vdupq_n_u8(0x78));
+    return Signed(vbslq_u8(vdupq_n_u8(0x80), FifthBits(b.high, step, pair, 7), four));
   }
 };
 
@@ -107,8 +109,8 @@ struct Q5_1 {
   static constexpr bool kMinimum = true;
   static constexpr int kShift = 0;
   static inline int8x16_t Weight(const Packed& b, int step, int pair) {
-    const uint8x16_t fifth = vandq_u8(FifthBits(b.high, step, pair), vdupq_n_u8(16));
-    return Signed(vorrq_u8(SplitNibbles(b.q, step, pair), fifth));
+    const uint8x16_t fifth = FifthBits(b.high, step, pair, 4);
+    return Signed(vbslq_u8(vdupq_n_u8(16), fifth, SplitNibbles(b.q, step, pair)));
   }
 };
 

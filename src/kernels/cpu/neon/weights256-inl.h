@@ -4,11 +4,10 @@
 #include "kernels/cpu/neon/weights-inl.h"
 
 // Weight registers of the 256-blocks; weights-inl.h says what the classes have.
-namespace reprise {
+namespace reprise::cpu {
 
-extern const uint16_t kIQ2Grid[256];  // tensor/blocks.h
+const uint32_t* IQ2Words();  // kernels/cpu/interleave.h
 
-namespace cpu {
 namespace {
 
 // Scales and minima of a super-block as bytes: [sub-block][row].
@@ -62,7 +61,7 @@ struct Q5_K {
     const uint8x16_t bytes = vld1q_u8(b.q[run / 2][step][pair]);
     const uint8x16_t low = run % 2 == 0 ? LowNibbles(bytes) : HighNibbles(bytes);
     const uint8x16_t high = Shift(vld1q_u8(b.high[step][pair]), 4 - run);
-    return Signed(vorrq_u8(low, vandq_u8(high, vdupq_n_u8(16))));
+    return Signed(vbslq_u8(vdupq_n_u8(16), high, low));
   }
 };
 
@@ -87,9 +86,11 @@ struct Q6_K {
   }
 };
 
-// The scale of each byte of W[..][pair].
-inline int8x16_t SpreadScales(const int8_t* scales, int pair) {
-  return vcombine_s8(vld1_dup_s8(scales + 2 * pair), vld1_dup_s8(scales + 2 * pair + 1));
+// The scale of each byte of W[step][pair]; sub-blocks of 16 are two steps.
+inline int8x16_t SpreadScales(const int8_t (*scale)[8], int run, int step, int pair) {
+  const uint8_t even = static_cast<uint8_t>(step / 2 * 8 + 2 * pair);
+  const uint8x16_t index = vcombine_u8(vdup_n_u8(even), vdup_n_u8(static_cast<uint8_t>(even + 1)));
+  return vqtbl1q_s8(vld1q_s8(scale[2 * run]), index);
 }
 
 // A scale of four bits times a weight of two fits a byte: the product has no scales to care for.
@@ -113,7 +114,7 @@ struct Q2_K {
                                  int pair) {
     const uint8x16_t q = Shift(vld1q_u8(b.q[run / 4][step][pair]), -2 * (run % 4));
     return vmulq_s8(Signed(vandq_u8(q, vdupq_n_u8(3))),
-                    SpreadScales(scales.scale[2 * run + step / 2], pair));
+                    SpreadScales(scales.scale, run, step, pair));
   }
 };
 
@@ -149,7 +150,7 @@ struct Q3_K {
         vtstq_u8(vld1q_u8(b.high[step][pair]), vdupq_n_u8(static_cast<uint8_t>(1 << run)));
     // Minus four where the third bit is clear.
     const uint8x16_t value = vorrq_u8(two, vbicq_u8(vdupq_n_u8(0xFC), third));
-    return vmulq_s8(Signed(value), SpreadScales(scales.scale[2 * run + step / 2], pair));
+    return vmulq_s8(Signed(value), SpreadScales(scales.scale, run, step, pair));
   }
 };
 
@@ -177,10 +178,32 @@ struct IQ4_XS {
   }
 };
 
+// Eight signs as bytes of 0 or -1: seven bits, and one that makes the number of negatives even.
+struct SignTable {
+  alignas(64) int8_t bytes[128][8];
+};
+constexpr SignTable MakeSigns() {
+  SignTable table = {};
+  for (int seven = 0; seven < 128; ++seven) {
+    int negatives = 0;
+    for (int i = 0; i < 7; ++i) {
+      const int bit = seven >> i & 1;
+      table.bytes[seven][i] = static_cast<int8_t>(-bit);
+      negatives += bit;
+    }
+    table.bytes[seven][7] = static_cast<int8_t>(-(negatives % 2));
+  }
+  return table;
+}
+constexpr SignTable kSigns = MakeSigns();
+
 // Four grid points of eight magnitudes per row and run: a point is a step.
 struct IQ2_XXS {
   using Packed = neon::PackedIQ2_XXS;
-  using Scales = SubScales<8, 0>;
+  struct Scales {
+    alignas(16) int8_t scale[8][8];
+    const uint32_t* grid;
+  };
   static constexpr int kMinima = 0;
   static constexpr int kSubBlock = 32;
   static constexpr int kShift = 0;
@@ -192,6 +215,7 @@ struct IQ2_XXS {
   }
   static inline Scales Unpack(const Packed& b) {
     Scales out;
+    out.grid = IQ2Words();
     for (int run = 0; run < 8; ++run) {
       for (int row = 0; row < 8; ++row) {
         out.scale[run][row] = static_cast<int8_t>(2 * (Word(b.q[run][row] + 4) >> 28) + 1);
@@ -199,33 +223,14 @@ struct IQ2_XXS {
     }
     return out;
   }
-  // Eight signs: seven bits, and one that makes their number even.
-  static inline uint32_t Signs(uint32_t word, int step) {
-    const uint32_t seven = word >> (7 * step) & 127;
-    const uint32_t folded = seven ^ seven >> 4;
-    return seven | (0x6996u >> (folded & 15) & 1) << 7;
-  }
-  static inline int8x16_t Weight(const Packed& b, const Scales&, int run, int step, int pair) {
-    alignas(16) static constexpr uint8_t kSpread[2][16] = {
-        {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3},
-        {0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2}};
-    alignas(16) static constexpr int8_t kShifts[16] = {0, -2, -4, -6, 0, -2, -4, -6,
-                                                       0, -2, -4, -6, 0, -2, -4, -6};
-    alignas(16) static constexpr uint8_t kBits[16] = {1, 2, 4, 8, 16, 32, 64, 128,
-                                                      1, 2, 4, 8, 16, 32, 64, 128};
-    alignas(16) static constexpr int8_t kMagnitudes[16] = {0x08, 0x19, 0x2b};
-    const uint8_t* one = b.q[run][2 * pair];
-    const uint8_t* two = b.q[run][2 * pair + 1];
-    const uint32_t points = kIQ2Grid[one[step]] | uint32_t{kIQ2Grid[two[step]]} << 16;
-    const uint32_t signs = Signs(Word(one + 4), step) | Signs(Word(two + 4), step) << 16;
-    const uint8x16_t codes = vandq_u8(
-        vshlq_u8(vqtbl1q_u8(vreinterpretq_u8_u32(vdupq_n_u32(points)), vld1q_u8(kSpread[0])),
-                 vld1q_s8(kShifts)),
-        vdupq_n_u8(3));
-    const int8x16_t magnitude = vqtbl1q_s8(vld1q_s8(kMagnitudes), codes);
-    const int8x16_t negative =
-        Signed(vtstq_u8(vqtbl1q_u8(vreinterpretq_u8_u32(vdupq_n_u32(signs)), vld1q_u8(kSpread[1])),
-                        vld1q_u8(kBits)));
+  static inline int8x16_t Weight(const Packed& b, const Scales& scales, int run, int step,
+                                 int pair) {
+    const uint8_t* even = b.q[run][2 * pair];
+    const uint8_t* odd = b.q[run][2 * pair + 1];
+    const int8x16_t magnitude = vreinterpretq_s8_u32(vcombine_u32(
+        vld1_u32(scales.grid + 2 * even[step]), vld1_u32(scales.grid + 2 * odd[step])));
+    const int8x16_t negative = vcombine_s8(vld1_s8(kSigns.bytes[Word(even + 4) >> 7 * step & 127]),
+                                           vld1_s8(kSigns.bytes[Word(odd + 4) >> 7 * step & 127]));
     return vsubq_s8(veorq_s8(magnitude, negative), negative);
   }
 };
@@ -237,5 +242,4 @@ inline float32x4x2_t LoadScale<IQ2_XXS>(const neon::PackedIQ2_XXS& b) {
 }
 
 }  // namespace
-}  // namespace cpu
-}  // namespace reprise
+}  // namespace reprise::cpu
