@@ -9,7 +9,8 @@
 // The table of leaf kernels: what the instruction sets compete for. ISA folders may include this
 // file, their own *-inl.h, the intrinsics header and kernels/cpu/generic/*-inl.h (algorithms
 // written once against a 16-lane vector that each ISA defines; all in an anonymous namespace),
-// nothing else (cmake/isa.cmake says why), so it is plain C.
+// nothing else (cmake/isa.cmake says why), so it is plain C. On aarch64, dotprod and i8mm may also
+// include neon/packed.h and neon/*-inl.h.
 //
 // Overlay, not ladder: `scalar` fills every entry with the code of kernels/reference, the
 // specification of the bits; every further ISA overwrites the entries that it improves. An entry

@@ -21,6 +21,7 @@ struct PackedTile32 {
     if constexpr (F::kMinimum) return Repeated(LoadHalves(blocks[b].m));
     return {};
   }
+  inline void Prefetch(int b) const { PrefetchAfter(blocks + b); }
 };
 
 // A stretch of columns unpacked for many tiles. Eight-bit weights stay where they are.
@@ -54,6 +55,7 @@ struct TilePanel32 {
     if constexpr (F::kMinimum) return LoadFactors(m[b]);
     return {};
   }
+  inline void Prefetch(int) const {}
 };
 
 template <class F, int kPairs, class Source>
@@ -63,6 +65,7 @@ template <class F, int kPairs, class Source>
   if (!first) acc.Load(tokens, rows);
   const int32x4_t start = vdupq_n_s32(MagicBits(F::kShift));
   for (int b = 0; b < blocks; ++b) {
+    source.Prefetch(b);
     int32x4_t sums[4][kPairs];
 #pragma GCC unroll 8
     for (int i = 0; i < 4 * kPairs; ++i) sums[i / kPairs][i % kPairs] = start;

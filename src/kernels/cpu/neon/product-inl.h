@@ -34,6 +34,18 @@ inline int8x16_t Twice(int8x16_t x, int half) {
   return vreinterpretq_s8_s64(half == 0 ? vdupq_laneq_s64(words, 0) : vdupq_laneq_s64(words, 1));
 }
 
+// Packed weights are read once and in order. Asking for them this far ahead also crosses pages,
+// where hardware prefetchers stop.
+template <class Packed>
+inline void PrefetchAfter(const Packed* block) {
+  constexpr int kAhead = 3072;
+  const uintptr_t at = reinterpret_cast<uintptr_t>(block) + kAhead;  // perhaps nowhere: no fault
+#pragma GCC unroll 32
+  for (unsigned i = 0; i < sizeof(Packed); i += 64) {
+    __builtin_prefetch(reinterpret_cast<const void*>(at + i));
+  }
+}
+
 // Outputs of one token so far: in y between stretches of columns.
 inline float32x4x2_t LoadRows(const float* y, int rows) {
   if (rows == 8) return {{vld1q_f32(y), vld1q_f32(y + 4)}};

@@ -26,7 +26,10 @@ struct Direct256 {
       return {};
     }
   };
-  inline Block At(int b) const { return {blocks[b], F::Unpack(blocks[b])}; }
+  inline Block At(int b) const {
+    PrefetchAfter(blocks + b);
+    return {blocks[b], F::Unpack(blocks[b])};
+  }
 };
 
 template <class F>

@@ -20,6 +20,7 @@ struct Direct32 {
     if constexpr (F::kMinimum) return LoadHalves(blocks[b].m);
     return {};
   }
+  inline void Prefetch(int b) const { PrefetchAfter(blocks + b); }
 };
 
 template <class F>
@@ -41,6 +42,7 @@ struct Panel32 {
   inline int8x16_t Weight(int b, int step, int pair) const { return vld1q_s8(w[b][step][pair]); }
   inline float32x4x2_t Scale(int b) const { return vld1q_f32_x2(d[b]); }
   inline float32x4x2_t Minimum(int b) const { return vld1q_f32_x2(m[b]); }
+  inline void Prefetch(int) const {}
 };
 
 template <class F, class Dot, int kTokens, class Source>
@@ -52,6 +54,7 @@ template <class F, class Dot, int kTokens, class Source>
     for (int t = 0; t < kTokens; ++t) acc[t] = LoadRows(y + t * y_stride, rows);
   }
   for (int b = 0; b < blocks; ++b) {
+    source.Prefetch(b);
     Dot dot[kTokens];
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) dot[t].Start(MagicBits(F::kShift));
