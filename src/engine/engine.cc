@@ -435,8 +435,8 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   if (!sequence.request.idle) {
     counters_.recent.push_back(completion);
     if (counters_.recent.size() > EngineStats::kRecentMax) counters_.recent.pop_front();
-    if (LogEnabled(LogLevel::kInfo)) {
-      Log(LogLevel::kInfo, std::string(NameOf(reason)) + ", " + FormatReport(completion.report));
+    if (LogEnabled(LogLevel::kDebug)) {
+      Log(LogLevel::kDebug, std::string(NameOf(reason)) + ", " + FormatReport(completion.report));
     }
   }
   sequence.stream->Complete(std::move(completion));

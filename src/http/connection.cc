@@ -154,11 +154,6 @@ void Connection::Sweep(TimePoint now) {
   }
 }
 
-void Connection::CloseSoon() {
-  close_after_ = true;
-  if (state_ == State::kReading) Close();
-}
-
 void Connection::Close() {
   if (state_ == State::kClosed) return;
   const bool gone = state_ == State::kAnswering && !complete_;

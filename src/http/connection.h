@@ -54,8 +54,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void StartRefused();
   // Deadlines and pings; called every now and then.
   void Sweep(TimePoint now);
-  // Between requests: closes. Else: after the current one.
-  void CloseSoon();
   void Close();
 
   // The Exchange's side; calls with an old `answer` are ignored.

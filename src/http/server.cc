@@ -147,6 +147,13 @@ Status Server::Start() {
   return OkStatus();
 }
 
+void Server::SetRouter(Router router) {
+  loop_->Ask([&] {
+    loop_->hub->router = std::move(router);
+    return 0;
+  });
+}
+
 uint16_t Server::port() const { return loop_->port; }
 
 bool Server::draining() const { return loop_->hub->draining; }

@@ -59,10 +59,14 @@ class Server {
 
   // Listens and serves on threads of its own. Fails if the address cannot be had.
   Status Start();
+  // Other routes from now on (a server that was loading is ready). REQUIRES: no handler of the
+  // routes before runs on a worker.
+  void SetRouter(Router router);
   uint16_t port() const;
 
-  // Answers new requests but those of `always` (path) with 503 from now on, and waits until those
-  // being answered are done or `timeout` has passed. Returns true if all were done.
+  // Answers new requests with 503 from now on, but for routes that run on the server thread, and
+  // waits until those being answered are done or `timeout` has passed. Returns true if all were
+  // done.
   bool Drain(std::chrono::milliseconds timeout);
   bool draining() const;
   void Stop();

@@ -344,6 +344,34 @@ class Running(unittest.TestCase):
             connection.close()
             self.assertEqual(server.process.wait(timeout=30), 0)
 
+    def test_while_it_loads_it_says_so(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        process = subprocess.Popen([PROGRAM, "serve", "--port", str(port)], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        seen = []
+        while 200 not in seen:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            try:
+                connection.request("GET", "/health")
+                answer = connection.getresponse()
+                text = answer.read()
+                seen.append(answer.status)
+                self.assertIn(answer.status, (200, 503))
+                if answer.status == 503:
+                    self.assertIn(b"being loaded", text)
+                    connection.request("GET", "/live")
+                    self.assertEqual(connection.getresponse().status, 200)
+            except ConnectionRefusedError:
+                self.assertEqual(seen, [])
+                self.assertIsNone(process.poll())
+            finally:
+                connection.close()
+        self.assertEqual(seen, sorted(seen, reverse=True))
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=30), 0)
+
     def test_many_starts_and_stops(self):
         for _ in range(5):
             with Program() as server:

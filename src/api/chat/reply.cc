@@ -9,6 +9,8 @@
 #include "api/chat/report.h"
 #include "api/ops/metrics.h"
 #include "api/ops/report_log.h"
+#include "base/json_writer.h"
+#include "base/log.h"
 #include "text/detokenizer.h"
 #include "text/stop_strings.h"
 
@@ -31,6 +33,23 @@ std::string MakeCallId() {
   std::string id = "call_";
   for (int i = 0; i < 24; ++i) id += kLetters[random() % 36];
   return id;
+}
+
+// One line about a request: what it reused and how long it took, not what it said.
+void LogReply(const std::string& request_id, const Tenant& tenant, const Completion& completion) {
+  if (!LogEnabled(LogLevel::kInfo)) return;
+  const ReuseReport& report = completion.report;
+  std::string line;
+  JsonWriter json(&line);
+  json.BeginObject().Member("event", "reply").Member("id", request_id);
+  json.Member("tenant", tenant.name).Member("prompt_tokens", completion.prompt_tokens);
+  json.Member("used_tokens", report.used_tokens).Member("reason", NameOf(report.reason));
+  if (report.diverged_at >= 0) json.Member("diverged_at", report.diverged_at);
+  json.Member("snapshots_taken", report.snapshots_taken);
+  json.Member("generated_tokens", completion.generated_tokens);
+  json.Member("queue_ms", completion.queue_ms).Member("first_token_ms", completion.first_token_ms);
+  json.Member("total_ms", completion.total_ms).EndObject();
+  Log(LogLevel::kInfo, line);
 }
 
 // One choice on its way: tokens -> text -> stop strings -> meaning.
@@ -111,7 +130,8 @@ GenerateRequest Reply::MakeRequest(const Prompt& prompt, size_t choice, uint64_t
   request.end_tokens.insert(request.end_tokens.end(), options.stop_tokens.begin(),
                             options.stop_tokens.end());
   request.logprobs = options.logprobs;
-  request.priority = options.priority;
+  // Going ahead of others is for those who run the server.
+  request.priority = plan_.tenant->admin ? options.priority : std::min(options.priority, 0);
   request.salt = plan_.tenant->salt;
   if (!plan_.cache.salt.empty()) request.salt += "/" + plan_.cache.salt;
   request.session = plan_.cache.session;
@@ -346,6 +366,7 @@ void Reply::Complete() {
   const Completion& first = choices.front().completion;
   const std::string report =
       FormatReportJson(*service_.model().tokenizer, plan_.prompts.front().ids, first);
+  LogReply(exchange_->request().id, *plan_.tenant, first);
   service_.reports().Add(*plan_.tenant, exchange_->request().id, report);
   sink_->OnDone(choices, CountUsage(), report);
   if (plan_.done) plan_.done(choices.front());
@@ -365,6 +386,7 @@ void Reply::CancelAll() {
 
 std::optional<ApiError> StartReply(Service* service, const http::ExchangePtr& exchange,
                                    ReplyPlan plan, std::unique_ptr<ReplySink> sink) {
+  for (Prompt& prompt : plan.prompts) prompt.text = std::string();  // the ids are what is needed
   return std::make_shared<Reply>(service, exchange, std::move(plan), std::move(sink))->Start();
 }
 

@@ -249,9 +249,9 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   ChatJob job;
   ChatOptions options;
   CallRules calls;
-  ReadMessages(*service, &fields, &job);
-  ReadTools(*service, &fields, &job, &calls);
-  ReadReplyOptions(*service, &fields, &job.options);
+  ReadMessages(service->options(), &fields, &job);
+  ReadTools(service->options(), &fields, &job, &calls);
+  ReadReplyOptions(service->options(), service->model().vocab_size, &fields, &job.options);
   ReadChatOptions(&fields, &options, &job.options);
   ReadCacheControl(&fields, &job.cache);
   if (!fields.ok()) return refuse(*fields.error());

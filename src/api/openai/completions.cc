@@ -244,7 +244,7 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   }
   ReplyPlan plan;
   CompletionOptions options;
-  ReadReplyOptions(*service, &fields, &plan.options);
+  ReadReplyOptions(service->options(), service->model().vocab_size, &fields, &plan.options);
   ReadOptions(&fields, &options, &plan.options);
   ReadCacheControl(&fields, &plan.cache);
   if (fields.ok()) ReadPrompts(*service, &fields, &plan.prompts);

@@ -21,7 +21,7 @@ constexpr size_t kBreakpointsMax = 4;
 constexpr size_t kPartsMax = 4096;
 constexpr size_t kVariablesMax = 32;
 
-void ReadStop(const Service& service, Fields* fields, ReplyOptions* options) {
+void ReadStop(const ServiceOptions& limits, Fields* fields, ReplyOptions* options) {
   const JsonValue* stop = fields->Find("stop");
   if (stop == nullptr) return;
   const auto add = [&](const JsonValue& value) {
@@ -32,13 +32,13 @@ void ReadStop(const Service& service, Fields* fields, ReplyOptions* options) {
     options->stop.emplace_back(value.as_string());
   };
   if (stop->is_string()) return add(*stop);
-  const auto count_max = static_cast<size_t>(service.options().stop_count_max);
+  const auto count_max = static_cast<size_t>(limits.stop_count_max);
   const JsonValue* list = fields->Array("stop", count_max);
   if (list == nullptr) return;
   for (const JsonValue& item : list->items()) add(item);
 }
 
-void ReadLogitBias(const Service& service, Fields* fields, ReplyOptions* options) {
+void ReadLogitBias(int64_t vocab_size, Fields* fields, ReplyOptions* options) {
   const JsonValue* bias = fields->Object("logit_bias");
   if (bias == nullptr) return;
   if (bias->members().size() > kLogitBiasMax) {
@@ -48,7 +48,7 @@ void ReadLogitBias(const Service& service, Fields* fields, ReplyOptions* options
     int32_t token = -1;
     const char* end = member.key.data() + member.key.size();
     const auto [stop, error] = std::from_chars(member.key.data(), end, token);
-    if (error != std::errc() || stop != end || token < 0 || token >= service.model().vocab_size) {
+    if (error != std::errc() || stop != end || token < 0 || token >= vocab_size) {
       return fields->Fail("logit_bias", "must have token ids of the vocabulary as keys");
     }
     const double value = member.value.is_number() ? member.value.as_double() : 1000;
@@ -59,11 +59,11 @@ void ReadLogitBias(const Service& service, Fields* fields, ReplyOptions* options
   }
 }
 
-void ReadStopTokens(const Service& service, Fields* fields, ReplyOptions* options) {
+void ReadStopTokens(int64_t vocab_size, Fields* fields, ReplyOptions* options) {
   const JsonValue* ids = fields->Array("stop_token_ids", 1024);
   if (ids == nullptr) return;
   for (const JsonValue& id : ids->items()) {
-    if (!id.is_int() || id.as_int() < 0 || id.as_int() >= service.model().vocab_size) {
+    if (!id.is_int() || id.as_int() < 0 || id.as_int() >= vocab_size) {
       return fields->Fail("stop_token_ids", "must be token ids of the vocabulary");
     }
     options->stop_tokens.push_back(static_cast<TokenId>(id.as_int()));
@@ -204,7 +204,8 @@ bool ParseTtl(std::string_view text, int64_t* ms) {
   return true;
 }
 
-void ReadReplyOptions(const Service& service, Fields* fields, ReplyOptions* options) {
+void ReadReplyOptions(const ServiceOptions& limits, int64_t vocab_size, Fields* fields,
+                      ReplyOptions* options) {
   SamplingParams& sampling = options->sampling;
   fields->Read("temperature", 0.0, 2.0, &sampling.temperature);
   fields->Read("top_p", 0.0, 1.0, &sampling.top_p);
@@ -233,9 +234,9 @@ void ReadReplyOptions(const Service& service, Fields* fields, ReplyOptions* opti
   fields->Read("ignore_eos", &options->ignore_eos);
   fields->Read("n", 1, 128, &options->choices);
   fields->Read("priority", INT32_MIN, INT32_MAX, &options->priority);
-  ReadStop(service, fields, options);
-  ReadStopTokens(service, fields, options);
-  ReadLogitBias(service, fields, options);
+  ReadStop(limits, fields, options);
+  ReadStopTokens(vocab_size, fields, options);
+  ReadLogitBias(vocab_size, fields, options);
 }
 
 void ReadCacheControl(Fields* fields, CacheControl* cache) {
@@ -274,8 +275,8 @@ void ReadCacheControl(Fields* fields, CacheControl* cache) {
   }
 }
 
-void ReadMessages(const Service& service, Fields* fields, ChatJob* job) {
-  const auto count_max = static_cast<size_t>(service.options().message_count_max);
+void ReadMessages(const ServiceOptions& limits, Fields* fields, ChatJob* job) {
+  const auto count_max = static_cast<size_t>(limits.message_count_max);
   const JsonValue* messages = fields->Array("messages", count_max);
   if (messages == nullptr) {
     if (fields->ok()) fields->Fail("messages", "is required");
@@ -294,8 +295,8 @@ void ReadMessages(const Service& service, Fields* fields, ChatJob* job) {
   JsonWriter(&job->variables).Value(*variables);
 }
 
-void ReadTools(const Service& service, Fields* fields, ChatJob* job, CallRules* calls) {
-  const auto count_max = static_cast<size_t>(service.options().tool_count_max);
+void ReadTools(const ServiceOptions& limits, Fields* fields, ChatJob* job, CallRules* calls) {
+  const auto count_max = static_cast<size_t>(limits.tool_count_max);
   const JsonValue* tools = fields->Array("tools", count_max);
   if (tools != nullptr && !tools->items().empty()) {
     for (size_t i = 0; i < tools->items().size(); ++i) {

@@ -12,18 +12,19 @@
 namespace reprise::api::openai {
 
 // Fields that chat and completions have in common. Errors stay in `fields`.
-void ReadReplyOptions(const Service& service, Fields* fields, ReplyOptions* options);
+void ReadReplyOptions(const ServiceOptions& limits, int64_t vocab_size, Fields* fields,
+                      ReplyOptions* options);
 void ReadCacheControl(Fields* fields, CacheControl* cache);
 
 // The messages of a chat request, with the breakpoints marked in them.
-void ReadMessages(const Service& service, Fields* fields, ChatJob* job);
+void ReadMessages(const ServiceOptions& limits, Fields* fields, ChatJob* job);
 // What a reply may contain.
 struct CallRules {
   bool parse = false;  // calls at all
   bool one = false;    // no more than one
 };
 // Tools, tool_choice and response_format.
-void ReadTools(const Service& service, Fields* fields, ChatJob* job, CallRules* calls);
+void ReadTools(const ServiceOptions& limits, Fields* fields, ChatJob* job, CallRules* calls);
 
 // "5m", "1h", "24h", "90s". False if it is not a duration.
 bool ParseTtl(std::string_view text, int64_t* ms);

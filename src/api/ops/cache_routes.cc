@@ -98,8 +98,8 @@ void Pin(Service* service, const ExchangePtr& exchange) {
   if (fields.Find("messages") != nullptr) {
     ChatJob job;
     openai::CallRules calls;
-    openai::ReadMessages(*service, &fields, &job);
-    openai::ReadTools(*service, &fields, &job, &calls);
+    openai::ReadMessages(service->options(), &fields, &job);
+    openai::ReadTools(service->options(), &fields, &job, &calls);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
     auto prompt = RenderChat(service->model(), job);
     if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));

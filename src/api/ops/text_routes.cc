@@ -18,8 +18,8 @@ void Refuse(const ExchangePtr& exchange, const ApiError& error) {
 // A chat request as far as its prompt goes.
 void ReadConversation(Service* service, Fields* fields, ChatJob* job) {
   openai::CallRules calls;
-  openai::ReadMessages(*service, fields, job);
-  openai::ReadTools(*service, fields, job, &calls);
+  openai::ReadMessages(service->options(), fields, job);
+  openai::ReadTools(service->options(), fields, job, &calls);
 }
 
 // llama.cpp's request has "content", vLLM's "prompt" or "messages": each gets its own answer.

@@ -37,7 +37,6 @@ void CatchSignals() {
   action.sa_handler = OnSignal;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
 }
 
 // Every connection is a file.
@@ -91,9 +90,9 @@ Status Serve(Options options) {
     options.serve.keys.push_back({key, "", false, false});
   }
   RaiseFileLimit();
-  REPRISE_ASSIGN(const std::unique_ptr<ServerStack> stack, ServerStack::Create(options.serve));
+  ::signal(SIGPIPE, SIG_IGN);
+  REPRISE_ASSIGN(const std::unique_ptr<ServerStack> stack, ServerStack::Start(options.serve));
   CatchSignals();
-  REPRISE_TRY(stack->Start());
   std::printf("%s on http://%s:%d\n", stack->model_id().c_str(), options.serve.host.c_str(),
               stack->port());
   std::fflush(stdout);

@@ -21,6 +21,8 @@ namespace {
 constexpr size_t kSmallStateBytes = size_t{2} << 20;
 constexpr int32_t kSmallStateGap = 16;
 
+const api::ApiError kLoading{503, "the model is being loaded; try again later"};
+
 bool IsLoopback(const std::string& host) { return host == "127.0.0.1" || host == "::1"; }
 
 // One line per answer: what, how it went, how long. Never what was said.
@@ -36,16 +38,18 @@ void LogAnswer(const http::Request& request, int status, std::chrono::microsecon
 
 }  // namespace
 
-Result<std::unique_ptr<ServerStack>> ServerStack::Create(const ServeOptions& options) {
+Result<std::unique_ptr<ServerStack>> ServerStack::Start(const ServeOptions& options) {
   if (!IsLoopback(options.host) && options.keys.empty() && !options.insecure) {
     return InvalidArgument("listening on " + options.host +
                            " lets others in: give an --api-key, or --insecure if that is wanted");
   }
   std::unique_ptr<ServerStack> stack(new ServerStack(options));
+  REPRISE_TRY(stack->Listen());
   REPRISE_ASSIGN(stack->loaded_, LoadedModel::Load(options.model));
   REPRISE_TRY(stack->LoadText());
   REPRISE_TRY(stack->BuildEngine());
-  stack->BuildServer();
+  stack->engine_->Start();
+  stack->OpenRoutes();
   return stack;
 }
 
@@ -113,13 +117,8 @@ Status ServerStack::BuildEngine() {
   return OkStatus();
 }
 
-void ServerStack::BuildServer() {
-  api::ServiceOptions service;
-  service.next_turn = options_.idle_work;
-  service.strip_preambles = options_.strip_preambles;
-  service.keys = options_.keys;
-  service.local_hosts_only = IsLoopback(options_.host);
-  service_ = std::make_unique<api::Service>(&served_, engine_.get(), &clock_, service);
+// A server that can say that it is loading.
+Status ServerStack::Listen() {
   http::ServerOptions server;
   server.host = options_.host;
   server.port = static_cast<uint16_t>(options_.port);
@@ -128,27 +127,41 @@ void ServerStack::BuildServer() {
   server.limits.body_bytes_max = static_cast<size_t>(options_.body_mib) << 20;
   server.head_max = std::chrono::seconds(options_.head_seconds);
   server.stall_max = std::chrono::seconds(options_.stall_seconds);
-  server.refuse = [](int status, const std::string& message, const http::Request* request) {
+  server.refuse = [this](int status, const std::string& message, const http::Request* request) {
+    if (!ready_ && status == 404) return api::ErrorResponse(kLoading, request);
     return api::ErrorResponse({status, message}, request);
   };
   server.admit = [this](const http::ExchangePtr& exchange, const http::Router::Route& route) {
-    return service_->Admit(exchange, route);
+    return !ready_ || service_->Admit(exchange, route);
   };
   server.answered = [this](const http::Request& request, int status,
                            std::chrono::microseconds taken) {
-    service_->metrics().CountAnswer(status);
+    if (ready_) service_->metrics().CountAnswer(status);
     if (options_.access_log) LogAnswer(request, status, taken);
   };
+  http::Router loading;
+  loading.Add("GET", "/live", http::RunOn::kServer, [](const http::ExchangePtr& exchange) {
+    http::Response response;
+    response.body = R"({"status":"alive"})";
+    exchange->Respond(std::move(response));
+  });
+  server_ = std::make_unique<http::Server>(std::move(server), std::move(loading));
+  return server_->Start();
+}
+
+void ServerStack::OpenRoutes() {
+  api::ServiceOptions service;
+  service.next_turn = options_.idle_work;
+  service.strip_preambles = options_.strip_preambles;
+  service.keys = options_.keys;
+  service.local_hosts_only = IsLoopback(options_.host);
+  service_ = std::make_unique<api::Service>(&served_, engine_.get(), &clock_, service);
+  service_->SetLater([this](std::function<void()> task) { server_->Work(std::move(task)); });
   http::Router router;
   service_->AddRoutes(&router);
   if (options_.page) web::AddRoutes(&router);
-  server_ = std::make_unique<http::Server>(std::move(server), std::move(router));
-  service_->SetLater([this](std::function<void()> task) { server_->Work(std::move(task)); });
-}
-
-Status ServerStack::Start() {
-  engine_->Start();
-  return server_->Start();
+  ready_ = true;
+  server_->SetRouter(std::move(router));
 }
 
 bool ServerStack::Drain(std::chrono::milliseconds timeout) {
@@ -158,9 +171,8 @@ bool ServerStack::Drain(std::chrono::milliseconds timeout) {
 }
 
 void ServerStack::Stop() {
-  if (server_ == nullptr) return;
-  engine_->Stop();
-  server_->Stop();
+  if (engine_ != nullptr) engine_->Stop();
+  if (server_ != nullptr) server_->Stop();
 }
 
 }  // namespace reprise::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -51,12 +52,11 @@ class ServerStack {
  public:
   static constexpr int32_t kContextDefault = 32768;
 
-  // Refuses to listen beyond this machine without a key, unless that is said to be wanted.
-  static Result<std::unique_ptr<ServerStack>> Create(const ServeOptions& options);
+  // Listens, loads the model (meanwhile /live is well and /health says 503), and serves. Refuses
+  // to listen beyond this machine without a key, unless that is said to be wanted.
+  static Result<std::unique_ptr<ServerStack>> Start(const ServeOptions& options);
   ~ServerStack();
 
-  // Engine and sockets begin to work.
-  Status Start();
   // No new requests; waits for those under way. Returns whether all were answered.
   bool Drain(std::chrono::milliseconds timeout);
   void Stop();
@@ -71,7 +71,8 @@ class ServerStack {
   explicit ServerStack(const ServeOptions& options) : options_(options) {}
   Status LoadText();
   Status BuildEngine();
-  void BuildServer();
+  Status Listen();
+  void OpenRoutes();
 
   const ServeOptions options_;
   SteadyClock clock_;
@@ -83,6 +84,7 @@ class ServerStack {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<api::Service> service_;
   std::unique_ptr<http::Server> server_;
+  std::atomic<bool> ready_{false};  // service_ may be used
 };
 
 }  // namespace reprise::cli
