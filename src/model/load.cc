@@ -113,6 +113,7 @@ Status WeightLoader::LoadMatrix(const Resolved& tensor) {
   const PlannedTensor& plan = *tensor.plan;
   const size_t row_bytes = RowBytes(tensor.dtype, plan.cols);
   const bool moved = plan.head_rows.order == HeadOrder::kQueryGate ||
+                     plan.head_rows.order == HeadOrder::kPairs ||
                      (plan.head_rows.order == HeadOrder::kRotary && gguf_);
   const bool as_is = !moved && tensor.dtype == tensor.source.dtype();
   Buffer rearranged;

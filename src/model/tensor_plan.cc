@@ -110,6 +110,11 @@ int64_t FileRowOfMemoryRow(const HeadRows& rows, bool gguf, int64_t row) {
       const int64_t head = at / size % rows.heads;
       return rows.first + (2 * head + (gate ? 1 : 0)) * size + at % size;
     }
+    case HeadOrder::kPairs: {
+      const int64_t channel = at % size - (size - rows.tail);
+      const int64_t half = rows.tail / 2;
+      return channel < 0 ? row : row - channel + 2 * (channel % half) + channel / half;
+    }
   }
   return row;
 }
@@ -121,6 +126,7 @@ int64_t HfRowOfGgufRow(const HeadRows& rows, int64_t row) {
   switch (rows.order) {
     case HeadOrder::kPlain:
     case HeadOrder::kQueryGate:
+    case HeadOrder::kPairs:
       return row;
     case HeadOrder::kRotary: {
       const int64_t channel = at % size;

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kernels/matrix.h"
+#include "tensor/shape.h"
 
 namespace reprise {
 
@@ -18,9 +20,10 @@ namespace reprise {
 //  kRotary      halves: (i, i + d/2)       pairs: (2i, 2i + 1)       halves
 //  kQueryGate   per head: query, gate      per head: query, gate     all queries, then all gates
 //  kValueHeads  grouped under key heads    tiled over key heads      as in the file
+//  kPairs       the last rows of a head in pairs, in both formats    in halves
 //
 // Rows of quantised blocks move whole; columns cannot move, so kValueHeads stays as it came.
-enum class HeadOrder : uint8_t { kPlain, kRotary, kQueryGate, kValueHeads };
+enum class HeadOrder : uint8_t { kPlain, kRotary, kQueryGate, kValueHeads, kPairs };
 
 struct HeadRows {
   HeadOrder order = HeadOrder::kPlain;
@@ -29,6 +32,7 @@ struct HeadRows {
   int heads = 0;          // query heads or value heads
   int key_heads = 0;      // kValueHeads only
   int64_t head_rows = 0;  // rows of one head (of its query, for kQueryGate)
+  int64_t tail = 0;       // kPairs only: how many are the last rows
 };
 
 // What a value is in Hugging Face files, in GGUF and in memory:
@@ -95,7 +99,8 @@ struct PlannedTensor {
   Matrix* matrix = nullptr;
   std::vector<float>* vector = nullptr;
   TensorRole role = TensorRole::kLayer;
-  bool precise = false;  // never quantised: small, and decides much
+  std::optional<Shape> gguf_shape;  // as it is written, where extents of 1 matter
+  bool precise = false;             // never quantised: small, and decides much
   // GGUF only, and there it may be absent; a converter writes these values.
   bool optional = false;
   std::vector<float> computed;

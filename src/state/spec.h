@@ -66,6 +66,7 @@ class StateLayout {
 
   // `entry` indexes StateSpec::layers, `tensor` the tensors of that entry.
   size_t offset(size_t entry, size_t tensor) const { return offsets_[entry][tensor]; }
+  size_t tensor_count(size_t entry) const { return offsets_[entry].size(); }
   // Bytes of the tensor in a slot, or of one token of it in a block.
   size_t bytes(size_t entry, size_t tensor) const { return bytes_[entry][tensor]; }
   size_t block_bytes() const { return block_bytes_; }

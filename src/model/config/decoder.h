@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/config/reader.h"
-#include "model/layers/rope.h"
+#include "model/config/rope.h"
 
 namespace reprise {
 

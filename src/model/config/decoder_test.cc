@@ -9,8 +9,8 @@
 #include <string>
 
 #include "base/json.h"
+#include "model/config/rope.h"
 #include "model/family.h"
-#include "model/layers/rope.h"
 
 namespace reprise {
 namespace {

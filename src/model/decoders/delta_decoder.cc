@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/decoders/delta_decoder.h"
 
+#include "model/config/rope.h"
 #include "model/layers/mlp.h"
-#include "model/layers/rope.h"
 #include "weights/format/gguf_writer.h"
 
 namespace reprise {

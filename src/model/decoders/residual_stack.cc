@@ -2,7 +2,7 @@
 #include "model/decoders/residual_stack.h"
 
 #include "kernels/activation_ops.h"
-#include "model/layers/rope.h"
+#include "model/config/rope.h"
 
 namespace reprise {
 

@@ -24,6 +24,7 @@ bool IsWritten(const PlannedTensor& tensor) {
 }
 
 Shape ShapeOf(const PlannedTensor& tensor) {
+  if (tensor.gguf_shape) return *tensor.gguf_shape;
   if (tensor.slices > 1) return {tensor.slices, tensor.rows, tensor.cols};
   return tensor.is_matrix() || tensor.rows > 1 ? Shape{tensor.rows, tensor.cols}
                                                : Shape{tensor.cols};

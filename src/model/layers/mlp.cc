@@ -23,9 +23,14 @@ void GatedMlp::Declare(TensorPlan* plan) {
               rows, bias)
           .init = {0, 0.1f};
     }
-    return plan->AddMatrix(
+    PlannedTensor& tensor = plan->AddMatrix(
         plan->Layer(layer_, shape_.hf + "." + hf + ".weight", gguf + shape_.gguf + ".weight"), rows,
         cols, out);
+    if (!shape_.hf_alias.empty()) {
+      const auto alias = plan->Layer(layer_, shape_.hf_alias + "." + hf + ".weight", "");
+      tensor.fused = {alias.hf, "", rows, {{1, rows, 0, rows}}};
+    }
+    return tensor;
   };
   if (shape_.fused) {
     add(shape_.hf_fused, "ffn_up", 2 * hidden, dim, &gate_up_, &gate_bias_);

@@ -32,6 +32,7 @@ struct MlpShape {
   std::string hf_down = "down_proj";
   std::string hf_fused = "gate_up_proj";
   std::string gguf;
+  std::string hf_alias;  // another "<hf>" of the same family; "": none
 };
 
 // The feed-forward block: W_down (act(W_gate x) * W_up x).

@@ -14,6 +14,7 @@ namespace reprise {
 namespace {
 
 constexpr IntRange kExperts{1, 4096};
+constexpr int64_t kExpertsOfModelMax = int64_t{1} << 17;  // over all layers
 
 // The first of `keys` that config.json has; the last one if it has none.
 ConfigKey FirstPresent(const ConfigReader& reader, std::initializer_list<std::string_view> keys,
@@ -172,6 +173,12 @@ MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain) {
       FirstPresent(*reader, {"num_experts_per_token", "moe_topk", "num_experts_per_tok"},
                    "expert_used_count"),
       {1, shape.experts}));
+  const int64_t layers = reader->Int(
+      FirstPresent(*reader, {"num_layers", "num_hidden_layers"}, "block_count"), {1, 4096}, 1);
+  if (shape.experts * layers > kExpertsOfModelMax) {
+    reader->Refuse(std::to_string(shape.experts) + " experts in each of " + std::to_string(layers) +
+                   " layers are too many");
+  }
   const bool own_width = reader->Has({"", "expert_feed_forward_length"});
   shape.hidden = reader->Int(
       FirstPresent(*reader,

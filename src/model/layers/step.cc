@@ -51,7 +51,8 @@ Rows Step::MakeRows(int64_t row_count, int64_t cols) const {
 
 std::span<const KvSequence> Step::Kv(size_t entry) const {
   const size_t k_offset = memory_.layout->offset(entry, 0);
-  const size_t v_offset = memory_.layout->offset(entry, 1);
+  const bool has_values = memory_.layout->tensor_count(entry) > 1;
+  const size_t v_offset = has_values ? memory_.layout->offset(entry, 1) : k_offset;
   size_t first = 0;
   for (size_t s = 0; s < batch_.sequences.size(); ++s) {
     const SequenceSlice& sequence = batch_.sequences[s];

@@ -24,7 +24,8 @@ class Step {
   Rows MakeRows(int64_t cols) const { return MakeRows(rows(), cols); }
   Rows MakeRows(int64_t row_count, int64_t cols) const;
 
-  // The K/V of every sequence in entry `entry` of the model's StateSpec (tensor 0: K, tensor 1: V).
+  // The K/V of every sequence in entry `entry` of the model's StateSpec (tensor 0: K, tensor 1: V
+  // if there is one).
   // Valid until the next call.
   std::span<const KvSequence> Kv(size_t entry) const;
   // Calls op(sequences) for one tensor of a recurrent entry so that every row of every sequence is

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "model/layers/rope.h"
+#include "model/config/rope.h"
 #include "weights/format/gguf_writer.h"
 
 namespace reprise::longcat_flash {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/layers/rope.h"
+#include "model/config/rope.h"
 
 #include <algorithm>
 #include <cmath>
