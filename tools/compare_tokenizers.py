@@ -223,7 +223,10 @@ class RwkvWorld:
             literal = ast.literal_eval(line[line.index(" "):line.rindex(" ")].strip())
             self.ids[literal if isinstance(literal, bytes) else literal.encode()] = int(line[:line.index(" ")])
         self.tokens = {number: token for token, number in self.ids.items()}
-        self.longest = max(map(len, self.ids))
+        self.sizes = {}  # by the first two bytes, the longest first
+        for size in sorted({len(token) for token in self.ids}, reverse=True):
+            for start in {token[:2] for token in self.ids if len(token) == size}:
+                self.sizes.setdefault(start, []).append(size)
 
     def encode(self, texts, special):
         return self.encode_bytes([text.encode() for text in texts] if not special else [])
@@ -232,7 +235,8 @@ class RwkvWorld:
         for data in texts:
             at, ids = 0, []
             while at < len(data):
-                size = next(n for n in range(self.longest, 0, -1) if data[at:at + n] in self.ids and at + n <= len(data))
+                sizes = self.sizes.get(data[at:at + 2], [])
+                size = next((size for size in sizes if data[at:at + size] in self.ids), 1)
                 ids.append(self.ids[data[at:at + size]])
                 at += size
             yield ids

@@ -17,8 +17,10 @@ class CharBorders {
   void AddToken(std::string_view token);
 
   // Whether some token may reach over `border`, from a part of the character on one of its sides.
-  // May say yes where there is none. REQUIRES: 0 < border < text.size().
+  // May say yes where there is none: always before a continuation byte, which after a whole
+  // character belongs to none. REQUIRES: 0 < border < text.size().
   bool MayCross(std::string_view text, size_t border) const {
+    if ((text[border] & 0xC0) == 0x80) return true;
     const size_t pair =
         size_t{static_cast<uint8_t>(text[border - 1])} << 8 | static_cast<uint8_t>(text[border]);
     return pairs_[pair] && HasContext(text, border);
