@@ -68,7 +68,7 @@ Result<PlannedSource> PlannedSource::Find(const Checkpoint& checkpoint,
     }
     return source;
   }
-  if (!gguf && tensor.slices > 1 && name.find("{}") != std::string::npos) {
+  if (!gguf && name.find("{}") != std::string::npos) {
     for (int64_t slice = 0; slice < tensor.slices; ++slice) {
       REPRISE_TRY(source.Take(checkpoint, SliceName(name, slice), {tensor.rows, tensor.cols}));
     }

@@ -60,6 +60,17 @@ TEST(TensorPlan, QueriesBeforeGates) {
   }
 }
 
+TEST(TensorPlan, PairsBecomeHalves) {
+  // Behind one row, two heads of two rows and four that turn, in pairs.
+  const HeadRows rows{HeadOrder::kPairs, false, 1, 2, 0, 6, 4};
+  const int64_t expected[] = {0, 1, 2, 3, 5, 4, 6, 7, 8, 9, 11, 10, 12};
+  for (int64_t row = 0; row < 13; ++row) {
+    EXPECT_EQ(FileRowOfMemoryRow(rows, false, row), expected[row]);
+    EXPECT_EQ(FileRowOfMemoryRow(rows, true, row), expected[row]);
+    EXPECT_EQ(HfRowOfGgufRow(rows, row), row);
+  }
+}
+
 TEST(TensorPlan, ValueHeadsAreTiled) {
   const HeadRows rows{HeadOrder::kValueHeads, false, 2, 4, 2, 1};
   // Grouped under key heads 0 0 1 1; tiled as 0 1 0 1. Rows before `first` stay.
