@@ -13,7 +13,7 @@ import shutil
 import struct
 import sys
 
-TOTAL_BYTES_MAX = 16_000_000
+TOTAL_BYTES_MAX = 20_000_000
 WIDTH = {"F32": 4, "BF16": 2, "F16": 2, "I32": 4}
 
 

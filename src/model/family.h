@@ -26,6 +26,8 @@ class FamilyModel : public Model {
   virtual void CompleteWeights() {}
   // Whatever besides the tensors and the state layout decides the bits of the state.
   virtual std::string DescribeNumerics() const = 0;
+  // `general.architecture` of a GGUF file of this model; empty: the first of its family.
+  virtual std::string_view gguf_architecture() const { return {}; }
   // The metadata of a GGUF file of this model, under "<architecture>.".
   virtual void DescribeGguf(GgufWriter* out) const = 0;
 

@@ -140,16 +140,19 @@ Status WeightLoader::LoadMatrix(const Resolved& tensor) {
 void WeightLoader::LoadVector(const Resolved& tensor) {
   const PlannedTensor& plan = *tensor.plan;
   std::vector<float> values(size_t(plan.element_count()));
-  DequantiseRow(tensor.source.dtype(), tensor.source.Contiguous(0), values.data(),
-                plan.element_count());
+  for (int64_t row = 0; row < plan.row_count(); ++row) {
+    tensor.source.ReadRow(row, DType::kF32,
+                          reinterpret_cast<std::byte*>(values.data() + row * plan.cols));
+  }
   std::vector<float>& out = *plan.vector;
   out.resize(values.size());
-  for (int64_t row = 0; row < plan.rows; ++row) {
+  const int64_t rows = plan.row_count();
+  for (int64_t row = 0; row < rows; ++row) {
     for (int64_t col = 0; col < plan.cols; ++col) {
       const int64_t from =
           plan.head_rows.columns ? FileRowOfMemoryRow(plan.head_rows, gguf_, col) : col;
       const float value = values[size_t(row * plan.cols + from)];
-      const int64_t to = plan.transposed ? col * plan.rows + row : row * plan.cols + col;
+      const int64_t to = plan.transposed ? col * rows + row : row * plan.cols + col;
       switch (plan.values) {
         case ValueForm::kPlain:
           out[size_t(to)] = value;

@@ -36,10 +36,19 @@ bool SameValues(const Shape& stored, const Shape& shape) {
   return a == b || ((a.size() <= 1 || b.size() <= 1) && stored.elements() == shape.elements());
 }
 
+// The name of one slice: its number in place of "{}", the name at that index in place of "{r,k,v}".
 std::string SliceName(const std::string& pattern, int64_t slice) {
-  std::string name = pattern;
-  const size_t at = name.find("{}");
-  return at == std::string::npos ? name : name.replace(at, 2, std::to_string(slice));
+  const size_t open = pattern.find('{');
+  const size_t close = pattern.find('}');
+  if (open == std::string::npos || close == std::string::npos) return pattern;
+  std::string item = std::to_string(slice);
+  if (close > open + 1) {
+    size_t begin = open + 1;
+    for (; slice > 0; --slice) begin = std::min(close, pattern.find(',', begin)) + 1;
+    item = begin < close ? pattern.substr(begin, std::min(close, pattern.find(',', begin)) - begin)
+                         : std::string();
+  }
+  return pattern.substr(0, open) + item + pattern.substr(close + 1);
 }
 
 Shape ShapeOf(const PlannedTensor& tensor) {
@@ -68,7 +77,7 @@ Result<PlannedSource> PlannedSource::Find(const Checkpoint& checkpoint,
     }
     return source;
   }
-  if (!gguf && name.find("{}") != std::string::npos) {
+  if (!gguf && name.find('{') != std::string::npos) {
     for (int64_t slice = 0; slice < tensor.slices; ++slice) {
       REPRISE_TRY(source.Take(checkpoint, SliceName(name, slice), {tensor.rows, tensor.cols}));
     }

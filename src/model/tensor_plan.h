@@ -78,7 +78,8 @@ struct RowFactor {
 
 // One tensor of a model, declared once for loading, converting and synthesis.
 struct PlannedTensor {
-  std::string hf;    // name in Hugging Face files; "{}": a tensor per slice, its number there
+  // Name in Hugging Face files. "{}": a tensor per slice, its number there; "{r,k,v}": its name.
+  std::string hf;
   std::string gguf;  // name in GGUF files
   int layer = -1;    // -1: of none
   // A stack of matrices, `rows` x `cols` each: of experts, of heads. GGUF: [slices, rows, cols].

@@ -72,7 +72,12 @@ float DecoderConfig::residual_gain() const { return 1 / std::sqrt(2 * float(laye
 
 void ReadStream(ConfigReader* reader, ConfigKey eps, int64_t context, DecoderConfig* config) {
   config->dim = reader->Int({"hidden_size", "embedding_length"}, kDim);
-  const int64_t blocks = reader->Int({"num_hidden_layers", "block_count"}, kLayers);
+  const ConfigKey count{"num_hidden_layers", "block_count"};
+  std::optional<int64_t> listed;  // some files list the types of layers instead of counting them
+  if (!reader->Has(count) && reader->Has({"layers_block_type", ""})) {
+    listed = int64_t(reader->Texts({"layers_block_type", ""}, size_t(kLayers.max)).size());
+  }
+  const int64_t blocks = std::max<int64_t>(1, reader->Int(count, kLayers, listed));
   // GGUF counts the blocks that predict further tokens, which are not run here.
   const int64_t predictors = reader->Int({"", "nextn_predict_layers"}, {0, kLayers.max}, 0);
   if (predictors >= blocks) reader->Refuse("all blocks of the model are next-token predictors");

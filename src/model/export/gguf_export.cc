@@ -122,7 +122,9 @@ Status ExportGguf(const GgufExport& request, GgufWriter* writer, ThreadPool* poo
   TensorPlan plan(request.source->prefix());
   request.model->DeclareTensors(&plan);
   REPRISE_TRY(request.source->Check(plan));
-  writer->PutString("general.architecture", request.family->gguf_types[0]);
+  const std::string_view architecture = request.model->gguf_architecture();
+  writer->PutString("general.architecture",
+                    architecture.empty() ? request.family->gguf_types[0] : architecture);
   writer->PutString("general.type", "model");
   writer->PutString("general.name", request.name);
   writer->Put<uint32_t>("general.file_type", uint32_t(request.mix.file_type));

@@ -35,11 +35,19 @@ void GatedMlp::Declare(TensorPlan* plan) {
   if (shape_.fused) {
     add(shape_.hf_fused, "ffn_up", 2 * hidden, dim, &gate_up_, &gate_bias_);
   } else {
+    const std::string both =
+        shape_.hf_both.empty()
+            ? ""
+            : plan->Layer(layer_, shape_.hf + "." + shape_.hf_both + ".weight", "").hf;
+    const auto part_of_both = [&](PlannedTensor& tensor, int64_t first) {
+      if (!both.empty()) tensor.fused = {both, "", 2 * hidden, {{1, hidden, first, hidden}}};
+    };
     if (gated()) {
-      add(shape_.hf_gate, "ffn_gate", hidden, dim, &gate_, &gate_bias_).gguf_factors = {
-          {hidden, shape_.gate_scale}};
+      PlannedTensor& gate = add(shape_.hf_gate, "ffn_gate", hidden, dim, &gate_, &gate_bias_);
+      gate.gguf_factors = {{hidden, shape_.gate_scale}};
+      part_of_both(gate, 0);
     }
-    add(shape_.hf_up, "ffn_up", hidden, dim, &up_, &up_bias_);
+    part_of_both(add(shape_.hf_up, "ffn_up", hidden, dim, &up_, &up_bias_), hidden);
   }
   PlannedTensor& down = add(shape_.hf_down, "ffn_down", dim, hidden, &down_, &down_bias_);
   down.init.deviation *= shape_.residual_gain;

@@ -31,6 +31,7 @@ struct MlpShape {
   std::string hf_up = "up_proj";
   std::string hf_down = "down_proj";
   std::string hf_fused = "gate_up_proj";
+  std::string hf_both;  // gate and up in one where GGUF has two; gate first
   std::string gguf;
   std::string hf_alias;  // another "<hf>" of the same family; "": none
 };
