@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "kernels/ops.h"
+#include "model/config/decoder.h"
+#include "model/family.h"
+#include "model/layers/step.h"
+#include "model/layers/vocabulary.h"
+
+namespace reprise::rwkv7 {
+
+struct Config {
+  DecoderConfig decoder;
+  int heads = 0;
+  int head_dim = 0;
+  int decay_rank = 0;
+  int rate_rank = 0;
+  int value_rank = 0;
+  int gate_rank = 0;
+};
+
+// A map through a narrow middle: W_up f(W_down x).
+struct LowRank {
+  Matrix down, up;
+  std::vector<float> bias;  // added to the result; empty: none
+};
+
+struct Norm {
+  std::vector<float> weight, bias;
+};
+
+// One layer: mixing over time (a matrix state per head, replaced key by key) and over channels.
+class Layer {
+ public:
+  // `entry` is the index of its state in the model's StateSpec.
+  Layer(const Config& config, int layer, size_t entry)
+      : config_(config), layer_(layer), entry_(entry) {}
+
+  LayerState state() const;
+  void Declare(TensorPlan* plan);
+  // x += time mixing + channel mixing. The first layer writes its values to `first_values`, the
+  // others read them.
+  void Forward(const Step& step, const Rows& x, const Rows& first_values) const;
+
+ private:
+  void DeclareTimeMixing(TensorPlan* plan);
+  void DeclareLowRank(TensorPlan* plan, const char* hf, const char* gguf, int64_t rank, bool bias,
+                      LowRank* out);
+  void MixTime(const Step& step, const Rows& x, const Rows& first_values, const Rows& out) const;
+  void MixChannels(const Step& step, const Rows& x, const Rows& out) const;
+  // Replaces v by its mixture with the values of the first layer.
+  void MixValues(const Step& step, const Rows& x, const Rows& first_values, const Rows& v) const;
+  // g = W_up f(W_down x), before the bias; f is tanh, sigmoid or nothing.
+  enum class Middle : uint8_t { kPlain, kTanh, kSigmoid };
+  void RunLowRank(const Step& step, const LowRank& map, Middle middle, const Rows& x,
+                  const Rows& out) const;
+
+  const Config& config_;
+  int layer_;
+  size_t entry_;
+  Norm time_norm_, channel_norm_, head_norm_;
+  std::vector<float> shift_;  // [6, dim]: r, w, k, v, a, g
+  LowRank decay_, rate_, value_, gate_;
+  std::vector<float> key_scale_, key_rate_, bonus_;  // k_k, k_a, r_k
+  Matrix r_, k_, v_, o_;
+  std::vector<float> channel_shift_;
+  Matrix channel_key_, channel_value_;
+  std::vector<float> zeros_;
+};
+
+class Rwkv7 final : public FamilyModel {
+ public:
+  explicit Rwkv7(const Config& config);
+
+  void DeclareTensors(TensorPlan* plan) override;
+  std::string DescribeNumerics() const override { return "rwkv7"; }
+  void DescribeGguf(GgufWriter* out) const override;
+  void Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+               float* logits) const override;
+
+ private:
+  Config config_;
+  Vocabulary vocabulary_;
+  Norm embedding_norm_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace reprise::rwkv7
