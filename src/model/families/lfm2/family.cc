@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "model/decoders/residual_stack.h"
+#include "model/families/lfm2/gated_conv.h"
 #include "model/layers/attention.h"
-#include "model/layers/gated_conv.h"
 #include "model/layers/mlp.h"
 #include "weights/format/gguf_writer.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "model/decoders/residual_stack.h"
+#include "model/families/recurrent_gemma/rg_lru.h"
 #include "model/layers/attention.h"
 #include "model/layers/mlp.h"
-#include "model/layers/rg_lru.h"
 #include "tensor/codec.h"
 #include "weights/format/gguf_writer.h"
 

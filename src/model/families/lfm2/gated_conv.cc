@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/layers/gated_conv.h"
+#include "model/families/lfm2/gated_conv.h"
 
 #include <cmath>
 

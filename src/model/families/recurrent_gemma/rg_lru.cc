@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/layers/rg_lru.h"
+#include "model/families/recurrent_gemma/rg_lru.h"
 
 #include <cmath>
 #include <new>
