@@ -63,7 +63,7 @@ void Layer::DeclareTimeMixing(TensorPlan* plan) {
   PlannedTensor& shift =
       plan->AddVector(name("attn.x_{r,w,k,v,a,g}", "time_mix_lerp_fused.weight"), dim, &shift_);
   shift.slices = kShifts;
-  shift.gguf_rank = 4;
+  shift.gguf_shape = Shape{kShifts, 1, 1, dim};
   shift.init = {0.5f, 0.2f};
   DeclareLowRank(plan, "w", "w", config_.decay_rank, true, &decay_);
   DeclareLowRank(plan, "a", "a", config_.rate_rank, true, &rate_);
@@ -93,7 +93,7 @@ void Layer::Declare(TensorPlan* plan) {
   AddLayerNorm(plan, layer_, "ffn_norm", "attn_norm_2", dim, &channel_norm_);
   PlannedTensor& shift = plan->AddVector(
       plan->Layer(layer_, "ffn.x_k", "channel_mix_lerp_k.weight"), dim, &channel_shift_);
-  shift.gguf_rank = 3;
+  shift.gguf_shape = Shape{1, 1, dim};
   shift.init = {0.5f, 0.2f};
   plan->AddMatrix(plan->Layer(layer_, "ffn.key.weight", "channel_mix_key.weight"), hidden, dim,
                   &channel_key_);
