@@ -173,6 +173,22 @@ class Messages(unittest.TestCase):
         self.assertEqual(self.total(first.usage), self.total(again.usage))
         self.assertGreaterEqual(again.usage.cache_read_input_tokens, self.total(again.usage) - 1)
 
+    def test_diagnostics_name_what_changed(self):
+        first = self.create(system=LONG, diagnostics={"previous_message_id": None})
+        self.assertIsNone(first.diagnostics)
+        turns = HELLO + [{"role": "assistant", "content": first.content}, {"role": "user", "content": "And?"}]
+
+        def reason(**more):
+            message = self.create(**{"system": LONG, "messages": turns,
+                                     "diagnostics": {"previous_message_id": first.id}, **more})
+            return message.diagnostics and message.diagnostics.cache_miss_reason
+        self.assertIsNone(reason())
+        self.assertEqual(reason(tools=TOOLS).type, "tools_changed")
+        self.assertEqual(reason(system="Other. " + LONG).type, "system_changed")
+        self.assertGreater(reason(system="Another. " + LONG).cache_missed_input_tokens, 100)
+        self.assertEqual(reason(messages=[{"role": "user", "content": "Hello?"}]).type, "messages_changed")
+        self.assertEqual(reason(diagnostics={"previous_message_id": "msg_none"}).type, "previous_message_not_found")
+
     def test_errors(self):
         image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
         marked = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/anthropic/diagnostics.h"
 #include "api/anthropic/message_sink.h"
 #include "api/anthropic/messages_request.h"
 #include "api/chat/next_turn.h"
@@ -88,7 +89,9 @@ std::string FormatModels(const ServedModel& model) {
   return body;
 }
 
-void HandleMessages(Service* service, const http::ExchangePtr& exchange) {
+namespace {
+
+void HandleMessages(Service* service, PromptHistory* history, const http::ExchangePtr& exchange) {
   Prepared prepared = Prepare(*service, exchange->request(), false);
   if (prepared.error) return Refuse(*prepared.error, exchange);
   MessagesRequest& request = prepared.request;
@@ -96,12 +99,19 @@ void HandleMessages(Service* service, const http::ExchangePtr& exchange) {
   MessageHead head =
       MakeHead(model, prepared.prompt, request.hour_breakpoints, request.show_thinking);
 
+  const Tenant* tenant = service->FindTenant(exchange->request());
+  PromptParts parts = TakeParts(request.job, tenant->name, prepared.prompt.ids.size());
+  if (request.diagnose && !request.previous_message_id.empty()) {
+    head.miss = CompareParts(history->Find(request.previous_message_id, tenant->name), parts);
+  }
+  history->Add(head.id, std::move(parts));
+
   ReplyPlan plan;
   plan.format =
       OutputFormat::Detect(model.template_source, prepared.prompt.text, request.parse_calls);
   plan.options = request.job.options;
   plan.cache = request.job.cache;
-  plan.tenant = service->FindTenant(exchange->request());
+  plan.tenant = tenant;
   plan.tools = request.job.tools;
   plan.one_call = request.one_call;
   plan.prompts.push_back(std::move(prepared.prompt));
@@ -128,9 +138,14 @@ void HandleCountTokens(Service* service, const http::ExchangePtr& exchange) {
   exchange->Respond(std::move(response));
 }
 
+}  // namespace
+
 void AddRoutes(Service* service, http::Router* router) {
+  const auto history = std::make_shared<PromptHistory>();
   router->Add("POST", "/v1/messages", http::RunOn::kWorker,
-              [service](const http::ExchangePtr& exchange) { HandleMessages(service, exchange); });
+              [service, history](const http::ExchangePtr& exchange) {
+                HandleMessages(service, history.get(), exchange);
+              });
   router->Add(
       "POST", "/v1/messages/count_tokens", http::RunOn::kWorker,
       [service](const http::ExchangePtr& exchange) { HandleCountTokens(service, exchange); });

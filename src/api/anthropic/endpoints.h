@@ -11,9 +11,6 @@ namespace reprise::api::anthropic {
 // POST /v1/messages, POST /v1/messages/count_tokens.
 void AddRoutes(Service* service, http::Router* router);
 
-void HandleMessages(Service* service, const http::ExchangePtr& exchange);
-void HandleCountTokens(Service* service, const http::ExchangePtr& exchange);
-
 // Whether Anthropic's client asks: it wants the shapes of its own API, also of /v1/models.
 bool IsClient(const http::Request& request);
 std::string FormatModels(const ServedModel& model);

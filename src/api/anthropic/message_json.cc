@@ -98,6 +98,19 @@ void WriteStop(const Choice* choice, const MessageHead& head, JsonWriter* json) 
   sequence == nullptr ? json->Null() : json->String(*sequence);
 }
 
+void WriteDiagnostics(const Usage& usage, const MessageHead& head, JsonWriter* json) {
+  if (head.miss.type.empty()) {
+    json->Null();
+    return;
+  }
+  json->BeginObject().Key("cache_miss_reason").BeginObject().Member("type", head.miss.type);
+  if (head.miss.tokens_before >= 0) {
+    json->Member("cache_missed_input_tokens",
+                 std::max<int64_t>(0, head.miss.tokens_before - usage.cached_tokens));
+  }
+  json->EndObject().EndObject();
+}
+
 void WriteUsage(const Usage& usage, const MessageHead& head, JsonWriter* json) {
   const int64_t read = usage.cached_tokens;
   const int64_t hour = std::max<int64_t>(0, head.hour_tokens - read);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/anthropic/diagnostics.h"
 #include "api/chat/prompt.h"
 #include "api/chat/reply.h"
 #include "base/json_writer.h"
@@ -21,6 +22,7 @@ struct MessageHead {
   int64_t kept_tokens = 0;  // of the prompt, up to the last breakpoint
   int32_t context_tokens = 0;
   bool show_thinking = true;
+  CacheMiss miss = {};  // against the request that the client named
 };
 
 // `hour_breakpoints`: see MessagesRequest.
@@ -45,6 +47,8 @@ std::string SignatureOf(const Block& block);
 
 // "stop_reason" and "stop_sequence". null: not known yet.
 void WriteStop(const Choice* choice, const MessageHead& head, JsonWriter* json);
+// The diagnostics object, or null if there is nothing to say.
+void WriteDiagnostics(const Usage& usage, const MessageHead& head, JsonWriter* json);
 // The usage object. A prompt is what was read from the cache, what was written up to the last
 // breakpoint, and the rest.
 void WriteUsage(const Usage& usage, const MessageHead& head, JsonWriter* json);

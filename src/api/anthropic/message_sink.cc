@@ -20,6 +20,8 @@ void WriteMessage(const MessageHead& head, const std::vector<Block>& blocks, con
   WriteStop(choice, head, json);
   json->Key("usage");
   WriteUsage(usage, head, json);
+  json->Key("diagnostics");
+  WriteDiagnostics(usage, head, json);
 }
 
 // Calls `add` with each event and the id of the call it is, if it is one.

@@ -172,6 +172,12 @@ MessagesRequest ReadMessagesRequest(const ServiceOptions& options, bool count_on
   breakpoints.Finish(request.job.turns, &request.job.cache, fields);
   request.hour_breakpoints = breakpoints.hours();
 
+  if (const JsonValue* diagnostics = fields->Object("diagnostics")) {
+    Fields part(*diagnostics, "diagnostics.");
+    part.Read("previous_message_id", kNameBytesMax, &request.previous_message_id);
+    request.diagnose = true;
+    fields->Take(part);
+  }
   // Requests of one user and session belong together; nothing else is made of the name.
   if (const JsonValue* metadata = fields->Object("metadata")) {
     Fields part(*metadata, "metadata.");

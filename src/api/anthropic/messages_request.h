@@ -17,6 +17,8 @@ struct MessagesRequest {
   bool one_call = false;      // at most one
   bool show_thinking = true;  // false: thinking blocks are empty
   int hour_breakpoints = 0;   // so many of the breakpoints have a ttl of an hour; they come first
+  bool diagnose = false;      // say what has changed since an earlier request
+  std::string previous_message_id;  // that request's answer; empty: there was none
   ChatJob job;
 };
 
