@@ -10,6 +10,7 @@ case "${1:-build}" in
     packages="$packages libgtest-dev python3 binutils git"
     python3 -c 'import venv, ensurepip' 2>/dev/null || packages="$packages python3-venv"
     command -v npm >/dev/null || packages="$packages nodejs npm"
+    packages="$packages chromium chromium-driver"
     ;;
   fuzz) packages="$packages clang-19 libclang-rt-19-dev" ;;
   *) echo "usage: setup.sh build|test|fuzz" >&2; exit 2 ;;

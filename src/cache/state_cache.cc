@@ -170,8 +170,9 @@ const CacheOptions& StateCache::options() const { return index_->options(); }
 CacheStats StateCache::stats() const { return index_->stats(); }
 std::string StateCache::Dump() const { return index_->Dump(); }
 Status StateCache::CheckInvariants() const { return index_->CheckInvariants(); }
-std::vector<TreeNodeView> StateCache::View(const NamespaceKey& key, size_t node_count_max) const {
-  return index_->View(key, node_count_max);
+std::vector<TreeNodeView> StateCache::View(const NamespaceKey& key, size_t node_count_max,
+                                           std::span<const TokenId> prompt) const {
+  return index_->View(key, node_count_max, prompt);
 }
 
 Lease::Lease(Lease&& other) noexcept

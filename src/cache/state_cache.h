@@ -213,8 +213,9 @@ class StateCache {
   const CacheOptions& options() const;
 
   CacheStats stats() const;
-  // Up to `node_count_max` nodes of one namespace.
-  std::vector<TreeNodeView> View(const NamespaceKey& key, size_t node_count_max) const;
+  // Up to `node_count_max` nodes of one namespace; those on the way of `prompt` are lit.
+  std::vector<TreeNodeView> View(const NamespaceKey& key, size_t node_count_max,
+                                 std::span<const TokenId> prompt = {}) const;
   std::string Dump() const;
 
   // Recomputes every count from the tree and the leases: free + leased + cached = total, reference

@@ -173,6 +173,47 @@ TEST(StateCache, RunningRequestsComeFirstAndMemoryStaysWithinTheBudget) {
   EXPECT_TRUE(toy.Run(small).ok());
 }
 
+TEST(StateCache, ThePictureIsLitAlongAPrompt) {
+  Toy toy({});
+  auto tokens = Tokens(300);
+  auto edited = tokens;
+  edited[200] = 51;
+  for (const auto& prompt : {tokens, edited}) {
+    Lease lease = toy.Acquire(prompt);
+    ASSERT_TRUE(toy.Run(lease).ok());
+    toy.cache->Finish(std::move(lease));
+  }
+  const auto lit = [&](std::span<const TokenId> prompt) {
+    int32_t end = 0;
+    for (const TreeNodeView& node : toy.cache->View(toy.key, 100, prompt)) {
+      EXPECT_GE(node.lit_end, node.begin);
+      if (node.lit_end > node.begin) {
+        EXPECT_EQ(node.begin, end) << "one path";
+        end = node.lit_end;
+      }
+    }
+    return end;
+  };
+  EXPECT_EQ(lit({}), 0);
+  EXPECT_EQ(lit(edited), 299) << "what is stored: all but the last token";
+  EXPECT_EQ(lit(tokens), 299);
+  EXPECT_EQ(lit(std::span(tokens).first(150)), 150) << "inside a node";
+  tokens[0] = 51;
+  EXPECT_EQ(lit(tokens), 0);
+
+  // The end of one branch may equal the beginning of another's children.
+  auto other = Tokens(300, 2);
+  for (const TokenId next : {1, 2}) {
+    other[200] = next;
+    Lease lease = toy.Acquire(other);
+    ASSERT_TRUE(toy.Run(lease).ok());
+    toy.cache->Finish(std::move(lease));
+  }
+  auto mixed = edited;
+  std::copy(other.begin() + 200, other.end(), mixed.begin() + 200);
+  EXPECT_EQ(lit(mixed), 200);
+}
+
 TEST(StateCache, TenantsShareNothing) {
   Toy toy({});
   const auto tokens = Tokens(300);

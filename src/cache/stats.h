@@ -127,11 +127,13 @@ std::string FormatReport(const ReuseReport& report);
 // A picture of the tree for the page and for Dump(): nodes in depth-first order, children by their
 // first token.
 struct TreeNodeView {
+  uint32_t id = 0;    // the same in every picture while the node lives
   int32_t depth = 0;  // nodes above it
   int32_t begin = 0;  // token positions [begin, end)
   int32_t end = 0;
   int32_t kv_end = 0;  // K/V held for [begin, kv_end)
   std::vector<int32_t> snapshots;
+  int32_t lit_end = 0;  // [begin, lit_end) is part of the prompt that was asked about
   int64_t idle_ms = 0;  // since it was used
   bool leased = false;
   std::vector<int32_t> head;  // its first tokens

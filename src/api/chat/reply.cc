@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/chat/report.h"
+#include "api/ops/cache_feed.h"
 #include "api/ops/metrics.h"
 #include "api/ops/report_log.h"
 #include "base/json_writer.h"
@@ -367,7 +368,8 @@ void Reply::Complete() {
   const std::string report =
       FormatReportJson(*service_.model().tokenizer, plan_.prompts.front().ids, first);
   LogReply(exchange_->request().id, *plan_.tenant, first);
-  service_.reports().Add(*plan_.tenant, exchange_->request().id, report);
+  service_.reports().Add(*plan_.tenant, exchange_->request().id, report, plan_.prompts.front().ids);
+  service_.feed().Wake();
   sink_->OnDone(choices, CountUsage(), report);
   if (plan_.done) plan_.done(choices.front());
 }

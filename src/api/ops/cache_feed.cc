@@ -12,6 +12,7 @@ struct CacheFeed::Watcher {
   const Tenant* tenant = nullptr;
   std::string salt;
   std::atomic<bool> scheduled{false};
+  ops::SeenView seen;  // server thread
 };
 
 namespace {
@@ -60,15 +61,17 @@ void CacheFeed::Push(const std::shared_ptr<Watcher>& watcher) {
     watcher->scheduled = false;
     return Schedule(watcher);
   }
-  ops::CollectView(
-      service_, watcher->salt, ops::kViewNodesMax, [this, watcher](ops::CacheView view) {
-        auto shared = std::make_shared<ops::CacheView>(std::move(view));
-        watcher->scheduled = false;
-        watcher->exchange->Post([this, watcher, shared] {
-          watcher->exchange->Send("event: cache\ndata: " +
-                                  ops::FormatView(service_, *watcher->tenant, *shared) + "\n\n");
-        });
-      });
+  ops::CollectView(service_, *watcher->tenant, watcher->salt, ops::kViewNodesMax,
+                   [this, watcher](ops::CacheView view) {
+                     auto shared = std::make_shared<ops::CacheView>(std::move(view));
+                     watcher->scheduled = false;
+                     watcher->exchange->Post([this, watcher, shared] {
+                       watcher->exchange->Send(
+                           "event: cache\ndata: " +
+                           ops::FormatView(service_, *watcher->tenant, *shared, &watcher->seen) +
+                           "\n\n");
+                     });
+                   });
 }
 
 void CacheFeed::Close() {

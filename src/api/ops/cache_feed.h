@@ -13,8 +13,8 @@
 namespace reprise::api {
 
 // Those who watch the cache live (GET /v1/cache/events). When the engine has changed something,
-// each of them is sent the view of it, at most every kInterval; when nothing changes, nothing is
-// done.
+// each of them is sent the view of it, at most every kInterval, without the parts it has seen; when
+// nothing changes, nothing is done.
 //
 // Thread safety: all methods from any thread.
 class CacheFeed {
@@ -26,7 +26,7 @@ class CacheFeed {
 
   // False if too many watch already.
   bool Watch(const http::ExchangePtr& exchange, const Tenant* tenant, std::string salt);
-  // The engine changed something. Engine thread; quick.
+  // The engine changed something, or a report is new. Quick.
   void Wake();
   // Ends all streams.
   void Close();

@@ -31,11 +31,11 @@ void Show(Service* service, const ExchangePtr& exchange) {
   if (!limit.empty()) {
     const auto [end, error] = std::from_chars(limit.data(), limit.data() + limit.size(), nodes_max);
     if (error != std::errc() || end != limit.data() + limit.size() ||
-        nodes_max > 16 * kViewNodesMax) {
+        nodes_max > 4 * kViewNodesMax) {
       return Refuse(exchange, {400, "nodes must be a number of at most 8192", "nodes"});
     }
   }
-  CollectView(service, SaltOf(*tenant, request.QueryValue("salt")), nodes_max,
+  CollectView(service, *tenant, SaltOf(*tenant, request.QueryValue("salt")), nodes_max,
               [service, exchange, tenant](CacheView view) {
                 auto shared = std::make_shared<CacheView>(std::move(view));
                 exchange->Post([service, exchange, tenant, shared] {

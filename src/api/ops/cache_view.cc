@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/ops/cache_view.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "api/ops/report_log.h"
@@ -22,15 +23,15 @@ void WriteCounts(const char* key, const Counts& counts, Name name_of, JsonWriter
 void WriteTree(const Tokenizer& tokenizer, const CacheView& view, JsonWriter* json) {
   json->Key("tree").BeginObject().Member("truncated", view.truncated).Key("nodes").BeginArray();
   std::vector<int64_t> path;  // the last node seen at each depth
-  for (size_t i = 0; i < view.nodes.size(); ++i) {
-    const TreeNodeView& node = view.nodes[i];
+  for (const TreeNodeView& node : view.nodes) {
     const size_t depth = static_cast<size_t>(node.depth);
     path.resize(depth + 1, -1);
-    path[depth] = static_cast<int64_t>(i);
-    json->BeginObject().Member("id", uint64_t{i}).Key("parent");
+    path[depth] = node.id;
+    json->BeginObject().Member("id", uint64_t{node.id}).Key("parent");
     depth == 0 ? json->Null() : json->Int(path[depth - 1]);
     json->Member("depth", node.depth).Member("begin", node.begin).Member("end", node.end);
     json->Member("tokens", node.end - node.begin).Member("kv_end", node.kv_end);
+    json->Member("lit_end", node.lit_end);
     json->Key("snapshots").BeginArray();
     for (const int32_t position : node.snapshots) json->Int(position);
     json->EndArray().Member("leased", node.leased).Member("idle_ms", node.idle_ms);
@@ -38,6 +39,34 @@ void WriteTree(const Tokenizer& tokenizer, const CacheView& view, JsonWriter* js
     json->Member("text_tokens", uint64_t{node.head.size()}).EndObject();
   }
   json->EndArray().EndObject();
+}
+
+void WriteReports(const std::vector<ReportLog::Entry>& reports, JsonWriter* json) {
+  json->Key("reports").BeginArray();
+  for (const ReportLog::Entry& entry : reports) {
+    json->BeginObject().Member("request_id", entry.request_id).Member("time_ms", entry.time_ms);
+    json->Key("reprise").Raw(entry.report).EndObject();
+  }
+  json->EndArray();
+}
+
+// Of all that the picture shows, so not of idle_ms. Never 0.
+uint64_t HashTree(const CacheView& view) {
+  uint64_t hash = view.truncated ? 2 : 1;
+  const auto add = [&hash](int64_t value) {
+    hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  };
+  for (const TreeNodeView& node : view.nodes) {
+    for (const int64_t value :
+         {int64_t{node.id}, int64_t{node.depth}, int64_t{node.begin}, int64_t{node.end},
+          int64_t{node.kv_end}, int64_t{node.lit_end}, int64_t{node.leased}}) {
+      add(value);
+    }
+    for (const int32_t position : node.snapshots) add(position);
+    for (const TokenId token : node.head) add(token);
+  }
+  return std::max<uint64_t>(hash, 1);
 }
 
 void WriteServer(const EngineStats& stats, JsonWriter* json) {
@@ -87,11 +116,14 @@ void WriteServer(const EngineStats& stats, JsonWriter* json) {
 
 }  // namespace
 
-void CollectView(Service* service, const std::string& salt, size_t nodes_max,
+void CollectView(Service* service, const Tenant& tenant, const std::string& salt, size_t nodes_max,
                  std::function<void(CacheView)> done) {
-  service->engine().Post([service, salt, nodes_max, done = std::move(done)](StateCache& cache) {
+  const auto prompt = service->reports().LastPrompt(tenant);
+  service->engine().Post([=, done = std::move(done)](StateCache& cache) {
     CacheView view;
-    view.nodes = cache.View({service->model().digest, salt}, nodes_max);
+    std::span<const TokenId> lit;
+    if (prompt != nullptr) lit = *prompt;
+    view.nodes = cache.View({service->model().digest, salt}, nodes_max, lit);
     view.truncated = view.nodes.size() >= nodes_max;
     view.stats = service->engine().stats();
     view.stats.cache = cache.stats();
@@ -99,19 +131,22 @@ void CollectView(Service* service, const std::string& salt, size_t nodes_max,
   });
 }
 
-std::string FormatView(Service* service, const Tenant& tenant, const CacheView& view) {
+std::string FormatView(Service* service, const Tenant& tenant, const CacheView& view,
+                       SeenView* seen) {
   std::string out;
   JsonWriter json(&out);
   json.BeginObject().Member("object", "cache").Member("model", service->model().id);
   json.Member("tenant", tenant.name).Member("block_tokens", 64);
   if (tenant.admin) WriteServer(view.stats, &json);
-  WriteTree(*service->model().tokenizer, view, &json);
-  json.Key("reports").BeginArray();
-  for (const ReportLog::Entry& entry : service->reports().Last(tenant)) {
-    json.BeginObject().Member("request_id", entry.request_id).Member("time_ms", entry.time_ms);
-    json.Key("reprise").Raw(entry.report).EndObject();
+  SeenView now;
+  const std::vector<ReportLog::Entry> reports = service->reports().Last(tenant);
+  if (seen != nullptr) now = {HashTree(view), reports.empty() ? "none" : reports.back().request_id};
+  if (seen == nullptr || now.tree != seen->tree) {
+    WriteTree(*service->model().tokenizer, view, &json);
   }
-  json.EndArray().EndObject();
+  if (seen == nullptr || now.request_id != seen->request_id) WriteReports(reports, &json);
+  json.EndObject();
+  if (seen != nullptr) *seen = std::move(now);
   return out;
 }
 

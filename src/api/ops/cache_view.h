@@ -17,12 +17,22 @@ struct CacheView {
 };
 
 // Nodes of the tree in one answer.
-inline constexpr size_t kViewNodesMax = 512;
+inline constexpr size_t kViewNodesMax = 2048;
 
-// Asks the engine thread; `done` is called there, soon.
-void CollectView(Service* service, const std::string& salt, size_t nodes_max,
+// Asks the engine thread; `done` is called there, soon. The way of the tenant's last request is
+// lit.
+void CollectView(Service* service, const Tenant& tenant, const std::string& salt, size_t nodes_max,
                  std::function<void(CacheView)> done);
 
-std::string FormatView(Service* service, const Tenant& tenant, const CacheView& view);
+// What a watcher has seen, to leave out what it knows: the tree and the reports are long and seldom
+// change while tokens are generated.
+struct SeenView {
+  uint64_t tree = 0;       // a hash
+  std::string request_id;  // of the newest report
+};
+
+// With `seen`: without a "tree" or "reports" that are the same as those; it then stands for `view`.
+std::string FormatView(Service* service, const Tenant& tenant, const CacheView& view,
+                       SeenView* seen = nullptr);
 
 }  // namespace reprise::api::ops

@@ -5,24 +5,33 @@
 
 namespace reprise::api {
 
-void ReportLog::Add(const Tenant& tenant, std::string request_id, std::string report) {
+void ReportLog::Add(const Tenant& tenant, std::string request_id, std::string report,
+                    std::vector<TokenId> prompt) {
   Entry entry;
   entry.request_id = std::move(request_id);
   entry.time_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
                       std::chrono::system_clock::now().time_since_epoch())
                       .count();
   entry.report = std::move(report);
+  auto shared = std::make_shared<const std::vector<TokenId>>(std::move(prompt));
   std::lock_guard lock(mutex_);
-  std::deque<Entry>& own = entries_[tenant.name];
-  own.push_back(std::move(entry));
-  if (own.size() > kPerTenantMax) own.pop_front();
+  Log& own = logs_[tenant.name];
+  own.entries.push_back(std::move(entry));
+  if (own.entries.size() > kPerTenantMax) own.entries.pop_front();
+  own.prompt = std::move(shared);
 }
 
 std::vector<ReportLog::Entry> ReportLog::Last(const Tenant& tenant) const {
   std::lock_guard lock(mutex_);
-  const auto own = entries_.find(tenant.name);
-  if (own == entries_.end()) return {};
-  return {own->second.begin(), own->second.end()};
+  const auto own = logs_.find(tenant.name);
+  if (own == logs_.end()) return {};
+  return {own->second.entries.begin(), own->second.entries.end()};
+}
+
+std::shared_ptr<const std::vector<TokenId>> ReportLog::LastPrompt(const Tenant& tenant) const {
+  std::lock_guard lock(mutex_);
+  const auto own = logs_.find(tenant.name);
+  return own == logs_.end() ? nullptr : own->second.prompt;
 }
 
 }  // namespace reprise::api

@@ -4,12 +4,14 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "api/tenants.h"
+#include "engine/request.h"
 
 namespace reprise::api {
 
@@ -26,12 +28,20 @@ class ReportLog {
     std::string report;   // JSON
   };
 
-  void Add(const Tenant& tenant, std::string request_id, std::string report);
+  void Add(const Tenant& tenant, std::string request_id, std::string report,
+           std::vector<TokenId> prompt);
   std::vector<Entry> Last(const Tenant& tenant) const;  // newest last
+  // The prompt of the newest one, or null.
+  std::shared_ptr<const std::vector<TokenId>> LastPrompt(const Tenant& tenant) const;
 
  private:
+  struct Log {
+    std::deque<Entry> entries;
+    std::shared_ptr<const std::vector<TokenId>> prompt;
+  };
+
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, std::deque<Entry>> entries_;  // by tenant; as many as keys
+  std::unordered_map<std::string, Log> logs_;  // by tenant; as many as keys
 };
 
 }  // namespace reprise::api

@@ -40,16 +40,28 @@ std::string StateIndex::Dump() const {
   return out;
 }
 
-std::vector<TreeNodeView> StateIndex::View(const NamespaceKey& key, size_t node_count_max) const {
-  constexpr size_t kHeadTokens = 16;
+std::vector<TreeNodeView> StateIndex::View(const NamespaceKey& key, size_t node_count_max,
+                                           std::span<const TokenId> prompt) const {
+  constexpr size_t kHeadTokens = 32;
   std::vector<TreeNodeView> views;
   const auto it = namespaces_.find({key.salt, key.digest});
   if (it == namespaces_.end() || node_count_max == 0) return views;
+  int lit_depth = 0;  // of the nodes one of which may go on with `prompt`; -1: it has ended
   tree_.Walk(it->second, [&](NodeId node, int depth) {
+    const auto run = tree_.run(node);
     TreeNodeView view;
+    view.id = node.value;
     view.depth = depth;
     view.begin = tree_.begin(node);
     view.end = tree_.end(node);
+    view.lit_end = view.begin;
+    if (depth < lit_depth) lit_depth = -1;  // behind the last one that is lit: no more to come
+    if (depth == lit_depth) {
+      const auto rest = prompt.subspan(static_cast<size_t>(view.begin));
+      const auto found = std::mismatch(run.begin(), run.end(), rest.begin(), rest.end()).first;
+      view.lit_end += static_cast<int32_t>(found - run.begin());
+      if (view.lit_end > view.begin) lit_depth = view.lit_end == view.end ? depth + 1 : -1;
+    }
     view.kv_end = kv_ ? kv_->end(node) : view.begin;
     int64_t used_ms = -1;
     if (recurrent_) {
@@ -67,7 +79,6 @@ std::vector<TreeNodeView> StateIndex::View(const NamespaceKey& key, size_t node_
         view.leased = view.leased || (block.valid() && blocks_.lease_refs(block) > 0);
       }
     }
-    const auto run = tree_.run(node);
     view.head.assign(run.begin(), run.begin() + std::min(run.size(), kHeadTokens));
     views.push_back(std::move(view));
     return views.size() < node_count_max;

@@ -88,7 +88,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
 
   CacheStats stats() const;
   CacheStats& counters() { return stats_; }
-  std::vector<TreeNodeView> View(const NamespaceKey& key, size_t node_count_max) const;
+  std::vector<TreeNodeView> View(const NamespaceKey& key, size_t node_count_max,
+                                 std::span<const TokenId> prompt) const;
   std::string Dump() const;
   Status CheckInvariants() const;
 

@@ -1,0 +1,60 @@
+// The reports of all requests seen since the page was opened, oldest first: those the server still had, and all since.
+
+const KEPT = 200;
+
+export class Reports {
+  constructor() {
+    this.list = [];  // {id, time_ms, report, stored?}
+    this.known = new Map();
+  }
+
+  // Takes what is new in a view. True if anything was.
+  take(view) {
+    let any = false;
+    for (const { request_id, time_ms, reprise } of view.reports) {
+      if (this.known.has(request_id)) continue;
+      const entry = { id: request_id, time_ms, report: reprise };
+      this.known.set(request_id, entry);
+      this.list.push(entry);
+      any = true;
+    }
+    while (this.list.length > KEPT) this.known.delete(this.list.shift().id);
+    const last = this.last();
+    if (last && !last.stored && view.tree) last.stored = storedInstead(last.report, view.tree.nodes);
+    return any;
+  }
+
+  last() {
+    return this.list.at(-1);
+  }
+
+  find(id) {
+    return this.known.get(id);
+  }
+
+  totals() {
+    const total = { prompt: 0, reused: 0, warm: [], cold: [] };
+    for (const { report } of this.list) {
+      total.prompt += report.prompt_tokens;
+      total.reused += report.used_tokens;
+      (isWarm(report) ? total.warm : total.cold).push(report.first_token_ms);
+    }
+    return total;
+  }
+}
+
+// At least half of the prompt did not have to be computed.
+export function isWarm(report) {
+  return 2 * report.used_tokens >= report.prompt_tokens;
+}
+
+// What the cache has at the place where the last request left it: the branch beside the lit one that was used last.
+function storedInstead(report, nodes) {
+  if (!report.diverged) return undefined;
+  const { position } = report.diverged;
+  const lit = new Set(nodes.filter((n) => n.lit_end > n.begin).map((n) => n.id));
+  const beside = nodes.filter((n) => n.begin === position && n.lit_end === n.begin && (n.parent === null || lit.has(n.parent)));
+  const age = (n) => (n.idle_ms < 0 ? Infinity : n.idle_ms);
+  beside.sort((a, b) => age(a) - age(b));
+  return beside[0]?.text;
+}

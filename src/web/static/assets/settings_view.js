@@ -1,0 +1,58 @@
+// System prompt of the conversation, model and sampling for all of them.
+import { h } from './dom.js';
+import { DEFAULTS } from './settings.js';
+
+function numberField(settings, name, label, min, max, step) {
+  const input = h('input', {
+    type: 'number', min, max, step, id: `set-${name}`, value: settings.values[name],
+    onchange: () => {
+      const value = Number(input.value);
+      const good = input.value !== '' && Number.isFinite(value) && value >= min && value <= max;
+      settings.set(name, good ? value : DEFAULTS[name]);
+      input.value = settings.values[name];
+    },
+  });
+  return h('label', {}, label, input);
+}
+
+export class SettingsView {
+  constructor(conversations, settings) {
+    this.conversations = conversations;
+    this.settings = settings;
+    this.system = h('textarea', {
+      rows: '3', id: 'system', placeholder: 'None',
+      onchange: () => {
+        conversations.current.system = this.system.value;
+        conversations.save();
+      },
+    });
+    this.model = h('select', { id: 'set-model', onchange: () => settings.set('model', this.model.value) });
+    const thinking = h('input', {
+      type: 'checkbox', id: 'set-thinking', checked: settings.values.thinking,
+      onchange: () => settings.set('thinking', thinking.checked),
+    });
+    this.thinking = h('label', { class: 'check', hidden: true }, thinking, 'Let the model think first');
+    document.getElementById('settings').append(h('summary', {}, 'Settings'),
+      h('div', { class: 'fields' },
+        h('label', { class: 'wide' }, 'System prompt of this conversation', this.system),
+        h('label', {}, 'Model', this.model),
+        numberField(settings, 'temperature', 'Temperature', 0, 2, 0.1),
+        numberField(settings, 'top_p', 'Top p', 0, 1, 0.05),
+        numberField(settings, 'max_tokens', 'Tokens at most', 1, 1000000, 1),
+        this.thinking));
+    conversations.addEventListener('change', () => this.draw());
+    this.draw();
+  }
+
+  draw() {
+    if (document.activeElement !== this.system) this.system.value = this.conversations.current.system;
+  }
+
+  setModels(ids, canThink) {
+    this.model.replaceChildren(...ids.map((id) => h('option', { value: id }, id)));
+    if (!ids.includes(this.settings.values.model)) this.settings.set('model', ids[0] || '');
+    this.model.value = this.settings.values.model;
+    this.thinking.hidden = !canThink;
+    if (!canThink) this.settings.set('thinking', false);
+  }
+}

@@ -1,0 +1,128 @@
+"""A headless Chromium for the tests of the page: see Browser."""
+import json
+import pathlib
+import shutil
+import sys
+import time
+
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
+import harness  # noqa: E402
+
+PATIENCE_S = 60  # for what takes long on a busy machine
+
+
+class Browser:
+    """One browser with one tab. `server`: a harness.Server."""
+
+    def __init__(self, server, width=1280, height=800):
+        options = webdriver.ChromeOptions()
+        options.binary_location = shutil.which("chromium")
+        for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
+                         "--disable-background-networking", "--hide-scrollbars"):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        service = webdriver.ChromeService(shutil.which("chromedriver"))
+        self.driver = webdriver.Chrome(options=options, service=service)
+        self.driver.set_script_timeout(PATIENCE_S)
+        self.url = f"http://127.0.0.1:{server.port}"
+        self.requested = []
+        self.resize(width, height)
+
+    def resize(self, width, height):
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                    {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
+
+    def media(self, **features):
+        """media(prefers_color_scheme="dark")"""
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
+            "features": [{"name": k.replace("_", "-"), "value": v} for k, v in features.items()]})
+
+    def slow_down(self, bytes_per_second):
+        """Of what arrives; -1: no limit."""
+        self.driver.execute_cdp_cmd("Network.emulateNetworkConditions", {
+            "offline": False, "latency": 0, "downloadThroughput": bytes_per_second, "uploadThroughput": -1})
+
+    def open(self, clean=True, wait="#link.live"):
+        """The page as on a first visit (or with what the browser has kept)."""
+        self.driver.get(self.url)
+        if clean:
+            self.driver.execute_script("localStorage.clear(); sessionStorage.clear()")
+            self.driver.get(self.url)
+        if wait:
+            self.wait(wait)
+
+    def all(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def one(self, selector):
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def text(self, selector):
+        return self.script("return [...document.querySelectorAll(arguments[0])].map(n => n.textContent).join('\\n')", selector)
+
+    def script(self, text, *arguments):
+        return self.driver.execute_script(text, *arguments)
+
+    def until(self, condition, what):
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            value = condition()
+            if value:
+                return value
+            time.sleep(0.05)
+        raise AssertionError(f"waited in vain for {what}; the page says: {self.text('main')[-600:]!r}")
+
+    def wait(self, selector):
+        return self.until(lambda: self.all(selector), selector)[0]
+
+    def settle(self):
+        """Until what was asked for is drawn."""
+        self.driver.execute_async_script("const done = arguments[0]; let n = 3; "
+                                         "const f = () => n-- ? requestAnimationFrame(f) : done(); f()")
+
+    def click(self, selector):
+        self.script("document.querySelector(arguments[0]).click()", selector)
+
+    def send(self, text, wait=True):
+        before = len(self.all(".message"))
+        self.script("const i = document.getElementById('input'); i.value = arguments[0]; i.focus()", text)
+        self.one("#input").send_keys(Keys.ENTER)
+        self.until(lambda: len(self.all(".message")) >= before + 2, "the message")
+        if wait:
+            self.wait_for_reply()
+
+    def wait_for_reply(self):
+        self.until(lambda: not self.all(".message.busy") and self.all("#stop[hidden]"), "the reply")
+
+    def set_system(self, text):
+        self.script("""const s = document.getElementById('system'); s.value = arguments[0];
+                       s.dispatchEvent(new Event('change'))""", text)
+
+    def set_number(self, name, value):
+        self.script("""const s = document.getElementById('set-' + arguments[0]); s.value = arguments[1];
+                       s.dispatchEvent(new Event('change'))""", name, value)
+
+    def complaints(self, *expected):
+        """What the console says that is wrong, but for lines that contain one of `expected`."""
+        lines = [line["message"] for line in self.driver.get_log("browser") if line["level"] in ("SEVERE", "WARNING")]
+        return [line for line in lines if not any(part in line for part in expected)]
+
+    def foreign_requests(self):
+        """Addresses that were asked for and are not the server's."""
+        for line in self.driver.get_log("performance"):
+            message = json.loads(line["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                self.requested.append(message["params"]["request"]["url"])
+        own = (self.url + "/", "data:", "about:", "chrome:")
+        return [url for url in self.requested if not url.startswith(own)]
+
+    def screenshot(self, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.driver.save_screenshot(str(path))
+
+    def close(self):
+        self.driver.quit()
