@@ -70,7 +70,7 @@ class Page(unittest.TestCase):
         return int(self.page.text("#stored").split(" ")[0].replace(",", "") or 0)
 
     def test_first_visit(self):
-        self.assertIn("reprise-tiny", self.page.text("#model"))
+        self.page.until(lambda: "reprise-tiny" in self.page.text("#model"), "the name of the model")
         self.assertEqual(len(self.page.all("[data-scenario]")), 3)
         self.assertIn("Nothing is stored yet", self.page.text("#cache"))
         self.assertIn("Memory", self.page.text("#cache"))

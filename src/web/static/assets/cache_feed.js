@@ -5,7 +5,8 @@ const WAIT_MIN = 1000;
 const WAIT_MAX = 15000;
 
 export class CacheFeed extends EventTarget {
-  // "view": this.view is new. "link": this.link is new ("live", "connecting", or what is wrong).
+  // "view": this.view is new. "link": this.link is new ("live", "connecting", or what is wrong; this.status then says
+  // what the server answered).
   constructor() {
     super();
     this.view = null;
@@ -19,12 +20,14 @@ export class CacheFeed extends EventTarget {
   restart() {
     this.abort?.abort();
     this.abort = new AbortController();
+    this.setLink('connecting');
     this.watch(this.abort.signal);
   }
 
-  setLink(link) {
+  setLink(link, status = 200) {
     if (link === this.link) return;
     this.link = link;
+    this.status = status;
     this.dispatchEvent(new Event('link'));
   }
 
@@ -39,7 +42,7 @@ export class CacheFeed extends EventTarget {
         this.setLink('connecting');
       } catch (error) {
         if (signal.aborted) return;
-        this.setLink(error.message);
+        this.setLink(error.message, error.status);
         if (error.status === 401 || error.status === 403) return;
       }
       await new Promise((done) => setTimeout(done, wait));

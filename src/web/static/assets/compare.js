@@ -28,5 +28,9 @@ export function compare(a, b) {
     } else if (j >= y.length || (i < x.length && length[i + 1][j] >= length[i][j + 1])) add(out.a, x[i++], false);
     else add(out.b, y[j++], false);
   }
+  // What one has behind the end of the other is no difference.
+  for (const [list, other] of [[out.a, out.b], [out.b, out.a]]) {
+    if (list.length > 1 && !list.at(-1).same && other.at(-1)?.same) list.pop();
+  }
   return out;
 }

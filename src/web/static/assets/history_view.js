@@ -4,6 +4,7 @@ import { count, median, milliseconds, percent, tokens } from './format.js';
 import { isWarm } from './reports.js';
 
 const SHOWN = 40;
+const ROOM = 16;  // for so many at least
 const WIDTH = 440;
 const BARS = 70;
 const DOTS = 60;
@@ -42,7 +43,7 @@ export class HistoryView {
     const times = list.map(({ report }) => Math.max(0.1, report.first_token_ms));
     const low = Math.log(Math.min(1, ...times));
     const high = Math.log(Math.max(10, ...times) * 1.3);
-    const step = (WIDTH - LEFT) / SHOWN;
+    const step = (WIDTH - LEFT) / Math.max(ROOM, list.length);
     const bottom = BARS + GAP + DOTS;
     const yOf = (ms) => bottom - (DOTS * (Math.log(Math.max(0.1, ms)) - low)) / (high - low);
     const parts = [

@@ -15,11 +15,8 @@ const settings = new Settings();
 const feed = new CacheFeed();
 const panel = new CachePanel(feed);
 const settingsView = new SettingsView(conversations, settings);
-const keyDialog = new KeyDialog(() => {
-  feed.restart();
-  loadModel();
-});
-let context = 4096;
+const keyDialog = new KeyDialog(() => feed.restart());
+let context = 0;  // tokens; 0: the model is not known yet
 
 // On narrow screens one part at a time.
 function show(part) {
@@ -52,7 +49,7 @@ async function runScenario(scenario) {
   };
   let result;
   try {
-    result = await scenario.run(app, context);
+    result = await scenario.run(app, context || 4096);
   } catch (error) {
     result = { error: `The scenario did not finish: ${error.message}` };
   }
@@ -73,12 +70,13 @@ async function loadModel() {
     settingsView.setModels(ids, /enable_thinking/.test(props.chat_template || ''));
   } catch (error) {
     name.textContent = '';
-    if (error.status === 401) keyDialog.open(error.message);
   }
 }
 
 function showLink() {
+  if (feed.link === 'live' && context === 0) loadModel();
   const place = document.getElementById('link');
+  if (feed.status === 401) keyDialog.open(feed.link);
   place.className = feed.link === 'live' ? 'live' : '';
   place.textContent = { live: 'Live', connecting: 'Connecting…' }[feed.link] || feed.link;
 }
@@ -89,4 +87,3 @@ for (const tab of document.querySelectorAll('#views button')) {
 feed.addEventListener('link', showLink);
 showLink();
 show('chat');
-loadModel();

@@ -36,7 +36,7 @@ export const SCENARIOS = [
       app.open({ title: 'An edited message', system: `Notebook no. ${number()}. ${makeStory(share(context, 0.4))}` });
       const first = row('As first written', await app.send('Tell me more about the grey cat.', SHORT));
       const second = row('After the edit', await app.edit(0, 'Tell me more about the small dog.', SHORT));
-      return { rows: [first, second], about: `Reuse goes up to the change; the report shows the two texts side by side.` };
+      return { rows: [first, second], about: 'Reuse goes up to the change; the report of the request marks it.' };
     },
   },
   {

@@ -49,7 +49,7 @@ function chooseTicks(places, x) {
   const last = places.at(-1);
   const ticks = [0];
   for (const place of places) {
-    if (x(place) - x(ticks.at(-1)) >= TICK_PIXELS && x(last) - x(place) >= TICK_PIXELS) ticks.push(place);
+    if (x(place) - x(ticks.at(-1)) >= TICK_PIXELS && x(last) - x(place) >= 2 * TICK_PIXELS) ticks.push(place);
   }
   return [...ticks, last];
 }

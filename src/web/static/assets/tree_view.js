@@ -102,8 +102,6 @@ export class TreeView {
     const part = (from, to, name) => (to > from
       ? svg('rect', { class: name, x: x(from) + 1, y, width: Math.max(1, x(to) - x(from) - 2), height: BAR, rx: 3 }) : null);
     const reused = Math.min(node.lit_end, this.used);
-    const letters = Math.floor((right - left - 10) / LETTER);
-    const text = letters > 2 ? cleaned(node.text).slice(0, letters) : '';
     return svg('g', {
       class: `node${node.leased ? ' leased' : ''}${node.lit_end > node.begin ? ' lit' : ''}`,
       role: 'treeitem', 'data-id': node.id, 'aria-level': node.depth + 1,
@@ -111,12 +109,22 @@ export class TreeView {
     },
     svg('rect', { class: 'run', x: left, y, width: right - left, height: BAR, rx: 3 }),
     part(node.begin, reused, 'reused'), part(Math.max(node.begin, this.used), node.lit_end, 'computed'),
-    text ? svg('text', { x: left + 6, y: y + 13 }, text) : null,
+    this.makeText(node, left, right, x, y),
     node.snapshots.map((position) => {
-      const at = Math.max(left + 2, x(position) - 3);
-      return svg('path', { class: 'snapshot', d: `M${at} ${y + 5}l4 4l-4 4l-4 -4z` });
+      const at = Math.max(left + 2, x(position) - 2);
+      return svg('path', { class: 'snapshot', d: `M${at} ${y + BAR - 4}l4 4l-4 4l-4 -4z` });
     }),
     svg('rect', { class: 'ring', x: left, y, width: right - left, height: BAR, rx: 3 }));
+  }
+
+  // The beginning of its text, on the lit part or, where that is too short, behind it.
+  makeText(node, left, right, x, y) {
+    const edge = node.lit_end > node.begin ? x(node.lit_end) - 1 : left;
+    const on = edge - left > 40;
+    const from = on ? left : edge;
+    const letters = Math.floor(((on ? edge : right) - from - 8) / LETTER);
+    if (letters < 3) return null;
+    return svg('text', { class: on ? 'on' : '', x: from + 5, y: y + 13 }, cleaned(node.text).slice(0, letters));
   }
 
   sentence(node) {
@@ -126,7 +134,8 @@ export class TreeView {
     if (node.lit_end > node.begin) {
       const reused = Math.max(0, Math.min(node.lit_end, this.used) - node.begin);
       const rest = node.lit_end - node.begin - reused;
-      parts.push(`last request: ${[reused && `${count(reused)} reused`, rest && `${count(rest)} computed`].filter(Boolean).join(', ')}`);
+      const words = [reused && `${count(reused)} reused`, rest && `${count(rest)} computed`];
+      parts.push(`last request: ${words.filter(Boolean).join(', ')}`);
     }
     if (node.idle_ms >= 0) parts.push(`used ${ago(node.idle_ms)}`);
     return `${parts.join('; ')}. Text: ${visible(node.text).slice(0, 200)}`;
@@ -135,7 +144,8 @@ export class TreeView {
   describe(item) {
     const { node } = item;
     const [facts] = this.sentence(node).split('. Text: ');
-    const more = node.tokens > node.text_tokens ? h('span', { class: 'hint' }, ` … ${tokens(node.tokens - node.text_tokens)} more`) : null;
+    const hidden = node.tokens - node.text_tokens;
+    const more = hidden > 0 ? h('span', { class: 'hint' }, ` … ${tokens(hidden)} more`) : null;
     this.detail.replaceChildren(h('p', {}, facts, '.'), h('p', { class: 'stored', dir: 'auto' }, visible(node.text), more));
   }
 
@@ -151,8 +161,9 @@ export class TreeView {
     event.preventDefault();
     this.focused = target.node.id;
     const y = TOP + target.row * ROW;
-    if (y < this.scroller.scrollTop + TOP) this.scroller.scrollTop = y - TOP;
-    if (y + ROW > this.scroller.scrollTop + this.scroller.clientHeight) this.scroller.scrollTop = y + ROW - this.scroller.clientHeight;
+    const { scrollTop, clientHeight } = this.scroller;
+    if (y < scrollTop + TOP) this.scroller.scrollTop = y - TOP;
+    if (y + ROW > scrollTop + clientHeight) this.scroller.scrollTop = y + ROW - clientHeight;
     this.drawNow();
     this.picture.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
   }
