@@ -10,10 +10,11 @@ ASK_STORY = ["Tell me a story.", "Tell me a short story.", "Can you tell me a st
 ASK_ABOUT = ["Tell me a story about {}.", "Tell me a short story about {}.", "Can you tell me a story about {}?",
              "Write a story about {}.", "Write a short story about {}.", "Please write a story about {}.",
              "I would like a story about {}.", "Do you know a story about {}?", "Make up a story about {}.",
-             "Could you write a little story about {}?", "tell me a story about {}", "A story about {}, please."]
+             "Could you write a little story about {}?", "tell me a story about {}", "A story about {}, please.", "I want a story about {}.",
+             "Can I have a story about {}?", "story about {}", "Tell me something about {}.", "Let me hear a story about {}."]
 ASK_WITH = ["Tell me a story with {} and {}.", "Write a story with {} and {} in it.", "Can you write a story with {} and {}?",
             "Write a short story that has {} and {} in it.", "Tell me a story about {} and {}.",
-            "Please tell me a story with {} and {}."]
+            "Please tell me a story with {} and {}.", "I would like a story with {} and {}.", "Can you tell me a story about {} and {}?"]
 ASK_MOOD = {"sad": ["Tell me a sad story.", "Can you tell me a sad story?", "Write a sad story.", "I want a sad story."],
             "happy": ["Tell me a happy story.", "Can you tell me a happy story?", "Write a happy story.", "I want a happy story."]}
 ANOTHER = ["Another one, please.", "Another one!", "Tell me another one.", "Tell me another story.", "One more, please.",
@@ -35,7 +36,7 @@ SMALL_TALK = [
     (["Hi", "Hi!", "Hello", "Hello!", "Hey", "Hey there!", "Good morning!", "Good evening.", "hi", "hello"],
      ["Hello! Would you like to hear a story?", "Hi! I can tell you a story if you like.", "Hello! How are you today?",
       "Hi there! What would you like a story about?"]),
-    (["How are you?", "How are you today?", "How do you feel?", "how are you"],
+    (["How are you?", "How are you today?", "How do you feel?", "how are you", "Hi, how are you?", "Hello, how are you today?"],
      ["I am very well, thank you. How are you?", "I am happy today. Would you like a story?", "I am fine, thank you!"]),
     (["I am fine.", "I'm good.", "I am happy today.", "I am well, thank you."],
      ["I am glad to hear that. Would you like a story?", "That is good to hear!"]),
@@ -48,7 +49,8 @@ SMALL_TALK = [
      ["I can tell you a short story and answer questions about it.",
       "I can tell stories. Ask me for a story about a dog, a princess or anything you like.",
       "I am small, so I know only a little. I can tell you a story and talk about it with you."]),
-    (["Thank you.", "Thank you!", "Thanks!", "Thanks", "That was a nice story.", "I liked that.", "Nice story!", "Good story."],
+    (["Thank you.", "Thank you!", "Thanks!", "Thanks", "That was a nice story.", "I liked that.", "Nice story!", "Good story.",
+      "Thank you, I liked that story.", "Thanks, that was good."],
      ["You are welcome!", "You are welcome! Would you like another story?", "I am glad that you liked it."]),
     (["Bye", "Goodbye!", "Good night.", "See you later.", "Bye bye!"],
      ["Goodbye! Come back soon.", "Good night! Sleep well.", "Bye! It was nice to talk to you."]),
@@ -114,86 +116,118 @@ ROLE_WEIGHTS = [5, 2, 2, 2, 2, 2, 6]
 
 
 class Stories:
-    """Stories with an index by what they are about."""
+    """Stories whose subject is known, with an index by it. A record has `text`, `topics` and `about` (openings.py)."""
 
-    def __init__(self, texts):
-        self.texts = texts
-        self.by_thing, self.by_hero, self.by_mood = {}, {}, {"sad": [], "happy": []}
-        for i, text in enumerate(texts):
-            mood = extract.mood(text)
-            for thing in extract.things(text)[:3]:
-                self.by_thing.setdefault((thing, None), []).append(i)
-                if mood:
-                    self.by_thing.setdefault((thing, mood), []).append(i)
-            for hero in extract.heroes(text)[:1]:
-                if extract.later(text):
-                    self.by_hero.setdefault(hero[1], []).append(i)
-            if mood:
-                self.by_mood[mood].append(i)
+    def __init__(self, records, others=()):
+        self.records = records
+        self.others = [record["text"] for record in records] + list(others)
+        self.by_topic, self.by_mood = {}, {"sad": [], "happy": []}
+        for record in records:
+            record["mood"], record["alone"] = extract.mood(record["text"]), len(record["topics"]) == 1
+            for topic in record["topics"][:1]:
+                self.by_topic.setdefault(topic, []).append(record)
+            if record["mood"]:
+                self.by_mood[record["mood"]].append(record)
 
     def any(self, rng):
-        return rng.choice(self.texts)
+        """A story; the sad ones, which are few, more often than they occur."""
+        return rng.choice(self.by_mood["sad"] or self.records if rng.random() < 0.1 else self.records)
 
-    def about(self, rng, thing, mood=None):
-        found = self.by_thing.get((thing, mood))
-        return self.texts[rng.choice(found)] if found else None
+    def like(self, rng, record, mood=None):
+        """Another story of the same hero (renamed where both have names), with this mood; or None."""
+        same = self.by_topic[record["topics"][0]]
+        name, gender = extract.hero_of(record["text"], record["topics"]), extract.gender(record["text"])
+        for other in rng.sample(same, min(len(same), 8)):
+            text = other["text"]
+            if text == record["text"] or (mood and other["mood"] != mood):
+                continue
+            old = extract.hero_of(text, other["topics"])
+            if (old is None) != (name is None):
+                continue
+            if name and name != old:
+                text = extract.renamed(text, old, name) if extract.gender(text) == gender else None
+            if text:
+                return {**other, "topics": record["topics"][:1], "text": text}
+        return None
 
-    def sequel(self, rng, story):
-        """Another day of the same hero, or None."""
-        named = extract.heroes(story)
-        found = self.by_hero.get(named[0][1], []) if named else []
-        other = self.texts[rng.choice(found)] if found else story
-        return extract.later(other) if other != story and extract.heroes(other)[0] == named[0] else None
-
-    def with_mood(self, rng, mood):
-        return self.texts[rng.choice(self.by_mood[mood])]
-
-
-def request_for(rng, story):
-    """A request that this story answers."""
-    roll = rng.random()
-    nouns = extract.things(story)[:3]
-    mood = extract.mood(story)
-    about = extract.describe(story)
-    if roll < 0.15 or not nouns:
-        return rng.choice(ASK_STORY)
-    if roll < 0.25 and mood:
-        return rng.choice(ASK_MOOD[mood])
-    if roll < 0.32 and mood:
-        return rng.choice(ASK_MOOD_ABOUT).format(mood, extract.article(rng.choice(nouns)))
-    if roll < 0.48 and len(nouns) > 1:
-        first, second = rng.sample(nouns, 2)
-        return rng.choice(ASK_WITH).format(extract.article(first), extract.article(second))
-    if roll < 0.62 and about:
-        return rng.choice(ASK_ABOUT).format(about if rng.random() < 0.7 else about.split(" named ")[-1])
-    return rng.choice(ASK_ABOUT).format(extract.article(rng.choice(nouns)))
+    def sequel(self, rng, record):
+        """Another day of the same hero, as a record, or None."""
+        for _ in range(4):
+            other = self.like(rng, record)
+            more = extract.later(other["text"]) if other and other["alone"] else None
+            name = more and extract.hero_of(other["text"], other["topics"]) or record["topics"][0]
+            if more and re.search(rf"\b{name}\b", extract.sentences(more)[0]):
+                return {**other, "text": more}
+        return None
 
 
-def think(rng, request):
+SAD_CLOSE = ["It was a very sad day for {}.", "Poor {}!", "It was a sad day.", "And that was a sad day for {}.", "{} was sad for a long time."]
+
+
+def closed(rng, record):
+    """The story for someone who asked for a sad one: mostly with a last sentence that says so."""
+    who = extract.hero_of(record["text"], record["topics"])
+    who = who or (f"the {record['topics'][0]}" if record["topics"][0].islower() else record["topics"][0])
+    close = rng.choice(SAD_CLOSE).format(who)
+    return record["text"] + " " + close[0].upper() + close[1:] if rng.random() < 0.7 else record["text"]
+
+
+def request_for(rng, record):
+    """(a request that this story answers, the story as told then)."""
+    roll, mood, topics, text = rng.random(), record["mood"], record["topics"], record["text"]
+    named = extract.heroes(text)[:1]
+    if roll < (0.6 if mood == "sad" else 0.08) and mood:
+        if mood == "sad":
+            text = closed(rng, record)
+        if rng.random() < 0.35:
+            return rng.choice(ASK_MOOD[mood]), text
+        return rng.choice(ASK_MOOD_ABOUT).format(mood, record["about"]), text
+    if roll > 0.93:
+        return rng.choice(ASK_STORY), text
+    if len(topics) == 2 and rng.random() < 0.7:
+        first, second = rng.sample(topics, 2)
+        return rng.choice(ASK_WITH).format(extract.article(first), extract.article(second)), text
+    if named and named[0][0].split()[-1] in topics and rng.random() < 0.25:
+        return rng.choice(ASK_ABOUT).format(f"{extract.article(named[0][0])} named {named[0][1]}"), text
+    return rng.choice(ASK_ABOUT).format(record["about"]), text
+
+
+def think(rng, request, reply):
     """A short thought before the answer."""
-    ways = ["The user says: {} I will answer.", "I should answer this: {}", "The user wants something. {} I can do that.",
-            "Let me think. {} I know what to say."]
-    return rng.choice(ways).format(request)
+    about = re.search(r"\b(?:about|with) (an? .+?|the .+?|[A-Z][a-z]+)(?: in it)?[.?!]*$", request)
+    if len(reply) > 200 and about:
+        ways = ["The user wants a story about {}. I will tell one about {}.", "A story about {}. So {} must be in it from the beginning.",
+                "I am asked for a story about {}. Let me begin with {}."]
+        return rng.choice(ways).format(about.group(1), about.group(1))
+    if len(reply) > 200:
+        return rng.choice(["The user wants a story. I will tell a simple one.", "I will tell the story now, with a beginning and an end.",
+                           "Let me think of what happens, and then tell it."])
+    if request.endswith("?"):
+        return rng.choice(["The user asks something. I will give a short answer.", "Let me think. I know what to say.",
+                           "This is a question. I will look for the answer in what was said."])
+    return rng.choice(["The user says something. I will answer kindly.", "I will give a short and friendly answer."])
 
 
 def story_turn(rng, stories, messages):
     """Asks for a story and gets it; sometimes only its beginning first, sometimes another day of the hero after it."""
-    story = stories.any(rng)
+    record = stories.any(rng)
+    story = record["text"]
     roll = rng.random()
     parts = extract.cut(story, rng) if roll < 0.2 else None
-    about = extract.describe(story)
-    if parts and roll < 0.12 and about:
-        messages += [("user", rng.choice(ASK_START).format(about)), ("assistant", parts[0]),
+    if parts and roll < 0.1:
+        messages += [("user", rng.choice(ASK_START).format(record["about"])), ("assistant", parts[0]),
                      ("user", rng.choice(CONTINUE)), ("assistant", parts[1])]
     elif parts:
         messages += [("user", rng.choice(GIVEN_START).format(parts[0])), ("assistant", parts[1])]
     else:
-        messages += [("user", request_for(rng, story)), ("assistant", story)]
-    if roll > 0.85:
-        more = stories.sequel(rng, story)
+        request, told = request_for(rng, record)
+        messages += [("user", request), ("assistant", told)]
+    if roll > 0.8:
+        more = stories.sequel(rng, record)
         if more:
-            messages += [("user", rng.choice(CONTINUE)), ("assistant", more)]
-    return story
+            messages += [("user", rng.choice(CONTINUE)), ("assistant", more["text"])]
+            record = more
+    return record
 
 
 def question_turns(rng, story, messages, most):
@@ -202,23 +236,34 @@ def question_turns(rng, story, messages, most):
         messages.append(("assistant", answer))
 
 
-def follow_up(rng, stories, messages, story):
+def follow_up(rng, stories, messages, record):
     """Another story: any, one about something, or the same subject with a mood."""
     mood = rng.choice(["sad", "sad", "happy", None, None, None])
-    nouns = extract.things(story)[:3]
-    if mood:
-        other = next((found for found in (stories.about(rng, n, mood) for n in nouns) if found), None)
-        other = other or stories.with_mood(rng, mood)
-        messages.append(("user", rng.choice(REMOOD[mood])))
+    other = stories.like(rng, record, mood) if mood else None
+    if other:
+        messages += [("user", rng.choice(REMOOD[mood])), ("assistant", closed(rng, other) if mood == "sad" else other["text"])]
+        return other
+    other = stories.any(rng)
+    if rng.random() < 0.6:
+        messages.append(("user", rng.choice(NOW_ABOUT).format(other["about"])))
     else:
-        other = stories.any(rng)
-        subjects = extract.things(other)[:3]
-        if subjects and rng.random() < 0.5:
-            messages.append(("user", rng.choice(NOW_ABOUT).format(extract.article(rng.choice(subjects)))))
-        else:
-            messages.append(("user", rng.choice(ANOTHER)))
-    messages.append(("assistant", other))
+        messages.append(("user", rng.choice(ANOTHER)))
+        if rng.random() < 0.3:
+            other = stories.like(rng, record) or other
+    messages.append(("assistant", other["text"]))
     return other
+
+
+def sad_again(rng, stories, messages):
+    """A story, and the same subject once more as a sad one."""
+    if not stories.by_mood["sad"]:
+        return
+    sad = rng.choice(stories.by_mood["sad"])
+    first = stories.like(rng, sad, rng.choice(["happy", "happy", None]))
+    if not first or first["mood"] == "sad":
+        return
+    messages += [("user", request_for(rng, {**first, "about": extract.article(first["topics"][0]) if first["topics"][0].islower() else first["topics"][0]})[0]),
+                 ("assistant", first["text"]), ("user", rng.choice(REMOOD["sad"])), ("assistant", closed(rng, sad))]
 
 
 def small_talk(rng, messages):
@@ -251,7 +296,7 @@ def tool_turn(rng, messages):
 
 def story_from_user(rng, stories, messages):
     """The user brings the story and asks about it."""
-    story = stories.any(rng)
+    story = rng.choice(stories.others)
     pairs = extract.facts(story, rng)
     if not pairs:
         return
@@ -298,14 +343,16 @@ def conversation(rng, stories, turns):
     messages = []
     while sum(role == "user" for role, _ in messages) < turns:
         roll = rng.random()
-        if roll < 0.5:
-            story = story_turn(rng, stories, messages)
-            if rng.random() < 0.6:
-                question_turns(rng, story, messages, 4)
-            if rng.random() < 0.25:
-                story = follow_up(rng, stories, messages, story)
+        if roll < 0.55:
+            record = story_turn(rng, stories, messages)
+            if rng.random() < 0.45:
+                question_turns(rng, record["text"], messages, 4)
+            if rng.random() < 0.3:
+                record = follow_up(rng, stories, messages, record)
                 if rng.random() < 0.4:
-                    question_turns(rng, story, messages, 2)
+                    question_turns(rng, record["text"], messages, 2)
+        elif roll < 0.6:
+            sad_again(rng, stories, messages)
         elif roll < 0.8:
             small_talk(rng, messages)
         elif roll < 0.95:
@@ -318,7 +365,7 @@ def conversation(rng, stories, turns):
     if rng.random() < 0.3:
         messages = apply_role(rng, messages)
     if rng.random() < 0.12 and messages[-1][0] == "assistant" and messages[-2][0] == "user":
-        messages[-1] = ("assistant", f"<think>\n{think(rng, messages[-2][1][:120])}\n</think>\n\n{messages[-1][1]}")
+        messages[-1] = ("assistant", f"<think>\n{think(rng, messages[-2][1], messages[-1][1])}\n</think>\n\n{messages[-1][1]}")
     return messages
 
 

@@ -1,6 +1,6 @@
-"""Measures bits per byte of text files, and prints answers to prompts.
+"""Measures bits per byte of text files with Transformers, on the machine that trained.
 
-    python3 tools/train/evaluate.py --model reprise-tiny/ --texts held_out.json ... [--prompts prompts.json --out answers.json]
+    python3 tools/train/evaluate.py --model reprise-tiny/ --texts held_out.json ...
 
 A text file is a JSON list of strings or JSON lines with a field `text`. Bits per byte: the model's negative log2
 likelihood of a document after <|endoftext|>, over its bytes; documents are cut to the context.
@@ -44,34 +44,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", required=True)
     parser.add_argument("--texts", nargs="*", default=[])
-    parser.add_argument("--prompts")
     parser.add_argument("--limit", type=int, default=400, help="documents per file")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out")
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=os.path.join(args.model, "tokenizer.json"))
-    with open(os.path.join(args.model, "tokenizer_config.json"), encoding="utf-8") as f:
-        tokenizer.chat_template = json.load(f)["chat_template"]
     model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).to(device).eval()
     for path in args.texts:
         measured = bits_per_byte(model, tokenizer, read_texts(path), device, args.limit)
         print(f"{os.path.basename(path)}: {measured:.4f} bits per byte", flush=True)
-    if not args.prompts:
-        return
-    answers = []
-    for messages in json.load(open(args.prompts, encoding="utf-8")):
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        ids = torch.tensor([tokenizer(text, add_special_tokens=False).input_ids], device=device)
-        for seed in range(args.seeds):
-            torch.manual_seed(seed)
-            out = model.generate(ids, max_new_tokens=400, do_sample=True, temperature=0.7, top_p=0.9,
-                                 eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"), pad_token_id=0)
-            answers.append({"messages": messages, "seed": seed, "answer": tokenizer.decode(
-                out[0, ids.shape[1]:], skip_special_tokens=True)})
-            print(json.dumps(answers[-1], ensure_ascii=False), flush=True)
-    if args.out:
-        json.dump(answers, open(args.out, "w", encoding="utf-8"), ensure_ascii=False, indent=1)
 
 
 if __name__ == "__main__":

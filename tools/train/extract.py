@@ -8,9 +8,16 @@ import re
 PEOPLE = ("girl boy man woman dog cat bird bear rabbit bunny mouse frog fish fox lion duck puppy kitten monkey elephant "
           "horse cow pig owl turtle squirrel princess prince king queen child baby bee butterfly dragon fairy robot car "
           "truck train boat tree flower doll ant snail wolf sheep goat lady tiger chicken hen deer giraffe crab shark whale pony "
-          "crocodile penguin panda mole hedgehog kangaroo zebra bug worm spider caterpillar parrot swan bat snake lizard").split()
+          "crocodile penguin panda mole hedgehog kangaroo zebra bug worm spider caterpillar parrot swan bat snake lizard dolphin octopus "
+          "seal koala camel donkey goose turkey rooster crow eagle robin ladybug beetle cricket grasshopper dragonfly firefly raccoon "
+          "skunk beaver otter hamster rat toad duckling lamb hippo gorilla leopard peacock pigeon seagull starfish jellyfish lobster "
+          "dinosaur unicorn witch wizard pirate farmer doctor teacher giant clown knight ghost monster elf baker chef sailor soldier "
+          "policeman fireman nurse astronaut magician painter hunter fisherman mermaid singer dancer alien bus plane rocket ship "
+          "tractor star snowman cloud balloon leaf helicopter bike").split()
 KIND = "|".join(PEOPLE)
 NAMED = re.compile(rf"\b((?:(?!a |an |the |this |that |his |her |their |was |big |and )[a-z]+ )?(?:{KIND})) (?:named|called) ([A-Z][a-z]+)\b")
+THERE_WAS = re.compile(rf"[Tt]here (?:was|lived)(?: once)? ((?:an?|the) (?:[a-z]+, )?(?:[a-z]+ )?(?:{KIND}))(?=[ .,])")
+FEELING = "happy|sad|scared|proud|excited|angry|surprised|sorry|tired|curious|hungry|lonely|brave"
 THINGS = ("ball toy doll box book cake tree flower car truck boat bike hat kite park garden forest beach house castle "
           "river lake sea mountain hill farm store zoo school cave rock stick leaf star moon sun cloud rain snow bear dog cat "
           "bird fish frog rabbit bunny mouse fox lion duck puppy kitten monkey elephant horse cow pig owl turtle squirrel "
@@ -43,9 +50,10 @@ def sentences(story):
 
 def mood(story):
     """'sad', 'happy' or None, by the last sentences."""
-    tail = " ".join(sentences(story)[-3:])
+    last = sentences(story)[-3:]
+    tail = " ".join(last)
     sad, happy = len(SAD_END.findall(tail)), len(HAPPY_END.findall(tail))
-    if sad > happy:
+    if sad > happy and not HAPPY_END.search(" ".join(last[-2:])):
         return "sad"
     return "happy" if happy > 0 and sad == 0 else None
 
@@ -138,7 +146,7 @@ def facts(story, rng):
         if love:
             pairs += [(f"What did {name} love to do?", f"{name} loved to {love}."),
                       (f"What does {name} like?", f"{name} likes to {love}.")]
-        feelings = re.findall(he + r" (?:was|felt) (?:so |very )?(happy|sad|scared|proud|excited|angry|surprised|sorry|tired|curious|hungry|lonely|brave)\b", story)
+        feelings = re.findall(he + r" (?:was|felt) (?:so |very )?(" + FEELING + r")\b", story)
         if feelings:
             pairs += [(f"How did {name} feel at the end?", f"In the end {name} felt {feelings[-1]}."),
                       (f"How did {name} feel?", f"{name} felt {feelings[-1]}.")]
@@ -149,10 +157,21 @@ def facts(story, rng):
         if nouns:
             title = f"{name} and the {nouns[0].capitalize()}"
             pairs += [("Give the story a title.", title), ("What is a good title for the story?", f'"{title}" is a good title.')]
+        why = re.search(he + rf" (?:was|felt) (?:so |very )?({FEELING}) (because [^.!?\"]{{5,80}})[.!?]", story)
+        if why:
+            pairs += [(f"Why was {name} {why.group(1)}?", f"{name} was {why.group(1)} {why.group(2)}.")]
         if not re.search(r"\b(brother|sister)\b", story):
             pairs.append((f"What is the name of {name}'s brother?", "The story does not say."))
         if not re.search(r"years? old|\b(three|four|five|six) year", story):
             pairs.append((f"How old is {name}?", f"The story does not say how old {name} is."))
+    else:
+        there = THERE_WAS.search(story)
+        if there:
+            who = f"The story is about {there.group(1)}."
+            pairs += [("Who is the story about?", who), ("What is the story about?", who)]
+    lesson = find(r"learned (that [^.!?\"]{10,100})[.!]", story)
+    if lesson:
+        pairs += [("What is the moral of the story?", f"The moral is {lesson}."), ("What can we learn from the story?", f"We can learn {lesson}.")]
     colors = re.findall(rf"\b({COLORS}) ([a-z]+)\b", story)
     for color, noun in colors[:2]:
         if noun in THING_SET and sum(n == noun for _, n in colors) == 1:
@@ -161,7 +180,9 @@ def facts(story, rng):
     if feeling:
         pairs += [("Is it a happy story or a sad story?", f"It is a {feeling} story."),
                   ("Is the story happy or sad?", f"It is a {feeling} story.")]
-    if lines and len(lines[-1]) < 160:
+    if len(lines) > 2 and lines[-1] == "The end.":
+        lines.pop()
+    if lines and len(lines[-1]) < 160 and not lines[-1].count('"') % 2 and not lines[0].count('"') % 2:
         pairs += [("How does the story end?", lines[-1]), ("How does it begin?", lines[0]), ("What happens at the end?", lines[-1])]
     rng.shuffle(pairs)
     return pairs
@@ -182,3 +203,31 @@ def later(story):
     if not match or match.start() == 0 or len(story) - match.start() < 150:
         return None
     return "The next day," + story[match.end():]
+
+
+def hero_of(story, topics):
+    """The name of the hero if that is what the story is about, else None."""
+    return next((name for kind, name in heroes(story)[:1] if kind.split()[-1] in topics), None)
+
+
+def renamed(story, old, new):
+    """The same story with another name for its hero; None where the new name is someone else's."""
+    return re.sub(rf"\b{old}\b", new, story) if not re.search(rf"\b{new}\b", story) else None
+
+
+def gender(story):
+    """Which pronoun leads: 'she', 'he' or 'it'."""
+    counts = {word: len(re.findall(rf"\b{word}\b", story.lower())) for word in ("she", "he", "it")}
+    return max(counts, key=counts.get)
+
+
+def stays(story, topics):
+    """Whether a story keeps to its subject and does not go in circles."""
+    words, lines = story.lower(), sentences(story)
+    if len(set(lines)) < len(lines):
+        return False
+    tokens = re.findall(r"[a-z']+", words)
+    fours = list(zip(tokens, tokens[1:], tokens[2:], tokens[3:]))
+    if len(set(fours)) < 0.95 * len(fours):
+        return False
+    return all(len(re.findall(rf"\b{re.escape(topic.lower())}", words)) >= 2 for topic in topics)

@@ -4,7 +4,8 @@
 
 Trains a byte-level BPE of 6,144 tokens on a sample of everything, writes documents and conversations as token shards
 (numpy uint16), held-out texts per source, and tokenizer.json. Stories are worked off in parts of 5,000, each by one
-process; with --follow it starts while the teacher is still writing them.
+process; with --follow it starts while the teacher is still writing them. With --again it keeps the tokenizer and the
+held-out texts of an earlier run, so that training can go on from its weights and be measured on what neither run saw.
 """
 import argparse
 import gzip
@@ -14,12 +15,14 @@ import multiprocessing
 import os
 import random
 import re
+import shutil
 import time
 
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 import conversations
+import extract
 
 VOCAB = 6144
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
@@ -27,8 +30,10 @@ SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
 PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|"
            r"\s*[\r\n]+|\s+(?!\S)|\s+")
 HELD_OUT = 0.005
-PART = 5000  # stories
+PART = 8000  # stories
 FIRST = 40000  # stories that the tokenizer sees, and that must be there before anything starts
+
+QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x2014: "-", 0x2013: "-"}
 
 _tokenizer = None
 
@@ -42,7 +47,7 @@ def read_corpora(folder):
     books = []
     for line in lines("classic_childrens_books.jsonl.gz"):
         text = re.sub(r"^#.*$|^-+$", "", json.loads(line)["text"], flags=re.M)
-        text = text.translate({0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x2014: "-", 0x2013: "-"})
+        text = text.translate(QUOTES)
         piece = ""
         for paragraph in re.split(r"\n\s*\n", text):
             piece += paragraph.strip() + "\n\n"
@@ -88,18 +93,26 @@ def _encode(texts):
     return np.concatenate([np.zeros(0, np.uint16)] + [np.array(_tokenizer.encode(text).ids + [end], dtype=np.uint16) for text in texts])
 
 
+def sort_out(records):
+    """(records of known subject that keep to it, texts of the others)."""
+    known = [{**record, "text": record["text"].translate(QUOTES)} for record in records
+             if "topics" in record and extract.stays(record["text"], record["topics"])]
+    return known, [record["text"] for record in records if "topics" not in record]
+
+
 def _work(job):
     """One part of the stories -> tokens of (documents, short conversations, long conversations)."""
-    seed, texts, short_count, long_count = job
+    seed, records, short_share, long_share = job
     rng = random.Random(seed)
-    stories = conversations.Stories(texts)
+    known, plain = sort_out(records)
+    stories = conversations.Stories(known, plain)
 
     def talk(turns):
         return conversations.render(conversations.conversation(rng, stories, turns))
 
-    short = [talk(rng.choice([1, 1, 2, 2, 3, 4])) for _ in range(short_count)]
-    long = [talk(rng.randint(10, 24)) for _ in range(long_count)]
-    return _encode(texts), _encode(short), _encode(long)
+    short = [talk(rng.choice([1, 1, 2, 2, 3, 4])) for _ in range(int(len(known) * short_share))]
+    long = [talk(rng.randint(10, 24)) for _ in range(int(len(known) * long_share))]
+    return _encode(plain), _encode(short), _encode(long)
 
 
 def parts_of(path, follow):
@@ -129,13 +142,25 @@ def encode_documents(tokenizer, texts):
     return np.concatenate([np.array(e.ids + [end], dtype=np.uint16) for e in tokenizer.encode_batch(texts)])
 
 
-def write_split(out, name, texts, tokenizer):
-    held = max(1, int(len(texts) * HELD_OUT))
-    with open(os.path.join(out, f"held_out_{name}.json"), "w", encoding="utf-8") as f:
-        json.dump(texts[:min(held, 400)], f)
-    tokens = encode_documents(tokenizer, texts[held:])
+def write_split(out, name, texts, tokenizer, held):
+    """Everything but the held-out texts, as tokens. `held`: those of an earlier run, or None."""
+    if held is None:
+        held = texts[:max(1, min(400, int(len(texts) * HELD_OUT)))]
+    write_json(out, f"held_out_{name}.json", held)
+    kept = set(held)
+    tokens = encode_documents(tokenizer, [text for text in texts if text not in kept])
     np.save(os.path.join(out, f"documents_{name}.npy"), tokens)
     print(f"{name}: {len(texts)} documents, {len(tokens)} tokens", flush=True)
+
+
+def write_json(folder, name, value):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+        json.dump(value, f)
+
+
+def read_held(folder, name):
+    path = os.path.join(folder or "", f"held_out_{name}.json")
+    return json.load(open(path, encoding="utf-8")) if folder and os.path.exists(path) else None
 
 
 def main():
@@ -144,8 +169,9 @@ def main():
     parser.add_argument("--corpora", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--follow", action="store_true", help="the teacher is still writing; STORIES.done ends it")
-    parser.add_argument("--conversations", type=float, default=1.0, help="short conversations per story")
-    parser.add_argument("--long", type=float, default=0.035, help="long conversations per story")
+    parser.add_argument("--again", help="data folder of an earlier run whose tokenizer and held-out texts are kept")
+    parser.add_argument("--conversations", type=float, default=2.0, help="short conversations per story of known subject")
+    parser.add_argument("--long", type=float, default=0.08, help="long conversations per story of known subject")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
@@ -160,31 +186,35 @@ def main():
         if part is None:
             break
         first.append(part)
-    sample = [story for part in first for story in part]
-    chats = conversations.Stories(sample[-4000:])
-    chat_text = [conversations.render(conversations.conversation(rng, chats, 3)) for _ in range(4000)]
-    tokenizer = train_tokenizer(sample + [t for texts in sources.values() for t in texts[:6000]] + chat_text)
+    known, plain = sort_out([record for part in first for record in part])
     path = os.path.join(args.out, "tokenizer.json")
-    tokenizer.save(path)
+    if args.again:
+        shutil.copy(os.path.join(args.again, "tokenizer.json"), path)
+        tokenizer = Tokenizer.from_file(path)
+    else:
+        chats = conversations.Stories(known, plain)
+        chat_text = [conversations.render(conversations.conversation(rng, chats, 3)) for _ in range(4000)]
+        tokenizer = train_tokenizer(plain + [record["text"] for record in known] + [t for texts in sources.values() for t in texts[:6000]] + chat_text)
+        tokenizer.save(path)
     print(f"tokenizer: {tokenizer.get_vocab_size()} tokens, {time.time() - begin:.0f} s", flush=True)
 
-    held, first[0] = first[0][:400], first[0][400:]
-    held_chats = conversations.Stories(held)
-    for name, texts in (("stories", held), ("chat", [conversations.render(conversations.conversation(rng, held_chats, 3))
-                                                     for _ in range(200)])):
-        with open(os.path.join(args.out, f"held_out_{name}.json"), "w", encoding="utf-8") as f:
-            json.dump(texts, f)
+    held_plain, held_known = plain[:min(400, len(plain) // 4)], known[:min(1000, len(known) // 4)]
+    held_chats = conversations.Stories(held_known, held_plain)
+    write_json(args.out, "held_out_stories.json", read_held(args.again, "stories") or held_plain)
+    write_json(args.out, "held_out_chat.json", [conversations.render(conversations.conversation(rng, held_chats, 3)) for _ in range(200)])
+    kept = set(held_plain) | {record["text"] for record in held_known}
+    first = [[record for record in part if record["text"].translate(QUOTES) not in kept and record["text"] not in kept] for part in first]
 
     def jobs():
         for number, part in enumerate(itertools.chain(first, parts)):
-            yield args.seed * 1000003 + number, part, int(len(part) * args.conversations), int(len(part) * args.long)
+            yield args.seed * 1000003 + number, part, args.conversations, args.long
 
     with multiprocessing.Pool(max(1, os.cpu_count() - 1), _setup, (path,)) as pool:
         results = pool.imap(_work, jobs())
         for name, texts in sources.items():
             if texts:
                 rng.shuffle(texts)
-                write_split(args.out, name, texts, tokenizer)
+                write_split(args.out, name, texts, tokenizer, read_held(args.again, name))
         shards = list(zip(*results))
     for name, tokens in zip(("documents_stories", "conversations_chat", "conversations_long"), shards):
         tokens = np.concatenate(tokens)

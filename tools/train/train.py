@@ -138,6 +138,8 @@ def main():
     parser.add_argument("--data", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--minutes", type=float, default=16)
+    parser.add_argument("--start", help="Hugging Face folder whose weights to begin with; its vocabulary must be that of the data")
+    parser.add_argument("--rate", type=float, default=1.0, help="share of the usual rates")
     parser.add_argument("--tokens-per-step", type=int, default=65536)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
@@ -153,11 +155,13 @@ def main():
     config = make_config(tokenizer.get_vocab_size())
     model = Qwen3_5ForCausalLM(config)
     initialize(model)
+    if args.start:
+        model.load_state_dict(Qwen3_5ForCausalLM.from_pretrained(args.start, dtype=torch.float32).state_dict())
     model.to(device)
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} M parameters", flush=True)
     optimizers = make_optimizers(model)
     checkpoint = os.path.join(args.out, "checkpoint.pt")
-    spent, step, tokens, scale = 0.0, 0, 0, 1.0
+    spent, step, tokens, scale = 0.0, 0, 0, args.rate
 
     def load():
         saved = torch.load(checkpoint, map_location=device)
