@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "device/thread_pool.h"
+#include "model/config/generation_defaults.h"
 #include "model/export/gguf_export.h"
 #include "model/export/gguf_vocabulary.h"
 #include "model/family.h"
@@ -43,6 +44,8 @@ Status Run(const Options& options) {
                               folder.chat_templates.empty() ? "" : folder.chat_templates[0].source,
                               model->vocab_size(), &writer));
   }
+  REPRISE_ASSIGN(const GenerationDefaults defaults, ReadGenerationDefaults(checkpoint));
+  PutGenerationDefaults(defaults, &writer);
   GgufExport request;
   request.family = family;
   request.model = model.get();

@@ -42,7 +42,8 @@ class Flags {
   // commas; a list of strings is filled by using the option several times.
   using Value =
       std::variant<bool*, int32_t*, int64_t*, uint64_t*, float*, double*, std::string*,
-                   std::optional<uint64_t>*, std::vector<size_t>*, std::vector<std::string>*>;
+                   std::optional<int32_t>*, std::optional<uint64_t>*, std::optional<float>*,
+                   std::vector<size_t>*, std::vector<std::string>*>;
 
   Flags(const std::string& name, const std::string& summary);
   ~Flags();

@@ -51,4 +51,12 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& optio
   return loaded;
 }
 
+void Apply(const GenerationDefaults& defaults, SamplingParams* params) {
+  params->temperature = defaults.temperature.value_or(params->temperature);
+  params->top_k = defaults.top_k.value_or(params->top_k);
+  params->top_p = defaults.top_p.value_or(params->top_p);
+  params->min_p = defaults.min_p.value_or(params->min_p);
+  params->repetition_penalty = defaults.repetition_penalty.value_or(params->repetition_penalty);
+}
+
 }  // namespace reprise::cli

@@ -10,7 +10,9 @@
 #include "device/buffer.h"
 #include "device/thread_pool.h"
 #include "kernels/op_context.h"
+#include "model/config/generation_defaults.h"
 #include "model/model.h"
+#include "sample/sampler.h"
 #include "tensor/dtype.h"
 #include "weights/checkpoint.h"
 
@@ -49,5 +51,8 @@ class LoadedModel {
   ScratchArena scratch_;
   std::unique_ptr<Model> model_;
 };
+
+// What `defaults` says; the rest stays.
+void Apply(const GenerationDefaults& defaults, SamplingParams* params);
 
 }  // namespace reprise::cli

@@ -31,6 +31,7 @@ struct Options {
   std::string prompt;
   std::string system;
   std::string tokenizer;
+  GenerationDefaults chosen;  // on the command line; what is absent is for the model to say
   SamplingParams sampling;
   std::optional<uint64_t> seed;
   int max_tokens = 1024;
@@ -59,6 +60,8 @@ class Session {
   Result<std::string> Answer(GenerateRequest request);
 
   const ModelText& text() const { return text_; }
+  // What was reused, for /cache.
+  void PrintCache() const;
   int32_t context_tokens() const { return engine_->context_tokens(); }
 
  private:
@@ -71,6 +74,7 @@ class Session {
   ModelExecutor executor_;
   SteadyClock clock_;
   std::unique_ptr<Engine> engine_;
+  ReuseReport last_;  // of the last reply
 };
 
 Result<std::unique_ptr<Session>> Session::Create(LoadedModel* loaded, const Options& options) {
@@ -88,6 +92,7 @@ Result<std::unique_ptr<Session>> Session::Create(LoadedModel* loaded, const Opti
   std::unique_ptr<Session> session(new Session(loaded, options, std::move(*text)));
   CacheOptions cache;
   cache.sequence_count = 2;
+  cache.snapshot_gap = 1;  // one conversation: even a reply of two words is gone on from
   constexpr int64_t kContextDefault = 8192;
   cache.context_tokens = int32_t(std::min<int64_t>(
       card.context_length, options.context_tokens > 0 ? options.context_tokens : kContextDefault));
@@ -136,6 +141,7 @@ Result<std::string> Session::Answer(GenerateRequest request) {
     print();
     WriteText("\n");
     if (update.completion->reason == FinishReason::kFailed) return update.completion->status;
+    last_ = update.completion->report;
     if (options_.stats) PrintStats(*update.completion);
     return reply;
   }
@@ -150,6 +156,26 @@ void Session::PrintStats(const Completion& completion) const {
       "[prompt %d tokens, %d reused (%s); first token after %.0f ms; %d tokens at %.1f/s]\n",
       report.prompt_tokens, report.used_tokens, std::string(NameOf(report.reason)).c_str(),
       completion.first_token_ms, completion.generated_tokens, rate);
+}
+
+void Session::PrintCache() const {
+  const EngineStats stats = engine_->stats();
+  const CacheStats& cache = stats.cache;
+  const auto percent = [](uint64_t part, uint64_t whole) {
+    return whole == 0 ? 0.0 : 100.0 * double(part) / double(whole);
+  };
+  std::printf(
+      "last prompt: %d tokens, %d reused, %d computed\n"
+      "all prompts: %llu tokens, %llu reused (%.1f %%)\n"
+      "kept: %llu tokens, %llu snapshots, %.1f of %.1f MiB\n",
+      last_.prompt_tokens, last_.used_tokens, last_.prompt_tokens - last_.used_tokens,
+      static_cast<unsigned long long>(cache.tokens_prompt),
+      static_cast<unsigned long long>(cache.tokens_reused),
+      percent(cache.tokens_reused, cache.tokens_prompt),
+      static_cast<unsigned long long>(cache.tokens_stored),
+      static_cast<unsigned long long>(cache.snapshots), double(cache.bytes_cached) / (1 << 20),
+      double(cache.bytes_budget) / (1 << 20));
+  std::fflush(stdout);
 }
 
 // Reads one message; lines that end in a backslash go on. False at the end of the input.
@@ -169,14 +195,20 @@ bool ReadMessage(bool terminal, std::string* message) {
 Status Chat(Session* session, Conversation* conversation) {
   const bool terminal = ::isatty(STDIN_FILENO) == 1;
   if (terminal) {
-    std::fprintf(stderr, "%s. /reset forgets, /quit ends, Ctrl-C stops a reply.\n",
-                 conversation->is_chat() ? "Chat" : "No chat template: plain completion");
+    std::fprintf(
+        stderr,
+        "%s. /cache shows what was reused, /reset forgets, /quit ends, Ctrl-C stops a reply.\n",
+        conversation->is_chat() ? "Chat" : "No chat template: plain completion");
   }
   std::string message;
   while (ReadMessage(terminal, &message)) {
     if (message == "/quit" || message == "/exit") break;
     if (message == "/reset") {
       conversation->Clear();
+      continue;
+    }
+    if (message == "/cache") {
+      session->PrintCache();
       continue;
     }
     if (message.empty()) continue;
@@ -201,6 +233,9 @@ Status Run(Options options) {
   SetLogLevel(LogLevel::kWarning);  // the conversation owns the terminal
   options.sampling.seed = options.seed ? *options.seed : std::random_device()();
   REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
+  REPRISE_ASSIGN(const GenerationDefaults defaults, ReadGenerationDefaults(loaded->checkpoint()));
+  Apply(defaults, &options.sampling);
+  Apply(options.chosen, &options.sampling);
   REPRISE_TRY(Validate(options.sampling, loaded->model().vocab_size()));
   REPRISE_ASSIGN(const std::unique_ptr<Session> session, Session::Create(loaded.get(), options));
   REPRISE_ASSIGN(Conversation conversation,
@@ -229,14 +264,19 @@ void DefineRun(Flags* flags) {
              "tokens of a conversation (default: the model's, at most 8192)",
              {.min = 64, .max = 1 << 24});
   SamplingParams* sampling = &options->sampling;
-  flags->Add("-t,--temperature", &sampling->temperature, "0: always the most likely");
-  flags->Add("--top-k", &sampling->top_k, "sample from the so many most likely; 0: all");
-  flags->Add("--top-p", &sampling->top_p,
-             "sample from the most likely that have this probability together");
-  flags->Add("--min-p", &sampling->min_p,
-             "leave out what is less likely than this share of the most likely");
-  flags->Add("--repetition-penalty", &sampling->repetition_penalty,
-             "of tokens that were there; 1: none");
+  GenerationDefaults* chosen = &options->chosen;
+  flags->Add("-t,--temperature", &chosen->temperature,
+             "0: always the most likely (default: the model's, else 0.7)");
+  flags->Add("--top-k", &chosen->top_k,
+             "sample from the so many most likely; 0: all (default: the model's, else 0)");
+  flags->Add("--top-p", &chosen->top_p,
+             "sample from the most likely that have this probability together (default: the "
+             "model's, else 0.95)");
+  flags->Add("--min-p", &chosen->min_p,
+             "leave out what is less likely than this share of the most likely (default: the "
+             "model's, else 0)");
+  flags->Add("--repetition-penalty", &chosen->repetition_penalty,
+             "of tokens that were there; 1: none (default: the model's, else 1)");
   flags->Add("--presence-penalty", &sampling->presence_penalty, "of tokens that the reply has");
   flags->Add("--frequency-penalty", &sampling->frequency_penalty,
              "of tokens that the reply has, per time");

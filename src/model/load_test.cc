@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "model/config/generation_defaults.h"
 #include "model/export/gguf_vocabulary.h"
 #include "model/model_fixture.h"
 #include "model/model_text.h"
@@ -131,6 +132,50 @@ TEST(Vocabulary, ByteVocabularyReadsBack) {
   EXPECT_EQ(text->tokenizer->Decode(ids), hello);
   EXPECT_TRUE(text->tokenizer->IsEos(text->tokenizer->FindToken("<|im_end|>")));
   std::remove(path.c_str());
+}
+
+TEST_F(LoadTest, SamplingDefaultsComeWithTheModel) {
+  std::filesystem::copy_file(kFolder + "/config.json", folder_ + "/config.json",
+                             std::filesystem::copy_options::overwrite_existing);
+  const auto read = [&](const std::string& json) {
+    std::ofstream(folder_ + "/generation_config.json") << json;
+    const auto checkpoint = OpenCheckpoint(folder_);
+    CHECK(checkpoint.ok());
+    return ReadGenerationDefaults(*checkpoint);
+  };
+  const auto folder = read(
+      R"({"temperature":0.5,"top_k":-1,"top_p":0.9,"min_p":null,"repetition_penalty":1.1,"x":[]})");
+  ASSERT_TRUE(folder.ok()) << folder.status().message();
+  EXPECT_EQ(folder->temperature, 0.5f);
+  EXPECT_EQ(folder->top_k, 0);
+  EXPECT_EQ(folder->top_p, 0.9f);
+  EXPECT_FALSE(folder->min_p);
+  EXPECT_EQ(folder->repetition_penalty, 1.1f);
+  EXPECT_EQ(read(R"({"do_sample":false,"temperature":0.7})")->temperature, 0.0f);
+  for (const char* wrong : {R"({"top_p":2})", R"({"temperature":"hot"})", "[]", "{"}) {
+    EXPECT_FALSE(read(wrong).ok()) << wrong;
+  }
+  std::filesystem::remove(folder_ + "/generation_config.json");
+  EXPECT_FALSE(ReadGenerationDefaults(*OpenCheckpoint(folder_))->temperature);
+
+  const std::string path = folder_ + "/defaults.gguf";
+  GgufWriter writer;
+  writer.PutString("general.architecture", "qwen3");
+  PutGenerationDefaults(*folder, &writer);
+  ASSERT_TRUE(writer.AddTensor("x", DType::kF32, {1}).ok());
+  ASSERT_TRUE(writer.Open(path).ok());
+  const float one = 1;
+  ASSERT_TRUE(writer.Append(std::as_bytes(std::span(&one, 1))).ok());
+  ASSERT_TRUE(writer.Finish().ok());
+  const auto checkpoint = OpenCheckpoint(path);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const auto file = ReadGenerationDefaults(*checkpoint);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ(file->temperature, folder->temperature);
+  EXPECT_EQ(file->top_k, folder->top_k);
+  EXPECT_EQ(file->top_p, folder->top_p);
+  EXPECT_FALSE(file->min_p);
+  EXPECT_EQ(file->repetition_penalty, folder->repetition_penalty);
 }
 
 }  // namespace

@@ -108,6 +108,7 @@ void ReadThinking(Fields* fields, MessagesRequest* request) {
 
 void ReadOptions(const ServiceOptions& limits, bool count_only, Fields* fields,
                  ReplyOptions* options) {
+  options->sampling = limits.sampling;
   fields->Read("temperature", 0.0, 2.0, &options->sampling.temperature);
   fields->Read("top_p", 0.0, 1.0, &options->sampling.top_p);
   fields->Read("top_k", 0, kTokensMax, &options->sampling.top_k);

@@ -207,6 +207,7 @@ bool ParseTtl(std::string_view text, int64_t* ms) {
 void ReadReplyOptions(const ServiceOptions& limits, int64_t vocab_size, Fields* fields,
                       ReplyOptions* options) {
   SamplingParams& sampling = options->sampling;
+  sampling = limits.sampling;
   fields->Read("temperature", 0.0, 2.0, &sampling.temperature);
   fields->Read("top_p", 0.0, 1.0, &sampling.top_p);
   fields->Read("min_p", 0.0, 1.0, &sampling.min_p);

@@ -68,7 +68,10 @@ void Props(Service* service, const ExchangePtr& exchange) {
   json.BeginObject().Member("model", model.id).Member("family", model.family);
   json.Key("default_generation_settings").BeginObject();
   json.Member("n_ctx", model.context_tokens).Key("params").BeginObject();
-  json.Member("temperature", 1.0).Member("top_k", 0).Member("top_p", 1.0).Member("min_p", 0.0);
+  const SamplingParams& sampling = service->options().sampling;
+  json.Member("temperature", double{sampling.temperature}).Member("top_k", sampling.top_k);
+  json.Member("top_p", double{sampling.top_p}).Member("min_p", double{sampling.min_p});
+  json.Member("repeat_penalty", double{sampling.repetition_penalty});
   json.EndObject().EndObject();
   json.Member("context_tokens", model.context_tokens).Member("vocab_size", model.vocab_size);
   json.Member("chat_template", model.template_source);

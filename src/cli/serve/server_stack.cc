@@ -87,7 +87,9 @@ Status ServerStack::LoadText() {
   served_.chat_template = template_ ? &*template_ : nullptr;
   if (template_) served_.template_source = text_->chat_templates.front().source;
   served_.special_tokens = SpecialTokens(*text_->tokenizer);
-  return OkStatus();
+  REPRISE_ASSIGN(const GenerationDefaults defaults, ReadGenerationDefaults(loaded_->checkpoint()));
+  Apply(defaults, &sampling_);
+  return Validate(sampling_, card.vocab_size);
 }
 
 Status ServerStack::BuildEngine() {
@@ -151,6 +153,7 @@ Status ServerStack::Listen() {
 
 void ServerStack::OpenRoutes() {
   api::ServiceOptions service;
+  service.sampling = sampling_;
   service.next_turn = options_.idle_work;
   service.strip_preambles = options_.strip_preambles;
   service.keys = options_.keys;

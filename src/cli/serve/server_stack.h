@@ -80,6 +80,7 @@ class ServerStack {
   std::optional<ModelText> text_;
   std::optional<ChatTemplate> template_;
   api::ServedModel served_;
+  SamplingParams sampling_;  // where a request does not say
   std::unique_ptr<ModelExecutor> executor_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<api::Service> service_;
