@@ -57,13 +57,16 @@ class Reuse(unittest.TestCase):
         return reply["choices"][0]["message"]
 
     def wait_until_idle(self):
-        """The next turn is prepared while nothing else is to do."""
+        """The next turn is prepared while nothing else is to do: it is submitted a moment after the reply."""
+        calm = 0
         for _ in range(200):
             time.sleep(0.05)
             with urllib.request.urlopen(f"http://127.0.0.1:{self.server.port}/metrics") as answer:
                 lines = answer.read().decode().splitlines()
             values = dict(line.rsplit(" ", 1) for line in lines if line.startswith("reprise_requests_"))
-            if all(float(values[f"reprise_requests_{state}"]) == 0 for state in ("running", "waiting", "idle")):
+            idle = all(float(values[f"reprise_requests_{state}"]) == 0 for state in ("running", "waiting", "idle"))
+            calm = calm + 1 if idle else 0
+            if calm == 6:
                 return
         self.fail("the server does not come to rest")
 
