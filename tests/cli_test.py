@@ -7,6 +7,7 @@ reproducible from its seed and /reset forgets, and that every error is one sente
 """
 import json
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -108,6 +109,21 @@ class Commands(unittest.TestCase):
         self.assertEqual(len(reused), 3)
         self.assertEqual(reused[0], 0)
         self.assertGreater(reused[1], 0)
+
+    @unittest.skipUnless(TINY.exists(), "needs the bundled model")
+    def test_ten_turns_compute_only_what_is_new(self):
+        turns = ["Hello!", "Tell me a story about a hat.", "Who is the story about?", "Continue.", "Make it sad.", "Thanks",
+                 "Tell me a story about a wolf.", "Another one, please.", "How does it end?", "Bye"]
+        chat = run("run", "-m", TINY, "--seed", "3", "-n", "60", "--stats", stdin="\n".join(turns) + "\n/cache\n")
+        self.assertEqual(chat.returncode, 0, chat.stderr)
+        found = re.findall(r"^\[prompt (\d+) tokens, (\d+) reused .*; (\d+) tokens at", chat.stderr, re.M)
+        numbers = [tuple(map(int, line)) for line in found]
+        self.assertEqual(len(numbers), 10)
+        for (prompt, _, generated), (_, reused, _) in zip(numbers, numbers[1:]):
+            # A reply that was cut lacks its end token, which the next prompt has.
+            self.assertGreaterEqual(reused, prompt + generated - 1)
+        prompt, reused, _ = numbers[-1]
+        self.assertIn(f"last prompt: {prompt} tokens, {reused} reused, {prompt - reused} computed", chat.stdout)
 
 
 if __name__ == "__main__":

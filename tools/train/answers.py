@@ -1,42 +1,67 @@
-"""Asks the prompts of prompts.json with `reprise run`, three seeds each, and keeps every reply.
+"""Asks the prompts of prompts.json over HTTP, three seeds each, with the model's own sampling, and keeps every reply.
 
-    python3 tools/train/answers.py --reprise build/release/reprise --model models/reprise-tiny-q8_0.gguf --out answers.json
+    reprise serve --port 8080 & python3 tools/train/answers.py --port 8080 --out answers.json
 
-One conversation is one process: its turns are typed one after the other, so later turns go through the cache.
+A prompt may have a system prompt, several turns, a thought before the reply (`think`) or a tool's result after the question
+(`tool`). The seed is all that a request says about sampling: the rest is what the model file says. With --against the
+replies are compared with those of an earlier run: they must be the same.
 """
 import argparse
 import json
 import os
+import urllib.request
 
-from chat import Chat
+MAX_TOKENS = 500
 
 
-def converse(args, prompt, seed):
-    """(reply, whether it ended by itself, statistics) for each turn."""
-    system = ["--system", prompt["system"]] if "system" in prompt else []
-    chat = Chat(args.reprise, 400, "-m", args.model, "--seed", str(seed), "-t", "0.7", "--top-p", "0.9", "--threads",
-                str(args.threads), *system)
-    replies = [chat.ask(text) for text in prompt["turns"]]
-    chat.close()
-    return [(reply.strip(), ended, statistics) for reply, ended, statistics in replies]
+def post(port, body):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=120) as response:
+        return json.load(response)
+
+
+def converse(port, prompt, seed):
+    """[{reply, thought, ended, tokens, reused}] for each turn."""
+    messages = [{"role": "system", "content": prompt["system"]}] if "system" in prompt else []
+    replies = []
+    for text in prompt["turns"]:
+        messages.append({"role": "user", "content": text})
+        if "tool" in prompt:
+            call = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+            messages += [{"role": "assistant", "content": None, "tool_calls": [call]},
+                         {"role": "tool", "tool_call_id": "call_1", "content": prompt["tool"]}]
+        body = {"messages": messages, "seed": seed, "max_tokens": MAX_TOKENS}
+        if prompt.get("think"):
+            body["chat_template_kwargs"] = {"enable_thinking": True}
+        answer = post(port, body)
+        choice, usage = answer["choices"][0], answer["usage"]
+        message = choice["message"]
+        replies.append({"reply": message["content"].strip(), "ended": choice["finish_reason"] == "stop",
+                        "tokens": usage["completion_tokens"]})
+        if message.get("reasoning_content"):
+            replies[-1]["thought"] = message["reasoning_content"].strip()
+        messages.append({"role": "assistant", "content": message["content"]})
+    return replies
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--reprise", required=True)
-    parser.add_argument("--model", required=True)
+    parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--prompts", default=os.path.join(os.path.dirname(__file__), "prompts.json"))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--against", help="answers of an earlier run")
     parser.add_argument("--out", required=True)
     args = parser.parse_args()
     answers = []
     for prompt in json.load(open(args.prompts, encoding="utf-8")):
         for seed in range(1, args.seeds + 1):
-            answers.append({**prompt, "seed": seed, "replies": converse(args, prompt, seed)})
-        print(f"{len(answers)} conversations", flush=True)
-        with open(args.out, "w", encoding="utf-8") as f:
-            json.dump(answers, f, ensure_ascii=False, indent=1)
+            answers.append({**prompt, "seed": seed, "replies": converse(args.port, prompt, seed)})
+    with open(args.out, "w", encoding="utf-8") as f:
+        json.dump(answers, f, ensure_ascii=False, indent=1)
+    print(f"{len(answers)} conversations")
+    if args.against and json.load(open(args.against, encoding="utf-8")) != answers:
+        raise SystemExit("the replies differ")
 
 
 if __name__ == "__main__":

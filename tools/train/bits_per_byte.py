@@ -55,7 +55,7 @@ def main():
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--start", default="<|endoftext|>", help="token before every document")
     parser.add_argument("--texts", nargs="+", required=True)
-    parser.add_argument("--limit", type=int, default=100, help="documents per file")
+    parser.add_argument("--limit", type=int, default=100, help="documents per file at most, evenly spread")
     parser.add_argument("--bytes", type=int, default=0, help="cut documents to this many bytes")
     parser.add_argument("--context", type=int, default=4096)
     parser.add_argument("--kv", default="f16")
@@ -67,7 +67,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for path in args.texts:
             bits = size = count = 0
-            for text in read_texts(path)[:args.limit]:
+            texts = read_texts(path)
+            for text in texts[::-(-len(texts) // args.limit)]:
                 text = cut(text, args.bytes)
                 ids = tokenizer.encode(text, add_special_tokens=False).ids
                 if not ids or len(ids) >= args.context:

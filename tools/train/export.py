@@ -2,7 +2,7 @@
 
     python3 tools/train/export.py --run run/ --data data/ --out reprise-tiny/
 
-Then: reprise convert --model reprise-tiny/ --weights q8_0 --out models/reprise-tiny-q8_0.gguf
+Then: reprise convert --model reprise-tiny/ --type q8_0 --out models/reprise-tiny-q8_0.gguf
 """
 import argparse
 import json
@@ -12,13 +12,16 @@ import shutil
 import torch
 from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
-# ChatML. Thoughts are shown for the reply being written and dropped from history, as reasoning models do.
+# ChatML. Thoughts are shown for the reply being written and dropped from history, as reasoning models do. The model reads
+# what tools answered, but not how they were called: it never learned to call them.
 TEMPLATE = """{%- for message in messages %}
     {%- set content = message.content if message.content is string else '' %}
     {%- if message.role == 'assistant' and '</think>' in content %}
         {%- set content = content.split('</think>')[-1].lstrip('\\n') %}
     {%- endif %}
-    {{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>\\n' }}
+    {%- if message.role != 'assistant' or content or not message.tool_calls %}
+        {{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>\\n' }}
+    {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}
     {{- '<|im_start|>assistant\\n' }}
@@ -27,6 +30,15 @@ TEMPLATE = """{%- for message in messages %}
     {%- endif %}
 {%- endif %}
 """
+
+
+def write_template(folder):
+    """Both places that readers know: older ones look into tokenizer_config.json."""
+    with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as f:
+        json.dump({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>",
+                   "bos_token": None, "add_bos_token": False, "model_max_length": 4096, "chat_template": TEMPLATE}, f, indent=1)
+    with open(os.path.join(folder, "chat_template.jinja"), "w", encoding="utf-8") as f:
+        f.write(TEMPLATE)
 
 
 def main():
@@ -48,13 +60,11 @@ def main():
     model.config.architectures = ["Qwen3_5ForCausalLM"]
     model.generation_config.eos_token_id = [end_of_turn, end_of_text]
     model.generation_config.do_sample = True
-    model.generation_config.temperature = 0.7
+    model.generation_config.temperature = 0.5
     model.generation_config.top_p = 0.9
     model.to(getattr(torch, args.dtype)).save_pretrained(args.out)
     shutil.copy(os.path.join(args.data, "tokenizer.json"), args.out)
-    with open(os.path.join(args.out, "tokenizer_config.json"), "w", encoding="utf-8") as f:
-        json.dump({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>",
-                   "bos_token": None, "add_bos_token": False, "model_max_length": 4096, "chat_template": TEMPLATE}, f, indent=1)
+    write_template(args.out)
 
 
 if __name__ == "__main__":

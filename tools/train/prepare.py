@@ -78,7 +78,8 @@ def train_tokenizer(texts):
     trainer = trainers.BpeTrainer(vocab_size=VOCAB - len(SPECIAL), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
                                   show_progress=False)
     tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in SPECIAL])
+    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in SPECIAL[:3]])
+    tokenizer.add_tokens([AddedToken(t, special=False, normalized=False) for t in SPECIAL[3:]])  # part of what is said
     return tokenizer
 
 
