@@ -80,6 +80,7 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   auto sequence = std::make_unique<Sequence>();
   sequence->key = {card.digest, request.salt};
   sequence->request = std::move(request);
+  if (sequence->request.prompt_logprobs >= 0) ScorePrompt(*sequence);
   sequence->stream = std::make_shared<TokenStream>();
   sequence->submit_ns = clock_.NowNs();
   std::shared_ptr<TokenStream> stream = sequence->stream;
@@ -98,6 +99,22 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   }
   work_.notify_one();
   return stream;
+}
+
+// The logits before each token of the prompt say how likely it was.
+void Engine::ScorePrompt(Sequence& sequence) {
+  sequence.request.cache_read = false;
+  sequence.prompt_scores.resize(sequence.request.prompt.size() - 1);
+  sequence.request.tap = [this, &sequence, more = std::move(sequence.request.tap)](
+                             int32_t position, std::span<const float> logits) {
+    const size_t at = static_cast<size_t>(position);
+    if (at < sequence.prompt_scores.size()) {
+      const TokenId token = sequence.request.prompt[at + 1];
+      Sampled scored = sampler_.Score(logits, token, sequence.request.prompt_logprobs);
+      sequence.prompt_scores[at] = {scored.chosen, std::move(scored.top)};
+    }
+    if (more) more(position, logits);
+  };
 }
 
 void Engine::Post(std::function<void(StateCache&)> task) {
@@ -404,6 +421,7 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   completion.reason = reason;
   completion.status = std::move(status);
   completion.report = sequence.report;
+  completion.prompt = std::move(sequence.prompt_scores);
   if (sequence.lease.valid() && sequence.lease.started()) {
     completion.report.snapshots_taken = sequence.lease.report().snapshots_taken;
   }
@@ -434,6 +452,7 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   }
   if (!sequence.request.idle) {
     counters_.recent.push_back(completion);
+    counters_.recent.back().prompt = {};
     if (counters_.recent.size() > EngineStats::kRecentMax) counters_.recent.pop_front();
     if (LogEnabled(LogLevel::kDebug)) {
       Log(LogLevel::kDebug, std::string(NameOf(reason)) + ", " + FormatReport(completion.report));

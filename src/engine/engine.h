@@ -84,6 +84,7 @@ class Engine {
     size_t logit_count = 0;
   };
 
+  void ScorePrompt(Sequence& sequence);
   void Admit();
   void DropCancelled();
   void StartWaiting();

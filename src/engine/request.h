@@ -23,7 +23,10 @@ struct GenerateRequest {
   int32_t max_tokens = 0;  // 0: only compute (and keep) the state of the prompt
   int32_t min_tokens = 0;  // end tokens are not chosen before
   std::vector<TokenId> end_tokens;
-  int logprobs = -1;     // -1: none; else of the chosen token and of so many others
+  int logprobs = -1;  // -1: none; else of the chosen token and of so many others
+  // -1: none; else the log probabilities of the prompt's own tokens, each with so many others. The
+  // prompt is then computed whole, without reuse: state has no logits.
+  int prompt_logprobs = -1;
   int32_t priority = 0;  // higher first
 
   // What may be shared, and how (cache/state_cache.h).
@@ -53,6 +56,8 @@ struct GeneratedToken {
 
 // The last word on a request.
 struct Completion {
+  std::vector<GeneratedToken>
+      prompt;  // its tokens but the first, if prompt_logprobs asked for them
   FinishReason reason = FinishReason::kEndToken;
   Status status;  // not ok only for kFailed
   ReuseReport report;

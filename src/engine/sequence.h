@@ -28,7 +28,8 @@ struct Sequence {
   int64_t submit_ns = 0;
   int64_t first_step_ns = 0;
   int64_t first_token_ns = 0;
-  ReuseReport report;  // of the first start
+  std::vector<GeneratedToken> prompt_scores;  // [prompt - 1], if asked for
+  ReuseReport report;                         // of the first start
   int32_t steps = 0;
   int32_t preemptions = 0;
 

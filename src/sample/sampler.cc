@@ -79,6 +79,16 @@ Result<Sampled> Sampler::Sample(const SamplingParams& params, const Input& input
   return sampled;
 }
 
+Sampled Sampler::Score(std::span<const float> logits, int32_t token, int top) {
+  Input input;
+  input.logits = logits;
+  input.logprobs = top;
+  Sampled sampled;
+  sampled.chosen.token = token;
+  ListLogprobs(input, &sampled);
+  return sampled;
+}
+
 void Sampler::ListLogprobs(const Input& input, Sampled* sampled) {
   const float best = input.logits[static_cast<size_t>(LargestIndex(input.logits))];
   const float total = LogSumExp(input.logits, best);

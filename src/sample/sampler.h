@@ -61,6 +61,9 @@ class Sampler {
   // Fails with kInternal if a logit is not finite. REQUIRES: not every token is banned.
   Result<Sampled> Sample(const SamplingParams& params, const Input& input);
 
+  // The log probability of a token that is given, and of the `top` most likely ones.
+  Sampled Score(std::span<const float> logits, int32_t token, int top);
+
  private:
   struct Candidate {
     float logit;

@@ -292,6 +292,21 @@ class Cache(unittest.TestCase):
         self.assertIn("Hi", prompt)
         self.assertEqual(self.server.ask("GET", "/props")[2]["context_tokens"], 4096)
 
+    def test_the_prompt_is_scored_as_it_would_be_generated(self):
+        def complete(**fields):
+            return self.server.ask("POST", "/v1/completions", {"temperature": 0, "logprobs": 2, **fields})[2]["choices"][0]
+
+        text = "Once upon a time"
+        ids = self.server.ask("POST", "/tokenize", {"prompt": text})[2]["tokens"]
+        said = complete(prompt=text, max_tokens=12, return_token_ids=True)
+        scored = complete(prompt=ids + said["token_ids"], max_tokens=0, echo=True)
+        self.assertEqual(scored["text"], text + said["text"])
+        self.assertIsNone(scored["logprobs"]["token_logprobs"][0])
+        for name in ("token_logprobs", "top_logprobs", "tokens"):
+            self.assertEqual(scored["logprobs"][name][len(ids):], said["logprobs"][name], name)
+        self.assertEqual(complete(prompt=text, max_tokens=2, echo=True)["logprobs"]["tokens"][:4],
+                         scored["logprobs"]["tokens"][:4])
+
     def test_request_ids(self):
         for sent, kept in (("abc-123.X_y", True), ("bad id!", False), ("x" * 200, False)):
             headers = self.server.ask("GET", "/health", headers={"x-request-id": sent})[1]

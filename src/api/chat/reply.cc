@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <random>
 #include <utility>
 
@@ -131,6 +132,7 @@ GenerateRequest Reply::MakeRequest(const Prompt& prompt, size_t choice, uint64_t
   request.end_tokens.insert(request.end_tokens.end(), options.stop_tokens.begin(),
                             options.stop_tokens.end());
   request.logprobs = options.logprobs;
+  if (plan_.score_prompt) request.prompt_logprobs = options.logprobs;
   // Going ahead of others is for those who run the server.
   request.priority = plan_.tenant->admin ? options.priority : std::min(options.priority, 0);
   request.salt = plan_.tenant->salt;
@@ -337,6 +339,12 @@ void Reply::EndOne(size_t index, Completion completion) {
     choice.stop = StopKind::kLength;
   } else {
     choice.stop = choice.calls.empty() ? StopKind::kEnd : StopKind::kToolCalls;
+  }
+  if (plan_.score_prompt) {
+    const Prompt& prompt = plan_.prompts[index / static_cast<size_t>(plan_.options.choices)];
+    choice.prompt.push_back(Describe({{prompt.ids.front(), std::nanf("")}, {}}));
+    for (const GeneratedToken& token : completion.prompt) choice.prompt.push_back(Describe(token));
+    completion.prompt = {};
   }
   choice.completion = std::move(completion);
   service_.metrics().Observe(choice.completion, choice.stop);

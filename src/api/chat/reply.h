@@ -21,7 +21,7 @@ namespace reprise::api {
 struct ReplyToken {
   TokenId id = 0;
   std::string bytes;
-  float logprob = 0;
+  float logprob = 0;            // NaN: none (the first token of a prompt)
   std::vector<ReplyToken> top;  // the most likely ones instead
 };
 
@@ -32,6 +32,7 @@ struct Choice {
   std::string reasoning;
   std::string content;
   std::vector<ToolCall> calls;     // with ids
+  std::vector<ReplyToken> prompt;  // only if asked for (ReplyPlan::score_prompt)
   std::vector<ReplyToken> tokens;  // only if asked for (ReplyPlan::keep_tokens)
   StopKind stop = StopKind::kEnd;
   std::string matched_stop;
@@ -77,10 +78,11 @@ struct ReplyPlan {
   ReplyOptions options;
   CacheControl cache;
   const Tenant* tenant = nullptr;
-  OutputFormat format;                      // how to read the reply; default: everything is content
-  std::string tools;                        // JSON, for the parser
-  bool one_call = false;                    // the reply ends with its first call
-  bool keep_tokens = false;                 // tell tokens, not only text
+  OutputFormat format;        // how to read the reply; default: everything is content
+  std::string tools;          // JSON, for the parser
+  bool one_call = false;      // the reply ends with its first call
+  bool keep_tokens = false;   // tell tokens, not only text
+  bool score_prompt = false;  // ... and the tokens of the prompt, with options.logprobs
   std::function<void(const Choice&)> done;  // after a whole, successful first choice
 };
 

@@ -87,8 +87,9 @@ class WholeCompletion : public CompletionSink {
     WriteHead(&json);
     json.Key("choices").BeginArray();
     for (size_t i = 0; i < choices.size(); ++i) {
-      WriteChoice(i, EchoOf(i) + choices[i].content, choices[i].tokens, FinishName(choices[i].stop),
-                  &json);
+      std::vector<ReplyToken> tokens = choices[i].prompt;
+      tokens.insert(tokens.end(), choices[i].tokens.begin(), choices[i].tokens.end());
+      WriteChoice(i, EchoOf(i) + choices[i].content, tokens, FinishName(choices[i].stop), &json);
     }
     json.EndArray();
     WriteUsage(usage, &json);
@@ -215,8 +216,9 @@ void ReadOptions(Fields* fields, CompletionOptions* options, ReplyOptions* reply
   fields->Read("logprobs", 0, 5, &logprobs);
   options->logprobs = logprobs >= 0;
   reply->logprobs = logprobs;
-  if (options->echo && options->logprobs) {
-    fields->Fail("echo", "together with logprobs is not supported yet", "unsupported_value");
+  if (options->echo && options->logprobs && options->stream) {
+    fields->Fail("echo", "together with logprobs is not supported in a stream",
+                 "unsupported_value");
   }
   int32_t best_of = reply->choices;
   fields->Read("best_of", 0, 20, &best_of);
@@ -255,6 +257,7 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   if (!fields.ok()) return refuse(*fields.error());
   plan.tenant = service->FindTenant(request);
   plan.keep_tokens = options.logprobs || options.token_ids;
+  plan.score_prompt = options.echo && options.logprobs;
   std::vector<std::string> echoes;
   if (options.echo) {
     for (const Prompt& prompt : plan.prompts) echoes.push_back(prompt.text);

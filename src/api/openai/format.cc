@@ -2,6 +2,7 @@
 #include "api/openai/format.h"
 
 #include <chrono>
+#include <cmath>
 
 #include "base/utf8.h"
 
@@ -84,9 +85,15 @@ void WriteCompletionLogprobs(const std::vector<ReplyToken>& tokens, int64_t* off
   json->Key("tokens").BeginArray();
   for (const ReplyToken& token : tokens) json->String(token.bytes);
   json->EndArray().Key("token_logprobs").BeginArray();
-  for (const ReplyToken& token : tokens) json->Double(Logprob(token.logprob));
+  for (const ReplyToken& token : tokens) {
+    std::isnan(token.logprob) ? json->Null() : json->Double(Logprob(token.logprob));
+  }
   json->EndArray().Key("top_logprobs").BeginArray();
   for (const ReplyToken& token : tokens) {
+    if (std::isnan(token.logprob)) {
+      json->Null();
+      continue;
+    }
     json->BeginObject();
     std::vector<std::string_view> seen;  // different tokens may have the same text
     for (const ReplyToken& other : token.top) {
