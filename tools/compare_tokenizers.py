@@ -169,15 +169,18 @@ class HuggingFace:
     def encode_bytes(self, texts):
         alphabet = byte_alphabet()
         byte_level = "ByteLevel" in str(self.library.pre_tokenizer)
+        # Byte tokens are for what is no token itself.
+        control = next(code for code in (*range(1, 9), *range(14, 32)) if self.library.token_to_id(chr(code)) is None)
+        stand_in = self.library.token_to_id(f"<0x{control:02X}>")
         for data in texts:
             text = data.decode("utf-8", "surrogateescape")
             bad = iter(ord(c) - 0xDC00 for c in text if "\udc80" <= c <= "\udcff")
-            text = re.sub("[\udc80-\udcff]", "\x1a", text)
             if not byte_level:
-                stand_in = self.library.token_to_id("<0x1A>")
+                text = re.sub("[\udc80-\udcff]", chr(control), text)
                 ids = self.library.encode(text, add_special_tokens=False).ids
                 yield [self.library.token_to_id(f"<0x{next(bad):02X}>") if i == stand_in else i for i in ids]
                 continue
+            text = re.sub("[\udc80-\udcff]", "\x1a", text)
             if self.library.normalizer:
                 text = self.library.normalizer.normalize_str(text)
             ids = []
