@@ -6,7 +6,7 @@ function(reprise_isa name)
   file(GLOB srcs CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cpu/${name}/*.cc)
   add_library(reprise_kernels_${name} OBJECT ${srcs})
   target_include_directories(reprise_kernels_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  target_compile_options(reprise_kernels_${name} PRIVATE ${A_FLAGS} -fno-exceptions -fno-rtti)
+  target_compile_options(reprise_kernels_${name} PRIVATE ${A_FLAGS} -fno-exceptions -fno-rtti ${REPRISE_HOT})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Its AVX-512 header (12.2) initialises "undefined" vectors with themselves, and warns.
     target_compile_options(reprise_kernels_${name} PRIVATE -Wno-uninitialized -Wno-maybe-uninitialized)
