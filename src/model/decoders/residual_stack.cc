@@ -13,18 +13,18 @@ ResidualStack::ResidualStack(const DecoderConfig& config, const Vocabulary::Shap
   card_.context_length = config.context_length;
 }
 
-void ResidualStack::AddBlock(int layer, const char* hf_norm, const char* gguf_norm) {
+void ResidualStack::AddBlock(int layer, const char* hf_norm, const char* gguf_norm,
+                             const char* gguf_suffix) {
   Block& block = blocks_.emplace_back();
   block.layer = layer;
   block.hf_norm = hf_norm;
-  block.gguf_norm = gguf_norm;
+  block.gguf_norm = std::string(gguf_norm) + gguf_suffix;
 }
 
 void ResidualStack::DeclareTensors(TensorPlan* plan) {
   vocabulary_.DeclareEmbedding(plan);
   for (Block& block : blocks_) {
-    plan->AddNorm(plan->Layer(block.layer, std::string(block.hf_norm) + ".weight",
-                              std::string(block.gguf_norm) + ".weight"),
+    plan->AddNorm(plan->Layer(block.layer, std::string(block.hf_norm) + ".weight", block.gguf_norm),
                   config_.dim, traits_.norm_form, &block.norm);
     for (const auto& part : block.parts) part->Declare(plan);
   }

@@ -62,8 +62,10 @@ class ResidualStack : public FamilyModel {
   ResidualStack(const DecoderConfig& config, const Vocabulary::Shape& vocabulary,
                 const Traits& traits);
 
-  // Starts a block with its norm, for example ("input_layernorm", "attn_norm").
-  void AddBlock(int layer, const char* hf_norm, const char* gguf_norm);
+  // Starts a block with its norm, for example ("input_layernorm", "attn_norm"): names without
+  // ".weight", which one family's GGUF files lack.
+  void AddBlock(int layer, const char* hf_norm, const char* gguf_norm,
+                const char* gguf_suffix = ".weight");
   // Adds a layer to the last block.
   template <typename Layer, typename Shape>
   void Add(const Shape& shape) {
@@ -85,7 +87,7 @@ class ResidualStack : public FamilyModel {
   struct Block {
     int layer = 0;
     const char* hf_norm = nullptr;
-    const char* gguf_norm = nullptr;
+    std::string gguf_norm;
     std::vector<float> norm;
     std::vector<std::unique_ptr<BlockPart>> parts;
   };

@@ -51,7 +51,7 @@ class FalconH1 final : public ResidualStack {
       AddBlock(i, "input_layernorm", "attn_norm");
       AddWithState<Attention>(config.attention);
       AddWithState<Mamba2>(config.mamba);
-      AddBlock(i, "pre_ff_layernorm", "ffn_norm");
+      AddBlock(i, "pre_ff_layernorm", "ffn_norm", "");  // as llama.cpp names it
       Add<GatedMlp>(config.mlp);
     }
   }
