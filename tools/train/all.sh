@@ -1,21 +1,40 @@
 #!/bin/bash
-# Every stage in order on one GPU: tools/train/all.sh CHECKPOINT TOKENIZER CORPORA OUT [SAMPLE_SECONDS] [MINUTES]
-# The data is prepared while the teacher still writes. Training resumes from OUT/run/checkpoint.pt when started again.
+# Every stage in order on one GPU: tools/train/all.sh CHECKPOINT TOKENIZER CORPORA OUT
+# Two rounds: the second goes on from the weights of the first with new stories and half the rate; what is kept lies between
+# the two. The data is prepared while the teacher still writes. Training resumes from its checkpoint when started again.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-checkpoint=$1 tokenizer=$2 corpora=$3 out=$4 seconds=${5:-200} minutes=${6:-16}
+checkpoint=$1 tokenizer=$2 corpora=$3 out=$4
 mkdir -p "$out"
-if [ ! -f "$out/data/conversations_long.npy" ]; then
-  rm -f "$out/stories.jsonl" "$out/stories.jsonl.done"
-  python3 "$here/teacher.py" --checkpoint "$checkpoint" --tokenizer "$tokenizer" --seconds "$seconds" \
-    --out "$out/stories.jsonl" > "$out/teacher.log" 2>&1 &
-  teacher=$!
-  until [ -s "$out/stories.jsonl" ]; do
-    kill -0 $teacher 2>/dev/null || { cat "$out/teacher.log"; exit 1; }
+
+# data ROUND SAMPLE_SECONDS [OPTIONS OF PREPARE]
+data() {
+  local round=$1 seconds=$2 w="$out/round$1"
+  shift 2
+  [ -f "$w/data/conversations_long.npy" ] && return
+  mkdir -p "$w"
+  rm -f "$w/stories.jsonl" "$w/stories.jsonl.done"
+  python3 "$here/teacher.py" --checkpoint "$checkpoint" --tokenizer "$tokenizer" --seconds "$seconds" --seed "$round" \
+    --out "$w/stories.jsonl" > "$w/teacher.log" 2>&1 &
+  local teacher=$!
+  until [ -s "$w/stories.jsonl" ]; do
+    kill -0 $teacher 2>/dev/null || { cat "$w/teacher.log"; exit 1; }
     sleep 1
   done
-  python3 "$here/prepare.py" --follow --stories "$out/stories.jsonl" --corpora "$corpora" --out "$out/data"
+  python3 "$here/prepare.py" --follow --seed "$round" --stories "$w/stories.jsonl" --corpora "$corpora" --out "$w/data" "$@"
   wait $teacher
-fi
-python3 "$here/train.py" --data "$out/data" --out "$out/run" --minutes "$minutes" | tee -a "$out/train.log"
-python3 "$here/export.py" --run "$out/run" --data "$out/data" --out "$out/reprise-tiny"
+}
+
+# learn ROUND MINUTES [OPTIONS OF TRAIN]
+learn() {
+  local minutes=$2 w="$out/round$1"
+  shift 2
+  python3 "$here/train.py" --data "$w/data" --out "$w/run" --minutes "$minutes" "$@" | tee -a "$w/train.log"
+  python3 "$here/export.py" --run "$w/run" --data "$w/data" --out "$w/hf"
+}
+
+data 1 200
+learn 1 16
+data 2 95 --again "$out/round1/data"
+learn 2 7 --start "$out/round1/hf" --rate 0.5
+python3 "$here/average.py" --first "$out/round1/hf" --second "$out/round2/hf" --share 0.8 --out "$out/reprise-tiny"

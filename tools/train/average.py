@@ -2,8 +2,8 @@
 
     python3 tools/train/average.py --first round1/ --second round2/ --share 0.8 --out reprise-tiny/
 
-The second must have been trained from the first. What the second round learned and what it forgot lie on one line between
-them; a point inside does better on held-out text of both rounds than either end. Text files are those of the second.
+The second must have been trained from the first. A point between them keeps nearly all that the second learned and takes
+back most of what it forgot: README.md has the figures. Text files are those of the second.
 """
 import argparse
 import os
