@@ -5,8 +5,11 @@ usage: frames_bench.py REPRISE
 """
 import http.client
 import json
+import pathlib
+import socket
 import statistics
 import sys
+import threading
 import time
 
 import browser
@@ -41,14 +44,43 @@ def node_count(server):
     return len(json.load(connection.getresponse())["tree"]["nodes"])
 
 
-def speed(server):
-    """Tokens per second of one reply, as the engine saw it."""
-    report = ask(server, f"Tell me a story. {time.monotonic()}", 500)["reprise"]
-    return 1000 * (report["generated_tokens"] - 1) / (report["total_ms"] - report["first_token_ms"])
+def engine_ms(server):
+    """Processor time of its busiest thread so far."""
+    tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
+    return max(int((task / "schedstat").read_text().split()[0]) / 1e6 for task in tasks.iterdir())
+
+
+def token_cost(server):
+    """Processor time of the engine per token of one long reply."""
+    before = engine_ms(server)
+    report = ask(server, f"Tell me a story. {time.monotonic()}", 1000)["reprise"]
+    return (engine_ms(server) - before) / report["generated_tokens"]
+
+
+class Watcher:
+    """Reads the feed as an open page does, without drawing it: the browser's own work is not the engine's."""
+
+    def __init__(self, server):
+        self.connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        self.connection.request("GET", "/v1/cache/events")
+        answer = self.connection.getresponse()
+        self.bytes = 0
+        threading.Thread(target=self.read, args=(answer,), daemon=True).start()
+
+    def read(self, answer):
+        try:
+            while piece := answer.read1(1 << 20):
+                self.bytes += len(piece)
+        except (OSError, http.client.HTTPException, ValueError, AttributeError):
+            pass  # closed
+
+    def close(self):
+        self.connection.sock.shutdown(socket.SHUT_RDWR)
+        self.connection.close()
 
 
 def main():
-    server = harness.Server(PROGRAM, model=harness.TINY)
+    server = harness.Server(PROGRAM, "--threads", "1", "--no-idle-work", model=harness.TINY)
     page = browser.Browser(server)
     page.driver.get("about:blank")
     count = 0
@@ -73,15 +105,19 @@ def main():
     times.sort()
     print(f"{node_count(server)} nodes, 50 conversations, {len(times)} frames while streaming: median "
           f"{statistics.median(times):.1f} ms, 95 % {times[int(0.95 * len(times))]:.1f} ms, longest {times[-1]:.1f} ms")
-    closed, opened = [], []
-    for _ in range(8):
-        page.driver.get("about:blank")
-        closed.append(speed(server))
-        page.open(clean=False)
-        opened.append(speed(server))
-    print(f"tokens/s, median: {statistics.median(closed):.0f} with the page closed, {statistics.median(opened):.0f} open "
-          "(the browser draws on the same machine)")
     page.close()
+    alone, watched, pushed = [], [], []
+    for _ in range(8):
+        alone.append(token_cost(server))
+        watcher = Watcher(server)
+        time.sleep(0.5)
+        before = watcher.bytes
+        watched.append(token_cost(server))
+        pushed.append(watcher.bytes - before)
+        watcher.close()
+    print(f"engine, processor time per token, median: {statistics.median(alone):.3f} ms alone, {statistics.median(watched):.3f} ms "
+          f"watched ({100 * (statistics.median(watched) / statistics.median(alone) - 1):+.1f} %); "
+          f"{statistics.median(pushed):.0f} bytes pushed in 1,000 tokens")
     server.stop()
 
 

@@ -133,8 +133,8 @@ class Page(unittest.TestCase):
         page.wait_for_reply()
         self.assertIn("blue boat", page.text(".message.own"))
         page.until(lambda: page.all("#last-report del"), "the difference")
-        self.assertIn("red ball", page.text("#last-report del"))
-        self.assertIn("blue boat", page.text("#last-report ins"))
+        self.assertEqual(page.text("#last-report del").split()[:2], ["red", "ball"])
+        self.assertEqual(page.text("#last-report ins").split()[:2], ["blue", "boat"])
 
     def test_conversations_are_kept(self):
         page = self.page

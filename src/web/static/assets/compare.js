@@ -1,6 +1,6 @@
 // What two short texts have in common, word by word.
 
-const WORDS = /<\|[^|>]{1,40}\|>|\s*[\p{L}\p{N}]+|\s*[^\p{L}\p{N}\s]|\s+/gu;
+const WORDS = /<\|[^|>]{1,40}\|>|[\p{L}\p{N}]+|[^\p{L}\p{N}\s]|\s+/gu;
 const MOST = 400;  // words
 
 // {a, b}: each text as pieces {text, same}.
