@@ -19,6 +19,10 @@ void ReadMambaShape(ConfigReader* reader, const MambaKeys& keys, MambaShape* sha
   const int64_t inner =
       int64_t(reader->Number({keys.expand, ""}, {0.001, 64}, 2.0) * double(shape->dim));
   shape->inner = reader->Int({keys.inner, "ssm.inner_size"}, kAnySize, inner);
+  if (shape->inner < 1 || shape->inner > kAnySize.max) {
+    reader->Refuse("Mamba layers of " + std::to_string(shape->inner) +
+                   " channels are not supported");
+  }
   if (reader->Bool({keys.bias, ""}, false)) {
     reader->Refuse("Mamba layers with biases on their projections are not supported");
   }

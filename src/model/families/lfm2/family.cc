@@ -77,7 +77,11 @@ int64_t ReadHidden(ConfigReader* reader) {
   hidden = 2 * hidden / 3;
   hidden =
       int64_t(reader->Number({"block_ffn_dim_multiplier", ""}, {1e-3, 1e3}, 1.0) * double(hidden));
-  return (hidden + step - 1) / step * step;
+  hidden = (hidden + step - 1) / step * step;
+  if (hidden < 1 || hidden > kAnySize.max) {
+    reader->Refuse("a feed-forward block of width " + std::to_string(hidden) + " is not supported");
+  }
+  return hidden;
 }
 
 void ReadAttendingLayers(ConfigReader* reader, DecoderConfig* config) {
