@@ -61,6 +61,10 @@ Status Validate(const StateSpec& spec, const CacheOptions& options) {
 
 }  // namespace
 
+size_t LeastBudget(const StateSpec& spec, const CacheOptions& options) {
+  return SizeOf(spec, options).least();
+}
+
 size_t DefaultBudget(const StateSpec& spec, size_t memory_bytes, const CacheOptions& options) {
   constexpr size_t kEntries = 64;
   const EntrySize size = SizeOf(spec, options);

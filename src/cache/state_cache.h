@@ -97,6 +97,10 @@ struct CacheOptions {
   bool enabled = true;            // false: every request computes all, nothing is stored
 };
 
+// The least that Create accepts: one running sequence of options.context_tokens, the state that it
+// leaves behind, and what there is to know about them. A request that runs alone is never refused.
+size_t LeastBudget(const StateSpec& spec, const CacheOptions& options);
+
 // A budget for a model on a machine: what `memory_bytes` (free memory, weights already taken off)
 // allows, enough for many entries where possible.
 size_t DefaultBudget(const StateSpec& spec, size_t memory_bytes, const CacheOptions& options);

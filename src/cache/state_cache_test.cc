@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "base/rng.h"
+#include "cache/index/state_index.h"
 
 namespace reprise {
 namespace {
@@ -213,6 +214,70 @@ TEST(StateCache, ThePictureIsLitAlongAPrompt) {
   std::copy(other.begin() + 200, other.end(), mixed.begin() + 200);
   EXPECT_EQ(lit(mixed), 200);
 }
+
+// A tiny model at the least budget: bookkeeping must not take the room of a request that runs
+// alone, whatever came before it: short prompts that branch everywhere, then one that fills the
+// context token by token.
+class LoneRequest : public testing::TestWithParam<int32_t> {
+ protected:
+  static Status RunTo(StateIndex& index, std::span<const TokenId> prompt, int32_t end,
+                      int32_t step) {
+    const NamespaceKey key{"m", ""};
+    CacheRequest request;
+    request.key = &key;
+    request.tokens = prompt;
+    const std::string session = std::to_string(prompt.size() * 31 + size_t(prompt[0]));
+    request.session = session;
+    const Boundary boundaries[] = {{int32_t(prompt.size() / 3), BoundaryKind::kSystem},
+                                   {int32_t(prompt.size() / 2), BoundaryKind::kBreakpoint},
+                                   {int32_t(prompt.size() - 1), BoundaryKind::kMessage}};
+    request.boundaries = boundaries;
+    request.pin_ms = prompt.size() % 7 == 0 ? 500 : 0;
+    Lease lease = index.Acquire(request);
+    REPRISE_TRY(index.Start(lease));
+    while (index.record(lease).computed < end) {
+      const auto known = static_cast<int32_t>(index.record(lease).tokens.size());
+      const int32_t count = std::min(step, known - index.record(lease).computed);
+      REPRISE_TRY(index.Reserve(lease, count));
+      REPRISE_TRY(index.Commit(lease, {count}));
+      index.actions().clear();
+      const TokenId next = index.record(lease).computed * 7;
+      if (index.record(lease).computed == known && known < end) index.Append(lease, {&next, 1});
+    }
+    index.Finish(std::move(lease));
+    index.actions().clear();
+    return OkStatus();
+  }
+};
+
+TEST_P(LoneRequest, IsNeverRefused) {
+  StateSpec hybrid;
+  hybrid.layers.push_back({0, StateKind::kFullKv, 0, {{"kv", {8}, DType::kF16}}});
+  StateSpec attention = hybrid;
+  hybrid.layers.push_back({1, StateKind::kRecurrent, 0, {{"s", {64}, DType::kF32}}});
+  for (const StateSpec& spec : {hybrid, attention}) {
+    const int32_t context = GetParam();
+    StateIndex::Options options;
+    options.spec = spec;
+    options.cache.context_tokens = context;
+    options.cache.budget_bytes = LeastBudget(spec, options.cache);
+    StateIndex index(std::move(options));
+    Rng rng(static_cast<uint64_t>(context));
+    for (int i = 0; i < 3000; ++i) {
+      index.SetTime(i);
+      const bool fills = i % 1000 == 999;
+      const uint64_t most = fills || i % 50 == 0 ? uint64_t(context) : 20;
+      std::vector<TokenId> tokens(1 + rng.Below(most));
+      for (TokenId& token : tokens) token = static_cast<TokenId>(rng.Below(i % 2 == 0 ? 3 : 1000));
+      const Status status = RunTo(index, tokens, fills ? context : int32_t(tokens.size()), 100);
+      ASSERT_TRUE(status.ok()) << status.message() << " (request " << i << " of " << tokens.size()
+                               << " tokens, metadata " << index.bytes_metadata() << " of "
+                               << index.options().budget_bytes << " bytes)";
+      ASSERT_LE(index.bytes_used(), index.options().budget_bytes);
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Contexts, LoneRequest, testing::Values(64, 500, 4096, 20'000));
 
 TEST(StateCache, TenantsShareNothing) {
   Toy toy({});

@@ -185,6 +185,11 @@ Status StateIndex::CheckRefs() const {
 
 // Invariant (5), pins, counts.
 Status StateIndex::CheckEntries() const {
+  for (const auto& [session, id] : sessions_) {
+    if (!order_.in_use(id) || order_[id].session != session) {
+      return Internal("a session names an entry that is not its own");
+    }
+  }
   size_t pinned_bytes = 0, pinned = 0, leaves = 0, snapshots = 0;
   std::vector<bool> seen(snapshots_.limit());
   for (uint32_t i = 0; i < order_.limit(); ++i) {

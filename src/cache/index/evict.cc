@@ -61,6 +61,12 @@ bool StateIndex::EvictOne(EvictReason why, double below_key, bool even_pinned) {
   }
 }
 
+void StateIndex::RemoveEntry(EntryId id) {
+  const auto session = sessions_.find(order_[id].session);
+  if (session != sessions_.end() && session->second == id) sessions_.erase(session);
+  order_.Remove(id);
+}
+
 void StateIndex::CountEvicted(const Entry& entry, EvictReason why) {
   stats_.evicted_age_ms.Add(static_cast<uint64_t>(now_ms_ - entry.used_ms));
   if (entry.snapshot.valid()) ++stats_.snapshots_evicted[static_cast<size_t>(why)];
@@ -110,7 +116,7 @@ void StateIndex::DropTail(EntryId id, EvictReason why) {
     order_.TouchLike(tails_[above.value], id);
   }
   if (entry.leaf) --leaf_count_;
-  order_.Remove(id);
+  RemoveEntry(id);
   tails_[node.value] = EntryId();
   kv_->Trim(node, tree_.begin(node));
   UpdateTail(above);
@@ -121,7 +127,7 @@ void StateIndex::DropSnapshot(EntryId id, EvictReason why) {
   CountEvicted(entry, why);
   const uint32_t blocks_before = blocks_.used_count();
   Unpin(id);
-  order_.Remove(id);
+  RemoveEntry(id);
   FreeSnapshot(entry.snapshot);
   const auto previous = recurrent_->Previous(entry.node, entry.position);
   recurrent_->Remove(entry.node, entry.position, why != EvictReason::kReset);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // StateIndex: what running sequences have computed becomes tree.
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "cache/index/state_index.h"
@@ -216,9 +217,13 @@ void StateIndex::NoteSession(const LeaseRecord& record, EntryId id) {
       UpdateTail(old.node);
     }
   }
-  order_.Edit(id).session = record.session;
-  order_.Edit(id).superseded = false;
   newest = id;
+  Entry& entry = order_.Edit(id);
+  entry.superseded = false;
+  const uint64_t before = std::exchange(entry.session, record.session);
+  if (before == record.session) return;
+  const auto other = sessions_.find(before);  // two sessions with the same history
+  if (other != sessions_.end() && other->second == id) sessions_.erase(other);
 }
 
 // A running sequence of a window-only model needs no blocks that have left the window.

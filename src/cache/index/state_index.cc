@@ -303,7 +303,7 @@ void StateIndex::Settle() {
       tree_.PurgeGhosts(tree_.ghost_token_count() / 2);
       if (tree_.bytes() < before) continue;
     }
-    if (!EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), false)) break;
+    if (!EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), true)) break;
   }
   while (!maybe_empty_.empty()) {
     const NodeId root = maybe_empty_.back();

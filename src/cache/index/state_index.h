@@ -156,6 +156,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   bool EvictTailBlock(EntryId id, EvictReason why);
   void DropTail(EntryId id, EvictReason why);
   void DropSnapshot(EntryId id, EvictReason why);
+  void RemoveEntry(EntryId id);
   void CountEvicted(const Entry& entry, EvictReason why);
   void TrimUnreachable(NodeId node, int32_t position);
   void AfterTailChanged(NodeId node, uint32_t turns);
