@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/conversation.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
-
-#include "text/chat_prompt.h"
 
 namespace reprise::cli {
 
@@ -53,15 +52,48 @@ Result<GenerateRequest> Conversation::Ask(const std::string& message) {
   return request;
 }
 
-Result<GenerateRequest> Conversation::RenderChat() const {
-  const JsonDocument messages = MakeMessages(messages_);
+Result<RenderedChat> Conversation::Render(const std::vector<ChatMessage>& messages,
+                                          bool opens_reply) const {
+  const JsonDocument document = MakeMessages(messages);
   ChatInput input;
-  input.messages = &messages.root();
+  input.messages = &document.root();
   input.special_tokens = SpecialTokens(*text_->tokenizer);
-  REPRISE_ASSIGN(const RenderedChat chat, template_->Render(input));
+  input.add_generation_prompt = opens_reply;
+  return template_->Render(input);
+}
+
+Result<ChatPrompt> Conversation::Encode(const std::vector<ChatMessage>& messages,
+                                        const RenderedChat& chat) const {
   std::vector<std::string_view> contents;
-  for (const ChatMessage& message : messages_) contents.push_back(message.content);
-  REPRISE_ASSIGN(ChatPrompt prompt, EncodeChat(*text_->tokenizer, chat, contents));
+  for (const ChatMessage& message : messages) contents.push_back(message.content);
+  return EncodeChat(*text_->tokenizer, chat, contents);
+}
+
+Result<std::vector<TokenId>> Conversation::NextTurn() const {
+  std::vector<TokenId> ids;
+  if (!is_chat() || messages_.empty() || messages_.back().role != "assistant") return ids;
+  // Where two next messages make a difference, the known part ends.
+  std::vector<ChatMessage> messages = messages_;
+  messages.push_back({"user", "?"});
+  REPRISE_ASSIGN(const RenderedChat other, Render(messages, false));
+  messages.back().content = "a";
+  REPRISE_ASSIGN(RenderedChat chat, Render(messages, false));
+  const size_t known = static_cast<size_t>(
+      std::mismatch(chat.text.begin(), chat.text.end(), other.text.begin(), other.text.end())
+          .first -
+      chat.text.begin());
+  if (known == 0) return ids;
+  chat.boundaries = {{messages_.size(), known}};
+  REPRISE_ASSIGN(ChatPrompt prompt, Encode(messages, chat));
+  if (prompt.boundaries.empty()) return ids;
+  ids = std::move(prompt.ids);
+  ids.resize(static_cast<size_t>(prompt.boundaries.front().position));
+  return ids;
+}
+
+Result<GenerateRequest> Conversation::RenderChat() const {
+  REPRISE_ASSIGN(const RenderedChat chat, Render(messages_, true));
+  REPRISE_ASSIGN(ChatPrompt prompt, Encode(messages_, chat));
   GenerateRequest request;
   request.prompt = std::move(prompt.ids);
   for (const ChatPrompt::Boundary& boundary : prompt.boundaries) {

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "engine/request.h"
 #include "model/model_text.h"
+#include "text/chat_prompt.h"
 #include "text/template/chat_template.h"
 
 namespace reprise::cli {
@@ -31,11 +32,17 @@ class Conversation {
   // The model's reply to the last Ask; without it (empty, cancelled early) the question stands
   // alone.
   void Reply(const std::string& text);
+  // What the next prompt will begin with, whatever is asked: the history as the template renders it
+  // then. Empty where that cannot be told.
+  Result<std::vector<TokenId>> NextTurn() const;
   void Clear();
 
  private:
   Conversation(const ModelText* text, std::string system)
       : text_(text), system_(std::move(system)) {}
+  Result<RenderedChat> Render(const std::vector<ChatMessage>& messages, bool opens_reply) const;
+  Result<ChatPrompt> Encode(const std::vector<ChatMessage>& messages,
+                            const RenderedChat& chat) const;
   Result<GenerateRequest> RenderChat() const;
 
   const ModelText* text_;

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <future>
 #include <iostream>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -59,9 +64,14 @@ class Session {
   // Prints the reply as it comes and returns it. Stops early on Ctrl-C.
   Result<std::string> Answer(GenerateRequest request);
 
+  // The next prompt will begin with `tokens`: computes them while the user thinks, or, with `wait`,
+  // now.
+  void Prepare(std::vector<TokenId> tokens, bool wait);
+
+  // What was reused, and what is stored.
+  std::string DescribeCache();
+
   const ModelText& text() const { return text_; }
-  // What was reused, for /cache.
-  void PrintCache() const;
   int32_t context_tokens() const { return engine_->context_tokens(); }
 
  private:
@@ -69,12 +79,22 @@ class Session {
       : options_(options), text_(std::move(text)), executor_(loaded->model(), loaded->context()) {}
   void PrintStats(const Completion& completion) const;
 
+  // Prompts and what became of them: of the last turn, or of all.
+  struct Reuse {
+    int64_t turns = 0;
+    int64_t prompt_tokens = 0;
+    int64_t used_tokens = 0;
+    int64_t new_tokens = 0;  // that no earlier turn had
+    std::string Describe() const;
+  };
+
   const Options& options_;
   ModelText text_;
   ModelExecutor executor_;
   SteadyClock clock_;
+  std::vector<TokenId> history_;  // what the next prompt begins with
+  Reuse last_, all_;
   std::unique_ptr<Engine> engine_;
-  ReuseReport last_;  // of the last reply
 };
 
 Result<std::unique_ptr<Session>> Session::Create(LoadedModel* loaded, const Options& options) {
@@ -92,7 +112,7 @@ Result<std::unique_ptr<Session>> Session::Create(LoadedModel* loaded, const Opti
   std::unique_ptr<Session> session(new Session(loaded, options, std::move(*text)));
   CacheOptions cache;
   cache.sequence_count = 2;
-  cache.snapshot_gap = 1;  // one conversation: even a reply of two words is gone on from
+  cache.snapshot_gap = 1;  // short turns count, and one user leaves few
   constexpr int64_t kContextDefault = 8192;
   cache.context_tokens = int32_t(std::min<int64_t>(
       card.context_length, options.context_tokens > 0 ? options.context_tokens : kContextDefault));
@@ -116,6 +136,9 @@ Result<std::string> Session::Answer(GenerateRequest request) {
                              ": start anew with /reset, or give more with --context");
   }
   request.max_tokens = int32_t(std::min<int64_t>(options_.max_tokens, room));
+  const auto parts =
+      std::mismatch(request.prompt.begin(), request.prompt.end(), history_.begin(), history_.end());
+  const int64_t new_tokens = request.prompt.end() - parts.first;
   REPRISE_ASSIGN(const std::shared_ptr<TokenStream> stream, engine_->Submit(std::move(request)));
   Detokenizer detokenizer(*text_.tokenizer, {false, false});
   std::string reply;
@@ -141,10 +164,57 @@ Result<std::string> Session::Answer(GenerateRequest request) {
     print();
     WriteText("\n");
     if (update.completion->reason == FinishReason::kFailed) return update.completion->status;
-    last_ = update.completion->report;
     if (options_.stats) PrintStats(*update.completion);
+    const ReuseReport& report = update.completion->report;
+    last_ = {1, report.prompt_tokens, report.used_tokens, new_tokens};
+    all_ = {all_.turns + 1, all_.prompt_tokens + last_.prompt_tokens,
+            all_.used_tokens + last_.used_tokens, all_.new_tokens + last_.new_tokens};
     return reply;
   }
+}
+
+void Session::Prepare(std::vector<TokenId> tokens, bool wait) {
+  history_ = std::move(tokens);
+  if (history_.empty()) return;
+  GenerateRequest request;
+  request.prompt = history_;
+  request.idle = true;
+  const auto stream = engine_->Submit(std::move(request));
+  // Too long, or refused: the next turn computes it then.
+  if (stream.ok() && wait) (*stream)->WaitForAll();
+}
+
+std::string Session::Reuse::Describe() const {
+  return fmt::format("{} of {} prompt tokens reused, {} computed, {} were new", used_tokens,
+                     prompt_tokens, prompt_tokens - used_tokens, new_tokens);
+}
+
+std::string Session::DescribeCache() {
+  constexpr size_t kNodesMax = 32;
+  const NamespaceKey key{executor_.card().digest, ""};
+  std::promise<std::pair<CacheStats, std::vector<TreeNodeView>>> promise;
+  engine_->Post([&](StateCache& cache) {
+    promise.set_value({cache.stats(), cache.View(key, kNodesMax)});
+  });
+  const auto [stats, nodes] = promise.get_future().get();
+  std::string text;
+  if (last_.turns > 0) {
+    text += fmt::format("last turn: {}\nall {} turns: {}; {} computed ahead, in idle time\n",
+                        last_.Describe(), all_.turns, all_.Describe(), engine_->stats().rows_idle);
+  }
+  const size_t used = stats.bytes_cached + stats.bytes_leased + stats.bytes_metadata;
+  text += fmt::format("stored: {} tokens in {} runs, {} snapshots; {} of {}\n", stats.tokens_stored,
+                      nodes.size(), stats.snapshots, FormatBytes(used),
+                      FormatBytes(stats.bytes_budget));
+  for (const TreeNodeView& node : nodes) {
+    text +=
+        fmt::format("{:{}}tokens {} to {}", "", 2 + 2 * size_t(node.depth), node.begin, node.end);
+    if (!node.snapshots.empty()) {
+      text += fmt::format(", snapshots at {}", fmt::join(node.snapshots, " "));
+    }
+    text += "\n";
+  }
+  return text;
 }
 
 void Session::PrintStats(const Completion& completion) const {
@@ -156,26 +226,6 @@ void Session::PrintStats(const Completion& completion) const {
       "[prompt %d tokens, %d reused (%s); first token after %.0f ms; %d tokens at %.1f/s]\n",
       report.prompt_tokens, report.used_tokens, std::string(NameOf(report.reason)).c_str(),
       completion.first_token_ms, completion.generated_tokens, rate);
-}
-
-void Session::PrintCache() const {
-  const EngineStats stats = engine_->stats();
-  const CacheStats& cache = stats.cache;
-  const auto percent = [](uint64_t part, uint64_t whole) {
-    return whole == 0 ? 0.0 : 100.0 * double(part) / double(whole);
-  };
-  std::printf(
-      "last prompt: %d tokens, %d reused, %d computed\n"
-      "all prompts: %llu tokens, %llu reused (%.1f %%)\n"
-      "kept: %llu tokens, %llu snapshots, %.1f of %.1f MiB\n",
-      last_.prompt_tokens, last_.used_tokens, last_.prompt_tokens - last_.used_tokens,
-      static_cast<unsigned long long>(cache.tokens_prompt),
-      static_cast<unsigned long long>(cache.tokens_reused),
-      percent(cache.tokens_reused, cache.tokens_prompt),
-      static_cast<unsigned long long>(cache.tokens_stored),
-      static_cast<unsigned long long>(cache.snapshots), double(cache.bytes_cached) / (1 << 20),
-      double(cache.bytes_budget) / (1 << 20));
-  std::fflush(stdout);
 }
 
 // Reads one message; lines that end in a backslash go on. False at the end of the input.
@@ -197,7 +247,7 @@ Status Chat(Session* session, Conversation* conversation) {
   if (terminal) {
     std::fprintf(
         stderr,
-        "%s. /cache shows what was reused, /reset forgets, /quit ends, Ctrl-C stops a reply.\n",
+        "%s. /reset forgets, /cache tells what is reused, /quit ends, Ctrl-C stops a reply.\n",
         conversation->is_chat() ? "Chat" : "No chat template: plain completion");
   }
   std::string message;
@@ -205,10 +255,11 @@ Status Chat(Session* session, Conversation* conversation) {
     if (message == "/quit" || message == "/exit") break;
     if (message == "/reset") {
       conversation->Clear();
+      session->Prepare({}, false);
       continue;
     }
     if (message == "/cache") {
-      session->PrintCache();
+      WriteText(session->DescribeCache());
       continue;
     }
     if (message.empty()) continue;
@@ -218,6 +269,8 @@ Status Chat(Session* session, Conversation* conversation) {
         request.ok() ? session->Answer(std::move(*request)) : Result<std::string>(request.status());
     if (reply.ok()) {
       conversation->Reply(*reply);
+      auto next = conversation->NextTurn();
+      if (next.ok()) session->Prepare(std::move(*next), !terminal);
     } else if (terminal) {
       std::fprintf(stderr, "reprise: %s\n", reply.status().message().c_str());
     } else {
