@@ -17,6 +17,7 @@ import harness
 
 PROGRAM = sys.argv[1]
 NODES = 2000
+FILLING = "and pears in a basket. " * 14  # short prompts leave nothing behind
 FRAMES = """const done = arguments[0];
 let last = performance.now();
 const times = [];
@@ -80,13 +81,13 @@ class Watcher:
 
 
 def main():
-    server = harness.Server(PROGRAM, "--threads", "1", "--no-idle-work", model=harness.TINY)
+    server = harness.Server(PROGRAM, "--threads", "1", "--no-idle-work", "--cache-mib", "3000", model=harness.TINY)
     page = browser.Browser(server)
     page.driver.get("about:blank")
     count = 0
     while node_count(server) < NODES:
         for _ in range(100):
-            ask(server, f"{count * 7919 % 100003} apples")
+            ask(server, f"{count * 7919 % 100003} apples, {FILLING}")
             count += 1
     page.open()
     conversations = [{"id": f"c{i}", "title": "", "system": "", "messages": [

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/ops/cache_feed.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "api/ops/cache_view.h"
@@ -12,6 +13,7 @@ struct CacheFeed::Watcher {
   const Tenant* tenant = nullptr;
   std::string salt;
   std::atomic<bool> scheduled{false};
+  std::atomic<int64_t> pause_ms{kInterval.count()};
   ops::SeenView seen;  // server thread
 };
 
@@ -21,6 +23,12 @@ namespace {
 constexpr size_t kPendingBytesMax = size_t{64} << 10;
 
 }  // namespace
+
+// Half a percent of the engine's time for all watchers together, unless they would wait too long.
+int64_t CacheFeed::PauseAfter(int64_t collect_ns) const {
+  const int64_t pause_ms = 200 * collect_ns / 1'000'000 * static_cast<int64_t>(count_.load());
+  return std::clamp(pause_ms, int64_t{kInterval.count()}, int64_t{kIntervalMax.count()});
+}
 
 bool CacheFeed::Watch(const http::ExchangePtr& exchange, const Tenant* tenant, std::string salt) {
   auto watcher = std::make_shared<Watcher>();
@@ -52,7 +60,8 @@ void CacheFeed::Wake() {
 
 void CacheFeed::Schedule(const std::shared_ptr<Watcher>& watcher) {
   if (watcher->scheduled.exchange(true)) return;
-  watcher->exchange->After(kInterval, [this, watcher] { Push(watcher); });
+  const std::chrono::milliseconds pause(watcher->pause_ms.load());
+  watcher->exchange->After(pause, [this, watcher] { Push(watcher); });
 }
 
 // Server thread -> engine thread (collect) -> server thread (format, send).
@@ -64,6 +73,7 @@ void CacheFeed::Push(const std::shared_ptr<Watcher>& watcher) {
   ops::CollectView(service_, *watcher->tenant, watcher->salt, ops::kViewNodesMax,
                    [this, watcher](ops::CacheView view) {
                      auto shared = std::make_shared<ops::CacheView>(std::move(view));
+                     watcher->pause_ms = PauseAfter(shared->collect_ns);
                      watcher->scheduled = false;
                      watcher->exchange->Post([this, watcher, shared] {
                        watcher->exchange->Send(

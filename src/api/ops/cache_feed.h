@@ -13,14 +13,15 @@
 namespace reprise::api {
 
 // Those who watch the cache live (GET /v1/cache/events). When the engine has changed something,
-// each of them is sent the view of it, at most every kInterval, without the parts it has seen; when
-// nothing changes, nothing is done.
+// each of them is sent the view of it, at most every kInterval (less often where it takes long),
+// without the parts it has seen; when nothing changes, nothing is done.
 //
 // Thread safety: all methods from any thread.
 class CacheFeed {
  public:
   static constexpr size_t kWatchersMax = 64;
   static constexpr std::chrono::milliseconds kInterval{100};
+  static constexpr std::chrono::milliseconds kIntervalMax{1000};
 
   explicit CacheFeed(Service* service) : service_(service) {}
 
@@ -34,6 +35,7 @@ class CacheFeed {
  private:
   struct Watcher;
   void Schedule(const std::shared_ptr<Watcher>& watcher);
+  int64_t PauseAfter(int64_t collect_ns) const;
   void Push(const std::shared_ptr<Watcher>& watcher);
 
   Service* const service_;

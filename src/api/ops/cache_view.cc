@@ -120,6 +120,7 @@ void CollectView(Service* service, const Tenant& tenant, const std::string& salt
                  std::function<void(CacheView)> done) {
   const auto prompt = service->reports().LastPrompt(tenant);
   service->engine().Post([=, done = std::move(done)](StateCache& cache) {
+    const int64_t begin_ns = service->clock().NowNs();
     CacheView view;
     std::span<const TokenId> lit;
     if (prompt != nullptr) lit = *prompt;
@@ -127,6 +128,7 @@ void CollectView(Service* service, const Tenant& tenant, const std::string& salt
     view.truncated = view.nodes.size() >= nodes_max;
     view.stats = service->engine().stats();
     view.stats.cache = cache.stats();
+    view.collect_ns = service->clock().NowNs() - begin_ns;
     done(std::move(view));
   });
 }

@@ -14,6 +14,7 @@ struct CacheView {
   EngineStats stats;
   std::vector<TreeNodeView> nodes;
   bool truncated = false;
+  int64_t collect_ns = 0;  // of the engine's time
 };
 
 // Nodes of the tree in one answer.

@@ -67,7 +67,8 @@ async function loadModel() {
     const ids = models.data.map((model) => model.id);
     context = models.data[0].max_model_len;
     name.textContent = `${ids[0]} · ${count(context)} tokens of context`;
-    settingsView.setModels(ids, /enable_thinking/.test(props.chat_template || ''));
+    settingsView.setModels(ids, /enable_thinking/.test(props.chat_template || ''),
+      props.default_generation_settings?.params || {});
   } catch (error) {
     name.textContent = '';
   }

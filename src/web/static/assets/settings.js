@@ -7,10 +7,11 @@ export const DEFAULTS = { model: '', temperature: 0.7, top_p: 0.95, max_tokens: 
 export class Settings {
   constructor() {
     this.values = { ...DEFAULTS };
+    this.chosen = {};  // by the user, and only that is kept
     try {
       const stored = JSON.parse(localStorage.getItem(PLACE) || '{}');
       for (const name of Object.keys(DEFAULTS)) {
-        if (typeof stored[name] === typeof DEFAULTS[name]) this.values[name] = stored[name];
+        if (typeof stored[name] === typeof DEFAULTS[name]) this.chosen[name] = this.values[name] = stored[name];
       }
     } catch {
       // Unreadable: the defaults.
@@ -18,11 +19,18 @@ export class Settings {
   }
 
   set(name, value) {
-    this.values[name] = value;
+    this.chosen[name] = this.values[name] = value;
     try {
-      localStorage.setItem(PLACE, JSON.stringify(this.values));
+      localStorage.setItem(PLACE, JSON.stringify(this.chosen));
     } catch {
       // The storage is full: the value holds until the page is closed.
+    }
+  }
+
+  // What the model's makers advise, where nothing was chosen.
+  advise(advice) {
+    for (const name of ['temperature', 'top_p']) {
+      if (!(name in this.chosen) && typeof advice[name] === 'number') this.values[name] = advice[name];
     }
   }
 

@@ -48,7 +48,10 @@ export class SettingsView {
     if (document.activeElement !== this.system) this.system.value = this.conversations.current.system;
   }
 
-  setModels(ids, canThink) {
+  // `advice`: sampling as the model's makers want it.
+  setModels(ids, canThink, advice) {
+    this.settings.advise(advice);
+    for (const name of ['temperature', 'top_p']) document.getElementById(`set-${name}`).value = this.settings.values[name];
     this.model.replaceChildren(...ids.map((id) => h('option', { value: id }, id)));
     if (!ids.includes(this.settings.values.model)) this.settings.set('model', ids[0] || '');
     this.model.value = this.settings.values.model;
