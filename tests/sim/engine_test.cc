@@ -4,6 +4,7 @@
 // stay alone.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "engine_fixture.h"
@@ -116,6 +117,33 @@ TEST_F(EngineTest, EqualPrefixesAreComputedOnce) {
   }
   // 1000 + 100 x 10, and a few rows where requests part in the middle of a step.
   EXPECT_LE(executor_.rows(), 1000u + 100u * 12u);
+}
+
+// The same with a thread for each request and one for the engine; memory stays within the budget.
+TEST_F(EngineTest, EqualPrefixesFromManyThreadsAreComputedOnce) {
+  cache_options_.sequence_count = 8;
+  cache_options_.budget_bytes = LeastBudget(executor_.card().state, cache_options_) * 2;
+  auto cache = StateCache::Create(executor_.card().state, cache_options_);
+  ASSERT_TRUE(cache.ok());
+  const SteadyClock clock;
+  Engine engine(executor_, std::move(*cache), {}, clock);
+  engine.Start();
+  std::atomic<int> finished{0};
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < 100; ++i) {
+    threads.emplace_back([&, i] {
+      auto stream = engine.Submit(Talk().Say(7, 1000).Say(100 + i, 10).Request(1));
+      if (!stream.ok()) return;
+      const auto update = (*stream)->WaitForAll();
+      if (update.completion->reason == FinishReason::kLength) ++finished;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  engine.Stop();
+  EXPECT_EQ(finished, 100);
+  EXPECT_LE(executor_.rows(), 1000u + 100u * 12u);
+  const CacheStats stats = engine.cache().stats();
+  EXPECT_LE(stats.bytes_used_max, stats.bytes_budget * 103 / 100);
 }
 
 // Two long replies that do not fit together: each must end, one after the other.
