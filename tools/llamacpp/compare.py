@@ -109,11 +109,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["speed", "agreement"])
     parser.add_argument("models", nargs="+", type=pathlib.Path)
-    parser.add_argument("--reprise", type=pathlib.Path, default="build/release/reprise")
+    parser.add_argument("--reprise", type=pathlib.Path, default=pathlib.Path("build/release/reprise"))
     parser.add_argument("--llama", type=pathlib.Path, required=True, help="checkout of llama.cpp, built in build/")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
+    args.reprise = args.reprise.resolve()  # a bare name would be looked for in PATH
     {"speed": speed, "agreement": agreement}[args.what](args)
 
 
