@@ -98,8 +98,8 @@ class AuditRun {
     // real model the latter is nothing, beside that of a tiny one it is not.
     constexpr size_t kBookkeepingBytes = 64 << 10;
     // Prompts that branch inside a block leave a copy of it at every branch of the path they share;
-    // those of a running request cannot go.
-    constexpr size_t kBranchBlocks = 3;
+    // those of a running request cannot go. Room for one keeps budgets tight.
+    constexpr size_t kBranchBlocks = 1;
     options.budget_bytes =
         std::max(static_cast<size_t>(static_cast<double>(entry) * schedule_.budget_entries),
                  entry + kBranchBlocks * spec.kv_block_bytes()) +
