@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -29,8 +30,13 @@ struct Options {
 };
 
 volatile sig_atomic_t signals = 0;
+volatile sig_atomic_t loading = 1;
 
-void OnSignal(int) { signals = signals + 1; }
+// While the model loads there is nothing to drain: the process ends at once.
+void OnSignal(int) {
+  if (loading != 0) ::_exit(0);
+  signals = signals + 1;
+}
 
 void CatchSignals() {
   struct sigaction action = {};
@@ -91,8 +97,9 @@ Status Serve(Options options) {
   }
   RaiseFileLimit();
   ::signal(SIGPIPE, SIG_IGN);
-  REPRISE_ASSIGN(const std::unique_ptr<ServerStack> stack, ServerStack::Start(options.serve));
   CatchSignals();
+  REPRISE_ASSIGN(const std::unique_ptr<ServerStack> stack, ServerStack::Start(options.serve));
+  loading = 0;
   std::printf("%s on http://%s:%d\n", stack->model_id().c_str(), options.serve.host.c_str(),
               stack->port());
   std::fflush(stdout);
