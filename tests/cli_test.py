@@ -123,7 +123,7 @@ class Commands(unittest.TestCase):
             # A reply that was cut lacks its end token, which the next prompt has.
             self.assertGreaterEqual(reused, prompt + generated - 1)
         prompt, reused, _ = numbers[-1]
-        self.assertIn(f"last prompt: {prompt} tokens, {reused} reused, {prompt - reused} computed", chat.stdout)
+        self.assertIn(f"last turn: {reused} of {prompt} prompt tokens reused, {prompt - reused} computed", chat.stdout)
 
 
 if __name__ == "__main__":
