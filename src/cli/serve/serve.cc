@@ -148,6 +148,14 @@ void DefineServe(Flags* flags) {
   flags->Add("--snapshot-gap", &serve->snapshot_gap,
              "tokens between snapshots of one prompt, at least (default: from the model)",
              {.min = 1, .max = 1 << 20});
+  flags->Add("--cache-entries", &serve->cache_entries, "entries kept at most; 0: as many as fit",
+             {.min = 0, .max = 1 << 30});
+  flags->Add("--cache-ttl", &serve->cache_ttl_s,
+             "seconds after which entries that nobody used are dropped; 0: never",
+             {.min = 0, .max = 1 << 30});
+  flags->Add("--stream-gap-ms", &serve->stream_gap_ms,
+             "time between two tokens of a stream that long prompts of others may take",
+             {.min = 1, .max = 600000});
   flags->Add("--connections", &serve->connections, "open connections; more are answered 503",
              {.min = 1, .max = 1 << 20});
   flags->Add("--body-mib", &serve->body_mib, "largest body of a request", {.min = 1, .max = 1024});

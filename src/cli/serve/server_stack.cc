@@ -103,6 +103,8 @@ Status ServerStack::BuildEngine() {
   } else if (card.state.snapshot_bytes() <= kSmallStateBytes) {
     cache.snapshot_gap = kSmallStateGap;
   }
+  cache.entry_count_max = options_.cache_entries;
+  cache.ttl_ms = int64_t{options_.cache_ttl_s} * 1000;
   cache.budget_bytes = options_.cache_mib > 0
                            ? static_cast<size_t>(options_.cache_mib) << 20
                            : DefaultBudget(card.state, FindAvailableMemory().bytes, cache);
@@ -112,6 +114,7 @@ Status ServerStack::BuildEngine() {
   engine.waiting_max = options_.queue;
   // Every stream has its row in every step, with room for prompts beside them.
   engine.scheduler.rows_max = std::max(engine.scheduler.rows_max, options_.parallel + 256);
+  engine.scheduler.gap_ms_max = options_.stream_gap_ms;
   engine.idle_work = options_.idle_work;
   served_.context_tokens = cache.context_tokens;
   executor_ = std::make_unique<ModelExecutor>(loaded_->model(), loaded_->context());

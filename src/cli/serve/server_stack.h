@@ -33,6 +33,9 @@ struct ServeOptions {
   int queue = 256;
   int64_t cache_mib = 0;  // 0: from the machine
   int snapshot_gap = 0;   // 0: from the model
+  int cache_entries = 0;  // 0: no cap
+  int cache_ttl_s = 0;    // 0: never
+  int stream_gap_ms = 200;
   int connections = 4000;
   int body_mib = 32;
   int head_seconds = 10;
