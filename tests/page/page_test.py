@@ -172,10 +172,10 @@ class Page(unittest.TestCase):
     def test_thinking_is_folded(self):
         page = self.page
         page.click("#set-thinking")
-        page.send("How are you?")
-        if page.script("return JSON.parse(localStorage['reprise.conversations'])[0].messages[1].reasoning"):
-            self.assertFalse(page.one(".thinking").get_attribute("open"))
-            self.assertTrue(page.one(".thinking summary").is_displayed())
+        page.send("Tell me a story about a bear.")
+        self.assertTrue(page.script("return JSON.parse(localStorage['reprise.conversations'])[0].messages[1].reasoning"))
+        self.assertFalse(page.one(".thinking").get_attribute("open"))
+        self.assertTrue(page.one(".thinking summary").is_displayed())
 
     def test_scenarios_save_work(self):
         page = self.page
