@@ -133,7 +133,7 @@ Status ServerStack::Listen() {
   server.head_max = std::chrono::seconds(options_.head_seconds);
   server.stall_max = std::chrono::seconds(options_.stall_seconds);
   server.refuse = [this](int status, const std::string& message, const http::Request* request) {
-    if (!ready_ && status == 404) return api::ErrorResponse(kLoading, request);
+    if (!routed_ && status == 404) return api::ErrorResponse(kLoading, request);
     return api::ErrorResponse({status, message}, request);
   };
   server.admit = [this](const http::ExchangePtr& exchange, const http::Router::Route& route) {
@@ -168,6 +168,7 @@ void ServerStack::OpenRoutes() {
   if (options_.page) web::AddRoutes(&router);
   ready_ = true;
   server_->SetRouter(std::move(router));
+  routed_ = true;
 }
 
 bool ServerStack::Drain(std::chrono::milliseconds timeout) {

@@ -88,7 +88,8 @@ class ServerStack {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<api::Service> service_;
   std::unique_ptr<http::Server> server_;
-  std::atomic<bool> ready_{false};  // service_ may be used
+  std::atomic<bool> ready_{false};    // service_ may be used
+  std::atomic<bool> routed_ = false;  // the routes of the model are in place
 };
 
 }  // namespace reprise::cli
