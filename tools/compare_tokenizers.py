@@ -158,63 +158,63 @@ class HuggingFace:
     def __init__(self, path):
         import tokenizers
         self.name = f"tokenizers {tokenizers.__version__}"
-        self.library = tokenizers.Tokenizer.from_file(str(path))
+        self.reference = tokenizers.Tokenizer.from_file(str(path))
 
     def encode(self, texts, special):
-        self.library.encode_special_tokens = not special
+        self.reference.encode_special_tokens = not special
         for begin in range(0, len(texts), 1000):
-            for encoding in self.library.encode_batch(texts[begin:begin + 1000], add_special_tokens=special):
+            for encoding in self.reference.encode_batch(texts[begin:begin + 1000], add_special_tokens=special):
                 yield encoding.ids
 
     def encode_bytes(self, texts):
         alphabet = byte_alphabet()
-        byte_level = "ByteLevel" in str(self.library.pre_tokenizer)
+        byte_level = "ByteLevel" in str(self.reference.pre_tokenizer)
         # Byte tokens are for what is no token itself.
-        control = next(code for code in (*range(1, 9), *range(14, 32)) if self.library.token_to_id(chr(code)) is None)
-        stand_in = self.library.token_to_id(f"<0x{control:02X}>")
+        control = next(code for code in (*range(1, 9), *range(14, 32)) if self.reference.token_to_id(chr(code)) is None)
+        stand_in = self.reference.token_to_id(f"<0x{control:02X}>")
         for data in texts:
             text = data.decode("utf-8", "surrogateescape")
             bad = iter(ord(c) - 0xDC00 for c in text if "\udc80" <= c <= "\udcff")
             if not byte_level:
                 text = re.sub("[\udc80-\udcff]", chr(control), text)
-                ids = self.library.encode(text, add_special_tokens=False).ids
-                yield [self.library.token_to_id(f"<0x{next(bad):02X}>") if i == stand_in else i for i in ids]
+                ids = self.reference.encode(text, add_special_tokens=False).ids
+                yield [self.reference.token_to_id(f"<0x{next(bad):02X}>") if i == stand_in else i for i in ids]
                 continue
             text = re.sub("[\udc80-\udcff]", "\x1a", text)
-            if self.library.normalizer:
-                text = self.library.normalizer.normalize_str(text)
+            if self.reference.normalizer:
+                text = self.reference.normalizer.normalize_str(text)
             ids = []
-            for piece, _ in self.library.pre_tokenizer.pre_tokenize_str(text):
+            for piece, _ in self.reference.pre_tokenizer.pre_tokenize_str(text):
                 piece = "".join(alphabet[next(bad)] if c == alphabet[0x1A] else c for c in piece)
-                ids += [token.id for token in self.library.model.tokenize(piece)]
+                ids += [token.id for token in self.reference.model.tokenize(piece)]
             yield ids
 
     def decode(self, ids):
-        return self.library.decode(ids, skip_special_tokens=False)
+        return self.reference.decode(ids, skip_special_tokens=False)
 
     def token(self, token_id):
-        return self.library.id_to_token(token_id)
+        return self.reference.id_to_token(token_id)
 
 
 class SentencePiece:
     def __init__(self, path):
         import sentencepiece
         self.name = f"sentencepiece {sentencepiece.__version__}"
-        self.library = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        self.reference = sentencepiece.SentencePieceProcessor(model_file=str(path))
 
     def encode(self, texts, special):
         # Control symbols are never parsed here, so only plain text is compared.
         for text in texts if not special else []:
-            yield self.library.encode(text)
+            yield self.reference.encode(text)
 
     def encode_bytes(self, texts):
-        yield from map(self.library.encode, texts)
+        yield from map(self.reference.encode, texts)
 
     def decode(self, ids):
-        return self.library.decode(ids)
+        return self.reference.decode(ids)
 
     def token(self, token_id):
-        return self.library.id_to_piece(token_id)
+        return self.reference.id_to_piece(token_id)
 
 
 class RwkvWorld:
