@@ -17,6 +17,10 @@ bool Equal(const std::string& a, const std::string& b) {
 
 }  // namespace
 
+std::string Tenant::Namespace(std::string_view inner) const {
+  return inner.empty() ? salt : salt + "/" + std::string(inner);
+}
+
 Tenants::Tenants(const std::vector<Key>& keys) {
   bool any_admin = false;
   for (const Key& key : keys) {

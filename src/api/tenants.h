@@ -13,6 +13,10 @@ struct Tenant {
   std::string name;    // for logs; never the key
   std::string salt;    // of its namespace; empty: the shared one
   bool admin = false;  // may see numbers of the whole server
+
+  // The namespace of its requests that carry `inner`, a salt of the client's own (or empty). Salts
+  // of tenants have no '/', so no inner salt leads into the namespace of another tenant.
+  std::string Namespace(std::string_view inner) const;
 };
 
 // The keys that are accepted. Only their hashes are kept, and every comparison looks at all of

@@ -10,7 +10,8 @@ std::function<void(const Choice&)> PrepareNextTurn(Service* service, const Tenan
                                                    ChatJob job) {
   if (!service->options().next_turn || !job.cache.write || !job.cache.read) return nullptr;
   if (job.options.max_tokens && *job.options.max_tokens == 0) return nullptr;
-  return [service, salt = tenant.salt,
+  std::string salt = tenant.Namespace(job.cache.salt);
+  return [service, salt = std::move(salt),
           job = std::make_shared<const ChatJob>(std::move(job))](const Choice& choice) {
     ChatTurn reply;
     reply.role = "assistant";
@@ -24,7 +25,6 @@ std::function<void(const Choice&)> PrepareNextTurn(Service* service, const Tenan
       GenerateRequest request;
       request.prompt = std::move(prompt->ids);
       request.salt = salt;
-      if (!job->cache.salt.empty()) request.salt += "/" + job->cache.salt;
       request.session = job->cache.session;
       request.pin_ms = job->cache.pin_ms;
       request.min_cache_tokens = job->cache.min_tokens;

@@ -135,8 +135,7 @@ GenerateRequest Reply::MakeRequest(const Prompt& prompt, size_t choice, uint64_t
   if (plan_.score_prompt) request.prompt_logprobs = options.logprobs;
   // Going ahead of others is for those who run the server.
   request.priority = plan_.tenant->admin ? options.priority : std::min(options.priority, 0);
-  request.salt = plan_.tenant->salt;
-  if (!plan_.cache.salt.empty()) request.salt += "/" + plan_.cache.salt;
+  request.salt = plan_.tenant->Namespace(plan_.cache.salt);
   request.session = plan_.cache.session;
   request.pin_ms = plan_.cache.pin_ms;
   request.min_cache_tokens = plan_.cache.min_tokens;
@@ -369,16 +368,16 @@ Usage Reply::CountUsage() const {
 
 void Reply::Complete() {
   over_ = true;
+  const Usage usage = CountUsage();
   std::vector<Choice> choices;
   for (Voice& voice : voices_) choices.push_back(std::move(voice.choice));
-  for (size_t i = 0; i < voices_.size(); ++i) voices_[i].choice.completion = choices[i].completion;
   const Completion& first = choices.front().completion;
   const std::string report =
       FormatReportJson(*service_.model().tokenizer, plan_.prompts.front().ids, first);
   LogReply(exchange_->request().id, *plan_.tenant, first);
   service_.reports().Add(*plan_.tenant, exchange_->request().id, report, plan_.prompts.front().ids);
   service_.feed().Wake();
-  sink_->OnDone(choices, CountUsage(), report);
+  sink_->OnDone(choices, usage, report);
   if (plan_.done) plan_.done(choices.front());
 }
 

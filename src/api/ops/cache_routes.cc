@@ -18,11 +18,6 @@ void Refuse(const ExchangePtr& exchange, const ApiError& error) {
   exchange->Respond(ErrorResponse(error, &exchange->request()));
 }
 
-// The tenant's namespace, or one inside it (?salt=, "cache_salt").
-std::string SaltOf(const Tenant& tenant, const std::string& inner) {
-  return inner.empty() ? tenant.salt : tenant.salt + "/" + inner;
-}
-
 void Show(Service* service, const ExchangePtr& exchange) {
   const http::Request& request = exchange->request();
   const Tenant* tenant = service->FindTenant(request);
@@ -35,7 +30,7 @@ void Show(Service* service, const ExchangePtr& exchange) {
       return Refuse(exchange, {400, "nodes must be a number of at most 8192", "nodes"});
     }
   }
-  CollectView(service, *tenant, SaltOf(*tenant, request.QueryValue("salt")), nodes_max,
+  CollectView(service, *tenant, tenant->Namespace(request.QueryValue("salt")), nodes_max,
               [service, exchange, tenant](CacheView view) {
                 auto shared = std::make_shared<CacheView>(std::move(view));
                 exchange->Post([service, exchange, tenant, shared] {
@@ -48,7 +43,7 @@ void Show(Service* service, const ExchangePtr& exchange) {
 
 void Watch(Service* service, const ExchangePtr& exchange) {
   const Tenant* tenant = service->FindTenant(exchange->request());
-  const std::string salt = SaltOf(*tenant, exchange->request().QueryValue("salt"));
+  const std::string salt = tenant->Namespace(exchange->request().QueryValue("salt"));
   if (!service->feed().Watch(exchange, tenant, salt)) {
     Refuse(exchange, {429, "too many are watching the cache already"});
   }
@@ -71,7 +66,7 @@ void Reset(Service* service, const ExchangePtr& exchange) {
   if (all && !tenant->admin) {
     return Refuse(exchange, {403, "only an admin key may reset what others have stored", "all"});
   }
-  const NamespaceKey key{service->model().digest, SaltOf(*tenant, salt)};
+  const NamespaceKey key{service->model().digest, tenant->Namespace(salt)};
   service->engine().Post([exchange, key, all](StateCache& cache) {
     all ? cache.ResetAll() : cache.Reset(key);
     http::Response response;
@@ -112,7 +107,7 @@ void Pin(Service* service, const ExchangePtr& exchange) {
     const Status encoded = service->model().tokenizer->Encode(text, {true, true}, &ids);
     if (!encoded.ok()) return Refuse(exchange, ApiError::From(encoded));
   }
-  const NamespaceKey key{service->model().digest, SaltOf(*tenant, salt)};
+  const NamespaceKey key{service->model().digest, tenant->Namespace(salt)};
   service->engine().Post([exchange, key, ids = std::move(ids), ms](StateCache& cache) {
     const int32_t kept = cache.Pin(key, ids, ms);
     http::Response response;
