@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/layers/vocabulary.h"
 
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -12,15 +13,21 @@ void Vocabulary::DeclareEmbedding(TensorPlan* plan) {
   PlannedTensor& table = plan->AddMatrix(plan->Global(shape_.hf_embedding, "token_embd.weight"),
                                          shape_.size, shape_.dim, &embedding_);
   table.role = shape_.tied ? TensorRole::kEmbeddingAndHead : TensorRole::kEmbedding;
-  if (!shape_.tied) table.init.deviation = 1;
+  table.init.deviation = 1 / shape_.embedding_scale;
   if (shape_.scales_in_gguf) table.gguf_factors = {{shape_.size, shape_.embedding_scale}};
 }
 
 void Vocabulary::DeclareHead(TensorPlan* plan) {
   const std::string hf(shape_.hf_norm);
   const std::string gguf(shape_.gguf_norm);
-  plan->AddNorm(plan->Global(hf + ".weight", gguf + ".weight"), shape_.dim, shape_.norm_form,
-                &norm_);
+  PlannedTensor& norm = plan->AddNorm(plan->Global(hf + ".weight", gguf + ".weight"), shape_.dim,
+                                      shape_.norm_form, &norm_);
+  if (shape_.tied) {
+    // A random table is as large as a stream needs it, so the norm makes up for it at the head; its
+    // signs keep a token from predicting itself.
+    norm.init = {shape_.norm_form == ValueForm::kOnePlus ? -1.0f : 0.0f,
+                 shape_.embedding_scale / std::sqrt(float(shape_.dim))};
+  }
   if (shape_.layer_norm) {
     plan->AddVector(plan->Global(hf + ".bias", gguf + ".bias"), shape_.dim, &norm_bias_).init = {
         0, 0.1f};
