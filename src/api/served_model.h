@@ -21,6 +21,7 @@ struct ServedModel {
   std::string digest;  // of the cache's namespace
   int64_t vocab_size = 0;
   int32_t context_tokens = 0;
+  size_t kv_block_bytes = 0;  // of 64 tokens; 0: the model keeps no K/V
 
   const Tokenizer* tokenizer = nullptr;
   const ChatTemplate* chat_template = nullptr;  // null: plain completion only

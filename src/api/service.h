@@ -29,7 +29,6 @@ struct ServiceOptions {
   int64_t message_count_max = 4096;
   int64_t tool_count_max = 128;
   bool strip_preambles = true;  // varying client headers in system prompts of /v1/messages
-  bool metrics_compat = true;   // vLLM's names beside our own
   SamplingParams sampling;      // where a request does not say: as the model's makers want it
   // Without keys: only requests to this machine by name (Host) are answered, so that a web page
   // elsewhere cannot reach the server through a name that it points here (DNS rebinding).

@@ -17,6 +17,9 @@ import threading
 import time
 import unittest
 
+import exposition
+from exposition import Rules  # noqa: F401 (its tests run here, too)
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SYSTEM = "You are a kind old storyteller who tells short stories about animals and children to a child in the evening."
 QUESTION = "Tell me a story about a small brown dog that lived near the river with an old man and a cat."
@@ -142,7 +145,8 @@ class Tenants(unittest.TestCase):
         posts = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/tokenize",
                  "/detokenize", "/apply-template", "/v1/cache/reset", "/v1/cache/pins", "/chat/completions",
                  "/completions", "/reset_prefix_cache"]
-        gets = ["/v1/models", "/v1/models/x", "/models", "/props", "/metrics", "/v1/cache", "/v1/cache/events"]
+        gets = ["/v1/models", "/v1/models/x", "/models", "/props", "/metrics", "/metrics/vllm", "/v1/cache",
+                "/v1/cache/events"]
         for method, paths in (("POST", posts), ("GET", gets)):
             for path in paths:
                 for key in (None, "wrong", "alice-secre", "alice-secret2"):
@@ -178,7 +182,9 @@ class Tenants(unittest.TestCase):
         self.assertNotIn("server", theirs)
         self.assertIn("server", self.server.cache("root-secret"))
         self.assertNotIn("treasure", json.dumps(self.server.cache("root-secret")))
-        self.assertEqual(self.server.ask("GET", "/metrics", key="bob-secret")[0], 403)
+        for path in ("/metrics", "/metrics/vllm"):
+            self.assertEqual(self.server.ask("GET", path, key="bob-secret")[0], 403)
+            self.assertEqual(self.server.ask("GET", path, key="root-secret", raw=True)[0], 200)
 
     def test_keys_that_share_share(self):
         self.server.chat("carol-secret")
@@ -267,18 +273,56 @@ class Cache(unittest.TestCase):
         self.assertEqual(self.server.ask("GET", "/", headers={"If-None-Match": headers["ETag"]}, raw=True)[0], 304)
         self.assertEqual(self.server.ask("GET", "/assets/../../etc/passwd", raw=True)[0], 404)
 
-    def test_metrics(self):
+    def metrics(self, path="/metrics"):
+        status, headers, text = self.server.ask("GET", path, raw=True)
+        self.assertEqual((status, headers["Content-Type"]), (200, "text/plain; version=0.0.4; charset=utf-8"))
+        return text.decode()
+
+    def test_metrics_are_what_promtool_wants(self):
         self.server.chat()
-        status, headers, text = self.server.ask("GET", "/metrics", raw=True)
-        text = text.decode()
-        self.assertTrue(headers["Content-Type"].startswith("text/plain; version=0.0.4"))
-        check_metrics(text)
-        for name in ("reprise_prompt_tokens_reused_total", "vllm:num_requests_running", "vllm:kv_cache_usage_perc",
-                     "vllm:time_to_first_token_seconds_bucket", "reprise_cache_missed_tokens_total"):
-            self.assertIn("\n" + name, text)
+        text = self.metrics()
+        families = exposition.parse(text)
+        self.assertEqual(exposition.lint(families), [])
+        self.assertTrue(all(name.startswith("reprise_") for name in families))
         if shutil.which("promtool"):
             done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+
+    def test_the_board_asks_for_what_is_there(self):
+        self.server.chat()
+        served = {name for family in exposition.parse(self.metrics()).values() for name, _, _ in family.samples}
+        board = json.loads((ROOT / "packaging/grafana.json").read_text())
+        asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+        names = set(re.findall(r"[a-z]+[_:][a-z0-9_:]+", re.sub(r"\[\$\w+\]|histogram_quantile", "", " ".join(asked))))
+        self.assertGreater(len(names), 15)
+        self.assertEqual(names - served, set())
+
+    def test_metrics_under_the_names_of_vllm(self):
+        self.server.chat()
+        self.server.chat(stop=["e"])
+        for _ in range(200):  # idle-time work holds memory, too
+            families = exposition.parse(self.metrics("/metrics/vllm"))
+            if families["vllm:kv_cache_usage_perc"].samples[0][2] == 0:
+                break
+            time.sleep(0.02)
+        for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "cache_config_info",
+                     "prompt_tokens_total", "generation_tokens_total", "request_success_total",
+                     "prefix_cache_queries_total", "prefix_cache_hits_total", "time_to_first_token_seconds",
+                     "inter_token_latency_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds",
+                     "request_prefill_time_seconds", "request_decode_time_seconds", "request_inference_time_seconds",
+                     "request_prompt_tokens", "request_generation_tokens"):
+            for _, labels, _ in families["vllm:" + name].samples:
+                self.assertEqual(labels["model_name"], "reprise-tiny-q8_0")
+
+        def value(name, **wanted):
+            return [v for _, labels, v in families["vllm:" + name].samples if wanted.items() <= labels.items()][0]
+
+        self.assertEqual(value("kv_cache_usage_perc"), 0)  # what is only remembered is free
+        self.assertGreater(value("request_success_total", finished_reason="stop"), 0)
+        self.assertGreater(value("request_success_total", finished_reason="length"), 0)
+        again = exposition.parse(self.metrics("/metrics/vllm"))
+        self.assertEqual(again["vllm:cache_config_info"].samples, families["vllm:cache_config_info"].samples)
+        self.assertEqual({problem for _, problem in exposition.lint(families)}, {"contains ':'"})
 
     def test_models_text_and_ids(self):
         model = self.server.ask("GET", "/v1/models")[2]["data"][0]["id"]
@@ -319,26 +363,6 @@ class Cache(unittest.TestCase):
     def test_forms_of_web_pages_are_refused(self):
         status, _, _ = self.server.ask("POST", "/v1/chat/completions", "{}", headers={"Content-Type": "text/plain"})
         self.assertEqual(status, 415)
-
-
-def check_metrics(text):
-    """The rules of the text format that promtool also knows."""
-    names = {}
-    for line in text.splitlines():
-        if line.startswith("# TYPE "):
-            _, _, name, kind = line.split(" ")
-            assert name not in names, "twice: " + name
-            names[name] = kind
-            continue
-        if line.startswith("#"):
-            continue
-        match = re.fullmatch(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^{}]*\})? ([-+0-9.eInfNa]+)', line)
-        assert match, line
-        base = re.sub(r"_(bucket|sum|count)$", "", match.group(1))
-        kind = names.get(match.group(1)) or names.get(base)
-        assert kind, "no TYPE: " + line
-        if kind == "counter":
-            assert match.group(1).endswith("_total"), line
 
 
 class Running(unittest.TestCase):

@@ -6,7 +6,7 @@
 
 namespace reprise::api::ops {
 
-// /health, /live, /metrics, /props, /v1/models[/id]
+// /health, /live, /metrics[/vllm], /props, /v1/models[/id]
 void AddServerRoutes(Service* service, http::Router* router);
 // /tokenize, /detokenize, /apply-template
 void AddTextRoutes(Service* service, http::Router* router);

@@ -80,19 +80,27 @@ void Props(Service* service, const ExchangePtr& exchange) {
   exchange->Respond(std::move(response));
 }
 
-void ShowMetrics(Service* service, const ExchangePtr& exchange) {
-  const Tenant* tenant = service->FindTenant(exchange->request());
-  if (tenant == nullptr || !tenant->admin) {
-    return exchange->Respond(
-        ErrorResponse({403,
-                       "the numbers of the whole server need an admin key (admin = true in the "
-                       "configuration)"},
-                      &exchange->request()));
+// A page of metrics, for those who run the server.
+void ShowMetrics(Service* service, const ExchangePtr& exchange,
+                 std::string (Metrics::*format)(Service*) const) {
+  if (!service->FindTenant(exchange->request())->admin) {
+    const ApiError error{403,
+                         "the numbers of the whole server need an admin key (admin = true in the "
+                         "configuration)"};
+    return exchange->Respond(ErrorResponse(error, &exchange->request()));
   }
   http::Response response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = service->metrics().Format(service);
+  response.body = (service->metrics().*format)(service);
   exchange->Respond(std::move(response));
+}
+
+void OwnMetrics(Service* service, const ExchangePtr& exchange) {
+  ShowMetrics(service, exchange, &Metrics::FormatOwn);
+}
+
+void VllmMetrics(Service* service, const ExchangePtr& exchange) {
+  ShowMetrics(service, exchange, &Metrics::FormatVllm);
 }
 
 }  // namespace
@@ -114,7 +122,8 @@ void AddServerRoutes(Service* service, http::Router* router) {
   add("/models", RunOn::kWorker, Models);
   add("/v1/models/*", RunOn::kWorker, OneModel);
   add("/props", RunOn::kWorker, Props);
-  add("/metrics", RunOn::kWorker, ShowMetrics);
+  add("/metrics", RunOn::kWorker, OwnMetrics);
+  add("/metrics/vllm", RunOn::kWorker, VllmMetrics);
 }
 
 }  // namespace reprise::api::ops

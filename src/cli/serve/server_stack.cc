@@ -83,6 +83,7 @@ Status ServerStack::LoadText() {
   served_.family = card.family;
   served_.digest = card.digest;
   served_.vocab_size = card.vocab_size;
+  served_.kv_block_bytes = card.state.kv_block_bytes();
   served_.tokenizer = text_->tokenizer.get();
   served_.chat_template = template_ ? &*template_ : nullptr;
   if (template_) served_.template_source = text_->chat_templates.front().source;
