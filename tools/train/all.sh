@@ -1,7 +1,7 @@
 #!/bin/bash
 # Every stage in order on one GPU: tools/train/all.sh CHECKPOINT TOKENIZER CORPORA OUT
-# Two rounds: the second goes on from the weights of the first with new stories and half the rate; what is kept lies between
-# the two. The data is prepared while the teacher still writes. Training resumes from its checkpoint when started again.
+# The second round goes on from the weights of the first with new stories and half the rate; what is kept lies between the
+# two. The third adds blank lines between paragraphs. The data is prepared while the teacher still writes. Training resumes from its checkpoint when started again.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 checkpoint=$1 tokenizer=$2 corpora=$3 out=$4
@@ -37,4 +37,6 @@ data 1 200
 learn 1 16
 data 2 95 --again "$out/round1/data"
 learn 2 7 --start "$out/round1/hf" --rate 0.5
-python3 "$here/average.py" --first "$out/round1/hf" --second "$out/round2/hf" --share 0.8 --out "$out/reprise-tiny"
+python3 "$here/average.py" --first "$out/round1/hf" --second "$out/round2/hf" --share 0.8 --out "$out/two_rounds"
+data 3 90 --again "$out/round2/data" --blank-lines 0.5
+learn 3 9 --start "$out/two_rounds" --rate 0.35

@@ -3,6 +3,7 @@ for this model; the stories are the teacher's. `conversation(rng, stories)` retu
 import re
 
 import extract
+import sorrow
 
 ASK_STORY = ["Tell me a story.", "Tell me a short story.", "Can you tell me a story?", "Please tell me a story.",
              "I would like to hear a story.", "Write a story.", "Write a short story for me.", "Story, please.",
@@ -15,12 +16,15 @@ ASK_ABOUT = ["Tell me a story about {}.", "Tell me a short story about {}.", "Ca
 ASK_WITH = ["Tell me a story with {} and {}.", "Write a story with {} and {} in it.", "Can you write a story with {} and {}?",
             "Write a short story that has {} and {} in it.", "Tell me a story about {} and {}.",
             "Please tell me a story with {} and {}.", "I would like a story with {} and {}.", "Can you tell me a story about {} and {}?"]
-ASK_MOOD = {"sad": ["Tell me a sad story.", "Can you tell me a sad story?", "Write a sad story.", "I want a sad story."],
+ASK_MOOD = {"sad": ["Tell me a sad story.", "Can you tell me a sad story?", "Write a sad story.", "I want a sad story.",
+                    "Tell me something sad.", "Please tell me a sad story.", "Could you write a short sad story?"],
             "happy": ["Tell me a happy story.", "Can you tell me a happy story?", "Write a happy story.", "I want a happy story."]}
 ANOTHER = ["Another one, please.", "Another one!", "Tell me another one.", "Tell me another story.", "One more, please.",
            "Can you tell me another story?", "I want another story.", "More!"]
-REMOOD = {"sad": ["Make it sad.", "Now make it sad.", "Can you make it sad?", "Now a sad one.", "Tell me a sad one now."],
+REMOOD = {"sad": ["Now a sad one.", "Tell me a sad one now.", "Now tell me a sad story about {}.", "Can you tell me a sad one about {}?"],
           "happy": ["Make it happy.", "Now make it happy.", "Can you make it happy?", "Now a happy one."]}
+MAKE_SAD = ["Make it sad.", "Now make it sad.", "Can you make it sad?", "Make the story sad.", "Tell it again, but make it sad.",
+            "Can you tell it with a sad end?", "Make it a sad story."]
 CONTINUE = ["Continue.", "Go on.", "What happened next?", "Please continue.", "And then?", "What happens next?", "continue",
             "Tell me more.", "Keep going."]
 ASK_START = ["Start a story about {}.", "Tell me the beginning of a story about {}.", "Begin a story about {}.",
@@ -172,24 +176,41 @@ def closed(rng, record):
     return record["text"] + " " + close[0].upper() + close[1:] if rng.random() < 0.7 else record["text"]
 
 
+def saddened(rng, record):
+    """The record as told to someone who asked for a sad story; None if it cannot be."""
+    if record["mood"] == "sad" and rng.random() < 0.4:
+        return {**record, "text": closed(rng, record)}
+    return sorrow.sadly(rng, record)
+
+
+def mood_request(rng, mood, record):
+    if rng.random() < 0.35:
+        return rng.choice(ASK_MOOD[mood])
+    return rng.choice(ASK_MOOD_ABOUT).format(mood, record["about"])
+
+
 def request_for(rng, record):
-    """(a request that this story answers, the story as told then)."""
-    roll, mood, topics, text = rng.random(), record["mood"], record["topics"], record["text"]
-    named = extract.heroes(text)[:1]
-    if roll < (0.6 if mood == "sad" else 0.08) and mood:
-        if mood == "sad":
-            text = closed(rng, record)
-        if rng.random() < 0.35:
-            return rng.choice(ASK_MOOD[mood]), text
-        return rng.choice(ASK_MOOD_ABOUT).format(mood, record["about"]), text
-    if roll > 0.93:
-        return rng.choice(ASK_STORY), text
+    """(a request that this story answers, the record of the story as told then)."""
+    roll, mood, topics = rng.random(), record["mood"], record["topics"]
+    if roll < (0.6 if mood == "sad" else 0.06):
+        sad = saddened(rng, record)
+        if sad:
+            return mood_request(rng, "sad", record), sad
+    if mood == "happy" and 0.06 < roll < 0.14:
+        return mood_request(rng, "happy", record), record
+    return plain_request(rng, topics, record), record
+
+
+def plain_request(rng, topics, record):
+    named = extract.heroes(record["text"])[:1]
+    if rng.random() < 0.07:
+        return rng.choice(ASK_STORY)
     if len(topics) == 2 and rng.random() < 0.7:
         first, second = rng.sample(topics, 2)
-        return rng.choice(ASK_WITH).format(extract.article(first), extract.article(second)), text
+        return rng.choice(ASK_WITH).format(extract.article(first), extract.article(second))
     if named and named[0][0].split()[-1] in topics and rng.random() < 0.25:
-        return rng.choice(ASK_ABOUT).format(f"{extract.article(named[0][0])} named {named[0][1]}"), text
-    return rng.choice(ASK_ABOUT).format(record["about"]), text
+        return rng.choice(ASK_ABOUT).format(f"{extract.article(named[0][0])} named {named[0][1]}")
+    return rng.choice(ASK_ABOUT).format(record["about"])
 
 
 def think(rng, request, reply):
@@ -220,8 +241,8 @@ def story_turn(rng, stories, messages):
     elif parts:
         messages += [("user", rng.choice(GIVEN_START).format(parts[0])), ("assistant", parts[1])]
     else:
-        request, told = request_for(rng, record)
-        messages += [("user", request), ("assistant", told)]
+        request, record = request_for(rng, record)
+        messages += [("user", request), ("assistant", record["text"])]
     if roll > 0.8:
         more = stories.sequel(rng, record)
         if more:
@@ -239,9 +260,15 @@ def question_turns(rng, story, messages, most):
 def follow_up(rng, stories, messages, record):
     """Another story: any, one about something, or the same subject with a mood."""
     mood = rng.choice(["sad", "sad", "happy", None, None, None])
+    if mood == "sad" and record["mood"] != "sad" and rng.random() < 0.6:
+        sad = retold(rng, record, messages)
+        if sad:
+            return sad
     other = stories.like(rng, record, mood) if mood else None
+    if other and mood == "sad":
+        other = saddened(rng, other)
     if other:
-        messages += [("user", rng.choice(REMOOD[mood])), ("assistant", closed(rng, other) if mood == "sad" else other["text"])]
+        messages += [("user", rng.choice(REMOOD[mood]).format(other["about"])), ("assistant", other["text"])]
         return other
     other = stories.any(rng)
     if rng.random() < 0.6:
@@ -254,16 +281,20 @@ def follow_up(rng, stories, messages, record):
     return other
 
 
+def retold(rng, record, messages):
+    """The same story once more, with a sad end; its record, or None if it cannot be told so."""
+    sad = sorrow.sadly(rng, record)
+    if sad:
+        messages += [("user", rng.choice(MAKE_SAD)), ("assistant", sad["text"])]
+    return sad
+
+
 def sad_again(rng, stories, messages):
-    """A story, and the same subject once more as a sad one."""
-    if not stories.by_mood["sad"]:
-        return
-    sad = rng.choice(stories.by_mood["sad"])
-    first = stories.like(rng, sad, rng.choice(["happy", "happy", None]))
-    if not first or first["mood"] == "sad":
-        return
-    messages += [("user", request_for(rng, {**first, "about": extract.article(first["topics"][0]) if first["topics"][0].islower() else first["topics"][0]})[0]),
-                 ("assistant", first["text"]), ("user", rng.choice(REMOOD["sad"])), ("assistant", closed(rng, sad))]
+    """A story, and the same story once more as a sad one."""
+    record = rng.choice(stories.by_mood["happy"] or stories.records)
+    told = []
+    if retold(rng, record, told):
+        messages += [("user", plain_request(rng, record["topics"], record)), ("assistant", record["text"])] + told
 
 
 def small_talk(rng, messages):
@@ -338,8 +369,13 @@ def introduce(rng, messages):
     return [("user", said), ("assistant", answer)] + kept + [("user", asked), ("assistant", f"Your name is {name}.")]
 
 
-def conversation(rng, stories, turns):
-    """About `turns` exchanges, as a list of (role, text)."""
+def spaced(text):
+    """The text with a blank line between paragraphs."""
+    return re.sub(r"\n+", "\n\n", text)
+
+
+def conversation(rng, stories, turns, blank_lines=0.0):
+    """About `turns` exchanges, as a list of (role, text). `blank_lines`: how likely there are such between paragraphs."""
     messages = []
     while sum(role == "user" for role, _ in messages) < turns:
         roll = rng.random()
@@ -361,6 +397,8 @@ def conversation(rng, stories, turns):
             tool_turn(rng, messages)
     if rng.random() < 0.06:
         messages = introduce(rng, messages)
+    if rng.random() < blank_lines:
+        messages = [(role, spaced(text)) for role, text in messages]
     messages = casual(rng, messages)
     if rng.random() < 0.3:
         messages = apply_role(rng, messages)

@@ -1,6 +1,6 @@
 """Measures bits per byte of text files with Transformers, on the machine that trained.
 
-    python3 tools/train/evaluate.py --model reprise-tiny/ --texts held_out.json ...
+    python3 tools/train/evaluate.py --models reprise-tiny/ --texts held_out.json ...
 
 A text file is a JSON list of strings or JSON lines with a field `text`. Bits per byte: the model's negative log2
 likelihood of a document after <|endoftext|>, over its bytes; documents are cut to the context.
@@ -25,33 +25,36 @@ def read_texts(path):
 
 
 @torch.no_grad()
-def bits_per_byte(model, tokenizer, texts, device, limit=400, context=1024):
+def bits_per_byte(model, tokenizer, texts, device, batch=64, context=1024):
+    """Over all texts, those of similar length together; what stands behind a text does not change what is said of it."""
     start = tokenizer.convert_tokens_to_ids("<|endoftext|>")
-    bits, size = 0.0, 0
-    for text in texts[:limit]:
-        ids = tokenizer(text, add_special_tokens=False).input_ids[:context]
-        if not ids:
-            continue
-        window = torch.tensor([[start] + ids], device=device)
-        logits = model(window[:, :-1]).logits.float()
-        loss = torch.nn.functional.cross_entropy(logits[0], window[0, 1:], reduction="sum")
-        bits += loss.item() / math.log(2)
-        size += len(tokenizer.decode(ids).encode())
+    rows = sorted((tokenizer(text, add_special_tokens=False).input_ids[:context] for text in texts), key=len)
+    bits, size = 0.0, sum(len(tokenizer.decode(ids, clean_up_tokenization_spaces=False).encode()) for ids in rows)
+    for at in range(0, len(rows), batch):
+        part = rows[at:at + batch]
+        longest = len(part[-1])
+        given = torch.tensor([[start] + ids + [start] * (longest - len(ids)) for ids in part], device=device)
+        wanted = torch.tensor([ids + [-100] * (longest - len(ids)) for ids in part], device=device)
+        logits = model(given[:, :-1]).logits.float()
+        bits += torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="sum").item() / math.log(2)
     return bits / size
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", required=True)
+    parser.add_argument("--models", nargs="+", required=True)
     parser.add_argument("--texts", nargs="*", default=[])
-    parser.add_argument("--limit", type=int, default=400, help="documents per file")
+    parser.add_argument("--limit", type=int, default=400, help="documents per file at most, evenly spread")
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=os.path.join(args.model, "tokenizer.json"))
-    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).to(device).eval()
-    for path in args.texts:
-        measured = bits_per_byte(model, tokenizer, read_texts(path), device, args.limit)
-        print(f"{os.path.basename(path)}: {measured:.4f} bits per byte", flush=True)
+    for folder in args.models:
+        tokenizer = PreTrainedTokenizerFast(tokenizer_file=os.path.join(folder, "tokenizer.json"))
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device).eval()
+        for path in args.texts:
+            texts = read_texts(path)
+            texts = texts[::-(-len(texts) // args.limit)]
+            measured = bits_per_byte(model, tokenizer, texts, device)
+            print(f"{os.path.basename(folder)} {os.path.basename(path)}: {measured:.4f} bits per byte ({len(texts)} documents)", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@
 Trains a byte-level BPE of 6,144 tokens on a sample of everything, writes documents and conversations as token shards
 (numpy uint16), held-out texts per source, and tokenizer.json. Stories are worked off in parts of 5,000, each by one
 process; with --follow it starts while the teacher is still writing them. With --again it keeps the tokenizer and the
-held-out texts of an earlier run, so that training can go on from its weights and be measured on what neither run saw.
+held-out texts of an earlier run, so that training can go on from its weights and be measured on what neither run saw. The
+teacher writes one newline between paragraphs; --blank-lines is the share of stories and conversations that get two.
 """
 import argparse
 import gzip
@@ -103,14 +104,15 @@ def sort_out(records):
 
 def _work(job):
     """One part of the stories -> tokens of (documents, short conversations, long conversations)."""
-    seed, records, short_share, long_share = job
+    seed, records, short_share, long_share, blank_lines = job
     rng = random.Random(seed)
     known, plain = sort_out(records)
     stories = conversations.Stories(known, plain)
 
     def talk(turns):
-        return conversations.render(conversations.conversation(rng, stories, turns))
+        return conversations.render(conversations.conversation(rng, stories, turns, blank_lines))
 
+    plain = [conversations.spaced(text) if rng.random() < blank_lines else text for text in plain]
     short = [talk(rng.choice([1, 1, 2, 2, 3, 4])) for _ in range(int(len(known) * short_share))]
     long = [talk(rng.randint(10, 24)) for _ in range(int(len(known) * long_share))]
     return _encode(plain), _encode(short), _encode(long)
@@ -173,6 +175,8 @@ def main():
     parser.add_argument("--again", help="data folder of an earlier run whose tokenizer and held-out texts are kept")
     parser.add_argument("--conversations", type=float, default=2.0, help="short conversations per story of known subject")
     parser.add_argument("--long", type=float, default=0.08, help="long conversations per story of known subject")
+    parser.add_argument("--blank-lines", type=float, default=0.0, help="share of texts with blank lines between paragraphs")
+    parser.add_argument("--workers", type=int, default=max(1, os.cpu_count() - 1))
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
@@ -202,15 +206,16 @@ def main():
     held_plain, held_known = plain[:min(400, len(plain) // 4)], known[:min(1000, len(known) // 4)]
     held_chats = conversations.Stories(held_known, held_plain)
     write_json(args.out, "held_out_stories.json", read_held(args.again, "stories") or held_plain)
-    write_json(args.out, "held_out_chat.json", [conversations.render(conversations.conversation(rng, held_chats, 3)) for _ in range(200)])
+    write_json(args.out, "held_out_chat.json", [
+        conversations.render(conversations.conversation(rng, held_chats, 3, args.blank_lines)) for _ in range(200)])
     kept = set(held_plain) | {record["text"] for record in held_known}
     first = [[record for record in part if record["text"].translate(QUOTES) not in kept and record["text"] not in kept] for part in first]
 
     def jobs():
         for number, part in enumerate(itertools.chain(first, parts)):
-            yield args.seed * 1000003 + number, part, args.conversations, args.long
+            yield args.seed * 1000003 + number, part, args.conversations, args.long, args.blank_lines
 
-    with multiprocessing.Pool(max(1, os.cpu_count() - 1), _setup, (path,)) as pool:
+    with multiprocessing.Pool(args.workers, _setup, (path,)) as pool:
         results = pool.imap(_work, jobs())
         for name, texts in sources.items():
             if texts:

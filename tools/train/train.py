@@ -21,7 +21,7 @@ from muon import Muon
 # Share of tokens by source in the first phase.
 MIX = {"documents_stories": 0.34, "conversations_chat": 0.52, "documents_books": 0.06, "documents_storybooks": 0.01,
        "documents_taskmaster": 0.01, "documents_commonvoice": 0.01, "conversations_long": 0.05}
-LONG_MIX = {"conversations_long": 0.65, "conversations_chat": 0.27, "documents_stories": 0.08}
+LONG_MIX = {"conversations_long": 0.5, "conversations_chat": 0.25, "documents_stories": 0.25}
 LONG_SHARE = 0.2  # of the budget
 MATRIX_RATE, OTHER_RATE, FINAL_SHARE = 4e-3, 2.5e-3, 0.01
 WARM, FLAT = 0.015, 0.4
