@@ -30,13 +30,10 @@ void CheckStream(std::string_view body) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static auto& service = *new reprise::api::TestService();
   if (size == 0) return 0;
-  reprise::http::Request request;
-  request.method = "POST";
-  request.path = kPaths[data[0] % 8];
-  request.body.assign(reinterpret_cast<const char*>(data) + 1, size - 1);
-  request.id = "fuzz";
+  const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
   const bool leaves = (data[0] & 8) != 0;
-  const auto answer = service.Send(std::move(request), leaves ? 2 : SIZE_MAX);
+  const auto answer =
+      service.Send(service.MakePost(kPaths[data[0] % 8], body), leaves ? 2 : SIZE_MAX);
   CHECK(answer.status >= 200 && answer.status <= 501);
   if (answer.streamed) {
     CheckStream(answer.body);

@@ -31,6 +31,20 @@ std::string_view KeyOf(const http::Request& request) {
   return request.Header("x-api-key");
 }
 
+// Whether a web page of another site makes a browser change something here. Browsers say so
+// (Sec-Fetch-Site; older ones Origin), and let pages send it without asking as long as it looks
+// like a form. Programs say neither.
+bool IsFromOtherSite(const http::Request& request) {
+  if (request.method == "GET" || request.method == "HEAD") return false;
+  const std::string_view site = request.Header("sec-fetch-site");
+  if (!site.empty()) return site != "same-origin" && site != "none";
+  const std::string_view origin = request.Header("origin");
+  if (origin.empty()) return false;
+  const size_t scheme = origin.find("://");
+  return scheme == std::string_view::npos ||
+         !http::EqualIgnoringCase(origin.substr(scheme + 3), request.Header("host"));
+}
+
 // "localhost:8080" -> is it this machine?
 bool IsLocalHost(std::string_view host) {
   const size_t colon = host.rfind(':');
@@ -62,24 +76,29 @@ const Tenant* Service::FindTenant(const http::Request& request) const {
   return tenants_.Find(KeyOf(request));
 }
 
-bool Service::Admit(const http::ExchangePtr& exchange, const http::Router::Route& route) {
-  if (options_.local_hosts_only && tenants_.open() &&
-      !IsLocalHost(exchange->request().Header("host"))) {
-    const ApiError error{403,
-                         "this server answers to localhost only; give it an API key to use "
-                         "it under another name"};
-    exchange->Respond(ErrorResponse(error, &exchange->request()));
-    return false;
+std::optional<http::Response> Service::Admit(const http::Request& request,
+                                             const http::Router::Route& route) const {
+  if (tenants_.open()) {
+    if (options_.local_hosts_only && !IsLocalHost(request.Header("host"))) {
+      return ErrorResponse({403,
+                            "this server answers to localhost only; give it an API key to use it "
+                            "under another name"},
+                           &request);
+    }
+    if (IsFromOtherSite(request)) {
+      return ErrorResponse({403, "without an API key, pages of other sites may not ask"}, &request);
+    }
+    return std::nullopt;
   }
-  if (IsPublic(route.path) || FindTenant(exchange->request()) != nullptr) return true;
-  ApiError error{401,
-                 "this server needs an API key that it knows: send it as 'Authorization: "
-                 "Bearer KEY' or 'x-api-key: KEY'",
-                 "", "invalid_api_key"};
-  http::Response response = ErrorResponse(error, &exchange->request());
+  if (IsPublic(route.path) || FindTenant(request) != nullptr) return std::nullopt;
+  http::Response response =
+      ErrorResponse({401,
+                     "this server needs an API key that it knows: send it as 'Authorization: "
+                     "Bearer KEY' or 'x-api-key: KEY'",
+                     "", "invalid_api_key"},
+                    &request);
   response.headers.emplace_back("WWW-Authenticate", "Bearer");
-  exchange->Respond(std::move(response));
-  return false;
+  return response;
 }
 
 void Service::AddRoutes(http::Router* router) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,8 +59,10 @@ class Service {
 
   // Every route of the APIs.
   void AddRoutes(http::Router* router);
-  // For http::ServerOptions: keys on every route but /health and /live (and the page itself).
-  bool Admit(const http::ExchangePtr& exchange, const http::Router::Route& route);
+  // For http::ServerOptions: keys on every route but /health and /live (and the page itself). The
+  // answer to a request that is not let in.
+  std::optional<http::Response> Admit(const http::Request& request,
+                                      const http::Router::Route& route) const;
 
   // Runs speculative work on a worker, if there are not too many of it already. `later` is set
   // once, before the server starts.

@@ -43,15 +43,6 @@ std::vector<std::string> Events(const std::string& body) {
   return events;
 }
 
-http::Request Request(std::string_view path, std::string body) {
-  http::Request request;
-  request.method = "POST";
-  request.path = std::string(path);
-  request.body = std::move(body);
-  request.id = "test";
-  return request;
-}
-
 TEST(Service, ChatWholeAndStreamed) {
   TestService service;
   const std::string messages = R"("messages": [{"role": "user", "content": "Hi"}])";
@@ -122,9 +113,9 @@ TEST(Service, AClientThatLeavesLeavesNothingBehind) {
   TestService service;
   for (size_t pieces = 1; pieces < 12; ++pieces) {
     for (const char* path : {kChat, kMessages}) {
-      service.Send(Request(path, R"({"model": "alphabet", "stream": true, "max_tokens": 200,
-          "messages": [{"role": "user", "content": "Hi"}]})"),
-                   pieces);
+      constexpr char kBody[] = R"({"model": "alphabet", "stream": true, "max_tokens": 200,
+          "messages": [{"role": "user", "content": "Hi"}]})";
+      service.Send(TestService::MakePost(path, kBody), pieces);
       const EngineStats stats = service.engine().stats();
       EXPECT_EQ(stats.running + stats.waiting, 0);
       EXPECT_TRUE(service.engine().cache().CheckInvariants().ok());

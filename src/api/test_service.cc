@@ -198,13 +198,18 @@ TestService::Answer TestService::Send(http::Request request, size_t leave_after)
   return exchange->answer;
 }
 
-TestService::Answer TestService::Post(std::string_view path, std::string_view body) {
+http::Request TestService::MakePost(std::string_view path, std::string_view body) {
   http::Request request;
   request.method = "POST";
   request.path = std::string(path);
+  request.headers = {{"Content-Type", "application/json"}};
   request.body = std::string(body);
   request.id = "test";
-  return Send(std::move(request));
+  return request;
+}
+
+TestService::Answer TestService::Post(std::string_view path, std::string_view body) {
+  return Send(MakePost(path, body));
 }
 
 Service& TestService::service() { return *parts_->service; }

@@ -25,6 +25,8 @@ class TestService {
   // Answers a request and does all the work that it caused. `leave_after`: the client goes away
   // after so many pieces of a stream.
   Answer Send(http::Request request, size_t leave_after = SIZE_MAX);
+  // A request as clients send it: POST, JSON.
+  static http::Request MakePost(std::string_view path, std::string_view body);
   Answer Post(std::string_view path, std::string_view body);
 
   Service& service();

@@ -22,6 +22,8 @@ constexpr size_t kReadBytes = size_t{4} << 10;
 constexpr size_t kReadBodyBytes = size_t{64} << 10;
 constexpr size_t kLingerBytesMax = size_t{1} << 20;
 constexpr std::chrono::seconds kLingerMax{2};
+// A larger body is not read for a request that will be refused anyway.
+constexpr uint64_t kUnaskedBodyBytesMax = 64 << 10;
 
 bool IsSaneId(std::string_view id) {
   return !id.empty() && id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) {
@@ -158,13 +160,8 @@ void Connection::Close() {
   if (state_ == State::kClosed) return;
   const bool gone = state_ == State::kAnswering && !complete_;
   if (state_ == State::kAnswering) {
-    --hub_->counters.requests_active;
     if (gone) ++hub_->counters.disconnects;
-    if (hub_->options.answered) {
-      const auto taken = std::chrono::steady_clock::now() - begun_;
-      hub_->options.answered(*request_, gone ? 499 : status_,
-                             std::chrono::duration_cast<std::chrono::microseconds>(taken));
-    }
+    TellAnswered(gone ? 499 : status_);
   }
   state_ = State::kClosed;
   ReleaseBody();
@@ -219,12 +216,14 @@ void Connection::Process() {
       case RequestParser::State::kFailed:
         return Refuse(parser_->status(), parser_->problem());
       case RequestParser::State::kDone:
+        if (!CountBody()) return;
         return BeginAnswer();
       case RequestParser::State::kBody:
         if (in_head) {
           if (!BeginBody()) return;
           if (!buffer_.empty()) break;  // go on with the body
         }
+        if (!CountBody()) return;
         return Read();
       case RequestParser::State::kHead:
         return Read();
@@ -232,24 +231,58 @@ void Connection::Process() {
   }
 }
 
-// The head is there, a body follows: is there room for it?
+// The head is there, a body follows: does anybody want it, and is there room for it?
 bool Connection::BeginBody() {
   const ServerOptions& options = hub_->options;
-  const size_t bytes =
-      static_cast<size_t>(parser_->content_length().value_or(options.limits.body_bytes_max));
-  if (hub_->counters.bodies_bytes + bytes > options.bodies_bytes_max) {
+  const uint64_t bytes = parser_->content_length().value_or(options.limits.body_bytes_max);
+  if (bytes > kUnaskedBodyBytesMax || parser_->expects_continue()) {
+    Request head = parser_->head();
+    AssignId(&head);
+    if (auto refusal = Decide(head).refusal) {
+      request_ = std::make_shared<Request>(std::move(head));
+      RefuseUnread(std::move(*refusal));
+      return false;
+    }
+  }
+  const uint64_t least = parser_->content_length().value_or(0);
+  if (hub_->counters.bodies_bytes + least > options.bodies_bytes_max) {
     Refuse(503, "the server is reading too many requests; try again later");
     return false;
   }
-  body_reserved_ = bytes;
-  hub_->counters.bodies_bytes += bytes;
-  deadline_ = std::chrono::steady_clock::now() + options.body_max +
-              std::chrono::seconds(bytes / options.body_bytes_per_second_min);
+  deadline_ = std::chrono::steady_clock::now() + options.body_max;
+  window_bytes_ = 0;
   if (parser_->expects_continue()) Queue("HTTP/1.1 100 Continue\r\n\r\n");
   return true;
 }
 
-void Connection::ReleaseBody() { hub_->counters.bodies_bytes -= std::exchange(body_reserved_, 0); }
+// More of a body has arrived. Memory is counted as it is used: what a client announces, and never
+// sends, takes no room from others. False: there was none.
+bool Connection::CountBody() {
+  const ServerOptions& options = hub_->options;
+  const size_t bytes = parser_->body_bytes();
+  hub_->counters.bodies_bytes += bytes - std::exchange(body_bytes_, bytes);
+  if (hub_->counters.bodies_bytes > options.bodies_bytes_max) {
+    Refuse(503, "the server is reading too many requests; try again later");
+    return false;
+  }
+  const auto window = std::chrono::duration_cast<std::chrono::milliseconds>(options.body_max);
+  const uint64_t wanted =
+      options.body_bytes_per_second_min * static_cast<uint64_t>(window.count()) / 1000;
+  if (bytes - window_bytes_ >= wanted) {
+    window_bytes_ = bytes;
+    deadline_ = std::chrono::steady_clock::now() + window;
+  }
+  return true;
+}
+
+void Connection::ReleaseBody() { hub_->counters.bodies_bytes -= std::exchange(body_bytes_, 0); }
+
+void Connection::AssignId(Request* request) {
+  const std::string_view id = request->Header("x-request-id");
+  char ours[24];
+  std::snprintf(ours, sizeof(ours), "%010llx", static_cast<unsigned long long>(hub_->next_id++));
+  request->id = IsSaneId(id) ? std::string(id) : "req_" + hub_->id_prefix + ours;
+}
 
 void Connection::BeginAnswer() {
   auto request = std::make_shared<Request>();
@@ -257,10 +290,7 @@ void Connection::BeginAnswer() {
   close_after_ = close_after_ || !parser_->keep_alive();
   *request = parser_->Take();
   head_only_ = request->method == "HEAD";
-  const std::string_view id = request->Header("x-request-id");
-  char ours[24];
-  std::snprintf(ours, sizeof(ours), "%010llx", static_cast<unsigned long long>(hub_->next_id++));
-  request->id = IsSaneId(id) ? std::string(id) : "req_" + hub_->id_prefix + ours;
+  AssignId(request.get());
   request_ = request;
   ++answer_;
   ++hub_->counters.requests;
@@ -273,45 +303,60 @@ void Connection::BeginAnswer() {
   Dispatch(std::make_shared<LiveExchange>(shared_from_this(), answer_, std::move(request)));
 }
 
-void Connection::Dispatch(const ExchangePtr& exchange) {
-  const Request& request = exchange->request();
-  const auto refuse = [&](int status, const std::string& message) {
-    Response response = hub_->options.refuse(status, message, &request);
-    return response;
-  };
+Connection::Decision Connection::Decide(const Request& request) {
+  const auto& refuse = hub_->options.refuse;
   const Router::Match match = hub_->router.Find(request.method, request.path);
   if (match.route == nullptr) {
-    if (match.allowed.empty()) return exchange->Respond(refuse(404, "there is nothing here"));
-    Response response = refuse(405, "this address takes " + match.allowed + " only");
+    if (match.allowed.empty()) return {nullptr, refuse(404, "there is nothing here", &request)};
+    Response response = refuse(405, "this address takes " + match.allowed + " only", &request);
     response.headers.emplace_back("Allow", match.allowed);
-    return exchange->Respond(std::move(response));
+    return {nullptr, std::move(response)};
   }
   if (hub_->draining && match.route->run_on == RunOn::kWorker) {
     close_after_ = true;
-    return exchange->Respond(refuse(503, "the server is shutting down; try another one"));
+    return {nullptr, refuse(503, "the server is shutting down; try another one", &request)};
   }
-  if (hub_->options.admit && !hub_->options.admit(exchange, *match.route)) return;
-  if (match.route->run_on == RunOn::kServer) {
-    match.route->handler(exchange);
+  if (!hub_->options.admit) return {match.route, std::nullopt};
+  return {match.route, hub_->options.admit(request, *match.route)};
+}
+
+void Connection::Dispatch(const ExchangePtr& exchange) {
+  Decision decision = Decide(exchange->request());
+  if (decision.refusal) return exchange->Respond(std::move(*decision.refusal));
+  const Handler& handler = decision.route->handler;
+  if (decision.route->run_on == RunOn::kServer) {
+    handler(exchange);
     static_cast<LiveExchange&>(*exchange).DropBody();
     return;
   }
-  asio::post(*hub_->workers, [exchange, handler = &match.route->handler] {
-    (*handler)(exchange);
+  asio::post(*hub_->workers, [exchange, &handler] {
+    handler(exchange);
     static_cast<LiveExchange&>(*exchange).DropBody();
   });
 }
 
-// Answers what never became an exchange, and closes.
+// Answers what cannot become an exchange, and closes.
 void Connection::Refuse(int status, const std::string& message) {
+  auto request = std::make_shared<Request>();
+  if (parser_ != nullptr && !parser_->head().path.empty()) {
+    *request = parser_->head();
+    AssignId(request.get());
+  }
+  request_ = request;
+  RefuseUnread(
+      hub_->options.refuse(status, message, request->path.empty() ? nullptr : request_.get()));
+}
+
+// Answers request_, of which not all was read, and closes.
+void Connection::RefuseUnread(Response response) {
   ++answer_;
   state_ = State::kAnswering;
   ++hub_->counters.requests_active;
   begun_ = std::chrono::steady_clock::now();
   started_ = streaming_ = complete_ = false;
+  head_only_ = request_->method == "HEAD";
   close_after_ = true;
-  request_ = std::make_shared<Request>();
-  Respond(answer_, hub_->options.refuse(status, message, nullptr));
+  Respond(answer_, std::move(response));
 }
 
 std::string Connection::FormatHead(const Response& response, const char* length) {
@@ -342,7 +387,11 @@ void Connection::StartStream(uint64_t answer, Headers headers) {
   response.headers.emplace_back("Cache-Control", "no-cache");
   response.headers.emplace_back("X-Accel-Buffering", "no");
   if (!chunked_) close_after_ = true;
+  complete_ = head_only_;
   Queue(FormatHead(response, chunked_ ? "Transfer-Encoding: chunked\r\n" : ""));
+  // Who asks with HEAD wants no events: to the producer it has left.
+  const auto closed = head_only_ ? std::exchange(closed_, nullptr) : nullptr;
+  if (closed) closed();
 }
 
 void Connection::Send(uint64_t answer, std::string bytes) {
@@ -370,9 +419,9 @@ void Connection::Abandon(uint64_t answer) {
 }
 
 void Connection::OnClose(uint64_t answer, std::function<void()> closed) {
-  if (Current(answer)) {
-    if (!complete_) closed_ = std::move(closed);
-  } else if (state_ == State::kClosed && answer == answer_ && !complete_) {
+  if (Current(answer) && !complete_) {
+    closed_ = std::move(closed);
+  } else if (answer == answer_ && (!complete_ || (streaming_ && head_only_))) {
     closed();
   }
 }
@@ -421,13 +470,16 @@ void Connection::OnWritten() {
   if (drained_) drained_();
 }
 
-void Connection::FinishAnswer() {
+void Connection::TellAnswered(int status) {
   --hub_->counters.requests_active;
-  if (hub_->options.answered) {
-    const auto taken = std::chrono::steady_clock::now() - begun_;
-    hub_->options.answered(*request_, status_,
-                           std::chrono::duration_cast<std::chrono::microseconds>(taken));
-  }
+  if (!hub_->options.answered) return;
+  const auto taken = std::chrono::steady_clock::now() - begun_;
+  hub_->options.answered(*request_, status,
+                         std::chrono::duration_cast<std::chrono::microseconds>(taken));
+}
+
+void Connection::FinishAnswer() {
+  TellAnswered(status_);
   ReleaseBody();
   closed_ = nullptr;
   drained_ = nullptr;

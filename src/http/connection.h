@@ -71,17 +71,28 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   enum class State { kReading, kAnswering, kLingering, kClosed };
 
+  // What becomes of a request: a handler, or an answer at once.
+  struct Decision {
+    const Router::Route* route = nullptr;
+    std::optional<Response> refusal;
+  };
+
   void Read();
   void OnRead(std::string_view bytes);
   void Process();
   bool BeginBody();
+  bool CountBody();
   void BeginAnswer();
   void Refuse(int status, const std::string& message);
+  void RefuseUnread(Response response);
+  Decision Decide(const Request& request);
+  void AssignId(Request* request);
   void Dispatch(const ExchangePtr& exchange);
   void Queue(std::string bytes);
   void Write();
   void OnWritten();
   void FinishAnswer();
+  void TellAnswered(int status);
   void ReleaseBody();
   std::string FormatHead(const Response& response, const char* length);
   bool Current(uint64_t answer) const { return answer == answer_ && state_ == State::kAnswering; }
@@ -94,8 +105,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::vector<char> incoming_;  // where the socket writes
   std::string buffer_;          // read, not yet parsed
   std::unique_ptr<RequestParser> parser_;
-  TimePoint deadline_;  // of what the client must do: a head, a body, taking bytes
-  size_t body_reserved_ = 0;
+  TimePoint deadline_;       // of what the client must do: a head, a body, taking bytes
+  size_t body_bytes_ = 0;    // of the request being read or answered
+  size_t window_bytes_ = 0;  // of them, those before the time that ends at deadline_
   size_t lingered_bytes_ = 0;
 
   uint64_t answer_ = 0;  // counts answers

@@ -36,7 +36,8 @@ class Exchange {
   virtual size_t pending_bytes() const = 0;
 
   // `closed` is called once if the client goes away before the answer is complete; at once if it
-  // already has. `drained` is called whenever everything sent has left.
+  // already has. (Who asks for a stream with HEAD goes away after its head.) `drained` is called
+  // whenever everything sent has left.
   virtual void OnClose(std::function<void()> closed) = 0;
   virtual void OnDrained(std::function<void()> drained) = 0;
 

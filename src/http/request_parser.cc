@@ -1,19 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/request_parser.h"
 
+#include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <utility>
 
 #include "base/check.h"
 
 namespace reprise::http {
+namespace {
 
 namespace beast = boost::beast;
 
+// A body in a string that grows with what arrives. (Beast's own reserves what the client
+// announces.)
+struct ArrivedBody {
+  using value_type = std::string;
+
+  class reader {
+   public:
+    template <bool kIsRequest, class Fields>
+    reader(beast::http::header<kIsRequest, Fields>&, value_type& body) : body_(body) {}
+    void init(const boost::optional<uint64_t>&, beast::error_code& error) { error = {}; }
+    template <class Buffers>
+    size_t put(const Buffers& buffers, beast::error_code& error) {
+      error = {};
+      size_t bytes = 0;
+      for (const auto buffer : beast::buffers_range_ref(buffers)) {
+        body_.append(static_cast<const char*>(buffer.data()), buffer.size());
+        bytes += buffer.size();
+      }
+      return bytes;
+    }
+    void finish(beast::error_code& error) { error = {}; }
+
+   private:
+    value_type& body_;
+  };
+};
+
+// "http://host/path" -> "/path": what clients send to a proxy, and servers must take, too.
+std::string_view OriginForm(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!EqualIgnoringCase(target.substr(0, scheme.size()), scheme)) continue;
+    const size_t path = target.find_first_of("/?", scheme.size());
+    return path == std::string_view::npos ? "/" : target.substr(path);
+  }
+  return target;
+}
+
+}  // namespace
+
 struct RequestParser::Beast {
-  beast::http::request_parser<beast::http::string_body> parser;
+  beast::http::request_parser<ArrivedBody> parser;
   State state = State::kHead;
+  Request head;
   int status = 0;
   std::string problem;
 
@@ -22,7 +63,38 @@ struct RequestParser::Beast {
     status = code;
     problem = std::move(why);
   }
+  void TakeHead();
+  void CheckHead(const Limits& limits);
 };
+
+void RequestParser::Beast::TakeHead() {
+  const auto& message = parser.get();
+  head.method = std::string(message.method_string());
+  const std::string_view target =
+      OriginForm(std::string_view(message.target().data(), message.target().size()));
+  const size_t question = target.find('?');
+  if (!PercentDecode(target.substr(0, question), &head.path)) head.path.clear();  // names nothing
+  if (question != std::string_view::npos) head.query = std::string(target.substr(question + 1));
+  for (const auto& field : message.base()) {
+    head.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+  }
+}
+
+void RequestParser::Beast::CheckHead(const Limits& limits) {
+  const auto& fields = parser.get().base();
+  const auto hosts = fields.count(beast::http::field::host);
+  const std::string_view encoding = head.Header("transfer-encoding");
+  if (head.headers.size() > limits.header_count_max) {
+    Fail(431, "the request has more than " + std::to_string(limits.header_count_max) + " headers");
+  } else if (hosts > 1) {
+    Fail(400, "the request has more than one Host header");
+  } else if (hosts == 0 && parser.get().version() >= 11) {
+    Fail(400, "the request has no Host header");
+  } else if (fields.count(beast::http::field::transfer_encoding) > 0 &&
+             !EqualIgnoringCase(encoding, "chunked")) {
+    Fail(501, "of the transfer encodings only 'chunked' is understood");
+  }
+}
 
 RequestParser::RequestParser(const Limits& limits)
     : limits_(limits), beast_(std::make_unique<Beast>()) {
@@ -34,6 +106,24 @@ RequestParser::~RequestParser() = default;
 
 size_t RequestParser::Feed(std::string_view bytes) {
   CHECK(state() == State::kHead || state() == State::kBody);
+  if (state() == State::kHead) return FeedOnce(bytes);
+  // The head of a chunk, and the trailer, must be whole within a slice: Beast sets them no limit.
+  size_t used = 0;
+  while (used < bytes.size() && state() == State::kBody) {
+    const std::string_view slice = bytes.substr(used, limits_.head_bytes_max);
+    const size_t taken = FeedOnce(slice);
+    used += taken;
+    if (taken > 0) continue;
+    if (slice.size() == limits_.head_bytes_max && state() == State::kBody) {
+      beast_->Fail(431, "the head of a chunk, or the trailer, is larger than " +
+                            std::to_string(limits_.head_bytes_max) + " bytes");
+    }
+    break;
+  }
+  return used;
+}
+
+size_t RequestParser::FeedOnce(std::string_view bytes) {
   auto& parser = beast_->parser;
   beast::error_code error;
   const size_t used = parser.put({bytes.data(), bytes.size()}, error);
@@ -42,6 +132,7 @@ size_t RequestParser::Feed(std::string_view bytes) {
     beast_->Fail(431, "the head of the request is larger than " +
                           std::to_string(limits_.head_bytes_max) + " bytes");
   } else if (error == beast::http::error::body_limit) {
+    if (beast_->state == State::kHead) beast_->TakeHead();
     beast_->Fail(413, "the body of the request is larger than " +
                           std::to_string(limits_.body_bytes_max) + " bytes");
   } else if (error) {
@@ -52,16 +143,8 @@ size_t RequestParser::Feed(std::string_view bytes) {
   if (beast_->state == State::kHead && parser.is_header_done()) {
     beast_->state = State::kBody;
     parser.eager(true);
-    const auto& fields = parser.get().base();
-    const auto count = static_cast<size_t>(std::distance(fields.begin(), fields.end()));
-    if (count > limits_.header_count_max) {
-      beast_->Fail(431, "the request has more than " + std::to_string(limits_.header_count_max) +
-                            " headers");
-    } else if (fields.count(beast::http::field::host) > 1) {
-      beast_->Fail(400, "the request has more than one Host header");
-    } else if (fields.count(beast::http::field::transfer_encoding) > 0 && !parser.chunked()) {
-      beast_->Fail(501, "of the transfer encodings only 'chunked' is understood");
-    }
+    beast_->TakeHead();
+    beast_->CheckHead(limits_);
   }
   if (beast_->state == State::kBody && parser.is_done()) beast_->state = State::kDone;
   return used;
@@ -70,36 +153,25 @@ size_t RequestParser::Feed(std::string_view bytes) {
 RequestParser::State RequestParser::state() const { return beast_->state; }
 int RequestParser::status() const { return beast_->status; }
 const std::string& RequestParser::problem() const { return beast_->problem; }
+const Request& RequestParser::head() const { return beast_->head; }
+size_t RequestParser::body_bytes() const { return beast_->parser.get().body().size(); }
 
 std::optional<uint64_t> RequestParser::content_length() const {
   const auto length = beast_->parser.content_length();
   return length ? std::optional<uint64_t>(*length) : std::nullopt;
 }
 
-bool RequestParser::chunked() const { return beast_->parser.chunked(); }
 bool RequestParser::keep_alive() const { return beast_->parser.keep_alive(); }
 bool RequestParser::is_http_1_0() const { return beast_->parser.get().version() < 11; }
 
 bool RequestParser::expects_continue() const {
-  const auto expect = beast_->parser.get()[beast::http::field::expect];
-  return EqualIgnoringCase({expect.data(), expect.size()}, "100-continue");
+  return !is_http_1_0() && EqualIgnoringCase(head().Header("expect"), "100-continue");
 }
 
 Request RequestParser::Take() {
   CHECK(state() == State::kDone);
-  auto message = beast_->parser.release();
-  Request request;
-  request.method = std::string(message.method_string());
-  const std::string target(message.target());
-  const size_t question = target.find('?');
-  if (!PercentDecode(std::string_view(target).substr(0, question), &request.path)) {
-    request.path.clear();  // names nothing
-  }
-  if (question != std::string::npos) request.query = target.substr(question + 1);
-  for (const auto& field : message.base()) {
-    request.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
-  }
-  request.body = std::move(message.body());
+  Request request = std::move(beast_->head);
+  request.body = std::move(beast_->parser.get().body());
   return request;
 }
 

@@ -35,9 +35,13 @@ class RequestParser {
   int status() const;
   const std::string& problem() const;
 
+  // The request without its body; what a trailer says is not among its headers. From kBody on, and
+  // of a body that was refused for its size; else empty.
+  const Request& head() const;
+
   // From kBody on.
   std::optional<uint64_t> content_length() const;  // absent: chunked or none
-  bool chunked() const;
+  size_t body_bytes() const;                       // that have arrived
   bool expects_continue() const;
   bool keep_alive() const;
   bool is_http_1_0() const;
@@ -47,6 +51,8 @@ class RequestParser {
 
  private:
   struct Beast;
+  size_t FeedOnce(std::string_view bytes);
+
   const Limits limits_;
   std::unique_ptr<Beast> beast_;
 };

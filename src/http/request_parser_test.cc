@@ -65,6 +65,32 @@ TEST(RequestParserTest, TakesRequestsHoweverTheyAreCut) {
   }
 }
 
+TEST(RequestParserTest, TakesTheFormThatProxiesAreSent) {
+  const struct {
+    const char* target;
+    const char* path;
+    const char* query;
+  } cases[] = {
+      {"http://h:1/a/b?c", "/a/b", "c"}, {"HTTPS://h", "/", ""}, {"http://h?x=/", "", "x=/"}};
+  for (const auto& c : cases) {
+    const std::string text = std::string("GET ") + c.target + " HTTP/1.1\r\nHost: h\r\n\r\n";
+    const Parsed parsed = Parse(text, text.size());
+    EXPECT_EQ(parsed.status, 0) << c.target;
+    EXPECT_EQ(parsed.request.path, c.path);
+    EXPECT_EQ(parsed.request.query, c.query);
+  }
+}
+
+TEST(RequestParserTest, ATrailerAddsNoHeaders) {
+  const std::string text =
+      "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "2\r\n{}\r\n0\r\nAuthorization: Bearer k\r\n\r\n";
+  const Parsed parsed = Parse(text, 5);
+  EXPECT_EQ(parsed.status, 0);
+  EXPECT_EQ(parsed.request.body, "{}");
+  EXPECT_EQ(parsed.request.headers.size(), 2u);
+}
+
 TEST(RequestParserTest, LeavesTheNextRequestAlone) {
   const std::string two = "GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n";
   const Parsed parsed = Parse(two, two.size());
@@ -74,6 +100,7 @@ TEST(RequestParserTest, LeavesTheNextRequestAlone) {
 
 TEST(RequestParserTest, Refusals) {
   const std::string host = "Host: h\r\n";
+  const std::string chunked = "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n";
   const struct {
     std::string text;
     int status;
@@ -95,10 +122,15 @@ TEST(RequestParserTest, Refusals) {
       {"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400},
       {"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
       {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", 400},
-      {"POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", 501},
-      {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
-      {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", 400},
-      {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", 400},
+      {"GET / HTTP/1.1\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip\r\n\r\n", 501},
+      {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501},
+      {chunked + "5;" + std::string(20000, 'a') + "\r\n12345\r\n0\r\n\r\n", 431},
+      {chunked + "2\r\n{}\r\n" + std::string(20000, '0') + "\r\n\r\n", 431},
+      {chunked + "2\r\n{}\r\n0\r\nA: " + std::string(20000, 'a') + "\r\n\r\n", 431},
+      {chunked + "zz\r\n", 400},
+      {chunked + "-1\r\n", 400},
+      {chunked + "fffffffffffffffff\r\n", 400},
       {"POST / HTTP/1.1\r\nContent-Length: 107374182400\r\n\r\n", 413},
       {"GET /" + std::string(20000, 'a') + " HTTP/1.1\r\n\r\n", 431},
       {"GET / HTTP/1.1\r\nA: " + std::string(20000, 'a') + "\r\n\r\n", 431},
@@ -117,7 +149,7 @@ TEST(RequestParserTest, CountsHeadersAndChunks) {
   EXPECT_EQ(Parse(many + "\r\n", 4096).status, 431);
   Limits limits;
   limits.body_bytes_max = 10;
-  const std::string head = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string head = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
   EXPECT_EQ(Parse(head + "8\r\n12345678\r\n2\r\n90\r\n0\r\n\r\n", 3, limits).status, 0);
   EXPECT_EQ(Parse(head + "8\r\n12345678\r\n3\r\n901\r\n0\r\n\r\n", 3, limits).status, 413);
 }

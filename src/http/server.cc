@@ -176,7 +176,8 @@ bool Server::Drain(std::chrono::milliseconds timeout) {
 void Server::Stop() {
   Hub& hub = *loop_->hub;
   if (!loop_->thread.joinable()) return;
-  hub.workers->join();  // handlers on their way finish; nothing new comes: draining or not
+  loop_->Ask([&hub] { return hub.draining = true; });  // from here on nothing goes to the workers
+  hub.workers->join();                                 // handlers on their way finish
   loop_->Ask([this] {
     error_code ignored;
     loop_->acceptor.close(ignored);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -22,17 +23,17 @@ struct ServerOptions {
   size_t bodies_bytes_max = size_t{256} << 20;      // of all requests being read or answered
   std::chrono::milliseconds idle_max{75'000};       // between requests of a connection
   std::chrono::milliseconds head_max{10'000};       // first to last byte of a head
-  std::chrono::milliseconds body_max{30'000};       // of a body, and what its size needs at
-  size_t body_bytes_per_second_min = 64 << 10;      //   this rate
+  std::chrono::milliseconds body_max{30'000};       // a body must be whole in this time, or go on
+  size_t body_bytes_per_second_min = 64 << 10;      //   at this rate for as long again
   std::chrono::milliseconds stall_max{30'000};      // a client that takes nothing that long is cut
   std::chrono::milliseconds ping_interval{15'000};  // comment lines in silent streams
   Limits limits;
 
   // The body for what the server itself refuses (400, 404, 405, 408, 413, 431, 503). Required.
   std::function<Response(int status, const std::string& message, const Request* request)> refuse;
-  // Asked for every request that has a route, on the server thread; false means that it answered
-  // the request itself (authentication). Optional.
-  std::function<bool(const ExchangePtr&, const Router::Route&)> admit;
+  // Asked about every request that has a route, on the server thread: the answer to one that is not
+  // let in (authentication). A body of some size is not read before. Optional; must be quick.
+  std::function<std::optional<Response>(const Request&, const Router::Route&)> admit;
   // Told after every answer: status and how long it took. Optional; must be quick.
   std::function<void(const Request&, int status, std::chrono::microseconds)> answered;
 };

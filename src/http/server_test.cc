@@ -254,6 +254,22 @@ TEST_F(ServerTest, StreamsInChunks) {
   ExpectIdle();
 }
 
+TEST_F(ServerTest, HeadOfAStreamIsItsHead) {
+  Start();
+  Client client = Connect();
+  client.Send("HEAD /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+  const ExchangePtr exchange = Held();
+  ASSERT_NE(exchange, nullptr);
+  EXPECT_TRUE(gone_.Wait());  // the producer need not go on
+  exchange->Send("data: two\n\n");
+  client.Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
+  const std::string answers = client.ReadUntil("hello");
+  EXPECT_NE(answers.find("text/event-stream"), std::string::npos);
+  EXPECT_EQ(answers.find("data:"), std::string::npos);
+  Drop();
+  ExpectIdle();
+}
+
 TEST_F(ServerTest, PingsSilentStreams) {
   options_.ping_interval = 30ms;
   Start();
@@ -326,13 +342,98 @@ TEST_F(ServerTest, RefusesBodiesItHasNoRoomFor) {
   large.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 101\r\n\r\n");
   EXPECT_EQ(StatusOf(large.ReadAnswer()), 413);
   Client one = Connect();
-  one.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n");
-  while (server_->stats().bodies_bytes < 100) std::this_thread::sleep_for(1ms);
+  one.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n" + std::string(99, 'x'));
+  while (server_->stats().bodies_bytes < 99) std::this_thread::sleep_for(1ms);
   Client two = Connect();
   two.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 60\r\n\r\n");
   EXPECT_EQ(StatusOf(two.ReadAnswer()), 503);
-  one.Send(std::string(100, 'x'));
+  Client three = Connect();
+  three.Send("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3c\r\n" +
+             std::string(60, 'x'));
+  EXPECT_EQ(StatusOf(three.ReadAnswer()), 503);
+  one.Send("x");
   EXPECT_EQ(StatusOf(one.ReadAnswer()), 200);
+  ExpectIdle();
+}
+
+TEST_F(ServerTest, WhatIsAnnouncedAndNotSentTakesNoRoom) {
+  options_.bodies_bytes_max = options_.limits.body_bytes_max;
+  Start();
+  std::vector<std::unique_ptr<Client>> clients;
+  for (const char* length : {"Content-Length: 33554432", "Transfer-Encoding: chunked"}) {
+    for (int i = 0; i < 4; ++i) {
+      clients.push_back(std::make_unique<Client>(server_->port()));
+      clients.back()->Send(std::string("POST /echo HTTP/1.1\r\nHost: h\r\n") + length +
+                           "\r\n\r\n1");
+    }
+  }
+  Client client = Connect();
+  client.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc");
+  EXPECT_TRUE(client.ReadAnswer().ends_with("abc"));
+  EXPECT_LT(server_->stats().bodies_bytes, 100u);
+}
+
+TEST_F(ServerTest, ChunkHeadsWithoutEndAreRefused) {
+  Start();
+  Client client = Connect();
+  client.Send("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5;");
+  client.Send(std::string(40000, 'a'));
+  EXPECT_EQ(StatusOf(client.ReadAnswer()), 431);
+}
+
+TEST_F(ServerTest, ALargeBodyThatNobodyWantsIsNotRead) {
+  options_.admit = [](const Request& request, const Router::Route&) -> std::optional<Response> {
+    if (request.Header("key") == "right") return std::nullopt;
+    Response response;
+    response.status = 401;
+    return response;
+  };
+  Start();
+  const struct {
+    const char* head;
+    int status;
+  } cases[] = {
+      {"POST /echo HTTP/1.1\r\nHost: h\r\nx-request-id: i\r\nContent-Length: 1000000", 401},
+      {"POST /echo HTTP/1.1\r\nHost: h\r\nx-request-id: i\r\nTransfer-Encoding: chunked", 401},
+      {"POST /echo HTTP/1.1\r\nHost: h\r\nx-request-id: i\r\nContent-Length: 9\r\nExpect: "
+       "100-continue",
+       401},
+      {"POST /nope HTTP/1.1\r\nHost: h\r\nx-request-id: i\r\nContent-Length: 1000000", 404},
+      {"POST /hello HTTP/1.1\r\nHost: h\r\nx-request-id: i\r\nContent-Length: 1000000", 405},
+  };
+  for (const auto& c : cases) {
+    Client client = Connect();
+    client.Send(std::string(c.head) + "\r\n\r\n");
+    const std::string answer = client.ReadAnswer();
+    EXPECT_EQ(StatusOf(answer), c.status) << c.head;
+    EXPECT_NE(answer.find("x-request-id: i\r\n"), std::string::npos) << answer;
+    EXPECT_TRUE(client.Closed());
+  }
+  // A small one is, so that the connection lives on.
+  Client client = Connect();
+  client.Send(
+      "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc"
+      "POST /echo HTTP/1.1\r\nHost: h\r\nkey: right\r\nContent-Length: 3\r\n\r\ndef");
+  EXPECT_EQ(StatusOf(client.ReadAnswer()), 401);
+  EXPECT_TRUE(client.ReadAnswer().ends_with("def"));
+  ExpectIdle();
+}
+
+TEST_F(ServerTest, ABodyMustGoOn) {
+  options_.body_max = 200ms;
+  options_.body_bytes_per_second_min = 200;
+  Start();
+  Client steady = Connect();
+  steady.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n");
+  Client slow = Connect();  // sent nearly all at once, and rests on it
+  slow.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n" +
+            std::string(60000, 'x'));
+  for (int i = 0; i < 10; ++i) {
+    std::this_thread::sleep_for(50ms);
+    steady.Send(std::string(100, 'x'));
+  }
+  EXPECT_EQ(StatusOf(steady.ReadAnswer()), 200);
+  EXPECT_EQ(StatusOf(slow.ReadAnswer()), 408);
   ExpectIdle();
 }
 

@@ -130,6 +130,7 @@ def broken_json():
         yield "wrong method", "POST", path, "{}", 405, None
 
 
+CHUNKED = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 # What HTTP itself can have wrong: raw bytes, and the statuses that are right for them.
 RAW = [
     ("no HTTP", b"hello\r\n\r\n", {400}),
@@ -141,7 +142,12 @@ RAW = [
                     b"Content-Length: 2\r\n\r\nx", {400}),
     ("length and chunks", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n"
                           b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {400}),
-    ("bad chunk", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", {400}),
+    ("bad chunk", CHUNKED + b"zz\r\n", {400}),
+    ("chunk head without end", CHUNKED + b"5;" + b"a" * 20000, {431}),
+    ("trailer without end", CHUNKED + b"2\r\n{}\r\n0\r\nA: " + b"a" * 20000, {431}),
+    ("packed chunks", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", {501}),
+    ("no host", b"GET /health HTTP/1.1\r\n\r\n", {400}),
+    ("large body for nobody", b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\n", {404}),
     ("long line", b"GET /" + b"x" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", {400, 414, 431}),
     ("long header", b"GET /health HTTP/1.1\r\nHost: x\r\nA: " + b"x" * 100000 + b"\r\n\r\n", {431}),
     ("many headers", b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 3000 + b"\r\n", {431}),

@@ -2,6 +2,7 @@
 
 usage: operations_test.py PROGRAM
 """
+import gzip
 import http.client
 import json
 import os
@@ -361,8 +362,30 @@ class Cache(unittest.TestCase):
             self.assertEqual(self.server.ask("GET", "/v1/models", headers={"Host": host})[0], status, host)
 
     def test_forms_of_web_pages_are_refused(self):
-        status, _, _ = self.server.ask("POST", "/v1/chat/completions", "{}", headers={"Content-Type": "text/plain"})
+        for kind, status in (("text/plain", 415), ("text/plain; x=json", 415), ("application/x-www-form-urlencoded", 415),
+                             ("", 415), ("application/jsonp", 415), ("application/json", 200),
+                             ("Application/JSON ; charset=utf-8", 200), ("application/vnd.x+json", 200)):
+            got = self.server.ask("POST", "/tokenize", '{"content": "a"}', headers={"Content-Type": kind})[0]
+            self.assertEqual(got, status, kind)
+
+    def test_pages_of_other_sites_are_refused(self):
+        here = f"http://127.0.0.1:{self.server.port}"
+        for headers, status in (({"Origin": "http://evil.example"}, 403), ({"Origin": "null"}, 403),
+                                ({"Origin": here}, 200), ({}, 200), ({"Sec-Fetch-Site": "cross-site"}, 403),
+                                ({"Sec-Fetch-Site": "same-site", "Origin": here}, 403),
+                                ({"Sec-Fetch-Site": "same-origin", "Origin": "https://proxy.example"}, 200)):
+            self.assertEqual(self.server.ask("POST", "/v1/cache/reset", headers=headers)[0], status, headers)
+        # They may look, but browsers show them nothing: no answer allows it.
+        status, headers, _ = self.server.ask("GET", "/v1/models", headers={"Origin": "http://evil.example"})
+        self.assertEqual(status, 200)
+        self.assertFalse([name for name in headers if name.lower().startswith("access-control")])
+        self.assertEqual(self.server.ask("OPTIONS", "/v1/models")[0], 405)
+
+    def test_packed_bodies_are_refused(self):
+        packed = gzip.compress(b'{"content": "a"}')
+        status, _, answer = self.server.ask("POST", "/tokenize", packed, headers={"Content-Encoding": "gzip"})
         self.assertEqual(status, 415)
+        self.assertIn("content-encoding", answer["error"]["message"])
 
 
 class Running(unittest.TestCase):

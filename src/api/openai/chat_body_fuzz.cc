@@ -11,6 +11,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace reprise;  // NOLINT
   http::Request request;
+  request.headers = {{"Content-Type", "application/json"}};
   request.body.assign(reinterpret_cast<const char*>(data), size);
   const api::openai::Body body = api::openai::ParseBody(request);
   if (body.error) {

@@ -168,13 +168,31 @@ void ReadMessage(const JsonValue& message, int32_t index, Fields* fields, ChatJo
   job->turns.push_back(std::move(turn));
 }
 
+// "application/json; charset=utf-8", also application/x+json. Nothing else: web pages may send text
+// and forms anywhere, whatever parameters they give them.
+bool IsJson(std::string_view content_type) {
+  std::string_view type = content_type.substr(0, content_type.find(';'));
+  while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.remove_suffix(1);
+  constexpr std::string_view kApplication = "application/";
+  if (!http::EqualIgnoringCase(type.substr(0, kApplication.size()), kApplication)) return false;
+  type.remove_prefix(kApplication.size());
+  constexpr std::string_view kSuffix = "+json";
+  return http::EqualIgnoringCase(type, "json") ||
+         (type.size() > kSuffix.size() &&
+          http::EqualIgnoringCase(type.substr(type.size() - kSuffix.size()), kSuffix));
+}
+
 }  // namespace
 
 Body ParseBody(const http::Request& request) {
   Body body;
-  const std::string_view type = request.Header("content-type");
-  if (!type.empty() && type.find("json") == std::string_view::npos) {
-    body.error = ApiError{415, "send the body as application/json"};
+  const std::string_view encoding = request.Header("content-encoding");
+  if (!IsJson(request.Header("content-type"))) {
+    body.error = ApiError{415, "send the body with content-type: application/json"};
+    return body;
+  }
+  if (!encoding.empty() && !http::EqualIgnoringCase(encoding, "identity")) {
+    body.error = ApiError{415, "send the body as it is, without a content-encoding"};
     return body;
   }
   auto parsed = JsonDocument::Parse(request.body);

@@ -137,8 +137,8 @@ Status ServerStack::Listen() {
     if (!routed_ && status == 404) return api::ErrorResponse(kLoading, request);
     return api::ErrorResponse({status, message}, request);
   };
-  server.admit = [this](const http::ExchangePtr& exchange, const http::Router::Route& route) {
-    return !ready_ || service_->Admit(exchange, route);
+  server.admit = [this](const http::Request& request, const http::Router::Route& route) {
+    return ready_ ? service_->Admit(request, route) : std::nullopt;
   };
   server.answered = [this](const http::Request& request, int status,
                            std::chrono::microseconds taken) {
