@@ -16,18 +16,20 @@ namespace {
 // What one sequence of `context` tokens takes while it runs, and what it leaves behind.
 struct EntrySize {
   size_t kv_bytes = 0;
+  size_t copy_bytes = 0;  // of the block that it continues in, while both are there
   size_t slot_bytes = 0;
   size_t metadata_bytes = 0;
 
   size_t running() const { return kv_bytes + slot_bytes; }
   size_t stored() const { return kv_bytes + slot_bytes + metadata_bytes; }
-  size_t least() const { return kv_bytes + 2 * slot_bytes + metadata_bytes; }
+  size_t least() const { return kv_bytes + copy_bytes + 2 * slot_bytes + metadata_bytes; }
 };
 
 EntrySize SizeOf(const StateSpec& spec, const CacheOptions& options) {
   const size_t blocks = (size_t(options.context_tokens) + kBlockTokens - 1) / kBlockTokens;
   EntrySize size;
   size.kv_bytes = blocks * spec.kv_block_bytes();
+  size.copy_bytes = spec.kv_block_bytes();
   size.slot_bytes = spec.snapshot_bytes();
   // Token runs, twice (tree and lease), a few nodes and tables.
   size.metadata_bytes = size_t(options.context_tokens) * 4 * sizeof(TokenId) + (64 << 10);

@@ -97,8 +97,9 @@ struct CacheOptions {
   bool enabled = true;            // false: every request computes all, nothing is stored
 };
 
-// The least that Create accepts: one running sequence of options.context_tokens, the state that it
-// leaves behind, and what there is to know about them. A request that runs alone is never refused.
+// The least that Create accepts: one running sequence of options.context_tokens, a copy of the
+// block that it continues in, the state that it leaves behind, and what there is to know about
+// them. A request that runs alone is never refused.
 size_t LeastBudget(const StateSpec& spec, const CacheOptions& options);
 
 // A budget for a model on a machine: what `memory_bytes` (free memory, weights already taken off)

@@ -10,9 +10,9 @@ namespace reprise {
 namespace {
 
 // Large enough that state, not bookkeeping, fills the budget.
-constexpr int64_t kStateWords = 1024;
+constexpr int64_t kStateWords = 4096;
 constexpr size_t kStateEnd = kStateWords * 4 - 8;
-constexpr size_t kKeyWords = 32;
+constexpr size_t kKeyWords = 256;
 
 uint64_t Load(const std::byte* from) {
   uint64_t value;

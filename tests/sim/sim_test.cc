@@ -56,8 +56,10 @@ TEST(Simulation, EveryScheduleGivesTheColdAnswer) {
   // The schedules must exercise what they are for.
   EXPECT_GT(reused, SeedCount() * 20);
   EXPECT_GT(evicted, SeedCount() / 4);
-  EXPECT_GT(preempted, 0u);
+  EXPECT_GT(preempted, SeedCount() / 100);
   RecordProperty("logits_compared", std::to_string(compared));
+  RecordProperty("evicted", std::to_string(evicted));
+  RecordProperty("preempted", std::to_string(preempted));
 }
 
 // Whether one of the first schedules notices that something is broken.

@@ -134,6 +134,28 @@ TEST(FullKv, DeepestBlockWinsInATable) {
   EXPECT_EQ(table[1], first[1]) << "the part that both share is served by the trunk";
 }
 
+TEST(FullKv, AnInnerNodeCanLetGoOfItsCopy) {
+  Board b;
+  const auto first = b.Blocks(8);
+  const auto a = b.tree.Insert({b.root, 0}, Board::Count(0, 8));
+  b.kv->Attach(a.node, 0, 8, first);
+  b.Drop(first);
+  Tokens other = Board::Count(0, 6);
+  other.insert(other.end(), {50, 51});
+  const auto c = b.tree.Insert({b.root, 0}, other);
+  const auto second = b.Blocks(8);  // its own block for [4, 8): rows 4 and 5 copied
+  b.kv->Attach(c.node, 6, 8, second);
+  b.Drop(second);
+  const NodeId upper = b.tree.parent(c.node);
+  b.kv->TakeFromBelow(upper, c.node);
+  EXPECT_EQ(b.kv->block_at(upper, 5), second[1]);
+  EXPECT_EQ(b.kv->block_at(upper, 3), first[0]);
+  EXPECT_EQ(b.pool.used_count(), 3u) << "the other branch needs the original";
+  b.kv->Trim(a.node, 6);
+  EXPECT_EQ(b.pool.used_count(), 2u);
+  EXPECT_TRUE(b.kv->CheckNode(upper).ok());
+}
+
 TEST(WindowKv, ServesWhereTheWindowIsHeld) {
   Board b(5);  // a token sees itself and four before it
   const auto table = b.Blocks(20);

@@ -87,6 +87,17 @@ void Kv::Trim(NodeId node, int32_t upto) {
   tree_->Release(node);
 }
 
+void Kv::TakeFromBelow(NodeId node, NodeId below) {
+  const int32_t at = tree_->end(node);
+  if (at % block_tokens_ == 0 || end(node) != at || !holds(below)) return;
+  BlockId& mine = runs_[node.value].blocks.back();
+  const BlockId theirs = runs_[below.value].blocks.front();
+  if (!mine.valid() || !theirs.valid() || mine == theirs) return;
+  pool_->RefTree(theirs);
+  pool_->UnrefTree(mine);
+  mine = theirs;
+}
+
 void Kv::DropRange(NodeId node, int32_t from, int32_t upto) {
   if (!holds(node)) return;
   Run& run = runs_[node.value];

@@ -53,6 +53,9 @@ class Kv : public Component {
   void Attach(NodeId node, int32_t from, int32_t upto, std::span<const BlockId> table);
   // Lets go of what lies behind `upto`, in whole blocks.
   void Trim(NodeId node, int32_t upto);
+  // Takes `below`'s block for the last rows of the node, where both have one for them and they
+  // differ: who wrote that one copied these rows first. REQUIRES: `below` is a child of the node.
+  void TakeFromBelow(NodeId node, NodeId below);
   // Lets go of the blocks that lie wholly in [from, upto): a gap.
   void DropRange(NodeId node, int32_t from, int32_t upto);
 

@@ -70,8 +70,8 @@ std::vector<TreeNodeView> StateIndex::View(const NamespaceKey& key, size_t node_
         view.snapshots.push_back(mark.position);
         used_ms = std::max(used_ms, order_[mark.entry].used_ms);
       }
-    } else if (node.value < tails_.size() && tails_[node.value].valid()) {
-      used_ms = order_[tails_[node.value]].used_ms;
+    } else if (const EntryId tail = TailOf(node); tail.valid()) {
+      used_ms = order_[tail].used_ms;
     }
     view.idle_ms = used_ms < 0 ? -1 : now_ms_ - used_ms;
     if (kv_) {
@@ -88,12 +88,11 @@ std::vector<TreeNodeView> StateIndex::View(const NamespaceKey& key, size_t node_
 
 // Invariant (4).
 Status StateIndex::CheckTail(NodeId node) const {
-  const bool has_entry = node.value < tails_.size() && tails_[node.value].valid();
-  if (has_entry != kv_->holds(node)) {
+  const EntryId id = TailOf(node);
+  if (id.valid() != kv_->holds(node)) {
     return Internal(fmt::format("node #{}: K/V and its entry disagree", node.value));
   }
-  if (!has_entry) return OkStatus();
-  const EntryId id = tails_[node.value];
+  if (!id.valid()) return OkStatus();
   const Entry& entry = order_[id];
   const bool leaf = tree_.live_children(node) == 0;
   const bool queued = leaf && entry.pinned_until_ms == 0 && !entry.parked;

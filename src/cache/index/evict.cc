@@ -13,12 +13,19 @@ constexpr double kAnyKey = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
+// Half of what is remembered only for reports. Returns true if that freed something.
+bool StateIndex::PurgeSomeGhosts() {
+  const size_t before = tree_.ghost_token_count();
+  tree_.PurgeGhosts(before / 2);
+  return tree_.ghost_token_count() < before;
+}
+
 // For running requests: everything that is only cached may go, pinned entries last.
 bool StateIndex::MakeRoom(size_t bytes, uint32_t block_count, EvictReason why) {
   if (options_.fails && options_.fails()) return false;
   while (bytes_used() + bytes > options_.cache.budget_bytes ||
          blocks_.used_count() + size_t{block_count} > blocks_.capacity()) {
-    if (!EvictOne(why, kAnyKey, true)) return false;
+    if (!EvictOne(why, kAnyKey, true) && !PurgeSomeGhosts()) return false;
   }
   return true;
 }
@@ -48,7 +55,9 @@ bool StateIndex::EvictOne(EvictReason why, double below_key, bool even_pinned) {
   while (true) {
     EntryId id = NextVictim(below_key);
     if (!id.valid()) {
-      if (!even_pinned || pins_.empty()) return false;
+      if (!even_pinned) return false;
+      if (FreeCopies()) return true;
+      if (pins_.empty()) return false;
       id = pins_.begin()->second;
       Unpin(id);  // and look again: it may be an inner node that others must leave first
       continue;
@@ -101,6 +110,25 @@ bool StateIndex::EvictTailBlock(EntryId id, EvictReason why) {
   CountEvicted(order_[id], why);
   UpdateTail(node);
   return true;
+}
+
+// Branches inside a block copied it. Where the sequence that wrote the original has been evicted,
+// only an inner node refers to it, for rows that the copies have too. Returns true if that freed a
+// block; nothing is lost by it. For when all leaves are in use: only then is it worth the walk.
+bool StateIndex::FreeCopies() {
+  if (has_recurrent()) return false;  // there, what is not leased can all go
+  const uint32_t before = blocks_.used_count();
+  const auto climb = [this](NodeId node) {
+    for (NodeId above = tree_.parent(node); !tree_.IsRoot(above); above = tree_.parent(above)) {
+      kv_->TakeFromBelow(above, node);
+      node = above;
+    }
+  };
+  for (const EntryId id : parked_) {
+    if (order_.in_use(id) && order_[id].parked) climb(order_[id].node);
+  }
+  for (const auto& [until_ms, id] : pins_) climb(order_[id].node);
+  return blocks_.used_count() < before;
 }
 
 // All K/V of a node. REQUIRES: no child holds K/V.
@@ -173,8 +201,8 @@ void StateIndex::AfterTailChanged(NodeId node, uint32_t turns) {
 
 // Puts the node's tail into the eviction order or takes it out, as invariant (4) wants.
 void StateIndex::UpdateTail(NodeId node) {
-  if (node.value >= tails_.size() || !tails_[node.value].valid()) return;
-  const EntryId id = tails_[node.value];
+  const EntryId id = TailOf(node);
+  if (!id.valid()) return;
   Entry& entry = order_.Edit(id);
   const bool leaf = tree_.live_children(node) == 0;
   if (leaf != entry.leaf) {

@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // StateIndex: what running sequences have computed becomes tree.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
 #include "cache/index/state_index.h"
 
 namespace reprise {
+
+// Room for the nodes that one insertion may add (a split and a leaf).
+bool StateIndex::MakeRoomForNodes() {
+  while (tree_.node_count() + 2 > node_count_max_) {
+    const size_t ghosts = tree_.ghost_token_count();
+    if (ghosts > 0) tree_.PurgeGhosts(ghosts - 1);  // the oldest one
+    if (tree_.ghost_token_count() < ghosts) continue;
+    if (!EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), true)) {
+      return false;
+    }
+  }
+  return true;
+}
 
 // Makes the tokens [published, upto) known and moves the lease's cursor behind them.
 void StateIndex::AdvanceCursor(LeaseRecord& record, int32_t upto) {
@@ -63,7 +77,7 @@ void StateIndex::ShareBlocks(LeaseRecord& record, const std::vector<NodeId>& pat
 }
 
 void StateIndex::Publish(LeaseRecord& record, int32_t upto) {
-  if (upto <= record.published) return;
+  if (upto <= record.published || !MakeRoomForNodes()) return;
   const int32_t from = record.published;
   AdvanceCursor(record, upto);
   AttachBlocks(record, from);
@@ -137,6 +151,12 @@ void StateIndex::PublishTaps(LeaseRecord& record) {
 
 // Publishes the state at the cut: `tapped` holds it, or, if that is invalid, the slot does.
 void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, SnapshotId tapped) {
+  if (!MakeRoomForNodes()) {
+    if (tapped.valid()) FreeSnapshot(tapped);
+    ++stats_.snapshots_declined;
+    ++record.report.snapshots_declined;
+    return;
+  }
   const int32_t from = record.published;
   AdvanceCursor(record, cut.position);
   const NodeId node = record.cursor.node;

@@ -36,6 +36,19 @@ size_t GhostTokensMax(size_t budget_bytes) {
   return std::clamp<size_t>(budget_bytes / 1000 / sizeof(TokenId), 1 << 12, 1 << 24);
 }
 
+// Arrays that are indexed by node keep the size they once had. So that this never takes the room of
+// a request that runs alone, as many nodes (and snapshots) are allowed as fit beside one.
+size_t NodeCountMax(const StateIndex::Options& options) {
+  constexpr size_t kNodeBytes = 640;  // with its entry, in arrays that double as they grow
+  constexpr size_t kNodesMin = 64;
+  const auto context = static_cast<size_t>(options.cache.context_tokens);
+  const size_t blocks = context / static_cast<size_t>(options.block_tokens) + 2;
+  const size_t alone = blocks * BlockBytes(options.spec, options.block_tokens) +
+                       2 * options.spec.snapshot_bytes() + 4 * context * sizeof(TokenId);
+  const size_t budget = options.cache.budget_bytes;
+  return std::max(kNodesMin, (budget - std::min(budget, alone)) / kNodeBytes);
+}
+
 }  // namespace
 
 StateIndex::StateIndex(Options options)
@@ -45,7 +58,9 @@ StateIndex::StateIndex(Options options)
       cost_(options_.spec),
       tree_(this),
       blocks_(Capacity(options_.cache.budget_bytes, block_bytes_), &actions_),
-      snapshots_(Capacity(options_.cache.budget_bytes, slot_bytes_)),
+      node_count_max_(NodeCountMax(options_)),
+      snapshots_(static_cast<uint32_t>(
+          std::min<size_t>(Capacity(options_.cache.budget_bytes, slot_bytes_), node_count_max_))),
       slots_(slot_bytes_ > 0 ? static_cast<uint32_t>(options_.cache.sequence_count) : 0),
       ghost_tokens_max_(GhostTokensMax(options_.cache.budget_bytes)) {
   if (!options_.policy) options_.policy = std::make_unique<CostPerBytePolicy>();
@@ -89,10 +104,10 @@ void StateIndex::ForgetIfEmpty(NodeId root) {
 void StateIndex::OnSplit(NodeId upper, NodeId lower) {
   if (has_kv()) kv_->OnSplit(upper, lower);
   if (has_recurrent()) recurrent_->OnSplit(upper, lower);
-  if (lower.value >= tails_.size() || !tails_[lower.value].valid()) return;
+  const EntryId tail = TailOf(lower);
+  if (!tail.valid()) return;
   // The entry stays with the tail; the other half, if it holds K/V, gets one as old.
   if (tails_.size() <= upper.value) tails_.resize(upper.value + 1);
-  const EntryId tail = tails_[lower.value];
   if (!kv_->holds(lower)) {
     std::swap(tails_[upper.value], tails_[lower.value]);
     order_.Edit(tail).node = upper;
@@ -110,7 +125,7 @@ void StateIndex::OnSplit(NodeId upper, NodeId lower) {
 void StateIndex::OnRemove(NodeId node) {
   if (has_kv()) kv_->OnRemove(node);
   if (has_recurrent()) recurrent_->OnRemove(node);
-  CHECK(node.value >= tails_.size() || !tails_[node.value].valid());
+  CHECK(!TailOf(node).valid());
   if (node.value < ends_.size()) ends_[node.value] = ConversationEnd();
   const NodeId above = tree_.parent(node);
   if (above.valid() && tree_.IsRoot(above)) maybe_empty_.push_back(above);
@@ -266,7 +281,8 @@ void StateIndex::Finish(Lease lease) {
   } else if (!has_recurrent() && record.may_publish() && record.computed > 0 &&
              record.prompt_tokens >= record.min_cache_tokens) {
     Publish(record, record.computed);
-    NoteSession(record, tails_[tree_.Resolve(record.cursor).node.value]);
+    if (record.published < record.computed) return;  // no room, not even for its nodes
+    NoteSession(record, TailOf(tree_.Resolve(record.cursor).node));
     NoteEndOf(record);
   }
 }
@@ -298,12 +314,10 @@ void StateIndex::Release(uint32_t slot, uint64_t id) {
 void StateIndex::Settle() {
   tree_.PurgeGhosts(ghost_tokens_max_);
   while (bytes_used() > options_.cache.budget_bytes) {
-    if (tree_.ghost_token_count() > 0) {
-      const size_t before = tree_.bytes();
-      tree_.PurgeGhosts(tree_.ghost_token_count() / 2);
-      if (tree_.bytes() < before) continue;
+    if (!PurgeSomeGhosts() &&
+        !EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), true)) {
+      break;
     }
-    if (!EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), true)) break;
   }
   while (!maybe_empty_.empty()) {
     const NodeId root = maybe_empty_.back();
@@ -396,8 +410,8 @@ void StateIndex::Reset(const NamespaceKey* key) {
         while (const auto mark = recurrent_->Deepest(*node, tree_.end(*node))) {
           DropSnapshot(mark->entry, EvictReason::kReset);
         }
-      } else if (node->value < tails_.size() && tails_[node->value].valid()) {
-        DropTail(tails_[node->value], EvictReason::kReset);
+      } else if (const EntryId tail = TailOf(*node); tail.valid()) {
+        DropTail(tail, EvictReason::kReset);
       }
     }
     tree_.PurgeBelow(root);

@@ -113,6 +113,9 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   // state_index.cc
   bool has_kv() const { return kv_ != nullptr; }
   bool has_recurrent() const { return recurrent_ != nullptr; }
+  EntryId TailOf(NodeId node) const {
+    return node.value < tails_.size() ? tails_[node.value] : EntryId();
+  }
   LeaseRecord& RecordOf(const Lease& lease);
   NodeId RootOf(const NamespaceKey& key);
   void ForgetIfEmpty(NodeId root);
@@ -131,6 +134,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void PlanCuts(LeaseRecord& record, const MatchResult& match);
 
   // publish.cc
+  bool MakeRoomForNodes();
   void AdvanceCursor(LeaseRecord& record, int32_t upto);
   void AttachBlocks(LeaseRecord& record, int32_t from);
   void Publish(LeaseRecord& record, int32_t upto);
@@ -149,11 +153,13 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void PinEntry(EntryId id, int64_t pin_ms);
 
   // evict.cc
+  bool PurgeSomeGhosts();
   bool MakeRoom(size_t bytes, uint32_t block_count, EvictReason why);
   bool MakeRoomForSnapshot(double key);
   bool EvictOne(EvictReason why, double below_key, bool even_pinned);
   EntryId NextVictim(double below_key);
   bool EvictTailBlock(EntryId id, EvictReason why);
+  bool FreeCopies();
   void DropTail(EntryId id, EvictReason why);
   void DropSnapshot(EntryId id, EvictReason why);
   void RemoveEntry(EntryId id);
@@ -192,6 +198,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   Actions actions_;
   RadixTree tree_;
   BlockPool blocks_;
+  size_t node_count_max_;
   IdPool<SnapshotId> snapshots_;
   IdPool<SlotId> slots_;
   bool windowed_ = false;  // K/V may have gaps

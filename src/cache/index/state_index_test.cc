@@ -57,6 +57,8 @@ class Schedule {
     options.spec = MakeSpec(mix.full, mix.window, mix.recurrent);
     options.cache.budget_bytes = mix.budget_kib << 10;
     options.cache.sequence_count = 6;
+    // Beside a context of 4096 tokens a tiny budget allows few nodes, beside one of 80 many.
+    options.cache.context_tokens = rng_.Below(2) == 0 ? 80 : 4096;
     options.cache.snapshot_gap = 3;
     options.cache.ladder_tokens = 16;
     options.cache.ttl_ms = rng_.Below(3) == 0 ? 2000 : 0;

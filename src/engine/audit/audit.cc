@@ -92,24 +92,14 @@ class AuditRun {
     options.sequence_count = schedule_.sequence_count;
     options.snapshot_gap = schedule_.snapshot_gap;
     options.ladder_tokens = schedule_.ladder_tokens;
+    // As tight as the cache allows, which must do for a request that runs alone, and as many more
+    // entries as the schedule wants.
     const size_t blocks = static_cast<size_t>(schedule_.context_tokens / kBlockTokens + 1);
     const size_t entry = blocks * spec.kv_block_bytes() + spec.snapshot_bytes();
-    // Slots and bookkeeping come on top of what the schedule calls entries; beside the state of a
-    // real model the latter is nothing, beside that of a tiny one it is not.
-    constexpr size_t kBookkeepingBytes = 64 << 10;
-    // Prompts that branch inside a block leave a copy of it at every branch of the path they share;
-    // those of a running request cannot go. Room for one keeps budgets tight.
-    constexpr size_t kBranchBlocks = 1;
     options.budget_bytes =
-        std::max(static_cast<size_t>(static_cast<double>(entry) * schedule_.budget_entries),
-                 entry + kBranchBlocks * spec.kv_block_bytes()) +
-        static_cast<size_t>(schedule_.sequence_count) * spec.snapshot_bytes() + kBookkeepingBytes;
+        LeastBudget(spec, options) +
+        static_cast<size_t>(static_cast<double>(entry) * (schedule_.budget_entries - 1));
     auto cache = StateCache::Create(spec, options);
-    // Tight budgets are the point, but one entry must fit with its bookkeeping.
-    for (int more = 0; !cache.ok() && more < 20; ++more) {
-      options.budget_bytes += options.budget_bytes / 4;
-      cache = StateCache::Create(spec, options);
-    }
     if (!cache.ok()) {
       Fail(0, cache.status().message());
       return false;

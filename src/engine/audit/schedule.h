@@ -35,7 +35,8 @@ struct ScheduledRequest {
 struct Schedule {
   uint64_t seed = 0;
   std::vector<ScheduledRequest> requests;
-  // The cache's budget in entries of context_tokens tokens: small values force eviction.
+  // The cache's budget in entries of context_tokens tokens, at least 1, the least that it accepts:
+  // small values force eviction.
   double budget_entries = 2;
   int32_t context_tokens = 256;
   int32_t sequence_count = 4;
