@@ -127,7 +127,9 @@ Status Explain(const Schedule& schedule, const AuditResult& result, Auditor* aud
 
 Status Run(const Options& options) {
   SetLogLevel(LogLevel::kWarning);
-  REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
+  ModelOptions model = options.model;
+  model.context_tokens = options.context_tokens;
+  REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(model));
   Auditor auditor(loaded.get());
   const ModelCard& card = loaded->model().card();
   if (!options.golden.empty()) {

@@ -24,6 +24,7 @@ struct Options {
   std::string path;
   bool tensors = true;
   std::string kv = "f16";
+  int64_t context_tokens = 0;  // 0: the model's
 };
 
 // Values come from files: control characters are escaped and long texts cut.
@@ -114,7 +115,7 @@ void PrintTensors(std::span<const StoredTensor> tensors, bool each) {
 }
 
 // What the model carries from token to token, if its family is known.
-void PrintState(const Checkpoint& checkpoint, DType kv) {
+void PrintState(const Checkpoint& checkpoint, DType kv, int64_t context_tokens) {
   const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
   const auto family = FindFamily(gguf, checkpoint.architecture());
   if (!family.ok()) {
@@ -122,6 +123,7 @@ void PrintState(const Checkpoint& checkpoint, DType kv) {
     return;
   }
   ConfigReader config(checkpoint);
+  config.set_context_tokens(context_tokens);
   const auto model = (*family)->make(&config, kv);
   if (!model.ok()) {
     std::printf("state: unknown (%s)\n", model.status().message().c_str());
@@ -131,6 +133,7 @@ void PrintState(const Checkpoint& checkpoint, DType kv) {
   const StateSpec& state = card.state;
   std::printf("family: %s, vocabulary %" PRId64 ", context %" PRId64 " tokens\n",
               std::string((*family)->name).c_str(), card.vocab_size, card.context_length);
+  if (!card.rope_regime.empty()) std::printf("rotary regime: %s\n", card.rope_regime.c_str());
   size_t attention = 0;
   for (const LayerState& layer : state.layers) attention += layer.kind != StateKind::kRecurrent;
   std::printf("state: %zu attention and %zu recurrent layers\n", attention,
@@ -176,7 +179,7 @@ Status Run(const Options& options) {
     PrintJson(config.root(), "");
   }
   PrintTensors(checkpoint.tensors(), options.tensors);
-  PrintState(checkpoint, options.kv == "f32" ? DType::kF32 : DType::kF16);
+  PrintState(checkpoint, options.kv == "f32" ? DType::kF32 : DType::kF16, options.context_tokens);
   return OkStatus();
 }
 
@@ -189,6 +192,9 @@ void DefineInspect(Flags* flags) {
   flags->Add("--tensors,!--no-tensors", &options->tensors, "list every tensor (default)");
   flags->Add("--kv", &options->kv, "type of K/V to reckon with: f16 or f32",
              {.one_of = {"f16", "f32"}});
+  flags->Add("-c,--context", &options->context_tokens,
+             "tokens of the longest request to reckon with (default: the model's)",
+             {.min = 1, .max = 1 << 24});
   flags->SetAction([options] { return Run(*options); });
 }
 

@@ -35,6 +35,7 @@ LoadedModel::LoadedModel(Checkpoint checkpoint, int threads)
 Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& options) {
   LoadOptions load;
   load.kv = options.kv == "f32" ? DType::kF32 : DType::kF16;
+  load.context_tokens = options.context_tokens;
   if (!options.weights.empty()) {
     REPRISE_ASSIGN(load.weights, FindWeightMix(options.weights));
   }

@@ -22,8 +22,9 @@ namespace reprise::cli {
 struct ModelOptions {
   std::string path;
   std::string kv = "f16";
-  std::string weights;  // empty: as stored
-  int threads = 0;      // 0: one per CPU
+  std::string weights;     // empty: as stored
+  int threads = 0;         // 0: one per CPU
+  int context_tokens = 0;  // of the longest sequence; 0: as the model says
 };
 // Commands that talk may go without --model: they use the bundled one.
 enum class ModelChoice { kRequired, kBundledByDefault };

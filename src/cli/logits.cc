@@ -106,6 +106,9 @@ void DefineLogits(Flags* flags) {
              {.required = true});
   flags->Add("--out", &options->output, "safetensors file to write `logits` to, F32 [T, V]",
              {.required = true});
+  flags->Add("-c,--context", &options->model.context_tokens,
+             "context that the model is loaded for; LongRoPE depends on it (default: the model's)",
+             {.min = 1, .max = 1 << 24});
   flags->Add("--split", &options->split,
              "prefill in pieces of these lengths, for example 5,30,1 (the answer is the same)");
   flags->SetAction([options] { return Run(*options); });

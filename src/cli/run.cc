@@ -31,6 +31,8 @@
 namespace reprise::cli {
 namespace {
 
+constexpr int kContextDefault = 8192;
+
 struct Options {
   ModelOptions model;
   std::string prompt;
@@ -40,7 +42,6 @@ struct Options {
   SamplingParams sampling;
   std::optional<uint64_t> seed;
   int max_tokens = 1024;
-  int context_tokens = 0;
   bool plain = false;
   bool stats = false;
 };
@@ -113,9 +114,7 @@ Result<std::unique_ptr<Session>> Session::Create(LoadedModel* loaded, const Opti
   CacheOptions cache;
   cache.sequence_count = 2;
   cache.snapshot_gap = 1;  // short turns count, and one user leaves few
-  constexpr int64_t kContextDefault = 8192;
-  cache.context_tokens = int32_t(std::min<int64_t>(
-      card.context_length, options.context_tokens > 0 ? options.context_tokens : kContextDefault));
+  cache.context_tokens = int32_t(card.context_length);
   cache.budget_bytes = DefaultBudget(card.state, FindAvailableMemory().bytes, cache);
   REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache));
   EngineOptions engine;
@@ -285,6 +284,7 @@ Status Chat(Session* session, Conversation* conversation) {
 Status Run(Options options) {
   SetLogLevel(LogLevel::kWarning);  // the conversation owns the terminal
   options.sampling.seed = options.seed ? *options.seed : std::random_device()();
+  if (options.model.context_tokens == 0) options.model.context_tokens = kContextDefault;
   REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
   REPRISE_ASSIGN(const GenerationDefaults defaults, ReadGenerationDefaults(loaded->checkpoint()));
   Apply(defaults, &options.sampling);
@@ -313,7 +313,7 @@ void DefineRun(Flags* flags) {
   flags->Add("--plain", &options->plain, "complete text as it is, without the chat template");
   flags->Add("-n,--max-tokens", &options->max_tokens, "tokens of a reply",
              {.min = 1, .max = 1 << 20});
-  flags->Add("-c,--context", &options->context_tokens,
+  flags->Add("-c,--context", &options->model.context_tokens,
              "tokens of a conversation (default: the model's, at most 8192)",
              {.min = 64, .max = 1 << 24});
   SamplingParams* sampling = &options->sampling;

@@ -168,9 +168,14 @@ void WeightLoader::LoadVector(const Resolved& tensor) {
   }
 }
 
-// What a state depends on besides weights: its layout and what the family says.
-void AddNumerics(const FamilyModel& model, Digest* digest) {
+// What a state depends on besides weights: the parameters of the model, the layout of the state
+// and what the family says.
+void AddNumerics(const FamilyModel& model, const ConfigReader& config, Digest* digest) {
   digest->Add(kNumericsVersion);
+  for (const auto& [key, value] : config.taken()) {
+    digest->Add(key);
+    digest->Add(value);
+  }
   digest->Add(model.card().family);
   digest->Add(model.DescribeNumerics());
   for (const LayerState& layer : model.state_spec().layers) {
@@ -228,10 +233,15 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
   REPRISE_ASSIGN(const Family* family, FindFamily(gguf, checkpoint.architecture()));
   ConfigReader config(checkpoint);
+  config.set_context_tokens(options.context_tokens);
   auto made = family->make(&config, options.kv);
   if (!made.ok()) return made.status().Annotate(checkpoint.path());
   std::unique_ptr<FamilyModel> model = std::move(*made);
-  model->mutable_card()->family = family->name;
+  ModelCard* card = model->mutable_card();
+  card->family = family->name;
+  if (options.context_tokens > 0) {
+    card->context_length = std::min(card->context_length, options.context_tokens);
+  }
   TensorPlan plan(HfTensorPrefix(checkpoint));
   model->DeclareTensors(&plan);
 
@@ -241,11 +251,11 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   }
   REPRISE_TRY(loader.CheckMemory(model->state_spec()));
   Digest digest;
-  AddNumerics(*model, &digest);
+  AddNumerics(*model, config, &digest);
   REPRISE_TRY(loader.Load(&digest));
   model->CompleteWeights();
-  CompleteCard(loader.tensors(), model->mutable_card());
-  model->mutable_card()->digest = digest.Hex();
+  CompleteCard(loader.tensors(), card);
+  card->digest = digest.Hex();
   return std::unique_ptr<Model>(std::move(model));
 }
 

@@ -23,6 +23,9 @@ struct LoadOptions {
   std::optional<WeightMix> weights;
   DType kv = DType::kF16;       // or kF32
   Progress::Listener progress;  // of the bytes of the file
+  // Tokens of the longest sequence that will be asked for; 0: as the model says. Where a model has
+  // rotary regimes for short and long contexts (LongRoPE), this chooses, once and for all.
+  int64_t context_tokens = 0;
   // Memory that may be used; 0: what the machine has available.
   size_t memory_max = 0;
 };

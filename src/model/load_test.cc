@@ -92,6 +92,44 @@ TEST(Digest, NamesWhatTheStateDependsOn) {
   EXPECT_NE(DigestOf("tests/golden/qwen2", plain), digest);
 }
 
+TEST_F(LoadTest, ParametersArePartOfTheDigest) {
+  const auto digest = [&](const char* from, const char* to) {
+    EXPECT_TRUE(Load(from, to).ok());
+    return DigestOf(folder_, {});
+  };
+  const std::string plain = digest("", "");
+  EXPECT_NE(digest("\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 1e-05"), plain);
+  EXPECT_NE(digest("\"rope_theta\": 1000000.0", "\"rope_theta\": 10000.0"), plain);
+  // What nothing reads is not.
+  EXPECT_EQ(digest("\"use_cache\": true", "\"use_cache\": false"), plain);
+}
+
+TEST(Digest, StateOfOneRotaryRegimeIsNeverFoundByTheOther) {
+  const std::string folder = "tests/golden/phi3_longrope";
+  const std::string file = ::testing::TempDir() + "digest_longrope.gguf";
+  ConvertToGguf(*OpenCheckpoint(folder), "bf16", file);
+  for (const std::string& path : {folder, file}) {
+    const auto load = [&](int64_t context_tokens) {
+      TestMachine machine(1);
+      LoadOptions options;
+      options.context_tokens = context_tokens;
+      const auto model = LoadModel(*OpenCheckpoint(path), machine.context(), options);
+      CHECK(model.ok());
+      return (*model)->card();
+    };
+    const ModelCard within = load(64);
+    const ModelCard beyond = load(65);
+    EXPECT_NE(within.digest, beyond.digest);
+    EXPECT_EQ(load(63).digest, within.digest);
+    EXPECT_EQ(load(0).digest, beyond.digest);
+    EXPECT_EQ(within.context_length, 64);  // a longer one would need the other factors
+    EXPECT_EQ(load(0).context_length, 2048);
+    EXPECT_NE(within.rope_regime.find("short"), std::string::npos) << within.rope_regime;
+    EXPECT_NE(beyond.rope_regime.find("long factors"), std::string::npos) << beyond.rope_regime;
+  }
+  std::remove(file.c_str());
+}
+
 TEST(Card, SaysWhatAModelIs) {
   TestMachine machine(1);
   const auto checkpoint = OpenCheckpoint("tests/golden/qwen3_5");

@@ -16,7 +16,9 @@ namespace reprise {
 struct ModelCard {
   std::string family;
   int64_t vocab_size = 0;
-  int64_t context_length = 0;   // tokens it was trained for
+  // Tokens of the longest sequence: that it was trained for, or, if less, that it was loaded for.
+  int64_t context_length = 0;
+  std::string rope_regime;  // for people: which one the context chose; empty: there is no choice
   int64_t parameter_count = 0;  // of all weights
   size_t weight_bytes = 0;      // resident, as packed
   // Bytes of the matrices that a step of one token reads (the embedding table only where it is the

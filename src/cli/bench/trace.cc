@@ -103,7 +103,9 @@ Status RunTrace(const Options& options) {
   size_t count = options.request_count;
   if (count == 0) count = options.simulate ? SIZE_MAX : kOnModelDefault;
   REPRISE_ASSIGN(const Trace trace, ReadTrace(options.file, Pace{}, count));
-  REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
+  ModelOptions model = options.model;
+  model.context_tokens = options.context_tokens;
+  REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(model));
   const std::string name = std::filesystem::path(options.file).filename().string();
   if (!options.simulate) return RunOnModel(name, trace, loaded.get(), options);
   SimulationOptions simulation;

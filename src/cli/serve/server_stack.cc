@@ -45,7 +45,9 @@ Result<std::unique_ptr<ServerStack>> ServerStack::Start(const ServeOptions& opti
   }
   std::unique_ptr<ServerStack> stack(new ServerStack(options));
   REPRISE_TRY(stack->Listen());
-  REPRISE_ASSIGN(stack->loaded_, LoadedModel::Load(options.model));
+  ModelOptions model = options.model;
+  model.context_tokens = options.context_tokens > 0 ? options.context_tokens : kContextDefault;
+  REPRISE_ASSIGN(stack->loaded_, LoadedModel::Load(model));
   REPRISE_TRY(stack->LoadText());
   REPRISE_TRY(stack->BuildEngine());
   stack->engine_->Start();
@@ -97,8 +99,8 @@ Status ServerStack::BuildEngine() {
   const ModelCard& card = loaded_->model().card();
   CacheOptions cache;
   cache.sequence_count = options_.parallel;
-  const int64_t wanted = options_.context_tokens > 0 ? options_.context_tokens : kContextDefault;
-  cache.context_tokens = static_cast<int32_t>(std::min<int64_t>(card.context_length, wanted));
+  cache.context_tokens = static_cast<int32_t>(card.context_length);
+  if (!card.rope_regime.empty()) Log(LogLevel::kInfo, "rotary regime: " + card.rope_regime);
   if (options_.snapshot_gap > 0) {
     cache.snapshot_gap = options_.snapshot_gap;
   } else if (card.state.snapshot_bytes() <= kSmallStateBytes) {

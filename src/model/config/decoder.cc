@@ -215,6 +215,7 @@ void DescribeDecoder(const DecoderConfig& config, std::string_view architecture,
     }
   }
   if (config.rope.scaling == RopeConfig::Scaling::kLongRope) {
+    out->PutString(prefix + "rope.scaling.type", "longrope");
     put("rope.scaling.original_context_length", int64_t(config.rope.original_context));
     out->Put<float>(prefix + "rope.scaling.attn_factor", RopeMagnitude(config.rope));
   }

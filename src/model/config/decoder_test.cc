@@ -161,15 +161,15 @@ TEST(Rope, YarnKeepsFastWavesAndStretchesSlowOnes) {
 }
 
 TEST(Rope, LongRopeTakesOneRegimeForAllOfAModel) {
-  const auto read = [](const char* context) {
+  const auto read = [](const char* context, int64_t served = 0, const char* further = "") {
     const auto document = JsonDocument::Parse(
         std::string(R"({"original_max_position_embeddings": 4096, "rope_theta": 10000.0,
                         "partial_rotary_factor": 0.5, "rope_scaling": {"type": "longrope",
-                        "short_factor": [1, 2], "long_factor": [3, 50]},
-                        "max_position_embeddings": )") +
-        context + "}");
+                        "short_factor": [1, 2], "long_factor": [3, 50])") +
+        further + R"(}, "max_position_embeddings": )" + context + "}");
     CHECK(document.ok());
     ConfigReader reader(document->root());
+    reader.set_context_tokens(served);
     const RopeConfig config = ReadRopeConfig(&reader, 8);
     CHECK(reader.status().ok());
     return config;
@@ -184,6 +184,18 @@ TEST(Rope, LongRopeTakesOneRegimeForAllOfAModel) {
   EXPECT_FLOAT_EQ(InverseFrequencies(large)[1], 0.01f / 50);
   EXPECT_NEAR(RopeMagnitude(large), std::sqrt(1 + std::log(32.0) / std::log(4096.0)), 1e-6);
   EXPECT_NE(small.Describe(), large.Describe());
+
+  // The context that is served decides; both regimes are scaled alike, as the model says.
+  const RopeConfig within = read("131072", 4096);
+  EXPECT_FALSE(within.long_regime);
+  EXPECT_FLOAT_EQ(InverseFrequencies(within)[1], 0.01f / 2);
+  EXPECT_EQ(RopeMagnitude(within), RopeMagnitude(large));
+  EXPECT_NE(within.Describe(), large.Describe());
+  EXPECT_TRUE(read("131072", 4097).long_regime);
+  EXPECT_FALSE(read("4096", 131072).long_regime);  // no more than the model has
+  EXPECT_EQ(RopeMagnitude(read("131072", 0, R"(, "attention_factor": 1.5)")), 1.5f);
+  EXPECT_NEAR(RopeMagnitude(read("131072", 0, R"(, "factor": 8)")),
+              std::sqrt(1 + std::log(8.0) / std::log(4096.0)), 1e-6);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "model/config/reader.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "base/check.h"
@@ -10,6 +11,22 @@ namespace reprise {
 namespace {
 
 constexpr size_t kLayersMax = 1024;
+
+std::string Shown(int64_t value) { return std::to_string(value); }
+std::string Shown(bool value) { return value ? "true" : "false"; }
+std::string Shown(const std::string& value) { return value; }
+std::string Shown(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.17g", value);
+  return text;
+}
+
+template <typename T>
+std::string Shown(const std::vector<T>& values) {
+  std::string text;
+  for (const T& value : values) text.append(Shown(value)).append(1, ' ');
+  return text;
+}
 
 }  // namespace
 
@@ -77,16 +94,25 @@ T ConfigReader::Take(Result<T> value, T harmless) {
   return harmless;
 }
 
+template <typename T>
+T ConfigReader::Record(ConfigKey key, T value) {
+  if (const std::string_view name = gguf_ ? key.gguf : key.hf; !name.empty()) {
+    taken_[std::string(name)] = Shown(value);
+  }
+  return value;
+}
+
 int64_t ConfigReader::Int(ConfigKey key, IntRange range, std::optional<int64_t> fallback) {
   const int64_t harmless = std::clamp(fallback.value_or(range.min), range.min, range.max);
   const Place place = Locate(key);
   if (place.key.empty()) {
-    if (fallback) return *fallback;
+    if (fallback) return Record(key, *fallback);
     return Take(inner_.Int(gguf_ ? key.gguf : key.hf, range), harmless);  // says that it is missing
   }
   const GgufValue* value = place.section.FindGguf(place.key);
-  if (value == nullptr || !value->is_array())
-    return Take(place.section.Int(place.key, range), harmless);
+  if (value == nullptr || !value->is_array()) {
+    return Record(key, Take(place.section.Int(place.key, range), harmless));
+  }
   const std::vector<int64_t> values =
       Take(place.section.Ints(place.key, kLayersMax, range), std::vector<int64_t>{});
   if (values.empty()) return harmless;
@@ -94,46 +120,49 @@ int64_t ConfigReader::Int(ConfigKey key, IntRange range, std::optional<int64_t> 
     Refuse("the layers of this model differ in " + place.key +
            ", which its family does not expect");
   }
-  return values[0];
+  return Record(key, values[0]);
 }
 
 double ConfigReader::Number(ConfigKey key, NumberRange range, std::optional<double> fallback) {
   const double harmless = std::clamp(fallback.value_or(range.min), range.min, range.max);
   const Place place = Locate(key);
-  if (!place.key.empty()) return Take(place.section.Number(place.key, range), harmless);
-  if (fallback) return *fallback;
+  if (!place.key.empty()) {
+    return Record(key, Take(place.section.Number(place.key, range), harmless));
+  }
+  if (fallback) return Record(key, *fallback);
   return Take(inner_.Number(gguf_ ? key.gguf : key.hf, range), harmless);
 }
 
 bool ConfigReader::Bool(ConfigKey key, bool fallback) {
   const Place place = Locate(key);
-  return place.key.empty() ? fallback : Take(place.section.Bool(place.key), fallback);
+  return Record(key, place.key.empty() ? fallback : Take(place.section.Bool(place.key), fallback));
 }
 
 std::string ConfigReader::Text(ConfigKey key, std::string_view fallback) {
   const Place place = Locate(key);
-  if (place.key.empty()) return std::string(fallback);
-  return std::string(Take(place.section.Text(place.key), fallback));
+  return Record(
+      key,
+      std::string(place.key.empty() ? fallback : Take(place.section.Text(place.key), fallback)));
 }
 
 std::vector<int64_t> ConfigReader::Ints(ConfigKey key, size_t count_max, IntRange range) {
   const Place place = Locate(key);
-  if (place.key.empty()) return {};
-  return Take(place.section.Ints(place.key, count_max, range), std::vector<int64_t>{});
+  if (place.key.empty()) return Record(key, std::vector<int64_t>{});
+  return Record(key, Take(place.section.Ints(place.key, count_max, range), std::vector<int64_t>{}));
 }
 
 std::vector<double> ConfigReader::Numbers(ConfigKey key, size_t count_max) {
   const Place place = Locate(key);
-  if (place.key.empty()) return {};
-  return Take(place.section.Numbers(place.key, count_max), std::vector<double>{});
+  if (place.key.empty()) return Record(key, std::vector<double>{});
+  return Record(key, Take(place.section.Numbers(place.key, count_max), std::vector<double>{}));
 }
 
 std::vector<std::string> ConfigReader::Texts(ConfigKey key, size_t count_max) {
   const Place place = Locate(key);
-  if (place.key.empty()) return {};
+  if (place.key.empty()) return Record(key, std::vector<std::string>{});
   const std::vector<std::string_view> views =
       Take(place.section.Texts(place.key, count_max), std::vector<std::string_view>{});
-  return {views.begin(), views.end()};
+  return Record(key, std::vector<std::string>(views.begin(), views.end()));
 }
 
 }  // namespace reprise

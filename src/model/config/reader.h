@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,6 +42,10 @@ class ConfigReader {
   // Members of config.json that its writers may leave out, and what they are then; GGUF files say
   // everything. REQUIRES: valid JSON that outlives the reader.
   void AddDefaults(std::string_view json);
+  // Tokens of the longest sequence that the model is to serve; 0: as long as it was made for. Some
+  // rotary regimes follow from it.
+  void set_context_tokens(int64_t tokens) { context_tokens_ = tokens; }
+  int64_t context_tokens() const { return context_tokens_; }
   // Makes `message` the error unless there is one already.
   void Refuse(std::string message);
 
@@ -57,6 +62,9 @@ class ConfigReader {
   bool Has(ConfigKey key) const;
   bool IsArray(ConfigKey key) const;
 
+  // Every parameter that was asked for, with what was said: part of the digest.
+  const std::map<std::string, std::string>& taken() const { return taken_; }
+
   // The tensor of that name, or null; always null where there is no checkpoint.
   const StoredTensor* FindTensor(ConfigKey name) const;
 
@@ -68,12 +76,16 @@ class ConfigReader {
   Place Locate(ConfigKey key) const;
   template <typename T>
   T Take(Result<T> value, T harmless);
+  template <typename T>
+  T Record(ConfigKey key, T value);
 
   const Checkpoint* checkpoint_ = nullptr;
   bool gguf_ = false;
   Metadata outer_;  // all of it
   std::optional<JsonDocument> defaults_;
   Metadata inner_;  // section of the architecture, or text part of config.json
+  int64_t context_tokens_ = 0;
+  std::map<std::string, std::string> taken_;
   Status status_;
 };
 

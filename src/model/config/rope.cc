@@ -72,20 +72,31 @@ std::string ScalingMember(const ConfigReader& reader, std::string_view member) {
   return !member.empty() && reader.Has({nested, ""}) ? nested + "." : "rope_parameters.";
 }
 
+// Where the scaling begins. Beside the member or in it; the outer one counts.
+double ReadOriginalContext(ConfigReader* reader, const std::string& member,
+                           int64_t context_length) {
+  const std::string_view outer = "original_max_position_embeddings";
+  const std::string inner = member + std::string(outer);
+  return reader->Number(
+      {reader->Has({outer, ""}) ? outer : inner, "rope.scaling.original_context_length"}, {2, 1e9},
+      double(context_length));
+}
+
 // The factors come as lists in config.json and as tensors in GGUF files (ones until they are read).
 void ReadLongRope(ConfigReader* reader, const std::string& member, int64_t context_length,
                   RopeConfig* config) {
   const size_t half = size_t(config->rotary_dim / 2);
   config->scaling = RopeConfig::Scaling::kLongRope;
-  const bool outer = reader->Has({"original_max_position_embeddings", ""});
-  config->original_context = reader->Number(
-      {outer ? "original_max_position_embeddings" : member + "original_max_position_embeddings",
-       "rope.scaling.original_context_length"},
-      {2, 1e9});
-  config->factor = double(context_length) / config->original_context;
-  config->long_regime = double(context_length) > config->original_context;
+  config->original_context = ReadOriginalContext(reader, member, context_length);
+  config->factor = reader->Number({member + "factor", ""}, {1e-6, 1e6},
+                                  double(context_length) / config->original_context);
+  const int64_t wanted = reader->context_tokens();
+  const int64_t served = wanted > 0 ? std::min(wanted, context_length) : context_length;
+  config->long_regime = double(served) > config->original_context;
+  // Both regimes scale alike. GGUF files that do not say do not scale.
   config->attention_factor =
-      reader->Number({member + "attention_factor", "rope.scaling.attn_factor"}, {0, 1e3}, 0.0);
+      reader->Number({member + "attention_factor", "rope.scaling.attn_factor"}, {0, 1e3},
+                     reader->gguf() ? 1.0 : 0.0);
   for (const char* unknown : {"short_mscale", "long_mscale"}) {
     if (reader->Has({member + unknown, ""})) {
       reader->Refuse("rotary scaling 'longrope' with " + std::string(unknown) +
@@ -128,9 +139,7 @@ void ReadScaling(ConfigReader* reader, const std::string& member, int64_t contex
     config->scaling = RopeConfig::Scaling::kLinear;
     return;
   }
-  config->original_context =
-      number("original_max_position_embeddings", "rope.scaling.original_context_length", 1, 1e9,
-             double(context_length));
+  config->original_context = ReadOriginalContext(reader, member, context_length);
   if (type == "llama3") {
     config->scaling = RopeConfig::Scaling::kLlama3;
     config->low_frequency_factor = number("low_freq_factor", "", 1e-6, 1e6, std::nullopt);
@@ -188,6 +197,13 @@ std::string RopeConfig::Describe() const {
     all += text;
   }
   return all;
+}
+
+std::string RopeConfig::Regime() const {
+  if (scaling != Scaling::kLongRope) return {};
+  const std::string original = std::to_string(int64_t(original_context)) + " tokens";
+  return long_regime ? "LongRoPE, long factors (for contexts above " + original + ")"
+                     : "LongRoPE, short factors (for contexts of up to " + original + ")";
 }
 
 std::vector<float> InverseFrequencies(const RopeConfig& config,

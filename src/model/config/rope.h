@@ -10,8 +10,9 @@
 
 namespace reprise {
 
-// Which angle a channel pair turns by per position. All regimes here are static: the angles do not
-// depend on the length of the sequence, so cached keys stay valid.
+// Which angle a channel pair turns by per position. All regimes here are static: the angles depend
+// on the context that the model is loaded for, never on the length of a sequence, so cached keys
+// stay valid.
 struct RopeConfig {
   enum class Scaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope };
 
@@ -27,14 +28,17 @@ struct RopeConfig {
   // kYarn, kLongRope: what cos and sin are multiplied by; 0: 0.1 ln(factor) + 1 for YaRN,
   // sqrt(1 + ln(factor) / ln(original_context)) for LongRoPE.
   double attention_factor = 0;
-  // kLongRope: divisors of the two regimes [rotary_dim / 2]. Contexts longer than the original use
-  // the long ones from the first token on; which regime it is belongs to the model's digest.
+  // kLongRope: divisors of the two regimes [rotary_dim / 2]. A model that serves contexts longer
+  // than the original uses the long ones from the first token on, any other the short ones; which
+  // regime it is belongs to the model's digest.
   std::vector<double> short_factors;
   std::vector<double> long_factors;
   bool long_regime = false;
 
   // "theta 500000 dim 64 llama3 ...": part of the digest.
   std::string Describe() const;
+  // For people: "LongRoPE, short factors (...)"; empty where the context decides nothing.
+  std::string Regime() const;
 };
 
 // Reads the regime; errors, regimes that are not known (by name) included, stick to the reader.

@@ -55,6 +55,7 @@ DenseDecoder::DenseDecoder(const DecoderConfig& config, const DenseTraits& trait
     : config_(config), traits_(traits), vocabulary_(MakeVocabularyShape(config, traits)) {
   card_.vocab_size = config.vocab_size;
   card_.context_length = config.context_length;
+  card_.rope_regime = config.rope.Regime();
   layers_.reserve(size_t(config.layer_count));
   AttentionShape shape = MakeAttentionShape(config, traits, kv);
   for (int i = 0; i < config.layer_count; ++i) {

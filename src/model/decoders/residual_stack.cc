@@ -11,6 +11,7 @@ ResidualStack::ResidualStack(const DecoderConfig& config, const Vocabulary::Shap
     : config_(config), traits_(traits), vocabulary_(vocabulary) {
   card_.vocab_size = config.vocab_size;
   card_.context_length = config.context_length;
+  card_.rope_regime = config.rope.Regime();
 }
 
 void ResidualStack::AddBlock(int layer, const char* hf_norm, const char* gguf_norm,

@@ -95,6 +95,7 @@ LongcatFlash::LongcatFlash(const Config& config)
                    config.decoder.eps}) {
   card_.vocab_size = config.decoder.vocab_size;
   card_.context_length = config.decoder.context_length;
+  card_.rope_regime = config.decoder.rope.Regime();
   layers_.reserve(size_t(config.decoder.layer_count));
   for (int i = 0; i < config.decoder.layer_count; ++i) {
     Half first = MakeHalf(i, 0);

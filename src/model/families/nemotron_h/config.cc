@@ -87,12 +87,10 @@ void ReadExperts(ConfigReader* reader, Config* config) {
   shared = config->mlp;
   shared.hf = "mixer.shared_experts";
   shared.gguf = "_shexp";
-  const int64_t count = reader->Int({"n_shared_experts", "expert_shared_count"}, {0, 64}, 1);
-  shared.hidden = count * reader->Int({"moe_shared_expert_intermediate_size",
-                                       "expert_shared_feed_forward_length"},
-                                      {0, kAnySize.max}, 0);
-  // GGUF has the width of all of them together.
-  if (reader->gguf() && count > 1) shared.hidden /= count;
+  // The width of all of them together, however many there are said to be.
+  shared.hidden =
+      reader->Int({"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
+                  {0, kAnySize.max}, 0);
 }
 
 }  // namespace
