@@ -19,6 +19,20 @@ constexpr PublishedSize kPublished[] = {
       "max_position_embeddings": 8192, "layer_norm_epsilon": 1e-5, "mlp_hidden_act": "relu2",
       "tie_word_embeddings": false, "hybrid_override_pattern":
         "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-"})"},
+    {"Nemotron-H-4B", R"({"model_type": "nemotron_h", "hidden_size": 3072,
+      "intermediate_size": 12288, "num_hidden_layers": 52, "num_attention_heads": 32,
+      "num_key_value_heads": 8, "head_dim": 128, "mamba_num_heads": 112, "mamba_head_dim": 64,
+      "ssm_state_size": 128, "n_groups": 8, "conv_kernel": 4, "vocab_size": 131072,
+      "max_position_embeddings": 8192, "layer_norm_epsilon": 1e-5, "mlp_hidden_act": "relu2",
+      "tie_word_embeddings": false, "hybrid_override_pattern":
+        "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-"})"},
+    {"Nemotron-3-Nano-4B", R"({"model_type": "nemotron_h", "hidden_size": 3136,
+      "intermediate_size": 12544, "num_hidden_layers": 42, "num_attention_heads": 40,
+      "num_key_value_heads": 8, "head_dim": 128, "mamba_num_heads": 96, "mamba_head_dim": 80,
+      "ssm_state_size": 128, "n_groups": 8, "conv_kernel": 4, "vocab_size": 131072,
+      "max_position_embeddings": 262144, "layer_norm_epsilon": 1e-5, "mlp_hidden_act": "relu2",
+      "tie_word_embeddings": false, "hybrid_override_pattern":
+        "M-M-M-MM-M-M*-M-M*-M-M-M*-M-M-MM*-MMM-M-M-"})"},
     {"Nemotron-H-small", R"({"model_type": "nemotron_h", "hidden_size": 1024,
       "intermediate_size": 4096, "num_hidden_layers": 16, "num_attention_heads": 16,
       "num_key_value_heads": 4, "head_dim": 64, "mamba_num_heads": 32, "mamba_head_dim": 64,
