@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/ops.h"
+#include "kernels/scan_ops.h"
 
 namespace reprise {
 namespace {
@@ -132,6 +133,55 @@ class Bench {
     }
   }
 
+  void StateSpaceDual(int heads, int groups, int keys, int dim) {
+    const SsdShape shape = {heads, groups, keys, dim};
+    constexpr int64_t kTokens = 64;
+    Floats x = Random(kTokens * heads * dim);
+    Floats b = Random(kTokens * groups * keys);
+    Floats gate(size_t(kTokens * heads), 0.9f);
+    Floats skip(size_t(heads), 1.0f);
+    Floats y(x.size());
+    Floats state(size_t(heads * keys * dim));
+    const double elements = double(heads) * keys * dim;
+    for (const int64_t rows : {kTokens, int64_t{1}}) {
+      const RecurrentSequence s = {state.data(), 0, rows};
+      const Rows in = View(b, groups * keys);
+      const Rows gates = View(gate, heads);
+      const double seconds = Quickest([&] {
+        Ssd(context(), {&s, 1}, shape, View(x, heads * dim), in, in, gates, gates, skip.data(),
+            View(y, heads * dim));
+      });
+      if (rows > 1) {
+        PrintFlops("ssd prefill, per token", seconds / double(rows), 5 * elements);
+      } else {
+        PrintBytes("ssd decode", seconds, 8 * elements);
+      }
+    }
+  }
+
+  void Selective(int64_t channels, int keys) {
+    constexpr int64_t kTokens = 64;
+    Floats x = Random(kTokens * channels);
+    Floats dt(x.size(), 0.1f);
+    Floats b = Random(kTokens * keys);
+    Floats a(size_t(keys * channels), -1.0f);
+    Floats y(x.size());
+    Floats state(a.size());
+    const double elements = double(channels) * keys;
+    for (const int64_t rows : {kTokens, int64_t{1}}) {
+      const RecurrentSequence s = {state.data(), 0, rows};
+      const double seconds = Quickest([&] {
+        SelectiveScan(context(), {&s, 1}, a.data(), x.data(), View(x, channels), View(dt, channels),
+                      View(b, keys), View(b, keys), View(y, channels));
+      });
+      if (rows > 1) {
+        PrintFlops("selective scan prefill, per token", seconds / double(rows), 27 * elements);
+      } else {
+        PrintBytes("selective scan decode", seconds, 12 * elements);
+      }
+    }
+  }
+
   void RowOps(int64_t rows) {
     constexpr int64_t kCols = 3072;
     Floats a = Random(rows * kCols);
@@ -181,9 +231,12 @@ int main(int argc, char** argv) {
   reprise::Bench bench(argc > 1 ? argv[1] : "all", threads);
   bench.Attention(512, 2, 4, 128);  // qwen3 0.6B, a quarter of its heads
   bench.Attention(2048, 2, 4, 128);
-  bench.Attention(2048, 2, 8, 256);  // qwen3.5 0.8B
-  bench.Attention(2048, 2, 8, 64);   // llama 3.2 1B, a quarter of its heads
-  bench.Delta(16, 128);              // qwen3.5 0.8B
+  bench.Attention(2048, 2, 8, 256);      // qwen3.5 0.8B
+  bench.Attention(2048, 2, 8, 64);       // llama 3.2 1B, a quarter of its heads
+  bench.Delta(16, 128);                  // qwen3.5 0.8B
+  bench.StateSpaceDual(24, 1, 128, 64);  // mamba2 130m
+  bench.StateSpaceDual(96, 8, 128, 80);  // nemotron 3 nano 4B
+  bench.Selective(5120, 16);             // jamba reasoning 3B
   bench.RowOps(1);
   bench.RowOps(512);
 }

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "api/anthropic/endpoints.h"
-#include "api/openai/params.h"
 #include "api/ops/endpoints.h"
 #include "api/ops/metrics.h"
 #include "base/json_writer.h"
@@ -31,7 +30,7 @@ void WriteModel(const ServedModel& model, const std::string& id, JsonWriter* jso
 void Models(Service* service, const ExchangePtr& exchange) {
   const ServedModel& model = service->model();
   http::Response response;
-  if (SpeaksAnthropic(exchange->request())) {
+  if (anthropic::IsClient(exchange->request())) {
     response.body = anthropic::FormatModels(model);
     return exchange->Respond(std::move(response));
   }
@@ -47,10 +46,13 @@ void OneModel(Service* service, const ExchangePtr& exchange) {
   const std::string id = exchange->request().path.substr(sizeof("/v1/models/") - 1);
   const ServedModel& model = service->model();
   if (!model.Answers(id)) {
-    return Refuse(exchange, openai::ModelNotFound(id, model.id));
+    const ApiError error{
+        404, "the model '" + id + "' does not exist here; this server has '" + model.id + "'",
+        "model", "model_not_found"};
+    return exchange->Respond(ErrorResponse(error, &exchange->request()));
   }
   http::Response response;
-  if (SpeaksAnthropic(exchange->request())) {
+  if (anthropic::IsClient(exchange->request())) {
     response.body = anthropic::FormatModel(model, id);
     return exchange->Respond(std::move(response));
   }
@@ -85,7 +87,7 @@ void ShowMetrics(Service* service, const ExchangePtr& exchange,
     const ApiError error{403,
                          "the numbers of the whole server need an admin key (admin = true in the "
                          "configuration)"};
-    return Refuse(exchange, error);
+    return exchange->Respond(ErrorResponse(error, &exchange->request()));
   }
   http::Response response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";

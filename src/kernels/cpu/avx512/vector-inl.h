@@ -21,6 +21,9 @@ constexpr int kTileQueries = 6;
 constexpr int kTileVectors = 4;
 // Vectors of columns that the gated delta rule takes at a time.
 constexpr int kDeltaVectors = 4;
+// Tile of a scan that several tokens pass at once.
+constexpr int kScanVectors = 2;
+constexpr int kScanTokens = 4;
 // Vectors that multiply-adds need at a time to hide their latency.
 constexpr int kPeakVectors = 16;
 

@@ -11,48 +11,70 @@ namespace {
 
 inline const float* Row(const TokenRows& rows, int t) { return rows.data + t * rows.stride; }
 
-template <int kVectors, bool kPartial>
-void SsdColumns(const SsdScan scan, const MatrixState matrix, int column, int lanes) {
+// Rows [t, t + kTokens) of kVectors * 16 columns: a piece of the state is loaded and stored once
+// for all of them, since what a token reads of it needs nothing but the same piece of its
+// predecessor.
+template <int kVectors, int kTokens, bool kPartial>
+inline void SsdTokens(const SsdScan scan, const MatrixState matrix, int column, int lanes, int t) {
   float* const state = matrix.data + column;
-  for (int t = 0; t < scan.rows; ++t) {
-    const float* b = Row(scan.b, t);
-    const float* c = Row(scan.c, t);
-    const V16 decay = Set(*Row(scan.decay, t));
-    const V16 dt = Set(*Row(scan.dt, t));
-    V16 x[kVectors];
-    V16 u[kVectors];
-    V16 out[kVectors];
+  const float* b[kTokens];
+  const float* c[kTokens];
+  V16 decay[kTokens];
+  V16 u[kTokens][kVectors];
+  V16 out[kTokens][kVectors];
+#pragma GCC unroll 8
+  for (int n = 0; n < kTokens; ++n) {
+    b[n] = Row(scan.b, t + n);
+    c[n] = Row(scan.c, t + n);
+    decay[n] = Set(*Row(scan.decay, t + n));
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      x[v] = LoadLanes<kPartial>(Row(scan.x, t) + column + 16 * v, lanes);
-      u[v] = Mul(dt, x[v]);
-      out[v] = Zero();
+      const float* x = Row(scan.x, t + n) + column + 16 * v;
+      u[n][v] = Mul(Set(*Row(scan.dt, t + n)), LoadLanes<kPartial>(x, lanes));
+      out[n][v] = Zero();
     }
-    for (int i = 0; i < matrix.keys; ++i) {
-      const V16 in = Set(b[i]);
-      const V16 query = Set(c[i]);
+  }
+  for (int i = 0; i < matrix.keys; ++i) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        float* at = state + i * matrix.stride + 16 * v;
-        const V16 s = Fma(in, u[v], Mul(LoadLanes<kPartial>(at, lanes), decay));
-        out[v] = Fma(s, query, out[v]);
-        StoreLanes<kPartial>(at, s, lanes);
+    for (int v = 0; v < kVectors; ++v) {
+      float* at = state + i * matrix.stride + 16 * v;
+      V16 s = LoadLanes<kPartial>(at, lanes);
+#pragma GCC unroll 8
+      for (int n = 0; n < kTokens; ++n) {
+        s = Fma(Set(b[n][i]), u[n][v], Mul(s, decay[n]));
+        out[n][v] = Fma(s, Set(c[n][i]), out[n][v]);
       }
+      StoreLanes<kPartial>(at, s, lanes);
     }
+  }
+#pragma GCC unroll 8
+  for (int n = 0; n < kTokens; ++n) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      StoreLanes<kPartial>(scan.y + t * scan.y_stride + column + 16 * v,
-                           Fma(Set(scan.skip), x[v], out[v]), lanes);
+      const V16 x = LoadLanes<kPartial>(Row(scan.x, t + n) + column + 16 * v, lanes);
+      StoreLanes<kPartial>(scan.y + (t + n) * scan.y_stride + column + 16 * v,
+                           Fma(Set(scan.skip), x, out[n][v]), lanes);
     }
   }
 }
 
 void Ssd(const SsdScan* scan) {
+  int t = 0;
   OnTile(scan->state, scan->rows, [&](const MatrixState& state) {
-    ForColumns<kDeltaVectors>(state.columns, [&](auto vectors, int column, int lanes,
-                                                 auto partial) {
-      SsdColumns<decltype(vectors)::value, decltype(partial)::value>(*scan, state, column, lanes);
-    });
+    for (; t + kScanTokens <= scan->rows; t += kScanTokens) {
+      ForColumns<kScanVectors>(
+          state.columns, [&](auto vectors, int column, int lanes, auto partial) {
+            SsdTokens<decltype(vectors)::value, kScanTokens, decltype(partial)::value>(
+                *scan, state, column, lanes, t);
+          });
+    }
+    for (; t < scan->rows; ++t) {
+      ForColumns<kDeltaVectors>(state.columns,
+                                [&](auto vectors, int column, int lanes, auto partial) {
+                                  SsdTokens<decltype(vectors)::value, 1, decltype(partial)::value>(
+                                      *scan, state, column, lanes, t);
+                                });
+    }
   });
 }
 
@@ -120,37 +142,54 @@ void Wkv7(const Wkv7Scan* scan) {
   });
 }
 
-// Rows [begin, end) of up to sixteen channels.
-template <bool kPartial>
-inline void SelectiveRows(const SelectiveScan scan, int channel, int lanes, int begin, int end) {
+// Rows [t, t + kTokens) of up to sixteen channels. As above, one pass over the state for all of
+// them; it also keeps several exponentials under way.
+template <int kTokens, bool kPartial>
+inline void SelectiveTokens(const SelectiveScan scan, int channel, int lanes, int t) {
   float* const state = scan.state.data + channel;
   const float* const a = scan.a + channel;
-  const V16 skip = LoadLanes<kPartial>(scan.skip + channel, lanes);
-  for (int t = begin; t < end; ++t) {
-    const float* b = Row(scan.b, t);
-    const float* c = Row(scan.c, t);
-    const V16 x = LoadLanes<kPartial>(Row(scan.x, t) + channel, lanes);
-    const V16 dt = LoadLanes<kPartial>(Row(scan.dt, t) + channel, lanes);
-    const V16 u = Mul(dt, x);
-    V16 out = Zero();
-    for (int i = 0; i < scan.state.keys; ++i) {
-      float* at = state + i * scan.state.stride;
-      const V16 decay = Exp(Mul(dt, LoadLanes<kPartial>(a + i * scan.a_stride, lanes)));
-      const V16 s = Fma(decay, LoadLanes<kPartial>(at, lanes), Mul(u, Set(b[i])));
-      out = Fma(s, Set(c[i]), out);
-      StoreLanes<kPartial>(at, s, lanes);
+  const float* b[kTokens];
+  const float* c[kTokens];
+  V16 dt[kTokens];
+  V16 u[kTokens];
+  V16 out[kTokens];
+#pragma GCC unroll 8
+  for (int n = 0; n < kTokens; ++n) {
+    b[n] = Row(scan.b, t + n);
+    c[n] = Row(scan.c, t + n);
+    dt[n] = LoadLanes<kPartial>(Row(scan.dt, t + n) + channel, lanes);
+    u[n] = Mul(dt[n], LoadLanes<kPartial>(Row(scan.x, t + n) + channel, lanes));
+    out[n] = Zero();
+  }
+  for (int i = 0; i < scan.state.keys; ++i) {
+    float* at = state + i * scan.state.stride;
+    const V16 rate = LoadLanes<kPartial>(a + i * scan.a_stride, lanes);
+    V16 s = LoadLanes<kPartial>(at, lanes);
+#pragma GCC unroll 8
+    for (int n = 0; n < kTokens; ++n) {
+      s = Fma(Exp(Mul(dt[n], rate)), s, Mul(u[n], Set(b[n][i])));
+      out[n] = Fma(s, Set(c[n][i]), out[n]);
     }
-    StoreLanes<kPartial>(scan.y + t * scan.y_stride + channel, Fma(skip, x, out), lanes);
+    StoreLanes<kPartial>(at, s, lanes);
+  }
+  const V16 skip = LoadLanes<kPartial>(scan.skip + channel, lanes);
+#pragma GCC unroll 8
+  for (int n = 0; n < kTokens; ++n) {
+    const V16 x = LoadLanes<kPartial>(Row(scan.x, t + n) + channel, lanes);
+    StoreLanes<kPartial>(scan.y + (t + n) * scan.y_stride + channel, Fma(skip, x, out[n]), lanes);
   }
 }
 
 void Selective(const SelectiveScan* scan) {
-  // A few rows at a time: rows are often a power of two apart and share cache sets.
-  constexpr int kRows = 8;
-  for (int begin = 0; begin < scan->rows; begin += kRows) {
-    const int end = begin + kRows < scan->rows ? begin + kRows : scan->rows;
+  int t = 0;
+  for (; t + kScanTokens <= scan->rows; t += kScanTokens) {
     ForColumns<1>(scan->state.columns, [&](auto, int channel, int lanes, auto partial) {
-      SelectiveRows<decltype(partial)::value>(*scan, channel, lanes, begin, end);
+      SelectiveTokens<kScanTokens, decltype(partial)::value>(*scan, channel, lanes, t);
+    });
+  }
+  for (; t < scan->rows; ++t) {
+    ForColumns<1>(scan->state.columns, [&](auto, int channel, int lanes, auto partial) {
+      SelectiveTokens<1, decltype(partial)::value>(*scan, channel, lanes, t);
     });
   }
 }
