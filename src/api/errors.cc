@@ -50,17 +50,21 @@ ApiError ApiError::From(const Status& status) {
   switch (status.code()) {
     case StatusCode::kInvalidArgument:
     case StatusCode::kUnimplemented:
+    case StatusCode::kResourceExhausted:
       return {400, status.message()};
     case StatusCode::kNotFound:
       return {404, status.message()};
-    case StatusCode::kResourceExhausted:
-      return {429, status.message(), "", "rate_limit_exceeded"};
     case StatusCode::kFailedPrecondition:
     case StatusCode::kCancelled:
       return {503, status.message()};
     default:
       return {500, status.message()};
   }
+}
+
+ApiError ApiError::FromEngine(const Status& status) {
+  if (status.code() != StatusCode::kResourceExhausted) return From(status);
+  return {429, status.message(), "", "rate_limit_exceeded"};
 }
 
 std::string FormatOpenAi(const ApiError& error) {
@@ -80,21 +84,31 @@ std::string FormatAnthropic(const ApiError& error, const std::string& request_id
   std::string body;
   JsonWriter json(&body);
   json.BeginObject().Member("type", "error").Key("error").BeginObject();
-  std::string message = error.message;
-  if (!error.param.empty()) message = error.param + ": " + message;
-  json.Member("type", AnthropicType(error.status)).Member("message", message).EndObject();
+  json.Member("type", AnthropicType(error.status)).Member("message", error.message).EndObject();
   json.Member("request_id", request_id).EndObject();
   return body;
+}
+
+bool SpeaksAnthropic(const http::Request& request) {
+  return request.path == "/v1/messages" || request.path.starts_with("/v1/messages/") ||
+         !request.Header("anthropic-version").empty();
 }
 
 http::Response ErrorResponse(const ApiError& error, const http::Request* request) {
   http::Response response;
   response.status = error.status;
-  const bool anthropic = request != nullptr && (request->path == "/v1/messages" ||
-                                                request->path.starts_with("/v1/messages/"));
-  response.body = anthropic ? FormatAnthropic(error, request->id) : FormatOpenAi(error);
+  if (request != nullptr && SpeaksAnthropic(*request)) {
+    response.body = FormatAnthropic(error, request->id);
+    response.headers.emplace_back("request-id", request->id);
+  } else {
+    response.body = FormatOpenAi(error);
+  }
   if (error.status == 429 || error.status == 503) response.headers.emplace_back("Retry-After", "1");
   return response;
+}
+
+void Refuse(const http::ExchangePtr& exchange, const ApiError& error) {
+  exchange->Respond(ErrorResponse(error, &exchange->request()));
 }
 
 }  // namespace reprise::api

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "http/message.h"
+#include "http/exchange.h"
 
 namespace reprise::api {
 
@@ -15,7 +15,10 @@ struct ApiError {
   std::string param = {};  // the field that was wrong
   std::string code = {};   // for programs: "model_not_found", "context_length_exceeded", ...
 
+  // Of what was asked: a text beyond a limit is wrong now and later.
   static ApiError From(const Status& status);
+  // Of the engine: what it has no room for now may come again.
+  static ApiError FromEngine(const Status& status);
 };
 
 // The body as OpenAI has it: {"error": {"message", "type", "param", "code"}}.
@@ -23,7 +26,11 @@ std::string FormatOpenAi(const ApiError& error);
 // The body as Anthropic has it: {"type": "error", "error": {"type", "message"}, "request_id"}.
 std::string FormatAnthropic(const ApiError& error, const std::string& request_id);
 
+// Whether Anthropic's shapes are wanted: its paths, and its clients on those that all have.
+bool SpeaksAnthropic(const http::Request& request);
+
 // The answer in the shape that clients of `request` understand; null: OpenAI's.
 http::Response ErrorResponse(const ApiError& error, const http::Request* request);
+void Refuse(const http::ExchangePtr& exchange, const ApiError& error);
 
 }  // namespace reprise::api

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/json.h"
+#include "base/json_writer.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "device/thread_pool.h"
@@ -19,6 +24,7 @@ namespace {
 struct Options {
   std::string family;
   std::string like;
+  std::vector<std::string> changes;  // "name=value"
   std::string type = "q8_0";
   std::string output;
   std::string tokenizer;
@@ -59,6 +65,34 @@ Result<Geometry> FindGeometry(const Options& options) {
   return NotFound("there is no geometry '" + options.like + "' (known: " + known + ")");
 }
 
+// `config` with its members replaced, or new ones added, as `changes` says.
+Result<std::string> ChangeConfig(std::string_view config, const std::vector<std::string>& changes) {
+  REPRISE_ASSIGN(const JsonDocument document, JsonDocument::Parse(config));
+  const auto name_of = [](std::string_view change) { return change.substr(0, change.find('=')); };
+  std::string changed;
+  JsonWriter json(&changed);
+  json.BeginObject();
+  for (const JsonValue::Member& member : document.root().members()) {
+    const bool kept = std::none_of(changes.begin(), changes.end(), [&](const std::string& change) {
+      return name_of(change) == member.key;
+    });
+    if (kept) json.Key(member.key).Value(member.value);
+  }
+  for (const std::string& change : changes) {
+    const std::string_view name = name_of(change);
+    if (name.empty() || name.size() == change.size()) {
+      return InvalidArgument("--set needs NAME=VALUE, not '" + change + "'");
+    }
+    const Result<JsonDocument> value = JsonDocument::Parse(change.substr(name.size() + 1));
+    if (!value.ok()) {
+      return InvalidArgument("--set: the value of '" + change + "' is not JSON");
+    }
+    json.Key(name).Value(value->root());
+  }
+  json.EndObject();
+  return changed;
+}
+
 // The real tokenizer if one was given, else one of bytes.
 Status PutTokenizer(const Options& options, int64_t size, GgufWriter* writer) {
   if (options.tokenizer.empty()) {
@@ -79,7 +113,8 @@ Status PutTokenizer(const Options& options, int64_t size, GgufWriter* writer) {
 Status Run(const Options& options) {
   REPRISE_ASSIGN(const Geometry geometry, FindGeometry(options));
   REPRISE_ASSIGN(const WeightMix mix, FindWeightMix(options.type));
-  REPRISE_ASSIGN(const JsonDocument document, JsonDocument::Parse(geometry.size->config));
+  REPRISE_ASSIGN(const std::string changed, ChangeConfig(geometry.size->config, options.changes));
+  REPRISE_ASSIGN(const JsonDocument document, JsonDocument::Parse(changed));
   ConfigReader config(document.root());
   REPRISE_ASSIGN(const std::unique_ptr<FamilyModel> model,
                  geometry.family->make(&config, DType::kF16));
@@ -94,6 +129,7 @@ Status Run(const Options& options) {
   request.source = &source;
   request.mix = mix;
   request.name = std::string(geometry.size->name) + " with random weights";
+  for (const std::string& change : options.changes) request.name += ", " + change;
   request.path = options.output;
   request.progress = [&bar](uint64_t done, uint64_t total) { bar.Show(done, total); };
   return ExportGguf(request, &writer, &pool);
@@ -106,6 +142,9 @@ void DefineSynth(Flags* flags) {
   flags->Add("--family", &options->family, "family of the model, for example qwen3_5");
   flags->Add("--like", &options->like, "published model, for example Qwen3.5-0.8B",
              {.required = true});
+  flags->Add("--set", &options->changes,
+             "NAME=VALUE: a parameter of config.json that shall be another, for example "
+             "num_hidden_layers=4; may be used several times");
   flags->Add("--type", &options->type, "type of the weights: " + WeightMixNames());
   flags->Add("-o,--out", &options->output, "GGUF file to write", {.required = true});
   flags->Add("--tokenizer", &options->tokenizer,

@@ -20,7 +20,7 @@ using boost::system::error_code;
 
 constexpr size_t kReadBytes = size_t{4} << 10;
 constexpr size_t kReadBodyBytes = size_t{64} << 10;
-constexpr size_t kLingerBytesMax = size_t{1} << 20;
+constexpr size_t kLingerBytesMax = size_t{64} << 20;
 constexpr std::chrono::seconds kLingerMax{2};
 // A larger body is not read for a request that will be refused anyway.
 constexpr uint64_t kUnaskedBodyBytesMax = 64 << 10;
@@ -175,7 +175,8 @@ void Connection::Close() {
 void Connection::Read() {
   if (reading_ || state_ == State::kClosed) return;
   reading_ = true;
-  const bool body = state_ == State::kReading && parser_->state() == RequestParser::State::kBody;
+  const bool body = state_ == State::kLingering ||
+                    (state_ == State::kReading && parser_->state() == RequestParser::State::kBody);
   const size_t wanted = body ? kReadBodyBytes : kReadBytes;
   if (incoming_.size() != wanted) incoming_ = std::vector<char>(wanted);
   socket_.async_read_some(asio::buffer(incoming_),

@@ -208,7 +208,27 @@ class Messages(unittest.TestCase):
                 self.assertEqual(caught.exception.body["type"], "error")
                 self.assertIn(words, caught.exception.body["error"]["message"])
                 self.assertTrue(caught.exception.request_id)
+        # Also where it is not an endpoint of Anthropic's that refuses.
+        for call in (lambda: self.client.models.retrieve("none"), lambda: self.client.messages.batches.list()):
+            with self.assertRaises(anthropic.NotFoundError) as caught:
+                call()
+            self.assertEqual(caught.exception.body["type"], "error")
+            self.assertEqual(caught.exception.body["request_id"], caught.exception.request_id)
         self.assertEqual(self.create().content[0].text, SAID)
+
+    def test_a_streamed_warm_up(self):
+        messages = [{"role": "user", "content": "Seventh. " + LONG}]
+        with self.client.messages.create(model=self.name, max_tokens=0, messages=messages, stream=True) as stream:
+            events = list(stream)
+        self.assertEqual([event.type for event in events], ["message_start", "message_delta", "message_stop"])
+        self.assertEqual((events[1].delta.stop_reason, events[1].usage.output_tokens), ("max_tokens", 0))
+        self.assertGreater(self.create(messages=messages).usage.cache_read_input_tokens, 100)
+
+    def test_system_in_blocks(self):
+        blocks = [{"type": "text", "text": "Be kind."}, {"type": "text", "text": "Be short."}]
+        counts = [self.client.messages.count_tokens(model=self.name, messages=HELLO, system=system).input_tokens
+                  for system in (blocks, "Be kind.\nBe short.")]
+        self.assertEqual(*counts)
 
 
 if __name__ == "__main__":

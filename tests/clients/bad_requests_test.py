@@ -123,6 +123,10 @@ def broken_json():
     yield "too long", "POST", TEXT, json.dumps({"prompt": "x" * 9000}), 400, None
     for path in ("/nothing", "/v1", "/v1/chat", "/v1/messages/x", "/v1/models/none", "/v2/chat/completions"):
         yield "no such path", "GET" if "models" in path else "POST", path, "{}", 404, None
+    # More than a template may write: wrong now and later, so not 429.
+    yield "too long for the template", "POST", CHAT, f'{{"messages": [{{"role": "user", "content": {LONG}}}]}}', 400, None
+    yield ("too long for the template", "POST", COUNT,
+           f'{{"model": "MODEL", "messages": [{{"role": "user", "content": {LONG}}}]}}', 400, None)
     for path in (CHAT, TEXT, MESSAGES, COUNT):
         yield "wrong method", "GET", path, "", 405, None
         yield "wrong method", "DELETE", path, "", 405, None
@@ -130,6 +134,7 @@ def broken_json():
         yield "wrong method", "POST", path, "{}", 405, None
 
 
+LONG = json.dumps("a" * (9 << 20))
 CHUNKED = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 # What HTTP itself can have wrong: raw bytes, and the statuses that are right for them.
 RAW = [
@@ -156,13 +161,14 @@ RAW = [
 ]
 
 
-def check_error(path, body, field):
+def check_error(path, response, body, field):
     """Raises unless the body is an error of the API's shape that names the field."""
     document = json.loads(body)
     error = document["error"]
     assert error["message"] and error["type"], document
     if path.startswith("/v1/messages"):
-        assert document["type"] == "error", document
+        assert document["type"] == "error" and document["request_id"] == response.getheader("request-id"), document
+        assert field is None or error["message"].count(field + " ") <= 1, document
         assert field is None or field in error["message"], document
     else:
         assert set(error) >= {"message", "type", "param", "code"}, document
@@ -176,7 +182,7 @@ def run_row(server, row):
     response = connection.getresponse()
     text = response.read()
     assert response.status == status, (response.status, text[:300])
-    check_error(path, text, field)
+    check_error(path, response, text, field)
     connection.close()
 
 

@@ -125,6 +125,77 @@ class Scripted(ClientTest):
                     for t in (c.choices[0].logprobs.content if c.choices[0].logprobs else [])]
         self.assertEqual([t.token for t in streamed], [t.token for t in tokens])
 
+    def streamed(self, **more):
+        """The choices of a stream, put together: (content, finish_reason, token ids, logprobs) each."""
+        choices = {}
+        for chunk in self.chat(stream=True, **more):
+            for choice in chunk.choices:
+                text, ends, ids, logprobs = choices.setdefault(choice.index, ([], [], [], []))
+                text.append(choice.delta.content or "")
+                ends += [choice.finish_reason] if choice.finish_reason else []
+                ids += (choice.model_extra or {}).get("token_ids", [])
+                logprobs += [(t.token, t.logprob) for t in choice.logprobs.content] if choice.logprobs else []
+        return [("".join(text), *ends, ids, logprobs) for _, (text, ends, ids, logprobs) in sorted(choices.items())]
+
+    def whole(self, **more):
+        return [(c.message.content or "", c.finish_reason, (c.model_extra or {}).get("token_ids", []),
+                 [(t.token, t.logprob) for t in c.logprobs.content] if c.logprobs else [])
+                for c in self.chat(**more).choices]
+
+    def test_a_stream_says_what_the_whole_says(self):
+        twice = {"tools": TOOLS, "messages": [{"role": "user", "content": "twice"}]}
+        thinking = {"chat_template_kwargs": {"enable_thinking": True}}
+        for more in ({}, {"tools": TOOLS}, twice, {"n": 3, "temperature": 1, "seed": 7}, {"stop": ["t p"]},
+                     {"stop": ["e, l", "zzz", ""]}, {"max_tokens": 0}, {"max_tokens": 3}, {"extra_body": thinking}):
+            for tokens in ({}, {"return_token_ids": True}):
+                for logprobs in ({}, {"logprobs": True, "top_logprobs": 2}):
+                    asked = {**more, **logprobs, "extra_body": {**more.get("extra_body", {}), **tokens}}
+                    with self.subTest(asked=str(asked)):
+                        whole = self.whole(**asked)
+                        self.assertEqual(self.streamed(**asked), whole)
+                        if more.get("max_tokens") != 0:
+                            self.assertEqual((bool(tokens), bool(logprobs)), (bool(whole[0][2]), bool(whole[0][3])))
+
+    def test_stops_between_and_inside_tokens(self):
+        for begin in range(0, len(SAID) - 1, 2):
+            for length in (2, 7):
+                stop = SAID[begin:begin + length]
+                said = SAID[:SAID.index(stop)]
+                self.assertEqual(self.whole(stop=stop)[0][:2], (said, "stop"), stop)
+                self.assertEqual(self.streamed(stop=[stop])[0][:2], (said, "stop"), stop)
+
+    def test_a_warm_up_makes_the_next_request_warm(self):
+        messages = [{"role": "user", "content": "Something that nobody has said before, at some length. " * 8}]
+        warm = self.chat(messages=messages, max_tokens=0)
+        self.assertEqual((warm.choices[0].message.content, warm.choices[0].finish_reason), ("", "length"))
+        self.assertEqual(warm.usage.completion_tokens, 0)
+        self.assertLess(warm.usage.prompt_tokens_details.cached_tokens, 20)
+        usage = self.chat(messages=messages).usage
+        self.assertEqual(usage.prompt_tokens_details.cached_tokens, usage.prompt_tokens - 1)
+
+    def test_parts_of_messages(self):
+        parts = [{"type": "text", "text": "Be kind."}, {"type": "text", "text": "Be short."}]
+        joined = [{"role": "system", "content": "Be kind.\nBe short."}, *HELLO]
+        reply = self.chat(messages=[{"role": "system", "content": parts}, *HELLO])
+        self.assertEqual(reply.usage.prompt_tokens, self.chat(messages=joined).usage.prompt_tokens)
+        for part in ({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+                     {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
+                     {"type": "file", "file": {"file_id": "x"}}):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.chat(messages=[{"role": "user", "content": [*parts, part]}])
+            self.assertEqual(caught.exception.param, "messages[0].content[2].type")
+
+    def test_what_means_nothing_here_is_ignored(self):
+        reply = self.chat(user="u", store=True, metadata={"a": "b"}, service_tier="auto", verbosity="low",
+                          reasoning_effort="low", prompt_cache_key="k", safety_identifier="s",
+                          extra_body={"no_such_field": {"a": [1]}})
+        self.assertEqual(reply.choices[0].message.content, SAID)
+
+    def test_biases_at_their_ends(self):
+        first = self.chat(max_tokens=1, extra_body={"return_token_ids": True}).choices[0].model_extra["token_ids"][0]
+        self.assertNotEqual(self.chat(max_tokens=1, logit_bias={str(first): -100}).choices[0].message.content, "Hello")
+        self.assertEqual(self.chat(max_tokens=2, logit_bias={str(first): 100}).choices[0].message.content, "HelloHello")
+
     def test_limits_and_choices(self):
         cut = self.chat(max_tokens=2).choices[0]
         self.assertEqual((cut.message.content, cut.finish_reason), ("Hello there", "length"))

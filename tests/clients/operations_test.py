@@ -352,6 +352,18 @@ class Cache(unittest.TestCase):
         self.assertEqual(complete(prompt=text, max_tokens=2, echo=True)["logprobs"]["tokens"][:4],
                          scored["logprobs"]["tokens"][:4])
 
+    def test_echo_of_several_prompts_and_choices(self):
+        body = {"prompt": ["Once upon a", "The old dog"], "n": 2, "max_tokens": 3, "logprobs": 1, "echo": True, "seed": 1}
+        choices = self.server.ask("POST", "/v1/completions", body)[2]["choices"]
+        self.assertEqual(len(choices), 4)
+        for choice in choices:
+            self.assertTrue(choice["text"].startswith(body["prompt"][choice["index"] // 2]))
+            logprobs = choice["logprobs"]
+            self.assertEqual("".join(logprobs["tokens"]), choice["text"])
+            for token, offset in zip(logprobs["tokens"], logprobs["text_offset"]):
+                self.assertEqual(choice["text"][offset:offset + len(token)], token)
+            self.assertEqual([value is None for value in logprobs["token_logprobs"]], [True] + [False] * (len(logprobs["tokens"]) - 1))
+
     def test_request_ids(self):
         for sent, kept in (("abc-123.X_y", True), ("bad id!", False), ("x" * 200, False)):
             headers = self.server.ask("GET", "/health", headers={"x-request-id": sent})[1]

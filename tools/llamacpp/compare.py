@@ -71,6 +71,12 @@ def log_softmax(logits):
     return logits - numpy.log(numpy.exp(logits).sum(1, keepdims=True))
 
 
+def divergence(theirs, ours):
+    import numpy
+    p, q = log_softmax(theirs), log_softmax(ours)
+    return (numpy.exp(p) * (p - q)).sum(1)
+
+
 def build_dumper(llama, folder):
     libraries = sorted((llama / "build").rglob("*.a"))
     wanted = {"libllama.a": 0, "libggml.a": 1, "libggml-cpu.a": 2, "libggml-base.a": 3}
@@ -92,30 +98,38 @@ def agreement(args):
         header = json.dumps({"tokens": {"dtype": "I32", "shape": [len(tokens)],
                                         "data_offsets": [0, tokens.nbytes]}}).encode()
         (folder / "tokens.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + tokens.tobytes())
-        print("| file | mean KL | largest KL | same first choice |\n|---|---|---|---|")
+        print("| file | mean KL | largest KL | same first choice | deviation of logits |\n|---|---|---|---|---|")
         for model in args.models:
             run([args.reprise, "logits", "--model", model, "--input", folder / "tokens.safetensors",
                  "--out", folder / "ours", "--threads", args.threads])
             run([dumper, model, folder / "tokens.bin", folder / "theirs", args.threads])
             ours = read_logits(folder / "ours")
             theirs = numpy.fromfile(folder / "theirs", numpy.float32).reshape(ours.shape)
-            p, q = log_softmax(theirs), log_softmax(ours)
-            kl = (numpy.exp(p) * (p - q)).sum(1)
+            kl = numpy.concatenate([divergence(theirs[i:i + 32], ours[i:i + 32])
+                                    for i in range(0, len(ours), 32)])
             same = (ours.argmax(1) == theirs.argmax(1)).mean()
-            print(f"| {model.stem} | {kl.mean():.2e} | {kl.max():.2e} | {100 * same:.1f} % |", flush=True)
+            print(f"| {model.stem} | {kl.mean():.2e} | {kl.max():.2e} | {100 * same:.1f} % | "
+                  f"{ours.std():.2f} |", flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["speed", "agreement"])
-    parser.add_argument("models", nargs="+", type=pathlib.Path)
+COMMANDS = {"speed": speed, "agreement": agreement}
+
+
+def add_options(parser):
     parser.add_argument("--reprise", type=pathlib.Path, default=pathlib.Path("build/release/reprise"))
     parser.add_argument("--llama", type=pathlib.Path, required=True, help="checkout of llama.cpp, built in build/")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=list(COMMANDS))
+    parser.add_argument("models", nargs="+", type=pathlib.Path)
+    add_options(parser)
     args = parser.parse_args()
     args.reprise = args.reprise.resolve()  # a bare name would be looked for in PATH
-    {"speed": speed, "agreement": agreement}[args.what](args)
+    COMMANDS[args.what](args)
 
 
 if __name__ == "__main__":

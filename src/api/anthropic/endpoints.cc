@@ -49,12 +49,6 @@ Prepared Prepare(const Service& service, const http::Request& request, bool coun
   return prepared;
 }
 
-void Refuse(const ApiError& error, const http::ExchangePtr& exchange) {
-  http::Response response = ErrorResponse(error, &exchange->request());
-  response.headers.emplace_back("request-id", exchange->request().id);
-  exchange->Respond(std::move(response));
-}
-
 void WriteModel(const ServedModel& model, const std::string& id, JsonWriter* json) {
   const std::time_t created = static_cast<std::time_t>(model.created);
   std::tm time = {};
@@ -67,8 +61,6 @@ void WriteModel(const ServedModel& model, const std::string& id, JsonWriter* jso
 }
 
 }  // namespace
-
-bool IsClient(const http::Request& request) { return !request.Header("anthropic-version").empty(); }
 
 std::string FormatModel(const ServedModel& model, const std::string& id) {
   std::string body;
@@ -93,7 +85,7 @@ namespace {
 
 void HandleMessages(Service* service, PromptHistory* history, const http::ExchangePtr& exchange) {
   Prepared prepared = Prepare(*service, exchange->request(), false);
-  if (prepared.error) return Refuse(*prepared.error, exchange);
+  if (prepared.error) return Refuse(exchange, *prepared.error);
   MessagesRequest& request = prepared.request;
   const ServedModel& model = service->model();
   MessageHead head =
@@ -122,13 +114,13 @@ void HandleMessages(Service* service, PromptHistory* history, const http::Exchan
   auto sink = request.stream ? MakeStreamSink(exchange, std::move(head))
                              : MakeWholeSink(exchange, std::move(head));
   if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) {
-    Refuse(*error, exchange);
+    Refuse(exchange, *error);
   }
 }
 
 void HandleCountTokens(Service* service, const http::ExchangePtr& exchange) {
   const Prepared prepared = Prepare(*service, exchange->request(), true);
-  if (prepared.error) return Refuse(*prepared.error, exchange);
+  if (prepared.error) return Refuse(exchange, *prepared.error);
   http::Response response;
   response.headers.emplace_back("request-id", exchange->request().id);
   JsonWriter(&response.body)

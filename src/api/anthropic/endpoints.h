@@ -11,8 +11,7 @@ namespace reprise::api::anthropic {
 // POST /v1/messages, POST /v1/messages/count_tokens.
 void AddRoutes(Service* service, http::Router* router);
 
-// Whether Anthropic's client asks: it wants the shapes of its own API, also of /v1/models.
-bool IsClient(const http::Request& request);
+// What Anthropic's clients are shown of /v1/models.
 std::string FormatModels(const ServedModel& model);
 std::string FormatModel(const ServedModel& model, const std::string& id);
 

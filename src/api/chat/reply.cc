@@ -151,7 +151,7 @@ std::optional<ApiError> Reply::SubmitAll() {
       auto stream = service_.engine().Submit(MakeRequest(prompt, static_cast<size_t>(i), seed));
       if (!stream.ok()) {
         CancelAll();
-        ApiError error = ApiError::From(stream.status());
+        ApiError error = ApiError::FromEngine(stream.status());
         const int64_t context = service_.model().context_tokens;
         if (error.status == 400 && int64_t(prompt.ids.size()) >= context) {
           error.code = "context_length_exceeded";
@@ -331,7 +331,7 @@ void Reply::EndOne(size_t index, Completion completion) {
   } else if (HasCalled(voice)) {
     choice.stop = StopKind::kToolCalls;
   } else if (completion.reason == FinishReason::kFailed) {
-    return Fail(ApiError::From(completion.status));
+    return Fail(ApiError::FromEngine(completion.status));
   } else if (completion.reason == FinishReason::kCancelled) {
     return Fail({503, "the server is shutting down; try another one"});
   } else if (completion.reason == FinishReason::kLength) {

@@ -12,28 +12,15 @@
 namespace reprise::api::openai {
 namespace {
 
-struct ChatOptions {
-  bool stream = false;
-  bool include_usage = false;
-  bool logprobs = false;
-  bool token_ids = false;
-};
-
 void WriteCall(const ToolCall& call, JsonWriter* json) {
   json->Member("id", call.id).Member("type", "function").Key("function").BeginObject();
   json->Member("name", call.name).Member("arguments", call.arguments).EndObject();
 }
 
-void WriteTokenIds(const std::vector<ReplyToken>& tokens, JsonWriter* json) {
-  json->Key("token_ids").BeginArray();
-  for (const ReplyToken& token : tokens) json->Int(token.id);
-  json->EndArray();
-}
-
 // The answer in one piece.
 class WholeChat : public ReplySink {
  public:
-  WholeChat(http::ExchangePtr exchange, std::string model, const ChatOptions& options)
+  WholeChat(http::ExchangePtr exchange, std::string model, const AnswerOptions& options)
       : exchange_(std::move(exchange)), model_(std::move(model)), options_(options) {}
 
   void OnDelta(const Delta&) override {}
@@ -84,13 +71,13 @@ class WholeChat : public ReplySink {
 
   const http::ExchangePtr exchange_;
   const std::string model_;
-  const ChatOptions options_;
+  const AnswerOptions options_;
 };
 
 // The answer as server-sent events.
 class StreamedChat : public ReplySink {
  public:
-  StreamedChat(http::ExchangePtr exchange, const std::string& model, const ChatOptions& options,
+  StreamedChat(http::ExchangePtr exchange, const std::string& model, const AnswerOptions& options,
                size_t choice_count)
       : exchange_(std::move(exchange)), options_(options), choice_count_(choice_count) {
     JsonWriter json(&head_);
@@ -122,9 +109,7 @@ class StreamedChat : public ReplySink {
       out += Event(Chunk(delta.choice, json, tokens, nullptr));
       tokens = nullptr;
     }
-    if (tokens != nullptr && options_.logprobs) {
-      out += Event(Chunk(delta.choice, "{}", tokens, nullptr));
-    }
+    if (tokens != nullptr) out += Event(Chunk(delta.choice, "{}", tokens, nullptr));
     exchange_->Send(std::move(out));
   }
 
@@ -206,24 +191,15 @@ class StreamedChat : public ReplySink {
   }
 
   const http::ExchangePtr exchange_;
-  const ChatOptions options_;
+  const AnswerOptions options_;
   const size_t choice_count_;
   std::string head_;  // of every chunk, open
   size_t ended_ = 0;
   const char* end_name_ = nullptr;  // of a choice whose end is not told yet
 };
 
-void ReadChatOptions(Fields* fields, ChatOptions* options, ReplyOptions* reply) {
-  fields->Read("stream", &options->stream);
-  fields->Read("return_token_ids", &options->token_ids);
-  if (const JsonValue* stream = fields->Object("stream_options")) {
-    Fields part(*stream, "stream_options.");
-    part.Read("include_usage", &options->include_usage);
-    bool ignored = false;
-    part.Read("include_obfuscation", &ignored);
-    fields->Take(part);
-    if (!options->stream) fields->Fail("stream_options", "goes with stream: true only");
-  }
+void ReadChatOptions(Fields* fields, AnswerOptions* options, ReplyOptions* reply) {
+  ReadAnswerOptions(fields, options);
   fields->Read("logprobs", &options->logprobs);
   int32_t top = -1;
   fields->Read("top_logprobs", 0, 20, &top);
@@ -234,38 +210,29 @@ void ReadChatOptions(Fields* fields, ChatOptions* options, ReplyOptions* reply) 
 }  // namespace
 
 void HandleChat(Service* service, const http::ExchangePtr& exchange) {
-  const http::Request& request = exchange->request();
-  const auto refuse = [&](const ApiError& error) {
-    exchange->Respond(ErrorResponse(error, &request));
-  };
-  const Body body = ParseBody(request);
-  if (body.error) return refuse(*body.error);
+  const Body body = ParseBody(exchange->request(), service->model());
+  if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
-  std::string model;
-  fields.Read("model", 256, &model);
-  if (fields.ok() && !service->model().Answers(model)) {
-    return refuse(ModelNotFound(model, service->model().id));
-  }
   ChatJob job;
-  ChatOptions options;
+  AnswerOptions options;
   CallRules calls;
   ReadMessages(service->options(), &fields, &job);
   ReadTools(service->options(), &fields, &job, &calls);
   ReadReplyOptions(service->options(), service->model().vocab_size, &fields, &job.options);
   ReadChatOptions(&fields, &options, &job.options);
   ReadCacheControl(&fields, &job.cache);
-  if (!fields.ok()) return refuse(*fields.error());
+  if (!fields.ok()) return Refuse(exchange, *fields.error());
 
   auto prompt = RenderChat(service->model(), job);
-  if (!prompt.ok()) return refuse(ApiError::From(prompt.status()));
+  if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
   ReplyPlan plan;
   plan.format = OutputFormat::Detect(service->model().template_source, prompt->text, calls.parse);
   plan.options = job.options;
   plan.cache = job.cache;
-  plan.tenant = service->FindTenant(request);
+  plan.tenant = service->FindTenant(exchange->request());
   plan.tools = job.tools;
   plan.one_call = calls.one;
-  plan.keep_tokens = options.logprobs || options.token_ids;
+  plan.keep_tokens = options.wants_tokens();
   plan.prompts.push_back(std::move(*prompt));
   const size_t choices = static_cast<size_t>(job.options.choices);
   if (choices == 1) {
@@ -277,7 +244,9 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   } else {
     sink = std::make_unique<WholeChat>(exchange, service->model().id, options);
   }
-  if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) refuse(*error);
+  if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) {
+    Refuse(exchange, *error);
+  }
 }
 
 }  // namespace reprise::api::openai

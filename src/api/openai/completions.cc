@@ -14,11 +14,7 @@ namespace {
 constexpr size_t kPromptsMax = 128;
 constexpr int kTokensDefault = 16;  // as OpenAI has it
 
-struct CompletionOptions {
-  bool stream = false;
-  bool include_usage = false;
-  bool logprobs = false;
-  bool token_ids = false;
+struct CompletionOptions : AnswerOptions {
   bool echo = false;
 };
 
@@ -54,11 +50,7 @@ class CompletionSink : public ReplySink {
     } else {
       json->Key("logprobs").Null();
     }
-    if (options_.token_ids) {
-      json->Key("token_ids").BeginArray();
-      for (const ReplyToken& token : tokens) json->Int(token.id);
-      json->EndArray();
-    }
+    if (options_.token_ids) WriteTokenIds(tokens, json);
     json->Key("finish_reason");
     finish == nullptr ? json->Null() : json->String(finish);
     json->EndObject();
@@ -203,15 +195,8 @@ void ReadPrompts(const Service& service, Fields* fields, std::vector<Prompt>* pr
 }
 
 void ReadOptions(Fields* fields, CompletionOptions* options, ReplyOptions* reply) {
-  fields->Read("stream", &options->stream);
-  fields->Read("return_token_ids", &options->token_ids);
+  ReadAnswerOptions(fields, options);
   fields->Read("echo", &options->echo);
-  if (const JsonValue* stream = fields->Object("stream_options")) {
-    Fields part(*stream, "stream_options.");
-    part.Read("include_usage", &options->include_usage);
-    fields->Take(part);
-    if (!options->stream) fields->Fail("stream_options", "goes with stream: true only");
-  }
   int32_t logprobs = -1;
   fields->Read("logprobs", 0, 5, &logprobs);
   options->logprobs = logprobs >= 0;
@@ -232,18 +217,9 @@ void ReadOptions(Fields* fields, CompletionOptions* options, ReplyOptions* reply
 }  // namespace
 
 void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
-  const http::Request& request = exchange->request();
-  const auto refuse = [&](const ApiError& error) {
-    exchange->Respond(ErrorResponse(error, &request));
-  };
-  const Body body = ParseBody(request);
-  if (body.error) return refuse(*body.error);
+  const Body body = ParseBody(exchange->request(), service->model());
+  if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
-  std::string model;
-  fields.Read("model", 256, &model);
-  if (fields.ok() && !service->model().Answers(model)) {
-    return refuse(ModelNotFound(model, service->model().id));
-  }
   ReplyPlan plan;
   CompletionOptions options;
   ReadReplyOptions(service->options(), service->model().vocab_size, &fields, &plan.options);
@@ -254,9 +230,9 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
       plan.prompts.size() * static_cast<size_t>(plan.options.choices) > kPromptsMax) {
     fields.Fail("n", "times the number of prompts must be at most " + std::to_string(kPromptsMax));
   }
-  if (!fields.ok()) return refuse(*fields.error());
-  plan.tenant = service->FindTenant(request);
-  plan.keep_tokens = options.logprobs || options.token_ids;
+  if (!fields.ok()) return Refuse(exchange, *fields.error());
+  plan.tenant = service->FindTenant(exchange->request());
+  plan.keep_tokens = options.wants_tokens();
   plan.score_prompt = options.echo && options.logprobs;
   std::vector<std::string> echoes;
   if (options.echo) {
@@ -271,7 +247,9 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
     sink = std::make_unique<WholeCompletion>(exchange, service->model().id, options,
                                              std::move(echoes), choices);
   }
-  if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) refuse(*error);
+  if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) {
+    Refuse(exchange, *error);
+  }
 }
 
 void AddRoutes(Service* service, http::Router* router) {

@@ -63,6 +63,12 @@ void WriteUsage(const Usage& usage, JsonWriter* json) {
   json->EndObject();
 }
 
+void WriteTokenIds(const std::vector<ReplyToken>& tokens, JsonWriter* json) {
+  json->Key("token_ids").BeginArray();
+  for (const ReplyToken& token : tokens) json->Int(token.id);
+  json->EndArray();
+}
+
 void WriteChatLogprobs(const std::vector<ReplyToken>& tokens, JsonWriter* json) {
   json->Key("logprobs").BeginObject().Key("content").BeginArray();
   for (const ReplyToken& token : tokens) {

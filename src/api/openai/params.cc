@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kStopBytesMax = 4096;
 constexpr size_t kLogitBiasMax = 1024;
 constexpr size_t kKeyBytesMax = 1024;
+constexpr size_t kNameBytesMax = 256;
 constexpr int64_t kTokensMax = int64_t{1} << 30;
 constexpr int64_t kPinMsMax = int64_t{24} * 3600 * 1000;
 constexpr size_t kBreakpointsMax = 4;
@@ -204,6 +205,33 @@ Body ParseBody(const http::Request& request) {
     body.document.emplace(std::move(*parsed));
   }
   return body;
+}
+
+Body ParseBody(const http::Request& request, const ServedModel& model) {
+  Body body = ParseBody(request);
+  if (body.error) return body;
+  Fields fields(body.document->root());
+  std::string name;
+  fields.Read("model", kNameBytesMax, &name);
+  if (!fields.ok()) {
+    body.error = fields.error();
+  } else if (!model.Answers(name)) {
+    body.error = ModelNotFound(name, model.id);
+  }
+  return body;
+}
+
+void ReadAnswerOptions(Fields* fields, AnswerOptions* options) {
+  fields->Read("stream", &options->stream);
+  fields->Read("return_token_ids", &options->token_ids);
+  const JsonValue* stream = fields->Object("stream_options");
+  if (stream == nullptr) return;
+  Fields part(*stream, "stream_options.");
+  bool ignored = false;
+  part.Read("include_usage", &options->include_usage);
+  part.Read("include_obfuscation", &ignored);
+  fields->Take(part);
+  if (!options->stream) fields->Fail("stream_options", "goes with stream: true only");
 }
 
 ApiError ModelNotFound(const std::string& name, const std::string& have) {

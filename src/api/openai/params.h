@@ -38,5 +38,19 @@ struct Body {
   std::optional<ApiError> error;
 };
 Body ParseBody(const http::Request& request);
+// The same for a request that names a model; it must be the one that is served.
+Body ParseBody(const http::Request& request, const ServedModel& model);
+
+// How the answer is to look, whatever it says.
+struct AnswerOptions {
+  bool stream = false;
+  bool include_usage = false;  // a chunk of its own at the end of a stream
+  bool logprobs = false;
+  bool token_ids = false;
+
+  bool wants_tokens() const { return logprobs || token_ids; }
+};
+// All but logprobs, which each endpoint has in its own way.
+void ReadAnswerOptions(Fields* fields, AnswerOptions* options);
 
 }  // namespace reprise::api::openai

@@ -14,10 +14,6 @@ namespace {
 
 using http::ExchangePtr;
 
-void Refuse(const ExchangePtr& exchange, const ApiError& error) {
-  exchange->Respond(ErrorResponse(error, &exchange->request()));
-}
-
 void Show(Service* service, const ExchangePtr& exchange) {
   const http::Request& request = exchange->request();
   const Tenant* tenant = service->FindTenant(request);

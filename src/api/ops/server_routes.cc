@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "api/anthropic/endpoints.h"
+#include "api/openai/params.h"
 #include "api/ops/endpoints.h"
 #include "api/ops/metrics.h"
 #include "base/json_writer.h"
@@ -30,7 +31,7 @@ void WriteModel(const ServedModel& model, const std::string& id, JsonWriter* jso
 void Models(Service* service, const ExchangePtr& exchange) {
   const ServedModel& model = service->model();
   http::Response response;
-  if (anthropic::IsClient(exchange->request())) {
+  if (SpeaksAnthropic(exchange->request())) {
     response.body = anthropic::FormatModels(model);
     return exchange->Respond(std::move(response));
   }
@@ -46,13 +47,10 @@ void OneModel(Service* service, const ExchangePtr& exchange) {
   const std::string id = exchange->request().path.substr(sizeof("/v1/models/") - 1);
   const ServedModel& model = service->model();
   if (!model.Answers(id)) {
-    const ApiError error{
-        404, "the model '" + id + "' does not exist here; this server has '" + model.id + "'",
-        "model", "model_not_found"};
-    return exchange->Respond(ErrorResponse(error, &exchange->request()));
+    return Refuse(exchange, openai::ModelNotFound(id, model.id));
   }
   http::Response response;
-  if (anthropic::IsClient(exchange->request())) {
+  if (SpeaksAnthropic(exchange->request())) {
     response.body = anthropic::FormatModel(model, id);
     return exchange->Respond(std::move(response));
   }
@@ -87,7 +85,7 @@ void ShowMetrics(Service* service, const ExchangePtr& exchange,
     const ApiError error{403,
                          "the numbers of the whole server need an admin key (admin = true in the "
                          "configuration)"};
-    return exchange->Respond(ErrorResponse(error, &exchange->request()));
+    return Refuse(exchange, error);
   }
   http::Response response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";

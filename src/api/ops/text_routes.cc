@@ -11,10 +11,6 @@ namespace {
 
 using http::ExchangePtr;
 
-void Refuse(const ExchangePtr& exchange, const ApiError& error) {
-  exchange->Respond(ErrorResponse(error, &exchange->request()));
-}
-
 // A chat request as far as its prompt goes.
 void ReadConversation(Service* service, Fields* fields, ChatJob* job) {
   openai::CallRules calls;

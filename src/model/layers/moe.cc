@@ -104,14 +104,17 @@ void MoeMlp::Forward(const Step& step, const Rows& x, const Rows& out) const {
   const ExpertPlan plan = PlanExperts(context, routing, choices);
 
   const Rows slots = step.MakeRows(x.rows * params.top_k, shape_.dim);
-  GatherRows(context, x, plan.row, slots);
-  RunExperts(step, plan, slots);
+  // The experts of a single row read it where it is.
+  const bool in_place = x.rows == 1 && shape_.identity_experts == 0;
+  if (!in_place) GatherRows(context, x, plan.row, slots);
+  RunExperts(step, plan, in_place ? &x : nullptr, slots);
   for (int64_t t = 0; t < out.rows; ++t) std::fill_n(out.row(t), out.cols, 0.0f);
   CombineExperts(context, routing, plan, slots, out);
   if (shared_) AddShared(step, x, out);
 }
 
-void MoeMlp::RunExperts(const Step& step, const ExpertPlan& plan, const Rows& slots) const {
+void MoeMlp::RunExperts(const Step& step, const ExpertPlan& plan, const Rows* single,
+                        const Rows& slots) const {
   const OpContext& context = step.context();
   const Rows gate = step.MakeRows(slots.rows, shape_.hidden);
   const Rows up = gated() ? step.MakeRows(slots.rows, shape_.hidden) : gate;
@@ -135,7 +138,11 @@ void MoeMlp::RunExperts(const Step& step, const ExpertPlan& plan, const Rows& sl
   }
   // Choices behind the experts return their input, which is in their slots already.
   const int64_t busy = plan.begin[shape_.experts];
-  ProjectGroups(context, in_groups.first(used));
+  if (single != nullptr) {
+    Project(context, *single, in.first(used * inputs));
+  } else {
+    ProjectGroups(context, in_groups.first(used));
+  }
   const Rows busy_gate = RowRange(gate, 0, busy);
   if (gated()) {
     SwiGlu(context, busy_gate, RowRange(up, 0, busy), busy_gate);

@@ -63,8 +63,10 @@ class MoeMlp {
 
  private:
   // slots: [pairs, dim], the input of every (row, expert) pair, in order of expert; replaced by the
-  // expert's output.
-  void RunExperts(const Step& step, const ExpertPlan& plan, const Rows& slots) const;
+  // expert's output. Where all of them have the same input, `single` may be that one row: the slots
+  // need not hold copies of it then.
+  void RunExperts(const Step& step, const ExpertPlan& plan, const Rows* single,
+                  const Rows& slots) const;
   void AddShared(const Step& step, const Rows& x, const Rows& out) const;
   bool gated() const { return shape_.activation == ExpertActivation::kSwiGlu; }
 

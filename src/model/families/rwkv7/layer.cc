@@ -102,28 +102,32 @@ void Layer::Declare(TensorPlan* plan) {
       .init.deviation *= config_.decoder.residual_gain();
 }
 
-void Layer::RunLowRank(const Step& step, const LowRank& map, Middle middle, const Rows& x,
-                       const Rows& out) const {
+void Layer::ProjectTime(const Step& step, const TimeRows& x, const TimeRows& out,
+                        const Rows& share) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
-  const Rows narrow = step.MakeRows(map.down.rows());
-  const Projection down[] = {{&map.down, narrow}};
-  Project(context, x, down);
-  if (middle == Middle::kTanh) Softcap(context, narrow, 1, narrow);
-  if (middle == Middle::kSigmoid) Sigmoid(context, narrow, zeros_.data(), narrow);
-  const Projection up[] = {{&map.up, out}};
-  Project(context, narrow, up);
-}
-
-void Layer::MixValues(const Step& step, const Rows& x, const Rows& first_values,
-                      const Rows& v) const {
-  const OpContext& context = step.context();
-  if (layer_ == 0) return Scale(context, v, 1, first_values);
-  ScratchScope scope(*context.scratch);
-  const Rows share = step.MakeRows(v.cols);
-  RunLowRank(step, value_, Middle::kPlain, x, share);
-  Sigmoid(context, share, value_.bias.data(), share);
-  Lerp(context, v, first_values, share, v);
+  const Rows w = step.MakeRows(decay_.down.rows());
+  const Rows a = step.MakeRows(rate_.down.rows());
+  const Rows g = step.MakeRows(gate_.down.rows());
+  const Rows v = step.MakeRows(value_.down.rows());
+  const size_t shared = mixes_values() ? 1 : 0;
+  const Projection r_in[] = {{&r_, out.r}};
+  const Projection w_in[] = {{&decay_.down, w}};
+  const Projection k_in[] = {{&k_, out.k}};
+  const Projection v_in[] = {{&v_, out.v}, {&value_.down, v}};
+  const Projection a_in[] = {{&rate_.down, a}};
+  const Projection g_in[] = {{&gate_.down, g}};
+  const ProjectionGroup in[] = {{x.r, r_in}, {x.k, k_in}, {x.v, std::span(v_in).first(1 + shared)},
+                                {x.w, w_in}, {x.a, a_in}, {x.g, g_in}};
+  ProjectGroups(context, in);
+  Softcap(context, w, 1, w);  // tanh
+  Sigmoid(context, g, zeros_.data(), g);
+  const Projection w_up[] = {{&decay_.up, out.w}};
+  const Projection a_up[] = {{&rate_.up, out.a}};
+  const Projection g_up[] = {{&gate_.up, out.g}};
+  const Projection v_up[] = {{&value_.up, share}};
+  const ProjectionGroup up[] = {{w, w_up}, {a, a_up}, {g, g_up}, {v, v_up}};
+  ProjectGroups(context, std::span(up).first(3 + shared));
 }
 
 void Layer::MixTime(const Step& step, const Rows& x, const Rows& first_values,
@@ -141,25 +145,19 @@ void Layer::MixTime(const Step& step, const Rows& x, const Rows& first_values,
   step.Scan(entry_, 0, [&](std::span<const RecurrentSequence> sequences) {
     TokenShift(context, sequences, x, mix, shifted);
   });
+  const auto make = [&] { return step.MakeRows(dim); };
+  const auto [r, w, k, v, a, g] = TimeRows{make(), make(), make(), make(), make(), make()};
+  const Rows share = make();
   const auto [xr, xw, xk, xv, xa, xg] = shifted;
-
-  const Rows r = step.MakeRows(dim);
-  const Rows k = step.MakeRows(dim);
-  const Rows v = step.MakeRows(dim);
-  const Projection project_r[] = {{&r_, r}};
-  const Projection project_k[] = {{&k_, k}};
-  const Projection project_v[] = {{&v_, v}};
-  const ProjectionGroup inputs[] = {{xr, project_r}, {xk, project_k}, {xv, project_v}};
-  ProjectGroups(context, inputs);
-  MixValues(step, xv, first_values, v);
-  const Rows w = step.MakeRows(dim);
-  RunLowRank(step, decay_, Middle::kTanh, xw, w);
+  ProjectTime(step, {xr, xw, xk, xv, xa, xg}, {r, w, k, v, a, g}, share);
+  if (mixes_values()) {
+    Sigmoid(context, share, value_.bias.data(), share);
+    Lerp(context, v, first_values, share, v);
+  } else {
+    Scale(context, v, 1, first_values);
+  }
   RwkvDecay(context, w, decay_.bias.data(), w);
-  const Rows a = step.MakeRows(dim);
-  RunLowRank(step, rate_, Middle::kPlain, xa, a);
   Sigmoid(context, a, rate_.bias.data(), a);
-  const Rows g = step.MakeRows(dim);
-  RunLowRank(step, gate_, Middle::kSigmoid, xg, g);
 
   // What leaves the state: the key it is kept under, and how much of it.
   const Rows key = step.MakeRows(dim);

@@ -52,12 +52,16 @@ class Layer {
                       LowRank* out);
   void MixTime(const Step& step, const Rows& x, const Rows& first_values, const Rows& out) const;
   void MixChannels(const Step& step, const Rows& x, const Rows& out) const;
-  // Replaces v by its mixture with the values of the first layer.
-  void MixValues(const Step& step, const Rows& x, const Rows& first_values, const Rows& v) const;
-  // g = W_up f(W_down x), before the bias; f is tanh, sigmoid or nothing.
-  enum class Middle : uint8_t { kPlain, kTanh, kSigmoid };
-  void RunLowRank(const Step& step, const LowRank& map, Middle middle, const Rows& x,
-                  const Rows& out) const;
+  // What time mixing takes of every row, in the order of the shifts.
+  struct TimeRows {
+    Rows r, w, k, v, a, g;
+  };
+  // The projections of the shifted inputs: two passes for all of them. w, a, g and `share` (of the
+  // first layer's values, where this is not the first) come through a narrow middle and are before
+  // their biases.
+  void ProjectTime(const Step& step, const TimeRows& x, const TimeRows& out,
+                   const Rows& share) const;
+  bool mixes_values() const { return layer_ != 0; }
 
   const Config& config_;
   int layer_;
