@@ -109,6 +109,35 @@ TEST(Service, PrewarmedPromptIsRead) {
       all);
 }
 
+TEST(Service, UsageCountsWhatWasStored) {
+  TestService service;
+  const std::string messages =
+      R"("messages": [{"role": "user", "content": ")" + std::string(100, 'x') + "\"}]";
+  const auto chat = [&](const std::string& members, const char* count) {
+    const auto answer = service.Post(kChat, "{" + members + messages + "}");
+    return At(answer.body, {"usage", "prompt_tokens_details", count});
+  };
+  constexpr char kWritten[] = "cache_write_tokens";
+  EXPECT_EQ(chat(R"("cache_prefix": false, )", kWritten), "0");
+  EXPECT_EQ(chat(R"("min_cache_tokens": 1000, )", kWritten), "0") << "shorter than that";
+  const std::string all = At(service.Post(kChat, R"({"cache_salt": "s", )" + messages + "}").body,
+                             {"usage", "prompt_tokens"});
+  EXPECT_EQ(chat("", kWritten), all);
+  EXPECT_EQ(chat("", kWritten), "1") << "only the last token is computed, and stored again";
+
+  // What lies before a breakpoint.
+  const std::string members =
+      R"("model": "alphabet", "max_tokens": 1, "messages": [{"role": "user", "content": [{"type":
+         "text", "text": ")" +
+      std::string(50, 'y') + R"(", "cache_control": {"type": "ephemeral"}}]}])";
+  const auto created = [&] {
+    const auto answer = service.Post(kMessages, "{" + members + "}");
+    return At(answer.body, {"usage", "cache_creation_input_tokens"});
+  };
+  EXPECT_EQ(created(), "50");
+  EXPECT_EQ(created(), "0") << "there already";
+}
+
 TEST(Service, AClientThatLeavesLeavesNothingBehind) {
   TestService service;
   for (size_t pieces = 1; pieces < 12; ++pieces) {

@@ -144,9 +144,10 @@ Status StateCache::Commit(Lease& lease, const CommitArgs& args) {
   return status;
 }
 
-void StateCache::Finish(Lease lease) {
-  index_->Finish(std::move(lease));
+ReuseReport StateCache::Finish(Lease lease) {
+  const ReuseReport report = index_->Finish(std::move(lease));
   Apply();
+  return report;
 }
 
 bool StateCache::Maintain() {

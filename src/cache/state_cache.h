@@ -129,8 +129,9 @@ class Lease {
   // Snapshots that the step reserved last is to fill on its way, ascending: positions strictly
   // between computed() and the end of the step. (The state at its end is saved by Commit.)
   std::span<const PendingTap> taps() const;
-  bool poisoned() const;              // a state was not finite
-  const ReuseReport& report() const;  // final after Start, but for snapshots_taken
+  bool poisoned() const;  // a state was not finite
+  // Final after Start, but for what was stored (stored_tokens, snapshots_*).
+  const ReuseReport& report() const;
 
  private:
   friend class StateCache;
@@ -198,8 +199,8 @@ class StateCache {
   // published any more. REQUIRES: reserved; computed() + token_count <= tokens().size().
   Status Commit(Lease& lease, const CommitArgs& args);
 
-  // Publishes the state at computed() (reply end) and releases the lease.
-  void Finish(Lease lease);
+  // Publishes the state at computed() (reply end) and releases the lease. Returns its last report.
+  ReuseReport Finish(Lease lease);
 
   // Idle work: expires, gives free pages back to the system. Returns true if there is more to do.
   bool Maintain();

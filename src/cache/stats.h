@@ -35,6 +35,9 @@ struct ReuseReport {
   int32_t kv_tokens = 0;     // prefix whose K/V is held
   int32_t state_tokens = 0;  // deepest position at or below it with recurrent state
   int32_t used_tokens = 0;   // what this request starts from
+  // The deepest position at which this request found or left state, so far, for others to start
+  // from; may lie behind the prompt.
+  int32_t stored_tokens = 0;
   MissReason reason = MissReason::kCold;
   int32_t diverged_at = -1;     // token position, where the reason has one
   int32_t snapshots_taken = 0;  // by this request, so far

@@ -21,6 +21,13 @@ double MsBetween(int64_t begin_ns, int64_t end_ns) {
   return static_cast<double>(end_ns - begin_ns) / 1e6;
 }
 
+// Adds what one lease of a request stored to the report of the request.
+void NoteStored(const ReuseReport& lease, ReuseReport* report) {
+  report->stored_tokens = std::max(report->stored_tokens, lease.stored_tokens);
+  report->snapshots_taken += lease.snapshots_taken;
+  report->snapshots_declined += lease.snapshots_declined;
+}
+
 bool Before(const Sequence& a, const Sequence& b) {
   if (a.request.priority != b.request.priority) return a.request.priority > b.request.priority;
   return a.arrival < b.arrival;
@@ -295,7 +302,7 @@ Sequence* Engine::Preempt(const Sequence& needy) {
   running_.erase(victim);
   const auto tokens = sequence->lease.tokens();
   const std::vector<TokenId> so_far(tokens.begin(), tokens.end());
-  cache_->Finish(std::move(sequence->lease));
+  Publish(*sequence);
   sequence->lease = Acquire(*sequence, so_far);
   crowded_ = true;
   ++sequence->preemptions;
@@ -411,6 +418,11 @@ void Engine::SampleNext(Sequence& sequence, std::span<const float> logits) {
   if (sequence.generated >= request.max_tokens || full) Finish(sequence, FinishReason::kLength);
 }
 
+// Gives what the sequence has computed to the cache, and its lease back.
+void Engine::Publish(Sequence& sequence) {
+  NoteStored(cache_->Finish(std::move(sequence.lease)), &sequence.report);
+}
+
 // The sequence leaves its queue in RemoveFinished. What it computed is published unless it failed.
 void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   CHECK(!sequence.finished);
@@ -420,11 +432,7 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   Completion completion;
   completion.reason = reason;
   completion.status = std::move(status);
-  completion.report = sequence.report;
   completion.prompt = std::move(sequence.prompt_scores);
-  if (sequence.lease.valid() && sequence.lease.started()) {
-    completion.report.snapshots_taken = sequence.lease.report().snapshots_taken;
-  }
   completion.prompt_tokens = static_cast<int32_t>(sequence.request.prompt.size());
   completion.generated_tokens = sequence.generated;
   completion.steps = sequence.steps;
@@ -435,10 +443,12 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   completion.first_token_ms = MsBetween(sequence.submit_ns, first_token);
   completion.total_ms = MsBetween(sequence.submit_ns, now_ns);
 
-  if (sequence.lease.valid() && sequence.lease.started() && reason != FinishReason::kFailed) {
-    cache_->Finish(std::move(sequence.lease));
+  if (sequence.lease.valid() && sequence.lease.started()) {
+    reason == FinishReason::kFailed ? NoteStored(sequence.lease.report(), &sequence.report)
+                                    : Publish(sequence);
   }
   sequence.lease = Lease();
+  completion.report = sequence.report;
   switch (reason) {
     case FinishReason::kCancelled:
       ++counters_.requests_cancelled;

@@ -95,6 +95,7 @@ class Engine {
   void Commit(const std::vector<Share>& shares);
   void SampleNext(Sequence& sequence, std::span<const float> logits);
   void Finish(Sequence& sequence, FinishReason reason, Status status = OkStatus());
+  void Publish(Sequence& sequence);
   Sequence* Preempt(const Sequence& needy);
   void RemoveFinished();
   bool Idle();

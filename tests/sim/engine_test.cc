@@ -120,7 +120,7 @@ TEST_F(EngineTest, EqualPrefixesAreComputedOnce) {
 }
 
 // The same with a thread for each request and one for the engine; memory stays within the budget.
-TEST_F(EngineTest, EqualPrefixesFromManyThreadsAreComputedOnce) {
+TEST_F(EngineTest, AHundredConcurrentRequestsComputeTheirPrefixOnceWithinTheBudget) {
   cache_options_.sequence_count = 8;
   cache_options_.budget_bytes = LeastBudget(executor_.card().state, cache_options_) * 2;
   auto cache = StateCache::Create(executor_.card().state, cache_options_);
@@ -160,6 +160,34 @@ TEST_F(EngineTest, SequencesThatDoNotFitTogetherEndOneByOne) {
   const auto answer = EngineFixture::Read(*second);
   EXPECT_EQ(answer.tokens.size(), 800u);
   EXPECT_GT(answer.completion.preemptions, 0);
+}
+
+// What is said to be stored is where the next request starts, whatever the kind of state, and what
+// could not be stored is not said to be.
+TEST_F(EngineTest, ReportsWhatWasStored) {
+  for (const auto kind : {FakeExecutor::Kind::kAttention, FakeExecutor::Kind::kRecurrent,
+                          FakeExecutor::Kind::kHybrid}) {
+    FakeExecutor executor(kind);
+    EngineFixture fixture(executor);
+    const bool snapshots = kind != FakeExecutor::Kind::kAttention;
+    const auto stored = [&](const Conversation& talk, int32_t max_tokens) {
+      const auto answer = fixture.Ask(talk.Request(max_tokens));
+      Conversation next = talk;
+      next.Append(answer.tokens).Say(99, 3);
+      GenerateRequest probe = next.Request(0);
+      probe.cache_write = false;
+      const ReuseReport seen = fixture.Ask(probe).completion.report;
+      EXPECT_EQ(seen.used_tokens, answer.completion.report.stored_tokens);
+      EXPECT_EQ(seen.stored_tokens, seen.used_tokens) << "it must not write";
+      EXPECT_EQ(seen.snapshots_taken, 0);
+      return answer.completion.report.stored_tokens;
+    };
+    EXPECT_EQ(stored(Talk().Say(1, 20), 4), snapshots ? 0 : 23) << "too short for a snapshot";
+    EXPECT_EQ(stored(Talk().Say(2, 300), 1), snapshots ? 299 : 300);
+    EXPECT_EQ(stored(Talk().Say(3, 300), 101), 400) << "the end of the reply";
+    const auto again = fixture.Ask(Talk().Say(3, 300).Request(0)).completion.report;
+    EXPECT_EQ(again.stored_tokens, snapshots ? 299 : 300);
+  }
 }
 
 TEST_F(EngineTest, IdleWorkYieldsWithinAStep) {

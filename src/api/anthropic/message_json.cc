@@ -113,8 +113,8 @@ void WriteDiagnostics(const Usage& usage, const MessageHead& head, JsonWriter* j
 
 void WriteUsage(const Usage& usage, const MessageHead& head, JsonWriter* json) {
   const int64_t read = usage.cached_tokens;
-  const int64_t hour = std::max<int64_t>(0, head.hour_tokens - read);
-  const int64_t kept = std::max<int64_t>(0, head.kept_tokens - read);
+  const int64_t kept = std::clamp<int64_t>(head.kept_tokens - read, 0, usage.written_tokens);
+  const int64_t hour = std::clamp<int64_t>(head.hour_tokens - read, 0, kept);
   json->BeginObject();
   json->Member("input_tokens", usage.prompt_tokens - read - kept);
   json->Member("cache_creation_input_tokens", kept);

@@ -75,6 +75,7 @@ class StreamSink final : public ReplySink {
     Usage usage;
     usage.prompt_tokens = head_.prompt_tokens;
     usage.cached_tokens = report.used_tokens;
+    usage.written_tokens = head_.prompt_tokens - report.used_tokens;  // if there will be room
     Event event("message_start", this);
     event.json.Key("message").BeginObject();
     WriteMessage(head_, {}, nullptr, usage, &event.json);

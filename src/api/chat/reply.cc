@@ -359,9 +359,8 @@ Usage Reply::CountUsage() const {
     if (i % per_prompt != 0) continue;
     usage.prompt_tokens += completion.prompt_tokens;
     usage.cached_tokens += completion.report.used_tokens;
-    if (plan_.cache.write) {
-      usage.written_tokens += completion.prompt_tokens - completion.report.used_tokens;
-    }
+    usage.written_tokens += std::min(completion.prompt_tokens, completion.report.stored_tokens) -
+                            completion.report.used_tokens;
   }
   return usage;
 }

@@ -43,7 +43,7 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;   // of the prompts: read from the cache
-  int64_t written_tokens = 0;  // of the prompts: computed, and kept for the next request
+  int64_t written_tokens = 0;  // of the prompts: computed, and stored for the next request
 };
 
 // What was added to one choice.

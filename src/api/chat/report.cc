@@ -26,6 +26,7 @@ std::string FormatReportJson(const Tokenizer& tokenizer, std::span<const TokenId
   json.Member("kv_tokens", report.kv_tokens);
   json.Member("state_tokens", report.state_tokens);
   json.Member("used_tokens", report.used_tokens);
+  json.Member("stored_tokens", report.stored_tokens);
   json.Member("reason", NameOf(report.reason));
   if (report.diverged_at >= 0 && static_cast<size_t>(report.diverged_at) <= prompt.size()) {
     const size_t at = static_cast<size_t>(report.diverged_at);

@@ -57,7 +57,7 @@ void StateIndex::Explain(const LeaseRecord& record, const MatchResult& match,
   report->known_tokens = match.known;
   report->kv_tokens = match.kv;
   report->state_tokens = has_recurrent() ? recurrent_->Serve(match.path, match.kv) : match.kv;
-  report->used_tokens = match.usable;
+  report->used_tokens = report->stored_tokens = match.usable;
   report->diverged_at = -1;
 
   const bool at_end = match.path.empty() || (match.known == tree_.end(match.path.back().node) &&

@@ -81,6 +81,7 @@ void StateIndex::Publish(LeaseRecord& record, int32_t upto) {
   const int32_t from = record.published;
   AdvanceCursor(record, upto);
   AttachBlocks(record, from);
+  record.report.stored_tokens = upto;
   const EntryId entry = tails_[record.cursor.node.value];
   if (!record.speculative) order_.Touch(entry, now_ms_);
   if (record.pin_ms > 0 && upto >= record.prompt_tokens) PinEntry(entry, record.pin_ms);
@@ -163,7 +164,7 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, Snapsh
   const auto mark = recurrent_->Deepest(node, cut.position);
   if (mark && mark->position == cut.position) {  // another sequence was faster
     if (tapped.valid()) FreeSnapshot(tapped);
-    record.snapshot_at = cut.position;
+    record.snapshot_at = record.report.stored_tokens = cut.position;
     AttachBlocks(record, from);
     return;
   }
@@ -186,7 +187,7 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, Snapsh
   recurrent_->Add(node, cut.position, id);
   Rekey(id);
   if (const auto next = recurrent_->Next(node, cut.position)) Rekey(next->entry);
-  record.snapshot_at = cut.position;
+  record.snapshot_at = record.report.stored_tokens = cut.position;
   ++stats_.snapshots_taken[static_cast<size_t>(cut.reason)];
   ++record.report.snapshots_taken;
   if (record.pin_ms > 0) PinEntry(id, record.pin_ms);

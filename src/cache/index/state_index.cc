@@ -274,17 +274,19 @@ bool StateIndex::FinishTakesSnapshot(const Lease& lease) const {
          r.computed % options_.cache.snapshot_grid == 0;
 }
 
-void StateIndex::Finish(Lease lease) {
+ReuseReport StateIndex::Finish(Lease lease) {
   LeaseRecord& record = RecordOf(lease);
   if (FinishTakesSnapshot(lease)) {
     TakeSnapshot(record, {record.computed, SnapshotReason::kReplyEnd}, SnapshotId());
   } else if (!has_recurrent() && record.may_publish() && record.computed > 0 &&
              record.prompt_tokens >= record.min_cache_tokens) {
     Publish(record, record.computed);
-    if (record.published < record.computed) return;  // no room, not even for its nodes
-    NoteSession(record, TailOf(tree_.Resolve(record.cursor).node));
-    NoteEndOf(record);
+    if (record.published == record.computed) {  // else there was no room, not even for nodes
+      NoteSession(record, TailOf(tree_.Resolve(record.cursor).node));
+      NoteEndOf(record);
+    }
   }
+  return record.report;
 }
 
 void StateIndex::Release(uint32_t slot, uint64_t id) {

@@ -66,7 +66,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   Status Reserve(const Lease& lease, int32_t token_count);
   void Append(const Lease& lease, std::span<const TokenId> tokens);
   Status Commit(const Lease& lease, const CommitArgs& args);
-  void Finish(Lease lease);
+  ReuseReport Finish(Lease lease);
   void Release(uint32_t record, uint64_t id);
   bool Maintain();
   int32_t Pin(const NamespaceKey& key, std::span<const TokenId> tokens, int64_t pin_ms);
