@@ -57,9 +57,12 @@ TEST_F(LoadTest, RefusesWhatDoesNotFitTogether) {
   EXPECT_FALSE(wrong.ok());
   EXPECT_NE(wrong.message().find("[160, 64]"), std::string::npos) << wrong.message();
   EXPECT_NE(wrong.message().find("[192, 64]"), std::string::npos) << wrong.message();
-  const Status missing = Load("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4");
+  const Status missing = Load("\"model_type\": \"qwen3\"", "\"model_type\": \"qwen2\"");
   EXPECT_FALSE(missing.ok());
-  EXPECT_NE(missing.message().find("layers.3."), std::string::npos) << missing.message();
+  EXPECT_NE(missing.message().find("q_proj.bias"), std::string::npos) << missing.message();
+  const Status layers = Load("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4");
+  EXPECT_FALSE(layers.ok());
+  EXPECT_NE(layers.message().find("layer_types"), std::string::npos) << layers.message();
 }
 
 TEST_F(LoadTest, RefusesWhatDoesNotFitMemory) {

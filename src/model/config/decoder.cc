@@ -22,11 +22,15 @@ constexpr IntRange kHeadDim{2, 1024};
 void ReadWindows(ConfigReader* reader, const DecoderExpectations& expected, DecoderConfig* config) {
   const size_t count = size_t(config->layer_count);
   config->windows.assign(count, 0);
+  config->slides.assign(count, false);
   const int64_t window = reader->Int({"sliding_window", "attention.sliding_window"},
                                      {0, int64_t{1} << 40}, expected.window);
   const bool used = reader->Bool({"use_sliding_window", ""}, true);
-  if (!used || window == 0 || window >= config->context_length) return;
   const auto types = reader->Texts({"layer_types", ""}, 4096);
+  if (!types.empty() && types.size() != count) {
+    reader->Refuse("layer_types does not have one entry per layer");
+  }
+  if (!used || window == 0) return;
   const bool newer = reader->Has({"sliding_window_pattern", ""});
   const ConfigKey pattern{newer ? "sliding_window_pattern" : "_sliding_window_pattern",
                           "attention.sliding_window_pattern"};
@@ -43,7 +47,8 @@ void ReadWindows(ConfigReader* reader, const DecoderExpectations& expected, Deco
                        : i < flags.size() ? flags[i] != 0
                                           : slides;
     if (named != slides) config->window_period = 0;
-    if (named) config->windows[i] = int(window);
+    config->slides[i] = named;
+    if (named && window < config->context_length) config->windows[i] = int(window);
   }
 }
 
@@ -139,8 +144,9 @@ void ReadVocabulary(ConfigReader* reader, bool tied, DecoderConfig* config) {
   config->vocab_size =
       by_table ? table->shape[0] : reader->Int({"vocab_size", "vocab_size"}, kAnySize);
   if (config->vocab_size > kAnySize.max) reader->Refuse("the vocabulary is too large");
-  config->tied = reader->gguf() ? reader->FindTensor({"", "output.weight"}) == nullptr
-                                : reader->Bool({"tie_word_embeddings", ""}, tied);
+  // A head that is there is meant, whatever config.json says.
+  config->tied = reader->FindTensor({"lm_head.weight", "output.weight"}) == nullptr &&
+                 (reader->gguf() || reader->Bool({"tie_word_embeddings", ""}, tied));
 }
 
 void CheckActivation(ConfigReader* reader, std::string_view expected) {
@@ -163,7 +169,7 @@ DecoderConfig ReadDecoderConfig(ConfigReader* reader, const DecoderExpectations&
   ReadHeads(reader, &config);
   CheckActivation(reader, expected.activation);
   ReadWindows(reader, expected, &config);
-  config.rope = ReadRopeConfig(reader, config.head_dim, expected.rope_member);
+  config.rope = ReadRopeConfig(reader, config.head_dim, expected.rope);
   ReadVocabulary(reader, false, &config);
   return config;
 }
@@ -197,10 +203,7 @@ void DescribeDecoder(const DecoderConfig& config, std::string_view architecture,
   }
   put("attention.key_length", config.head_dim);
   put("attention.value_length", config.head_dim);
-  if (config.rope.rotary_dim != 0) {
-    put("rope.dimension_count", config.rope.rotary_dim);
-    out->Put<float>(prefix + "rope.freq_base", float(config.rope.theta));
-  }
+  if (config.rope.rotary_dim != 0) DescribeRope(config.rope, prefix, out);
   const auto windowed = std::find_if(config.windows.begin(), config.windows.end(),
                                      [](int window) { return window != 0; });
   if (windowed != config.windows.end()) {
@@ -213,17 +216,6 @@ void DescribeDecoder(const DecoderConfig& config, std::string_view architecture,
       out->PutArray<bool>(prefix + "attention.sliding_window_pattern",
                           {reinterpret_cast<const bool*>(flags.data()), flags.size()});
     }
-  }
-  if (config.rope.scaling == RopeConfig::Scaling::kLongRope) {
-    out->PutString(prefix + "rope.scaling.type", "longrope");
-    put("rope.scaling.original_context_length", int64_t(config.rope.original_context));
-    out->Put<float>(prefix + "rope.scaling.attn_factor", RopeMagnitude(config.rope));
-  }
-  const bool yarn = config.rope.scaling == RopeConfig::Scaling::kYarn;
-  if (yarn || config.rope.scaling == RopeConfig::Scaling::kLinear) {
-    out->PutString(prefix + "rope.scaling.type", yarn ? "yarn" : "linear");
-    out->Put<float>(prefix + "rope.scaling.factor", float(config.rope.factor));
-    if (yarn) put("rope.scaling.original_context_length", int64_t(config.rope.original_context));
   }
 }
 

@@ -27,6 +27,7 @@ struct DecoderConfig {
   bool tied = false;          // the embedding table is also the head
   int window_period = 0;      // of every so many layers the last sees all; 0: no such pattern
   std::vector<bool> attends;  // [layer_count] layers with attention; empty: all
+  std::vector<bool> slides;   // [layer_count] layers with a window, be it all of the context
   std::vector<int> windows;   // [layer_count] tokens that attention sees, itself included; 0: all
   RopeConfig rope;
 
@@ -38,10 +39,10 @@ struct DecoderConfig {
 // What a family expects of a configuration.
 struct DecoderExpectations {
   std::string_view activation = "silu";  // the only one it computes
-  int window_period = 0;         // of models with windows that do not say which layers have them
-  int window = 0;                // the same for how much they see
-  bool mlp = true;               // has a feed-forward block that is no mixture of experts
-  std::string_view rope_member;  // of rope_parameters that holds the regime of full attention
+  int window_period = 0;  // of models with windows that do not say which layers have them
+  int window = 0;         // the same for how much they see
+  bool mlp = true;        // has a feed-forward block that is no mixture of experts
+  RopeExpectations rope;  // of full attention
 };
 
 // Reads and validates; errors stick to the reader. Refuses activations and rotary regimes that

@@ -170,7 +170,7 @@ TEST(Rope, LongRopeTakesOneRegimeForAllOfAModel) {
     CHECK(document.ok());
     ConfigReader reader(document->root());
     reader.set_context_tokens(served);
-    const RopeConfig config = ReadRopeConfig(&reader, 8);
+    const RopeConfig config = ReadRopeConfig(&reader, 8, {.partial = true});
     CHECK(reader.status().ok());
     return config;
   };

@@ -46,6 +46,11 @@ ConfigReader::ConfigReader(const Checkpoint& checkpoint)
              text != nullptr && text->is_object()) {
     inner_ = outer_.Section("text_config");
   }
+  if (!gguf_ && Has({"quantization_config", ""})) {
+    Refuse("weights quantised by '" +
+           Text({"quantization_config.quant_method", ""}, "an unnamed method") +
+           "' (quantization_config) are not supported; take the original ones or a GGUF file");
+  }
 }
 
 void ConfigReader::AddDefaults(std::string_view json) {

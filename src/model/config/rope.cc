@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "kernels/reference/math.h"
+#include "weights/format/gguf_writer.h"
 
 namespace reprise {
 namespace {
@@ -104,6 +105,9 @@ void ReadLongRope(ConfigReader* reader, const std::string& member, int64_t conte
     }
   }
   if (reader->gguf()) {
+    if (reader->FindTensor({"", "rope_factors_long.weight"}) == nullptr) {
+      reader->Refuse("rotary scaling 'longrope' needs the tensor rope_factors_long.weight");
+    }
     config->short_factors.assign(half, 1);
     config->long_factors.assign(half, 1);
     return;
@@ -121,6 +125,32 @@ void ReadLongRope(ConfigReader* reader, const std::string& member, int64_t conte
   }
 }
 
+void ReadYarn(ConfigReader* reader, const std::string& member, RopeConfig* config) {
+  config->scaling = RopeConfig::Scaling::kYarn;
+  const auto number = [&](const char* hf, const char* gguf, double min, double max,
+                          double fallback) {
+    return reader->Number({member + hf, gguf}, {min, max}, fallback);
+  };
+  config->beta_fast = number("beta_fast", "rope.scaling.yarn_beta_fast", 1e-3, 1e6, 32.0);
+  config->beta_slow = number("beta_slow", "rope.scaling.yarn_beta_slow", 1e-3, 1e6, 1.0);
+  config->attention_factor = number("attention_factor", "", 0, 1e3, 0.0);
+  // GGUF files say how it differs from the published one.
+  if (const double factor = number("", "rope.scaling.attn_factor", 1e-6, 1e3, 1.0); factor != 1) {
+    config->attention_factor = factor * double(RopeMagnitude(*config));
+  }
+  if (reader->Has({member + "mscale", "rope.scaling.yarn_log_multiplier"})) {
+    reader->Refuse("rotary scaling 'yarn' with mscale is not supported");
+  }
+  if (!reader->Bool({member + "truncate", ""}, true)) {
+    reader->Refuse("rotary scaling 'yarn' without truncate is not supported");
+  }
+  for (const char* key : {"rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor"}) {
+    if (reader->Number({"", key}, {-1e6, 1e6}, 1.0) != 1) {
+      reader->Refuse(std::string("rotary scaling 'yarn' with ") + key + " is not supported");
+    }
+  }
+}
+
 void ReadScaling(ConfigReader* reader, const std::string& member, int64_t context_length,
                  RopeConfig* config) {
   const auto number = [&](const char* hf, const char* gguf, double min, double max,
@@ -134,7 +164,9 @@ void ReadScaling(ConfigReader* reader, const std::string& member, int64_t contex
     return ReadLongRope(reader, member, context_length, config);
   }
   if (type == "default" || type == "none" || type == "mrope") return;
-  config->factor = number("factor", "rope.scaling.factor", 1e-6, 1e6, 1.0);
+  // llama.cpp takes no factor for one.
+  config->factor = number("factor", "rope.scaling.factor", 1e-6, 1e6,
+                          reader->gguf() ? std::optional(1.0) : std::nullopt);
   if (type == "linear") {
     config->scaling = RopeConfig::Scaling::kLinear;
     return;
@@ -148,13 +180,7 @@ void ReadScaling(ConfigReader* reader, const std::string& member, int64_t contex
       reader->Refuse("high_freq_factor of the rotary scaling must be above low_freq_factor");
     }
   } else if (type == "yarn") {
-    config->scaling = RopeConfig::Scaling::kYarn;
-    config->beta_fast = number("beta_fast", "rope.scaling.yarn_beta_fast", 1e-3, 1e6, 32.0);
-    config->beta_slow = number("beta_slow", "rope.scaling.yarn_beta_slow", 1e-3, 1e6, 1.0);
-    config->attention_factor = number("attention_factor", "", 0, 1e3, 0.0);
-    if (reader->Has({member + "mscale", "rope.scaling.yarn_log_multiplier"})) {
-      reader->Refuse("rotary scaling 'yarn' with mscale is not supported");
-    }
+    ReadYarn(reader, member, config);
   } else {
     reader->Refuse("rotary scaling '" + type +
                    "' is not supported (known: default, linear, llama3, longrope, yarn)");
@@ -163,14 +189,18 @@ void ReadScaling(ConfigReader* reader, const std::string& member, int64_t contex
 
 }  // namespace
 
-RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim, std::string_view member) {
+RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim, const RopeExpectations& expected) {
   RopeConfig config;
-  const std::string place = ScalingMember(*reader, member);
+  const std::string place = ScalingMember(*reader, expected.member);
   const auto nested = [&](const char* key) {
     return reader->Has({place + key, ""}) ? place + key : std::string(key);
   };
-  config.theta = reader->Number({nested("rope_theta"), "rope.freq_base"}, {1, 1e12}, 10000.0);
+  config.theta = reader->Number({nested("rope_theta"), "rope.freq_base"}, {1, 1e12},
+                                reader->gguf() ? 10000.0 : expected.theta);
   const double part = reader->Number({nested("partial_rotary_factor"), ""}, {1e-3, 1}, 1.0);
+  if (part != 1 && !expected.partial) {
+    reader->Refuse("partial_rotary_factor is not supported for this family");
+  }
   config.rotary_dim =
       int(reader->Int({"", "rope.dimension_count"}, {2, head_dim}, int64_t(part * head_dim)));
   if (config.rotary_dim < 2 || config.rotary_dim % 2 != 0) {
@@ -197,6 +227,33 @@ std::string RopeConfig::Describe() const {
     all += text;
   }
   return all;
+}
+
+void DescribeRope(const RopeConfig& config, const std::string& prefix, GgufWriter* out) {
+  out->Put<uint32_t>(prefix + "rope.dimension_count", uint32_t(config.rotary_dim));
+  out->Put<float>(prefix + "rope.freq_base", float(config.theta));
+  const bool yarn = config.scaling == RopeConfig::Scaling::kYarn;
+  const bool longrope = config.scaling == RopeConfig::Scaling::kLongRope;
+  if (yarn || longrope) {
+    out->Put<uint32_t>(prefix + "rope.scaling.original_context_length",
+                       uint32_t(config.original_context));
+  }
+  if (longrope) {
+    out->PutString(prefix + "rope.scaling.type", "longrope");
+    out->Put<float>(prefix + "rope.scaling.attn_factor", RopeMagnitude(config));
+  }
+  if (!yarn && config.scaling != RopeConfig::Scaling::kLinear) return;
+  out->PutString(prefix + "rope.scaling.type", yarn ? "yarn" : "linear");
+  out->Put<float>(prefix + "rope.scaling.factor", float(config.factor));
+  if (!yarn) return;
+  out->Put<float>(prefix + "rope.scaling.yarn_beta_fast", float(config.beta_fast));
+  out->Put<float>(prefix + "rope.scaling.yarn_beta_slow", float(config.beta_slow));
+  if (config.attention_factor != 0) {
+    RopeConfig published = config;
+    published.attention_factor = 0;
+    out->Put<float>(prefix + "rope.scaling.attn_factor",
+                    RopeMagnitude(config) / RopeMagnitude(published));
+  }
 }
 
 std::string RopeConfig::Regime() const {

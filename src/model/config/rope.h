@@ -10,6 +10,8 @@
 
 namespace reprise {
 
+class GgufWriter;
+
 // Which angle a channel pair turns by per position. All regimes here are static: the angles depend
 // on the context that the model is loaded for, never on the length of a sequence, so cached keys
 // stay valid.
@@ -25,8 +27,8 @@ struct RopeConfig {
   double high_frequency_factor = 4;
   double beta_fast = 32;  // kYarn
   double beta_slow = 1;
-  // kYarn, kLongRope: what cos and sin are multiplied by; 0: 0.1 ln(factor) + 1 for YaRN,
-  // sqrt(1 + ln(factor) / ln(original_context)) for LongRoPE.
+  // kYarn, kLongRope: what cos and sin are multiplied by; 0: as published, 0.1 ln(factor) + 1 for
+  // YaRN, sqrt(1 + ln(factor) / ln(original_context)) for LongRoPE.
   double attention_factor = 0;
   // kLongRope: divisors of the two regimes [rotary_dim / 2]. A model that serves contexts longer
   // than the original uses the long ones from the first token on, any other the short ones; which
@@ -41,14 +43,23 @@ struct RopeConfig {
   std::string Regime() const;
 };
 
+// What a family expects of its rotary positions.
+struct RopeExpectations {
+  std::string_view member = {};  // of rope_parameters, for models with a regime per kind of layer
+  double theta = 10000;          // where config.json does not say
+  bool partial = false;          // config.json may let a part of the head turn
+};
+
 // Reads the regime; errors, regimes that are not known (by name) included, stick to the reader.
-// `member` is that of rope_parameters, for models with a regime per kind of layer.
-RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim, std::string_view member = "");
+RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim,
+                          const RopeExpectations& expected = {});
 
 // [rotary_dim / 2] angles per position, divided by `divisors` (of the same size, or empty: the
 // rope_freqs.weight of GGUF files).
 std::vector<float> InverseFrequencies(const RopeConfig& config,
                                       const std::vector<float>& divisors = {});
+// The parameters as metadata of a GGUF file, under `prefix`; divisors are tensors.
+void DescribeRope(const RopeConfig& config, const std::string& prefix, GgufWriter* out);
 // The per-frequency divisors of Llama 3 scaling, as GGUF stores them.
 std::vector<float> Llama3Divisors(const RopeConfig& config);
 // What cos and sin are multiplied by: 1 except for YaRN and LongRoPE.

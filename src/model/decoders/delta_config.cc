@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "model/decoders/delta_decoder.h"
@@ -33,7 +34,7 @@ void ReadLayerTypes(ConfigReader* reader, DeltaDecoderConfig* config) {
   }
   for (size_t i = 0; i < count && i < flags.size(); ++i) config->recurrent[i] = flags[i] != 0;
   if ((!types.empty() && types.size() != count) || (!flags.empty() && flags.size() < count)) {
-    reader->Refuse("the list of layer types does not have one entry per layer");
+    reader->Refuse("layer_types does not have one entry per layer");
   }
   if (config->recurrent != by_interval) config->full_interval = 0;
 }
@@ -80,10 +81,10 @@ void ReadAttention(ConfigReader* reader, DType kv, DeltaDecoderConfig* config) {
   shape.residual_gain = decoder.residual_gain();
   shape.kv = kv;
   if (reader->Bool({"attention_bias", ""}, false)) {
-    reader->Refuse("attention biases are not supported for " + Named(*config));
+    reader->Refuse("attention_bias is not supported for " + Named(*config));
   }
   if (!reader->Bool({"attn_output_gate", ""}, true)) {
-    reader->Refuse("attention without an output gate is not supported for " + Named(*config));
+    reader->Refuse("attention without attn_output_gate is not supported for " + Named(*config));
   }
   const std::string gate = reader->Text({"output_gate_type", ""}, "swish");
   if (gate != "swish" && gate != "silu") {
@@ -91,7 +92,7 @@ void ReadAttention(ConfigReader* reader, DType kv, DeltaDecoderConfig* config) {
                    " (only swish is)");
   }
   if (std::any_of(decoder.windows.begin(), decoder.windows.end(), [](int w) { return w != 0; })) {
-    reader->Refuse("sliding-window attention is not supported for " + Named(*config));
+    reader->Refuse("sliding_window is not supported for " + Named(*config));
   }
   if (config->variant.joined_inputs) return;
   // Sections of interleaved multimodal RoPE: for text all three positions are equal.
@@ -102,6 +103,10 @@ void ReadAttention(ConfigReader* reader, DType kv, DeltaDecoderConfig* config) {
     config->rope_sections = {half - 2 * (half / 3), half / 3, half / 3};
   }
   config->rope_sections.resize(4);
+  if (std::accumulate(config->rope_sections.begin(), config->rope_sections.end(), int64_t{0}) !=
+      decoder.rope.rotary_dim / 2) {
+    reader->Refuse("mrope_section does not cover the rotary width");
+  }
 }
 
 void ReadExperts(ConfigReader* reader, DeltaDecoderConfig* config) {
@@ -113,7 +118,7 @@ void ReadExperts(ConfigReader* reader, DeltaDecoderConfig* config) {
   }
   const DecoderConfig& decoder = config->decoder;
   MoeShape moe = ReadMoeShape(reader, decoder.dim, decoder.residual_gain());
-  moe.routing.renormalise = reader->Bool({"norm_topk_prob", ""}, true);
+  moe.routing.renormalise = reader->Bool({"norm_topk_prob", "expert_weights_norm"}, true);
   moe.shared_hidden = reader->Int(
       {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"}, kAnySize);
   moe.shared_gated = true;
@@ -133,6 +138,7 @@ Result<DeltaDecoderConfig> ReadDeltaDecoderConfig(ConfigReader* reader, const De
   config.variant = variant;
   DecoderExpectations expected;
   expected.mlp = !variant.moe;
+  expected.rope.partial = true;
   config.decoder = ReadDecoderConfig(reader, expected);
   ReadLayerTypes(reader, &config);
   ReadDelta(reader, &config);

@@ -11,8 +11,6 @@
 namespace reprise {
 namespace {
 
-using Scaling = RopeConfig::Scaling;
-
 AttentionShape MakeAttentionShape(const DecoderConfig& config, const DenseTraits& traits,
                                   DType kv) {
   AttentionShape shape;
@@ -52,7 +50,11 @@ Vocabulary::Shape MakeVocabularyShape(const DecoderConfig& config, const DenseTr
 }  // namespace
 
 DenseDecoder::DenseDecoder(const DecoderConfig& config, const DenseTraits& traits, DType kv)
-    : config_(config), traits_(traits), vocabulary_(MakeVocabularyShape(config, traits)) {
+    : config_(config),
+      traits_(traits),
+      vocabulary_(MakeVocabularyShape(config, traits)),
+      rotary_(config.rope) {
+  if (traits.window_rope) window_rotary_.emplace(*traits.window_rope);
   card_.vocab_size = config.vocab_size;
   card_.context_length = config.context_length;
   card_.rope_regime = config.rope.Regime();
@@ -61,7 +63,7 @@ DenseDecoder::DenseDecoder(const DecoderConfig& config, const DenseTraits& trait
   for (int i = 0; i < config.layer_count; ++i) {
     shape.window = config.windows[size_t(i)];
     Layer& layer = layers_.emplace_back(Attention(shape, i, size_t(i)));
-    layer.window = shape.window != 0;
+    layer.window = config.slides[size_t(i)];
     if (traits.moe && (traits.sparse.empty() || traits.sparse[size_t(i)])) {
       layer.moe.emplace(*traits.moe, i);
     } else {
@@ -72,23 +74,9 @@ DenseDecoder::DenseDecoder(const DecoderConfig& config, const DenseTraits& trait
   }
 }
 
-void DenseDecoder::DeclareRope(TensorPlan* plan) {
-  const RopeConfig& rope = config_.rope;
-  if (rope.scaling == Scaling::kNone || rope.scaling == Scaling::kLlama3) {
-    plan->AddOptional("rope_freqs.weight", Llama3Divisors(rope), &rope_divisors_);
-  } else if (rope.scaling == Scaling::kLongRope) {
-    const auto add = [&](const char* name, const std::vector<double>& factors,
-                         std::vector<float>* out) {
-      plan->AddOptional(name, {factors.begin(), factors.end()}, out);
-    };
-    add("rope_factors_long.weight", rope.long_factors, &long_factors_);
-    add("rope_factors_short.weight", rope.short_factors, &short_factors_);
-  }
-}
-
 void DenseDecoder::DeclareTensors(TensorPlan* plan) {
   vocabulary_.DeclareEmbedding(plan);
-  DeclareRope(plan);
+  rotary_.Declare(plan);
   for (int i = 0; i < config_.layer_count; ++i) {
     Layer& layer = layers_[size_t(i)];
     const auto norm = [&](const char* hf, const char* gguf, std::vector<float>* out) {
@@ -116,11 +104,8 @@ void DenseDecoder::DeclareTensors(TensorPlan* plan) {
 }
 
 void DenseDecoder::CompleteWeights() {
-  const std::vector<float>& factors = config_.rope.long_regime ? long_factors_ : short_factors_;
-  frequencies_ = InverseFrequencies(
-      config_.rope, config_.rope.scaling == Scaling::kLongRope ? factors : rope_divisors_);
-  window_frequencies_ =
-      traits_.window_rope ? InverseFrequencies(*traits_.window_rope) : frequencies_;
+  rotary_.CompleteWeights();
+  if (window_rotary_) window_rotary_->CompleteWeights();
 }
 
 std::string DenseDecoder::DescribeNumerics() const {
@@ -172,10 +157,8 @@ void DenseDecoder::Forward(const OpContext& context, const BatchView& batch,
   const ScratchScope scope(*context.scratch);
   const Step step(context, batch, memory);
   const Rows x = vocabulary_.Embed(step);
-  const RopeTable rope =
-      MakeRopeTable(context, step.positions(), frequencies_, RopeMagnitude(config_.rope));
-  const RopeTable window_rope =
-      traits_.window_rope ? MakeRopeTable(context, step.positions(), window_frequencies_) : rope;
+  const RopeTable rope = rotary_.Table(step);
+  const RopeTable window_rope = window_rotary_ ? window_rotary_->Table(step) : rope;
   const Rows h = step.MakeRows(config_.dim);
   const Rows y = step.MakeRows(config_.dim);
   for (const Layer& layer : layers_) {

@@ -13,6 +13,7 @@
 #include "model/layers/attention.h"
 #include "model/layers/mlp.h"
 #include "model/layers/moe.h"
+#include "model/layers/rotary.h"
 #include "model/layers/vocabulary.h"
 
 namespace reprise {
@@ -57,12 +58,11 @@ class DenseDecoder final : public FamilyModel {
     Attention attention;
     std::optional<GatedMlp> mlp;  // one of the two
     std::optional<MoeMlp> moe;
-    bool window = false;
+    bool window = false;  // one that may be all of the context
     std::vector<float> attention_norm, attention_post_norm;
     std::vector<float> mlp_norm, mlp_post_norm;
   };
 
-  void DeclareRope(TensorPlan* plan);
   void RunLayer(const Step& step, const Layer& layer, const RopeTable& rope, const Rows& x,
                 const Rows& h, const Rows& y) const;
 
@@ -70,9 +70,8 @@ class DenseDecoder final : public FamilyModel {
   DenseTraits traits_;
   Vocabulary vocabulary_;
   std::vector<Layer> layers_;
-  // Of the file; empty if it has none.
-  std::vector<float> rope_divisors_, short_factors_, long_factors_;
-  std::vector<float> frequencies_, window_frequencies_;
+  Rotary rotary_;
+  std::optional<Rotary> window_rotary_;
 };
 
 // Reads the shared configuration and makes the model, or returns the reader's error.

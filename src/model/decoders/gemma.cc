@@ -2,6 +2,7 @@
 #include "model/decoders/gemma.h"
 
 #include <cmath>
+#include <optional>
 #include <string>
 
 #include "model/decoders/dense_decoder.h"
@@ -21,9 +22,12 @@ float ReadAttentionScale(ConfigReader* reader, const DecoderConfig& config, int 
   return float(1 / std::sqrt(reader->Number({"query_pre_attn_scalar", ""}, {1e-9, 1e9}, 256.0)));
 }
 
-// JSON null means none; a GGUF file that is silent means the published value.
+// A file that is silent means the published value if it is GGUF; config.json has to say where there
+// is one.
 float ReadSoftcap(ConfigReader* reader, const char* key, double published) {
-  return float(reader->Number({key, key}, {0, 1e6}, reader->gguf() ? published : 0.0));
+  std::optional<double> fallback = published;
+  if (!reader->gguf() && published != 0) fallback.reset();
+  return float(reader->Number({key, key}, {0, 1e6}, fallback));
 }
 
 // Layers with a window turn q and k by angles of their own, unscaled.
@@ -36,6 +40,14 @@ RopeConfig ReadWindowRope(ConfigReader* reader, const DecoderConfig& config,
   rope.theta = reader->Number(
       {has_nested ? nested : std::string("rope_local_base_freq"), "rope.freq_base_swa"}, {1, 1e12},
       10000.0);
+  for (const char* key : {"rope_type", "type"}) {
+    const std::string place = "rope_parameters." + std::string(member) + "." + key;
+    const std::string type = reader->Text({place, ""}, "default");
+    if (type != "default") {
+      reader->Refuse("rotary scaling '" + type + "' of " + std::string(member) +
+                     " is not supported");
+    }
+  }
   return rope;
 }
 
@@ -61,8 +73,7 @@ Result<std::unique_ptr<FamilyModel>> MakeGemma(ConfigReader* reader, GemmaVarian
     traits.window_rope = ReadWindowRope(reader, config, variant.window_rope_member);
   }
   if (reader->Bool({"attention_bias", ""}, false)) {
-    reader->Refuse("attention biases are not supported for " +
-                   std::string(variant.gguf_architecture));
+    reader->Refuse("attention_bias is not supported for " + std::string(variant.gguf_architecture));
   }
   return MakeDenseDecoder(reader, config, traits, kv);
 }

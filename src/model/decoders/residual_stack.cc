@@ -2,7 +2,6 @@
 #include "model/decoders/residual_stack.h"
 
 #include "kernels/activation_ops.h"
-#include "model/config/rope.h"
 
 namespace reprise {
 
@@ -12,6 +11,7 @@ ResidualStack::ResidualStack(const DecoderConfig& config, const Vocabulary::Shap
   card_.vocab_size = config.vocab_size;
   card_.context_length = config.context_length;
   card_.rope_regime = config.rope.Regime();
+  if (traits.rope) rotary_.emplace(config.rope);
 }
 
 void ResidualStack::AddBlock(int layer, const char* hf_norm, const char* gguf_norm,
@@ -24,6 +24,7 @@ void ResidualStack::AddBlock(int layer, const char* hf_norm, const char* gguf_no
 
 void ResidualStack::DeclareTensors(TensorPlan* plan) {
   vocabulary_.DeclareEmbedding(plan);
+  if (rotary_) rotary_->Declare(plan);
   for (Block& block : blocks_) {
     plan->AddNorm(plan->Layer(block.layer, std::string(block.hf_norm) + ".weight", block.gguf_norm),
                   config_.dim, traits_.norm_form, &block.norm);
@@ -33,7 +34,7 @@ void ResidualStack::DeclareTensors(TensorPlan* plan) {
 }
 
 void ResidualStack::CompleteWeights() {
-  if (traits_.rope) frequencies_ = InverseFrequencies(config_.rope);
+  if (rotary_) rotary_->CompleteWeights();
   for (Block& block : blocks_) {
     for (const auto& part : block.parts) part->CompleteWeights();
   }
@@ -45,8 +46,7 @@ void ResidualStack::Forward(const OpContext& context, const BatchView& batch,
   const Step step(context, batch, memory);
   const Rows x = vocabulary_.Embed(step);
   RopeTable rope;
-  if (traits_.rope)
-    rope = MakeRopeTable(context, step.positions(), frequencies_, RopeMagnitude(config_.rope));
+  if (rotary_) rope = rotary_->Table(step);
   const Rows h = step.MakeRows(config_.dim);
   const Rows y = step.MakeRows(config_.dim);
   const Rows further = step.MakeRows(config_.dim);

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "model/config/decoder.h"
 #include "model/family.h"
+#include "model/layers/rotary.h"
 #include "model/layers/vocabulary.h"
 
 namespace reprise {
@@ -96,7 +98,7 @@ class ResidualStack : public FamilyModel {
   Traits traits_;
   Vocabulary vocabulary_;
   std::vector<Block> blocks_;
-  std::vector<float> frequencies_;
+  std::optional<Rotary> rotary_;
 };
 
 }  // namespace reprise

@@ -24,10 +24,12 @@ void ReadMambaShape(ConfigReader* reader, const MambaKeys& keys, MambaShape* sha
                    " channels are not supported");
   }
   if (reader->Bool({keys.bias, ""}, false)) {
-    reader->Refuse("Mamba layers with biases on their projections are not supported");
+    reader->Refuse("Mamba layers with biases on their projections (" + std::string(keys.bias) +
+                   ") are not supported");
   }
   if (!reader->Bool({keys.conv_bias, ""}, true)) {
-    reader->Refuse("Mamba layers without a bias on the convolution are not supported");
+    reader->Refuse("Mamba layers without a bias on the convolution (" +
+                   std::string(keys.conv_bias) + ") are not supported");
   }
 }
 

@@ -41,12 +41,22 @@ void ReadMamba2Shape(ConfigReader* reader, const Mamba2Keys& keys, Mamba2Shape* 
   if (limit.size() == 2) {
     shape->step_min = float(limit[0]);
     shape->step_max = float(limit[1]);
+  } else if (!limit.empty()) {
+    reader->Refuse("time_step_limit does not have two numbers");
+  }
+  if (!keys.expand.empty() && reader->Has({keys.expand, ""}) &&
+      reader->Number({keys.expand, ""}, {1e-3, 1e3}) * double(shape->dim) !=
+          double(shape->inner())) {
+    reader->Refuse(std::string(keys.expand) + " times the width is not that of the Mamba heads, " +
+                   std::to_string(shape->inner()));
   }
   if (reader->Bool({keys.bias, ""}, false)) {
-    reader->Refuse("Mamba layers with biases on their projections are not supported");
+    reader->Refuse("Mamba layers with biases on their projections (" + std::string(keys.bias) +
+                   ") are not supported");
   }
   if (!reader->Bool({keys.conv_bias, ""}, true)) {
-    reader->Refuse("Mamba layers without a bias on the convolution are not supported");
+    reader->Refuse("Mamba layers without a bias on the convolution (" +
+                   std::string(keys.conv_bias) + ") are not supported");
   }
 }
 

@@ -51,6 +51,8 @@ struct Mamba2Keys {
   std::string_view taps = "mamba_d_conv";
   std::string_view bias = "mamba_proj_bias";
   std::string_view conv_bias = "mamba_conv_bias";
+  std::string_view expand =
+      "";  // where the width of all heads must be this times that of the stream
 };
 // Sizes; biases that nothing here adds are refused.
 void ReadMamba2Shape(ConfigReader* reader, const Mamba2Keys& keys, Mamba2Shape* shape);

@@ -170,7 +170,13 @@ void ReadMlaShape(ConfigReader* reader, MlaShape* shape) {
     shape->rope_dim = 2;
   }
   if (reader->Bool({"attention_bias", ""}, false)) {
-    reader->Refuse("attention biases are not supported for latent attention");
+    reader->Refuse("attention_bias is not supported for latent attention");
+  }
+  if (!reader->gguf() &&
+      reader->Int({"num_key_value_heads", ""}, {0, 4096}, shape->heads) != shape->heads) {
+    reader->Refuse(
+        "num_key_value_heads other than num_attention_heads is not supported for "
+        "latent attention");
   }
 }
 

@@ -20,14 +20,14 @@ class GgufWriter;
 struct MlaShape {
   int64_t dim = 0;  // width of the residual stream
   int heads = 0;
-  int q_rank = 0;     // of the compressed queries; 0: they are not compressed
-  int kv_rank = 0;    // of the latent that keys and values are made from
-  int nope_dim = 0;   // channels of a head's query that meet the latent
-  int rope_dim = 0;   // channels that meet the key all heads share; turned where there is RoPE
-  int value_dim = 0;  // of one head
-  float eps = 0;
-  float q_scale = 1;          // of the queries
-  float kv_scale = 1;         // of the latent
+  int q_rank = 0;      // of the compressed queries; 0: they are not compressed
+  int kv_rank = 0;     // of the latent that keys and values are made from
+  int nope_dim = 0;    // channels of a head's query that meet the latent
+  int rope_dim = 0;    // channels that meet the key all heads share; turned where there is RoPE
+  int value_dim = 0;   // of one head
+  float eps = 1e-6f;   // of the norms of what is compressed, whatever that of the others is
+  float q_scale = 1;   // of the queries
+  float kv_scale = 1;  // of the latent
   bool rotary_pairs = false;  // the files hold the turning channels for interleaved RoPE
   float residual_gain = 1;    // synth only
   DType kv = DType::kF16;

@@ -16,12 +16,15 @@ namespace {
 constexpr IntRange kExperts{1, 4096};
 constexpr int64_t kExpertsOfModelMax = int64_t{1} << 17;  // over all layers
 
-// The first of `keys` that config.json has; the last one if it has none.
-ConfigKey FirstPresent(const ConfigReader& reader, std::initializer_list<std::string_view> keys,
+// The first of `keys` that config.json has; if it has none, that is an error.
+ConfigKey FirstPresent(ConfigReader* reader, std::initializer_list<std::string_view> keys,
                        std::string_view gguf) {
+  std::string names;
   for (const std::string_view key : keys) {
-    if (reader.Has({key, ""})) return {key, gguf};
+    if (reader->Has({key, ""})) return {key, gguf};
+    names.append(names.empty() ? "" : ", ").append(key);
   }
+  if (!reader->gguf()) reader->Refuse("config.json has none of " + names);
   return {*(keys.end() - 1), gguf};
 }
 
@@ -172,24 +175,24 @@ MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain) {
   MoeShape shape;
   shape.dim = dim;
   shape.residual_gain = residual_gain;
-  shape.experts = int(
-      reader->Int(FirstPresent(*reader, {"num_local_experts", "n_routed_experts", "num_experts"},
-                               "expert_count"),
-                  kExperts));
-  shape.routing.top_k = int(reader->Int(
-      FirstPresent(*reader, {"num_experts_per_token", "moe_topk", "num_experts_per_tok"},
-                   "expert_used_count"),
-      {1, shape.experts}));
-  const int64_t layers = reader->Int(
-      FirstPresent(*reader, {"num_layers", "num_hidden_layers"}, "block_count"), {1, 4096}, 1);
+  shape.experts =
+      int(reader->Int(FirstPresent(reader, {"num_local_experts", "n_routed_experts", "num_experts"},
+                                   "expert_count"),
+                      kExperts));
+  shape.routing.top_k = int(
+      reader->Int(FirstPresent(reader, {"num_experts_per_token", "moe_topk", "num_experts_per_tok"},
+                               "expert_used_count"),
+                  {1, shape.experts}));
+  const bool counted = reader->Has({"num_layers", ""});
+  const int64_t layers =
+      reader->Int({counted ? "num_layers" : "num_hidden_layers", "block_count"}, {1, 4096}, 1);
   if (shape.experts * layers > kExpertsOfModelMax) {
     reader->Refuse(std::to_string(shape.experts) + " experts in each of " + std::to_string(layers) +
                    " layers are too many");
   }
   const bool own_width = reader->Has({"", "expert_feed_forward_length"});
   shape.hidden = reader->Int(
-      FirstPresent(*reader,
-                   {"moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size"},
+      FirstPresent(reader, {"moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size"},
                    own_width ? "expert_feed_forward_length" : "feed_forward_length"),
       kAnySize);
   return shape;
@@ -211,6 +214,7 @@ void DescribeMoe(const MoeShape& shape, std::string_view architecture, GgufWrite
   out->Put<uint32_t>(prefix + "expert_count", uint32_t(shape.experts));
   out->Put<uint32_t>(prefix + "expert_used_count", uint32_t(shape.routing.top_k));
   out->Put<uint32_t>(prefix + "expert_feed_forward_length", uint32_t(shape.hidden));
+  out->Put<bool>(prefix + "expert_weights_norm", shape.routing.renormalise);
   if (shape.shared_hidden != 0) {
     out->Put<uint32_t>(prefix + "expert_shared_feed_forward_length", uint32_t(shape.shared_hidden));
   }

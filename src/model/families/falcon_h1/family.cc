@@ -87,6 +87,9 @@ void ReadScales(ConfigReader* reader, FalconConfig* config) {
     config->mamba.in_scales[i] = ssm_in * (i < parts.size() ? float(parts[i]) : 1.0f);
   }
   const std::vector<double> mlp = reader->Numbers({"mlp_multipliers", ""}, 2);
+  if ((!parts.empty() && parts.size() != 5) || mlp.size() == 1) {
+    reader->Refuse("ssm_multipliers does not have five numbers, or mlp_multipliers not two");
+  }
   if (mlp.size() == 2) {
     config->mlp.gate_scale = float(mlp[0]);
     config->mlp.out_scale = float(mlp[1]);
@@ -117,7 +120,7 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   mamba.norm = reader->gguf() ? reader->FindTensor({"", "blk.0.ssm_norm.weight"}) != nullptr
                               : reader->Bool({"mamba_rms_norm", ""}, false);
   if (mamba.norm && !reader->gguf() && reader->Bool({"mamba_norm_before_gate", ""}, true)) {
-    reader->Refuse("mamba_norm_before_gate is not supported for falcon_h1");
+    reader->Refuse("mamba_rms_norm with mamba_norm_before_gate is not supported for falcon_h1");
   }
   const int64_t inner = reader->Int({"mamba_d_ssm", ""}, kAnySize, mamba.inner());
   if (inner != mamba.inner()) {

@@ -28,13 +28,18 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   GemmaVariant variant;
   variant.gguf_architecture = kGgufTypes[0];
   variant.expected.window_period = 6;
-  variant.expected.rope_member = "full_attention";
+  variant.expected.window = 4096;
+  variant.expected.rope.member = "full_attention";
+  variant.expected.rope.theta = 1000000;
   variant.defaults = kDefaults;
   variant.wide_layers = 62;
   variant.qk_norm = true;
   variant.window_rope_member = "sliding_attention";
+  if (reader->Has({"attn_logit_softcapping", "attn_logit_softcapping"})) {
+    reader->Refuse("attn_logit_softcapping is not supported for gemma3");
+  }
   if (reader->Bool({"use_bidirectional_attention", ""}, false)) {
-    reader->Refuse("bidirectional attention is not supported for gemma3");
+    reader->Refuse("use_bidirectional_attention is not supported for gemma3");
   }
   return MakeGemma(reader, variant, kv);
 }

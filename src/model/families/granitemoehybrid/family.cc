@@ -99,7 +99,7 @@ class GraniteMoeHybrid final : public ResidualStack {
 };
 
 void ReadPositions(ConfigReader* reader, GraniteConfig* config) {
-  const std::string type = reader->Text({"position_embedding_type", ""}, "rope");
+  const std::string type = reader->Text({"position_embedding_type", ""}, "nope");
   if (type != "rope" && type != "nope") {
     reader->Refuse("position_embedding_type '" + type +
                    "' is not supported for granitemoehybrid (known: rope, nope)");
@@ -140,6 +140,7 @@ void ReadFeedForward(ConfigReader* reader, GraniteConfig* config) {
 Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   GraniteConfig config;
   DecoderConfig& decoder = config.decoder;
+  reader->AddDefaults(R"({"num_local_experts": 8, "shared_intermediate_size": 1024})");
   ReadStream(reader, {"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, 0, &decoder);
   ReadHeads(reader, &decoder);
   ReadVocabulary(reader, false, &decoder);
@@ -152,7 +153,7 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   ReadPositions(reader, &config);
   ReadFeedForward(reader, &config);
   if (reader->Bool({"attention_bias", ""}, false)) {
-    reader->Refuse("attention biases are not supported for granitemoehybrid");
+    reader->Refuse("attention_bias is not supported for granitemoehybrid");
   }
   const auto scale = [&](const char* hf, const char* gguf, double fallback) {
     return float(reader->Number({hf, gguf}, {1e-6, 1e6}, fallback));
@@ -168,7 +169,7 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   config.mamba.eps = decoder.eps;
   config.mamba.hf_module = "mamba.";
   config.mamba.residual_gain = decoder.residual_gain();
-  ReadMamba2Shape(reader, {}, &config.mamba);
+  ReadMamba2Shape(reader, {.expand = "mamba_expand"}, &config.mamba);
   REPRISE_TRY(reader->status());
   return std::unique_ptr<FamilyModel>(std::make_unique<GraniteMoeHybrid>(config));
 }

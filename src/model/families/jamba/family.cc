@@ -135,7 +135,7 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   ReadVocabulary(reader, false, &decoder);
   CheckActivation(reader, "silu");
   if (reader->Int({"sliding_window", ""}, {0, int64_t{1} << 40}, 0) != 0) {
-    reader->Refuse("attention windows are not supported for jamba");
+    reader->Refuse("sliding_window is not supported for jamba");
   }
   ReadLayers(reader, &config);
   config.attention = MakeAttentionShape(decoder, kv);

@@ -47,7 +47,7 @@ struct Config {
 int64_t ReadDelta(ConfigReader* reader, const char* key, const char* original, const char* gguf,
                   IntRange range) {
   const std::string own = std::string("linear_attn_config.") + original;
-  return reader->Int({reader->Has({key, ""}) ? std::string(key) : own, gguf}, range);
+  return reader->Int({reader->Has({own, ""}) ? own : std::string(key), gguf}, range);
 }
 
 // layer_types, or the one-based lists of linear_attn_config; in GGUF files layers without K/V
@@ -65,7 +65,7 @@ void ReadLayers(ConfigReader* reader, Config* config) {
   const auto listed =
       reader->Ints({"linear_attn_config.kda_layers", ""}, 4096, {1, int64_t(count)});
   if (!types.empty() && types.size() != count) {
-    reader->Refuse("the list of layer types does not have one entry per layer");
+    reader->Refuse("layer_types does not have one entry per layer");
   }
   for (size_t i = 0; i < std::min(count, types.size()); ++i) {
     if (types[i] != "linear_attention" && types[i] != "full_attention") {
@@ -91,8 +91,8 @@ void ReadExperts(ConfigReader* reader, Config* config) {
   routing.score = score == "sigmoid" && gating == 2 ? ExpertScore::kSigmoid : ExpertScore::kSoftmax;
   routing.renormalise = reader->Bool({"moe_renormalize", "expert_weights_norm"}, true);
   routing.sum_floor = 1e-20f;
-  routing.scale =
-      float(reader->Number({"routed_scaling_factor", "expert_weights_scale"}, {1e-6, 1e6}, 1.0));
+  routing.scale = float(reader->Number({"routed_scaling_factor", "expert_weights_scale"},
+                                       {1e-6, 1e6}, reader->gguf() ? 1.0 : 2.446));
   routing.groups = int(reader->Int({"num_expert_group", "expert_group_count"}, {1, 64}, 1));
   routing.group_top_k =
       int(reader->Int({"topk_group", "expert_group_used_count"}, {1, routing.groups}, 1));
@@ -114,11 +114,21 @@ void ReadExperts(ConfigReader* reader, Config* config) {
   moe.names.all_down = "block_sparse_moe.experts.down_proj";
   moe.names.shared = "block_sparse_moe.shared_experts";
 
+  const size_t count = size_t(decoder.layer_count);
   const auto types = reader->Texts({"mlp_layer_types", ""}, 4096);
+  if (!types.empty() && types.size() != count) {
+    reader->Refuse("mlp_layer_types does not have one entry per layer");
+  }
   const int64_t first =
       reader->Int({"first_k_dense_replace", "leading_dense_block_count"}, {0, 4096}, 0);
-  for (size_t i = 0; i < size_t(decoder.layer_count); ++i) {
+  for (size_t i = 0; i < count; ++i) {
+    if (i < types.size() && types[i] != "sparse" && types[i] != "dense") {
+      reader->Refuse("mlp_layer_types '" + types[i] + "' is not supported for kimi_linear");
+    }
     config->sparse.push_back(i < types.size() ? types[i] == "sparse" : int64_t(i) >= first);
+  }
+  if (!std::is_sorted(config->sparse.begin(), config->sparse.end())) {
+    reader->Refuse("dense layers behind sparse ones (mlp_layer_types) are not supported");
   }
 }
 
@@ -150,7 +160,6 @@ Result<Config> ReadConfig(ConfigReader* reader, DType kv) {
   }
   MlaShape& attention = config.attention;
   attention.dim = decoder.dim;
-  attention.eps = decoder.eps;
   attention.residual_gain = decoder.residual_gain();
   attention.kv = kv;
   ReadMlaShape(reader, &attention);
@@ -214,7 +223,6 @@ class KimiLinear final : public ResidualStack {
     put("expert_gating_func", routing.score == ExpertScore::kSigmoid ? 2 : 1);
     put("expert_group_count", routing.groups);
     put("expert_group_used_count", routing.group_top_k);
-    out->Put<bool>(prefix + "expert_weights_norm", routing.renormalise);
     out->Put<float>(prefix + "expert_weights_scale", routing.scale);
     const auto first = std::find(config_.sparse.begin(), config_.sparse.end(), true);
     put("leading_dense_block_count", first - config_.sparse.begin());

@@ -110,7 +110,7 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   ReadHeads(reader, &decoder);
   ReadAttendingLayers(reader, &decoder);
   decoder.hidden = ReadHidden(reader);
-  decoder.rope = ReadRopeConfig(reader, decoder.head_dim);
+  decoder.rope = ReadRopeConfig(reader, decoder.head_dim, {.theta = 1000000});
   ReadVocabulary(reader, reader->Bool({"tie_embedding", ""}, true), &decoder);
   config.attention = MakeAttentionShape(decoder, kv);
   config.attention.qk_norm = true;
@@ -133,7 +133,7 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
     reader->Refuse("conv_bias is not supported for lfm2");
   }
   if (reader->Int({"sliding_window", "attention.sliding_window"}, {0, 1 << 30}, 0) != 0) {
-    reader->Refuse("attention windows are not supported for lfm2");
+    reader->Refuse("sliding_window is not supported for lfm2");
   }
   REPRISE_TRY(reader->status());
   return std::unique_ptr<FamilyModel>(std::make_unique<Lfm2>(config));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/family.h"
 
+#include <algorithm>
+
 #include "model/decoders/dense_decoder.h"
 
 namespace reprise {
@@ -35,12 +37,18 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* config, DType kv) {
                            ? config->FindTensor({"", "blk.0.attn_output.bias"}) != nullptr
                            : traits.qkv_bias;
   if (config->Bool({"mlp_bias", ""}, false)) {
-    config->Refuse("biases in the feed-forward block are not supported for llama");
+    config->Refuse("mlp_bias is not supported for llama");
   }
   if (config->Has({"num_local_experts", "expert_count"})) {
     config->Refuse("mixtures of experts are not supported for llama");
   }
-  return MakeDenseDecoder(config, traits, kv);
+  const DecoderConfig decoder = ReadDecoderConfig(config);
+  const auto windowed = [](int window) { return window != 0; };
+  if (config->Text({"model_type", ""}, "") == "llama" &&
+      std::any_of(decoder.windows.begin(), decoder.windows.end(), windowed)) {
+    config->Refuse("sliding_window is not supported for llama (mistral has it)");
+  }
+  return MakeDenseDecoder(config, decoder, traits, kv);
 }
 
 }  // namespace

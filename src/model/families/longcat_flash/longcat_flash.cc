@@ -16,7 +16,6 @@ constexpr const char* kSuffix[2] = {"", "_1"};
 void ReadAttention(ConfigReader* reader, DType kv, Config* config) {
   MlaShape& shape = config->attention;
   shape.dim = config->decoder.dim;
-  shape.eps = config->decoder.eps;
   shape.residual_gain = config->decoder.residual_gain();
   shape.rotary_pairs = true;
   shape.kv = kv;
@@ -28,7 +27,15 @@ void ReadAttention(ConfigReader* reader, DType kv, Config* config) {
   if (reader->Bool({"mla_scale_kv_lora", ""}, true)) {
     shape.kv_scale = float(std::sqrt(dim / shape.kv_rank));
   }
-  config->decoder.rope = ReadRopeConfig(reader, shape.rope_dim);
+  const auto expect = [&](const char* key, int64_t width) {
+    if (reader->Int({key, ""}, {0, int64_t{1} << 24}, width) != width) {
+      reader->Refuse(std::string(key) + " is not the " + std::to_string(width) +
+                     " that follows from the other widths");
+    }
+  };
+  expect("head_dim", shape.rope_dim);
+  expect("qk_head_dim", shape.nope_dim + shape.rope_dim);
+  config->decoder.rope = ReadRopeConfig(reader, shape.rope_dim, {.theta = 10000000});
   if (config->decoder.rope.scaling != RopeConfig::Scaling::kNone) {
     reader->Refuse("scaled rotary positions are not supported for longcat_flash");
   }
@@ -45,8 +52,8 @@ void ReadExperts(ConfigReader* reader, Config* config) {
   if (reader->Bool({"router_bias", ""}, false) || reader->Bool({"norm_topk_prob", ""}, false)) {
     reader->Refuse("a router with biases or normalised weights is not supported for longcat_flash");
   }
-  moe.routing.scale =
-      float(reader->Number({"routed_scaling_factor", "expert_weights_scale"}, {1e-6, 1e6}, 1.0));
+  moe.routing.scale = float(reader->Number({"routed_scaling_factor", "expert_weights_scale"},
+                                           {1e-6, 1e6}, reader->gguf() ? 1.0 : 6.0));
   moe.names.router = "mlp.router.classifier.weight";
   moe.names.selection_bias = "mlp.router.e_score_correction_bias";
 }

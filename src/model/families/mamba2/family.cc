@@ -33,8 +33,8 @@ constexpr PublishedSize kPublished[] = {
       "vocab_size": 32768, "tie_word_embeddings": false})"},
 };
 
-constexpr Mamba2Keys kKeys = {"state_size",  "num_heads", "head_dim",     "n_groups",
-                              "conv_kernel", "use_bias",  "use_conv_bias"};
+constexpr Mamba2Keys kKeys = {"state_size",  "num_heads", "head_dim",      "n_groups",
+                              "conv_kernel", "use_bias",  "use_conv_bias", "expand"};
 
 // No position limits these models; what llama.cpp writes for them.
 constexpr int64_t kContext = int64_t{1} << 20;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 
 #include "model/families/nemotron_h/nemotron_h.h"
 
@@ -50,7 +51,7 @@ void ReadTypes(ConfigReader* reader, Config* config) {
   }
   for (const std::string& name : names) config->types.push_back(TypeOf(name, reader));
   if (names.size() != size_t(config->decoder.layer_count)) {
-    reader->Refuse("the list of block types does not have one entry per layer");
+    reader->Refuse("layers_block_type does not have one entry per layer");
     config->types.resize(size_t(config->decoder.layer_count), BlockType::kMlp);
   }
   config->mlp.hidden = reader->Int({"intermediate_size", ""}, kAnySize);
@@ -73,7 +74,7 @@ void ReadExperts(ConfigReader* reader, Config* config) {
   if (moe.experts % routing.groups != 0 ||
       routing.group_top_k * (moe.experts / routing.groups) < routing.top_k ||
       (routing.groups > 1 && moe.experts / routing.groups < 2)) {
-    reader->Refuse("the groups of experts do not fit their number");
+    reader->Refuse("the groups of experts (n_group, topk_group) do not fit their number");
   }
   if (reader->Int({"moe_latent_size", "moe_latent_size"}, {0, kAnySize.max}, 0) != 0) {
     reader->Refuse("moe_latent_size is not supported for nemotron_h");
@@ -98,6 +99,7 @@ void ReadExperts(ConfigReader* reader, Config* config) {
 Config ReadConfig(ConfigReader* reader, DType kv) {
   Config config;
   DecoderConfig& decoder = config.decoder;
+  reader->AddDefaults(R"({"head_dim": 128, "moe_shared_expert_intermediate_size": 7688})");
   const bool older = reader->Has({"rms_norm_eps", ""}) && !reader->Has({"layer_norm_epsilon", ""});
   ReadStream(reader,
              {older ? "rms_norm_eps" : "layer_norm_epsilon", "attention.layer_norm_rms_epsilon"}, 0,
@@ -112,6 +114,10 @@ Config ReadConfig(ConfigReader* reader, DType kv) {
   decoder.attends.clear();
   for (const BlockType type : config.types)
     decoder.attends.push_back(type == BlockType::kAttention);
+  const std::string gate = reader->Text({"mamba_hidden_act", ""}, "silu");
+  if (gate != "silu" && gate != "swish") {
+    reader->Refuse("mamba_hidden_act '" + gate + "' is not supported for nemotron_h (only silu)");
+  }
   const std::string activation = reader->Text({"mlp_hidden_act", ""}, "relu2");
   if (activation != "relu2") {
     reader->Refuse("activation '" + activation + "' is not supported for nemotron_h (only relu2)");
@@ -122,7 +128,7 @@ Config ReadConfig(ConfigReader* reader, DType kv) {
     }
   }
   if (reader->Int({"sliding_window", ""}, {0, int64_t{1} << 40}, 0) != 0) {
-    reader->Refuse("attention windows are not supported for nemotron_h");
+    reader->Refuse("sliding_window is not supported for nemotron_h");
   }
   config.attention = MakeAttentionShape(decoder, kv);
   config.attention.hf = "mixer";
@@ -131,6 +137,9 @@ Config ReadConfig(ConfigReader* reader, DType kv) {
   config.mamba.eps = decoder.eps;
   config.mamba.residual_gain = decoder.residual_gain();
   ReadMamba2Shape(reader, kMambaKeys, &config.mamba);
+  if (config.mamba.step_min > 0 || !std::isinf(config.mamba.step_max)) {
+    reader->Refuse("time_step_limit is not supported for nemotron_h");  // its references disagree
+  }
   if (std::find(config.types.begin(), config.types.end(), BlockType::kMoe) != config.types.end()) {
     ReadExperts(reader, &config);
   }

@@ -55,7 +55,6 @@ void NemotronH::DescribeGguf(GgufWriter* out) const {
   out->Put<uint32_t>(prefix + "expert_shared_feed_forward_length",
                      uint32_t(nemotron_.shared.hidden));
   out->Put<uint32_t>(prefix + "expert_shared_count", nemotron_.shared.hidden != 0 ? 1 : 0);
-  out->Put<bool>(prefix + "expert_weights_norm", routing.renormalise);
   out->Put<float>(prefix + "expert_weights_scale", routing.scale);
   out->Put<uint32_t>(prefix + "expert_group_count", uint32_t(routing.groups));
   out->Put<uint32_t>(prefix + "expert_group_used_count", uint32_t(routing.group_top_k));

@@ -22,9 +22,17 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   traits.gguf_architecture = kGgufTypes[0];
   traits.fused = true;
   if (reader->Bool({"attention_bias", ""}, false)) {
-    reader->Refuse("attention biases are not supported for phi3");
+    reader->Refuse("attention_bias is not supported for phi3");
   }
-  return MakeDenseDecoder(reader, traits, kv);
+  reader->AddDefaults(R"({"original_max_position_embeddings": 4096})");
+  DecoderExpectations expected;
+  expected.rope.partial = true;
+  const DecoderConfig config = ReadDecoderConfig(reader, expected);
+  if (config.rope.scaling != RopeConfig::Scaling::kNone &&
+      config.rope.scaling != RopeConfig::Scaling::kLongRope) {
+    reader->Refuse("phi3 has no rope_type but default and longrope");
+  }
+  return MakeDenseDecoder(reader, config, traits, kv);
 }
 
 }  // namespace

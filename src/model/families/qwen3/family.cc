@@ -32,7 +32,7 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* config, DType kv) {
   traits.gguf_architecture = kGgufTypes[0];
   traits.qk_norm = true;
   if (config->Bool({"attention_bias", ""}, false)) {
-    config->Refuse("attention biases are not supported for qwen3");
+    config->Refuse("attention_bias is not supported for qwen3");
   }
   return MakeDenseDecoder(config, traits, kv);
 }

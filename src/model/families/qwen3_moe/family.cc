@@ -27,10 +27,11 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   expected.mlp = !reader->gguf();
   const DecoderConfig config = ReadDecoderConfig(reader, expected);
   traits.moe = ReadMoeShape(reader, config.dim, config.residual_gain());
-  traits.moe->routing.renormalise = reader->Bool({"norm_topk_prob", ""}, reader->gguf());
+  traits.moe->routing.renormalise =
+      reader->Bool({"norm_topk_prob", "expert_weights_norm"}, reader->gguf());
   traits.sparse = ReadSparseLayers(reader, config.layer_count);
   if (reader->Bool({"attention_bias", ""}, false)) {
-    reader->Refuse("attention biases are not supported for qwen3_moe");
+    reader->Refuse("attention_bias is not supported for qwen3_moe");
   }
   return MakeDenseDecoder(reader, config, traits, kv);
 }

@@ -119,7 +119,13 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   ReadVocabulary(reader, true, &decoder);
   CheckActivation(reader, "gelu_pytorch_tanh");
   ReadTypes(reader, &decoder);
-  decoder.rope = ReadRopeConfig(reader, decoder.head_dim);
+  decoder.rope = ReadRopeConfig(reader, decoder.head_dim, {.partial = true});
+  if (decoder.rope.scaling != RopeConfig::Scaling::kNone) {
+    reader->Refuse("recurrent_gemma has no rope_type but default");
+  }
+  if (reader->Has({"sliding_window", ""})) {
+    reader->Refuse("sliding_window is not supported for recurrent_gemma: attention_window_size is");
+  }
   const int64_t hidden = reader->Int({"intermediate_size", "feed_forward_length"}, kAnySize);
   decoder.hidden = reader->gguf() ? hidden : hidden / 2;  // config.json counts gate and up
   if (decoder.hidden < 1) reader->Refuse("intermediate_size is too small");
@@ -127,7 +133,7 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
                                      {1, int64_t{1} << 30}, 2048));
   for (const bool attends : decoder.attends) decoder.windows.push_back(attends ? window : 0);
   if (reader->Bool({"attention_bias", ""}, false)) {
-    reader->Refuse("attention biases are not supported for recurrent_gemma");
+    reader->Refuse("attention_bias is not supported for recurrent_gemma");
   }
   config.attention = MakeAttentionShape(decoder, kv);
   config.attention.window = window;

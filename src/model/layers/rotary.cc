@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/layers/rotary.h"
+
+namespace reprise {
+
+using Scaling = RopeConfig::Scaling;
+
+void Rotary::Declare(TensorPlan* plan) {
+  if (config_.scaling == Scaling::kNone || config_.scaling == Scaling::kLlama3) {
+    plan->AddOptional("rope_freqs.weight", Llama3Divisors(config_), &divisors_);
+  } else if (config_.scaling == Scaling::kLongRope) {
+    const auto add = [&](const char* name, const std::vector<double>& factors,
+                         std::vector<float>* out) {
+      plan->AddOptional(name, {factors.begin(), factors.end()}, out);
+    };
+    add("rope_factors_long.weight", config_.long_factors, &long_factors_);
+    add("rope_factors_short.weight", config_.short_factors, &short_factors_);
+  }
+}
+
+void Rotary::CompleteWeights() {
+  const std::vector<float>& factors = config_.long_regime ? long_factors_ : short_factors_;
+  frequencies_ =
+      InverseFrequencies(config_, config_.scaling == Scaling::kLongRope ? factors : divisors_);
+}
+
+RopeTable Rotary::Table(const Step& step) const {
+  return MakeRopeTable(step.context(), step.positions(), frequencies_, RopeMagnitude(config_));
+}
+
+}  // namespace reprise
