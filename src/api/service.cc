@@ -45,14 +45,15 @@ bool IsFromOtherSite(const http::Request& request) {
          !http::EqualIgnoringCase(origin.substr(scheme + 3), request.Header("host"));
 }
 
-// "localhost:8080" -> is it this machine?
+// "localhost:8080" -> is it this machine? Numbers are: no name server has a say in them.
 bool IsLocalHost(std::string_view host) {
   const size_t colon = host.rfind(':');
   const bool has_port =
       colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos;
   if (has_port) host = host.substr(0, colon);
-  return host.empty() || host == "127.0.0.1" || host == "[::1]" ||
-         http::EqualIgnoringCase(host, "localhost");
+  const bool loopback =
+      host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string_view::npos;
+  return host.empty() || loopback || host == "[::1]" || http::EqualIgnoringCase(host, "localhost");
 }
 
 }  // namespace

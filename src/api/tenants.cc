@@ -15,10 +15,29 @@ bool Equal(const std::string& a, const std::string& b) {
   return different == 0;
 }
 
+std::string NameOf(const Tenants::Key& key, size_t index) {
+  return key.name.empty() ? "key" + std::to_string(index + 1) : key.name;
+}
+
 }  // namespace
 
 std::string Tenant::Namespace(std::string_view inner) const {
   return inner.empty() ? salt : salt + "/" + std::string(inner);
+}
+
+Status Tenants::Check(const std::vector<Key>& keys) {
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const std::string name = NameOf(keys[i], i);
+    if (keys[i].key.empty()) return InvalidArgument("the API key '" + name + "' is empty");
+    for (size_t j = 0; j < i; ++j) {
+      const std::string other = NameOf(keys[j], j);
+      if (name == other) return InvalidArgument("two API keys have the name '" + name + "'");
+      if (keys[i].key == keys[j].key) {
+        return InvalidArgument("'" + other + "' and '" + name + "' have the same API key");
+      }
+    }
+  }
+  return OkStatus();
 }
 
 Tenants::Tenants(const std::vector<Key>& keys) {
@@ -26,7 +45,7 @@ Tenants::Tenants(const std::vector<Key>& keys) {
   for (const Key& key : keys) {
     Entry entry;
     entry.digest = Sha256Hex(key.key);
-    entry.tenant.name = key.name.empty() ? "key" + std::to_string(entries_.size() + 1) : key.name;
+    entry.tenant.name = NameOf(key, entries_.size());
     // A second hash: the namespace says nothing about what is compared.
     if (!key.share) entry.tenant.salt = "key:" + Sha256Hex("namespace of " + entry.digest);
     entry.tenant.admin = key.admin;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
+
 namespace reprise::api {
 
 // Who asks. A key is a tenant: its state is its own, unless it was made to share.
@@ -32,7 +34,12 @@ class Tenants {
     bool admin = false;
   };
 
+  // What is wrong with the keys, if anything: one is empty, or two have the same name or are the
+  // same. Reports and prompts are told apart by name.
+  static Status Check(const std::vector<Key>& keys);
+
   // Without keys everybody is the operator. If no key is an admin's and there is only one, it is.
+  // REQUIRES: Check(keys).ok().
   explicit Tenants(const std::vector<Key>& keys);
 
   bool open() const { return entries_.empty(); }

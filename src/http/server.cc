@@ -74,7 +74,9 @@ Server::~Server() { Stop(); }
 
 Status Server::Loop::Listen() {
   const ServerOptions& options = hub->options;
-  const std::string where = options.host + ":" + std::to_string(options.port);
+  const bool six = options.host.find(':') != std::string::npos;
+  const std::string where =
+      (six ? "[" + options.host + "]" : options.host) + ":" + std::to_string(options.port);
   error_code error;
   const asio::ip::address address = asio::ip::make_address(options.host, error);
   if (error) return InvalidArgument("'" + options.host + "' is not an IP address to listen on");

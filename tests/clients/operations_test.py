@@ -27,18 +27,18 @@ QUESTION = "Tell me a story about a small brown dog that lived near the river wi
 
 
 class Program:
-    """`reprise serve` with the bundled model on a free port."""
+    """`reprise serve` with the bundled model; port 0: on a free one."""
 
-    def __init__(self, *options, environment=None):
+    def __init__(self, *options, environment=None, port=0):
         env = {k: v for k, v in os.environ.items() if not k.startswith("REPRISE_")}
         env.update(environment or {})
-        self.process = subprocess.Popen([PROGRAM, "serve", "--port", "0", "--threads", "1", *options],
+        self.process = subprocess.Popen([PROGRAM, "serve", "--port", str(port), "--threads", "1", *options],
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
         self.lines = []
         self.port = None
         for line in self.process.stdout:
             self.lines.append(line)
-            found = re.search(r"http://[\d.]+:(\d+)", line)
+            found = re.search(r"http://\S+:(\d+)", line)
             if found:
                 self.port = int(found.group(1))
                 break
@@ -485,7 +485,11 @@ class Running(unittest.TestCase):
 
     def test_wrong_settings_are_one_sentence(self):
         cases = {"port = [": "reprise.toml:1", "nonsense = 1": "nonsense", "port = 70000": "70000",
-                 "[[keys]]\nname = 'x'": "has no key", "[[keys]]\nkey = 'x'\nrole = 'y'": "role"}
+                 "[[keys]]\nname = 'x'": "has no key", "[[keys]]\nkey = 'x'\nrole = 'y'": "role",
+                 "[[keys]]\nkey = 'x'\nadmin = 'yes'": "admin",
+                 "[[keys]]\nkey = 'x'\nname = 'a'\n[[keys]]\nkey = 'y'\nname = 'a'": "the name 'a'",
+                 "[[keys]]\nkey = 'x'\nname = 'key2'\n[[keys]]\nkey = 'y'": "the name 'key2'",
+                 "[[keys]]\nkey = 'x'\n[[keys]]\nkey = 'x'": "the same API key"}
         for text, said in cases.items():
             folder, path = config(text)
             with folder:
@@ -502,6 +506,30 @@ class Running(unittest.TestCase):
         with Program("--host", "0.0.0.0", "--api-key", "k") as server:
             self.assertEqual(server.ask("GET", "/v1/models")[0], 401)
             self.assertEqual(server.ask("GET", "/v1/models", key="k")[0], 200)
+
+    def test_ways_to_say_this_machine(self):
+        for host, shown in (("localhost", "127.0.0.1"), ("127.0.0.2", "127.0.0.2"), ("::1", "[::1]"), ("[::1]", "[::1]")):
+            with self.subTest(host=host), Program("--host", host) as server:
+                self.assertIn(f"http://{shown}:{server.port}\n", "".join(server.lines))
+                address = shown.strip("[]")
+                for name in (f"{shown}:{server.port}", "localhost"):
+                    connection = http.client.HTTPConnection(address, server.port, timeout=30)
+                    connection.request("GET", "/v1/models", headers={"Host": name})
+                    self.assertEqual(connection.getresponse().status, 200)
+                    connection.close()
+
+    def test_a_port_that_was_just_left(self):
+        with Program() as server:
+            port = server.port
+            connection, answer = server.open_stream(tokens=2000)
+            self.assertTrue(answer.readline())
+            for _ in range(2):  # the second signal does not wait for answers
+                server.process.send_signal(signal.SIGTERM)
+                time.sleep(0.1)
+            self.assertEqual(server.process.wait(timeout=30), 0)
+            with Program(port=port) as again:
+                self.assertEqual(again.ask("GET", "/health")[0], 200)
+            connection.close()
 
     def test_a_port_that_is_taken(self):
         with socket.socket() as taken:

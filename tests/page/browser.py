@@ -4,6 +4,7 @@ import pathlib
 import shutil
 import sys
 import time
+import unittest
 
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -13,6 +14,22 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients
 import harness  # noqa: E402
 
 PATIENCE_S = 60  # for what takes long on a busy machine
+
+
+class Test(unittest.TestCase):
+    """Tests that share a server of the bundled model, and a browser. `program`: REPRISE."""
+
+    program = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server(cls.program, "--threads", "1", model=harness.TINY)
+        cls.page = Browser(cls.server)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.page.close()
+        assert cls.server.stop() == 0
 
 
 class Browser:

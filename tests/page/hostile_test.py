@@ -8,7 +8,6 @@ import sys
 import unittest
 
 import browser
-import harness
 import hostile
 
 PROGRAM = sys.argv.pop(1)
@@ -37,16 +36,8 @@ def shown(text):
     return re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202d\u202e]", name, text.replace("\r\n", "\n"))
 
 
-class Hostile(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = harness.Server(PROGRAM, "--threads", "1", model=harness.TINY)
-        cls.page = browser.Browser(cls.server)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.page.close()
-        assert cls.server.stop() == 0
+class Hostile(browser.Test):
+    program = PROGRAM
 
     def check(self):
         self.assertEqual(self.page.script(CHECK), [])

@@ -42,16 +42,8 @@ for (const n of document.querySelectorAll('body *')) {
 return bad"""
 
 
-class Page(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = harness.Server(PROGRAM, "--threads", "1", model=harness.TINY)
-        cls.page = browser.Browser(cls.server)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.page.close()
-        assert cls.server.stop() == 0
+class Page(browser.Test):
+    program = PROGRAM
 
     def setUp(self):
         self.page.resize(1280, 800)

@@ -53,6 +53,13 @@ void RaiseFileLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+Status ReadSwitch(const std::string& path, const std::string& field, const std::string& value,
+                  bool* on) {
+  *on = value == "true";
+  if (*on || value == "false") return OkStatus();
+  return InvalidArgument(path + ": " + field + " of a key must be true or false");
+}
+
 Result<Flags::Settings> ReadConfig(const std::string& path, Options* options) {
   REPRISE_ASSIGN(ConfigFile file, ReadConfigFile(path));
   for (const auto& [name, records] : file.records) {
@@ -65,9 +72,9 @@ Result<Flags::Settings> ReadConfig(const std::string& path, Options* options) {
         } else if (field == "name") {
           key.name = value;
         } else if (field == "share") {
-          key.share = value == "true";
+          REPRISE_TRY(ReadSwitch(path, field, value, &key.share));
         } else if (field == "admin") {
-          key.admin = value == "true";
+          REPRISE_TRY(ReadSwitch(path, field, value, &key.admin));
         } else {
           return InvalidArgument(path + ": a key has no field '" + field +
                                  "' (key, name, share, admin)");
@@ -92,7 +99,6 @@ Status Serve(Options options) {
   options.serve.idle_work = !options.no_idle_work;
   options.serve.strip_preambles = !options.keep_preambles;
   for (const std::string& key : options.api_keys) {
-    if (key.empty()) return InvalidArgument("an --api-key is empty");
     options.serve.keys.push_back({key, "", false, false});
   }
   RaiseFileLimit();
@@ -100,8 +106,7 @@ Status Serve(Options options) {
   CatchSignals();
   REPRISE_ASSIGN(const std::unique_ptr<ServerStack> stack, ServerStack::Start(options.serve));
   loading = 0;
-  std::printf("%s on http://%s:%d\n", stack->model_id().c_str(), options.serve.host.c_str(),
-              stack->port());
+  std::printf("%s on %s\n", stack->model_id().c_str(), stack->url().c_str());
   std::fflush(stdout);
   NotifySystemd("READY=1");
   while (signals == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));

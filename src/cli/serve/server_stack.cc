@@ -23,7 +23,16 @@ constexpr int32_t kSmallStateGap = 16;
 
 const api::ApiError kLoading{503, "the model is being loaded; try again later"};
 
-bool IsLoopback(const std::string& host) { return host == "127.0.0.1" || host == "::1"; }
+// An address as sockets want it: people also write names and brackets.
+std::string AddressOf(const std::string& host) {
+  if (host == "localhost") return "127.0.0.1";
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return bracketed ? host.substr(1, host.size() - 2) : host;
+}
+
+bool IsLoopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
 
 // One line per answer: what, how it went, how long. Never what was said.
 void LogAnswer(const http::Request& request, int status, std::chrono::microseconds taken) {
@@ -39,7 +48,8 @@ void LogAnswer(const http::Request& request, int status, std::chrono::microsecon
 }  // namespace
 
 Result<std::unique_ptr<ServerStack>> ServerStack::Start(const ServeOptions& options) {
-  if (!IsLoopback(options.host) && options.keys.empty() && !options.insecure) {
+  REPRISE_TRY(api::Tenants::Check(options.keys));
+  if (!IsLoopback(AddressOf(options.host)) && options.keys.empty() && !options.insecure) {
     return InvalidArgument("listening on " + options.host +
                            " lets others in: give an --api-key, or --insecure if that is wanted");
   }
@@ -128,7 +138,7 @@ Status ServerStack::BuildEngine() {
 // A server that can say that it is loading.
 Status ServerStack::Listen() {
   http::ServerOptions server;
-  server.host = options_.host;
+  server.host = AddressOf(options_.host);
   server.port = static_cast<uint16_t>(options_.port);
   server.worker_count = options_.workers;
   server.connection_count_max = static_cast<size_t>(options_.connections);
@@ -163,7 +173,7 @@ void ServerStack::OpenRoutes() {
   service.next_turn = options_.idle_work;
   service.strip_preambles = options_.strip_preambles;
   service.keys = options_.keys;
-  service.local_hosts_only = IsLoopback(options_.host);
+  service.local_hosts_only = IsLoopback(AddressOf(options_.host));
   service_ = std::make_unique<api::Service>(&served_, engine_.get(), &clock_, service);
   service_->SetLater([this](std::function<void()> task) { server_->Work(std::move(task)); });
   http::Router router;
@@ -172,6 +182,12 @@ void ServerStack::OpenRoutes() {
   ready_ = true;
   server_->SetRouter(std::move(router));
   routed_ = true;
+}
+
+std::string ServerStack::url() const {
+  const std::string address = AddressOf(options_.host);
+  const bool six = address.find(':') != std::string::npos;
+  return "http://" + (six ? "[" + address + "]" : address) + ":" + std::to_string(port());
 }
 
 bool ServerStack::Drain(std::chrono::milliseconds timeout) {

@@ -66,6 +66,7 @@ class ServerStack {
 
   const std::string& model_id() const { return served_.id; }
   uint16_t port() const { return server_->port(); }
+  std::string url() const;  // "http://127.0.0.1:8080"
   Engine& engine() { return *engine_; }
   http::Server& server() { return *server_; }
   api::Service& service() { return *service_; }
