@@ -52,7 +52,8 @@ def speed(args):
         for key in ours[0]:
             a = statistics.median(r[key] for r in theirs)
             b = statistics.median(r[key] for r in ours)
-            print(f"| {model.stem} | {key[0]} {key[1]} | {a:.1f} | {b:.1f} | {b / a:.2f} |", flush=True)
+            ratio = statistics.median(y[key] / x[key] for x, y in zip(theirs, ours))
+            print(f"| {model.stem} | {key[0]} {key[1]} | {a:.1f} | {b:.1f} | {ratio:.2f} |", flush=True)
 
 
 def read_logits(path):

@@ -23,11 +23,19 @@ AGREEMENT = {
     "gemma3": ("gemma-3-1b", {"num_hidden_layers": 12, **SMALL_VOCABULARY}),
     "granitemoehybrid": ("granite-4.0-h-micro", {"num_hidden_layers": 8, "layer_types": GRANITE_LAYERS,
                                                  **SMALL_VOCABULARY}),
+    "jamba": ("AI21-Jamba-Reasoning-3B", {"num_hidden_layers": 8, **SMALL_VOCABULARY}),
+    "jamba_moe": ("Jamba-tiny", {}),  # a stand-in: nothing with experts is published this small
     "kimi_linear": ("Kimi-Linear-48B-A3B", {"num_hidden_layers": 4, "num_experts": 32,
                                             "linear_attn_config": KIMI_LAYERS, **SMALL_VOCABULARY}),
     "lfm2": ("LFM2-350M", {}),
     "llama": ("Llama-3.2-1B", {"num_hidden_layers": 6, **SMALL_VOCABULARY}),
     "mamba": ("mamba-130m", {}),
+    "mamba2": ("mamba2-130m", {}),
+    "nemotron_h": ("Nemotron-H-4B", {"num_hidden_layers": 10, "hybrid_override_pattern": "M-M-M-M*-M",
+                                     **SMALL_VOCABULARY}),
+    "nemotron_h_moe": ("Nemotron-3-Nano-30B-A3B", {"num_hidden_layers": 8, "n_routed_experts": 16,
+                                                   "hybrid_override_pattern": "MEMEM*EM",
+                                                   **SMALL_VOCABULARY}),
     "phi3": ("Phi-3-mini-4k", {"num_hidden_layers": 4, "sliding_window": None, **SMALL_VOCABULARY}),
     "qwen2": ("Qwen2.5-0.5B", {**SMALL_VOCABULARY}),
     "qwen3": ("Qwen3-0.6B", {**SMALL_VOCABULARY}),
@@ -39,6 +47,9 @@ AGREEMENT = {
 }
 # The same for speed: with all experts and words.
 SPEED = {
+    "jamba": ("AI21-Jamba-Reasoning-3B", {}),
+    "mamba2": ("mamba2-130m", {}),
+    "nemotron_h": ("Nemotron-H-4B", {}),
     "qwen3_5_moe": ("Qwen3.5-35B-A3B", {"num_hidden_layers": 8}),
     "rwkv7": ("RWKV7-0.1B", {}),
 }
