@@ -184,6 +184,17 @@ TEST(OutputParser, TimeIsLinear) {
   for (int i = 0; i < 20000; ++i) text += "<tool_call><function=f><parameter=p>";
   text += "</parameter>x";
   EXPECT_EQ(ParseOutput(Format(OutputFormat::Calls::kTagged), nullptr, text).content, text);
+
+  OutputFormat format = Format(OutputFormat::Calls::kTagged);
+  format.functions = true;
+  const std::string begun = "<tool_call><function=f><parameter=p>";
+  for (const std::string bad : {"<function=f>x", "<function=f<function=", "<function=>"}) {
+    for (const std::string& start : {std::string(), begun}) {
+      text = start;
+      while (text.size() < 1000000) text += bad;
+      EXPECT_EQ(ParseOutput(format, nullptr, text).content, text);
+    }
+  }
 }
 
 TEST(OutputParser, XmlCalls) {

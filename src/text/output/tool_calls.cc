@@ -16,6 +16,7 @@ constexpr std::string_view kCallBegin = "<tool_call>";
 constexpr std::string_view kCallEnd = "</tool_call>";
 constexpr std::string_view kFunction = "<function=";
 constexpr std::string_view kPythonTag = "<|python_tag|>";
+constexpr size_t kPieceBytes = 1024;
 
 bool IsObject(std::string_view json) {
   const auto document = JsonDocument::Parse(json);
@@ -25,11 +26,24 @@ bool IsObject(std::string_view json) {
 }  // namespace
 
 void TaggedCallParser::Feed(std::string_view text, OutputEvents* events) {
-  pending_ += text;
+  waiting_ += text;
   Run(events);
 }
 
+// Piece by piece, as an attempt to read a call copies all that is pending.
 void TaggedCallParser::Run(OutputEvents* events) {
+  RunPending(events);
+  while (taken_ < waiting_.size()) {
+    const size_t piece = std::min(waiting_.size() - taken_, kPieceBytes);
+    pending_.append(waiting_, taken_, piece);
+    taken_ += piece;
+    RunPending(events);
+  }
+  waiting_.clear();
+  taken_ = 0;
+}
+
+void TaggedCallParser::RunPending(OutputEvents* events) {
   for (bool more = true; more;) {
     switch (state_) {
       case State::kText:
@@ -129,11 +143,17 @@ void TaggedCallParser::BackToText(std::string_view rest, OutputEvents* events) {
   const std::string raw = std::exchange(raw_, std::string());
   // A bare <function= would be found again: at least its first byte is passed.
   const size_t begun = raw_tag_ > 0 && raw[raw_tag_ - 1] == '>' ? raw_tag_ : raw_tag_ + 1;
-  const size_t text = rescans_left_ > 0 ? std::min(begun, raw.size()) : raw.size() - rest.size();
+  size_t text = std::min(begun, raw.size());
+  if (rescans_left_ == 0) text = std::max(text, raw.size() - rest.size());
   if (rescans_left_ > 0) --rescans_left_;
   state_ = State::kText;
   EmitText(std::string_view(raw).substr(0, text), events);
-  pending_.insert(0, raw, text);
+  if (raw.size() - text <= kPieceBytes) {
+    pending_.insert(0, raw, text);
+  } else {
+    waiting_.replace(0, taken_, raw.substr(text) + std::exchange(pending_, std::string()));
+    taken_ = 0;
+  }
 }
 
 bool TaggedCallParser::StepAfterCall() {

@@ -41,6 +41,7 @@ class TaggedCallParser {
   };
 
   void Run(OutputEvents* events);
+  void RunPending(OutputEvents* events);
   bool StepText(OutputEvents* events);
   bool StepCall();
   template <typename Reader>
@@ -52,6 +53,8 @@ class TaggedCallParser {
   const JsonValue* const tools_;
   const bool functions_;
   State state_ = State::kText;
+  std::string waiting_;  // not yet looked at, from taken_ on
+  size_t taken_ = 0;
   std::string pending_;  // not yet understood
   std::string blanks_;   // white space that is dropped if a call follows
   std::string raw_;      // what was read of a call, with the blanks and the tag before it
