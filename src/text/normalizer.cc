@@ -86,8 +86,8 @@ Result<Normalizer> Normalizer::Make(const std::vector<NormalizeStep>& steps) {
 }
 
 Result<std::string_view> Normalizer::Apply(std::string_view text, Scratch* scratch) const {
-  // No published normaliser makes more of a text than this.
-  const size_t size_max = std::min(Splitter::kTextBytesMax, (size_t{64} << 20) + 8 * text.size());
+  // No published normaliser makes more of a text than this; one made to would fill the memory.
+  const size_t size_max = std::min(Splitter::kTextBytesMax, (size_t{64} << 10) + 32 * text.size());
   for (const Step& step : steps_) {
     std::string& out = scratch->next;
     out.clear();

@@ -27,10 +27,10 @@ constexpr char kTools[] =
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   reprise::ChatTemplateLimits limits;
-  limits.steps_max = 300'000;
+  limits.steps_max = 60'000;
   limits.memory_bytes_max = size_t{32} << 20;
   limits.output_bytes_max = size_t{1} << 20;
-  limits.boundary_steps_max = 100'000;
+  limits.boundary_steps_max = 20'000;
   const std::string_view source(reinterpret_cast<const char*>(data), size);
   auto chat = reprise::ChatTemplate::Parse(source, limits);
   if (!chat.ok()) return 0;
