@@ -96,6 +96,11 @@ Result<std::string> ChangeConfig(std::string_view config, const std::vector<std:
 // The real tokenizer if one was given, else one of bytes.
 Status PutTokenizer(const Options& options, int64_t size, GgufWriter* writer) {
   if (options.tokenizer.empty()) {
+    if (size < kByteVocabularyMin) {
+      return InvalidArgument("a vocabulary of " + std::to_string(size) +
+                             " has no room for every byte (at least " +
+                             std::to_string(kByteVocabularyMin) + ")");
+    }
     PutByteVocabulary(size, writer);
     return OkStatus();
   }

@@ -3,6 +3,7 @@
 import argparse
 import json
 import pathlib
+import resource
 import statistics
 import struct
 import subprocess
@@ -54,6 +55,33 @@ def speed(args):
             b = statistics.median(r[key] for r in ours)
             ratio = statistics.median(y[key] / x[key] for x, y in zip(theirs, ours))
             print(f"| {model.stem} | {key[0]} {key[1]} | {a:.1f} | {b:.1f} | {ratio:.2f} |", flush=True)
+
+
+def cpu_seconds(command):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    run(command)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+
+def cpu_time(args):
+    """One thread each; what 3 repetitions take more than 1 has no loading in it."""
+    bench = args.llama / "build/bin/llama-bench"
+    print(f"1 thread, median of {args.rounds} interleaved rounds, tokens per second of CPU time\n")
+    print("| file | what | llama.cpp | Reprise | ratio |\n|---|---|---|---|---|")
+    for model in args.models:
+        for what, tokens in [("prefill", n) for n in PREFILL] + [("decode", DECODE)]:
+            def theirs(repeat):
+                lengths = ["-p", tokens, "-n", 0] if what == "prefill" else ["-p", 0, "-n", tokens]
+                return cpu_seconds([bench, "-m", model, "-t", 1, "-r", repeat, "--no-warmup", *lengths])
+
+            def ours(repeat):
+                return cpu_seconds([args.reprise, "bench", what, "--model", model, "-n", tokens, "--threads", 1,
+                                    "--repeat", repeat, "--json"])
+            rates = [[2 * tokens / (program(3) - program(1)) for program in (theirs, ours)]
+                     for _ in range(args.rounds)]
+            a, b = (statistics.median(column) for column in zip(*rates))
+            ratio = statistics.median(y / x for x, y in rates)
+            print(f"| {model.stem} | {what} {tokens} | {a:.1f} | {b:.1f} | {ratio:.2f} |", flush=True)
 
 
 def read_logits(path):
@@ -113,7 +141,7 @@ def agreement(args):
                   f"{ours.std():.2f} |", flush=True)
 
 
-COMMANDS = {"speed": speed, "agreement": agreement}
+COMMANDS = {"speed": speed, "cpu_time": cpu_time, "agreement": agreement}
 
 
 def add_options(parser):

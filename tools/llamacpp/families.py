@@ -23,6 +23,9 @@ AGREEMENT = {
     "gemma3": ("gemma-3-1b", {"num_hidden_layers": 12, **SMALL_VOCABULARY}),
     "granitemoehybrid": ("granite-4.0-h-micro", {"num_hidden_layers": 8, "layer_types": GRANITE_LAYERS,
                                                  **SMALL_VOCABULARY}),
+    "granitemoehybrid_experts": ("granite-4.0-h-micro", {
+        "num_hidden_layers": 8, "layer_types": GRANITE_LAYERS, "num_local_experts": 16, "num_experts_per_tok": 4,
+        "intermediate_size": 512, "shared_intermediate_size": 1024, **SMALL_VOCABULARY}),
     "jamba": ("AI21-Jamba-Reasoning-3B", {"num_hidden_layers": 8, **SMALL_VOCABULARY}),
     "jamba_moe": ("Jamba-tiny", {}),  # a stand-in: nothing with experts is published this small
     "kimi_linear": ("Kimi-Linear-48B-A3B", {"num_hidden_layers": 4, "num_experts": 32,
@@ -31,6 +34,9 @@ AGREEMENT = {
     "llama": ("Llama-3.2-1B", {"num_hidden_layers": 6, **SMALL_VOCABULARY}),
     "mamba": ("mamba-130m", {}),
     "mamba2": ("mamba2-130m", {}),
+    # The geometry of Mistral-7B v0.3; the same architecture in GGUF files.
+    "mistral": ("Llama-3.1-8B", {"num_hidden_layers": 4, "rope_scaling": None, "rope_theta": 1e6,
+                                 **SMALL_VOCABULARY}),
     "nemotron_h": ("Nemotron-H-4B", {"num_hidden_layers": 10, "hybrid_override_pattern": "M-M-M-M*-M",
                                      **SMALL_VOCABULARY}),
     "nemotron_h_moe": ("Nemotron-3-Nano-30B-A3B", {"num_hidden_layers": 8, "n_routed_experts": 16,
@@ -79,7 +85,7 @@ def models(args, table, types):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["speed", "agreement"])
+    parser.add_argument("what", choices=list(compare.COMMANDS))
     parser.add_argument("families", nargs="*", help="default: all that are listed here")
     parser.add_argument("--folder", type=pathlib.Path, required=True, help="for the files; those in it are used")
     parser.add_argument("--types", help="of weights, with commas; default f16 for agreement, q8_0,q4_0 for speed")

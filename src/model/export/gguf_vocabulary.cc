@@ -80,6 +80,12 @@ void PutByteVocabulary(int64_t size, GgufWriter* out) {
     tokens.push_back(special);
     kinds.push_back(int32_t(TokenKind::kControl));
   }
+  // llama.cpp looks for these in every file with "Phi-3" in its name.
+  for (const char* unused : {"<unk>", "<s>", "</s>"}) {
+    if (int64_t(tokens.size()) == size) break;
+    tokens.push_back(unused);
+    kinds.push_back(int32_t(TokenKind::kUnused));
+  }
   PadTokens(size, &tokens, &kinds);
   const std::string merge = space + " t";
   const std::string_view merges[] = {merge};
