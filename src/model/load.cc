@@ -2,6 +2,8 @@
 #include "model/load.h"
 
 #include <algorithm>
+#include <charconv>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +55,7 @@ class WeightLoader {
   const std::vector<Resolved>& tensors() const { return tensors_; }
 
  private:
+  Status CheckNothingIsLeft() const;
   Status LoadMatrix(const Resolved& tensor);
   void LoadVector(const Resolved& tensor);
 
@@ -72,6 +75,34 @@ Status WeightLoader::Resolve(const TensorPlan& plan) {
     DType dtype = source.dtype();
     if (tensor.is_matrix() && types && !IsQuantised(dtype)) dtype = types->TypeOf(tensor);
     tensors_.push_back({&tensor, source, dtype});
+  }
+  return CheckNothingIsLeft();
+}
+
+// A tensor of a GGUF file that nothing reads would be a part of the model that is not computed.
+// Folders have more in them than their model (what sees images, what predicts further tokens).
+Status WeightLoader::CheckNothingIsLeft() const {
+  if (!gguf_) return OkStatus();
+  std::set<const StoredTensor*> used;
+  int64_t blocks = 0;
+  const auto block_of = [](const StoredTensor& tensor) {
+    int64_t block = -1;
+    if (tensor.name.starts_with("blk.")) {
+      std::from_chars(tensor.name.data() + 4, tensor.name.data() + tensor.name.size(), block);
+    }
+    return block;
+  };
+  for (const Resolved& tensor : tensors_) {
+    for (const StoredTensor* stored : tensor.source.stored()) {
+      used.insert(stored);
+      blocks = std::max(blocks, block_of(*stored) + 1);
+    }
+  }
+  for (const StoredTensor& tensor : checkpoint_.tensors()) {
+    // Behind the last block come those that predict further tokens.
+    if (used.contains(&tensor) || block_of(tensor) >= blocks) continue;
+    return Unimplemented("tensor " + Quoted(tensor.name) +
+                         " is not known for this family: the model would be computed without it");
   }
   return OkStatus();
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,6 +23,7 @@
 #include "model/load.h"
 #include "model/model.h"
 #include "weights/checkpoint.h"
+#include "weights/format/gguf_writer.h"
 #include "weights/format/safetensors.h"
 
 // What tests of models share: a model with threads and kernels of its own, and goldens.
@@ -87,8 +89,9 @@ inline std::vector<TokenId> Continue(const Model& model, const OpContext& contex
   return result;
 }
 
-// Writes a Hugging Face checkpoint as a GGUF file, without a tokenizer.
-inline void ConvertToGguf(const Checkpoint& checkpoint, const char* type, const std::string& path) {
+// Writes a Hugging Face checkpoint as a GGUF file, without a tokenizer; `add` may add metadata.
+inline void ConvertToGguf(const Checkpoint& checkpoint, const char* type, const std::string& path,
+                          const std::function<void(GgufWriter*)>& add = nullptr) {
   const auto family = FindFamily(false, checkpoint.architecture());
   CHECK(family.ok());
   ConfigReader config(checkpoint);
@@ -97,6 +100,7 @@ inline void ConvertToGguf(const Checkpoint& checkpoint, const char* type, const 
   CheckpointSource source(checkpoint);
   ThreadPool pool(1);
   GgufWriter writer;
+  if (add) add(&writer);
   GgufExport request;
   request.family = *family;
   request.model = model->get();

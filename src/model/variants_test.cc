@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/json_writer.h"
 #include "model/model_fixture.h"
+#include "weights/format/gguf.h"
 
 namespace reprise {
 namespace {
@@ -180,6 +181,184 @@ TEST_P(VariantsTest, EveryParameterCountsOrIsRefusedByName) {
   RecordProperty("computed", int(computed));
 }
 
+// A GGUF file with a number or a word of its metadata changed in place.
+class GgufVariants {
+ public:
+  GgufVariants(std::string bytes, std::string architecture)
+      : bytes_(std::move(bytes)), prefix_(std::move(architecture) + ".") {
+    const auto file = GgufFile::Parse(std::as_bytes(std::span(bytes_)));
+    CHECK(file.ok());
+    for (const GgufFile::Entry& entry : file->entries()) {
+      if (!entry.key.starts_with(prefix_)) continue;
+      const auto* at = reinterpret_cast<const char*>(entry.value.bytes().data());
+      places_.push_back({std::string(entry.key.substr(prefix_.size())), entry.value.type(),
+                         size_t(at - bytes_.data())});
+    }
+  }
+
+  size_t size() const { return places_.size(); }
+  const std::string& key(size_t index) const { return places_[index].key; }
+
+  std::string With(size_t index) const {
+    std::string changed = bytes_;
+    char* at = changed.data() + places_[index].offset;
+    switch (places_[index].type) {
+      case GgufType::kF32: {
+        float value = 0;
+        std::memcpy(&value, at, sizeof(value));
+        value = value > 0.01f ? value * 1.5f : 0.05f;
+        std::memcpy(at, &value, sizeof(value));
+        break;
+      }
+      case GgufType::kBool:
+        *at = char(1 - *at);
+        break;
+      case GgufType::kString:
+        at[sizeof(uint64_t)] = '~';
+        break;
+      default:
+        ++*at;  // the lowest byte of an integer
+    }
+    return changed;
+  }
+
+ private:
+  struct Place {
+    std::string key;
+    GgufType type;
+    size_t offset;
+  };
+
+  const std::string bytes_;
+  const std::string prefix_;
+  std::vector<Place> places_;
+};
+
+// Metadata that decides nothing here, with the beginning of the goldens' names for which that is
+// so.
+struct Harmless {
+  std::string_view family;
+  std::string_view key;
+};
+constexpr Harmless kHarmless[] = {
+    {"", "context_length"},
+    {"", "vocab_size"},  // the embedding table says it
+    // Written because llama.cpp wants to read them.
+    {"falcon_mamba", "attention.head_count"},
+    {"falcon_mamba", "feed_forward_length"},
+    {"mamba", "attention.head_count"},
+    {"mamba", "feed_forward_length"},
+    {"nemotron_h", "attention.layer_norm_epsilon"},
+    {"rwkv7", "attention.head_count"},
+    // Follow from other metadata.
+    {"kimi_linear", "attention.key_length"},
+    {"kimi_linear", "attention.value_length"},
+    {"kimi_linear", "expert_shared_feed_forward_length"},
+    {"longcat_flash", "attention.key_length"},
+    {"longcat_flash", "attention.value_length"},
+    {"nemotron_h", "expert_shared_count"},
+    {"recurrent_gemma", "attention.sliding_window_pattern"},
+    // Of parts that the golden does not have: layers without experts, positions.
+    {"granitemoehybrid", "feed_forward_length"},
+    {"granitemoehybrid", "rope.freq_base"},
+    {"qwen3_moe", "feed_forward_length"},
+    // One token more or less: the same regime.
+    {"phi3_longrope", "rope.scaling.original_context_length"},
+};
+
+bool IsHarmless(std::string_view family, std::string_view key) {
+  return std::any_of(std::begin(kHarmless), std::end(kHarmless), [&](const Harmless& entry) {
+    return family.starts_with(entry.family) && key == entry.key;
+  });
+}
+
+class GgufVariantsTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(GgufVariantsTest, MetadataCountsOrIsRefused) {
+  const std::string folder = "tests/golden/" + GetParam();
+  const std::string path = ::testing::TempDir() + "gguf_variants_" + GetParam() + ".gguf";
+  ConvertToGguf(*OpenCheckpoint(folder), "f32", path);
+  const Golden golden = ReadGolden(folder + "/golden.safetensors");
+  TestMachine machine(1);
+  std::string architecture;
+  const auto compute = [&]() -> Result<std::vector<float>> {
+    REPRISE_ASSIGN(const Checkpoint checkpoint, OpenCheckpoint(path));
+    architecture = checkpoint.architecture();
+    REPRISE_ASSIGN(const auto model, LoadModel(checkpoint, machine.context(), {}));
+    return RunWhole(*model, machine.context(), std::span(golden.tokens).first(kTokens));
+  };
+  const auto plain = compute();
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  const GgufVariants variants(ReadAll(path), architecture);
+  for (size_t i = 0; i < variants.size(); ++i) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << variants.With(i);
+    const auto logits = compute();
+    EXPECT_FALSE(logits.ok() ? *logits == *plain && !IsHarmless(GetParam(), variants.key(i))
+                             : logits.status().message().empty())
+        << variants.key(i) << " is ignored";
+  }
+  std::remove(path.c_str());
+}
+
+TEST(GgufMetadata, WhatIsNotComputedHereIsRefusedByName) {
+  const std::string path = ::testing::TempDir() + "gguf_metadata.gguf";
+  const auto load = [&](const char* family, const std::function<void(GgufWriter*)>& add) {
+    ConvertToGguf(*OpenCheckpoint(std::string("tests/golden/") + family), "bf16", path, add);
+    TestMachine machine(1);
+    return LoadModel(*OpenCheckpoint(path), machine.context(), {}).status().message();
+  };
+  const auto expect = [&](const char* family, const char* name,
+                          const std::function<void(GgufWriter*)>& add) {
+    const std::string sentence = load(family, add);
+    EXPECT_NE(sentence.find(name), std::string::npos) << family << " " << name << ": " << sentence;
+  };
+  EXPECT_EQ(load("llama", nullptr), "");
+  expect("llama", "dynamic",
+         [](GgufWriter* out) { out->PutString("llama.rope.scaling.type", "dynamic"); });
+  expect("llama", "rope_factors_long",
+         [](GgufWriter* out) { out->PutString("llama.rope.scaling.type", "longrope"); });
+  expect("llama", "experts", [](GgufWriter* out) { out->Put<uint32_t>("llama.expert_count", 8); });
+  expect("llama", "attention.causal",
+         [](GgufWriter* out) { out->Put<bool>("llama.attention.causal", false); });
+  expect("qwen3", "yarn_ext_factor", [](GgufWriter* out) {
+    out->PutString("qwen3.rope.scaling.type", "yarn");
+    out->Put<float>("qwen3.rope.scaling.yarn_ext_factor", 0.5f);
+  });
+  expect("qwen3_moe", "expert_gating_func",
+         [](GgufWriter* out) { out->Put<uint32_t>("qwen3moe.expert_gating_func", 2); });
+  expect("nemotron_h_moe", "moe_latent_size",
+         [](GgufWriter* out) { out->Put<uint32_t>("nemotron_h_moe.moe_latent_size", 32); });
+  std::remove(path.c_str());
+}
+
+TEST(GgufTensors, NothingIsLeftOut) {
+  // A qwen3 file that says that it is a llama: its norms of queries and keys would be left out.
+  const std::string path = ::testing::TempDir() + "gguf_left.gguf";
+  ConvertToGguf(*OpenCheckpoint("tests/golden/qwen3"), "bf16", path);
+  std::string bytes = ReadAll(path);
+  for (size_t at = bytes.find("qwen3"); at != std::string::npos; at = bytes.find("qwen3")) {
+    bytes.replace(at, 5, "llama");
+  }
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  TestMachine machine(1);
+  const auto model = LoadModel(*OpenCheckpoint(path), machine.context(), {});
+  ASSERT_FALSE(model.ok());
+  EXPECT_NE(model.status().message().find("_norm.weight"), std::string::npos)
+      << model.status().message();
+  std::remove(path.c_str());
+}
+
+std::vector<std::string> Folders() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("tests/golden")) {
+    if (entry.is_directory()) names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GgufVariantsTest, ::testing::ValuesIn(Folders()),
+                         [](const auto& param) { return param.param; });
 INSTANTIATE_TEST_SUITE_P(Families, VariantsTest, ::testing::ValuesIn(Families()),
                          [](const auto& param) { return param.param; });
 

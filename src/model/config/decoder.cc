@@ -92,6 +92,9 @@ void ReadStream(ConfigReader* reader, ConfigKey eps, int64_t context, DecoderCon
   config->context_length =
       reader->Int({"max_position_embeddings", "context_length"}, {1, int64_t{1} << 30}, fallback);
   config->eps = float(reader->Number(eps, {0, 1}));
+  if (!reader->Bool({"", "attention.causal"}, true)) {
+    reader->Refuse("models whose tokens see later ones (attention.causal) are not supported");
+  }
 }
 
 void ReadHeads(ConfigReader* reader, DecoderConfig* config) {

@@ -160,10 +160,11 @@ void ReadScaling(ConfigReader* reader, const std::string& member, int64_t contex
   std::string type = reader->Text({member + "type", "rope.scaling.type"}, "default");
   type = reader->Text({member + "rope_type", "rope.scaling.type"}, type);
   const bool factors = reader->FindTensor({"", "rope_factors_long.weight"}) != nullptr;
-  if (type == "longrope" || type == "su" || factors) {
+  const bool plain = type == "default" || type == "none";
+  if (type == "longrope" || type == "su" || (factors && plain)) {
     return ReadLongRope(reader, member, context_length, config);
   }
-  if (type == "default" || type == "none" || type == "mrope") return;
+  if (plain || type == "mrope") return;
   // llama.cpp takes no factor for one.
   config->factor = number("factor", "rope.scaling.factor", 1e-6, 1e6,
                           reader->gguf() ? std::optional(1.0) : std::nullopt);

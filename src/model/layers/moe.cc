@@ -171,8 +171,16 @@ void MoeMlp::AddShared(const Step& step, const Rows& x, const Rows& out) const {
   CombineExperts(context, routing, PlanExperts(context, routing, 1), y, out);
 }
 
-MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain) {
+MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain, ExpertScore score) {
   MoeShape shape;
+  shape.routing.score = score;
+  // llama.cpp's numbers; 0: as the family does.
+  const int64_t expected = score == ExpertScore::kSoftmax ? 1 : 2;
+  const int64_t gating = reader->Int({"", "expert_gating_func"}, {0, 255}, 0);
+  if (gating != 0 && gating != expected) {
+    reader->Refuse("expert_gating_func " + std::to_string(gating) +
+                   " is not supported for this family (only " + std::to_string(expected) + ")");
+  }
   shape.dim = dim;
   shape.residual_gain = residual_gain;
   shape.experts =
@@ -196,6 +204,14 @@ MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain) {
                    own_width ? "expert_feed_forward_length" : "feed_forward_length"),
       kAnySize);
   return shape;
+}
+
+void SetNormalised(ConfigReader* reader, bool normalised, MoeShape* shape) {
+  shape->routing.renormalise = normalised;
+  if (reader->Bool({"", "expert_weights_norm"}, normalised) != normalised) {
+    reader->Refuse(std::string("expert_weights_norm ") + (normalised ? "false" : "true") +
+                   " is not supported for this family");
+  }
 }
 
 std::vector<bool> ReadSparseLayers(ConfigReader* reader, int layer_count) {

@@ -81,7 +81,11 @@ class MoeMlp {
 
 // The parameters of a mixture that both formats name alike for most families: number of experts,
 // how many a token goes to, their width. Errors stick to the reader.
-MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain);
+MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain,
+                      ExpertScore score = ExpertScore::kSoftmax);
+// For families that always, or never, divide the weights of the chosen by their sum; a GGUF file
+// that wants it otherwise is refused.
+void SetNormalised(ConfigReader* reader, bool normalised, MoeShape* shape);
 // Which layers have experts: every decoder_sparse_step-th, but not those of mlp_only_layers; all of
 // a GGUF file.
 std::vector<bool> ReadSparseLayers(ConfigReader* reader, int layer_count);

@@ -129,7 +129,7 @@ void ReadFeedForward(ConfigReader* reader, GraniteConfig* config) {
   config->moe = ReadMoeShape(reader, decoder.dim, decoder.residual_gain());
   config->decoder.hidden = config->moe.hidden;
   // The softmax over the chosen is that over all, divided by the share of the chosen.
-  config->moe.routing.renormalise = true;
+  SetNormalised(reader, true, &config->moe);
   MoeNames& names = config->moe.names;
   names.router = "block_sparse_moe.router.layer.weight";
   names.experts = "block_sparse_moe.experts";

@@ -155,6 +155,7 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   if (config.moe.experts != 0) {
     config.moe = ReadMoeShape(reader, decoder.dim, decoder.residual_gain());
     config.moe.names = MakeNames();
+    SetNormalised(reader, false, &config.moe);
   }
   config.vocabulary = {decoder.vocab_size, decoder.dim, decoder.tied, decoder.eps};
   config.vocabulary.hf_norm = "final_layernorm";

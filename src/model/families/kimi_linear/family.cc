@@ -81,14 +81,15 @@ void ReadLayers(ConfigReader* reader, Config* config) {
 void ReadExperts(ConfigReader* reader, Config* config) {
   const DecoderConfig& decoder = config->decoder;
   MoeShape& moe = config->moe;
-  moe = ReadMoeShape(reader, decoder.dim, decoder.residual_gain());
-  RoutingParams& routing = moe.routing;
   const std::string score = reader->Text({"moe_router_activation_func", ""}, "sigmoid");
   const int64_t gating = reader->Int({"", "expert_gating_func"}, {1, 2}, 2);
   if (score != "sigmoid" && score != "softmax") {
     reader->Refuse("router activation '" + score + "' is not supported for kimi_linear");
   }
-  routing.score = score == "sigmoid" && gating == 2 ? ExpertScore::kSigmoid : ExpertScore::kSoftmax;
+  moe = ReadMoeShape(
+      reader, decoder.dim, decoder.residual_gain(),
+      score == "sigmoid" && gating == 2 ? ExpertScore::kSigmoid : ExpertScore::kSoftmax);
+  RoutingParams& routing = moe.routing;
   routing.renormalise = reader->Bool({"moe_renormalize", "expert_weights_norm"}, true);
   routing.sum_floor = 1e-20f;
   routing.scale = float(reader->Number({"routed_scaling_factor", "expert_weights_scale"},

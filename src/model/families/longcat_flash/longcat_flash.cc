@@ -54,6 +54,7 @@ void ReadExperts(ConfigReader* reader, Config* config) {
   }
   moe.routing.scale = float(reader->Number({"routed_scaling_factor", "expert_weights_scale"},
                                            {1e-6, 1e6}, reader->gguf() ? 1.0 : 6.0));
+  SetNormalised(reader, false, &moe);
   moe.names.router = "mlp.router.classifier.weight";
   moe.names.selection_bias = "mlp.router.e_score_correction_bias";
 }

@@ -60,10 +60,9 @@ void ReadTypes(ConfigReader* reader, Config* config) {
 void ReadExperts(ConfigReader* reader, Config* config) {
   const DecoderConfig& decoder = config->decoder;
   MoeShape& moe = config->moe;
-  moe = ReadMoeShape(reader, decoder.dim, decoder.residual_gain());
+  moe = ReadMoeShape(reader, decoder.dim, decoder.residual_gain(), ExpertScore::kSigmoid);
   moe.activation = ExpertActivation::kReluSquared;
   RoutingParams& routing = moe.routing;
-  routing.score = ExpertScore::kSigmoid;
   routing.groups = int(reader->Int({"n_group", "expert_group_count"}, {1, 64}, 1));
   routing.group_top_k =
       int(reader->Int({"topk_group", "expert_group_used_count"}, {1, routing.groups}, 1));
