@@ -15,7 +15,7 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"serve", "serve a model over HTTP: OpenAI's API, and a page", DefineServe},
+    {"serve", "serve a model over HTTP: OpenAI's and Anthropic's APIs, and a page", DefineServe},
     {"run", "chat with a model in the terminal", DefineRun},
     {"logits", "logits of given tokens: safetensors in, safetensors out", DefineLogits},
     {"audit", "prove on this machine that reuse equals recompute", DefineAudit},
