@@ -92,7 +92,7 @@ class TestExchange final : public http::Exchange {
     CHECK(!answer.streamed);
     answer.status = response.status;
     answer.body = std::move(response.body);
-    done_ = true;
+    End();
   }
   void StartStream(http::Headers) override {
     if (done_) return;
@@ -104,10 +104,13 @@ class TestExchange final : public http::Exchange {
     CHECK(answer.streamed);
     answer.body += bytes;
     if (++pieces_ < leave_after_) return;
-    done_ = true;
     if (closed_) Post(closed_);
+    End();
   }
-  void End() override { done_ = true; }
+  void End() override {
+    done_ = true;
+    closed_ = nullptr;  // whoever asked for it may hold this exchange
+  }
   size_t pending_bytes() const override { return 0; }
   void OnClose(std::function<void()> closed) override { closed_ = std::move(closed); }
   void OnDrained(std::function<void()>) override {}
