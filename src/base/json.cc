@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/utf8.h"
 
 namespace reprise {
@@ -302,7 +303,8 @@ class JsonParser {
       }
       return false;
     }
-    std::unordered_set<std::string_view> seen;
+    const auto hash = [](std::string_view key) { return HashBytes(key); };
+    std::unordered_set<std::string_view, decltype(hash)> seen;
     seen.reserve(count);
     for (size_t i = base; i < members_.size(); ++i) {
       if (!seen.insert(members_[i].key).second) return true;

@@ -8,6 +8,7 @@
 #include "text/subword/bpe/bpe.h"
 #include "text/subword/byte_alphabet.h"
 #include "text/subword/byte_token.h"
+#include "text/subword/model.h"
 #include "text/subword/unigram.h"
 #include "text/subword/world.h"
 #include "text/vocab/check.h"
@@ -41,6 +42,9 @@ struct Tokenizer::Scratch {
   Splitter::Scratch split;
   SubwordScratch subword;
 };
+
+Tokenizer::Tokenizer() = default;
+Tokenizer::~Tokenizer() = default;
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::Make(VocabSpec spec) {
   REPRISE_TRY(CheckVocab(spec));

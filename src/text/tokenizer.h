@@ -12,12 +12,13 @@
 #include "text/added_tokens.h"
 #include "text/normalizer.h"
 #include "text/split/splitter.h"
-#include "text/subword/model.h"
 #include "text/subword/token_index.h"
 #include "text/vocab/spec.h"
 #include "text/vocab/string_table.h"
 
 namespace reprise {
+
+class SubwordModel;
 
 struct EncodeOptions {
   bool add_special = true;     // BOS and the like, where the tokenizer asks for them
@@ -43,6 +44,7 @@ class Tokenizer {
   // Fails with kDataLoss if the specification contradicts itself, with kUnimplemented if it asks
   // for something unknown.
   static Result<std::unique_ptr<Tokenizer>> Make(VocabSpec spec);
+  ~Tokenizer();
 
   // Appends the ids of `text`. On failure (text too long, or a pre-tokenizer pattern that gives up
   // on it) appends nothing.
@@ -71,7 +73,7 @@ class Tokenizer {
  private:
   struct Scratch;
 
-  Tokenizer() = default;
+  Tokenizer();
   void BuildBytes(const VocabSpec& spec);
   Status EncodeSegment(std::string_view text, bool at_start, bool parse_special, Scratch* scratch,
                        std::vector<int32_t>* ids) const;

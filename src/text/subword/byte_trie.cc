@@ -2,6 +2,7 @@
 #include "text/subword/byte_trie.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace reprise {
@@ -61,12 +62,15 @@ class ByteTrieBuilder {
     }
   }
 
-  // The first base that has room for all children. The search begins where the array was last
-  // found to be nearly full.
+  // The first base that has room for all children, from where it is worth looking. Many children
+  // do not find room where one still does, so each size has a place of its own to begin at. It goes
+  // on where the array is nearly full, and after a long search: no file can make every search long.
   uint32_t FindBase() {
+    static constexpr size_t kTriesMax = 512;
+    const size_t size = std::min<size_t>(std::bit_width(children_.size()), kSizes) - 1;
     size_t tried = 0;
     size_t full = 0;
-    for (size_t at = std::max<size_t>(search_from_, children_[0].byte + 1u);; ++at) {
+    for (size_t at = std::max<size_t>(search_from_[size], children_[0].byte + 1u);; ++at) {
       const size_t base = at - children_[0].byte;
       Reserve(base + 256);
       ++tried;
@@ -78,7 +82,7 @@ class ByteTrieBuilder {
         return units()[base + child.byte].check == 0;
       });
       if (!fits) continue;
-      if (full * 20 >= tried * 19) search_from_ = at;
+      if (full * 20 >= tried * 19 || tried > kTriesMax) search_from_[size] = at;
       return static_cast<uint32_t>(base);
     }
   }
@@ -91,7 +95,8 @@ class ByteTrieBuilder {
   std::vector<ByteTrie::Key> keys_;
   std::vector<Child> children_;
   ByteTrie trie_;
-  size_t search_from_ = 1;
+  static constexpr size_t kSizes = 9;  // of 1, 2 to 3, 4 to 7... 256 children
+  size_t search_from_[kSizes] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
 };
 
 ByteTrie ByteTrie::Build(std::vector<Key> keys) { return ByteTrieBuilder(std::move(keys)).Run(); }

@@ -44,6 +44,24 @@ TEST(ByteTrieTest, EqualsComparingWithEveryKey) {
   }
 }
 
+// Nodes with a dozen children each, scattered so that no two sets fit into one another: trying
+// every place for every node would take hours.
+TEST(ByteTrieTest, ChildrenThatFitNowhereCostNoMore) {
+  Rng rng(4);
+  std::vector<std::string> texts;
+  for (int node = 0; node < 40'000; ++node) {
+    const std::string prefix = {static_cast<char>(node >> 10), static_cast<char>(node >> 4 & 63),
+                                static_cast<char>(node & 15)};
+    for (int child = 0; child < 12; ++child) {
+      texts.push_back(prefix + static_cast<char>(rng.Below(256)));
+    }
+  }
+  std::vector<ByteTrie::Key> keys;
+  for (size_t i = 0; i < texts.size(); ++i) keys.push_back({texts[i], static_cast<int32_t>(i)});
+  const ByteTrie trie = ByteTrie::Build(keys);
+  for (const std::string& text : texts) EXPECT_EQ(trie.FindLongest(text + "x").length, 4u);
+}
+
 TEST(ByteTrieTest, EmptyTrieFindsNothing) {
   EXPECT_EQ(ByteTrie().FindLongest("abc").value, -1);
   EXPECT_EQ(ByteTrie::Build({}).FindLongest(std::string_view("\0\xFF", 2)).value, -1);

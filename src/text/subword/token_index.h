@@ -11,7 +11,9 @@
 namespace reprise {
 
 // TokenIndex finds the id of a token by its text: an open-addressing hash table over a StringTable,
-// which must outlive it and not change. Immutable once filled, so lookups need no lock.
+// which must outlive it and not change. A filter of one byte per token, small enough for the
+// second-level cache, answers for most texts that are none. Immutable once filled, so lookups need
+// no lock.
 class TokenIndex {
  public:
   // Makes room for `count` tokens. REQUIRES: empty.
@@ -26,6 +28,8 @@ class TokenIndex {
  private:
   std::vector<uint64_t> slots_ = {0};  // upper half of the hash, id + 1; 0: empty
   uint64_t mask_ = 0;
+  std::vector<uint64_t> filter_ = {0, 0};
+  int filter_shift_ = 63;
 };
 
 }  // namespace reprise

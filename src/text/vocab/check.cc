@@ -34,11 +34,14 @@ Status CheckSizes(const VocabSpec& spec) {
     return DataLoss("the vocabulary has " + std::to_string(count) + " tokens but " +
                     std::to_string(spec.scores.size()) + " scores");
   }
+  const bool trie =
+      spec.model == VocabSpec::Model::kUnigram || spec.model == VocabSpec::Model::kRwkvWorld;
+  const size_t bytes_max = trie ? kTrieTokenBytesMax : kTokenBytesMax;
   for (size_t id = 0; id < count; ++id) {
-    if (spec.tokens[id].size() > kTokenBytesMax) {
+    if (spec.tokens[id].size() > bytes_max) {
       return DataLoss("token " + std::to_string(id) + " is " +
                       std::to_string(spec.tokens[id].size()) + " bytes long, beyond the limit of " +
-                      std::to_string(kTokenBytesMax));
+                      std::to_string(bytes_max));
     }
   }
   return OkStatus();
@@ -64,8 +67,9 @@ Status CheckVocab(const VocabSpec& spec) {
   for (const int32_t id : spec.suffix_ids) REPRISE_TRY(check_id(id, "last", false));
   for (const AddedToken& token : spec.added) {
     REPRISE_TRY(check_id(token.id, "added", false));
-    if (token.text.size() > kTokenBytesMax) {
-      return DataLoss("an added token is longer than " + std::to_string(kTokenBytesMax) + " bytes");
+    if (token.text.size() > kTrieTokenBytesMax) {
+      return DataLoss("an added token is longer than " + std::to_string(kTrieTokenBytesMax) +
+                      " bytes");
     }
   }
   return OkStatus();
@@ -95,7 +99,10 @@ void AddKnownEndTokens(VocabSpec* spec) {
   };
   // In this format "<|end|>" ends one message of several.
   const bool harmony = has_special("<|return|>") && has_special("<|call|>");
+  // Every token that is generated is compared with them all.
+  static constexpr size_t kEndTokensMax = 256;
   for (const AddedToken& token : spec->added) {
+    if (spec->eos_ids.size() >= kEndTokensMax) break;
     if (!token.special || (harmony && token.text == "<|end|>")) continue;
     const bool known =
         std::find(std::begin(kNames), std::end(kNames), token.text) != std::end(kNames);

@@ -16,8 +16,11 @@ namespace reprise {
 
 // Limits: no published model comes near; a hostile file does not get beyond.
 inline constexpr size_t kVocabTokensMax = size_t{1} << 21;
-inline constexpr size_t kVocabMergesMax = size_t{1} << 22;
+inline constexpr size_t kVocabMergesMax = (size_t{1} << 22) - 1;
 inline constexpr size_t kTokenBytesMax = size_t{1} << 16;
+// Where tokens are looked for from every place of a text (added tokens, unigram, RWKV World), this
+// bounds what a byte of text costs.
+inline constexpr size_t kTrieTokenBytesMax = 512;
 
 // The numbering of tokenizer.ggml.token_type.
 enum class TokenKind : uint8_t {

@@ -30,6 +30,7 @@ Result<std::unique_ptr<Bpe>> Bpe::Make(const VocabSpec& spec) {
   std::unique_ptr<Bpe> bpe(new Bpe);
   bpe->bytes_ = spec.model == VocabSpec::Model::kByteBpe;
   bpe->fuse_unknown_ = spec.fuse_unknown;
+  bpe->ignore_merges_ = spec.ignore_merges;
   bpe->unknown_id_ = spec.unknown_id;
   bpe->IndexTokens(spec);
   if (spec.merges.size() == 0 && !bpe->bytes_ && !spec.scores.empty()) {
@@ -137,10 +138,10 @@ Status Bpe::DeriveMerges(const VocabSpec& spec) {
       const int32_t right = index_.Find(texts_, text.substr(cut));
       if (right >= 0) candidates.push_back({left, right, static_cast<int32_t>(id)});
     }
-  }
-  if (candidates.size() > kVocabMergesMax) {
-    return DataLoss("the tokenizer's tokens can be merged in " + std::to_string(candidates.size()) +
-                    " ways, beyond the limit of " + std::to_string(kVocabMergesMax));
+    if (candidates.size() > kVocabMergesMax) {
+      return DataLoss("the tokenizer's tokens can be merged in more ways than the limit of " +
+                      std::to_string(kVocabMergesMax));
+    }
   }
   const auto score = [&](const Candidate& c) { return spec.scores[static_cast<size_t>(c.id)]; };
   std::stable_sort(candidates.begin(), candidates.end(),
@@ -218,6 +219,7 @@ void Bpe::Encode(std::string_view text, std::span<const Piece> pieces, SubwordSc
 
 void Bpe::EncodePiece(std::string_view piece, bool cached, SubwordScratch* scratch,
                       std::vector<int32_t>* ids) const {
+  if (piece.size() <= 2 && EncodeTiny(piece, ids)) return;
   if (!cached || piece.size() > PieceCache::kBytesMax || piece.empty()) {
     return MergePiece(piece, scratch, ids);
   }
@@ -236,6 +238,27 @@ void Bpe::EncodePiece(std::string_view piece, bool cached, SubwordScratch* scrat
   } else {
     entry->size = 0;
   }
+}
+
+// One or two bytes, which random bytes are split into: no more than one merge. False if it takes
+// more than that to know.
+bool Bpe::EncodeTiny(std::string_view piece, std::vector<int32_t>* ids) const {
+  if (!bytes_ || piece.empty()) return false;
+  const int32_t first = byte_ids_[static_cast<uint8_t>(piece[0])];
+  if (first < 0) return false;
+  if (piece.size() == 1) {
+    ids->push_back(first);
+    return true;
+  }
+  const int32_t second = byte_ids_[static_cast<uint8_t>(piece[1])];
+  if (ignore_merges_ || second < 0) return false;
+  const Merge merge = merges_.Find(first, second);
+  if (merge.rank == MergeTable::kNoRank) {
+    ids->insert(ids->end(), {first, second});
+  } else {
+    ids->push_back(merge.id);
+  }
+  return true;
 }
 
 void Bpe::MergePiece(std::string_view piece, SubwordScratch* scratch,
@@ -267,6 +290,7 @@ void Bpe::MergePiece(std::string_view piece, SubwordScratch* scratch,
 void Bpe::SymbolizeBytes(std::string_view piece, std::vector<int32_t>* symbols) const {
   const char* const end = piece.data() + piece.size();
   size_t clean = 0;  // a border that no token crosses from inside a character
+  symbols->reserve(symbols->size() + piece.size());
   for (size_t at = 0; at < piece.size();) {
     const uint8_t lead = static_cast<uint8_t>(piece[at]);
     if (lead >= 0xC2 && lead < 0xF0) {

@@ -57,6 +57,7 @@ class Bpe final : public SubwordModel {
 
   void EncodePiece(std::string_view piece, bool cached, SubwordScratch* scratch,
                    std::vector<int32_t>* ids) const;
+  bool EncodeTiny(std::string_view piece, std::vector<int32_t>* ids) const;
   void MergePiece(std::string_view piece, SubwordScratch* scratch, std::vector<int32_t>* ids) const;
   void Symbolize(std::string_view piece, std::vector<int32_t>* symbols) const;
   void SymbolizeBytes(std::string_view piece, std::vector<int32_t>* symbols) const;
@@ -65,6 +66,7 @@ class Bpe final : public SubwordModel {
   bool bytes_ = false;          // symbols are bytes, else characters
   bool cut_at_spaces_ = false;  // no merge joins something with a U+2581 after it
   bool fuse_unknown_ = false;
+  bool ignore_merges_ = false;  // a piece that is a token is that token
   int32_t unknown_id_ = -1;
   StringTable texts_;  // id -> what it stands for in the text
   TokenIndex index_;

@@ -6,7 +6,16 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "base/hash.h"
+
 namespace reprise {
+
+struct ContextHash {
+  uint64_t seed = HashSeed();
+  size_t operator()(uint64_t key) const {
+    return FoldedMultiply(key ^ seed, 0x9e3779b97f4a7c15ull);
+  }
+};
 
 // CharBorders knows where a byte-level vocabulary may join a part of a character, but not all of
 // it, with its neighbour: tokens like " \xE4\xB8" or "\x80a". Where it cannot, a character's bytes
@@ -30,8 +39,8 @@ class CharBorders {
   bool HasContext(std::string_view text, size_t border) const;
   void AddBorder(std::string_view token, size_t border);
 
-  std::bitset<65536> pairs_;               // the bytes before and after such borders
-  std::unordered_set<uint64_t> contexts_;  // up to two bytes on each side
+  std::bitset<65536> pairs_;                            // the bytes before and after such borders
+  std::unordered_set<uint64_t, ContextHash> contexts_;  // up to two bytes on each side
 };
 
 }  // namespace reprise

@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/hash.h"
+#include "text/vocab/spec.h"
+
 namespace reprise {
 
 // What two neighbouring tokens become. The lowest rank is applied first.
@@ -13,44 +16,69 @@ struct Merge {
   int32_t id;
 };
 
-// MergeTable maps a pair of tokens to its merge: open addressing, one cache line per lookup in
-// most cases. Immutable once filled.
+// MergeTable maps a pair of tokens to its merge. Merging waits for nothing but memory, so it is
+// made to be small: open addressing with pair and rank in 8 bytes, behind a filter of one byte per
+// merge. Most pairs that are asked for have no merge, and the filter knows that of nearly all of
+// them. For 250,000 merges that is 2.6 and 0.25 MB, 1.3 MB of ids, and 0.5 MB for the pairs of
+// bytes. Immutable once filled.
 class MergeTable {
  public:
   static constexpr uint32_t kNoRank = UINT32_MAX;
 
-  // Makes room for `count` pairs. REQUIRES: empty.
+  MergeTable() { Reserve(0); }
+
+  // Makes room for `count` pairs. REQUIRES: empty; count <= kVocabMergesMax.
   void Reserve(size_t count);
 
-  // REQUIRES: ids >= 0; room was made. The last merge of a pair counts.
+  // REQUIRES: 0 <= ids < kVocabTokensMax, rank < kVocabMergesMax; room was made. The last merge of
+  // a pair counts.
   void Add(int32_t left, int32_t right, Merge merge);
 
   // The merge of the pair; rank kNoRank if there is none.
   Merge Find(int32_t left, int32_t right) const {
     const uint64_t key = Key(left, right);
-    for (size_t slot = Hash(key) & mask_;; slot = (slot + 1) & mask_) {
-      if (slots_[slot].key == key) return slots_[slot].merge;
-      if (slots_[slot].key == kEmpty) return {kNoRank, -1};
+    const uint64_t hash = Hash(key);
+    const uint64_t bits = FilterBits(hash);
+    if ((filter_[hash >> filter_shift_] & bits) != bits) return {kNoRank, -1};
+    for (size_t slot = SlotOf(hash);; slot = slot + 1 == slots_.size() ? 0 : slot + 1) {
+      const uint64_t found = slots_[slot];
+      if (found >> kRankBits == key) {
+        return {static_cast<uint32_t>(found & ((1u << kRankBits) - 1)), ids_[slot]};
+      }
+      if (found == kEmpty) return {kNoRank, -1};
     }
   }
 
+  // The same, faster for tokens below kFirst: in byte-level vocabularies those are bytes as a rule.
+  Merge FindFirst(int32_t left, int32_t right) const {
+    if ((left | right) >= kFirst) return Find(left, right);
+    return first_[static_cast<size_t>(left * kFirst + right)];
+  }
+
  private:
+  static constexpr int32_t kFirst = 256;
   static constexpr uint64_t kEmpty = UINT64_MAX;
-  struct Slot {
-    uint64_t key;
-    Merge merge;
-  };
+  static constexpr int kRankBits = 22;
+  static constexpr int kIdBits = 21;
+  static_assert(kVocabTokensMax <= size_t{1} << kIdBits && 2 * kIdBits + kRankBits <= 64);
+  static_assert(kVocabMergesMax < size_t{1} << kRankBits, "no merge looks like an empty slot");
 
   static uint64_t Key(int32_t left, int32_t right) {
-    return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+    return uint64_t{static_cast<uint32_t>(left)} << kIdBits | static_cast<uint32_t>(right);
   }
-  static uint64_t Hash(uint64_t key) {
-    key *= 0x9e3779b97f4a7c15ull;
-    return key ^ key >> 32;
+  uint64_t Hash(uint64_t key) const { return FoldedMultiply(key ^ seed_, 0x9e3779b97f4a7c15ull); }
+  // The lowest 32 bits of the hash choose the slot, the highest the word of the filter.
+  size_t SlotOf(uint64_t hash) const { return (hash & UINT32_MAX) * slots_.size() >> 32; }
+  static uint64_t FilterBits(uint64_t hash) {
+    return uint64_t{1} << (hash & 63) | uint64_t{1} << (hash >> 32 & 63);
   }
 
-  std::vector<Slot> slots_ = {{kEmpty, {kNoRank, -1}}};
-  uint64_t mask_ = 0;
+  uint64_t seed_ = HashSeed();
+  std::vector<uint64_t> filter_;
+  int filter_shift_ = 0;
+  std::vector<uint64_t> slots_;  // left, right, rank
+  std::vector<int32_t> ids_;     // [slots]
+  std::vector<Merge> first_;     // [kFirst * kFirst]
 };
 
 }  // namespace reprise

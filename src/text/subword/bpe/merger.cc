@@ -2,75 +2,124 @@
 #include "text/subword/bpe/merger.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 
 #include "base/check.h"
+#include "text/vocab/spec.h"
 
 namespace reprise {
 namespace {
 
 constexpr float kNever = std::numeric_limits<float>::infinity();
 
+// The key of a pair: its rank, then its place, as the bits of a float. Positive floats are ordered
+// as their bits are, and their minimum is one instruction everywhere. Below the bias they would be
+// denormal.
+constexpr uint32_t kPlaceBits = 8;
+constexpr uint32_t kKeyBias = 1u << 23;
+static_assert(Merger::kShortMax == 1u << kPlaceBits);
+static_assert((kVocabMergesMax << kPlaceBits) + kKeyBias < 0x7F800000, "a key is not infinite");
+
+float MakeKey(uint32_t rank, size_t place) {
+  if (rank == MergeTable::kNoRank) return kNever;
+  return std::bit_cast<float>((rank << kPlaceBits | static_cast<uint32_t>(place)) + kKeyBias);
+}
+
 // How many tokens at the end of a window are encoded again at the start of the next.
 constexpr size_t kOverlapTokens = 6;
 
 typedef float Float4 __attribute__((vector_size(16)));
+typedef int32_t Int4 __attribute__((vector_size(16)));
+
+Float4 Load(const float* from) {
+  Float4 lanes;
+  std::memcpy(&lanes, from, sizeof(lanes));
+  return lanes;
+}
 
 Float4 Min(Float4 a, Float4 b) { return a < b ? a : b; }
 
-}  // namespace
-
-void Merger::UpdateBlock(size_t block) {
-  Float4 lanes[4];
-  std::memcpy(lanes, ranks_ + block * kBlock, sizeof(lanes));
-  const Float4 low = Min(Min(lanes[0], lanes[1]), Min(lanes[2], lanes[3]));
-  block_minima_[block] = std::min(std::min(low[0], low[1]), std::min(low[2], low[3]));
+float Lowest(Float4 lanes) {
+  lanes = Min(lanes, __builtin_shufflevector(lanes, lanes, 2, 3, 0, 1));
+  return std::min(lanes[0], lanes[1]);
 }
 
-// Merges ids_[0, count), count <= kShortMax.
+constexpr size_t kBlock = Merger::kShortMax / 8;
+
+float LowestOfBlock(const float* keys, size_t block) {
+  keys += block * kBlock;
+  Float4 lowest = Load(keys);
+  for (size_t i = 4; i < kBlock; i += 4) lowest = Min(lowest, Load(keys + i));
+  return Lowest(lowest);
+}
+
+// The lowest keys of 8 blocks, in registers: memory that was just written by the number would have
+// to be waited for before it can be read by the vector.
+class BlockMinima {
+ public:
+  void Set(size_t block, float lowest) {
+    const int32_t lane = static_cast<int32_t>(block);
+    const Float4 value = {lowest, lowest, lowest, lowest};
+    first_ = kLanes == lane ? value : first_;
+    second_ = kLanes == lane - 4 ? value : second_;
+  }
+  float lowest() const { return Lowest(Min(first_, second_)); }
+
+ private:
+  static constexpr Int4 kLanes = {0, 1, 2, 3};
+  Float4 first_ = {kNever, kNever, kNever, kNever};
+  Float4 second_ = first_;
+};
+
+}  // namespace
+
+// Merges ids_[0, count), 0 < count <= kShortMax.
 void Merger::MergeArrays(const MergeTable& table, size_t count) {
   const size_t blocks = (count + kBlock - 1) / kBlock;
   int32_t* const ids = ids_.data();
   uint32_t* const spans = spans_.data();
-  std::fill(ranks_, ranks_ + blocks * kBlock, kNever);
   const auto look_up = [&](size_t left, size_t right) {
     const Merge merge = table.Find(ids[left], ids[right]);
-    ranks_[left] = merge.rank == MergeTable::kNoRank ? kNever : static_cast<float>(merge.rank);
+    keys_[left] = MakeKey(merge.rank, left);
     results_[left] = merge.id;
   };
-  for (size_t i = 0; i + 1 < count; ++i) look_up(i, i + 1);
-  for (size_t block = 0; block < blocks; ++block) UpdateBlock(block);
+  for (size_t i = 0; i + 1 < count; ++i) {
+    const Merge merge = table.FindFirst(ids[i], ids[i + 1]);
+    keys_[i] = MakeKey(merge.rank, i);
+    results_[i] = merge.id;
+  }
+  std::fill(keys_ + count - 1, keys_ + blocks * kBlock, kNever);
+  BlockMinima minima;
+  const auto update = [&](size_t block) { minima.Set(block, LowestOfBlock(keys_, block)); };
+  for (size_t block = 0; block < blocks; ++block) update(block);
   while (true) {
-    size_t block = 0;
-    for (size_t i = 1; i < blocks; ++i) {
-      if (block_minima_[i] < block_minima_[block]) block = i;
-    }
-    const float lowest = block_minima_[block];
+    const float lowest = minima.lowest();
     if (lowest == kNever) return;
-    size_t left = block * kBlock;
-    while (ranks_[left] != lowest) ++left;
-    rank_max_ = std::max(rank_max_, static_cast<uint32_t>(lowest));
+    const uint32_t key = std::bit_cast<uint32_t>(lowest) - kKeyBias;
+    const size_t left = key % kShortMax;
+    rank_max_ = std::max(rank_max_, key >> kPlaceBits);
     merged_ = true;
 
     const size_t right = left + spans[left];
     const size_t end = right + spans[right];
     ids[left] = results_[left];
-    ids[right] = -1;
-    ranks_[right] = kNever;
     spans[left] = spans[end - 1] = static_cast<uint32_t>(end - left);
+    keys_[right] = kNever;
     if (end < count) {
       look_up(left, end);
     } else {
-      ranks_[left] = kNever;
+      keys_[left] = kNever;
     }
-    UpdateBlock(block);
-    if (right / kBlock != block) UpdateBlock(right / kBlock);
+    const size_t block = left / kBlock;
     if (left > 0) {
       const size_t before = left - spans[left - 1];
       look_up(before, left);
-      UpdateBlock(before / kBlock);
+      if (before / kBlock != block) update(before / kBlock);
     }
+    update(block);
+    if (right / kBlock != block) update(right / kBlock);
   }
 }
 
@@ -129,6 +178,30 @@ size_t Merger::MergeWindow(const MergeTable& table, size_t rank_count,
   return tokens;
 }
 
+// How many symbols from `rest` on need no merging, since they only repeat what precedes them. `at`
+// is the place in the window where `rest` begins. Appends their tokens.
+//
+// If the last tokens before it come again right behind it, each of them is known to stand beside
+// the next, and the last beside the first: by the law they do so as often as their symbols are
+// repeated. Some are left for the next window, which may find the end of it.
+size_t Merger::SkipRepeats(std::span<const int32_t> rest, size_t at, size_t window) {
+  for (size_t period = 1; period <= std::min(kOverlapTokens, tokens_.size()); ++period) {
+    const size_t unit = tokens_.size() - period;
+    size_t end = at;
+    size_t equal = 0;
+    for (; equal < period && ids_[end] == tokens_[unit + equal]; ++equal) end += spans_[end];
+    if (equal < period) continue;
+    const size_t width = end - at;
+    size_t repeated = 0;
+    while (width + repeated < rest.size() && rest[width + repeated] == rest[repeated]) ++repeated;
+    if (repeated <= 2 * window) return 0;
+    const size_t copies = (repeated - 2 * window) / width;
+    for (size_t i = 0; i < copies * period; ++i) tokens_.push_back(tokens_[unit + i]);
+    return copies * width;
+  }
+  return 0;
+}
+
 void Merger::Run(const MergeTable& table, size_t rank_count, std::vector<int32_t>* symbols) {
   struct Cut {
     size_t begin = 0;       // of the window
@@ -137,6 +210,9 @@ void Merger::Run(const MergeTable& table, size_t rank_count, std::vector<int32_t
   };
   const size_t count = symbols->size();
   size_t window = kShortMax;
+  // Windows stay as large as they had to be made until they are past the place.
+  size_t window_min = kShortMax;
+  size_t disproved = 0;
   tokens_.clear();
   Cut cut;
   Cut before;               // the cut before `cut`,
@@ -148,7 +224,8 @@ void Merger::Run(const MergeTable& table, size_t rank_count, std::vector<int32_t
         MergeWindow(table, rank_count, std::span(*symbols).subspan(cut.begin, size));
     if (cut.expected >= 0 && ids_[0] != cut.expected) {
       // The cut is not proven: a larger window from the one before, or from the start.
-      window = can_return ? window * 8 : count;
+      disproved = std::max(disproved, cut.begin);
+      window = window_min = can_return ? window * 8 : count;
       cut = can_return ? before : Cut{};
       can_return = false;
       tokens_.resize(cut.kept);
@@ -165,8 +242,11 @@ void Merger::Run(const MergeTable& table, size_t rank_count, std::vector<int32_t
       tokens_.push_back(ids_[at]);
       at += spans_[at];
     }
-    cut = {cut.begin + at, tokens_.size(), last ? -1 : ids_[at]};
-    if (found > 8 * kOverlapTokens) window = std::max(kShortMax, window / 8);
+    cut.begin += at;
+    if (!last) cut.begin += SkipRepeats(std::span(*symbols).subspan(cut.begin), at, window);
+    cut = {cut.begin, tokens_.size(), last ? -1 : ids_[at]};
+    if (cut.begin > disproved) window_min = kShortMax;
+    if (found > 8 * kOverlapTokens) window = std::max(window_min, window / 8);
   }
   symbols->assign(tokens_.begin(), tokens_.end());
 }

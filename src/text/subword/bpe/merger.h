@@ -14,7 +14,7 @@ namespace reprise {
 // Merger carries out byte-pair encoding on a sequence of symbols: the neighbouring pair of the
 // lowest rank, the leftmost of equals, is merged until no pair has a merge.
 //
-// Short sequences: the ranks of all pairs in an array with the minima of its blocks.
+// Short sequences: all pairs in an array, by rank and place, with the minima of its blocks.
 // Longer ones are merged in windows. That is exact by this law: if the encoding of A ends with x,
 // that of B begins with y, and some encoding has x and y side by side, then the encoding of AB is
 // that of A followed by that of B. (Consider the first merge that would cross the border: it joins
@@ -35,16 +35,13 @@ class Merger {
   // in *rank_max, which keeps its value if there was none. REQUIRES: symbols.size() <= kShortMax.
   size_t RunShort(const MergeTable& table, std::span<int32_t> symbols, uint32_t* rank_max);
 
-  static constexpr size_t kShortMax = 128;
+  static constexpr size_t kShortMax = 256;
 
  private:
-  static constexpr size_t kBlock = 16;
-  static constexpr size_t kBlocks = kShortMax / kBlock;
-
   size_t MergeWindow(const MergeTable& table, size_t rank_count, std::span<const int32_t> symbols);
   void MergeLong(const MergeTable& table, size_t rank_count);
+  size_t SkipRepeats(std::span<const int32_t> rest, size_t at, size_t window);
   void MergeArrays(const MergeTable& table, size_t count);
-  void UpdateBlock(size_t block);
 
   // A window. Symbols stay where they are; spans say how far each reaches, at its first and at its
   // last place. Swallowed places hold -1:
@@ -56,10 +53,9 @@ class Merger {
   MergeQueue queue_;
   std::vector<int32_t> tokens_;  // the result so far
 
-  // Of short windows: the rank of the pair that begins at a place, as float (ranks are below 2^22,
-  // so this is exact, and the minimum of floats is one instruction everywhere), infinity for none.
-  alignas(16) float ranks_[kShortMax];
-  float block_minima_[kBlocks];
+  // Of short windows: the key of the pair that begins at a place (rank, then place), infinity for
+  // none.
+  alignas(16) float keys_[kShortMax];
   int32_t results_[kShortMax];
   uint32_t rank_max_ = 0;
   bool merged_ = false;

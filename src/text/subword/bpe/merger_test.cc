@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves: merging in windows, in blocks and through the queue gives what the definition gives, pair
 // by pair, for random tables (also such in which a later merge has a lower rank) and sequences
-// short and long; a sequence of one symbol stays linear.
+// short and long, also where they repeat themselves.
 #include "text/subword/bpe/merger.h"
 
 #include <gtest/gtest.h>
@@ -91,6 +91,59 @@ TEST(MergerTest, EqualsTheDefinition) {
     }
     merger.Run(random.table, random.rank_count, &symbols);
     EXPECT_EQ(symbols, expected) << "round " << round;
+  }
+}
+
+// Long parts that repeat a few symbols, with others between them: most windows are skipped, and
+// what follows them begins anywhere in a token.
+TEST(MergerTest, Repetitions) {
+  Rng rng(11);
+  Merger merger;
+  for (int round = 0; round < 150; ++round) {
+    const uint64_t letters = 1 + rng.Below(4);
+    const RandomTable random =
+        MakeTable(&rng, static_cast<int>(letters), 1 + static_cast<int>(rng.Below(40)), round % 3);
+    Ids symbols;
+    for (uint64_t part = 1 + rng.Below(4); part > 0; --part) {
+      for (uint64_t i = rng.Below(20); i > 0; --i) {
+        symbols.push_back(static_cast<int32_t>(rng.Below(letters)));
+      }
+      const size_t period = 1 + rng.Below(9);
+      for (size_t i = 0; i < period; ++i) {
+        symbols.push_back(static_cast<int32_t>(rng.Below(letters)));
+      }
+      for (uint64_t i = rng.Below(1500); i > 0; --i) {
+        symbols.push_back(symbols[symbols.size() - period]);
+      }
+    }
+    const Ids expected = MergeNaively(random.table, symbols);
+    merger.Run(random.table, random.rank_count, &symbols);
+    ASSERT_EQ(symbols, expected) << "round " << round;
+  }
+}
+
+// Of a row of symbols the last two merge first, then the two before them: where a window ends
+// decides about all of the row, so that cuts are wrong again and again.
+TEST(MergerTest, RowsThatMergeFromTheirEnd) {
+  Merger merger;
+  Rng rng(3);
+  for (const int32_t length : {5, 15, 40, 101, 300, 1001}) {
+    MergeTable table;
+    table.Reserve(static_cast<size_t>(length));
+    for (int32_t i = 0; i + 1 < length; ++i) {
+      table.Add(i, i + 1, {static_cast<uint32_t>(length - i), length + i});
+    }
+    for (int round = 0; round < 4; ++round) {
+      Ids symbols;
+      while (symbols.size() < 3000) {
+        // Whole rows, or parts of them.
+        const uint64_t first = round < 2 ? 0 : rng.Below(static_cast<uint64_t>(length));
+        for (int32_t i = static_cast<int32_t>(first); i < length; ++i) symbols.push_back(i);
+      }
+      const Ids expected = MergeNaively(table, symbols);
+      merger.Run(table, static_cast<size_t>(length) + 1, &symbols);
+      ASSERT_EQ(symbols, expected) << length;
+    }
   }
 }
 
