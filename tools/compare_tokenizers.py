@@ -88,6 +88,22 @@ def random_texts(rng, count):
         yield "".join(parts)
 
 
+def hostile_texts(rng, size):
+    """Long lines that no pre-tokenizer splits, and such that it splits at every other byte."""
+    lower = "abcdefghijklmnopqrstuvwxyz"
+    letters = lower + lower.upper()
+    for alphabet in (lower, letters, letters + "0123456789", letters + "0123456789+/", "01", "ab", "aA0 ",
+                     "!\"#$%&'()*+,-./:;<=>?@[]^_`{|}~", "aeiou\u00e4\u00e9", " \n\t"):
+        yield "".join(rng.choices(alphabet, k=size))
+    for first, last in BLOCKS[20:30]:
+        yield "".join(chr(rng.randint(first, last)) for _ in range(size // 3))
+    yield " ".join("".join(rng.choices(lower, k=rng.randrange(1, 40))) for _ in range(size // 20))
+    yield "".join(rng.choice("a-=*#. \n") * rng.randrange(1, 97) for _ in range(size // 48))
+    for unit in ("a", "ab", "abc", " ", "\n", "=", "\u4e2d", "\U0001f642", "the", "1234567890", "aAbB", "\u00e9x"):
+        yield unit * (size // len(unit.encode()))
+        yield unit * rng.randrange(300, 900) + "x" + unit * rng.randrange(300, 900) + "yz" + unit * 131
+
+
 def corpus(quick):
     rng = random.Random(20240501)
     texts = ["", " ", "  ", "\n", "a", " a", "a ", "▁", "▁a", " ▁ a"] + SAMPLES
@@ -101,6 +117,7 @@ def corpus(quick):
     texts += ["".join(rng.choice(SAMPLES) for _ in range(500)),
               "".join(rng.choice(SAMPLES[3:8]).replace(" ", "") for _ in range(200))]
     texts += [c * n for c in ("a", " ", "\n", "中", "é", "🙂", "ab", " a", "'s", "=") for n in (100, 1000, 5000)]
+    texts += hostile_texts(rng, 20_000 if quick else 100_000)
     return texts
 
 
@@ -124,6 +141,8 @@ def break_text(rng, text):
 def broken_corpus(quick):
     rng = random.Random(7)
     texts = BROKEN + [b"a" + part + b" b" for part in BROKEN]
+    any_byte = [byte for byte in range(0x21, 256) if byte not in b"<["]
+    texts += [bytes(rng.choices(any_byte, k=5000)) for _ in range(8)]
     size = 0
     while size < (200_000 if quick else 1_000_000):
         texts.append(break_text(rng, next(random_texts(rng, 1))))

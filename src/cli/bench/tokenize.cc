@@ -19,9 +19,8 @@ namespace {
 struct Options {
   std::string tokenizer;
   std::vector<std::string> texts;
+  int32_t line_kb = 10'000;
 };
-
-constexpr size_t kLineBytes = 10'000'000;
 
 double CpuSeconds() {
   timespec now{};
@@ -48,25 +47,83 @@ void Measure(const Tokenizer& tokenizer, const std::string& name, std::string_vi
               megabytes / best);
 }
 
-std::string Repeat(std::string_view unit, size_t size = kLineBytes) {
+std::string Repeat(std::string_view unit, size_t size) {
   std::string text;
   while (text.size() < size) text += unit;
+  text.resize(size / unit.size() * unit.size());
   return text;
 }
 
-// Lines that must not be much slower than text, however long they are.
-void MeasureLines(const Tokenizer& tokenizer) {
+// Characters of `alphabet`, with a space after every `word` of them unless that is 0.
+std::string Random(std::string_view alphabet, size_t size, size_t word = 0) {
   Rng rng(1);
-  std::string letters;
-  while (letters.size() < kLineBytes) letters += static_cast<char>('a' + rng.Below(26));
-  Measure(tokenizer, "one letter, 0.1 MB", Repeat("a", kLineBytes / 100));
-  Measure(tokenizer, "one letter, 1 MB", Repeat("a", kLineBytes / 10));
-  Measure(tokenizer, "one letter", Repeat("a"));
-  Measure(tokenizer, "spaces", Repeat(" "));
-  Measure(tokenizer, "newlines", Repeat("\n"));
-  Measure(tokenizer, "digits", Repeat("1234567890"));
-  Measure(tokenizer, "one CJK character", Repeat("\xE4\xB8\xAD"));
-  Measure(tokenizer, "random letters", letters);
+  std::string text;
+  while (text.size() < size) {
+    const bool space = word > 0 && text.size() % (word + 1) == word;
+    text += space ? ' ' : alphabet[rng.Below(alphabet.size())];
+  }
+  return text;
+}
+
+// Characters of three bytes from `first` on.
+std::string RandomCharacters(uint32_t first, uint32_t count, size_t size) {
+  Rng rng(1);
+  std::string text;
+  while (text.size() < size) {
+    const uint32_t code = first + static_cast<uint32_t>(rng.Below(count));
+    text += static_cast<char>(0xE0 | code >> 12);
+    text += static_cast<char>(0x80 | (code >> 6 & 63));
+    text += static_cast<char>(0x80 | (code & 63));
+  }
+  return text;
+}
+
+std::string RandomBytes(size_t size) {
+  Rng rng(1);
+  std::string text;
+  while (text.size() < size) text += static_cast<char>(rng.Below(256));
+  return text;
+}
+
+// Runs of one character each, up to the length of the longest tokens.
+std::string RandomRuns(std::string_view alphabet, size_t size) {
+  Rng rng(1);
+  std::string text;
+  while (text.size() < size) text.append(1 + rng.Below(96), alphabet[rng.Below(alphabet.size())]);
+  return text;
+}
+
+// Lines that must not be much slower than text, however long they are: without a space in them a
+// pre-tokenizer finds nothing to split, or they are nothing but what it splits at.
+void MeasureLines(const Tokenizer& tokenizer, size_t size) {
+  static constexpr std::string_view kLower = "abcdefghijklmnopqrstuvwxyz";
+  static constexpr std::string_view kBase64 =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const std::string_view letters = kBase64.substr(0, 52);
+  const std::string_view letters_and_digits = kBase64.substr(0, 62);
+  Measure(tokenizer, "one letter, 1/100", Repeat("a", size / 100));
+  Measure(tokenizer, "one letter, 1/10", Repeat("a", size / 10));
+  Measure(tokenizer, "one letter", Repeat("a", size));
+  Measure(tokenizer, "two letters", Repeat("ab", size));
+  Measure(tokenizer, "spaces", Repeat(" ", size));
+  Measure(tokenizer, "newlines", Repeat("\n", size));
+  Measure(tokenizer, "digits", Repeat("1234567890", size));
+  Measure(tokenizer, "one CJK character", Repeat("\xE4\xB8\xAD", size));
+  Measure(tokenizer, "one emoji", Repeat("\xF0\x9F\x99\x82", size));
+  Measure(tokenizer, "random a-z, 1/100", Random(kLower, size / 100));
+  Measure(tokenizer, "random a-z", Random(kLower, size));
+  Measure(tokenizer, "random a-z, words of 12", Random(kLower, size, 12));
+  Measure(tokenizer, "random a-z, words of 99", Random(kLower, size, 99));
+  Measure(tokenizer, "random A-Za-z", Random(letters, size));
+  Measure(tokenizer, "random A-Za-z0-9", Random(letters_and_digits, size));
+  Measure(tokenizer, "base64", Random(kBase64, size));
+  Measure(tokenizer, "random 0-1", Random("01", size));
+  Measure(tokenizer, "random a-b", Random("ab", size));
+  Measure(tokenizer, "random punctuation", Random("!\"#$%&'()*+,-./:;<=>?@[]^_`{|}~", size));
+  Measure(tokenizer, "random runs", RandomRuns("a-=*#. \n", size));
+  Measure(tokenizer, "random CJK", RandomCharacters(0x4E00, 0x5200, size));
+  Measure(tokenizer, "random Hangul", RandomCharacters(0xAC00, 0x2BA4, size));
+  Measure(tokenizer, "random bytes", RandomBytes(size));
 }
 
 Status Run(const Options& options) {
@@ -78,7 +135,7 @@ Status Run(const Options& options) {
     REPRISE_ASSIGN(const std::string file, ReadFile(path, Tokenizer::kTextBytesMax));
     Measure(*text.tokenizer, path.substr(path.rfind('/') + 1), file);
   }
-  MeasureLines(*text.tokenizer);
+  MeasureLines(*text.tokenizer, static_cast<size_t>(options.line_kb) * 1000);
   return OkStatus();
 }
 
@@ -91,6 +148,8 @@ void DefineTokenizeBench(Flags* bench) {
              "GGUF file, tokenizer.json, a folder that has one, SentencePiece model or RWKV's file",
              {.required = true});
   flags->Add("--text", &options->texts, "also this file; may be used several times");
+  flags->Add("--line-kb", &options->line_kb, "length of the lines that are made up, in kB",
+             {.min = 1, .max = 200'000});
   flags->SetAction([=] { return Run(*options); });
 }
 
