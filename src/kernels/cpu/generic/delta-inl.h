@@ -19,18 +19,13 @@ void DeltaGates(const float* a, const float* b, const float* exp_a, const float*
   }
 }
 
-// Decays of a token for key i: the same for all keys, or one each.
+// Decay of a token for key i: one each, or `all`. A function of plain vectors: GCC keeps a struct
+// that holds one in memory and reads it back in another width than it was written.
 template <bool kPerKey>
-struct Decay {
-  const float* row;
-  V16 all;
-
-  explicit Decay(const float* at) : row(at), all(Set(*at)) {}
-  V16 At(int i) const {
-    if constexpr (kPerKey) return Set(row[i]);
-    return all;
-  }
-};
+inline V16 DecayOf(const float* row, int i, V16 all) {
+  if constexpr (kPerKey) return Set(row[i]);
+  return all;
+}
 
 // kVectors * 16 columns of the state over all rows. The write of a token and the decay and read of
 // the next one share one pass: between tokens the state lies in memory already decayed. The scan is
@@ -41,10 +36,10 @@ void DeltaColumns(const KeyDecayDeltaScan scan, const MatrixState matrix, int co
   V16 read[kVectors];
 #pragma GCC unroll 4
   for (int c = 0; c < kVectors; ++c) read[c] = Zero();
-  const Decay<kPerKey> first(scan.decay.data);
+  const V16 first = Set(*scan.decay.data);
   for (int i = 0; i < matrix.keys; ++i) {
     const V16 key = Set(scan.k.data[i]);
-    const V16 decay = first.At(i);
+    const V16 decay = DecayOf<kPerKey>(scan.decay.data, i, first);
 #pragma GCC unroll 4
     for (int c = 0; c < kVectors; ++c) {
       float* at = state + i * matrix.stride + 16 * c;
@@ -68,12 +63,13 @@ void DeltaColumns(const KeyDecayDeltaScan scan, const MatrixState matrix, int co
     }
     if (t + 1 < scan.rows) {
       const float* next_k = k + scan.k.stride;
-      const Decay<kPerKey> next(scan.decay.data + (t + 1) * scan.decay.stride);
+      const float* next_decay = scan.decay.data + (t + 1) * scan.decay.stride;
+      const V16 next = Set(*next_decay);
       for (int i = 0; i < matrix.keys; ++i) {
         const V16 key = Set(k[i]);
         const V16 query = Set(q[i]);
         const V16 next_key = Set(next_k[i]);
-        const V16 decay = next.At(i);
+        const V16 decay = DecayOf<kPerKey>(next_decay, i, next);
 #pragma GCC unroll 4
         for (int c = 0; c < kVectors; ++c) {
           float* at = state + i * matrix.stride + 16 * c;
