@@ -331,6 +331,10 @@ class Cache(unittest.TestCase):
         self.assertEqual(self.server.ask("GET", "/v1/models/org/none")[0], 404)
         tokens = self.server.ask("POST", "/tokenize", {"content": "Once upon a time"})[2]["tokens"]
         self.assertEqual(self.server.ask("POST", "/detokenize", {"tokens": tokens})[2]["content"], "Once upon a time")
+        text = "h\u00e9llo \U0001f600"
+        tokens = self.server.ask("POST", "/tokenize", {"content": text, "with_pieces": True})[2]["tokens"]
+        pieces = [token["piece"] for token in tokens]  # as llama.cpp has them: bytes where they are no text
+        self.assertEqual(b"".join(p.encode() if isinstance(p, str) else bytes(p) for p in pieces).decode(), text)
         vllm = self.server.ask("POST", "/tokenize", {"prompt": "Once upon a time"})[2]
         self.assertEqual(vllm["count"], len(vllm["tokens"]))
         prompt = self.server.ask("POST", "/apply-template", {"messages": [{"role": "user", "content": "Hi"}]})[2]["prompt"]

@@ -38,7 +38,7 @@ class CompletionSink : public ReplySink {
 
   void WriteHead(JsonWriter* json) const {
     json->BeginObject().Member("id", MakeId("cmpl-", exchange_->request()));
-    json->Member("object", "text_completion").Member("created", NowSeconds());
+    json->Member("object", "text_completion").Member("created", created_);
     json->Member("model", model_).Member("system_fingerprint", "reprise");
   }
 
@@ -57,6 +57,7 @@ class CompletionSink : public ReplySink {
   }
 
   const http::ExchangePtr exchange_;
+  const int64_t created_ = NowSeconds();  // the same in all chunks
   const std::string model_;
   const CompletionOptions options_;
   const std::vector<std::string> echoes_;  // one a prompt, or none

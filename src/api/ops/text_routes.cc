@@ -5,6 +5,7 @@
 #include "api/openai/params.h"
 #include "api/ops/endpoints.h"
 #include "base/json_writer.h"
+#include "base/utf8.h"
 
 namespace reprise::api::ops {
 namespace {
@@ -16,6 +17,17 @@ void ReadConversation(Service* service, Fields* fields, ChatJob* job) {
   openai::CallRules calls;
   openai::ReadMessages(service->options(), fields, job);
   openai::ReadTools(service->options(), fields, job, &calls);
+}
+
+// The text of a token; its bytes, where they are only a part of a character.
+void WritePiece(std::string_view bytes, JsonWriter* json) {
+  if (IsValidUtf8(bytes)) {
+    json->String(bytes);
+    return;
+  }
+  json->BeginArray();
+  for (const char byte : bytes) json->Int(static_cast<unsigned char>(byte));
+  json->EndArray();
 }
 
 // llama.cpp's request has "content", vLLM's "prompt" or "messages": each gets its own answer.
@@ -64,7 +76,9 @@ void Tokenize(Service* service, const ExchangePtr& exchange) {
       json.Int(id);
       continue;
     }
-    json.BeginObject().Member("id", id).Member("piece", tokenizer.TokenBytes(id)).EndObject();
+    json.BeginObject().Member("id", id).Key("piece");
+    WritePiece(tokenizer.TokenBytes(id), &json);
+    json.EndObject();
   }
   json.EndArray().EndObject();
   exchange->Respond(std::move(response));
