@@ -55,6 +55,12 @@ class Commands(unittest.TestCase):
         for word in words:
             self.assertIn(word, lines[0])
 
+    def test_inspect_says_which_rotary_regime_a_context_takes(self):
+        for context, factors in [("64", "short factors"), ("65", "long factors")]:
+            result = run("inspect", GOLDEN / "phi3_longrope", "--no-tensors", "--context", context)
+            self.assertIn("LongRoPE, " + factors, result.stdout)
+            self.assertIn("256 bytes", result.stdout)
+
     def test_logits_do_not_depend_on_the_schedule(self):
         model = GOLDEN / "qwen3_5"
         whole = self.logits(model)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <map>
@@ -138,12 +139,16 @@ void PrintState(const Checkpoint& checkpoint, DType kv, int64_t context_tokens) 
   for (const LayerState& layer : state.layers) attention += layer.kind != StateKind::kRecurrent;
   std::printf("state: %zu attention and %zu recurrent layers\n", attention,
               state.layers.size() - attention);
-  const size_t per_token =
-      state.bytes_per_token(StateKind::kFullKv) + state.bytes_per_token(StateKind::kWindowKv);
-  std::printf("  K/V (%s): %zu bytes per token, %s for the whole context\n",
-              std::string(NameOf(kv)).c_str(), per_token,
-              FormatBytes(uint64_t(per_token) * uint64_t(card.context_length)).c_str());
-  std::printf("  snapshot: %zu bytes (%s)\n", state.snapshot_bytes(),
+  int window = 0;  // of all layers that have one
+  for (const LayerState& layer : state.layers) window = std::max(window, layer.window);
+  const uint64_t full = state.bytes_per_token(StateKind::kFullKv);
+  const uint64_t windowed = state.bytes_per_token(StateKind::kWindowKv);
+  const uint64_t context = uint64_t(card.context_length);
+  std::printf("  per token, K/V in %s: %" PRIu64 " bytes", std::string(NameOf(kv)).c_str(), full);
+  if (window != 0) std::printf(", and %" PRIu64 " of the last %d tokens", windowed, window);
+  std::printf("; %s for the whole context\n",
+              FormatBytes(full * context + windowed * std::min(context, uint64_t(window))).c_str());
+  std::printf("  per sequence, recurrent (a snapshot): %zu bytes (%s)\n", state.snapshot_bytes(),
               FormatBytes(state.snapshot_bytes()).c_str());
 }
 
