@@ -14,6 +14,13 @@
 namespace reprise {
 namespace {
 
+// The promise is the product's; what watches every access takes its time.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr double kLookupSecondsMax = 20e-3;
+#else
+constexpr double kLookupSecondsMax = 1e-3;
+#endif
+
 using Clock = std::chrono::steady_clock;
 
 double Seconds(Clock::time_point begin) {
@@ -61,7 +68,7 @@ TEST(Cost, LookupOfALongPromptInALargeTree) {
     const BookkeepingCost cost = MeasureBookkeeping(spec);
     ASSERT_GE(cost.tokens_stored, 990'000u);
     RecordProperty("lookup_us", std::to_string(cost.lookup_seconds * 1e6));
-    EXPECT_LT(cost.lookup_seconds, 1e-3);
+    EXPECT_LT(cost.lookup_seconds, kLookupSecondsMax);
     EXPECT_LT(cost.metadata_share, 0.01);
   }
 }
