@@ -152,8 +152,8 @@ struct Awaited {
 struct CommitArgs {
   int32_t token_count = 0;  // positions [computed, computed + token_count) are done
   bool finite = true;       // false: NaN or infinity was seen in logits or state
-  bool canonical =
-      true;  // false: not the bits of a cold prefill; nothing from here on is published
+  // False: not the bits of a cold prefill; nothing from here on is published.
+  bool canonical = true;
 };
 
 class StateCache {

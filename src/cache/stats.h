@@ -80,7 +80,7 @@ struct Log2Histogram {
 };
 
 struct CacheStats {
-  // Lookups of started requests. Every prompt token is counted in exactly one tokens_*.
+  // Lookups of started requests. tokens_prompt is tokens_reused plus the sum of tokens_missed.
   uint64_t lookups = 0;
   uint64_t lookups_exact = 0;  // all but the last token reused
   uint64_t lookups_partial = 0;

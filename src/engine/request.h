@@ -56,8 +56,7 @@ struct GeneratedToken {
 
 // The last word on a request.
 struct Completion {
-  std::vector<GeneratedToken>
-      prompt;  // its tokens but the first, if prompt_logprobs asked for them
+  std::vector<GeneratedToken> prompt;  // all tokens but the first, if prompt_logprobs asked
   FinishReason reason = FinishReason::kEndToken;
   Status status;  // not ok only for kFailed
   ReuseReport report;

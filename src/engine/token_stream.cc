@@ -34,12 +34,6 @@ TokenStream::Update TokenStream::Poll() {
   return TakeLocked();
 }
 
-TokenStream::Update TokenStream::Wait() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !tokens_.empty() || completed_; });
-  return TakeLocked();
-}
-
 TokenStream::Update TokenStream::WaitForAll() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return completed_; });

@@ -26,8 +26,6 @@ class TokenStream {
 
   // What is new, without waiting.
   Update Poll();
-  // Waits until there is something new. After the completion was handed out it returns at once.
-  Update Wait();
   // Waits for the completion and hands out everything not yet read.
   Update WaitForAll();
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,7 +18,7 @@ namespace reprise {
 //   grid        |0      64|      128|      192|
 //   node A      [0 .............100)             blocks a0 a1       rows of a1 below 100
 //   node B                       [100 ...150)    blocks b1 b2       b1 = a copy of a1, then B's
-//   rows node C                       [100 ..120)     blocks a1          C continued A: same block
+//   node C                       [100 .120)      block a1           C's writer wrote A's rows too
 //
 //  - A node refers to every block that intersects its held part [begin, end(node)).
 //  - Halves of a split both refer to the block across the split.
@@ -33,8 +32,6 @@ namespace reprise {
 // full K/V as far as the cache is concerned.
 class Kv : public Component {
  public:
-  static constexpr int32_t kUnbounded = std::numeric_limits<int32_t>::max();
-
   Kv(RadixTree* tree, BlockPool* pool, int32_t block_tokens)
       : tree_(tree), pool_(pool), block_tokens_(block_tokens) {}
 

@@ -242,6 +242,7 @@ Status StateIndex::CheckInvariants() const {
       return Internal(fmt::format("the cursor of lease {} points nowhere", record.id));
     }
   }
+  if (tree_.node_count() - namespaces_.size() > node_count_max_) return Internal("too many nodes");
   if (bytes_used() > options_.cache.budget_bytes && order_.Min().valid()) {
     return Internal(
         fmt::format("{} bytes used, {} allowed", bytes_used(), options_.cache.budget_bytes));

@@ -266,8 +266,7 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
   return OkStatus();
 }
 
-bool StateIndex::FinishTakesSnapshot(const Lease& lease) const {
-  const LeaseRecord& r = record(lease);
+bool StateIndex::FinishTakesSnapshot(const LeaseRecord& r) const {
   return has_recurrent() && r.may_publish() && r.computed > r.published &&
          r.prompt_tokens >= r.min_cache_tokens &&
          r.computed - r.snapshot_at >= options_.cache.snapshot_gap &&
@@ -276,7 +275,7 @@ bool StateIndex::FinishTakesSnapshot(const Lease& lease) const {
 
 ReuseReport StateIndex::Finish(Lease lease) {
   LeaseRecord& record = RecordOf(lease);
-  if (FinishTakesSnapshot(lease)) {
+  if (FinishTakesSnapshot(record)) {
     TakeSnapshot(record, {record.computed, SnapshotReason::kReplyEnd}, SnapshotId());
   } else if (!has_recurrent() && record.may_publish() && record.computed > 0 &&
              record.prompt_tokens >= record.min_cache_tokens) {

@@ -38,15 +38,15 @@ namespace reprise {
 //
 // Thread safety: none.
 // Invariants, beyond those of the parts (CheckInvariants):
-//  (1) bytes_used() <= limit, after every operation that took memory.
+//  (1) bytes_used() <= budget, after every operation that took memory.
 //  (2) A block's tree refs are the nodes that list it; its lease refs the tables that do.
 //  (3) With recurrent state, K/V is held up to p of a node only if a snapshot lies at or behind p,
 //      there or below: nothing is kept that nobody could use.
 //  (4) Without it, every node with K/V has an entry, and that stands in the eviction order exactly
 //      if no child holds K/V, it is not pinned, and its last block was not found leased.
 //  (5) A snapshot id is used exactly if one entry or one lease's tap names it; a slot exactly if
-//  one
-//      lease does.
+//      one lease does.
+//  (6) There are at most node_count_max_ nodes, roots not counted.
 class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
  public:
   struct Options {
@@ -73,7 +73,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void Reset(const NamespaceKey* key);  // null: all
 
   const LeaseRecord& record(const Lease& lease) const;
-  bool FinishTakesSnapshot(const Lease& lease) const;
   void NoteRestore(const Lease& lease, int64_t restore_ns);
 
   Actions& actions() { return actions_; }
@@ -119,6 +118,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   LeaseRecord& RecordOf(const Lease& lease);
   NodeId RootOf(const NamespaceKey& key);
   void ForgetIfEmpty(NodeId root);
+  Status ReserveBlocks(LeaseRecord& record, int32_t token_count);
+  bool FinishTakesSnapshot(const LeaseRecord& record) const;
   void Settle();
   void OnSplit(NodeId upper, NodeId lower) override;
   void OnRemove(NodeId node) override;
@@ -139,7 +140,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void AttachBlocks(LeaseRecord& record, int32_t from);
   void Publish(LeaseRecord& record, int32_t upto);
   void ShareBlocks(LeaseRecord& record, const std::vector<NodeId>& path, int32_t upto);
-  Status ReserveBlocks(LeaseRecord& record, int32_t token_count);
   void ReserveTaps(LeaseRecord& record, int32_t upto);
   void PublishTaps(LeaseRecord& record);
   void FreeTaps(LeaseRecord& record);
@@ -150,7 +150,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void SupersedeAbove(const LeaseRecord& record, NodeId node, int32_t position);
   void NoteSession(const LeaseRecord& record, EntryId entry);
   void DropBehindWindow(LeaseRecord& record);
-  void PinEntry(EntryId id, int64_t pin_ms);
 
   // evict.cc
   bool PurgeSomeGhosts();
@@ -176,6 +175,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void Rekey(EntryId id);
   EntryFacts FactsOf(EntryId id) const;
   void UnparkAll();
+  void PinEntry(EntryId id, int64_t pin_ms);
   void Unpin(EntryId id);
   void ExpirePins();
   void EnforceEntryLimit();
@@ -198,7 +198,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   Actions actions_;
   RadixTree tree_;
   BlockPool blocks_;
-  size_t node_count_max_;
+  size_t node_count_max_;  // a tree that is larger would take the room of a running request
   IdPool<SnapshotId> snapshots_;
   IdPool<SlotId> slots_;
   bool windowed_ = false;  // K/V may have gaps

@@ -36,7 +36,7 @@ struct Entry {
 //
 // Thread safety: none.
 // Invariants: heap order; each entry knows its place in the heap; the list is ordered by used_ms.
-// Costs: Push, Rekey, Remove O(log entries); Min, Touch, Oldest O(1).
+// Costs: Push, Pull, Remove O(log entries); Min, Add, Touch, Oldest O(1).
 class EvictionOrder {
  public:
   // `beside` (if valid) was used at the same time; it spares the search for the place in the list.

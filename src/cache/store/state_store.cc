@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 namespace reprise {
+
 Result<std::unique_ptr<StateStore>> StateStore::Make(const StateSpec& spec, const Sizes& sizes) {
   std::unique_ptr<StateStore> store(new StateStore(spec));
   REPRISE_TRY(store->blocks_.Reserve(store->layout_.block_bytes(), sizes.block_count));

@@ -122,7 +122,6 @@ class RadixTree {
   std::span<const TokenId> run(NodeId node) const { return nodes_[node.value].run; }
 
   size_t node_count() const { return nodes_.size() - free_.size(); }
-  size_t node_limit() const { return nodes_.size(); }  // ids are below it
   size_t token_count() const { return token_count_; }
   size_t ghost_token_count() const { return ghost_token_count_; }
   size_t bytes() const;

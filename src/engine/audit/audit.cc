@@ -13,7 +13,7 @@
 namespace reprise {
 namespace {
 
-// A step that takes longer than this many means that the schedule hangs.
+// A schedule that takes more steps than this hangs.
 constexpr int32_t kStepsMax = 20000;
 
 // A clock that moves by a fixed amount at every look: the run depends on nothing outside.
