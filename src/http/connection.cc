@@ -493,7 +493,9 @@ void Connection::FinishAnswer() {
   }
   state_ = State::kReading;
   parser_ = std::make_unique<RequestParser>(hub_->options.limits);
-  deadline_ = std::chrono::steady_clock::now() + hub_->options.idle_max;
+  const ServerOptions& options = hub_->options;
+  deadline_ =
+      std::chrono::steady_clock::now() + (buffer_.empty() ? options.idle_max : options.head_max);
   if (!buffer_.empty()) return Process();
   Read();
 }

@@ -457,6 +457,16 @@ TEST_F(ServerTest, CutsOffSlowHeadsAndBodies) {
   ExpectIdle();
 }
 
+TEST_F(ServerTest, CutsOffAHeadThatCameTooEarlyAndNotWhole) {
+  options_.head_max = 100ms;
+  Start();
+  Client client = Connect();
+  client.Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\nGET /hel");
+  EXPECT_EQ(StatusOf(client.ReadAnswer()), 200);
+  EXPECT_EQ(StatusOf(client.ReadAnswer()), 408);
+  ExpectIdle();
+}
+
 TEST_F(ServerTest, CutsOffClientsThatTakeNothing) {
   options_.stall_max = 100ms;
   options_.body_bytes_per_second_min = size_t{1} << 30;
