@@ -78,6 +78,16 @@ class Commands(unittest.TestCase):
         self.assertIn("qwen35.ssm.state_size", seen)
         self.assertIn("family: qwen3_5", seen)
 
+    def test_synth_in_a_geometry_that_was_changed(self):
+        file = self.path / "model.gguf"
+        small = ["--set", "num_hidden_layers=1", "--set", "hidden_size=64", "--set", "intermediate_size=64"]
+        result = run("synth", "--like", "RWKV7-0.1B", *small, "--set", "vocab_size=320", "--out", file)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn('"rwkv7.embedding_length": 64', run("inspect", file).stdout)
+        self.assertEqual(len(self.logits(file)), 83 * 320 * 4)
+        for words, change in [(["NAME=VALUE"], "vocab_size"), (["JSON"], "vocab_size=many"), (["260"], "vocab_size=259")]:
+            self.expect_error(words, "synth", "--like", "RWKV7-0.1B", "--set", change, "--out", self.path / "x")
+
     def test_errors_are_one_sentence(self):
         model = GOLDEN / "qwen3"
         tokens = GOLDEN / "qwen3/golden.safetensors"
