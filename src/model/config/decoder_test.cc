@@ -78,6 +78,26 @@ TEST(Config, RefusesWhatIsNotComputedHereByName) {
   expect(FindFamily(false, "").status(), "model_type");
 }
 
+TEST(Config, Rwkv7HasNoVariants) {
+  const auto make = [](const std::string& member) {
+    const auto document = JsonDocument::Parse(R"({"hidden_size": 64, "num_hidden_layers": 2,
+        "head_dim": 16, "intermediate_size": 128, "decay_low_rank_dim": 8, "gate_low_rank_dim": 8,
+        "a_low_rank_dim": 8, "v_low_rank_dim": 8, "norm_eps": 1e-5, "vocab_size": 100)" +
+                                              member + "}");
+    CHECK(document.ok());
+    ConfigReader reader(document->root());
+    return (*FindFamilyByName("rwkv7"))->make(&reader, DType::kF16).status().message();
+  };
+  EXPECT_EQ(make(""), "");
+  EXPECT_NE(make(R"(, "hidden_act": "gelu")").find("gelu"), std::string::npos);
+  EXPECT_NE(make(R"(, "norm_bias": false)").find("norm_bias"), std::string::npos);
+  EXPECT_NE(make(R"(, "norm_first": false)").find("norm_first"), std::string::npos);
+  EXPECT_NE(make(R"(, "attn": {"layers": [1]})").find("attention layers"), std::string::npos);
+  EXPECT_NE(make(R"(, "value_dim": [64, 128])").find("value_dim"), std::string::npos);
+  EXPECT_EQ(make(R"(, "value_dim": [64, 64])"), "");
+  EXPECT_EQ(make(R"(, "value_dim": 64)"), "");
+}
+
 TEST(Config, FindsTheTextPartOfMultimodalModels) {
   const auto document = JsonDocument::Parse(R"({"model_type": "qwen3_5", "vision_config": {},
       "text_config": )" + std::string(kPlain) +

@@ -70,16 +70,10 @@ void ReadDelta(ConfigReader* reader, DeltaDecoderConfig* config) {
 void ReadAttention(ConfigReader* reader, DType kv, DeltaDecoderConfig* config) {
   const DecoderConfig& decoder = config->decoder;
   AttentionShape& shape = config->attention;
-  shape.dim = decoder.dim;
-  shape.q_heads = decoder.q_heads;
-  shape.kv_heads = decoder.kv_heads;
-  shape.head_dim = decoder.head_dim;
-  shape.eps = decoder.eps;
+  shape = MakeAttentionShape(decoder, kv);
   shape.qk_norm = true;
   shape.norm_form = ValueForm::kOnePlus;
   shape.gated = true;
-  shape.residual_gain = decoder.residual_gain();
-  shape.kv = kv;
   if (reader->Bool({"attention_bias", ""}, false)) {
     reader->Refuse("attention_bias is not supported for " + Named(*config));
   }

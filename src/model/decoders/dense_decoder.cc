@@ -13,12 +13,7 @@ namespace {
 
 AttentionShape MakeAttentionShape(const DecoderConfig& config, const DenseTraits& traits,
                                   DType kv) {
-  AttentionShape shape;
-  shape.dim = config.dim;
-  shape.q_heads = config.q_heads;
-  shape.kv_heads = config.kv_heads;
-  shape.head_dim = config.head_dim;
-  shape.eps = config.eps;
+  AttentionShape shape = reprise::MakeAttentionShape(config, kv);
   shape.scale = traits.attention_scale;
   shape.softcap = traits.attention_softcap;
   shape.bias = traits.qkv_bias;
@@ -27,8 +22,6 @@ AttentionShape MakeAttentionShape(const DecoderConfig& config, const DenseTraits
   shape.norm_form = traits.norm_form;
   shape.fused = traits.fused;
   shape.rotary_pairs_in_gguf = traits.rotary_pairs_in_gguf;
-  shape.residual_gain = config.residual_gain();
-  shape.kv = kv;
   return shape;
 }
 

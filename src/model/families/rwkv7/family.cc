@@ -125,6 +125,13 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType) {
       !reader->Bool({"norm_first", ""}, true)) {
     reader->Refuse("rwkv7 with attention layers, without norm_bias or norm_first is not supported");
   }
+  const ConfigKey value_dim{"value_dim", ""};  // of every layer, or of all
+  const auto widths = reader->IsArray(value_dim)
+                          ? reader->Ints(value_dim, 4096, kAnySize)
+                          : std::vector<int64_t>{reader->Int(value_dim, kAnySize, decoder.dim)};
+  for (const int64_t width : widths) {
+    if (width != decoder.dim) reader->Refuse("value_dim other than hidden_size is not supported");
+  }
   if (reader->Int({"", "token_shift_count"}, {1, 16}, 2) != 2) {
     reader->Refuse("rwkv7 with other than two token shifts per layer is not supported");
   }
