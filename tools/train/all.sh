@@ -40,3 +40,4 @@ learn 2 7 --start "$out/round1/hf" --rate 0.5
 python3 "$here/average.py" --first "$out/round1/hf" --second "$out/round2/hf" --share 0.8 --out "$out/two_rounds"
 data 3 90 --again "$out/round2/data" --blank-lines 0.5
 learn 3 9 --start "$out/two_rounds" --rate 0.35
+python3 "$here/average.py" --first "$out/two_rounds" --second "$out/round3/hf" --share 0.3 --out "$out/reprise-tiny"
