@@ -1,19 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/subword/bpe/merge_table.h"
 
+#include <sys/mman.h>
+
 #include <bit>
 
 #include "base/check.h"
 
 namespace reprise {
+namespace {
+
+// Makes `count` copies of `value`, in large pages where the system has them: lookups go everywhere.
+template <typename T>
+void Fill(size_t count, T value, std::vector<T>* table) {
+  static constexpr uintptr_t kPage = uintptr_t{2} << 20;
+  table->reserve(count);
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(table->data()) + kPage - 1) / kPage * kPage;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(table->data() + count) / kPage * kPage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  table->assign(count, value);
+}
+
+}  // namespace
 
 void MergeTable::Reserve(size_t count) {
   CHECK(count <= kVocabMergesMax);
-  slots_.assign(count + count / 3 + 1, kEmpty);
-  ids_.assign(slots_.size(), -1);
+  Fill(count + count / 3 + 1, kEmpty, &slots_);
+  Fill(slots_.size(), -1, &ids_);
   first_.assign(size_t{kFirst} * kFirst, {kNoRank, -1});
   // At least two words: a shift by 64 is none.
-  const size_t words = std::bit_ceil(count / 8 + 2);
+  const size_t words = std::bit_ceil(count / 12 + 2);
   filter_.assign(words, 0);
   filter_shift_ = 64 - std::countr_zero(words);
 }

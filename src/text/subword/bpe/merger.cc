@@ -46,21 +46,34 @@ float Lowest(Float4 lanes) {
   return std::min(lanes[0], lanes[1]);
 }
 
-constexpr size_t kBlock = Merger::kShortMax / 8;
-
-float LowestOfBlock(const float* keys, size_t block) {
-  keys += block * kBlock;
+template <size_t kCount>
+float LowestOf(const float* keys) {
   Float4 lowest = Load(keys);
-  for (size_t i = 4; i < kBlock; i += 4) lowest = Min(lowest, Load(keys + i));
+  for (size_t i = 4; i < kCount; i += 4) lowest = Min(lowest, Load(keys + i));
   return Lowest(lowest);
 }
 
+// The lowest of a few keys: for most words there is nothing to keep.
+class OneBlock {
+ public:
+  static constexpr size_t kBlock = 16;
+  explicit OneBlock(const float* keys) : keys_(keys) {}
+  void Update(size_t) {}
+  float lowest() const { return LowestOf<kBlock>(keys_); }
+
+ private:
+  const float* const keys_;
+};
+
 // The lowest keys of 8 blocks, in registers: memory that was just written by the number would have
 // to be waited for before it can be read by the vector.
-class BlockMinima {
+class EightBlocks {
  public:
-  void Set(size_t block, float lowest) {
+  static constexpr size_t kBlock = Merger::kShortMax / 8;
+  explicit EightBlocks(const float* keys) : keys_(keys) {}
+  void Update(size_t block) {
     const int32_t lane = static_cast<int32_t>(block);
+    const float lowest = LowestOf<kBlock>(keys_ + block * kBlock);
     const Float4 value = {lowest, lowest, lowest, lowest};
     first_ = kLanes == lane ? value : first_;
     second_ = kLanes == lane - 4 ? value : second_;
@@ -69,6 +82,7 @@ class BlockMinima {
 
  private:
   static constexpr Int4 kLanes = {0, 1, 2, 3};
+  const float* const keys_;
   Float4 first_ = {kNever, kNever, kNever, kNever};
   Float4 second_ = first_;
 };
@@ -77,6 +91,16 @@ class BlockMinima {
 
 // Merges ids_[0, count), 0 < count <= kShortMax.
 void Merger::MergeArrays(const MergeTable& table, size_t count) {
+  if (count <= OneBlock::kBlock) {
+    MergeBlocks<OneBlock>(table, count);
+  } else {
+    MergeBlocks<EightBlocks>(table, count);
+  }
+}
+
+template <typename Blocks>
+void Merger::MergeBlocks(const MergeTable& table, size_t count) {
+  static constexpr size_t kBlock = Blocks::kBlock;
   const size_t blocks = (count + kBlock - 1) / kBlock;
   int32_t* const ids = ids_.data();
   uint32_t* const spans = spans_.data();
@@ -91,11 +115,10 @@ void Merger::MergeArrays(const MergeTable& table, size_t count) {
     results_[i] = merge.id;
   }
   std::fill(keys_ + count - 1, keys_ + blocks * kBlock, kNever);
-  BlockMinima minima;
-  const auto update = [&](size_t block) { minima.Set(block, LowestOfBlock(keys_, block)); };
-  for (size_t block = 0; block < blocks; ++block) update(block);
+  Blocks order(keys_);
+  for (size_t block = 0; block < blocks; ++block) order.Update(block);
   while (true) {
-    const float lowest = minima.lowest();
+    const float lowest = order.lowest();
     if (lowest == kNever) return;
     const uint32_t key = std::bit_cast<uint32_t>(lowest) - kKeyBias;
     const size_t left = key % kShortMax;
@@ -116,10 +139,10 @@ void Merger::MergeArrays(const MergeTable& table, size_t count) {
     if (left > 0) {
       const size_t before = left - spans[left - 1];
       look_up(before, left);
-      if (before / kBlock != block) update(before / kBlock);
+      if (before / kBlock != block) order.Update(before / kBlock);
     }
-    update(block);
-    if (right / kBlock != block) update(right / kBlock);
+    order.Update(block);
+    if (right / kBlock != block) order.Update(right / kBlock);
   }
 }
 

@@ -42,6 +42,8 @@ class Merger {
   void MergeLong(const MergeTable& table, size_t rank_count);
   size_t SkipRepeats(std::span<const int32_t> rest, size_t at, size_t window);
   void MergeArrays(const MergeTable& table, size_t count);
+  template <typename Blocks>
+  void MergeBlocks(const MergeTable& table, size_t count);
 
   // A window. Symbols stay where they are; spans say how far each reaches, at its first and at its
   // last place. Swallowed places hold -1:
