@@ -32,7 +32,10 @@ function(reprise_test name)
   target_compile_options(${name} PRIVATE ${REPRISE_COLD})
   reprise_precompile(${name} TEST ${REPRISE_COLD})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" TIMEOUT 600)
+  # Its own folder for files: tests of two trees may run at once.
+  set(folder ${PROJECT_BINARY_DIR}/tmp/${name}/)
+  file(MAKE_DIRECTORY ${folder})
+  set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" TIMEOUT 600 ENVIRONMENT TEST_TMPDIR=${folder})
 endfunction()
 
 # reprise_fuzz(<name> SOURCES <files...> DEPS <libraries...>): a libFuzzer program. Its corpus lies in
