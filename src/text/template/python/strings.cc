@@ -120,6 +120,7 @@ std::vector<std::string_view> SplitWordsFromRight(std::string_view text, int64_t
 size_t FindFirst(std::string_view text, std::string_view part, size_t from) {
   if (from > text.size()) return std::string_view::npos;
   if (part.empty()) return from;
+  if (part.size() > text.size() - from) return std::string_view::npos;  // also: no null to memmem
   // memmem is linear where string_view::find is not.
   const void* found = ::memmem(text.data() + from, text.size() - from, part.data(), part.size());
   if (found == nullptr) return std::string_view::npos;
