@@ -51,8 +51,8 @@ struct Mamba2Keys {
   std::string_view taps = "mamba_d_conv";
   std::string_view bias = "mamba_proj_bias";
   std::string_view conv_bias = "mamba_conv_bias";
-  std::string_view expand =
-      "";  // where the width of all heads must be this times that of the stream
+  // Of the factor by which all heads together are wider than the stream, where a family has one.
+  std::string_view expand = "";
 };
 // Sizes; biases that nothing here adds are refused.
 void ReadMamba2Shape(ConfigReader* reader, const Mamba2Keys& keys, Mamba2Shape* shape);

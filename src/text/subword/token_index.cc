@@ -6,21 +6,11 @@
 #include "base/hash.h"
 
 namespace reprise {
-namespace {
-
-uint64_t FilterBits(uint64_t hash) {
-  return uint64_t{1} << (hash >> 26 & 63) | uint64_t{1} << (hash >> 32 & 63);
-}
-
-}  // namespace
 
 void TokenIndex::Reserve(size_t count) {
   slots_.assign(std::bit_ceil(count * 2 + 1), 0);
   mask_ = slots_.size() - 1;
-  // At least two words: a shift by 64 is none.
-  const size_t words = std::bit_ceil(count / 8 + 2);
-  filter_.assign(words, 0);
-  filter_shift_ = 64 - std::countr_zero(words);
+  filter_.Reserve(count / 8 + 2);
 }
 
 void TokenIndex::Add(const StringTable& texts, int32_t id) {
@@ -32,14 +22,13 @@ void TokenIndex::Add(const StringTable& texts, int32_t id) {
     const int32_t other = static_cast<int32_t>(slots_[slot] & UINT32_MAX) - 1;
     if (slots_[slot] >> 32 == hash >> 32 && texts[static_cast<size_t>(other)] == text) return;
   }
-  filter_[hash >> filter_shift_] |= FilterBits(hash);
+  filter_.Add(hash);
   slots_[slot] = (hash >> 32) << 32 | static_cast<uint32_t>(id + 1);
 }
 
 int32_t TokenIndex::Find(const StringTable& texts, std::string_view text) const {
   const uint64_t hash = HashBytes(text);
-  const uint64_t bits = FilterBits(hash);
-  if ((filter_[hash >> filter_shift_] & bits) != bits) return -1;
+  if (!filter_.MayHold(hash)) return -1;
   for (size_t slot = hash & mask_; slots_[slot] != 0; slot = (slot + 1) & mask_) {
     if (slots_[slot] >> 32 != hash >> 32) continue;
     const int32_t id = static_cast<int32_t>(slots_[slot] & UINT32_MAX) - 1;

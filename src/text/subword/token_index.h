@@ -6,14 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "text/subword/hash_filter.h"
 #include "text/vocab/string_table.h"
 
 namespace reprise {
 
 // TokenIndex finds the id of a token by its text: an open-addressing hash table over a StringTable,
-// which must outlive it and not change. A filter of one byte per token, small enough for the
-// second-level cache, answers for most texts that are none. Immutable once filled, so lookups need
-// no lock.
+// which must outlive it and not change. A filter of one byte per token answers for most texts that
+// are none. Immutable once filled, so lookups need no lock.
 class TokenIndex {
  public:
   // Makes room for `count` tokens. REQUIRES: empty.
@@ -28,8 +28,7 @@ class TokenIndex {
  private:
   std::vector<uint64_t> slots_ = {0};  // upper half of the hash, id + 1; 0: empty
   uint64_t mask_ = 0;
-  std::vector<uint64_t> filter_ = {0, 0};
-  int filter_shift_ = 63;
+  HashFilter filter_;
 };
 
 }  // namespace reprise

@@ -3,8 +3,6 @@
 
 #include <sys/mman.h>
 
-#include <bit>
-
 #include "base/check.h"
 
 namespace reprise {
@@ -28,10 +26,7 @@ void MergeTable::Reserve(size_t count) {
   Fill(count + count / 3 + 1, kEmpty, &slots_);
   Fill(slots_.size(), -1, &ids_);
   first_.assign(size_t{kFirst} * kFirst, {kNoRank, -1});
-  // At least two words: a shift by 64 is none.
-  const size_t words = std::bit_ceil(count / 12 + 2);
-  filter_.assign(words, 0);
-  filter_shift_ = 64 - std::countr_zero(words);
+  filter_.Reserve(count / 12 + 2);
 }
 
 void MergeTable::Add(int32_t left, int32_t right, Merge merge) {
@@ -44,7 +39,7 @@ void MergeTable::Add(int32_t left, int32_t right, Merge merge) {
   slots_[slot] = key << kRankBits | merge.rank;
   ids_[slot] = merge.id;
   if ((left | right) < kFirst) first_[static_cast<size_t>(left * kFirst + right)] = merge;
-  filter_[hash >> filter_shift_] |= FilterBits(hash);
+  filter_.Add(hash);
 }
 
 }  // namespace reprise

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "text/subword/hash_filter.h"
 #include "text/vocab/spec.h"
 
 namespace reprise {
@@ -38,8 +39,7 @@ class MergeTable {
   Merge Find(int32_t left, int32_t right) const {
     const uint64_t key = Key(left, right);
     const uint64_t hash = Hash(key);
-    const uint64_t bits = FilterBits(hash);
-    if ((filter_[hash >> filter_shift_] & bits) != bits) return {kNoRank, -1};
+    if (!filter_.MayHold(hash)) return {kNoRank, -1};
     for (size_t slot = SlotOf(hash);; slot = slot + 1 == slots_.size() ? 0 : slot + 1) {
       const uint64_t found = slots_[slot];
       if (found >> kRankBits == key) {
@@ -67,15 +67,11 @@ class MergeTable {
     return uint64_t{static_cast<uint32_t>(left)} << kIdBits | static_cast<uint32_t>(right);
   }
   uint64_t Hash(uint64_t key) const { return FoldedMultiply(key ^ seed_, 0x9e3779b97f4a7c15ull); }
-  // The lowest 32 bits of the hash choose the slot, the highest the word of the filter.
+  // The lowest 32 bits of the hash choose the slot.
   size_t SlotOf(uint64_t hash) const { return (hash & UINT32_MAX) * slots_.size() >> 32; }
-  static uint64_t FilterBits(uint64_t hash) {
-    return uint64_t{1} << (hash & 63) | uint64_t{1} << (hash >> 32 & 63);
-  }
 
   uint64_t seed_ = HashSeed();
-  std::vector<uint64_t> filter_;
-  int filter_shift_ = 0;
+  HashFilter filter_;
   std::vector<uint64_t> slots_;  // left, right, rank
   std::vector<int32_t> ids_;     // [slots]
   std::vector<Merge> first_;     // [kFirst * kFirst]

@@ -104,16 +104,11 @@ void Merger::MergeBlocks(const MergeTable& table, size_t count) {
   const size_t blocks = (count + kBlock - 1) / kBlock;
   int32_t* const ids = ids_.data();
   uint32_t* const spans = spans_.data();
-  const auto look_up = [&](size_t left, size_t right) {
-    const Merge merge = table.Find(ids[left], ids[right]);
+  const auto put = [&](size_t left, Merge merge) {
     keys_[left] = MakeKey(merge.rank, left);
     results_[left] = merge.id;
   };
-  for (size_t i = 0; i + 1 < count; ++i) {
-    const Merge merge = table.FindFirst(ids[i], ids[i + 1]);
-    keys_[i] = MakeKey(merge.rank, i);
-    results_[i] = merge.id;
-  }
+  for (size_t i = 0; i + 1 < count; ++i) put(i, table.FindFirst(ids[i], ids[i + 1]));
   std::fill(keys_ + count - 1, keys_ + blocks * kBlock, kNever);
   Blocks order(keys_);
   for (size_t block = 0; block < blocks; ++block) order.Update(block);
@@ -131,14 +126,14 @@ void Merger::MergeBlocks(const MergeTable& table, size_t count) {
     spans[left] = spans[end - 1] = static_cast<uint32_t>(end - left);
     keys_[right] = kNever;
     if (end < count) {
-      look_up(left, end);
+      put(left, table.Find(ids[left], ids[end]));
     } else {
       keys_[left] = kNever;
     }
     const size_t block = left / kBlock;
     if (left > 0) {
       const size_t before = left - spans[left - 1];
-      look_up(before, left);
+      put(before, table.Find(ids[before], ids[left]));
       if (before / kBlock != block) order.Update(before / kBlock);
     }
     order.Update(block);
