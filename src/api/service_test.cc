@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "api/ops/cache_view.h"
 #include "api/test_service.h"
 
 namespace reprise::api {
@@ -136,6 +137,26 @@ TEST(Service, UsageCountsWhatWasStored) {
   };
   EXPECT_EQ(created(), "50");
   EXPECT_EQ(created(), "0") << "there already";
+}
+
+// A watcher marks, in the tree of a view, where its newest report left what is stored.
+TEST(Service, AViewOfTheCacheIsOfOneMoment) {
+  TestService service;
+  const auto ask = [&service](const std::string& text) {
+    EXPECT_EQ(service.Post(kChat, R"({"messages": [{"role": "user", "content": ")" + text + "\"}]}")
+                  .status,
+              200);
+  };
+  ask("First");
+  const Tenant& tenant = *service.service().FindTenant(TestService::MakePost(kChat, ""));
+  std::optional<ops::CacheView> view;
+  ops::CollectView(&service.service(), tenant, tenant.Namespace(""), ops::kViewNodesMax,
+                   [&view](ops::CacheView collected) { view = std::move(collected); });
+  ask("Second, while the view is on its way");
+  ASSERT_TRUE(view.has_value());
+  const std::string text = ops::FormatView(&service.service(), tenant, *view);
+  EXPECT_NE(At(text, {"reports", "0"}), "absent");
+  EXPECT_EQ(At(text, {"reports", "1"}), "absent") << "the tree is lit by the first";
 }
 
 TEST(Service, AClientThatLeavesLeavesNothingBehind) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "api/ops/report_log.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::ops {
@@ -41,7 +40,7 @@ void WriteTree(const Tokenizer& tokenizer, const CacheView& view, JsonWriter* js
   json->EndArray().EndObject();
 }
 
-void WriteReports(const std::vector<ReportLog::Entry>& reports, JsonWriter* json) {
+void WriteReports(const std::deque<ReportLog::Entry>& reports, JsonWriter* json) {
   json->Key("reports").BeginArray();
   for (const ReportLog::Entry& entry : reports) {
     json->BeginObject().Member("request_id", entry.request_id).Member("time_ms", entry.time_ms);
@@ -118,19 +117,21 @@ void WriteServer(const EngineStats& stats, JsonWriter* json) {
 
 void CollectView(Service* service, const Tenant& tenant, const std::string& salt, size_t nodes_max,
                  std::function<void(CacheView)> done) {
-  const auto prompt = service->reports().LastPrompt(tenant);
-  service->engine().Post([=, done = std::move(done)](StateCache& cache) {
-    const int64_t begin_ns = service->clock().NowNs();
-    CacheView view;
-    std::span<const TokenId> lit;
-    if (prompt != nullptr) lit = *prompt;
-    view.nodes = cache.View({service->model().digest, salt}, nodes_max, lit);
-    view.truncated = view.nodes.size() >= nodes_max;
-    view.stats = service->engine().stats();
-    view.stats.cache = cache.stats();
-    view.collect_ns = service->clock().NowNs() - begin_ns;
-    done(std::move(view));
-  });
+  ReportLog::Log reports = service->reports().Of(tenant);
+  service->engine().Post(
+      [=, reports = std::move(reports), done = std::move(done)](StateCache& cache) mutable {
+        const int64_t begin_ns = service->clock().NowNs();
+        CacheView view;
+        view.reports = std::move(reports);
+        std::span<const TokenId> lit;
+        if (view.reports.prompt != nullptr) lit = *view.reports.prompt;
+        view.nodes = cache.View({service->model().digest, salt}, nodes_max, lit);
+        view.truncated = view.nodes.size() >= nodes_max;
+        view.stats = service->engine().stats();
+        view.stats.cache = cache.stats();
+        view.collect_ns = service->clock().NowNs() - begin_ns;
+        done(std::move(view));
+      });
 }
 
 std::string FormatView(Service* service, const Tenant& tenant, const CacheView& view,
@@ -141,7 +142,7 @@ std::string FormatView(Service* service, const Tenant& tenant, const CacheView& 
   json.Member("tenant", tenant.name).Member("block_tokens", 64);
   if (tenant.admin) WriteServer(view.stats, &json);
   SeenView now;
-  const std::vector<ReportLog::Entry> reports = service->reports().Last(tenant);
+  const std::deque<ReportLog::Entry>& reports = view.reports.entries;
   if (seen != nullptr) now = {HashTree(view), reports.empty() ? "none" : reports.back().request_id};
   if (seen == nullptr || now.tree != seen->tree) {
     WriteTree(*service->model().tokenizer, view, &json);

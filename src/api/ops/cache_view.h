@@ -4,14 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "api/ops/report_log.h"
 #include "api/service.h"
 
 namespace reprise::api::ops {
 
 // What one tenant may see of the cache: its own part of the tree with its text, its own reports;
-// numbers of the whole server only for an admin.
+// numbers of the whole server only for an admin. All of one moment: the way that is lit is that of
+// the newest report.
 struct CacheView {
   EngineStats stats;
+  ReportLog::Log reports;
   std::vector<TreeNodeView> nodes;
   bool truncated = false;
   int64_t collect_ns = 0;  // of the engine's time

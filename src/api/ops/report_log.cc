@@ -21,17 +21,10 @@ void ReportLog::Add(const Tenant& tenant, std::string request_id, std::string re
   own.prompt = std::move(shared);
 }
 
-std::vector<ReportLog::Entry> ReportLog::Last(const Tenant& tenant) const {
+ReportLog::Log ReportLog::Of(const Tenant& tenant) const {
   std::lock_guard lock(mutex_);
   const auto own = logs_.find(tenant.name);
-  if (own == logs_.end()) return {};
-  return {own->second.entries.begin(), own->second.entries.end()};
-}
-
-std::shared_ptr<const std::vector<TokenId>> ReportLog::LastPrompt(const Tenant& tenant) const {
-  std::lock_guard lock(mutex_);
-  const auto own = logs_.find(tenant.name);
-  return own == logs_.end() ? nullptr : own->second.prompt;
+  return own == logs_.end() ? Log() : own->second;
 }
 
 }  // namespace reprise::api

@@ -28,18 +28,17 @@ class ReportLog {
     std::string report;   // JSON
   };
 
-  void Add(const Tenant& tenant, std::string request_id, std::string report,
-           std::vector<TokenId> prompt);
-  std::vector<Entry> Last(const Tenant& tenant) const;  // newest last
-  // The prompt of the newest one, or null.
-  std::shared_ptr<const std::vector<TokenId>> LastPrompt(const Tenant& tenant) const;
-
- private:
+  // What is kept of one tenant.
   struct Log {
-    std::deque<Entry> entries;
-    std::shared_ptr<const std::vector<TokenId>> prompt;
+    std::deque<Entry> entries;                           // newest last
+    std::shared_ptr<const std::vector<TokenId>> prompt;  // of the newest; null: there is none
   };
 
+  void Add(const Tenant& tenant, std::string request_id, std::string report,
+           std::vector<TokenId> prompt);
+  Log Of(const Tenant& tenant) const;
+
+ private:
   mutable std::mutex mutex_;
   std::unordered_map<std::string, Log> logs_;  // by tenant; as many as keys
 };
