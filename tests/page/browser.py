@@ -63,6 +63,11 @@ class Browser:
         self.driver.execute_cdp_cmd("Network.emulateNetworkConditions", {
             "offline": False, "latency": 0, "downloadThroughput": bytes_per_second, "uploadThroughput": -1})
 
+    def hide(self, hidden):
+        """As if the tab were in the background, where the page does not watch the cache."""
+        self.script("Object.defineProperty(document, 'hidden', {value: arguments[0], configurable: true});"
+                    "document.dispatchEvent(new Event('visibilitychange'))", hidden)
+
     def open(self, clean=True, wait="#link.live"):
         """The page as on a first visit (or with what the browser has kept)."""
         self.driver.get(self.url)

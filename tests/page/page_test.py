@@ -82,11 +82,28 @@ class Page(browser.Test):
         page.send("And then?")
         page.until(lambda: self.stored_tokens() > before, "a tree that grows")
         page.wait(".tree .snapshot")
-        page.click(".message:last-of-type .report-line")
-        self.assertEqual(page.script("return document.activeElement.closest('.report').dataset.id"),
-                         page.script("return document.querySelector('#last-report .report').dataset.id"))
         page.click("#reset")
         page.wait(".tree[hidden]")
+
+    def test_report_that_is_asked_for_stays(self):
+        """It is shown though it arrives after the reply, and keeps the focus and what is open in it when others arrive."""
+        page = self.page
+        in_focus = "return document.activeElement.closest('.report')?.dataset.id"
+        page.hide(True)
+        page.send(HELLO)
+        page.click(".message:last-of-type .report-line")
+        self.assertIsNone(page.script(in_focus))
+        page.hide(False)
+        page.until(lambda: page.script(in_focus), "the report, opened")
+        asked = page.script(in_focus)
+        page.script("document.activeElement.closest('.report').querySelector('.report details > summary').focus();"
+                    "document.activeElement.click()")
+        self.assertEqual(page.text("#last-report .report details[open] > summary"), "All numbers")
+        page.script("document.getElementById('input').value = 'And then?';"
+                    "document.getElementById('compose').requestSubmit()")
+        page.wait(f"#earlier-reports [data-id='{asked}'][open] details[open]")
+        self.assertEqual(page.script(in_focus), asked)
+        page.wait_for_reply()
 
     def test_stop(self):
         page = self.page

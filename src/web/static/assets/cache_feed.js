@@ -52,7 +52,7 @@ export class CacheFeed extends EventTarget {
 
   take(view) {
     const old = this.view || {};
-    this.fresh = { tree: !!view.tree, reports: !!view.reports };
+    this.freshTree = !!view.tree;
     this.view = { ...view, tree: view.tree || old.tree, reports: view.reports || old.reports || [] };
     this.setLink('live');
     this.dispatchEvent(new Event('view'));

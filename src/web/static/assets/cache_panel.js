@@ -8,7 +8,7 @@ import { Reports } from './reports.js';
 import { reportCard } from './report_view.js';
 import { TreeView } from './tree_view.js';
 
-const CARDS = 20;
+const CARDS = 40;  // as many as the history shows
 
 function section(title, id, ...content) {
   return h('section', { 'aria-labelledby': id }, h('h2', { id }, title), ...content);
@@ -18,6 +18,8 @@ export class CachePanel {
   constructor(feed) {
     this.feed = feed;
     this.reports = new Reports();
+    this.drawn = new WeakMap();  // the card of an entry
+    this.wanted = null;          // the id of a report to show as soon as it is here
     this.tree = new TreeView();
     this.budget = new BudgetView();
     this.history = new HistoryView((id) => this.showReport(id));
@@ -40,13 +42,10 @@ export class CachePanel {
   }
 
   draw() {
-    const { view, fresh } = this.feed;
-    const anyReport = fresh.reports && this.reports.take(view);
-    if (fresh.tree || anyReport) {
-      this.reports.take(view);
-      this.tree.set(view.tree, this.reports.last());
-    }
-    if (anyReport) {
+    const { view, freshTree } = this.feed;
+    const changed = this.reports.take(view);
+    if (freshTree || changed) this.tree.set(view.tree, this.reports.last());
+    if (changed) {
       this.history.set(this.reports);
       this.drawCards();
     }
@@ -64,15 +63,30 @@ export class CachePanel {
       this.cards.replaceChildren(h('p', { class: 'hint' }, 'Each request is explained here: what was reused, what was not, and why.'));
       return;
     }
-    const open = new Set([...this.earlier.querySelectorAll('details.report[open]')].map((card) => card.dataset.id));
-    const [newest, ...older] = last;
-    this.cards.replaceChildren(reportCard(newest, true));
-    this.earlier.replaceChildren(...older.map((entry) => reportCard(entry, open.has(entry.id))));
+    const focused = document.activeElement;
+    const [newest, ...older] = last.map((entry, place) => this.card(entry, place === 0));
+    for (const card of older) {
+      if (card.parentNode === this.cards && !card.contains(focused)) card.open = false;
+    }
+    this.cards.replaceChildren(newest);
+    this.earlier.replaceChildren(...older);
+    // A node that is moved loses the focus; who was in it goes on in the same place.
+    if (document.activeElement !== focused && focused.isConnected) focused.focus({ preventScroll: true });
+    if (this.wanted) this.showReport(this.wanted);
   }
 
+  // The same node each time, so that what is open in it stays open.
+  card(entry, open) {
+    if (!this.drawn.has(entry)) this.drawn.set(entry, reportCard(entry, open));
+    return this.drawn.get(entry);
+  }
+
+  // At once, or when the report has arrived: the reply may be there before it.
   showReport(id) {
-    const card = [...document.querySelectorAll('#cache details.report')].find((node) => node.dataset.id === id);
-    if (!card) return;
+    const entry = this.reports.find(id);
+    this.wanted = entry ? null : id;
+    const card = entry && this.drawn.get(entry);
+    if (!card?.isConnected) return;
     card.open = true;
     card.scrollIntoView({ block: 'nearest' });
     card.querySelector('summary').focus({ preventScroll: true });

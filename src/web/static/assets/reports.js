@@ -8,7 +8,7 @@ export class Reports {
     this.known = new Map();
   }
 
-  // Takes what is new in a view. True if anything was.
+  // Takes what is new in a view. True if anything was. The way that is lit in the view's tree is that of its last report.
   take(view) {
     let any = false;
     for (const { request_id, time_ms, reprise } of view.reports) {
@@ -19,8 +19,7 @@ export class Reports {
       any = true;
     }
     while (this.list.length > KEPT) this.known.delete(this.list.shift().id);
-    const last = this.last();
-    if (last && !last.stored && view.tree) last.stored = storedInstead(last.report, view.tree.nodes);
+    if (any) this.last().stored = storedInstead(this.last().report, view.tree.nodes);
     return any;
   }
 
