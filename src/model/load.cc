@@ -102,7 +102,8 @@ Status WeightLoader::CheckNothingIsLeft() const {
     // Behind the last block come those that predict further tokens.
     if (used.contains(&tensor) || block_of(tensor) >= blocks) continue;
     return Unimplemented("tensor " + Quoted(tensor.name) +
-                         " is not known for this family: the model would be computed without it");
+                         " is not known for this family: the model would be computed without it; "
+                         "take a newer reprise, or the model's Hugging Face folder");
   }
   return OkStatus();
 }
