@@ -287,45 +287,38 @@ Status Interpreter::ExecSet(const SetStmt& statement, const Ref<Frame>& frame) {
   return Assign(statement.target, std::move(value), frame);
 }
 
-Status Interpreter::ExecSetBlock(const SetBlockStmt& statement, const Ref<Frame>& frame,
-                                 Flow* flow) {
-  REPRISE_TRY(EnterScope(statement.scope, frame));
+// What a block writes, through its filter if it has one; nothing if it was left early.
+Result<Value> Interpreter::EvalBlock(const Scope& scope, const Body& body, const Expr* filter,
+                                     const Ref<Frame>& frame, Flow* flow) {
+  REPRISE_TRY(EnterScope(scope, frame));
   std::string text;
   {
     Capture capture(&out_);
-    REPRISE_TRY(Exec(statement.body, frame, flow));
+    REPRISE_TRY(Exec(body, frame, flow));
     text = capture.Take();
   }
+  if (*flow != Flow::kNormal) return Value();
+  if (filter == nullptr) return Value::String(std::move(text));
+  const std::string* before = std::exchange(block_, &text);
+  Result<Value> filtered = Eval(*filter, frame);
+  block_ = before;
+  return filtered;
+}
+
+Status Interpreter::ExecSetBlock(const SetBlockStmt& statement, const Ref<Frame>& frame,
+                                 Flow* flow) {
+  REPRISE_ASSIGN(Value value,
+                 EvalBlock(statement.scope, statement.body, statement.filter.get(), frame, flow));
   if (*flow != Flow::kNormal) return OkStatus();
-  Value value;
-  if (statement.filter != nullptr) {
-    const std::string* before = std::exchange(block_, &text);
-    Result<Value> filtered = Eval(*statement.filter, frame);
-    block_ = before;
-    if (!filtered.ok()) return filtered.status();
-    value = std::move(*filtered);
-  } else {
-    value = Value::String(std::move(text));
-  }
   REPRISE_TRY(CheckAssignable(statement.target, frame));
   return Assign(statement.target, std::move(value), frame);
 }
 
 Status Interpreter::ExecFilterBlock(const FilterBlockStmt& statement, const Ref<Frame>& frame,
                                     Flow* flow) {
-  REPRISE_TRY(EnterScope(statement.scope, frame));
-  std::string text;
-  {
-    Capture capture(&out_);
-    REPRISE_TRY(Exec(statement.body, frame, flow));
-    text = capture.Take();
-  }
-  if (*flow != Flow::kNormal) return OkStatus();
-  const std::string* before = std::exchange(block_, &text);
-  Result<Value> filtered = Eval(*statement.filter, frame);
-  block_ = before;
-  if (!filtered.ok()) return filtered.status();
-  return Print(*filtered);
+  REPRISE_ASSIGN(const Value value,
+                 EvalBlock(statement.scope, statement.body, statement.filter.get(), frame, flow));
+  return *flow == Flow::kNormal ? Print(value) : OkStatus();
 }
 
 Status Interpreter::ExecWith(const WithStmt& statement, const Ref<Frame>& frame, Flow* flow) {

@@ -66,6 +66,8 @@ class Interpreter {
   Status ExecFor(const ForStmt& statement, const Ref<Frame>& frame, Flow* flow);
   Status ExecCallBlock(const CallBlockStmt& statement, const Ref<Frame>& frame);
   Status ExecSet(const SetStmt& statement, const Ref<Frame>& frame);
+  Result<Value> EvalBlock(const Scope& scope, const Body& body, const Expr* filter,
+                          const Ref<Frame>& frame, Flow* flow);
   Status ExecSetBlock(const SetBlockStmt& statement, const Ref<Frame>& frame, Flow* flow);
   Status ExecFilterBlock(const FilterBlockStmt& statement, const Ref<Frame>& frame, Flow* flow);
   Status ExecWith(const WithStmt& statement, const Ref<Frame>& frame, Flow* flow);
