@@ -2,6 +2,7 @@
 # Every stage in order on one GPU: tools/train/all.sh CHECKPOINT TOKENIZER CORPORA OUT
 # The second round goes on from the weights of the first with new stories and half the rate; what is kept lies between the
 # two. The third adds blank lines between paragraphs. The data is prepared while the teacher still writes. Training resumes from its checkpoint when started again.
+# The fourth, short and slow, needs no GPU: two processes of one thread each learn from other data; what is kept lies between them.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 checkpoint=$1 tokenizer=$2 corpora=$3 out=$4
@@ -40,4 +41,24 @@ learn 2 7 --start "$out/round1/hf" --rate 0.5
 python3 "$here/average.py" --first "$out/round1/hf" --second "$out/round2/hf" --share 0.8 --out "$out/two_rounds"
 data 3 90 --again "$out/round2/data" --blank-lines 0.5
 learn 3 9 --start "$out/two_rounds" --rate 0.35
-python3 "$here/average.py" --first "$out/two_rounds" --second "$out/round3/hf" --share 0.3 --out "$out/reprise-tiny"
+python3 "$here/average.py" --first "$out/two_rounds" --second "$out/round3/hf" --share 0.3 --out "$out/three_rounds"
+
+# twin SEED RATE STORIES: learns on one thread of the CPU
+twin() {
+  local w="$out/round4_$1"
+  mkdir -p "$w"
+  python3 "$here/prepare.py" --workers 1 --seed "$1" --stories "$3" --corpora "$corpora" --again "$out/round3/data" --blank-lines 0.5 \
+    --garbled 0.1 --out "$w/data"
+  python3 "$here/train.py" --data "$w/data" --out "$w/run" --start "$out/three_rounds" --rate "$2" --stories 0.6 --long 0.1 \
+    --tokens-per-step 4096 --minutes 35 --seed "$1" | tee -a "$w/train.log"
+  python3 "$here/export.py" --run "$w/run" --data "$w/data" --out "$w/hf"
+}
+export OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=
+python3 "$here/teacher.py" --checkpoint "$checkpoint" --tokenizer "$tokenizer" --plain --batch 192 --seconds 360 --seed 4 \
+  --out "$out/stories4.jsonl"
+cat "$out/round3/stories.jsonl" "$out/stories4.jsonl" > "$out/stories34.jsonl"
+twin 4 0.08 "$out/round3/stories.jsonl" &
+twin 5 0.1 "$out/stories34.jsonl"
+wait $!
+python3 "$here/average.py" --first "$out/round4_4/hf" --second "$out/round4_5/hf" --share 0.5 --out "$out/round4"
+python3 "$here/average.py" --first "$out/three_rounds" --second "$out/round4" --share 0.7 --out "$out/reprise-tiny"

@@ -6,7 +6,8 @@ Trains a byte-level BPE of 6,144 tokens on a sample of everything, writes docume
 (numpy uint16), held-out texts per source, and tokenizer.json. Stories are worked off in parts of 5,000, each by one
 process; with --follow it starts while the teacher is still writing them. With --again it keeps the tokenizer and the
 held-out texts of an earlier run, so that training can go on from its weights and be measured on what neither run saw. The
-teacher writes one newline between paragraphs; --blank-lines is the share of stories and conversations that get two.
+teacher writes one newline between paragraphs; --blank-lines is the share of stories and conversations that get two, --garbled
+the share of plain stories, never of conversations, whose quotation marks were decoded wrongly (garbled.py).
 """
 import argparse
 import gzip
@@ -24,6 +25,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 import conversations
 import extract
+import garbled
 
 VOCAB = 6144
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
@@ -104,7 +106,7 @@ def sort_out(records):
 
 def _work(job):
     """One part of the stories -> tokens of (documents, short conversations, long conversations)."""
-    seed, records, short_share, long_share, blank_lines = job
+    seed, records, short_share, long_share, blank_lines, garbled_share = job
     rng = random.Random(seed)
     known, plain = sort_out(records)
     stories = conversations.Stories(known, plain)
@@ -113,6 +115,7 @@ def _work(job):
         return conversations.render(conversations.conversation(rng, stories, turns, blank_lines))
 
     plain = [conversations.spaced(text) if rng.random() < blank_lines else text for text in plain]
+    plain = [garbled.garbled(text, rng) if rng.random() < garbled_share else text for text in plain]
     short = [talk(rng.choice([1, 1, 2, 2, 3, 4])) for _ in range(int(len(known) * short_share))]
     long = [talk(rng.randint(10, 24)) for _ in range(int(len(known) * long_share))]
     return _encode(plain), _encode(short), _encode(long)
@@ -176,6 +179,7 @@ def main():
     parser.add_argument("--conversations", type=float, default=2.0, help="short conversations per story of known subject")
     parser.add_argument("--long", type=float, default=0.08, help="long conversations per story of known subject")
     parser.add_argument("--blank-lines", type=float, default=0.0, help="share of texts with blank lines between paragraphs")
+    parser.add_argument("--garbled", type=float, default=0.0, help="share of plain stories with garbled quotation marks")
     parser.add_argument("--workers", type=int, default=max(1, os.cpu_count() - 1))
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
@@ -213,7 +217,7 @@ def main():
 
     def jobs():
         for number, part in enumerate(itertools.chain(first, parts)):
-            yield args.seed * 1000003 + number, part, args.conversations, args.long, args.blank_lines
+            yield args.seed * 1000003 + number, part, args.conversations, args.long, args.blank_lines, args.garbled
 
     with multiprocessing.Pool(args.workers, _setup, (path,)) as pool:
         results = pool.imap(_work, jobs())

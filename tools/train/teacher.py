@@ -89,15 +89,22 @@ class Teacher:
         for position in range(CONTEXT - 1):
             chances = (self.step(tokens, position, cache) / temperature).softmax(-1)
             chances.masked_fill_(chances < least * chances.amax(-1, keepdim=True), 0)
-            # The exponential race draws without normalising.
-            noise = torch.empty_like(chances).exponential_(generator=generator)
-            tokens = (chances / noise).argmax(-1)
+            tokens = draw(chances, generator)
             if position < longest:
                 tokens = torch.where(given[:, position] > 0, given[:, position], tokens)
             out[:, position + 1] = tokens.int()
             ended |= (tokens == BOS) | (tokens == EOS)
         ended = ended.cpu().numpy()
         return out.cpu().numpy()[ended], ended
+
+
+def draw(chances, generator):
+    """One token a row; the chances need not add up to 1."""
+    if chances.is_cuda:  # an exponential race: no sum over the vocabulary
+        return (chances / torch.empty_like(chances).exponential_(generator=generator)).argmax(-1)
+    sums = chances.cumsum(-1)  # on a CPU random numbers are what is dear: one a row
+    wanted = torch.rand((len(sums), 1), generator=generator) * sums[:, -1:]
+    return torch.searchsorted(sums, wanted, right=True)[:, 0].clamp_(max=sums.shape[-1] - 1)
 
 
 def first_words(tokenizer, begun, device):
@@ -115,6 +122,7 @@ def main():
     parser.add_argument("--tokenizer", required=True, help="tokenizer.json of Llama 2, 32,000 tokens")
     parser.add_argument("--seconds", type=float, default=200)
     parser.add_argument("--batch", type=int, default=8192)
+    parser.add_argument("--plain", action="store_true", help="no openings: every story at temperature 1")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", required=True)
     args = parser.parse_args()
@@ -124,7 +132,7 @@ def main():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     teacher = Teacher(args.checkpoint, device)
     generator, rng = torch.Generator(device).manual_seed(args.seed), random.Random(args.seed)
-    ways = [WAYS[i % len(WAYS)] for i in range(args.batch)]
+    ways = [WAYS[0 if args.plain else i % len(WAYS)] for i in range(args.batch)]
     temperature, least = (torch.tensor(column, device=device)[:, None] for column in list(zip(*ways))[1:])
     begin, count = time.time(), 0
     with open(args.out, "w", encoding="utf-8") as out:

@@ -1,4 +1,4 @@
-"""Stage 3: trains the bundled model, a qwen3_5 hybrid of 17 M parameters, on one GPU.
+"""Stage 3: trains the bundled model, a qwen3_5 hybrid of 17 M parameters, on one GPU; a short round on a CPU, too.
 
     python3 tools/train/train.py --data data/ --out run/ --minutes 16
 
@@ -22,7 +22,7 @@ from muon import Muon
 MIX = {"documents_stories": 0.34, "conversations_chat": 0.52, "documents_books": 0.06, "documents_storybooks": 0.01,
        "documents_taskmaster": 0.01, "documents_commonvoice": 0.01, "conversations_long": 0.05}
 LONG_MIX = {"conversations_long": 0.5, "conversations_chat": 0.25, "documents_stories": 0.25}
-LONG_SHARE = 0.2  # of the budget
+LONG_SHARE = 0.2  # of the budget, unless --long says otherwise
 MATRIX_RATE, OTHER_RATE, FINAL_SHARE = 4e-3, 2.5e-3, 0.01
 WARM, FLAT = 0.015, 0.4
 
@@ -80,6 +80,12 @@ class Windows:
                 at = int(self.random.integers(max(1, len(shard) - length - 1)))
             rows.append(shard[at:at + length + 1])
         return torch.stack([row for row in rows if len(row) == length + 1]).long()
+
+
+def with_stories(mix, share):
+    """The mixture with that share of plain stories, the others in their proportions."""
+    rest = sum(mix.values()) - mix["documents_stories"]
+    return {name: share if name == "documents_stories" else value * (1 - share) / rest for name, value in mix.items()}
 
 
 def rate_at(done):
@@ -140,6 +146,8 @@ def main():
     parser.add_argument("--minutes", type=float, default=16)
     parser.add_argument("--start", help="Hugging Face folder whose weights to begin with; its vocabulary must be that of the data")
     parser.add_argument("--rate", type=float, default=1.0, help="share of the usual rates")
+    parser.add_argument("--stories", type=float, default=MIX["documents_stories"], help="share of plain stories in the first phase")
+    parser.add_argument("--long", type=float, default=LONG_SHARE, help="share of the budget for the second phase")
     parser.add_argument("--tokens-per-step", type=int, default=65536)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
@@ -179,18 +187,18 @@ def main():
         saved = load()
         spent, step, tokens = saved["spent"], saved["step"], saved["tokens"]
         print(f"resumed at step {step}, {spent:.0f} s", flush=True)
-    short = Windows(args.data, MIX, end, device, args.seed + step)
+    short = Windows(args.data, with_stories(MIX, args.stories), end, device, args.seed + step)
     long = Windows(args.data, LONG_MIX, end, device, args.seed + step + 1)
-    choose_path(model, short.batch(args.tokens_per_step // 512, 512), thought, synchronize)
+    choose_path(model, short.batch(args.tokens_per_step // 512 if device == "cuda" else 2, 512), thought, synchronize)
 
-    budget = args.minutes * 60
+    budget, report = args.minutes * 60, 100 if device == "cuda" else 10  # steps
     begin, saved_at, base, losses = time.time(), time.time(), spent, []
     while spent < budget:
         done = spent / budget
         for optimizer, peak in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = peak * rate_at(done) * scale
-        in_long = done > 1 - LONG_SHARE
+        in_long = done > 1 - args.long
         length = 4096 if in_long else 512
         batch = (long if in_long else short).batch(max(1, args.tokens_per_step // length), length)
         loss = loss_of(model, batch, thought)
@@ -204,15 +212,15 @@ def main():
         step += 1
         tokens += batch.shape[0] * length
         spent = base + time.time() - begin
-        if step % 100 == 0:
-            mean = torch.stack(losses[-100:]).mean().item()
+        if step % report == 0:
+            mean = torch.stack(losses[-report:]).mean().item()
             print(f"step {step}, {tokens / 1e6:.1f} M tokens, {spent:.0f} s, loss {mean:.4f}", flush=True)
             if not math.isfinite(mean):
                 scale *= 0.6
                 print(f"not a number: back to the checkpoint, rate x {scale:.2f}", flush=True)
                 load()
                 losses.clear()
-            elif time.time() - saved_at > 60 or step == 100:
+            elif time.time() - saved_at > 60 or step == report:
                 save()
                 saved_at = time.time()
     save()
