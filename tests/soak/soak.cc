@@ -3,10 +3,12 @@
 // and what HTTP costs. usage: soak [short|long] [streams|disconnects|loris|overhead]
 //
 // The model is paced (soak_server.h), so that what is measured is the server's own part. `short`
-// runs in the tests with wide bounds (machines there are shared); `long` holds the promised ones.
+// runs in the tests and judges only what was answered and freed (machines there are shared); `long`
+// also holds the promised times.
 #include <sys/resource.h>
 #include <time.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -31,13 +33,20 @@ double Ms(Steady::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
 
+// NaN: what never came.
 void Judge(const char* what, double value, double limit) {
-  const bool good = value >= 0 && value <= limit;
+  const bool good = value <= limit;
   std::printf("  %-52s %10.3f   limit %10.3f   %s\n", what, value, limit, good ? "ok" : "MISSED");
   all_good = all_good && good;
 }
 
 void Show(const char* what, double value) { std::printf("  %-52s %10.3f\n", what, value); }
+
+// A time: held to its limit only by `long`.
+void JudgeTime(const char* what, double value, double limit) {
+  if (is_long || std::isnan(value)) return Judge(what, value, limit);
+  Show(what, value);
+}
 
 std::string StreamRequest(const SoakServer& server, int tokens, int salt) {
   return PostRequest(
@@ -102,9 +111,8 @@ void Streams() {
   Show("engine's own gap, p99 ms", Percentile(ideal, 0.99));
   Show("client's gap, median ms", Percentile(gaps, 0.5));
   Show("client's gap, p99 ms", Percentile(gaps, 0.99));
-  Judge("p99 over the engine's p99, ms", Percentile(gaps, 0.99) - Percentile(ideal, 0.99),
-        is_long ? 10 : 100);
-  Judge("time until nothing is held, ms", server->WaitUntilEmpty(5s), 1000);
+  JudgeTime("p99 over the engine's p99, ms", Percentile(gaps, 0.99) - Percentile(ideal, 0.99), 10);
+  JudgeTime("time until nothing is held, ms", server->WaitUntilEmpty(30s), 1000);
 }
 
 // Clients that leave at every possible moment.
@@ -156,7 +164,7 @@ void Disconnects() {
     swarm.Run(
         500ms, [&] { return swarm.open_count() == 0; }, arrived);
   }
-  Judge("time until nothing is held, ms", server->WaitUntilEmpty(10s), is_long ? 200 : 2000);
+  JudgeTime("time until nothing is held, ms", server->WaitUntilEmpty(30s), 200);
   const EngineStats stats = server->engine().stats();
   Show("requests cancelled", double(stats.requests_cancelled));
   Judge("requests failed", double(stats.requests_failed), 0);
@@ -219,7 +227,7 @@ void Loris() {
     }
     probe.join();
     Show("health probes", double(times.size()));
-    Judge("/health p99, ms", Percentile(times, 0.99), is_long ? 50 : 250);
+    JudgeTime("/health p99, ms", Percentile(times, 0.99), 50);
   }
 }
 
@@ -264,7 +272,7 @@ void Overhead() {
       added.push_back(Ms(first - begin) - std::atof(client->in.c_str() + at + 17));
     }
     Show("added to the first token, median ms", Percentile(added, 0.5));
-    Judge("added to the first token, p90 ms", Percentile(added, 0.9), is_long ? 1 : 20);
+    JudgeTime("added to the first token, p90 ms", Percentile(added, 0.9), 1);
   }
   Swarm swarm(server->port());
   size_t complete = 0;
@@ -284,8 +292,7 @@ void Overhead() {
   const double spent = ServerThreadSeconds(server.get()) - begin;
   Judge("clients without a whole answer", double(clients) - double(complete), 0);
   Show("events per token", double(events) / double(clients * tokens));
-  Judge("server thread per streamed token, microseconds", spent * 1e6 / double(events),
-        is_long ? 20 : 60);
+  JudgeTime("server thread per streamed token, microseconds", spent * 1e6 / double(events), 20);
 }
 
 int Main(int argc, char** argv) {

@@ -2,6 +2,7 @@
 #include "soak_server.h"
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 
 #include "base/check.h"
@@ -121,7 +122,7 @@ double SoakServer::WaitUntilEmpty(std::chrono::milliseconds timeout) {
       return Ms(Steady::now() - begin);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return -1;
+  return std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace reprise

@@ -56,8 +56,8 @@ class SoakServer {
   PacedExecutor& executor() { return *executor_; }
   const std::string& prompt() const { return prompt_; }  // JSON array of token ids
 
-  // Nothing runs, waits or is held. Waits up to `timeout` for it; returns how long that took, or
-  // -1.
+  // Nothing runs, waits or is held. Waits up to `timeout` for it; returns how long that took (ms),
+  // NaN if it did not come.
   double WaitUntilEmpty(std::chrono::milliseconds timeout);
 
  private:

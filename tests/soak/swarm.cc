@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 
 #include "base/check.h"
 
@@ -109,7 +110,7 @@ std::string PostRequest(const std::string& path, const std::string& body) {
 }
 
 double Percentile(std::vector<double> values, double share) {
-  if (values.empty()) return 0;
+  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
   std::sort(values.begin(), values.end());
   const auto last = static_cast<double>(values.size() - 1);
   return values[static_cast<size_t>(share * last + 0.5)];

@@ -58,7 +58,7 @@ class Swarm {
 
 std::string PostRequest(const std::string& path, const std::string& body);
 
-// The value at `share` (0..1) of the sorted values; 0 if there are none.
+// The value at `share` (0..1) of the sorted values; NaN if there are none.
 double Percentile(std::vector<double> values, double share);
 
 }  // namespace reprise
