@@ -7,14 +7,11 @@
 #include <string>
 
 #include "base/rng.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/reference/math.h"
 
 namespace reprise {
 namespace {
-
-// Without top-k, tokens below this distance from the best are not candidates: e^-30 of the best
-// each, less in sum than the rounding of the total for any vocabulary that exists.
-constexpr float kLogitCut = 30.0f;
 
 Status CheckRange(const char* name, float value, float low, float high) {
   if (std::isfinite(value) && value >= low && value <= high) return OkStatus();
@@ -22,22 +19,21 @@ Status CheckRange(const char* name, float value, float low, float high) {
                          " and " + std::to_string(high));
 }
 
+// The lowest of equals.
 int32_t LargestIndex(std::span<const float> values) {
-  return static_cast<int32_t>(std::max_element(values.begin(), values.end()) - values.begin());
+  return static_cast<int32_t>(std::find(values.begin(), values.end(), Largest(values)) -
+                              values.begin());
 }
 
-// ln(sum e^(x - best)) + best in one fixed order.
-float LogSumExp(std::span<const float> values, float best) {
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(reference::Exp(value - best));
-  return best + static_cast<float>(reference::LogDouble(sum));
+bool AllFinite(std::span<const float> values) {
+  bool finite = true;
+  for (const float value : values) finite &= std::fabs(value) <= std::numeric_limits<float>::max();
+  return finite;
 }
 
 }  // namespace
 
-bool Sampler::Better(const Candidate& a, const Candidate& b) {
-  return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
-}
+Sampler::Sampler() : table_(cpu::ActiveTable()) {}
 
 Status Validate(const SamplingParams& params, int64_t vocab_size) {
   REPRISE_TRY(CheckRange("temperature", params.temperature, 0, 100));
@@ -58,9 +54,7 @@ Status Validate(const SamplingParams& params, int64_t vocab_size) {
 }
 
 Result<Sampled> Sampler::Sample(const SamplingParams& params, const Input& input) {
-  for (const float logit : input.logits) {
-    if (!std::isfinite(logit)) return Internal("the model produced a logit that is not a number");
-  }
+  if (!AllFinite(input.logits)) return Internal("the model produced a logit that is not a number");
   logits_.assign(input.logits.begin(), input.logits.end());
   for (const auto& [token, bias] : params.logit_bias) logits_[static_cast<size_t>(token)] += bias;
   Penalise(params, input);
@@ -69,40 +63,43 @@ Result<Sampled> Sampler::Sample(const SamplingParams& params, const Input& input
   }
 
   Sampled sampled;
-  if (params.temperature == 0) {
-    sampled.chosen.token = LargestIndex(logits_);
-  } else {
-    SelectCandidates(params);
-    sampled.chosen.token = Draw(params, input.position);
-  }
-  if (input.logprobs >= 0) ListLogprobs(input, &sampled);
+  sampled.chosen.token =
+      params.temperature == 0 ? LargestIndex(logits_) : Draw(params, input.position);
+  if (input.logprobs >= 0) ListLogprobs(input.logits, input.logprobs, &sampled);
   return sampled;
 }
 
 Sampled Sampler::Score(std::span<const float> logits, int32_t token, int top) {
-  Input input;
-  input.logits = logits;
-  input.logprobs = top;
   Sampled sampled;
   sampled.chosen.token = token;
-  ListLogprobs(input, &sampled);
+  ListLogprobs(logits, top, &sampled);
   return sampled;
 }
 
-void Sampler::ListLogprobs(const Input& input, Sampled* sampled) {
-  const float best = input.logits[static_cast<size_t>(LargestIndex(input.logits))];
-  const float total = LogSumExp(input.logits, best);
-  sampled->chosen.logprob = input.logits[static_cast<size_t>(sampled->chosen.token)] - total;
-  candidates_.clear();
-  for (size_t i = 0; i < input.logits.size(); ++i) {
-    candidates_.push_back({input.logits[i], static_cast<int32_t>(i)});
+void Sampler::ListLogprobs(std::span<const float> logits, int top, Sampled* sampled) {
+  shares_.resize(logits.size());
+  table_.softmax(logits.data(), static_cast<int64_t>(logits.size()), shares_.data());
+  double sum = 0;  // 1, but for the rounding of a sum in single precision
+  for (const float share : shares_) sum += static_cast<double>(share);
+  const auto best = static_cast<size_t>(LargestIndex(logits));
+  const auto total = static_cast<float>(
+      reference::LogDouble(sum / static_cast<double>(shares_[best])) + logits[best]);
+  const auto logprob = [&](int32_t token) { return logits[static_cast<size_t>(token)] - total; };
+  sampled->chosen.logprob = logprob(sampled->chosen.token);
+
+  // Nearly all tokens are worse than those that are listed already.
+  const auto count = std::min(static_cast<size_t>(std::max(top, 0)), logits.size());
+  std::vector<TokenLogprob>& listed = sampled->top;
+  for (size_t i = 0; i < logits.size() && count > 0; ++i) {
+    const TokenLogprob entry{static_cast<int32_t>(i), logits[i]};
+    if (listed.size() == count && entry.logprob <= listed.back().logprob) continue;
+    const auto better = [](const TokenLogprob& a, const TokenLogprob& b) {
+      return a.logprob > b.logprob;
+    };
+    if (listed.size() == count) listed.pop_back();
+    listed.insert(std::upper_bound(listed.begin(), listed.end(), entry, better), entry);
   }
-  const size_t count = std::min(static_cast<size_t>(input.logprobs), candidates_.size());
-  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<ptrdiff_t>(count),
-                    candidates_.end(), Better);
-  for (size_t i = 0; i < count; ++i) {
-    sampled->top.push_back({candidates_[i].token, candidates_[i].logit - total});
-  }
+  for (TokenLogprob& entry : listed) entry.logprob = logprob(entry.token);
 }
 
 void Sampler::Penalise(const SamplingParams& params, const Input& input) {
@@ -129,51 +126,12 @@ void Sampler::Penalise(const SamplingParams& params, const Input& input) {
   }
 }
 
-// Leaves in candidates_ the tokens that top-k, top-p and min-p allow, best first, and in weights_
-// their unnormalised probabilities.
-void Sampler::SelectCandidates(const SamplingParams& params) {
-  const float best = *std::max_element(logits_.begin(), logits_.end());
-  const float cut = best - kLogitCut * params.temperature;
-  candidates_.clear();
-  for (size_t i = 0; i < logits_.size(); ++i) {
-    if (logits_[i] >= cut) candidates_.push_back({logits_[i], static_cast<int32_t>(i)});
-  }
-  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < candidates_.size()) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + params.top_k, candidates_.end(),
-                     Better);
-    candidates_.resize(static_cast<size_t>(params.top_k));
-  }
-  std::sort(candidates_.begin(), candidates_.end(), Better);
-
-  weights_.clear();
-  double total = 0;
-  for (const Candidate& candidate : candidates_) {
-    weights_.push_back(reference::Exp((candidate.logit - best) / params.temperature));
-    total += static_cast<double>(weights_.back());
-  }
-  size_t kept = weights_.size();
-  if (params.top_p < 1) {
-    double sum = 0;
-    for (kept = 0; kept < weights_.size();) {
-      sum += static_cast<double>(weights_[kept++]);
-      if (sum >= static_cast<double>(params.top_p) * total) break;
-    }
-  }
-  while (kept > 1 && weights_[kept - 1] < params.min_p * weights_[0]) --kept;
-  candidates_.resize(kept);
-  weights_.resize(kept);
-}
-
 int32_t Sampler::Draw(const SamplingParams& params, uint64_t position) {
-  double total = 0;
-  for (const float weight : weights_) total += static_cast<double>(weight);
-  const double uniform = static_cast<double>(RandomAt(params.seed, position) >> 11) * 0x1p-53;
-  double left = uniform * total;
-  for (size_t i = 0; i + 1 < weights_.size(); ++i) {
-    left -= static_cast<double>(weights_[i]);
-    if (left < 0) return candidates_[i].token;
-  }
-  return candidates_.back().token;
+  ranking_.Rank(table_, logits_, params.temperature);
+  if (params.top_k > 0) ranking_.KeepCount(static_cast<size_t>(params.top_k));
+  if (params.top_p < 1) ranking_.KeepMass(static_cast<double>(params.top_p));
+  if (params.min_p > 0) ranking_.KeepAbove(params.min_p);
+  return ranking_.At(static_cast<double>(RandomAt(params.seed, position) >> 11) * 0x1p-53);
 }
 
 }  // namespace reprise

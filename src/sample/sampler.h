@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "sample/ranking.h"
 
 namespace reprise {
 
@@ -45,9 +46,11 @@ struct Sampled {
 // as the APIs define them.
 //
 // Thread safety: none; it keeps scratch memory between calls.
-// Costs: O(vocabulary); O(k log k) on top for the k candidates that survive top-k or the cut below.
+// Costs: O(vocabulary), and what ranking.h says.
 class Sampler {
  public:
+  Sampler();
+
   struct Input {
     std::span<const float> logits = {};
     // Prompt and generated tokens, for the repetition penalty; the last `generated` of them count
@@ -65,20 +68,14 @@ class Sampler {
   Sampled Score(std::span<const float> logits, int32_t token, int top);
 
  private:
-  struct Candidate {
-    float logit;
-    int32_t token;
-  };
-
-  static bool Better(const Candidate& a, const Candidate& b);  // larger logit, then lower token
   void Penalise(const SamplingParams& params, const Input& input);
-  void ListLogprobs(const Input& input, Sampled* sampled);
-  void SelectCandidates(const SamplingParams& params);
   int32_t Draw(const SamplingParams& params, uint64_t position);
+  void ListLogprobs(std::span<const float> logits, int top, Sampled* sampled);
 
+  const cpu::KernelTable& table_;
   std::vector<float> logits_;
-  std::vector<Candidate> candidates_;
-  std::vector<float> weights_;
+  Ranking ranking_;
+  std::vector<float> shares_;     // [vocab] probabilities, for logprobs
   std::vector<uint32_t> counts_;  // [vocab], zero between calls
 };
 

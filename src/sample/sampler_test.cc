@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves each filter on distributions small enough to know the answer, and that draws follow the
-// distribution and depend on (seed, position) alone.
+// distribution, are those of a plain sort of all tokens, and depend on (seed, position) alone.
 #include "sample/sampler.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
+
+#include "base/rng.h"
+#include "kernels/reference/math.h"
 
 namespace reprise {
 namespace {
@@ -60,6 +65,72 @@ TEST(Sampler, FiltersKeepWhatTheySay) {
   EXPECT_EQ(drawn({.top_p = 0.0f}), 0b0001);
   EXPECT_EQ(drawn({.min_p = 0.29f}), 0b0111);
   EXPECT_EQ(drawn({.min_p = 0.31f}), 0b0011);
+}
+
+// The same by sorting everything.
+int32_t ChooseBySorting(const SamplingParams& params, std::span<const float> logits,
+                        uint64_t position) {
+  std::vector<int32_t> order;
+  const float best = *std::max_element(logits.begin(), logits.end());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if ((best - logits[i]) / params.temperature <= 30) order.push_back(static_cast<int32_t>(i));
+  }
+  const auto logit = [&](int32_t token) { return logits[static_cast<size_t>(token)]; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return logit(a) > logit(b); });
+  if (params.top_k > 0) order.resize(std::min(order.size(), static_cast<size_t>(params.top_k)));
+  std::vector<double> weights;
+  for (const int32_t token : order) {
+    weights.push_back(double(reference::Exp((logit(token) - best) / params.temperature)));
+  }
+  const double enough = double(params.top_p) * std::accumulate(weights.begin(), weights.end(), 0.0);
+  size_t kept = 0;
+  for (double sum = 0; kept < weights.size() && (kept == 0 || sum < enough);) {
+    sum += weights[kept++];
+  }
+  while (kept > 1 && weights[kept - 1] < double(params.min_p) * weights[0]) --kept;
+  weights.resize(kept);
+  double left = double(RandomAt(params.seed, position) >> 11) * 0x1p-53 *
+                std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (size_t i = 0; i < kept; ++i) {
+    left -= weights[i];
+    if (left < 0) return order[i];
+  }
+  return order[kept - 1];
+}
+
+TEST(Sampler, ChoosesAsIfAllWereSorted) {
+  const uint64_t seed = 42;
+  uint64_t draws = 0;
+  const auto random = [&] { return double(RandomAt(seed, draws++) >> 11) * 0x1p-53; };
+  for (const size_t vocab : {1, 2, 17, 1000, 5000}) {
+    for (const float spread : {0.0f, 0.01f, 3.0f, 40.0f}) {
+      std::vector<float> logits(vocab);
+      for (float& logit : logits) {
+        logit = spread * static_cast<float>(random() + random() + random() - 1.5);
+        if (random() < 0.1) logit = std::round(logit);  // equals
+      }
+      for (const float temperature : {0.02f, 0.6f, 1.0f, 5.0f}) {
+        for (const int top_k : {0, 1, 40}) {
+          for (const float top_p : {0.0f, 0.3f, 0.95f, 1.0f}) {
+            for (const float min_p : {0.0f, 0.05f, 1.0f}) {
+              const SamplingParams params{.temperature = temperature,
+                                          .top_k = top_k,
+                                          .top_p = top_p,
+                                          .min_p = min_p,
+                                          .seed = 5};
+              for (uint64_t position = 0; position < 5; ++position) {
+                ASSERT_EQ(Choose(params, logits, position),
+                          ChooseBySorting(params, logits, position))
+                    << vocab << " tokens, spread " << spread << ", temperature " << temperature
+                    << ", top_k " << top_k << ", top_p " << top_p << ", min_p " << min_p;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(Sampler, PenaltiesLowerWhatWasSaid) {
