@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/cpu/table.h"
+
 namespace reprise {
 namespace {
 
@@ -36,20 +38,20 @@ void Ranking::Rank(const cpu::KernelTable& table, std::span<const float> logits,
   const size_t count = logits.size();
   const float best = Largest(logits);
   weights_.resize(count);
-  places_.resize(count);
+  bucket_of_.resize(count);
   for (size_t i = 0; i < count; ++i) {
     // What is left out is not to become infinite: it is no weight, but goes through the same sums.
     const float distance = (best - logits[i]) / temperature;
     weights_[i] = -(distance < 2 * kFarthest ? distance : 2 * kFarthest);
   }
   for (size_t i = 0; i < count; ++i) {
-    const int place = static_cast<int>(weights_[i] * -kPerUnit);
-    places_[i] = static_cast<uint16_t>(std::min(place, static_cast<int>(kBuckets)));
+    const int bucket = static_cast<int>(weights_[i] * -kPerUnit);
+    bucket_of_[i] = static_cast<uint16_t>(std::min(bucket, static_cast<int>(kBuckets)));
   }
   table.softmax(weights_.data(), static_cast<int64_t>(count), weights_.data());
   buckets_.fill({});
   for (size_t i = 0; i < count; ++i) {
-    Bucket& bucket = buckets_[places_[i]];
+    Bucket& bucket = buckets_[bucket_of_[i]];
     ++bucket.count;
     bucket.mass += static_cast<double>(weights_[i]);
     bucket.most = weights_[i] > bucket.most ? weights_[i] : bucket.most;
@@ -82,8 +84,8 @@ std::span<const Ranking::Place> Ranking::Sorted(size_t bucket) {
   if (bucket == sorted_bucket_) return sorted_;
   sorted_bucket_ = bucket;
   sorted_.clear();
-  for (size_t i = 0; i < places_.size(); ++i) {
-    if (places_[i] != bucket) continue;
+  for (size_t i = 0; i < bucket_of_.size(); ++i) {
+    if (bucket_of_[i] != bucket) continue;
     sorted_.push_back({logits_[i], static_cast<int32_t>(i), weights_[i]});
   }
   std::sort(sorted_.begin(), sorted_.end(), [](const Place& a, const Place& b) {

@@ -7,11 +7,13 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cpu/table.h"
-
 namespace reprise {
 
-// The largest of the values, which are not NaN; -inf if there are none.
+namespace cpu {
+struct KernelTable;
+}
+
+// The largest of the values that are numbers; -inf if none is.
 float Largest(std::span<const float> values);
 
 // Ranking has the tokens of one distribution in order, the most likely first (ties: the lower token
@@ -56,8 +58,8 @@ class Ranking {
   int32_t Walk(size_t bucket, double left);
 
   std::span<const float> logits_;
-  std::vector<float> weights_;    // [vocab]
-  std::vector<uint16_t> places_;  // [vocab] the bucket of each; kBuckets: left out
+  std::vector<float> weights_;       // [vocab]
+  std::vector<uint16_t> bucket_of_;  // [vocab]; kBuckets: left out
   std::array<Bucket, kBuckets + 1> buckets_;
   size_t last_ = 0;        // the bucket that the kept ones end in
   size_t last_count_ = 0;  // how many of it are kept: at least one

@@ -19,10 +19,10 @@ Status CheckRange(const char* name, float value, float low, float high) {
                          " and " + std::to_string(high));
 }
 
-// The lowest of equals.
+// The lowest of equals; 0 if none is a number.
 int32_t LargestIndex(std::span<const float> values) {
-  return static_cast<int32_t>(std::find(values.begin(), values.end(), Largest(values)) -
-                              values.begin());
+  const auto at = std::find(values.begin(), values.end(), Largest(values));
+  return at == values.end() ? 0 : static_cast<int32_t>(at - values.begin());
 }
 
 bool AllFinite(std::span<const float> values) {

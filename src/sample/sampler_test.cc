@@ -190,6 +190,8 @@ TEST(Sampler, RefusesWhatIsNotANumber) {
   Sampler sampler;
   EXPECT_EQ(sampler.Sample({}, {.logits = std::array{0.0f, nan}}).status().code(),
             StatusCode::kInternal);
+  const std::vector<float> broken(20, nan);  // what a prompt is scored with is not checked before
+  EXPECT_TRUE(std::isnan(sampler.Score(broken, 1, 2).chosen.logprob));
   EXPECT_FALSE(Validate({.temperature = nan}, 10).ok());
   EXPECT_FALSE(Validate({.temperature = -1}, 10).ok());
   EXPECT_FALSE(Validate({.top_k = -1}, 10).ok());
