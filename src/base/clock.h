@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <time.h>
+
 #include <chrono>
 #include <cstdint>
 
@@ -22,5 +24,13 @@ class SteadyClock : public Clock {
         .count();
   }
 };
+
+// Processor time of the calling thread, in seconds: what neighbours take is not counted. Good for
+// the work of one thread; of others, only the caller's waiting is part of it.
+inline double ThreadSeconds() {
+  timespec time = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 }  // namespace reprise

@@ -2,14 +2,13 @@
 // kernels_float_bench [isas] [threads]: speed of the float ops in the shapes of real models, beside
 // what the machine can do (multiply-adds on registers, a plain copy) and beside the reference. A
 // laboratory, not a test: numbers depend on the neighbours.
-#include <time.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/ops.h"
@@ -20,24 +19,16 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// Processor time of this thread: what the neighbours take is not counted. With more threads, the
-// caller's waiting is part of it.
-double Now() {
-  timespec time;
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
-}
-
 // Seconds of the quickest of several runs.
 template <typename Function>
 double Quickest(const Function& function) {
   double best = 1e9;
-  const double begin = Now();
+  const double begin = ThreadSeconds();
   do {
-    const double start = Now();
+    const double start = ThreadSeconds();
     function();
-    best = std::min(best, Now() - start);
-  } while (Now() - begin < 0.15);
+    best = std::min(best, ThreadSeconds() - start);
+  } while (ThreadSeconds() - begin < 0.15);
   return best;
 }
 

@@ -5,14 +5,13 @@
 //   decode   one token, weights streamed from memory: GB/s of weights, and of a plain read
 //   prefill  512 tokens, 1024 x 2048 weights: 10^9 multiply-adds per second, and what the same
 //            kernel does on data that stays in the first-level cache
-#include <time.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/ops.h"
@@ -21,25 +20,17 @@
 namespace reprise {
 namespace {
 
-// Processor time of this thread: what the neighbours take is not counted. Good for one thread;
-// with more, the caller's waiting is part of it.
-double Now() {
-  timespec time;
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
-}
-
 // Seconds of the quickest of several runs.
 template <typename Function>
 double Quickest(double budget, const Function& function) {
   double best = 1e9;
-  const double begin = Now();
+  const double begin = ThreadSeconds();
   do {
-    const double start = Now();
+    const double start = ThreadSeconds();
     function();
-    const double seconds = Now() - start;
+    const double seconds = ThreadSeconds() - start;
     if (seconds < best) best = seconds;
-  } while (Now() - begin < budget);
+  } while (ThreadSeconds() - begin < budget);
   return best;
 }
 

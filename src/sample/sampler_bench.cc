@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // sampler_bench: what the choice of a token costs, by vocabulary and filters, beside the sorting of
 // all logits. A laboratory, not a test: numbers depend on the neighbours.
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "sample/sampler.h"
 
@@ -16,16 +15,11 @@ namespace {
 
 // Milliseconds of this thread's processor time, the quickest of several runs.
 double Quickest(const std::function<void()>& function) {
-  const auto now = [] {
-    timespec time;
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return double(time.tv_sec) * 1e3 + double(time.tv_nsec) * 1e-6;
-  };
   double best = 1e9;
   for (int i = 0; i < 30; ++i) {
-    const double begin = now();
+    const double begin = ThreadSeconds();
     function();
-    best = std::min(best, now() - begin);
+    best = std::min(best, (ThreadSeconds() - begin) * 1e3);
   }
   return best;
 }

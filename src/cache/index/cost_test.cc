@@ -4,10 +4,10 @@
 #include "cache/sim/cost.h"
 
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "cache/index/state_index.h"
 
@@ -20,13 +20,6 @@ constexpr double kLookupSecondsMax = 20e-3;
 #else
 constexpr double kLookupSecondsMax = 1e-3;
 #endif
-
-// Of this thread's processor time: what neighbours take is not counted.
-double Seconds() {
-  timespec time;
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
-}
 
 StateIndex::Options HybridOptions() {  // 12 KiB a token, 19 MiB a snapshot
   StateIndex::Options options;
@@ -86,12 +79,12 @@ TEST(Cost, EvictionDependsOnWhatGoesOnly) {
     }
     double least = 1e9;
     for (int round = 0; round < 5; ++round) {
-      const double begin = Seconds();
+      const double begin = ThreadSeconds();
       for (int i = 0; i < 200; ++i) {
         index.SetTime(100'000 + round * 200 + i);
         RunPrompt(index, Tokens(uint64_t(900'000 + round * 200 + i), 450));
       }
-      least = std::min(least, Seconds() - begin);
+      least = std::min(least, ThreadSeconds() - begin);
     }
     EXPECT_GT(index.stats().snapshots_evicted[size_t(EvictReason::kRunning)] +
                   index.stats().snapshots_evicted[size_t(EvictReason::kSnapshot)],

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // `reprise bench tokenize`: encoding in MB per second of CPU time, on one thread.
-#include <time.h>
-
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/mapped_file.h"
 #include "base/rng.h"
 #include "cli/commands.h"
@@ -22,20 +21,14 @@ struct Options {
   int32_t line_kb = 10'000;
 };
 
-double CpuSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
 void Measure(const Tokenizer& tokenizer, const std::string& name, std::string_view text) {
   std::vector<int32_t> ids;
   double best = 0;
   for (int round = 0; round < 3; ++round) {
     ids.clear();
-    const double begin = CpuSeconds();
+    const double begin = ThreadSeconds();
     const Status status = tokenizer.Encode(text, {}, &ids);
-    const double seconds = CpuSeconds() - begin;
+    const double seconds = ThreadSeconds() - begin;
     if (!status.ok()) {
       std::printf("%-24s %s\n", name.c_str(), status.message().c_str());
       return;
@@ -127,10 +120,10 @@ void MeasureLines(const Tokenizer& tokenizer, size_t size) {
 }
 
 Status Run(const Options& options) {
-  const double begin = CpuSeconds();
+  const double begin = ThreadSeconds();
   REPRISE_ASSIGN(const ModelText text, ReadTextFile(options.tokenizer));
   std::printf("%s: %d tokens, loaded in %.0f ms\n", options.tokenizer.c_str(),
-              text.tokenizer->vocab_size(), (CpuSeconds() - begin) * 1e3);
+              text.tokenizer->vocab_size(), (ThreadSeconds() - begin) * 1e3);
   for (const std::string& path : options.texts) {
     REPRISE_ASSIGN(const std::string file, ReadFile(path, Tokenizer::kTextBytesMax));
     Measure(*text.tokenizer, path.substr(path.rfind('/') + 1), file);
