@@ -96,6 +96,7 @@ class Page(browser.Test):
         page.hide(False)
         page.until(lambda: page.script(in_focus), "the report, opened")
         asked = page.script(in_focus)
+        self.assertEqual(asked, page.script("return document.querySelector('#last-report .report').dataset.id"))
         page.script("document.activeElement.closest('.report').querySelector('.report details > summary').focus();"
                     "document.activeElement.click()")
         self.assertEqual(page.text("#last-report .report details[open] > summary"), "All numbers")
