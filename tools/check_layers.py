@@ -15,14 +15,15 @@ ALLOWED = {  # module: modules it may include (itself is implied)
     "weights": "base tensor device",
     "cache": "base tensor state device",
     "text": "base",
+    "grammar": "base text",
     "model": "base tensor state device kernels weights text",
     "sample": "base tensor kernels",
     "sched": "base state cache",
     "engine": "base tensor state device cache model sched sample",
     "http": "base",
-    "api": "base text engine http",
+    "api": "base text grammar engine http",
     "web": "base engine http",
-    "cli": "base tensor state device kernels weights cache text model sample engine http api web",
+    "cli": "base tensor state device kernels weights cache text grammar model sample engine http api web",
     "main": "base cli",
 }
 # Only these files of a module may be included from outside it.

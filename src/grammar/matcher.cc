@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "grammar/matcher.h"
+
+#include <algorithm>
+
+namespace reprise::grammar {
+
+Language::Language(Grammar grammar, std::shared_ptr<const TokenTrie> trie, const Limits& limits)
+    : grammar_(std::make_shared<const Grammar>(std::move(grammar))),
+      trie_(std::move(trie)),
+      limits_(limits),
+      run_(std::make_shared<Run>(grammar_, limits.automaton_bytes)) {}
+
+std::shared_ptr<Language::Run> Language::Current() const {
+  const std::lock_guard lock(mutex_);
+  return run_;
+}
+
+std::shared_ptr<Language::Run> Language::Replace(const std::shared_ptr<Run>& old) {
+  const std::lock_guard lock(mutex_);
+  if (run_ == old) run_ = std::make_shared<Run>(grammar_, limits_.automaton_bytes);
+  return run_;
+}
+
+size_t Language::bytes() const {
+  const std::shared_ptr<Run> run = Current();
+  const std::lock_guard lock(run->mutex);
+  return grammar_->bytes() + run->automaton.bytes() +
+         run->masks.size() * ((trie_->vocab_size() + 7) / 8);
+}
+
+Matcher::Matcher(std::shared_ptr<Language> language)
+    : language_(std::move(language)), run_(language_->Current()), place_(run_->automaton.start()) {}
+
+template <typename StepFn>
+Status Matcher::Try(StepFn&& step) {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    {
+      const std::lock_guard lock(run_->mutex);
+      if (!run_->automaton.exhausted()) {
+        const Status status = step(*run_);
+        if (!run_->automaton.exhausted()) return status;
+      }
+    }
+    // The old places mean nothing to the new automaton: the text is walked again.
+    run_ = language_->Replace(run_);
+    const std::lock_guard lock(run_->mutex);
+    PlaceId place = run_->automaton.start();
+    size_t at = 0;
+    const auto walk = [&](size_t end) {
+      for (; at < end; ++at) {
+        place = run_->automaton.Next(place, static_cast<uint8_t>(text_[at]));
+      }
+      return place;
+    };
+    for (Mark& mark : marks_) mark.place = walk(mark.text_size);
+    place_ = walk(text_.size());
+  }
+  return ResourceExhausted("the constraint needs more memory than it may have");
+}
+
+Status Matcher::AcceptBytes(std::string_view bytes) {
+  if (ended_) return InvalidArgument("the text has ended");
+  return Try([&](Language::Run& run) -> Status {
+    PlaceId place = place_;
+    for (const char byte : bytes) place = run.automaton.Next(place, static_cast<uint8_t>(byte));
+    if (run.automaton.exhausted()) return OkStatus();
+    if (place == PlaceId::kDead) return InvalidArgument("the text is not allowed here");
+    marks_.push_back({place_, static_cast<uint32_t>(text_.size())});
+    text_ += bytes;
+    place_ = place;
+    return OkStatus();
+  });
+}
+
+Status Matcher::Accept(int32_t token) {
+  const TokenTrie& trie = language_->trie();
+  if (token < 0 || static_cast<size_t>(token) >= trie.vocab_size()) {
+    return InvalidArgument("no token of the vocabulary");
+  }
+  if (std::ranges::find(trie.ends(), token) != trie.ends().end()) {
+    if (ended_ || !complete()) return InvalidArgument("the text cannot end here");
+    marks_.push_back({place_, static_cast<uint32_t>(text_.size())});
+    ended_ = true;
+    return OkStatus();
+  }
+  const std::string_view bytes = trie.bytes(token);
+  if (bytes.empty()) return InvalidArgument("the token is no text");
+  return AcceptBytes(bytes);
+}
+
+void Matcher::Rollback(size_t count) {
+  CHECK(count <= marks_.size());
+  if (count == 0) return;
+  const Mark mark = marks_[marks_.size() - count];
+  marks_.resize(marks_.size() - count);
+  place_ = mark.place;
+  text_.resize(mark.text_size);
+  ended_ = false;
+}
+
+bool Matcher::complete() {
+  const std::lock_guard lock(run_->mutex);
+  return run_->automaton.Accepts(place_);
+}
+
+std::string Matcher::Forced(size_t max) {
+  std::string forced;
+  if (ended_) return forced;
+  const Status status = Try([&](Language::Run& run) {
+    forced.clear();
+    PlaceId place = place_;
+    while (forced.size() < max) {
+      const int byte = run.automaton.OnlyByte(place);
+      if (byte < 0) break;
+      forced += static_cast<char>(byte);
+      place = run.automaton.Next(place, static_cast<uint8_t>(byte));
+    }
+    return OkStatus();
+  });
+  return status.ok() ? forced : std::string();
+}
+
+void Matcher::Walk(Language::Run& run, std::span<uint64_t> mask) const {
+  Automaton& automaton = run.automaton;
+  const TokenTrie& trie = language_->trie();
+  run.stack.resize(trie.depth_max() + 1);
+  PlaceId* const stack = run.stack.data();
+  stack[0] = place_;
+  const int plain = automaton.PlainDepth(place_);
+  for (const TokenTrie::Part& part : trie.parts()) {
+    if (part.chars_max > 0 && (part.chars_max <= plain || plain == Automaton::kPlainForever)) {
+      for (size_t i = 0; i < mask.size(); ++i) mask[i] |= part.mask[i];
+      continue;
+    }
+    const TokenTrie::Node* const nodes = part.nodes.data();
+    const auto count = static_cast<uint32_t>(part.nodes.size());
+    for (uint32_t at = 0; at < count;) {
+      const TokenTrie::Node& node = nodes[at];
+      const PlaceId place = automaton.Next(stack[node.depth - 1], node.byte);
+      if (place == PlaceId::kDead) {
+        at = node.end;
+        continue;
+      }
+      stack[node.depth] = place;
+      if (node.token >= 0) {
+        mask[static_cast<size_t>(node.token) / 64] |= uint64_t{1} << (node.token & 63);
+      }
+      ++at;
+    }
+  }
+  if (automaton.Accepts(place_)) {
+    for (const int32_t end : trie.ends()) {
+      mask[static_cast<size_t>(end) / 64] |= uint64_t{1} << (end & 63);
+    }
+  }
+}
+
+Status Matcher::Fill(std::span<uint64_t> mask) {
+  CHECK(mask.size() == (language_->trie().vocab_size() + 63) / 64);
+  return Try([&](Language::Run& run) {
+    std::fill(mask.begin(), mask.end(), 0);
+    if (ended_) return OkStatus();
+    const auto key = static_cast<uint32_t>(place_);
+    if (const auto known = run.masks.find(key); known != run.masks.end()) {
+      std::copy(known->second.begin(), known->second.end(), mask.begin());
+      return OkStatus();
+    }
+    Walk(run, mask);
+    if (run.automaton.exhausted()) return OkStatus();
+    if (run.masks.size() >= language_->limits_.masks) run.masks.clear();
+    run.masks.emplace(key, std::vector<uint64_t>(mask.begin(), mask.end()));
+    return OkStatus();
+  });
+}
+
+}  // namespace reprise::grammar

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "grammar/grammar.h"
+#include "grammar/parse/automaton.h"
+#include "grammar/parse/token_trie.h"
+
+namespace reprise::grammar {
+
+// A grammar and a vocabulary: what any number of matchers run on. Requests with the same schema
+// share one, and with it every place and mask that one of them has seen.
+//
+// Thread safety: all methods, and those of matchers on different threads; one lock per automaton.
+class Language {
+ public:
+  struct Limits {
+    size_t automaton_bytes = size_t{32} << 20;  // over it a new automaton is begun
+    size_t masks = 64;                          // kept, of vocab / 8 bytes each
+  };
+
+  // REQUIRES: `grammar` is finished, with the alphabet of `trie` (WritableBytes).
+  Language(Grammar grammar, std::shared_ptr<const TokenTrie> trie, const Limits& limits);
+  Language(Grammar grammar, std::shared_ptr<const TokenTrie> trie)
+      : Language(std::move(grammar), std::move(trie), Limits{}) {}
+
+  const TokenTrie& trie() const { return *trie_; }
+  const Grammar& grammar() const { return *grammar_; }
+  size_t bytes() const;
+
+ private:
+  friend class Matcher;
+  // An automaton under a lock, with the masks of some of its places.
+  struct Run {
+    Run(std::shared_ptr<const Grammar> grammar, size_t bytes_max)
+        : automaton(std::move(grammar), bytes_max) {}
+    std::mutex mutex;
+    Automaton automaton;
+    std::unordered_map<uint32_t, std::vector<uint64_t>> masks;
+    std::vector<PlaceId> stack;  // scratch: [depth of the trie + 1]
+  };
+  std::shared_ptr<Run> Current() const;
+  // A fresh automaton in place of `old`, unless another matcher has seen to it.
+  std::shared_ptr<Run> Replace(const std::shared_ptr<Run>& old);
+
+  const std::shared_ptr<const Grammar> grammar_;
+  const std::shared_ptr<const TokenTrie> trie_;
+  const Limits limits_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Run> run_;
+};
+
+// Follows one text of a language, token by token: which tokens may come next, and what came.
+//
+// A matcher can be copied (choices of one request, drafts) and rolled back. The mask of a place is
+// never empty: by invariant (1) of Grammar the text can be completed, and the grammar's alphabet is
+// made of bytes that tokens write alone.
+//
+// Thread safety: none of its own; see Language.
+class Matcher {
+ public:
+  explicit Matcher(std::shared_ptr<Language> language);
+
+  // Sets the bits of the tokens that may come next and clears all others. Fails with
+  // kResourceExhausted if the language is too ambiguous to be followed within its limits.
+  // REQUIRES: [vocab / 64, rounded up].
+  Status Fill(std::span<uint64_t> mask);
+
+  // Fails with kInvalidArgument, and changes nothing, if the token is not allowed. An end token is
+  // allowed where the text is complete, and nothing after it.
+  Status Accept(int32_t token);
+  // The same for text that is no token of its own.
+  Status AcceptBytes(std::string_view bytes);
+
+  // Forgets the last `count` calls of Accept or AcceptBytes. REQUIRES: there were as many.
+  void Rollback(size_t count);
+
+  bool ended() const { return ended_; }
+  // Whether the text could end here.
+  bool complete();
+  // The bytes that must come next, whatever is chosen: at most `max` of them.
+  std::string Forced(size_t max);
+  const std::string& text() const { return text_; }
+
+ private:
+  struct Mark {
+    PlaceId place;
+    uint32_t text_size;
+  };
+  // Runs `step` on the automaton, and once more on a fresh one if that had no more room.
+  template <typename StepFn>
+  Status Try(StepFn&& step);
+  void Walk(Language::Run& run, std::span<uint64_t> mask) const;
+
+  std::shared_ptr<Language> language_;
+  std::shared_ptr<Language::Run> run_;
+  std::string text_;
+  std::vector<Mark> marks_;  // before each accepted token
+  PlaceId place_;
+  bool ended_ = false;
+};
+
+}  // namespace reprise::grammar

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Masks are right to the bit: every token of a vocabulary is allowed exactly if its bytes may
+// follow.
+#include "grammar/matcher.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/rng.h"
+#include "grammar/regex/pattern.h"
+
+namespace reprise::grammar {
+namespace {
+
+// All single bytes, an end token (256), and pieces that cross every border.
+std::vector<std::string> SmallVocabulary() {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.push_back(std::string(1, static_cast<char>(byte)));
+  tokens.push_back("");
+  for (const char* text : {"ab", "abc", "\":", "\"}", "12", "123", "12,", "true", "a\"", "é", "xé",
+                           "quite a long piece of text", "ab", "\\n", "\n  ", "\xC3"}) {
+    tokens.push_back(text);
+  }
+  return tokens;
+}
+
+std::shared_ptr<const TokenTrie> MakeTrie(const std::vector<std::string>& tokens) {
+  const std::vector<std::string_view> views(tokens.begin(), tokens.end());
+  const int32_t ends[] = {256};
+  return std::make_shared<const TokenTrie>(views, ends);
+}
+
+std::shared_ptr<Language> FromPattern(std::string_view pattern,
+                                      const std::vector<std::string>& tokens,
+                                      const Language::Limits& limits = {}) {
+  Grammar grammar;
+  const auto parsed = Pattern::Parse(pattern);
+  CHECK(parsed.ok());
+  const auto regex = parsed->Compile(grammar.pool(), Spelling::kPlain, Pattern::Match::kWhole);
+  CHECK(regex.ok());
+  const RuleId rule = grammar.AddRule();
+  grammar.AddRegex(grammar.Begin(rule), *regex, grammar.End(rule));
+  CHECK(grammar.Finish(rule).ok());
+  return std::make_shared<Language>(std::move(grammar), MakeTrie(tokens), limits);
+}
+
+// The slow truth: try each token.
+void ExpectExactMask(Matcher& matcher, const std::vector<std::string>& tokens) {
+  std::vector<uint64_t> mask((tokens.size() + 63) / 64);
+  ASSERT_TRUE(matcher.Fill(mask).ok());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const bool allowed = mask[i / 64] >> (i % 64) & 1;
+    const Status status = matcher.Accept(static_cast<int32_t>(i));
+    EXPECT_EQ(allowed, status.ok()) << "token '" << tokens[i] << "' after " << matcher.text();
+    if (status.ok()) matcher.Rollback(1);
+  }
+}
+
+TEST(MatcherTest, MasksAreExactAlongRandomTexts) {
+  const std::vector<std::string> tokens = SmallVocabulary();
+  for (const char* pattern :
+       {"[^]{0,3}", "\"[^\"\\\\]*\"", "(ab|abc)*x?", "\"[^\"\\\\]{2,9}\":(true|12,?)*", "[a-é]+",
+        "\"([^\"\\\\\\x00-\\x1f]|\\\\n){0,40}\""}) {
+    const auto language = FromPattern(pattern, tokens);
+    Rng rng(5);
+    for (int round = 0; round < 20; ++round) {
+      Matcher matcher(language);
+      for (int step = 0; step < 12 && !matcher.ended(); ++step) {
+        ExpectExactMask(matcher, tokens);
+        std::vector<uint64_t> mask((tokens.size() + 63) / 64);
+        ASSERT_TRUE(matcher.Fill(mask).ok());
+        std::vector<int32_t> allowed;
+        for (size_t i = 0; i < tokens.size(); ++i) {
+          if (mask[i / 64] >> (i % 64) & 1) allowed.push_back(static_cast<int32_t>(i));
+        }
+        ASSERT_FALSE(allowed.empty());
+        ASSERT_TRUE(matcher.Accept(allowed[rng.Below(allowed.size())]).ok());
+      }
+    }
+  }
+}
+
+TEST(MatcherTest, CopiesAndRollbacksAreIndependent) {
+  const std::vector<std::string> tokens = SmallVocabulary();
+  Matcher matcher(FromPattern("(ab|12)*", tokens));
+  ASSERT_TRUE(matcher.AcceptBytes("ab").ok());
+  Matcher copy = matcher;
+  ASSERT_TRUE(copy.AcceptBytes("1").ok());
+  EXPECT_FALSE(copy.complete());
+  EXPECT_TRUE(matcher.complete());
+  EXPECT_EQ(copy.Forced(10), "2");
+  copy.Rollback(2);
+  EXPECT_EQ(copy.text(), "");
+  EXPECT_EQ(matcher.text(), "ab");
+  ASSERT_TRUE(matcher.Accept(256).ok());
+  EXPECT_TRUE(matcher.ended());
+  EXPECT_FALSE(matcher.Accept('a').ok());
+  matcher.Rollback(1);
+  EXPECT_TRUE(matcher.Accept('a').ok());
+  EXPECT_FALSE(matcher.Accept('a').ok());
+  EXPECT_FALSE(matcher.Accept(-1).ok());
+  EXPECT_FALSE(matcher.Accept(100'000).ok());
+}
+
+// An automaton that is full is left behind, and nobody notices: two matchers take turns, and what
+// both of them walk has no room together.
+TEST(MatcherTest, AFullAutomatonIsReplaced) {
+  const std::vector<std::string> tokens = SmallVocabulary();
+  const char* pattern = "a{1,3000}b?|c{1,3000}d?";
+  const auto small = FromPattern(pattern, tokens, {.automaton_bytes = 450'000, .masks = 4});
+  const auto large = FromPattern(pattern, tokens);
+  std::vector<uint64_t> mask((tokens.size() + 63) / 64);
+  std::vector<uint64_t> expected(mask.size());
+  Matcher small_a(small), small_c(small), large_a(large), large_c(large);
+  for (int i = 0; i < 700; ++i) {
+    const bool turn = i / 50 % 2 == 0;
+    Matcher& tested = turn ? small_a : small_c;
+    Matcher& oracle = turn ? large_a : large_c;
+    ASSERT_TRUE(tested.AcceptBytes(turn ? "a" : "c").ok()) << i;
+    ASSERT_TRUE(oracle.AcceptBytes(turn ? "a" : "c").ok());
+    ASSERT_TRUE(tested.Fill(mask).ok()) << i;
+    ASSERT_TRUE(oracle.Fill(expected).ok());
+    ASSERT_EQ(mask, expected);
+  }
+  EXPECT_LT(small->bytes(), size_t{1'500'000});
+  small_a.Rollback(200);
+  EXPECT_TRUE(small_a.AcceptBytes("b").ok());
+  EXPECT_FALSE(small_c.AcceptBytes("b").ok());
+}
+
+TEST(MatcherTest, GivesUpWithAStatus) {
+  const std::vector<std::string> tokens = SmallVocabulary();
+  Matcher matcher(FromPattern("(a|b)*a(a|b){3000}", tokens, {.automaton_bytes = 300'000}));
+  Status status;
+  Rng rng(1);
+  for (int i = 0; i < 3000 && status.ok(); ++i)
+    status = matcher.AcceptBytes(rng.Below(2) ? "a" : "b");
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace reprise::grammar

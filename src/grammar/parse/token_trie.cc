@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "grammar/parse/token_trie.h"
+
+#include <algorithm>
+
+#include "base/utf8.h"
+#include "grammar/parse/automaton.h"
+
+namespace reprise::grammar {
+namespace {
+
+constexpr int kLongestPlain = 1 << 30;
+constexpr int kPartChars[] = {0, 4, 8, Automaton::kPlainMax, kLongestPlain};
+
+// The number of characters, or 0 if not all of them are plain.
+int PlainChars(std::string_view text) {
+  int chars = 0;
+  while (!text.empty()) {
+    const size_t length = Utf8SequenceLength(text);
+    const auto first = static_cast<uint8_t>(text[0]);
+    if (length == 0 || first < 0x20 || first == '"' || first == '\\') return 0;
+    text.remove_prefix(length);
+    ++chars;
+  }
+  return chars;
+}
+
+}  // namespace
+
+TokenTrie::TokenTrie(std::span<const std::string_view> bytes, std::span<const int32_t> ends)
+    : vocab_size_(bytes.size()), ends_(ends.begin(), ends.end()) {
+  text_begin_.reserve(bytes.size() + 1);
+  text_begin_.push_back(0);
+  for (const std::string_view token : bytes) {
+    if (token.size() <= kTokenBytesMax) text_.insert(text_.end(), token.begin(), token.end());
+    text_begin_.push_back(static_cast<uint32_t>(text_.size()));
+  }
+  std::array<std::vector<Entry>, std::size(kPartChars)> entries;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const auto token = static_cast<int32_t>(i);
+    const std::string_view text = this->bytes(token);
+    if (text.empty() || std::ranges::find(ends_, token) != ends_.end()) continue;
+    if (text.size() == 1) single_bytes_.Add(static_cast<uint8_t>(text[0]));
+    depth_max_ = std::max(depth_max_, text.size());
+    const int chars = PlainChars(text);
+    size_t part = 0;
+    while (chars > kPartChars[part]) ++part;
+    entries[part].push_back({text, token});
+  }
+  parts_.resize(std::size(kPartChars));
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    parts_[i].chars_max = kPartChars[i];
+    BuildPart(std::move(entries[i]), &parts_[i]);
+  }
+}
+
+std::string_view TokenTrie::bytes(int32_t token) const {
+  const auto at = static_cast<size_t>(token);
+  return {text_.data() + text_begin_[at], text_begin_[at + 1] - text_begin_[at]};
+}
+
+void TokenTrie::BuildPart(std::vector<Entry> entries, Part* part) {
+  part->mask.assign((vocab_size_ + 63) / 64, 0);
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.bytes < b.bytes; });
+  std::vector<uint32_t> open;  // nodes on the path of the last entry
+  std::string_view last;
+  const auto close = [&](size_t depth) {
+    for (; open.size() > depth; open.pop_back()) {
+      part->nodes[open.back()].end = static_cast<uint32_t>(part->nodes.size());
+    }
+  };
+  for (const Entry& entry : entries) {
+    part->mask[static_cast<size_t>(entry.token) / 64] |= uint64_t{1} << (entry.token & 63);
+    size_t shared = 0;
+    while (shared < std::min(last.size(), entry.bytes.size()) &&
+           last[shared] == entry.bytes[shared]) {
+      ++shared;
+    }
+    // The same bytes again: a second last node beside the first.
+    if (shared == entry.bytes.size() && shared == last.size()) --shared;
+    close(shared);
+    for (size_t depth = shared; depth < entry.bytes.size(); ++depth) {
+      open.push_back(static_cast<uint32_t>(part->nodes.size()));
+      part->nodes.push_back(
+          {0, -1, static_cast<uint16_t>(depth + 1), static_cast<uint8_t>(entry.bytes[depth])});
+    }
+    part->nodes.back().token = entry.token;
+    last = entry.bytes;
+  }
+  close(0);
+}
+
+}  // namespace reprise::grammar

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "grammar/intern.h"
+#include "grammar/regex/byte_set.h"
+
+namespace reprise::grammar {
+
+// A regular language over bytes, by its number in a RegexPool.
+enum class RegexId : uint32_t {
+  kNothing = 0,  // no text at all
+  kEmpty = 1,    // the empty text alone
+};
+
+// Regular expressions over bytes as a pool of interned nodes, with union, intersection, complement
+// and counted repetition, and their derivatives: Derive(r, b) is what may follow byte b in texts of
+// r (Brzozowski 1964; Owens, Reppy, Turon 2009). A deterministic automaton comes for free: its
+// states are ids, made when they are first met.
+//
+// Nodes are kept in a normal form (flat, sorted, without duplicates), so that equal ids mean equal
+// languages often enough for the automaton to be finite and small.
+//
+// Nodes cost memory and steps, and expressions are hostile: beyond the budget the pool is
+// exhausted() for good, and everything it returns means nothing.
+//
+// Thread safety: none. Copies are independent and have the same ids.
+class RegexPool {
+ public:
+  struct Budget {
+    size_t bytes = size_t{24} << 20;
+    uint64_t steps = 4'000'000;  // nodes visited
+  };
+
+  RegexPool() : RegexPool(Budget{}) {}
+  explicit RegexPool(const Budget& budget);
+
+  RegexId Bytes(const ByteSet& set);
+  RegexId Literal(std::string_view text);
+  RegexId LiteralSet(std::vector<std::string_view> texts);  // any of them
+  RegexId Concat(RegexId first, RegexId second);
+  RegexId Concat(std::span<const RegexId> parts);
+  RegexId Or(std::vector<RegexId> parts);
+  RegexId Or(RegexId a, RegexId b) { return Or(std::vector<RegexId>{a, b}); }
+  RegexId And(std::vector<RegexId> parts);
+  RegexId And(RegexId a, RegexId b) { return And(std::vector<RegexId>{a, b}); }
+  RegexId Not(RegexId r);
+  RegexId AnyText() { return Not(RegexId::kNothing); }
+  RegexId Optional(RegexId r) { return Or(r, RegexId::kEmpty); }
+
+  static constexpr uint32_t kUnbounded = ~uint32_t{0};
+  RegexId Repeat(RegexId r, uint32_t min, uint32_t max = kUnbounded);
+
+  // Decimal numbers, written without an exponent, that are a multiple of modulus / 10^scale. Says
+  // nothing about their syntax: to be intersected. REQUIRES: 0 < modulus < 2^56, scale < 64.
+  RegexId Multiple(uint64_t modulus, uint32_t scale);
+
+  bool Nullable(RegexId r) const { return nodes_[Index(r)].nullable; }
+  RegexId Derive(RegexId r, uint8_t byte);
+
+  // Whether the language has no text, by search where nodes alone do not tell. Bytes outside of
+  // `alphabet()` count as unwritable.
+  bool IsNothing(RegexId r);
+
+  // Restricts texts to some bytes: derivatives by others are nothing.
+  void SetAlphabet(const ByteSet& alphabet) { alphabet_ = alphabet; }
+
+  // Bytes of one class are never told apart by any expression of the pool. Classes are split when
+  // new sets come, never joined.
+  const std::array<uint8_t, 256>& classes() const { return class_of_; }
+  std::span<const uint8_t> representatives() const { return representatives_; }
+
+  // A new budget, with no steps taken. What is exhausted stays so.
+  void SetBudget(const Budget& budget) {
+    budget_ = budget;
+    steps_ = 0;
+  }
+  bool exhausted() const { return exhausted_; }
+  size_t bytes() const;
+  size_t node_count() const { return nodes_.size(); }
+
+ private:
+  enum class Kind : uint8_t {
+    kNothing,
+    kEmpty,
+    kBytes,
+    kConcat,
+    kOr,
+    kAnd,
+    kNot,
+    kRepeat,
+    kMultiple
+  };
+  struct Node {
+    Kind kind = Kind::kNothing;
+    bool nullable = false;
+    bool exact = true;  // without kAnd and kNot: is nothing only as kNothing
+    uint32_t a = 0;     // kBytes: set; kConcat: first; n-ary: begin in children_; others: operand
+    uint32_t b = 0;  // kConcat: second; n-ary: count; kRepeat: min; kMultiple: digits of fraction
+    uint32_t c = 0;  // kRepeat: max; kMultiple: rule
+    uint64_t rest = 0;  // kMultiple: remainder so far
+  };
+  struct MultipleRule {
+    uint64_t modulus;
+    uint32_t scale;
+    bool operator==(const MultipleRule&) const = default;
+  };
+  static constexpr uint32_t kBeforePoint = ~uint32_t{0};  // kMultiple: b
+
+  static uint32_t Index(RegexId r) { return static_cast<uint32_t>(r); }
+  std::span<const RegexId> Children(const Node& node) const {
+    return {children_.data() + node.a, node.b};
+  }
+  bool Spend(uint64_t steps);
+  RegexId Intern(Node node);
+  RegexId InternNary(Kind kind, std::span<const RegexId> parts);
+  RegexId InternMultiple(uint32_t rule, uint32_t digits, uint64_t rest);
+  uint32_t SetIndex(const ByteSet& set);
+  void SplitClasses(const ByteSet& set);
+  void Flatten(Kind kind, std::span<const RegexId> parts, std::vector<RegexId>* flat) const;
+  std::vector<RegexId> JoinBytes(std::vector<RegexId> parts, bool intersect);
+  std::vector<RegexId> FactorHeads(std::vector<RegexId> parts);
+  RegexId LiteralTrie(std::span<const std::string_view> sorted, size_t depth);
+  RegexId DeriveNode(RegexId r, uint8_t byte);
+  RegexId DeriveMultiple(const Node& node, uint8_t byte);
+  bool Search(RegexId r);
+
+  Budget budget_;
+  uint64_t steps_ = 0;
+  bool exhausted_ = false;
+  ByteSet alphabet_ = ~ByteSet();
+  std::vector<Node> nodes_;
+  std::vector<RegexId> children_;
+  std::vector<ByteSet> sets_;
+  std::vector<MultipleRule> rules_;
+  InternIndex node_index_;
+  InternIndex set_index_;
+  std::array<uint8_t, 256> class_of_ = {};
+  std::vector<uint8_t> representatives_ = {0};  // [classes] the lowest byte of each
+  struct Derivative {
+    uint32_t from;
+    uint32_t byte;
+    RegexId to;
+  };
+  std::vector<Derivative> derivatives_;
+  InternIndex derivative_index_;
+  std::vector<uint8_t> liveness_;  // [nodes] 0: unknown, 1: has a text, 2: nothing
+};
+
+}  // namespace reprise::grammar
