@@ -44,7 +44,8 @@ Engine::Engine(Executor& executor, std::unique_ptr<StateCache> cache, const Engi
       context_tokens_(options.context_tokens > 0
                           ? options.context_tokens
                           : static_cast<int32_t>(executor.card().context_length)),
-      scheduler_(options.scheduler) {}
+      scheduler_(options.scheduler),
+      sampler_(executor.pool()) {}
 
 Engine::~Engine() { Stop(); }
 
@@ -85,6 +86,11 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   REPRISE_TRY(Validate(request.sampling, card.vocab_size));
 
   auto sequence = std::make_unique<Sequence>();
+  if (request.sampling.penalises()) sequence->said.AddPrompt(request.prompt);
+  if (request.min_tokens > 0 && !request.end_tokens.empty()) {
+    sequence->before_minimum.emplace(static_cast<size_t>(card.vocab_size));
+    for (const TokenId token : request.end_tokens) sequence->before_minimum->Forbid(token);
+  }
   sequence->key = {card.digest, request.salt};
   sequence->request = std::move(request);
   if (sequence->request.prompt_logprobs >= 0) ScorePrompt(*sequence);
@@ -355,16 +361,19 @@ void Engine::Forward(std::vector<Share>* shares) {
   const int64_t begin_ns = clock_.NowNs();
   executor_.Forward({tokens, slices, logit_rows, finite_}, cache_->memory(), logits_.data());
   const double ms = MsBetween(begin_ns, clock_.NowNs());
-  scheduler_.Observe(static_cast<int32_t>(tokens.size()), ms);
+  const bool idle = shares->front().sequence->request.idle;
+  scheduler_.Observe(static_cast<int32_t>(tokens.size()), ms, idle);
   ++counters_.steps;
   counters_.rows += tokens.size();
   counters_.busy_ms += ms;
-  if (shares->front().sequence->request.idle) counters_.rows_idle += tokens.size();
+  if (idle) counters_.rows_idle += tokens.size();
 }
 
 // Publishes what the step computed and chooses the next token of every sequence that is complete.
 void Engine::Commit(const std::vector<Share>& shares) {
   const size_t vocab = static_cast<size_t>(executor_.card().vocab_size);
+  std::vector<Sequence*> complete;
+  std::vector<StepSampler::Row> rows;
   for (size_t i = 0; i < shares.size(); ++i) {
     const Share& share = shares[i];
     Sequence& sequence = *share.sequence;
@@ -386,24 +395,33 @@ void Engine::Commit(const std::vector<Share>& shares) {
     if (sequence.rows_ready() > 0) continue;
     if (sequence.request.max_tokens == 0) {
       Finish(sequence, FinishReason::kLength);
-    } else {
-      SampleNext(sequence, logits(share.logit_count - 1));
+      continue;
     }
+    complete.push_back(&sequence);
+    rows.push_back(RowOf(sequence, logits(share.logit_count - 1)));
   }
+  std::vector<Result<Sampled>> sampled = sampler_.Sample(rows);
+  for (size_t i = 0; i < complete.size(); ++i) Continue(*complete[i], std::move(sampled[i]));
 }
 
-void Engine::SampleNext(Sequence& sequence, std::span<const float> logits) {
+StepSampler::Row Engine::RowOf(const Sequence& sequence, std::span<const float> logits) const {
   const GenerateRequest& request = sequence.request;
-  Sampler::Input input;
-  input.logits = logits;
-  input.history = sequence.lease.tokens();
-  input.generated = static_cast<size_t>(sequence.generated);
-  input.position = sequence.lease.tokens().size();
-  if (sequence.generated < request.min_tokens) input.banned = request.end_tokens;
-  input.logprobs = request.logprobs;
-  Result<Sampled> sampled = sampler_.Sample(request.sampling, input);
-  if (!sampled.ok()) return Finish(sequence, FinishReason::kFailed, sampled.status());
+  StepSampler::Row row;
+  row.params = &request.sampling;
+  row.input.logits = logits;
+  row.input.said = &sequence.said;
+  row.input.position = sequence.lease.tokens().size();
+  if (sequence.before_minimum && sequence.generated < request.min_tokens) {
+    row.input.allowed = &*sequence.before_minimum;
+  }
+  row.input.logprobs = request.logprobs;
+  return row;
+}
 
+// The sequence goes on with the token that was chosen, or ends.
+void Engine::Continue(Sequence& sequence, Result<Sampled> sampled) {
+  if (!sampled.ok()) return Finish(sequence, FinishReason::kFailed, sampled.status());
+  const GenerateRequest& request = sequence.request;
   const TokenId token = sampled->chosen.token;
   if (sequence.generated == 0) sequence.first_token_ns = clock_.NowNs();
   const auto& ends = request.end_tokens;
@@ -411,6 +429,7 @@ void Engine::SampleNext(Sequence& sequence, std::span<const float> logits) {
     return Finish(sequence, FinishReason::kEndToken);
   }
   ++sequence.generated;
+  if (request.sampling.penalises()) sequence.said.AddGenerated(token);
   ++counters_.tokens_generated;
   sequence.stream->Add({sampled->chosen, std::move(sampled->top)});
   const bool full = static_cast<int32_t>(sequence.lease.tokens().size()) + 1 >= context_tokens_;

@@ -13,9 +13,9 @@
 #include "cache/state_cache.h"
 #include "engine/request.h"
 #include "engine/stats.h"
+#include "engine/step_sampler.h"
 #include "engine/token_stream.h"
 #include "model/executor.h"
-#include "sample/sampler.h"
 #include "sched/scheduler.h"
 
 namespace reprise {
@@ -93,7 +93,8 @@ class Engine {
   void Reserve(std::vector<Share>* shares);
   void Forward(std::vector<Share>* shares);
   void Commit(const std::vector<Share>& shares);
-  void SampleNext(Sequence& sequence, std::span<const float> logits);
+  StepSampler::Row RowOf(const Sequence& sequence, std::span<const float> logits) const;
+  void Continue(Sequence& sequence, Result<Sampled> sampled);
   void Finish(Sequence& sequence, FinishReason reason, Status status = OkStatus());
   void Publish(Sequence& sequence);
   Sequence* Preempt(const Sequence& needy);
@@ -110,7 +111,7 @@ class Engine {
   const int32_t context_tokens_;
 
   Scheduler scheduler_;
-  Sampler sampler_;
+  StepSampler sampler_;
   std::deque<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival
   std::vector<std::unique_ptr<Sequence>> running_;
   std::deque<std::unique_ptr<Sequence>> idle_;  // oldest first; started or not

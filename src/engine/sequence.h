@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "cache/state_cache.h"
 #include "engine/request.h"
@@ -23,6 +24,8 @@ struct Sequence {
   Lease lease;
   uint64_t arrival = 0;
   int32_t generated = 0;
+  TokenCounts said;                         // prompt and reply, if something is penalised
+  std::optional<TokenMask> before_minimum;  // what may be chosen until min_tokens, if that differs
   bool finished = false;
 
   int64_t submit_ns = 0;

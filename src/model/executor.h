@@ -13,6 +13,9 @@ class Executor {
 
   virtual const ModelCard& card() const = 0;
 
+  // Threads that others may use between two forward passes; null: none.
+  virtual ThreadPool* pool() { return nullptr; }
+
   // As Model::Forward; fills batch.finite.
   virtual void Forward(const BatchView& batch, const StateMemory& memory, float* logits) = 0;
 };
@@ -23,6 +26,7 @@ class ModelExecutor : public Executor {
   ModelExecutor(const Model& model, const OpContext& context) : model_(model), context_(context) {}
 
   const ModelCard& card() const override { return model_.card(); }
+  ThreadPool* pool() override { return context_.pool; }
   void Forward(const BatchView& batch, const StateMemory& memory, float* logits) override {
     model_.Forward(context_, batch, memory, logits);
   }

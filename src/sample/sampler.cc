@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "base/check.h"
 #include "base/rng.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/reference/math.h"
@@ -33,7 +34,7 @@ bool AllFinite(std::span<const float> values) {
 
 }  // namespace
 
-Sampler::Sampler() : table_(cpu::ActiveTable()) {}
+Sampler::Sampler() : table_(&cpu::ActiveTable()) {}
 
 Status Validate(const SamplingParams& params, int64_t vocab_size) {
   REPRISE_TRY(CheckRange("temperature", params.temperature, 0, 100));
@@ -54,13 +55,16 @@ Status Validate(const SamplingParams& params, int64_t vocab_size) {
 }
 
 Result<Sampled> Sampler::Sample(const SamplingParams& params, const Input& input) {
+  CHECK(input.said != nullptr || !params.penalises());
+  CHECK(input.allowed == nullptr || input.allowed->vocab_size() == input.logits.size());
+  if (input.allowed != nullptr && input.allowed->empty()) {
+    return FailedPrecondition("no token may follow here: what was asked for cannot be continued");
+  }
   if (!AllFinite(input.logits)) return Internal("the model produced a logit that is not a number");
   logits_.assign(input.logits.begin(), input.logits.end());
   for (const auto& [token, bias] : params.logit_bias) logits_[static_cast<size_t>(token)] += bias;
-  Penalise(params, input);
-  for (const int32_t token : input.banned) {
-    logits_[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
-  }
+  if (params.penalises()) Penalise(params, *input.said);
+  if (input.allowed != nullptr) Forbid(*input.allowed);
 
   Sampled sampled;
   sampled.chosen.token =
@@ -78,7 +82,7 @@ Sampled Sampler::Score(std::span<const float> logits, int32_t token, int top) {
 
 void Sampler::ListLogprobs(std::span<const float> logits, int top, Sampled* sampled) {
   shares_.resize(logits.size());
-  table_.softmax(logits.data(), static_cast<int64_t>(logits.size()), shares_.data());
+  table_->softmax(logits.data(), static_cast<int64_t>(logits.size()), shares_.data());
   double sum = 0;  // 1, but for the rounding of a sum in single precision
   for (const float share : shares_) sum += static_cast<double>(share);
   const auto best = static_cast<size_t>(LargestIndex(logits));
@@ -102,32 +106,33 @@ void Sampler::ListLogprobs(std::span<const float> logits, int top, Sampled* samp
   for (TokenLogprob& entry : listed) entry.logprob = logprob(entry.token);
 }
 
-void Sampler::Penalise(const SamplingParams& params, const Input& input) {
-  if (params.repetition_penalty != 1) {
-    counts_.resize(logits_.size(), 0);
-    for (const int32_t token : input.history) {
-      if (counts_[static_cast<size_t>(token)]++ != 0) continue;
-      float& logit = logits_[static_cast<size_t>(token)];
+void Sampler::Penalise(const SamplingParams& params, const TokenCounts& said) {
+  for (const auto& [token, generated] : said.counts()) {
+    float& logit = logits_[static_cast<size_t>(token)];
+    if (params.repetition_penalty != 1) {
       logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
     }
-    for (const int32_t token : input.history) counts_[static_cast<size_t>(token)] = 0;
+    if (generated > 0) {
+      logit -= params.presence_penalty + params.frequency_penalty * static_cast<float>(generated);
+    }
   }
-  if (params.presence_penalty != 0 || params.frequency_penalty != 0) {
-    counts_.resize(logits_.size(), 0);
-    const auto replies = input.history.last(std::min(input.generated, input.history.size()));
-    for (const int32_t token : replies) ++counts_[static_cast<size_t>(token)];
-    for (const int32_t token : replies) {
-      uint32_t& count = counts_[static_cast<size_t>(token)];
-      if (count == 0) continue;
-      logits_[static_cast<size_t>(token)] -=
-          params.presence_penalty + params.frequency_penalty * static_cast<float>(count);
-      count = 0;
+}
+
+void Sampler::Forbid(const TokenMask& allowed) {
+  const std::span<const uint64_t> words = allowed.words();
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == ~uint64_t{0}) continue;
+    const size_t end = std::min(logits_.size(), 64 * (i + 1));
+    for (size_t token = 64 * i; token < end; ++token) {
+      if ((words[i] >> token % 64 & 1) == 0) {
+        logits_[token] = -std::numeric_limits<float>::infinity();
+      }
     }
   }
 }
 
 int32_t Sampler::Draw(const SamplingParams& params, uint64_t position) {
-  ranking_.Rank(table_, logits_, params.temperature);
+  ranking_.Rank(*table_, logits_, params.temperature);
   if (params.top_k > 0) ranking_.KeepCount(static_cast<size_t>(params.top_k));
   if (params.top_p < 1) ranking_.KeepMass(static_cast<double>(params.top_p));
   if (params.min_p > 0) ranking_.KeepAbove(params.min_p);

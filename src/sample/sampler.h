@@ -8,6 +8,8 @@
 
 #include "base/status.h"
 #include "sample/ranking.h"
+#include "sample/token_counts.h"
+#include "sample/token_mask.h"
 
 namespace reprise {
 
@@ -22,6 +24,11 @@ struct SamplingParams {
   float repetition_penalty = 1;
   std::vector<std::pair<int32_t, float>> logit_bias = {};  // token, added to its logit
   uint64_t seed = 0;
+
+  // Whether the choice depends on what was said before.
+  bool penalises() const {
+    return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;
+  }
 };
 
 // One sentence about the first parameter that is out of range or not a number.
@@ -37,9 +44,9 @@ struct Sampled {
   std::vector<TokenLogprob> top;  // the most likely tokens, as many as were asked for
 };
 
-// Chooses a token. The choice is a function of (params, logits, history, position): counter-based
-// randomness, our own exp, sums in one order; so a sampled answer is the same in any batch, on any
-// CPU and after any restore.
+// Chooses a token. The choice is a function of (params, logits, what was said, position, what is
+// allowed): counter-based randomness, our own exp, sums in one order; so a sampled answer is the
+// same in any batch, on any CPU and after any restore.
 //
 // Order of the filters: bias, penalties, temperature, top-k, top-p, min-p. Ties go to the lower
 // token. Log probabilities are those of the model's own distribution (before bias and temperature),
@@ -53,30 +60,29 @@ class Sampler {
 
   struct Input {
     std::span<const float> logits = {};
-    // Prompt and generated tokens, for the repetition penalty; the last `generated` of them count
-    // for presence and frequency.
-    std::span<const int32_t> history = {};
-    size_t generated = 0;
-    uint64_t position = 0;                 // of the token to choose
-    std::span<const int32_t> banned = {};  // never chosen (end tokens before min_tokens)
-    int logprobs = -1;  // -1: none; else of the chosen token and of so many others
+    // Of prompt and reply, for the penalties; may be null if params.penalises() is false.
+    const TokenCounts* said = nullptr;
+    uint64_t position = 0;               // of the token to choose
+    const TokenMask* allowed = nullptr;  // what may be chosen; null: everything
+    int logprobs = -1;                   // -1: none; else of the chosen token and of so many others
   };
-  // Fails with kInternal if a logit is not finite. REQUIRES: not every token is banned.
+  // Fails with kInternal if a logit is not finite, with kFailedPrecondition if no token is allowed
+  // (a dead end).
   Result<Sampled> Sample(const SamplingParams& params, const Input& input);
 
   // The log probability of a token that is given, and of the `top` most likely ones.
   Sampled Score(std::span<const float> logits, int32_t token, int top);
 
  private:
-  void Penalise(const SamplingParams& params, const Input& input);
+  void Penalise(const SamplingParams& params, const TokenCounts& said);
+  void Forbid(const TokenMask& allowed);
   int32_t Draw(const SamplingParams& params, uint64_t position);
   void ListLogprobs(std::span<const float> logits, int top, Sampled* sampled);
 
-  const cpu::KernelTable& table_;
+  const cpu::KernelTable* table_;
   std::vector<float> logits_;
   Ranking ranking_;
-  std::vector<float> shares_;     // [vocab] probabilities, for logprobs
-  std::vector<uint32_t> counts_;  // [vocab], zero between calls
+  std::vector<float> shares_;  // [vocab] probabilities, for logprobs
 };
 
 }  // namespace reprise

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -17,11 +18,19 @@
 namespace reprise {
 namespace {
 
+// The last `generated` tokens of the history were generated.
+TokenCounts Count(std::span<const int32_t> history, size_t generated) {
+  TokenCounts said;
+  said.AddPrompt(history.first(history.size() - generated));
+  for (const int32_t token : history.last(generated)) said.AddGenerated(token);
+  return said;
+}
+
 int32_t Choose(const SamplingParams& params, std::span<const float> logits, uint64_t position = 0,
                std::span<const int32_t> history = {}, size_t generated = 0) {
+  const TokenCounts said = Count(history, generated);
   Sampler sampler;
-  auto sampled = sampler.Sample(
-      params, {.logits = logits, .history = history, .generated = generated, .position = position});
+  auto sampled = sampler.Sample(params, {.logits = logits, .said = &said, .position = position});
   EXPECT_TRUE(sampled.ok());
   return sampled->chosen.token;
 }
@@ -148,16 +157,46 @@ TEST(Sampler, PenaltiesLowerWhatWasSaid) {
   EXPECT_EQ(Choose(params, logits, 0, history, 0), 2);
 }
 
-TEST(Sampler, BannedTokensAreNeverChosen) {
-  const std::array logits = {9.0f, 1.0f, 0.0f};
-  const std::array<int32_t, 1> banned = {0};
+TEST(Sampler, OnlyWhatIsAllowedIsChosen) {
+  std::vector<float> logits(150, 1.0f);
+  logits[0] = 9;
   Sampler sampler;
+  TokenMask allowed(logits.size());
+  allowed.Forbid(0);
+  const auto choose = [&](float temperature, uint64_t position) {
+    return sampler.Sample({.temperature = temperature, .top_k = 3},
+                          {.logits = logits, .position = position, .allowed = &allowed});
+  };
   for (const float temperature : {0.0f, 1.0f}) {
     for (uint64_t position = 0; position < 20; ++position) {
-      auto sampled = sampler.Sample({.temperature = temperature},
-                                    {.logits = logits, .position = position, .banned = banned});
-      EXPECT_NE(sampled->chosen.token, 0);
+      EXPECT_NE(choose(temperature, position)->chosen.token, 0);
     }
+  }
+  allowed.Clear();
+  for (const int32_t token : {63, 64, 149}) {
+    allowed.Allow(token);
+    EXPECT_EQ(choose(1, 7)->chosen.token, token);
+    allowed.Forbid(token);
+  }
+  EXPECT_EQ(choose(1, 0).status().code(), StatusCode::kFailedPrecondition) << "a dead end";
+}
+
+TEST(TokenMask, IsASetOfTokens) {
+  for (const size_t vocab : {1, 63, 64, 65, 1000}) {
+    TokenMask mask(vocab);
+    const auto last = static_cast<int32_t>(vocab - 1);
+    EXPECT_TRUE(mask.allows(0) && mask.allows(last));
+    size_t count = 0;
+    for (const uint64_t word : mask.words()) count += static_cast<size_t>(std::popcount(word));
+    EXPECT_EQ(count, vocab) << "nothing behind the vocabulary";
+    TokenMask other(vocab, false);
+    EXPECT_TRUE(other.empty());
+    other.Allow(last);
+    mask.And(other);
+    EXPECT_TRUE(mask.allows(last));
+    EXPECT_EQ(mask.allows(0), vocab == 1);
+    mask.Forbid(last);
+    EXPECT_TRUE(mask.empty());
   }
 }
 
