@@ -13,12 +13,20 @@ namespace {
 constexpr double kObservationWeight = 0.25;
 // Steps with fewer rows are dominated by reading the weights and say little about a row.
 constexpr int32_t kObservedRowsMin = 16;
+// What streams leave of a step to prompts, however many streams there are: the part of a step.
+constexpr int32_t kPromptShare = 4;
 // The oldest prompt's part of a step when shorter ones overtake it.
 constexpr int32_t kOldestShare = 4;
 
 }  // namespace
 
-void Scheduler::Observe(int32_t rows, double ms) {
+void Scheduler::Observe(int32_t rows, double ms, bool idle) {
+  if (idle) {
+    // As many more rows as there is time left: a step has a cost of its own, so it takes less.
+    const double fit = ms > 0 ? rows * options_.gap_ms_max / ms : options_.idle_rows_max;
+    idle_rows_ =
+        static_cast<int32_t>(std::clamp(fit, 1.0, static_cast<double>(options_.idle_rows_max)));
+  }
   if (rows < kObservedRowsMin || ms <= 0) return;
   const double measured = ms / rows;
   ms_per_row_ =
@@ -30,6 +38,14 @@ int32_t Scheduler::gap_rows() const {
   const double rows = options_.gap_ms_max / ms_per_row_;
   return static_cast<int32_t>(std::clamp(rows, static_cast<double>(options_.chunk_rows_min),
                                          static_cast<double>(options_.rows_max)));
+}
+
+// Rows of a step that streams leave to prompts.
+int32_t Scheduler::KeptForPrompts() {
+  const int32_t kept = std::min(gap_rows(), std::max(1, options_.rows_max / kPromptShare));
+  if (kept < options_.rows_max) return kept;
+  prompt_turn_ = !prompt_turn_;
+  return prompt_turn_ ? kept : 0;
 }
 
 StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
@@ -44,7 +60,8 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
   }
   int32_t left = options_.rows_max;
   if (!decoding.empty()) {
-    const size_t count = std::min(decoding.size(), static_cast<size_t>(options_.rows_max));
+    const int32_t kept = prompts.empty() ? 0 : KeptForPrompts();
+    const size_t count = std::min(decoding.size(), static_cast<size_t>(options_.rows_max - kept));
     for (size_t i = 0; i < count; ++i) {
       plan[decoding[(rotation_ + i) % decoding.size()]] = 1;
     }
@@ -53,7 +70,7 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
   }
   if (decoding.empty() && prompts.empty()) {
     prompts = idle;
-    left = std::min(left, options_.idle_rows_max);
+    left = std::min(left, idle_rows_);
   }
   const auto wanted = [&](size_t i) {
     return std::min(runnables[i].rows_ready, runnables[i].rows_max);

@@ -10,16 +10,17 @@ namespace reprise {
 // Scheduler decides who runs in a step and with how many rows: continuous batching with chunked
 // prefill.
 //
-// Every decoding sequence gets its one row in every step. What is left of the step goes to prompts,
-// in chunks small enough that the step ends within the gap that streams were promised: one long
-// prompt slows the others down by a bounded amount and never stops them. Short prompts finish
-// first, but the oldest prompt always gets its share, so nothing starves. Idle-time work runs only
-// alone, and so briefly that real work waits for one small step at most.
+// Every decoding sequence gets its one row in every step, as long as prompts keep a quarter of the
+// rows: a prompt is never kept waiting by streams, however many there are. What is left of the step
+// goes to prompts, in chunks small enough that the step ends within the gap that streams were
+// promised: one long prompt slows the others down by a bounded amount and never stops them. Short
+// prompts finish first, but the oldest prompt always gets its share, so nothing starves. Idle work
+// runs only alone, and so briefly that real work waits for the promised gap at most.
 //
 // Pure logic on numbers; no memory, no clock. Thread safety: none. Costs: O(n log n) in sequences.
 struct SchedulerOptions {
   int32_t rows_max = 512;       // of one step
-  int32_t idle_rows_max = 128;  // of one step of idle-time work
+  int32_t idle_rows_max = 128;  // of one step of idle work
   double gap_ms_max = 200;      // promised time between two tokens of a stream while others prefill
   int32_t chunk_rows_min = 16;  // a prompt gets at least this much of a step, whatever the gap
 };
@@ -31,7 +32,7 @@ struct Runnable {
   int32_t priority = 0;    // higher first
   uint64_t arrival = 0;    // lower first
   bool decoding = false;
-  bool idle = false;  // speculative work for a turn that may come
+  bool idle = false;  // work for a turn that may come
 };
 
 // Row counts, parallel to the runnables; 0: not in this step.
@@ -43,16 +44,20 @@ class Scheduler {
 
   StepPlan Plan(std::span<const Runnable> runnables);
 
-  // What a step of `rows` rows took: keeps the estimate that turns the promised gap into rows.
-  void Observe(int32_t rows, double ms);
+  // What a step of `rows` rows took: keeps the estimates that turn the promised gap into rows.
+  void Observe(int32_t rows, double ms, bool idle = false);
 
   // Rows of prompt that fit beside streams, by the current estimate.
   int32_t gap_rows() const;
 
  private:
+  int32_t KeptForPrompts();
+
   const SchedulerOptions options_;
-  double ms_per_row_ = 0;  // 0: not measured yet
-  uint64_t rotation_ = 0;  // where decoding starts when not all fit in a step
+  int32_t idle_rows_ = 1;     // that the gap has time for: found out from one on
+  double ms_per_row_ = 0;     // 0: not measured yet
+  uint64_t rotation_ = 0;     // where decoding starts when not all fit in a step
+  bool prompt_turn_ = false;  // whose step it is where a step has a single row
 };
 
 }  // namespace reprise

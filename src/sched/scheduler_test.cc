@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+
+#include "sched/rank.h"
 
 namespace reprise {
 namespace {
@@ -64,10 +67,78 @@ TEST(Scheduler, MoreStreamsThanRowsTakeTurns) {
   EXPECT_EQ(runs, std::vector<int>(6, 2));
 }
 
-TEST(Scheduler, IdleWorkRunsOnlyAloneAndBriefly) {
-  EXPECT_EQ(PlanOf({Idle(1000)}), (StepPlan{128}));
+// However many streams there are, and however small a step is.
+TEST(Scheduler, PromptsKeepTheirShareBesideStreams) {
+  std::vector<Runnable> runnables(512, Stream());
+  runnables.push_back(Prompt(1000, 1));
+  Scheduler scheduler({});
+  std::vector<int> runs(runnables.size(), 0);
+  for (int step = 0; step < 8; ++step) {
+    const StepPlan plan = scheduler.Plan(runnables);
+    EXPECT_GE(plan.back(), 16);
+    for (size_t i = 0; i < plan.size(); ++i) runs[i] += plan[i];
+  }
+  EXPECT_GE(*std::min_element(runs.begin(), runs.end()), 6) << "and streams go on";
+
+  Scheduler narrow({.rows_max = 1});
+  const std::vector<Runnable> two = {Stream(), Prompt(1000, 1)};
+  StepPlan sum(2, 0);
+  for (int step = 0; step < 10; ++step) {
+    const StepPlan plan = narrow.Plan(two);
+    sum[0] += plan[0];
+    sum[1] += plan[1];
+  }
+  EXPECT_EQ(sum, (StepPlan{5, 5}));
+}
+
+TEST(Scheduler, IdleWorkRunsOnlyAlone) {
+  EXPECT_GT(PlanOf({Idle(1000)})[0], 0);
   EXPECT_EQ(PlanOf({Idle(1000), Prompt(5, 1)}), (StepPlan{0, 5}));
   EXPECT_EQ(PlanOf({Stream(), Idle(1000)}), (StepPlan{1, 0}));
+}
+
+// Machines that take some time for a step and more for each row.
+TEST(Scheduler, IdleWorkKeepsToTheGap) {
+  const std::vector<Runnable> idle = {Idle(1000)};
+  const auto most = [&](double step_ms, double row_ms) {
+    Scheduler scheduler({.gap_ms_max = 200});
+    int32_t rows = 0;
+    for (int step = 0; step < 50; ++step) {
+      rows = scheduler.Plan(idle)[0];
+      const double ms = step_ms + row_ms * rows;
+      EXPECT_TRUE(rows == 1 || ms <= 200) << rows << " rows in step " << step;
+      scheduler.Observe(rows, ms, true);
+    }
+    return rows;
+  };
+  EXPECT_EQ(most(20, 20), 8);
+  EXPECT_EQ(most(0, 0.1), 128);
+  EXPECT_EQ(most(50, 300), 1) << "one row at least";
+  EXPECT_GE(most(60, 1), 100);
+}
+
+// Priority, then tenants within their share, then turns, then arrival.
+TEST(Rank, IsOneOrder) {
+  const Rank first{.priority = 1, .over_share = true, .turn = 9, .arrival = 9};
+  const Rank second{.priority = 0, .turn = 1, .arrival = 8};
+  const Rank third{.priority = 0, .turn = 2, .arrival = 6};
+  const Rank fourth{.priority = 0, .turn = 2, .arrival = 7};
+  const Rank fifth{.priority = 0, .over_share = true, .turn = 0, .arrival = 1};
+  const Rank order[] = {first, second, third, fourth, fifth};
+  for (int a = 0; a < 5; ++a) {
+    for (int b = 0; b < 5; ++b) EXPECT_EQ(order[a] < order[b], a < b);
+  }
+  EXPECT_TRUE(Yields(second, first)) << "a lower priority";
+  EXPECT_TRUE(Yields(fifth, second)) << "more than its share";
+  EXPECT_FALSE(Yields(fourth, third)) << "only later";
+  EXPECT_FALSE(Yields(first, fifth));
+}
+
+TEST(Rank, SharesAreDividedByWeight) {
+  EXPECT_EQ(ShareOf(16, 1, 1), 16);
+  EXPECT_EQ(ShareOf(16, 1, 3), 5);
+  EXPECT_EQ(ShareOf(16, 3, 4), 12);
+  EXPECT_EQ(ShareOf(2, 1, 100), 1);
 }
 
 }  // namespace
