@@ -1,0 +1,557 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "kernels/cuda/tensor/attention.h"
+#include "kernels/cuda/grid.cuh"
+#include "kernels/cuda/tensor/mma.cuh"
+#include "kernels/reference/math.h"
+
+// A tile is 16 queries of one K/V head: rows of a sequence times the query heads that share the K/V
+// head, in that order. A block has several tiles of one sequence and reads each page once for all.
+// With few tiles and a long context the pages are divided among blocks, each page's softmax is kept
+// in the workspace, and a second kernel joins them in order: the same operations in the same order.
+namespace reprise::cuda {
+namespace {
+
+constexpr int kWarp = 32;
+constexpr int kKeys = 64;
+constexpr int kTileQueries = 16;
+constexpr float kMinusInfinity = -INFINITY;
+
+// --- Storing -------------------------------------------------------------------------------
+
+__device__ __forceinline__ void StoreAs(KvType type, std::byte* base, int64_t index, float x) {
+  if (type == KvType::kF32) {
+    reinterpret_cast<float*>(base)[index] = x;
+  } else {
+    reinterpret_cast<uint16_t*>(base)[index] =
+        type == KvType::kF16 ? Round16<Half::kF16>(x) : Round16<Half::kBF16>(x);
+  }
+}
+
+__global__ void StoreKernel(StepView step, KvView kv, View k, View v) {
+  const int row = blockIdx.x;
+  const SequenceView& sequence = step.sequences[step.row_sequence[row]];
+  const int position = step.positions[row];
+  const uint32_t id = step.blocks[sequence.block_begin + position / kKeys];
+  std::byte* block = step.block_memory + int64_t{id} * step.block_bytes;
+  const int slot = position % kKeys;
+  for (int64_t i = threadIdx.x; i < k.cols; i += blockDim.x) {
+    const int64_t head = i / kv.head_dim;
+    const int64_t index = (head * kKeys + slot) * kv.head_dim + i % kv.head_dim;
+    StoreAs(kv.type, block + kv.k_offset, index, k.data[row * k.stride + i]);
+  }
+  if (kv.value_in_key) return;
+  for (int64_t i = threadIdx.x; i < v.cols; i += blockDim.x) {
+    const int64_t head = i / kv.value_dim;
+    const int64_t index = (head * kKeys + slot) * kv.value_dim + i % kv.value_dim;
+    StoreAs(kv.type, block + kv.v_offset, index, v.data[row * v.stride + i]);
+  }
+}
+
+// --- What blocks share ---------------------------------------------------------------------
+
+struct Call {
+  StepView step;
+  KvView kv;
+  AttentionView params;
+  View q;
+  View out;
+  int group;       // query heads per K/V head
+  float* partial;  // null: no division; else [query, page, 2 + value_dim] (max, sum, out)
+  int64_t pages;   // of a query in `partial`
+  int page_count;  // pages of a block where they are divided
+};
+
+// First position that a row at `position` sees.
+__device__ __forceinline__ int FirstSeen(const AttentionView& params, int position) {
+  return params.window > 0 ? max(0, position - params.window + 1) : 0;
+}
+
+// The queries of a sequence (its rows times the heads of a group) are cut into parts, so that no
+// block has queries of two sequences: part `index` of the step, `size` queries each.
+struct QueryRange {
+  int sequence = -1;  // -1: there is no such part
+  int begin = 0;
+  int end = 0;
+};
+__device__ QueryRange FindQueries(const StepView& step, int group, int size, int index) {
+  const int lane = threadIdx.x % kWarp;
+  int before = 0;
+  for (int first = 0; first < step.sequence_count; first += kWarp) {
+    const int s = first + lane;
+    const int count = s < step.sequence_count ? step.sequences[s].row_count * group : 0;
+    const int parts = CeilDiv(count, size);
+    int upto = parts;
+    for (int d = 1; d < kWarp; d *= 2) {
+      const int other = __shfl_up_sync(~0u, upto, d);
+      if (lane >= d) upto += other;
+    }
+    const int mine = before + upto - parts;
+    const unsigned found = __ballot_sync(~0u, index >= mine && index < mine + parts);
+    if (found != 0) {
+      const int owner = __ffs(found) - 1;
+      const int begin = __shfl_sync(~0u, (index - mine) * size, owner);
+      return {first + owner, begin, min(begin + size, __shfl_sync(~0u, count, owner))};
+    }
+    before += __shfl_sync(~0u, upto, kWarp - 1);
+  }
+  return {};
+}
+
+// --- 16-bit K/V on tensor cores ------------------------------------------------------------
+
+// Rows of shared memory are kWidth values and 8 more, so that ldmatrix meets no bank twice.
+template <int kWidth>
+inline constexpr int kPitch = kWidth + 8;
+
+// Copies rows [0, 64) of a page, `width` values each, zeros from `width` to kWidth and in rows that
+// are not held yet (`rows`).
+template <int kWidth>
+__device__ void LoadPage(uint16_t* to, const uint16_t* from, int width, int rows) {
+  if (width % 8 == 0) {
+    for (int i = threadIdx.x; i < kKeys * (kWidth / 8); i += blockDim.x) {
+      const int row = i / (kWidth / 8);
+      const int c = i % (kWidth / 8) * 8;
+      const bool valid = row < rows && c < width;
+      CopyAsync16(to + row * kPitch<kWidth> + c, valid ? from + row * width + c : from, valid);
+    }
+  } else {
+    for (int i = threadIdx.x; i < kKeys * kWidth; i += blockDim.x) {
+      const int row = i / kWidth;
+      const int c = i % kWidth;
+      to[row * kPitch<kWidth> + c] = row < rows && c < width ? from[row * width + c] : uint16_t{0};
+    }
+  }
+}
+
+// One warp's 16 queries; a thread has rows g and g + 8 of the tile.
+struct TileRows {
+  int64_t row[2];    // of the step; -1: none
+  int head[2];       // query head
+  int position[2];
+};
+
+template <Half kType, int kHead, int kValue, int kWarps, int kSplit>
+__global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(Call call) {
+  // kSplit warps share a tile of queries and divide the channels of the values.
+  constexpr int kTiles = kWarps / kSplit;
+  constexpr int kPart = kValue / kSplit;
+  constexpr int kOutTiles = kPart / 8;
+  extern __shared__ __align__(128) uint16_t shared[];
+  uint16_t* q_tile = shared;                                   // [kTiles * 16, kHead]
+  uint16_t* k_page = q_tile + kTiles * 16 * kPitch<kHead>;     // [64, kHead]
+  uint16_t* v_page = k_page + kKeys * kPitch<kHead>;           // [64, kValue], not if in the keys
+  const KvView& kv = call.kv;
+  if (kv.value_in_key) v_page = k_page;
+  const int v_pitch = kv.value_in_key ? kPitch<kHead> : kPitch<kValue>;
+
+  const QueryRange range =
+      FindQueries(call.step, call.group, kTiles * kTileQueries, blockIdx.x);
+  if (range.sequence < 0) return;
+  const SequenceView sequence = call.step.sequences[range.sequence];
+  const int head = blockIdx.y;
+
+  const int lane = threadIdx.x % kWarp;
+  const int warp = threadIdx.x / kWarp;
+  const int tile = warp / kSplit;
+  const int part = warp % kSplit;
+  const int g = lane / 4;
+  const int t = lane % 4;
+  TileRows mine;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int query = range.begin + tile * kTileQueries + g + 8 * h;
+    const bool real = query < range.end;
+    const int row = query / call.group;
+    mine.row[h] = real ? sequence.row_begin + row : -1;
+    mine.head[h] = head * call.group + query % call.group;
+    mine.position[h] = real ? sequence.position + row : -1;
+  }
+
+  // Queries, rounded.
+  for (int i = threadIdx.x; i < kTiles * kTileQueries * (kHead / 2); i += kWarps * kWarp) {
+    const int place = i / (kHead / 2);
+    const int query = range.begin + place;
+    const int c = i % (kHead / 2) * 2;
+    float value[2] = {0, 0};
+    if (query < range.end) {
+      const int64_t row = sequence.row_begin + query / call.group;
+      const float* from = call.q.data + row * call.q.stride +
+                          int64_t(head * call.group + query % call.group) * kv.head_dim;
+      if (c < kv.head_dim) value[0] = from[c];
+      if (c + 1 < kv.head_dim) value[1] = from[c + 1];
+    }
+    *reinterpret_cast<uint32_t*>(q_tile + place * kPitch<kHead> + c) =
+        Pack2<kType>(value[0], value[1]);
+  }
+
+  const int first_position = sequence.position + range.begin / call.group;
+  const int last_position = sequence.position + (range.end - 1) / call.group;
+  int page = FirstSeen(call.params, first_position) / kKeys;
+  int page_end = last_position / kKeys + 1;
+  if (call.partial != nullptr) {
+    page = max(page, int(blockIdx.z) * call.page_count);
+    page_end = min(page_end, int(blockIdx.z + 1) * call.page_count);
+  }
+
+  float out[kOutTiles][4];
+  float running_max[2] = {kMinusInfinity, kMinusInfinity};
+  float running_sum[2] = {0, 0};
+  bool seen[2] = {false, false};
+  for (; page < page_end; ++page) {
+    const uint32_t id = call.step.blocks[sequence.block_begin + page];
+    const std::byte* block = call.step.block_memory + int64_t{id} * call.step.block_bytes;
+    const int held = min(kKeys, last_position + 1 - page * kKeys);
+    __syncthreads();  // the last page is read
+    LoadPage<kHead>(k_page,
+                    reinterpret_cast<const uint16_t*>(block + kv.k_offset) +
+                        int64_t{head} * kKeys * kv.head_dim,
+                    kv.head_dim, held);
+    if (!kv.value_in_key) {
+      LoadPage<kValue>(v_page,
+                       reinterpret_cast<const uint16_t*>(block + kv.v_offset) +
+                           int64_t{head} * kKeys * kv.value_dim,
+                       kv.value_dim, held);
+    }
+    CommitAsync();
+    WaitAsync<0>();
+    __syncthreads();
+
+    float score[8][4] = {};
+#pragma unroll 4
+    for (int k = 0; k < kHead / 16; ++k) {
+      uint32_t a[4];
+      LoadMatrix4(a, q_tile + (tile * 16 + lane % 16) * kPitch<kHead> + 16 * k + lane / 16 * 8);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        uint32_t b[4];
+        const int row = 16 * j + lane % 8 + lane / 16 * 8;
+        LoadMatrix4(b, k_page + row * kPitch<kHead> + 16 * k + lane / 8 % 2 * 8);
+        Mma<kType>(score[2 * j], a, b[0], b[1]);
+        Mma<kType>(score[2 * j + 1], a, b[2], b[3]);
+      }
+    }
+
+    // Softmax of the page; columns 8j + 2t + e of row g + 8h stand in score[j][2h + e].
+    float page_max[2] = {kMinusInfinity, kMinusInfinity};
+    int first[2], end[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      first[h] = FirstSeen(call.params, mine.position[h]) - page * kKeys;
+      end[h] = mine.position[h] + 1 - page * kKeys;
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int h = e / 2;
+        const int column = 8 * j + 2 * t + e % 2;
+        float s = score[j][e] * call.params.scale;
+        if (call.params.softcap != 0) {
+          s = call.params.softcap * reference::Tanh(s / call.params.softcap);
+        }
+        const bool visible = column >= first[h] && column < end[h];
+        score[j][e] = visible ? s : kMinusInfinity;
+        if (visible) page_max[h] = s > page_max[h] ? s : page_max[h];
+      }
+    }
+    float page_sum[2] = {0, 0};
+    bool any[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      for (int d = 1; d < 4; d *= 2) {
+        const float other = __shfl_xor_sync(~0u, page_max[h], d);
+        page_max[h] = other > page_max[h] ? other : page_max[h];
+      }
+      any[h] = max(first[h], 0) < min(end[h], kKeys);
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int h = e / 2;
+        const int column = 8 * j + 2 * t + e % 2;
+        const bool visible = column >= first[h] && column < end[h];
+        const float p = visible ? reference::Exp(score[j][e] - page_max[h]) : 0.0f;
+        score[j][e] = p;
+        if (visible) page_sum[h] += p;
+      }
+    }
+    float a_join[2], b_join[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      for (int d = 1; d < 4; d *= 2) page_sum[h] += __shfl_xor_sync(~0u, page_sum[h], d);
+      const float together =
+          seen[h] && running_max[h] > page_max[h] ? running_max[h] : page_max[h];
+      a_join[h] = seen[h] && any[h] ? reference::Exp(running_max[h] - together) : 1.0f;
+      b_join[h] = seen[h] && any[h] ? reference::Exp(page_max[h] - together) : 1.0f;
+      if (any[h]) {
+        running_sum[h] =
+            seen[h] ? fmaf(running_sum[h], a_join[h], page_sum[h] * b_join[h]) : page_sum[h];
+        running_max[h] = together;
+      }
+    }
+    uint32_t p[4][4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      p[k][0] = Pack2<kType>(score[2 * k][0], score[2 * k][1]);
+      p[k][1] = Pack2<kType>(score[2 * k][2], score[2 * k][3]);
+      p[k][2] = Pack2<kType>(score[2 * k + 1][0], score[2 * k + 1][1]);
+      p[k][3] = Pack2<kType>(score[2 * k + 1][2], score[2 * k + 1][3]);
+    }
+#pragma unroll
+    for (int j = 0; j < kOutTiles / 2; ++j) {
+      float fresh[2][4] = {};
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        uint32_t b[4];
+        LoadMatrix4Transposed(
+            b, v_page + (16 * k + lane % 16) * v_pitch + part * kPart + 16 * j + lane / 16 * 8);
+        Mma<kType>(fresh[0], p[k], b[0], b[1]);
+        Mma<kType>(fresh[1], p[k], b[2], b[3]);
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int h = e / 2;
+          float& o = out[2 * j + i][e];
+          if (any[h]) o = seen[h] ? fmaf(o, a_join[h], fresh[i][e] * b_join[h]) : fresh[i][e];
+        }
+      }
+    }
+    if (call.partial != nullptr) {
+      // Each page for itself.
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (mine.row[h] < 0) continue;
+        const int64_t query = mine.row[h] * call.params.q_heads + mine.head[h];
+        float* to = call.partial + (query * call.pages + page) * (2 + kv.value_dim);
+        if (t == 0 && part == 0) {
+          to[0] = running_max[h];
+          to[1] = any[h] ? running_sum[h] : 0.0f;
+        }
+#pragma unroll
+        for (int j = 0; j < kOutTiles; ++j) {
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int c = part * kPart + 8 * j + 2 * t + e;
+            if (any[h] && c < kv.value_dim) to[2 + c] = out[j][2 * h + e];
+          }
+        }
+      }
+      continue;
+    }
+    seen[0] = seen[0] || any[0];
+    seen[1] = seen[1] || any[1];
+  }
+  if (call.partial != nullptr) return;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    if (mine.row[h] < 0) continue;
+    const float inverse = 1.0f / running_sum[h];
+    float* to = call.out.data + mine.row[h] * call.out.stride + int64_t(mine.head[h]) * kv.value_dim;
+#pragma unroll
+    for (int j = 0; j < kOutTiles; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int c = part * kPart + 8 * j + 2 * t + e;
+        if (c < kv.value_dim) to[c] = out[j][2 * h + e] * inverse;
+      }
+    }
+  }
+}
+
+// Joins the pages of one query of the workspace, in order.
+__global__ void JoinKernel(Call call) {
+  const int row = blockIdx.x;
+  const int head = blockIdx.y;
+  const int width = call.kv.value_dim;
+  const int position = call.step.positions[row];
+  const int first = FirstSeen(call.params, position) / kKeys;
+  const int end = position / kKeys + 1;
+  const float* pages = call.partial +
+                       (int64_t{row} * call.params.q_heads + head) * call.pages * (2 + width);
+  float* to = call.out.data + row * call.out.stride + int64_t{head} * width;
+  for (int c = threadIdx.x; c < width; c += blockDim.x) {
+    float max = kMinusInfinity, sum = 0, o = 0;
+    for (int page = first; page < end; ++page) {
+      const float* one = pages + int64_t{page} * (2 + width);
+      const float page_max = one[0], page_sum = one[1], page_out = one[2 + c];
+      if (page == first) {
+        max = page_max, sum = page_sum, o = page_out;
+        continue;
+      }
+      const float together = max > page_max ? max : page_max;
+      const float a = reference::Exp(max - together);
+      const float b = reference::Exp(page_max - together);
+      sum = fmaf(sum, a, page_sum * b);
+      o = fmaf(o, a, page_out * b);
+      max = together;
+    }
+    to[c] = o * (1.0f / sum);
+  }
+}
+
+// --- f32 K/V: the arithmetic of the CPU ----------------------------------------------------
+
+// One block of 64 threads is one query. Shared: q [head_dim], scores [64].
+__global__ void __launch_bounds__(kKeys) FloatAttention(Call call) {
+  extern __shared__ float floats[];
+  const KvView& kv = call.kv;
+  float* q = floats;
+  float* weight = floats + kv.head_dim;
+  const int row = blockIdx.x;
+  const int head = blockIdx.y;
+  const int kv_head = head / call.group;
+  const SequenceView sequence = call.step.sequences[call.step.row_sequence[row]];
+  const int position = call.step.positions[row];
+  for (int i = threadIdx.x; i < kv.head_dim; i += kKeys) {
+    q[i] = call.q.data[row * call.q.stride + int64_t{head} * kv.head_dim + i] * call.params.scale;
+  }
+  const int seen_from = FirstSeen(call.params, position);
+  float max = kMinusInfinity, sum = 0;
+  float* to = call.out.data + row * call.out.stride + int64_t{head} * kv.value_dim;
+  for (int page = seen_from / kKeys; page <= position / kKeys; ++page) {
+    const uint32_t id = call.step.blocks[sequence.block_begin + page];
+    const std::byte* block = call.step.block_memory + int64_t{id} * call.step.block_bytes;
+    const float* k = reinterpret_cast<const float*>(block + kv.k_offset) +
+                     int64_t{kv_head} * kKeys * kv.head_dim;
+    const float* v = kv.value_in_key ? k
+                                     : reinterpret_cast<const float*>(block + kv.v_offset) +
+                                           int64_t{kv_head} * kKeys * kv.value_dim;
+    const int v_stride = kv.value_in_key ? kv.head_dim : kv.value_dim;
+    const int first = ::max(0, seen_from - page * kKeys);
+    const int end = ::min(kKeys, position + 1 - page * kKeys);
+    const int j = threadIdx.x;
+    __syncthreads();
+    if (j >= first && j < end) {
+      float s = 0;
+      for (int i = 0; i < kv.head_dim; ++i) s = fmaf(q[i], k[j * kv.head_dim + i], s);
+      if (call.params.softcap != 0) {
+        s = call.params.softcap * reference::Tanh(s / call.params.softcap);
+      }
+      weight[j] = s;
+    }
+    __syncthreads();
+    float page_max = kMinusInfinity;
+    for (int i = first; i < end; ++i) page_max = weight[i] > page_max ? weight[i] : page_max;
+    __syncthreads();
+    if (j >= first && j < end) weight[j] = reference::Exp(weight[j] - page_max);
+    __syncthreads();
+    float lanes[16] = {};
+#pragma unroll
+    for (int i = 0; i < kKeys; ++i) {
+      if (i >= first && i < end) lanes[i % 16] += weight[i];
+    }
+#pragma unroll
+    for (int width = 8; width >= 1; width /= 2) {
+#pragma unroll
+      for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+    }
+    const bool store = sum == 0 && max == kMinusInfinity;
+    const float together = !store && max > page_max ? max : page_max;
+    const float a = store ? 0.0f : reference::Exp(max - together);
+    const float b = store ? 0.0f : reference::Exp(page_max - together);
+    for (int c = threadIdx.x; c < kv.value_dim; c += kKeys) {
+      float o = 0;
+      for (int i = first; i < end; ++i) o = fmaf(weight[i], v[i * v_stride + c], o);
+      to[c] = store ? o : fmaf(to[c], a, o * b);
+    }
+    sum = store ? lanes[0] : fmaf(sum, a, lanes[0] * b);
+    max = together;
+  }
+  const float inverse = 1.0f / sum;
+  for (int c = threadIdx.x; c < kv.value_dim; c += kKeys) to[c] *= inverse;
+}
+
+// --- Choice of a form ----------------------------------------------------------------------
+
+constexpr int kBlocksWanted = 264;   // two for every multiprocessor
+constexpr int64_t kRowsDivided = 64;  // more rows than this fill the device without division
+constexpr int64_t kWorkspaceFloats = int64_t{1} << 27;
+
+struct Division {
+  int page_count = 0;  // of a block; 0: not divided
+  int parts = 1;
+};
+
+Division Divide(int64_t rows, int64_t longest, const KvView& kv, const AttentionView& params) {
+  if (kv.type == KvType::kF32 || longest <= 2 || rows > kRowsDivided) return {};
+  const int64_t blocks = rows * kv.kv_heads;
+  const int64_t floats = rows * params.q_heads * longest * (2 + kv.value_dim);
+  if (blocks >= kBlocksWanted || floats > kWorkspaceFloats) return {};
+  const int64_t parts = std::min<int64_t>(longest, CeilDiv<int64_t>(kBlocksWanted, blocks));
+  const int64_t pages = CeilDiv(longest, parts);
+  return {int(pages), int(CeilDiv(longest, pages))};
+}
+
+template <Half kType, int kHead, int kValue, int kWarps, int kSplit>
+void LaunchTensor(Stream stream, Call call, const Division& division) {
+  constexpr int kTiles = kWarps / kSplit;
+  const size_t values = kTiles * 16 * kPitch<kHead> + kKeys * kPitch<kHead> +
+                        (call.kv.value_in_key ? 0 : kKeys * kPitch<kValue>);
+  const auto kernel = TensorAttention<kType, kHead, kValue, kWarps, kSplit>;
+  static const bool allowed =
+      (AllowShared(kernel, 2 * (kTiles * 16 * kPitch<kHead> + kKeys * kPitch<kHead> +
+                                kKeys * kPitch<kValue>)),
+       true);
+  (void)allowed;
+  // Every sequence may end inside a part.
+  const int64_t queries = int64_t{call.step.rows} * call.group;
+  const int64_t blocks = std::min(
+      queries, CeilDiv<int64_t>(queries, kTiles * kTileQueries) + call.step.sequence_count);
+  const dim3 grid(unsigned(blocks), unsigned(call.kv.kv_heads), unsigned(division.parts));
+  kernel<<<grid, kWarps * kWarp, 2 * values, stream>>>(call);
+}
+
+template <Half kType>
+void LaunchByShape(Stream stream, const Call& call, const Division& division) {
+  const int head = call.kv.head_dim;
+  const int value = call.kv.value_dim;
+  if (head <= 64 && value <= 64) return LaunchTensor<kType, 64, 64, 4, 1>(stream, call, division);
+  if (head <= 128 && value <= 128) {
+    return LaunchTensor<kType, 128, 128, 4, 1>(stream, call, division);
+  }
+  if (head <= 256 && value <= 256) {
+    return LaunchTensor<kType, 256, 256, 4, 1>(stream, call, division);
+  }
+  LaunchTensor<kType, 576, 512, 4, 4>(stream, call, division);
+}
+
+}  // namespace
+
+void StoreKv(Stream stream, const StepView& step, const KvView& kv, const View& k, const View& v) {
+  StoreKernel<<<unsigned(step.rows), 256, 0, stream>>>(step, kv, k, v);
+}
+
+size_t AttendWorkspace(int64_t rows, int64_t longest, const KvView& kv,
+                       const AttentionView& params) {
+  if (Divide(rows, longest, kv, params).page_count == 0) return 0;
+  return size_t(rows * params.q_heads * longest * (2 + kv.value_dim)) * sizeof(float);
+}
+
+void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& kv,
+            const AttentionView& params, const View& q, const View& out, void* workspace) {
+  Call call{step, kv, params, q, out, params.q_heads / kv.kv_heads, nullptr, longest, 0};
+  if (kv.type == KvType::kF32) {
+    const dim3 grid(unsigned(step.rows), unsigned(params.q_heads));
+    const size_t shared = size_t(kv.head_dim + kKeys) * sizeof(float);
+    FloatAttention<<<grid, kKeys, shared, stream>>>(call);
+    return;
+  }
+  const Division division = Divide(step.rows, longest, kv, params);
+  if (division.page_count > 0) {
+    call.partial = static_cast<float*>(workspace);
+    call.page_count = division.page_count;
+  }
+  (kv.type == KvType::kF16 ? LaunchByShape<Half::kF16>
+                           : LaunchByShape<Half::kBF16>)(stream, call, division);
+  if (division.page_count > 0) {
+    const dim3 grid(unsigned(step.rows), unsigned(params.q_heads));
+    JoinKernel<<<grid, 128, 0, stream>>>(call);
+  }
+}
+
+}  // namespace reprise::cuda

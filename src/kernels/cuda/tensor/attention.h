@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/view.h"
+
+// Causal attention over pages of 64 stored positions. Page layout on the device, per layer: K
+// [kv_heads, 64, head_dim], V [kv_heads, 64, value_dim], at their offsets in a block.
+//
+// K/V in 16 bit: the bits of reference::AttendPages. In f32: those of the CPU (table.h).
+namespace reprise::cuda {
+
+enum class KvType : uint8_t { kF16, kBF16, kF32 };
+
+struct KvView {
+  int64_t k_offset = 0;  // bytes, in a block
+  int64_t v_offset = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int value_dim = 0;
+  KvType type = KvType::kF16;
+  bool value_in_key = false;  // values are the first value_dim channels of the keys
+};
+
+// Rounds K and V to their storage type and writes them to the blocks.
+void StoreKv(Stream stream, const StepView& step, const KvView& kv, const View& k, const View& v);
+
+struct AttentionView {
+  int q_heads = 0;
+  float scale = 1;
+  int window = 0;     // 0: all; else keys with q - k < window
+  float softcap = 0;  // 0: none
+};
+
+// Bytes of workspace that Attend needs for a step: results of pages where the pages of a query are
+// divided among blocks. `longest`: the most blocks of any of its sequences.
+size_t AttendWorkspace(int64_t rows, int64_t longest, const KvView& kv, const AttentionView& params);
+void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& kv,
+            const AttentionView& params, const View& q, const View& out, void* workspace);
+
+}  // namespace reprise::cuda

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/view.h"
+#include "kernels/reference/tensor_core.h"
+
+// Products with F16 and BF16 weights on tensor cores. The bits are those of
+// reference::TensorProduct, whatever the number of rows: one form for few rows (slices of K spread
+// over warps, weights read once), one for many (tiles).
+namespace reprise::cuda {
+
+using reference::Half;
+
+// Activations in 16 bit, as reference::RoundRow makes them.
+struct HalfRows {
+  uint16_t* data = nullptr;  // [rows, stride], zeros from cols on
+  float* scale = nullptr;    // [rows]
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;  // a multiple of 16
+};
+void RoundRows(Stream stream, Half type, const View& x, const HalfRows& out);
+
+// Weights [rows, cols] as they lie in files, `stride` elements apart: a multiple of 16, zeros from
+// cols on. Rows start at multiples of 32 bytes.
+struct HalfMatrix {
+  const uint16_t* data = nullptr;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;
+};
+
+// Rows of x that belong to one of several matrices: those of expert e are [begin[e], begin[e + 1]).
+// Matrix e lies e * matrix_stride elements behind the first. begin: device memory.
+struct HalfGroups {
+  const int32_t* begin = nullptr;  // [count + 1]
+  const int32_t* row = nullptr;    // [rows] row of x of a slot, or null: the slot itself
+  int count = 0;
+  int64_t matrix_stride = 0;
+};
+
+// out[t][r] = x[t] . weight[r] (+ bias[r]).
+void Product(Stream stream, Half type, const HalfRows& x, const HalfMatrix& weight,
+             const float* bias, const View& out);
+// The same for groups of rows, each with its own matrix; rows of out are slots, at least
+// begin[count]. The bias is one for all.
+void ProductGroups(Stream stream, Half type, const HalfRows& x, const HalfMatrix& weight,
+                   const HalfGroups& groups, const float* bias, const View& out);
+
+}  // namespace reprise::cuda
