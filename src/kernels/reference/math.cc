@@ -15,49 +15,7 @@ double RoundToInteger(double x) { return (x + 0x1.8p52) - 0x1.8p52; }
 // 2^n for n in [-1022, 1023].
 double PowerOfTwo(int n) { return std::bit_cast<double>(uint64_t(n + 1023) << 52); }
 
-// Taylor series on |r| <= pi / 4 (the next terms are below 2^-60).
-double SinPolynomial(double r, double z) {
-  double p = 1.0 / 355687428096000.0;  // 17!
-  p = std::fma(p, z, -1.0 / 1307674368000.0);
-  p = std::fma(p, z, 1.0 / 6227020800.0);
-  p = std::fma(p, z, -1.0 / 39916800.0);
-  p = std::fma(p, z, 1.0 / 362880.0);
-  p = std::fma(p, z, -1.0 / 5040.0);
-  p = std::fma(p, z, 1.0 / 120.0);
-  p = std::fma(p, z, -1.0 / 6.0);
-  return std::fma(p * z, r, r);
-}
-
-double CosPolynomial(double z) {
-  double p = -1.0 / 6402373705728000.0;  // 18!
-  p = std::fma(p, z, 1.0 / 20922789888000.0);
-  p = std::fma(p, z, -1.0 / 87178291200.0);
-  p = std::fma(p, z, 1.0 / 479001600.0);
-  p = std::fma(p, z, -1.0 / 3628800.0);
-  p = std::fma(p, z, 1.0 / 40320.0);
-  p = std::fma(p, z, -1.0 / 720.0);
-  p = std::fma(p, z, 1.0 / 24.0);
-  p = std::fma(p, z, -0.5);
-  return std::fma(p, z, 1.0);
-}
-
 }  // namespace
-
-SinCosResult SinCos(double x) {
-  if (!(std::bit_cast<double>(std::bit_cast<uint64_t>(x) << 1 >> 1) <= 0x1p30)) return {kNaN, kNaN};
-  // r = x - n * pi / 2 with pi / 2 in three doubles.
-  const double shifted = std::fma(x, 0x1.45f306dc9c883p-1, 0x1.8p52);
-  const double n = shifted - 0x1.8p52;
-  double r = std::fma(n, -0x1.921fb54442d18p0, x);
-  r = std::fma(n, -0x1.1a62633145c07p-54, r);
-  const double z = r * r;
-  const double sin = SinPolynomial(r, z);
-  const double cos = CosPolynomial(z);
-  const uint64_t quadrant = std::bit_cast<uint64_t>(shifted);  // its low bits are n
-  const double first = (quadrant & 1) != 0 ? cos : sin;
-  const double second = (quadrant & 1) != 0 ? sin : cos;
-  return {(quadrant & 2) != 0 ? -first : first, ((quadrant + 1) & 2) != 0 ? -second : second};
-}
 
 double ExpDouble(double x) {
   if (!(x >= -708)) return x < -708 ? 0.0 : x;

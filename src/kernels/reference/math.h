@@ -4,18 +4,22 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+
+#include "kernels/host_device.h"
 
 // Transcendental functions as the specification of their bits: only +, -, *, /, sqrt, fma and bit
 // operations, in one order, so that a vector version gives the same result in every lane. They use
 // nothing of libm but std::fma and std::sqrt, which IEEE defines exactly.
 //
 // NaN in gives NaN out (sign and payload are not specified). Errors are against the exact value,
-// measured over all floats by math_test.cc.
+// measured over all floats by math_test.cc. Device code calls the same functions (compiled without
+// contraction of a * b + c).
 namespace reprise::reference {
 
 // e^x within 1 ulp. Below -86.98 (e^x < 1.7e-38, at the end of the normal range) the result is +0;
 // above 88.72 it is +inf.
-inline float Exp(float x) {
+REPRISE_HOST_DEVICE inline float Exp(float x) {
   const float c = 89.0f < x ? 89.0f : x;  // NaN stays
   // n = x / ln 2 rounded, in the low bits of t, plus 126.
   const float t = std::fma(c, 0x1.715476p0f, 0x1.8000fcp23f);
@@ -36,7 +40,7 @@ inline float Exp(float x) {
 }
 
 // ln(1 + u) for u in [0, 1], within 2 ulp: 2 atanh(u / (2 + u)).
-inline float Log1pUnit(float u) {
+REPRISE_HOST_DEVICE inline float Log1pUnit(float u) {
   const float s = u / (2.0f + u);
   const float z = s * s;
   float p = 0x1.f1aea8p-4f;
@@ -50,20 +54,20 @@ inline float Log1pUnit(float u) {
 
 // ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|), within 3 ulp. Equals x for x > 17.4 and +0 below
 // -86.98.
-inline float Softplus(float x) {
+REPRISE_HOST_DEVICE inline float Softplus(float x) {
   const float magnitude = std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0x7FFFFFFF);
   const float positive = 0.0f < x ? x : 0.0f;
   return positive + Log1pUnit(Exp(-magnitude));
 }
 
 // 1 / (1 + e^-x), within 2.5 ulp.
-inline float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
+REPRISE_HOST_DEVICE inline float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
 
 // x / (1 + e^-x), within 2.5 ulp.
-inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
+REPRISE_HOST_DEVICE inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
 
 // Odd polynomial below 0.625, else 1 - 2 / (e^2|x| + 1) with the sign of x; within 2 ulp.
-inline float Tanh(float x) {
+REPRISE_HOST_DEVICE inline float Tanh(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   const float magnitude = std::bit_cast<float>(bits & 0x7FFFFFFF);
   const float z = x * x;
@@ -79,7 +83,7 @@ inline float Tanh(float x) {
 }
 
 // Gaussian error linear unit in its tanh form.
-inline float Gelu(float x) {
+REPRISE_HOST_DEVICE inline float Gelu(float x) {
   const float inner = std::fma(0.044715f * (x * x), x, x);
   return (0.5f * x) * (1.0f + Tanh(0.79788456f * inner));
 }
@@ -87,12 +91,54 @@ inline float Gelu(float x) {
 // Double precision, for angles and for constants computed while loading. Errors are a few ulp of
 // double, so a result rounded to f32 is the nearest float in all but about one case in 10^8.
 
-// Both for |x| <= 2^30; larger angles do not occur and give NaN.
+// Taylor series on |r| <= pi / 4 (the next terms are below 2^-60).
+REPRISE_HOST_DEVICE inline double SinPolynomial(double r, double z) {
+  double p = 1.0 / 355687428096000.0;  // 17!
+  p = std::fma(p, z, -1.0 / 1307674368000.0);
+  p = std::fma(p, z, 1.0 / 6227020800.0);
+  p = std::fma(p, z, -1.0 / 39916800.0);
+  p = std::fma(p, z, 1.0 / 362880.0);
+  p = std::fma(p, z, -1.0 / 5040.0);
+  p = std::fma(p, z, 1.0 / 120.0);
+  p = std::fma(p, z, -1.0 / 6.0);
+  return std::fma(p * z, r, r);
+}
+
+REPRISE_HOST_DEVICE inline double CosPolynomial(double z) {
+  double p = -1.0 / 6402373705728000.0;  // 18!
+  p = std::fma(p, z, 1.0 / 20922789888000.0);
+  p = std::fma(p, z, -1.0 / 87178291200.0);
+  p = std::fma(p, z, 1.0 / 479001600.0);
+  p = std::fma(p, z, -1.0 / 3628800.0);
+  p = std::fma(p, z, 1.0 / 40320.0);
+  p = std::fma(p, z, -1.0 / 720.0);
+  p = std::fma(p, z, 1.0 / 24.0);
+  p = std::fma(p, z, -0.5);
+  return std::fma(p, z, 1.0);
+}
+
 struct SinCosResult {
   double sin;
   double cos;
 };
-SinCosResult SinCos(double x);
+// Both for |x| <= 2^30; larger angles do not occur and give NaN.
+REPRISE_HOST_DEVICE inline SinCosResult SinCos(double x) {
+  if (!(std::bit_cast<double>(std::bit_cast<uint64_t>(x) << 1 >> 1) <= 0x1p30)) {
+    return {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()};
+  }
+  // r = x - n * pi / 2 with pi / 2 in three doubles.
+  const double shifted = std::fma(x, 0x1.45f306dc9c883p-1, 0x1.8p52);
+  const double n = shifted - 0x1.8p52;
+  double r = std::fma(n, -0x1.921fb54442d18p0, x);
+  r = std::fma(n, -0x1.1a62633145c07p-54, r);
+  const double z = r * r;
+  const double sin = SinPolynomial(r, z);
+  const double cos = CosPolynomial(z);
+  const uint64_t quadrant = std::bit_cast<uint64_t>(shifted);  // its low bits are n
+  const double first = (quadrant & 1) != 0 ? cos : sin;
+  const double second = (quadrant & 1) != 0 ? sin : cos;
+  return {(quadrant & 2) != 0 ? -first : first, ((quadrant + 1) & 2) != 0 ? -second : second};
+}
 
 double ExpDouble(double x);  // +0 below -708, +inf above 709.78
 double LogDouble(double x);  // normal numbers > 0; others: NaN
