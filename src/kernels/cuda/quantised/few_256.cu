@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/quantised/few.cuh"
+
+namespace reprise::cuda {
+
+void LaunchFew256(Stream stream, const ProductOperands& operands, int64_t slots, int tokens) {
+  switch (operands.weight.layout.dtype) {
+#define REPRISE_FEW(name) \
+  case DType::k##name:    \
+    return few::LaunchType<DType::k##name>(stream, operands, slots, tokens)
+    REPRISE_FEW(Q2_K);
+    REPRISE_FEW(Q3_K);
+    REPRISE_FEW(Q4_K);
+    REPRISE_FEW(Q5_K);
+    REPRISE_FEW(Q6_K);
+    REPRISE_FEW(IQ4_XS);
+    REPRISE_FEW(IQ2_XXS);
+#undef REPRISE_FEW
+    default:
+      return;
+  }
+}
+
+}  // namespace reprise::cuda

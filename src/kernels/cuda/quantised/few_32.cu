@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/quantised/few.cuh"
+
+namespace reprise::cuda {
+
+void LaunchFew32(Stream stream, const ProductOperands& operands, int64_t slots, int tokens) {
+  switch (operands.weight.layout.dtype) {
+#define REPRISE_FEW(name) \
+  case DType::k##name:    \
+    return few::LaunchType<DType::k##name>(stream, operands, slots, tokens)
+    REPRISE_FEW(Q8_0);
+    REPRISE_FEW(Q4_0);
+    REPRISE_FEW(Q4_1);
+    REPRISE_FEW(Q5_0);
+    REPRISE_FEW(Q5_1);
+    REPRISE_FEW(IQ4_NL);
+#undef REPRISE_FEW
+    default:
+      return;
+  }
+}
+
+}  // namespace reprise::cuda

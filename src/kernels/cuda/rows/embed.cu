@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/quantised/unit.cuh"
+#include "kernels/cuda/rows/embed.h"
+
+namespace reprise::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ float ToFloat(float value) { return value; }
+__device__ float ToFloat(__half value) { return __half2float(value); }
+__device__ float ToFloat(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+template <typename Value>
+__global__ void __launch_bounds__(kThreads)
+    WidenRows(const Value* table, int64_t stride, const int32_t* tokens, View out) {
+  const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (column >= out.cols) return;
+  for (int64_t t = blockIdx.y; t < out.rows; t += gridDim.y) {
+    out.data[t * out.stride + column] = ToFloat(table[tokens[t] * stride + column]);
+  }
+}
+
+// Value `q` of one half of a unit, with the block's f16 scales.
+template <DType kType>
+__device__ float Dequantise(float q, uint32_t scales, const HalfScales& sub, int half) {
+  const float d = FromHalf(scales & 0xFFFF);
+  if constexpr (kType == DType::kIQ2_XXS) {
+    // sub.scale is 2 s + 1: s + 0.5, as in the file, is half of it.
+    return (d * (0.5f * static_cast<float>(sub.scale[half])) * 0.25f) * q;
+  }
+  if constexpr (!UnitTraits<kType>::kBlock256) {
+    return UnitTraits<kType>::kMinimum ? q * d + BlockMinimum(scales) : q * d;
+  }
+  const float scale = d * static_cast<float>(sub.scale[half]);
+  if constexpr (!UnitTraits<kType>::kMinimum) return scale * q;
+  return scale * q - BlockMinimum(scales) * static_cast<float>(sub.min[half]);
+}
+
+// A warp a unit, a thread a value.
+template <DType kType>
+__global__ void __launch_bounds__(kThreads)
+    DequantiseRows(QuantisedMatrix table, const int32_t* tokens, View out) {
+  const int64_t unit = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
+  if (unit >= out.cols / 32) return;
+  const int lane = threadIdx.x % 32;
+  const int half = lane / 16;
+  for (int64_t t = blockIdx.y; t < out.rows; t += gridDim.y) {
+    const UnitPlace<kType> place(table, tokens[t], unit);
+    const uint2 pair = WordPair<kType>(place.quants, place.extra, GridOf(table), lane / 4 % 4);
+    const uint32_t word = half == 0 ? pair.x : pair.y;
+    const float q = static_cast<float>(static_cast<int8_t>(word >> (8 * (lane % 4))));
+    HalfScales sub = {};
+    if constexpr (UnitTraits<kType>::kBlock256) {
+      sub = SubScalesOf<kType>(place.sub, place.quants, static_cast<int>(unit % 8));
+    }
+    out.data[t * out.stride + unit * 32 + lane] = Dequantise<kType>(q, place.Scales(), sub, half);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) CopyRows(View x, const int32_t* index, View out) {
+  const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (column >= out.cols) return;
+  for (int64_t i = blockIdx.y; i < out.rows; i += gridDim.y) {
+    out.data[i * out.stride + column] = x.data[index[i] * x.stride + column];
+  }
+}
+
+__device__ bool IsFinite(float value) {
+  return (__float_as_uint(value) & 0x7F800000) != 0x7F800000;
+}
+
+// One row by one block; the same in every thread.
+__device__ bool AllFinite(const View& x, int64_t row) {
+  bool finite = true;
+  for (int64_t i = threadIdx.x; i < x.cols; i += kThreads) {
+    finite &= IsFinite(x.data[row * x.stride + i]);
+  }
+  return __syncthreads_and(finite) != 0;
+}
+
+__global__ void __launch_bounds__(kThreads) FiniteOfRows(View x, int32_t* finite) {
+  const bool all = AllFinite(x, blockIdx.x);
+  if (threadIdx.x == 0) finite[blockIdx.x] = all ? 1 : 0;
+}
+
+__global__ void __launch_bounds__(kThreads) SetFlags(int count, int32_t* flags) {
+  const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
+  if (i < count) flags[i] = 1;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    ClearFlags(const int32_t* row_sequence, View x, int32_t* finite) {
+  const bool all = AllFinite(x, blockIdx.x);
+  if (threadIdx.x == 0 && !all) finite[row_sequence[blockIdx.x]] = 0;  // by whoever comes
+}
+
+// A value and its place as one number that grows with the value and falls with the place; 0 is
+// below all. -0 counts as +0.
+__device__ uint64_t Rank(float value, uint32_t index) {
+  const uint32_t bits = __float_as_uint(value + 0.0f);
+  const uint32_t ordered = (bits & 0x80000000) != 0 ? ~bits : bits | 0x80000000;
+  return uint64_t{ordered} << 32 | ~index;
+}
+
+__global__ void __launch_bounds__(kThreads) ArgMaxOfRows(View x, int32_t* index) {
+  __shared__ uint64_t ranks[kThreads / 32];
+  const float* row = x.data + blockIdx.x * x.stride;
+  uint64_t best = 0;
+  bool finite = true;
+  for (int64_t i = threadIdx.x; i < x.cols; i += kThreads) {
+    const uint64_t rank = Rank(row[i], static_cast<uint32_t>(i));
+    best = rank > best ? rank : best;
+    finite &= IsFinite(row[i]);
+  }
+  for (int half = 16; half > 0; half /= 2) {
+    const uint64_t other = __shfl_xor_sync(kFullWarp, best, half);
+    best = other > best ? other : best;
+  }
+  if (threadIdx.x % 32 == 0) ranks[threadIdx.x / 32] = best;
+  if (__syncthreads_and(finite) == 0) best = 0;
+  if (threadIdx.x != 0) return;
+  for (const uint64_t rank : ranks) best = best != 0 && rank > best ? rank : best;
+  index[blockIdx.x] = best == 0 ? -1 : static_cast<int32_t>(~static_cast<uint32_t>(best));
+}
+
+template <DType kType>
+void LaunchDequantise(Stream stream, const QuantisedMatrix& table, const int32_t* tokens,
+                      const View& out) {
+  const dim3 grid(Blocks(out.cols, kThreads), RowBlocks(out.rows));
+  DequantiseRows<kType><<<grid, kThreads, 0, stream>>>(table, tokens, out);
+}
+
+}  // namespace
+
+void EmbedFloat(Stream stream, DType dtype, const void* table, int64_t stride,
+                const int32_t* tokens, const View& out) {
+  if (out.rows == 0 || out.cols == 0) return;
+  const dim3 grid(Blocks(out.cols, kThreads), RowBlocks(out.rows));
+  if (dtype == DType::kF32) {
+    WidenRows<<<grid, kThreads, 0, stream>>>(static_cast<const float*>(table), stride, tokens, out);
+  } else if (dtype == DType::kF16) {
+    WidenRows<<<grid, kThreads, 0, stream>>>(static_cast<const __half*>(table), stride, tokens,
+                                             out);
+  } else {
+    WidenRows<<<grid, kThreads, 0, stream>>>(static_cast<const __nv_bfloat16*>(table), stride,
+                                             tokens, out);
+  }
+}
+
+void EmbedQuantised(Stream stream, const QuantisedMatrix& table, const int32_t* tokens,
+                    const View& out) {
+  if (out.rows == 0 || out.cols == 0) return;
+  switch (table.layout.dtype) {
+#define REPRISE_EMBED(name) \
+  case DType::k##name:      \
+    return LaunchDequantise<DType::k##name>(stream, table, tokens, out)
+    REPRISE_EMBED(Q8_0);
+    REPRISE_EMBED(Q4_0);
+    REPRISE_EMBED(Q4_1);
+    REPRISE_EMBED(Q5_0);
+    REPRISE_EMBED(Q5_1);
+    REPRISE_EMBED(Q2_K);
+    REPRISE_EMBED(Q3_K);
+    REPRISE_EMBED(Q4_K);
+    REPRISE_EMBED(Q5_K);
+    REPRISE_EMBED(Q6_K);
+    REPRISE_EMBED(IQ4_NL);
+    REPRISE_EMBED(IQ4_XS);
+    REPRISE_EMBED(IQ2_XXS);
+#undef REPRISE_EMBED
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kI32:
+      break;
+  }
+}
+
+void GatherRows(Stream stream, const View& x, const int32_t* index, const View& out) {
+  if (out.rows == 0 || out.cols == 0) return;
+  const dim3 grid(Blocks(out.cols, kThreads), RowBlocks(out.rows));
+  CopyRows<<<grid, kThreads, 0, stream>>>(x, index, out);
+}
+
+void FiniteSequences(Stream stream, const StepView& step, const View& x, int32_t* finite) {
+  if (step.sequence_count == 0) return;
+  const unsigned blocks = Blocks(step.sequence_count, kThreads);
+  SetFlags<<<blocks, kThreads, 0, stream>>>(step.sequence_count, finite);
+  if (step.rows == 0) return;
+  const auto rows = static_cast<unsigned>(step.rows);
+  ClearFlags<<<rows, kThreads, 0, stream>>>(step.row_sequence, x, finite);
+}
+
+void FiniteRows(Stream stream, const View& x, int32_t* finite) {
+  if (x.rows == 0) return;
+  FiniteOfRows<<<static_cast<unsigned>(x.rows), kThreads, 0, stream>>>(x, finite);
+}
+
+void ArgMaxRows(Stream stream, const View& x, int32_t* index) {
+  if (x.rows == 0) return;
+  ArgMaxOfRows<<<static_cast<unsigned>(x.rows), kThreads, 0, stream>>>(x, index);
+}
+
+}  // namespace reprise::cuda

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/quantised/layout.h"
+#include "kernels/cuda/view.h"
+#include "tensor/dtype.h"
+
+// Rows of tables in, and what is read off rows of logits: the two ends of a step.
+namespace reprise::cuda {
+
+// out[t] = row tokens[t] of the table, as f32: exactly tensor/dequantise.cc.
+// REQUIRES: every token is a row of the table.
+// kF32, kF16 or kBF16, rows `stride` elements apart.
+void EmbedFloat(Stream stream, DType dtype, const void* table, int64_t stride,
+                const int32_t* tokens, const View& out);
+void EmbedQuantised(Stream stream, const QuantisedMatrix& table, const int32_t* tokens,
+                    const View& out);
+
+// out[i] = x[index[i]], for the rows of out.
+void GatherRows(Stream stream, const View& x, const int32_t* index, const View& out);
+
+// finite[s] = 1 if every value of x in the rows of sequence s is a finite number, else 0. x has the
+// rows of the step.
+void FiniteSequences(Stream stream, const StepView& step, const View& x, int32_t* finite);
+// The same for single rows: [x.rows].
+void FiniteRows(Stream stream, const View& x, int32_t* finite);
+// The index of the largest value of each row, the lowest of equals; -1 if any is not finite.
+void ArgMaxRows(Stream stream, const View& x, int32_t* index);
+
+}  // namespace reprise::cuda

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rows/experts.h"
+#include "kernels/reference/math.h"
+
+namespace reprise::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kMaxGroups = 64;
+
+// Reductions over the scores of one row by one warp.
+
+// The larger of two candidates: a number before none, the larger value, then the lower index.
+struct Candidate {
+  float value;
+  int index;
+};
+__device__ bool Before(const Candidate& a, const Candidate& b) {
+  const bool a_none = a.value != a.value, b_none = b.value != b.value;
+  if (a_none != b_none) return b_none;
+  if (!a_none && a.value != b.value) return a.value > b.value;
+  return a.index < b.index;
+}
+
+// The index of the largest of `count` values, the lowest of equals. Where all are NaN: the last,
+// as on the CPU.
+__device__ Candidate Best(const float* values, int count, int lane) {
+  Candidate best = {NAN, INT32_MAX};
+  for (int i = lane; i < count; i += 32) {
+    const Candidate candidate = {values[i], i};
+    if (Before(candidate, best)) best = candidate;
+  }
+  for (int half = 16; half > 0; half /= 2) {
+    const Candidate other = {__shfl_xor_sync(kFullWarp, best.value, half),
+                             __shfl_xor_sync(kFullWarp, best.index, half)};
+    if (Before(other, best)) best = other;
+  }
+  if (best.value != best.value) best.index = count - 1;
+  return best;
+}
+
+__device__ float LargestBeside(const float* values, int count, int left_out, int lane) {
+  float largest = -INFINITY;
+  for (int i = lane; i < count; i += 32) {
+    if (i != left_out && values[i] > largest) largest = values[i];
+  }
+  for (int half = 16; half > 0; half /= 2) {
+    const float other = __shfl_xor_sync(kFullWarp, largest, half);
+    if (other > largest) largest = other;
+  }
+  return largest;
+}
+
+// Scores of experts outside the best groups become -inf. worth: [groups], shared.
+__device__ void KeepBestGroups(const RoutingParams& params, int experts, float* worth,
+                               float* scores, int lane) {
+  const int width = experts / params.groups;
+  for (int g = 0; g < params.groups; ++g) {
+    const Candidate first = Best(scores + g * width, width, lane);
+    const float second = LargestBeside(scores + g * width, width, first.index, lane);
+    if (lane == 0) worth[g] = scores[g * width + first.index] + second;
+  }
+  __syncwarp();
+  uint64_t kept = 0;
+  for (int n = 0; n < params.group_top_k; ++n) {
+    const Candidate best = Best(worth, params.groups, lane);
+    kept |= uint64_t{1} << best.index;
+    __syncwarp();
+    if (lane == 0) worth[best.index] = -INFINITY;
+    __syncwarp();
+  }
+  for (int e = lane; e < experts; e += 32) {
+    if ((kept >> (e / width) & 1) == 0) scores[e] = -INFINITY;
+  }
+  __syncwarp();
+}
+
+// The sum of values in the 16 virtual lanes; both halves of the warp hold it.
+__device__ float SumInLanes(const float* values, int count, int lane) {
+  float sum = 0;
+  for (int i = lane % 16; i < count; i += 16) sum += values[i];
+  return SumLanes(sum);
+}
+
+__device__ void Probabilities(const float* logits, int experts, ExpertScore score, int lane,
+                              float* probability) {
+  if (score == ExpertScore::kSigmoid) {
+    for (int e = lane; e < experts; e += 32) {
+      probability[e] = reference::Sigmoid(logits[e] + 0.0f);
+    }
+    return;
+  }
+  const float max = LargestBeside(logits, experts, -1, lane);
+  for (int e = lane; e < experts; e += 32) probability[e] = reference::Exp(logits[e] - max);
+  __syncwarp();
+  const float r = 1.0f / SumInLanes(probability, experts, lane);
+  for (int e = lane; e < experts; e += 32) probability[e] *= r;
+}
+
+// A warp a row, alone in its block; probabilities and scores in shared memory.
+__global__ void __launch_bounds__(32)
+    RouteRows(View logits, RoutingParams params, RoutingView routing) {
+  extern __shared__ float shared[];  // [experts] twice
+  __shared__ float worth[kMaxGroups];
+  const int lane = static_cast<int>(threadIdx.x);
+  const int experts = static_cast<int>(logits.cols);
+  float* probability = shared;
+  float* score = shared + experts;
+  Probabilities(logits.data + blockIdx.x * logits.stride, experts, params.score, lane, probability);
+  __syncwarp();
+  for (int e = lane; e < experts; e += 32) {
+    const float* bias = params.selection_bias;
+    score[e] = bias != nullptr ? probability[e] + bias[e] : probability[e];
+  }
+  __syncwarp();
+  if (params.groups > 1) KeepBestGroups(params, experts, worth, score, lane);
+  int32_t* chosen = routing.experts + int64_t{blockIdx.x} * params.top_k;
+  float* weights = routing.weights + int64_t{blockIdx.x} * params.top_k;
+  float sum = 0;
+  for (int k = 0; k < params.top_k; ++k) {
+    const int best = Best(score, experts, lane).index;
+    sum += probability[best];
+    __syncwarp();
+    if (lane == 0) {
+      chosen[k] = best;
+      score[best] = -INFINITY;
+    }
+    __syncwarp();
+  }
+  for (int k = lane; k < params.top_k; k += 32) {
+    float weight = probability[chosen[k]];
+    if (params.renormalise) weight /= sum + params.sum_floor;
+    weights[k] = weight * params.scale;
+  }
+}
+
+// Pairs are cut into chunks. counts[chunk][expert] first says how many of a chunk's pairs go to an
+// expert, then the slot of the first of them.
+constexpr int kChunk = 1024;
+
+__global__ void __launch_bounds__(kThreads)
+    CountChunk(const int32_t* chosen, int64_t pairs, int experts, int32_t* counts) {
+  extern __shared__ int32_t histogram[];  // [experts]
+  for (int e = threadIdx.x; e < experts; e += kThreads) histogram[e] = 0;
+  __syncthreads();
+  const int64_t begin = int64_t{blockIdx.x} * kChunk;
+  const int64_t end = begin + kChunk < pairs ? begin + kChunk : pairs;
+  for (int64_t pair = begin + threadIdx.x; pair < end; pair += kThreads) {
+    atomicAdd(histogram + chosen[pair], 1);  // a count: the order of additions is nothing
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < experts; e += kThreads) {
+    counts[int64_t{blockIdx.x} * experts + e] = histogram[e];
+  }
+}
+
+// One block: the sum over chunks of every expert, the sum over experts before it, and then the
+// first slot of every chunk and expert.
+constexpr int kScanThreads = 1024;
+__global__ void __launch_bounds__(kScanThreads)
+    ScanCounts(int chunks, int experts, int32_t* counts, int32_t* begin) {
+  __shared__ int32_t warp_sums[32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int32_t before = 0;  // slots of the experts of earlier rounds
+  for (int first = 0; first < experts; first += kScanThreads) {
+    const int e = first + static_cast<int>(threadIdx.x);
+    int32_t total = 0;
+    for (int chunk = 0; e < experts && chunk < chunks; ++chunk) {
+      total += counts[int64_t{chunk} * experts + e];
+    }
+    int32_t through = total;  // inclusive sum in the warp
+    for (int step = 1; step < 32; step *= 2) {
+      const int32_t other = __shfl_up_sync(kFullWarp, through, step);
+      if (lane >= step) through += other;
+    }
+    if (lane == 31) warp_sums[warp] = through;
+    __syncthreads();
+    int32_t slot = before + through - total;
+    for (int w = 0; w < 32; ++w) {
+      if (w < warp) slot += warp_sums[w];
+      before += warp_sums[w];
+    }
+    __syncthreads();
+    if (e >= experts) continue;
+    begin[e] = slot;
+    if (e + 1 == experts) begin[experts] = slot + total;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      int32_t& count = counts[int64_t{chunk} * experts + e];
+      const int32_t here = count;
+      count = slot;
+      slot += here;
+    }
+  }
+}
+
+// A warp gives out the slots of a chunk in the order of its pairs, 32 at a time.
+__global__ void __launch_bounds__(32)
+    PlaceChunk(const int32_t* chosen, int64_t pairs, int top_k, int experts, const int32_t* counts,
+               int32_t* row, int32_t* slot) {
+  extern __shared__ int32_t next[];  // [experts]
+  const int lane = static_cast<int>(threadIdx.x);
+  for (int e = lane; e < experts; e += 32) next[e] = counts[int64_t{blockIdx.x} * experts + e];
+  __syncwarp();
+  const int64_t begin = int64_t{blockIdx.x} * kChunk;
+  const int64_t end = begin + kChunk < pairs ? begin + kChunk : pairs;
+  for (int64_t at = begin; at < end; at += 32) {
+    const int64_t pair = at + lane;
+    const int expert = pair < end ? chosen[pair] : -1;
+    const unsigned same = __match_any_sync(kFullWarp, expert);
+    const int earlier = __popc(same & ((1u << lane) - 1));
+    if (pair < end) {
+      const int32_t mine = next[expert] + earlier;
+      slot[pair] = mine;
+      row[mine] = static_cast<int32_t>(pair / top_k);
+    }
+    __syncwarp();
+    if (pair < end && earlier == 0) next[expert] += __popc(same);
+    __syncwarp();
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    CombineRows(RoutingView routing, const int32_t* slot, View slots, View y) {
+  const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (column >= y.cols) return;
+  for (int64_t t = blockIdx.y; t < y.rows; t += gridDim.y) {
+    float sum = y.data[t * y.stride + column];
+    for (int k = 0; k < routing.top_k; ++k) {
+      const int64_t pair = t * routing.top_k + k;
+      sum = fmaf(routing.weights[pair], slots.data[slot[pair] * slots.stride + column], sum);
+    }
+    y.data[t * y.stride + column] = sum;
+  }
+}
+
+}  // namespace
+
+void RouteExperts(Stream stream, const View& logits, const RoutingParams& params,
+                  const RoutingView& routing) {
+  if (logits.rows == 0) return;
+  const size_t bytes = size_t(logits.cols) * 2 * sizeof(float);
+  RouteRows<<<static_cast<unsigned>(logits.rows), 32, bytes, stream>>>(logits, params, routing);
+}
+
+size_t PlanScratchBytes(int64_t slots, int experts) {
+  return size_t(Blocks(slots, kChunk)) * size_t(experts) * sizeof(int32_t);
+}
+
+void PlanExperts(Stream stream, const RoutingView& routing, void* scratch, const PlanView& plan) {
+  const unsigned chunks = Blocks(plan.slots, kChunk);
+  int32_t* counts = static_cast<int32_t*>(scratch);
+  const size_t bytes = size_t(plan.experts) * sizeof(int32_t);
+  if (chunks > 0) {
+    CountChunk<<<chunks, kThreads, bytes, stream>>>(routing.experts, plan.slots, plan.experts,
+                                                    counts);
+  }
+  ScanCounts<<<1, kScanThreads, 0, stream>>>(static_cast<int>(chunks), plan.experts, counts,
+                                             plan.begin);
+  if (chunks > 0) {
+    PlaceChunk<<<chunks, 32, bytes, stream>>>(routing.experts, plan.slots, routing.top_k,
+                                              plan.experts, counts, plan.row, plan.slot);
+  }
+}
+
+void CombineExperts(Stream stream, const RoutingView& routing, const PlanView& plan,
+                    const View& slots, const View& y) {
+  if (y.rows == 0 || y.cols == 0) return;
+  const dim3 grid(Blocks(y.cols, kThreads), RowBlocks(y.rows));
+  CombineRows<<<grid, kThreads, 0, stream>>>(routing, plan.slot, slots, y);
+}
+
+}  // namespace reprise::cuda

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rows/rope.h"
+#include "kernels/reference/math.h"
+
+namespace reprise::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+__global__ void __launch_bounds__(kThreads)
+    AnglesOfRows(const int32_t* positions, int64_t rows, const float* inverse_frequency,
+                 float magnitude, RopeAngles angles) {
+  const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (index >= rows * angles.half) return;
+  const float position = static_cast<float>(positions[index / angles.half]);
+  const float angle = position * inverse_frequency[index % angles.half];
+  const reference::SinCosResult result = reference::SinCos(angle);
+  // A magnitude of 1 changes no bit.
+  angles.cos[index] = static_cast<float>(result.cos) * magnitude;
+  angles.sin[index] = static_cast<float>(result.sin) * magnitude;
+}
+
+// One thread a pair of channels.
+__global__ void __launch_bounds__(kThreads)
+    RotateRows(RopeAngles angles, int heads, int offset, View x) {
+  const int index = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
+  if (index >= heads * angles.half) return;
+  const int head = index / angles.half;
+  const int i = index % angles.half;
+  const int64_t channel = head * (x.cols / heads) + offset + i;
+  for (int64_t row = blockIdx.y; row < x.rows; row += gridDim.y) {
+    float* at = x.data + row * x.stride + channel;
+    const float cos = angles.cos[row * angles.half + i];
+    const float sin = angles.sin[row * angles.half + i];
+    const float a = at[0];
+    const float b = at[angles.half];
+    at[0] = fmaf(a, cos, -(b * sin));
+    at[angles.half] = fmaf(b, cos, a * sin);
+  }
+}
+
+}  // namespace
+
+void MakeRopeAngles(Stream stream, const int32_t* positions, int64_t rows,
+                    const float* inverse_frequency, float magnitude, const RopeAngles& angles) {
+  if (rows == 0 || angles.half == 0) return;
+  const unsigned blocks = Blocks(rows * angles.half, kThreads);
+  AnglesOfRows<<<blocks, kThreads, 0, stream>>>(positions, rows, inverse_frequency, magnitude,
+                                                angles);
+}
+
+void Rope(Stream stream, const RopeAngles& angles, int heads, int offset, const View& x) {
+  if (x.rows == 0 || angles.half == 0 || heads == 0) return;
+  const dim3 grid(Blocks(int64_t{heads} * angles.half, kThreads), RowBlocks(x.rows));
+  RotateRows<<<grid, kThreads, 0, stream>>>(angles, heads, offset, x);
+}
+
+}  // namespace reprise::cuda
