@@ -17,12 +17,12 @@ namespace {
 struct EntrySize {
   size_t kv_bytes = 0;
   size_t copy_bytes = 0;  // of the block that it continues in, while both are there
-  size_t slot_bytes = 0;
+  size_t state_bytes = 0;
   size_t metadata_bytes = 0;
 
-  size_t running() const { return kv_bytes + slot_bytes; }
-  size_t stored() const { return kv_bytes + slot_bytes + metadata_bytes; }
-  size_t least() const { return kv_bytes + copy_bytes + 2 * slot_bytes + metadata_bytes; }
+  size_t running() const { return kv_bytes + state_bytes; }
+  size_t stored() const { return kv_bytes + state_bytes + metadata_bytes; }
+  size_t least() const { return kv_bytes + copy_bytes + 2 * state_bytes + metadata_bytes; }
 };
 
 EntrySize SizeOf(const StateSpec& spec, const CacheOptions& options) {
@@ -30,7 +30,7 @@ EntrySize SizeOf(const StateSpec& spec, const CacheOptions& options) {
   EntrySize size;
   size.kv_bytes = blocks * spec.kv_block_bytes();
   size.copy_bytes = spec.kv_block_bytes();
-  size.slot_bytes = spec.snapshot_bytes();
+  size.state_bytes = spec.state_bytes();
   // Token runs, twice (tree and lease), a few nodes and tables.
   size.metadata_bytes = size_t(options.context_tokens) * 4 * sizeof(TokenId) + (64 << 10);
   return size;
@@ -55,8 +55,8 @@ Status Validate(const StateSpec& spec, const CacheOptions& options) {
         "a cache budget of {:.1f} MiB cannot hold one entry of this model: {} tokens of K/V take "
         "{:.1f} MiB, a running state and a snapshot of it {:.1f} MiB each; give it at least {:.1f} "
         "MiB or shorten the context",
-        MiB(options.budget_bytes), options.context_tokens, MiB(size.kv_bytes), MiB(size.slot_bytes),
-        MiB(size.least())));
+        MiB(options.budget_bytes), options.context_tokens, MiB(size.kv_bytes),
+        MiB(size.state_bytes), MiB(size.least())));
   }
   return OkStatus();
 }
@@ -87,8 +87,7 @@ Result<std::unique_ptr<StateCache>> StateCache::Create(const StateSpec& spec,
   cache->index_ = std::make_unique<StateIndex>(std::move(index_options));
   StateStore::Sizes sizes;
   sizes.block_count = cache->index_->block_capacity();
-  sizes.slot_count = spec.has_recurrent() ? size_t(options.sequence_count) : 0;
-  sizes.snapshot_count = cache->index_->snapshot_capacity();
+  sizes.state_count = cache->index_->state_capacity();
   REPRISE_ASSIGN(cache->store_, StateStore::Make(spec, sizes));
   return cache;
 }
@@ -202,9 +201,10 @@ Lease::~Lease() {
 bool Lease::started() const { return index_->record(*this).started; }
 std::span<const TokenId> Lease::tokens() const { return index_->record(*this).tokens; }
 int32_t Lease::prompt_tokens() const { return index_->record(*this).prompt_tokens; }
-int32_t Lease::computed() const { return index_->record(*this).computed; }
+int32_t Lease::computed() const { return index_->record(*this).computed.logical; }
+Extent Lease::extent() const { return index_->record(*this).computed; }
 std::span<const BlockId> Lease::blocks() const { return index_->record(*this).table; }
-SlotId Lease::slot() const { return index_->record(*this).slot; }
+StateId Lease::state() const { return index_->record(*this).state; }
 std::span<const PendingTap> Lease::taps() const { return index_->record(*this).taps; }
 bool Lease::poisoned() const { return index_->record(*this).poisoned; }
 const ReuseReport& Lease::report() const { return index_->record(*this).report; }

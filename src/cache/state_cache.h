@@ -25,11 +25,11 @@ namespace reprise {
 //
 //   Lease lease = cache.Acquire(request);        // looks; takes no memory; may wait in a queue
 //   if (cache.FindAwaited(lease)) ...            // someone computes its prefix now: wait, or not
-//   cache.Start(lease);                          // adopts blocks, restores the state into a slot
+//   cache.Start(lease);                          // adopts blocks, restores the recurrent state
 //   while (...) {
 //     n = min(chunk, lease.tokens().size() - lease.computed());
 //     cache.Reserve(lease, n);                   // private blocks for n more positions
-//     model.Forward(rows tokens()[computed, computed + n), lease.blocks(), lease.slot(),
+//     model.Forward(rows tokens()[computed, computed + n), lease.blocks(), lease.state(),
 //                   lease.taps());               // the states to keep on the way
 //     cache.Commit(lease, {n});                  // publishes what became complete
 //     cache.Append(lease, sampled);              // the next token to run
@@ -82,13 +82,13 @@ struct CacheRequest {
 // Memory for the state after tokens [0, position), waiting to be filled by a step.
 struct PendingTap {
   int32_t position = 0;
-  SnapshotId snapshot;
+  StateId state;
 };
 
 struct CacheOptions {
   size_t budget_bytes = 0;        // see DefaultBudget
   int32_t context_tokens = 4096;  // of one sequence; one such entry must fit
-  int32_t sequence_count = 16;    // slots for sequences that run at the same time
+  int32_t sequence_count = 16;    // sequences with recurrent state that run at the same time
   int64_t entry_count_max = 0;    // 0: no cap
   int64_t ttl_ms = 0;             // entries unused for so long are dropped; 0: never
   int32_t snapshot_grid = 1;      // snapshots only at multiples of it (64 where scans are chunked)
@@ -122,10 +122,11 @@ class Lease {
   std::span<const TokenId> tokens() const;  // prompt and appended tokens
   int32_t prompt_tokens() const;
   int32_t computed() const;  // positions whose state it holds
+  Extent extent() const;     // the same, and the rows of K/V that stand for them
   // Block table: entry i covers positions [64 i, 64 i + 64). Covers all reserved positions. For
   // models with window K/V only, entries that lie wholly before the window are invalid ids.
   std::span<const BlockId> blocks() const;
-  SlotId slot() const;  // invalid if the model has no recurrent state
+  StateId state() const;  // the live one; invalid if the model has no recurrent state
   // Snapshots that the step reserved last is to fill on its way, ascending: positions strictly
   // between computed() and the end of the step. (The state at its end is saved by Commit.)
   std::span<const PendingTap> taps() const;
@@ -176,10 +177,9 @@ class StateCache {
   // Mutates: where models have recurrent state, asks that request for a snapshot at the branch.
   std::optional<Awaited> FindAwaited(const Lease& lease);
 
-  // Looks up again, adopts the blocks, takes a slot and restores the state into it (zeros when
-  // nothing was found), plans the snapshots. computed() says where to begin.
-  // Fails with kResourceExhausted, taking nothing, when all slots are in use or running requests
-  // leave no room.
+  // Looks up again, adopts the blocks, and, where the model has recurrent state, a copy of the
+  // snapshot that was found (or zeros), plans the snapshots. computed() says where to begin.
+  // Fails with kResourceExhausted, taking nothing, when too many run or they leave no room.
   // REQUIRES: not started.
   Status Start(Lease& lease);
 
@@ -199,7 +199,8 @@ class StateCache {
   // published any more. REQUIRES: reserved; computed() + token_count <= tokens().size().
   Status Commit(Lease& lease, const CommitArgs& args);
 
-  // Publishes the state at computed() (reply end) and releases the lease. Returns its last report.
+  // Publishes the state at computed() (reply end) and releases the lease: the live state becomes a
+  // snapshot where it lies, so that neither time nor room is needed. Returns its last report.
   ReuseReport Finish(Lease lease);
 
   // Idle work: expires, gives free pages back to the system. Returns true if there is more to do.

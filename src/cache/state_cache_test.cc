@@ -48,7 +48,7 @@ class Toy {
     return block + (p % kBlockTokens) * 16;  // head 0
   }
   float* Slot(const Lease& lease) const {
-    return reinterpret_cast<float*>(cache->memory().slot(lease.slot()));
+    return reinterpret_cast<float*>(cache->memory().state(lease.state()));
   }
 
   Lease Acquire(std::span<const TokenId> tokens, std::span<const Boundary> boundaries = {}) {
@@ -75,7 +75,7 @@ class Toy {
         for (int i = 0; i < 16; ++i) Row(lease, p)[64 * 16 + i] = 1;
       }
       for (const PendingTap& tap : lease.taps()) {
-        auto* snapshot = reinterpret_cast<float*>(cache->memory().snapshot(tap.snapshot));
+        auto* snapshot = reinterpret_cast<float*>(cache->memory().state(tap.state));
         std::fill_n(snapshot, 1024, folds[tap.position]);
       }
       std::fill_n(Slot(lease), 1024, folds[end]);

@@ -148,8 +148,8 @@ void PrintState(const Checkpoint& checkpoint, DType kv, int64_t context_tokens) 
   if (window != 0) std::printf(", and %" PRIu64 " of the last %d tokens", windowed, window);
   std::printf("; %s for the whole context\n",
               FormatBytes(full * context + windowed * std::min(context, uint64_t(window))).c_str());
-  std::printf("  per sequence, recurrent (a snapshot): %zu bytes (%s)\n", state.snapshot_bytes(),
-              FormatBytes(state.snapshot_bytes()).c_str());
+  std::printf("  per sequence, recurrent (a snapshot): %zu bytes (%s)\n", state.state_bytes(),
+              FormatBytes(state.state_bytes()).c_str());
 }
 
 Status InspectSafetensors(const Options& options) {

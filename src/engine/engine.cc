@@ -336,11 +336,11 @@ void Engine::Forward(std::vector<Share>* shares) {
     SequenceSlice slice;
     slice.row_begin = static_cast<uint32_t>(tokens.size());
     slice.row_count = static_cast<uint32_t>(share.rows);
-    slice.position = begin;
+    slice.past = lease.extent();
     slice.blocks = lease.blocks();
-    slice.slot = lease.slot();
+    slice.state = lease.state();
     for (const PendingTap& tap : lease.taps()) {
-      taps[i].push_back({static_cast<uint32_t>(tap.position - begin), tap.snapshot});
+      taps[i].push_back({static_cast<uint32_t>(tap.position - begin), tap.state});
     }
     slice.taps = taps[i];
     tokens.insert(tokens.end(), lease.tokens().begin() + begin, lease.tokens().begin() + end);

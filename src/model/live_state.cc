@@ -17,17 +17,19 @@ Result<LiveState> LiveState::Create(const StateSpec& spec, int sequence_count, i
   const size_t block_count = state.sequence_blocks_ * size_t(sequence_count);
   for (size_t b = 0; b < block_count; ++b) state.block_ids_.push_back(BlockId{uint32_t(b)});
   REPRISE_ASSIGN(state.blocks_, Buffer::Allocate(block_count * state.layout_.block_bytes()));
-  REPRISE_ASSIGN(state.slots_,
-                 Buffer::Allocate(size_t(sequence_count) * state.layout_.slot_bytes()));
+  REPRISE_ASSIGN(state.states_,
+                 Buffer::Allocate(size_t(sequence_count) * state.layout_.state_bytes()));
   return state;
 }
 
 SequenceSlice LiveState::Next(int sequence, uint32_t row_begin, uint32_t row_count) const {
   const int64_t length = lengths_[size_t(sequence)];
   CHECK(length + row_count <= token_max_);
-  return {row_begin, row_count, int32_t(length),
+  return {row_begin,
+          row_count,
+          {int32_t(length), int32_t(length)},
           std::span(block_ids_).subspan(size_t(sequence) * sequence_blocks_, sequence_blocks_),
-          SlotId{uint32_t(sequence)}};
+          StateId{uint32_t(sequence)}};
 }
 
 void LiveState::Advance(int sequence, int64_t token_count) {
@@ -36,24 +38,24 @@ void LiveState::Advance(int sequence, int64_t token_count) {
 
 void LiveState::Clear(int sequence) {
   lengths_[size_t(sequence)] = 0;
-  const size_t bytes = layout_.slot_bytes();
-  if (bytes != 0) std::memset(slots_.data() + size_t(sequence) * bytes, 0, bytes);
+  const size_t bytes = layout_.state_bytes();
+  if (bytes != 0) std::memset(states_.data() + size_t(sequence) * bytes, 0, bytes);
 }
 
-std::vector<std::byte> LiveState::SaveSlot(int sequence) const {
-  const auto slot =
-      slots_.bytes().subspan(size_t(sequence) * layout_.slot_bytes(), layout_.slot_bytes());
-  return {slot.begin(), slot.end()};
+std::vector<std::byte> LiveState::SaveState(int sequence) const {
+  const auto state =
+      states_.bytes().subspan(size_t(sequence) * layout_.state_bytes(), layout_.state_bytes());
+  return {state.begin(), state.end()};
 }
 
-void LiveState::Restore(int sequence, int64_t length, const std::vector<std::byte>& slot) {
-  CHECK(slot.size() == layout_.slot_bytes() && length <= lengths_[size_t(sequence)]);
-  if (!slot.empty()) {
-    std::memcpy(slots_.data() + size_t(sequence) * slot.size(), slot.data(), slot.size());
+void LiveState::Restore(int sequence, int64_t length, const std::vector<std::byte>& saved) {
+  CHECK(saved.size() == layout_.state_bytes() && length <= lengths_[size_t(sequence)]);
+  if (!saved.empty()) {
+    std::memcpy(states_.data() + size_t(sequence) * saved.size(), saved.data(), saved.size());
   }
   lengths_[size_t(sequence)] = length;
 }
 
-StateMemory LiveState::memory() { return {blocks_.data(), slots_.data(), nullptr, &layout_}; }
+StateMemory LiveState::memory() { return {blocks_.data(), states_.data(), &layout_}; }
 
 }  // namespace reprise

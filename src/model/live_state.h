@@ -34,8 +34,8 @@ class LiveState {
   void Clear(int sequence);
 
   // Copies of a sequence's recurrent state, to return to the length it had then.
-  std::vector<std::byte> SaveSlot(int sequence) const;
-  void Restore(int sequence, int64_t length, const std::vector<std::byte>& slot);
+  std::vector<std::byte> SaveState(int sequence) const;
+  void Restore(int sequence, int64_t length, const std::vector<std::byte>& saved);
 
   StateMemory memory();
 
@@ -46,7 +46,7 @@ class LiveState {
   int64_t token_max_ = 0;
   size_t sequence_blocks_ = 0;
   Buffer blocks_;
-  Buffer slots_;
+  Buffer states_;
   std::vector<BlockId> block_ids_;  // [sequence_count, sequence_blocks_]
   std::vector<int64_t> lengths_;
 };

@@ -111,7 +111,7 @@ Status WeightLoader::CheckNothingIsLeft() const {
 Status WeightLoader::CheckMemory(const StateSpec& state) const {
   size_t weights = 0;
   for (const Resolved& tensor : tensors_) weights += tensor.memory_bytes();
-  const size_t needed = weights + state.snapshot_bytes() + state.kv_block_bytes() + kWorkingBytes;
+  const size_t needed = weights + state.state_bytes() + state.kv_block_bytes() + kWorkingBytes;
   AvailableMemory available = FindAvailableMemory();
   if (options_.memory_max != 0) available = {options_.memory_max, "the option --memory"};
   const Status fits = CheckFits(needed, "the weights", available);
@@ -121,8 +121,7 @@ Status WeightLoader::CheckMemory(const StateSpec& state) const {
 Status WeightLoader::Load(Digest* digest) {
   uint64_t total = 0;
   for (const Resolved& tensor : tensors_) total += tensor.source.bytes();
-  Progress progress(
-      total, options_.progress ? options_.progress : [](uint64_t, uint64_t) {});
+  Progress progress(total, options_.progress ? options_.progress : [](uint64_t, uint64_t) {});
   for (const Resolved& tensor : tensors_) {
     digest->Add(tensor.plan->gguf);
     digest->Add(NameOf(tensor.source.dtype()));

@@ -145,7 +145,7 @@ TEST(Card, SaysWhatAModelIs) {
   EXPECT_TRUE(card.state.has_kv());
   EXPECT_TRUE(card.state.has_recurrent());
   EXPECT_EQ(card.state.bytes_per_token(StateKind::kFullKv), 2u * 2 * 2 * 32 * 2);
-  EXPECT_EQ(card.state.snapshot_bytes(), 6u * 4 * (4 * 16 * 16 + 3 * 128));
+  EXPECT_EQ(card.state.state_bytes(), 6u * 4 * (4 * 16 * 16 + 3 * 128));
   EXPECT_GT(card.state.token_cost, card.layer_products);
   EXPECT_EQ(card.state.token_cost_per_position, 2.0 * 2 * 4 * 32);
   EXPECT_EQ(card.main_type, DType::kBF16);

@@ -11,24 +11,36 @@
 namespace reprise {
 
 // A place inside a step where the recurrent state is wanted: after the first `row_count` rows of
-// the slice, the state goes to `snapshot` as well.
+// the slice, the state goes to `state` as well.
 struct StateTap {
   uint32_t row_count = 0;
-  SnapshotId snapshot;
+  StateId state;
+};
+
+// How far a sequence has come, in two numbers that differ where its K/V was compacted: the tokens
+// that it stands for (positions, RoPE, recurrent state), and the rows of K/V that stand for them
+// (block table, what attention reads).
+struct Extent {
+  int32_t logical = 0;
+  int32_t physical = 0;
+
+  Extent operator+(int32_t tokens) const { return {logical + tokens, physical + tokens}; }
+  friend bool operator==(const Extent&, const Extent&) = default;
 };
 
 // The rows of one sequence in a step: tokens [row_begin, row_begin + row_count) of the batch stand
-// at positions [position, position + row_count) of the sequence.
+// at positions [past.logical, past.logical + row_count) of the sequence; their K/V goes to rows
+// [past.physical, past.physical + row_count) of its blocks.
 //
-// REQUIRES: `blocks` covers positions [0, position + row_count); the blocks that hold the new
-// positions are private to the sequence. `slot` holds the recurrent state after `position` tokens
-// (zeros at 0); the step leaves it after position + row_count tokens.
+// REQUIRES: `blocks` covers rows [0, past.physical + row_count); the blocks that hold the new ones
+// are private to the sequence. `state` is the recurrent state after past.logical tokens (zeros at
+// 0); the step leaves it after past.logical + row_count tokens.
 struct SequenceSlice {
   uint32_t row_begin = 0;
   uint32_t row_count = 0;
-  int32_t position = 0;
+  Extent past;
   std::span<const BlockId> blocks;
-  SlotId slot;
+  StateId state;
   std::span<const StateTap> taps = {};  // ascending, 0 < row_count < the slice's
 };
 
@@ -45,16 +57,12 @@ struct BatchView {
 
 // The memory behind the ids of a batch. A view: the owner is cache/store (or a test).
 struct StateMemory {
-  std::byte* blocks = nullptr;     // [block_count, layout.block_bytes()]
-  std::byte* slots = nullptr;      // [slot_count, layout.slot_bytes()]
-  std::byte* snapshots = nullptr;  // [snapshot_count, layout.slot_bytes()]
+  std::byte* blocks = nullptr;  // [block_count, layout.block_bytes()]
+  std::byte* states = nullptr;  // [state_count, layout.state_bytes()]
   const StateLayout* layout = nullptr;
 
   std::byte* block(BlockId id) const { return blocks + size_t{id.value} * layout->block_bytes(); }
-  std::byte* snapshot(SnapshotId id) const {
-    return snapshots + size_t{id.value} * layout->slot_bytes();
-  }
-  std::byte* slot(SlotId id) const { return slots + size_t{id.value} * layout->slot_bytes(); }
+  std::byte* state(StateId id) const { return states + size_t{id.value} * layout->state_bytes(); }
 };
 
 }  // namespace reprise

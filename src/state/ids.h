@@ -23,9 +23,10 @@ struct Id {
   friend constexpr auto operator<=>(Id a, Id b) { return a.value <=> b.value; }
 };
 
-using BlockId = Id<struct BlockTag>;        // kBlockTokens tokens of K/V, all layers
-using SlotId = Id<struct SlotTag>;          // the live recurrent state of one sequence
-using SnapshotId = Id<struct SnapshotTag>;  // an immutable copy of a slot at a token position
+using BlockId = Id<struct BlockTag>;  // kBlockTokens tokens of K/V, all layers
+// The recurrent state after some token, all layers: the live one of a running sequence, or a
+// snapshot, which nobody writes any more. One becomes the other by being called so.
+using StateId = Id<struct StateTag>;
 
 }  // namespace reprise
 

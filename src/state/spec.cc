@@ -42,12 +42,12 @@ size_t StateSpec::bytes_per_token(StateKind kind) const {
 }
 
 size_t StateSpec::kv_block_bytes() const { return StateLayout(*this).block_bytes(); }
-size_t StateSpec::snapshot_bytes() const { return StateLayout(*this).slot_bytes(); }
+size_t StateSpec::state_bytes() const { return StateLayout(*this).state_bytes(); }
 
 StateLayout::StateLayout(const StateSpec& spec) {
   for (const LayerState& layer : spec.layers) {
     const bool recurrent = layer.kind == StateKind::kRecurrent;
-    size_t& end = recurrent ? slot_bytes_ : block_bytes_;
+    size_t& end = recurrent ? state_bytes_ : block_bytes_;
     auto& offsets = offsets_.emplace_back();
     auto& bytes = bytes_.emplace_back();
     for (const StateTensor& tensor : layer.tensors) {

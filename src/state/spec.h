@@ -49,7 +49,7 @@ struct StateSpec {
   // Bytes of K/V per token over all layers of `kind`; 0 for kRecurrent.
   size_t bytes_per_token(StateKind kind) const;
   size_t kv_block_bytes() const;  // all K/V of kBlockTokens tokens
-  size_t snapshot_bytes() const;  // all recurrent tensors of one sequence
+  size_t state_bytes() const;     // all recurrent tensors of one sequence
 };
 
 // Where each tensor lies inside a block or a slot. Blocks and slots are contiguous, so copying one
@@ -70,13 +70,13 @@ class StateLayout {
   // Bytes of the tensor in a slot, or of one token of it in a block.
   size_t bytes(size_t entry, size_t tensor) const { return bytes_[entry][tensor]; }
   size_t block_bytes() const { return block_bytes_; }
-  size_t slot_bytes() const { return slot_bytes_; }
+  size_t state_bytes() const { return state_bytes_; }
 
  private:
   std::vector<std::vector<size_t>> offsets_;
   std::vector<std::vector<size_t>> bytes_;
   size_t block_bytes_ = 0;
-  size_t slot_bytes_ = 0;
+  size_t state_bytes_ = 0;
 };
 
 }  // namespace reprise

@@ -33,7 +33,7 @@ TEST(StateSpec, SizesOfQwen35Small) {
   EXPECT_TRUE(spec.has_kv());
   EXPECT_EQ(spec.bytes_per_token(StateKind::kFullKv), 12288u);
   EXPECT_EQ(spec.bytes_per_token(StateKind::kWindowKv), 0u);
-  EXPECT_EQ(spec.snapshot_bytes(), 20201472u);
+  EXPECT_EQ(spec.state_bytes(), 20201472u);
   EXPECT_EQ(spec.kv_block_bytes(), 12288u * kBlockTokens);
 }
 
@@ -45,7 +45,7 @@ TEST(StateLayout, TensorsFollowEachOtherAligned) {
   const StateLayout layout(spec);
   EXPECT_EQ(layout.offset(0, 0), 0u);
   EXPECT_EQ(layout.offset(0, 1), 64u);
-  EXPECT_EQ(layout.slot_bytes(), 192u);
+  EXPECT_EQ(layout.state_bytes(), 192u);
   EXPECT_EQ(layout.offset(1, 1), 384u);
   EXPECT_EQ(layout.block_bytes(), 768u);
 }

@@ -64,35 +64,34 @@ void FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, fl
   size_t next_logit = 0;
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     const SequenceSlice& slice = batch.sequences[s];
-    const auto key_at = [&](int32_t position) {
-      const BlockId block = slice.blocks[static_cast<size_t>(position / kBlockTokens)];
+    const auto key_at = [&](int32_t at) {
+      const BlockId block = slice.blocks[static_cast<size_t>(at / kBlockTokens)];
       return memory.block(block) + memory.layout->offset(kv_entry_, 0) +
-             static_cast<size_t>(position % kBlockTokens) * kKeyWords * 4;
+             static_cast<size_t>(at % kBlockTokens) * kKeyWords * 4;
     };
     // The state is read from both ends of its tensor, so that half a copy is noticed.
     std::byte* state = nullptr;
     uint64_t recurrent = 0;
     if (has_recurrent_) {
-      state = memory.slot(slice.slot) + memory.layout->offset(recurrent_entry_, 0);
+      state = memory.state(slice.state) + memory.layout->offset(recurrent_entry_, 0);
       recurrent = Load(state) ^ Mix64(Load(state + kStateEnd) - Load(state));  // Mix64(0) is 0
     }
     uint64_t keys = 0;
-    for (int32_t j = 0; has_kv_ && j < slice.position; ++j) keys = Fold(keys, Load(key_at(j)));
+    for (int32_t j = 0; has_kv_ && j < slice.past.physical; ++j) keys = Fold(keys, Load(key_at(j)));
     batch.finite[s] = 1;
     for (uint32_t i = 0; i < slice.row_count; ++i) {
       const uint32_t row = slice.row_begin + i;
-      const int32_t position = slice.position + static_cast<int32_t>(i);
+      const int32_t position = slice.past.logical + static_cast<int32_t>(i);
       uint64_t key = 0;
       const uint64_t before = recurrent;
       Row(batch.tokens[row], position, &recurrent, &key);
       if (has_kv_) {
-        Store(key, key_at(position));
+        Store(key, key_at(slice.past.physical + static_cast<int32_t>(i)));
         keys = Fold(keys, key);
       }
       for (const StateTap& tap : slice.taps) {
         if (has_recurrent_ && tap.row_count == i + 1) {
-          std::byte* kept =
-              memory.snapshot(tap.snapshot) + memory.layout->offset(recurrent_entry_, 0);
+          std::byte* kept = memory.state(tap.state) + memory.layout->offset(recurrent_entry_, 0);
           Store(taps_late_ ? before : recurrent, kept);
           Store(taps_late_ ? before : recurrent, kept + kStateEnd);
         }

@@ -102,9 +102,9 @@ TEST_F(ReuseTest, SixteenConversationsUnderABudgetThatHoldsHalf) {
   options.sequence_count = 1;
   // A conversation adds about 160 tokens and three snapshots to the shared 1,000-token system
   // prompt.
-  const size_t each = 3 * spec.kv_block_bytes() + 3 * spec.snapshot_bytes() + 2048;
+  const size_t each = 3 * spec.kv_block_bytes() + 3 * spec.state_bytes() + 2048;
   options.budget_bytes =
-      48 * spec.kv_block_bytes() + 4 * spec.snapshot_bytes() + 8 * each + (size_t{128} << 10);
+      48 * spec.kv_block_bytes() + 4 * spec.state_bytes() + 8 * each + (size_t{128} << 10);
   EngineFixture fixture(executor, options);
   std::vector<Conversation> chats;
   for (uint64_t i = 0; i < 16; ++i) chats.push_back(Talk().Say(1, 1000).Say(100 + i, 100));

@@ -78,8 +78,8 @@ TEST(Simulation, OneFlippedBitInABlockIsCaught) {
   EXPECT_TRUE(Caught(FakeExecutor::Kind::kHybrid, false, flip));
 }
 
-TEST(Simulation, OneFlippedBitInASnapshotIsCaught) {
-  const Sabotage flip = [](StateCache& cache) { cache.memory().snapshot({0})[0] ^= std::byte{1}; };
+TEST(Simulation, OneFlippedBitInAStateIsCaught) {
+  const Sabotage flip = [](StateCache& cache) { cache.memory().state({0})[0] ^= std::byte{1}; };
   EXPECT_TRUE(Caught(FakeExecutor::Kind::kRecurrent, false, flip));
   EXPECT_TRUE(Caught(FakeExecutor::Kind::kHybrid, false, flip));
 }

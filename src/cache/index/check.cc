@@ -11,13 +11,13 @@ namespace reprise {
 CacheStats StateIndex::stats() const {
   CacheStats s = stats_;
   s.bytes_budget = options_.cache.budget_bytes;
-  s.bytes_leased = blocks_.leased_count() * block_bytes_ + slots_.used_count() * slot_bytes_;
-  s.bytes_snapshots = snapshots_.used_count() * slot_bytes_;
+  s.bytes_leased = blocks_.leased_count() * block_bytes_ + size_t(live_states_) * state_bytes_;
+  s.snapshots = states_.used_count() - size_t(live_states_);
+  s.bytes_snapshots = s.snapshots * state_bytes_;
   s.bytes_cached = blocks_.cached_count() * block_bytes_ + s.bytes_snapshots;
   s.bytes_metadata = bytes_metadata();
   s.blocks_leased = blocks_.leased_count();
   s.blocks_cached = blocks_.cached_count();
-  s.snapshots = snapshots_.used_count();
   s.entries = entry_count();
   s.entries_pinned = pins_.size();
   s.nodes = tree_.node_count();
@@ -153,16 +153,13 @@ Status StateIndex::CheckRefs() const {
       return true;
     });
   }
-  size_t slots = 0, leases = 0;
+  size_t leases = 0;
   for (const LeaseRecord& record : records_) {
     if (record.id == 0) continue;
     ++leases;
     for (const BlockId block : record.table) {
       if (block.valid()) ++lease[block.value];
     }
-    if (!record.slot.valid()) continue;
-    ++slots;
-    if (!slots_.used(record.slot)) return Internal("a lease holds a free slot");
   }
   for (uint32_t i = 0; i < blocks_.limit(); ++i) {
     const BlockId id{i};
@@ -176,7 +173,6 @@ Status StateIndex::CheckRefs() const {
   }
   const auto leased = std::count_if(lease.begin(), lease.end(), [](uint32_t n) { return n > 0; });
   if (leased != blocks_.leased_count()) return Internal("leased blocks are counted wrongly");
-  if (slots != slots_.used_count()) return Internal("a slot is used by nobody");
   if (leases != lease_count_) return Internal("leases are counted wrongly");
   if (node_count != tree_.node_count()) return Internal("a node belongs to no namespace");
   return OkStatus();
@@ -189,8 +185,8 @@ Status StateIndex::CheckEntries() const {
       return Internal("a session names an entry that is not its own");
     }
   }
-  size_t pinned_bytes = 0, pinned = 0, leaves = 0, snapshots = 0;
-  std::vector<bool> seen(snapshots_.limit());
+  size_t pinned_bytes = 0, pinned = 0, leaves = 0, states = 0;
+  std::vector<bool> seen(states_.limit());
   for (uint32_t i = 0; i < order_.limit(); ++i) {
     if (!order_.in_use({i})) continue;
     const Entry& entry = order_[{i}];
@@ -201,8 +197,8 @@ Status StateIndex::CheckEntries() const {
       if (recurrent_ || tails_[entry.node.value].value != i) return Internal("a stray entry");
       continue;
     }
-    ++snapshots;
-    if (!snapshots_.used(entry.snapshot) || seen[entry.snapshot.value]) {
+    ++states;
+    if (!states_.used(entry.snapshot) || seen[entry.snapshot.value]) {
       return Internal(fmt::format("snapshot {} has two entries or none", entry.snapshot.value));
     }
     seen[entry.snapshot.value] = true;
@@ -211,16 +207,22 @@ Status StateIndex::CheckEntries() const {
       return Internal(fmt::format("entry {} has no mark", i));
     }
   }
+  int32_t live = 0;
   for (const LeaseRecord& record : records_) {
-    for (const PendingTap& tap : record.taps) {
-      ++snapshots;
-      if (!snapshots_.used(tap.snapshot) || seen[tap.snapshot.value]) {
-        return Internal(fmt::format("tap {} is an entry too, or free", tap.snapshot.value));
+    std::vector<StateId> mine;
+    for (const PendingTap& tap : record.taps) mine.push_back(tap.state);
+    if (record.state.valid()) mine.push_back(record.state);
+    if (record.state.valid()) ++live;
+    for (const StateId state : mine) {
+      ++states;
+      if (!states_.used(state) || seen[state.value]) {
+        return Internal(fmt::format("state {} of a lease is another's too, or free", state.value));
       }
-      seen[tap.snapshot.value] = true;
+      seen[state.value] = true;
     }
   }
-  if (snapshots != snapshots_.used_count()) return Internal("a snapshot has no entry");
+  if (states != states_.used_count()) return Internal("a state is used by nobody");
+  if (live != live_states_) return Internal("live states are counted wrongly");
   if (pinned != pins_.size() || pinned_bytes != pinned_bytes_) {
     return Internal("pins are counted wrongly");
   }
@@ -237,7 +239,7 @@ Status StateIndex::CheckInvariants() const {
   for (const LeaseRecord& record : records_) {
     if (record.id == 0 || !record.started) continue;
     const RadixTree::Cursor at = tree_.Resolve(record.cursor);
-    if (record.published > record.computed || at.position != record.published ||
+    if (record.published > record.computed.logical || at.position != record.published ||
         at.position > tree_.end(at.node)) {
       return Internal(fmt::format("the cursor of lease {} points nowhere", record.id));
     }

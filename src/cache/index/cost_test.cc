@@ -48,7 +48,7 @@ void RunPrompt(StateIndex& index, std::span<const TokenId> tokens) {
   request.tokens = tokens;
   Lease lease = index.Acquire(request);
   ASSERT_TRUE(index.Start(lease).ok());
-  const auto count = static_cast<int32_t>(tokens.size()) - index.record(lease).computed;
+  const auto count = static_cast<int32_t>(tokens.size()) - index.record(lease).computed.logical;
   ASSERT_TRUE(index.Reserve(lease, count).ok());
   ASSERT_TRUE(index.Commit(lease, {count}).ok());
   index.Finish(std::move(lease));

@@ -33,7 +33,7 @@ bool StateIndex::MakeRoom(size_t bytes, uint32_t block_count, EvictReason why) {
 // For a snapshot: only what is worth less than itself.
 bool StateIndex::MakeRoomForSnapshot(double key) {
   if (options_.fails && options_.fails()) return false;
-  while (bytes_used() + slot_bytes_ > options_.cache.budget_bytes || snapshots_.full()) {
+  while (bytes_used() + state_bytes_ > options_.cache.budget_bytes || states_.full()) {
     if (!EvictOne(EvictReason::kSnapshot, key, false)) return false;
   }
   return true;
@@ -156,7 +156,7 @@ void StateIndex::DropSnapshot(EntryId id, EvictReason why) {
   const uint32_t blocks_before = blocks_.used_count();
   Unpin(id);
   RemoveEntry(id);
-  FreeSnapshot(entry.snapshot);
+  FreeState(entry.snapshot);
   const auto previous = recurrent_->Previous(entry.node, entry.position);
   recurrent_->Remove(entry.node, entry.position, why != EvictReason::kReset);
   TrimUnreachable(entry.node, entry.position);
@@ -244,7 +244,7 @@ EntryFacts StateIndex::FactsOf(EntryId id) const {
   }
   const auto previous = recurrent_->Previous(entry.node, entry.position);
   facts.cost = cost_.Recompute(previous ? previous->mark.position : 0, entry.position);
-  size_t bytes = slot_bytes_;
+  size_t bytes = state_bytes_;
   const bool last =
       !recurrent_->Next(entry.node, entry.position) && tree_.live_children(entry.node) == 0;
   if (has_kv() && last) {

@@ -8,6 +8,7 @@
 #include "cache/state_cache.h"
 #include "cache/stats.h"
 #include "cache/tree/radix_tree.h"
+#include "state/batch.h"
 #include "state/ids.h"
 
 namespace reprise {
@@ -17,7 +18,7 @@ namespace reprise {
 //  tokens      [0, prompt_tokens)        the prompt
 //              [prompt_tokens, size)     appended
 //  positions   [0, published)            in the tree, or known not to be wanted there
-//              [published, computed)     state is in the blocks and the slot
+//              [published, computed)     state is in the blocks and the live state
 //              [computed, reserved)      blocks exist
 //  table       [0, shared_blocks)        adopted or published whole: read only
 //              [shared_blocks, size)     allocated here: this lease appends rows
@@ -38,12 +39,12 @@ struct LeaseRecord {
   int64_t pin_ms = 0;
   int32_t min_cache_tokens = 0;
 
-  int32_t computed = 0;
+  Extent computed;
   int32_t published = 0;
   RadixTree::Cursor cursor;  // behind `published`; referenced once started
   std::vector<BlockId> table;
   int32_t shared_blocks = 0;
-  SlotId slot;
+  StateId state;                 // the live one; invalid if the model has no recurrent state
   int32_t snapshot_at = 0;       // the last snapshot restored or taken
   std::vector<PlannedCut> cuts;  // ascending, all behind `computed`
   // Snapshots taken from the pool for the step under way, and why; published or freed by Commit.
@@ -57,7 +58,9 @@ struct LeaseRecord {
 
   int32_t limit() const { return prompt_tokens - 1; }  // one token must be left to run
   bool may_publish() const { return started && write && canonical && !poisoned; }
-  bool in_flight() const { return may_publish() && !speculative && computed < prompt_tokens; }
+  bool in_flight() const {
+    return may_publish() && !speculative && computed.logical < prompt_tokens;
+  }
 };
 
 }  // namespace reprise

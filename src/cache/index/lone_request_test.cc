@@ -98,14 +98,15 @@ class Requests {
     const LeaseRecord& record = index_->record(lease);
     const uint64_t step = rng_.Below(2) == 0 ? 16 : 500;
     end = std::min(end, context_);
-    while (record.computed < end) {
+    while (record.computed.logical < end) {
       const auto known = static_cast<int32_t>(record.tokens.size());
-      const int32_t count = std::min(1 + int32_t(rng_.Below(step)), known - record.computed);
+      const int32_t count =
+          std::min(1 + int32_t(rng_.Below(step)), known - record.computed.logical);
       REPRISE_TRY(index_->Reserve(lease, count));
       REPRISE_TRY(index_->Commit(lease, {count}));
       index_->actions().clear();
       const TokenId next = static_cast<TokenId>(rng_.Below(3));
-      if (record.computed == known && known < end) index_->Append(lease, {&next, 1});
+      if (record.computed.logical == known && known < end) index_->Append(lease, {&next, 1});
     }
     return OkStatus();
   }

@@ -74,7 +74,7 @@ void StateIndex::Explain(const LeaseRecord& record, const MatchResult& match,
     const int32_t lost = known - match.usable;
     if (lost > 0 && (lost >= options_.cache.snapshot_gap || lost >= limit - known)) {
       const size_t blocks = size_t(known) / options_.block_tokens + 1;
-      if (blocks * block_bytes_ + 2 * slot_bytes_ > options_.cache.budget_bytes) {
+      if (blocks * block_bytes_ + 2 * state_bytes_ > options_.cache.budget_bytes) {
         return MissReason::kTooLarge;
       }
       if (match.kv < known) return MissReason::kEvicted;
@@ -123,32 +123,32 @@ void StateIndex::PlanCuts(LeaseRecord& record, const MatchResult& match) {
   input.ladder = options_.cache.ladder_tokens;
   // One prompt must not fill the cache with its own snapshots.
   input.count_max = static_cast<int32_t>(std::clamp<size_t>(
-      options_.cache.budget_bytes / 4 / std::max<size_t>(slot_bytes_, 1), 2, 64));
+      options_.cache.budget_bytes / 4 / std::max<size_t>(state_bytes_, 1), 2, 64));
   record.cuts = PlanSnapshots(input);
 }
 
-// A slot for the sequence, with the state of `entry` in it, or zeros.
-Status StateIndex::TakeSlot(LeaseRecord& record, EntryId entry) {
+// A live state for the sequence: a copy of that of `entry`, or zeros.
+Status StateIndex::TakeState(LeaseRecord& record, EntryId entry) {
   serving_ = entry;  // not to be evicted by the room its own request needs
   if (entry.valid()) Rekey(entry);
-  const bool room = !slots_.full() && MakeRoom(slot_bytes_, 0, EvictReason::kRunning);
+  const bool crowded = live_states_ == options_.cache.sequence_count;
+  const bool room = !crowded && MakeRoom(state_bytes_, 0, EvictReason::kRunning);
   serving_ = EntryId();
   if (entry.valid()) Rekey(entry);
   if (!room) {
     Settle();
     return ResourceExhausted(
-        slots_.full() ? "all sequence slots are in use; try again when a request ends"
-                      : "running requests leave no room for one more recurrent state; run fewer "
-                        "at a time or raise the budget");
+        crowded ? "as many sequences run as may; try again when a request ends"
+                : "running requests leave no room for one more recurrent state; run fewer "
+                  "at a time or raise the budget");
   }
-  record.slot = slots_.Allocate();
-  actions_.push_back({.verb = Action::Verb::kTakeSlot, .to = record.slot.value});
+  record.state = AllocateState();
+  ++live_states_;
   if (!entry.valid()) {
-    actions_.push_back({.verb = Action::Verb::kClearSlot, .to = record.slot.value});
+    actions_.push_back({.verb = Action::Verb::kClearState, .to = record.state.value});
     return OkStatus();
   }
-  actions_.push_back(
-      {Action::Verb::kRestoreSnapshot, order_[entry].snapshot.value, record.slot.value});
+  actions_.push_back({Action::Verb::kCopyState, order_[entry].snapshot.value, record.state.value});
   if (!record.speculative) ++stats_.snapshots_restored;
   return OkStatus();
 }
@@ -168,7 +168,7 @@ Status StateIndex::Start(const Lease& lease) {
     entry =
         has_recurrent() ? recurrent_->Find(match.path, match.usable)->entry : tails_[node.value];
   }
-  if (has_recurrent()) REPRISE_TRY(TakeSlot(record, entry));
+  if (has_recurrent()) REPRISE_TRY(TakeState(record, entry));
   if (has_kv() && match.usable > 0) {
     kv_->Collect(match.path, match.usable, &record.table);
     for (const BlockId block : record.table) {
@@ -178,7 +178,8 @@ Status StateIndex::Start(const Lease& lease) {
   }
 
   record.started = true;
-  record.computed = record.published = record.snapshot_at = match.usable;
+  record.computed = {match.usable, match.usable};
+  record.published = record.snapshot_at = match.usable;
   record.cursor = {node, match.usable};
   tree_.Ref(node);
   if (entry.valid() && !record.speculative) {
@@ -209,7 +210,7 @@ int32_t StateIndex::Promised(LeaseRecord& flight, int32_t common, int32_t above)
       next == cuts.begin() ? std::max(above, flight.snapshot_at) : (next - 1)->position;
   constexpr size_t kCutsMax = 64;
   const int32_t gap = std::min(cache.snapshot_gap, SnapshotPlanInput().shared_gap);
-  if (at - last >= gap && at > flight.computed && cuts.size() < kCutsMax) {
+  if (at - last >= gap && at > flight.computed.logical && cuts.size() < kCutsMax) {
     cuts.insert(next, {at, SnapshotReason::kBranch});
     return at;
   }

@@ -89,15 +89,15 @@ void StateIndex::Publish(LeaseRecord& record, int32_t upto) {
   EnforceEntryLimit();
 }
 
-SnapshotId StateIndex::AllocateSnapshot() {
-  const SnapshotId snapshot = snapshots_.Allocate();
-  actions_.push_back({.verb = Action::Verb::kTakeSnapshot, .to = snapshot.value});
-  return snapshot;
+StateId StateIndex::AllocateState() {
+  const StateId state = states_.Allocate();
+  actions_.push_back({.verb = Action::Verb::kTakeState, .to = state.value});
+  return state;
 }
 
-void StateIndex::FreeSnapshot(SnapshotId snapshot) {
-  snapshots_.Free(snapshot);
-  actions_.push_back({.verb = Action::Verb::kFreeSnapshot, .from = snapshot.value});
+void StateIndex::FreeState(StateId state) {
+  states_.Free(state);
+  actions_.push_back({.verb = Action::Verb::kFreeState, .from = state.value});
 }
 
 // Room for a snapshot at the cut, if it is worth more than what would have to go. `replay` is the
@@ -105,7 +105,7 @@ void StateIndex::FreeSnapshot(SnapshotId snapshot) {
 bool StateIndex::MakeRoomForCut(LeaseRecord& record, const PlannedCut& cut, int32_t replay) {
   const size_t blocks = size_t(cut.position - record.snapshot_at) / options_.block_tokens + 1;
   const EntryFacts facts{.cost = cost_.Recompute(replay, cut.position),
-                         .bytes = double(slot_bytes_ + blocks * block_bytes_),
+                         .bytes = double(state_bytes_ + blocks * block_bytes_),
                          .used_ms = now_ms_,
                          .end = EndKindOf(cut.reason),
                          .turns = record.turns,
@@ -123,16 +123,16 @@ void StateIndex::ReserveTaps(LeaseRecord& record, int32_t upto) {
   if (record.prompt_tokens < record.min_cache_tokens) return;
   int32_t replay = record.snapshot_at;
   for (const PlannedCut& cut : record.cuts) {
-    if (cut.position <= record.computed || cut.position >= upto) continue;
+    if (cut.position <= record.computed.logical || cut.position >= upto) continue;
     if (!MakeRoomForCut(record, cut, replay)) continue;
-    record.taps.push_back({cut.position, AllocateSnapshot()});
+    record.taps.push_back({cut.position, AllocateState()});
     record.tap_reasons.push_back(cut.reason);
     replay = cut.position;
   }
 }
 
 void StateIndex::FreeTaps(LeaseRecord& record) {
-  for (const PendingTap& tap : record.taps) FreeSnapshot(tap.snapshot);
+  for (const PendingTap& tap : record.taps) FreeState(tap.state);
   record.taps.clear();
   record.tap_reasons.clear();
 }
@@ -140,20 +140,21 @@ void StateIndex::FreeTaps(LeaseRecord& record) {
 // The step filled those that it passed: they become entries.
 void StateIndex::PublishTaps(LeaseRecord& record) {
   for (size_t i = 0; i < record.taps.size(); ++i) {
-    if (record.taps[i].position > record.computed) {  // the step was shorter than reserved
-      FreeSnapshot(record.taps[i].snapshot);
+    if (record.taps[i].position > record.computed.logical) {  // the step was shorter than reserved
+      FreeState(record.taps[i].state);
       continue;
     }
-    TakeSnapshot(record, {record.taps[i].position, record.tap_reasons[i]}, record.taps[i].snapshot);
+    TakeSnapshot(record, {record.taps[i].position, record.tap_reasons[i]}, record.taps[i].state);
   }
   record.taps.clear();
   record.tap_reasons.clear();
 }
 
-// Publishes the state at the cut: `tapped` holds it, or, if that is invalid, the slot does.
-void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, SnapshotId tapped) {
+// Publishes the state at the cut: `state` is it from now on, or, if that is invalid, a copy of the
+// live one.
+void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, StateId state) {
   if (!MakeRoomForNodes()) {
-    if (tapped.valid()) FreeSnapshot(tapped);
+    if (state.valid()) FreeState(state);
     ++stats_.snapshots_declined;
     ++record.report.snapshots_declined;
     return;
@@ -163,16 +164,16 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, Snapsh
   const NodeId node = record.cursor.node;
   const auto mark = recurrent_->Deepest(node, cut.position);
   if (mark && mark->position == cut.position) {  // another sequence was faster
-    if (tapped.valid()) FreeSnapshot(tapped);
+    if (state.valid()) FreeState(state);
     record.snapshot_at = record.report.stored_tokens = cut.position;
     AttachBlocks(record, from);
     return;
   }
-  if (!tapped.valid()) {
+  if (!state.valid()) {
     const auto previous = recurrent_->Previous(node, cut.position);
     if (!MakeRoomForCut(record, cut, previous ? previous->mark.position : 0)) return;
-    tapped = AllocateSnapshot();
-    actions_.push_back({Action::Verb::kSaveSnapshot, record.slot.value, tapped.value});
+    state = AllocateState();
+    actions_.push_back({Action::Verb::kCopyState, record.state.value, state.value});
   }
   AttachBlocks(record, from);
   Entry entry;
@@ -180,7 +181,7 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, Snapsh
   entry.position = cut.position;
   entry.reason = cut.reason;
   entry.used_ms = now_ms_;
-  entry.snapshot = tapped;
+  entry.snapshot = state;
   const EndKind kind = EndKindOf(cut.reason);
   if (kind != EndKind::kNone) entry.turns = record.turns;
   const EntryId id = order_.Add(entry);
@@ -250,7 +251,7 @@ void StateIndex::NoteSession(const LeaseRecord& record, EntryId id) {
 // A running sequence of a window-only model needs no blocks that have left the window.
 void StateIndex::DropBehindWindow(LeaseRecord& record) {
   if (!has_kv()) return;
-  const int32_t first = kv_->FirstNeeded(record.computed) / options_.block_tokens;
+  const int32_t first = kv_->FirstNeeded(record.computed.physical) / options_.block_tokens;
   for (int32_t g = first - 1; g >= 0 && record.table[g].valid(); --g) {
     blocks_.UnrefLease(record.table[g]);
     record.table[g] = BlockId();

@@ -44,7 +44,7 @@ size_t NodeCountMax(const StateIndex::Options& options) {
   const auto context = static_cast<size_t>(options.cache.context_tokens);
   const size_t blocks = context / static_cast<size_t>(options.block_tokens) + 2;
   const size_t alone = blocks * BlockBytes(options.spec, options.block_tokens) +
-                       2 * options.spec.snapshot_bytes() + 4 * context * sizeof(TokenId);
+                       2 * options.spec.state_bytes() + 4 * context * sizeof(TokenId);
   const size_t budget = options.cache.budget_bytes;
   return std::max(kNodesMin, (budget - std::min(budget, alone)) / kNodeBytes);
 }
@@ -54,14 +54,14 @@ size_t NodeCountMax(const StateIndex::Options& options) {
 StateIndex::StateIndex(Options options)
     : options_(std::move(options)),
       block_bytes_(BlockBytes(options_.spec, options_.block_tokens)),
-      slot_bytes_(options_.spec.snapshot_bytes()),
+      state_bytes_(options_.spec.state_bytes()),
       cost_(options_.spec),
       tree_(this),
       blocks_(Capacity(options_.cache.budget_bytes, block_bytes_), &actions_),
       node_count_max_(NodeCountMax(options_)),
-      snapshots_(static_cast<uint32_t>(
-          std::min<size_t>(Capacity(options_.cache.budget_bytes, slot_bytes_), node_count_max_))),
-      slots_(slot_bytes_ > 0 ? static_cast<uint32_t>(options_.cache.sequence_count) : 0),
+      states_(static_cast<uint32_t>(
+          std::min<size_t>(Capacity(options_.cache.budget_bytes, state_bytes_),
+                           node_count_max_ + size_t(options_.cache.sequence_count)))),
       ghost_tokens_max_(GhostTokensMax(options_.cache.budget_bytes)) {
   if (!options_.policy) options_.policy = std::make_unique<CostPerBytePolicy>();
   if (options_.spec.bytes_per_token(StateKind::kFullKv) > 0) {
@@ -183,7 +183,7 @@ Status StateIndex::Reserve(const Lease& lease, int32_t token_count) {
   CHECK(record.started && token_count >= 0);
   FreeTaps(record);
   REPRISE_TRY(ReserveBlocks(record, token_count));
-  ReserveTaps(record, record.computed + token_count);
+  ReserveTaps(record, record.computed.logical + token_count);
   Settle();
   return OkStatus();
 }
@@ -191,9 +191,10 @@ Status StateIndex::Reserve(const Lease& lease, int32_t token_count) {
 Status StateIndex::ReserveBlocks(LeaseRecord& record, int32_t token_count) {
   if (!has_kv()) return OkStatus();
   const int32_t tokens = options_.block_tokens;
-  const size_t wanted = (size_t(record.computed) + token_count + tokens - 1) / tokens;
-  const int32_t open = record.computed / tokens;  // the block that the next row goes to
-  const bool copy = token_count > 0 && record.computed % tokens != 0 && open < record.shared_blocks;
+  const int32_t row = record.computed.physical;  // the next one
+  const size_t wanted = (size_t(row) + token_count + tokens - 1) / tokens;
+  const int32_t open = row / tokens;  // the block that it goes to
+  const bool copy = token_count > 0 && row % tokens != 0 && open < record.shared_blocks;
   const size_t more = wanted > record.table.size() ? wanted - record.table.size() : 0;
   const uint32_t count = static_cast<uint32_t>(more + (copy ? 1 : 0));
   if (count == 0) return OkStatus();
@@ -229,9 +230,9 @@ void StateIndex::Append(const Lease& lease, std::span<const TokenId> tokens) {
 Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(record.started && args.token_count >= 0);
-  const int32_t computed = record.computed + args.token_count;
-  CHECK(size_t(computed) <= record.tokens.size());
-  CHECK(!has_kv() || size_t(computed) <= record.table.size() * options_.block_tokens);
+  const Extent done = record.computed + args.token_count;
+  CHECK(size_t(done.logical) <= record.tokens.size());
+  CHECK(!has_kv() || size_t(done.physical) <= record.table.size() * options_.block_tokens);
   if (!args.finite) {
     record.poisoned = true;
     record.cuts.clear();
@@ -240,19 +241,19 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
   if (record.poisoned) {
     FreeTaps(record);
     return Internal("the state of this request is not finite after position " +
-                    std::to_string(record.computed) + "; nothing of it was stored");
+                    std::to_string(record.computed.logical) + "; nothing of it was stored");
   }
   record.canonical = record.canonical && args.canonical;
   if (!record.canonical) record.cuts.clear();
-  const int32_t before = record.computed;
-  record.computed = computed;
+  const int32_t before = record.computed.logical, computed = done.logical;
+  record.computed = done;
   if (record.may_publish() && record.prompt_tokens >= record.min_cache_tokens) {
     if (has_recurrent()) {
       PublishTaps(record);
       while (!record.cuts.empty() && record.cuts[0].position <= computed) {
         const PlannedCut cut = record.cuts[0];
         record.cuts.erase(record.cuts.begin());
-        if (cut.position == computed) TakeSnapshot(record, cut, SnapshotId());
+        if (cut.position == computed) TakeSnapshot(record, cut, StateId());
       }
     } else if (before / options_.block_tokens != computed / options_.block_tokens ||
                computed == record.prompt_tokens) {
@@ -267,20 +268,23 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
 }
 
 bool StateIndex::FinishTakesSnapshot(const LeaseRecord& r) const {
-  return has_recurrent() && r.may_publish() && r.computed > r.published &&
+  return has_recurrent() && r.may_publish() && r.computed.logical > r.published &&
          r.prompt_tokens >= r.min_cache_tokens &&
-         r.computed - r.snapshot_at >= options_.cache.snapshot_gap &&
-         r.computed % options_.cache.snapshot_grid == 0;
+         r.computed.logical - r.snapshot_at >= options_.cache.snapshot_gap &&
+         r.computed.logical % options_.cache.snapshot_grid == 0;
 }
 
 ReuseReport StateIndex::Finish(Lease lease) {
   LeaseRecord& record = RecordOf(lease);
   if (FinishTakesSnapshot(record)) {
-    TakeSnapshot(record, {record.computed, SnapshotReason::kReplyEnd}, SnapshotId());
-  } else if (!has_recurrent() && record.may_publish() && record.computed > 0 &&
+    --live_states_;
+    TakeSnapshot(record, {record.computed.logical, SnapshotReason::kReplyEnd},
+                 std::exchange(record.state, StateId()));
+  } else if (!has_recurrent() && record.may_publish() && record.computed.logical > 0 &&
              record.prompt_tokens >= record.min_cache_tokens) {
-    Publish(record, record.computed);
-    if (record.published == record.computed) {  // else there was no room, not even for nodes
+    Publish(record, record.computed.logical);
+    if (record.published ==
+        record.computed.logical) {  // else there was no room, not even for nodes
       NoteSession(record, TailOf(tree_.Resolve(record.cursor).node));
       NoteEndOf(record);
     }
@@ -295,9 +299,9 @@ void StateIndex::Release(uint32_t slot, uint64_t id) {
     if (block.valid()) blocks_.UnrefLease(block);
   }
   FreeTaps(record);
-  if (record.slot.valid()) {
-    slots_.Free(record.slot);
-    actions_.push_back({.verb = Action::Verb::kFreeSlot, .from = record.slot.value});
+  if (record.state.valid()) {
+    --live_states_;
+    FreeState(record.state);
   }
   if (record.started) tree_.Unref(record.cursor.node);
   const NodeId root = record.root;
@@ -330,7 +334,7 @@ void StateIndex::Settle() {
 void StateIndex::NoteRestore(const Lease& lease, int64_t restore_ns) {
   LeaseRecord& r = RecordOf(lease);
   r.report.restore_ns = restore_ns;
-  if (has_recurrent() && r.computed > 0 && !r.speculative) {
+  if (has_recurrent() && r.computed.logical > 0 && !r.speculative) {
     stats_.restore_us.Add(static_cast<uint64_t>(restore_ns / 1000));
   }
 }
@@ -338,15 +342,15 @@ void StateIndex::NoteRestore(const Lease& lease, int64_t restore_ns) {
 size_t StateIndex::bytes_metadata() const {
   constexpr size_t kMapNodeBytes = 96;  // a tree or hash node with its key, about
   return tree_.bytes() + (kv_ ? kv_->bytes() : 0) + (recurrent_ ? recurrent_->bytes() : 0) +
-         order_.bytes() + blocks_.bytes() + snapshots_.bytes() + slots_.bytes() +
+         order_.bytes() + blocks_.bytes() + states_.bytes() +
          (tails_.capacity() + parked_.capacity()) * sizeof(EntryId) +
          ends_.capacity() * sizeof(ConversationEnd) + record_bytes_ +
          (2 * namespaces_.size() + pins_.size() + sessions_.size()) * kMapNodeBytes;
 }
 
 size_t StateIndex::bytes_used() const {
-  return blocks_.used_count() * block_bytes_ +
-         (size_t{snapshots_.used_count()} + slots_.used_count()) * slot_bytes_ + bytes_metadata();
+  return blocks_.used_count() * block_bytes_ + states_.used_count() * state_bytes_ +
+         bytes_metadata();
 }
 
 bool StateIndex::Maintain() {

@@ -44,8 +44,7 @@ namespace reprise {
 //      there or below: nothing is kept that nobody could use.
 //  (4) Without it, every node with K/V has an entry, and that stands in the eviction order exactly
 //      if no child holds K/V, it is not pinned, and its last block was not found leased.
-//  (5) A snapshot id is used exactly if one entry or one lease's tap names it; a slot exactly if
-//      one lease does.
+//  (5) A state id is used exactly if one entry, one lease or one lease's tap names it.
 //  (6) There are at most node_count_max_ nodes, roots not counted.
 class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
  public:
@@ -79,11 +78,11 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   const StateSpec& spec() const { return options_.spec; }
   const CacheOptions& options() const { return options_.cache; }
   size_t block_bytes() const { return block_bytes_; }
-  size_t slot_bytes() const { return slot_bytes_; }
+  size_t state_bytes() const { return state_bytes_; }
   size_t bytes_used() const;
   size_t bytes_metadata() const;
   uint32_t block_capacity() const { return blocks_.capacity(); }
-  uint32_t snapshot_capacity() const { return snapshots_.capacity(); }
+  uint32_t state_capacity() const { return states_.capacity(); }
 
   CacheStats stats() const;
   CacheStats& counters() { return stats_; }
@@ -131,7 +130,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   bool StoredUnderOtherDigest(const LeaseRecord& record) const;
   void CountLookup(const ReuseReport& report);
   int32_t Promised(LeaseRecord& flight, int32_t common, int32_t above);
-  Status TakeSlot(LeaseRecord& record, EntryId entry);
+  Status TakeState(LeaseRecord& record, EntryId entry);
   void PlanCuts(LeaseRecord& record, const MatchResult& match);
 
   // publish.cc
@@ -144,9 +143,9 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void PublishTaps(LeaseRecord& record);
   void FreeTaps(LeaseRecord& record);
   bool MakeRoomForCut(LeaseRecord& record, const PlannedCut& cut, int32_t replay);
-  SnapshotId AllocateSnapshot();
-  void FreeSnapshot(SnapshotId snapshot);
-  void TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, SnapshotId tapped);
+  StateId AllocateState();
+  void FreeState(StateId state);
+  void TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, StateId state);
   void SupersedeAbove(const LeaseRecord& record, NodeId node, int32_t position);
   void NoteSession(const LeaseRecord& record, EntryId entry);
   void DropBehindWindow(LeaseRecord& record);
@@ -191,7 +190,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
 
   Options options_;
   size_t block_bytes_;
-  size_t slot_bytes_;
+  size_t state_bytes_;
   CostModel cost_;
   int64_t now_ms_ = 0;
 
@@ -199,9 +198,9 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   RadixTree tree_;
   BlockPool blocks_;
   size_t node_count_max_;  // a tree that is larger would take the room of a running request
-  IdPool<SnapshotId> snapshots_;
-  IdPool<SlotId> slots_;
-  bool windowed_ = false;  // K/V may have gaps
+  IdPool<StateId> states_;
+  int32_t live_states_ = 0;  // of them, those of running sequences
+  bool windowed_ = false;    // K/V may have gaps
   std::unique_ptr<Kv> kv_;
   std::unique_ptr<Recurrent> recurrent_;
 

@@ -2,8 +2,8 @@
 // Proves the law of the house on ids: whatever was matched, copied, evicted, refused or cancelled
 // in between, the state a lease starts from is the state of exactly its own tokens.
 //
-// The memory here is fake: a row of a block holds the hash of all tokens up to it, a slot and a
-// snapshot the hash of all tokens so far. Random schedules run on every mix of state kinds, with
+// The memory here is fake: a row of a block holds the hash of all tokens up to it, a state
+// the hash of all tokens so far. Random schedules run on every mix of state kinds, with
 // large and tiny budgets and with allocations that fail at random; after each operation every
 // invariant is checked, and every lookup is compared with a naive record of what was published.
 #include "cache/index/state_index.h"
@@ -116,7 +116,7 @@ class Schedule {
 
  private:
   static uint64_t HashOf(const std::string& path, size_t token_count) {
-    uint64_t hash = 0;  // no tokens: a cleared slot
+    uint64_t hash = 0;  // no tokens: a cleared state
     for (size_t i = 1; i <= token_count; ++i) hash = Mix64(hash + 1 + 256 * path[0] + path[i]);
     return hash;
   }
@@ -184,10 +184,10 @@ class Schedule {
     // as nothing is evicted. A window may be gone although the snapshot is there.
     const bool exact = mix_.window == 0 ? mix_.recurrent || !evicts() : false;
     if (exact && !dropped_) {
-      ASSERT_EQ(record.computed, expected) << index_->Dump();
+      ASSERT_EQ(record.computed.logical, expected) << index_->Dump();
     }
-    ASSERT_LE(record.computed, expected);
-    ASSERT_EQ(record.report.used_tokens, record.computed);
+    ASSERT_LE(record.computed.logical, expected);
+    ASSERT_EQ(record.report.used_tokens, record.computed.logical);
     CheckState(r);
     running_.push_back(std::move(r));
     waiting_.erase(waiting_.begin() + i);
@@ -197,8 +197,8 @@ class Schedule {
     const LeaseRecord& record = index_->record(r.lease);
     const int32_t window = mix_.full ? 0 : mix_.window;
     if (mix_.full || mix_.window > 0) {
-      const int32_t first = window > 0 ? std::max(0, record.computed - window + 1) : 0;
-      for (int32_t p = first; p < record.computed; ++p) {
+      const int32_t first = window > 0 ? std::max(0, record.computed.logical - window + 1) : 0;
+      for (int32_t p = first; p < record.computed.logical; ++p) {
         const BlockId block = record.table[p / kTokens];
         ASSERT_TRUE(block.valid());
         ASSERT_EQ(rows_[block.value * kTokens + p % kTokens], HashOf(r.path, p + 1))
@@ -206,7 +206,7 @@ class Schedule {
       }
     }
     if (mix_.recurrent) {
-      ASSERT_EQ(slots_[record.slot.value], HashOf(r.path, record.computed));
+      ASSERT_EQ(states_[record.state.value], HashOf(r.path, record.computed.logical));
     }
   }
 
@@ -215,30 +215,31 @@ class Schedule {
     const size_t i = rng_.Below(running_.size());
     Running& r = running_[i];
     const LeaseRecord& record = index_->record(r.lease);
-    if (record.computed == int32_t(record.tokens.size())) {
+    if (record.computed.logical == int32_t(record.tokens.size())) {
       if (record.tokens.size() > 70) return;
       const TokenId token = static_cast<TokenId>(rng_.Below(3));
       index_->Append(r.lease, std::span(&token, 1));
       r.path.push_back(static_cast<char>(token));
     }
     CheckState(r);
-    const int32_t left = int32_t(record.tokens.size()) - record.computed;
+    const int32_t left = int32_t(record.tokens.size()) - record.computed.logical;
     int32_t count = std::min(left, 1 + int32_t(rng_.Below(12)));
     if (!index_->Reserve(r.lease, count).ok()) return;
     Apply();
     CommitArgs args{count, rng_.Below(200) != 0, rng_.Below(100) != 0};
-    for (int32_t p = record.computed; p < record.computed + count; ++p) {
+    for (int32_t p = record.computed.logical; p < record.computed.logical + count; ++p) {
       if (record.table.empty()) break;
       const uint64_t row = args.finite ? HashOf(r.path, p + 1) : 0;
       rows_[record.table[p / kTokens].value * kTokens + p % kTokens] = row;
     }
     for (const PendingTap& tap : record.taps) {
-      ASSERT_LT(record.computed, tap.position);
-      ASSERT_LT(tap.position, record.computed + count);
-      snapshots_[tap.snapshot.value] = HashOf(r.path, tap.position);
+      ASSERT_LT(record.computed.logical, tap.position);
+      ASSERT_LT(tap.position, record.computed.logical + count);
+      states_[tap.state.value] = HashOf(r.path, tap.position);
     }
     if (mix_.recurrent) {
-      slots_[record.slot.value] = args.finite ? HashOf(r.path, record.computed + count) : 0;
+      states_[record.state.value] =
+          args.finite ? HashOf(r.path, record.computed.logical + count) : 0;
     }
     const std::vector<PendingTap> taps = record.taps;
     committing_ = &r;
@@ -247,10 +248,10 @@ class Schedule {
     committing_ = nullptr;
     // Taps that were not freed (or taken for something else) are entries now.
     for (const PendingTap& tap : taps) {
-      if (!snapshots_.contains(tap.snapshot.value)) continue;
-      if (snapshot_paths_.contains(tap.snapshot.value)) continue;
+      if (!states_.contains(tap.state.value)) continue;
+      if (snapshot_paths_.contains(tap.state.value)) continue;
       const std::string path = r.path.substr(0, 1 + tap.position);
-      snapshot_paths_[tap.snapshot.value] = path;
+      snapshot_paths_[tap.state.value] = path;
       ASSERT_TRUE(published_.insert(path).second);
     }
     ASSERT_EQ(ok, !record.poisoned);
@@ -260,6 +261,12 @@ class Schedule {
                record.prompt_tokens >= record.min_cache_tokens) {
       NotePublished(r.path, record.published);
     }
+  }
+
+  void NoteSnapshot(uint32_t state, const std::string& path) {
+    ASSERT_EQ(states_[state], HashOf(path, path.size() - 1)) << "published what it was not";
+    ASSERT_TRUE(published_.insert(path).second);
+    snapshot_paths_[state] = path;
   }
 
   void NotePublished(const std::string& path, int32_t upto) {
@@ -275,14 +282,14 @@ class Schedule {
     const LeaseRecord& record = index_->record(r.lease);
     const bool publishes =
         !mix_.recurrent && record.may_publish() && record.prompt_tokens >= record.min_cache_tokens;
-    if (publishes) NotePublished(r.path, record.computed);
+    if (publishes) NotePublished(r.path, record.computed.logical);
     if (r.path.size() > 2 && past_.size() < 60) past_.push_back(r.path);
-    committing_ = &r;
-    finishing_ = record.computed;
+    const int32_t computed = record.computed.logical;
+    const uint32_t live = record.state.value;
     index_->Finish(std::move(r.lease));
     Apply();
-    committing_ = nullptr;
-    finishing_ = -1;
+    // The live state was freed, or it is a snapshot now.
+    if (states_.contains(live)) NoteSnapshot(live, r.path.substr(0, 1 + computed));
   }
 
   void Rare() {
@@ -321,34 +328,24 @@ class Schedule {
         case Action::Verb::kCopyBlock:
           std::copy_n(&rows_[a.from * kTokens], kTokens, &rows_[a.to * kTokens]);
           break;
-        case Action::Verb::kTakeSnapshot:
-          snapshots_[a.to] = rng_.Next();
+        case Action::Verb::kTakeState:
+          ASSERT_TRUE(states_.emplace(a.to, rng_.Next()).second);
           break;
-        case Action::Verb::kFreeSnapshot:
-          ASSERT_EQ(snapshots_.erase(a.from), 1u);
+        case Action::Verb::kFreeState:
+          ASSERT_EQ(states_.erase(a.from), 1u);
           published_.erase(snapshot_paths_[a.from]);
           snapshot_paths_.erase(a.from);
           break;
-        case Action::Verb::kTakeSlot:
-        case Action::Verb::kFreeSlot:
-          slots_[a.to != UINT32_MAX ? a.to : a.from] = rng_.Next();
+        case Action::Verb::kCopyState:
+          ASSERT_TRUE(states_.contains(a.from) && states_.contains(a.to));
+          states_[a.to] = states_[a.from];
+          if (committing_ != nullptr) {
+            const int32_t at = index_->record(committing_->lease).computed.logical;
+            NoteSnapshot(a.to, committing_->path.substr(0, 1 + at));
+          }
           break;
-        case Action::Verb::kSaveSnapshot: {
-          snapshots_[a.to] = slots_[a.from];
-          ASSERT_NE(committing_, nullptr);
-          const int32_t at =
-              finishing_ >= 0 ? finishing_ : index_->record(committing_->lease).computed;
-          snapshot_paths_[a.to] = committing_->path.substr(0, 1 + at);
-          ASSERT_EQ(snapshots_[a.to], HashOf(committing_->path, at)) << "published what it was not";
-          ASSERT_TRUE(published_.insert(snapshot_paths_[a.to]).second);
-          break;
-        }
-        case Action::Verb::kRestoreSnapshot:
-          ASSERT_TRUE(snapshots_.contains(a.from));
-          slots_[a.to] = snapshots_[a.from];
-          break;
-        case Action::Verb::kClearSlot:
-          slots_[a.to] = 0;
+        case Action::Verb::kClearState:
+          states_[a.to] = 0;
           break;
       }
     }
@@ -364,13 +361,11 @@ class Schedule {
   std::vector<Running> waiting_;
   std::vector<Running> running_;
   Running* committing_ = nullptr;
-  int32_t finishing_ = -1;
   int64_t now_ms_ = 0;
   std::vector<uint64_t> rows_;
   std::set<uint32_t> used_blocks_;
-  std::map<uint32_t, uint64_t> snapshots_;
+  std::map<uint32_t, uint64_t> states_;
   std::map<uint32_t, std::string> snapshot_paths_;
-  std::map<uint32_t, uint64_t> slots_;
 };
 
 class StateIndexLaw : public testing::TestWithParam<Mix> {};

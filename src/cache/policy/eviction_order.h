@@ -18,7 +18,7 @@ namespace reprise {
 struct Entry {
   NodeId node;
   int32_t position = 0;  // of the snapshot; unused for a tail
-  SnapshotId snapshot;   // invalid: a K/V tail
+  StateId snapshot;      // invalid: a K/V tail
   SnapshotReason reason = SnapshotReason::kMessage;
   bool superseded = false;  // its conversation went on past it
   uint32_t turns = 0;       // how often it, or the conversation that it ends, was gone on with

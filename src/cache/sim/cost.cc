@@ -30,7 +30,7 @@ CacheRequest RequestFor(const NamespaceKey& key, std::span<const TokenId> tokens
 void Store(StateIndex& index, const NamespaceKey& key, std::span<const TokenId> tokens) {
   Lease lease = index.Acquire(RequestFor(key, tokens));
   CHECK(index.Start(lease).ok());
-  const auto count = static_cast<int32_t>(tokens.size()) - index.record(lease).computed;
+  const auto count = static_cast<int32_t>(tokens.size()) - index.record(lease).computed.logical;
   CHECK(index.Reserve(lease, count).ok());
   CHECK(index.Commit(lease, {count}).ok());
   index.Finish(std::move(lease));

@@ -19,8 +19,8 @@ constexpr size_t kUnbounded = size_t{1} << 50;
 // Computes everything up to `end`, in steps as a server would take them.
 Status Compute(StateIndex& index, const Lease& lease, int32_t end) {
   constexpr int32_t kStepTokens = 2048;
-  while (index.record(lease).computed < end) {
-    const int32_t count = std::min(kStepTokens, end - index.record(lease).computed);
+  while (index.record(lease).computed.logical < end) {
+    const int32_t count = std::min(kStepTokens, end - index.record(lease).computed.logical);
     REPRISE_TRY(index.Reserve(lease, count));
     REPRISE_TRY(index.Commit(lease, {count}));
     index.actions().clear();

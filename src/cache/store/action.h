@@ -12,16 +12,13 @@ namespace reprise {
 // that the verb names.
 struct Action {
   enum class Verb : uint8_t {
-    kTakeBlock,        // to: block comes into use
-    kFreeBlock,        // from: block went out of use
-    kCopyBlock,        // from: block, to: block
-    kTakeSnapshot,     // to: snapshot comes into use
-    kFreeSnapshot,     // from: snapshot went out of use
-    kTakeSlot,         // to: slot comes into use
-    kFreeSlot,         // from: slot went out of use
-    kSaveSnapshot,     // from: slot, to: snapshot
-    kRestoreSnapshot,  // from: snapshot, to: slot
-    kClearSlot,        // to: slot, zeros
+    kTakeBlock,   // to: block comes into use
+    kFreeBlock,   // from: block went out of use
+    kCopyBlock,   // from: block, to: block
+    kTakeState,   // to: state comes into use
+    kFreeState,   // from: state went out of use
+    kCopyState,   // from: state, to: state
+    kClearState,  // to: state, zeros
   };
 
   Verb verb;

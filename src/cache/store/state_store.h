@@ -14,8 +14,8 @@
 
 namespace reprise {
 
-// StateStore is the memory that StateIndex talks about: blocks, slots of running sequences,
-// snapshots. It carries out actions in their order and knows nothing of trees.
+// StateStore is the memory that StateIndex talks about: blocks and recurrent states. It carries out
+// actions in their order and knows nothing of trees.
 //
 // Thread safety: none.
 // Invariant: free units keep their pages only below the limit that the last Apply was given.
@@ -23,8 +23,7 @@ class StateStore {
  public:
   struct Sizes {
     size_t block_count = 0;
-    size_t slot_count = 0;
-    size_t snapshot_count = 0;
+    size_t state_count = 0;
   };
   static Result<std::unique_ptr<StateStore>> Make(const StateSpec& spec, const Sizes& sizes);
 
@@ -40,9 +39,8 @@ class StateStore {
   explicit StateStore(const StateSpec& spec) : layout_(spec) {}
 
   const StateLayout layout_;
-  UnitArena blocks_;     // [block_count, block_bytes]
-  UnitArena slots_;      // [slot_count, slot_bytes]
-  UnitArena snapshots_;  // [snapshot_count, slot_bytes]
+  UnitArena blocks_;  // [block_count, block_bytes]
+  UnitArena states_;  // [state_count, state_bytes]
   StateMemory memory_;
 };
 

@@ -48,19 +48,19 @@ TEST(StateStore, DoesWhatActionsSay) {
   StateSpec spec;
   spec.layers.push_back({0, StateKind::kFullKv, 0, {{"kv", {64}, DType::kF32}}});
   spec.layers.push_back({1, StateKind::kRecurrent, 0, {{"s", {5000}, DType::kF32}}});
-  const auto made = StateStore::Make(spec, {100, 4, 100});
+  const auto made = StateStore::Make(spec, {100, 100});
   ASSERT_TRUE(made.ok());
   StateStore& store = **made;
   const StateMemory& memory = store.memory();
   const size_t limit = 1 << 20;
   const auto apply = [&](std::initializer_list<Action> actions) { store.Apply(actions, limit); };
 
-  apply({{.verb = Verb::kTakeSlot, .to = 1}, {.verb = Verb::kTakeSnapshot, .to = 7}});
-  std::memset(memory.slot({1}), 3, spec.snapshot_bytes());
-  apply({{Verb::kSaveSnapshot, 1, 7}, {.verb = Verb::kClearSlot, .to = 1}});
-  EXPECT_EQ(memory.slot({1})[100], std::byte(0));
-  apply({{Verb::kRestoreSnapshot, 7, 1}});
-  EXPECT_EQ(memory.slot({1})[19'999], std::byte(3));
+  apply({{.verb = Verb::kTakeState, .to = 1}, {.verb = Verb::kTakeState, .to = 7}});
+  std::memset(memory.state({1}), 3, spec.state_bytes());
+  apply({{Verb::kCopyState, 1, 7}, {.verb = Verb::kClearState, .to = 1}});
+  EXPECT_EQ(memory.state({1})[100], std::byte(0));
+  apply({{Verb::kCopyState, 7, 1}});
+  EXPECT_EQ(memory.state({1})[19'999], std::byte(3));
 
   apply({{.verb = Verb::kTakeBlock, .to = 0}, {.verb = Verb::kTakeBlock, .to = 5}});
   std::memset(memory.block({0}), 9, spec.kv_block_bytes());
@@ -72,12 +72,12 @@ TEST(StateStore, BlocksAndSnapshotsShareOneLimit) {
   StateSpec spec;
   spec.layers.push_back({0, StateKind::kFullKv, 0, {{"kv", {256}, DType::kF32}}});  // 64 KiB
   spec.layers.push_back({1, StateKind::kRecurrent, 0, {{"s", {16384}, DType::kF32}}});
-  const auto made = StateStore::Make(spec, {16, 1, 16});
+  const auto made = StateStore::Make(spec, {16, 16});
   ASSERT_TRUE(made.ok());
   const size_t limit = 16 * (64 << 10);
   for (int round = 0; round < 4; ++round) {
-    const Verb take = round % 2 == 0 ? Verb::kTakeBlock : Verb::kTakeSnapshot;
-    const Verb free = round % 2 == 0 ? Verb::kFreeBlock : Verb::kFreeSnapshot;
+    const Verb take = round % 2 == 0 ? Verb::kTakeBlock : Verb::kTakeState;
+    const Verb free = round % 2 == 0 ? Verb::kFreeBlock : Verb::kFreeState;
     for (uint32_t i = 0; i < 16; ++i) {
       const Action action{.verb = take, .to = i};
       (*made)->Apply({&action, 1}, limit);

@@ -72,7 +72,7 @@ Result<Measured> Measure(LoadedModel* loaded, const Options& options, bool decod
   const auto context = std::span(tokens).first(size_t(options.depth));
   const auto measured = std::span(tokens).subspan(size_t(options.depth));
   RunTokens(loaded, &state, context, options.batch, &logits);
-  const std::vector<std::byte> slot = state.SaveSlot(0);
+  const std::vector<std::byte> slot = state.SaveState(0);
   const int64_t batch = decode ? 1 : options.batch;
   // Once for nothing: the first run brings the weights into the caches and sizes the scratch.
   RunTokens(loaded, &state, measured.first(std::min<size_t>(measured.size(), decode ? 4 : 64)),

@@ -113,7 +113,7 @@ Status ServerStack::BuildEngine() {
   if (!card.rope_regime.empty()) Log(LogLevel::kInfo, "rotary regime: " + card.rope_regime);
   if (options_.snapshot_gap > 0) {
     cache.snapshot_gap = options_.snapshot_gap;
-  } else if (card.state.snapshot_bytes() <= kSmallStateBytes) {
+  } else if (card.state.state_bytes() <= kSmallStateBytes) {
     cache.snapshot_gap = kSmallStateGap;
   }
   cache.entry_count_max = options_.cache_entries;

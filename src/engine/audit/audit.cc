@@ -95,7 +95,7 @@ class AuditRun {
     // As tight as the cache allows, which must do for a request that runs alone, and as many more
     // entries as the schedule wants.
     const size_t blocks = static_cast<size_t>(schedule_.context_tokens / kBlockTokens + 1);
-    const size_t entry = blocks * spec.kv_block_bytes() + spec.snapshot_bytes();
+    const size_t entry = blocks * spec.kv_block_bytes() + spec.state_bytes();
     options.budget_bytes =
         LeastBudget(spec, options) +
         static_cast<size_t>(static_cast<double>(entry) * (schedule_.budget_entries - 1));

@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     (*model)->DeclareTensors(&plan);
     if (plan.element_count() <= 0 || (*model)->state_spec().layers.empty()) __builtin_trap();
     const StateLayout layout((*model)->state_spec());
-    if (layout.block_bytes() == 0 && layout.slot_bytes() == 0) __builtin_trap();
+    if (layout.block_bytes() == 0 && layout.state_bytes() == 0) __builtin_trap();
   }
   return 0;
 }

@@ -80,7 +80,7 @@ TEST(DeltaDecoder, GgufKeepsTheLayers) {
     const StateSpec& b = (*again)->state_spec();
     ASSERT_EQ(a.layers.size(), b.layers.size());
     for (size_t i = 0; i < a.layers.size(); ++i) EXPECT_EQ(a.layers[i].kind, b.layers[i].kind);
-    EXPECT_EQ(a.snapshot_bytes(), b.snapshot_bytes());
+    EXPECT_EQ(a.state_bytes(), b.state_bytes());
     EXPECT_EQ(a.kv_block_bytes(), b.kv_block_bytes());
     std::remove(path.c_str());
   }

@@ -15,8 +15,8 @@ std::span<T> MakeSpan(const OpContext& context, size_t count) {
 }
 
 size_t BlockCount(const SequenceSlice& sequence) {
-  const size_t tokens = size_t(sequence.position) + sequence.row_count;
-  return (tokens + kBlockTokens - 1) / kBlockTokens;
+  const size_t rows = size_t(sequence.past.physical) + sequence.row_count;
+  return (rows + kBlockTokens - 1) / kBlockTokens;
 }
 
 }  // namespace
@@ -29,9 +29,10 @@ Step::Step(const OpContext& context, const BatchView& batch, const StateMemory& 
   size_t row = 0;
   for (const SequenceSlice& sequence : batch.sequences) {
     taps_max_ = std::max(taps_max_, sequence.taps.size());
-    CHECK(sequence.row_begin == row && sequence.position >= 0);
+    CHECK(sequence.row_begin == row && sequence.past.physical >= 0 &&
+          sequence.past.logical >= sequence.past.physical);
     for (uint32_t i = 0; i < sequence.row_count; ++i) {
-      positions_[row++] = sequence.position + int32_t(i);
+      positions_[row++] = sequence.past.logical + int32_t(i);
     }
     if (memory.layout->block_bytes() != 0) {
       CHECK(sequence.blocks.size() >= BlockCount(sequence));
@@ -64,7 +65,7 @@ std::span<const KvSequence> Step::Kv(size_t entry) const {
       k_blocks_[first + b] = held ? block + k_offset : nullptr;
       v_blocks_[first + b] = held ? block + v_offset : nullptr;
     }
-    kv_[s] = KvSequence{k_blocks_.data() + first, v_blocks_.data() + first, sequence.position,
+    kv_[s] = KvSequence{k_blocks_.data() + first, v_blocks_.data() + first, sequence.past.physical,
                         int64_t(sequence.row_begin), int64_t(sequence.row_count)};
     first += count;
   }
@@ -80,10 +81,10 @@ std::span<const RecurrentSequence> Step::NextSegments(size_t entry, size_t tenso
     const uint32_t begin = done == 0 ? 0 : sequence.taps[done - 1].row_count;
     const uint32_t end =
         done == sequence.taps.size() ? sequence.row_count : sequence.taps[done].row_count;
-    auto* state = reinterpret_cast<float*>(memory_.slot(sequence.slot) + offset);
+    auto* state = reinterpret_cast<float*>(memory_.state(sequence.state) + offset);
     recurrent_[count++] =
         RecurrentSequence{state, int64_t(sequence.row_begin) + begin, int64_t(end) - int64_t(begin),
-                          sequence.position + int32_t(begin)};
+                          sequence.past.logical + int32_t(begin)};
   }
   return recurrent_.first(count);
 }
@@ -95,8 +96,8 @@ void Step::CopyTaps(size_t entry, size_t tensor, size_t done) const {
   const size_t bytes = memory_.layout->bytes(entry, tensor);
   for (const SequenceSlice& sequence : batch_.sequences) {
     if (done >= sequence.taps.size()) continue;
-    const std::byte* from = memory_.slot(sequence.slot) + offset;
-    std::byte* to = memory_.snapshot(sequence.taps[done].snapshot) + offset;
+    const std::byte* from = memory_.state(sequence.state) + offset;
+    std::byte* to = memory_.state(sequence.taps[done].state) + offset;
     context_.pool->ParallelFor(int64_t(bytes), kGrainBytes, [&](int64_t begin, int64_t end) {
       std::memcpy(to + begin, from + begin, size_t(end - begin));
     });
