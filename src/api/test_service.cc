@@ -87,6 +87,7 @@ class TestExchange final : public http::Exchange {
       : request_(std::move(request)), tasks_(*tasks), leave_after_(leave_after) {}
 
   const http::Request& request() const override { return request_; }
+  bool abandoned() const override { return done_; }
   void Respond(http::Response response) override {
     if (done_) return;
     CHECK(!answer.streamed);

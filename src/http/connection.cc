@@ -22,7 +22,7 @@ constexpr size_t kReadBytes = size_t{4} << 10;
 constexpr size_t kReadBodyBytes = size_t{64} << 10;
 constexpr size_t kLingerBytesMax = size_t{64} << 20;
 constexpr std::chrono::seconds kLingerMax{2};
-// A larger body is not read for a request that will be refused anyway.
+// A larger body is not read for a request that will be refused anyway, and it is heavy work.
 constexpr uint64_t kUnaskedBodyBytesMax = 64 << 10;
 
 bool IsSaneId(std::string_view id) {
@@ -36,8 +36,11 @@ bool IsSaneId(std::string_view id) {
 class LiveExchange final : public Exchange {
  public:
   LiveExchange(std::shared_ptr<Connection> connection, uint64_t answer,
-               std::shared_ptr<Request> request)
-      : connection_(std::move(connection)), answer_(answer), request_(std::move(request)) {}
+               std::shared_ptr<Request> request, std::shared_ptr<const std::atomic<bool>> gone)
+      : connection_(std::move(connection)),
+        answer_(answer),
+        request_(std::move(request)),
+        gone_(std::move(gone)) {}
 
   ~LiveExchange() override {
     if (hub().stopped) return;
@@ -50,6 +53,7 @@ class LiveExchange final : public Exchange {
   }
 
   const Request& request() const override { return *request_; }
+  bool abandoned() const override { return *gone_ || hub().stopping; }
 
   void Respond(Response response) override {
     Run([answer = answer_, response = std::move(response)](Connection& c) mutable {
@@ -111,6 +115,7 @@ class LiveExchange final : public Exchange {
   std::shared_ptr<Connection> connection_;
   const uint64_t answer_;
   const std::shared_ptr<Request> request_;
+  const std::shared_ptr<const std::atomic<bool>> gone_;
 };
 
 }  // namespace
@@ -164,6 +169,7 @@ void Connection::Close() {
     TellAnswered(gone ? 499 : status_);
   }
   state_ = State::kClosed;
+  if (gone_) *gone_ = true;
   ReleaseBody();
   error_code ignored;
   socket_.close(ignored);
@@ -301,7 +307,8 @@ void Connection::BeginAnswer() {
   status_ = 0;
   started_ = streaming_ = complete_ = false;
   if (buffer_.size() < hub_->options.limits.head_bytes_max) Read();
-  Dispatch(std::make_shared<LiveExchange>(shared_from_this(), answer_, std::move(request)));
+  gone_ = std::make_shared<std::atomic<bool>>(false);
+  Dispatch(std::make_shared<LiveExchange>(shared_from_this(), answer_, std::move(request), gone_));
 }
 
 Connection::Decision Connection::Decide(const Request& request) {
@@ -330,10 +337,15 @@ void Connection::Dispatch(const ExchangePtr& exchange) {
     static_cast<LiveExchange&>(*exchange).DropBody();
     return;
   }
-  asio::post(*hub_->workers, [exchange, &handler] {
-    handler(exchange);
+  const auto& share_of = hub_->options.share_of;
+  WorkQueue::Task task;
+  if (share_of) task.share = share_of(exchange->request());
+  task.heavy = exchange->request().body.size() > kUnaskedBodyBytesMax;
+  task.run = [exchange, &handler] {
+    if (!exchange->abandoned()) handler(exchange);
     static_cast<LiveExchange&>(*exchange).DropBody();
-  });
+  };
+  hub_->workers->Add(std::move(task));
 }
 
 // Answers what cannot become an exchange, and closes.

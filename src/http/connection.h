@@ -6,7 +6,6 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -14,6 +13,7 @@
 
 #include "http/request_parser.h"
 #include "http/server.h"
+#include "http/work_queue.h"
 
 namespace reprise::http {
 
@@ -25,13 +25,14 @@ struct Hub {
   ServerOptions options;
   Router router;
   boost::asio::io_context io{1};
-  std::unique_ptr<boost::asio::thread_pool> workers;
+  std::unique_ptr<WorkQueue> workers;
   std::unordered_set<Connection*> connections;
   size_t refusing = 0;  // of them, those that are only told to go away
   ServerStats counters;
   uint64_t next_id = 0;
   std::string id_prefix;  // of request ids; differs from process to process
   std::atomic<bool> draining{false};
+  std::atomic<bool> stopping{false};  // nobody waits for any answer
   std::atomic<bool> stopped{false};
 };
 
@@ -120,6 +121,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool complete_ = false;  // everything was queued
   bool close_after_ = false;
   bool head_only_ = false;
+  std::shared_ptr<std::atomic<bool>> gone_;  // of the request being answered: its client
   std::function<void()> closed_;
   std::function<void()> drained_;
 

@@ -22,6 +22,10 @@ class Exchange {
 
   virtual const Request& request() const = 0;
 
+  // Whether nobody waits for the answer any more: the client has left, or the server stops. What
+  // takes long asks now and then.
+  virtual bool abandoned() const = 0;
+
   // The whole answer.
   virtual void Respond(Response response) = 0;
 

@@ -141,8 +141,7 @@ void Server::Loop::Sweep() {
 Status Server::Start() {
   REPRISE_TRY(loop_->Listen());
   Hub& hub = *loop_->hub;
-  hub.workers = std::make_unique<asio::thread_pool>(
-      static_cast<size_t>(std::max(1, hub.options.worker_count)));
+  hub.workers = std::make_unique<WorkQueue>(hub.options.worker_count);
   loop_->Accept();
   loop_->Sweep();
   loop_->thread = std::thread([loop = loop_.get()] { loop->hub->io.run(); });
@@ -179,7 +178,8 @@ void Server::Stop() {
   Hub& hub = *loop_->hub;
   if (!loop_->thread.joinable()) return;
   loop_->Ask([&hub] { return hub.draining = true; });  // from here on nothing goes to the workers
-  hub.workers->join();                                 // handlers on their way finish
+  hub.stopping = true;                                 // what runs there ends early
+  hub.workers->Stop();
   loop_->Ask([this] {
     error_code ignored;
     loop_->acceptor.close(ignored);
@@ -202,7 +202,7 @@ void Server::Post(std::function<void()> task) {
 
 void Server::Work(std::function<void()> task) {
   Hub& hub = *loop_->hub;
-  if (!hub.stopped && hub.workers) asio::post(*hub.workers, std::move(task));
+  if (!hub.stopped && hub.workers) hub.workers->Add({"", true, std::move(task)});
 }
 
 void Server::After(std::chrono::milliseconds delay, std::function<void()> task) {

@@ -34,6 +34,9 @@ struct ServerOptions {
   // Asked about every request that has a route, on the server thread: the answer to one that is not
   // let in (authentication). A body of some size is not read before. Optional; must be quick.
   std::function<std::optional<Response>(const Request&, const Router::Route&)> admit;
+  // Whose request it is: the workers are shared out among these names (work_queue.h). Optional;
+  // must be quick.
+  std::function<std::string(const Request&)> share_of;
   // Told after every answer: status and how long it took. Optional; must be quick.
   std::function<void(const Request&, int status, std::chrono::microseconds)> answered;
 };
@@ -70,6 +73,8 @@ class Server {
   // done.
   bool Drain(std::chrono::milliseconds timeout);
   bool draining() const;
+  // Ends now: answers that are not complete are cut off. Work that polls Exchange::abandoned ends
+  // early; what waits for a worker is dropped.
   void Stop();
 
   ServerStats stats() const;
@@ -77,7 +82,7 @@ class Server {
   // Runs `task` on the server thread, soon or after a delay. It must be quick.
   void Post(std::function<void()> task);
   void After(std::chrono::milliseconds delay, std::function<void()> task);
-  // Runs `task` on a worker.
+  // Runs `task` on a worker, as one of those that may not take the last one.
   void Work(std::function<void()> task);
 
  private:

@@ -293,9 +293,61 @@ TEST_F(ServerTest, AHalfClosedClientIsGone) {
   Start();
   Client client = Connect();
   client.Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+  const ExchangePtr exchange = Held();
+  EXPECT_FALSE(exchange->abandoned());
   client.HalfClose();
   EXPECT_TRUE(gone_.Wait());
+  EXPECT_TRUE(exchange->abandoned());
   ExpectIdle();
+}
+
+// Work that would not end by itself, but asks whether anybody waits.
+TEST_F(ServerTest, StoppingEndsWorkAndDropsWhatWaits) {
+  Signal begun;
+  std::atomic<int> ran{0};
+  router_.Add("GET", "/work", RunOn::kWorker, [&](const ExchangePtr& exchange) {
+    ++ran;
+    begun.Raise();
+    while (!exchange->abandoned()) std::this_thread::yield();
+  });
+  options_.worker_count = 1;
+  Start();
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 5; ++i) {
+    clients.push_back(std::make_unique<Client>(server_->port()));
+    clients.back()->Send("GET /work HTTP/1.1\r\nHost: h\r\n\r\n");
+  }
+  ASSERT_TRUE(begun.Wait());
+  server_->Stop();
+  EXPECT_EQ(ran, 1);
+}
+
+TEST_F(ServerTest, NobodyWorksForAClientThatLeft) {
+  Signal begun;
+  Signal finish;
+  std::atomic<int> ran{0};
+  router_.Add("GET", "/work", RunOn::kWorker, [&](const ExchangePtr& exchange) {
+    ++ran;
+    begun.Raise();
+    EXPECT_TRUE(finish.Wait());
+    exchange->Respond({});
+  });
+  options_.worker_count = 1;
+  Start();
+  Client first = Connect();
+  first.Send("GET /work HTTP/1.1\r\nHost: h\r\n\r\n");
+  ASSERT_TRUE(begun.Wait());
+  {
+    Client second = Connect();
+    second.Send("GET /work HTTP/1.1\r\nHost: h\r\n\r\n");
+    while (server_->stats().requests < 2) std::this_thread::yield();
+  }
+  while (server_->stats().disconnects < 1) std::this_thread::yield();
+  finish.Raise();
+  EXPECT_EQ(StatusOf(first.ReadAnswer()), 200);
+  ExpectIdle();
+  server_->Stop();
+  EXPECT_EQ(ran, 1);
 }
 
 TEST_F(ServerTest, OnCloseAfterTheFactIsCalledAtOnce) {

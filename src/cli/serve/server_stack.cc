@@ -152,6 +152,10 @@ Status ServerStack::Listen() {
   server.admit = [this](const http::Request& request, const http::Router::Route& route) {
     return ready_ ? service_->Admit(request, route) : std::nullopt;
   };
+  server.share_of = [this](const http::Request& request) {
+    const api::Tenant* tenant = ready_ ? service_->FindTenant(request) : nullptr;
+    return tenant != nullptr ? tenant->name : std::string();
+  };
   server.answered = [this](const http::Request& request, int status,
                            std::chrono::microseconds taken) {
     if (ready_) service_->metrics().CountAnswer(status);
