@@ -25,9 +25,9 @@ struct Prepared {
   std::optional<ApiError> error;
 };
 
-Prepared Prepare(const Service& service, const http::Request& request, bool count_only) {
+Prepared Prepare(const Service& service, const http::ExchangePtr& exchange, bool count_only) {
   Prepared prepared;
-  const openai::Body body = openai::ParseBody(request);
+  const openai::Body body = openai::ParseBody(exchange->request());
   if (body.error) {
     prepared.error = body.error;
     return prepared;
@@ -39,7 +39,8 @@ Prepared Prepare(const Service& service, const http::Request& request, bool coun
   } else if (!service.model().Answers(prepared.request.model)) {
     prepared.error = openai::ModelNotFound(prepared.request.model, service.model().id);
   } else {
-    auto prompt = RenderChat(service.model(), prepared.request.job);
+    auto prompt =
+        RenderChat(service.model(), prepared.request.job, [&] { return exchange->abandoned(); });
     if (prompt.ok()) {
       prepared.prompt = std::move(*prompt);
     } else {
@@ -84,7 +85,7 @@ std::string FormatModels(const ServedModel& model) {
 namespace {
 
 void HandleMessages(Service* service, PromptHistory* history, const http::ExchangePtr& exchange) {
-  Prepared prepared = Prepare(*service, exchange->request(), false);
+  Prepared prepared = Prepare(*service, exchange, false);
   if (prepared.error) return Refuse(exchange, *prepared.error);
   MessagesRequest& request = prepared.request;
   const ServedModel& model = service->model();
@@ -119,7 +120,7 @@ void HandleMessages(Service* service, PromptHistory* history, const http::Exchan
 }
 
 void HandleCountTokens(Service* service, const http::ExchangePtr& exchange) {
-  const Prepared prepared = Prepare(*service, exchange->request(), true);
+  const Prepared prepared = Prepare(*service, exchange, true);
   if (prepared.error) return Refuse(exchange, *prepared.error);
   http::Response response;
   response.headers.emplace_back("request-id", exchange->request().id);

@@ -20,7 +20,8 @@ std::function<void(const Choice&)> PrepareNextTurn(Service* service, const Tenan
     reply.calls = choice.calls;
     // Rendering may take milliseconds: not on the server thread.
     service->RunLater([service, salt, job, reply = std::move(reply)] {
-      auto prompt = PredictNextTurn(service->model(), *job, reply);
+      auto prompt =
+          PredictNextTurn(service->model(), *job, reply, [service] { return service->draining(); });
       if (!prompt.ok() || prompt->ids.empty()) return;
       GenerateRequest request;
       request.prompt = std::move(prompt->ids);

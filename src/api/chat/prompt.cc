@@ -52,12 +52,13 @@ std::string FormatTurns(const std::vector<ChatTurn>& turns) {
 // Renders conversations that differ in their messages only.
 class Renderer {
  public:
-  static Result<Renderer> Make(const ServedModel& model, const ChatJob& job) {
+  static Result<Renderer> Make(const ServedModel& model, const ChatJob& job,
+                               std::function<bool()> abandoned) {
     if (model.chat_template == nullptr) {
       return InvalidArgument("the model '" + model.id +
                              "' has no chat template; use /v1/completions");
     }
-    Renderer renderer(model);
+    Renderer renderer(model, model.chat_template->MakeMeter(std::move(abandoned)));
     if (!job.tools.empty()) {
       REPRISE_ASSIGN(JsonDocument tools, JsonDocument::Parse(job.tools));
       renderer.tools_.emplace(std::move(tools));
@@ -70,7 +71,7 @@ class Renderer {
   }
 
   Result<RenderedChat> Render(const std::vector<ChatTurn>& turns, bool for_reply,
-                              size_t boundaries_max) const {
+                              size_t boundaries_max) {
     REPRISE_ASSIGN(const JsonDocument messages, JsonDocument::Parse(FormatTurns(turns)));
     ChatInput input;
     input.messages = &messages.root();
@@ -79,13 +80,15 @@ class Renderer {
     input.special_tokens = model_.special_tokens;
     input.add_generation_prompt = for_reply;
     input.boundary_messages_max = boundaries_max;
+    input.meter = &meter_;
     return model_.chat_template->Render(input);
   }
 
  private:
-  explicit Renderer(const ServedModel& model) : model_(model) {}
+  Renderer(const ServedModel& model, RenderMeter meter) : model_(model), meter_(std::move(meter)) {}
 
   const ServedModel& model_;
+  RenderMeter meter_;  // of all renders of the request
   std::optional<JsonDocument> tools_;
   std::optional<JsonDocument> variables_;
 };
@@ -97,8 +100,8 @@ size_t CommonPrefix(std::string_view a, std::string_view b) {
 
 // Where in the rendered text a breakpoint lies: with a mark in its place the rendering departs
 // there.
-std::optional<size_t> FindBreakpoint(const Renderer& renderer, const ChatJob& job,
-                                     const RenderedChat& chat, const Breakpoint& breakpoint) {
+std::optional<size_t> FindBreakpoint(const ChatJob& job, const RenderedChat& chat,
+                                     const Breakpoint& breakpoint, Renderer* renderer) {
   if (breakpoint.turn < 0) {
     for (const MessageBoundary& boundary : chat.boundaries) {
       if (boundary.message_count != SIZE_MAX) return boundary.byte_offset;
@@ -107,7 +110,7 @@ std::optional<size_t> FindBreakpoint(const Renderer& renderer, const ChatJob& jo
   }
   std::vector<ChatTurn> turns = job.turns;
   turns[static_cast<size_t>(breakpoint.turn)].content.insert(breakpoint.content_bytes, kMark);
-  const auto marked = renderer.Render(turns, true, 0);
+  const auto marked = renderer->Render(turns, true, 0);
   if (!marked.ok()) return std::nullopt;
   const size_t offset = CommonPrefix(chat.text, marked->text);
   return offset < chat.text.size() ? std::optional<size_t>(offset) : std::nullopt;
@@ -131,14 +134,15 @@ size_t SystemTurns(const std::vector<ChatTurn>& turns) {
 
 }  // namespace
 
-Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job) {
+Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job,
+                          std::function<bool()> abandoned) {
   constexpr size_t kAllMessages = SIZE_MAX;
   // Marks a boundary as a breakpoint on its way through the encoder.
   constexpr size_t kBreakpointCount = SIZE_MAX;
-  REPRISE_ASSIGN(const Renderer renderer, Renderer::Make(model, job));
+  REPRISE_ASSIGN(Renderer renderer, Renderer::Make(model, job, std::move(abandoned)));
   REPRISE_ASSIGN(RenderedChat chat, renderer.Render(job.turns, true, kAllMessages));
   for (const Breakpoint& breakpoint : job.cache.breakpoints) {
-    const auto offset = FindBreakpoint(renderer, job, chat, breakpoint);
+    const auto offset = FindBreakpoint(job, chat, breakpoint, &renderer);
     if (!offset) continue;
     const auto after = std::lower_bound(
         chat.boundaries.begin(), chat.boundaries.end(), *offset,
@@ -162,9 +166,9 @@ Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job) {
   return prompt;
 }
 
-Result<Prompt> PredictNextTurn(const ServedModel& model, const ChatJob& job,
-                               const ChatTurn& reply) {
-  REPRISE_ASSIGN(const Renderer renderer, Renderer::Make(model, job));
+Result<Prompt> PredictNextTurn(const ServedModel& model, const ChatJob& job, const ChatTurn& reply,
+                               std::function<bool()> abandoned) {
+  REPRISE_ASSIGN(Renderer renderer, Renderer::Make(model, job, std::move(abandoned)));
   std::vector<ChatTurn> turns = job.turns;
   turns.push_back(reply);
   ChatTurn next;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,12 +21,15 @@ struct Prompt {
 
 // Renders the turns with the model's template and tokenises them. Special tokens that stand in the
 // turns' own texts stay text. Fails with kInvalidArgument if the model has no template or the
-// template refuses the conversation.
-Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job);
+// template refuses the conversation, kCancelled if `abandoned` (optional, asked now and then) says
+// that nobody waits for it any more.
+Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job,
+                          std::function<bool()> abandoned = nullptr);
 
 // The beginning of the next turn's prompt, as far as it can be known: the turns of `job` and
 // `reply`, rendered as history, up to where the next message (of the tool that was called, or the
 // user) says something new. Empty if it cannot be told.
-Result<Prompt> PredictNextTurn(const ServedModel& model, const ChatJob& job, const ChatTurn& reply);
+Result<Prompt> PredictNextTurn(const ServedModel& model, const ChatJob& job, const ChatTurn& reply,
+                               std::function<bool()> abandoned = nullptr);
 
 }  // namespace reprise::api

@@ -223,7 +223,7 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   ReadCacheControl(&fields, &job.cache);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
 
-  auto prompt = RenderChat(service->model(), job);
+  auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
   if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
   ReplyPlan plan;
   plan.format = OutputFormat::Detect(service->model().template_source, prompt->text, calls.parse);

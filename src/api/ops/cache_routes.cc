@@ -92,7 +92,7 @@ void Pin(Service* service, const ExchangePtr& exchange) {
     openai::ReadMessages(service->options(), &fields, &job);
     openai::ReadTools(service->options(), &fields, &job, &calls);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
-    auto prompt = RenderChat(service->model(), job);
+    auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
     if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
     ids = std::move(prompt->ids);
   } else {

@@ -42,7 +42,7 @@ void Tokenize(Service* service, const ExchangePtr& exchange) {
     ChatJob job;
     ReadConversation(service, &fields, &job);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
-    auto prompt = RenderChat(service->model(), job);
+    auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
     if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
     ids = std::move(prompt->ids);
   } else {
@@ -114,7 +114,7 @@ void ApplyTemplate(Service* service, const ExchangePtr& exchange) {
   ChatJob job;
   ReadConversation(service, &fields, &job);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
-  const auto prompt = RenderChat(service->model(), job);
+  const auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
   if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
   http::Response response;
   JsonWriter json(&response.body);

@@ -2,6 +2,7 @@
 #include "text/template/boundaries.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace reprise {
 namespace {
@@ -11,6 +12,7 @@ using jinja::Value;
 // The continuations that Prober::Continue makes, and whether they end with a generation prompt:
 // those that end with a user's message do.
 constexpr int kContinuations = 7;
+constexpr size_t kBytesPerStep = 64;
 constexpr bool kWithPrompt[kContinuations] = {false, true, true, true, false, true, false};
 
 Value Text(std::string_view text) { return Value::String(std::string(text)); }
@@ -53,24 +55,31 @@ class Prober {
       : search_(search),
         text_(text),
         messages_(messages.items()),
-        content_(Text(UnusedCharacter(text))) {}
+        content_(Text(UnusedCharacter(text))),
+        steps_end_(search.meter->steps() + search.steps_max) {}
 
-  bool Exhausted() const { return steps_ > search_.steps_max; }
-
-  // The boundary after the first `cut` messages; at most `limit`.
-  size_t Find(size_t cut, size_t limit) {
+  // The boundary after the first `cut` messages; at most `limit`. Nothing if the search has used
+  // its share: then it is over.
+  std::optional<size_t> Find(size_t cut, size_t limit) {
     size_t offset = limit;
     bool any = false;
     for (int i = 0; i < kContinuations; ++i) {
+      if (search_.meter->steps() >= steps_end_ || search_.meter->exhausted()) return std::nullopt;
+      search_.meter->Charge(1 + cut + text_.size() / kBytesPerStep);  // to make and to compare it
       Value::Items messages(messages_.begin(), messages_.begin() + static_cast<ptrdiff_t>(cut));
       Continue(i, cut, &messages);
-      const Result<BoundarySearch::Rendering> other =
+      const Result<std::string> other =
           search_.render(Value::List(std::move(messages)), kWithPrompt[i]);
-      if (!other.ok()) continue;
+      if (!other.ok()) {
+        // Stopped half-way: nothing is known of this cut. Else the template refused it.
+        const StatusCode code = other.status().code();
+        if (code == StatusCode::kResourceExhausted || code == StatusCode::kCancelled) {
+          return std::nullopt;
+        }
+        continue;
+      }
       any = true;
-      steps_ += other->steps;
-      const auto departs =
-          std::mismatch(text_.begin(), text_.end(), other->text.begin(), other->text.end());
+      const auto departs = std::mismatch(text_.begin(), text_.end(), other->begin(), other->end());
       offset = std::min(offset, static_cast<size_t>(departs.first - text_.begin()));
     }
     if (!any) return 0;  // nothing to compare with: nothing is known
@@ -135,7 +144,7 @@ class Prober {
   const std::string_view text_;
   const Value::Items& messages_;
   const Value content_;
-  uint64_t steps_ = 0;
+  const uint64_t steps_end_;
 };
 
 }  // namespace
@@ -149,17 +158,21 @@ std::vector<MessageBoundary> FindBoundaries(const BoundarySearch& search, std::s
          (RoleOf(items[leading]) == "system" || RoleOf(items[leading]) == "developer")) {
     ++leading;
   }
-  // From the last message backwards, as these are worth most; then the system messages.
   Prober prober(search, text, messages);
+  const std::optional<size_t> system = prober.Find(leading, text.size());
+  if (!system) return {};
+  // From the last message backwards, as these are worth most.
   std::vector<MessageBoundary> found;
   size_t limit = text.size();
   const size_t first =
       items.size() - leading > search.messages_max ? items.size() - search.messages_max : leading;
-  for (size_t cut = items.size(); cut > first && !prober.Exhausted(); --cut) {
-    limit = prober.Find(cut, limit);
+  for (size_t cut = items.size(); cut > first; --cut) {
+    const std::optional<size_t> offset = prober.Find(cut, limit);
+    if (!offset) break;
+    limit = *offset;
     found.push_back({cut, limit});
   }
-  found.push_back({leading, prober.Find(leading, limit)});
+  found.push_back({leading, std::min(*system, limit)});
   std::reverse(found.begin(), found.end());
   return found;
 }

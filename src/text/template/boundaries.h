@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "text/template/chat_template.h"
 #include "text/template/python/value.h"
+#include "text/template/render_meter.h"
 
 namespace reprise {
 
@@ -24,14 +25,15 @@ namespace reprise {
 // the boundary is where the first of them departs from the rendering at hand. Continuations that a
 // template refuses are left out. A continuation of the first k+1 messages is also one of the first
 // k, so boundaries can only grow with the cut; later cuts tighten earlier ones.
+//
+// Every probe is paid for from the meter, those that fail, too. When the search has used its share
+// it ends with what it has found: first the boundary after the system messages, which most requests
+// can share, then those of the last messages.
 struct BoundarySearch {
-  struct Rendering {
-    std::string text;
-    uint64_t steps = 0;
-  };
   // Renders other messages with everything else unchanged.
-  std::function<Result<Rendering>(jinja::Value messages, bool add_generation_prompt)> render;
-  uint64_t steps_max = 0;
+  std::function<Result<std::string>(jinja::Value messages, bool add_generation_prompt)> render;
+  RenderMeter* meter = nullptr;
+  uint64_t steps_max = 0;  // of the meter's, for this search
   size_t messages_max = 0;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/template/chat_template.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "text/template/boundaries.h"
@@ -55,17 +56,21 @@ struct ChatTemplate::State {
   std::unique_ptr<const jinja::Template> tree;
   ChatTemplateLimits limits;
 
-  Result<BoundarySearch::Rendering> Run(const Variables& variables, const std::tm& now,
-                                        uint64_t steps_max) const {
+  Result<std::string> Run(const Variables& variables, const std::tm& now, uint64_t steps_max,
+                          RenderMeter* meter) const {
     jinja::Limits allowed;
-    allowed.steps_max = steps_max;
+    allowed.steps_max = std::min(steps_max, meter->steps_left());
     allowed.memory_bytes_max = limits.memory_bytes_max;
     allowed.output_bytes_max = limits.output_bytes_max;
     allowed.time_max = limits.time_max;
+    allowed.deadline = meter->deadline();
+    allowed.abandoned = [meter] { return meter->abandoned(); };
+    meter->CountRender();
     jinja::Runtime runtime(allowed, now);
     Result<std::string> text = jinja::Interpreter(*tree, variables, &runtime).Run();
+    meter->Charge(runtime.budget.steps());
     if (!text.ok()) return text.status().Annotate(kWhere);
-    return BoundarySearch::Rendering{std::move(*text), runtime.budget.steps()};
+    return text;
   }
 };
 
@@ -84,23 +89,29 @@ Result<ChatTemplate> ChatTemplate::Parse(std::string_view source,
   return ChatTemplate(std::move(state));
 }
 
+RenderMeter ChatTemplate::MakeMeter(std::function<bool()> abandoned) const {
+  return RenderMeter(state_->limits.steps_max, state_->limits.time_max, std::move(abandoned));
+}
+
 Result<RenderedChat> ChatTemplate::Render(const ChatInput& input) const {
+  RenderMeter own = MakeMeter();
+  RenderMeter* const meter = input.meter != nullptr ? input.meter : &own;
   REPRISE_ASSIGN(Variables variables, MakeVariables(input));
-  REPRISE_ASSIGN(BoundarySearch::Rendering rendering,
-                 state_->Run(variables, input.now, state_->limits.steps_max));
   RenderedChat chat;
-  chat.text = std::move(rendering.text);
+  REPRISE_ASSIGN(chat.text, state_->Run(variables, input.now, meter->steps_left(), meter));
 
   const Value messages = variables["messages"];
   BoundarySearch search;
+  search.meter = meter;
   search.steps_max = state_->limits.boundary_steps_max;
   search.messages_max = input.boundary_messages_max;
   search.render = [&](Value other, bool add_generation_prompt) {
     variables["messages"] = std::move(other);
     variables["add_generation_prompt"] = Value::Bool(add_generation_prompt);
-    return state_->Run(variables, input.now, state_->limits.boundary_steps_max);
+    return state_->Run(variables, input.now, search.steps_max, meter);
   };
   chat.boundaries = FindBoundaries(search, chat.text, messages);
+  if (meter->abandoned()) return Cancelled("nobody waits for this prompt any more");
   return chat;
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,17 +13,18 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "text/template/render_meter.h"
 
 namespace reprise {
 
-// What one Render may use. The template comes with a model file and the conversation from a
-// network client: neither is trusted with the server's time or memory.
+// What the renders of one request may use together. The template comes with a model file and the
+// conversation from a network client: neither is trusted with the server's time or memory.
 struct ChatTemplateLimits {
   uint64_t steps_max = 10'000'000;              // nodes evaluated, items and text looked at
   size_t memory_bytes_max = size_t{256} << 20;  // allocated in all, freed or not
   size_t output_bytes_max = size_t{8} << 20;
   std::chrono::milliseconds time_max{1000};
-  uint64_t boundary_steps_max = 1'000'000;  // for finding boundaries, beside the render itself
+  uint64_t boundary_steps_max = 1'000'000;  // of them, for finding boundaries
 };
 
 // The local time now, for ChatInput::now.
@@ -42,6 +44,10 @@ struct ChatInput {
   // After how many of the last messages a boundary is looked for, besides the one after the system
   // messages and tools. 0: no boundaries at all.
   size_t boundary_messages_max = 4;
+
+  // What this render and others of the same request draw on (ChatTemplate::MakeMeter). Null: it is
+  // the only one.
+  RenderMeter* meter = nullptr;
 };
 
 // A position in the rendered text that does not depend on what follows the first `message_count`
@@ -66,7 +72,8 @@ struct RenderedChat {
 //
 // Thread safety: immutable after Parse; Render may be called from several threads at once.
 // Costs: Render is linear in what the template does, some 50 ns a step, which is 6 us a message for
-// the larger templates; each boundary costs up to seven more renders of the messages before it.
+// the larger templates; each boundary costs up to seven more renders of the messages before it, as
+// long as boundary_steps_max allows.
 class ChatTemplate {
  public:
   // Fails with the line of what is wrong: kInvalidArgument, or kUnimplemented for a construct that
@@ -80,8 +87,11 @@ class ChatTemplate {
 
   // Fails with kInvalidArgument if the template refuses the conversation (raise_exception) or
   // cannot cope with its shape, kUnimplemented if it reaches a filter that does not exist,
-  // kResourceExhausted at a limit.
+  // kResourceExhausted at a limit, kCancelled if the meter says that nobody waits.
   Result<RenderedChat> Render(const ChatInput& input) const;
+
+  // For the renders of one request: from now on they have the time and the steps of the limits.
+  RenderMeter MakeMeter(std::function<bool()> abandoned = nullptr) const;
 
  private:
   struct State;

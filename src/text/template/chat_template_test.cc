@@ -396,5 +396,85 @@ TEST(ChatTemplateBoundaries, AreAsManyAsAskedFor) {
   EXPECT_TRUE(RenderConversation(*chat, conversation, false, true, 0)->boundaries.empty());
 }
 
+// 400 messages of 100 calls each: rendering them takes more steps than a search may.
+JsonDocument ManyCalls() {
+  std::string text = "[";
+  for (int i = 0; i < 400; ++i) {
+    text += std::string(i > 0 ? "," : "") + R"({"role":"assistant","content":"","tool_calls":[)";
+    for (int j = 0; j < 100; ++j) text += std::string(j > 0 ? "," : "") + R"({"name":"f"})";
+    text += "]}";
+  }
+  auto messages = JsonDocument::Parse(text + "]");
+  CHECK(messages.ok());
+  return std::move(*messages);
+}
+
+constexpr char kCallsTemplate[] =
+    "{% for m in messages %}{% for c in m.tool_calls or [] %}"
+    "{% if c.name is defined %}{{ c.name ~ loop.index }}{% endif %}{% endfor %}{% endfor %}";
+
+TEST(ChatTemplateBoundaries, ProbesThatFailArePaidFor) {
+  const JsonDocument messages = ManyCalls();
+  ChatTemplateLimits limits;
+  limits.time_max = std::chrono::hours(1);  // steps decide, not the machine
+  // Every probe is refused: by its own share of the steps, or by the template at its very end.
+  const std::string refused =
+      kCallsTemplate + std::string(R"({% if messages | length != 400 or not add_generation_prompt %}
+        {{ raise_exception('no') }}{% endif %})");
+  for (const std::string& source : {std::string(kCallsTemplate), refused}) {
+    const auto chat = ChatTemplate::Parse(source, limits);
+    ASSERT_TRUE(chat.ok());
+    RenderMeter meter = chat->MakeMeter();
+    ChatInput input;
+    input.messages = &messages.root();
+    input.boundary_messages_max = 0;
+    input.meter = &meter;
+    ASSERT_TRUE(chat->Render(input).ok());
+    const uint64_t once = meter.steps();
+    ASSERT_EQ(meter.renders(), 1);
+
+    input.boundary_messages_max = SIZE_MAX;
+    ASSERT_TRUE(chat->Render(input).ok());
+    // The search ends with the probe that used it up.
+    EXPECT_LE(meter.steps(), 2 * once + limits.boundary_steps_max + once);
+    EXPECT_LE(meter.renders(), 2 + 7 + 7);
+  }
+}
+
+TEST(ChatTemplateBoundaries, RendersOfOneRequestShareTheirSteps) {
+  const JsonDocument messages = ManyCalls();
+  ChatTemplateLimits limits;
+  limits.time_max = std::chrono::hours(1);
+  const auto measured = ChatTemplate::Parse(kCallsTemplate, limits);
+  ChatInput input;
+  input.messages = &messages.root();
+  input.boundary_messages_max = 0;
+  RenderMeter once = measured->MakeMeter();
+  input.meter = &once;
+  ASSERT_TRUE(measured->Render(input).ok());
+
+  limits.steps_max = once.steps() * 5 / 2;
+  const auto chat = ChatTemplate::Parse(kCallsTemplate, limits);
+  RenderMeter meter = chat->MakeMeter();
+  input.meter = &meter;
+  EXPECT_TRUE(chat->Render(input).ok());
+  EXPECT_TRUE(chat->Render(input).ok());
+  EXPECT_EQ(chat->Render(input).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(meter.steps_left(), 0u);
+}
+
+TEST(ChatTemplateBoundaries, NobodyWaitsNobodyRenders) {
+  const JsonDocument messages = ManyCalls();
+  const auto chat = ChatTemplate::Parse(kCallsTemplate);
+  int asked = 0;
+  RenderMeter meter = chat->MakeMeter([&] { return ++asked > 3; });
+  ChatInput input;
+  input.messages = &messages.root();
+  input.meter = &meter;
+  EXPECT_EQ(chat->Render(input).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(meter.renders(), 1);
+  EXPECT_LT(meter.steps(), 50'000u);
+}
+
 }  // namespace
 }  // namespace reprise

@@ -13,7 +13,9 @@ constexpr size_t kBytesPerStep = 64;
 }  // namespace
 
 Budget::Budget(const Limits& limits)
-    : limits_(limits), deadline_(Clock::now() + limits.time_max), next_check_(kStepsPerClockRead) {}
+    : limits_(limits),
+      deadline_(std::min(limits.deadline, Clock::now() + limits.time_max)),
+      next_check_(kStepsPerClockRead) {}
 
 Status Budget::Check() {
   if (steps_ > limits_.steps_max) {
@@ -23,6 +25,9 @@ Status Budget::Check() {
   if (Clock::now() > deadline_) {
     return ResourceExhausted("the template takes longer than " +
                              std::to_string(limits_.time_max.count()) + " ms");
+  }
+  if (limits_.abandoned && limits_.abandoned()) {
+    return Cancelled("nobody waits for the template any more");
   }
   next_check_ = std::min(steps_ + kStepsPerClockRead, limits_.steps_max + 1);
   return OkStatus();

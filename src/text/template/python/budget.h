@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "base/status.h"
 #include "text/template/python/value.h"
@@ -18,6 +19,11 @@ struct Limits {
   size_t output_bytes_max = size_t{8} << 20;
   int depth_max = 800;  // of the evaluator's recursion: macros that call each other
   std::chrono::milliseconds time_max{1000};
+  // Where several renders share a time that began before this one: it ends then, if that is
+  // earlier.
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  // Whether nobody waits for the result any more. Asked now and then; optional.
+  std::function<bool()> abandoned;
 };
 
 // Counts what a render uses. Every operation pays before it allocates, so that a doubling string
