@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/reference/math.h"
@@ -17,6 +18,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kLanes = 16;
 constexpr int kNarrow = 512;                 // parts up to here take 16 threads
+constexpr int64_t kUnaskedBytes = 40 << 10;  // of the 48 KiB that every kernel may have
 constexpr int64_t kSharedBytes = 200 << 10;  // the most a block asks for
 
 template <typename Value>
@@ -80,10 +82,7 @@ void Launch(Stream stream, const View& shape, int groups, const Op& op) {
     NarrowParts<<<Blocks(parts * kLanes, kThreads), kThreads, 0, stream>>>(op, parts, groups, n);
     return;
   }
-  if (bytes > 48 << 10) {
-    cudaFuncSetAttribute(WideParts<Op>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         int{kSharedBytes});
-  }
+  if (bytes > kUnaskedBytes) AllowShared(WideParts<Op>, size_t{kSharedBytes});
   const auto blocks = static_cast<unsigned>(parts < (1 << 30) ? parts : 1 << 30);
   WideParts<<<blocks, kThreads, size_t(bytes), stream>>>(op, parts, groups, n);
 }

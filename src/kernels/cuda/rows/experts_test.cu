@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Routing, plans and sums of experts against the CPU: the same experts, slots and bits.
+#include "kernels/cuda/device_rows.h"
+#include "kernels/cuda/product_float.h"
+#include "kernels/cuda/rows/experts.h"
+#include "kernels/expert_ops.h"
+#include "kernels/reference/matrix.h"
+
+namespace reprise::cuda {
+namespace {
+
+struct Router {
+  int experts;
+  RoutingParams params;
+  bool bias = false;
+};
+
+std::vector<Router> Routers() {
+  std::vector<Router> routers;
+  const auto add = [&](int experts, int top_k, ExpertScore score, int groups, int group_top_k,
+                       bool renormalise, bool bias) {
+    Router router;
+    router.experts = experts;
+    router.params.top_k = top_k;
+    router.params.score = score;
+    router.params.groups = groups;
+    router.params.group_top_k = group_top_k;
+    router.params.renormalise = renormalise;
+    router.params.sum_floor = renormalise ? 1e-20f : 0;
+    router.params.scale = renormalise ? 2.5f : 1;
+    router.bias = bias;
+    routers.push_back(router);
+  };
+  add(8, 2, ExpertScore::kSoftmax, 1, 1, false, false);
+  add(60, 4, ExpertScore::kSoftmax, 1, 1, true, false);
+  add(128, 8, ExpertScore::kSoftmax, 1, 1, true, false);
+  add(256, 8, ExpertScore::kSigmoid, 8, 4, true, true);
+  add(512, 10, ExpertScore::kSoftmax, 1, 1, true, true);
+  add(96, 6, ExpertScore::kSigmoid, 3, 1, false, false);
+  return routers;
+}
+
+class ExpertKernels : public ::testing::Test {
+ protected:
+  Rng rng_{13};
+  SpecifiedOps cpu_;
+};
+
+TEST_F(ExpertKernels, RoutePlanAndCombine) {
+  for (Router& router : Routers()) {
+    for (const int64_t rows : {1, 2, 7, 64, 300, 4096}) {
+      SCOPED_TRACE(std::to_string(router.experts) + " experts, " + std::to_string(rows) + " rows");
+      const int top_k = router.params.top_k;
+      const RowShape shape = {rows, router.experts, 3};
+      DeviceRows logits(shape, rng_);
+      for (int64_t t = 0; t < rows; ++t) {
+        // Ties, and rows of which some or all values are no numbers.
+        if (t % 5 == 1) std::fill_n(logits.rows().row(t), router.experts / 2, 1.5f);
+        if (t % 17 == 2) logits.at(t, 3) = std::numeric_limits<float>::quiet_NaN();
+        if (t % 31 == 4) {
+          std::fill_n(logits.rows().row(t), router.experts,
+                      std::numeric_limits<float>::quiet_NaN());
+        }
+      }
+      logits.Upload();
+      const Floats bias = Numbers(rng_, router.experts);
+      const DeviceArray<float> device_bias(bias);
+      const OpContext context = cpu_.context();
+      router.params.selection_bias = router.bias ? bias.data() : nullptr;
+      const Routing routing = reprise::RouteExperts(context, logits.rows(), router.params);
+      const ExpertPlan plan = reprise::PlanExperts(context, routing, router.experts);
+
+      const size_t slots = size_t(rows * top_k);
+      const DeviceArray<int32_t> experts(slots), row(slots), slot(slots);
+      const DeviceArray<float> weights(slots);
+      const DeviceArray<int32_t> begin(size_t(router.experts) + 1);
+      router.params.selection_bias = router.bias ? device_bias.data() : nullptr;
+      const RoutingView view = {experts.data(), weights.data(), rows, top_k};
+      RouteExperts(nullptr, logits.view(), router.params, view);
+      const PlanView plan_view = {begin.data(), row.data(), slot.data(), router.experts,
+                                  int64_t(slots)};
+      const DeviceArray<std::byte> scratch(PlanScratchBytes(int64_t(slots), router.experts));
+      PlanExperts(nullptr, view, scratch.data(), plan_view);
+
+      EXPECT_EQ(experts.Read(), std::vector<int32_t>(routing.experts, routing.experts + slots));
+      EXPECT_EQ(begin.Read(), std::vector<int32_t>(plan.begin, plan.begin + router.experts + 1));
+      EXPECT_EQ(row.Read(), std::vector<int32_t>(plan.row, plan.row + slots));
+      EXPECT_EQ(slot.Read(), std::vector<int32_t>(plan.slot, plan.slot + slots));
+      const Floats got = weights.Read();
+      for (size_t i = 0; i < slots; ++i) {
+        if (std::isnan(got[i]) && std::isnan(routing.weights[i])) continue;
+        ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(routing.weights[i]));
+      }
+      DeviceRows slot_rows({int64_t(slots), 129, 2}, rng_), y({rows, 129}, rng_);
+      reprise::CombineExperts(context, routing, plan, slot_rows.rows(), y.rows());
+      CombineExperts(nullptr, view, plan_view, slot_rows.view(), y.view());
+      EXPECT_TRUE(y.Same());
+    }
+  }
+}
+
+// weight: [rows, cols] of one matrix; y[t] of the rows of x that `row` names, or all.
+void Expected(SpecifiedOps& cpu, const float* weight, const float* bias, const Rows& x,
+              const int32_t* row, int64_t begin, int64_t end, const Rows& y) {
+  const cpu::MatrixKernel kernel = reference::MatrixKernelOf(DType::kF32);
+  cpu.pool().ParallelFor(y.cols, 1, [&](int64_t from, int64_t to) {
+    for (int64_t r = from; r < to; ++r) {
+      for (int64_t t = begin; t < end; ++t) {
+        float* out = y.row(t) + r;
+        kernel.run(weight + r * x.cols, 1, x.cols, x.row(row != nullptr ? row[t] : t), x.stride,
+                   nullptr, 1, out, 1);
+        if (bias != nullptr) *out += bias[r];
+      }
+    }
+  });
+}
+
+TEST_F(ExpertKernels, ProductF32) {
+  for (const int64_t rows : {1, 2, 4, 7, 64, 300}) {
+    for (const auto& [outputs, cols] : std::vector<std::pair<int64_t, int64_t>>{
+             {1, 1}, {7, 33}, {128, 2048}, {65, 4096}, {40, 16400}}) {
+      DeviceRows x({rows, cols, 5}, rng_), y({rows, outputs, 2}, rng_);
+      const Floats weight = Numbers(rng_, outputs * cols), bias = Numbers(rng_, outputs);
+      const DeviceArray<float> device_weight(weight), device_bias(bias);
+      Expected(cpu_, weight.data(), bias.data(), x.rows(), nullptr, 0, rows, y.rows());
+      ProductF32(nullptr, device_weight.data(), device_bias.data(), x.view(), y.view());
+      EXPECT_TRUE(y.Same()) << rows << " rows, " << outputs << " x " << cols;
+      Expected(cpu_, weight.data(), nullptr, x.rows(), nullptr, 0, rows, y.rows());
+      ProductF32(nullptr, device_weight.data(), nullptr, x.view(), y.view());
+      EXPECT_TRUE(y.Same()) << rows << " rows, " << outputs << " x " << cols;
+    }
+  }
+}
+
+TEST_F(ExpertKernels, ExpertsProductF32) {
+  const int experts = 5;
+  const int64_t outputs = 70, cols = 200, x_rows = 30;
+  const std::vector<int32_t> begin = {0, 3, 3, 40, 41, 60};
+  std::vector<int32_t> row(60);
+  for (int32_t& r : row) r = int32_t(rng_.Below(uint64_t(x_rows)));
+  const DeviceArray<int32_t> device_begin(begin), device_row(row);
+  const Floats weight = Numbers(rng_, experts * outputs * cols);
+  const DeviceArray<float> device_weight(weight);
+  const PlanView plan = {device_begin.data(), device_row.data(), nullptr, experts, 60};
+  for (const bool gather : {true, false}) {
+    DeviceRows x({gather ? x_rows : 60, cols, 1}, rng_), y({60, outputs, 3}, rng_);
+    for (int e = 0; e < experts; ++e) {
+      Expected(cpu_, weight.data() + e * outputs * cols, nullptr, x.rows(),
+               gather ? row.data() : nullptr, begin[size_t(e)], begin[size_t(e) + 1], y.rows());
+    }
+    ExpertsProductF32(nullptr, device_weight.data(), plan, gather, x.view(), y.view());
+    EXPECT_TRUE(y.Same());
+  }
+}
+
+}  // namespace
+}  // namespace reprise::cuda
