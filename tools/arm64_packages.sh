@@ -6,7 +6,7 @@ set -eu
 root=${1:?usage: tools/arm64_packages.sh <folder>}
 packages="libgtest-dev googletest libgmock-dev libbenchmark-dev librapidcheck-dev
   libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libpcre2-dev libpcre2-8-0
-  libboost1.81-dev libcli11-dev libtomlplusplus-dev libtomlplusplus3
+  libboost1.81-dev libcli11-dev libtomlplusplus-dev libtomlplusplus3 libssl-dev libssl3
   libssl-dev libssl3 libzstd-dev libzstd1 libxxhash-dev libxxhash0 zlib1g zlib1g-dev"
 
 state=$(mktemp -d)

@@ -3,7 +3,7 @@
 # well, `fuzz` for the fuzz targets. Says what it installs; does nothing when all is there.
 set -eu
 
-packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libxxhash-dev libboost1.81-dev libtomlplusplus-dev"
+packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libxxhash-dev libboost1.81-dev libtomlplusplus-dev libssl-dev"
 case "${1:-build}" in
   build) ;;
   test)

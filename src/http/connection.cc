@@ -6,11 +6,11 @@
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
 #include <cstdio>
 #include <utility>
 
 #include "base/check.h"
+#include "http/cors.h"
 
 namespace reprise::http {
 namespace {
@@ -22,6 +22,7 @@ constexpr size_t kReadBytes = size_t{4} << 10;
 constexpr size_t kReadBodyBytes = size_t{64} << 10;
 constexpr size_t kLingerBytesMax = size_t{64} << 20;
 constexpr std::chrono::seconds kLingerMax{2};
+constexpr size_t kPathBytesShown = 200;
 // A larger body is not read for a request that will be refused anyway, and it is heavy work.
 constexpr uint64_t kUnaskedBodyBytesMax = 64 << 10;
 
@@ -120,8 +121,8 @@ class LiveExchange final : public Exchange {
 
 }  // namespace
 
-Connection::Connection(std::shared_ptr<Hub> hub, asio::ip::tcp::socket socket)
-    : hub_(std::move(hub)), socket_(std::move(socket)) {
+Connection::Connection(std::shared_ptr<Hub> hub, std::unique_ptr<Transport> transport)
+    : hub_(std::move(hub)), transport_(std::move(transport)) {
   hub_->connections.insert(this);
   hub_->counters.connections = hub_->connections.size();
 }
@@ -134,11 +135,11 @@ Connection::~Connection() {
 }
 
 void Connection::Start() {
-  error_code ignored;
-  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   parser_ = std::make_unique<RequestParser>(hub_->options.limits);
   deadline_ = std::chrono::steady_clock::now() + hub_->options.head_max;
-  Read();
+  transport_->Open([self = shared_from_this()](const error_code& error) {
+    error ? self->Close() : self->Read();
+  });
 }
 
 void Connection::StartRefused() {
@@ -156,7 +157,7 @@ void Connection::Sweep(TimePoint now) {
     if (begun) return Refuse(408, "the request did not arrive in time");
     return Close();
   }
-  if (streaming_ && !complete_ && now - last_queued_ > hub_->options.ping_interval) {
+  if (streaming_ && pings_ && !complete_ && now - last_queued_ > hub_->options.ping_interval) {
     Send(answer_, ": ping\n\n");
   }
 }
@@ -171,8 +172,7 @@ void Connection::Close() {
   state_ = State::kClosed;
   if (gone_) *gone_ = true;
   ReleaseBody();
-  error_code ignored;
-  socket_.close(ignored);
+  transport_->Close();
   const auto closed = std::exchange(closed_, nullptr);
   drained_ = nullptr;
   if (gone && closed) closed();
@@ -185,12 +185,12 @@ void Connection::Read() {
                     (state_ == State::kReading && parser_->state() == RequestParser::State::kBody);
   const size_t wanted = body ? kReadBodyBytes : kReadBytes;
   if (incoming_.size() != wanted) incoming_ = std::vector<char>(wanted);
-  socket_.async_read_some(asio::buffer(incoming_),
-                          [self = shared_from_this()](const error_code& error, size_t bytes) {
-                            self->reading_ = false;
-                            if (error) return self->Close();
-                            self->OnRead({self->incoming_.data(), bytes});
-                          });
+  transport_->Read(asio::buffer(incoming_),
+                   [self = shared_from_this()](const error_code& error, size_t bytes) {
+                     self->reading_ = false;
+                     if (error) return self->Close();
+                     self->OnRead({self->incoming_.data(), bytes});
+                   });
 }
 
 void Connection::OnRead(std::string_view bytes) {
@@ -313,9 +313,18 @@ void Connection::BeginAnswer() {
 
 Connection::Decision Connection::Decide(const Request& request) {
   const auto& refuse = hub_->options.refuse;
+  if (IsPreflight(request) && IsAllowed(hub_->options.cors_origins, request.Header("origin"))) {
+    return {nullptr, AnswerPreflight(request)};
+  }
   const Router::Match match = hub_->router.Find(request.method, request.path);
   if (match.route == nullptr) {
-    if (match.allowed.empty()) return {nullptr, refuse(404, "there is nothing here", &request)};
+    if (match.allowed.empty()) {
+      const std::string path = request.path.substr(0, kPathBytesShown);
+      return {nullptr, refuse(404,
+                              "there is nothing at " + path + "; this server has " +
+                                  hub_->router.FormatPaths(),
+                              &request)};
+    }
     Response response = refuse(405, "this address takes " + match.allowed + " only", &request);
     response.headers.emplace_back("Allow", match.allowed);
     return {nullptr, std::move(response)};
@@ -378,7 +387,11 @@ std::string Connection::FormatHead(const Response& response, const char* length)
   head += ReasonPhrase(response.status);
   head += "\r\nContent-Type: " + response.content_type + "\r\n" + length;
   if (!request_->id.empty()) head += "x-request-id: " + request_->id + "\r\n";
-  for (const auto& [name, value] : response.headers) head += name + ": " + value + "\r\n";
+  const auto add = [&head](const Headers& headers) {
+    for (const auto& [name, value] : headers) head += name + ": " + value + "\r\n";
+  };
+  add(response.headers);
+  add(CorsHeaders(hub_->options.cors_origins, *request_));
   head += close_after_ ? "Connection: close\r\n\r\n" : "Connection: keep-alive\r\n\r\n";
   return head;
 }
@@ -396,7 +409,15 @@ void Connection::StartStream(uint64_t answer, Headers headers) {
   started_ = streaming_ = true;
   Response response;
   response.content_type = "text/event-stream; charset=utf-8";
-  response.headers = std::move(headers);
+  pings_ = true;
+  for (auto& [name, value] : headers) {
+    if (EqualIgnoringCase(name, "content-type")) {
+      response.content_type = std::move(value);
+      pings_ = false;
+    } else {
+      response.headers.emplace_back(std::move(name), std::move(value));
+    }
+  }
   response.headers.emplace_back("Cache-Control", "no-cache");
   response.headers.emplace_back("X-Accel-Buffering", "no");
   if (!chunked_) close_after_ = true;
@@ -466,7 +487,7 @@ void Connection::Write() {
     deadline_ = last_queued_ + hub_->options.stall_max +
                 std::chrono::seconds(bytes / hub_->options.body_bytes_per_second_min);
   }
-  asio::async_write(socket_, std::move(buffers),
+  transport_->Write(std::move(buffers),
                     [self = shared_from_this()](const error_code& error, size_t written) {
                       self->in_flight_.clear();
                       self->pending_bytes_ -= written;
@@ -499,8 +520,7 @@ void Connection::FinishAnswer() {
   if (close_after_) {
     state_ = State::kLingering;
     deadline_ = std::chrono::steady_clock::now() + kLingerMax;
-    error_code ignored;
-    socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+    transport_->EndSending();
     return Read();
   }
   state_ = State::kReading;

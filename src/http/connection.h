@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Private to http/: the only header here that shows Asio.
+// Private to http/: shows Asio.
 
 #include <atomic>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -13,6 +12,7 @@
 
 #include "http/request_parser.h"
 #include "http/server.h"
+#include "http/transport.h"
 #include "http/work_queue.h"
 
 namespace reprise::http {
@@ -24,6 +24,7 @@ using TimePoint = std::chrono::steady_clock::time_point;
 struct Hub {
   ServerOptions options;
   Router router;
+  std::shared_ptr<TlsIdentity> tls;  // of new connections; null: none
   boost::asio::io_context io{1};
   std::unique_ptr<WorkQueue> workers;
   std::unordered_set<Connection*> connections;
@@ -47,7 +48,7 @@ struct Hub {
 // Thread safety: none; everything runs on the server thread.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<Hub> hub, boost::asio::ip::tcp::socket socket);
+  Connection(std::shared_ptr<Hub> hub, std::unique_ptr<Transport> transport);
   ~Connection();
 
   void Start();
@@ -99,7 +100,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool Current(uint64_t answer) const { return answer == answer_ && state_ == State::kAnswering; }
 
   const std::shared_ptr<Hub> hub_;
-  boost::asio::ip::tcp::socket socket_;
+  const std::unique_ptr<Transport> transport_;
   State state_ = State::kReading;
   bool reading_ = false;
   bool refused_ = false;        // over the connection limit
@@ -117,6 +118,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   int status_ = 0;
   bool started_ = false;    // the head was queued
   bool streaming_ = false;  // ... of a stream
+  bool pings_ = false;      // ... of events
   bool chunked_ = false;
   bool complete_ = false;  // everything was queued
   bool close_after_ = false;

@@ -29,8 +29,9 @@ class Exchange {
   // The whole answer.
   virtual void Respond(Response response) = 0;
 
-  // The head of an answer that comes in pieces (server-sent events by default). While nothing is
-  // sent a comment line goes out now and then, so that proxies and clients keep waiting.
+  // The head of an answer that comes in pieces: server-sent events, unless `headers` have another
+  // Content-Type. While nothing is sent, events have a comment line now and then, so that proxies
+  // and clients keep waiting.
   virtual void StartStream(Headers headers) = 0;
   virtual void Send(std::string bytes) = 0;
   virtual void End() = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/router.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace reprise::http {
@@ -16,6 +17,16 @@ bool Covers(std::string_view pattern, std::string_view path) {
 
 void Router::Add(std::string method, std::string path, RunOn run_on, Handler handler) {
   routes_.push_back({std::move(method), std::move(path), run_on, std::move(handler)});
+}
+
+std::string Router::FormatPaths() const {
+  std::string text;
+  for (auto route = routes_.begin(); route != routes_.end(); ++route) {
+    const auto same = [&](const Route& other) { return other.path == route->path; };
+    if (std::find_if(routes_.begin(), route, same) != route) continue;
+    text += (text.empty() ? "" : ", ") + route->path;
+  }
+  return text;
 }
 
 Router::Match Router::Find(std::string_view method, std::string_view path) const {

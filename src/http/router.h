@@ -34,6 +34,8 @@ class Router {
   // HEAD finds the routes of GET.
   Match Find(std::string_view method, std::string_view path) const;
   const std::vector<Route>& routes() const { return routes_; }
+  // "/a, /b/*": every path once.
+  std::string FormatPaths() const;
 
  private:
   std::vector<Route> routes_;

@@ -109,7 +109,10 @@ void Server::Loop::Take(tcp::socket socket) {
   ++hub->counters.connections_accepted;
   const bool full = hub->connections.size() - hub->refusing >= hub->options.connection_count_max;
   if (full && hub->refusing >= kRefusingMax) return;
-  const auto connection = std::make_shared<Connection>(hub, std::move(socket));
+  if (full && hub->tls != nullptr) return;  // telling them would take a handshake
+  auto transport =
+      hub->tls ? hub->tls->MakeTransport(std::move(socket)) : MakePlainTransport(std::move(socket));
+  const auto connection = std::make_shared<Connection>(hub, std::move(transport));
   full ? connection->StartRefused() : connection->Start();
 }
 
@@ -139,8 +142,14 @@ void Server::Loop::Sweep() {
 }
 
 Status Server::Start() {
-  REPRISE_TRY(loop_->Listen());
   Hub& hub = *loop_->hub;
+  if (hub.options.tls_cert.empty() != hub.options.tls_key.empty()) {
+    return InvalidArgument("TLS needs a certificate and its key: one of them is missing");
+  }
+  if (!hub.options.tls_cert.empty()) {
+    REPRISE_ASSIGN(hub.tls, ReadTlsIdentity(hub.options.tls_cert, hub.options.tls_key));
+  }
+  REPRISE_TRY(loop_->Listen());
   hub.workers = std::make_unique<WorkQueue>(hub.options.worker_count);
   loop_->Accept();
   loop_->Sweep();
@@ -153,6 +162,17 @@ void Server::SetRouter(Router router) {
     loop_->hub->router = std::move(router);
     return 0;
   });
+}
+
+Status Server::ReloadTls() {
+  const ServerOptions& options = loop_->hub->options;
+  if (options.tls_cert.empty()) return FailedPrecondition("there is no certificate");
+  REPRISE_ASSIGN(auto tls, ReadTlsIdentity(options.tls_cert, options.tls_key));
+  loop_->Ask([&] {
+    loop_->hub->tls = std::move(tls);
+    return 0;
+  });
+  return OkStatus();
 }
 
 uint16_t Server::port() const { return loop_->port; }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "http/exchange.h"
@@ -28,6 +29,9 @@ struct ServerOptions {
   std::chrono::milliseconds stall_max{30'000};      // a client that takes nothing that long is cut
   std::chrono::milliseconds ping_interval{15'000};  // comment lines in silent streams
   Limits limits;
+  std::vector<std::string> cors_origins;  // of web pages that may ask (cors.h)
+  std::string tls_cert;                   // PEM files; both or none
+  std::string tls_key;
 
   // The body for what the server itself refuses (400, 404, 405, 408, 413, 431, 503). Required.
   std::function<Response(int status, const std::string& message, const Request* request)> refuse;
@@ -52,8 +56,8 @@ struct ServerStats {
 };
 
 // An HTTP/1.1 server: one thread for all sockets, some workers for handlers that compute.
-// Keep-alive, pipelining (one request at a time), chunked requests and streams; no TLS (a proxy
-// does that).
+// Keep-alive, pipelining (one request at a time), chunked requests and streams; with a certificate,
+// TLS 1.2 and 1.3.
 //
 // Thread safety: all methods from any thread.
 class Server {
@@ -67,6 +71,9 @@ class Server {
   // routes before runs on a worker.
   void SetRouter(Router router);
   uint16_t port() const;
+  // Reads the certificate and its key again: connections from now on have them. If they are not
+  // good the ones before stay.
+  Status ReloadTls();
 
   // Answers new requests with 503 from now on, but for routes that run on the server thread, and
   // waits until those being answered are done or `timeout` has passed. Returns true if all were

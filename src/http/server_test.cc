@@ -227,6 +227,43 @@ TEST_F(ServerTest, ContinuesAfterExpect) {
   EXPECT_NE(client.ReadUntil("\r\n\r\nok").find("200 OK"), std::string::npos);
 }
 
+TEST_F(ServerTest, WhatIsNotThereIsToldWithWhatIs) {
+  Start();
+  Client client = Connect();
+  client.Send("GET /nope HTTP/1.1\r\nHost: h\r\n\r\n");
+  const std::string answer = client.ReadAnswer();
+  EXPECT_NE(
+      answer.find("there is nothing at /nope; this server has /hello, /echo, /drop, /stream\""),
+      std::string::npos)
+      << answer;
+}
+
+TEST_F(ServerTest, PagesOfNamedOriginsMayAsk) {
+  options_.cors_origins = {"https://a.example"};
+  Start();
+  Client client = Connect();
+  const auto ask = [&](const std::string& line, const std::string& origin,
+                       const std::string& more = "") {
+    client.Send(line + " HTTP/1.1\r\nHost: h\r\nOrigin: " + origin + "\r\n" + more + "\r\n");
+    return client.ReadAnswer();
+  };
+  const std::string preflight =
+      "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n";
+  const std::string asked = ask("OPTIONS /echo", "https://a.example", preflight);
+  EXPECT_EQ(StatusOf(asked), 200);
+  EXPECT_NE(asked.find("Access-Control-Allow-Origin: https://a.example\r\n"), std::string::npos);
+  EXPECT_NE(asked.find("Access-Control-Allow-Headers: authorization\r\n"), std::string::npos);
+  const std::string allowed = ask("GET /hello", "https://a.example");
+  EXPECT_NE(allowed.find("Access-Control-Allow-Origin: https://a.example\r\n"), std::string::npos);
+  for (const char* origin :
+       {"https://b.example", "http://a.example", "https://a.example.b", "null"}) {
+    const std::string other = ask("GET /hello", origin);
+    EXPECT_EQ(other.find("Access-Control-Allow"), std::string::npos) << origin;
+    EXPECT_NE(other.find("Vary: Origin\r\n"), std::string::npos);
+    EXPECT_EQ(StatusOf(ask("OPTIONS /echo", origin, preflight)), 405) << origin;
+  }
+}
+
 TEST_F(ServerTest, AnUnansweredRequestGets500) {
   Start();
   Client client = Connect();
