@@ -163,6 +163,8 @@ TestService::Parts::Parts(ServiceOptions options) {
   model.tokenizer = tokenizer.get();
   model.chat_template = &*chat_template;
   model.template_source = kTemplate;
+  model.output = OutputFormat::Detect(kTemplate, tokenizer.get());
+  model.call_shape = FindCallShape(*chat_template);
   CacheOptions cache;
   cache.budget_bytes = size_t{8} << 20;
   cache.context_tokens = kContextTokens;

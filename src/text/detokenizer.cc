@@ -6,7 +6,10 @@
 namespace reprise {
 
 void Detokenizer::Append(int32_t id, std::string* out) {
-  if (!options_.keep_special && tokenizer_.IsSpecial(id)) return;
+  if (!options_.keep_special && tokenizer_.IsSpecial(id) &&
+      (options_.shown == nullptr || !options_.shown->contains(id))) {
+    return;
+  }
   std::string_view bytes = tokenizer_.TokenBytes(id);
   if (at_start_) {
     at_start_ = false;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 
 #include "text/tokenizer.h"
 #include "text/utf8_stream.h"
@@ -23,6 +24,8 @@ class Detokenizer {
  public:
   struct Options {
     bool keep_special = false;  // print special tokens by their names
+    // ... or only these. Must outlive the detokenizer.
+    const std::unordered_set<int32_t>* shown = nullptr;
     bool at_start = true;
   };
 

@@ -100,8 +100,7 @@ void HandleMessages(Service* service, PromptHistory* history, const http::Exchan
   history->Add(head.id, std::move(parts));
 
   ReplyPlan plan;
-  plan.format =
-      OutputFormat::Detect(model.template_source, prepared.prompt.text, request.parse_calls);
+  plan.format = model.output.ForPrompt(prepared.prompt.text, request.parse_calls);
   plan.options = request.job.options;
   plan.cache = request.job.cache;
   plan.tenant = tenant;

@@ -37,8 +37,15 @@ MessageHead MakeHead(const ServedModel& model, const Prompt& prompt, int hour_br
 }
 
 bool AddEvent(const OutputEvent& event, std::string_view id, std::vector<Block>* blocks) {
-  if (event.kind != OutputEvent::Kind::kCall && !blocks->empty() &&
-      blocks->back().kind == event.kind) {
+  using Kind = OutputEvent::Kind;
+  if (event.kind == Kind::kCallEnd) {
+    blocks->back().complete = event.complete;
+    return false;
+  }
+  const bool continues =
+      event.kind == Kind::kArguments ||
+      (event.kind != Kind::kCallBegin && !blocks->empty() && blocks->back().kind == event.kind);
+  if (continues) {
     blocks->back().text += event.text;
     return false;
   }
@@ -61,7 +68,14 @@ void WriteBlock(const Block& block, const MessageHead& head, bool empty, JsonWri
       json->Member("signature", empty ? "" : SignatureOf(block));
       break;
     }
-    case OutputEvent::Kind::kCall:
+    case OutputEvent::Kind::kCallBegin:
+    case OutputEvent::Kind::kArguments:
+    case OutputEvent::Kind::kCallEnd:
+      if (!empty && !block.complete) {
+        // An input must be an object; nobody is to run a tool with half of one.
+        json->Member("type", "text").Member("text", block.name + " " + block.text);
+        break;
+      }
       json->Member("type", "tool_use").Member("id", block.id).Member("name", block.name);
       json->Key("input").Raw(empty ? "{}" : block.text);
       break;

@@ -29,12 +29,13 @@ struct MessageHead {
 MessageHead MakeHead(const ServedModel& model, const Prompt& prompt, int hour_breakpoints,
                      bool show_thinking);
 
-// One block of a reply: of type text, thinking or tool_use.
+// One block of a reply: of type text (kContent), thinking (kReasoning) or tool_use (kCallBegin).
 struct Block {
   OutputEvent::Kind kind = OutputEvent::Kind::kContent;
   std::string text;  // tool_use: the input, JSON
   std::string name;
   std::string id;
+  bool complete = true;  // tool_use: the input is a JSON object
 };
 
 // Adds an event to the blocks of a reply; `id` is that of a call. True if it began a new one.

@@ -29,7 +29,7 @@ template <typename Add>
 void ForEachEvent(const Delta& delta, Add add) {
   size_t call = delta.calls_before;
   for (const OutputEvent& event : delta.events) {
-    add(event, event.kind == Kind::kCall ? (*delta.calls)[call++].id : std::string());
+    add(event, event.kind == Kind::kCallBegin ? (*delta.calls)[call++].id : std::string());
   }
 }
 
@@ -148,8 +148,11 @@ class StreamSink final : public ReplySink {
       case Kind::kReasoning:
         if (head_.show_thinking) SendDelta("thinking_delta", "thinking", event.text);
         return;
-      case Kind::kCall:
+      case Kind::kArguments:
         return SendDelta("input_json_delta", "partial_json", event.text);
+      case Kind::kCallBegin:
+      case Kind::kCallEnd:
+        return;
     }
   }
 

@@ -17,6 +17,7 @@ struct ToolCall {
   std::string id;
   std::string name;
   std::string arguments;  // JSON text
+  bool complete = true;   // of a reply: the arguments are a JSON object, not cut off or broken
 };
 
 // One message. Texts that came in parts are joined with newlines.

@@ -14,8 +14,9 @@ namespace {
 // A character of the private use area: no prompt goes on with it by chance.
 constexpr std::string_view kMark = "\xEE\x80\x80";
 
-// Calls are shown to templates as Hugging Face does: arguments as an object, not as text.
-void WriteCalls(const std::vector<ToolCall>& calls, JsonWriter* json) {
+// Calls are shown to templates as Hugging Face does: arguments as an object, not as text, unless
+// the template wants that.
+void WriteCalls(const std::vector<ToolCall>& calls, bool as_text, JsonWriter* json) {
   json->Key("tool_calls").BeginArray();
   for (const ToolCall& call : calls) {
     json->BeginObject();
@@ -23,7 +24,7 @@ void WriteCalls(const std::vector<ToolCall>& calls, JsonWriter* json) {
     json->Member("type", "function").Key("function").BeginObject().Member("name", call.name);
     json->Key("arguments");
     const auto parsed = JsonDocument::Parse(call.arguments);
-    if (parsed.ok() && parsed->root().is_object()) {
+    if (!as_text && parsed.ok() && parsed->root().is_object()) {
       json->Value(parsed->root());
     } else {
       json->String(call.arguments);
@@ -33,14 +34,30 @@ void WriteCalls(const std::vector<ToolCall>& calls, JsonWriter* json) {
   json->EndArray();
 }
 
-std::string FormatTurns(const std::vector<ChatTurn>& turns) {
+// What the model wrote to make these calls, for a template that shows none.
+std::string CallsAsText(const ServedModel& model, const std::vector<ToolCall>& calls) {
+  if (model.output.calls.empty()) return "";
+  std::vector<WrittenCall> written;
+  for (const ToolCall& call : calls) written.push_back({call.name, call.id, call.arguments});
+  return reprise::WriteCalls(*model.output.calls.front(), written).value_or("");
+}
+
+std::string FormatTurns(const ServedModel& model, const std::vector<ChatTurn>& turns) {
   std::string text;
   JsonWriter json(&text);
   json.BeginArray();
   for (const ChatTurn& turn : turns) {
-    json.BeginObject().Member("role", turn.role).Member("content", turn.content);
+    const CallShape& shape = model.call_shape;
+    json.BeginObject().Member("role", turn.role).Key("content");
+    if (!turn.calls.empty() && shape.as_content) {
+      json.String(turn.content + CallsAsText(model, turn.calls));
+    } else if (!turn.calls.empty() && shape.null_content && turn.content.empty()) {
+      json.Null();
+    } else {
+      json.String(turn.content);
+    }
     if (!turn.reasoning.empty()) json.Member("reasoning_content", turn.reasoning);
-    if (!turn.calls.empty()) WriteCalls(turn.calls, &json);
+    if (!turn.calls.empty()) WriteCalls(turn.calls, shape.string_arguments, &json);
     if (!turn.call_id.empty()) json.Member("tool_call_id", turn.call_id);
     if (!turn.name.empty()) json.Member("name", turn.name);
     json.EndObject();
@@ -72,7 +89,7 @@ class Renderer {
 
   Result<RenderedChat> Render(const std::vector<ChatTurn>& turns, bool for_reply,
                               size_t boundaries_max) {
-    REPRISE_ASSIGN(const JsonDocument messages, JsonDocument::Parse(FormatTurns(turns)));
+    REPRISE_ASSIGN(const JsonDocument messages, JsonDocument::Parse(FormatTurns(model_, turns)));
     ChatInput input;
     input.messages = &messages.root();
     input.tools = tools_ ? &tools_->root() : nullptr;

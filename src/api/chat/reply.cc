@@ -29,11 +29,12 @@ uint64_t RandomSeed() {
   return (uint64_t{random()} << 32 | random()) ^ count.fetch_add(1);
 }
 
-std::string MakeCallId() {
+// `letters`: how many the model's template wants, or 0.
+std::string MakeCallId(size_t letters) {
   static constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
   thread_local std::mt19937_64 random{std::random_device()()};
-  std::string id = "call_";
-  for (int i = 0; i < 24; ++i) id += kLetters[random() % 36];
+  std::string id = letters > 0 ? "" : "call_";
+  for (size_t i = letters > 0 ? letters : 24; i > 0; --i) id += kLetters[random() % 36];
   return id;
 }
 
@@ -65,6 +66,7 @@ struct Voice {
   size_t text_bytes = 0;                            // out of the detokenizer
   size_t sent_bytes = 0;                            // out of the stop strings
   Choice choice;
+  size_t calls_over = 0;  // of the choice's calls: all of whose arguments are there
   bool ended = false;
 };
 
@@ -89,6 +91,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   void Append(Voice& voice, std::vector<GeneratedToken> tokens, Delta* delta);
   void Emit(Voice& voice, std::string_view text, Delta* delta);
   void Note(Voice& voice, const OutputEvents& events);
+  std::string IdFor(const Voice& voice, const OutputEvent& call) const;
   bool HasCalled(const Voice& voice) const;
   void EndOne(size_t index, Completion completion);
   void Complete();
@@ -162,6 +165,7 @@ std::optional<ApiError> Reply::SubmitAll() {
       voice.stream = std::move(*stream);
       Detokenizer::Options detokenizer;
       detokenizer.at_start = false;
+      detokenizer.shown = plan_.format.shown.get();
       voice.detokenizer = std::make_unique<Detokenizer>(*service_.model().tokenizer, detokenizer);
       voice.stops = std::make_unique<StopStrings>(plan_.options.stop);
       voice.parser =
@@ -235,8 +239,7 @@ void Reply::PumpOne(size_t index) {
   if (update.completion && !HasCalled(voice)) {
     OutputEvents last = voice.parser->Finish();
     Note(voice, last);
-    delta.events.insert(delta.events.end(), std::make_move_iterator(last.begin()),
-                        std::make_move_iterator(last.end()));
+    for (OutputEvent& event : last) AppendEvent(std::move(event), &delta.events);
   }
   if (!delta.events.empty() || !delta.tokens.empty()) sink_->OnDelta(delta);
   if (update.completion) EndOne(index, std::move(*update.completion));
@@ -285,18 +288,12 @@ void Reply::Emit(Voice& voice, std::string_view text, Delta* delta) {
   OutputEvents events = voice.parser->Feed(text);
   if (plan_.one_call) {
     const auto call = std::find_if(events.begin(), events.end(), [](const OutputEvent& event) {
-      return event.kind == OutputEvent::Kind::kCall;
+      return event.kind == OutputEvent::Kind::kCallEnd;
     });
     if (call != events.end()) events.erase(call + 1, events.end());
   }
   Note(voice, events);
-  for (OutputEvent& event : events) {
-    if (event.kind == OutputEvent::Kind::kCall) {
-      delta->events.push_back(std::move(event));
-    } else {
-      AppendText(event.kind, event.text, &delta->events);
-    }
-  }
+  for (OutputEvent& event : events) AppendEvent(std::move(event), &delta->events);
 }
 
 // Keeps what was said so far.
@@ -309,17 +306,31 @@ void Reply::Note(Voice& voice, const OutputEvents& events) {
       case OutputEvent::Kind::kContent:
         voice.choice.content += event.text;
         break;
-      case OutputEvent::Kind::kCall:
-        voice.choice.calls.push_back({MakeCallId(), event.name, event.text});
+      case OutputEvent::Kind::kCallBegin:
+        voice.choice.calls.push_back({IdFor(voice, event), event.name, "", false});
+        break;
+      case OutputEvent::Kind::kArguments:
+        voice.choice.calls.back().arguments += event.text;
+        break;
+      case OutputEvent::Kind::kCallEnd:
+        voice.choice.calls.back().complete = event.complete;
+        ++voice.calls_over;
         break;
     }
   }
 }
 
-// Whether the reply has made the only call it may make.
-bool Reply::HasCalled(const Voice& voice) const {
-  return plan_.one_call && !voice.choice.calls.empty();
+// The id that the model gave the call, if it is one of its own; otherwise a new one.
+std::string Reply::IdFor(const Voice& voice, const OutputEvent& call) const {
+  const auto& calls = voice.choice.calls;
+  const bool taken = std::any_of(calls.begin(), calls.end(),
+                                 [&](const ToolCall& other) { return other.id == call.id; });
+  if (!call.id.empty() && !taken) return call.id;
+  return MakeCallId(plan_.format.calls.empty() ? 0 : plan_.format.calls.front()->id_letters);
 }
+
+// Whether the reply has made the only call it may make.
+bool Reply::HasCalled(const Voice& voice) const { return plan_.one_call && voice.calls_over > 0; }
 
 void Reply::EndOne(size_t index, Completion completion) {
   Voice& voice = voices_[index];

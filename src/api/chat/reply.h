@@ -49,9 +49,10 @@ struct Usage {
 // What was added to one choice.
 struct Delta {
   size_t choice = 0;
-  OutputEvents events;             // what the text means: content, reasoning, calls
+  OutputEvents events;             // what the text means: content, reasoning, parts of calls
   std::vector<ReplyToken> tokens;  // the tokens behind it, if asked for
-  // The first kCall among the events is (*calls)[calls_before], the second the one after it...
+  // The first kCallBegin among the events is (*calls)[calls_before], the second the one after it...
+  // Arguments before the first one belong to the call before.
   const std::vector<ToolCall>* calls = nullptr;  // of the choice so far
   size_t calls_before = 0;
 };

@@ -102,11 +102,9 @@ class StreamedChat : public ReplySink {
     std::string out;
     size_t call = delta.calls_before;
     for (const OutputEvent& event : delta.events) {
-      const std::string json = event.kind == OutputEvent::Kind::kCall
-                                   ? FormatCall((*delta.calls)[call], call)
-                                   : FormatText(event);
-      if (event.kind == OutputEvent::Kind::kCall) ++call;
-      out += Event(Chunk(delta.choice, json, tokens, nullptr));
+      if (event.kind == OutputEvent::Kind::kCallEnd) continue;
+      if (event.kind == OutputEvent::Kind::kCallBegin) ++call;
+      out += Event(Chunk(delta.choice, FormatEvent(event, *delta.calls, call), tokens, nullptr));
       tokens = nullptr;
     }
     if (tokens != nullptr) out += Event(Chunk(delta.choice, "{}", tokens, nullptr));
@@ -172,21 +170,26 @@ class StreamedChat : public ReplySink {
     return chunk;
   }
 
-  static std::string FormatText(const OutputEvent& event) {
-    const bool content = event.kind == OutputEvent::Kind::kContent;
+  // `begun`: how many calls have begun; the last of them is the one that arguments belong to.
+  static std::string FormatEvent(const OutputEvent& event, const std::vector<ToolCall>& calls,
+                                 size_t begun) {
     std::string delta;
     JsonWriter json(&delta);
-    json.BeginObject().Member(content ? "content" : "reasoning_content", event.text).EndObject();
-    return delta;
-  }
-
-  static std::string FormatCall(const ToolCall& call, size_t index) {
-    std::string delta;
-    JsonWriter json(&delta);
-    json.BeginObject().Key("tool_calls").BeginArray().BeginObject();
-    json.Member("index", uint64_t{index});
-    WriteCall(call, &json);
-    json.EndObject().EndArray().EndObject();
+    json.BeginObject();
+    if (event.kind == OutputEvent::Kind::kContent) {
+      json.Member("content", event.text);
+    } else if (event.kind == OutputEvent::Kind::kReasoning) {
+      json.Member("reasoning_content", event.text);
+    } else {
+      json.Key("tool_calls").BeginArray().BeginObject().Member("index", uint64_t{begun - 1});
+      if (event.kind == OutputEvent::Kind::kCallBegin) {
+        WriteCall({calls[begun - 1].id, event.name, ""}, &json);
+      } else {
+        json.Key("function").BeginObject().Member("arguments", event.text).EndObject();
+      }
+      json.EndObject().EndArray();
+    }
+    json.EndObject();
     return delta;
   }
 
@@ -226,7 +229,7 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
   if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
   ReplyPlan plan;
-  plan.format = OutputFormat::Detect(service->model().template_source, prompt->text, calls.parse);
+  plan.format = service->model().output.ForPrompt(prompt->text, calls.parse);
   plan.options = job.options;
   plan.cache = job.cache;
   plan.tenant = service->FindTenant(exchange->request());

@@ -98,7 +98,11 @@ Status ServerStack::LoadText() {
   served_.kv_block_bytes = card.state.kv_block_bytes();
   served_.tokenizer = text_->tokenizer.get();
   served_.chat_template = template_ ? &*template_ : nullptr;
-  if (template_) served_.template_source = text_->chat_templates.front().source;
+  if (template_) {
+    served_.template_source = text_->chat_templates.front().source;
+    served_.output = OutputFormat::Detect(served_.template_source, text_->tokenizer.get());
+    served_.call_shape = FindCallShape(*template_);
+  }
   served_.special_tokens = SpecialTokens(*text_->tokenizer);
   REPRISE_ASSIGN(const GenerationDefaults defaults, ReadGenerationDefaults(loaded_->checkpoint()));
   Apply(defaults, &sampling_);

@@ -11,11 +11,20 @@ void AppendText(OutputEvent::Kind kind, std::string_view text, OutputEvents* eve
     events->back().text += text;
     return;
   }
-  events->push_back({kind, std::string(text), ""});
+  OutputEvent event;
+  event.kind = kind;
+  event.text = text;
+  events->push_back(std::move(event));
 }
 
-void AppendCall(std::string name, std::string arguments, OutputEvents* events) {
-  events->push_back({OutputEvent::Kind::kCall, std::move(arguments), std::move(name)});
+void AppendEvent(OutputEvent event, OutputEvents* events) {
+  const bool marks =
+      event.kind == OutputEvent::Kind::kCallBegin || event.kind == OutputEvent::Kind::kCallEnd;
+  if (marks) {
+    events->push_back(std::move(event));
+  } else {
+    AppendText(event.kind, event.text, events);
+  }
 }
 
 }  // namespace reprise

@@ -14,16 +14,21 @@ struct OutputEvent {
   enum class Kind {
     kReasoning,  // text the model thought
     kContent,    // text for the reader
-    kCall,       // a tool call, complete: `text` is its arguments, a JSON object
+    kCallBegin,  // a tool call: `name`, and `id` where the model wrote one
+    kArguments,  // more of the arguments of the call that has begun
+    kCallEnd,    // the call is over; `complete` says whether its arguments are a JSON object
   };
   Kind kind = Kind::kContent;
-  std::string text;
-  std::string name;  // the function, of a call
+  std::string text = {};
+  std::string name = {};
+  std::string id = {};
+  bool complete = false;
 };
 using OutputEvents = std::vector<OutputEvent>;
 
-// Text is appended to the last event if it continues it.
+// Text (kReasoning, kContent, kArguments) is appended to the last event if it continues it.
 void AppendText(OutputEvent::Kind kind, std::string_view text, OutputEvents* events);
-void AppendCall(std::string name, std::string arguments, OutputEvents* events);
+// Any event; text is joined as above.
+void AppendEvent(OutputEvent event, OutputEvents* events);
 
 }  // namespace reprise

@@ -8,31 +8,18 @@
 
 #include "base/json.h"
 #include "text/output/event.h"
+#include "text/output/output_format.h"
 
 namespace reprise {
 
-// How a model writes its replies.
-struct OutputFormat {
-  enum class Calls {
-    kNone,    // everything is text
-    kTagged,  // <tool_call> with JSON or <function=...> inside
-    kBare,    // Llama 3: the reply is a JSON object
-  };
-  Calls calls = Calls::kNone;
-  bool functions = false;       // kTagged: <function=...> needs no <tool_call> around it
-  bool thinks = false;          // may begin with <think>
-  bool thinking_begun = false;  // the prompt ended with <think>
-
-  // From a model's chat template, which shows the model its own format, and the prompt that was
-  // rendered with it. Without tools in the request nothing is taken for a call.
-  static OutputFormat Detect(std::string_view chat_template, std::string_view prompt,
-                             bool with_tools);
-};
-
 // Turns the text of a reply, as it arrives, into what the APIs report: reasoning, content and tool
-// calls. However the text is cut, the events add up to the same. The text is never lost: what looks
-// like a call but is none, or is cut off, is content. Nothing is passed on that later text could
-// take back: not the beginning of a tag, nor a call that is not complete.
+// calls. It reads byte by byte, so that how the text is cut cannot matter. The text is never lost:
+// what looks like the beginning of a call but is none is content, or reasoning.
+//
+// A call is told as soon as its name and the beginning of its arguments are there, and its
+// arguments as they come. From then on it stays a call: if the reply ends inside it, or what
+// follows is not what the format says, its last event says that it is not complete. A call ends
+// reasoning that is still open.
 //
 // Thread safety: none. Costs: linear in the text.
 class OutputParser {
@@ -44,16 +31,21 @@ class OutputParser {
   OutputEvents Feed(std::string_view text);
   OutputEvents Finish();  // the reply is over
 
+  // Whether what comes next would be reasoning.
+  bool thinking() const;
+
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  class Reader;
+  std::unique_ptr<Reader> reader_;
 };
 
 // A whole reply at once.
 struct ParsedOutput {
   struct Call {
     std::string name;
-    std::string arguments;  // a JSON object
+    std::string id;         // if the model wrote one
+    std::string arguments;  // a JSON object, if complete
+    bool complete = false;
   };
   std::string reasoning;
   std::string content;

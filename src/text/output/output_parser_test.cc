@@ -21,24 +21,33 @@ const JsonValue& Tools() {
   return document->root();
 }
 
-// The events as one line: runs of the same kind joined.
+// The events as one line: runs of the same kind joined. A call that is not complete ends with "?".
 std::string Describe(const std::vector<OutputEvents>& batches) {
-  std::string out;
-  char last = 0;
+  OutputEvents all;
   for (const OutputEvents& events : batches) {
-    for (const OutputEvent& event : events) {
-      if (event.kind == OutputEvent::Kind::kCall) {
-        out += (last == 0 ? "" : ")") + std::string("[") + event.name + " " + event.text + "]";
-        last = 0;
-        continue;
-      }
-      const char kind = event.kind == OutputEvent::Kind::kReasoning ? 'R' : 'C';
-      if (kind != last) out += (last == 0 ? "" : ")") + std::string(1, kind) + "(";
-      out += event.text;
-      last = kind;
+    for (const OutputEvent& event : events) AppendEvent(event, &all);
+  }
+  std::string out;
+  for (const OutputEvent& event : all) {
+    switch (event.kind) {
+      case OutputEvent::Kind::kReasoning:
+        out += "R(" + event.text + ")";
+        break;
+      case OutputEvent::Kind::kContent:
+        out += "C(" + event.text + ")";
+        break;
+      case OutputEvent::Kind::kCallBegin:
+        out += "[" + event.name + (event.id.empty() ? "" : "#" + event.id) + " ";
+        break;
+      case OutputEvent::Kind::kArguments:
+        out += event.text;
+        break;
+      case OutputEvent::Kind::kCallEnd:
+        out += event.complete ? "]" : "?]";
+        break;
     }
   }
-  return last == 0 ? out : out + ")";
+  return out;
 }
 
 std::string Parse(const OutputFormat& format, const std::vector<std::string_view>& pieces) {
@@ -65,26 +74,39 @@ std::string ParseEveryWay(const OutputFormat& format, std::string_view text) {
   return whole;
 }
 
-OutputFormat Format(OutputFormat::Calls calls, bool thinks = false, bool begun = false) {
+// The formats of these names.
+OutputFormat Format(const std::vector<std::string_view>& calls, std::string_view reasoning = "",
+                    bool begun = false) {
   OutputFormat format;
-  format.calls = calls;
-  format.thinks = thinks;
+  for (const std::string_view name : calls) {
+    for (const CallFormat& row : CallFormats()) {
+      if (row.name == name) format.calls.push_back(&row);
+    }
+  }
+  for (const ReasoningFormat& row : ReasoningFormats()) {
+    if (row.name == reasoning) format.reasoning = &row;
+  }
+  EXPECT_EQ(format.calls.size(), calls.size());
+  EXPECT_EQ(format.reasoning != nullptr, !reasoning.empty());
   format.thinking_begun = begun;
   return format;
 }
 
-std::string Tagged(std::string_view text) {
-  return ParseEveryWay(Format(OutputFormat::Calls::kTagged), text);
+OutputFormat TaggedFormat() { return Format({"qwen-xml", "hermes"}); }
+
+std::string Read(std::string_view name, std::string_view text) {
+  return ParseEveryWay(Format({name}), text);
 }
+std::string Tagged(std::string_view text) { return ParseEveryWay(TaggedFormat(), text); }
 std::string Bare(std::string_view text) {
-  return ParseEveryWay(Format(OutputFormat::Calls::kBare), text);
+  return ParseEveryWay(Format({"python-tag", "bare"}), text);
 }
 std::string Thinking(std::string_view text, bool begun = false) {
-  return ParseEveryWay(Format(OutputFormat::Calls::kTagged, true, begun), text);
+  return ParseEveryWay(Format({"qwen-xml", "hermes"}, "think", begun), text);
 }
 
 TEST(OutputParser, PlainText) {
-  EXPECT_EQ(ParseEveryWay(Format(OutputFormat::Calls::kNone), "Hi <tool_call>{} <think>"),
+  EXPECT_EQ(ParseEveryWay(OutputFormat(), "Hi <tool_call>{} <think>"),
             "C(Hi <tool_call>{} <think>)");
   EXPECT_EQ(Tagged("Hello <b>world</b> <tool\n"), "C(Hello <b>world</b> <tool\n)");
   EXPECT_EQ(Tagged(""), "");
@@ -146,55 +168,69 @@ TEST(OutputParser, WhatIsNoCallStaysText) {
   EXPECT_EQ(Tagged("<tool_call><function=></tool_call>"), "C(<tool_call><function=></tool_call>)");
 }
 
-TEST(OutputParser, WhatIsCutOffOrBrokenIsText) {
-  for (const std::string text : {
-           "<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": \"lo",
-           "<tool_call>\n<function=a>\n<parameter=x>\nlong te",
-           "<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": ]}}</tool_call>ok",
-           "<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": nope}}</tool_call>",
-           "<tool_call>{\"name\": \"a\", \"arguments\": [1]}</tool_call>",
-           "<tool_call>{\"name\": \"a\", \"arguments\": \"no\"}</tool_call>",
-           "<tool_call><function=a><parameter=x>1</parameter><parameter=x>2</parameter></function>",
-           "<tool_call><function=a>x</function></tool_call>",
-       }) {
+// What was told cannot be taken back: such a call ends as one that is not complete.
+TEST(OutputParser, WhatIsCutOffOrBrokenIsNotComplete) {
+  EXPECT_EQ(Tagged("<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": \"lo"),
+            "[a {\"x\": \"lo?]");
+  EXPECT_EQ(Tagged("<tool_call>\n<function=a>\n<parameter=x>\nlong te"), "[a {\"x\": \"long te?]");
+  EXPECT_EQ(Tagged("<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": ]}}</tool_call>ok"),
+            "[a {\"x\": ?]C(]}}</tool_call>ok)");
+  EXPECT_EQ(Tagged("<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": nope}}</tool_call>"),
+            "[a {\"x\": nope}?]");
+  EXPECT_EQ(Tagged("<tool_call>{\"name\": \"a\", \"arguments\": \"no\"}</tool_call>"), "[a no?]");
+  EXPECT_EQ(
+      Tagged(
+          "<tool_call><function=a><parameter=x>1</parameter><parameter=x>2</parameter></function>"),
+      "[a {\"x\": \"1\", \"x\": \"2\"}?]");
+  EXPECT_EQ(Tagged("<tool_call><function=a><parameter=x>1</parameter>so</function></tool_call>"),
+            "[a {\"x\": \"1\"?]C(so</function></tool_call>)");
+  // What shows that it is no call before the arguments begin is text.
+  for (const std::string text : {"<tool_call>{\"name\": \"a\", \"arguments\": [1]}</tool_call>",
+                                 "<tool_call><function=a>x</function></tool_call>"}) {
     EXPECT_EQ(Tagged(text), "C(" + text + ")");
   }
-  // A broken call does not take the next one with it.
-  EXPECT_EQ(Tagged("<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": \"</tool_call>\n"
-                   "<tool_call>{\"name\": \"b\", \"arguments\": {}}</tool_call>"),
-            "C(<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": \"</tool_call>)[b {}]");
   EXPECT_EQ(Tagged("<tool_call>{\"name\": \"b\", \"arguments\": {}}</tool_ca"), "[b {}]");
+  const std::string deep(100000, '[');
+  const ParsedOutput parsed = ParseOutput(
+      TaggedFormat(), nullptr, "<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": " + deep);
+  EXPECT_FALSE(parsed.calls.at(0).complete);
+  EXPECT_EQ(parsed.calls.at(0).arguments + parsed.content, "{\"x\": " + deep);
+}
+
+TEST(OutputParser, CallsEndOpenReasoning) {
+  EXPECT_EQ(
+      Thinking("I need it.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>", true),
+      "R(I need it.)[f {}]");
+  // Only a call does, not its mention.
+  EXPECT_EQ(Thinking("I could write <tool_call>, but\n</think>\n\nno", true),
+            "R(I could write <tool_call>, but)C(no)");
+  EXPECT_EQ(
+      Thinking("<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>\n</think>so", true),
+      "[f {}]C(</think>so)");
 }
 
 TEST(OutputParser, FunctionsWithoutTheTagAround) {
-  OutputFormat format = Format(OutputFormat::Calls::kTagged);
-  format.functions = true;
-  EXPECT_EQ(ParseEveryWay(format,
-                          "Look:\n\n<function=a>\n<parameter=x>\n1\n</parameter>\n</function>\n"
-                          "</tool_call>\n<function=b>\n</function>"),
+  EXPECT_EQ(Tagged("Look:\n\n<function=a>\n<parameter=x>\n1\n</parameter>\n</function>\n"
+                   "</tool_call>\n<function=b>\n</function>"),
             "C(Look:)[a {\"x\": \"1\"}][b {}]");
-  EXPECT_EQ(ParseEveryWay(format, "see <function=f> and <functio"),
-            "C(see <function=f> and <functio)");
-  EXPECT_EQ(Tagged("<function=a></function>"), "C(<function=a></function>)");
+  EXPECT_EQ(Tagged("see <function=f> and <functio"), "C(see <function=f> and <functio)");
+  EXPECT_EQ(Read("hermes", "<function=a></function>"), "C(<function=a></function>)");
 }
 
-// A reply made to be read again and again from every tag on.
+// Replies made to be read again and again from every marker on.
 TEST(OutputParser, TimeIsLinear) {
-  std::string text;
-  for (int i = 0; i < 20000; ++i) text += "<tool_call><function=f><parameter=p>";
-  text += "</parameter>x";
-  EXPECT_EQ(ParseOutput(Format(OutputFormat::Calls::kTagged), nullptr, text).content, text);
-
-  OutputFormat format = Format(OutputFormat::Calls::kTagged);
-  format.functions = true;
-  const std::string begun = "<tool_call><function=f><parameter=p>";
-  for (const std::string bad : {"<function=f>x", "<function=f<function=", "<function=>"}) {
-    for (const std::string& start : {std::string(), begun}) {
-      text = start;
-      while (text.size() < 1000000) text += bad;
-      EXPECT_EQ(ParseOutput(format, nullptr, text).content, text);
-    }
+  for (const std::string bad :
+       {"<function=f>x", "<function=f<function=", "<function=>", "<tool_call><tool_call>{",
+        "<tool_call>{\"arguments\": {\"x\": \""}) {
+    std::string text;
+    while (text.size() < 200000) text += bad;
+    EXPECT_EQ(ParseOutput(TaggedFormat(), nullptr, text).content, text);
   }
+  OutputFormat all;
+  for (const CallFormat& row : CallFormats()) all.calls.push_back(&row);
+  std::string text;
+  while (text.size() < 50000) text += "<tool_call><function=f [TOOL_CALLS]a to=b <|channel|>";
+  EXPECT_EQ(ParseOutput(all, nullptr, text).content, text);
 }
 
 TEST(OutputParser, XmlCalls) {
@@ -233,17 +269,11 @@ TEST(OutputParser, BareCalls) {
   for (const std::string text :
        {"The answer is {\"name\": 1}.", "{\"answer\": 42, \"name\": \"x\"}",
         "{\"name\": \"Ann\", \"age\": 5}", "{\"name\": \"Ann\", \"parameters\": {}}",
-        "{\"name\": \"get_weather\"}", "{\"name\": \"get_weather\", \"parameters\": {\"x\": }}",
-        "{\"na", "  <|python", "<|python_tag|>brave_search.call(query=\"x\")",
+        "{\"name\": \"get_weather\"}", "{\"na", "  <|python",
+        "<|python_tag|>brave_search.call(query=\"x\")",
         "<|python_tag|> {\"name\": \"get_weather\", \"par"}) {
     EXPECT_EQ(Bare(text), "C(" + text + ")");
   }
-}
-
-TEST(OutputParser, NestingIsBounded) {
-  const std::string deep =
-      "<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": " + std::string(100000, '[');
-  EXPECT_EQ(ParseOutput(Format(OutputFormat::Calls::kTagged), nullptr, deep).content, deep);
 }
 
 // Replies put together at random from the pieces that matter, cut at random.
@@ -273,12 +303,28 @@ TEST(OutputParser, HowTheTextIsCutDoesNotMatter) {
       "é",
       "text",
       "<",
+      "[TOOL_CALLS]",
+      "[ARGS]",
+      "<|channel|>",
+      "analysis<|message|>",
+      "commentary to=functions.f",
+      "<|end|>",
+      "<arg_key>",
+      "</arg_key>",
+      "<arg_value>",
+      "</arg_value>",
+      "]<]minimax[>[<a>",
+      "]<]minimax[>[</a>",
       "{\"name\": \"get_weather\", \"arguments\": {\"x\": [1]}}"};
   std::mt19937 random(7);
   const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
   for (int round = 0; round < 3000; ++round) {
-    OutputFormat format = Format(static_cast<OutputFormat::Calls>(below(3)), below(2), below(2));
-    format.functions = below(2);
+    OutputFormat format;
+    for (const CallFormat& row : CallFormats()) {
+      if (below(4) == 0) format.calls.push_back(&row);
+    }
+    if (below(2) == 0) format.reasoning = &ReasoningFormats()[below(ReasoningFormats().size())];
+    format.thinking_begun = below(2) == 0;
     std::string text;
     for (size_t i = below(24); i > 0; --i) text += kPieces[below(std::size(kPieces))];
     std::vector<std::string_view> pieces;
@@ -291,30 +337,57 @@ TEST(OutputParser, HowTheTextIsCutDoesNotMatter) {
 }
 
 TEST(OutputParser, WholeReplies) {
-  const ParsedOutput parsed = ParseOutput(Format(OutputFormat::Calls::kTagged, true), &Tools(),
+  const ParsedOutput parsed = ParseOutput(Format({"hermes"}, "think"), &Tools(),
                                           "<think>\nhm\n</think>\n\nLook.\n<tool_call>\n{\"name\": "
-                                          "\"a\", \"arguments\": {}}\n</tool_call>"
+                                          "\"a\", \"arguments\": {}, \"id\": \"x1\"}\n</tool_call>"
                                           "<tool_call>{\"name\": \"b\", \"arguments\": {");
   EXPECT_EQ(parsed.reasoning, "hm");
-  EXPECT_EQ(parsed.content, "Look.<tool_call>{\"name\": \"b\", \"arguments\": {");
-  ASSERT_EQ(parsed.calls.size(), 1u);
+  EXPECT_EQ(parsed.content, "Look.");
+  ASSERT_EQ(parsed.calls.size(), 2u);
   EXPECT_EQ(parsed.calls[0].name, "a");
+  EXPECT_EQ(parsed.calls[0].id, "x1");
   EXPECT_EQ(parsed.calls[0].arguments, "{}");
+  EXPECT_TRUE(parsed.calls[0].complete);
+  EXPECT_FALSE(parsed.calls[1].complete);
+}
+
+std::vector<std::string_view> Names(const OutputFormat& format) {
+  std::vector<std::string_view> names;
+  for (const CallFormat* call : format.calls) names.push_back(call->name);
+  return names;
 }
 
 TEST(OutputParser, DetectsTheFormat) {
-  const auto qwen = OutputFormat::Detect("...<tool_call>...<function=...<think>...",
-                                         "<|im_start|>assistant\n<think>\n", true);
-  EXPECT_EQ(qwen.calls, OutputFormat::Calls::kTagged);
-  EXPECT_TRUE(qwen.functions);
-  EXPECT_TRUE(qwen.thinks);
-  EXPECT_TRUE(qwen.thinking_begun);
-  const auto off = OutputFormat::Detect("<tool_call><think>", "<think>\n\n</think>\n\n", false);
-  EXPECT_EQ(off.calls, OutputFormat::Calls::kNone);
+  using List = std::vector<std::string_view>;
+  const auto qwen = OutputFormat::Detect("...<tool_call>...<function=..<parameter=..<think>...");
+  EXPECT_EQ(Names(qwen), (List{"qwen-xml", "hermes"}));
+  ASSERT_NE(qwen.reasoning, nullptr);
+  EXPECT_EQ(qwen.reasoning->name, "think");
+  EXPECT_TRUE(qwen.ForPrompt("<|im_start|>assistant\n<think>\n", true).thinking_begun);
+  const auto off = qwen.ForPrompt("<think>\n\n</think>\n\n", false);
+  EXPECT_TRUE(off.calls.empty());
   EXPECT_FALSE(off.thinking_begun);
-  EXPECT_EQ(OutputFormat::Detect("<|start_header_id|>", "", true).calls,
-            OutputFormat::Calls::kBare);
-  EXPECT_EQ(OutputFormat::Detect("[INST]", "", true).calls, OutputFormat::Calls::kNone);
+  EXPECT_EQ(Names(OutputFormat::Detect("<|start_header_id|>")), List{"bare"});
+  EXPECT_EQ(Names(OutputFormat::Detect("<|start_header_id|><tool_call>")), List{"hermes"});
+  EXPECT_TRUE(OutputFormat::Detect("[INST]").calls.empty());
+  // A template that shows nothing: the vocabulary tells.
+  const auto has = [](std::string_view token) { return token == "<|tool_call_start|>"; };
+  EXPECT_EQ(Names(OutputFormat::Detect("nothing", has)), List{"lfm"});
+  EXPECT_EQ(Names(OutputFormat::Detect("<tool_call>", has)), List{"hermes"});
+}
+
+// Every row can be told apart and read: markers that are searched for begin with no white space.
+TEST(OutputParser, TheTablesAreSound) {
+  for (const CallFormat& row : CallFormats()) {
+    EXPECT_FALSE(row.name.empty());
+    EXPECT_FALSE(row.signs[0].empty()) << row.name;
+    EXPECT_TRUE(row.bare || !row.section_begin.empty() || !row.call_begin.empty()) << row.name;
+    const bool marked = row.body == CallFormat::Body::kParameters;
+    EXPECT_TRUE(!marked || (!row.call_end.empty() && !row.parameter.value_end.empty())) << row.name;
+  }
+  for (const ReasoningFormat& row : ReasoningFormats()) {
+    EXPECT_EQ(row.begin.empty(), row.end.empty()) << row.name;
+  }
 }
 
 }  // namespace

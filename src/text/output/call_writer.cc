@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/output/call_writer.h"
+
+#include "base/json.h"
+#include "text/output/markers.h"
+
+namespace reprise {
+namespace {
+
+using Body = CallFormat::Body;
+using Id = CallFormat::Id;
+
+std::string Quoted(std::string_view text) {
+  std::string quoted;
+  AppendJsonString(text, &quoted);
+  return quoted;
+}
+
+// JSON as Python: only its words differ.
+std::string PythonOf(std::string_view json) {
+  std::string out;
+  bool quoted = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const std::string_view rest = json.substr(i);
+    if (quoted) {
+      out += json[i];
+      if (json[i] == '\\' && i + 1 < json.size()) {
+        out += json[++i];
+      } else if (json[i] == '"') {
+        quoted = false;
+      }
+    } else if (rest.starts_with("true") || rest.starts_with("null")) {
+      out += rest.starts_with("true") ? "True" : "None";
+      i += 3;
+    } else if (rest.starts_with("false")) {
+      out += "False";
+      i += 4;
+    } else {
+      quoted = json[i] == '"';
+      out += json[i];
+    }
+  }
+  return out;
+}
+
+// {"city": "Paris", "days": 2} -> city="Paris", days=2. The members are found in the text, so that
+// numbers keep their spelling.
+std::string PythonArguments(std::string_view json) {
+  std::string out;
+  size_t depth = 0;
+  bool quoted = false;
+  bool key = true;
+  std::string part;
+  const auto end_part = [&] {
+    std::string_view text = std::string_view(part).substr(BlanksAtStart(part));
+    text.remove_suffix(BlanksAtEnd(text));
+    if (text.empty()) return;
+    if (key) {
+      const auto name = JsonDocument::Parse(text);
+      out += (out.empty() ? "" : ", ") +
+             std::string(name.ok() && name->root().is_string() ? name->root().as_string() : text);
+      out += '=';
+    } else {
+      out += PythonOf(text);
+    }
+    part.clear();
+  };
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (quoted) {
+      part += c;
+      if (c == '\\' && i + 1 < json.size()) part += json[++i];
+      quoted = c != '"';
+      continue;
+    }
+    if (c == '}' || c == ']') --depth;
+    if (depth == 1 && (c == ':' || c == ',')) {
+      end_part();
+      key = c == ',';
+    } else if (depth > 0) {
+      part += c;
+    }
+    if (c == '{' || c == '[') ++depth;
+    quoted = c == '"';
+  }
+  end_part();
+  return out;
+}
+
+std::string BodyOf(const CallFormat& format, const WrittenCall& call) {
+  switch (format.body) {
+    case Body::kNamedJson:
+      return "{\"name\": " + Quoted(call.name) + ", \"arguments\": " + call.arguments +
+             (format.id == Id::kInBody && !call.id.empty() ? ", \"id\": " + Quoted(call.id) : "") +
+             "}";
+    case Body::kKeyedJson:
+      return "{" + Quoted(call.name) + ": " + call.arguments + "}";
+    case Body::kPython:
+      return PythonArguments(call.arguments);
+    default:
+      return call.arguments;
+  }
+}
+
+std::string HeadOf(const CallFormat& format, const WrittenCall& call) {
+  if (format.body == Body::kNamedJson || format.body == Body::kKeyedJson) return "";
+  std::string head;
+  if (format.id == Id::kBeforeName) head += call.id + std::string(format.id_end);
+  head += format.id == Id::kIsName ? "functions." + call.name + ":0" : call.name;
+  if (format.id == Id::kAfterName && !call.id.empty())
+    head += std::string(format.id_begin) + call.id;
+  return head + std::string(format.arguments_begin);
+}
+
+constexpr char kProbeTools[] = R"([{"type": "function", "function": {"name": "probe_tool",
+  "description": "A tool.", "parameters": {"type": "object", "properties": {
+  "probe_key": {"type": "string", "description": "A key."}}, "required": ["probe_key"]}}}])";
+
+bool Shows(const ChatTemplate& chat_template, const CallShape& shape, bool with_tools) {
+  const std::string messages =
+      std::string(R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": )") +
+      (shape.null_content ? "null" : "\"\"") +
+      R"(, "tool_calls": [{"id": "call00001", "type": "function", "function": {"name": )"
+      R"("probe_tool", "arguments": )" +
+      (shape.string_arguments ? R"("{\"probe_key\": \"probe_value\"}")"
+                              : R"({"probe_key": "probe_value"})") +
+      "}}]}]";
+  const auto parsed = JsonDocument::Parse(messages);
+  const auto tools = JsonDocument::Parse(kProbeTools);
+  ChatInput input;
+  input.messages = &parsed->root();
+  if (with_tools) input.tools = &tools->root();
+  input.special_tokens = {{"bos_token", ""}, {"eos_token", ""}};
+  input.add_generation_prompt = false;
+  input.boundary_messages_max = 0;
+  const auto rendered = chat_template.Render(input);
+  return rendered.ok() && rendered->text.find("probe_value") != std::string::npos;
+}
+
+}  // namespace
+
+std::optional<std::string> WriteCalls(const CallFormat& format,
+                                      std::span<const WrittenCall> calls) {
+  if (format.body == Body::kParameters || format.body == Body::kElements ||
+      format.body == Body::kBareObject || format.id == Id::kNameTwice || format.id == Id::kNote) {
+    return std::nullopt;
+  }
+  std::string_view begin = format.section_begin;
+  begin.remove_suffix(BlanksAtEnd(begin));
+  const bool list = begin.ends_with('[');
+  // Without a list every call of JSON has a section of its own.
+  const bool apart = !list && format.body == Body::kNamedJson;
+  std::string out;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (i == 0 || apart) out += format.section_begin;
+    if (i > 0 && list) out += ", ";
+    out += std::string(format.call_begin) + HeadOf(format, calls[i]) + BodyOf(format, calls[i]) +
+           std::string(format.call_end);
+    if (i + 1 == calls.size() || apart) out += format.section_end;
+  }
+  return out;
+}
+
+CallShape FindCallShape(const ChatTemplate& chat_template) {
+  for (const bool with_tools : {true, false}) {
+    for (const bool null_content : {false, true}) {
+      for (const bool string_arguments : {false, true}) {
+        const CallShape shape{null_content, string_arguments, false};
+        if (Shows(chat_template, shape, with_tools)) return shape;
+      }
+    }
+  }
+  return {.as_content = true};
+}
+
+}  // namespace reprise
