@@ -71,7 +71,7 @@ size_t DefaultBudget(const StateSpec& spec, size_t memory_bytes, const CacheOpti
   constexpr size_t kEntries = 64;
   const EntrySize size = SizeOf(spec, options);
   const size_t wish = size_t(options.sequence_count) * size.running() + kEntries * size.stored();
-  return std::max(size.least(), std::min(wish, memory_bytes / 4 * 3));
+  return std::min(std::max(wish, size.least()), memory_bytes / 4 * 3);
 }
 
 StateCache::StateCache() = default;
@@ -103,7 +103,11 @@ void StateCache::Apply() {
   counters.bytes_used_max = std::max(counters.bytes_used_max, store_->resident_bytes() + metadata);
 }
 
-void StateCache::SetTime(int64_t now_ms) { index_->SetTime(now_ms); }
+void StateCache::SetTime(int64_t now_ms) {
+  index_->SetTime(now_ms);
+  store_->SetTime(now_ms);
+  Apply();
+}
 
 Lease StateCache::Acquire(const CacheRequest& request) {
   Lease lease = index_->Acquire(request);
@@ -151,9 +155,11 @@ ReuseReport StateCache::Finish(Lease lease) {
 
 bool StateCache::Maintain() {
   constexpr size_t kGiveBackBytes = 64 << 20;  // per call
+  // Pages cost four times the copy that fills them: a pause between two turns is no reason.
+  constexpr int64_t kUnusedMs = 600'000;
   const bool more = index_->Maintain();
   Apply();
-  return store_->GiveBack(kGiveBackBytes) || more;
+  return store_->GiveBack(kGiveBackBytes, kUnusedMs) || more;
 }
 
 int32_t StateCache::Pin(const NamespaceKey& key, std::span<const TokenId> tokens, int64_t pin_ms) {

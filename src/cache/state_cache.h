@@ -71,7 +71,6 @@ struct CacheRequest {
   const NamespaceKey* key = nullptr;
   std::span<const TokenId> tokens;       // the prompt, not empty
   std::span<const Boundary> boundaries;  // ascending
-  std::string_view session;              // prompt_cache_key, or empty
   int64_t pin_ms = 0;                    // keep what this prompt stores for so long (ttl)
   int32_t min_cache_tokens = 0;          // do not reuse or store less than this
   bool read = true;                      // may reuse
@@ -104,6 +103,7 @@ size_t LeastBudget(const StateSpec& spec, const CacheOptions& options);
 
 // A budget for a model on a machine: what `memory_bytes` (free memory, weights already taken off)
 // allows, enough for many entries where possible.
+// Never more than that: a model of which one entry does not fit is refused by Create.
 size_t DefaultBudget(const StateSpec& spec, size_t memory_bytes, const CacheOptions& options);
 
 // The right to use a matched prefix and the memory of one running sequence. Move-only; the
@@ -165,7 +165,8 @@ class StateCache {
                                                     const CacheOptions& options);
   ~StateCache();
 
-  // Milliseconds of a steady clock; call once per step. Never goes back.
+  // Milliseconds of a steady clock; call once per step. Never goes back. Lets a few entries go that
+  // have expired; those that have not gone yet are not served.
   void SetTime(int64_t now_ms);
 
   // Looks up the prompt. Takes no memory, so a request may hold it while it waits in a queue.

@@ -145,6 +145,19 @@ TEST(StateCache, RefusesABudgetThatHoldsNoEntryWithTheNumbers) {
   EXPECT_TRUE(StateCache::Create(HybridSpec(), options).ok());
 }
 
+// Where one entry does not fit into what memory allows, the default does not pretend that it does.
+TEST(StateCache, DefaultBudgetIsNeverAboveWhatMemoryAllows) {
+  CacheOptions options;
+  options.context_tokens = 131'072;
+  const size_t memory = 6 << 20;
+  ASSERT_GT(LeastBudget(HybridSpec(), options), memory);
+  options.budget_bytes = DefaultBudget(HybridSpec(), memory, options);
+  EXPECT_LE(options.budget_bytes, memory / 4 * 3);
+  const auto made = StateCache::Create(HybridSpec(), options);
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.status().message().find("shorten the context"), std::string::npos);
+}
+
 TEST(StateCache, RunningRequestsComeFirstAndMemoryStaysWithinTheBudget) {
   CacheOptions options;
   options.budget_bytes = 2 << 20;

@@ -174,7 +174,6 @@ Lease Engine::Acquire(const Sequence& sequence, std::span<const TokenId> tokens)
   wanted.key = &sequence.key;
   wanted.tokens = tokens;
   wanted.boundaries = request.boundaries;
-  wanted.session = request.session;
   wanted.pin_ms = request.pin_ms;
   wanted.min_cache_tokens = request.min_cache_tokens;
   wanted.read = request.cache_read;

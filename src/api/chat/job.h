@@ -39,7 +39,7 @@ struct Breakpoint {
 
 // What may be shared, and how. Defaults: everything within the tenant.
 struct CacheControl {
-  std::string session;  // prompt_cache_key: requests of one conversation
+  std::string session;  // prompt_cache_key: requests that are likely to share a prefix
   std::string salt;     // a namespace inside the tenant's
   bool read = true;     // may reuse
   bool write = true;    // may store

@@ -40,6 +40,14 @@ BlockId Kv::last_block(NodeId node) const {
   return runs_[node.value].blocks.back();
 }
 
+size_t Kv::CountBlocks(NodeId node, int32_t upto) const {
+  const auto held = blocks(node);
+  const auto count = std::min<size_t>(
+      held.size(), size_t(std::max(0, GridEnd(upto) - GridOf(tree_->begin(node)))));
+  return size_t(std::count_if(held.begin(), held.begin() + count,
+                              [](BlockId block) { return block.valid(); }));
+}
+
 void Kv::Attach(NodeId node, int32_t from, int32_t upto, std::span<const BlockId> table) {
   const int32_t begin = tree_->begin(node);
   CHECK(upto <= tree_->end(node));

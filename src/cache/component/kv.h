@@ -44,6 +44,8 @@ class Kv : public Component {
   // The block of the node that covers `position`, if held.
   BlockId block_at(NodeId node, int32_t position) const;
   BlockId last_block(NodeId node) const;
+  // How many blocks hold state of the node before `upto`.
+  size_t CountBlocks(NodeId node, int32_t upto) const;
 
   // Takes the blocks of `table` (a lease's: entry g covers grid block g) for positions
   // [from, upto) of the node, as far as it has none. REQUIRES: upto <= end of the node's run.

@@ -180,18 +180,12 @@ Status StateIndex::CheckRefs() const {
 
 // Invariant (5), pins, counts.
 Status StateIndex::CheckEntries() const {
-  for (const auto& [session, id] : sessions_) {
-    if (!order_.in_use(id) || order_[id].session != session) {
-      return Internal("a session names an entry that is not its own");
-    }
-  }
-  size_t pinned_bytes = 0, pinned = 0, leaves = 0, states = 0;
+  size_t pinned = 0, leaves = 0, states = 0;
   std::vector<bool> seen(states_.limit());
   for (uint32_t i = 0; i < order_.limit(); ++i) {
     if (!order_.in_use({i})) continue;
     const Entry& entry = order_[{i}];
     if (entry.pinned_until_ms > 0) ++pinned;
-    pinned_bytes += entry.pinned_bytes;
     if (entry.leaf) ++leaves;
     if (!entry.snapshot.valid()) {
       if (recurrent_ || tails_[entry.node.value].value != i) return Internal("a stray entry");
@@ -223,9 +217,8 @@ Status StateIndex::CheckEntries() const {
   }
   if (states != states_.used_count()) return Internal("a state is used by nobody");
   if (live != live_states_) return Internal("live states are counted wrongly");
-  if (pinned != pins_.size() || pinned_bytes != pinned_bytes_) {
-    return Internal("pins are counted wrongly");
-  }
+  if (pinned != pins_.size()) return Internal("pins are counted wrongly");
+  REPRISE_TRY(pins_.CheckInvariants());
   if (leaves != leaf_count_) return Internal("leaves are counted wrongly");
   return OkStatus();
 }

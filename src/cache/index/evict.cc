@@ -2,6 +2,7 @@
 // StateIndex: making room, and what goes with what.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "cache/index/state_index.h"
@@ -57,9 +58,9 @@ bool StateIndex::EvictOne(EvictReason why, double below_key, bool even_pinned) {
     if (!id.valid()) {
       if (!even_pinned) return false;
       if (FreeCopies()) return true;
-      if (pins_.empty()) return false;
-      id = pins_.begin()->second;
-      Unpin(id);  // and look again: it may be an inner node that others must leave first
+      const auto pin = pins_.First();
+      if (!pin) return false;
+      Unpin(pin->second);  // and look again: it may be an inner node that others must leave first
       continue;
     }
     if (order_[id].snapshot.valid()) {
@@ -68,12 +69,6 @@ bool StateIndex::EvictOne(EvictReason why, double below_key, bool even_pinned) {
     }
     if (EvictTailBlock(id, why)) return true;
   }
-}
-
-void StateIndex::RemoveEntry(EntryId id) {
-  const auto session = sessions_.find(order_[id].session);
-  if (session != sessions_.end() && session->second == id) sessions_.erase(session);
-  order_.Remove(id);
 }
 
 void StateIndex::CountEvicted(const Entry& entry, EvictReason why) {
@@ -127,7 +122,7 @@ bool StateIndex::FreeCopies() {
   for (const EntryId id : parked_) {
     if (order_.in_use(id) && order_[id].parked) climb(order_[id].node);
   }
-  for (const auto& [until_ms, id] : pins_) climb(order_[id].node);
+  pins_.ForEach([&](EntryId id) { climb(order_[id].node); });
   return blocks_.used_count() < before;
 }
 
@@ -141,10 +136,10 @@ void StateIndex::DropTail(EntryId id, EvictReason why) {
   Unpin(id);
   // The parent was used whenever the child was.
   if (!tree_.IsRoot(above) && order_[tails_[above.value]].used_ms < entry.used_ms) {
-    order_.TouchLike(tails_[above.value], id);
+    order_.Touch(tails_[above.value], entry.used_ms);
   }
   if (entry.leaf) --leaf_count_;
-  RemoveEntry(id);
+  order_.Remove(id);
   tails_[node.value] = EntryId();
   kv_->Trim(node, tree_.begin(node));
   UpdateTail(above);
@@ -155,7 +150,7 @@ void StateIndex::DropSnapshot(EntryId id, EvictReason why) {
   CountEvicted(entry, why);
   const uint32_t blocks_before = blocks_.used_count();
   Unpin(id);
-  RemoveEntry(id);
+  order_.Remove(id);
   FreeState(entry.snapshot);
   const auto previous = recurrent_->Previous(entry.node, entry.position);
   recurrent_->Remove(entry.node, entry.position, why != EvictReason::kReset);
@@ -172,12 +167,14 @@ void StateIndex::TrimUnreachable(NodeId node, int32_t position) {
     const auto previous = recurrent_->Deepest(node, position);
     const int32_t needed = kv_->FirstNeeded(next ? next->position : tree_.end(node));
     kv_->DropRange(node, previous ? previous->position : tree_.begin(node), needed);
+    pins_.Update(node);
     return;
   }
   while (!tree_.IsRoot(node) && tree_.live_children(node) == 0) {
     const NodeId above = tree_.parent(node);
     const auto deepest = recurrent_->Deepest(node, tree_.end(node));
     kv_->Trim(node, deepest ? deepest->position : tree_.begin(node));
+    pins_.Update(node);
     if (deepest) return;
     node = above;
   }
@@ -194,6 +191,11 @@ void StateIndex::AfterTailChanged(NodeId node, uint32_t turns) {
     entry.used_ms = now_ms_;
     entry.turns = turns;
     tails_[node.value] = order_.Add(entry);
+    Freshen(node, now_ms_ + options_.cache.ttl_ms);
+  }
+  // A pinned tail that has grown beyond what pins may hold is one no more.
+  if (order_[tails_[node.value]].pinned_until_ms > 0 && pins_.bytes() > PinnedBytesMax()) {
+    Unpin(tails_[node.value]);
   }
   UpdateTail(node);
   UpdateTail(tree_.parent(node));
@@ -272,6 +274,7 @@ void StateIndex::NoteUse(EntryId id) {
   const bool changed = has_recurrent() && options_.policy->NoteReuse(EndKindOf(entry), entry.turns,
                                                                      now_ms_ - entry.used_ms);
   order_.Touch(id, now_ms_);
+  Freshen(entry.node, now_ms_ + options_.cache.ttl_ms);
   ++order_.Edit(id).turns;
   if (has_recurrent()) {
     Rekey(id);
@@ -321,29 +324,38 @@ void StateIndex::UnparkAll() {
   parked_.clear();
 }
 
+// Pins may hold half of the budget; beyond that they are wishes.
+size_t StateIndex::PinnedBytesMax() const { return options_.cache.budget_bytes / 2; }
+
+size_t StateIndex::HeldByPins(NodeId node, bool pinned_below) const {
+  size_t states = 0;
+  int32_t upto = pinned_below || !has_recurrent() ? tree_.end(node) : 0;
+  if (has_recurrent()) {
+    for (const Recurrent::Mark& mark : recurrent_->marks(node)) {
+      if (!mark.entry.valid() || order_[mark.entry].pinned_until_ms == 0) continue;
+      upto = std::max(upto, mark.position);
+      ++states;
+    }
+  }
+  return states * state_bytes_ + (has_kv() ? kv_->CountBlocks(node, upto) * block_bytes_ : 0);
+}
+
 void StateIndex::PinEntry(EntryId id, int64_t pin_ms) {
   Unpin(id);
   if (pin_ms <= 0) return;
   Entry& entry = order_.Edit(id);
-  const size_t bytes = entry.snapshot.valid() ? static_cast<size_t>(FactsOf(id).bytes)
-                                              : kv_->blocks(entry.node).size() * block_bytes_;
-  // Pins may hold half of the budget; beyond that they are wishes.
-  if (pinned_bytes_ + bytes > options_.cache.budget_bytes / 2) return;
-  pinned_bytes_ += bytes;
-  entry.pinned_bytes = bytes;
   entry.pinned_until_ms = now_ms_ + pin_ms;
-  pins_.emplace(entry.pinned_until_ms, id);
+  pins_.Add(id, entry.node, entry.pinned_until_ms);
+  if (pins_.bytes() > PinnedBytesMax()) return Unpin(id);
+  Freshen(entry.node, entry.pinned_until_ms);
   order_.Pull(id);
 }
 
 void StateIndex::Unpin(EntryId id) {
   Entry& entry = order_.Edit(id);
   if (entry.pinned_until_ms == 0) return;
-  const auto [begin, end] = pins_.equal_range(entry.pinned_until_ms);
-  pins_.erase(std::find_if(begin, end, [id](const auto& pin) { return pin.second == id; }));
-  pinned_bytes_ -= entry.pinned_bytes;
-  entry.pinned_bytes = 0;
-  entry.pinned_until_ms = 0;
+  const int64_t until_ms = std::exchange(entry.pinned_until_ms, 0);
+  pins_.Remove(id, entry.node, until_ms);
   if (entry.snapshot.valid()) {
     Rekey(id);
   } else {
@@ -352,7 +364,51 @@ void StateIndex::Unpin(EntryId id) {
 }
 
 void StateIndex::ExpirePins() {
-  while (!pins_.empty() && pins_.begin()->first <= now_ms_) Unpin(pins_.begin()->second);
+  for (auto pin = pins_.First(); pin && pin->first <= now_ms_; pin = pins_.First()) {
+    Unpin(pin->second);
+  }
+}
+
+bool StateIndex::Expired(const Entry& entry) const {
+  const int64_t ttl_ms = options_.cache.ttl_ms;
+  return ttl_ms > 0 && entry.used_ms + ttl_ms <= now_ms_ && entry.pinned_until_ms == 0;
+}
+
+// K/V of a node may be used while the node, or one below it, was used within the ttl or is pinned.
+void StateIndex::Freshen(NodeId node, int64_t until_ms) {
+  if (options_.cache.ttl_ms <= 0 || has_recurrent()) return;
+  for (; !tree_.IsRoot(node); node = tree_.parent(node)) {
+    if (fresh_until_ms_.size() <= node.value) {
+      fresh_until_ms_.resize(std::max<size_t>(node.value + 1, fresh_until_ms_.size() * 2));
+    }
+    if (fresh_until_ms_[node.value] >= until_ms) return;
+    fresh_until_ms_[node.value] = until_ms;
+  }
+}
+
+int32_t StateIndex::FreshUpTo(const RadixTree::Path& path) const {
+  if (options_.cache.ttl_ms <= 0 || has_recurrent()) return std::numeric_limits<int32_t>::max();
+  int32_t upto = 0;
+  for (const RadixTree::PathStep& step : path) {
+    const size_t node = step.node.value;
+    if (node >= fresh_until_ms_.size() || fresh_until_ms_[node] <= now_ms_) break;
+    upto = step.end;
+  }
+  return upto;
+}
+
+// Drops up to `count` entries that nobody has used for the ttl; true if there are more.
+bool StateIndex::ExpireSome(int count) {
+  if (options_.cache.ttl_ms <= 0) return false;
+  for (EntryId id = order_.Oldest(); id.valid() && Expired(order_[id]); id = order_.Oldest()) {
+    if (count-- == 0) return true;
+    if (order_[id].snapshot.valid()) {
+      DropSnapshot(id, EvictReason::kExpired);
+    } else {
+      DropTail(id, EvictReason::kExpired);
+    }
+  }
+  return false;
 }
 
 size_t StateIndex::entry_count() const { return has_recurrent() ? order_.size() : leaf_count_; }

@@ -35,7 +35,6 @@ struct LeaseRecord {
   std::vector<TokenId> tokens;
   int32_t prompt_tokens = 0;
   std::vector<Boundary> boundaries;
-  uint64_t session = 0;
   int64_t pin_ms = 0;
   int32_t min_cache_tokens = 0;
 
@@ -54,7 +53,7 @@ struct LeaseRecord {
   uint32_t turns = 0;  // of the conversation that it goes on with
   ReuseReport report;
   bool waited = false;  // FindAwaited found someone
-  size_t bytes = 0;     // charged as metadata
+  size_t bytes = 0;     // charged as metadata once it runs: who waits takes nothing
 
   int32_t limit() const { return prompt_tokens - 1; }  // one token must be left to run
   bool may_publish() const { return started && write && canonical && !poisoned; }

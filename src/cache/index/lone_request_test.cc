@@ -60,8 +60,6 @@ class Requests {
     request.key = &key;
     request.tokens = prompt;
     request.boundaries = boundaries;
-    const std::string session = std::to_string(rng_.Below(20));
-    if (rng_.Below(3) == 0) request.session = session;
     if (rng_.Below(7) == 0) request.pin_ms = 500;
     if (rng_.Below(10) == 0) request.min_cache_tokens = 40;
     request.read = rng_.Below(10) != 0;

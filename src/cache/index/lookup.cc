@@ -19,16 +19,35 @@ StateIndex::MatchResult StateIndex::Match(const LeaseRecord& record) const {
   if (!record.read) return match;
   const auto prompt = std::span(record.tokens).first(record.prompt_tokens);
   match.known = tree_.Match(record.root, prompt, &match.path);
-  match.kv = has_kv() ? kv_->Serve(match.path, match.known) : match.known;
-  int32_t position = std::min(match.known, record.limit());
+  match.kv = has_kv() ? std::min(kv_->Serve(match.path, match.known), FreshUpTo(match.path))
+                      : match.known;
+  match.servable = Serve(match.path, std::min(match.known, record.limit()));
+  match.usable = match.servable >= record.min_cache_tokens ? match.servable : 0;
+  return match;
+}
+
+// The deepest position <= limit that every component can serve, with nothing that has expired.
+int32_t StateIndex::Serve(const RadixTree::Path& path, int32_t limit) const {
+  int32_t position = std::min(limit, FreshUpTo(path));
   for (int32_t before = -1; before != position;) {
     before = position;
-    if (has_kv()) position = kv_->Serve(match.path, position);
-    if (has_recurrent()) position = recurrent_->Serve(match.path, position);
+    if (has_kv()) position = kv_->Serve(path, position);
+    if (!has_recurrent()) continue;
+    position = recurrent_->Serve(path, position);
+    if (position > 0 && Expired(order_[ServingAt(path, position)])) --position;
   }
-  match.servable = position;
-  match.usable = position >= record.min_cache_tokens ? position : 0;
-  return match;
+  return position;
+}
+
+// The entry that serves `position`, a result of Serve; invalid at 0.
+EntryId StateIndex::ServingAt(const RadixTree::Path& path, int32_t position) const {
+  if (position == 0) return EntryId();
+  if (has_recurrent()) return recurrent_->Find(path, position)->entry;
+  EntryId tail;
+  for (const RadixTree::PathStep& step : path) {
+    if (tree_.begin(step.node) < position) tail = tails_[step.node.value];
+  }
+  return tail;
 }
 
 bool StateIndex::StoredUnderOtherDigest(const LeaseRecord& record) const {
@@ -156,17 +175,16 @@ Status StateIndex::TakeState(LeaseRecord& record, EntryId entry) {
 Status StateIndex::Start(const Lease& lease) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(!record.started);
+  if (!MakeRoom(record.bytes, 0, EvictReason::kRunning)) {
+    return ResourceExhausted("running requests leave no room for the tokens of one more");
+  }
   const MatchResult match = Match(record);
 
   // The entry that serves, and the node where it goes on.
-  EntryId entry;
+  const EntryId entry = ServingAt(match.path, match.usable);
   NodeId node = record.root;
   for (const RadixTree::PathStep& step : match.path) {
     if (tree_.begin(step.node) < match.usable) node = step.node;
-  }
-  if (match.usable > 0) {
-    entry =
-        has_recurrent() ? recurrent_->Find(match.path, match.usable)->entry : tails_[node.value];
   }
   if (has_recurrent()) REPRISE_TRY(TakeState(record, entry));
   if (has_kv() && match.usable > 0) {
@@ -178,6 +196,7 @@ Status StateIndex::Start(const Lease& lease) {
   }
 
   record.started = true;
+  record_bytes_ += record.bytes;
   record.computed = {match.usable, match.usable};
   record.published = record.snapshot_at = match.usable;
   record.cursor = {node, match.usable};

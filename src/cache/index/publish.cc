@@ -53,6 +53,7 @@ void StateIndex::AttachBlocks(LeaseRecord& record, int32_t from) {
   for (auto node = path.rbegin(); node != path.rend(); ++node) {
     const int32_t first = gaps ? kv_->FirstNeeded(upto) : kv_->end(*node);
     kv_->Attach(*node, first, std::min(tree_.end(*node), upto), record.table);
+    pins_.Update(*node);
     if (!has_recurrent()) AfterTailChanged(*node, record.turns);
   }
   ShareBlocks(record, path, upto);
@@ -84,6 +85,7 @@ void StateIndex::Publish(LeaseRecord& record, int32_t upto) {
   record.report.stored_tokens = upto;
   const EntryId entry = tails_[record.cursor.node.value];
   if (!record.speculative) order_.Touch(entry, now_ms_);
+  Freshen(record.cursor.node, now_ms_ + options_.cache.ttl_ms);
   if (record.pin_ms > 0 && upto >= record.prompt_tokens) PinEntry(entry, record.pin_ms);
   UpdateTail(record.cursor.node);
   EnforceEntryLimit();
@@ -195,7 +197,6 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, StateI
   if (kind != EndKind::kNone) {
     if (!record.speculative) options_.policy->NoteEnd(kind, record.turns);
     SupersedeAbove(record, node, cut.position);
-    NoteSession(record, id);
   }
   EnforceEntryLimit();
 }
@@ -220,32 +221,6 @@ void StateIndex::SupersedeAbove(const LeaseRecord& record, NodeId node, int32_t 
     entry.superseded = true;
     Rekey(place->mark.entry);
   }
-}
-
-// A session has one newest end. The one before it, which may lie on another branch (its history was
-// rendered anew), gives way.
-void StateIndex::NoteSession(const LeaseRecord& record, EntryId id) {
-  constexpr size_t kSessionsMax = 1 << 16;
-  if (record.session == 0 || !id.valid()) return;
-  if (sessions_.size() >= kSessionsMax) sessions_.clear();  // hints; the next turns set them again
-  EntryId& newest = sessions_[record.session];
-  if (newest != id && order_.in_use(newest) && order_[newest].session == record.session) {
-    Entry& old = order_.Edit(newest);
-    old.superseded = true;
-    old.session = 0;
-    if (has_recurrent()) {
-      Rekey(newest);
-    } else {
-      UpdateTail(old.node);
-    }
-  }
-  newest = id;
-  Entry& entry = order_.Edit(id);
-  entry.superseded = false;
-  const uint64_t before = std::exchange(entry.session, record.session);
-  if (before == record.session) return;
-  const auto other = sessions_.find(before);  // two sessions with the same history
-  if (other != sessions_.end() && other->second == id) sessions_.erase(other);
 }
 
 // A running sequence of a window-only model needs no blocks that have left the window.

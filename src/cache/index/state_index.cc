@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "base/check.h"
-#include "base/rng.h"
 
 namespace reprise {
 namespace {
@@ -25,10 +24,6 @@ int32_t LargestWindow(const StateSpec& spec) {
 
 size_t BlockBytes(const StateSpec& spec, int32_t block_tokens) {
   return spec.kv_block_bytes() * size_t(block_tokens) / kBlockTokens;
-}
-
-uint64_t HashText(std::string_view text, uint64_t seed) {
-  return Mix64(std::hash<std::string_view>()(text) ^ Mix64(seed));
 }
 
 // Ghost tokens are worth a report, not more: a thousandth of the budget, within limits.
@@ -62,6 +57,8 @@ StateIndex::StateIndex(Options options)
       states_(static_cast<uint32_t>(
           std::min<size_t>(Capacity(options_.cache.budget_bytes, state_bytes_),
                            node_count_max_ + size_t(options_.cache.sequence_count)))),
+      order_(options_.cache.ttl_ms > 0),
+      pins_(&tree_, [this](NodeId node, bool below) { return HeldByPins(node, below); }),
       ghost_tokens_max_(GhostTokensMax(options_.cache.budget_bytes)) {
   if (!options_.policy) options_.policy = std::make_unique<CostPerBytePolicy>();
   if (options_.spec.bytes_per_token(StateKind::kFullKv) > 0) {
@@ -82,6 +79,8 @@ StateIndex::~StateIndex() { CHECK(lease_count_ == 0); }
 void StateIndex::SetTime(int64_t now_ms) {
   now_ms_ = std::max(now_ms_, now_ms);
   ExpirePins();
+  constexpr int kExpirePerStep = 8;
+  if (ExpireSome(kExpirePerStep)) Settle();
 }
 
 NodeId StateIndex::RootOf(const NamespaceKey& key) {
@@ -103,23 +102,25 @@ void StateIndex::ForgetIfEmpty(NodeId root) {
 
 void StateIndex::OnSplit(NodeId upper, NodeId lower) {
   if (has_kv()) kv_->OnSplit(upper, lower);
+  pins_.OnSplit(upper, lower);
   if (has_recurrent()) recurrent_->OnSplit(upper, lower);
+  pins_.Update(upper);
+  pins_.Update(lower);
+  if (lower.value < fresh_until_ms_.size()) Freshen(upper, fresh_until_ms_[lower.value]);
   const EntryId tail = TailOf(lower);
   if (!tail.valid()) return;
   // The entry stays with the tail; the other half, if it holds K/V, gets one as old.
   if (tails_.size() <= upper.value) tails_.resize(upper.value + 1);
   if (!kv_->holds(lower)) {
     std::swap(tails_[upper.value], tails_[lower.value]);
-    order_.Edit(tail).node = upper;
+    OnEntryMoved(tail, upper);
     return;
   }
   Entry entry = order_[tail];
   entry.node = upper;
   entry.pinned_until_ms = 0;
-  entry.pinned_bytes = 0;
-  entry.session = 0;
   entry.leaf = entry.parked = false;
-  tails_[upper.value] = order_.Add(entry, tail);
+  tails_[upper.value] = order_.Add(entry);
 }
 
 void StateIndex::OnRemove(NodeId node) {
@@ -127,11 +128,16 @@ void StateIndex::OnRemove(NodeId node) {
   if (has_recurrent()) recurrent_->OnRemove(node);
   CHECK(!TailOf(node).valid());
   if (node.value < ends_.size()) ends_[node.value] = ConversationEnd();
+  if (node.value < fresh_until_ms_.size()) fresh_until_ms_[node.value] = 0;
   const NodeId above = tree_.parent(node);
   if (above.valid() && tree_.IsRoot(above)) maybe_empty_.push_back(above);
 }
 
-void StateIndex::OnEntryMoved(EntryId entry, NodeId node) { order_.Edit(entry).node = node; }
+void StateIndex::OnEntryMoved(EntryId id, NodeId node) {
+  Entry& entry = order_.Edit(id);
+  if (entry.pinned_until_ms > 0) pins_.Move(entry.node, node);
+  entry.node = node;
+}
 
 LeaseRecord& StateIndex::RecordOf(const Lease& lease) {
   CHECK(lease.index_ == this && records_[lease.record_].id == lease.id_);
@@ -161,10 +167,6 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
   record.tokens.assign(request.tokens.begin(), request.tokens.end());
   record.prompt_tokens = static_cast<int32_t>(request.tokens.size());
   record.boundaries.assign(request.boundaries.begin(), request.boundaries.end());
-  if (!request.session.empty()) {
-    record.session =
-        HashText(request.session, HashText(request.key->digest, HashText(request.key->salt, 1)));
-  }
   record.pin_ms = request.pin_ms;
   record.min_cache_tokens = request.min_cache_tokens;
   record.read = request.read && options_.cache.enabled;
@@ -172,7 +174,6 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
   record.speculative = request.speculative;
   record.bytes = sizeof(LeaseRecord) + record.tokens.capacity() * sizeof(TokenId) +
                  record.boundaries.capacity() * sizeof(Boundary);
-  record_bytes_ += record.bytes;
   Explain(record, Match(record), &record.report);
   Settle();
   return Lease(this, slot, record.id);
@@ -283,11 +284,8 @@ ReuseReport StateIndex::Finish(Lease lease) {
   } else if (!has_recurrent() && record.may_publish() && record.computed.logical > 0 &&
              record.prompt_tokens >= record.min_cache_tokens) {
     Publish(record, record.computed.logical);
-    if (record.published ==
-        record.computed.logical) {  // else there was no room, not even for nodes
-      NoteSession(record, TailOf(tree_.Resolve(record.cursor).node));
-      NoteEndOf(record);
-    }
+    // Else there was no room, not even for nodes.
+    if (record.published == record.computed.logical) NoteEndOf(record);
   }
   return record.report;
 }
@@ -303,10 +301,12 @@ void StateIndex::Release(uint32_t slot, uint64_t id) {
     --live_states_;
     FreeState(record.state);
   }
-  if (record.started) tree_.Unref(record.cursor.node);
+  if (record.started) {
+    tree_.Unref(record.cursor.node);
+    record_bytes_ -= record.bytes;
+  }
   const NodeId root = record.root;
   tree_.Unref(root);
-  record_bytes_ -= record.bytes;
   record = LeaseRecord();
   free_records_.push_back(slot);
   --lease_count_;
@@ -345,7 +345,8 @@ size_t StateIndex::bytes_metadata() const {
          order_.bytes() + blocks_.bytes() + states_.bytes() +
          (tails_.capacity() + parked_.capacity()) * sizeof(EntryId) +
          ends_.capacity() * sizeof(ConversationEnd) + record_bytes_ +
-         (2 * namespaces_.size() + pins_.size() + sessions_.size()) * kMapNodeBytes;
+         fresh_until_ms_.capacity() * sizeof(int64_t) + pins_.bytes_metadata() +
+         2 * namespaces_.size() * kMapNodeBytes;
 }
 
 size_t StateIndex::bytes_used() const {
@@ -355,41 +356,17 @@ size_t StateIndex::bytes_used() const {
 
 bool StateIndex::Maintain() {
   constexpr int kStepsMax = 64;  // per call: idle time is taken in small pieces
-  if (options_.cache.ttl_ms <= 0) return false;
-  EntryId id = order_.Oldest();
-  for (int i = 0; i < kStepsMax && id.valid(); ++i) {
-    if (order_[id].used_ms + options_.cache.ttl_ms > now_ms_) return false;
-    const EntryId next = order_.NextOldest(id);
-    if (order_.queued(id)) {
-      if (order_[id].snapshot.valid()) {
-        DropSnapshot(id, EvictReason::kExpired);
-      } else {
-        DropTail(id, EvictReason::kExpired);
-      }
-      Settle();
-      id = order_.Oldest();  // what was dropped may have made its parent evictable
-      continue;
-    }
-    id = next;
-  }
-  return id.valid();
+  const bool more = ExpireSome(kStepsMax);
+  Settle();
+  return more;
 }
 
 int32_t StateIndex::Pin(const NamespaceKey& key, std::span<const TokenId> tokens, int64_t pin_ms) {
   const auto it = namespaces_.find({key.salt, key.digest});
   if (it == namespaces_.end()) return 0;
   RadixTree::Path path;
-  const int32_t known = tree_.Match(it->second, tokens, &path);
-  int32_t position = has_kv() ? kv_->Serve(path, known) : known;
-  EntryId id;
-  if (has_recurrent()) {
-    position = recurrent_->Serve(path, position);
-    if (const auto mark = recurrent_->Find(path, position)) id = mark->entry;
-  } else {
-    for (const RadixTree::PathStep& step : path) {
-      if (kv_->holds(step.node) && tree_.begin(step.node) < position) id = tails_[step.node.value];
-    }
-  }
+  const int32_t position = Serve(path, tree_.Match(it->second, tokens, &path));
+  const EntryId id = ServingAt(path, position);
   if (!id.valid()) return 0;
   PinEntry(id, pin_ms);
   const bool refused = pin_ms > 0 && order_[id].pinned_until_ms == 0;

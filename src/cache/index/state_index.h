@@ -17,6 +17,7 @@
 #include "cache/component/kv.h"
 #include "cache/component/recurrent.h"
 #include "cache/index/lease_record.h"
+#include "cache/index/pins.h"
 #include "cache/policy/eviction_order.h"
 #include "cache/policy/value.h"
 #include "cache/state_cache.h"
@@ -81,6 +82,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   size_t state_bytes() const { return state_bytes_; }
   size_t bytes_used() const;
   size_t bytes_metadata() const;
+  size_t pinned_bytes() const { return pins_.bytes(); }
   uint32_t block_capacity() const { return blocks_.capacity(); }
   uint32_t state_capacity() const { return states_.capacity(); }
 
@@ -126,6 +128,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
 
   // lookup.cc
   MatchResult Match(const LeaseRecord& record) const;
+  int32_t Serve(const RadixTree::Path& path, int32_t limit) const;
+  EntryId ServingAt(const RadixTree::Path& path, int32_t position) const;
   void Explain(const LeaseRecord& record, const MatchResult& match, ReuseReport* report) const;
   bool StoredUnderOtherDigest(const LeaseRecord& record) const;
   void CountLookup(const ReuseReport& report);
@@ -147,7 +151,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void FreeState(StateId state);
   void TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, StateId state);
   void SupersedeAbove(const LeaseRecord& record, NodeId node, int32_t position);
-  void NoteSession(const LeaseRecord& record, EntryId entry);
   void DropBehindWindow(LeaseRecord& record);
 
   // evict.cc
@@ -160,7 +163,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   bool FreeCopies();
   void DropTail(EntryId id, EvictReason why);
   void DropSnapshot(EntryId id, EvictReason why);
-  void RemoveEntry(EntryId id);
   void CountEvicted(const Entry& entry, EvictReason why);
   void TrimUnreachable(NodeId node, int32_t position);
   void AfterTailChanged(NodeId node, uint32_t turns);
@@ -177,6 +179,12 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void PinEntry(EntryId id, int64_t pin_ms);
   void Unpin(EntryId id);
   void ExpirePins();
+  size_t PinnedBytesMax() const;
+  size_t HeldByPins(NodeId node, bool pinned_below) const;
+  bool Expired(const Entry& entry) const;
+  int32_t FreshUpTo(const RadixTree::Path& path) const;
+  void Freshen(NodeId node, int64_t until_ms);
+  bool ExpireSome(int count);
   void EnforceEntryLimit();
   size_t entry_count() const;
 
@@ -210,13 +218,12 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   std::vector<ConversationEnd> ends_;  // by node (attention-only models)
   size_t leaf_count_ = 0;              // tails that could be evicted, now or when unpinned
   std::vector<EntryId> parked_;        // taken out of the order because their last block was leased
-  std::multimap<int64_t, EntryId> pins_;  // by end of pin
-  size_t pinned_bytes_ = 0;
+  Pins pins_;
+  std::vector<int64_t> fresh_until_ms_;  // by node: K/V tails there or below expire (ttl)
 
   NamespaceMap namespaces_;
   std::unordered_map<NodeId, NamespaceMap::iterator> namespace_of_;  // by root
   std::vector<NodeId> maybe_empty_;                                  // roots that lost a child
-  std::unordered_map<uint64_t, EntryId> sessions_;  // the newest entry of each session
   std::vector<LeaseRecord> records_;
   std::vector<uint32_t> free_records_;
   uint64_t next_lease_id_ = 1;

@@ -7,7 +7,7 @@
 
 namespace reprise {
 
-EntryId EvictionOrder::Add(const Entry& entry, EntryId beside) {
+EntryId EvictionOrder::Add(const Entry& entry) {
   EntryId id;
   if (free_.empty()) {
     id.value = static_cast<uint32_t>(slots_.size());
@@ -18,45 +18,22 @@ EntryId EvictionOrder::Add(const Entry& entry, EntryId beside) {
   }
   slots_[id.value].entry = entry;
   slots_[id.value].in_use = true;
-  Link(id, beside.valid() ? beside : newest_);
   return id;
 }
 
 void EvictionOrder::Remove(EntryId id) {
   CHECK(in_use(id));
   Pull(id);
-  Unlink(id);
   slots_[id.value] = Slot();
   free_.push_back(id);
 }
 
-void EvictionOrder::Touch(EntryId id, int64_t now_ms) {
-  Unlink(id);
-  slots_[id.value].entry.used_ms = now_ms;
-  Link(id, newest_);
-}
-
-void EvictionOrder::TouchLike(EntryId id, EntryId other) {
-  CHECK(id != other);
-  Unlink(id);
-  slots_[id.value].entry.used_ms = slots_[other.value].entry.used_ms;
-  Link(id, other);
-}
-
-void EvictionOrder::Link(EntryId id, EntryId older) {
-  Slot& slot = slots_[id.value];
-  const EntryId newer = older.valid() ? slots_[older.value].newer : oldest_;
-  CHECK(!older.valid() || slots_[older.value].entry.used_ms <= slot.entry.used_ms);
-  slot.older = older;
-  slot.newer = newer;
-  (older.valid() ? slots_[older.value].newer : oldest_) = id;
-  (newer.valid() ? slots_[newer.value].older : newest_) = id;
-}
-
-void EvictionOrder::Unlink(EntryId id) {
-  const Slot& slot = slots_[id.value];
-  (slot.older.valid() ? slots_[slot.older.value].newer : oldest_) = slot.newer;
-  (slot.newer.valid() ? slots_[slot.newer.value].older : newest_) = slot.older;
+void EvictionOrder::Touch(EntryId id, int64_t used_ms) {
+  int64_t& mine = slots_[id.value].entry.used_ms;
+  const bool listed = expires_ && queued(id);
+  if (listed) by_use_.erase({mine, id});
+  mine = used_ms;
+  if (listed) by_use_.emplace(mine, id);
 }
 
 void EvictionOrder::Place(EntryId id, uint32_t index) {
@@ -94,6 +71,7 @@ void EvictionOrder::Push(EntryId id, double key) {
   if (slot.heap_index == kNotQueued) {
     heap_.push_back(id);
     slot.heap_index = static_cast<uint32_t>(heap_.size() - 1);
+    if (expires_) by_use_.emplace(slot.entry.used_ms, id);
   }
   SiftUp(slot.heap_index);
   SiftDown(slot.heap_index);
@@ -103,6 +81,7 @@ void EvictionOrder::Pull(EntryId id) {
   const uint32_t index = slots_[id.value].heap_index;
   if (index == kNotQueued) return;
   slots_[id.value].heap_index = kNotQueued;
+  if (expires_) by_use_.erase({slots_[id.value].entry.used_ms, id});
   const EntryId last = heap_.back();
   heap_.pop_back();
   if (last == id) return;
@@ -112,11 +91,13 @@ void EvictionOrder::Pull(EntryId id) {
 }
 
 size_t EvictionOrder::bytes() const {
-  return slots_.capacity() * sizeof(Slot) + (free_.capacity() + heap_.capacity()) * sizeof(EntryId);
+  constexpr size_t kSetNodeBytes = 64;  // about
+  return slots_.capacity() * sizeof(Slot) +
+         (free_.capacity() + heap_.capacity()) * sizeof(EntryId) + by_use_.size() * kSetNodeBytes;
 }
 
 Status EvictionOrder::CheckInvariants() const {
-  size_t queued = 0, used = 0, linked = 0;
+  size_t queued = 0, used = 0;
   for (uint32_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
     if (!slot.in_use) continue;
@@ -129,19 +110,12 @@ Status EvictionOrder::CheckInvariants() const {
     if (slot.heap_index > 0 && key(heap_[(slot.heap_index - 1) / 2]) > slot.key) {
       return Internal("the heap is out of order");
     }
+    if (expires_ && !by_use_.contains({slot.entry.used_ms, {i}})) {
+      return Internal("an entry does not expire");
+    }
   }
   if (queued != heap_.size() || used != size()) return Internal("entries are counted wrongly");
-  EntryId older;
-  for (EntryId id = oldest_; id.valid(); id = slots_[id.value].newer) {
-    const Slot& slot = slots_[id.value];
-    if (slot.older != older) return Internal("links of the list by use disagree");
-    if (older.valid() && slots_[older.value].entry.used_ms > slot.entry.used_ms) {
-      return Internal("the list by use is out of order");
-    }
-    older = id;
-    if (++linked > used) return Internal("the list by use has a cycle");
-  }
-  if (linked != used || older != newest_) return Internal("the list by use is cut");
+  if (by_use_.size() != (expires_ ? queued : 0)) return Internal("a stranger expires");
   return OkStatus();
 }
 

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -24,30 +26,28 @@ struct Entry {
   uint32_t turns = 0;       // how often it, or the conversation that it ends, was gone on with
   int64_t used_ms = 0;  // when it was stored or last used; only the entry that served is touched
   int64_t pinned_until_ms = 0;
-  size_t pinned_bytes = 0;  // what its pin was charged with
-  uint64_t session = 0;     // hash of the session it ends, or 0
   bool leaf = false;        // tail: no child holds K/V
   bool parked = false;      // tail: its last block is leased, evicting would free nothing
 };
 
 // EvictionOrder owns the entries and knows which one goes first: a binary heap over keys, smallest
-// key first, and a list by time of use for expiry. Entries that must not go now (interior nodes,
-// pinned, leased) are not in the heap.
+// key first; and, if entries expire, which one was used longest ago. Entries that must not go now
+// (interior nodes, pinned, leased) stand in neither.
 //
 // Thread safety: none.
-// Invariants: heap order; each entry knows its place in the heap; the list is ordered by used_ms.
-// Costs: Push, Pull, Remove O(log entries); Min, Add, Touch, Oldest O(1).
+// Invariants: heap order; each entry knows its place in the heap; by_use_ names what the heap does.
+// Costs: Push, Pull, Remove, Touch O(log entries); Min, Add, Oldest O(1).
 class EvictionOrder {
  public:
-  // `beside` (if valid) was used at the same time; it spares the search for the place in the list.
-  EntryId Add(const Entry& entry, EntryId beside = EntryId());
+  explicit EvictionOrder(bool expires = false) : expires_(expires) {}
+
+  EntryId Add(const Entry& entry);
   void Remove(EntryId id);
 
   const Entry& operator[](EntryId id) const { return slots_[id.value].entry; }
   // For all members but used_ms.
   Entry& Edit(EntryId id) { return slots_[id.value].entry; }
-  void Touch(EntryId id, int64_t now_ms);  // REQUIRES: now_ms is not before any other touch
-  void TouchLike(EntryId id, EntryId other);
+  void Touch(EntryId id, int64_t used_ms);
 
   // Into the heap, or to another place in it.
   void Push(EntryId id, double key);
@@ -55,8 +55,8 @@ class EvictionOrder {
   bool queued(EntryId id) const { return slots_[id.value].heap_index != kNotQueued; }
   double key(EntryId id) const { return slots_[id.value].key; }
   EntryId Min() const { return heap_.empty() ? EntryId() : heap_[0]; }
-  EntryId Oldest() const { return oldest_; }
-  EntryId NextOldest(EntryId id) const { return slots_[id.value].newer; }
+  // Of those in the heap the one that was used longest ago. REQUIRES: entries expire.
+  EntryId Oldest() const { return by_use_.empty() ? EntryId() : by_use_.begin()->second; }
 
   size_t size() const { return slots_.size() - free_.size(); }
   bool in_use(EntryId id) const { return id.value < slots_.size() && slots_[id.value].in_use; }
@@ -71,11 +71,7 @@ class EvictionOrder {
     double key = 0;
     uint32_t heap_index = kNotQueued;
     bool in_use = false;
-    EntryId older;
-    EntryId newer;
   };
-  void Link(EntryId id, EntryId older);
-  void Unlink(EntryId id);
   void Place(EntryId id, uint32_t index);
   void SiftUp(uint32_t index);
   void SiftDown(uint32_t index);
@@ -83,8 +79,8 @@ class EvictionOrder {
   std::vector<Slot> slots_;
   std::vector<EntryId> free_;
   std::vector<EntryId> heap_;
-  EntryId oldest_;
-  EntryId newest_;
+  const bool expires_;
+  std::set<std::pair<int64_t, EntryId>> by_use_;
 };
 
 }  // namespace reprise

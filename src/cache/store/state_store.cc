@@ -18,11 +18,11 @@ size_t StateStore::resident_bytes() const {
   return blocks_.resident_bytes() + states_.resident_bytes();
 }
 
-bool StateStore::GiveBack(size_t bytes) {
+bool StateStore::GiveBack(size_t bytes, int64_t unused_ms) {
   const size_t before = resident_bytes();
   for (UnitArena* arena : {&states_, &blocks_}) {
     const size_t won = before - resident_bytes();
-    if (won < bytes) arena->Discard(bytes - won);
+    if (won < bytes) arena->Discard(bytes - won, now_ms_ - unused_ms);
   }
   return resident_bytes() < before;
 }
@@ -39,7 +39,7 @@ void StateStore::Apply(std::span<const Action> actions, size_t resident_limit) {
         take(blocks_, action.to);
         break;
       case Action::Verb::kFreeBlock:
-        blocks_.Free(action.from);
+        blocks_.Free(action.from, now_ms_);
         break;
       case Action::Verb::kCopyBlock:
         std::memcpy(blocks_.at(action.to), blocks_.at(action.from), layout_.block_bytes());
@@ -48,7 +48,7 @@ void StateStore::Apply(std::span<const Action> actions, size_t resident_limit) {
         take(states_, action.to);
         break;
       case Action::Verb::kFreeState:
-        states_.Free(action.from);
+        states_.Free(action.from, now_ms_);
         break;
       case Action::Verb::kCopyState:
         std::memcpy(states_.at(action.to), states_.at(action.from), layout_.state_bytes());

@@ -29,8 +29,10 @@ class StateStore {
 
   // Gives pages of free units back where more than `resident_limit` bytes would be resident.
   void Apply(std::span<const Action> actions, size_t resident_limit);
-  // Gives pages of free units back to the system; returns true if there was something to give.
-  bool GiveBack(size_t bytes);
+  void SetTime(int64_t now_ms) { now_ms_ = now_ms; }
+  // Gives pages of units that were free for `unused_ms` back to the system, about `bytes` of them;
+  // returns true if there was something to give.
+  bool GiveBack(size_t bytes, int64_t unused_ms = 0);
 
   const StateMemory& memory() const { return memory_; }
   size_t resident_bytes() const;
@@ -42,6 +44,7 @@ class StateStore {
   UnitArena blocks_;  // [block_count, block_bytes]
   UnitArena states_;  // [state_count, state_bytes]
   StateMemory memory_;
+  int64_t now_ms_ = 0;
 };
 
 }  // namespace reprise

@@ -92,5 +92,26 @@ TEST(StateStore, BlocksAndSnapshotsShareOneLimit) {
   EXPECT_EQ((*made)->resident_bytes(), 0u);
 }
 
+// A state that was freed a moment ago is the next one to be taken: its pages stay meanwhile.
+TEST(StateStore, PagesAreGivenBackOnlyAfterALongPause) {
+  StateSpec spec;
+  spec.layers.push_back({1, StateKind::kRecurrent, 0, {{"s", {16384}, DType::kF32}}});
+  const auto made = StateStore::Make(spec, {0, 16});
+  ASSERT_TRUE(made.ok());
+  StateStore& store = **made;
+  const auto apply = [&](Action action) { store.Apply({&action, 1}, SIZE_MAX); };
+  for (int64_t now = 0; now < 1000; ++now) {  // taken and freed again and again
+    store.SetTime(now * 1000);
+    apply({.verb = Verb::kTakeState, .to = 3});
+    apply({.verb = Verb::kFreeState, .from = 3});
+    EXPECT_FALSE(store.GiveBack(SIZE_MAX, 60'000));
+  }
+  store.SetTime(1'050'000);
+  EXPECT_FALSE(store.GiveBack(SIZE_MAX, 60'000));
+  store.SetTime(1'060'000);
+  EXPECT_TRUE(store.GiveBack(SIZE_MAX, 60'000));
+  EXPECT_EQ(store.resident_bytes(), 0u);
+}
+
 }  // namespace
 }  // namespace reprise

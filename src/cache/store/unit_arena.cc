@@ -43,13 +43,19 @@ void UnitArena::Take(uint32_t id) {
   }
 }
 
-void UnitArena::Free(uint32_t id) {
+void UnitArena::Free(uint32_t id, int64_t now_ms) {
   Unit& unit = units_[id];
   CHECK(unit.used);
   unit.used = false;
+  unit.free_ms = now_ms;
   ++idle_count_;
-  if (!unit.listed) idle_.push_back(id);
-  unit.listed = true;
+  idle_.emplace_back(id, now_ms);
+  if (idle_.size() > 2 * units_.size()) std::erase_if(idle_, [this](auto& one) { return Stale(one); });
+}
+
+bool UnitArena::Stale(const std::pair<uint32_t, int64_t>& one) const {
+  const Unit& unit = units_[one.first];
+  return unit.used || !unit.resident || unit.free_ms != one.second;
 }
 
 bool UnitArena::PageIsFree(size_t page) const {
@@ -61,14 +67,15 @@ bool UnitArena::PageIsFree(size_t page) const {
   return true;
 }
 
-void UnitArena::Discard(size_t bytes) {
+void UnitArena::Discard(size_t bytes, int64_t before_ms) {
   size_t won = 0;
   while (won < bytes && !idle_.empty()) {
-    const uint32_t id = idle_.front();
+    if (idle_.front().second > before_ms) return;
+    const bool stale = Stale(idle_.front());
+    const uint32_t id = idle_.front().first;
     idle_.pop_front();
+    if (stale) continue;
     Unit& unit = units_[id];
-    unit.listed = false;
-    if (unit.used) continue;  // taken again since
     const size_t begin = id * unit_bytes_, end = begin + unit_bytes_;
     // Pages that a neighbour in use reaches into stay.
     size_t first = begin / page_bytes_, last = (end - 1) / page_bytes_;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -33,9 +34,10 @@ class UnitArena {
   size_t unit_bytes() const { return unit_bytes_; }
 
   void Take(uint32_t id);
-  void Free(uint32_t id);  // its content is gone from here on
-  // Gives back pages of free units, the longest free first, until `bytes` are won or none is left.
-  void Discard(size_t bytes);
+  void Free(uint32_t id, int64_t now_ms = 0);  // its content is gone from here on
+  // Gives back pages of units that are free since `before_ms`, the longest free first, until `bytes`
+  // are won or none is left.
+  void Discard(size_t bytes, int64_t before_ms = INT64_MAX);
 
   size_t resident_bytes() const { return resident_count_ * unit_bytes_; }
   size_t idle_bytes() const { return idle_count_ * unit_bytes_; }  // resident, but free
@@ -44,16 +46,17 @@ class UnitArena {
   struct Unit {
     bool used = false;
     bool resident = false;
-    bool listed = false;  // in idle_
+    int64_t free_ms = 0;  // since when
   };
   bool PageIsFree(size_t page) const;
+  bool Stale(const std::pair<uint32_t, int64_t>& one) const;
 
   std::byte* data_ = nullptr;
   size_t mapped_bytes_ = 0;
   size_t unit_bytes_ = 0;
   size_t page_bytes_ = 4096;
   std::vector<Unit> units_;    // as far as ids were used
-  std::deque<uint32_t> idle_;  // free and resident, or stale
+  std::deque<std::pair<uint32_t, int64_t>> idle_;  // unit, free since; stale if that is no longer so
   size_t resident_count_ = 0;
   size_t idle_count_ = 0;
 };
