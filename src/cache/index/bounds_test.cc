@@ -133,7 +133,8 @@ TEST(PinBudget, PinsHoldAtMostHalf) {
     for (uint64_t i = 0; i < 200; ++i) client.Run(RandomTokens(1000 + i, 1000));
     size_t held = 0;
     for (uint64_t i = 0; i < 60; ++i) {
-      const auto reusable = client.Reusable(Join(RandomTokens(100 + i, 600), RandomTokens(200 + i, 70)));
+      const auto reusable =
+          client.Reusable(Join(RandomTokens(100 + i, 600), RandomTokens(200 + i, 70)));
       held += size_t(reusable) / 64 * kBlock;
     }
     EXPECT_LE(held, kBudget / 2);

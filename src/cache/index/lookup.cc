@@ -19,8 +19,8 @@ StateIndex::MatchResult StateIndex::Match(const LeaseRecord& record) const {
   if (!record.read) return match;
   const auto prompt = std::span(record.tokens).first(record.prompt_tokens);
   match.known = tree_.Match(record.root, prompt, &match.path);
-  match.kv = has_kv() ? std::min(kv_->Serve(match.path, match.known), FreshUpTo(match.path))
-                      : match.known;
+  match.kv =
+      has_kv() ? std::min(kv_->Serve(match.path, match.known), FreshUpTo(match.path)) : match.known;
   match.servable = Serve(match.path, std::min(match.known, record.limit()));
   match.usable = match.servable >= record.min_cache_tokens ? match.servable : 0;
   return match;

@@ -50,7 +50,8 @@ void UnitArena::Free(uint32_t id, int64_t now_ms) {
   unit.free_ms = now_ms;
   ++idle_count_;
   idle_.emplace_back(id, now_ms);
-  if (idle_.size() > 2 * units_.size()) std::erase_if(idle_, [this](auto& one) { return Stale(one); });
+  if (idle_.size() > 2 * units_.size())
+    std::erase_if(idle_, [this](auto& one) { return Stale(one); });
 }
 
 bool UnitArena::Stale(const std::pair<uint32_t, int64_t>& one) const {

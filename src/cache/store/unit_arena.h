@@ -35,8 +35,8 @@ class UnitArena {
 
   void Take(uint32_t id);
   void Free(uint32_t id, int64_t now_ms = 0);  // its content is gone from here on
-  // Gives back pages of units that are free since `before_ms`, the longest free first, until `bytes`
-  // are won or none is left.
+  // Gives back pages of units that are free since `before_ms`, the longest free first, until
+  // `bytes` are won or none is left.
   void Discard(size_t bytes, int64_t before_ms = INT64_MAX);
 
   size_t resident_bytes() const { return resident_count_ * unit_bytes_; }
@@ -55,8 +55,9 @@ class UnitArena {
   size_t mapped_bytes_ = 0;
   size_t unit_bytes_ = 0;
   size_t page_bytes_ = 4096;
-  std::vector<Unit> units_;    // as far as ids were used
-  std::deque<std::pair<uint32_t, int64_t>> idle_;  // unit, free since; stale if that is no longer so
+  std::vector<Unit> units_;  // as far as ids were used
+  std::deque<std::pair<uint32_t, int64_t>>
+      idle_;  // unit, free since; stale if that is no longer so
   size_t resident_count_ = 0;
   size_t idle_count_ = 0;
 };
