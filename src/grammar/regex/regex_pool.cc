@@ -12,7 +12,10 @@ constexpr uint8_t kUnknown = 0;
 constexpr uint8_t kAlive = 1;
 constexpr uint8_t kDead = 2;
 
-uint64_t Combine(uint64_t a, uint64_t b) { return FoldedMultiply(a ^ 0x9e3779b97f4a7c15ull, b); }
+// Neither factor is ever 0 by what a client chooses.
+uint64_t Combine(uint64_t a, uint64_t b) {
+  return FoldedMultiply(a ^ 0x9e3779b97f4a7c15ull, b ^ HashSeed());
+}
 
 }  // namespace
 

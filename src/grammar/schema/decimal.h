@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "grammar/regex/regex_pool.h"
+
+namespace reprise::grammar {
+
+// A decimal number as digits: exact, whatever its size.
+struct Decimal {
+  bool negative = false;
+  std::string whole = "0";  // without leading zeros
+  std::string fraction;     // without trailing zeros
+
+  // REQUIRES: a number. What a double means is its shortest decimal form.
+  static Decimal Of(const JsonValue& number);
+  bool is_zero() const { return whole == "0" && fraction.empty(); }
+  bool is_integer() const { return fraction.empty(); }
+};
+
+enum class Bound : uint8_t { kAtLeast, kAbove, kAtMost, kBelow };
+
+// Decimal texts without an exponent whose value is so related to `limit`.
+RegexId CompareDecimal(RegexPool& pool, Bound bound, const Decimal& limit);
+// Decimal texts of exactly that value.
+RegexId EqualDecimal(RegexPool& pool, const Decimal& value);
+// Decimal texts that are a multiple of `step`; nothing if its digits are beyond what can be
+// counted.
+std::optional<RegexId> MultipleDecimal(RegexPool& pool, const Decimal& step);
+
+}  // namespace reprise::grammar

@@ -1,0 +1,168 @@
+"""MaskBench: JSON schemas with valid and invalid instances, run through the grammar engine.
+
+    tools/maskbench.py PROBE TOKENIZER DATA [--sample N] [--seed S] [--oracles] [--failures FILE] [--jobs N]
+
+PROBE is the program grammar_probe, TOKENIZER a tokenizer.json, DATA the folder maskbench/data of
+github.com/guidance-ai/jsonschemabench. Prints one table: schemas compiled and refused, valid
+instances refused, invalid ones accepted, times to compile and per mask. With --oracles the wheels of
+llguidance and XGrammar (where they are installed) run over the same schemas.
+
+Instances are written as Python's json.dumps writes them. The text is cut into tokens, a mask is made
+before each, and the token must be in it.
+"""
+import argparse
+import collections
+import concurrent.futures
+import glob
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+
+
+def load(folder, sample, seed):
+    files = sorted(glob.glob(os.path.join(folder, "*.json")))
+    if sample:
+        files = sorted(random.Random(seed).sample(files, min(sample, len(files))))
+    for file in files:
+        with open(file, encoding="utf-8") as handle:
+            yield os.path.basename(file), json.load(handle)
+
+
+def text_of(value):
+    return json.dumps(value, ensure_ascii=False)
+
+
+class Tally:
+    def __init__(self, name):
+        self.name = name
+        self.schemas = self.compiled = self.passed = self.valid_refused = self.invalid_accepted = 0
+        self.problems = 0
+        self.compile_us, self.masks_us, self.errors = [], [], collections.Counter()
+        self.failures = []
+
+    def add(self, file, tests, answer):
+        self.schemas += 1
+        if "error" in answer:
+            self.errors[re.sub(r'"[^"]*"', '"..."', answer["error"])[:100]] += 1
+            self.failures.append((file, "refused", answer["error"]))
+            return
+        self.compiled += 1
+        self.compile_us.append(answer["compile_us"])
+        self.masks_us.extend(answer["masks_us"])
+        good = True
+        if answer.get("problem"):
+            self.problems += 1
+            self.failures.append((file, "problem", answer["problem"]))
+        reached = answer.get("reached") or [0] * len(tests)
+        for test, accepted, end in zip(tests, answer["tests"], reached):
+            if accepted == test["valid"]:
+                continue
+            good = False
+            if test["valid"]:
+                self.valid_refused += 1
+                done = test["text"].encode()[:end].decode(errors="replace")
+                self.failures.append((file, "valid refused", done[-150:] + " <HERE> " + test["text"][len(done):][:60]))
+            else:
+                self.invalid_accepted += 1
+                self.failures.append((file, "invalid accepted", test["text"][:300]))
+        self.passed += good
+
+    def row(self):
+        def at(values, share):
+            return sorted(values)[min(len(values) - 1, int(len(values) * share))] if values else float("nan")
+        c, m = self.compile_us, self.masks_us
+        return (f"| {self.name} | {self.schemas} | {self.compiled} | {self.passed} | {self.valid_refused} "
+                f"| {self.invalid_accepted} | {at(c, .5) / 1e3:.2f} / {at(c, .99) / 1e3:.1f} / {at(c, 1) / 1e3:.0f} ms "
+                f"| {at(m, .5):.0f} / {at(m, .99):.0f} / {at(m, 1):.0f} us | {len(m)} |")
+
+
+HEAD = ("| engine | schemas | compiled | passed | valid refused | invalid accepted | compile p50 / p99 / max "
+        "| mask p50 / p99 / max | masks |\n|---|---|---|---|---|---|---|---|---|")
+
+
+def run_probe(probe, tokenizer, work, jobs):
+    def one(part):
+        lines = "".join(json.dumps({"schema": schema, "tests": tests}) + "\n" for _, schema, tests in part)
+        done = subprocess.run([probe, tokenizer, "masks"], input=lines, capture_output=True, text=True, check=False)
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        if len(answers) < len(part):
+            sys.exit(f"the probe died at {part[len(answers)][0]}: {done.stderr[-300:]}")
+        return answers
+    parts = [work[i::jobs] for i in range(jobs)]
+    tally = Tally("reprise")
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for part, answers in zip(parts, pool.map(one, parts)):
+            for (file, _, tests), answer in zip(part, answers):
+                tally.add(file, tests, answer)
+    return tally
+
+
+def run_llguidance(tokenizer_file, work):
+    import llguidance
+    import llguidance.numpy
+    import tokenizers
+    hf = tokenizers.Tokenizer.from_file(tokenizer_file)
+    tokenizer = llguidance.LLTokenizer(open(tokenizer_file, encoding="utf-8").read())
+    mask = llguidance.numpy.allocate_token_bitmask(1, tokenizer.vocab_size)
+    tally = Tally("llguidance")
+    for file, schema, tests in work:
+        start = time.perf_counter()
+        matcher = llguidance.LLMatcher(tokenizer, llguidance.LLMatcher.grammar_from_json_schema(json.dumps(schema)))
+        compile_us = (time.perf_counter() - start) * 1e6
+        if matcher.is_error():
+            tally.add(file, tests, {"error": matcher.get_error().splitlines()[0]})
+            continue
+        answer = {"compile_us": compile_us, "masks_us": [], "tests": []}
+        for test in tests:
+            now = matcher.deep_copy()
+            accepted = True
+            for token in hf.encode(test["text"], add_special_tokens=False).ids:
+                start = time.perf_counter()
+                llguidance.numpy.fill_next_token_bitmask(now, mask, 0)
+                answer["masks_us"].append((time.perf_counter() - start) * 1e6)
+                accepted = now.consume_token(token)
+                if not accepted:
+                    break
+            answer["tests"].append(bool(accepted and now.is_accepting()))
+        tally.add(file, tests, answer)
+    return tally
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("probe")
+    parser.add_argument("tokenizer")
+    parser.add_argument("data")
+    parser.add_argument("--sample", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--oracles", action="store_true")
+    parser.add_argument("--failures")
+    options = parser.parse_args()
+    work = []
+    for file, bench in load(options.data, options.sample, options.seed):
+        tests = [{"text": text_of(test["data"]), "valid": test["valid"]} for test in bench.get("tests", [])]
+        work.append((file, bench["schema"], tests))
+    tallies = [run_probe(options.probe, options.tokenizer, work, options.jobs)]
+    if options.oracles:
+        tallies.append(run_llguidance(options.tokenizer, work))
+    print(HEAD)
+    for tally in tallies:
+        print(tally.row())
+    for tally in tallies:
+        print(f"\n{tally.name}: refused by name")
+        for error, count in tally.errors.most_common(25):
+            print(f"{count:6} {error}")
+    if options.failures:
+        with open(options.failures, "w", encoding="utf-8") as out:
+            for tally in tallies:
+                for failure in tally.failures:
+                    out.write("\t".join((tally.name,) + failure) + "\n")
+
+
+if __name__ == "__main__":
+    main()
