@@ -24,9 +24,9 @@ class Detokenizer {
  public:
   struct Options {
     bool keep_special = false;  // print special tokens by their names
-    // ... or only these. Must outlive the detokenizer.
-    const std::unordered_set<int32_t>* shown = nullptr;
     bool at_start = true;
+    // Special tokens that are printed all the same. Must outlive the detokenizer.
+    const std::unordered_set<int32_t>* shown = nullptr;
   };
 
   explicit Detokenizer(const Tokenizer& tokenizer) : Detokenizer(tokenizer, Options{}) {}
