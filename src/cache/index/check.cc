@@ -23,7 +23,7 @@ CacheStats StateIndex::stats() const {
   s.nodes = tree_.node_count();
   s.tokens_stored = tree_.token_count();
   s.namespaces = namespaces_.size();
-  s.leases = lease_count_;
+  s.leases = flights_.size();
   return s;
 }
 
@@ -40,49 +40,74 @@ std::string StateIndex::Dump() const {
   return out;
 }
 
+TreeNodeView StateIndex::ViewOf(NodeId node, int depth, std::span<const TokenId> prompt) const {
+  constexpr size_t kHeadTokens = 32;
+  const auto run = tree_.run(node);
+  TreeNodeView view;
+  view.id = node.value;
+  view.depth = depth;
+  view.begin = tree_.begin(node);
+  view.end = tree_.end(node);
+  view.lit_end = view.begin + CommonPrefix(run, prompt);
+  view.kv_end = kv_ ? kv_->end(node) : view.begin;
+  int64_t used_ms = -1;
+  if (recurrent_) {
+    for (const Recurrent::Mark& mark : recurrent_->marks(node)) {
+      if (!mark.entry.valid()) continue;
+      view.snapshots.push_back(mark.position);
+      used_ms = std::max(used_ms, order_[mark.entry].used_ms);
+    }
+  } else if (const EntryId tail = TailOf(node); tail.valid()) {
+    used_ms = order_[tail].used_ms;
+  }
+  view.idle_ms = used_ms < 0 ? -1 : now_ms_ - used_ms;
+  // Who runs along a node holds its first block, or, behind a window, its last.
+  if (kv_ && kv_->holds(node)) {
+    for (const BlockId block : {kv_->blocks(node).front(), kv_->blocks(node).back()}) {
+      view.leased = view.leased || (block.valid() && blocks_.lease_refs(block) > 0);
+    }
+  }
+  view.head.assign(run.begin(), run.begin() + std::min(run.size(), kHeadTokens));
+  return view;
+}
+
+// Of a node with more children than are wanted those that came last are shown, and the lit one: a
+// picture costs what it shows.
 std::vector<TreeNodeView> StateIndex::View(const NamespaceKey& key, size_t node_count_max,
                                            std::span<const TokenId> prompt) const {
-  constexpr size_t kHeadTokens = 32;
+  struct Next {
+    NodeId node;
+    int depth;
+    bool lit;
+  };
   std::vector<TreeNodeView> views;
   const auto it = namespaces_.find({key.salt, key.digest});
-  if (it == namespaces_.end() || node_count_max == 0) return views;
-  int lit_depth = 0;  // of the nodes one of which may go on with `prompt`; -1: it has ended
-  tree_.Walk(it->second, [&](NodeId node, int depth) {
-    const auto run = tree_.run(node);
-    TreeNodeView view;
-    view.id = node.value;
-    view.depth = depth;
-    view.begin = tree_.begin(node);
-    view.end = tree_.end(node);
-    view.lit_end = view.begin;
-    if (depth < lit_depth) lit_depth = -1;  // behind the last one that is lit: no more to come
-    if (depth == lit_depth) {
-      const auto rest = prompt.subspan(static_cast<size_t>(view.begin));
-      const auto found = std::mismatch(run.begin(), run.end(), rest.begin(), rest.end()).first;
-      view.lit_end += static_cast<int32_t>(found - run.begin());
-      if (view.lit_end > view.begin) lit_depth = view.lit_end == view.end ? depth + 1 : -1;
+  if (it == namespaces_.end()) return views;
+  std::vector<Next> stack;  // not recursion: depth is the clients' choice
+  const auto push_children = [&](NodeId node, int depth, bool lit) {
+    const auto at = static_cast<size_t>(tree_.end(node));
+    const NodeId bright =
+        lit && at < prompt.size() ? tree_.child(node, prompt[at]) : NodeId();
+    std::vector<NodeId> children;
+    if (bright.valid()) children.push_back(bright);
+    for (NodeId c = tree_.first_child(node);
+         c.valid() && views.size() + stack.size() + children.size() < node_count_max;
+         c = tree_.next_sibling(c)) {
+      if (c != bright) children.push_back(c);
     }
-    view.kv_end = kv_ ? kv_->end(node) : view.begin;
-    int64_t used_ms = -1;
-    if (recurrent_) {
-      for (const Recurrent::Mark& mark : recurrent_->marks(node)) {
-        if (!mark.entry.valid()) continue;
-        view.snapshots.push_back(mark.position);
-        used_ms = std::max(used_ms, order_[mark.entry].used_ms);
-      }
-    } else if (const EntryId tail = TailOf(node); tail.valid()) {
-      used_ms = order_[tail].used_ms;
-    }
-    view.idle_ms = used_ms < 0 ? -1 : now_ms_ - used_ms;
-    if (kv_) {
-      for (const BlockId block : kv_->blocks(node)) {
-        view.leased = view.leased || (block.valid() && blocks_.lease_refs(block) > 0);
-      }
-    }
-    view.head.assign(run.begin(), run.begin() + std::min(run.size(), kHeadTokens));
-    views.push_back(std::move(view));
-    return views.size() < node_count_max;
-  });
+    std::sort(children.begin(), children.end(),
+              [this](NodeId a, NodeId b) { return tree_.run(a)[0] > tree_.run(b)[0]; });
+    for (const NodeId c : children) stack.push_back({c, depth, c == bright});
+  };
+  push_children(it->second, 0, true);
+  while (!stack.empty() && views.size() < node_count_max) {
+    const Next next = stack.back();
+    stack.pop_back();
+    const auto from = static_cast<size_t>(tree_.begin(next.node));
+    views.push_back(ViewOf(next.node, next.depth,
+                           next.lit ? prompt.subspan(from) : std::span<const TokenId>()));
+    push_children(next.node, next.depth + 1, next.lit && views.back().lit_end == views.back().end);
+  }
   return views;
 }
 
@@ -154,7 +179,7 @@ Status StateIndex::CheckRefs() const {
     });
   }
   size_t leases = 0;
-  for (const LeaseRecord& record : records_) {
+  for (const LeaseRecord& record : flights_.records()) {
     if (record.id == 0) continue;
     ++leases;
     for (const BlockId block : record.table) {
@@ -173,7 +198,7 @@ Status StateIndex::CheckRefs() const {
   }
   const auto leased = std::count_if(lease.begin(), lease.end(), [](uint32_t n) { return n > 0; });
   if (leased != blocks_.leased_count()) return Internal("leased blocks are counted wrongly");
-  if (leases != lease_count_) return Internal("leases are counted wrongly");
+  if (leases != flights_.size()) return Internal("leases are counted wrongly");
   if (node_count != tree_.node_count()) return Internal("a node belongs to no namespace");
   return OkStatus();
 }
@@ -202,7 +227,7 @@ Status StateIndex::CheckEntries() const {
     }
   }
   int32_t live = 0;
-  for (const LeaseRecord& record : records_) {
+  for (const LeaseRecord& record : flights_.records()) {
     std::vector<StateId> mine;
     for (const PendingTap& tap : record.taps) mine.push_back(tap.state);
     if (record.state.valid()) mine.push_back(record.state);
@@ -229,7 +254,7 @@ Status StateIndex::CheckInvariants() const {
   REPRISE_TRY(CheckNodes());
   REPRISE_TRY(CheckRefs());
   REPRISE_TRY(CheckEntries());
-  for (const LeaseRecord& record : records_) {
+  for (const LeaseRecord& record : flights_.records()) {
     if (record.id == 0 || !record.started) continue;
     const RadixTree::Cursor at = tree_.Resolve(record.cursor);
     if (record.published > record.computed.logical || at.position != record.published ||

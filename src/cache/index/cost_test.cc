@@ -67,6 +67,19 @@ TEST(Cost, LookupOfALongPromptInALargeTree) {
   }
 }
 
+// Who waits for a document compares it once, not in every step; a picture costs what it shows.
+TEST(Cost, AStepDoesNotDependOnWhatWaits) {
+  for (const bool recurrent : {false, true}) {
+    StateSpec spec = HybridOptions().spec;
+    if (!recurrent) spec.layers.resize(6);
+    const StepCost small = MeasureStep(spec, {16, 64, 5'000, 500});
+    const StepCost large = MeasureStep(spec, {16, 64, 80'000, 20'000});
+    EXPECT_LT(large.median_seconds, 4 * small.median_seconds + 20e-6);
+    EXPECT_LT(large.landing_seconds, 8 * small.landing_seconds + 50e-6);
+    EXPECT_LT(large.view_seconds, 4 * small.view_seconds + 50e-6);
+  }
+}
+
 // A tree ten times as large must not make it slower to evict one entry.
 TEST(Cost, EvictionDependsOnWhatGoesOnly) {
   const auto evict_seconds = [](int prompts) {

@@ -281,7 +281,7 @@ void StateIndex::NoteUse(EntryId id) {
   } else {
     UpdateTail(order_[id].node);
   }
-  if (changed) RekeyAll();
+  if (changed) rekey_left_ = order_.limit();
 }
 
 // A request of an attention-only model has ended here.
@@ -304,13 +304,16 @@ void StateIndex::NoteGoneOn(LeaseRecord& record, const MatchResult& match) {
   record.turns = end.turns + 1;
   const bool changed = options_.policy->NoteReuse(EndKind::kTail, end.turns, now_ms_ - end.left_ms);
   end.left_ms = -1;
-  if (changed) RekeyAll();
+  if (changed) rekey_left_ = order_.limit();
 }
 
-void StateIndex::RekeyAll() {
-  for (uint32_t i = 0; i < order_.limit(); ++i) {
-    if (order_.in_use({i}) && order_.queued({i})) {
-      order_.Push({i}, options_.policy->Key(FactsOf({i})));
+// The policy has learnt something: keys are computed anew, a few in each step.
+void StateIndex::RekeySome(uint32_t count) {
+  for (; count > 0 && rekey_left_ > 0; --count, --rekey_left_) {
+    const EntryId id{rekey_next_ < order_.limit() ? rekey_next_ : 0};
+    rekey_next_ = id.value + 1;
+    if (order_.in_use(id) && order_.queued(id)) {
+      order_.Push(id, options_.policy->Key(FactsOf(id)));
     }
   }
 }

@@ -52,7 +52,17 @@ struct LeaseRecord {
 
   uint32_t turns = 0;  // of the conversation that it goes on with
   ReuseReport report;
-  bool waited = false;  // FindAwaited found someone
+  RadixTree::Place place;     // where the match of its prompt has ended so far
+  struct Wait {
+    Awaited for_what;  // lease_id 0: nobody
+    uint32_t slot = 0;
+    int32_t common = 0;  // tokens that both prompts have
+  };
+  Wait wait;
+  uint64_t flights_seen = 0;  // flights that took off up to then are not worth waiting for
+  uint64_t take_off = 0;      // which flight it is, in the order of their start
+  bool passengers = false;    // somebody may wait for it
+  bool waited = false;        // FindAwaited found someone
   size_t bytes = 0;     // charged as metadata once it runs: who waits takes nothing
 
   int32_t limit() const { return prompt_tokens - 1; }  // one token must be left to run

@@ -13,12 +13,12 @@ constexpr int32_t kAwaitTokensMin = 32;
 
 }  // namespace
 
-// Walks the prompt once. Changes nothing.
-StateIndex::MatchResult StateIndex::Match(const LeaseRecord& record) const {
+// Walks the prompt, from where the last walk has ended.
+StateIndex::MatchResult StateIndex::Match(LeaseRecord& record) const {
   MatchResult match;
   if (!record.read) return match;
   const auto prompt = std::span(record.tokens).first(record.prompt_tokens);
-  match.known = tree_.Match(record.root, prompt, &match.path);
+  match.known = tree_.Match(record.root, prompt, &match.path, &record.place);
   match.kv =
       has_kv() ? std::min(kv_->Serve(match.path, match.known), FreshUpTo(match.path)) : match.known;
   match.servable = Serve(match.path, std::min(match.known, record.limit()));
@@ -196,6 +196,8 @@ Status StateIndex::Start(const Lease& lease) {
   }
 
   record.started = true;
+  record.wait = {};
+  flights_.TakeOff(lease.record_);
   record_bytes_ += record.bytes;
   record.computed = {match.usable, match.usable};
   record.published = record.snapshot_at = match.usable;
@@ -236,30 +238,48 @@ int32_t StateIndex::Promised(LeaseRecord& flight, int32_t common, int32_t above)
   return next == cuts.begin() ? 0 : (next - 1)->position;
 }
 
+// Whether what the record waits for is still to come.
+bool StateIndex::StillPromises(const LeaseRecord& flight, const LeaseRecord& waiting) const {
+  const int32_t position = waiting.wait.for_what.position;
+  if (!flight.in_flight()) return false;
+  return has_recurrent() ? flight.computed.logical < position
+                         : position - flight.published >= kAwaitTokensMin;
+}
+
 std::optional<Awaited> StateIndex::FindAwaited(const Lease& lease) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(!record.started);
   if (!record.read) return std::nullopt;
-  std::optional<Awaited> best;
-  int32_t usable = -1;  // looked up once somebody is in flight
-  for (LeaseRecord& flight : records_) {
-    if (flight.id == 0 || flight.root != record.root || !flight.in_flight()) continue;
-    if (usable < 0) usable = Match(record).usable;
-    const int32_t upto = std::min(record.limit(), flight.prompt_tokens);
+  if (const LeaseRecord* flight = flights_.AwaitedBy(record)) {
+    if (StillPromises(*flight, record)) return record.wait.for_what;
+    flights_.Disembark(record, *flight);
+  }
+  MatchResult match;
+  bool matched = false;  // once somebody is in flight
+  LeaseRecord* best = nullptr;
+  Awaited awaited;
+  int32_t shared = 0;
+  flights_.ForEachNew(record, [&](LeaseRecord& flight) {
+    if (!matched) match = Match(record);
+    matched = true;
+    const int32_t usable = match.usable;
     // Most flights differ in the first token that is not stored.
-    if (upto - usable < kAwaitTokensMin || flight.tokens[usable] != record.tokens[usable]) continue;
-    const int32_t common =
-        CommonPrefix(std::span(flight.tokens).first(upto), std::span(record.tokens).first(upto));
-    if (common - usable < kAwaitTokensMin) continue;
+    if (std::min(record.limit(), flight.prompt_tokens) - usable < kAwaitTokensMin) return;
+    if (flight.tokens[usable] != record.tokens[usable]) return;
+    const int32_t common = flights_.CommonWith(flight, record, match.path, match.known);
+    if (common - usable < kAwaitTokensMin) return;
     const int32_t position = Promised(flight, common, usable);
-    if (position - usable < kAwaitTokensMin || position < record.min_cache_tokens) continue;
-    if (!best || position > best->position) best = Awaited{flight.id, position};
-  }
-  if (best && !record.waited) {
-    record.waited = true;
-    ++stats_.waits;
-  }
-  return best;
+    if (position - usable < kAwaitTokensMin || position < record.min_cache_tokens) return;
+    if (best != nullptr && position <= awaited.position) return;
+    best = &flight;
+    awaited = {flight.id, position};
+    shared = common;
+  });
+  if (best == nullptr) return std::nullopt;
+  flights_.Await(record, *best, awaited, shared);
+  if (!record.waited) ++stats_.waits;
+  record.waited = true;
+  return awaited;
 }
 
 }  // namespace reprise

@@ -59,6 +59,7 @@ StateIndex::StateIndex(Options options)
                            node_count_max_ + size_t(options_.cache.sequence_count)))),
       order_(options_.cache.ttl_ms > 0),
       pins_(&tree_, [this](NodeId node, bool below) { return HeldByPins(node, below); }),
+      flights_(&tree_),
       ghost_tokens_max_(GhostTokensMax(options_.cache.budget_bytes)) {
   if (!options_.policy) options_.policy = std::make_unique<CostPerBytePolicy>();
   if (options_.spec.bytes_per_token(StateKind::kFullKv) > 0) {
@@ -74,12 +75,14 @@ StateIndex::StateIndex(Options options)
   }
 }
 
-StateIndex::~StateIndex() { CHECK(lease_count_ == 0); }
+StateIndex::~StateIndex() { CHECK(flights_.size() == 0); }
 
 void StateIndex::SetTime(int64_t now_ms) {
   now_ms_ = std::max(now_ms_, now_ms);
   ExpirePins();
   constexpr int kExpirePerStep = 8;
+  constexpr uint32_t kRekeyPerStep = 64;
+  RekeySome(kRekeyPerStep);
   if (ExpireSome(kExpirePerStep)) Settle();
 }
 
@@ -140,28 +143,20 @@ void StateIndex::OnEntryMoved(EntryId id, NodeId node) {
 }
 
 LeaseRecord& StateIndex::RecordOf(const Lease& lease) {
-  CHECK(lease.index_ == this && records_[lease.record_].id == lease.id_);
-  return records_[lease.record_];
+  CHECK(lease.index_ == this && flights_[lease.record_].id == lease.id_);
+  return flights_[lease.record_];
 }
 
 const LeaseRecord& StateIndex::record(const Lease& lease) const {
-  CHECK(lease.index_ == this && records_[lease.record_].id == lease.id_);
-  return records_[lease.record_];
+  CHECK(lease.index_ == this && flights_[lease.record_].id == lease.id_);
+  return flights_[lease.record_];
 }
 
 Lease StateIndex::Acquire(const CacheRequest& request) {
   CHECK(request.key != nullptr && !request.tokens.empty());
   CHECK(request.tokens.size() < size_t{std::numeric_limits<int32_t>::max()});
-  if (free_records_.empty()) {
-    free_records_.push_back(static_cast<uint32_t>(records_.size()));
-    records_.emplace_back();
-  }
-  const uint32_t slot = free_records_.back();
-  free_records_.pop_back();
-  ++lease_count_;
-
-  LeaseRecord& record = records_[slot];
-  record.id = next_lease_id_++;
+  const uint32_t slot = flights_.Add();
+  LeaseRecord& record = flights_[slot];
   record.root = RootOf(*request.key);
   tree_.Ref(record.root);
   record.tokens.assign(request.tokens.begin(), request.tokens.end());
@@ -262,6 +257,7 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
       Publish(record, whole ? computed : computed / options_.block_tokens * options_.block_tokens);
     }
   }
+  if (before < record.prompt_tokens && !record.in_flight()) flights_.Arrive(lease.record_);
   FreeTaps(record);
   DropBehindWindow(record);
   Settle();
@@ -291,7 +287,7 @@ ReuseReport StateIndex::Finish(Lease lease) {
 }
 
 void StateIndex::Release(uint32_t slot, uint64_t id) {
-  LeaseRecord& record = records_[slot];
+  LeaseRecord& record = flights_[slot];
   CHECK(record.id == id);
   for (const BlockId block : record.table) {
     if (block.valid()) blocks_.UnrefLease(block);
@@ -301,15 +297,13 @@ void StateIndex::Release(uint32_t slot, uint64_t id) {
     --live_states_;
     FreeState(record.state);
   }
-  if (record.started) {
-    tree_.Unref(record.cursor.node);
-    record_bytes_ -= record.bytes;
-  }
   const NodeId root = record.root;
+  const RadixTree::Cursor cursor = record.cursor;
+  const bool started = record.started;
+  if (started) record_bytes_ -= record.bytes;
+  flights_.Remove(slot);
+  if (started) tree_.Unref(cursor.node);
   tree_.Unref(root);
-  record = LeaseRecord();
-  free_records_.push_back(slot);
-  --lease_count_;
   ForgetIfEmpty(root);
   UnparkAll();
   Settle();

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "cache/component/kv.h"
 #include "cache/component/recurrent.h"
+#include "cache/index/flights.h"
 #include "cache/index/lease_record.h"
 #include "cache/index/pins.h"
 #include "cache/policy/eviction_order.h"
@@ -127,13 +128,14 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void OnEntryMoved(EntryId entry, NodeId node) override;
 
   // lookup.cc
-  MatchResult Match(const LeaseRecord& record) const;
+  MatchResult Match(LeaseRecord& record) const;
   int32_t Serve(const RadixTree::Path& path, int32_t limit) const;
   EntryId ServingAt(const RadixTree::Path& path, int32_t position) const;
   void Explain(const LeaseRecord& record, const MatchResult& match, ReuseReport* report) const;
   bool StoredUnderOtherDigest(const LeaseRecord& record) const;
   void CountLookup(const ReuseReport& report);
   int32_t Promised(LeaseRecord& flight, int32_t common, int32_t above);
+  bool StillPromises(const LeaseRecord& flight, const LeaseRecord& waiting) const;
   Status TakeState(LeaseRecord& record, EntryId entry);
   void PlanCuts(LeaseRecord& record, const MatchResult& match);
 
@@ -171,7 +173,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void NoteUse(EntryId id);
   void NoteEndOf(LeaseRecord& record);
   void NoteGoneOn(LeaseRecord& record, const MatchResult& match);
-  void RekeyAll();
+  void RekeySome(uint32_t count);
   void UpdateTail(NodeId node);
   void Rekey(EntryId id);
   EntryFacts FactsOf(EntryId id) const;
@@ -195,6 +197,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   Status CheckRefs() const;
   Status CheckEntries() const;
   std::string DescribeNode(NodeId node) const;
+  TreeNodeView ViewOf(NodeId node, int depth, std::span<const TokenId> prompt) const;
 
   Options options_;
   size_t block_bytes_;
@@ -213,6 +216,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   std::unique_ptr<Recurrent> recurrent_;
 
   EvictionOrder order_;
+  uint32_t rekey_next_ = 0;  // keys are computed anew from here on,
+  uint32_t rekey_left_ = 0;  // so many of them
   EntryId serving_;                    // what Start is about to restore: not evicted meanwhile
   std::vector<EntryId> tails_;         // by node: the entry of its K/V (attention-only models)
   std::vector<ConversationEnd> ends_;  // by node (attention-only models)
@@ -224,10 +229,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   NamespaceMap namespaces_;
   std::unordered_map<NodeId, NamespaceMap::iterator> namespace_of_;  // by root
   std::vector<NodeId> maybe_empty_;                                  // roots that lost a child
-  std::vector<LeaseRecord> records_;
-  std::vector<uint32_t> free_records_;
-  uint64_t next_lease_id_ = 1;
-  size_t lease_count_ = 0;
+  Flights flights_;
   size_t record_bytes_ = 0;
   size_t ghost_tokens_max_;
   CacheStats stats_;

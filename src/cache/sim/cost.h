@@ -16,4 +16,21 @@ struct BookkeepingCost {
 };
 BookkeepingCost MeasureBookkeeping(const StateSpec& spec);
 
+// What a step costs beside the forward pass, as far as the index is concerned: one request computes
+// a long document, `waiting` others have questions about it, `running` sequences decode, `entries`
+// others lie in the tree. Processor time of the thread.
+struct StepLoad {
+  int running = 256;
+  int waiting = 256;
+  int32_t prompt_tokens = 100'000;
+  int entries = 100'000;
+};
+struct StepCost {
+  double median_seconds = 0;
+  double worst_seconds = 0;   // of all steps but the first, in which the requests arrive
+  double landing_seconds = 0;  // of the step that finds the document computed
+  double view_seconds = 0;     // of a picture of 200 nodes
+};
+StepCost MeasureStep(const StateSpec& spec, const StepLoad& load);
+
 }  // namespace reprise

@@ -34,6 +34,7 @@ NodeId RadixTree::NewNode() {
     free_.pop_back();
   }
   nodes_[id.value].in_use = true;
+  nodes_[id.value].birth = ++births_;
   return id;
 }
 
@@ -55,18 +56,32 @@ void RadixTree::RemoveRoot(NodeId root) {
   FreeNode(root);
 }
 
-int32_t RadixTree::Match(NodeId root, std::span<const TokenId> tokens, Path* path) const {
-  if (path != nullptr) path->clear();
+int32_t RadixTree::Match(NodeId root, std::span<const TokenId> tokens, Path* path,
+                         Place* place) const {
+  Path steps;
   NodeId id = root;
   size_t position = 0;
-  while (position < tokens.size()) {
-    id = children_.Find(id, tokens[position]);
-    if (!id.valid()) break;
-    const Node& node = nodes_[id.value];
-    position += CommonPrefix(node.run, tokens.subspan(position));
-    if (path != nullptr) path->push_back({id, static_cast<int32_t>(position)});
-    if (static_cast<int32_t>(position) < node.end()) break;
+  if (place != nullptr && place->birth != 0 && nodes_[place->at.node.value].birth == place->birth) {
+    const Cursor at = Resolve(place->at);
+    for (NodeId node = at.node; !IsRoot(node); node = parent(node)) {
+      steps.push_back({node, end(node)});
+    }
+    std::reverse(steps.begin(), steps.end());
+    id = at.node;
+    position = static_cast<size_t>(at.position);
+    const auto rest = run(id).subspan(position - static_cast<size_t>(begin(id)));
+    position += CommonPrefix(rest, tokens.subspan(position));
+    steps.back().end = static_cast<int32_t>(position);
   }
+  while (position < tokens.size() && static_cast<int32_t>(position) == end(id)) {
+    const NodeId next = children_.Find(id, tokens[position]);
+    if (!next.valid()) break;
+    id = next;
+    position += CommonPrefix(nodes_[id.value].run, tokens.subspan(position));
+    steps.push_back({id, static_cast<int32_t>(position)});
+  }
+  if (place != nullptr && id != root) *place = PlaceOf({id, static_cast<int32_t>(position)});
+  if (path != nullptr) *path = std::move(steps);
   return static_cast<int32_t>(position);
 }
 

@@ -64,6 +64,11 @@ class RadixTree {
     NodeId node;
     int32_t position = 0;
   };
+  // A cursor that needs no ref: it may point to a node that has gone, and says so.
+  struct Place {
+    Cursor at;
+    uint64_t birth = 0;  // of the node; 0: the root
+  };
   // One node of a matched path: positions [begin of node, end) agree.
   struct PathStep {
     NodeId node;
@@ -88,8 +93,11 @@ class RadixTree {
   void RemoveRoot(NodeId root);
 
   // The longest common prefix with anything below `root`; `path` (if not null) gets its nodes from
-  // the top, the root not included.
-  int32_t Match(NodeId root, std::span<const TokenId> tokens, Path* path) const;
+  // the top, the root not included. `place` (if not null) says where an earlier match of the
+  // same tokens has ended, and then where this one has: only what lies behind it is compared.
+  int32_t Match(NodeId root, std::span<const TokenId> tokens, Path* path,
+                Place* place = nullptr) const;
+  Place PlaceOf(Cursor at) const { return {at, nodes_[at.node.value].birth}; }
 
   // Makes `tokens` exist below the cursor and returns the cursor behind the last of them.
   // Mutates: may split, extend or add a node. Invalidates no cursor.
@@ -127,6 +135,8 @@ class RadixTree {
   size_t bytes() const;
 
   Status CheckInvariants() const;
+  // The child that goes on with `token`, if there is one.
+  NodeId child(NodeId node, TokenId token) const { return children_.Find(node, token); }
   // Visits the nodes below `root` depth first, children by first token; stops on false.
   void Walk(NodeId root, const std::function<bool(NodeId node, int depth)>& visit) const;
   // Two spaces per level: "[3,5) 4 5". `note` adds what components know about a node.
@@ -146,6 +156,7 @@ class RadixTree {
     uint32_t live_children = 0;
     bool in_use = false;
     bool queued = false;
+    uint64_t birth = 0;  // no two nodes have the same
     std::vector<TokenId> run;
 
     int32_t end() const { return begin + static_cast<int32_t>(run.size()); }
@@ -175,6 +186,7 @@ class RadixTree {
   size_t token_count_ = 0;
   size_t ghost_token_count_ = 0;
   size_t run_bytes_ = 0;  // capacity of all runs
+  uint64_t births_ = 0;
 };
 
 // The number of leading tokens that agree.
