@@ -8,6 +8,7 @@
 
 #include "text/output/call_writer.h"
 #include "text/output/output_format.h"
+#include "text/output/thinking.h"
 #include "text/template/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -28,8 +29,9 @@ struct ServedModel {
   const Tokenizer* tokenizer = nullptr;
   const ChatTemplate* chat_template = nullptr;  // null: plain completion only
   std::string template_source;
-  OutputFormat output;   // how it writes calls and reasoning
-  CallShape call_shape;  // how its template is shown calls
+  OutputFormat output;        // how it writes calls and reasoning
+  CallShape call_shape;       // how its template is shown calls
+  ThinkingSwitches thinking;  // how its template is told to think
   std::vector<std::pair<std::string, std::string>> special_tokens;  // for the template
 
   bool Answers(const std::string& name) const {

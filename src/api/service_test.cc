@@ -94,6 +94,64 @@ TEST(Service, ThinkingAndContentAreBlocksOfAMessage) {
             "message_delta message_stop ");
 }
 
+// The model of these tests never stops thinking by itself.
+TEST(Service, ThinkingIsEndedWhenItsBudgetIsSpent) {
+  TestService service;
+  const auto ask = [&](const std::string& members) {
+    return service
+        .Post(kChat, "{" + members + R"(, "messages": [{"role": "user", "content": "Hi"}]})")
+        .body;
+  };
+  const auto part = [&](const std::string& body, const std::string& name) {
+    return At(body, {"choices", "0", "message", name});
+  };
+  const std::string body = ask(R"("enable_thinking": true, "thinking_budget": 4)");
+  EXPECT_EQ(part(body, "reasoning_content"), "abcd") << body;
+  EXPECT_EQ(part(body, "content"), kAlphabet) << body;
+  EXPECT_EQ(At(body, {"choices", "0", "finish_reason"}), "stop");
+  // "abcd", the marker that was put in (the vocabulary has only bytes), the alphabet.
+  const std::string marker = "\n</think>\n\n";
+  EXPECT_EQ(std::stoul(At(body, {"usage", "completion_tokens"})), 4 + marker.size() + 26) << body;
+  const std::string free = ask(R"("enable_thinking": true)");
+  EXPECT_EQ(part(free, "reasoning_content"), kAlphabet);
+  EXPECT_EQ(At(body, {"usage", "prompt_tokens"}), At(free, {"usage", "prompt_tokens"}));
+
+  // Streamed, twice, with a limit for the whole: the marker counts.
+  const std::string streamed =
+      ask(R"("stream": true, "n": 2, "thinking_budget": 4, "max_tokens": 18)");
+  std::string thought[2];
+  std::string said[2];
+  for (const std::string& event : Events(streamed)) {
+    if (event == "[DONE]") continue;
+    const size_t choice = At(event, {"choices", "0", "index"}) == "1" ? 1 : 0;
+    const std::string reasoning = At(event, {"choices", "0", "delta", "reasoning_content"});
+    const std::string content = At(event, {"choices", "0", "delta", "content"});
+    if (reasoning != "absent") thought[choice] += reasoning;
+    if (content != "absent") said[choice] += content;
+  }
+  for (const size_t choice : {0u, 1u}) {
+    EXPECT_EQ(thought[choice], "abcd");
+    EXPECT_EQ(said[choice], "abc");
+  }
+
+  // No budget at all: the reasoning that the template opens is closed at once.
+  const std::string none =
+      ask(R"("chat_template_kwargs": {"enable_thinking": true}, "thinking_budget": 0)");
+  EXPECT_EQ(part(none, "reasoning_content"), "absent");
+  EXPECT_EQ(part(none, "content"), kAlphabet);
+  EXPECT_EQ(part(ask(R"("reasoning_effort": "none")"), "reasoning_content"), "absent");
+  EXPECT_EQ(part(ask(R"("reasoning_effort": "high")"), "reasoning_content"), kAlphabet);
+  EXPECT_EQ(At(ask(R"("reasoning_effort": "lots")"), {"error", "param"}), "reasoning_effort");
+
+  const std::string anthropic =
+      service
+          .Post(kMessages, R"({"model": "alphabet", "max_tokens": 99, "thinking": {"type":
+              "enabled", "budget_tokens": 4}, "messages": [{"role": "user", "content": "Hi"}]})")
+          .body;
+  EXPECT_EQ(At(anthropic, {"content", "0", "thinking"}), "abcd") << anthropic;
+  EXPECT_EQ(At(anthropic, {"content", "1", "text"}), kAlphabet);
+}
+
 TEST(Service, PrewarmedPromptIsRead) {
   TestService service;
   const std::string members = R"("model": "alphabet", "messages": [{"role": "user", "content": ")" +

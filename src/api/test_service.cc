@@ -165,6 +165,7 @@ TestService::Parts::Parts(ServiceOptions options) {
   model.template_source = kTemplate;
   model.output = OutputFormat::Detect(kTemplate, tokenizer.get());
   model.call_shape = FindCallShape(*chat_template);
+  model.thinking = ThinkingSwitches::Detect(kTemplate);
   CacheOptions cache;
   cache.budget_bytes = size_t{8} << 20;
   cache.context_tokens = kContextTokens;

@@ -38,6 +38,9 @@ Prepared Prepare(const Service& service, const http::ExchangePtr& exchange, bool
     prepared.error = fields.error();
   } else if (!service.model().Answers(prepared.request.model)) {
     prepared.error = openai::ModelNotFound(prepared.request.model, service.model().id);
+  } else if (const Status planned = PlanThinking(service.model(), &prepared.request.job);
+             !planned.ok()) {
+    prepared.error = ApiError::From(planned);
   } else {
     auto prompt =
         RenderChat(service.model(), prepared.request.job, [&] { return exchange->abandoned(); });
@@ -106,6 +109,7 @@ void HandleMessages(Service* service, PromptHistory* history, const http::Exchan
   plan.tenant = tenant;
   plan.tools = request.job.tools;
   plan.one_call = request.one_call;
+  plan.thinking_budget = request.job.thinking_budget;
   plan.prompts.push_back(std::move(prepared.prompt));
   // A request that only warms the cache has no next turn.
   if (plan.options.max_tokens != 0) {

@@ -83,22 +83,19 @@ void ReadToolChoice(Fields* fields, MessagesRequest* request) {
   fields->Take(part);
 }
 
-// Whether the model thinks is the template's decision; those that leave it open ask this variable.
 void ReadThinking(Fields* fields, MessagesRequest* request) {
   const JsonValue* thinking = fields->Object("thinking");
   if (thinking == nullptr) return;
   Fields part(*thinking, "thinking.");
   std::string type;
   std::string display;
-  int64_t budget = 0;  // models here know no budget
+  int32_t budget = 0;
   part.Read("type", 32, &type);
   part.Read("display", 32, &display);
   part.Read("budget_tokens", 1, kTokensMax, &budget);
   if (type == "enabled" || type == "disabled") {
-    JsonWriter(&request->job.variables)
-        .BeginObject()
-        .Member("enable_thinking", type == "enabled")
-        .EndObject();
+    request->job.thinking.enabled = type == "enabled";
+    if (type == "enabled" && budget > 0) request->job.thinking.budget = budget;
   } else if (type != "adaptive" && type != "between_tools") {
     part.Fail("type", "must be enabled, disabled or adaptive");
   }
@@ -148,7 +145,7 @@ void TakePrefill(Fields* fields, ChatJob* job) {
   }
   job->prefill = last.content;
   job->turns.pop_back();
-  if (job->variables.empty()) job->variables = "{\"enable_thinking\":false}";
+  if (!job->thinking.enabled) job->thinking.enabled = false;
 }
 
 }  // namespace

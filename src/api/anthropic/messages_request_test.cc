@@ -61,7 +61,7 @@ TEST(MessagesRequest, AnAssistantAtTheEndIsThePrefill) {
       {"role": "assistant", "content": "The best"}])");
   EXPECT_EQ(Describe(request), "user(Hi)");
   EXPECT_EQ(request.job.prefill, "The best");
-  EXPECT_EQ(request.job.variables, R"({"enable_thinking":false})");
+  EXPECT_EQ(request.job.thinking.enabled, false);
   std::string error;
   Read(R"("messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [
       {"type": "tool_use", "id": "t", "name": "f", "input": {}}]}])",
@@ -90,7 +90,8 @@ TEST(MessagesRequest, ThinkingAndTools) {
   EXPECT_EQ(request.job.tools, R"([{"type":"function","function":{"name":"f","description":"d",)"
                                R"("parameters":{"type":"object"}}}])");
   EXPECT_TRUE(request.parse_calls);
-  EXPECT_EQ(request.job.variables, R"({"enable_thinking":true})");
+  EXPECT_EQ(request.job.thinking.enabled, true);
+  EXPECT_EQ(request.job.thinking.budget, 2048);
   EXPECT_FALSE(Read(std::string(kHi) + R"(, "tool_choice": {"type": "none"},
       "tools": [{"name": "f", "input_schema": {}}])")
                    .parse_calls);
@@ -129,7 +130,7 @@ TEST(MessagesRequest, Options) {
   EXPECT_EQ(request.job.options.sampling.top_k, 7);
   EXPECT_EQ(request.job.options.stop, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(request.job.cache.session, "u");
-  EXPECT_EQ(request.job.variables, "");
+  EXPECT_TRUE(request.job.thinking.empty());
 }
 
 TEST(MessagesRequest, ErrorsNameTheField) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "text/output/thinking.h"
 
 namespace reprise::api {
 
@@ -66,6 +67,9 @@ struct ChatJob {
   std::string prefill;    // how the reply begins: the model goes on from there
   std::string tools;      // JSON array of OpenAI's tools, or empty
   std::string variables;  // JSON object for the template, or empty
+  ThinkingRequest thinking;
+  std::optional<int32_t>
+      thinking_budget;  // tokens of reasoning that the reply may have (PlanThinking)
   ReplyOptions options;
   CacheControl cache;
 };

@@ -151,6 +151,14 @@ size_t SystemTurns(const std::vector<ChatTurn>& turns) {
 
 }  // namespace
 
+Status PlanThinking(const ServedModel& model, ChatJob* job) {
+  if (job->thinking.empty()) return OkStatus();
+  REPRISE_ASSIGN(const ThinkingPlan plan, model.thinking.Plan(job->thinking, model.output));
+  job->variables = MergeVariables(job->variables, plan);
+  job->thinking_budget = plan.budget;
+  return OkStatus();
+}
+
 Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job,
                           std::function<bool()> abandoned) {
   constexpr size_t kAllMessages = SIZE_MAX;

@@ -19,6 +19,10 @@ struct Prompt {
   std::string text;                  // as the template rendered it
 };
 
+// What the client wants about thinking becomes variables of the job, and a budget. Before
+// RenderChat. Fails with kInvalidArgument if this model cannot do it.
+Status PlanThinking(const ServedModel& model, ChatJob* job);
+
 // Renders the turns with the model's template and tokenises them. Special tokens that stand in the
 // turns' own texts stay text. Fails with kInvalidArgument if the model has no template or the
 // template refuses the conversation, kCancelled if `abandoned` (optional, asked now and then) says

@@ -14,6 +14,7 @@
 #include "base/json_writer.h"
 #include "base/log.h"
 #include "text/detokenizer.h"
+#include "text/output/thinking.h"
 #include "text/stop_strings.h"
 
 namespace reprise::api {
@@ -67,6 +68,14 @@ struct Voice {
   size_t sent_bytes = 0;                            // out of the stop strings
   Choice choice;
   size_t calls_over = 0;  // of the choice's calls: all of whose arguments are there
+
+  // Where reasoning has a budget: what was said so far, with what the server put in.
+  std::vector<TokenId> said;
+  int32_t thought = 0;  // tokens of reasoning
+  int32_t before = 0;   // of `said`: in the first stream, and put in by the server
+  bool closed = false;  // its reasoning was ended
+  std::optional<ReuseReport> report;
+  double first_token_ms = -1;
   bool ended = false;
 };
 
@@ -88,7 +97,11 @@ class Reply : public std::enable_shared_from_this<Reply> {
   void Wake();
   void Pump();
   void PumpOne(size_t index);
-  void Append(Voice& voice, std::vector<GeneratedToken> tokens, Delta* delta);
+  bool Append(size_t index, std::vector<GeneratedToken> tokens, Delta* delta);
+  bool IsSpent(Voice& voice) const;
+  bool CloseThinking(size_t index, Delta* delta);
+  std::vector<TokenId> ClosingTokens() const;
+  void Count(const Voice& voice, Completion* completion) const;
   void Emit(Voice& voice, std::string_view text, Delta* delta);
   void Note(Voice& voice, const OutputEvents& events);
   std::string IdFor(const Voice& voice, const OutputEvent& call) const;
@@ -102,10 +115,12 @@ class Reply : public std::enable_shared_from_this<Reply> {
 
   Service& service_;
   const http::ExchangePtr exchange_;
-  const ReplyPlan plan_;
+  ReplyPlan plan_;
   const std::unique_ptr<ReplySink> sink_;
   std::optional<JsonDocument> tools_;
   std::vector<Voice> voices_;
+  uint64_t seed_ = 0;
+  int64_t begun_ms_ = 0;
   std::atomic<bool> woken_{false};
   bool over_ = false;  // done, failed or cancelled
 };
@@ -148,10 +163,19 @@ GenerateRequest Reply::MakeRequest(const Prompt& prompt, size_t choice, uint64_t
 }
 
 std::optional<ApiError> Reply::SubmitAll() {
-  const uint64_t seed = plan_.options.seed.value_or(RandomSeed());
+  seed_ = plan_.options.seed.value_or(RandomSeed());
+  begun_ms_ = service_.clock().NowMs();
+  if (plan_.thinking_budget == 0 && plan_.format.thinking_begun) {
+    // The prompt has opened the reasoning: it closes it, too.
+    for (Prompt& prompt : plan_.prompts) {
+      const std::vector<TokenId> closing = ClosingTokens();
+      prompt.ids.insert(prompt.ids.end(), closing.begin(), closing.end());
+    }
+    plan_.format.thinking_begun = false;
+  }
   for (const Prompt& prompt : plan_.prompts) {
     for (int32_t i = 0; i < plan_.options.choices; ++i) {
-      auto stream = service_.engine().Submit(MakeRequest(prompt, static_cast<size_t>(i), seed));
+      auto stream = service_.engine().Submit(MakeRequest(prompt, static_cast<size_t>(i), seed_));
       if (!stream.ok()) {
         CancelAll();
         ApiError error = ApiError::FromEngine(stream.status());
@@ -218,13 +242,20 @@ void Reply::Pump() {
 void Reply::PumpOne(size_t index) {
   Voice& voice = voices_[index];
   TokenStream::Update update = voice.stream->Poll();
-  if (update.started && index == 0) sink_->OnStart(*update.started);
+  if (update.started && !voice.report) {
+    if (index == 0) sink_->OnStart(*update.started);
+    voice.report = *update.started;
+  }
+  if (!update.tokens.empty() && voice.first_token_ms < 0) {
+    voice.first_token_ms = static_cast<double>(service_.clock().NowMs() - begun_ms_);
+  }
   Delta delta;
   delta.choice = index;
   delta.calls = &voice.choice.calls;
   delta.calls_before = voice.choice.calls.size();
   const auto over = [&] { return voice.stops->stopped() || HasCalled(voice); };
-  if (!over()) Append(voice, std::move(update.tokens), &delta);
+  // What the engine did after the reasoning was ended does not count.
+  if (!over() && Append(index, std::move(update.tokens), &delta)) update.completion.reset();
   const bool stopped = over();
   if (stopped && !update.completion) voice.stream->Cancel();
   if (update.completion && !stopped) {
@@ -258,7 +289,9 @@ ReplyToken Reply::Describe(const GeneratedToken& token) const {
   return described;
 }
 
-void Reply::Append(Voice& voice, std::vector<GeneratedToken> tokens, Delta* delta) {
+// True if the reasoning was ended, and the reply goes on in another stream.
+bool Reply::Append(size_t index, std::vector<GeneratedToken> tokens, Delta* delta) {
+  Voice& voice = voices_[index];
   for (const GeneratedToken& token : tokens) {
     std::string text;
     voice.detokenizer->Append(token.chosen.token, &text);
@@ -270,9 +303,82 @@ void Reply::Append(Voice& voice, std::vector<GeneratedToken> tokens, Delta* delt
     Emit(voice, out, delta);
     if (stopped || HasCalled(voice)) {
       voice.held.clear();
-      return;
+      return false;
     }
+    if (!plan_.thinking_budget) continue;
+    voice.said.push_back(token.chosen.token);
+    if (IsSpent(voice) && CloseThinking(index, delta)) return true;
   }
+  return false;
+}
+
+// Whether the reply still thinks, though it has no more tokens for it.
+bool Reply::IsSpent(Voice& voice) const {
+  if (!voice.parser->thinking()) return false;
+  return ++voice.thought >= *plan_.thinking_budget && !voice.closed;
+}
+
+std::vector<TokenId> Reply::ClosingTokens() const {
+  std::vector<TokenId> ids;
+  EncodeOptions options;
+  options.add_special = false;
+  options.parse_special = true;
+  const std::string text = EndOfThinking(*plan_.format.reasoning);
+  // Cannot fail for a text as short as this; without it the reply would only go on thinking.
+  static_cast<void>(service_.model().tokenizer->Encode(text, options, &ids).ok());
+  return ids;
+}
+
+// Ends the reasoning in the model's place: the reply goes on as another request, whose prompt is
+// all that was said and the marker. The cache has the state of all but the marker.
+bool Reply::CloseThinking(size_t index, Delta* delta) {
+  Voice& voice = voices_[index];
+  voice.closed = true;
+  const size_t choices = static_cast<size_t>(plan_.options.choices);
+  Prompt prompt = plan_.prompts[index / choices];
+  GenerateRequest request = MakeRequest(prompt, index % choices, seed_);
+  const std::vector<TokenId> closing = ClosingTokens();
+  voice.said.insert(voice.said.end(), closing.begin(), closing.end());
+  request.prompt.insert(request.prompt.end(), voice.said.begin(), voice.said.end());
+  request.max_tokens -= static_cast<int32_t>(voice.said.size());
+  request.min_tokens = 0;
+  if (closing.empty() || request.max_tokens <= 0) return false;  // it ends by its length
+  auto stream = service_.engine().Submit(std::move(request));
+  if (!stream.ok()) {
+    Fail(ApiError::FromEngine(stream.status()));
+    return true;
+  }
+  voice.before = static_cast<int32_t>(voice.said.size());
+  voice.stream->Cancel();
+  voice.stream = std::move(*stream);
+  std::string text;
+  voice.detokenizer->Finish(&text);
+  text += EndOfThinking(*plan_.format.reasoning);
+  std::string out;
+  voice.text_bytes += text.size();
+  voice.stops->Finish(&out);
+  voice.stops = std::make_unique<StopStrings>(plan_.options.stop);
+  voice.sent_bytes = voice.text_bytes;
+  Emit(voice, out + text, delta);
+  voice.stream->SetNotify([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Wake();
+  });
+  Wake();
+  return true;
+}
+
+// The completion of a reply in two streams.
+void Reply::Count(const Voice& voice, Completion* completion) const {
+  if (voice.before == 0) return;
+  completion->prompt_tokens -= voice.before;
+  completion->generated_tokens += voice.before;
+  if (voice.report) {
+    const int32_t stored = completion->report.stored_tokens;
+    completion->report = *voice.report;
+    completion->report.stored_tokens = std::min(stored, completion->prompt_tokens);
+  }
+  completion->first_token_ms = voice.first_token_ms;
+  completion->total_ms = static_cast<double>(service_.clock().NowMs() - begun_ms_);
 }
 
 // Text that is certain goes on: to the parser, and the tokens behind it with it.
@@ -335,6 +441,7 @@ bool Reply::HasCalled(const Voice& voice) const { return plan_.one_call && voice
 void Reply::EndOne(size_t index, Completion completion) {
   Voice& voice = voices_[index];
   voice.ended = true;
+  Count(voice, &completion);
   Choice& choice = voice.choice;
   if (voice.stops->stopped()) {
     choice.stop = StopKind::kStopString;

@@ -79,10 +79,11 @@ struct ReplyPlan {
   ReplyOptions options;
   CacheControl cache;
   const Tenant* tenant = nullptr;
-  OutputFormat format;        // how to read the reply; default: everything is content
-  std::string tools;          // JSON, for the parser
-  bool one_call = false;      // the reply ends with its first call
-  bool keep_tokens = false;   // tell tokens, not only text
+  OutputFormat format;                     // how to read the reply; default: everything is content
+  std::string tools;                       // JSON, for the parser
+  bool one_call = false;                   // the reply ends with its first call
+  std::optional<int32_t> thinking_budget;  // tokens of reasoning, then it is closed
+  bool keep_tokens = false;                // tell tokens, not only text
   bool score_prompt = false;  // ... and the tokens of the prompt, with options.logprobs
   std::function<void(const Choice&)> done;  // after a whole, successful first choice
 };

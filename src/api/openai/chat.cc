@@ -12,6 +12,8 @@
 namespace reprise::api::openai {
 namespace {
 
+constexpr int32_t kThinkingTokensMax = 1 << 30;
+
 void WriteCall(const ToolCall& call, JsonWriter* json) {
   json->Member("id", call.id).Member("type", "function").Key("function").BeginObject();
   json->Member("name", call.name).Member("arguments", call.arguments).EndObject();
@@ -201,6 +203,21 @@ class StreamedChat : public ReplySink {
   const char* end_name_ = nullptr;  // of a choice whose end is not told yet
 };
 
+// OpenAI's field, and those that other servers have for it.
+void ReadThinking(Fields* fields, ThinkingRequest* thinking) {
+  fields->Read("reasoning_effort", 32, &thinking->effort);
+  if (fields->Find("enable_thinking") != nullptr) {
+    bool enabled = false;
+    fields->Read("enable_thinking", &enabled);
+    thinking->enabled = enabled;
+  }
+  if (fields->Find("thinking_budget") != nullptr) {
+    int32_t budget = 0;
+    fields->Read("thinking_budget", 0, kThinkingTokensMax, &budget);
+    thinking->budget = budget;
+  }
+}
+
 void ReadChatOptions(Fields* fields, AnswerOptions* options, ReplyOptions* reply) {
   ReadAnswerOptions(fields, options);
   fields->Read("logprobs", &options->logprobs);
@@ -224,6 +241,11 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   ReadReplyOptions(service->options(), service->model().vocab_size, &fields, &job.options);
   ReadChatOptions(&fields, &options, &job.options);
   ReadCacheControl(&fields, &job.cache);
+  ReadThinking(&fields, &job.thinking);
+  if (fields.ok()) {
+    const Status planned = PlanThinking(service->model(), &job);
+    if (!planned.ok()) fields.Fail("reasoning_effort", planned.message());
+  }
   if (!fields.ok()) return Refuse(exchange, *fields.error());
 
   auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
@@ -235,6 +257,7 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   plan.tenant = service->FindTenant(exchange->request());
   plan.tools = job.tools;
   plan.one_call = calls.one;
+  plan.thinking_budget = job.thinking_budget;
   plan.keep_tokens = options.wants_tokens();
   plan.prompts.push_back(std::move(*prompt));
   const size_t choices = static_cast<size_t>(job.options.choices);

@@ -73,6 +73,8 @@ void Props(Service* service, const ExchangePtr& exchange) {
   json.EndObject().EndObject();
   json.Member("context_tokens", model.context_tokens).Member("vocab_size", model.vocab_size);
   json.Member("chat_template", model.template_source);
+  // Whether a request may say "enable_thinking" and be heard.
+  json.Member("thinking", model.output.reasoning != nullptr || model.thinking.can_toggle());
   for (const auto& [name, text] : model.special_tokens) json.Member(name, text);
   json.EndObject();
   exchange->Respond(std::move(response));

@@ -102,6 +102,7 @@ Status ServerStack::LoadText() {
     served_.template_source = text_->chat_templates.front().source;
     served_.output = OutputFormat::Detect(served_.template_source, text_->tokenizer.get());
     served_.call_shape = FindCallShape(*template_);
+    served_.thinking = ThinkingSwitches::Detect(served_.template_source);
   }
   served_.special_tokens = SpecialTokens(*text_->tokenizer);
   REPRISE_ASSIGN(const GenerationDefaults defaults, ReadGenerationDefaults(loaded_->checkpoint()));

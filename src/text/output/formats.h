@@ -84,7 +84,8 @@ struct ReasoningFormat {
   std::string_view token = {};
   std::string_view begin = {};
   std::string_view end = {};
-  bool anywhere = false;  // may begin at any place; otherwise only at the start of the reply
+  std::string_view answer = {};  // what must follow `end` for the answer to begin, if anything
+  bool anywhere = false;         // may begin at any place; otherwise only at the start of the reply
   std::array<std::string_view, 8> hidden = {};  // markers around the answer, not part of it
   std::string_view hidden_start = {};           // one that is only dropped at the very start
 };
