@@ -58,49 +58,61 @@ int64_t RoundUp(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; 
 
 // One block of a row: where its parts lie in the planes.
 struct Place {
-  uint8_t* quants;
-  uint8_t* extra;
+  uint8_t* quants;  // of the row
+  uint8_t* extra;   // of the row
+  int64_t unit;     // the block's first
   uint8_t* sub;
   uint16_t* scale;
 };
 
 Place PlaceOf(const QuantisedLayout& layout, std::byte* packed, int64_t row, int64_t block) {
   const Widths widths = WidthsOf(layout.dtype);
-  const int64_t units = TraitsOf(layout.dtype).block_elements / 32;
   uint8_t* base = reinterpret_cast<uint8_t*>(packed);
   uint8_t* scale = base + layout.scale + row * layout.scale_stride + block * widths.scale;
-  return {base + row * layout.quant_stride + block * units * widths.quant,
-          base + layout.extra + row * layout.extra_stride + block * units * widths.extra,
+  return {base + row * layout.quant_stride, base + layout.extra + row * layout.extra_stride,
+          block * (TraitsOf(layout.dtype).block_elements / 32),
           base + layout.sub + row * layout.sub_stride + block * widths.sub,
           reinterpret_cast<uint16_t*>(scale)};
 }
 
-// Element e of a block in the names of layout.h.
-struct Element {
-  int unit, half, pair, byte;
+// Word w of a unit in a plane of kWords words a unit.
+template <int kWords>
+uint8_t* WordOf(uint8_t* plane, int64_t unit, int w) {
+  return plane + unit / 4 * (16 * kWords) + 16 * w + unit % 4 * 4;
+}
 
-  explicit Element(int e) : unit(e / 32), half(e / 16 % 2), pair(e / 4 % 4), byte(e % 4) {}
-};
+// Puts kBits bits of each of the 32 values of a unit into its words of a plane (nibbles, pairs or
+// bits of layout.h): value (h, i, c) is number 2 i + h of those that share byte c.
+template <int kBits>
+void PutUnit(const uint8_t* values, uint8_t* plane, int64_t unit) {
+  constexpr int kShare = 8 / kBits;
+  uint8_t words[kBits][4] = {};
+  for (int n = 0; n < 8; ++n) {
+    const uint8_t* four = values + 16 * (n % 2) + 4 * (n / 2);
+    for (int c = 0; c < 4; ++c) {
+      words[n / kShare][c] = uint8_t(words[n / kShare][c] | four[c] << (n % kShare * kBits));
+    }
+  }
+  for (int w = 0; w < kBits; ++w) std::memcpy(WordOf<kBits>(plane, unit, w), words[w], 4);
+}
 
-// Where some bits of an element lie: from bit `shift` of a byte on. The same spots serve both ways,
-// from a block into its planes and back.
+template <int kBits>
+void TakeUnit(uint8_t* plane, int64_t unit, uint8_t* values) {
+  constexpr int kShare = 8 / kBits;
+  for (int n = 0; n < 8; ++n) {
+    const uint8_t* word = WordOf<kBits>(plane, unit, n / kShare);
+    uint8_t* four = values + 16 * (n % 2) + 4 * (n / 2);
+    for (int c = 0; c < 4; ++c) {
+      four[c] = uint8_t(word[c] >> (n % kShare * kBits) & ((1 << kBits) - 1));
+    }
+  }
+}
+
+// Where some bits of an element lie in a block: from bit `shift` of a byte on.
 struct Spot {
   uint8_t* at;
   int shift;
 };
-
-Spot NibbleOf(uint8_t* plane, int e) {
-  const Element x(e);
-  return {plane + 16 * x.unit + 4 * x.pair + x.byte, 4 * x.half};
-}
-Spot PairOf(uint8_t* plane, int e) {
-  const Element x(e);
-  return {plane + 8 * x.unit + 4 * (x.pair / 2) + x.byte, 4 * (x.pair % 2) + 2 * x.half};
-}
-Spot BitOf(uint8_t* plane, int e) {
-  const Element x(e);
-  return {plane + 4 * x.unit + x.byte, 2 * x.pair + x.half};
-}
 
 // The spots of element e in the blocks of a file.
 Spot WordBit(uint8_t* qh, int e) { return {qh + e / 8, e % 8}; }
@@ -120,33 +132,40 @@ Spot UnitNibble(uint8_t* qs, int e) {  // IQ4_XS
   return {qs + 16 * (e / 32) + e % 16, e / 16 % 2 * 4};
 }
 
-using SpotOf = Spot (*)(uint8_t* bytes, int e);
+using InBlock = Spot (*)(uint8_t* bytes, int e);
 
-// Moves kBits bits of each of kCount elements; what lies around them stays.
-template <SpotOf kFrom, SpotOf kTo, int kBits, int kCount>
-void MoveBits(uint8_t* from, uint8_t* to) {
+// Moves kBits bits of each of kCount elements from a block to a plane (kPack) or back.
+template <bool kPack, InBlock kInBlock, int kBits, int kCount>
+void Move(uint8_t* block, uint8_t* plane, int64_t unit) {
   constexpr unsigned kMask = (1u << kBits) - 1;
-  for (int e = 0; e < kCount; ++e) {
-    const Spot source = kFrom(from, e);
-    const Spot target = kTo(to, e);
-    const unsigned value = *source.at >> source.shift & kMask;
-    *target.at = uint8_t((*target.at & ~(kMask << target.shift)) | value << target.shift);
-  }
-}
-
-// Moves bits from a block to a plane (kPack) or back.
-template <bool kPack, SpotOf kInBlock, SpotOf kInPlane, int kBits, int kCount>
-void Move(uint8_t* block, uint8_t* plane) {
+  uint8_t values[kCount];
   if (kPack) {
-    MoveBits<kInBlock, kInPlane, kBits, kCount>(block, plane);
+    for (int e = 0; e < kCount; ++e) {
+      const Spot spot = kInBlock(block, e);
+      values[e] = uint8_t(*spot.at >> spot.shift & kMask);
+    }
+    for (int u = 0; u < kCount / 32; ++u) PutUnit<kBits>(values + 32 * u, plane, unit + u);
   } else {
-    MoveBits<kInPlane, kInBlock, kBits, kCount>(plane, block);
+    for (int u = 0; u < kCount / 32; ++u) TakeUnit<kBits>(plane, unit + u, values + 32 * u);
+    for (int e = 0; e < kCount; ++e) {
+      const Spot spot = kInBlock(block, e);
+      *spot.at = uint8_t((*spot.at & ~(kMask << spot.shift)) | unsigned{values[e]} << spot.shift);
+    }
   }
 }
 
 template <bool kPack>
 void Copy(void* block, void* plane, size_t bytes) {
   std::memcpy(kPack ? plane : block, kPack ? block : plane, bytes);
+}
+
+// Words that are the same in a block and in its planes, kWords a unit.
+template <bool kPack, int kWords>
+void CopyWords(void* block, uint8_t* plane, int64_t unit, int units) {
+  for (int w = 0; w < kWords * units; ++w) {
+    Copy<kPack>(static_cast<uint8_t*>(block) + 4 * w,
+                WordOf<kWords>(plane, unit + w / kWords, w % kWords), 4);
+  }
 }
 
 // d, m or dmin, which may lie at any address of a block.
@@ -158,41 +177,41 @@ void CopyScale(void* d, const Place& place, int index) {
 template <bool kPack>
 void Convert(BlockQ8_0* block, const Place& place) {
   CopyScale<kPack>(&block->d, place, 0);
-  Copy<kPack>(block->qs, place.quants, 32);
+  CopyWords<kPack, 8>(block->qs, place.quants, place.unit, 1);
 }
 
 template <bool kPack>
 void Convert(BlockQ4_0* block, const Place& place) {
   CopyScale<kPack>(&block->d, place, 0);
-  Copy<kPack>(block->qs, place.quants, 16);
+  CopyWords<kPack, 4>(block->qs, place.quants, place.unit, 1);
 }
 
 template <bool kPack>
 void Convert(BlockIQ4_NL* block, const Place& place) {
   CopyScale<kPack>(&block->d, place, 0);
-  Copy<kPack>(block->qs, place.quants, 16);
+  CopyWords<kPack, 4>(block->qs, place.quants, place.unit, 1);
 }
 
 template <bool kPack>
 void Convert(BlockQ4_1* block, const Place& place) {
   CopyScale<kPack>(&block->d, place, 0);
   CopyScale<kPack>(&block->m, place, 1);
-  Copy<kPack>(block->qs, place.quants, 16);
+  CopyWords<kPack, 4>(block->qs, place.quants, place.unit, 1);
 }
 
 template <bool kPack>
 void Convert(BlockQ5_0* block, const Place& place) {
   CopyScale<kPack>(&block->d, place, 0);
-  Copy<kPack>(block->qs, place.quants, 16);
-  Move<kPack, WordBit, BitOf, 1, 32>(block->qh, place.extra);
+  CopyWords<kPack, 4>(block->qs, place.quants, place.unit, 1);
+  Move<kPack, WordBit, 1, 32>(block->qh, place.extra, place.unit);
 }
 
 template <bool kPack>
 void Convert(BlockQ5_1* block, const Place& place) {
   CopyScale<kPack>(&block->d, place, 0);
   CopyScale<kPack>(&block->m, place, 1);
-  Copy<kPack>(block->qs, place.quants, 16);
-  Move<kPack, WordBit, BitOf, 1, 32>(block->qh, place.extra);
+  CopyWords<kPack, 4>(block->qs, place.quants, place.unit, 1);
+  Move<kPack, WordBit, 1, 32>(block->qh, place.extra, place.unit);
 }
 
 template <bool kPack>
@@ -200,14 +219,14 @@ void Convert(BlockQ2_K* block, const Place& place) {
   CopyScale<kPack>(&block->d, place, 0);
   CopyScale<kPack>(&block->dmin, place, 1);
   Copy<kPack>(block->scales, place.sub, 16);
-  Move<kPack, QuarterPair, PairOf, 2, 256>(block->qs, place.quants);
+  Move<kPack, QuarterPair, 2, 256>(block->qs, place.quants, place.unit);
 }
 
 template <bool kPack>
 void Convert(BlockQ3_K* block, const Place& place) {
   CopyScale<kPack>(&block->d, place, 0);
-  Move<kPack, QuarterPair, PairOf, 2, 256>(block->qs, place.quants);
-  Move<kPack, ColumnBit, BitOf, 1, 256>(block->hmask, place.extra);
+  Move<kPack, QuarterPair, 2, 256>(block->qs, place.quants, place.unit);
+  Move<kPack, ColumnBit, 1, 256>(block->hmask, place.extra, place.unit);
   for (int s = 0; s < 16; ++s) {
     uint8_t* low = block->scales + s % 8;
     uint8_t* high = block->scales + 8 + s % 4;
@@ -246,7 +265,7 @@ void Convert(BlockQ4_K* block, const Place& place) {
   CopyScale<kPack>(&block->d, place, 0);
   CopyScale<kPack>(&block->dmin, place, 1);
   ConvertSixBits<kPack>(block->scales, place.sub);
-  Move<kPack, QuarterNibble, NibbleOf, 4, 256>(block->qs, place.quants);
+  Move<kPack, QuarterNibble, 4, 256>(block->qs, place.quants, place.unit);
 }
 
 template <bool kPack>
@@ -254,22 +273,22 @@ void Convert(BlockQ5_K* block, const Place& place) {
   CopyScale<kPack>(&block->d, place, 0);
   CopyScale<kPack>(&block->dmin, place, 1);
   ConvertSixBits<kPack>(block->scales, place.sub);
-  Move<kPack, QuarterNibble, NibbleOf, 4, 256>(block->qs, place.quants);
-  Move<kPack, ColumnBit, BitOf, 1, 256>(block->qh, place.extra);
+  Move<kPack, QuarterNibble, 4, 256>(block->qs, place.quants, place.unit);
+  Move<kPack, ColumnBit, 1, 256>(block->qh, place.extra, place.unit);
 }
 
 template <bool kPack>
 void Convert(BlockQ6_K* block, const Place& place) {
   CopyScale<kPack>(&block->d, place, 0);
   Copy<kPack>(block->scales, place.sub, 16);
-  Move<kPack, LowOfQ6, NibbleOf, 4, 256>(block->ql, place.quants);
-  Move<kPack, HighOfQ6, PairOf, 2, 256>(block->qh, place.extra);
+  Move<kPack, LowOfQ6, 4, 256>(block->ql, place.quants, place.unit);
+  Move<kPack, HighOfQ6, 2, 256>(block->qh, place.extra, place.unit);
 }
 
 template <bool kPack>
 void Convert(BlockIQ4_XS* block, const Place& place) {
   CopyScale<kPack>(&block->d, place, 0);
-  Move<kPack, UnitNibble, NibbleOf, 4, 256>(block->qs, place.quants);
+  Move<kPack, UnitNibble, 4, 256>(block->qs, place.quants, place.unit);
   uint16_t high = kPack ? block->scales_h : uint16_t{0};
   for (int s = 0; s < 8; ++s) {
     uint8_t* low = block->scales_l + s / 2;
@@ -288,7 +307,7 @@ void Convert(BlockIQ4_XS* block, const Place& place) {
 template <bool kPack>
 void Convert(BlockIQ2_XXS* block, const Place& place) {
   CopyScale<kPack>(&block->d, place, 0);
-  Copy<kPack>(block->qs, place.quants, 64);
+  CopyWords<kPack, 2>(block->qs, place.quants, place.unit, 8);
 }
 
 template <bool kPack>
@@ -330,8 +349,8 @@ QuantisedLayout LayoutOf(DType dtype, int64_t rows, int64_t cols) {
   layout.dtype = dtype;
   layout.rows = rows;
   layout.cols = cols;
-  layout.quant_stride = RoundUp(cols / 32 * widths.quant, 16);
-  layout.extra_stride = RoundUp(cols / 32 * widths.extra, 16);
+  layout.quant_stride = RoundUp(cols / 32, 4) * widths.quant;
+  layout.extra_stride = RoundUp(cols / 32, 4) * widths.extra;
   layout.sub_stride = RoundUp(cols / block * widths.sub, 16);
   layout.scale_stride = RoundUp(cols / block * widths.scale, 16);
   layout.extra = size_t(RoundUp(rows * layout.quant_stride, 256));

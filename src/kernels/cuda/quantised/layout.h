@@ -12,12 +12,15 @@
 // A *unit* is 32 consecutive values of a row: a 32-block, or an eighth of a 256-block. Element e of
 // a unit is written 16 h + 4 i + c (h = 0..1, i = 0..3, c = 0..3): word pair i of a unit is its
 // elements 4 i .. 4 i + 3 and 16 + 4 i .. 16 + 4 i + 3, what one thread of an m16n8k32 multiplies.
-// Parts of a value, per unit:
+// Parts of a value, per unit, in words of 32 bits:
 //
-//   bytes    32 bytes   int8, in order
-//   nibbles  16 bytes   byte 4 i + c: element (0, i, c) low, element (1, i, c) high
-//   pairs     8 bytes   word i / 2, byte c, bits 4 (i % 2) + 2 h and the next one: element (h, i,
-//   c) bits      4 bytes   byte c, bit 2 i + h: element (h, i, c)
+//   bytes    8 words   word 4 h + i, byte c: element (h, i, c), int8
+//   nibbles  4 words   word i, byte c: element (0, i, c) low, element (1, i, c) high
+//   pairs    2 words   word i / 2, byte c, bits 4 (i % 2) + 2 h and the next one: element (h, i, c)
+//   bits     1 word    byte c, bit 2 i + h: element (h, i, c)
+//
+// A *quad* is four consecutive units, which share their place: word w of unit j of a quad is word
+// 4 w + j, so that a thread reads what it needs of four units in 16 bytes. Rows are whole quads.
 //
 //   type             quants   extra   scales, per block
 //   Q8_0             bytes            d
@@ -31,7 +34,7 @@
 //   Q5_K             nibbles  bits    d dmin   sub: 8 scales, 8 minima
 //   Q6_K             nibbles  pairs   d        sub: 16 int8
 //   IQ4_XS           nibbles          d        sub: 8 int8, scale - 32
-//   IQ2_XXS          8 bytes as in the file    d; the grid follows the planes
+//   IQ2_XXS          2 words as in the file    d; the grid follows the planes
 //
 // d, m and dmin are f16. Rows of a plane are a multiple of 16 bytes apart. Q4_K takes 148 bytes
 // for 144, Q5_K 180 for 176, Q3_K 114 for 110, IQ4_XS 138 for 136; the others are as in the file.

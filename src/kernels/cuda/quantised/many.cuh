@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <type_traits>
+
+#include "kernels/cuda/grid.cuh"
+#include "kernels/cuda/quantised/mma.cuh"
 #include "kernels/cuda/quantised/product.cuh"
-#include "kernels/cuda/quantised/unit.cuh"
 
 // Products for many tokens: integer tensor cores (mma.sync s8), weights on the side of 16, tokens
 // on the side of 8. A block multiplies a tile of weights and tokens; its warps divide the outputs,
@@ -11,8 +14,10 @@
 namespace reprise::cuda {
 namespace many {
 
-// Words from one row of a tile to the next, so that 8 rows by 4 words lie in 32 banks.
-constexpr int PaddedWords(int words) { return words + (12 - words % 8) % 8; }
+// Bytes from one row of a tile to the next: 8 rows by 4 words lie in 32 banks (activations), or 2
+// rows by 4 times 16 bytes do (weights).
+constexpr int PaddedWords(int bytes) { return bytes % 32 == 16 ? bytes : bytes + 16; }
+constexpr int PaddedQuads(int bytes) { return bytes % 128 == 64 ? bytes : bytes + 64; }
 
 // A tile: kRows of weights by kTokens, each warp 16 * kM by 8 * kN of it.
 template <int kM_, int kN_, int kWarpRows_, int kWarpColumns_, int kStages_>
@@ -31,12 +36,11 @@ struct Stage {
   using Traits = UnitTraits<kType>;
   static constexpr int kUnits = Traits::kBlock256 ? 8 : 4;
   static constexpr int kBlocks = kUnits / Traits::kBlockUnits;
-  static constexpr int kQuantStride = 4 * PaddedWords(kUnits * Traits::kQuantWords);
-  static constexpr int kExtraStride =
-      Traits::kExtraWords == 0 ? 0 : 4 * PaddedWords(kUnits * Traits::kExtraWords);
+  static constexpr int kQuantStride = PaddedQuads(kUnits * Traits::kQuantWords * 4);
+  static constexpr int kExtraStride = kUnits * Traits::kExtraWords * 4;
   // f16 scales of the stage's blocks: of one 256-block without a minimum, the word it lies in.
   static constexpr int kScaleBytes = Traits::kBlock256 ? 4 : (Traits::kMinimum ? 16 : 8);
-  static constexpr int kXStride = 4 * PaddedWords(kUnits * 8);
+  static constexpr int kXStride = PaddedWords(kUnits * 32);
   // Sums of x: of 256-blocks 16 of them, of 32-blocks the three words in which four lie.
   static constexpr int kSumStride = !Traits::kMinimum ? 0 : Traits::kBlock256 ? 48 : 12;
 
@@ -65,6 +69,32 @@ __device__ void WaitForCopies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
 }
 
+// Where the rows of a tile lie, in shared memory: every stage copies from there on.
+template <typename TileOf>
+struct TileRows {
+  const std::byte* quants[TileOf::kRows];
+  int64_t row[TileOf::kRows];  // of the matrix; its last one for those behind it
+  const int8_t* x[TileOf::kTokens];
+  const float* x_scale[TileOf::kTokens];
+  int input[TileOf::kTokens];      // row of x
+  int sum_shift[TileOf::kTokens];  // 1 where the row's sums begin at half a word (32-blocks)
+
+  __device__ void Fill(const ProductOperands& operands, const TokenGroup& group, int64_t column,
+                       int64_t blocks) {
+    for (int r = threadIdx.x; r < TileOf::kRows; r += TileOf::kThreads) {
+      row[r] = group.weight_row + min(column + r, operands.y.cols - 1);
+      quants[r] = operands.weight.data + row[r] * operands.weight.layout.quant_stride;
+    }
+    for (int t = threadIdx.x; t < TileOf::kTokens; t += TileOf::kThreads) {
+      const int64_t from = group.Input(operands, t);
+      input[t] = static_cast<int>(from);
+      x[t] = operands.x.q + from * operands.x.cols;
+      x_scale[t] = operands.x.scale + from * blocks;
+      sum_shift[t] = static_cast<int>(from * blocks % 2);
+    }
+  }
+};
+
 // Fills stages: what a block copies, and from where.
 template <DType kType, typename TileOf>
 struct Loader {
@@ -72,22 +102,20 @@ struct Loader {
   using S = Stage<kType, TileOf>;
 
   const ProductOperands& operands;
-  const TokenGroup& group;
-  int64_t first;      // weight row of the tile
-  int64_t last;       // weight row that stands in for those behind the matrix
-  const int* inputs;  // [tokens] rows of x, shared
+  const TileRows<TileOf>& tile;
 
-  __device__ int64_t WeightRow(int r) const { return min(first + r, last); }
-
-  // Copies chunks of 16 bytes [begin, begin + kBytes) of every row of a plane, as far as rows go.
-  template <int kBytes>
-  __device__ void CopyPlane(const std::byte* plane, int64_t row_bytes, int64_t begin, std::byte* to,
-                            int to_stride) const {
+  // Copies bytes [begin, begin + kBytes) of every row by 16, as far as rows of `row_bytes` go;
+  // from(r) is where row r begins.
+  template <int kRows, int kBytes, typename From>
+  __device__ static void CopyRows(const From& from, int64_t row_bytes, int64_t begin, std::byte* to,
+                                  int to_stride) {
     constexpr int kChunks = kBytes / 16;
-    for (int i = threadIdx.x; i < TileOf::kRows * kChunks; i += TileOf::kThreads) {
+#pragma unroll
+    for (int first = 0; first < kRows * kChunks; first += TileOf::kThreads) {
+      const int i = first + static_cast<int>(threadIdx.x);
       const int row = i / kChunks, at = i % kChunks * 16;
-      if (begin + at >= row_bytes) continue;
-      CopyAsync<16>(to + row * to_stride + at, plane + WeightRow(row) * row_bytes + begin + at);
+      if (row >= kRows || begin + at >= row_bytes) continue;
+      CopyAsync<16>(to + row * to_stride + at, from(row) + begin + at);
     }
   }
 
@@ -95,41 +123,41 @@ struct Loader {
     const QuantisedLayout& layout = operands.weight.layout;
     const std::byte* data = operands.weight.data;
     constexpr int kQuantBytes = S::kUnits * Traits::kQuantWords * 4;
-    CopyPlane<kQuantBytes>(data, layout.quant_stride, stage * kQuantBytes, to, S::kQuantStride);
+    CopyRows<TileOf::kRows, kQuantBytes>([&](int r) { return tile.quants[r]; }, layout.quant_stride,
+                                         stage * kQuantBytes, to, S::kQuantStride);
     if constexpr (Traits::kExtraWords > 0) {
       constexpr int kExtraBytes = S::kUnits * Traits::kExtraWords * 4;
-      CopyPlane<kExtraBytes>(data + layout.extra, layout.extra_stride, stage * kExtraBytes,
-                             to + S::kExtra, S::kExtraStride);
+      const auto from = [&](int r) {
+        return data + layout.extra + tile.row[r] * layout.extra_stride;
+      };
+      CopyRows<TileOf::kRows, kExtraBytes>(from, layout.extra_stride, stage * kExtraBytes,
+                                           to + S::kExtra, S::kExtraStride);
     }
     for (int r = threadIdx.x; r < TileOf::kRows; r += TileOf::kThreads) {
       if constexpr (Traits::kSubBytes > 0) {
         CopyAsync<Traits::kSubBytes>(
             to + S::kSub + r * Traits::kSubBytes,
-            data + layout.sub + WeightRow(r) * layout.sub_stride + stage * Traits::kSubBytes);
+            data + layout.sub + tile.row[r] * layout.sub_stride + stage * Traits::kSubBytes);
       }
       // Of a 256-block without a minimum, the scale is one half of a word.
       constexpr bool kHalfWord = Traits::kBlock256 && !Traits::kMinimum;
       const int64_t at = kHalfWord ? stage / 2 * 4 : stage * S::kScaleBytes;
       CopyAsync<S::kScaleBytes>(to + S::kScale + r * S::kScaleBytes,
-                                data + layout.scale + WeightRow(r) * layout.scale_stride + at);
+                                data + layout.scale + tile.row[r] * layout.scale_stride + at);
     }
   }
 
   __device__ void LoadTokens(int64_t stage, std::byte* to) const {
     const QuantisedView& x = operands.x;
-    constexpr int kChunks = S::kUnits * 2;
-    for (int i = threadIdx.x; i < TileOf::kTokens * kChunks; i += TileOf::kThreads) {
-      const int t = i / kChunks, at = i % kChunks * 16;
-      const int64_t column = stage * S::kUnits * 32 + at;
-      if (column >= x.cols) continue;
-      CopyAsync<16>(to + S::kX + t * S::kXStride + at, x.q + inputs[t] * x.cols + column);
-    }
+    constexpr int kBytes = S::kUnits * 32;
+    CopyRows<TileOf::kTokens, kBytes>([&](int t) { return tile.x[t]; }, x.cols, stage * kBytes,
+                                      to + S::kX, S::kXStride);
     const int64_t blocks = x.cols / (32 * Traits::kBlockUnits);
     for (int i = threadIdx.x; i < TileOf::kTokens * S::kBlocks; i += TileOf::kThreads) {
       const int t = i / S::kBlocks, b = i % S::kBlocks;
       if (stage * S::kBlocks + b >= blocks) continue;
       CopyAsync<4>(to + S::kXScale + (b * TileOf::kTokens + t) * 4,
-                   x.scale + inputs[t] * blocks + stage * S::kBlocks + b);
+                   tile.x_scale[t] + stage * S::kBlocks + b);
     }
     if constexpr (Traits::kMinimum) LoadSums(stage, to);
   }
@@ -139,13 +167,13 @@ struct Loader {
     if constexpr (Traits::kBlock256) {
       for (int i = threadIdx.x; i < TileOf::kTokens * 2; i += TileOf::kThreads) {
         CopyAsync<16>(to + S::kSum + i / 2 * S::kSumStride + i % 2 * 16,
-                      x.sum + inputs[i / 2] * (x.cols / 16) + stage * 16 + i % 2 * 8);
+                      x.sum + tile.input[i / 2] * (x.cols / 16) + stage * 16 + i % 2 * 8);
       }
     } else {
       // Rows of sums may begin at half a word.
       const int64_t units = x.cols / 32;
       for (int i = threadIdx.x; i < TileOf::kTokens * 3; i += TileOf::kThreads) {
-        const int64_t word = (inputs[i / 3] * units + stage * 4) / 2 + i % 3;
+        const int64_t word = (tile.input[i / 3] * units + stage * 4) / 2 + i % 3;
         if (word * 2 >= x.rows * units) continue;
         CopyAsync<4>(to + S::kSum + i / 3 * S::kSumStride + i % 3 * 4, x.sum + word * 2);
       }
@@ -153,26 +181,7 @@ struct Loader {
   }
 };
 
-struct Fragment {
-  uint32_t a[4];
-};
-
-__device__ inline void Mma32(int (&c)[4], const Fragment& a, const uint32_t (&b)[2]) {
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};\n"
-      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-      : "r"(a.a[0]), "r"(a.a[1]), "r"(a.a[2]), "r"(a.a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-__device__ inline void Mma16(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) {
-  asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-      "{%0,%1,%2,%3};\n"
-      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-      : "r"(a0), "r"(a1), "r"(b));
-}
-
-// A warp's part of a tile. Thread (g, i), g = lane / 4, i = lane % 4, holds of every 16 by 8 the
-// outputs of rows g and g + 8 and tokens 2 i and 2 i + 1: index 2 * (row half) + token half.
+// A warp's part of a tile: kM by kN times 16 by 8 outputs, spread over threads as mma.cuh says.
 template <DType kType, typename TileOf>
 struct WarpTile {
   using Traits = UnitTraits<kType>;
@@ -201,19 +210,18 @@ struct WarpTile {
 
   __device__ int RowOf(int m, int half) const { return row + 16 * m + 8 * half + g; }
 
-  __device__ Fragment Weights(const std::byte* stage, const uint2* grid, int m, int unit) const {
-    uint2 pair[2];
+  // Quad `quad` of the stage, rows g and g + 8 of part m.
+  __device__ void Weights(const std::byte* stage, int m, int quad,
+                          QuadWords<kType> (&words)[2]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int r = RowOf(m, half);
-      pair[half] = WordPair<kType>(
-          reinterpret_cast<const uint32_t*>(stage + r * S::kQuantStride) +
-              unit * Traits::kQuantWords,
-          reinterpret_cast<const uint32_t*>(stage + S::kExtra + r * S::kExtraStride) +
-              unit * Traits::kExtraWords,
-          grid, i);
+      words[half].Load(
+          reinterpret_cast<const uint4*>(stage + r * S::kQuantStride) + quad * Traits::kQuantWords,
+          reinterpret_cast<const uint4*>(stage + S::kExtra + r * S::kExtraStride) +
+              quad * Traits::kExtraWords,
+          i);
     }
-    return {{pair[0].x, pair[1].x, pair[0].y, pair[1].y}};
   }
 
   __device__ void Tokens(const std::byte* stage, int n, int unit, uint32_t (&b)[2]) const {
@@ -236,16 +244,20 @@ struct WarpTile {
     return reinterpret_cast<const uint16_t*>(at)[Traits::kBlock256 ? (odd ? 1 : 0) : b];
   }
 
-  // One stage of 32-blocks: `units` of its units are inside the rows.
+  // One stage of 32-blocks, a quad: all of its units, or the first `units` where not kWhole.
+  template <bool kWhole>
   __device__ void Multiply32(const std::byte* stage, const int* sum_shift, int units) {
+    QuadWords<kType> words[kM][2];
+#pragma unroll
+    for (int m = 0; m < kM; ++m) Weights(stage, m, 0, words[m]);
 #pragma unroll
     for (int u = 0; u < S::kUnits; ++u) {
-      if (u >= units) break;
+      if (!kWhole && u >= units) break;
       Fragment a[kM];
       float d[kM][2], least[kM][2];
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
-        a[m] = Weights(stage, nullptr, m, u);
+        a[m] = WeightFragment<kType>(words[m], nullptr, u, i);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const uint32_t scales = RowScales(stage, m, half, u, false);
@@ -259,15 +271,7 @@ struct WarpTile {
         Tokens(stage, n, u, b);
         const float2 dx = XScales(stage, n, u);
         float sums[2];
-        if constexpr (Traits::kMinimum) {
-#pragma unroll
-          for (int t = 0; t < 2; ++t) {
-            const int at = token + 8 * n + 2 * i + t;
-            const auto* words =
-                reinterpret_cast<const int16_t*>(stage + S::kSum + at * S::kSumStride);
-            sums[t] = __int2float_rn(words[sum_shift[at] + u]);
-          }
-        }
+        if constexpr (Traits::kMinimum) XSums(stage, sum_shift, n, u, sums);
 #pragma unroll
         for (int m = 0; m < kM; ++m) {
           int c[4] = {};
@@ -284,77 +288,54 @@ struct WarpTile {
     }
   }
 
-  // Four minima, of sub-blocks of 16 values 4 i .. 4 i + 3, of a row.
-  __device__ uint32_t Minima(const std::byte* stage, int m, int half) const {
-    const auto* sub =
-        reinterpret_cast<const uint32_t*>(stage + S::kSub + RowOf(m, half) * Traits::kSubBytes);
-    if constexpr (kType == DType::kQ2_K) return sub[i] >> 4 & 0x0F0F0F0F;
-    return __byte_perm(sub[2], sub[3], 0x1100 + 0x2222 * i);  // one for two of them
-  }
-
-  // The sums of minimum * sum of x of a block: tensor cores again, the sums as two digits.
-  __device__ void MultiplyMinima(const uint32_t (&low)[2], const uint32_t (&digits)[2],
-                                 int (&c)[4]) const {
-    Mma16(c, low[0], low[1], digits[1]);
+  // Sums of x of unit u of a stage of 32-blocks, for tokens 2 i and 2 i + 1.
+  __device__ void XSums(const std::byte* stage, const int* sum_shift, int n, int u,
+                        float (&sums)[2]) const {
 #pragma unroll
-    for (int o = 0; o < 4; ++o) c[o] *= 64;
-    Mma16(c, low[0], low[1], digits[0]);
-  }
-
-  // Sums of x of sub-blocks 4 i .. 4 i + 3 of token g of tile column n as 64 * high + low.
-  __device__ void SumDigits(const std::byte* stage, int n, uint32_t (&digits)[2]) const {
-    const auto* sums =
-        reinterpret_cast<const int16_t*>(stage + S::kSum + (token + 8 * n + g) * S::kSumStride);
-    digits[0] = digits[1] = 0;
-#pragma unroll
-    for (int s = 0; s < 4; ++s) {
-      const int sum = sums[4 * i + s];
-      digits[0] |= static_cast<uint32_t>(sum & 63) << (8 * s);
-      digits[1] |= static_cast<uint32_t>(sum >> 6 & 255) << (8 * s);
+    for (int t = 0; t < 2; ++t) {
+      const int at = token + 8 * n + 2 * i + t;
+      const auto* words = reinterpret_cast<const int16_t*>(stage + S::kSum + at * S::kSumStride);
+      sums[t] = __int2float_rn(words[sum_shift[at] + u]);
     }
   }
 
-  // One 256-block.
+  __device__ const uint8_t* Sub(const std::byte* stage, int m, int half) const {
+    return reinterpret_cast<const uint8_t*>(stage + S::kSub + RowOf(m, half) * Traits::kSubBytes);
+  }
+
+  // One 256-block: two quads.
   __device__ void Multiply256(const std::byte* stage, const uint2* grid, bool odd) {
     int sums[kM][kN][4] = {};
-#pragma unroll 2
-    for (int u = 0; u < 8; ++u) {
-      Fragment a[kM];
-      HalfScales scales[kM][2];
+#pragma unroll 1
+    for (int quad = 0; quad < 2; ++quad) {
+      QuadWords<kType> words[kM][2];
+      QuadScales<kType> scales[kM][2];
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
-        a[m] = Weights(stage, grid, m, u);
+        Weights(stage, m, quad, words[m]);
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int r = RowOf(m, half);
-          scales[m][half] = SubScalesOf<kType>(
-              reinterpret_cast<const uint8_t*>(stage + S::kSub + r * Traits::kSubBytes),
-              reinterpret_cast<const uint32_t*>(stage + r * S::kQuantStride) +
-                  u * Traits::kQuantWords,
-              u);
-        }
+        for (int half = 0; half < 2; ++half) scales[m][half].Load(Sub(stage, m, half), quad);
       }
 #pragma unroll
-      for (int n = 0; n < kN; ++n) {
-        uint32_t b[2];
-        Tokens(stage, n, u, b);
+      for (int j = 0; j < 4; ++j) {
+        Fragment a[kM];
+        int scale[kM][2][2];
 #pragma unroll
         for (int m = 0; m < kM; ++m) {
-          int c[4] = {};
-          if constexpr (Traits::kSub == SubScales::kByHalf) {
-            int high[4] = {};
-            Mma16(c, a[m].a[0], a[m].a[1], b[0]);
-            Mma16(high, a[m].a[2], a[m].a[3], b[1]);
+          a[m] = WeightFragment<kType>(words[m], grid, j, i);
 #pragma unroll
-            for (int o = 0; o < 4; ++o) {
-              sums[m][n][o] += scales[m][o / 2].scale[0] * c[o];
-              sums[m][n][o] += scales[m][o / 2].scale[1] * high[o];
-            }
-          } else {
-            Mma32(c, a[m], b);
-#pragma unroll
-            for (int o = 0; o < 4; ++o) sums[m][n][o] += scales[m][o / 2].scale[0] * c[o];
+          for (int half = 0; half < 2; ++half) {
+            constexpr bool kHalves = QuadScales<kType>::kHalves;
+            scale[m][half][0] = scales[m][half].Of(j, 0, words[m][half]);
+            scale[m][half][1] = kHalves ? scales[m][half].Of(j, 1, words[m][half]) : 0;
           }
+        }
+#pragma unroll
+        for (int n = 0; n < kN; ++n) {
+          uint32_t b[2];
+          Tokens(stage, n, 4 * quad + j, b);
+#pragma unroll
+          for (int m = 0; m < kM; ++m) AddScaled<kType>(a[m], b, scale[m], sums[m][n]);
         }
       }
     }
@@ -372,15 +353,19 @@ struct WarpTile {
         d[m][half] = BlockScale<kType>(scales);
         if constexpr (Traits::kMinimum) {
           least[m][half] = BlockMinimum(scales);
-          minima[m][half] = Minima(stage, m, half);
+          minima[m][half] = MinimaOf<kType>(Sub(stage, m, half), i);
         }
       }
     }
 #pragma unroll
     for (int n = 0; n < kN; ++n) {
       const float2 dx = XScales(stage, n, 0);
-      uint32_t digits[2];
-      if constexpr (Traits::kMinimum) SumDigits(stage, n, digits);
+      uint2 x_sums = {};
+      if constexpr (Traits::kMinimum) {
+        x_sums = *reinterpret_cast<const uint2*>(stage + S::kSum +
+                                                 (token + 8 * n + g) * S::kSumStride + 8 * i);
+      }
+      const SumDigits digits(x_sums);
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
         int least_sums[4] = {};
@@ -418,89 +403,95 @@ struct WarpTile {
   }
 };
 
-// Bytes behind the stages: rows of x of the tokens, where their sums begin, and the grid.
+// All of a block's shared memory.
 template <DType kType, typename TileOf>
-constexpr int SharedBytes() {
-  const int grid = UnitTraits<kType>::kGrid ? 256 * 8 : 0;
-  return TileOf::kStages * Stage<kType, TileOf>::kBytes + grid + TileOf::kTokens * 8;
+struct Shared {
+  alignas(16) std::byte stages[TileOf::kStages][Stage<kType, TileOf>::kBytes];
+  uint2 grid[UnitTraits<kType>::kGrid ? 256 : 1];
+  TileRows<TileOf> tile;
+};
+
+// The tile at `column` of y and a group of tokens.
+template <DType kType, typename TileOf>
+__device__ void TileProduct(const ProductOperands& operands, const TokenGroup& group,
+                            int64_t column, Shared<kType, TileOf>& shared) {
+  using S = Stage<kType, TileOf>;
+  constexpr int kStages = TileOf::kStages;
+  const int units = static_cast<int>(operands.x.cols / 32);
+  const int stages = (units + S::kUnits - 1) / S::kUnits;
+  const Loader<kType, TileOf> loader = {operands, shared.tile};
+  const auto load = [&](int stage) {
+    if (stage < stages) {
+      std::byte* to = shared.stages[stage % kStages];
+      loader.LoadWeights(stage, to);
+      loader.LoadTokens(stage, to);
+    }
+    CommitCopies();
+  };
+  for (int stage = 0; stage + 1 < kStages; ++stage) load(stage);
+  WarpTile<kType, TileOf> warp;
+  for (int stage = 0; stage < stages; ++stage) {
+    WaitForCopies<kStages - 2>();
+    __syncthreads();
+    load(stage + kStages - 1);
+    const std::byte* at = shared.stages[stage % kStages];
+    if constexpr (UnitTraits<kType>::kBlock256) {
+      warp.Multiply256(at, shared.grid, stage % 2 == 1);
+    } else if (const int left = units - stage * S::kUnits; left >= S::kUnits) {
+      warp.template Multiply32<true>(at, shared.tile.sum_shift, S::kUnits);
+    } else {
+      warp.template Multiply32<false>(at, shared.tile.sum_shift, left);
+    }
+  }
+  WaitForCopies<0>();
+  warp.Store(operands, group, column);
 }
 
 template <DType kType, typename TileOf>
 __global__ void __launch_bounds__(TileOf::kThreads) ManyProducts(ProductOperands operands) {
-  using S = Stage<kType, TileOf>;
-  constexpr int kStages = TileOf::kStages;
-  extern __shared__ __align__(16) std::byte shared[];
-  std::byte* rest = shared + kStages * S::kBytes;
-  uint2* grid = reinterpret_cast<uint2*>(rest);
+  extern __shared__ __align__(16) std::byte memory[];
+  auto& shared = *reinterpret_cast<Shared<kType, TileOf>*>(memory);
   if constexpr (UnitTraits<kType>::kGrid) {
-    for (int p = threadIdx.x; p < 256; p += TileOf::kThreads) grid[p] = GridOf(operands.weight)[p];
-    rest += 256 * 8;
+    for (int p = threadIdx.x; p < 256; p += TileOf::kThreads) {
+      shared.grid[p] = GridOf(operands.weight)[p];
+    }
   }
-  int* inputs = reinterpret_cast<int*>(rest);
-  int* sum_shift = inputs + TileOf::kTokens;
-  const int64_t units = operands.x.cols / 32;
-  const int64_t stages = (units + S::kUnits - 1) / S::kUnits;
   const int64_t column = int64_t{blockIdx.x} * TileOf::kRows;
+  const int64_t blocks = operands.x.cols / (32 * UnitTraits<kType>::kBlockUnits);
   TokenGroup group;
   for (int index = static_cast<int>(blockIdx.y);
        FindGroup(operands, index, TileOf::kTokens, &group); index += static_cast<int>(gridDim.y)) {
     __syncthreads();
-    for (int t = threadIdx.x; t < TileOf::kTokens; t += TileOf::kThreads) {
-      inputs[t] = static_cast<int>(group.Input(operands, t));
-      sum_shift[t] = static_cast<int>(inputs[t] * units % 2);
-    }
+    shared.tile.Fill(operands, group, column, blocks);
     __syncthreads();
-    const Loader<kType, TileOf> loader = {operands, group, group.weight_row + column,
-                                          group.weight_row + operands.y.cols - 1, inputs};
-    const auto load = [&](int64_t stage) {
-      if (stage < stages) {
-        std::byte* to = shared + stage % kStages * S::kBytes;
-        loader.LoadWeights(stage, to);
-        loader.LoadTokens(stage, to);
-      }
-      CommitCopies();
-    };
-    for (int stage = 0; stage + 1 < kStages; ++stage) load(stage);
-    WarpTile<kType, TileOf> warp;
-    for (int64_t stage = 0; stage < stages; ++stage) {
-      WaitForCopies<kStages - 2>();
-      __syncthreads();
-      load(stage + kStages - 1);
-      const std::byte* at = shared + stage % kStages * S::kBytes;
-      if constexpr (UnitTraits<kType>::kBlock256) {
-        warp.Multiply256(at, grid, stage % 2 == 1);
-      } else {
-        const int64_t left = units - stage * S::kUnits;
-        warp.Multiply32(at, sum_shift, static_cast<int>(min(left, int64_t{S::kUnits})));
-      }
-    }
-    WaitForCopies<0>();
-    warp.Store(operands, group, column);
+    TileProduct<kType, TileOf>(operands, group, column, shared);
   }
 }
 
 template <DType kType, typename TileOf>
 void Launch(Stream stream, const ProductOperands& operands, int64_t slots) {
-  constexpr int kBytes = SharedBytes<kType, TileOf>();
+  constexpr size_t kBytes = sizeof(Shared<kType, TileOf>);
   static_assert(kBytes <= 227 << 10);
-  if (kBytes > 48 << 10) {
-    cudaFuncSetAttribute(ManyProducts<kType, TileOf>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         kBytes);
-  }
+  if (kBytes > 40 << 10) AllowShared(ManyProducts<kType, TileOf>, kBytes);
   const dim3 grid(Blocks(operands.y.cols, TileOf::kRows),
                   GroupCount(operands, slots, TileOf::kTokens));
   ManyProducts<kType, TileOf><<<grid, TileOf::kThreads, kBytes, stream>>>(operands);
 }
 
-// Tiles for about `tokens` rows that share weights.
+// Large tiles where they are enough to fill a GPU. `tokens`: about how many rows share weights.
 template <DType kType>
 void LaunchType(Stream stream, const ProductOperands& operands, int64_t slots, int tokens) {
-  if (tokens <= 16) {
-    Launch<kType, Tile<1, 2, 2, 1, 4>>(stream, operands, slots);
-  } else if (tokens <= 64) {
-    Launch<kType, Tile<1, 4, 4, 2, 4>>(stream, operands, slots);
+  // Sums of 256-blocks take registers beside the totals: half the tokens, two blocks at a time.
+  using Large =
+      std::conditional_t<UnitTraits<kType>::kBlock256, Tile<2, 4, 4, 2, 3>, Tile<2, 8, 4, 2, 3>>;
+  using Small = Tile<1, 4, 4, 2, 4>;
+  constexpr int64_t kEnough = 120;
+  const int64_t tiles =
+      int64_t{Blocks(operands.y.cols, Large::kRows)} * Blocks(slots, Large::kTokens);
+  if (tokens >= 96 && tiles >= kEnough) {
+    Launch<kType, Large>(stream, operands, slots);
   } else {
-    Launch<kType, Tile<2, 8, 4, 2, 3>>(stream, operands, slots);
+    Launch<kType, Small>(stream, operands, slots);
   }
 }
 

@@ -74,8 +74,9 @@ inline unsigned GroupCount(const ProductOperands& operands, int64_t slots, int t
   return RowBlocks(slots / tokens + partial);
 }
 
-// One launch per form and width of blocks; `slots`: rows of y. Few: tokens at most 8 a group are
-// worth it; they read the weights again for every 8.
+// One launch per form and width of blocks. `slots`: rows of y; `tokens`: about how many of them
+// share weights.
+void LaunchSingle256(Stream stream, const ProductOperands& operands, int64_t slots);
 void LaunchFew32(Stream stream, const ProductOperands& operands, int64_t slots, int tokens);
 void LaunchFew256(Stream stream, const ProductOperands& operands, int64_t slots, int tokens);
 void LaunchMany32(Stream stream, const ProductOperands& operands, int64_t slots, int tokens);

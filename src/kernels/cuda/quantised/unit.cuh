@@ -81,8 +81,26 @@ __device__ inline uint32_t Signed(uint32_t magnitudes, uint32_t signs) {
   return (magnitudes ^ ones * 0xFF) + ones;
 }
 
+// The words of a unit that make up its word pair i.
+template <DType kType>
+struct UnitWords {
+  using Traits = UnitTraits<kType>;
+  static constexpr int kQuants = Traits::kBytes || Traits::kGrid ? 2 : 1;
+  static constexpr int kExtras = Traits::kExtraWords > 0 ? 1 : 0;
+
+  uint32_t quants[kQuants];
+  uint32_t extra;
+
+  // Which words of the unit's planes they are.
+  __device__ static int Quant(int i, int k) {
+    return Traits::kBytes ? 4 * k + i : Traits::kGrid ? k : Traits::kPairs ? i / 2 : i;
+  }
+  __device__ static int Extra(int i) { return Traits::kExtraWords == 2 ? i / 2 : 0; }
+};
+
 // One half (i % 2) of group `group` of a unit of IQ2_XXS.
-__device__ inline uint32_t GridWord(const uint32_t* quants, const uint2* grid, int group, int i) {
+__device__ inline uint32_t GridWord(const uint32_t (&quants)[2], const uint2* grid, int group,
+                                    int i) {
   const uint2 point = grid[quants[0] >> (8 * group) & 255];
   const uint32_t seven = quants[1] >> (7 * group) & 127;
   const uint32_t signs = seven | (__popc(seven) & 1) << 7;
@@ -91,28 +109,29 @@ __device__ inline uint32_t GridWord(const uint32_t* quants, const uint2* grid, i
 
 // Word pair i of a unit: four int8 values each.
 template <DType kType>
-__device__ uint2 WordPair(const uint32_t* quants, const uint32_t* extra, const uint2* grid, int i) {
+__device__ uint2 WordPair(const UnitWords<kType>& words, const uint2* grid, int i) {
   using Traits = UnitTraits<kType>;
-  if constexpr (Traits::kBytes) return {quants[i], quants[4 + i]};
+  const uint32_t word = words.quants[0];
+  if constexpr (Traits::kBytes) return {word, words.quants[1]};
   if constexpr (Traits::kGrid) {
-    return {GridWord(quants, grid, i / 2, i), GridWord(quants, grid, 2 + i / 2, i)};
+    return {GridWord(words.quants, grid, i / 2, i), GridWord(words.quants, grid, 2 + i / 2, i)};
   }
-  if constexpr (Traits::kLevels) return LevelsOf(quants[i]);
+  if constexpr (Traits::kLevels) return LevelsOf(word);
   uint2 pair;
   if constexpr (Traits::kPairs) {
-    const uint32_t word = quants[i / 2] >> (4 * (i % 2));
-    pair = {word & 0x03030303, word >> 2 & 0x03030303};
+    const uint32_t two = word >> (4 * (i % 2));
+    pair = {two & 0x03030303, two >> 2 & 0x03030303};
   } else {
-    pair = {quants[i] & 0x0F0F0F0F, quants[i] >> 4 & 0x0F0F0F0F};
+    pair = {word & 0x0F0F0F0F, word >> 4 & 0x0F0F0F0F};
   }
   if constexpr (Traits::kBits) {
     constexpr int kPlace = Traits::kPairs ? 2 : 4;
-    const uint32_t bits = extra[0] >> (2 * i);
+    const uint32_t bits = words.extra >> (2 * i);
     pair.x |= (bits & 0x01010101) << kPlace;
     pair.y |= (bits >> 1 & 0x01010101) << kPlace;
   }
   if constexpr (kType == DType::kQ6_K) {
-    const uint32_t high = extra[i / 2] >> (4 * (i % 2));
+    const uint32_t high = words.extra >> (4 * (i % 2));
     pair.x |= (high & 0x03030303) << 4;
     pair.y |= (high & 0x0C0C0C0C) << 2;
   }
@@ -129,15 +148,15 @@ __device__ uint2 WordPair(const uint32_t* quants, const uint32_t* extra, const u
 }
 
 // The integer scales and minima of the two halves of unit u of a 256-block. `sub`: the block's
-// kSubBytes; quants: the unit's.
+// kSubBytes; signs: word 1 of a unit of IQ2_XXS, whose scale is there.
 struct HalfScales {
   int scale[2];
   int min[2];
 };
 template <DType kType>
-__device__ HalfScales SubScalesOf(const uint8_t* sub, const uint32_t* quants, int u) {
+__device__ HalfScales SubScalesOf(const uint8_t* sub, uint32_t signs, int u) {
   if constexpr (kType == DType::kIQ2_XXS) {
-    const int scale = 2 * static_cast<int>(quants[1] >> 28) + 1;
+    const int scale = 2 * static_cast<int>(signs >> 28) + 1;
     return {{scale, scale}, {0, 0}};
   }
   if constexpr (kType == DType::kIQ4_XS) {
@@ -154,31 +173,54 @@ __device__ HalfScales SubScalesOf(const uint8_t* sub, const uint32_t* quants, in
   return {{static_cast<int8_t>(first), static_cast<int8_t>(second)}, {0, 0}};
 }
 
-// Where the parts of unit `unit` of a row lie.
+// Where the planes of a row begin.
 template <DType kType>
-struct UnitPlace {
-  const uint32_t* quants;
-  const uint32_t* extra;
-  const uint8_t* sub;     // of its block
-  const uint16_t* scale;  // of its block
+struct RowPlanes {
+  using Traits = UnitTraits<kType>;
+  const std::byte* quants;
+  const std::byte* extra;
+  const std::byte* sub;
+  const std::byte* scale;
 
-  __device__ UnitPlace(const QuantisedMatrix& matrix, int64_t row, int64_t unit) {
-    using Traits = UnitTraits<kType>;
+  __device__ RowPlanes(const QuantisedMatrix& matrix, int64_t row) {
     const QuantisedLayout& layout = matrix.layout;
-    const int64_t block = unit / Traits::kBlockUnits;
-    const std::byte* at = matrix.data + row * layout.quant_stride;
-    quants = reinterpret_cast<const uint32_t*>(at) + unit * Traits::kQuantWords;
-    at = matrix.data + layout.extra + row * layout.extra_stride;
-    extra = reinterpret_cast<const uint32_t*>(at) + unit * Traits::kExtraWords;
-    at = matrix.data + layout.sub + row * layout.sub_stride;
-    sub = reinterpret_cast<const uint8_t*>(at) + block * Traits::kSubBytes;
-    at = matrix.data + layout.scale + row * layout.scale_stride;
-    scale = reinterpret_cast<const uint16_t*>(at) + block * (Traits::kMinimum ? 2 : 1);
+    quants = matrix.data + row * layout.quant_stride;
+    extra = matrix.data + layout.extra + row * layout.extra_stride;
+    sub = matrix.data + layout.sub + row * layout.sub_stride;
+    scale = matrix.data + layout.scale + row * layout.scale_stride;
   }
 
+  // Word w of the four units of a quad.
+  __device__ const uint4* Quants(int64_t quad, int w) const {
+    return reinterpret_cast<const uint4*>(quants) + quad * Traits::kQuantWords + w;
+  }
+  __device__ const uint4* Extra(int64_t quad, int w) const {
+    return reinterpret_cast<const uint4*>(extra) + quad * Traits::kExtraWords + w;
+  }
+  __device__ const uint8_t* Sub(int64_t block) const {
+    return reinterpret_cast<const uint8_t*>(sub) + block * Traits::kSubBytes;
+  }
   // The block's f16 scales in one word.
-  __device__ uint32_t Scales() const {
-    return UnitTraits<kType>::kMinimum ? *reinterpret_cast<const uint32_t*>(scale) : *scale;
+  __device__ uint32_t Scales(int64_t block) const {
+    if constexpr (Traits::kMinimum) return reinterpret_cast<const uint32_t*>(scale)[block];
+    return reinterpret_cast<const uint16_t*>(scale)[block];
+  }
+
+  // The words of one unit.
+  __device__ UnitWords<kType> Words(int64_t unit, int i) const {
+    using Words = UnitWords<kType>;
+    Words words = {};
+#pragma unroll
+    for (int k = 0; k < Words::kQuants; ++k) {
+      words.quants[k] = Word(Quants(unit / 4, Words::Quant(i, k)), unit);
+    }
+    if constexpr (Words::kExtras > 0) words.extra = Word(Extra(unit / 4, Words::Extra(i)), unit);
+    return words;
+  }
+
+ private:
+  __device__ static uint32_t Word(const uint4* four, int64_t unit) {
+    return reinterpret_cast<const uint32_t*>(four)[unit % 4];
   }
 };
 

@@ -50,15 +50,18 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = threadIdx.x % 32;
   const int half = lane / 16;
   for (int64_t t = blockIdx.y; t < out.rows; t += gridDim.y) {
-    const UnitPlace<kType> place(table, tokens[t], unit);
-    const uint2 pair = WordPair<kType>(place.quants, place.extra, GridOf(table), lane / 4 % 4);
+    const RowPlanes<kType> row(table, tokens[t]);
+    const UnitWords<kType> words = row.Words(unit, lane / 4 % 4);
+    const uint2 pair = WordPair<kType>(words, GridOf(table), lane / 4 % 4);
     const uint32_t word = half == 0 ? pair.x : pair.y;
     const float q = static_cast<float>(static_cast<int8_t>(word >> (8 * (lane % 4))));
     HalfScales sub = {};
     if constexpr (UnitTraits<kType>::kBlock256) {
-      sub = SubScalesOf<kType>(place.sub, place.quants, static_cast<int>(unit % 8));
+      const uint32_t signs = words.quants[UnitWords<kType>::kQuants - 1];
+      sub = SubScalesOf<kType>(row.Sub(unit / 8), signs, static_cast<int>(unit % 8));
     }
-    out.data[t * out.stride + unit * 32 + lane] = Dequantise<kType>(q, place.Scales(), sub, half);
+    out.data[t * out.stride + unit * 32 + lane] =
+        Dequantise<kType>(q, row.Scales(unit / UnitTraits<kType>::kBlockUnits), sub, half);
   }
 }
 

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of 256-blocks for one token at a time, where most of a tensor core would multiply
+// nothing. A warp takes kRows rows of weights and walks over k in chunks of four blocks, four
+// threads a quad: what a thread has of its block goes to shared memory, and one thread per row adds
+// it up and folds the chunk's blocks in order while the weights of the next chunk are on their way.
+#include <type_traits>
+
+#include "kernels/cuda/quantised/mma.cuh"
+#include "kernels/cuda/quantised/product.cuh"
+
+namespace reprise::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kChunkBlocks = 4;
+
+// A thread's share of the sums of a block: any will do, as all are added.
+struct Share {
+  int sum;
+  int least;  // minima times sums of x
+};
+
+// A thread's part of a quad of one row: the word pairs i of its four units, and the minima of unit
+// i.
+template <DType kType>
+struct Part {
+  QuadWords<kType> words;
+  QuadScales<kType> scales;
+  int minima[2];
+
+  __device__ void Load(const RowPlanes<kType>& row, int64_t quad, int i) {
+    words.Load(row.Quants(quad, 0), row.Extra(quad, 0), i);
+    const uint8_t* sub = row.Sub(quad / 2);
+    const int half = static_cast<int>(quad % 2);
+    scales.Load(sub, half);
+    if constexpr (UnitTraits<kType>::kMinimum) {
+      const HalfScales unit = SubScalesOf<kType>(sub, 0, 4 * half + i);
+      minima[0] = unit.min[0], minima[1] = unit.min[1];
+    }
+  }
+};
+
+// The same part of the activations.
+template <DType kType>
+struct TokenPart {
+  uint32_t words[4][2];
+  int sums[2];
+
+  __device__ void Load(const QuantisedView& x, int64_t row, int64_t quad, int i) {
+    const auto* from = reinterpret_cast<const uint32_t*>(x.q + row * x.cols) + 32 * quad + i;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      words[j][0] = __ldg(from + 8 * j), words[j][1] = __ldg(from + 8 * j + 4);
+    }
+    if constexpr (UnitTraits<kType>::kMinimum) {
+      const int16_t* of_unit = x.sum + row * (x.cols / 16) + 2 * (4 * quad + i);
+      sums[0] = of_unit[0], sums[1] = of_unit[1];
+    }
+  }
+};
+
+template <DType kType>
+__device__ Share Multiply(const Part<kType>& part, const uint2* grid, const TokenPart<kType>& x,
+                          int i) {
+  Share share = {};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const uint2 pair = WordPair<kType>(part.words.Unit(j), grid, i);
+    const int low = __dp4a(static_cast<int>(pair.x), static_cast<int>(x.words[j][0]), 0);
+    const int high = __dp4a(static_cast<int>(pair.y), static_cast<int>(x.words[j][1]), 0);
+    const int scale = part.scales.Of(j, 0, part.words);
+    const int high_scale = QuadScales<kType>::kHalves ? part.scales.Of(j, 1, part.words) : scale;
+    share.sum += scale * low + high_scale * high;
+  }
+  if constexpr (UnitTraits<kType>::kMinimum) {
+    share.least = part.minima[0] * x.sums[0] + part.minima[1] * x.sums[1];
+  }
+  return share;
+}
+
+// One row's chain over `blocks` blocks from `block` on. shares: 8 of each block.
+template <DType kType>
+__device__ float Fold(const Share* shares, const RowPlanes<kType>& row, const float* x_scale,
+                      int64_t block, int blocks, float total) {
+#pragma unroll
+  for (int b = 0; b < kChunkBlocks; ++b) {
+    if (b >= blocks) break;
+    const uint32_t scales = row.Scales(block + b);
+    const float dx = x_scale[block + b];
+    Share of_block = {};
+#pragma unroll
+    for (int s = 0; s < 8; ++s) {
+      of_block.sum += shares[8 * b + s].sum;
+      if constexpr (UnitTraits<kType>::kMinimum) of_block.least += shares[8 * b + s].least;
+    }
+    total = fmaf(BlockScale<kType>(scales) * dx, __int2float_rn(of_block.sum), total);
+    if constexpr (UnitTraits<kType>::kMinimum) {
+      const float least = BlockMinimum(scales) * dx;
+      total = fmaf(-least, __int2float_rn(of_block.least), total);
+    }
+  }
+  return total;
+}
+
+// kRows rows of weights from `first` on times the token of a group.
+template <DType kType, int kRows>
+__device__ void WarpProduct(const ProductOperands& operands, const TokenGroup& group, int64_t first,
+                            Share (*shares)[8 * kChunkBlocks + 1]) {
+  const int lane = threadIdx.x % 32, i = lane % 4;
+  const int64_t blocks = operands.x.cols / 256;
+  const auto planes = [&](int r) {
+    return RowPlanes<kType>(operands.weight,
+                            group.weight_row + min(first + r, operands.y.cols - 1));
+  };
+  const int64_t input = group.Input(operands, 0);
+  // Past the end threads work on the last quad again; nobody folds it.
+  const auto quad_of = [&](int64_t block) { return min(2 * block + lane / 4, 2 * blocks - 1); };
+  Part<kType> next[kRows];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) next[r].Load(planes(r), quad_of(0), i);
+  float total = 0;
+  for (int64_t block = 0; block < blocks; block += kChunkBlocks) {
+    Part<kType> now[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) now[r] = next[r];
+    if (block + kChunkBlocks < blocks) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) next[r].Load(planes(r), quad_of(block + kChunkBlocks), i);
+    }
+    TokenPart<kType> x;
+    x.Load(operands.x, input, quad_of(block), i);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      shares[r][lane] = Multiply<kType>(now[r], GridOf(operands.weight), x, i);
+    }
+    __syncwarp();
+    if (lane < kRows) {
+      const int here = static_cast<int>(min(blocks - block, int64_t{kChunkBlocks}));
+      total = Fold<kType>(shares[lane], planes(lane), operands.x.scale + input * blocks, block,
+                          here, total);
+    }
+    __syncwarp();
+  }
+  const int64_t column = first + lane;
+  if (lane < kRows && column < operands.y.cols) {
+    const float* bias = operands.bias;
+    operands.y.data[group.begin * operands.y.stride + column] =
+        bias != nullptr ? total + bias[column] : total;
+  }
+}
+
+template <DType kType, int kRows>
+__global__ void __launch_bounds__(32 * kWarps) SingleProducts(ProductOperands operands) {
+  __shared__ Share shares[kWarps][kRows][8 * kChunkBlocks + 1];
+  const int warp = threadIdx.x / 32;
+  const int64_t first = (int64_t{blockIdx.x} * kWarps + warp) * kRows;
+  if (first >= operands.y.cols) return;
+  TokenGroup group;
+  for (int index = static_cast<int>(blockIdx.y); FindGroup(operands, index, 1, &group);
+       index += static_cast<int>(gridDim.y)) {
+    WarpProduct<kType, kRows>(operands, group, first, shares[warp]);
+  }
+}
+
+// Small matrices are spread over more warps.
+template <DType kType>
+void LaunchType(Stream stream, const ProductOperands& operands, int64_t slots) {
+  constexpr int64_t kSmall = 4096;  // rows
+  const auto launch = [&]<int kRows>(std::integral_constant<int, kRows>) {
+    const dim3 grid(Blocks(operands.y.cols, kWarps * kRows), GroupCount(operands, slots, 1));
+    SingleProducts<kType, kRows><<<grid, 32 * kWarps, 0, stream>>>(operands);
+  };
+  if (operands.y.cols < kSmall) {
+    launch(std::integral_constant<int, 1>{});
+  } else {
+    launch(std::integral_constant<int, 4>{});
+  }
+}
+
+}  // namespace
+
+void LaunchSingle256(Stream stream, const ProductOperands& operands, int64_t slots) {
+  switch (operands.weight.layout.dtype) {
+#define REPRISE_SINGLE(name) \
+  case DType::k##name:       \
+    return LaunchType<DType::k##name>(stream, operands, slots)
+    REPRISE_SINGLE(Q2_K);
+    REPRISE_SINGLE(Q3_K);
+    REPRISE_SINGLE(Q4_K);
+    REPRISE_SINGLE(Q5_K);
+    REPRISE_SINGLE(Q6_K);
+    REPRISE_SINGLE(IQ4_XS);
+    REPRISE_SINGLE(IQ2_XXS);
+#undef REPRISE_SINGLE
+    default:
+      return;
+  }
+}
+
+}  // namespace reprise::cuda
