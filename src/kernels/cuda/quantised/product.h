@@ -11,7 +11,8 @@
 namespace reprise::cuda {
 
 // y[t][r] = x[t] . weight[r] (+ bias[r]). x: quantised in the blocks of the weight's type (32 or
-// 256); bias: [y.cols] or null.
+// 256); bias: [y.cols] or null. REQUIRES: x.q is aligned to 32 bytes, x.sum to 16, and the last
+// word of x.sum may be read whole.
 void ProductQuantised(Stream stream, const QuantisedMatrix& weight, const float* bias,
                       const QuantisedView& x, const View& y);
 
