@@ -72,7 +72,9 @@ class Browser:
         """The page as on a first visit (or with what the browser has kept)."""
         self.driver.get(self.url)
         if clean:
-            self.driver.execute_script("localStorage.clear(); sessionStorage.clear()")
+            # Replies are kept short, for the tests' time.
+            self.driver.execute_script("localStorage.clear(); sessionStorage.clear();"
+                                       "localStorage.setItem('reprise.settings', arguments[0])", json.dumps({"max_tokens": 200}))
             self.driver.get(self.url)
         if wait:
             self.wait(wait)
@@ -117,12 +119,21 @@ class Browser:
         if wait:
             self.wait_for_reply()
 
+    def forget(self):
+        """Empties the cache, as asked and confirmed."""
+        self.click("#reset")
+        self.click("#reset-yes")
+
     def wait_for_reply(self):
         self.until(lambda: not self.all(".message.busy") and self.all("#stop[hidden]"), "the reply")
 
     def set_system(self, text):
         self.script("""const s = document.getElementById('system'); s.value = arguments[0];
                        s.dispatchEvent(new Event('change'))""", text)
+
+    def choose(self, name, value):
+        self.script("""const s = document.getElementById(arguments[0]); s.value = arguments[1];
+                       s.dispatchEvent(new Event('change'))""", name, value)
 
     def set_number(self, name, value):
         self.script("""const s = document.getElementById('set-' + arguments[0]); s.value = arguments[1];

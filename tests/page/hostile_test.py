@@ -66,7 +66,8 @@ class Hostile(browser.Test):
         said = self.page.script("return [...document.querySelectorAll('.reply .text:not(.plain)')].map(n => n.textContent)")
         for i, text in enumerate(hostile.STRINGS):
             with self.subTest(text):
-                self.assertEqual(own[i][:4000], shown(text)[:4000])
+                if not re.search("^ {0,3}(```|~~~)", text, re.M):  # code has a frame of its own
+                    self.assertEqual(own[i][:4000], shown(text)[:4000])
                 self.assertEqual(thought[i], shown(text))
                 self.assertEqual(failed[i], shown(text))
                 if text in hostile.SCRIPTS:
@@ -84,7 +85,9 @@ class Hostile(browser.Test):
             self.page.click("#new")
             self.page.send(text)
         self.page.wait(".difference ins")
-        self.page.until(lambda: len(self.page.all("[role=treeitem]")) > 5, "the tree")
+        self.page.wait("#more-tree:not([hidden])")
+        self.page.click("#more-tree")
+        self.page.until(lambda: len(self.page.all("[role=treeitem]")) > 10, "the whole tree")
         self.page.script("""for (const n of document.querySelectorAll('[role=treeitem]'))
                               n.dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))""")
         self.assertIn("script>hit()</script>", self.page.script(

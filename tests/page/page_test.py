@@ -11,6 +11,9 @@ import browser
 import harness
 
 PROGRAM = sys.argv.pop(1)
+# The conversations that the browser has kept, newest first.
+KEPT = """const kept = Object.keys(localStorage).filter(k => k.startsWith('reprise.conversation.'))
+  .map(k => JSON.parse(localStorage[k])).sort((a, b) => b.changed - a.changed);"""
 LONG = ("You are a kind storyteller. You tell short stories for children, with animals, gardens and rivers in them. "
         "Every story ends well, and nobody is ever hurt. You use simple words and short sentences. ") * 2
 HELLO = "Tell me a story about a cat and a red ball."
@@ -48,7 +51,7 @@ class Page(browser.Test):
     def setUp(self):
         self.page.resize(1280, 800)
         self.page.open()
-        self.page.click("#reset")
+        self.page.forget()
         self.page.wait(".tree[hidden]")
 
     def tearDown(self):
@@ -83,6 +86,11 @@ class Page(browser.Test):
         page.until(lambda: self.stored_tokens() > before, "a tree that grows")
         page.wait(".tree .snapshot")
         page.click("#reset")
+        self.assertTrue(page.one("#sure").is_displayed(), "it is asked first")
+        page.script("document.querySelector('#sure button:last-child').click()")
+        self.assertFalse(page.one("#sure").is_displayed())
+        self.assertGreater(self.stored_tokens(), before)
+        page.forget()
         page.wait(".tree[hidden]")
 
     def test_report_that_is_asked_for_stays(self):
@@ -157,6 +165,51 @@ class Page(browser.Test):
         self.assertIn("I am the first", page.text(".message.own"))
         page.click("#list .remove")
         self.assertEqual(len(page.all("#list .open")), 1)
+        page.click("#undo button")
+        self.assertEqual(len(page.all("#list .open")), 2)
+        self.assertIn("I am the second", page.text(".message.own"), "and it is shown")
+        page.open(clean=False)
+        self.assertEqual(len(page.all("#list .open")), 2, "and kept")
+
+    def test_conversations_can_be_renamed(self):
+        page = self.page
+        page.send("Hello")
+        page.click("#list .rename")
+        page.driver.switch_to.active_element.send_keys("A <b>better</b> name", Keys.ENTER)
+        self.assertEqual(page.text("#list .open"), "A <b>better</b> name")
+        page.click("#list .rename")
+        page.driver.switch_to.active_element.send_keys("No", Keys.ESCAPE)
+        page.open(clean=False)
+        self.assertEqual(page.text("#list .open"), "A <b>better</b> name")
+
+    def test_two_tabs_keep_each_others_conversations(self):
+        page = self.page
+        driver = page.driver
+        first = driver.current_window_handle
+        page.send("I am of the first tab.")
+        driver.switch_to.new_window("tab")
+        try:
+            page.resize(1280, 800)
+            page.open(clean=False)
+            page.click("#new")
+            page.send("I am of the second tab.")
+            driver.switch_to.window(first)
+            page.until(lambda: "second tab" in page.text("#list"), "what the other tab wrote")
+            page.send("The first tab goes on.")
+            titles = ["I am of the second tab.", "I am of the first tab."]
+            self.assertEqual([n.text for n in page.all("#list .open")], titles)
+            page.open(clean=False)
+            self.assertEqual(sorted(n.text for n in page.all("#list .open")), sorted(titles))
+            self.assertEqual(page.script(KEPT + "return kept.map(c => c.messages.length)"), [4, 2])
+            page.script("document.querySelectorAll('#list .remove')[1].click()")
+            driver.switch_to.window([w for w in driver.window_handles if w != first][0])
+            page.until(lambda: "second tab" not in page.text("#list"), "the other tab's deletion")
+        finally:
+            for window in driver.window_handles:
+                if window != first:
+                    driver.switch_to.window(window)
+                    driver.close()
+            driver.switch_to.window(first)
 
     def test_markdown(self):
         reply = ("# Title\n\nSome **bold**, *slanted*, `code` and [a link](https://example.org/).\n\n- one\n- two\n\n1. first\n2. second\n\n"
@@ -169,10 +222,59 @@ class Page(browser.Test):
         self.assertEqual(self.page.text(".reply pre"), "print('<b>')")
         self.assertEqual(self.page.text(".reply p strong, .reply p em, .reply p code, .reply p a"), "bold\nslanted\ncode\na link")
 
+    def keep(self, *messages):
+        """As if these had been said in this browser."""
+        self.page.script("localStorage.setItem('reprise.conversation.m', JSON.stringify("
+                         "{id: 'm', title: '', system: '', changed: 1, messages: arguments[0]}))", messages)
+        self.page.open(clean=False)
+
+    def test_tables_and_nested_lists(self):
+        self.keep({"role": "user", "content": "x"}, {"role": "assistant", "content":
+                  "Sizes:\n| a | b \\| c |\n|---|--:|\n| 1 | **2** |\n| 3 |\n\n1. one\n   - x\n     - deep\n   - y\n\n2. two\n\nend"})
+        shape = self.page.script("""const shape = (n) => n.tagName + ([...n.children].length ? '(' + [...n.children].map(shape).join(' ') + ')' : '');
+          return [...document.querySelectorAll('.reply .text > *')].map(shape)""")
+        self.assertEqual(shape, ["P", "DIV(TABLE(THEAD(TR(TH TH)) TBODY(TR(TD TD(STRONG)) TR(TD))))",
+                                 "OL(LI(UL(LI(UL(LI)) LI)) LI)", "P"])
+        self.assertEqual(self.page.text(".reply th"), "a\nb | c")
+        self.assertEqual(self.page.script("return getComputedStyle(document.querySelectorAll('.reply td')[1]).textAlign"), "end")
+
+    def test_own_code_is_shown_as_code(self):
+        self.keep({"role": "user", "content": "# no heading\n\n\n- no list\n```py\nx = 1\n```\nafter"}, {"role": "assistant", "content": "y"})
+        self.assertEqual(self.page.text(".own pre"), "x = 1")
+        self.assertEqual(self.page.script("return [...document.querySelectorAll('.own .text > *')].map(n => n.tagName)"), ["P", "FIGURE", "P"])
+        self.assertIn("# no heading\n\n\n- no list", self.page.text(".own .text"))
+
+    def test_tool_calls_are_shown(self):
+        self.keep({"role": "user", "content": "x"}, {"role": "assistant", "content": "", "calls": [
+            {"name": "get_<b>weather", "arguments": "{\"city\": \"K\u00f6ln\"}"}, {"name": "cut", "arguments": "{\"a\": "}]})
+        self.assertEqual(self.page.text(".call figcaption span"), "Tool call: get_<b>weather\nTool call: cut")
+        self.assertEqual(self.page.text(".call pre"), '{\n  "city": "K\u00f6ln"\n}\n{"a": ')
+
+    def test_streamed_calls_are_put_together(self):
+        self.assertEqual(self.page.driver.execute_async_script("""const done = arguments[0];
+          import('/assets/reply.js').then(({Reply}) => {
+            const reply = new Reply({id: 'x', system: '', messages: []}, {}, () => {});
+            const chunk = (tool_calls) => reply.take({choices: [{delta: {tool_calls}}]});
+            chunk([{index: 0, id: 'a', function: {name: 'f', arguments: ''}}]);
+            chunk([{index: 0, function: {arguments: '{"x": '}}]);
+            chunk([{index: 0, function: {arguments: '1}'}}]);
+            chunk([{index: 1, id: 'b', function: {name: 'g', arguments: '{}'}}]);
+            done(JSON.stringify(reply.message.calls));
+          })"""), '[{"name":"f","arguments":"{\\"x\\": 1}"},{"name":"g","arguments":"{}"}]')
+
+    def test_copy(self):
+        self.page.driver.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
+        self.keep({"role": "user", "content": "mine"}, {"role": "assistant", "content": "**theirs**"})
+        for selector, text in ((".own .copy", "mine"), (".reply .foot .copy", "**theirs**")):
+            self.page.click(selector)
+            self.page.until(lambda selector=selector: self.page.text(selector) == "Copied", "the copy")
+            self.assertEqual(self.page.driver.execute_async_script(
+                "navigator.clipboard.readText().then(arguments[0], (e) => arguments[0](String(e)))"), text)
+
     def test_streamed_markdown_is_the_same_as_whole(self):
         self.assertEqual(self.page.driver.execute_async_script("""const done = arguments[0];
           import('/assets/markdown.js').then(({MarkdownView}) => {
-            const text = 'a **b**\\n\\n```js\\nx\\n\\ny\\n```\\n- 1\\n- 2\\nmore\\n\\n> q\\n> r\\n\\n## h\\ntext\\n\\n1. x';
+            const text = 'a **b**\\n\\n```js\\nx\\n\\ny\\n```\\n- 1\\n  1. 2\\n\\n  more\\n- 3\\nmore\\n\\n> q\\n> r\\n\\n## h\\ntext\\na|b\\n-|-\\n1|2\\nno\\n\\n1. x';
             const grown = new MarkdownView(), whole = new MarkdownView();
             for (let i = 0; i <= text.length; ++i) grown.update(text.slice(0, i));
             whole.update(text);
@@ -181,11 +283,15 @@ class Page(browser.Test):
 
     def test_thinking_is_folded(self):
         page = self.page
-        page.click("#set-thinking")
+        page.until(lambda: not page.all("label[hidden] #set-thinking"), "the switch")
+        page.choose("set-thinking", "on")
         page.send("Tell me a story about a bear.")
-        self.assertTrue(page.script("return JSON.parse(localStorage['reprise.conversations'])[0].messages[1].reasoning"))
+        self.assertTrue(page.script(KEPT + "return kept[0].messages[1].reasoning"))
         self.assertFalse(page.one(".thinking").get_attribute("open"))
         self.assertTrue(page.one(".thinking summary").is_displayed())
+        page.choose("set-thinking", "off")
+        page.send("And now about a fox.")
+        self.assertEqual(page.script(KEPT + "return kept[0].messages[3].reasoning || ''"), "", "it can be switched off")
 
     def test_scenarios_save_work(self):
         page = self.page
@@ -202,10 +308,93 @@ class Page(browser.Test):
 
     def test_too_long_a_message_is_refused_clearly(self):
         page = self.page
-        page.send("word " * 200000)
-        self.assertIn("context", self.last(".error"))
+        page.script("document.getElementById('input').value = arguments[0];"
+                    "document.getElementById('compose').requestSubmit()", "word " * 200000)
+        page.until(lambda: page.text("#problem"), "the refusal")
+        self.assertIn("context", page.text("#problem"))
+        self.assertEqual(len(page.script("return document.getElementById('input').value")), 1000000, "it is not lost")
+        self.assertEqual(page.all(".message"), [])
         page.send("Hello")
         self.assertNotEqual(self.last(".text:not(.plain)"), "", "the page goes on, without what was refused")
+        self.assertEqual(page.text("#problem"), "")
+
+    def test_the_last_lines_are_in_view(self):
+        page = self.page
+        hidden = """const end = document.querySelector('.message:last-of-type .foot').getBoundingClientRect().bottom;
+                    return end - document.getElementById('compose').getBoundingClientRect().top"""
+        for width, height in ((1280, 500), (390, 600)):
+            page.resize(width, height)
+            page.click("#new")
+            for text in (HELLO, "And then?", "And after that?"):
+                page.send(text)
+                page.settle()
+                self.assertLess(page.script(hidden), 1, (width, text))
+            page.script("document.getElementById('input').style.height = '160px'")
+            page.settle()
+            self.assertLess(page.script(hidden), 1, "the field has grown")
+            page.script("document.getElementById('input').style.height = ''")
+
+    def test_the_tree_follows_the_request(self):
+        page = self.page
+        in_view = """const tree = document.querySelector('.tree').getBoundingClientRect();
+          return [...document.querySelectorAll('.tree .label, .node.lit')].every(n => {
+            const box = n.getBoundingClientRect(); return box.top >= tree.top - 1 && box.bottom <= tree.bottom + 1; })"""
+        for i in range(8):
+            page.click("#new")
+            page.set_system(f"Text no. {i}. " + LONG)
+            page.send(HELLO)
+        page.until(lambda: "last request" in page.text(".tree .label"), "the label")
+        page.wait("#more-tree:not([hidden])")
+        self.assertRegex(page.text("#more-tree"), r"Show \d+ older branch")
+        self.assertTrue(page.script(in_view))
+        rows = len(page.all("[role=treeitem]"))
+        page.click("#more-tree")
+        page.until(lambda: len(page.all("[role=treeitem]")) > rows, "the older branches")
+        page.script("document.querySelectorAll('#list .open')[6].click()")
+        page.send("What then?")
+        page.until(lambda: "reused" in page.text("#last-report summary"), "the report")
+        page.settle()
+        self.assertTrue(page.script(in_view), "the way of the last request is in view")
+
+    def test_history_compares_like_with_like(self):
+        """A short warm prompt takes longer for each of its tokens than a long cold one: the words leave it out."""
+        words = self.page.driver.execute_async_script("""const done = arguments[0];
+          import('/assets/reports.js').then(({Reports}) => import('/assets/history_view.js').then(({HistoryView}) => {
+            const reports = new Reports();
+            const add = (prompt_tokens, used_tokens, first_token_ms) => reports.list.push(
+              {id: String(reports.list.length), time_ms: 0, report: {prompt_tokens, used_tokens, first_token_ms}});
+            add(2000, 0, 1000); add(2000, 1900, 60); add(20, 15, 9);
+            const view = new HistoryView(() => {});
+            view.set(reports);
+            done(view.words.textContent);
+          }))""")
+        self.assertIn("for 1,000 tokens of the prompt: warm 30 ms, cold 500 ms", words)
+        self.assertIn("for 1,000 tokens computed: warm 600 ms, cold 500 ms", words)
+
+    def test_history_by_keyboard(self):
+        page = self.page
+        page.send(HELLO)
+        page.send("And then?")
+        page.until(lambda: len(page.all(".history .request")) >= 2, "the requests")
+        page.script("document.querySelector('.history .request[tabindex=\"0\"]').focus()")
+        page.driver.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
+        chosen = page.script("return document.activeElement.dataset.id")
+        page.driver.switch_to.active_element.send_keys(Keys.ENTER)
+        self.assertEqual(page.script("return document.activeElement.closest('.report')?.dataset.id"), chosen)
+
+    def test_fingers(self):
+        page = self.page
+        page.send(HELLO)
+        page.resize(390, 700)
+        small = """return [...document.querySelectorAll('button, input, select, summary')].filter(n => n.checkVisibility())
+          .map(n => [n.textContent, n.getBoundingClientRect().height]).filter(([, h]) => h < 43)"""
+        for part in ("list", "chat", "cache"):
+            page.click(f"[data-show={part}]")
+            page.settle()
+            self.assertEqual(page.script(small), [], part)
+        page.click("[data-show=chat]")
+        room = page.script("return document.getElementById('messages').clientHeight / innerHeight")
+        self.assertGreater(room, 0.55, "the chat has the room")
 
     def test_keyboard(self):
         page = self.page
@@ -224,7 +413,8 @@ class Page(browser.Test):
         for _ in range(40):
             page.driver.switch_to.active_element.send_keys(Keys.TAB)
             seen.add(page.script("const a = document.activeElement; return a.id || a.getAttribute('class') || a.tagName"))
-        self.assertLessEqual({"input", "new", "key-button", "reset"}, seen)
+        self.assertLessEqual({"input", "new", "reset"}, seen)
+        self.assertFalse(page.one("#key-button").is_displayed(), "no keys are used here")
 
     def test_widths_colours_and_names(self):
         page = self.page
@@ -258,6 +448,7 @@ class ApiKeys(unittest.TestCase):
                 page.script("document.getElementById('key-input').value = arguments[0]", key)
                 page.click("#key-save")
                 page.until(lambda said=said: said in page.text("#link"), said)
+            self.assertTrue(page.one("#key-button").is_displayed())
             page.send("Hello")
             page.wait(".report-line")
             self.assertEqual(page.foreign_requests(), [])

@@ -27,10 +27,12 @@ export class CachePanel {
     this.problem = h('p', { class: 'error', role: 'alert' });
     this.cards = h('div', { id: 'last-report' });
     this.earlier = h('div', { id: 'earlier-reports' });
-    const reset = button('Forget all', () => this.reset(), { id: 'reset', title: 'Empties your part of the cache' });
+    const reset = button('Forget all…', () => this.ask(true), { id: 'reset', title: 'Empties your part of the cache' });
+    this.sure = h('p', { class: 'sure', id: 'sure', hidden: true }, 'All that is stored is computed anew when it is needed. ',
+      button('Forget it', () => this.reset(), { id: 'reset-yes', class: 'main' }), ' ', button('Keep it', () => this.ask(false)));
     document.getElementById('cache').append(
       h('section', { 'aria-labelledby': 'tree-title' },
-        h('div', { class: 'row' }, h('h2', { id: 'tree-title' }, 'What is stored'), reset), this.stored, this.problem,
+        h('div', { class: 'row' }, h('h2', { id: 'tree-title' }, 'What is stored'), reset), this.sure, this.stored, this.problem,
         this.tree.node),
       section('The last request', 'report-title', this.cards),
       section('Over time', 'history-title', this.history.node),
@@ -44,7 +46,7 @@ export class CachePanel {
   draw() {
     const { view, freshTree } = this.feed;
     const changed = this.reports.take(view);
-    if (freshTree || changed) this.tree.set(view.tree, this.reports.last());
+    if (freshTree || changed) this.tree.set(view.tree, this.reports.last(), changed);
     if (changed) {
       this.history.set(this.reports);
       this.drawCards();
@@ -92,7 +94,14 @@ export class CachePanel {
     card.querySelector('summary').focus({ preventScroll: true });
   }
 
+  ask(open) {
+    this.sure.hidden = !open;
+    if (open) this.sure.querySelector('button').focus();
+    else document.getElementById('reset').focus();
+  }
+
   async reset() {
+    this.ask(false);
     try {
       await postJson('/v1/cache/reset', {});
       this.problem.textContent = '';

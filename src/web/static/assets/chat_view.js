@@ -16,6 +16,7 @@ export class ChatView {
     this.views = [];
     this.replies = new Map();  // on their way, by conversation
     this.drawReply = framed(() => this.updateReply());
+    conversations.busy = (conversation) => this.replies.has(conversation);
     this.makeForm();
     conversations.addEventListener('change', () => this.draw());
     this.draw();
@@ -23,7 +24,7 @@ export class ChatView {
 
   makeForm() {
     this.input = h('textarea', {
-      id: 'input', rows: '3', placeholder: 'Write a message', 'aria-label': 'Message',
+      id: 'input', rows: '2', placeholder: 'Write a message', 'aria-label': 'Message',
       onkeydown: (event) => {
         if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
         event.preventDefault();
@@ -32,8 +33,15 @@ export class ChatView {
     });
     this.sendButton = h('button', { type: 'submit', class: 'main' }, 'Send');
     this.stopButton = button('Stop', () => this.stop(), { id: 'stop', hidden: true });
+    this.problem = h('p', { class: 'error', role: 'alert', id: 'problem' });
     const form = document.getElementById('compose');
-    form.append(this.input, h('div', { class: 'buttons' }, this.sendButton, this.stopButton));
+    form.append(this.problem, this.input, h('div', { class: 'buttons' }, this.sendButton, this.stopButton));
+    // The last lines stay in view when the field grows, the window shrinks or the chat is shown again.
+    this.following = true;
+    this.messages.addEventListener('scroll', () => {
+      if (this.messages.clientHeight > 0) this.following = this.nearEnd();
+    }, { passive: true });
+    new ResizeObserver(() => this.following && this.scrollToEnd()).observe(this.messages);
     form.addEventListener('submit', (event) => {
       event.preventDefault();
       this.submit();
@@ -44,7 +52,22 @@ export class ChatView {
     const text = this.input.value;
     if (!text.trim() || this.reply()) return;
     this.input.value = '';
-    this.send(text);
+    this.problem.textContent = '';
+    this.send(text).then((message) => this.takeBack(text, message));
+  }
+
+  // A message that was refused, such as one that is too long, is the user's to change.
+  takeBack(text, message) {
+    if (![400, 413].includes(message.status) || message.content || this.input.value) return;
+    const { current } = this.conversations;
+    const index = current.messages.indexOf(message);
+    if (index < 1 || index !== current.messages.length - 1) return;
+    current.messages.splice(index - 1);
+    this.input.value = text;
+    this.problem.textContent = message.error;
+    this.conversations.save();
+    this.conversations.changed();
+    this.input.focus();
   }
 
   // The one on its way in the current conversation.
@@ -82,11 +105,12 @@ export class ChatView {
     const reply = new Reply(conversation, { ...this.settings.request(), ...options }, this.drawReply);
     this.replies.set(conversation, reply);
     this.status.textContent = 'Answering.';
+    this.conversations.save(conversation);
     this.conversations.changed();
     this.scrollToEnd();
     const message = await reply.run();
     if (this.replies.get(conversation) === reply) this.replies.delete(conversation);
-    this.conversations.save();
+    this.conversations.save(conversation);
     this.status.textContent = message.error ? 'The answer has failed.' : 'The answer is complete.';
     this.conversations.changed();
     if (message.error) this.failed(message);
@@ -96,10 +120,14 @@ export class ChatView {
   updateReply() {
     const view = this.views.at(-1);
     if (!view || view.message !== this.reply()?.message) return;
-    const { scrollHeight, scrollTop, clientHeight } = this.messages;
-    const follow = scrollHeight - scrollTop - clientHeight < NEAR_END;
+    const follow = this.nearEnd();
     view.update(true);
     if (follow) this.scrollToEnd();
+  }
+
+  nearEnd() {
+    const { scrollHeight, scrollTop, clientHeight } = this.messages;
+    return scrollHeight - scrollTop - clientHeight < NEAR_END;
   }
 
   scrollToEnd() {
@@ -127,8 +155,12 @@ export class ChatView {
     if (current.guide) nodes.push(resultCard(current.guide, this.guide));
     if (nodes.length === 0) nodes.push(this.guide.node);
     const { scrollTop } = this.messages;
+    const follow = this.nearEnd();
     this.messages.replaceChildren(...nodes);
-    this.messages.scrollTop = same ? scrollTop : this.messages.scrollHeight;
-    if (current.guide?.done || (same && busy)) this.scrollToEnd();
+    this.messages.scrollTop = same && !follow && !busy ? scrollTop : this.messages.scrollHeight;
+    this.following = this.nearEnd();
+    if (nodes[0] !== this.guide.node) return;
+    this.messages.scrollTop = 0;
+    this.following = false;
   }
 }

@@ -1,23 +1,45 @@
-// The conversations of this browser, newest first, kept in its local storage.
+// The conversations of this browser, newest first, kept in its local storage: each under a key of its own, so that two
+// tabs can write without losing what the other wrote. What another tab has changed is taken over when it says so.
 //
-// A conversation: {id, title, system, messages: [{role, content, reasoning?, report?, error?, stopped?}], guide?}
+// A conversation: {id, title, name?, system, changed, guide?, messages: [{role, content, reasoning?, calls?, report?, error?, stopped?}]}
+// `title` is given by a scenario, `name` by the user.
 
-const PLACE = 'reprise.conversations';
+const PLACE = 'reprise.conversation.';
+const OLD_PLACE = 'reprise.conversations';  // all in one, until version 0.1
 const TITLE_LENGTH = 60;
 
 function newId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(9)), (b) => b.toString(36).padStart(2, '0')).join('');
 }
 
-function load() {
+function parse(text) {
   try {
-    const list = JSON.parse(localStorage.getItem(PLACE) || '[]');
+    const value = JSON.parse(text);
     const good = (c) => c && typeof c.id === 'string' && Array.isArray(c.messages) &&
       c.messages.every((m) => m && typeof m.role === 'string' && typeof m.content === 'string');
-    return Array.isArray(list) ? list.filter(good) : [];
+    return good(value) ? { title: '', system: '', changed: 0, ...value } : null;
   } catch {
-    return [];
+    return null;
   }
+}
+
+function takeOld() {
+  try {
+    const list = JSON.parse(localStorage.getItem(OLD_PLACE) || '[]');
+    if (Array.isArray(list)) {
+      list.forEach((c, i) => c?.id && localStorage.setItem(PLACE + c.id, JSON.stringify({ changed: list.length - i, ...c })));
+    }
+    localStorage.removeItem(OLD_PLACE);
+  } catch {
+    // Unreadable, or no room: what is there stays there.
+  }
+}
+
+function load() {
+  takeOld();
+  const keys = Array.from({ length: localStorage.length }, (_, i) => localStorage.key(i));
+  const list = keys.filter((key) => key.startsWith(PLACE)).map((key) => parse(localStorage.getItem(key))).filter(Boolean);
+  return list.sort((a, b) => b.changed - a.changed);
 }
 
 export class Conversations extends EventTarget {
@@ -25,7 +47,10 @@ export class Conversations extends EventTarget {
     super();
     this.list = load();
     this.current = this.list[0] || this.add();
-    this.full = false;  // the browser keeps no more
+    this.full = false;     // the browser keeps no more
+    this.removed = null;   // the last one that was deleted, to bring it back
+    this.busy = () => false;  // whether a conversation is being written to here
+    addEventListener('storage', (event) => this.onStorage(event));
   }
 
   changed() {
@@ -35,7 +60,7 @@ export class Conversations extends EventTarget {
   // A new conversation, with the system prompt of the last one written by hand. One that is still empty serves again.
   add(more = {}) {
     const system = this.list.find((c) => !c.title)?.system || '';
-    const conversation = { id: newId(), title: '', system, messages: [], ...more };
+    const conversation = { id: newId(), title: '', system, messages: [], changed: Date.now(), ...more };
     this.list = [conversation, ...this.list.filter((c) => c.messages.length > 0)];
     this.current = conversation;
     this.changed();
@@ -47,28 +72,69 @@ export class Conversations extends EventTarget {
     this.changed();
   }
 
-  remove(conversation) {
-    this.list = this.list.filter((c) => c !== conversation);
-    if (this.current === conversation) {
-      this.current = this.list[0] || null;
-      if (!this.current) this.add();
-    }
-    this.save();
+  rename(conversation, name) {
+    conversation.name = name.trim();
+    this.save(conversation);
     this.changed();
   }
 
-  save() {
-    const kept = this.list.filter((c) => c.messages.length > 0);
+  // Can be undone until the next one is removed.
+  remove(conversation) {
+    this.removed = { conversation, place: this.list.indexOf(conversation) };
+    this.drop(conversation);
+    localStorage.removeItem(PLACE + conversation.id);
+    this.changed();
+  }
+
+  restore() {
+    const { conversation, place } = this.removed;
+    this.removed = null;
+    this.list.splice(place, 0, conversation);
+    this.current = conversation;
+    this.save(conversation);
+    this.changed();
+  }
+
+  drop(conversation) {
+    this.list = this.list.filter((c) => c !== conversation);
+    if (this.current !== conversation) return;
+    this.current = this.list[0] || null;
+    if (!this.current) this.add();
+  }
+
+  save(conversation = this.current) {
+    if (conversation.messages.length === 0) return;
+    conversation.changed = Date.now();
     try {
-      localStorage.setItem(PLACE, JSON.stringify(kept));
+      localStorage.setItem(PLACE + conversation.id, JSON.stringify(conversation));
       this.full = false;
     } catch {
       this.full = true;
     }
   }
+
+  // Another tab has written or deleted a conversation.
+  onStorage({ key, newValue }) {
+    if (key === null) return;  // all was cleared; what is shown here stays until it is written again
+    if (!key.startsWith(PLACE)) return;
+    const mine = this.list.find((c) => PLACE + c.id === key);
+    if (mine && this.busy(mine)) return;
+    const theirs = newValue && parse(newValue);
+    if (!theirs) {
+      if (mine) this.drop(mine);
+    } else if (mine) {
+      for (const name of Object.keys(mine)) delete mine[name];
+      Object.assign(mine, theirs);
+    } else {
+      const after = this.list.findIndex((c) => c.messages.length > 0 && c.changed < theirs.changed);
+      this.list.splice(after < 0 ? this.list.length : after, 0, theirs);
+    }
+    this.changed();
+  }
 }
 
 export function titleOf(conversation) {
+  if (conversation.name) return conversation.name;
   if (conversation.title) return conversation.title;
   const first = conversation.messages.find((m) => m.role === 'user');
   const line = first ? first.content.trim().slice(0, 4 * TITLE_LENGTH).replace(/\s+/g, ' ') : '';

@@ -11,7 +11,7 @@ export function tokens(n) {
 export function milliseconds(ms) {
   if (ms >= 10000) return `${(ms / 1000).toFixed(1)} s`;
   if (ms >= 1000) return `${(ms / 1000).toFixed(2)} s`;
-  return ms >= 100 ? `${ms.toFixed(0)} ms` : `${ms.toFixed(1)} ms`;
+  return ms >= 10 ? `${ms.toFixed(0)} ms` : `${ms.toFixed(1)} ms`;
 }
 
 export function bytes(n) {
@@ -37,10 +37,4 @@ export function clock(time_ms) {
 
 export function percent(part, all) {
   return all > 0 ? `${Math.floor((100 * part) / all)} %` : '0 %';
-}
-
-export function median(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }

@@ -1,5 +1,5 @@
 // Puts the page together.
-import { getJson } from './api.js';
+import { apiKey, getJson } from './api.js';
 import { CacheFeed } from './cache_feed.js';
 import { CachePanel } from './cache_panel.js';
 import { ChatView } from './chat_view.js';
@@ -67,7 +67,7 @@ async function loadModel() {
     const ids = models.data.map((model) => model.id);
     context = models.data[0].max_model_len;
     name.textContent = `${ids[0]} · ${count(context)} tokens of context`;
-    settingsView.setModels(ids, /enable_thinking/.test(props.chat_template || ''),
+    settingsView.setModels(ids, !!props.thinking,
       props.default_generation_settings?.params || {});
   } catch (error) {
     name.textContent = '';
@@ -77,6 +77,7 @@ async function loadModel() {
 function showLink() {
   if (feed.link === 'live' && context === 0) loadModel();
   const place = document.getElementById('link');
+  if (feed.status === 401 || apiKey.get()) document.getElementById('key-button').hidden = false;
   if (feed.status === 401) keyDialog.open(feed.link);
   place.className = feed.link === 'live' ? 'live' : '';
   place.textContent = { live: 'Live', connecting: 'Connecting…' }[feed.link] || feed.link;

@@ -1,16 +1,38 @@
 // One message: its text, what can be done with it, what its report says in one line.
 import { h, button, visible } from './dom.js';
 import { count, milliseconds } from './format.js';
-import { MarkdownView } from './markdown.js';
+import { MarkdownView, copyButton } from './markdown.js';
 
 const SHORT = 4000;  // characters of a message shown at first
 
-function plainText(text) {
-  const node = h('div', { class: 'text plain', dir: 'auto' }, visible(text.slice(0, SHORT)));
-  if (text.length <= SHORT) return node;
-  const more = button(`Show all ${count(text.length)} characters`, () => node.replaceChildren(visible(text)));
-  node.append('… ', more);
-  return node;
+// What the user wrote: as it is, but for code, which is shown as such.
+function ownText(text) {
+  const view = new MarkdownView({ only: 'code' });
+  view.node.classList.add('plain');
+  view.update(text.slice(0, SHORT));
+  if (text.length > SHORT) {
+    view.node.append('… ', button(`Show all ${count(text.length)} characters`, () => view.node.replaceWith(whole(text))));
+  }
+  return view.node;
+}
+
+function whole(text) {
+  const view = new MarkdownView({ only: 'code' });
+  view.node.classList.add('plain');
+  view.update(text);
+  return view.node;
+}
+
+// A tool call: its name and arguments, which may still be on their way.
+function callCard({ name, arguments: text }) {
+  let shown = text;
+  try {
+    shown = JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    // Not complete: as it is.
+  }
+  return h('figure', { class: 'code call' }, h('figcaption', {}, h('span', {}, `Tool call: ${visible(name)}`), copyButton(() => text)),
+    h('pre', { tabindex: '0' }, h('code', {}, visible(shown))));
 }
 
 function reportLine(report, showReport) {
@@ -32,7 +54,7 @@ export class MessageView {
     this.foot = h('div', { class: 'foot' });
     this.node = h('article', { class: `message ${this.own ? 'own' : 'reply'}`, 'aria-label': this.own ? 'You' : 'Reply' },
       h('h2', {}, this.own ? 'You' : 'Reply'), this.body, this.foot);
-    if (this.own) this.body.append(plainText(message.content));
+    if (this.own) this.body.append(ownText(message.content));
     else this.makeReply();
     this.update(false);
   }
@@ -41,7 +63,8 @@ export class MessageView {
     this.thought = h('div', { class: 'text plain', dir: 'auto' });
     this.thinking = h('details', { class: 'thinking', hidden: true }, h('summary', {}, 'Thinking'), this.thought);
     this.markdown = new MarkdownView();
-    this.body.append(this.thinking, this.markdown.node);
+    this.calls = h('div', { class: 'calls' });
+    this.body.append(this.thinking, this.markdown.node, this.calls);
   }
 
   // The message has grown, or `busy` has changed.
@@ -54,6 +77,9 @@ export class MessageView {
         this.thought.textContent = visible(message.reasoning);
       }
       if (message.content !== this.markdown.text) this.markdown.update(message.content);
+      const calls = JSON.stringify(message.calls || []);
+      if (calls !== this.callState) this.calls.replaceChildren(...(message.calls || []).filter(Boolean).map(callCard));
+      this.callState = calls;
     }
     this.drawFoot(busy);
   }
@@ -65,12 +91,13 @@ export class MessageView {
     this.footState = state;
     const parts = [];
     if (busy) parts.push(h('span', { class: 'waiting' }, 'Answering…'));
-    else if (this.own) parts.push(button('Edit', () => this.edit()));
+    else if (this.own) parts.push(button('Edit', () => this.edit()), copyButton(() => message.content));
     else {
       if (message.error) parts.push(h('p', { class: 'error', role: 'alert' }, visible(message.error)));
       if (message.stopped) parts.push(h('span', {}, 'Stopped. What was computed is kept.'));
-      if (message.cut) parts.push(h('span', {}, 'Cut at the number of tokens asked for.'));
+      if (message.cut) parts.push(h('span', {}, 'Cut at the number of tokens that the settings allow.'));
       if (message.report) parts.push(reportLine(message.report, () => actions.showReport(message)));
+      if (message.content) parts.push(copyButton(() => message.content));
       parts.push(button(message.error ? 'Try again' : 'Regenerate', actions.regenerate));
     }
     this.foot.replaceChildren(...parts);
@@ -79,7 +106,7 @@ export class MessageView {
   edit() {
     const area = h('textarea', { 'aria-label': 'Edit your message', rows: '4', value: this.message.content });
     const done = () => {
-      this.body.replaceChildren(plainText(this.message.content));
+      this.body.replaceChildren(ownText(this.message.content));
       this.foot.hidden = false;
       this.foot.querySelector('button')?.focus();
     };

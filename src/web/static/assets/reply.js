@@ -4,7 +4,7 @@ import { events, ApiError } from './api.js';
 // All that was said, but for what was refused: a message whose answer failed before it began.
 function promptOf(conversation) {
   const failed = (m) => m && m.error && !m.content;
-  const said = conversation.messages.filter((m, i, all) => m.content && !failed(all[i + 1]))
+  const said = conversation.messages.filter((m, i, all) => m.content && !failed(m) && !failed(all[i + 1]))
     .map(({ role, content }) => ({ role, content }));
   return conversation.system.trim() ? [{ role: 'system', content: conversation.system }, ...said] : said;
 }
@@ -52,6 +52,12 @@ export class Reply {
     const delta = chunk.choices?.[0]?.delta;
     if (delta?.reasoning_content) message.reasoning = (message.reasoning || '') + delta.reasoning_content;
     if (delta?.content) message.content += delta.content;
+    for (const { index, function: part } of delta?.tool_calls || []) {
+      message.calls = message.calls || [];
+      const call = (message.calls[index] = message.calls[index] || { name: '', arguments: '' });
+      call.name += part.name || '';
+      call.arguments += part.arguments || '';
+    }
     if (chunk.choices?.[0]?.finish_reason === 'length') message.cut = true;
     if (chunk.reprise) {
       message.report = chunk.reprise;

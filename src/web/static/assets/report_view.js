@@ -3,6 +3,8 @@ import { compare } from './compare.js';
 import { h, visible } from './dom.js';
 import { clock, count, milliseconds, tokens } from './format.js';
 
+const MARKS = /<\|[^|>]{1,40}\|>|<\/?(s|think|start_of_turn|end_of_turn)>/;
+
 function reasonOf(r) {
   const at = r.diverged ? count(r.diverged.position) : '';
   switch (r.reason) {
@@ -39,8 +41,12 @@ function difference(diverged, stored) {
   const pieces = compare(stored || '', diverged.after);
   const line = (label, tag, list) => h('p', { dir: 'auto' }, h('b', {}, label), '…', visible(diverged.before),
     list.map(({ text, same }) => (same ? visible(text) : h(tag, {}, visible(text)))), '…');
+  const marks = MARKS.test(`${diverged.before}${diverged.after}${stored || ''}`);
   return h('div', { class: 'difference' },
-    stored ? line('Stored', 'del', pieces.a) : null, line('Asked', 'ins', pieces.b));
+    stored ? line('Stored', 'del', pieces.a) : null, line('Asked', 'ins', pieces.b),
+    h('p', { class: 'hint' },
+      stored ? ['What only one of them has is ', h('del', {}, 'struck through'), ' above and ', h('ins', {}, 'underlined'), ' below. '] : null,
+      marks ? 'Marks such as <|im_start|> are the model\'s own: its template puts them between the messages.' : null));
 }
 
 function numbers(r) {

@@ -1,6 +1,7 @@
 // The reports of all requests seen since the page was opened, oldest first: those the server still had, and all since.
 
 const KEPT = 200;
+export const COMPARABLE = 64;  // tokens: the time of a shorter prompt is that of the request, not of its tokens
 
 export class Reports {
   constructor() {
@@ -32,11 +33,17 @@ export class Reports {
   }
 
   totals() {
-    const total = { prompt: 0, reused: 0, warm: [], cold: [] };
+    const kind = () => ({ requests: 0, ms: 0, prompt: 0, computed: 0 });
+    const total = { prompt: 0, reused: 0, warm: kind(), cold: kind() };
     for (const { report } of this.list) {
       total.prompt += report.prompt_tokens;
       total.reused += report.used_tokens;
-      (isWarm(report) ? total.warm : total.cold).push(report.first_token_ms);
+      if (report.prompt_tokens < COMPARABLE) continue;
+      const one = isWarm(report) ? total.warm : total.cold;
+      one.requests += 1;
+      one.ms += report.first_token_ms;
+      one.prompt += report.prompt_tokens;
+      one.computed += report.prompt_tokens - report.used_tokens;
     }
     return total;
   }

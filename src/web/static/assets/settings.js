@@ -2,12 +2,14 @@
 
 const PLACE = 'reprise.settings';
 
-export const DEFAULTS = { model: '', temperature: 0.7, top_p: 0.95, max_tokens: 256, thinking: false };
+// thinking: '' as the model likes, 'on', 'off'.
+export const DEFAULTS = { model: '', temperature: 0.7, top_p: 0.95, max_tokens: 4096, thinking: '' };
 
 export class Settings {
   constructor() {
     this.values = { ...DEFAULTS };
     this.chosen = {};  // by the user, and only that is kept
+    this.canThink = false;  // the model can be told to think or not
     try {
       const stored = JSON.parse(localStorage.getItem(PLACE) || '{}');
       for (const name of Object.keys(DEFAULTS)) {
@@ -30,16 +32,14 @@ export class Settings {
   // What the model's makers advise, where nothing was chosen.
   advise(advice) {
     for (const name of ['temperature', 'top_p']) {
-      if (!(name in this.chosen) && typeof advice[name] === 'number') this.values[name] = advice[name];
+      // Rounded: 0.9 may have come as 0.89999998.
+      if (!(name in this.chosen) && typeof advice[name] === 'number') this.values[name] = Math.round(advice[name] * 1000) / 1000;
     }
   }
 
   // The part of a request that they make.
   request() {
     const { model, temperature, top_p, max_tokens, thinking } = this.values;
-    return {
-      ...(model && { model }), temperature, top_p, max_tokens,
-      ...(thinking && { chat_template_kwargs: { enable_thinking: true } }),
-    };
+    return { ...(model && { model }), temperature, top_p, max_tokens, ...(this.canThink && thinking && { enable_thinking: thinking === 'on' }) };
   }
 }

@@ -27,18 +27,17 @@ export class SettingsView {
       },
     });
     this.model = h('select', { id: 'set-model', onchange: () => settings.set('model', this.model.value) });
-    const thinking = h('input', {
-      type: 'checkbox', id: 'set-thinking', checked: settings.values.thinking,
-      onchange: () => settings.set('thinking', thinking.checked),
-    });
-    this.thinking = h('label', { class: 'check', hidden: true }, thinking, 'Let the model think first');
+    const thinking = h('select', { id: 'set-thinking', onchange: () => settings.set('thinking', thinking.value) },
+      h('option', { value: '' }, 'As the model likes'), h('option', { value: 'on' }, 'Yes'), h('option', { value: 'off' }, 'No'));
+    thinking.value = settings.values.thinking;
+    this.thinking = h('label', { hidden: true }, 'Think before the answer', thinking);
     document.getElementById('settings').append(h('summary', {}, 'Settings'),
       h('div', { class: 'fields' },
         h('label', { class: 'wide' }, 'System prompt of this conversation', this.system),
         h('label', {}, 'Model', this.model),
         numberField(settings, 'temperature', 'Temperature', 0, 2, 0.1),
         numberField(settings, 'top_p', 'Top p', 0, 1, 0.05),
-        numberField(settings, 'max_tokens', 'Tokens at most', 1, 1000000, 1),
+        numberField(settings, 'max_tokens', 'Tokens of a reply, at most', 1, 1000000, 1),
         this.thinking));
     conversations.addEventListener('change', () => this.draw());
     this.draw();
@@ -55,7 +54,7 @@ export class SettingsView {
     this.model.replaceChildren(...ids.map((id) => h('option', { value: id }, id)));
     if (!ids.includes(this.settings.values.model)) this.settings.set('model', ids[0] || '');
     this.model.value = this.settings.values.model;
+    this.settings.canThink = canThink;
     this.thinking.hidden = !canThink;
-    if (!canThink) this.settings.set('thinking', false);
   }
 }

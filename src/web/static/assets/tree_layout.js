@@ -1,6 +1,35 @@
 // Where the nodes of the radix tree go in the picture: along x the token positions, one row for each leaf. A node
 // stands in the row of its first child, so a trunk runs straight on and the others branch off below it.
 
+const OTHERS = 4;  // branches beside the way of the last request that are shown before older ones are folded
+
+// The nodes to show, parents before children, and how many branches are left out. The way of the last request stands
+// first at every fork. Branches that leave it, and texts that have nothing in common with it, follow in the order in which
+// they were used; all but a few of them only if `all`.
+export function choose(nodes, all) {
+  const items = new Map(nodes.map((node) => [node.id, { node, children: [], lit: node.lit_end > node.begin, idle: Infinity }]));
+  const roots = [];
+  for (const item of items.values()) (items.get(item.node.parent)?.children || roots).push(item);
+  for (const item of [...items.values()].reverse()) {
+    if (item.node.idle_ms >= 0) item.idle = Math.min(item.idle, item.node.idle_ms);
+    const parent = items.get(item.node.parent);
+    if (parent) parent.idle = Math.min(parent.idle, item.idle);
+  }
+  const branches = [...items.values()].filter((item) => !item.lit && (items.get(item.node.parent)?.lit ?? true));
+  branches.sort((a, b) => a.idle - b.idle);
+  const folded = new Set(all ? [] : branches.slice(OTHERS));
+  const shown = [];
+  const walk = (list) => {
+    list.sort((a, b) => b.lit - a.lit || a.idle - b.idle);
+    for (const item of list.filter((one) => !folded.has(one))) {
+      shown.push(item.node);
+      walk(item.children);
+    }
+  };
+  walk(roots);
+  return { nodes: shown, folded: folded.size };
+}
+
 // [{node, row, parent: item or null, children}], parents before children, and the number of rows.
 export function layOut(nodes) {
   const items = new Map();

@@ -1,9 +1,9 @@
 // The radix tree as a picture. Only the rows in view are drawn, so thousands of nodes cost what some dozens do.
-import { h, svg, visible, framed } from './dom.js';
+import { h, button, svg, visible, framed } from './dom.js';
 import { ago, count, tokens } from './format.js';
-import { layOut, makeScale } from './tree_layout.js';
+import { choose, layOut, makeScale } from './tree_layout.js';
 
-const ROW = 26;
+const ROW = 30;
 const BAR = 18;
 const TOP = 20;  // room for the axis
 const LETTER = 6.1;  // pixels, of the text in the bars
@@ -26,7 +26,12 @@ export class TreeView {
     this.detail = h('div', { class: 'tree-detail', 'aria-live': 'polite' }, h('p', {}, HELP));
     this.legend = makeLegend();
     this.empty = h('p', { class: 'hint' }, 'Nothing is stored yet. Send a message, and its state stays here for the next one.');
-    this.node = h('div', {}, this.empty, this.scroller, this.detail, this.legend);
+    this.all = false;  // older branches, too
+    this.more = button('', () => {
+      this.all = !this.all;
+      this.set(this.tree, this.lastReport, false);
+    }, { id: 'more-tree', hidden: true });
+    this.node = h('div', {}, this.empty, this.scroller, this.more, this.detail, this.legend);
     this.order = [];
     this.rows = 0;
     this.focused = null;  // node id
@@ -42,9 +47,16 @@ export class TreeView {
     }
   }
 
-  set(tree, lastReport) {
-    const { order, rows } = layOut(tree.nodes);
-    this.nodes = tree.nodes;
+  // `follow`: the way of the last request comes into view.
+  set(tree, lastReport, follow) {
+    const { nodes, folded } = choose(tree.nodes, this.all);
+    const { order, rows } = layOut(nodes);
+    this.tree = tree;
+    this.lastReport = lastReport;
+    this.nodes = nodes;
+    this.more.hidden = folded === 0 && !this.all;
+    this.more.textContent = this.all ? 'Fold older branches' : `Show ${count(folded)} older ${folded === 1 ? 'branch' : 'branches'}`;
+    this.lit = order.filter(({ node }) => node.lit_end > node.begin).at(-1);
     this.order = order;
     this.rows = rows;
     this.used = lastReport ? lastReport.report.used_tokens : 0;
@@ -52,7 +64,18 @@ export class TreeView {
     if (!this.itemOf(this.focused)) this.focused = order[0]?.node.id ?? null;
     this.empty.hidden = order.length > 0;
     this.scroller.hidden = this.detail.hidden = this.legend.hidden = order.length === 0;
+    if (follow) this.follow();
     this.draw();
+  }
+
+  // From where it branches off to its end.
+  follow() {
+    if (!this.lit) return;
+    const from = TOP + (this.lit.parent ?? this.lit).row * ROW;
+    const to = TOP + (this.lit.row + 1) * ROW + 4;
+    const { clientHeight } = this.scroller;
+    this.scroller.scrollTop = Math.max(0, Math.min(from - TOP, to - clientHeight));
+    if (to > this.scroller.scrollTop + clientHeight) this.scroller.scrollTop = to - clientHeight;
   }
 
   itemOf(id) {
@@ -79,6 +102,7 @@ export class TreeView {
       }
       if (item.row <= last) bars.push(this.makeBar(item, x, y(item.row)));
     }
+    if (this.lit) bars.push(this.makeLabel(x, y(this.lit.row), width));
     this.picture.setAttribute('width', width);
     this.picture.setAttribute('height', height);
     const hadFocus = this.picture.contains(document.activeElement);
@@ -115,6 +139,14 @@ export class TreeView {
       return svg('path', { class: 'snapshot', d: `M${at} ${y + BAR - 4}l4 4l-4 4l-4 -4z` });
     }),
     svg('rect', { class: 'ring', x: left, y, width: right - left, height: BAR, rx: 3 }));
+  }
+
+  // Says which of the ways is that of the last request, below its end.
+  makeLabel(x, y, width) {
+    const end = x(this.lit.node.lit_end);
+    const right = end > width / 2;
+    return svg('text', { class: 'label', x: right ? end - 2 : end + 2, y: y + BAR + 9, 'text-anchor': right ? 'end' : 'start', 'aria-hidden': 'true' },
+      right ? 'the last request ▴' : '▴ the last request');
   }
 
   // The beginning of its text, on the lit part or, where that is too short, behind it.
