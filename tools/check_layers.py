@@ -21,7 +21,7 @@ ALLOWED = {  # module: modules it may include (itself is implied)
     "sched": "base state cache",
     "engine": "base tensor state device cache model sched sample",
     "http": "base",
-    "api": "base text grammar engine http",
+    "api": "base text grammar sample engine http",
     "web": "base engine http",
     "cli": "base tensor state device kernels weights cache text grammar model sample engine http api web",
     "main": "base cli",

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/anthropic/endpoints.h"
+#include "api/constrain/constraints.h"
 #include "api/openai/endpoints.h"
 #include "api/ops/cache_feed.h"
 #include "api/ops/endpoints.h"
@@ -67,7 +68,8 @@ Service::Service(const ServedModel* model, Engine* engine, const Clock* clock,
       tenants_(options_.keys),
       metrics_(std::make_unique<Metrics>()),
       reports_(std::make_unique<ReportLog>()),
-      feed_(std::make_unique<CacheFeed>(this)) {
+      feed_(std::make_unique<CacheFeed>(this)),
+      constraints_(std::make_unique<Constraints>(model)) {
   engine_->SetObserver([this] { feed_->Wake(); });
 }
 

@@ -22,6 +22,7 @@ namespace reprise::api {
 class Metrics;
 class ReportLog;
 class CacheFeed;
+class Constraints;
 
 struct ServiceOptions {
   std::vector<Tenants::Key> keys;
@@ -52,6 +53,7 @@ class Service {
   Metrics& metrics() { return *metrics_; }
   ReportLog& reports() { return *reports_; }
   CacheFeed& feed() { return *feed_; }
+  Constraints& constraints() { return *constraints_; }
 
   // The tenant of a request (bearer token or x-api-key), or null.
   const Tenant* FindTenant(const http::Request& request) const;
@@ -81,6 +83,7 @@ class Service {
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<ReportLog> reports_;
   std::unique_ptr<CacheFeed> feed_;
+  std::unique_ptr<Constraints> constraints_;
   std::function<void(std::function<void()>)> later_;
   std::atomic<int> later_count_{0};
   std::atomic<bool> draining_{false};

@@ -91,6 +91,9 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
     sequence->before_minimum.emplace(static_cast<size_t>(card.vocab_size));
     for (const TokenId token : request.end_tokens) sequence->before_minimum->Forbid(token);
   }
+  if (request.constraint) {
+    sequence->allowed.emplace(static_cast<size_t>(card.vocab_size), /*all=*/false);
+  }
   sequence->key = {card.digest, request.salt};
   sequence->request = std::move(request);
   if (sequence->request.prompt_logprobs >= 0) ScorePrompt(*sequence);
@@ -326,6 +329,7 @@ void Engine::Forward(std::vector<Share>* shares) {
   std::vector<SequenceSlice> slices;
   std::vector<uint32_t> logit_rows;
   std::vector<std::vector<StateTap>> taps(shares->size());
+  std::vector<std::function<void()>> masks;
   for (size_t i = 0; i < shares->size(); ++i) {
     Share& share = (*shares)[i];
     Sequence& sequence = *share.sequence;
@@ -353,12 +357,17 @@ void Engine::Forward(std::vector<Share>* shares) {
     for (size_t row = share.logit_count; row > 0; --row) {
       logit_rows.push_back(static_cast<uint32_t>(tokens.size() - row));
     }
+    if (last && sequence.request.constraint) {
+      masks.push_back([&sequence] { sequence.FillAllowed(); });
+    }
     if (sequence.steps++ == 0) sequence.first_step_ns = clock_.NowNs();
   }
   logits_.resize(logit_rows.size() * static_cast<size_t>(executor_.card().vocab_size));
   finite_.assign(slices.size(), 0);
   const int64_t begin_ns = clock_.NowNs();
+  filler_.Start(std::move(masks));
   executor_.Forward({tokens, slices, logit_rows, finite_}, cache_->memory(), logits_.data());
+  filler_.Wait();
   const double ms = MsBetween(begin_ns, clock_.NowNs());
   const bool idle = shares->front().sequence->request.idle;
   scheduler_.Observe(static_cast<int32_t>(tokens.size()), ms, idle);
@@ -396,6 +405,10 @@ void Engine::Commit(const std::vector<Share>& shares) {
       Finish(sequence, FinishReason::kLength);
       continue;
     }
+    if (sequence.request.constraint && !sequence.allowed_status.ok()) {
+      Finish(sequence, FinishReason::kFailed, sequence.allowed_status);
+      continue;
+    }
     complete.push_back(&sequence);
     rows.push_back(RowOf(sequence, logits(share.logit_count - 1)));
   }
@@ -410,7 +423,9 @@ StepSampler::Row Engine::RowOf(const Sequence& sequence, std::span<const float> 
   row.input.logits = logits;
   row.input.said = &sequence.said;
   row.input.position = sequence.lease.tokens().size();
-  if (sequence.before_minimum && sequence.generated < request.min_tokens) {
+  if (sequence.allowed) {
+    row.input.allowed = &*sequence.allowed;
+  } else if (sequence.before_minimum && sequence.generated < request.min_tokens) {
     row.input.allowed = &*sequence.before_minimum;
   }
   row.input.logprobs = request.logprobs;
@@ -426,6 +441,10 @@ void Engine::Continue(Sequence& sequence, Result<Sampled> sampled) {
   const auto& ends = request.end_tokens;
   if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
     return Finish(sequence, FinishReason::kEndToken);
+  }
+  if (request.constraint) {
+    const Status accepted = request.constraint->Accept(token);
+    if (!accepted.ok()) return Finish(sequence, FinishReason::kFailed, accepted);
   }
   ++sequence.generated;
   if (request.sampling.penalises()) sequence.said.AddGenerated(token);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "cache/state_cache.h"
+#include "engine/mask_filler.h"
 #include "engine/request.h"
 #include "engine/stats.h"
 #include "engine/step_sampler.h"
@@ -112,6 +113,7 @@ class Engine {
 
   Scheduler scheduler_;
   StepSampler sampler_;
+  MaskFiller filler_;
   std::deque<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival
   std::vector<std::unique_ptr<Sequence>> running_;
   std::deque<std::unique_ptr<Sequence>> idle_;  // oldest first; started or not

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/status.h"
 #include "cache/state_cache.h"
 #include "sample/sampler.h"
+#include "sample/token_constraint.h"
 #include "state/ids.h"
 
 namespace reprise {
@@ -23,6 +25,9 @@ struct GenerateRequest {
   int32_t max_tokens = 0;  // 0: only compute (and keep) the state of the prompt
   int32_t min_tokens = 0;  // end tokens are not chosen before
   std::vector<TokenId> end_tokens;
+  // What the reply must look like; null: anything. Belongs to this request alone, and never to what
+  // is stored. Its end tokens are among `end_tokens`; it goes before min_tokens.
+  std::shared_ptr<TokenConstraint> constraint;
   int logprobs = -1;  // -1: none; else of the chosen token and of so many others
   // -1: none; else the log probabilities of the prompt's own tokens, each with so many others. The
   // prompt is then computed whole, without reuse: state has no logits.

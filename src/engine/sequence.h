@@ -26,6 +26,8 @@ struct Sequence {
   int32_t generated = 0;
   TokenCounts said;                         // prompt and reply, if something is penalised
   std::optional<TokenMask> before_minimum;  // what may be chosen until min_tokens, if that differs
+  std::optional<TokenMask> allowed;         // by the constraint, for the next token
+  Status allowed_status;
   bool finished = false;
 
   int64_t submit_ns = 0;
@@ -35,6 +37,15 @@ struct Sequence {
   ReuseReport report;  // of the first start; what was stored: of all leases that have ended
   int32_t steps = 0;
   int32_t preemptions = 0;
+
+  // Asks the constraint what may come next. On the filler's thread, beside the forward pass.
+  void FillAllowed() {
+    allowed_status = request.constraint->Fill(&*allowed);
+    if (!before_minimum || generated >= request.min_tokens) return;
+    TokenMask longer = *allowed;
+    longer.And(*before_minimum);
+    if (!longer.empty()) allowed = std::move(longer);
+  }
 
   bool decoding() const { return generated > 0 && rows_ready() == 1; }
   int32_t rows_ready() const {

@@ -57,7 +57,7 @@ def fields():
     yield CHAT, "top_logprobs", NO_NUMBER + ["-1", "21", "5"]
     yield CHAT, "tools", NO_ARRAY + ["[1]", "[{}]", '[{"type": "function"}]', '[{"type": "function", "function": {}}]']
     yield CHAT, "tool_choice", ['"required"', '"sometimes"', '{"type": "function", "function": {"name": "f"}}']
-    yield CHAT, "response_format", ['{"type": "json_object"}', '{"type": "json_schema"}']
+    yield CHAT, "response_format", ['{"type": "xml"}', '{"type": "json_schema"}']
     yield CHAT, "prompt_cache_key", NO_STRING
     yield CHAT, "cache_salt", NO_STRING
     yield CHAT, "cache_prefix", NO_BOOL

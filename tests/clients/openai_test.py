@@ -220,8 +220,8 @@ class Scripted(ClientTest):
                 ({"messages": []}, openai.BadRequestError, "messages"),
                 ({"n": 0}, openai.BadRequestError, "n"),
                 ({"top_logprobs": 3}, openai.BadRequestError, "top_logprobs"),
-                ({"tools": TOOLS, "tool_choice": "required"}, openai.BadRequestError, "tool_choice"),
-                ({"response_format": {"type": "json_object"}}, openai.BadRequestError, "response_format"),
+                ({"tool_choice": "required"}, openai.BadRequestError, "tool_choice"),
+                ({"response_format": {"type": "xml"}}, openai.BadRequestError, "response_format.type"),
                 ({"messages": [{"role": "user", "content": "long " * 5000}]}, openai.BadRequestError, None)]:
             with self.subTest(more=str(more)[:60]):
                 with self.assertRaises(kind) as caught:

@@ -110,6 +110,9 @@ void HandleMessages(Service* service, PromptHistory* history, const http::Exchan
   plan.tools = request.job.tools;
   plan.one_call = request.one_call;
   plan.thinking_budget = request.job.thinking_budget;
+  if (auto error = Constrain(service, request.parse_calls ? request.job.tools : "", &plan)) {
+    return Refuse(exchange, *error);
+  }
   plan.prompts.push_back(std::move(prepared.prompt));
   // A request that only warms the cache has no next turn.
   if (plan.options.max_tokens != 0) {

@@ -17,6 +17,11 @@ constexpr size_t kStopBytesMax = 4096;
 constexpr int64_t kTokensMax = int64_t{1} << 30;
 
 // A tool as the templates know it: OpenAI's form.
+bool IsStrict(const JsonValue& tool) {
+  const JsonValue* strict = tool.Find("strict");
+  return strict != nullptr && strict->is_bool() && strict->as_bool();
+}
+
 void WriteTool(const JsonValue& tool, JsonWriter* json) {
   json->BeginObject().Member("type", "function").Key("function").BeginObject();
   json->Key("name").Value(*tool.Find("name"));
@@ -24,6 +29,7 @@ void WriteTool(const JsonValue& tool, JsonWriter* json) {
     json->Key("description").Value(*description);
   }
   json->Key("parameters").Value(*tool.Find("input_schema"));
+  if (IsStrict(tool)) json->Member("strict", true);
   json->EndObject().EndObject();
 }
 
@@ -63,6 +69,10 @@ void ReadTools(const ServiceOptions& options, Fields* fields, Breakpoints* break
   }
   json.EndArray();
   request->parse_calls = true;
+  if (std::any_of(tools->items().begin(), tools->items().end(), IsStrict)) {
+    request->job.options.rule.calls = OutputRule::Calls::kStrict;
+    request->job.options.rule.field = "tools";
+  }
 }
 
 void ReadToolChoice(Fields* fields, MessagesRequest* request) {
@@ -72,13 +82,21 @@ void ReadToolChoice(Fields* fields, MessagesRequest* request) {
   std::string type;
   part.Read("type", 32, &type);
   part.Read("disable_parallel_tool_use", &request->one_call);
+  OutputRule& rule = request->job.options.rule;
   if (type == "any" || type == "tool") {
-    part.Fail("type",
-              fmt::format("'{}' cannot force a call on this server yet; use auto or none", type));
+    rule.calls = OutputRule::Calls::kRequired;
+    rule.field = "tool_choice";
+    if (type == "tool") {
+      part.Read("name", kNameBytesMax, &rule.only_tool);
+      if (rule.only_tool.empty()) part.Fail("name", "is required");
+      request->one_call = true;
+    }
+    if (request->job.tools.empty()) part.Fail("type", "asks for a call, but there are no tools");
   } else if (type == "none") {
     request->parse_calls = false;
+    rule.calls = OutputRule::Calls::kFree;
   } else if (type != "auto") {
-    part.Fail("type", "must be auto or none");
+    part.Fail("type", "must be auto, any, tool or none");
   }
   fields->Take(part);
 }
@@ -130,8 +148,15 @@ void ReadOptions(const ServiceOptions& limits, bool count_only, Fields* fields,
   const JsonValue* output = fields->Object("output_config");
   const JsonValue* format = output == nullptr ? nullptr : output->Find("format");
   if (format != nullptr && !format->is_null()) {
-    fields->Fail("output_config.format",
-                 "is not supported by this server yet; ask for JSON in the prompt");
+    const JsonValue* type = format->Find("type");
+    const JsonValue* schema = format->Find("schema");
+    const bool known = type != nullptr && type->is_string() && type->as_string() == "json_schema";
+    if (!known || schema == nullptr || !schema->is_object()) {
+      return fields->Fail("output_config.format", "must be a json_schema with a schema");
+    }
+    options->rule.answer = OutputRule::Answer::kJsonSchema;
+    options->rule.field = "output_config.format";
+    JsonWriter(&options->rule.text).Value(*schema);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "api/constrain/output_rule.h"
 #include "engine/request.h"
 #include "text/output/thinking.h"
 
@@ -60,6 +61,7 @@ struct ReplyOptions {
   int32_t choices = 1;
   int logprobs = -1;  // -1: none; else of the chosen token and of so many others
   int32_t priority = 0;
+  OutputRule rule;
 };
 
 struct ChatJob {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/chat/report.h"
+#include "api/constrain/constraints.h"
 #include "api/ops/cache_feed.h"
 #include "api/ops/metrics.h"
 #include "api/ops/report_log.h"
@@ -94,6 +95,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   std::optional<ApiError> ParseTools();
   std::optional<ApiError> SubmitAll();
   GenerateRequest MakeRequest(const Prompt& prompt, size_t choice, uint64_t seed) const;
+  static void Follow(std::span<const TokenId> said, GenerateRequest* request);
   void Wake();
   void Pump();
   void PumpOne(size_t index);
@@ -119,6 +121,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   const std::unique_ptr<ReplySink> sink_;
   std::optional<JsonDocument> tools_;
   std::vector<Voice> voices_;
+  std::vector<TokenId> closed_by_prompt_;  // what the server put behind the prompt
   uint64_t seed_ = 0;
   int64_t begun_ms_ = 0;
   std::atomic<bool> woken_{false};
@@ -149,6 +152,10 @@ GenerateRequest Reply::MakeRequest(const Prompt& prompt, size_t choice, uint64_t
   if (!options.ignore_eos) request.end_tokens = service_.model().tokenizer->eos_ids();
   request.end_tokens.insert(request.end_tokens.end(), options.stop_tokens.begin(),
                             options.stop_tokens.end());
+  if (plan_.language) {
+    request.constraint = Constraints::Start(plan_.language);
+    Follow(closed_by_prompt_, &request);
+  }
   request.logprobs = options.logprobs;
   if (plan_.score_prompt) request.prompt_logprobs = options.logprobs;
   // Going ahead of others is for those who run the server.
@@ -162,14 +169,23 @@ GenerateRequest Reply::MakeRequest(const Prompt& prompt, size_t choice, uint64_t
   return request;
 }
 
+// The constraint goes on behind what is said already. A marker that it does not know there would be
+// one that the reply could not have written either; the request then fails by name, not in silence.
+void Reply::Follow(std::span<const TokenId> said, GenerateRequest* request) {
+  if (request->constraint == nullptr) return;
+  for (const TokenId token : said) {
+    if (!request->constraint->Accept(token).ok()) return;
+  }
+}
+
 std::optional<ApiError> Reply::SubmitAll() {
   seed_ = plan_.options.seed.value_or(RandomSeed());
   begun_ms_ = service_.clock().NowMs();
   if (plan_.thinking_budget == 0 && plan_.format.thinking_begun) {
     // The prompt has opened the reasoning: it closes it, too.
+    closed_by_prompt_ = ClosingTokens();
     for (Prompt& prompt : plan_.prompts) {
-      const std::vector<TokenId> closing = ClosingTokens();
-      prompt.ids.insert(prompt.ids.end(), closing.begin(), closing.end());
+      prompt.ids.insert(prompt.ids.end(), closed_by_prompt_.begin(), closed_by_prompt_.end());
     }
     plan_.format.thinking_begun = false;
   }
@@ -342,6 +358,7 @@ bool Reply::CloseThinking(size_t index, Delta* delta) {
   request.prompt.insert(request.prompt.end(), voice.said.begin(), voice.said.end());
   request.max_tokens -= static_cast<int32_t>(voice.said.size());
   request.min_tokens = 0;
+  Follow(voice.said, &request);
   if (closing.empty() || request.max_tokens <= 0) return false;  // it ends by its length
   auto stream = service_.engine().Submit(std::move(request));
   if (!stream.ok()) {
@@ -509,6 +526,23 @@ void Reply::CancelAll() {
 }
 
 }  // namespace
+
+std::optional<ApiError> Constrain(Service* service, const std::string& tools, ReplyPlan* plan) {
+  const OutputRule& rule = plan->options.rule;
+  if (rule.free()) return std::nullopt;
+  if (plan->options.ignore_eos) {
+    return ApiError{400, "ignore_eos cannot be combined with " + rule.field, "ignore_eos"};
+  }
+  auto language = service->constraints().Compile(rule, plan->format, tools, plan->one_call);
+  if (!language.ok()) {
+    ApiError error = ApiError::From(language.status());
+    error.message = rule.field + ": " + error.message;
+    error.param = rule.field;
+    return error;
+  }
+  plan->language = std::move(*language);
+  return std::nullopt;
+}
 
 std::optional<ApiError> StartReply(Service* service, const http::ExchangePtr& exchange,
                                    ReplyPlan plan, std::unique_ptr<ReplySink> sink) {

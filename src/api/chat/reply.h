@@ -12,6 +12,7 @@
 #include "api/errors.h"
 #include "api/service.h"
 #include "base/json.h"
+#include "grammar/matcher.h"
 #include "http/exchange.h"
 #include "text/output/output_parser.h"
 
@@ -81,12 +82,18 @@ struct ReplyPlan {
   const Tenant* tenant = nullptr;
   OutputFormat format;                     // how to read the reply; default: everything is content
   std::string tools;                       // JSON, for the parser
+  std::shared_ptr<grammar::Language> language = {};  // what each choice must be; null: anything
   bool one_call = false;                   // the reply ends with its first call
   std::optional<int32_t> thinking_budget;  // tokens of reasoning, then it is closed
   bool keep_tokens = false;                // tell tokens, not only text
   bool score_prompt = false;  // ... and the tokens of the prompt, with options.logprobs
   std::function<void(const Choice&)> done;  // after a whole, successful first choice
 };
+
+// Compiles what the plan's options ask of the reply (OutputRule) into the plan, whose format and
+// one_call are set. `tools`: those that may be called; empty: none. An error, if it cannot be
+// enforced.
+std::optional<ApiError> Constrain(Service* service, const std::string& tools, ReplyPlan* plan);
 
 // Sends the plan to the engine and its tokens to `sink` as they come. A client that leaves cancels
 // it. Fails at once, with nothing started and the sink untouched, if the engine refuses.

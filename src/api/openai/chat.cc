@@ -258,6 +258,9 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   plan.tools = job.tools;
   plan.one_call = calls.one;
   plan.thinking_budget = job.thinking_budget;
+  if (auto error = Constrain(service, calls.parse ? job.tools : "", &plan)) {
+    return Refuse(exchange, *error);
+  }
   plan.keep_tokens = options.wants_tokens();
   plan.prompts.push_back(std::move(*prompt));
   const size_t choices = static_cast<size_t>(job.options.choices);

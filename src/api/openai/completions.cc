@@ -6,6 +6,7 @@
 #include "api/chat/reply.h"
 #include "api/openai/endpoints.h"
 #include "api/openai/format.h"
+#include "api/openai/output_rules.h"
 #include "api/openai/params.h"
 
 namespace reprise::api::openai {
@@ -225,6 +226,7 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   CompletionOptions options;
   ReadReplyOptions(service->options(), service->model().vocab_size, &fields, &plan.options);
   ReadOptions(&fields, &options, &plan.options);
+  ReadAnswerRule(&fields, &plan.options.rule);
   ReadCacheControl(&fields, &plan.cache);
   if (fields.ok()) ReadPrompts(*service, &fields, &plan.prompts);
   if (fields.ok() &&
@@ -233,6 +235,7 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   }
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   plan.tenant = service->FindTenant(exchange->request());
+  if (auto error = Constrain(service, "", &plan)) return Refuse(exchange, *error);
   plan.keep_tokens = options.wants_tokens();
   plan.score_prompt = options.echo && options.logprobs;
   std::vector<std::string> echoes;

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <utility>
 
+#include "api/openai/output_rules.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::openai {
@@ -358,35 +359,11 @@ void ReadTools(const ServiceOptions& limits, Fields* fields, ChatJob* job, CallR
     JsonWriter(&job->tools).Value(*tools);
     calls->parse = true;
   }
-  if (const JsonValue* choice = fields->Find("tool_choice")) {
-    const bool named = choice->is_object();
-    const std::string_view word = choice->is_string() ? choice->as_string() : "";
-    if (word == "none") {
-      calls->parse = false;
-    } else if (named || word == "required") {
-      fields->Fail("tool_choice", "cannot force a call on this server yet; use auto or none",
-                   "unsupported_value");
-    } else if (word != "auto") {
-      fields->Fail("tool_choice", "must be none or auto");
-    }
-  }
   bool parallel = true;
   fields->Read("parallel_tool_calls", &parallel);
   calls->one = !parallel;
-  if (const JsonValue* format = fields->Object("response_format")) {
-    const JsonValue* type = format->Find("type");
-    const std::string_view word =
-        type != nullptr && type->is_string() ? type->as_string() : std::string_view();
-    if (word == "json_object" || word == "json_schema") {
-      fields->Fail("response_format",
-                   fmt::format("'{}' is not supported by this server yet; use text and ask for "
-                               "JSON in the prompt",
-                               word),
-                   "unsupported_value");
-    } else if (word != "text") {
-      fields->Fail("response_format.type", "must be text");
-    }
-  }
+  ReadAnswerRule(fields, &job->options.rule);
+  ReadCallRule(fields, tools, calls, &job->options.rule);
 }
 
 }  // namespace reprise::api::openai

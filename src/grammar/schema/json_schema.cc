@@ -19,8 +19,8 @@ constexpr size_t kObjectsMax = 20'000;
 // recursion needs no thought.
 class Writer {
  public:
-  Writer(const JsonValue& schema, Grammar& grammar)
-      : grammar_(grammar), pool_(grammar.pool()), evaluator_(schema, grammar.pool()) {
+  Writer(const JsonValue& root, Grammar& grammar)
+      : grammar_(grammar), pool_(grammar.pool()), evaluator_(root, grammar.pool()) {
     const JsonText& text = evaluator_.text();
     const auto with_space = [&](const char* mark) {
       return pool_.Concat(pool_.Literal(mark), text.space);
@@ -289,14 +289,14 @@ class Writer {
 
 }  // namespace
 
-Result<RuleId> AddJsonSchema(const JsonValue& schema, Grammar* grammar) {
-  return Writer(schema, *grammar).Write(schema);
+Result<RuleId> AddJsonSchema(const JsonValue& root, const JsonValue& schema, Grammar* grammar) {
+  return Writer(root, *grammar).Write(schema);
 }
 
 Result<Grammar> CompileJsonSchema(const JsonValue& schema, const SchemaOptions& options) {
   Grammar grammar(options.budget);
   grammar.pool().SetAlphabet(options.alphabet);
-  REPRISE_ASSIGN(const RuleId rule, AddJsonSchema(schema, &grammar));
+  REPRISE_ASSIGN(const RuleId rule, AddJsonSchema(schema, schema, &grammar));
   REPRISE_TRY(grammar.Finish(rule));
   return grammar;
 }

@@ -28,7 +28,8 @@ struct SchemaOptions {
 // beyond the budget.
 Result<Grammar> CompileJsonSchema(const JsonValue& schema, const SchemaOptions& options);
 
-// Appends a rule for the schema to a grammar under way. The alphabet is the grammar's.
-Result<RuleId> AddJsonSchema(const JsonValue& schema, Grammar* grammar);
+// Appends a rule for the schema, a part of the document `root`, to a grammar under way. The
+// alphabet is the grammar's.
+Result<RuleId> AddJsonSchema(const JsonValue& root, const JsonValue& schema, Grammar* grammar);
 
 }  // namespace reprise::grammar

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/openai/output_rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/json_writer.h"
+
+namespace reprise::api::openai {
+namespace {
+
+using Answer = OutputRule::Answer;
+
+constexpr size_t kRuleBytesMax = size_t{1} << 20;
+
+std::string TextOf(const JsonValue& value) {
+  std::string text;
+  JsonWriter(&text).Value(value);
+  return text;
+}
+
+// One request, one rule.
+void Set(Fields* fields, std::string_view field, Answer answer, OutputRule* rule) {
+  if (rule->answer != Answer::kFree) {
+    fields->Fail(field, fmt::format("cannot be combined with {}", rule->field));
+  }
+  rule->answer = answer;
+  rule->field = field;
+}
+
+void SetSchema(Fields* fields, std::string_view field, const JsonValue& schema, OutputRule* rule) {
+  Set(fields, field, Answer::kJsonSchema, rule);
+  // vLLM takes a schema as text, too.
+  rule->text = schema.is_string() ? std::string(schema.as_string()) : TextOf(schema);
+  if (!schema.is_object() && !schema.is_bool() && !schema.is_string()) {
+    fields->Fail(field, "must be a JSON schema");
+  }
+}
+
+void SetText(Fields* fields, std::string_view field, const JsonValue& text, Answer answer,
+             OutputRule* rule) {
+  Set(fields, field, answer, rule);
+  if (!text.is_string()) return fields->Fail(field, "must be a string");
+  rule->text = text.as_string();
+}
+
+void SetChoices(Fields* fields, std::string_view field, const JsonValue& list, OutputRule* rule) {
+  Set(fields, field, Answer::kChoice, rule);
+  if (!list.is_array()) return fields->Fail(field, "must be an array of strings");
+  for (const JsonValue& choice : list.items()) {
+    if (!choice.is_string()) return fields->Fail(field, "must be an array of strings");
+    rule->choices.emplace_back(choice.as_string());
+  }
+}
+
+void ReadResponseFormat(Fields* fields, OutputRule* rule) {
+  const JsonValue* format = fields->Object("response_format");
+  if (format == nullptr) return;
+  const JsonValue* type = format->Find("type");
+  const std::string_view word =
+      type != nullptr && type->is_string() ? type->as_string() : std::string_view();
+  if (word == "json_object") {
+    // Some clients put a schema beside it.
+    const JsonValue* schema = format->Find("schema");
+    if (schema != nullptr) return SetSchema(fields, "response_format.schema", *schema, rule);
+    return Set(fields, "response_format", Answer::kJsonObject, rule);
+  }
+  if (word == "json_schema") {
+    const JsonValue* outer = format->Find("json_schema");
+    const JsonValue* schema = outer != nullptr ? outer->Find("schema") : format->Find("schema");
+    if (schema == nullptr) {
+      return fields->Fail("response_format.json_schema.schema", "is required");
+    }
+    return SetSchema(fields, "response_format.json_schema.schema", *schema, rule);
+  }
+  if (word != "text") {
+    fields->Fail("response_format.type", "must be text, json_object or json_schema");
+  }
+}
+
+// vLLM's object, old and new: the same members with and without "guided_" before them.
+void ReadStructured(Fields* fields, OutputRule* rule) {
+  const JsonValue* structured = fields->Object("structured_outputs");
+  struct Row {
+    std::string_view name;
+    Answer answer;
+  };
+  static constexpr Row kRows[] = {{"json", Answer::kJsonSchema},
+                                  {"regex", Answer::kRegex},
+                                  {"choice", Answer::kChoice},
+                                  {"grammar", Answer::kGrammar},
+                                  {"json_object", Answer::kJsonObject}};
+  const auto read = [&](const JsonValue* value, const std::string& field, Answer answer) {
+    if (value == nullptr || value->is_null()) return;
+    switch (answer) {
+      case Answer::kJsonSchema:
+        return SetSchema(fields, field, *value, rule);
+      case Answer::kChoice:
+        return SetChoices(fields, field, *value, rule);
+      case Answer::kJsonObject:
+        if (value->is_bool() && value->as_bool()) Set(fields, field, answer, rule);
+        return;
+      default:
+        return SetText(fields, field, *value, answer, rule);
+    }
+  };
+  for (const Row& row : kRows) {
+    const std::string name(row.name);
+    read(fields->Find("guided_" + name), "guided_" + name, row.answer);
+    if (structured != nullptr)
+      read(structured->Find(name), "structured_outputs." + name, row.answer);
+  }
+  if (structured == nullptr) return;
+  for (const auto& member : structured->members()) {
+    static constexpr std::string_view kHarmless[] = {"disable_any_whitespace", "disable_fallback",
+                                                     "disable_additional_properties",
+                                                     "whitespace_pattern", "_backend"};
+    const bool known = std::ranges::find(kRows, member.key, &Row::name) != std::end(kRows) ||
+                       std::ranges::find(kHarmless, member.key) != std::end(kHarmless);
+    if (known || member.value.is_null()) continue;
+    fields->Fail("structured_outputs." + std::string(member.key), "is not supported by this server",
+                 "unsupported_value");
+  }
+}
+
+}  // namespace
+
+void ReadAnswerRule(Fields* fields, OutputRule* rule) {
+  ReadResponseFormat(fields, rule);
+  ReadStructured(fields, rule);
+  if (const JsonValue* grammar = fields->Find("grammar")) {
+    SetText(fields, "grammar", *grammar, Answer::kGrammar, rule);
+  }
+  if (const JsonValue* schema = fields->Find("json_schema")) {
+    SetSchema(fields, "json_schema", *schema, rule);
+  }
+  if (rule->text.size() > kRuleBytesMax) {
+    fields->Fail(rule->field, fmt::format("must have at most {} bytes", kRuleBytesMax));
+  }
+}
+
+void ReadCallRule(Fields* fields, const JsonValue* tools, CallRules* calls, OutputRule* rule) {
+  const bool some = tools != nullptr && tools->is_array() && !tools->items().empty();
+  if (some) {
+    const auto strict = [](const JsonValue& tool) {
+      const JsonValue* function = tool.Find("function");
+      const JsonValue* flag = function != nullptr ? function->Find("strict") : nullptr;
+      return flag != nullptr && flag->is_bool() && flag->as_bool();
+    };
+    if (std::ranges::any_of(tools->items(), strict)) {
+      rule->calls = OutputRule::Calls::kStrict;
+      if (rule->field.empty()) rule->field = "tools";
+    }
+  }
+  const JsonValue* choice = fields->Find("tool_choice");
+  if (choice == nullptr) return;
+  const std::string_view word = choice->is_string() ? choice->as_string() : std::string_view();
+  if (word == "auto") return;
+  if (word == "none") {
+    calls->parse = false;
+    rule->calls = OutputRule::Calls::kFree;
+    return;
+  }
+  if (choice->is_object()) {
+    const JsonValue* function = choice->Find("function");
+    const JsonValue* name = (function != nullptr ? function : choice)->Find("name");
+    if (name == nullptr || !name->is_string()) {
+      return fields->Fail("tool_choice.function.name", "is required");
+    }
+    rule->only_tool = name->as_string();
+    calls->one = true;
+  } else if (word != "required") {
+    return fields->Fail("tool_choice", "must be none, auto, required or a function");
+  }
+  if (!some) return fields->Fail("tool_choice", "asks for a call, but there are no tools");
+  rule->calls = OutputRule::Calls::kRequired;
+  rule->field = "tool_choice";
+}
+
+}  // namespace reprise::api::openai

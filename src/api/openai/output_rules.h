@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "api/chat/job.h"
+#include "api/fields.h"
+#include "api/openai/params.h"
+
+namespace reprise::api::openai {
+
+// What the reply must be: response_format (OpenAI), structured_outputs and guided_json,
+// guided_regex, guided_choice, guided_grammar (vLLM), grammar and json_schema (llama.cpp). Only one
+// of them may be there. Errors stay in `fields`.
+void ReadAnswerRule(Fields* fields, OutputRule* rule);
+
+// tool_choice, and whether a tool is strict. `tools`: the request's array, or null.
+void ReadCallRule(Fields* fields, const JsonValue* tools, CallRules* calls, OutputRule* rule);
+
+}  // namespace reprise::api::openai
