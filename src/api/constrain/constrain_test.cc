@@ -53,11 +53,14 @@ TEST(ConstrainTest, AnswersHaveTheFormThatWasAskedFor) {
     EXPECT_EQ(parsed->root().members()[0].key, "a");
   }
   EXPECT_GT(answers, 2);
-  EXPECT_EQ(Message(Ask(service, R"("structured_outputs": {"choice": ["zebra"]})"), "content"),
-            "zebra");
-  EXPECT_EQ(Message(Ask(service, R"("guided_regex": "[0-9]{3}")"), "content").size(), 3u);
-  const std::string json = Message(Ask(service, R"("guided_json": {"enum": [7]})"), "content");
-  EXPECT_TRUE(json == "7" || json.starts_with("7.0")) << json;
+  // The lowest of equals: a digit goes before the "<" of a thought.
+  const auto greedy = [&](const std::string& rest) {
+    return Message(Ask(service, rest + R"(, "temperature": 0)"), "content");
+  };
+  EXPECT_EQ(greedy(R"("structured_outputs": {"choice": ["2 zebras"]})"), "2 zebras");
+  EXPECT_EQ(greedy(R"("guided_regex": "[0-9]{3}")"), "000");
+  EXPECT_EQ(greedy(R"("guided_json": {"enum": [7]})").substr(0, 1), "7");
+  EXPECT_EQ(greedy(R"("json_schema": {"const": 12})").substr(0, 2), "12");
 }
 
 TEST(ConstrainTest, CallsAreMadeAndFitTheirSchema) {

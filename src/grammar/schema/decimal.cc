@@ -163,6 +163,12 @@ RegexId CompareDecimal(RegexPool& pool, Bound bound, const Decimal& limit) {
   return upward ? pool.Or(magnitudes.Any(), negative) : negative;
 }
 
+RegexId WriteDecimal(RegexPool& pool, const Decimal& value) {
+  const RegexId digits = pool.Literal((value.negative ? "-" : "") + value.whole);
+  if (!value.fraction.empty()) return pool.Concat(digits, pool.Literal("." + value.fraction));
+  return pool.Concat(digits, pool.Optional(pool.Literal(".0")));
+}
+
 RegexId EqualDecimal(RegexPool& pool, const Decimal& value) {
   const RegexId magnitude = Magnitudes(pool).Equal(value);
   if (value.is_zero()) return pool.Or(magnitude, Negative(pool, magnitude));

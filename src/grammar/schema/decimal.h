@@ -26,7 +26,9 @@ enum class Bound : uint8_t { kAtLeast, kAbove, kAtMost, kBelow };
 
 // Decimal texts without an exponent whose value is so related to `limit`.
 RegexId CompareDecimal(RegexPool& pool, Bound bound, const Decimal& limit);
-// Decimal texts of exactly that value.
+// The value as it is written: its digits, with ".0" or without where it is an integer.
+RegexId WriteDecimal(RegexPool& pool, const Decimal& value);
+// All decimal texts of exactly that value.
 RegexId EqualDecimal(RegexPool& pool, const Decimal& value);
 // Decimal texts that are a multiple of `step`; nothing if its digits are beyond what can be
 // counted.

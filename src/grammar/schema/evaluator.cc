@@ -127,8 +127,9 @@ Result<Value> Evaluator::OfConstant(const JsonValue& constant, bool negated) {
       break;
     case JsonValue::Kind::kInt:
     case JsonValue::Kind::kDouble: {
-      const RegexId equal = EqualDecimal(pool_, Decimal::Of(constant));
-      value.number = negated ? pool_.And(text_.decimal, pool_.Not(equal)) : equal;
+      const Decimal decimal = Decimal::Of(constant);
+      value.number = negated ? pool_.And(text_.decimal, pool_.Not(EqualDecimal(pool_, decimal)))
+                             : WriteDecimal(pool_, decimal);
       break;
     }
     case JsonValue::Kind::kString: {

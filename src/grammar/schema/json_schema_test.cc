@@ -194,20 +194,25 @@ TEST(JsonSchemaTest, Combinations) {
   Expect(R"({"anyOf": [{"type": "string"}, {"type": "object", "required": ["a"]}]})",
          {"\"x\"", R"({"a":1})"}, {"1", "{}"});
   Expect(
-      R"({"properties": {"a": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}], "type": "object"})",
+      R"({"properties": {"a": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+             "type": "object"})",
       {R"({"a":1})", R"({"b":1})", R"({"a":1,"b":2})"}, {"{}", R"({"c":1})"});
   Expect(R"({"oneOf": [{"minimum": 5}, {"maximum": 7}], "type": "integer"})", {"4", "8"},
          {"5", "6", "7"});
   Expect(R"({"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]})",
          {R"({"a":1})", R"({"b":1})"}, {"{}", R"({"a":1,"b":1})"});
   Expect(
-      R"({"oneOf": [{"properties": {"k": {"const": "x"}, "v": {"type": "integer"}}, "required": ["k"]},
-                       {"properties": {"k": {"const": "y"}, "v": {"type": "string"}}, "required": ["k"]}],
+      R"({"oneOf": [{"properties": {"k": {"const": "x"}, "v": {"type": "integer"}},
+             "required": ["k"]},
+                       {"properties": {"k": {"const": "y"}, "v": {"type": "string"}},
+             "required": ["k"]}],
              "type": "object"})",
       {R"({"k":"x","v":1})", R"({"k":"y","v":"s"})"}, {R"({"k":"x","v":"s"})", R"({"v":1})"});
   Expect(
-      R"({"oneOf": [{"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"], "additionalProperties": false},
-                       {"type": "object", "properties": {"a": {}, "c": {}}, "required": ["a"], "additionalProperties": false}]})",
+      R"({"oneOf": [{"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"],
+             "additionalProperties": false},
+                       {"type": "object", "properties": {"a": {}, "c": {}}, "required": ["a"],
+             "additionalProperties": false}]})",
       {R"({"a":1,"b":2})", R"({"a":1,"c":2})"}, {R"({"a":1})", R"({"a":1,"b":2,"c":3})"});
   Expect(
       R"({"if": {"properties": {"k": {"const": 1}}, "required": ["k"]}, "then": {"required": ["a"]},
@@ -228,14 +233,17 @@ TEST(JsonSchemaTest, Combinations) {
 
 TEST(JsonSchemaTest, References) {
   Expect(R"({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {
-             "v": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]}},
+             "v": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/n"},
+             {"type": "null"}]}},
              "required": ["v", "next"], "additionalProperties": false}}})",
          {R"({"v":1,"next":null})", R"({"v":1,"next":{"v":2,"next":null}})"},
          {R"({"v":1})", R"({"v":1,"next":{"v":2}})"});
   Expect(
-      R"({"$id": "http://x/root.json", "properties": {"a": {"$ref": "#it"}, "b": {"$ref": "part.json"},
+      R"({"$id": "http://x/root.json", "properties": {"a": {"$ref": "#it"},
+             "b": {"$ref": "part.json"},
              "c": {"$ref": "http://x/root.json#/definitions/p~1q"}}, "definitions": {
-             "i": {"$anchor": "it", "type": "integer"}, "p/q": {"$id": "part.json", "type": "null"}}})",
+             "i": {"$anchor": "it", "type": "integer"}, "p/q": {"$id": "part.json",
+             "type": "null"}}})",
       {R"({"a":1,"b":null,"c":null})"}, {R"({"a":null})", R"({"b":1})", R"({"c":1})"});
   ExpectRefused(R"({"$ref": "http://elsewhere/x.json"})", "http://elsewhere/x.json");
   ExpectRefused(R"({"$ref": "#"})", "leads back to itself");
@@ -255,7 +263,8 @@ TEST(JsonSchemaTest, RefusesByName) {
 
 TEST(JsonSchemaTest, PropertiesAreInTheOrderOfTheDocument) {
   Expect(
-      R"({"allOf": [{"properties": {"b": {}}}], "properties": {"a": {}}, "required": ["c", "a"], "type": "object"})",
+      R"({"allOf": [{"properties": {"b": {}}}], "properties": {"a": {}}, "required": ["c", "a"],
+             "type": "object"})",
       {R"({"b":1,"a":2,"c":3})"}, {R"({"a":2,"b":1,"c":3})", R"({"c":3,"b":1,"a":2})"});
 }
 
@@ -276,11 +285,13 @@ TEST(JsonSchemaTest, HostileSchemas) {
   schemas.push_back(R"({"pattern": ")" + std::string(60'000, 'a') + "\"}");
   schemas.push_back(R"({"pattern": "(((a{1,1000}){1,1000}){1,1000})*b"})");
   schemas.push_back(
-      R"({"allOf": [{"pattern": ".*a.{500}"}, {"pattern": ".*b.{499}"}, {"not": {"pattern": "c.{300}"}}]})");
+      R"({"allOf": [{"pattern": ".*a.{500}"}, {"pattern": ".*b.{499}"},
+             {"not": {"pattern": "c.{300}"}}]})");
   schemas.push_back(R"({"type": "array", "minItems": 4000000000})");
   schemas.push_back(R"({"type": "string", "minLength": 1000000000})");
   schemas.push_back(
-      R"({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}, {"$ref": "#/$defs/b"}]}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}})");
+      R"({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"},
+             {"$ref": "#/$defs/b"}]}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}})");
   std::string many = R"({"oneOf": [)";
   for (int i = 0; i < 60; ++i)
     many += (i > 0 ? "," : "") + (R"({"minLength": )" + std::to_string(i) +
