@@ -95,8 +95,12 @@ class Scripted(ClientTest):
         calls = self.chat(**more).choices[0].message.tool_calls
         self.assertEqual([c.function.arguments for c in calls], ['{"city": "Rome"}', '{"city": "Oslo"}'])
         streamed = [c for chunk in self.chat(stream=True, **more) for c in chunk.choices[0].delta.tool_calls or []]
-        self.assertEqual([(c.index, c.function.arguments) for c in streamed],
-                         [(0, '{"city": "Rome"}'), (1, '{"city": "Oslo"}')])
+        arguments = ["", ""]
+        for call in streamed:
+            arguments[call.index] += call.function.arguments
+        self.assertEqual(arguments, ['{"city": "Rome"}', '{"city": "Oslo"}'])
+        # The name and the id come once, with the first piece.
+        self.assertEqual([(c.index, c.function.name) for c in streamed if c.id], [(0, "get_weather"), (1, "get_weather")])
         single = self.chat(parallel_tool_calls=False, **more).choices[0]
         self.assertEqual([c.function.arguments for c in single.message.tool_calls], ['{"city": "Rome"}'])
         self.assertEqual(single.finish_reason, "tool_calls")
@@ -187,9 +191,15 @@ class Scripted(ClientTest):
 
     def test_what_means_nothing_here_is_ignored(self):
         reply = self.chat(user="u", store=True, metadata={"a": "b"}, service_tier="auto", verbosity="low",
-                          reasoning_effort="low", prompt_cache_key="k", safety_identifier="s",
-                          extra_body={"no_such_field": {"a": [1]}})
+                          prompt_cache_key="k", safety_identifier="s", extra_body={"no_such_field": {"a": [1]}})
         self.assertEqual(reply.choices[0].message.content, SAID)
+
+    def test_reasoning_effort_is_heard(self):
+        self.assertTrue(self.chat(reasoning_effort="low").choices[0].message.model_extra["reasoning_content"])
+        self.assertEqual(self.chat(reasoning_effort="none").choices[0].message.content, SAID)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat(reasoning_effort="lots")
+        self.assertEqual(caught.exception.param, "reasoning_effort")
 
     def test_biases_at_their_ends(self):
         first = self.chat(max_tokens=1, extra_body={"return_token_ids": True}).choices[0].model_extra["token_ids"][0]
