@@ -181,13 +181,11 @@ class Script {
     const size_t arrow = size_t(std::find(w.begin(), w.end(), "=>") - w.begin());
     NamespaceKey key{"model", "tenant"};
     CacheRequest request;
-    std::string session;
     for (size_t i = 2; i < colon; ++i) {
       const std::string name = w[i].substr(0, w[i].find('='));
       const std::string value = w[i].substr(w[i].find('=') + 1);
       if (name == "salt") key.salt = value;
       if (name == "digest") key.digest = value;
-      if (name == "session") session = value;
       if (name == "pin_ms") request.pin_ms = std::stoll(value);
       if (name == "min") request.min_cache_tokens = std::stoi(value);
       if (name == "read") request.read = value != "0";
@@ -199,7 +197,6 @@ class Script {
     request.key = &key;
     request.tokens = prompt.tokens;
     request.boundaries = prompt.boundaries;
-    request.session = session;
     Lease lease = Index().Acquire(request);
     report_ = Index().record(lease).report;
     return lease;
@@ -214,7 +211,7 @@ class Script {
   void Compute(const std::string& name, int32_t count) {
     const Lease& lease = leases_.at(name);
     const auto& record = Index().record(lease);
-    count = std::min(count, int32_t(record.tokens.size()) - record.computed);
+    count = std::min(count, int32_t(record.tokens.size()) - record.computed.logical);
     Status status = Index().Reserve(lease, count);
     if (status.ok()) status = Index().Commit(lease, {count});
     if (!status.ok()) error_ = status.message();
@@ -229,11 +226,11 @@ class Script {
     leases_[name] = Acquire(w, &reply);
     Start(name);
     const auto& record = Index().record(leases_[name]);
-    while (error_.empty() && record.computed < record.prompt_tokens) Compute(name, 512);
+    while (error_.empty() && record.computed.logical < record.prompt_tokens) Compute(name, 512);
     if (!reply.tokens.empty() && error_.empty()) {
       Index().Append(leases_[name], reply.tokens);
       const int32_t last = int32_t(record.tokens.size()) - 1;
-      while (error_.empty() && record.computed < last) Compute(name, 1);
+      while (error_.empty() && record.computed.logical < last) Compute(name, 1);
     }
     const ReuseReport report = record.report;
     if (error_.empty()) Index().Finish(std::move(leases_[name]));
