@@ -61,6 +61,8 @@ TEST(ConstrainTest, AnswersHaveTheFormThatWasAskedFor) {
   EXPECT_EQ(greedy(R"("guided_regex": "[0-9]{3}")"), "000");
   EXPECT_EQ(greedy(R"("guided_json": {"enum": [7]})").substr(0, 1), "7");
   EXPECT_EQ(greedy(R"("json_schema": {"const": 12})").substr(0, 2), "12");
+  EXPECT_EQ(greedy(R"x("grammar": "root ::= \"3 \" (\"cats\" | \"dogs\")")x"), "3 cats");
+  EXPECT_EQ(greedy(R"x("guided_grammar": "start: /4/ WORD\nWORD: \" owls\"")x"), "4 owls");
 }
 
 TEST(ConstrainTest, CallsAreMadeAndFitTheirSchema) {

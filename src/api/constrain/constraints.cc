@@ -7,6 +7,7 @@
 #include "grammar/regex/pattern.h"
 #include "grammar/reply/reply_grammar.h"
 #include "grammar/schema/json_schema.h"
+#include "grammar/syntax/grammar_text.h"
 
 namespace reprise::api {
 namespace {
@@ -70,7 +71,7 @@ Result<RuleId> AddAnswer(Grammar* grammar, const OutputRule& rule) {
                           grammar->pool().LiteralSet({rule.choices.begin(), rule.choices.end()}));
     }
     case OutputRule::Answer::kGrammar:
-      return Unimplemented("grammars are not supported yet");
+      return grammar::AddGrammarText(rule.text, grammar);
   }
   return Internal("nothing to add");
 }
