@@ -6,6 +6,8 @@
 namespace reprise::api {
 namespace {
 
+constexpr int kWeightMax = 1000;
+
 // Compares all bytes, wherever they differ.
 bool Equal(const std::string& a, const std::string& b) {
   unsigned different = a.size() == b.size() ? 0 : 1;
@@ -29,6 +31,10 @@ Status Tenants::Check(const std::vector<Key>& keys) {
   for (size_t i = 0; i < keys.size(); ++i) {
     const std::string name = NameOf(keys[i], i);
     if (keys[i].key.empty()) return InvalidArgument("the API key '" + name + "' is empty");
+    if (keys[i].weight < 1 || keys[i].weight > kWeightMax) {
+      return InvalidArgument("the weight of the API key '" + name + "' must be between 1 and " +
+                             std::to_string(kWeightMax));
+    }
     for (size_t j = 0; j < i; ++j) {
       const std::string other = NameOf(keys[j], j);
       if (name == other) return InvalidArgument("two API keys have the name '" + name + "'");
@@ -49,6 +55,7 @@ Tenants::Tenants(const std::vector<Key>& keys) {
     // A second hash: the namespace says nothing about what is compared.
     if (!key.share) entry.tenant.salt = "key:" + Sha256Hex("namespace of " + entry.digest);
     entry.tenant.admin = key.admin;
+    entry.tenant.weight = key.weight;
     any_admin = any_admin || key.admin;
     entries_.push_back(std::move(entry));
   }

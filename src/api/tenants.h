@@ -14,6 +14,7 @@ namespace reprise::api {
 struct Tenant {
   std::string name;    // for logs; never the key
   std::string salt;    // of its namespace; empty: the shared one
+  int weight = 1;      // of its share of queue, places and cache while others want theirs
   bool admin = false;  // may see numbers of the whole server
 
   // The namespace of its requests that carry `inner`, a salt of the client's own (or empty). Salts
@@ -32,6 +33,7 @@ class Tenants {
     std::string name;    // empty: numbered
     bool share = false;  // uses the namespace of all sharing keys
     bool admin = false;
+    int weight = 1;
   };
 
   // What is wrong with the keys, if anything: one is empty, or two have the same name or are the

@@ -153,6 +153,10 @@ ReuseReport StateCache::Finish(Lease lease) {
   return report;
 }
 
+size_t StateCache::BytesWanted(const Lease& lease) { return index_->BytesWanted(lease); }
+
+size_t StateCache::BytesFree() const { return index_->BytesFree(); }
+
 bool StateCache::Maintain() {
   constexpr size_t kGiveBackBytes = 64 << 20;  // per call
   // Pages cost four times the copy that fills them: a pause between two turns is no reason.

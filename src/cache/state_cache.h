@@ -204,6 +204,12 @@ class StateCache {
   // snapshot where it lies, so that neither time nor room is needed. Returns its last report.
   ReuseReport Finish(Lease lease);
 
+  // Bytes that the lease would still take to have the state of all its tokens and of a block more:
+  // what running requests hold anyway is not counted. Costs: as Acquire before Start, O(1) after.
+  size_t BytesWanted(const Lease& lease);
+  // Bytes that running requests could still take, everything that is only cached given up. O(1).
+  size_t BytesFree() const;
+
   // Idle work: expires, gives free pages back to the system. Returns true if there is more to do.
   bool Maintain();
 

@@ -119,6 +119,7 @@ Result<std::unique_ptr<Session>> Session::Create(LoadedModel* loaded, const Opti
   REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache));
   EngineOptions engine;
   engine.context_tokens = cache.context_tokens;
+  engine.running_max = cache.sequence_count;
   session->engine_ =
       std::make_unique<Engine>(session->executor_, std::move(state), engine, session->clock_);
   session->engine_->Start();

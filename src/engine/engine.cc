@@ -12,8 +12,9 @@
 namespace reprise {
 namespace {
 
-// Logits of a tapped sequence are wanted at every row: its steps are kept to this many floats.
-constexpr int64_t kTapFloatsMax = int64_t{1} << 24;
+// Logits of a sequence that is watched are wanted at every row: its steps are kept to this many
+// floats.
+constexpr int64_t kWatchedFloatsMax = int64_t{1} << 24;
 // How long the thread sleeps when there is nothing to do; expiry of entries needs no finer clock.
 constexpr std::chrono::milliseconds kIdleWait{500};
 
@@ -28,11 +29,6 @@ void NoteStored(const ReuseReport& lease, ReuseReport* report) {
   report->snapshots_declined += lease.snapshots_declined;
 }
 
-bool Before(const Sequence& a, const Sequence& b) {
-  if (a.request.priority != b.request.priority) return a.request.priority > b.request.priority;
-  return a.arrival < b.arrival;
-}
-
 }  // namespace
 
 Engine::Engine(Executor& executor, std::unique_ptr<StateCache> cache, const EngineOptions& options,
@@ -45,7 +41,8 @@ Engine::Engine(Executor& executor, std::unique_ptr<StateCache> cache, const Engi
                           ? options.context_tokens
                           : static_cast<int32_t>(executor.card().context_length)),
       scheduler_(options.scheduler),
-      sampler_(executor.pool()) {}
+      sampler_(executor.pool()),
+      roster_(options.running_max) {}
 
 Engine::~Engine() { Stop(); }
 
@@ -104,12 +101,11 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
     std::lock_guard lock(mutex_);
     const bool idle = sequence->request.idle;
     if (stop_) return FailedPrecondition("the engine is shutting down");
-    if (!idle && waiting_count_ >= options_.waiting_max) {
+    if (!idle && !TakePlaceInQueue(sequence->request)) {
       ++refused_;
       return ResourceExhausted("too many requests are waiting (" +
                                std::to_string(options_.waiting_max) + "); try again later");
     }
-    if (!idle) ++waiting_count_;
     sequence->arrival = ++arrivals_;
     inbox_.sequences.push_back(std::move(sequence));
   }
@@ -117,12 +113,36 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   return stream;
 }
 
+// A full queue still has a place for a tenant that has less than its share of it: the last request
+// of one that has more makes way (DropSurplus). Under the lock.
+bool Engine::TakePlaceInQueue(const GenerateRequest& request) {
+  TenantLoad& load = queued_[request.tenant];
+  load.weight = std::max(1, request.tenant_weight);
+  int64_t weights = 0;
+  int32_t waiting = 0;
+  TenantLoad* most = &load;
+  for (auto& [name, other] : queued_) {
+    waiting += other.waiting;
+    if (other.waiting > 0 || &other == &load) weights += other.weight;
+    if (int64_t{other.waiting} * most->weight > int64_t{most->waiting} * other.weight) {
+      most = &other;
+    }
+  }
+  if (waiting >= options_.waiting_max) {
+    if (load.waiting >= ShareOf(options_.waiting_max, load.weight, weights)) return false;
+    if (most == &load) return false;
+    --most->waiting;
+  }
+  ++load.waiting;
+  return true;
+}
+
 // The logits before each token of the prompt say how likely it was.
 void Engine::ScorePrompt(Sequence& sequence) {
   sequence.request.cache_read = false;
   sequence.prompt_scores.resize(sequence.request.prompt.size() - 1);
-  sequence.request.tap = [this, &sequence, more = std::move(sequence.request.tap)](
-                             int32_t position, std::span<const float> logits) {
+  sequence.request.on_logits = [this, &sequence, more = std::move(sequence.request.on_logits)](
+                                   int32_t position, std::span<const float> logits) {
     const size_t at = static_cast<size_t>(position);
     if (at < sequence.prompt_scores.size()) {
       const TokenId token = sequence.request.prompt[at + 1];
@@ -141,105 +161,6 @@ void Engine::Post(std::function<void(StateCache&)> task) {
   work_.notify_one();
 }
 
-// Takes what callers sent: requests go to their queue with a lease that only looks.
-void Engine::Admit() {
-  Inbox inbox;
-  {
-    std::lock_guard lock(mutex_);
-    std::swap(inbox, inbox_);
-  }
-  for (const auto& task : inbox.tasks) task(*cache_);
-  for (std::unique_ptr<Sequence>& sequence : inbox.sequences) {
-    ++counters_.requests_submitted;
-    if (sequence->request.idle) {
-      if (!options_.idle_work) {
-        Finish(*sequence, FinishReason::kCancelled);
-        continue;
-      }
-      sequence->lease = Acquire(*sequence, sequence->request.prompt);
-      idle_.push_back(std::move(sequence));
-      if (idle_.size() > static_cast<size_t>(options_.idle_max)) {
-        Finish(*idle_.front(), FinishReason::kCancelled);
-        idle_.pop_front();
-      }
-      continue;
-    }
-    sequence->lease = Acquire(*sequence, sequence->request.prompt);
-    const auto place = std::find_if(waiting_.begin(), waiting_.end(),
-                                    [&](const auto& other) { return Before(*sequence, *other); });
-    waiting_.insert(place, std::move(sequence));
-  }
-}
-
-Lease Engine::Acquire(const Sequence& sequence, std::span<const TokenId> tokens) {
-  const GenerateRequest& request = sequence.request;
-  CacheRequest wanted;
-  wanted.key = &sequence.key;
-  wanted.tokens = tokens;
-  wanted.boundaries = request.boundaries;
-  wanted.pin_ms = request.pin_ms;
-  wanted.min_cache_tokens = request.min_cache_tokens;
-  wanted.read = request.cache_read;
-  wanted.write = request.cache_write;
-  wanted.speculative = request.idle;
-  return cache_->Acquire(wanted);
-}
-
-void Engine::DropCancelled() {
-  const auto drop = [&](auto& sequences) {
-    for (auto& sequence : sequences) {
-      if (sequence->stream->cancelled()) Finish(*sequence, FinishReason::kCancelled);
-    }
-  };
-  drop(waiting_);
-  drop(running_);
-  drop(idle_);
-  RemoveFinished();
-}
-
-// Moves waiting sequences to running, in order; those whose prefix is being computed wait for it.
-void Engine::StartWaiting() {
-  // Memory was too little for those who ran: until one of them ends, another would only be sent
-  // back.
-  if (crowded_ && !running_.empty()) return;
-  crowded_ = false;
-  for (auto at = waiting_.begin(); at != waiting_.end();) {
-    Sequence& sequence = **at;
-    if (cache_->FindAwaited(sequence.lease)) {
-      ++at;
-      continue;
-    }
-    Status started = StartOne(sequence);
-    while (!started.ok() && !idle_.empty()) {
-      Finish(*idle_.front(), FinishReason::kCancelled);
-      idle_.pop_front();
-      started = StartOne(sequence);
-    }
-    if (!started.ok()) {
-      if (!running_.empty()) return;  // those ahead must finish first
-      Finish(sequence, FinishReason::kFailed, started);
-    } else {
-      running_.push_back(std::move(*at));
-    }
-    at = waiting_.erase(at);
-  }
-  if (running_.empty() && !idle_.empty() && !idle_.front()->lease.started()) {
-    if (!StartOne(*idle_.front()).ok()) {
-      Finish(*idle_.front(), FinishReason::kCancelled);
-      idle_.pop_front();
-    }
-  }
-}
-
-Status Engine::StartOne(Sequence& sequence) {
-  REPRISE_TRY(cache_->Start(sequence.lease));
-  if (sequence.preemptions == 0) {
-    sequence.report = sequence.lease.report();
-    sequence.stream->Begin(sequence.report);
-  }
-  return OkStatus();
-}
-
 std::vector<Engine::Share> Engine::PlanStep() {
   std::vector<Runnable> runnables;
   std::vector<Sequence*> sequences;
@@ -247,81 +168,25 @@ std::vector<Engine::Share> Engine::PlanStep() {
     Runnable one;
     one.rows_ready = sequence.rows_ready();
     one.rows_max = one.rows_ready;
-    if (sequence.request.tap) {
-      const int64_t rows = std::max<int64_t>(1, kTapFloatsMax / executor_.card().vocab_size);
+    if (sequence.request.on_logits) {
+      const int64_t rows = std::max<int64_t>(1, kWatchedFloatsMax / executor_.card().vocab_size);
       one.rows_max = static_cast<int32_t>(std::min<int64_t>(one.rows_max, rows));
     }
-    one.priority = sequence.request.priority;
+    one.priority = sequence.lent_priority;
     one.arrival = sequence.arrival;
     one.decoding = sequence.decoding();
     one.idle = sequence.request.idle;
     runnables.push_back(one);
     sequences.push_back(&sequence);
   };
-  for (const auto& sequence : running_) add(*sequence);
-  if (!idle_.empty() && idle_.front()->lease.started()) add(*idle_.front());
+  for (const auto& sequence : roster_.running()) add(*sequence);
+  if (!idle_.empty() && idle_.front()->lease.valid()) add(*idle_.front());
   const StepPlan plan = scheduler_.Plan(runnables);
   std::vector<Share> shares;
   for (size_t i = 0; i < plan.size(); ++i) {
     if (plan[i] > 0) shares.push_back({sequences[i], plan[i]});
   }
   return shares;
-}
-
-// Takes memory for the rows of the step. When running sequences leave none, the last to come makes
-// room; a sequence that does not fit alone fails.
-void Engine::Reserve(std::vector<Share>* shares) {
-  for (size_t i = 0; i < shares->size();) {
-    Sequence& sequence = *(*shares)[i].sequence;
-    const Status reserved = cache_->Reserve(sequence.lease, (*shares)[i].rows);
-    if (reserved.ok()) {
-      ++i;
-      continue;
-    }
-    Sequence* victim = Preempt(sequence);
-    if (victim == nullptr) {
-      Finish(sequence, FinishReason::kFailed, reserved);
-      victim = &sequence;
-    }
-    const auto of_victim = std::find_if(shares->begin(), shares->end(),
-                                        [&](const Share& s) { return s.sequence == victim; });
-    if (of_victim == shares->end()) continue;
-    if (static_cast<size_t>(of_victim - shares->begin()) < i) --i;
-    shares->erase(of_victim);
-  }
-  RemoveFinished();
-}
-
-// Ends idle-time work, or sends the last running sequence back to waiting; never `needy`. Returns
-// the sequence that made room, or null.
-Sequence* Engine::Preempt(const Sequence& needy) {
-  for (const auto& sequence : idle_) {
-    if (sequence.get() == &needy || sequence->finished || !sequence->lease.started()) continue;
-    Finish(*sequence, FinishReason::kCancelled);
-    return sequence.get();
-  }
-  auto victim = running_.end();
-  for (auto at = running_.begin(); at != running_.end(); ++at) {
-    if (at->get() == &needy || (*at)->finished) continue;
-    if (victim == running_.end() || Before(**victim, **at)) victim = at;
-  }
-  if (victim == running_.end()) return nullptr;
-  std::unique_ptr<Sequence> sequence = std::move(*victim);
-  running_.erase(victim);
-  const auto tokens = sequence->lease.tokens();
-  const std::vector<TokenId> so_far(tokens.begin(), tokens.end());
-  Publish(*sequence);
-  sequence->lease = Acquire(*sequence, so_far);
-  crowded_ = true;
-  ++sequence->preemptions;
-  ++counters_.preemptions;
-  Sequence* preempted = sequence.get();
-  waiting_.push_front(std::move(sequence));
-  {
-    std::lock_guard lock(mutex_);
-    ++waiting_count_;
-  }
-  return preempted;
 }
 
 void Engine::Forward(std::vector<Share>* shares) {
@@ -350,7 +215,7 @@ void Engine::Forward(std::vector<Share>* shares) {
     slices.push_back(slice);
 
     const bool complete = end == static_cast<int32_t>(lease.tokens().size());
-    const bool all = static_cast<bool>(sequence.request.tap);
+    const bool all = static_cast<bool>(sequence.request.on_logits);
     const bool last = complete && sequence.request.max_tokens > 0;
     share.logit_begin = logit_rows.size();
     share.logit_count = all ? static_cast<size_t>(share.rows) : last ? 1 : 0;
@@ -395,9 +260,9 @@ void Engine::Commit(const std::vector<Share>& shares) {
     const auto logits = [&](size_t row) {
       return std::span<const float>(logits_).subspan((share.logit_begin + row) * vocab, vocab);
     };
-    if (sequence.request.tap) {
+    if (sequence.request.on_logits) {
       for (int32_t row = 0; row < share.rows; ++row) {
-        sequence.request.tap(begin + row, logits(static_cast<size_t>(row)));
+        sequence.request.on_logits(begin + row, logits(static_cast<size_t>(row)));
       }
     }
     if (sequence.rows_ready() > 0) continue;
@@ -464,7 +329,6 @@ void Engine::Publish(Sequence& sequence) {
 void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   CHECK(!sequence.finished);
   sequence.finished = true;
-  if (!sequence.request.idle) crowded_ = false;
   const int64_t now_ns = clock_.NowNs();
   Completion completion;
   completion.reason = reason;
@@ -486,17 +350,7 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   }
   sequence.lease = Lease();
   completion.report = sequence.report;
-  switch (reason) {
-    case FinishReason::kCancelled:
-      ++counters_.requests_cancelled;
-      break;
-    case FinishReason::kFailed:
-      ++counters_.requests_failed;
-      break;
-    default:
-      ++counters_.requests_finished;
-      break;
-  }
+  CountEnd(sequence.request, reason);
   if (!sequence.request.idle) {
     counters_.recent.push_back(completion);
     counters_.recent.back().prompt = {};
@@ -508,38 +362,55 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   sequence.stream->Complete(std::move(completion));
 }
 
-void Engine::RemoveFinished() {
-  const auto finished = [](const std::unique_ptr<Sequence>& s) { return s->finished; };
-  std::erase_if(waiting_, finished);
-  std::erase_if(running_, finished);
-  std::erase_if(idle_, finished);
-  std::lock_guard lock(mutex_);
-  waiting_count_ = static_cast<int32_t>(waiting_.size());
-  for (const auto& sequence : inbox_.sequences) waiting_count_ += sequence->request.idle ? 0 : 1;
+// What was promised to a turn that may come is no request of a client.
+void Engine::CountEnd(const GenerateRequest& request, FinishReason reason) {
+  const bool cancelled = reason == FinishReason::kCancelled;
+  if (request.idle) {
+    ++(cancelled || reason == FinishReason::kFailed ? counters_.idle_dropped
+                                                    : counters_.idle_finished);
+  } else if (cancelled) {
+    ++counters_.requests_cancelled;
+  } else {
+    ++(reason == FinishReason::kFailed ? counters_.requests_failed : counters_.requests_finished);
+  }
 }
 
+void Engine::RemoveFinished() {
+  roster_.RemoveFinished();
+  std::erase_if(idle_, [](const std::unique_ptr<Sequence>& s) { return s->finished; });
+}
+
+// Whoever is still here lost its memory in this very step and may start in the next one.
 bool Engine::Idle() {
   const bool more = cache_->Maintain();
   PublishStats();
-  return more;
+  return more || !idle_.empty() || !roster_.waiting().empty();
 }
 
 void Engine::PublishStats() {
-  counters_.waiting = static_cast<int32_t>(waiting_.size());
-  counters_.running = static_cast<int32_t>(running_.size());
+  counters_.waiting = static_cast<int32_t>(roster_.waiting().size());
+  counters_.running = static_cast<int32_t>(roster_.running().size());
   counters_.idle = static_cast<int32_t>(idle_.size());
   counters_.cache = cache_->stats();
   {
     std::lock_guard lock(mutex_);
     published_ = counters_;
     published_.requests_refused = refused_;
+    queued_ = roster_.QueuedByTenant();
+    for (const auto& sequence : inbox_.sequences) {
+      if (sequence->request.idle) continue;
+      TenantLoad& load = queued_[sequence->request.tenant];
+      load.weight = std::max(1, sequence->request.tenant_weight);
+      ++load.waiting;
+    }
   }
   // A sum of numbers that only grow, or whose change comes with one of those; memory given back is
   // the exception, so what is stored counts, too.
   const CacheStats& cache = counters_.cache;
   const uint64_t now = counters_.steps + counters_.requests_submitted +
                        counters_.requests_finished + counters_.requests_cancelled +
-                       counters_.requests_failed + cache.lookups + cache.entries +
+                       counters_.requests_failed + counters_.idle_finished +
+                       counters_.idle_dropped + cache.lookups + cache.entries +
                        cache.entries_pinned + cache.nodes + cache.bytes_cached;
   std::lock_guard lock(observer_mutex_);
   if (observer_ && now != observed_) observer_();
@@ -580,10 +451,12 @@ void Engine::Stop() {
   work_.notify_all();
   if (thread_.joinable()) thread_.join();
   Admit();
-  for (auto* queue : {&waiting_, &idle_}) {
-    for (const auto& sequence : *queue) Finish(*sequence, FinishReason::kCancelled);
-  }
-  for (const auto& sequence : running_) Finish(*sequence, FinishReason::kCancelled);
+  const auto cancel = [this](const auto& sequences) {
+    for (const auto& sequence : sequences) Finish(*sequence, FinishReason::kCancelled);
+  };
+  cancel(roster_.waiting());
+  cancel(roster_.running());
+  cancel(idle_);
   RemoveFinished();
 }
 

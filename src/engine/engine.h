@@ -3,8 +3,10 @@
 
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "cache/state_cache.h"
 #include "engine/mask_filler.h"
 #include "engine/request.h"
+#include "engine/roster.h"
 #include "engine/stats.h"
 #include "engine/step_sampler.h"
 #include "engine/token_stream.h"
@@ -23,20 +26,27 @@ namespace reprise {
 
 struct EngineOptions {
   SchedulerOptions scheduler;
+  int32_t running_max = 16;    // sequences that run at the same time
   int32_t waiting_max = 256;   // requests that may wait; one more is refused
   int32_t idle_max = 8;        // idle-time requests kept; a newer one replaces the oldest
   int32_t context_tokens = 0;  // prompt and reply of one request; 0: the model's context length
   bool idle_work = true;
 };
 
-struct Sequence;
-
 // The step loop: owns scheduling, state cache, model and sampling, on one thread, without a lock.
 //
-// Life of a sequence: waiting (a lease that only looks) -> running (blocks and slot) -> finished. A
-// waiting sequence whose prefix is being computed by another one waits for it (single flight). If
-// running sequences leave no memory for each other, the one that came last goes back to waiting
-// with what it has so far; its published state makes the return cheap.
+// Life of a sequence: waiting -> running (blocks and state) -> finished. Who starts, and who makes
+// way, follows one order: priority, then tenants within their share, then arrival (roster.h). As
+// many are started as there are places and memory for. A waiting sequence whose prefix is being
+// computed by another one waits for it (single flight) and lends it its priority. If running
+// sequences leave no memory for each other, the last in the order goes back to waiting with what it
+// has so far; its published state makes the return cheap.
+//
+// Tenants have shares, by weight, of the queue and of the places: while others want some, one that
+// has more than its share makes way for one that has less. Alone, a tenant may have everything.
+//
+// Idle work (a turn that may come) runs only while nothing else does, keeps to the promised gap,
+// takes no pinned state away, and ends when its memory is needed.
 //
 // Thread safety: Submit and stats() from any thread. Step() from one thread: the engine's own after
 // Start(), or the test's.
@@ -70,6 +80,7 @@ class Engine {
   int32_t context_tokens() const { return context_tokens_; }
   // For tests and commands that run Step() themselves.
   StateCache& cache() { return *cache_; }
+  const Roster& roster() const { return roster_; }
 
  private:
   struct Inbox {
@@ -85,25 +96,39 @@ class Engine {
     size_t logit_count = 0;
   };
 
-  void ScorePrompt(Sequence& sequence);
+  // admission.cc
   void Admit();
+  void AdmitIdle(std::unique_ptr<Sequence> sequence);
+  void DropSurplus();
   void DropCancelled();
   void StartWaiting();
-  Status StartOne(Sequence& sequence);
-  std::vector<Share> PlanStep();
+  bool Awaits(Sequence& sequence);
+  bool MakePlace(const Sequence& next);
+  bool Fits(const Sequence& next) const;
+  Status StartWithRoom(Sequence& sequence);
+  Status StartLease(Sequence& sequence);
+  void StartIdle();
+  bool DropIdle();
+  void SendBack(Sequence& sequence);
   void Reserve(std::vector<Share>* shares);
+  Sequence* MakeRoomFor(Sequence& needy, const Status& reserved);
+  Lease Acquire(const Sequence& sequence, std::span<const TokenId> tokens);
+
+  // engine.cc
+  void ScorePrompt(Sequence& sequence);
+  bool TakePlaceInQueue(const GenerateRequest& request);
+  std::vector<Share> PlanStep();
   void Forward(std::vector<Share>* shares);
   void Commit(const std::vector<Share>& shares);
   StepSampler::Row RowOf(const Sequence& sequence, std::span<const float> logits) const;
   void Continue(Sequence& sequence, Result<Sampled> sampled);
   void Finish(Sequence& sequence, FinishReason reason, Status status = OkStatus());
+  void CountEnd(const GenerateRequest& request, FinishReason reason);
   void Publish(Sequence& sequence);
-  Sequence* Preempt(const Sequence& needy);
   void RemoveFinished();
   bool Idle();
   void PublishStats();
   void Loop();
-  Lease Acquire(const Sequence& sequence, std::span<const TokenId> tokens);
 
   Executor& executor_;
   const std::unique_ptr<StateCache> cache_;
@@ -114,10 +139,9 @@ class Engine {
   Scheduler scheduler_;
   StepSampler sampler_;
   MaskFiller filler_;
-  std::deque<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival
-  std::vector<std::unique_ptr<Sequence>> running_;
-  std::deque<std::unique_ptr<Sequence>> idle_;  // oldest first; started or not
-  bool crowded_ = false;                        // a sequence was preempted since the last one ended
+  Roster roster_;
+  std::deque<std::unique_ptr<Sequence>> idle_;  // oldest first; the first may have started
+  uint64_t starts_ = 1;                         // grows with every sequence that starts
   std::vector<float> logits_;                   // [logit rows, vocab] of the current step
   std::vector<uint8_t> finite_;                 // [sequences] of the current step
   EngineStats counters_;
@@ -125,7 +149,7 @@ class Engine {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable work_;
   Inbox inbox_;
-  int32_t waiting_count_ = 0;  // in the inbox and in waiting_
+  std::map<std::string, TenantLoad> queued_;  // who waits, in the inbox and in the roster
   uint64_t arrivals_ = 0;
   uint64_t refused_ = 0;
   bool stop_ = false;

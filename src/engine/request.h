@@ -34,6 +34,10 @@ struct GenerateRequest {
   int prompt_logprobs = -1;
   int32_t priority = 0;  // higher first
 
+  // Who asks: tenants share the queue and the places of those that run, by weight.
+  std::string tenant;
+  int32_t tenant_weight = 1;
+
   // What may be shared, and how (cache/state_cache.h).
   std::string salt;
   std::string session;  // prompt_cache_key: for statistics; says nothing about what may go
@@ -48,7 +52,7 @@ struct GenerateRequest {
 
   // Sees the logits of every position this request computes (not of those it reuses), on the engine
   // thread. For audits; costs a full output projection per token.
-  std::function<void(int32_t position, std::span<const float> logits)> tap;
+  std::function<void(int32_t position, std::span<const float> logits)> on_logits;
 };
 
 enum class FinishReason : uint8_t { kEndToken, kLength, kCancelled, kFailed };

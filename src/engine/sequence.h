@@ -8,6 +8,7 @@
 #include "cache/state_cache.h"
 #include "engine/request.h"
 #include "engine/token_stream.h"
+#include "sched/rank.h"
 
 namespace reprise {
 
@@ -15,20 +16,28 @@ namespace reprise {
 //
 //   tokens: [0, prompt)           the request's prompt
 //           [prompt, end)         generated; the last one is not computed yet
-//   lease.computed() says how much of it has state. After a preemption the lease is new and its
-//   prompt is everything so far.
+//   lease.computed() says how much of it has state. While it waits it may have no lease yet. After
+//   a preemption the lease is new and its prompt is everything so far.
 struct Sequence {
   GenerateRequest request;
   std::shared_ptr<TokenStream> stream;
   NamespaceKey key;
   Lease lease;
-  uint64_t arrival = 0;
   int32_t generated = 0;
   TokenCounts said;                         // prompt and reply, if something is penalised
   std::optional<TokenMask> before_minimum;  // what may be chosen until min_tokens, if that differs
   std::optional<TokenMask> allowed;         // by the constraint, for the next token
   Status allowed_status;
   bool finished = false;
+
+  // Its place among others (roster.h).
+  std::shared_ptr<TenantLoad> tenant;
+  uint64_t arrival = 0;
+  double turn = 0;
+  int32_t lent_priority = 0;       // its own, or that of one which waits for it
+  std::optional<Awaited> awaited;  // whose prefix it waits for
+  uint64_t asked_at = 0;           // starts of the engine when that was last asked; 0: not yet
+  size_t bytes_wanted = 0;         // to start and compute what is known, as of then
 
   int64_t submit_ns = 0;
   int64_t first_step_ns = 0;

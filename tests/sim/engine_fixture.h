@@ -16,7 +16,8 @@ namespace reprise {
 class ManualClock : public Clock {
  public:
   int64_t NowNs() const override { return now_ns_; }
-  void AdvanceMs(int64_t ms) { now_ns_ += ms * 1'000'000; }
+  void AdvanceMs(int64_t ms) { AdvanceNs(ms * 1'000'000); }
+  void AdvanceNs(int64_t ns) { now_ns_ += ns; }
 
  private:
   int64_t now_ns_ = 1'000'000'000;

@@ -81,6 +81,7 @@ std::unique_ptr<SoakServer> SoakServer::Start(const Options& options) {
   auto state = StateCache::Create(soak->executor_->card().state, cache);
   CHECK(state.ok());
   EngineOptions engine;
+  engine.running_max = options.sequences;
   engine.waiting_max = options.queue;
   engine.scheduler.rows_max = options.sequences + 512;
   soak->engine_ =

@@ -11,7 +11,7 @@ std::function<void(const Choice&)> PrepareNextTurn(Service* service, const Tenan
   if (!service->options().next_turn || !job.cache.write || !job.cache.read) return nullptr;
   if (job.options.max_tokens && *job.options.max_tokens == 0) return nullptr;
   std::string salt = tenant.Namespace(job.cache.salt);
-  return [service, salt = std::move(salt),
+  return [service, salt = std::move(salt), name = tenant.name, weight = tenant.weight,
           job = std::make_shared<const ChatJob>(std::move(job))](const Choice& choice) {
     ChatTurn reply;
     reply.role = "assistant";
@@ -19,12 +19,14 @@ std::function<void(const Choice&)> PrepareNextTurn(Service* service, const Tenan
     reply.reasoning = choice.reasoning;
     reply.calls = choice.calls;
     // Rendering may take milliseconds: not on the server thread.
-    service->RunLater([service, salt, job, reply = std::move(reply)] {
+    service->RunLater([service, salt, name, weight, job, reply = std::move(reply)] {
       auto prompt =
           PredictNextTurn(service->model(), *job, reply, [service] { return service->draining(); });
       if (!prompt.ok() || prompt->ids.empty()) return;
       GenerateRequest request;
       request.prompt = std::move(prompt->ids);
+      request.tenant = name;
+      request.tenant_weight = weight;
       request.salt = salt;
       request.session = job->cache.session;
       request.pin_ms = job->cache.pin_ms;

@@ -160,6 +160,8 @@ GenerateRequest Reply::MakeRequest(const Prompt& prompt, size_t choice, uint64_t
   if (plan_.score_prompt) request.prompt_logprobs = options.logprobs;
   // Going ahead of others is for those who run the server.
   request.priority = plan_.tenant->admin ? options.priority : std::min(options.priority, 0);
+  request.tenant = plan_.tenant->name;
+  request.tenant_weight = plan_.tenant->weight;
   request.salt = plan_.tenant->Namespace(plan_.cache.salt);
   request.session = plan_.cache.session;
   request.pin_ms = plan_.cache.pin_ms;

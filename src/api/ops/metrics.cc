@@ -85,12 +85,16 @@ std::string Metrics::FormatOwn(Service* service) const {
   page.Gauge("reprise_requests_waiting", "Requests in the queue.", "", stats.waiting);
   page.Gauge("reprise_requests_idle", "Idle-time prefills at hand.", "", stats.idle);
   page.Head("reprise_requests_total", "counter",
-            "Requests of the engine by how they ended; cancelled: the client left, or a stop "
+            "Requests of clients by how they ended; cancelled: the client left, or a stop "
             "string came.");
   page.Sample("reprise_requests_total", "outcome=\"finished\"", stats.requests_finished);
   page.Sample("reprise_requests_total", "outcome=\"cancelled\"", stats.requests_cancelled);
   page.Sample("reprise_requests_total", "outcome=\"failed\"", stats.requests_failed);
   page.Sample("reprise_requests_total", "outcome=\"refused\"", stats.requests_refused);
+  page.Head("reprise_idle_prefills_total", "counter",
+            "Prefills of turns that may come, by how they ended.");
+  page.Sample("reprise_idle_prefills_total", "outcome=\"finished\"", stats.idle_finished);
+  page.Sample("reprise_idle_prefills_total", "outcome=\"dropped\"", stats.idle_dropped);
   page.Head("reprise_http_answers_total", "counter", "HTTP answers by status; 499: client gone.");
   for (size_t status = 0; status < answers_.size(); ++status) {
     if (answers_[status] == 0) continue;

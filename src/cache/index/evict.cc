@@ -21,12 +21,13 @@ bool StateIndex::PurgeSomeGhosts() {
   return tree_.ghost_token_count() < before;
 }
 
-// For running requests: everything that is only cached may go, pinned entries last.
-bool StateIndex::MakeRoom(size_t bytes, uint32_t block_count, EvictReason why) {
+// For running requests: everything that is only cached may go, pinned entries last (for idle work:
+// not at all).
+bool StateIndex::MakeRoom(size_t bytes, uint32_t block_count, EvictReason why, bool even_pinned) {
   if (options_.fails && options_.fails()) return false;
   while (bytes_used() + bytes > options_.cache.budget_bytes ||
          blocks_.used_count() + size_t{block_count} > blocks_.capacity()) {
-    if (!EvictOne(why, kAnyKey, true) && !PurgeSomeGhosts()) return false;
+    if (!EvictOne(why, kAnyKey, even_pinned) && !PurgeSomeGhosts()) return false;
   }
   return true;
 }

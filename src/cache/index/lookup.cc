@@ -151,7 +151,8 @@ Status StateIndex::TakeState(LeaseRecord& record, EntryId entry) {
   serving_ = entry;  // not to be evicted by the room its own request needs
   if (entry.valid()) Rekey(entry);
   const bool crowded = live_states_ == options_.cache.sequence_count;
-  const bool room = !crowded && MakeRoom(state_bytes_, 0, EvictReason::kRunning);
+  const bool room =
+      !crowded && MakeRoom(state_bytes_, 0, EvictReason::kRunning, !record.speculative);
   serving_ = EntryId();
   if (entry.valid()) Rekey(entry);
   if (!room) {
@@ -175,7 +176,7 @@ Status StateIndex::TakeState(LeaseRecord& record, EntryId entry) {
 Status StateIndex::Start(const Lease& lease) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(!record.started);
-  if (!MakeRoom(record.bytes, 0, EvictReason::kRunning)) {
+  if (!MakeRoom(record.bytes, 0, EvictReason::kRunning, !record.speculative)) {
     return ResourceExhausted("running requests leave no room for the tokens of one more");
   }
   const MatchResult match = Match(record);

@@ -70,6 +70,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   ReuseReport Finish(Lease lease);
   void Release(uint32_t record, uint64_t id);
   bool Maintain();
+  size_t BytesWanted(const Lease& lease);
+  size_t BytesFree() const;
   int32_t Pin(const NamespaceKey& key, std::span<const TokenId> tokens, int64_t pin_ms);
   void Reset(const NamespaceKey* key);  // null: all
 
@@ -157,7 +159,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
 
   // evict.cc
   bool PurgeSomeGhosts();
-  bool MakeRoom(size_t bytes, uint32_t block_count, EvictReason why);
+  bool MakeRoom(size_t bytes, uint32_t block_count, EvictReason why, bool even_pinned);
   bool MakeRoomForSnapshot(double key);
   bool EvictOne(EvictReason why, double below_key, bool even_pinned);
   EntryId NextVictim(double below_key);

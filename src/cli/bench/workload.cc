@@ -103,6 +103,7 @@ Result<WorkloadRun> RunWorkload(const Workload& workload, Executor& executor,
   REPRISE_ASSIGN(auto cache, StateCache::Create(executor.card().state, cache_options));
   EngineOptions options;
   options.context_tokens = cache_options.context_tokens;
+  options.running_max = cache_options.sequence_count;
   options.waiting_max = static_cast<int32_t>(workload.turns.size()) + 1;
   const SteadyClock clock;
   Engine engine(executor, std::move(cache), options, clock);

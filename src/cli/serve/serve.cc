@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -75,9 +76,15 @@ Result<Flags::Settings> ReadConfig(const std::string& path, Options* options) {
           REPRISE_TRY(ReadSwitch(path, field, value, &key.share));
         } else if (field == "admin") {
           REPRISE_TRY(ReadSwitch(path, field, value, &key.admin));
+        } else if (field == "weight") {
+          const char* end = value.data() + value.size();
+          const auto [at, error] = std::from_chars(value.data(), end, key.weight);
+          if (error != std::errc() || at != end) {
+            return InvalidArgument(path + ": weight of a key must be a whole number");
+          }
         } else {
           return InvalidArgument(path + ": a key has no field '" + field +
-                                 "' (key, name, share, admin)");
+                                 "' (key, name, share, admin, weight)");
         }
       }
       if (key.key.empty()) return InvalidArgument(path + ": one of the [[keys]] has no key");
@@ -99,7 +106,7 @@ Status Serve(Options options) {
   options.serve.idle_work = !options.no_idle_work;
   options.serve.strip_preambles = !options.keep_preambles;
   for (const std::string& key : options.api_keys) {
-    options.serve.keys.push_back({key, "", false, false});
+    options.serve.keys.push_back({key, "", false, false, 1});
   }
   RaiseFileLimit();
   ::signal(SIGPIPE, SIG_IGN);

@@ -129,6 +129,7 @@ Status ServerStack::BuildEngine() {
   REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache));
   EngineOptions engine;
   engine.context_tokens = cache.context_tokens;
+  engine.running_max = options_.parallel;
   engine.waiting_max = options_.queue;
   // Every stream has its row in every step, with room for prompts beside them.
   engine.scheduler.rows_max = std::max(engine.scheduler.rows_max, options_.parallel + 256);

@@ -105,6 +105,7 @@ class AuditRun {
       return false;
     }
     EngineOptions engine_options;
+    engine_options.running_max = schedule_.sequence_count;
     engine_options.scheduler.rows_max = schedule_.rows_max;
     engine_options.scheduler.idle_rows_max = std::max(1, schedule_.rows_max / 2);
     engine_options.scheduler.chunk_rows_min = std::min(8, schedule_.rows_max);
@@ -151,8 +152,8 @@ class AuditRun {
     request.idle = scheduled.idle;
     request.cache_read = scheduled.cache_read;
     request.cache_write = scheduled.cache_write;
-    request.salt = scheduled.tenant == 0 ? "" : "other";
-    request.tap = [&live](int32_t position, std::span<const float> logits) {
+    request.salt = request.tenant = scheduled.tenant == 0 ? "" : "other";
+    request.on_logits = [&live](int32_t position, std::span<const float> logits) {
       SeenRow row{position, Checksum(logits), {}};
       if (logits.size() <= kKeptVocabMax) row.logits.assign(logits.begin(), logits.end());
       live.seen.push_back(std::move(row));

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine: who comes in, who starts, who makes way.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/engine.h"
+#include "engine/sequence.h"
+
+namespace reprise {
+namespace {
+
+// Sequences further back in the queue that are looked up in a step, so that the ones which run
+// learn in time where to leave a snapshot for them, and are lent their priority.
+constexpr int kLooksPerStep = 2;
+
+}  // namespace
+
+// Takes what callers sent. Requests only join their queue: nothing is looked up yet.
+void Engine::Admit() {
+  Inbox inbox;
+  {
+    std::lock_guard lock(mutex_);
+    std::swap(inbox, inbox_);
+  }
+  for (const auto& task : inbox.tasks) task(*cache_);
+  for (std::unique_ptr<Sequence>& sequence : inbox.sequences) {
+    if (sequence->request.idle) {
+      AdmitIdle(std::move(sequence));
+      continue;
+    }
+    ++counters_.requests_submitted;
+    sequence->lent_priority = sequence->request.priority;
+    roster_.Add(std::move(sequence));
+  }
+  DropSurplus();
+}
+
+// A newer one replaces the oldest of the tenant that has most.
+void Engine::AdmitIdle(std::unique_ptr<Sequence> sequence) {
+  if (!options_.idle_work) return Finish(*sequence, FinishReason::kCancelled);
+  idle_.push_back(std::move(sequence));
+  if (idle_.size() <= static_cast<size_t>(options_.idle_max)) return;
+  const auto count = [this](const auto& one) {
+    return std::count_if(idle_.begin(), idle_.end(), [&](const auto& other) {
+      return other->request.tenant == one->request.tenant;
+    });
+  };
+  const auto replaced =
+      std::max_element(idle_.begin(), idle_.end(),
+                       [&](const auto& a, const auto& b) { return count(a) < count(b); });
+  Finish(**replaced, FinishReason::kCancelled);
+  idle_.erase(replaced);
+}
+
+// Submit let in tenants that had less than their share of a full queue: others make way for them.
+void Engine::DropSurplus() {
+  const auto fresh = std::count_if(roster_.waiting().begin(), roster_.waiting().end(),
+                                   [](const auto& one) { return one->preemptions == 0; });
+  for (auto surplus = fresh - options_.waiting_max; surplus > 0; --surplus) {
+    Finish(*roster_.Surplus(), FinishReason::kFailed,
+           ResourceExhausted("the queue is full, and others have fewer places in it than their "
+                             "share; try again later"));
+    roster_.RemoveFinished();
+    ++counters_.requests_displaced;
+  }
+}
+
+Lease Engine::Acquire(const Sequence& sequence, std::span<const TokenId> tokens) {
+  const GenerateRequest& request = sequence.request;
+  CacheRequest wanted;
+  wanted.key = &sequence.key;
+  wanted.tokens = tokens;
+  wanted.boundaries = request.boundaries;
+  wanted.pin_ms = request.pin_ms;
+  wanted.min_cache_tokens = request.min_cache_tokens;
+  wanted.read = request.cache_read;
+  wanted.write = request.cache_write;
+  wanted.speculative = request.idle;
+  return cache_->Acquire(wanted);
+}
+
+void Engine::DropCancelled() {
+  const auto drop = [&](const auto& sequences) {
+    for (const auto& sequence : sequences) {
+      if (sequence->stream->cancelled()) Finish(*sequence, FinishReason::kCancelled);
+    }
+  };
+  drop(roster_.waiting());
+  drop(roster_.running());
+  drop(idle_);
+  RemoveFinished();
+}
+
+// Moves waiting sequences to running, in order, as long as there are places and memory for them;
+// those whose prefix is being computed wait for it.
+void Engine::StartWaiting() {
+  roster_.EndWaits();
+  roster_.Lend();
+  while (Sequence* next = roster_.Next()) {
+    if (Awaits(*next)) continue;
+    if (!MakePlace(*next)) break;
+    const Status started = StartWithRoom(*next);
+    if (started.ok()) {
+      roster_.Start(*next);
+      ++starts_;
+    } else if (roster_.running().empty()) {
+      Finish(*next, FinishReason::kFailed, started);
+    } else {
+      break;  // those ahead must finish first
+    }
+  }
+  roster_.RemoveFinished();
+  int looks = 0;
+  for (const auto& sequence : roster_.waiting()) {
+    if (roster_.running().empty() || looks == kLooksPerStep) break;
+    if (sequence->asked_at == starts_ || sequence->awaited) continue;
+    (void)Awaits(*sequence);
+    ++looks;
+  }
+  roster_.Lend();
+  StartIdle();
+}
+
+// Whether somebody computes the sequence's prefix now. The answer stands until another one starts,
+// or until that one is where it was awaited.
+bool Engine::Awaits(Sequence& sequence) {
+  if (sequence.asked_at == starts_) return sequence.awaited.has_value();
+  if (!sequence.lease.valid()) sequence.lease = Acquire(sequence, sequence.request.prompt);
+  sequence.asked_at = starts_;
+  sequence.awaited = cache_->FindAwaited(sequence.lease);
+  sequence.bytes_wanted = cache_->BytesWanted(sequence.lease);
+  return sequence.awaited.has_value();
+}
+
+// Whether one more may run: there is a place for it, and memory. Those that rank below it make way:
+// with their place now, with their memory when it is needed.
+bool Engine::MakePlace(const Sequence& next) {
+  while (roster_.full()) {
+    Sequence* last = roster_.Yielding(next);
+    if (last == nullptr) return false;
+    SendBack(*last);
+  }
+  return roster_.running().empty() || roster_.Yielding(next) != nullptr || Fits(next) ||
+         (DropIdle() && Fits(next));
+}
+
+// Whether the sequence can run beside those that do until the prompts of all are computed, with a
+// block for each to go on. More is not asked: replies may end sooner than they may.
+bool Engine::Fits(const Sequence& next) const {
+  size_t wanted = next.bytes_wanted;
+  for (const auto& sequence : roster_.running()) wanted += cache_->BytesWanted(sequence->lease);
+  return wanted <= cache_->BytesFree();
+}
+
+// Idle work and those that rank below make room for the sequence's state.
+Status Engine::StartWithRoom(Sequence& sequence) {
+  Status started = StartLease(sequence);
+  while (!started.ok()) {
+    Sequence* last = roster_.Yielding(sequence);
+    if (!DropIdle()) {
+      if (last == nullptr) return started;
+      SendBack(*last);
+    }
+    started = StartLease(sequence);
+  }
+  return started;
+}
+
+Status Engine::StartLease(Sequence& sequence) {
+  REPRISE_TRY(cache_->Start(sequence.lease));
+  if (sequence.preemptions == 0) {
+    sequence.report = sequence.lease.report();
+    sequence.stream->Begin(sequence.report);
+  }
+  return OkStatus();
+}
+
+// The oldest idle work begins when nothing else runs.
+void Engine::StartIdle() {
+  if (!roster_.running().empty()) return;
+  while (!idle_.empty() && !idle_.front()->lease.valid()) {
+    Sequence& sequence = *idle_.front();
+    sequence.lease = Acquire(sequence, sequence.request.prompt);
+    if (StartLease(sequence).ok()) return;
+    Finish(sequence, FinishReason::kCancelled);
+    idle_.pop_front();
+  }
+}
+
+// Ends the idle work that holds memory; what waits holds none. False: there is none.
+bool Engine::DropIdle() {
+  if (idle_.empty() || !idle_.front()->lease.valid()) return false;
+  Finish(*idle_.front(), FinishReason::kCancelled);
+  idle_.pop_front();
+  return true;
+}
+
+// A running sequence goes back to the queue, to its place in the order, with what it has so far.
+void Engine::SendBack(Sequence& sequence) {
+  const auto tokens = sequence.lease.tokens();
+  const std::vector<TokenId> so_far(tokens.begin(), tokens.end());
+  Publish(sequence);
+  sequence.lease = Acquire(sequence, so_far);
+  sequence.asked_at = 0;
+  ++sequence.preemptions;
+  ++counters_.preemptions;
+  roster_.SendBack(sequence);
+}
+
+// Takes memory for the rows of the step. When there is too little, idle work makes room, then
+// whoever is last in the order, be it the needy one itself; a sequence that does not fit alone
+// fails.
+void Engine::Reserve(std::vector<Share>* shares) {
+  for (size_t i = 0; i < shares->size();) {
+    Sequence& needy = *(*shares)[i].sequence;
+    const Status reserved = cache_->Reserve(needy.lease, (*shares)[i].rows);
+    if (reserved.ok()) {
+      ++i;
+      continue;
+    }
+    if (!needy.request.idle && DropIdle()) continue;  // it has no share: it runs only alone
+    Sequence* victim = MakeRoomFor(needy, reserved);
+    const auto of_victim = std::find_if(shares->begin(), shares->end(),
+                                        [&](const Share& s) { return s.sequence == victim; });
+    if (of_victim == shares->end()) continue;
+    if (static_cast<size_t>(of_victim - shares->begin()) < i) --i;
+    shares->erase(of_victim);
+  }
+  RemoveFinished();
+}
+
+// Returns the sequence that runs no more.
+Sequence* Engine::MakeRoomFor(Sequence& needy, const Status& reserved) {
+  if (needy.request.idle) {
+    Finish(needy, FinishReason::kCancelled);
+    return &needy;
+  }
+  const auto others =
+      std::count_if(roster_.running().begin(), roster_.running().end(),
+                    [&](const auto& one) { return one.get() != &needy && !one->finished; });
+  Sequence* victim = others > 0 ? roster_.Last() : &needy;
+  if (others > 0) {
+    SendBack(*victim);
+  } else {
+    Finish(needy, FinishReason::kFailed, reserved);
+  }
+  return victim;
+}
+
+}  // namespace reprise

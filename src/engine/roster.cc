@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/roster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace reprise {
+namespace {
+
+std::unique_ptr<Sequence> Take(std::vector<std::unique_ptr<Sequence>>* from, Sequence& sequence) {
+  const auto at = std::find_if(from->begin(), from->end(),
+                               [&](const auto& other) { return other.get() == &sequence; });
+  CHECK(at != from->end());
+  std::unique_ptr<Sequence> taken = std::move(*at);
+  from->erase(at);
+  return taken;
+}
+
+}  // namespace
+
+void Roster::Add(std::unique_ptr<Sequence> sequence) {
+  const GenerateRequest& request = sequence->request;
+  std::shared_ptr<TenantLoad>& tenant = tenants_[request.tenant];
+  if (!tenant) tenant = std::make_shared<TenantLoad>();
+  tenant->weight = std::max(1, request.tenant_weight);
+  sequence->turn = std::max(turn_, tenant->next_turn);
+  tenant->next_turn = sequence->turn + 1.0 / tenant->weight;
+  sequence->tenant = tenant;
+  waiting_.push_back(std::move(sequence));
+  CountLoads();
+}
+
+void Roster::Start(Sequence& sequence) {
+  CHECK(!full());
+  turn_ = std::max(turn_, sequence.turn);
+  sequence.awaited.reset();
+  running_.push_back(Take(&waiting_, sequence));
+  CountLoads();
+}
+
+void Roster::SendBack(Sequence& sequence) {
+  sequence.lent_priority = sequence.request.priority;
+  waiting_.push_back(Take(&running_, sequence));
+  CountLoads();
+}
+
+void Roster::RemoveFinished() {
+  const auto finished = [](const std::unique_ptr<Sequence>& s) { return s->finished; };
+  if (std::erase_if(waiting_, finished) + std::erase_if(running_, finished) == 0) return;
+  CountLoads();
+  std::erase_if(tenants_, [](const auto& tenant) { return !tenant.second->present(); });
+}
+
+void Roster::CountLoads() {
+  for (auto& [name, tenant] : tenants_) tenant->waiting = tenant->running = 0;
+  for (const auto& sequence : waiting_) ++sequence->tenant->waiting;
+  for (const auto& sequence : running_) ++sequence->tenant->running;
+  weights_ = 0;
+  for (const auto& [name, tenant] : tenants_) weights_ += tenant->present() ? tenant->weight : 0;
+}
+
+void Roster::EndWaits() {
+  const auto flights = Flights();
+  for (const auto& sequence : waiting_) {
+    if (!sequence->awaited) continue;
+    if (const auto at = flights.find(sequence->awaited->lease_id); at != flights.end()) {
+      // State is published by blocks, or where a snapshot is taken; that may have been declined.
+      const int32_t position = sequence->awaited->position;
+      const Lease& lease = at->second->lease;
+      if (lease.report().stored_tokens < position && lease.computed() < lease.prompt_tokens() &&
+          lease.computed() < position + kBlockTokens) {
+        continue;
+      }
+    }
+    sequence->awaited.reset();
+    sequence->asked_at = 0;
+  }
+}
+
+void Roster::Lend() {
+  for (const auto& sequence : running_) sequence->lent_priority = sequence->request.priority;
+  const auto flights = Flights();
+  for (const auto& sequence : waiting_) {
+    if (!sequence->awaited) continue;
+    const auto at = flights.find(sequence->awaited->lease_id);
+    if (at == flights.end()) continue;
+    int32_t& lent = at->second->lent_priority;
+    lent = std::max(lent, sequence->request.priority);
+  }
+}
+
+// Those that run by the id of their lease; nobody, if nobody is waited for.
+std::unordered_map<uint64_t, Sequence*> Roster::Flights() const {
+  std::unordered_map<uint64_t, Sequence*> flights;
+  const bool any = std::any_of(waiting_.begin(), waiting_.end(),
+                               [](const auto& one) { return one->awaited.has_value(); });
+  if (!any) return flights;
+  for (const auto& sequence : running_) flights[sequence->lease.id()] = sequence.get();
+  return flights;
+}
+
+int32_t Roster::ShareOf(const TenantLoad& tenant) const {
+  return reprise::ShareOf(running_max_, tenant.weight, weights_);
+}
+
+std::map<std::string, TenantLoad> Roster::QueuedByTenant() const {
+  std::map<std::string, TenantLoad> queued;
+  for (const auto& [name, tenant] : tenants_) {
+    if (tenant->waiting > 0) queued[name] = *tenant;
+  }
+  return queued;
+}
+
+Rank Roster::RankOf(const Sequence& sequence, bool running) const {
+  const int32_t others = sequence.tenant->running - (running ? 1 : 0);
+  const int32_t priority = running ? sequence.lent_priority : sequence.request.priority;
+  return {priority, others >= ShareOf(*sequence.tenant), sequence.turn, sequence.arrival};
+}
+
+Sequence* Roster::Next() const {
+  Sequence* first = nullptr;
+  for (const auto& sequence : waiting_) {
+    if (sequence->awaited || sequence->finished) continue;
+    if (first == nullptr || RankOf(*sequence, false) < RankOf(*first, false)) {
+      first = sequence.get();
+    }
+  }
+  return first;
+}
+
+Sequence* Roster::Last() const {
+  Sequence* last = nullptr;
+  for (const auto& sequence : running_) {
+    if (sequence->finished) continue;
+    if (last == nullptr || RankOf(*last, true) < RankOf(*sequence, true)) last = sequence.get();
+  }
+  return last;
+}
+
+Sequence* Roster::Yielding(const Sequence& waiting) const {
+  Sequence* last = Last();
+  if (last == nullptr || !Yields(RankOf(*last, true), RankOf(waiting, false))) return nullptr;
+  return last;
+}
+
+Sequence* Roster::Surplus() const {
+  Sequence* surplus = nullptr;
+  const auto load = [](const Sequence& s) {
+    return static_cast<double>(s.tenant->waiting) / s.tenant->weight;
+  };
+  for (const auto& sequence : waiting_) {
+    if (sequence->preemptions > 0 || sequence->finished) continue;
+    const bool more =
+        surplus == nullptr || load(*sequence) > load(*surplus) ||
+        (load(*sequence) == load(*surplus) && RankOf(*surplus, false) < RankOf(*sequence, false));
+    if (more) surplus = sequence.get();
+  }
+  return surplus;
+}
+
+std::string Roster::Dump() const {
+  std::string out;
+  const auto add = [&](const char* what, const Sequence& one, bool running) {
+    const Rank rank = RankOf(one, running);
+    out += fmt::format(
+        "{} {}: priority {}, tenant '{}' ({} of {}), turn {}, sent back {}, {} of {} tokens", what,
+        one.arrival, rank.priority, one.request.tenant, one.tenant->running, ShareOf(*one.tenant),
+        one.turn, one.preemptions, one.lease.valid() ? one.lease.computed() : 0,
+        one.request.prompt.size());
+    if (one.awaited) out += fmt::format(", awaits position {}", one.awaited->position);
+    out += '\n';
+  };
+  for (const auto& one : running_) add("runs", *one, true);
+  for (const auto& one : waiting_) add("waits", *one, false);
+  return out;
+}
+
+}  // namespace reprise
