@@ -1,0 +1,140 @@
+"""Breaks one promise at a time and asks whether the tests notice.
+
+    tools/mutants.py                    every mutant: apply, build its tests, run them, undo
+    tools/mutants.py victim_reversed    only those named
+    tools/mutants.py --check            only whether every mutant still applies (a test of the tree)
+
+A mutant is a small textual edit that must apply exactly once. It is killed if one of its tests
+fails, survives if all pass; one that does not build is an error, like one that does not apply.
+"""
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
+CACHE = [("cache_test", "src/cache/cache_test")]
+SEEDS = "1000"  # of the simulations: enough for a mutant, few enough for all of them
+
+# name, file, text, what it becomes, tests
+MUTANTS = [
+    ("victim_reversed", "src/engine/roster.cc",
+     "if (last == nullptr || RankOf(*last, true) < RankOf(*sequence, true)) last = sequence.get();",
+     "if (last == nullptr || RankOf(*sequence, true) < RankOf(*last, true)) last = sequence.get();",
+     ENGINE),
+    ("needy_not_considered", "src/engine/admission.cc",
+     "Sequence* victim = others > 0 ? roster_.Last() : &needy;",
+     "Sequence* victim = &needy;\n"
+     "  for (const auto& one : roster_.running()) {\n"
+     "    if (one.get() != &needy && !one->finished) victim = one.get();\n"
+     "  }", ENGINE),
+    ("preempted_to_the_back", "src/engine/roster.cc",
+     "  waiting_.push_back(Take(&running_, sequence));",
+     "  sequence.turn = 1e9;\n  waiting_.push_back(Take(&running_, sequence));", ENGINE),
+    ("queue_priority_ignored", "src/engine/roster.cc",
+     "running ? sequence.lent_priority : sequence.request.priority;",
+     "running ? sequence.lent_priority : 0;", ENGINE),
+    ("priority_not_lent", "src/engine/roster.cc",
+     "    lent = std::max(lent, sequence->request.priority);",
+     "    lent += 0;", ENGINE),
+    ("admission_never_closed", "src/engine/admission.cc",
+     "  return wanted <= cache_->BytesFree();", "  return wanted > 0;", ENGINE),
+    ("admission_never_opened", "src/engine/admission.cc",
+     "  return wanted <= cache_->BytesFree();", "  return wanted == 0;", ENGINE),
+    ("limit_ignored", "src/engine/admission.cc",
+     "  while (roster_.full()) {", "  while (roster_.full() && next.arrival == 0) {", ENGINE),
+    ("tenant_share_ignored", "src/engine/roster.cc",
+     "return {priority, others >= ShareOf(*sequence.tenant), sequence.turn, sequence.arrival};",
+     "return {priority, others < 0, sequence.turn, sequence.arrival};", ENGINE),
+    ("tenant_turns_ignored", "src/engine/roster.cc",
+     "  sequence->turn = std::max(turn_, tenant->next_turn);", "  sequence->turn = 0;", ENGINE),
+    ("queue_share_ignored", "src/engine/engine.cc",
+     "    if (load.waiting >= ShareOf(options_.waiting_max, load.weight, weights)) return false;",
+     "    if (load.weight > 0) return false;", ENGINE),
+    ("idle_ignores_the_gap", "src/sched/scheduler.cc",
+     "left = std::min(left, idle_rows_);", "left = std::min(left, options_.idle_rows_max);", ENGINE),
+    ("idle_takes_pins", "src/cache/index/state_index.cc",
+     "EvictReason::kRunning, !record.speculative)", "EvictReason::kRunning, true)", ENGINE),
+    ("streams_leave_no_rows", "src/sched/scheduler.cc",
+     "const int32_t kept = prompts.empty() ? 0 : KeptForPrompts();", "const int32_t kept = 0;",
+     [("sched_test", "src/sched/sched_test")]),
+    ("pin_cap_removed", "src/cache/index/evict.cc",
+     "  if (pins_.bytes() > PinnedBytesMax()) return Unpin(id);", "", CACHE),
+    ("window_blocks_never_dropped", "src/cache/index/publish.cc",
+     "    blocks_.UnrefLease(record.table[g]);\n    record.table[g] = BlockId();",
+     "    break;", CACHE),
+    ("ttl_ignored", "src/cache/index/evict.cc",
+     "  return ttl_ms > 0 && entry.used_ms + ttl_ms <= now_ms_ && entry.pinned_until_ms == 0;",
+     "  return ttl_ms < 0 && entry.used_ms < 0;", CACHE),
+]
+
+
+def apply(mutant):
+    """The mutated text of the file, or an exception that says what does not fit."""
+    name, path, old, new, _ = mutant
+    text = (ROOT / path).read_text()
+    if text.count(old) != 1:
+        raise ValueError(f"{name}: its text occurs {text.count(old)} times in {path}, not once")
+    return text.replace(old, new)
+
+
+def judge(mutant, build):
+    """'killed by TEST', 'SURVIVED', or 'DOES NOT BUILD'."""
+    name, path, _, _, tests = mutant
+    file = ROOT / path
+    original = file.read_bytes()
+    try:
+        file.write_text(apply(mutant))
+        made = subprocess.run(["ninja", "-C", build, *(target for target, _ in tests)],
+                              capture_output=True, text=True)
+        if made.returncode != 0:
+            return "DOES NOT BUILD:\n" + made.stdout[-2000:]
+        for target, program in tests:
+            environment = dict(os.environ, REPRISE_SIM_SEEDS=SEEDS)
+            try:
+                ran = subprocess.run([pathlib.Path(build) / program, "--gtest_fail_fast"], cwd=ROOT,
+                                     env=environment, capture_output=True, text=True, timeout=600)
+            except subprocess.TimeoutExpired:
+                return f"killed by {target} (it does not end)"
+            if ran.returncode != 0:
+                failed = [line for line in ran.stdout.splitlines() if line.startswith("[  FAILED  ]")]
+                return f"killed by {failed[0][12:].split(' (')[0].strip() if failed else target}"
+        return "SURVIVED"
+    finally:
+        file.write_bytes(original)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="mutants to try (default: all)")
+    parser.add_argument("--build", default=str(ROOT / "build/dev"), help="build folder")
+    parser.add_argument("--check", action="store_true", help="only whether all apply")
+    arguments = parser.parse_args()
+    known = {mutant[0] for mutant in MUTANTS}
+    for name in arguments.names:
+        if name not in known:
+            sys.exit(f"there is no mutant '{name}' (known: {', '.join(sorted(known))})")
+    wanted = [m for m in MUTANTS if not arguments.names or m[0] in arguments.names]
+    for mutant in wanted:
+        try:
+            apply(mutant)
+        except (ValueError, OSError) as error:
+            sys.exit(str(error))
+    if arguments.check:
+        print(f"{len(wanted)} mutants apply")
+        return
+    alive = 0
+    for mutant in wanted:
+        begin = time.monotonic()
+        verdict = judge(mutant, arguments.build)
+        alive += not verdict.startswith("killed")
+        print(f"{mutant[0]:30} {verdict} ({time.monotonic() - begin:.0f} s)", flush=True)
+    print(f"{len(wanted) - alive} of {len(wanted)} killed")
+    sys.exit(alive > 0)
+
+
+if __name__ == "__main__":
+    main()
