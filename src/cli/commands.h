@@ -15,8 +15,9 @@ void DefineRun(Flags* flags);
 void DefineServe(Flags* flags);
 void DefineSynth(Flags* flags);
 
-// Subcommands of `bench`: cold against warm by workload, a recorded trace, what was promised, and
-// tokenizers.
+// Subcommands of `bench`: the host's time in a step, cold against warm by workload, a recorded
+// trace, what was promised, and tokenizers.
+void DefineHostBench(Flags* flags);
 void DefineReuseBenches(Flags* bench);
 void DefineTraceBench(Flags* flags);
 void DefinePromisesBench(Flags* flags);

@@ -151,6 +151,7 @@ void DefineSpeed(Flags* flags, bool decode) {
 void DefineBench(Flags* flags) {
   DefineSpeed(flags->AddCommand("prefill", "tokens of a prompt per second"), false);
   DefineSpeed(flags->AddCommand("decode", "generated tokens per second"), true);
+  DefineHostBench(flags->AddCommand("host", "time of a step beside the forward pass"));
   DefineReuseBenches(flags);
   DefineTraceBench(flags->AddCommand("trace", "replay a recorded trace of requests"));
   DefinePromisesBench(

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// `reprise bench host`: what a step costs beside the forward pass, with a model that computes
+// nothing: queues, order, leases, blocks, the tree, sampling from a tiny vocabulary, statistics.
+// Processor time of the engine's thread, so that neighbours do not count.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "cli/bench/report.h"
+#include "cli/commands.h"
+#include "engine/engine.h"
+#include "model/executor.h"
+
+namespace reprise::cli {
+namespace {
+
+struct Options {
+  int32_t running = 256;
+  int32_t waiting = 256;
+  int32_t entries = 100'000;
+  int32_t tokens = 100'000;
+  int32_t documents = 16;
+  int32_t steps = 1000;
+};
+
+constexpr int32_t kVocab = 64;
+constexpr int32_t kQuestionTokens = 100;
+
+class NothingExecutor : public Executor {
+ public:
+  NothingExecutor(bool recurrent, int64_t context) {
+    card_.family = "nothing";
+    card_.digest = "nothing";
+    card_.vocab_size = kVocab;
+    card_.context_length = context;
+    card_.state.token_cost = 1000;
+    card_.state.layers.push_back({0, StateKind::kFullKv, 0, {{"k", {1, 1}, DType::kI32}}});
+    if (recurrent) {
+      card_.state.layers.push_back({1, StateKind::kRecurrent, 0, {{"r", {64}, DType::kI32}}});
+    }
+  }
+
+  const ModelCard& card() const override { return card_; }
+  void Forward(const BatchView& batch, const StateMemory&, float* logits) override {
+    const double begin = ThreadSeconds();
+    std::fill(batch.finite.begin(), batch.finite.end(), uint8_t{1});
+    for (size_t i = 0; i < batch.logit_rows.size() * size_t{kVocab}; ++i) {
+      logits[i] = static_cast<float>(i % 7);
+    }
+    seconds_ += ThreadSeconds() - begin;
+  }
+  double seconds() const { return seconds_; }
+
+ private:
+  ModelCard card_;
+  double seconds_ = 0;
+};
+
+// A machine that is full: entries stored, documents known, as many running and waiting as wanted.
+class FullHouse {
+ public:
+  FullHouse(const Options& options, bool recurrent)
+      : options_(options), executor_(recurrent, int64_t{2} * options.tokens + 100'000) {}
+
+  Status Open() {
+    CacheOptions cache;
+    cache.context_tokens = static_cast<int32_t>(executor_.card().context_length);
+    cache.sequence_count = options_.running + 1;
+    cache.snapshot_gap = 16;
+    cache.budget_bytes = size_t{8} << 30;
+    REPRISE_ASSIGN(auto state, StateCache::Create(executor_.card().state, cache));
+    EngineOptions engine;
+    engine.running_max = options_.running;
+    engine.waiting_max = 2 * options_.waiting + options_.running;
+    engine.scheduler.rows_max = 8192;
+    engine.scheduler.gap_ms_max = 1e9;
+    engine_ = std::make_unique<Engine>(executor_, std::move(state), engine, clock_);
+    for (int32_t i = 0; i < options_.documents; ++i) {
+      documents_.push_back(RandomTokens(static_cast<uint64_t>(i), options_.tokens));
+      REPRISE_TRY(Submit(documents_.back(), 0));
+    }
+    RunAll();
+    for (int32_t i = 0; i < options_.entries; ++i) {
+      REPRISE_TRY(Submit(RandomTokens(1'000'000 + static_cast<uint64_t>(i), 40), 0));
+      if (i % options_.running == 0) RunAll();
+    }
+    RunAll();
+    for (int32_t i = 0; i < options_.running + options_.waiting; ++i) REPRISE_TRY(Ask(90'000));
+    while (engine_->stats().running < options_.running && engine_->Step()) {
+    }
+    for (int i = 0; i < 200; ++i) engine_->Step();
+    return OkStatus();
+  }
+
+  // Host microseconds of each step. With `churn`, a reply ends and a question comes in every
+  // tenth step.
+  Result<std::vector<double>> Measure(bool churn) {
+    std::vector<double> costs;
+    for (int32_t step = 0; step < options_.steps; ++step) {
+      if (churn && step % 10 == 0) {
+        streams_[cancelled_++]->Cancel();
+        REPRISE_TRY(Ask(90'000));
+      }
+      const double forward = executor_.seconds();
+      const double begin = ThreadSeconds();
+      engine_->Step();
+      costs.push_back(1e6 * (ThreadSeconds() - begin - (executor_.seconds() - forward)));
+    }
+    return costs;
+  }
+
+  EngineStats stats() const { return engine_->stats(); }
+
+ private:
+  static std::vector<TokenId> RandomTokens(uint64_t seed, int32_t count) {
+    Rng rng(seed);
+    std::vector<TokenId> tokens(static_cast<size_t>(count));
+    for (TokenId& token : tokens) token = static_cast<TokenId>(rng.Below(kVocab));
+    return tokens;
+  }
+
+  // A question about one of the documents.
+  Status Ask(int32_t max_tokens) {
+    const uint64_t number = questions_++;
+    std::vector<TokenId> prompt = documents_[number % documents_.size()];
+    const auto question = RandomTokens(2'000'000 + number, kQuestionTokens);
+    prompt.insert(prompt.end(), question.begin(), question.end());
+    return Submit(std::move(prompt), max_tokens);
+  }
+
+  Status Submit(std::vector<TokenId> prompt, int32_t max_tokens) {
+    GenerateRequest request;
+    request.prompt = std::move(prompt);
+    request.max_tokens = max_tokens;
+    request.sampling.temperature = 0;
+    REPRISE_ASSIGN(auto stream, engine_->Submit(std::move(request)));
+    if (max_tokens > 0) streams_.push_back(std::move(stream));
+    return OkStatus();
+  }
+
+  void RunAll() {
+    while (engine_->Step()) {
+    }
+  }
+
+  const Options options_;
+  SteadyClock clock_;
+  NothingExecutor executor_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<std::vector<TokenId>> documents_;
+  std::vector<std::shared_ptr<TokenStream>> streams_;
+  uint64_t questions_ = 0;
+  size_t cancelled_ = 0;
+};
+
+Status RunHost(const Options& options) {
+  std::printf("%d running, %d waiting, %d entries, prompts of %d tokens; microseconds a step\n",
+              options.running, options.waiting, options.entries, options.tokens);
+  std::printf("%-12s %-24s %10s %10s %10s\n", "state", "steps", "median", "99 %", "most");
+  for (const bool recurrent : {false, true}) {
+    FullHouse house(options, recurrent);
+    REPRISE_TRY(house.Open());
+    for (const bool churn : {false, true}) {
+      REPRISE_ASSIGN(const std::vector<double> costs, house.Measure(churn));
+      std::printf("%-12s %-24s %10.1f %10.1f %10.1f\n", recurrent ? "hybrid" : "attention",
+                  churn ? "one ends, one comes /10" : "nobody comes or goes", Median(costs),
+                  Percentile(costs, 0.99), *std::max_element(costs.begin(), costs.end()));
+      std::fflush(stdout);
+    }
+    const EngineStats stats = house.stats();
+    std::printf("%-12s %d running, %d waiting, %llu entries\n", "", stats.running, stats.waiting,
+                static_cast<unsigned long long>(stats.cache.entries));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+void DefineHostBench(Flags* flags) {
+  auto options = std::make_shared<Options>();
+  flags->Add("--running", &options->running, "sequences that run", {.min = 1, .max = 4096});
+  flags->Add("--waiting", &options->waiting, "requests that wait", {.min = 0, .max = 4096});
+  flags->Add("--entries", &options->entries, "entries of the cache", {.min = 0, .max = 10'000'000});
+  flags->Add("--tokens", &options->tokens, "tokens of a document", {.min = 1, .max = 10'000'000});
+  flags->Add("--documents", &options->documents, "documents that are asked about",
+             {.min = 1, .max = 1000});
+  flags->Add("--steps", &options->steps, "steps measured", {.min = 1, .max = 1'000'000});
+  flags->SetAction([options] { return RunHost(*options); });
+}
+
+}  // namespace reprise::cli
