@@ -107,6 +107,14 @@ Status TakeMerges(const GgufVocab& gguf, VocabSpec* spec) {
   return OkStatus();
 }
 
+// Falcon's files leave its <|endoftext|> unnamed. In other vocabularies that id is a comma.
+DefaultIds FindUnnamedIds(const GgufVocab& gguf) {
+  constexpr int32_t kFalconEnd = 11;
+  const bool control = gguf.types.size() > kFalconEnd &&
+                       gguf.types[kFalconEnd] == static_cast<int32_t>(TokenKind::kControl);
+  return control ? DefaultIds{.bos = kFalconEnd, .eos = kFalconEnd} : DefaultIds{};
+}
+
 Result<VocabSpec> FromByteBpe(GgufVocab gguf) {
   VocabSpec spec;
   REPRISE_ASSIGN(GgufPreTokenizer pre, FindGgufPreTokenizer(gguf.pre));
@@ -115,7 +123,7 @@ Result<VocabSpec> FromByteBpe(GgufVocab gguf) {
   spec.ignore_merges = pre.ignore_merges;
   if (pre.nfc) spec.normalize.push_back({NormalizeStep::Kind::kNfc, "", ""});
   REPRISE_TRY(TakeMerges(gguf, &spec));
-  REPRISE_TRY(TakeIds(gguf, {.bos = 11, .eos = 11}, &spec));
+  REPRISE_TRY(TakeIds(gguf, FindUnnamedIds(gguf), &spec));
   AddBosAndEos(gguf, pre.add_bos, false, &spec);
   spec.kinds = TakeKinds(gguf);
   spec.tokens = std::move(gguf.tokens);

@@ -239,6 +239,20 @@ TEST(LlamaCppVectorsTest, EqualsVectorsOfOtherFiles) {
   }
 }
 
+// Only Falcon's token 11 is one that ends texts; elsewhere it is a comma.
+TEST(GgufVocabTest, AnUnnamedEndIsAControlToken) {
+  GgufVocab gguf = Convert("gpt2.json", "gpt2", "gpt-2");
+  const auto plain = VocabFromGguf(gguf);
+  ASSERT_TRUE(plain.ok());
+  EXPECT_EQ(plain->bos_id, -1);
+  EXPECT_TRUE(plain->eos_ids.empty());
+  gguf.types.at(11) = static_cast<int32_t>(TokenKind::kControl);
+  const auto falcon = VocabFromGguf(std::move(gguf));
+  ASSERT_TRUE(falcon.ok());
+  EXPECT_EQ(falcon->bos_id, 11);
+  EXPECT_EQ(falcon->eos_ids, Ids{11});
+}
+
 TEST(GgufVocabTest, RefusesBrokenMetadata) {
   const auto refused = [](GgufVocab gguf, const std::string& sentence) {
     const auto spec = VocabFromGguf(std::move(gguf));
