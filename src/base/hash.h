@@ -11,9 +11,9 @@
 
 namespace reprise {
 
-// Hashes for tables that a file or a client fills. They are others in every process and the same
-// within it, so nobody can choose keys that all share a slot. Not for what is stored or compared
-// between processes.
+// Hashes for tables that a file or a client fills. They differ from process to process and are the
+// same within one, so nobody can choose keys that all share a slot. Not for what is stored or
+// compared between processes.
 
 // The number that makes the difference. Where there is no randomness, its own address must do.
 inline uint64_t HashSeed() {

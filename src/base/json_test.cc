@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json_writer.h"
+
 namespace reprise {
 namespace {
 
@@ -79,6 +81,12 @@ TEST(Json, WritesStringsThatItReadsBack) {
   json.clear();
   AppendJsonString("a\xff", &json);
   EXPECT_EQ(json, "\"a\xEF\xBF\xBD\"");
+}
+
+TEST(Json, WritesNumbersShortestInTheirType) {
+  std::string json;
+  JsonWriter(&json).BeginArray().Float(0.9f).Double(0.9).Double(double{0.9f}).EndArray();
+  EXPECT_EQ(json, "[0.9,0.9,0.8999999761581421]");
 }
 
 }  // namespace

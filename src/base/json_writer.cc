@@ -42,12 +42,18 @@ JsonWriter& JsonWriter::Int(int64_t value) { return Raw(std::to_string(value)); 
 
 JsonWriter& JsonWriter::Uint(uint64_t value) { return Raw(std::to_string(value)); }
 
-JsonWriter& JsonWriter::Double(double value) {
+// The shortest text that reads as the same number of that type.
+template <typename T>
+JsonWriter& JsonWriter::Number(T value) {
   if (!std::isfinite(value)) return Null();
   char digits[32];
   const auto end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
   return Raw(std::string_view(digits, static_cast<size_t>(end - digits)));
 }
+
+JsonWriter& JsonWriter::Double(double value) { return Number(value); }
+
+JsonWriter& JsonWriter::Float(float value) { return Number(value); }
 
 JsonWriter& JsonWriter::Bool(bool value) { return Raw(value ? "true" : "false"); }
 

@@ -32,6 +32,7 @@ class JsonWriter {
   JsonWriter& Int(int64_t value);
   JsonWriter& Uint(uint64_t value);
   JsonWriter& Double(double value);  // not finite: null
+  JsonWriter& Float(float value);    // 0.9f is written as 0.9
   JsonWriter& Bool(bool value);
   JsonWriter& Null();
   JsonWriter& Raw(std::string_view json);  // a whole value that is JSON already
@@ -45,8 +46,11 @@ class JsonWriter {
   JsonWriter& Member(std::string_view key, int64_t value) { return Key(key).Int(value); }
   JsonWriter& Member(std::string_view key, uint64_t value) { return Key(key).Uint(value); }
   JsonWriter& Member(std::string_view key, double value) { return Key(key).Double(value); }
+  JsonWriter& Member(std::string_view key, float value) { return Key(key).Float(value); }
 
  private:
+  template <typename T>
+  JsonWriter& Number(T value);
   void Separate();
   JsonWriter& Open(char bracket);
   JsonWriter& Close(char bracket);
