@@ -12,7 +12,21 @@ import sys
 
 OUT = pathlib.Path(__file__).parent.parent / "tests/data/openai_schemas.json"
 ROOTS = ["CreateChatCompletionResponse", "CreateChatCompletionStreamResponse", "CreateCompletionResponse",
-         "ListModelsResponse", "Model", "ErrorResponse"]
+         "ListModelsResponse", "Model", "ErrorResponse", "Response", "ResponseStreamEvent", "ResponseItemList"]
+# Unions of which this server gives out, and is told, only some.
+MEMBERS = {
+    "OutputItem": ["OutputMessage", "FunctionToolCall", "ReasoningItem"],
+    "ItemResource": ["InputMessageResource", "OutputMessage", "FunctionToolCallResource",
+                     "FunctionToolCallOutputResource", "ReasoningItem"],
+    "InputItem": ["EasyInputMessage"],
+    "Tool": ["FunctionTool", "NamespaceToolParam"],
+    "Annotation": [],
+    "ResponseStreamEvent": [
+        f"Response{name}Event" for name in (
+            "Created", "InProgress", "Completed", "Incomplete", "Failed", "OutputItemAdded", "OutputItemDone",
+            "ContentPartAdded", "ContentPartDone", "TextDelta", "TextDone", "ReasoningTextDelta", "ReasoningTextDone",
+            "FunctionCallArgumentsDelta", "FunctionCallArgumentsDone")],
+}
 PROSE = {"description", "title", "example", "examples", "deprecated", "default", "externalDocs", "discriminator"}
 PREFIX = "#/components/schemas/"
 
@@ -63,6 +77,8 @@ def main():
         if name in found:
             continue
         found[name] = clean(schemas[name])
+        if name in MEMBERS:
+            found[name] = {"anyOf": [{"$ref": "#/$defs/" + member} for member in MEMBERS[name]] or [{}]}
         wanted += references(found[name])
     # The chunks of streamed completions have the schema of the whole, where only the last one has a reason to end.
     chunk = found["CreateCompletionChunk"] = copy.deepcopy(found["CreateCompletionResponse"])

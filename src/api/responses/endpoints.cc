@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/responses/endpoints.h"
+
+#include <memory>
+#include <utility>
+
+#include "api/chat/next_turn.h"
+#include "api/chat/prompt.h"
+#include "api/chat/reply.h"
+#include "api/openai/format.h"
+#include "api/openai/params.h"
+#include "api/responses/request.h"
+#include "api/responses/response_sink.h"
+#include "api/responses/store.h"
+#include "base/json_writer.h"
+
+namespace reprise::api::responses {
+namespace {
+
+using http::ExchangePtr;
+using StorePtr = std::shared_ptr<ResponseStore>;
+
+// A request that was understood, with its prompt; or why not.
+struct Prepared {
+  ResponsesRequest request;
+  Prompt prompt;
+  const Tenant* tenant = nullptr;
+  std::optional<ApiError> error;
+};
+
+Prepared Prepare(Service* service, const ResponseStore& store, const ExchangePtr& exchange) {
+  const http::Request& http = exchange->request();
+  Prepared prepared;
+  const openai::Body body = openai::ParseBody(http, service->model());
+  if (body.error) {
+    prepared.error = body.error;
+    return prepared;
+  }
+  Fields fields(body.document->root());
+  prepared.tenant = service->FindTenant(http);
+  prepared.request = ReadResponsesRequest(service->options(), service->model().vocab_size, store,
+                                          *prepared.tenant, &fields);
+  if (!fields.ok()) {
+    prepared.error = fields.error();
+    return prepared;
+  }
+  const Status planned = PlanThinking(service->model(), &prepared.request.job);
+  if (!planned.ok()) {
+    prepared.error = ApiError{400, planned.message(), "reasoning.effort", "unsupported_value"};
+    return prepared;
+  }
+  auto prompt =
+      RenderChat(service->model(), prepared.request.job, [&] { return exchange->abandoned(); });
+  if (prompt.ok()) {
+    prepared.prompt = std::move(*prompt);
+  } else {
+    prepared.error = ApiError::From(prompt.status());
+  }
+  return prepared;
+}
+
+// Keeps a reply with the conversation before it.
+Keep MakeKeep(const StorePtr& store, const Tenant& tenant, std::string id,
+              StoredResponse conversation) {
+  auto kept = std::make_shared<StoredResponse>(std::move(conversation));
+  return [store, kept, tenant = tenant.name, id = std::move(id)](std::string body, Items reply) {
+    kept->body = std::move(body);
+    for (Item& item : reply) kept->items.push_back(std::move(item));
+    store->Add(tenant, id, std::move(*kept));
+  };
+}
+
+void Create(Service* service, const StorePtr& store, const ExchangePtr& exchange) {
+  Prepared prepared = Prepare(service, *store, exchange);
+  if (prepared.error) return Refuse(exchange, *prepared.error);
+  ResponsesRequest& request = prepared.request;
+  const ServedModel& model = service->model();
+  ResponseHead head;
+  head.id = MakeRandomId(kResponsePrefix);
+  head.model = model.id;
+  head.created = openai::NowSeconds();
+  head.settings = std::move(request.settings);
+  head.namespaces = std::move(request.namespaces);
+  head.seal_reasoning = request.seal_reasoning;
+  head.logprobs = request.logprobs;
+  Keep keep;
+  if (request.store) {
+    keep = MakeKeep(store, *prepared.tenant, head.id, std::move(request.conversation));
+  }
+  ReplyPlan plan;
+  plan.format = model.output.ForPrompt(prepared.prompt.text, request.calls.parse);
+  plan.options = request.job.options;
+  plan.cache = request.job.cache;
+  plan.tenant = prepared.tenant;
+  plan.tools = request.job.tools;
+  plan.one_call = request.calls.one;
+  plan.thinking_budget = request.job.thinking_budget;
+  plan.keep_tokens = request.logprobs;
+  plan.prompts.push_back(std::move(prepared.prompt));
+  plan.done = PrepareNextTurn(service, *plan.tenant, std::move(request.job));
+  auto sink = request.stream ? MakeStreamSink(exchange, std::move(head), std::move(keep))
+                             : MakeWholeSink(exchange, std::move(head), std::move(keep));
+  if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) {
+    Refuse(exchange, *error);
+  }
+}
+
+void CountTokens(Service* service, const StorePtr& store, const ExchangePtr& exchange) {
+  const Prepared prepared = Prepare(service, *store, exchange);
+  if (prepared.error) return Refuse(exchange, *prepared.error);
+  http::Response response;
+  JsonWriter json(&response.body);
+  json.BeginObject().Member("object", "response.input_tokens");
+  json.Member("input_tokens", uint64_t{prepared.prompt.ids.size()}).EndObject();
+  exchange->Respond(std::move(response));
+}
+
+constexpr std::string_view kBelow = "/responses/";
+constexpr std::string_view kInputItems = "/input_items";
+
+ApiError NotFound(const std::string& id) {
+  return {404, "there is no response '" + id.substr(0, 100) + "' that this server remembers", "id",
+          "response_not_found"};
+}
+
+std::string IdOf(const http::Request& request) {
+  return request.path.substr(request.path.find(kBelow) + kBelow.size());
+}
+
+std::string FormatInputItems(const std::string& id, const StoredResponse& response) {
+  std::string body;
+  JsonWriter json(&body);
+  json.BeginObject().Member("object", "list").Key("data").BeginArray();
+  std::string first;
+  std::string last;
+  // The latest first, as OpenAI lists them.
+  for (size_t i = response.input_end; i-- > response.input_begin;) {
+    const Item& item = response.items[i];
+    last = item.id.empty() ? MakeItemId("in_", id, i) : item.id;
+    if (first.empty()) first = last;
+    WriteInputItem(item, last, &json);
+  }
+  json.EndArray().Member("first_id", first).Member("last_id", last).Member("has_more", false);
+  json.EndObject();
+  return body;
+}
+
+void Show(Service* service, const StorePtr& store, const ExchangePtr& exchange) {
+  std::string id = IdOf(exchange->request());
+  const bool input = id.ends_with(kInputItems);
+  if (input) id.resize(id.size() - kInputItems.size());
+  const auto found = store->Find(service->FindTenant(exchange->request())->name, id);
+  if (found == nullptr) return Refuse(exchange, NotFound(id));
+  if (exchange->request().QueryValue("stream") == "true") {
+    return Refuse(exchange, {400, "a stored response is not streamed again", "stream"});
+  }
+  http::Response response;
+  response.body = input ? FormatInputItems(id, *found) : found->body;
+  exchange->Respond(std::move(response));
+}
+
+void Delete(Service* service, const StorePtr& store, const ExchangePtr& exchange) {
+  const std::string id = IdOf(exchange->request());
+  if (!store->Remove(service->FindTenant(exchange->request())->name, id)) {
+    return Refuse(exchange, NotFound(id));
+  }
+  http::Response response;
+  JsonWriter json(&response.body);
+  json.BeginObject().Member("id", id).Member("object", "response").Member("deleted", true);
+  json.EndObject();
+  exchange->Respond(std::move(response));
+}
+
+}  // namespace
+
+void AddRoutes(Service* service, http::Router* router) {
+  const auto store = std::make_shared<ResponseStore>();
+  const auto add = [&](const char* method, const std::string& path, auto handle) {
+    router->Add(method, path, http::RunOn::kWorker,
+                [service, store, handle](const ExchangePtr& e) { handle(service, store, e); });
+  };
+  for (const std::string base : {"/v1", ""}) {
+    add("POST", base + "/responses", Create);
+    add("POST", base + "/responses/input_tokens", CountTokens);
+    add("GET", base + "/responses/*", Show);
+    add("DELETE", base + "/responses/*", Delete);
+  }
+}
+
+}  // namespace reprise::api::responses

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/responses/request.h"
+
+#include <fmt/format.h>
+
+#include <unordered_set>
+#include <utility>
+
+#include "base/json_writer.h"
+
+namespace reprise::api::responses {
+namespace {
+
+constexpr size_t kIdBytesMax = 256;
+constexpr size_t kInstructionBytesMax = size_t{64} << 20;
+constexpr size_t kMetadataMax = 16;
+constexpr const char* kRepeated[] = {"instructions",         "max_output_tokens",
+                                     "max_tool_calls",       "prompt_cache_key",
+                                     "previous_response_id", "safety_identifier"};
+constexpr int64_t kTokensMax = int64_t{1} << 30;
+
+std::string_view TextOf(const JsonValue* value) {
+  return value != nullptr && value->is_string() ? value->as_string() : std::string_view();
+}
+
+// What this server does not do, and would not be noticed if it were passed over.
+void RefuseUnsupported(Fields* fields) {
+  bool background = false;
+  fields->Read("background", &background);
+  if (background) fields->Fail("background", "is not supported: ask without it, or stream");
+  std::string truncation = "disabled";
+  fields->Read("truncation", 32, &truncation);
+  if (truncation != "disabled") fields->Fail("truncation", "must be disabled on this server");
+  for (const char* name : {"conversation", "prompt", "context_management", "moderation"}) {
+    if (fields->Find(name) != nullptr) fields->Fail(name, "is not supported by this server");
+  }
+}
+
+void ReadInclude(Fields* fields, ResponsesRequest* request) {
+  const JsonValue* include = fields->Array("include", 32);
+  if (include == nullptr) return;
+  for (const JsonValue& item : include->items()) {
+    const std::string_view name = TextOf(&item);
+    if (name == "reasoning.encrypted_content") {
+      request->seal_reasoning = true;
+    } else if (name == "message.output_text.logprobs") {
+      request->logprobs = true;
+    } else if (name.find('.') == std::string_view::npos) {
+      return fields->Fail("include", "must be names such as reasoning.encrypted_content");
+    }
+    // The others are parts of items that never occur here.
+  }
+}
+
+// Writes tools as in chat requests, for templates and parsers.
+class ToolReader {
+ public:
+  ToolReader(size_t count_max, Fields* fields, ResponsesRequest* request)
+      : count_max_(count_max), fields_(*fields), request_(*request), json_(&request->job.tools) {}
+
+  void Read() {
+    const JsonValue* tools = fields_.Array("tools", count_max_);
+    if (tools == nullptr || tools->items().empty()) return;
+    json_.BeginArray();
+    ReadList(*tools, "tools", "");
+    json_.EndArray();
+    request_.calls.parse = !names_.empty();
+  }
+
+ private:
+  // `space`: the namespace around them, or empty.
+  void ReadList(const JsonValue& tools, const std::string& place, const std::string& space) {
+    for (size_t i = 0; i < tools.items().size() && fields_.ok(); ++i) {
+      const JsonValue& tool = tools.items()[i];
+      const std::string here = fmt::format("{}[{}]", place, i);
+      const std::string_view type = TextOf(tool.Find("type"));
+      if (type == "function") {
+        ReadFunction(tool, here, space);
+      } else if (type == "namespace" && space.empty()) {
+        ReadNamespace(tool, here);
+      } else {
+        fields_.Fail(here + ".type",
+                     fmt::format("'{}' is not supported: this server runs no tools of its own; "
+                                 "leave it out, or switch it off in the client",
+                                 type));
+      }
+    }
+  }
+
+  std::string ReadName(const JsonValue& tool, const std::string& place) {
+    const std::string_view name = TextOf(tool.Find("name"));
+    if (name.empty() || name.size() > kIdBytesMax) {
+      fields_.Fail(place + ".name", fmt::format("must be a string of 1 to {} bytes", kIdBytesMax));
+    }
+    return std::string(name);
+  }
+
+  // A list of functions under a name. The model sees functions only.
+  void ReadNamespace(const JsonValue& tool, const std::string& place) {
+    const std::string name = ReadName(tool, place);
+    const JsonValue* tools = tool.Find("tools");
+    if (tools == nullptr || !tools->is_array() || tools->items().size() > count_max_) {
+      return fields_.Fail(place + ".tools",
+                          fmt::format("must be an array of at most {} functions", count_max_));
+    }
+    ReadList(*tools, place + ".tools", name);
+  }
+
+  void ReadFunction(const JsonValue& tool, const std::string& place, const std::string& space) {
+    const std::string name = ReadName(tool, place);
+    if (!fields_.ok()) return;
+    if (!names_.insert(name).second) {
+      return fields_.Fail(place + ".name", fmt::format("'{}' is there already", name));
+    }
+    if (names_.size() > count_max_) {
+      return fields_.Fail("tools", fmt::format("must be at most {} functions", count_max_));
+    }
+    if (!space.empty()) request_.namespaces[name] = space;
+    json_.BeginObject().Member("type", "function").Key("function").BeginObject();
+    json_.Member("name", name);
+    for (const char* member : {"description", "parameters"}) {
+      const JsonValue* value = tool.Find(member);
+      if (value != nullptr && !value->is_null()) json_.Key(member).Value(*value);
+    }
+    json_.EndObject().EndObject();
+  }
+
+  const size_t count_max_;
+  Fields& fields_;
+  ResponsesRequest& request_;
+  JsonWriter json_;
+  std::unordered_set<std::string> names_;
+};
+
+void ReadPrevious(const ResponseStore& store, const Tenant& tenant, Fields* fields,
+                  ResponsesRequest* request) {
+  std::string id;
+  fields->Read("previous_response_id", kIdBytesMax, &id);
+  if (id.empty()) return;
+  const auto previous = store.Find(tenant.name, id);
+  if (previous == nullptr) {
+    return fields->Fail("previous_response_id",
+                        fmt::format("'{}' is not a response that this server remembers; send the "
+                                    "conversation as input",
+                                    id),
+                        "previous_response_not_found");
+  }
+  request->conversation.items = previous->items;
+}
+
+void ReadMetadata(Fields* fields) {
+  const JsonValue* metadata = fields->Object("metadata");
+  if (metadata == nullptr) return;
+  if (metadata->members().size() > kMetadataMax) {
+    return fields->Fail("metadata", fmt::format("must have at most {} members", kMetadataMax));
+  }
+  for (const JsonValue::Member& member : metadata->members()) {
+    if (!member.value.is_string()) return fields->Fail("metadata", "must have strings as values");
+  }
+}
+
+// A member as the client sent it, or `otherwise`.
+void Repeat(const Fields& fields, const char* name, const char* otherwise, JsonWriter* json) {
+  json->Key(name);
+  const JsonValue* value = fields.Find(name);
+  value == nullptr ? json->Raw(otherwise) : json->Value(*value);
+}
+
+std::string FormatSettings(const Fields& fields, const ResponsesRequest& request) {
+  std::string text;
+  JsonWriter json(&text);
+  for (const char* name : kRepeated) {
+    Repeat(fields, name, "null", &json);
+  }
+  if (fields.Find("user") != nullptr) Repeat(fields, "user", "", &json);
+  Repeat(fields, "metadata", "{}", &json);
+  Repeat(fields, "tools", "[]", &json);
+  Repeat(fields, "tool_choice", "\"auto\"", &json);
+  Repeat(fields, "parallel_tool_calls", "true", &json);
+  Repeat(fields, "reasoning", R"({"effort":null,"summary":null})", &json);
+  Repeat(fields, "text", R"({"format":{"type":"text"}})", &json);
+  Repeat(fields, "top_logprobs", "0", &json);
+  json.Member("background", false).Member("service_tier", "default");
+  json.Member("truncation", "disabled").Member("store", request.store);
+  json.Member("temperature", request.job.options.sampling.temperature);
+  json.Member("top_p", request.job.options.sampling.top_p);
+  return text;
+}
+
+}  // namespace
+
+ResponsesRequest ReadResponsesRequest(const ServiceOptions& options, int64_t vocab_size,
+                                      const ResponseStore& store, const Tenant& tenant,
+                                      Fields* fields) {
+  ResponsesRequest request;
+  ChatJob& job = request.job;
+  RefuseUnsupported(fields);
+  fields->Read("stream", &request.stream);
+  fields->Read("store", &request.store);
+  ReadInclude(fields, &request);
+  ToolReader(static_cast<size_t>(options.tool_count_max), fields, &request).Read();
+  openai::ReadToolChoice(fields, &request.calls);
+  if (const JsonValue* text = fields->Object("text")) {
+    Fields part(*text, "text.");
+    openai::ReadFormat("format", &part);
+    fields->Take(part);
+  }
+  openai::ReadReplyOptions(options, vocab_size, fields, &job.options);
+  if (job.options.choices != 1) fields->Fail("n", "must be 1");
+  if (fields->Find("max_output_tokens") != nullptr) {
+    int32_t tokens = 1;
+    fields->Read("max_output_tokens", 1, kTokensMax, &tokens);
+    job.options.max_tokens = tokens;
+  }
+  if (const JsonValue* reasoning = fields->Object("reasoning")) {
+    Fields part(*reasoning, "reasoning.");
+    part.Read("effort", 32, &job.thinking.effort);
+    fields->Take(part);
+  }
+  int32_t top = 0;
+  fields->Read("top_logprobs", 0, 20, &top);
+  if (request.logprobs) job.options.logprobs = top;
+  openai::ReadCacheControl(fields, &job.cache);
+  openai::ReadVariables(fields, &job);
+  ReadMetadata(fields);
+
+  std::string instructions;
+  fields->Read("instructions", kInstructionBytesMax, &instructions);
+  ReadPrevious(store, tenant, fields, &request);
+  StoredResponse& conversation = request.conversation;
+  conversation.input_begin = conversation.items.size();
+  std::shared_ptr<const Item> found;
+  ReadInput(
+      options,
+      [&](std::string_view id) {
+        found = store.FindItem(tenant.name, id);
+        return found.get();
+      },
+      fields, &conversation.items);
+  conversation.input_end = conversation.items.size();
+  job.turns = MakeTurns(instructions, conversation.items);
+  if (fields->ok() && job.turns.empty()) fields->Fail("input", "is required");
+  if (job.turns.size() > static_cast<size_t>(options.message_count_max)) {
+    fields->Fail("input", fmt::format("must be at most {} turns", options.message_count_max));
+  }
+  if (fields->ok()) request.settings = FormatSettings(*fields, request);
+  return request;
+}
+
+}  // namespace reprise::api::responses

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "api/chat/job.h"
+#include "api/fields.h"
+#include "api/openai/params.h"
+#include "api/responses/item.h"
+#include "api/responses/store.h"
+#include "api/service.h"
+
+namespace reprise::api::responses {
+
+// The body of POST /v1/responses, in the form that all chat APIs share.
+struct ResponsesRequest {
+  bool stream = false;
+  bool store = true;            // the client may come back to the response
+  bool seal_reasoning = false;  // include: reasoning.encrypted_content
+  bool logprobs = false;        // include: message.output_text.logprobs
+  openai::CallRules calls;
+  Namespaces namespaces;
+  StoredResponse conversation;  // items so far, and which of them came with this request
+  std::string settings;         // members of the response object that repeat the request: JSON
+  ChatJob job;
+};
+
+// Errors stay in `fields`. `tenant`: whose responses may be continued.
+ResponsesRequest ReadResponsesRequest(const ServiceOptions& options, int64_t vocab_size,
+                                      const ResponseStore& store, const Tenant& tenant,
+                                      Fields* fields);
+
+}  // namespace reprise::api::responses

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/responses/response_json.h"
+
+#include <utility>
+
+#include "api/openai/format.h"
+#include "api/responses/store.h"
+
+namespace reprise::api::responses {
+namespace {
+
+using Kind = OutputEvent::Kind;
+
+const char* NameOf(ItemStatus status) {
+  switch (status) {
+    case ItemStatus::kInProgress:
+      return "in_progress";
+    case ItemStatus::kCompleted:
+      return "completed";
+    case ItemStatus::kIncomplete:
+      return "incomplete";
+  }
+  return "";
+}
+
+const char* PrefixOf(Kind kind) {
+  switch (kind) {
+    case Kind::kReasoning:
+      return "rs_";
+    case Kind::kCallBegin:
+      return "fc_";
+    default:
+      return "msg_";
+  }
+}
+
+void WriteUsage(const Usage& usage, JsonWriter* json) {
+  json->BeginObject().Member("input_tokens", usage.prompt_tokens);
+  json->Key("input_tokens_details").BeginObject().Member("cached_tokens", usage.cached_tokens);
+  json->Member("cache_write_tokens", usage.written_tokens).EndObject();
+  json->Member("output_tokens", usage.completion_tokens);
+  json->Key("output_tokens_details").BeginObject();
+  json->Member("reasoning_tokens", usage.reasoning_tokens).EndObject();
+  json->Member("total_tokens", usage.prompt_tokens + usage.completion_tokens).EndObject();
+}
+
+}  // namespace
+
+OutputItem MakeOutputItem(const ResponseHead& head, size_t index, Block block) {
+  std::string id = MakeItemId(PrefixOf(block.kind), head.id, index);
+  return {std::move(id), std::move(block), {}};
+}
+
+Item ToItem(const OutputItem& output) {
+  Item item;
+  item.id = output.id;
+  item.text = output.block.text;
+  switch (output.block.kind) {
+    case Kind::kReasoning:
+      item.kind = Item::Kind::kReasoning;
+      break;
+    case Kind::kCallBegin:
+      item.kind = Item::Kind::kCall;
+      item.call_id = output.block.id;
+      item.name = output.block.name;
+      break;
+    default:
+      item.kind = Item::Kind::kMessage;
+      item.role = "assistant";
+      break;
+  }
+  return item;
+}
+
+void WriteLogprobs(const std::vector<ReplyToken>& tokens, JsonWriter* json) {
+  json->BeginArray();
+  for (const ReplyToken& token : tokens) openai::WriteTokenWithTop(token, json);
+  json->EndArray();
+}
+
+void WritePart(const OutputItem& item, const ResponseHead& head, bool empty, JsonWriter* json) {
+  const std::string_view text = empty ? std::string_view() : item.block.text;
+  json->BeginObject();
+  if (item.block.kind == Kind::kReasoning) {
+    json->Member("type", "reasoning_text").Member("text", text).EndObject();
+    return;
+  }
+  json->Member("type", "output_text").Member("text", text);
+  json->Key("annotations").BeginArray().EndArray().Key("logprobs");
+  WriteLogprobs(empty || !head.logprobs ? std::vector<ReplyToken>() : item.tokens, json);
+  json->EndObject();
+}
+
+void WriteItem(const OutputItem& item, const ResponseHead& head, ItemStatus status,
+               JsonWriter* json) {
+  const Block& block = item.block;
+  const bool empty = status == ItemStatus::kInProgress;
+  const auto write_content = [&] {
+    json->Key("content").BeginArray();
+    if (!empty) WritePart(item, head, false, json);
+    json->EndArray();
+  };
+  json->BeginObject().Member("id", item.id);
+  switch (block.kind) {
+    case Kind::kReasoning:
+      json->Member("type", "reasoning").Key("summary").BeginArray().EndArray();
+      write_content();
+      json->Key("encrypted_content");
+      head.seal_reasoning && !empty ? json->String(SealReasoning(block.text)) : json->Null();
+      break;
+    case Kind::kCallBegin:
+      json->Member("type", "function_call").Member("call_id", block.id).Member("name", block.name);
+      json->Member("arguments", empty ? std::string_view() : block.text);
+      if (const auto space = head.namespaces.find(block.name); space != head.namespaces.end()) {
+        json->Member("namespace", space->second);
+      }
+      break;
+    default:
+      json->Member("type", "message").Member("role", "assistant");
+      write_content();
+      break;
+  }
+  json->Member("status", NameOf(status)).EndObject();
+}
+
+void WriteInputItem(const Item& item, const std::string& id, JsonWriter* json) {
+  json->BeginObject().Member("id", id);
+  switch (item.kind) {
+    case Item::Kind::kMessage: {
+      const bool said = item.role == "assistant";
+      json->Member("type", "message").Member("role", item.role).Key("content").BeginArray();
+      json->BeginObject().Member("type", said ? "output_text" : "input_text");
+      json->Member("text", item.text);
+      if (said) json->Key("annotations").BeginArray().EndArray();
+      if (said) json->Key("logprobs").BeginArray().EndArray();
+      json->EndObject().EndArray();
+      break;
+    }
+    case Item::Kind::kReasoning:
+      json->Member("type", "reasoning").Key("summary").BeginArray().EndArray();
+      json->Key("content").BeginArray().BeginObject().Member("type", "reasoning_text");
+      json->Member("text", item.text).EndObject().EndArray();
+      break;
+    case Item::Kind::kCall:
+      json->Member("type", "function_call").Member("call_id", item.call_id);
+      json->Member("name", item.name).Member("arguments", item.text);
+      break;
+    case Item::Kind::kCallOutput:
+      json->Member("type", "function_call_output").Member("call_id", item.call_id);
+      json->Member("output", item.text);
+      break;
+  }
+  json->Member("status", "completed").EndObject();
+}
+
+ItemStatus StatusOf(const OutputItem& item) {
+  return item.block.complete ? ItemStatus::kCompleted : ItemStatus::kIncomplete;
+}
+
+const char* StatusOf(const ResponseEnd& end) {
+  if (end.choice == nullptr) return "failed";
+  return end.choice->stop == StopKind::kLength ? "incomplete" : "completed";
+}
+
+void WriteResponse(const ResponseHead& head, const std::vector<OutputItem>& items,
+                   const ResponseEnd* end, JsonWriter* json) {
+  const std::string_view status = end == nullptr ? "in_progress" : StatusOf(*end);
+  json->BeginObject().Member("id", head.id).Member("object", "response");
+  json->Member("created_at", head.created).Member("status", status).Member("model", head.model);
+  json->Key("completed_at");
+  status == "completed" ? json->Int(openai::NowSeconds()) : json->Null();
+  json->Key("error");
+  if (status == "failed") {
+    json->BeginObject().Member("code", "server_error").Member("message", end->error.message);
+    json->EndObject();
+  } else {
+    json->Null();
+  }
+  json->Key("incomplete_details");
+  if (status == "incomplete") {
+    json->BeginObject().Member("reason", "max_output_tokens").EndObject();
+  } else {
+    json->Null();
+  }
+  json->Key("output").BeginArray();
+  for (size_t i = 0; i < items.size(); ++i) {
+    const bool cut = status == "incomplete" && i + 1 == items.size();
+    WriteItem(items[i], head, cut ? ItemStatus::kIncomplete : StatusOf(items[i]), json);
+  }
+  json->EndArray().Raw(head.settings);
+  if (end != nullptr && end->choice != nullptr) {
+    json->Key("usage");
+    WriteUsage(end->usage, json);
+    json->Key("reprise").Raw(end->report);
+  }
+  json->EndObject();
+}
+
+}  // namespace reprise::api::responses
