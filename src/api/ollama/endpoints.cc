@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/ollama/endpoints.h"
+
+#include <memory>
+#include <utility>
+
+#include "api/chat/next_turn.h"
+#include "api/chat/prompt.h"
+#include "api/chat/reply.h"
+#include "api/ollama/answer_sink.h"
+#include "api/ollama/request.h"
+#include "api/openai/params.h"
+#include "base/json_writer.h"
+
+namespace reprise::api::ollama {
+namespace {
+
+using http::ExchangePtr;
+
+// Of the Ollama whose API this is: clients refuse to talk to old ones.
+constexpr char kApiVersion[] = "0.12.6";
+
+// The prompt of a request: rendered, or as it is.
+Result<Prompt> MakePrompt(const ServedModel& model, const OllamaRequest& request,
+                          const ExchangePtr& exchange) {
+  if (!request.raw) {
+    return RenderChat(model, request.job, [&] { return exchange->abandoned(); });
+  }
+  Prompt prompt;
+  REPRISE_TRY(model.tokenizer->Encode(request.prompt, {true, true}, &prompt.ids));
+  return prompt;
+}
+
+void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
+  const openai::Body body = openai::ParseBody(exchange->request());
+  if (body.error) return Refuse(exchange, *body.error);
+  Fields fields(body.document->root());
+  const ServedModel& model = service->model();
+  const auto read = shape == AnswerShape::kChat ? ReadChat : ReadGenerate;
+  OllamaRequest request = read(service->options(), model, &fields);
+  if (!fields.ok()) return Refuse(exchange, *fields.error());
+  if (!model.Answers(request.model)) {
+    return Refuse(exchange, openai::ModelNotFound(request.model, model.id));
+  }
+  std::string name = request.model.empty() ? model.id : request.model;
+  if (request.load_only) return exchange->Respond(AnswerLoaded(name, shape));
+  if (!request.raw) {
+    const Status planned = PlanThinking(model, &request.job);
+    if (!planned.ok()) return Refuse(exchange, {400, "think: " + planned.message(), "think"});
+  }
+  auto prompt = MakePrompt(model, request, exchange);
+  if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
+  ReplyPlan plan;
+  if (!request.raw) {
+    plan.format = model.output.ForPrompt(prompt->text, request.calls.parse);
+  }
+  plan.options = request.job.options;
+  plan.tenant = service->FindTenant(exchange->request());
+  plan.tools = request.job.tools;
+  plan.thinking_budget = request.job.thinking_budget;
+  plan.prompts.push_back(std::move(*prompt));
+  if (!request.raw) plan.done = PrepareNextTurn(service, *plan.tenant, std::move(request.job));
+  auto sink = MakeAnswerSink(exchange, std::move(name), shape, request.stream);
+  if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) {
+    Refuse(exchange, *error);
+  }
+}
+
+void WriteDetails(const ServedModel& model, JsonWriter* json) {
+  json->Key("details").BeginObject().Member("parent_model", "").Member("format", "gguf");
+  json->Member("family", model.family).Key("families").BeginArray().String(model.family).EndArray();
+  json->Member("parameter_size", "").Member("quantization_level", "").EndObject();
+}
+
+void WriteModel(const ServedModel& model, const std::string& name, JsonWriter* json) {
+  const std::string tagged = name.find(':') == std::string::npos ? name + ":latest" : name;
+  json->BeginObject().Member("name", tagged).Member("model", tagged);
+  json->Member("modified_at", FormatTime(model.created * 1'000'000)).Member("size", 0);
+  json->Member("digest", model.digest);
+  WriteDetails(model, json);
+}
+
+void Tags(Service* service, const ExchangePtr& exchange) {
+  const ServedModel& model = service->model();
+  http::Response response;
+  JsonWriter json(&response.body);
+  json.BeginObject().Key("models").BeginArray();
+  for (const std::string& name : model.Names()) {
+    WriteModel(model, name, &json);
+    json.EndObject();
+  }
+  json.EndArray().EndObject();
+  exchange->Respond(std::move(response));
+}
+
+// The model is always there, and stays.
+void Running(Service* service, const ExchangePtr& exchange) {
+  const ServedModel& model = service->model();
+  http::Response response;
+  JsonWriter json(&response.body);
+  json.BeginObject().Key("models").BeginArray();
+  WriteModel(model, model.id, &json);
+  json.Member("expires_at", "9999-12-31T23:59:59Z").Member("size_vram", 0);
+  json.Member("context_length", model.context_tokens).EndObject().EndArray().EndObject();
+  exchange->Respond(std::move(response));
+}
+
+void Show(Service* service, const ExchangePtr& exchange) {
+  const openai::Body body = openai::ParseBody(exchange->request());
+  if (body.error) return Refuse(exchange, *body.error);
+  Fields fields(body.document->root());
+  const std::string name = ReadModelName(&fields);
+  if (!fields.ok()) return Refuse(exchange, *fields.error());
+  const ServedModel& model = service->model();
+  if (!model.Answers(name)) return Refuse(exchange, openai::ModelNotFound(name, model.id));
+  http::Response response;
+  JsonWriter json(&response.body);
+  json.BeginObject().Member("modelfile", "").Member("parameters", "").Member("license", "");
+  json.Member("template", model.template_source);
+  WriteDetails(model, &json);
+  json.Key("model_info").BeginObject().Member("general.architecture", model.family);
+  json.Member("general.basename", model.id);
+  json.Member(model.family + ".context_length", model.context_tokens);
+  json.Member(model.family + ".vocab_size", model.vocab_size).EndObject();
+  json.Key("capabilities").BeginArray().String("completion");
+  if (!model.output.calls.empty()) json.String("tools");
+  if (model.output.reasoning != nullptr) json.String("thinking");
+  json.EndArray().Member("modified_at", FormatTime(model.created * 1'000'000)).EndObject();
+  exchange->Respond(std::move(response));
+}
+
+void ShowVersion(Service*, const ExchangePtr& exchange) {
+  http::Response response;
+  JsonWriter(&response.body).BeginObject().Member("version", kApiVersion).EndObject();
+  exchange->Respond(std::move(response));
+}
+
+}  // namespace
+
+void AddRoutes(Service* service, http::Router* router) {
+  const auto add = [&](const char* method, const char* path, auto handle) {
+    router->Add(method, path, http::RunOn::kWorker,
+                [service, handle](const ExchangePtr& exchange) { handle(service, exchange); });
+  };
+  add("POST", "/api/chat",
+      [](Service* s, const ExchangePtr& e) { Answer(s, e, AnswerShape::kChat); });
+  add("POST", "/api/generate",
+      [](Service* s, const ExchangePtr& e) { Answer(s, e, AnswerShape::kGenerate); });
+  add("POST", "/api/show", Show);
+  add("GET", "/api/tags", Tags);
+  add("GET", "/api/ps", Running);
+  add("GET", "/api/version", ShowVersion);
+}
+
+}  // namespace reprise::api::ollama

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/ollama/request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json_writer.h"
+
+namespace reprise::api::ollama {
+namespace {
+
+constexpr size_t kNameBytesMax = 256;
+constexpr size_t kTextBytesMax = size_t{64} << 20;
+constexpr int64_t kTokensMax = int64_t{1} << 30;
+
+// Options that openai/params.h reads under the same names.
+constexpr std::string_view kShared[] = {"temperature",      "top_k", "top_p", "min_p",
+                                        "presence_penalty", "seed",  "stop",  "frequency_penalty"};
+// How Ollama would load and run a model; answers do not depend on them.
+constexpr std::string_view kRunning[] = {"num_keep", "num_batch",       "num_gpu",   "main_gpu",
+                                         "low_vram", "use_mmap",        "use_mlock", "num_thread",
+                                         "numa",     "vocab_only",      "f16_kv",    "logits_all",
+                                         "num_gqa",  "penalize_newline"};
+// Options that this sampler does not have, and the values that mean without it.
+constexpr std::pair<std::string_view, double> kAbsent[] = {
+    {"typical_p", 1}, {"tfs_z", 1}, {"mirostat", 0}};
+
+template <typename List>
+bool Contains(const List& list, std::string_view name) {
+  return std::find(std::begin(list), std::end(list), name) != std::end(list);
+}
+
+void CheckOption(const std::string& name, const JsonValue& value, Fields* part) {
+  if (Contains(kShared, name) || Contains(kRunning, name)) return;
+  if (name == "num_predict" || name == "num_ctx" || name == "repeat_penalty") return;
+  if (name == "mirostat_eta" || name == "mirostat_tau") return;  // mirostat itself is refused
+  if (name == "repeat_last_n") {
+    const JsonValue* penalty = part->Find("repeat_penalty");
+    const bool unused = penalty == nullptr || (penalty->is_number() && penalty->as_double() == 1);
+    if (unused || (value.is_int() && value.as_int() == -1)) return;
+    return part->Fail(name, "must be -1 on this server: the penalty looks at the whole context");
+  }
+  for (const auto& [absent, without] : kAbsent) {
+    if (name == absent) return part->Leave(name, without);
+  }
+  part->Fail(name, "is not an option that this server knows");
+}
+
+void ReadOptions(const ServiceOptions& limits, const ServedModel& model, Fields* fields,
+                 ReplyOptions* reply) {
+  static const auto kNone = JsonDocument::Parse("{}");
+  const JsonValue* options = fields->Object("options");
+  Fields part(options != nullptr ? *options : kNone->root(), "options.");
+  if (options != nullptr) {
+    for (const JsonValue::Member& member : options->members()) {
+      if (!member.value.is_null()) CheckOption(std::string(member.key), member.value, &part);
+    }
+  }
+  openai::ReadReplyOptions(limits, model.vocab_size, &part, reply);
+  part.Read("repeat_penalty", 0.01, 100.0, &reply->sampling.repetition_penalty);
+  int32_t tokens = -1;
+  part.Read("num_predict", -2, kTokensMax, &tokens);  // -1: no limit; -2: to the end of the context
+  if (tokens >= 0) reply->max_tokens = tokens;
+  int32_t context = 0;
+  part.Read("num_ctx", 0, kTokensMax, &context);
+  if (context > model.context_tokens) {
+    part.Fail("num_ctx", fmt::format("is more than the {} tokens that this server was started with "
+                                     "(--context)",
+                                     model.context_tokens));
+  }
+  fields->Take(part);
+}
+
+// "think": a switch, or how much.
+void ReadThink(Fields* fields, ThinkingRequest* thinking) {
+  const JsonValue* think = fields->Find("think");
+  if (think == nullptr) return;
+  if (think->is_bool()) {
+    thinking->enabled = think->as_bool();
+  } else if (think->is_string()) {
+    thinking->effort = std::string(think->as_string().substr(0, kNameBytesMax));
+  } else {
+    fields->Fail("think", "must be true, false, low, medium or high");
+  }
+}
+
+// What both kinds of requests have.
+void ReadShared(const ServiceOptions& options, const ServedModel& model, Fields* fields,
+                OllamaRequest* request) {
+  request->model = ReadModelName(fields);
+  fields->Read("stream", &request->stream);
+  ReadOptions(options, model, fields, &request->job.options);
+  ReadThink(fields, &request->job.thinking);
+  const JsonValue* format = fields->Find("format");
+  if (format != nullptr && !(format->is_string() && format->as_string().empty())) {
+    fields->Fail("format", "is not supported by this server yet; ask for JSON in the prompt");
+  }
+  bool logprobs = false;
+  fields->Read("logprobs", &logprobs);
+  if (logprobs) fields->Fail("logprobs", "are not supported here; use /v1/chat/completions");
+}
+
+// Images become a text in `content`, or are refused.
+void ReadImages(const ServiceOptions& options, Fields* part, std::string* content) {
+  const JsonValue* images = part->Array("images", 1024);
+  if (images == nullptr || images->items().empty()) return;
+  if (!options.ignore_images) {
+    return part->Fail("images", "are not supported: this server understands text only");
+  }
+  for (size_t i = 0; i < images->items().size(); ++i) *content += "\n" + std::string(kImageText);
+}
+
+}  // namespace
+
+std::string ReadModelName(Fields* fields) {
+  std::string name;
+  fields->Read("name", kNameBytesMax, &name);
+  fields->Read("model", kNameBytesMax, &name);
+  constexpr std::string_view kLatest = ":latest";
+  if (name.ends_with(kLatest)) name.resize(name.size() - kLatest.size());
+  return name;
+}
+
+OllamaRequest ReadChat(const ServiceOptions& options, const ServedModel& model, Fields* fields) {
+  OllamaRequest request;
+  ReadShared(options, model, fields, &request);
+  const JsonValue* messages = fields->Find("messages");
+  if (messages == nullptr || (messages->is_array() && messages->items().empty())) {
+    request.load_only = true;
+    return request;
+  }
+  ChatJob& job = request.job;
+  openai::ReadMessages(options, fields, &job);
+  openai::ReadTools(options, fields, &job, &request.calls);
+  if (!fields->ok()) return request;
+  for (size_t i = 0; i < job.turns.size(); ++i) {
+    Fields part(messages->items()[i], fmt::format("messages[{}].", i));
+    part.Read("thinking", kTextBytesMax, &job.turns[i].reasoning);
+    part.Read("tool_name", kNameBytesMax, &job.turns[i].name);
+    ReadImages(options, &part, &job.turns[i].content);
+    fields->Take(part);
+  }
+  return request;
+}
+
+OllamaRequest ReadGenerate(const ServiceOptions& options, const ServedModel& model,
+                           Fields* fields) {
+  OllamaRequest request;
+  ReadShared(options, model, fields, &request);
+  fields->Read("raw", &request.raw);
+  fields->Read("prompt", kTextBytesMax, &request.prompt);
+  for (const char* name : {"suffix", "template"}) {
+    std::string text;
+    fields->Read(name, kTextBytesMax, &text);
+    if (!text.empty()) fields->Fail(name, "is not supported by this server");
+  }
+  const JsonValue* context = fields->Find("context");
+  if (context != nullptr && !(context->is_array() && context->items().empty())) {
+    fields->Fail("context", "is not supported; use /api/chat, and send the conversation");
+  }
+  ReadImages(options, fields, &request.prompt);
+  request.load_only = request.prompt.empty();
+  ChatTurn system;
+  system.role = "system";
+  fields->Read("system", kTextBytesMax, &system.content);
+  if (!system.content.empty()) request.job.turns.push_back(std::move(system));
+  ChatTurn user;
+  user.role = "user";
+  user.content = request.prompt;
+  request.job.turns.push_back(std::move(user));
+  return request;
+}
+
+}  // namespace reprise::api::ollama
