@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/errors.h"
 
+#include <fmt/format.h>
+
 #include "base/json_writer.h"
 
 namespace reprise::api {
@@ -62,6 +64,18 @@ ApiError ApiError::From(const Status& status) {
   }
 }
 
+ApiError ApiError::TooLong(int64_t prompt_tokens, int64_t context_tokens) {
+  ApiError error{400, "", "messages", "context_length_exceeded"};
+  error.message = fmt::format(
+      "This model's maximum context length is {} tokens. However, your prompt has {} tokens and "
+      "the reply needs at least one. Shorten the prompt, or serve the model with a larger "
+      "--context.",
+      context_tokens, prompt_tokens);
+  error.anthropic_message =
+      fmt::format("prompt is too long: {} tokens > {} maximum", prompt_tokens, context_tokens - 1);
+  return error;
+}
+
 ApiError ApiError::FromEngine(const Status& status) {
   if (status.code() != StatusCode::kResourceExhausted) return From(status);
   return {429, status.message(), "", "rate_limit_exceeded"};
@@ -84,8 +98,16 @@ std::string FormatAnthropic(const ApiError& error, const std::string& request_id
   std::string body;
   JsonWriter json(&body);
   json.BeginObject().Member("type", "error").Key("error").BeginObject();
-  json.Member("type", AnthropicType(error.status)).Member("message", error.message).EndObject();
+  json.Member("type", AnthropicType(error.status));
+  json.Member("message", error.anthropic_message.empty() ? error.message : error.anthropic_message);
+  json.EndObject();
   json.Member("request_id", request_id).EndObject();
+  return body;
+}
+
+std::string FormatOllama(const ApiError& error) {
+  std::string body;
+  JsonWriter(&body).BeginObject().Member("error", error.message).EndObject();
   return body;
 }
 
@@ -100,6 +122,8 @@ http::Response ErrorResponse(const ApiError& error, const http::Request* request
   if (request != nullptr && SpeaksAnthropic(*request)) {
     response.body = FormatAnthropic(error, request->id);
     response.headers.emplace_back("request-id", request->id);
+  } else if (request != nullptr && request->path.starts_with("/api/")) {
+    response.body = FormatOllama(error);
   } else {
     response.body = FormatOpenAi(error);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "base/status.h"
@@ -14,6 +15,11 @@ struct ApiError {
   std::string message;
   std::string param = {};  // the field that was wrong
   std::string code = {};   // for programs: "model_not_found", "context_length_exceeded", ...
+  std::string anthropic_message = {};  // where Anthropic's clients look for other words
+
+  // A prompt that leaves no room for a reply, in the words by which agents know that they have to
+  // shorten it.
+  static ApiError TooLong(int64_t prompt_tokens, int64_t context_tokens);
 
   // Of what was asked: a text beyond a limit is wrong now and later.
   static ApiError From(const Status& status);
@@ -25,6 +31,9 @@ struct ApiError {
 std::string FormatOpenAi(const ApiError& error);
 // The body as Anthropic has it: {"type": "error", "error": {"type", "message"}, "request_id"}.
 std::string FormatAnthropic(const ApiError& error, const std::string& request_id);
+
+// The body as Ollama has it: {"error": "..."}.
+std::string FormatOllama(const ApiError& error);
 
 // Whether Anthropic's shapes are wanted: its paths, and its clients on those that all have.
 bool SpeaksAnthropic(const http::Request& request);

@@ -75,6 +75,12 @@ void Fields::Read(std::string_view name, size_t bytes_max, std::string* value) {
   *value = std::string(found->as_string());
 }
 
+void Fields::Leave(std::string_view name, double neutral) {
+  const JsonValue* found = Find(name);
+  if (found == nullptr || (found->is_number() && found->as_double() == neutral)) return;
+  Fail(name, fmt::format("is not supported by this server; leave it at {}", neutral));
+}
+
 const JsonValue* Fields::Array(std::string_view name, size_t count_max) {
   const JsonValue* found = Find(name);
   if (found == nullptr) return nullptr;

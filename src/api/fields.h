@@ -27,6 +27,10 @@ class Fields {
   void Read(std::string_view name, bool* value);
   void Read(std::string_view name, size_t bytes_max, std::string* value);
 
+  // For what this server does not have: fails unless it is absent or `neutral`, which means without
+  // it.
+  void Leave(std::string_view name, double neutral);
+
   // Null if absent or wrong.
   const JsonValue* Array(std::string_view name, size_t count_max);
   const JsonValue* Object(std::string_view name);

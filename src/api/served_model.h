@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace reprise::api {
 // loads it (cli/serve.cc); immutable while the server runs.
 struct ServedModel {
   std::string id;                    // as clients name it
-  std::vector<std::string> aliases;  // other names for it
+  std::vector<std::string> aliases;  // other names for it; in one, '*' stands for any text
   int64_t created = 0;               // seconds since 1970
   std::string family;
   std::string digest;  // of the cache's namespace
@@ -34,13 +35,10 @@ struct ServedModel {
   ThinkingSwitches thinking;  // how its template is told to think
   std::vector<std::pair<std::string, std::string>> special_tokens;  // for the template
 
-  bool Answers(const std::string& name) const {
-    if (name.empty() || name == id) return true;
-    for (const std::string& alias : aliases) {
-      if (alias == name) return true;
-    }
-    return false;
-  }
+  // Whether a request for `name` means this model. Without a name it does.
+  bool Answers(std::string_view name) const;
+  // The id and the aliases that are names, for lists.
+  std::vector<std::string> Names() const;
 };
 
 }  // namespace reprise::api

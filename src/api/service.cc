@@ -5,11 +5,14 @@
 
 #include "api/anthropic/endpoints.h"
 #include "api/constrain/constraints.h"
+#include "api/llamacpp/endpoints.h"
+#include "api/ollama/endpoints.h"
 #include "api/openai/endpoints.h"
 #include "api/ops/cache_feed.h"
 #include "api/ops/endpoints.h"
 #include "api/ops/metrics.h"
 #include "api/ops/report_log.h"
+#include "api/responses/endpoints.h"
 
 namespace reprise::api {
 namespace {
@@ -88,7 +91,8 @@ std::optional<http::Response> Service::Admit(const http::Request& request,
                             "under another name"},
                            &request);
     }
-    if (IsFromOtherSite(request)) {
+    if (IsFromOtherSite(request) &&
+        !http::IsAllowed(options_.cors_origins, request.Header("origin"))) {
       return ErrorResponse({403, "without an API key, pages of other sites may not ask"}, &request);
     }
     return std::nullopt;
@@ -106,7 +110,10 @@ std::optional<http::Response> Service::Admit(const http::Request& request,
 
 void Service::AddRoutes(http::Router* router) {
   openai::AddRoutes(this, router);
+  responses::AddRoutes(this, router);
   anthropic::AddRoutes(this, router);
+  llamacpp::AddRoutes(this, router);
+  ollama::AddRoutes(this, router);
   ops::AddServerRoutes(this, router);
   ops::AddTextRoutes(this, router);
   ops::AddCacheRoutes(this, router);

@@ -14,6 +14,7 @@
 #include "api/tenants.h"
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "http/cors.h"
 #include "http/exchange.h"
 #include "http/router.h"
 
@@ -31,10 +32,13 @@ struct ServiceOptions {
   int64_t message_count_max = 4096;
   int64_t tool_count_max = 128;
   bool strip_preambles = true;  // varying client headers in system prompts of /v1/messages
+  bool ignore_images = false;   // an image becomes a text that says so; else it is refused
   SamplingParams sampling;      // where a request does not say: as the model's makers want it
   // Without keys: only requests to this machine by name (Host) are answered, so that a web page
   // elsewhere cannot reach the server through a name that it points here (DNS rebinding).
   bool local_hosts_only = false;
+  int32_t slot_count = 16;     // requests computed at the same time
+  http::Origins cors_origins;  // pages of these sites may ask, too
 };
 
 // The APIs over one engine: everything a handler needs, and the routes.

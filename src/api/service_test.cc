@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "api/chat/job.h"
 #include "api/ops/cache_view.h"
 #include "api/test_service.h"
 
@@ -72,6 +73,7 @@ TEST(Service, ThinkingAndContentAreBlocksOfAMessage) {
          "messages": [{"role": "user", "content": "Hi"}])";
   const auto whole = service.Post(kMessages, "{" + members + "}");
   EXPECT_EQ(At(whole.body, {"content", "0", "text"}), "abcdefghi") << whole.body;
+  EXPECT_EQ(At(whole.body, {"content", "0", "citations"}), "absent") << "some clients want a list";
   EXPECT_EQ(At(whole.body, {"stop_reason"}), "stop_sequence");
   EXPECT_EQ(At(whole.body, {"stop_sequence"}), "jk");
   // The template opens the thinking and the model never closes it.
@@ -150,6 +152,90 @@ TEST(Service, ThinkingIsEndedWhenItsBudgetIsSpent) {
           .body;
   EXPECT_EQ(At(anthropic, {"content", "0", "thinking"}), "abcd") << anthropic;
   EXPECT_EQ(At(anthropic, {"content", "1", "text"}), kAlphabet);
+}
+
+// Agents shorten their prompts when they read these words.
+TEST(Service, APromptThatIsTooLongIsToldInTheVendorsWords) {
+  TestService service;
+  const std::string members = R"("model": "alphabet", "max_tokens": 9,
+      "messages": [{"role": "user", "content": ")" +
+                              std::string(300, 'x') + "\"}]";
+  const auto chat = service.Post(kChat, "{" + members + "}");
+  EXPECT_EQ(chat.status, 400);
+  EXPECT_EQ(At(chat.body, {"error", "code"}), "context_length_exceeded");
+  const std::string tokens =
+      At(service.Post("/v1/messages/count_tokens", "{" + members + "}").body, {"input_tokens"});
+  EXPECT_TRUE(At(chat.body, {"error", "message"})
+                  .starts_with("This model's maximum context length is 256 tokens. However, your "
+                               "prompt has " +
+                               tokens + " tokens"))
+      << chat.body;
+  const auto messages = service.Post(kMessages, "{" + members + "}");
+  EXPECT_EQ(messages.status, 400);
+  EXPECT_EQ(At(messages.body, {"error", "message"}),
+            "prompt is too long: " + tokens + " tokens > 255 maximum");
+}
+
+TEST(ServedModel, AliasesAreNamesAndPatterns) {
+  ServedModel model;
+  model.id = "m";
+  model.aliases = {"gpt-5", "claude-*", "a*b*c"};
+  EXPECT_EQ(model.Names(), (std::vector<std::string>{"m", "gpt-5"}));
+  for (const char* name : {"", "m", "gpt-5", "claude-", "claude-opus-4", "abc", "a--b-bc"}) {
+    EXPECT_TRUE(model.Answers(name)) << name;
+  }
+  for (const char* name : {"M", "gpt-", "gpt-55", "xclaude-1", "ab", "abcd", "acb"}) {
+    EXPECT_FALSE(model.Answers(name)) << name;
+  }
+  model.aliases = {"*"};
+  EXPECT_TRUE(model.Answers("anything"));
+}
+
+TEST(Service, TokensOfThinkingAreCounted) {
+  TestService service;
+  const auto answer = service.Post(kChat, R"({"max_tokens": -1,
+      "chat_template_kwargs": {"enable_thinking": true},
+      "messages": [{"role": "user", "content": "Hi"}]})");
+  EXPECT_EQ(At(answer.body, {"choices", "0", "message", "reasoning_content"}), kAlphabet);
+  EXPECT_EQ(At(answer.body, {"usage", "completion_tokens_details", "reasoning_tokens"}), "26");
+  const auto plain = service.Post(kChat, R"({"messages": [{"role": "user", "content": "Hi"}]})");
+  EXPECT_EQ(At(plain.body, {"usage", "completion_tokens_details", "reasoning_tokens"}), "0");
+  const auto text = service.Post("/v1/completions", R"({"prompt": "a", "max_tokens": -1})");
+  EXPECT_EQ(At(text.body, {"usage", "completion_tokens"}), "25") << "no limit, not the default";
+}
+
+TEST(Service, ImagesAreRefusedOrPassedOver) {
+  const std::string openai = R"({"messages": [{"role": "user", "content": [
+      {"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "data:"}}]}]})";
+  const std::string anthropic = R"({"model": "alphabet", "max_tokens": 1, "messages": [
+      {"role": "user", "content": [{"type": "image", "source": {}}]},
+      {"role": "assistant", "content": [
+          {"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t",
+          "content": [{"type": "image", "source": {}}]}]}]})";
+  TestService strict;
+  EXPECT_EQ(strict.Post(kChat, openai).status, 400);
+  EXPECT_EQ(strict.Post(kMessages, anthropic).status, 400);
+  ServiceOptions options;
+  options.ignore_images = true;
+  TestService service(options);
+  EXPECT_EQ(service.Post(kMessages, anthropic).status, 200);
+  const auto rendered = service.Post("/apply-template", openai);
+  EXPECT_NE(At(rendered.body, {"prompt"}).find("a\n" + std::string(kImageText)), std::string::npos);
+}
+
+TEST(Service, PagesOfNamedOriginsMayAsk) {
+  ServiceOptions options;
+  options.cors_origins = {"https://a.example"};
+  TestService service(options);
+  for (const auto& [origin, allowed] :
+       {std::pair("https://a.example", true), std::pair("https://b.example", false)}) {
+    http::Request request = TestService::MakePost(kChat, "{}");
+    request.headers.emplace_back("Origin", origin);
+    request.headers.emplace_back("Sec-Fetch-Site", "cross-site");
+    const http::Router::Route route = {"POST", kChat, http::RunOn::kWorker, nullptr};
+    EXPECT_EQ(service.service().Admit(request, route).has_value(), !allowed) << origin;
+  }
 }
 
 TEST(Service, PrewarmedPromptIsRead) {

@@ -16,6 +16,8 @@ constexpr size_t kBreakpointsMax = 4;
 constexpr size_t kBlocksMax = 4096;
 constexpr size_t kIdBytesMax = 256;
 constexpr int64_t kMinuteMs = 60'000;
+// Templates know no failed results; the model reads it.
+constexpr std::string_view kErrorMark = "Error: ";
 
 std::string_view TextOf(const JsonValue* value) {
   return value != nullptr && value->is_string() ? value->as_string() : std::string_view();
@@ -36,9 +38,10 @@ using CallNames = std::unordered_map<std::string, std::string>;
 // Reads the blocks of one message into turns.
 class MessageReader {
  public:
-  MessageReader(std::string place, Fields* fields, Breakpoints* breakpoints, CallNames* names,
-                ChatJob* job)
-      : place_(std::move(place)),
+  MessageReader(const ServiceOptions& options, std::string place, Fields* fields,
+                Breakpoints* breakpoints, CallNames* names, ChatJob* job)
+      : options_(options),
+        place_(std::move(place)),
         fields_(*fields),
         breakpoints_(*breakpoints),
         names_(*names),
@@ -52,9 +55,13 @@ class MessageReader {
   void ReadToolUse(const JsonValue& block, const std::string& place);
   void ReadToolResult(const JsonValue& block, const std::string& place);
   void ReadDocument(const JsonValue& block, const std::string& place);
+  bool IsIgnored(const JsonValue& block) const {
+    return options_.ignore_images && TypeOf(block) == "image";
+  }
   void Unsupported(std::string_view type, const std::string& place);
   void EndTurn();
 
+  const ServiceOptions& options_;
   const std::string place_;
   Fields& fields_;
   Breakpoints& breakpoints_;
@@ -102,6 +109,11 @@ void MessageReader::ReadBlock(const JsonValue& block, const std::string& place) 
     AppendPart(TextOf(block.Find("thinking")), &turn_.reasoning);
     begun_ = true;
     return;
+  }
+  if (IsIgnored(block)) {
+    AppendPart(kImageText, &turn_.content);
+    begun_ = true;
+    return breakpoints_.Read(block, place, {Index(job_), turn_.content.size()}, &fields_);
   }
   if (type == "redacted_thinking" && assistant) return;  // nobody can read it here
   Unsupported(type, place);
@@ -153,6 +165,10 @@ void MessageReader::ReadToolResult(const JsonValue& block, const std::string& pl
   if (content != nullptr && content->is_array()) {
     for (size_t i = 0; i < content->items().size(); ++i) {
       const JsonValue& part = content->items()[i];
+      if (IsIgnored(part)) {
+        AppendPart(kImageText, &turn_.content);
+        continue;
+      }
       if (TypeOf(part) != "text") {
         return Unsupported(TypeOf(part), fmt::format("{}.content[{}]", place, i));
       }
@@ -162,6 +178,10 @@ void MessageReader::ReadToolResult(const JsonValue& block, const std::string& pl
     turn_.content = std::string(content->as_string());
   } else if (content != nullptr && !content->is_null()) {
     return fields_.Fail(place + ".content", "must be a string or an array of blocks");
+  }
+  const JsonValue* failed = block.Find("is_error");
+  if (failed != nullptr && failed->is_bool() && failed->as_bool()) {
+    turn_.content.insert(0, kErrorMark);
   }
   begun_ = true;
   breakpoints_.Read(block, place, {Index(job_), turn_.content.size()}, &fields_);
@@ -266,7 +286,9 @@ void ReadSystem(bool strip_preambles, Fields* fields, Breakpoints* breakpoints, 
   if (!turn.content.empty()) job->turns.push_back(std::move(turn));
 }
 
-void ReadMessages(size_t count_max, Fields* fields, Breakpoints* breakpoints, ChatJob* job) {
+void ReadMessages(const ServiceOptions& options, Fields* fields, Breakpoints* breakpoints,
+                  ChatJob* job) {
+  const auto count_max = static_cast<size_t>(options.message_count_max);
   const JsonValue* messages = fields->Array("messages", count_max);
   if (messages == nullptr || messages->items().empty()) {
     if (fields->ok()) fields->Fail("messages", "must have at least one message");
@@ -274,7 +296,7 @@ void ReadMessages(size_t count_max, Fields* fields, Breakpoints* breakpoints, Ch
   }
   CallNames names;
   for (size_t i = 0; i < messages->items().size() && fields->ok(); ++i) {
-    MessageReader(fmt::format("messages[{}]", i), fields, breakpoints, &names, job)
+    MessageReader(options, fmt::format("messages[{}]", i), fields, breakpoints, &names, job)
         .Read(messages->items()[i]);
   }
 }

@@ -6,6 +6,7 @@
 
 #include "api/chat/job.h"
 #include "api/fields.h"
+#include "api/service.h"
 #include "base/json.h"
 
 namespace reprise::api::anthropic {
@@ -31,6 +32,7 @@ class Breakpoints {
 void ReadSystem(bool strip_preambles, Fields* fields, Breakpoints* breakpoints, ChatJob* job);
 
 // "messages". One message may become several turns: every tool_result is a turn of its own.
-void ReadMessages(size_t count_max, Fields* fields, Breakpoints* breakpoints, ChatJob* job);
+void ReadMessages(const ServiceOptions& options, Fields* fields, Breakpoints* breakpoints,
+                  ChatJob* job);
 
 }  // namespace reprise::api::anthropic

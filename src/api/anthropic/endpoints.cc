@@ -74,8 +74,7 @@ std::string FormatModel(const ServedModel& model, const std::string& id) {
 }
 
 std::string FormatModels(const ServedModel& model) {
-  std::vector<std::string> ids = {model.id};
-  ids.insert(ids.end(), model.aliases.begin(), model.aliases.end());
+  const std::vector<std::string> ids = model.Names();
   std::string body;
   JsonWriter json(&body);
   json.BeginObject().Key("data").BeginArray();

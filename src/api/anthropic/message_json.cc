@@ -2,27 +2,15 @@
 #include "api/anthropic/message_json.h"
 
 #include <algorithm>
-#include <random>
 
 #include "base/sha256.h"
 
 namespace reprise::api::anthropic {
-namespace {
-
-std::string MakeId(std::string_view prefix) {
-  static constexpr char kLetters[] = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz123456789";
-  thread_local std::mt19937_64 random{std::random_device()()};
-  std::string id(prefix);
-  for (int i = 0; i < 24; ++i) id += kLetters[random() % (sizeof(kLetters) - 1)];
-  return id;
-}
-
-}  // namespace
 
 MessageHead MakeHead(const ServedModel& model, const Prompt& prompt, int hour_breakpoints,
                      bool show_thinking) {
   MessageHead head;
-  head.id = MakeId("msg_");
+  head.id = MakeRandomId("msg_");
   head.model = model.id;
   head.prompt_tokens = static_cast<int64_t>(prompt.ids.size());
   head.context_tokens = model.context_tokens;
@@ -36,23 +24,6 @@ MessageHead MakeHead(const ServedModel& model, const Prompt& prompt, int hour_br
   return head;
 }
 
-bool AddEvent(const OutputEvent& event, std::string_view id, std::vector<Block>* blocks) {
-  using Kind = OutputEvent::Kind;
-  if (event.kind == Kind::kCallEnd) {
-    blocks->back().complete = event.complete;
-    return false;
-  }
-  const bool continues =
-      event.kind == Kind::kArguments ||
-      (event.kind != Kind::kCallBegin && !blocks->empty() && blocks->back().kind == event.kind);
-  if (continues) {
-    blocks->back().text += event.text;
-    return false;
-  }
-  blocks->push_back({event.kind, event.text, event.name, std::string(id)});
-  return true;
-}
-
 std::string SignatureOf(const Block& block) { return Sha256Hex(block.text).substr(0, 16); }
 
 void WriteBlock(const Block& block, const MessageHead& head, bool empty, JsonWriter* json) {
@@ -60,7 +31,6 @@ void WriteBlock(const Block& block, const MessageHead& head, bool empty, JsonWri
   switch (block.kind) {
     case OutputEvent::Kind::kContent:
       json->Member("type", "text").Member("text", empty ? "" : block.text);
-      json->Key("citations").Null();
       break;
     case OutputEvent::Kind::kReasoning: {
       const bool hidden = empty || !head.show_thinking;

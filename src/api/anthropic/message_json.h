@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "api/anthropic/diagnostics.h"
+#include "api/chat/blocks.h"
 #include "api/chat/prompt.h"
 #include "api/chat/reply.h"
 #include "base/json_writer.h"
@@ -28,18 +28,6 @@ struct MessageHead {
 // `hour_breakpoints`: see MessagesRequest.
 MessageHead MakeHead(const ServedModel& model, const Prompt& prompt, int hour_breakpoints,
                      bool show_thinking);
-
-// One block of a reply: of type text (kContent), thinking (kReasoning) or tool_use (kCallBegin).
-struct Block {
-  OutputEvent::Kind kind = OutputEvent::Kind::kContent;
-  std::string text;  // tool_use: the input, JSON
-  std::string name;
-  std::string id;
-  bool complete = true;  // tool_use: the input is a JSON object
-};
-
-// Adds an event to the blocks of a reply; `id` is that of a call. True if it began a new one.
-bool AddEvent(const OutputEvent& event, std::string_view id, std::vector<Block>* blocks);
 
 // The block with its content, or with its content still to come.
 void WriteBlock(const Block& block, const MessageHead& head, bool empty, JsonWriter* json);

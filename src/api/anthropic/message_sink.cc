@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/chat/named_event.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::anthropic {
@@ -22,15 +23,6 @@ void WriteMessage(const MessageHead& head, const std::vector<Block>& blocks, con
   WriteUsage(usage, head, json);
   json->Key("diagnostics");
   WriteDiagnostics(usage, head, json);
-}
-
-// Calls `add` with each event and the id of the call it is, if it is one.
-template <typename Add>
-void ForEachEvent(const Delta& delta, Add add) {
-  size_t call = delta.calls_before;
-  for (const OutputEvent& event : delta.events) {
-    add(event, event.kind == Kind::kCallBegin ? (*delta.calls)[call++].id : std::string());
-  }
 }
 
 class WholeSink final : public ReplySink {
@@ -118,20 +110,10 @@ class StreamSink final : public ReplySink {
   }
 
  private:
-  // One event on its way: {"type": name, ...}.
-  struct Event {
-    Event(std::string_view name, StreamSink* s) : sink(*s), text("event: "), json(&text) {
-      text += name;
-      text += "\ndata: ";
-      json.BeginObject().Member("type", name);
-    }
-    void Send() {
-      json.EndObject();
-      sink.exchange_->Send(text + "\n\n");
-    }
+  struct Event : NamedEvent {
+    Event(std::string_view name, StreamSink* s) : NamedEvent(name), sink(*s) {}
+    void Send() { NamedEvent::Send(sink.exchange_.get()); }
     StreamSink& sink;
-    std::string text;
-    JsonWriter json;
   };
 
   void OpenBlock() {

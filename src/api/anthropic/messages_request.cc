@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/anthropic/client_tools.h"
 #include "api/anthropic/conversation.h"
 #include "base/json_writer.h"
 
@@ -16,6 +17,13 @@ constexpr size_t kNameBytesMax = 256;
 constexpr size_t kStopBytesMax = 4096;
 constexpr int64_t kTokensMax = int64_t{1} << 30;
 
+// Empty for a tool that the request describes itself.
+std::string_view TypeOf(const JsonValue& tool) {
+  const JsonValue* type = tool.Find("type");
+  const bool named = type != nullptr && type->is_string() && type->as_string() != "custom";
+  return named ? type->as_string() : std::string_view();
+}
+
 // A tool as the templates know it: OpenAI's form.
 bool IsStrict(const JsonValue& tool) {
   const JsonValue* strict = tool.Find("strict");
@@ -23,12 +31,17 @@ bool IsStrict(const JsonValue& tool) {
 }
 
 void WriteTool(const JsonValue& tool, JsonWriter* json) {
+  const ClientTool* known = FindClientTool(TypeOf(tool));
   json->BeginObject().Member("type", "function").Key("function").BeginObject();
   json->Key("name").Value(*tool.Find("name"));
-  if (const JsonValue* description = tool.Find("description")) {
-    json->Key("description").Value(*description);
+  if (known != nullptr) {
+    json->Member("description", known->description).Key("parameters").Raw(known->input_schema);
+  } else {
+    if (const JsonValue* description = tool.Find("description")) {
+      json->Key("description").Value(*description);
+    }
+    json->Key("parameters").Value(*tool.Find("input_schema"));
   }
-  json->Key("parameters").Value(*tool.Find("input_schema"));
   if (IsStrict(tool)) json->Member("strict", true);
   json->EndObject().EndObject();
 }
@@ -36,16 +49,17 @@ void WriteTool(const JsonValue& tool, JsonWriter* json) {
 // The first thing that is wrong with a tool, or nothing.
 std::string CheckTool(const JsonValue& tool) {
   if (!tool.is_object()) return "must be an object";
-  const JsonValue* type = tool.Find("type");
-  if (type != nullptr && type->is_string() && type->as_string() != "custom") {
-    return fmt::format("of type '{}' is not supported: this server runs no tools of its own",
-                       type->as_string());
+  const std::string_view type = TypeOf(tool);
+  const ClientTool* known = FindClientTool(type);
+  if (!type.empty() && known == nullptr) {
+    return fmt::format("of type '{}' is not supported: this server runs no tools of its own", type);
   }
   const JsonValue* name = tool.Find("name");
   if (name == nullptr || !name->is_string() || name->as_string().empty() ||
       name->as_string().size() > kNameBytesMax) {
     return fmt::format("must have a name of 1 to {} bytes", kNameBytesMax);
   }
+  if (known != nullptr) return "";
   const JsonValue* schema = tool.Find("input_schema");
   if (schema == nullptr || !schema->is_object()) return "must have an input_schema, an object";
   const JsonValue* description = tool.Find("description");
@@ -189,7 +203,7 @@ MessagesRequest ReadMessagesRequest(const ServiceOptions& options, bool count_on
   ReadTools(options, fields, &breakpoints, &request);
   ReadToolChoice(fields, &request);
   ReadSystem(options.strip_preambles, fields, &breakpoints, &request.job);
-  ReadMessages(static_cast<size_t>(options.message_count_max), fields, &breakpoints, &request.job);
+  ReadMessages(options, fields, &breakpoints, &request.job);
   TakePrefill(fields, &request.job);
   breakpoints.ReadWhole(request.job.turns, fields);
   breakpoints.Finish(request.job.turns, &request.job.cache, fields);

@@ -56,6 +56,17 @@ TEST(MessagesRequest, Turns) {
             "system(a\nb)user(Hi)");
 }
 
+TEST(MessagesRequest, AFailedResultSaysSo) {
+  const auto result = [](const std::string& more) {
+    return Describe(Read(R"("messages": [{"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "t", "content": "no file", )" +
+                         more + R"("cache_control": {"type": "ephemeral"}}]}])"));
+  };
+  EXPECT_EQ(result(R"("is_error": true, )"), "tool(Error: no file)<t > @0:14");
+  EXPECT_EQ(result(R"("is_error": false, )"), "tool(no file)<t > @0:7");
+  EXPECT_EQ(result(""), "tool(no file)<t > @0:7");
+}
+
 TEST(MessagesRequest, AnAssistantAtTheEndIsThePrefill) {
   const MessagesRequest request = Read(R"("messages": [{"role": "user", "content": "Hi"},
       {"role": "assistant", "content": "The best"}])");
@@ -133,6 +144,22 @@ TEST(MessagesRequest, Options) {
   EXPECT_TRUE(request.job.thinking.empty());
 }
 
+// The client runs them; the model is told what they are.
+TEST(MessagesRequest, AnthropicsClientToolsGetTheirSchema) {
+  const MessagesRequest request = Read(std::string(kHi) + R"(, "tools": [
+      {"type": "bash_20250124", "name": "bash"}, {"type": "memory_20250818", "name": "memory"},
+      {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}])");
+  EXPECT_TRUE(request.parse_calls);
+  const auto tools = JsonDocument::Parse(request.job.tools);
+  ASSERT_TRUE(tools.ok()) << request.job.tools;
+  ASSERT_EQ(tools->root().items().size(), 3u);
+  for (const JsonValue& tool : tools->root().items()) {
+    const JsonValue* function = tool.Find("function");
+    EXPECT_FALSE(function->Find("description")->as_string().empty());
+    EXPECT_NE(function->Find("parameters")->Find("properties")->Find("command"), nullptr);
+  }
+}
+
 TEST(MessagesRequest, ErrorsNameTheField) {
   const std::string hi = std::string(kHi) + ", ";
   const auto message = [](const std::string& block) {
@@ -165,6 +192,8 @@ TEST(MessagesRequest, ErrorsNameTheField) {
       {hi + R"("system": [{"type": "image"}])", "system[0]"},
       {hi + R"("tools": [{"name": "f"}])", "tools[0]"},
       {hi + R"("tools": [{"type": "web_search_20250305", "name": "w"}])", "tools[0]"},
+      {hi + R"("tools": [{"type": "computer_20250124", "name": "c"}])", "tools[0]"},
+      {hi + R"("tools": [{"type": "bash_20250124"}])", "tools[0]"},
       {hi + R"("tool_choice": {"type": "any"})", "tool_choice.type"},
       {hi + R"("tool_choice": {"type": "tool", "name": "f"})", "tool_choice.type"},
       {hi + R"("thinking": {"type": "maybe"})", "thinking.type"},

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/constrain/output_rule.h"
@@ -21,6 +22,9 @@ struct ToolCall {
   std::string arguments;  // JSON text
   bool complete = true;   // of a reply: the arguments are a JSON object, not cut off or broken
 };
+
+// What stands for an image where the operator wants them passed over (--ignore-images).
+inline constexpr std::string_view kImageText = "[image: this model reads text only]";
 
 // One message. Texts that came in parts are joined with newlines.
 struct ChatTurn {

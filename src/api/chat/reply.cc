@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "api/chat/blocks.h"
 #include "api/chat/report.h"
 #include "api/constrain/constraints.h"
 #include "api/ops/cache_feed.h"
@@ -29,15 +30,6 @@ uint64_t RandomSeed() {
   static std::atomic<uint64_t> count{std::random_device()()};
   std::random_device random;
   return (uint64_t{random()} << 32 | random()) ^ count.fetch_add(1);
-}
-
-// `letters`: how many the model's template wants, or 0.
-std::string MakeCallId(size_t letters) {
-  static constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-  thread_local std::mt19937_64 random{std::random_device()()};
-  std::string id = letters > 0 ? "" : "call_";
-  for (size_t i = letters > 0 ? letters : 24; i > 0; --i) id += kLetters[random() % 36];
-  return id;
 }
 
 // One line about a request: what it reused and how long it took, not what it said.
@@ -67,6 +59,7 @@ struct Voice {
   std::vector<std::pair<size_t, ReplyToken>> held;  // where its text begins
   size_t text_bytes = 0;                            // out of the detokenizer
   size_t sent_bytes = 0;                            // out of the stop strings
+  int64_t unread_tokens = 0;                        // what they mean is not known yet
   Choice choice;
   size_t calls_over = 0;  // of the choice's calls: all of whose arguments are there
 
@@ -196,12 +189,11 @@ std::optional<ApiError> Reply::SubmitAll() {
       auto stream = service_.engine().Submit(MakeRequest(prompt, static_cast<size_t>(i), seed_));
       if (!stream.ok()) {
         CancelAll();
-        ApiError error = ApiError::FromEngine(stream.status());
+        const ApiError error = ApiError::FromEngine(stream.status());
         const int64_t context = service_.model().context_tokens;
-        if (error.status == 400 && int64_t(prompt.ids.size()) >= context) {
-          error.code = "context_length_exceeded";
-        }
-        return error;
+        const int64_t tokens = int64_t(prompt.ids.size());
+        return error.status == 400 && tokens >= context ? ApiError::TooLong(tokens, context)
+                                                        : error;
       }
       Voice voice;
       voice.stream = std::move(*stream);
@@ -315,6 +307,7 @@ bool Reply::Append(size_t index, std::vector<GeneratedToken> tokens, Delta* delt
     voice.detokenizer->Append(token.chosen.token, &text);
     if (plan_.keep_tokens) voice.held.emplace_back(voice.text_bytes, Describe(token));
     voice.text_bytes += text.size();
+    ++voice.unread_tokens;
     std::string out;
     const bool stopped = voice.stops->Append(text, &out);
     voice.sent_bytes += out.size();
@@ -423,6 +416,11 @@ void Reply::Emit(Voice& voice, std::string_view text, Delta* delta) {
 
 // Keeps what was said so far.
 void Reply::Note(Voice& voice, const OutputEvents& events) {
+  if (!events.empty()) {
+    const int64_t tokens = std::exchange(voice.unread_tokens, 0);
+    const bool thought = events.back().kind == OutputEvent::Kind::kReasoning;
+    if (thought) voice.choice.reasoning_tokens += tokens;
+  }
   for (const OutputEvent& event : events) {
     switch (event.kind) {
       case OutputEvent::Kind::kReasoning:
@@ -451,7 +449,8 @@ std::string Reply::IdFor(const Voice& voice, const OutputEvent& call) const {
   const bool taken = std::any_of(calls.begin(), calls.end(),
                                  [&](const ToolCall& other) { return other.id == call.id; });
   if (!call.id.empty() && !taken) return call.id;
-  return MakeCallId(plan_.format.calls.empty() ? 0 : plan_.format.calls.front()->id_letters);
+  const size_t letters = plan_.format.calls.empty() ? 0 : plan_.format.calls.front()->id_letters;
+  return letters > 0 ? MakeRandomId("", letters) : MakeRandomId("call_");
 }
 
 // Whether the reply has made the only call it may make.
@@ -462,11 +461,13 @@ void Reply::EndOne(size_t index, Completion completion) {
   voice.ended = true;
   Count(voice, &completion);
   Choice& choice = voice.choice;
-  if (voice.stops->stopped()) {
+  const bool called = std::any_of(choice.calls.begin(), choice.calls.end(),
+                                  [](const ToolCall& call) { return call.complete; });
+  if (HasCalled(voice) || (voice.stops->stopped() && called)) {
+    choice.stop = StopKind::kToolCalls;  // whoever made it waits for its result
+  } else if (voice.stops->stopped()) {
     choice.stop = StopKind::kStopString;
     choice.matched_stop = voice.stops->matched();
-  } else if (HasCalled(voice)) {
-    choice.stop = StopKind::kToolCalls;
   } else if (completion.reason == FinishReason::kFailed) {
     return Fail(ApiError::FromEngine(completion.status));
   } else if (completion.reason == FinishReason::kCancelled) {
@@ -493,6 +494,7 @@ Usage Reply::CountUsage() const {
   for (size_t i = 0; i < voices_.size(); ++i) {
     const Completion& completion = voices_[i].choice.completion;
     usage.completion_tokens += completion.generated_tokens;
+    usage.reasoning_tokens += voices_[i].choice.reasoning_tokens;
     if (i % per_prompt != 0) continue;
     usage.prompt_tokens += completion.prompt_tokens;
     usage.cached_tokens += completion.report.used_tokens;

@@ -37,14 +37,16 @@ struct Choice {
   std::vector<ReplyToken> tokens;  // only if asked for (ReplyPlan::keep_tokens)
   StopKind stop = StopKind::kEnd;
   std::string matched_stop;
+  int64_t reasoning_tokens = 0;
   Completion completion;
 };
 
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  int64_t cached_tokens = 0;   // of the prompts: read from the cache
-  int64_t written_tokens = 0;  // of the prompts: computed, and stored for the next request
+  int64_t reasoning_tokens = 0;  // of the completion: those that were thought
+  int64_t cached_tokens = 0;     // of the prompts: read from the cache
+  int64_t written_tokens = 0;    // of the prompts: computed, and stored for the next request
 };
 
 // What was added to one choice.
@@ -80,12 +82,12 @@ struct ReplyPlan {
   ReplyOptions options;
   CacheControl cache;
   const Tenant* tenant = nullptr;
-  OutputFormat format;                     // how to read the reply; default: everything is content
-  std::string tools;                       // JSON, for the parser
+  OutputFormat format;  // how to read the reply; default: everything is content
+  std::string tools;    // JSON, for the parser
   std::shared_ptr<grammar::Language> language = {};  // what each choice must be; null: anything
-  bool one_call = false;                   // the reply ends with its first call
-  std::optional<int32_t> thinking_budget;  // tokens of reasoning, then it is closed
-  bool keep_tokens = false;                // tell tokens, not only text
+  bool one_call = false;                             // the reply ends with its first call
+  std::optional<int32_t> thinking_budget;            // tokens of reasoning, then it is closed
+  bool keep_tokens = false;                          // tell tokens, not only text
   bool score_prompt = false;  // ... and the tokens of the prompt, with options.logprobs
   std::function<void(const Choice&)> done;  // after a whole, successful first choice
 };

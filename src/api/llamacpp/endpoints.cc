@@ -24,6 +24,7 @@ void Start(Service* service, const ExchangePtr& exchange, CompletionRequest requ
   plan.options = std::move(request.options);
   plan.cache = std::move(request.cache);
   plan.tenant = service->FindTenant(exchange->request());
+  if (auto error = Constrain(service, "", &plan)) return Refuse(exchange, *error);
   plan.keep_tokens = request.return_tokens;
   plan.prompts = std::move(prompts);
   auto sink = MakeCompletionSink(exchange, service->model().id, request.return_tokens,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/llamacpp/request.h"
 
+#include "api/openai/output_rules.h"
 #include "api/openai/params.h"
 
 namespace reprise::api::llamacpp {
@@ -13,8 +14,8 @@ constexpr std::pair<const char*, double> kNeutral[] = {
     {"typical_p", 1},       {"mirostat", 0},     {"dynatemp_range", 0}, {"dry_multiplier", 0},
     {"xtc_probability", 0}, {"top_n_sigma", -1}, {"n_probs", 0},        {"t_max_predict_ms", 0},
     {"n_indent", 0},        {"min_keep", 0},     {"n_keep", 0}};
-constexpr const char* kRefused[] = {"grammar",    "json_schema",     "samplers",       "lora",
-                                    "image_data", "response_fields", "multimodal_data"};
+constexpr const char* kRefused[] = {"samplers", "lora", "image_data", "response_fields",
+                                    "multimodal_data"};
 constexpr const char* kOff[] = {"post_sampling_probs", "timings_per_token", "return_progress"};
 
 bool IsEmpty(const JsonValue& value) {
@@ -46,6 +47,7 @@ CompletionRequest ReadCompletion(const ServiceOptions& options, int64_t vocab_si
   fields->Read("return_tokens", &request.return_tokens);
   openai::ReadReplyOptions(options, vocab_size, fields, &request.options);
   openai::ReadCacheControl(fields, &request.cache);
+  openai::ReadAnswerRule(fields, &request.options.rule);
   if (request.options.choices != 1) fields->Fail("n", "must be 1");
   if (request.options.seed == UINT64_MAX) request.options.seed.reset();  // -1: a random one
   fields->Read("repeat_penalty", 0.01, 100.0, &request.options.sampling.repetition_penalty);

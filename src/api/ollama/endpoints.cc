@@ -58,6 +58,9 @@ void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
   plan.tenant = service->FindTenant(exchange->request());
   plan.tools = request.job.tools;
   plan.thinking_budget = request.job.thinking_budget;
+  if (auto error = Constrain(service, request.calls.parse ? request.job.tools : "", &plan)) {
+    return Refuse(exchange, *error);
+  }
   plan.prompts.push_back(std::move(*prompt));
   if (!request.raw) plan.done = PrepareNextTurn(service, *plan.tenant, std::move(request.job));
   auto sink = MakeAnswerSink(exchange, std::move(name), shape, request.stream);

@@ -86,6 +86,23 @@ void ReadThink(Fields* fields, ThinkingRequest* thinking) {
   }
 }
 
+// "format": "json", or a schema.
+void ReadFormat(Fields* fields, OutputRule* rule) {
+  const JsonValue* format = fields->Find("format");
+  if (format == nullptr) return;
+  const std::string_view word = format->is_string() ? format->as_string() : std::string_view();
+  if (format->is_string() && word.empty()) return;
+  rule->field = "format";
+  if (word == "json") {
+    rule->answer = OutputRule::Answer::kJsonObject;
+  } else if (format->is_object()) {
+    rule->answer = OutputRule::Answer::kJsonSchema;
+    JsonWriter(&rule->text).Value(*format);
+  } else {
+    fields->Fail("format", "must be json or a JSON schema");
+  }
+}
+
 // What both kinds of requests have.
 void ReadShared(const ServiceOptions& options, const ServedModel& model, Fields* fields,
                 OllamaRequest* request) {
@@ -93,10 +110,7 @@ void ReadShared(const ServiceOptions& options, const ServedModel& model, Fields*
   fields->Read("stream", &request->stream);
   ReadOptions(options, model, fields, &request->job.options);
   ReadThink(fields, &request->job.thinking);
-  const JsonValue* format = fields->Find("format");
-  if (format != nullptr && !(format->is_string() && format->as_string().empty())) {
-    fields->Fail("format", "is not supported by this server yet; ask for JSON in the prompt");
-  }
+  ReadFormat(fields, &request->job.options.rule);
   bool logprobs = false;
   fields->Read("logprobs", &logprobs);
   if (logprobs) fields->Fail("logprobs", "are not supported here; use /v1/chat/completions");

@@ -8,11 +8,11 @@
 #include "api/openai/format.h"
 #include "api/openai/output_rules.h"
 #include "api/openai/params.h"
+#include "api/openai/prompts.h"
 
 namespace reprise::api::openai {
 namespace {
 
-constexpr size_t kPromptsMax = 128;
 constexpr int kTokensDefault = 16;  // as OpenAI has it
 
 struct CompletionOptions : AnswerOptions {
@@ -155,47 +155,6 @@ class StreamedCompletion : public CompletionSink {
   const char* end_name_ = nullptr;
 };
 
-bool IsTokenList(const JsonValue& value) {
-  return value.is_array() && !value.items().empty() && value.items().front().is_int();
-}
-
-// One prompt: text, or token ids.
-void ReadPrompt(const Service& service, const JsonValue& value, Fields* fields,
-                std::vector<Prompt>* prompts) {
-  Prompt prompt;
-  if (value.is_string()) {
-    const Status encoded =
-        service.model().tokenizer->Encode(value.as_string(), {true, true}, &prompt.ids);
-    if (!encoded.ok()) return fields->Fail("prompt", encoded.message());
-    prompt.text = std::string(value.as_string());
-  } else if (IsTokenList(value)) {
-    for (const JsonValue& id : value.items()) {
-      if (!id.is_int() || id.as_int() < 0 || id.as_int() >= service.model().vocab_size) {
-        return fields->Fail("prompt", "must have token ids of the vocabulary only");
-      }
-      prompt.ids.push_back(static_cast<TokenId>(id.as_int()));
-    }
-    prompt.text = service.model().tokenizer->Decode(prompt.ids);
-  } else {
-    return fields->Fail("prompt", "must be a string, an array of strings, or token ids");
-  }
-  if (prompt.ids.empty()) return fields->Fail("prompt", "must not be empty");
-  prompts->push_back(std::move(prompt));
-}
-
-void ReadPrompts(const Service& service, Fields* fields, std::vector<Prompt>* prompts) {
-  const JsonValue* prompt = fields->Find("prompt");
-  if (prompt == nullptr) return fields->Fail("prompt", "is required");
-  if (!prompt->is_array() || IsTokenList(*prompt)) {
-    return ReadPrompt(service, *prompt, fields, prompts);
-  }
-  if (prompt->items().empty()) return fields->Fail("prompt", "must not be empty");
-  if (prompt->items().size() > kPromptsMax) {
-    return fields->Fail("prompt", "must have at most " + std::to_string(kPromptsMax) + " items");
-  }
-  for (const JsonValue& item : prompt->items()) ReadPrompt(service, item, fields, prompts);
-}
-
 void ReadOptions(Fields* fields, CompletionOptions* options, ReplyOptions* reply) {
   ReadAnswerOptions(fields, options);
   fields->Read("echo", &options->echo);
@@ -213,7 +172,9 @@ void ReadOptions(Fields* fields, CompletionOptions* options, ReplyOptions* reply
   std::string suffix;
   fields->Read("suffix", size_t{1} << 20, &suffix);
   if (!suffix.empty()) fields->Fail("suffix", "is not supported", "unsupported_value");
-  if (!reply->max_tokens) reply->max_tokens = kTokensDefault;
+  if (fields->Find("max_tokens") == nullptr && !reply->max_tokens) {
+    reply->max_tokens = kTokensDefault;
+  }
 }
 
 }  // namespace
@@ -228,7 +189,7 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   ReadOptions(&fields, &options, &plan.options);
   ReadAnswerRule(&fields, &plan.options.rule);
   ReadCacheControl(&fields, &plan.cache);
-  if (fields.ok()) ReadPrompts(*service, &fields, &plan.prompts);
+  if (fields.ok()) ReadPrompts(service->model(), &fields, &plan.prompts);
   if (fields.ok() &&
       plan.prompts.size() * static_cast<size_t>(plan.options.choices) > kPromptsMax) {
     fields.Fail("n", "times the number of prompts must be at most " + std::to_string(kPromptsMax));

@@ -60,6 +60,8 @@ void WriteUsage(const Usage& usage, JsonWriter* json) {
   json->Key("prompt_tokens_details").BeginObject();
   json->Member("cached_tokens", usage.cached_tokens);
   json->Member("cache_write_tokens", usage.written_tokens).EndObject();
+  json->Key("completion_tokens_details").BeginObject();
+  json->Member("reasoning_tokens", usage.reasoning_tokens).EndObject();
   json->EndObject();
 }
 
@@ -69,19 +71,21 @@ void WriteTokenIds(const std::vector<ReplyToken>& tokens, JsonWriter* json) {
   json->EndArray();
 }
 
+void WriteTokenWithTop(const ReplyToken& token, JsonWriter* json) {
+  json->BeginObject();
+  WriteToken(token, json);
+  json->Key("top_logprobs").BeginArray();
+  for (const ReplyToken& other : token.top) {
+    json->BeginObject();
+    WriteToken(other, json);
+    json->EndObject();
+  }
+  json->EndArray().EndObject();
+}
+
 void WriteChatLogprobs(const std::vector<ReplyToken>& tokens, JsonWriter* json) {
   json->Key("logprobs").BeginObject().Key("content").BeginArray();
-  for (const ReplyToken& token : tokens) {
-    json->BeginObject();
-    WriteToken(token, json);
-    json->Key("top_logprobs").BeginArray();
-    for (const ReplyToken& other : token.top) {
-      json->BeginObject();
-      WriteToken(other, json);
-      json->EndObject();
-    }
-    json->EndArray().EndObject();
-  }
+  for (const ReplyToken& token : tokens) WriteTokenWithTop(token, json);
   json->EndArray().Key("refusal").Null().EndObject();
 }
 

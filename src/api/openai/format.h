@@ -22,6 +22,8 @@ void WriteUsage(const Usage& usage, JsonWriter* json);
 // "token_ids": [...]
 void WriteTokenIds(const std::vector<ReplyToken>& tokens, JsonWriter* json);
 
+// {"token", "logprob", "bytes", "top_logprobs": [...]}
+void WriteTokenWithTop(const ReplyToken& token, JsonWriter* json);
 // {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal": null}
 void WriteChatLogprobs(const std::vector<ReplyToken>& tokens, JsonWriter* json);
 // {"tokens", "token_logprobs", "top_logprobs", "text_offset"}; offsets count characters from

@@ -56,31 +56,6 @@ void SetChoices(Fields* fields, std::string_view field, const JsonValue& list, O
   }
 }
 
-void ReadResponseFormat(Fields* fields, OutputRule* rule) {
-  const JsonValue* format = fields->Object("response_format");
-  if (format == nullptr) return;
-  const JsonValue* type = format->Find("type");
-  const std::string_view word =
-      type != nullptr && type->is_string() ? type->as_string() : std::string_view();
-  if (word == "json_object") {
-    // Some clients put a schema beside it.
-    const JsonValue* schema = format->Find("schema");
-    if (schema != nullptr) return SetSchema(fields, "response_format.schema", *schema, rule);
-    return Set(fields, "response_format", Answer::kJsonObject, rule);
-  }
-  if (word == "json_schema") {
-    const JsonValue* outer = format->Find("json_schema");
-    const JsonValue* schema = outer != nullptr ? outer->Find("schema") : format->Find("schema");
-    if (schema == nullptr) {
-      return fields->Fail("response_format.json_schema.schema", "is required");
-    }
-    return SetSchema(fields, "response_format.json_schema.schema", *schema, rule);
-  }
-  if (word != "text") {
-    fields->Fail("response_format.type", "must be text, json_object or json_schema");
-  }
-}
-
 // vLLM's object, old and new: the same members with and without "guided_" before them.
 void ReadStructured(Fields* fields, OutputRule* rule) {
   const JsonValue* structured = fields->Object("structured_outputs");
@@ -128,8 +103,34 @@ void ReadStructured(Fields* fields, OutputRule* rule) {
 
 }  // namespace
 
+void ReadFormatRule(const std::string& name, Fields* fields, OutputRule* rule) {
+  const JsonValue* format = fields->Object(name);
+  if (format == nullptr) return;
+  const JsonValue* type = format->Find("type");
+  const std::string_view word =
+      type != nullptr && type->is_string() ? type->as_string() : std::string_view();
+  if (word == "json_object") {
+    // Some clients put a schema beside it.
+    const JsonValue* schema = format->Find("schema");
+    if (schema != nullptr) return SetSchema(fields, name + ".schema", *schema, rule);
+    return Set(fields, name, Answer::kJsonObject, rule);
+  }
+  if (word == "json_schema") {
+    const JsonValue* outer = format->Find("json_schema");
+    const JsonValue* schema = outer != nullptr ? outer->Find("schema") : format->Find("schema");
+    const std::string place = name + (outer != nullptr ? ".json_schema.schema" : ".schema");
+    if (schema == nullptr) {
+      return fields->Fail(place, "is required");
+    }
+    return SetSchema(fields, place, *schema, rule);
+  }
+  if (word != "text") {
+    fields->Fail(name + ".type", "must be text, json_object or json_schema");
+  }
+}
+
 void ReadAnswerRule(Fields* fields, OutputRule* rule) {
-  ReadResponseFormat(fields, rule);
+  ReadFormatRule("response_format", fields, rule);
   ReadStructured(fields, rule);
   if (const JsonValue* grammar = fields->Find("grammar")) {
     SetText(fields, "grammar", *grammar, Answer::kGrammar, rule);

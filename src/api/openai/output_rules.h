@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "api/chat/job.h"
 #include "api/fields.h"
 #include "api/openai/params.h"
@@ -11,6 +13,9 @@ namespace reprise::api::openai {
 // guided_regex, guided_choice, guided_grammar (vLLM), grammar and json_schema (llama.cpp). Only one
 // of them may be there. Errors stay in `fields`.
 void ReadAnswerRule(Fields* fields, OutputRule* rule);
+
+// The member `name` alone: {"type": "json_object"}, {"type": "json_schema", ...} or text.
+void ReadFormatRule(const std::string& name, Fields* fields, OutputRule* rule);
 
 // tool_choice, and whether a tool is strict. `tools`: the request's array, or null.
 void ReadCallRule(Fields* fields, const JsonValue* tools, CallRules* calls, OutputRule* rule);

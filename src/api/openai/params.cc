@@ -79,7 +79,8 @@ bool IsExplicit(const JsonValue* breakpoint) {
 }
 
 // The text of a message: a string, or parts that are joined with newlines.
-void ReadContent(Fields* fields, int32_t index, ChatTurn* turn, CacheControl* cache) {
+void ReadContent(const ServiceOptions& limits, Fields* fields, int32_t index, ChatTurn* turn,
+                 CacheControl* cache) {
   const JsonValue* content = fields->Find("content");
   if (content == nullptr) return;
   const auto mark = [&] { cache->breakpoints.push_back({index, turn->content.size()}); };
@@ -98,6 +99,11 @@ void ReadContent(Fields* fields, int32_t index, ChatTurn* turn, CacheControl* ca
       return fields->Fail(place, "must be an object with a type");
     }
     const std::string_view kind = type->as_string();
+    if (i > 0) turn->content += '\n';
+    if (kind == "image_url" && limits.ignore_images) {
+      turn->content += kImageText;
+      continue;
+    }
     if (kind != "text" && kind != "refusal") {
       return fields->Fail(place + ".type", fmt::format("'{}' is not supported: this server "
                                                        "understands text only",
@@ -107,7 +113,6 @@ void ReadContent(Fields* fields, int32_t index, ChatTurn* turn, CacheControl* ca
     if (text == nullptr || !text->is_string()) {
       return fields->Fail(place + "." + std::string(kind), "must be a string");
     }
-    if (i > 0) turn->content += '\n';
     turn->content += text->as_string();
     if (IsExplicit(part.Find("prompt_cache_breakpoint"))) mark();
   }
@@ -142,7 +147,8 @@ void ReadCalls(Fields* fields, ChatTurn* turn) {
   }
 }
 
-void ReadMessage(const JsonValue& message, int32_t index, Fields* fields, ChatJob* job) {
+void ReadMessage(const ServiceOptions& limits, const JsonValue& message, int32_t index,
+                 Fields* fields, ChatJob* job) {
   if (!message.is_object()) {
     return fields->Fail(fmt::format("messages[{}]", index), "must be an object");
   }
@@ -156,7 +162,7 @@ void ReadMessage(const JsonValue& message, int32_t index, Fields* fields, ChatJo
   if (!known) {
     part.Fail("role", "must be one of system, developer, user, assistant, tool");
   }
-  ReadContent(&part, index, &turn, &job->cache);
+  ReadContent(limits, &part, index, &turn, &job->cache);
   part.Read("name", 256, &turn.name);
   if (turn.role == "assistant") {
     ReadCalls(&part, &turn);
@@ -275,8 +281,9 @@ void ReadReplyOptions(const ServiceOptions& limits, int64_t vocab_size, Fields* 
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {
     if (fields->Find(name) == nullptr) continue;
     int32_t tokens = 0;
-    fields->Read(name, 0, kTokensMax, &tokens);
-    options->max_tokens = tokens;
+    fields->Read(name, -1, kTokensMax, &tokens);
+    options->max_tokens.reset();
+    if (tokens >= 0) options->max_tokens = tokens;  // -1, as llama.cpp has it: no limit
   }
   fields->Read("min_tokens", 0, kTokensMax, &options->min_tokens);
   fields->Read("ignore_eos", &options->ignore_eos);
@@ -332,8 +339,12 @@ void ReadMessages(const ServiceOptions& limits, Fields* fields, ChatJob* job) {
   }
   if (messages->items().empty()) return fields->Fail("messages", "must not be empty");
   for (size_t i = 0; i < messages->items().size() && fields->ok(); ++i) {
-    ReadMessage(messages->items()[i], static_cast<int32_t>(i), fields, job);
+    ReadMessage(limits, messages->items()[i], static_cast<int32_t>(i), fields, job);
   }
+  ReadVariables(fields, job);
+}
+
+void ReadVariables(Fields* fields, ChatJob* job) {
   const JsonValue* variables = fields->Object("chat_template_kwargs");
   if (variables == nullptr) return;
   if (variables->members().size() > kVariablesMax) {

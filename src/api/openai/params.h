@@ -18,6 +18,8 @@ void ReadCacheControl(Fields* fields, CacheControl* cache);
 
 // The messages of a chat request, with the breakpoints marked in them.
 void ReadMessages(const ServiceOptions& limits, Fields* fields, ChatJob* job);
+// chat_template_kwargs; ReadMessages does it.
+void ReadVariables(Fields* fields, ChatJob* job);
 // What a reply may contain.
 struct CallRules {
   bool parse = false;  // calls at all

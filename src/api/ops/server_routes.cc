@@ -6,6 +6,7 @@
 #include "api/ops/endpoints.h"
 #include "api/ops/metrics.h"
 #include "base/json_writer.h"
+#include "version.gen.h"
 
 namespace reprise::api::ops {
 namespace {
@@ -37,14 +38,15 @@ void Models(Service* service, const ExchangePtr& exchange) {
   }
   JsonWriter json(&response.body);
   json.BeginObject().Member("object", "list").Key("data").BeginArray();
-  WriteModel(model, model.id, &json);
-  for (const std::string& alias : model.aliases) WriteModel(model, alias, &json);
+  for (const std::string& name : model.Names()) WriteModel(model, name, &json);
   json.EndArray().EndObject();
   exchange->Respond(std::move(response));
 }
 
 void OneModel(Service* service, const ExchangePtr& exchange) {
-  const std::string id = exchange->request().path.substr(sizeof("/v1/models/") - 1);
+  constexpr std::string_view kBefore = "/models/";
+  const std::string& path = exchange->request().path;
+  const std::string id = path.substr(path.find(kBefore) + kBefore.size());
   const ServedModel& model = service->model();
   if (!model.Answers(id)) {
     return Refuse(exchange, openai::ModelNotFound(id, model.id));
@@ -59,6 +61,12 @@ void OneModel(Service* service, const ExchangePtr& exchange) {
   exchange->Respond(std::move(response));
 }
 
+// How the model's text is made.
+void WriteText(const ServedModel& model, JsonWriter* json) {
+  json->Member("chat_template", model.template_source);
+  for (const auto& [name, text] : model.special_tokens) json->Member(name, text);
+}
+
 void Props(Service* service, const ExchangePtr& exchange) {
   const ServedModel& model = service->model();
   http::Response response;
@@ -67,16 +75,33 @@ void Props(Service* service, const ExchangePtr& exchange) {
   json.Key("default_generation_settings").BeginObject();
   json.Member("n_ctx", model.context_tokens).Key("params").BeginObject();
   const SamplingParams& sampling = service->options().sampling;
-  json.Member("temperature", double{sampling.temperature}).Member("top_k", sampling.top_k);
-  json.Member("top_p", double{sampling.top_p}).Member("min_p", double{sampling.min_p});
-  json.Member("repeat_penalty", double{sampling.repetition_penalty});
+  json.Member("temperature", sampling.temperature).Member("top_k", sampling.top_k);
+  json.Member("top_p", sampling.top_p).Member("min_p", sampling.min_p);
+  json.Member("repeat_penalty", sampling.repetition_penalty);
   json.EndObject().EndObject();
   json.Member("context_tokens", model.context_tokens).Member("vocab_size", model.vocab_size);
-  json.Member("chat_template", model.template_source);
   // Whether a request may say "enable_thinking" and be heard.
   json.Member("thinking", model.output.reasoning != nullptr || model.thinking.can_toggle());
-  for (const auto& [name, text] : model.special_tokens) json.Member(name, text);
+  WriteText(model, &json);
   json.EndObject();
+  exchange->Respond(std::move(response));
+}
+
+// vLLM's way to ask for the tokenizer of a model; evaluation harnesses do.
+void TokenizerInfo(Service* service, const ExchangePtr& exchange) {
+  const ServedModel& model = service->model();
+  http::Response response;
+  JsonWriter json(&response.body);
+  json.BeginObject().Member("tokenizer_class", "reprise");
+  json.Member("model_max_length", model.context_tokens).Member("vocab_size", model.vocab_size);
+  WriteText(model, &json);
+  json.EndObject();
+  exchange->Respond(std::move(response));
+}
+
+void ShowVersion(Service*, const ExchangePtr& exchange) {
+  http::Response response;
+  JsonWriter(&response.body).BeginObject().Member("version", kVersion).EndObject();
   exchange->Respond(std::move(response));
 }
 
@@ -106,7 +131,7 @@ void VllmMetrics(Service* service, const ExchangePtr& exchange) {
 }  // namespace
 
 void AddServerRoutes(Service* service, http::Router* router) {
-  const auto add = [&](const char* path, RunOn run_on,
+  const auto add = [&](const std::string& path, RunOn run_on,
                        void (*handle)(Service*, const ExchangePtr&)) {
     router->Add("GET", path, run_on,
                 [service, handle](const ExchangePtr& e) { handle(service, e); });
@@ -118,10 +143,13 @@ void AddServerRoutes(Service* service, http::Router* router) {
     response.body = R"({"status":"alive"})";
     exchange->Respond(std::move(response));
   });
-  add("/v1/models", RunOn::kWorker, Models);
-  add("/models", RunOn::kWorker, Models);
-  add("/v1/models/*", RunOn::kWorker, OneModel);
+  for (const std::string base : {"/v1", ""}) {
+    add(base + "/models", RunOn::kWorker, Models);
+    add(base + "/models/*", RunOn::kWorker, OneModel);
+  }
   add("/props", RunOn::kWorker, Props);
+  add("/tokenizer_info", RunOn::kWorker, TokenizerInfo);
+  add("/version", RunOn::kServer, ShowVersion);
   add("/metrics", RunOn::kWorker, OwnMetrics);
   add("/metrics/vllm", RunOn::kWorker, VllmMetrics);
 }

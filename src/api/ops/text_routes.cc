@@ -125,6 +125,13 @@ void ApplyTemplate(Service* service, const ExchangePtr& exchange) {
   exchange->Respond(std::move(response));
 }
 
+// Vectors are another kind of model's answer.
+void RefuseVectors(Service* service, const ExchangePtr& exchange) {
+  Refuse(exchange, {501, "the model '" + service->model().id +
+                             "' generates text; this server makes no embeddings and ranks no "
+                             "documents with it"});
+}
+
 }  // namespace
 
 void AddTextRoutes(Service* service, http::Router* router) {
@@ -135,6 +142,10 @@ void AddTextRoutes(Service* service, http::Router* router) {
   add("/tokenize", Tokenize);
   add("/detokenize", Detokenize);
   add("/apply-template", ApplyTemplate);
+  for (const char* path : {"/v1/embeddings", "/embeddings", "/embedding", "/api/embed",
+                           "/api/embeddings", "/v1/rerank", "/rerank"}) {
+    add(path, RefuseVectors);
+  }
 }
 
 }  // namespace reprise::api::ops

@@ -95,6 +95,9 @@ void Create(Service* service, const StorePtr& store, const ExchangePtr& exchange
   plan.tools = request.job.tools;
   plan.one_call = request.calls.one;
   plan.thinking_budget = request.job.thinking_budget;
+  if (auto error = Constrain(service, request.calls.parse ? request.job.tools : "", &plan)) {
+    return Refuse(exchange, *error);
+  }
   plan.keep_tokens = request.logprobs;
   plan.prompts.push_back(std::move(prepared.prompt));
   plan.done = PrepareNextTurn(service, *plan.tenant, std::move(request.job));

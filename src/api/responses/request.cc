@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "api/openai/output_rules.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::responses {
@@ -122,6 +123,8 @@ class ToolReader {
       const JsonValue* value = tool.Find(member);
       if (value != nullptr && !value->is_null()) json_.Key(member).Value(*value);
     }
+    const JsonValue* strict = tool.Find("strict");
+    if (strict != nullptr && strict->is_bool() && strict->as_bool()) json_.Member("strict", true);
     json_.EndObject().EndObject();
   }
 
@@ -131,6 +134,24 @@ class ToolReader {
   JsonWriter json_;
   std::unordered_set<std::string> names_;
 };
+
+// What the reply must be: text.format, tool_choice, strict tools.
+void ReadRules(Fields* fields, ResponsesRequest* request) {
+  OutputRule& rule = request->job.options.rule;
+  if (const JsonValue* text = fields->Object("text")) {
+    Fields part(*text, "text.");
+    openai::ReadFormatRule("format", &part, &rule);
+    if (!rule.field.empty()) rule.field = "text." + rule.field;
+    fields->Take(part);
+  }
+  bool parallel = true;
+  fields->Read("parallel_tool_calls", &parallel);
+  request->calls.one = !parallel;
+  if (!fields->ok()) return;
+  const std::string& tools = request->job.tools;
+  const auto parsed = JsonDocument::Parse(tools.empty() ? "[]" : tools);
+  openai::ReadCallRule(fields, &parsed->root(), &request->calls, &rule);
+}
 
 void ReadPrevious(const ResponseStore& store, const Tenant& tenant, Fields* fields,
                   ResponsesRequest* request) {
@@ -199,12 +220,7 @@ ResponsesRequest ReadResponsesRequest(const ServiceOptions& options, int64_t voc
   fields->Read("store", &request.store);
   ReadInclude(fields, &request);
   ToolReader(static_cast<size_t>(options.tool_count_max), fields, &request).Read();
-  openai::ReadToolChoice(fields, &request.calls);
-  if (const JsonValue* text = fields->Object("text")) {
-    Fields part(*text, "text.");
-    openai::ReadFormat("format", &part);
-    fields->Take(part);
-  }
+  ReadRules(fields, &request);
   openai::ReadReplyOptions(options, vocab_size, fields, &job.options);
   if (job.options.choices != 1) fields->Fail("n", "must be 1");
   if (fields->Find("max_output_tokens") != nullptr) {
