@@ -93,7 +93,9 @@ class Commands(unittest.TestCase):
         tokens = GOLDEN / "qwen3/golden.safetensors"
         self.expect_error(["frobnicate", "logits"], "frobnicate")
         self.expect_error(["/nonexistent"], "inspect", "/nonexistent")
-        self.expect_error(["--model"], "logits", "--input", tokens, "--out", self.path / "x")
+        self.expect_error(["--input"], "logits", "--out", self.path / "x")
+        self.expect_error(["--contxt", "did you mean '--context'?"], "serve", "--contxt", "99")
+        self.expect_error(["did you mean 'inspect'?"], "insepct")
         self.expect_error(["83 are left"], "logits", "-m", model, "--input", tokens, "--out", self.path / "x",
                           "--split", "84")
         self.expect_error(["q9_9", "q4_k_m"], "logits", "-m", model, "--input", tokens, "--out", self.path / "x",
@@ -109,6 +111,15 @@ class Commands(unittest.TestCase):
         for command in ["run", "logits", "bench", "synth", "inspect", "convert", "audit"]:
             self.assertIn(command, result.stdout)
             self.assertEqual(run(command, "--help").returncode, 0)
+            self.assertEqual(run("help", command).stdout, run(command, "--help").stdout)
+        self.assertRegex(run("--version").stdout, r"^reprise \d+\.\d+\.\d+\n$")
+        self.assertEqual(run("help").stdout, result.stdout)
+
+    @unittest.skipUnless(TINY.exists(), "needs the bundled model")
+    def test_the_bundled_model_is_the_default(self):
+        self.assertIn("qwen35.embedding_length", run("inspect", "--no-tensors").stdout)
+        result = run("audit", "--schedules", "1")
+        self.assertEqual(result.returncode, 0, result.stderr)
 
     @unittest.skipUnless(TINY.exists(), "needs the bundled model")
     def test_a_chat_is_reproducible(self):

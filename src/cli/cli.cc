@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "version.gen.h"
 
 namespace reprise::cli {
 namespace {
@@ -29,6 +30,7 @@ constexpr Command kCommands[] = {
 
 int Main(int argc, char** argv) {
   Flags flags("reprise", "Reprise runs language models and never computes the same prefix twice.");
+  flags.SetVersion(kVersion);
   for (const Command& command : kCommands) {
     command.define(flags.AddCommand(command.name, command.summary));
   }

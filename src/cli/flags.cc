@@ -18,17 +18,55 @@ std::string Join(const std::vector<std::string>& words) {
   return text;
 }
 
-// Reads all of `text`. The library's own reading wraps -1 around and takes 010 for eight.
-template <typename T>
-bool Read(const std::string& text, T* value) {
-  const char* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, *value);
-  return error == std::errc() && at == end;
+// How many letters must be changed, put in or left out to make one word of the other.
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t same = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({same, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
 }
 
-bool Read(const std::string& text, std::string* value) {
+// "; did you mean 'x'?", or nothing if no known word is near.
+std::string Suggest(const std::string& word, const std::vector<std::string>& known) {
+  constexpr size_t kWordBytesMax = 64;
+  const std::string* nearest = nullptr;
+  size_t least = std::min<size_t>(3, word.size() / 3 + 2);
+  for (const std::string& one : known) {
+    if (word.size() > kWordBytesMax) break;
+    // Half of a word is as good as a word with few mistakes.
+    const bool begins = word.size() >= 3 && one.starts_with(word);
+    const size_t distance = begins ? 0 : Distance(word, one);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = &one;
+  }
+  return nearest == nullptr ? "" : "; did you mean '" + *nearest + "'?";
+}
+
+// Reads all of `text`: the sentence if it is no such number. The library's own reading wraps -1
+// around and takes 010 for eight.
+template <typename T>
+std::string Read(const std::string& text, T* value) {
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, *value);
+  if (error == std::errc::result_out_of_range) return "'" + text + "' is too large";
+  if (error == std::errc() && at == end) return "";
+  const std::string kind = std::is_floating_point_v<T> ? "a number"
+                           : std::is_unsigned_v<T>     ? "a whole number of 0 or more"
+                                                       : "a whole number";
+  return "'" + text + "' is not " + kind;
+}
+
+std::string Read(const std::string& text, std::string* value) {
   *value = text;
-  return true;
+  return "";
 }
 
 template <typename T>
@@ -39,14 +77,14 @@ constexpr const char* kTypeName = std::is_floating_point_v<T> ? "NUMBER"
 // The sentence for a value that is not what the rule asks for, or nothing.
 template <typename T>
 std::string ReadChecked(const std::string& text, const FlagRule& rule, T* value) {
-  if (!Read(text, value)) return "'" + text + "' is no " + kTypeName<T> + " that fits";
+  if (std::string wrong = Read(text, value); !wrong.empty()) return wrong;
   if constexpr (std::is_arithmetic_v<T>) {
     const auto number = static_cast<double>(*value);
     if (!(number >= rule.min)) return text + " is less than " + CLI::detail::to_string(rule.min);
     if (!(number <= rule.max)) return text + " is more than " + CLI::detail::to_string(rule.max);
   } else if (!rule.one_of.empty() &&
              std::find(rule.one_of.begin(), rule.one_of.end(), text) == rule.one_of.end()) {
-    return "'" + text + "' is none of " + Join(rule.one_of);
+    return "'" + text + "' is none of " + Join(rule.one_of) + Suggest(text, rule.one_of);
   }
   return "";
 }
@@ -143,6 +181,10 @@ Flags::Flags(std::string name, std::unique_ptr<Parser> parser)
 
 Flags::~Flags() = default;
 
+void Flags::SetVersion(const std::string& version) {
+  parser_->app->set_version_flag("--version", name_ + " " + version, "print the version");
+}
+
 void Flags::Add(const std::string& names, Value value, std::string help, const FlagRule& rule) {
   CLI::Option* option = std::visit(
       [&](auto* target) { return AddTo(parser_->app, names, target, help, rule); }, value);
@@ -163,8 +205,8 @@ Status Flags::ApplyConfig() const {
   for (const auto& [name, values] : settings) {
     CLI::Option* option = parser_->app->get_option_no_throw("--" + name);
     if (option == nullptr) {
-      return InvalidArgument(config_path_ + ": there is no setting '" + name + "' (see " + name_ +
-                             " --help)");
+      return InvalidArgument(config_path_ + ": there is no setting '" + name + "'" +
+                             Suggest("--" + name, LongNames()) + " (see " + name_ + " --help)");
     }
     if (option->count() > 0) continue;
     try {
@@ -182,7 +224,7 @@ Flags* Flags::AddCommand(const std::string& name, const std::string& summary) {
   parser->app = parser_->app->add_subcommand(name, summary);
   parser->app->footer("");
   parser_->app->require_subcommand(1);
-  parser_->app->footer(name_ + " COMMAND --help tells more about a command.");
+  parser_->app->footer(name_ + " help COMMAND tells more about a command.");
   commands_.emplace_back(new Flags(name_ + " " + name, std::move(parser)));
   return commands_.back().get();
 }
@@ -197,7 +239,27 @@ Status Flags::CheckCommands(int argc, const char* const* argv) const {
   }
   const std::string list = " (known: " + Join(known) + ")";
   if (argc < 2) return InvalidArgument(name_ + " needs a command" + list);
-  return InvalidArgument("there is no command '" + std::string(argv[1]) + "' of " + name_ + list);
+  return InvalidArgument("there is no command '" + std::string(argv[1]) + "' of " + name_ +
+                         Suggest(argv[1], known) + list);
+}
+
+std::vector<std::string> Flags::LongNames() const {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : parser_->app->get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// An option that is none deserves a better sentence than the library's, too.
+std::string Flags::DescribeExtras(const std::vector<std::string>& extras,
+                                  const std::string& otherwise) const {
+  for (const std::string& extra : extras) {
+    const std::string word = extra.substr(0, extra.find('='));
+    if (!word.starts_with("--")) continue;
+    return "there is no option '" + word + "' of " + name_ + Suggest(word, LongNames());
+  }
+  return otherwise;
 }
 
 const Flags* Flags::Named() const {
@@ -208,12 +270,23 @@ const Flags* Flags::Named() const {
 }
 
 Status Flags::Run(int argc, const char* const* argv) {
-  REPRISE_TRY(CheckCommands(argc, argv));
+  std::vector<const char*> words(argv, argv + argc);
+  // "help COMMAND" is "COMMAND --help".
+  if (argc > 1 && std::string_view(argv[1]) == "help" && !commands_.empty()) {
+    words.erase(words.begin() + 1);
+    words.push_back("--help");
+  }
+  const int count = static_cast<int>(words.size());
+  REPRISE_TRY(CheckCommands(count, words.data()));
   try {
-    parser_->app->parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    parser_->app->exit(help);
+    parser_->app->parse(count, words.data());
+  } catch (const CLI::Success& asked) {  // help, or the version
+    parser_->app->exit(asked);
     return OkStatus();
+  } catch (const CLI::ExtrasError& error) {
+    const std::vector<std::string> extras = parser_->app->remaining(true);
+    return InvalidArgument(Named()->DescribeExtras(extras, error.what()) + " (see " +
+                           Named()->name_ + " --help)");
   } catch (const CLI::ParseError& error) {
     return InvalidArgument(std::string(error.what()) + " (see " + Named()->name_ + " --help)");
   }

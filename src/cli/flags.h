@@ -62,11 +62,15 @@ class Flags {
   // A command that has subcommands needs one of them to be named. Owned by this.
   Flags* AddCommand(const std::string& name, const std::string& summary);
 
+  // What --version prints.
+  void SetVersion(const std::string& version);
+
   // What the command does.
   void SetAction(Action action) { action_ = std::move(action); }
 
-  // Parses, then runs the action of the command that was named. Help is printed, not run. Fails
-  // with kInvalidArgument, and a sentence, if the arguments are wrong.
+  // Parses, then runs the action of the command that was named. Help ("help COMMAND", --help) and
+  // the version are printed, not run. Fails with kInvalidArgument, and a sentence, if the arguments
+  // are wrong; a misspelt one gets a suggestion.
   Status Run(int argc, const char* const* argv);
 
  private:
@@ -75,6 +79,9 @@ class Flags {
   Flags(std::string name, std::unique_ptr<Parser> parser);
   Status CheckCommands(int argc, const char* const* argv) const;
   Status ApplyConfig() const;
+  std::vector<std::string> LongNames() const;
+  std::string DescribeExtras(const std::vector<std::string>& extras,
+                             const std::string& otherwise) const;
   const Flags* Named() const;
 
   const std::string name_;  // with those of the commands above

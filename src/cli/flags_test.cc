@@ -27,6 +27,7 @@ struct Seen {
 
 Status RunWith(Seen* seen, std::vector<const char*> arguments) {
   Flags flags("prog", "a program");
+  flags.SetVersion("1.2.3");
   Flags* one = flags.AddCommand("one", "the first");
   one->Add("FILE", &seen->file, "a file", {.required = true});
   one->Add("-t,--text", &seen->text, "a text");
@@ -117,14 +118,42 @@ TEST(FlagsTest, WrongArgumentsAreSentences) {
   ExpectRefused({"one", "F", "-n", "11"}, "--some-count: 11 is more than 10");
   ExpectRefused({"one", "F", "-n", "many"}, "--some-count");
   ExpectRefused({"one", "F", "--share", "nan"}, "--share");
-  ExpectRefused({"one", "F", "--seed", "-1"}, "--seed: '-1' is no INTEGER that fits");
-  ExpectRefused({"one", "F", "--seed", "18446744073709551616"}, "--seed");
+  ExpectRefused({"one", "F", "--seed", "-1"}, "--seed: '-1' is not a whole number of 0 or more");
+  ExpectRefused({"one", "F", "--seed", "18446744073709551616"},
+                "--seed: '18446744073709551616' is too large");
+  ExpectRefused({"one", "F", "--share", "half"}, "--share: 'half' is not a number");
   ExpectRefused({"one", "F", "--kind", "f8"}, "--kind: 'f8' is none of f16, f32");
-  ExpectRefused({"one", "F", "--list", "1,x"}, "--list: 'x' is no INTEGER");
-  ExpectRefused({"one", "F", "--list", "1,"}, "--list: '' is no INTEGER");
+  ExpectRefused({"one", "F", "--list", "1,x"}, "--list: 'x' is not a whole number");
+  ExpectRefused({"one", "F", "--list", "1,"}, "--list: '' is not a whole number");
   ExpectRefused({"one", "F", "-n", "2", "-n", "3"}, "--some-count");
   ExpectRefused({"one", "F", "--unknown"}, "--unknown");
   ExpectRefused({"one", "F", "G"}, "G");
+}
+
+TEST(FlagsTest, MisspeltWordsGetASuggestion) {
+  ExpectRefused({"one", "F", "--some-cout", "3"},
+                "there is no option '--some-cout' of prog one; did you mean '--some-count'?");
+  ExpectRefused({"one", "F", "--some-cout=3"}, "did you mean '--some-count'?");
+  ExpectRefused({"one", "F", "--sed", "3"}, "did you mean '--seed'?");
+  ExpectRefused({"on"}, "there is no command 'on' of prog; did you mean 'one'? (known: one, two)");
+  ExpectRefused({"help", "on"}, "there is no command 'on' of prog; did you mean 'one'?");
+  Seen seen;
+  EXPECT_EQ(RunWith(&seen, {"one", "F", "--zebra"}).message().find("did you mean"),
+            std::string::npos);
+}
+
+TEST(FlagsTest, HelpAndVersionAreNotRun) {
+  Seen seen;
+  const auto printed = [&seen](std::vector<const char*> arguments) {
+    testing::internal::CaptureStdout();
+    EXPECT_TRUE(RunWith(&seen, std::move(arguments)).ok());
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_NE(printed({"help"}).find("the second"), std::string::npos);
+  EXPECT_NE(printed({"help", "one"}).find("--some-count"), std::string::npos);
+  EXPECT_NE(printed({"help", "two", "deep"}).find("below"), std::string::npos);
+  EXPECT_EQ(printed({"--version"}), "prog 1.2.3\n");
+  EXPECT_EQ(seen.runs, 0);
 }
 
 TEST(FlagsTest, ActionsFailWithTheirOwnWords) {

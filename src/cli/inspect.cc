@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/mapped_file.h"
+#include "cli/bundled_model.h"
 #include "cli/commands.h"
 #include "model/family.h"
 #include "weights/checkpoint.h"
@@ -192,15 +193,20 @@ Status Run(const Options& options) {
 
 void DefineInspect(Flags* flags) {
   auto options = std::make_shared<Options>();
-  flags->Add("FILE", &options->path, "GGUF file, safetensors file or Hugging Face folder",
-             {.required = true});
+  flags->Add("FILE", &options->path,
+             "GGUF file, safetensors file or Hugging Face folder (default: the bundled model)");
   flags->Add("--tensors,!--no-tensors", &options->tensors, "list every tensor (default)");
   flags->Add("--kv", &options->kv, "type of K/V to reckon with: f16 or f32",
              {.one_of = {"f16", "f32"}});
   flags->Add("-c,--context", &options->context_tokens,
              "tokens of the longest request to reckon with (default: the model's)",
              {.min = 1, .max = 1 << 24});
-  flags->SetAction([options] { return Run(*options); });
+  flags->SetAction([options]() -> Status {
+    if (options->path.empty()) {
+      REPRISE_ASSIGN(options->path, FindBundledModel());
+    }
+    return Run(*options);
+  });
 }
 
 }  // namespace reprise::cli

@@ -16,12 +16,9 @@ constexpr int kThreadsMax = 1024;
 
 }  // namespace
 
-void AddModelOptions(Flags* flags, ModelOptions* options, ModelChoice choice) {
-  const bool required = choice == ModelChoice::kRequired;
+void AddModelOptions(Flags* flags, ModelOptions* options) {
   flags->Add("-m,--model", &options->path,
-             required ? "GGUF file or Hugging Face folder"
-                      : "GGUF file or Hugging Face folder (default: the bundled model)",
-             {.required = required});
+             "GGUF file or Hugging Face folder (default: the bundled model)");
   flags->Add("--threads", &options->threads, "threads to compute with (default: one per CPU)",
              {.min = 1, .max = kThreadsMax});
   flags->Add("--kv", &options->kv, "type of K/V in memory: f16 or f32", {.one_of = {"f16", "f32"}});

@@ -26,10 +26,8 @@ struct ModelOptions {
   int threads = 0;         // 0: one per CPU
   int context_tokens = 0;  // of the longest sequence; 0: as the model says
 };
-// Commands that talk may go without --model: they use the bundled one.
-enum class ModelChoice { kRequired, kBundledByDefault };
-void AddModelOptions(Flags* flags, ModelOptions* options,
-                     ModelChoice choice = ModelChoice::kRequired);
+// Without --model commands use the bundled one.
+void AddModelOptions(Flags* flags, ModelOptions* options);
 
 // A model with the threads and kernels that run it.
 class LoadedModel {

@@ -306,7 +306,7 @@ void DefineRun(Flags* flags) {
   auto options = std::make_shared<Options>();
   options->sampling.temperature = 0.7f;
   options->sampling.top_p = 0.95f;
-  AddModelOptions(flags, &options->model, ModelChoice::kBundledByDefault);
+  AddModelOptions(flags, &options->model);
   flags->Add("-p,--prompt", &options->prompt, "answer this and exit");
   flags->Add("-s,--system", &options->system, "system prompt");
   flags->Add("--tokenizer", &options->tokenizer,
@@ -321,13 +321,14 @@ void DefineRun(Flags* flags) {
   GenerationDefaults* chosen = &options->chosen;
   flags->Add("-t,--temperature", &chosen->temperature,
              "0: always the most likely (default: the model's, else 0.7)");
-  flags->Add("--top-k", &chosen->top_k,
-             "sample from the so many most likely; 0: all (default: the model's, else 0)");
+  flags->Add(
+      "--top-k", &chosen->top_k,
+      "sample from this many of the most likely tokens; 0: all (default: the model's, else 0)");
   flags->Add("--top-p", &chosen->top_p,
-             "sample from the most likely that have this probability together (default: the "
+             "sample from the most likely tokens that together have this probability (default: the "
              "model's, else 0.95)");
   flags->Add("--min-p", &chosen->min_p,
-             "leave out what is less likely than this share of the most likely (default: the "
+             "leave out tokens less likely than this share of the most likely one (default: the "
              "model's, else 0)");
   flags->Add("--repetition-penalty", &chosen->repetition_penalty,
              "of tokens that were there; 1: none (default: the model's, else 1)");

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mapped_file.h"
 #include "base/rng.h"
+#include "cli/bundled_model.h"
 #include "cli/commands.h"
 #include "model/model_text.h"
 
@@ -138,12 +139,17 @@ void DefineTokenizeBench(Flags* bench) {
   auto options = std::make_shared<Options>();
   Flags* flags = bench->AddCommand("tokenize", "megabytes of text per second of one CPU");
   flags->Add("TOKENIZER", &options->tokenizer,
-             "GGUF file, tokenizer.json, a folder that has one, SentencePiece model or RWKV's file",
-             {.required = true});
+             "GGUF file, tokenizer.json, a folder that has one, SentencePiece model or RWKV's file "
+             "(default: the bundled model)");
   flags->Add("--text", &options->texts, "also this file; may be used several times");
   flags->Add("--line-kb", &options->line_kb, "length of the lines that are made up, in kB",
              {.min = 1, .max = 200'000});
-  flags->SetAction([=] { return Run(*options); });
+  flags->SetAction([=]() -> Status {
+    if (options->tokenizer.empty()) {
+      REPRISE_ASSIGN(options->tokenizer, FindBundledModel());
+    }
+    return Run(*options);
+  });
 }
 
 }  // namespace reprise::cli

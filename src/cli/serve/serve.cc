@@ -31,6 +31,7 @@ struct Options {
 };
 
 volatile sig_atomic_t signals = 0;
+volatile sig_atomic_t reloads = 0;
 volatile sig_atomic_t loading = 1;
 
 // While the model loads there is nothing to drain: the process ends at once.
@@ -39,11 +40,20 @@ void OnSignal(int) {
   signals = signals + 1;
 }
 
-void CatchSignals() {
+// SIGHUP ends a server that has nothing to read again: its terminal was closed.
+void CatchSignals(bool tls) {
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = [](int) { reloads = reloads + 1; };
+  if (tls) ::sigaction(SIGHUP, &action, nullptr);
+}
+
+void ReloadTls(ServerStack* stack) {
+  const Status status = stack->server().ReloadTls();
+  if (status.ok()) return Log(LogLevel::kInfo, "the certificate was read again");
+  Log(LogLevel::kError, "the certificate stays as it was: " + status.message());
 }
 
 // Every connection is a file.
@@ -110,13 +120,19 @@ Status Serve(Options options) {
   }
   RaiseFileLimit();
   ::signal(SIGPIPE, SIG_IGN);
-  CatchSignals();
+  CatchSignals(!options.serve.tls_cert.empty());
   REPRISE_ASSIGN(const std::unique_ptr<ServerStack> stack, ServerStack::Start(options.serve));
   loading = 0;
   std::printf("%s on %s\n", stack->model_id().c_str(), stack->url().c_str());
   std::fflush(stdout);
   NotifySystemd("READY=1");
-  while (signals == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (sig_atomic_t reloaded = 0; signals == 0;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (reloaded != reloads) {
+      reloaded = reloads;
+      ReloadTls(stack.get());
+    }
+  }
 
   NotifySystemd("STOPPING=1");
   Log(LogLevel::kInfo, "shutting down: answering what is under way");
@@ -135,12 +151,15 @@ Status Serve(Options options) {
 void DefineServe(Flags* flags) {
   auto options = std::make_shared<Options>();
   ServeOptions* serve = &options->serve;
-  AddModelOptions(flags, &serve->model, ModelChoice::kBundledByDefault);
+  AddModelOptions(flags, &serve->model);
   flags->AddConfig("--config", "TOML file with any of these options",
                    [options](const std::string& path) { return ReadConfig(path, options.get()); });
   flags->Add("--tokenizer", &serve->tokenizer,
              "tokenizer.json or a folder that has one, for models without");
-  flags->Add("--alias", &serve->alias, "name of the model for clients (default: the file's)");
+  flags->Add(
+      "--alias", &serve->aliases,
+      "name of the model for clients (default: the file's); several times for several names; "
+      "'claude-*' or '*' for all that begin so");
   flags->Add("--host", &serve->host, "address to listen on");
   flags->Add("--port", &serve->port, "port to listen on; 0: any free one",
              {.min = 0, .max = 65535});
@@ -171,16 +190,25 @@ void DefineServe(Flags* flags) {
   flags->Add("--connections", &serve->connections, "open connections; more are answered 503",
              {.min = 1, .max = 1 << 20});
   flags->Add("--body-mib", &serve->body_mib, "largest body of a request", {.min = 1, .max = 1024});
-  flags->Add("--head-seconds", &serve->head_seconds, "how long a client may take to send a head",
+  flags->Add("--head-seconds", &serve->head_seconds,
+             "seconds that a client may take to send the head of a request",
              {.min = 1, .max = 3600});
   flags->Add("--stall-seconds", &serve->stall_seconds,
-             "how long a client may take nothing of its answer", {.min = 1, .max = 3600});
+             "seconds after which a client that reads nothing of its answer is cut off",
+             {.min = 1, .max = 3600});
   flags->Add("--workers", &serve->workers, "threads that parse, render and tokenise requests",
              {.min = 1, .max = 256});
   flags->Add("--drain-seconds", &options->drain_seconds,
-             "how long running answers may take after SIGTERM", {.min = 0, .max = 3600});
+             "seconds that running answers may take after SIGTERM", {.min = 0, .max = 3600});
   flags->Add("--log", &options->log, "least level that is logged",
              {.one_of = {"debug", "info", "warning", "error"}});
+  flags->Add("--ignore-images", &serve->ignore_images,
+             "put a text in the place of images instead of refusing them");
+  flags->Add("--cors-origin", &serve->cors_origins,
+             "origin of web pages that may ask, such as https://chat.example; several times, or *");
+  flags->Add("--tls-cert", &serve->tls_cert,
+             "certificate chain (PEM): serve https; read again on SIGHUP");
+  flags->Add("--tls-key", &serve->tls_key, "its private key (PEM)");
   flags->Add("--no-page", &options->no_page, "serve the API only");
   flags->Add("--no-idle-work", &options->no_idle_work,
              "do not prepare the next turn while nothing else is to do");

@@ -89,8 +89,16 @@ Status ServerStack::LoadText() {
           "the model's chat template cannot be used, chat is off: " + parsed.status().message());
     }
   }
-  served_.id = options_.alias.empty() ? std::filesystem::path(loaded_->path()).stem().string()
-                                      : options_.alias;
+  served_.aliases = options_.aliases;
+  const auto named =
+      std::find_if(served_.aliases.begin(), served_.aliases.end(),
+                   [](const std::string& alias) { return alias.find('*') == std::string::npos; });
+  if (named == served_.aliases.end()) {
+    served_.id = std::filesystem::path(loaded_->path()).stem().string();
+  } else {
+    served_.id = *named;
+    served_.aliases.erase(named);
+  }
   served_.created = std::time(nullptr);
   served_.family = card.family;
   served_.digest = card.digest;
@@ -115,6 +123,11 @@ Status ServerStack::BuildEngine() {
   CacheOptions cache;
   cache.sequence_count = options_.parallel;
   cache.context_tokens = static_cast<int32_t>(card.context_length);
+  if (options_.context_tokens > cache.context_tokens) {
+    Log(LogLevel::kWarning, "--context " + std::to_string(options_.context_tokens) +
+                                " is more than the model's " +
+                                std::to_string(cache.context_tokens) + "; it was lowered to that");
+  }
   if (!card.rope_regime.empty()) Log(LogLevel::kInfo, "rotary regime: " + card.rope_regime);
   if (options_.snapshot_gap > 0) {
     cache.snapshot_gap = options_.snapshot_gap;
@@ -151,6 +164,9 @@ Status ServerStack::Listen() {
   server.limits.body_bytes_max = static_cast<size_t>(options_.body_mib) << 20;
   server.head_max = std::chrono::seconds(options_.head_seconds);
   server.stall_max = std::chrono::seconds(options_.stall_seconds);
+  server.cors_origins = options_.cors_origins;
+  server.tls_cert = options_.tls_cert;
+  server.tls_key = options_.tls_key;
   server.refuse = [this](int status, const std::string& message, const http::Request* request) {
     if (!routed_ && status == 404) return api::ErrorResponse(kLoading, request);
     return api::ErrorResponse({status, message}, request);
@@ -182,7 +198,10 @@ void ServerStack::OpenRoutes() {
   service.sampling = sampling_;
   service.next_turn = options_.idle_work;
   service.strip_preambles = options_.strip_preambles;
+  service.ignore_images = options_.ignore_images;
   service.keys = options_.keys;
+  service.slot_count = options_.parallel;
+  service.cors_origins = options_.cors_origins;
   service.local_hosts_only = IsLoopback(AddressOf(options_.host));
   service_ = std::make_unique<api::Service>(&served_, engine_.get(), &clock_, service);
   service_->SetLater([this](std::function<void()> task) { server_->Work(std::move(task)); });
@@ -197,7 +216,8 @@ void ServerStack::OpenRoutes() {
 std::string ServerStack::url() const {
   const std::string address = AddressOf(options_.host);
   const bool six = address.find(':') != std::string::npos;
-  return "http://" + (six ? "[" + address + "]" : address) + ":" + std::to_string(port());
+  const std::string scheme = options_.tls_cert.empty() ? "http://" : "https://";
+  return scheme + (six ? "[" + address + "]" : address) + ":" + std::to_string(port());
 }
 
 bool ServerStack::Drain(std::chrono::milliseconds timeout) {

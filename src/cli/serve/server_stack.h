@@ -23,7 +23,7 @@ namespace reprise::cli {
 struct ServeOptions {
   ModelOptions model;
   std::string tokenizer;
-  std::string alias;
+  std::vector<std::string> aliases;  // of the model; in one, '*' stands for any text
   std::string host = "127.0.0.1";
   int port = 8080;  // 0: any free one
   std::vector<api::Tenants::Key> keys;
@@ -45,6 +45,10 @@ struct ServeOptions {
   bool idle_work = true;
   bool strip_preambles = true;
   bool access_log = true;
+  bool ignore_images = false;
+  std::vector<std::string> cors_origins;  // of web pages that may ask; "*": any
+  std::string tls_cert;                   // PEM files; empty: no TLS
+  std::string tls_key;
 };
 
 // Everything between a model file and the sockets, in the order in which it is built. Tests and
