@@ -1,25 +1,42 @@
 #!/bin/sh
-# Installs the vendors' own clients for the tests, by name, into build/clients: openai and anthropic for Python,
-# openai for JavaScript; and selenium, which drives the browser that the page is tested in. Does nothing when they are there.
+# Installs the clients that the tests drive the server with, by name, into build/clients: `clients.sh` those of `make test` (the
+# vendors' own, and selenium for the page), `clients.sh more` those of `make clients`. Does nothing when they are there.
 set -eu
 cd "$(dirname "$0")/.."
-folder=build/clients
 
-if ! [ -f $folder/python.done ]; then
-  echo "installing the Python clients openai and anthropic"
-  python3 -m venv $folder/venv
-  $folder/venv/bin/pip install --quiet --disable-pip-version-check openai anthropic jsonschema
-  touch $folder/python.done
-fi
+# install_python FOLDER NAMES...: a virtual environment with these packages.
+install_python() {
+  folder=$1
+  shift
+  if [ "$(cat "$folder/python.done" 2>/dev/null)" != "$*" ]; then
+    echo "installing for Python: $*"
+    [ -d "$folder/venv" ] || python3 -m venv "$folder/venv"
+    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check "$@"
+    echo "$*" >"$folder/python.done"
+  fi
+}
 
-if ! [ -f $folder/browser.done ]; then
-  echo "installing selenium"
-  $folder/venv/bin/pip install --quiet --disable-pip-version-check selenium
-  touch $folder/browser.done
-fi
+# install_node FOLDER NAMES...
+install_node() {
+  folder=$1
+  shift
+  if [ "$(cat "$folder/node.done" 2>/dev/null)" != "$*" ]; then
+    echo "installing for JavaScript: $*"
+    npm install --silent --no-fund --no-audit --prefix "$folder" "$@" >/dev/null
+    echo "$*" >"$folder/node.done"
+  fi
+}
 
-if ! [ -f $folder/node.done ]; then
-  echo "installing the JavaScript client openai"
-  npm install --silent --no-fund --no-audit --prefix $folder openai >/dev/null
-  touch $folder/node.done
-fi
+install_python build/clients openai anthropic ollama jsonschema selenium
+install_node build/clients openai ollama ai @ai-sdk/openai @ai-sdk/openai-compatible @ai-sdk/anthropic zod
+
+[ "${1:-}" = more ] || exit 0
+# Each where its dependencies contradict nobody else's.
+more=build/clients-more
+install_python $more/agents openai-agents
+install_python $more/langchain langchain-openai langchain-anthropic langchain-ollama
+install_python $more/litellm litellm
+install_python $more/pydantic 'pydantic-ai-slim[openai,anthropic]' instructor llm
+install_python $more/lm_eval 'lm-eval[api]'
+install_python $more/aider aider-chat
+install_node $more @openai/codex "opencode-linux-$(uname -m | sed 's/aarch64/arm64/; s/x86_64/x64/')"

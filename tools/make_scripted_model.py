@@ -1,6 +1,6 @@
 """Writes a model that says what a script says: for tests that must know the reply, tool calls above all.
 
-  make_scripted_model.py FOLDER
+  make_scripted_model.py FOLDER [CONTEXT]
 
 The model is a real one (a llama of one layer: config.json, model.safetensors, tokenizer.json and template), but its
 weights are made, not trained: attention and MLP add nothing, so the logits depend on the last token only, and the
@@ -9,7 +9,8 @@ nowhere else; the chat template ends the prompt with the token that begins the c
 nats, so any temperature up to 2 says the same, and a logit_bias of 100 can force another token.
 
 Chains: SAY without tools; CALL when the request has tools, TWICE when the last
-message asks for it; ANSWER after a tool's result; THINK with enable_thinking.
+message asks for it, SHELL when one of the tools is exec_command (Codex has it); ANSWER after a tool's result; THINK
+with enable_thinking.
 """
 import json
 import pathlib
@@ -24,9 +25,11 @@ CALL = ["Let me", " look", ".\n", "<tool", "_call>", "\n{\"name\": ", "\"get_wea
 ANSWER = ["It is", " sunny", " in Paris", " today."]
 TWICE = ["<tool_c", "all>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}", "</tool_ca", "ll>\n<tool_",
          "call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\"}}", "</tool_call>"]
+SHELL = ["<to", "ol_call>{\"name\": \"exec_command\", \"arguments\": {\"cmd\": \"expr 6 \\\\* 7\"}}</too", "l_call>"]
 THINK = ["Two plus", " two", "\n</thi", "nk>", "\n\nIt makes", " four"]
-STARTS = ["<|say|>", "<|call|>", "<|twice|>", "<|answer|>", "<think>"]  # the token before each chain
-SPECIAL = ["<|im_start|>", "<|im_end|>", "<|say|>", "<|call|>", "<|twice|>", "<|answer|>"]
+STARTS = ["<|say|>", "<|call|>", "<|twice|>", "<|answer|>", "<|shell|>", "<think>"]  # the token before each chain
+SPECIAL = ["<|im_start|>", "<|im_end|>", "<|say|>", "<|call|>", "<|twice|>", "<|answer|>",
+           "<|shell|>"]
 TEMPLATE = """\
 {%- if tools %}{{- '<|im_start|>system\\nCall a tool with <tool_call>...</tool_call>:\\n' }}
 {%- for tool in tools %}{{- tool | tojson + '\\n' }}{%- endfor %}{{- '<|im_end|>\\n' }}{%- endif %}
@@ -41,6 +44,7 @@ TEMPLATE = """\
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}
 {%- if enable_thinking is defined and enable_thinking %}{{- '<think>' }}
 {%- elif messages[-1].role == 'tool' %}{{- '<|answer|>' }}
+{%- elif tools and '"exec_command"' in tools | tojson %}{{- '<|shell|>' }}
 {%- elif tools and 'twice' in messages[-1].content %}{{- '<|twice|>' }}
 {%- elif tools %}{{- '<|call|>' }}
 {%- else %}{{- '<|say|>' }}{%- endif %}
@@ -109,8 +113,9 @@ def write_safetensors(path, named):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
+    context = int(sys.argv[2]) if len(sys.argv) > 2 else 4096
     folder.mkdir(parents=True, exist_ok=True)
-    chains = dict(zip(STARTS, (SAY, CALL, TWICE, ANSWER, THINK)))
+    chains = dict(zip(STARTS, (SAY, CALL, TWICE, ANSWER, SHELL, THINK)))
     added = SPECIAL + ["<think>"] + [text for chain in chains.values() for text in chain]
     assert len(set(added)) == len(added), "a token may stand in one chain only"
     ids = {text: 256 + i for i, text in enumerate(added)}
@@ -121,7 +126,7 @@ def main():
             successors[ids[text]] = ids[following]
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": WIDTH, "head_dim": 64,
               "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 1, "intermediate_size": WIDTH,
-              "hidden_act": "silu", "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+              "hidden_act": "silu", "max_position_embeddings": context, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
               "tie_word_embeddings": False, "vocab_size": 256 + len(added), "eos_token_id": end,
               "bos_token_id": None, "torch_dtype": "bfloat16"}
     (folder / "config.json").write_text(json.dumps(config, indent=1))

@@ -200,7 +200,7 @@ class Messages(unittest.TestCase):
                 ({"messages": [{"role": "user", "content": [image]}]}, anthropic.BadRequestError, "image"),
                 ({"messages": [{"role": "user", "content": [marked] * 5}]}, anthropic.BadRequestError, "cache_control"),
                 ({"tool_choice": {"type": "any"}}, anthropic.BadRequestError, "tool_choice"),
-                ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, anthropic.BadRequestError, "bash_20250124"),
+                ({"tools": [{"type": "computer_20250124", "name": "computer"}]}, anthropic.BadRequestError, "computer_20250124"),
                 ({"messages": [{"role": "user", "content": "long " * 5000}]}, anthropic.BadRequestError, "")]:
             with self.subTest(more=str(more)[:60]):
                 with self.assertRaises(kind) as caught:

@@ -15,11 +15,14 @@ import sys
 import harness
 
 CHAT, TEXT, MESSAGES, COUNT = "/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens"
+RESPONSES, OLLAMA, GENERATE, LLAMA = "/v1/responses", "/api/chat", "/api/generate", "/completion"
 SAID = "Hello there, little parrot friend"
 USER = '{"role": "user", "content": "Hi"}'
 GOOD = {CHAT: f'"messages": [{USER}]', TEXT: '"prompt": "Hi"',
         MESSAGES: f'"model": "MODEL", "max_tokens": 4, "messages": [{USER}]',
-        COUNT: f'"model": "MODEL", "messages": [{USER}]'}
+        COUNT: f'"model": "MODEL", "messages": [{USER}]', RESPONSES: '"input": "Hi"',
+        OLLAMA: f'"model": "MODEL", "messages": [{USER}]', GENERATE: '"model": "MODEL", "prompt": "Hi"',
+        LLAMA: '"prompt": "Hi"'}
 NO_NUMBER = ['"1"', "true", "[]", "{}", '"NaN"']
 NO_STRING = ["1", "true", "[]", "{}"]
 NO_BOOL = ["1", '"true"', "[]"]
@@ -40,7 +43,7 @@ def fields():
         yield path, "presence_penalty", numbers(-2, 2)
         yield path, "frequency_penalty", numbers(-2, 2)
         yield path, "n", numbers(1, 128, True)
-        yield path, "max_tokens", NO_NUMBER + ["-1", "1.5"]
+        yield path, "max_tokens", NO_NUMBER + ["-2", "1.5"]
         yield path, "seed", NO_NUMBER + ["1.5"]
         yield path, "stream", NO_BOOL
         yield path, "stop", ["1", "true", "{}", "[1]", json.dumps(["x"] * 100)]
@@ -52,7 +55,7 @@ def fields():
     yield CHAT, "min_p", numbers(0, 1)
     yield CHAT, "top_k", NO_NUMBER + ["-2", "1.5"]
     yield CHAT, "repetition_penalty", NO_NUMBER + ["0", "-1"]
-    yield CHAT, "max_completion_tokens", NO_NUMBER + ["-1"]
+    yield CHAT, "max_completion_tokens", NO_NUMBER + ["-2"]
     yield CHAT, "logprobs", NO_BOOL
     yield CHAT, "top_logprobs", NO_NUMBER + ["-1", "21", "5"]
     yield CHAT, "tools", NO_ARRAY + ["[1]", "[{}]", '[{"type": "function"}]', '[{"type": "function", "function": {}}]']
@@ -81,10 +84,42 @@ def fields():
                                  '[{"role": "assistant", "content": [{"type": "tool_use", "name": "f"}]}]']
         yield path, "system", ["1", "true", "{}", "[1]", '[{"type": "image"}]']
         yield path, "tools", NO_ARRAY + ["[1]", '[{"name": "f"}]', '[{"name": "", "input_schema": {}}]',
-                                         '[{"type": "bash_20250124", "name": "bash"}]']
+                                         '[{"type": "computer_20250124", "name": "computer"}]',
+                                         '[{"type": "bash_20250124"}]']
         yield path, "tool_choice", ["1", '{"type": "any"}', '{"type": "tool", "name": "f"}', "{}"]
         yield path, "thinking", ["1", "{}", '{"type": "enabled", "budget_tokens": "x"}']
         yield path, "cache_control", ["1", "{}", '{"type": "ephemeral", "ttl": "2h"}']
+    yield RESPONSES, "input", ["null", "1", "{}", "[]", "[1]", "[{}]", '[{"role": "king", "content": "x"}]',
+                               '[{"role": "user", "content": [{"type": "input_file"}]}]',
+                               '[{"type": "function_call", "call_id": "c", "name": "f"}]',
+                               '[{"type": "function_call_output", "output": "x"}]', '[{"type": "mcp_call"}]']
+    yield RESPONSES, "tools", NO_ARRAY + ["[1]", '[{"type": "function"}]', '[{"type": "mcp"}]',
+                                          '[{"type": "namespace", "name": "n"}]']
+    yield RESPONSES, "instructions", NO_STRING
+    yield RESPONSES, "previous_response_id", [*NO_STRING, '"resp_none"']
+    yield RESPONSES, "max_output_tokens", NO_NUMBER + ["0", "1.5"]
+    yield RESPONSES, "include", NO_ARRAY + ["[1]", '["all"]']
+    yield RESPONSES, "metadata", NO_OBJECT + ['{"a": 1}']
+    yield RESPONSES, "text", NO_OBJECT + ['{"format": {"type": "xml"}}']
+    yield RESPONSES, "store", NO_BOOL
+    yield RESPONSES, "stream", NO_BOOL
+    yield RESPONSES, "temperature", numbers(0, 2)
+    yield RESPONSES, "top_logprobs", NO_NUMBER + ["-1", "21"]
+    for path in (OLLAMA, GENERATE):
+        yield path, "options", NO_OBJECT + ['{"temperature": 3}', '{"mirostat": 1}', '{"num_ctx": 99999}', '{"x": 1}',
+                                            '{"repeat_last_n": 5, "repeat_penalty": 1.1}', '{"num_predict": -3}']
+        yield path, "think", ["1", '"much"', "[]"]
+        yield path, "format", ['"xml"', "1", "[]"]
+        yield path, "stream", NO_BOOL
+    yield OLLAMA, "messages", ["1", "{}", "[1]", '[{"role": "king", "content": "x"}]',
+                               '[{"role": "user", "content": "x", "images": ["aGk="]}]']
+    yield GENERATE, "suffix", [*NO_STRING, '"x"']
+    yield GENERATE, "context", ["[1]", "1"]
+    yield LLAMA, "prompt", ["null", "1", "{}", "[]", "[-1]"]
+    yield LLAMA, "n_predict", NO_NUMBER + ["-2"]
+    yield LLAMA, "grammar", ["1", '"root ::="']
+    yield LLAMA, "n_probs", ["1", '"x"']
+    yield LLAMA, "mirostat", ["2"]
     yield MESSAGES, "max_tokens", ["null", *NO_NUMBER, "-1", "1.5"]
     yield MESSAGES, "temperature", numbers(0, 2)
     yield MESSAGES, "top_p", numbers(0, 1)
@@ -108,7 +143,7 @@ def split_members(text):
 
 
 def broken_json():
-    for path in (CHAT, TEXT, MESSAGES, COUNT):
+    for path in GOOD:
         for name, body in [("empty", ""), ("cut off", '{"messages": ['), ("no object", "[]"), ("a string", '"x"'),
                            ("trailing comma", '{"a": 1,}'), ("two documents", "{}{}"), ("NaN", '{"temperature": NaN}'),
                            ("infinite", '{"temperature": Infinity}'), ("single quotes", "{'a': 1}"),
@@ -165,6 +200,9 @@ def check_error(path, response, body, field):
     """Raises unless the body is an error of the API's shape that names the field."""
     document = json.loads(body)
     error = document["error"]
+    if path.startswith("/api/"):
+        assert field is None or error.startswith(field), document
+        return
     assert error["message"] and error["type"], document
     if path.startswith("/v1/messages"):
         assert document["type"] == "error" and document["request_id"] == response.getheader("request-id"), document

@@ -18,7 +18,7 @@ class Programs(unittest.TestCase):
     def test_each_runs(self):
         text = (harness.ROOT / "docs/clients.md").read_text()
         programs = re.findall(r"^```(python|js)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-        self.assertEqual([language for language, _ in programs], ["python", "js", "python"])
+        self.assertEqual([language for language, _ in programs], ["python", "js", "python", "python"])
         server = harness.Server(PROGRAM, "--threads", "1", model=harness.TINY)
         script = CLIENTS / f"docs_test_{server.port}.mjs"  # beside node_modules, where imports are looked up
         try:

@@ -16,18 +16,18 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TINY = ROOT / "models/reprise-tiny-q8_0.gguf"
 
 
-def make_scripted_model(folder):
-    subprocess.run([sys.executable, ROOT / "tools/make_scripted_model.py", folder], check=True)
+def make_scripted_model(folder, context=4096):
+    subprocess.run([sys.executable, ROOT / "tools/make_scripted_model.py", folder, str(context)], check=True)
     return folder
 
 
 class Server:
-    """The program on a free port, with a recorder before it. `model`: a path; None: the scripted one."""
+    """The program on a free port, with a recorder before it. `model`: a path; None: the scripted one, with `context`."""
 
-    def __init__(self, program, *options, model=None):
+    def __init__(self, program, *options, model=None, context=4096):
         self.folder = tempfile.TemporaryDirectory()
         if model is None:
-            model = make_scripted_model(pathlib.Path(self.folder.name) / "scripted")
+            model = make_scripted_model(pathlib.Path(self.folder.name) / "scripted", context)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("REPRISE_")}
         self.process = subprocess.Popen([program, "serve", "--model", str(model), "--port", "0", *options],
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
@@ -36,6 +36,7 @@ class Server:
         threading.Thread(target=self.log.extend, args=(self.process.stdout,), daemon=True).start()
         self.recorder = recorder.Recorder(self.port)
         self.url = f"http://127.0.0.1:{self.recorder.port}"
+        self.model = pathlib.Path(model).stem  # as clients name it
 
     def wait_for_port(self):
         for line in self.process.stdout:

@@ -105,6 +105,15 @@ class Scripted(ClientTest):
         self.assertEqual([c.function.arguments for c in single.message.tool_calls], ['{"city": "Rome"}'])
         self.assertEqual(single.finish_reason, "tool_calls")
 
+    def test_a_stop_after_a_call_does_not_hide_it(self):
+        more = {"tools": TOOLS, "messages": [{"role": "user", "content": "Look twice."}], "stop": "\n<tool_call>"}
+        choice = self.chat(**more).choices[0]
+        self.assertEqual([c.function.arguments for c in choice.message.tool_calls], ['{"city": "Rome"}'])
+        self.assertEqual(choice.finish_reason, "tool_calls")
+
+    def test_no_limit(self):
+        self.assertEqual(self.chat(max_tokens=-1).choices[0].message.content, SAID)
+
     def test_without_calls_the_text_stays(self):
         reply = self.chat(tools=TOOLS, tool_choice="none").choices[0]
         self.assertIsNone(reply.message.tool_calls)
@@ -114,6 +123,8 @@ class Scripted(ClientTest):
         more = {"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}}
         message = self.chat(**more).choices[0].message
         self.assertEqual((message.reasoning_content, message.content), ("Two plus two", "It makes four"))
+        details = self.chat(**more).usage.completion_tokens_details
+        self.assertEqual(details.reasoning_tokens, 2)
         deltas = [c.choices[0].delta for c in self.chat(stream=True, **more)]
         self.assertEqual("".join(getattr(d, "reasoning_content", None) or "" for d in deltas), "Two plus two")
         self.assertEqual("".join(d.content or "" for d in deltas), "It makes four")

@@ -145,9 +145,11 @@ class Tenants(unittest.TestCase):
     def test_every_route_but_the_probes_needs_a_key(self):
         posts = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/tokenize",
                  "/detokenize", "/apply-template", "/v1/cache/reset", "/v1/cache/pins", "/chat/completions",
-                 "/completions", "/reset_prefix_cache"]
+                 "/completions", "/reset_prefix_cache", "/v1/responses", "/responses", "/v1/responses/input_tokens",
+                 "/api/chat", "/api/generate", "/api/show", "/completion", "/infill", "/v1/embeddings"]
         gets = ["/v1/models", "/v1/models/x", "/models", "/props", "/metrics", "/metrics/vllm", "/v1/cache",
-                "/v1/cache/events"]
+                "/v1/cache/events", "/v1/responses/x", "/api/tags", "/api/ps", "/api/version", "/slots", "/version",
+                "/tokenizer_info"]
         for method, paths in (("POST", posts), ("GET", gets)):
             for path in paths:
                 for key in (None, "wrong", "alice-secre", "alice-secret2"):
@@ -328,7 +330,16 @@ class Cache(unittest.TestCase):
     def test_models_text_and_ids(self):
         model = self.server.ask("GET", "/v1/models")[2]["data"][0]["id"]
         self.assertEqual(self.server.ask("GET", "/v1/models/" + model)[2]["id"], model)
+        self.assertEqual(self.server.ask("GET", "/models/" + model)[2]["id"], model)
         self.assertEqual(self.server.ask("GET", "/v1/models/org/none")[0], 404)
+        self.assertRegex(self.server.ask("GET", "/version")[2]["version"], r"^\d+\.\d+\.\d+$")
+        info = self.server.ask("GET", "/tokenizer_info")[2]
+        self.assertIn("message", info["chat_template"])
+        self.assertEqual(info["model_max_length"], 4096)
+        status, _, answer = self.server.ask("GET", "/v1/nowhere")
+        self.assertEqual(status, 404)
+        self.assertTrue(answer["error"]["message"].startswith("there is nothing at /v1/nowhere; this server has /v1/"))
+        self.assertIn("/v1/messages", answer["error"]["message"])
         tokens = self.server.ask("POST", "/tokenize", {"content": "Once upon a time"})[2]["tokens"]
         self.assertEqual(self.server.ask("POST", "/detokenize", {"tokens": tokens})[2]["content"], "Once upon a time")
         text = "h\u00e9llo \U0001f600"
@@ -450,6 +461,12 @@ class Running(unittest.TestCase):
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=30), 0)
 
+    def test_a_context_beyond_the_models_is_lowered_and_said(self):
+        with Program("--context", "1000000") as server:
+            self.assertEqual(server.ask("GET", "/props")[2]["context_tokens"], 4096)
+            self.assertEqual(server.stop(), 0)
+            self.assertIn("--context 1000000 is more than the model's 4096", "".join(server.lines))
+
     def test_many_starts_and_stops(self):
         for _ in range(5):
             with Program() as server:
@@ -486,6 +503,15 @@ class Running(unittest.TestCase):
             with Program("--alias", "flag", environment=environment) as server:
                 self.assertEqual(server.ask("GET", "/props")[2]["model"], "flag")
                 self.assertEqual(server.ask("GET", "/props")[2]["context_tokens"], 256)
+
+    def test_several_names_for_the_model(self):
+        with Program("--alias", "small", "--alias", "claude-*", "--alias", "gpt-4") as server:
+            names = [entry["id"] for entry in server.ask("GET", "/v1/models")[2]["data"]]
+            self.assertEqual(names, ["small", "gpt-4"])
+            for name in ("small", "gpt-4", "claude-opus-4-1"):
+                server.chat(model=name, tokens=1)
+                self.assertEqual(server.ask("GET", "/v1/models/" + name)[2]["id"], name)
+            self.assertEqual(server.ask("GET", "/v1/models/gpt-5")[0], 404)
 
     def test_wrong_settings_are_one_sentence(self):
         cases = {"port = [": "reprise.toml:1", "nonsense = 1": "nonsense", "port = 70000": "70000",

@@ -3,6 +3,7 @@ and event validates against OpenAI's schema.
 
 usage: responses_test.py REPRISE
 """
+import json
 import sys
 import unittest
 
@@ -138,6 +139,15 @@ class Responses(unittest.TestCase):
         self.assertEqual(self.create(input=base + [sealed] + more).usage.input_tokens,
                          self.create(input=base + [thought] + more).usage.input_tokens)
 
+    def test_what_a_reply_must_be(self):
+        for choice in ("required", {"type": "function", "name": "get_weather"}):
+            call = self.create(tools=TOOLS, tool_choice=choice).output[-1]
+            self.assertEqual((call.type, call.name), ("function_call", "get_weather"))
+        schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}
+        form = {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
+        reply = self.create(text={"format": form}, max_output_tokens=200)
+        self.assertIn(json.loads(reply.output_text)["n"], (1, 2))
+
     def test_effort(self):
         thinks = self.create(reasoning={"effort": "high"})
         self.assertEqual([item.type for item in thinks.output], ["reasoning", "message"])
@@ -172,8 +182,7 @@ class Responses(unittest.TestCase):
     def test_what_is_refused_is_named(self):
         cases = [("tools[0].type", {"tools": [{"type": "web_search"}]}), ("tools[1].name", {"tools": TOOLS * 2}), ("background", {"background": True}),
                  ("truncation", {"truncation": "auto"}), ("conversation", {"conversation": "c"}),
-                 ("tool_choice", {"tools": TOOLS, "tool_choice": "required"}),
-                 ("text.format", {"text": {"format": {"type": "json_object"}}}),
+                 ("tool_choice", {"tool_choice": "required"}), ("text.format.type", {"text": {"format": {"type": "xml"}}}),
                  ("input[0].type", {"input": [{"type": "computer_call_output"}]}),
                  ("input[0].content[0].type", {"input": [{"role": "user", "content": [{"type": "input_image"}]}]}),
                  ("input[0].id", {"input": [{"type": "item_reference", "id": "msg_none_0"}]}),
