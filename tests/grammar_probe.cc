@@ -7,6 +7,13 @@
 //   "..."}
 //
 // A test is true if the text, cut into tokens, is accepted to its end.
+//
+//   {"schema": {...}, "generate": 20, "seed": 7}  ->  {"texts": ["...", null]}
+//
+// Texts as a model without any sense would write them, one random token after the other of those
+// that are allowed; null where the limit of tokens came first.
+#include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -16,10 +23,11 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/json_writer.h"
+#include "base/rng.h"
 #include "grammar/matcher.h"
 #include "grammar/schema/json_schema.h"
+#include "model/model_text.h"
 #include "text/tokenizer.h"
-#include "text/vocab/file.h"
 
 namespace reprise::grammar {
 namespace {
@@ -28,7 +36,7 @@ namespace {
 double MicrosSince(double start) { return (ThreadSeconds() - start) * 1e6; }
 
 struct Vocabulary {
-  std::unique_ptr<Tokenizer> tokenizer;
+  const Tokenizer* tokenizer;
   std::shared_ptr<const TokenTrie> trie = {};
 };
 
@@ -87,19 +95,82 @@ std::string Run(const JsonValue& line, const Vocabulary& vocabulary, bool masks)
   return out;
 }
 
+// Mostly any token, often a single byte (so that strings end), and the shortest way out when it has
+// become long.
+int32_t Choose(const std::vector<uint64_t>& mask, const TokenTrie& trie, size_t length, Rng* rng) {
+  std::vector<int32_t> allowed;
+  std::vector<int32_t> bytes;
+  for (size_t word = 0; word < mask.size(); ++word) {
+    for (uint64_t bits = mask[word]; bits != 0; bits &= bits - 1) {
+      const auto id = static_cast<int32_t>(word * 64 + static_cast<size_t>(std::countr_zero(bits)));
+      allowed.push_back(id);
+      if (trie.bytes(id).size() == 1) bytes.push_back(id);
+    }
+  }
+  if (allowed.empty()) return -1;
+  const auto is_end = [&](int32_t id) {
+    return std::find(trie.ends().begin(), trie.ends().end(), id) != trie.ends().end();
+  };
+  const auto end = std::find_if(allowed.begin(), allowed.end(), is_end);
+  if (end != allowed.end() && (length > 40 || rng->Below(2) == 0)) return *end;
+  if (length > 60) {
+    for (const char wanted : {'"', '}', ']'}) {
+      for (const int32_t id : bytes) {
+        if (trie.bytes(id)[0] == wanted) return id;
+      }
+    }
+  }
+  const std::vector<int32_t>& from = !bytes.empty() && rng->Below(3) != 0 ? bytes : allowed;
+  return from[rng->Below(from.size())];
+}
+
+std::string Generate(const JsonValue& line, const Vocabulary& vocabulary) {
+  constexpr size_t kTokensMax = 400;
+  std::string out;
+  JsonWriter json(&out);
+  auto grammar =
+      CompileJsonSchema(*line.Find("schema"), {.alphabet = vocabulary.trie->single_bytes()});
+  if (!grammar.ok()) {
+    json.BeginObject().Member("error", grammar.status().message()).EndObject();
+    return out;
+  }
+  const auto language = std::make_shared<Language>(std::move(grammar).value(), vocabulary.trie);
+  const JsonValue* seed = line.Find("seed");
+  Rng rng(seed != nullptr ? static_cast<uint64_t>(seed->as_int()) : 0);
+  json.BeginObject().Key("texts").BeginArray();
+  std::vector<uint64_t> mask((vocabulary.trie->vocab_size() + 63) / 64);
+  for (int64_t i = 0; i < line.Find("generate")->as_int(); ++i) {
+    Matcher matcher(language);
+    Status status;
+    for (size_t length = 0; length < kTokensMax && !matcher.ended() && status.ok(); ++length) {
+      status = matcher.Fill(mask);
+      const int32_t token = Choose(mask, *vocabulary.trie, length, &rng);
+      if (token < 0) status = Internal("a dead end");
+      if (status.ok()) status = matcher.Accept(token);
+    }
+    if (!status.ok()) {
+      json.String("FAILED: " + status.message() + " after " + matcher.text());
+    } else if (matcher.ended()) {
+      json.String(matcher.text());
+    } else {
+      json.Null();
+    }
+  }
+  json.EndArray().EndObject();
+  return out;
+}
+
 int Main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: grammar_probe tokenizer.json [masks]\n");
+    std::fprintf(stderr, "usage: grammar_probe TOKENIZER [masks]\n");
     return 2;
   }
-  auto spec = ReadVocabFile(argv[1]);
-  if (!spec.ok()) {
-    std::fprintf(stderr, "%s\n", spec.status().message().c_str());
+  const auto text_model = ReadTextFile(argv[1]);
+  if (!text_model.ok()) {
+    std::fprintf(stderr, "%s\n", text_model.status().message().c_str());
     return 1;
   }
-  auto tokenizer = Tokenizer::Make(std::move(spec).value());
-  if (!tokenizer.ok()) return 1;
-  Vocabulary vocabulary{.tokenizer = std::move(tokenizer).value()};
+  Vocabulary vocabulary{.tokenizer = text_model->tokenizer.get()};
   std::vector<std::string_view> bytes;
   for (int32_t id = 0; id < vocabulary.tokenizer->vocab_size(); ++id) {
     bytes.push_back(vocabulary.tokenizer->IsSpecial(id) ? ""
@@ -115,7 +186,10 @@ int Main(int argc, char** argv) {
     if (!document.ok()) {
       std::printf("{\"error\": \"not JSON\"}\n");
     } else {
-      std::printf("%s\n", Run(document->root(), vocabulary, argc > 2).c_str());
+      const JsonValue& root = document->root();
+      const bool generate = root.Find("generate") != nullptr;
+      std::printf("%s\n", generate ? Generate(root, vocabulary).c_str()
+                                   : Run(root, vocabulary, argc > 2).c_str());
     }
     std::fflush(stdout);
   }

@@ -2,10 +2,13 @@
 
 usage: openai_test.py REPRISE
 """
+import json
 import sys
+import typing
 import unittest
 
 import openai
+import pydantic
 
 import harness
 import openai_schema
@@ -16,6 +19,12 @@ HELLO = [{"role": "user", "content": "Hi"}]
 TOOLS = [{"type": "function", "function": {"name": harness.WEATHER["name"],
                                            "description": harness.WEATHER["description"],
                                            "parameters": harness.WEATHER["schema"]}}]
+
+
+class Report(pydantic.BaseModel):
+    city: typing.Literal["Paris", "Rome"]
+    sunny: bool
+    days: list[typing.Literal[1, 2]] = pydantic.Field(max_length=2)
 
 
 class ClientTest(unittest.TestCase):
@@ -113,6 +122,38 @@ class Scripted(ClientTest):
 
     def test_no_limit(self):
         self.assertEqual(self.chat(max_tokens=-1).choices[0].message.content, SAID)
+
+    def test_replies_have_the_type_that_was_asked_for(self):
+        # The parrot would say something else; of what is allowed it takes anything. It may begin to think, and never
+        # end: then the limit of tokens says so.
+        typed = 0
+        for seed in range(12):
+            try:
+                reply = self.client.chat.completions.parse(model=self.name, messages=HELLO, response_format=Report,
+                                                           temperature=2, seed=seed, max_tokens=300)
+            except openai.LengthFinishReasonError:
+                continue
+            typed += 1
+            self.assertIsInstance(reply.choices[0].message.parsed, Report)
+            self.assertEqual(reply.choices[0].finish_reason, "stop")
+        self.assertGreater(typed, 1)
+
+    def test_forced_calls(self):
+        schema = Report.model_json_schema()
+        tools = [openai.pydantic_function_tool(Report, name="report"),
+                 {"type": "function", "function": {"name": "other", "parameters": schema}}]
+        named = {"type": "function", "function": {"name": "report"}}
+        for seed in range(4):
+            for choice in ("required", named):
+                reply = self.chat(tools=tools, tool_choice=choice, temperature=2, seed=seed, max_tokens=300,
+                                  parallel_tool_calls=False).choices[0]
+                if reply.finish_reason == "length":  # it thinks
+                    continue
+                self.assertEqual(reply.finish_reason, "tool_calls")
+                call = reply.message.tool_calls[0].function
+                self.assertIn(call.name, ["report"] if choice is named else ["report", "other"])
+                if call.name == "report":
+                    Report.model_validate(json.loads(call.arguments))
 
     def test_without_calls_the_text_stays(self):
         reply = self.chat(tools=TOOLS, tool_choice="none").choices[0]

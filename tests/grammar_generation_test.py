@@ -1,0 +1,95 @@
+"""Random texts under a schema's constraint validate with an independent validator.
+
+    grammar_generation_test.py PROBE TOKENIZER [--schemas FOLDER] [--count N] [--seed S]
+
+A model without any sense picks among the allowed tokens; every text that ends must be JSON that
+`jsonschema` finds valid. Without a folder (MaskBench's data) the schemas below are used.
+"""
+import argparse
+import glob
+import json
+import os
+import random
+import subprocess
+import sys
+
+import jsonschema
+
+SCHEMAS = [
+    {"type": "object", "properties": {"a": {"type": "integer", "minimum": -7, "maximum": 120, "multipleOf": 3},
+                                      "b": {"type": "string", "minLength": 2, "maxLength": 5}},
+     "required": ["a"], "additionalProperties": False},
+    {"type": "array", "items": {"enum": ["x", 1, None, [2]]}, "minItems": 1, "maxItems": 4},
+    {"oneOf": [{"type": "integer", "minimum": 5}, {"type": "integer", "maximum": 7}]},
+    {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}], "maxProperties": 3,
+     "properties": {"a": {"type": "boolean"}, "b": {"type": "null"}}},
+    {"type": "object", "patternProperties": {"^x": {"type": "integer"}, "y$": {"minimum": 5}},
+     "additionalProperties": {"type": "boolean"}, "minProperties": 1, "maxProperties": 2},
+    {"type": "string", "pattern": "^[a-c]{2}-\\d+$", "maxLength": 9},
+    {"type": "string", "format": "date"},
+    {"type": "string", "format": "date-time"},
+    {"type": "string", "format": "ipv6"},
+    {"not": {"anyOf": [{"type": "string"}, {"type": "array"}, {"minimum": 3}]}},
+    {"type": "object", "properties": {"k": {"enum": [1, 2]}}, "required": ["k"], "maxProperties": 3,
+     "if": {"properties": {"k": {"const": 1}}}, "then": {"required": ["a"]}, "else": {"required": ["b"]}},
+    {"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {
+        "v": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]}},
+        "required": ["v", "next"], "additionalProperties": False}}},
+    {"type": "array", "contains": {"const": 7}, "maxItems": 4},
+    {"type": "object", "dependencies": {"a": ["b"]}, "maxProperties": 2,
+     "properties": {"a": {"type": "null"}, "b": {"type": "null"}}},
+]
+
+
+def schemas_of(folder, count, seed):
+    files = sorted(glob.glob(os.path.join(folder, "*.json")))
+    for file in random.Random(seed).sample(files, min(count, len(files))):
+        with open(file, encoding="utf-8") as handle:
+            yield os.path.basename(file), json.load(handle)["schema"]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("probe")
+    parser.add_argument("tokenizer")
+    parser.add_argument("--schemas")
+    parser.add_argument("--schema-count", type=int, default=500)
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    work = list(schemas_of(options.schemas, options.schema_count, options.seed)) if options.schemas else [
+        (f"schema {i}", schema) for i, schema in enumerate(SCHEMAS)]
+    lines = "".join(json.dumps({"schema": schema, "generate": options.count, "seed": options.seed + i}) + "\n"
+                    for i, (_, schema) in enumerate(work))
+    done = subprocess.run([options.probe, options.tokenizer], input=lines, capture_output=True, text=True, check=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    ended = cut = refused = wrong = unjudged = 0
+    for (name, schema), answer in zip(work, answers, strict=True):
+        if "error" in answer:
+            refused += 1
+            continue
+        kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+        validator = kind(schema, format_checker=kind.FORMAT_CHECKER)
+        for text in answer["texts"]:
+            if text is None:
+                cut += 1
+                continue
+            ended += 1
+            try:
+                error = jsonschema.exceptions.best_match(validator.iter_errors(json.loads(text)))
+            except json.JSONDecodeError as broken:
+                error = broken
+            except Exception:  # the validator cannot read the schema
+                unjudged += 1
+                continue
+            if error is not None:
+                wrong += 1
+                print(f"{name}: {text[:300]!r}: {str(error).splitlines()[0][:200]}")
+    print(f"{len(work)} schemas, {refused} refused; {ended} texts ended, {cut} cut off, {wrong} invalid, "
+          f"{unjudged} not judged")
+    if wrong or ended == 0 or (not options.schemas and refused):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
