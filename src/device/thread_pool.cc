@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "base/check.h"
+#include "device/processors.h"
 
 namespace reprise {
 namespace {
@@ -27,19 +28,6 @@ void Pause() {
 #endif
 }
 
-std::vector<int> UsableCpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cpus;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-    }
-  }
-  if (cpus.empty()) cpus.push_back(0);
-  return cpus;
-}
-
 void PinToCpu(pthread_t thread, int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -50,15 +38,16 @@ void PinToCpu(pthread_t thread, int cpu) {
 
 }  // namespace
 
-int UsableCpuCount() { return static_cast<int>(UsableCpus().size()); }
+int UsableCpuCount() { return FindProcessors().at_once; }
 
 ThreadPool::ThreadPool(int thread_count)
     : thread_count_(thread_count > 0 ? thread_count : UsableCpuCount()) {
-  const std::vector<int> cpus = UsableCpus();
-  const bool pin = thread_count_ <= static_cast<int>(cpus.size());
+  const Processors processors = FindProcessors();
+  const bool pin = MayPin(processors, thread_count_);
   for (int thread = 1; thread < thread_count_; ++thread) {
     threads_.emplace_back([this, thread] { Work(thread); });
-    if (pin) PinToCpu(threads_.back().native_handle(), cpus[static_cast<size_t>(thread)]);
+    if (pin)
+      PinToCpu(threads_.back().native_handle(), processors.cpus[static_cast<size_t>(thread)]);
   }
 }
 

@@ -9,8 +9,8 @@
 
 namespace reprise {
 
-// Threads that run one function together. The caller is thread 0; the others are pinned to CPUs of
-// their own and wait for work: they spin for a short while (the next op of a step comes within
+// Threads that run one function together. The caller is thread 0; the others (pinned where MayPin
+// says so) wait for work: they spin for a short while (the next op of a step comes within
 // microseconds), then sleep in the kernel, so an idle server costs no CPU and a busy neighbour is
 // not starved by spinning.
 //
@@ -82,7 +82,7 @@ class ThreadPool {
   std::vector<std::thread> threads_;
 };
 
-// CPUs that this process may run on (its affinity mask).
+// CPUs that this process may use at once (device/processors.h).
 int UsableCpuCount();
 
 }  // namespace reprise
