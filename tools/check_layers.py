@@ -9,8 +9,8 @@ import sys
 ALLOWED = {  # module: modules it may include (itself is implied)
     "base": "",
     "tensor": "base",
-    "state": "base tensor",
     "device": "base tensor",
+    "state": "base tensor device",
     "kernels": "base tensor device",
     "weights": "base tensor device",
     "cache": "base tensor state device",
@@ -31,6 +31,9 @@ PUBLIC = {
     "cache": {"state_cache.h", "stats.h"},
     "engine": {"engine.h", "request.h", "stats.h"},
 }
+# What turns places in a device's memory into addresses: only for those who compute with them.
+RAW = {"device/raw.h", "kernels/raw_rows.h"}
+COMPUTES = {"device", "kernels"}
 # Commands may look inside the heart to prove and measure it.
 INSIDERS = {"cli"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
@@ -66,6 +69,8 @@ def check_include(rel, included):
         return None
     if dep not in ALLOWED:
         return None  # third party or generated
+    if included in RAW and module not in COMPUTES and "_test" not in rel.name:
+        return f"{rel}: {included} is for {' and '.join(sorted(COMPUTES))} only"
     if dep not in ALLOWED[module].split():
         return f"{rel}: {module} may not include {dep} ({included})"
     private = dep in PUBLIC and "/".join(path.parts[1:]) not in PUBLIC[dep]

@@ -78,7 +78,8 @@ StateCache::StateCache() = default;
 StateCache::~StateCache() = default;
 
 Result<std::unique_ptr<StateCache>> StateCache::Create(const StateSpec& spec,
-                                                       const CacheOptions& options) {
+                                                       const CacheOptions& options,
+                                                       DeviceMemory& memory) {
   REPRISE_TRY(Validate(spec, options));
   std::unique_ptr<StateCache> cache(new StateCache());
   StateIndex::Options index_options;
@@ -88,7 +89,7 @@ Result<std::unique_ptr<StateCache>> StateCache::Create(const StateSpec& spec,
   StateStore::Sizes sizes;
   sizes.block_count = cache->index_->block_capacity();
   sizes.state_count = cache->index_->state_capacity();
-  REPRISE_ASSIGN(cache->store_, StateStore::Make(spec, sizes));
+  REPRISE_ASSIGN(cache->store_, StateStore::Make(spec, sizes, memory));
   return cache;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "cache/stats.h"
+#include "device/memory.h"
 #include "state/batch.h"
 #include "state/ids.h"
 #include "state/spec.h"
@@ -160,9 +161,11 @@ struct CommitArgs {
 class StateCache {
  public:
   // Refuses, with the numbers, a budget that cannot hold one running sequence of
-  // options.context_tokens and one stored entry of it.
+  // options.context_tokens and one stored entry of it. The state lies in `memory`, which must
+  // outlive the cache.
   static Result<std::unique_ptr<StateCache>> Create(const StateSpec& spec,
-                                                    const CacheOptions& options);
+                                                    const CacheOptions& options,
+                                                    DeviceMemory& memory = HostMemory());
   ~StateCache();
 
   // Milliseconds of a steady clock; call once per step. Never goes back. Lets a few entries go that

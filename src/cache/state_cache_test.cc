@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "cache/index/state_index.h"
+#include "device/raw.h"
 
 namespace reprise {
 namespace {
@@ -44,11 +45,11 @@ class Toy {
 
   float* Row(const Lease& lease, int32_t p) const {
     const StateMemory& memory = cache->memory();
-    auto* block = reinterpret_cast<float*>(memory.block(lease.blocks()[p / kBlockTokens]));
+    auto* block = Raw(memory.block(lease.blocks()[p / kBlockTokens]).As<float>());
     return block + (p % kBlockTokens) * 16;  // head 0
   }
   float* Slot(const Lease& lease) const {
-    return reinterpret_cast<float*>(cache->memory().state(lease.state()));
+    return Raw(cache->memory().state(lease.state()).As<float>());
   }
 
   Lease Acquire(std::span<const TokenId> tokens, std::span<const Boundary> boundaries = {}) {
@@ -75,7 +76,7 @@ class Toy {
         for (int i = 0; i < 16; ++i) Row(lease, p)[64 * 16 + i] = 1;
       }
       for (const PendingTap& tap : lease.taps()) {
-        auto* snapshot = reinterpret_cast<float*>(cache->memory().state(tap.state));
+        auto* snapshot = Raw(cache->memory().state(tap.state).As<float>());
         std::fill_n(snapshot, 1024, folds[tap.position]);
       }
       std::fill_n(Slot(lease), 1024, folds[end]);

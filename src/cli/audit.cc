@@ -40,14 +40,15 @@ struct Options {
   int32_t context_tokens = 256;
 };
 
-// One model on several thread pools, and the cold run that every answer is held against.
+// One model on several numbers of threads, and the cold run that every answer is held against.
 class Auditor {
  public:
-  explicit Auditor(LoadedModel* loaded) : model_(loaded->model()) {
+  explicit Auditor(LoadedModel* loaded)
+      : model_(loaded->model()), memory_(loaded->backend().memory()) {
     for (const int threads : kThreadCounts) {
-      pools_.push_back(std::make_unique<ThreadPool>(threads));
       OpContext context = loaded->context();
-      context.pool = pools_.back().get();
+      backends_.push_back(loaded->backend().WithThreads(threads));
+      if (backends_.back() != nullptr) context.backend = backends_.back().get();
       executors_.push_back(std::make_unique<ModelExecutor>(model_, context));
     }
   }
@@ -62,7 +63,8 @@ class Auditor {
 
   // All tokens in one step, on one thread, from nothing.
   void RunCold(std::span<const TokenId> tokens, float* logits) {
-    auto state = LiveState::Create(model_.state_spec(), 1, static_cast<int64_t>(tokens.size()));
+    auto state =
+        LiveState::Create(model_.state_spec(), 1, static_cast<int64_t>(tokens.size()), memory_);
     CHECK(state.ok());
     std::vector<uint32_t> rows(tokens.size());
     for (uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
@@ -72,7 +74,8 @@ class Auditor {
 
  private:
   const Model& model_;
-  std::vector<std::unique_ptr<ThreadPool>> pools_;
+  DeviceMemory& memory_;
+  std::vector<std::unique_ptr<Backend>> backends_;  // or null: that of the loaded model
   std::vector<std::unique_ptr<ModelExecutor>> executors_;
 };
 

@@ -5,7 +5,7 @@
 
 #include "cli/bundled_model.h"
 #include "cli/terminal.h"
-#include "kernels/cpu/dispatch.h"
+#include "kernels/make_backend.h"
 #include "model/load.h"
 #include "model/weight_mix.h"
 
@@ -21,13 +21,16 @@ void AddModelOptions(Flags* flags, ModelOptions* options) {
              "GGUF file or Hugging Face folder (default: the bundled model)");
   flags->Add("--threads", &options->threads, "threads to compute with (default: one per CPU)",
              {.min = 1, .max = kThreadsMax});
+  flags->Add("--device", &options->device, "what computes: auto, cpu, cuda or cuda:<number>");
   flags->Add("--kv", &options->kv, "type of K/V in memory: f16 or f32", {.one_of = {"f16", "f32"}});
   flags->Add("--weights", &options->weights,
              "convert 16- and 32-bit weights while loading to one of: " + WeightMixNames());
 }
 
-LoadedModel::LoadedModel(Checkpoint checkpoint, int threads)
-    : checkpoint_(std::move(checkpoint)), pool_(threads), table_(&cpu::ActiveTable()) {}
+LoadedModel::LoadedModel(Checkpoint checkpoint, std::unique_ptr<Backend> backend)
+    : checkpoint_(std::move(checkpoint)),
+      backend_(std::move(backend)),
+      scratch_(backend_->memory()) {}
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& options) {
   LoadOptions load;
@@ -41,7 +44,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& optio
     REPRISE_ASSIGN(path, FindBundledModel());
   }
   REPRISE_ASSIGN(Checkpoint checkpoint, OpenCheckpoint(path));
-  std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint), options.threads));
+  REPRISE_ASSIGN(std::unique_ptr<Backend> backend, MakeBackend({options.device, options.threads}));
+  std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint), std::move(backend)));
   loaded->path_ = path;
   ProgressBar bar("loading " + path);
   load.progress = [&bar](uint64_t done, uint64_t total) { bar.Show(done, total); };

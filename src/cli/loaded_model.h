@@ -7,9 +7,7 @@
 
 #include "base/status.h"
 #include "cli/flags.h"
-#include "device/buffer.h"
-#include "device/thread_pool.h"
-#include "kernels/op_context.h"
+#include "kernels/backend.h"
 #include "model/config/generation_defaults.h"
 #include "model/model.h"
 #include "sample/sampler.h"
@@ -22,14 +20,15 @@ namespace reprise::cli {
 struct ModelOptions {
   std::string path;
   std::string kv = "f16";
-  std::string weights;     // empty: as stored
-  int threads = 0;         // 0: one per CPU
+  std::string weights;  // empty: as stored
+  int threads = 0;      // 0: one per CPU
+  std::string device = "auto";
   int context_tokens = 0;  // of the longest sequence; 0: as the model says
 };
 // Without --model commands use the bundled one.
 void AddModelOptions(Flags* flags, ModelOptions* options);
 
-// A model with the threads and kernels that run it.
+// A model with the backend that runs it.
 class LoadedModel {
  public:
   // Shows progress on stderr. Without a path: the bundled model.
@@ -38,15 +37,15 @@ class LoadedModel {
   const Checkpoint& checkpoint() const { return checkpoint_; }
   const std::string& path() const { return path_; }
   const Model& model() const { return *model_; }
-  OpContext context() { return {&pool_, table_, &scratch_}; }
+  Backend& backend() { return *backend_; }
+  OpContext context() { return {backend_.get(), &scratch_}; }
 
  private:
-  LoadedModel(Checkpoint checkpoint, int threads);
+  LoadedModel(Checkpoint checkpoint, std::unique_ptr<Backend> backend);
 
   std::string path_;
   Checkpoint checkpoint_;
-  ThreadPool pool_;
-  const cpu::KernelTable* table_;
+  std::unique_ptr<Backend> backend_;
   ScratchArena scratch_;
   std::unique_ptr<Model> model_;
 };

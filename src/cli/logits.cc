@@ -68,7 +68,8 @@ Status WriteLogits(LoadedModel* loaded, std::span<const TokenId> tokens,
   SafetensorsWriter writer;
   writer.AddTensor("logits", DType::kF32, {int64_t(tokens.size()), vocab});
   REPRISE_TRY(writer.Open(path));
-  REPRISE_ASSIGN(LiveState state, LiveState::Create(model.state_spec(), 1, int64_t(tokens.size())));
+  REPRISE_ASSIGN(LiveState state, LiveState::Create(model.state_spec(), 1, int64_t(tokens.size()),
+                                                    loaded->backend().memory()));
   std::vector<float> logits;
   for (const size_t piece : pieces) {
     std::vector<uint32_t> rows(piece);

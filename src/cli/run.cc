@@ -115,8 +115,9 @@ Result<std::unique_ptr<Session>> Session::Create(LoadedModel* loaded, const Opti
   cache.sequence_count = 2;
   cache.snapshot_gap = 1;  // short turns count, and one user leaves few
   cache.context_tokens = int32_t(card.context_length);
-  cache.budget_bytes = DefaultBudget(card.state, FindAvailableMemory().bytes, cache);
-  REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache));
+  DeviceMemory& memory = loaded->backend().memory();
+  cache.budget_bytes = DefaultBudget(card.state, FindAvailableMemory(memory).bytes, cache);
+  REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache, memory));
   EngineOptions engine;
   engine.context_tokens = cache.context_tokens;
   engine.running_max = cache.sequence_count;
@@ -193,9 +194,8 @@ std::string Session::DescribeCache() {
   constexpr size_t kNodesMax = 32;
   const NamespaceKey key{executor_.card().digest, ""};
   std::promise<std::pair<CacheStats, std::vector<TreeNodeView>>> promise;
-  engine_->Post([&](StateCache& cache) {
-    promise.set_value({cache.stats(), cache.View(key, kNodesMax)});
-  });
+  engine_->Post(
+      [&](StateCache& cache) { promise.set_value({cache.stats(), cache.View(key, kNodesMax)}); });
   const auto [stats, nodes] = promise.get_future().get();
   std::string text;
   if (last_.turns > 0) {

@@ -7,35 +7,36 @@
 // comment says otherwise.
 namespace reprise {
 
-void Mul(const OpContext& context, const Rows& a, const Rows& b, const Rows& y);
-void Scale(const OpContext& context, const Rows& x, float factor, const Rows& y);
-void Silu(const OpContext& context, const Rows& x, const Rows& y);
-void Gelu(const OpContext& context, const Rows& x, const Rows& y);  // tanh form
-void GeGlu(const OpContext& context, const Rows& gate, const Rows& up, const Rows& y);
-void ReluSquared(const OpContext& context, const Rows& x, const Rows& y);
-void Softcap(const OpContext& context, const Rows& x, float cap, const Rows& y);
+void Mul(const OpContext& context, const ConstRows& a, const ConstRows& b, const Rows& y);
+void Scale(const OpContext& context, const ConstRows& x, float factor, const Rows& y);
+void Silu(const OpContext& context, const ConstRows& x, const Rows& y);
+void Gelu(const OpContext& context, const ConstRows& x, const Rows& y);  // tanh form
+void GeGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up, const Rows& y);
+void ReluSquared(const OpContext& context, const ConstRows& x, const Rows& y);
+void Softcap(const OpContext& context, const ConstRows& x, float cap, const Rows& y);
 // Of x + bias; bias: [cols].
-void Sigmoid(const OpContext& context, const Rows& x, const float* bias, const Rows& y);
-void Softplus(const OpContext& context, const Rows& x, const float* bias, const Rows& y);
+void Sigmoid(const OpContext& context, const ConstRows& x, ConstFloats bias, const Rows& y);
+void Softplus(const OpContext& context, const ConstRows& x, ConstFloats bias, const Rows& y);
 // y = fma(b - a, t, a), element by element.
-void Lerp(const OpContext& context, const Rows& a, const Rows& b, const Rows& t, const Rows& y);
+void Lerp(const OpContext& context, const ConstRows& a, const ConstRows& b, const ConstRows& t,
+          const Rows& y);
 
 // Layer norm of each of `groups` equal parts of every row; weight and bias: [cols], each part has
 // its own (groups = 1: layer norm; = heads: group norm). bias may be null.
-void LayerNorm(const OpContext& context, const Rows& x, const float* weight, const float* bias,
+void LayerNorm(const OpContext& context, const ConstRows& x, ConstFloats weight, ConstFloats bias,
                int groups, float eps, const Rows& y);
 // RMS norm of each part with its own piece of weight [cols].
-void GroupRmsNorm(const OpContext& context, const Rows& x, const float* weight, int groups,
+void GroupRmsNorm(const OpContext& context, const ConstRows& x, ConstFloats weight, int groups,
                   float eps, const Rows& y);
 // y = rms_norm(x * silu(gate)) per part, weight [cols]: the gated norm of Mamba-2. REQUIRES: y is
 // not gate.
-void GateRmsNorm(const OpContext& context, const Rows& x, const Rows& gate, const float* weight,
-                 int groups, float eps, const Rows& y);
+void GateRmsNorm(const OpContext& context, const ConstRows& x, const ConstRows& gate,
+                 ConstFloats weight, int groups, float eps, const Rows& y);
 
 // RWKV-7: decay w = exp(-0.606531 * sigmoid(x + bias)).
-void RwkvDecay(const OpContext& context, const Rows& x, const float* bias, const Rows& y);
+void RwkvDecay(const OpContext& context, const ConstRows& x, ConstFloats bias, const Rows& y);
 // RWKV-7: y += (sum over the head of r * k * weight) * v, per head; weight: [cols].
-void RwkvBonus(const OpContext& context, const Rows& r, const Rows& k, const float* weight,
-               const Rows& v, int heads, const Rows& y);
+void RwkvBonus(const OpContext& context, const ConstRows& r, const ConstRows& k, ConstFloats weight,
+               const ConstRows& v, int heads, const Rows& y);
 
 }  // namespace reprise

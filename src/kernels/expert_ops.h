@@ -16,7 +16,7 @@ enum class ExpertScore : uint8_t { kSoftmax, kSigmoid };
 struct RoutingParams {
   int top_k = 0;
   ExpertScore score = ExpertScore::kSoftmax;
-  const float* selection_bias = nullptr;  // [experts] added for the choice only, or null
+  ConstFloats selection_bias = nullptr;  // [experts] added for the choice only, or null
   // Experts in `groups` equal groups: only the best `group_top_k` groups (by the sum of their two
   // best) take part. 1: no groups.
   int groups = 1;
@@ -28,27 +28,38 @@ struct RoutingParams {
 
 // The experts of each row, best first (ties: the lower index), with their weights: [rows, top_k].
 struct Routing {
-  int32_t* experts = nullptr;
-  float* weights = nullptr;
+  DevicePtr<int32_t> experts;
+  DevicePtr<float> weights;
   int64_t rows = 0;
   int top_k = 0;
 };
 // logits: [rows, experts]. The result lies in the scratch arena.
-Routing RouteExperts(const OpContext& context, const Rows& logits, const RoutingParams& params);
+Routing RouteExperts(const OpContext& context, const ConstRows& logits,
+                     const RoutingParams& params);
 
 // The (row, choice) pairs in order of expert, then row: pair slots [begin[e], begin[e + 1]) belong
-// to expert e.
+// to expert e. It lies where the backend computes: nobody else knows how many rows an expert has.
 struct ExpertPlan {
-  const int32_t* begin = nullptr;  // [experts + 1]
-  const int32_t* row = nullptr;    // [rows * top_k] row of the pair in a slot
-  const int32_t* slot = nullptr;   // [rows, top_k] slot of a pair
+  DevicePtr<int32_t> begin;  // [experts + 1]
+  DevicePtr<int32_t> row;    // [slots] row of the pair in a slot
+  DevicePtr<int32_t> slot;   // [rows, top_k] slot of a pair
+  int experts = 0;
+  int64_t slots = 0;  // rows * top_k
 };
 ExpertPlan PlanExperts(const OpContext& context, const Routing& routing, int experts);
 
-// out[i] = x[index[i]].
-void GatherRows(const OpContext& context, const Rows& x, const int32_t* index, const Rows& out);
+// out[s] = weights[expert of slot s] . x[...] for every slot of an expert that the stack has (those
+// of further choices are left alone). x has a row per slot, or the rows that plan.row speaks of.
+enum class ExpertInput : uint8_t { kSlots, kRows };
+struct ExpertProjection {
+  const Matrix* weights = nullptr;  // [experts or fewer]
+  Rows out;                         // [slots, weight rows]
+};
+void ProjectExperts(const OpContext& context, const ExpertPlan& plan, const ConstRows& x,
+                    ExpertInput input, std::span<const ExpertProjection> projections);
+
 // y[t] = fma chain over the row's choices, best first, of weight * slots[slot], from y[t] as it is.
 void CombineExperts(const OpContext& context, const Routing& routing, const ExpertPlan& plan,
-                    const Rows& slots, const Rows& y);
+                    const ConstRows& slots, const Rows& y);
 
 }  // namespace reprise

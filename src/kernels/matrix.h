@@ -3,50 +3,58 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "base/status.h"
-#include "device/buffer.h"
-#include "kernels/cpu/table.h"
 #include "kernels/op_context.h"
 #include "tensor/dtype.h"
 
 namespace reprise {
 
-// A weight matrix [rows, cols] in the layout of the kernel that multiplies with it: packed once at
-// load, by the table of the context, and run by that table's kernel ever after. Immutable.
+struct MatrixShape {
+  DType dtype = DType::kF32;
+  int64_t count = 1;  // matrices of a stack
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+
+// Weights in the layout of the backend that made them, in one allocation: see Backend::MakeMatrix.
+class PackedMatrix {
+ public:
+  explicit PackedMatrix(const MatrixShape& shape) : shape_(shape) {}
+  virtual ~PackedMatrix() = default;
+
+  const MatrixShape& shape() const { return shape_; }
+  virtual size_t bytes() const = 0;
+
+ private:
+  const MatrixShape shape_;
+};
+
+// A weight matrix [rows, cols], or a stack of `count` such matrices (of experts, of heads), in one
+// allocation. A handle: packed once at load, by the backend that multiplies with it ever after.
 class Matrix {
  public:
   Matrix() = default;
+  explicit Matrix(std::unique_ptr<PackedMatrix> packed) : packed_(std::move(packed)) {}
 
-  // Packs `rows` rows of `dtype`, `stride` bytes apart, on all threads.
+  // Packs `count` * `rows` rows, `stride` bytes apart.
   // REQUIRES: cols is a multiple of the type's block.
-  static Result<Matrix> Pack(const OpContext& context, DType dtype, int64_t rows, int64_t cols,
+  static Result<Matrix> Pack(const OpContext& context, const MatrixShape& shape,
                              const std::byte* source, size_t stride);
 
-  DType dtype() const { return dtype_; }
-  int64_t rows() const { return rows_; }
-  int64_t cols() const { return cols_; }
-  size_t bytes() const { return packed_.size(); }
-  bool empty() const { return rows_ == 0; }
-  size_t group_bytes() const { return group_bytes_; }
-  int64_t group_count() const { return group_count_; }
-  const std::byte* group(int64_t index) const {
-    return packed_.data() + size_t(index) * group_bytes_;
-  }
+  DType dtype() const { return packed_->shape().dtype; }
+  int64_t count() const { return packed_ == nullptr ? 0 : packed_->shape().count; }
+  int64_t rows() const { return packed_ == nullptr ? 0 : packed_->shape().rows; }
+  int64_t cols() const { return packed_ == nullptr ? 0 : packed_->shape().cols; }
+  size_t bytes() const { return packed_ == nullptr ? 0 : packed_->bytes(); }
+  bool empty() const { return packed_ == nullptr; }
 
-  const cpu::MatrixKernel& kernel() const { return kernel_; }
-
-  // The values of one row, as stored.
-  void UnpackRow(int64_t row, float* out) const;
+  const PackedMatrix* packed() const { return packed_.get(); }
 
  private:
-  DType dtype_ = DType::kF32;
-  int64_t rows_ = 0;
-  int64_t cols_ = 0;
-  cpu::MatrixKernel kernel_ = {};
-  size_t group_bytes_ = 0;
-  int64_t group_count_ = 0;
-  Buffer packed_;
+  std::unique_ptr<PackedMatrix> packed_;
 };
 
 }  // namespace reprise

@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "device/buffer.h"
-#include "device/thread_pool.h"
+#include <string_view>
+
+#include "device/scratch.h"
 
 namespace reprise {
 
-namespace cpu {
-struct KernelTable;
-}
+class Backend;
+
+// Sees every op of a context begin and end: for profiles and tests.
+class OpObserver {
+ public:
+  virtual ~OpObserver() = default;
+  virtual void Begin(std::string_view op) = 0;
+  virtual void End() = 0;
+};
 
 // What an op needs besides its operands: passed, never global, so two engines can live in one
 // process.
 struct OpContext {
-  ThreadPool* pool = nullptr;
-  const cpu::KernelTable* table = nullptr;
+  Backend* backend = nullptr;
   ScratchArena* scratch = nullptr;  // reset by the caller of a step, not by ops
+  OpObserver* observer = nullptr;
 };
 
 }  // namespace reprise

@@ -6,6 +6,8 @@
 
 #include "kernels/matrix.h"
 #include "kernels/op_context.h"
+#include "kernels/rows.h"
+#include "kernels/step_layout.h"
 #include "tensor/dtype.h"
 
 namespace reprise {
@@ -18,86 +20,98 @@ namespace reprise {
 // Shapes are the caller's duty: programmer errors are CHECKed, nothing here can be reached from
 // client input.
 
-// Rows of activations: [rows, cols], `stride` floats apart.
-struct Rows {
-  float* data = nullptr;
-  int64_t rows = 0;
-  int64_t cols = 0;
-  int64_t stride = 0;
-
-  float* row(int64_t i) const { return data + i * stride; }
-};
-
 // out[t][r] = x[t] . weight[r] (+ bias[r]). Several projections of one input share its quantisation
 // and one pass of the thread pool.
 struct Projection {
   const Matrix* weight = nullptr;
   Rows out;
-  const float* bias = nullptr;  // [weight rows] or null
+  ConstFloats bias = nullptr;  // [weight rows] or null
 };
-void Project(const OpContext& context, const Rows& x, std::span<const Projection> projections);
+void Project(const OpContext& context, const ConstRows& x, std::span<const Projection> projections);
 // Several inputs (of experts, of heads), each with projections of its own, in one pass. The bits
 // are those of one Project after another. REQUIRES: every input has rows.
 struct ProjectionGroup {
-  Rows x;
+  ConstRows x;
   std::span<const Projection> projections;
 };
 void ProjectGroups(const OpContext& context, std::span<const ProjectionGroup> groups);
+// Each matrix of a stack with columns of its own (heads, blocks of a block-diagonal matrix): matrix
+// h maps columns [h * x_step, h * x_step + weights.cols) of x to columns [h * out_step, h *
+// out_step
+// + weights.rows) of out. The stacks have the same count and width.
+struct HeadProjection {
+  const Matrix* weights = nullptr;
+  Rows out;
+  int64_t out_step = 0;
+  ConstFloats bias = nullptr;  // [count * weight rows] or null
+};
+void ProjectHeads(const OpContext& context, const ConstRows& x, int64_t x_step,
+                  std::span<const HeadProjection> projections);
 
+// Uploads the arrays of a step; the first op of it.
+void BeginStep(const OpContext& context, StepLayout* step);
 // out[t] = row tokens[t] of the table. REQUIRES: 0 <= tokens[t] < table.rows().
-void Embed(const OpContext& context, const Matrix& table, std::span<const int32_t> tokens,
-           const Rows& out);
+void Embed(const OpContext& context, const Matrix& table, const StepLayout& step, const Rows& out);
+// out[i] = x[index[i]]; index: [out rows].
+void GatherRows(const OpContext& context, const ConstRows& x, DevicePtr<const int32_t> index,
+                const Rows& out);
+void Fill(const OpContext& context, float value, const Rows& y);
+// finite[s] = 1 if every value of every row of sequence s is finite, else 0; [sequences].
+void FiniteRows(const OpContext& context, const StepLayout& step, const ConstRows& x,
+                DevicePtr<uint8_t> finite);
+// Channels of each of `heads` heads: y[t][h * y_step + i] = x[t][h * x_step + i], 0 <= i < width.
+void CopyHeads(const OpContext& context, int heads, int64_t width, const ConstRows& x,
+               int64_t x_step, const Rows& y, int64_t y_step);
 
 // RMS norm of each of `groups` equal parts of every row with the same weight [cols / groups].
 // x and y may be the same.
-void RmsNorm(const OpContext& context, const Rows& x, const float* weight, int groups, float eps,
-             const Rows& y);
+void RmsNorm(const OpContext& context, const ConstRows& x, ConstFloats weight, int groups,
+             float eps, const Rows& y);
 // y = rms_norm(x) * silu(gate), per group: the gated norm of GatedDeltaNet.
-void RmsNormGated(const OpContext& context, const Rows& x, const Rows& gate, const float* weight,
-                  int groups, float eps, const Rows& y);
+void RmsNormGated(const OpContext& context, const ConstRows& x, const ConstRows& gate,
+                  ConstFloats weight, int groups, float eps, const Rows& y);
 // y = x / sqrt(sum x^2 + eps) * scale, per group.
-void L2Norm(const OpContext& context, const Rows& x, int groups, float eps, float scale,
+void L2Norm(const OpContext& context, const ConstRows& x, int groups, float eps, float scale,
             const Rows& y);
 
-void SwiGlu(const OpContext& context, const Rows& gate, const Rows& up, const Rows& y);
-void SigmoidMul(const OpContext& context, const Rows& gate, const Rows& x, const Rows& y);
-void Add(const OpContext& context, const Rows& a, const Rows& b, const Rows& y);
+void SwiGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up, const Rows& y);
+void SigmoidMul(const OpContext& context, const ConstRows& gate, const ConstRows& x, const Rows& y);
+void Add(const OpContext& context, const ConstRows& a, const ConstRows& b, const Rows& y);
 
 // Angles of rotary embedding for the rows of a step: computed once, used by every layer.
 struct RopeTable {
-  const float* cos = nullptr;  // [rows, half]
-  const float* sin = nullptr;  // [rows, half]
+  ConstFloats cos;  // [rows, half]
+  ConstFloats sin;  // [rows, half]
   int half = 0;
 };
 // cos/sin of float(position * inverse_frequency[f]), rounded from our own double-precision
-// functions, times `magnitude`.
-RopeTable MakeRopeTable(const OpContext& context, std::span<const int32_t> positions,
-                        std::span<const float> inverse_frequencies, float magnitude = 1);
-// Rotates the first 2 * half channels of each of `heads` heads; x: [rows, heads * head_dim].
-void Rope(const OpContext& context, const RopeTable& table, int heads, const Rows& x);
+// functions, times `magnitude`; inverse_frequencies: [half].
+RopeTable MakeRopeTable(const OpContext& context, const StepLayout& step,
+                        ConstFloats inverse_frequencies, int half, float magnitude = 1);
+// Rotates channels [offset, offset + 2 * half) of each of `heads` heads; x: [rows, heads *
+// head_dim].
+void Rope(const OpContext& context, const RopeTable& table, int heads, const Rows& x,
+          int64_t offset = 0);
 
-// One sequence's K/V of one layer, by block of kBlockTokens = 64 tokens: k_blocks[b] points to
-// [kv_heads, head_dim, 64] (transposed: the order in which scores are computed), v_blocks[b] to
-// [kv_heads, 64, value_dim].
-struct KvSequence {
-  std::byte* const* k_blocks = nullptr;
-  std::byte* const* v_blocks = nullptr;
-  int32_t position = 0;  // of its first row
-  int64_t row_begin = 0;
-  int64_t row_count = 0;
+// Where K and V of one layer lie in a block of kBlockTokens = 64 tokens, in bytes: K as [kv_heads,
+// head_dim, 64] (transposed: the order in which scores are computed), V as [kv_heads, 64,
+// value_dim].
+struct KvPlace {
+  size_t k_offset = 0;
+  size_t v_offset = 0;
 };
 struct KvShape {
   int kv_heads = 0;
   int head_dim = 0;
   int value_dim = 0;
   DType dtype = DType::kF16;  // kF16 or kF32
-  // The values are the first value_dim channels of the keys (the latent of MLA): v_blocks and v are
+  // The values are the first value_dim channels of the keys (the latent of MLA): v_offset and v are
   // not used.
   bool value_in_key = false;
 };
-// Rounds K and V to their storage type and writes them to the blocks.
-void StoreKv(const OpContext& context, std::span<const KvSequence> sequences, const KvShape& shape,
-             const Rows& k, const Rows& v);
+// Rounds K and V to their storage type and writes them to the blocks of the step's sequences.
+void StoreKv(const OpContext& context, const StepLayout& step, const KvPlace& place,
+             const KvShape& shape, const ConstRows& k, const ConstRows& v);
 struct AttentionParams {
   int q_heads = 0;
   float scale = 1;
@@ -106,21 +120,18 @@ struct AttentionParams {
 };
 // Causal attention of q [rows, q_heads * head_dim] over the stored K/V (this step's included),
 // split at multiples of 64 absolute positions and merged in position order. With a window, blocks
-// that no row of a sequence can see are not read (their pointers may be null).
-void Attend(const OpContext& context, std::span<const KvSequence> sequences, const KvShape& shape,
-            const AttentionParams& params, const Rows& q, const Rows& out);
+// that no row of a sequence can see are not read (they may be kNoBlock).
+void Attend(const OpContext& context, const StepLayout& step, const KvPlace& place,
+            const KvShape& shape, const AttentionParams& params, const ConstRows& q,
+            const Rows& out);
 
-// Recurrent ops: each sequence's state is read and left after its last row.
-struct RecurrentSequence {
-  float* state = nullptr;
-  int64_t row_begin = 0;
-  int64_t row_count = 0;
-  int32_t position = 0;  // of its first row; only ops that treat position 0 specially look at it
-};
+// Recurrent ops: each sequence's state, `state_offset` bytes into its unit, is read and left after
+// its last row; on the way it goes to the units of the step's taps, at the same offset.
+
 // Depth-wise causal convolution; state: [taps - 1, channels], oldest first. weight: [taps,
 // channels].
-void ShortConv(const OpContext& context, std::span<const RecurrentSequence> sequences,
-               const float* weight, const float* bias, int taps, bool silu, const Rows& x,
+void ShortConv(const OpContext& context, const StepLayout& step, size_t state_offset,
+               ConstFloats weight, ConstFloats bias, int taps, bool silu, const ConstRows& x,
                const Rows& y);
 
 struct GatedDeltaShape {
@@ -132,14 +143,15 @@ struct GatedDeltaShape {
   bool tiled_heads = false;
 };
 // decay = exp(-exp_a * softplus(a + dt_bias)), beta = sigmoid(b), per row and value head.
-void GatedDeltaGates(const OpContext& context, const Rows& a, const Rows& b, const float* exp_a,
-                     const float* dt_bias, const Rows& decay, const Rows& beta);
+void GatedDeltaGates(const OpContext& context, const ConstRows& a, const ConstRows& b,
+                     ConstFloats exp_a, ConstFloats dt_bias, const Rows& decay, const Rows& beta);
 // The gated delta rule; state: [value_heads, key_dim, value_dim] f32. q and k are already
 // normalised.
-void GatedDelta(const OpContext& context, std::span<const RecurrentSequence> sequences,
-                const GatedDeltaShape& shape, const Rows& q, const Rows& k, const Rows& v,
-                const Rows& decay, const Rows& beta, const Rows& y);
+void GatedDelta(const OpContext& context, const StepLayout& step, size_t state_offset,
+                const GatedDeltaShape& shape, const ConstRows& q, const ConstRows& k,
+                const ConstRows& v, const ConstRows& decay, const ConstRows& beta, const Rows& y);
 
+// Of values on the host.
 // The index of the largest value; the lowest of equals. -1 if any value is not finite.
 int64_t ArgMax(std::span<const float> values);
 bool AllFinite(std::span<const float> values);

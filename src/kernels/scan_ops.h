@@ -13,11 +13,11 @@ namespace reprise {
 
 // KDA: the gated delta rule with a decay per key. state: [heads, key_dim, value_dim]; decay, q, k:
 // [rows, heads * key_dim]; beta: [rows, heads].
-void KeyDecayDelta(const OpContext& context, std::span<const RecurrentSequence> sequences,
-                   int heads, const Rows& q, const Rows& k, const Rows& v, const Rows& decay,
-                   const Rows& beta, const Rows& y);
+void KeyDecayDelta(const OpContext& context, const StepLayout& step, size_t state_offset, int heads,
+                   const ConstRows& q, const ConstRows& k, const ConstRows& v,
+                   const ConstRows& decay, const ConstRows& beta, const Rows& y);
 // decay = exp(-(rate * softplus(x + bias))); bias, rate: [cols].
-void DecayGates(const OpContext& context, const Rows& x, const float* bias, const float* rate,
+void DecayGates(const OpContext& context, const ConstRows& x, ConstFloats bias, ConstFloats rate,
                 const Rows& decay);
 
 // Mamba-2. state: [heads, state_dim, head_dim]; b, c: [rows, groups * state_dim]; x, y: [rows,
@@ -28,33 +28,33 @@ struct SsdShape {
   int state_dim = 0;
   int head_dim = 0;
 };
-void Ssd(const OpContext& context, std::span<const RecurrentSequence> sequences,
-         const SsdShape& shape, const Rows& x, const Rows& b, const Rows& c, const Rows& dt,
-         const Rows& decay, const float* skip, const Rows& y);
+void Ssd(const OpContext& context, const StepLayout& step, size_t state_offset,
+         const SsdShape& shape, const ConstRows& x, const ConstRows& b, const ConstRows& c,
+         const ConstRows& dt, const ConstRows& decay, ConstFloats skip, const Rows& y);
 // dt = clamp(softplus(x + bias), low, high), decay = exp(dt * a); bias, a: [heads], a negative.
-void SsdGates(const OpContext& context, const Rows& x, const float* bias, const float* a, float low,
-              float high, const Rows& dt, const Rows& decay);
+void SsdGates(const OpContext& context, const ConstRows& x, ConstFloats bias, ConstFloats a,
+              float low, float high, const Rows& dt, const Rows& decay);
 
 // Mamba-1. state: [state_dim, channels]; a: [state_dim, channels], negative; skip: [channels]; x,
 // dt, y: [rows, channels]; b, c: [rows, state_dim].
-void SelectiveScan(const OpContext& context, std::span<const RecurrentSequence> sequences,
-                   const float* a, const float* skip, const Rows& x, const Rows& dt, const Rows& b,
-                   const Rows& c, const Rows& y);
+void SelectiveScan(const OpContext& context, const StepLayout& step, size_t state_offset,
+                   ConstFloats a, ConstFloats skip, const ConstRows& x, const ConstRows& dt,
+                   const ConstRows& b, const ConstRows& c, const Rows& y);
 
 // RWKV-7. state: [heads, head_dim (key), head_dim (value)]; operands: [rows, heads * head_dim].
 struct Wkv7Operands {
-  Rows r, w, k, v, a, b;
+  ConstRows r, w, k, v, a, b;
 };
-void Wkv7(const OpContext& context, std::span<const RecurrentSequence> sequences, int heads,
+void Wkv7(const OpContext& context, const StepLayout& step, size_t state_offset, int heads,
           const Wkv7Operands& operands, const Rows& y);
 // outs[i][t] = lerp(x[t], x[t - 1], mix[i]); state: [cols], the row before the first one, left
 // holding the last. mix[i]: [cols]. REQUIRES: no out is x.
-void TokenShift(const OpContext& context, std::span<const RecurrentSequence> sequences,
-                const Rows& x, std::span<const float* const> mix, std::span<const Rows> outs);
+void TokenShift(const OpContext& context, const StepLayout& step, size_t state_offset,
+                const ConstRows& x, std::span<const ConstFloats> mix, std::span<const Rows> outs);
 
 // Griffin's recurrent unit. state: [channels]; rate: [channels], 8 * softplus(lambda); r and i are
 // the gates before their sigmoid. A row at position 0 starts anew.
-void RgLru(const OpContext& context, std::span<const RecurrentSequence> sequences,
-           const float* rate, const Rows& x, const Rows& r, const Rows& i, const Rows& y);
+void RgLru(const OpContext& context, const StepLayout& step, size_t state_offset, ConstFloats rate,
+           const ConstRows& x, const ConstRows& r, const ConstRows& i, const Rows& y);
 
 }  // namespace reprise

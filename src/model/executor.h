@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/backend.h"
 #include "model/model.h"
 
 namespace reprise {
@@ -15,6 +16,8 @@ class Executor {
 
   // Threads that others may use between two forward passes; null: none.
   virtual ThreadPool* pool() { return nullptr; }
+  // Where the state of its sequences has to lie.
+  virtual DeviceMemory& memory() { return HostMemory(); }
 
   // As Model::Forward; fills batch.finite.
   virtual void Forward(const BatchView& batch, const StateMemory& memory, float* logits) = 0;
@@ -26,7 +29,8 @@ class ModelExecutor : public Executor {
   ModelExecutor(const Model& model, const OpContext& context) : model_(model), context_(context) {}
 
   const ModelCard& card() const override { return model_.card(); }
-  ThreadPool* pool() override { return context_.pool; }
+  DeviceMemory& memory() override { return context_.backend->memory(); }
+  ThreadPool* pool() override { return &context_.backend->host_threads(); }
   void Forward(const BatchView& batch, const StateMemory& memory, float* logits) override {
     model_.Forward(context_, batch, memory, logits);
   }

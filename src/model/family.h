@@ -5,8 +5,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/status.h"
+#include "device/memory.h"
 #include "model/config/reader.h"
 #include "model/model.h"
 #include "model/tensor_plan.h"
@@ -32,6 +34,11 @@ class FamilyModel : public Model {
   virtual void DescribeGguf(GgufWriter* out) const = 0;
 
   ModelCard* mutable_card() { return &card_; }
+  // The memory of its vectors, uploaded.
+  void HoldVectors(DeviceBuffer memory) { vectors_ = std::move(memory); }
+
+ private:
+  DeviceBuffer vectors_;
 };
 
 // A geometry for `reprise synth`: the config.json of a published model.

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/live_state.h"
 
-#include <cstring>
-
 #include "base/check.h"
 
 namespace reprise {
 
-Result<LiveState> LiveState::Create(const StateSpec& spec, int sequence_count, int64_t token_max) {
+Result<LiveState> LiveState::Create(const StateSpec& spec, int sequence_count, int64_t token_max,
+                                    DeviceMemory& memory) {
   CHECK(sequence_count > 0 && token_max > 0);
   LiveState state;
+  state.device_ = &memory;
   state.layout_ = StateLayout(spec);
   state.token_max_ = token_max;
   state.sequence_blocks_ = size_t((token_max + kBlockTokens - 1) / kBlockTokens);
   state.lengths_.resize(size_t(sequence_count));
   const size_t block_count = state.sequence_blocks_ * size_t(sequence_count);
   for (size_t b = 0; b < block_count; ++b) state.block_ids_.push_back(BlockId{uint32_t(b)});
-  REPRISE_ASSIGN(state.blocks_, Buffer::Allocate(block_count * state.layout_.block_bytes()));
+  REPRISE_ASSIGN(state.blocks_, memory.Allocate(block_count * state.layout_.block_bytes()));
   REPRISE_ASSIGN(state.states_,
-                 Buffer::Allocate(size_t(sequence_count) * state.layout_.state_bytes()));
+                 memory.Allocate(size_t(sequence_count) * state.layout_.state_bytes()));
   return state;
 }
 
@@ -38,24 +38,21 @@ void LiveState::Advance(int sequence, int64_t token_count) {
 
 void LiveState::Clear(int sequence) {
   lengths_[size_t(sequence)] = 0;
-  const size_t bytes = layout_.state_bytes();
-  if (bytes != 0) std::memset(states_.data() + size_t(sequence) * bytes, 0, bytes);
+  device_->Zero(place(sequence), layout_.state_bytes());
 }
 
 std::vector<std::byte> LiveState::SaveState(int sequence) const {
-  const auto state =
-      states_.bytes().subspan(size_t(sequence) * layout_.state_bytes(), layout_.state_bytes());
-  return {state.begin(), state.end()};
+  std::vector<std::byte> saved(layout_.state_bytes());
+  device_->Download(saved.data(), place(sequence), saved.size());
+  return saved;
 }
 
 void LiveState::Restore(int sequence, int64_t length, const std::vector<std::byte>& saved) {
   CHECK(saved.size() == layout_.state_bytes() && length <= lengths_[size_t(sequence)]);
-  if (!saved.empty()) {
-    std::memcpy(states_.data() + size_t(sequence) * saved.size(), saved.data(), saved.size());
-  }
+  device_->Upload(place(sequence), saved.data(), saved.size());
   lengths_[size_t(sequence)] = length;
 }
 
-StateMemory LiveState::memory() { return {blocks_.data(), states_.data(), &layout_}; }
+StateMemory LiveState::memory() const { return {blocks_.data(), states_.data(), &layout_}; }
 
 }  // namespace reprise

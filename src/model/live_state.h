@@ -6,21 +6,23 @@
 #include <vector>
 
 #include "base/status.h"
-#include "device/buffer.h"
+#include "device/memory.h"
 #include "state/batch.h"
 #include "state/spec.h"
 
 namespace reprise {
 
 // State of a few sequences that share nothing: for commands and tests that run a model without the
-// cache. Memory is reserved for the longest sequences and becomes resident as they grow.
+// cache. Memory is allocated for the longest sequences; on the host it becomes resident as they
+// grow.
 //
 // Thread safety: none.
 class LiveState {
  public:
   // Fails with kResourceExhausted if the address space is refused.
   // REQUIRES: sequence_count > 0, token_max > 0.
-  static Result<LiveState> Create(const StateSpec& spec, int sequence_count, int64_t token_max);
+  static Result<LiveState> Create(const StateSpec& spec, int sequence_count, int64_t token_max,
+                                  DeviceMemory& memory = HostMemory());
 
   int64_t token_max() const { return token_max_; }
   int64_t length(int sequence) const { return lengths_[size_t(sequence)]; }
@@ -37,16 +39,20 @@ class LiveState {
   std::vector<std::byte> SaveState(int sequence) const;
   void Restore(int sequence, int64_t length, const std::vector<std::byte>& saved);
 
-  StateMemory memory();
+  StateMemory memory() const;
 
  private:
   LiveState() = default;
+  DevicePtr<std::byte> place(int sequence) const {
+    return states_.data() + int64_t(size_t(sequence) * layout_.state_bytes());
+  }
 
   StateLayout layout_;
   int64_t token_max_ = 0;
   size_t sequence_blocks_ = 0;
-  Buffer blocks_;
-  Buffer states_;
+  DeviceMemory* device_ = nullptr;
+  DeviceBuffer blocks_;
+  DeviceBuffer states_;
   std::vector<BlockId> block_ids_;  // [sequence_count, sequence_blocks_]
   std::vector<int64_t> lengths_;
 };

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "device/buffer.h"
+#include "kernels/backend.h"
 #include "kernels/matrix.h"
 #include "kernels/reference/math.h"
 #include "model/digest.h"
@@ -20,9 +22,6 @@
 
 namespace reprise {
 namespace {
-
-// Part of every digest: a change of the arithmetic that changes bits changes this number.
-constexpr std::string_view kNumericsVersion = "reprise cpu 1";
 
 // Activations, tokenizer and everything else that is neither weights nor state.
 constexpr size_t kWorkingBytes = size_t{256} << 20;
@@ -112,7 +111,7 @@ Status WeightLoader::CheckMemory(const StateSpec& state) const {
   size_t weights = 0;
   for (const Resolved& tensor : tensors_) weights += tensor.memory_bytes();
   const size_t needed = weights + state.state_bytes() + state.kv_block_bytes() + kWorkingBytes;
-  AvailableMemory available = FindAvailableMemory();
+  AvailableMemory available = FindAvailableMemory(context_.backend->memory());
   if (options_.memory_max != 0) available = {options_.memory_max, "the option --memory"};
   const Status fits = CheckFits(needed, "the weights", available);
   return fits.ok() ? fits : fits.Annotate(checkpoint_.path());
@@ -127,7 +126,7 @@ Status WeightLoader::Load(Digest* digest) {
     digest->Add(NameOf(tensor.source.dtype()));
     digest->Add(NameOf(tensor.dtype));
     for (const StoredTensor* stored : tensor.source.stored()) {
-      digest->AddBytes(*context_.pool, stored->bytes);
+      digest->AddBytes(context_.backend->host_threads(), stored->bytes);
     }
     if (tensor.plan->is_matrix()) {
       REPRISE_TRY(LoadMatrix(tensor));
@@ -148,13 +147,15 @@ Status WeightLoader::LoadMatrix(const Resolved& tensor) {
                      (plan.head_rows.order == HeadOrder::kRotary && gguf_);
   const bool as_is = !moved && tensor.dtype == tensor.source.dtype();
   Buffer rearranged;
+  REPRISE_ASSIGN(std::unique_ptr<PackedMatrix> packed,
+                 context_.backend->MakeMatrix({tensor.dtype, plan.slices, plan.rows, plan.cols}));
   for (int64_t slice = 0; slice < plan.slices; ++slice) {
     const std::byte* source = as_is ? tensor.source.Contiguous(slice) : nullptr;
     if (source == nullptr) {
       if (slice == 0) {
         REPRISE_ASSIGN(rearranged, Buffer::Allocate(row_bytes * size_t(plan.rows)));
       }
-      context_.pool->ParallelFor(plan.rows, 1, [&](int64_t begin, int64_t end) {
+      context_.backend->host_threads().ParallelFor(plan.rows, 1, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
           const int64_t from = FileRowOfMemoryRow(plan.head_rows, gguf_, slice * plan.rows + row);
           tensor.source.ReadRow(from, tensor.dtype, rearranged.data() + size_t(row) * row_bytes);
@@ -162,9 +163,9 @@ Status WeightLoader::LoadMatrix(const Resolved& tensor) {
       });
       source = rearranged.data();
     }
-    REPRISE_ASSIGN(plan.matrix[slice],
-                   Matrix::Pack(context_, tensor.dtype, plan.rows, plan.cols, source, row_bytes));
+    REPRISE_TRY(context_.backend->PackMatrix(packed.get(), slice, source, row_bytes));
   }
+  *plan.matrix = Matrix(std::move(packed));
   return OkStatus();
 }
 
@@ -201,8 +202,9 @@ void WeightLoader::LoadVector(const Resolved& tensor) {
 
 // What a state depends on besides weights: the parameters of the model, the layout of the state
 // and what the family says.
-void AddNumerics(const FamilyModel& model, const ConfigReader& config, Digest* digest) {
-  digest->Add(kNumericsVersion);
+void AddNumerics(const Backend& backend, const FamilyModel& model, const ConfigReader& config,
+                 Digest* digest) {
+  digest->Add(backend.numerics());
   for (const auto& [key, value] : config.taken()) {
     digest->Add(key);
     digest->Add(value);
@@ -231,9 +233,7 @@ void CompleteCard(const std::vector<Resolved>& tensors, ModelCard* card) {
       card->weight_bytes += plan.vector->size() * sizeof(float);
       continue;
     }
-    for (int64_t slice = 0; slice < plan.slices; ++slice) {
-      card->weight_bytes += plan.matrix[slice].bytes();
-    }
+    card->weight_bytes += plan.matrix->bytes();
     if (plan.role == TensorRole::kEmbedding) continue;
     const size_t active_bytes = size_t(double(tensor.memory_bytes()) * plan.active);
     card->step_bytes += active_bytes;
@@ -282,11 +282,13 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   }
   REPRISE_TRY(loader.CheckMemory(model->state_spec()));
   Digest digest;
-  AddNumerics(*model, config, &digest);
+  AddNumerics(*context.backend, *model, config, &digest);
   REPRISE_TRY(loader.Load(&digest));
   model->CompleteWeights();
   CompleteCard(loader.tensors(), card);
   card->digest = digest.Hex();
+  REPRISE_ASSIGN(DeviceBuffer vectors, UploadVectors(context.backend->memory(), plan.vectors()));
+  model->HoldVectors(std::move(vectors));
   return std::unique_ptr<Model>(std::move(model));
 }
 

@@ -13,8 +13,9 @@
 #include <vector>
 
 #include "base/mapped_file.h"
-#include "device/buffer.h"
+#include "device/scratch.h"
 #include "device/thread_pool.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/ops.h"
 #include "model/export/gguf_export.h"
@@ -33,12 +34,13 @@ namespace reprise {
 class TestMachine {
  public:
   explicit TestMachine(int threads = 2, const std::string& isas = "all")
-      : pool_(threads), table_(*cpu::BuildTable(isas)) {}
-  OpContext context() { return {&pool_, &table_, &scratch_}; }
+      : pool_(threads), table_(*cpu::BuildTable(isas)), backend_(&pool_, &table_) {}
+  OpContext context() { return {&backend_, &scratch_}; }
 
  private:
   ThreadPool pool_;
   cpu::KernelTable table_;
+  cpu::CpuBackend backend_;
   ScratchArena scratch_;
 };
 
@@ -47,7 +49,8 @@ class TestMachine {
 inline std::vector<float> RunInPieces(const Model& model, const OpContext& context,
                                       std::span<const TokenId> tokens,
                                       std::span<const size_t> pieces) {
-  auto state = LiveState::Create(model.state_spec(), 1, int64_t(tokens.size()));
+  auto state =
+      LiveState::Create(model.state_spec(), 1, int64_t(tokens.size()), context.backend->memory());
   CHECK(state.ok());
   std::vector<float> logits(tokens.size() * size_t(model.vocab_size()));
   size_t done = 0;
@@ -73,7 +76,8 @@ inline std::vector<float> RunWhole(const Model& model, const OpContext& context,
 // Greedy continuation of `tokens` by `count` tokens, decoding one by one.
 inline std::vector<TokenId> Continue(const Model& model, const OpContext& context,
                                      std::vector<TokenId> tokens, size_t count) {
-  auto state = LiveState::Create(model.state_spec(), 1, int64_t(tokens.size() + count));
+  auto state = LiveState::Create(model.state_spec(), 1, int64_t(tokens.size() + count),
+                                 context.backend->memory());
   CHECK(state.ok());
   std::vector<float> logits(size_t(model.vocab_size()));
   std::vector<TokenId> result;

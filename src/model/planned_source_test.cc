@@ -78,7 +78,7 @@ class PlannedSourceTest : public ::testing::Test {
   std::string message_;
   TensorPlan plan_{"model."};
   Matrix matrix_;
-  std::vector<Matrix> stack_;
+  Matrix stack_;
 };
 
 using Values = std::vector<float>;

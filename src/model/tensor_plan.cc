@@ -32,12 +32,17 @@ PlannedTensor& TensorPlan::AddMatrix(Name name, int64_t rows, int64_t cols, Matr
 }
 
 PlannedTensor& TensorPlan::AddStack(Name name, int64_t slices, int64_t rows, int64_t cols,
-                                    std::vector<Matrix>* out) {
+                                    Matrix* out) {
   CHECK(slices > 0);
-  out->resize(size_t(slices));
-  PlannedTensor& tensor = AddMatrix(std::move(name), rows, cols, out->data());
+  PlannedTensor& tensor = AddMatrix(std::move(name), rows, cols, out);
   tensor.slices = slices;
   return tensor;
+}
+
+PlannedTensor& TensorPlan::AddVector(Name name, int64_t size, Vector* out) {
+  CHECK(out != nullptr);
+  vectors_.push_back(out);
+  return AddVector(std::move(name), size, &out->values());
 }
 
 PlannedTensor& TensorPlan::AddVector(Name name, int64_t size, std::vector<float>* out) {
@@ -51,8 +56,7 @@ PlannedTensor& TensorPlan::AddVector(Name name, int64_t size, std::vector<float>
   return tensor;
 }
 
-PlannedTensor& TensorPlan::AddNorm(Name name, int64_t size, ValueForm values,
-                                   std::vector<float>* out) {
+PlannedTensor& TensorPlan::AddNorm(Name name, int64_t size, ValueForm values, Vector* out) {
   PlannedTensor& tensor = AddVector(std::move(name), size, out);
   tensor.values = values;
   tensor.init = {values == ValueForm::kOnePlus ? 0.0f : 1.0f, 0.1f};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/matrix.h"
+#include "kernels/vector.h"
 #include "tensor/shape.h"
 
 namespace reprise {
@@ -95,8 +96,8 @@ struct PlannedTensor {
   // the first row on, one after another. Empty: 1.
   std::vector<RowFactor> gguf_factors;
   RandomInit init;
-  // Exactly one is set. Matrices ([slices]) keep their type (or are quantised on the way), vectors
-  // become f32.
+  // Exactly one is set. Matrices (stacks of [slices]) keep their type (or are quantised on the
+  // way), vectors become f32.
   Matrix* matrix = nullptr;
   std::vector<float>* vector = nullptr;
   TensorRole role = TensorRole::kLayer;
@@ -128,22 +129,28 @@ class TensorPlan {
 
   // The reference is valid until the next call.
   PlannedTensor& AddMatrix(Name name, int64_t rows, int64_t cols, Matrix* out);
-  // `slices` matrices; `out` gets its size here.
-  PlannedTensor& AddStack(Name name, int64_t slices, int64_t rows, int64_t cols,
-                          std::vector<Matrix>* out);
+  // A stack of `slices` matrices.
+  PlannedTensor& AddStack(Name name, int64_t slices, int64_t rows, int64_t cols, Matrix* out);
+  // A vector that ops read, or one that only the loading looks at.
+  PlannedTensor& AddVector(Name name, int64_t size, Vector* out);
   PlannedTensor& AddVector(Name name, int64_t size, std::vector<float>* out);
   // A norm: about 1 in memory.
-  PlannedTensor& AddNorm(Name name, int64_t size, ValueForm values, std::vector<float>* out);
+  PlannedTensor& AddNorm(Name name, int64_t size, ValueForm values, Vector* out);
+  // A vector that no file has: CompleteWeights computes it.
+  void AddDerived(Vector* out) { vectors_.push_back(out); }
 
   // A tensor that only GGUF files have and may lack; `computed` is what to write there.
   void AddOptional(std::string_view gguf, std::vector<float> computed, std::vector<float>* out);
 
   const std::vector<PlannedTensor>& tensors() const { return tensors_; }
+  // All vectors that ops read: to be uploaded when they are complete.
+  const std::vector<Vector*>& vectors() const { return vectors_; }
   int64_t element_count() const;
 
  private:
   std::string hf_prefix_;
   std::vector<PlannedTensor> tensors_;
+  std::vector<Vector*> vectors_;
 };
 
 // What row `row` of a GGUF file is multiplied by.

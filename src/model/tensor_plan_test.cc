@@ -81,7 +81,7 @@ TEST(TensorPlan, ValueHeadsAreTiled) {
 TEST(TensorPlan, Names) {
   TensorPlan plan("model.language_model.");
   Matrix matrix;
-  std::vector<float> vector;
+  Vector vector;
   plan.AddMatrix(plan.Layer(3, "self_attn.q_proj.weight", "attn_q.weight"), 4, 5, &matrix);
   plan.AddNorm(plan.Global("norm.weight", "output_norm.weight"), 7, ValueForm::kOnePlus, &vector);
   ASSERT_EQ(plan.tensors().size(), 2u);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "device/device_ptr.h"
 #include "state/ids.h"
 #include "state/spec.h"
 
@@ -57,12 +58,16 @@ struct BatchView {
 
 // The memory behind the ids of a batch. A view: the owner is cache/store (or a test).
 struct StateMemory {
-  std::byte* blocks = nullptr;  // [block_count, layout.block_bytes()]
-  std::byte* states = nullptr;  // [state_count, layout.state_bytes()]
+  DevicePtr<std::byte> blocks;  // [block_count, layout.block_bytes()]
+  DevicePtr<std::byte> states;  // [state_count, layout.state_bytes()]
   const StateLayout* layout = nullptr;
 
-  std::byte* block(BlockId id) const { return blocks + size_t{id.value} * layout->block_bytes(); }
-  std::byte* state(StateId id) const { return states + size_t{id.value} * layout->state_bytes(); }
+  DevicePtr<std::byte> block(BlockId id) const {
+    return blocks + int64_t{id.value} * int64_t(layout->block_bytes());
+  }
+  DevicePtr<std::byte> state(StateId id) const {
+    return states + int64_t{id.value} * int64_t(layout->state_bytes());
+  }
 };
 
 }  // namespace reprise

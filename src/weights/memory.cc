@@ -107,6 +107,11 @@ AvailableMemory FindAvailableMemory(const std::string& root) {
   return available;
 }
 
+AvailableMemory FindAvailableMemory(const DeviceMemory& memory) {
+  if (&memory == &HostMemory()) return FindAvailableMemory();
+  return {memory.capacity().free, "the memory of the device"};
+}
+
 Status CheckFits(uint64_t bytes, std::string_view purpose, const AvailableMemory& available) {
   if (bytes <= available.bytes) return OkStatus();
   return ResourceExhausted(std::string(purpose) + " need " + FormatBytes(bytes) +

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/rng.h"
+#include "device/raw.h"
 
 namespace reprise {
 namespace {
@@ -66,14 +67,14 @@ void FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, fl
     const SequenceSlice& slice = batch.sequences[s];
     const auto key_at = [&](int32_t at) {
       const BlockId block = slice.blocks[static_cast<size_t>(at / kBlockTokens)];
-      return memory.block(block) + memory.layout->offset(kv_entry_, 0) +
+      return Raw(memory.block(block)) + memory.layout->offset(kv_entry_, 0) +
              static_cast<size_t>(at % kBlockTokens) * kKeyWords * 4;
     };
     // The state is read from both ends of its tensor, so that half a copy is noticed.
     std::byte* state = nullptr;
     uint64_t recurrent = 0;
     if (has_recurrent_) {
-      state = memory.state(slice.state) + memory.layout->offset(recurrent_entry_, 0);
+      state = Raw(memory.state(slice.state)) + memory.layout->offset(recurrent_entry_, 0);
       recurrent = Load(state) ^ Mix64(Load(state + kStateEnd) - Load(state));  // Mix64(0) is 0
     }
     uint64_t keys = 0;
@@ -91,7 +92,8 @@ void FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, fl
       }
       for (const StateTap& tap : slice.taps) {
         if (has_recurrent_ && tap.row_count == i + 1) {
-          std::byte* kept = memory.state(tap.state) + memory.layout->offset(recurrent_entry_, 0);
+          std::byte* kept =
+              Raw(memory.state(tap.state)) + memory.layout->offset(recurrent_entry_, 0);
           Store(taps_late_ ? before : recurrent, kept);
           Store(taps_late_ ? before : recurrent, kept + kStateEnd);
         }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "device/raw.h"
 #include "engine/audit/audit.h"
 #include "fake_executor.h"
 
@@ -73,13 +74,13 @@ bool Caught(FakeExecutor::Kind kind, bool late_taps, const Sabotage& sabotage) {
 }
 
 TEST(Simulation, OneFlippedBitInABlockIsCaught) {
-  const Sabotage flip = [](StateCache& cache) { cache.memory().block({0})[0] ^= std::byte{1}; };
+  const Sabotage flip = [](StateCache& cache) { *Raw(cache.memory().block({0})) ^= std::byte{1}; };
   EXPECT_TRUE(Caught(FakeExecutor::Kind::kAttention, false, flip));
   EXPECT_TRUE(Caught(FakeExecutor::Kind::kHybrid, false, flip));
 }
 
 TEST(Simulation, OneFlippedBitInAStateIsCaught) {
-  const Sabotage flip = [](StateCache& cache) { cache.memory().state({0})[0] ^= std::byte{1}; };
+  const Sabotage flip = [](StateCache& cache) { *Raw(cache.memory().state({0})) ^= std::byte{1}; };
   EXPECT_TRUE(Caught(FakeExecutor::Kind::kRecurrent, false, flip));
   EXPECT_TRUE(Caught(FakeExecutor::Kind::kHybrid, false, flip));
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/store/state_store.h"
 
-#include <cstring>
 #include <initializer_list>
 
 namespace reprise {
 
-Result<std::unique_ptr<StateStore>> StateStore::Make(const StateSpec& spec, const Sizes& sizes) {
-  std::unique_ptr<StateStore> store(new StateStore(spec));
-  REPRISE_TRY(store->blocks_.Reserve(store->layout_.block_bytes(), sizes.block_count));
-  REPRISE_TRY(store->states_.Reserve(store->layout_.state_bytes(), sizes.state_count));
+Result<std::unique_ptr<StateStore>> StateStore::Make(const StateSpec& spec, const Sizes& sizes,
+                                                     DeviceMemory& memory) {
+  std::unique_ptr<StateStore> store(new StateStore(spec, &memory));
+  REPRISE_TRY(store->blocks_.Reserve(memory, store->layout_.block_bytes(), sizes.block_count));
+  REPRISE_TRY(store->states_.Reserve(memory, store->layout_.state_bytes(), sizes.state_count));
   store->memory_ = {store->blocks_.data(), store->states_.data(), &store->layout_};
   return store;
 }
@@ -42,7 +42,7 @@ void StateStore::Apply(std::span<const Action> actions, size_t resident_limit) {
         blocks_.Free(action.from, now_ms_);
         break;
       case Action::Verb::kCopyBlock:
-        std::memcpy(blocks_.at(action.to), blocks_.at(action.from), layout_.block_bytes());
+        device_->Copy(blocks_.at(action.to), blocks_.at(action.from), layout_.block_bytes());
         break;
       case Action::Verb::kTakeState:
         take(states_, action.to);
@@ -51,10 +51,10 @@ void StateStore::Apply(std::span<const Action> actions, size_t resident_limit) {
         states_.Free(action.from, now_ms_);
         break;
       case Action::Verb::kCopyState:
-        std::memcpy(states_.at(action.to), states_.at(action.from), layout_.state_bytes());
+        device_->Copy(states_.at(action.to), states_.at(action.from), layout_.state_bytes());
         break;
       case Action::Verb::kClearState:
-        std::memset(states_.at(action.to), 0, layout_.state_bytes());
+        device_->Zero(states_.at(action.to), layout_.state_bytes());
         break;
     }
   }

@@ -25,7 +25,9 @@ class StateStore {
     size_t block_count = 0;
     size_t state_count = 0;
   };
-  static Result<std::unique_ptr<StateStore>> Make(const StateSpec& spec, const Sizes& sizes);
+  // `memory` must outlive it.
+  static Result<std::unique_ptr<StateStore>> Make(const StateSpec& spec, const Sizes& sizes,
+                                                  DeviceMemory& memory = HostMemory());
 
   // Gives pages of free units back where more than `resident_limit` bytes would be resident.
   void Apply(std::span<const Action> actions, size_t resident_limit);
@@ -38,9 +40,10 @@ class StateStore {
   size_t resident_bytes() const;
 
  private:
-  explicit StateStore(const StateSpec& spec) : layout_(spec) {}
+  StateStore(const StateSpec& spec, DeviceMemory* device) : layout_(spec), device_(device) {}
 
   const StateLayout layout_;
+  DeviceMemory* const device_;
   UnitArena blocks_;  // [block_count, block_bytes]
   UnitArena states_;  // [state_count, state_bytes]
   StateMemory memory_;

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "cache/store/state_store.h"
 #include "cache/store/unit_arena.h"
+#include "device/raw.h"
 
 namespace reprise {
 namespace {
@@ -17,7 +18,7 @@ using Verb = Action::Verb;
 TEST(UnitArena, GivesPagesBackAndLeavesNeighboursAlone) {
   for (const size_t unit : {size_t{192}, size_t{4096}, size_t{10'000}, size_t{100'032}}) {
     UnitArena arena;
-    ASSERT_TRUE(arena.Reserve(unit, 200).ok());
+    ASSERT_TRUE(arena.Reserve(HostMemory(), unit, 200).ok());
     Rng rng(unit);
     std::vector<int> content(200, -1);  // -1: free
     for (int i = 0; i < 3000; ++i) {
@@ -25,7 +26,7 @@ TEST(UnitArena, GivesPagesBackAndLeavesNeighboursAlone) {
       if (content[id] < 0) {
         arena.Take(id);
         content[id] = static_cast<int>(rng.Below(256));
-        std::memset(arena.at(id), content[id], unit);
+        std::memset(Raw(arena.at(id)), content[id], unit);
       } else {
         arena.Free(id);
         content[id] = -1;
@@ -33,8 +34,8 @@ TEST(UnitArena, GivesPagesBackAndLeavesNeighboursAlone) {
       if (i % 7 == 0) arena.Discard(rng.Below(10) * unit);
       const auto other = static_cast<uint32_t>(rng.Below(200));
       if (content[other] >= 0) {
-        ASSERT_EQ(arena.at(other)[0], std::byte(content[other]));
-        ASSERT_EQ(arena.at(other)[unit - 1], std::byte(content[other]));
+        ASSERT_EQ(Raw(arena.at(other))[0], std::byte(content[other]));
+        ASSERT_EQ(Raw(arena.at(other))[unit - 1], std::byte(content[other]));
       }
     }
     const size_t used = 200 - size_t(std::count(content.begin(), content.end(), -1));
@@ -56,16 +57,16 @@ TEST(StateStore, DoesWhatActionsSay) {
   const auto apply = [&](std::initializer_list<Action> actions) { store.Apply(actions, limit); };
 
   apply({{.verb = Verb::kTakeState, .to = 1}, {.verb = Verb::kTakeState, .to = 7}});
-  std::memset(memory.state({1}), 3, spec.state_bytes());
+  std::memset(Raw(memory.state({1})), 3, spec.state_bytes());
   apply({{Verb::kCopyState, 1, 7}, {.verb = Verb::kClearState, .to = 1}});
-  EXPECT_EQ(memory.state({1})[100], std::byte(0));
+  EXPECT_EQ(Raw(memory.state({1}))[100], std::byte(0));
   apply({{Verb::kCopyState, 7, 1}});
-  EXPECT_EQ(memory.state({1})[19'999], std::byte(3));
+  EXPECT_EQ(Raw(memory.state({1}))[19'999], std::byte(3));
 
   apply({{.verb = Verb::kTakeBlock, .to = 0}, {.verb = Verb::kTakeBlock, .to = 5}});
-  std::memset(memory.block({0}), 9, spec.kv_block_bytes());
+  std::memset(Raw(memory.block({0})), 9, spec.kv_block_bytes());
   apply({{Verb::kCopyBlock, 0, 5}, {.verb = Verb::kFreeBlock, .from = 0}});
-  EXPECT_EQ(memory.block({5})[spec.kv_block_bytes() - 1], std::byte(9));
+  EXPECT_EQ(Raw(memory.block({5}))[spec.kv_block_bytes() - 1], std::byte(9));
 }
 
 TEST(StateStore, BlocksAndSnapshotsShareOneLimit) {

@@ -1,32 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/store/unit_arena.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
 namespace reprise {
 
-UnitArena::~UnitArena() {
-  if (data_ != nullptr) munmap(data_, mapped_bytes_);
-}
-
-Status UnitArena::Reserve(size_t unit_bytes, size_t capacity) {
-  CHECK(data_ == nullptr);
+Status UnitArena::Reserve(DeviceMemory& memory, size_t unit_bytes, size_t capacity) {
+  CHECK(memory_ == nullptr);
+  memory_ = &memory;
   unit_bytes_ = unit_bytes;
-  page_bytes_ = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  if (unit_bytes == 0 || capacity == 0) return OkStatus();
-  mapped_bytes_ = (unit_bytes * capacity + page_bytes_ - 1) / page_bytes_ * page_bytes_;
-  void* address = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (address == MAP_FAILED) {
-    return ResourceExhausted("cannot reserve " + std::to_string(mapped_bytes_ >> 20) +
-                             " MiB of addresses for state; lower the cache budget");
+  page_bytes_ = memory.page_bytes();
+  const size_t bytes = (unit_bytes * capacity + page_bytes_ - 1) / page_bytes_ * page_bytes_;
+  if (bytes == 0) return OkStatus();
+  auto buffer = memory.Reserve(bytes);
+  if (!buffer.ok()) {
+    return ResourceExhausted(buffer.status().message() + " for state; lower the cache budget");
   }
-  data_ = static_cast<std::byte*>(address);
+  buffer_ = std::move(*buffer);
   return OkStatus();
 }
 
@@ -38,6 +31,7 @@ void UnitArena::Take(uint32_t id) {
   if (unit.resident) {
     --idle_count_;
   } else {
+    CHECK(memory_->Commit(at(id), unit_bytes_).ok());
     unit.resident = true;
     ++resident_count_;
   }
@@ -83,8 +77,7 @@ void UnitArena::Discard(size_t bytes, int64_t before_ms) {
     while (first <= last && !PageIsFree(first)) ++first;
     while (first < last && !PageIsFree(last)) --last;
     if (first <= last) {
-      CHECK(madvise(data_ + first * page_bytes_, (last - first + 1) * page_bytes_, MADV_DONTNEED) ==
-            0);
+      memory_->Discard(data() + int64_t(first * page_bytes_), (last - first + 1) * page_bytes_);
     }
     unit.resident = false;
     --resident_count_;

@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "base/status.h"
+#include "device/memory.h"
 
 namespace reprise {
 
-// UnitArena is the host memory behind one kind of id: `capacity` units of `unit_bytes`, contiguous,
-// so that id -> address is one multiplication. It reserves addresses for all of them and takes
-// pages only as units are used; pages of free units can be given back. So blocks and snapshots
-// share one budget although each could fill it alone.
+// UnitArena is the memory behind one kind of id, on whatever device: `capacity` units of
+// `unit_bytes`, contiguous, so that id -> address is one multiplication. It reserves addresses for
+// all of them and takes pages only as units are used; pages of free units can be given back. So
+// blocks and snapshots share one budget although each could fill it alone.
 //
 // Thread safety: none.
 // Invariants: resident_bytes() counts every unit that was used since its pages were last given
@@ -24,13 +25,12 @@ class UnitArena {
   UnitArena() = default;
   UnitArena(const UnitArena&) = delete;
   UnitArena& operator=(const UnitArena&) = delete;
-  ~UnitArena();
 
-  // Fails with kResourceExhausted if the addresses cannot be had.
-  Status Reserve(size_t unit_bytes, size_t capacity);
+  // Fails with kResourceExhausted if the addresses cannot be had. `memory` must outlive this.
+  Status Reserve(DeviceMemory& memory, size_t unit_bytes, size_t capacity);
 
-  std::byte* data() const { return data_; }
-  std::byte* at(uint32_t id) const { return data_ + id * unit_bytes_; }
+  DevicePtr<std::byte> data() const { return buffer_.data(); }
+  DevicePtr<std::byte> at(uint32_t id) const { return data() + int64_t(id * unit_bytes_); }
   size_t unit_bytes() const { return unit_bytes_; }
 
   void Take(uint32_t id);
@@ -51,8 +51,8 @@ class UnitArena {
   bool PageIsFree(size_t page) const;
   bool Stale(const std::pair<uint32_t, int64_t>& one) const;
 
-  std::byte* data_ = nullptr;
-  size_t mapped_bytes_ = 0;
+  DeviceMemory* memory_ = nullptr;
+  DeviceBuffer buffer_;
   size_t unit_bytes_ = 0;
   size_t page_bytes_ = 4096;
   std::vector<Unit> units_;  // as far as ids were used

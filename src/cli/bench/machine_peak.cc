@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "device/buffer.h"
+#include "kernels/backend.h"
 #include "kernels/matrix.h"
 #include "kernels/ops.h"
 #include "tensor/codec.h"
@@ -55,12 +56,12 @@ double MeasureReadGigabytes(const OpContext& context) {
   auto buffer = Buffer::Allocate(kReadBytes);
   if (!buffer.ok()) return 0;
   const int64_t pages = int64_t(kReadBytes / 4096);
-  context.pool->ParallelFor(pages, 1, [&](int64_t begin, int64_t end) {
+  context.backend->host_threads().ParallelFor(pages, 1, [&](int64_t begin, int64_t end) {
     std::memset(buffer->data() + begin * 4096, 1, size_t(end - begin) * 4096);
   });
   std::atomic<uint64_t> sink{0};
   const double seconds = FastestSeconds([&] {
-    context.pool->ParallelFor(pages, 1, [&](int64_t begin, int64_t end) {
+    context.backend->host_threads().ParallelFor(pages, 1, [&](int64_t begin, int64_t end) {
       sink += SumWords(buffer->data() + begin * 4096, size_t(end - begin) * 4096);
     });
   });
@@ -71,7 +72,7 @@ double MeasureReadGigabytes(const OpContext& context) {
 double MeasureProductGigaflops(const OpContext& context, DType dtype) {
   constexpr int64_t kCols = 1024;
   constexpr int64_t kTokens = 256;
-  const int64_t rows = int64_t{256} * context.pool->size();
+  const int64_t rows = int64_t{256} * context.backend->host_threads().size();
   const DType type = CanQuantise(dtype) ? dtype : DType::kQ8_0;
   std::vector<float> values(kCols);
   std::vector<std::byte> stored(RowBytes(type, kCols) * size_t(rows));
@@ -81,17 +82,18 @@ double MeasureProductGigaflops(const OpContext& context, DType dtype) {
     QuantiseRow(type, values.data(), stored.data() + RowBytes(type, kCols) * size_t(row), kCols);
   }
   const auto matrix =
-      Matrix::Pack(context, type, rows, kCols, stored.data(), RowBytes(type, kCols));
+      Matrix::Pack(context, {type, 1, rows, kCols}, stored.data(), RowBytes(type, kCols));
   if (!matrix.ok()) return 0;
-  std::vector<float> x(kTokens * kCols);
-  std::vector<float> y(size_t(kTokens * rows));
-  for (float& value : x) value = rng.Uniform() - 0.5f;
-  const Projection projection[] = {{&*matrix, Rows{y.data(), kTokens, rows, rows}}};
+  std::vector<float> values_of_x(kTokens * kCols);
+  for (float& value : values_of_x) value = rng.Uniform() - 0.5f;
+  const ScratchScope operands(*context.scratch);
+  const Rows x = {context.scratch->Floats(values_of_x.size()), kTokens, kCols, kCols};
+  const Rows y = {context.scratch->Floats(size_t(kTokens * rows)), kTokens, rows, rows};
+  context.backend->memory().UploadArray<float>(x.data, values_of_x);
+  const Projection projection[] = {{&*matrix, y}};
   const double seconds = FastestSeconds([&] {
-    const ScratchScope scope(*context.scratch);
-    for (int i = 0; i < 4; ++i) {
-      Project(context, Rows{x.data(), kTokens, kCols, kCols}, projection);
-    }
+    for (int i = 0; i < 4; ++i) Project(context, x, projection);
+    context.backend->memory().Synchronize();
   });
   return 4 * 2.0 * double(rows) * double(kCols) * double(kTokens) / seconds * 1e-9;
 }

@@ -47,8 +47,9 @@ class Bed {
     options.context_tokens = 4096;
     options.enabled = reuse;
     options.budget_bytes =
-        DefaultBudget(executor.card().state, FindAvailableMemory().bytes, options);
-    REPRISE_ASSIGN(auto cache, StateCache::Create(executor.card().state, options));
+        DefaultBudget(executor.card().state, FindAvailableMemory(executor.memory()).bytes, options);
+    REPRISE_ASSIGN(auto cache,
+                   StateCache::Create(executor.card().state, options, executor.memory()));
     return std::unique_ptr<Bed>(new Bed(executor, std::move(cache)));
   }
 

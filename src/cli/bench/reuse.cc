@@ -26,7 +26,8 @@ Status RunReuse(const std::string& name, const Options& options) {
   ModelExecutor executor(loaded->model(), loaded->context());
   CacheOptions cache;
   cache.context_tokens = 4096;
-  cache.budget_bytes = DefaultBudget(executor.card().state, FindAvailableMemory().bytes, cache);
+  cache.budget_bytes =
+      DefaultBudget(executor.card().state, FindAvailableMemory(executor.memory()).bytes, cache);
   Comparison comparison;
   cache.enabled = false;
   REPRISE_ASSIGN(comparison.cold, RunWorkload(workload, executor, cache));

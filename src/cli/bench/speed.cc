@@ -67,7 +67,8 @@ Result<Measured> Measure(LoadedModel* loaded, const Options& options, bool decod
   const Model& model = loaded->model();
   const int64_t total = options.depth + options.tokens;
   const std::vector<TokenId> tokens = RandomTokens(total, model.vocab_size());
-  REPRISE_ASSIGN(LiveState state, LiveState::Create(model.state_spec(), 1, total));
+  REPRISE_ASSIGN(LiveState state,
+                 LiveState::Create(model.state_spec(), 1, total, loaded->backend().memory()));
   std::vector<float> logits(size_t(model.vocab_size()));
   const auto context = std::span(tokens).first(size_t(options.depth));
   const auto measured = std::span(tokens).subspan(size_t(options.depth));
@@ -106,14 +107,14 @@ void Print(const Options& options, LoadedModel* loaded, const Measured& measured
         "\"tokens_per_second\": %.2f, \"%s\": %.1f, \"peak\": %.1f, \"load_seconds\": %.3f, "
         "\"weight_bytes\": %zu, \"resident_bytes\": %zu}\n",
         measured.what, static_cast<long long>(measured.tokens),
-        static_cast<long long>(options.depth), loaded->context().pool->size(), rate,
+        static_cast<long long>(options.depth), loaded->backend().host_threads().size(), rate,
         decode ? "gigabytes_per_second" : "gigaflops", achieved, peak, load_seconds,
         card.weight_bytes, ResidentMemoryBytes());
     return;
   }
   std::printf("%s of %lld tokens after %lld: %.2f tokens/s (%d threads, median of %zu)\n",
               measured.what, static_cast<long long>(measured.tokens),
-              static_cast<long long>(options.depth), rate, loaded->context().pool->size(),
+              static_cast<long long>(options.depth), rate, loaded->backend().host_threads().size(),
               measured.seconds.size());
   std::printf("  %.1f %s, %.0f %% of the %.1f %s measured here for %s\n", achieved, unit,
               100 * achieved / peak, peak, unit,

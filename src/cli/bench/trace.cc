@@ -38,7 +38,8 @@ struct Options {
 // the trace goes on with, so only prompts are found again.
 Result<WorkloadRun> Replay(const Trace& trace, const Options& options, Executor& executor,
                            const CacheOptions& cache_options) {
-  REPRISE_ASSIGN(auto cache, StateCache::Create(executor.card().state, cache_options));
+  REPRISE_ASSIGN(auto cache,
+                 StateCache::Create(executor.card().state, cache_options, executor.memory()));
   EngineOptions engine_options;
   engine_options.context_tokens = cache_options.context_tokens;
   const SteadyClock clock;
@@ -82,9 +83,10 @@ Status RunOnModel(const std::string& name, const Trace& trace, LoadedModel* load
   CacheOptions cache;
   cache.context_tokens = static_cast<int32_t>(
       std::min<int64_t>(options.context_tokens, executor.card().context_length));
-  cache.budget_bytes = options.budget_mib > 0 ? static_cast<size_t>(options.budget_mib) << 20
-                                              : DefaultBudget(executor.card().state,
-                                                              FindAvailableMemory().bytes, cache);
+  cache.budget_bytes = options.budget_mib > 0
+                           ? static_cast<size_t>(options.budget_mib) << 20
+                           : DefaultBudget(executor.card().state,
+                                           FindAvailableMemory(executor.memory()).bytes, cache);
   Comparison comparison;
   cache.enabled = false;
   REPRISE_ASSIGN(comparison.cold, Replay(trace, options, executor, cache));

@@ -100,7 +100,8 @@ Result<Workload> MakeWorkload(std::string_view name) {
 
 Result<WorkloadRun> RunWorkload(const Workload& workload, Executor& executor,
                                 const CacheOptions& cache_options) {
-  REPRISE_ASSIGN(auto cache, StateCache::Create(executor.card().state, cache_options));
+  REPRISE_ASSIGN(auto cache,
+                 StateCache::Create(executor.card().state, cache_options, executor.memory()));
   EngineOptions options;
   options.context_tokens = cache_options.context_tokens;
   options.running_max = cache_options.sequence_count;

@@ -119,6 +119,7 @@ Status ServerStack::LoadText() {
 }
 
 Status ServerStack::BuildEngine() {
+  DeviceMemory& memory = loaded_->backend().memory();
   const ModelCard& card = loaded_->model().card();
   CacheOptions cache;
   cache.sequence_count = options_.parallel;
@@ -138,8 +139,8 @@ Status ServerStack::BuildEngine() {
   cache.ttl_ms = int64_t{options_.cache_ttl_s} * 1000;
   cache.budget_bytes = options_.cache_mib > 0
                            ? static_cast<size_t>(options_.cache_mib) << 20
-                           : DefaultBudget(card.state, FindAvailableMemory().bytes, cache);
-  REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache));
+                           : DefaultBudget(card.state, FindAvailableMemory(memory).bytes, cache);
+  REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache, memory));
   EngineOptions engine;
   engine.context_tokens = cache.context_tokens;
   engine.running_max = options_.parallel;

@@ -99,7 +99,7 @@ class AuditRun {
     options.budget_bytes =
         LeastBudget(spec, options) +
         static_cast<size_t>(static_cast<double>(entry) * (schedule_.budget_entries - 1));
-    auto cache = StateCache::Create(spec, options);
+    auto cache = StateCache::Create(spec, options, executor_.memory());
     if (!cache.ok()) {
       Fail(0, cache.status().message());
       return false;

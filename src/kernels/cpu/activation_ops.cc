@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/activation_ops.h"
-
-#include "base/check.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/table.h"
 #include "kernels/cpu/tasks.h"
+#include "kernels/raw_rows.h"
 
-namespace reprise {
+namespace reprise::cpu {
 
 namespace {
 
@@ -13,131 +12,110 @@ namespace {
 constexpr int64_t kNormCost = 2;
 constexpr int64_t kExpCost = 4;
 
-bool SameShape(const Rows& a, const Rows& b) { return a.rows == b.rows && a.cols == b.cols; }
-
 // Calls row(t) for every row.
 template <typename Row>
-void EachRow(const OpContext& context, const Rows& y, int64_t cost, const Row& row) {
-  cpu::ForRows(context, y.rows, y.cols * cost, [&](int64_t begin, int64_t end) {
+void EachRow(ThreadPool& pool, const Rows& y, int64_t cost, const Row& row) {
+  ForRows(pool, y.rows, y.cols * cost, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) row(t);
   });
 }
 
 }  // namespace
 
-void Mul(const OpContext& context, const Rows& a, const Rows& b, const Rows& y) {
-  CHECK(SameShape(a, y) && SameShape(b, y));
-  EachRow(context, y, 1,
-          [&](int64_t t) { context.table->mul(a.row(t), b.row(t), y.cols, y.row(t)); });
+void CpuBackend::Mul(const ConstRows& a, const ConstRows& b, const Rows& y) {
+  EachRow(*pool_, y, 1,
+          [&](int64_t t) { table_->mul(RowOf(a, t), RowOf(b, t), y.cols, RowOf(y, t)); });
 }
 
-void Scale(const OpContext& context, const Rows& x, float factor, const Rows& y) {
-  CHECK(SameShape(x, y));
-  EachRow(context, y, 1,
-          [&](int64_t t) { context.table->scale(x.row(t), factor, y.cols, y.row(t)); });
+void CpuBackend::Scale(const ConstRows& x, float factor, const Rows& y) {
+  EachRow(*pool_, y, 1,
+          [&](int64_t t) { table_->scale(RowOf(x, t), factor, y.cols, RowOf(y, t)); });
 }
 
-void Silu(const OpContext& context, const Rows& x, const Rows& y) {
-  CHECK(SameShape(x, y));
-  EachRow(context, y, kExpCost,
-          [&](int64_t t) { context.table->silu(x.row(t), y.cols, y.row(t)); });
+void CpuBackend::Silu(const ConstRows& x, const Rows& y) {
+  EachRow(*pool_, y, kExpCost, [&](int64_t t) { table_->silu(RowOf(x, t), y.cols, RowOf(y, t)); });
 }
 
-void Gelu(const OpContext& context, const Rows& x, const Rows& y) {
-  CHECK(SameShape(x, y));
-  EachRow(context, y, kExpCost,
-          [&](int64_t t) { context.table->gelu(x.row(t), y.cols, y.row(t)); });
+void CpuBackend::Gelu(const ConstRows& x, const Rows& y) {
+  EachRow(*pool_, y, kExpCost, [&](int64_t t) { table_->gelu(RowOf(x, t), y.cols, RowOf(y, t)); });
 }
 
-void GeGlu(const OpContext& context, const Rows& gate, const Rows& up, const Rows& y) {
-  CHECK(SameShape(gate, y) && SameShape(up, y));
-  EachRow(context, y, kExpCost,
-          [&](int64_t t) { context.table->geglu(gate.row(t), up.row(t), y.cols, y.row(t)); });
+void CpuBackend::GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) {
+  EachRow(*pool_, y, kExpCost,
+          [&](int64_t t) { table_->geglu(RowOf(gate, t), RowOf(up, t), y.cols, RowOf(y, t)); });
 }
 
-void ReluSquared(const OpContext& context, const Rows& x, const Rows& y) {
-  CHECK(SameShape(x, y));
-  EachRow(context, y, 1,
-          [&](int64_t t) { context.table->relu_squared(x.row(t), y.cols, y.row(t)); });
+void CpuBackend::ReluSquared(const ConstRows& x, const Rows& y) {
+  EachRow(*pool_, y, 1, [&](int64_t t) { table_->relu_squared(RowOf(x, t), y.cols, RowOf(y, t)); });
 }
 
-void Softcap(const OpContext& context, const Rows& x, float cap, const Rows& y) {
-  CHECK(SameShape(x, y));
-  EachRow(context, y, kExpCost,
-          [&](int64_t t) { context.table->softcap(x.row(t), cap, y.cols, y.row(t)); });
+void CpuBackend::Softcap(const ConstRows& x, float cap, const Rows& y) {
+  EachRow(*pool_, y, kExpCost,
+          [&](int64_t t) { table_->softcap(RowOf(x, t), cap, y.cols, RowOf(y, t)); });
 }
 
-void Sigmoid(const OpContext& context, const Rows& x, const float* bias, const Rows& y) {
-  CHECK(SameShape(x, y));
-  EachRow(context, y, kExpCost,
-          [&](int64_t t) { context.table->sigmoid(x.row(t), bias, y.cols, y.row(t)); });
+void CpuBackend::Sigmoid(const ConstRows& x, ConstFloats bias, const Rows& y) {
+  EachRow(*pool_, y, kExpCost,
+          [&](int64_t t) { table_->sigmoid(RowOf(x, t), Raw(bias), y.cols, RowOf(y, t)); });
 }
 
-void Softplus(const OpContext& context, const Rows& x, const float* bias, const Rows& y) {
-  CHECK(SameShape(x, y));
-  EachRow(context, y, kExpCost,
-          [&](int64_t t) { context.table->softplus(x.row(t), bias, y.cols, y.row(t)); });
+void CpuBackend::Softplus(const ConstRows& x, ConstFloats bias, const Rows& y) {
+  EachRow(*pool_, y, kExpCost,
+          [&](int64_t t) { table_->softplus(RowOf(x, t), Raw(bias), y.cols, RowOf(y, t)); });
 }
 
-void Lerp(const OpContext& context, const Rows& a, const Rows& b, const Rows& t, const Rows& y) {
-  CHECK(SameShape(a, y) && SameShape(b, y) && SameShape(t, y));
-  EachRow(context, y, 1, [&](int64_t row) {
-    context.table->lerp(a.row(row), b.row(row), t.row(row), y.cols, y.row(row));
+void CpuBackend::Lerp(const ConstRows& a, const ConstRows& b, const ConstRows& t, const Rows& y) {
+  EachRow(*pool_, y, 1, [&](int64_t row) {
+    table_->lerp(RowOf(a, row), RowOf(b, row), RowOf(t, row), y.cols, RowOf(y, row));
   });
 }
 
-void LayerNorm(const OpContext& context, const Rows& x, const float* weight, const float* bias,
-               int groups, float eps, const Rows& y) {
-  CHECK(SameShape(x, y) && groups > 0 && x.cols % groups == 0);
+void CpuBackend::LayerNorm(const ConstRows& x, ConstFloats weight, ConstFloats bias, int groups,
+                           float eps, const Rows& y) {
   const int64_t width = x.cols / groups;
-  EachRow(context, y, 2 * kNormCost, [&](int64_t t) {
+  EachRow(*pool_, y, 2 * kNormCost, [&](int64_t t) {
     for (int64_t at = 0; at < x.cols; at += width) {
-      context.table->layer_norm(x.row(t) + at, weight + at, bias != nullptr ? bias + at : nullptr,
-                                eps, width, y.row(t) + at);
+      table_->layer_norm(RowOf(x, t) + at, Raw(weight + at), bias ? Raw(bias + at) : nullptr, eps,
+                         width, RowOf(y, t) + at);
     }
   });
 }
 
-void GroupRmsNorm(const OpContext& context, const Rows& x, const float* weight, int groups,
-                  float eps, const Rows& y) {
-  CHECK(SameShape(x, y) && groups > 0 && x.cols % groups == 0);
+void CpuBackend::GroupRmsNorm(const ConstRows& x, ConstFloats weight, int groups, float eps,
+                              const Rows& y) {
   const int64_t width = x.cols / groups;
-  EachRow(context, y, kNormCost, [&](int64_t t) {
+  EachRow(*pool_, y, kNormCost, [&](int64_t t) {
     for (int64_t at = 0; at < x.cols; at += width) {
-      context.table->rms_norm(x.row(t) + at, weight + at, eps, width, y.row(t) + at);
+      table_->rms_norm(RowOf(x, t) + at, Raw(weight + at), eps, width, RowOf(y, t) + at);
     }
   });
 }
 
-void GateRmsNorm(const OpContext& context, const Rows& x, const Rows& gate, const float* weight,
-                 int groups, float eps, const Rows& y) {
-  CHECK(SameShape(x, y) && SameShape(gate, y) && groups > 0 && x.cols % groups == 0);
-  CHECK(gate.data != y.data);
+void CpuBackend::GateRmsNorm(const ConstRows& x, const ConstRows& gate, ConstFloats weight,
+                             int groups, float eps, const Rows& y) {
   const int64_t width = x.cols / groups;
-  EachRow(context, y, kNormCost + kExpCost, [&](int64_t t) {
-    context.table->swiglu(gate.row(t), x.row(t), x.cols, y.row(t));
+  EachRow(*pool_, y, kNormCost + kExpCost, [&](int64_t t) {
+    table_->swiglu(RowOf(gate, t), RowOf(x, t), x.cols, RowOf(y, t));
     for (int64_t at = 0; at < x.cols; at += width) {
-      context.table->rms_norm(y.row(t) + at, weight + at, eps, width, y.row(t) + at);
+      table_->rms_norm(RowOf(y, t) + at, Raw(weight + at), eps, width, RowOf(y, t) + at);
     }
   });
 }
 
-void RwkvDecay(const OpContext& context, const Rows& x, const float* bias, const Rows& y) {
-  CHECK(SameShape(x, y));
-  EachRow(context, y, 2 * kExpCost,
-          [&](int64_t t) { context.table->rwkv_decay(x.row(t), bias, y.cols, y.row(t)); });
+void CpuBackend::RwkvDecay(const ConstRows& x, ConstFloats bias, const Rows& y) {
+  EachRow(*pool_, y, 2 * kExpCost,
+          [&](int64_t t) { table_->rwkv_decay(RowOf(x, t), Raw(bias), y.cols, RowOf(y, t)); });
 }
 
-void RwkvBonus(const OpContext& context, const Rows& r, const Rows& k, const float* weight,
-               const Rows& v, int heads, const Rows& y) {
-  CHECK(SameShape(r, y) && SameShape(k, y) && SameShape(v, y) && heads > 0 && y.cols % heads == 0);
+void CpuBackend::RwkvBonus(const ConstRows& r, const ConstRows& k, ConstFloats weight,
+                           const ConstRows& v, int heads, const Rows& y) {
   const int64_t width = y.cols / heads;
-  EachRow(context, y, kNormCost, [&](int64_t t) {
+  EachRow(*pool_, y, kNormCost, [&](int64_t t) {
     for (int64_t at = 0; at < y.cols; at += width) {
-      context.table->dot_scale_add(r.row(t) + at, k.row(t) + at, weight + at, v.row(t) + at, width,
-                                   y.row(t) + at);
+      table_->dot_scale_add(RowOf(r, t) + at, RowOf(k, t) + at, Raw(weight + at), RowOf(v, t) + at,
+                            width, RowOf(y, t) + at);
     }
   });
 }
 
-}  // namespace reprise
+}  // namespace reprise::cpu

@@ -2,20 +2,18 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/check.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/scratch_span.h"
 #include "kernels/cpu/table.h"
 #include "kernels/cpu/tasks.h"
-#include "kernels/ops.h"
+#include "kernels/raw_rows.h"
 
 // Attention over blocks of 64 stored tokens. A task is one K/V head and a few rows of one sequence,
 // with all the query heads that share the K/V head: each block is read once for all of them. A
 // query's result depends on its own blocks in position order only, so tasks can be cut and divided
 // in any way.
-namespace reprise {
-
+namespace reprise::cpu {
 namespace {
-
-using cpu::kKeys;
 
 // Queries (rows times heads of a group) of a task: enough that converting a block to f32 costs
 // little beside using it, few enough that their q and out stay in the second-level cache.
@@ -25,7 +23,7 @@ constexpr int kTaskFloats = 1 << 16;
 constexpr int64_t RoundUp16(int64_t n) { return (n + 15) / 16 * 16; }
 
 struct Task {
-  const KvSequence* sequence;
+  const StepSequence* sequence;
   int kv_head;
   int row;   // of the sequence
   int rows;  // so many
@@ -36,20 +34,24 @@ struct Task {
 
 // What all tasks of a call share.
 struct Call {
-  const OpContext& context;
+  ThreadPool& pool;
+  const KernelTable& table;
+  ScratchArena& scratch;
+  const StepLayout& step;
+  const KvPlace& place;
   const KvShape& shape;
   const AttentionParams& params;
-  const Rows& q;
+  const ConstRows& q;
   const Rows& out;
   int group;  // query heads per K/V head
 
   int queries(const Task& task) const { return task.rows * group; }
 };
 
-// Memory of one thread (or of one partial result, from max on) for `queries` queries.
+// Memory of one thread.
 struct TaskMemory {
   float* q = nullptr;
-  cpu::AttentionState state{};
+  AttentionState state{};
   int* first = nullptr;
   int* visible = nullptr;
   float* scratch = nullptr;
@@ -59,31 +61,49 @@ int64_t StateFloats(const KvShape& shape, int64_t queries) {
   return RoundUp16(2 * queries) + RoundUp16(queries * shape.value_dim);
 }
 
-cpu::AttentionState MakeState(float* memory, int64_t queries) {
+AttentionState MakeState(float* memory, int64_t queries) {
   return {memory, memory + queries, memory + RoundUp16(2 * queries)};
 }
 
-int64_t TaskFloats(const KvShape& shape, int64_t queries) {
-  return RoundUp16(queries * shape.head_dim) + StateFloats(shape, queries) +
-         RoundUp16(2 * queries) +
-         RoundUp16(kKeys * (shape.head_dim + shape.value_dim + queries) + 8 * queries);
-}
+// Memory of every thread for tasks of up to `queries` queries.
+class ThreadMemory {
+ public:
+  ThreadMemory(const Call& call, int64_t queries)
+      : queries_(queries),
+        q_floats_(RoundUp16(queries * call.shape.head_dim)),
+        state_floats_(StateFloats(call.shape, queries)),
+        floats_(q_floats_ + state_floats_ +
+                RoundUp16(kKeys * (call.shape.head_dim + call.shape.value_dim + queries) +
+                          8 * queries)),
+        ints_(RoundUp16(2 * queries)),
+        memory_(MakeSpan<float>(call.scratch, size_t(floats_ * call.pool.size()))),
+        bounds_(MakeSpan<int>(call.scratch, size_t(ints_ * call.pool.size()))) {}
 
-TaskMemory MakeTaskMemory(float* memory, const KvShape& shape, int64_t queries) {
-  TaskMemory result;
-  result.q = memory;
-  memory += RoundUp16(queries * shape.head_dim);
-  result.state = MakeState(memory, queries);
-  memory += StateFloats(shape, queries);
-  result.first = reinterpret_cast<int*>(memory);
-  result.visible = result.first + queries;
-  result.scratch = memory + RoundUp16(2 * queries);
-  return result;
-}
+  TaskMemory of(int thread) const {
+    float* memory = memory_.data() + thread * floats_;
+    int* bounds = bounds_.data() + thread * ints_;
+    return {memory, MakeState(memory + q_floats_, queries_), bounds, bounds + queries_,
+            memory + q_floats_ + state_floats_};
+  }
 
-void ResetState(const cpu::AttentionState& state, int queries) {
+ private:
+  const int64_t queries_;
+  const int64_t q_floats_;
+  const int64_t state_floats_;
+  const int64_t floats_;
+  const int64_t ints_;
+  const std::span<float> memory_;
+  const std::span<int> bounds_;
+};
+
+void ResetState(const AttentionState& state, int queries) {
   std::fill_n(state.max, queries, -std::numeric_limits<float>::infinity());
   std::fill_n(state.sum, queries, 0.0f);
+}
+
+std::byte* BlockOf(const StepLayout& step, const StepSequence& sequence, int64_t block) {
+  const uint32_t id = step.host.blocks[size_t(sequence.block_begin + block)];
+  return Raw(step.block_memory) + size_t{id} * step.block_bytes;
 }
 
 // First position that the row at `position` sees.
@@ -94,15 +114,15 @@ int FirstSeen(const AttentionParams& params, int position) {
 void LoadQueries(const Call& call, const Task& task, float* q) {
   const int head_dim = call.shape.head_dim;
   for (int r = 0; r < task.rows; ++r) {
-    const float* row = call.q.row(task.sequence->row_begin + task.row + r) +
+    const float* row = RowOf(call.q, task.sequence->row_begin + task.row + r) +
                        int64_t{task.kv_head} * call.group * head_dim;
     const int64_t count = int64_t{call.group} * head_dim;
-    call.context.table->scale(row, call.params.scale, count, q + r * count);
+    call.table.scale(row, call.params.scale, count, q + r * count);
   }
 }
 
 void AttendBlock(const Call& call, const Task& task, int block, const TaskMemory& memory,
-                 const cpu::AttentionState& state) {
+                 const AttentionState& state) {
   const int start = block * kKeys;
   for (int r = 0; r < task.rows; ++r) {
     const int position = task.sequence->position + task.row + r;
@@ -113,40 +133,41 @@ void AttendBlock(const Call& call, const Task& task, int block, const TaskMemory
   }
   const KvShape& shape = call.shape;
   const int64_t width = shape.dtype == DType::kF16 ? 2 : 4;
-  cpu::AttentionTile tile;
+  AttentionTile tile;
   tile.q = memory.q;
   tile.queries = call.queries(task);
   tile.first = memory.first;
   tile.visible = memory.visible;
-  tile.k = task.sequence->k_blocks[block] + task.kv_head * width * kKeys * shape.head_dim;
+  const std::byte* stored = BlockOf(call.step, *task.sequence, block);
+  tile.k = stored + call.place.k_offset + task.kv_head * width * kKeys * shape.head_dim;
   tile.v = nullptr;
   if (!shape.value_in_key) {
-    tile.v = task.sequence->v_blocks[block] + task.kv_head * width * kKeys * shape.value_dim;
+    tile.v = stored + call.place.v_offset + task.kv_head * width * kKeys * shape.value_dim;
   }
   tile.head_dim = shape.head_dim;
   tile.value_dim = shape.value_dim;
   tile.softcap = call.params.softcap;
-  const cpu::KernelTable& table = *call.context.table;
-  (shape.dtype == DType::kF16 ? table.attend_f16 : table.attend_f32)(&tile, &state, memory.scratch);
+  (shape.dtype == DType::kF16 ? call.table.attend_f16 : call.table.attend_f32)(&tile, &state,
+                                                                               memory.scratch);
 }
 
-void StoreResult(const Call& call, const Task& task, const cpu::AttentionState& state) {
+void StoreResult(const Call& call, const Task& task, const AttentionState& state) {
   const int value_dim = call.shape.value_dim;
   for (int query = 0; query < call.queries(task); ++query) {
     const int64_t row = task.sequence->row_begin + task.row + query / call.group;
     const int64_t head = int64_t{task.kv_head} * call.group + query % call.group;
-    call.context.table->scale(state.out + int64_t{query} * value_dim, 1.0f / state.sum[query],
-                              value_dim, call.out.row(row) + head * value_dim);
+    call.table.scale(state.out + int64_t{query} * value_dim, 1.0f / state.sum[query], value_dim,
+                     RowOf(call.out, row) + head * value_dim);
   }
 }
 
 // Enough tasks for the threads without making them small: rows of a sequence per task.
-int RowsPerTask(const Call& call, std::span<const KvSequence> sequences) {
+int RowsPerTask(const Call& call, std::span<const StepSequence> sequences) {
   int64_t rows = 0;
-  for (const KvSequence& sequence : sequences) rows += sequence.row_count;
+  for (const StepSequence& sequence : sequences) rows += sequence.row_count;
   const int fitting = kTaskFloats / (call.shape.head_dim + call.shape.value_dim);
   const int64_t most = std::max(1, std::min(kTaskQueries, fitting) / call.group);
-  const int64_t threads = call.context.pool->size();
+  const int64_t threads = call.pool.size();
   if (threads == 1) return static_cast<int>(most);
   const int64_t wanted = 4 * threads;  // tasks
   const int64_t balanced = rows * call.shape.kv_heads / wanted;
@@ -154,13 +175,13 @@ int RowsPerTask(const Call& call, std::span<const KvSequence> sequences) {
   return static_cast<int>(std::clamp(balanced, std::min(least, most), most));
 }
 
-std::span<Task> MakeTasks(const Call& call, std::span<const KvSequence> sequences, int rows) {
+std::span<Task> MakeTasks(const Call& call, std::span<const StepSequence> sequences, int rows) {
   size_t count = 0;
-  for (const KvSequence& s : sequences) count += size_t((s.row_count + rows - 1) / rows);
+  for (const StepSequence& s : sequences) count += size_t((s.row_count + rows - 1) / rows);
   count *= size_t(call.shape.kv_heads);
-  Task* tasks = static_cast<Task*>(call.context.scratch->Bytes(count * sizeof(Task)));
+  const std::span<Task> tasks = MakeSpan<Task>(call.scratch, count);
   size_t index = 0;
-  for (const KvSequence& s : sequences) {
+  for (const StepSequence& s : sequences) {
     for (int row = 0; row < s.row_count; row += rows) {
       const int task_rows = std::min(rows, static_cast<int>(s.row_count) - row);
       const int begin = FirstSeen(call.params, s.position + row) / kKeys;
@@ -171,19 +192,18 @@ std::span<Task> MakeTasks(const Call& call, std::span<const KvSequence> sequence
     }
   }
   // Longest first, so that the threads end together.
-  std::sort(tasks, tasks + count, [](const Task& a, const Task& b) {
+  std::sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) {
     return int64_t{a.rows} * (a.block_end - a.block_begin) >
            int64_t{b.rows} * (b.block_end - b.block_begin);
   });
-  return {tasks, count};
+  return tasks;
 }
 
 void RunWhole(const Call& call, std::span<const Task> tasks, int64_t elements, int64_t queries) {
-  const int64_t floats = TaskFloats(call.shape, queries);
-  float* memory = call.context.scratch->Floats(size_t(floats * call.context.pool->size()));
-  cpu::ForTasks(call.context, int64_t(tasks.size()), elements, [&](int64_t index, int thread) {
+  const ThreadMemory memory(call, queries);
+  ForTasks(call.pool, int64_t(tasks.size()), elements, [&](int64_t index, int thread) {
     const Task& task = tasks[size_t(index)];
-    const TaskMemory mine = MakeTaskMemory(memory + thread * floats, call.shape, queries);
+    const TaskMemory mine = memory.of(thread);
     LoadQueries(call, task, mine.q);
     ResetState(mine.state, call.queries(task));
     for (int block = task.block_begin; block < task.block_end; ++block) {
@@ -201,30 +221,28 @@ void RunDivided(const Call& call, std::span<Task> tasks, int64_t elements, int64
     task.partial = partials;
     partials += task.block_end - task.block_begin;
   }
-  const Task** owner = static_cast<const Task**>(
-      call.context.scratch->Bytes(size_t(partials) * sizeof(const Task*)));
+  const std::span<const Task*> owner = MakeSpan<const Task*>(call.scratch, size_t(partials));
   for (const Task& task : tasks) {
-    std::fill_n(owner + task.partial, task.block_end - task.block_begin, &task);
+    std::fill_n(owner.begin() + task.partial, task.block_end - task.block_begin, &task);
   }
   const int64_t partial_floats = StateFloats(call.shape, queries);
-  float* results = call.context.scratch->Floats(size_t(partials * partial_floats));
-  const int64_t floats = TaskFloats(call.shape, queries);
-  float* memory = call.context.scratch->Floats(size_t(floats * call.context.pool->size()));
-  cpu::ForTasks(call.context, partials, elements, [&](int64_t index, int thread) {
-    const Task& task = *owner[index];
-    const TaskMemory mine = MakeTaskMemory(memory + thread * floats, call.shape, queries);
-    const cpu::AttentionState state = MakeState(results + index * partial_floats, queries);
+  float* results = MakeSpan<float>(call.scratch, size_t(partials * partial_floats)).data();
+  const ThreadMemory memory(call, queries);
+  ForTasks(call.pool, partials, elements, [&](int64_t index, int thread) {
+    const Task& task = *owner[size_t(index)];
+    const TaskMemory mine = memory.of(thread);
+    const AttentionState state = MakeState(results + index * partial_floats, queries);
     LoadQueries(call, task, mine.q);
     ResetState(state, call.queries(task));
     AttendBlock(call, task, task.block_begin + int(index - task.partial), mine, state);
   });
   const int64_t merged = partials * queries * call.shape.value_dim;
-  cpu::ForTasks(call.context, int64_t(tasks.size()), merged, [&](int64_t index, int) {
+  ForTasks(call.pool, int64_t(tasks.size()), merged, [&](int64_t index, int) {
     const Task& task = tasks[size_t(index)];
-    const cpu::AttentionState state = MakeState(results + task.partial * partial_floats, queries);
+    const AttentionState state = MakeState(results + task.partial * partial_floats, queries);
     for (int64_t p = task.partial + 1; p < task.partial + task.block_end - task.block_begin; ++p) {
-      const cpu::AttentionState block = MakeState(results + p * partial_floats, queries);
-      call.context.table->attend_merge(&state, &block, call.queries(task), call.shape.value_dim);
+      const AttentionState block = MakeState(results + p * partial_floats, queries);
+      call.table.attend_merge(&state, &block, call.queries(task), call.shape.value_dim);
     }
     StoreResult(call, task, state);
   });
@@ -232,27 +250,25 @@ void RunDivided(const Call& call, std::span<Task> tasks, int64_t elements, int64
 
 }  // namespace
 
-void Attend(const OpContext& context, std::span<const KvSequence> sequences, const KvShape& shape,
-            const AttentionParams& params, const Rows& q, const Rows& out) {
-  CHECK(shape.kv_heads > 0 && params.q_heads % shape.kv_heads == 0);
-  CHECK(q.cols == int64_t{params.q_heads} * shape.head_dim);
-  CHECK(out.cols == int64_t{params.q_heads} * shape.value_dim);
-  CHECK(shape.dtype == DType::kF16 || shape.dtype == DType::kF32);
-  CHECK(!shape.value_in_key || shape.value_dim <= shape.head_dim);
-  const ScratchScope scope(*context.scratch);
-  const Call call{context, shape, params, q, out, params.q_heads / shape.kv_heads};
-  const int rows = RowsPerTask(call, sequences);
-  const std::span<Task> tasks = MakeTasks(call, sequences, rows);
+void CpuBackend::Attend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+                        const KvShape& shape, const AttentionParams& params, const ConstRows& q,
+                        const Rows& out) {
+  const ScratchScope scope(scratch);
+  const Call call{*pool_, *table_, scratch, step, place,
+                  shape,  params,  q,       out,  params.q_heads / shape.kv_heads};
+  const int rows = RowsPerTask(call, step.host.sequences);
+  const std::span<Task> tasks = MakeTasks(call, step.host.sequences, rows);
   int64_t blocks = 0;
   int64_t query_blocks = 0;
+  int64_t queries = 0;  // of the largest task
   for (const Task& task : tasks) {
+    queries = std::max<int64_t>(queries, call.queries(task));
     blocks += task.block_end - task.block_begin;
     query_blocks += int64_t{task.block_end - task.block_begin} * call.queries(task);
   }
   const int64_t elements = query_blocks * kKeys * (shape.head_dim + shape.value_dim) / 4;
-  const int64_t queries = int64_t{rows} * call.group;
   const int64_t count = static_cast<int64_t>(tasks.size());
-  const int64_t threads = context.pool->size();
+  const int64_t threads = pool_->size();
   // Whole tasks unless they would leave threads idle.
   const bool idle = count < threads || (count < 4 * threads && count % threads != 0);
   if (threads > 1 && idle && blocks > 2 * count) {
@@ -264,54 +280,62 @@ void Attend(const OpContext& context, std::span<const KvSequence> sequences, con
 
 namespace {
 
+// What all tasks of a call that stores share.
+struct Store {
+  const KernelTable& table;
+  const StepLayout& step;
+  const KvPlace& place;
+  const KvShape& shape;
+  const ConstRows& k;
+  const ConstRows& v;
+};
+
 // Rows [row, row + count) of a sequence, all in one block, of one K/V head.
-void StoreBlock(const OpContext& context, const KvSequence& s, const KvShape& shape, int64_t head,
-                int64_t row, int count, const Rows& k, const Rows& v) {
-  const cpu::KernelTable& table = *context.table;
+void StoreBlock(const Store& call, const StepSequence& s, int64_t head, int64_t row, int count) {
+  const KernelTable& table = call.table;
+  const KvShape& shape = call.shape;
   const int64_t position = s.position + row;
   const int slot = static_cast<int>(position % kKeys);
-  const float* k_row = k.row(s.row_begin + row) + head * shape.head_dim;
-  std::byte* k_block = s.k_blocks[position / kKeys];
+  const float* k_row = RowOf(call.k, s.row_begin + row) + head * shape.head_dim;
+  std::byte* block = BlockOf(call.step, s, position / kKeys);
+  std::byte* keys = block + call.place.k_offset;
   const int64_t k_offset = head * shape.head_dim * kKeys;
   if (shape.dtype == DType::kF32) {
-    table.store_keys_f32(k_row, k.stride, count, shape.head_dim, slot,
-                         reinterpret_cast<float*>(k_block) + k_offset);
+    table.store_keys_f32(k_row, call.k.stride, count, shape.head_dim, slot,
+                         reinterpret_cast<float*>(keys) + k_offset);
   } else {
-    table.store_keys_f16(k_row, k.stride, count, shape.head_dim, slot,
-                         reinterpret_cast<uint16_t*>(k_block) + k_offset);
+    table.store_keys_f16(k_row, call.k.stride, count, shape.head_dim, slot,
+                         reinterpret_cast<uint16_t*>(keys) + k_offset);
   }
   if (shape.value_in_key) return;
-  std::byte* v_block = s.v_blocks[position / kKeys];
+  std::byte* values = block + call.place.v_offset;
   for (int t = 0; t < count; ++t) {
-    const float* v_row = v.row(s.row_begin + row + t) + head * shape.value_dim;
+    const float* v_row = RowOf(call.v, s.row_begin + row + t) + head * shape.value_dim;
     const int64_t v_offset = (head * kKeys + slot + t) * shape.value_dim;
     if (shape.dtype == DType::kF32) {
-      std::copy_n(v_row, shape.value_dim, reinterpret_cast<float*>(v_block) + v_offset);
+      std::copy_n(v_row, shape.value_dim, reinterpret_cast<float*>(values) + v_offset);
     } else {
-      table.f32_to_f16(v_row, shape.value_dim, reinterpret_cast<uint16_t*>(v_block) + v_offset);
+      table.f32_to_f16(v_row, shape.value_dim, reinterpret_cast<uint16_t*>(values) + v_offset);
     }
   }
 }
 
 }  // namespace
 
-void StoreKv(const OpContext& context, std::span<const KvSequence> sequences, const KvShape& shape,
-             const Rows& k, const Rows& v) {
-  CHECK(k.cols == int64_t{shape.kv_heads} * shape.head_dim);
-  CHECK(shape.value_in_key || v.cols == int64_t{shape.kv_heads} * shape.value_dim);
-  CHECK(shape.dtype == DType::kF16 || shape.dtype == DType::kF32);
-  int64_t rows = 0;
-  for (const KvSequence& s : sequences) rows += s.row_count;
+void CpuBackend::StoreKv(const StepLayout& step, const KvPlace& place, const KvShape& shape,
+                         const ConstRows& k, const ConstRows& v) {
+  const Store call{*table_, step, place, shape, k, v};
+  const std::span<const StepSequence> sequences = step.host.sequences;
   const int64_t tasks = static_cast<int64_t>(sequences.size()) * shape.kv_heads;
-  cpu::ForTasks(context, tasks, rows * 2 * k.cols, [&](int64_t task, int) {
-    const KvSequence& s = sequences[size_t(task / shape.kv_heads)];
+  ForTasks(*pool_, tasks, step.rows() * 2 * k.cols, [&](int64_t task, int) {
+    const StepSequence& s = sequences[size_t(task / shape.kv_heads)];
     for (int64_t row = 0; row < s.row_count;) {
       const int64_t left = kKeys - (s.position + row) % kKeys;
-      const int count = static_cast<int>(std::min(left, s.row_count - row));
-      StoreBlock(context, s, shape, task % shape.kv_heads, row, count, k, v);
+      const int count = static_cast<int>(std::min<int64_t>(left, s.row_count - row));
+      StoreBlock(call, s, task % shape.kv_heads, row, count);
       row += count;
     }
   });
 }
 
-}  // namespace reprise
+}  // namespace reprise::cpu

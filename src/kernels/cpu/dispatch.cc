@@ -26,16 +26,16 @@ std::vector<Step> Steps() {
   const CpuFeatures& cpu = Features();
   static_cast<void>(cpu);
   return {
-    {"scalar", true, OverlayScalarMatrix, OverlayScalarFloat},
+      {"scalar", true, OverlayScalarMatrix, OverlayScalarFloat},
 #if defined(__x86_64__)
-        {"avx2", cpu.avx2, OverlayAvx2Matrix, OverlayAvx2Float},
-        {"avx512", cpu.avx512, OverlayAvx512Matrix, OverlayAvx512Float},
-        {"avx512_vnni", cpu.avx512_vnni, OverlayAvx512VnniMatrix, nullptr},
-        {"amx", cpu.amx, OverlayAmxMatrix, nullptr},
+      {"avx2", cpu.avx2, OverlayAvx2Matrix, OverlayAvx2Float},
+      {"avx512", cpu.avx512, OverlayAvx512Matrix, OverlayAvx512Float},
+      {"avx512_vnni", cpu.avx512_vnni, OverlayAvx512VnniMatrix, nullptr},
+      {"amx", cpu.amx, OverlayAmxMatrix, nullptr},
 #elif defined(__aarch64__)
-        {"neon", cpu.neon, OverlayNeonMatrix, OverlayNeonFloat},
-        {"dotprod", cpu.dotprod, OverlayDotprodMatrix, nullptr},
-        {"i8mm", cpu.i8mm, OverlayI8mmMatrix, nullptr},
+      {"neon", cpu.neon, OverlayNeonMatrix, OverlayNeonFloat},
+      {"dotprod", cpu.dotprod, OverlayDotprodMatrix, nullptr},
+      {"i8mm", cpu.i8mm, OverlayI8mmMatrix, nullptr},
 #endif
   };
 }
@@ -83,8 +83,7 @@ struct NamedEntry {
   size_t offset;
 };
 
-#define REPRISE_ENTRY(field) \
-  { #field, offsetof(KernelTable, field) }
+#define REPRISE_ENTRY(field) {#field, offsetof(KernelTable, field)}
 constexpr NamedEntry kEntries[] = {
     REPRISE_ENTRY(quantise_32),
     REPRISE_ENTRY(quantise_256),

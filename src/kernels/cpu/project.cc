@@ -1,19 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drivers of Project and Embed: quantise the activations, divide the row groups among threads.
+// Drivers of products and of Embed: quantise the activations, divide the row groups among threads.
 #include <algorithm>
 #include <atomic>
-#include <cstring>
-#include <new>
+#include <memory>
 
-#include "base/check.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/packed_matrix.h"
+#include "kernels/cpu/scratch_span.h"
 #include "kernels/cpu/table.h"
-#include "kernels/ops.h"
+#include "kernels/raw_rows.h"
 
-namespace reprise {
+namespace reprise::cpu {
 namespace {
 
-using cpu::ActivationFormat;
-using cpu::QuantisedRows;
+// One matrix times one input; a product of the front may be many of these.
+struct Product {
+  PackedSlice weight;
+  Rows out;
+  const float* bias = nullptr;  // [weight rows] or null
+};
+// REQUIRES: x has rows.
+struct ProductGroup {
+  ConstRows x;
+  std::span<const Product> products;
+};
 
 // Activations of one pass stay in the second-level cache while every row group goes over them.
 constexpr int64_t kTokenBlockBytes = 1 << 20;
@@ -40,22 +50,21 @@ QuantisedBuffer AllocateQuantised(ScratchArena& scratch, ActivationFormat format
   buffer.rows.q_stride = (cols + 63) / 64 * 64 + (cols / 64 % 2 == 0 ? 64 : 0);
   buffer.rows.scale_stride = (cols / block + 15) / 16 * 16;
   buffer.rows.sum_stride = (cols / sum_block + 31) / 32 * 32;
-  buffer.q = static_cast<int8_t*>(scratch.Bytes(size_t(tokens * buffer.rows.q_stride)));
-  buffer.scale = scratch.Floats(size_t(tokens * buffer.rows.scale_stride));
-  buffer.sum = static_cast<int16_t*>(
-      scratch.Bytes(size_t(tokens * buffer.rows.sum_stride) * sizeof(int16_t)));
+  buffer.q = MakeSpan<int8_t>(scratch, size_t(tokens * buffer.rows.q_stride)).data();
+  buffer.scale = MakeSpan<float>(scratch, size_t(tokens * buffer.rows.scale_stride)).data();
+  buffer.sum = MakeSpan<int16_t>(scratch, size_t(tokens * buffer.rows.sum_stride)).data();
   buffer.rows.q = buffer.q;
   buffer.rows.scale = buffer.scale;
   buffer.rows.sum = buffer.sum;
   return buffer;
 }
 
-void QuantiseTokens(const cpu::KernelTable& table, ActivationFormat format, const Rows& x,
+void QuantiseTokens(const KernelTable& table, ActivationFormat format, const ConstRows& x,
                     int64_t begin, int64_t end, const QuantisedBuffer& buffer) {
   const auto quantise =
       format == ActivationFormat::kQ8Block32 ? table.quantise_32 : table.quantise_256;
   for (int64_t t = begin; t < end; ++t) {
-    quantise(x.row(t), x.cols, buffer.q + t * buffer.rows.q_stride,
+    quantise(RowOf(x, t), x.cols, buffer.q + t * buffer.rows.q_stride,
              buffer.scale + t * buffer.rows.scale_stride, buffer.sum + t * buffer.rows.sum_stride);
   }
 }
@@ -72,15 +81,16 @@ QuantisedRows AtToken(const QuantisedRows& rows, int64_t token) {
 // tokens. Each thread owns a contiguous range of units and takes over others' when it is done.
 class ProjectJob {
  public:
-  ProjectJob(const OpContext& context, std::span<const ProjectionGroup> groups);
+  ProjectJob(ThreadPool& pool, const KernelTable& table, ScratchArena& scratch,
+             std::span<const ProductGroup> groups);
   void Run();
 
  private:
   static constexpr int kFormats = 3;
 
   struct Input {
-    Rows x;
-    std::span<const Projection> projections;
+    ConstRows x;
+    std::span<const Product> products;
     bool needed[kFormats] = {};
     int64_t block_tokens = 0;  // tokens of a unit
     int64_t block_units = 0;   // units per block of tokens
@@ -92,31 +102,31 @@ class ProjectJob {
     int64_t end;
   };
 
-  static Input MakeInput(const ProjectionGroup& group);
-  static int64_t UnitGroups(const Matrix& weight, int64_t tokens);
-  static int64_t UnitCount(const Matrix& weight, int64_t tokens);
+  static Input MakeInput(const ProductGroup& group);
+  static int64_t UnitGroups(const PackedSlice& weight, int64_t tokens);
+  static int64_t UnitCount(const PackedSlice& weight, int64_t tokens);
   // The buffers [inputs][kFormats] of a thread.
   QuantisedBuffer* BuffersFor(int thread) const {
-    return buffers_ + (private_ ? size_t(thread) * inputs_.size() * kFormats : 0);
+    return buffers_.data() + (private_ ? size_t(thread) * inputs_.size() * kFormats : 0);
   }
   void Quantise(int64_t row_begin, int64_t row_end, QuantisedBuffer* buffers) const;
   void Work(int thread);
   void RunUnit(int64_t unit, const QuantisedBuffer* buffers) const;
-  void RunGroups(const Input& input, const Projection& projection, int64_t begin, int64_t end,
+  void RunGroups(const Input& input, const Product& product, int64_t begin, int64_t end,
                  int64_t token, const QuantisedBuffer* buffers) const;
 
-  const OpContext& context_;
-  std::span<Input> inputs_;
+  ThreadPool& pool_;
+  const KernelTable& table_;
+  const std::span<Input> inputs_;
   int64_t rows_ = 0;
   bool private_ = false;                // each thread has its own quantised copy
-  QuantisedBuffer* buffers_ = nullptr;  // [copies][inputs][kFormats]
-  Range* ranges_ = nullptr;             // [threads]
+  std::span<QuantisedBuffer> buffers_;  // [copies][inputs][kFormats]
+  std::span<Range> ranges_;             // [threads]
 };
 
-ProjectJob::ProjectJob(const OpContext& context, std::span<const ProjectionGroup> groups)
-    : context_(context) {
-  void* memory = context.scratch->Bytes(sizeof(Input) * groups.size());
-  inputs_ = {new (memory) Input[groups.size()], groups.size()};
+ProjectJob::ProjectJob(ThreadPool& pool, const KernelTable& table, ScratchArena& scratch,
+                       std::span<const ProductGroup> groups)
+    : pool_(pool), table_(table), inputs_(MakeSpan<Input>(scratch, groups.size())) {
   int64_t units = 0;
   int64_t elements = 0;
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -128,39 +138,35 @@ ProjectJob::ProjectJob(const OpContext& context, std::span<const ProjectionGroup
     elements += input.x.rows * input.x.cols;
   }
 
-  const int threads = context.pool->size();
+  const int threads = pool.size();
   private_ = elements <= kPrivateElements;
   const size_t copies = private_ ? size_t(threads) : 1;
-  const size_t count = copies * inputs_.size() * kFormats;
-  buffers_ = new (context.scratch->Bytes(sizeof(QuantisedBuffer) * count)) QuantisedBuffer[count];
+  buffers_ = MakeSpan<QuantisedBuffer>(scratch, copies * inputs_.size() * kFormats);
   for (size_t copy = 0; copy < copies * inputs_.size(); ++copy) {
     const Input& input = inputs_[copy % inputs_.size()];
     for (int f = 1; f < kFormats; ++f) {
       if (!input.needed[f]) continue;
-      buffers_[copy * kFormats + size_t(f)] = AllocateQuantised(
-          *context.scratch, static_cast<ActivationFormat>(f), input.x.rows, input.x.cols);
+      buffers_[copy * kFormats + size_t(f)] =
+          AllocateQuantised(scratch, static_cast<ActivationFormat>(f), input.x.rows, input.x.cols);
     }
   }
-  ranges_ = static_cast<Range*>(context.scratch->Bytes(sizeof(Range) * size_t(threads)));
+  ranges_ = MakeSpan<Range>(scratch, size_t(threads));
   for (int thread = 0; thread < threads; ++thread) {
-    Range* range = new (&ranges_[thread]) Range;
-    range->next.store(units * thread / threads, std::memory_order_relaxed);
-    range->end = units * (thread + 1) / threads;
+    Range& range = ranges_[size_t(thread)];
+    range.next.store(units * thread / threads, std::memory_order_relaxed);
+    range.end = units * (thread + 1) / threads;
   }
 }
 
-ProjectJob::Input ProjectJob::MakeInput(const ProjectionGroup& group) {
-  const Rows& x = group.x;
-  CHECK(x.rows > 0);
+ProjectJob::Input ProjectJob::MakeInput(const ProductGroup& group) {
+  const ConstRows& x = group.x;
   Input input;
   input.x = x;
-  input.projections = group.projections;
+  input.products = group.products;
   int64_t token_bytes = x.cols;
-  for (const Projection& projection : group.projections) {
-    const Matrix& weight = *projection.weight;
-    CHECK(weight.cols() == x.cols && projection.out.cols == weight.rows());
-    CHECK(projection.out.rows == x.rows);
-    const ActivationFormat format = weight.kernel().activations;
+  for (const Product& product : group.products) {
+    const PackedSlice& weight = product.weight;
+    const ActivationFormat format = weight.kernel->activations;
     input.needed[static_cast<size_t>(format)] = true;
     if (format == ActivationFormat::kF32) token_bytes = 4 * x.cols;
     input.block_units += UnitCount(weight, x.rows);
@@ -170,14 +176,14 @@ ProjectJob::Input ProjectJob::MakeInput(const ProjectionGroup& group) {
   return input;
 }
 
-int64_t ProjectJob::UnitGroups(const Matrix& weight, int64_t tokens) {
-  if (tokens >= 16) return std::max(1, 32 / weight.kernel().group_rows);
-  return std::max<int64_t>(1, kUnitBytes / static_cast<int64_t>(weight.group_bytes()));
+int64_t ProjectJob::UnitGroups(const PackedSlice& weight, int64_t tokens) {
+  if (tokens >= 16) return std::max(1, 32 / weight.kernel->group_rows);
+  return std::max<int64_t>(1, kUnitBytes / static_cast<int64_t>(weight.group_bytes));
 }
 
-int64_t ProjectJob::UnitCount(const Matrix& weight, int64_t tokens) {
+int64_t ProjectJob::UnitCount(const PackedSlice& weight, int64_t tokens) {
   const int64_t groups = UnitGroups(weight, tokens);
-  return (weight.group_count() + groups - 1) / groups;
+  return (weight.group_count + groups - 1) / groups;
 }
 
 // Rows [row_begin, row_end) of all inputs, to `buffers` [inputs][kFormats].
@@ -188,7 +194,7 @@ void ProjectJob::Quantise(int64_t row_begin, int64_t row_end, QuantisedBuffer* b
     const int64_t end = std::min(row_end - input.first_row, input.x.rows);
     for (int f = 1; f < kFormats; ++f) {
       if (!input.needed[f] || begin >= end) continue;
-      QuantiseTokens(*context_.table, static_cast<ActivationFormat>(f), input.x, begin, end,
+      QuantiseTokens(table_, static_cast<ActivationFormat>(f), input.x, begin, end,
                      buffers[i * kFormats + size_t(f)]);
     }
   }
@@ -196,18 +202,18 @@ void ProjectJob::Quantise(int64_t row_begin, int64_t row_end, QuantisedBuffer* b
 
 void ProjectJob::Run() {
   if (!private_) {
-    context_.pool->ParallelFor(
-        rows_, 1, [this](int64_t begin, int64_t end) { Quantise(begin, end, buffers_); });
+    pool_.ParallelFor(
+        rows_, 1, [this](int64_t begin, int64_t end) { Quantise(begin, end, buffers_.data()); });
   }
-  context_.pool->Run([this](int thread) { Work(thread); });
+  pool_.Run([this](int thread) { Work(thread); });
 }
 
 void ProjectJob::Work(int thread) {
   QuantisedBuffer* buffers = BuffersFor(thread);
   if (private_) Quantise(0, rows_, buffers);
-  const int threads = context_.pool->size();
+  const int threads = pool_.size();
   for (int i = 0; i < threads; ++i) {
-    Range& range = ranges_[(thread + i) % threads];
+    Range& range = ranges_[size_t((thread + i) % threads)];
     for (;;) {
       const int64_t unit = range.next.fetch_add(1, std::memory_order_relaxed);
       if (unit >= range.end) break;
@@ -225,62 +231,140 @@ void ProjectJob::RunUnit(int64_t unit, const QuantisedBuffer* buffers) const {
   unit -= input.first_unit;
   const int64_t token = unit / input.block_units * input.block_tokens;
   unit %= input.block_units;
-  for (const Projection& projection : input.projections) {
-    const Matrix& weight = *projection.weight;
+  for (const Product& product : input.products) {
+    const PackedSlice& weight = product.weight;
     const int64_t count = UnitCount(weight, input.x.rows);
     if (unit < count) {
       const int64_t groups = UnitGroups(weight, input.x.rows);
-      const int64_t end = std::min((unit + 1) * groups, weight.group_count());
-      return RunGroups(input, projection, unit * groups, end, token, buffers);
+      const int64_t end = std::min((unit + 1) * groups, weight.group_count);
+      return RunGroups(input, product, unit * groups, end, token, buffers);
     }
     unit -= count;
   }
 }
 
-void ProjectJob::RunGroups(const Input& input, const Projection& projection, int64_t begin,
-                           int64_t end, int64_t token, const QuantisedBuffer* buffers) const {
-  const Matrix& weight = *projection.weight;
-  const cpu::MatrixKernel& kernel = weight.kernel();
-  const Rows& x = input.x;
+void ProjectJob::RunGroups(const Input& input, const Product& product, int64_t begin, int64_t end,
+                           int64_t token, const QuantisedBuffer* buffers) const {
+  const PackedSlice& weight = product.weight;
+  const MatrixKernel& kernel = *weight.kernel;
+  const ConstRows& x = input.x;
   const int tokens = static_cast<int>(std::min(input.block_tokens, x.rows - token));
   const QuantisedRows quantised =
       AtToken(buffers[static_cast<size_t>(kernel.activations)].rows, token);
   const bool many = kernel.run_many != nullptr && tokens >= kernel.many;
-  const cpu::MatrixRun run = many ? kernel.run_many : kernel.run;
+  const MatrixRun run = many ? kernel.run_many : kernel.run;
   for (int64_t group = begin; group < end; ++group) {
     const int64_t row = group * kernel.group_rows;
-    const int rows = static_cast<int>(std::min<int64_t>(kernel.group_rows, weight.rows() - row));
-    float* y = projection.out.row(token) + row;
-    run(weight.group(group), rows, x.cols, x.row(token), x.stride, &quantised, tokens, y,
-        projection.out.stride);
-    if (projection.bias == nullptr) continue;
+    const int rows = static_cast<int>(std::min<int64_t>(kernel.group_rows, weight.rows - row));
+    float* y = RowOf(product.out, token) + row;
+    run(weight.group(group), rows, x.cols, RowOf(x, token), x.stride, &quantised, tokens, y,
+        product.out.stride);
+    if (product.bias == nullptr) continue;
     for (int t = 0; t < tokens; ++t) {
-      float* out = y + t * projection.out.stride;
-      for (int r = 0; r < rows; ++r) out[r] += projection.bias[row + r];
+      float* out = y + t * product.out.stride;
+      for (int r = 0; r < rows; ++r) out[r] += product.bias[row + r];
     }
   }
 }
 
+// Slots [begin, end) of every expert that has some.
+void RunExperts(ThreadPool& pool, const KernelTable& table, ScratchArena& scratch,
+                const ExpertPlan& plan, const ConstRows& x,
+                std::span<const ExpertProjection> projections) {
+  const int64_t experts = projections.front().weights->count();
+  const size_t most = size_t(std::min(experts, plan.slots));
+  const std::span<Product> products = MakeSpan<Product>(scratch, most * projections.size());
+  const std::span<ProductGroup> groups = MakeSpan<ProductGroup>(scratch, most);
+  const int32_t* first_slot = Raw(plan.begin);
+  size_t used = 0;
+  bool shared = x.stride == 0;  // one row for all, and no expert has it twice
+  for (int64_t e = 0; e < experts; ++e) {
+    const int64_t begin = first_slot[e];
+    const int64_t count = first_slot[e + 1] - begin;
+    if (count == 0) continue;
+    shared = shared && count == 1;
+    const auto mine = products.subspan(used * projections.size(), projections.size());
+    for (size_t i = 0; i < projections.size(); ++i) {
+      const Rows& out = projections[i].out;
+      mine[i] = {CpuMatrixOf(*projections[i].weights).slice(e),
+                 {out.data + begin * out.stride, count, out.cols, out.stride}};
+    }
+    groups[used++] = {{x.data + begin * x.stride, count, x.cols, x.stride}, mine};
+  }
+  if (used == 0) return;
+  if (shared) {
+    const ConstRows one(x.data, 1, x.cols, x.cols);
+    groups[0] = {one, products.first(used * projections.size())};
+    used = 1;
+  }
+  ProjectJob(pool, table, scratch, groups.first(used)).Run();
+}
+
 }  // namespace
 
-void Project(const OpContext& context, const Rows& x, std::span<const Projection> projections) {
-  if (x.rows == 0) return;
-  const ProjectionGroup group{x, projections};
-  ProjectGroups(context, std::span(&group, 1));
+void CpuBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) {
+  const ScratchScope scope(scratch);
+  size_t count = 0;
+  for (const ProjectionGroup& group : groups) count += group.projections.size();
+  const std::span<Product> products = MakeSpan<Product>(scratch, count);
+  const std::span<ProductGroup> all = MakeSpan<ProductGroup>(scratch, groups.size());
+  size_t used = 0;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    all[i] = {groups[i].x, products.subspan(used, groups[i].projections.size())};
+    for (const Projection& projection : groups[i].projections) {
+      products[used++] = {CpuMatrixOf(*projection.weight).slice(0), projection.out,
+                          Raw(projection.bias)};
+    }
+  }
+  ProjectJob(*pool_, *table_, scratch, all).Run();
 }
 
-void ProjectGroups(const OpContext& context, std::span<const ProjectionGroup> groups) {
-  if (groups.empty()) return;
-  const ScratchScope scope(*context.scratch);
-  ProjectJob(context, groups).Run();
+void CpuBackend::ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_t x_step,
+                              std::span<const HeadProjection> projections) {
+  const ScratchScope scope(scratch);
+  const size_t heads = size_t(projections.front().weights->count());
+  const std::span<Product> products = MakeSpan<Product>(scratch, heads * projections.size());
+  const std::span<ProductGroup> groups = MakeSpan<ProductGroup>(scratch, heads);
+  for (size_t h = 0; h < heads; ++h) {
+    const int64_t head = static_cast<int64_t>(h);
+    const auto mine = products.subspan(h * projections.size(), projections.size());
+    for (size_t i = 0; i < projections.size(); ++i) {
+      const HeadProjection& projection = projections[i];
+      const int64_t rows = projection.weights->rows();
+      mine[i] = {CpuMatrixOf(*projection.weights).slice(head),
+                 Columns(projection.out, head * projection.out_step, rows),
+                 projection.bias ? Raw(projection.bias) + head * rows : nullptr};
+    }
+    groups[h] = {Columns(x, head * x_step, projections.front().weights->cols()), mine};
+  }
+  ProjectJob(*pool_, *table_, scratch, groups).Run();
 }
 
-void Embed(const OpContext& context, const Matrix& table, std::span<const int32_t> tokens,
-           const Rows& out) {
-  CHECK(out.rows == static_cast<int64_t>(tokens.size()) && out.cols == table.cols());
-  context.pool->ParallelFor(out.rows, 16, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) table.UnpackRow(tokens[size_t(t)], out.row(t));
+void CpuBackend::ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,
+                                ExpertInput input, std::span<const ExpertProjection> projections) {
+  const ScratchScope scope(scratch);
+  if (input == ExpertInput::kSlots) {
+    return RunExperts(*pool_, *table_, scratch, plan, x, projections);
+  }
+  if (x.rows == 1) {
+    const ConstRows one(x.data, plan.slots, x.cols, 0);
+    return RunExperts(*pool_, *table_, scratch, plan, one, projections);
+  }
+  const Rows slots = {scratch.Floats(size_t(plan.slots * x.cols)), plan.slots, x.cols, x.cols};
+  GatherRows(x, plan.row, slots);
+  RunExperts(*pool_, *table_, scratch, plan, slots, projections);
+}
+
+void CpuBackend::Embed(const Matrix& table, const StepLayout& step, const Rows& out) {
+  const PackedSlice slice = CpuMatrixOf(table).slice(0);
+  const int64_t group_rows = slice.kernel->group_rows;
+  pool_->ParallelFor(out.rows, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t row = step.host.tokens[size_t(t)];
+      slice.kernel->unpack_row(slice.group(row / group_rows), static_cast<int>(row % group_rows),
+                               slice.cols, RowOf(out, t));
+    }
   });
 }
 
-}  // namespace reprise
+}  // namespace reprise::cpu

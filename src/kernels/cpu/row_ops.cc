@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
+#include <algorithm>
+#include <cstring>
 
-#include "base/check.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/table.h"
 #include "kernels/cpu/tasks.h"
-#include "kernels/ops.h"
+#include "kernels/raw_rows.h"
 
 // Ops whose rows need nothing but themselves: rows are divided among the threads.
-namespace reprise {
+namespace reprise::cpu {
 
 namespace {
 
@@ -15,152 +16,148 @@ namespace {
 constexpr int64_t kNormCost = 2;
 constexpr int64_t kExpCost = 4;
 
-bool SameShape(const Rows& a, const Rows& b) { return a.rows == b.rows && a.cols == b.cols; }
-
 }  // namespace
 
-void RmsNorm(const OpContext& context, const Rows& x, const float* weight, int groups, float eps,
-             const Rows& y) {
-  CHECK(SameShape(x, y) && groups > 0 && x.cols % groups == 0);
+void CpuBackend::BeginStep(ScratchArena&, StepLayout* step) {
+  // What lies on the host is where it is wanted.
+  const auto& host = step->host;
+  step->device = {PlaceAt(host.tokens.data()),        PlaceAt(host.positions.data()),
+                  PlaceAt(host.row_sequences.data()), PlaceAt(host.sequences.data()),
+                  PlaceAt(host.blocks.data()),        PlaceAt(host.taps.data()),
+                  PlaceAt(host.logit_rows.data())};
+}
+
+void CpuBackend::RmsNorm(const ConstRows& x, ConstFloats weight, int groups, float eps,
+                         const Rows& y) {
   const int64_t width = x.cols / groups;
-  cpu::ForRows(context, x.rows, x.cols * kNormCost, [&](int64_t begin, int64_t end) {
+  ForRows(*pool_, x.rows, x.cols * kNormCost, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t g = 0; g < groups; ++g) {
-        context.table->rms_norm(x.row(t) + g * width, weight, eps, width, y.row(t) + g * width);
+        table_->rms_norm(RowOf(x, t) + g * width, Raw(weight), eps, width, RowOf(y, t) + g * width);
       }
     }
   });
 }
 
-void RmsNormGated(const OpContext& context, const Rows& x, const Rows& gate, const float* weight,
-                  int groups, float eps, const Rows& y) {
-  CHECK(SameShape(x, y) && SameShape(x, gate) && groups > 0 && x.cols % groups == 0);
-  CHECK(gate.data != y.data);
+void CpuBackend::RmsNormGated(const ConstRows& x, const ConstRows& gate, ConstFloats weight,
+                              int groups, float eps, const Rows& y) {
   const int64_t width = x.cols / groups;
-  cpu::ForRows(context, x.rows, x.cols * (kNormCost + kExpCost), [&](int64_t begin, int64_t end) {
+  ForRows(*pool_, x.rows, x.cols * (kNormCost + kExpCost), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t g = 0; g < groups; ++g) {
-        context.table->rms_norm(x.row(t) + g * width, weight, eps, width, y.row(t) + g * width);
+        table_->rms_norm(RowOf(x, t) + g * width, Raw(weight), eps, width, RowOf(y, t) + g * width);
       }
-      context.table->swiglu(gate.row(t), y.row(t), x.cols, y.row(t));
+      table_->swiglu(RowOf(gate, t), RowOf(y, t), x.cols, RowOf(y, t));
     }
   });
 }
 
-void L2Norm(const OpContext& context, const Rows& x, int groups, float eps, float scale,
-            const Rows& y) {
-  CHECK(SameShape(x, y) && groups > 0 && x.cols % groups == 0);
+void CpuBackend::L2Norm(const ConstRows& x, int groups, float eps, float scale, const Rows& y) {
   const int64_t width = x.cols / groups;
-  cpu::ForRows(context, x.rows, x.cols * kNormCost, [&](int64_t begin, int64_t end) {
+  ForRows(*pool_, x.rows, x.cols * kNormCost, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t g = 0; g < groups; ++g) {
-        context.table->l2_norm(x.row(t) + g * width, eps, scale, width, y.row(t) + g * width);
+        table_->l2_norm(RowOf(x, t) + g * width, eps, scale, width, RowOf(y, t) + g * width);
       }
     }
   });
 }
 
-void SwiGlu(const OpContext& context, const Rows& gate, const Rows& up, const Rows& y) {
-  CHECK(SameShape(gate, y) && SameShape(up, y));
-  cpu::ForRows(context, y.rows, y.cols * kExpCost, [&](int64_t begin, int64_t end) {
+void CpuBackend::SwiGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) {
+  ForRows(*pool_, y.rows, y.cols * kExpCost, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      context.table->swiglu(gate.row(t), up.row(t), y.cols, y.row(t));
+      table_->swiglu(RowOf(gate, t), RowOf(up, t), y.cols, RowOf(y, t));
     }
   });
 }
 
-void SigmoidMul(const OpContext& context, const Rows& gate, const Rows& x, const Rows& y) {
-  CHECK(SameShape(gate, y) && SameShape(x, y));
-  cpu::ForRows(context, y.rows, y.cols * kExpCost, [&](int64_t begin, int64_t end) {
+void CpuBackend::SigmoidMul(const ConstRows& gate, const ConstRows& x, const Rows& y) {
+  ForRows(*pool_, y.rows, y.cols * kExpCost, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      context.table->sigmoid_mul(gate.row(t), x.row(t), y.cols, y.row(t));
+      table_->sigmoid_mul(RowOf(gate, t), RowOf(x, t), y.cols, RowOf(y, t));
     }
   });
 }
 
-void Add(const OpContext& context, const Rows& a, const Rows& b, const Rows& y) {
-  CHECK(SameShape(a, y) && SameShape(b, y));
-  cpu::ForRows(context, y.rows, y.cols, [&](int64_t begin, int64_t end) {
+void CpuBackend::Add(const ConstRows& a, const ConstRows& b, const Rows& y) {
+  ForRows(*pool_, y.rows, y.cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      context.table->add(a.row(t), b.row(t), y.cols, y.row(t));
+      table_->add(RowOf(a, t), RowOf(b, t), y.cols, RowOf(y, t));
     }
   });
 }
 
-RopeTable MakeRopeTable(const OpContext& context, std::span<const int32_t> positions,
-                        std::span<const float> inverse_frequencies, float magnitude) {
+void CpuBackend::MakeRopeTable(const StepLayout& step, ConstFloats inverse_frequencies,
+                               float magnitude, const Rows& cos, const Rows& sin) {
   constexpr int64_t kSinCosCost = 32;
-  const int half = static_cast<int>(inverse_frequencies.size());
-  const int64_t rows = static_cast<int64_t>(positions.size());
-  float* cos = context.scratch->Floats(static_cast<size_t>(rows * half));
-  float* sin = context.scratch->Floats(static_cast<size_t>(rows * half));
-  cpu::ForRows(context, rows, half * kSinCosCost, [&](int64_t begin, int64_t end) {
+  const int half = static_cast<int>(cos.cols);
+  ForRows(*pool_, cos.rows, half * kSinCosCost, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      context.table->rope_angles(static_cast<float>(positions[size_t(t)]),
-                                 inverse_frequencies.data(), half, cos + t * half, sin + t * half);
+      table_->rope_angles(static_cast<float>(step.host.positions[size_t(t)]),
+                          Raw(inverse_frequencies), half, RowOf(cos, t), RowOf(sin, t));
       if (magnitude == 1) continue;
-      context.table->scale(cos + t * half, magnitude, half, cos + t * half);
-      context.table->scale(sin + t * half, magnitude, half, sin + t * half);
+      table_->scale(RowOf(cos, t), magnitude, half, RowOf(cos, t));
+      table_->scale(RowOf(sin, t), magnitude, half, RowOf(sin, t));
     }
   });
-  return {cos, sin, half};
 }
 
-void Rope(const OpContext& context, const RopeTable& table, int heads, const Rows& x) {
-  CHECK(heads > 0 && x.cols % heads == 0 && 2 * table.half <= x.cols / heads);
+void CpuBackend::Rope(const RopeTable& table, int heads, const Rows& x, int64_t offset) {
   const int64_t head_dim = x.cols / heads;
-  cpu::ForRows(context, x.rows, x.cols, [&](int64_t begin, int64_t end) {
+  ForRows(*pool_, x.rows, x.cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
+      const float* cos = Raw(table.cos) + t * table.half;
+      const float* sin = Raw(table.sin) + t * table.half;
       for (int64_t h = 0; h < heads; ++h) {
-        context.table->rope(x.row(t) + h * head_dim, table.cos + t * table.half,
-                            table.sin + t * table.half, table.half);
+        table_->rope(RowOf(x, t) + h * head_dim + offset, cos, sin, table.half);
       }
     }
   });
 }
 
-void GatedDeltaGates(const OpContext& context, const Rows& a, const Rows& b, const float* exp_a,
-                     const float* dt_bias, const Rows& decay, const Rows& beta) {
-  CHECK(SameShape(a, b) && SameShape(a, decay) && SameShape(a, beta));
-  cpu::ForRows(context, a.rows, a.cols * 3 * kExpCost, [&](int64_t begin, int64_t end) {
+void CpuBackend::GatedDeltaGates(const ConstRows& a, const ConstRows& b, ConstFloats exp_a,
+                                 ConstFloats dt_bias, const Rows& decay, const Rows& beta) {
+  ForRows(*pool_, a.rows, a.cols * 3 * kExpCost, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      context.table->delta_gates(a.row(t), b.row(t), exp_a, dt_bias, a.cols, decay.row(t),
-                                 beta.row(t));
+      table_->delta_gates(RowOf(a, t), RowOf(b, t), Raw(exp_a), Raw(dt_bias), a.cols,
+                          RowOf(decay, t), RowOf(beta, t));
     }
   });
 }
 
-bool AllFinite(std::span<const float> values) {
-  // x * 0 is NaN for infinities and NaN; the sum keeps it. Sixteen sums so that the compiler can
-  // use vectors without changing an order.
-  float sum[16] = {};
-  size_t i = 0;
-  for (; i + 16 <= values.size(); i += 16) {
-    for (size_t lane = 0; lane < 16; ++lane) sum[lane] += values[i + lane] * 0.0f;
-  }
-  float total = 0;
-  for (; i < values.size(); ++i) total += values[i] * 0.0f;
-  for (const float s : sum) total += s;
-  return total == 0;
+void CpuBackend::GatherRows(const ConstRows& x, DevicePtr<const int32_t> index, const Rows& out) {
+  const int32_t* rows = Raw(index);
+  ForRows(*pool_, out.rows, out.cols, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      std::memcpy(RowOf(out, t), RowOf(x, rows[t]), size_t(out.cols) * sizeof(float));
+    }
+  });
 }
 
-int64_t ArgMax(std::span<const float> values) {
-  if (values.empty() || !AllFinite(values)) return -1;
-  // The largest value first (its position does not matter), then its first occurrence.
-  float best[16];
-  for (float& b : best) b = values[0];
-  size_t i = 0;
-  for (; i + 16 <= values.size(); i += 16) {
-    for (size_t lane = 0; lane < 16; ++lane) {
-      best[lane] = values[i + lane] > best[lane] ? values[i + lane] : best[lane];
+void CpuBackend::Fill(float value, const Rows& y) {
+  for (int64_t t = 0; t < y.rows; ++t) std::fill_n(RowOf(y, t), y.cols, value);
+}
+
+void CpuBackend::CopyHeads(int heads, int64_t width, const ConstRows& x, int64_t x_step,
+                           const Rows& y, int64_t y_step) {
+  for (int64_t t = 0; t < x.rows; ++t) {
+    for (int64_t h = 0; h < heads; ++h) {
+      std::memcpy(RowOf(y, t) + h * y_step, RowOf(x, t) + h * x_step,
+                  size_t(width) * sizeof(float));
     }
   }
-  float largest = best[0];
-  for (const float b : best) largest = b > largest ? b : largest;
-  for (; i < values.size(); ++i) largest = values[i] > largest ? values[i] : largest;
-  for (i = 0; values[i] != largest; ++i) {
-  }
-  return static_cast<int64_t>(i);
 }
 
-}  // namespace reprise
+void CpuBackend::FiniteRows(const StepLayout& step, const ConstRows& x, DevicePtr<uint8_t> finite) {
+  uint8_t* flags = Raw(finite);
+  for (size_t s = 0; s < step.host.sequences.size(); ++s) {
+    const StepSequence& sequence = step.host.sequences[s];
+    flags[s] = 1;
+    for (int64_t i = 0; i < sequence.row_count; ++i) {
+      const float* row = RowOf(x, sequence.row_begin + i);
+      if (!AllFinite({row, static_cast<size_t>(x.cols)})) flags[s] = 0;
+    }
+  }
+}
+
+}  // namespace reprise::cpu

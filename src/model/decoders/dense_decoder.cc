@@ -70,9 +70,10 @@ DenseDecoder::DenseDecoder(const DecoderConfig& config, const DenseTraits& trait
 void DenseDecoder::DeclareTensors(TensorPlan* plan) {
   vocabulary_.DeclareEmbedding(plan);
   rotary_.Declare(plan);
+  if (window_rotary_) window_rotary_->DeclareAngles(plan);
   for (int i = 0; i < config_.layer_count; ++i) {
     Layer& layer = layers_[size_t(i)];
-    const auto norm = [&](const char* hf, const char* gguf, std::vector<float>* out) {
+    const auto norm = [&](const char* hf, const char* gguf, Vector* out) {
       plan->AddNorm(plan->Layer(i, hf, gguf), config_.dim, traits_.norm_form, out);
     };
     norm("input_layernorm.weight", "attn_norm.weight", &layer.attention_norm);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/vector.h"
 #include "model/config/decoder.h"
 #include "model/family.h"
 #include "model/layers/attention.h"
@@ -59,8 +60,8 @@ class DenseDecoder final : public FamilyModel {
     std::optional<GatedMlp> mlp;  // one of the two
     std::optional<MoeMlp> moe;
     bool window = false;  // one that may be all of the context
-    std::vector<float> attention_norm, attention_post_norm;
-    std::vector<float> mlp_norm, mlp_post_norm;
+    Vector attention_norm, attention_post_norm;
+    Vector mlp_norm, mlp_post_norm;
   };
 
   void RunLayer(const Step& step, const Layer& layer, const RopeTable& rope, const Rows& x,

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/vector.h"
 #include "model/config/decoder.h"
 #include "model/family.h"
 #include "model/layers/rotary.h"
@@ -21,7 +22,7 @@ class BlockPart {
   virtual void Declare(TensorPlan* plan) = 0;
   virtual void CompleteWeights() = 0;
   // x is already normalised.
-  virtual void Forward(const Step& step, const RopeTable& rope, const Rows& x,
+  virtual void Forward(const Step& step, const RopeTable& rope, const ConstRows& x,
                        const Rows& out) const = 0;
 };
 
@@ -33,7 +34,7 @@ class PartOf final : public BlockPart {
   void CompleteWeights() override {
     if constexpr (requires { layer_.CompleteWeights(); }) layer_.CompleteWeights();
   }
-  void Forward(const Step& step, const RopeTable& rope, const Rows& x,
+  void Forward(const Step& step, const RopeTable& rope, const ConstRows& x,
                const Rows& out) const override {
     if constexpr (requires { layer_.Forward(step, rope, x, out); }) {
       layer_.Forward(step, rope, x, out);
@@ -90,7 +91,7 @@ class ResidualStack : public FamilyModel {
     int layer = 0;
     const char* hf_norm = nullptr;
     std::string gguf_norm;
-    std::vector<float> norm;
+    Vector norm;
     std::vector<std::unique_ptr<BlockPart>> parts;
   };
 

@@ -10,12 +10,7 @@
 namespace reprise {
 namespace {
 
-const float* DataOrNull(const std::vector<float>& values) {
-  return values.empty() ? nullptr : values.data();
-}
-
-PlannedTensor& AddBias(TensorPlan* plan, TensorPlan::Name name, int64_t size,
-                       std::vector<float>* out) {
+PlannedTensor& AddBias(TensorPlan* plan, TensorPlan::Name name, int64_t size, Vector* out) {
   PlannedTensor& tensor = plan->AddVector(std::move(name), size, out);
   tensor.init = {0, 0.1f};
   return tensor;
@@ -108,7 +103,7 @@ void Attention::Declare(TensorPlan* plan) {
   }
 }
 
-void Attention::Forward(const Step& step, const RopeTable& rope, const Rows& x,
+void Attention::Forward(const Step& step, const RopeTable& rope, const ConstRows& x,
                         const Rows& out) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
@@ -121,9 +116,9 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const Rows& x,
     const Projection projection[] = {{&qkv_, all}};
     Project(context, x, projection);
   } else {
-    const Projection projections[] = {{&q_, Columns(all, 0, gated_width), DataOrNull(q_bias_)},
-                                      {&k_, k, DataOrNull(k_bias_)},
-                                      {&v_, v, DataOrNull(v_bias_)}};
+    const Projection projections[] = {{&q_, Columns(all, 0, gated_width), q_bias_.data()},
+                                      {&k_, k, k_bias_.data()},
+                                      {&v_, v, v_bias_.data()}};
     Project(context, x, projections);
   }
   if (shape_.qk_norm) {
@@ -136,8 +131,8 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const Rows& x,
   }
 
   const KvShape kv_shape{shape_.kv_heads, shape_.head_dim, shape_.head_dim, shape_.kv};
-  const std::span<const KvSequence> kv = step.Kv(entry_);
-  StoreKv(context, kv, kv_shape, k, v);
+  const KvPlace place = step.Kv(entry_);
+  StoreKv(context, step.layout(), place, kv_shape, k, v);
   AttentionParams params;
   params.q_heads = shape_.q_heads;
   params.window = shape_.window;
@@ -145,11 +140,11 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const Rows& x,
   params.scale = shape_.scale != 0 ? shape_.scale : 1 / std::sqrt(float(shape_.head_dim));
   params.scale *= shape_.in_scale * shape_.in_scale * shape_.key_scale;
   const Rows attended = step.MakeRows(q_width());
-  Attend(context, kv, kv_shape, params, q, attended);
+  Attend(context, step.layout(), place, kv_shape, params, q, attended);
   if (shape_.gated) {
     SigmoidMul(context, Columns(all, q_width(), q_width()), attended, attended);
   }
-  const Projection output[] = {{&o_, out, DataOrNull(o_bias_)}};
+  const Projection output[] = {{&o_, out, o_bias_.data()}};
   Project(context, attended, output);
   const float scale = shape_.in_scale * shape_.out_scale;
   if (scale != 1) Scale(context, out, scale, out);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/vector.h"
 #include "model/layers/step.h"
 #include "model/tensor_plan.h"
 #include "state/spec.h"
@@ -56,7 +57,7 @@ class Attention {
   LayerState state() const;
   void Declare(TensorPlan* plan);
   // out = W_o attend(rope(q), rope(k), v); x is already normalised. An empty table turns nothing.
-  void Forward(const Step& step, const RopeTable& rope, const Rows& x, const Rows& out) const;
+  void Forward(const Step& step, const RopeTable& rope, const ConstRows& x, const Rows& out) const;
   // Adds the multiply-adds of scores and values to the cost of computing a token again.
   void AddCost(StateSpec* state) const;
 
@@ -70,8 +71,8 @@ class Attention {
   size_t entry_;
   Matrix qkv_;  // fused
   Matrix q_, k_, v_, o_;
-  std::vector<float> q_bias_, k_bias_, v_bias_, o_bias_;
-  std::vector<float> q_norm_, k_norm_;
+  Vector q_bias_, k_bias_, v_bias_, o_bias_;
+  Vector q_norm_, k_norm_;
 };
 
 }  // namespace reprise

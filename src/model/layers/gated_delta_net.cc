@@ -100,7 +100,7 @@ void GatedDeltaNet::Declare(TensorPlan* plan) {
   by_head(out, 0, shape_.value_dim, true);
 }
 
-void GatedDeltaNet::Forward(const Step& step, const Rows& x, const Rows& out) const {
+void GatedDeltaNet::Forward(const Step& step, const ConstRows& x, const Rows& out) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
   const Rows qkv = step.MakeRows(shape_.conv_width());
@@ -117,9 +117,8 @@ void GatedDeltaNet::Forward(const Step& step, const Rows& x, const Rows& out) co
   }
 
   const Rows mixed = step.MakeRows(shape_.conv_width());
-  step.Scan(entry_, 0, [&](std::span<const RecurrentSequence> sequences) {
-    ShortConv(context, sequences, conv_.data(), nullptr, shape_.taps, true, qkv, mixed);
-  });
+  ShortConv(context, step.layout(), step.StateOffset(entry_, 0), conv_.data(), nullptr, shape_.taps,
+            true, qkv, mixed);
   const Rows q = Columns(mixed, 0, shape_.key_width());
   const Rows k = Columns(mixed, shape_.key_width(), shape_.key_width());
   const Rows v = Columns(mixed, 2 * shape_.key_width(), shape_.value_width());
@@ -130,9 +129,7 @@ void GatedDeltaNet::Forward(const Step& step, const Rows& x, const Rows& out) co
   const Rows y = step.MakeRows(shape_.value_width());
   const GatedDeltaShape shape{shape_.key_heads, shape_.value_heads, shape_.key_dim,
                               shape_.value_dim, shape_.tiled_heads};
-  step.Scan(entry_, 1, [&](std::span<const RecurrentSequence> sequences) {
-    GatedDelta(context, sequences, shape, q, k, v, a, b, y);
-  });
+  GatedDelta(context, step.layout(), step.StateOffset(entry_, 1), shape, q, k, v, a, b, y);
   RmsNormGated(context, y, z, norm_.data(), shape_.value_heads, shape_.eps, y);
   const Projection output[] = {{&out_, out}};
   Project(context, y, output);

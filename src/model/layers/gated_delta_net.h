@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/vector.h"
 #include "model/layers/step.h"
 #include "model/tensor_plan.h"
 #include "state/spec.h"
@@ -41,7 +42,7 @@ class GatedDeltaNet {
   LayerState state() const;
   void Declare(TensorPlan* plan);
   // x is already normalised.
-  void Forward(const Step& step, const Rows& x, const Rows& out) const;
+  void Forward(const Step& step, const ConstRows& x, const Rows& out) const;
   // Adds the multiply-adds of the recurrence to the cost of computing a token again: decay, read,
   // write and query of every matrix.
   void AddCost(StateSpec* state) const {
@@ -56,11 +57,11 @@ class GatedDeltaNet {
   int layer_;
   size_t entry_;
   Matrix qkv_, z_, b_, a_, out_;
-  Matrix ba_;                   // joined inputs: all b, then all a
-  std::vector<float> conv_;     // [taps, conv_width]
-  std::vector<float> dt_bias_;  // [value_heads]
-  std::vector<float> exp_a_;    // [value_heads]
-  std::vector<float> norm_;     // [value_dim]
+  Matrix ba_;       // joined inputs: all b, then all a
+  Vector conv_;     // [taps, conv_width]
+  Vector dt_bias_;  // [value_heads]
+  Vector exp_a_;    // [value_heads]
+  Vector norm_;     // [value_dim]
 };
 
 }  // namespace reprise

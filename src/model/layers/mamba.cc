@@ -74,6 +74,8 @@ void Mamba::Declare(TensorPlan* plan) {
                   ValueForm::kPlain, &b_norm_);
     plan->AddNorm(name("c_layernorm.weight", "ssm_c_norm.weight"), shape_.state_dim,
                   ValueForm::kPlain, &c_norm_);
+  } else {
+    for (Vector* derived : {&step_norm_, &b_norm_, &c_norm_}) plan->AddDerived(derived);
   }
   plan->AddMatrix(name("dt_proj.weight", "ssm_dt.weight"), inner, shape_.rank, &step_);
   plan->AddVector(name("dt_proj.bias", "ssm_dt.bias"), inner, &step_bias_).init = {-3, 1};
@@ -88,15 +90,15 @@ void Mamba::Declare(TensorPlan* plan) {
 }
 
 void Mamba::CompleteWeights() {
-  for (float& a : a_) a = -a;
+  for (float& a : a_.values()) a = -a;
   if (shape_.norms == MambaShape::Norms::kPlain) {
-    step_norm_.assign(size_t(shape_.rank), 1.0f);
-    b_norm_.assign(size_t(shape_.state_dim), 1.0f);
-    c_norm_ = b_norm_;
+    step_norm_.values().assign(size_t(shape_.rank), 1.0f);
+    b_norm_.values().assign(size_t(shape_.state_dim), 1.0f);
+    c_norm_.values().assign(size_t(shape_.state_dim), 1.0f);
   }
 }
 
-void Mamba::Forward(const Step& step, const Rows& x, const Rows& out) const {
+void Mamba::Forward(const Step& step, const ConstRows& x, const Rows& out) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
   const int64_t inner = shape_.inner;
@@ -105,10 +107,8 @@ void Mamba::Forward(const Step& step, const Rows& x, const Rows& out) const {
   Project(context, x, input);
 
   const Rows u = step.MakeRows(inner);
-  step.Scan(entry_, 0, [&](std::span<const RecurrentSequence> sequences) {
-    ShortConv(context, sequences, conv_.data(), conv_bias_.data(), shape_.taps, /*silu=*/true,
-              Columns(xz, 0, inner), u);
-  });
+  ShortConv(context, step.layout(), step.StateOffset(entry_, 0), conv_.data(), conv_bias_.data(),
+            shape_.taps, /*silu=*/true, Columns(xz, 0, inner), u);
   const Rows mixed = step.MakeRows(mixed_width());
   const Projection mix[] = {{&mix_, mixed}};
   Project(context, u, mix);
@@ -126,9 +126,8 @@ void Mamba::Forward(const Step& step, const Rows& x, const Rows& out) const {
   Softplus(context, delta, step_bias_.data(), delta);
 
   const Rows y = step.MakeRows(inner);
-  step.Scan(entry_, 1, [&](std::span<const RecurrentSequence> sequences) {
-    SelectiveScan(context, sequences, a_.data(), skip_.data(), u, delta, b, c, y);
-  });
+  SelectiveScan(context, step.layout(), step.StateOffset(entry_, 1), a_.data(), skip_.data(), u,
+                delta, b, c, y);
   SwiGlu(context, Columns(xz, inner, inner), y, y);
   const Projection output[] = {{&out_, out}};
   Project(context, y, output);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/vector.h"
 #include "model/layers/step.h"
 #include "model/tensor_plan.h"
 #include "state/spec.h"
@@ -55,7 +56,7 @@ class Mamba {
   void Declare(TensorPlan* plan);
   void CompleteWeights();
   // x is already normalised.
-  void Forward(const Step& step, const Rows& x, const Rows& out) const;
+  void Forward(const Step& step, const ConstRows& x, const Rows& out) const;
 
  private:
   int64_t mixed_width() const { return shape_.rank + 2 * int64_t{shape_.state_dim}; }
@@ -64,11 +65,11 @@ class Mamba {
   int layer_;
   size_t entry_;
   Matrix in_, mix_, step_, out_;
-  std::vector<float> conv_;  // [taps, inner]
-  std::vector<float> conv_bias_, step_bias_;
-  std::vector<float> a_;     // [state_dim, inner], negative
-  std::vector<float> skip_;  // [inner]
-  std::vector<float> step_norm_, b_norm_, c_norm_;
+  Vector conv_;  // [taps, inner]
+  Vector conv_bias_, step_bias_;
+  Vector a_;     // [state_dim, inner], negative
+  Vector skip_;  // [inner]
+  Vector step_norm_, b_norm_, c_norm_;
 };
 
 }  // namespace reprise

@@ -138,7 +138,7 @@ void Mamba2::Declare(TensorPlan* plan) {
 }
 
 void Mamba2::CompleteWeights() {
-  for (float& a : a_) a = -a;
+  for (float& a : a_.values()) a = -a;
 }
 
 void Mamba2::ScaleInputs(const OpContext& context, const Rows& all) const {
@@ -152,7 +152,7 @@ void Mamba2::ScaleInputs(const OpContext& context, const Rows& all) const {
   }
 }
 
-void Mamba2::Forward(const Step& step, const Rows& x, const Rows& out) const {
+void Mamba2::Forward(const Step& step, const ConstRows& x, const Rows& out) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
   const int64_t inner = shape_.inner();
@@ -163,22 +163,18 @@ void Mamba2::Forward(const Step& step, const Rows& x, const Rows& out) const {
   ScaleInputs(context, all);
 
   const Rows mixed = step.MakeRows(conv_width);
-  step.Scan(entry_, 0, [&](std::span<const RecurrentSequence> sequences) {
-    ShortConv(context, sequences, conv_.data(), conv_bias_.data(), shape_.taps, /*silu=*/true,
-              Columns(all, inner, conv_width), mixed);
-  });
+  ShortConv(context, step.layout(), step.StateOffset(entry_, 0), conv_.data(), conv_bias_.data(),
+            shape_.taps, /*silu=*/true, Columns(all, inner, conv_width), mixed);
   const Rows dt = step.MakeRows(shape_.heads);
   const Rows decay = step.MakeRows(shape_.heads);
   SsdGates(context, Columns(all, inner + conv_width, shape_.heads), step_bias_.data(), a_.data(),
            shape_.step_min, shape_.step_max, dt, decay);
   const SsdShape shape{shape_.heads, shape_.groups, shape_.state_dim, shape_.head_dim};
   const Rows y = step.MakeRows(inner);
-  step.Scan(entry_, 1, [&](std::span<const RecurrentSequence> sequences) {
-    Ssd(context, sequences, shape, Columns(mixed, 0, inner),
-        Columns(mixed, inner, shape_.group_width()),
-        Columns(mixed, inner + shape_.group_width(), shape_.group_width()), dt, decay, skip_.data(),
-        y);
-  });
+  Ssd(context, step.layout(), step.StateOffset(entry_, 1), shape, Columns(mixed, 0, inner),
+      Columns(mixed, inner, shape_.group_width()),
+      Columns(mixed, inner + shape_.group_width(), shape_.group_width()), dt, decay, skip_.data(),
+      y);
   const Rows z = Columns(all, 0, inner);
   if (shape_.norm) {
     GateRmsNorm(context, y, z, norm_.data(), shape_.groups, shape_.eps, y);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/vector.h"
 #include "model/layers/step.h"
 #include "model/tensor_plan.h"
 #include "state/spec.h"
@@ -71,7 +72,7 @@ class Mamba2 {
   void Declare(TensorPlan* plan);
   void CompleteWeights();
   // x is already normalised.
-  void Forward(const Step& step, const Rows& x, const Rows& out) const;
+  void Forward(const Step& step, const ConstRows& x, const Rows& out) const;
 
  private:
   void ScaleInputs(const OpContext& context, const Rows& all) const;
@@ -80,12 +81,12 @@ class Mamba2 {
   int layer_;
   size_t entry_;
   Matrix in_, out_;
-  std::vector<float> conv_;  // [taps, conv_width]
-  std::vector<float> conv_bias_;
-  std::vector<float> step_bias_;  // [heads]
-  std::vector<float> a_;          // [heads], negative
-  std::vector<float> skip_;       // [heads]
-  std::vector<float> norm_;       // [inner]
+  Vector conv_;  // [taps, conv_width]
+  Vector conv_bias_;
+  Vector step_bias_;  // [heads]
+  Vector a_;          // [heads], negative
+  Vector skip_;       // [heads]
+  Vector norm_;       // [inner]
 };
 
 }  // namespace reprise

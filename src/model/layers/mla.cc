@@ -2,8 +2,6 @@
 #include "model/layers/mla.h"
 
 #include <cmath>
-#include <cstring>
-#include <new>
 
 #include "weights/format/gguf_writer.h"
 
@@ -50,7 +48,7 @@ void MlaAttention::Declare(TensorPlan* plan) {
   plan->AddNorm(name("kv_a_layernorm", "attn_kv_a_norm"), rank, ValueForm::kPlain, &kv_norm_);
   // Hugging Face files have what makes keys and values of a head one after the other.
   const auto add = [&](const char* gguf, int64_t rows, int64_t cols, int64_t part, int64_t first,
-                       bool transposed, std::vector<Matrix>* out) {
+                       bool transposed, Matrix* out) {
     PlannedTensor& tensor = plan->AddStack(name("kv_b_proj", gguf), heads, rows, cols, out);
     tensor.fused = {
         tensor.hf, "", heads * (nope + value), {{heads, part, first, nope + value}}, transposed};
@@ -63,10 +61,10 @@ void MlaAttention::Declare(TensorPlan* plan) {
 }
 
 void MlaAttention::CompleteWeights() {
-  for (float& weight : kv_norm_) weight *= shape_.kv_scale;
+  for (float& weight : kv_norm_.values()) weight *= shape_.kv_scale;
 }
 
-Rows MlaAttention::MakeQueries(const Step& step, const Rows& x) const {
+Rows MlaAttention::MakeQueries(const Step& step, const ConstRows& x) const {
   const OpContext& context = step.context();
   const Rows q = step.MakeRows(q_width());
   if (shape_.q_rank == 0) {
@@ -83,48 +81,21 @@ Rows MlaAttention::MakeQueries(const Step& step, const Rows& x) const {
   return q;
 }
 
-void MlaAttention::ProjectHeads(const Step& step, const std::vector<Matrix>& weights, const Rows& x,
-                                int64_t x_stride, const Rows& out, int64_t out_stride) const {
-  const OpContext& context = step.context();
-  const size_t heads = weights.size();
-  ScratchScope scope(*context.scratch);
-  auto* projections = new (context.scratch->Bytes(heads * sizeof(Projection))) Projection[heads];
-  auto* groups =
-      new (context.scratch->Bytes(heads * sizeof(ProjectionGroup))) ProjectionGroup[heads];
-  for (size_t h = 0; h < heads; ++h) {
-    const int64_t head = int64_t(h);
-    projections[h] = {&weights[h], Columns(out, head * out_stride, weights[h].rows())};
-    groups[h] = {Columns(x, head * x_stride, weights[h].cols()), {&projections[h], 1}};
-  }
-  ProjectGroups(context, {groups, heads});
-}
-
-Rows MlaAttention::Absorb(const Step& step, const RopeTable& rope, const Rows& q) const {
+Rows MlaAttention::Absorb(const Step& step, const RopeTable& rope, const ConstRows& q) const {
   const OpContext& context = step.context();
   const int64_t head_width = shape_.nope_dim + shape_.rope_dim;
   const Rows absorbed = step.MakeRows(shape_.heads * latent_width());
-  ProjectHeads(step, k_b_, q, head_width, absorbed, latent_width());
-  ScratchScope scope(*context.scratch);
-  // The turning channels of all heads side by side, then back behind what was absorbed.
-  const Rows turning = step.MakeRows(int64_t{shape_.heads} * shape_.rope_dim);
-  const size_t bytes = size_t(shape_.rope_dim) * sizeof(float);
-  for (int64_t t = 0; t < q.rows; ++t) {
-    for (int64_t h = 0; h < shape_.heads; ++h) {
-      std::memcpy(turning.row(t) + h * shape_.rope_dim, q.row(t) + h * head_width + shape_.nope_dim,
-                  bytes);
-    }
-  }
-  if (rope.half > 0) Rope(context, rope, shape_.heads, turning);
-  for (int64_t t = 0; t < q.rows; ++t) {
-    for (int64_t h = 0; h < shape_.heads; ++h) {
-      std::memcpy(absorbed.row(t) + h * latent_width() + shape_.kv_rank,
-                  turning.row(t) + h * shape_.rope_dim, bytes);
-    }
-  }
+  const HeadProjection keys[] = {{&k_b_, absorbed, latent_width()}};
+  ProjectHeads(context, q, head_width, keys);
+  // The turning channels go behind what was absorbed.
+  const int64_t count = q.cols - shape_.nope_dim;
+  CopyHeads(context, shape_.heads, shape_.rope_dim, Columns(q, shape_.nope_dim, count), head_width,
+            Columns(absorbed, shape_.kv_rank, absorbed.cols - shape_.kv_rank), latent_width());
+  if (rope.half > 0) Rope(context, rope, shape_.heads, absorbed, shape_.kv_rank);
   return absorbed;
 }
 
-void MlaAttention::Forward(const Step& step, const RopeTable& rope, const Rows& x,
+void MlaAttention::Forward(const Step& step, const RopeTable& rope, const ConstRows& x,
                            const Rows& out) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
@@ -138,15 +109,16 @@ void MlaAttention::Forward(const Step& step, const RopeTable& rope, const Rows& 
   const Rows q = Absorb(step, rope, MakeQueries(step, x));
   KvShape kv_shape{1, int(latent_width()), shape_.kv_rank, shape_.kv};
   kv_shape.value_in_key = true;
-  const std::span<const KvSequence> kv = step.Kv(entry_);
-  StoreKv(context, kv, kv_shape, latent, latent);
+  const KvPlace place = step.Kv(entry_);
+  StoreKv(context, step.layout(), place, kv_shape, latent, latent);
   AttentionParams params;
   params.q_heads = shape_.heads;
   params.scale = shape_.q_scale / std::sqrt(float(shape_.nope_dim + shape_.rope_dim));
   const Rows attended = step.MakeRows(int64_t{shape_.heads} * shape_.kv_rank);
-  Attend(context, kv, kv_shape, params, q, attended);
+  Attend(context, step.layout(), place, kv_shape, params, q, attended);
   const Rows values = step.MakeRows(int64_t{shape_.heads} * shape_.value_dim);
-  ProjectHeads(step, v_b_, attended, shape_.kv_rank, values, shape_.value_dim);
+  const HeadProjection heads[] = {{&v_b_, values, shape_.value_dim}};
+  ProjectHeads(context, attended, shape_.kv_rank, heads);
   const Projection output[] = {{&o_, out}};
   Project(context, values, output);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/vector.h"
 #include "model/config/reader.h"
 #include "model/layers/step.h"
 #include "model/tensor_plan.h"
@@ -49,25 +50,22 @@ class MlaAttention {
   void Declare(TensorPlan* plan);
   void CompleteWeights();
   // x is already normalised. An empty table turns nothing.
-  void Forward(const Step& step, const RopeTable& rope, const Rows& x, const Rows& out) const;
+  void Forward(const Step& step, const RopeTable& rope, const ConstRows& x, const Rows& out) const;
 
  private:
   int64_t q_width() const { return int64_t{shape_.heads} * (shape_.nope_dim + shape_.rope_dim); }
   int64_t latent_width() const { return int64_t{shape_.kv_rank} + shape_.rope_dim; }
-  Rows MakeQueries(const Step& step, const Rows& x) const;
+  Rows MakeQueries(const Step& step, const ConstRows& x) const;
   // Queries in the space of the latent: [rows, heads * latent_width()].
-  Rows Absorb(const Step& step, const RopeTable& rope, const Rows& q) const;
-  // Projects columns of `x`, one matrix a head.
-  void ProjectHeads(const Step& step, const std::vector<Matrix>& weights, const Rows& x,
-                    int64_t x_stride, const Rows& out, int64_t out_stride) const;
+  Rows Absorb(const Step& step, const RopeTable& rope, const ConstRows& q) const;
 
   MlaShape shape_;
   int layer_;
   size_t entry_;
   Matrix q_, q_a_, q_b_, kv_a_, o_;
-  std::vector<Matrix> k_b_;  // [heads] of [kv_rank, nope_dim]
-  std::vector<Matrix> v_b_;  // [heads] of [value_dim, kv_rank]
-  std::vector<float> q_norm_, kv_norm_;
+  Matrix k_b_;  // [heads] of [kv_rank, nope_dim]
+  Matrix v_b_;  // [heads] of [value_dim, kv_rank]
+  Vector q_norm_, kv_norm_;
 };
 
 // Ranks and widths; errors stick to the reader.

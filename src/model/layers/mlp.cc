@@ -4,19 +4,11 @@
 #include "kernels/activation_ops.h"
 
 namespace reprise {
-namespace {
-
-const float* DataOrNull(const std::vector<float>& values) {
-  return values.empty() ? nullptr : values.data();
-}
-
-}  // namespace
-
 void GatedMlp::Declare(TensorPlan* plan) {
   const int64_t dim = shape_.dim;
   const int64_t hidden = shape_.hidden;
   const auto add = [&](const std::string& hf, const std::string& gguf, int64_t rows, int64_t cols,
-                       Matrix* out, std::vector<float>* bias) -> PlannedTensor& {
+                       Matrix* out, Vector* bias) -> PlannedTensor& {
     if (shape_.bias) {
       plan->AddVector(
               plan->Layer(layer_, shape_.hf + "." + hf + ".bias", gguf + shape_.gguf + ".bias"),
@@ -54,18 +46,17 @@ void GatedMlp::Declare(TensorPlan* plan) {
   down.gguf_factors = {{dim, shape_.out_scale}};
 }
 
-void GatedMlp::Forward(const Step& step, const Rows& x, const Rows& out) const {
+void GatedMlp::Forward(const Step& step, const ConstRows& x, const Rows& out) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
   const Rows both = step.MakeRows(x.rows, gated() ? 2 * shape_.hidden : shape_.hidden);
   const Rows gate = Columns(both, 0, shape_.hidden);
   const Rows up = gated() ? Columns(both, shape_.hidden, shape_.hidden) : gate;
   if (shape_.fused) {
-    const Projection input[] = {{&gate_up_, both, DataOrNull(gate_bias_)}};
+    const Projection input[] = {{&gate_up_, both, gate_bias_.data()}};
     Project(context, x, input);
   } else {
-    const Projection inputs[] = {{&up_, up, DataOrNull(up_bias_)},
-                                 {&gate_, gate, DataOrNull(gate_bias_)}};
+    const Projection inputs[] = {{&up_, up, up_bias_.data()}, {&gate_, gate, gate_bias_.data()}};
     Project(context, x, std::span(inputs).first(gated() ? 2 : 1));
   }
   if (shape_.gate_scale != 1) Scale(context, gate, shape_.gate_scale, gate);
@@ -80,7 +71,7 @@ void GatedMlp::Forward(const Step& step, const Rows& x, const Rows& out) const {
       ReluSquared(context, gate, gate);
       break;
   }
-  const Projection output[] = {{&down_, out, DataOrNull(down_bias_)}};
+  const Projection output[] = {{&down_, out, down_bias_.data()}};
   Project(context, gate, output);
   if (shape_.out_scale != 1) Scale(context, out, shape_.out_scale, out);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/vector.h"
 #include "model/layers/step.h"
 #include "model/tensor_plan.h"
 
@@ -43,7 +44,7 @@ class GatedMlp {
 
   void Declare(TensorPlan* plan);
   // x is already normalised.
-  void Forward(const Step& step, const Rows& x, const Rows& out) const;
+  void Forward(const Step& step, const ConstRows& x, const Rows& out) const;
 
  private:
   bool gated() const { return shape_.activation != MlpActivation::kReluSquared; }
@@ -52,7 +53,7 @@ class GatedMlp {
   int layer_;
   Matrix gate_up_;  // fused
   Matrix gate_, up_, down_;
-  std::vector<float> gate_bias_, up_bias_, down_bias_;
+  Vector gate_bias_, up_bias_, down_bias_;
 };
 
 }  // namespace reprise

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <initializer_list>
-#include <new>
 #include <string_view>
 
 #include "kernels/activation_ops.h"
@@ -26,15 +25,6 @@ ConfigKey FirstPresent(ConfigReader* reader, std::initializer_list<std::string_v
   }
   if (!reader->gguf()) reader->Refuse("config.json has none of " + names);
   return {*(keys.end() - 1), gguf};
-}
-
-template <typename T>
-std::span<T> MakeSpan(const OpContext& context, size_t count) {
-  return {new (context.scratch->Bytes(count * sizeof(T))) T[count], count};
-}
-
-Rows RowRange(const Rows& x, int64_t begin, int64_t end) {
-  return Rows{x.row(begin), end - begin, x.cols, x.stride};
 }
 
 }  // namespace
@@ -66,7 +56,7 @@ void MoeMlp::Declare(TensorPlan* plan) {
   // `fused` is where all experts lie in one tensor, `rows` of each from row `first` on.
   const auto add = [&](const std::string& hf, const char* gguf, const TensorPlan::Name& fused,
                        int64_t fused_rows, int64_t first, int64_t rows, int64_t cols,
-                       std::vector<Matrix>* out) -> PlannedTensor& {
+                       Matrix* out) -> PlannedTensor& {
     PlannedTensor& tensor =
         plan->AddStack(plan->Layer(layer_, names.experts + ".{}." + hf + ".weight", gguf), experts,
                        rows, cols, out);
@@ -94,7 +84,7 @@ void MoeMlp::Declare(TensorPlan* plan) {
   }
 }
 
-void MoeMlp::Forward(const Step& step, const Rows& x, const Rows& out) const {
+void MoeMlp::Forward(const Step& step, const ConstRows& x, const Rows& out) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
   const int choices = shape_.experts + shape_.identity_experts;
@@ -102,60 +92,40 @@ void MoeMlp::Forward(const Step& step, const Rows& x, const Rows& out) const {
   const Projection router[] = {{&router_, logits}};
   Project(context, x, router);
   RoutingParams params = shape_.routing;
-  params.selection_bias = selection_bias_.empty() ? nullptr : selection_bias_.data();
+  params.selection_bias = selection_bias_.data();
   const Routing routing = RouteExperts(context, logits, params);
   const ExpertPlan plan = PlanExperts(context, routing, choices);
-
-  const Rows slots = step.MakeRows(x.rows * params.top_k, shape_.dim);
-  // The experts of a single row read it where it is.
-  const bool in_place = x.rows == 1 && shape_.identity_experts == 0;
-  if (!in_place) GatherRows(context, x, plan.row, slots);
-  RunExperts(step, plan, in_place ? &x : nullptr, slots);
-  for (int64_t t = 0; t < out.rows; ++t) std::fill_n(out.row(t), out.cols, 0.0f);
+  const Rows slots = step.MakeRows(plan.slots, shape_.dim);
+  RunExperts(step, plan, x, slots);
+  Fill(context, 0, out);
   CombineExperts(context, routing, plan, slots, out);
   if (shared_) AddShared(step, x, out);
 }
 
-void MoeMlp::RunExperts(const Step& step, const ExpertPlan& plan, const Rows* single,
+void MoeMlp::RunExperts(const Step& step, const ExpertPlan& plan, const ConstRows& x,
                         const Rows& slots) const {
   const OpContext& context = step.context();
-  const Rows gate = step.MakeRows(slots.rows, shape_.hidden);
-  const Rows up = gated() ? step.MakeRows(slots.rows, shape_.hidden) : gate;
-  const size_t count = size_t(std::min<int64_t>(shape_.experts, slots.rows));
-  const size_t inputs = gated() ? 2 : 1;
-  const auto in = MakeSpan<Projection>(context, count * inputs);
-  const auto down = MakeSpan<Projection>(context, count);
-  const auto in_groups = MakeSpan<ProjectionGroup>(context, count);
-  const auto down_groups = MakeSpan<ProjectionGroup>(context, count);
-  size_t used = 0;
-  for (size_t e = 0; e < size_t(shape_.experts); ++e) {
-    const int64_t begin = plan.begin[e];
-    const int64_t end = plan.begin[e + 1];
-    if (begin == end) continue;
-    in[used * inputs] = {&up_[e], RowRange(up, begin, end)};
-    if (gated()) in[used * inputs + 1] = {&gate_[e], RowRange(gate, begin, end)};
-    down[used] = {&down_[e], RowRange(slots, begin, end)};
-    in_groups[used] = {RowRange(slots, begin, end), in.subspan(used * inputs, inputs)};
-    down_groups[used] = {RowRange(gate, begin, end), down.subspan(used, 1)};
-    ++used;
-  }
-  // Choices behind the experts return their input, which is in their slots already.
-  const int64_t busy = plan.begin[shape_.experts];
-  if (single != nullptr) {
-    Project(context, *single, in.first(used * inputs));
+  const Rows gate = step.MakeRows(plan.slots, shape_.hidden);
+  const Rows up = gated() ? step.MakeRows(plan.slots, shape_.hidden) : gate;
+  const ExpertProjection in[] = {{&up_, up}, {&gate_, gate}};
+  const auto inputs = std::span(in).first(gated() ? 2 : 1);
+  if (shape_.identity_experts > 0) {
+    // Choices behind the experts return their input: it is in their slots from here on.
+    GatherRows(context, x, plan.row, slots);
+    ProjectExperts(context, plan, slots, ExpertInput::kSlots, inputs);
   } else {
-    ProjectGroups(context, in_groups.first(used));
+    ProjectExperts(context, plan, x, ExpertInput::kRows, inputs);
   }
-  const Rows busy_gate = RowRange(gate, 0, busy);
   if (gated()) {
-    SwiGlu(context, busy_gate, RowRange(up, 0, busy), busy_gate);
+    SwiGlu(context, gate, up, gate);
   } else {
-    ReluSquared(context, busy_gate, busy_gate);
+    ReluSquared(context, gate, gate);
   }
-  ProjectGroups(context, down_groups.first(used));
+  const ExpertProjection down[] = {{&down_, slots}};
+  ProjectExperts(context, plan, gate, ExpertInput::kSlots, down);
 }
 
-void MoeMlp::AddShared(const Step& step, const Rows& x, const Rows& out) const {
+void MoeMlp::AddShared(const Step& step, const ConstRows& x, const Rows& out) const {
   const OpContext& context = step.context();
   const Rows y = step.MakeRows(x.rows, shape_.dim);
   shared_->Forward(step, x, y);

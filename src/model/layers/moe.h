@@ -9,6 +9,7 @@
 
 #include "kernels/expert_ops.h"
 #include "kernels/ops.h"
+#include "kernels/vector.h"
 #include "model/config/reader.h"
 #include "model/layers/mlp.h"
 #include "model/layers/step.h"
@@ -59,22 +60,20 @@ class MoeMlp {
 
   void Declare(TensorPlan* plan);
   // x is already normalised.
-  void Forward(const Step& step, const Rows& x, const Rows& out) const;
+  void Forward(const Step& step, const ConstRows& x, const Rows& out) const;
 
  private:
-  // slots: [pairs, dim], the input of every (row, expert) pair, in order of expert; replaced by the
-  // expert's output. Where all of them have the same input, `single` may be that one row: the slots
-  // need not hold copies of it then.
-  void RunExperts(const Step& step, const ExpertPlan& plan, const Rows* single,
+  // slots: [slots, dim], the output of every (row, expert) pair, in order of expert.
+  void RunExperts(const Step& step, const ExpertPlan& plan, const ConstRows& x,
                   const Rows& slots) const;
-  void AddShared(const Step& step, const Rows& x, const Rows& out) const;
+  void AddShared(const Step& step, const ConstRows& x, const Rows& out) const;
   bool gated() const { return shape_.activation == ExpertActivation::kSwiGlu; }
 
   MoeShape shape_;
   int layer_;
   Matrix router_;
-  std::vector<float> selection_bias_;
-  std::vector<Matrix> gate_, up_, down_;  // [experts]
+  Vector selection_bias_;
+  Matrix gate_, up_, down_;  // stacks of [experts]
   std::optional<GatedMlp> shared_;
   Matrix shared_gate_;
 };

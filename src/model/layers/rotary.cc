@@ -6,6 +6,7 @@ namespace reprise {
 using Scaling = RopeConfig::Scaling;
 
 void Rotary::Declare(TensorPlan* plan) {
+  DeclareAngles(plan);
   if (config_.scaling == Scaling::kNone || config_.scaling == Scaling::kLlama3) {
     plan->AddOptional("rope_freqs.weight", Llama3Divisors(config_), &divisors_);
   } else if (config_.scaling == Scaling::kLongRope) {
@@ -20,12 +21,13 @@ void Rotary::Declare(TensorPlan* plan) {
 
 void Rotary::CompleteWeights() {
   const std::vector<float>& factors = config_.long_regime ? long_factors_ : short_factors_;
-  frequencies_ =
+  frequencies_.values() =
       InverseFrequencies(config_, config_.scaling == Scaling::kLongRope ? factors : divisors_);
 }
 
 RopeTable Rotary::Table(const Step& step) const {
-  return MakeRopeTable(step.context(), step.positions(), frequencies_, RopeMagnitude(config_));
+  return MakeRopeTable(step.context(), step.layout(), frequencies_.data(), int(frequencies_.size()),
+                       RopeMagnitude(config_));
 }
 
 }  // namespace reprise

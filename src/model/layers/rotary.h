@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "kernels/vector.h"
 #include "model/config/rope.h"
 #include "model/layers/step.h"
 #include "model/tensor_plan.h"
@@ -16,6 +17,8 @@ class Rotary {
   explicit Rotary(const RopeConfig& config) : config_(config) {}
 
   void Declare(TensorPlan* plan);
+  // The same where files have no divisors for it.
+  void DeclareAngles(TensorPlan* plan) { plan->AddDerived(&frequencies_); }
   void CompleteWeights();
   // The rotations of the rows of a step.
   RopeTable Table(const Step& step) const;
@@ -24,7 +27,7 @@ class Rotary {
   RopeConfig config_;
   // Of the file; empty if it has none.
   std::vector<float> divisors_, short_factors_, long_factors_;
-  std::vector<float> frequencies_;
+  Vector frequencies_;
 };
 
 }  // namespace reprise

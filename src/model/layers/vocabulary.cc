@@ -2,10 +2,10 @@
 #include "model/layers/vocabulary.h"
 
 #include <cmath>
-#include <cstring>
 #include <string>
 
 #include "kernels/activation_ops.h"
+#include "kernels/backend.h"
 
 namespace reprise {
 
@@ -43,43 +43,40 @@ void Vocabulary::DeclareHead(TensorPlan* plan) {
 
 Rows Vocabulary::Embed(const Step& step) const {
   const Rows x = step.MakeRows(shape_.dim);
-  reprise::Embed(step.context(), embedding_, step.batch().tokens, x);
+  reprise::Embed(step.context(), embedding_, step.layout(), x);
   if (shape_.embedding_scale != 1) Scale(step.context(), x, shape_.embedding_scale, x);
   return x;
 }
 
-namespace {
+void Vocabulary::Logits(const Step& step, const ConstRows& x, float* logits) const {
+  const OpContext& context = step.context();
+  DeviceMemory& memory = context.backend->memory();
+  ScratchScope scope(*context.scratch);
+  const std::span<uint8_t> finite = step.batch().finite;
+  const DevicePtr<uint8_t> flags = context.scratch->Take<uint8_t>(finite.size());
+  if (!finite.empty()) FiniteRows(context, step.layout(), x, flags);
 
-void CheckFinite(const BatchView& batch, const Rows& x) {
-  if (batch.finite.empty()) return;
-  for (size_t s = 0; s < batch.sequences.size(); ++s) {
-    const SequenceSlice& slice = batch.sequences[s];
-    batch.finite[s] = 1;
-    for (uint32_t i = 0; i < slice.row_count; ++i) {
-      const float* row = x.row(slice.row_begin + i);
-      if (!AllFinite({row, static_cast<size_t>(x.cols)})) batch.finite[s] = 0;
-    }
+  const int64_t rows = int64_t(step.batch().logit_rows.size());
+  if (rows > 0) {
+    // Where the device reaches the host's memory, results go there at once.
+    const DevicePtr<float> reached = memory.Reach(logits).As<float>();
+    const size_t count = size_t(rows * shape_.size);
+    const DevicePtr<float> place = reached ? reached : context.scratch->Floats(count);
+    Head(step, x, {place, rows, shape_.size, shape_.size});
+    if (!reached) memory.DownloadArray<float>({logits, count}, place);
   }
+  if (!finite.empty()) memory.DownloadArray<uint8_t>(finite, flags);
 }
 
-}  // namespace
-
-void Vocabulary::Logits(const Step& step, const Rows& x, float* logits) const {
-  CheckFinite(step.batch(), x);
-  const std::span<const uint32_t> wanted = step.batch().logit_rows;
-  if (wanted.empty()) return;
+void Vocabulary::Head(const Step& step, const ConstRows& x, const Rows& out) const {
   const OpContext& context = step.context();
-  ScratchScope scope(*context.scratch);
-  const Rows last = step.MakeRows(int64_t(wanted.size()), shape_.dim);
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    std::memcpy(last.row(int64_t(i)), x.row(wanted[i]), size_t(shape_.dim) * sizeof(float));
-  }
+  const Rows last = step.MakeRows(out.rows, shape_.dim);
+  GatherRows(context, x, step.layout().device.logit_rows, last);
   if (shape_.layer_norm) {
     LayerNorm(context, last, norm_.data(), norm_bias_.data(), 1, shape_.eps, last);
   } else {
     RmsNorm(context, last, norm_.data(), 1, shape_.eps, last);
   }
-  const Rows out{logits, last.rows, shape_.size, shape_.size};
   const Projection output[] = {{shape_.tied ? &embedding_ : &head_, out}};
   Project(context, last, output);
   if (shape_.logit_scale != 1) Scale(context, out, shape_.logit_scale, out);

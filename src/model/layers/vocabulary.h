@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/vector.h"
 #include "model/layers/step.h"
 #include "model/tensor_plan.h"
 
@@ -36,14 +37,18 @@ class Vocabulary {
 
   // The residual stream of the batch: [rows, dim].
   Rows Embed(const Step& step) const;
-  // Final norm and head for the rows whose logits are wanted; logits: [logit_rows, size].
-  void Logits(const Step& step, const Rows& x, float* logits) const;
+  // Final norm and head for the rows whose logits are wanted; logits: [logit_rows, size], on the
+  // host. Fills batch.finite.
+  void Logits(const Step& step, const ConstRows& x, float* logits) const;
 
  private:
+  // Of the rows whose logits are wanted; out: [logit_rows, size].
+  void Head(const Step& step, const ConstRows& x, const Rows& out) const;
+
   Shape shape_;
   Matrix embedding_;
   Matrix head_;  // empty if tied
-  std::vector<float> norm_, norm_bias_;
+  Vector norm_, norm_bias_;
 };
 
 }  // namespace reprise

@@ -31,6 +31,7 @@ void KeyDelta::Declare(TensorPlan* plan) {
   const auto name = [&](const char* hf, const char* gguf) {
     return plan->Layer(layer_, std::string("self_attn.") + hf, gguf);
   };
+  for (Vector* derived : {&conv_, &rate_, &zeros_}) plan->AddDerived(derived);
   plan->AddMatrix(name("q_proj.weight", "attn_q.weight"), width, dim, &q_);
   plan->AddMatrix(name("k_proj.weight", "attn_k.weight"), width, dim, &k_);
   plan->AddMatrix(name("v_proj.weight", "attn_v.weight"), width, dim, &v_);
@@ -61,21 +62,22 @@ void KeyDelta::Declare(TensorPlan* plan) {
 
 void KeyDelta::CompleteWeights() {
   const int64_t width = shape_.width();
-  conv_.resize(size_t(shape_.taps * 3 * width));
+  conv_.values().resize(size_t(shape_.taps * 3 * width));
   for (int64_t tap = 0; tap < shape_.taps; ++tap) {
-    float* to = conv_.data() + tap * 3 * width;
+    float* to = conv_.values().data() + tap * 3 * width;
     for (std::vector<float>* part : {&q_conv_, &k_conv_, &v_conv_}) {
       std::copy_n(part->data() + tap * width, width, to);
       to += width;
     }
   }
   for (std::vector<float>* part : {&q_conv_, &k_conv_, &v_conv_}) *part = {};
-  rate_.resize(size_t(width));
-  for (int64_t i = 0; i < width; ++i) rate_[size_t(i)] = exp_a_[size_t(i / shape_.head_dim)];
-  zeros_.assign(size_t(shape_.heads), 0.0f);
+  std::vector<float>& rate = rate_.values();
+  rate.resize(size_t(width));
+  for (int64_t i = 0; i < width; ++i) rate[size_t(i)] = exp_a_[size_t(i / shape_.head_dim)];
+  zeros_.values().assign(size_t(shape_.heads), 0.0f);
 }
 
-void KeyDelta::Forward(const Step& step, const Rows& x, const Rows& out) const {
+void KeyDelta::Forward(const Step& step, const ConstRows& x, const Rows& out) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
   const int64_t width = shape_.width();
@@ -99,18 +101,15 @@ void KeyDelta::Forward(const Step& step, const Rows& x, const Rows& out) const {
   Sigmoid(context, beta, zeros_.data(), beta);
 
   const Rows mixed = step.MakeRows(3 * width);
-  step.Scan(entry_, 0, [&](std::span<const RecurrentSequence> sequences) {
-    ShortConv(context, sequences, conv_.data(), nullptr, shape_.taps, true, qkv, mixed);
-  });
+  ShortConv(context, step.layout(), step.StateOffset(entry_, 0), conv_.data(), nullptr, shape_.taps,
+            true, qkv, mixed);
   const Rows q = Columns(mixed, 0, width);
   const Rows k = Columns(mixed, width, width);
   L2Norm(context, q, shape_.heads, kL2Eps, 1 / std::sqrt(float(shape_.head_dim)), q);
   L2Norm(context, k, shape_.heads, kL2Eps, 1, k);
   const Rows y = step.MakeRows(width);
-  step.Scan(entry_, 1, [&](std::span<const RecurrentSequence> sequences) {
-    KeyDecayDelta(context, sequences, shape_.heads, q, k, Columns(mixed, 2 * width, width), decay,
-                  beta, y);
-  });
+  KeyDecayDelta(context, step.layout(), step.StateOffset(entry_, 1), shape_.heads, q, k,
+                Columns(mixed, 2 * width, width), decay, beta, y);
   RmsNorm(context, y, norm_.data(), shape_.heads, shape_.eps, y);
   SigmoidMul(context, gate, y, y);
   const Projection output[] = {{&out_, out}};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/vector.h"
 #include "model/layers/step.h"
 #include "model/tensor_plan.h"
 #include "state/spec.h"
@@ -38,7 +39,7 @@ class KeyDelta {
   void Declare(TensorPlan* plan);
   void CompleteWeights();
   // x is already normalised.
-  void Forward(const Step& step, const Rows& x, const Rows& out) const;
+  void Forward(const Step& step, const ConstRows& x, const Rows& out) const;
 
  private:
   KeyDeltaShape shape_;
@@ -47,12 +48,12 @@ class KeyDelta {
   Matrix q_, k_, v_, beta_, out_;
   Matrix decay_a_, decay_b_, gate_a_, gate_b_;   // through head_dim channels each
   std::vector<float> q_conv_, k_conv_, v_conv_;  // [taps, width]; empty once they are joined
-  std::vector<float> conv_;                      // [taps, 3 width]
+  Vector conv_;                                  // [taps, 3 width]
   std::vector<float> exp_a_;                     // [heads]
-  std::vector<float> rate_;                      // [width]
-  std::vector<float> dt_bias_;                   // [width]
-  std::vector<float> norm_;                      // [head_dim]
-  std::vector<float> zeros_;                     // [heads]
+  Vector rate_;                                  // [width]
+  Vector dt_bias_;                               // [width]
+  Vector norm_;                                  // [head_dim]
+  Vector zeros_;                                 // [heads]
 };
 
 }  // namespace reprise

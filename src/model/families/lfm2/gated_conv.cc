@@ -29,7 +29,7 @@ void GatedConv::Declare(TensorPlan* plan) {
       .init.deviation *= shape_.residual_gain;
 }
 
-void GatedConv::Forward(const Step& step, const Rows& x, const Rows& out) const {
+void GatedConv::Forward(const Step& step, const ConstRows& x, const Rows& out) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
   const int64_t dim = shape_.dim;
@@ -40,9 +40,8 @@ void GatedConv::Forward(const Step& step, const Rows& x, const Rows& out) const 
   const Rows c = Columns(all, dim, dim);
   Mul(context, b, Columns(all, 2 * dim, dim), b);
   const Rows y = step.MakeRows(dim);
-  step.Scan(entry_, 0, [&](std::span<const RecurrentSequence> sequences) {
-    ShortConv(context, sequences, conv_.data(), nullptr, shape_.taps, /*silu=*/false, b, y);
-  });
+  ShortConv(context, step.layout(), step.StateOffset(entry_, 0), conv_.data(), nullptr, shape_.taps,
+            /*silu=*/false, b, y);
   Mul(context, c, y, y);
   const Projection output[] = {{&out_, out}};
   Project(context, y, output);

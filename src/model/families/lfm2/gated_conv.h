@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/vector.h"
 #include "model/layers/step.h"
 #include "model/tensor_plan.h"
 #include "state/spec.h"
@@ -29,14 +30,14 @@ class GatedConv {
   void AddCost(StateSpec* state) const;
   void Declare(TensorPlan* plan);
   // x is already normalised.
-  void Forward(const Step& step, const Rows& x, const Rows& out) const;
+  void Forward(const Step& step, const ConstRows& x, const Rows& out) const;
 
  private:
   GatedConvShape shape_;
   int layer_;
   size_t entry_;
   Matrix in_, out_;
-  std::vector<float> conv_;  // [taps, dim]
+  Vector conv_;  // [taps, dim]
 };
 
 }  // namespace reprise

@@ -114,11 +114,12 @@ LongcatFlash::LongcatFlash(const Config& config)
 
 void LongcatFlash::DeclareTensors(TensorPlan* plan) {
   vocabulary_.DeclareEmbedding(plan);
+  plan->AddDerived(&frequencies_);
   for (int i = 0; i < config_.decoder.layer_count; ++i) {
     Layer& layer = layers_[size_t(i)];
     for (size_t s = 0; s < 2; ++s) {
       Half& half = layer.halves[s];
-      const auto norm = [&](const char* hf, const char* gguf, std::vector<float>* out) {
+      const auto norm = [&](const char* hf, const char* gguf, Vector* out) {
         plan->AddNorm(plan->Layer(i, std::string(hf) + "." + std::to_string(s) + ".weight",
                                   std::string(gguf) + kSuffix[s] + ".weight"),
                       config_.decoder.dim, ValueForm::kPlain, out);
@@ -134,7 +135,7 @@ void LongcatFlash::DeclareTensors(TensorPlan* plan) {
 }
 
 void LongcatFlash::CompleteWeights() {
-  frequencies_ = InverseFrequencies(config_.decoder.rope);
+  frequencies_.values() = InverseFrequencies(config_.decoder.rope);
   for (Layer& layer : layers_) {
     for (Half& half : layer.halves) half.attention.CompleteWeights();
   }
@@ -164,7 +165,8 @@ void LongcatFlash::Forward(const OpContext& context, const BatchView& batch,
   const float eps = config_.decoder.eps;
   const Step step(context, batch, memory);
   const Rows x = vocabulary_.Embed(step);
-  const RopeTable rope = MakeRopeTable(context, step.positions(), frequencies_);
+  const RopeTable rope =
+      MakeRopeTable(context, step.layout(), frequencies_.data(), int(frequencies_.size()));
   const Rows h = step.MakeRows(config_.decoder.dim);
   const Rows y = step.MakeRows(config_.decoder.dim);
   const Rows shortcut = step.MakeRows(config_.decoder.dim);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/vector.h"
 #include "model/config/decoder.h"
 #include "model/family.h"
 #include "model/layers/mla.h"
@@ -38,8 +39,8 @@ class LongcatFlash final : public FamilyModel {
   struct Half {
     MlaAttention attention;
     GatedMlp mlp;
-    std::vector<float> attention_norm;
-    std::vector<float> mlp_norm;
+    Vector attention_norm;
+    Vector mlp_norm;
   };
   struct Layer {
     std::array<Half, 2> halves;
@@ -50,7 +51,7 @@ class LongcatFlash final : public FamilyModel {
   Config config_;
   Vocabulary vocabulary_;
   std::vector<Layer> layers_;
-  std::vector<float> frequencies_;
+  Vector frequencies_;
 };
 
 }  // namespace reprise::longcat_flash

@@ -2,7 +2,6 @@
 #include "model/families/recurrent_gemma/rg_lru.h"
 
 #include <cmath>
-#include <new>
 #include <string>
 
 #include "kernels/activation_ops.h"
@@ -30,7 +29,7 @@ void GriffinRecurrence::Declare(TensorPlan* plan) {
     return plan->Layer(layer_, "temporal_block." + hf, gguf);
   };
   const auto linear = [&](const std::string& hf, const std::string& gguf, int64_t rows,
-                          int64_t cols, Matrix* out, std::vector<float>* bias) -> PlannedTensor& {
+                          int64_t cols, Matrix* out, Vector* bias) -> PlannedTensor& {
     plan->AddVector(name(hf + ".bias", gguf + ".bias"), rows, bias).init = {0, 0.1f};
     return plan->AddMatrix(name(hf + ".weight", gguf + ".weight"), rows, cols, out);
   };
@@ -43,8 +42,7 @@ void GriffinRecurrence::Declare(TensorPlan* plan) {
   conv.init = {0, 1 / std::sqrt(float(shape_.taps))};
   plan->AddVector(name("conv_1d.bias", "rec_conv.bias"), width, &conv_bias_).init = {0, 0.1f};
   // Hugging Face files hold [blocks, in, out].
-  const auto gate = [&](const std::string& hf, const std::string& gguf, std::vector<Matrix>* out,
-                        std::vector<float>* bias) {
+  const auto gate = [&](const std::string& hf, const std::string& gguf, Matrix* out, Vector* bias) {
     const int64_t block = block_width();
     PlannedTensor& tensor =
         plan->AddStack({"", plan->Layer(layer_, "", gguf + ".weight").gguf, layer_}, shape_.blocks,
@@ -64,33 +62,22 @@ void GriffinRecurrence::Declare(TensorPlan* plan) {
 }
 
 void GriffinRecurrence::CompleteWeights() {
-  for (float& rate : rate_) {
+  for (float& rate : rate_.values()) {
     const double x = rate;
     const double softplus = x > 20 ? x : reference::LogDouble(1 + reference::ExpDouble(x));
     rate = float(8 * softplus);
   }
 }
 
-void GriffinRecurrence::RunGates(const Step& step, const Rows& x, const Rows& input,
+void GriffinRecurrence::RunGates(const Step& step, const ConstRows& x, const Rows& input,
                                  const Rows& recurrence) const {
-  const OpContext& context = step.context();
-  const size_t blocks = size_t(shape_.blocks);
-  const int64_t width = block_width();
-  auto* projections =
-      new (context.scratch->Bytes(2 * blocks * sizeof(Projection))) Projection[2 * blocks];
-  auto* groups =
-      new (context.scratch->Bytes(blocks * sizeof(ProjectionGroup))) ProjectionGroup[blocks];
-  for (size_t b = 0; b < blocks; ++b) {
-    const int64_t at = int64_t(b) * width;
-    projections[2 * b] = {&input_gate_[b], Columns(input, at, width), input_bias_.data() + at};
-    projections[2 * b + 1] = {&recurrent_gate_[b], Columns(recurrence, at, width),
-                              recurrent_bias_.data() + at};
-    groups[b] = {Columns(x, at, width), {projections + 2 * b, 2}};
-  }
-  ProjectGroups(context, {groups, blocks});
+  const HeadProjection gates[] = {
+      {&input_gate_, input, block_width(), input_bias_.data()},
+      {&recurrent_gate_, recurrence, block_width(), recurrent_bias_.data()}};
+  ProjectHeads(step.context(), x, block_width(), gates);
 }
 
-void GriffinRecurrence::Forward(const Step& step, const Rows& x, const Rows& out) const {
+void GriffinRecurrence::Forward(const Step& step, const ConstRows& x, const Rows& out) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
   const int64_t width = shape_.width;
@@ -100,17 +87,14 @@ void GriffinRecurrence::Forward(const Step& step, const Rows& x, const Rows& out
   Project(context, x, inputs);
   Gelu(context, gate, gate);
   const Rows mixed = step.MakeRows(width);
-  step.Scan(entry_, 0, [&](std::span<const RecurrentSequence> sequences) {
-    ShortConv(context, sequences, conv_.data(), conv_bias_.data(), shape_.taps, /*silu=*/false, u,
-              mixed);
-  });
+  ShortConv(context, step.layout(), step.StateOffset(entry_, 0), conv_.data(), conv_bias_.data(),
+            shape_.taps, /*silu=*/false, u, mixed);
   const Rows input = step.MakeRows(width);
   const Rows recurrence = step.MakeRows(width);
   RunGates(step, mixed, input, recurrence);
   const Rows y = step.MakeRows(width);
-  step.Scan(entry_, 1, [&](std::span<const RecurrentSequence> sequences) {
-    RgLru(context, sequences, rate_.data(), mixed, recurrence, input, y);
-  });
+  RgLru(context, step.layout(), step.StateOffset(entry_, 1), rate_.data(), mixed, recurrence, input,
+        y);
   Mul(context, y, gate, y);
   const Projection output[] = {{&out_, out, out_bias_.data()}};
   Project(context, y, output);

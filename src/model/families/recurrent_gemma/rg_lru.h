@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/vector.h"
 #include "model/layers/step.h"
 #include "model/tensor_plan.h"
 #include "state/spec.h"
@@ -32,23 +33,24 @@ class GriffinRecurrence {
   void Declare(TensorPlan* plan);
   void CompleteWeights();
   // x is already normalised.
-  void Forward(const Step& step, const Rows& x, const Rows& out) const;
+  void Forward(const Step& step, const ConstRows& x, const Rows& out) const;
 
  private:
   // Both gates of every block before their sigmoids.
-  void RunGates(const Step& step, const Rows& x, const Rows& input, const Rows& recurrence) const;
+  void RunGates(const Step& step, const ConstRows& x, const Rows& input,
+                const Rows& recurrence) const;
   int64_t block_width() const { return shape_.width / shape_.blocks; }
 
   RgLruShape shape_;
   int layer_;
   size_t entry_;
   Matrix x_, y_, out_;
-  std::vector<float> x_bias_, y_bias_, out_bias_;
-  std::vector<float> conv_;  // [taps, width]
-  std::vector<float> conv_bias_;
-  std::vector<Matrix> input_gate_, recurrent_gate_;  // [blocks]
-  std::vector<float> input_bias_, recurrent_bias_;   // [width]
-  std::vector<float> rate_;                          // [width], 8 * softplus(lambda)
+  Vector x_bias_, y_bias_, out_bias_;
+  Vector conv_;  // [taps, width]
+  Vector conv_bias_;
+  Matrix input_gate_, recurrent_gate_;  // [blocks]
+  Vector input_bias_, recurrent_bias_;  // [width]
+  Vector rate_;                         // [width], 8 * softplus(lambda)
 };
 
 }  // namespace reprise

@@ -15,8 +15,8 @@ constexpr float kKeyEps = 1e-24f;
 constexpr int kShifts = 6;
 
 // One vector for every row.
-Rows Broadcast(const std::vector<float>& vector, int64_t rows) {
-  return Rows{const_cast<float*>(vector.data()), rows, int64_t(vector.size()), 0};
+ConstRows Broadcast(const Vector& vector, int64_t rows) {
+  return {vector.data(), rows, int64_t(vector.size()), 0};
 }
 
 void AddLayerNorm(TensorPlan* plan, int layer, const std::string& hf, const std::string& gguf,
@@ -56,8 +56,7 @@ void Layer::DeclareLowRank(TensorPlan* plan, const char* hf, const char* gguf, i
 void Layer::DeclareTimeMixing(TensorPlan* plan) {
   const int64_t dim = config_.decoder.dim;
   const auto name = [&](const char* hf, const char* gguf) { return plan->Layer(layer_, hf, gguf); };
-  const auto vector = [&](const char* hf, const char* gguf, RandomInit init,
-                          std::vector<float>* out) {
+  const auto vector = [&](const char* hf, const char* gguf, RandomInit init, Vector* out) {
     plan->AddVector(name(hf, gguf), dim, out).init = init;
   };
   PlannedTensor& shift =
@@ -87,7 +86,8 @@ void Layer::DeclareTimeMixing(TensorPlan* plan) {
 void Layer::Declare(TensorPlan* plan) {
   const int64_t dim = config_.decoder.dim;
   const int64_t hidden = config_.decoder.hidden;
-  zeros_.assign(size_t(config_.gate_rank), 0.0f);
+  plan->AddDerived(&zeros_);
+  zeros_.values().assign(size_t(config_.gate_rank), 0.0f);
   AddLayerNorm(plan, layer_, "attn_norm", "attn_norm", dim, &time_norm_);
   DeclareTimeMixing(plan);
   AddLayerNorm(plan, layer_, "ffn_norm", "attn_norm_2", dim, &channel_norm_);
@@ -137,14 +137,12 @@ void Layer::MixTime(const Step& step, const Rows& x, const Rows& first_values,
   const int64_t dim = config_.decoder.dim;
   const int64_t rows = step.rows();
   Rows shifted[kShifts];
-  const float* mix[kShifts];
+  ConstFloats mix[kShifts];
   for (int i = 0; i < kShifts; ++i) {
     shifted[i] = step.MakeRows(dim);
     mix[i] = shift_.data() + i * dim;
   }
-  step.Scan(entry_, 0, [&](std::span<const RecurrentSequence> sequences) {
-    TokenShift(context, sequences, x, mix, shifted);
-  });
+  TokenShift(context, step.layout(), step.StateOffset(entry_, 0), x, mix, shifted);
   const auto make = [&] { return step.MakeRows(dim); };
   const auto [r, w, k, v, a, g] = TimeRows{make(), make(), make(), make(), make(), make()};
   const Rows share = make();
@@ -171,9 +169,8 @@ void Layer::MixTime(const Step& step, const Rows& x, const Rows& first_values,
   Lerp(context, k, a, Broadcast(key_rate_, rows), k);
 
   const Rows y = step.MakeRows(dim);
-  step.Scan(entry_, 1, [&](std::span<const RecurrentSequence> sequences) {
-    Wkv7(context, sequences, config_.heads, {r, w, k, v, removed, replaced}, y);
-  });
+  Wkv7(context, step.layout(), step.StateOffset(entry_, 1), config_.heads,
+       {r, w, k, v, removed, replaced}, y);
   LayerNorm(context, y, head_norm_.weight.data(), head_norm_.bias.data(), config_.heads, kHeadEps,
             y);
   RwkvBonus(context, r, k, bonus_.data(), v, config_.heads, y);
@@ -182,14 +179,12 @@ void Layer::MixTime(const Step& step, const Rows& x, const Rows& first_values,
   Project(context, y, output);
 }
 
-void Layer::MixChannels(const Step& step, const Rows& x, const Rows& out) const {
+void Layer::MixChannels(const Step& step, const ConstRows& x, const Rows& out) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
   const Rows shifted[] = {step.MakeRows(config_.decoder.dim)};
-  const float* mix[] = {channel_shift_.data()};
-  step.Scan(entry_, 2, [&](std::span<const RecurrentSequence> sequences) {
-    TokenShift(context, sequences, x, mix, shifted);
-  });
+  const ConstFloats mix[] = {channel_shift_.data()};
+  TokenShift(context, step.layout(), step.StateOffset(entry_, 2), x, mix, shifted);
   const Rows hidden = step.MakeRows(config_.decoder.hidden);
   const Projection key[] = {{&channel_key_, hidden}};
   Project(context, shifted[0], key);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/vector.h"
 #include "model/config/decoder.h"
 #include "model/family.h"
 #include "model/layers/step.h"
@@ -26,11 +27,11 @@ struct Config {
 // A map through a narrow middle: W_up f(W_down x).
 struct LowRank {
   Matrix down, up;
-  std::vector<float> bias;  // added to the result; empty: none
+  Vector bias;  // added to the result; empty: none
 };
 
 struct Norm {
-  std::vector<float> weight, bias;
+  Vector weight, bias;
 };
 
 // One layer: mixing over time (a matrix state per head, replaced key by key) and over channels.
@@ -51,7 +52,7 @@ class Layer {
   void DeclareLowRank(TensorPlan* plan, const char* hf, const char* gguf, int64_t rank, bool bias,
                       LowRank* out);
   void MixTime(const Step& step, const Rows& x, const Rows& first_values, const Rows& out) const;
-  void MixChannels(const Step& step, const Rows& x, const Rows& out) const;
+  void MixChannels(const Step& step, const ConstRows& x, const Rows& out) const;
   // What time mixing takes of every row, in the order of the shifts.
   struct TimeRows {
     Rows r, w, k, v, a, g;
@@ -67,13 +68,13 @@ class Layer {
   int layer_;
   size_t entry_;
   Norm time_norm_, channel_norm_, head_norm_;
-  std::vector<float> shift_;  // [6, dim]: r, w, k, v, a, g
+  Vector shift_;  // [6, dim]: r, w, k, v, a, g
   LowRank decay_, rate_, value_, gate_;
-  std::vector<float> key_scale_, key_rate_, bonus_;  // k_k, k_a, r_k
+  Vector key_scale_, key_rate_, bonus_;  // k_k, k_a, r_k
   Matrix r_, k_, v_, o_;
-  std::vector<float> channel_shift_;
+  Vector channel_shift_;
   Matrix channel_key_, channel_value_;
-  std::vector<float> zeros_;
+  Vector zeros_;
 };
 
 class Rwkv7 final : public FamilyModel {

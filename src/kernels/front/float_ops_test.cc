@@ -12,48 +12,17 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/cpu/dispatch.h"
-#include "kernels/ops.h"
+#include "kernels/front/ops_fixture.h"
 #include "tensor/half.h"
 
 namespace reprise {
 namespace {
 
-using Floats = std::vector<float>;
 constexpr int kKeys = 64;
 
 Floats Random(Rng& rng, int64_t n, float scale = 1) {
-  Floats x(static_cast<size_t>(n));
-  for (float& v : x) v = (rng.Uniform() * 2 - 1) * scale;
-  return x;
+  return Uniform(rng, n, -scale, scale);
 }
-
-Rows View(Floats& x, int64_t cols) {
-  const int64_t rows = static_cast<int64_t>(x.size()) / cols;
-  return {x.data(), rows, cols, cols};
-}
-// Inputs are not written; Rows has no const form.
-Rows View(const Floats& x, int64_t cols) { return View(const_cast<Floats&>(x), cols); }
-
-bool SameBits(const Floats& a, const Floats& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-// Threads, tables and scratch for one configuration.
-class Machine {
- public:
-  Machine(const std::string& isas, int threads) : pool_(threads) {
-    auto table = cpu::BuildTable(isas);
-    CHECK(table.ok());
-    table_ = *table;
-  }
-  OpContext context() { return {&pool_, &table_, &scratch_}; }
-
- private:
-  ThreadPool pool_;
-  cpu::KernelTable table_ = {};
-  ScratchArena scratch_;
-};
 
 class FloatOps : public ::testing::TestWithParam<std::string> {
  protected:
@@ -62,7 +31,7 @@ class FloatOps : public ::testing::TestWithParam<std::string> {
   Floats SameOnAllThreads(int64_t out_size, const Op& op) {
     Floats first;
     for (int threads = 1; threads <= 4; ++threads) {
-      Machine machine(GetParam(), threads);
+      Machine machine(threads, GetParam());
       Floats out(static_cast<size_t>(out_size), 777.0f);
       op(machine.context(), out);
       if (threads == 1) first = out;
@@ -82,13 +51,13 @@ TEST_P(FloatOps, RowOpsDoNotDependOnThreads) {
   const Floats weight = Random(rng_, kCols);
   const int64_t size = kRows * kCols;
   SameOnAllThreads(size, [&](const OpContext& c, Floats& y) {
-    RmsNorm(c, View(x, kCols), weight.data(), 1, 1e-6f, View(y, kCols));
+    RmsNorm(c, View(x, kCols), View(weight), 1, 1e-6f, View(y, kCols));
   });
   SameOnAllThreads(size, [&](const OpContext& c, Floats& y) {
-    RmsNorm(c, View(x, kCols), weight.data(), 4, 1e-6f, View(y, kCols));
+    RmsNorm(c, View(x, kCols), View(weight), 4, 1e-6f, View(y, kCols));
   });
   SameOnAllThreads(size, [&](const OpContext& c, Floats& y) {
-    RmsNormGated(c, View(x, kCols), View(gate, kCols), weight.data(), 4, 1e-6f, View(y, kCols));
+    RmsNormGated(c, View(x, kCols), View(gate, kCols), View(weight), 4, 1e-6f, View(y, kCols));
   });
   SameOnAllThreads(size, [&](const OpContext& c, Floats& y) {
     L2Norm(c, View(x, kCols), 4, 1e-6f, 0.5f, View(y, kCols));
@@ -110,12 +79,12 @@ TEST_P(FloatOps, NormsAreTheFormulas) {
   const Floats x = Random(rng_, 5 * kCols, 3);
   const Floats gate = Random(rng_, 5 * kCols, 3);
   const Floats weight = Random(rng_, kCols / kGroups);
-  Machine machine(GetParam(), 1);
+  Machine machine(1, GetParam());
   Floats rms(x.size());
   Floats gated(x.size());
   Floats l2(x.size());
-  RmsNorm(machine.context(), View(x, kCols), weight.data(), kGroups, 1e-5f, View(rms, kCols));
-  RmsNormGated(machine.context(), View(x, kCols), View(gate, kCols), weight.data(), kGroups, 1e-5f,
+  RmsNorm(machine.context(), View(x, kCols), View(weight), kGroups, 1e-5f, View(rms, kCols));
+  RmsNormGated(machine.context(), View(x, kCols), View(gate, kCols), View(weight), kGroups, 1e-5f,
                View(gated, kCols));
   L2Norm(machine.context(), View(x, kCols), kGroups, 1e-5f, 0.25f, View(l2, kCols));
   constexpr size_t kWidth = kCols / kGroups;
@@ -142,7 +111,9 @@ TEST_P(FloatOps, RopeRotates) {
   const Floats x = Random(rng_, 50 * kHeads * kHeadDim);
   const Floats y = SameOnAllThreads(int64_t(x.size()), [&](const OpContext& c, Floats& out) {
     out = x;
-    const RopeTable table = MakeRopeTable(c, positions, inverse);
+    TestStep step(50);
+    step.SetPositions(positions);
+    const RopeTable table = MakeRopeTable(c, step.Begin(c), View(inverse), 32);
     Rope(c, table, kHeads, View(out, kHeads * kHeadDim));
   });
   for (size_t row = 0; row < 50 * kHeads; ++row) {
@@ -160,50 +131,69 @@ TEST_P(FloatOps, RopeRotates) {
   }
 }
 
-// K/V of one sequence in blocks, filled with poison.
-class KvBlocks {
- public:
-  KvBlocks(const KvShape& shape, int tokens) : shape_(shape) {
-    const size_t width = shape.dtype == DType::kF16 ? 2 : 4;
-    for (int b = 0; b < (tokens + kKeys - 1) / kKeys; ++b) {
-      k_.emplace_back(width * size_t(shape.kv_heads * shape.head_dim * kKeys), std::byte{0xFF});
-      v_.emplace_back(width * size_t(shape.kv_heads * shape.value_dim * kKeys), std::byte{0xFF});
-    }
-    for (auto& block : k_) k_pointers_.push_back(block.data());
-    for (auto& block : v_) v_pointers_.push_back(block.data());
-  }
-  KvBlocks(KvBlocks&&) = default;
+int BlocksOf(int tokens) { return (tokens + kKeys - 1) / kKeys; }
 
-  KvSequence Slice(int position, int64_t row_begin, int64_t rows) const {
-    return {k_pointers_.data(), v_pointers_.data(), position, row_begin, rows};
+// K/V blocks of some sequences, filled with poison.
+class KvMemory {
+ public:
+  KvMemory(const KvShape& shape, int blocks) : shape_(shape) {
+    const size_t width = shape.dtype == DType::kF16 ? 2 : 4;
+    const size_t keys = width * size_t(shape.kv_heads * shape.head_dim * kKeys);
+    const size_t values = width * size_t(shape.kv_heads * shape.value_dim * kKeys);
+    place_ = {0, keys};
+    block_bytes_ = keys + values;
+    memory_.assign(block_bytes_ * size_t(blocks), std::byte{0xFF});
   }
-  // Blocks wholly before `position` are no longer there.
-  void Forget(int position) {
-    for (int b = 0; b < position / kKeys; ++b) {
-      k_pointers_[size_t(b)] = nullptr;
-      v_pointers_[size_t(b)] = nullptr;
-    }
+
+  const KvPlace& place() const { return place_; }
+  std::vector<uint32_t> Take(int blocks) {
+    std::vector<uint32_t> ids;
+    for (int b = 0; b < blocks; ++b) ids.push_back(used_++);
+    return ids;
   }
-  double Key(int position, int head, int channel) const {
-    return At(k_[size_t(position / kKeys)],
-              (head * shape_.head_dim + channel) * kKeys + position % kKeys);
-  }
-  double Value(int position, int head, int channel) const {
-    return At(v_[size_t(position / kKeys)],
-              (head * kKeys + position % kKeys) * shape_.value_dim + channel);
-  }
+  void AddTo(TestStep* step) { step->SetBlockMemory(memory_, block_bytes_); }
+  double Key(uint32_t block, int index) const { return At(block, place_.k_offset, index); }
+  double Value(uint32_t block, int index) const { return At(block, place_.v_offset, index); }
 
  private:
-  double At(const std::vector<std::byte>& block, int index) const {
-    if (shape_.dtype == DType::kF32) {
-      return reinterpret_cast<const float*>(block.data())[index];
-    }
-    return F16ToF32(reinterpret_cast<const uint16_t*>(block.data())[index]);
+  double At(uint32_t block, size_t offset, int index) const {
+    const std::byte* place = memory_.data() + block * block_bytes_ + offset;
+    if (shape_.dtype == DType::kF32) return reinterpret_cast<const float*>(place)[index];
+    return F16ToF32(reinterpret_cast<const uint16_t*>(place)[index]);
   }
 
   KvShape shape_;
-  std::vector<std::vector<std::byte>> k_, v_;
-  std::vector<std::byte*> k_pointers_, v_pointers_;
+  KvPlace place_;
+  size_t block_bytes_ = 0;
+  uint32_t used_ = 0;
+  std::vector<std::byte> memory_;
+};
+
+// K/V of one sequence.
+class KvBlocks {
+ public:
+  KvBlocks(const KvShape& shape, int tokens, KvMemory* memory)
+      : shape_(shape), memory_(memory), ids_(memory->Take(BlocksOf(tokens))) {}
+
+  void AddTo(TestStep* step, int position, int64_t row_begin, int64_t rows) const {
+    step->Add(row_begin, rows, position);
+    step->AddBlocks(ids_);
+  }
+  // Blocks wholly before `position` are no longer there.
+  void Forget(int position) { std::fill_n(ids_.begin(), position / kKeys, kNoBlock); }
+  double Key(int position, int head, int channel) const {
+    return memory_->Key(ids_[size_t(position / kKeys)],
+                        (head * shape_.head_dim + channel) * kKeys + position % kKeys);
+  }
+  double Value(int position, int head, int channel) const {
+    return memory_->Value(ids_[size_t(position / kKeys)],
+                          (head * kKeys + position % kKeys) * shape_.value_dim + channel);
+  }
+
+ private:
+  KvShape shape_;
+  KvMemory* memory_;
+  std::vector<uint32_t> ids_;
 };
 
 struct AttentionInputs {
@@ -222,17 +212,31 @@ struct AttentionInputs {
 
   // Positions in pieces that end at `cuts` (the last is `tokens`).
   Floats Run(const OpContext& context, std::vector<int> cuts) const {
-    KvBlocks blocks(shape, tokens);
+    KvMemory memory(shape, BlocksOf(tokens));
+    const KvBlocks blocks(shape, tokens, &memory);
     Floats out(size_t(tokens * out_cols()), 777.0f);
     cuts.push_back(tokens);
     int begin = 0;
     for (const int end : cuts) {
-      const KvSequence s = blocks.Slice(begin, begin, end - begin);
-      StoreKv(context, {&s, 1}, shape, View(k, k_cols()), View(v, v_cols()));
-      Attend(context, {&s, 1}, shape, params, View(q, q_cols()), View(out, out_cols()));
+      Store(context, blocks, &memory, begin, end);
+      TestStep step(tokens);
+      memory.AddTo(&step);
+      blocks.AddTo(&step, begin, begin, end - begin);
+      Attend(context, step.Begin(context), memory.place(), shape, params, View(q, q_cols()),
+             View(out, out_cols()));
       begin = end;
     }
     return out;
+  }
+
+  // K/V of positions [begin, end).
+  void Store(const OpContext& context, const KvBlocks& blocks, KvMemory* memory, int begin,
+             int end) const {
+    TestStep step(tokens);
+    memory->AddTo(&step);
+    blocks.AddTo(&step, begin, begin, end - begin);
+    StoreKv(context, step.Begin(context), memory->place(), shape, View(k, k_cols()),
+            View(v, v_cols()));
   }
 
   KvShape shape;
@@ -253,7 +257,7 @@ TEST_P(FloatOps, AttentionDoesNotDependOnThreadsOrSplits) {
           SameOnAllThreads(150 * inputs.out_cols(),
                            [&](const OpContext& c, Floats& out) { out = inputs.Run(c, {}); });
       for (const int threads : {1, 3}) {
-        Machine machine(GetParam(), threads);
+        Machine machine(threads, GetParam());
         for (int cut = 1; cut < 150; cut += GetParam() == "scalar" ? 41 : 7) {
           EXPECT_TRUE(SameBits(whole, inputs.Run(machine.context(), {cut}))) << cut;
         }
@@ -272,37 +276,41 @@ TEST_P(FloatOps, AttentionDoesNotDependOnTheBatch) {
   std::vector<AttentionInputs> inputs;
   for (int i = 0; i < 9; ++i) inputs.emplace_back(rng_, shape, params, 20 + 37 * i);
   for (const int threads : {1, 2, 4}) {
-    Machine machine(GetParam(), threads);
+    Machine machine(threads, GetParam());
     // All but the last rows of each alone, then the last rows of all together: 1, 2, 3, 1...
+    KvMemory memory(shape, 9 * BlocksOf(20 + 37 * 8));
     std::vector<KvBlocks> blocks;
-    std::vector<KvSequence> batch;
     Floats q, k, v;
+    int64_t total = 0;
     for (int i = 0; i < 9; ++i) {
       const AttentionInputs& in = inputs[size_t(i)];
       const int rows = 1 + i % 3;
       const int before = in.tokens - rows;
-      blocks.emplace_back(shape, in.tokens);
-      const KvSequence s = blocks.back().Slice(0, 0, before);
-      StoreKv(machine.context(), {&s, 1}, shape, View(in.k, in.k_cols()), View(in.v, in.v_cols()));
+      total += rows;
+      blocks.emplace_back(shape, in.tokens, &memory);
+      in.Store(machine.context(), blocks.back(), &memory, 0, before);
       q.insert(q.end(), in.q.begin() + before * in.q_cols(), in.q.end());
       k.insert(k.end(), in.k.begin() + before * in.k_cols(), in.k.end());
       v.insert(v.end(), in.v.begin() + before * in.v_cols(), in.v.end());
     }
+    TestStep step(total);
+    memory.AddTo(&step);
     int64_t row = 0;
     for (int i = 0; i < 9; ++i) {
       const int rows = 1 + i % 3;
-      batch.push_back(blocks[size_t(i)].Slice(inputs[size_t(i)].tokens - rows, row, rows));
+      blocks[size_t(i)].AddTo(&step, inputs[size_t(i)].tokens - rows, row, rows);
       row += rows;
     }
     const int64_t out_cols = inputs[0].out_cols();
     Floats out(size_t(row * out_cols), 777.0f);
-    StoreKv(machine.context(), batch, shape, View(k, inputs[0].k_cols()),
+    const StepLayout& layout = step.Begin(machine.context());
+    StoreKv(machine.context(), layout, memory.place(), shape, View(k, inputs[0].k_cols()),
             View(v, inputs[0].v_cols()));
-    Attend(machine.context(), batch, shape, params, View(q, inputs[0].q_cols()),
+    Attend(machine.context(), layout, memory.place(), shape, params, View(q, inputs[0].q_cols()),
            View(out, out_cols));
     for (int i = 0; i < 9; ++i) {
       const Floats alone = inputs[size_t(i)].Run(machine.context(), {});
-      const KvSequence& s = batch[size_t(i)];
+      const StepSequence& s = step.sequences()[size_t(i)];
       const Floats together(out.begin() + s.row_begin * out_cols,
                             out.begin() + (s.row_begin + s.row_count) * out_cols);
       const Floats expected(alone.end() - s.row_count * out_cols, alone.end());
@@ -317,12 +325,11 @@ TEST_P(FloatOps, AttentionIsTheFormula) {
       for (const float softcap : {0.0f, 4.0f}) {
         const AttentionParams params = {shape.kv_heads * 2, 0.3f, window, softcap};
         const AttentionInputs in(rng_, shape, params, 140);
-        Machine machine(GetParam(), 2);
+        Machine machine(2, GetParam());
         const Floats out = in.Run(machine.context(), {});
-        KvBlocks blocks(shape, in.tokens);
-        const KvSequence s = blocks.Slice(0, 0, in.tokens);
-        StoreKv(machine.context(), {&s, 1}, shape, View(in.k, in.k_cols()),
-                View(in.v, in.v_cols()));
+        KvMemory memory(shape, BlocksOf(in.tokens));
+        const KvBlocks blocks(shape, in.tokens, &memory);
+        in.Store(machine.context(), blocks, &memory, 0, in.tokens);
         for (int t = 0; t < in.tokens; ++t) {
           for (int h = 0; h < params.q_heads; ++h) {
             std::vector<double> weight(size_t(t) + 1, 0.0);
@@ -361,17 +368,19 @@ TEST_P(FloatOps, AttentionReadsOnlyTheWindow) {
   const KvShape shape = {1, 32, 32, DType::kF16};
   const AttentionParams params = {2, 0.2f, 70, 0};
   const AttentionInputs in(rng_, shape, params, 300);
-  Machine machine(GetParam(), 2);
+  Machine machine(2, GetParam());
   const Floats whole = in.Run(machine.context(), {});
-  KvBlocks blocks(shape, in.tokens);
+  KvMemory memory(shape, BlocksOf(in.tokens));
+  KvBlocks blocks(shape, in.tokens, &memory);
   Floats out(whole.size());
-  const KvSequence before = blocks.Slice(0, 0, 290);
-  StoreKv(machine.context(), {&before, 1}, shape, View(in.k, in.k_cols()), View(in.v, in.v_cols()));
+  in.Store(machine.context(), blocks, &memory, 0, 290);
   blocks.Forget(290 - 69);
-  const KvSequence s = blocks.Slice(290, 290, 10);
-  StoreKv(machine.context(), {&s, 1}, shape, View(in.k, in.k_cols()), View(in.v, in.v_cols()));
-  Attend(machine.context(), {&s, 1}, shape, params, View(in.q, in.q_cols()),
-         View(out, in.out_cols()));
+  in.Store(machine.context(), blocks, &memory, 290, 300);
+  TestStep step(in.tokens);
+  memory.AddTo(&step);
+  blocks.AddTo(&step, 290, 290, 10);
+  Attend(machine.context(), step.Begin(machine.context()), memory.place(), shape, params,
+         View(in.q, in.q_cols()), View(out, in.out_cols()));
   EXPECT_EQ(0, std::memcmp(out.data() + 290 * in.out_cols(), whole.data() + 290 * in.out_cols(),
                            size_t(10 * in.out_cols()) * sizeof(float)));
 }
@@ -380,7 +389,7 @@ TEST_P(FloatOps, NanReachesTheOutputOfItsRowOnly) {
   const KvShape shape = {1, 16, 16, DType::kF16};
   const AttentionParams params = {2, 0.2f, 0, 0};
   AttentionInputs in(rng_, shape, params, 100);
-  Machine machine(GetParam(), 2);
+  Machine machine(2, GetParam());
   in.k[size_t(70 * in.k_cols() + 3)] = NAN;  // rows from 70 on see it
   const Floats out = in.Run(machine.context(), {});
   for (int t = 0; t < 100; ++t) {
@@ -398,8 +407,10 @@ Floats InPieces(const OpContext& context, Floats state, int64_t tokens, int64_t 
   cuts.push_back(int(tokens));
   int64_t begin = 0;
   for (const int end : cuts) {
-    const RecurrentSequence s = {state.data(), begin, end - begin};
-    op(context, std::span(&s, 1), out);
+    TestStep step(tokens);
+    step.Add(begin, end - begin, begin);
+    step.SetStates(state, int64_t(state.size()));
+    op(context, step.Begin(context), out);
     begin = end;
   }
   out.insert(out.end(), state.begin(), state.end());
@@ -413,15 +424,15 @@ TEST_P(FloatOps, ShortConvIsCausalAndSplitInvariant) {
     const Floats x = Random(rng_, kTokens * kChannels, 2);
     const Floats weight = Random(rng_, taps * kChannels);
     const Floats bias = Random(rng_, kChannels);
-    const auto op = [&](const OpContext& c, std::span<const RecurrentSequence> s, Floats& y) {
-      ShortConv(c, s, weight.data(), bias.data(), taps, true, View(x, kChannels),
-                {y.data(), kTokens, kChannels, kChannels});
+    const auto op = [&](const OpContext& c, const StepLayout& s, Floats& y) {
+      ShortConv(c, s, 0, View(weight), View(bias), taps, true, View(x, kChannels),
+                {PlaceAt(y.data()), kTokens, kChannels, kChannels});
     };
     const Floats state(size_t((taps - 1) * kChannels), 0.0f);
     const Floats whole = SameOnAllThreads(0, [&](const OpContext& c, Floats& out) {
       out = InPieces(c, state, kTokens, kChannels, {}, op);
     });
-    Machine machine(GetParam(), 2);
+    Machine machine(2, GetParam());
     for (int cut = 1; cut < kTokens; cut += 3) {
       EXPECT_TRUE(
           SameBits(whole, InPieces(machine.context(), state, kTokens, kChannels, {cut}, op)));
@@ -461,16 +472,16 @@ struct DeltaInputs {
   int64_t value_cols() const { return int64_t{shape.value_heads} * shape.value_dim; }
   int64_t state_size() const { return value_cols() * shape.key_dim; }
 
-  void Run(const OpContext& c, std::span<const RecurrentSequence> s, Floats& y) const {
+  void Run(const OpContext& c, const StepLayout& s, Floats& y) const {
     Floats nk(k.size());
     Floats decay(a.size());
     Floats beta(a.size());
     L2Norm(c, View(k, key_cols()), shape.key_heads, 1e-6f, 1.0f, View(nk, key_cols()));
-    GatedDeltaGates(c, View(a, shape.value_heads), View(b, shape.value_heads), exp_a.data(),
-                    bias.data(), View(decay, shape.value_heads), View(beta, shape.value_heads));
-    GatedDelta(c, s, shape, View(q, key_cols()), View(nk, key_cols()), View(v, value_cols()),
+    GatedDeltaGates(c, View(a, shape.value_heads), View(b, shape.value_heads), View(exp_a),
+                    View(bias), View(decay, shape.value_heads), View(beta, shape.value_heads));
+    GatedDelta(c, s, 0, shape, View(q, key_cols()), View(nk, key_cols()), View(v, value_cols()),
                View(decay, shape.value_heads), View(beta, shape.value_heads),
-               {y.data(), tokens, value_cols(), value_cols()});
+               {PlaceAt(y.data()), tokens, value_cols(), value_cols()});
   }
 
   GatedDeltaShape shape;
@@ -480,14 +491,12 @@ struct DeltaInputs {
 
 TEST_P(FloatOps, GatedDeltaIsSplitInvariant) {
   const DeltaInputs in(rng_, {2, 4, 32, 80, false}, 60);
-  const auto op = [&](const OpContext& c, std::span<const RecurrentSequence> s, Floats& y) {
-    in.Run(c, s, y);
-  };
+  const auto op = [&](const OpContext& c, const StepLayout& s, Floats& y) { in.Run(c, s, y); };
   const Floats state = Random(rng_, in.state_size());
   const Floats whole = SameOnAllThreads(0, [&](const OpContext& c, Floats& out) {
     out = InPieces(c, state, in.tokens, in.value_cols(), {}, op);
   });
-  Machine machine(GetParam(), 2);
+  Machine machine(2, GetParam());
   for (int cut = 1; cut < in.tokens; cut += 5) {
     EXPECT_TRUE(
         SameBits(whole, InPieces(machine.context(), state, in.tokens, in.value_cols(), {cut}, op)));
@@ -495,21 +504,25 @@ TEST_P(FloatOps, GatedDeltaIsSplitInvariant) {
   // Two sequences in one call, each as alone.
   Floats states = state;
   states.insert(states.end(), state.begin(), state.end());
-  const RecurrentSequence both[] = {{states.data(), 0, 30},
-                                    {states.data() + in.state_size(), 30, 30}};
+  TestStep both(in.tokens);
+  both.Add(0, 30, 0, 0);
+  both.Add(30, 30, 0, 1);
+  both.SetStates(states, in.state_size());
   Floats y(size_t(in.tokens * in.value_cols()));
-  in.Run(machine.context(), both, y);
+  in.Run(machine.context(), both.Begin(machine.context()), y);
   EXPECT_EQ(0, std::memcmp(y.data(), whole.data(), y.size() / 2 * sizeof(float)));
 }
 
 TEST_P(FloatOps, GatedDeltaIsTheFormula) {
   for (const bool tiled : {false, true}) {
     const DeltaInputs in(rng_, {2, 6, 24, 20, tiled}, 40);
-    Machine machine(GetParam(), 2);
+    Machine machine(2, GetParam());
     Floats state(size_t(in.state_size()), 0.0f);
     Floats y(size_t(in.tokens * in.value_cols()));
-    const RecurrentSequence s = {state.data(), 0, in.tokens};
-    in.Run(machine.context(), {&s, 1}, y);
+    TestStep step(in.tokens);
+    step.Add(0, in.tokens, 0);
+    step.SetStates(state, in.state_size());
+    in.Run(machine.context(), step.Begin(machine.context()), y);
     for (int h = 0; h < 6; ++h) {
       const int kh = tiled ? h % 2 : h / 3;
       std::vector<double> matrix(24 * 20, 0.0);

@@ -10,14 +10,13 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
-#include "kernels/ops.h"
+#include "kernels/front/ops_fixture.h"
 #include "kernels/scan_ops.h"
 
 namespace reprise {
 namespace {
-
-using Floats = std::vector<float>;
 
 // Seconds of the quickest of several runs.
 template <typename Function>
@@ -38,8 +37,6 @@ Floats Random(int64_t n) {
   for (float& v : x) v = rng.Uniform() * 2 - 1;
   return x;
 }
-
-Rows View(Floats& x, int64_t cols) { return {x.data(), int64_t(x.size()) / cols, cols, cols}; }
 
 class Bench {
  public:
@@ -65,7 +62,7 @@ class Bench {
                 threads, gflops_, gbytes_);
   }
 
-  OpContext context() { return {&pool_, &table_, &scratch_}; }
+  OpContext context() { return {&backend_, &scratch_}; }
 
   void Attention(int64_t tokens, int kv_heads, int q_heads, int head_dim) {
     const KvShape shape = {kv_heads, head_dim, head_dim, DType::kF16};
@@ -75,28 +72,33 @@ class Bench {
     Floats out(q.size());
     const int64_t block_bytes = 2LL * 64 * head_dim * kv_heads;
     std::vector<std::byte> memory(size_t(2 * block_bytes * (tokens / 64 + 1)));
-    std::vector<std::byte*> k, v;
-    for (int64_t b = 0; b <= tokens / 64; ++b) {
-      k.push_back(memory.data() + 2 * b * block_bytes);
-      v.push_back(memory.data() + (2 * b + 1) * block_bytes);
-    }
-    KvSequence s = {k.data(), v.data(), 0, 0, tokens};
+    std::vector<uint32_t> ids;
+    for (int64_t b = 0; b <= tokens / 64; ++b) ids.push_back(uint32_t(b));
+    const KvPlace place = {0, size_t(block_bytes)};
+    TestStep all(tokens);
+    all.Add(0, tokens, 0);
+    all.AddBlocks(ids);
+    all.SetBlockMemory(memory, size_t(2 * block_bytes));
+    const StepLayout& step = all.Begin(context());
     const Rows q_rows = View(q, q_heads * head_dim);
     const Rows kv_rows = View(kv, kv_heads * head_dim);
     const Rows out_rows = View(out, q_heads * head_dim);
-    const double store = Quickest([&] { StoreKv(context(), {&s, 1}, shape, kv_rows, kv_rows); });
-    const double prefill = Quickest([&] {
-      Attend(context(), {&s, 1}, shape, params, q_rows, out_rows);
-    });
+    const double store =
+        Quickest([&] { StoreKv(context(), step, place, shape, kv_rows, kv_rows); });
+    const double prefill =
+        Quickest([&] { Attend(context(), step, place, shape, params, q_rows, out_rows); });
     const std::string what = std::to_string(tokens) + " tokens, " + std::to_string(q_heads) + "/" +
                              std::to_string(kv_heads) + " heads of " + std::to_string(head_dim);
     const double pairs = double(tokens) * double(tokens + 1) / 2;
     PrintFlops("attention prefill, " + what, prefill, 4.0 * head_dim * q_heads * pairs);
     PrintBytes("store K/V, " + what, store, double(tokens) * kv_heads * head_dim * 12);
-    s = {k.data(), v.data(), int32_t(tokens) - 1, 0, 1};
-    const double decode = Quickest([&] {
-      Attend(context(), {&s, 1}, shape, params, q_rows, out_rows);
-    });
+    TestStep last(tokens);
+    last.Add(0, 1, tokens - 1);
+    last.AddBlocks(ids);
+    last.SetBlockMemory(memory, size_t(2 * block_bytes));
+    const StepLayout& one = last.Begin(context());
+    const double decode =
+        Quickest([&] { Attend(context(), one, place, shape, params, q_rows, out_rows); });
     PrintBytes("attention decode, " + what, decode, double(tokens) * kv_heads * head_dim * 4);
   }
 
@@ -110,11 +112,14 @@ class Bench {
     Floats state(size_t(heads * dim * dim));
     const double elements = double(heads) * dim * dim;
     for (const int64_t rows : {kTokens, int64_t{1}}) {
-      const RecurrentSequence s = {state.data(), 0, rows};
+      TestStep made(kTokens);
+      made.Add(0, rows, 0);
+      made.SetStates(state, int64_t(state.size()));
+      const StepLayout& step = made.Begin(context());
       const Rows in = View(x, heads * dim);
       const Rows gates = View(gate, heads);
       const double seconds = Quickest([&] {
-        GatedDelta(context(), {&s, 1}, shape, in, in, in, gates, gates, View(y, heads * dim));
+        GatedDelta(context(), step, 0, shape, in, in, in, gates, gates, View(y, heads * dim));
       });
       if (rows > 1) {
         PrintFlops("gated delta prefill, per token", seconds / double(rows), 7 * elements);
@@ -135,11 +140,14 @@ class Bench {
     Floats state(size_t(heads * keys * dim));
     const double elements = double(heads) * keys * dim;
     for (const int64_t rows : {kTokens, int64_t{1}}) {
-      const RecurrentSequence s = {state.data(), 0, rows};
+      TestStep made(kTokens);
+      made.Add(0, rows, 0);
+      made.SetStates(state, int64_t(state.size()));
+      const StepLayout& step = made.Begin(context());
       const Rows in = View(b, groups * keys);
       const Rows gates = View(gate, heads);
       const double seconds = Quickest([&] {
-        Ssd(context(), {&s, 1}, shape, View(x, heads * dim), in, in, gates, gates, skip.data(),
+        Ssd(context(), step, 0, shape, View(x, heads * dim), in, in, gates, gates, View(skip),
             View(y, heads * dim));
       });
       if (rows > 1) {
@@ -160,9 +168,12 @@ class Bench {
     Floats state(a.size());
     const double elements = double(channels) * keys;
     for (const int64_t rows : {kTokens, int64_t{1}}) {
-      const RecurrentSequence s = {state.data(), 0, rows};
+      TestStep made(kTokens);
+      made.Add(0, rows, 0);
+      made.SetStates(state, int64_t(state.size()));
+      const StepLayout& step = made.Begin(context());
       const double seconds = Quickest([&] {
-        SelectiveScan(context(), {&s, 1}, a.data(), x.data(), View(x, channels), View(dt, channels),
+        SelectiveScan(context(), step, 0, View(a), View(x), View(x, channels), View(dt, channels),
                       View(b, keys), View(b, keys), View(y, channels));
       });
       if (rows > 1) {
@@ -186,12 +197,15 @@ class Bench {
     const Rows u = View(b, kCols);
     const Rows out = View(y, kCols);
     PrintBytes("rms norm, " + what,
-               Quickest([&] { RmsNorm(context(), x, weight.data(), 1, 1e-6f, out); }), 2 * bytes);
+               Quickest([&] { RmsNorm(context(), x, View(weight), 1, 1e-6f, out); }), 2 * bytes);
     PrintBytes("swiglu, " + what, Quickest([&] { SwiGlu(context(), x, u, out); }), 3 * bytes);
     PrintBytes("add, " + what, Quickest([&] { Add(context(), x, u, out); }), 3 * bytes);
-    const RecurrentSequence s = {window.data(), 0, rows};
+    TestStep made(rows);
+    made.Add(0, rows, 0);
+    made.SetStates(window, int64_t(window.size()));
+    const StepLayout& step = made.Begin(context());
     PrintBytes("short conv + silu, " + what, Quickest([&] {
-                 ShortConv(context(), {&s, 1}, weight.data(), nullptr, 4, true, x, out);
+                 ShortConv(context(), step, 0, View(weight), nullptr, 4, true, x, out);
                }),
                2 * bytes);
   }
@@ -208,6 +222,7 @@ class Bench {
 
   ThreadPool pool_;
   cpu::KernelTable table_ = {};
+  cpu::CpuBackend backend_{&pool_, &table_};
   ScratchArena scratch_;
   float sink_ = 0;
   double gflops_ = 0;

@@ -13,7 +13,10 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "device/raw.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/packed_matrix.h"
 #include "kernels/ops.h"
 #include "tensor/dtype.h"
 
@@ -81,7 +84,7 @@ struct Problem {
     for (int64_t r = 0; r < rows; r += source_rows) {
       all.insert(all.end(), source.begin(), source.end());
     }
-    auto packed = Matrix::Pack(context, dtype, rows, cols, all.data(), RowBytes(dtype, cols));
+    auto packed = Matrix::Pack(context, {dtype, 1, rows, cols}, all.data(), RowBytes(dtype, cols));
     if (!packed.ok()) std::exit(1);
     matrix = std::move(*packed);
     Rng rng(2);
@@ -90,37 +93,40 @@ struct Problem {
     for (float& value : x) value = rng.Uniform() - 0.5f;
   }
   void Run(const OpContext& context) {
-    const Projection projection = {&matrix, {y.data(), tokens, matrix.rows(), matrix.rows()}};
-    Project(context, {x.data(), tokens, cols, cols}, {&projection, 1});
+    const Projection projection = {&matrix,
+                                   {PlaceAt(y.data()), tokens, matrix.rows(), matrix.rows()}};
+    Project(context, {PlaceAt<const float>(x.data()), tokens, cols, cols}, {&projection, 1});
   }
 };
 
 // One group of rows against 64 tokens: the leaf kernel alone, on data in the nearest caches.
-double InCache(const OpContext& context, DType dtype) {
+double InCache(const cpu::KernelTable& table, const OpContext& context, DType dtype) {
   const int64_t cols = 256, tokens = 64;
   Problem small(context, dtype, 32, cols, tokens);
-  const cpu::MatrixKernel& kernel = small.matrix.kernel();
+  const cpu::PackedSlice slice = cpu::CpuMatrixOf(small.matrix).slice(0);
+  const cpu::MatrixKernel& kernel = *slice.kernel;
   const bool block32 = kernel.activations == cpu::ActivationFormat::kQ8Block32;
   std::vector<int8_t> q(size_t(tokens * cols));
   std::vector<float> scale(size_t(tokens * 16));
   std::vector<int16_t> sum(size_t(tokens * 32));
   const cpu::QuantisedRows rows = {q.data(), scale.data(), sum.data(), cols, 16, 32};
   for (int64_t t = 0; t < tokens; ++t) {
-    (block32 ? context.table->quantise_32 : context.table->quantise_256)(
-        &small.x[size_t(t * cols)], cols, &q[size_t(t * cols)], &scale[size_t(t * 16)],
-        &sum[size_t(t * 32)]);
+    (block32 ? table.quantise_32 : table.quantise_256)(&small.x[size_t(t * cols)], cols,
+                                                       &q[size_t(t * cols)], &scale[size_t(t * 16)],
+                                                       &sum[size_t(t * 32)]);
   }
   const cpu::MatrixRun run = kernel.run_many != nullptr ? kernel.run_many : kernel.run;
   const double seconds = Quickest(0.1, [&] {
     for (int i = 0; i < 100; ++i) {
-      run(small.matrix.group(0), kernel.group_rows, cols, small.x.data(), cols, &rows, int(tokens),
+      run(slice.group(0), kernel.group_rows, cols, small.x.data(), cols, &rows, int(tokens),
           small.y.data(), 32);
     }
   });
   return 100 * double(kernel.group_rows) * double(cols * tokens) / seconds / 1e9;
 }
 
-void Bench(const OpContext& context, DType dtype, const char* isa, double stream) {
+void Bench(const cpu::KernelTable& table, const OpContext& context, DType dtype, const char* isa,
+           double stream) {
   const int64_t cols = 2048;
   const int64_t decode_rows = int64_t(160e6 / double(RowBytes(dtype, cols))) / 256 * 256;
   Problem decode(context, dtype, decode_rows, cols, 1);
@@ -132,7 +138,7 @@ void Bench(const OpContext& context, DType dtype, const char* isa, double stream
   Problem prefill(context, dtype, 2048, cols, 256);
   const double prefill_seconds = Quickest(0.4, [&] { prefill.Run(context); });
   const double gmacs = 2048.0 * 256 * double(cols) / prefill_seconds / 1e9;
-  const double peak = InCache(context, dtype);
+  const double peak = InCache(table, context, dtype);
   std::printf("%-12s %-8s %7.1f GB/s (%3.0f%%)  x4 %6.1f GB/s  %8.1f GMAC/s  (in cache %.1f)\n",
               isa, std::string(NameOf(dtype)).c_str(), gbs, 100 * gbs / stream,
               double(four.matrix.bytes()) / four_seconds / 1e9, gmacs, peak);
@@ -162,8 +168,9 @@ int Main(int argc, char** argv) {
       }
       const auto table = cpu::BuildTable(upto);
       if (!table.ok()) return 1;
-      const OpContext context = {&pool, &*table, &scratch};
-      Bench(context, *dtype, isa.c_str(), stream);
+      cpu::CpuBackend backend(&pool, &*table);
+      const OpContext context = {&backend, &scratch};
+      Bench(*table, context, *dtype, isa.c_str(), stream);
     }
   }
   return 0;

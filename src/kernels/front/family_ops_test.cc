@@ -12,53 +12,25 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
 #include "base/rng.h"
 #include "kernels/activation_ops.h"
-#include "kernels/cpu/dispatch.h"
 #include "kernels/expert_ops.h"
+#include "kernels/front/ops_fixture.h"
 #include "kernels/scan_ops.h"
 
 namespace reprise {
 namespace {
 
-using Floats = std::vector<float>;
-
 Floats Random(Rng& rng, int64_t n, float low = -1, float high = 1) {
-  Floats x(static_cast<size_t>(n));
-  for (float& v : x) v = low + rng.Uniform() * (high - low);
-  return x;
+  return Uniform(rng, n, low, high);
 }
-
-Rows View(const Floats& x, int64_t cols) {
-  return {const_cast<float*>(x.data()), int64_t(x.size()) / cols, cols, cols};
-}
-
-bool SameBits(const Floats& a, const Floats& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-class Machine {
- public:
-  explicit Machine(int threads, const std::string& isas = "all") : pool_(threads) {
-    auto table = cpu::BuildTable(isas);
-    CHECK(table.ok());
-    table_ = *table;
-  }
-  OpContext context() { return {&pool_, &table_, &scratch_}; }
-
- private:
-  ThreadPool pool_;
-  cpu::KernelTable table_ = {};
-  ScratchArena scratch_;
-};
 
 // A recurrent op over `tokens` rows: writes y [tokens, cols].
 struct ScanOp {
   int64_t tokens;
   int64_t cols;
   int64_t state_size;
-  std::function<void(const OpContext&, std::span<const RecurrentSequence>, const Rows& y)> run;
+  std::function<void(const OpContext&, const StepLayout&, const Rows& y)> run;
 };
 
 // Output and final state after running in pieces that end at `cuts`.
@@ -67,8 +39,10 @@ Floats InPieces(const OpContext& context, const ScanOp& op, Floats state, std::v
   cuts.push_back(int(op.tokens));
   int begin = 0;
   for (const int end : cuts) {
-    const RecurrentSequence s = {state.data(), begin, end - begin, begin};
-    op.run(context, {&s, 1}, View(y, op.cols));
+    TestStep step(op.tokens);
+    step.Add(begin, end - begin, begin);
+    step.SetStates(state, op.state_size);
+    op.run(context, step.Begin(context), View(y, op.cols));
     begin = end;
   }
   y.insert(y.end(), state.begin(), state.end());
@@ -88,10 +62,12 @@ void ExpectLaw(Rng& rng, const ScanOp& op) {
     // Two sequences in one call; the first is the beginning of the whole.
     Floats states = state;
     states.insert(states.end(), state.begin(), state.end());
-    const RecurrentSequence both[] = {{states.data(), 0, 13, 0},
-                                      {states.data() + op.state_size, 13, op.tokens - 13, 5}};
+    TestStep both(op.tokens);
+    both.Add(0, 13, 0, 0);
+    both.Add(13, op.tokens - 13, 5, 1);
+    both.SetStates(states, op.state_size);
     Floats y(size_t(op.tokens * op.cols));
-    op.run(machine.context(), both, View(y, op.cols));
+    op.run(machine.context(), both.Begin(machine.context()), View(y, op.cols));
     EXPECT_EQ(0, std::memcmp(y.data(), whole.data(), size_t(13 * op.cols) * sizeof(float)));
   }
   for (int cut = 1; cut < op.tokens; cut += 4) {
@@ -111,8 +87,8 @@ TEST(FamilyOps, ScansFollowTheLaw) {
     const Floats v = Random(rng, kTokens * kHeads * 100);
     const Floats beta = Random(rng, kTokens * kHeads, 0, 1);
     ExpectLaw(rng, {kTokens, kHeads * 100, kHeads * 40 * 100,
-                    [&](const OpContext& c, std::span<const RecurrentSequence> s, const Rows& y) {
-                      KeyDecayDelta(c, s, kHeads, View(q, kHeads * 40), View(k, kHeads * 40),
+                    [&](const OpContext& c, const StepLayout& s, const Rows& y) {
+                      KeyDecayDelta(c, s, 0, kHeads, View(q, kHeads * 40), View(k, kHeads * 40),
                                     View(v, kHeads * 100), View(decay, kHeads * 40),
                                     View(beta, kHeads), y);
                     }});
@@ -126,15 +102,15 @@ TEST(FamilyOps, ScansFollowTheLaw) {
     const Floats bias = Random(rng, 6);
     const Floats a = Random(rng, 6, -3, 0);
     const Floats skip = Random(rng, 6);
-    ExpectLaw(rng, {kTokens, 6 * 48, 6 * 32 * 48,
-                    [&](const OpContext& k, std::span<const RecurrentSequence> s, const Rows& y) {
-                      Floats dt(raw.size());
-                      Floats decay(raw.size());
-                      SsdGates(k, View(raw, 6), bias.data(), a.data(), 0, INFINITY, View(dt, 6),
-                               View(decay, 6));
-                      Ssd(k, s, shape, View(x, 6 * 48), View(b, 64), View(c, 64), View(dt, 6),
-                          View(decay, 6), skip.data(), y);
-                    }});
+    ExpectLaw(
+        rng,
+        {kTokens, 6 * 48, 6 * 32 * 48, [&](const OpContext& k, const StepLayout& s, const Rows& y) {
+           Floats dt(raw.size());
+           Floats decay(raw.size());
+           SsdGates(k, View(raw, 6), View(bias), View(a), 0, INFINITY, View(dt, 6), View(decay, 6));
+           Ssd(k, s, 0, shape, View(x, 6 * 48), View(b, 64), View(c, 64), View(dt, 6),
+               View(decay, 6), View(skip), y);
+         }});
   }
   {
     constexpr int64_t kChannels = 200;
@@ -145,8 +121,8 @@ TEST(FamilyOps, ScansFollowTheLaw) {
     const Floats b = Random(rng, kTokens * 16);
     const Floats c = Random(rng, kTokens * 16);
     ExpectLaw(rng, {kTokens, kChannels, 16 * kChannels,
-                    [&](const OpContext& k, std::span<const RecurrentSequence> s, const Rows& y) {
-                      SelectiveScan(k, s, a.data(), skip.data(), View(x, kChannels),
+                    [&](const OpContext& k, const StepLayout& s, const Rows& y) {
+                      SelectiveScan(k, s, 0, View(a), View(skip), View(x, kChannels),
                                     View(dt, kChannels), View(b, 16), View(c, 16), y);
                     }});
   }
@@ -156,8 +132,8 @@ TEST(FamilyOps, ScansFollowTheLaw) {
     for (int i = 0; i < 6; ++i)
       in.push_back(Random(rng, kTokens * kCols, i == 1 ? 0.6f : -0.1f, i == 1 ? 1.0f : 0.1f));
     ExpectLaw(rng, {kTokens, kCols, kCols * 64,
-                    [&](const OpContext& c, std::span<const RecurrentSequence> s, const Rows& y) {
-                      Wkv7(c, s, 3,
+                    [&](const OpContext& c, const StepLayout& s, const Rows& y) {
+                      Wkv7(c, s, 0, 3,
                            {View(in[0], kCols), View(in[1], kCols), View(in[2], kCols),
                             View(in[3], kCols), View(in[4], kCols), View(in[5], kCols)},
                            y);
@@ -170,8 +146,8 @@ TEST(FamilyOps, ScansFollowTheLaw) {
     const Floats r = Random(rng, kTokens * kChannels, -3, 3);
     const Floats i = Random(rng, kTokens * kChannels, -3, 3);
     ExpectLaw(rng, {kTokens, kChannels, kChannels,
-                    [&](const OpContext& c, std::span<const RecurrentSequence> s, const Rows& y) {
-                      RgLru(c, s, rate.data(), View(x, kChannels), View(r, kChannels),
+                    [&](const OpContext& c, const StepLayout& s, const Rows& y) {
+                      RgLru(c, s, 0, View(rate), View(x, kChannels), View(r, kChannels),
                             View(i, kChannels), y);
                     }});
   }
@@ -180,9 +156,9 @@ TEST(FamilyOps, ScansFollowTheLaw) {
     const Floats x = Random(rng, kTokens * kChannels);
     const Floats mix = Random(rng, kChannels, 0, 1);
     ExpectLaw(rng, {kTokens, kChannels, kChannels,
-                    [&](const OpContext& c, std::span<const RecurrentSequence> s, const Rows& y) {
-                      const float* mixes[] = {mix.data()};
-                      TokenShift(c, s, View(x, kChannels), mixes, {&y, 1});
+                    [&](const OpContext& c, const StepLayout& s, const Rows& y) {
+                      const ConstFloats mixes[] = {View(mix)};
+                      TokenShift(c, s, 0, View(x, kChannels), mixes, {&y, 1});
                     }});
   }
 }
@@ -196,11 +172,13 @@ TEST(FamilyOps, TokenShiftMixesWithTheRowBefore) {
   const Floats before = state;
   Floats a(40);
   Floats b(40);
-  const RecurrentSequence s = {state.data(), 0, 4};
-  const float* mixes[] = {mix.data(), other.data()};
+  TestStep step(4);
+  step.Add(0, 4, 0);
+  step.SetStates(state, 10);
+  const ConstFloats mixes[] = {View(mix), View(other)};
   const Rows outs[] = {View(a, 10), View(b, 10)};
   Machine machine(2);
-  TokenShift(machine.context(), {&s, 1}, View(x, 10), mixes, outs);
+  TokenShift(machine.context(), step.Begin(machine.context()), 0, View(x, 10), mixes, outs);
   for (size_t t = 0; t < 4; ++t) {
     for (size_t i = 0; i < 10; ++i) {
       const double last = t == 0 ? before[i] : x[(t - 1) * 10 + i];
@@ -226,12 +204,12 @@ TEST(FamilyOps, NormsAreTheFormulas) {
     Machine machine(threads);
     const OpContext c = machine.context();
     Floats out[4] = {Floats(x.size()), Floats(x.size()), Floats(x.size()), Floats(x.size())};
-    LayerNorm(c, View(x, kCols), weight.data(), bias.data(), kGroups, 1e-5f, View(out[0], kCols));
-    GroupRmsNorm(c, View(x, kCols), weight.data(), kGroups, 1e-5f, View(out[1], kCols));
-    GateRmsNorm(c, View(x, kCols), View(gate, kCols), weight.data(), kGroups, 1e-5f,
+    LayerNorm(c, View(x, kCols), View(weight), View(bias), kGroups, 1e-5f, View(out[0], kCols));
+    GroupRmsNorm(c, View(x, kCols), View(weight), kGroups, 1e-5f, View(out[1], kCols));
+    GateRmsNorm(c, View(x, kCols), View(gate, kCols), View(weight), kGroups, 1e-5f,
                 View(out[2], kCols));
     out[3] = x;
-    RwkvBonus(c, View(x, kCols), View(gate, kCols), weight.data(), View(x, kCols), kGroups,
+    RwkvBonus(c, View(x, kCols), View(gate, kCols), View(weight), View(x, kCols), kGroups,
               View(out[3], kCols));
     for (int i = 0; i < 4; ++i) {
       if (threads == 1) first[i] = out[i];
@@ -272,7 +250,7 @@ TEST(FamilyOps, ActivationsAreTheFormulas) {
     op(View(y, 300));
     for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(y[i], exact(x[i], i), 3e-6) << x[i];
   };
-  const Rows in = View(x, 300);
+  const ConstRows in = View(x, 300);
   const auto gelu = [](double v) {
     return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
   };
@@ -283,11 +261,11 @@ TEST(FamilyOps, ActivationsAreTheFormulas) {
         [&](double v, size_t) { return v > 0 ? v * v : 0; });
   check([&](const Rows& y) { Softcap(c, in, 3, y); },
         [&](double v, size_t) { return 3 * std::tanh(v / 3); });
-  check([&](const Rows& y) { Sigmoid(c, in, bias.data(), y); },
+  check([&](const Rows& y) { Sigmoid(c, in, View(bias), y); },
         [&](double v, size_t i) { return 1 / (1 + std::exp(-(v + bias[i % 300]))); });
-  check([&](const Rows& y) { Softplus(c, in, bias.data(), y); },
+  check([&](const Rows& y) { Softplus(c, in, View(bias), y); },
         [&](double v, size_t i) { return std::log1p(std::exp(v + bias[i % 300])); });
-  check([&](const Rows& y) { RwkvDecay(c, in, bias.data(), y); },
+  check([&](const Rows& y) { RwkvDecay(c, in, View(bias), y); },
         [&](double v, size_t i) {
           return std::exp(-0.606531 / (1 + std::exp(-(v + bias[i % 300]))));
         });
@@ -314,7 +292,7 @@ TEST(ExpertOps, RoutesTheBestAndLowestOfEquals) {
       params.score = score;
       params.groups = groups;
       params.group_top_k = groups == 1 ? 1 : 2;
-      params.selection_bias = groups == 1 ? nullptr : bias.data();
+      params.selection_bias = groups == 1 ? ConstFloats() : View(bias);
       params.renormalise = score == ExpertScore::kSigmoid;
       params.sum_floor = 1e-20f;
       params.scale = 2.5f;
@@ -333,7 +311,7 @@ TEST(ExpertOps, RoutesTheBestAndLowestOfEquals) {
           for (double& v : p) v /= total;
         }
         std::vector<double> choice = p;
-        if (params.selection_bias != nullptr) {
+        if (params.selection_bias) {
           for (size_t e = 0; e < kExperts; ++e) choice[e] += bias[e];
         }
         if (groups > 1) {
@@ -358,9 +336,9 @@ TEST(ExpertOps, RoutesTheBestAndLowestOfEquals) {
         double sum = 0;
         for (size_t k = 0; k < 5; ++k) sum += p[size_t(order[k])];
         for (size_t k = 0; k < 5; ++k) {
-          ASSERT_EQ(routing.experts[t * 5 + k], order[k]) << "row " << t;
+          ASSERT_EQ(Raw(routing.experts)[t * 5 + k], order[k]) << "row " << t;
           const double weight = p[size_t(order[k])] / (params.renormalise ? sum : 1) * 2.5;
-          ASSERT_NEAR(routing.weights[t * 5 + k], weight, 1e-6);
+          ASSERT_NEAR(Raw(routing.weights)[t * 5 + k], weight, 1e-6);
         }
       }
     }
@@ -382,15 +360,15 @@ TEST(ExpertOps, PlanGathersAndCombines) {
     params.top_k = 3;
     const Routing routing = RouteExperts(c, View(logits, kExperts), params);
     const ExpertPlan plan = PlanExperts(c, routing, kExperts);
-    EXPECT_EQ(plan.begin[0], 0);
-    EXPECT_EQ(plan.begin[kExperts], kRows * 3);
+    EXPECT_EQ(Raw(plan.begin)[0], 0);
+    EXPECT_EQ(Raw(plan.begin)[kExperts], kRows * 3);
     Floats gathered(size_t(kRows * 3 * kCols));
     GatherRows(c, View(x, kCols), plan.row, View(gathered, kCols));
     // Expert e multiplies by e + 1.
     for (size_t e = 0; e < kExperts; ++e) {
-      for (int32_t slot = plan.begin[e]; slot < plan.begin[e + 1]; ++slot) {
-        if (slot > plan.begin[e]) {
-          EXPECT_LT(plan.row[slot - 1], plan.row[slot]);
+      for (int32_t slot = Raw(plan.begin)[e]; slot < Raw(plan.begin)[e + 1]; ++slot) {
+        if (slot > Raw(plan.begin)[e]) {
+          EXPECT_LT(Raw(plan.row)[slot - 1], Raw(plan.row)[slot]);
         }
         for (int64_t i = 0; i < kCols; ++i) gathered[size_t(slot * kCols + i)] *= float(e + 1);
       }
@@ -400,7 +378,7 @@ TEST(ExpertOps, PlanGathersAndCombines) {
     for (size_t t = 0; t < size_t(kRows); ++t) {
       double factor = 0;
       for (size_t k = 0; k < 3; ++k) {
-        factor += double(routing.weights[t * 3 + k]) * (routing.experts[t * 3 + k] + 1);
+        factor += double(Raw(routing.weights)[t * 3 + k]) * (Raw(routing.experts)[t * 3 + k] + 1);
       }
       for (size_t i = 0; i < size_t(kCols); ++i) {
         EXPECT_NEAR(y[t * kCols + i], 1 + factor * x[t * kCols + i], 1e-5);

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/cpu/dispatch.h"
-#include "kernels/ops.h"
+#include "kernels/front/ops_fixture.h"
 #include "kernels/reference/matrix.h"
 #include "tensor/codec.h"
 
@@ -61,14 +60,11 @@ std::vector<float> Specified(DType dtype, int64_t rows, int64_t cols,
 class ProjectTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(ProjectTest, EqualsReferenceForAnyThreadsAndTokens) {
-  const auto table = cpu::BuildTable(GetParam());
-  ASSERT_TRUE(table.ok());
   Rng rng(7);
   const int64_t cols = 512;
   for (const int threads : {1, 2, 3}) {
-    ThreadPool pool(threads);
-    ScratchArena scratch;
-    const OpContext context = {&pool, &*table, &scratch};
+    Machine machine(threads, GetParam());
+    const OpContext context = machine.context();
     for (const int64_t tokens : {1, 5, 33}) {
       const std::vector<float> x = RandomFloats(rng, size_t(tokens * cols));
       const DType types[] = {DType::kQ8_0, DType::kQ6_K, DType::kBF16};
@@ -78,7 +74,7 @@ TEST_P(ProjectTest, EqualsReferenceForAnyThreadsAndTokens) {
       for (int i = 0; i < 3; ++i) {
         const auto weights = RandomWeights(rng, types[i], rows[i], cols);
         biases.push_back(RandomFloats(rng, size_t(rows[i])));
-        auto matrix = Matrix::Pack(context, types[i], rows[i], cols, weights.data(),
+        auto matrix = Matrix::Pack(context, {types[i], 1, rows[i], cols}, weights.data(),
                                    RowBytes(types[i], cols));
         ASSERT_TRUE(matrix.ok());
         matrices.push_back(std::move(*matrix));
@@ -87,10 +83,9 @@ TEST_P(ProjectTest, EqualsReferenceForAnyThreadsAndTokens) {
       }
       std::vector<Projection> projections;
       for (size_t i = 0; i < 3; ++i) {
-        projections.push_back(
-            {&matrices[i], {outs[i].data(), tokens, rows[i], rows[i]}, biases[i].data()});
+        projections.push_back({&matrices[i], View(outs[i], rows[i]), View(biases[i])});
       }
-      Project(context, {const_cast<float*>(x.data()), tokens, cols, cols}, projections);
+      Project(context, View(x, cols), projections);
       for (size_t i = 0; i < 3; ++i) {
         EXPECT_EQ(0, std::memcmp(outs[i].data(), expected[i].data(), outs[i].size() * 4))
             << NameOf(types[i]) << " threads " << threads << " tokens " << tokens;
@@ -101,22 +96,19 @@ TEST_P(ProjectTest, EqualsReferenceForAnyThreadsAndTokens) {
 
 // Inputs of different lengths, widths and types in one pass: the bits of one Project each.
 TEST_P(ProjectTest, GroupsEqualOneProjectEach) {
-  const auto table = cpu::BuildTable(GetParam());
-  ASSERT_TRUE(table.ok());
   Rng rng(9);
   const DType types[] = {DType::kQ8_0, DType::kQ6_K, DType::kBF16, DType::kQ4_0};
   const int64_t cols[] = {256, 512, 64, 96};
   const int64_t rows[] = {70, 33, 5, 130};
   const int64_t tokens[] = {1, 40, 3, 17};
   for (const int threads : {1, 2, 3}) {
-    ThreadPool pool(threads);
-    ScratchArena scratch;
-    const OpContext context = {&pool, &*table, &scratch};
+    Machine machine(threads, GetParam());
+    const OpContext context = machine.context();
     std::vector<std::vector<float>> xs, outs, expected;
     std::vector<Matrix> matrices;
     for (size_t i = 0; i < 4; ++i) {
       const auto weights = RandomWeights(rng, types[i], rows[i], cols[i]);
-      auto matrix = Matrix::Pack(context, types[i], rows[i], cols[i], weights.data(),
+      auto matrix = Matrix::Pack(context, {types[i], 1, rows[i], cols[i]}, weights.data(),
                                  RowBytes(types[i], cols[i]));
       ASSERT_TRUE(matrix.ok());
       matrices.push_back(std::move(*matrix));
@@ -127,12 +119,12 @@ TEST_P(ProjectTest, GroupsEqualOneProjectEach) {
     std::vector<Projection> projections;
     std::vector<ProjectionGroup> groups;
     for (size_t i = 0; i < 4; ++i) {
-      projections.push_back({&matrices[i], {outs[i].data(), tokens[i], rows[i], rows[i]}});
+      projections.push_back({&matrices[i], View(outs[i], rows[i])});
     }
     for (size_t i = 0; i < 4; ++i) {
-      const Rows x = {xs[i].data(), tokens[i], cols[i], cols[i]};
+      const Rows x = View(xs[i], cols[i]);
       groups.push_back({x, std::span(&projections[i], 1)});
-      const Projection alone = {&matrices[i], {expected[i].data(), tokens[i], rows[i], rows[i]}};
+      const Projection alone = {&matrices[i], View(expected[i], rows[i])};
       Project(context, x, std::span(&alone, 1));
     }
     ProjectGroups(context, groups);
@@ -141,22 +133,21 @@ TEST_P(ProjectTest, GroupsEqualOneProjectEach) {
 }
 
 TEST_P(ProjectTest, EmbedReturnsTheStoredValues) {
-  const auto table = cpu::BuildTable(GetParam());
-  ASSERT_TRUE(table.ok());
   Rng rng(8);
-  ThreadPool pool(2);
-  ScratchArena scratch;
-  const OpContext context = {&pool, &*table, &scratch};
+  Machine machine(2, GetParam());
+  const OpContext context = machine.context();
   const int64_t rows = 45, cols = 256;
   for (const DType dtype : {DType::kF16, DType::kQ4_0, DType::kQ6_K}) {
     const auto weights = RandomWeights(rng, dtype, rows, cols);
     const auto matrix =
-        Matrix::Pack(context, dtype, rows, cols, weights.data(), RowBytes(dtype, cols));
+        Matrix::Pack(context, {dtype, 1, rows, cols}, weights.data(), RowBytes(dtype, cols));
     ASSERT_TRUE(matrix.ok());
     std::vector<int32_t> tokens;
     for (int32_t t = 0; t < 100; ++t) tokens.push_back(t * 7 % int32_t(rows));
     std::vector<float> out(tokens.size() * size_t(cols));
-    Embed(context, *matrix, tokens, {out.data(), int64_t(tokens.size()), cols, cols});
+    TestStep step(int64_t(tokens.size()));
+    step.SetTokens(tokens);
+    Embed(context, *matrix, step.Begin(context), View(out, cols));
     std::vector<float> expected(static_cast<size_t>(cols));
     for (size_t t = 0; t < tokens.size(); ++t) {
       DequantiseRow(dtype, weights.data() + size_t(tokens[t]) * RowBytes(dtype, cols),

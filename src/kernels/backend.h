@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/status.h"
+#include "device/memory.h"
+#include "device/thread_pool.h"
+#include "kernels/activation_ops.h"
+#include "kernels/expert_ops.h"
+#include "kernels/ops.h"
+#include "kernels/scan_ops.h"
+
+namespace reprise {
+
+// What computes: a set of ops, the memory that they work in, and the weights as they want them.
+// There is one per device; models, layers and families are written once, against the functions of
+// ops.h, activation_ops.h, expert_ops.h and scan_ops.h, which check shapes and come here.
+//
+// The bits of every op are specified: those of kernels/cpu by kernels/reference. A backend whose
+// bits differ says so in numerics(), which is part of the digest that names a model's state.
+//
+// A backend may run behind its caller: results are there after memory().Synchronize() or a
+// Download. Operands that lie on the host (spans of projections, of steps) are read before an op
+// returns.
+//
+// Thread safety: none; one thread loads, then the engine's thread calls.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string_view name() const = 0;      // for people: "cpu", "cuda:0 NVIDIA H200"
+  virtual std::string_view numerics() const = 0;  // changes when bits do
+  virtual DeviceMemory& memory() = 0;
+  // Threads for what the host does around the ops: reading, packing, digests.
+  virtual ThreadPool& host_threads() = 0;
+  // The same ops, also on what this has packed, on so many threads: for proofs that results do not
+  // depend on them. Null where they play no part.
+  virtual std::unique_ptr<Backend> WithThreads(int) { return nullptr; }
+
+  // Room for weights, in one allocation; then every matrix of the stack is packed into it, once,
+  // from rows of the type's blocks that lie `stride` bytes apart in the memory of the host.
+  virtual Result<std::unique_ptr<PackedMatrix>> MakeMatrix(const MatrixShape& shape) = 0;
+  virtual Status PackMatrix(PackedMatrix* matrix, int64_t index, const std::byte* source,
+                            size_t stride) = 0;
+
+  // Ops: what the functions of the same name say, their shapes already checked, at least one row.
+  // ops.h
+  virtual void Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) = 0;
+  virtual void ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_t x_step,
+                            std::span<const HeadProjection> projections) = 0;
+  virtual void BeginStep(ScratchArena& scratch, StepLayout* step) = 0;
+  virtual void Embed(const Matrix& table, const StepLayout& step, const Rows& out) = 0;
+  virtual void GatherRows(const ConstRows& x, DevicePtr<const int32_t> index, const Rows& out) = 0;
+  virtual void Fill(float value, const Rows& y) = 0;
+  virtual void FiniteRows(const StepLayout& step, const ConstRows& x,
+                          DevicePtr<uint8_t> finite) = 0;
+  virtual void CopyHeads(int heads, int64_t width, const ConstRows& x, int64_t x_step,
+                         const Rows& y, int64_t y_step) = 0;
+  virtual void RmsNorm(const ConstRows& x, ConstFloats weight, int groups, float eps,
+                       const Rows& y) = 0;
+  virtual void RmsNormGated(const ConstRows& x, const ConstRows& gate, ConstFloats weight,
+                            int groups, float eps, const Rows& y) = 0;
+  virtual void L2Norm(const ConstRows& x, int groups, float eps, float scale, const Rows& y) = 0;
+  virtual void SwiGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) = 0;
+  virtual void SigmoidMul(const ConstRows& gate, const ConstRows& x, const Rows& y) = 0;
+  virtual void Add(const ConstRows& a, const ConstRows& b, const Rows& y) = 0;
+  virtual void MakeRopeTable(const StepLayout& step, ConstFloats inverse_frequencies,
+                             float magnitude, const Rows& cos, const Rows& sin) = 0;
+  virtual void Rope(const RopeTable& table, int heads, const Rows& x, int64_t offset) = 0;
+  virtual void StoreKv(const StepLayout& step, const KvPlace& place, const KvShape& shape,
+                       const ConstRows& k, const ConstRows& v) = 0;
+  virtual void Attend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+                      const KvShape& shape, const AttentionParams& params, const ConstRows& q,
+                      const Rows& out) = 0;
+  virtual void ShortConv(const StepLayout& step, size_t state_offset, ConstFloats weight,
+                         ConstFloats bias, int taps, bool silu, const ConstRows& x,
+                         const Rows& y) = 0;
+  virtual void GatedDeltaGates(const ConstRows& a, const ConstRows& b, ConstFloats exp_a,
+                               ConstFloats dt_bias, const Rows& decay, const Rows& beta) = 0;
+  virtual void GatedDelta(const StepLayout& step, size_t state_offset, const GatedDeltaShape& shape,
+                          const ConstRows& q, const ConstRows& k, const ConstRows& v,
+                          const ConstRows& decay, const ConstRows& beta, const Rows& y) = 0;
+
+  // activation_ops.h
+  virtual void Mul(const ConstRows& a, const ConstRows& b, const Rows& y) = 0;
+  virtual void Scale(const ConstRows& x, float factor, const Rows& y) = 0;
+  virtual void Silu(const ConstRows& x, const Rows& y) = 0;
+  virtual void Gelu(const ConstRows& x, const Rows& y) = 0;
+  virtual void GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) = 0;
+  virtual void ReluSquared(const ConstRows& x, const Rows& y) = 0;
+  virtual void Softcap(const ConstRows& x, float cap, const Rows& y) = 0;
+  virtual void Sigmoid(const ConstRows& x, ConstFloats bias, const Rows& y) = 0;
+  virtual void Softplus(const ConstRows& x, ConstFloats bias, const Rows& y) = 0;
+  virtual void Lerp(const ConstRows& a, const ConstRows& b, const ConstRows& t, const Rows& y) = 0;
+  virtual void LayerNorm(const ConstRows& x, ConstFloats weight, ConstFloats bias, int groups,
+                         float eps, const Rows& y) = 0;
+  virtual void GroupRmsNorm(const ConstRows& x, ConstFloats weight, int groups, float eps,
+                            const Rows& y) = 0;
+  virtual void GateRmsNorm(const ConstRows& x, const ConstRows& gate, ConstFloats weight,
+                           int groups, float eps, const Rows& y) = 0;
+  virtual void RwkvDecay(const ConstRows& x, ConstFloats bias, const Rows& y) = 0;
+  virtual void RwkvBonus(const ConstRows& r, const ConstRows& k, ConstFloats weight,
+                         const ConstRows& v, int heads, const Rows& y) = 0;
+
+  // expert_ops.h; results go to places that the caller has made.
+  virtual void RouteExperts(ScratchArena& scratch, const ConstRows& logits,
+                            const RoutingParams& params, const Routing& routing) = 0;
+  virtual void PlanExperts(ScratchArena& scratch, const Routing& routing,
+                           const ExpertPlan& plan) = 0;
+  virtual void ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,
+                              ExpertInput input, std::span<const ExpertProjection> projections) = 0;
+  virtual void CombineExperts(const Routing& routing, const ExpertPlan& plan,
+                              const ConstRows& slots, const Rows& y) = 0;
+
+  // scan_ops.h
+  virtual void KeyDecayDelta(const StepLayout& step, size_t state_offset, int heads,
+                             const ConstRows& q, const ConstRows& k, const ConstRows& v,
+                             const ConstRows& decay, const ConstRows& beta, const Rows& y) = 0;
+  virtual void DecayGates(const ConstRows& x, ConstFloats bias, ConstFloats rate,
+                          const Rows& decay) = 0;
+  virtual void Ssd(const StepLayout& step, size_t state_offset, const SsdShape& shape,
+                   const ConstRows& x, const ConstRows& b, const ConstRows& c, const ConstRows& dt,
+                   const ConstRows& decay, ConstFloats skip, const Rows& y) = 0;
+  virtual void SsdGates(const ConstRows& x, ConstFloats bias, ConstFloats a, float low, float high,
+                        const Rows& dt, const Rows& decay) = 0;
+  virtual void SelectiveScan(const StepLayout& step, size_t state_offset, ConstFloats a,
+                             ConstFloats skip, const ConstRows& x, const ConstRows& dt,
+                             const ConstRows& b, const ConstRows& c, const Rows& y) = 0;
+  virtual void Wkv7(const StepLayout& step, size_t state_offset, int heads,
+                    const Wkv7Operands& operands, const Rows& y) = 0;
+  virtual void TokenShift(const StepLayout& step, size_t state_offset, const ConstRows& x,
+                          std::span<const ConstFloats> mix, std::span<const Rows> outs) = 0;
+  virtual void RgLru(const StepLayout& step, size_t state_offset, ConstFloats rate,
+                     const ConstRows& x, const ConstRows& r, const ConstRows& i, const Rows& y) = 0;
+};
+
+}  // namespace reprise

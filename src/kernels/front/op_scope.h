@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include "kernels/backend.h"
+#include "kernels/op_context.h"
+
+namespace reprise {
+
+// The time of one op, as an observer of the context sees it.
+class OpScope {
+ public:
+  OpScope(const OpContext& context, std::string_view op) : observer_(context.observer) {
+    if (observer_ != nullptr) observer_->Begin(op);
+  }
+  ~OpScope() {
+    if (observer_ != nullptr) observer_->End();
+  }
+  OpScope(const OpScope&) = delete;
+  OpScope& operator=(const OpScope&) = delete;
+
+ private:
+  OpObserver* const observer_;
+};
+
+inline bool SameShape(const ConstRows& a, const ConstRows& b) {
+  return a.rows == b.rows && a.cols == b.cols;
+}
+
+}  // namespace reprise

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/ops.h"
+
+#include "base/check.h"
+#include "kernels/front/op_scope.h"
+
+namespace reprise {
+namespace {
+
+void CheckProjection(const ConstRows& x, const Projection& projection) {
+  const Matrix& weight = *projection.weight;
+  CHECK(weight.count() == 1 && weight.cols() == x.cols && projection.out.cols == weight.rows());
+  CHECK(projection.out.rows == x.rows);
+}
+
+bool Divides(int groups, const ConstRows& x) { return groups > 0 && x.cols % groups == 0; }
+
+void CheckKv(const StepLayout& step, const KvShape& shape, const ConstRows& x) {
+  CHECK(x.rows == step.rows() && shape.kv_heads > 0);
+  CHECK(shape.dtype == DType::kF16 || shape.dtype == DType::kF32);
+  CHECK(!shape.value_in_key || shape.value_dim <= shape.head_dim);
+}
+
+}  // namespace
+
+void Project(const OpContext& context, const ConstRows& x,
+             std::span<const Projection> projections) {
+  const ProjectionGroup group{x, projections};
+  if (x.rows > 0) ProjectGroups(context, std::span(&group, 1));
+}
+
+void ProjectGroups(const OpContext& context, std::span<const ProjectionGroup> groups) {
+  for (const ProjectionGroup& group : groups) {
+    CHECK(group.x.rows > 0);
+    for (const Projection& projection : group.projections) CheckProjection(group.x, projection);
+  }
+  if (groups.empty()) return;
+  const OpScope scope(context, "project");
+  context.backend->Project(*context.scratch, groups);
+}
+
+void ProjectHeads(const OpContext& context, const ConstRows& x, int64_t x_step,
+                  std::span<const HeadProjection> projections) {
+  CHECK(!projections.empty());
+  const Matrix& first = *projections.front().weights;
+  for (const HeadProjection& projection : projections) {
+    const Matrix& weights = *projection.weights;
+    CHECK(weights.count() == first.count() && weights.cols() == first.cols());
+    CHECK((weights.count() - 1) * x_step + weights.cols() <= x.cols);
+    CHECK((weights.count() - 1) * projection.out_step + weights.rows() <= projection.out.cols);
+    CHECK(projection.out.rows == x.rows && projection.out_step >= weights.rows());
+  }
+  if (x.rows == 0) return;
+  const OpScope scope(context, "project heads");
+  context.backend->ProjectHeads(*context.scratch, x, x_step, projections);
+}
+
+void BeginStep(const OpContext& context, StepLayout* step) {
+  const OpScope scope(context, "begin step");
+  context.backend->BeginStep(*context.scratch, step);
+}
+
+void Embed(const OpContext& context, const Matrix& table, const StepLayout& step, const Rows& out) {
+  CHECK(out.rows == step.rows() && out.cols == table.cols() && table.count() == 1);
+  const OpScope scope(context, "embed");
+  context.backend->Embed(table, step, out);
+}
+
+void GatherRows(const OpContext& context, const ConstRows& x, DevicePtr<const int32_t> index,
+                const Rows& out) {
+  CHECK(x.cols == out.cols);
+  if (out.rows == 0) return;
+  const OpScope scope(context, "gather rows");
+  context.backend->GatherRows(x, index, out);
+}
+
+void Fill(const OpContext& context, float value, const Rows& y) {
+  if (y.rows == 0) return;
+  const OpScope scope(context, "fill");
+  context.backend->Fill(value, y);
+}
+
+void FiniteRows(const OpContext& context, const StepLayout& step, const ConstRows& x,
+                DevicePtr<uint8_t> finite) {
+  CHECK(x.rows == step.rows());
+  const OpScope scope(context, "finite rows");
+  context.backend->FiniteRows(step, x, finite);
+}
+
+void CopyHeads(const OpContext& context, int heads, int64_t width, const ConstRows& x,
+               int64_t x_step, const Rows& y, int64_t y_step) {
+  CHECK(x.rows == y.rows && heads > 0);
+  CHECK((heads - 1) * x_step + width <= x.cols && (heads - 1) * y_step + width <= y.cols);
+  if (x.rows == 0) return;
+  const OpScope scope(context, "copy heads");
+  context.backend->CopyHeads(heads, width, x, x_step, y, y_step);
+}
+
+void RmsNorm(const OpContext& context, const ConstRows& x, ConstFloats weight, int groups,
+             float eps, const Rows& y) {
+  CHECK(SameShape(x, y) && Divides(groups, x));
+  if (x.rows == 0) return;
+  const OpScope scope(context, "rms norm");
+  context.backend->RmsNorm(x, weight, groups, eps, y);
+}
+
+void RmsNormGated(const OpContext& context, const ConstRows& x, const ConstRows& gate,
+                  ConstFloats weight, int groups, float eps, const Rows& y) {
+  CHECK(SameShape(x, y) && SameShape(x, gate) && Divides(groups, x));
+  CHECK(!(gate.data == y.data));
+  if (x.rows == 0) return;
+  const OpScope scope(context, "rms norm gated");
+  context.backend->RmsNormGated(x, gate, weight, groups, eps, y);
+}
+
+void L2Norm(const OpContext& context, const ConstRows& x, int groups, float eps, float scale,
+            const Rows& y) {
+  CHECK(SameShape(x, y) && Divides(groups, x));
+  if (x.rows == 0) return;
+  const OpScope scope(context, "l2 norm");
+  context.backend->L2Norm(x, groups, eps, scale, y);
+}
+
+void SwiGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up, const Rows& y) {
+  CHECK(SameShape(gate, y) && SameShape(up, y));
+  if (y.rows == 0) return;
+  const OpScope scope(context, "swiglu");
+  context.backend->SwiGlu(gate, up, y);
+}
+
+void SigmoidMul(const OpContext& context, const ConstRows& gate, const ConstRows& x,
+                const Rows& y) {
+  CHECK(SameShape(gate, y) && SameShape(x, y));
+  if (y.rows == 0) return;
+  const OpScope scope(context, "sigmoid mul");
+  context.backend->SigmoidMul(gate, x, y);
+}
+
+void Add(const OpContext& context, const ConstRows& a, const ConstRows& b, const Rows& y) {
+  CHECK(SameShape(a, y) && SameShape(b, y));
+  if (y.rows == 0) return;
+  const OpScope scope(context, "add");
+  context.backend->Add(a, b, y);
+}
+
+RopeTable MakeRopeTable(const OpContext& context, const StepLayout& step,
+                        ConstFloats inverse_frequencies, int half, float magnitude) {
+  const auto make = [&] {
+    return Rows{context.scratch->Floats(size_t(step.rows() * half)), step.rows(), half, half};
+  };
+  const Rows cos = make();
+  const Rows sin = make();
+  const OpScope scope(context, "rope table");
+  context.backend->MakeRopeTable(step, inverse_frequencies, magnitude, cos, sin);
+  return {cos.data, sin.data, half};
+}
+
+void Rope(const OpContext& context, const RopeTable& table, int heads, const Rows& x,
+          int64_t offset) {
+  CHECK(Divides(heads, x) && offset >= 0 && offset + 2 * table.half <= x.cols / heads);
+  if (x.rows == 0) return;
+  const OpScope scope(context, "rope");
+  context.backend->Rope(table, heads, x, offset);
+}
+
+void StoreKv(const OpContext& context, const StepLayout& step, const KvPlace& place,
+             const KvShape& shape, const ConstRows& k, const ConstRows& v) {
+  CheckKv(step, shape, k);
+  CHECK(k.cols == int64_t{shape.kv_heads} * shape.head_dim);
+  CHECK(shape.value_in_key || v.cols == int64_t{shape.kv_heads} * shape.value_dim);
+  const OpScope scope(context, "store kv");
+  context.backend->StoreKv(step, place, shape, k, v);
+}
+
+void Attend(const OpContext& context, const StepLayout& step, const KvPlace& place,
+            const KvShape& shape, const AttentionParams& params, const ConstRows& q,
+            const Rows& out) {
+  CheckKv(step, shape, q);
+  CHECK(params.q_heads % shape.kv_heads == 0 && out.rows == q.rows);
+  CHECK(q.cols == int64_t{params.q_heads} * shape.head_dim);
+  CHECK(out.cols == int64_t{params.q_heads} * shape.value_dim);
+  const OpScope scope(context, "attend");
+  context.backend->Attend(*context.scratch, step, place, shape, params, q, out);
+}
+
+void ShortConv(const OpContext& context, const StepLayout& step, size_t state_offset,
+               ConstFloats weight, ConstFloats bias, int taps, bool silu, const ConstRows& x,
+               const Rows& y) {
+  CHECK(x.rows == step.rows() && SameShape(x, y) && taps >= 1);
+  const OpScope scope(context, "short conv");
+  context.backend->ShortConv(step, state_offset, weight, bias, taps, silu, x, y);
+}
+
+void GatedDeltaGates(const OpContext& context, const ConstRows& a, const ConstRows& b,
+                     ConstFloats exp_a, ConstFloats dt_bias, const Rows& decay, const Rows& beta) {
+  CHECK(SameShape(a, b) && SameShape(a, decay) && SameShape(a, beta));
+  if (a.rows == 0) return;
+  const OpScope scope(context, "delta gates");
+  context.backend->GatedDeltaGates(a, b, exp_a, dt_bias, decay, beta);
+}
+
+void GatedDelta(const OpContext& context, const StepLayout& step, size_t state_offset,
+                const GatedDeltaShape& shape, const ConstRows& q, const ConstRows& k,
+                const ConstRows& v, const ConstRows& decay, const ConstRows& beta, const Rows& y) {
+  CHECK(shape.key_heads > 0 && shape.value_heads % shape.key_heads == 0);
+  CHECK(q.cols == int64_t{shape.key_heads} * shape.key_dim && k.cols == q.cols);
+  CHECK(v.cols == int64_t{shape.value_heads} * shape.value_dim && y.cols == v.cols);
+  CHECK(decay.cols == shape.value_heads && beta.cols == shape.value_heads);
+  CHECK(q.stride == k.stride && decay.stride == beta.stride);
+  CHECK(q.rows == step.rows() && y.rows == q.rows && v.rows == q.rows);
+  const OpScope scope(context, "gated delta");
+  context.backend->GatedDelta(step, state_offset, shape, q, k, v, decay, beta, y);
+}
+
+}  // namespace reprise

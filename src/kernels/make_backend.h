@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "kernels/backend.h"
+
+namespace reprise {
+
+struct DeviceOptions {
+  // "auto" (a GPU if this program and this machine have one, else the CPU), "cpu", "cuda" or
+  // "cuda:<number>".
+  std::string device = "auto";
+  int threads = 0;  // of the CPU; 0: one per CPU that this process may use
+};
+
+// The one place where a backend is chosen. Fails with one sentence if the device was asked for by
+// name and cannot be had.
+Result<std::unique_ptr<Backend>> MakeBackend(const DeviceOptions& options);
+
+}  // namespace reprise
