@@ -3,11 +3,13 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cli/bench/machine_peak.h"
+#include "cli/bench/op_profile.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "device/system_memory.h"
@@ -22,7 +24,9 @@ struct Options {
   int64_t tokens = 0;
   int64_t depth = 0;  // tokens of context before the measured ones
   int64_t batch = 512;
+  int sequences = 1;  // decoded side by side
   int repeat = 3;
+  bool profile = false;
   bool json = false;
 };
 
@@ -48,41 +52,79 @@ std::vector<TokenId> RandomTokens(int64_t count, int64_t vocab) {
   return tokens;
 }
 
-// Runs `tokens` as the continuation of sequence 0 in steps of `batch`; logits of the last of each.
-void RunTokens(LoadedModel* loaded, LiveState* state, std::span<const TokenId> tokens,
-               int64_t batch, std::vector<float>* logits) {
+// A model, the state of its sequences and where the logits go.
+struct Bed {
+  LoadedModel* loaded;
+  LiveState state;
+  std::vector<float> logits;
+  OpContext context;
+
+  void Forward(std::span<const TokenId> tokens, std::span<const SequenceSlice> slices,
+               std::span<const uint32_t> rows) {
+    loaded->model().Forward(context, {tokens, slices, rows}, state.memory(), logits.data());
+  }
+};
+
+// Runs `tokens` as the continuation of one sequence in steps of `batch`; logits of the last of
+// each.
+void RunTokens(Bed* bed, int sequence, std::span<const TokenId> tokens, int64_t batch) {
   while (!tokens.empty()) {
     const size_t count = std::min(tokens.size(), size_t(batch));
-    const SequenceSlice slice = state->Next(0, 0, uint32_t(count));
+    const SequenceSlice slice = bed->state.Next(sequence, 0, uint32_t(count));
     const uint32_t last = uint32_t(count - 1);
-    loaded->model().Forward(loaded->context(),
-                            {tokens.first(count), std::span(&slice, 1), std::span(&last, 1)},
-                            state->memory(), logits->data());
-    state->Advance(0, int64_t(count));
+    bed->Forward(tokens.first(count), std::span(&slice, 1), std::span(&last, 1));
+    bed->state.Advance(sequence, int64_t(count));
     tokens = tokens.subspan(count);
   }
 }
 
-Result<Measured> Measure(LoadedModel* loaded, const Options& options, bool decode) {
+// One token of every sequence a step, the same ones for all.
+void Decode(Bed* bed, std::span<const TokenId> tokens, int sequences) {
+  std::vector<SequenceSlice> slices;
+  std::vector<uint32_t> rows;
+  for (const TokenId token : tokens) {
+    slices.clear();
+    rows.clear();
+    for (int s = 0; s < sequences; ++s) {
+      slices.push_back(bed->state.Next(s, uint32_t(s), 1));
+      rows.push_back(uint32_t(s));
+    }
+    const std::vector<TokenId> step(size_t(sequences), token);
+    bed->Forward(step, slices, rows);
+    for (int s = 0; s < sequences; ++s) bed->state.Advance(s, 1);
+  }
+}
+
+Result<Measured> Measure(LoadedModel* loaded, const Options& options, bool decode,
+                         OpProfile* profile) {
   const Model& model = loaded->model();
   const int64_t total = options.depth + options.tokens;
+  const int sequences = decode ? options.sequences : 1;
   const std::vector<TokenId> tokens = RandomTokens(total, model.vocab_size());
-  REPRISE_ASSIGN(LiveState state,
-                 LiveState::Create(model.state_spec(), 1, total, loaded->backend().memory()));
-  std::vector<float> logits(size_t(model.vocab_size()));
+  REPRISE_ASSIGN(LiveState state, LiveState::Create(model.state_spec(), sequences, total,
+                                                    loaded->backend().memory()));
+  Bed bed{loaded, std::move(state),
+          std::vector<float>(size_t(model.vocab_size()) * size_t(sequences)), loaded->context()};
   const auto context = std::span(tokens).first(size_t(options.depth));
   const auto measured = std::span(tokens).subspan(size_t(options.depth));
-  RunTokens(loaded, &state, context, options.batch, &logits);
-  const std::vector<std::byte> slot = state.SaveState(0);
-  const int64_t batch = decode ? 1 : options.batch;
+  std::vector<std::vector<std::byte>> saved;
+  for (int s = 0; s < sequences; ++s) {
+    RunTokens(&bed, s, context, options.batch);
+    saved.push_back(bed.state.SaveState(s));
+  }
+  const auto run = [&](std::span<const TokenId> some) {
+    if (decode) return Decode(&bed, some, sequences);
+    RunTokens(&bed, 0, some, options.batch);
+  };
   // Once for nothing: the first run brings the weights into the caches and sizes the scratch.
-  RunTokens(loaded, &state, measured.first(std::min<size_t>(measured.size(), decode ? 4 : 64)),
-            batch, &logits);
-  Measured result{decode ? "decode" : "prefill", {}, options.tokens};
+  run(measured.first(std::min<size_t>(measured.size(), decode ? 4 : 64)));
+  Measured result{decode ? "decode" : "prefill", {}, options.tokens * sequences};
+  if (options.profile) bed.context.observer = profile;
   for (int i = 0; i < options.repeat; ++i) {
-    state.Restore(0, options.depth, slot);
+    for (int s = 0; s < sequences; ++s) bed.state.Restore(s, options.depth, saved[size_t(s)]);
+    profile->Clear();
     const double start = Seconds();
-    RunTokens(loaded, &state, measured, batch, &logits);
+    run(measured);
     result.seconds.push_back(Seconds() - start);
   }
   return result;
@@ -128,8 +170,10 @@ Status Run(const Options& options, bool decode) {
   const double start = Seconds();
   REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
   const double load_seconds = Seconds() - start;
-  REPRISE_ASSIGN(const Measured measured, Measure(loaded.get(), options, decode));
+  OpProfile profile(&loaded->backend().memory());
+  REPRISE_ASSIGN(const Measured measured, Measure(loaded.get(), options, decode, &profile));
   Print(options, loaded.get(), measured, decode, load_seconds);
+  if (options.profile) profile.Print(measured.seconds.back(), measured.tokens);
   return OkStatus();
 }
 
@@ -142,6 +186,11 @@ void DefineSpeed(Flags* flags, bool decode) {
              {.min = 0, .max = 1 << 20});
   flags->Add("--batch", &options->batch, "tokens of one step of prefill",
              {.min = 1, .max = 1 << 16});
+  if (decode) {
+    flags->Add("--sequences", &options->sequences, "sequences decoded side by side",
+               {.min = 1, .max = 1024});
+  }
+  flags->Add("--profile", &options->profile, "also the time of every op");
   flags->Add("--repeat", &options->repeat, "repetitions", {.min = 1, .max = 1000});
   flags->Add("--json", &options->json, "one line of JSON");
   flags->SetAction([=] { return Run(*options, decode); });
