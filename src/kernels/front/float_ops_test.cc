@@ -20,9 +20,7 @@ namespace {
 
 constexpr int kKeys = 64;
 
-Floats Random(Rng& rng, int64_t n, float scale = 1) {
-  return Uniform(rng, n, -scale, scale);
-}
+Floats Random(Rng& rng, int64_t n, float scale = 1) { return Uniform(rng, n, -scale, scale); }
 
 class FloatOps : public ::testing::TestWithParam<std::string> {
  protected:
