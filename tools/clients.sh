@@ -36,7 +36,7 @@ more=build/clients-more
 install_python $more/agents openai-agents
 install_python $more/langchain langchain-openai langchain-anthropic langchain-ollama
 install_python $more/litellm litellm
-install_python $more/pydantic 'pydantic-ai-slim[openai,anthropic]' instructor llm
+install_python $more/pydantic 'pydantic-ai-slim[openai,anthropic]' llm
 install_python $more/lm_eval 'lm-eval[api]'
 install_python $more/aider aider-chat
 install_node $more @openai/codex "opencode-linux-$(uname -m | sed 's/aarch64/arm64/; s/x86_64/x64/')"

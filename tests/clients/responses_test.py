@@ -140,13 +140,26 @@ class Responses(unittest.TestCase):
                          self.create(input=base + [thought] + more).usage.input_tokens)
 
     def test_what_a_reply_must_be(self):
-        for choice in ("required", {"type": "function", "name": "get_weather"}):
-            call = self.create(tools=TOOLS, tool_choice=choice).output[-1]
-            self.assertEqual((call.type, call.name), ("function_call", "get_weather"))
+        # The parrot would say something else; of what is allowed it takes anything. It may begin to think, and never
+        # end: then the limit of tokens says so.
         schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}
+        tool = {"type": "function", "name": "count", "parameters": schema, "strict": True}
         form = {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
-        reply = self.create(text={"format": form}, max_output_tokens=200)
-        self.assertIn(json.loads(reply.output_text)["n"], (1, 2))
+        more = {"temperature": 2, "max_output_tokens": 200}
+        complete = 0
+        for seed in range(6):
+            typed = self.create(text={"format": form}, extra_body={"seed": seed}, **more)
+            if typed.status == "completed":
+                complete += 1
+                self.assertIn(json.loads(typed.output_text)["n"], (1, 2))
+            for choice in ("required", {"type": "function", "name": "count"}):
+                called = self.create(tools=[tool], tool_choice=choice, parallel_tool_calls=False,
+                                     extra_body={"seed": seed}, **more)
+                if called.status == "completed":
+                    complete += 1
+                    self.assertEqual((called.output[-1].type, called.output[-1].name), ("function_call", "count"))
+                    self.assertIn(json.loads(called.output[-1].arguments)["n"], (1, 2))
+        self.assertGreater(complete, 1)
 
     def test_effort(self):
         thinks = self.create(reasoning={"effort": "high"})

@@ -16,7 +16,6 @@ CLIENTS = {
     "langchain": ("langchain", ["langchain-openai", "langchain-anthropic", "langchain-ollama"], []),
     "litellm": ("litellm", ["litellm"], []),
     "pydantic_ai": ("pydantic", ["pydantic-ai-slim"], []),
-    "instructor": ("pydantic", ["instructor"], []),
     "llm": ("pydantic", ["llm"], []),
     "aider": ("aider", ["aider-chat"], []),
     "lm_eval": ("lm_eval", ["lm-eval"], []),
