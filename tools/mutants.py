@@ -69,6 +69,8 @@ MUTANTS = [
     ("ttl_ignored", "src/cache/index/evict.cc",
      "  return ttl_ms > 0 && entry.used_ms + ttl_ms <= now_ms_ && entry.pinned_until_ms == 0;",
      "  return ttl_ms < 0 && entry.used_ms < 0;", CACHE),
+    ("ladder_off", "src/cache/policy/snapshot_plan.cc",
+     "    if (in_.rung_gap > 0) AddRungs();", "", CACHE),
 ]
 
 

@@ -24,7 +24,7 @@ std::string_view NameOf(MissReason reason) {
 
 std::string_view NameOf(SnapshotReason reason) {
   static constexpr std::string_view kNames[kSnapshotReasonCount] = {
-      "system", "message", "prompt_end", "breakpoint", "branch", "ladder", "reply_end"};
+      "system", "message", "prompt_end", "breakpoint", "branch", "ladder", "reply_end", "edit"};
   return kNames[static_cast<size_t>(reason)];
 }
 

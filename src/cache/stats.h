@@ -40,7 +40,7 @@ struct ReuseReport {
   int32_t stored_tokens = 0;
   MissReason reason = MissReason::kCold;
   int32_t diverged_at = -1;     // token position, where the reason has one
-  int32_t snapshots_taken = 0;  // by this request, so far
+  int32_t snapshots_taken = 0;  // by this request, so far; rungs for edits not counted
   int32_t snapshots_declined = 0;
   int64_t restore_ns = 0;
 };
@@ -54,8 +54,9 @@ enum class SnapshotReason : uint8_t {
   kBranch,      // a second request left a stored path here
   kLadder,      // a rung inside a long message
   kReplyEnd,    // after the generated tokens
+  kEdit,        // a rung of the ladder from the end of a prompt: an edit near it starts here
 };
-inline constexpr int kSnapshotReasonCount = 7;
+inline constexpr int kSnapshotReasonCount = 8;
 std::string_view NameOf(SnapshotReason reason);
 
 enum class EvictReason : uint8_t {

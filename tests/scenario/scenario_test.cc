@@ -133,6 +133,8 @@ class Script {
       cache_.snapshot_grid = int32_t(value);
     } else if (w[1] == "ladder") {
       cache_.ladder_tokens = int32_t(value);
+    } else if (w[1] == "rungs") {
+      rungs_percent_ = value;
     } else if (w[1] == "entries") {
       cache_.entry_count_max = value;
     } else if (w[1] == "ttl_ms") {
@@ -148,6 +150,7 @@ class Script {
     if (!index_) {
       StateIndex::Options options;
       options.spec = SpecOf(kind_);
+      options.ladder_share = double(rungs_percent_) / 100;
       options.cache = cache_;
       index_ = std::make_unique<StateIndex>(std::move(options));
     }
@@ -324,6 +327,7 @@ class Script {
   }
 
   std::string kind_ = "hybrid";
+  int64_t rungs_percent_ = 0;  // so that trees stay readable
   CacheOptions cache_ = [] {
     CacheOptions options;
     options.budget_bytes = size_t{8} << 30;

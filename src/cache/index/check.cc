@@ -86,8 +86,7 @@ std::vector<TreeNodeView> StateIndex::View(const NamespaceKey& key, size_t node_
   std::vector<Next> stack;  // not recursion: depth is the clients' choice
   const auto push_children = [&](NodeId node, int depth, bool lit) {
     const auto at = static_cast<size_t>(tree_.end(node));
-    const NodeId bright =
-        lit && at < prompt.size() ? tree_.child(node, prompt[at]) : NodeId();
+    const NodeId bright = lit && at < prompt.size() ? tree_.child(node, prompt[at]) : NodeId();
     std::vector<NodeId> children;
     if (bright.valid()) children.push_back(bright);
     for (NodeId c = tree_.first_child(node);
@@ -205,7 +204,7 @@ Status StateIndex::CheckRefs() const {
 
 // Invariant (5), pins, counts.
 Status StateIndex::CheckEntries() const {
-  size_t pinned = 0, leaves = 0, states = 0;
+  size_t pinned = 0, leaves = 0, states = 0, rungs = 0;
   std::vector<bool> seen(states_.limit());
   for (uint32_t i = 0; i < order_.limit(); ++i) {
     if (!order_.in_use({i})) continue;
@@ -217,6 +216,7 @@ Status StateIndex::CheckEntries() const {
       continue;
     }
     ++states;
+    if (entry.reason == SnapshotReason::kEdit) ++rungs;
     if (!states_.used(entry.snapshot) || seen[entry.snapshot.value]) {
       return Internal(fmt::format("snapshot {} has two entries or none", entry.snapshot.value));
     }
@@ -230,6 +230,8 @@ Status StateIndex::CheckEntries() const {
   for (const LeaseRecord& record : flights_.records()) {
     std::vector<StateId> mine;
     for (const PendingTap& tap : record.taps) mine.push_back(tap.state);
+    rungs += size_t(
+        std::count(record.tap_reasons.begin(), record.tap_reasons.end(), SnapshotReason::kEdit));
     if (record.state.valid()) mine.push_back(record.state);
     if (record.state.valid()) ++live;
     for (const StateId state : mine) {
@@ -241,6 +243,7 @@ Status StateIndex::CheckEntries() const {
     }
   }
   if (states != states_.used_count()) return Internal("a state is used by nobody");
+  if (rungs != rung_count_) return Internal("rungs are counted wrongly");
   if (live != live_states_) return Internal("live states are counted wrongly");
   if (pinned != pins_.size()) return Internal("pins are counted wrongly");
   REPRISE_TRY(pins_.CheckInvariants());

@@ -41,13 +41,35 @@ bool StateIndex::MakeRoomForSnapshot(double key) {
   return true;
 }
 
+// Rungs of the ladder from the end go before everything else, the oldest first.
+double StateIndex::KeyOf(const EntryFacts& facts) const {
+  constexpr double kBefore = 1e13;  // milliseconds: more than any clock shows
+  if (!facts.is_snapshot || facts.reason != SnapshotReason::kEdit) {
+    return options_.policy->Key(facts);
+  }
+  return static_cast<double>(facts.used_ms) - kBefore;
+}
+
+size_t StateIndex::LadderBytesMax() const {
+  return static_cast<size_t>(static_cast<double>(options_.cache.budget_bytes) *
+                             options_.ladder_share);
+}
+
+// For a rung: free memory within the ladders' share, or that of older rungs.
+bool StateIndex::MakeRoomForRung(double key) {
+  while ((rung_count_ + 1) * state_bytes_ > LadderBytesMax()) {
+    if (!EvictOne(EvictReason::kSnapshot, key, false)) return false;
+  }
+  return MakeRoomForSnapshot(key);
+}
+
 // The entry with the smallest key, if that is below the bound. Keys may have risen since they were
 // computed (a neighbour went, so more would be replayed): then the entry moves and we look again.
 EntryId StateIndex::NextVictim(double below_key) {
   while (true) {
     const EntryId id = order_.Min();
     if (!id.valid() || order_.key(id) >= below_key) return EntryId();
-    const double key = options_.policy->Key(FactsOf(id));
+    const double key = KeyOf(FactsOf(id));
     if (key <= order_.key(id)) return id;
     order_.Push(id, key);
   }
@@ -152,7 +174,7 @@ void StateIndex::DropSnapshot(EntryId id, EvictReason why) {
   const uint32_t blocks_before = blocks_.used_count();
   Unpin(id);
   order_.Remove(id);
-  FreeState(entry.snapshot);
+  FreeSnapshot(entry.snapshot, entry.reason);
   const auto previous = recurrent_->Previous(entry.node, entry.position);
   recurrent_->Remove(entry.node, entry.position, why != EvictReason::kReset);
   TrimUnreachable(entry.node, entry.position);
@@ -213,7 +235,7 @@ void StateIndex::UpdateTail(NodeId node) {
     leaf ? ++leaf_count_ : --leaf_count_;
   }
   if (leaf && entry.pinned_until_ms == 0 && !entry.parked) {
-    order_.Push(id, options_.policy->Key(FactsOf(id)));
+    order_.Push(id, KeyOf(FactsOf(id)));
   } else {
     order_.Pull(id);
   }
@@ -224,7 +246,7 @@ void StateIndex::Rekey(EntryId id) {
   if (order_[id].pinned_until_ms > 0 || id == serving_) {
     order_.Pull(id);
   } else {
-    order_.Push(id, options_.policy->Key(FactsOf(id)));
+    order_.Push(id, KeyOf(FactsOf(id)));
   }
 }
 
@@ -314,7 +336,7 @@ void StateIndex::RekeySome(uint32_t count) {
     const EntryId id{rekey_next_ < order_.limit() ? rekey_next_ : 0};
     rekey_next_ = id.value + 1;
     if (order_.in_use(id) && order_.queued(id)) {
-      order_.Push(id, options_.policy->Key(FactsOf(id)));
+      order_.Push(id, KeyOf(FactsOf(id)));
     }
   }
 }

@@ -36,8 +36,8 @@ class Flights {
   // The record has started; its prompt is computed.
   void TakeOff(uint32_t slot);
   void Arrive(uint32_t slot);
-  // The waiting record's flight ends or has published what it promised: it stands where that one has
-  // come to, and waits no more.
+  // The waiting record's flight ends or has published what it promised: it stands where that one
+  // has come to, and waits no more.
   void Disembark(LeaseRecord& waiting, const LeaseRecord& flight);
 
   // The flight that the record waits for, or null if it waits for none or that has ended.

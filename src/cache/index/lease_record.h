@@ -43,16 +43,16 @@ struct LeaseRecord {
   RadixTree::Cursor cursor;  // behind `published`; referenced once started
   std::vector<BlockId> table;
   int32_t shared_blocks = 0;
-  StateId state;                 // the live one; invalid if the model has no recurrent state
-  int32_t snapshot_at = 0;       // the last snapshot restored or taken
-  std::vector<PlannedCut> cuts;  // ascending, all behind `computed`
+  StateId state;            // the live one; invalid if the model has no recurrent state
+  int32_t snapshot_at = 0;  // the last snapshot restored or taken
+  std::vector<PlannedSnapshot> planned;  // ascending, all behind `computed`
   // Snapshots taken from the pool for the step under way, and why; published or freed by Commit.
   std::vector<PendingTap> taps;
   std::vector<SnapshotReason> tap_reasons;
 
   uint32_t turns = 0;  // of the conversation that it goes on with
   ReuseReport report;
-  RadixTree::Place place;     // where the match of its prompt has ended so far
+  RadixTree::Place place;  // where the match of its prompt has ended so far
   struct Wait {
     Awaited for_what;  // lease_id 0: nobody
     uint32_t slot = 0;
@@ -63,7 +63,7 @@ struct LeaseRecord {
   uint64_t take_off = 0;      // which flight it is, in the order of their start
   bool passengers = false;    // somebody may wait for it
   bool waited = false;        // FindAwaited found someone
-  size_t bytes = 0;     // charged as metadata once it runs: who waits takes nothing
+  size_t bytes = 0;           // charged as metadata once it runs: who waits takes nothing
 
   int32_t limit() const { return prompt_tokens - 1; }  // one token must be left to run
   bool may_publish() const { return started && write && canonical && !poisoned; }

@@ -128,8 +128,8 @@ void StateIndex::CountLookup(const ReuseReport& report) {
   stats_.computed_per_request.Add(computed);
 }
 
-void StateIndex::PlanCuts(LeaseRecord& record, const MatchResult& match) {
-  record.cuts.clear();
+void StateIndex::PlanFor(LeaseRecord& record, const MatchResult& match) {
+  record.planned.clear();
   if (!has_recurrent() || !record.write || record.prompt_tokens < record.min_cache_tokens) return;
   SnapshotPlanInput input;
   input.prompt_tokens = record.prompt_tokens;
@@ -140,10 +140,18 @@ void StateIndex::PlanCuts(LeaseRecord& record, const MatchResult& match) {
   input.grid = options_.cache.snapshot_grid;
   input.gap = options_.cache.snapshot_gap;
   input.ladder = options_.cache.ladder_tokens;
+  // A rung is a copy, which must be small beside the prefill that passes it: at most 2 %, where a
+  // byte is copied in the time of so many multiply-adds.
+  constexpr double kMacsPerByte = 8, kShare = 0.02;
+  const double tokens =
+      static_cast<double>(state_bytes_) * kMacsPerByte / (kShare * cost_.Recompute(0, 1));
+  const bool climbs =
+      !record.speculative && tokens < record.prompt_tokens && LadderBytesMax() >= state_bytes_;
+  input.rung_gap = climbs ? std::max(64, static_cast<int32_t>(tokens)) : 0;
   // One prompt must not fill the cache with its own snapshots.
   input.count_max = static_cast<int32_t>(std::clamp<size_t>(
       options_.cache.budget_bytes / 4 / std::max<size_t>(state_bytes_, 1), 2, 64));
-  record.cuts = PlanSnapshots(input);
+  record.planned = PlanSnapshots(input);
 }
 
 // A live state for the sequence: a copy of that of `entry`, or zeros.
@@ -214,7 +222,7 @@ Status StateIndex::Start(const Lease& lease) {
   if (!has_recurrent() && !record.speculative) NoteGoneOn(record, match);
   Explain(record, match, &record.report);
   if (!record.speculative) CountLookup(record.report);
-  PlanCuts(record, match);
+  PlanFor(record, match);
   Settle();
   return OkStatus();
 }
@@ -225,18 +233,23 @@ int32_t StateIndex::Promised(LeaseRecord& flight, int32_t common, int32_t above)
   if (!has_recurrent()) return common;
   const CacheOptions& cache = options_.cache;
   const int32_t at = common / cache.snapshot_grid * cache.snapshot_grid;
-  auto& cuts = flight.cuts;
-  auto next = std::upper_bound(cuts.begin(), cuts.end(), at,
-                               [](int32_t p, const PlannedCut& cut) { return p < cut.position; });
-  const int32_t last =
-      next == cuts.begin() ? std::max(above, flight.snapshot_at) : (next - 1)->position;
-  constexpr size_t kCutsMax = 64;
+  auto& planned = flight.planned;
+  auto next =
+      std::upper_bound(planned.begin(), planned.end(), at,
+                       [](int32_t p, const PlannedSnapshot& one) { return p < one.position; });
+  int32_t last = std::max(above, flight.snapshot_at);
+  for (auto one = planned.begin(); one != next; ++one) {
+    if (one->reason != SnapshotReason::kEdit) last = one->position;  // rungs may be gone by then
+  }
+  constexpr size_t kPlannedMax = 64;
   const int32_t gap = std::min(cache.snapshot_gap, SnapshotPlanInput().shared_gap);
-  if (at - last >= gap && at > flight.computed.logical && cuts.size() < kCutsMax) {
-    cuts.insert(next, {at, SnapshotReason::kBranch});
+  if (at - last >= gap && at > flight.computed.logical && planned.size() < kPlannedMax) {
+    const bool rung = next != planned.begin() && (next - 1)->position == at;
+    rung ? void((next - 1)->reason = SnapshotReason::kBranch)
+         : void(planned.insert(next, {at, SnapshotReason::kBranch}));
     return at;
   }
-  return next == cuts.begin() ? 0 : (next - 1)->position;
+  return next == planned.begin() ? 0 : (next - 1)->position;
 }
 
 // Whether what the record waits for is still to come.

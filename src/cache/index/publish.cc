@@ -91,6 +91,17 @@ void StateIndex::Publish(LeaseRecord& record, int32_t upto) {
   EnforceEntryLimit();
 }
 
+// A state that becomes, or was to become, a snapshot for this reason.
+StateId StateIndex::AllocateSnapshot(SnapshotReason reason) {
+  if (reason == SnapshotReason::kEdit) ++rung_count_;
+  return AllocateState();
+}
+
+void StateIndex::FreeSnapshot(StateId state, SnapshotReason reason) {
+  if (reason == SnapshotReason::kEdit) --rung_count_;
+  FreeState(state);
+}
+
 StateId StateIndex::AllocateState() {
   const StateId state = states_.Allocate();
   actions_.push_back({.verb = Action::Verb::kTakeState, .to = state.value});
@@ -102,18 +113,20 @@ void StateIndex::FreeState(StateId state) {
   actions_.push_back({.verb = Action::Verb::kFreeState, .from = state.value});
 }
 
-// Room for a snapshot at the cut, if it is worth more than what would have to go. `replay` is the
+// Room for a snapshot there, if it is worth more than what would have to go. `replay` is the
 // position that a lookup would have to start from without it.
-bool StateIndex::MakeRoomForCut(LeaseRecord& record, const PlannedCut& cut, int32_t replay) {
-  const size_t blocks = size_t(cut.position - record.snapshot_at) / options_.block_tokens + 1;
-  const EntryFacts facts{.cost = cost_.Recompute(replay, cut.position),
+bool StateIndex::MakeRoomForPlanned(LeaseRecord& record, const PlannedSnapshot& one,
+                                    int32_t replay) {
+  const size_t blocks = size_t(one.position - record.snapshot_at) / options_.block_tokens + 1;
+  const EntryFacts facts{.cost = cost_.Recompute(replay, one.position),
                          .bytes = double(state_bytes_ + blocks * block_bytes_),
                          .used_ms = now_ms_,
-                         .end = EndKindOf(cut.reason),
+                         .end = EndKindOf(one.reason),
                          .turns = record.turns,
                          .is_snapshot = true,
-                         .reason = cut.reason};
-  if (MakeRoomForSnapshot(options_.policy->Key(facts))) return true;
+                         .reason = one.reason};
+  if (one.reason == SnapshotReason::kEdit) return MakeRoomForRung(KeyOf(facts));
+  if (MakeRoomForSnapshot(KeyOf(facts))) return true;
   ++stats_.snapshots_declined;
   ++record.report.snapshots_declined;
   return false;
@@ -124,17 +137,19 @@ void StateIndex::ReserveTaps(LeaseRecord& record, int32_t upto) {
   if (!has_recurrent() || !record.may_publish()) return;
   if (record.prompt_tokens < record.min_cache_tokens) return;
   int32_t replay = record.snapshot_at;
-  for (const PlannedCut& cut : record.cuts) {
-    if (cut.position <= record.computed.logical || cut.position >= upto) continue;
-    if (!MakeRoomForCut(record, cut, replay)) continue;
-    record.taps.push_back({cut.position, AllocateState()});
-    record.tap_reasons.push_back(cut.reason);
-    replay = cut.position;
+  for (const PlannedSnapshot& one : record.planned) {
+    if (one.position <= record.computed.logical || one.position >= upto) continue;
+    if (!MakeRoomForPlanned(record, one, replay)) continue;
+    record.taps.push_back({one.position, AllocateSnapshot(one.reason)});
+    record.tap_reasons.push_back(one.reason);
+    replay = one.position;
   }
 }
 
 void StateIndex::FreeTaps(LeaseRecord& record) {
-  for (const PendingTap& tap : record.taps) FreeState(tap.state);
+  for (size_t i = 0; i < record.taps.size(); ++i) {
+    FreeSnapshot(record.taps[i].state, record.tap_reasons[i]);
+  }
   record.taps.clear();
   record.tap_reasons.clear();
 }
@@ -143,7 +158,7 @@ void StateIndex::FreeTaps(LeaseRecord& record) {
 void StateIndex::PublishTaps(LeaseRecord& record) {
   for (size_t i = 0; i < record.taps.size(); ++i) {
     if (record.taps[i].position > record.computed.logical) {  // the step was shorter than reserved
-      FreeState(record.taps[i].state);
+      FreeSnapshot(record.taps[i].state, record.tap_reasons[i]);
       continue;
     }
     TakeSnapshot(record, {record.taps[i].position, record.tap_reasons[i]}, record.taps[i].state);
@@ -152,51 +167,58 @@ void StateIndex::PublishTaps(LeaseRecord& record) {
   record.tap_reasons.clear();
 }
 
-// Publishes the state at the cut: `state` is it from now on, or, if that is invalid, a copy of the
-// live one.
-void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, StateId state) {
+// A rung is the first to go: what is planned behind it does not count on it.
+void StateIndex::NoteStored(LeaseRecord& record, const PlannedSnapshot& one) {
+  record.report.stored_tokens = one.position;
+  if (one.reason == SnapshotReason::kEdit) return;
+  record.snapshot_at = one.position;
+}
+
+// Publishes the state at that position: `state` is it from now on, or, if that is invalid, a copy
+// of the live one.
+void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedSnapshot& one, StateId state) {
   if (!MakeRoomForNodes()) {
-    if (state.valid()) FreeState(state);
+    if (state.valid()) FreeSnapshot(state, one.reason);
     ++stats_.snapshots_declined;
     ++record.report.snapshots_declined;
     return;
   }
   const int32_t from = record.published;
-  AdvanceCursor(record, cut.position);
+  AdvanceCursor(record, one.position);
   const NodeId node = record.cursor.node;
-  const auto mark = recurrent_->Deepest(node, cut.position);
-  if (mark && mark->position == cut.position) {  // another sequence was faster
-    if (state.valid()) FreeState(state);
-    record.snapshot_at = record.report.stored_tokens = cut.position;
+  const auto mark = recurrent_->Deepest(node, one.position);
+  if (mark && mark->position == one.position) {  // another sequence was faster
+    if (state.valid()) FreeSnapshot(state, one.reason);
+    NoteStored(record, one);
     AttachBlocks(record, from);
     return;
   }
   if (!state.valid()) {
-    const auto previous = recurrent_->Previous(node, cut.position);
-    if (!MakeRoomForCut(record, cut, previous ? previous->mark.position : 0)) return;
-    state = AllocateState();
+    const auto previous = recurrent_->Previous(node, one.position);
+    if (!MakeRoomForPlanned(record, one, previous ? previous->mark.position : 0)) return;
+    state = AllocateSnapshot(one.reason);
     actions_.push_back({Action::Verb::kCopyState, record.state.value, state.value});
   }
   AttachBlocks(record, from);
   Entry entry;
   entry.node = node;
-  entry.position = cut.position;
-  entry.reason = cut.reason;
+  entry.position = one.position;
+  entry.reason = one.reason;
   entry.used_ms = now_ms_;
   entry.snapshot = state;
-  const EndKind kind = EndKindOf(cut.reason);
+  const EndKind kind = EndKindOf(one.reason);
   if (kind != EndKind::kNone) entry.turns = record.turns;
   const EntryId id = order_.Add(entry);
-  recurrent_->Add(node, cut.position, id);
+  recurrent_->Add(node, one.position, id);
   Rekey(id);
-  if (const auto next = recurrent_->Next(node, cut.position)) Rekey(next->entry);
-  record.snapshot_at = record.report.stored_tokens = cut.position;
-  ++stats_.snapshots_taken[static_cast<size_t>(cut.reason)];
-  ++record.report.snapshots_taken;
-  if (record.pin_ms > 0) PinEntry(id, record.pin_ms);
+  if (const auto next = recurrent_->Next(node, one.position)) Rekey(next->entry);
+  NoteStored(record, one);
+  ++stats_.snapshots_taken[static_cast<size_t>(one.reason)];
+  if (one.reason != SnapshotReason::kEdit) ++record.report.snapshots_taken;
+  if (record.pin_ms > 0 && one.reason != SnapshotReason::kEdit) PinEntry(id, record.pin_ms);
   if (kind != EndKind::kNone) {
     if (!record.speculative) options_.policy->NoteEnd(kind, record.turns);
-    SupersedeAbove(record, node, cut.position);
+    SupersedeAbove(record, node, one.position);
   }
   EnforceEntryLimit();
 }

@@ -231,7 +231,7 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
   CHECK(!has_kv() || size_t(done.physical) <= record.table.size() * options_.block_tokens);
   if (!args.finite) {
     record.poisoned = true;
-    record.cuts.clear();
+    record.planned.clear();
     ++stats_.snapshots_not_finite;
   }
   if (record.poisoned) {
@@ -240,16 +240,16 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
                     std::to_string(record.computed.logical) + "; nothing of it was stored");
   }
   record.canonical = record.canonical && args.canonical;
-  if (!record.canonical) record.cuts.clear();
+  if (!record.canonical) record.planned.clear();
   const int32_t before = record.computed.logical, computed = done.logical;
   record.computed = done;
   if (record.may_publish() && record.prompt_tokens >= record.min_cache_tokens) {
     if (has_recurrent()) {
       PublishTaps(record);
-      while (!record.cuts.empty() && record.cuts[0].position <= computed) {
-        const PlannedCut cut = record.cuts[0];
-        record.cuts.erase(record.cuts.begin());
-        if (cut.position == computed) TakeSnapshot(record, cut, StateId());
+      while (!record.planned.empty() && record.planned[0].position <= computed) {
+        const PlannedSnapshot one = record.planned[0];
+        record.planned.erase(record.planned.begin());
+        if (one.position == computed) TakeSnapshot(record, one, StateId());
       }
     } else if (before / options_.block_tokens != computed / options_.block_tokens ||
                computed == record.prompt_tokens) {

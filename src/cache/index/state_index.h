@@ -55,6 +55,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
     CacheOptions cache;
     int32_t block_tokens = kBlockTokens;     // tests use small ones
     std::unique_ptr<EvictionPolicy> policy;  // null: CostPerBytePolicy
+    double ladder_share = 0.08;              // of the budget: rungs for edits; 0: none
     std::function<bool()> fails;             // tests: asked before memory is taken
   };
   explicit StateIndex(Options options);
@@ -86,6 +87,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   size_t bytes_used() const;
   size_t bytes_metadata() const;
   size_t pinned_bytes() const { return pins_.bytes(); }
+  size_t ladder_bytes() const { return rung_count_ * state_bytes_; }
   uint32_t block_capacity() const { return blocks_.capacity(); }
   uint32_t state_capacity() const { return states_.capacity(); }
 
@@ -139,7 +141,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   int32_t Promised(LeaseRecord& flight, int32_t common, int32_t above);
   bool StillPromises(const LeaseRecord& flight, const LeaseRecord& waiting) const;
   Status TakeState(LeaseRecord& record, EntryId entry);
-  void PlanCuts(LeaseRecord& record, const MatchResult& match);
+  void PlanFor(LeaseRecord& record, const MatchResult& match);
 
   // publish.cc
   bool MakeRoomForNodes();
@@ -150,10 +152,13 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void ReserveTaps(LeaseRecord& record, int32_t upto);
   void PublishTaps(LeaseRecord& record);
   void FreeTaps(LeaseRecord& record);
-  bool MakeRoomForCut(LeaseRecord& record, const PlannedCut& cut, int32_t replay);
+  bool MakeRoomForPlanned(LeaseRecord& record, const PlannedSnapshot& one, int32_t replay);
+  StateId AllocateSnapshot(SnapshotReason reason);
+  void FreeSnapshot(StateId state, SnapshotReason reason);
   StateId AllocateState();
   void FreeState(StateId state);
-  void TakeSnapshot(LeaseRecord& record, const PlannedCut& cut, StateId state);
+  void TakeSnapshot(LeaseRecord& record, const PlannedSnapshot& one, StateId state);
+  static void NoteStored(LeaseRecord& record, const PlannedSnapshot& one);
   void SupersedeAbove(const LeaseRecord& record, NodeId node, int32_t position);
   void DropBehindWindow(LeaseRecord& record);
 
@@ -161,6 +166,9 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   bool PurgeSomeGhosts();
   bool MakeRoom(size_t bytes, uint32_t block_count, EvictReason why, bool even_pinned);
   bool MakeRoomForSnapshot(double key);
+  bool MakeRoomForRung(double key);
+  size_t LadderBytesMax() const;
+  double KeyOf(const EntryFacts& facts) const;
   bool EvictOne(EvictReason why, double below_key, bool even_pinned);
   EntryId NextVictim(double below_key);
   bool EvictTailBlock(EntryId id, EvictReason why);
@@ -213,13 +221,14 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   size_t node_count_max_;  // a tree that is larger would take the room of a running request
   IdPool<StateId> states_;
   int32_t live_states_ = 0;  // of them, those of running sequences
+  size_t rung_count_ = 0;    // of them, rungs of the ladder from the end (kEdit)
   bool windowed_ = false;    // K/V may have gaps
   std::unique_ptr<Kv> kv_;
   std::unique_ptr<Recurrent> recurrent_;
 
   EvictionOrder order_;
-  uint32_t rekey_next_ = 0;  // keys are computed anew from here on,
-  uint32_t rekey_left_ = 0;  // so many of them
+  uint32_t rekey_next_ = 0;            // keys are computed anew from here on,
+  uint32_t rekey_left_ = 0;            // so many of them
   EntryId serving_;                    // what Start is about to restore: not evicted meanwhile
   std::vector<EntryId> tails_;         // by node: the entry of its K/V (attention-only models)
   std::vector<ConversationEnd> ends_;  // by node (attention-only models)

@@ -13,11 +13,12 @@
 namespace reprise {
 namespace {
 
-using Cuts = std::vector<PlannedCut>;
+using Plans = std::vector<PlannedSnapshot>;
 
 class PlanTest : public testing::Test {
  protected:
-  Cuts Plan(int32_t prompt, int32_t matched, std::vector<Boundary> boundaries, int32_t branch = 0) {
+  Plans Plan(int32_t prompt, int32_t matched, std::vector<Boundary> boundaries,
+             int32_t branch = 0) {
     input_.prompt_tokens = prompt;
     input_.matched = matched;
     input_.branch = branch;
@@ -28,23 +29,23 @@ class PlanTest : public testing::Test {
 };
 
 TEST_F(PlanTest, FirstSightOfAChat) {
-  const auto cuts = Plan(1504, 0,
-                         {{1000, BoundaryKind::kSystem},
-                          {1100, BoundaryKind::kMessage},
-                          {1300, BoundaryKind::kMessage},
-                          {1500, BoundaryKind::kMessage}});
-  EXPECT_EQ(cuts, (Cuts{{1000, SnapshotReason::kSystem},
-                        {1100, SnapshotReason::kMessage},
-                        {1300, SnapshotReason::kMessage},
-                        {1500, SnapshotReason::kPromptEnd}}))
+  const auto planned = Plan(1504, 0,
+                            {{1000, BoundaryKind::kSystem},
+                             {1100, BoundaryKind::kMessage},
+                             {1300, BoundaryKind::kMessage},
+                             {1500, BoundaryKind::kMessage}});
+  EXPECT_EQ(planned, (Plans{{1000, SnapshotReason::kSystem},
+                            {1100, SnapshotReason::kMessage},
+                            {1300, SnapshotReason::kMessage},
+                            {1500, SnapshotReason::kPromptEnd}}))
       << "four tokens open the reply: the end of the last message is the prompt end";
 }
 
 TEST_F(PlanTest, APromptWithoutBoundariesLeavesOneTokenToRun) {
-  EXPECT_EQ(Plan(500, 0, {}), (Cuts{{499, SnapshotReason::kPromptEnd}}));
-  EXPECT_EQ(Plan(500, 450, {}), Cuts{}) << "too near to what is there";
-  EXPECT_EQ(Plan(40, 0, {}), Cuts{}) << "too short to be worth a state";
-  EXPECT_EQ(Plan(1, 0, {}), Cuts{});
+  EXPECT_EQ(Plan(500, 0, {}), (Plans{{499, SnapshotReason::kPromptEnd}}));
+  EXPECT_EQ(Plan(500, 450, {}), Plans{}) << "too near to what is there";
+  EXPECT_EQ(Plan(40, 0, {}), Plans{}) << "too short to be worth a state";
+  EXPECT_EQ(Plan(1, 0, {}), Plans{});
 }
 
 TEST_F(PlanTest, NextTurnTakesOnlyWhatIsNew) {
@@ -53,42 +54,42 @@ TEST_F(PlanTest, NextTurnTakesOnlyWhatIsNew) {
                                        {1300, BoundaryKind::kMessage},
                                        {1400, BoundaryKind::kMessage}};
   EXPECT_EQ(Plan(1404, 1100, turns),
-            (Cuts{{1300, SnapshotReason::kMessage}, {1400, SnapshotReason::kPromptEnd}}));
+            (Plans{{1300, SnapshotReason::kMessage}, {1400, SnapshotReason::kPromptEnd}}));
 }
 
 TEST_F(PlanTest, MeaningWinsWhereTwoAreNear) {
   EXPECT_EQ(Plan(1030, 0, {{1000, BoundaryKind::kSystem}, {1020, BoundaryKind::kMessage}}),
-            (Cuts{{1000, SnapshotReason::kSystem}, {1020, SnapshotReason::kPromptEnd}}))
+            (Plans{{1000, SnapshotReason::kSystem}, {1020, SnapshotReason::kPromptEnd}}))
       << "where system and tools end, others begin: however near the prompt's end is";
   EXPECT_EQ(Plan(2000, 0, {{990, BoundaryKind::kMessage}, {1000, BoundaryKind::kSystem}}),
-            (Cuts{{1000, SnapshotReason::kSystem}, {1999, SnapshotReason::kPromptEnd}}));
+            (Plans{{1000, SnapshotReason::kSystem}, {1999, SnapshotReason::kPromptEnd}}));
   EXPECT_EQ(Plan(2000, 0, {{990, BoundaryKind::kBreakpoint}, {991, BoundaryKind::kBreakpoint}}),
-            (Cuts{{990, SnapshotReason::kBreakpoint},
-                  {991, SnapshotReason::kBreakpoint},
-                  {1999, SnapshotReason::kPromptEnd}}))
+            (Plans{{990, SnapshotReason::kBreakpoint},
+                   {991, SnapshotReason::kBreakpoint},
+                   {1999, SnapshotReason::kPromptEnd}}))
       << "a client gets what it asks for";
 }
 
 TEST_F(PlanTest, ABranchIsCutAtItsSecondSighting) {
   EXPECT_EQ(Plan(2000, 0, {}, 700),
-            (Cuts{{700, SnapshotReason::kBranch}, {1999, SnapshotReason::kPromptEnd}}));
-  EXPECT_EQ(Plan(2000, 690, {}, 700), (Cuts{{1999, SnapshotReason::kPromptEnd}}));
+            (Plans{{700, SnapshotReason::kBranch}, {1999, SnapshotReason::kPromptEnd}}));
+  EXPECT_EQ(Plan(2000, 690, {}, 700), (Plans{{1999, SnapshotReason::kPromptEnd}}));
   EXPECT_EQ(Plan(90, 0, {}, 50),
-            (Cuts{{50, SnapshotReason::kBranch}, {89, SnapshotReason::kPromptEnd}}))
+            (Plans{{50, SnapshotReason::kBranch}, {89, SnapshotReason::kPromptEnd}}))
       << "a short instruction that many inputs follow";
-  EXPECT_EQ(Plan(70, 0, {{50, BoundaryKind::kSystem}}), (Cuts{{50, SnapshotReason::kSystem}}));
+  EXPECT_EQ(Plan(70, 0, {{50, BoundaryKind::kSystem}}), (Plans{{50, SnapshotReason::kSystem}}));
 }
 
 TEST_F(PlanTest, LongMessagesGetALadder) {
-  EXPECT_EQ(Plan(14000, 0, {}), (Cuts{{4096, SnapshotReason::kLadder},
-                                      {8192, SnapshotReason::kLadder},
-                                      {13999, SnapshotReason::kPromptEnd}}))
+  EXPECT_EQ(Plan(14000, 0, {}), (Plans{{4096, SnapshotReason::kLadder},
+                                       {8192, SnapshotReason::kLadder},
+                                       {13999, SnapshotReason::kPromptEnd}}))
       << "12288 is less than half a rung from the end";
 }
 
 TEST_F(PlanTest, GridAndCount) {
   input_.grid = 64;
-  EXPECT_EQ(Plan(1000, 0, {}), (Cuts{{960, SnapshotReason::kPromptEnd}}));
+  EXPECT_EQ(Plan(1000, 0, {}), (Plans{{960, SnapshotReason::kPromptEnd}}));
   input_.count_max = 3;
   std::vector<Boundary> many;
   for (int32_t p = 100; p < 5000; p += 100) many.push_back({p, BoundaryKind::kMessage});
@@ -107,9 +108,9 @@ TEST_F(PlanTest, HostileBoundariesDoNoHarm) {
     const int32_t prompt = 1 + static_cast<int32_t>(rng.Below(3000));
     const int32_t matched = static_cast<int32_t>(rng.Below(prompt));
     int32_t last = matched;
-    for (const PlannedCut& cut : Plan(prompt, matched, boundaries, prompt / 2)) {
-      ASSERT_GT(cut.position, last);
-      last = cut.position;
+    for (const PlannedSnapshot& one : Plan(prompt, matched, boundaries, prompt / 2)) {
+      ASSERT_GT(one.position, last);
+      last = one.position;
     }
     ASSERT_LT(last, prompt);
   }

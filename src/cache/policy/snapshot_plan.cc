@@ -15,7 +15,7 @@ class Planner {
  public:
   explicit Planner(const SnapshotPlanInput& input) : in_(input) {}
 
-  std::vector<PlannedCut> Plan() {
+  std::vector<PlannedSnapshot> Plan() {
     const int32_t last_message = FindLastMessage();
     for (const Boundary& b : in_.boundaries) {
       if (b.kind == BoundaryKind::kBreakpoint) Add(b.position, SnapshotReason::kBreakpoint, 1, 1);
@@ -32,7 +32,8 @@ class Planner {
       if (b->kind == BoundaryKind::kMessage) Add(b->position, SnapshotReason::kMessage, gap, gap);
     }
     if (in_.ladder > 0) AddLadder();
-    return std::move(cuts_);
+    if (in_.rung_gap > 0) AddRungs();
+    return std::move(planned_);
   }
 
  private:
@@ -54,27 +55,35 @@ class Planner {
     }
   }
 
-  // At least `before` behind the cut above it (or what is matched), and `after` above the next.
+  void AddRungs() {
+    constexpr int32_t kFarthest = 16'384;  // as far as prompts of 32,768 tokens need
+    in_.count_max = INT32_MAX;
+    for (int32_t back = 64; back <= kFarthest; back *= 2) {
+      Add(in_.prompt_tokens - back, SnapshotReason::kEdit, in_.rung_gap, 1);
+    }
+  }
+
+  // At least `before` behind the one above it (or what is matched), and `after` above the next.
   void Add(int32_t position, SnapshotReason reason, int32_t before, int32_t after) {
     if (in_.grid > 1) position = position / in_.grid * in_.grid;
     if (position <= in_.matched || position >= in_.prompt_tokens) return;
-    if (static_cast<int32_t>(cuts_.size()) >= in_.count_max) return;
+    if (static_cast<int32_t>(planned_.size()) >= in_.count_max) return;
     const auto next =
-        std::lower_bound(cuts_.begin(), cuts_.end(), position,
-                         [](const PlannedCut& cut, int32_t p) { return cut.position < p; });
-    const int32_t last = next == cuts_.begin() ? in_.matched : (next - 1)->position;
+        std::lower_bound(planned_.begin(), planned_.end(), position,
+                         [](const PlannedSnapshot& one, int32_t p) { return one.position < p; });
+    const int32_t last = next == planned_.begin() ? in_.matched : (next - 1)->position;
     if (position - last < before) return;
-    if (next != cuts_.end() && next->position - position < after) return;
-    cuts_.insert(next, {position, reason});
+    if (next != planned_.end() && next->position - position < after) return;
+    planned_.insert(next, {position, reason});
   }
 
-  const SnapshotPlanInput& in_;
-  std::vector<PlannedCut> cuts_;
+  SnapshotPlanInput in_;
+  std::vector<PlannedSnapshot> planned_;
 };
 
 }  // namespace
 
-std::vector<PlannedCut> PlanSnapshots(const SnapshotPlanInput& input) {
+std::vector<PlannedSnapshot> PlanSnapshots(const SnapshotPlanInput& input) {
   CHECK(input.grid >= 1 && input.gap >= 1);
   return Planner(input).Plan();
 }

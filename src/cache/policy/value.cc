@@ -22,6 +22,7 @@ double WeightOf(const EntryFacts& facts) {
       return 1. / 2;
     case SnapshotReason::kMessage:
     case SnapshotReason::kLadder:
+    case SnapshotReason::kEdit:
       return 1. / 12;
   }
   return 1;

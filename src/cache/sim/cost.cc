@@ -46,7 +46,8 @@ class Steps {
       const auto prompt = MakeTokens(2'000'000 + uint64_t(i), 64 + size_t(i) % 64);
       running_.push_back(index_.Acquire(RequestFor(key_, prompt)));
       CHECK(index_.Start(running_.back()).ok());
-      Compute(running_.back(), int32_t(prompt.size()) - index_.record(running_.back()).computed.logical);
+      Compute(running_.back(),
+              int32_t(prompt.size()) - index_.record(running_.back()).computed.logical);
     }
     const auto document = MakeTokens(1, size_t(load.prompt_tokens));
     reader_ = index_.Acquire(RequestFor(key_, document));

@@ -27,7 +27,7 @@ struct StepLoad {
 };
 struct StepCost {
   double median_seconds = 0;
-  double worst_seconds = 0;   // of all steps but the first, in which the requests arrive
+  double worst_seconds = 0;    // of all steps but the first, in which the requests arrive
   double landing_seconds = 0;  // of the step that finds the document computed
   double view_seconds = 0;     // of a picture of 200 nodes
 };
