@@ -276,7 +276,7 @@ TEST_F(IdleWorkTest, IsNoRequestOfAClient) {
 }
 
 TEST_F(IdleWorkTest, TakesNoPinnedStateAway) {
-  EngineFixture& fixture = Blocks(20);
+  EngineFixture& fixture = Blocks(16);  // half for the pin, and idle work wants nearly all
   GenerateRequest pinned = Ask(1, 500, 1);
   pinned.pin_ms = 1'000'000;
   fixture.Ask(pinned);
