@@ -4,8 +4,8 @@
 
 PROBE is the program grammar_probe, TOKENIZER a tokenizer.json, DATA the folder maskbench/data of
 github.com/guidance-ai/jsonschemabench. Prints one table: schemas compiled and refused, valid
-instances refused, invalid ones accepted, times to compile and per mask. With --oracles the wheels of
-llguidance and XGrammar (where they are installed) run over the same schemas.
+instances refused, invalid ones accepted, processor time to compile and per mask. With --oracles the
+wheel of llguidance (pip: llguidance, numpy, tokenizers) runs over the same schemas, timed by the wall clock.
 
 Instances are written as Python's json.dumps writes them. The text is cut into tokens, a mask is made
 before each, and the token must be in it. A valid instance that is refused is tried again with the
