@@ -1,6 +1,6 @@
 # Two commands for people: `make serve` serves a model, `make test` proves the tree. Each installs what is
 # missing (Debian packages), says what it does, builds and runs. Everything else is a CMake preset.
-.PHONY: help serve test setup build asan tsan fuzz clients soak bench clean
+.PHONY: help serve test setup build cuda cuda-toolkit test-cuda asan tsan fuzz clients soak bench clean
 
 JOBS ?= $(shell nproc)
 MODEL ?=
@@ -8,6 +8,9 @@ MODEL ?=
 help:
 	@echo "make serve [MODEL=file.gguf]  build, serve over HTTP, print the address"
 	@echo "make test                     build, then run every test"
+	@echo "make cuda                     build with the CUDA backend (installs its compiler into build/)"
+	@echo "make serve DEVICE=cuda        the same, and serve on the GPU"
+	@echo "make test-cuda                every kernel, golden and law test on this machine's GPU"
 	@echo "make asan | tsan              the tests under sanitizers"
 	@echo "make fuzz [SECONDS=60]        every fuzz target for that long (clang 19)"
 	@echo "make clients                  more clients than the tests have: agents, frameworks, evaluation (installs them)"
@@ -20,8 +23,21 @@ setup:
 build: setup
 	@cmake --preset release >/dev/null && cmake --build --preset release -j $(JOBS)
 
-serve: build
-	@tools/serve.sh "$(MODEL)"
+DEVICE ?= auto
+serve: $(if $(findstring cuda,$(DEVICE)),cuda,build)
+	@tools/serve.sh "$(MODEL)" "$(DEVICE)"
+
+cuda-toolkit:
+	@tools/cuda_toolkit.sh build/cuda-toolkit
+
+cuda: setup cuda-toolkit
+	@cmake --preset cuda >/dev/null && cmake --build --preset cuda -j $(JOBS)
+
+test-cuda: cuda-toolkit
+	@tools/setup.sh test
+	@cmake --preset dev -DREPRISE_CUDA=ON >/dev/null && cmake --build --preset dev -j $(JOBS) --target cuda_test model_test reprise
+	@build/dev/src/kernels/cuda/cuda_test
+	@tools/test_cuda.sh build/dev/reprise
 
 test:
 	@tools/setup.sh test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -14,6 +15,13 @@
 #include "kernels/scan_ops.h"
 
 namespace reprise {
+
+// What a step does besides its layout: whose ops they are, and where the results go.
+struct StepProgram {
+  const void* model = nullptr;
+  DevicePtr<float> logits;
+  DevicePtr<uint8_t> finite;
+};
 
 // What computes: a set of ops, the memory that they work in, and the weights as they want them.
 // There is one per device; models, layers and families are written once, against the functions of
@@ -46,6 +54,12 @@ class Backend {
   virtual Status PackMatrix(PackedMatrix* matrix, int64_t index, const std::byte* source,
                             size_t stride) = 0;
 
+  // The ops of a step between BeginStep and its results, which `ops` asks for. A backend may keep
+  // what they were and, for a later step of the same program and shape, run that instead of `ops`.
+  virtual void RunStep(const StepLayout&, const StepProgram&, const std::function<void()>& ops) {
+    ops();
+  }
+
   // Ops: what the functions of the same name say, their shapes already checked, at least one row.
   // ops.h
   virtual void Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) = 0;
@@ -61,6 +75,8 @@ class Backend {
                          const Rows& y, int64_t y_step) = 0;
   virtual void RmsNorm(const ConstRows& x, ConstFloats weight, int groups, float eps,
                        const Rows& y) = 0;
+  virtual void AddRmsNorm(const Rows& x, const ConstRows& y, ConstFloats weight, float eps,
+                          const Rows& h) = 0;
   virtual void RmsNormGated(const ConstRows& x, const ConstRows& gate, ConstFloats weight,
                             int groups, float eps, const Rows& y) = 0;
   virtual void L2Norm(const ConstRows& x, int groups, float eps, float scale, const Rows& y) = 0;

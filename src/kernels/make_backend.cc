@@ -10,6 +10,9 @@
 #include "device/thread_pool.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
+#ifdef REPRISE_CUDA
+#include "kernels/cuda/cuda_backend.h"
+#endif
 
 namespace reprise {
 namespace {
@@ -28,8 +31,13 @@ int CudaOrdinal(std::string_view device) {
   return number && ordinal >= 0 && ordinal <= kOrdinalMax ? ordinal : -1;
 }
 
-Result<std::unique_ptr<Backend>> MakeCuda(int) {
+Result<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] int ordinal,
+                                          [[maybe_unused]] int threads) {
+#ifdef REPRISE_CUDA
+  return cuda::CudaBackend::Make(ordinal, threads);
+#else
   return Unimplemented("this program was built without CUDA: --device cuda needs `make cuda`");
+#endif
 }
 
 }  // namespace
@@ -37,10 +45,10 @@ Result<std::unique_ptr<Backend>> MakeCuda(int) {
 Result<std::unique_ptr<Backend>> MakeBackend(const DeviceOptions& options) {
   if (options.device.starts_with(kCuda)) {
     const int ordinal = CudaOrdinal(options.device);
-    if (ordinal >= 0) return MakeCuda(ordinal);
+    if (ordinal >= 0) return MakeCuda(ordinal, options.threads);
   }
   if (options.device == "auto") {
-    Result<std::unique_ptr<Backend>> cuda = MakeCuda(0);
+    Result<std::unique_ptr<Backend>> cuda = MakeCuda(0, options.threads);
     if (cuda.ok()) return cuda;
   } else if (options.device != "cpu") {
     return InvalidArgument("device '" + options.device +

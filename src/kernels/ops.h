@@ -67,6 +67,9 @@ void CopyHeads(const OpContext& context, int heads, int64_t width, const ConstRo
 // x and y may be the same.
 void RmsNorm(const OpContext& context, const ConstRows& x, ConstFloats weight, int groups,
              float eps, const Rows& y);
+// x = x + y, then h = rms_norm(x): the end of one layer and the beginning of the next.
+void AddRmsNorm(const OpContext& context, const Rows& x, const ConstRows& y, ConstFloats weight,
+                float eps, const Rows& h);
 // y = rms_norm(x) * silu(gate), per group: the gated norm of GatedDeltaNet.
 void RmsNormGated(const OpContext& context, const ConstRows& x, const ConstRows& gate,
                   ConstFloats weight, int groups, float eps, const Rows& y);

@@ -12,6 +12,9 @@
 
 namespace reprise {
 
+class Step;
+struct StepResults;
+
 // What a loaded model says about itself.
 struct ModelCard {
   std::string family;
@@ -53,11 +56,16 @@ class Model {
   // steps.
   // REQUIRES: at least one token, every one in [0, vocab_size); the memory has the layout of
   // state_spec().
-  virtual void Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
-                       float* logits) const = 0;
+  void Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+               float* logits) const;
 
  protected:
   Model() = default;
+
+  // The ops of a step, and nothing else: what they do depends on the step's shape alone, so that a
+  // backend may keep them and run them again for the next step of that shape (Backend::RunStep).
+  virtual void Run(const Step& step, const StepResults& results) const = 0;
+
   ModelCard card_;
 };
 

@@ -48,6 +48,8 @@ class CpuBackend final : public Backend {
                  int64_t y_step) override;
   void RmsNorm(const ConstRows& x, ConstFloats weight, int groups, float eps,
                const Rows& y) override;
+  void AddRmsNorm(const Rows& x, const ConstRows& y, ConstFloats weight, float eps,
+                  const Rows& h) override;
   void RmsNormGated(const ConstRows& x, const ConstRows& gate, ConstFloats weight, int groups,
                     float eps, const Rows& y) override;
   void L2Norm(const ConstRows& x, int groups, float eps, float scale, const Rows& y) override;

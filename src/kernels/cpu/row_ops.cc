@@ -39,6 +39,16 @@ void CpuBackend::RmsNorm(const ConstRows& x, ConstFloats weight, int groups, flo
   });
 }
 
+void CpuBackend::AddRmsNorm(const Rows& x, const ConstRows& y, ConstFloats weight, float eps,
+                            const Rows& h) {
+  ForRows(*pool_, x.rows, x.cols * (kNormCost + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      table_->add(RowOf(x, t), RowOf(y, t), x.cols, RowOf(x, t));
+      table_->rms_norm(RowOf(x, t), Raw(weight), eps, x.cols, RowOf(h, t));
+    }
+  });
+}
+
 void CpuBackend::RmsNormGated(const ConstRows& x, const ConstRows& gate, ConstFloats weight,
                               int groups, float eps, const Rows& y) {
   const int64_t width = x.cols / groups;

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/step_layout.h"
+
 // Operands of CUDA kernels as plain data: what is passed by value to a launch. Every pointer is a
 // device address. Compiled by the host compiler and by nvcc.
 struct CUstream_st;
@@ -20,30 +22,15 @@ struct View {
   int64_t stride = 0;
 };
 
-// One sequence of a step.
-struct SequenceView {
-  int32_t row_begin = 0;
-  int32_t row_count = 0;
-  int32_t position = 0;  // of its first row
-  int32_t block_begin = 0;
-  int32_t block_count = 0;
-  uint32_t state = 0;  // id of its recurrent state
-  int32_t tap_begin = 0;
-  int32_t tap_count = 0;
-};
-
-// After row `row` of the step (counted from its start) the state also goes to `state`.
-struct TapView {
-  int32_t row = 0;
-  uint32_t state = 0;
-};
+using SequenceView = StepSequence;
+using TapView = StepTap;
 
 // A step as all its kernels see it, uploaded once.
 struct StepView {
   int32_t rows = 0;
   int32_t sequence_count = 0;
   const int32_t* tokens = nullptr;        // [rows]
-  const int32_t* positions = nullptr;     // [rows]
+  const int32_t* positions = nullptr;     // [rows] in the text
   const int32_t* row_sequence = nullptr;  // [rows]
   const SequenceView* sequences = nullptr;
   const uint32_t* blocks = nullptr;  // ids; kNoBlock where a block is gone behind every window
@@ -53,13 +40,11 @@ struct StepView {
   int64_t block_bytes = 0;
   int64_t state_bytes = 0;
 };
-inline constexpr uint32_t kNoBlock = UINT32_MAX;
-
 // Activations quantised as kernels/cpu/table.h says, in blocks of 32 or 256.
 struct QuantisedView {
-  int8_t* q = nullptr;      // [rows, cols]
-  float* scale = nullptr;   // [rows, cols / block]
-  int16_t* sum = nullptr;   // [rows, cols / 32], of 256-blocks [rows, cols / 16]
+  int8_t* q = nullptr;     // [rows, cols]
+  float* scale = nullptr;  // [rows, cols / block]
+  int16_t* sum = nullptr;  // [rows, cols / 32], of 256-blocks [rows, cols / 16]
   int64_t rows = 0;
   int64_t cols = 0;
 };

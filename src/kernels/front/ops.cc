@@ -104,6 +104,14 @@ void RmsNorm(const OpContext& context, const ConstRows& x, ConstFloats weight, i
   context.backend->RmsNorm(x, weight, groups, eps, y);
 }
 
+void AddRmsNorm(const OpContext& context, const Rows& x, const ConstRows& y, ConstFloats weight,
+                float eps, const Rows& h) {
+  CHECK(SameShape(x, y) && SameShape(x, h) && !(x.data == h.data) && !(y.data == h.data));
+  if (x.rows == 0) return;
+  const OpScope scope(context, "add, rms norm");
+  context.backend->AddRmsNorm(x, y, weight, eps, h);
+}
+
 void RmsNormGated(const OpContext& context, const ConstRows& x, const ConstRows& gate,
                   ConstFloats weight, int groups, float eps, const Rows& y) {
   CHECK(SameShape(x, y) && SameShape(x, gate) && Divides(groups, x));

@@ -135,8 +135,7 @@ void DenseDecoder::RunLayer(const Step& step, const Layer& layer, const RopeTabl
   RmsNorm(context, x, layer.attention_norm.data(), 1, eps, h);
   layer.attention.Forward(step, rope, h, y);
   if (traits_.post_norms) RmsNorm(context, y, layer.attention_post_norm.data(), 1, eps, y);
-  Add(context, x, y, x);
-  RmsNorm(context, x, layer.mlp_norm.data(), 1, eps, h);
+  AddRmsNorm(context, x, y, layer.mlp_norm.data(), eps, h);
   if (layer.moe) {
     layer.moe->Forward(step, h, y);
   } else {
@@ -146,10 +145,7 @@ void DenseDecoder::RunLayer(const Step& step, const Layer& layer, const RopeTabl
   Add(context, x, y, x);
 }
 
-void DenseDecoder::Forward(const OpContext& context, const BatchView& batch,
-                           const StateMemory& memory, float* logits) const {
-  const ScratchScope scope(*context.scratch);
-  const Step step(context, batch, memory);
+void DenseDecoder::Run(const Step& step, const StepResults& results) const {
   const Rows x = vocabulary_.Embed(step);
   const RopeTable rope = rotary_.Table(step);
   const RopeTable window_rope = window_rotary_ ? window_rotary_->Table(step) : rope;
@@ -158,7 +154,7 @@ void DenseDecoder::Forward(const OpContext& context, const BatchView& batch,
   for (const Layer& layer : layers_) {
     RunLayer(step, layer, layer.window ? window_rope : rope, x, h, y);
   }
-  vocabulary_.Logits(step, x, logits);
+  vocabulary_.Logits(step, x, results);
 }
 
 Result<std::unique_ptr<FamilyModel>> MakeDenseDecoder(ConfigReader* reader,

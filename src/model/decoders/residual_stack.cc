@@ -40,27 +40,30 @@ void ResidualStack::CompleteWeights() {
   }
 }
 
-void ResidualStack::Forward(const OpContext& context, const BatchView& batch,
-                            const StateMemory& memory, float* logits) const {
-  const ScratchScope scope(*context.scratch);
-  const Step step(context, batch, memory);
+void ResidualStack::Run(const Step& step, const StepResults& results) const {
+  const OpContext& context = step.context();
   const Rows x = vocabulary_.Embed(step);
   RopeTable rope;
   if (rotary_) rope = rotary_->Table(step);
   const Rows h = step.MakeRows(config_.dim);
   const Rows y = step.MakeRows(config_.dim);
   const Rows further = step.MakeRows(config_.dim);
-  for (const Block& block : blocks_) {
-    RmsNorm(context, x, block.norm.data(), 1, config_.eps, h);
+  RmsNorm(context, x, blocks_.front().norm.data(), 1, config_.eps, h);
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    const Block& block = blocks_[b];
     block.parts[0]->Forward(step, rope, h, y);
     for (size_t i = 1; i < block.parts.size(); ++i) {
       block.parts[i]->Forward(step, rope, h, further);
       reprise::Add(context, y, further, y);
     }
     if (traits_.residual_scale != 1) Scale(context, y, traits_.residual_scale, y);
-    reprise::Add(context, x, y, x);
+    if (b + 1 == blocks_.size()) {
+      reprise::Add(context, x, y, x);
+    } else {
+      AddRmsNorm(context, x, y, blocks_[b + 1].norm.data(), config_.eps, h);
+    }
   }
-  vocabulary_.Logits(step, x, logits);
+  vocabulary_.Logits(step, x, results);
 }
 
 }  // namespace reprise

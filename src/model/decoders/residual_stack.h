@@ -53,8 +53,7 @@ class ResidualStack : public FamilyModel {
  public:
   void DeclareTensors(TensorPlan* plan) override;
   void CompleteWeights() override;
-  void Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
-               float* logits) const override;
+  void Run(const Step& step, const StepResults& results) const override;
 
  protected:
   struct Traits {

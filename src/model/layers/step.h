@@ -9,6 +9,12 @@
 
 namespace reprise {
 
+// Where a step leaves what it found, in the memory of the backend.
+struct StepResults {
+  Rows logits;                // [logit_rows, vocabulary]
+  DevicePtr<uint8_t> finite;  // [sequences], or null: not asked for
+};
+
 // One forward pass as its layers see it: the batch as ops want it, and where the state of a layer
 // lies. Everything it hands out is valid until the end of the step.
 class Step {

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "kernels/activation_ops.h"
-#include "kernels/backend.h"
 
 namespace reprise {
 
@@ -48,24 +47,11 @@ Rows Vocabulary::Embed(const Step& step) const {
   return x;
 }
 
-void Vocabulary::Logits(const Step& step, const ConstRows& x, float* logits) const {
+void Vocabulary::Logits(const Step& step, const ConstRows& x, const StepResults& results) const {
   const OpContext& context = step.context();
-  DeviceMemory& memory = context.backend->memory();
-  ScratchScope scope(*context.scratch);
-  const std::span<uint8_t> finite = step.batch().finite;
-  const DevicePtr<uint8_t> flags = context.scratch->Take<uint8_t>(finite.size());
-  if (!finite.empty()) FiniteRows(context, step.layout(), x, flags);
-
-  const int64_t rows = int64_t(step.batch().logit_rows.size());
-  if (rows > 0) {
-    // Where the device reaches the host's memory, results go there at once.
-    const DevicePtr<float> reached = memory.Reach(logits).As<float>();
-    const size_t count = size_t(rows * shape_.size);
-    const DevicePtr<float> place = reached ? reached : context.scratch->Floats(count);
-    Head(step, x, {place, rows, shape_.size, shape_.size});
-    if (!reached) memory.DownloadArray<float>({logits, count}, place);
-  }
-  if (!finite.empty()) memory.DownloadArray<uint8_t>(finite, flags);
+  const ScratchScope scope(*context.scratch);
+  if (results.finite) FiniteRows(context, step.layout(), x, results.finite);
+  if (results.logits.rows > 0) Head(step, x, results.logits);
 }
 
 void Vocabulary::Head(const Step& step, const ConstRows& x, const Rows& out) const {

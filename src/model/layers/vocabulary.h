@@ -37,9 +37,8 @@ class Vocabulary {
 
   // The residual stream of the batch: [rows, dim].
   Rows Embed(const Step& step) const;
-  // Final norm and head for the rows whose logits are wanted; logits: [logit_rows, size], on the
-  // host. Fills batch.finite.
-  void Logits(const Step& step, const ConstRows& x, float* logits) const;
+  // Final norm and head for the rows whose logits are wanted, and which sequences are finite.
+  void Logits(const Step& step, const ConstRows& x, const StepResults& results) const;
 
  private:
   // Of the rows whose logits are wanted; out: [logit_rows, size].

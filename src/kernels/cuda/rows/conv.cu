@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     for (; tap < sequence.tap_count; ++tap) {
       const TapView to = step.taps[sequence.tap_begin + tap];
-      const int t = to.row - sequence.row_begin;
+      const int t = to.row - 1 - sequence.row_begin;
       if (t >= end) break;
       if (t >= begin) channel.Leave(t, StateOf(step, to.state, state_offset) + c);
     }
@@ -94,7 +94,8 @@ __global__ void __launch_bounds__(kThreads)
     // The first row alone reads the state: its thread leaves the new one.
     for (int tap = 0; tap < sequence.tap_count; ++tap) {
       const TapView to = step.taps[sequence.tap_begin + tap];
-      StateOf(step, to.state, state_offset)[c] = column[(to.row - sequence.row_begin) * x.stride];
+      StateOf(step, to.state, state_offset)[c] =
+          column[(to.row - 1 - sequence.row_begin) * x.stride];
     }
     *state = column[(sequence.row_count - 1) * x.stride];
   }
@@ -110,7 +111,7 @@ struct TapWalk {
   // Calls leave(state id) for every tap after `row` of the step.
   template <typename Leave>
   __device__ void After(int row, const Leave& leave) {
-    for (; next != end && next->row == row; ++next) leave(next->state);
+    for (; next != end && next->row == row + 1; ++next) leave(next->state);
   }
 };
 

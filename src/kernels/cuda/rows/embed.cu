@@ -86,18 +86,18 @@ __device__ bool AllFinite(const View& x, int64_t row) {
   return __syncthreads_and(finite) != 0;
 }
 
-__global__ void __launch_bounds__(kThreads) FiniteOfRows(View x, int32_t* finite) {
+__global__ void __launch_bounds__(kThreads) FiniteOfRows(View x, uint8_t* finite) {
   const bool all = AllFinite(x, blockIdx.x);
   if (threadIdx.x == 0) finite[blockIdx.x] = all ? 1 : 0;
 }
 
-__global__ void __launch_bounds__(kThreads) SetFlags(int count, int32_t* flags) {
+__global__ void __launch_bounds__(kThreads) SetFlags(int count, uint8_t* flags) {
   const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (i < count) flags[i] = 1;
 }
 
 __global__ void __launch_bounds__(kThreads)
-    ClearFlags(const int32_t* row_sequence, View x, int32_t* finite) {
+    ClearFlags(const int32_t* row_sequence, View x, uint8_t* finite) {
   const bool all = AllFinite(x, blockIdx.x);
   if (threadIdx.x == 0 && !all) finite[row_sequence[blockIdx.x]] = 0;  // by whoever comes
 }
@@ -190,7 +190,7 @@ void GatherRows(Stream stream, const View& x, const int32_t* index, const View& 
   CopyRows<<<grid, kThreads, 0, stream>>>(x, index, out);
 }
 
-void FiniteSequences(Stream stream, const StepView& step, const View& x, int32_t* finite) {
+void FiniteSequences(Stream stream, const StepView& step, const View& x, uint8_t* finite) {
   if (step.sequence_count == 0) return;
   const unsigned blocks = Blocks(step.sequence_count, kThreads);
   SetFlags<<<blocks, kThreads, 0, stream>>>(step.sequence_count, finite);
@@ -199,7 +199,7 @@ void FiniteSequences(Stream stream, const StepView& step, const View& x, int32_t
   ClearFlags<<<rows, kThreads, 0, stream>>>(step.row_sequence, x, finite);
 }
 
-void FiniteRows(Stream stream, const View& x, int32_t* finite) {
+void FiniteRows(Stream stream, const View& x, uint8_t* finite) {
   if (x.rows == 0) return;
   FiniteOfRows<<<static_cast<unsigned>(x.rows), kThreads, 0, stream>>>(x, finite);
 }

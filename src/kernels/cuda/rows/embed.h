@@ -21,9 +21,9 @@ void GatherRows(Stream stream, const View& x, const int32_t* index, const View& 
 
 // finite[s] = 1 if every value of x in the rows of sequence s is a finite number, else 0. x has the
 // rows of the step.
-void FiniteSequences(Stream stream, const StepView& step, const View& x, int32_t* finite);
+void FiniteSequences(Stream stream, const StepView& step, const View& x, uint8_t* finite);
 // The same for single rows: [x.rows].
-void FiniteRows(Stream stream, const View& x, int32_t* finite);
+void FiniteRows(Stream stream, const View& x, uint8_t* finite);
 // The index of the largest value of each row, the lowest of equals; -1 if any is not finite.
 void ArgMaxRows(Stream stream, const View& x, int32_t* index);
 

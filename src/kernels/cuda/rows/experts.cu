@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "device/raw.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows/experts.h"
 #include "kernels/reference/math.h"
@@ -102,7 +103,7 @@ __device__ void Probabilities(const float* logits, int experts, ExpertScore scor
 
 // A warp a row, alone in its block; probabilities and scores in shared memory.
 __global__ void __launch_bounds__(32)
-    RouteRows(View logits, RoutingParams params, RoutingView routing) {
+    RouteRows(View logits, RoutingParams params, const float* bias, RoutingView routing) {
   extern __shared__ float shared[];  // [experts] twice
   __shared__ float worth[kMaxGroups];
   const int lane = static_cast<int>(threadIdx.x);
@@ -112,7 +113,6 @@ __global__ void __launch_bounds__(32)
   Probabilities(logits.data + blockIdx.x * logits.stride, experts, params.score, lane, probability);
   __syncwarp();
   for (int e = lane; e < experts; e += 32) {
-    const float* bias = params.selection_bias;
     score[e] = bias != nullptr ? probability[e] + bias[e] : probability[e];
   }
   __syncwarp();
@@ -242,7 +242,8 @@ void RouteExperts(Stream stream, const View& logits, const RoutingParams& params
                   const RoutingView& routing) {
   if (logits.rows == 0) return;
   const size_t bytes = size_t(logits.cols) * 2 * sizeof(float);
-  RouteRows<<<static_cast<unsigned>(logits.rows), 32, bytes, stream>>>(logits, params, routing);
+  RouteRows<<<static_cast<unsigned>(logits.rows), 32, bytes, stream>>>(
+      logits, params, Raw(params.selection_bias), routing);
 }
 
 size_t PlanScratchBytes(int64_t slots, int experts) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "kernels/cuda/scan/lane_scan.h"
 #include "kernels/cuda/grid.cuh"
+#include "kernels/cuda/scan/lane_scan.h"
 #include "kernels/cuda/tensor/mma.cuh"
 
 // Eight threads share a column of the state: thread l has keys 32j + 4l .. 32j + 4l + 3. A block
@@ -170,139 +170,160 @@ __device__ __forceinline__ void RunToken(float (&s)[kColumns][kKeys / kLanes], c
   }
 }
 
-template <Rule kRule, int kKeys, int kColumns>
-__global__ void __launch_bounds__(kThreads) ScanKernel(Call call) {
-  using P = Places<kRule>;
-  constexpr int kCells = kKeys / kLanes;
-  constexpr int kBlockColumns = kThreads / kLanes * kColumns;
-  constexpr int kStageFloats = kTokens * (P::kAlongKeys * kKeys + kBlockColumns + 2);
-  extern __shared__ __align__(16) float stages[];
+// The place of a block: a range of columns of one head of one sequence.
+struct BlockPlace {
+  SequenceView sequence;
+  int head;
+  int key_head;
+  int first;  // column
+};
+template <int kBlockColumns>
+__device__ BlockPlace PlaceOfBlock(const Call& call) {
   const LaneScanShape& shape = call.shape;
   const int parts = CeilDiv(shape.columns, kBlockColumns);
   const int head = blockIdx.x / parts;
-  const int first = blockIdx.x % parts * kBlockColumns;
-  const int key_head =
-      shape.tiled ? head % shape.key_heads : head / (shape.heads / shape.key_heads);
-  const SequenceView sequence = call.step.sequences[blockIdx.y];
-  const int lane = threadIdx.x % kLanes;
-  const int mine = first + threadIdx.x / kLanes * kColumns;  // its first column
+  return {call.step.sequences[blockIdx.y], head,
+          shape.tiled ? head % shape.key_heads : head / (shape.heads / shape.key_heads),
+          static_cast<int>(blockIdx.x) % parts * kBlockColumns};
+}
 
-  const int64_t state_at = call.state_offset + int64_t{head} * shape.keys * shape.columns * 4;
-  const auto state_of = [&](uint32_t id) {
-    return reinterpret_cast<float*>(call.step.state_memory + int64_t{id} * call.step.state_bytes +
-                                    state_at);
-  };
-  float s[kColumns][kCells];
-  const float* state = state_of(sequence.state);
+// The cells of a column that a thread has; `move(cell, place in the state)` for each that exists.
+template <int kCells, int kColumns, typename Move>
+__device__ __forceinline__ void ForCells(const LaneScanShape& shape, int column,
+                                         float (&s)[kColumns][kCells], const Move& move) {
+  const int lane = threadIdx.x % kLanes;
 #pragma unroll
   for (int c = 0; c < kColumns; ++c) {
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       const int key = i / 4 * 4 * kLanes + 4 * lane + i % 4;
-      const bool held = key < shape.keys && mine + c < shape.columns;
-      s[c][i] = held ? state[int64_t{key} * shape.columns + mine + c] : 0.0f;
+      const bool held = key < shape.keys && column + c < shape.columns;
+      move(s[c][i], int64_t{key} * shape.columns + column + c, held);
     }
   }
-  const auto save = [&](float* to) {
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-#pragma unroll
-      for (int i = 0; i < kCells; ++i) {
-        const int key = i / 4 * 4 * kLanes + 4 * lane + i % 4;
-        if (key < shape.keys && mine + c < shape.columns) {
-          to[int64_t{key} * shape.columns + mine + c] = s[c][i];
-        }
-      }
-    }
-  };
+}
 
-  // Copies the operands of rows [t, t + kTokens) of the sequence; zeros beyond keys and columns.
-  const auto load = [&](int buffer, int t) {
-    float* stage = stages + buffer * kStageFloats;
-    const int count = min(kTokens, sequence.row_count - t);
-    const int words = call.row_words;
-    const auto copy = [&](float* to, const HeadRows& from, int from_head, int offset, int width,
-                          int real) {
-      for (int i = threadIdx.x * words; i < count * width; i += kThreads * words) {
-        const int token = i / width;
-        const int at = i % width;
-        const bool valid = at < real;
-        const float* source = from.data + (sequence.row_begin + t + token) * from.stride +
-                              from_head * from.head_stride + (valid ? offset + at : 0);
-        if (words == 4) {
-          CopyAsync16(to + i, source, valid);
-        } else {
-          CopyAsync4(to + i, source, valid);
-        }
-      }
-    };
-    // Tokens are kAlongKeys * kKeys apart in shared memory: operand by operand.
+__device__ float* StateOf(const Call& call, const BlockPlace& place, uint32_t id) {
+  return reinterpret_cast<float*>(call.step.state_memory + int64_t{id} * call.step.state_bytes +
+                                  call.state_offset) +
+         int64_t{place.head} * call.shape.keys * call.shape.columns;
+}
+
+template <int kCells, int kColumns>
+__device__ __forceinline__ void SaveState(const LaneScanShape& shape, int column,
+                                          float (&s)[kColumns][kCells], float* to) {
+  ForCells(shape, column, s, [&](float& cell, int64_t at, bool held) {
+    if (held) to[at] = cell;
+  });
+}
+
+// Copies `width` floats of each of `count` tokens from row `row` on; zeros from `real` on.
+__device__ void CopyTokens(float* to, const HeadRows& from, int64_t row, int head, int offset,
+                           int count, int width, int real, int words) {
+  for (int i = threadIdx.x * words; i < count * width; i += kThreads * words) {
+    const int token = i / width;
+    const int at = i % width;
+    const bool valid = at < real;
+    const float* source = from.data + (row + token) * from.stride + head * from.head_stride +
+                          (valid ? offset + at : 0);
+    if (words == 4) {
+      CopyAsync16(to + i, source, valid);
+    } else {
+      CopyAsync4(to + i, source, valid);
+    }
+  }
+}
+
+// Operands of kTokens tokens in shared memory: those along keys one behind another, [kTokens,
+// kKeys] each; columns [kTokens, kBlockColumns]; scalars [2, kTokens].
+template <Rule kRule, int kKeys, int kBlockColumns>
+struct Stage {
+  using P = Places<kRule>;
+  static constexpr int kColumnsAt = kTokens * P::kAlongKeys * kKeys;
+  static constexpr int kScalarsAt = kColumnsAt + kTokens * kBlockColumns;
+  static constexpr int kFloats = kScalarsAt + kTokens * 2;
+
+  // Asks for rows [t, t + kTokens) of the sequence.
+  static __device__ void Load(const Call& call, const BlockPlace& place, int t, float* stage) {
+    const LaneScanShape& shape = call.shape;
+    const int count = min(kTokens, place.sequence.row_count - t);
+    const int64_t row = place.sequence.row_begin + t;
 #pragma unroll
     for (int o = 0; o < P::kAlongKeys; ++o) {
-      copy(stage + o * kTokens * kKeys, call.in.along_keys[o], key_head, 0, kKeys, shape.keys);
+      CopyTokens(stage + o * kTokens * kKeys, call.in.along_keys[o], row, place.key_head, 0, count,
+                 kKeys, shape.keys, call.row_words);
     }
-    float* columns = stage + P::kAlongKeys * kTokens * kKeys;
-    copy(columns, call.in.column, head, first, kBlockColumns,
-         min(kBlockColumns, shape.columns - first));
-    float* scalars = columns + kTokens * kBlockColumns;
+    CopyTokens(stage + kColumnsAt, call.in.column, row, place.head, place.first, count,
+               kBlockColumns, min(kBlockColumns, shape.columns - place.first), call.row_words);
     for (int i = threadIdx.x; i < P::kScalars * count; i += kThreads) {
       const HeadRows& from = call.in.scalars[i / count];
-      const int token = i % count;
-      CopyAsync4(scalars + i / count * kTokens + token,
-                 from.data + (sequence.row_begin + t + token) * from.stride +
-                     head * from.head_stride,
-                 true);
+      CopyAsync4(stage + kScalarsAt + i / count * kTokens + i % count,
+                 from.data + (row + i % count) * from.stride + place.head * from.head_stride, true);
     }
     CommitAsync();
-  };
+  }
+};
+
+template <Rule kRule, int kKeys, int kColumns>
+__global__ void __launch_bounds__(kThreads) ScanKernel(Call call) {
+  constexpr int kBlockColumns = kThreads / kLanes * kColumns;
+  using Operands = Stage<kRule, kKeys, kBlockColumns>;
+  extern __shared__ __align__(16) float stages[];
+  const BlockPlace place = PlaceOfBlock<kBlockColumns>(call);
+  const SequenceView& sequence = place.sequence;
+  const int column = place.first + threadIdx.x / kLanes * kColumns;  // this thread's first
+  float s[kColumns][kKeys / kLanes];
+  const float* state = StateOf(call, place, sequence.state);
+  ForCells(call.shape, column, s,
+           [&](float& cell, int64_t at, bool held) { cell = held ? state[at] : 0.0f; });
 
   int tap = sequence.tap_begin;
   const int tap_end = sequence.tap_begin + sequence.tap_count;
-  const float skip = kRule == Rule::kSsd ? call.in.skip[head] : 0.0f;
-  load(0, 0);
+  const float skip = kRule == Rule::kSsd ? call.in.skip[place.head] : 0.0f;
+  Operands::Load(call, place, 0, stages);
   for (int t = 0, buffer = 0; t < sequence.row_count; t += kTokens, buffer ^= 1) {
     if (t + kTokens < sequence.row_count) {
-      load(buffer ^ 1, t + kTokens);
+      Operands::Load(call, place, t + kTokens, stages + (buffer ^ 1) * Operands::kFloats);
       WaitAsync<1>();
     } else {
       WaitAsync<0>();
     }
     __syncthreads();
-    const float* stage = stages + buffer * kStageFloats;
-    const float* columns = stage + P::kAlongKeys * kTokens * kKeys;
-    const float* scalars = columns + kTokens * kBlockColumns;
+    const float* stage = stages + buffer * Operands::kFloats;
+    const float* scalars = stage + Operands::kScalarsAt;
     const int count = min(kTokens, sequence.row_count - t);
     for (int i = 0; i < count; ++i) {
       float in[kColumns], out[kColumns];
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) in[c] = columns[i * kBlockColumns + mine - first + c];
-      const float scalar[2] = {P::kScalars > 0 ? scalars[i] : 0.0f,
-                               P::kScalars > 1 ? scalars[kTokens + i] : 0.0f};
-      // The operands of a token, gathered by their distance in shared memory.
-      RunToken<kRule, kKeys, kColumns>(s, stage + i * kKeys, scalar, in, skip, lane, out);
+      for (int c = 0; c < kColumns; ++c) {
+        in[c] = stage[Operands::kColumnsAt + i * kBlockColumns + column - place.first + c];
+      }
+      const float scalar[2] = {Places<kRule>::kScalars > 0 ? scalars[i] : 0.0f,
+                               Places<kRule>::kScalars > 1 ? scalars[kTokens + i] : 0.0f};
+      RunToken<kRule, kKeys, kColumns>(s, stage + i * kKeys, scalar, in, skip, threadIdx.x % kLanes,
+                                       out);
       const int row = sequence.row_begin + t + i;
+      float* y = call.y.data + row * call.y.stride + int64_t{place.head} * call.shape.columns;
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
-        if (lane == c % kLanes && mine + c < shape.columns) {
-          call.y.data[row * call.y.stride + int64_t{head} * shape.columns + mine + c] = out[c];
+        if (threadIdx.x % kLanes == c % kLanes && column + c < call.shape.columns) {
+          y[column + c] = out[c];
         }
       }
-      if (tap < tap_end && call.step.taps[tap].row == row) {
-        save(state_of(call.step.taps[tap].state));
+      if (tap < tap_end && call.step.taps[tap].row == row + 1) {
+        SaveState(call.shape, column, s, StateOf(call, place, call.step.taps[tap].state));
         ++tap;
       }
     }
     __syncthreads();
   }
-  save(state_of(sequence.state));
+  SaveState(call.shape, column, s, StateOf(call, place, sequence.state));
 }
 
 template <Rule kRule, int kKeys, int kColumns>
 void Launch(Stream stream, const Call& call) {
-  using P = Places<kRule>;
   constexpr int kBlockColumns = kThreads / kLanes * kColumns;
-  constexpr size_t kShared =
-      2 * sizeof(float) * kTokens * (P::kAlongKeys * kKeys + kBlockColumns + 2);
+  constexpr size_t kShared = 2 * sizeof(float) * Stage<kRule, kKeys, kBlockColumns>::kFloats;
   const auto kernel = ScanKernel<kRule, kKeys, kColumns>;
   static const bool allowed = (AllowShared(kernel, kShared), true);
   (void)allowed;
@@ -315,8 +336,7 @@ void Launch(Stream stream, const Call& call) {
 // sequence, whose state is read and written in longer runs.
 template <Rule kRule, int kKeys>
 void LaunchByColumns(Stream stream, const Call& call) {
-  const int64_t columns =
-      int64_t{call.shape.heads} * call.shape.columns * call.step.sequence_count;
+  const int64_t columns = int64_t{call.shape.heads} * call.shape.columns * call.step.sequence_count;
   const bool brief = call.step.rows < 4 * call.step.sequence_count;
   if constexpr (kKeys <= 128) {
     if (columns > 8192 || (brief && columns > 2048)) {

@@ -7,7 +7,7 @@
 
 // Scans with a matrix state, sequential over the rows of a sequence, all sequences of a step in one
 // launch. A state stays in registers from the first row of its sequence to the last; where a tap
-// wants it, it is written on the way. The bits are those of kernels/reference/lane_scan.h.
+// wants it, it is written on the way. The bits are those of kernels/reference/gpu/lane_scan.h.
 //
 // States lie at `state_offset` bytes in the state memory of the step: [heads, keys, columns] f32.
 namespace reprise::cuda {

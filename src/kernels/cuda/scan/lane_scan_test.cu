@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/device_array.h"
 #include "kernels/cuda/scan/lane_scan.h"
-#include "kernels/reference/lane_scan.h"
+#include "kernels/reference/gpu/lane_scan.h"
 
 namespace reprise::cuda {
 namespace {
@@ -35,7 +35,9 @@ std::vector<float> Uniform(size_t count, unsigned seed, float low, float high) {
 // Operands of all tokens, on both sides.
 struct Operand {
   Operand(int64_t rows, int heads, int width, unsigned seed, float low, float high)
-      : heads(heads), width(width), host(Uniform(size_t(rows * heads * width), seed, low, high)),
+      : heads(heads),
+        width(width),
+        host(Uniform(size_t(rows * heads * width), seed, low, high)),
         device(host) {}
   HeadRows view() const { return {device.data(), int64_t{heads} * width, width}; }
   cpu::TokenRows rows(int64_t row, int head) const {
@@ -61,7 +63,7 @@ TEST_P(LaneScanTest, EqualsSpecification) {
   for (size_t s = 0; s < lengths.size(); ++s) {
     sequences.push_back({rows, lengths[s], 0, 0, 0, uint32_t(lengths.size() - 1 - s),
                          int32_t(taps.size()), int32_t(tapped[s].size())});
-    for (const int t : tapped[s]) taps.push_back({rows + t, states++});
+    for (const int t : tapped[s]) taps.push_back({rows + t + 1, states++});
     rows += lengths[s];
   }
   const Operand a(rows, shape.key_heads, shape.keys, 1, -0.3f, 0.3f);
@@ -116,7 +118,7 @@ TEST_P(LaneScanTest, EqualsSpecification) {
     for (int part = 0; part <= sequence.tap_count; ++part) {
       const bool last = part == sequence.tap_count;
       const TapView* tap = last ? nullptr : &taps[size_t(sequence.tap_begin + part)];
-      const int end = last ? sequence.row_count : tap->row - sequence.row_begin + 1;
+      const int end = last ? sequence.row_count : tap->row - sequence.row_begin;
       float* state = memory.data() + (sequence.state * state_bytes + kOffset) / 4;
       for (int head = 0; head < shape.heads; ++head) {
         const int key_head =
@@ -138,8 +140,7 @@ TEST_P(LaneScanTest, EqualsSpecification) {
             reference::LaneKeyDecayDelta({matrix, count, kb, ka, kw, v, bet, to, width});
             break;
           case Rule::kSsd:
-            reference::LaneSsd(
-                {matrix, count, ka, kb, v, bet, dec, skip[size_t(head)], to, width});
+            reference::LaneSsd({matrix, count, ka, kb, v, bet, dec, skip[size_t(head)], to, width});
             break;
           case Rule::kWkv7:
             reference::LaneWkv7({matrix, count, ka, kw, kb, kd, ke, v, to, width});
@@ -159,15 +160,17 @@ TEST_P(LaneScanTest, EqualsSpecification) {
   EXPECT_EQ(std::memcmp(left.data(), memory.data(), left.size() * 4), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, LaneScanTest,
-    ::testing::Values(Case{Rule::kDelta, 16, 16, 128, 128, false},
-                      Case{Rule::kDelta, 32, 16, 128, 128, true},
-                      Case{Rule::kDelta, 4, 2, 8, 12, false}, Case{Rule::kDelta, 2, 1, 30, 17, false},
-                      Case{Rule::kKeyDecay, 32, 32, 128, 128, false},
-                      Case{Rule::kKeyDecay, 2, 2, 16, 16, false},
-                      Case{Rule::kSsd, 80, 8, 128, 64, false}, Case{Rule::kSsd, 4, 2, 256, 24, false},
-                      Case{Rule::kWkv7, 32, 32, 64, 64, false}, Case{Rule::kWkv7, 3, 3, 16, 16, false}));
+INSTANTIATE_TEST_SUITE_P(All, LaneScanTest,
+                         ::testing::Values(Case{Rule::kDelta, 16, 16, 128, 128, false},
+                                           Case{Rule::kDelta, 32, 16, 128, 128, true},
+                                           Case{Rule::kDelta, 4, 2, 8, 12, false},
+                                           Case{Rule::kDelta, 2, 1, 30, 17, false},
+                                           Case{Rule::kKeyDecay, 32, 32, 128, 128, false},
+                                           Case{Rule::kKeyDecay, 2, 2, 16, 16, false},
+                                           Case{Rule::kSsd, 80, 8, 128, 64, false},
+                                           Case{Rule::kSsd, 4, 2, 256, 24, false},
+                                           Case{Rule::kWkv7, 32, 32, 64, 64, false},
+                                           Case{Rule::kWkv7, 3, 3, 16, 16, false}));
 
 }  // namespace
 }  // namespace reprise::cuda

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "kernels/cuda/tensor/attention.h"
 #include "kernels/cuda/grid.cuh"
+#include "kernels/cuda/tensor/attention.h"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/reference/math.h"
 
@@ -32,7 +32,7 @@ __device__ __forceinline__ void StoreAs(KvType type, std::byte* base, int64_t in
 __global__ void StoreKernel(StepView step, KvView kv, View k, View v) {
   const int row = blockIdx.x;
   const SequenceView& sequence = step.sequences[step.row_sequence[row]];
-  const int position = step.positions[row];
+  const int position = sequence.position + row - sequence.row_begin;
   const uint32_t id = step.blocks[sequence.block_begin + position / kKeys];
   std::byte* block = step.block_memory + int64_t{id} * step.block_bytes;
   const int slot = position % kKeys;
@@ -125,52 +125,33 @@ __device__ void LoadPage(uint16_t* to, const uint16_t* from, int width, int rows
   }
 }
 
-// One warp's 16 queries; a thread has rows g and g + 8 of the tile.
+// One warp's 16 queries; a thread has rows g and g + 8 of the tile (h = 0 and 1 below).
 struct TileRows {
-  int64_t row[2];    // of the step; -1: none
-  int head[2];       // query head
+  int64_t row[2];  // of the step; -1: none
+  int head[2];     // query head
   int position[2];
 };
 
-template <Half kType, int kHead, int kValue, int kWarps, int kSplit>
-__global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(Call call) {
-  // kSplit warps share a tile of queries and divide the channels of the values.
-  constexpr int kTiles = kWarps / kSplit;
-  constexpr int kPart = kValue / kSplit;
-  constexpr int kOutTiles = kPart / 8;
-  extern __shared__ __align__(128) uint16_t shared[];
-  uint16_t* q_tile = shared;                                   // [kTiles * 16, kHead]
-  uint16_t* k_page = q_tile + kTiles * 16 * kPitch<kHead>;     // [64, kHead]
-  uint16_t* v_page = k_page + kKeys * kPitch<kHead>;           // [64, kValue], not if in the keys
-  const KvView& kv = call.kv;
-  if (kv.value_in_key) v_page = k_page;
-  const int v_pitch = kv.value_in_key ? kPitch<kHead> : kPitch<kValue>;
-
-  const QueryRange range =
-      FindQueries(call.step, call.group, kTiles * kTileQueries, blockIdx.x);
-  if (range.sequence < 0) return;
-  const SequenceView sequence = call.step.sequences[range.sequence];
-  const int head = blockIdx.y;
-
-  const int lane = threadIdx.x % kWarp;
-  const int warp = threadIdx.x / kWarp;
-  const int tile = warp / kSplit;
-  const int part = warp % kSplit;
-  const int g = lane / 4;
-  const int t = lane % 4;
-  TileRows mine;
+__device__ TileRows RowsOfTile(const Call& call, const SequenceView& sequence,
+                               const QueryRange& range, int kv_head, int tile) {
+  TileRows rows;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int query = range.begin + tile * kTileQueries + g + 8 * h;
+    const int query = range.begin + tile * kTileQueries + threadIdx.x % kWarp / 4 + 8 * h;
     const bool real = query < range.end;
     const int row = query / call.group;
-    mine.row[h] = real ? sequence.row_begin + row : -1;
-    mine.head[h] = head * call.group + query % call.group;
-    mine.position[h] = real ? sequence.position + row : -1;
+    rows.row[h] = real ? sequence.row_begin + row : -1;
+    rows.head[h] = kv_head * call.group + query % call.group;
+    rows.position[h] = real ? sequence.position + row : -1;
   }
+  return rows;
+}
 
-  // Queries, rounded.
-  for (int i = threadIdx.x; i < kTiles * kTileQueries * (kHead / 2); i += kWarps * kWarp) {
+// The queries of a block, rounded, to shared memory [count, kHead].
+template <Half kType, int kHead>
+__device__ void LoadQueries(const Call& call, const SequenceView& sequence, const QueryRange& range,
+                            int kv_head, int count, uint16_t* to) {
+  for (int i = threadIdx.x; i < count * (kHead / 2); i += blockDim.x) {
     const int place = i / (kHead / 2);
     const int query = range.begin + place;
     const int c = i % (kHead / 2) * 2;
@@ -178,219 +159,335 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(Call call) {
     if (query < range.end) {
       const int64_t row = sequence.row_begin + query / call.group;
       const float* from = call.q.data + row * call.q.stride +
-                          int64_t(head * call.group + query % call.group) * kv.head_dim;
-      if (c < kv.head_dim) value[0] = from[c];
-      if (c + 1 < kv.head_dim) value[1] = from[c + 1];
+                          int64_t(kv_head * call.group + query % call.group) * call.kv.head_dim;
+      if (c < call.kv.head_dim) value[0] = from[c];
+      if (c + 1 < call.kv.head_dim) value[1] = from[c + 1];
     }
-    *reinterpret_cast<uint32_t*>(q_tile + place * kPitch<kHead> + c) =
-        Pack2<kType>(value[0], value[1]);
+    *reinterpret_cast<uint32_t*>(to + place * kPitch<kHead> + c) = Pack2<kType>(value[0], value[1]);
   }
+}
 
-  const int first_position = sequence.position + range.begin / call.group;
-  const int last_position = sequence.position + (range.end - 1) / call.group;
-  int page = FirstSeen(call.params, first_position) / kKeys;
-  int page_end = last_position / kKeys + 1;
-  if (call.partial != nullptr) {
-    page = max(page, int(blockIdx.z) * call.page_count);
-    page_end = min(page_end, int(blockIdx.z + 1) * call.page_count);
-  }
+// Columns 8j + 2t + e of row g + 8h of the tile stand in [j][2h + e].
+using PageScores = float[8][4];
 
-  float out[kOutTiles][4];
-  float running_max[2] = {kMinusInfinity, kMinusInfinity};
-  float running_sum[2] = {0, 0};
-  bool seen[2] = {false, false};
-  for (; page < page_end; ++page) {
-    const uint32_t id = call.step.blocks[sequence.block_begin + page];
-    const std::byte* block = call.step.block_memory + int64_t{id} * call.step.block_bytes;
-    const int held = min(kKeys, last_position + 1 - page * kKeys);
-    __syncthreads();  // the last page is read
-    LoadPage<kHead>(k_page,
-                    reinterpret_cast<const uint16_t*>(block + kv.k_offset) +
-                        int64_t{head} * kKeys * kv.head_dim,
-                    kv.head_dim, held);
-    if (!kv.value_in_key) {
-      LoadPage<kValue>(v_page,
-                       reinterpret_cast<const uint16_t*>(block + kv.v_offset) +
-                           int64_t{head} * kKeys * kv.value_dim,
-                       kv.value_dim, held);
-    }
-    CommitAsync();
-    WaitAsync<0>();
-    __syncthreads();
-
-    float score[8][4] = {};
+template <Half kType, int kHead>
+__device__ __forceinline__ void Score(const uint16_t* q, const uint16_t* k, PageScores& score) {
+  const int lane = threadIdx.x % kWarp;
 #pragma unroll 4
-    for (int k = 0; k < kHead / 16; ++k) {
-      uint32_t a[4];
-      LoadMatrix4(a, q_tile + (tile * 16 + lane % 16) * kPitch<kHead> + 16 * k + lane / 16 * 8);
+  for (int step = 0; step < kHead / 16; ++step) {
+    uint32_t a[4];
+    LoadMatrix4(a, q + lane % 16 * kPitch<kHead> + 16 * step + lane / 16 * 8);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        uint32_t b[4];
-        const int row = 16 * j + lane % 8 + lane / 16 * 8;
-        LoadMatrix4(b, k_page + row * kPitch<kHead> + 16 * k + lane / 8 % 2 * 8);
-        Mma<kType>(score[2 * j], a, b[0], b[1]);
-        Mma<kType>(score[2 * j + 1], a, b[2], b[3]);
-      }
+    for (int j = 0; j < 4; ++j) {
+      uint32_t b[4];
+      const int row = 16 * j + lane % 8 + lane / 16 * 8;
+      LoadMatrix4(b, k + row * kPitch<kHead> + 16 * step + lane / 8 % 2 * 8);
+      Mma<kType>(score[2 * j], a, b[0], b[1]);
+      Mma<kType>(score[2 * j + 1], a, b[2], b[3]);
     }
-
-    // Softmax of the page; columns 8j + 2t + e of row g + 8h stand in score[j][2h + e].
-    float page_max[2] = {kMinusInfinity, kMinusInfinity};
-    int first[2], end[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      first[h] = FirstSeen(call.params, mine.position[h]) - page * kKeys;
-      end[h] = mine.position[h] + 1 - page * kKeys;
-    }
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int h = e / 2;
-        const int column = 8 * j + 2 * t + e % 2;
-        float s = score[j][e] * call.params.scale;
-        if (call.params.softcap != 0) {
-          s = call.params.softcap * reference::Tanh(s / call.params.softcap);
-        }
-        const bool visible = column >= first[h] && column < end[h];
-        score[j][e] = visible ? s : kMinusInfinity;
-        if (visible) page_max[h] = s > page_max[h] ? s : page_max[h];
-      }
-    }
-    float page_sum[2] = {0, 0};
-    bool any[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      for (int d = 1; d < 4; d *= 2) {
-        const float other = __shfl_xor_sync(~0u, page_max[h], d);
-        page_max[h] = other > page_max[h] ? other : page_max[h];
-      }
-      any[h] = max(first[h], 0) < min(end[h], kKeys);
-    }
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int h = e / 2;
-        const int column = 8 * j + 2 * t + e % 2;
-        const bool visible = column >= first[h] && column < end[h];
-        const float p = visible ? reference::Exp(score[j][e] - page_max[h]) : 0.0f;
-        score[j][e] = p;
-        if (visible) page_sum[h] += p;
-      }
-    }
-    float a_join[2], b_join[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      for (int d = 1; d < 4; d *= 2) page_sum[h] += __shfl_xor_sync(~0u, page_sum[h], d);
-      const float together =
-          seen[h] && running_max[h] > page_max[h] ? running_max[h] : page_max[h];
-      a_join[h] = seen[h] && any[h] ? reference::Exp(running_max[h] - together) : 1.0f;
-      b_join[h] = seen[h] && any[h] ? reference::Exp(page_max[h] - together) : 1.0f;
-      if (any[h]) {
-        running_sum[h] =
-            seen[h] ? fmaf(running_sum[h], a_join[h], page_sum[h] * b_join[h]) : page_sum[h];
-        running_max[h] = together;
-      }
-    }
-    uint32_t p[4][4];
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      p[k][0] = Pack2<kType>(score[2 * k][0], score[2 * k][1]);
-      p[k][1] = Pack2<kType>(score[2 * k][2], score[2 * k][3]);
-      p[k][2] = Pack2<kType>(score[2 * k + 1][0], score[2 * k + 1][1]);
-      p[k][3] = Pack2<kType>(score[2 * k + 1][2], score[2 * k + 1][3]);
-    }
-#pragma unroll
-    for (int j = 0; j < kOutTiles / 2; ++j) {
-      float fresh[2][4] = {};
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        uint32_t b[4];
-        LoadMatrix4Transposed(
-            b, v_page + (16 * k + lane % 16) * v_pitch + part * kPart + 16 * j + lane / 16 * 8);
-        Mma<kType>(fresh[0], p[k], b[0], b[1]);
-        Mma<kType>(fresh[1], p[k], b[2], b[3]);
-      }
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int h = e / 2;
-          float& o = out[2 * j + i][e];
-          if (any[h]) o = seen[h] ? fmaf(o, a_join[h], fresh[i][e] * b_join[h]) : fresh[i][e];
-        }
-      }
-    }
-    if (call.partial != nullptr) {
-      // Each page for itself.
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        if (mine.row[h] < 0) continue;
-        const int64_t query = mine.row[h] * call.params.q_heads + mine.head[h];
-        float* to = call.partial + (query * call.pages + page) * (2 + kv.value_dim);
-        if (t == 0 && part == 0) {
-          to[0] = running_max[h];
-          to[1] = any[h] ? running_sum[h] : 0.0f;
-        }
-#pragma unroll
-        for (int j = 0; j < kOutTiles; ++j) {
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            const int c = part * kPart + 8 * j + 2 * t + e;
-            if (any[h] && c < kv.value_dim) to[2 + c] = out[j][2 * h + e];
-          }
-        }
-      }
-      continue;
-    }
-    seen[0] = seen[0] || any[0];
-    seen[1] = seen[1] || any[1];
   }
-  if (call.partial != nullptr) return;
+}
+
+// What a page's softmax has besides its weights.
+struct PageSoftmax {
+  float max[2] = {kMinusInfinity, kMinusInfinity};
+  float sum[2] = {0, 0};
+  bool any[2];  // a position of the page is visible
+};
+
+// Scores become weights; those of positions that are not visible 0.
+__device__ __forceinline__ PageSoftmax Weigh(const AttentionView& params, const TileRows& rows,
+                                             int page, PageScores& score) {
+  PageSoftmax softmax;
+  const int t = threadIdx.x % 4;
+  int first[2], end[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    if (mine.row[h] < 0) continue;
-    const float inverse = 1.0f / running_sum[h];
-    float* to = call.out.data + mine.row[h] * call.out.stride + int64_t(mine.head[h]) * kv.value_dim;
+    first[h] = FirstSeen(params, rows.position[h]) - page * kKeys;
+    end[h] = rows.position[h] + 1 - page * kKeys;
+    softmax.any[h] = max(first[h], 0) < min(end[h], kKeys);
+  }
+  const auto visible = [&](int j, int e) {
+    const int column = 8 * j + 2 * t + e % 2;
+    return column >= first[e / 2] && column < end[e / 2];
+  };
 #pragma unroll
-    for (int j = 0; j < kOutTiles; ++j) {
+  for (int j = 0; j < 8; ++j) {
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int c = part * kPart + 8 * j + 2 * t + e;
-        if (c < kv.value_dim) to[c] = out[j][2 * h + e] * inverse;
+    for (int e = 0; e < 4; ++e) {
+      float s = score[j][e] * params.scale;
+      if (params.softcap != 0) s = params.softcap * reference::Tanh(s / params.softcap);
+      score[j][e] = s;
+      float& largest = softmax.max[e / 2];
+      if (visible(j, e)) largest = s > largest ? s : largest;
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    for (int d = 1; d < 4; d *= 2) {
+      const float other = __shfl_xor_sync(~0u, softmax.max[h], d);
+      softmax.max[h] = other > softmax.max[h] ? other : softmax.max[h];
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const bool seen = visible(j, e);
+      score[j][e] = seen ? reference::Exp(score[j][e] - softmax.max[e / 2]) : 0.0f;
+      if (seen) softmax.sum[e / 2] += score[j][e];
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    for (int d = 1; d < 4; d *= 2) softmax.sum[h] += __shfl_xor_sync(~0u, softmax.sum[h], d);
+  }
+  return softmax;
+}
+
+// The pages so far, of a part of kPart channels of the values.
+template <int kPart>
+struct Running {
+  float out[kPart / 8][4];
+  float max[2] = {kMinusInfinity, kMinusInfinity};
+  float sum[2] = {0, 0};
+  bool seen[2] = {false, false};  // a page before this one had a visible position
+};
+
+// Joins a page: its weights times its values, `v` the first channel of the part.
+template <Half kType, int kPart>
+__device__ __forceinline__ void JoinPage(const PageSoftmax& page, const PageScores& weight,
+                                         const uint16_t* v, int v_pitch, Running<kPart>& running) {
+  float before[2], after[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const bool both = running.seen[h] && page.any[h];
+    const float together =
+        running.seen[h] && running.max[h] > page.max[h] ? running.max[h] : page.max[h];
+    before[h] = both ? reference::Exp(running.max[h] - together) : 1.0f;
+    after[h] = both ? reference::Exp(page.max[h] - together) : 1.0f;
+    if (!page.any[h]) continue;
+    running.sum[h] = both ? fmaf(running.sum[h], before[h], page.sum[h] * after[h]) : page.sum[h];
+    running.max[h] = together;
+  }
+  uint32_t p[4][4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    p[k][0] = Pack2<kType>(weight[2 * k][0], weight[2 * k][1]);
+    p[k][1] = Pack2<kType>(weight[2 * k][2], weight[2 * k][3]);
+    p[k][2] = Pack2<kType>(weight[2 * k + 1][0], weight[2 * k + 1][1]);
+    p[k][3] = Pack2<kType>(weight[2 * k + 1][2], weight[2 * k + 1][3]);
+  }
+  const int lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (int j = 0; j < kPart / 16; ++j) {
+    float fresh[2][4] = {};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      uint32_t b[4];
+      LoadMatrix4Transposed(b, v + (16 * k + lane % 16) * v_pitch + 16 * j + lane / 16 * 8);
+      Mma<kType>(fresh[0], p[k], b[0], b[1]);
+      Mma<kType>(fresh[1], p[k], b[2], b[3]);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int h = e / 2;
+        float& o = running.out[2 * j + i][e];
+        if (page.any[h]) {
+          o = running.seen[h] ? fmaf(o, before[h], fresh[i][e] * after[h]) : fresh[i][e];
+        }
       }
     }
   }
 }
 
-// Joins the pages of one query of the workspace, in order.
-__global__ void JoinKernel(Call call) {
+// Calls store(channel, value) for what this thread has of row h.
+template <int kPart, typename Store>
+__device__ __forceinline__ void ForChannels(const Running<kPart>& running, int h, int first,
+                                            int value_dim, const Store& store) {
+#pragma unroll
+  for (int j = 0; j < kPart / 8; ++j) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int c = first + 8 * j + 2 * int(threadIdx.x % 4) + e;
+      if (c < value_dim) store(c, running.out[j][2 * h + e]);
+    }
+  }
+}
+
+// One page for itself, to the workspace.
+template <int kPart>
+__device__ __forceinline__ void StorePage(const Call& call, const TileRows& rows,
+                                          const PageSoftmax& softmax, int page, int first,
+                                          const Running<kPart>& running) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    if (rows.row[h] < 0 || !softmax.any[h]) continue;
+    const int64_t query = rows.row[h] * call.params.q_heads + rows.head[h];
+    float* to = call.partial + (query * call.pages + page) * (2 + call.kv.value_dim);
+    if (threadIdx.x % 4 == 0 && first == 0) {
+      to[0] = running.max[h];
+      to[1] = running.sum[h];
+    }
+    ForChannels(running, h, first, call.kv.value_dim, [&](int c, float o) { to[2 + c] = o; });
+  }
+}
+
+template <int kPart>
+__device__ __forceinline__ void StoreResult(const Call& call, const TileRows& rows, int first,
+                                            const Running<kPart>& running) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    if (rows.row[h] < 0) continue;
+    const float inverse = 1.0f / running.sum[h];
+    float* to =
+        call.out.data + rows.row[h] * call.out.stride + int64_t(rows.head[h]) * call.kv.value_dim;
+    ForChannels(running, h, first, call.kv.value_dim, [&](int c, float o) { to[c] = o * inverse; });
+  }
+}
+
+// kSplit warps share a tile of queries and divide the channels of the values.
+template <Half kType, int kHead, int kValue, int kWarps, int kSplit>
+__global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(Call call) {
+  constexpr int kTiles = kWarps / kSplit;
+  constexpr int kPart = kValue / kSplit;
+  extern __shared__ __align__(128) uint16_t shared[];
+  const KvView& kv = call.kv;
+  uint16_t* q_tile = shared;                                // [kTiles * 16, kHead]
+  uint16_t* k_page = q_tile + kTiles * 16 * kPitch<kHead>;  // [64, kHead]
+  uint16_t* v_page = kv.value_in_key ? k_page : k_page + kKeys * kPitch<kHead>;  // [64, kValue]
+  const int v_pitch = kv.value_in_key ? kPitch<kHead> : kPitch<kValue>;
+
+  const QueryRange range = FindQueries(call.step, call.group, kTiles * kTileQueries, blockIdx.x);
+  if (range.sequence < 0) return;
+  const SequenceView sequence = call.step.sequences[range.sequence];
+  const int head = blockIdx.y;
+  const int tile = threadIdx.x / kWarp / kSplit;
+  const int first_channel = threadIdx.x / kWarp % kSplit * kPart;
+  const TileRows rows = RowsOfTile(call, sequence, range, head, tile);
+  LoadQueries<kType, kHead>(call, sequence, range, head, kTiles * kTileQueries, q_tile);
+
+  const int last = sequence.position + (range.end - 1) / call.group;
+  int page = FirstSeen(call.params, sequence.position + range.begin / call.group) / kKeys;
+  int page_end = last / kKeys + 1;
+  if (call.partial != nullptr) {
+    page = max(page, int(blockIdx.z) * call.page_count);
+    page_end = min(page_end, int(blockIdx.z + 1) * call.page_count);
+  }
+  Running<kPart> running;
+  for (; page < page_end; ++page) {
+    const uint32_t id = call.step.blocks[sequence.block_begin + page];
+    const std::byte* block = call.step.block_memory + int64_t{id} * call.step.block_bytes;
+    const int held = min(kKeys, last + 1 - page * kKeys);
+    __syncthreads();  // the page before has been read
+    const auto* k = reinterpret_cast<const uint16_t*>(block + kv.k_offset);
+    LoadPage<kHead>(k_page, k + int64_t{head} * kKeys * kv.head_dim, kv.head_dim, held);
+    if (!kv.value_in_key) {
+      const auto* v = reinterpret_cast<const uint16_t*>(block + kv.v_offset);
+      LoadPage<kValue>(v_page, v + int64_t{head} * kKeys * kv.value_dim, kv.value_dim, held);
+    }
+    CommitAsync();
+    WaitAsync<0>();
+    __syncthreads();
+    PageScores score = {};
+    Score<kType, kHead>(q_tile + tile * 16 * kPitch<kHead>, k_page, score);
+    const PageSoftmax softmax = Weigh(call.params, rows, page, score);
+    JoinPage<kType, kPart>(softmax, score, v_page + first_channel, v_pitch, running);
+    if (call.partial != nullptr) {
+      StorePage(call, rows, softmax, page, first_channel, running);
+      continue;
+    }
+    running.seen[0] = running.seen[0] || softmax.any[0];
+    running.seen[1] = running.seen[1] || softmax.any[1];
+  }
+  if (call.partial == nullptr) StoreResult(call, rows, first_channel, running);
+}
+
+// Joins the pages of one query of the workspace, in order. The running maximum is known ahead (a
+// maximum has no order), and with it the factors of every page; what is left of the order is one
+// fma a page.
+constexpr int kJoinThreads = 128;
+constexpr int kJoinPages = 1024;  // at a time
+
+__global__ void __launch_bounds__(kJoinThreads) JoinKernel(Call call) {
+  __shared__ float page_max[kJoinPages], before[kJoinPages], after[kJoinPages], sums[kJoinPages];
   const int row = blockIdx.x;
   const int head = blockIdx.y;
   const int width = call.kv.value_dim;
-  const int position = call.step.positions[row];
+  const SequenceView& sequence = call.step.sequences[call.step.row_sequence[row]];
+  const int position = sequence.position + row - sequence.row_begin;
   const int first = FirstSeen(call.params, position) / kKeys;
   const int end = position / kKeys + 1;
-  const float* pages = call.partial +
-                       (int64_t{row} * call.params.q_heads + head) * call.pages * (2 + width);
+  const float* pages =
+      call.partial + (int64_t{row} * call.params.q_heads + head) * call.pages * (2 + width);
   float* to = call.out.data + row * call.out.stride + int64_t{head} * width;
-  for (int c = threadIdx.x; c < width; c += blockDim.x) {
-    float max = kMinusInfinity, sum = 0, o = 0;
-    for (int page = first; page < end; ++page) {
-      const float* one = pages + int64_t{page} * (2 + width);
-      const float page_max = one[0], page_sum = one[1], page_out = one[2 + c];
-      if (page == first) {
-        max = page_max, sum = page_sum, o = page_out;
-        continue;
-      }
-      const float together = max > page_max ? max : page_max;
-      const float a = reference::Exp(max - together);
-      const float b = reference::Exp(page_max - together);
-      sum = fmaf(sum, a, page_sum * b);
-      o = fmaf(o, a, page_out * b);
-      max = together;
+  constexpr int kChannels = 4;  // of a thread, at most: value_dim <= 512
+  float out[kChannels];
+  float sum = 0;
+  float max = kMinusInfinity;  // of all pages before this part
+  for (int begin = first; begin < end; begin += kJoinPages) {
+    const int count = min(kJoinPages, end - begin);
+    __syncthreads();
+    for (int i = threadIdx.x; i < count; i += kJoinThreads) {
+      const float* page = pages + int64_t{begin + i} * (2 + width);
+      page_max[i] = page[0];
+      sums[i] = page[1];
     }
-    to[c] = o * (1.0f / sum);
+    __syncthreads();
+    // Maxima up to each page, by the first warp.
+    if (threadIdx.x < kWarp) {
+      float carried = max;
+      for (int i = 0; i < count; i += kWarp) {
+        const int at = i + static_cast<int>(threadIdx.x);
+        float upto = at < count ? page_max[at] : kMinusInfinity;
+        for (int d = 1; d < kWarp; d *= 2) {
+          const float other = __shfl_up_sync(~0u, upto, d);
+          if (static_cast<int>(threadIdx.x) >= d && other > upto) upto = other;
+        }
+        upto = carried > upto ? carried : upto;
+        if (at < count) after[at] = upto;
+        carried = __shfl_sync(~0u, upto, kWarp - 1);
+      }
+    }
+    __syncthreads();
+    const float last = after[count - 1];
+    float mine[CeilDiv(kJoinPages, kJoinThreads)][2];
+    for (int i = threadIdx.x, n = 0; i < count; i += kJoinThreads, ++n) {
+      const float together = after[i];
+      mine[n][0] = reference::Exp((i == 0 ? max : after[i - 1]) - together);
+      mine[n][1] = reference::Exp(page_max[i] - together);
+    }
+    __syncthreads();
+    for (int i = threadIdx.x, n = 0; i < count; i += kJoinThreads, ++n) {
+      before[i] = mine[n][0];
+      after[i] = mine[n][1];
+    }
+    __syncthreads();
+    const float* from = pages + int64_t{begin} * (2 + width) + 2;
+    for (int i = 0; i < count; ++i) {
+      const bool store = begin + i == first;
+      sum = store ? sums[i] : fmaf(sum, before[i], sums[i] * after[i]);
+    }
+#pragma unroll
+    for (int n = 0; n < kChannels; ++n) {
+      const int c = threadIdx.x + n * kJoinThreads;
+      if (c >= width) break;
+      float o = out[n];
+#pragma unroll 8
+      for (int i = 0; i < count; ++i) {
+        const float page_out = from[int64_t{i} * (2 + width) + c];
+        o = begin + i == first ? page_out : fmaf(o, before[i], page_out * after[i]);
+      }
+      out[n] = o;
+    }
+    max = last;
+  }
+#pragma unroll
+  for (int n = 0; n < kChannels; ++n) {
+    const int c = threadIdx.x + n * kJoinThreads;
+    if (c < width) to[c] = out[n] * (1.0f / sum);
   }
 }
 
@@ -406,7 +503,7 @@ __global__ void __launch_bounds__(kKeys) FloatAttention(Call call) {
   const int head = blockIdx.y;
   const int kv_head = head / call.group;
   const SequenceView sequence = call.step.sequences[call.step.row_sequence[row]];
-  const int position = call.step.positions[row];
+  const int position = sequence.position + row - sequence.row_begin;
   for (int i = threadIdx.x; i < kv.head_dim; i += kKeys) {
     q[i] = call.q.data[row * call.q.stride + int64_t{head} * kv.head_dim + i] * call.params.scale;
   }
@@ -468,7 +565,7 @@ __global__ void __launch_bounds__(kKeys) FloatAttention(Call call) {
 
 // --- Choice of a form ----------------------------------------------------------------------
 
-constexpr int kBlocksWanted = 264;   // two for every multiprocessor
+constexpr int kBlocksWanted = 264;    // two for every multiprocessor
 constexpr int64_t kRowsDivided = 64;  // more rows than this fill the device without division
 constexpr int64_t kWorkspaceFloats = int64_t{1} << 27;
 
@@ -510,12 +607,16 @@ template <Half kType>
 void LaunchByShape(Stream stream, const Call& call, const Division& division) {
   const int head = call.kv.head_dim;
   const int value = call.kv.value_dim;
+  // One tile of queries a sequence: its warps divide the values instead.
+  const bool brief = call.step.rows == call.step.sequence_count && call.group <= kTileQueries;
   if (head <= 64 && value <= 64) return LaunchTensor<kType, 64, 64, 4, 1>(stream, call, division);
   if (head <= 128 && value <= 128) {
-    return LaunchTensor<kType, 128, 128, 4, 1>(stream, call, division);
+    return brief ? LaunchTensor<kType, 128, 128, 4, 4>(stream, call, division)
+                 : LaunchTensor<kType, 128, 128, 4, 1>(stream, call, division);
   }
   if (head <= 256 && value <= 256) {
-    return LaunchTensor<kType, 256, 256, 4, 1>(stream, call, division);
+    return brief ? LaunchTensor<kType, 256, 256, 4, 4>(stream, call, division)
+                 : LaunchTensor<kType, 256, 256, 8, 2>(stream, call, division);
   }
   LaunchTensor<kType, 576, 512, 4, 4>(stream, call, division);
 }
@@ -546,11 +647,11 @@ void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& 
     call.partial = static_cast<float*>(workspace);
     call.page_count = division.page_count;
   }
-  (kv.type == KvType::kF16 ? LaunchByShape<Half::kF16>
-                           : LaunchByShape<Half::kBF16>)(stream, call, division);
+  (kv.type == KvType::kF16 ? LaunchByShape<Half::kF16> : LaunchByShape<Half::kBF16>)(stream, call,
+                                                                                     division);
   if (division.page_count > 0) {
     const dim3 grid(unsigned(step.rows), unsigned(params.q_heads));
-    JoinKernel<<<grid, 128, 0, stream>>>(call);
+    JoinKernel<<<grid, kJoinThreads, 0, stream>>>(call);
   }
 }
 

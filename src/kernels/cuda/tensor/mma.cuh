@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "kernels/reference/tensor_core.h"
+#include "kernels/reference/gpu/tensor_core.h"
 
 // The instructions that kernels with tensor cores are made of. Fragments of m16n8k16, thread
 // (g, t) = (lane / 4, lane % 4):

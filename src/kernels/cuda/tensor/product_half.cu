@@ -4,13 +4,13 @@
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/cuda/tensor/product_half.h"
+#include "kernels/cuda/tensor/product_many.h"
+#include "kernels/cuda/tensor/tiles.cuh"
 
 namespace reprise::cuda {
 namespace {
 
 using reference::kTensorSlice;
-
-constexpr int kWarp = 32;
 
 // --- Rounding of activations ---------------------------------------------------------------
 
@@ -53,53 +53,6 @@ __global__ void __launch_bounds__(kRoundThreads) RoundKernel(View x, HalfRows ou
   if (threadIdx.x == 0) out.scale[row] = scale;
 }
 
-// --- Rows of a block, with or without groups -----------------------------------------------
-
-struct Tile {
-  int matrix = -1;  // -1: there is nothing to do
-  int64_t begin = 0;
-  int64_t end = 0;
-};
-
-// Tile number `index` of the groups, cut into tiles of at most kRows rows. Called by a whole warp.
-template <int kRows>
-__device__ Tile FindTile(const HalfGroups& groups, int index) {
-  const int lane = threadIdx.x % kWarp;
-  int before = 0;
-  for (int first = 0; first < groups.count; first += kWarp) {
-    const int group = first + lane;
-    const bool real = group < groups.count;
-    const int begin = real ? groups.begin[group] : 0;
-    const int end = real ? groups.begin[group + 1] : 0;
-    const int tiles = CeilDiv(end - begin, kRows);
-    int upto = tiles;  // of this lane and those before it
-    for (int d = 1; d < kWarp; d *= 2) {
-      const int other = __shfl_up_sync(~0u, upto, d);
-      if (lane >= d) upto += other;
-    }
-    const int mine = before + upto - tiles;
-    const unsigned found = __ballot_sync(~0u, index >= mine && index < mine + tiles);
-    if (found != 0) {
-      const int owner = __ffs(found) - 1;
-      const int from = __shfl_sync(~0u, begin + (index - mine) * kRows, owner);
-      return {first + owner, from, min(from + kRows, __shfl_sync(~0u, end, owner))};
-    }
-    before += __shfl_sync(~0u, upto, kWarp - 1);
-  }
-  return {};
-}
-
-template <int kRows>
-__device__ Tile TileOf(const HalfRows& x, const HalfGroups& groups, int index) {
-  if (groups.count > 0) return FindTile<kRows>(groups, index);
-  const int64_t begin = int64_t{index} * kRows;
-  return {0, begin, min(begin + kRows, x.rows)};
-}
-
-__device__ __forceinline__ int64_t SourceRow(const HalfGroups& groups, int64_t slot) {
-  return groups.row != nullptr ? groups.row[slot] : slot;
-}
-
 __device__ __forceinline__ void StoreOutput(const View& out, const float* bias, float scale,
                                             int64_t row, int64_t column, float total) {
   const float y = total * scale;
@@ -110,36 +63,77 @@ __device__ __forceinline__ void StoreOutput(const View& out, const float* bias, 
 
 __device__ __forceinline__ uint2 LoadStream(const uint16_t* p) {
   uint2 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];"
+               : "=r"(v.x), "=r"(v.y)
+               : "l"(p));
   return v;
 }
 
-// A block has 8 * kColumnTiles rows of the matrix and 16 * kRowTiles rows of x; warp w has slices
-// w, w + warps, ... of K. Sums of slices meet in shared memory and are added in order. Inside a
-// step of 16 the order of k is free, so a thread takes four neighbours of a row as they lie.
-template <Half kType, int kRowTiles, int kColumnTiles, int kWarps>
+// What one launch computes: the matrices of an input, one behind another along the grid.
+struct FewProducts {
+  static constexpr int kMost = 4;
+  HalfProduct product[kMost];
+  int begin[kMost + 1];  // the first block of each, and the end
+};
+
+// Four elements of a row of x, as the step takes them. What is not rounded yet is rounded here, and
+// the largest of it kept.
+template <Half kType, bool kFloats>
+__device__ __forceinline__ uint2 LoadRow(const void* row, int64_t k, float inverse,
+                                         float* largest) {
+  if constexpr (kFloats) {
+    const float4 x = *reinterpret_cast<const float4*>(static_cast<const float*>(row) + k);
+    *largest = fmaxf(*largest, fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w))));
+    return make_uint2(Pack2<kType>(x.x * inverse, x.y * inverse),
+                      Pack2<kType>(x.z * inverse, x.w * inverse));
+  } else {
+    return *reinterpret_cast<const uint2*>(static_cast<const uint16_t*>(row) + k);
+  }
+}
+
+// As RoundRow: the power of two that keeps a row of f16 finite.
+template <Half kType>
+__device__ __forceinline__ float ScaleOf(float largest) {
+  const bool large = kType == Half::kF16 && largest >= 65520.0f && !isinf(largest);
+  return large ? ldexpf(1.0f, ilogbf(largest) + 1 - 15) : 1.0f;
+}
+
+// A block has 8 * kColumnTiles rows of one matrix and 16 rows of x (8, where they are floats); warp
+// w has slices w, w + warps, ... of K. Sums of slices meet in shared memory and are added in order.
+// Inside a step of 16 the order of k is free, so a thread takes four neighbours of a row as they
+// lie.
+//
+// Floats are rounded as if no row had to be scaled; a block that finds one that has begins anew.
+template <Half kType, bool kFloats, int kColumnTiles, int kWarps>
 __global__ void __launch_bounds__(kWarps* kWarp)
-    FewRowsKernel(HalfRows x, HalfMatrix weight, HalfGroups groups, const float* bias, View out) {
-  constexpr int kRows = 16 * kRowTiles;
+    FewRowsKernel(HalfRows x, HalfGroups groups, const __grid_constant__ FewProducts products) {
+  constexpr int kRows = kFloats ? 8 : 16;
+  constexpr int kHalves = kRows / 8;
   constexpr int kColumns = 8 * kColumnTiles;
   constexpr int kOutputs = kRows * kColumns;
   constexpr int kEach = CeilDiv(kOutputs, kWarps * kWarp);
-  constexpr int kUnroll = kRowTiles >= 4 ? 2 : kRowTiles == 2 ? 4 : 8;
-  constexpr int kBuffers = kRowTiles >= 4 ? 1 : 2;  // with two, one barrier a wave suffices
-  __shared__ float sums[kBuffers][kWarps][kOutputs];
+  constexpr int kUnroll = 8;
+  __shared__ float sums[2][kWarps][kOutputs];
+  __shared__ float warp_largest[kWarps][8];
+  int which = 0;
+  while (int(blockIdx.x) >= products.begin[which + 1]) ++which;
+  const HalfMatrix& weight = products.product[which].weight;
   const int warp = threadIdx.x / kWarp;
   const int g = threadIdx.x % kWarp / 4;
   const int t = threadIdx.x % 4;
   const Tile tile = TileOf<kRows>(x, groups, blockIdx.y);
   if (tile.matrix < 0) return;
   const uint16_t* matrix = weight.data + tile.matrix * groups.matrix_stride;
-  const int64_t first = int64_t{blockIdx.x} * kColumns;
+  const int64_t first = int64_t{int(blockIdx.x) - products.begin[which]} * kColumns;
 
-  const uint16_t* rows[2 * kRowTiles];
+  const void* rows[kHalves];
 #pragma unroll
-  for (int i = 0; i < 2 * kRowTiles; ++i) {
+  for (int i = 0; i < kHalves; ++i) {
     const int64_t slot = tile.begin + g + 8 * i;
-    rows[i] = slot < tile.end ? x.data + SourceRow(groups, slot) * x.stride + 4 * t : nullptr;
+    const int64_t place = slot < tile.end ? SourceRow(groups, slot) * x.stride + 4 * t : -1;
+    rows[i] = place < 0 ? nullptr
+              : kFloats ? static_cast<const void*>(x.f32 + place)
+                        : static_cast<const void*>(x.data + place);
   }
   const uint16_t* columns[kColumnTiles];
 #pragma unroll
@@ -149,63 +143,72 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   }
 
   float total[kEach];
+  float scale = 1;  // of row g, where rows are floats
   const int slices = static_cast<int>(CeilDiv<int64_t>(weight.cols, kTensorSlice));
-  for (int wave = 0; wave * kWarps < slices; ++wave) {
-    const int slice = wave * kWarps + warp;
-    float acc[kRowTiles][kColumnTiles][4] = {};
-    const int64_t end = min(int64_t{slice + 1} * kTensorSlice, weight.stride);
 #pragma unroll 1
-    for (int64_t k = int64_t{slice} * kTensorSlice; k < end; k += 16 * kUnroll) {
-      uint2 b[kUnroll][kColumnTiles];
-      uint2 a[kUnroll][2 * kRowTiles];
+  for (int pass = 0; pass < (kFloats ? 2 : 1); ++pass) {
+    float largest = 0;
+    const float inverse = 1 / scale;
+    for (int wave = 0; wave * kWarps < slices; ++wave) {
+      const int slice = wave * kWarps + warp;
+      float acc[kColumnTiles][4] = {};
+      const int64_t end = min(int64_t{slice + 1} * kTensorSlice, weight.stride);
+#pragma unroll 1
+      for (int64_t k = int64_t{slice} * kTensorSlice; k < end; k += 16 * kUnroll) {
+        uint2 b[kUnroll][kColumnTiles];
+        uint2 a[kUnroll][kHalves];
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        const bool inside = k + 16 * u < end;
+        for (int u = 0; u < kUnroll; ++u) {
+          const bool inside = k + 16 * u < end;
 #pragma unroll
-        for (int j = 0; j < kColumnTiles; ++j) {
-          b[u][j] = inside && columns[j] != nullptr ? LoadStream(columns[j] + k + 16 * u)
-                                                    : make_uint2(0, 0);
+          for (int j = 0; j < kColumnTiles; ++j) {
+            b[u][j] = inside && columns[j] != nullptr ? LoadStream(columns[j] + k + 16 * u)
+                                                      : make_uint2(0, 0);
+          }
+#pragma unroll
+          for (int i = 0; i < kHalves; ++i) {
+            a[u][i] = inside && rows[i] != nullptr
+                          ? LoadRow<kType, kFloats>(rows[i], k + 16 * u, inverse, &largest)
+                          : make_uint2(0, 0);
+          }
         }
 #pragma unroll
-        for (int i = 0; i < 2 * kRowTiles; ++i) {
-          a[u][i] = inside && rows[i] != nullptr
-                        ? *reinterpret_cast<const uint2*>(rows[i] + k + 16 * u)
-                        : make_uint2(0, 0);
+        for (int u = 0; u < kUnroll; ++u) {
+          const uint2 low = a[u][0];
+          const uint2 high = kHalves > 1 ? a[u][kHalves - 1] : make_uint2(0, 0);
+          const uint32_t fragment[4] = {low.x, high.x, low.y, high.y};
+#pragma unroll
+          for (int j = 0; j < kColumnTiles; ++j) Mma<kType>(acc[j], fragment, b[u][j].x, b[u][j].y);
         }
       }
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-#pragma unroll
-        for (int i = 0; i < kRowTiles; ++i) {
-          const uint32_t fragment[4] = {a[u][2 * i].x, a[u][2 * i + 1].x, a[u][2 * i].y,
-                                        a[u][2 * i + 1].y};
-#pragma unroll
-          for (int j = 0; j < kColumnTiles; ++j) Mma<kType>(acc[i][j], fragment, b[u][j].x, b[u][j].y);
-        }
-      }
-    }
-    if (kBuffers == 1 && wave > 0) __syncthreads();
-    float* mine = sums[wave % kBuffers][warp];
-#pragma unroll
-    for (int i = 0; i < kRowTiles; ++i) {
+      float* mine = sums[wave % 2][warp];
 #pragma unroll
       for (int j = 0; j < kColumnTiles; ++j) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          mine[(16 * i + g + e / 2 * 8) * kColumns + 8 * j + 2 * t + e % 2] = acc[i][j][e];
+        for (int e = 0; e < 2 * kHalves; ++e) {
+          mine[(g + e / 2 * 8) * kColumns + 8 * j + 2 * t + e % 2] = acc[j][e];
+        }
+      }
+      __syncthreads();
+      const int here = min(kWarps, slices - wave * kWarps);
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        const int output = threadIdx.x + i * kWarps * kWarp;
+        if (output >= kOutputs) break;
+        for (int s = 0; s < here; ++s) {
+          const float slice_sum = sums[wave % 2][s][output];
+          total[i] = wave == 0 && s == 0 ? slice_sum : total[i] + slice_sum;
         }
       }
     }
-    __syncthreads();
-    const int here = min(kWarps, slices - wave * kWarps);
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int output = threadIdx.x + i * kWarps * kWarp;
-      if (output >= kOutputs) break;
-      for (int s = 0; s < here; ++s) {
-        const float slice_sum = sums[wave % kBuffers][s][output];
-        total[i] = wave == 0 && s == 0 ? slice_sum : total[i] + slice_sum;
-      }
+    if constexpr (kFloats) {
+      for (int d = 1; d < 4; d *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, d));
+      if (t == 0) warp_largest[warp][g] = largest;
+      __syncthreads();
+      for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, warp_largest[w][g]);
+      if (pass == 0) scale = ScaleOf<kType>(largest);
+      // All of a block have the same rows, so all agree.
+      if (__syncthreads_or(scale != 1.0f) == 0) break;
     }
   }
 #pragma unroll
@@ -213,8 +216,17 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     const int output = threadIdx.x + i * kWarps * kWarp;
     const int64_t slot = tile.begin + output / kColumns;
     const int64_t column = first + output % kColumns;
+    float row_scale = 1;
+    if constexpr (kFloats) {
+      float largest = 0;
+      const int row = output / kColumns % 8;
+      for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, warp_largest[w][row]);
+      row_scale = ScaleOf<kType>(largest);
+    }
     if (output >= kOutputs || slot >= tile.end || column >= weight.rows) continue;
-    StoreOutput(out, bias, x.scale[SourceRow(groups, slot)], slot, column, total[i]);
+    if constexpr (!kFloats) row_scale = x.scale[SourceRow(groups, slot)];
+    StoreOutput(products.product[which].out, products.product[which].bias, row_scale, slot, column,
+                total[i]);
   }
 }
 
@@ -347,37 +359,44 @@ __global__ void __launch_bounds__(kWarpRows* kWarpColumns* kWarp)
 
 // --- Choice of a form ----------------------------------------------------------------------
 
-constexpr int64_t kFewRows = 64;
+constexpr int64_t kFewRows = 16;
+// So few that it is cheaper to round them in every block than to wait for another kernel.
+constexpr int64_t kFloatRows = 4;
 
-// Tiles of `rows` rows that `slots` rows in groups may need.
-int64_t TileBound(int64_t slots, int rows, const HalfGroups& groups) {
-  const int64_t tiles = CeilDiv<int64_t>(slots, rows);
-  return groups.count == 0 ? tiles : std::min(slots, tiles + groups.count);
+template <Half kType, bool kFloats, int kWarps>
+void LaunchFew(Stream stream, const HalfRows& x, const HalfGroups& groups,
+               std::span<const HalfProduct> products) {
+  constexpr int kColumnTiles = 2;
+  FewProducts few = {};
+  for (size_t i = 0; i < FewProducts::kMost; ++i) {
+    const int64_t columns = i < products.size() ? products[i].weight.rows : 0;
+    if (i < products.size()) few.product[i] = products[i];
+    few.begin[i + 1] = few.begin[i] + int(CeilDiv<int64_t>(columns, 8 * kColumnTiles));
+  }
+  const dim3 grid(unsigned(few.begin[FewProducts::kMost]),
+                  unsigned(TileBound(products[0].out.rows, kFloats ? 8 : 16, groups)));
+  FewRowsKernel<kType, kFloats, kColumnTiles, kWarps>
+      <<<grid, kWarps * kWarp, 0, stream>>>(x, groups, few);
 }
 
-template <Half kType, int kRowTiles, int kColumnTiles, int kWarps>
-void LaunchFew(Stream stream, const HalfRows& x, const HalfMatrix& weight, const HalfGroups& groups,
-               const float* bias, const View& out) {
-  const dim3 grid(unsigned(CeilDiv<int64_t>(weight.rows, 8 * kColumnTiles)),
-                  unsigned(TileBound(out.rows, 16 * kRowTiles, groups)));
-  FewRowsKernel<kType, kRowTiles, kColumnTiles, kWarps>
-      <<<grid, kWarps * kWarp, 0, stream>>>(x, weight, groups, bias, out);
-}
-
-template <Half kType, int kRowTiles, int kColumnTiles>
-void LaunchFewBySlices(Stream stream, const HalfRows& x, const HalfMatrix& weight,
-                       const HalfGroups& groups, const float* bias, const View& out) {
-  const int64_t slices = CeilDiv<int64_t>(weight.cols, kTensorSlice);
-  const auto launch = slices <= 1   ? LaunchFew<kType, kRowTiles, kColumnTiles, 1>
-                      : slices <= 2 ? LaunchFew<kType, kRowTiles, kColumnTiles, 2>
-                      : slices <= 4 ? LaunchFew<kType, kRowTiles, kColumnTiles, 4>
-                                    : LaunchFew<kType, kRowTiles, kColumnTiles, 8>;
-  launch(stream, x, weight, groups, bias, out);
+template <Half kType, bool kFloats>
+void LaunchFewBySlices(Stream stream, const HalfRows& x, const HalfGroups& groups,
+                       std::span<const HalfProduct> products) {
+  const int64_t slices = CeilDiv<int64_t>(x.cols, kTensorSlice);
+  const auto launch = slices <= 1   ? LaunchFew<kType, kFloats, 1>
+                      : slices <= 2 ? LaunchFew<kType, kFloats, 2>
+                      : slices <= 4 ? LaunchFew<kType, kFloats, 4>
+                                    : LaunchFew<kType, kFloats, 8>;
+  while (!products.empty()) {
+    const size_t count = std::min<size_t>(FewProducts::kMost, products.size());
+    launch(stream, x, groups, products.first(count));
+    products = products.subspan(count);
+  }
 }
 
 template <Half kType, int kBlockRows, int kBlockColumns, int kWarpRows, int kWarpColumns>
-void LaunchMany(Stream stream, const HalfRows& x, const HalfMatrix& weight, const HalfGroups& groups,
-                const float* bias, const View& out) {
+void LaunchMany(Stream stream, const HalfRows& x, const HalfMatrix& weight,
+                const HalfGroups& groups, const float* bias, const View& out) {
   constexpr size_t kShared = size_t{kStages} * (kBlockRows + kBlockColumns) * kDepth * 2;
   const auto kernel = ManyRowsKernel<kType, kBlockRows, kBlockColumns, kWarpRows, kWarpColumns>;
   static const bool allowed = (AllowShared(kernel, kShared), true);
@@ -388,18 +407,20 @@ void LaunchMany(Stream stream, const HalfRows& x, const HalfMatrix& weight, cons
 }
 
 template <Half kType>
-void Run(Stream stream, const HalfRows& x, const HalfMatrix& weight, const HalfGroups& groups,
-         const float* bias, const View& out) {
+void Run(Stream stream, const HalfRows& x, const HalfGroups& groups,
+         std::span<const HalfProduct> products) {
+  const int64_t slots = products[0].out.rows;
   // Rows that one matrix has to expect.
-  const int64_t rows = groups.count == 0 ? out.rows : CeilDiv<int64_t>(out.rows, groups.count);
-  if (rows <= 16) return LaunchFewBySlices<kType, 1, 2>(stream, x, weight, groups, bias, out);
-  if (rows <= 32) return LaunchFewBySlices<kType, 2, 2>(stream, x, weight, groups, bias, out);
-  if (rows <= kFewRows) return LaunchFewBySlices<kType, 4, 2>(stream, x, weight, groups, bias, out);
-  const int64_t large = CeilDiv<int64_t>(rows, 128) * CeilDiv<int64_t>(weight.rows, 128);
-  if (groups.count == 0 && large >= 132) {
-    return LaunchMany<kType, 128, 128, 2, 4>(stream, x, weight, groups, bias, out);
+  const int64_t rows = groups.count == 0 ? slots : CeilDiv<int64_t>(slots, groups.count);
+  if (x.f32 != nullptr) return LaunchFewBySlices<kType, true>(stream, x, groups, products);
+  if (rows <= kFewRows) return LaunchFewBySlices<kType, false>(stream, x, groups, products);
+  for (const HalfProduct& one : products) {
+    if (groups.row == nullptr) {
+      ManyRowsProduct(stream, kType, x, one.weight, groups, one.bias, one.out);
+    } else {
+      LaunchMany<kType, 64, 64, 2, 2>(stream, x, one.weight, groups, one.bias, one.out);
+    }
   }
-  LaunchMany<kType, 64, 64, 2, 2>(stream, x, weight, groups, bias, out);
 }
 
 }  // namespace
@@ -409,15 +430,26 @@ void RoundRows(Stream stream, Half type, const View& x, const HalfRows& out) {
   kernel<<<unsigned(x.rows), kRoundThreads, 0, stream>>>(x, out);
 }
 
-void Product(Stream stream, Half type, const HalfRows& x, const HalfMatrix& weight,
-             const float* bias, const View& out) {
-  ProductGroups(stream, type, x, weight, {}, bias, out);
+bool MayRoundOnTheWay(const View& x) {
+  return x.rows <= kFloatRows && x.cols % 16 == 0 && x.stride % 4 == 0 &&
+         reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+}
+
+HalfRows RoundedOnTheWay(const View& x) {
+  return {nullptr, nullptr, x.rows, x.cols, x.stride, x.data};
+}
+
+void Products(Stream stream, Half type, const HalfRows& x, std::span<const HalfProduct> products) {
+  if (products.empty() || x.rows == 0) return;
+  (type == Half::kF16 ? Run<Half::kF16> : Run<Half::kBF16>)(stream, x, {}, products);
 }
 
 void ProductGroups(Stream stream, Half type, const HalfRows& x, const HalfMatrix& weight,
                    const HalfGroups& groups, const float* bias, const View& out) {
   if (out.rows == 0) return;
-  (type == Half::kF16 ? Run<Half::kF16> : Run<Half::kBF16>)(stream, x, weight, groups, bias, out);
+  const HalfProduct one[] = {{weight, bias, out}};
+  (type == Half::kF16 ? Run<Half::kF16> : Run<Half::kBF16>)(stream, x, groups,
+                                                            std::span<const HalfProduct>(one));
 }
 
 }  // namespace reprise::cuda

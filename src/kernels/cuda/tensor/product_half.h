@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/cuda/view.h"
-#include "kernels/reference/tensor_core.h"
+#include "kernels/reference/gpu/tensor_core.h"
 
 // Products with F16 and BF16 weights on tensor cores. The bits are those of
 // reference::TensorProduct, whatever the number of rows: one form for few rows (slices of K spread
@@ -13,14 +14,19 @@ namespace reprise::cuda {
 
 using reference::Half;
 
-// Activations in 16 bit, as reference::RoundRow makes them.
+// Activations in 16 bit, as reference::RoundRow makes them; or, where rows are few, as they are, to
+// be rounded by every block on the way (RoundedOnTheWay).
 struct HalfRows {
   uint16_t* data = nullptr;  // [rows, stride], zeros from cols on
   float* scale = nullptr;    // [rows]
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t stride = 0;  // a multiple of 16
+  int64_t stride = 0;          // a multiple of 16
+  const float* f32 = nullptr;  // [rows, stride]: not rounded yet; data and scale are null
 };
+// REQUIRES: MayRoundOnTheWay(x).
+HalfRows RoundedOnTheWay(const View& x);
+bool MayRoundOnTheWay(const View& x);
 void RoundRows(Stream stream, Half type, const View& x, const HalfRows& out);
 
 // Weights [rows, cols] as they lie in files, `stride` elements apart: a multiple of 16, zeros from
@@ -42,8 +48,13 @@ struct HalfGroups {
 };
 
 // out[t][r] = x[t] . weight[r] (+ bias[r]).
-void Product(Stream stream, Half type, const HalfRows& x, const HalfMatrix& weight,
-             const float* bias, const View& out);
+struct HalfProduct {
+  HalfMatrix weight;
+  const float* bias = nullptr;  // [weight rows] or null
+  View out;
+};
+// Several products of one input, in one launch where rows are few.
+void Products(Stream stream, Half type, const HalfRows& x, std::span<const HalfProduct> products);
 // The same for groups of rows, each with its own matrix; rows of out are slots, at least
 // begin[count]. The bias is one for all.
 void ProductGroups(Stream stream, Half type, const HalfRows& x, const HalfMatrix& weight,

@@ -14,7 +14,7 @@
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/cuda/tensor/product_half.h"
 #include "kernels/reference/attention.h"
-#include "kernels/reference/paged_attention.h"
+#include "kernels/reference/gpu/paged_attention.h"
 #include "tensor/half.h"
 
 namespace reprise::cuda {
@@ -59,8 +59,8 @@ __global__ void StepKernel(const uint16_t* a, const uint16_t* b, const float* c,
   float sum[4], wide[4];
   for (int e = 0; e < 4; ++e) sum[e] = wide[e] = c[(rows + g + e / 2 * 8) * 8 + 2 * t + e % 2];
   Mma<kType>(sum, fragment, pair(b, g, 2 * t), pair(b, g, 2 * t + 8));
-  const uint64_t descriptor = uint64_t(SharedAddress(shared) >> 4) | uint64_t(128 >> 4) << 16 |
-                              uint64_t(256 >> 4) << 32;
+  const uint64_t descriptor =
+      uint64_t(SharedAddress(shared) >> 4) | uint64_t(128 >> 4) << 16 | uint64_t(256 >> 4) << 32;
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   if constexpr (kType == Half::kBF16) {
     asm volatile(
@@ -182,23 +182,47 @@ TEST_P(ProductTest, EqualsSpecification) {
   DeviceArray<float> device_x(x), device_bias(bias), scale(size_t(shape.rows));
   DeviceArray<uint16_t> device_w(weights), rounded(size_t(shape.rows * stride));
   DeviceArray<float> out(size_t(shape.rows * shape.outputs));
-  const HalfRows half{rounded.data(), scale.data(), shape.rows, shape.cols, stride};
-  RoundRows(nullptr, type, {device_x.data(), shape.rows, shape.cols, shape.cols}, half);
-  Product(nullptr, type, half, {device_w.data(), shape.outputs, shape.cols, stride},
-          device_bias.data(), {out.data(), shape.rows, shape.outputs, shape.outputs});
+  const View view{device_x.data(), shape.rows, shape.cols, shape.cols};
+  HalfRows half{rounded.data(), scale.data(), shape.rows, shape.cols, stride};
+  if (MayRoundOnTheWay(view)) {
+    half = RoundedOnTheWay(view);
+  } else {
+    RoundRows(nullptr, type, view, half);
+  }
+  // Beside two others of the same input: the first half of the matrix, and its first row alone.
+  DeviceArray<float> beside(size_t(shape.rows * (shape.outputs / 2 + 1)));
+  const HalfProduct products[] = {
+      {{device_w.data(), shape.outputs / 2, shape.cols, stride},
+       nullptr,
+       {beside.data(), shape.rows, shape.outputs / 2, shape.outputs / 2 + 1}},
+      {{device_w.data(), shape.outputs, shape.cols, stride},
+       device_bias.data(),
+       {out.data(), shape.rows, shape.outputs, shape.outputs}},
+      {{device_w.data(), 1, shape.cols, stride},
+       nullptr,
+       {beside.data() + shape.outputs / 2, shape.rows, 1, shape.outputs / 2 + 1}}};
+  const std::span<const HalfProduct> all(products, 3);
+  Products(nullptr, type, half, shape.outputs > 1 ? all : all.subspan(1, 1));
   const std::vector<float> got = out.Read();
+  const std::vector<float> others = beside.Read();
 
   // All outputs of small shapes, a sample of large ones.
   const int64_t step = std::max<int64_t>(1, shape.rows * shape.outputs * shape.cols / 100'000'000);
   std::atomic<int64_t> different{0};
   ParallelFor(shape.rows, [&](int64_t t) {
     std::vector<uint16_t> row(static_cast<size_t>(stride));
-    const float row_scale = reference::RoundRow(
-        type, {x.data() + t * shape.cols, size_t(shape.cols)}, row.data());
+    const float row_scale =
+        reference::RoundRow(type, {x.data() + t * shape.cols, size_t(shape.cols)}, row.data());
     for (int64_t r = t % step; r < shape.outputs; r += step) {
       const float expected = reference::TensorProduct(type, weights.data() + r * stride, row.data(),
                                                       stride, row_scale, &bias[size_t(r)]);
       different += Bits(got[size_t(t * shape.outputs + r)]) != Bits(expected);
+      if (shape.outputs == 1) continue;
+      const float plain = reference::TensorProduct(type, weights.data() + r * stride, row.data(),
+                                                   stride, row_scale, nullptr);
+      const float* other = others.data() + t * (shape.outputs / 2 + 1);
+      if (r < shape.outputs / 2) different += Bits(other[r]) != Bits(plain);
+      if (r == 0) different += Bits(other[shape.outputs / 2]) != Bits(plain);
     }
   });
   EXPECT_EQ(different, 0);
@@ -208,7 +232,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values(Half::kF16, Half::kBF16),
                        ::testing::Values(ProductCase{1, 16, 1}, ProductCase{1, 40, 9},
                                          ProductCase{1, 1024, 3584}, ProductCase{1, 4096, 1000},
-                                         ProductCase{3, 12288, 260}, ProductCase{16, 520, 100},
+                                         ProductCase{3, 12288, 260}, ProductCase{4, 2048, 130},
+                                         ProductCase{5, 2048, 130}, ProductCase{16, 520, 100},
                                          ProductCase{17, 2048, 130}, ProductCase{33, 4608, 72},
                                          ProductCase{64, 4096, 257}, ProductCase{65, 100, 65},
                                          ProductCase{300, 1024, 200}, ProductCase{129, 5000, 129},
@@ -247,14 +272,14 @@ TEST(ProductGroupsTest, EachGroupHasItsMatrix) {
     const std::vector<float> got = out.Read();
     int64_t different = 0;
     for (int e = 0; e < kExperts; ++e) {
-      for (int32_t s = begin[size_t(e)]; s < begin[size_t(e) + 1]; s += rows > 100 ? 7 : 1) {
+      for (int32_t s = begin[size_t(e)]; s<begin[size_t(e) + 1]; s += rows> 100 ? 7 : 1) {
         std::vector<uint16_t> rounded_row(kCols);
         const float row_scale = reference::RoundRow(
             Half::kBF16, {x.data() + row[size_t(s)] * kCols, size_t(kCols)}, rounded_row.data());
         for (int64_t r = 0; r < kOutputs; ++r) {
-          const float expected = reference::TensorProduct(
-              Half::kBF16, weights.data() + (e * kOutputs + r) * kCols, rounded_row.data(), kCols,
-              row_scale, nullptr);
+          const float expected =
+              reference::TensorProduct(Half::kBF16, weights.data() + (e * kOutputs + r) * kCols,
+                                       rounded_row.data(), kCols, row_scale, nullptr);
           different += Bits(got[size_t(s * kOutputs + r)]) != Bits(expected);
         }
       }
@@ -283,7 +308,8 @@ class AttentionTest : public ::testing::TestWithParam<std::tuple<KvType, Attenti
   void Run(const std::vector<Piece>& pieces);
 };
 
-// Keys and values of all positions are stored by StoreKv, in steps; then the rows of a piece attend.
+// Keys and values of all positions are stored by StoreKv, in steps; then the rows of a piece
+// attend.
 void AttentionTest::Run(const std::vector<Piece>& pieces) {
   const auto [type, shape] = GetParam();
   const int width = type == KvType::kF32 ? 4 : 2;
@@ -395,9 +421,9 @@ void AttentionTest::Run(const std::vector<Piece>& pieces) {
               v[size_t(j * shape.value_dim + c)] = value(page * kPage + j, c);
             }
           }
-          const cpu::AttentionTile tile{scaled.data(),  1,        &from,
-                                        &end,           k.data(), v.data(),
-                                        shape.head_dim, shape.value_dim, shape.softcap};
+          const cpu::AttentionTile tile{scaled.data(), 1,        &from,          &end,
+                                        k.data(),      v.data(), shape.head_dim, shape.value_dim,
+                                        shape.softcap};
           const cpu::AttentionState state{&max, &sum, expected.data()};
           reference::AttendF32(&tile, &state, nullptr);
         }
@@ -421,9 +447,9 @@ void AttentionTest::Run(const std::vector<Piece>& pieces) {
           pages.push_back({k.data() + page * kPage * shape.head_dim,
                            v.data() + page * kPage * shape.value_dim, from, end});
         }
-        reference::AttendPages({half, shape.head_dim, shape.value_dim, shape.value_dim,
-                                params.scale, shape.softcap},
-                               query, pages, expected.data());
+        reference::AttendPages(
+            {half, shape.head_dim, shape.value_dim, shape.value_dim, params.scale, shape.softcap},
+            query, pages, expected.data());
       }
       different += std::memcmp(got.data() + row * out_width + head * shape.value_dim,
                                expected.data(), expected.size() * sizeof(float)) != 0;
@@ -434,7 +460,9 @@ void AttentionTest::Run(const std::vector<Piece>& pieces) {
 
 TEST_P(AttentionTest, OneRowOfOneSequence) { Run({{700, 1}}); }
 TEST_P(AttentionTest, AStartingPrompt) { Run({{0, 83}}); }
-TEST_P(AttentionTest, SequencesOfAllKinds) { Run({{0, 1}, {63, 2}, {64, 1}, {200, 70}, {5, 130}, {300, 1}}); }
+TEST_P(AttentionTest, SequencesOfAllKinds) {
+  Run({{0, 1}, {63, 2}, {64, 1}, {200, 70}, {5, 130}, {300, 1}});
+}
 
 INSTANTIATE_TEST_SUITE_P(
     All, AttentionTest,

@@ -159,11 +159,9 @@ void LongcatFlash::DescribeGguf(GgufWriter* out) const {
   out->Put<float>(prefix + "rope.freq_base", float(config_.decoder.rope.theta));
 }
 
-void LongcatFlash::Forward(const OpContext& context, const BatchView& batch,
-                           const StateMemory& memory, float* logits) const {
-  const ScratchScope scope(*context.scratch);
+void LongcatFlash::Run(const Step& step, const StepResults& results) const {
+  const OpContext& context = step.context();
   const float eps = config_.decoder.eps;
-  const Step step(context, batch, memory);
   const Rows x = vocabulary_.Embed(step);
   const RopeTable rope =
       MakeRopeTable(context, step.layout(), frequencies_.data(), int(frequencies_.size()));
@@ -183,7 +181,7 @@ void LongcatFlash::Forward(const OpContext& context, const BatchView& batch,
     }
     Add(context, x, shortcut, x);
   }
-  vocabulary_.Logits(step, x, logits);
+  vocabulary_.Logits(step, x, results);
 }
 
 }  // namespace reprise::longcat_flash

@@ -65,16 +65,14 @@ void Rwkv7::DescribeGguf(GgufWriter* out) const {
   put("token_shift_count", 2);
 }
 
-void Rwkv7::Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
-                    float* logits) const {
-  const ScratchScope scope(*context.scratch);
-  const Step step(context, batch, memory);
+void Rwkv7::Run(const Step& step, const StepResults& results) const {
+  const OpContext& context = step.context();
   const Rows x = vocabulary_.Embed(step);
   LayerNorm(context, x, embedding_norm_.weight.data(), embedding_norm_.bias.data(), 1,
             config_.decoder.eps, x);
   const Rows first_values = step.MakeRows(config_.decoder.dim);
   for (const Layer& layer : layers_) layer.Forward(step, x, first_values);
-  vocabulary_.Logits(step, x, logits);
+  vocabulary_.Logits(step, x, results);
 }
 
 }  // namespace rwkv7

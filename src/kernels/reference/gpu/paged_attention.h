@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/reference/tensor_core.h"
+#include "kernels/reference/gpu/tensor_core.h"
 
 // Attention as a GPU with tensor cores computes it (K and V in 16 bit): the specification of the
 // CUDA kernel's bits. One query of one head over pages of 64 positions, in position order:
@@ -15,7 +15,8 @@
 //   m = the largest visible s_c; p_c = exp(s_c - m); p_c = 0 where c is not visible
 //   l = visible p_c in four lanes, c to lane c % 8 / 2, each a sum in ascending c from +0;
 //       (l0 + l1) + (l2 + l3)
-//   o_v = chain over the 64 positions of (p_c rounded to the type of V) with v_c; a position that is
+//   o_v = chain over the 64 positions of (p_c rounded to the type of V) with v_c; a position that
+//   is
 //       not visible counts as p = v = 0
 //   join: the first page with a visible position is taken as it is; then
 //       m' = max(m, m_page), a = exp(m - m'), b = exp(m_page - m'),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/reference/lane_scan.h"
+#include "kernels/reference/gpu/lane_scan.h"
 
 #include <cmath>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/reference/paged_attention.h"
+#include "kernels/reference/gpu/paged_attention.h"
 
 #include <cmath>
 #include <limits>
@@ -11,9 +11,7 @@
 namespace reprise::reference {
 namespace {
 
-uint16_t RoundTo(Half type, float x) {
-  return type == Half::kF16 ? F32ToF16(x) : F32ToBF16(x);
-}
+uint16_t RoundTo(Half type, float x) { return type == Half::kF16 ? F32ToF16(x) : F32ToBF16(x); }
 
 struct Softmax {
   float max = -std::numeric_limits<float>::infinity();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/reference/tensor_core.h"
+#include "kernels/reference/gpu/tensor_core.h"
 
 #include <algorithm>
 #include <bit>
@@ -76,9 +76,7 @@ float Truncate(bool negative, uint64_t magnitude, int exponent) {
   return std::bit_cast<float>(sign | field << 23 | (uint32_t(kept) & 0x7FFFFF));
 }
 
-uint16_t RoundTo(Half type, float x) {
-  return type == Half::kF16 ? F32ToF16(x) : F32ToBF16(x);
-}
+uint16_t RoundTo(Half type, float x) { return type == Half::kF16 ? F32ToF16(x) : F32ToBF16(x); }
 
 }  // namespace
 

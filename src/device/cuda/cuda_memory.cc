@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/cuda_memory.h"
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "base/check.h"
+#include "device/raw.h"
+
+namespace reprise {
+namespace {
+
+std::string Mebibytes(size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+// After a kernel has gone wrong nothing on the device can be trusted, and no answer may come of it.
+void Must(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "CUDA: %s: %s\n", what, cudaGetErrorString(error));
+  CHECK(error == cudaSuccess);
+}
+
+// The driver's functions, found at run time: the binary is not linked with the driver.
+struct Driver {
+  decltype(&cuMemAddressReserve) reserve = nullptr;
+  decltype(&cuMemAddressFree) free = nullptr;
+  decltype(&cuMemCreate) create = nullptr;
+  decltype(&cuMemRelease) release = nullptr;
+  decltype(&cuMemMap) map = nullptr;
+  decltype(&cuMemUnmap) unmap = nullptr;
+  decltype(&cuMemSetAccess) set_access = nullptr;
+  decltype(&cuMemGetAllocationGranularity) granularity = nullptr;
+};
+
+template <typename Function>
+bool Find(const char* name, Function* function) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result;
+  const cudaError_t error =
+      cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
+  *function = reinterpret_cast<Function>(found);
+  return error == cudaSuccess && result == cudaDriverEntryPointSuccess;
+}
+
+const Driver* FindDriver() {
+  static const std::unique_ptr<Driver> driver = [] {
+    auto found = std::make_unique<Driver>();
+    const bool all = Find("cuMemAddressReserve", &found->reserve) &&
+                     Find("cuMemAddressFree", &found->free) &&
+                     Find("cuMemCreate", &found->create) && Find("cuMemRelease", &found->release) &&
+                     Find("cuMemMap", &found->map) && Find("cuMemUnmap", &found->unmap) &&
+                     Find("cuMemSetAccess", &found->set_access) &&
+                     Find("cuMemGetAllocationGranularity", &found->granularity);
+    return all ? std::move(found) : nullptr;
+  }();
+  return driver.get();
+}
+
+CUmemAllocationProp PropertiesOf(int ordinal) {
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal};
+  return properties;
+}
+
+class Allocation : public DeviceBuffer::Owner {
+ public:
+  Allocation(void* data, cudaStream_t stream) : data_(data), stream_(stream) {}
+  ~Allocation() override {
+    // Kernels that were asked for may still read it.
+    cudaStreamSynchronize(stream_);
+    cudaFree(data_);
+  }
+
+ private:
+  void* data_;
+  cudaStream_t stream_;
+};
+
+}  // namespace
+
+// Addresses, and the pages that are mapped there.
+struct CudaMemory::Range {
+  std::byte* begin = nullptr;
+  size_t bytes = 0;
+  std::vector<CUmemGenericAllocationHandle> pages;  // 0: none
+};
+
+class CudaMemory::RangeOwner : public DeviceBuffer::Owner {
+ public:
+  RangeOwner(CudaMemory* memory, std::unique_ptr<Range> range)
+      : memory_(memory), range_(std::move(range)) {
+    memory_->ranges_[range_->begin] = range_.get();
+  }
+  ~RangeOwner() override {
+    memory_->Discard(PlaceAt(range_->begin), range_->bytes);
+    memory_->ranges_.erase(range_->begin);
+    FindDriver()->free(reinterpret_cast<CUdeviceptr>(range_->begin), range_->bytes);
+  }
+
+ private:
+  CudaMemory* memory_;
+  std::unique_ptr<Range> range_;
+};
+
+Result<std::unique_ptr<CudaMemory>> CudaMemory::Open(int ordinal) {
+  int count = 0;
+  const cudaError_t found = cudaGetDeviceCount(&count);
+  if (found == cudaErrorInsufficientDriver || found == cudaErrorNoDevice || count == 0) {
+    return FailedPrecondition(
+        "there is no NVIDIA GPU here, or no driver that knows CUDA 13; run with --device cpu");
+  }
+  if (found != cudaSuccess) {
+    return FailedPrecondition(std::string("the GPU cannot be used: ") + cudaGetErrorString(found));
+  }
+  if (ordinal < 0 || ordinal >= count) {
+    return InvalidArgument("there is no GPU " + std::to_string(ordinal) + "; this machine has " +
+                           std::to_string(count));
+  }
+  std::unique_ptr<CudaMemory> memory(new CudaMemory);
+  cudaDeviceProp properties;
+  if (cudaSetDevice(ordinal) != cudaSuccess ||
+      cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess || FindDriver() == nullptr ||
+      cudaStreamCreateWithFlags(&memory->stream_, cudaStreamNonBlocking) != cudaSuccess) {
+    return FailedPrecondition("GPU " + std::to_string(ordinal) +
+                              " cannot be used: " + cudaGetErrorString(cudaGetLastError()));
+  }
+  memory->device_ = {ordinal, properties.name, properties.major, properties.minor,
+                     properties.multiProcessorCount};
+  const CUmemAllocationProp pages = PropertiesOf(ordinal);
+  CHECK(FindDriver()->granularity(&memory->page_bytes_, &pages, CU_MEM_ALLOC_GRANULARITY_MINIMUM) ==
+        CUDA_SUCCESS);
+  return memory;
+}
+
+CudaMemory::~CudaMemory() {
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+}
+
+Result<DeviceBuffer> CudaMemory::Allocate(size_t bytes) {
+  void* data = nullptr;
+  if (bytes > 0 && cudaMalloc(&data, bytes) != cudaSuccess) {
+    cudaGetLastError();
+    return ResourceExhausted("the GPU has no " + Mebibytes(bytes) + " left (" +
+                             Mebibytes(capacity().free) + " are free)");
+  }
+  DeviceBuffer buffer(std::make_unique<Allocation>(data, stream_),
+                      PlaceAt(static_cast<std::byte*>(data)), bytes);
+  Zero(buffer.data(), bytes);
+  return buffer;
+}
+
+Result<DeviceBuffer> CudaMemory::Reserve(size_t bytes) {
+  auto range = std::make_unique<Range>();
+  range->bytes = (bytes + page_bytes_ - 1) / page_bytes_ * page_bytes_;
+  if (range->bytes == 0) return DeviceBuffer();
+  CUdeviceptr begin = 0;
+  if (FindDriver()->reserve(&begin, range->bytes, 0, 0, 0) != CUDA_SUCCESS) {
+    return ResourceExhausted("the GPU's address space has no " + Mebibytes(range->bytes) + " left");
+  }
+  range->begin = reinterpret_cast<std::byte*>(begin);
+  range->pages.resize(range->bytes / page_bytes_);
+  std::byte* const place = range->begin;
+  return DeviceBuffer(std::make_unique<RangeOwner>(this, std::move(range)), PlaceAt(place), bytes);
+}
+
+CudaMemory::Range* CudaMemory::RangeOf(const std::byte* address) {
+  const auto after = ranges_.upper_bound(address);
+  CHECK(after != ranges_.begin());
+  Range* range = std::prev(after)->second;
+  CHECK(address < range->begin + range->bytes);
+  return range;
+}
+
+Status CudaMemory::Commit(DevicePtr<std::byte> begin, size_t bytes) {
+  if (bytes == 0) return OkStatus();
+  Range& range = *RangeOf(Raw(begin));
+  const size_t offset = size_t(Raw(begin) - range.begin);
+  const CUmemAllocationProp properties = PropertiesOf(device_.ordinal);
+  const CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  for (size_t page = offset / page_bytes_; page * page_bytes_ < offset + bytes; ++page) {
+    if (range.pages[page] != 0) continue;
+    const CUdeviceptr at = reinterpret_cast<CUdeviceptr>(range.begin + page * page_bytes_);
+    CUmemGenericAllocationHandle handle = 0;
+    if (FindDriver()->create(&handle, page_bytes_, &properties, 0) != CUDA_SUCCESS) {
+      return ResourceExhausted("the GPU has no memory left for state (" +
+                               Mebibytes(capacity().free) + " are free)");
+    }
+    CHECK(FindDriver()->map(at, page_bytes_, 0, handle, 0) == CUDA_SUCCESS);
+    CHECK(FindDriver()->set_access(at, page_bytes_, &access, 1) == CUDA_SUCCESS);
+    range.pages[page] = handle;
+    Zero(PlaceAt(range.begin + page * page_bytes_), page_bytes_);
+  }
+  return OkStatus();
+}
+
+void CudaMemory::Discard(DevicePtr<std::byte> begin, size_t bytes) {
+  if (bytes == 0) return;
+  Range& range = *RangeOf(Raw(begin));
+  const size_t offset = size_t(Raw(begin) - range.begin);
+  bool waited = false;
+  // Whole pages only.
+  for (size_t page = (offset + page_bytes_ - 1) / page_bytes_;
+       (page + 1) * page_bytes_ <= offset + bytes; ++page) {
+    if (range.pages[page] == 0) continue;
+    if (!waited) Synchronize();
+    waited = true;
+    const CUdeviceptr at = reinterpret_cast<CUdeviceptr>(range.begin + page * page_bytes_);
+    CHECK(FindDriver()->unmap(at, page_bytes_) == CUDA_SUCCESS);
+    CHECK(FindDriver()->release(range.pages[page]) == CUDA_SUCCESS);
+    range.pages[page] = 0;
+  }
+}
+
+void CudaMemory::Upload(DevicePtr<std::byte> to, const void* from, size_t bytes) {
+  // From pageable memory: returns when `from` has been read.
+  if (bytes > 0)
+    Must(cudaMemcpyAsync(Raw(to), from, bytes, cudaMemcpyHostToDevice, stream_), "upload");
+}
+
+void CudaMemory::Download(void* to, DevicePtr<const std::byte> from, size_t bytes) {
+  if (bytes > 0) {
+    Must(cudaMemcpyAsync(to, Raw(from), bytes, cudaMemcpyDeviceToHost, stream_), "download");
+  }
+  Synchronize();
+}
+
+void CudaMemory::Copy(DevicePtr<std::byte> to, DevicePtr<const std::byte> from, size_t bytes) {
+  if (bytes > 0) {
+    Must(cudaMemcpyAsync(Raw(to), Raw(from), bytes, cudaMemcpyDeviceToDevice, stream_), "copy");
+  }
+}
+
+void CudaMemory::Zero(DevicePtr<std::byte> to, size_t bytes) {
+  if (bytes > 0) Must(cudaMemsetAsync(Raw(to), 0, bytes, stream_), "fill");
+}
+
+void CudaMemory::Synchronize() { Must(cudaStreamSynchronize(stream_), "a kernel"); }
+
+DeviceMemory::Capacity CudaMemory::capacity() const {
+  Capacity capacity;
+  Must(cudaMemGetInfo(&capacity.free, &capacity.total), "asking for memory");
+  return capacity;
+}
+
+}  // namespace reprise

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "device/memory.h"
+
+struct CUstream_st;
+
+namespace reprise {
+
+// Memory of one NVIDIA GPU. Everything goes through one stream, on which the backend's kernels run,
+// too, so all of it is in order. Reserved addresses get their pages from the driver's virtual
+// memory management, in units of page_bytes().
+//
+// A binary with this class needs no driver to start: the runtime is linked in, and the driver is
+// looked for when Open is called.
+class CudaMemory : public DeviceMemory {
+ public:
+  struct Device {
+    int ordinal = 0;
+    std::string name;
+    int major = 0;  // compute capability
+    int minor = 0;
+    int multiprocessors = 0;
+  };
+
+  // Fails with one sentence where there is no driver, no such GPU, or none that this binary has
+  // code for.
+  static Result<std::unique_ptr<CudaMemory>> Open(int ordinal);
+  ~CudaMemory() override;
+
+  const Device& device() const { return device_; }
+  CUstream_st* stream() const { return stream_; }
+
+  Result<DeviceBuffer> Allocate(size_t bytes) override;
+  Result<DeviceBuffer> Reserve(size_t bytes) override;
+  Status Commit(DevicePtr<std::byte> begin, size_t bytes) override;
+  void Discard(DevicePtr<std::byte> begin, size_t bytes) override;
+  size_t page_bytes() const override { return page_bytes_; }
+
+  void Upload(DevicePtr<std::byte> to, const void* from, size_t bytes) override;
+  void Download(void* to, DevicePtr<const std::byte> from, size_t bytes) override;
+  void Copy(DevicePtr<std::byte> to, DevicePtr<const std::byte> from, size_t bytes) override;
+  void Zero(DevicePtr<std::byte> to, size_t bytes) override;
+  void Synchronize() override;
+  DevicePtr<std::byte> Reach(void*) override { return nullptr; }
+  Capacity capacity() const override;
+
+ private:
+  struct Range;
+  class RangeOwner;
+
+  CudaMemory() = default;
+  Range* RangeOf(const std::byte* address);
+
+  Device device_;
+  CUstream_st* stream_ = nullptr;
+  size_t page_bytes_ = 0;
+  std::map<const std::byte*, Range*> ranges_;  // by first address
+};
+
+}  // namespace reprise

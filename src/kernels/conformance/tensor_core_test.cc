@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// The specification of the GPU's arithmetic, on machines without one. That a GPU computes this is
+// shown by kernels/cuda/tensor/tensor_test.cu on a machine that has it; here the specification is
+// held to what was found there, so that nobody changes it unawares.
+#include "kernels/reference/gpu/tensor_core.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/rng.h"
+#include "kernels/reference/gpu/lane_scan.h"
+#include "kernels/reference/gpu/paged_attention.h"
+#include "tensor/half.h"
+
+namespace reprise::reference {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+// A step whose pairs are (a[i], b[i]) in f16, the rest zero.
+float Step(std::vector<std::pair<float, float>> pairs, float c) {
+  uint16_t a[kTensorStep] = {}, b[kTensorStep] = {};
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    a[i] = F32ToF16(pairs[i].first);
+    b[i] = F32ToF16(pairs[i].second);
+  }
+  return TensorStep(Half::kF16, a, b, c);
+}
+
+TEST(TensorStepTest, SmallIntegersAreExact) {
+  EXPECT_EQ(Step({{3, 5}, {-7, 2}, {100, 100}}, 0.5f), 10001.5f);
+  EXPECT_EQ(Step({}, -2.25f), -2.25f);
+}
+
+TEST(TensorStepTest, TermsAreCutTwentyFivePlacesBelowTheLargest) {
+  // 1 + 2^-25 has no float; but two of them are kept and make one unit in the last place.
+  const float tiny = 0x1p-13f, less = 0x1p-12f;
+  EXPECT_EQ(Step({{tiny, less}, {tiny, less}, {tiny, less}, {tiny, less}}, 1.0f), 1.0f + 0x1p-23f);
+  // Half of that is cut off term by term, however many there are.
+  const float half = 0x1p-13f;
+  std::vector<std::pair<float, float>> many(16, {half, half});
+  EXPECT_EQ(Step(many, 1.0f), 1.0f);
+  // Cut toward zero, not rounded: of both signs.
+  EXPECT_EQ(Step({{1, 1}, {tiny, tiny}}, 0), 1.0f);
+  EXPECT_EQ(Step({{-1, 1}, {-tiny, tiny}}, 0), -1.0f);
+}
+
+TEST(TensorStepTest, SumsAreCutTowardZero) {
+  // 1.5 units in the last place above 1.
+  EXPECT_EQ(Step({{0x1p-12f, 0x1.8p-11f}}, 1.0f), 1.0f + 0x1p-23f);
+  EXPECT_EQ(Step({{-0x1p-12f, 0x1.8p-11f}}, -1.0f), -1.0f - 0x1p-23f);
+}
+
+TEST(TensorStepTest, ZerosDoNotMoveTheLargest) {
+  uint16_t a[kTensorStep] = {}, b[kTensorStep] = {};
+  a[0] = F32ToBF16(0x1p-60f), b[0] = F32ToBF16(0x1p-60f);
+  b[1] = F32ToBF16(0x1p120f);  // times zero
+  EXPECT_EQ(TensorStep(Half::kBF16, a, b, 0), 0x1p-120f);
+}
+
+TEST(TensorStepTest, NoZeroIsNegative) {
+  EXPECT_EQ(std::bit_cast<uint32_t>(Step({{-0.0f, 1}}, -0.0f)), 0u);
+  EXPECT_EQ(std::bit_cast<uint32_t>(Step({{1, 1}, {-1, 1}}, 0)), 0u);
+}
+
+TEST(TensorStepTest, InfinitiesAndNaN) {
+  EXPECT_EQ(Step({{kInf, 1}}, 0), kInf);
+  EXPECT_EQ(Step({{kInf, -1}}, 5), -kInf);
+  EXPECT_EQ(std::bit_cast<uint32_t>(Step({{kInf, 1}}, -kInf)), 0x7FFFFFFFu);
+  EXPECT_EQ(std::bit_cast<uint32_t>(Step({{kInf, 0}}, 0)), 0x7FFFFFFFu);
+  EXPECT_EQ(std::bit_cast<uint32_t>(Step({{NAN, 1}}, 0)), 0x7FFFFFFFu);
+}
+
+// A number that changes when any of the bits does.
+class Fingerprint {
+ public:
+  void Add(float x) {
+    hash_ = (hash_ ^ std::bit_cast<uint32_t>(x)) * 0x100000001B3u;
+    hash_ ^= hash_ >> 29;
+  }
+  uint64_t value() const { return hash_; }
+
+ private:
+  uint64_t hash_ = 0xCBF29CE484222325u;
+};
+
+// Patterns of all finite numbers and zeros, in both types.
+TEST(TensorStepTest, BitsAreThoseOfTheDevice) {
+  Rng rng(2026);
+  Fingerprint all;
+  for (const Half type : {Half::kF16, Half::kBF16}) {
+    const uint32_t exponent = type == Half::kF16 ? 0x7C00 : 0x7F80;
+    const auto finite = [&] {
+      for (;;) {
+        const uint16_t bits = uint16_t(rng.Next());
+        if ((bits & exponent) != exponent) return rng.Next() % 8 == 0 ? uint16_t{0} : bits;
+      }
+    };
+    for (int i = 0; i < 20'000; ++i) {
+      uint16_t a[kTensorStep], b[kTensorStep];
+      for (int k = 0; k < kTensorStep; ++k) a[k] = finite(), b[k] = finite();
+      const float c = std::bit_cast<float>(uint32_t(rng.Next()));
+      all.Add(TensorStep(type, a, b, std::isfinite(c) ? c : 0.0f));
+    }
+  }
+  EXPECT_EQ(all.value(), 8884804756693450163u);
+}
+
+TEST(TensorDotTest, SlicesOf512AreAddedInOrder) {
+  Rng rng(7);
+  std::vector<uint16_t> a(1300), b(1300);
+  for (auto& x : a) x = F32ToBF16(float(rng.Next() % 1000) / 500 - 1);
+  for (auto& x : b) x = F32ToBF16(float(rng.Next() % 1000) / 500 - 1);
+  const float first = TensorChain(Half::kBF16, a.data(), b.data(), 512);
+  const float second = TensorChain(Half::kBF16, a.data() + 512, b.data() + 512, 512);
+  const float third = TensorChain(Half::kBF16, a.data() + 1024, b.data() + 1024, 276);
+  EXPECT_EQ(TensorDot(Half::kBF16, a.data(), b.data(), 1300), (first + second) + third);
+}
+
+TEST(RoundRowTest, LargeRowsOfF16AreScaledByAPowerOfTwo) {
+  const std::vector<float> x = {70000, -3, 0.5f};
+  uint16_t rounded[3];
+  EXPECT_EQ(RoundRow(Half::kF16, x, rounded), 4.0f);
+  EXPECT_EQ(F16ToF32(rounded[0]), 17504.0f);
+  EXPECT_EQ(F16ToF32(rounded[1]), -0.75f);
+  EXPECT_EQ(RoundRow(Half::kBF16, x, rounded), 1.0f);
+  const std::vector<float> usual = {65519, 1};
+  EXPECT_EQ(RoundRow(Half::kF16, usual, rounded), 1.0f);
+  const std::vector<float> infinite = {kInf, 70000};
+  EXPECT_EQ(RoundRow(Half::kF16, infinite, rounded), 1.0f);
+  EXPECT_EQ(F16ToF32(rounded[1]), kInf);
+}
+
+// Close to what the formulas say, in double precision.
+TEST(PagedAttentionTest, ComputesAttention) {
+  constexpr int kDim = 32, kLength = 150;
+  Rng rng(5);
+  const auto draw = [&] { return float(rng.Next() % 2000) / 1000 - 1; };
+  std::vector<float> q(kDim);
+  std::vector<uint16_t> k(192 * kDim), v(192 * kDim);
+  for (float& x : q) x = draw();
+  for (auto& x : k) x = F32ToF16(draw());
+  for (auto& x : v) x = F32ToF16(draw());
+  std::vector<PageView> pages;
+  for (int page = 0; page < 3; ++page) {
+    pages.push_back({k.data() + page * kPage * kDim, v.data() + page * kPage * kDim, 0,
+                     std::min(kPage, kLength - page * kPage)});
+  }
+  std::vector<float> out(kDim);
+  AttendPages({Half::kF16, kDim, kDim, kDim, 0.3f, 0}, q.data(), pages, out.data());
+  std::vector<double> weight(kLength);
+  double sum = 0;
+  for (int c = 0; c < kLength; ++c) {
+    double s = 0;
+    for (int i = 0; i < kDim; ++i) s += double(q[size_t(i)]) * F16ToF32(k[size_t(c * kDim + i)]);
+    sum += weight[size_t(c)] = std::exp(0.3 * s);
+  }
+  for (int i = 0; i < kDim; ++i) {
+    double expected = 0;
+    for (int c = 0; c < kLength; ++c) {
+      expected += weight[size_t(c)] / sum * F16ToF32(v[size_t(c * kDim + i)]);
+    }
+    EXPECT_NEAR(out[size_t(i)], expected, 2e-3);
+  }
+}
+
+TEST(PagedAttentionTest, WhatIsNotVisibleDoesNotMatter) {
+  constexpr int kDim = 16;
+  std::vector<float> q(kDim, 0.5f), out(kDim), again(kDim);
+  std::vector<uint16_t> k(kPage * kDim, F32ToF16(0.25f)), v(kPage * kDim, F32ToF16(2));
+  const PagedQuery query{Half::kF16, kDim, kDim, kDim, 1, 0};
+  const PageView page{k.data(), v.data(), 3, 10};
+  AttendPages(query, q.data(), {&page, 1}, out.data());
+  for (int c = 0; c < kPage; ++c) {
+    if (c >= 3 && c < 10) continue;
+    for (int i = 0; i < kDim; ++i) k[size_t(c * kDim + i)] = v[size_t(c * kDim + i)] = 0x7E00;
+  }
+  AttendPages(query, q.data(), {&page, 1}, again.data());
+  EXPECT_EQ(out, again);
+  EXPECT_EQ(out[0], 2.0f);
+}
+
+// Any cut of the rows gives the same bits, and the values are those of the CPU's scan but for
+// rounding.
+TEST(LaneScanTest, CutsDoNotMatter) {
+  constexpr int kKeys = 40, kColumns = 6, kRows = 9;
+  Rng rng(3);
+  const auto draw = [&](size_t count, float scale) {
+    std::vector<float> values(count);
+    for (float& x : values) x = (float(rng.Next() % 2000) / 1000 - 1) * scale;
+    return values;
+  };
+  const std::vector<float> q = draw(kRows * kKeys, 0.3f), k = draw(kRows * kKeys, 0.3f);
+  const std::vector<float> v = draw(kRows * kColumns, 1);
+  const std::vector<float> decay(kRows, 0.9f), beta(kRows, 0.5f);
+  const std::vector<float> start = draw(kKeys * kColumns, 1);
+  const auto run = [&](std::vector<int> pieces) {
+    std::vector<float> state = start, y(kRows * kColumns);
+    int at = 0;
+    for (const int rows : pieces) {
+      LaneDelta({{state.data(), kColumns, kKeys, kColumns},
+                 rows,
+                 {q.data() + at * kKeys, kKeys},
+                 {k.data() + at * kKeys, kKeys},
+                 {v.data() + at * kColumns, kColumns},
+                 {decay.data() + at, 1},
+                 {beta.data() + at, 1},
+                 y.data() + at * kColumns,
+                 kColumns});
+      at += rows;
+    }
+    y.insert(y.end(), state.begin(), state.end());
+    return y;
+  };
+  EXPECT_EQ(run({9}), run({1, 3, 5}));
+}
+
+}  // namespace
+}  // namespace reprise::reference

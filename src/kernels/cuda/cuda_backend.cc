@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/cuda_backend.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/check.h"
+#include "kernels/cuda/cuda_matrix.h"
+#include "kernels/cuda/rows/conv.h"
+#include "kernels/cuda/rows/elementwise.h"
+#include "kernels/cuda/rows/embed.h"
+#include "kernels/cuda/rows/experts.h"
+#include "kernels/cuda/rows/heads.h"
+#include "kernels/cuda/rows/norm.h"
+#include "kernels/cuda/rows/rope.h"
+#include "kernels/cuda/scan/lane_scan.h"
+#include "kernels/cuda/tensor/attention.h"
+#include "kernels/cuda/views.h"
+
+namespace reprise::cuda {
+
+// The arrays of a step are written here, one behind another, and sent as one piece. The next step
+// waits until the last one's piece has gone.
+struct CudaBackend::Upload {
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+  cudaEvent_t sent = nullptr;
+
+  Upload() { CHECK(cudaEventCreateWithFlags(&sent, cudaEventDisableTiming) == cudaSuccess); }
+  ~Upload() {
+    cudaEventDestroy(sent);
+    cudaFreeHost(data);
+  }
+  void Grow(size_t wanted) {
+    if (wanted <= bytes) return;
+    cudaFreeHost(data);
+    bytes = std::max(wanted, 2 * bytes);
+    CHECK(cudaMallocHost(&data, bytes) == cudaSuccess);
+  }
+};
+
+Result<std::unique_ptr<Backend>> CudaBackend::Make(int ordinal, int threads) {
+  REPRISE_ASSIGN(std::unique_ptr<CudaMemory> memory, CudaMemory::Open(ordinal));
+  const CudaMemory::Device& device = memory->device();
+  // Bits are specified for this architecture alone.
+  if (device.major != 9 || device.minor != 0) {
+    return FailedPrecondition("GPU " + std::to_string(ordinal) + ", " + device.name +
+                              ", has compute capability " + std::to_string(device.major) + "." +
+                              std::to_string(device.minor) + "; this build has code for 9.0");
+  }
+  return std::unique_ptr<Backend>(
+      new CudaBackend(std::move(memory), std::make_unique<ThreadPool>(threads)));
+}
+
+CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<ThreadPool> threads)
+    : memory_(std::move(memory)),
+      threads_(std::move(threads)),
+      upload_(std::make_unique<Upload>()),
+      graphs_(memory_->stream()) {
+  const CudaMemory::Device& device = memory_->device();
+  name_ = "cuda:" + std::to_string(device.ordinal) + " " + device.name;
+  numerics_ = "reprise cuda sm_90 1";
+}
+
+CudaBackend::~CudaBackend() { memory_->Synchronize(); }
+
+Result<std::unique_ptr<PackedMatrix>> CudaBackend::MakeMatrix(const MatrixShape& shape) {
+  CHECK(shape.count > 0 && shape.rows >= 0 && shape.cols > 0);
+  CHECK(shape.cols % TraitsOf(shape.dtype).block_elements == 0);
+  return CudaMatrix::Make(*memory_, shape);
+}
+
+Status CudaBackend::PackMatrix(PackedMatrix* matrix, int64_t index, const std::byte* source,
+                               size_t stride) {
+  CHECK(index >= 0 && index < matrix->shape().count);
+  return static_cast<CudaMatrix*>(matrix)->Pack(*memory_, *threads_, index, source, stride);
+}
+
+// The arrays as one piece: those whose sizes follow from the step's counts first, then the block
+// ids, with room for a power of two of them, so that steps of one shape have everything in the same
+// places.
+void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
+  const StepArrays<HostArray>& host = step->host;
+  longest_ = 0;
+  for (const StepSequence& sequence : host.sequences) {
+    longest_ = std::max<int64_t>(longest_, sequence.block_count);
+  }
+  longest_ = int64_t(std::bit_ceil(uint64_t(longest_)));
+  constexpr size_t kAlignment = 16;
+  const auto padded = [](size_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  const size_t block_room = std::bit_ceil(std::max<size_t>(host.blocks.size_bytes(), 256));
+  const size_t total = padded(host.tokens.size_bytes()) + padded(host.positions.size_bytes()) +
+                       padded(host.row_sequences.size_bytes()) +
+                       padded(host.sequences.size_bytes()) + padded(host.logit_rows.size_bytes()) +
+                       padded(host.taps.size_bytes()) + block_room;
+  CHECK(cudaEventSynchronize(upload_->sent) == cudaSuccess);
+  upload_->Grow(total);
+  const DevicePtr<std::byte> device = scratch.Take<std::byte>(total);
+  size_t offset = 0;
+  const auto put = [&]<typename T>(std::span<const T> from, DevicePtr<const T>* to) {
+    if (!from.empty()) std::memcpy(upload_->data + offset, from.data(), from.size_bytes());
+    *to = (device + int64_t(offset)).template As<const T>();
+    offset += padded(from.size_bytes());
+  };
+  put(host.tokens, &step->device.tokens);
+  put(host.positions, &step->device.positions);
+  put(host.row_sequences, &step->device.row_sequences);
+  put(host.sequences, &step->device.sequences);
+  put(host.logit_rows, &step->device.logit_rows);
+  put(host.taps, &step->device.taps);
+  put(host.blocks, &step->device.blocks);
+  CHECK(cudaMemcpyAsync(Raw(device), upload_->data, offset, cudaMemcpyHostToDevice, stream()) ==
+        cudaSuccess);
+  CHECK(cudaEventRecord(upload_->sent, stream()) == cudaSuccess);
+}
+
+void CudaBackend::RunStep(const StepLayout& step, const StepProgram& program,
+                          const std::function<void()>& ops) {
+  graphs_.Run(step, longest_, program, ops);
+}
+
+void CudaBackend::Embed(const Matrix& table, const StepLayout& step, const Rows& out) {
+  const CudaMatrix& matrix = CudaMatrixOf(table);
+  const int32_t* tokens = Raw(step.device.tokens);
+  switch (matrix.form()) {
+    case ActivationForm::kF32:
+      return EmbedFloat(stream(), DType::kF32, matrix.f32(), table.cols(), tokens, ViewOf(out));
+    case ActivationForm::kF16:
+    case ActivationForm::kBF16:
+      return EmbedFloat(stream(), table.dtype(), matrix.half().data, matrix.half().stride, tokens,
+                        ViewOf(out));
+    case ActivationForm::kBlock32:
+    case ActivationForm::kBlock256:
+      return EmbedQuantised(stream(), matrix.quantised(), tokens, ViewOf(out));
+  }
+}
+
+void CudaBackend::GatherRows(const ConstRows& x, DevicePtr<const int32_t> index, const Rows& out) {
+  cuda::GatherRows(stream(), ViewOf(x), Raw(index), ViewOf(out));
+}
+
+void CudaBackend::Fill(float value, const Rows& y) { cuda::Fill(stream(), value, ViewOf(y)); }
+
+void CudaBackend::FiniteRows(const StepLayout& step, const ConstRows& x,
+                             DevicePtr<uint8_t> finite) {
+  FiniteSequences(stream(), ViewOf(step), ViewOf(x), Raw(finite));
+}
+
+void CudaBackend::CopyHeads(int heads, int64_t width, const ConstRows& x, int64_t x_step,
+                            const Rows& y, int64_t y_step) {
+  cuda::CopyHeads(stream(), heads, width, ViewOf(x), x_step, ViewOf(y), y_step);
+}
+
+void CudaBackend::RmsNorm(const ConstRows& x, ConstFloats weight, int groups, float eps,
+                          const Rows& y) {
+  cuda::RmsNorm(stream(), ViewOf(x), Raw(weight), groups, eps, ViewOf(y));
+}
+
+void CudaBackend::AddRmsNorm(const Rows& x, const ConstRows& y, ConstFloats weight, float eps,
+                             const Rows& h) {
+  cuda::AddRmsNorm(stream(), ViewOf(x), ViewOf(y), Raw(weight), eps, ViewOf(x), ViewOf(h));
+}
+
+void CudaBackend::RmsNormGated(const ConstRows& x, const ConstRows& gate, ConstFloats weight,
+                               int groups, float eps, const Rows& y) {
+  cuda::RmsNormGated(stream(), ViewOf(x), ViewOf(gate), Raw(weight), groups, eps, ViewOf(y));
+}
+
+void CudaBackend::L2Norm(const ConstRows& x, int groups, float eps, float scale, const Rows& y) {
+  cuda::L2Norm(stream(), ViewOf(x), groups, eps, scale, ViewOf(y));
+}
+
+void CudaBackend::SwiGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) {
+  cuda::SwiGlu(stream(), ViewOf(gate), ViewOf(up), ViewOf(y));
+}
+
+void CudaBackend::SigmoidMul(const ConstRows& gate, const ConstRows& x, const Rows& y) {
+  cuda::SigmoidMul(stream(), ViewOf(gate), ViewOf(x), ViewOf(y));
+}
+
+void CudaBackend::Add(const ConstRows& a, const ConstRows& b, const Rows& y) {
+  cuda::Add(stream(), ViewOf(a), ViewOf(b), ViewOf(y));
+}
+
+void CudaBackend::MakeRopeTable(const StepLayout& step, ConstFloats inverse_frequencies,
+                                float magnitude, const Rows& cos, const Rows& sin) {
+  MakeRopeAngles(stream(), Raw(step.device.positions), cos.rows, Raw(inverse_frequencies),
+                 magnitude, {Raw(cos.data), Raw(sin.data), static_cast<int>(cos.cols)});
+}
+
+void CudaBackend::Rope(const RopeTable& table, int heads, const Rows& x, int64_t offset) {
+  // The kernel only reads the angles.
+  const RopeAngles angles{const_cast<float*>(Raw(table.cos)), const_cast<float*>(Raw(table.sin)),
+                          table.half};
+  cuda::Rope(stream(), angles, heads, static_cast<int>(offset), ViewOf(x));
+}
+
+namespace {
+
+KvView KvOf(const KvPlace& place, const KvShape& shape) {
+  KvView view;
+  view.k_offset = static_cast<int64_t>(place.k_offset);
+  view.v_offset = static_cast<int64_t>(place.v_offset);
+  view.kv_heads = shape.kv_heads;
+  view.head_dim = shape.head_dim;
+  view.value_dim = shape.value_dim;
+  view.type = shape.dtype == DType::kF32    ? KvType::kF32
+              : shape.dtype == DType::kBF16 ? KvType::kBF16
+                                            : KvType::kF16;
+  view.value_in_key = shape.value_in_key;
+  return view;
+}
+
+// Heads of a row that lie one behind another.
+HeadRows Heads(const ConstRows& x, int64_t width) { return {Raw(x.data), x.stride, width}; }
+
+}  // namespace
+
+void CudaBackend::StoreKv(const StepLayout& step, const KvPlace& place, const KvShape& shape,
+                          const ConstRows& k, const ConstRows& v) {
+  cuda::StoreKv(stream(), ViewOf(step), KvOf(place, shape), ViewOf(k), ViewOf(v));
+}
+
+void CudaBackend::Attend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+                         const KvShape& shape, const AttentionParams& params, const ConstRows& q,
+                         const Rows& out) {
+  const KvView kv = KvOf(place, shape);
+  const AttentionView view{params.q_heads, params.scale, params.window, params.softcap};
+  const ScratchScope scope(scratch);
+  const size_t bytes = AttendWorkspace(step.rows(), longest_, kv, view);
+  cuda::Attend(stream(), ViewOf(step), longest_, kv, view, ViewOf(q), ViewOf(out),
+               bytes > 0 ? Raw(scratch.Take<std::byte>(bytes)) : nullptr);
+}
+
+void CudaBackend::ShortConv(const StepLayout& step, size_t state_offset, ConstFloats weight,
+                            ConstFloats bias, int taps, bool silu, const ConstRows& x,
+                            const Rows& y) {
+  cuda::ShortConv(stream(), ViewOf(step), static_cast<int64_t>(state_offset), Raw(weight),
+                  Raw(bias), taps, silu, ViewOf(x), ViewOf(y));
+}
+
+void CudaBackend::GatedDeltaGates(const ConstRows& a, const ConstRows& b, ConstFloats exp_a,
+                                  ConstFloats dt_bias, const Rows& decay, const Rows& beta) {
+  DeltaGates(stream(), ViewOf(a), ViewOf(b), Raw(exp_a), Raw(dt_bias), ViewOf(decay), ViewOf(beta));
+}
+
+void CudaBackend::GatedDelta(const StepLayout& step, size_t state_offset,
+                             const GatedDeltaShape& shape, const ConstRows& q, const ConstRows& k,
+                             const ConstRows& v, const ConstRows& decay, const ConstRows& beta,
+                             const Rows& y) {
+  const LaneScanShape view{shape.value_heads, shape.key_dim, shape.value_dim, shape.key_heads,
+                           shape.tiled_heads};
+  cuda::GatedDelta(stream(), ViewOf(step), static_cast<int64_t>(state_offset), view,
+                   {Heads(q, shape.key_dim), Heads(k, shape.key_dim), Heads(v, shape.value_dim),
+                    Heads(decay, 1), Heads(beta, 1)},
+                   ViewOf(y));
+}
+
+void CudaBackend::Mul(const ConstRows& a, const ConstRows& b, const Rows& y) {
+  cuda::Mul(stream(), ViewOf(a), ViewOf(b), ViewOf(y));
+}
+
+void CudaBackend::Scale(const ConstRows& x, float factor, const Rows& y) {
+  cuda::Scale(stream(), ViewOf(x), factor, ViewOf(y));
+}
+
+void CudaBackend::Silu(const ConstRows& x, const Rows& y) {
+  cuda::Silu(stream(), ViewOf(x), ViewOf(y));
+}
+
+void CudaBackend::Gelu(const ConstRows& x, const Rows& y) {
+  cuda::Gelu(stream(), ViewOf(x), ViewOf(y));
+}
+
+void CudaBackend::GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) {
+  cuda::GeGlu(stream(), ViewOf(gate), ViewOf(up), ViewOf(y));
+}
+
+void CudaBackend::ReluSquared(const ConstRows& x, const Rows& y) {
+  cuda::ReluSquared(stream(), ViewOf(x), ViewOf(y));
+}
+
+void CudaBackend::Softcap(const ConstRows& x, float cap, const Rows& y) {
+  cuda::Softcap(stream(), ViewOf(x), cap, ViewOf(y));
+}
+
+void CudaBackend::Sigmoid(const ConstRows& x, ConstFloats bias, const Rows& y) {
+  cuda::Sigmoid(stream(), ViewOf(x), Raw(bias), ViewOf(y));
+}
+
+void CudaBackend::Softplus(const ConstRows& x, ConstFloats bias, const Rows& y) {
+  cuda::Softplus(stream(), ViewOf(x), Raw(bias), ViewOf(y));
+}
+
+void CudaBackend::Lerp(const ConstRows& a, const ConstRows& b, const ConstRows& t, const Rows& y) {
+  cuda::Lerp(stream(), ViewOf(a), ViewOf(b), ViewOf(t), ViewOf(y));
+}
+
+void CudaBackend::LayerNorm(const ConstRows& x, ConstFloats weight, ConstFloats bias, int groups,
+                            float eps, const Rows& y) {
+  cuda::LayerNorm(stream(), ViewOf(x), Raw(weight), Raw(bias), groups, eps, ViewOf(y));
+}
+
+void CudaBackend::GroupRmsNorm(const ConstRows& x, ConstFloats weight, int groups, float eps,
+                               const Rows& y) {
+  cuda::GroupRmsNorm(stream(), ViewOf(x), Raw(weight), groups, eps, ViewOf(y));
+}
+
+void CudaBackend::GateRmsNorm(const ConstRows& x, const ConstRows& gate, ConstFloats weight,
+                              int groups, float eps, const Rows& y) {
+  cuda::GateRmsNorm(stream(), ViewOf(x), ViewOf(gate), Raw(weight), groups, eps, ViewOf(y));
+}
+
+void CudaBackend::RwkvDecay(const ConstRows& x, ConstFloats bias, const Rows& y) {
+  cuda::RwkvDecay(stream(), ViewOf(x), Raw(bias), ViewOf(y));
+}
+
+void CudaBackend::RwkvBonus(const ConstRows& r, const ConstRows& k, ConstFloats weight,
+                            const ConstRows& v, int heads, const Rows& y) {
+  cuda::RwkvBonus(stream(), ViewOf(r), ViewOf(k), Raw(weight), ViewOf(v), heads, ViewOf(y));
+}
+
+void CudaBackend::RouteExperts(ScratchArena&, const ConstRows& logits, const RoutingParams& params,
+                               const Routing& routing) {
+  cuda::RouteExperts(stream(), ViewOf(logits), params,
+                     {Raw(routing.experts), Raw(routing.weights), routing.rows, routing.top_k});
+}
+
+void CudaBackend::PlanExperts(ScratchArena& scratch, const Routing& routing,
+                              const ExpertPlan& plan) {
+  const ScratchScope scope(scratch);
+  void* room = Raw(scratch.Take<std::byte>(PlanScratchBytes(plan.slots, plan.experts)));
+  cuda::PlanExperts(stream(),
+                    {Raw(routing.experts), Raw(routing.weights), routing.rows, routing.top_k}, room,
+                    {Raw(plan.begin), Raw(plan.row), Raw(plan.slot), plan.experts, plan.slots});
+}
+
+void CudaBackend::CombineExperts(const Routing& routing, const ExpertPlan& plan,
+                                 const ConstRows& slots, const Rows& y) {
+  cuda::CombineExperts(stream(),
+                       {Raw(routing.experts), Raw(routing.weights), routing.rows, routing.top_k},
+                       {Raw(plan.begin), Raw(plan.row), Raw(plan.slot), plan.experts, plan.slots},
+                       ViewOf(slots), ViewOf(y));
+}
+
+void CudaBackend::KeyDecayDelta(const StepLayout& step, size_t state_offset, int heads,
+                                const ConstRows& q, const ConstRows& k, const ConstRows& v,
+                                const ConstRows& decay, const ConstRows& beta, const Rows& y) {
+  const int keys = static_cast<int>(q.cols / heads);
+  const int columns = static_cast<int>(v.cols / heads);
+  cuda::KeyDecayDelta(
+      stream(), ViewOf(step), static_cast<int64_t>(state_offset),
+      {heads, keys, columns, heads, false},
+      {Heads(q, keys), Heads(k, keys), Heads(v, columns), Heads(decay, keys), Heads(beta, 1)},
+      ViewOf(y));
+}
+
+void CudaBackend::DecayGates(const ConstRows& x, ConstFloats bias, ConstFloats rate,
+                             const Rows& decay) {
+  cuda::DecayGates(stream(), ViewOf(x), Raw(bias), Raw(rate), ViewOf(decay));
+}
+
+void CudaBackend::Ssd(const StepLayout& step, size_t state_offset, const SsdShape& shape,
+                      const ConstRows& x, const ConstRows& b, const ConstRows& c,
+                      const ConstRows& dt, const ConstRows& decay, ConstFloats skip,
+                      const Rows& y) {
+  cuda::Ssd(stream(), ViewOf(step), static_cast<int64_t>(state_offset),
+            {shape.heads, shape.state_dim, shape.head_dim, shape.groups, false},
+            {Heads(x, shape.head_dim), Heads(b, shape.state_dim), Heads(c, shape.state_dim),
+             Heads(dt, 1), Heads(decay, 1), Raw(skip)},
+            ViewOf(y));
+}
+
+void CudaBackend::SsdGates(const ConstRows& x, ConstFloats bias, ConstFloats a, float low,
+                           float high, const Rows& dt, const Rows& decay) {
+  cuda::SsdGates(stream(), ViewOf(x), Raw(bias), Raw(a), low, high, ViewOf(dt), ViewOf(decay));
+}
+
+void CudaBackend::SelectiveScan(const StepLayout& step, size_t state_offset, ConstFloats a,
+                                ConstFloats skip, const ConstRows& x, const ConstRows& dt,
+                                const ConstRows& b, const ConstRows& c, const Rows& y) {
+  cuda::SelectiveScan(stream(), ViewOf(step), static_cast<int64_t>(state_offset), Raw(a), Raw(skip),
+                      ViewOf(x), ViewOf(dt), ViewOf(b), ViewOf(c), ViewOf(y));
+}
+
+void CudaBackend::Wkv7(const StepLayout& step, size_t state_offset, int heads,
+                       const Wkv7Operands& operands, const Rows& y) {
+  const int width = static_cast<int>(operands.r.cols / heads);
+  cuda::Wkv7(stream(), ViewOf(step), static_cast<int64_t>(state_offset),
+             {heads, width, width, heads, false},
+             {Heads(operands.r, width), Heads(operands.w, width), Heads(operands.k, width),
+              Heads(operands.v, width), Heads(operands.a, width), Heads(operands.b, width)},
+             ViewOf(y));
+}
+
+void CudaBackend::TokenShift(const StepLayout& step, size_t state_offset, const ConstRows& x,
+                             std::span<const ConstFloats> mix, std::span<const Rows> outs) {
+  ShiftedOutputs shifted;
+  CHECK(outs.size() <= ShiftedOutputs::kMost);
+  shifted.count = static_cast<int>(outs.size());
+  for (size_t i = 0; i < outs.size(); ++i) {
+    shifted.mix[i] = Raw(mix[i]);
+    shifted.out[i] = ViewOf(outs[i]);
+  }
+  cuda::TokenShift(stream(), ViewOf(step), static_cast<int64_t>(state_offset), ViewOf(x), shifted);
+}
+
+void CudaBackend::RgLru(const StepLayout& step, size_t state_offset, ConstFloats rate,
+                        const ConstRows& x, const ConstRows& r, const ConstRows& i, const Rows& y) {
+  cuda::RgLru(stream(), ViewOf(step), static_cast<int64_t>(state_offset), Raw(rate), ViewOf(x),
+              ViewOf(r), ViewOf(i), ViewOf(y));
+}
+
+}  // namespace reprise::cuda

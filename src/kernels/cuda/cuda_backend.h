@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "device/cuda/cuda_memory.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/step_graphs.h"
+#include "kernels/cuda/view.h"
+
+namespace reprise::cuda {
+
+// The ops on an NVIDIA GPU: launches on the stream of its memory, one after another. Nothing waits
+// but downloads.
+//
+// Bits: products with quantised and F32 weights and everything that works row by row equal the
+// CPU's; products with 16-bit weights, attention over 16-bit K/V and scans with a matrix state are
+// those of kernels/reference/gpu/. Hence numerics().
+class CudaBackend final : public Backend {
+ public:
+  // `threads`: of the host, 0: one per CPU. Fails with one sentence where there is no GPU that the
+  // kernels were compiled for.
+  static Result<std::unique_ptr<Backend>> Make(int ordinal, int threads);
+  ~CudaBackend() override;
+
+  std::string_view name() const override { return name_; }
+  std::string_view numerics() const override { return numerics_; }
+  DeviceMemory& memory() override { return *memory_; }
+  ThreadPool& host_threads() override { return *threads_; }
+
+  Result<std::unique_ptr<PackedMatrix>> MakeMatrix(const MatrixShape& shape) override;
+  Status PackMatrix(PackedMatrix* matrix, int64_t index, const std::byte* source,
+                    size_t stride) override;
+  void RunStep(const StepLayout& step, const StepProgram& program,
+               const std::function<void()>& ops) override;
+
+  void Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) override;
+  void ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_t x_step,
+                    std::span<const HeadProjection> projections) override;
+  void BeginStep(ScratchArena& scratch, StepLayout* step) override;
+  void Embed(const Matrix& table, const StepLayout& step, const Rows& out) override;
+  void GatherRows(const ConstRows& x, DevicePtr<const int32_t> index, const Rows& out) override;
+  void Fill(float value, const Rows& y) override;
+  void FiniteRows(const StepLayout& step, const ConstRows& x, DevicePtr<uint8_t> finite) override;
+  void CopyHeads(int heads, int64_t width, const ConstRows& x, int64_t x_step, const Rows& y,
+                 int64_t y_step) override;
+  void RmsNorm(const ConstRows& x, ConstFloats weight, int groups, float eps,
+               const Rows& y) override;
+  void AddRmsNorm(const Rows& x, const ConstRows& y, ConstFloats weight, float eps,
+                  const Rows& h) override;
+  void RmsNormGated(const ConstRows& x, const ConstRows& gate, ConstFloats weight, int groups,
+                    float eps, const Rows& y) override;
+  void L2Norm(const ConstRows& x, int groups, float eps, float scale, const Rows& y) override;
+  void SwiGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) override;
+  void SigmoidMul(const ConstRows& gate, const ConstRows& x, const Rows& y) override;
+  void Add(const ConstRows& a, const ConstRows& b, const Rows& y) override;
+  void MakeRopeTable(const StepLayout& step, ConstFloats inverse_frequencies, float magnitude,
+                     const Rows& cos, const Rows& sin) override;
+  void Rope(const RopeTable& table, int heads, const Rows& x, int64_t offset) override;
+  void StoreKv(const StepLayout& step, const KvPlace& place, const KvShape& shape,
+               const ConstRows& k, const ConstRows& v) override;
+  void Attend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+              const KvShape& shape, const AttentionParams& params, const ConstRows& q,
+              const Rows& out) override;
+  void ShortConv(const StepLayout& step, size_t state_offset, ConstFloats weight, ConstFloats bias,
+                 int taps, bool silu, const ConstRows& x, const Rows& y) override;
+  void GatedDeltaGates(const ConstRows& a, const ConstRows& b, ConstFloats exp_a,
+                       ConstFloats dt_bias, const Rows& decay, const Rows& beta) override;
+  void GatedDelta(const StepLayout& step, size_t state_offset, const GatedDeltaShape& shape,
+                  const ConstRows& q, const ConstRows& k, const ConstRows& v,
+                  const ConstRows& decay, const ConstRows& beta, const Rows& y) override;
+
+  void Mul(const ConstRows& a, const ConstRows& b, const Rows& y) override;
+  void Scale(const ConstRows& x, float factor, const Rows& y) override;
+  void Silu(const ConstRows& x, const Rows& y) override;
+  void Gelu(const ConstRows& x, const Rows& y) override;
+  void GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) override;
+  void ReluSquared(const ConstRows& x, const Rows& y) override;
+  void Softcap(const ConstRows& x, float cap, const Rows& y) override;
+  void Sigmoid(const ConstRows& x, ConstFloats bias, const Rows& y) override;
+  void Softplus(const ConstRows& x, ConstFloats bias, const Rows& y) override;
+  void Lerp(const ConstRows& a, const ConstRows& b, const ConstRows& t, const Rows& y) override;
+  void LayerNorm(const ConstRows& x, ConstFloats weight, ConstFloats bias, int groups, float eps,
+                 const Rows& y) override;
+  void GroupRmsNorm(const ConstRows& x, ConstFloats weight, int groups, float eps,
+                    const Rows& y) override;
+  void GateRmsNorm(const ConstRows& x, const ConstRows& gate, ConstFloats weight, int groups,
+                   float eps, const Rows& y) override;
+  void RwkvDecay(const ConstRows& x, ConstFloats bias, const Rows& y) override;
+  void RwkvBonus(const ConstRows& r, const ConstRows& k, ConstFloats weight, const ConstRows& v,
+                 int heads, const Rows& y) override;
+
+  void RouteExperts(ScratchArena& scratch, const ConstRows& logits, const RoutingParams& params,
+                    const Routing& routing) override;
+  void PlanExperts(ScratchArena& scratch, const Routing& routing, const ExpertPlan& plan) override;
+  void ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,
+                      ExpertInput input, std::span<const ExpertProjection> projections) override;
+  void CombineExperts(const Routing& routing, const ExpertPlan& plan, const ConstRows& slots,
+                      const Rows& y) override;
+
+  void KeyDecayDelta(const StepLayout& step, size_t state_offset, int heads, const ConstRows& q,
+                     const ConstRows& k, const ConstRows& v, const ConstRows& decay,
+                     const ConstRows& beta, const Rows& y) override;
+  void DecayGates(const ConstRows& x, ConstFloats bias, ConstFloats rate,
+                  const Rows& decay) override;
+  void Ssd(const StepLayout& step, size_t state_offset, const SsdShape& shape, const ConstRows& x,
+           const ConstRows& b, const ConstRows& c, const ConstRows& dt, const ConstRows& decay,
+           ConstFloats skip, const Rows& y) override;
+  void SsdGates(const ConstRows& x, ConstFloats bias, ConstFloats a, float low, float high,
+                const Rows& dt, const Rows& decay) override;
+  void SelectiveScan(const StepLayout& step, size_t state_offset, ConstFloats a, ConstFloats skip,
+                     const ConstRows& x, const ConstRows& dt, const ConstRows& b,
+                     const ConstRows& c, const Rows& y) override;
+  void Wkv7(const StepLayout& step, size_t state_offset, int heads, const Wkv7Operands& operands,
+            const Rows& y) override;
+  void TokenShift(const StepLayout& step, size_t state_offset, const ConstRows& x,
+                  std::span<const ConstFloats> mix, std::span<const Rows> outs) override;
+  void RgLru(const StepLayout& step, size_t state_offset, ConstFloats rate, const ConstRows& x,
+             const ConstRows& r, const ConstRows& i, const Rows& y) override;
+
+ private:
+  struct Upload;  // pinned memory through which the arrays of a step go
+
+  CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<ThreadPool> threads);
+  Stream stream() const { return memory_->stream(); }
+
+  const std::unique_ptr<CudaMemory> memory_;
+  const std::unique_ptr<ThreadPool> threads_;
+  std::string name_;
+  std::string numerics_;
+  std::unique_ptr<Upload> upload_;
+  int64_t longest_ = 0;  // blocks of the step's longest sequence, rounded up to a power of two
+  StepGraphs graphs_;
+};
+
+}  // namespace reprise::cuda

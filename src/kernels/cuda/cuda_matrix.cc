@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/cuda_matrix.h"
+
+#include <cstring>
+#include <vector>
+
+#include "base/check.h"
+#include "device/raw.h"
+#include "device/thread_pool.h"
+
+namespace reprise::cuda {
+namespace {
+
+int64_t RoundUp16(int64_t n) { return (n + 15) / 16 * 16; }
+
+size_t ElementBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+
+}  // namespace
+
+ActivationForm FormOf(DType weights) {
+  if (weights == DType::kF32) return ActivationForm::kF32;
+  if (weights == DType::kF16) return ActivationForm::kF16;
+  if (weights == DType::kBF16) return ActivationForm::kBF16;
+  return TraitsOf(weights).block_elements == 32 ? ActivationForm::kBlock32
+                                                : ActivationForm::kBlock256;
+}
+
+CudaMatrix::CudaMatrix(const MatrixShape& shape) : PackedMatrix(shape) {
+  const ActivationForm form = FormOf(shape.dtype);
+  if (form == ActivationForm::kF32) {
+    stride_ = shape.cols;
+  } else if (form == ActivationForm::kF16 || form == ActivationForm::kBF16) {
+    stride_ = RoundUp16(shape.cols);
+  } else {
+    layout_ = LayoutOf(shape.dtype, shape.count * shape.rows, shape.cols);
+  }
+}
+
+Result<std::unique_ptr<PackedMatrix>> CudaMatrix::Make(DeviceMemory& memory,
+                                                       const MatrixShape& shape) {
+  std::unique_ptr<CudaMatrix> matrix(new CudaMatrix(shape));
+  const size_t bytes = matrix->stride_ == 0 ? matrix->layout_.bytes
+                                            : size_t(shape.count * shape.rows * matrix->stride_) *
+                                                  ElementBytes(shape.dtype);
+  REPRISE_ASSIGN(matrix->buffer_, memory.Allocate(bytes));
+  return std::unique_ptr<PackedMatrix>(std::move(matrix));
+}
+
+const float* CudaMatrix::f32() const { return Raw(buffer_.data().As<const float>()); }
+
+HalfMatrix CudaMatrix::half() const {
+  return {Raw(buffer_.data().As<const uint16_t>()), shape().rows, shape().cols, stride_};
+}
+
+QuantisedMatrix CudaMatrix::quantised() const { return {layout_, Raw(buffer_.data())}; }
+
+// The same planes, seen from the first row of the part.
+QuantisedMatrix CudaMatrix::quantised_part(int64_t index) const {
+  QuantisedMatrix part = quantised();
+  const int64_t row = index * shape().rows;
+  const int64_t moved = row * layout_.quant_stride;
+  part.data += moved;
+  const auto plane = [&](size_t begin, int64_t row_stride) {
+    return size_t(int64_t(begin) + row * row_stride - moved);
+  };
+  part.layout.rows = shape().rows;
+  part.layout.extra = plane(layout_.extra, layout_.extra_stride);
+  part.layout.sub = plane(layout_.sub, layout_.sub_stride);
+  part.layout.scale = plane(layout_.scale, layout_.scale_stride);
+  part.layout.grid = plane(layout_.grid, 0);
+  return part;
+}
+
+Status CudaMatrix::Pack(DeviceMemory& memory, ThreadPool& threads, int64_t index,
+                        const std::byte* source, size_t stride) {
+  if (stride_ == 0) {
+    PackQuantised(memory, threads, index, source, stride);
+    return OkStatus();
+  }
+  const size_t from_bytes = size_t(shape().cols) * ElementBytes(shape().dtype);
+  const size_t to_bytes = size_t(stride_) * ElementBytes(shape().dtype);
+  const size_t matrix_bytes = size_t(shape().rows) * to_bytes;
+  const DevicePtr<std::byte> to = buffer_.data() + index * int64_t(matrix_bytes);
+  if (stride == to_bytes && from_bytes == to_bytes) {
+    memory.Upload(to, source, matrix_bytes);
+    return OkStatus();
+  }
+  std::vector<std::byte> rows(matrix_bytes);
+  threads.ParallelFor(shape().rows, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      std::memcpy(rows.data() + size_t(row) * to_bytes, source + size_t(row) * stride, from_bytes);
+    }
+  });
+  memory.Upload(to, rows.data(), matrix_bytes);
+  return OkStatus();
+}
+
+// The planes of one matrix are packed for themselves and sent to their places in those of the
+// stack.
+void CudaMatrix::PackQuantised(DeviceMemory& memory, ThreadPool& threads, int64_t index,
+                               const std::byte* source, size_t stride) {
+  const int64_t rows = shape().rows;
+  const QuantisedLayout one = LayoutOf(shape().dtype, rows, shape().cols);
+  std::vector<std::byte> packed(one.bytes);
+  threads.ParallelFor(rows, 16, [&](int64_t begin, int64_t end) {
+    PackRows(one, source + size_t(begin) * stride, stride, begin, end, packed.data());
+  });
+  const auto send = [&](size_t from, size_t to, int64_t row_stride) {
+    memory.Upload(buffer_.data() + int64_t(to) + index * rows * row_stride, packed.data() + from,
+                  size_t(rows * row_stride));
+  };
+  send(0, 0, one.quant_stride);
+  send(one.extra, layout_.extra, one.extra_stride);
+  send(one.sub, layout_.sub, one.sub_stride);
+  send(one.scale, layout_.scale, one.scale_stride);
+  if (index == 0 && layout_.grid != 0) {
+    PackTables(one, packed.data());
+    memory.Upload(buffer_.data() + int64_t(layout_.grid), packed.data() + one.grid,
+                  one.bytes - one.grid);
+  }
+}
+
+}  // namespace reprise::cuda

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/memory.h"
+#include "device/thread_pool.h"
+#include "kernels/cuda/quantised/layout.h"
+#include "kernels/cuda/tensor/product_half.h"
+#include "kernels/matrix.h"
+
+namespace reprise::cuda {
+
+// How a product takes its activations: what the type of the weights asks for.
+enum class ActivationForm : uint8_t { kF32, kF16, kBF16, kBlock32, kBlock256 };
+ActivationForm FormOf(DType weights);
+
+// Weights in device memory, all matrices of a stack in one allocation, the rows of one behind those
+// of the last. F32 as in the file; 16-bit rows padded with zeros to a multiple of 16; quantised
+// types in planes (quantised/layout.h).
+class CudaMatrix : public PackedMatrix {
+ public:
+  static Result<std::unique_ptr<PackedMatrix>> Make(DeviceMemory& memory, const MatrixShape& shape);
+
+  size_t bytes() const override { return buffer_.size(); }
+  ActivationForm form() const { return FormOf(shape().dtype); }
+
+  // Of the type that form() says.
+  const float* f32() const;
+  HalfMatrix half() const;  // the first matrix; the others follow
+  int64_t half_matrix_stride() const { return shape().rows * stride_; }
+  QuantisedMatrix quantised() const;  // all rows of the stack
+  QuantisedMatrix quantised_part(int64_t index) const;
+
+  // Packs matrix `index` and uploads it.
+  Status Pack(DeviceMemory& memory, ThreadPool& threads, int64_t index, const std::byte* source,
+              size_t stride);
+
+ private:
+  explicit CudaMatrix(const MatrixShape& shape);
+
+  void PackQuantised(DeviceMemory& memory, ThreadPool& threads, int64_t index,
+                     const std::byte* source, size_t stride);
+
+  int64_t stride_ = 0;      // elements from row to row, of F32 and 16-bit types
+  QuantisedLayout layout_;  // of quantised ones
+  DeviceBuffer buffer_;
+};
+
+// REQUIRES: a CudaBackend made it.
+inline const CudaMatrix& CudaMatrixOf(const Matrix& matrix) {
+  return static_cast<const CudaMatrix&>(*matrix.packed());
+}
+
+}  // namespace reprise::cuda

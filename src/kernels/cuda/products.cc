@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products: the activations brought into the forms that the weights ask for, each once, then one
+// launch a matrix.
+#include <vector>
+
+#include "base/check.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_matrix.h"
+#include "kernels/cuda/product_float.h"
+#include "kernels/cuda/quantised/product.h"
+#include "kernels/cuda/quantised/quantise.h"
+#include "kernels/cuda/rows/experts.h"
+#include "kernels/cuda/tensor/product_half.h"
+#include "kernels/cuda/views.h"
+
+namespace reprise::cuda {
+namespace {
+
+// One input in the forms that were asked for so far; they lie in the scratch arena.
+class Activations {
+ public:
+  Activations(Stream stream, ScratchArena& scratch, const ConstRows& x)
+      : stream_(stream), scratch_(scratch), x_(ViewOf(x)) {}
+
+  const View& f32() const { return x_; }
+
+  const HalfRows& half(Half type) {
+    HalfRows& rows = type == Half::kF16 ? f16_ : bf16_;
+    if (rows.rows > 0) return rows;
+    if (MayRoundOnTheWay(x_)) {
+      rows = RoundedOnTheWay(x_);
+    } else {
+      const int64_t stride = (x_.cols + 15) / 16 * 16;
+      rows = {Raw(scratch_.Take<uint16_t>(size_t(x_.rows * stride))),
+              Raw(scratch_.Floats(size_t(x_.rows))), x_.rows, x_.cols, stride};
+      RoundRows(stream_, type, x_, rows);
+    }
+    return rows;
+  }
+
+  const QuantisedView& quantised(ActivationForm form) {
+    const bool small = form == ActivationForm::kBlock32;
+    QuantisedView& rows = small ? block32_ : block256_;
+    if (rows.q == nullptr) {
+      const int64_t values = x_.rows * x_.cols;
+      rows = {Raw(scratch_.Take<int8_t>(size_t(values))),
+              Raw(scratch_.Floats(size_t(values / (small ? 32 : 256)))),
+              Raw(scratch_.Take<int16_t>(size_t(values / (small ? 32 : 16)))), x_.rows, x_.cols};
+      (small ? Quantise32 : Quantise256)(stream_, x_, rows);
+    }
+    return rows;
+  }
+
+ private:
+  Stream stream_;
+  ScratchArena& scratch_;
+  View x_;
+  HalfRows f16_, bf16_;
+  QuantisedView block32_, block256_;
+};
+
+Half HalfOf(ActivationForm form) { return form == ActivationForm::kF16 ? Half::kF16 : Half::kBF16; }
+
+void RunProduct(Stream stream, const CudaMatrix& weight, Activations& x, const float* bias,
+                const View& out) {
+  switch (weight.form()) {
+    case ActivationForm::kF32:
+      return ProductF32(stream, weight.f32(), bias, x.f32(), out);
+    case ActivationForm::kF16:
+    case ActivationForm::kBF16: {
+      const HalfProduct one[] = {{weight.half(), bias, out}};
+      return Products(stream, HalfOf(weight.form()), x.half(HalfOf(weight.form())),
+                      std::span<const HalfProduct>(one));
+    }
+    case ActivationForm::kBlock32:
+    case ActivationForm::kBlock256:
+      return ProductQuantised(stream, weight.quantised(), bias, x.quantised(weight.form()), out);
+  }
+}
+
+// Matrix `index` of a stack, as a matrix of its own.
+void RunHead(Stream stream, const CudaMatrix& stack, int64_t index, Activations& x,
+             const float* bias, const View& out) {
+  const MatrixShape& shape = stack.shape();
+  switch (stack.form()) {
+    case ActivationForm::kF32:
+      return ProductF32(stream, stack.f32() + index * shape.rows * shape.cols, bias, x.f32(), out);
+    case ActivationForm::kF16:
+    case ActivationForm::kBF16: {
+      const Half type = HalfOf(stack.form());
+      HalfMatrix matrix = stack.half();
+      matrix.data += index * stack.half_matrix_stride();
+      const HalfProduct one[] = {{matrix, bias, out}};
+      return Products(stream, type, x.half(type), std::span<const HalfProduct>(one));
+    }
+    case ActivationForm::kBlock32:
+    case ActivationForm::kBlock256: {
+      return ProductQuantised(stream, stack.quantised_part(index), bias, x.quantised(stack.form()),
+                              out);
+    }
+  }
+}
+
+}  // namespace
+
+void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) {
+  for (const ProjectionGroup& group : groups) {
+    const ScratchScope scope(scratch);
+    Activations x(stream(), scratch, group.x);
+    // Those with 16-bit weights together, whatever comes between them.
+    std::vector<HalfProduct> halves[2];
+    for (const Projection& projection : group.projections) {
+      const CudaMatrix& weight = CudaMatrixOf(*projection.weight);
+      const View out = ViewOf(projection.out);
+      const float* bias = Raw(projection.bias);
+      if (weight.form() == ActivationForm::kF16 || weight.form() == ActivationForm::kBF16) {
+        halves[size_t(HalfOf(weight.form()))].push_back({weight.half(), bias, out});
+      } else {
+        RunProduct(stream(), weight, x, bias, out);
+      }
+    }
+    for (const Half type : {Half::kF16, Half::kBF16}) {
+      const std::vector<HalfProduct>& products = halves[size_t(type)];
+      if (!products.empty()) Products(stream(), type, x.half(type), products);
+    }
+  }
+}
+
+void CudaBackend::ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_t x_step,
+                               std::span<const HeadProjection> projections) {
+  const MatrixShape& shape = CudaMatrixOf(*projections.front().weights).shape();
+  for (int64_t head = 0; head < shape.count; ++head) {
+    const ScratchScope scope(scratch);
+    Activations part(stream(), scratch, Columns(x, head * x_step, shape.cols));
+    for (const HeadProjection& projection : projections) {
+      const CudaMatrix& stack = CudaMatrixOf(*projection.weights);
+      const int64_t rows = stack.shape().rows;
+      const float* bias = projection.bias ? Raw(projection.bias) + head * rows : nullptr;
+      RunHead(stream(), stack, head, part, bias,
+              ViewOf(Columns(projection.out, head * projection.out_step, rows)));
+    }
+  }
+}
+
+void CudaBackend::ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,
+                                 ExpertInput input, std::span<const ExpertProjection> projections) {
+  const ScratchScope scope(scratch);
+  Activations rows(stream(), scratch, x);
+  const bool gather = input == ExpertInput::kRows;
+  for (const ExpertProjection& projection : projections) {
+    const CudaMatrix& stack = CudaMatrixOf(*projection.weights);
+    const int count = static_cast<int>(stack.shape().count);
+    const PlanView view{Raw(plan.begin), Raw(plan.row), Raw(plan.slot), count, plan.slots};
+    const View out = ViewOf(projection.out);
+    switch (stack.form()) {
+      case ActivationForm::kF32:
+        ExpertsProductF32(stream(), stack.f32(), view, gather, rows.f32(), out);
+        break;
+      case ActivationForm::kF16:
+      case ActivationForm::kBF16: {
+        const Half type = HalfOf(stack.form());
+        ProductGroups(stream(), type, rows.half(type), stack.half(),
+                      {view.begin, gather ? view.row : nullptr, count, stack.half_matrix_stride()},
+                      nullptr, out);
+        break;
+      }
+      case ActivationForm::kBlock32:
+      case ActivationForm::kBlock256:
+        ExpertsProductQuantised(stream(), stack.quantised(), view, gather,
+                                rows.quantised(stack.form()), out);
+        break;
+    }
+  }
+}
+
+}  // namespace reprise::cuda

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/view.h"
+
+struct CUgraphExec_st;
+
+namespace reprise::cuda {
+
+// The launches of a step as one: a step of few rows is some hundred kernels of a few microseconds,
+// and asking for each costs as much as running it. What a step of a shape launches is recorded when
+// the shape is seen for the second time, and asked for as one graph from then on.
+//
+// Two steps have one shape if every launch has the same sizes and addresses: the same program, the
+// same counts, the same places. What differs between them (tokens, positions, block ids) is data
+// that kernels read.
+//
+// Thread safety: none.
+class StepGraphs {
+ public:
+  explicit StepGraphs(Stream stream) : stream_(stream) {}
+  ~StepGraphs();
+  StepGraphs(const StepGraphs&) = delete;
+  StepGraphs& operator=(const StepGraphs&) = delete;
+
+  // `longest`: blocks of the longest sequence, as launches see it.
+  void Run(const StepLayout& step, int64_t longest, const StepProgram& program,
+           const std::function<void()>& ops);
+
+  // Steps of more rows are not worth it: their kernels are long.
+  static constexpr int64_t kRowsMax = 256;
+  static constexpr size_t kGraphsMax = 64;
+
+ private:
+  struct Shape {
+    const void* model;
+    const void* places[8];
+    int64_t counts[5];
+
+    bool operator==(const Shape&) const = default;
+  };
+  struct Entry {
+    Shape shape;
+    CUgraphExec_st* graph = nullptr;  // null: seen once
+  };
+
+  void Record(Entry* entry, const std::function<void()>& ops);
+
+  Stream stream_;
+  std::list<Entry> entries_;  // the latest first
+};
+
+}  // namespace reprise::cuda

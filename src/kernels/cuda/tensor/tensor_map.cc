@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/tensor/tensor_map.h"
+
+#include <cuda_runtime.h>
+
+#include "base/check.h"
+
+namespace reprise::cuda {
+namespace {
+
+using Encode = decltype(&cuTensorMapEncodeTiled);
+
+Encode FindEncode() {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result;
+  CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault,
+                                         &result) == cudaSuccess);
+  CHECK(result == cudaDriverEntryPointSuccess);
+  return reinterpret_cast<Encode>(found);
+}
+
+// Boxes are 128 bytes wide.
+CUtensorMap Make(CUtensorMapDataType type, int element_bytes, const void* data, int64_t rows,
+                 int64_t cols, int64_t stride, int box_rows) {
+  static const Encode encode = FindEncode();
+  CUtensorMap map;
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(stride * element_bytes)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(128 / element_bytes),
+                            static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t steps[] = {1, 1};
+  CHECK(encode(&map, type, 2, const_cast<void*>(data), sizes, strides, box, steps,
+               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS);
+  return map;
+}
+
+}  // namespace
+
+CUtensorMap MakeTensorMap(const uint16_t* data, int64_t rows, int64_t cols, int64_t stride,
+                          int box_rows) {
+  // Which 16-bit type it is would only matter for arithmetic on the way, of which there is none.
+  return Make(CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, data, rows, cols, stride, box_rows);
+}
+
+CUtensorMap MakeFloatMap(const float* data, int64_t rows, int64_t cols, int64_t stride,
+                         int box_rows) {
+  return Make(CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, data, rows, cols, stride, box_rows);
+}
+
+}  // namespace reprise::cuda

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace reprise::cuda {
+
+// A matrix [rows, cols] of 16-bit values, `stride` elements apart, as the copy engine reads it: in
+// boxes of `box_rows` x 64 values, swizzled by 128 bytes; what lies outside is zero.
+// REQUIRES: data and stride are multiples of 16 bytes.
+CUtensorMap MakeTensorMap(const uint16_t* data, int64_t rows, int64_t cols, int64_t stride,
+                          int box_rows);
+
+// Rows of f32 as the copy engine writes them: boxes of `box_rows` x 32 values, swizzled likewise.
+// REQUIRES: the same.
+CUtensorMap MakeFloatMap(const float* data, int64_t rows, int64_t cols, int64_t stride,
+                         int box_rows);
+
+}  // namespace reprise::cuda

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/model.h"
+
+#include "kernels/backend.h"
+#include "model/layers/step.h"
+
+namespace reprise {
+
+void Model::Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+                    float* logits) const {
+  const ScratchScope scope(*context.scratch);
+  DeviceMemory& device = context.backend->memory();
+  const Step step(context, batch, memory);
+  const int64_t rows = int64_t(batch.logit_rows.size());
+  const size_t count = size_t(rows * vocab_size());
+  // Where the device reaches the host's memory, logits go there at once.
+  const DevicePtr<float> reached = count > 0 ? device.Reach(logits).As<float>() : nullptr;
+  const DevicePtr<float> place = reached || count == 0 ? reached : context.scratch->Floats(count);
+  StepResults results = {{place, rows, vocab_size(), vocab_size()}, nullptr};
+  if (!batch.finite.empty()) results.finite = context.scratch->Take<uint8_t>(batch.finite.size());
+
+  const StepProgram program = {this, results.logits.data, results.finite};
+  context.backend->RunStep(step.layout(), program, [&] { Run(step, results); });
+
+  if (!reached && count > 0) device.DownloadArray<float>({logits, count}, place);
+  if (results.finite) device.DownloadArray<uint8_t>(batch.finite, results.finite);
+}
+
+}  // namespace reprise

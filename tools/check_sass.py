@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Reads the machine code of the CUDA backend: what must be fast uses the units that make it so.
+
+usage: check_sass.py CUOBJDUMP OBJECT...
+
+Kernels named below must contain their instruction (tensor cores, copy engine), and must not keep
+registers in memory. Needs no GPU.
+"""
+
+import re
+import subprocess
+import sys
+
+# Part of a kernel's name: (instructions it must have, bytes of stack it may have).
+HOT = {
+    "ManyKernel": (["HGMMA", "UTMALDG", "UTMASTG"], 0),
+    "FewRowsKernel": (["HMMA"], 0),
+    "ManyRowsKernel": (["HMMA", "LDSM"], 0),
+    # Values of 256 channels in registers: a few bytes go to the stack.
+    "TensorAttention": (["HMMA", "LDSM"], 48),
+    "ScanKernel": (["SHFL", "LDGSTS"], 0),
+}
+
+
+def run(tool, flag, path):
+    return subprocess.run([tool, flag, path], check=True, capture_output=True, text=True).stdout
+
+
+def stack_of_kernels(tool, path):
+    usage = run(tool, "--dump-resource-usage", path)
+    return {name: (int(stack), int(local))
+            for name, stack, local in re.findall(
+                r"Function (\S+):\s*\n\s*REG:\d+ STACK:(\d+).*? LOCAL:(\d+)", usage)}
+
+
+def code_of_kernels(tool, path):
+    parts = re.split(r"\n\s*Function : (\S+)", run(tool, "--dump-sass", path))
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def main():
+    tool, objects = sys.argv[1], [path for path in sys.argv[2:] if path.endswith(".cu.o")]
+    wrong, seen = [], set()
+    for path in objects:
+        stacks = stack_of_kernels(tool, path)
+        hot = {name: key for name in stacks for key in HOT if key in name}
+        if not hot:
+            continue
+        code = code_of_kernels(tool, path)
+        for name, key in hot.items():
+            seen.add(key)
+            wanted, stack_max = HOT[key]
+            missing = [word for word in wanted if word not in code[name]]
+            if missing:
+                wrong.append(f"{name} has no {', '.join(missing)}")
+            stack, local = stacks[name]
+            if stack + local > stack_max:
+                wrong.append(f"{name} keeps {stack + local} bytes of registers in memory")
+    wrong += [f"there is no kernel {key}" for key in HOT if key not in seen]
+    for line in wrong:
+        print(line)
+    print(f"{len(objects)} objects, {len(seen)} kinds of kernels looked at, {len(wrong)} wrong")
+    return 1 if wrong or not objects else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
