@@ -10,10 +10,14 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "device/raw.h"
+#include "device/thread_pool.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/table.h"
 #include "kernels/cuda/device_array.h"
 #include "kernels/cuda/view.h"
 #include "kernels/ops.h"
+#include "kernels/raw_rows.h"
 
 // For tests of kernels whose bits are the CPU's: rows that exist on both sides, and the CPU's ops
 // with the specification as their table.
@@ -75,8 +79,10 @@ class DeviceRows {
       : DeviceRows(shape, Numbers(rng, shape.offset + shape.rows * (shape.cols + shape.pad))) {}
 
   View view() const { return {device_.data() + shape_.offset, shape_.rows, shape_.cols, stride_}; }
-  Rows rows() { return {host_.data() + shape_.offset, shape_.rows, shape_.cols, stride_}; }
-  float& at(int64_t row, int64_t column) { return rows().row(row)[column]; }
+  Rows rows() {
+    return {PlaceAt(host_.data() + shape_.offset), shape_.rows, shape_.cols, stride_};
+  }
+  float& at(int64_t row, int64_t column) { return RowOf(rows(), row)[column]; }
   // After a change of the host's copy.
   void Upload() {
     cudaMemcpy(device_.data(), host_.data(), host_.size() * sizeof(float), cudaMemcpyHostToDevice);
@@ -115,13 +121,14 @@ class SpecifiedOps {
   }
   OpContext context() {
     scratch_.Reset();
-    return {&pool_, &table_, &scratch_};
+    return {&backend_, &scratch_};
   }
   ThreadPool& pool() { return pool_; }
 
  private:
   ThreadPool pool_;
   cpu::KernelTable table_ = {};
+  cpu::CpuBackend backend_{&pool_, &table_};
   ScratchArena scratch_;
 };
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with quantised weights against the specification, bit by bit: every type, both forms,
 // every tile, rows of x that are no numbers, and experts.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
 #include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/quantised/product.h"
 #include "kernels/cuda/quantised/quantise.h"
@@ -31,7 +35,7 @@ class TestActivations {
     pool.ParallelFor(rows_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         (block_ == 32 ? reference::Quantise32 : reference::Quantise256)(
-            x.rows().row(t), cols_, q_.data() + t * cols_, scale_.data() + t * (cols_ / block_),
+            RowOf(x.rows(), t), cols_, q_.data() + t * cols_, scale_.data() + t * (cols_ / block_),
             sum_.data() + t * sums());
       }
     });

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions and channel scans over the sequences of a step against the ops of the CPU: outputs,
 // the states left behind, and the states of taps on the way, which are those of a shorter call.
+#include <algorithm>
+#include <memory>
+
 #include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/rows/conv.h"
 #include "kernels/scan_ops.h"
@@ -11,7 +14,7 @@ namespace {
 struct TestSequence {
   int32_t rows;
   int32_t position;
-  std::vector<int32_t> taps;  // rows of the sequence, ascending
+  std::vector<int32_t> taps;  // the state after these rows but the last is kept; ascending
 };
 
 // A step with states in device memory, and the same states on the host.
@@ -28,9 +31,10 @@ class TestStep {
       view.state = state++;
       view.tap_begin = static_cast<int32_t>(taps_.size());
       view.tap_count = static_cast<int32_t>(sequence.taps.size());
-      for (const int32_t tap : sequence.taps) taps_.push_back({rows_ + tap, state++});
+      for (const int32_t tap : sequence.taps) taps_.push_back({rows_ + tap + 1, state++});
       sequences_.push_back(view);
       rows_ += sequence.rows;
+      for (int32_t t = 0; t < sequence.rows; ++t) positions_.push_back(sequence.position + t);
     }
     stride_ = offset_floats_ + state_floats + 4;
     host_ = Numbers(rng, int64_t{state} * stride_);
@@ -40,7 +44,7 @@ class TestStep {
   }
 
   int32_t rows() const { return rows_; }
-  int64_t state_offset() const { return offset_floats_ * 4; }
+  size_t state_offset() const { return size_t(offset_floats_) * 4; }
   StepView view() const {
     StepView step;
     step.rows = rows_;
@@ -52,24 +56,24 @@ class TestStep {
     return step;
   }
 
-  // Calls run(sequence) for every sequence as far as its next tap or its end, one piece after the
-  // other, and keeps the state where a tap says so.
+  // Calls run(step of one sequence, without taps) for every sequence as far as its next tap or its
+  // end, one piece after the other, and keeps the state where a tap says so.
   template <typename Run>
   void Each(const Run& run) {
     for (const SequenceView& sequence : sequences_) {
-      float* state = StateOf(sequence.state);
-      int32_t begin = sequence.row_begin;
+      StepSequence piece;
+      piece.state = sequence.state;
+      piece.row_begin = sequence.row_begin;
       const auto to = [&](int32_t end) {
-        if (end > begin) {
-          run(RecurrentSequence{state, begin, end - begin,
-                                sequence.position + begin - sequence.row_begin});
-        }
-        begin = end;
+        piece.row_count = end - piece.row_begin;
+        piece.position = positions_[size_t(piece.row_begin)];
+        run(StepOf(piece));
+        piece.row_begin = end;
       };
       for (int32_t i = 0; i < sequence.tap_count; ++i) {
         const TapView& tap = taps_[size_t(sequence.tap_begin + i)];
-        to(tap.row + 1);
-        std::copy_n(state, state_floats_, StateOf(tap.state));
+        to(tap.row);
+        std::copy_n(StateOf(sequence.state), state_floats_, StateOf(tap.state));
       }
       to(sequence.row_begin + sequence.row_count);
     }
@@ -87,12 +91,23 @@ class TestStep {
   }
 
  private:
+  // Valid as long as `sequence` is.
+  StepLayout StepOf(const StepSequence& sequence) {
+    StepLayout step;
+    step.host.tokens = positions_;  // any: as many as there are rows
+    step.host.positions = positions_;
+    step.host.sequences = {&sequence, 1};
+    step.state_memory = PlaceAt(host_.data()).As<std::byte>();
+    step.state_bytes = size_t(stride_) * 4;
+    return step;
+  }
   float* StateOf(uint32_t id) { return host_.data() + int64_t{id} * stride_ + offset_floats_; }
 
   int64_t state_floats_;
   int64_t offset_floats_;
   int64_t stride_ = 0;
   int32_t rows_ = 0;
+  std::vector<int32_t> positions_;
   std::vector<SequenceView> sequences_;
   std::vector<TapView> taps_;
   Floats host_;
@@ -104,9 +119,9 @@ class TestStep {
 const std::vector<std::vector<TestSequence>>& Steps() {
   static const std::vector<std::vector<TestSequence>> steps = {
       {{1, 5, {}}},
-      {{1, 0, {0}}, {2, 0, {}}, {3, 9, {0, 1, 2}}, {1, 64, {}}},
-      {{300, 0, {0, 1, 2, 15, 16, 17, 63, 127, 299}}},
-      {{17, 0, {3}}, {1, 100, {}}, {64, 64, {63}}, {16, 7, {0, 14}}, {5, 0, {4}}},
+      {{1, 0, {}}, {2, 0, {0}}, {3, 9, {0, 1}}, {1, 64, {}}},
+      {{300, 0, {0, 1, 2, 15, 16, 17, 63, 127, 298}}},
+      {{17, 0, {3}}, {1, 100, {}}, {64, 64, {62}}, {16, 7, {0, 14}}, {5, 0, {3}}},
   };
   return steps;
 }
@@ -127,9 +142,10 @@ TEST_F(ChannelKernels, ShortConv) {
           DeviceRows x(shape, rng_), y(shape, rng_);
           const Floats weight = Numbers(rng_, taps * channels), bias = Numbers(rng_, channels);
           const DeviceArray<float> device_weight(weight), device_bias(bias);
-          step.Each([&](const RecurrentSequence& sequence) {
-            reprise::ShortConv(cpu_.context(), {&sequence, 1}, weight.data(),
-                               silu ? bias.data() : nullptr, taps, silu, x.rows(), y.rows());
+          step.Each([&](const StepLayout& piece) {
+            reprise::ShortConv(cpu_.context(), piece, step.state_offset(), PlaceAt(weight.data()),
+                               silu ? PlaceAt(bias.data()) : nullptr, taps, silu, x.rows(),
+                               y.rows());
           });
           ShortConv(nullptr, step.view(), step.state_offset(), device_weight.data(),
                     silu ? device_bias.data() : nullptr, taps, silu, x.view(), y.view());
@@ -150,10 +166,10 @@ TEST_F(ChannelKernels, TokenShift) {
       const Floats mix[2] = {Numbers(rng_, channels), Numbers(rng_, channels)};
       const DeviceArray<float> device_mix[2] = {DeviceArray<float>(mix[0]),
                                                 DeviceArray<float>(mix[1])};
-      step.Each([&](const RecurrentSequence& sequence) {
-        const float* mixes[2] = {mix[0].data(), mix[1].data()};
+      step.Each([&](const StepLayout& piece) {
+        const ConstFloats mixes[2] = {PlaceAt(mix[0].data()), PlaceAt(mix[1].data())};
         const Rows outs[2] = {first.rows(), second.rows()};
-        reprise::TokenShift(cpu_.context(), {&sequence, 1}, x.rows(), mixes, outs);
+        reprise::TokenShift(cpu_.context(), piece, step.state_offset(), x.rows(), mixes, outs);
       });
       ShiftedOutputs outs;
       outs.count = 2;
@@ -181,9 +197,9 @@ TEST_F(ChannelKernels, RgLru) {
       DeviceRows x(shape, rng_), r(shape, rng_), i(shape, rng_), y(shape, rng_);
       const Floats rate = Gates(rng_, channels, 0, 8);
       const DeviceArray<float> device_rate(rate);
-      step.Each([&](const RecurrentSequence& sequence) {
-        reprise::RgLru(cpu_.context(), {&sequence, 1}, rate.data(), x.rows(), r.rows(), i.rows(),
-                       y.rows());
+      step.Each([&](const StepLayout& piece) {
+        reprise::RgLru(cpu_.context(), piece, step.state_offset(), PlaceAt(rate.data()), x.rows(),
+                       r.rows(), i.rows(), y.rows());
       });
       RgLru(nullptr, step.view(), step.state_offset(), device_rate.data(), x.view(), r.view(),
             i.view(), y.view());
@@ -203,9 +219,10 @@ TEST_F(ChannelKernels, SelectiveScan) {
       DeviceRows dt(wide, Gates(rng_, step.rows() * (channels + 3), 0, 1));
       const Floats a = Gates(rng_, keys * channels, -4, 0), skip = Numbers(rng_, channels);
       const DeviceArray<float> device_a(a), device_skip(skip);
-      step.Each([&](const RecurrentSequence& sequence) {
-        reprise::SelectiveScan(cpu_.context(), {&sequence, 1}, a.data(), skip.data(), x.rows(),
-                               dt.rows(), b.rows(), c.rows(), y.rows());
+      step.Each([&](const StepLayout& piece) {
+        reprise::SelectiveScan(cpu_.context(), piece, step.state_offset(), PlaceAt(a.data()),
+                               PlaceAt(skip.data()), x.rows(), dt.rows(), b.rows(), c.rows(),
+                               y.rows());
       });
       SelectiveScan(nullptr, step.view(), step.state_offset(), device_a.data(), device_skip.data(),
                     x.view(), dt.view(), b.view(), c.view(), y.view());

@@ -46,6 +46,12 @@ class ExpertKernels : public ::testing::Test {
   SpecifiedOps cpu_;
 };
 
+// What the CPU left in host memory.
+template <typename T>
+std::vector<T> ValuesAt(DevicePtr<T> place, size_t count) {
+  return {Raw(place), Raw(place) + count};
+}
+
 TEST_F(ExpertKernels, RoutePlanAndCombine) {
   for (Router& router : Routers()) {
     for (const int64_t rows : {1, 2, 7, 64, 300, 4096}) {
@@ -55,10 +61,10 @@ TEST_F(ExpertKernels, RoutePlanAndCombine) {
       DeviceRows logits(shape, rng_);
       for (int64_t t = 0; t < rows; ++t) {
         // Ties, and rows of which some or all values are no numbers.
-        if (t % 5 == 1) std::fill_n(logits.rows().row(t), router.experts / 2, 1.5f);
+        if (t % 5 == 1) std::fill_n(RowOf(logits.rows(), t), router.experts / 2, 1.5f);
         if (t % 17 == 2) logits.at(t, 3) = std::numeric_limits<float>::quiet_NaN();
         if (t % 31 == 4) {
-          std::fill_n(logits.rows().row(t), router.experts,
+          std::fill_n(RowOf(logits.rows(), t), router.experts,
                       std::numeric_limits<float>::quiet_NaN());
         }
       }
@@ -66,7 +72,7 @@ TEST_F(ExpertKernels, RoutePlanAndCombine) {
       const Floats bias = Numbers(rng_, router.experts);
       const DeviceArray<float> device_bias(bias);
       const OpContext context = cpu_.context();
-      router.params.selection_bias = router.bias ? bias.data() : nullptr;
+      router.params.selection_bias = router.bias ? PlaceAt(bias.data()) : nullptr;
       const Routing routing = reprise::RouteExperts(context, logits.rows(), router.params);
       const ExpertPlan plan = reprise::PlanExperts(context, routing, router.experts);
 
@@ -74,7 +80,7 @@ TEST_F(ExpertKernels, RoutePlanAndCombine) {
       const DeviceArray<int32_t> experts(slots), row(slots), slot(slots);
       const DeviceArray<float> weights(slots);
       const DeviceArray<int32_t> begin(size_t(router.experts) + 1);
-      router.params.selection_bias = router.bias ? device_bias.data() : nullptr;
+      router.params.selection_bias = router.bias ? PlaceAt(device_bias.data()) : nullptr;
       const RoutingView view = {experts.data(), weights.data(), rows, top_k};
       RouteExperts(nullptr, logits.view(), router.params, view);
       const PlanView plan_view = {begin.data(), row.data(), slot.data(), router.experts,
@@ -82,14 +88,15 @@ TEST_F(ExpertKernels, RoutePlanAndCombine) {
       const DeviceArray<std::byte> scratch(PlanScratchBytes(int64_t(slots), router.experts));
       PlanExperts(nullptr, view, scratch.data(), plan_view);
 
-      EXPECT_EQ(experts.Read(), std::vector<int32_t>(routing.experts, routing.experts + slots));
-      EXPECT_EQ(begin.Read(), std::vector<int32_t>(plan.begin, plan.begin + router.experts + 1));
-      EXPECT_EQ(row.Read(), std::vector<int32_t>(plan.row, plan.row + slots));
-      EXPECT_EQ(slot.Read(), std::vector<int32_t>(plan.slot, plan.slot + slots));
+      EXPECT_EQ(experts.Read(), ValuesAt(routing.experts, slots));
+      EXPECT_EQ(begin.Read(), ValuesAt(plan.begin, size_t(router.experts) + 1));
+      EXPECT_EQ(row.Read(), ValuesAt(plan.row, slots));
+      EXPECT_EQ(slot.Read(), ValuesAt(plan.slot, slots));
+      const Floats expected = ValuesAt(routing.weights, slots);
       const Floats got = weights.Read();
       for (size_t i = 0; i < slots; ++i) {
-        if (std::isnan(got[i]) && std::isnan(routing.weights[i])) continue;
-        ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(routing.weights[i]));
+        if (std::isnan(got[i]) && std::isnan(expected[i])) continue;
+        ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(expected[i]));
       }
       DeviceRows slot_rows({int64_t(slots), 129, 2}, rng_), y({rows, 129}, rng_);
       reprise::CombineExperts(context, routing, plan, slot_rows.rows(), y.rows());
@@ -106,8 +113,8 @@ void Expected(SpecifiedOps& cpu, const float* weight, const float* bias, const R
   cpu.pool().ParallelFor(y.cols, 1, [&](int64_t from, int64_t to) {
     for (int64_t r = from; r < to; ++r) {
       for (int64_t t = begin; t < end; ++t) {
-        float* out = y.row(t) + r;
-        kernel.run(weight + r * x.cols, 1, x.cols, x.row(row != nullptr ? row[t] : t), x.stride,
+        float* out = RowOf(y, t) + r;
+        kernel.run(weight + r * x.cols, 1, x.cols, RowOf(x, row != nullptr ? row[t] : t), x.stride,
                    nullptr, 1, out, 1);
         if (bias != nullptr) *out += bias[r];
       }

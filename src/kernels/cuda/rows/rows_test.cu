@@ -35,6 +35,11 @@ class RowKernels : public ::testing::Test {
   SpecifiedOps cpu_;
 };
 
+// Two vectors as ops take them, and as kernels do.
+struct OpVectors {
+  ConstFloats a;
+  ConstFloats b;
+};
 struct Vectors {
   const float* a;
   const float* b;
@@ -44,7 +49,7 @@ struct Vectors {
 // something.
 struct RowOp {
   std::string name;
-  std::function<void(const OpContext&, const Rows& a, const Rows& b, const Rows& c, Vectors,
+  std::function<void(const OpContext&, const Rows& a, const Rows& b, const Rows& c, OpVectors,
                      const Rows& y)>
       expected;
   std::function<void(const View& a, const View& b, const View& c, Vectors, const View& y)> got;
@@ -57,91 +62,91 @@ using C = OpContext;
 std::vector<RowOp> ElementwiseOps() {
   return {
       {"Fill",
-       [](const C&, const R&, const R&, const R&, Vectors, const R& y) {
-         for (int64_t t = 0; t < y.rows; ++t) std::fill_n(y.row(t), y.cols, -2.5f);
+       [](const C& c, const R&, const R&, const R&, OpVectors, const R& y) {
+         reprise::Fill(c, -2.5f, y);
        },
        [](const V&, const V&, const V&, Vectors, const V& y) { Fill(nullptr, -2.5f, y); }},
       {"Add",
-       [](const C& c, const R& a, const R& b, const R&, Vectors, const R& y) {
+       [](const C& c, const R& a, const R& b, const R&, OpVectors, const R& y) {
          reprise::Add(c, a, b, y);
        },
        [](const V& a, const V& b, const V&, Vectors, const V& y) { Add(nullptr, a, b, y); }},
       {"Mul",
-       [](const C& c, const R& a, const R& b, const R&, Vectors, const R& y) {
+       [](const C& c, const R& a, const R& b, const R&, OpVectors, const R& y) {
          reprise::Mul(c, a, b, y);
        },
        [](const V& a, const V& b, const V&, Vectors, const V& y) { Mul(nullptr, a, b, y); }},
       {"Scale",
-       [](const C& c, const R& a, const R&, const R&, Vectors, const R& y) {
+       [](const C& c, const R& a, const R&, const R&, OpVectors, const R& y) {
          reprise::Scale(c, a, 0.7f, y);
        },
        [](const V& a, const V&, const V&, Vectors, const V& y) { Scale(nullptr, a, 0.7f, y); }},
       {"ScaleAdd",
-       [](const C&, const R& a, const R&, const R&, Vectors, const R& y) {
+       [](const C&, const R& a, const R&, const R&, OpVectors, const R& y) {
          for (int64_t t = 0; t < y.rows; ++t) {
-           reference::ScaleAdd(a.row(t), 0.7f, y.cols, y.row(t));
+           reference::ScaleAdd(RowOf(a, t), 0.7f, y.cols, RowOf(y, t));
          }
        },
        [](const V& a, const V&, const V&, Vectors, const V& y) { ScaleAdd(nullptr, a, 0.7f, y); }},
       {"Lerp",
-       [](const C& c, const R& a, const R& b, const R& t, Vectors, const R& y) {
+       [](const C& c, const R& a, const R& b, const R& t, OpVectors, const R& y) {
          reprise::Lerp(c, a, b, t, y);
        },
        [](const V& a, const V& b, const V& t, Vectors, const V& y) { Lerp(nullptr, a, b, t, y); }},
       {"SwiGlu",
-       [](const C& c, const R& a, const R& b, const R&, Vectors, const R& y) {
+       [](const C& c, const R& a, const R& b, const R&, OpVectors, const R& y) {
          reprise::SwiGlu(c, a, b, y);
        },
        [](const V& a, const V& b, const V&, Vectors, const V& y) { SwiGlu(nullptr, a, b, y); }},
       {"GeGlu",
-       [](const C& c, const R& a, const R& b, const R&, Vectors, const R& y) {
+       [](const C& c, const R& a, const R& b, const R&, OpVectors, const R& y) {
          reprise::GeGlu(c, a, b, y);
        },
        [](const V& a, const V& b, const V&, Vectors, const V& y) { GeGlu(nullptr, a, b, y); }},
       {"SigmoidMul",
-       [](const C& c, const R& a, const R& b, const R&, Vectors, const R& y) {
+       [](const C& c, const R& a, const R& b, const R&, OpVectors, const R& y) {
          reprise::SigmoidMul(c, a, b, y);
        },
        [](const V& a, const V& b, const V&, Vectors, const V& y) { SigmoidMul(nullptr, a, b, y); }},
       {"Silu",
-       [](const C& c, const R& a, const R&, const R&, Vectors, const R& y) {
+       [](const C& c, const R& a, const R&, const R&, OpVectors, const R& y) {
          reprise::Silu(c, a, y);
        },
        [](const V& a, const V&, const V&, Vectors, const V& y) { Silu(nullptr, a, y); }},
       {"Gelu",
-       [](const C& c, const R& a, const R&, const R&, Vectors, const R& y) {
+       [](const C& c, const R& a, const R&, const R&, OpVectors, const R& y) {
          reprise::Gelu(c, a, y);
        },
        [](const V& a, const V&, const V&, Vectors, const V& y) { Gelu(nullptr, a, y); }},
       {"ReluSquared",
-       [](const C& c, const R& a, const R&, const R&, Vectors, const R& y) {
+       [](const C& c, const R& a, const R&, const R&, OpVectors, const R& y) {
          reprise::ReluSquared(c, a, y);
        },
        [](const V& a, const V&, const V&, Vectors, const V& y) { ReluSquared(nullptr, a, y); }},
       {"Softcap",
-       [](const C& c, const R& a, const R&, const R&, Vectors, const R& y) {
+       [](const C& c, const R& a, const R&, const R&, OpVectors, const R& y) {
          reprise::Softcap(c, a, 30, y);
        },
        [](const V& a, const V&, const V&, Vectors, const V& y) { Softcap(nullptr, a, 30, y); }},
       {"Sigmoid",
-       [](const C& c, const R& a, const R&, const R&, Vectors v, const R& y) {
+       [](const C& c, const R& a, const R&, const R&, OpVectors v, const R& y) {
          reprise::Sigmoid(c, a, v.a, y);
        },
        [](const V& a, const V&, const V&, Vectors v, const V& y) { Sigmoid(nullptr, a, v.a, y); }},
       {"Softplus",
-       [](const C& c, const R& a, const R&, const R&, Vectors v, const R& y) {
+       [](const C& c, const R& a, const R&, const R&, OpVectors v, const R& y) {
          reprise::Softplus(c, a, v.a, y);
        },
        [](const V& a, const V&, const V&, Vectors v, const V& y) { Softplus(nullptr, a, v.a, y); }},
       {"DecayGates",
-       [](const C& c, const R& a, const R&, const R&, Vectors v, const R& y) {
+       [](const C& c, const R& a, const R&, const R&, OpVectors v, const R& y) {
          reprise::DecayGates(c, a, v.a, v.b, y);
        },
        [](const V& a, const V&, const V&, Vectors v, const V& y) {
          DecayGates(nullptr, a, v.a, v.b, y);
        }},
       {"RwkvDecay",
-       [](const C& c, const R& a, const R&, const R&, Vectors v, const R& y) {
+       [](const C& c, const R& a, const R&, const R&, OpVectors v, const R& y) {
          reprise::RwkvDecay(c, a, v.a, y);
        },
        [](const V& a, const V&, const V&, Vectors v, const V& y) {
@@ -149,14 +154,14 @@ std::vector<RowOp> ElementwiseOps() {
        }},
       // Two outputs: the second one is c.
       {"DeltaGates",
-       [](const C& c, const R& a, const R& b, const R& beta, Vectors v, const R& y) {
+       [](const C& c, const R& a, const R& b, const R& beta, OpVectors v, const R& y) {
          GatedDeltaGates(c, a, b, v.a, v.b, y, beta);
        },
        [](const V& a, const V& b, const V& beta, Vectors v, const V& y) {
          DeltaGates(nullptr, a, b, v.a, v.b, y, beta);
        }},
       {"SsdGates",
-       [](const C& c, const R& a, const R&, const R& decay, Vectors v, const R& y) {
+       [](const C& c, const R& a, const R&, const R& decay, OpVectors v, const R& y) {
          reprise::SsdGates(c, a, v.a, v.b, 1e-3f, 2.0f, y, decay);
        },
        [](const V& a, const V&, const V& decay, Vectors v, const V& y) {
@@ -169,14 +174,14 @@ std::vector<RowOp> ElementwiseOps() {
 std::vector<RowOp> NormOps(int groups) {
   return {
       {"RmsNorm",
-       [=](const C& c, const R& a, const R&, const R&, Vectors v, const R& y) {
+       [=](const C& c, const R& a, const R&, const R&, OpVectors v, const R& y) {
          reprise::RmsNorm(c, a, v.a, groups, 1e-6f, y);
        },
        [=](const V& a, const V&, const V&, Vectors v, const V& y) {
          RmsNorm(nullptr, a, v.a, groups, 1e-6f, y);
        }},
       {"AddRmsNorm",
-       [=](const C& c, const R& a, const R& b, const R& sum, Vectors v, const R& y) {
+       [=](const C& c, const R& a, const R& b, const R& sum, OpVectors v, const R& y) {
          reprise::Add(c, a, b, sum);
          reprise::RmsNorm(c, sum, v.a, 1, 1e-6f, y);
        },
@@ -184,57 +189,57 @@ std::vector<RowOp> NormOps(int groups) {
          AddRmsNorm(nullptr, a, b, v.a, 1e-6f, sum, y);
        }},
       {"RmsNormGated",
-       [=](const C& c, const R& a, const R& b, const R&, Vectors v, const R& y) {
+       [=](const C& c, const R& a, const R& b, const R&, OpVectors v, const R& y) {
          reprise::RmsNormGated(c, a, b, v.a, groups, 1e-5f, y);
        },
        [=](const V& a, const V& b, const V&, Vectors v, const V& y) {
          RmsNormGated(nullptr, a, b, v.a, groups, 1e-5f, y);
        }},
       {"L2Norm",
-       [=](const C& c, const R& a, const R&, const R&, Vectors, const R& y) {
+       [=](const C& c, const R& a, const R&, const R&, OpVectors, const R& y) {
          reprise::L2Norm(c, a, groups, 1e-6f, 0.3f, y);
        },
        [=](const V& a, const V&, const V&, Vectors, const V& y) {
          L2Norm(nullptr, a, groups, 1e-6f, 0.3f, y);
        }},
       {"GroupRmsNorm",
-       [=](const C& c, const R& a, const R&, const R&, Vectors v, const R& y) {
+       [=](const C& c, const R& a, const R&, const R&, OpVectors v, const R& y) {
          reprise::GroupRmsNorm(c, a, v.a, groups, 1e-6f, y);
        },
        [=](const V& a, const V&, const V&, Vectors v, const V& y) {
          GroupRmsNorm(nullptr, a, v.a, groups, 1e-6f, y);
        }},
       {"GateRmsNorm",
-       [=](const C& c, const R& a, const R& b, const R&, Vectors v, const R& y) {
+       [=](const C& c, const R& a, const R& b, const R&, OpVectors v, const R& y) {
          reprise::GateRmsNorm(c, a, b, v.a, groups, 1e-6f, y);
        },
        [=](const V& a, const V& b, const V&, Vectors v, const V& y) {
          GateRmsNorm(nullptr, a, b, v.a, groups, 1e-6f, y);
        }},
       {"LayerNorm",
-       [=](const C& c, const R& a, const R&, const R&, Vectors v, const R& y) {
+       [=](const C& c, const R& a, const R&, const R&, OpVectors v, const R& y) {
          reprise::LayerNorm(c, a, v.a, v.b, groups, 1e-5f, y);
        },
        [=](const V& a, const V&, const V&, Vectors v, const V& y) {
          LayerNorm(nullptr, a, v.a, v.b, groups, 1e-5f, y);
        }},
       {"LayerNorm without bias",
-       [=](const C& c, const R& a, const R&, const R&, Vectors v, const R& y) {
+       [=](const C& c, const R& a, const R&, const R&, OpVectors v, const R& y) {
          reprise::LayerNorm(c, a, v.a, nullptr, groups, 1e-5f, y);
        },
        [=](const V& a, const V&, const V&, Vectors v, const V& y) {
          LayerNorm(nullptr, a, v.a, nullptr, groups, 1e-5f, y);
        }},
       {"RwkvBonus",
-       [=](const C& c, const R& a, const R& b, const R& v, Vectors w, const R& y) {
+       [=](const C& c, const R& a, const R& b, const R& v, OpVectors w, const R& y) {
          reprise::RwkvBonus(c, a, b, w.a, v, groups, y);
        },
        [=](const V& a, const V& b, const V& v, Vectors w, const V& y) {
          RwkvBonus(nullptr, a, b, w.a, v, groups, y);
        }},
       {"Softmax",
-       [=](const C& c, const R& a, const R&, const R&, Vectors, const R& y) {
-         for (int64_t t = 0; t < y.rows; ++t) c.table->softmax(a.row(t), y.cols, y.row(t));
+       [=](const C&, const R& a, const R&, const R&, OpVectors, const R& y) {
+         for (int64_t t = 0; t < y.rows; ++t) reference::Softmax(RowOf(a, t), y.cols, RowOf(y, t));
        },
        [=](const V& a, const V&, const V&, Vectors, const V& y) { Softmax(nullptr, a, y); }},
   };
@@ -249,8 +254,8 @@ class RowOps : public RowKernels {
     const Floats first = Numbers(rng_, shape.cols), second = Numbers(rng_, shape.cols);
     const DeviceArray<float> device_first(first), device_second(second);
     DeviceRows& to = in_place ? a : y;
-    op.expected(cpu_.context(), a.rows(), b.rows(), c.rows(), {first.data(), second.data()},
-                to.rows());
+    op.expected(cpu_.context(), a.rows(), b.rows(), c.rows(),
+                {PlaceAt(first.data()), PlaceAt(second.data())}, to.rows());
     op.got(a.view(), b.view(), c.view(), {device_first.data(), device_second.data()}, to.view());
     EXPECT_TRUE(to.Same());
     EXPECT_TRUE(c.Same());
@@ -281,6 +286,9 @@ TEST_F(RowOps, Norms) {
 TEST_F(RowKernels, Rope) {
   const std::vector<int32_t> positions = {0, 1, 2, 63, 64, 4095, 32767, 131071, 262143};
   const DeviceArray<int32_t> device_positions(positions);
+  StepLayout step;
+  step.host.tokens = positions;  // any: as many as there are rows
+  step.host.positions = positions;
   for (const float magnitude : {1.0f, 1.1386294f}) {
     for (const int half : {1, 16, 32, 64, 128}) {
       Floats frequencies(static_cast<size_t>(half));
@@ -289,28 +297,22 @@ TEST_F(RowKernels, Rope) {
       const size_t count = positions.size() * size_t(half);
       const DeviceArray<float> cos(count), sin(count);
       const OpContext context = cpu_.context();
-      const RopeTable table = MakeRopeTable(context, positions, frequencies, magnitude);
+      BeginStep(context, &step);
+      const RopeTable table =
+          MakeRopeTable(context, step, PlaceAt(frequencies.data()), half, magnitude);
       const RopeAngles angles = {cos.data(), sin.data(), half};
       MakeRopeAngles(nullptr, device_positions.data(), int64_t(positions.size()),
                      device_frequencies.data(), magnitude, angles);
-      EXPECT_EQ(std::memcmp(cos.Read().data(), table.cos, count * 4), 0);
-      EXPECT_EQ(std::memcmp(sin.Read().data(), table.sin, count * 4), 0);
+      EXPECT_EQ(std::memcmp(cos.Read().data(), Raw(table.cos), count * 4), 0);
+      EXPECT_EQ(std::memcmp(sin.Read().data(), Raw(table.sin), count * 4), 0);
       const int heads = 3, head_dim = 2 * half + 40;
       const RowShape shape = {int64_t(positions.size()), heads * head_dim, 5};
       DeviceRows x(shape, rng_);
       reprise::Rope(context, table, heads, x.rows());
       Rope(nullptr, angles, heads, 0, x.view());
       EXPECT_TRUE(x.Same());
-      // From channel 24 of each head on: the CPU's op on rows moved by as much.
-      Rows moved = x.rows();
-      moved.data += 24;
-      moved.cols = (heads - 1) * head_dim + 2 * half;
-      for (int64_t t = 0; t < moved.rows; ++t) {
-        for (int h = 0; h < heads; ++h) {
-          context.table->rope(moved.row(t) + h * head_dim, table.cos + t * half,
-                              table.sin + t * half, half);
-        }
-      }
+      // From channel 24 of each head on.
+      reprise::Rope(context, table, heads, x.rows(), 24);
       Rope(nullptr, angles, heads, 24, x.view());
       EXPECT_TRUE(x.Same());
     }
@@ -337,7 +339,7 @@ TEST_F(RowKernels, EmbedsEveryType) {
       DeviceRows out({int64_t(tokens.size()), cols, 8}, rng_);
       for (size_t t = 0; t < tokens.size(); ++t) {
         DequantiseRow(dtype, table.data() + size_t(tokens[t]) * row_bytes,
-                      out.rows().row(int64_t(t)), cols);
+                      RowOf(out.rows(), int64_t(t)), cols);
       }
       const DeviceArray<int32_t> device_tokens(tokens);
       if (!IsQuantised(dtype)) {
@@ -363,7 +365,7 @@ TEST_F(RowKernels, GathersRows) {
   const std::vector<int32_t> index = {3, 39, 0, 0, 17, 22, 3};
   DeviceRows out({int64_t(index.size()), 1030}, rng_);
   for (size_t i = 0; i < index.size(); ++i) {
-    std::copy_n(x.rows().row(index[i]), 1030, out.rows().row(int64_t(i)));
+    std::copy_n(RowOf(x.rows(), index[i]), 1030, RowOf(out.rows(), int64_t(i)));
   }
   GatherRows(nullptr, x.view(), DeviceArray<int32_t>(index).data(), out.view());
   EXPECT_TRUE(out.Same());
@@ -376,18 +378,18 @@ TEST_F(RowKernels, FindsWhatIsNotFinite) {
   x.at(4, 0) = std::numeric_limits<float>::infinity();
   x.at(8, 2500) = -std::numeric_limits<float>::infinity();
   x.Upload();
-  const DeviceArray<int32_t> rows(9);
+  const DeviceArray<uint8_t> rows(9);
   FiniteRows(nullptr, x.view(), rows.data());
-  EXPECT_EQ(rows.Read(), (std::vector<int32_t>{0, 1, 1, 1, 0, 1, 1, 1, 0}));
+  EXPECT_EQ(rows.Read(), (std::vector<uint8_t>{0, 1, 1, 1, 0, 1, 1, 1, 0}));
   // Sequences of 1, 3, 0, 2 and 3 rows.
   const DeviceArray<int32_t> row_sequence({0, 1, 1, 1, 3, 3, 4, 4, 4});
   StepView step;
   step.rows = 9;
   step.sequence_count = 5;
   step.row_sequence = row_sequence.data();
-  const DeviceArray<int32_t> sequences(5);
+  const DeviceArray<uint8_t> sequences(5);
   FiniteSequences(nullptr, step, x.view(), sequences.data());
-  EXPECT_EQ(sequences.Read(), (std::vector<int32_t>{0, 1, 1, 0, 0}));
+  EXPECT_EQ(sequences.Read(), (std::vector<uint8_t>{0, 1, 1, 0, 0}));
 }
 
 TEST_F(RowKernels, FindsTheLargest) {
@@ -403,7 +405,7 @@ TEST_F(RowKernels, FindsTheLargest) {
     x.Upload();
     std::vector<int32_t> expected;
     for (int64_t t = 0; t < shape.rows; ++t) {
-      expected.push_back(int32_t(ArgMax({x.rows().row(t), size_t(cols)})));
+      expected.push_back(int32_t(ArgMax({RowOf(x.rows(), t), size_t(cols)})));
     }
     const DeviceArray<int32_t> index(6);
     ArgMaxRows(nullptr, x.view(), index.data());
