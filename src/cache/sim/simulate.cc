@@ -34,6 +34,8 @@ Result<SimulationResult> SimulateTrace(const Trace& trace, const SimulationOptio
   StateIndex::Options index_options;
   index_options.spec = options.spec;
   index_options.cache = options.cache;
+  // The working set is what requests leave, without rungs for edits that no trace has.
+  if (options.cache.budget_bytes == kUnbounded) index_options.ladder_share = 0;
   if (options.lru) {
     index_options.policy = std::make_unique<LruPolicy>();
   } else if (options.half_life_ms > 0) {
