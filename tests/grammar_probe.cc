@@ -182,7 +182,7 @@ int Main(int argc, char** argv) {
                MicrosSince(start) / 1000, vocabulary.trie->single_bytes().count());
   std::string text;
   while (std::getline(std::cin, text)) {
-    const auto document = JsonDocument::Parse(text, 512);
+    const auto document = JsonDocument::Parse(text, {.depth_max = 512});
     if (!document.ok()) {
       std::printf("{\"error\": \"not JSON\"}\n");
     } else {

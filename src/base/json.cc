@@ -47,8 +47,11 @@ struct JsonDocument::Arena {
 // their container closes, so a container's children lie side by side.
 class JsonParser {
  public:
-  JsonParser(std::string_view text, int depth_max, JsonDocument* document)
-      : text_(text), depth_left_(depth_max), document_(document) {}
+  JsonParser(std::string_view text, const JsonLimits& limits, JsonDocument* document)
+      : text_(text),
+        depth_left_(limits.depth_max),
+        values_left_(limits.value_count_max),
+        document_(document) {}
 
   Status Run() {
     if (text_.size() > UINT32_MAX) return Fail("the document is larger than 4 GiB");
@@ -82,6 +85,8 @@ class JsonParser {
 
   Status ParseValue(JsonValue* value) {
     if (at_ >= text_.size()) return Fail("the document ends too early");
+    if (values_left_ == 0) return Fail("the document has too many values");
+    --values_left_;
     switch (text_[at_]) {
       case '{':
         return ParseObject(value);
@@ -135,16 +140,21 @@ class JsonParser {
     }
     const char* first = text_.data() + begin;
     const char* last = text_.data() + at_;
-    if (integral && std::from_chars(first, last, value->int_).ec == std::errc()) {
+    const std::string_view spelling(first, static_cast<size_t>(last - first));
+    if (integral && spelling != "-0" &&
+        std::from_chars(first, last, value->int_).ec == std::errc()) {
       value->kind_ = Kind::kInt;
       return OkStatus();
     }
-    double number = 0;
-    if (std::from_chars(first, last, number).ec != std::errc() || !std::isfinite(number)) {
+    JsonValue::Number number = {};
+    if (std::from_chars(first, last, number.value).ec != std::errc() ||
+        !std::isfinite(number.value)) {
       return Fail("the number is out of range");
     }
+    number.spelling = document_->arena_->Copy(first, spelling.size());
     value->kind_ = Kind::kDouble;
-    value->double_ = number;
+    value->size_ = static_cast<uint32_t>(spelling.size());
+    value->number_ = document_->arena_->Copy(&number, 1);
     return OkStatus();
   }
 
@@ -315,6 +325,7 @@ class JsonParser {
   const std::string_view text_;
   size_t at_ = 0;
   int depth_left_;
+  size_t values_left_;
   JsonDocument* const document_;
   std::string scratch_;
   std::vector<JsonValue> items_;
@@ -344,9 +355,9 @@ JsonDocument::JsonDocument(JsonDocument&&) noexcept = default;
 JsonDocument& JsonDocument::operator=(JsonDocument&&) noexcept = default;
 JsonDocument::~JsonDocument() = default;
 
-Result<JsonDocument> JsonDocument::Parse(std::string_view text, int depth_max) {
+Result<JsonDocument> JsonDocument::Parse(std::string_view text, const JsonLimits& limits) {
   JsonDocument document;
-  REPRISE_TRY(JsonParser(text, depth_max, &document).Run());
+  REPRISE_TRY(JsonParser(text, limits, &document).Run());
   return document;
 }
 

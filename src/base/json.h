@@ -15,7 +15,8 @@ namespace reprise {
 // JSON documents: configuration files, tokenizer.json, safetensors headers, request bodies.
 //
 // Parsing is strict (RFC 8259), validates UTF-8, keeps the order of members, and works within
-// limits, because every document is hostile: depth, and memory in proportion to the text. Members
+// limits, because every document is hostile: depth, and the number of values, which may take twenty
+// times the memory of the text that spells them ("[0,0,..."). Numbers keep their spelling. Members
 // are found by linear search (objects in these formats are small, or are walked in order:
 // vocabularies).
 //
@@ -46,7 +47,12 @@ class JsonValue {
   }
   double as_double() const {
     CHECK(is_number());
-    return is_int() ? double(int_) : double_;
+    return is_int() ? double(int_) : number_->value;
+  }
+  // A number that is no integer of 64 bits, as it was written: "1.50".
+  std::string_view spelling() const {
+    CHECK(kind_ == Kind::kDouble);
+    return {number_->spelling, size_};
   }
   std::string_view as_string() const {
     CHECK(is_string());
@@ -61,12 +67,16 @@ class JsonValue {
 
  private:
   friend class JsonParser;
+  struct Number {
+    double value;
+    const char* spelling;  // size_ bytes
+  };
   Kind kind_ = Kind::kNull;
   uint32_t size_ = 0;  // bytes, items or members
   union {
     bool bool_;
     int64_t int_ = 0;
-    double double_;
+    const Number* number_;
     const char* text_;
     const JsonValue* items_;
     const Member* members_;
@@ -78,12 +88,16 @@ struct JsonValue::Member {
   JsonValue value;
 };
 
+// What a document may be made of.
+struct JsonLimits {
+  int depth_max = 64;
+  size_t value_count_max = SIZE_MAX;  // values and members; some 100 bytes each at worst
+};
+
 class JsonDocument {
  public:
-  static constexpr int kDepthMax = 64;
-
   // Fails with kInvalidArgument and the byte offset of the first error.
-  static Result<JsonDocument> Parse(std::string_view text, int depth_max = kDepthMax);
+  static Result<JsonDocument> Parse(std::string_view text, const JsonLimits& limits = JsonLimits());
 
   JsonDocument(JsonDocument&&) noexcept;
   JsonDocument& operator=(JsonDocument&&) noexcept;

@@ -46,6 +46,33 @@ TEST(Json, LargeIntegersBecomeDoubles) {
   EXPECT_EQ(parsed->root().items()[1].as_double(), 9223372036854775808.0);
 }
 
+TEST(Json, NumbersKeepTheirSpelling) {
+  const std::string text =
+      "[1.0,1.50,-0,-0.0,1e5,1E+05,123456789012345678901234567890,0.1,1e-7,3,-12]";
+  auto parsed = JsonDocument::Parse(text);
+  ASSERT_TRUE(parsed.ok());
+  std::string written;
+  JsonWriter(&written).Value(parsed->root());
+  EXPECT_EQ(written, text);
+  EXPECT_EQ(parsed->root().items()[1].as_double(), 1.5);
+  EXPECT_EQ(parsed->root().items()[1].spelling(), "1.50");
+  EXPECT_EQ(parsed->root().items()[9].as_int(), 3);
+}
+
+TEST(Json, BoundsTheNumberOfValues) {
+  const auto parse = [](std::string_view text, size_t values) {
+    return JsonDocument::Parse(text, {.value_count_max = values}).ok();
+  };
+  EXPECT_TRUE(parse("[0,0,0]", 4));
+  EXPECT_FALSE(parse("[0,0,0]", 3));
+  EXPECT_TRUE(parse(R"({"a":{"b":[]}})", 3));
+  EXPECT_FALSE(parse(R"({"a":{"b":[]}})", 2));
+  std::string zeros = "[0";
+  for (int i = 0; i < 100000; ++i) zeros += ",0";
+  const auto refused = JsonDocument::Parse(zeros + "]", {.value_count_max = 1000});
+  EXPECT_EQ(refused.status().message(), "JSON, byte 1999: the document has too many values");
+}
+
 TEST(Json, RefusesWhatIsNotJson) {
   for (const char* text :
        {"",      "{",         "[1,]",        "{\"a\":1,}",  "01",

@@ -74,7 +74,7 @@ JsonWriter& JsonWriter::Value(const JsonValue& value) {
     case JsonValue::Kind::kInt:
       return Int(value.as_int());
     case JsonValue::Kind::kDouble:
-      return Double(value.as_double());
+      return Raw(value.spelling());
     case JsonValue::Kind::kString:
       return String(value.as_string());
     case JsonValue::Kind::kArray:

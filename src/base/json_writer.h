@@ -35,8 +35,8 @@ class JsonWriter {
   JsonWriter& Float(float value);    // 0.9f is written as 0.9
   JsonWriter& Bool(bool value);
   JsonWriter& Null();
-  JsonWriter& Raw(std::string_view json);  // a whole value that is JSON already
-  JsonWriter& Value(const JsonValue& value);
+  JsonWriter& Raw(std::string_view json);     // a whole value that is JSON already
+  JsonWriter& Value(const JsonValue& value);  // numbers as they were spelled
 
   // A key and its value.
   JsonWriter& Member(std::string_view key, std::string_view text) { return Key(key).String(text); }

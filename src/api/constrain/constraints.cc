@@ -44,7 +44,8 @@ RuleId AddRegexRule(Grammar* grammar, RegexId regex) {
 }
 
 Result<RuleId> AddSchemaText(Grammar* grammar, std::string_view text) {
-  REPRISE_ASSIGN(const JsonDocument schema, JsonDocument::Parse(text, kSchemaDepthMax));
+  REPRISE_ASSIGN(const JsonDocument schema,
+                 JsonDocument::Parse(text, {.depth_max = kSchemaDepthMax}));
   return AddJsonSchema(schema.root(), schema.root(), grammar);
 }
 
@@ -137,7 +138,8 @@ Result<Grammar> Constraints::Build(const OutputRule& rule, const OutputFormat& f
     if (format.calls.empty()) {
       return Unimplemented("this model has no format of calls that could be enforced");
     }
-    REPRISE_ASSIGN(const JsonDocument parsed, JsonDocument::Parse(tools, kSchemaDepthMax));
+    REPRISE_ASSIGN(const JsonDocument parsed,
+                   JsonDocument::Parse(tools, {.depth_max = kSchemaDepthMax}));
     const grammar::ReplyGrammar::CallRules rules{.only = rule.only_tool, .one = one_call};
     REPRISE_ASSIGN(calls, reply.AddCalls(*format.calls.front(), parsed.root(), rules));
   }

@@ -116,7 +116,7 @@ Result<SafetensorsFile> SafetensorsFile::Parse(std::span<const std::byte> bytes)
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), header_bytes);
   const std::span<const std::byte> data = bytes.subspan(header_bytes);
   if (text.empty() || text[0] != '{') return DataLoss("not a safetensors file: no JSON header");
-  Result<JsonDocument> header = JsonDocument::Parse(text, 8);
+  Result<JsonDocument> header = JsonDocument::Parse(text, {.depth_max = 8});
   if (!header.ok()) return DataLoss("the header is damaged: " + header.status().message());
 
   SafetensorsFile file(std::move(*header));
