@@ -57,7 +57,10 @@ struct RequestParser::Beast {
   Request head;
   int status = 0;
   std::string problem;
+  bool line_ended = false;  // the last byte of the head so far was the end of a line
+  bool folded = false;      // a line of the head began with white space
 
+  void LookForFolds(std::string_view bytes);
   void Fail(int code, std::string why) {
     state = State::kFailed;
     status = code;
@@ -80,16 +83,30 @@ void RequestParser::Beast::TakeHead() {
   }
 }
 
+// A header that goes on in the next line (obs-fold): Beast joins the lines, others end the header
+// there; where two readers differ, requests are smuggled. The head may come in pieces.
+void RequestParser::Beast::LookForFolds(std::string_view bytes) {
+  for (const char c : bytes) {
+    if (line_ended && (c == ' ' || c == '\t')) folded = true;
+    line_ended = c == '\n';
+  }
+}
+
 void RequestParser::Beast::CheckHead(const Limits& limits) {
   const auto& fields = parser.get().base();
   const auto hosts = fields.count(beast::http::field::host);
   const std::string_view encoding = head.Header("transfer-encoding");
-  if (head.headers.size() > limits.header_count_max) {
+  if (folded) {
+    Fail(400, "a header goes on in the next line, which HTTP/1.1 has given up");
+  } else if (head.headers.size() > limits.header_count_max) {
     Fail(431, "the request has more than " + std::to_string(limits.header_count_max) + " headers");
   } else if (hosts > 1) {
     Fail(400, "the request has more than one Host header");
   } else if (hosts == 0 && parser.get().version() >= 11) {
     Fail(400, "the request has no Host header");
+  } else if (fields.count(beast::http::field::transfer_encoding) > 0 &&
+             parser.get().version() < 11) {
+    Fail(400, "HTTP/1.0 knows no Transfer-Encoding; send Content-Length");
   } else if (fields.count(beast::http::field::transfer_encoding) > 0 &&
              !EqualIgnoringCase(encoding, "chunked")) {
     Fail(501, "of the transfer encodings only 'chunked' is understood");
@@ -126,7 +143,9 @@ size_t RequestParser::Feed(std::string_view bytes) {
 size_t RequestParser::FeedOnce(std::string_view bytes) {
   auto& parser = beast_->parser;
   beast::error_code error;
+  const bool in_head = beast_->state == State::kHead;
   const size_t used = parser.put({bytes.data(), bytes.size()}, error);
+  if (in_head) beast_->LookForFolds(bytes.substr(0, used));
   if (error == beast::http::error::need_more) error = {};
   if (error == beast::http::error::header_limit) {
     beast_->Fail(431, "the head of the request is larger than " +
