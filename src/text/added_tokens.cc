@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/added_tokens.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "text/unicode/classes.h"
@@ -42,23 +43,44 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
   trie_ = ByteTrie::Build(std::move(keys));
 }
 
-bool AddedTokens::FindNext(std::string_view text, size_t from, bool parse_special,
+const AddedToken* AddedTokens::FindAt(std::string_view text, size_t at, const AddedTokenRule& rule,
+                                      size_t* length) const {
+  const ByteTrie::Match found = trie_.FindLongest(text.substr(at));
+  *length = 1;
+  if (found.value < 0) return nullptr;
+  const AddedToken* token = &tokens_[static_cast<size_t>(found.value)];
+  *length = found.length;
+  const bool marked = rule.marks != nullptr && (*rule.marks)[static_cast<size_t>(token->id)];
+  if (!token->special && !marked) return rule.others ? token : nullptr;
+  if (!rule.control) return nullptr;
+  const auto data =
+      std::upper_bound(rule.data.begin(), rule.data.end(), at,
+                       [](size_t offset, const TextRange& range) { return offset < range.end; });
+  if (data == rule.data.end() || at + found.length <= data->begin) return token;
+  if (data->begin <= at) {  // it begins as data: text, as far as it is that
+    *length = std::min(found.length, data->end - at);
+    return nullptr;
+  }
+  // It reaches into data, which must not make another token of what stands before it.
+  const ByteTrie::Match own = trie_.FindLongest(text.substr(at, data->begin - at));
+  *length = own.value < 0 ? 1 : own.length;
+  return own.value < 0 ? nullptr : &tokens_[static_cast<size_t>(own.value)];
+}
+
+bool AddedTokens::FindNext(std::string_view text, size_t from, const AddedTokenRule& rule,
                            Match* match) const {
   for (size_t at = from; at < text.size();) {
     if (!starts_[static_cast<uint8_t>(text[at])]) {
       ++at;
       continue;
     }
-    const ByteTrie::Match found = trie_.FindLongest(text.substr(at));
-    if (found.value < 0) {
-      ++at;
-      continue;
-    }
-    const AddedToken& token = tokens_[static_cast<size_t>(found.value)];
+    size_t length = 0;
+    const AddedToken* const found = FindAt(text, at, rule, &length);
     size_t begin = at;
-    size_t end = at + found.length;
+    size_t end = at + length;
     at = end;
-    if (token.special && !parse_special) continue;
+    if (found == nullptr) continue;
+    const AddedToken& token = *found;
     if (token.single_word) {
       if (begin > 0 && IsWord(CharBefore(text, begin).code)) continue;
       if (end < text.size() && IsWord(CharAt(text, end).code)) continue;

@@ -3,16 +3,26 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "text/subword/byte_trie.h"
+#include "text/text_range.h"
 #include "text/vocab/spec.h"
 
 namespace reprise {
 
-// AddedTokens finds added tokens in a text: leftmost, then longest. Special ones are skipped, as
-// text, unless the caller asks for them. Immutable and safe to share.
+// Which tokens may be found where. Tokens are control if they are special, or if `marks` says so.
+struct AddedTokenRule {
+  bool control = false;                      // control tokens are found...
+  std::span<const TextRange> data = {};      // ... where none of their bytes is of these; ascending
+  const std::vector<bool>* marks = nullptr;  // [vocab]
+  bool others = true;                        // the others are found, everywhere
+};
+
+// AddedTokens finds added tokens in a text: leftmost, then longest. What the rule does not allow is
+// skipped, as text. Immutable and safe to share.
 class AddedTokens {
  public:
   struct Match {
@@ -28,9 +38,15 @@ class AddedTokens {
 
   // Finds the first token in text[from, ...); what lies before `from` is only looked at to judge
   // word boundaries. False if there is none.
-  bool FindNext(std::string_view text, size_t from, bool parse_special, Match* match) const;
+  bool FindNext(std::string_view text, size_t from, const AddedTokenRule& rule, Match* match) const;
+
+  const std::vector<AddedToken>& tokens() const { return tokens_; }
 
  private:
+  // The token whose spelling begins at `at`, or null; how much of it to skip, if so.
+  const AddedToken* FindAt(std::string_view text, size_t at, const AddedTokenRule& rule,
+                           size_t* length) const;
+
   std::vector<AddedToken> tokens_;
   ByteTrie trie_;  // value: index into tokens_
   std::array<bool, 256> starts_{};

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -26,10 +25,23 @@ struct ChatPrompt {
   std::vector<Boundary> boundaries;  // ascending, distinct positions
 };
 
-// Encodes what a chat template rendered. Special tokens of the template are those tokens; written
-// in `contents` (the texts of the messages, in order: they come from people and tools) they are
-// text. The template says how a prompt begins: nothing is put before it.
-Result<ChatPrompt> EncodeChat(const Tokenizer& tokenizer, const RenderedChat& chat,
-                              std::span<const std::string_view> contents);
+// Encodes what a chat template rendered. Only the template's own text can be control tokens: what
+// people and tools wrote (RenderedChat::data) is text, whatever it spells. Control tokens are the
+// special ones, and others that the template writes its messages with (<tool_call>, <think>). The
+// template says how a prompt begins: nothing is put before it.
+//
+// Thread safety: immutable; any number of threads may use one.
+class ChatEncoder {
+ public:
+  // REQUIRES: the tokenizer outlives it.
+  ChatEncoder(const Tokenizer* tokenizer, std::string_view template_source)
+      : tokenizer_(tokenizer), marks_(tokenizer->MarksIn(template_source)) {}
+
+  Result<ChatPrompt> Encode(const RenderedChat& chat) const;
+
+ private:
+  const Tokenizer* tokenizer_;
+  std::vector<bool> marks_;  // [vocab]
+};
 
 }  // namespace reprise

@@ -60,9 +60,11 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Make(VocabSpec spec) {
   }
   std::vector<AddedToken> raw;
   std::vector<AddedToken> normalized;
+  std::vector<AddedToken> late;
   Normalizer::Scratch scratch;
   for (AddedToken& token : spec.added) {
     tokenizer->special_[static_cast<size_t>(token.id)] = token.special;
+    if (token.normalized) late.push_back(token);
     if (token.normalized) {
       REPRISE_ASSIGN(const std::string_view text,
                      tokenizer->normalizer_.Apply(token.text, &scratch));
@@ -72,6 +74,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Make(VocabSpec spec) {
   }
   tokenizer->raw_tokens_ = AddedTokens(std::move(raw));
   tokenizer->normalized_tokens_ = AddedTokens(std::move(normalized));
+  tokenizer->late_tokens_ = AddedTokens(std::move(late));
 
   tokenizer->BuildBytes(spec);
   tokenizer->name_index_.Reserve(spec.tokens.size());
@@ -120,41 +123,83 @@ void Tokenizer::BuildBytes(const VocabSpec& spec) {
 
 Status Tokenizer::Encode(std::string_view text, EncodeOptions options,
                          std::vector<int32_t>* ids) const {
-  if (text.size() > kTextBytesMax) {
-    return InvalidArgument("the text is " + std::to_string(text.size()) +
-                           " bytes long, beyond the limit of " + std::to_string(kTextBytesMax));
-  }
   const size_t size_before = ids->size();
   if (options.add_special) ids->insert(ids->end(), prefix_ids_.begin(), prefix_ids_.end());
-  Scratch scratch;
-  size_t at = 0;
-  while (at < text.size()) {
-    AddedTokens::Match match{text.size(), text.size(), -1};
-    raw_tokens_.FindNext(text, at, options.parse_special, &match);
-    if (at < match.begin) {
-      const Status status = EncodeSegment(text.substr(at, match.begin - at), at == 0,
-                                          options.parse_special, &scratch, ids);
-      if (!status.ok()) {
-        ids->resize(size_before);
-        return status;
-      }
-    }
-    if (match.id >= 0) ids->push_back(match.id);
-    at = match.end;
+  const Status status = EncodeWith(text, {.control = options.parse_special}, false, ids);
+  if (!status.ok()) {
+    ids->resize(size_before);
+    return status;
   }
   if (options.add_special) ids->insert(ids->end(), suffix_ids_.begin(), suffix_ids_.end());
   return OkStatus();
 }
 
+Status Tokenizer::EncodePrompt(std::string_view text, std::span<const TextRange> data,
+                               const std::vector<bool>& marks, std::vector<int32_t>* ids) const {
+  const size_t size_before = ids->size();
+  const AddedTokenRule rule{.control = true, .data = data, .marks = &marks};
+  const Status status = EncodeWith(text, rule, !data.empty(), ids);
+  if (!status.ok()) ids->resize(size_before);
+  return status;
+}
+
+std::vector<bool> Tokenizer::MarksIn(std::string_view markup) const {
+  constexpr std::string_view kSpace = " \t\r\n";
+  std::vector<bool> marks(static_cast<size_t>(vocab_size()), false);
+  for (const AddedTokens* added : {&raw_tokens_, &late_tokens_}) {
+    for (const AddedToken& token : added->tokens()) {
+      const bool blank = token.text.find_first_not_of(kSpace) == std::string::npos;
+      if (!blank && markup.find(token.text) != std::string_view::npos) {
+        marks[static_cast<size_t>(token.id)] = true;
+      }
+    }
+  }
+  return marks;
+}
+
+// `late`: control tokens that belong into normalised text are looked for here, and only here.
+Status Tokenizer::EncodeWith(std::string_view text, const AddedTokenRule& rule, bool late,
+                             std::vector<int32_t>* ids) const {
+  if (text.size() > kTextBytesMax) {
+    return InvalidArgument("the text is " + std::to_string(text.size()) +
+                           " bytes long, beyond the limit of " + std::to_string(kTextBytesMax));
+  }
+  AddedTokenRule late_rule = rule;
+  late_rule.others = false;
+  AddedTokenRule segment_rule{.control = rule.control && !late,
+                              .marks = late ? rule.marks : nullptr};
+  Scratch scratch;
+  size_t at = 0;
+  AddedTokens::Match late_match{0, 0, -1};  // the next one; valid from `at` on
+  while (at < text.size()) {
+    AddedTokens::Match match{text.size(), text.size(), -1};
+    raw_tokens_.FindNext(text, at, rule, &match);
+    if (late && !late_tokens_.empty()) {
+      if (late_match.begin < at || late_match.id < 0) {
+        late_match = {text.size(), text.size(), -1};
+        late_tokens_.FindNext(text, at, late_rule, &late_match);
+      }
+      if (late_match.begin < match.begin) match = late_match;
+    }
+    if (at < match.begin) {
+      REPRISE_TRY(
+          EncodeSegment(text.substr(at, match.begin - at), at == 0, segment_rule, &scratch, ids));
+    }
+    if (match.id >= 0) ids->push_back(match.id);
+    at = match.end;
+  }
+  return OkStatus();
+}
+
 // Text that has no raw added token in it.
-Status Tokenizer::EncodeSegment(std::string_view text, bool at_start, bool parse_special,
+Status Tokenizer::EncodeSegment(std::string_view text, bool at_start, const AddedTokenRule& rule,
                                 Scratch* scratch, std::vector<int32_t>* ids) const {
   REPRISE_ASSIGN(text, normalizer_.Apply(text, &scratch->normalize));
   if (normalized_tokens_.empty()) return EncodeText(text, at_start, scratch, ids);
   size_t at = 0;
   while (at < text.size()) {
     AddedTokens::Match match{text.size(), text.size(), -1};
-    normalized_tokens_.FindNext(text, at, parse_special, &match);
+    normalized_tokens_.FindNext(text, at, rule, &match);
     if (at < match.begin) {
       REPRISE_TRY(EncodeText(text.substr(at, match.begin - at), at_start && at == 0, scratch, ids));
     }

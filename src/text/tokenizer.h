@@ -50,6 +50,15 @@ class Tokenizer {
   // on it) appends nothing.
   Status Encode(std::string_view text, EncodeOptions options, std::vector<int32_t>* ids) const;
 
+  // The added tokens, special or not, that `markup` (a template) spells: those it writes with.
+  // [vocab]
+  std::vector<bool> MarksIn(std::string_view markup) const;
+  // Appends the ids of a prompt in which the bytes of `data` (ascending) came from others. Control
+  // tokens are found only where none of their bytes is data; special ones, and those of `marks`.
+  // Otherwise as Encode with parse_special: what is data does not cut the text into pieces.
+  Status EncodePrompt(std::string_view text, std::span<const TextRange> data,
+                      const std::vector<bool>& marks, std::vector<int32_t>* ids) const;
+
   // The text of ids: the bytes of all tokens (special ones only if `keep_special`), made valid
   // UTF-8. The same as a Detokenizer that is fed all of them. Unknown ids have no text.
   std::string Decode(std::span<const int32_t> ids, bool keep_special = false) const;
@@ -75,13 +84,18 @@ class Tokenizer {
 
   Tokenizer();
   void BuildBytes(const VocabSpec& spec);
-  Status EncodeSegment(std::string_view text, bool at_start, bool parse_special, Scratch* scratch,
-                       std::vector<int32_t>* ids) const;
+  Status EncodeWith(std::string_view text, const AddedTokenRule& rule, bool late,
+                    std::vector<int32_t>* ids) const;
+  Status EncodeSegment(std::string_view text, bool at_start, const AddedTokenRule& rule,
+                       Scratch* scratch, std::vector<int32_t>* ids) const;
   Status EncodeText(std::string_view text, bool at_start, Scratch* scratch,
                     std::vector<int32_t>* ids) const;
 
   AddedTokens raw_tokens_;         // found in the text as it comes
   AddedTokens normalized_tokens_;  // found in normalised text
+  // The same as they are spelled before: prompts with data in them look for control tokens there,
+  // because normalised text does not say where it came from.
+  AddedTokens late_tokens_;
   Normalizer normalizer_;
   Splitter splitter_;
   std::unique_ptr<SubwordModel> model_;

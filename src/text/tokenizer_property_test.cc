@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves, for every small tokenizer of the tree and random input: no special token comes from text
-// unless asked for, whatever the text spells; a stream is valid UTF-8 after every token, for any
-// ids, and holds back no more than the beginning of a code point; bytes survive where they can.
+// unless asked for, whatever the text spells, and none in a prompt from what others wrote; a stream
+// is valid UTF-8 after every token, for any ids, and holds back no more than the beginning of a
+// code point; bytes survive where they can.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -100,6 +101,42 @@ TEST_P(TokenizerPropertyTest, SpecialTokensComeOnlyWhenAskedFor) {
                            [&](int32_t id) { return tokenizer_->IsSpecial(id); });
   }
   EXPECT_EQ(asked > 0, !names_.empty());
+}
+
+TEST_P(TokenizerPropertyTest, PromptsHaveNoControlFromData) {
+  Rng rng(5);
+  const std::vector<bool> marks(static_cast<size_t>(tokenizer_->vocab_size()), false);
+  const auto encode = [&](std::string_view text, const std::vector<TextRange>& data) {
+    Ids ids;
+    EXPECT_TRUE(tokenizer_->EncodePrompt(text, data, marks, &ids).ok());
+    return ids;
+  };
+  for (int round = 0; round < 1000; ++round) {
+    const std::string text = RandomText(&rng, false);
+    EXPECT_EQ(encode(text, {}), Encode(text, true)) << text;
+    if (text.empty()) continue;
+    EXPECT_EQ(encode(text, {{0, text.size()}}), Encode(text, false)) << text;
+    std::vector<TextRange> data;
+    for (size_t at = rng.Below(8); at < text.size(); at += 1 + rng.Below(12)) {
+      const size_t end = std::min<size_t>(text.size(), at + 1 + rng.Below(12));
+      data.push_back({at, end});
+      at = end;
+    }
+    // As many special tokens as are spelled outside of it, at most.
+    size_t spelled = 0;
+    for (const std::string& named : names_) {
+      const std::string name = named.substr(named.find_first_not_of(' '));  // of normalised ones
+      for (size_t at = text.find(name); at != text.npos; at = text.find(name, at + 1)) {
+        const auto overlaps = [&](const TextRange& range) {
+          return range.begin < at + name.size() && at < range.end;
+        };
+        if (std::none_of(data.begin(), data.end(), overlaps)) ++spelled;
+      }
+    }
+    const Ids ids = encode(text, data);
+    const auto special = [&](int32_t id) { return id != unknown_id_ && tokenizer_->IsSpecial(id); };
+    EXPECT_LE(static_cast<size_t>(std::count_if(ids.begin(), ids.end(), special)), spelled) << text;
+  }
 }
 
 TEST_P(TokenizerPropertyTest, StreamsAreAlwaysValid) {

@@ -15,7 +15,7 @@ constexpr int kContinuations = 7;
 constexpr size_t kBytesPerStep = 64;
 constexpr bool kWithPrompt[kContinuations] = {false, true, true, true, false, true, false};
 
-Value Text(std::string_view text) { return Value::String(std::string(text)); }
+Value Text(std::string_view text) { return Value::String(std::string(text), jinja::Origin::kData); }
 
 // A character for the probes' contents that the rendering does not contain, so that they depart
 // from it at once: of the private use area, three bytes long.

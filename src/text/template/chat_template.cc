@@ -13,6 +13,8 @@
 namespace reprise {
 namespace {
 
+using jinja::Origin;
+using jinja::TracedText;
 using jinja::Value;
 using jinja::Variables;
 
@@ -22,14 +24,42 @@ Value ValueOrNone(const JsonValue* json) {
   return json == nullptr ? Value::None() : jinja::FromJson(*json);
 }
 
+bool IsBareWord(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; });
+}
+
+// The messages. Their roles are choices from a few words, with which some templates spell control
+// tokens ('<|' + role + '|>'): those that are bare words count as the template's text.
+Value MessagesValue(const JsonValue& json) {
+  Value::Items messages;
+  messages.reserve(json.items().size());
+  for (const JsonValue& message : json.items()) {
+    const JsonValue* role = message.Find("role");
+    if (role == nullptr || !role->is_string() || !IsBareWord(role->as_string())) {
+      messages.push_back(jinja::FromJson(message));
+      continue;
+    }
+    Value::Pairs pairs;
+    for (const auto& [key, value] : message.members()) {
+      pairs.emplace_back(Value::View(key, Origin::kData),
+                         &value == role ? Value::View(value.as_string(), Origin::kTemplate)
+                                        : jinja::FromJson(value));
+    }
+    messages.push_back(Value::OfPairs(std::move(pairs)));
+  }
+  return Value::List(std::move(messages));
+}
+
 Result<Variables> MakeVariables(const ChatInput& input) {
   if (input.messages == nullptr || !input.messages->is_array()) {
     return InvalidArgument("the messages must be an array");
   }
   Variables variables;
-  for (const auto& [name, text] : input.special_tokens) variables[name] = Value::View(text);
+  for (const auto& [name, text] : input.special_tokens)
+    variables[name] = Value::View(text, Origin::kTemplate);
   const std::pair<const char*, Value> given[] = {
-      {"messages", jinja::FromJson(*input.messages)},
+      {"messages", MessagesValue(*input.messages)},
       {"tools", ValueOrNone(input.tools)},
       {"documents", ValueOrNone(input.documents)},
       {"add_generation_prompt", Value::Bool(input.add_generation_prompt)}};
@@ -56,8 +86,8 @@ struct ChatTemplate::State {
   std::unique_ptr<const jinja::Template> tree;
   ChatTemplateLimits limits;
 
-  Result<std::string> Run(const Variables& variables, const std::tm& now, uint64_t steps_max,
-                          RenderMeter* meter) const {
+  Result<TracedText> Run(const Variables& variables, const std::tm& now, uint64_t steps_max,
+                         RenderMeter* meter) const {
     jinja::Limits allowed;
     allowed.steps_max = std::min(steps_max, meter->steps_left());
     allowed.memory_bytes_max = limits.memory_bytes_max;
@@ -67,7 +97,7 @@ struct ChatTemplate::State {
     allowed.abandoned = [meter] { return meter->abandoned(); };
     meter->CountRender();
     jinja::Runtime runtime(allowed, now);
-    Result<std::string> text = jinja::Interpreter(*tree, variables, &runtime).Run();
+    Result<TracedText> text = jinja::Interpreter(*tree, variables, &runtime).Run();
     meter->Charge(runtime.budget.steps());
     if (!text.ok()) return text.status().Annotate(kWhere);
     return text;
@@ -98,17 +128,21 @@ Result<RenderedChat> ChatTemplate::Render(const ChatInput& input) const {
   RenderMeter* const meter = input.meter != nullptr ? input.meter : &own;
   REPRISE_ASSIGN(Variables variables, MakeVariables(input));
   RenderedChat chat;
-  REPRISE_ASSIGN(chat.text, state_->Run(variables, input.now, meter->steps_left(), meter));
+  REPRISE_ASSIGN(TracedText text, state_->Run(variables, input.now, meter->steps_left(), meter));
+  chat.data = text.TakeData();
+  chat.text = text.TakeText();
 
   const Value messages = variables["messages"];
   BoundarySearch search;
   search.meter = meter;
   search.steps_max = state_->limits.boundary_steps_max;
   search.messages_max = input.boundary_messages_max;
-  search.render = [&](Value other, bool add_generation_prompt) {
+  search.render = [&](Value other, bool add_generation_prompt) -> Result<std::string> {
     variables["messages"] = std::move(other);
     variables["add_generation_prompt"] = Value::Bool(add_generation_prompt);
-    return state_->Run(variables, input.now, search.steps_max, meter);
+    REPRISE_ASSIGN(TracedText rendering,
+                   state_->Run(variables, input.now, search.steps_max, meter));
+    return rendering.TakeText();
   };
   chat.boundaries = FindBoundaries(search, chat.text, messages);
   if (meter->abandoned()) return Cancelled("nobody waits for this prompt any more");

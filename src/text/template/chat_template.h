@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "text/template/render_meter.h"
+#include "text/text_range.h"
 
 namespace reprise {
 
@@ -37,7 +38,8 @@ struct ChatInput {
   const JsonValue* tools = nullptr;      // array
   const JsonValue* documents = nullptr;  // array
   const JsonValue* variables = nullptr;  // object: chat_template_kwargs; may not name the others
-  std::vector<std::pair<std::string, std::string>> special_tokens;  // bos_token, eos_token...
+  // bos_token, eos_token...: the model's own, as much as the template's text.
+  std::vector<std::pair<std::string, std::string>> special_tokens;
   bool add_generation_prompt = true;
   std::tm now = LocalTime();  // what strftime_now prints
 
@@ -60,6 +62,10 @@ struct MessageBoundary {
 
 struct RenderedChat {
   std::string text;
+  // Which of it is data: what came from the messages, tools and variables. The rest is the
+  // template's own (roles are, too: a bare word is a choice, not a text), and it alone may name
+  // control tokens.
+  std::vector<TextRange> data;
   // In ascending order of both members. The first is that of the leading system messages (with
   // message_count 0 if there are none); the others follow for the last messages of the
   // conversation, as many as were asked for and boundary_steps_max allowed.

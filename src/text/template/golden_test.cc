@@ -110,7 +110,8 @@ TEST(TemplateGolden, OurTemplatesEqualJinja2) {
 Result<std::string> RenderSnippet(std::string_view source, const jinja::Variables& variables) {
   REPRISE_ASSIGN(const auto tree, jinja::ParseTemplate(source));
   jinja::Runtime runtime(jinja::Limits(), StillClock());
-  return jinja::Interpreter(*tree, variables, &runtime).Run();
+  REPRISE_ASSIGN(jinja::TracedText text, jinja::Interpreter(*tree, variables, &runtime).Run());
+  return text.TakeText();
 }
 
 TEST(TemplateGolden, SnippetsEqualJinja2) {
@@ -157,7 +158,7 @@ class OddClock final : public jinja::Object {
   bool callable() const override { return true; }
   Result<jinja::Value> Call(jinja::Runtime*, jinja::Arguments* arguments) override {
     const bool words = arguments->positional.at(0).as_string() == "%d %b %Y";
-    return jinja::Value::View(words ? "02 Jan 2025" : "2025-01-02");
+    return jinja::Value::View(words ? "02 Jan 2025" : "2025-01-02", jinja::Origin::kTemplate);
   }
 };
 

@@ -44,6 +44,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto rendered = chat->Render(input);
   if (!rendered.ok()) return 0;
   CHECK(rendered->text.size() <= limits.output_bytes_max);
+  size_t last = 0;
+  for (const auto& data : rendered->data) {
+    CHECK(data.begin < data.end && (data.begin > last || last == 0));
+    last = data.end;
+  }
+  CHECK(last <= rendered->text.size());
   for (const auto& boundary : rendered->boundaries) {
     CHECK(boundary.byte_offset <= rendered->text.size());
   }

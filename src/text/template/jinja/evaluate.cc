@@ -146,10 +146,10 @@ Result<Value> Interpreter::EvalConcat(const ListExpr& expr, const Ref<Frame>& fr
     bytes += item.as_string().size();
   }
   REPRISE_TRY(runtime_.budget.Allocate(bytes));
-  std::string text;
-  text.reserve(bytes);
-  for (const Value& item : items) text += item.as_string();
-  return Value::String(std::move(text));
+  TracedText text;
+  text.Reserve(bytes);
+  for (const Value& item : items) item.AppendTo(&text);
+  return Value::Traced(std::move(text));
 }
 
 Result<Value> Interpreter::EvalConditional(const ConditionalExpr& expr, const Ref<Frame>& frame) {
@@ -230,7 +230,7 @@ Result<Value> Interpreter::EvalFilter(const FilterExpr& expr, const Ref<Frame>& 
   if (expr.subject != nullptr) {
     REPRISE_ASSIGN(subject, Eval(*expr.subject, frame));
   } else {
-    subject = Value::String(block_ == nullptr ? std::string() : *block_);
+    subject = block_ == nullptr ? Value::View("", Origin::kTemplate) : *block_;
   }
   if (expr.function == nullptr) {
     return Unimplemented("No filter named " + Repr(expr.name) + " found.");

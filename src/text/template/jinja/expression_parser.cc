@@ -284,7 +284,7 @@ Result<ExprPtr> ExpressionParser::ParseLiteral() {
     case TokenKind::kString: {
       std::string text;
       while (tokens_.current().kind == TokenKind::kString) text += tokens_.Next().text;
-      return MakeConst(token.line, Value::String(std::move(text)));
+      return MakeConst(token.line, Value::String(std::move(text), Origin::kTemplate));
     }
     case TokenKind::kInteger:
       tokens_.Next();

@@ -25,7 +25,7 @@ class Macro final : public Object {
   std::string type_name() const override { return "Macro"; }
   bool callable() const override { return true; }
   Value Attribute(std::string_view name) const override {
-    return name == "name" ? Value::View(function_->name) : Value();
+    return name == "name" ? Value::View(function_->name, Origin::kTemplate) : Value();
   }
   Result<Value> Call(Runtime*, Arguments* arguments) override {
     return interpreter_->CallFunction(*function_, closure_, arguments);
@@ -37,29 +37,17 @@ class Macro final : public Object {
   const Ref<Frame> closure_;
 };
 
-// Redirects the output of a block into a string.
+// Redirects the output of a block into a text of its own.
 class Capture {
  public:
-  explicit Capture(std::string** out) : out_(out), before_(std::exchange(*out, &text_)) {}
+  explicit Capture(TracedText** out) : out_(out), before_(std::exchange(*out, &text_)) {}
   ~Capture() { *out_ = before_; }
-  std::string Take() { return std::move(text_); }
+  TracedText Take() { return std::move(text_); }
 
  private:
-  std::string text_;
-  std::string** const out_;
-  std::string* const before_;
-};
-
-// When a loop is over, however it ends, it lets go of what it remembered.
-class LoopEnd {
- public:
-  explicit LoopEnd(const Ref<Loop>& loop) : loop_(loop) {}
-  ~LoopEnd() {
-    if (loop_) loop_->Clear();
-  }
-
- private:
-  const Ref<Loop> loop_;
+  TracedText text_;
+  TracedText** const out_;
+  TracedText* const before_;
 };
 
 // A template may raise a message that quotes the conversation: it need not be as long as that.
@@ -73,7 +61,7 @@ Status Shortened(const Status& status) {
 
 }  // namespace
 
-Result<std::string> Interpreter::Run() {
+Result<TracedText> Interpreter::Run() {
   Capture result(&out_);
   Flow flow = Flow::kNormal;
   Result<Ref<Frame>> frame = NewFrame(Ref<Frame>(), template_.slot_count);
@@ -107,17 +95,21 @@ Status Interpreter::EnterScope(const Scope& scope, const Ref<Frame>& frame) {
   return OkStatus();
 }
 
-Status Interpreter::Write(std::string_view text) {
-  REPRISE_TRY(runtime_.budget.CheckOutput(out_->size() + text.size()));
-  REPRISE_TRY(runtime_.budget.Allocate(text.size()));
-  *out_ += text;
-  return OkStatus();
+Status Interpreter::PayForOutput(size_t bytes) {
+  REPRISE_TRY(runtime_.budget.CheckOutput(out_->size() + bytes));
+  return runtime_.budget.Allocate(bytes + sizeof(TextRange));
 }
 
 Status Interpreter::Print(const Value& value) {
-  if (value.is_string()) return Write(value.as_string());
-  REPRISE_ASSIGN(const std::string text, Str(&runtime_.budget, value));
-  return Write(text);
+  if (value.is_string()) {
+    REPRISE_TRY(PayForOutput(value.as_string().size()));
+    value.AppendTo(out_);
+    return OkStatus();
+  }
+  REPRISE_ASSIGN(const TracedText text, Str(&runtime_.budget, value));
+  REPRISE_TRY(PayForOutput(text.size()));
+  out_->Append(text);
+  return OkStatus();
 }
 
 Status Interpreter::Exec(const Body& body, const Ref<Frame>& frame, Flow* flow) {
@@ -138,8 +130,12 @@ Status Interpreter::Exec(const Stmt& statement, const Ref<Frame>& frame, Flow* f
 
 Status Interpreter::ExecNode(const Stmt& statement, const Ref<Frame>& frame, Flow* flow) {
   switch (statement.kind) {
-    case Stmt::Kind::kText:
-      return Write(static_cast<const TextStmt&>(statement).text);
+    case Stmt::Kind::kText: {
+      const std::string_view text = static_cast<const TextStmt&>(statement).text;
+      REPRISE_TRY(PayForOutput(text.size()));
+      out_->Append(text, Origin::kTemplate);
+      return OkStatus();
+    }
     case Stmt::Kind::kPrint: {
       REPRISE_ASSIGN(const Value value,
                      Eval(*static_cast<const PrintStmt&>(statement).value, frame));
@@ -198,7 +194,7 @@ Result<Value> Interpreter::CallLoop(const ForStmt& loop, const Ref<Frame>& closu
   Capture capture(&out_);
   Flow flow = Flow::kNormal;
   REPRISE_TRY(RunLoop(loop, closure, frame, iterable, depth, &flow));
-  return Value::String(capture.Take());
+  return Value::Traced(capture.Take());
 }
 
 Result<bool> Interpreter::PassesTest(const ForStmt& statement, const Ref<Frame>& frame,
@@ -227,7 +223,6 @@ Status Interpreter::RunLoop(const ForStmt& statement, const Ref<Frame>& closure,
     REPRISE_TRY(runtime_.budget.Allocate(128));
     loop = Ref<Loop>(new Loop(this, &statement, closure, std::move(passed), depth));
   }
-  const LoopEnd end(loop);
   bool completed_any = false;
   Value item;
   for (size_t round = 0;; ++round) {
@@ -291,15 +286,15 @@ Status Interpreter::ExecSet(const SetStmt& statement, const Ref<Frame>& frame) {
 Result<Value> Interpreter::EvalBlock(const Scope& scope, const Body& body, const Expr* filter,
                                      const Ref<Frame>& frame, Flow* flow) {
   REPRISE_TRY(EnterScope(scope, frame));
-  std::string text;
+  Value text;
   {
     Capture capture(&out_);
     REPRISE_TRY(Exec(body, frame, flow));
-    text = capture.Take();
+    text = Value::Traced(capture.Take());
   }
   if (*flow != Flow::kNormal) return Value();
-  if (filter == nullptr) return Value::String(std::move(text));
-  const std::string* before = std::exchange(block_, &text);
+  if (filter == nullptr) return text;
+  const Value* before = std::exchange(block_, &text);
   Result<Value> filtered = Eval(*filter, frame);
   block_ = before;
   return filtered;
@@ -379,7 +374,7 @@ Result<Value> Interpreter::CallFunction(const Function& function, const Ref<Fram
   Capture capture(&out_);
   Flow flow = Flow::kNormal;
   REPRISE_TRY(Exec(function.body, frame, &flow));
-  return Value::String(capture.Take());
+  return Value::Traced(capture.Take());
 }
 
 // Binds arguments as Jinja's macros do: what is left out is undefined, what is too much an error
@@ -423,7 +418,8 @@ Status Interpreter::Bind(const Function& function, const Ref<Frame>& frame, Argu
   }
   if (function.uses_kwargs) {
     DictBuilder rest;
-    for (auto& [name, value] : named) rest.Set(Value::String(std::string(name)), std::move(value));
+    for (auto& [name, value] : named)
+      rest.Set(Value::String(std::string(name), Origin::kData), std::move(value));
     frame->At(function.kwargs_slot) = rest.Build();
     REPRISE_TRY(runtime_.budget.Admit(frame->At(function.kwargs_slot)));
   } else if (!named.empty()) {

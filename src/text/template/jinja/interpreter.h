@@ -47,7 +47,8 @@ class Interpreter {
   Interpreter(const Template& tree, const Variables& variables, Runtime* runtime)
       : template_(tree), variables_(variables), runtime_(*runtime) {}
 
-  Result<std::string> Run();
+  // The text, and which of it is data.
+  Result<TracedText> Run();
 
   // Called by the values that stand for macros and recursive loops.
   Result<Value> CallFunction(const Function& function, const Ref<Frame>& closure,
@@ -81,7 +82,7 @@ class Interpreter {
   Result<Value> MakeMacro(const Function& function, const Ref<Frame>& frame);
   Result<Ref<Frame>> NewFrame(const Ref<Frame>& outer, uint32_t slot_count);
   Value Resolve(const std::string& name) const;
-  Status Write(std::string_view text);
+  Status PayForOutput(size_t bytes);
   Status Print(const Value& value);
 
   // Expressions, in evaluate.cc.
@@ -103,8 +104,8 @@ class Interpreter {
   const Template& template_;
   const Variables& variables_;
   Runtime& runtime_;
-  std::string* out_ = nullptr;          // where text goes: the result, or what a block captures
-  const std::string* block_ = nullptr;  // what a filter block wrote
+  TracedText* out_ = nullptr;     // where text goes: the result, or what a block captures
+  const Value* block_ = nullptr;  // what a filter block wrote
   int depth_ = 0;
   uint32_t error_line_ = 0;  // of the innermost node that failed
 };

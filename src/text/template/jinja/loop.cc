@@ -8,31 +8,6 @@
 namespace reprise::jinja {
 namespace {
 
-// loop.cycle and loop.changed, taken from their loop.
-class LoopMethod final : public Object {
- public:
-  LoopMethod(Ref<Loop> loop, bool cycle)
-      : Object(Type::kMethod, loop->depth() + 1), loop_(std::move(loop)), cycle_(cycle) {}
-  std::string type_name() const override { return "method"; }
-  bool callable() const override { return true; }
-  Result<Value> Call(Runtime* runtime, Arguments* arguments) override {
-    if (!arguments->named.empty()) return TypeError("loop methods take no keyword arguments");
-    std::vector<Value>& given = arguments->positional;
-    if (cycle_) {
-      if (given.empty()) return TypeError("no items for cycling given");
-      return given[loop_->index() % given.size()];
-    }
-    Value value = Value::Tuple(std::move(given));
-    REPRISE_TRY(runtime->budget.Admit(value));
-    REPRISE_TRY(runtime->budget.Spend(value.weight()));
-    return Value::Bool(loop_->Changed(std::move(value)));
-  }
-
- private:
-  const Ref<Loop> loop_;
-  const bool cycle_;
-};
-
 Value Count(size_t number) { return Value::Int(static_cast<int64_t>(number)); }
 
 }  // namespace
@@ -65,10 +40,6 @@ Value Loop::Attribute(std::string_view name) const {
     if (index_ + 1 < length) return items_[index_ + 1];
     return Value::UndefinedView(Value::Reason::kMessage, "there is no next item");
   }
-  if (name == "cycle" || name == "changed") {
-    Ref<Loop> self(const_cast<Loop*>(this));
-    return Value::OfObject(Ref<Object>(new LoopMethod(std::move(self), name == "cycle")));
-  }
   return Value();
 }
 
@@ -80,18 +51,6 @@ Result<Value> Loop::Call(Runtime*, Arguments* arguments) {
   const Value iterable = read.Required("iterable");
   REPRISE_TRY(read.Finish());
   return interpreter_->CallLoop(*statement_, closure_, iterable, depth_ + 1);
-}
-
-void Loop::Clear() {
-  changed_ = Value();
-  over_ = true;
-}
-
-bool Loop::Changed(Value value) {
-  if (over_) return true;
-  if (!changed_.is_missing() && Equal(changed_, value)) return false;
-  changed_ = std::move(value);
-  return true;
 }
 
 }  // namespace reprise::jinja

@@ -19,14 +19,9 @@ class Loop final : public Object {
   bool callable() const override { return true; }
   // loop(children): the body once more for another sequence.
   Result<Value> Call(Runtime* runtime, Arguments* arguments) override;
-  void Clear() override;
 
   const Value::Items& items() const { return items_; }
   void set_index(size_t index) { index_ = index; }
-  size_t index() const { return index_; }
-  // loop.changed(x...): whether it was called with something else before. Once the loop is over
-  // it remembers nothing, because the value may hold the loop itself.
-  bool Changed(Value value);
 
  private:
   Interpreter* const interpreter_;
@@ -35,8 +30,6 @@ class Loop final : public Object {
   const Value::Items items_;
   const int depth_;
   size_t index_ = 0;
-  Value changed_;
-  bool over_ = false;
 };
 
 }  // namespace reprise::jinja

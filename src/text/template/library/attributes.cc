@@ -79,7 +79,7 @@ Result<Value> GetAttribute(Runtime* runtime, const Value& object, std::string_vi
     if (item != nullptr) return *item;
     return Value::UndefinedView(Value::Reason::kDictAttribute, name);
   }
-  Value missing = NoSuch(object, Value::View(name));
+  Value missing = NoSuch(object, Value::View(name, Origin::kTemplate));
   REPRISE_TRY(runtime->budget.Admit(missing));
   return missing;
 }
@@ -112,7 +112,7 @@ Result<Value> GetPath(Runtime* runtime, const Value& object, const Value& path,
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
     const bool digits =
         !part.empty() && part[0] != '-' && error == std::errc() && end == part.data() + part.size();
-    const Value index = digits ? Value::Int(number) : Value::String(std::string(part));
+    const Value index = digits ? Value::Int(number) : path.Part(part);
     REPRISE_ASSIGN(value, step(value, index));
   }
   return value;

@@ -85,7 +85,7 @@ Result<Value> Dict(Runtime* runtime, Arguments* arguments) {
     }
   }
   for (const auto& [key, value] : arguments->named) {
-    REPRISE_TRY(set(Value::String(std::string(key)), value));
+    REPRISE_TRY(set(Value::String(std::string(key), Origin::kData), value));
   }
   return members.Build();
 }
@@ -103,8 +103,8 @@ Result<Value> RaiseException(Runtime* runtime, Arguments* arguments) {
   ArgumentReader read("raise_exception", *arguments);
   const Value message = read.Required("message");
   REPRISE_TRY(read.Finish());
-  REPRISE_ASSIGN(std::string text, Str(&runtime->budget, message));
-  return InvalidArgument(std::move(text));
+  REPRISE_ASSIGN(TracedText text, Str(&runtime->budget, message));
+  return InvalidArgument(text.TakeText());
 }
 
 Result<Value> StrftimeNow(Runtime* runtime, Arguments* arguments) {
@@ -117,30 +117,7 @@ Result<Value> StrftimeNow(Runtime* runtime, Arguments* arguments) {
   }
   REPRISE_TRY(runtime->budget.Spend(format.as_string().size()));
   REPRISE_ASSIGN(std::string text, FormatTime(format.as_string(), runtime->now));
-  return Value::String(std::move(text));
-}
-
-// joiner(sep): nothing the first time it is called, then the separator.
-class Joiner final : public Object {
- public:
-  explicit Joiner(Value separator) : Object(Type::kOther, 1), separator_(std::move(separator)) {}
-  std::string type_name() const override { return "Joiner"; }
-  bool callable() const override { return true; }
-  Result<Value> Call(Runtime*, Arguments*) override {
-    if (std::exchange(used_, true)) return separator_;
-    return Value::View("");
-  }
-
- private:
-  const Value separator_;
-  bool used_ = false;
-};
-
-Result<Value> MakeJoiner(Runtime*, Arguments* arguments) {
-  ArgumentReader read("joiner", *arguments);
-  const Value separator = read.OptionalString("sep", ", ");
-  REPRISE_TRY(read.Finish());
-  return Value::OfObject(Ref<Object>(new Joiner(separator)));
+  return Value::String(std::move(text), format.origin());
 }
 
 struct Global {
@@ -148,12 +125,8 @@ struct Global {
   GlobalFunction function;
 };
 constexpr Global kGlobals[] = {
-    {"dict", Dict},
-    {"joiner", MakeJoiner},
-    {"namespace", MakeNamespace},
-    {"raise_exception", RaiseException},
-    {"range", Range},
-    {"strftime_now", StrftimeNow},
+    {"dict", Dict},   {"namespace", MakeNamespace},  {"raise_exception", RaiseException},
+    {"range", Range}, {"strftime_now", StrftimeNow},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The methods of dict, list and tuple. Those without a function change their object.
+// The methods of dict and list. Those without a function change their object.
 #include "text/template/library/methods.h"
 
 #include "text/template/python/operators.h"
@@ -53,44 +53,18 @@ Result<Value> DictValues(Runtime* runtime, const Value& self, const Arguments& a
   return Value::Of(Value::Sequence::kDictValues, std::move(values));
 }
 
-Result<Value> Copy(Runtime*, const Value& self, const Arguments& arguments) {
-  REPRISE_TRY(TakesPositional("copy", arguments, 0, 0));
-  return self;  // values do not change: a copy is the thing itself
-}
-
-Result<Value> ListCount(Runtime* runtime, const Value& self, const Arguments& arguments) {
-  REPRISE_TRY(TakesPositional("count", arguments, 1, 1));
-  REPRISE_TRY(PayForLookup(&runtime->budget, self, arguments.positional[0]));
-  int64_t count = 0;
-  for (const Value& item : self.items()) count += Equal(item, arguments.positional[0]) ? 1 : 0;
-  return Value::Int(count);
-}
-
-Result<Value> ListIndex(Runtime* runtime, const Value& self, const Arguments& arguments) {
-  REPRISE_TRY(TakesPositional("index", arguments, 1, 1));
-  REPRISE_TRY(PayForLookup(&runtime->budget, self, arguments.positional[0]));
-  const Value::Items& items = self.items();
-  for (size_t i = 0; i < items.size(); ++i) {
-    if (Equal(items[i], arguments.positional[0])) return Value::Int(static_cast<int64_t>(i));
-  }
-  return InvalidArgument("the value is not in the " + TypeName(self));
-}
-
 constexpr Method kDictMethods[] = {
-    {"clear", nullptr},  {"copy", Copy},         {"get", DictGet},     {"items", DictItems},
-    {"keys", DictKeys},  {"pop", nullptr},       {"popitem", nullptr}, {"setdefault", nullptr},
-    {"update", nullptr}, {"values", DictValues},
+    {"clear", nullptr},      {"get", DictGet},    {"items", DictItems},
+    {"keys", DictKeys},      {"pop", nullptr},    {"popitem", nullptr},
+    {"setdefault", nullptr}, {"update", nullptr}, {"values", DictValues},
 };
 constexpr Method kListMethods[] = {
-    {"append", nullptr}, {"clear", nullptr},   {"copy", Copy},      {"count", ListCount},
-    {"extend", nullptr}, {"index", ListIndex}, {"insert", nullptr}, {"pop", nullptr},
-    {"remove", nullptr}, {"reverse", nullptr}, {"sort", nullptr},
+    {"append", nullptr}, {"clear", nullptr},  {"extend", nullptr},  {"insert", nullptr},
+    {"pop", nullptr},    {"remove", nullptr}, {"reverse", nullptr}, {"sort", nullptr},
 };
-constexpr Method kTupleMethods[] = {{"count", ListCount}, {"index", ListIndex}};
 
 static_assert(IsSorted(kDictMethods));
 static_assert(IsSorted(kListMethods));
-static_assert(IsSorted(kTupleMethods));
 
 }  // namespace
 
@@ -98,7 +72,6 @@ std::span<const Method> MethodsOf(const Value& value) {
   if (value.is_dict()) return kDictMethods;
   if (value.is_string()) return StringMethods();
   if (value.is_list()) return kListMethods;
-  if (value.is_tuple()) return kTupleMethods;
   return {};
 }
 

@@ -54,11 +54,11 @@ Value ArgumentReader::CheckString(std::string_view name, Value value) {
   } else if (!value.is_missing()) {
     Fail("argument " + Repr(name) + " must be str, not " + TypeName(value));
   }
-  return Value::View("");
+  return Value::View("", Origin::kTemplate);
 }
 
 Value ArgumentReader::OptionalString(std::string_view name, std::string_view fallback) {
-  return CheckString(name, Optional(name, Value::View(fallback)));
+  return CheckString(name, Optional(name, Value::View(fallback, Origin::kTemplate)));
 }
 
 Value ArgumentReader::StringOrNone(std::string_view name) {

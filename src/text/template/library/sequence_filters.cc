@@ -17,7 +17,7 @@ namespace {
 Result<Value> IgnoringCase(Runtime* runtime, Value value, bool case_sensitive) {
   if (case_sensitive || !value.is_string()) return value;
   REPRISE_TRY(runtime->budget.Allocate(3 * value.as_string().size()));
-  return Value::String(Lower(value.as_string()));
+  return Value::String(Lower(value.as_string()), value.origin());
 }
 
 // Sorts by the keys, stably. REQUIRES: as many keys as items.
@@ -78,7 +78,7 @@ Result<Value> Last(Runtime* runtime, const Value& subject, const Arguments& argu
 
 Result<Value> Default(Runtime*, const Value& subject, const Arguments& arguments) {
   ArgumentReader read("default", arguments);
-  Value fallback = read.Optional("default_value", Value::View(""));
+  Value fallback = read.Optional("default_value", Value::View("", Origin::kTemplate));
   const bool boolean = read.OptionalFlag("boolean", false);
   REPRISE_TRY(read.Finish());
   return subject.is_undefined() || (boolean && !Truth(subject)) ? fallback : subject;
@@ -86,19 +86,19 @@ Result<Value> Default(Runtime*, const Value& subject, const Arguments& arguments
 
 Result<Value> Join(Runtime* runtime, const Value& subject, const Arguments& arguments) {
   ArgumentReader read("join", arguments);
-  const Value separator = read.Optional("d", Value::View(""));
+  const Value separator = read.Optional("d", Value::View("", Origin::kTemplate));
   const Value attribute = read.Optional("attribute", Value::None());
   REPRISE_TRY(read.Finish());
-  REPRISE_ASSIGN(const std::string mark, Str(&runtime->budget, separator));
+  REPRISE_ASSIGN(const Value mark, SoftStr(&runtime->budget, separator));
   REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
   PaidText out(&runtime->budget);
   for (size_t i = 0; i < items.size(); ++i) {
     if (i > 0) REPRISE_TRY(out.Append(mark));
     REPRISE_ASSIGN(const Value item, GetPath(runtime, items[i], attribute));
     REPRISE_ASSIGN(const Value text, SoftStr(&runtime->budget, item));
-    REPRISE_TRY(out.Append(text.as_string()));
+    REPRISE_TRY(out.Append(text));
   }
-  return Value::String(out.Take());
+  return Value::Traced(out.Take());
 }
 
 Result<Value> Items(Runtime* runtime, const Value& subject, const Arguments& arguments) {
@@ -145,7 +145,7 @@ Result<Value> Sort(Runtime* runtime, const Value& subject, const Arguments& argu
   if (attribute.is_string()) {
     paths.clear();
     for (const std::string_view path : Split(attribute.as_string(), ",", -1)) {
-      paths.push_back(Value::String(std::string(path)));
+      paths.push_back(attribute.Part(path));
     }
   }
   Value::Items keys;
@@ -217,20 +217,6 @@ Result<Value> Max(Runtime* runtime, const Value& subject, const Arguments& argum
   return Extreme(runtime, subject, arguments, 1);
 }
 
-Result<Value> Sum(Runtime* runtime, const Value& subject, const Arguments& arguments) {
-  ArgumentReader read("sum", arguments);
-  const Value attribute = read.Optional("attribute", Value::None());
-  Value total = read.Optional("start", Value::Int(0));
-  REPRISE_TRY(read.Finish());
-  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
-  if (total.is_string()) return TypeError("sum() can't sum strings [use ''.join(seq) instead]");
-  for (const Value& item : items) {
-    REPRISE_ASSIGN(const Value addend, GetPath(runtime, item, attribute));
-    REPRISE_ASSIGN(total, Binary(&runtime->budget, BinaryOp::kAdd, total, addend));
-  }
-  return total;
-}
-
 Result<Value> Reverse(Runtime* runtime, const Value& subject, const Arguments& arguments) {
   REPRISE_TRY(ArgumentReader("reverse", arguments).Finish());
   if (subject.is_string()) {
@@ -241,86 +227,11 @@ Result<Value> Reverse(Runtime* runtime, const Value& subject, const Arguments& a
   return IterateItems(Value::List(std::move(items)), "list_reverseiterator");
 }
 
-Result<Value> Attr(Runtime* runtime, const Value& subject, const Arguments& arguments) {
-  ArgumentReader read("attr", arguments);
-  const Value name = read.RequiredString("name");
-  REPRISE_TRY(read.Finish());
-  if (subject.is_undefined()) return UndefinedError(subject);
-  if (!subject.is_dict()) return GetItem(runtime, subject, name);
-  if (FindMethod(subject, name.as_string()) != nullptr) {
-    return GetItem(runtime, Value::OfPairs({}), name);
-  }
-  return Value::Undefined(Value::Reason::kDictAttribute, std::string(name.as_string()));
-}
-
-Result<Value> Batch(Runtime* runtime, const Value& subject, const Arguments& arguments) {
-  ArgumentReader read("batch", arguments);
-  const Value count = read.Required("linecount");
-  const Value fill = read.Optional("fill_with", Value::None());
-  REPRISE_TRY(read.Finish());
-  if (!count.is_integral() || count.as_int() < 1) {
-    return InvalidArgument("batch: the count must be a positive integer");
-  }
-  const auto size = static_cast<size_t>(count.as_int());
-  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
-  Value::Items batches;
-  for (size_t begin = 0; begin < items.size(); begin += size) {
-    const size_t end = items.size() - begin > size ? begin + size : items.size();
-    Value::Items batch(items.begin() + static_cast<ptrdiff_t>(begin),
-                       items.begin() + static_cast<ptrdiff_t>(end));
-    if (!fill.is_none() && batch.size() < size) {
-      REPRISE_TRY(runtime->budget.AllocateProduct(size - batch.size(), sizeof(Value)));
-      batch.resize(size, fill);
-    }
-    REPRISE_TRY(runtime->budget.Allocate(128));
-    batches.push_back(Value::List(std::move(batch)));
-    if (end == items.size()) break;
-  }
-  return IterateItems(Value::List(std::move(batches)));
-}
-
-Result<Value> GroupBy(Runtime* runtime, const Value& subject, const Arguments& arguments) {
-  ArgumentReader read("groupby", arguments);
-  const Value attribute = read.Required("attribute");
-  const Value fallback = read.Optional("default", Value::None());
-  const bool case_sensitive = read.OptionalFlag("case_sensitive", false);
-  REPRISE_TRY(read.Finish());
-  REPRISE_ASSIGN(const Value::Items items, Iterate(&runtime->budget, subject));
-  Value::Items keyed;  // (key without case, key, item)
-  Value::Items keys;
-  for (const Value& item : items) {
-    REPRISE_ASSIGN(Value key, GetPath(runtime, item, attribute));
-    if (key.is_undefined() && !fallback.is_none()) key = fallback;
-    REPRISE_ASSIGN(Value folded, IgnoringCase(runtime, key, case_sensitive));
-    REPRISE_TRY(runtime->budget.Allocate(256));
-    keys.push_back(folded);
-    keyed.push_back(Value::Tuple({std::move(folded), std::move(key), item}));
-  }
-  REPRISE_ASSIGN(const Value::Items sorted, SortByKeys(runtime, keyed, keys, false));
-  Value::Items groups;
-  for (size_t begin = 0; begin < sorted.size();) {
-    const Value& key = sorted[begin].items()[0];
-    Value::Items members;
-    size_t end = begin;
-    for (; end < sorted.size() && Equal(sorted[end].items()[0], key); ++end) {
-      REPRISE_TRY(runtime->budget.Spend(key.weight()));
-      members.push_back(sorted[end].items()[2]);
-    }
-    if (end == begin) ++end;  // a key that does not equal itself
-    groups.push_back(Value::Tuple({sorted[begin].items()[1], Value::List(std::move(members))}));
-    begin = end;
-  }
-  return Value::List(std::move(groups));
-}
-
 constexpr Filter kFilters[] = {
-    {"attr", Attr},       {"batch", Batch},     {"count", LengthFilter},
-    {"d", Default},       {"default", Default}, {"dictsort", DictSort},
-    {"first", First},     {"groupby", GroupBy}, {"items", Items},
-    {"join", Join},       {"last", Last},       {"length", LengthFilter},
-    {"list", ListFilter}, {"max", Max},         {"min", Min},
-    {"reverse", Reverse}, {"sort", Sort},       {"sum", Sum},
-    {"unique", Unique},
+    {"count", LengthFilter},  {"d", Default},       {"default", Default}, {"dictsort", DictSort},
+    {"first", First},         {"items", Items},     {"join", Join},       {"last", Last},
+    {"length", LengthFilter}, {"list", ListFilter}, {"max", Max},         {"min", Min},
+    {"reverse", Reverse},     {"sort", Sort},       {"unique", Unique},
 };
 
 }  // namespace

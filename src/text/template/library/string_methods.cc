@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The methods of str. On a text marked as safe they return a text marked as safe, and escape their
-// text arguments, as Markup does.
+// text arguments, as Markup does. What they return has the origin of what it was made of: a part of
+// a text that of the part; a text that was rewritten letter by letter is data if any of it was.
 #include <algorithm>
 
 #include "text/template/library/methods.h"
@@ -13,11 +14,8 @@
 namespace reprise::jinja {
 namespace {
 
-// `text` as a string of the same sort as `self`.
-Value Like(const Value& self, std::string_view text) {
-  Value value = Value::String(std::string(text));
-  return self.is_markup() ? value.AsMarkup() : value;
-}
+// `text`, which was made of `self`, as a string of the same sort.
+Value Like(const Value& self, Value text) { return self.is_markup() ? text.AsMarkup() : text; }
 
 Status NoArguments(const char* name, const Arguments& arguments) {
   return ArgumentReader(name, arguments).Finish();
@@ -34,9 +32,9 @@ Result<Value> StripMethod(Runtime* runtime, const Value& self, const Arguments& 
   const Value chars = read.StringOrNone("chars");
   REPRISE_TRY(read.Finish());
   REPRISE_TRY(PayForCopy(runtime, self));
-  if (chars.is_none()) return Like(self, Strip(self.as_string(), side));
+  if (chars.is_none()) return self.Part(Strip(self.as_string(), side));
   REPRISE_TRY(runtime->budget.Allocate(chars.as_string().size() * sizeof(uint32_t)));
-  return Like(self, Strip(self.as_string(), side, chars.as_string()));
+  return self.Part(Strip(self.as_string(), side, chars.as_string()));
 }
 
 using Splitter = std::vector<std::string_view> (*)(std::string_view,
@@ -57,7 +55,7 @@ Result<Value> SplitMethod(Runtime* runtime, const Value& self, const Arguments& 
   REPRISE_TRY(runtime->budget.AllocateProduct(parts.size(), 8 * sizeof(Value)));
   Value::Items items;
   items.reserve(parts.size());
-  for (const std::string_view part : parts) items.push_back(Like(self, part));
+  for (const std::string_view part : parts) items.push_back(self.Part(part));
   return Value::List(std::move(items));
 }
 
@@ -69,26 +67,8 @@ Result<Value> SplitLinesMethod(Runtime* runtime, const Value& self, const Argume
   const auto lines = SplitLines(self.as_string(), keep_ends);
   REPRISE_TRY(runtime->budget.AllocateProduct(lines.size(), 8 * sizeof(Value)));
   Value::Items items;
-  for (const std::string_view line : lines) items.push_back(Like(self, line));
+  for (const std::string_view line : lines) items.push_back(self.Part(line));
   return Value::List(std::move(items));
-}
-
-template <bool from_right>
-Result<Value> PartitionMethod(Runtime* runtime, const Value& self, const Arguments& arguments) {
-  ArgumentReader read("partition", arguments);
-  const Value separator = read.RequiredString("sep");
-  REPRISE_TRY(read.Finish());
-  const std::string_view text = self.as_string();
-  const std::string_view mark = separator.as_string();
-  if (mark.empty()) return InvalidArgument("empty separator");
-  REPRISE_TRY(runtime->budget.Allocate(2 * text.size()));
-  const size_t found = from_right ? FindLast(text, mark) : FindFirst(text, mark);
-  if (found == std::string_view::npos) {
-    return from_right ? Value::Tuple({Like(self, ""), Like(self, ""), self})
-                      : Value::Tuple({self, Like(self, ""), Like(self, "")});
-  }
-  return Value::Tuple({Like(self, text.substr(0, found)), Like(self, mark),
-                       Like(self, text.substr(found + mark.size()))});
 }
 
 // The part of the text that the optional start and end of find() and startswith() select.
@@ -152,23 +132,18 @@ Result<Value> AffixMethod(Runtime* runtime, const Value& self, const Arguments& 
   return Value::Bool(false);
 }
 
-template <bool from_right, bool must_exist>
+template <bool from_right>
 Result<Value> FindMethodOfText(Runtime* runtime, const Value& self, const Arguments& arguments) {
   ArgumentReader read("find", arguments);
   const Value part = read.RequiredString("sub");
   REPRISE_TRY(runtime->budget.Allocate(self.as_string().size()));
   REPRISE_ASSIGN(const Window window, SelectWindow(self, &read));
-  size_t found = std::string_view::npos;
-  if (window.valid) {
-    found = from_right ? FindLast(window.text, part.as_string())
-                       : FindFirst(window.text, part.as_string());
-  }
-  if (found != std::string_view::npos) {
-    const size_t index = window.skipped + CodePointCount(window.text.substr(0, found));
-    return Value::Int(static_cast<int64_t>(index));
-  }
-  if (must_exist) return InvalidArgument("substring not found");
-  return Value::Int(-1);
+  if (!window.valid) return Value::Int(-1);
+  const size_t found = from_right ? FindLast(window.text, part.as_string())
+                                  : FindFirst(window.text, part.as_string());
+  if (found == std::string_view::npos) return Value::Int(-1);
+  const size_t index = window.skipped + CodePointCount(window.text.substr(0, found));
+  return Value::Int(static_cast<int64_t>(index));
 }
 
 Result<Value> CountMethod(Runtime* runtime, const Value& self, const Arguments& arguments) {
@@ -186,16 +161,10 @@ Result<Value> ReplaceMethod(Runtime* runtime, const Value& self, const Arguments
   const Value to = read.RequiredString("new");
   const int64_t count = read.OptionalInt("count", -1);
   REPRISE_TRY(read.Finish());
-  const auto html = [&](const Value& v) {
-    return self.is_markup() && !v.is_markup() ? EscapedHtml(v.as_string())
-                                              : std::string(v.as_string());
-  };
-  REPRISE_TRY(runtime->budget.Spend(self.as_string().size() / 8));  // there may be as many finds
-  const std::string old_text(from.as_string());
-  const std::string new_text = html(to);
-  REPRISE_TRY(runtime->budget.Allocate(std::max(
-      self.as_string().size(), ReplacedBytes(self.as_string(), old_text, new_text, count))));
-  return Like(self, Replace(self.as_string(), old_text, new_text, count));
+  const bool escape = self.is_markup() && !to.is_markup();
+  const Value with = escape ? Value::String(EscapedHtml(to.as_string()), to.origin()) : to;
+  REPRISE_ASSIGN(Value text, ReplaceText(&runtime->budget, self, from.as_string(), with, count));
+  return Like(self, std::move(text));
 }
 
 Result<Value> JoinMethod(Runtime* runtime, const Value& self, const Arguments& arguments) {
@@ -209,20 +178,20 @@ Result<Value> JoinMethod(Runtime* runtime, const Value& self, const Arguments& a
       return TypeError("sequence item " + std::to_string(i) + ": expected str instance, " +
                        TypeName(items[i]) + " found");
     }
-    if (i > 0) REPRISE_TRY(out.Append(self.as_string()));
-    const bool escape = self.is_markup() && !items[i].is_markup();
-    REPRISE_TRY(out.Append(escape ? EscapedHtml(items[i].as_string()) : items[i].as_string()));
+    if (i > 0) REPRISE_TRY(out.Append(self));
+    if (self.is_markup() && !items[i].is_markup()) {
+      REPRISE_TRY(out.Append(EscapedHtml(items[i].as_string()), items[i].origin()));
+    } else {
+      REPRISE_TRY(out.Append(items[i]));
+    }
   }
-  return Like(self, out.Take());
+  return Like(self, Value::Traced(out.Take()));
 }
 
 Result<Value> FormatMethod(Runtime* runtime, const Value& self, const Arguments& arguments) {
   FormatFields fields;
   fields.positional = &arguments.positional;
   fields.named = &arguments.named;
-  fields.attribute = [runtime](const Value& object, std::string_view name) {
-    return GetItem(runtime, object, Value::String(std::string(name)));
-  };
   fields.item = [runtime](const Value& object, const Value& index) {
     return GetItem(runtime, object, index);
   };
@@ -233,100 +202,7 @@ template <std::string (*transform)(std::string_view)>
 Result<Value> TransformMethod(Runtime* runtime, const Value& self, const Arguments& arguments) {
   REPRISE_TRY(NoArguments("case conversion", arguments));
   REPRISE_TRY(runtime->budget.Allocate(3 * self.as_string().size()));
-  return Like(self, transform(self.as_string()));
-}
-
-template <bool (*predicate)(uint32_t), bool of_empty = false>
-Result<Value> AllMethod(Runtime* runtime, const Value& self, const Arguments& arguments) {
-  REPRISE_TRY(NoArguments("predicate", arguments));
-  REPRISE_TRY(runtime->budget.Spend(1 + self.as_string().size() / 16));
-  CodePoints points(self.as_string());
-  uint32_t code = 0;
-  if (self.as_string().empty()) return Value::Bool(of_empty);
-  while (points.Next(&code)) {
-    if (!predicate(code)) return Value::Bool(false);
-  }
-  return Value::Bool(true);
-}
-
-bool IsAlnum(uint32_t code) { return IsAlpha(code) || IsNumeric(code); }
-bool IsAsciiCode(uint32_t code) { return code < 0x80; }
-
-// islower() and isupper(): at least one cased character, and none of the other case.
-template <bool upper>
-Result<Value> CaseMethod(Runtime* runtime, const Value& self, const Arguments& arguments) {
-  REPRISE_TRY(NoArguments("predicate", arguments));
-  REPRISE_TRY(runtime->budget.Spend(1 + self.as_string().size() / 16));
-  CodePoints points(self.as_string());
-  bool any = false;
-  for (uint32_t code; points.Next(&code);) {
-    if (IsTitleCase(code) || (upper ? IsLowerCase(code) : IsUpperCase(code))) {
-      return Value::Bool(false);
-    }
-    any = any || (upper ? IsUpperCase(code) : IsLowerCase(code));
-  }
-  return Value::Bool(any);
-}
-
-Result<Value> IsTitleMethod(Runtime* runtime, const Value& self, const Arguments& arguments) {
-  REPRISE_TRY(NoArguments("istitle", arguments));
-  REPRISE_TRY(runtime->budget.Spend(1 + self.as_string().size() / 16));
-  CodePoints points(self.as_string());
-  bool any = false;
-  bool in_word = false;
-  for (uint32_t code; points.Next(&code);) {
-    const bool head = IsUpperCase(code) || IsTitleCase(code);
-    if (head ? in_word : IsLowerCase(code) && !in_word) return Value::Bool(false);
-    in_word = head || IsLowerCase(code);
-    any = any || in_word;
-  }
-  return Value::Bool(any);
-}
-
-enum class Align { kLeft, kRight, kCenter };
-
-template <Align align>
-Result<Value> AlignMethod(Runtime* runtime, const Value& self, const Arguments& arguments) {
-  ArgumentReader read("center", arguments);
-  const Value width = read.Required("width");
-  const Value fill = read.OptionalString("fillchar", " ");
-  REPRISE_TRY(read.Finish());
-  if (!width.is_integral()) return TypeError("the width must be an integer");
-  if (CodePointCount(fill.as_string()) != 1) {
-    return TypeError("The fill character must be exactly one character long");
-  }
-  const auto size = static_cast<int64_t>(CodePointCount(self.as_string()));
-  if (width.as_int() <= size) return self;
-  const auto missing = static_cast<size_t>(width.as_int() - size);
-  REPRISE_TRY(runtime->budget.AllocateProduct(missing, fill.as_string().size()));
-  REPRISE_TRY(PayForCopy(runtime, self));
-  size_t left = 0;
-  if (align == Align::kRight) left = missing;
-  if (align == Align::kCenter)
-    left = missing / 2 + (missing & static_cast<size_t>(width.as_int()) & 1);
-  std::string out;
-  for (size_t i = 0; i < left; ++i) out += fill.as_string();
-  out += self.as_string();
-  for (size_t i = left; i < missing; ++i) out += fill.as_string();
-  return Like(self, out);
-}
-
-Result<Value> ZfillMethod(Runtime* runtime, const Value& self, const Arguments& arguments) {
-  ArgumentReader read("zfill", arguments);
-  const int64_t width = read.OptionalInt("width", 0);
-  REPRISE_TRY(read.Finish());
-  std::string_view text = self.as_string();
-  const auto size = static_cast<int64_t>(CodePointCount(text));
-  if (width <= size) return self;
-  REPRISE_TRY(runtime->budget.Allocate(static_cast<size_t>(width) + text.size()));
-  std::string out;
-  if (!text.empty() && (text[0] == '+' || text[0] == '-')) {
-    out += text[0];
-    text.remove_prefix(1);
-  }
-  out.append(static_cast<size_t>(width - size), '0');
-  out += text;
-  return Like(self, out);
+  return Like(self, Value::String(transform(self.as_string()), self.origin()));
 }
 
 template <bool suffix>
@@ -338,63 +214,69 @@ Result<Value> RemoveAffixMethod(Runtime* runtime, const Value& self, const Argum
   const std::string_view text = self.as_string();
   const std::string_view part = affix.as_string();
   if (suffix ? !text.ends_with(part) : !text.starts_with(part)) return self;
-  return Like(self, suffix ? text.substr(0, text.size() - part.size()) : text.substr(part.size()));
+  return self.Part(suffix ? text.substr(0, text.size() - part.size()) : text.substr(part.size()));
 }
 
-Result<Value> Unsupported(Runtime*, const Value&, const Arguments&) {
-  return Unimplemented(
-      "this method of str (encode, expandtabs, format_map, isidentifier, "
-      "maketrans or translate) is not supported");
+// A method that str has and templates do not use.
+template <size_t N>
+struct MethodName {
+  constexpr MethodName(const char (&name)[N]) { std::copy_n(name, N, text); }  // NOLINT
+  char text[N] = {};
+};
+
+template <MethodName name>
+Result<Value> NotSupported(Runtime*, const Value&, const Arguments&) {
+  return Unimplemented("the method " + std::string(name.text) + "() of str is not supported");
 }
 
 constexpr Method kStringMethods[] = {
     {"capitalize", TransformMethod<Capitalized>},
-    {"casefold", TransformMethod<Folded>},
-    {"center", AlignMethod<Align::kCenter>},
+    {"casefold", NotSupported<"casefold">},
+    {"center", NotSupported<"center">},
     {"count", CountMethod},
-    {"encode", Unsupported},
+    {"encode", NotSupported<"encode">},
     {"endswith", AffixMethod<true>},
-    {"expandtabs", Unsupported},
-    {"find", FindMethodOfText<false, false>},
+    {"expandtabs", NotSupported<"expandtabs">},
+    {"find", FindMethodOfText<false>},
     {"format", FormatMethod},
-    {"format_map", Unsupported},
-    {"index", FindMethodOfText<false, true>},
-    {"isalnum", AllMethod<IsAlnum>},
-    {"isalpha", AllMethod<IsAlpha>},
-    {"isascii", AllMethod<IsAsciiCode, true>},
-    {"isdecimal", AllMethod<IsDecimal>},
-    {"isdigit", AllMethod<IsDigit>},
-    {"isidentifier", Unsupported},
-    {"islower", CaseMethod<false>},
-    {"isnumeric", AllMethod<IsNumeric>},
-    {"isprintable", AllMethod<IsPrintable, true>},
-    {"isspace", AllMethod<IsSpace>},
-    {"istitle", IsTitleMethod},
-    {"isupper", CaseMethod<true>},
+    {"format_map", NotSupported<"format_map">},
+    {"index", NotSupported<"index">},
+    {"isalnum", NotSupported<"isalnum">},
+    {"isalpha", NotSupported<"isalpha">},
+    {"isascii", NotSupported<"isascii">},
+    {"isdecimal", NotSupported<"isdecimal">},
+    {"isdigit", NotSupported<"isdigit">},
+    {"isidentifier", NotSupported<"isidentifier">},
+    {"islower", NotSupported<"islower">},
+    {"isnumeric", NotSupported<"isnumeric">},
+    {"isprintable", NotSupported<"isprintable">},
+    {"isspace", NotSupported<"isspace">},
+    {"istitle", NotSupported<"istitle">},
+    {"isupper", NotSupported<"isupper">},
     {"join", JoinMethod},
-    {"ljust", AlignMethod<Align::kLeft>},
+    {"ljust", NotSupported<"ljust">},
     {"lower", TransformMethod<Lower>},
     {"lstrip", StripMethod<Side::kLeft>},
-    {"maketrans", Unsupported},
-    {"partition", PartitionMethod<false>},
+    {"maketrans", NotSupported<"maketrans">},
+    {"partition", NotSupported<"partition">},
     {"removeprefix", RemoveAffixMethod<false>},
     {"removesuffix", RemoveAffixMethod<true>},
     {"replace", ReplaceMethod},
-    {"rfind", FindMethodOfText<true, false>},
-    {"rindex", FindMethodOfText<true, true>},
-    {"rjust", AlignMethod<Align::kRight>},
-    {"rpartition", PartitionMethod<true>},
+    {"rfind", FindMethodOfText<true>},
+    {"rindex", NotSupported<"rindex">},
+    {"rjust", NotSupported<"rjust">},
+    {"rpartition", NotSupported<"rpartition">},
     {"rsplit", SplitMethod<SplitFromRight>},
     {"rstrip", StripMethod<Side::kRight>},
     {"split", SplitMethod<Split>},
     {"splitlines", SplitLinesMethod},
     {"startswith", AffixMethod<false>},
     {"strip", StripMethod<Side::kBoth>},
-    {"swapcase", TransformMethod<SwappedCase>},
+    {"swapcase", NotSupported<"swapcase">},
     {"title", TransformMethod<Titled>},
-    {"translate", Unsupported},
+    {"translate", NotSupported<"translate">},
     {"upper", TransformMethod<Upper>},
-    {"zfill", ZfillMethod},
+    {"zfill", NotSupported<"zfill">},
 };
 
 static_assert(IsSorted(kStringMethods));

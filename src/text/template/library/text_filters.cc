@@ -35,13 +35,6 @@ Result<Value> LowerFilter(Runtime* runtime, const Value& subject, const Argument
 Result<Value> Capitalize(Runtime* runtime, const Value& subject, const Arguments& arguments) {
   return CallStringMethod(runtime, "capitalize", subject, arguments);
 }
-Result<Value> Center(Runtime* runtime, const Value& subject, const Arguments& arguments) {
-  ArgumentReader read("center", arguments);
-  const Value width = read.Optional("width", Value::Int(80));
-  REPRISE_TRY(read.Finish());
-  return CallStringMethod(runtime, "center", subject, Arguments{{width}, {}, {}});
-}
-
 // Jinja's title: a word begins after white space or one of -({[<.
 Result<Value> Title(Runtime* runtime, const Value& subject, const Arguments& arguments) {
   REPRISE_TRY(ArgumentReader("title", arguments).Finish());
@@ -67,7 +60,7 @@ Result<Value> Title(Runtime* runtime, const Value& subject, const Arguments& arg
     (breaks ? out : word) += character;
   }
   flush();
-  return Value::String(std::move(out));
+  return Value::String(std::move(out), text.origin());
 }
 
 Result<Value> StringFilter(Runtime* runtime, const Value& subject, const Arguments& arguments) {
@@ -82,14 +75,11 @@ Result<Value> ReplaceFilter(Runtime* runtime, const Value& subject, const Argume
   const Value count = read.Optional("count", Value::None());
   REPRISE_TRY(read.Finish());
   if (!count.is_none() && !count.is_integral()) return TypeError("the count must be an integer");
-  REPRISE_ASSIGN(const std::string text, Str(&runtime->budget, subject));
-  REPRISE_ASSIGN(const std::string old_text, Str(&runtime->budget, from));
-  REPRISE_ASSIGN(const std::string new_text, Str(&runtime->budget, to));
-  const int64_t most = count.is_none() ? -1 : count.as_int();
-  REPRISE_TRY(runtime->budget.Spend(text.size() / 8));  // there may be as many finds
-  REPRISE_TRY(runtime->budget.Allocate(
-      std::max(text.size(), ReplacedBytes(text, old_text, new_text, most))));
-  return Value::String(Replace(text, old_text, new_text, most));
+  REPRISE_ASSIGN(const Value text, SoftStr(&runtime->budget, subject));
+  REPRISE_ASSIGN(const Value old_text, SoftStr(&runtime->budget, from));
+  REPRISE_ASSIGN(const Value new_text, SoftStr(&runtime->budget, to));
+  return ReplaceText(&runtime->budget, text, old_text.as_string(), new_text,
+                     count.is_none() ? -1 : count.as_int());
 }
 
 Result<Value> Indent(Runtime* runtime, const Value& subject, const Arguments& arguments) {
@@ -103,35 +93,30 @@ Result<Value> Indent(Runtime* runtime, const Value& subject, const Arguments& ar
     return TypeError("indent takes a string and a width, not " + TypeName(subject) + " and " +
                      TypeName(width));
   }
-  std::string indentation;
-  if (width.is_string()) {
-    indentation = width.as_string();
-  } else if (width.as_int() > 0) {
-    REPRISE_TRY(runtime->budget.Allocate(static_cast<size_t>(width.as_int())));
-    indentation.assign(static_cast<size_t>(width.as_int()), ' ');
+  Value indentation = width;
+  if (width.is_integral()) {
+    const auto spaces = static_cast<size_t>(std::max<int64_t>(0, width.as_int()));
+    REPRISE_TRY(runtime->budget.Allocate(spaces));
+    indentation = Value::String(std::string(spaces, ' '), Origin::kTemplate);
   }
-  const std::string text = std::string(subject.as_string()) + "\n";
+  // As if a line break stood at the end: a last line that is empty is one.
+  std::vector<std::string_view> lines = SplitLines(subject.as_string(), false);
+  const std::string_view text = subject.as_string();
+  const bool broken =
+      !lines.empty() && (text.ends_with('\r') ||
+                         lines.back().data() + lines.back().size() == text.data() + text.size());
+  if (!broken) lines.push_back(text.substr(text.size()));
   PaidText out(&runtime->budget);
   if (first) REPRISE_TRY(out.Append(indentation));
-  bool at_first = true;
-  for (const std::string_view line : SplitLines(text, false)) {
-    if (!at_first) {
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (i > 0) {
       REPRISE_TRY(out.Append("\n"));
-      if (blank || !line.empty()) REPRISE_TRY(out.Append(indentation));
+      if (blank || !lines[i].empty()) REPRISE_TRY(out.Append(indentation));
     }
-    at_first = false;
-    REPRISE_TRY(out.Append(line));
+    REPRISE_TRY(out.AppendPart(subject, lines[i]));
   }
-  Value result = Value::String(out.Take());
+  Value result = Value::Traced(out.Take());
   return subject.is_markup() ? result.AsMarkup() : result;
-}
-
-Result<Value> Escape(Runtime* runtime, const Value& subject, const Arguments& arguments) {
-  REPRISE_TRY(ArgumentReader("escape", arguments).Finish());
-  if (subject.is_markup()) return subject;
-  REPRISE_ASSIGN(const Value text, SoftStr(&runtime->budget, subject));
-  REPRISE_TRY(runtime->budget.Allocate(6 * text.as_string().size()));
-  return Value::String(EscapedHtml(text.as_string())).AsMarkup();
 }
 
 Result<Value> Safe(Runtime* runtime, const Value& subject, const Arguments& arguments) {
@@ -149,45 +134,9 @@ Result<Value> FormatFilter(Runtime* runtime, const Value& subject, const Argumen
     return FormatPercent(&runtime->budget, format, Value::Tuple(arguments.positional));
   }
   DictBuilder named;
-  for (const auto& [key, value] : arguments.named) named.Set(Value::View(key), value);
+  for (const auto& [key, value] : arguments.named)
+    named.Set(Value::View(key, Origin::kData), value);
   return FormatPercent(&runtime->budget, format, named.Build());
-}
-
-Result<Value> Truncate(Runtime* runtime, const Value& subject, const Arguments& arguments) {
-  ArgumentReader read("truncate", arguments);
-  const int64_t length = read.OptionalInt("length", 255);
-  const bool kill_words = read.OptionalFlag("killwords", false);
-  const Value end = read.OptionalString("end", "...");
-  const int64_t leeway = read.OptionalInt("leeway", 5);
-  REPRISE_TRY(read.Finish());
-  if (!subject.is_string()) return TypeError("truncate takes a string, not " + TypeName(subject));
-  const std::string_view text = subject.as_string();
-  const auto end_size = static_cast<int64_t>(CodePointCount(end.as_string()));
-  if (length < end_size || leeway < 0)
-    return InvalidArgument("truncate: length or leeway too small");
-  REPRISE_TRY(runtime->budget.Allocate(text.size()));
-  int64_t most = 0;
-  if (__builtin_add_overflow(length, leeway, &most)) return subject;
-  if (static_cast<int64_t>(CodePointCount(text)) <= most) return subject;
-  std::string_view kept =
-      text.substr(0, CodePointOffset(text, static_cast<size_t>(length - end_size)));
-  if (!kill_words) kept = SplitFromRight(kept, " ", 1)[0];
-  return Value::String(std::string(kept) + std::string(end.as_string()));
-}
-
-Result<Value> WordCount(Runtime* runtime, const Value& subject, const Arguments& arguments) {
-  REPRISE_TRY(ArgumentReader("wordcount", arguments).Finish());
-  REPRISE_ASSIGN(const Value text, SoftStr(&runtime->budget, subject));
-  REPRISE_TRY(runtime->budget.Spend(1 + text.as_string().size() / 16));
-  int64_t words = 0;
-  bool in_word = false;
-  CodePoints points(text.as_string());
-  for (uint32_t code; points.Next(&code);) {
-    const bool letter = IsAlpha(code) || IsNumeric(code) || code == '_';
-    if (letter && !in_word) ++words;
-    in_word = letter;
-  }
-  return Value::Int(words);
 }
 
 // int(text, base) with Python's liberties: white space, a sign, underscores, a prefix.
@@ -257,51 +206,6 @@ Result<Value> FloatFilter(Runtime*, const Value& subject, const Arguments& argum
   return fallback;
 }
 
-Result<Value> Abs(Runtime*, const Value& subject, const Arguments& arguments) {
-  REPRISE_TRY(ArgumentReader("abs", arguments).Finish());
-  if (subject.is_undefined()) return UndefinedError(subject);
-  if (subject.is_float()) return Value::Float(std::fabs(subject.as_double()));
-  if (!subject.is_integral())
-    return TypeError("bad operand type for abs(): '" + TypeName(subject) + "'");
-  return subject.as_int() < 0 ? Negate(subject) : Value::Int(subject.as_int());
-}
-
-Result<Value> Round(Runtime*, const Value& subject, const Arguments& arguments) {
-  ArgumentReader read("round", arguments);
-  const int64_t precision = read.OptionalInt("precision", 0);
-  const Value method = read.OptionalString("method", "common");
-  REPRISE_TRY(read.Finish());
-  if (subject.is_undefined()) return UndefinedError(subject);
-  if (!subject.is_number())
-    return TypeError("type " + TypeName(subject) + " doesn't define __round__");
-  if (precision < -300 || precision > 300) return InvalidArgument("round: absurd precision");
-  const std::string_view how = method.as_string();
-  if (how != "common" && how != "ceil" && how != "floor") {
-    return InvalidArgument("method must be common, ceil or floor");
-  }
-  const double number = subject.as_double();
-  if (how == "common") {
-    if (subject.is_integral() && precision >= 0) return Value::Int(subject.as_int());
-    if (precision > 0 && precision < 23) {
-      // Correctly rounded through the decimal digits, as Python does.
-      char text[400];
-      std::snprintf(text, sizeof(text), "%.*f", static_cast<int>(precision), number);
-      double rounded = number;
-      ParseFloat(text, &rounded);
-      return Value::Float(rounded);
-    }
-    const double unit = std::pow(10.0, static_cast<double>(-precision));
-    const double rounded = precision < 0   ? std::nearbyint(number / unit) * unit
-                           : precision > 0 ? number
-                                           : std::nearbyint(number);
-    if (subject.is_integral()) return Value::Int(static_cast<int64_t>(rounded));
-    return Value::Float(rounded);
-  }
-  const double unit = std::pow(10.0, static_cast<double>(precision));
-  const double scaled = number * unit;
-  return Value::Float((how == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit);
-}
-
 Result<Value> ToJsonFilter(Runtime* runtime, const Value& subject, const Arguments& arguments) {
   ArgumentReader read("tojson", arguments);
   JsonStyle style;
@@ -316,6 +220,7 @@ Result<Value> ToJsonFilter(Runtime* runtime, const Value& subject, const Argumen
     style.indent = std::string(static_cast<size_t>(width), ' ');
   } else if (indent.is_string()) {
     style.indent = std::string(indent.as_string());
+    style.origin = indent.origin();
   } else if (!indent.is_none()) {
     return TypeError("tojson: indent must be an integer or a string, not " + TypeName(indent));
   }
@@ -327,9 +232,12 @@ Result<Value> ToJsonFilter(Runtime* runtime, const Value& subject, const Argumen
     }
     style.item_separator = separators.items()[0].as_string();
     style.key_separator = separators.items()[1].as_string();
+    for (const Value& part : separators.items()) {
+      if (part.origin() == Origin::kData) style.origin = Origin::kData;
+    }
   }
-  REPRISE_ASSIGN(std::string text, ToJson(&runtime->budget, subject, style));
-  return Value::String(std::move(text));
+  REPRISE_ASSIGN(TracedText text, ToJson(&runtime->budget, subject, style));
+  return Value::Traced(std::move(text));
 }
 
 // Not Jinja's own: llama.cpp has it, and templates that came through there use it.
@@ -341,11 +249,7 @@ Result<Value> FromJsonFilter(Runtime* runtime, const Value& subject, const Argum
 }
 
 constexpr Filter kFilters[] = {
-    {"abs", Abs},
     {"capitalize", Capitalize},
-    {"center", Center},
-    {"e", Escape},
-    {"escape", Escape},
     {"float", FloatFilter},
     {"format", FormatFilter},
     {"from_json", FromJsonFilter},
@@ -353,15 +257,12 @@ constexpr Filter kFilters[] = {
     {"int", IntFilter},
     {"lower", LowerFilter},
     {"replace", ReplaceFilter},
-    {"round", Round},
     {"safe", Safe},
     {"string", StringFilter},
     {"title", Title},
     {"tojson", ToJsonFilter},
     {"trim", Trim},
-    {"truncate", Truncate},
     {"upper", UpperFilter},
-    {"wordcount", WordCount},
 };
 
 }  // namespace

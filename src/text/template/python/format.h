@@ -12,7 +12,10 @@
 
 namespace reprise::jinja {
 
-// Python's two ways to format: `format % arguments`, and str.format().
+// Python's two ways to put values into a text, without the language of widths and precisions, which
+// prompts have no use for: `format % arguments` with %s, %r, %d and %%, by position or %(name)s;
+// and str.format() with {}, {0} and {name}, .attribute, [index], !r and !s. Anything else is
+// kUnimplemented.
 
 Result<Value> FormatPercent(Budget* budget, const Value& format, const Value& arguments);
 
@@ -20,7 +23,6 @@ Result<Value> FormatPercent(Budget* budget, const Value& format, const Value& ar
 struct FormatFields {
   const std::vector<Value>* positional;
   const std::vector<std::pair<std::string_view, Value>>* named;
-  std::function<Result<Value>(const Value& object, std::string_view name)> attribute;
   std::function<Result<Value>(const Value& object, const Value& index)> item;
 };
 Result<Value> FormatBraces(Budget* budget, const Value& format, const FormatFields& fields);

@@ -83,9 +83,9 @@ class JsonWriter {
       case Value::Kind::kInt:
         return out_.Append(std::to_string(value.as_int()));
       case Value::Kind::kFloat:
-        return out_.Append(Number(value.as_double()));
+        return out_.Append(Number(value));
       case Value::Kind::kString:
-        return WriteString(value.as_string());
+        return WriteString(value);
       case Value::Kind::kDict:
         return WriteDict(value.dict().pairs());
       case Value::Kind::kSequence:
@@ -97,25 +97,26 @@ class JsonWriter {
     return TypeError("Object of type " + TypeName(value) + " is not JSON serializable");
   }
 
-  std::string Take() { return out_.Take(); }
+  TracedText Take() { return out_.Take(); }
 
  private:
-  static std::string Number(double number) {
+  static std::string Number(const Value& value) {
+    const double number = value.as_double();
     if (std::isnan(number)) return "NaN";
     if (std::isinf(number)) return number < 0 ? "-Infinity" : "Infinity";
-    return Repr(number);
+    return ReprFloat(value);
   }
 
-  Status WriteString(std::string_view text) {
+  Status WriteString(const Value& text) {
     std::string quoted;
-    AppendQuoted(text, style_.ensure_ascii, &quoted);
-    return out_.Append(quoted);
+    AppendQuoted(text.as_string(), style_.ensure_ascii, &quoted);
+    return out_.Append(quoted, text.origin());
   }
 
   Status NewLine() {
     if (!style_.indent) return OkStatus();
     REPRISE_TRY(out_.Append("\n"));
-    for (int i = 0; i < level_; ++i) REPRISE_TRY(out_.Append(*style_.indent));
+    for (int i = 0; i < level_; ++i) REPRISE_TRY(out_.Append(*style_.indent, style_.origin));
     return OkStatus();
   }
 
@@ -124,7 +125,7 @@ class JsonWriter {
     REPRISE_TRY(out_.Append("["));
     ++level_;
     for (size_t i = 0; i < items.size(); ++i) {
-      if (i > 0) REPRISE_TRY(out_.Append(style_.item_separator));
+      if (i > 0) REPRISE_TRY(out_.Append(style_.item_separator, style_.origin));
       REPRISE_TRY(NewLine());
       REPRISE_TRY(Write(items[i]));
     }
@@ -136,7 +137,7 @@ class JsonWriter {
   Status WriteKey(const Value& key) {
     switch (key.kind()) {
       case Value::Kind::kString:
-        return WriteString(key.as_string());
+        return WriteString(key);
       case Value::Kind::kNone:
         return out_.Append("\"null\"");
       case Value::Kind::kBool:
@@ -144,7 +145,7 @@ class JsonWriter {
       case Value::Kind::kInt:
         return out_.Append("\"" + std::to_string(key.as_int()) + "\"");
       case Value::Kind::kFloat:
-        return out_.Append("\"" + Number(key.as_double()) + "\"");
+        return out_.Append("\"" + Number(key) + "\"");
       default:
         return TypeError("keys must be str, int, float, bool or None, not " + TypeName(key));
     }
@@ -158,11 +159,11 @@ class JsonWriter {
     ++level_;
     bool first = true;
     for (const auto& [key, value] : style_.sort_keys ? sorted : pairs) {
-      if (!first) REPRISE_TRY(out_.Append(style_.item_separator));
+      if (!first) REPRISE_TRY(out_.Append(style_.item_separator, style_.origin));
       first = false;
       REPRISE_TRY(NewLine());
       REPRISE_TRY(WriteKey(key));
-      REPRISE_TRY(out_.Append(style_.key_separator));
+      REPRISE_TRY(out_.Append(style_.key_separator, style_.origin));
       REPRISE_TRY(Write(value));
     }
     --level_;
@@ -188,9 +189,15 @@ class JsonWriter {
   int level_ = 0;
 };
 
+// A number keeps its spelling where Python would spell it in another way.
+Value Number(const JsonValue& json) {
+  const bool usual = Repr(json.as_double()) == json.spelling();
+  return usual ? Value::Float(json.as_double()) : Value::Spelled(json.as_double(), json.spelling());
+}
+
 Value Convert(const JsonValue& json, bool copy) {
   const auto text = [&](std::string_view s) {
-    return copy ? Value::String(std::string(s)) : Value::View(s);
+    return copy ? Value::String(std::string(s), Origin::kData) : Value::View(s, Origin::kData);
   };
   switch (json.kind()) {
     case JsonValue::Kind::kNull:
@@ -200,7 +207,7 @@ Value Convert(const JsonValue& json, bool copy) {
     case JsonValue::Kind::kInt:
       return Value::Int(json.as_int());
     case JsonValue::Kind::kDouble:
-      return Value::Float(json.as_double());
+      return Number(json);
     case JsonValue::Kind::kString:
       return text(json.as_string());
     case JsonValue::Kind::kArray: {
@@ -223,7 +230,7 @@ Value Convert(const JsonValue& json, bool copy) {
 
 }  // namespace
 
-Result<std::string> ToJson(Budget* budget, const Value& value, const JsonStyle& style) {
+Result<TracedText> ToJson(Budget* budget, const Value& value, const JsonStyle& style) {
   JsonWriter writer(budget, style);
   REPRISE_TRY(writer.Write(value));
   return writer.Take();

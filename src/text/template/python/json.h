@@ -18,14 +18,15 @@ struct JsonStyle {
   std::optional<std::string> indent;  // for each level; without it everything is on one line
   std::string item_separator = ", ";  // "," with an indent, unless given
   std::string key_separator = ": ";
+  Origin origin = Origin::kTemplate;  // of indent and separators
 };
 
-Result<std::string> ToJson(Budget* budget, const Value& value, const JsonStyle& style);
+Result<TracedText> ToJson(Budget* budget, const Value& value, const JsonStyle& style);
 
-// A client's JSON as a value. Its strings are viewed: the document must outlive the value.
+// A client's JSON as a value: data. Its strings are viewed: the document must outlive the value.
 Value FromJson(const JsonValue& json);
 
-// json.loads: the value of a JSON text, with its own copies of the strings.
+// json.loads: the value of a JSON text, with its own copies of the strings. They are data.
 Result<Value> ParseJson(Budget* budget, std::string_view text);
 
 }  // namespace reprise::jinja

@@ -52,12 +52,12 @@ Result<Value> Repeat(Budget* budget, const Value& value, int64_t count) {
   if (value.is_string()) {
     const std::string_view text = value.as_string();
     REPRISE_TRY(budget->AllocateProduct(times, text.size()));
-    std::string out;
-    out.reserve(times * text.size());
+    TracedText out;
+    out.Reserve(times * text.size());
     if (!text.empty()) {
-      for (size_t i = 0; i < times; ++i) out += text;
+      for (size_t i = 0; i < times; ++i) value.AppendTo(&out);
     }
-    Value repeated = Value::String(std::move(out));
+    Value repeated = Value::Traced(std::move(out));
     return value.is_markup() ? repeated.AsMarkup() : repeated;
   }
   REPRISE_TRY(budget->AllocateProduct(times, value.items().size() * sizeof(Value)));
@@ -198,23 +198,22 @@ Result<Value> SliceText(const Value& value, const Value& start, const Value& sto
   const std::string_view text = value.as_string();
   REPRISE_ASSIGN(const SliceBounds bounds,
                  Resolve(static_cast<int64_t>(CodePointCount(text)), start, stop, step));
-  std::string out;
   if (bounds.step == 1) {
-    if (bounds.start < bounds.stop) {
-      const size_t begin = CodePointOffset(text, static_cast<size_t>(bounds.start));
-      const std::string_view rest = text.substr(begin);
-      out = rest.substr(0, CodePointOffset(rest, static_cast<size_t>(bounds.stop - bounds.start)));
-    }
-  } else {
-    std::vector<std::string_view> characters;
-    CodePoints points(text);
-    uint32_t code = 0;
-    for (size_t begin = 0; points.Next(&code); begin = points.offset()) {
-      characters.push_back(text.substr(begin, points.offset() - begin));
-    }
-    WalkSlice(bounds, [&](size_t i) { out += characters[i]; });
+    if (bounds.start >= bounds.stop) return value.Part(text.substr(0, 0));
+    const std::string_view rest =
+        text.substr(CodePointOffset(text, static_cast<size_t>(bounds.start)));
+    return value.Part(
+        rest.substr(0, CodePointOffset(rest, static_cast<size_t>(bounds.stop - bounds.start))));
   }
-  Value result = Value::String(std::move(out));
+  std::vector<std::string_view> characters;
+  CodePoints points(text);
+  uint32_t code = 0;
+  for (size_t begin = 0; points.Next(&code); begin = points.offset()) {
+    characters.push_back(text.substr(begin, points.offset() - begin));
+  }
+  TracedText out;
+  WalkSlice(bounds, [&](size_t i) { value.AppendPartTo(characters[i], &out); });
+  Value result = Value::Traced(std::move(out));
   return value.is_markup() ? result.AsMarkup() : result;
 }
 
@@ -389,17 +388,37 @@ Result<bool> Contains(Budget* budget, const Value& container, const Value& item)
 
 Result<Value> Concatenate(Budget* budget, const Value& a, const Value& b) {
   REPRISE_TRY(budget->Allocate(a.as_string().size() + b.as_string().size()));
-  if (!a.is_markup() && !b.is_markup()) {
-    std::string out;
-    out.reserve(a.as_string().size() + b.as_string().size());
-    out += a.as_string();
-    out += b.as_string();
-    return Value::String(std::move(out));
+  const bool markup = a.is_markup() || b.is_markup();
+  TracedText out;
+  out.Reserve(a.as_string().size() + b.as_string().size());
+  for (const Value* part : {&a, &b}) {
+    if (markup && !part->is_markup()) {
+      out.Append(EscapedHtml(part->as_string()), part->origin());
+    } else {
+      part->AppendTo(&out);
+    }
   }
-  const auto html = [](const Value& v) {
-    return v.is_markup() ? std::string(v.as_string()) : EscapedHtml(v.as_string());
-  };
-  return Value::String(html(a) + html(b)).AsMarkup();
+  Value joined = Value::Traced(std::move(out));
+  return markup ? joined.AsMarkup() : joined;
+}
+
+Result<Value> ReplaceText(Budget* budget, const Value& text, std::string_view from, const Value& to,
+                          int64_t count) {
+  const std::string_view bytes = text.as_string();
+  REPRISE_TRY(budget->Spend(bytes.size() / 8));  // there may be as many finds
+  REPRISE_TRY(
+      budget->Allocate(std::max(bytes.size(), ReplacedBytes(bytes, from, to.as_string(), count))));
+  TracedText out;
+  size_t at = 0;
+  const std::vector<size_t> finds = FindAll(bytes, from, count);
+  REPRISE_TRY(budget->AllocateProduct(finds.size(), sizeof(size_t) + sizeof(TextRange)));
+  for (const size_t found : finds) {
+    text.AppendPartTo(bytes.substr(at, found - at), &out);
+    to.AppendTo(&out);
+    at = found + from.size();
+  }
+  text.AppendPartTo(bytes.substr(at), &out);
+  return Value::Traced(std::move(out));
 }
 
 Result<Value> Binary(Budget* budget, BinaryOp op, const Value& a, const Value& b) {
@@ -485,7 +504,7 @@ Result<Value::Items> Iterate(Budget* budget, const Value& value) {
       CodePoints points(text);
       uint32_t code = 0;
       for (size_t begin = 0; points.Next(&code); begin = points.offset()) {
-        items.push_back(Value::String(std::string(text.substr(begin, points.offset() - begin))));
+        items.push_back(value.Part(text.substr(begin, points.offset() - begin)));
       }
       return items;
     }
@@ -524,8 +543,7 @@ Value Item(const Value& value, const Value& index) {
     const size_t begin = CodePointOffset(text, static_cast<size_t>(at));
     if (begin >= text.size()) return Value();
     const size_t length = CodePointOffset(text.substr(begin), 1);
-    Value character = Value::String(std::string(text.substr(begin, length)));
-    return value.is_markup() ? character.AsMarkup() : character;
+    return value.Part(text.substr(begin, length));
   }
   return Value();
 }

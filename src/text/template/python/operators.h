@@ -54,5 +54,8 @@ Status TypeError(std::string message);
 
 // s + t where either may be Markup: then the other is escaped.
 Result<Value> Concatenate(Budget* budget, const Value& a, const Value& b);
+// text.replace(from, to, count); a negative count: all of them.
+Result<Value> ReplaceText(Budget* budget, const Value& text, std::string_view from, const Value& to,
+                          int64_t count);
 
 }  // namespace reprise::jinja

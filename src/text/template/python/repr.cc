@@ -133,6 +133,11 @@ std::string Repr(double number) {
   return out + suffix;
 }
 
+std::string ReprFloat(const Value& number) {
+  const std::string_view spelling = number.spelling();
+  return spelling.empty() ? Repr(number.as_double()) : std::string(spelling);
+}
+
 Status AppendRepr(const Value& value, PaidText* out) {
   switch (value.kind()) {
     case Value::Kind::kMissing:
@@ -145,10 +150,10 @@ Status AppendRepr(const Value& value, PaidText* out) {
     case Value::Kind::kInt:
       return out->Append(std::to_string(value.as_int()));
     case Value::Kind::kFloat:
-      return out->Append(Repr(value.as_double()));
+      return out->Append(ReprFloat(value));
     case Value::Kind::kString:
-      if (!value.is_markup()) return out->Append(Repr(value.as_string()));
-      return out->Append("Markup(" + Repr(value.as_string()) + ")");
+      if (!value.is_markup()) return out->Append(Repr(value.as_string()), value.origin());
+      return out->Append("Markup(" + Repr(value.as_string()) + ")", value.origin());
     case Value::Kind::kSequence:
       return AppendSequence(value, out);
     case Value::Kind::kDict:
@@ -159,18 +164,21 @@ Status AppendRepr(const Value& value, PaidText* out) {
   return OkStatus();
 }
 
-Result<std::string> Str(Budget* budget, const Value& value) {
-  if (value.is_string()) return std::string(value.as_string());
-  if (value.is_undefined()) return std::string();
+Result<TracedText> Str(Budget* budget, const Value& value) {
+  if (value.is_undefined()) return TracedText();
   PaidText out(budget);
+  if (value.is_string()) {
+    REPRISE_TRY(out.Append(value));
+    return out.Take();
+  }
   REPRISE_TRY(AppendRepr(value, &out));
   return out.Take();
 }
 
 Result<Value> SoftStr(Budget* budget, const Value& value) {
   if (value.is_string()) return value;
-  REPRISE_ASSIGN(std::string text, Str(budget, value));
-  return Value::String(std::move(text));
+  REPRISE_ASSIGN(TracedText text, Str(budget, value));
+  return Value::Traced(std::move(text));
 }
 
 }  // namespace reprise::jinja

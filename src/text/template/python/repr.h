@@ -15,32 +15,37 @@ namespace reprise::jinja {
 class PaidText {
  public:
   explicit PaidText(Budget* budget) : budget_(budget) {}
-  Status Append(std::string_view text) {
+  Status Append(std::string_view text, Origin origin) {
     REPRISE_TRY(Pay(text.size()));
-    text_ += text;
+    text_.Append(text, origin);
     return OkStatus();
   }
-  Status AppendTimes(char c, size_t count) {
-    REPRISE_TRY(Pay(count));
-    text_.append(count, c);
+  // What is neither: brackets, commas, the digits of a number.
+  Status Append(std::string_view text) { return Append(text, Origin::kTemplate); }
+  // A string, or a part of one. REQUIRES: as Value::Part.
+  Status Append(const Value& string) { return AppendPart(string, string.as_string()); }
+  Status AppendPart(const Value& string, std::string_view part) {
+    REPRISE_TRY(Pay(part.size()));
+    string.AppendPartTo(part, &text_);
     return OkStatus();
   }
-  std::string Take() { return std::move(text_); }
+  TracedText Take() { return std::move(text_); }
 
  private:
   Status Pay(size_t more);
   Budget* const budget_;
-  std::string text_;
+  TracedText text_;
   size_t paid_ = 0;
 };
 
 // repr() of a string and of a float.
 std::string Repr(std::string_view text);
 std::string Repr(double number);
+std::string ReprFloat(const Value& number);  // as it was spelled, if it was
 
 Status AppendRepr(const Value& value, PaidText* out);
 // str(): what printing a value yields. Undefined prints as nothing.
-Result<std::string> Str(Budget* budget, const Value& value);
+Result<TracedText> Str(Budget* budget, const Value& value);
 // The same as a string value; a string stays as it is (Markup included).
 Result<Value> SoftStr(Budget* budget, const Value& value);
 

@@ -219,30 +219,21 @@ size_t ReplacedBytes(std::string_view text, std::string_view from, std::string_v
   return text.size() - found * from.size() + added;
 }
 
-std::string Replace(std::string_view text, std::string_view from, std::string_view to,
-                    int64_t count) {
-  std::string out;
-  out.reserve(ReplacedBytes(text, from, to, count));
-  size_t at = 0;
-  if (from.empty()) {
-    for (; count != 0; --count) {
-      out += to;
-      if (at == text.size()) break;
-      const size_t length = FrontLength(text.substr(at));
-      out += text.substr(at, length);
-      at += length;
-    }
-  } else {
-    for (; count != 0; --count) {
-      const size_t found = FindFirst(text, from, at);
-      if (found == std::string_view::npos) break;
-      out += text.substr(at, found - at);
-      out += to;
-      at = found + from.size();
+std::vector<size_t> FindAll(std::string_view text, std::string_view part, int64_t count) {
+  std::vector<size_t> finds;
+  for (size_t at = 0; count != 0; --count) {
+    const size_t found = FindFirst(text, part, at);
+    if (found == std::string_view::npos) break;
+    finds.push_back(found);
+    if (!part.empty()) {
+      at = found + part.size();
+    } else if (at == text.size()) {
+      break;
+    } else {
+      at += FrontLength(text.substr(at));
     }
   }
-  out += text.substr(at);
-  return out;
+  return finds;
 }
 
 std::string EscapedHtml(std::string_view text) {

@@ -32,12 +32,12 @@ std::vector<std::string_view> SplitFromRight(std::string_view text,
                                              int64_t splits);
 std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
 
-// The number of bytes replace() will yield, to pay for them first; then replace() itself.
-// At most `count` replacements, if not negative. An empty `from` is found around every character.
+// What replace() finds: where `part` is, from left to right, without overlaps; at most `count`
+// times, if not negative. An empty part is found around every character.
+std::vector<size_t> FindAll(std::string_view text, std::string_view part, int64_t count);
+// The number of bytes replace() will yield, to pay for them first.
 size_t ReplacedBytes(std::string_view text, std::string_view from, std::string_view to,
                      int64_t count);
-std::string Replace(std::string_view text, std::string_view from, std::string_view to,
-                    int64_t count);
 size_t CountOf(std::string_view text, std::string_view part);
 
 // With & < > " ' as HTML entities, as Markup has them.

@@ -153,13 +153,6 @@ bool IsLineBreak(uint32_t code) {
 }
 
 bool IsPrintable(uint32_t code) { return In(kPrintable, code); }
-bool IsAlpha(uint32_t code) { return In(kAlpha, code); }
-bool IsDecimal(uint32_t code) { return In(kDecimal, code); }
-bool IsDigit(uint32_t code) { return In(kDigit, code); }
-bool IsNumeric(uint32_t code) { return In(kNumeric, code); }
-bool IsLowerCase(uint32_t code) { return In(kLowerCase, code); }
-bool IsUpperCase(uint32_t code) { return In(kUpperCase, code); }
-bool IsTitleCase(uint32_t code) { return In(kTitleCase, code); }
 
 std::string Lower(std::string_view text) {
   if (IsAscii(text)) {
@@ -179,12 +172,6 @@ std::string Upper(std::string_view text) {
                    [](uint32_t code, size_t, size_t, std::string* out) { AppendUpper(code, out); });
 }
 
-std::string Folded(std::string_view text) {
-  return Transform(text, [](uint32_t code, size_t, size_t, std::string* out) {
-    AppendMapped(kToFolded, kToFoldedSpecial, code, out);
-  });
-}
-
 std::string Capitalized(std::string_view text) {
   return Transform(text, [&](uint32_t code, size_t begin, size_t end, std::string* out) {
     begin == 0 ? AppendTitle(code, out) : AppendLower(text, begin, end, code, out);
@@ -195,19 +182,7 @@ std::string Titled(std::string_view text) {
   bool in_word = false;
   return Transform(text, [&](uint32_t code, size_t begin, size_t end, std::string* out) {
     in_word ? AppendLower(text, begin, end, code, out) : AppendTitle(code, out);
-    in_word = IsLowerCase(code) || IsUpperCase(code) || IsTitleCase(code);
-  });
-}
-
-std::string SwappedCase(std::string_view text) {
-  return Transform(text, [&](uint32_t code, size_t begin, size_t end, std::string* out) {
-    if (IsUpperCase(code)) {
-      AppendLower(text, begin, end, code, out);
-    } else if (IsLowerCase(code)) {
-      AppendUpper(code, out);
-    } else {
-      AppendUtf8(code, out);
-    }
+    in_word = In(kLowerCase, code) || In(kUpperCase, code) || In(kTitleCase, code);
   });
 }
 

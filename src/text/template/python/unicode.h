@@ -13,20 +13,11 @@ namespace reprise::jinja {
 bool IsSpace(uint32_t code);      // what strip() and split() take as white space
 bool IsLineBreak(uint32_t code);  // where splitlines() cuts
 bool IsPrintable(uint32_t code);  // what repr() does not escape
-bool IsAlpha(uint32_t code);
-bool IsDecimal(uint32_t code);
-bool IsDigit(uint32_t code);
-bool IsNumeric(uint32_t code);
-bool IsLowerCase(uint32_t code);
-bool IsUpperCase(uint32_t code);
-bool IsTitleCase(uint32_t code);
 
 std::string Lower(std::string_view text);
 std::string Upper(std::string_view text);
-std::string Folded(std::string_view text);
 std::string Capitalized(std::string_view text);  // first character in title case, the rest lower
 std::string Titled(std::string_view text);       // each run of letters like that
-std::string SwappedCase(std::string_view text);
 
 // Walks the code points of a text.
 class CodePoints {

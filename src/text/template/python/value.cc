@@ -8,7 +8,15 @@
 namespace reprise::jinja {
 
 struct Value::Text final : Counted {
-  explicit Text(std::string t) : text(std::move(t)) {}
+  explicit Text(std::string t, std::vector<TextRange> d = {})
+      : text(std::move(t)), data(std::move(d)) {}
+  const std::string text;
+  const std::vector<TextRange> data;  // of mixed origin: which bytes are data
+};
+
+struct Value::Spelling final : Counted {
+  Spelling(double n, std::string_view t) : number(n), text(t) {}
+  const double number;
   const std::string text;
 };
 
@@ -58,29 +66,54 @@ Value Value::Float(double number) {
   return value;
 }
 
-Value Value::String(std::string text) {
+Value Value::Spelled(double number, std::string_view spelling) {
+  Value value(Kind::kFloat);
+  value.Own(new Spelling(number, spelling));
+  return value;
+}
+
+double Value::SpelledNumber() const { return static_cast<Spelling*>(counted_)->number; }
+
+std::string_view Value::spelling() const {
+  DCHECK(is_float());
+  return owned_ ? std::string_view(static_cast<Spelling*>(counted_)->text) : std::string_view();
+}
+
+Value Value::String(std::string text, Origin origin) {
   Value value(Kind::kString);
+  value.sub_ = static_cast<uint8_t>(origin);
   value.Own(new Text(std::move(text)));
   return value;
 }
 
-Value Value::View(std::string_view text) {
-  if (text.size() > UINT32_MAX) return String(std::string(text));
+Value Value::Traced(TracedText text) {
+  const std::vector<TextRange>& data = text.data();
+  if (data.empty()) return String(text.TakeText(), Origin::kTemplate);
+  if (data.front() == TextRange{0, text.size()}) return String(text.TakeText(), Origin::kData);
   Value value(Kind::kString);
+  value.sub_ = static_cast<uint8_t>(Trace::kMixed);
+  value.Own(new Text(text.TakeText(), text.TakeData()));
+  return value;
+}
+
+Value Value::View(std::string_view text, Origin origin) {
+  if (text.size() > UINT32_MAX) return String(std::string(text), origin);
+  Value value(Kind::kString);
+  value.sub_ = static_cast<uint8_t>(origin);
   value.view_ = text.data();
   value.size_ = static_cast<uint32_t>(text.size());
   return value;
 }
 
 Value Value::Undefined(Reason reason, std::string text) {
-  Value value = String(std::move(text));
+  Value value = String(std::move(text), Origin::kData);
   value.kind_ = Kind::kUndefined;
   value.sub_ = static_cast<uint8_t>(reason);
   return value;
 }
 
 Value Value::UndefinedView(Reason reason, std::string_view text) {
-  Value value = View(text);
+  Value value = View(text, Origin::kData);
   value.kind_ = Kind::kUndefined;
   value.sub_ = static_cast<uint8_t>(reason);
   return value;
@@ -113,9 +146,35 @@ Value Value::AsMarkup() const {
 }
 
 Value Value::AsView() const {
-  Value value = View(as_string());
+  Value value = View(as_string(), origin());
   value.markup_ = markup_;
   return value;
+}
+
+Origin Value::origin() const {
+  DCHECK(is_string());
+  return trace() == Trace::kTemplate ? Origin::kTemplate : Origin::kData;
+}
+
+Value Value::Part(std::string_view part) const {
+  DCHECK(is_string());
+  Value value;
+  if (trace() == Trace::kMixed) {
+    TracedText text;
+    AppendPartTo(part, &text);
+    value = Traced(std::move(text));
+  } else {
+    value = owned_ ? String(std::string(part), origin()) : View(part, origin());
+  }
+  value.markup_ = markup_;
+  return value;
+}
+
+void Value::AppendPartTo(std::string_view part, TracedText* out) const {
+  DCHECK(is_string());
+  if (trace() != Trace::kMixed) return out->Append(part, origin());
+  const Text& text = *static_cast<Text*>(counted_);
+  out->Append(part, text.data, static_cast<size_t>(part.data() - text.text.data()));
 }
 
 std::string_view Value::as_string() const {
@@ -171,8 +230,10 @@ size_t Value::shallow_bytes() const {
   if (!owned_) return 0;
   switch (kind_) {
     case Kind::kString:
-    case Kind::kUndefined:
-      return kHeader + as_string().size();
+    case Kind::kUndefined: {
+      const Text& text = *static_cast<Text*>(counted_);
+      return kHeader + text.text.size() + text.data.size() * sizeof(TextRange);
+    }
     case Kind::kSequence:
       return kHeader + items().size() * sizeof(Value);
     case Kind::kDict:
@@ -186,7 +247,7 @@ bool Value::SameAs(const Value& other) const {
   if (kind_ != other.kind_) return false;
   switch (kind_) {
     case Kind::kFloat:
-      return float_ == other.float_;
+      return as_double() == other.as_double();
     case Kind::kString:
       return as_string() == other.as_string();
     case Kind::kMissing:

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "text/template/python/traced_text.h"
 
 namespace reprise::jinja {
 
@@ -123,8 +124,11 @@ class Value {
   static Value Bool(bool flag);
   static Value Int(int64_t number);
   static Value Float(double number);
-  static Value String(std::string text);
-  static Value View(std::string_view text);  // REQUIRES: the bytes outlive the render
+  // A number as a client wrote it, which is how it is printed: "1.50". Computing forgets that.
+  static Value Spelled(double number, std::string_view spelling);
+  static Value String(std::string text, Origin origin);
+  static Value View(std::string_view text, Origin origin);  // REQUIRES: bytes outlive the render
+  static Value Traced(TracedText text);
   static Value Undefined(Reason reason, std::string text);
   static Value UndefinedView(Reason reason, std::string_view text);  // REQUIRES: as View
   static Value List(Items items) { return Of(Sequence::kList, std::move(items)); }
@@ -133,6 +137,8 @@ class Value {
   static Value OfPairs(Pairs pairs);  // REQUIRES: keys are hashable and differ (see DictBuilder)
   static Value OfObject(Ref<Object> object);
 
+  // A part of this string, with its origin and as safe as it is. REQUIRES: a view of as_string().
+  Value Part(std::string_view part) const;
   // The same text marked as HTML-safe (Python's Markup): what is added to it gets escaped.
   Value AsMarkup() const;
   // The same string without a reference count. REQUIRES: the original outlives the render.
@@ -166,9 +172,16 @@ class Value {
   }
   double as_double() const {
     DCHECK(is_number());
-    return is_float() ? float_ : static_cast<double>(int_);
+    if (is_float()) return owned_ ? SpelledNumber() : float_;
+    return static_cast<double>(int_);
   }
+  std::string_view spelling() const;   // of a float; empty: it has none of its own
   std::string_view as_string() const;  // also the text of an undefined value
+  // Of a string: kTemplate only if every byte of it is the template's own.
+  Origin origin() const;
+  // Appends a string, or a part of it, with its origin. REQUIRES: as Part.
+  void AppendTo(TracedText* out) const { AppendPartTo(as_string(), out); }
+  void AppendPartTo(std::string_view part, TracedText* out) const;
   Sequence sequence() const { return static_cast<Sequence>(sub_); }
   Reason reason() const { return static_cast<Reason>(sub_); }
   const Items& items() const;
@@ -187,10 +200,15 @@ class Value {
   bool SameAs(const Value& other) const;
 
  private:
+  // Of a string, in sub_.
+  enum class Trace : uint8_t { kTemplate, kData, kMixed };
   struct Text;
+  struct Spelling;
   struct List_;
   explicit Value(Kind kind) : kind_(kind), int_(0) {}
   void Own(Counted* counted);
+  Trace trace() const { return static_cast<Trace>(sub_); }
+  double SpelledNumber() const;
 
   Kind kind_ = Kind::kMissing;
   uint8_t sub_ = 0;
