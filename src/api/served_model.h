@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "text/chat_prompt.h"
 #include "text/output/call_writer.h"
 #include "text/output/output_format.h"
 #include "text/output/thinking.h"
@@ -29,6 +30,7 @@ struct ServedModel {
 
   const Tokenizer* tokenizer = nullptr;
   const ChatTemplate* chat_template = nullptr;  // null: plain completion only
+  const ChatEncoder* chat_encoder = nullptr;    // of that template
   std::string template_source;
   OutputFormat output;        // how it writes calls and reasoning
   CallShape call_shape;       // how its template is shown calls

@@ -49,15 +49,26 @@ bool IsFromOtherSite(const http::Request& request) {
          !http::EqualIgnoringCase(origin.substr(scheme + 3), request.Header("host"));
 }
 
-// "localhost:8080" -> is it this machine? Numbers are: no name server has a say in them.
-bool IsLocalHost(std::string_view host) {
+// "localhost:8080" -> "localhost".
+std::string_view WithoutPort(std::string_view host) {
   const size_t colon = host.rfind(':');
   const bool has_port =
       colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos;
-  if (has_port) host = host.substr(0, colon);
-  const bool loopback =
-      host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string_view::npos;
-  return host.empty() || loopback || host == "[::1]" || http::EqualIgnoringCase(host, "localhost");
+  return has_port ? host.substr(0, colon) : host;
+}
+
+// Whether a host (without its port) is one that the server answers to. Numbers are: no name server
+// has a say in them.
+bool AnswersTo(const ServiceOptions& options, std::string_view host) {
+  if (options.hosts == ServiceOptions::Hosts::kAny || host.empty()) return true;
+  if (http::EqualIgnoringCase(host, "localhost")) return true;
+  for (const std::string& name : options.host_names) {
+    if (http::EqualIgnoringCase(host, name)) return true;
+  }
+  const bool six = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  const bool four = host.find_first_not_of("0123456789.") == std::string_view::npos;
+  if (options.hosts == ServiceOptions::Hosts::kAddresses) return six || four;
+  return host == "[::1]" || (four && host.starts_with("127."));
 }
 
 }  // namespace
@@ -85,10 +96,10 @@ const Tenant* Service::FindTenant(const http::Request& request) const {
 std::optional<http::Response> Service::Admit(const http::Request& request,
                                              const http::Router::Route& route) const {
   if (tenants_.open()) {
-    if (options_.local_hosts_only && !IsLocalHost(request.Header("host"))) {
+    if (!AnswersTo(options_, WithoutPort(request.Header("host")))) {
       return ErrorResponse({403,
-                            "this server answers to localhost only; give it an API key to use it "
-                            "under another name"},
+                            "this server does not answer to that name; give it an API key, or the "
+                            "name with --allow-host"},
                            &request);
     }
     if (IsFromOtherSite(request) &&

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/chat/kept_budget.h"
 #include "api/errors.h"
 #include "api/served_model.h"
 #include "api/tenants.h"
@@ -34,11 +35,14 @@ struct ServiceOptions {
   bool strip_preambles = true;  // varying client headers in system prompts of /v1/messages
   bool ignore_images = false;   // an image becomes a text that says so; else it is refused
   SamplingParams sampling;      // where a request does not say: as the model's makers want it
-  // Without keys: only requests to this machine by name (Host) are answered, so that a web page
-  // elsewhere cannot reach the server through a name that it points here (DNS rebinding).
-  bool local_hosts_only = false;
-  int32_t slot_count = 16;     // requests computed at the same time
-  http::Origins cors_origins;  // pages of these sites may ask, too
+  int32_t slot_count = 16;      // requests computed at the same time
+  http::Origins cors_origins;   // pages of these sites may ask, too
+  // Without keys: which names in a request's Host header are answered, so that a web page elsewhere
+  // cannot reach the server through a name that it points here (DNS rebinding). Addresses in
+  // numbers are no names, and localhost is this machine; kLoopback lets in only those that mean it.
+  enum class Hosts { kAny, kLoopback, kAddresses };
+  Hosts hosts = Hosts::kAny;
+  std::vector<std::string> host_names;  // and these
 };
 
 // The APIs over one engine: everything a handler needs, and the routes.
@@ -58,6 +62,7 @@ class Service {
   ReportLog& reports() { return *reports_; }
   CacheFeed& feed() { return *feed_; }
   Constraints& constraints() { return *constraints_; }
+  KeptBudget& kept() { return kept_; }
 
   // The tenant of a request (bearer token or x-api-key), or null.
   const Tenant* FindTenant(const http::Request& request) const;
@@ -88,6 +93,7 @@ class Service {
   std::unique_ptr<ReportLog> reports_;
   std::unique_ptr<CacheFeed> feed_;
   std::unique_ptr<Constraints> constraints_;
+  KeptBudget kept_;
   std::function<void(std::function<void()>)> later_;
   std::atomic<int> later_count_{0};
   std::atomic<bool> draining_{false};

@@ -139,6 +139,7 @@ struct TestService::Parts {
   Alphabet executor;
   std::unique_ptr<Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat_template;
+  std::optional<ChatEncoder> chat_encoder;
   ServedModel model;
   Tasks tasks;
   std::unique_ptr<Engine> engine;
@@ -162,6 +163,8 @@ TestService::Parts::Parts(ServiceOptions options) {
   model.context_tokens = kContextTokens;
   model.tokenizer = tokenizer.get();
   model.chat_template = &*chat_template;
+  chat_encoder.emplace(tokenizer.get(), kTemplate);
+  model.chat_encoder = &*chat_encoder;
   model.template_source = kTemplate;
   model.output = OutputFormat::Detect(kTemplate, tokenizer.get());
   model.call_shape = FindCallShape(*chat_template);

@@ -28,6 +28,7 @@ Result<Conversation> Conversation::Create(const ModelText* text, std::string sys
           "without it)");
     }
     conversation.template_.emplace(std::move(*parsed));
+    conversation.encoder_.emplace(text->tokenizer.get(), text->chat_templates.front().source);
   }
   conversation.Clear();
   return conversation;
@@ -62,13 +63,6 @@ Result<RenderedChat> Conversation::Render(const std::vector<ChatMessage>& messag
   return template_->Render(input);
 }
 
-Result<ChatPrompt> Conversation::Encode(const std::vector<ChatMessage>& messages,
-                                        const RenderedChat& chat) const {
-  std::vector<std::string_view> contents;
-  for (const ChatMessage& message : messages) contents.push_back(message.content);
-  return EncodeChat(*text_->tokenizer, chat, contents);
-}
-
 Result<std::vector<TokenId>> Conversation::NextTurn() const {
   std::vector<TokenId> ids;
   if (!is_chat() || messages_.empty() || messages_.back().role != "assistant") return ids;
@@ -84,7 +78,7 @@ Result<std::vector<TokenId>> Conversation::NextTurn() const {
       chat.text.begin());
   if (known == 0) return ids;
   chat.boundaries = {{messages_.size(), known}};
-  REPRISE_ASSIGN(ChatPrompt prompt, Encode(messages, chat));
+  REPRISE_ASSIGN(ChatPrompt prompt, encoder_->Encode(chat));
   if (prompt.boundaries.empty()) return ids;
   ids = std::move(prompt.ids);
   ids.resize(static_cast<size_t>(prompt.boundaries.front().position));
@@ -93,7 +87,7 @@ Result<std::vector<TokenId>> Conversation::NextTurn() const {
 
 Result<GenerateRequest> Conversation::RenderChat() const {
   REPRISE_ASSIGN(const RenderedChat chat, Render(messages_, true));
-  REPRISE_ASSIGN(ChatPrompt prompt, Encode(messages_, chat));
+  REPRISE_ASSIGN(ChatPrompt prompt, encoder_->Encode(chat));
   GenerateRequest request;
   request.prompt = std::move(prompt.ids);
   for (const ChatPrompt::Boundary& boundary : prompt.boundaries) {

@@ -41,13 +41,12 @@ class Conversation {
   Conversation(const ModelText* text, std::string system)
       : text_(text), system_(std::move(system)) {}
   Result<RenderedChat> Render(const std::vector<ChatMessage>& messages, bool opens_reply) const;
-  Result<ChatPrompt> Encode(const std::vector<ChatMessage>& messages,
-                            const RenderedChat& chat) const;
   Result<GenerateRequest> RenderChat() const;
 
   const ModelText* text_;
   std::string system_;
   std::optional<ChatTemplate> template_;
+  std::optional<ChatEncoder> encoder_;  // of that template
   std::vector<ChatMessage> messages_;
   std::string plain_;  // everything so far, where there is no template
 };

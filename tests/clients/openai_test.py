@@ -242,7 +242,7 @@ class Scripted(ClientTest):
             self.assertEqual(caught.exception.param, "messages[0].content[2].type")
 
     def test_what_means_nothing_here_is_ignored(self):
-        reply = self.chat(user="u", store=True, metadata={"a": "b"}, service_tier="auto", verbosity="low",
+        reply = self.chat(user="u", store=True, metadata={"a": "b"}, service_tier="auto", verbosity="medium",
                           prompt_cache_key="k", safety_identifier="s", extra_body={"no_such_field": {"a": [1]}})
         self.assertEqual(reply.choices[0].message.content, SAID)
 
@@ -252,6 +252,20 @@ class Scripted(ClientTest):
         with self.assertRaises(openai.BadRequestError) as caught:
             self.chat(reasoning_effort="lots")
         self.assertEqual(caught.exception.param, "reasoning_effort")
+
+    def test_what_cannot_be_honoured_is_refused_by_name(self):
+        for name, value in (("functions", [{"name": "f"}]), ("verbosity", "low"), ("extra_body", {"best_of": 3}),
+                            ("extra_body", {"mirostat": 2})):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.chat(**{name: value})
+            wanted = next(iter(value)) if name == "extra_body" else name
+            self.assertTrue(caught.exception.param.startswith(wanted), caught.exception.param)
+
+    def test_a_last_message_of_the_assistant_goes_on(self):
+        said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello there,"}]
+        open_end = self.chat(messages=said).usage.prompt_tokens
+        closed = self.chat(messages=said, extra_body={"continue_final_message": False}).usage.prompt_tokens
+        self.assertLess(open_end, closed)
 
     def test_biases_at_their_ends(self):
         first = self.chat(max_tokens=1, extra_body={"return_token_ids": True}).choices[0].model_extra["token_ids"][0]

@@ -9,10 +9,10 @@
 #include "api/anthropic/diagnostics.h"
 #include "api/anthropic/message_sink.h"
 #include "api/anthropic/messages_request.h"
+#include "api/body.h"
 #include "api/chat/next_turn.h"
 #include "api/chat/prompt.h"
 #include "api/chat/reply.h"
-#include "api/openai/params.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::anthropic {
@@ -27,7 +27,7 @@ struct Prepared {
 
 Prepared Prepare(const Service& service, const http::ExchangePtr& exchange, bool count_only) {
   Prepared prepared;
-  const openai::Body body = openai::ParseBody(exchange->request());
+  const Body body = ParseBody(exchange->request());
   if (body.error) {
     prepared.error = body.error;
     return prepared;
@@ -37,7 +37,7 @@ Prepared Prepare(const Service& service, const http::ExchangePtr& exchange, bool
   if (!fields.ok()) {
     prepared.error = fields.error();
   } else if (!service.model().Answers(prepared.request.model)) {
-    prepared.error = openai::ModelNotFound(prepared.request.model, service.model().id);
+    prepared.error = ModelNotFound(prepared.request.model, service.model().id);
   } else if (const Status planned = PlanThinking(service.model(), &prepared.request.job);
              !planned.ok()) {
     prepared.error = ApiError::From(planned);

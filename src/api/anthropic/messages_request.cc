@@ -8,6 +8,7 @@
 
 #include "api/anthropic/client_tools.h"
 #include "api/anthropic/conversation.h"
+#include "api/unsupported.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::anthropic {
@@ -174,17 +175,13 @@ void ReadOptions(const ServiceOptions& limits, bool count_only, Fields* fields,
   }
 }
 
-// An assistant's message at the end is how the reply begins. It is what the model says, not what it
-// thinks, so templates that would begin with thinking are asked not to.
+// An assistant's message at the end is how the reply begins.
 void TakePrefill(Fields* fields, ChatJob* job) {
   if (job->turns.size() < 2 || job->turns.back().role != "assistant") return;
-  const ChatTurn& last = job->turns.back();
-  if (!last.calls.empty()) {
+  if (!job->turns.back().calls.empty()) {
     return fields->Fail("messages", "must have the result of a tool_use after it");
   }
-  job->prefill = last.content;
-  job->turns.pop_back();
-  if (!job->thinking.enabled) job->thinking.enabled = false;
+  ContinueLastTurn(job);
 }
 
 }  // namespace
@@ -195,6 +192,7 @@ MessagesRequest ReadMessagesRequest(const ServiceOptions& options, bool count_on
   fields->Read("model", kNameBytesMax, &request.model);
   if (fields->ok() && request.model.empty()) fields->Fail("model", "is required");
   fields->Read("stream", &request.stream);
+  RefuseAnthropicUnsupported(fields);
   ReadOptions(options, count_only, fields, &request.job.options);
   ReadThinking(fields, &request);
 

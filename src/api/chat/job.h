@@ -80,4 +80,9 @@ struct ChatJob {
   CacheControl cache;
 };
 
+// Makes the last turn, an assistant's, the beginning of the reply. It is what the model says, not
+// what it thinks, so templates that would begin with thinking are asked not to.
+// REQUIRES: the last of two or more turns is an assistant's, without calls.
+void ContinueLastTurn(ChatJob* job);
+
 }  // namespace reprise::api

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "api/body.h"
 #include "base/json_writer.h"
 #include "text/chat_prompt.h"
 
@@ -23,7 +24,7 @@ void WriteCalls(const std::vector<ToolCall>& calls, bool as_text, JsonWriter* js
     if (!call.id.empty()) json->Member("id", call.id);
     json->Member("type", "function").Key("function").BeginObject().Member("name", call.name);
     json->Key("arguments");
-    const auto parsed = JsonDocument::Parse(call.arguments);
+    const auto parsed = JsonDocument::Parse(call.arguments, kToolLimits);
     if (!as_text && parsed.ok() && parsed->root().is_object()) {
       json->Value(parsed->root());
     } else {
@@ -77,11 +78,11 @@ class Renderer {
     }
     Renderer renderer(model, model.chat_template->MakeMeter(std::move(abandoned)));
     if (!job.tools.empty()) {
-      REPRISE_ASSIGN(JsonDocument tools, JsonDocument::Parse(job.tools));
+      REPRISE_ASSIGN(JsonDocument tools, JsonDocument::Parse(job.tools, kToolLimits));
       renderer.tools_.emplace(std::move(tools));
     }
     if (!job.variables.empty()) {
-      REPRISE_ASSIGN(JsonDocument variables, JsonDocument::Parse(job.variables));
+      REPRISE_ASSIGN(JsonDocument variables, JsonDocument::Parse(job.variables, kToolLimits));
       renderer.variables_.emplace(std::move(variables));
     }
     return renderer;
@@ -89,7 +90,8 @@ class Renderer {
 
   Result<RenderedChat> Render(const std::vector<ChatTurn>& turns, bool for_reply,
                               size_t boundaries_max) {
-    REPRISE_ASSIGN(const JsonDocument messages, JsonDocument::Parse(FormatTurns(model_, turns)));
+    REPRISE_ASSIGN(const JsonDocument messages,
+                   JsonDocument::Parse(FormatTurns(model_, turns), kBodyLimits));
     ChatInput input;
     input.messages = &messages.root();
     input.tools = tools_ ? &tools_->root() : nullptr;
@@ -133,16 +135,6 @@ std::optional<size_t> FindBreakpoint(const ChatJob& job, const RenderedChat& cha
   return offset < chat.text.size() ? std::optional<size_t>(offset) : std::nullopt;
 }
 
-std::vector<std::string_view> Texts(const std::vector<ChatTurn>& turns) {
-  std::vector<std::string_view> texts;
-  for (const ChatTurn& turn : turns) {
-    if (!turn.reasoning.empty()) texts.push_back(turn.reasoning);
-    texts.push_back(turn.content);
-    for (const ToolCall& call : turn.calls) texts.push_back(call.arguments);
-  }
-  return texts;
-}
-
 size_t SystemTurns(const std::vector<ChatTurn>& turns) {
   size_t count = 0;
   while (count < turns.size() && turns[count].role == "system") ++count;
@@ -174,10 +166,11 @@ Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job,
         [](const MessageBoundary& boundary, size_t at) { return boundary.byte_offset < at; });
     chat.boundaries.insert(after, {kBreakpointCount, *offset});
   }
-  chat.text += job.prefill;
-  std::vector<std::string_view> texts = Texts(job.turns);
-  texts.push_back(job.prefill);
-  REPRISE_ASSIGN(ChatPrompt encoded, EncodeChat(*model.tokenizer, chat, texts));
+  if (!job.prefill.empty()) {
+    chat.data.push_back({chat.text.size(), chat.text.size() + job.prefill.size()});
+    chat.text += job.prefill;
+  }
+  REPRISE_ASSIGN(ChatPrompt encoded, model.chat_encoder->Encode(chat));
   Prompt prompt;
   const size_t system_turns = SystemTurns(job.turns);
   for (const ChatPrompt::Boundary& boundary : encoded.boundaries) {
@@ -211,7 +204,7 @@ Result<Prompt> PredictNextTurn(const ServedModel& model, const ChatJob& job, con
   const size_t known = CommonPrefix(chat.text, other.text);
   if (known == 0) return prompt;
   chat.boundaries = {{turns.size() - 1, known}};
-  REPRISE_ASSIGN(ChatPrompt encoded, EncodeChat(*model.tokenizer, chat, Texts(turns)));
+  REPRISE_ASSIGN(ChatPrompt encoded, model.chat_encoder->Encode(chat));
   if (encoded.boundaries.empty()) return prompt;
   prompt.ids = std::move(encoded.ids);
   prompt.ids.resize(static_cast<size_t>(encoded.boundaries.front().position));

@@ -23,10 +23,10 @@ struct Prompt {
 // RenderChat. Fails with kInvalidArgument if this model cannot do it.
 Status PlanThinking(const ServedModel& model, ChatJob* job);
 
-// Renders the turns with the model's template and tokenises them. Special tokens that stand in the
-// turns' own texts stay text. Fails with kInvalidArgument if the model has no template or the
-// template refuses the conversation, kCancelled if `abandoned` (optional, asked now and then) says
-// that nobody waits for it any more.
+// Renders the turns with the model's template and tokenises them. Nothing that the job brings along
+// becomes a control token, whatever it spells. Fails with kInvalidArgument if the model has no
+// template or the template refuses the conversation, kCancelled if `abandoned` (optional, asked now
+// and then) says that nobody waits for it any more.
 Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job,
                           std::function<bool()> abandoned = nullptr);
 

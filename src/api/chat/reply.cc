@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/chat/reply.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -8,6 +10,7 @@
 #include <utility>
 
 #include "api/chat/blocks.h"
+#include "api/chat/kept_budget.h"
 #include "api/chat/report.h"
 #include "api/constrain/constraints.h"
 #include "api/ops/cache_feed.h"
@@ -49,6 +52,14 @@ void LogReply(const std::string& request_id, const Tenant& tenant, const Complet
   Log(LogLevel::kInfo, line);
 }
 
+ApiError TooMuchKept() {
+  return {400,
+          fmt::format("an answer in one piece has at most {} log-probabilities (n x max_tokens "
+                      "x (1 + top_logprobs)); ask for fewer, or for a stream",
+                      KeptBudget::kReplyEntriesMax),
+          "logprobs", "unsupported_value"};
+}
+
 // One choice on its way: tokens -> text -> stop strings -> meaning.
 struct Voice {
   std::shared_ptr<TokenStream> stream;
@@ -81,12 +92,15 @@ class Reply : public std::enable_shared_from_this<Reply> {
         exchange_(std::move(exchange)),
         plan_(std::move(plan)),
         sink_(std::move(sink)) {}
+  ~Reply() { service_.kept().Give(kept_); }
 
   std::optional<ApiError> Start();
 
  private:
   std::optional<ApiError> ParseTools();
+  std::optional<ApiError> CheckKept();
   std::optional<ApiError> SubmitAll();
+  std::optional<ApiError> Keep(size_t entries);
   GenerateRequest MakeRequest(const Prompt& prompt, size_t choice, uint64_t seed) const;
   static void Follow(std::span<const TokenId> said, GenerateRequest* request);
   void Wake();
@@ -117,6 +131,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   std::vector<TokenId> closed_by_prompt_;  // what the server put behind the prompt
   uint64_t seed_ = 0;
   int64_t begun_ms_ = 0;
+  size_t kept_ = 0;  // of service_.kept()
   std::atomic<bool> woken_{false};
   bool over_ = false;  // done, failed or cancelled
 };
@@ -126,6 +141,33 @@ std::optional<ApiError> Reply::ParseTools() {
   auto tools = JsonDocument::Parse(plan_.tools);
   if (!tools.ok()) return ApiError::From(tools.status());
   tools_.emplace(std::move(*tools));
+  return std::nullopt;
+}
+
+// What is certain to be too much is refused before it is computed.
+std::optional<ApiError> Reply::CheckKept() {
+  const size_t entries = 1 + static_cast<size_t>(std::max(0, plan_.options.logprobs));
+  const size_t choices = static_cast<size_t>(plan_.options.choices);
+  if (plan_.keep_tokens && plan_.options.max_tokens) {
+    const size_t tokens =
+        plan_.prompts.size() * choices *
+        static_cast<size_t>(std::min(*plan_.options.max_tokens, service_.model().context_tokens));
+    if (tokens * entries > KeptBudget::kReplyEntriesMax) return TooMuchKept();
+  }
+  if (!plan_.score_prompt) return std::nullopt;
+  size_t scored = 0;
+  for (const Prompt& prompt : plan_.prompts) scored += prompt.ids.size();
+  return Keep(scored * choices * entries);
+}
+
+// Makes room for so many entries, if there is some.
+std::optional<ApiError> Reply::Keep(size_t entries) {
+  if (kept_ + entries > KeptBudget::kReplyEntriesMax) return TooMuchKept();
+  if (!service_.kept().Take(entries)) {
+    return ApiError{429, "the server keeps too many log-probabilities at the moment", "",
+                    "rate_limit_exceeded"};
+  }
+  kept_ += entries;
   return std::nullopt;
 }
 
@@ -212,6 +254,7 @@ std::optional<ApiError> Reply::SubmitAll() {
 
 std::optional<ApiError> Reply::Start() {
   if (auto error = ParseTools()) return error;
+  if (auto error = CheckKept()) return error;
   if (auto error = SubmitAll()) return error;
   exchange_->Post([self = shared_from_this()] { self->sink_->Begin(); });
   exchange_->OnClose([self = shared_from_this()] {
@@ -266,6 +309,7 @@ void Reply::PumpOne(size_t index) {
   const auto over = [&] { return voice.stops->stopped() || HasCalled(voice); };
   // What the engine did after the reasoning was ended does not count.
   if (!over() && Append(index, std::move(update.tokens), &delta)) update.completion.reset();
+  if (over_) return;  // it failed
   const bool stopped = over();
   if (stopped && !update.completion) voice.stream->Cancel();
   if (update.completion && !stopped) {
@@ -305,7 +349,13 @@ bool Reply::Append(size_t index, std::vector<GeneratedToken> tokens, Delta* delt
   for (const GeneratedToken& token : tokens) {
     std::string text;
     voice.detokenizer->Append(token.chosen.token, &text);
-    if (plan_.keep_tokens) voice.held.emplace_back(voice.text_bytes, Describe(token));
+    if (plan_.tell_tokens) voice.held.emplace_back(voice.text_bytes, Describe(token));
+    if (plan_.keep_tokens) {
+      if (const auto error = Keep(1 + token.top.size())) {
+        Fail(*error);
+        return false;
+      }
+    }
     voice.text_bytes += text.size();
     ++voice.unread_tokens;
     std::string out;
@@ -398,7 +448,7 @@ void Reply::Emit(Voice& voice, std::string_view text, Delta* delta) {
   size_t told = 0;
   while (told < voice.held.size() && voice.held[told].first < voice.sent_bytes) ++told;
   for (size_t i = 0; i < told; ++i) {
-    voice.choice.tokens.push_back(voice.held[i].second);
+    if (plan_.keep_tokens) voice.choice.tokens.push_back(voice.held[i].second);
     delta->tokens.push_back(std::move(voice.held[i].second));
   }
   voice.held.erase(voice.held.begin(), voice.held.begin() + static_cast<ptrdiff_t>(told));

@@ -34,7 +34,7 @@ struct Choice {
   std::string content;
   std::vector<ToolCall> calls;     // with ids
   std::vector<ReplyToken> prompt;  // only if asked for (ReplyPlan::score_prompt)
-  std::vector<ReplyToken> tokens;  // only if asked for (ReplyPlan::keep_tokens)
+  std::vector<ReplyToken> tokens;  // only if they are kept (ReplyPlan::keep_tokens)
   StopKind stop = StopKind::kEnd;
   std::string matched_stop;
   int64_t reasoning_tokens = 0;
@@ -87,7 +87,8 @@ struct ReplyPlan {
   std::shared_ptr<grammar::Language> language = {};  // what each choice must be; null: anything
   bool one_call = false;                             // the reply ends with its first call
   std::optional<int32_t> thinking_budget;            // tokens of reasoning, then it is closed
-  bool keep_tokens = false;                          // tell tokens, not only text
+  bool tell_tokens = false;                          // with deltas: tokens, not only text
+  bool keep_tokens = false;   // ... until the end, in Choice::tokens: they count (kept_budget.h)
   bool score_prompt = false;  // ... and the tokens of the prompt, with options.logprobs
   std::function<void(const Choice&)> done;  // after a whole, successful first choice
 };

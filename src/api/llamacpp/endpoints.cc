@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "api/body.h"
 #include "api/chat/reply.h"
 #include "api/llamacpp/completion_sink.h"
 #include "api/llamacpp/infill.h"
@@ -25,7 +26,7 @@ void Start(Service* service, const ExchangePtr& exchange, CompletionRequest requ
   plan.cache = std::move(request.cache);
   plan.tenant = service->FindTenant(exchange->request());
   if (auto error = Constrain(service, "", &plan)) return Refuse(exchange, *error);
-  plan.keep_tokens = request.return_tokens;
+  plan.tell_tokens = plan.keep_tokens = request.return_tokens;
   plan.prompts = std::move(prompts);
   auto sink = MakeCompletionSink(exchange, service->model().id, request.return_tokens,
                                  request.stream, list);
@@ -35,7 +36,7 @@ void Start(Service* service, const ExchangePtr& exchange, CompletionRequest requ
 }
 
 void Complete(Service* service, const ExchangePtr& exchange) {
-  const openai::Body body = openai::ParseBody(exchange->request(), service->model());
+  const Body body = ParseBody(exchange->request(), service->model());
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   CompletionRequest request =
@@ -49,7 +50,7 @@ void Complete(Service* service, const ExchangePtr& exchange) {
 }
 
 void Infill(Service* service, const ExchangePtr& exchange) {
-  const openai::Body body = openai::ParseBody(exchange->request(), service->model());
+  const Body body = ParseBody(exchange->request(), service->model());
   if (body.error) return Refuse(exchange, *body.error);
   const ServedModel& model = service->model();
   const auto tokens = FindInfillTokens(*model.tokenizer);

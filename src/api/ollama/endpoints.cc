@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "api/body.h"
 #include "api/chat/next_turn.h"
 #include "api/chat/prompt.h"
 #include "api/chat/reply.h"
@@ -32,7 +33,7 @@ Result<Prompt> MakePrompt(const ServedModel& model, const OllamaRequest& request
 }
 
 void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
-  const openai::Body body = openai::ParseBody(exchange->request());
+  const Body body = ParseBody(exchange->request());
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   const ServedModel& model = service->model();
@@ -40,7 +41,7 @@ void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
   OllamaRequest request = read(service->options(), model, &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   if (!model.Answers(request.model)) {
-    return Refuse(exchange, openai::ModelNotFound(request.model, model.id));
+    return Refuse(exchange, ModelNotFound(request.model, model.id));
   }
   std::string name = request.model.empty() ? model.id : request.model;
   if (request.load_only) return exchange->Respond(AnswerLoaded(name, shape));
@@ -109,13 +110,13 @@ void Running(Service* service, const ExchangePtr& exchange) {
 }
 
 void Show(Service* service, const ExchangePtr& exchange) {
-  const openai::Body body = openai::ParseBody(exchange->request());
+  const Body body = ParseBody(exchange->request());
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   const std::string name = ReadModelName(&fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   const ServedModel& model = service->model();
-  if (!model.Answers(name)) return Refuse(exchange, openai::ModelNotFound(name, model.id));
+  if (!model.Answers(name)) return Refuse(exchange, ModelNotFound(name, model.id));
   http::Response response;
   JsonWriter json(&response.body);
   json.BeginObject().Member("modelfile", "").Member("parameters", "").Member("license", "");

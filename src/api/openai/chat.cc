@@ -2,12 +2,14 @@
 #include <memory>
 #include <utility>
 
+#include "api/body.h"
 #include "api/chat/next_turn.h"
 #include "api/chat/prompt.h"
 #include "api/chat/reply.h"
 #include "api/openai/endpoints.h"
 #include "api/openai/format.h"
 #include "api/openai/params.h"
+#include "api/unsupported.h"
 
 namespace reprise::api::openai {
 namespace {
@@ -225,6 +227,12 @@ void ReadChatOptions(Fields* fields, AnswerOptions* options, ReplyOptions* reply
   fields->Read("top_logprobs", 0, 20, &top);
   if (top >= 0 && !options->logprobs) fields->Fail("top_logprobs", "needs logprobs: true");
   if (options->logprobs) reply->logprobs = std::max(0, top);
+  int32_t best_of = reply->choices;
+  fields->Read("best_of", 0, 20, &best_of);
+  if (best_of != reply->choices) fields->Fail("best_of", "must be equal to n", "unsupported_value");
+  bool echo = false;
+  fields->Read("echo", &echo);
+  if (echo) fields->Fail("echo", "is not supported in a chat", "unsupported_value");
 }
 
 }  // namespace
@@ -236,6 +244,7 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   ChatJob job;
   AnswerOptions options;
   CallRules calls;
+  RefuseUnsupported(&fields);
   ReadMessages(service->options(), &fields, &job);
   ReadTools(service->options(), &fields, &job, &calls);
   ReadReplyOptions(service->options(), service->model().vocab_size, &fields, &job.options);
@@ -261,7 +270,8 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   if (auto error = Constrain(service, calls.parse ? job.tools : "", &plan)) {
     return Refuse(exchange, *error);
   }
-  plan.keep_tokens = options.wants_tokens();
+  plan.tell_tokens = options.wants_tokens();
+  plan.keep_tokens = plan.tell_tokens && !options.stream;
   plan.prompts.push_back(std::move(*prompt));
   const size_t choices = static_cast<size_t>(job.options.choices);
   if (choices == 1) {

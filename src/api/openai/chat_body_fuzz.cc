@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "api/body.h"
 #include "api/openai/params.h"
 #include "base/check.h"
 
@@ -13,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   http::Request request;
   request.headers = {{"Content-Type", "application/json"}};
   request.body.assign(reinterpret_cast<const char*>(data), size);
-  const api::openai::Body body = api::openai::ParseBody(request);
+  const api::Body body = api::ParseBody(request);
   if (body.error) {
     CHECK(body.error->status == 400 && !body.error->message.empty());
     return 0;

@@ -3,12 +3,14 @@
 #include <memory>
 #include <utility>
 
+#include "api/body.h"
 #include "api/chat/reply.h"
 #include "api/openai/endpoints.h"
 #include "api/openai/format.h"
 #include "api/openai/output_rules.h"
 #include "api/openai/params.h"
 #include "api/openai/prompts.h"
+#include "api/unsupported.h"
 
 namespace reprise::api::openai {
 namespace {
@@ -185,6 +187,7 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   Fields fields(body.document->root());
   ReplyPlan plan;
   CompletionOptions options;
+  RefuseUnsupported(&fields);
   ReadReplyOptions(service->options(), service->model().vocab_size, &fields, &plan.options);
   ReadOptions(&fields, &options, &plan.options);
   ReadAnswerRule(&fields, &plan.options.rule);
@@ -197,7 +200,8 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   plan.tenant = service->FindTenant(exchange->request());
   if (auto error = Constrain(service, "", &plan)) return Refuse(exchange, *error);
-  plan.keep_tokens = options.wants_tokens();
+  plan.tell_tokens = options.wants_tokens();
+  plan.keep_tokens = plan.tell_tokens && !options.stream;
   plan.score_prompt = options.echo && options.logprobs;
   std::vector<std::string> echoes;
   if (options.echo) {

@@ -16,7 +16,6 @@ namespace {
 constexpr size_t kStopBytesMax = 4096;
 constexpr size_t kLogitBiasMax = 1024;
 constexpr size_t kKeyBytesMax = 1024;
-constexpr size_t kNameBytesMax = 256;
 constexpr int64_t kTokensMax = int64_t{1} << 30;
 constexpr int64_t kPinMsMax = int64_t{24} * 3600 * 1000;
 constexpr size_t kBreakpointsMax = 4;
@@ -176,57 +175,34 @@ void ReadMessage(const ServiceOptions& limits, const JsonValue& message, int32_t
   job->turns.push_back(std::move(turn));
 }
 
-// "application/json; charset=utf-8", also application/x+json. Nothing else: web pages may send text
-// and forms anywhere, whatever parameters they give them.
-bool IsJson(std::string_view content_type) {
-  std::string_view type = content_type.substr(0, content_type.find(';'));
-  while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.remove_suffix(1);
-  constexpr std::string_view kApplication = "application/";
-  if (!http::EqualIgnoringCase(type.substr(0, kApplication.size()), kApplication)) return false;
-  type.remove_prefix(kApplication.size());
-  constexpr std::string_view kSuffix = "+json";
-  return http::EqualIgnoringCase(type, "json") ||
-         (type.size() > kSuffix.size() &&
-          http::EqualIgnoringCase(type.substr(type.size() - kSuffix.size()), kSuffix));
+// A last message of the assistant's is how the reply begins, unless the client says that it is not.
+void ReadContinuation(Fields* fields, ChatJob* job) {
+  if (!fields->ok()) return;
+  const std::string last = fmt::format("messages[{}]", job->turns.size() - 1);
+  const ChatTurn& turn = job->turns.back();
+  const bool asked = fields->Find("continue_final_message") != nullptr;
+  bool goes_on = job->turns.size() > 1 && turn.role == "assistant" && turn.calls.empty() &&
+                 turn.reasoning.empty();
+  bool opens = true;
+  if (asked) fields->Read("continue_final_message", &goes_on);
+  fields->Read("add_generation_prompt", &opens);
+  if (!opens && !goes_on) {
+    return fields->Fail("add_generation_prompt", "goes with continue_final_message: true only",
+                        "unsupported_value");
+  }
+  if (!goes_on) return;
+  if (turn.role != "assistant") {
+    return fields->Fail("continue_final_message", "needs a last message of the assistant's");
+  }
+  if (!turn.calls.empty()) return fields->Fail(last + ".tool_calls", "cannot be gone on with");
+  if (!turn.reasoning.empty()) {
+    return fields->Fail(last + ".reasoning_content", "cannot be gone on with");
+  }
+  if (job->turns.size() < 2) return fields->Fail("messages", "must have one before it");
+  ContinueLastTurn(job);
 }
 
 }  // namespace
-
-Body ParseBody(const http::Request& request) {
-  Body body;
-  const std::string_view encoding = request.Header("content-encoding");
-  if (!IsJson(request.Header("content-type"))) {
-    body.error = ApiError{415, "send the body with content-type: application/json"};
-    return body;
-  }
-  if (!encoding.empty() && !http::EqualIgnoringCase(encoding, "identity")) {
-    body.error = ApiError{415, "send the body as it is, without a content-encoding"};
-    return body;
-  }
-  auto parsed = JsonDocument::Parse(request.body);
-  if (!parsed.ok()) {
-    body.error = ApiError{400, "the body is not valid JSON: " + parsed.status().message()};
-  } else if (!parsed->root().is_object()) {
-    body.error = ApiError{400, "the body must be a JSON object"};
-  } else {
-    body.document.emplace(std::move(*parsed));
-  }
-  return body;
-}
-
-Body ParseBody(const http::Request& request, const ServedModel& model) {
-  Body body = ParseBody(request);
-  if (body.error) return body;
-  Fields fields(body.document->root());
-  std::string name;
-  fields.Read("model", kNameBytesMax, &name);
-  if (!fields.ok()) {
-    body.error = fields.error();
-  } else if (!model.Answers(name)) {
-    body.error = ModelNotFound(name, model.id);
-  }
-  return body;
-}
 
 void ReadAnswerOptions(Fields* fields, AnswerOptions* options) {
   fields->Read("stream", &options->stream);
@@ -239,11 +215,6 @@ void ReadAnswerOptions(Fields* fields, AnswerOptions* options) {
   part.Read("include_obfuscation", &ignored);
   fields->Take(part);
   if (!options->stream) fields->Fail("stream_options", "goes with stream: true only");
-}
-
-ApiError ModelNotFound(const std::string& name, const std::string& have) {
-  return {404, "the model '" + name + "' does not exist here; this server has '" + have + "'",
-          "model", "model_not_found"};
 }
 
 bool ParseTtl(std::string_view text, int64_t* ms) {
@@ -342,6 +313,7 @@ void ReadMessages(const ServiceOptions& limits, Fields* fields, ChatJob* job) {
     ReadMessage(limits, messages->items()[i], static_cast<int32_t>(i), fields, job);
   }
   ReadVariables(fields, job);
+  ReadContinuation(fields, job);
 }
 
 void ReadVariables(Fields* fields, ChatJob* job) {

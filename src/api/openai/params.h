@@ -16,7 +16,8 @@ void ReadReplyOptions(const ServiceOptions& limits, int64_t vocab_size, Fields* 
                       ReplyOptions* options);
 void ReadCacheControl(Fields* fields, CacheControl* cache);
 
-// The messages of a chat request, with the breakpoints marked in them.
+// The messages of a chat request, with the breakpoints marked in them, and what goes with them: a
+// last message that is to be continued, variables for the template.
 void ReadMessages(const ServiceOptions& limits, Fields* fields, ChatJob* job);
 // chat_template_kwargs; ReadMessages does it.
 void ReadVariables(Fields* fields, ChatJob* job);
@@ -25,23 +26,11 @@ struct CallRules {
   bool parse = false;  // calls at all
   bool one = false;    // no more than one
 };
-// Tools, tool_choice and response_format.
+// Tools, tool_choice and whatever else a reply must fit.
 void ReadTools(const ServiceOptions& limits, Fields* fields, ChatJob* job, CallRules* calls);
 
 // "5m", "1h", "24h", "90s". False if it is not a duration.
 bool ParseTtl(std::string_view text, int64_t* ms);
-
-// A model name that this server does not have.
-ApiError ModelNotFound(const std::string& name, const std::string& have);
-
-// The body as a JSON object, or an error.
-struct Body {
-  std::optional<JsonDocument> document;
-  std::optional<ApiError> error;
-};
-Body ParseBody(const http::Request& request);
-// The same for a request that names a model; it must be the one that is served.
-Body ParseBody(const http::Request& request, const ServedModel& model);
 
 // How the answer is to look, whatever it says.
 struct AnswerOptions {

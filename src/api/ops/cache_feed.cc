@@ -37,7 +37,11 @@ bool CacheFeed::Watch(const http::ExchangePtr& exchange, const Tenant* tenant, s
   watcher->salt = std::move(salt);
   {
     std::lock_guard lock(mutex_);
+    const auto own = std::count_if(watchers_.begin(), watchers_.end(),
+                                   [&](const auto& other) { return other->tenant == tenant; });
+    const bool shared = service_->tenants().count() > 1;
     if (watchers_.size() >= kWatchersMax) return false;
+    if (shared && static_cast<size_t>(own) >= kTenantWatchersMax) return false;
     watchers_.push_back(watcher);
     count_ = watchers_.size();
   }

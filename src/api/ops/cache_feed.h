@@ -20,12 +20,13 @@ namespace reprise::api {
 class CacheFeed {
  public:
   static constexpr size_t kWatchersMax = 64;
+  static constexpr size_t kTenantWatchersMax = 16;  // of one tenant, where there are several
   static constexpr std::chrono::milliseconds kInterval{100};
   static constexpr std::chrono::milliseconds kIntervalMax{1000};
 
   explicit CacheFeed(Service* service) : service_(service) {}
 
-  // False if too many watch already.
+  // False if too many watch already, or too many of this tenant's.
   bool Watch(const http::ExchangePtr& exchange, const Tenant* tenant, std::string salt);
   // The engine changed something, or a report is new. Quick.
   void Wake();

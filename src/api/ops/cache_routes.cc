@@ -2,6 +2,7 @@
 #include <charconv>
 #include <utility>
 
+#include "api/body.h"
 #include "api/chat/prompt.h"
 #include "api/openai/params.h"
 #include "api/ops/cache_feed.h"
@@ -52,7 +53,7 @@ void Reset(Service* service, const ExchangePtr& exchange) {
   bool all = false;
   std::string salt;
   if (!request.body.empty()) {
-    const openai::Body body = openai::ParseBody(request);
+    const Body body = ParseBody(request);
     if (body.error) return Refuse(exchange, *body.error);
     Fields fields(body.document->root());
     fields.Read("all", &all);
@@ -75,7 +76,7 @@ void Reset(Service* service, const ExchangePtr& exchange) {
 void Pin(Service* service, const ExchangePtr& exchange) {
   const http::Request& request = exchange->request();
   const Tenant* tenant = service->FindTenant(request);
-  const openai::Body body = openai::ParseBody(request);
+  const Body body = ParseBody(request);
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   std::string salt;

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "api/anthropic/endpoints.h"
-#include "api/openai/params.h"
+#include "api/body.h"
 #include "api/ops/endpoints.h"
 #include "api/ops/metrics.h"
 #include "base/json_writer.h"
@@ -49,7 +49,7 @@ void OneModel(Service* service, const ExchangePtr& exchange) {
   const std::string id = path.substr(path.find(kBefore) + kBefore.size());
   const ServedModel& model = service->model();
   if (!model.Answers(id)) {
-    return Refuse(exchange, openai::ModelNotFound(id, model.id));
+    return Refuse(exchange, ModelNotFound(id, model.id));
   }
   http::Response response;
   if (SpeaksAnthropic(exchange->request())) {

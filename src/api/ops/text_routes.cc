@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
+#include "api/body.h"
 #include "api/chat/prompt.h"
 #include "api/openai/params.h"
 #include "api/ops/endpoints.h"
@@ -32,7 +33,7 @@ void WritePiece(std::string_view bytes, JsonWriter* json) {
 
 // llama.cpp's request has "content", vLLM's "prompt" or "messages": each gets its own answer.
 void Tokenize(Service* service, const ExchangePtr& exchange) {
-  const openai::Body body = openai::ParseBody(exchange->request());
+  const Body body = ParseBody(exchange->request());
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   const Tokenizer& tokenizer = *service->model().tokenizer;
@@ -85,7 +86,7 @@ void Tokenize(Service* service, const ExchangePtr& exchange) {
 }
 
 void Detokenize(Service* service, const ExchangePtr& exchange) {
-  const openai::Body body = openai::ParseBody(exchange->request());
+  const Body body = ParseBody(exchange->request());
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   const JsonValue* tokens = fields.Array("tokens", size_t{1} << 24);
@@ -108,7 +109,7 @@ void Detokenize(Service* service, const ExchangePtr& exchange) {
 }
 
 void ApplyTemplate(Service* service, const ExchangePtr& exchange) {
-  const openai::Body body = openai::ParseBody(exchange->request());
+  const Body body = ParseBody(exchange->request());
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   ChatJob job;

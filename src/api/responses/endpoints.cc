@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "api/body.h"
 #include "api/chat/next_turn.h"
 #include "api/chat/prompt.h"
 #include "api/chat/reply.h"
@@ -31,7 +32,7 @@ struct Prepared {
 Prepared Prepare(Service* service, const ResponseStore& store, const ExchangePtr& exchange) {
   const http::Request& http = exchange->request();
   Prepared prepared;
-  const openai::Body body = openai::ParseBody(http, service->model());
+  const Body body = ParseBody(http, service->model());
   if (body.error) {
     prepared.error = body.error;
     return prepared;
@@ -98,7 +99,7 @@ void Create(Service* service, const StorePtr& store, const ExchangePtr& exchange
   if (auto error = Constrain(service, request.calls.parse ? request.job.tools : "", &plan)) {
     return Refuse(exchange, *error);
   }
-  plan.keep_tokens = request.logprobs;
+  plan.tell_tokens = plan.keep_tokens = request.logprobs;
   plan.prompts.push_back(std::move(prepared.prompt));
   plan.done = PrepareNextTurn(service, *plan.tenant, std::move(request.job));
   auto sink = request.stream ? MakeStreamSink(exchange, std::move(head), std::move(keep))

@@ -166,6 +166,9 @@ void DefineServe(Flags* flags) {
   flags->Add("--api-key", &options->api_keys,
              "key that clients must send; several times for several tenants");
   flags->Add("--insecure", &serve->insecure, "listen beyond this machine without a key");
+  flags->Add("--allow-host", &serve->allowed_hosts,
+             "name that clients without a key may use for this server, beside localhost and "
+             "addresses; several times; '*': any");
   flags->Add("-c,--context", &serve->context_tokens,
              "tokens of one request (default: the model's, at most 32768)",
              {.min = 64, .max = 1 << 24});

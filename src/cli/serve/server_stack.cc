@@ -111,6 +111,8 @@ Status ServerStack::LoadText() {
     served_.output = OutputFormat::Detect(served_.template_source, text_->tokenizer.get());
     served_.call_shape = FindCallShape(*template_);
     served_.thinking = ThinkingSwitches::Detect(served_.template_source);
+    encoder_.emplace(text_->tokenizer.get(), served_.template_source);
+    served_.chat_encoder = &*encoder_;
   }
   served_.special_tokens = SpecialTokens(*text_->tokenizer);
   REPRISE_ASSIGN(const GenerationDefaults defaults, ReadGenerationDefaults(loaded_->checkpoint()));
@@ -203,7 +205,11 @@ void ServerStack::OpenRoutes() {
   service.keys = options_.keys;
   service.slot_count = options_.parallel;
   service.cors_origins = options_.cors_origins;
-  service.local_hosts_only = IsLoopback(AddressOf(options_.host));
+  using Hosts = api::ServiceOptions::Hosts;
+  service.hosts = IsLoopback(AddressOf(options_.host)) ? Hosts::kLoopback : Hosts::kAddresses;
+  service.host_names = options_.allowed_hosts;
+  const auto any = std::find(service.host_names.begin(), service.host_names.end(), "*");
+  if (any != service.host_names.end()) service.hosts = Hosts::kAny;
   service_ = std::make_unique<api::Service>(&served_, engine_.get(), &clock_, service);
   service_->SetLater([this](std::function<void()> task) { server_->Work(std::move(task)); });
   http::Router router;

@@ -28,7 +28,8 @@ struct ServeOptions {
   int port = 8080;  // 0: any free one
   std::vector<api::Tenants::Key> keys;
   bool insecure = false;
-  int context_tokens = 0;  // 0: the model's, at most kContextDefault
+  std::vector<std::string> allowed_hosts;  // names in Host, where there are no keys; "*": any
+  int context_tokens = 0;                  // 0: the model's, at most kContextDefault
   int parallel = 16;
   int queue = 256;
   int64_t cache_mib = 0;  // 0: from the machine
@@ -87,6 +88,7 @@ class ServerStack {
   std::unique_ptr<LoadedModel> loaded_;
   std::optional<ModelText> text_;
   std::optional<ChatTemplate> template_;
+  std::optional<ChatEncoder> encoder_;
   api::ServedModel served_;
   SamplingParams sampling_;  // where a request does not say
   std::unique_ptr<ModelExecutor> executor_;

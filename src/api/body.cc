@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/body.h"
+
+#include <string_view>
+#include <utility>
+
+#include "api/fields.h"
+
+namespace reprise::api {
+namespace {
+
+constexpr size_t kNameBytesMax = 256;
+
+// "application/json; charset=utf-8", also application/x+json. Nothing else: web pages may send text
+// and forms anywhere, whatever parameters they give them.
+bool IsJson(std::string_view content_type) {
+  std::string_view type = content_type.substr(0, content_type.find(';'));
+  while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.remove_suffix(1);
+  constexpr std::string_view kApplication = "application/";
+  if (!http::EqualIgnoringCase(type.substr(0, kApplication.size()), kApplication)) return false;
+  type.remove_prefix(kApplication.size());
+  constexpr std::string_view kSuffix = "+json";
+  return http::EqualIgnoringCase(type, "json") ||
+         (type.size() > kSuffix.size() &&
+          http::EqualIgnoringCase(type.substr(type.size() - kSuffix.size()), kSuffix));
+}
+
+}  // namespace
+
+Body ParseBody(const http::Request& request) {
+  Body body;
+  const std::string_view encoding = request.Header("content-encoding");
+  if (!IsJson(request.Header("content-type"))) {
+    body.error = ApiError{415, "send the body with content-type: application/json"};
+    return body;
+  }
+  if (!encoding.empty() && !http::EqualIgnoringCase(encoding, "identity")) {
+    body.error = ApiError{415, "send the body as it is, without a content-encoding"};
+    return body;
+  }
+  auto parsed = JsonDocument::Parse(request.body, kBodyLimits);
+  if (!parsed.ok()) {
+    body.error = ApiError{400, "the body is not valid JSON: " + parsed.status().message()};
+  } else if (!parsed->root().is_object()) {
+    body.error = ApiError{400, "the body must be a JSON object"};
+  } else {
+    body.document.emplace(std::move(*parsed));
+  }
+  return body;
+}
+
+Body ParseBody(const http::Request& request, const ServedModel& model) {
+  Body body = ParseBody(request);
+  if (body.error) return body;
+  Fields fields(body.document->root());
+  std::string name;
+  fields.Read("model", kNameBytesMax, &name);
+  if (!fields.ok()) {
+    body.error = fields.error();
+  } else if (!model.Answers(name)) {
+    body.error = ModelNotFound(name, model.id);
+  }
+  return body;
+}
+
+ApiError ModelNotFound(const std::string& name, const std::string& have) {
+  return {404, "the model '" + name + "' does not exist here; this server has '" + have + "'",
+          "model", "model_not_found"};
+}
+
+}  // namespace reprise::api
