@@ -28,6 +28,7 @@ struct Options {
   bool no_idle_work = false;
   bool keep_preambles = false;
   std::string log = "info";
+  std::string log_format = "text";
 };
 
 volatile sig_atomic_t signals = 0;
@@ -112,6 +113,7 @@ Status Serve(Options options) {
   for (const auto& [name, level] : levels) {
     if (options.log == name) SetLogLevel(level);
   }
+  SetLogFormat(options.log_format == "json" ? LogFormat::kJson : LogFormat::kText);
   options.serve.page = !options.no_page;
   options.serve.idle_work = !options.no_idle_work;
   options.serve.strip_preambles = !options.keep_preambles;
@@ -205,6 +207,8 @@ void DefineServe(Flags* flags) {
              "seconds that running answers may take after SIGTERM", {.min = 0, .max = 3600});
   flags->Add("--log", &options->log, "least level that is logged",
              {.one_of = {"debug", "info", "warning", "error"}});
+  flags->Add("--log-format", &options->log_format, "lines for people, or one JSON object each",
+             {.one_of = {"text", "json"}});
   flags->Add("--ignore-images", &serve->ignore_images,
              "put a text in the place of images instead of refusing them");
   flags->Add("--cors-origin", &serve->cors_origins,
