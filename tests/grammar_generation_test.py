@@ -62,7 +62,7 @@ def main():
     lines = "".join(json.dumps({"schema": schema, "generate": options.count, "seed": options.seed + i}) + "\n"
                     for i, (_, schema) in enumerate(work))
     done = subprocess.run([options.probe, options.tokenizer], input=lines, capture_output=True, text=True, check=True)
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    answers = [json.loads(line) for line in done.stdout.split("\n") if line]
     ended = cut = refused = wrong = unjudged = 0
     for (name, schema), answer in zip(work, answers, strict=True):
         if "error" in answer:

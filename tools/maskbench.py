@@ -131,7 +131,7 @@ def reorder(probe, tokenizer, part, answers):
                 again.append((test, schema, text_of(in_order(json.loads(test["text"]), names))))
     lines = "".join(json.dumps({"schema": schema, "tests": [{"text": text}]}) + "\n" for _, schema, text in again)
     done = subprocess.run([probe, tokenizer], input=lines, capture_output=True, text=True, check=True)
-    for (test, _, _), line in zip(again, done.stdout.splitlines()):
+    for (test, _, _), line in zip(again, done.stdout.split("\n")):
         test["passes_in_order"] = json.loads(line).get("tests") == [True]
 
 
@@ -139,7 +139,7 @@ def run_probe(probe, tokenizer, work, jobs):
     def one(part):
         lines = "".join(json.dumps({"schema": schema, "tests": tests}) + "\n" for _, schema, tests in part)
         done = subprocess.run([probe, tokenizer, "masks"], input=lines, capture_output=True, text=True, check=False)
-        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        answers = [json.loads(line) for line in done.stdout.split("\n") if line]
         if len(answers) < len(part):
             sys.exit(f"the probe died at {part[len(answers)][0]}: {done.stderr[-300:]}")
         reorder(probe, tokenizer, part, answers)
