@@ -42,7 +42,8 @@ class Commands(unittest.TestCase):
 
     def logits(self, model, *options):
         out = self.path / "logits.safetensors"
-        result = run("logits", "--model", model, "--input", GOLDEN / "qwen3_5/golden.safetensors", "--out", out, *options)
+        result = run("logits", "--model", model, "--input", GOLDEN / "qwen3_5/golden.safetensors", "--out", out,
+                     "--device", "cpu", *options)
         self.assertEqual(result.returncode, 0, result.stderr)
         return read_tensor(out, "logits")
 

@@ -45,9 +45,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!rendered.ok()) return 0;
   CHECK(rendered->text.size() <= limits.output_bytes_max);
   size_t last = 0;
-  for (const auto& data : rendered->data) {
-    CHECK(data.begin < data.end && (data.begin > last || last == 0));
-    last = data.end;
+  for (const auto& piece : rendered->data) {
+    CHECK(piece.begin < piece.end && (piece.begin > last || last == 0));
+    last = piece.end;
   }
   CHECK(last <= rendered->text.size());
   for (const auto& boundary : rendered->boundaries) {

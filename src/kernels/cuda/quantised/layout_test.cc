@@ -39,7 +39,7 @@ TEST_P(Layouts, TakeLittleMoreThanTheFile) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EachType, Layouts, ::testing::ValuesIn(kQuantisedTypes),
-                         [](const auto& info) { return std::string(NameOf(info.param)); });
+                         [](const auto& one) { return std::string(NameOf(one.param)); });
 
 }  // namespace
 }  // namespace reprise::cuda
