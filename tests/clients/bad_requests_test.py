@@ -117,7 +117,7 @@ def fields():
     yield GENERATE, "context", ["[1]", "1"]
     yield LLAMA, "prompt", ["null", "1", "{}", "[]", "[-1]"]
     yield LLAMA, "n_predict", NO_NUMBER + ["-2"]
-    yield LLAMA, "grammar", ["1", '"root ::="']
+    yield LLAMA, "grammar", ["1", '"root ::= ("']
     yield LLAMA, "n_probs", ["1", '"x"']
     yield LLAMA, "mirostat", ["2"]
     yield MESSAGES, "max_tokens", ["null", *NO_NUMBER, "-1", "1.5"]

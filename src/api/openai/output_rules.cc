@@ -118,10 +118,10 @@ void ReadFormatRule(const std::string& name, Fields* fields, OutputRule* rule) {
   if (word == "json_schema") {
     const JsonValue* outer = format->Find("json_schema");
     const JsonValue* schema = outer != nullptr ? outer->Find("schema") : format->Find("schema");
-    const std::string place = name + (outer != nullptr ? ".json_schema.schema" : ".schema");
-    if (schema == nullptr) {
-      return fields->Fail(place, "is required");
-    }
+    // Chat completions have it one level deeper than the Responses API.
+    const bool deep = outer != nullptr || (schema == nullptr && name == "response_format");
+    const std::string place = name + (deep ? ".json_schema.schema" : ".schema");
+    if (schema == nullptr) return fields->Fail(place, "is required");
     return SetSchema(fields, place, *schema, rule);
   }
   if (word != "text") {
