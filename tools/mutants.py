@@ -17,6 +17,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
 CACHE = [("cache_test", "src/cache/cache_test")]
+KERNELS = [("kernels_test", "src/kernels/kernels_test")]
 SEEDS = "1000"  # of the simulations: enough for a mutant, few enough for all of them
 
 # name, file, text, what it becomes, tests
@@ -71,6 +72,42 @@ MUTANTS = [
      "  return ttl_ms < 0 && entry.used_ms < 0;", CACHE),
     ("ladder_off", "src/cache/policy/snapshot_plan.cc",
      "    if (in_.rung_gap > 0) AddRungs();", "", CACHE),
+
+    # Errors in the later pieces that drivers cut work into: only shapes that models have show them.
+    ("later_tokens_read_the_first", "src/kernels/cpu/project.cc",
+     "AtToken(buffers[static_cast<size_t>(kernel.activations)].rows, token);",
+     "AtToken(buffers[static_cast<size_t>(kernel.activations)].rows, 0);", KERNELS),
+    ("last_token_of_a_block_left_out", "src/kernels/cpu/project.cc",
+     "std::min(input.block_tokens, x.rows - token)",
+     "std::min(input.block_tokens, x.rows - token - (token > 0 ? 1 : 0))", KERNELS),
+    ("tokens_behind_128_not_quantised", "src/kernels/cpu/project.cc",
+     "const int64_t end = std::min(row_end - input.first_row, input.x.rows);",
+     "const int64_t end = std::min<int64_t>(std::min(row_end - input.first_row, input.x.rows), 128);",
+     KERNELS),
+    ("experts_behind_128_are_others", "src/kernels/cpu/packed_matrix.h",
+     "const size_t at = size_t(index * group_count_) * group_bytes_;",
+     "const size_t at = size_t(index % 128 * group_count_) * group_bytes_;", KERNELS),
+    ("rows_of_experts_wrap", "src/kernels/cpu/expert_ops.cc",
+     "row[slot[pair]] = static_cast<int32_t>(pair / routing.top_k);",
+     "row[slot[pair]] = static_cast<int32_t>(pair / routing.top_k % 256);", KERNELS),
+    ("far_blocks_are_near_ones", "src/kernels/cpu/attention.cc",
+     "task.block_begin + int(index - task.partial), mine, state);",
+     "task.block_begin + int(index - task.partial) % 1024, mine, state);", KERNELS),
+    ("last_block_not_merged", "src/kernels/cpu/attention.cc",
+     "p < task.partial + task.block_end - task.block_begin; ++p) {",
+     "p < task.partial + std::min(task.block_end - task.block_begin, 200); ++p) {", KERNELS),
+    ("window_one_block_short", "src/kernels/cpu/attention.cc",
+     "const int begin = FirstSeen(call.params, s.position + row) / kKeys;",
+     "const int begin = FirstSeen(call.params, s.position + row) / kKeys + (s.position > 4096 ? 1 : 0);",
+     KERNELS),
+    ("positions_wrap", "src/kernels/cpu/row_ops.cc",
+     "static_cast<float>(step.host.positions[size_t(t)])",
+     "static_cast<float>(step.host.positions[size_t(t)] % 131072)", KERNELS),
+    ("taps_go_to_the_first", "src/kernels/cpu/segments.h",
+     "std::byte* to = unit(tap(s, done).state);", "std::byte* to = unit(tap(s, 0).state);", KERNELS),
+    ("third_tile_is_the_first", "src/kernels/cpu/scan_ops.cc",
+     "const int column = static_cast<int>(task % tiles) * kTileColumns;",
+     "const int column = static_cast<int>(task % tiles % 2) * kTileColumns;", KERNELS),
 ]
 
 
