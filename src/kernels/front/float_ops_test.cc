@@ -99,6 +99,24 @@ TEST_P(FloatOps, NormsAreTheFormulas) {
   }
 }
 
+// One pass instead of two, the same bits; the sum stays, for the layers behind.
+TEST_P(FloatOps, AddRmsNormIsAddThenRmsNorm) {
+  constexpr int64_t kRows = 19;
+  constexpr int64_t kCols = 1100;
+  const Floats x = Random(rng_, kRows * kCols, 3);
+  const Floats y = Random(rng_, kRows * kCols, 3);
+  const Floats weight = Random(rng_, kCols);
+  Machine machine(3, GetParam());
+  Floats sum = x, norm(x.size());
+  Add(machine.context(), View(sum, kCols), View(y, kCols), View(sum, kCols));
+  RmsNorm(machine.context(), View(sum, kCols), View(weight), 1, 1e-6f, View(norm, kCols));
+  Floats kept = x, together(x.size());
+  AddRmsNorm(machine.context(), View(kept, kCols), View(y, kCols), View(weight), 1e-6f,
+             View(together, kCols));
+  EXPECT_TRUE(SameBits(kept, sum));
+  EXPECT_TRUE(SameBits(together, norm));
+}
+
 TEST_P(FloatOps, RopeRotates) {
   constexpr int kHeads = 3;
   constexpr int64_t kHeadDim = 80;  // 64 rotated
