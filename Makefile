@@ -10,7 +10,7 @@ help:
 	@echo "make test                     build, then run every test"
 	@echo "make cuda                     build with the CUDA backend (installs its compiler into build/)"
 	@echo "make serve DEVICE=cuda        the same, and serve on the GPU"
-	@echo "make test-cuda                every kernel, golden and law test on this machine's GPU"
+	@echo "make test-cuda                every kernel against its specification, and audits, on this machine's GPU"
 	@echo "make asan | tsan              the tests under sanitizers"
 	@echo "make fuzz [SECONDS=60]        every fuzz target for that long (clang 19)"
 	@echo "make clients                  more clients than the tests have: agents, frameworks, evaluation (installs them)"
@@ -35,7 +35,7 @@ cuda: setup cuda-toolkit
 
 test-cuda: cuda-toolkit
 	@tools/setup.sh test
-	@cmake --preset dev -DREPRISE_CUDA=ON >/dev/null && cmake --build --preset dev -j $(JOBS) --target cuda_test model_test reprise
+	@cmake --preset dev -DREPRISE_CUDA=ON >/dev/null && cmake --build --preset dev -j $(JOBS) --target cuda_test reprise
 	@build/dev/src/kernels/cuda/cuda_test
 	@tools/test_cuda.sh build/dev/reprise
 
