@@ -85,6 +85,10 @@ Result<std::unique_ptr<StateCache>> StateCache::Create(const StateSpec& spec,
   StateIndex::Options index_options;
   index_options.spec = spec;
   index_options.cache = options;
+  index_options.back = [&self = *cache](std::span<const BlockId> blocks,
+                                         std::span<const StateId> states) {
+    return self.Back(blocks, states);
+  };
   cache->index_ = std::make_unique<StateIndex>(std::move(index_options));
   StateStore::Sizes sizes;
   sizes.block_count = cache->index_->block_capacity();
@@ -96,12 +100,20 @@ Result<std::unique_ptr<StateCache>> StateCache::Create(const StateSpec& spec,
 // Lets the store do what the index has decided.
 void StateCache::Apply() {
   Actions& actions = index_->actions();
+  store_->Apply(actions);
+  actions.clear();
+}
+
+// What was freed so far is free to be used again, or given back for these.
+Status StateCache::Back(std::span<const BlockId> blocks, std::span<const StateId> states) {
+  Apply();
   const size_t metadata = index_->bytes_metadata();
   const size_t budget = index_->options().budget_bytes;
-  store_->Apply(actions, budget - std::min(budget, metadata));
-  actions.clear();
+  const Status backed = store_->Back(blocks, states, budget - std::min(budget, metadata));
   CacheStats& counters = index_->counters();
   counters.bytes_used_max = std::max(counters.bytes_used_max, store_->resident_bytes() + metadata);
+  if (!backed.ok()) ++counters.memory_refused;
+  return backed;
 }
 
 void StateCache::SetTime(int64_t now_ms) {

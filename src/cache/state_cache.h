@@ -242,6 +242,7 @@ class StateCache {
  private:
   StateCache();
   void Apply();
+  Status Back(std::span<const BlockId> blocks, std::span<const StateId> states);
 
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<StateIndex> index_;

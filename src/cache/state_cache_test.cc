@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "cache/index/state_index.h"
 #include "device/raw.h"
+#include "device/scarce_memory.h"
 
 namespace reprise {
 namespace {
@@ -29,9 +30,9 @@ StateSpec HybridSpec() {
 // The state after tokens t0..tn is the fold x -> x * 0.5 + t; a K row holds it at its position.
 class Toy {
  public:
-  explicit Toy(CacheOptions options) {
+  explicit Toy(CacheOptions options, DeviceMemory& memory = HostMemory()) {
     options.budget_bytes = options.budget_bytes ? options.budget_bytes : 8 << 20;
-    auto made = StateCache::Create(HybridSpec(), options);
+    auto made = StateCache::Create(HybridSpec(), options, memory);
     CHECK(made.ok());
     cache = std::move(made).value();
   }
@@ -186,6 +187,41 @@ TEST(StateCache, RunningRequestsComeFirstAndMemoryStaysWithinTheBudget) {
   big = Lease();
   Lease small = toy.Acquire(Tokens(100));
   EXPECT_TRUE(toy.Run(small).ok());
+}
+
+// A device that has less than the budget says so: what is only cached goes first, then the request
+// that asked is refused with what the device said, and others go on, with the right bytes.
+TEST(StateCache, ADeviceThatHasLessThanTheBudgetEndsOneRequest) {
+  ScarceMemory memory(1 << 20);
+  CacheOptions options;
+  options.budget_bytes = 64 << 20;
+  options.sequence_count = 4;
+  Toy toy(options, memory);
+  const auto compute = [&](Lease& lease) { return toy.Run(lease); };
+  for (uint64_t i = 0; i < 60; ++i) {  // together far more than there is
+    Lease lease = toy.Acquire(Tokens(100 + static_cast<int>(i * 7 % 900), 1 + i % 23));
+    const Status status = compute(lease);
+    ASSERT_TRUE(status.ok()) << status.message();
+    toy.cache->Finish(std::move(lease));
+    ASSERT_TRUE(toy.cache->CheckInvariants().ok());
+  }
+  EXPECT_GT(toy.cache->stats().memory_refused, 0u);
+  EXPECT_LE(memory.most_bytes(), size_t{1} << 20);
+
+  Lease running = toy.Acquire(Tokens(3000, 77));
+  ASSERT_TRUE(compute(running).ok());
+  Lease big = toy.Acquire(Tokens(6000, 78));
+  const Status refused = compute(big);
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(refused.message().find("the device has no more"), std::string::npos)
+      << refused.message();
+  EXPECT_EQ(toy.cache->Reserve(big, 6000).code(), StatusCode::kResourceExhausted) << "again";
+  big = Lease();
+  Lease small = toy.Acquire(Tokens(100, 79));
+  EXPECT_TRUE(compute(small).ok());
+  toy.cache->Append(running, Tokens(300, 80));
+  EXPECT_TRUE(compute(running).ok()) << "nothing of what ran was lost";
+  EXPECT_TRUE(toy.cache->CheckInvariants().ok());
 }
 
 TEST(StateCache, ThePictureIsLitAlongAPrompt) {

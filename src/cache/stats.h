@@ -104,6 +104,7 @@ struct CacheStats {
   std::array<uint64_t, kEvictReasonCount> blocks_evicted{};
   Log2Histogram evicted_age_ms;  // since the entry was last used
   uint64_t blocks_copied = 0;    // copy on write
+  uint64_t memory_refused = 0;   // the device had less than the budget
   uint64_t waits = 0;            // requests that found another one computing their prefix
 
   // Now. bytes_leased + bytes_cached + bytes_metadata <= bytes_budget.

@@ -30,7 +30,7 @@ class EngineFixture {
                          EngineOptions engine_options = {}) {
     SetLogLevel(LogLevel::kWarning);
     if (cache_options.budget_bytes == 0) cache_options.budget_bytes = size_t{64} << 20;
-    auto cache = StateCache::Create(executor.card().state, cache_options);
+    auto cache = StateCache::Create(executor.card().state, cache_options, executor.memory());
     EXPECT_TRUE(cache.ok()) << cache.status().message();
     engine_options.context_tokens = cache_options.context_tokens;
     engine_ = std::make_unique<Engine>(executor, std::move(*cache), engine_options, clock_);

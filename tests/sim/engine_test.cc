@@ -7,6 +7,7 @@
 #include <atomic>
 #include <thread>
 
+#include "device/scarce_memory.h"
 #include "engine_fixture.h"
 #include "fake_executor.h"
 
@@ -144,6 +145,35 @@ TEST_F(EngineTest, AHundredConcurrentRequestsComputeTheirPrefixOnceWithinTheBudg
   EXPECT_LE(executor_.rows(), 1000u + 100u * 12u);
   const CacheStats stats = engine.cache().stats();
   EXPECT_LE(stats.bytes_used_max, stats.bytes_budget * 103 / 100);
+}
+
+// A device with less memory than the budget says: requests that fit run, one after another if need
+// be, and the one that can never fit ends with a sentence; nobody else notices.
+TEST_F(EngineTest, MemoryThatTheDeviceDoesNotHaveEndsOneRequest) {
+  const auto answer = [&](DeviceMemory& memory, std::vector<EngineFixture::Answer>* answers) {
+    FakeExecutor executor(FakeExecutor::Kind::kHybrid);
+    executor.set_memory(&memory);
+    EngineFixture fixture(executor, cache_options_);
+    std::vector<std::shared_ptr<TokenStream>> streams;
+    for (uint64_t i = 0; i < 12; ++i) {
+      streams.push_back(fixture.Submit(Talk().Say(i, i == 5 ? 3900 : 200).Request(20)));
+    }
+    fixture.RunAll();
+    for (const auto& stream : streams) answers->push_back(EngineFixture::Read(*stream));
+    EXPECT_TRUE(fixture.cache().CheckInvariants().ok());
+  };
+  std::vector<EngineFixture::Answer> plenty, scarce;
+  answer(HostMemory(), &plenty);
+  ScarceMemory memory(executor_.card().state.kv_block_bytes() * 12 + (1 << 20));
+  answer(memory, &scarce);
+  for (size_t i = 0; i < plenty.size(); ++i) {
+    if (i == 5) continue;
+    EXPECT_EQ(scarce[i].completion.reason, FinishReason::kLength) << i;
+    EXPECT_EQ(scarce[i].tokens, plenty[i].tokens) << i;
+  }
+  EXPECT_EQ(scarce[5].completion.reason, FinishReason::kFailed);
+  EXPECT_NE(scarce[5].completion.status.message().find("the device has no more"),
+            std::string::npos);
 }
 
 // Two long replies that do not fit together: each must end, one after the other.

@@ -23,6 +23,8 @@ class FakeExecutor : public Executor {
   explicit FakeExecutor(Kind kind, int64_t context_length = 4096);
 
   const ModelCard& card() const override { return card_; }
+  DeviceMemory& memory() override { return *memory_; }
+  void set_memory(DeviceMemory* memory) { memory_ = memory; }
   void Forward(const BatchView& batch, const StateMemory& memory, float* logits) override;
 
   // The logits of a cold run, straight from the tokens.
@@ -41,6 +43,7 @@ class FakeExecutor : public Executor {
   void WriteLogits(uint64_t recurrent, uint64_t keys, float* logits) const;
 
   ModelCard card_;
+  DeviceMemory* memory_ = &HostMemory();
   bool has_kv_ = false;
   bool has_recurrent_ = false;
   size_t kv_entry_ = 0;

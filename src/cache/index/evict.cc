@@ -23,19 +23,40 @@ bool StateIndex::PurgeSomeGhosts() {
 
 // For running requests: everything that is only cached may go, pinned entries last (for idle work:
 // not at all).
-bool StateIndex::MakeRoom(size_t bytes, uint32_t block_count, EvictReason why, bool even_pinned) {
-  if (options_.fails && options_.fails()) return false;
+bool StateIndex::MakeRoom(const Units& units, size_t metadata, EvictReason why,
+                          bool even_pinned) {
+  const size_t bytes = units.blocks * block_bytes_ + units.states * state_bytes_ + metadata;
+  refusal_ = OkStatus();
   while (bytes_used() + bytes > options_.cache.budget_bytes ||
-         blocks_.used_count() + size_t{block_count} > blocks_.capacity()) {
+         blocks_.used_count() + size_t{units.blocks} > blocks_.capacity()) {
     if (!EvictOne(why, kAnyKey, even_pinned) && !PurgeSomeGhosts()) return false;
+  }
+  while (!Backed(units)) {
+    if (!EvictOne(why, kAnyKey, even_pinned)) return false;
   }
   return true;
 }
 
+// Whether the device has memory for the units that would be taken next: the budget may be more than
+// others have left of it.
+bool StateIndex::Backed(const Units& units) {
+  if (!options_.back || (units.blocks == 0 && units.states == 0)) return true;
+  refusal_ = options_.back(blocks_.Next(units.blocks), states_.Next(units.states));
+  return refusal_.ok();
+}
+
+// Why MakeRoom found none: `sentence`, or what the device said.
+Status StateIndex::NoRoom(const std::string& sentence) const {
+  if (refusal_.ok()) return ResourceExhausted(sentence);
+  return ResourceExhausted(refusal_.message() +
+                           ", and running requests hold the rest; run fewer at a time, shorten the "
+                           "prompt or lower the budget");
+}
+
 // For a snapshot: only what is worth less than itself.
 bool StateIndex::MakeRoomForSnapshot(double key) {
-  if (options_.fails && options_.fails()) return false;
-  while (bytes_used() + state_bytes_ > options_.cache.budget_bytes || states_.full()) {
+  while (bytes_used() + state_bytes_ > options_.cache.budget_bytes || states_.full() ||
+         !Backed({.states = 1})) {
     if (!EvictOne(EvictReason::kSnapshot, key, false)) return false;
   }
   return true;

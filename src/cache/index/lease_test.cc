@@ -16,7 +16,7 @@ TEST(Finish, RenamesTheLiveStateAndNeedsNoRoom) {
   StateIndex::Options options;
   options.spec = SpecOfKinds(true, 0, true);
   options.cache.budget_bytes = 64 << 20;
-  options.fails = [&] { return fails; };
+  options.back = [&](auto, auto) { return fails ? ResourceExhausted("none") : OkStatus(); };
   IndexClient client(std::move(options));
   const auto prompt = RandomTokens(1, 300), reply = RandomTokens(2, 100);
   Lease lease = client.Acquire(prompt);

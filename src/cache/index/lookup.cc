@@ -160,15 +160,15 @@ Status StateIndex::TakeState(LeaseRecord& record, EntryId entry) {
   if (entry.valid()) Rekey(entry);
   const bool crowded = live_states_ == options_.cache.sequence_count;
   const bool room =
-      !crowded && MakeRoom(state_bytes_, 0, EvictReason::kRunning, !record.speculative);
+      !crowded && MakeRoom({.states = 1}, 0, EvictReason::kRunning, !record.speculative);
   serving_ = EntryId();
   if (entry.valid()) Rekey(entry);
   if (!room) {
     Settle();
-    return ResourceExhausted(
-        crowded ? "as many sequences run as may; try again when a request ends"
-                : "running requests leave no room for one more recurrent state; run fewer "
-                  "at a time or raise the budget");
+    return crowded
+               ? ResourceExhausted("as many sequences run as may; try again when a request ends")
+               : NoRoom("running requests leave no room for one more recurrent state; run fewer at "
+                        "a time or raise the budget");
   }
   record.state = AllocateState();
   ++live_states_;
@@ -184,7 +184,7 @@ Status StateIndex::TakeState(LeaseRecord& record, EntryId entry) {
 Status StateIndex::Start(const Lease& lease) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(!record.started);
-  if (!MakeRoom(record.bytes, 0, EvictReason::kRunning, !record.speculative)) {
+  if (!MakeRoom({}, record.bytes, EvictReason::kRunning, !record.speculative)) {
     return ResourceExhausted("running requests leave no room for the tokens of one more");
   }
   const MatchResult match = Match(record);

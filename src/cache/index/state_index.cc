@@ -194,10 +194,10 @@ Status StateIndex::ReserveBlocks(LeaseRecord& record, int32_t token_count) {
   const size_t more = wanted > record.table.size() ? wanted - record.table.size() : 0;
   const uint32_t count = static_cast<uint32_t>(more + (copy ? 1 : 0));
   if (count == 0) return OkStatus();
-  if (!MakeRoom(count * block_bytes_, count, EvictReason::kRunning, !record.speculative)) {
-    return ResourceExhausted("running requests leave too little of the state memory (" +
-                             std::to_string(options_.cache.budget_bytes >> 20) +
-                             " MiB); run fewer at a time, shorten the prompt or raise the budget");
+  if (!MakeRoom({.blocks = count}, 0, EvictReason::kRunning, !record.speculative)) {
+    return NoRoom("running requests leave too little of the state memory (" +
+                  std::to_string(options_.cache.budget_bytes >> 20) +
+                  " MiB); run fewer at a time, shorten the prompt or raise the budget");
   }
   if (copy) {
     const BlockId mine = blocks_.Allocate();

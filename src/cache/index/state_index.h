@@ -56,7 +56,9 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
     int32_t block_tokens = kBlockTokens;     // tests use small ones
     std::unique_ptr<EvictionPolicy> policy;  // null: CostPerBytePolicy
     double ladder_share = 0.08;              // of the budget: rungs for edits; 0: none
-    std::function<bool()> fails;             // tests: asked before memory is taken
+    // Asked before units are taken: gets memory for them, or says why there is none. Empty: there
+    // always is.
+    std::function<Status(std::span<const BlockId>, std::span<const StateId>)> back;
   };
   explicit StateIndex(Options options);
   ~StateIndex() override;
@@ -164,7 +166,13 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
 
   // evict.cc
   bool PurgeSomeGhosts();
-  bool MakeRoom(size_t bytes, uint32_t block_count, EvictReason why, bool even_pinned);
+  struct Units {
+    uint32_t blocks = 0;
+    uint32_t states = 0;
+  };
+  bool MakeRoom(const Units& units, size_t metadata, EvictReason why, bool even_pinned);
+  bool Backed(const Units& units);
+  Status NoRoom(const std::string& sentence) const;
   bool MakeRoomForSnapshot(double key);
   bool MakeRoomForRung(double key);
   size_t LadderBytesMax() const;
@@ -243,6 +251,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   Flights flights_;
   size_t record_bytes_ = 0;
   size_t ghost_tokens_max_;
+  Status refusal_;  // what the device said when memory was last asked for
   CacheStats stats_;
 };
 

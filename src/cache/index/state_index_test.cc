@@ -64,7 +64,14 @@ class Schedule {
     options.cache.ttl_ms = rng_.Below(3) == 0 ? 2000 : 0;
     options.cache.entry_count_max = rng_.Below(4) == 0 ? 6 : 0;
     options.block_tokens = kTokens;
-    if (mix.faults) options.fails = [this] { return rng_.Below(8) == 0; };
+    if (mix.faults) {  // some calls in a row, so that giving everything else up does not help
+      options.back = [this](auto, auto) {
+        if (faults_ == 0 && rng_.Below(8) == 0) faults_ = 1 + rng_.Below(64);
+        if (faults_ == 0) return OkStatus();
+        --faults_;
+        return ResourceExhausted("the device has none");
+      };
+    }
     index_ = std::make_unique<StateIndex>(std::move(options));
   }
 
@@ -353,6 +360,7 @@ class Schedule {
 
   Mix mix_;
   Rng rng_;
+  uint64_t faults_ = 0;  // so many more
   std::unique_ptr<StateIndex> index_;
   std::vector<std::string> past_;
   std::set<std::string> published_;  // prefixes with a snapshot; without recurrence, all published

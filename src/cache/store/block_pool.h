@@ -30,6 +30,7 @@ class BlockPool {
   bool full() const { return ids_.full(); }
   // A block with one lease ref. REQUIRES: !full().
   BlockId Allocate();
+  std::vector<BlockId> Next(uint32_t count) const { return ids_.Next(count); }
   void RefTree(BlockId id);
   void UnrefTree(BlockId id);
   void RefLease(BlockId id);

@@ -13,7 +13,8 @@ namespace reprise {
 // that memory in use stays warm and few pages are touched.
 //
 // Invariants: an id is free or used, never both; used_count() + free ids below limit() == limit().
-// Costs: Allocate and Free O(1); memory grows with the largest number of ids in use at once.
+// Costs: Allocate and Free O(1), Next O(count); memory grows with the largest number of ids in use
+// at once.
 template <typename IdType>
 class IdPool {
  public:
@@ -36,6 +37,17 @@ class IdPool {
     CHECK(used(id));
     used_[id.value] = false;
     free_.push_back(id);
+  }
+
+  // The ids that the next `count` calls of Allocate give. REQUIRES: there are so many.
+  std::vector<IdType> Next(uint32_t count) const {
+    CHECK(count <= capacity_ - used_count());
+    std::vector<IdType> ids;
+    for (size_t i = free_.size(); i > 0 && ids.size() < count; --i) ids.push_back(free_[i - 1]);
+    for (size_t fresh = used_.size(); ids.size() < count; ++fresh) {
+      ids.push_back({static_cast<uint32_t>(fresh)});
+    }
+    return ids;
   }
 
   bool used(IdType id) const { return id.value < used_.size() && used_[id.value]; }

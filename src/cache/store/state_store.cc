@@ -2,6 +2,7 @@
 #include "cache/store/state_store.h"
 
 #include <initializer_list>
+#include <vector>
 
 namespace reprise {
 
@@ -27,16 +28,27 @@ bool StateStore::GiveBack(size_t bytes, int64_t unused_ms) {
   return resident_bytes() < before;
 }
 
-void StateStore::Apply(std::span<const Action> actions, size_t resident_limit) {
-  const auto take = [&](UnitArena& arena, uint32_t id) {
-    arena.Take(id);
-    const size_t resident = resident_bytes();
-    if (resident > resident_limit) GiveBack(resident - resident_limit);
+Status StateStore::Back(std::span<const BlockId> blocks, std::span<const StateId> states,
+                        size_t resident_limit) {
+  std::vector<uint32_t> block_ids, state_ids;
+  for (const BlockId id : blocks) block_ids.push_back(id.value);
+  for (const StateId id : states) state_ids.push_back(id.value);
+  const size_t missing = blocks_.Want(block_ids) + states_.Want(state_ids);
+  const size_t resident = resident_bytes() + missing;
+  if (resident > resident_limit) GiveBack(resident - resident_limit);
+  const auto back = [this] {
+    const Status backed = blocks_.Back();
+    return backed.ok() ? states_.Back() : backed;
   };
+  const Status backed = back();
+  return !backed.ok() && GiveBack(SIZE_MAX) ? back() : backed;
+}
+
+void StateStore::Apply(std::span<const Action> actions) {
   for (const Action& action : actions) {
     switch (action.verb) {
       case Action::Verb::kTakeBlock:
-        take(blocks_, action.to);
+        blocks_.Take(action.to);
         break;
       case Action::Verb::kFreeBlock:
         blocks_.Free(action.from, now_ms_);
@@ -45,7 +57,7 @@ void StateStore::Apply(std::span<const Action> actions, size_t resident_limit) {
         device_->Copy(blocks_.at(action.to), blocks_.at(action.from), layout_.block_bytes());
         break;
       case Action::Verb::kTakeState:
-        take(states_, action.to);
+        states_.Take(action.to);
         break;
       case Action::Verb::kFreeState:
         states_.Free(action.from, now_ms_);

@@ -18,7 +18,7 @@ namespace reprise {
 // actions in their order and knows nothing of trees.
 //
 // Thread safety: none.
-// Invariant: free units keep their pages only below the limit that the last Apply was given.
+// Invariant: free units keep their pages only below the limit that the last Back was given.
 class StateStore {
  public:
   struct Sizes {
@@ -29,8 +29,13 @@ class StateStore {
   static Result<std::unique_ptr<StateStore>> Make(const StateSpec& spec, const Sizes& sizes,
                                                   DeviceMemory& memory = HostMemory());
 
-  // Gives pages of free units back where more than `resident_limit` bytes would be resident.
-  void Apply(std::span<const Action> actions, size_t resident_limit);
+  // REQUIRES: what is taken has been backed.
+  void Apply(std::span<const Action> actions);
+  // Gets memory for units that are to be taken next. Gives pages of free units back where more than
+  // `resident_limit` bytes would be resident, and of all of them if the device has no more. Fails
+  // with what the device says.
+  Status Back(std::span<const BlockId> blocks, std::span<const StateId> states,
+              size_t resident_limit);
   void SetTime(int64_t now_ms) { now_ms_ = now_ms; }
   // Gives pages of units that were free for `unused_ms` back to the system, about `bytes` of them;
   // returns true if there was something to give.

@@ -24,6 +24,8 @@ TEST(UnitArena, GivesPagesBackAndLeavesNeighboursAlone) {
     for (int i = 0; i < 3000; ++i) {
       const auto id = static_cast<uint32_t>(rng.Below(200));
       if (content[id] < 0) {
+        arena.Want({&id, 1});
+        ASSERT_TRUE(arena.Back().ok());
         arena.Take(id);
         content[id] = static_cast<int>(rng.Below(256));
         std::memset(Raw(arena.at(id)), content[id], unit);
@@ -53,9 +55,9 @@ TEST(StateStore, DoesWhatActionsSay) {
   ASSERT_TRUE(made.ok());
   StateStore& store = **made;
   const StateMemory& memory = store.memory();
-  const size_t limit = 1 << 20;
-  const auto apply = [&](std::initializer_list<Action> actions) { store.Apply(actions, limit); };
+  const auto apply = [&](std::initializer_list<Action> actions) { store.Apply(actions); };
 
+  ASSERT_TRUE(store.Back({}, std::vector<StateId>{{1}, {7}}, 1 << 20).ok());
   apply({{.verb = Verb::kTakeState, .to = 1}, {.verb = Verb::kTakeState, .to = 7}});
   std::memset(Raw(memory.state({1})), 3, spec.state_bytes());
   apply({{Verb::kCopyState, 1, 7}, {.verb = Verb::kClearState, .to = 1}});
@@ -63,6 +65,7 @@ TEST(StateStore, DoesWhatActionsSay) {
   apply({{Verb::kCopyState, 7, 1}});
   EXPECT_EQ(Raw(memory.state({1}))[19'999], std::byte(3));
 
+  ASSERT_TRUE(store.Back(std::vector<BlockId>{{0}, {5}}, {}, 1 << 20).ok());
   apply({{.verb = Verb::kTakeBlock, .to = 0}, {.verb = Verb::kTakeBlock, .to = 5}});
   std::memset(Raw(memory.block({0})), 9, spec.kv_block_bytes());
   apply({{Verb::kCopyBlock, 0, 5}, {.verb = Verb::kFreeBlock, .from = 0}});
@@ -81,12 +84,17 @@ TEST(StateStore, BlocksAndSnapshotsShareOneLimit) {
     const Verb free = round % 2 == 0 ? Verb::kFreeBlock : Verb::kFreeState;
     for (uint32_t i = 0; i < 16; ++i) {
       const Action action{.verb = take, .to = i};
-      (*made)->Apply({&action, 1}, limit);
+      const BlockId block{i};
+      const StateId state{i};
+      const Status backed = take == Verb::kTakeBlock ? (*made)->Back({&block, 1}, {}, limit)
+                                                     : (*made)->Back({}, {&state, 1}, limit);
+      ASSERT_TRUE(backed.ok());
+      (*made)->Apply({&action, 1});
       EXPECT_LE((*made)->resident_bytes(), limit);
     }
     for (uint32_t i = 0; i < 16; ++i) {
       const Action action{.verb = free, .from = i};
-      (*made)->Apply({&action, 1}, limit);
+      (*made)->Apply({&action, 1});
     }
   }
   EXPECT_TRUE((*made)->GiveBack(SIZE_MAX));
@@ -100,9 +108,11 @@ TEST(StateStore, PagesAreGivenBackOnlyAfterALongPause) {
   const auto made = StateStore::Make(spec, {0, 16});
   ASSERT_TRUE(made.ok());
   StateStore& store = **made;
-  const auto apply = [&](Action action) { store.Apply({&action, 1}, SIZE_MAX); };
+  const auto apply = [&](Action action) { store.Apply({&action, 1}); };
+  const StateId state{3};
   for (int64_t now = 0; now < 1000; ++now) {  // taken and freed again and again
     store.SetTime(now * 1000);
+    ASSERT_TRUE(store.Back({}, {&state, 1}, SIZE_MAX).ok());
     apply({.verb = Verb::kTakeState, .to = 3});
     apply({.verb = Verb::kFreeState, .from = 3});
     EXPECT_FALSE(store.GiveBack(SIZE_MAX, 60'000));

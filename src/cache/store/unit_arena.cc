@@ -23,18 +23,37 @@ Status UnitArena::Reserve(DeviceMemory& memory, size_t unit_bytes, size_t capaci
   return OkStatus();
 }
 
-void UnitArena::Take(uint32_t id) {
-  if (units_.size() <= id) units_.resize(id + 1);
-  Unit& unit = units_[id];
-  CHECK(!unit.used);
-  unit.used = true;
-  if (unit.resident) {
-    --idle_count_;
-  } else {
-    CHECK(memory_->Commit(at(id), unit_bytes_).ok());
+size_t UnitArena::Want(std::span<const uint32_t> ids) {
+  for (const uint32_t id : wanted_) units_[id].wanted = false;
+  wanted_.assign(ids.begin(), ids.end());
+  size_t missing = 0;
+  for (const uint32_t id : ids) {
+    if (units_.size() <= id) units_.resize(id + 1);
+    units_[id].wanted = true;
+    if (!units_[id].resident) ++missing;
+  }
+  return missing * unit_bytes_;
+}
+
+Status UnitArena::Back() {
+  for (const uint32_t id : wanted_) {
+    Unit& unit = units_[id];
+    if (unit.resident) continue;
+    REPRISE_TRY(memory_->Commit(at(id), unit_bytes_));
     unit.resident = true;
     ++resident_count_;
+    ++idle_count_;
+    idle_.emplace_back(id, unit.free_ms);  // until it is taken
   }
+  return OkStatus();
+}
+
+void UnitArena::Take(uint32_t id) {
+  Unit& unit = units_[id];
+  CHECK(unit.resident && !unit.used);
+  unit.used = true;
+  unit.wanted = false;
+  --idle_count_;
 }
 
 void UnitArena::Free(uint32_t id, int64_t now_ms) {
@@ -64,13 +83,17 @@ bool UnitArena::PageIsFree(size_t page) const {
 
 void UnitArena::Discard(size_t bytes, int64_t before_ms) {
   size_t won = 0;
-  while (won < bytes && !idle_.empty()) {
-    if (idle_.front().second > before_ms) return;
-    const bool stale = Stale(idle_.front());
-    const uint32_t id = idle_.front().first;
+  std::vector<std::pair<uint32_t, int64_t>> kept;
+  while (won < bytes && !idle_.empty() && idle_.front().second <= before_ms) {
+    const std::pair<uint32_t, int64_t> one = idle_.front();
     idle_.pop_front();
-    if (stale) continue;
+    if (Stale(one)) continue;
+    const uint32_t id = one.first;
     Unit& unit = units_[id];
+    if (unit.wanted) {
+      kept.push_back(one);
+      continue;
+    }
     const size_t begin = id * unit_bytes_, end = begin + unit_bytes_;
     // Pages that a neighbour in use reaches into stay.
     size_t first = begin / page_bytes_, last = (end - 1) / page_bytes_;
@@ -84,6 +107,7 @@ void UnitArena::Discard(size_t bytes, int64_t before_ms) {
     --idle_count_;
     won += unit_bytes_;
   }
+  idle_.insert(idle_.begin(), kept.begin(), kept.end());
 }
 
 }  // namespace reprise

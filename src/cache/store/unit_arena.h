@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -14,11 +15,13 @@ namespace reprise {
 
 // UnitArena is the memory behind one kind of id, on whatever device: `capacity` units of
 // `unit_bytes`, contiguous, so that id -> address is one multiplication. It reserves addresses for
-// all of them and takes pages only as units are used; pages of free units can be given back. So
+// all of them and takes pages only as units are wanted; pages of free units can be given back. So
 // blocks and snapshots share one budget although each could fill it alone.
 //
+// Only Back asks the device for memory, so only it can fail: a unit is backed, then taken.
+//
 // Thread safety: none.
-// Invariants: resident_bytes() counts every unit that was used since its pages were last given
+// Invariants: resident_bytes() counts every unit that was backed since its pages were last given
 // back. Costs: Take and Free O(1); Discard O(pages given back).
 class UnitArena {
  public:
@@ -33,7 +36,13 @@ class UnitArena {
   DevicePtr<std::byte> at(uint32_t id) const { return data() + int64_t(id * unit_bytes_); }
   size_t unit_bytes() const { return unit_bytes_; }
 
-  void Take(uint32_t id);
+  // Names the units that are to be taken next: Discard leaves them alone until others are named.
+  // Returns the bytes that they need and do not have.
+  size_t Want(std::span<const uint32_t> ids);
+  // Gets pages for the units that are wanted. Fails with what the device says; those that have
+  // theirs keep them.
+  Status Back();
+  void Take(uint32_t id);  // REQUIRES: it has been backed
   void Free(uint32_t id, int64_t now_ms = 0);  // its content is gone from here on
   // Gives back pages of units that are free since `before_ms`, the longest free first, until
   // `bytes` are won or none is left.
@@ -46,6 +55,7 @@ class UnitArena {
   struct Unit {
     bool used = false;
     bool resident = false;
+    bool wanted = false;
     int64_t free_ms = 0;  // since when
   };
   bool PageIsFree(size_t page) const;
@@ -58,6 +68,7 @@ class UnitArena {
   std::vector<Unit> units_;  // as far as ids were used
   std::deque<std::pair<uint32_t, int64_t>>
       idle_;  // unit, free since; stale if that is no longer so
+  std::vector<uint32_t> wanted_;
   size_t resident_count_ = 0;
   size_t idle_count_ = 0;
 };

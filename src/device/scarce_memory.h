@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "device/memory.h"
+#include "device/raw.h"
+
+namespace reprise {
+
+// For tests: memory of which there is less than was promised. Reserved pages cannot be touched
+// until they are committed, and only so many can be at a time.
+class ScarceMemory final : public DeviceMemory {
+ public:
+  explicit ScarceMemory(size_t bytes) : bytes_max_(bytes) {}
+
+  void set_bytes(size_t bytes) { bytes_max_ = bytes; }
+  size_t committed_bytes() const { return pages_.size() * kPage; }
+  size_t most_bytes() const { return most_; }
+
+  Result<DeviceBuffer> Allocate(size_t bytes) override { return HostMemory().Allocate(bytes); }
+  Result<DeviceBuffer> Reserve(size_t bytes) override {
+    void* mapped = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                          -1, 0);
+    CHECK(mapped != MAP_FAILED);
+    auto* data = static_cast<std::byte*>(mapped);
+    return DeviceBuffer(std::make_unique<Mapping>(this, data, bytes), PlaceAt(data), bytes);
+  }
+  Status Commit(DevicePtr<std::byte> begin, size_t bytes) override {
+    for (std::byte* page = PageOf(Raw(begin)); page < Raw(begin) + bytes; page += kPage) {
+      if (pages_.contains(page)) continue;
+      if (committed_bytes() + kPage > bytes_max_) {
+        return ResourceExhausted("the device has no more");
+      }
+      CHECK(::mprotect(page, kPage, PROT_READ | PROT_WRITE) == 0);
+      pages_.insert(page);
+      most_ = std::max(most_, committed_bytes());
+    }
+    return OkStatus();
+  }
+  void Discard(DevicePtr<std::byte> begin, size_t bytes) override {
+    for (std::byte* page = PageOf(Raw(begin) + kPage - 1); page + kPage <= Raw(begin) + bytes;
+         page += kPage) {
+      if (pages_.erase(page) == 0) continue;
+      CHECK(::madvise(page, kPage, MADV_DONTNEED) == 0);
+      CHECK(::mprotect(page, kPage, PROT_NONE) == 0);
+    }
+  }
+  size_t page_bytes() const override { return kPage; }
+
+  void Upload(DevicePtr<std::byte> to, const void* from, size_t bytes) override {
+    HostMemory().Upload(to, from, bytes);
+  }
+  void Download(void* to, DevicePtr<const std::byte> from, size_t bytes) override {
+    HostMemory().Download(to, from, bytes);
+  }
+  void Copy(DevicePtr<std::byte> to, DevicePtr<const std::byte> from, size_t bytes) override {
+    HostMemory().Copy(to, from, bytes);
+  }
+  void Zero(DevicePtr<std::byte> to, size_t bytes) override { HostMemory().Zero(to, bytes); }
+  void Synchronize() override {}
+  DevicePtr<std::byte> Reach(void* host) override { return HostMemory().Reach(host); }
+  Capacity capacity() const override { return {bytes_max_, bytes_max_ - committed_bytes()}; }
+
+ private:
+  static constexpr size_t kPage = 65536;  // on every machine a multiple of its pages
+
+  struct Mapping final : DeviceBuffer::Owner {
+    Mapping(ScarceMemory* memory, std::byte* place, size_t size)
+        : owner(memory), data(place), bytes(size) {}
+    ~Mapping() override {
+      owner->pages_.erase(owner->pages_.lower_bound(data), owner->pages_.lower_bound(data + bytes));
+      ::munmap(data, bytes);
+    }
+    ScarceMemory* owner;
+    std::byte* data;
+    size_t bytes;
+  };
+
+  static std::byte* PageOf(std::byte* address) {
+    return address - reinterpret_cast<uintptr_t>(address) % kPage;
+  }
+
+  size_t bytes_max_;
+  size_t most_ = 0;
+  std::set<std::byte*> pages_;
+};
+
+}  // namespace reprise
