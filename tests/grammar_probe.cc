@@ -8,6 +8,10 @@
 //
 // A test is true if the text, cut into tokens, is accepted to its end.
 //
+//   {"schema": {...}, "arrange": [value, ...]}  ->  {"arranged": [true, ..], "reached": [..]}
+//
+// Whether a value is accepted with the members of its objects in some order: schemas have theirs.
+//
 //   {"schema": {...}, "generate": 20, "seed": 7}  ->  {"texts": ["...", null]}
 //
 // Texts as a model without any sense would write them, one random token after the other of those
@@ -18,6 +22,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -92,6 +97,88 @@ std::string Run(const JsonValue& line, const Vocabulary& vocabulary, bool masks)
   json.EndArray().Member("bytes", static_cast<uint64_t>(language->bytes()));
   if (!problem.empty()) json.Member("problem", problem);
   json.EndObject();
+  return out;
+}
+
+// Writes a value, choosing for each object an order of members that the language has.
+class Arranger {
+ public:
+  explicit Arranger(std::shared_ptr<Language> language) : matcher_(std::move(language)) {}
+
+  bool Write(const JsonValue& value) {
+    if (value.is_object()) {
+      std::vector<const JsonValue::Member*> left;
+      for (const auto& member : value.members()) left.push_back(&member);
+      return Text("{") && Members(std::move(left), /*first=*/true);
+    }
+    if (value.is_array()) {
+      bool first = true;
+      if (!Text("[")) return false;
+      for (const JsonValue& item : value.items()) {
+        if (!std::exchange(first, false) && !Text(", ")) return false;
+        if (!Write(item)) return false;
+      }
+      return Text("]");
+    }
+    std::string text;
+    JsonWriter(&text).Value(value);
+    return Text(text);
+  }
+  bool complete() { return matcher_.complete(); }
+  size_t reached() const { return reached_; }
+
+ private:
+  bool Text(std::string_view text) {
+    if (++steps_ > kStepsMax || !matcher_.AcceptBytes(text).ok()) return false;
+    ++accepted_;
+    reached_ = std::max(reached_, matcher_.text().size());
+    return true;
+  }
+
+  bool Members(std::vector<const JsonValue::Member*> left, bool first) {
+    if (left.empty()) return Text("}");
+    for (size_t i = 0; i < left.size(); ++i) {
+      std::string name;
+      JsonWriter(&name).String(left[i]->key);
+      const size_t before = accepted_;
+      if (Text((first ? "" : ", ") + name + ": ") && Write(left[i]->value)) {
+        std::vector<const JsonValue::Member*> rest = left;
+        rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
+        if (Members(std::move(rest), /*first=*/false)) return true;
+      }
+      matcher_.Rollback(accepted_ - before);
+      accepted_ = before;
+    }
+    return false;
+  }
+
+  static constexpr size_t kStepsMax = 200'000;
+  Matcher matcher_;
+  size_t accepted_ = 0;
+  size_t steps_ = 0;
+  size_t reached_ = 0;  // bytes of the longest try
+};
+
+std::string Arrange(const JsonValue& line, const Vocabulary& vocabulary) {
+  std::string out;
+  JsonWriter json(&out);
+  auto grammar =
+      CompileJsonSchema(*line.Find("schema"), {.alphabet = vocabulary.trie->single_bytes()});
+  if (!grammar.ok()) {
+    json.BeginObject().Member("error", grammar.status().message()).EndObject();
+    return out;
+  }
+  const auto language = std::make_shared<Language>(std::move(grammar).value(), vocabulary.trie);
+  std::vector<size_t> reached;
+  json.BeginObject().Key("arranged").BeginArray();
+  for (const JsonValue& value : line.Find("arrange")->items()) {
+    Arranger arranger(language);
+    json.Bool(arranger.Write(value) && arranger.complete());
+    reached.push_back(arranger.reached());
+  }
+  json.EndArray().Key("reached").BeginArray();
+  for (const size_t bytes : reached) json.Uint(bytes);
+  json.EndArray().EndObject();
   return out;
 }
 
@@ -187,9 +274,11 @@ int Main(int argc, char** argv) {
       std::printf("{\"error\": \"not JSON\"}\n");
     } else {
       const JsonValue& root = document->root();
-      const bool generate = root.Find("generate") != nullptr;
-      std::printf("%s\n", generate ? Generate(root, vocabulary).c_str()
-                                   : Run(root, vocabulary, argc > 2).c_str());
+      const std::string answer = root.Find("generate") != nullptr ? Generate(root, vocabulary)
+                                 : root.Find("arrange") != nullptr
+                                     ? Arrange(root, vocabulary)
+                                     : Run(root, vocabulary, argc > 2);
+      std::printf("%s\n", answer.c_str());
     }
     std::fflush(stdout);
   }

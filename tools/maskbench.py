@@ -23,6 +23,7 @@ import re
 import subprocess
 import sys
 import time
+import urllib.parse
 
 
 def load(folder, sample, seed):
@@ -38,35 +39,98 @@ def text_of(value):
     return json.dumps(value, ensure_ascii=False)
 
 
-def names_of(schema):
-    """Names of properties by first appearance: those of `properties`, then those only `required`."""
-    names, later = {}, {}
+class Order:
+    """Puts the properties of an instance into the order in which its schema names them: those of `properties`, as the
+    document has them, then others that are `required`. Where schemas are combined, what fits the value comes first."""
 
-    def walk(node):
-        if isinstance(node, list):
-            for item in node:
-                walk(item)
-        elif isinstance(node, dict):
-            for key, value in node.items():
-                if key == "properties" and isinstance(value, dict):
-                    for name in value:
-                        names.setdefault(name, len(names))
-                elif key == "required" and isinstance(value, list):
-                    for name in value:
-                        later.setdefault(str(name), len(later))
-                walk(value)
-    walk(schema)
-    for name in later:
-        names.setdefault(name, len(names))
-    return names
+    def __init__(self, root):
+        self.root = root
+
+    def target(self, reference):
+        node = self.root
+        for part in reference.lstrip("#").split("/")[1:]:
+            part = urllib.parse.unquote(part).replace("~1", "/").replace("~0", "~")
+            try:
+                node = node[int(part)] if isinstance(node, list) else node[part]
+            except (KeyError, IndexError, ValueError, TypeError):
+                return True
+        return node if reference.startswith("#") else True
+
+    def fits(self, node, value):
+        """Whether the names, and the constants, of an object are what this schema asks for; a guess, to order by."""
+        for one in self.all_of([node], value, deep=False):
+            properties = one.get("properties") or {}
+            required = one.get("required")
+            if isinstance(required, list) and any(name not in value for name in required):
+                return False
+            if one.get("additionalProperties") is False and "patternProperties" not in one:
+                if any(name not in properties for name in value):
+                    return False
+            for name, schema in properties.items():
+                if name not in value or not isinstance(schema, dict):
+                    continue
+                if value[name] not in schema.get("enum", [value[name]]) or value[name] != schema.get("const", value[name]):
+                    return False
+        return True
+
+    def all_of(self, nodes, value, deep=True):
+        """The schemas that speak about this value, in the order of the document."""
+        found, open_nodes = [], list(reversed(nodes))
+        while open_nodes and len(found) < 1000:
+            node = open_nodes.pop()
+            if not isinstance(node, dict) or any(node is other for other in found):
+                continue
+            found.append(node)
+            more = []
+            for key, inner in node.items():
+                if key == "$ref" and isinstance(inner, str):
+                    more.append(self.target(inner))
+                elif key == "allOf" and isinstance(inner, list):
+                    more.extend(inner)
+                elif deep and key in ("anyOf", "oneOf") and isinstance(inner, list):
+                    if isinstance(value, dict):
+                        inner = sorted(inner, key=lambda branch: not self.fits(branch, value))
+                    more.extend(inner)
+                elif deep and key in ("if", "then", "else", "not"):
+                    more.append(inner)
+                elif deep and key in ("dependencies", "dependentSchemas") and isinstance(inner, dict):
+                    more.extend(inner.values())
+            open_nodes.extend(reversed(more))
+        return found
+
+    def arrange(self, value, nodes):
+        nodes = self.all_of(nodes, value)
+        if isinstance(value, list):
+            return [self.arrange(item, [part for node in nodes for part in self.item_schemas(node, i)])
+                    for i, item in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        names = {}
+        for key in ("properties", "required"):
+            for node in nodes:
+                for name in node.get(key) if isinstance(node.get(key), (dict, list)) else ():
+                    names.setdefault(name, len(names))
+        inner = {name: [part for node in nodes for part in self.property_schemas(node, name)] for name in value}
+        return {name: self.arrange(value[name], inner[name])
+                for name in sorted(value, key=lambda name: names.get(name, 1 << 30))}
+
+    @staticmethod
+    def item_schemas(node, i):
+        items = node.get("prefixItems", node.get("items"))
+        if isinstance(items, list):
+            return [items[i]] if i < len(items) else [node.get("items"), node.get("additionalItems")]
+        return [items]
+
+    @staticmethod
+    def property_schemas(node, name):
+        properties = node.get("properties")
+        if isinstance(properties, dict) and name in properties:
+            return [properties[name]]
+        patterns = node.get("patternProperties")
+        return [*(patterns.values() if isinstance(patterns, dict) else ()), node.get("additionalProperties")]
 
 
-def in_order(value, names):
-    if isinstance(value, list):
-        return [in_order(item, names) for item in value]
-    if isinstance(value, dict):
-        return {key: in_order(value[key], names) for key in sorted(value, key=lambda k: names.get(k, 1 << 30))}
-    return value
+SLOW_US = 5000  # masks that take longer are noted with --failures
 
 
 class Tally:
@@ -86,6 +150,9 @@ class Tally:
         self.compiled += 1
         self.compile_us.append(answer["compile_us"])
         self.masks_us.extend(answer["masks_us"])
+        slowest = max(answer["masks_us"], default=0)
+        if slowest > SLOW_US:
+            self.failures.append((file, "slow", f"{slowest:.0f} us"))
         good = True
         if answer.get("problem"):
             self.problems += 1
@@ -124,15 +191,17 @@ def reorder(probe, tokenizer, part, answers):
     """Marks refused valid tests that pass with their properties in the schema's order."""
     again = []
     for (_, schema, tests), answer in zip(part, answers):
-        names = None
-        for test, accepted in zip(tests, answer.get("tests", [])):
-            if test["valid"] and not accepted:
-                names = names or names_of(schema)
-                again.append((test, schema, text_of(in_order(json.loads(test["text"]), names))))
-    lines = "".join(json.dumps({"schema": schema, "tests": [{"text": text}]}) + "\n" for _, schema, text in again)
+        refused = [test for test, accepted in zip(tests, answer.get("tests", [])) if test["valid"] and not accepted]
+        if refused:
+            again.append((refused, schema))
+    lines = ""
+    for refused, schema in again:
+        values = [Order(schema).arrange(json.loads(test["text"]), [schema]) for test in refused]
+        lines += json.dumps({"schema": schema, "arrange": values}) + "\n"
     done = subprocess.run([probe, tokenizer], input=lines, capture_output=True, text=True, check=True)
-    for (test, _, _), line in zip(again, done.stdout.split("\n")):
-        test["passes_in_order"] = json.loads(line).get("tests") == [True]
+    for (refused, _), line in zip(again, done.stdout.split("\n")):
+        for test, arranged in zip(refused, json.loads(line)["arranged"]):
+            test["passes_in_order"] = arranged
 
 
 def run_probe(probe, tokenizer, work, jobs):
