@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "grammar/schema/decimal.h"
 
+#include <algorithm>
 #include <charconv>
 #include <initializer_list>
 #include <string_view>
@@ -17,8 +18,9 @@ class Magnitudes {
   RegexId Compare(Bound bound, const Decimal& limit) {
     const bool upward = bound == Bound::kAtLeast || bound == Bound::kAbove;
     const RegexId further = upward ? WholeAbove(limit.whole) : WholeBelow(limit.whole);
-    return pool_.Or(Join({further, AnyFraction()}),
-                    Join({pool_.Literal(limit.whole), Fraction(bound, limit.fraction)}));
+    return pool_.Or({Join({further, AnyFraction()}),
+                     Join({pool_.Literal(limit.whole), Fraction(bound, limit.fraction)}),
+                     Scientific(bound, limit)});
   }
 
   RegexId Equal(const Decimal& value) {
@@ -31,10 +33,11 @@ class Magnitudes {
   RegexId Any() {
     const RegexId whole =
         pool_.Or(pool_.Literal("0"), Join({Digits('1', '9'), pool_.Repeat(Digits('0', '9'), 0)}));
-    return Join({whole, AnyFraction()});
+    return pool_.Or(Join({whole, AnyFraction()}), AnyScientific());
   }
 
  private:
+  static constexpr int kExponentMax = 99;
   RegexId Join(std::initializer_list<RegexId> parts) {
     return pool_.Concat(std::span<const RegexId>(parts.begin(), parts.size()));
   }
@@ -70,6 +73,54 @@ class Magnitudes {
                             Exactly(digits.size() - i - 1)}));
     }
     return pool_.Or(std::move(parts));
+  }
+
+  // Numbers as 1.5e-07: one digit that is not 0 before the point, so the exponent decides first.
+  RegexId AnyScientific() {
+    return Join({Digits('1', '9'), AnyFraction(), Exponents(-kExponentMax, kExponentMax)});
+  }
+
+  RegexId Scientific(Bound bound, const Decimal& limit) {
+    const bool upward = bound == Bound::kAtLeast || bound == Bound::kAbove;
+    if (limit.is_zero()) return upward ? AnyScientific() : RegexId::kNothing;
+    std::string digits = limit.whole + limit.fraction;
+    const size_t first = digits.find_first_not_of('0');
+    const int exponent = static_cast<int>(limit.whole.size()) - 1 - static_cast<int>(first);
+    const int lead = digits[first];
+    digits.erase(0, first + 1);
+    while (digits.ends_with('0')) digits.pop_back();
+    const RegexId further =
+        upward ? Exponents(exponent + 1, kExponentMax) : Exponents(-kExponentMax, exponent - 1);
+    const RegexId further_lead = upward ? Digits(lead + 1, '9') : Digits('1', lead - 1);
+    const RegexId same = pool_.Or(
+        Join({further_lead, AnyFraction()}),
+        Join({pool_.Literal(std::string(1, static_cast<char>(lead))), Fraction(bound, digits)}));
+    return pool_.Or(Join({Digits('1', '9'), AnyFraction(), further}),
+                    Join({same, Exponents(exponent, exponent)}));
+  }
+
+  // Exponents of [first, last], those below 10 with two digits or one.
+  RegexId Exponents(int first, int last) {
+    const auto sized = [&](int from, int to) {
+      std::vector<RegexId> parts;
+      if (from <= 9) parts.push_back(Digits('0' + from, '0' + std::min(to, 9)));
+      for (int tens = from / 10; tens <= to / 10; ++tens) {
+        const int low = tens == from / 10 ? from % 10 : 0;
+        const int high = tens == to / 10 ? to % 10 : 9;
+        parts.push_back(Join({Digits('0' + tens, '0' + tens), Digits('0' + low, '0' + high)}));
+      }
+      return pool_.Or(std::move(parts));
+    };
+    std::vector<RegexId> parts;
+    const int low = std::max(first, -kExponentMax);
+    const int high = std::min(last, kExponentMax);
+    if (low <= high && high >= 0) {
+      parts.push_back(Join({pool_.Optional(pool_.Literal("+")), sized(std::max(low, 0), high)}));
+    }
+    if (low <= high && low < 0) {
+      parts.push_back(Join({pool_.Literal("-"), sized(std::max(-high, 1), -low)}));
+    }
+    return Join({pool_.Bytes(ByteSet::Of('e') | ByteSet::Of('E')), pool_.Or(std::move(parts))});
   }
 
   // What may follow a whole part that equals the limit's.

@@ -24,7 +24,8 @@ struct Decimal {
 
 enum class Bound : uint8_t { kAtLeast, kAbove, kAtMost, kBelow };
 
-// Decimal texts without an exponent whose value is so related to `limit`.
+// Texts of numbers whose value is so related to `limit`: decimals, and those with an exponent of at
+// most two digits and one digit before the point (1.5e-07).
 RegexId CompareDecimal(RegexPool& pool, Bound bound, const Decimal& limit);
 // The value as it is written: its digits, with ".0" or without where it is an integer.
 RegexId WriteDecimal(RegexPool& pool, const Decimal& value);
