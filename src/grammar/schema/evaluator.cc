@@ -22,10 +22,27 @@ bool IsAnnotation(std::string_view key) {
   return std::ranges::find(kNames, key) != std::end(kNames);
 }
 
+Dialect DialectOf(const JsonValue& root) {
+  struct Row {
+    std::string_view name;
+    Dialect dialect;
+  };
+  static constexpr Row kRows[] = {{"json-schema.org/draft-04/", Dialect::kDraft4},
+                                  {"json-schema.org/draft-06/", Dialect::kDraft6},
+                                  {"json-schema.org/draft-07/", Dialect::kDraft7},
+                                  {"json-schema.org/draft/2019-09/", Dialect::k2019}};
+  const JsonValue* schema = root.Find("$schema");
+  if (schema == nullptr || !schema->is_string()) return Dialect::k2020;
+  for (const Row& row : kRows) {
+    if (schema->as_string().find(row.name) != std::string_view::npos) return row.dialect;
+  }
+  return Dialect::k2020;
+}
+
 }  // namespace
 
 Evaluator::Evaluator(const JsonValue& root, RegexPool& pool)
-    : pool_(pool), text_(pool), references_(root) {}
+    : pool_(pool), text_(pool), references_(root), dialect_(DialectOf(root)) {}
 
 Status Evaluator::Spend() {
   if (++steps_ > kStepsMax || pool_.exhausted()) {
@@ -95,7 +112,7 @@ Result<Literal> Evaluator::Reduce(Literal literal) {
     const bool alone = std::ranges::all_of(literal.node->members(), [](const auto& member) {
       return member.key == "$ref" || IsAnnotation(member.key);
     });
-    if (!alone) break;
+    if (!alone && dialect_ > Dialect::kDraft7) break;
     REPRISE_ASSIGN(literal.node, references_.Find(target->as_string()));
   }
   return literal;
@@ -107,7 +124,10 @@ Result<Value> Evaluator::OfSchema(const JsonValue& schema, bool negated) {
   if (!schema.is_object()) return InvalidArgument("a schema must be an object or a boolean");
   Value value = negated ? Value() : Anything();
   KeywordReader reader(*this, schema, negated);
+  const JsonValue* reference = schema.Find("$ref");
+  const bool alone = dialect_ <= Dialect::kDraft7 && reference != nullptr && reference->is_string();
   for (const auto& member : schema.members()) {
+    if (alone && member.key != "$ref") continue;
     REPRISE_ASSIGN(const std::optional<Value> one, reader.Read(member.key, member.value));
     if (!one) continue;
     REPRISE_TRY(negated ? Join(*one, &value) : Meet(*one, &value));
@@ -215,12 +235,25 @@ Conjunction Evaluator::PropertyValue(const ObjectShape& shape,
 }
 
 Result<bool> Evaluator::IsNothing(const Conjunction& literals) {
-  if (depth_ > kPruneDepthMax) return false;
   const ConjunctionId id = Intern(literals);
-  if (conjunctions_[static_cast<size_t>(id)].busy) return false;  // recursive: not known yet
+  const auto at = static_cast<size_t>(id);
+  if (conjunctions_[at].nothing) return *conjunctions_[at].nothing;
+  if (depth_ > kPruneDepthMax || conjunctions_[at].busy || conjunctions_[at].judged) {
+    ++unjudged_;  // deep or recursive: not known yet
+    return false;
+  }
+  REPRISE_TRY(Spend());
   REPRISE_ASSIGN(const Value* value, Evaluate(id));
   const Value copy = *value;
-  return IsNothing(copy);
+  const uint64_t unjudged = unjudged_;
+  conjunctions_[at].judged = true;
+  ++depth_;
+  const Result<bool> nothing = IsNothing(copy);
+  --depth_;
+  conjunctions_[at].judged = false;
+  // What was left open inside is no verdict.
+  if (nothing.ok() && (*nothing || unjudged == unjudged_)) conjunctions_[at].nothing = *nothing;
+  return nothing;
 }
 
 Result<bool> Evaluator::IsNothing(const Value& value) {

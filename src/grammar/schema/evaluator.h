@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -17,6 +18,10 @@
 namespace reprise::grammar {
 
 enum class ConjunctionId : uint32_t {};
+
+// The draft that a document names by `$schema`: keywords that it does not know yet say nothing, and
+// up to draft 7 neither does anything beside a `$ref`. Documents that name none have the newest.
+enum class Dialect : uint8_t { kDraft4, kDraft6, kDraft7, k2019, k2020 };
 
 // Turns schemas into Values: each keyword, and the opposite of each, is a Value; a schema is the
 // intersection of its keywords, its negation the union of their opposites. So `not`, `oneOf`, `if`
@@ -58,7 +63,9 @@ class Evaluator {
     Conjunction literals;
     std::unique_ptr<Value> value = {};
     Status status = {};
-    bool busy = false;
+    bool busy = false;    // being evaluated
+    bool judged = false;  // being judged by IsNothing
+    std::optional<bool> nothing = {};
   };
 
   Result<Value> Of(const Literal& literal);
@@ -80,10 +87,12 @@ class Evaluator {
   RegexPool& pool_;
   const JsonText text_;
   const References references_;
+  const Dialect dialect_;
   std::vector<Entry> conjunctions_;
   InternIndex index_;
   int depth_ = 0;
   uint64_t steps_ = 0;
+  uint64_t unjudged_ = 0;  // times that IsNothing did not know
 };
 
 }  // namespace reprise::grammar

@@ -155,10 +155,17 @@ TEST(JsonSchemaTest, Numbers) {
       all.push_back(sign + std::to_string(size / 100) + "." + std::to_string(size / 10 % 10) +
                     std::to_string(size % 10));
     }
+    for (int exponent = -12; exponent <= 12; ++exponent) {
+      for (const char* digits : {"1", "4.99", "5", "5.0", "5.5", "7", "9.9", "-1.23", "-7", "-5"}) {
+        all.push_back(digits + std::string("e") + std::to_string(exponent));
+        if (exponent >= 0)
+          all.push_back(digits + std::string("E+0") + std::to_string(exponent % 10));
+      }
+    }
     return all;
   }();
   for (const char* limit :
-       {"0", "7", "-7", "12.3", "-12.3", "0.5", "-0.05", "99", "100", "101.1"}) {
+       {"0", "7", "-7", "12.3", "-12.3", "0.5", "-0.05", "99", "100", "101.1", "5e-7", "1e10"}) {
     const double bound = std::strtod(limit, nullptr);
     const auto document = JsonDocument::Parse(limit);
     RegexPool pool;
@@ -183,9 +190,49 @@ TEST(JsonSchemaTest, Numbers) {
          {"0.255", "1.01"});
   Expect(R"({"minimum": 3, "exclusiveMinimum": true})", {"3.1", "\"a\""}, {"3", "3.0"});
   Expect(R"({"not": {"const": 5}, "type": "number"})", {"4", "5.5"}, {"5", "5.0", "5e0", "50e-1"});
+  Expect(R"({"minimum": 0, "maximum": 1})", {"1e-06", "9.99E-1", "1e0", "0.5"},
+         {"1.1e0", "1e+01", "-1e-06", "10e-2", "0.1e1", "1e-100"});
   ExpectRefused(R"({"multipleOf": 1.234567891})", "multipleOf");
   ExpectRefused(R"({"type": "integer", "minimum": 3, "maximum": 2})", "nothing can fulfil it");
   ExpectRefused(R"({"type": "integer", "minimum": 11, "maximum": 12, "multipleOf": 7})", "nothing");
+}
+
+// What a document's draft does not know says nothing.
+TEST(JsonSchemaTest, Drafts) {
+  const auto draft = [](std::string_view name, std::string_view rest) {
+    return R"({"$schema": "http://json-schema.org/)" + std::string(name) + R"(/schema#", )" +
+           std::string(rest) + "}";
+  };
+  const std::string beside =
+      R"("$ref": "#/definitions/a", "maximum": 3, "definitions": {"a": {"type": "integer"}})";
+  for (const char* old : {"draft-04", "draft-06", "draft-07"}) {
+    Expect(draft(old, beside), {"3", "4"}, {"\"a\""});
+    Expect(draft(old, R"("items": {"$ref": "#/definitions/a", "maximum": 3},
+                         "definitions": {"a": {"type": "integer"}})"),
+           {"[4]"}, {"[\"a\"]"});
+  }
+  Expect(draft("draft/2019-09", beside), {"3"}, {"4"});
+  Expect("{" + beside + "}", {"3"}, {"4"});
+  const std::string condition = R"("if": {"minimum": 3}, "then": {"maximum": 5})";
+  Expect(draft("draft-04", condition), {"6"}, {});
+  Expect(draft("draft-06", condition), {"6"}, {});
+  Expect(draft("draft-07", condition), {"5", "2"}, {"6"});
+  Expect(draft("draft-04", R"("const": 1)"), {"2"}, {});
+  Expect(draft("draft-06", R"("const": 1)"), {"1"}, {"2"});
+  Expect(draft("draft-07", R"("unevaluatedProperties": false)"), {R"({"a":1})"}, {});
+  ExpectRefused(draft("draft/2019-09", R"("unevaluatedProperties": false)"), "unevaluated");
+}
+
+// Whether a union's parts are empty is asked along a chain that leads back to where it began.
+TEST(JsonSchemaTest, AlternativesThatContainEachOther) {
+  Expect(R"({"$ref": "#/$defs/any", "$defs": {
+             "any": {"anyOf": [{"$ref": "#/$defs/node"}, {"$ref": "#/$defs/leaf"}]},
+             "node": {"type": "object", "required": ["c"], "additionalProperties": false,
+                      "properties": {"c": {"type": "array", "minItems": 1,
+                                           "items": {"$ref": "#/$defs/any"}}}},
+             "leaf": {"type": "object", "required": ["v"], "additionalProperties": false,
+                      "properties": {"v": {"type": "null"}}}}})",
+         {R"({"v":null})", R"({"c":[{"v":null},{"c":[{"v":null}]}]})"}, {R"({"c":[]})", "{}"});
 }
 
 TEST(JsonSchemaTest, Combinations) {

@@ -12,29 +12,30 @@ namespace reprise::grammar {
 struct KeywordReader::Row {
   std::string_view key;
   Reader reader;  // null: refused
+  Dialect since = Dialect::kDraft4;
 };
 
 const KeywordReader::Row KeywordReader::kRows[] = {
     {"type", &KeywordReader::Type},
     {"enum", &KeywordReader::Enum},
-    {"const", &KeywordReader::Const},
+    {"const", &KeywordReader::Const, Dialect::kDraft6},
     {"properties", &KeywordReader::Properties},
     {"patternProperties", &KeywordReader::Properties},
     {"additionalProperties", &KeywordReader::Properties},
     {"required", &KeywordReader::Required},
     {"minProperties", &KeywordReader::MinProperties},
     {"maxProperties", &KeywordReader::MaxProperties},
-    {"propertyNames", &KeywordReader::PropertyNames},
+    {"propertyNames", &KeywordReader::PropertyNames, Dialect::kDraft6},
     {"dependencies", &KeywordReader::Dependencies},
-    {"dependentRequired", &KeywordReader::Dependencies},
-    {"dependentSchemas", &KeywordReader::Dependencies},
+    {"dependentRequired", &KeywordReader::Dependencies, Dialect::k2019},
+    {"dependentSchemas", &KeywordReader::Dependencies, Dialect::k2019},
     {"items", &KeywordReader::Items},
-    {"prefixItems", &KeywordReader::Items},
+    {"prefixItems", &KeywordReader::Items, Dialect::k2020},
     {"additionalItems", &KeywordReader::Items},
     {"minItems", &KeywordReader::MinItems},
     {"maxItems", &KeywordReader::MaxItems},
     {"uniqueItems", &KeywordReader::UniqueItems},
-    {"contains", &KeywordReader::Contains},
+    {"contains", &KeywordReader::Contains, Dialect::kDraft6},
     {"minLength", &KeywordReader::MinLength},
     {"maxLength", &KeywordReader::MaxLength},
     {"pattern", &KeywordReader::PatternOf},
@@ -48,12 +49,12 @@ const KeywordReader::Row KeywordReader::kRows[] = {
     {"anyOf", &KeywordReader::AnyOf},
     {"oneOf", &KeywordReader::OneOf},
     {"not", &KeywordReader::NotOf},
-    {"if", &KeywordReader::If},
+    {"if", &KeywordReader::If, Dialect::kDraft7},
     {"$ref", &KeywordReader::Ref},
-    {"unevaluatedProperties", nullptr},
-    {"unevaluatedItems", nullptr},
-    {"$dynamicRef", nullptr},
-    {"$recursiveRef", nullptr},
+    {"unevaluatedProperties", nullptr, Dialect::k2019},
+    {"unevaluatedItems", nullptr, Dialect::k2019},
+    {"$dynamicRef", nullptr, Dialect::k2020},
+    {"$recursiveRef", nullptr, Dialect::k2019},
     {"extends", nullptr},
     {"disallow", nullptr},
     {"divisibleBy", nullptr},
@@ -61,7 +62,7 @@ const KeywordReader::Row KeywordReader::kRows[] = {
 
 Result<std::optional<Value>> KeywordReader::Read(std::string_view key, const JsonValue& argument) {
   const auto row = std::ranges::find(kRows, key, &Row::key);
-  if (row == std::end(kRows)) return std::optional<Value>();
+  if (row == std::end(kRows) || row->since > evaluator_.dialect_) return std::optional<Value>();
   key_ = row->key;
   if (row->reader == nullptr) return Unsupported("is not supported");
   return (this->*row->reader)(argument);
@@ -349,7 +350,8 @@ Result<std::optional<Value>> KeywordReader::Dependencies(const JsonValue& argume
 Result<std::optional<Value>> KeywordReader::Items(const JsonValue&) {
   if (items_read_) return std::optional<Value>();
   items_read_ = true;
-  const JsonValue* prefix = schema_.Find("prefixItems");
+  const bool prefixes = evaluator_.dialect_ >= Dialect::k2020;
+  const JsonValue* prefix = prefixes ? schema_.Find("prefixItems") : nullptr;
   const JsonValue* items = schema_.Find("items");
   if (prefix == nullptr && items != nullptr && items->is_array()) {
     prefix = items;
