@@ -13,7 +13,8 @@ ALLOWED = {  # module: modules it may include (itself is implied)
     "state": "base tensor device",
     "kernels": "base tensor device",
     "weights": "base tensor device",
-    "cache": "base tensor state device",
+    "tier": "base state device",
+    "cache": "base tensor state device tier",
     "text": "base",
     "grammar": "base text",
     "model": "base tensor state device kernels weights text",
@@ -23,7 +24,7 @@ ALLOWED = {  # module: modules it may include (itself is implied)
     "http": "base",
     "api": "base text grammar sample engine http",
     "web": "base engine http",
-    "cli": "base tensor state device kernels weights cache text grammar model sample engine http api web",
+    "cli": "base tensor state device kernels weights tier cache text grammar model sample engine http api web",
     "main": "base cli",
 }
 # Only these files of a module may be included from outside it.

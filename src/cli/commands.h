@@ -13,6 +13,7 @@ void DefineInspect(Flags* flags);
 void DefineLogits(Flags* flags);
 void DefineRun(Flags* flags);
 void DefineServe(Flags* flags);
+void DefineState(Flags* flags);
 void DefineSynth(Flags* flags);
 
 // Subcommands of `bench`: the host's time in a step, cold against warm by workload, a recorded

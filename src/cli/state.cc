@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// `reprise state`: what lies in a folder of state, whether it is sound, and making room in it.
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "tier/catalog.h"
+#include "tier/folder.h"
+#include "tier/record_file.h"
+#include "weights/memory.h"
+
+namespace reprise::cli {
+namespace {
+
+struct Options {
+  std::string path;
+  std::string key_file;
+  double keep_gib = -1;
+  int64_t days = -1;
+  bool unreadable = false;
+};
+
+struct Seen {
+  StateFolder::Listed file;
+  RecordFacts facts;
+  Status status;  // of its head
+};
+
+struct Look {
+  StateKey key;
+  std::unique_ptr<StateFolder> folder;
+  std::vector<Seen> records;  // the last used first
+};
+
+Result<Look> LookAt(const Options& options, StateFolder::Use use) {
+  Look look;
+  if (!options.key_file.empty()) {
+    REPRISE_ASSIGN(look.key, StateKey::Read(options.key_file));
+  }
+  // A folder that is not there is not made.
+  REPRISE_ASSIGN(look.folder, StateFolder::Open(options.path, StateFolder::Use::kLook));
+  if (use == StateFolder::Use::kOwn) {
+    REPRISE_ASSIGN(look.folder, StateFolder::Open(options.path, use));
+  }
+  REPRISE_ASSIGN(std::vector<StateFolder::Listed> files, look.folder->List());
+  for (StateFolder::Listed& file : files) {
+    Seen seen{std::move(file), {}, {}};
+    auto record = RecordFile::Open(*look.folder, look.key, seen.file.name);
+    seen.status = record.status();
+    if (record.ok()) seen.facts = record->facts();
+    look.records.push_back(std::move(seen));
+  }
+  std::sort(look.records.begin(), look.records.end(), [](const Seen& a, const Seen& b) {
+    return std::pair(b.file.used_ms, a.file.name) < std::pair(a.file.used_ms, b.file.name);
+  });
+  return look;
+}
+
+std::string Hex(const PathId& id) {
+  std::string text;
+  char two[3];
+  for (size_t i = 0; i < 4; ++i) {
+    std::snprintf(two, sizeof(two), "%02x", id.bytes[i]);
+    text += two;
+  }
+  return text;
+}
+
+std::string Time(int64_t ms) {
+  const std::time_t seconds = static_cast<std::time_t>(ms / 1000);
+  std::tm parts = {};
+  char text[32] = "?";
+  if (::gmtime_r(&seconds, &parts) != nullptr) {
+    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  }
+  return text;
+}
+
+Status List(const Options& options) {
+  REPRISE_ASSIGN(const Look look, LookAt(options, StateFolder::Use::kLook));
+  uint64_t bytes = 0;
+  size_t unreadable = 0;
+  std::printf("%-16s  %-8s  %17s  %10s  %s\n", "record", "model", "tokens", "size", "last used");
+  for (const Seen& seen : look.records) {
+    bytes += seen.file.bytes;
+    if (!seen.status.ok()) {
+      ++unreadable;
+      std::printf("%-16s  %s\n", seen.file.name.c_str(), seen.status.message().c_str());
+      continue;
+    }
+    const std::string tokens =
+        std::to_string(seen.facts.begin) + " to " + std::to_string(seen.facts.end);
+    std::printf("%-16s  %-8s  %17s  %10s  %s\n", seen.file.name.c_str(),
+                Hex(seen.facts.model).c_str(), tokens.c_str(), FormatBytes(seen.file.bytes).c_str(),
+                Time(seen.file.used_ms).c_str());
+  }
+  std::printf("%zu records, %s", look.records.size(), FormatBytes(bytes).c_str());
+  if (unreadable > 0) std::printf("; %zu of them cannot be read with this key", unreadable);
+  std::printf("\n");
+  return OkStatus();
+}
+
+Status Verify(const Options& options) {
+  REPRISE_ASSIGN(const Look look, LookAt(options, StateFolder::Use::kLook));
+  size_t bad = 0;
+  uint64_t bytes = 0;
+  for (const Seen& seen : look.records) {
+    const Status status = VerifyRecord(*look.folder, look.key, seen.file.name);
+    bytes += seen.file.bytes;
+    // Gone meanwhile: a server is at work here.
+    if (status.ok() || status.code() == StatusCode::kNotFound) continue;
+    ++bad;
+    std::printf("%s: %s\n", seen.file.name.c_str(), status.message().c_str());
+  }
+  std::printf("%zu records read, %s\n", look.records.size(), FormatBytes(bytes).c_str());
+  if (bad == 0) return OkStatus();
+  return DataLoss(std::to_string(bad) + " records are not sound; a server does not use them");
+}
+
+// Removes what was asked for, and what cannot be used without that.
+Status Prune(const Options& options) {
+  if (options.keep_gib < 0 && options.days < 0 && !options.unreadable) {
+    return InvalidArgument("say what is to go: --keep-gib, --days or --unreadable");
+  }
+  REPRISE_ASSIGN(Look look, LookAt(options, StateFolder::Use::kOwn));
+  uint64_t freed = 0;
+  size_t removed = 0;
+  const auto remove = [&](const std::string& name, uint64_t bytes) -> Status {
+    REPRISE_TRY(look.folder->Remove(name));
+    freed += bytes;
+    ++removed;
+    return OkStatus();
+  };
+  Catalog catalog;
+  std::sort(look.records.begin(), look.records.end(),
+            [](const Seen& a, const Seen& b) { return a.facts.end < b.facts.end; });
+  uint64_t left = 0;
+  for (Seen& seen : look.records) {
+    const StateFolder::Listed& file = seen.file;
+    if (seen.status.ok() && catalog.Add(file.name, seen.facts, file.bytes, file.used_ms).valid()) {
+      continue;
+    }
+    if (seen.status.ok() || options.unreadable) {
+      REPRISE_TRY(remove(file.name, file.bytes));
+    } else {
+      left += file.bytes;
+    }
+  }
+  const int64_t oldest_ms = options.days < 0
+                                ? INT64_MIN
+                                : (int64_t{std::time(nullptr)} - options.days * 24 * 3600) * 1000;
+  const auto bytes_max = static_cast<uint64_t>(std::max(0.0, options.keep_gib) * (1 << 30));
+  while (const auto leaf = catalog.OldestLeaf()) {
+    const Catalog::Record& record = catalog[*leaf];
+    const bool old = record.used_ms < oldest_ms;
+    const bool over = options.keep_gib >= 0 && left + catalog.bytes() > bytes_max;
+    if (!old && !over) break;
+    REPRISE_TRY(remove(record.name, record.bytes));
+    catalog.Remove(*leaf);
+  }
+  std::printf("%zu records removed, %s; %s left\n", removed, FormatBytes(freed).c_str(),
+              FormatBytes(left + catalog.bytes()).c_str());
+  return OkStatus();
+}
+
+}  // namespace
+
+void DefineState(Flags* flags) {
+  const auto define = [&](const char* name, const char* summary, Status (*run)(const Options&)) {
+    Flags* command = flags->AddCommand(name, summary);
+    auto options = std::make_shared<Options>();
+    command->Add("PATH", &options->path, "folder given to serve --disk", {.required = true});
+    command->Add("--state-key-file", &options->key_file, "key of the records, if they have one");
+    command->SetAction([options, run] { return run(*options); });
+    return std::pair(command, options);
+  };
+  define("ls", "list the records: model, tokens, size, last use", List);
+  define("verify", "read and check every byte", Verify);
+  const auto [prune, options] = define("prune", "remove the oldest records", Prune);
+  prune->Add("--keep-gib", &options->keep_gib, "as many GiB as may stay",
+             {.min = 0, .max = 1 << 20});
+  prune->Add("--days", &options->days, "remove what was not used for so many days",
+             {.min = 0, .max = 36500});
+  prune->Add("--unreadable", &options->unreadable,
+             "remove what is damaged, of another key or another version");
+}
+
+}  // namespace reprise::cli

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "state/ids.h"
+#include "tier/path_id.h"
+#include "tier/record.h"
+
+namespace reprise {
+
+using RecordId = Id<struct RecordTag>;
+
+// Catalog knows which records there are, how they continue one another, and which goes first. It
+// touches no file.
+//
+// Thread safety: none.
+// Invariants:
+//  (1) The parent of every record is here, and its place there is where the record begins.
+//  (2) A record is among the leaves exactly if no record continues it and nobody holds it.
+//  (3) bytes() is the sum over all records.
+// Costs: Find O(blocks of the prompt) look-ups and at most 63 digests a block that has ends in it;
+// Add and Remove O(marks + log records); Touch O(ancestors).
+class Catalog {
+ public:
+  struct Record {
+    std::string name;
+    RecordFacts facts;
+    RecordId parent;
+    uint64_t bytes = 0;  // what the file takes
+    int64_t used_ms = 0;
+    uint32_t children = 0;
+    uint32_t holds = 0;
+    bool in_use = false;
+  };
+  struct Place {
+    RecordId record;
+    int32_t position = 0;
+  };
+
+  // Nothing is added, and the id is invalid, if the path is there already or the parent is not.
+  RecordId Add(std::string name, RecordFacts facts, uint64_t bytes, int64_t used_ms);
+  // REQUIRES: a leaf.
+  void Remove(RecordId id);
+  // The record, and with it those that it continues, was used.
+  void Touch(RecordId id, int64_t used_ms);
+  // A record that is held does not become the oldest leaf.
+  void Hold(RecordId id);
+  void Release(RecordId id);
+
+  // The deepest place at or above `limit` that lies on the path.
+  std::optional<Place> Find(const PromptPath& path, int32_t limit) const;
+  // The leaf that was not used for longest.
+  std::optional<RecordId> OldestLeaf() const;
+  // All that continue it, deepest first, and the record itself last.
+  std::vector<RecordId> Below(RecordId id) const;
+
+  const Record& operator[](RecordId id) const { return records_[id.value]; }
+  size_t size() const { return records_.size() - free_.size(); }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  Record& At(RecordId id) { return records_[id.value]; }
+  bool IsLeaf(const Record& record) const { return record.children == 0 && record.holds == 0; }
+  void Requeue(RecordId id, bool was_leaf, int64_t was_used_ms);
+
+  std::vector<Record> records_;
+  std::vector<RecordId> free_;
+  std::unordered_map<PathId, Place> places_;  // ends and marks
+  // By the last block's end before them: how many records end so many tokens behind it.
+  std::unordered_map<PathId, std::map<int32_t, uint32_t>> tails_;
+  std::set<std::pair<int64_t, uint32_t>> leaves_;  // (used_ms, record)
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace reprise

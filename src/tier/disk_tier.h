@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "device/buffer.h"
+#include "tier/catalog.h"
+#include "tier/disk_stats.h"
+#include "tier/folder.h"
+#include "tier/path_id.h"
+#include "tier/state_key.h"
+#include "tier/transfers.h"
+
+namespace reprise {
+
+struct DiskOptions {
+  std::string path;
+  uint64_t bytes_max = 0;      // of the whole folder
+  uint64_t bytes_day_max = 0;  // written in any 24 hours; 0: no limit
+  int reader_count = 2;
+  int64_t retry_ms = 60'000;           // after a failure of the disk nothing is tried for so long
+  std::function<int64_t()> wall_ms;    // tests; null: the system's
+  std::function<int64_t()> steady_ms;  // the same
+  std::function<int(const char* call)> fault;  // tests: StateFolder::fault
+};
+
+// DiskTier keeps state in a folder: bounded in bytes and in bytes written a day, whole after kill
+// -9, never waited for. Everything that is wrong with a record or with the disk is a miss.
+//
+//   store   BeginStore -> the layout of a record -> AddPart for each of its parts -> it is found
+//   fetch   Find -> Fetch -> a ticket -> Poll says when the bytes are there, all of them checked
+//
+// A start reads heads only. One store is under way at a time; parts that wait for the disk take at
+// most kQueueBytes, those that were read at most what their requests take plus one more.
+//
+// Thread safety: none; `notify` is called from other threads when Poll has something to say.
+class DiskTier {
+ public:
+  static constexpr size_t kQueueBytes = size_t{32} << 20;
+  static constexpr size_t kFetchBytesMax = size_t{1} << 30;
+
+  static Result<std::unique_ptr<DiskTier>> Open(const DiskOptions& options, const StateKey& key);
+  ~DiskTier();
+  // Before anything else, if at all.
+  void SetNotify(std::function<void()> notify);
+
+  PathId NamespaceOf(std::string_view digest, std::string_view salt) const {
+    return key_.NamespaceOf(digest, salt);
+  }
+
+  // What a place costs to load.
+  struct Found {
+    int32_t position = 0;
+    size_t bytes = 0;
+    RecordId record;
+    std::vector<Transfers::ReadStep> steps;
+    uint32_t first_block = 0;
+    uint32_t block_count = 0;
+  };
+  // The deepest stored position in (have, limit], for one that has the state of [0, have) already.
+  // `first_needed` says which positions before `position` attention can still see.
+  std::optional<Found> Find(const PromptPath& path, int32_t have, int32_t limit,
+                            const std::function<int32_t(int32_t)>& first_needed = nullptr) const;
+  // Whether the state of exactly [0, position) is stored.
+  bool Holds(const PromptPath& path, int32_t position) const;
+
+  struct Shape {
+    size_t block_bytes = 0;
+    size_t state_bytes = 0;
+  };
+  // Returns a ticket, or 0: too much is being read, or the disk is failing.
+  uint64_t Fetch(const Found& found, const Shape& shape);
+  struct Fetched {
+    uint64_t ticket = 0;
+    Status status;
+    uint32_t first_block = 0;
+    uint32_t block_count = 0;
+    int32_t position = 0;
+    Buffer bytes;  // blocks, then the snapshot
+    int64_t ns = 0;
+  };
+  // What has come to an end since the last call. Also keeps the books of what was stored.
+  std::vector<Fetched> Poll();
+
+  // Begins to store the state of [0, position), of what is not stored yet of it. `first_block` is
+  // the first block that is there to be stored. Nothing: it is stored already, another store is
+  // under way, the disk is failing, or it may not be written (now, today, or at all).
+  struct Draft {
+    RecordFacts facts;
+    RecordLayout layout;
+  };
+  std::optional<Draft> BeginStore(const PromptPath& path, int32_t position, const Shape& shape,
+                                  const PathId& model, int32_t first_needed = 0);
+  // Whether the parts of a record are waited for. It ends by itself where the disk fails.
+  bool storing() const { return storing_ && storing_->parts_left > 0; }
+  bool HasRoom(size_t part_bytes) const;  // for one more part to wait
+  void AddPart(std::vector<std::byte> part);
+  void AbortStore();
+  // Whether a store could begin: none is under way and the disk works.
+  bool MayStore() const;
+  // Whether everything that was taken is on the disk (or lost, and counted).
+  bool settled() const { return !storing_; }
+
+  void NoteCheaperToCompute() { ++stats_.cheaper_to_compute; }
+  void NoteUsed(RecordId record);
+  DiskStats stats() const;
+
+ private:
+  struct Storing {
+    std::string name;
+    RecordFacts facts;
+    uint64_t bytes = 0;
+    RecordId parent;  // held
+    size_t parts_left = 0;
+  };
+  struct Fetching {
+    Found found;
+    size_t bytes = 0;
+  };
+
+  DiskTier(const DiskOptions& options, const StateKey& key) : options_(options), key_(key) {}
+  Status ReadHeads();
+  int64_t WallMs() const;
+  int64_t SteadyMs() const;
+  bool MakeRoom(uint64_t bytes);
+  bool MayWrite(uint64_t bytes);
+  void DropRecord(RecordId id);
+  void DropDamaged(RecordId id);
+  void NoteFailure(const Status& status, int64_t* off_until_ms);
+  void EndStore(const Status& status);
+
+  const DiskOptions options_;
+  const StateKey key_;
+  std::unique_ptr<StateFolder> folder_;
+  std::function<void()> notify_;
+  Catalog catalog_;
+  struct Unreadable {
+    std::string name;
+    uint64_t bytes = 0;
+  };
+  std::vector<Unreadable> unreadable_;  // the first to make room
+  uint64_t unreadable_bytes_ = 0;
+  std::optional<Storing> storing_;  // until it is on the disk
+  std::unordered_map<uint64_t, Fetching> fetching_;
+  size_t fetching_bytes_ = 0;
+  uint64_t tickets_ = 0;
+  mutable int64_t now_ms_ = 0;  // never goes back, whatever the clock does
+  int64_t writes_off_until_ms_ = 0;
+  int64_t reads_off_until_ms_ = 0;
+  double day_left_ = 0;  // bytes that may be written
+  int64_t day_at_ms_ = 0;
+  DiskStats stats_;
+  std::unique_ptr<Transfers> transfers_;  // last: its threads end first
+};
+
+}  // namespace reprise

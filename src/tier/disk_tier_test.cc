@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that what was stored comes back with the same bytes, also by another process and in
+// pieces; that the folder keeps its bounds; and that no fault of the disk is more than a miss.
+#include "tier/disk_tier.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace reprise {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kBlock = 1000, kState = 700;
+
+std::vector<TokenId> Tokens(uint64_t seed, size_t count) {
+  std::vector<TokenId> tokens;
+  for (size_t i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>(Mix64(seed + i) % 1000));
+  return tokens;
+}
+
+// What a block of the path holds when it reaches up to `end`, and the snapshot there.
+std::byte ByteAt(const PromptPath& path, int32_t end, size_t i) {
+  const PathId id = path.At(end);
+  uint64_t word = 0;
+  std::memcpy(&word, id.bytes.data(), 8);
+  return static_cast<std::byte>(Mix64(word + i));
+}
+
+class DiskTierTest : public testing::Test {
+ protected:
+  DiskTierTest() {
+    options_.path = testing::TempDir() + "disk";
+    options_.bytes_max = 1 << 20;
+    options_.retry_ms = 0;
+    fs::remove_all(options_.path);
+  }
+  void Open(const StateKey& key = StateKey()) {
+    tier_.reset();
+    auto tier = DiskTier::Open(options_, key);
+    ASSERT_TRUE(tier.ok()) << tier.status().message();
+    tier_ = std::move(*tier);
+    root_ = tier_->NamespaceOf("model", "tenant");
+  }
+  PromptPath Path(const std::vector<TokenId>& tokens) const { return {root_, tokens}; }
+
+  // Returns whether it was stored.
+  bool Store(const std::vector<TokenId>& tokens, int32_t position, size_t state_bytes = kState) {
+    const PromptPath path = Path(tokens);
+    const auto draft = tier_->BeginStore(path, position, {kBlock, state_bytes}, PathId{{7}});
+    if (!draft) return false;
+    for (const RecordLayout::Part& part : draft->layout.parts()) {
+      std::vector<std::byte> bytes(part.bytes);
+      for (size_t i = 0; i < bytes.size(); ++i) {
+        const int32_t block = static_cast<int32_t>(part.first_block + i / kBlock);
+        bytes[i] = part.block_count > 0
+                       ? ByteAt(path, std::min(position, (block + 1) * kBlockTokens), i % kBlock)
+                       : ByteAt(path, position, part.state_offset + i);
+      }
+      tier_->AddPart(std::move(bytes));
+    }
+    const uint64_t before = tier_->stats().stores;
+    while (!tier_->settled()) {
+      tier_->Poll();
+      std::this_thread::yield();
+    }
+    return tier_->stats().stores > before;
+  }
+
+  // The position that was read and found right; 0: nothing; -1: it was not right.
+  int32_t Load(const std::vector<TokenId>& tokens, int32_t have, int32_t limit,
+               size_t state_bytes = kState) {
+    const PromptPath path = Path(tokens);
+    const auto found = tier_->Find(path, have, limit);
+    if (!found) return 0;
+    const uint64_t ticket = tier_->Fetch(*found, {kBlock, state_bytes});
+    if (ticket == 0) return 0;
+    for (;;) {
+      auto done = tier_->Poll();
+      if (done.empty()) {
+        std::this_thread::yield();
+        continue;
+      }
+      EXPECT_EQ(done[0].ticket, ticket);
+      last_ = done[0].status;
+      if (!last_.ok()) return 0;
+      return Right(path, done[0], have, state_bytes) ? done[0].position : -1;
+    }
+  }
+  static bool Right(const PromptPath& path, const DiskTier::Fetched& got, int32_t have,
+                    size_t state_bytes) {
+    const auto bytes = got.bytes.bytes();
+    if (bytes.size() != got.block_count * kBlock + state_bytes) return false;
+    if (got.first_block != static_cast<uint32_t>(have / kBlockTokens)) return false;
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const int32_t block = static_cast<int32_t>(got.first_block + i / kBlock);
+      const bool state = i >= got.block_count * kBlock;
+      // Models without recurrent state may be cut inside a block that was stored further.
+      const int32_t end = state ? got.position : std::min(got.position, (block + 1) * kBlockTokens);
+      const size_t at = state ? i - got.block_count * kBlock : i % kBlock;
+      if (bytes[i] != ByteAt(path, end, at)) return false;
+    }
+    return true;
+  }
+  std::vector<std::string> Files() const {
+    std::vector<std::string> files;
+    for (const auto& one : fs::directory_iterator(options_.path)) {
+      if (one.path().extension() == ".state") files.push_back(one.path().string());
+    }
+    return files;
+  }
+  uint64_t FolderBytes() const {
+    uint64_t bytes = 0;
+    for (const std::string& file : Files()) bytes += fs::file_size(file);
+    return bytes;
+  }
+
+  DiskOptions options_;
+  std::unique_ptr<DiskTier> tier_;
+  PathId root_;
+  Status last_;
+};
+
+TEST_F(DiskTierTest, WhatWasStoredComesBackAlsoToTheNextProcess) {
+  for (const bool secret : {false, true}) {
+    fs::remove_all(options_.path);
+    const StateKey key = secret ? StateKey::Of({5}) : StateKey();
+    Open(key);
+    const auto tokens = Tokens(1, 500);
+    EXPECT_TRUE(Store(tokens, 100));
+    EXPECT_TRUE(Store(tokens, 300));
+    EXPECT_TRUE(Store(tokens, 333));
+    EXPECT_FALSE(Store(tokens, 300)) << "it is there";
+    for (int round = 0; round < 2; ++round) {
+      EXPECT_EQ(Load(tokens, 0, 499), 333);
+      EXPECT_EQ(Load(tokens, 0, 332), 300);
+      EXPECT_EQ(Load(tokens, 0, 299), 100);
+      EXPECT_EQ(Load(tokens, 100, 499), 333) << "what memory has is not read";
+      EXPECT_EQ(Load(tokens, 333, 499), 0);
+      EXPECT_EQ(Load(Tokens(2, 500), 0, 499), 0);
+      root_ = tier_->NamespaceOf("model", "another tenant");
+      EXPECT_EQ(Load(tokens, 0, 499), 0);
+      Open(key);
+    }
+    EXPECT_EQ(tier_->stats().records, 3u);
+    EXPECT_EQ(tier_->stats().damaged, 0u);
+  }
+}
+
+TEST_F(DiskTierTest, WithoutRecurrentStateAnyBlockEndServes) {
+  Open();
+  const auto tokens = Tokens(1, 500);
+  EXPECT_TRUE(Store(tokens, 320, 0));
+  auto branch = tokens;
+  branch[210] ^= 1;
+  EXPECT_EQ(Load(branch, 0, 499, 0), 192);
+  EXPECT_TRUE(Store(branch, 448, 0));
+  EXPECT_EQ(Load(branch, 64, 499, 0), 448);
+  EXPECT_EQ(Load(tokens, 0, 499, 0), 320);
+  Open();
+  EXPECT_EQ(Load(branch, 0, 499, 0), 448);
+}
+
+TEST_F(DiskTierTest, OfOtherShapeIsNotRead) {
+  Open();
+  const auto tokens = Tokens(1, 200);
+  ASSERT_TRUE(Store(tokens, 150));
+  EXPECT_EQ(Load(tokens, 0, 199, kState + 1), 0);
+}
+
+TEST_F(DiskTierTest, TheFolderKeepsItsBound) {
+  options_.bytes_max = 64 << 10;
+  Open();
+  for (uint64_t i = 0; i < 100; ++i) {
+    const auto tokens = Tokens(1000 * i, 500);
+    EXPECT_TRUE(Store(tokens, 100));
+    EXPECT_TRUE(Store(tokens, 200));
+    EXPECT_LE(tier_->stats().bytes, options_.bytes_max);
+    EXPECT_EQ(Load(tokens, 0, 499), 200);
+  }
+  EXPECT_GT(tier_->stats().evicted, 150u);
+  EXPECT_FALSE(Store(Tokens(1, 10000), 9000)) << "more than the whole folder";
+  EXPECT_EQ(tier_->stats().records > 0, true);
+  tier_.reset();  // removals are carried out
+  EXPECT_LE(FolderBytes(), options_.bytes_max);
+  options_.bytes_max = 16 << 10;
+  Open();
+  tier_.reset();
+  EXPECT_LE(FolderBytes(), options_.bytes_max) << "a smaller bound holds from the start";
+}
+
+TEST_F(DiskTierTest, NoMoreIsWrittenADayThanAllowed) {
+  std::atomic<int64_t> steady = 1000;
+  options_.steady_ms = [&] { return steady.load(); };
+  options_.bytes_day_max = 24 << 10;
+  Open();
+  int stored = 0;
+  for (uint64_t i = 0; i < 20; ++i) stored += Store(Tokens(1000 * i, 500), 100);
+  EXPECT_EQ(stored, 6) << "of 4 KiB each";
+  Open();
+  EXPECT_FALSE(Store(Tokens(99, 500), 100)) << "a restart is no new day";
+  steady += 24 * 3600 * 1000 / 6;
+  EXPECT_TRUE(Store(Tokens(99, 500), 100));
+  EXPECT_FALSE(Store(Tokens(98, 500), 100));
+  steady += int64_t{10} * 24 * 3600 * 1000;
+  stored = 0;
+  for (uint64_t i = 100; i < 120; ++i) stored += Store(Tokens(1000 * i, 500), 100);
+  EXPECT_EQ(stored, 6) << "at most a day's worth is saved up";
+}
+
+TEST_F(DiskTierTest, AFolderHasOneOwner) {
+  Open();
+  const auto second = DiskTier::Open(options_, StateKey());
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.status().message().find("in use by another process"), std::string::npos);
+  options_.path = "/proc/no/such/folder";
+  EXPECT_FALSE(DiskTier::Open(options_, StateKey()).ok());
+}
+
+TEST_F(DiskTierTest, UnfinishedAndForeignFilesDoNoHarm) {
+  Open();
+  const auto tokens = Tokens(1, 500);
+  ASSERT_TRUE(Store(tokens, 100));
+  tier_.reset();
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(options_.path + "/" + name, std::ios::binary) << text;
+  };
+  write("0123456789abcdef.tmp", "half a record");
+  write("0123456789abcdef.state", "no record");
+  write("fedcba9876543210.state", "");
+  write("notes.txt", "mine");
+  fs::create_directory(options_.path + "/00000000000000aa.state");
+  fs::create_symlink("/dev/zero", options_.path + "/00000000000000bb.state");
+  Open();
+  EXPECT_EQ(tier_->stats().unreadable, 2u);
+  EXPECT_EQ(Load(tokens, 0, 499), 100);
+  EXPECT_FALSE(fs::exists(options_.path + "/0123456789abcdef.tmp"));
+  EXPECT_TRUE(fs::exists(options_.path + "/notes.txt"));
+  EXPECT_TRUE(fs::exists(options_.path + "/0123456789abcdef.state")) << "its key may come back";
+}
+
+TEST_F(DiskTierTest, ARecordWithoutItsBeginningIsRemoved) {
+  Open();
+  const auto tokens = Tokens(1, 500);
+  ASSERT_TRUE(Store(tokens, 100));
+  const auto first = Files();
+  ASSERT_TRUE(Store(tokens, 200));
+  tier_.reset();
+  fs::remove(first[0]);
+  Open();
+  EXPECT_EQ(tier_->stats().records, 0u);
+  EXPECT_EQ(Load(tokens, 0, 499), 0);
+  EXPECT_TRUE(Files().empty());
+}
+
+// Whatever happens to the files while the tier runs: nothing wrong comes out.
+TEST_F(DiskTierTest, DamagedSwappedAndLostRecordsAreMisses) {
+  const auto a = Tokens(1, 500), b = Tokens(7777, 500);
+  for (int what = 0; what < 5; ++what) {
+    fs::remove_all(options_.path);
+    Open();
+    ASSERT_TRUE(Store(a, 100));
+    const std::string first = Files()[0];
+    ASSERT_TRUE(Store(a, 200));
+    ASSERT_TRUE(Store(b, 100));
+    std::string other;
+    for (const std::string& file : Files()) {
+      if (file != first && fs::file_size(file) == fs::file_size(first)) other = file;
+    }
+    switch (what) {
+      case 0:
+        fs::remove(first);
+        break;
+      case 1:
+        fs::resize_file(first, fs::file_size(first) - 1);
+        break;
+      case 2: {
+        std::fstream file(first, std::ios::binary | std::ios::in | std::ios::out);
+        file.seekp(static_cast<std::streamoff>(fs::file_size(first)) - 800);
+        file.put('\x55').put('\x56');
+        break;
+      }
+      case 3:
+        fs::rename(other, first);
+        break;  // whole, sealed, and another one
+      case 4:
+        std::ofstream(first, std::ios::trunc);
+        break;
+    }
+    EXPECT_EQ(Load(a, 0, 499), 0) << what;
+    EXPECT_FALSE(last_.ok());
+    EXPECT_EQ(tier_->stats().damaged, 1u);
+    EXPECT_EQ(Load(a, 0, 499), 0) << "what continued it is gone as well";
+    EXPECT_EQ(tier_->stats().records, 1u);
+    if (what != 3) {
+      EXPECT_EQ(Load(b, 0, 499), 100);
+    }
+    EXPECT_TRUE(Store(a, 200)) << "and it can be stored again";
+    EXPECT_EQ(Load(a, 0, 499), 200);
+  }
+}
+
+TEST_F(DiskTierTest, EveryFaultOfTheDiskIsAMissAndPasses) {
+  std::string failing;
+  std::mutex mutex;
+  int error = 0;
+  options_.fault = [&](const char* call) {
+    std::lock_guard lock(mutex);
+    return failing == call ? error : 0;
+  };
+  Open();
+  const auto fail = [&](const std::string& call, int with) {
+    std::lock_guard lock(mutex);
+    failing = call;
+    error = with;
+  };
+  const auto kept = Tokens(1, 500);
+  ASSERT_TRUE(Store(kept, 100));
+  uint64_t seed = 1000;
+  for (const char* call : {"open", "write", "fdatasync", "rename", "fsync"}) {
+    for (const int with : {ENOSPC, EIO, EACCES, EROFS}) {
+      const auto tokens = Tokens(seed += 1000, 500);
+      fail(call, with);
+      EXPECT_FALSE(Store(tokens, 100)) << call;
+      EXPECT_TRUE(tier_->stats().failing);
+      EXPECT_EQ(Load(tokens, 0, 499), 0);
+      fail("", 0);
+      EXPECT_TRUE(Store(tokens, 100)) << "it recovers by itself";
+      EXPECT_FALSE(tier_->stats().failing);
+    }
+  }
+  for (const char* call : {"open", "read"}) {
+    fail(call, EIO);
+    EXPECT_EQ(Load(kept, 0, 499), 0);
+    fail("", 0);
+    EXPECT_EQ(Load(kept, 0, 499), 100) << "an error of the disk is no damage of the record";
+  }
+  fail("unlink", EACCES);
+  tier_.reset();
+  fail("", 0);
+  Open();
+  EXPECT_EQ(tier_->stats().records, 21u);
+  for (const auto& one : fs::directory_iterator(options_.path)) {
+    EXPECT_NE(one.path().extension(), ".tmp");
+  }
+}
+
+TEST_F(DiskTierTest, AfterAFailureNothingIsTriedForAWhile) {
+  std::atomic<int64_t> steady = 1000;
+  std::atomic<int> calls = 0;
+  std::atomic<bool> bad = true;
+  options_.steady_ms = [&] { return steady.load(); };
+  options_.retry_ms = 500;
+  options_.fault = [&](const char* call) {
+    calls += std::strcmp(call, "open") == 0;
+    return bad && std::strcmp(call, "open") == 0 ? EIO : 0;
+  };
+  Open();
+  EXPECT_FALSE(Store(Tokens(1, 500), 100));
+  EXPECT_FALSE(Store(Tokens(1, 500), 100));
+  EXPECT_EQ(calls, 1);
+  steady += 500;
+  bad = false;
+  EXPECT_TRUE(Store(Tokens(1, 500), 100));
+}
+
+TEST_F(DiskTierTest, ClocksMayJump) {
+  std::atomic<int64_t> wall = 1'000'000'000'000;
+  options_.wall_ms = [&] { return wall.load(); };
+  options_.bytes_max = 20 << 10;
+  Open();
+  for (const int64_t jump : {int64_t{0}, int64_t{-900'000'000'000}, int64_t{3'000'000'000'000}}) {
+    wall += jump;
+    for (uint64_t i = 0; i < 10; ++i) {
+      const auto tokens = Tokens(static_cast<uint64_t>(jump) + 1000 * i, 500);
+      ASSERT_TRUE(Store(tokens, 100));
+      ASSERT_EQ(Load(tokens, 0, 499), 100);  // the newest never makes room for itself
+    }
+  }
+  wall = 5;
+  Open();
+  EXPECT_GT(tier_->stats().records, 0u);
+  EXPECT_TRUE(Store(Tokens(1, 500), 100));
+}
+
+TEST_F(DiskTierTest, AStoreCanBeAbandoned) {
+  Open();
+  const auto tokens = Tokens(1, 500);
+  ASSERT_TRUE(Store(tokens, 100));
+  const auto draft = tier_->BeginStore(Path(tokens), 300, {kBlock, kState}, PathId{{7}});
+  ASSERT_TRUE(draft);
+  EXPECT_FALSE(tier_->MayStore());
+  tier_->AbortStore();
+  EXPECT_TRUE(tier_->MayStore());
+  EXPECT_EQ(Load(tokens, 0, 499), 100);
+  EXPECT_TRUE(Store(tokens, 300));
+  EXPECT_EQ(Load(tokens, 0, 499), 300);
+}
+
+TEST_F(DiskTierTest, WithAKeyNothingIsInTheClear) {
+  Open(StateKey::Of({5}));
+  const auto tokens = Tokens(1, 500);
+  ASSERT_TRUE(Store(tokens, 300));
+  tier_.reset();
+  std::ifstream file(Files()[0], std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const PromptPath path = Path(tokens);
+  const auto has = [&](std::span<const uint8_t> part) {
+    return bytes.find(std::string(part.begin(), part.end())) != std::string::npos;
+  };
+  EXPECT_FALSE(has(path.At(300).bytes));
+  EXPECT_FALSE(has(path.grid(4).bytes));
+  std::vector<uint8_t> state;
+  for (size_t i = 0; i < 8; ++i) state.push_back(static_cast<uint8_t>(ByteAt(path, 300, i)));
+  EXPECT_FALSE(has(state));
+  Open();  // without the key
+  EXPECT_EQ(tier_->stats().unreadable, 1u);
+  EXPECT_EQ(tier_->stats().records, 0u);
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace reprise {
+
+// StateFolder is a folder of records and nothing else: names, sizes, and one owner at a time. Files
+// can be read by their owner alone.
+//
+//   lock            held by the process that uses the folder
+//   <16 hex>.state  a record
+//   <16 hex>.tmp    a record being written; one that is found at the start is removed
+//
+// Thread safety: all but Open and List may be called from any thread.
+class StateFolder {
+ public:
+  enum class Use { kOwn, kLook };  // kLook: no lock, nothing is changed
+  // Makes the folder if it is not there (kOwn). Fails with a sentence if another process has it.
+  static Result<std::unique_ptr<StateFolder>> Open(const std::string& path, Use use);
+  ~StateFolder();
+
+  struct Listed {
+    std::string name;  // without its ending
+    uint64_t bytes = 0;
+    int64_t used_ms = 0;  // since 1970, by the file's time
+  };
+  // All records. As owner, removes what was left unfinished.
+  Result<std::vector<Listed>> List();
+
+  Status Remove(const std::string& name);
+  void Touch(const std::string& name);
+  static std::string RandomName();
+
+  const std::string& path() const { return path_; }
+  int fd() const { return fd_; }
+  // The error of the last call on the file system as a sentence.
+  Status Failure(const char* what, int error) const;
+
+  // Tests: asked before every call on the file system with its name; an error number fails it.
+  std::function<int(const char* call)> fault;
+  int FaultOf(const char* call) const { return fault ? fault(call) : 0; }
+
+ private:
+  StateFolder(std::string path, Use use) : path_(std::move(path)), use_(use) {}
+
+  const std::string path_;
+  const Use use_;
+  int fd_ = -1;
+  int lock_ = -1;
+};
+
+}  // namespace reprise

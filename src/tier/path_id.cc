@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tier/path_id.h"
+
+#include <openssl/sha.h>
+
+#include "base/check.h"
+
+namespace reprise {
+
+PathId ExtendPath(const PathId& from, std::span<const TokenId> tokens) {
+  CHECK(tokens.size() <= size_t{kBlockTokens});
+  std::array<uint8_t, sizeof(PathId) + kBlockTokens * 4> text;
+  std::memcpy(text.data(), from.bytes.data(), sizeof(PathId));
+  uint8_t* at = text.data() + sizeof(PathId);
+  for (const TokenId token : tokens) {
+    const auto value = static_cast<uint32_t>(token);
+    for (int shift = 0; shift < 32; shift += 8) *at++ = static_cast<uint8_t>(value >> shift);
+  }
+  PathId id;
+  ::SHA256(text.data(), static_cast<size_t>(at - text.data()), id.bytes.data());
+  return id;
+}
+
+PromptPath::PromptPath(const PathId& root, std::span<const TokenId> tokens) : tokens_(tokens) {
+  grid_.reserve(tokens.size() / kBlockTokens + 1);
+  grid_.push_back(root);
+  for (size_t begin = 0; begin + kBlockTokens <= tokens.size(); begin += kBlockTokens) {
+    grid_.push_back(ExtendPath(grid_.back(), tokens.subspan(begin, kBlockTokens)));
+  }
+}
+
+PathId PromptPath::At(int32_t position) const {
+  CHECK(position >= 0 && position <= size());
+  const int32_t block = position / kBlockTokens;
+  const int32_t tail = position % kBlockTokens;
+  if (tail == 0) return grid(block);
+  return ExtendPath(grid(block), tokens_.subspan(static_cast<size_t>(block) * kBlockTokens,
+                                                 static_cast<size_t>(tail)));
+}
+
+}  // namespace reprise

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "tier/path_id.h"
+#include "tier/seal.h"
+
+namespace reprise {
+
+// A record is the state of one run of tokens as it lies outside of memory: the K/V blocks of
+// positions [begin, end) of a path and, where the model has recurrent state, the snapshot at `end`.
+// What lies before `begin` is in the records of its parents. No token is in it: a path's id names
+// them all.
+//
+//   head   clear   magic, version, whether sealed with a secret, size of the facts, salt
+//          sealed  facts (RecordFacts) and their tag
+//   parts  sealed  K/V in groups of whole blocks, then the snapshot, each of at most kPartBytes
+//                  where a block allows, each with its tag; part 0 is the head, they are 1, 2, ...
+//
+// All numbers are little endian. What the parts' sizes are follows from the facts alone, so a file
+// has exactly one right size. A record is immutable.
+struct RecordFacts {
+  PathId model;   // an id of the model's digest, for lists
+  PathId parent;  // id of the path [0, begin); empty if begin is 0
+  PathId base;    // id of the path up to the last block's end at or before `end`
+  PathId path;    // id of the path [0, end)
+  int32_t begin = 0;
+  int32_t end = 0;
+  uint32_t first_block = 0;  // grid index of the first block that is here
+  uint32_t block_count = 0;  // they reach up to `end`, or there are none
+  uint64_t block_bytes = 0;
+  uint64_t state_bytes = 0;  // 0: no snapshot
+  int64_t created_ms = 0;    // since 1970
+  // Models without recurrent state may be cut anywhere: ids of the path at the ends of blocks
+  // strictly inside (begin, end), ascending. Empty otherwise.
+  std::vector<PathId> marks;
+
+  friend bool operator==(const RecordFacts&, const RecordFacts&) = default;
+};
+
+inline constexpr size_t kPartBytes = size_t{4} << 20;
+inline constexpr size_t kRecordFixedBytes = 32;  // of the head, before the facts
+inline constexpr size_t kMarksMax = 1 << 16;
+
+// What the clear beginning of a head says.
+struct RecordPreamble {
+  bool secret = false;
+  uint32_t facts_bytes = 0;
+  Seal::Salt salt{};
+
+  size_t head_bytes() const { return kRecordFixedBytes + facts_bytes + Seal::kTagBytes; }
+};
+
+// Where the parts lie. Part `i` counts from 0 here.
+class RecordLayout {
+ public:
+  explicit RecordLayout(const RecordFacts& facts);
+
+  struct Part {
+    uint64_t offset = 0;       // in the file
+    size_t bytes = 0;          // without its tag, which follows
+    uint32_t first_block = 0;  // grid index; K/V parts only
+    uint32_t block_count = 0;  // 0: a part of the snapshot
+    size_t state_offset = 0;   // parts of the snapshot
+  };
+  const std::vector<Part>& parts() const { return parts_; }
+  uint64_t file_bytes() const { return file_bytes_; }
+
+ private:
+  std::vector<Part> parts_;
+  uint64_t file_bytes_ = 0;
+};
+
+// The size of a record's file; as RecordLayout says, without the work.
+uint64_t RecordBytes(const RecordFacts& facts);
+
+// The size of the sealed facts with so many marks.
+size_t FactsBytes(size_t mark_count);
+
+// The head of a record with that salt.
+std::vector<std::byte> EncodeHead(const RecordFacts& facts, const StateKey& key,
+                                  const Seal::Salt& salt);
+
+// Both take bytes from outside. The first needs kRecordFixedBytes, the second the whole head.
+Result<RecordPreamble> DecodePreamble(std::span<const std::byte> bytes);
+Result<RecordFacts> DecodeHead(std::span<const std::byte> head, const StateKey& key);
+
+}  // namespace reprise

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tier/record_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace reprise {
+namespace {
+
+constexpr size_t kFirstRead = 4096;  // most heads are shorter
+
+std::string FileOf(const std::string& name) { return name + ".state"; }
+std::string DraftOf(const std::string& name) { return name + ".tmp"; }
+
+}  // namespace
+
+OpenFile& OpenFile::operator=(OpenFile&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+OpenFile::~OpenFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<RecordDraft> RecordDraft::Create(StateFolder& folder, const StateKey& key, std::string name,
+                                        const RecordFacts& facts) {
+  const Seal::Salt salt = RandomSalt();
+  RecordDraft draft(folder, key, std::move(name), salt);
+  int error = folder.FaultOf("open");
+  if (error == 0) {
+    draft.file_ = OpenFile(::openat(folder.fd(), DraftOf(draft.name_).c_str(),
+                                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    error = draft.file_.fd() < 0 ? errno : 0;
+  }
+  if (error != 0) return folder.Failure("writing a record failed", error);
+  draft.bytes_left_ = RecordLayout(facts).file_bytes();
+  REPRISE_TRY(draft.Write(EncodeHead(facts, key, salt)));
+  return draft;
+}
+
+RecordDraft::~RecordDraft() {
+  if (file_.fd() >= 0) ::unlinkat(folder_->fd(), DraftOf(name_).c_str(), 0);
+}
+
+Status RecordDraft::Write(std::span<const std::byte> bytes) {
+  CHECK(bytes.size() <= bytes_left_);
+  bytes_left_ -= bytes.size();
+  while (!bytes.empty()) {
+    const int error = folder_->FaultOf("write");
+    const ssize_t written = error != 0 ? -1 : ::write(file_.fd(), bytes.data(), bytes.size());
+    if (error == 0 && written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      return folder_->Failure("writing a record failed", error != 0     ? error
+                                                         : written == 0 ? ENOSPC
+                                                                        : errno);
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return OkStatus();
+}
+
+Status RecordDraft::Append(std::span<std::byte> data) {
+  const Seal::Tag tag = seal_->Close(++parts_, data);
+  REPRISE_TRY(Write(data));
+  return Write(std::as_bytes(std::span(tag)));
+}
+
+Status RecordDraft::Commit() {
+  CHECK(bytes_left_ == 0);
+  int error = folder_->FaultOf("fdatasync");
+  if (error == 0 && ::fdatasync(file_.fd()) != 0) error = errno;
+  if (error == 0) error = folder_->FaultOf("rename");
+  if (error == 0 && ::renameat(folder_->fd(), DraftOf(name_).c_str(), folder_->fd(),
+                               FileOf(name_).c_str()) != 0) {
+    error = errno;
+  }
+  if (error != 0) return folder_->Failure("finishing a record failed", error);
+  file_ = OpenFile();
+  error = folder_->FaultOf("fsync");
+  if (error == 0 && ::fsync(folder_->fd()) != 0) error = errno;
+  if (error == 0) return OkStatus();
+  (void)folder_->Remove(name_);
+  return folder_->Failure("finishing a record failed", error);
+}
+
+Result<RecordFile> RecordFile::Open(StateFolder& folder, const StateKey& key,
+                                    const std::string& name) {
+  int error = folder.FaultOf("open");
+  OpenFile file;
+  struct stat facts = {};
+  if (error == 0) {
+    file = OpenFile(::openat(folder.fd(), FileOf(name).c_str(),
+                             O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (file.fd() < 0 || ::fstat(file.fd(), &facts) != 0) error = errno;
+  }
+  if (error != 0) return folder.Failure("reading a record failed", error);
+  if (!S_ISREG(facts.st_mode)) return DataLoss("the record is no file");
+  RecordFile record(folder, std::move(file));
+  record.bytes_ = static_cast<uint64_t>(facts.st_size);
+  std::vector<std::byte> head(std::min<uint64_t>(record.bytes_, kFirstRead));
+  REPRISE_TRY(record.Read(head, 0));
+  REPRISE_ASSIGN(const RecordPreamble preamble, DecodePreamble(head));
+  if (preamble.head_bytes() > record.bytes_) return DataLoss("the record is cut off");
+  const size_t read = head.size();
+  head.resize(preamble.head_bytes());
+  if (head.size() > read) REPRISE_TRY(record.Read(std::span(head).subspan(read), read));
+  REPRISE_ASSIGN(record.facts_, DecodeHead(head, key));
+  if (RecordBytes(record.facts_) != record.bytes_) {
+    return DataLoss("the record is not as long as its head says");
+  }
+  record.seal_ = std::make_unique<Seal>(key, preamble.salt);
+  return record;
+}
+
+Status RecordFile::Read(std::span<std::byte> out, uint64_t offset) const {
+  while (!out.empty()) {
+    const int error = folder_->FaultOf("read");
+    const ssize_t got =
+        error != 0 ? -1 : ::pread(file_.fd(), out.data(), out.size(), static_cast<off_t>(offset));
+    if (error == 0 && got < 0 && errno == EINTR) continue;
+    if (got < 0) return folder_->Failure("reading a record failed", error != 0 ? error : errno);
+    if (got == 0) return DataLoss("the record is cut off");
+    out = out.subspan(static_cast<size_t>(got));
+    offset += static_cast<uint64_t>(got);
+  }
+  return OkStatus();
+}
+
+Status RecordFile::ReadPart(const RecordLayout& layout, size_t index, std::span<std::byte> out) {
+  const RecordLayout::Part& part = layout.parts()[index];
+  CHECK(out.size() == part.bytes);
+  Seal::Tag tag;
+  REPRISE_TRY(Read(out, part.offset));
+  REPRISE_TRY(Read(std::as_writable_bytes(std::span(tag)), part.offset + part.bytes));
+  if (!seal_->Open(static_cast<uint32_t>(index + 1), out, tag)) {
+    return DataLoss("the record is damaged");
+  }
+  return OkStatus();
+}
+
+Status VerifyRecord(StateFolder& folder, const StateKey& key, const std::string& name) {
+  REPRISE_ASSIGN(RecordFile file, RecordFile::Open(folder, key, name));
+  const RecordLayout layout(file.facts());
+  std::vector<std::byte> part;
+  for (size_t i = 0; i < layout.parts().size(); ++i) {
+    part.resize(layout.parts()[i].bytes);
+    REPRISE_TRY(file.ReadPart(layout, i, part));
+  }
+  return OkStatus();
+}
+
+}  // namespace reprise

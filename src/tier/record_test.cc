@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that a record is read back as it was written, or not at all: mutated, cut, lengthened,
+// swapped and stale ones are refused. REPRISE_RECORD_CASES=1000000 for the long form.
+#include "tier/record.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "base/rng.h"
+#include "tier/record_file.h"
+
+namespace reprise {
+namespace {
+
+PathId IdOf(uint64_t number) {
+  PathId id;
+  for (size_t i = 0; i < 4; ++i) {
+    const uint64_t word = Mix64(number * 4 + i);
+    std::memcpy(id.bytes.data() + 8 * i, &word, 8);
+  }
+  return id;
+}
+
+RecordFacts SomeFacts(uint64_t seed, uint64_t block_bytes, uint64_t state_bytes) {
+  RecordFacts facts;
+  facts.model = IdOf(1);
+  facts.parent = IdOf(seed + 2);
+  facts.base = IdOf(seed + 3);
+  facts.path = IdOf(seed + 4);
+  facts.begin = 100;
+  facts.end = 300;
+  facts.block_bytes = block_bytes;
+  facts.state_bytes = state_bytes;
+  if (block_bytes > 0) {
+    facts.first_block = 1;
+    facts.block_count = 4;
+  }
+  if (state_bytes == 0) {
+    for (uint64_t i = 0; i < 3; ++i) facts.marks.push_back(IdOf(seed + 10 + i));
+  }
+  facts.created_ms = 1234567890123;
+  return facts;
+}
+
+std::vector<std::byte> PartOf(uint64_t seed, size_t index, size_t bytes) {
+  std::vector<std::byte> part(bytes);
+  for (size_t i = 0; i < bytes; ++i) part[i] = static_cast<std::byte>(Mix64(seed + index * 77 + i));
+  return part;
+}
+
+class RecordTest : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    // In memory where there is such a folder: the cases are many.
+    const bool shm = std::filesystem::is_directory("/dev/shm");
+    path_ = (shm ? "/dev/shm/reprise_records." + std::to_string(::getpid())
+                 : testing::TempDir() + "records");
+    std::filesystem::remove_all(path_);
+    auto folder = StateFolder::Open(path_, StateFolder::Use::kOwn);
+    ASSERT_TRUE(folder.ok()) << folder.status().message();
+    folder_ = std::move(*folder);
+    if (GetParam()) key_ = StateKey::Of({1, 2, 3});
+  }
+  void TearDown() override { std::filesystem::remove_all(path_); }
+  void Write(const std::string& name, const RecordFacts& facts, uint64_t seed) {
+    auto draft = RecordDraft::Create(*folder_, key_, name, facts);
+    ASSERT_TRUE(draft.ok()) << draft.status().message();
+    const RecordLayout layout(facts);
+    for (size_t i = 0; i < layout.parts().size(); ++i) {
+      auto part = PartOf(seed, i, layout.parts()[i].bytes);
+      ASSERT_TRUE(draft->Append(part).ok());
+    }
+    ASSERT_TRUE(draft->Commit().ok());
+  }
+  std::string FileOf(const std::string& name) const { return path_ + "/" + name + ".state"; }
+  std::string Bytes(const std::string& name) const {
+    std::ifstream file(FileOf(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void Overwrite(const std::string& name, const std::string& bytes) const {
+    std::ofstream(FileOf(name), std::ios::binary | std::ios::trunc) << bytes;
+  }
+
+  std::string path_;
+  std::unique_ptr<StateFolder> folder_;
+  StateKey key_;
+};
+
+TEST_P(RecordTest, IsReadAsItWasWritten) {
+  const RecordFacts shapes[] = {SomeFacts(1, 1000, 500), SomeFacts(2, 0, 9 << 20),
+                                SomeFacts(3, 1500, 0), SomeFacts(4, 3 << 20, 5 << 20)};
+  for (size_t n = 0; n < std::size(shapes); ++n) {
+    const std::string name = StateFolder::RandomName();
+    Write(name, shapes[n], n);
+    auto file = RecordFile::Open(*folder_, key_, name);
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    EXPECT_EQ(file->facts(), shapes[n]);
+    const RecordLayout layout(file->facts());
+    EXPECT_EQ(file->bytes(), layout.file_bytes());
+    for (size_t i = 0; i < layout.parts().size(); ++i) {
+      std::vector<std::byte> part(layout.parts()[i].bytes);
+      ASSERT_TRUE(file->ReadPart(layout, i, part).ok());
+      EXPECT_EQ(part, PartOf(n, i, part.size()));
+    }
+    struct stat facts = {};
+    ASSERT_EQ(::stat(FileOf(name).c_str(), &facts), 0);
+    EXPECT_EQ(facts.st_mode & 0777, 0600u);
+  }
+}
+
+TEST_P(RecordTest, ADraftThatEndsLeavesNothing) {
+  const RecordFacts facts = SomeFacts(1, 1000, 0);
+  {
+    auto draft = RecordDraft::Create(*folder_, key_, StateFolder::RandomName(), facts);
+    ASSERT_TRUE(draft.ok());
+    auto part = PartOf(1, 0, RecordLayout(facts).parts()[0].bytes);
+    ASSERT_TRUE(draft->Append(part).ok());
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path_), {}), 1) << "the lock alone";
+}
+
+TEST_P(RecordTest, NothingButTheRecordItselfIsAccepted) {
+  const char* wanted = std::getenv("REPRISE_RECORD_CASES");
+  const uint64_t cases = wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 4000;
+  const std::string a = StateFolder::RandomName(), b = StateFolder::RandomName();
+  const std::string victim = StateFolder::RandomName();
+  Write(a, SomeFacts(1, 600, 300), 1);
+  Write(b, SomeFacts(2, 600, 300), 2);
+  const std::string one = Bytes(a), two = Bytes(b);
+  ASSERT_EQ(one.size(), two.size());
+  Rng rng(1);
+  const auto below = [&](size_t n) { return static_cast<size_t>(rng.Next() % n); };
+  for (uint64_t i = 0; i < cases; ++i) {
+    std::string bytes = one;
+    switch (i % 6) {
+      case 0:  // a bit
+        bytes[below(bytes.size())] ^= static_cast<char>(1 << below(8));
+        break;
+      case 1:  // some bytes
+        for (size_t n = 1 + below(16); n > 0; --n) {
+          bytes[below(bytes.size())] = static_cast<char>(rng.Next());
+        }
+        break;
+      case 2:  // cut
+        bytes.resize(below(bytes.size()));
+        break;
+      case 3:  // longer
+        bytes.append(1 + below(100), '\0');
+        break;
+      case 4: {  // a piece of the other record, at the same place
+        const size_t from = below(bytes.size()), size = 1 + below(bytes.size() - from);
+        bytes.replace(from, size, two, from, size);
+        break;
+      }
+      case 5: {  // a piece of its own, elsewhere
+        const size_t from = below(bytes.size()), size = 1 + below(bytes.size() - from);
+        bytes.replace(below(bytes.size() - size + 1), size, one, from, size);
+        break;
+      }
+    }
+    if (bytes == one) continue;
+    // The other record, whole, is in order: but not the one that was asked for (Transfers checks
+    // its path).
+    if (bytes == two) continue;
+    Overwrite(victim, bytes);
+    ASSERT_FALSE(VerifyRecord(*folder_, key_, victim).ok()) << "case " << i;
+  }
+  Overwrite(victim, one);
+  EXPECT_TRUE(VerifyRecord(*folder_, key_, victim).ok());
+}
+
+TEST_P(RecordTest, OfAnotherKeyIsRefused) {
+  const std::string name = StateFolder::RandomName();
+  Write(name, SomeFacts(1, 600, 300), 1);
+  EXPECT_FALSE(VerifyRecord(*folder_, StateKey::Of({9}), name).ok());
+  EXPECT_EQ(VerifyRecord(*folder_, StateKey(), name).ok(), !GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(WithAndWithoutSecret, RecordTest, testing::Bool());
+
+// Without a secret anyone can write a record whose checksums fit: sizes that cannot be are refused
+// before anything is allocated for them.
+TEST(Record, FactsThatCannotBeAreRefused) {
+  const auto head_of = [](RecordFacts facts) {
+    // Encodes what it is given only if that can be: so change the bytes, then seal them again.
+    return EncodeHead(facts, StateKey(), RandomSalt());
+  };
+  const auto good = head_of(SomeFacts(1, 600, 300));
+  ASSERT_TRUE(DecodeHead(good, StateKey()).ok());
+  constexpr size_t kNumbers = kRecordFixedBytes + 4 * sizeof(PathId);
+  const auto forge = [&](size_t at, uint64_t value, size_t bytes) {
+    auto head = good;
+    std::memcpy(head.data() + kNumbers + at, &value, bytes);
+    const auto preamble = DecodePreamble(head);
+    const auto facts = std::span(head).subspan(kRecordFixedBytes, preamble->facts_bytes);
+    const Seal::Tag tag =
+        Seal(StateKey(), preamble->salt).Close(0, facts, std::span(head).first(kRecordFixedBytes));
+    std::memcpy(head.data() + head.size() - tag.size(), tag.data(), tag.size());
+    return DecodeHead(head, StateKey()).status();
+  };
+  EXPECT_TRUE(forge(4, 300, 4).ok()) << "the same end";
+  EXPECT_FALSE(forge(0, uint32_t(-1), 4).ok()) << "begin";
+  EXPECT_FALSE(forge(0, 0, 4).ok()) << "a parent, and nothing to continue";
+  EXPECT_FALSE(forge(4, 100, 4).ok()) << "end";
+  EXPECT_FALSE(forge(4, uint32_t(INT32_MAX), 4).ok()) << "end";
+  EXPECT_FALSE(forge(8, 2, 4).ok()) << "first block";
+  EXPECT_FALSE(forge(12, uint32_t(-1), 4).ok()) << "block count";
+  EXPECT_FALSE(forge(16, uint64_t(-1), 8).ok()) << "bytes of a block";
+  EXPECT_FALSE(forge(16, 0, 8).ok()) << "blocks of nothing";
+  EXPECT_FALSE(forge(24, uint64_t(-1), 8).ok()) << "bytes of a snapshot";
+  EXPECT_FALSE(forge(40, uint32_t(-1), 4).ok()) << "marks";
+  EXPECT_FALSE(forge(40, 1, 4).ok()) << "marks that are not there";
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tier/transfers.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+
+namespace reprise {
+
+Transfers::Transfers(StateFolder& folder, const StateKey& key, int reader_count,
+                     std::function<void()> notify)
+    : folder_(folder), key_(key), notify_(std::move(notify)) {
+  threads_.emplace_back([this] { WriteLoop(); });
+  for (int i = 0; i < reader_count; ++i) threads_.emplace_back([this] { ReadLoop(); });
+}
+
+Transfers::~Transfers() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  write_work_.notify_all();
+  read_work_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Transfers::Push(WriteOp op) {
+  {
+    std::lock_guard lock(mutex_);
+    queued_bytes_ += op.part.size();
+    writes_.push_back(std::move(op));
+  }
+  write_work_.notify_one();
+}
+
+void Transfers::BeginWrite(std::string name, RecordFacts facts) {
+  Push({.verb = WriteOp::Verb::kBegin, .name = std::move(name), .facts = std::move(facts)});
+}
+void Transfers::AddPart(std::vector<std::byte> part) {
+  Push({.verb = WriteOp::Verb::kPart, .part = std::move(part)});
+}
+void Transfers::AbortWrite() { Push({.verb = WriteOp::Verb::kAbort}); }
+void Transfers::Remove(std::string name) {
+  Push({.verb = WriteOp::Verb::kRemove, .name = std::move(name)});
+}
+void Transfers::Touch(std::string name) {
+  Push({.verb = WriteOp::Verb::kTouch, .name = std::move(name)});
+}
+
+void Transfers::Read(ReadJob job) {
+  {
+    std::lock_guard lock(mutex_);
+    reads_.push_back(std::move(job));
+  }
+  read_work_.notify_one();
+}
+
+size_t Transfers::queued_bytes() const {
+  std::lock_guard lock(mutex_);
+  return queued_bytes_;
+}
+
+std::vector<Transfers::ReadDone> Transfers::TakeReads() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(reads_done_, {});
+}
+
+std::vector<Transfers::WriteDone> Transfers::TakeWrites() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(writes_done_, {});
+}
+
+// At the end only removals are still carried out: the folder keeps its bound.
+void Transfers::WriteLoop() {
+  std::optional<Writing> writing;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    write_work_.wait(lock, [this] { return stop_ || !writes_.empty(); });
+    if (writes_.empty()) return;
+    WriteOp op = std::move(writes_.front());
+    writes_.pop_front();
+    const bool skip = stop_ && op.verb != WriteOp::Verb::kRemove;
+    lock.unlock();
+    if (!skip) Carry(op, &writing);
+    lock.lock();
+    queued_bytes_ -= op.part.size();
+  }
+}
+
+void Transfers::FinishWrite(std::optional<Writing>* writing, Status status) {
+  {
+    std::lock_guard lock(mutex_);
+    writes_done_.push_back({(*writing)->name, std::move(status)});
+  }
+  (*writing)->draft.reset();
+  notify_();
+}
+
+void Transfers::Carry(WriteOp& op, std::optional<Writing>* writing) {
+  switch (op.verb) {
+    case WriteOp::Verb::kBegin: {
+      auto draft = RecordDraft::Create(folder_, key_, op.name, op.facts);
+      const size_t parts = RecordLayout(op.facts).parts().size();
+      writing->emplace(Writing{std::move(op.name), std::nullopt, parts});
+      if (!draft.ok()) return FinishWrite(writing, draft.status());
+      (*writing)->draft.emplace(std::move(*draft));
+      return;
+    }
+    case WriteOp::Verb::kPart: {
+      if (!writing->has_value() || !(*writing)->draft) return;  // it failed before
+      Status status = (*writing)->draft->Append(op.part);
+      if (status.ok() && --(*writing)->parts_left > 0) return;
+      if (status.ok()) status = (*writing)->draft->Commit();
+      return FinishWrite(writing, std::move(status));
+    }
+    case WriteOp::Verb::kAbort:
+      writing->reset();
+      return;
+    case WriteOp::Verb::kRemove:
+      (void)folder_.Remove(op.name);
+      return;
+    case WriteOp::Verb::kTouch:
+      folder_.Touch(op.name);
+      return;
+  }
+}
+
+void Transfers::ReadLoop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    read_work_.wait(lock, [this] { return stop_ || !reads_.empty(); });
+    if (stop_) return;
+    const ReadJob job = std::move(reads_.front());
+    reads_.pop_front();
+    lock.unlock();
+    ReadDone done = Carry(job);
+    lock.lock();
+    reads_done_.push_back(std::move(done));
+    lock.unlock();
+    notify_();
+    lock.lock();
+  }
+}
+
+Transfers::ReadDone Transfers::Carry(const ReadJob& job) {
+  const auto begin = std::chrono::steady_clock::now();
+  ReadDone done;
+  done.ticket = job.ticket;
+  auto buffer = Buffer::Allocate(job.bytes());
+  done.status = buffer.status();
+  if (buffer.ok()) {
+    done.bytes = std::move(*buffer);
+    for (const ReadStep& step : job.steps) {
+      done.status = ReadInto(job, step, done.bytes.bytes());
+      if (done.status.ok()) continue;
+      done.failed = step.name;
+      break;
+    }
+  }
+  if (!done.status.ok()) done.bytes = Buffer();
+  const auto elapsed = std::chrono::steady_clock::now() - begin;
+  done.ns = std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count();
+  return done;
+}
+
+Status Transfers::ReadInto(const ReadJob& job, const ReadStep& step, std::span<std::byte> out) {
+  REPRISE_ASSIGN(RecordFile file, RecordFile::Open(folder_, key_, step.name));
+  const RecordFacts& facts = file.facts();
+  const uint32_t end = step.first_block + step.block_count;
+  if (facts.path != step.path || (step.block_count > 0 && facts.block_bytes != job.block_bytes) ||
+      (step.state && facts.state_bytes != job.state_bytes) ||
+      (step.block_count > 0 &&
+       (step.first_block < facts.first_block || end > facts.first_block + facts.block_count))) {
+    return DataLoss("the record is not the one that lay there");
+  }
+  const RecordLayout layout(facts);
+  std::vector<std::byte> scratch;
+  for (size_t i = 0; i < layout.parts().size(); ++i) {
+    const RecordLayout::Part& part = layout.parts()[i];
+    if (part.block_count == 0) {
+      if (!step.state) continue;
+      const size_t at = job.block_count * job.block_bytes + part.state_offset;
+      REPRISE_TRY(file.ReadPart(layout, i, out.subspan(at, part.bytes)));
+      continue;
+    }
+    const uint32_t from = std::max(part.first_block, step.first_block);
+    const uint32_t upto = std::min(part.first_block + part.block_count, end);
+    if (from >= upto) continue;
+    const auto to =
+        out.subspan((from - job.first_block) * job.block_bytes, (upto - from) * job.block_bytes);
+    if (to.size() == part.bytes) {
+      REPRISE_TRY(file.ReadPart(layout, i, to));
+      continue;
+    }
+    scratch.resize(part.bytes);
+    REPRISE_TRY(file.ReadPart(layout, i, scratch));
+    std::memcpy(to.data(), scratch.data() + (from - part.first_block) * job.block_bytes, to.size());
+  }
+  return OkStatus();
+}
+
+}  // namespace reprise

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+#include "device/buffer.h"
+#include "tier/folder.h"
+#include "tier/record.h"
+#include "tier/record_file.h"
+
+namespace reprise {
+
+// Transfers are the threads that wait for the disk, so that nobody else has to: one writes, one
+// record at a time and in order; some read. They know files and bytes, no catalog and no cache.
+//
+// Thread safety: calls from one thread; `notify` is called from others and must be quick.
+class Transfers {
+ public:
+  // What to take out of one record.
+  struct ReadStep {
+    std::string name;
+    PathId path;               // the record must be this one
+    uint32_t first_block = 0;  // blocks wanted of it
+    uint32_t block_count = 0;
+    bool state = false;
+  };
+  // Blocks [first_block, first_block + block_count) and a snapshot (if state_bytes > 0), from
+  // several records.
+  struct ReadJob {
+    uint64_t ticket = 0;
+    std::vector<ReadStep> steps;
+    uint32_t first_block = 0;
+    uint32_t block_count = 0;
+    size_t block_bytes = 0;
+    size_t state_bytes = 0;
+    size_t bytes() const { return block_count * block_bytes + state_bytes; }
+  };
+  struct ReadDone {
+    uint64_t ticket = 0;
+    Status status;
+    std::string failed;  // the record that did
+    Buffer bytes;        // the blocks, then the snapshot; all of it was checked
+    int64_t ns = 0;
+  };
+  struct WriteDone {
+    std::string name;
+    Status status;
+  };
+
+  // Folder and key must outlive it.
+  Transfers(StateFolder& folder, const StateKey& key, int reader_count,
+            std::function<void()> notify);
+  ~Transfers();  // an unfinished record is dropped
+
+  void Read(ReadJob job);
+  // The record is complete with the last of its parts; they come in the order of its layout.
+  void BeginWrite(std::string name, RecordFacts facts);
+  void AddPart(std::vector<std::byte> part);
+  void AbortWrite();  // no WriteDone follows
+  void Remove(std::string name);
+  void Touch(std::string name);
+
+  size_t queued_bytes() const;  // of parts
+  std::vector<ReadDone> TakeReads();
+  std::vector<WriteDone> TakeWrites();
+
+ private:
+  struct WriteOp {
+    enum class Verb { kBegin, kPart, kAbort, kRemove, kTouch } verb;
+    std::string name = {};
+    RecordFacts facts = {};
+    std::vector<std::byte> part = {};
+  };
+  // What the writer has in hand.
+  struct Writing {
+    std::string name;
+    std::optional<RecordDraft> draft;  // none: it failed
+    size_t parts_left = 0;
+  };
+
+  void Push(WriteOp op);
+  void WriteLoop();
+  void ReadLoop();
+  void Carry(WriteOp& op, std::optional<Writing>* writing);
+  void FinishWrite(std::optional<Writing>* writing, Status status);
+  ReadDone Carry(const ReadJob& job);
+  Status ReadInto(const ReadJob& job, const ReadStep& step, std::span<std::byte> out);
+
+  StateFolder& folder_;
+  const StateKey& key_;
+  const std::function<void()> notify_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable write_work_;
+  std::condition_variable read_work_;
+  std::deque<WriteOp> writes_;
+  std::deque<ReadJob> reads_;
+  size_t queued_bytes_ = 0;
+  std::vector<ReadDone> reads_done_;
+  std::vector<WriteDone> writes_done_;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace reprise
