@@ -129,7 +129,7 @@ void Matcher::Walk(Language::Run& run, std::span<uint64_t> mask) const {
   stack[0] = place_;
   const int plain = automaton.PlainDepth(place_);
   for (const TokenTrie::Part& part : trie.parts()) {
-    if (part.chars_max > 0 && (part.chars_max <= plain || plain == Automaton::kPlainForever)) {
+    if (part.chars_max > 0 && (part.chars_max <= plain || plain == kPlainForever)) {
       for (size_t i = 0; i < mask.size(); ++i) mask[i] |= part.mask[i];
       continue;
     }

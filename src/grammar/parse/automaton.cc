@@ -6,6 +6,8 @@
 namespace reprise::grammar {
 namespace {
 
+constexpr int kPlainStepsMax = 1500;
+
 uint64_t HashPair(uint32_t a, uint32_t b) {
   return FoldedMultiply(HashSeed() ^ (uint64_t{a} << 32 | b), 0x9e3779b97f4a7c15ull);
 }
@@ -89,6 +91,7 @@ Automaton::Automaton(std::shared_ptr<const Grammar> grammar, size_t bytes_max)
     : grammar_(std::move(grammar)),
       bytes_max_(bytes_max),
       pool_(grammar_->pool()),
+      plain_(pool_),
       class_of_(pool_.classes()),
       class_count_(pool_.representatives().size()),
       class_size_(class_count_, 0) {
@@ -297,70 +300,21 @@ int Automaton::OnlyByte(PlaceId place) {
 }
 
 int Automaton::PlainDepth(PlaceId place) {
-  // Plain characters by their bytes: each row is a path of sets. (RFC 3629, without what a JSON
-  // string must escape.)
-  struct Path {
-    int length;
-    uint8_t sets[4][2];
-  };
-  static constexpr Path kPaths[] = {
-      {1, {{0x20, 0x21}}},
-      {1, {{0x23, 0x5B}}},
-      {1, {{0x5D, 0x7F}}},
-      {2, {{0xC2, 0xDF}, {0x80, 0xBF}}},
-      {3, {{0xE0, 0xE0}, {0xA0, 0xBF}, {0x80, 0xBF}}},
-      {3, {{0xE1, 0xEC}, {0x80, 0xBF}, {0x80, 0xBF}}},
-      {3, {{0xED, 0xED}, {0x80, 0x9F}, {0x80, 0xBF}}},
-      {3, {{0xEE, 0xEF}, {0x80, 0xBF}, {0x80, 0xBF}}},
-      {4, {{0xF0, 0xF0}, {0x90, 0xBF}, {0x80, 0xBF}, {0x80, 0xBF}}},
-      {4, {{0xF1, 0xF3}, {0x80, 0xBF}, {0x80, 0xBF}, {0x80, 0xBF}}},
-      {4, {{0xF4, 0xF4}, {0x80, 0x8F}, {0x80, 0xBF}, {0x80, 0xBF}}},
-  };
   if (const int known = places_[static_cast<size_t>(place)].plain; known >= 0) return known;
-
-  // All places after one byte of [first, last] from any of `from`; false if some byte is dead.
-  const auto step = [&](const std::vector<PlaceId>& from, const uint8_t(&set)[2],
-                        std::vector<PlaceId>* to) {
-    for (const PlaceId one : from) {
-      for (int byte = set[0], previous = -1; byte <= set[1]; ++byte) {
-        const int byte_class = class_of_[static_cast<size_t>(byte)];
-        if (byte_class == previous) continue;
-        previous = byte_class;
-        const PlaceId next = Next(one, static_cast<uint8_t>(byte));
-        if (next == PlaceId::kDead) return false;
-        to->push_back(next);
-      }
-    }
-    std::sort(to->begin(), to->end());
-    to->erase(std::unique(to->begin(), to->end()), to->end());
-    return to->size() <= 64;
-  };
-
-  std::vector<PlaceId> seen = {place};
-  std::vector<PlaceId> level = {place};
+  // One lexeme that takes them is enough. Only where none does are lexemes looked at together.
   int depth = 0;
-  for (; depth < kPlainMax && !level.empty(); ++depth) {
-    std::vector<PlaceId> after;
-    bool alive = true;
-    for (const Path& path : kPaths) {
-      std::vector<PlaceId> at = level;
-      for (int i = 0; i < path.length && alive; ++i) {
-        std::vector<PlaceId> to;
-        alive = step(at, path.sets[i], &to);
-        at = std::move(to);
-      }
-      if (!alive) break;
-      after.insert(after.end(), at.begin(), at.end());
-    }
-    if (!alive) break;
-    level.clear();
-    for (const PlaceId one : after) {
-      if (std::ranges::find(seen, one) != seen.end()) continue;
-      seen.push_back(one);
-      level.push_back(one);
+  for (const Thread& thread : places_[static_cast<size_t>(place)].threads) {
+    for (const LexerItem& item : lexers_[thread.lexer].items) {
+      depth = std::max(depth, plain_.Of(item.rest));
+      if (depth == kPlainForever) break;
     }
   }
-  if (level.empty()) depth = kPlainForever;  // nothing new comes any more
+  if (depth < kPlainMax) {
+    const auto next = [&](PlaceId at, uint8_t byte) { return Next(at, byte); };
+    PlainWalk<PlaceId, decltype(next)> walk(class_of_, next, kPlainStepsMax);
+    depth = std::max(depth, walk.Depth(place, [](PlaceId) { return 0; }));
+  }
+  if (pool_.exhausted()) exhausted_ = true;
   if (!exhausted_) places_[static_cast<size_t>(place)].plain = static_cast<int8_t>(depth);
   return depth;
 }

@@ -9,6 +9,7 @@
 
 #include "grammar/grammar.h"
 #include "grammar/intern.h"
+#include "grammar/parse/plain.h"
 
 namespace reprise::grammar {
 
@@ -57,10 +58,7 @@ class Automaton {
   // The only byte that may follow, if there is just one and the text cannot end here; else -1.
   int OnlyByte(PlaceId place);
 
-  // How many characters of the plain kind may follow, whichever they are: any up to that many, at
-  // most kPlainMax, or kPlainForever. Plain: what stands in a JSON string as it is.
-  static constexpr int kPlainMax = 16;
-  static constexpr int kPlainForever = 127;
+  // How many plain characters may follow, whichever they are (plain.h): at least so many.
   int PlainDepth(PlaceId place);
 
   bool exhausted() const { return exhausted_; }
@@ -137,6 +135,7 @@ class Automaton {
   const std::shared_ptr<const Grammar> grammar_;
   const size_t bytes_max_;
   RegexPool pool_;  // grows by derivatives
+  PlainReach plain_;
   std::array<uint8_t, 256> class_of_;
   size_t class_count_;
   std::vector<uint8_t> class_size_;  // [classes] bytes in each

@@ -4,13 +4,13 @@
 #include <algorithm>
 
 #include "base/utf8.h"
-#include "grammar/parse/automaton.h"
+#include "grammar/parse/plain.h"
 
 namespace reprise::grammar {
 namespace {
 
 constexpr int kLongestPlain = 1 << 30;
-constexpr int kPartChars[] = {0, 4, 8, Automaton::kPlainMax, kLongestPlain};
+constexpr int kPartChars[] = {0, 4, 8, kPlainMax, kLongestPlain};
 
 // The number of characters, or 0 if not all of them are plain.
 int PlainChars(std::string_view text) {

@@ -69,14 +69,17 @@ RegexId RegexPool::InternNary(Kind kind, std::span<const RegexId> parts) {
   Node node{.kind = kind,
             .nullable = kind == Kind::kAnd,
             .exact = kind == Kind::kOr,
+            .finite = kind == Kind::kOr,
             .a = static_cast<uint32_t>(children_.size()),
             .b = static_cast<uint32_t>(parts.size())};
   for (const RegexId part : parts) {
     if (kind == Kind::kOr) {
       node.nullable |= Nullable(part);
       node.exact &= nodes_[Index(part)].exact;
+      node.finite &= nodes_[Index(part)].finite;
     } else {
       node.nullable &= Nullable(part);
+      node.finite |= nodes_[Index(part)].finite;
     }
   }
   children_.insert(children_.end(), parts.begin(), parts.end());
@@ -188,6 +191,7 @@ RegexId RegexPool::Concat(RegexId first, RegexId second) {
     tail = Intern({.kind = Kind::kConcat,
                    .nullable = head.nullable && rest.nullable,
                    .exact = head.exact && rest.exact,
+                   .finite = head.finite && rest.finite,
                    .a = Index(heads[i]),
                    .b = Index(tail)});
   }
@@ -297,7 +301,7 @@ RegexId RegexPool::And(std::vector<RegexId> parts) {
 RegexId RegexPool::Not(RegexId r) {
   const Node& node = nodes_[Index(r)];
   if (node.kind == Kind::kNot) return RegexId{node.a};
-  return Intern({.kind = Kind::kNot, .nullable = !node.nullable, .exact = false, .a = Index(r)});
+  return Intern({.kind = Kind::kNot, .nullable = !node.nullable, .exact = false, .finite = false, .a = Index(r)});
 }
 
 RegexId RegexPool::Repeat(RegexId r, uint32_t min, uint32_t max) {
@@ -311,6 +315,7 @@ RegexId RegexPool::Repeat(RegexId r, uint32_t min, uint32_t max) {
   return Intern({.kind = Kind::kRepeat,
                  .nullable = min == 0,
                  .exact = node.exact,
+                 .finite = node.finite && max != kUnbounded,
                  .a = Index(r),
                  .b = min,
                  .c = max});
@@ -336,6 +341,7 @@ RegexId RegexPool::InternMultiple(uint32_t rule, uint32_t digits, uint64_t rest)
   return Intern({.kind = Kind::kMultiple,
                  .nullable = scaled == 0,
                  .exact = false,
+                 .finite = false,
                  .b = digits,
                  .c = rule,
                  .rest = rest});
@@ -416,6 +422,23 @@ RegexId RegexPool::DeriveNode(RegexId r, uint8_t byte) {
   derivative_index_.Insert(hash, static_cast<uint32_t>(derivatives_.size()));
   derivatives_.push_back({Index(r), representative, to});
   return to;
+}
+
+RegexPool::Form RegexPool::FormOf(RegexId r) const {
+  const Node* node = &nodes_[Index(r)];
+  if (node->kind == Kind::kConcat) node = &nodes_[node->a];
+  if (node->kind == Kind::kAnd) {
+    Form form;
+    for (const RegexId part : Children(*node)) {
+      const Node& child = nodes_[Index(part)];
+      if (child.kind == Kind::kNot && nodes_[child.a].finite) continue;
+      if (form.kind == Form::Kind::kWithout) return {};
+      form = {Form::Kind::kWithout, part};
+    }
+    return form;
+  }
+  if (node->kind != Kind::kRepeat) return {};
+  return {Form::Kind::kRepeat, RegexId{node->a}, node->c};
 }
 
 RegexId RegexPool::Derive(RegexId r, uint8_t byte) {

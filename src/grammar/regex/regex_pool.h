@@ -68,6 +68,19 @@ class RegexPool {
   // `alphabet()` count as unwritable.
   bool IsNothing(RegexId r);
 
+  // How an expression begins, for those who know more about some forms.
+  struct Form {
+    enum class Kind : uint8_t {
+      kOther,
+      kRepeat,   // with `operand` up to `max` times
+      kWithout,  // with a text of `operand`, but for finitely many
+    };
+    Kind kind = Kind::kOther;
+    RegexId operand = RegexId::kNothing;
+    uint32_t max = 0;
+  };
+  Form FormOf(RegexId r) const;
+
   // Restricts texts to some bytes: derivatives by others are nothing.
   void SetAlphabet(const ByteSet& alphabet) { alphabet_ = alphabet; }
 
@@ -100,7 +113,8 @@ class RegexPool {
   struct Node {
     Kind kind = Kind::kNothing;
     bool nullable = false;
-    bool exact = true;  // without kAnd and kNot: is nothing only as kNothing
+    bool exact = true;   // without kAnd and kNot: is nothing only as kNothing
+    bool finite = true;  // certainly has finitely many texts
     uint32_t a = 0;     // kBytes: set; kConcat: first; n-ary: begin in children_; others: operand
     uint32_t b = 0;  // kConcat: second; n-ary: count; kRepeat: min; kMultiple: digits of fraction
     uint32_t c = 0;  // kRepeat: max; kMultiple: rule

@@ -436,13 +436,24 @@ Value KeywordReader::Lengths(uint32_t min, uint32_t max) {
 
 Result<std::optional<Value>> KeywordReader::MinLength(const JsonValue& argument) {
   REPRISE_ASSIGN(const uint32_t count, Count(argument));
-  if (!negated_) return std::optional(Lengths(count, RegexPool::kUnbounded));
-  return std::optional(count == 0 ? Value() : Lengths(0, count - 1));
+  if (negated_) return std::optional(count == 0 ? Value() : Lengths(0, count - 1));
+  // Together with maxLength, if that fits: one count instead of two.
+  uint32_t max = RegexPool::kUnbounded;
+  if (const JsonValue* longest = schema_.Find("maxLength")) {
+    REPRISE_ASSIGN(const uint32_t most, Count(*longest));
+    if (most >= count) max = most;
+  }
+  return std::optional(Lengths(count, max));
 }
 
 Result<std::optional<Value>> KeywordReader::MaxLength(const JsonValue& argument) {
   REPRISE_ASSIGN(const uint32_t count, Count(argument));
-  return std::optional(negated_ ? Lengths(count + 1, RegexPool::kUnbounded) : Lengths(0, count));
+  if (negated_) return std::optional(Lengths(count + 1, RegexPool::kUnbounded));
+  if (const JsonValue* shortest = schema_.Find("minLength")) {
+    REPRISE_ASSIGN(const uint32_t least, Count(*shortest));
+    if (least <= count) return std::optional<Value>();  // said there
+  }
+  return std::optional(Lengths(0, count));
 }
 
 Result<std::optional<Value>> KeywordReader::PatternOf(const JsonValue& argument) {
