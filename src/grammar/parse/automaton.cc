@@ -194,7 +194,8 @@ Automaton::LexerId Automaton::InternLexer(std::vector<LexerItem> items) {
   for (const LexerItem& item : items) {
     if (pool_.Nullable(item.rest)) complete.push_back(item.lexeme);
   }
-  Charge(sizeof(Lexer) + items.size() * sizeof(LexerItem) + class_count_ * sizeof(LexerId) + 32);
+  Charge(sizeof(Lexer) + items.size() * sizeof(LexerItem) +
+         class_count_ * (sizeof(LexerId) + sizeof(uint8_t)) + 32);
   const LexemeSetId set = InternLexemes(std::move(complete));
   const bool goes_on = std::ranges::any_of(
       items, [](const LexerItem& item) { return item.rest != RegexId::kEmpty; });
@@ -204,9 +205,18 @@ Automaton::LexerId Automaton::InternLexer(std::vector<LexerItem> items) {
   return static_cast<LexerId>(lexers_.size() - 1);
 }
 
+void Automaton::GroupClasses(Lexer* lexer) const {
+  std::vector<RegexId> rests;
+  for (const LexerItem& item : lexer->items) rests.push_back(item.rest);
+  pool_.GroupClasses(rests, &lexer->groups);
+}
+
 Automaton::LexerId Automaton::NextLexer(LexerId lexer, uint8_t byte_class) {
   const size_t at = lexer * class_count_ + byte_class;
   if (lexer_next_[at] != kUnknownLexer) return lexer_next_[at];
+  if (lexers_[lexer].groups.empty()) GroupClasses(&lexers_[lexer]);
+  const uint8_t group = lexers_[lexer].groups[byte_class];
+  if (group != byte_class) return lexer_next_[at] = NextLexer(lexer, group);
   const uint8_t byte = pool_.representatives()[byte_class];
   std::vector<LexerItem> items;
   for (const LexerItem& item : lexers_[lexer].items) {

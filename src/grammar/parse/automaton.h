@@ -104,9 +104,10 @@ class Automaton {
     bool operator==(const LexerItem&) const = default;
   };
   struct Lexer {
-    std::vector<LexerItem> items;  // by lexeme
-    LexemeSetId complete = 0;      // lexemes that may end here
-    bool goes_on = false;          // some lexeme has more to come
+    std::vector<LexerItem> items;      // by lexeme
+    LexemeSetId complete = 0;          // lexemes that may end here
+    bool goes_on = false;              // some lexeme has more to come
+    std::vector<uint8_t> groups = {};  // [classes] the first class with the same next state
   };
   struct Thread {
     ColumnId column;
@@ -126,6 +127,7 @@ class Automaton {
   LexerId InternLexer(std::vector<LexerItem> items);
   LexemeSetId InternLexemes(std::vector<LexemeId> lexemes);
   LexerId NextLexer(LexerId lexer, uint8_t byte_class);
+  void GroupClasses(Lexer* lexer) const;
   ColumnId InternColumn(std::vector<Item> kernel);
   ColumnId Advance(ColumnId column, LexemeSetId complete);
   std::span<const Wait> WaitsFor(const Column& column, RuleId rule) const;

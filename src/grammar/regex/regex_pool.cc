@@ -301,7 +301,11 @@ RegexId RegexPool::And(std::vector<RegexId> parts) {
 RegexId RegexPool::Not(RegexId r) {
   const Node& node = nodes_[Index(r)];
   if (node.kind == Kind::kNot) return RegexId{node.a};
-  return Intern({.kind = Kind::kNot, .nullable = !node.nullable, .exact = false, .finite = false, .a = Index(r)});
+  return Intern({.kind = Kind::kNot,
+                 .nullable = !node.nullable,
+                 .exact = false,
+                 .finite = false,
+                 .a = Index(r)});
 }
 
 RegexId RegexPool::Repeat(RegexId r, uint32_t min, uint32_t max) {
@@ -424,6 +428,64 @@ RegexId RegexPool::DeriveNode(RegexId r, uint8_t byte) {
   return to;
 }
 
+void RegexPool::GroupClasses(std::span<const RegexId> expressions,
+                             std::vector<uint8_t>* groups) const {
+  constexpr size_t kNodesMax = 2000;
+  constexpr size_t kSetsMax = 256;
+  const size_t count = representatives_.size();
+  groups->resize(count);
+  for (size_t i = 0; i < count; ++i) (*groups)[i] = static_cast<uint8_t>(i);
+
+  // The sets that a first byte is looked up in.
+  std::vector<uint32_t> open;
+  for (const RegexId r : expressions) open.push_back(Index(r));
+  std::vector<uint32_t> sets;
+  for (size_t at = 0; at < open.size(); ++at) {
+    if (open.size() > kNodesMax) return;
+    const Node& node = nodes_[open[at]];
+    switch (node.kind) {
+      case Kind::kNothing:
+      case Kind::kEmpty:
+        break;
+      case Kind::kBytes:
+        sets.push_back(node.a);
+        break;
+      case Kind::kConcat:
+        open.push_back(node.a);
+        if (nodes_[node.a].nullable) open.push_back(node.b);
+        break;
+      case Kind::kOr:
+      case Kind::kAnd:
+        for (const RegexId child : Children(node)) open.push_back(Index(child));
+        break;
+      case Kind::kNot:
+      case Kind::kRepeat:
+        open.push_back(node.a);
+        break;
+      case Kind::kMultiple:
+        return;
+    }
+  }
+  std::sort(sets.begin(), sets.end());
+  sets.erase(std::unique(sets.begin(), sets.end()), sets.end());
+  if (sets.size() > kSetsMax) return;
+
+  using Signature = std::array<uint64_t, kSetsMax / 64 + 1>;
+  std::vector<Signature> signatures(count);
+  for (size_t i = 0; i < count; ++i) {
+    const uint8_t byte = representatives_[i];
+    for (size_t bit = 0; bit < sets.size(); ++bit) {
+      if (sets_[sets[bit]].Has(byte)) signatures[i][bit / 64] |= uint64_t{1} << (bit % 64);
+    }
+    signatures[i].back() = alphabet_.Has(byte) ? 1 : 0;
+    for (size_t j = 0; j < i; ++j) {
+      if (signatures[j] != signatures[i]) continue;
+      (*groups)[i] = static_cast<uint8_t>(j);
+      break;
+    }
+  }
+}
+
 RegexPool::Form RegexPool::FormOf(RegexId r) const {
   const Node* node = &nodes_[Index(r)];
   if (node->kind == Kind::kConcat) node = &nodes_[node->a];
@@ -455,41 +517,77 @@ bool RegexPool::IsNothing(RegexId r) {
   return liveness_[Index(r)] == kDead;
 }
 
+bool RegexPool::CertainlyAlive(RegexId r) const {
+  const Node& node = nodes_[Index(r)];
+  return node.nullable || liveness_[Index(r)] == kAlive ||
+         (node.exact && r != RegexId::kNothing && alphabet_ == ~ByteSet());
+}
+
+// Expressions that are searched one after the other are alike, and so is what completes them.
+bool RegexPool::TryWitnesses(RegexId r) {
+  for (size_t i = 0; i < witnesses_.size(); ++i) {
+    const std::string& witness = witnesses_[i];
+    for (size_t skip = 0; skip < witness.size(); ++skip) {
+      std::vector<RegexId> path = {r};
+      bool alive = false;
+      for (size_t at = skip; at < witness.size() && !alive && Spend(1); ++at) {
+        const RegexId to = DeriveNode(path.back(), static_cast<uint8_t>(witness[at]));
+        if (to == RegexId::kNothing || liveness_[Index(to)] == kDead) break;
+        alive = CertainlyAlive(to);
+        path.push_back(to);
+      }
+      if (!alive) continue;
+      for (const RegexId one : path) liveness_[Index(one)] = kAlive;
+      std::rotate(witnesses_.begin(), witnesses_.begin() + static_cast<std::ptrdiff_t>(i),
+                  witnesses_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      return true;
+    }
+  }
+  return false;
+}
+
 // Breadth first through the derivatives to one that has the empty text. Marks all that lead there,
 // or, if there is none, all that were seen.
 bool RegexPool::Search(RegexId r) {
+  constexpr size_t kWitnessesMax = 8;
+  if (TryWitnesses(r)) return true;
   struct Visit {
     RegexId regex;
     size_t parent;
+    uint8_t byte;  // by which the parent led here
   };
-  std::vector<Visit> visits = {{r, 0}};
-  std::vector<uint8_t> bytes;
-  for (const uint8_t byte : representatives_) {
+  std::vector<Visit> visits = {{r, 0, 0}};
+  std::vector<bool> writable(representatives_.size(), false);
+  for (size_t byte = 0; byte < 256; ++byte) {
     // A class counts if any of its bytes can be written.
-    for (size_t other = 0; other < 256; ++other) {
-      if (class_of_[other] == class_of_[byte] && alphabet_.Has(static_cast<uint8_t>(other))) {
-        bytes.push_back(byte);
-        break;
-      }
-    }
+    if (alphabet_.Has(static_cast<uint8_t>(byte))) writable[class_of_[byte]] = true;
   }
+  std::vector<uint8_t> groups;
   liveness_[Index(r)] = kDead;  // seen; revised below
   for (size_t at = 0; at < visits.size() && Spend(1); ++at) {
-    for (const uint8_t byte : bytes) {
+    GroupClasses({&visits[at].regex, 1}, &groups);
+    std::vector<bool> done(groups.size(), false);
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (!writable[i] || done[groups[i]]) continue;
+      done[groups[i]] = true;
+      const uint8_t byte = representatives_[i];
       const RegexId to = DeriveNode(visits[at].regex, byte);
       if (to == RegexId::kNothing) continue;
-      const Node& node = nodes_[Index(to)];
-      const uint8_t known = liveness_[Index(to)];
-      if (node.nullable || known == kAlive || (node.exact && alphabet_ == ~ByteSet())) {
+      if (CertainlyAlive(to)) {
         for (const Visit& visit : visits) liveness_[Index(visit.regex)] = kUnknown;
+        std::string witness(1, static_cast<char>(byte));
         for (size_t up = at;; up = visits[up].parent) {
           liveness_[Index(visits[up].regex)] = kAlive;
-          if (up == 0) return true;
+          if (up == 0) break;
+          witness.insert(witness.begin(), static_cast<char>(visits[up].byte));
         }
+        if (witnesses_.size() == kWitnessesMax) witnesses_.pop_back();
+        witnesses_.insert(witnesses_.begin(), std::move(witness));
+        return true;
       }
-      if (known == kDead) continue;
+      if (liveness_[Index(to)] == kDead) continue;
       liveness_[Index(to)] = kDead;
-      visits.push_back({to, at});
+      visits.push_back({to, at, byte});
     }
   }
   return false;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -81,6 +82,11 @@ class RegexPool {
   };
   Form FormOf(RegexId r) const;
 
+  // Byte classes between which the first byte of these expressions makes a difference (Owens,
+  // Reppy, Turon 2009): `groups[c]` is the lowest class whose derivatives are those of class c. At
+  // least as fine as needed.
+  void GroupClasses(std::span<const RegexId> expressions, std::vector<uint8_t>* groups) const;
+
   // Restricts texts to some bytes: derivatives by others are nothing.
   void SetAlphabet(const ByteSet& alphabet) { alphabet_ = alphabet; }
 
@@ -115,7 +121,7 @@ class RegexPool {
     bool nullable = false;
     bool exact = true;   // without kAnd and kNot: is nothing only as kNothing
     bool finite = true;  // certainly has finitely many texts
-    uint32_t a = 0;     // kBytes: set; kConcat: first; n-ary: begin in children_; others: operand
+    uint32_t a = 0;      // kBytes: set; kConcat: first; n-ary: begin in children_; others: operand
     uint32_t b = 0;  // kConcat: second; n-ary: count; kRepeat: min; kMultiple: digits of fraction
     uint32_t c = 0;  // kRepeat: max; kMultiple: rule
     uint64_t rest = 0;  // kMultiple: remainder so far
@@ -143,6 +149,8 @@ class RegexPool {
   RegexId LiteralTrie(std::span<const std::string_view> sorted, size_t depth);
   RegexId DeriveNode(RegexId r, uint8_t byte);
   RegexId DeriveMultiple(const Node& node, uint8_t byte);
+  bool CertainlyAlive(RegexId r) const;
+  bool TryWitnesses(RegexId r);
   bool Search(RegexId r);
 
   Budget budget_;
@@ -164,7 +172,8 @@ class RegexPool {
   };
   std::vector<Derivative> derivatives_;
   InternIndex derivative_index_;
-  std::vector<uint8_t> liveness_;  // [nodes] 0: unknown, 1: has a text, 2: nothing
+  std::vector<uint8_t> liveness_;       // [nodes] 0: unknown, 1: has a text, 2: nothing
+  std::vector<std::string> witnesses_;  // what completed expressions before, the last first
 };
 
 }  // namespace reprise::grammar
