@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "cache/index/state_index.h"
 #include "cache/store/state_store.h"
+#include "cache/tier/tier.h"
 
 namespace reprise {
 namespace {
@@ -75,7 +76,9 @@ size_t DefaultBudget(const StateSpec& spec, size_t memory_bytes, const CacheOpti
 }
 
 StateCache::StateCache() = default;
-StateCache::~StateCache() = default;
+StateCache::~StateCache() {
+  if (index_ != nullptr) index_->CancelMoves();
+}
 
 Result<std::unique_ptr<StateCache>> StateCache::Create(const StateSpec& spec,
                                                        const CacheOptions& options,
@@ -86,7 +89,7 @@ Result<std::unique_ptr<StateCache>> StateCache::Create(const StateSpec& spec,
   index_options.spec = spec;
   index_options.cache = options;
   index_options.back = [&self = *cache](std::span<const BlockId> blocks,
-                                         std::span<const StateId> states) {
+                                        std::span<const StateId> states) {
     return self.Back(blocks, states);
   };
   cache->index_ = std::make_unique<StateIndex>(std::move(index_options));
@@ -94,14 +97,30 @@ Result<std::unique_ptr<StateCache>> StateCache::Create(const StateSpec& spec,
   sizes.block_count = cache->index_->block_capacity();
   sizes.state_count = cache->index_->state_capacity();
   REPRISE_ASSIGN(cache->store_, StateStore::Make(spec, sizes, memory));
+  cache->memory_ = &memory;
   return cache;
 }
+
+void StateCache::AttachTier(std::unique_ptr<Tier> tier) {
+  CHECK(tier_ == nullptr);
+  tier_ = std::move(tier);
+  tier_->Open(store_->memory(), *memory_);
+  index_->SetTier(tier_.get());
+}
+
+size_t StateCache::moves_under_way() const { return index_->moves_under_way(); }
 
 // Lets the store do what the index has decided.
 void StateCache::Apply() {
   Actions& actions = index_->actions();
   store_->Apply(actions);
   actions.clear();
+}
+
+// ... and the tier. Ends every operation.
+void StateCache::Begin() {
+  Apply();
+  for (const Move& move : index_->TakeMoves()) tier_->Begin(move);
 }
 
 // What was freed so far is free to be used again, or given back for these.
@@ -117,36 +136,39 @@ Status StateCache::Back(std::span<const BlockId> blocks, std::span<const StateId
 }
 
 void StateCache::SetTime(int64_t now_ms) {
+  if (tier_ != nullptr) index_->Hear(tier_->Poll());
   index_->SetTime(now_ms);
   store_->SetTime(now_ms);
-  Apply();
+  Begin();
 }
 
 Lease StateCache::Acquire(const CacheRequest& request) {
   Lease lease = index_->Acquire(request);
-  Apply();
+  Begin();
   return lease;
 }
 
 std::optional<Awaited> StateCache::FindAwaited(const Lease& lease) {
-  return index_->FindAwaited(lease);
+  const std::optional<Awaited> awaited = index_->FindAwaited(lease);
+  Begin();
+  return awaited;
 }
 
-Status StateCache::Start(Lease& lease) {
-  const Status status = index_->Start(lease);
+StartAnswer StateCache::Start(Lease& lease) {
+  StartAnswer answer = index_->Start(lease);
   const auto begin = std::chrono::steady_clock::now();
-  Apply();
+  Begin();
   const auto elapsed = std::chrono::steady_clock::now() - begin;
-  if (status.ok()) {
+  if (answer.ready()) {
     index_->NoteRestore(lease,
                         std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count());
   }
-  return status;
+  return answer;
 }
 
 Status StateCache::Reserve(Lease& lease, int32_t token_count) {
   const Status status = index_->Reserve(lease, token_count);
-  Apply();
+  Begin();
   return status;
 }
 
@@ -156,13 +178,13 @@ void StateCache::Append(Lease& lease, std::span<const TokenId> tokens) {
 
 Status StateCache::Commit(Lease& lease, const CommitArgs& args) {
   const Status status = index_->Commit(lease, args);
-  Apply();
+  Begin();
   return status;
 }
 
 ReuseReport StateCache::Finish(Lease lease) {
   const ReuseReport report = index_->Finish(std::move(lease));
-  Apply();
+  Begin();
   return report;
 }
 
@@ -175,7 +197,7 @@ bool StateCache::Maintain() {
   // Pages cost four times the copy that fills them: a pause between two turns is no reason.
   constexpr int64_t kUnusedMs = 600'000;
   const bool more = index_->Maintain();
-  Apply();
+  Begin();
   return store_->GiveBack(kGiveBackBytes, kUnusedMs) || more;
 }
 
@@ -185,12 +207,12 @@ int32_t StateCache::Pin(const NamespaceKey& key, std::span<const TokenId> tokens
 
 void StateCache::Reset(const NamespaceKey& key) {
   index_->Reset(&key);
-  Apply();
+  Begin();
 }
 
 void StateCache::ResetAll() {
   index_->Reset(nullptr);
-  Apply();
+  Begin();
 }
 
 const StateMemory& StateCache::memory() const { return store_->memory(); }

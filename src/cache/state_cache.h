@@ -26,7 +26,8 @@ namespace reprise {
 //
 //   Lease lease = cache.Acquire(request);        // looks; takes no memory; may wait in a queue
 //   if (cache.FindAwaited(lease)) ...            // someone computes its prefix now: wait, or not
-//   cache.Start(lease);                          // adopts blocks, restores the recurrent state
+//   cache.Start(lease);                          // adopts blocks, restores the recurrent state;
+//                                                // pending: its state is on its way up, wait
 //   while (...) {
 //     n = min(chunk, lease.tokens().size() - lease.computed());
 //     cache.Reserve(lease, n);                   // private blocks for n more positions
@@ -49,6 +50,7 @@ namespace reprise {
 class StateCache;
 class StateIndex;
 class StateStore;
+class Tier;
 
 // What a token stream means here: state is shared only between equal keys. `digest` names the
 // model as the numerics see it (weights, quantisation, numerics version, RoPE regime, adapters,
@@ -147,8 +149,20 @@ class Lease {
 };
 
 struct Awaited {
-  uint64_t lease_id = 0;  // the running request that computes the common prefix
+  uint64_t lease_id = 0;  // the running request that computes the common prefix, or a load
   int32_t position = 0;   // it will publish up to here
+};
+
+// What Start answers: ready, and the lease has started; pending, because state of its prompt is on
+// its way from a lower tier (ask FindAwaited in every step, then Start again); or refused.
+struct [[nodiscard]] StartAnswer {
+  enum class Kind : uint8_t { kReady, kPending, kRefused };
+  Kind kind = Kind::kReady;
+  Awaited awaited;  // kPending
+  Status status;    // kRefused: why; else OK
+
+  bool ready() const { return kind == Kind::kReady; }
+  bool pending() const { return kind == Kind::kPending; }
 };
 
 struct CommitArgs {
@@ -156,6 +170,7 @@ struct CommitArgs {
   bool finite = true;       // false: NaN or infinity was seen in logits or state
   // False: not the bits of a cold prefill; nothing from here on is published.
   bool canonical = true;
+  int64_t ns = 0;  // how long that took, of the step's time its share; 0: not known
 };
 
 class StateCache {
@@ -168,8 +183,13 @@ class StateCache {
                                                     DeviceMemory& memory = HostMemory());
   ~StateCache();
 
+  // Keeps what this memory cannot in a lower tier, too. Once, before the first request.
+  void AttachTier(std::unique_ptr<Tier> tier);
+  // Transfers between the tiers that have not ended: while there are, SetTime has something to do.
+  size_t moves_under_way() const;
+
   // Milliseconds of a steady clock; call once per step. Never goes back. Lets a few entries go that
-  // have expired; those that have not gone yet are not served.
+  // have expired; those that have not gone yet are not served. Hears what transfers have come to.
   void SetTime(int64_t now_ms);
 
   // Looks up the prompt. Takes no memory, so a request may hold it while it waits in a queue.
@@ -183,9 +203,10 @@ class StateCache {
 
   // Looks up again, adopts the blocks, and, where the model has recurrent state, a copy of the
   // snapshot that was found (or zeros), plans the snapshots. computed() says where to begin.
-  // Fails with kResourceExhausted, taking nothing, when too many run or they leave no room.
-  // REQUIRES: not started.
-  Status Start(Lease& lease);
+  // Pending: more of it is in a lower tier and comes sooner than it could be computed; a lease
+  // waits so a few times at most. Refused with kResourceExhausted when too many run or they leave
+  // no room. Takes nothing unless it is ready. REQUIRES: not started.
+  StartAnswer Start(Lease& lease);
 
   // Private blocks for `token_count` more positions, and memory for the snapshots planned inside
   // them (taps); evicts what is cached to get them. Copies the block it continues in if that is
@@ -242,9 +263,12 @@ class StateCache {
  private:
   StateCache();
   void Apply();
+  void Begin();
   Status Back(std::span<const BlockId> blocks, std::span<const StateId> states);
 
+  DeviceMemory* memory_ = nullptr;
   std::unique_ptr<StateStore> store_;
+  std::unique_ptr<Tier> tier_;
   std::unique_ptr<StateIndex> index_;
 };
 

@@ -63,7 +63,7 @@ class Toy {
 
   // Computes what is left, in steps; everything read back must be right.
   Status Run(Lease& lease, bool finite = true) {
-    if (!lease.started()) REPRISE_TRY(cache->Start(lease));
+    if (!lease.started()) REPRISE_TRY(cache->Start(lease).status);
     const std::vector<float> folds = Folds(lease.tokens());
     while (lease.computed() < static_cast<int32_t>(lease.tokens().size())) {
       const int32_t begin = lease.computed();

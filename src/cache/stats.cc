@@ -18,7 +18,8 @@ std::string_view NameOf(MissReason reason) {
                                                                 "too_large",
                                                                 "other_namespace",
                                                                 "too_short",
-                                                                "disabled"};
+                                                                "disabled",
+                                                                "cheaper_to_compute"};
   return kNames[static_cast<size_t>(reason)];
 }
 
@@ -45,6 +46,7 @@ std::string FormatReport(const ReuseReport& r) {
                                  r.prompt_tokens, r.kv_tokens, r.state_tokens);
   if (r.reason != MissReason::kNone) line += fmt::format(", {}", NameOf(r.reason));
   if (r.diverged_at >= 0) line += fmt::format(" at {}", r.diverged_at);
+  if (r.loaded_tokens > 0) line += fmt::format(", {} loaded", r.loaded_tokens);
   if (r.snapshots_taken > 0) line += fmt::format(", {} snapshots taken", r.snapshots_taken);
   if (r.snapshots_declined > 0) line += fmt::format(", {} declined", r.snapshots_declined);
   return line;

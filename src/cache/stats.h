@@ -25,8 +25,9 @@ enum class MissReason : uint8_t {
   kOtherNamespace,  // the same tenant has it under another model, adapter or numerics digest
   kTooShort,        // below the request's min_cache_tokens
   kDisabled,        // the request or the server switched reuse off
+  kCheaper,         // a lower tier has it, but computing it was sooner done
 };
-inline constexpr int kMissReasonCount = 10;
+inline constexpr int kMissReasonCount = 11;
 std::string_view NameOf(MissReason reason);  // "cold", "no_snapshot_here", ...
 
 struct ReuseReport {
@@ -43,6 +44,8 @@ struct ReuseReport {
   int32_t snapshots_taken = 0;  // by this request, so far; rungs for edits not counted
   int32_t snapshots_declined = 0;
   int64_t restore_ns = 0;
+  int32_t loaded_tokens = 0;  // of those used: what a lower tier gave for this request
+  int64_t load_ns = 0;        // what that took
 };
 
 // Why a snapshot was taken; also its class in the eviction order (policy/value.h).
@@ -107,6 +110,17 @@ struct CacheStats {
   uint64_t memory_refused = 0;   // the device had less than the budget
   uint64_t waits = 0;            // requests that found another one computing their prefix
 
+  // Lower tiers.
+  uint64_t spills = 0;  // records that were written
+  uint64_t spills_failed = 0;
+  uint64_t loads = 0;
+  uint64_t loads_failed = 0;
+  uint64_t moves_cancelled = 0;  // because their memory was needed
+  uint64_t bytes_spilled = 0;
+  uint64_t bytes_loaded = 0;
+  uint64_t tokens_loaded = 0;
+  uint64_t records_lost = 0;  // a tier has dropped them or found them damaged
+
   // Now. bytes_leased + bytes_cached + bytes_metadata <= bytes_budget.
   size_t bytes_budget = 0;
   size_t bytes_leased = 0;    // blocks and slots of running requests
@@ -123,6 +137,8 @@ struct CacheStats {
   uint64_t tokens_stored = 0;
   uint64_t namespaces = 0;
   uint64_t leases = 0;
+  uint64_t records = 0;          // that lower tiers have
+  uint64_t moves_under_way = 0;  // between the tiers
 };
 
 // One line for the log: "reuse: 1480 of 1512 tokens (kv 1500, state 1480), no_snapshot_here at

@@ -38,6 +38,7 @@ struct Options {
   uint64_t schedules = 100;
   uint64_t seed = 1;
   int32_t context_tokens = 256;
+  int32_t long_context_tokens = 4096;
 };
 
 // One model on several numbers of threads, and the cold run that every answer is held against.
@@ -131,19 +132,20 @@ Status Explain(const Schedule& schedule, const AuditResult& result, Auditor* aud
 Status Run(const Options& options) {
   SetLogLevel(LogLevel::kWarning);
   ModelOptions model = options.model;
-  model.context_tokens = options.context_tokens;
+  model.context_tokens = std::max(options.context_tokens, options.long_context_tokens);
   REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(model));
   Auditor auditor(loaded.get());
   const ModelCard& card = loaded->model().card();
   if (!options.golden.empty()) {
     REPRISE_TRY(CompareWithGolden(options.golden, &auditor, card.vocab_size));
   }
+  const ScheduleLimits limits{.context_tokens = options.context_tokens,
+                              .long_context_tokens = options.long_context_tokens};
   AuditResult total;
   const SteadyClock clock;
   const int64_t begin_ns = clock.NowNs();
   for (uint64_t i = 0; i < options.schedules; ++i) {
-    const Schedule schedule =
-        MakeSchedule(options.seed + i, {.context_tokens = options.context_tokens});
+    const Schedule schedule = MakeSchedule(options.seed + i, limits);
     const AuditResult result = auditor.Run(schedule);
     if (result.difference) return Explain(schedule, result, &auditor);
     total.logits_compared += result.logits_compared;
@@ -153,12 +155,14 @@ Status Run(const Options& options) {
     total.evicted += result.evicted;
     total.preemptions += result.preemptions;
     total.steps += result.steps;
+    total.spills += result.spills;
+    total.loads += result.loads;
     if (StderrIsTerminal()) fmt::print(stderr, "\r{} of {} schedules", i + 1, options.schedules);
   }
   if (StderrIsTerminal()) fmt::print(stderr, "\r\033[K");
   fmt::print(
       "{:<22}{}\n{:<22}{} (seeds {} to {})\n{:<22}{}\n{:<22}{} of {} ({:.1f} %)\n{:<22}{}\n"
-      "{:<22}{}\n{:<22}{}\n{:<22}{}\n{:<22}{:.1f} s\n{:<22}0\n",
+      "{:<22}{}\n{:<22}{}\n{:<22}{} down, {} up\n{:<22}{}\n{:<22}{:.1f} s\n{:<22}0\n",
       "family", card.family, "schedules", options.schedules, options.seed,
       options.seed + options.schedules - 1, "positions compared", total.logits_compared,
       "prompt tokens reused", total.tokens_reused, total.tokens_prompt,
@@ -166,8 +170,8 @@ Status Run(const Options& options) {
                                : 100.0 * static_cast<double>(total.tokens_reused) /
                                      static_cast<double>(total.tokens_prompt),
       "snapshots restored", total.snapshots_restored, "evictions", total.evicted, "preemptions",
-      total.preemptions, "steps", total.steps, "time",
-      static_cast<double>(clock.NowNs() - begin_ns) / 1e9, "differing bits");
+      total.preemptions, "moves between tiers", total.spills, total.loads, "steps", total.steps,
+      "time", static_cast<double>(clock.NowNs() - begin_ns) / 1e9, "differing bits");
   return OkStatus();
 }
 
@@ -182,6 +186,9 @@ void DefineAudit(Flags* flags) {
   flags->Add("--seed", &options->seed, "of the first schedule; the others count up");
   flags->Add("--context", &options->context_tokens, "tokens of the longest request",
              {.min = 64, .max = 1 << 20});
+  flags->Add("--long-context", &options->long_context_tokens,
+             "tokens of the longest request in a few of the schedules; 0: in none",
+             {.min = 0, .max = 1 << 20});
   flags->SetAction([options] { return Run(*options); });
 }
 

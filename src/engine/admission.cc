@@ -101,6 +101,7 @@ void Engine::StartWaiting() {
     if (Awaits(*next)) continue;
     if (!MakePlace(*next)) break;
     const Status started = StartWithRoom(*next);
+    if (next->awaited) continue;  // its state is on its way: others may start meanwhile
     if (started.ok()) {
       roster_.Start(*next);
       ++starts_;
@@ -129,7 +130,7 @@ bool Engine::Awaits(Sequence& sequence) {
   if (!sequence.lease.valid()) sequence.lease = Acquire(sequence, sequence.request.prompt);
   sequence.asked_at = starts_;
   sequence.awaited = cache_->FindAwaited(sequence.lease);
-  sequence.bytes_wanted = cache_->BytesWanted(sequence.lease);
+  if (!sequence.awaited) sequence.bytes_wanted = cache_->BytesWanted(sequence.lease);
   return sequence.awaited.has_value();
 }
 
@@ -167,8 +168,11 @@ Status Engine::StartWithRoom(Sequence& sequence) {
   return started;
 }
 
+// OK and `awaited`: not yet.
 Status Engine::StartLease(Sequence& sequence) {
-  REPRISE_TRY(cache_->Start(sequence.lease));
+  const StartAnswer answer = cache_->Start(sequence.lease);
+  if (answer.pending()) sequence.awaited = answer.awaited;
+  if (!answer.ready()) return answer.status;
   if (sequence.preemptions == 0) {
     sequence.report = sequence.lease.report();
     sequence.stream->Begin(sequence.report);

@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kWatchedFloatsMax = int64_t{1} << 24;
 // How long the thread sleeps when there is nothing to do; expiry of entries needs no finer clock.
 constexpr std::chrono::milliseconds kIdleWait{500};
+// ... and when only transfers from lower tiers are under way.
+constexpr std::chrono::milliseconds kMoveWait{1};
 
 double MsBetween(int64_t begin_ns, int64_t end_ns) {
   return static_cast<double>(end_ns - begin_ns) / 1e6;
@@ -55,6 +57,7 @@ bool Engine::Step() {
   std::vector<Share> shares = PlanStep();
   Reserve(&shares);
   if (shares.empty()) return Idle();
+  resting_ = false;
   Forward(&shares);
   Commit(shares);
   RemoveFinished();
@@ -233,7 +236,9 @@ void Engine::Forward(std::vector<Share>* shares) {
   filler_.Start(std::move(masks));
   executor_.Forward({tokens, slices, logit_rows, finite_}, cache_->memory(), logits_.data());
   filler_.Wait();
-  const double ms = MsBetween(begin_ns, clock_.NowNs());
+  step_ns_ = clock_.NowNs() - begin_ns;
+  step_rows_ = static_cast<int64_t>(tokens.size());
+  const double ms = static_cast<double>(step_ns_) / 1e6;
   const bool idle = shares->front().sequence->request.idle;
   scheduler_.Observe(static_cast<int32_t>(tokens.size()), ms, idle);
   ++counters_.steps;
@@ -252,7 +257,9 @@ void Engine::Commit(const std::vector<Share>& shares) {
     Sequence& sequence = *share.sequence;
     const int32_t begin = sequence.lease.computed();
     const Status committed =
-        cache_->Commit(sequence.lease, {.token_count = share.rows, .finite = finite_[i] != 0});
+        cache_->Commit(sequence.lease, {.token_count = share.rows,
+                                        .finite = finite_[i] != 0,
+                                        .ns = step_ns_ * share.rows / step_rows_});
     if (!committed.ok()) {
       Finish(sequence, FinishReason::kFailed, committed);
       continue;
@@ -383,6 +390,7 @@ void Engine::RemoveFinished() {
 // Whoever is still here lost its memory in this very step and may start in the next one.
 bool Engine::Idle() {
   const bool more = cache_->Maintain();
+  resting_ = cache_->moves_under_way() > 0;
   PublishStats();
   return more || !idle_.empty() || !roster_.waiting().empty();
 }
@@ -437,8 +445,8 @@ void Engine::Loop() {
     const bool worked = Step();
     std::unique_lock lock(mutex_);
     if (stop_) return;
-    if (worked) continue;
-    work_.wait_for(lock, kIdleWait,
+    if (worked && !resting_) continue;
+    work_.wait_for(lock, resting_ ? kMoveWait : kIdleWait,
                    [&] { return stop_ || !inbox_.sequences.empty() || !inbox_.tasks.empty(); });
   }
 }

@@ -142,8 +142,11 @@ class Engine {
   Roster roster_;
   std::deque<std::unique_ptr<Sequence>> idle_;  // oldest first; the first may have started
   uint64_t starts_ = 1;                         // grows with every sequence that starts
+  bool resting_ = false;                        // the last step had only transfers to wait for
   std::vector<float> logits_;                   // [logit rows, vocab] of the current step
   std::vector<uint8_t> finite_;                 // [sequences] of the current step
+  int64_t step_ns_ = 0;                         // how long its forward pass took,
+  int64_t step_rows_ = 1;                       // for so many rows
   EngineStats counters_;
 
   mutable std::mutex mutex_;  // guards what follows

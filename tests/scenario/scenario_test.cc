@@ -206,7 +206,7 @@ class Script {
   }
 
   void Start(const std::string& name) {
-    const Status status = Index().Start(leases_.at(name));
+    const Status status = Index().Start(leases_.at(name)).status;
     if (!status.ok()) error_ = status.message();
     report_ = Index().record(leases_.at(name)).report;
   }

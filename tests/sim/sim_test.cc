@@ -4,7 +4,7 @@
 // And the proof that this test can fail: one flipped byte, one restore that is a token off, must be
 // caught.
 //
-// More seeds: REPRISE_SIM_SEEDS=1000000 build/dev/tests/sim_test
+// More seeds: REPRISE_SIM_SEEDS=1000000 build/dev/tests/sim_test; from REPRISE_SIM_FIRST on.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -41,8 +41,12 @@ TEST(Simulation, EveryScheduleGivesTheColdAnswer) {
   uint64_t evicted = 0;
   uint64_t preempted = 0;
   uint64_t compared = 0;
-  for (uint64_t seed = 0; seed < SeedCount(); ++seed) {
-    const Schedule schedule = MakeSchedule(seed, {});
+  uint64_t spills = 0;
+  uint64_t loads = 0;
+  const char* first = std::getenv("REPRISE_SIM_FIRST");
+  for (uint64_t seed = first != nullptr ? std::strtoull(first, nullptr, 10) : 0; seed < SeedCount();
+       ++seed) {
+    const Schedule schedule = MakeSchedule(seed, {.long_context_tokens = 4096});
     FakeExecutor executor(kKinds[seed % 3]);
     const AuditResult result = RunFake(schedule, executor, 16);
     ASSERT_FALSE(result.difference)
@@ -53,11 +57,17 @@ TEST(Simulation, EveryScheduleGivesTheColdAnswer) {
     evicted += result.evicted;
     preempted += result.preemptions;
     compared += result.logits_compared;
+    spills += result.spills;
+    loads += result.loads;
   }
   // The schedules must exercise what they are for.
   EXPECT_GT(reused, SeedCount() * 20);
   EXPECT_GT(evicted, SeedCount() / 4);
   EXPECT_GT(preempted, SeedCount() / 100);
+  EXPECT_GT(spills, SeedCount() / 10);
+  EXPECT_GT(loads, SeedCount() / 100);
+  RecordProperty("spills", std::to_string(spills));
+  RecordProperty("loads", std::to_string(loads));
   RecordProperty("logits_compared", std::to_string(compared));
   RecordProperty("evicted", std::to_string(evicted));
   RecordProperty("preempted", std::to_string(preempted));
@@ -83,6 +93,19 @@ TEST(Simulation, OneFlippedBitInAStateIsCaught) {
   const Sabotage flip = [](StateCache& cache) { *Raw(cache.memory().state({0})) ^= std::byte{1}; };
   EXPECT_TRUE(Caught(FakeExecutor::Kind::kRecurrent, false, flip));
   EXPECT_TRUE(Caught(FakeExecutor::Kind::kHybrid, false, flip));
+}
+
+TEST(Simulation, ATierThatGivesAWrongBitIsCaught) {
+  for (const FakeExecutor::Kind kind : kKinds) {
+    bool caught = false;
+    for (uint64_t seed = 0; seed < 2000 && !caught; ++seed) {
+      Schedule schedule = MakeSchedule(seed, {});
+      schedule.tier = schedule.tier_lies = true;
+      FakeExecutor executor(kind);
+      caught = RunFake(schedule, executor, 1 << 30).difference.has_value();
+    }
+    EXPECT_TRUE(caught);
+  }
 }
 
 TEST(Simulation, SnapshotsThatAreOneTokenOffAreCaught) {

@@ -106,7 +106,7 @@ TEST(Waiting, TokensOfQueuedPromptsTakeNothing) {
   EXPECT_LE(client.index.bytes_used(), used + 4096) << "200 prompts of 16 kB wait";
   EXPECT_EQ(client.Reusable(prompt), 299);
   Lease lease = client.Acquire(RandomTokens(500, 1000));
-  EXPECT_TRUE(client.index.Start(lease).ok());
+  EXPECT_TRUE(client.index.Start(lease).ready());
   EXPECT_TRUE(client.Compute(lease).ok());
 }
 

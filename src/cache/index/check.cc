@@ -23,7 +23,9 @@ CacheStats StateIndex::stats() const {
   s.nodes = tree_.node_count();
   s.tokens_stored = tree_.token_count();
   s.namespaces = namespaces_.size();
-  s.leases = flights_.size();
+  s.leases = flights_.size() - transfers_.size();
+  s.records = records_.size();
+  s.moves_under_way = transfers_.size();
   return s;
 }
 
@@ -139,7 +141,7 @@ Status StateIndex::CheckReach(NodeId node) const {
     if (!mark.entry.valid()) continue;
     const Entry& entry = order_[mark.entry];
     if (!order_.in_use(mark.entry) || entry.node != node || entry.position != mark.position ||
-        order_.queued(mark.entry) != (entry.pinned_until_ms == 0)) {
+        order_.queued(mark.entry) != (entry.pinned_until_ms == 0 && !entry.spilling)) {
       return Internal(fmt::format("node #{}: entry of snapshot @{}", node.value, mark.position));
     }
     if (kv_ && !windowed_ && kv_->end(node) < mark.position) {
@@ -254,6 +256,7 @@ Status StateIndex::CheckEntries() const {
 Status StateIndex::CheckInvariants() const {
   REPRISE_TRY(tree_.CheckInvariants());
   REPRISE_TRY(order_.CheckInvariants());
+  REPRISE_TRY(records_.CheckInvariants());
   REPRISE_TRY(CheckNodes());
   REPRISE_TRY(CheckRefs());
   REPRISE_TRY(CheckEntries());
@@ -262,7 +265,11 @@ Status StateIndex::CheckInvariants() const {
     const RadixTree::Cursor at = tree_.Resolve(record.cursor);
     if (record.published > record.computed.logical || at.position != record.published ||
         at.position > tree_.end(at.node)) {
-      return Internal(fmt::format("the cursor of lease {} points nowhere", record.id));
+      return Internal(
+          fmt::format("the cursor of lease {} points nowhere: {} published, {} computed, "
+                      "cursor {}, node [{}, {})",
+                      record.id, record.published, record.computed.logical, at.position,
+                      tree_.begin(at.node), tree_.end(at.node)));
     }
   }
   if (tree_.node_count() - namespaces_.size() > node_count_max_) return Internal("too many nodes");

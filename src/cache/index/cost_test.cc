@@ -47,7 +47,7 @@ void RunPrompt(StateIndex& index, std::span<const TokenId> tokens) {
   request.key = &key;
   request.tokens = tokens;
   Lease lease = index.Acquire(request);
-  ASSERT_TRUE(index.Start(lease).ok());
+  ASSERT_TRUE(index.Start(lease).ready());
   const auto count = static_cast<int32_t>(tokens.size()) - index.record(lease).computed.logical;
   ASSERT_TRUE(index.Reserve(lease, count).ok());
   ASSERT_TRUE(index.Commit(lease, {count}).ok());

@@ -23,16 +23,16 @@ bool StateIndex::PurgeSomeGhosts() {
 
 // For running requests: everything that is only cached may go, pinned entries last (for idle work:
 // not at all).
-bool StateIndex::MakeRoom(const Units& units, size_t metadata, EvictReason why,
-                          bool even_pinned) {
+bool StateIndex::MakeRoom(const Units& units, size_t metadata, EvictReason why, bool even_pinned) {
   const size_t bytes = units.blocks * block_bytes_ + units.states * state_bytes_ + metadata;
   refusal_ = OkStatus();
   while (bytes_used() + bytes > options_.cache.budget_bytes ||
          blocks_.used_count() + size_t{units.blocks} > blocks_.capacity()) {
-    if (!EvictOne(why, kAnyKey, even_pinned) && !PurgeSomeGhosts()) return false;
+    if (EvictOne(why, kAnyKey, even_pinned) || PurgeSomeGhosts()) continue;
+    if (!even_pinned || (!ForgetOldestRecord() && !CancelOneMove())) return false;
   }
   while (!Backed(units)) {
-    if (!EvictOne(why, kAnyKey, even_pinned)) return false;
+    if (!EvictOne(why, kAnyKey, even_pinned) && !(even_pinned && CancelOneMove())) return false;
   }
   return true;
 }
@@ -190,6 +190,7 @@ void StateIndex::DropTail(EntryId id, EvictReason why) {
 }
 
 void StateIndex::DropSnapshot(EntryId id, EvictReason why) {
+  CHECK(!order_[id].spilling);
   const Entry entry = order_[id];
   CountEvicted(entry, why);
   const uint32_t blocks_before = blocks_.used_count();
@@ -264,11 +265,20 @@ void StateIndex::UpdateTail(NodeId node) {
 
 // The same for a snapshot.
 void StateIndex::Rekey(EntryId id) {
-  if (order_[id].pinned_until_ms > 0 || id == serving_) {
+  if (order_[id].pinned_until_ms > 0 || order_[id].spilling || id == serving_) {
     order_.Pull(id);
   } else {
     order_.Push(id, KeyOf(FactsOf(id)));
   }
+}
+
+// What it costs to have the state of [from, upto) again, which ends in the node: to compute it, or
+// to load it where a lower tier has it.
+double StateIndex::LossOf(NodeId node, int32_t from, int32_t upto) const {
+  const double compute = cost_.Recompute(from, upto);
+  if (!records_.Covers(node, upto)) return compute;
+  const size_t blocks = size_t(upto - from) / options_.block_tokens + 1;
+  return std::min(compute, rates_.CostOfLoad(blocks * block_bytes_ + state_bytes_));
 }
 
 EntryFacts StateIndex::FactsOf(EntryId id) const {
@@ -284,12 +294,13 @@ EntryFacts StateIndex::FactsOf(EntryId id) const {
   const int32_t begin = tree_.begin(entry.node);
   if (!facts.is_snapshot) {
     const int32_t end = kv_->end(entry.node);
-    facts.cost = cost_.Recompute(std::max(begin, (end - 1) / tokens * tokens), end);
+    facts.cost = LossOf(entry.node, std::max(begin, (end - 1) / tokens * tokens), end);
     facts.bytes = static_cast<double>(block_bytes_);
     return facts;
   }
   const auto previous = recurrent_->Previous(entry.node, entry.position);
-  facts.cost = cost_.Recompute(previous ? previous->mark.position : 0, entry.position);
+  const int32_t replay = previous ? previous->mark.position : 0;
+  facts.cost = LossOf(entry.node, replay, entry.position);
   size_t bytes = state_bytes_;
   const bool last =
       !recurrent_->Next(entry.node, entry.position) && tree_.live_children(entry.node) == 0;
@@ -447,6 +458,11 @@ int32_t StateIndex::FreshUpTo(const RadixTree::Path& path) const {
 // Drops up to `count` entries that nobody has used for the ttl; true if there are more.
 bool StateIndex::ExpireSome(int count) {
   if (options_.cache.ttl_ms <= 0) return false;
+  for (auto* old = records_.Oldest(); old && old->used_ms < RecordsSinceMs();
+       old = records_.Oldest()) {
+    if (count-- == 0) return true;
+    ForgetRecord(old->head.id);
+  }
   for (EntryId id = order_.Oldest(); id.valid() && Expired(order_[id]); id = order_.Oldest()) {
     if (count-- == 0) return true;
     if (order_[id].snapshot.valid()) {

@@ -44,6 +44,13 @@ class Flights {
   LeaseRecord* AwaitedBy(const LeaseRecord& waiting);
   void Await(LeaseRecord& waiting, const LeaseRecord& flight, Awaited awaited, int32_t common);
 
+  template <typename Visit>
+  void ForEachWaitingFor(const LeaseRecord& flight, const Visit& visit) {
+    if (!flight.passengers) return;
+    for (LeaseRecord& waiting : records_) {
+      if (waiting.wait.for_what.lease_id == flight.id) visit(waiting);
+    }
+  }
   // Calls visit(flight) for the flights in the record's namespace that it has not looked at yet.
   template <typename Visit>
   void ForEachNew(LeaseRecord& waiting, const Visit& visit) {

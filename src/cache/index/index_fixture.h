@@ -62,7 +62,7 @@ class IndexClient {
   ReuseReport Run(std::span<const TokenId> tokens, const CacheRequest& request = {},
                   std::span<const TokenId> reply = {}) {
     Lease lease = Acquire(tokens, request);
-    EXPECT_TRUE(index.Start(lease).ok());
+    EXPECT_TRUE(index.Start(lease).ready());
     EXPECT_TRUE(Compute(lease).ok());
     if (!reply.empty()) {
       index.Append(lease, reply);

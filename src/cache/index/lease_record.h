@@ -13,6 +13,13 @@
 
 namespace reprise {
 
+// Where a request has ended. It stays known while the tokens are, also when their K/V is gone:
+// what the policy learns must not depend on what it has kept.
+struct ConversationEnd {
+  int64_t left_ms = -1;  // -1: none, or a later request has gone on from here
+  uint32_t turns = 0;
+};
+
 // What the index knows about one lease.
 //
 //  tokens      [0, prompt_tokens)        the prompt
@@ -30,6 +37,7 @@ struct LeaseRecord {
   bool read = true;
   bool write = true;
   bool speculative = false;
+  bool load = false;  // no request: a lower tier fills its blocks and its tap
 
   NodeId root;  // of its namespace; referenced, so that the id stays its own
   std::vector<TokenId> tokens;
@@ -63,6 +71,10 @@ struct LeaseRecord {
   uint64_t take_off = 0;      // which flight it is, in the order of their start
   bool passengers = false;    // somebody may wait for it
   bool waited = false;        // FindAwaited found someone
+  bool computes = false;      // a lower tier has more, but loading it would take longer
+  int32_t loads = 0;          // that it has waited for
+  Awaited loaded;             // the last of them,
+  int32_t loaded_from = 0;    // and what was in memory when it began
   size_t bytes = 0;           // charged as metadata once it runs: who waits takes nothing
 
   int32_t limit() const { return prompt_tokens - 1; }  // one token must be left to run

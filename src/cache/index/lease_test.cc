@@ -20,7 +20,7 @@ TEST(Finish, RenamesTheLiveStateAndNeedsNoRoom) {
   IndexClient client(std::move(options));
   const auto prompt = RandomTokens(1, 300), reply = RandomTokens(2, 100);
   Lease lease = client.Acquire(prompt);
-  ASSERT_TRUE(client.index.Start(lease).ok());
+  ASSERT_TRUE(client.index.Start(lease).ready());
   ASSERT_TRUE(client.Compute(lease).ok());
   client.index.Append(lease, reply);
   ASSERT_TRUE(client.Compute(lease).ok());

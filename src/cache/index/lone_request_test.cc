@@ -65,7 +65,7 @@ class Requests {
     request.read = rng_.Below(10) != 0;
     request.write = rng_.Below(10) != 0;
     Lease lease = index_->Acquire(request);
-    REPRISE_TRY(index_->Start(lease));
+    REPRISE_TRY(index_->Start(lease).status);
     const bool fills = rng_.Below(40) == 0;
     REPRISE_TRY(RunTo(lease, fills ? context_ : size + int32_t(rng_.Below(20))));
     past_.push_back(index_->record(lease).tokens);

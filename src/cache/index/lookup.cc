@@ -96,6 +96,7 @@ void StateIndex::Explain(const LeaseRecord& record, const MatchResult& match,
       if (blocks * block_bytes_ + 2 * state_bytes_ > options_.cache.budget_bytes) {
         return MissReason::kTooLarge;
       }
+      if (record.computes) return MissReason::kCheaper;
       if (match.kv < known) return MissReason::kEvicted;
       if (has_recurrent() && recurrent_->FindEvicted(match.path, match.usable, known) > 0) {
         return MissReason::kEvicted;
@@ -167,8 +168,9 @@ Status StateIndex::TakeState(LeaseRecord& record, EntryId entry) {
     Settle();
     return crowded
                ? ResourceExhausted("as many sequences run as may; try again when a request ends")
-               : NoRoom("running requests leave no room for one more recurrent state; run fewer at "
-                        "a time or raise the budget");
+               : NoRoom(
+                     "running requests leave no room for one more recurrent state; run fewer at "
+                     "a time or raise the budget");
   }
   record.state = AllocateState();
   ++live_states_;
@@ -181,37 +183,59 @@ Status StateIndex::TakeState(LeaseRecord& record, EntryId entry) {
   return OkStatus();
 }
 
-Status StateIndex::Start(const Lease& lease) {
-  LeaseRecord& record = RecordOf(lease);
-  CHECK(!record.started);
-  if (!MakeRoom({}, record.bytes, EvictReason::kRunning, !record.speculative)) {
-    return ResourceExhausted("running requests leave no room for the tokens of one more");
+// The part of the path that serves `position`: what lies behind it may go when room is made.
+RadixTree::Path StateIndex::UpTo(const RadixTree::Path& path, int32_t position) const {
+  RadixTree::Path upper;
+  for (const RadixTree::PathStep& step : path) {
+    if (tree_.begin(step.node) < position) upper.push_back(step);
   }
-  const MatchResult match = Match(record);
+  return upper;
+}
 
-  // The entry that serves, and the node where it goes on.
-  const EntryId entry = ServingAt(match.path, match.usable);
-  NodeId node = record.root;
-  for (const RadixTree::PathStep& step : match.path) {
-    if (tree_.begin(step.node) < match.usable) node = step.node;
-  }
-  if (has_recurrent()) REPRISE_TRY(TakeState(record, entry));
-  if (has_kv() && match.usable > 0) {
-    kv_->Collect(match.path, match.usable, &record.table);
+// The record shares the state along the path and goes on behind `position`, where it ends.
+void StateIndex::Adopt(uint32_t slot, const RadixTree::Path& path, int32_t position) {
+  LeaseRecord& record = flights_[slot];
+  const NodeId node = path.empty() ? record.root : path.back().node;
+  if (has_kv() && position > 0) {
+    kv_->Collect(path, position, &record.table);
     for (const BlockId block : record.table) {
       if (block.valid()) blocks_.RefLease(block);
     }
     record.shared_blocks = static_cast<int32_t>(record.table.size());
   }
-
   record.started = true;
   record.wait = {};
-  flights_.TakeOff(lease.record_);
-  record_bytes_ += record.bytes;
-  record.computed = {match.usable, match.usable};
-  record.published = record.snapshot_at = match.usable;
-  record.cursor = {node, match.usable};
+  flights_.TakeOff(slot);
+  lease_bytes_ += record.bytes;
+  record.computed = {position, position};
+  record.published = record.snapshot_at = position;
+  record.cursor = {node, position};
   tree_.Ref(node);
+}
+
+StartAnswer StateIndex::Start(const Lease& lease) {
+  using Kind = StartAnswer::Kind;
+  CHECK(!RecordOf(lease).started);
+  if (records_.size() > 0) {
+    const auto load = AwaitLoad(lease.record_, Match(RecordOf(lease)));
+    if (load) return {Kind::kPending, *load, OkStatus()};
+  }
+  LeaseRecord& record = RecordOf(lease);
+  if (!MakeRoom({}, record.bytes, EvictReason::kRunning, !record.speculative)) {
+    return {Kind::kRefused,
+            {},
+            ResourceExhausted("running requests leave no room for the tokens of one more")};
+  }
+  const MatchResult match = Match(record);
+  const EntryId entry = ServingAt(match.path, match.usable);
+  const RadixTree::Path path = UpTo(match.path, match.usable);
+  Explain(record, match, &record.report);
+  if (has_recurrent()) {
+    if (Status taken = TakeState(record, entry); !taken.ok()) {
+      return {Kind::kRefused, {}, std::move(taken)};
+    }
+  }
+  Adopt(lease.record_, path, match.usable);
   if (entry.valid() && !record.speculative) {
     NoteUse(entry);
     if (record.pin_ms > 0) PinEntry(entry, record.pin_ms);
@@ -220,16 +244,20 @@ Status StateIndex::Start(const Lease& lease) {
     record.turns = order_[entry].turns;
   }
   if (!has_recurrent() && !record.speculative) NoteGoneOn(record, match);
-  Explain(record, match, &record.report);
+  if (record.loads > 0) {
+    record.report.loaded_tokens =
+        std::clamp(match.usable, record.loaded_from, record.loaded.position) - record.loaded_from;
+  }
   if (!record.speculative) CountLookup(record.report);
   PlanFor(record, match);
   Settle();
-  return OkStatus();
+  return {};
 }
 
 // How far into the `common` prefix the flight will publish. With recurrent state: at a snapshot it
 // has planned, and if none is near, one more is asked for where the two prompts part.
 int32_t StateIndex::Promised(LeaseRecord& flight, int32_t common, int32_t above) {
+  if (flight.load) return common == flight.prompt_tokens ? common : 0;
   if (!has_recurrent()) return common;
   const CacheOptions& cache = options_.cache;
   const int32_t at = common / cache.snapshot_grid * cache.snapshot_grid;
@@ -264,6 +292,7 @@ std::optional<Awaited> StateIndex::FindAwaited(const Lease& lease) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(!record.started);
   if (!record.read) return std::nullopt;
+  const uint32_t slot = lease.record_;
   if (const LeaseRecord* flight = flights_.AwaitedBy(record)) {
     if (StillPromises(*flight, record)) return record.wait.for_what;
     flights_.Disembark(record, *flight);
@@ -289,7 +318,10 @@ std::optional<Awaited> StateIndex::FindAwaited(const Lease& lease) {
     awaited = {flight.id, position};
     shared = common;
   });
-  if (best == nullptr) return std::nullopt;
+  if (best == nullptr) {
+    if (records_.size() == 0) return std::nullopt;
+    return AwaitLoad(slot, matched ? match : Match(record));
+  }
   flights_.Await(record, *best, awaited, shared);
   if (!record.waited) ++stats_.waits;
   record.waited = true;

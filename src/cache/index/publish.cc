@@ -15,7 +15,8 @@ bool StateIndex::MakeRoomForNodes() {
     const size_t ghosts = tree_.ghost_token_count();
     if (ghosts > 0) tree_.PurgeGhosts(ghosts - 1);  // the oldest one
     if (tree_.ghost_token_count() < ghosts) continue;
-    if (!EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), true)) {
+    if (!EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), true) &&
+        !ForgetOldestRecord()) {
       return false;
     }
   }
@@ -86,7 +87,10 @@ void StateIndex::Publish(LeaseRecord& record, int32_t upto) {
   const EntryId entry = tails_[record.cursor.node.value];
   if (!record.speculative) order_.Touch(entry, now_ms_);
   Freshen(record.cursor.node, now_ms_ + options_.cache.ttl_ms);
-  if (record.pin_ms > 0 && upto >= record.prompt_tokens) PinEntry(entry, record.pin_ms);
+  if (record.pin_ms > 0 && upto >= record.prompt_tokens) {
+    PinEntry(entry, record.pin_ms);
+    WishSpill(record, upto, SnapshotReason::kPromptEnd);
+  }
   UpdateTail(record.cursor.node);
   EnforceEntryLimit();
 }
@@ -213,6 +217,7 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedSnapshot& one, S
   Rekey(id);
   if (const auto next = recurrent_->Next(node, one.position)) Rekey(next->entry);
   NoteStored(record, one);
+  if (record.load) return EnforceEntryLimit();
   ++stats_.snapshots_taken[static_cast<size_t>(one.reason)];
   if (one.reason != SnapshotReason::kEdit) ++record.report.snapshots_taken;
   if (record.pin_ms > 0 && one.reason != SnapshotReason::kEdit) PinEntry(id, record.pin_ms);
@@ -220,6 +225,7 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedSnapshot& one, S
     if (!record.speculative) options_.policy->NoteEnd(kind, record.turns);
     SupersedeAbove(record, node, one.position);
   }
+  WishSpill(record, one.position, one.reason);
   EnforceEntryLimit();
 }
 

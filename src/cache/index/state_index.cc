@@ -60,6 +60,7 @@ StateIndex::StateIndex(Options options)
       order_(options_.cache.ttl_ms > 0),
       pins_(&tree_, [this](NodeId node, bool below) { return HeldByPins(node, below); }),
       flights_(&tree_),
+      records_(&tree_, options_.block_tokens),
       ghost_tokens_max_(GhostTokensMax(options_.cache.budget_bytes)) {
   if (!options_.policy) options_.policy = std::make_unique<CostPerBytePolicy>();
   if (options_.spec.bytes_per_token(StateKind::kFullKv) > 0) {
@@ -75,7 +76,10 @@ StateIndex::StateIndex(Options options)
   }
 }
 
-StateIndex::~StateIndex() { CHECK(flights_.size() == 0); }
+StateIndex::~StateIndex() {
+  CancelMoves();
+  CHECK(flights_.size() == 0);
+}
 
 void StateIndex::SetTime(int64_t now_ms) {
   now_ms_ = std::max(now_ms_, now_ms);
@@ -84,6 +88,7 @@ void StateIndex::SetTime(int64_t now_ms) {
   constexpr uint32_t kRekeyPerStep = 64;
   RekeySome(kRekeyPerStep);
   if (ExpireSome(kExpirePerStep)) Settle();
+  SpillSome(&spill_now_);
 }
 
 NodeId StateIndex::RootOf(const NamespaceKey& key) {
@@ -107,6 +112,7 @@ void StateIndex::OnSplit(NodeId upper, NodeId lower) {
   if (has_kv()) kv_->OnSplit(upper, lower);
   pins_.OnSplit(upper, lower);
   if (has_recurrent()) recurrent_->OnSplit(upper, lower);
+  records_.OnSplit(upper, lower);
   pins_.Update(upper);
   pins_.Update(lower);
   if (lower.value < fresh_until_ms_.size()) Freshen(upper, fresh_until_ms_[lower.value]);
@@ -169,6 +175,7 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
   record.speculative = request.speculative;
   record.bytes = sizeof(LeaseRecord) + record.tokens.capacity() * sizeof(TokenId) +
                  record.boundaries.capacity() * sizeof(Boundary);
+  if (tier_ != nullptr && record.read) AddFound(record);
   Explain(record, Match(record), &record.report);
   Settle();
   return Lease(this, slot, record.id);
@@ -219,7 +226,7 @@ void StateIndex::Append(const Lease& lease, std::span<const TokenId> tokens) {
   record.tokens.insert(record.tokens.end(), tokens.begin(), tokens.end());
   const size_t grown = (record.tokens.capacity() - before) * sizeof(TokenId);
   record.bytes += grown;
-  record_bytes_ += grown;
+  lease_bytes_ += grown;
   Settle();
 }
 
@@ -238,6 +245,10 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
     FreeTaps(record);
     return Internal("the state of this request is not finite after position " +
                     std::to_string(record.computed.logical) + "; nothing of it was stored");
+  }
+  constexpr int32_t kPrefillTokens = 16;  // fewer say little about what prompts take
+  if (args.token_count >= kPrefillTokens) {
+    rates_.NoteCompute(cost_.Recompute(record.computed.logical, done.logical), args.ns);
   }
   record.canonical = record.canonical && args.canonical;
   if (!record.canonical) record.planned.clear();
@@ -281,7 +292,10 @@ ReuseReport StateIndex::Finish(Lease lease) {
              record.prompt_tokens >= record.min_cache_tokens) {
     Publish(record, record.computed.logical);
     // Else there was no room, not even for nodes.
-    if (record.published == record.computed.logical) NoteEndOf(record);
+    if (record.published == record.computed.logical) {
+      NoteEndOf(record);
+      WishSpill(record, record.published, SnapshotReason::kReplyEnd);
+    }
   }
   return record.report;
 }
@@ -300,7 +314,7 @@ void StateIndex::Release(uint32_t slot, uint64_t id) {
   const NodeId root = record.root;
   const RadixTree::Cursor cursor = record.cursor;
   const bool started = record.started;
-  if (started) record_bytes_ -= record.bytes;
+  if (started) lease_bytes_ -= record.bytes;
   flights_.Remove(slot);
   if (started) tree_.Unref(cursor.node);
   tree_.Unref(root);
@@ -311,10 +325,12 @@ void StateIndex::Release(uint32_t slot, uint64_t id) {
 
 // Ends every operation that may have grown the metadata.
 void StateIndex::Settle() {
-  tree_.PurgeGhosts(ghost_tokens_max_);
+  BoundRecords();
+  tree_.PurgeGhosts(ghost_tokens_max_ + records_.token_count());
   while (bytes_used() > options_.cache.budget_bytes) {
     if (!PurgeSomeGhosts() &&
-        !EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), true)) {
+        !EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), true) &&
+        !ForgetOldestRecord() && !CancelOneMove()) {
       break;
     }
   }
@@ -338,9 +354,9 @@ size_t StateIndex::bytes_metadata() const {
   return tree_.bytes() + (kv_ ? kv_->bytes() : 0) + (recurrent_ ? recurrent_->bytes() : 0) +
          order_.bytes() + blocks_.bytes() + states_.bytes() +
          (tails_.capacity() + parked_.capacity()) * sizeof(EntryId) +
-         ends_.capacity() * sizeof(ConversationEnd) + record_bytes_ +
+         ends_.capacity() * sizeof(ConversationEnd) + lease_bytes_ +
          fresh_until_ms_.capacity() * sizeof(int64_t) + pins_.bytes_metadata() +
-         2 * namespaces_.size() * kMapNodeBytes;
+         2 * namespaces_.size() * kMapNodeBytes + records_.bytes();
 }
 
 size_t StateIndex::bytes_used() const {
@@ -352,6 +368,8 @@ bool StateIndex::Maintain() {
   constexpr int kStepsMax = 64;  // per call: idle time is taken in small pieces
   const bool more = ExpireSome(kStepsMax);
   Settle();
+  SpillSome(&spill_now_);
+  SpillSome(&spill_idle_);
   return more;
 }
 
@@ -375,12 +393,17 @@ void StateIndex::Reset(const NamespaceKey* key) {
       roots.push_back(root);
     }
   }
+  for (const NodeId root : roots) tree_.Ref(root);
+  for (const NodeId root : roots) CancelMovesOf(root);
   for (const NodeId root : roots) {
     std::vector<NodeId> nodes;
     tree_.Walk(root, [&](NodeId node, int) {
       nodes.push_back(node);
       return true;
     });
+    for (const NodeId node : nodes) {
+      for (const TierRecordId record : records_.at(node)) ForgetRecord(record);
+    }
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
       if (has_recurrent()) {
         while (const auto mark = recurrent_->Deepest(*node, tree_.end(*node))) {
@@ -392,6 +415,7 @@ void StateIndex::Reset(const NamespaceKey* key) {
     }
     tree_.PurgeBelow(root);
   }
+  for (const NodeId root : roots) tree_.Unref(root);
   Settle();
   for (const NodeId root : roots) ForgetIfEmpty(root);
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,13 +20,17 @@
 #include "cache/index/flights.h"
 #include "cache/index/lease_record.h"
 #include "cache/index/pins.h"
+#include "cache/index/records.h"
+#include "cache/index/transfer.h"
 #include "cache/policy/eviction_order.h"
+#include "cache/policy/load_or_compute.h"
 #include "cache/policy/value.h"
 #include "cache/state_cache.h"
 #include "cache/stats.h"
 #include "cache/store/action.h"
 #include "cache/store/block_pool.h"
 #include "cache/store/id_pool.h"
+#include "cache/tier/tier.h"
 #include "cache/tree/radix_tree.h"
 #include "state/spec.h"
 
@@ -66,7 +71,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void SetTime(int64_t now_ms);
   Lease Acquire(const CacheRequest& request);
   std::optional<Awaited> FindAwaited(const Lease& lease);
-  Status Start(const Lease& lease);
+  StartAnswer Start(const Lease& lease);
   Status Reserve(const Lease& lease, int32_t token_count);
   void Append(const Lease& lease, std::span<const TokenId> tokens);
   Status Commit(const Lease& lease, const CommitArgs& args);
@@ -77,6 +82,16 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   size_t BytesFree() const;
   int32_t Pin(const NamespaceKey& key, std::span<const TokenId> tokens, int64_t pin_ms);
   void Reset(const NamespaceKey* key);  // null: all
+
+  // Lower tiers. Moves that were decided on are to begin once actions() are done.
+  void SetTier(Tier* tier);
+  std::vector<Move> TakeMoves() { return std::exchange(moves_, {}); }
+  void Hear(const Tier::News& news);
+  void CancelMoves();
+  size_t moves_under_way() const { return transfers_.size(); }
+  // Where the state after the tokens is, if it is kept anywhere.
+  std::optional<Residency> ResidencyOf(const NamespaceKey& key,
+                                       std::span<const TokenId> tokens) const;
 
   const LeaseRecord& record(const Lease& lease) const;
   void NoteRestore(const Lease& lease, int64_t restore_ns);
@@ -110,13 +125,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
     int32_t usable = 0;    // the same, or 0 if the request does not want so little
   };
 
-  // Where a request has ended. It stays known while the tokens are, also when their K/V is gone:
-  // what the policy learns must not depend on what it has kept.
-  struct ConversationEnd {
-    int64_t left_ms = -1;  // -1: none, or a later request has gone on from here
-    uint32_t turns = 0;
-  };
-
   // state_index.cc
   bool has_kv() const { return kv_ != nullptr; }
   bool has_recurrent() const { return recurrent_ != nullptr; }
@@ -135,6 +143,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
 
   // lookup.cc
   MatchResult Match(LeaseRecord& record) const;
+  RadixTree::Path UpTo(const RadixTree::Path& path, int32_t position) const;
+  void Adopt(uint32_t slot, const RadixTree::Path& path, int32_t position);
   int32_t Serve(const RadixTree::Path& path, int32_t limit) const;
   EntryId ServingAt(const RadixTree::Path& path, int32_t position) const;
   void Explain(const LeaseRecord& record, const MatchResult& match, ReuseReport* report) const;
@@ -195,6 +205,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void UpdateTail(NodeId node);
   void Rekey(EntryId id);
   EntryFacts FactsOf(EntryId id) const;
+  double LossOf(NodeId node, int32_t from, int32_t upto) const;
   void UnparkAll();
   void PinEntry(EntryId id, int64_t pin_ms);
   void Unpin(EntryId id);
@@ -207,6 +218,27 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   bool ExpireSome(int count);
   void EnforceEntryLimit();
   size_t entry_count() const;
+
+  // tiers.cc
+  void WishSpill(const LeaseRecord& record, int32_t position, SnapshotReason reason);
+  void SpillSome(std::deque<SpillWish>* wishes);
+  void BeginSpill(const SpillWish& wish);
+  std::vector<BlockId> BlocksToSpill(const RadixTree::Path& path, int32_t first_block,
+                                     int32_t position) const;
+  std::optional<Awaited> AwaitLoad(uint32_t slot, const MatchResult& match);
+  bool BeginLoad(uint32_t slot, uint32_t load, int32_t position);
+  void EndTransfer(uint64_t id, const MoveDone& done);
+  void EndSpill(const Transfer& transfer, const MoveDone& done);
+  void EndLoad(const Transfer& transfer, const MoveDone& done);
+  bool CancelOneMove();
+  void CancelMove(uint64_t id);
+  void CancelMovesOf(NodeId root);
+  void ForgetRecord(TierRecordId id);
+  bool ForgetOldestRecord();
+  void BoundRecords();
+  int64_t RecordsSinceMs() const;
+  void AddFound(const LeaseRecord& record);
+  NamespaceKey KeyOfRoot(NodeId root) const;
 
   // check.cc
   Status CheckNodes() const;
@@ -249,7 +281,16 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   std::unordered_map<NodeId, NamespaceMap::iterator> namespace_of_;  // by root
   std::vector<NodeId> maybe_empty_;                                  // roots that lost a child
   Flights flights_;
-  size_t record_bytes_ = 0;
+  size_t lease_bytes_ = 0;  // of the records of those that have started
+
+  Tier* tier_ = nullptr;  // null: there is none
+  Records records_;
+  LoadOrCompute rates_;
+  std::map<uint64_t, Transfer> transfers_;  // by the id of their move
+  uint64_t move_count_ = 0;
+  std::vector<Move> moves_;           // not begun yet
+  std::deque<SpillWish> spill_now_;   // pinned, shared: at once
+  std::deque<SpillWish> spill_idle_;  // ends of conversations: when there is time
   size_t ghost_tokens_max_;
   Status refusal_;  // what the device said when memory was last asked for
   CacheStats stats_;

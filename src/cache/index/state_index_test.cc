@@ -183,7 +183,7 @@ class Schedule {
     const size_t i = rng_.Below(waiting_.size());
     Running& r = waiting_[i];
     const int32_t expected = Expected(index_->record(r.lease), r.path);
-    if (!index_->Start(r.lease).ok()) return;
+    if (!index_->Start(r.lease).ready()) return;
     Apply();
     const LeaseRecord& record = index_->record(r.lease);
     // Snapshots are recorded as they come and go, so the record is exact; K/V tails only as long

@@ -26,8 +26,9 @@ struct Entry {
   uint32_t turns = 0;       // how often it, or the conversation that it ends, was gone on with
   int64_t used_ms = 0;  // when it was stored or last used; only the entry that served is touched
   int64_t pinned_until_ms = 0;
-  bool leaf = false;    // tail: no child holds K/V
-  bool parked = false;  // tail: its last block is leased, evicting would free nothing
+  bool leaf = false;      // tail: no child holds K/V
+  bool parked = false;    // tail: its last block is leased, evicting would free nothing
+  bool spilling = false;  // snapshot: a lower tier reads it
 };
 
 // EvictionOrder owns the entries and knows which one goes first: a binary heap over keys, smallest

@@ -29,7 +29,7 @@ CacheRequest RequestFor(const NamespaceKey& key, std::span<const TokenId> tokens
 
 void Store(StateIndex& index, const NamespaceKey& key, std::span<const TokenId> tokens) {
   Lease lease = index.Acquire(RequestFor(key, tokens));
-  CHECK(index.Start(lease).ok());
+  CHECK(index.Start(lease).ready());
   const auto count = static_cast<int32_t>(tokens.size()) - index.record(lease).computed.logical;
   CHECK(index.Reserve(lease, count).ok());
   CHECK(index.Commit(lease, {count}).ok());
@@ -45,13 +45,13 @@ class Steps {
     for (int i = 0; i < load.running; ++i) {
       const auto prompt = MakeTokens(2'000'000 + uint64_t(i), 64 + size_t(i) % 64);
       running_.push_back(index_.Acquire(RequestFor(key_, prompt)));
-      CHECK(index_.Start(running_.back()).ok());
+      CHECK(index_.Start(running_.back()).ready());
       Compute(running_.back(),
               int32_t(prompt.size()) - index_.record(running_.back()).computed.logical);
     }
     const auto document = MakeTokens(1, size_t(load.prompt_tokens));
     reader_ = index_.Acquire(RequestFor(key_, document));
-    CHECK(index_.Start(reader_).ok());
+    CHECK(index_.Start(reader_).ready());
     for (int i = 0; i < load.waiting; ++i) {
       auto question = document;
       for (const TokenId token : MakeTokens(3'000'000 + uint64_t(i), 64)) question.push_back(token);

@@ -54,7 +54,7 @@ Result<SimulationResult> SimulateTrace(const Trace& trace, const SimulationOptio
     query.tokens = prompt;
     query.boundaries = request.boundaries;
     Lease lease = index.Acquire(query);
-    REPRISE_TRY(index.Start(lease));
+    REPRISE_TRY(index.Start(lease).status);
     const int32_t used = index.record(lease).report.used_tokens;
     result.prompt_tokens += prompt.size();
     result.reused_tokens += size_t(used);

@@ -61,12 +61,9 @@ int32_t RadixTree::Match(NodeId root, std::span<const TokenId> tokens, Path* pat
   Path steps;
   NodeId id = root;
   size_t position = 0;
-  if (place != nullptr && place->birth != 0 && nodes_[place->at.node.value].birth == place->birth) {
+  if (place != nullptr && Stands(*place)) {
     const Cursor at = Resolve(place->at);
-    for (NodeId node = at.node; !IsRoot(node); node = parent(node)) {
-      steps.push_back({node, end(node)});
-    }
-    std::reverse(steps.begin(), steps.end());
+    steps = PathTo(at);
     id = at.node;
     position = static_cast<size_t>(at.position);
     const auto rest = run(id).subspan(position - static_cast<size_t>(begin(id)));
@@ -83,6 +80,15 @@ int32_t RadixTree::Match(NodeId root, std::span<const TokenId> tokens, Path* pat
   if (place != nullptr && id != root) *place = PlaceOf({id, static_cast<int32_t>(position)});
   if (path != nullptr) *path = std::move(steps);
   return static_cast<int32_t>(position);
+}
+
+RadixTree::Path RadixTree::PathTo(Cursor at) const {
+  at = Resolve(at);
+  Path path;
+  for (NodeId node = at.node; !IsRoot(node); node = parent(node)) path.push_back({node, end(node)});
+  std::reverse(path.begin(), path.end());
+  if (!path.empty()) path.back().end = at.position;
+  return path;
 }
 
 RadixTree::Cursor RadixTree::Resolve(Cursor at) const {

@@ -98,6 +98,12 @@ class RadixTree {
   int32_t Match(NodeId root, std::span<const TokenId> tokens, Path* path,
                 Place* place = nullptr) const;
   Place PlaceOf(Cursor at) const { return {at, nodes_[at.node.value].birth}; }
+  // Whether the node of the place is still there.
+  bool Stands(const Place& place) const {
+    return place.birth != 0 && nodes_[place.at.node.value].birth == place.birth;
+  }
+  // The nodes from the top down to the place, which is resolved first; the root not included.
+  Path PathTo(Cursor at) const;
 
   // Makes `tokens` exist below the cursor and returns the cursor behind the last of them.
   // Mutates: may split, extend or add a node. Invalidates no cursor.

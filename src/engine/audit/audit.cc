@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/rng.h"
+#include "cache/tier/rehearsal_tier.h"
 #include "state/spec.h"
 
 namespace reprise {
@@ -56,9 +57,9 @@ class AuditRun {
     live_.resize(schedule_.requests.size());
     size_t submitted = 0;
     for (int32_t step = 0; !result_.difference; ++step) {
-      for (; submitted < live_.size() && schedule_.requests[submitted].arrive_step <= step;
-           ++submitted) {
-        Submit(submitted);
+      while (submitted < live_.size() && schedule_.requests[submitted].arrive_step <= step &&
+             !RestartsBefore(submitted)) {
+        Submit(submitted++);
       }
       CancelAt(step);
       if (sabotage) sabotage(engine_->cache());
@@ -78,6 +79,18 @@ class AuditRun {
   }
 
  private:
+  // Whether the engine is to end before this request, and those before it have not.
+  bool RestartsBefore(size_t request) {
+    if (restarted_ || static_cast<int32_t>(request) != schedule_.restart_before) return false;
+    const bool done = std::all_of(live_.begin(), live_.begin() + static_cast<ptrdiff_t>(request),
+                                  [](const LiveRequest& one) { return !one.stream || one.done; });
+    if (!done) return true;
+    restarted_ = true;
+    Count();
+    engine_.reset();
+    return !MakeEngine();
+  }
+
   void Fail(size_t request, std::string text) {
     if (result_.difference) return;
     result_.difference.emplace();
@@ -92,6 +105,7 @@ class AuditRun {
     options.sequence_count = schedule_.sequence_count;
     options.snapshot_gap = schedule_.snapshot_gap;
     options.ladder_tokens = schedule_.ladder_tokens;
+    options.ttl_ms = schedule_.ttl_ms;
     // As tight as the cache allows, which must do for a request that runs alone, and as many more
     // entries as the schedule wants.
     const size_t blocks = static_cast<size_t>(schedule_.context_tokens / kBlockTokens + 1);
@@ -103,6 +117,13 @@ class AuditRun {
     if (!cache.ok()) {
       Fail(0, cache.status().message());
       return false;
+    }
+    if (schedule_.tier) {
+      RehearsalTier::Options tier;
+      tier.seed = schedule_.seed;
+      tier.lies = schedule_.tier_lies;
+      tier.ns_per_byte = schedule_.seed % 4 == 0 ? 10'000 : 1;  // slow ones are not worth it
+      (*cache)->AttachTier(std::make_unique<RehearsalTier>(tier, &folder_));
     }
     EngineOptions engine_options;
     engine_options.running_max = schedule_.sequence_count;
@@ -141,8 +162,9 @@ class AuditRun {
     if (scheduled.boundary_gap > 0) {
       for (int32_t at = scheduled.boundary_gap; at < static_cast<int32_t>(live.tokens.size());
            at += scheduled.boundary_gap) {
-        request.boundaries.push_back(
-            {at, request.boundaries.empty() ? BoundaryKind::kSystem : BoundaryKind::kMessage});
+        request.boundaries.push_back({at, request.boundaries.empty() ? BoundaryKind::kSystem
+                                          : scheduled.breakpoints    ? BoundaryKind::kBreakpoint
+                                                                     : BoundaryKind::kMessage});
       }
     }
     request.max_tokens = scheduled.max_tokens;
@@ -152,7 +174,12 @@ class AuditRun {
     request.idle = scheduled.idle;
     request.cache_read = scheduled.cache_read;
     request.cache_write = scheduled.cache_write;
-    request.salt = request.tenant = scheduled.tenant == 0 ? "" : "other";
+    request.pin_ms = scheduled.pin_ms;
+    request.min_cache_tokens = scheduled.min_cache_tokens;
+    if (scheduled.tenant > 0) request.salt = "tenant" + std::to_string(scheduled.tenant);
+    request.tenant = request.salt;
+    request.tenant_weight = 1 + scheduled.tenant;
+    if (scheduled.reset) engine_->cache().Reset({executor_.card().digest, request.salt});
     request.on_logits = [&live](int32_t position, std::span<const float> logits) {
       SeenRow row{position, Checksum(logits), {}};
       if (logits.size() <= kKeptVocabMax) row.logits.assign(logits.begin(), logits.end());
@@ -215,18 +242,23 @@ class AuditRun {
 
   void Count() {
     const CacheStats stats = engine_->cache().stats();
-    result_.tokens_prompt = stats.tokens_prompt;
-    result_.tokens_reused = stats.tokens_reused;
-    result_.snapshots_restored = stats.snapshots_restored;
+    result_.tokens_prompt += stats.tokens_prompt;
+    result_.tokens_reused += stats.tokens_reused;
+    result_.snapshots_restored += stats.snapshots_restored;
+    result_.spills += stats.spills;
+    result_.loads += stats.loads;
+    result_.tokens_loaded += stats.tokens_loaded;
     for (const uint64_t count : stats.snapshots_evicted) result_.evicted += count;
     for (const uint64_t count : stats.blocks_evicted) result_.evicted += count;
-    result_.steps = engine_->stats().steps;
+    result_.steps += engine_->stats().steps;
   }
 
   const Schedule& schedule_;
   Executor& executor_;
   const ColdLogits& cold_;
   AuditClock clock_;
+  RehearsalTier::Folder folder_;
+  bool restarted_ = false;
   std::unique_ptr<Engine> engine_;
   std::vector<LiveRequest> live_;
   AuditResult result_;
@@ -246,6 +278,7 @@ Schedule Shrink(const Schedule& failing, const std::function<bool(const Schedule
     for (size_t i = smallest.requests.size(); i-- > 0 && smallest.requests.size() > 1;) {
       Schedule candidate = smallest;
       candidate.requests.erase(candidate.requests.begin() + static_cast<ptrdiff_t>(i));
+      if (candidate.restart_before > static_cast<int32_t>(i)) --candidate.restart_before;
       for (ScheduledRequest& request : candidate.requests) {
         if (request.parent == static_cast<int32_t>(i)) request.parent = -1;
         if (request.parent > static_cast<int32_t>(i)) --request.parent;
@@ -267,6 +300,9 @@ Schedule Shrink(const Schedule& failing, const std::function<bool(const Schedule
       };
       attempt([&](ScheduledRequest* r) { return reset(&r->cancel_step, -1); });
       attempt([&](ScheduledRequest* r) { return reset(&r->boundary_gap, 0); });
+      attempt([&](ScheduledRequest* r) { return reset(&r->pin_ms, 0); });
+      attempt([&](ScheduledRequest* r) { return reset(&r->reset, false); });
+      attempt([&](ScheduledRequest* r) { return reset(&r->tenant, 0); });
       attempt([&](ScheduledRequest* r) { return reset(&r->priority, 0); });
       attempt([&](ScheduledRequest* r) { return reset(&r->sampled, false); });
       attempt([&](ScheduledRequest* r) { return reset(&r->max_tokens, r->max_tokens / 2); });

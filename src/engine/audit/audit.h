@@ -31,6 +31,9 @@ struct AuditResult {
   uint64_t evicted = 0;  // blocks and snapshots
   uint64_t preemptions = 0;
   uint64_t steps = 0;
+  uint64_t spills = 0;  // to the lower tier, and from it
+  uint64_t loads = 0;
+  uint64_t tokens_loaded = 0;
 };
 
 // Fills logits [tokens.size(), vocab] of a cold run over the tokens.

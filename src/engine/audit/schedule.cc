@@ -20,14 +20,20 @@ Schedule MakeSchedule(uint64_t seed, const ScheduleLimits& limits) {
   Rng rng(seed);
   Schedule schedule;
   schedule.seed = seed;
-  schedule.context_tokens = limits.context_tokens;
+  const bool is_long = limits.long_context_tokens > 0 && Chance(&rng, 3);
+  const int32_t context = is_long ? limits.long_context_tokens : limits.context_tokens;
+  schedule.context_tokens = context;
   schedule.budget_entries = 1.0 + static_cast<double>(rng.Below(50)) / 10;
   schedule.sequence_count = Between(&rng, 1, 6);
   schedule.rows_max = Between(&rng, 1, 3) == 1 ? Between(&rng, 1, 16) : Between(&rng, 16, 128);
   schedule.snapshot_gap = Between(&rng, 1, 64);
   schedule.ladder_tokens = Chance(&rng, 30) ? 0 : Between(&rng, 16, 200);
 
-  const int32_t count = Between(&rng, 2, limits.request_count_max);
+  if (Chance(&rng, 15)) schedule.ttl_ms = Between(&rng, 2, 60);
+  schedule.tier = Chance(&rng, 40) && limits.tiers;
+  const int32_t count =
+      Between(&rng, 2, is_long ? std::min(5, limits.request_count_max) : limits.request_count_max);
+  if (Chance(&rng, 30)) schedule.restart_before = Between(&rng, 1, count);
   const int32_t system_count =
       Between(&rng, 1, 3);  // few different beginnings: prefixes are shared
   int32_t step = 0;
@@ -38,23 +44,26 @@ Schedule MakeSchedule(uint64_t seed, const ScheduleLimits& limits) {
     if (i > 0 && Chance(&rng, 75)) {
       request.parent = Between(&rng, 0, i - 1);
       // Everything (the next turn, or the same prompt again), or a part (a branch, an edit).
-      request.keep =
-          Chance(&rng, 50) ? limits.context_tokens : Between(&rng, 0, limits.context_tokens / 2);
-      request.fresh = Between(&rng, 1, limits.context_tokens / 8);
+      request.keep = Chance(&rng, 50) ? context : Between(&rng, 0, context / 2);
+      request.fresh = Between(&rng, 1, context / 8);
       request.fresh_seed = rng.Below(6);
     } else {
-      request.fresh = Between(&rng, 1, limits.context_tokens / 2);
+      request.fresh = Between(&rng, 1, context / 2);
       request.fresh_seed = 100 + rng.Below(static_cast<uint64_t>(system_count));
     }
     request.boundary_gap = Chance(&rng, 60) ? Between(&rng, 5, 60) : 0;
-    request.max_tokens = Chance(&rng, 15) ? 0 : Between(&rng, 1, limits.context_tokens / 8);
+    request.max_tokens = Chance(&rng, 15) ? 0 : Between(&rng, 1, context / 8);
     if (Chance(&rng, 20)) request.cancel_step = step + Between(&rng, 0, 20);
     request.priority = Chance(&rng, 20) ? Between(&rng, -1, 2) : 0;
     request.sampled = Chance(&rng, 50);
     request.idle = Chance(&rng, 10);
     request.cache_read = !Chance(&rng, 5);
     request.cache_write = !Chance(&rng, 5);
-    request.tenant = Chance(&rng, 10) ? 1 : 0;
+    request.tenant = Chance(&rng, 15) ? Between(&rng, 1, 2) : 0;
+    request.breakpoints = Chance(&rng, 20);
+    if (Chance(&rng, 15)) request.pin_ms = Between(&rng, 1, 200);
+    if (Chance(&rng, 5)) request.min_cache_tokens = Between(&rng, 1, 100);
+    request.reset = Chance(&rng, 5);
     schedule.requests.push_back(request);
   }
   return schedule;
@@ -67,7 +76,12 @@ std::string Describe(const Schedule& schedule) {
                      std::to_string(schedule.budget_entries) + " entries, " +
                      number(schedule.sequence_count) + " at a time, " + number(schedule.rows_max) +
                      " rows a step, snapshot gap " + number(schedule.snapshot_gap) + ", ladder " +
-                     number(schedule.ladder_tokens) + "\n";
+                     number(schedule.ladder_tokens) + ", ttl " + number(schedule.ttl_ms) +
+                     (schedule.tier ? " ms, with a lower tier" : " ms");
+  if (schedule.restart_before >= 0) {
+    text += ", restarted before request " + number(schedule.restart_before);
+  }
+  text += "\n";
   for (size_t i = 0; i < schedule.requests.size(); ++i) {
     const ScheduledRequest& r = schedule.requests[i];
     text += "  " + number(static_cast<int64_t>(i)) + ": at step " + number(r.arrive_step);
@@ -81,6 +95,10 @@ std::string Describe(const Schedule& schedule) {
     if (!r.cache_read) text += ", no read";
     if (!r.cache_write) text += ", no write";
     if (r.tenant != 0) text += ", tenant " + number(r.tenant);
+    if (r.breakpoints) text += ", breakpoints";
+    if (r.pin_ms > 0) text += ", pinned for " + number(r.pin_ms) + " ms";
+    if (r.min_cache_tokens > 0) text += ", at least " + number(r.min_cache_tokens) + " tokens";
+    if (r.reset) text += ", after a reset";
     text += "\n";
   }
   return text;

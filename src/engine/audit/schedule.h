@@ -22,6 +22,9 @@ struct ScheduledRequest {
   int32_t fresh = 1;    // new tokens after that, at least one
   uint64_t fresh_seed = 0;   // the same seed and count give the same tokens
   int32_t boundary_gap = 0;  // message boundaries every so many tokens; 0: none
+  bool breakpoints = false;  // they are the client's
+  int64_t pin_ms = 0;
+  int32_t min_cache_tokens = 0;
   int32_t max_tokens = 0;
   int32_t cancel_step = -1;  // -1: never
   int32_t priority = 0;
@@ -30,6 +33,7 @@ struct ScheduledRequest {
   bool cache_read = true;
   bool cache_write = true;
   int32_t tenant = 0;
+  bool reset = false;  // everything stored of its tenant is dropped just before it comes
 };
 
 struct Schedule {
@@ -43,11 +47,17 @@ struct Schedule {
   int32_t rows_max = 64;
   int32_t snapshot_gap = 16;
   int32_t ladder_tokens = 64;
+  int64_t ttl_ms = 0;
+  bool tier = false;            // a lower tier, as bad as a seed makes it (RehearsalTier)
+  bool tier_lies = false;       // for tests of the audit: it gives wrong bits
+  int32_t restart_before = -1;  // a request before which the engine ends and a new one begins
 };
 
 struct ScheduleLimits {
   int32_t context_tokens = 256;
   int32_t request_count_max = 12;
+  int32_t long_context_tokens = 0;  // that of some schedules, with fewer requests; 0: of none
+  bool tiers = true;                // some have a lower tier
 };
 
 Schedule MakeSchedule(uint64_t seed, const ScheduleLimits& limits);

@@ -19,6 +19,7 @@ function reasonOf(r) {
     case 'too_large': return 'A state for this place did not fit the memory.';
     case 'other_namespace': return 'It is stored for another model or other settings of it, which cannot be mixed.';
     case 'too_short': return 'Less was stored than the request wanted at least (min_cache_tokens).';
+    case 'cheaper_to_compute': return 'A lower tier has more of it, but computing that was sooner done than loading it.';
     case 'disabled': return 'The request asked not to reuse anything.';
     default: return `Reason: ${r.reason}.`;
   }

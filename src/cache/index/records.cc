@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/index/records.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace reprise {
+
+std::vector<Records::Mark>& Records::MarksOf(NodeId node) {
+  if (marks_.size() <= node.value) {
+    marks_.resize(std::max<size_t>(node.value + 1, marks_.size() * 2));
+  }
+  return marks_[node.value];
+}
+
+TierRecordId Records::Add(NodeId node, RecordHead head, int64_t used_ms, bool ready) {
+  CHECK(head.position > tree_->begin(node) && head.position <= tree_->end(node));
+  head.id = {next_++};
+  std::vector<Mark>& marks = MarksOf(node);
+  const auto at = std::lower_bound(marks.begin(), marks.end(), head.position,
+                                   [](const Mark& m, int32_t p) { return m.position < p; });
+  CHECK(at == marks.end() || at->position != head.position);
+  marks.insert(at, {head.position, head.id});
+  tree_->Ref(node);
+  records_[head.id] = {head, node, used_ms, ready};
+  by_use_.emplace(used_ms, -head.position, head.id);
+  token_count_ += size_t(head.position - head.first_block * block_tokens_);
+  return head.id;
+}
+
+void Records::Touch(TierRecordId id, int64_t used_ms) {
+  Record& record = records_.at(id);
+  by_use_.erase({record.used_ms, -record.head.position, id});
+  record.used_ms = std::max(record.used_ms, used_ms);
+  by_use_.emplace(record.used_ms, -record.head.position, id);
+}
+
+void Records::Remove(TierRecordId id) {
+  const Record record = records_.at(id);
+  std::erase_if(MarksOf(record.node), [&](const Mark& mark) { return mark.record == id; });
+  by_use_.erase({record.used_ms, -record.head.position, id});
+  token_count_ -= size_t(record.head.position - record.head.first_block * block_tokens_);
+  records_.erase(id);
+  tree_->Unref(record.node);
+}
+
+const Records::Record* Records::Find(TierRecordId id) const {
+  const auto at = records_.find(id);
+  return at == records_.end() ? nullptr : &at->second;
+}
+
+const Records::Record* Records::Deepest(const RadixTree::Path& path, int32_t position) const {
+  const Record* deepest = nullptr;
+  for (const RadixTree::PathStep& step : path) {
+    if (step.node.value >= marks_.size()) continue;
+    for (const Mark& mark : marks_[step.node.value]) {
+      if (mark.position <= std::min(position, step.end)) deepest = &records_.at(mark.record);
+    }
+  }
+  return deepest;
+}
+
+const Records::Record* Records::Oldest() const {
+  return by_use_.empty() ? nullptr : &records_.at(std::get<TierRecordId>(*by_use_.begin()));
+}
+
+std::vector<TierRecordId> Records::at(NodeId node) const {
+  std::vector<TierRecordId> ids;
+  if (node.value >= marks_.size()) return ids;
+  for (const Mark& mark : marks_[node.value]) ids.push_back(mark.record);
+  return ids;
+}
+
+bool Records::Covers(NodeId node, int32_t position) const {
+  if (node.value >= marks_.size()) return false;
+  return std::any_of(marks_[node.value].begin(), marks_[node.value].end(), [&](const Mark& mark) {
+    return mark.position >= position && records_.at(mark.record).ready;
+  });
+}
+
+std::vector<RecordHead> Records::Reach(const RadixTree::Path& path, int32_t from, int32_t limit,
+                                       bool has_kv, int64_t since_ms) const {
+  std::vector<RecordHead> heads;
+  int32_t reached = from;
+  for (const RadixTree::PathStep& step : path) {
+    if (step.node.value >= marks_.size()) continue;
+    for (const Mark& mark : marks_[step.node.value]) {
+      const Record& record = records_.at(mark.record);
+      if (mark.position <= reached || mark.position > std::min(limit, step.end)) continue;
+      if (!record.ready || record.used_ms < since_ms) continue;
+      if (has_kv && record.head.first_block * block_tokens_ > reached) continue;
+      if (!has_kv) heads.clear();
+      heads.push_back(record.head);
+      reached = mark.position;
+    }
+  }
+  return heads;
+}
+
+void Records::OnSplit(NodeId upper, NodeId lower) {
+  if (lower.value >= marks_.size()) return;
+  MarksOf(upper);  // may move the other
+  std::vector<Mark>& low = marks_[lower.value];
+  const int32_t end = tree_->end(upper);
+  const auto first_low =
+      std::find_if(low.begin(), low.end(), [&](const Mark& m) { return m.position > end; });
+  for (auto mark = low.begin(); mark != first_low; ++mark) {
+    marks_[upper.value].push_back(*mark);
+    records_.at(mark->record).node = upper;
+    tree_->Ref(upper);
+    tree_->Unref(lower);
+  }
+  low.erase(low.begin(), first_low);
+}
+
+size_t Records::bytes() const {
+  constexpr size_t kRecordBytes = 256;  // in a hash table, an ordered set and a list of marks
+  return records_.size() * kRecordBytes + marks_.capacity() * sizeof(marks_[0]);
+}
+
+Status Records::CheckInvariants() const {
+  size_t marks = 0;
+  for (uint32_t node = 0; node < marks_.size(); ++node) {
+    for (const Mark& mark : marks_[node]) {
+      ++marks;
+      const Record* record = Find(mark.record);
+      if (record == nullptr || record->node.value != node ||
+          record->head.position != mark.position || mark.position <= tree_->begin({node}) ||
+          mark.position > tree_->end({node}) || tree_->refs({node}) == 0) {
+        return Internal("record at position " + std::to_string(mark.position) + " of node #" +
+                        std::to_string(node) + " is misplaced");
+      }
+    }
+  }
+  if (marks != records_.size() || marks != by_use_.size()) {
+    return Internal("records are counted wrongly");
+  }
+  return OkStatus();
+}
+
+}  // namespace reprise

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+// StateIndex: what goes down to a lower tier, and what comes up again.
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+#include "cache/index/state_index.h"
+
+namespace reprise {
+namespace {
+
+constexpr size_t kSpillsMax = 2;       // at a time: they hold memory
+constexpr size_t kLoadsMax = 8;        // at a time
+constexpr int32_t kLoadsPerLease = 2;  // what was loaded may be evicted before its request starts
+constexpr int32_t kLoadTokensMin = 32;
+constexpr size_t kWishesMax = 256;
+
+}  // namespace
+
+void StateIndex::SetTier(Tier* tier) {
+  CHECK(tier_ == nullptr && namespaces_.empty());
+  tier_ = tier;
+}
+
+NamespaceKey StateIndex::KeyOfRoot(NodeId root) const {
+  const auto& [salt, digest] = namespace_of_.at(root)->first;
+  return {digest, salt};
+}
+
+// What a tier has along the prompt of a new lease becomes known.
+void StateIndex::AddFound(const LeaseRecord& record) {
+  const auto prompt = std::span(record.tokens).first(record.prompt_tokens);
+  tier_->Find(KeyOfRoot(record.root), prompt, [&](const FoundRecord& found) {
+    if (found.position < 1 || found.position > record.prompt_tokens || found.first_block < 0 ||
+        !MakeRoomForNodes()) {
+      return TierRecordId();
+    }
+    const Records::Record* parent = records_.Find(found.parent);
+    const int32_t above = parent != nullptr ? parent->head.position : 0;
+    if (found.parent.valid() && parent == nullptr) return TierRecordId();
+    if (found.first_block > above / options_.block_tokens) return TierRecordId();
+    const RadixTree::Cursor at =
+        tree_.Insert({record.root, 0}, prompt.first(static_cast<size_t>(found.position)));
+    const Records::Record* there = records_.Deepest(tree_.PathTo(at), at.position);
+    if (there != nullptr && there->head.position == at.position) return there->head.id;
+    RecordHead head;
+    head.parent = found.parent;
+    head.first_block = found.first_block;
+    head.position = found.position;
+    head.reason = found.reason;
+    return records_.Add(at.node, head, now_ms_, true);
+  });
+}
+
+// Ends of conversations go down in idle time; what is pinned or meant to be shared at once.
+void StateIndex::WishSpill(const LeaseRecord& record, int32_t position, SnapshotReason reason) {
+  if (tier_ == nullptr || record.load) return;
+  const bool shared = reason == SnapshotReason::kSystem || reason == SnapshotReason::kBreakpoint;
+  const bool end = reason == SnapshotReason::kPromptEnd || reason == SnapshotReason::kReplyEnd ||
+                   reason == SnapshotReason::kBranch;
+  const bool now = shared || (record.pin_ms > 0 && reason != SnapshotReason::kEdit);
+  if (!now && !end) return;
+  std::deque<SpillWish>& wishes = now ? spill_now_ : spill_idle_;
+  wishes.push_back({tree_.PlaceOf({record.cursor.node, position}), reason});
+  if (wishes.size() > kWishesMax) wishes.pop_front();
+}
+
+void StateIndex::SpillSome(std::deque<SpillWish>* wishes) {
+  constexpr int kTriesMax = 8;  // per call
+  const auto spills = [this] {
+    return static_cast<size_t>(
+        std::count_if(transfers_.begin(), transfers_.end(),
+                      [](const auto& t) { return t.second.kind == Move::Kind::kSpill; }));
+  };
+  for (int i = 0; i < kTriesMax && !wishes->empty(); ++i) {
+    if (spills() >= kSpillsMax) return;
+    const SpillWish wish = wishes->front();
+    wishes->pop_front();
+    BeginSpill(wish);
+  }
+}
+
+// The blocks of the grid from first_block up to the position; empty if one of them is not held
+// (window K/V may have gaps).
+std::vector<BlockId> StateIndex::BlocksToSpill(const RadixTree::Path& path, int32_t first_block,
+                                               int32_t position) const {
+  std::vector<BlockId> table;
+  kv_->Collect(path, position, &table);
+  table.erase(table.begin(), table.begin() + std::min<size_t>(first_block, table.size()));
+  const bool whole =
+      std::all_of(table.begin(), table.end(), [](BlockId block) { return block.valid(); });
+  return whole ? table : std::vector<BlockId>();
+}
+
+void StateIndex::BeginSpill(const SpillWish& wish) {
+  if (!tree_.Stands(wish.place)) return;
+  const RadixTree::Cursor at = tree_.Resolve(wish.place.at);
+  const RadixTree::Path path = tree_.PathTo(at);
+  if (path.empty() || Serve(path, at.position) != at.position) return;  // gone meanwhile
+  const EntryId entry = has_recurrent() ? ServingAt(path, at.position) : EntryId();
+  // The conversation has moved on: so will its record.
+  if (entry.valid() && (order_[entry].superseded || order_[entry].spilling)) return;
+  const Records::Record* parent = has_kv() ? records_.Deepest(path, at.position) : nullptr;
+  if (const auto* here = records_.Deepest(path, at.position);
+      here != nullptr && here->head.position == at.position) {
+    return;
+  }
+  Move move;
+  move.kind = Move::Kind::kSpill;
+  RecordHead head{.position = at.position, .reason = wish.reason};
+  if (parent != nullptr) {
+    head.parent = parent->head.id;
+    head.first_block = parent->head.position / options_.block_tokens;
+  }
+  if (has_kv()) {
+    move.first_block = head.first_block;
+    move.blocks = BlocksToSpill(path, head.first_block, at.position);
+    if (move.blocks.empty()) return;
+  }
+  const uint32_t slot = flights_.Add();
+  LeaseRecord& record = flights_[slot];
+  NodeId root = path.front().node;
+  while (!tree_.IsRoot(root)) root = tree_.parent(root);
+  record.root = root;
+  tree_.Ref(root);
+  record.table = move.blocks;
+  for (const BlockId block : record.table) blocks_.RefLease(block);
+  if (entry.valid()) {
+    move.state = order_[entry].snapshot;
+    order_.Edit(entry).spilling = true;
+    Rekey(entry);
+  }
+  head.id = records_.Add(at.node, head, now_ms_, /*ready=*/false);
+  move.id = ++move_count_;
+  move.records = {head};
+  Transfer& transfer = transfers_[move.id];
+  transfer = {move.kind, KeyOfRoot(root), {}, slot, head.id, entry, {}};
+  for (const RadixTree::PathStep& step : path) {
+    const auto run = tree_.run(step.node).first(size_t(step.end - tree_.begin(step.node)));
+    transfer.tokens.insert(transfer.tokens.end(), run.begin(), run.end());
+  }
+  move.key = &transfer.key;
+  move.tokens = transfer.tokens;
+  moves_.push_back(std::move(move));
+}
+
+int64_t StateIndex::RecordsSinceMs() const {
+  const int64_t ttl_ms = options_.cache.ttl_ms;
+  return ttl_ms > 0 ? now_ms_ - ttl_ms + 1 : std::numeric_limits<int64_t>::min();
+}
+
+// Begins to load what lower tiers have behind the match, if that is worth it, and lets the record
+// in `slot` wait for it.
+std::optional<Awaited> StateIndex::AwaitLoad(uint32_t slot, const MatchResult& match) {
+  LeaseRecord& waiting = flights_[slot];
+  waiting.computes = false;
+  if (!waiting.read || waiting.speculative || waiting.loads >= kLoadsPerLease) return std::nullopt;
+  const auto heads =
+      records_.Reach(match.path, match.servable, waiting.limit(), has_kv(), RecordsSinceMs());
+  if (heads.empty()) return std::nullopt;
+  const int32_t position = heads.back().position;
+  if (position - match.usable < kLoadTokensMin || position < waiting.min_cache_tokens) {
+    return std::nullopt;
+  }
+  const size_t blocks = size_t(position - match.servable) / options_.block_tokens + 1;
+  if (!rates_.LoadWins(blocks * block_bytes_ + state_bytes_,
+                       cost_.Recompute(match.usable, position))) {
+    waiting.computes = true;
+    return std::nullopt;
+  }
+  const auto loads = std::count_if(transfers_.begin(), transfers_.end(), [](const auto& t) {
+    return t.second.kind == Move::Kind::kFetch;
+  });
+  if (static_cast<size_t>(loads) >= kLoadsMax) return std::nullopt;
+  const uint32_t load = flights_.Add();  // may move the records
+  if (!BeginLoad(slot, load, position)) {
+    Release(load, flights_[load].id);
+    return std::nullopt;
+  }
+  LeaseRecord& record = flights_[slot];
+  const Awaited awaited{flights_[load].id, position};
+  ++record.loads;
+  record.loaded = awaited;
+  record.loaded_from = flights_[load].computed.logical;
+  flights_.Await(record, flights_[load], awaited, position);
+  Settle();
+  return awaited;
+}
+
+// A load is a sequence whose rows come from below: it shares what is there, has private blocks for
+// the rest, and leaves a snapshot at its end. False: there is no room; `load` is to be released.
+bool StateIndex::BeginLoad(uint32_t slot, uint32_t load, int32_t position) {
+  LeaseRecord& record = flights_[load];
+  const LeaseRecord& waiting = flights_[slot];
+  record.load = true;
+  record.root = waiting.root;
+  tree_.Ref(record.root);
+  record.tokens.assign(waiting.tokens.begin(), waiting.tokens.begin() + position);
+  record.prompt_tokens = position;
+  record.bytes = sizeof(LeaseRecord) + record.tokens.capacity() * sizeof(TokenId);
+  const uint32_t blocks = has_kv() ? uint32_t(position / options_.block_tokens) + 2 : 0;
+  const Units units{.blocks = blocks, .states = has_recurrent() ? 1u : 0u};
+  if (!MakeRoom(units, record.bytes, EvictReason::kRunning, false)) return false;
+  const MatchResult match = Match(record);  // what made room may have been a part of it
+  const int32_t from = Serve(match.path, std::min(match.known, position - 1));
+  const auto heads = records_.Reach(match.path, from, position, has_kv(), RecordsSinceMs());
+  if (heads.empty() || heads.back().position != position) return false;
+  Adopt(load, UpTo(match.path, from), from);
+  if (!ReserveBlocks(record, position - from).ok()) return false;
+
+  Move move;
+  move.kind = Move::Kind::kFetch;
+  move.id = ++move_count_;
+  move.records = heads;
+  move.first_block = from / options_.block_tokens;
+  if (has_kv()) {
+    move.blocks.assign(record.table.begin() + move.first_block, record.table.end());
+  }
+  if (has_recurrent()) {
+    if (states_.full() || !MakeRoom({.states = 1}, 0, EvictReason::kRunning, false)) return false;
+    move.state = AllocateSnapshot(heads.back().reason);
+    record.taps.push_back({position, move.state});
+    record.tap_reasons.push_back(heads.back().reason);
+  }
+  Transfer& transfer = transfers_[move.id];
+  transfer = {move.kind, KeyOfRoot(record.root), record.tokens, load, {}, {}, {}};
+  for (const RecordHead& head : heads) transfer.sources.push_back(head.id);
+  move.key = &transfer.key;
+  move.tokens = transfer.tokens;
+  moves_.push_back(std::move(move));
+  return true;
+}
+
+void StateIndex::Hear(const Tier::News& news) {
+  for (const MoveDone& done : news.done) EndTransfer(done.id, done);
+  for (const TierRecordId id : news.lost) {
+    if (const Records::Record* record = records_.Find(id); record != nullptr && record->ready) {
+      records_.Remove(id);
+      ++stats_.records_lost;
+    }
+  }
+  if (!news.lost.empty()) Settle();
+}
+
+void StateIndex::EndTransfer(uint64_t id, const MoveDone& done) {
+  const auto at = transfers_.find(id);
+  CHECK(at != transfers_.end());
+  const Transfer transfer = std::move(at->second);
+  transfers_.erase(at);
+  transfer.kind == Move::Kind::kSpill ? EndSpill(transfer, done) : EndLoad(transfer, done);
+  Release(transfer.slot, flights_[transfer.slot].id);
+}
+
+void StateIndex::EndSpill(const Transfer& transfer, const MoveDone& done) {
+  if (done.ok) {
+    records_.SetReady(transfer.record);
+    ++stats_.spills;
+    stats_.bytes_spilled += done.bytes;
+  } else {
+    records_.Remove(transfer.record);
+    ++stats_.spills_failed;
+  }
+  if (transfer.entry.valid()) {
+    order_.Edit(transfer.entry).spilling = false;
+    Rekey(transfer.entry);
+  }
+}
+
+// Everything that was read is published at once, or nothing of it.
+void StateIndex::EndLoad(const Transfer& transfer, const MoveDone& done) {
+  LeaseRecord& record = flights_[transfer.slot];
+  if (!done.ok) {
+    ++stats_.loads_failed;
+    FreeTaps(record);
+    for (const TierRecordId id : transfer.sources) ForgetRecord(id);
+    return;
+  }
+  const int32_t from = record.computed.logical, upto = record.prompt_tokens;
+  record.computed = {upto, upto};
+  if (has_recurrent()) {
+    PublishTaps(record);
+  } else {
+    Publish(record, upto);
+  }
+  for (const TierRecordId id : transfer.sources) {
+    if (records_.Find(id) != nullptr) records_.Touch(id, now_ms_);
+  }
+  rates_.NoteLoad(done.bytes, done.ns);
+  ++stats_.loads;
+  stats_.bytes_loaded += done.bytes;
+  stats_.tokens_loaded += static_cast<uint64_t>(upto - from);
+  flights_.ForEachWaitingFor(record,
+                             [&](LeaseRecord& waiting) { waiting.report.load_ns += done.ns; });
+}
+
+// Memory that a running request needs: what is on its way down goes on being in memory only, what
+// is on its way up is computed after all.
+bool StateIndex::CancelOneMove() {
+  const auto spill = std::find_if(transfers_.begin(), transfers_.end(), [](const auto& t) {
+    return t.second.kind == Move::Kind::kSpill;
+  });
+  const auto one = spill != transfers_.end() ? spill : transfers_.begin();
+  if (one == transfers_.end()) return false;
+  ++stats_.moves_cancelled;
+  CancelMove(one->first);
+  return true;
+}
+
+void StateIndex::CancelMove(uint64_t id) {
+  if (std::erase_if(moves_, [&](const Move& move) { return move.id == id; }) == 0) {
+    tier_->Cancel(id);
+  }
+  const auto at = transfers_.find(id);
+  const Transfer transfer = std::move(at->second);
+  transfers_.erase(at);
+  if (transfer.kind == Move::Kind::kSpill) {
+    records_.Remove(transfer.record);
+    if (transfer.entry.valid()) {
+      order_.Edit(transfer.entry).spilling = false;
+      Rekey(transfer.entry);
+    }
+  }
+  Release(transfer.slot, flights_[transfer.slot].id);
+}
+
+void StateIndex::CancelMoves() {
+  while (!transfers_.empty()) CancelMove(transfers_.begin()->first);
+}
+
+void StateIndex::CancelMovesOf(NodeId root) {
+  std::vector<uint64_t> ids;
+  for (const auto& [id, transfer] : transfers_) {
+    if (flights_[transfer.slot].root == root) ids.push_back(id);
+  }
+  for (const uint64_t id : ids) {
+    if (transfers_.contains(id)) CancelMove(id);
+  }
+}
+
+// Of one that is being written, the writing ends, too.
+void StateIndex::ForgetRecord(TierRecordId id) {
+  const Records::Record* record = records_.Find(id);
+  if (record == nullptr) return;
+  if (record->ready) {
+    records_.Remove(id);
+    tier_->Remove(id);
+    return;
+  }
+  for (const auto& [move, transfer] : transfers_) {
+    if (transfer.record == id) return CancelMove(move);
+  }
+}
+
+bool StateIndex::ForgetOldestRecord() {
+  const Records::Record* oldest = records_.Oldest();
+  if (oldest == nullptr) return false;
+  ForgetRecord(oldest->head.id);
+  return true;
+}
+
+// Knowing what others keep takes memory, too: half of the nodes, a sixteenth of the budget.
+void StateIndex::BoundRecords() {
+  const size_t tokens_max = options_.cache.budget_bytes / 16 / sizeof(TokenId);
+  while (records_.size() > node_count_max_ / 2 || records_.token_count() > tokens_max) {
+    if (!ForgetOldestRecord()) return;
+  }
+}
+
+std::optional<Residency> StateIndex::ResidencyOf(const NamespaceKey& key,
+                                                 std::span<const TokenId> tokens) const {
+  const auto it = namespaces_.find({key.salt, key.digest});
+  if (it == namespaces_.end()) return std::nullopt;
+  RadixTree::Path path;
+  const auto position = static_cast<int32_t>(tokens.size());
+  if (tree_.Match(it->second, tokens, &path) < position || position == 0) return std::nullopt;
+  const Records::Record* record = records_.Deepest(path, position);
+  if (record != nullptr && record->head.position != position) record = nullptr;
+  if (Serve(path, position) == position) {
+    return record != nullptr && !record->ready ? Residency::kSpilling : Residency::kResident;
+  }
+  if (record == nullptr) return std::nullopt;
+  const bool fetching = std::any_of(transfers_.begin(), transfers_.end(), [&](const auto& t) {
+    const auto& sources = t.second.sources;
+    return std::find(sources.begin(), sources.end(), record->head.id) != sources.end();
+  });
+  return fetching ? Residency::kFetching : Residency::kSpilled;
+}
+
+}  // namespace reprise

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// State that moves between memory and a lower tier, on ids alone: what is known without being
+// there, who waits for what, and who holds which memory meanwhile.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "cache/index/index_fixture.h"
+
+namespace reprise {
+namespace {
+
+using Kind = Move::Kind;
+
+// A tier that does what the test says, when it says so.
+class ToldTier : public Tier {
+ public:
+  std::string_view name() const override { return "told"; }
+  void Open(const StateMemory&, DeviceMemory&) override {}
+  void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override {
+    TierRecordId parent;
+    int32_t above = 0;
+    for (const int32_t position : kept) {
+      const auto head = std::span(kept_prompt).first(static_cast<size_t>(position));
+      if (key.salt != "tenant" || prompt.size() < head.size()) return;
+      if (!std::equal(head.begin(), head.end(), prompt.begin())) return;
+      parent = found({.parent = parent, .first_block = above / kBlockTokens, .position = position});
+      above = position;
+      found_ids.push_back(parent);
+    }
+  }
+  void Begin(const Move&) override {}
+  void Cancel(uint64_t move) override { cancelled.insert(move); }
+  void Remove(TierRecordId record) override { removed.insert(record); }
+  News Poll() override { return {}; }
+
+  std::vector<TokenId> kept_prompt;  // of an earlier life,
+  std::vector<int32_t> kept;         // with records at these positions
+  std::vector<TierRecordId> found_ids;
+  std::set<uint64_t> cancelled;
+  std::set<TierRecordId> removed;
+};
+
+class TiersTest : public testing::TestWithParam<std::tuple<bool, bool>> {  // K/V, recurrent
+ protected:
+  TiersTest() : client_(OptionsFor(16 << 20)), prompt_(RandomTokens(1, 1000)) {
+    client_.index.SetTier(&tier_);
+  }
+  ~TiersTest() override { client_.index.CancelMoves(); }
+
+  static StateIndex::Options OptionsFor(size_t budget) {
+    const auto [kv, recurrent] = GetParam();
+    StateIndex::Options options;
+    options.spec = SpecOfKinds(kv, 0, recurrent);
+    options.cache.budget_bytes = budget;
+    options.cache.sequence_count = 64;
+    return options;
+  }
+  static bool recurrent() { return std::get<1>(GetParam()); }
+
+  // All moves that were decided on.
+  std::vector<Move> Moves() {
+    client_.index.actions().clear();
+    return client_.index.TakeMoves();
+  }
+  void Done(const Move& move, bool ok = true, int64_t ns = 1000) {
+    client_.index.Hear({{{move.id, ok, 1 << 20, ns}}, {}});
+    EXPECT_EQ(client_.index.CheckInvariants().message(), "");
+  }
+  // The prompt is computed and stored, and spilled as far as idle time does it.
+  void StoreAndSpill() {
+    stored_ = client_.Run(prompt_).stored_tokens;
+    client_.index.Maintain();
+    std::vector<Move> moves = Moves();
+    ASSERT_EQ(moves.size(), 1u);
+    ASSERT_EQ(moves[0].kind, Kind::kSpill);
+    Done(moves[0]);
+    record_ = moves[0].records[0];
+    ASSERT_EQ(record_.position, stored_);
+  }
+  // Everything in memory goes; what is below stays.
+  void EvictAll() {
+    for (uint64_t other = 0; client_.Reusable(prompt_) > 0 && other < 200; ++other) {
+      client_.index.SetTime(now_ += 100'000);
+      client_.Run(RandomTokens(1000 + other, 3000));
+    }
+  }
+  std::optional<Residency> Where() {
+    return client_.index.ResidencyOf(client_.key, std::span(prompt_).first(stored_));
+  }
+  std::vector<TokenId> NextTurn() const {
+    std::vector<TokenId> next = prompt_;
+    const auto more = RandomTokens(2, 100);
+    next.insert(next.end(), more.begin(), more.end());
+    return next;
+  }
+
+  ToldTier tier_;
+  IndexClient client_;
+  std::vector<TokenId> prompt_;
+  RecordHead record_;
+  size_t stored_ = 0;
+  int64_t now_ = 0;
+};
+
+TEST_P(TiersTest, AnEntryIsKnownWhereverItIs) {
+  stored_ = static_cast<size_t>(client_.Run(prompt_).stored_tokens);
+  EXPECT_EQ(Where(), Residency::kResident);
+  client_.index.Maintain();
+  const std::vector<Move> spill = Moves();
+  ASSERT_EQ(spill.size(), 1u);
+  EXPECT_EQ(spill[0].tokens.size(), stored_);
+  EXPECT_EQ(spill[0].key->salt, "tenant");
+  EXPECT_EQ(spill[0].state.valid(), recurrent());
+  EXPECT_EQ(Where(), Residency::kSpilling);
+  Done(spill[0]);
+  EXPECT_EQ(Where(), Residency::kResident);
+  EvictAll();
+  EXPECT_EQ(Where(), Residency::kSpilled);
+  Moves();
+  client_.index.CancelMoves();
+
+  const std::vector<TokenId> next = NextTurn();
+  Lease lease = client_.Acquire(next);
+  const StartAnswer answer = client_.index.Start(lease);
+  EXPECT_TRUE(answer.pending());
+  EXPECT_EQ(answer.awaited.position, static_cast<int32_t>(stored_));
+  EXPECT_EQ(Where(), Residency::kFetching);
+  EXPECT_TRUE(client_.index.FindAwaited(lease));
+  const std::vector<Move> fetch = Moves();
+  ASSERT_EQ(fetch.size(), 1u);
+  EXPECT_EQ(fetch[0].kind, Kind::kFetch);
+  EXPECT_EQ(fetch[0].state.valid(), recurrent());
+  Done(fetch[0], true, 5000);
+  EXPECT_EQ(Where(), Residency::kResident);
+  EXPECT_FALSE(client_.index.FindAwaited(lease));
+  EXPECT_TRUE(client_.index.Start(lease).ready());
+  const ReuseReport& report = client_.index.record(lease).report;
+  EXPECT_EQ(report.used_tokens, static_cast<int32_t>(stored_));
+  EXPECT_GT(report.loaded_tokens, 900);
+  EXPECT_EQ(report.load_ns, 5000);
+}
+
+TEST_P(TiersTest, ALoadIsAwaitedByAllWhoWantIt) {
+  StoreAndSpill();
+  EvictAll();
+  client_.index.CancelMoves();
+  Moves();
+  const std::vector<TokenId> next = NextTurn();
+  Lease first = client_.Acquire(next), second = client_.Acquire(next);
+  EXPECT_TRUE(client_.index.FindAwaited(first)) << "asked for while it waits in the queue";
+  const auto awaited = client_.index.FindAwaited(second);
+  ASSERT_TRUE(awaited);
+  EXPECT_EQ(awaited->lease_id, client_.index.FindAwaited(first)->lease_id);
+  const std::vector<Move> fetch = Moves();
+  ASSERT_EQ(fetch.size(), 1u) << "it is read once";
+  Done(fetch[0]);
+  EXPECT_TRUE(client_.index.Start(first).ready());
+  EXPECT_TRUE(client_.index.Start(second).ready());
+  EXPECT_EQ(client_.index.record(second).report.used_tokens, static_cast<int32_t>(stored_));
+}
+
+TEST_P(TiersTest, WhatFailsIsAMiss) {
+  StoreAndSpill();
+  EvictAll();
+  client_.index.CancelMoves();
+  Moves();
+  Lease lease = client_.Acquire(NextTurn());
+  ASSERT_TRUE(client_.index.Start(lease).pending());
+  Done(Moves().at(0), /*ok=*/false);
+  EXPECT_TRUE(tier_.removed.contains(record_.id));
+  EXPECT_TRUE(client_.index.Start(lease).ready()) << "computed after all";
+  EXPECT_LT(client_.index.record(lease).report.used_tokens, static_cast<int32_t>(stored_));
+  EXPECT_EQ(Where(), std::nullopt);
+}
+
+TEST_P(TiersTest, WhatIsLostOrResetIsForgotten) {
+  StoreAndSpill();
+  client_.index.Hear({{}, {record_.id}});
+  EXPECT_EQ(client_.index.stats().records, 0u);
+  EXPECT_EQ(Where(), Residency::kResident);
+
+  prompt_ = RandomTokens(7, 700);
+  StoreAndSpill();
+  client_.index.Reset(&client_.key);
+  EXPECT_TRUE(tier_.removed.contains(record_.id));
+  EXPECT_EQ(Where(), std::nullopt);
+  EXPECT_EQ(client_.index.stats().namespaces, 0u);
+}
+
+TEST_P(TiersTest, AResetEndsWhatIsUnderWay) {
+  stored_ = static_cast<size_t>(client_.Run(prompt_).stored_tokens);
+  client_.index.Maintain();
+  const std::vector<Move> spill = Moves();
+  ASSERT_EQ(spill.size(), 1u);
+  client_.index.Reset(&client_.key);
+  EXPECT_TRUE(tier_.cancelled.contains(spill[0].id));
+  EXPECT_EQ(client_.index.moves_under_way(), 0u);
+  EXPECT_EQ(client_.index.stats().namespaces, 0u);
+  EXPECT_EQ(client_.index.CheckInvariants().message(), "");
+}
+
+// A spill that never ends must not keep a request that runs alone from its memory.
+TEST_P(TiersTest, RunningRequestsTakeTheMemoryOfMoves) {
+  IndexClient small(OptionsFor(4 << 20));
+  ToldTier tier;
+  small.index.SetTier(&tier);
+  const auto held = RandomTokens(3, std::get<0>(GetParam()) ? 2500 : 100);
+  small.Run(held);
+  small.index.Maintain();
+  const std::vector<Move> moves = small.index.TakeMoves();
+  ASSERT_EQ(moves.size(), 1u);
+  // Of recurrent state alone, one at a time fills the memory with sequences.
+  std::vector<Lease> leases;
+  for (int i = 0; i < 40 && tier.cancelled.empty(); ++i) {
+    leases.push_back(small.Acquire(RandomTokens(50 + static_cast<uint64_t>(i), 2500)));
+    if (!small.index.Start(leases.back()).ready() || !small.Compute(leases.back()).ok()) break;
+  }
+  EXPECT_TRUE(tier.cancelled.contains(moves[0].id));
+  EXPECT_EQ(small.index.CheckInvariants().message(), "");
+}
+
+TEST_P(TiersTest, LoadingMustBeSooner) {
+  StoreAndSpill();
+  EvictAll();
+  client_.index.CancelMoves();
+  Moves();
+  // A load that took a second for 1 MiB, steps that took a microsecond.
+  Lease slow = client_.Acquire(NextTurn());
+  ASSERT_TRUE(client_.index.Start(slow).pending());
+  Done(Moves().at(0), true, 1'000'000'000);
+  slow = Lease();
+  Lease fast = client_.Acquire(RandomTokens(77, 500));
+  ASSERT_TRUE(client_.index.Start(fast).ready());
+  ASSERT_TRUE(client_.index.Reserve(fast, 500).ok());
+  ASSERT_TRUE(client_.index.Commit(fast, {.token_count = 500, .ns = 1000}).ok());
+  fast = Lease();
+  EvictAll();
+  client_.index.CancelMoves();
+  Moves();
+  ASSERT_EQ(Where(), Residency::kSpilled);
+  Lease lease = client_.Acquire(NextTurn());
+  EXPECT_TRUE(client_.index.Start(lease).ready());
+  EXPECT_EQ(client_.index.record(lease).report.reason, MissReason::kCheaper);
+}
+
+TEST_P(TiersTest, AConversationIsWrittenPieceByPiece) {
+  StoreAndSpill();
+  std::vector<TokenId> next = NextTurn();
+  client_.Run(next);
+  client_.index.Maintain();
+  const std::vector<Move> moves = Moves();
+  ASSERT_EQ(moves.size(), 1u);
+  const RecordHead& head = moves[0].records[0];
+  if (!std::get<0>(GetParam())) return;
+  EXPECT_EQ(head.parent, record_.id);
+  EXPECT_EQ(head.first_block, record_.position / kBlockTokens);
+  EXPECT_LE(moves[0].blocks.size(), 4u);
+}
+
+TEST_P(TiersTest, APromptFindsWhatWasWrittenInAnEarlierLife) {
+  tier_.kept_prompt = prompt_;
+  tier_.kept = {640, 1000};
+  stored_ = prompt_.size();
+  Lease lease = client_.Acquire(NextTurn());
+  EXPECT_EQ(client_.index.stats().records, 2u);
+  EXPECT_EQ(Where(), Residency::kSpilled);
+  ASSERT_TRUE(client_.index.Start(lease).pending());
+  const std::vector<Move> fetch = Moves();
+  ASSERT_EQ(fetch.size(), 1u);
+  EXPECT_EQ(fetch[0].records.size(), std::get<0>(GetParam()) ? 2u : 1u);
+  EXPECT_EQ(fetch[0].records.back().id, tier_.found_ids.back());
+  Done(fetch[0]);
+  ASSERT_TRUE(client_.index.Start(lease).ready());
+  EXPECT_EQ(client_.index.record(lease).report.used_tokens, 1000);
+
+  NamespaceKey other{"model", "someone else"};
+  CacheRequest request;
+  request.key = &other;
+  EXPECT_EQ(client_.Reusable(prompt_, request), 0);
+}
+
+TEST_P(TiersTest, RecordsAreBounded) {
+  for (uint64_t i = 0; i < 120; ++i) {
+    client_.Run(RandomTokens(i, 3000));
+    for (client_.index.Maintain(); client_.index.moves_under_way() > 0; client_.index.Maintain()) {
+      for (const Move& move : Moves()) Done(move);
+    }
+  }
+  EXPECT_LE(client_.index.stats().records * 3000 * sizeof(TokenId), size_t{16 << 20} / 8);
+  EXPECT_FALSE(tier_.removed.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TiersTest,
+                         testing::Values(std::tuple(true, false), std::tuple(false, true),
+                                         std::tuple(true, true)));
+
+}  // namespace
+}  // namespace reprise
