@@ -11,6 +11,7 @@
 #include "device/thread_pool.h"
 #include "kernels/activation_ops.h"
 #include "kernels/expert_ops.h"
+#include "kernels/joint_ops.h"
 #include "kernels/ops.h"
 #include "kernels/scan_ops.h"
 
@@ -151,6 +152,22 @@ class Backend {
                           std::span<const ConstFloats> mix, std::span<const Rows> outs) = 0;
   virtual void RgLru(const StepLayout& step, size_t state_offset, ConstFloats rate,
                      const ConstRows& x, const ConstRows& r, const ConstRows& i, const Rows& y) = 0;
+
+  // joint_ops.h; false: there is no kernel for it, and the ops that it consists of are run.
+  virtual bool GatedDeltaMix(const StepLayout&, const GatedDeltaLayer&, const ConstRows& /*qkv*/,
+                             const ConstRows& /*a*/, const ConstRows& /*b*/, const ConstRows& /*z*/,
+                             const Rows& /*y*/) {
+    return false;
+  }
+  virtual bool StoreHeads(const StepLayout&, const KvPlace&, const KvShape&, const HeadInputs&,
+                          const Rows& /*q*/, const ConstRows& /*k*/, const ConstRows& /*v*/) {
+    return false;
+  }
+  virtual bool AttendGated(ScratchArena&, const StepLayout&, const KvPlace&, const KvShape&,
+                           const AttentionParams&, const ConstRows& /*gate*/,
+                           const ConstRows& /*q*/, const Rows& /*out*/) {
+    return false;
+  }
 };
 
 }  // namespace reprise

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/activation_ops.h"
+#include "kernels/joint_ops.h"
 #include "model/config/decoder.h"
 
 namespace reprise {
@@ -121,18 +122,17 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const ConstRows
                                       {&v_, v, v_bias_.data()}};
     Project(context, x, projections);
   }
+  HeadInputs inputs;
+  inputs.q_heads = shape_.q_heads;
   if (shape_.qk_norm) {
-    RmsNorm(context, q, q_norm_.data(), shape_.q_heads, shape_.eps, q);
-    RmsNorm(context, k, k_norm_.data(), shape_.kv_heads, shape_.eps, k);
+    inputs.q_norm = q_norm_.data();
+    inputs.k_norm = k_norm_.data();
   }
-  if (rope.half > 0) {
-    Rope(context, rope, shape_.q_heads, q);
-    Rope(context, rope, shape_.kv_heads, k);
-  }
-
+  inputs.eps = shape_.eps;
+  inputs.rope = rope;
   const KvShape kv_shape{shape_.kv_heads, shape_.head_dim, shape_.head_dim, shape_.kv};
   const KvPlace place = step.Kv(entry_);
-  StoreKv(context, step.layout(), place, kv_shape, k, v);
+  StoreHeads(context, step.layout(), place, kv_shape, inputs, q, k, v);
   AttentionParams params;
   params.q_heads = shape_.q_heads;
   params.window = shape_.window;
@@ -140,9 +140,11 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const ConstRows
   params.scale = shape_.scale != 0 ? shape_.scale : 1 / std::sqrt(float(shape_.head_dim));
   params.scale *= shape_.in_scale * shape_.in_scale * shape_.key_scale;
   const Rows attended = step.MakeRows(q_width());
-  Attend(context, step.layout(), place, kv_shape, params, q, attended);
   if (shape_.gated) {
-    SigmoidMul(context, Columns(all, q_width(), q_width()), attended, attended);
+    const Rows gate = Columns(all, q_width(), q_width());
+    AttendGated(context, step.layout(), place, kv_shape, params, gate, q, attended);
+  } else {
+    Attend(context, step.layout(), place, kv_shape, params, q, attended);
   }
   const Projection output[] = {{&o_, out, o_bias_.data()}};
   Project(context, attended, output);

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "kernels/joint_ops.h"
+
 namespace reprise {
 namespace {
 
@@ -116,21 +118,20 @@ void GatedDeltaNet::Forward(const Step& step, const ConstRows& x, const Rows& ou
     Project(context, x, inputs);
   }
 
-  const Rows mixed = step.MakeRows(shape_.conv_width());
-  ShortConv(context, step.layout(), step.StateOffset(entry_, 0), conv_.data(), nullptr, shape_.taps,
-            true, qkv, mixed);
-  const Rows q = Columns(mixed, 0, shape_.key_width());
-  const Rows k = Columns(mixed, shape_.key_width(), shape_.key_width());
-  const Rows v = Columns(mixed, 2 * shape_.key_width(), shape_.value_width());
-  L2Norm(context, q, shape_.key_heads, kL2Eps, 1 / std::sqrt(float(shape_.key_dim)), q);
-  L2Norm(context, k, shape_.key_heads, kL2Eps, 1, k);
-  GatedDeltaGates(context, a, b, exp_a_.data(), dt_bias_.data(), a, b);
-
+  GatedDeltaLayer layer;
+  layer.shape = {shape_.key_heads, shape_.value_heads, shape_.key_dim, shape_.value_dim,
+                 shape_.tiled_heads};
+  layer.taps = shape_.taps;
+  layer.conv_offset = step.StateOffset(entry_, 0);
+  layer.delta_offset = step.StateOffset(entry_, 1);
+  layer.conv = conv_.data();
+  layer.exp_a = exp_a_.data();
+  layer.dt_bias = dt_bias_.data();
+  layer.norm = norm_.data();
+  layer.l2_eps = kL2Eps;
+  layer.norm_eps = shape_.eps;
   const Rows y = step.MakeRows(shape_.value_width());
-  const GatedDeltaShape shape{shape_.key_heads, shape_.value_heads, shape_.key_dim,
-                              shape_.value_dim, shape_.tiled_heads};
-  GatedDelta(context, step.layout(), step.StateOffset(entry_, 1), shape, q, k, v, a, b, y);
-  RmsNormGated(context, y, z, norm_.data(), shape_.value_heads, shape_.eps, y);
+  GatedDeltaMix(context, step.layout(), layer, qkv, a, b, z, y);
   const Projection output[] = {{&out_, out}};
   Project(context, y, output);
 }

@@ -57,14 +57,15 @@ void Vocabulary::Logits(const Step& step, const ConstRows& x, const StepResults&
 void Vocabulary::Head(const Step& step, const ConstRows& x, const Rows& out) const {
   const OpContext& context = step.context();
   const Rows last = step.MakeRows(out.rows, shape_.dim);
+  const Rows normed = step.MakeRows(out.rows, shape_.dim);
   GatherRows(context, x, step.layout().device.logit_rows, last);
   if (shape_.layer_norm) {
-    LayerNorm(context, last, norm_.data(), norm_bias_.data(), 1, shape_.eps, last);
+    LayerNorm(context, last, norm_.data(), norm_bias_.data(), 1, shape_.eps, normed);
   } else {
-    RmsNorm(context, last, norm_.data(), 1, shape_.eps, last);
+    RmsNorm(context, last, norm_.data(), 1, shape_.eps, normed);
   }
   const Projection output[] = {{shape_.tied ? &embedding_ : &head_, out}};
-  Project(context, last, output);
+  Project(context, normed, output);
   if (shape_.logit_scale != 1) Scale(context, out, shape_.logit_scale, out);
   if (shape_.softcap != 0) Softcap(context, out, shape_.softcap, out);
 }
