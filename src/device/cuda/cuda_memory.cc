@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 #include "base/check.h"
@@ -136,6 +137,7 @@ Result<std::unique_ptr<CudaMemory>> CudaMemory::Open(int ordinal) {
 }
 
 CudaMemory::~CudaMemory() {
+  cudaFreeHost(staging_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
@@ -221,10 +223,22 @@ void CudaMemory::Upload(DevicePtr<std::byte> to, const void* from, size_t bytes)
 }
 
 void CudaMemory::Download(void* to, DevicePtr<const std::byte> from, size_t bytes) {
+  // Small results go through memory that the device writes to at once.
+  void* place = bytes <= kStagedBytes ? Staging() : nullptr;
+  if (place == nullptr) place = to;
   if (bytes > 0) {
-    Must(cudaMemcpyAsync(to, Raw(from), bytes, cudaMemcpyDeviceToHost, stream_), "download");
+    Must(cudaMemcpyAsync(place, Raw(from), bytes, cudaMemcpyDeviceToHost, stream_), "download");
   }
   Synchronize();
+  if (place != to) std::memcpy(to, place, bytes);
+}
+
+void* CudaMemory::Staging() {
+  if (staging_ == nullptr && cudaMallocHost(&staging_, kStagedBytes) != cudaSuccess) {
+    cudaGetLastError();
+    staging_ = nullptr;
+  }
+  return staging_;
 }
 
 void CudaMemory::Copy(DevicePtr<std::byte> to, DevicePtr<const std::byte> from, size_t bytes) {

@@ -56,12 +56,16 @@ class CudaMemory : public DeviceMemory {
   struct Range;
   class RangeOwner;
 
+  static constexpr size_t kStagedBytes = size_t{8} << 20;
+
   CudaMemory() = default;
+  void* Staging();  // kStagedBytes of pinned memory, or null: there is none
   Range* RangeOf(const std::byte* address);
 
   Device device_;
   CUstream_st* stream_ = nullptr;
   size_t page_bytes_ = 0;
+  void* staging_ = nullptr;
   std::map<const std::byte*, Range*> ranges_;  // by first address
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
@@ -16,6 +17,7 @@
 #include "kernels/cuda/rows/heads.h"
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/rows/rope.h"
+#include "kernels/cuda/scan/delta_token.h"
 #include "kernels/cuda/scan/lane_scan.h"
 #include "kernels/cuda/tensor/attention.h"
 #include "kernels/cuda/views.h"
@@ -59,7 +61,8 @@ CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<Thr
     : memory_(std::move(memory)),
       threads_(std::move(threads)),
       upload_(std::make_unique<Upload>()),
-      graphs_(memory_->stream()) {
+      graphs_(memory_->stream()),
+      joined_(memory_->stream()) {
   const CudaMemory::Device& device = memory_->device();
   name_ = "cuda:" + std::to_string(device.ordinal) + " " + device.name;
   numerics_ = "reprise cuda sm_90 1";
@@ -121,7 +124,11 @@ void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
 
 void CudaBackend::RunStep(const StepLayout& step, const StepProgram& program,
                           const std::function<void()>& ops) {
-  graphs_.Run(step, longest_, program, ops);
+  graphs_.Run(step, longest_, program, [&] {
+    joined_.Begin();
+    ops();
+    joined_.End();
+  });
 }
 
 void CudaBackend::Embed(const Matrix& table, const StepLayout& step, const Rows& out) {
@@ -158,11 +165,13 @@ void CudaBackend::CopyHeads(int heads, int64_t width, const ConstRows& x, int64_
 
 void CudaBackend::RmsNorm(const ConstRows& x, ConstFloats weight, int groups, float eps,
                           const Rows& y) {
+  if (groups == 1 && joined_.Norm(ViewOf(x), Raw(weight), eps, ViewOf(y))) return;
   cuda::RmsNorm(stream(), ViewOf(x), Raw(weight), groups, eps, ViewOf(y));
 }
 
 void CudaBackend::AddRmsNorm(const Rows& x, const ConstRows& y, ConstFloats weight, float eps,
                              const Rows& h) {
+  if (joined_.Add(ViewOf(x), ViewOf(y))) return RmsNorm(x, weight, 1, eps, h);
   cuda::AddRmsNorm(stream(), ViewOf(x), ViewOf(y), Raw(weight), eps, ViewOf(x), ViewOf(h));
 }
 
@@ -176,6 +185,7 @@ void CudaBackend::L2Norm(const ConstRows& x, int groups, float eps, float scale,
 }
 
 void CudaBackend::SwiGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) {
+  if (joined_.Gate(OutputOp::kSwiGlu, ViewOf(gate), ViewOf(up), ViewOf(y))) return;
   cuda::SwiGlu(stream(), ViewOf(gate), ViewOf(up), ViewOf(y));
 }
 
@@ -184,6 +194,7 @@ void CudaBackend::SigmoidMul(const ConstRows& gate, const ConstRows& x, const Ro
 }
 
 void CudaBackend::Add(const ConstRows& a, const ConstRows& b, const Rows& y) {
+  if (Raw(a.data) == Raw(y.data) && joined_.Add(ViewOf(y), ViewOf(b))) return;
   cuda::Add(stream(), ViewOf(a), ViewOf(b), ViewOf(y));
 }
 
@@ -226,15 +237,41 @@ void CudaBackend::StoreKv(const StepLayout& step, const KvPlace& place, const Kv
   cuda::StoreKv(stream(), ViewOf(step), KvOf(place, shape), ViewOf(k), ViewOf(v));
 }
 
-void CudaBackend::Attend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
-                         const KvShape& shape, const AttentionParams& params, const ConstRows& q,
-                         const Rows& out) {
+bool CudaBackend::StoreHeads(const StepLayout& step, const KvPlace& place, const KvShape& shape,
+                             const HeadInputs& inputs, const Rows& q, const ConstRows& k,
+                             const ConstRows& v) {
+  const RopeTable& rope = inputs.rope;
+  cuda::StoreHeads(stream(), ViewOf(step), KvOf(place, shape),
+                   {inputs.q_heads, Raw(inputs.q_norm), Raw(inputs.k_norm), inputs.eps,
+                    Raw(rope.cos), Raw(rope.sin), rope.half},
+                   ViewOf(q), ViewOf(k), ViewOf(v));
+  return true;
+}
+
+// gate: null where there is none.
+void CudaBackend::RunAttend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+                            const KvShape& shape, const AttentionParams& params,
+                            const ConstRows& gate, const ConstRows& q, const Rows& out) {
   const KvView kv = KvOf(place, shape);
-  const AttentionView view{params.q_heads, params.scale, params.window, params.softcap};
+  const AttentionView view{params.q_heads, params.scale, params.window, params.softcap,
+                           ViewOf(gate)};
   const ScratchScope scope(scratch);
   const size_t bytes = AttendWorkspace(step.rows(), longest_, kv, view);
   cuda::Attend(stream(), ViewOf(step), longest_, kv, view, ViewOf(q), ViewOf(out),
                bytes > 0 ? Raw(scratch.Take<std::byte>(bytes)) : nullptr);
+}
+
+void CudaBackend::Attend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+                         const KvShape& shape, const AttentionParams& params, const ConstRows& q,
+                         const Rows& out) {
+  RunAttend(scratch, step, place, shape, params, {}, q, out);
+}
+
+bool CudaBackend::AttendGated(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+                              const KvShape& shape, const AttentionParams& params,
+                              const ConstRows& gate, const ConstRows& q, const Rows& out) {
+  RunAttend(scratch, step, place, shape, params, gate, q, out);
+  return true;
 }
 
 void CudaBackend::ShortConv(const StepLayout& step, size_t state_offset, ConstFloats weight,
@@ -278,6 +315,7 @@ void CudaBackend::Gelu(const ConstRows& x, const Rows& y) {
 }
 
 void CudaBackend::GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) {
+  if (joined_.Gate(OutputOp::kGeGlu, ViewOf(gate), ViewOf(up), ViewOf(y))) return;
   cuda::GeGlu(stream(), ViewOf(gate), ViewOf(up), ViewOf(y));
 }
 
@@ -414,6 +452,31 @@ void CudaBackend::RgLru(const StepLayout& step, size_t state_offset, ConstFloats
                         const ConstRows& x, const ConstRows& r, const ConstRows& i, const Rows& y) {
   cuda::RgLru(stream(), ViewOf(step), static_cast<int64_t>(state_offset), Raw(rate), ViewOf(x),
               ViewOf(r), ViewOf(i), ViewOf(y));
+}
+
+bool CudaBackend::GatedDeltaMix(const StepLayout& step, const GatedDeltaLayer& layer,
+                                const ConstRows& qkv, const ConstRows& a, const ConstRows& b,
+                                const ConstRows& z, const Rows& y) {
+  const GatedDeltaShape& shape = layer.shape;
+  DeltaTokenLayer view;
+  view.shape = {shape.value_heads, shape.key_dim, shape.value_dim, shape.key_heads,
+                shape.tiled_heads};
+  view.taps = layer.taps;
+  view.conv_offset = static_cast<int64_t>(layer.conv_offset);
+  view.delta_offset = static_cast<int64_t>(layer.delta_offset);
+  view.conv = Raw(layer.conv);
+  view.exp_a = Raw(layer.exp_a);
+  view.dt_bias = Raw(layer.dt_bias);
+  view.norm = Raw(layer.norm);
+  view.l2_eps = layer.l2_eps;
+  view.norm_eps = layer.norm_eps;
+  view.q_scale = 1 / std::sqrt(float(shape.key_dim));
+  const bool one_each = step.rows() == int64_t(step.host.sequences.size());
+  const bool aligned = step.state_bytes % 16 == 0 && qkv.stride % 4 == 0 &&
+                       reinterpret_cast<uintptr_t>(Raw(qkv.data)) % 16 == 0;
+  if (!one_each || !aligned || !HasDeltaToken(view)) return false;
+  DeltaToken(stream(), ViewOf(step), view, ViewOf(qkv), ViewOf(a), ViewOf(b), ViewOf(z), ViewOf(y));
+  return true;
 }
 
 }  // namespace reprise::cuda

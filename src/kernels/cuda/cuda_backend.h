@@ -8,6 +8,7 @@
 
 #include "device/cuda/cuda_memory.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/joined_ops.h"
 #include "kernels/cuda/step_graphs.h"
 #include "kernels/cuda/view.h"
 
@@ -121,11 +122,30 @@ class CudaBackend final : public Backend {
   void RgLru(const StepLayout& step, size_t state_offset, ConstFloats rate, const ConstRows& x,
              const ConstRows& r, const ConstRows& i, const Rows& y) override;
 
+  bool GatedDeltaMix(const StepLayout& step, const GatedDeltaLayer& layer, const ConstRows& qkv,
+                     const ConstRows& a, const ConstRows& b, const ConstRows& z,
+                     const Rows& y) override;
+  bool AttendGated(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+                   const KvShape& shape, const AttentionParams& params, const ConstRows& gate,
+                   const ConstRows& q, const Rows& out) override;
+  bool StoreHeads(const StepLayout& step, const KvPlace& place, const KvShape& shape,
+                  const HeadInputs& inputs, const Rows& q, const ConstRows& k,
+                  const ConstRows& v) override;
+
  private:
   struct Upload;  // pinned memory through which the arrays of a step go
 
   CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<ThreadPool> threads);
-  Stream stream() const { return memory_->stream(); }
+  void RunAttend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+                 const KvShape& shape, const AttentionParams& params, const ConstRows& gate,
+                 const ConstRows& q, const Rows& out);
+  // Products that may be one kernel with the ops around them; false: they cannot.
+  bool JoinProducts(const ProjectionGroup& group);
+  // For a launch: what waits comes before it.
+  Stream stream() {
+    joined_.Run();
+    return memory_->stream();
+  }
 
   const std::unique_ptr<CudaMemory> memory_;
   const std::unique_ptr<ThreadPool> threads_;
@@ -134,6 +154,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Upload> upload_;
   int64_t longest_ = 0;  // blocks of the step's longest sequence, rounded up to a power of two
   StepGraphs graphs_;
+  JoinedOps joined_;
 };
 
 }  // namespace reprise::cuda

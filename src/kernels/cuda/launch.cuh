@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
+#include <mutex>
+#include <unordered_set>
 
 #include "kernels/cuda/view.h"
 
-// What launches and kernels share: sizes of grids, vectors of 16 bytes, the virtual lanes of
-// kernels/cpu/table.h. For nvcc only.
+// What launches and kernels share: sizes of grids, vectors of 16 bytes, kernels that start early,
+// the virtual lanes of kernels/cpu/table.h. For nvcc only.
 namespace reprise::cuda {
 
 inline constexpr unsigned kFullWarp = 0xFFFFFFFF;
 
+template <typename T>
+constexpr T CeilDiv(T a, T b) {
+  return (a + b - 1) / b;
+}
+
 inline unsigned Blocks(int64_t count, int64_t per_block) {
-  return static_cast<unsigned>((count + per_block - 1) / per_block);
+  return static_cast<unsigned>(CeilDiv(count, per_block));
 }
 
 // Rows that a grid takes in its y dimension; kernels walk on in steps of gridDim.y.
@@ -22,6 +31,51 @@ inline unsigned RowBlocks(int64_t rows) {
 
 inline bool Aligned16(const void* data, int64_t stride) {
   return (reinterpret_cast<uintptr_t>(data) & 15) == 0 && stride % 4 == 0;
+}
+
+// Dynamic shared memory above 48 KiB has to be asked for once per kernel.
+template <typename Kernel>
+void AllowShared(Kernel kernel, size_t bytes) {
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       static_cast<int>(bytes));
+}
+
+// Blocks of two kernels share a multiprocessor only if both want its memory divided alike: all that
+// start early want as much shared memory as there is. Asked for once per kernel.
+inline void PreferShared(const void* kernel) {
+  static std::mutex mutex;
+  static std::unordered_set<const void*> asked;
+  const std::lock_guard lock(mutex);
+  if (!asked.insert(kernel).second) return;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                       cudaSharedmemCarveoutMaxShared);
+}
+
+// A launch whose blocks may start while the kernel before it still runs. Until they have called
+// WaitForInputs they may read only what no kernel of the step writes: weights, and state that
+// nothing else in the step touches. Every block must call it, whatever it does.
+template <typename... Parameters, typename... Arguments>
+void LaunchEarly(void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared,
+                 Stream stream, Arguments&&... arguments) {
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = dim3(unsigned(threads));
+  config.dynamicSmemBytes = shared;
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  PreferShared(reinterpret_cast<const void*>(kernel));
+  cudaLaunchKernelEx(&config, kernel, static_cast<Arguments&&>(arguments)...);
+}
+__device__ __forceinline__ void WaitForInputs() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+// The next kernel may take the room that this one leaves.
+__device__ __forceinline__ void LetNextStart() {
+  asm volatile("griddepcontrol.launch_dependents;");
 }
 
 // The 16 virtual lanes of a reduction lie in 16 neighbouring threads of a warp (all of them must

@@ -10,6 +10,7 @@
 #include "kernels/cuda/quantised/product.h"
 #include "kernels/cuda/quantised/quantise.h"
 #include "kernels/cuda/rows/experts.h"
+#include "kernels/cuda/tensor/product_few.h"
 #include "kernels/cuda/tensor/product_half.h"
 #include "kernels/cuda/views.h"
 
@@ -103,8 +104,21 @@ void RunHead(Stream stream, const CudaMatrix& stack, int64_t index, Activations&
 
 }  // namespace
 
+bool CudaBackend::JoinProducts(const ProjectionGroup& group) {
+  const auto form = [](const Projection& one) { return CudaMatrixOf(*one.weight).form(); };
+  const ActivationForm first = form(group.projections[0]);
+  if (first != ActivationForm::kF16 && first != ActivationForm::kBF16) return false;
+  std::vector<HalfProduct> products;
+  for (const Projection& one : group.projections) {
+    if (form(one) != first) return false;
+    products.push_back({CudaMatrixOf(*one.weight).half(), Raw(one.bias), ViewOf(one.out)});
+  }
+  return joined_.Products(HalfOf(first), ViewOf(group.x), products);
+}
+
 void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) {
   for (const ProjectionGroup& group : groups) {
+    if (JoinProducts(group)) continue;
     const ScratchScope scope(scratch);
     Activations x(stream(), scratch, group.x);
     // Those with 16-bit weights together, whatever comes between them.

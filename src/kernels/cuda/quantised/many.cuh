@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/grid.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/quantised/mma.cuh"
 #include "kernels/cuda/quantised/product.cuh"
 

@@ -16,6 +16,8 @@ constexpr int kValues = 8;
 
 template <int kBlock>
 __global__ void __launch_bounds__(kThreads) QuantiseRows(View x, QuantisedView to) {
+  WaitForInputs();
+  LetNextStart();
   constexpr int kTeam = kBlock / kValues;
   const int64_t per_row = x.cols / kValues;
   // Whole warps stay: a thread behind the end works on the last values and stores nothing.
@@ -66,7 +68,7 @@ template <int kBlock>
 void Launch(Stream stream, const View& x, const QuantisedView& to) {
   if (x.rows == 0 || x.cols == 0) return;
   const dim3 grid(Blocks(x.cols, kThreads * kValues), RowBlocks(x.rows));
-  QuantiseRows<kBlock><<<grid, kThreads, 0, stream>>>(x, to);
+  LaunchEarly(QuantiseRows<kBlock>, grid, kThreads, 0, stream, x, to);
 }
 
 }  // namespace

@@ -42,6 +42,8 @@ __device__ void Store(const float (&from)[kVector], float* to) {
 template <int kVector, int kIn, int kOut, typename Function>
 __global__ void __launch_bounds__(kThreads)
     Each(Operands<kIn> in, Operands<kOut> out, int64_t rows, int64_t cols, Function function) {
+  WaitForInputs();
+  LetNextStart();
   const int64_t column = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
   if (column >= cols) return;
   for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
@@ -88,11 +90,8 @@ void Launch(Stream stream, const View& shape, const Operands<kIn>& in, const Ope
   for (const Operand& operand : out.of) aligned &= Aligned16(operand.data, operand.stride);
   const int vector = aligned ? 4 : 1;
   const dim3 grid(Blocks(shape.cols, int64_t{kThreads} * vector), RowBlocks(shape.rows));
-  if (aligned) {
-    Each<4><<<grid, kThreads, 0, stream>>>(in, out, shape.rows, shape.cols, function);
-  } else {
-    Each<1><<<grid, kThreads, 0, stream>>>(in, out, shape.rows, shape.cols, function);
-  }
+  const auto kernel = aligned ? Each<4, kIn, kOut, Function> : Each<1, kIn, kOut, Function>;
+  LaunchEarly(kernel, grid, kThreads, 0, stream, in, out, shape.rows, shape.cols, function);
 }
 
 struct AddOf {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
-#include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows/norm.h"
+#include "kernels/cuda/rows/sum_of_squares.cuh"
 #include "kernels/reference/math.h"
 
 // An op over parts of rows is a struct with
@@ -16,25 +16,16 @@ namespace reprise::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kLanes = 16;
+constexpr int kLanes = kNormLanes;
 constexpr int kNarrow = 512;                 // parts up to here take 16 threads
 constexpr int64_t kUnaskedBytes = 40 << 10;  // of the 48 KiB that every kernel may have
 constexpr int64_t kSharedBytes = 200 << 10;  // the most a block asks for
 
-template <typename Value>
-__device__ float SumOfSquares(const Value& value, int lane, int64_t n) {
-  float sum = 0;
-#pragma unroll 8
-  for (int64_t i = lane; i < n; i += kLanes) {
-    const float x = value(i);
-    sum = fmaf(x, x, sum);
-  }
-  return SumLanes(sum);
-}
-
 template <typename Op>
 __global__ void __launch_bounds__(kThreads)
     NarrowParts(Op op, int64_t parts, int groups, int64_t n) {
+  WaitForInputs();
+  LetNextStart();
   const int64_t part = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / kLanes;
   const int lane = threadIdx.x % kLanes;
   // Threads without a part of their own repeat the last one up to the shuffles of its sum.
@@ -51,6 +42,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename Op>
 __global__ void __launch_bounds__(kThreads) WideParts(Op op, int64_t parts, int groups, int64_t n) {
+  WaitForInputs();
+  LetNextStart();
   extern __shared__ float values[];
   __shared__ decltype(op.Reduce([](int64_t) { return 0.0f; }, 0, int64_t{0})) shared_known;
   for (int64_t part = blockIdx.x; part < parts; part += gridDim.x) {
@@ -79,16 +72,13 @@ void Launch(Stream stream, const View& shape, int groups, const Op& op) {
   const int64_t parts = shape.rows * groups;
   const int64_t bytes = n * int64_t{sizeof(float)};
   if (n <= kNarrow || bytes > kSharedBytes) {
-    NarrowParts<<<Blocks(parts * kLanes, kThreads), kThreads, 0, stream>>>(op, parts, groups, n);
+    LaunchEarly(NarrowParts<Op>, Blocks(parts * kLanes, kThreads), kThreads, 0, stream, op, parts,
+                groups, n);
     return;
   }
   if (bytes > kUnaskedBytes) AllowShared(WideParts<Op>, size_t{kSharedBytes});
   const auto blocks = static_cast<unsigned>(parts < (1 << 30) ? parts : 1 << 30);
-  WideParts<<<blocks, kThreads, size_t(bytes), stream>>>(op, parts, groups, n);
-}
-
-__device__ float InverseRoot(float mean_square, float eps) {
-  return 1.0f / sqrtf(mean_square + eps);
+  LaunchEarly(WideParts<Op>, blocks, kThreads, size_t(bytes), stream, op, parts, groups, n);
 }
 
 // RMS norm of a value that a derived struct defines; every part has the same weight where

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "kernels/cuda/grid.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/scan/lane_scan.h"
+#include "kernels/cuda/scan/run_token.cuh"
 #include "kernels/cuda/tensor/mma.cuh"
 
-// Eight threads share a column of the state: thread l has keys 32j + 4l .. 32j + 4l + 3. A block
-// has a range of columns of one head of one sequence. Operands of the next tokens are copied to
-// shared memory while those before them are run.
+// A block has a range of columns of one head of one sequence. Operands of the next tokens are
+// copied to shared memory while those before them are run.
 namespace reprise::cuda {
 namespace {
 
-constexpr int kLanes = 8;
 constexpr int kThreads = 128;
 constexpr int kTokens = 16;  // of a stage
-
-enum class Rule { kDelta, kKeyDecay, kSsd, kWkv7 };
 
 // Which operands a rule has; names of their places below.
 template <Rule kRule>
@@ -56,118 +53,6 @@ struct Call {
 __device__ __forceinline__ void CopyAsync4(float* shared, const float* global, bool valid) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(SharedAddress(shared)),
                "l"(global), "r"(valid ? 4 : 0));
-}
-
-// Sums over the keys that threads of a column have between them.
-template <int kCount>
-__device__ __forceinline__ void Join(float (&sum)[kCount]) {
-#pragma unroll
-  for (int d = 1; d < kLanes; d *= 2) {
-#pragma unroll
-    for (int c = 0; c < kCount; ++c) sum[c] += __shfl_xor_sync(~0u, sum[c], d);
-  }
-}
-
-template <int kCells>
-__device__ __forceinline__ float Chain(const float (&a)[kCells], const float (&b)[kCells]) {
-  float lane[4] = {0, 0, 0, 0};
-#pragma unroll
-  for (int i = 0; i < kCells; ++i) lane[i % 4] = fmaf(a[i], b[i], lane[i % 4]);
-  return (lane[0] + lane[1]) + (lane[2] + lane[3]);
-}
-
-template <int kCells>
-__device__ __forceinline__ void LoadCells(float (&cells)[kCells], const float* keys, int lane) {
-#pragma unroll
-  for (int i = 0; i < kCells; i += 4) {
-    const float4 four = *reinterpret_cast<const float4*>(keys + i * kLanes + 4 * lane);
-    cells[i] = four.x, cells[i + 1] = four.y, cells[i + 2] = four.z, cells[i + 3] = four.w;
-  }
-}
-
-// One token: `keys` are its operands along keys, each kTokens * kKeys floats behind the last.
-template <Rule kRule, int kKeys, int kColumns>
-__device__ __forceinline__ void RunToken(float (&s)[kColumns][kKeys / kLanes], const float* keys,
-                                         const float (&scalar)[2], const float (&in)[kColumns],
-                                         float skip, int lane, float (&out)[kColumns]) {
-  constexpr int kCells = kKeys / kLanes;
-  if constexpr (kRule == Rule::kDelta) {
-    float k[kCells], q[kCells];
-    LoadCells(k, keys, lane);
-    LoadCells(q, keys + kTokens * kKeys, lane);
-    const float decay = scalar[0], beta = scalar[1];
-    float read[kColumns];
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) read[c] = Chain(s[c], k);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-#pragma unroll
-      for (int i = 0; i < kCells; ++i) s[c][i] *= decay;
-    }
-    Join(read);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const float delta = beta * (in[c] - decay * read[c]);
-#pragma unroll
-      for (int i = 0; i < kCells; ++i) s[c][i] = fmaf(k[i], delta, s[c][i]);
-      out[c] = Chain(s[c], q);
-    }
-  } else if constexpr (kRule == Rule::kKeyDecay) {
-    float k[kCells], q[kCells], decay[kCells];
-    LoadCells(k, keys, lane);
-    LoadCells(q, keys + kTokens * kKeys, lane);
-    LoadCells(decay, keys + 2 * kTokens * kKeys, lane);
-    float read[kColumns];
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-#pragma unroll
-      for (int i = 0; i < kCells; ++i) s[c][i] *= decay[i];
-      read[c] = Chain(s[c], k);
-    }
-    Join(read);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const float delta = scalar[0] * (in[c] - read[c]);
-#pragma unroll
-      for (int i = 0; i < kCells; ++i) s[c][i] = fmaf(k[i], delta, s[c][i]);
-      out[c] = Chain(s[c], q);
-    }
-  } else if constexpr (kRule == Rule::kSsd) {
-    float b[kCells], c_keys[kCells];
-    LoadCells(b, keys, lane);
-    LoadCells(c_keys, keys + kTokens * kKeys, lane);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const float u = scalar[0] * in[c];
-#pragma unroll
-      for (int i = 0; i < kCells; ++i) s[c][i] = fmaf(b[i], u, s[c][i] * scalar[1]);
-      out[c] = Chain(s[c], c_keys);
-    }
-  } else {
-    float a[kCells], b[kCells], k[kCells], w[kCells], r[kCells];
-    LoadCells(a, keys, lane);
-    LoadCells(b, keys + kTokens * kKeys, lane);
-    LoadCells(k, keys + 2 * kTokens * kKeys, lane);
-    LoadCells(w, keys + 3 * kTokens * kKeys, lane);
-    LoadCells(r, keys + 4 * kTokens * kKeys, lane);
-    float read[kColumns];
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) read[c] = Chain(s[c], a);
-    Join(read);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-#pragma unroll
-      for (int i = 0; i < kCells; ++i) {
-        s[c][i] = fmaf(s[c][i], w[i], fmaf(read[c], b[i], in[c] * k[i]));
-      }
-      out[c] = Chain(s[c], r);
-    }
-  }
-  Join(out);
-  if constexpr (kRule == Rule::kSsd) {
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) out[c] = fmaf(skip, in[c], out[c]);
-  }
 }
 
 // The place of a block: a range of columns of one head of one sequence.
@@ -300,8 +185,8 @@ __global__ void __launch_bounds__(kThreads) ScanKernel(Call call) {
       }
       const float scalar[2] = {Places<kRule>::kScalars > 0 ? scalars[i] : 0.0f,
                                Places<kRule>::kScalars > 1 ? scalars[kTokens + i] : 0.0f};
-      RunToken<kRule, kKeys, kColumns>(s, stage + i * kKeys, scalar, in, skip, threadIdx.x % kLanes,
-                                       out);
+      RunToken<kRule, kKeys, kColumns>(s, stage + i * kKeys, kTokens * kKeys, scalar, in, skip,
+                                       threadIdx.x % kLanes, out);
       const int row = sequence.row_begin + t + i;
       float* y = call.y.data + row * call.y.stride + int64_t{place.head} * call.shape.columns;
 #pragma unroll

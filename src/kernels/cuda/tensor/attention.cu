@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <type_traits>
 
-#include "kernels/cuda/grid.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tensor/attention.h"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/reference/math.h"
@@ -18,37 +19,6 @@ constexpr int kKeys = 64;
 constexpr int kTileQueries = 16;
 constexpr float kMinusInfinity = -INFINITY;
 
-// --- Storing -------------------------------------------------------------------------------
-
-__device__ __forceinline__ void StoreAs(KvType type, std::byte* base, int64_t index, float x) {
-  if (type == KvType::kF32) {
-    reinterpret_cast<float*>(base)[index] = x;
-  } else {
-    reinterpret_cast<uint16_t*>(base)[index] =
-        type == KvType::kF16 ? Round16<Half::kF16>(x) : Round16<Half::kBF16>(x);
-  }
-}
-
-__global__ void StoreKernel(StepView step, KvView kv, View k, View v) {
-  const int row = blockIdx.x;
-  const SequenceView& sequence = step.sequences[step.row_sequence[row]];
-  const int position = sequence.position + row - sequence.row_begin;
-  const uint32_t id = step.blocks[sequence.block_begin + position / kKeys];
-  std::byte* block = step.block_memory + int64_t{id} * step.block_bytes;
-  const int slot = position % kKeys;
-  for (int64_t i = threadIdx.x; i < k.cols; i += blockDim.x) {
-    const int64_t head = i / kv.head_dim;
-    const int64_t index = (head * kKeys + slot) * kv.head_dim + i % kv.head_dim;
-    StoreAs(kv.type, block + kv.k_offset, index, k.data[row * k.stride + i]);
-  }
-  if (kv.value_in_key) return;
-  for (int64_t i = threadIdx.x; i < v.cols; i += blockDim.x) {
-    const int64_t head = i / kv.value_dim;
-    const int64_t index = (head * kKeys + slot) * kv.value_dim + i % kv.value_dim;
-    StoreAs(kv.type, block + kv.v_offset, index, v.data[row * v.stride + i]);
-  }
-}
-
 // --- What blocks share ---------------------------------------------------------------------
 
 struct Call {
@@ -62,6 +32,12 @@ struct Call {
   int64_t pages;   // of a query in `partial`
   int page_count;  // pages of a block where they are divided
 };
+
+// An output at column `at` of its row.
+__device__ __forceinline__ float Gated(const Call& call, int64_t row, int64_t at, float x) {
+  const View& gate = call.params.gate;
+  return gate.data == nullptr ? x : reference::Sigmoid(gate.data[row * gate.stride + at]) * x;
+}
 
 // First position that a row at `position` sees.
 __device__ __forceinline__ int FirstSeen(const AttentionView& params, int position) {
@@ -195,6 +171,9 @@ struct PageSoftmax {
   bool any[2];  // a position of the page is visible
 };
 
+// Rare: its code stays out of the way of others'.
+__device__ __noinline__ float Softcap(float s, float cap) { return cap * reference::Tanh(s / cap); }
+
 // Scores become weights; those of positions that are not visible 0.
 __device__ __forceinline__ PageSoftmax Weigh(const AttentionView& params, const TileRows& rows,
                                              int page, PageScores& score) {
@@ -216,7 +195,7 @@ __device__ __forceinline__ PageSoftmax Weigh(const AttentionView& params, const 
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       float s = score[j][e] * params.scale;
-      if (params.softcap != 0) s = params.softcap * reference::Tanh(s / params.softcap);
+      if (params.softcap != 0) s = Softcap(s, params.softcap);
       score[j][e] = s;
       float& largest = softmax.max[e / 2];
       if (visible(j, e)) largest = s > largest ? s : largest;
@@ -305,7 +284,7 @@ __device__ __forceinline__ void JoinPage(const PageSoftmax& page, const PageScor
 
 // Calls store(channel, value) for what this thread has of row h.
 template <int kPart, typename Store>
-__device__ __forceinline__ void ForChannels(const Running<kPart>& running, int h, int first,
+__device__ __forceinline__ void ForChannels(Running<kPart>& running, int h, int first,
                                             int value_dim, const Store& store) {
 #pragma unroll
   for (int j = 0; j < kPart / 8; ++j) {
@@ -321,7 +300,7 @@ __device__ __forceinline__ void ForChannels(const Running<kPart>& running, int h
 template <int kPart>
 __device__ __forceinline__ void StorePage(const Call& call, const TileRows& rows,
                                           const PageSoftmax& softmax, int page, int first,
-                                          const Running<kPart>& running) {
+                                          Running<kPart>& running) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     if (rows.row[h] < 0 || !softmax.any[h]) continue;
@@ -337,14 +316,17 @@ __device__ __forceinline__ void StorePage(const Call& call, const TileRows& rows
 
 template <int kPart>
 __device__ __forceinline__ void StoreResult(const Call& call, const TileRows& rows, int first,
-                                            const Running<kPart>& running) {
+                                            Running<kPart>& running) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     if (rows.row[h] < 0) continue;
     const float inverse = 1.0f / running.sum[h];
-    float* to =
-        call.out.data + rows.row[h] * call.out.stride + int64_t(rows.head[h]) * call.kv.value_dim;
-    ForChannels(running, h, first, call.kv.value_dim, [&](int c, float o) { to[c] = o * inverse; });
+    const int64_t head = int64_t(rows.head[h]) * call.kv.value_dim;
+    // All gates are asked for before the first result is stored.
+    ForChannels(running, h, first, call.kv.value_dim,
+                [&](int c, float& o) { o = Gated(call, rows.row[h], head + c, o * inverse); });
+    float* to = call.out.data + rows.row[h] * call.out.stride + head;
+    ForChannels(running, h, first, call.kv.value_dim, [&](int c, float o) { to[c] = o; });
   }
 }
 
@@ -354,6 +336,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(Call call) {
   constexpr int kTiles = kWarps / kSplit;
   constexpr int kPart = kValue / kSplit;
   extern __shared__ __align__(128) uint16_t shared[];
+  WaitForInputs();
+  LetNextStart();
   const KvView& kv = call.kv;
   uint16_t* q_tile = shared;                                // [kTiles * 16, kHead]
   uint16_t* k_page = q_tile + kTiles * 16 * kPitch<kHead>;  // [64, kHead]
@@ -376,25 +360,45 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(Call call) {
     page = max(page, int(blockIdx.z) * call.page_count);
     page_end = min(page_end, int(blockIdx.z + 1) * call.page_count);
   }
+  // Keys of the next page arrive while the weights of this one are computed, values while the
+  // scores of the next are; where they are one, both wait for the next page.
+  const auto load = [&](int64_t offset, auto width, uint16_t* to, int dim, int of) {
+    if (of >= page_end) return CommitAsync();
+    const uint32_t id = call.step.blocks[sequence.block_begin + of];
+    const std::byte* block = call.step.block_memory + int64_t{id} * call.step.block_bytes;
+    const auto* from = reinterpret_cast<const uint16_t*>(block + offset);
+    LoadPage<decltype(width)::value>(to, from + int64_t{head} * kKeys * dim, dim,
+                                     min(kKeys, last + 1 - of * kKeys));
+    CommitAsync();
+  };
+  const auto load_keys = [&](int of) {
+    load(kv.k_offset, std::integral_constant<int, kHead>{}, k_page, kv.head_dim, of);
+  };
+  const auto load_values = [&](int of) {
+    if (kv.value_in_key) return CommitAsync();
+    load(kv.v_offset, std::integral_constant<int, kValue>{}, v_page, kv.value_dim, of);
+  };
+  load_keys(page);
+  load_values(page);
   Running<kPart> running;
   for (; page < page_end; ++page) {
-    const uint32_t id = call.step.blocks[sequence.block_begin + page];
-    const std::byte* block = call.step.block_memory + int64_t{id} * call.step.block_bytes;
-    const int held = min(kKeys, last + 1 - page * kKeys);
-    __syncthreads();  // the page before has been read
-    const auto* k = reinterpret_cast<const uint16_t*>(block + kv.k_offset);
-    LoadPage<kHead>(k_page, k + int64_t{head} * kKeys * kv.head_dim, kv.head_dim, held);
-    if (!kv.value_in_key) {
-      const auto* v = reinterpret_cast<const uint16_t*>(block + kv.v_offset);
-      LoadPage<kValue>(v_page, v + int64_t{head} * kKeys * kv.value_dim, kv.value_dim, held);
-    }
-    CommitAsync();
-    WaitAsync<0>();
+    WaitAsync<1>();
     __syncthreads();
     PageScores score = {};
     Score<kType, kHead>(q_tile + tile * 16 * kPitch<kHead>, k_page, score);
+    if (!kv.value_in_key) {
+      __syncthreads();  // all have read the keys
+      load_keys(page + 1);
+    }
     const PageSoftmax softmax = Weigh(call.params, rows, page, score);
+    if (!kv.value_in_key) {
+      WaitAsync<1>();
+      __syncthreads();
+    }
     JoinPage<kType, kPart>(softmax, score, v_page + first_channel, v_pitch, running);
+    __syncthreads();  // all have read the values
+    if (kv.value_in_key) load_keys(page + 1);
+    load_values(page + 1);
     if (call.partial != nullptr) {
       StorePage(call, rows, softmax, page, first_channel, running);
       continue;
@@ -412,6 +416,8 @@ constexpr int kJoinThreads = 128;
 constexpr int kJoinPages = 1024;  // at a time
 
 __global__ void __launch_bounds__(kJoinThreads) JoinKernel(Call call) {
+  WaitForInputs();
+  LetNextStart();
   __shared__ float page_max[kJoinPages], before[kJoinPages], after[kJoinPages], sums[kJoinPages];
   const int row = blockIdx.x;
   const int head = blockIdx.y;
@@ -487,7 +493,7 @@ __global__ void __launch_bounds__(kJoinThreads) JoinKernel(Call call) {
 #pragma unroll
   for (int n = 0; n < kChannels; ++n) {
     const int c = threadIdx.x + n * kJoinThreads;
-    if (c < width) to[c] = out[n] * (1.0f / sum);
+    if (c < width) to[c] = Gated(call, row, int64_t{head} * width + c, out[n] * (1.0f / sum));
   }
 }
 
@@ -560,7 +566,9 @@ __global__ void __launch_bounds__(kKeys) FloatAttention(Call call) {
     max = together;
   }
   const float inverse = 1.0f / sum;
-  for (int c = threadIdx.x; c < kv.value_dim; c += kKeys) to[c] *= inverse;
+  for (int c = threadIdx.x; c < kv.value_dim; c += kKeys) {
+    to[c] = Gated(call, row, int64_t{head} * kv.value_dim + c, to[c] * inverse);
+  }
 }
 
 // --- Choice of a form ----------------------------------------------------------------------
@@ -600,7 +608,7 @@ void LaunchTensor(Stream stream, Call call, const Division& division) {
   const int64_t blocks = std::min(
       queries, CeilDiv<int64_t>(queries, kTiles * kTileQueries) + call.step.sequence_count);
   const dim3 grid(unsigned(blocks), unsigned(call.kv.kv_heads), unsigned(division.parts));
-  kernel<<<grid, kWarps * kWarp, 2 * values, stream>>>(call);
+  LaunchEarly(kernel, grid, kWarps * kWarp, 2 * values, stream, call);
 }
 
 template <Half kType>
@@ -622,10 +630,6 @@ void LaunchByShape(Stream stream, const Call& call, const Division& division) {
 }
 
 }  // namespace
-
-void StoreKv(Stream stream, const StepView& step, const KvView& kv, const View& k, const View& v) {
-  StoreKernel<<<unsigned(step.rows), 256, 0, stream>>>(step, kv, k, v);
-}
 
 size_t AttendWorkspace(int64_t rows, int64_t longest, const KvView& kv,
                        const AttentionView& params) {
@@ -651,7 +655,7 @@ void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& 
                                                                                      division);
   if (division.page_count > 0) {
     const dim3 grid(unsigned(step.rows), unsigned(params.q_heads));
-    JoinKernel<<<grid, kJoinThreads, 0, stream>>>(call);
+    LaunchEarly(JoinKernel, grid, kJoinThreads, 0, stream, call);
   }
 }
 

@@ -27,11 +27,25 @@ struct KvView {
 // Rounds K and V to their storage type and writes them to the blocks.
 void StoreKv(Stream stream, const StepView& step, const KvView& kv, const View& k, const View& v);
 
+// StoreKv behind the norms of heads and rotary embedding (kernels/joint_ops.h), in one kernel.
+struct HeadsView {
+  int q_heads = 0;
+  const float* q_norm = nullptr;
+  const float* k_norm = nullptr;
+  float eps = 0;
+  const float* cos = nullptr;  // [rows, half]
+  const float* sin = nullptr;
+  int half = 0;
+};
+void StoreHeads(Stream stream, const StepView& step, const KvView& kv, const HeadsView& inputs,
+                const View& q, const View& k, const View& v);
+
 struct AttentionView {
   int q_heads = 0;
   float scale = 1;
   int window = 0;     // 0: all; else keys with q - k < window
   float softcap = 0;  // 0: none
+  View gate;          // where it has data: out = sigmoid(gate) * out
 };
 
 // Bytes of workspace that Attend needs for a step: results of pages where the pages of a query are

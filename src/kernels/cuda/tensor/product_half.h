@@ -24,9 +24,8 @@ struct HalfRows {
   int64_t stride = 0;          // a multiple of 16
   const float* f32 = nullptr;  // [rows, stride]: not rounded yet; data and scale are null
 };
-// REQUIRES: MayRoundOnTheWay(x).
+// REQUIRES: MayRoundOnTheWay(x) (product_few.h).
 HalfRows RoundedOnTheWay(const View& x);
-bool MayRoundOnTheWay(const View& x);
 void RoundRows(Stream stream, Half type, const View& x, const HalfRows& out);
 
 // Weights [rows, cols] as they lie in files, `stride` elements apart: a multiple of 16, zeros from

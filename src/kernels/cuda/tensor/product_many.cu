@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "kernels/cuda/grid.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tensor/hopper.cuh"
 #include "kernels/cuda/tensor/product_many.h"
 #include "kernels/cuda/tensor/tensor_map.h"

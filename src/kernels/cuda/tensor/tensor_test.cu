@@ -12,6 +12,7 @@
 #include "kernels/cuda/device_array.h"
 #include "kernels/cuda/tensor/attention.h"
 #include "kernels/cuda/tensor/mma.cuh"
+#include "kernels/cuda/tensor/product_few.h"
 #include "kernels/cuda/tensor/product_half.h"
 #include "kernels/reference/attention.h"
 #include "kernels/reference/gpu/paged_attention.h"

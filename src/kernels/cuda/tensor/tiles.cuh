@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/grid.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tensor/product_half.h"
 
 // The rows of a product as tiles: those of one matrix, or of groups that have a matrix each.

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/cuda/tensor/product_few.h"
+#include "kernels/cuda/view.h"
+
+namespace reprise::cuda {
+
+// Ops of a step that wait for the next one, to be one kernel with it: a norm for the products that
+// read it, products for what is done with their outputs. A decoded token is bound by the number of
+// kernels, so rows must be few; everything else runs at once. The bits are those of the ops one
+// after another, and every row that they would have written is written.
+class JoinedOps {
+ public:
+  explicit JoinedOps(Stream stream) : stream_(stream) {}
+
+  // Between these ops may wait.
+  void Begin() { open_ = true; }
+  void End() {
+    Run();
+    open_ = false;
+  }
+  // Runs what waits. Comes before every other launch.
+  void Run();
+
+  // Each is done or waits, in this order behind the others; or, false, is left to the caller.
+  bool Norm(const View& x, const float* weight, float eps, const View& h);
+  bool Products(Half type, const View& x, std::span<const HalfProduct> products);
+  bool Add(const View& sum, const View& y);  // sum += y
+  bool Gate(OutputOp op, const View& gate, const View& up, const View& y);
+
+ private:
+  struct WaitingNorm {
+    View x;
+    InputNorm norm;
+  };
+  struct WaitingProducts {
+    Half type;
+    View x;
+    std::vector<HalfProduct> products;
+  };
+
+  void RunProducts(OutputOp op, const View& sum);
+
+  const Stream stream_;
+  bool open_ = false;
+  std::optional<WaitingNorm> norm_;  // where products wait, too: theirs
+  std::optional<WaitingProducts> products_;
+};
+
+}  // namespace reprise::cuda

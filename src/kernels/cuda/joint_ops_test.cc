@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that are several ops at once against those ops, bit by bit, on the device.
+#include "kernels/joint_ops.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "base/rng.h"
+#include "kernels/activation_ops.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "tensor/half.h"
+
+namespace reprise::cuda {
+namespace {
+
+class JointOpsTest : public ::testing::Test {
+ protected:
+  JointOpsTest() {
+    auto made = CudaBackend::Make(0, 1);
+    CHECK(made.ok());
+    backend_ = std::move(*made);
+    scratch_ = std::make_unique<ScratchArena>(backend_->memory());
+    context_ = {backend_.get(), scratch_.get()};
+  }
+
+  std::vector<float> Random(int64_t count, float low = -1, float high = 1) {
+    std::vector<float> values(size_t(count), 0.0f);
+    for (float& value : values) value = low + rng_.Uniform() * (high - low);
+    return values;
+  }
+  DevicePtr<float> OnDevice(const std::vector<float>& values) {
+    auto buffer = backend_->memory().Allocate(values.size() * sizeof(float));
+    CHECK(buffer.ok());
+    const DevicePtr<float> place = buffer->data().As<float>();
+    buffers_.push_back(std::move(*buffer));
+    backend_->memory().UploadArray<float>(place, values);
+    return place;
+  }
+  Rows RowsOf(const std::vector<float>& values, int64_t cols) {
+    return {OnDevice(values), int64_t(values.size()) / cols, cols, cols};
+  }
+  std::vector<float> Read(DevicePtr<const float> place, int64_t count) {
+    std::vector<float> values(size_t(count), 0.0f);
+    backend_->memory().DownloadArray<float>(values, place);
+    return values;
+  }
+  std::vector<float> Read(const Rows& rows) { return Read(rows.data, rows.rows * rows.cols); }
+
+  Matrix Weights(DType type, int64_t rows, int64_t cols) {
+    std::vector<uint16_t> values(size_t(rows * cols), 0);
+    for (uint16_t& value : values) {
+      const float x = rng_.Uniform() - 0.5f;
+      value = type == DType::kF16 ? F32ToF16(x) : F32ToBF16(x);
+    }
+    auto packed = Matrix::Pack(context_, {type, 1, rows, cols},
+                               reinterpret_cast<const std::byte*>(values.data()), size_t(cols) * 2);
+    CHECK(packed.ok());
+    return std::move(*packed);
+  }
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ScratchArena> scratch_;
+  OpContext context_;
+  std::vector<DeviceBuffer> buffers_;
+  Rng rng_{7};
+};
+
+void ExpectSame(const std::vector<float>& a, const std::vector<float>& b, const char* what) {
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0) << what;
+}
+
+// A step whose arrays live as long as it.
+struct HandMade {
+  std::vector<int32_t> tokens, positions, row_sequences;
+  std::vector<StepSequence> sequences;
+  std::vector<uint32_t> blocks;
+  std::vector<StepTap> taps;
+  StepLayout layout;
+
+  const StepLayout& Begin(const OpContext& context) {
+    tokens.resize(row_sequences.size());
+    layout.host = {tokens, positions, row_sequences, sequences, blocks, taps, {}};
+    BeginStep(context, &layout);
+    return layout;
+  }
+};
+
+struct DeltaCase {
+  int key_heads, value_heads;
+  bool tiled;
+};
+
+class DeltaTest : public JointOpsTest, public ::testing::WithParamInterface<DeltaCase> {};
+
+// Tokens of three sequences one by one, which is the kernel, and all at once, which is the ops.
+TEST_P(DeltaTest, TokenByTokenEqualsTheOps) {
+  const DeltaCase& shape = GetParam();
+  constexpr int kSequences = 3, kTokens = 5, kDim = 128, kTaps = 4;
+  GatedDeltaLayer layer;
+  layer.shape = {shape.key_heads, shape.value_heads, kDim, kDim, shape.tiled};
+  const int64_t keys = int64_t{shape.key_heads} * kDim, values = int64_t{shape.value_heads} * kDim;
+  const int64_t channels = 2 * keys + values;
+  layer.taps = kTaps;
+  layer.conv_offset = 64;
+  layer.delta_offset = 64 + size_t(3 * channels) * 4;
+  layer.conv = OnDevice(Random(kTaps * channels));
+  layer.exp_a = OnDevice(Random(shape.value_heads, 0.1f, 2));
+  layer.dt_bias = OnDevice(Random(shape.value_heads));
+  layer.norm = OnDevice(Random(kDim));
+  layer.l2_eps = layer.norm_eps = 1e-6f;
+  const size_t state_bytes = layer.delta_offset + size_t(shape.value_heads * kDim * kDim) * 4;
+  const auto states = Random(int64_t(state_bytes / 4) * kSequences);
+  const int64_t rows = kSequences * kTokens;
+  const auto qkv = Random(rows * channels), ab = Random(rows * 2 * shape.value_heads, -2, 2);
+  const auto z = Random(rows * values);
+  const auto part = [](const std::vector<float>& all, int64_t row, int64_t cols) {
+    return std::vector<float>(all.begin() + row * cols, all.begin() + (row + 1) * cols);
+  };
+  // Rows [begin, begin + count) of every sequence, in the states at `place`.
+  const auto run = [&](DevicePtr<float> place, int begin, int count) {
+    HandMade step;
+    std::vector<float> some_qkv, some_ab, some_z;
+    for (int s = 0; s < kSequences; ++s) {
+      StepSequence sequence;
+      sequence.row_begin = s * count;
+      sequence.row_count = count;
+      sequence.position = begin;
+      sequence.state = uint32_t(kSequences - 1 - s);
+      step.sequences.push_back(sequence);
+      for (int t = begin; t < begin + count; ++t) {
+        const int64_t row = s * kTokens + t;
+        step.positions.push_back(t);
+        step.row_sequences.push_back(s);
+        const auto add = [&](std::vector<float>* to, const std::vector<float>& from, int64_t cols) {
+          const auto one = part(from, row, cols);
+          to->insert(to->end(), one.begin(), one.end());
+        };
+        add(&some_qkv, qkv, channels);
+        add(&some_ab, ab, 2 * shape.value_heads);
+        add(&some_z, z, values);
+      }
+    }
+    step.layout.state_memory = place.As<std::byte>();
+    step.layout.state_bytes = state_bytes;
+    scratch_->Reset();
+    const StepLayout& layout = step.Begin(context_);
+    const Rows both = RowsOf(some_ab, 2 * shape.value_heads);
+    const Rows y = RowsOf(std::vector<float>(some_z.size()), values);
+    GatedDeltaMix(context_, layout, layer, RowsOf(some_qkv, channels),
+                  Columns(both, 0, shape.value_heads),
+                  Columns(both, shape.value_heads, shape.value_heads), RowsOf(some_z, values), y);
+    return Read(y);
+  };
+  const DevicePtr<float> at_once = OnDevice(states), one_by_one = OnDevice(states);
+  const auto expected = run(at_once, 0, kTokens);
+  for (int t = 0; t < kTokens; ++t) {
+    const auto y = run(one_by_one, t, 1);
+    for (int s = 0; s < kSequences; ++s) {
+      ExpectSame(part(y, s, values), part(expected, s * kTokens + t, values), "outputs");
+    }
+  }
+  const int64_t floats = int64_t(states.size());
+  ExpectSame(Read(one_by_one, floats), Read(at_once, floats), "states");
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, DeltaTest,
+                         ::testing::Values(DeltaCase{16, 16, false}, DeltaCase{16, 32, false},
+                                           DeltaCase{16, 32, true}, DeltaCase{4, 12, true},
+                                           DeltaCase{2, 8, false}));
+
+// Norms, rotary embedding and storing of heads; attention and its gate.
+TEST_F(JointOpsTest, HeadsAndGatesEqualTheOps) {
+  constexpr int kQueries = 8, kHeads = 2;
+  for (const int dim : {64, 128, 256}) {
+    for (const DType type : {DType::kF16, DType::kF32}) {
+      for (const bool norm : {true, false}) {
+        const int64_t rows = 70, q_width = kQueries * dim, k_width = kHeads * dim;
+        const KvShape shape{kHeads, dim, dim, type};
+        const size_t width = type == DType::kF16 ? 2 : 4;
+        const KvPlace place{0, size_t(k_width) * 64 * width};
+        HandMade step;
+        step.sequences.push_back({0, int32_t(rows), 0, 0, 2});
+        step.blocks = {1, 0};
+        for (int32_t t = 0; t < rows; ++t) {
+          step.positions.push_back(t);
+          step.row_sequences.push_back(0);
+        }
+        step.layout.block_bytes = 2 * place.v_offset;
+        const auto q = Random(rows * q_width), k = Random(rows * k_width),
+                   v = Random(rows * k_width), gate = Random(rows * q_width, -3, 3);
+        HeadInputs inputs;
+        inputs.q_heads = kQueries;
+        inputs.eps = 1e-6f;
+        if (norm) inputs.q_norm = OnDevice(Random(dim)), inputs.k_norm = OnDevice(Random(dim));
+        const auto frequencies = OnDevice(Random(dim / 4, 0.01f, 1));
+        AttentionParams params;
+        params.q_heads = kQueries;
+        params.scale = 0.1f;
+        const auto run = [&](bool joint) {
+          scratch_->Reset();
+          const DevicePtr<float> blocks =
+              OnDevice(std::vector<float>(step.layout.block_bytes * 2 / 4));
+          step.layout.block_memory = blocks.As<std::byte>();
+          const StepLayout& layout = step.Begin(context_);
+          inputs.rope = MakeRopeTable(context_, layout, frequencies, dim / 4);
+          const Rows qs = RowsOf(q, q_width), ks = RowsOf(k, k_width), vs = RowsOf(v, k_width);
+          const Rows out = RowsOf(std::vector<float>(size_t(rows * q_width)), q_width);
+          const Rows gates = RowsOf(gate, q_width);
+          if (joint) {
+            StoreHeads(context_, layout, place, shape, inputs, qs, ks, vs);
+            AttendGated(context_, layout, place, shape, params, gates, qs, out);
+          } else {
+            if (norm) {
+              RmsNorm(context_, qs, inputs.q_norm, kQueries, inputs.eps, qs);
+              RmsNorm(context_, ks, inputs.k_norm, kHeads, inputs.eps, ks);
+            }
+            Rope(context_, inputs.rope, kQueries, qs);
+            Rope(context_, inputs.rope, kHeads, ks);
+            StoreKv(context_, layout, place, shape, ks, vs);
+            Attend(context_, layout, place, shape, params, qs, out);
+            SigmoidMul(context_, gates, out, out);
+          }
+          auto all = Read(out);
+          const auto kept = Read(blocks, int64_t(step.layout.block_bytes) * 2 / 4);
+          const auto queries = Read(qs);
+          all.insert(all.end(), kept.begin(), kept.end());
+          all.insert(all.end(), queries.begin(), queries.end());
+          return all;
+        };
+        ExpectSame(run(true), run(false), "outputs, blocks and queries");
+      }
+    }
+  }
+}
+
+struct StackCase {
+  DType type;
+  int64_t rows, dim, hidden;
+  float size;  // of the activations: large ones have to be scaled in f16
+};
+
+class StackTest : public JointOpsTest, public ::testing::WithParamInterface<StackCase> {};
+
+// A stretch of a decoder: inside a step, where ops wait for one another, and outside.
+TEST_P(StackTest, JoinedOpsEqualTheOps) {
+  const StackCase& shape = GetParam();
+  const Matrix up = Weights(shape.type, shape.hidden, shape.dim);
+  const Matrix gate = Weights(shape.type, shape.hidden, shape.dim);
+  const Matrix down = Weights(shape.type, shape.dim, shape.hidden);
+  const DevicePtr<float> norm = OnDevice(Random(shape.dim)), bias = OnDevice(Random(shape.hidden));
+  const auto x0 = Random(shape.rows * shape.dim, -shape.size, shape.size);
+  const auto y0 = Random(shape.rows * shape.dim, -shape.size, shape.size);
+  const auto zeros = [&](int64_t cols) {
+    return RowsOf(std::vector<float>(size_t(shape.rows * cols)), cols);
+  };
+  const auto run = [&](bool in_step) {
+    scratch_->Reset();
+    HandMade step;
+    for (int32_t s = 0; s < shape.rows; ++s) {
+      step.sequences.push_back({s, 1});
+      step.positions.push_back(0);
+      step.row_sequences.push_back(s);
+    }
+    const StepLayout& layout = step.Begin(context_);
+    const Rows x = RowsOf(x0, shape.dim), y = RowsOf(y0, shape.dim), h = zeros(shape.dim);
+    const Rows both = zeros(2 * shape.hidden), last = zeros(shape.dim);
+    const Rows g = Columns(both, 0, shape.hidden), u = Columns(both, shape.hidden, shape.hidden);
+    const auto ops = [&] {
+      RmsNorm(context_, x, norm, 1, 1e-6f, h);
+      for (int i = 0; i < 2; ++i) {
+        const Projection inputs[] = {{&up, u}, {&gate, g, bias}};
+        Project(context_, h, inputs);
+        if (i == 0) {
+          SwiGlu(context_, g, u, g);
+        } else {
+          GeGlu(context_, g, u, g);
+        }
+        const Projection output[] = {{&down, y}};
+        Project(context_, g, output);
+        AddRmsNorm(context_, x, y, norm, 1e-6f, h);
+      }
+      const Projection output[] = {{&up, u}};
+      Project(context_, h, output);
+      Add(context_, x, y, last);
+    };
+    if (in_step) {
+      backend_->RunStep(layout, {&shape, nullptr, nullptr}, ops);
+    } else {
+      ops();
+    }
+    auto all = Read(x);
+    for (const Rows& rows : {y, h, last, both}) {
+      const auto more = Read(rows);
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+  };
+  ExpectSame(run(true), run(false), "every row of the stretch");
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, StackTest,
+                         ::testing::Values(StackCase{DType::kF16, 1, 1024, 3584, 1},
+                                           StackCase{DType::kF16, 4, 1024, 3584, 1},
+                                           StackCase{DType::kF16, 1, 4096, 12288, 1},
+                                           StackCase{DType::kF16, 3, 4096, 1040, 1},
+                                           StackCase{DType::kBF16, 1, 2048, 6144, 1},
+                                           StackCase{DType::kBF16, 2, 272, 528, 1},
+                                           StackCase{DType::kF16, 2, 512, 1024, 1e6f},
+                                           StackCase{DType::kF16, 5, 1024, 1024, 1}));
+
+}  // namespace
+}  // namespace reprise::cuda

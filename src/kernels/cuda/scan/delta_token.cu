@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rows/sum_of_squares.cuh"
+#include "kernels/cuda/scan/delta_token.h"
+#include "kernels/cuda/scan/run_token.cuh"
+#include "kernels/cuda/tensor/mma.cuh"
+#include "kernels/reference/math.h"
+
+// A cluster has one key head of one sequence and the value heads that share it; each of its blocks
+// has a range of columns of all of them, and two teams of threads, a head each, in turns. What no
+// kernel of the step in front changes (states, windows, weights) is read before it has ended.
+// Blocks of a cluster meet when all have their columns of the outputs, of which every norm needs
+// the whole; from then on windows are read no more, and may change.
+namespace reprise::cuda {
+namespace {
+
+constexpr int kDim = 128;  // keys and columns of a head
+constexpr int kTaps = 4;
+constexpr int kCluster = 4;             // blocks
+constexpr int kPart = kDim / kCluster;  // columns of a block
+constexpr int kColumns = 2;             // of a thread
+constexpr int kTeam = kPart / kColumns * kLanes;
+constexpr int kThreads = 2 * kTeam;
+constexpr int kHeadsMost = 4;                       // that share a key head
+constexpr int kChannels = (2 + kHeadsMost) * kDim;  // of a block, at most: k, q, values
+
+struct Call {
+  StepView step;
+  DeltaTokenLayer layer;
+  int heads;  // value heads that share a key head
+  View qkv, a, b, z, y;
+};
+
+__device__ float* StateOf(const StepView& step, uint32_t id, int64_t offset) {
+  return reinterpret_cast<float*>(step.state_memory + int64_t{id} * step.state_bytes + offset);
+}
+
+__device__ void MeetCluster() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+// Nobody reads from a block that has gone: the last meeting, for which no memory has to be in
+// order.
+__device__ void SayDone() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+__device__ void WaitForAll() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
+// A float of the shared memory of another block of the cluster.
+__device__ float LoadRemote(const float* mine, int block) {
+  float value;
+  asm volatile(
+      "{.reg .b32 place;\nmapa.shared::cluster.u32 place, %1, %2;\n"
+      "ld.shared::cluster.f32 %0, [place];}"
+      : "=f"(value)
+      : "r"(SharedAddress(mine)), "r"(block)
+      : "memory");
+  return value;
+}
+
+// Value head `index` of those that share key head `key_head`.
+__device__ int HeadOf(const Call& call, int key_head, int index) {
+  const LaneScanShape& shape = call.layer.shape;
+  return shape.tiled ? key_head + shape.key_heads * index : key_head * call.heads + index;
+}
+
+// The cells of a thread, two columns at once.
+__device__ __forceinline__ float2* CellsAt(float* state, int i) {
+  const int column =
+      static_cast<int>(blockIdx.x) % kCluster * kPart + threadIdx.x % kTeam / kLanes * kColumns;
+  const int key = i / 4 * 4 * kLanes + 4 * (threadIdx.x % kLanes) + i % 4;
+  return reinterpret_cast<float2*>(state + key * kDim + column);
+}
+__device__ __forceinline__ void LoadState(float (&s)[kColumns][kDim / kLanes], float* state) {
+#pragma unroll
+  for (int i = 0; i < kDim / kLanes; ++i) {
+    const float2 two = *CellsAt(state, i);
+    s[0][i] = two.x, s[1][i] = two.y;
+  }
+}
+__device__ __forceinline__ void SaveState(const float (&s)[kColumns][kDim / kLanes], float* state) {
+#pragma unroll
+  for (int i = 0; i < kDim / kLanes; ++i) *CellsAt(state, i) = make_float2(s[0][i], s[1][i]);
+}
+
+__device__ float* DeltaOf(const Call& call, uint32_t id, int head) {
+  return StateOf(call.step, id, call.layer.delta_offset) + int64_t{head} * kDim * kDim;
+}
+// What the value heads of a block share. Channels of the convolution: k, q, then the values.
+struct Shared {
+  alignas(16) float weights[kTaps][kChannels];
+  alignas(16) float windows[kTaps][kChannels];  // the last: the token's input
+  alignas(16) float mixed[kChannels];           // k, q, values
+  float outputs[kHeadsMost][kPart];             // of this block's columns
+  float decay[kHeadsMost];
+  float beta[kHeadsMost];
+};
+
+// The channel of the step's rows that is channel c of a block.
+__device__ int ChannelOf(const Call& call, int key_head, int c) {
+  const int part = c / kDim;
+  const int keys = call.layer.shape.key_heads;
+  const int head = part == 0   ? keys + key_head
+                   : part == 1 ? key_head
+                               : 2 * keys + HeadOf(call, key_head, part - 2);
+  return head * kDim + c % kDim;
+}
+
+// L2 norm of q or k by one warp.
+__device__ void NormKeys(float* keys, float eps, float scale) {
+  const float sum =
+      SumOfSquares([&](int64_t i) { return keys[i]; }, threadIdx.x % kNormLanes, kDim);
+  const float r = InverseRoot(sum, eps);
+  for (int i = threadIdx.x % 32; i < kDim; i += 32) keys[i] = (keys[i] * r) * scale;
+}
+
+__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads)
+    DeltaTokenKernel(const __grid_constant__ Call call) {
+  extern __shared__ __align__(16) std::byte room[];
+  Shared& shared = *reinterpret_cast<Shared*>(room);
+  const DeltaTokenLayer& layer = call.layer;
+  const int key_head = static_cast<int>(blockIdx.x) / kCluster;
+  const int part = static_cast<int>(blockIdx.x) % kCluster;
+  const int heads = call.heads;
+  const int channels = (2 + heads) * kDim;
+  const SequenceView sequence = call.step.sequences[blockIdx.y];
+  const int64_t row = sequence.row_begin;
+  const int team = threadIdx.x / kTeam;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  float s[kColumns][kDim / kLanes];
+  if (team < heads) LoadState(s, DeltaOf(call, sequence.state, HeadOf(call, key_head, team)));
+  const int c4 = 4 * threadIdx.x;  // channels that this thread copies
+  static_assert(kChannels <= 4 * kThreads);
+  const int channel4 = ChannelOf(call, key_head, c4);
+  float* window = StateOf(call.step, sequence.state, layer.conv_offset);
+  if (c4 < channels) {
+    for (int j = 0; j < kTaps; ++j) {
+      CopyAsync16(&shared.weights[j][c4], layer.conv + j * call.qkv.cols + channel4, true);
+    }
+    for (int j = 0; j + 1 < kTaps; ++j) {
+      CopyAsync16(&shared.windows[j][c4], window + j * call.qkv.cols + channel4, true);
+    }
+  }
+  WaitForInputs();
+  LetNextStart();
+  if (c4 < channels) {
+    CopyAsync16(&shared.windows[kTaps - 1][c4], call.qkv.data + row * call.qkv.stride + channel4,
+                true);
+  }
+  CommitAsync();
+  // What is needed late is asked for now.
+  float gate_a = 0, gate_b = 0, z = 0;
+  if (lane < heads) {
+    const int head = HeadOf(call, key_head, lane);
+    gate_a = call.a.data[row * call.a.stride + head];
+    gate_b = call.b.data[row * call.b.stride + head];
+  }
+  const auto output_at = [&](int index) {
+    return int64_t{HeadOf(call, key_head, index)} * kDim + part * kPart + lane;
+  };
+  if (warp < heads) z = call.z.data[row * call.z.stride + output_at(warp)];
+  WaitAsync<0>();
+  __syncthreads();
+#pragma unroll 1
+  for (int c = threadIdx.x; c < channels; c += kThreads) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int j = 0; j < kTaps; ++j) sum = fmaf(shared.weights[j][c], shared.windows[j][c], sum);
+    shared.mixed[c] = reference::Silu(sum);
+  }
+  __syncthreads();
+  if (warp < 2)
+    NormKeys(shared.mixed + warp * kDim, layer.l2_eps, warp == 0 ? 1.0f : layer.q_scale);
+  if (warp == 2 && lane < heads) {
+    const int head = HeadOf(call, key_head, lane);
+    shared.decay[lane] =
+        reference::Exp(-(layer.exp_a[head] * reference::Softplus(gate_a + layer.dt_bias[head])));
+    shared.beta[lane] = reference::Sigmoid(gate_b);
+  }
+  __syncthreads();
+
+  const int column = threadIdx.x % kTeam / kLanes * kColumns;
+#pragma unroll 1
+  for (int index = team; index < heads; index += 2) {
+    const int head = HeadOf(call, key_head, index);
+    if (index >= 2) LoadState(s, DeltaOf(call, sequence.state, head));
+    float in[kColumns], out[kColumns];
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      in[c] = shared.mixed[(2 + index) * kDim + part * kPart + column + c];
+    }
+    const float scalar[2] = {shared.decay[index], shared.beta[index]};
+    RunToken<Rule::kDelta, kDim, kColumns>(s, shared.mixed, kDim, scalar, in, 0.0f,
+                                           threadIdx.x % kLanes, out);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      if (threadIdx.x % kLanes == c) shared.outputs[index][column + c] = out[c];
+    }
+    SaveState(s, DeltaOf(call, sequence.state, head));
+  }
+  MeetCluster();
+  // Norms: a warp a head, 16 lanes each, as everywhere.
+  if (warp < heads) {
+    const auto output = [&](int64_t i) {
+      return LoadRemote(&shared.outputs[warp][i % kPart], int(i) / kPart);
+    };
+    const float sum = SumOfSquares(output, threadIdx.x % kNormLanes, kDim);
+    const float r = InverseRoot(sum / static_cast<float>(kDim), layer.norm_eps);
+    static_assert(kPart == 32 && kHeadsMost <= kThreads / 32);
+    const float normal = (shared.outputs[warp][lane] * r) * layer.norm[part * kPart + lane];
+    call.y.data[row * call.y.stride + output_at(warp)] = reference::Silu(z) * normal;
+  }
+  SayDone();
+  if (part == 0 && c4 < channels) {  // one block leaves the windows
+    for (int j = 0; j + 1 < kTaps; ++j) {
+      *reinterpret_cast<float4*>(window + j * call.qkv.cols + channel4) =
+          *reinterpret_cast<const float4*>(&shared.windows[j + 1][c4]);
+    }
+  }
+  WaitForAll();
+}
+
+}  // namespace
+
+bool HasDeltaToken(const DeltaTokenLayer& layer) {
+  const LaneScanShape& shape = layer.shape;
+  return layer.taps == kTaps && shape.keys == kDim && shape.columns == kDim &&
+         shape.heads / shape.key_heads <= kHeadsMost && layer.conv_offset % 16 == 0 &&
+         layer.delta_offset % 16 == 0;
+}
+
+void DeltaToken(Stream stream, const StepView& step, const DeltaTokenLayer& layer, const View& qkv,
+                const View& a, const View& b, const View& z, const View& y) {
+  const int heads = layer.shape.heads / layer.shape.key_heads;
+  const dim3 grid(unsigned(layer.shape.key_heads * kCluster), unsigned(step.sequence_count));
+  LaunchEarly(DeltaTokenKernel, grid, kThreads, sizeof(Shared), stream,
+              Call{step, layer, heads, qkv, a, b, z, y});
+}
+
+}  // namespace reprise::cuda

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/scan/lane_scan.h"
+#include "kernels/cuda/view.h"
+
+// A GatedDeltaNet layer between its projections (kernels/joint_ops.h) for one token a sequence, in
+// one kernel: a decoded token is bound by the number of kernels. The bits are those of the ops.
+namespace reprise::cuda {
+
+struct DeltaTokenLayer {
+  LaneScanShape shape;
+  int taps = 0;
+  int64_t conv_offset = 0;  // of the states
+  int64_t delta_offset = 0;
+  const float* conv = nullptr;
+  const float* exp_a = nullptr;
+  const float* dt_bias = nullptr;
+  const float* norm = nullptr;
+  float l2_eps = 0;
+  float norm_eps = 0;
+  float q_scale = 1;
+};
+
+// Whether there is a kernel for layers of this shape.
+bool HasDeltaToken(const DeltaTokenLayer& layer);
+// REQUIRES: HasDeltaToken(layer); every sequence of the step has one row (and so no tap); rows of
+// qkv start at multiples of 16 bytes.
+void DeltaToken(Stream stream, const StepView& step, const DeltaTokenLayer& layer, const View& qkv,
+                const View& a, const View& b, const View& z, const View& y);
+
+}  // namespace reprise::cuda

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/cuda/tensor/product_half.h"
+
+// Products of few rows with 16-bit weights: bound by reading the weights, and, where the matrices
+// are small, by the number of kernels. So the ops around a product can ride along.
+namespace reprise::cuda {
+
+inline constexpr int64_t kFewRows = 16;
+
+// RMS norm of the rows before they are rounded.
+struct InputNorm {
+  const float* weight = nullptr;  // [cols], or null: no norm
+  float eps = 0;
+  View h;  // gets the normed rows
+};
+
+enum class OutputOp : uint8_t {
+  kNone,
+  kAdd,     // sum += the first product's output
+  kSwiGlu,  // products are {up, gate}: gate's place gets silu(gate) * up
+  kGeGlu,
+};
+
+struct FewProducts {
+  static constexpr size_t kMost = 4;  // matrices of one launch
+
+  HalfRows x;
+  InputNorm norm;
+  HalfGroups groups;
+  std::span<const HalfProduct> products;
+  OutputOp op = OutputOp::kNone;
+  View sum;
+};
+void RunFewProducts(Stream stream, Half type, const FewProducts& call);
+
+// Whether blocks can round these rows themselves, which is cheaper than waiting for a kernel that
+// does; with a norm before it.
+bool MayRoundOnTheWay(const View& x);
+bool MayNormOnTheWay(const View& x);
+
+}  // namespace reprise::cuda
