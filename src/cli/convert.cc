@@ -7,6 +7,7 @@
 #include "cli/terminal.h"
 #include "device/thread_pool.h"
 #include "model/config/generation_defaults.h"
+#include "model/config/text_vectors.h"
 #include "model/export/gguf_export.h"
 #include "model/export/gguf_vocabulary.h"
 #include "model/family.h"
@@ -46,6 +47,9 @@ Status Run(const Options& options) {
   }
   REPRISE_ASSIGN(const GenerationDefaults defaults, ReadGenerationDefaults(checkpoint));
   PutGenerationDefaults(defaults, &writer);
+  REPRISE_ASSIGN(const TextVectors vectors, ReadTextVectors(checkpoint, model->card().dim));
+  const std::string_view architecture = model->gguf_architecture();
+  PutPooling(vectors.pooling, architecture.empty() ? family->gguf_types[0] : architecture, &writer);
   GgufExport request;
   request.family = family;
   request.model = model.get();

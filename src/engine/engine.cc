@@ -75,6 +75,11 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
                            " tokens, but the context holds " + std::to_string(context_tokens_) +
                            "; shorten it or serve the model with a larger context");
   }
+  if (request.pooling != Pooling::kNone) {
+    if (card.dim == 0) return InvalidArgument("this model gives no vectors of texts");
+    if (request.max_tokens > 0) return InvalidArgument("a vector comes without a reply");
+    if (request.pooling == Pooling::kMean) request.cache_read = false;
+  }
   for (const TokenId token : request.prompt) {
     if (token < 0 || token >= card.vocab_size) {
       return InvalidArgument("the prompt contains token " + std::to_string(token) +
@@ -198,6 +203,7 @@ void Engine::Forward(std::vector<Share>* shares) {
   std::vector<uint32_t> logit_rows;
   std::vector<std::vector<StateTap>> taps(shares->size());
   std::vector<std::function<void()>> masks;
+  bool pools = false;
   for (size_t i = 0; i < shares->size(); ++i) {
     Share& share = (*shares)[i];
     Sequence& sequence = *share.sequence;
@@ -206,6 +212,8 @@ void Engine::Forward(std::vector<Share>* shares) {
     const int32_t end = begin + share.rows;
     SequenceSlice slice;
     slice.row_begin = static_cast<uint32_t>(tokens.size());
+    share.row_begin = tokens.size();
+    pools = pools || sequence.request.pooling != Pooling::kNone;
     slice.row_count = static_cast<uint32_t>(share.rows);
     slice.past = lease.extent();
     slice.blocks = lease.blocks();
@@ -232,9 +240,11 @@ void Engine::Forward(std::vector<Share>* shares) {
   }
   logits_.resize(logit_rows.size() * static_cast<size_t>(executor_.card().vocab_size));
   finite_.assign(slices.size(), 0);
+  hidden_.resize(pools ? tokens.size() * static_cast<size_t>(executor_.card().dim) : 0);
   const int64_t begin_ns = clock_.NowNs();
   filler_.Start(std::move(masks));
-  executor_.Forward({tokens, slices, logit_rows, finite_}, cache_->memory(), logits_.data());
+  executor_.Forward({tokens, slices, logit_rows, finite_, hidden_}, cache_->memory(),
+                    logits_.data());
   filler_.Wait();
   step_ns_ = clock_.NowNs() - begin_ns;
   step_rows_ = static_cast<int64_t>(tokens.size());
@@ -272,6 +282,7 @@ void Engine::Commit(const std::vector<Share>& shares) {
         sequence.request.on_logits(begin + row, logits(static_cast<size_t>(row)));
       }
     }
+    if (sequence.request.pooling != Pooling::kNone) Pool(share, begin);
     if (sequence.rows_ready() > 0) continue;
     if (sequence.request.max_tokens == 0) {
       Finish(sequence, FinishReason::kLength);
@@ -286,6 +297,26 @@ void Engine::Commit(const std::vector<Share>& shares) {
   }
   std::vector<Result<Sampled>> sampled = sampler_.Sample(rows);
   for (size_t i = 0; i < complete.size(); ++i) Continue(*complete[i], std::move(sampled[i]));
+}
+
+// Adds the rows of a step, which begin at position `begin`, to the vector of the prompt: one after
+// another, so that it does not depend on how they came into steps.
+void Engine::Pool(const Share& share, int32_t begin) {
+  Sequence& sequence = *share.sequence;
+  const size_t dim = static_cast<size_t>(executor_.card().dim);
+  const auto row = [&](int32_t i) {
+    return std::span<const float>(hidden_).subspan((share.row_begin + size_t(i)) * dim, dim);
+  };
+  if (sequence.request.pooling == Pooling::kLast) {
+    const auto last = row(share.rows - 1);
+    sequence.pooled.assign(last.begin(), last.end());
+    return;
+  }
+  if (begin == 0) sequence.pooled.assign(dim, 0);  // also after it was sent back
+  for (int32_t i = 0; i < share.rows; ++i) {
+    const auto values = row(i);
+    for (size_t d = 0; d < dim; ++d) sequence.pooled[d] += double{values[d]};
+  }
 }
 
 StepSampler::Row Engine::RowOf(const Sequence& sequence, std::span<const float> logits) const {
@@ -341,6 +372,9 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   completion.reason = reason;
   completion.status = std::move(status);
   completion.prompt = std::move(sequence.prompt_scores);
+  const bool mean = sequence.request.pooling == Pooling::kMean;
+  const double count = mean ? double(sequence.request.prompt.size()) : 1;
+  for (const double sum : sequence.pooled) completion.vector.push_back(float(sum / count));
   completion.prompt_tokens = static_cast<int32_t>(sequence.request.prompt.size());
   completion.generated_tokens = sequence.generated;
   completion.steps = sequence.steps;
@@ -361,6 +395,7 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   if (!sequence.request.idle) {
     counters_.recent.push_back(completion);
     counters_.recent.back().prompt = {};
+    counters_.recent.back().vector = {};
     if (counters_.recent.size() > EngineStats::kRecentMax) counters_.recent.pop_front();
     if (LogEnabled(LogLevel::kDebug)) {
       Log(LogLevel::kDebug, std::string(NameOf(reason)) + ", " + FormatReport(completion.report));

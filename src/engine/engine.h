@@ -92,6 +92,7 @@ class Engine {
   struct Share {
     Sequence* sequence = nullptr;
     int32_t rows = 0;
+    size_t row_begin = 0;    // of the step
     size_t logit_begin = 0;  // its part of logits_, in rows
     size_t logit_count = 0;
   };
@@ -120,6 +121,7 @@ class Engine {
   std::vector<Share> PlanStep();
   void Forward(std::vector<Share>* shares);
   void Commit(const std::vector<Share>& shares);
+  void Pool(const Share& share, int32_t begin);
   StepSampler::Row RowOf(const Sequence& sequence, std::span<const float> logits) const;
   void Continue(Sequence& sequence, Result<Sampled> sampled);
   void Finish(Sequence& sequence, FinishReason reason, Status status = OkStatus());
@@ -147,6 +149,7 @@ class Engine {
   std::vector<uint8_t> finite_;                 // [sequences] of the current step
   int64_t step_ns_ = 0;                         // how long its forward pass took,
   int64_t step_rows_ = 1;                       // for so many rows
+  std::vector<float> hidden_;                   // [rows, dim] of the current step, if wanted
   EngineStats counters_;
 
   mutable std::mutex mutex_;  // guards what follows

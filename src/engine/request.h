@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "cache/state_cache.h"
+#include "model/config/text_vectors.h"
 #include "sample/sampler.h"
 #include "sample/token_constraint.h"
 #include "state/ids.h"
@@ -32,6 +33,9 @@ struct GenerateRequest {
   // -1: none; else the log probabilities of the prompt's own tokens, each with so many others. The
   // prompt is then computed whole, without reuse: state has no logits.
   int prompt_logprobs = -1;
+  // Not kNone: the vector of the prompt is wanted, and no reply. A mean needs every token, so that
+  // the prompt is then computed whole, without reuse.
+  Pooling pooling = Pooling::kNone;
   int32_t priority = 0;  // higher first
 
   // Who asks: tenants share the queue and the places of those that run, by weight.
@@ -66,6 +70,7 @@ struct GeneratedToken {
 // The last word on a request.
 struct Completion {
   std::vector<GeneratedToken> prompt;  // all tokens but the first, if prompt_logprobs asked
+  std::vector<float> vector;           // [dim] of the prompt, if pooling asked; as it is
   FinishReason reason = FinishReason::kEndToken;
   Status status;  // not ok only for kFailed
   ReuseReport report;

@@ -43,6 +43,7 @@ struct Sequence {
   int64_t first_step_ns = 0;
   int64_t first_token_ns = 0;
   std::vector<GeneratedToken> prompt_scores;  // [prompt - 1], if asked for
+  std::vector<double> pooled;                 // [dim], if asked for: the sum so far, or the last
   ReuseReport report;  // of the first start; what was stored: of all leases that have ended
   int32_t steps = 0;
   int32_t preemptions = 0;

@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "kernels/matrix.h"
 #include "kernels/reference/math.h"
+#include "model/config/text_vectors.h"
 #include "model/digest.h"
 #include "model/family.h"
 #include "model/planned_source.h"
@@ -100,6 +101,7 @@ Status WeightLoader::CheckNothingIsLeft() const {
   for (const StoredTensor& tensor : checkpoint_.tensors()) {
     // Behind the last block come those that predict further tokens.
     if (used.contains(&tensor) || block_of(tensor) >= blocks) continue;
+    if (tensor.name == kRankTensor) continue;  // ReadTextVectors takes it
     return Unimplemented("tensor " + Quoted(tensor.name) +
                          " is not known for this family: the model would be computed without it; "
                          "take a newer reprise, or the model's Hugging Face folder");
@@ -120,7 +122,8 @@ Status WeightLoader::CheckMemory(const StateSpec& state) const {
 Status WeightLoader::Load(Digest* digest) {
   uint64_t total = 0;
   for (const Resolved& tensor : tensors_) total += tensor.source.bytes();
-  Progress progress(total, options_.progress ? options_.progress : [](uint64_t, uint64_t) {});
+  Progress progress(
+      total, options_.progress ? options_.progress : [](uint64_t, uint64_t) {});
   for (const Resolved& tensor : tensors_) {
     digest->Add(tensor.plan->gguf);
     digest->Add(NameOf(tensor.source.dtype()));

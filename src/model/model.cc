@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/model.h"
 
+#include "base/check.h"
 #include "kernels/backend.h"
 #include "model/layers/step.h"
 
@@ -19,8 +20,17 @@ void Model::Forward(const OpContext& context, const BatchView& batch, const Stat
   StepResults results = {{place, rows, vocab_size(), vocab_size()}, nullptr};
   if (!batch.finite.empty()) results.finite = context.scratch->Take<uint8_t>(batch.finite.size());
 
-  const StepProgram program = {this, results.logits.data, results.finite};
-  context.backend->RunStep(step.layout(), program, [&] { Run(step, results); });
+  if (!batch.hidden.empty()) {
+    const int64_t dim = card_.dim;
+    CHECK(int64_t(batch.hidden.size()) == step.rows() * dim);
+    results.hidden = {context.scratch->Floats(batch.hidden.size()), step.rows(), dim, dim};
+    // Texts to embed come in all lengths: no program worth keeping.
+    Run(step, results);
+    device.DownloadArray<float>(batch.hidden, results.hidden.data);
+  } else {
+    const StepProgram program = {this, results.logits.data, results.finite};
+    context.backend->RunStep(step.layout(), program, [&] { Run(step, results); });
+  }
 
   if (!reached && count > 0) device.DownloadArray<float>({logits, count}, place);
   if (results.finite) device.DownloadArray<uint8_t>(batch.finite, results.finite);

@@ -19,6 +19,7 @@ struct StepResults;
 struct ModelCard {
   std::string family;
   int64_t vocab_size = 0;
+  int64_t dim = 0;  // of the residual stream, and so of the vectors of texts; 0: gives none
   // Tokens of the longest sequence: that it was trained for, or, if less, that it was loaded for.
   int64_t context_length = 0;
   std::string rope_regime;  // for people: which one the context chose; empty: there is no choice

@@ -54,6 +54,8 @@ struct BatchView {
   // Out, [sequences] or empty: 1 if every row of the sequence left the last layer finite. A row
   // reads all the state it writes, so a state that is not finite shows in the rows of its own step.
   std::span<uint8_t> finite = {};
+  // Out, [rows, dim] or empty: what the final norm makes of every row, before the head.
+  std::span<float> hidden = {};
 };
 
 // The memory behind the ids of a batch. A view: the owner is cache/store (or a test).

@@ -281,12 +281,16 @@ void Checkpoint::Release(const StoredTensor& tensor) const {
   file.Release(static_cast<size_t>(tensor.bytes.data() - file.bytes().data()), tensor.bytes.size());
 }
 
-Result<std::string> Checkpoint::ReadText(std::string_view name) const {
+Result<std::string> Checkpoint::ReadText(std::string_view name, std::string_view folder) const {
   CHECK(IsPlainFileName(name));
+  if (!folder.empty() && !IsPlainFileName(folder)) {
+    return DataLoss(Quoted(folder) + " is not a folder of " + path());
+  }
   if (format() == CheckpointFormat::kGguf) {
     return NotFound(path() + " is a GGUF file, which has no " + std::string(name) + " beside it");
   }
-  return ReadFile(path() + "/" + std::string(name), kTextBytesMax);
+  const std::string inside = folder.empty() ? "" : std::string(folder) + "/";
+  return ReadFile(path() + "/" + inside + std::string(name), kTextBytesMax);
 }
 
 }  // namespace reprise

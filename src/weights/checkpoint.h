@@ -53,8 +53,9 @@ class Checkpoint {
   // A text that lies beside the weights of a Hugging Face folder: tokenizer.json,
   // tokenizer_config.json, generation_config.json, chat_template.jinja and the like. Fails with
   // kNotFound if it is not there (never for GGUF, where metadata has all of it).
+  // `folder`, from a file like these, is one inside the folder; empty: none.
   // REQUIRES: name is a plain file name.
-  Result<std::string> ReadText(std::string_view name) const;
+  Result<std::string> ReadText(std::string_view name, std::string_view folder = {}) const;
 
  private:
   friend class CheckpointOpener;

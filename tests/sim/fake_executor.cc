@@ -33,6 +33,7 @@ FakeExecutor::FakeExecutor(Kind kind, int64_t context_length) {
   has_recurrent_ = kind != Kind::kAttention;
   card_.family = "fake";
   card_.vocab_size = kVocab;
+  card_.dim = kVocab;
   card_.context_length = context_length;
   card_.digest = "fake";
   StateSpec& spec = card_.state;
@@ -99,6 +100,9 @@ void FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, fl
         }
       }
       if (batch.tokens[row] == poison_) batch.finite[s] = 0;
+      if (!batch.hidden.empty()) {
+        WriteLogits(recurrent, keys, batch.hidden.data() + int64_t{row} * kVocab);
+      }
       if (next_logit < batch.logit_rows.size() && batch.logit_rows[next_logit] == row) {
         WriteLogits(recurrent, keys, logits + static_cast<int64_t>(next_logit++) * kVocab);
       }

@@ -14,7 +14,7 @@ namespace reprise {
 //
 //  recurrent   r_t = mix(r_{t-1}, token_t)
 //  K/V         k_t = mix(token_t, t, r_t)
-//  logits_t    hash(r_t, all k_j for j <= t)
+//  logits_t    hash(r_t, all k_j for j <= t); the row behind the final norm is the same
 class FakeExecutor : public Executor {
  public:
   enum class Kind { kAttention, kRecurrent, kHybrid };

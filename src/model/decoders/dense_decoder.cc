@@ -49,6 +49,7 @@ DenseDecoder::DenseDecoder(const DecoderConfig& config, const DenseTraits& trait
       rotary_(config.rope) {
   if (traits.window_rope) window_rotary_.emplace(*traits.window_rope);
   card_.vocab_size = config.vocab_size;
+  card_.dim = config.dim;
   card_.context_length = config.context_length;
   card_.rope_regime = config.rope.Regime();
   layers_.reserve(size_t(config.layer_count));

@@ -9,6 +9,7 @@ ResidualStack::ResidualStack(const DecoderConfig& config, const Vocabulary::Shap
                              const Traits& traits)
     : config_(config), traits_(traits), vocabulary_(vocabulary) {
   card_.vocab_size = config.vocab_size;
+  card_.dim = config.dim;
   card_.context_length = config.context_length;
   card_.rope_regime = config.rope.Regime();
   if (traits.rope) rotary_.emplace(config.rope);

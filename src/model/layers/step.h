@@ -13,6 +13,7 @@ namespace reprise {
 struct StepResults {
   Rows logits;                // [logit_rows, vocabulary]
   DevicePtr<uint8_t> finite;  // [sequences], or null: not asked for
+  Rows hidden = {};           // [rows, dim] behind the final norm, or no rows: not asked for
 };
 
 // One forward pass as its layers see it: the batch as ops want it, and where the state of a layer

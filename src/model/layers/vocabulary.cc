@@ -51,7 +51,16 @@ void Vocabulary::Logits(const Step& step, const ConstRows& x, const StepResults&
   const OpContext& context = step.context();
   const ScratchScope scope(*context.scratch);
   if (results.finite) FiniteRows(context, step.layout(), x, results.finite);
+  if (results.hidden.rows > 0) Norm(context, x, results.hidden);
   if (results.logits.rows > 0) Head(step, x, results.logits);
+}
+
+void Vocabulary::Norm(const OpContext& context, const ConstRows& x, const Rows& out) const {
+  if (shape_.layer_norm) {
+    LayerNorm(context, x, norm_.data(), norm_bias_.data(), 1, shape_.eps, out);
+  } else {
+    RmsNorm(context, x, norm_.data(), 1, shape_.eps, out);
+  }
 }
 
 void Vocabulary::Head(const Step& step, const ConstRows& x, const Rows& out) const {
@@ -59,11 +68,7 @@ void Vocabulary::Head(const Step& step, const ConstRows& x, const Rows& out) con
   const Rows last = step.MakeRows(out.rows, shape_.dim);
   const Rows normed = step.MakeRows(out.rows, shape_.dim);
   GatherRows(context, x, step.layout().device.logit_rows, last);
-  if (shape_.layer_norm) {
-    LayerNorm(context, last, norm_.data(), norm_bias_.data(), 1, shape_.eps, normed);
-  } else {
-    RmsNorm(context, last, norm_.data(), 1, shape_.eps, normed);
-  }
+  Norm(context, last, normed);
   const Projection output[] = {{shape_.tied ? &embedding_ : &head_, out}};
   Project(context, normed, output);
   if (shape_.logit_scale != 1) Scale(context, out, shape_.logit_scale, out);

@@ -37,10 +37,12 @@ class Vocabulary {
 
   // The residual stream of the batch: [rows, dim].
   Rows Embed(const Step& step) const;
-  // Final norm and head for the rows whose logits are wanted, and which sequences are finite.
+  // Final norm and head for the rows whose logits are wanted, the norm of all where that is, and
+  // which sequences are finite.
   void Logits(const Step& step, const ConstRows& x, const StepResults& results) const;
 
  private:
+  void Norm(const OpContext& context, const ConstRows& x, const Rows& out) const;
   // Of the rows whose logits are wanted; out: [logit_rows, size].
   void Head(const Step& step, const ConstRows& x, const Rows& out) const;
 

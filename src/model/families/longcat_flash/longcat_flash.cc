@@ -102,6 +102,7 @@ LongcatFlash::LongcatFlash(const Config& config)
       vocabulary_({config.decoder.vocab_size, config.decoder.dim, config.decoder.tied,
                    config.decoder.eps}) {
   card_.vocab_size = config.decoder.vocab_size;
+  card_.dim = config.decoder.dim;
   card_.context_length = config.decoder.context_length;
   card_.rope_regime = config.decoder.rope.Regime();
   layers_.reserve(size_t(config.decoder.layer_count));

@@ -23,6 +23,7 @@ Vocabulary::Shape MakeVocabulary(const DecoderConfig& config) {
 Rwkv7::Rwkv7(const Config& config) : config_(config), vocabulary_(MakeVocabulary(config.decoder)) {
   const DecoderConfig& decoder = config.decoder;
   card_.vocab_size = decoder.vocab_size;
+  card_.dim = decoder.dim;
   card_.context_length = decoder.context_length;
   for (int i = 0; i < decoder.layer_count; ++i) {
     layers_.emplace_back(config_, i, size_t(i));
