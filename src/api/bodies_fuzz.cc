@@ -26,12 +26,24 @@ constexpr std::string_view kPaths[] = {"/v1/chat/completions",
                                        "/api/generate",
                                        "/api/show",
                                        "/completion",
-                                       "/infill"};
+                                       "/infill",
+                                       "/v1/embeddings",
+                                       "/v1/rerank",
+                                       "/api/embed"};
 constexpr size_t kPathCount = std::size(kPaths);
+
+// A model that both embeds and ranks.
+reprise::TextVectors Vectors() {
+  reprise::TextVectors vectors;
+  vectors.pooling = reprise::Pooling::kMean;
+  vectors.rank_rows = {0.01f, -1.0f};
+  vectors.rank_prompt = "<|im_start|>{query}<|im_end|>{document}<|im_end|>";
+  return vectors;
+}
 
 // The path of a first byte. Its fourth bit says something else.
 std::string_view PathOf(uint8_t byte) {
-  const size_t index = (byte & 7u) | ((byte & 0x40u) >> 3);
+  const size_t index = (byte & 7u) | ((byte & 0x40u) >> 3) | ((byte & 0x80u) >> 3);
   return kPaths[index % kPathCount];
 }
 
@@ -56,7 +68,7 @@ void CheckStream(std::string_view body) {
 
 // The first byte chooses the path and whether the client leaves in the middle.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static auto& service = *new reprise::api::TestService();
+  static auto& service = *new reprise::api::TestService({}, Vectors());
   if (size == 0) return 0;
   const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
   const bool leaves = (data[0] & 8) != 0;

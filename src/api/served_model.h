@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/request.h"
 #include "text/chat_prompt.h"
 #include "text/output/call_writer.h"
 #include "text/output/output_format.h"
@@ -25,6 +26,7 @@ struct ServedModel {
   std::string family;
   std::string digest;  // of the cache's namespace
   int64_t vocab_size = 0;
+  int64_t dim = 0;  // of its vectors
   int32_t context_tokens = 0;
   size_t kv_block_bytes = 0;  // of 64 tokens; 0: the model keeps no K/V
 
@@ -36,6 +38,7 @@ struct ServedModel {
   CallShape call_shape;       // how its template is shown calls
   ThinkingSwitches thinking;  // how its template is told to think
   std::vector<std::pair<std::string, std::string>> special_tokens;  // for the template
+  TextVectors vectors;  // whether and how texts become vectors
 
   // Whether a request for `name` means this model. Without a name it does.
   bool Answers(std::string_view name) const;

@@ -13,6 +13,7 @@
 #include "api/ops/metrics.h"
 #include "api/ops/report_log.h"
 #include "api/responses/endpoints.h"
+#include "api/vectors/endpoints.h"
 
 namespace reprise::api {
 namespace {
@@ -125,6 +126,7 @@ void Service::AddRoutes(http::Router* router) {
   anthropic::AddRoutes(this, router);
   llamacpp::AddRoutes(this, router);
   ollama::AddRoutes(this, router);
+  vectors::AddRoutes(this, router);
   ops::AddServerRoutes(this, router);
   ops::AddTextRoutes(this, router);
   ops::AddCacheRoutes(this, router);

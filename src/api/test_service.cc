@@ -59,6 +59,7 @@ class Alphabet final : public Executor {
   Alphabet() {
     card_.family = "alphabet";
     card_.vocab_size = 258;
+    card_.dim = 2;
     card_.context_length = kContextTokens;
     card_.digest = "alphabet";
     card_.state.token_cost = 1;
@@ -67,6 +68,9 @@ class Alphabet final : public Executor {
   const ModelCard& card() const override { return card_; }
   void Forward(const BatchView& batch, const StateMemory&, float* logits) override {
     for (uint8_t& finite : batch.finite) finite = 1;
+    for (size_t i = 0; i < batch.hidden.size(); ++i) {
+      batch.hidden[i] = i % 2 == 0 ? static_cast<float>(batch.tokens[i / 2]) : 1;
+    }
     for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
       float* row = logits + static_cast<int64_t>(i) * card_.vocab_size;
       std::fill(row, row + card_.vocab_size, 0.0f);
@@ -132,7 +136,7 @@ class TestExchange final : public http::Exchange {
 }  // namespace
 
 struct TestService::Parts {
-  explicit Parts(ServiceOptions options);
+  Parts(ServiceOptions options, TextVectors vectors);
   void RunAll();
 
   SteadyClock clock;
@@ -147,7 +151,7 @@ struct TestService::Parts {
   http::Router router;
 };
 
-TestService::Parts::Parts(ServiceOptions options) {
+TestService::Parts::Parts(ServiceOptions options, TextVectors vectors) {
   SetLogLevel(LogLevel::kWarning);
   auto vocab = ParseTokenizerJson(MakeTokenizerJson());
   CHECK(vocab.ok());
@@ -161,6 +165,8 @@ TestService::Parts::Parts(ServiceOptions options) {
   model.id = "alphabet";
   model.vocab_size = 258;
   model.context_tokens = kContextTokens;
+  model.dim = executor.card().dim;
+  model.vectors = std::move(vectors);
   model.tokenizer = tokenizer.get();
   model.chat_template = &*chat_template;
   chat_encoder.emplace(tokenizer.get(), kTemplate);
@@ -194,8 +200,8 @@ void TestService::Parts::RunAll() {
   }
 }
 
-TestService::TestService(ServiceOptions options)
-    : parts_(std::make_unique<Parts>(std::move(options))) {}
+TestService::TestService(ServiceOptions options, TextVectors vectors)
+    : parts_(std::make_unique<Parts>(std::move(options), std::move(vectors))) {}
 TestService::~TestService() = default;
 
 TestService::Answer TestService::Send(http::Request request, size_t leave_after) {

@@ -11,10 +11,11 @@
 namespace reprise::api {
 
 // For tests and fuzz targets: the APIs with everything behind them (templates, tokenizer, engine,
-// cache) on one thread, without sockets, and a model without weights that spells the alphabet.
+// cache) on one thread, without sockets, and a model without weights that spells the alphabet. The
+// row of a token behind its final norm is {token, 1}.
 class TestService {
  public:
-  explicit TestService(ServiceOptions options = ServiceOptions());
+  explicit TestService(ServiceOptions options = ServiceOptions(), TextVectors vectors = {});
   ~TestService();
 
   struct Answer {

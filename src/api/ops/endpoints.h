@@ -8,7 +8,7 @@ namespace reprise::api::ops {
 
 // /health, /live, /version, /metrics[/vllm], /props, /tokenizer_info, [/v1]/models[/id]
 void AddServerRoutes(Service* service, http::Router* router);
-// /tokenize, /detokenize, /apply-template; embeddings and ranking, which are refused
+// /tokenize, /detokenize, /apply-template
 void AddTextRoutes(Service* service, http::Router* router);
 // /v1/cache, /v1/cache/events, /v1/cache/reset, /v1/cache/pins
 void AddCacheRoutes(Service* service, http::Router* router);

@@ -158,6 +158,10 @@ void DefineServe(Flags* flags) {
                    [options](const std::string& path) { return ReadConfig(path, options.get()); });
   flags->Add("--tokenizer", &serve->tokenizer,
              "tokenizer.json or a folder that has one, for models without");
+  flags->Add("--pooling", &serve->pooling,
+             "how a text becomes a vector (/v1/embeddings), for a model that does not say: mean "
+             "or last",
+             {.one_of = {"mean", "last"}});
   flags->Add(
       "--alias", &serve->aliases,
       "name of the model for clients (default: the file's); several times for several names; "

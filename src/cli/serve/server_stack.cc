@@ -114,6 +114,9 @@ Status ServerStack::LoadText() {
     encoder_.emplace(text_->tokenizer.get(), served_.template_source);
     served_.chat_encoder = &*encoder_;
   }
+  served_.dim = card.dim;
+  REPRISE_ASSIGN(served_.vectors, ReadTextVectors(loaded_->checkpoint(), card.dim));
+  if (!options_.pooling.empty()) served_.vectors.pooling = FindPooling(options_.pooling);
   served_.special_tokens = SpecialTokens(*text_->tokenizer);
   REPRISE_ASSIGN(const GenerationDefaults defaults, ReadGenerationDefaults(loaded_->checkpoint()));
   Apply(defaults, &sampling_);

@@ -23,6 +23,7 @@ namespace reprise::cli {
 struct ServeOptions {
   ModelOptions model;
   std::string tokenizer;
+  std::string pooling;               // of vectors, for a model that does not say; empty: none
   std::vector<std::string> aliases;  // of the model; in one, '*' stands for any text
   std::string host = "127.0.0.1";
   int port = 8080;  // 0: any free one

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/vectors/texts.h"
+
+#include <bit>
+#include <cmath>
+#include <string>
+#include <utility>
+
+namespace reprise::api::vectors {
+namespace {
+
+// The tokenizer's own token at the end, which stands for the text, stays.
+void Cut(const ServedModel& model, std::vector<TokenId>* ids) {
+  const size_t room = static_cast<size_t>(model.context_tokens);
+  if (ids->size() <= room) return;
+  const TokenId last = ids->back();
+  ids->resize(room);
+  if (model.tokenizer->IsSpecial(last)) ids->back() = last;
+}
+
+bool IsTokenList(const JsonValue& value) {
+  return value.is_array() && !value.items().empty() && value.items().front().is_int();
+}
+
+void ReadText(const ServedModel& model, std::string_view name, const JsonValue& value,
+              Fields* fields, std::vector<TokenId>* ids) {
+  if (value.is_string()) {
+    const Status encoded = model.tokenizer->Encode(value.as_string(), {true, false}, ids);
+    if (!encoded.ok()) return fields->Fail(name, encoded.message());
+  } else if (IsTokenList(value)) {
+    for (const JsonValue& id : value.items()) {
+      if (!id.is_int() || id.as_int() < 0 || id.as_int() >= model.vocab_size) {
+        return fields->Fail(name, "must have token ids of the vocabulary only");
+      }
+      ids->push_back(static_cast<TokenId>(id.as_int()));
+    }
+  } else {
+    return fields->Fail(name, "must be a string, an array of strings, or token ids");
+  }
+  if (ids->empty()) fields->Fail(name, "must not be empty");
+}
+
+}  // namespace
+
+void ReadTexts(const ServedModel& model, std::string_view name, bool cut, Fields* fields,
+               std::vector<std::vector<TokenId>>* texts) {
+  const JsonValue* input = fields->Find(name);
+  if (input == nullptr) return fields->Fail(name, "is required");
+  const auto read = [&](const JsonValue& value) {
+    ReadText(model, name, value, fields, &texts->emplace_back());
+    if (cut) Cut(model, &texts->back());
+  };
+  if (!input->is_array() || IsTokenList(*input)) return read(*input);
+  if (input->items().empty()) return fields->Fail(name, "must not be empty");
+  if (input->items().size() > kTextsMax) {
+    return fields->Fail(name, "must have at most " + std::to_string(kTextsMax) + " items");
+  }
+  for (const JsonValue& item : input->items()) {
+    if (fields->ok()) read(item);
+  }
+}
+
+std::vector<float> Normalised(std::vector<float> vector, int32_t dimensions) {
+  if (dimensions > 0 && static_cast<size_t>(dimensions) < vector.size()) {
+    vector.resize(static_cast<size_t>(dimensions));
+  }
+  double squares = 0;
+  for (const float value : vector) squares += double{value} * double{value};
+  const double length = std::sqrt(squares);
+  if (length == 0) return vector;
+  for (float& value : vector) value = static_cast<float>(double{value} / length);
+  return vector;
+}
+
+std::string ToBase64(const std::vector<float>& vector) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((vector.size() * sizeof(float) + 2) / 3 * 4);
+  uint32_t bits = 0;
+  int count = 0;  // of bits that wait
+  for (const float value : vector) {
+    const uint32_t word = std::bit_cast<uint32_t>(value);
+    for (int shift = 0; shift < 32; shift += 8) {
+      bits = bits << 8 | (word >> shift & 0xFFu);
+      for (count += 8; count >= 6;) {
+        count -= 6;
+        text += kDigits[bits >> count & 63u];
+      }
+      bits &= (1u << count) - 1;
+    }
+  }
+  if (count > 0) text += kDigits[bits << (6 - count) & 63u];
+  while (text.size() % 4 != 0) text += '=';
+  return text;
+}
+
+}  // namespace reprise::api::vectors
