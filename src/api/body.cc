@@ -25,12 +25,18 @@ bool IsJson(std::string_view content_type) {
           http::EqualIgnoringCase(type.substr(type.size() - kSuffix.size()), kSuffix));
 }
 
+// Some programs do not say what they send. Browsers say who asks, whatever a page makes them send.
+bool IsProgram(const http::Request& request) {
+  return request.Header("origin").empty() && request.Header("sec-fetch-site").empty();
+}
+
 }  // namespace
 
 Body ParseBody(const http::Request& request) {
   Body body;
   const std::string_view encoding = request.Header("content-encoding");
-  if (!IsJson(request.Header("content-type"))) {
+  const std::string_view type = request.Header("content-type");
+  if (!IsJson(type) && !(type.empty() && IsProgram(request))) {
     body.error = ApiError{415, "send the body with content-type: application/json"};
     return body;
   }

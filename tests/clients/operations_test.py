@@ -390,10 +390,15 @@ class Cache(unittest.TestCase):
 
     def test_forms_of_web_pages_are_refused(self):
         for kind, status in (("text/plain", 415), ("text/plain; x=json", 415), ("application/x-www-form-urlencoded", 415),
-                             ("", 415), ("application/jsonp", 415), ("application/json", 200),
+                             ("application/jsonp", 415), ("application/json", 200),
                              ("Application/JSON ; charset=utf-8", 200), ("application/vnd.x+json", 200)):
             got = self.server.ask("POST", "/tokenize", '{"content": "a"}', headers={"Content-Type": kind})[0]
             self.assertEqual(got, status, kind)
+        # Who says nothing is a program, unless a browser says who asks.
+        here = f"http://127.0.0.1:{self.server.port}"
+        for more, status in (({}, 200), ({"Origin": here}, 415), ({"Sec-Fetch-Site": "same-origin"}, 415)):
+            got = self.server.ask("POST", "/tokenize", '{"content": "a"}', headers={"Content-Type": "", **more})[0]
+            self.assertEqual(got, status, more)
 
     def test_pages_of_other_sites_are_refused(self):
         here = f"http://127.0.0.1:{self.server.port}"
