@@ -343,6 +343,7 @@ void Engine::Continue(Sequence& sequence, Result<Sampled> sampled) {
   if (sequence.generated == 0) sequence.first_token_ns = clock_.NowNs();
   const auto& ends = request.end_tokens;
   if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
+    if (request.logprobs >= 0) sequence.stream->Add({sampled->chosen, std::move(sampled->top)});
     return Finish(sequence, FinishReason::kEndToken);
   }
   if (request.constraint) {

@@ -19,8 +19,10 @@ namespace reprise {
 class TokenStream {
  public:
   struct Update {
-    std::optional<ReuseReport> started;    // once, when the request begins to run
-    std::vector<GeneratedToken> tokens;    // since the last update, in order
+    std::optional<ReuseReport> started;  // once, when the request begins to run
+    // Since the last update, in order. Where log probabilities are asked for, an end token is the
+    // last of them; it counts as none.
+    std::vector<GeneratedToken> tokens;
     std::optional<Completion> completion;  // set in the last one
   };
 

@@ -40,7 +40,7 @@ Prepared Prepare(const Service& service, const http::ExchangePtr& exchange, bool
     prepared.error = ModelNotFound(prepared.request.model, service.model().id);
   } else if (const Status planned = PlanThinking(service.model(), &prepared.request.job);
              !planned.ok()) {
-    prepared.error = ApiError::From(planned);
+    prepared.error = {400, "output_config.effort: " + planned.message(), "output_config.effort"};
   } else {
     auto prompt =
         RenderChat(service.model(), prepared.request.job, [&] { return exchange->abandoned(); });
@@ -102,17 +102,9 @@ void HandleMessages(Service* service, PromptHistory* history, const http::Exchan
   history->Add(head.id, std::move(parts));
 
   ReplyPlan plan;
-  plan.format = model.output.ForPrompt(prepared.prompt.text, request.parse_calls);
-  plan.options = request.job.options;
-  plan.cache = request.job.cache;
-  plan.tenant = tenant;
-  plan.tools = request.job.tools;
-  plan.one_call = request.one_call;
-  plan.thinking_budget = request.job.thinking_budget;
-  if (auto error = Constrain(service, request.parse_calls ? request.job.tools : "", &plan)) {
+  if (auto error = PlanReply(service, request.job, std::move(prepared.prompt), tenant, &plan)) {
     return Refuse(exchange, *error);
   }
-  plan.prompts.push_back(std::move(prepared.prompt));
   // A request that only warms the cache has no next turn.
   if (plan.options.max_tokens != 0) {
     plan.done = PrepareNextTurn(service, *plan.tenant, std::move(request.job));

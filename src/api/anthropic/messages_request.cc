@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "api/anthropic/client_tools.h"
@@ -83,7 +84,7 @@ void ReadTools(const ServiceOptions& options, Fields* fields, Breakpoints* break
     breakpoints->Read(tool, fmt::format("tools[{}]", i), {-1, 0}, fields);
   }
   json.EndArray();
-  request->parse_calls = true;
+  request->job.calls.parse = true;
   if (std::any_of(tools->items().begin(), tools->items().end(), IsStrict)) {
     request->job.options.rule.calls = OutputRule::Calls::kStrict;
     request->job.options.rule.field = "tools";
@@ -96,7 +97,7 @@ void ReadToolChoice(Fields* fields, MessagesRequest* request) {
   Fields part(*choice, "tool_choice.");
   std::string type;
   part.Read("type", 32, &type);
-  part.Read("disable_parallel_tool_use", &request->one_call);
+  part.Read("disable_parallel_tool_use", &request->job.calls.one);
   OutputRule& rule = request->job.options.rule;
   if (type == "any" || type == "tool") {
     rule.calls = OutputRule::Calls::kRequired;
@@ -104,15 +105,31 @@ void ReadToolChoice(Fields* fields, MessagesRequest* request) {
     if (type == "tool") {
       part.Read("name", kNameBytesMax, &rule.only_tool);
       if (rule.only_tool.empty()) part.Fail("name", "is required");
-      request->one_call = true;
+      request->job.calls.one = true;
     }
     if (request->job.tools.empty()) part.Fail("type", "asks for a call, but there are no tools");
   } else if (type == "none") {
-    request->parse_calls = false;
+    request->job.calls.parse = false;
     rule.calls = OutputRule::Calls::kFree;
   } else if (type != "auto") {
     part.Fail("type", "must be auto, any, tool or none");
   }
+  fields->Take(part);
+}
+
+// How much to think; without thinking there is nothing to choose. "high" is what models do without
+// being asked, so that it asks nothing of those that do not think.
+void ReadEffort(Fields* fields, ThinkingRequest* thinking) {
+  const JsonValue* output = fields->Object("output_config");
+  if (output == nullptr) return;
+  Fields part(*output, "output_config.");
+  std::string effort;
+  part.Read("effort", 32, &effort);
+  constexpr std::string_view kEfforts[] = {"", "low", "medium", "high", "xhigh", "max"};
+  if (std::find(std::begin(kEfforts), std::end(kEfforts), effort) == std::end(kEfforts)) {
+    part.Fail("effort", "must be low, medium, high, xhigh or max");
+  }
+  if (effort != "high" && thinking->enabled != false) thinking->effort = effort;
   fields->Take(part);
 }
 
@@ -195,6 +212,7 @@ MessagesRequest ReadMessagesRequest(const ServiceOptions& options, bool count_on
   RefuseAnthropicUnsupported(fields);
   ReadOptions(options, count_only, fields, &request.job.options);
   ReadThinking(fields, &request);
+  ReadEffort(fields, &request.job.thinking);
 
   // In the order in which they stand in a prompt.
   Breakpoints breakpoints;

@@ -13,8 +13,6 @@ namespace reprise::api::anthropic {
 struct MessagesRequest {
   std::string model;
   bool stream = false;
-  bool parse_calls = false;   // the reply may contain calls
-  bool one_call = false;      // at most one
   bool show_thinking = true;  // false: thinking blocks are empty
   int hour_breakpoints = 0;   // so many of the breakpoints have a ttl of an hour; they come first
   bool diagnose = false;      // say what has changed since an earlier request

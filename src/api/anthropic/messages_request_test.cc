@@ -80,6 +80,18 @@ TEST(MessagesRequest, AnAssistantAtTheEndIsThePrefill) {
   EXPECT_TRUE(error.starts_with("messages: ")) << error;
 }
 
+TEST(MessagesRequest, EffortIsHowMuchToThink) {
+  const auto effort = [](const std::string& members) {
+    return Read(members + R"("messages": [{"role": "user", "content": "Hi"}])").job.thinking.effort;
+  };
+  EXPECT_EQ(effort(R"("output_config": {"effort": "low"}, )"), "low");
+  EXPECT_EQ(effort(R"("output_config": {"effort": "max"}, "thinking": {"type": "adaptive"}, )"),
+            "max");
+  EXPECT_EQ(effort(R"("output_config": {"effort": "high"}, )"), "") << "as without";
+  EXPECT_EQ(effort(R"("output_config": {"effort": "low"}, "thinking": {"type": "disabled"}, )"),
+            "");
+}
+
 TEST(MessagesRequest, ThinkingAndTools) {
   const MessagesRequest request = Read(R"("messages": [{"role": "user", "content": "Hi"},
       {"role": "assistant", "content": [
@@ -100,7 +112,7 @@ TEST(MessagesRequest, ThinkingAndTools) {
             "tool(two)<t2 g>tool(one)<t1 f>tool()<t9 >user(Go on.)");
   EXPECT_EQ(request.job.tools, R"([{"type":"function","function":{"name":"f","description":"d",)"
                                R"("parameters":{"type":"object"}}}])");
-  EXPECT_TRUE(request.parse_calls);
+  EXPECT_TRUE(request.job.calls.parse);
   EXPECT_EQ(request.job.thinking.enabled, true);
   EXPECT_EQ(request.job.thinking.budget, 2048);
   EXPECT_FALSE(Read(std::string(kHi) + R"(, "tool_choice": {"type": "none"},
@@ -149,7 +161,7 @@ TEST(MessagesRequest, AnthropicsClientToolsGetTheirSchema) {
   const MessagesRequest request = Read(std::string(kHi) + R"(, "tools": [
       {"type": "bash_20250124", "name": "bash"}, {"type": "memory_20250818", "name": "memory"},
       {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}])");
-  EXPECT_TRUE(request.parse_calls);
+  EXPECT_TRUE(request.job.calls.parse);
   const auto tools = JsonDocument::Parse(request.job.tools);
   ASSERT_TRUE(tools.ok()) << request.job.tools;
   ASSERT_EQ(tools->root().items().size(), 3u);
@@ -200,6 +212,8 @@ TEST(MessagesRequest, ErrorsNameTheField) {
       {hi + R"("stop_sequences": [""])", "stop_sequences"},
       {hi + R"("temperature": "hot")", "temperature"},
       {hi + R"("output_config": {"format": {"type": "json_schema"}})", "output_config.format"},
+      {hi + R"("output_config": {"effort": "lots"})", "output_config.effort"},
+      {hi + R"("output_config": {"effort": 3})", "output_config.effort"},
       {hi + R"("metadata": {"user_id": 5})", "metadata.user_id"},
   };
   for (const auto& [members, param] : cases) {

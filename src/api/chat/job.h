@@ -68,11 +68,18 @@ struct ReplyOptions {
   OutputRule rule;
 };
 
+// What a reply may contain.
+struct CallRules {
+  bool parse = false;  // calls at all
+  bool one = false;    // no more than one
+};
+
 struct ChatJob {
   std::vector<ChatTurn> turns;
   std::string prefill;    // how the reply begins: the model goes on from there
   std::string tools;      // JSON array of OpenAI's tools, or empty
   std::string variables;  // JSON object for the template, or empty
+  CallRules calls;
   ThinkingRequest thinking;
   std::optional<int32_t>
       thinking_budget;  // tokens of reasoning that the reply may have (PlanThinking)

@@ -120,6 +120,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   void Fail(const ApiError& error);
   void CancelAll();
   ReplyToken Describe(const GeneratedToken& token) const;
+  bool IsEnd(TokenId token) const;
   Usage CountUsage() const;
 
   Service& service_;
@@ -343,10 +344,21 @@ ReplyToken Reply::Describe(const GeneratedToken& token) const {
   return described;
 }
 
+// Whether the engine ends a reply with it (MakeRequest).
+bool Reply::IsEnd(TokenId token) const {
+  const std::vector<TokenId>& stops = plan_.options.stop_tokens;
+  if (std::find(stops.begin(), stops.end(), token) != stops.end()) return true;
+  return !plan_.options.ignore_eos && service_.model().tokenizer->IsEos(token);
+}
+
 // True if the reasoning was ended, and the reply goes on in another stream.
 bool Reply::Append(size_t index, std::vector<GeneratedToken> tokens, Delta* delta) {
   Voice& voice = voices_[index];
   for (const GeneratedToken& token : tokens) {
+    if (IsEnd(token.chosen.token)) {
+      voice.choice.end = Describe(token);
+      return false;
+    }
     std::string text;
     voice.detokenizer->Append(token.chosen.token, &text);
     if (plan_.tell_tokens) voice.held.emplace_back(voice.text_bytes, Describe(token));
@@ -580,6 +592,19 @@ void Reply::CancelAll() {
 }
 
 }  // namespace
+
+std::optional<ApiError> PlanReply(Service* service, const ChatJob& job, Prompt prompt,
+                                  const Tenant* tenant, ReplyPlan* plan) {
+  plan->format = service->model().output.ForPrompt(prompt.text, job.calls.parse);
+  plan->options = job.options;
+  plan->cache = job.cache;
+  plan->tenant = tenant;
+  plan->tools = job.tools;
+  plan->one_call = job.calls.one;
+  plan->thinking_budget = job.thinking_budget;
+  plan->prompts.push_back(std::move(prompt));
+  return Constrain(service, job.calls.parse ? job.tools : "", plan);
+}
 
 std::optional<ApiError> Constrain(Service* service, const std::string& tools, ReplyPlan* plan) {
   const OutputRule& rule = plan->options.rule;

@@ -35,6 +35,7 @@ struct Choice {
   std::vector<ToolCall> calls;     // with ids
   std::vector<ReplyToken> prompt;  // only if asked for (ReplyPlan::score_prompt)
   std::vector<ReplyToken> tokens;  // only if they are kept (ReplyPlan::keep_tokens)
+  std::optional<ReplyToken> end;   // the token that ended it, where log-probabilities are told
   StopKind stop = StopKind::kEnd;
   std::string matched_stop;
   int64_t reasoning_tokens = 0;
@@ -92,6 +93,11 @@ struct ReplyPlan {
   bool score_prompt = false;  // ... and the tokens of the prompt, with options.logprobs
   std::function<void(const Choice&)> done;  // after a whole, successful first choice
 };
+
+// What a chat asks for: a plan with its prompt, whose calls are read as the model writes them, and
+// whose rules are compiled (Constrain). An error, if they cannot be enforced.
+std::optional<ApiError> PlanReply(Service* service, const ChatJob& job, Prompt prompt,
+                                  const Tenant* tenant, ReplyPlan* plan);
 
 // Compiles what the plan's options ask of the reply (OutputRule) into the plan, whose format and
 // one_call are set. `tools`: those that may be called; empty: none. An error, if it cannot be

@@ -32,6 +32,15 @@ Result<Prompt> MakePrompt(const ServedModel& model, const OllamaRequest& request
   return prompt;
 }
 
+// Whatever the reply is, it is text.
+std::optional<ApiError> PlanRaw(Service* service, const ChatJob& job, Prompt prompt,
+                                const Tenant* tenant, ReplyPlan* plan) {
+  plan->options = job.options;
+  plan->tenant = tenant;
+  plan->prompts.push_back(std::move(prompt));
+  return Constrain(service, "", plan);
+}
+
 void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
   const Body body = ParseBody(exchange->request());
   if (body.error) return Refuse(exchange, *body.error);
@@ -52,17 +61,11 @@ void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
   auto prompt = MakePrompt(model, request, exchange);
   if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
   ReplyPlan plan;
-  if (!request.raw) {
-    plan.format = model.output.ForPrompt(prompt->text, request.calls.parse);
-  }
-  plan.options = request.job.options;
-  plan.tenant = service->FindTenant(exchange->request());
-  plan.tools = request.job.tools;
-  plan.thinking_budget = request.job.thinking_budget;
-  if (auto error = Constrain(service, request.calls.parse ? request.job.tools : "", &plan)) {
-    return Refuse(exchange, *error);
-  }
-  plan.prompts.push_back(std::move(*prompt));
+  const Tenant* tenant = service->FindTenant(exchange->request());
+  const auto error = request.raw
+                         ? PlanRaw(service, request.job, std::move(*prompt), tenant, &plan)
+                         : PlanReply(service, request.job, std::move(*prompt), tenant, &plan);
+  if (error) return Refuse(exchange, *error);
   if (!request.raw) plan.done = PrepareNextTurn(service, *plan.tenant, std::move(request.job));
   auto sink = MakeAnswerSink(exchange, std::move(name), shape, request.stream);
   if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) {
@@ -125,10 +128,12 @@ void Show(Service* service, const ExchangePtr& exchange) {
   json.Key("model_info").BeginObject().Member("general.architecture", model.family);
   json.Member("general.basename", model.id);
   json.Member(model.family + ".context_length", model.context_tokens);
-  json.Member(model.family + ".vocab_size", model.vocab_size).EndObject();
+  json.Member(model.family + ".vocab_size", model.vocab_size);
+  json.Member(model.family + ".embedding_length", model.dim).EndObject();
   json.Key("capabilities").BeginArray().String("completion");
   if (!model.output.calls.empty()) json.String("tools");
   if (model.output.reasoning != nullptr) json.String("thinking");
+  if (model.vectors.pooling != Pooling::kNone) json.String("embedding");
   json.EndArray().Member("modified_at", FormatTime(model.created * 1'000'000)).EndObject();
   exchange->Respond(std::move(response));
 }

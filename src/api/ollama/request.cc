@@ -147,7 +147,7 @@ OllamaRequest ReadChat(const ServiceOptions& options, const ServedModel& model, 
   }
   ChatJob& job = request.job;
   openai::ReadMessages(options, fields, &job);
-  openai::ReadTools(options, fields, &job, &request.calls);
+  openai::ReadTools(options, fields, &job);
   if (!fields->ok()) return request;
   for (size_t i = 0; i < job.turns.size(); ++i) {
     Fields part(messages->items()[i], fmt::format("messages[{}].", i));

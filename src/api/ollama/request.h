@@ -17,7 +17,6 @@ struct OllamaRequest {
   bool load_only = false;  // nothing is said: clients do so to have the model loaded
   bool raw = false;        // generate: `prompt` as it is, without the template
   std::string prompt;
-  openai::CallRules calls;
   ChatJob job;
 };
 

@@ -243,10 +243,9 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   Fields fields(body.document->root());
   ChatJob job;
   AnswerOptions options;
-  CallRules calls;
   RefuseUnsupported(&fields);
   ReadMessages(service->options(), &fields, &job);
-  ReadTools(service->options(), &fields, &job, &calls);
+  ReadTools(service->options(), &fields, &job);
   ReadReplyOptions(service->options(), service->model().vocab_size, &fields, &job.options);
   ReadChatOptions(&fields, &options, &job.options);
   ReadCacheControl(&fields, &job.cache);
@@ -260,19 +259,12 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
   if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
   ReplyPlan plan;
-  plan.format = service->model().output.ForPrompt(prompt->text, calls.parse);
-  plan.options = job.options;
-  plan.cache = job.cache;
-  plan.tenant = service->FindTenant(exchange->request());
-  plan.tools = job.tools;
-  plan.one_call = calls.one;
-  plan.thinking_budget = job.thinking_budget;
-  if (auto error = Constrain(service, calls.parse ? job.tools : "", &plan)) {
+  const Tenant* tenant = service->FindTenant(exchange->request());
+  if (auto error = PlanReply(service, job, std::move(*prompt), tenant, &plan)) {
     return Refuse(exchange, *error);
   }
   plan.tell_tokens = options.wants_tokens();
   plan.keep_tokens = plan.tell_tokens && !options.stream;
-  plan.prompts.push_back(std::move(*prompt));
   const size_t choices = static_cast<size_t>(job.options.choices);
   if (choices == 1) {
     plan.done = PrepareNextTurn(service, *plan.tenant, std::move(job));

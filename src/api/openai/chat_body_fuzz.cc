@@ -22,10 +22,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr int64_t kVocab = 1000;
   api::Fields fields(body.document->root());
   api::ChatJob job;
-  api::openai::CallRules calls;
   const api::ServiceOptions options;
   api::openai::ReadMessages(options, &fields, &job);
-  api::openai::ReadTools(options, &fields, &job, &calls);
+  api::openai::ReadTools(options, &fields, &job);
   api::openai::ReadReplyOptions(options, kVocab, &fields, &job.options);
   api::openai::ReadCacheControl(&fields, &job.cache);
   if (!fields.ok()) {

@@ -85,6 +85,7 @@ class WholeCompletion : public CompletionSink {
     for (size_t i = 0; i < choices.size(); ++i) {
       std::vector<ReplyToken> tokens = choices[i].prompt;
       tokens.insert(tokens.end(), choices[i].tokens.begin(), choices[i].tokens.end());
+      if (choices[i].end) tokens.push_back(*choices[i].end);
       WriteChoice(i, EchoOf(i) + choices[i].content, tokens, FinishName(choices[i].stop), &json);
     }
     json.EndArray();
@@ -113,6 +114,8 @@ class StreamedCompletion : public CompletionSink {
     FlushEnd(nullptr);
     ended_ = index;
     end_name_ = FinishName(choice.stop);
+    end_tokens_.clear();
+    if (choice.end) end_tokens_.push_back(*choice.end);
   }
   void OnDone(const std::vector<Choice>&, const Usage& usage, const std::string& report) override {
     FlushEnd(options_.include_usage ? nullptr : &report);
@@ -136,7 +139,7 @@ class StreamedCompletion : public CompletionSink {
  private:
   void FlushEnd(const std::string* report) {
     if (end_name_ == nullptr) return;
-    Send(ended_, "", {}, end_name_, report);
+    Send(ended_, "", end_tokens_, end_name_, report);
     end_name_ = nullptr;
   }
   void Send(size_t choice, std::string_view text, const std::vector<ReplyToken>& tokens,
@@ -155,6 +158,7 @@ class StreamedCompletion : public CompletionSink {
 
   size_t ended_ = 0;
   const char* end_name_ = nullptr;
+  std::vector<ReplyToken> end_tokens_;  // of that choice: the one that ended it
 };
 
 void ReadOptions(Fields* fields, CompletionOptions* options, ReplyOptions* reply) {

@@ -326,7 +326,7 @@ void ReadVariables(Fields* fields, ChatJob* job) {
   JsonWriter(&job->variables).Value(*variables);
 }
 
-void ReadTools(const ServiceOptions& limits, Fields* fields, ChatJob* job, CallRules* calls) {
+void ReadTools(const ServiceOptions& limits, Fields* fields, ChatJob* job) {
   const auto count_max = static_cast<size_t>(limits.tool_count_max);
   const JsonValue* tools = fields->Array("tools", count_max);
   if (tools != nullptr && !tools->items().empty()) {
@@ -340,13 +340,13 @@ void ReadTools(const ServiceOptions& limits, Fields* fields, ChatJob* job, CallR
       }
     }
     JsonWriter(&job->tools).Value(*tools);
-    calls->parse = true;
+    job->calls.parse = true;
   }
   bool parallel = true;
   fields->Read("parallel_tool_calls", &parallel);
-  calls->one = !parallel;
+  job->calls.one = !parallel;
   ReadAnswerRule(fields, &job->options.rule);
-  ReadCallRule(fields, tools, calls, &job->options.rule);
+  ReadCallRule(fields, tools, &job->calls, &job->options.rule);
 }
 
 }  // namespace reprise::api::openai

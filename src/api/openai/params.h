@@ -21,13 +21,8 @@ void ReadCacheControl(Fields* fields, CacheControl* cache);
 void ReadMessages(const ServiceOptions& limits, Fields* fields, ChatJob* job);
 // chat_template_kwargs; ReadMessages does it.
 void ReadVariables(Fields* fields, ChatJob* job);
-// What a reply may contain.
-struct CallRules {
-  bool parse = false;  // calls at all
-  bool one = false;    // no more than one
-};
 // Tools, tool_choice and whatever else a reply must fit.
-void ReadTools(const ServiceOptions& limits, Fields* fields, ChatJob* job, CallRules* calls);
+void ReadTools(const ServiceOptions& limits, Fields* fields, ChatJob* job);
 
 // "5m", "1h", "24h", "90s". False if it is not a duration.
 bool ParseTtl(std::string_view text, int64_t* ms);

@@ -15,9 +15,8 @@ using http::ExchangePtr;
 
 // A chat request as far as its prompt goes.
 void ReadConversation(Service* service, Fields* fields, ChatJob* job) {
-  openai::CallRules calls;
   openai::ReadMessages(service->options(), fields, job);
-  openai::ReadTools(service->options(), fields, job, &calls);
+  openai::ReadTools(service->options(), fields, job);
 }
 
 // The text of a token; its bytes, where they are only a part of a character.
@@ -126,13 +125,6 @@ void ApplyTemplate(Service* service, const ExchangePtr& exchange) {
   exchange->Respond(std::move(response));
 }
 
-// Vectors are another kind of model's answer.
-void RefuseVectors(Service* service, const ExchangePtr& exchange) {
-  Refuse(exchange, {501, "the model '" + service->model().id +
-                             "' generates text; this server makes no embeddings and ranks no "
-                             "documents with it"});
-}
-
 }  // namespace
 
 void AddTextRoutes(Service* service, http::Router* router) {
@@ -143,10 +135,6 @@ void AddTextRoutes(Service* service, http::Router* router) {
   add("/tokenize", Tokenize);
   add("/detokenize", Detokenize);
   add("/apply-template", ApplyTemplate);
-  for (const char* path : {"/v1/embeddings", "/embeddings", "/embedding", "/api/embed",
-                           "/api/embeddings", "/v1/rerank", "/rerank"}) {
-    add(path, RefuseVectors);
-  }
 }
 
 }  // namespace reprise::api::ops

@@ -89,18 +89,11 @@ void Create(Service* service, const StorePtr& store, const ExchangePtr& exchange
     keep = MakeKeep(store, *prepared.tenant, head.id, std::move(request.conversation));
   }
   ReplyPlan plan;
-  plan.format = model.output.ForPrompt(prepared.prompt.text, request.calls.parse);
-  plan.options = request.job.options;
-  plan.cache = request.job.cache;
-  plan.tenant = prepared.tenant;
-  plan.tools = request.job.tools;
-  plan.one_call = request.calls.one;
-  plan.thinking_budget = request.job.thinking_budget;
-  if (auto error = Constrain(service, request.calls.parse ? request.job.tools : "", &plan)) {
+  if (auto error =
+          PlanReply(service, request.job, std::move(prepared.prompt), prepared.tenant, &plan)) {
     return Refuse(exchange, *error);
   }
   plan.tell_tokens = plan.keep_tokens = request.logprobs;
-  plan.prompts.push_back(std::move(prepared.prompt));
   plan.done = PrepareNextTurn(service, *plan.tenant, std::move(request.job));
   auto sink = request.stream ? MakeStreamSink(exchange, std::move(head), std::move(keep))
                              : MakeWholeSink(exchange, std::move(head), std::move(keep));

@@ -65,7 +65,7 @@ class ToolReader {
     json_.BeginArray();
     ReadList(*tools, "tools", "");
     json_.EndArray();
-    request_.calls.parse = !names_.empty();
+    request_.job.calls.parse = !names_.empty();
   }
 
  private:
@@ -146,11 +146,11 @@ void ReadRules(Fields* fields, ResponsesRequest* request) {
   }
   bool parallel = true;
   fields->Read("parallel_tool_calls", &parallel);
-  request->calls.one = !parallel;
+  request->job.calls.one = !parallel;
   if (!fields->ok()) return;
   const std::string& tools = request->job.tools;
   const auto parsed = JsonDocument::Parse(tools.empty() ? "[]" : tools);
-  openai::ReadCallRule(fields, &parsed->root(), &request->calls, &rule);
+  openai::ReadCallRule(fields, &parsed->root(), &request->job.calls, &rule);
 }
 
 void ReadPrevious(const ResponseStore& store, const Tenant& tenant, Fields* fields,

@@ -19,7 +19,6 @@ struct ResponsesRequest {
   bool store = true;            // the client may come back to the response
   bool seal_reasoning = false;  // include: reasoning.encrypted_content
   bool logprobs = false;        // include: message.output_text.logprobs
-  openai::CallRules calls;
   Namespaces namespaces;
   StoredResponse conversation;  // items so far, and which of them came with this request
   std::string settings;         // members of the response object that repeat the request: JSON
