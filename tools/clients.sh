@@ -35,8 +35,9 @@ install_node build/clients openai ollama ai @ai-sdk/openai @ai-sdk/openai-compat
 more=build/clients-more
 install_python $more/agents openai-agents
 install_python $more/langchain langchain-openai langchain-anthropic langchain-ollama
-install_python $more/litellm litellm
+install_python $more/litellm 'litellm[proxy]'
 install_python $more/pydantic 'pydantic-ai-slim[openai,anthropic]' llm
 install_python $more/lm_eval 'lm-eval[api]'
 install_python $more/aider aider-chat
+install_python $more/open_webui open-webui  # some GB
 install_node $more @openai/codex "opencode-linux-$(uname -m | sed 's/aarch64/arm64/; s/x86_64/x64/')"

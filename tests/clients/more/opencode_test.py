@@ -26,7 +26,7 @@ class OpenCode(setting.ServerTest):
             pathlib.Path(folder, "opencode.json").write_text(json.dumps(
                 {"provider": {"local": provider}, "model": "local/scripted", "small_model": "local/scripted",
                  "share": "disabled", "autoupdate": False}))
-            environment = {**os.environ, "HOME": folder, "XDG_CONFIG_HOME": folder + "/config",
+            environment = {**os.environ, "HOME": folder, "PWD": folder, "XDG_CONFIG_HOME": folder + "/config",
                            "XDG_DATA_HOME": folder + "/data", "XDG_CACHE_HOME": folder + "/cache",
                            "OPENCODE_DISABLE_MODELS_FETCH": "1"}
             done = subprocess.run([OPENCODE, "run", "-m", "local/scripted", "Hi"], cwd=folder, env=environment,

@@ -15,10 +15,12 @@ CLIENTS = {
     "agents": ("agents", ["openai-agents"], []),
     "langchain": ("langchain", ["langchain-openai", "langchain-anthropic", "langchain-ollama"], []),
     "litellm": ("litellm", ["litellm"], []),
+    "litellm_proxy": ("litellm", ["litellm"], []),
     "pydantic_ai": ("pydantic", ["pydantic-ai-slim"], []),
     "llm": ("pydantic", ["llm"], []),
     "aider": ("aider", ["aider-chat"], []),
     "lm_eval": ("lm_eval", ["lm-eval"], []),
+    "open_webui": ("open_webui", ["open-webui"], []),
     "codex": ("agents", [], [NODE / ".bin/codex"]),
     "opencode": ("agents", [], [next(NODE.glob("opencode-linux-*/bin/opencode"), NODE)]),
 }
