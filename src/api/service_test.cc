@@ -66,6 +66,34 @@ TEST(Service, ChatWholeAndStreamed) {
   EXPECT_EQ(events.back(), "[DONE]");
 }
 
+// Whoever scores a text asks for one token more, and drops it: the end is one, too.
+TEST(Service, TheTokenThatEndsIsToldWithItsProbability) {
+  TestService service;
+  const std::string members = R"("prompt": "xyz", "logprobs": 1, "max_tokens": 1)";
+  const auto whole = service.Post("/v1/completions", "{\"echo\": true, " + members + "}");
+  const std::vector<std::string> tokens = {"choices", "0", "logprobs", "tokens"};
+  const auto token = [&](const std::string& body, const char* index) {
+    std::vector<std::string> path = tokens;
+    path.push_back(index);
+    return At(body, path);
+  };
+  EXPECT_EQ(token(whole.body, "2"), "z") << whole.body;
+  EXPECT_EQ(token(whole.body, "3"), "<|im_end|>");
+  EXPECT_EQ(token(whole.body, "4"), "absent");
+  EXPECT_EQ(At(whole.body, {"choices", "0", "text"}), "xyz");
+  EXPECT_EQ(At(whole.body, {"choices", "0", "finish_reason"}), "stop");
+  EXPECT_EQ(At(whole.body, {"usage", "completion_tokens"}), "0");
+  const auto streamed = service.Post("/v1/completions", "{\"stream\": true, " + members + "}");
+  const auto events = Events(streamed.body);
+  ASSERT_GE(events.size(), 2u);
+  EXPECT_EQ(token(events[events.size() - 2], "0"), "<|im_end|>") << streamed.body;
+  // In a chat it is no part of the answer.
+  const auto chat =
+      service.Post(kChat, R"({"logprobs": true, "messages": [{"role": "user", "content": "Hi"}]})");
+  EXPECT_EQ(At(chat.body, {"choices", "0", "logprobs", "content", "25", "token"}), "z");
+  EXPECT_EQ(At(chat.body, {"choices", "0", "logprobs", "content", "26"}), "absent") << chat.body;
+}
+
 TEST(Service, ThinkingAndContentAreBlocksOfAMessage) {
   TestService service;
   const std::string members =

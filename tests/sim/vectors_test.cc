@@ -20,17 +20,17 @@ class VectorTest : public testing::TestWithParam<Pooling> {
 
   // Straight from the tokens.
   std::vector<float> Cold(const GenerateRequest& request) {
-    std::vector<double> pooled(FakeExecutor::kVocab);
-    std::vector<float> row(FakeExecutor::kVocab);
-    const std::span<const TokenId> tokens = request.prompt;
+    constexpr size_t kDim = FakeExecutor::kVocab;
+    std::vector<float> rows(request.prompt.size() * kDim);
+    executor_.ColdLogits(request.prompt, rows.data());
     const bool mean = GetParam() == Pooling::kMean;
-    for (size_t count = mean ? 1 : tokens.size(); count <= tokens.size(); ++count) {
-      executor_.ColdLogits(tokens.first(count), row.data());
-      for (size_t i = 0; i < row.size(); ++i) pooled[i] += double{row[i]};
+    std::vector<double> pooled(kDim);
+    for (size_t i = mean ? 0 : rows.size() - kDim; i < rows.size(); ++i) {
+      pooled[i % kDim] += double{rows[i]};
     }
     std::vector<float> vector;
     for (const double sum : pooled) {
-      vector.push_back(float(sum / (mean ? double(tokens.size()) : 1)));
+      vector.push_back(float(sum / (mean ? double(request.prompt.size()) : 1)));
     }
     return vector;
   }
@@ -60,12 +60,10 @@ TEST_P(VectorTest, IsTheSameInAnyStepAndCompany) {
 }
 
 TEST_P(VectorTest, SurvivesBeingSentBack) {
-  CacheOptions cache;
-  cache.budget_bytes = size_t{160} << 10;
-  cache.context_tokens = 512;
   EngineOptions options;
   options.scheduler.rows_max = 32;
-  EngineFixture fixture(executor_, cache, options);
+  options.running_max = 2;
+  EngineFixture fixture(executor_, {}, options);
   std::vector<std::shared_ptr<TokenStream>> streams;
   std::vector<GenerateRequest> texts;
   for (uint64_t i = 0; i < 6; ++i) {

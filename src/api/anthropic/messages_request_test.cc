@@ -117,7 +117,7 @@ TEST(MessagesRequest, ThinkingAndTools) {
   EXPECT_EQ(request.job.thinking.budget, 2048);
   EXPECT_FALSE(Read(std::string(kHi) + R"(, "tool_choice": {"type": "none"},
       "tools": [{"name": "f", "input_schema": {}}])")
-                   .parse_calls);
+                   .job.calls.parse);
 }
 
 TEST(MessagesRequest, Breakpoints) {

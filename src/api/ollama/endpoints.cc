@@ -62,10 +62,10 @@ void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
   if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
   ReplyPlan plan;
   const Tenant* tenant = service->FindTenant(exchange->request());
-  const auto error = request.raw
+  const auto wrong = request.raw
                          ? PlanRaw(service, request.job, std::move(*prompt), tenant, &plan)
                          : PlanReply(service, request.job, std::move(*prompt), tenant, &plan);
-  if (error) return Refuse(exchange, *error);
+  if (wrong) return Refuse(exchange, *wrong);
   if (!request.raw) plan.done = PrepareNextTurn(service, *plan.tenant, std::move(request.job));
   auto sink = MakeAnswerSink(exchange, std::move(name), shape, request.stream);
   if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) {

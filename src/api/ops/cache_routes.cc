@@ -89,9 +89,8 @@ void Pin(Service* service, const ExchangePtr& exchange) {
   std::vector<TokenId> ids;
   if (fields.Find("messages") != nullptr) {
     ChatJob job;
-    openai::CallRules calls;
     openai::ReadMessages(service->options(), &fields, &job);
-    openai::ReadTools(service->options(), &fields, &job, &calls);
+    openai::ReadTools(service->options(), &fields, &job);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
     auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
     if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));

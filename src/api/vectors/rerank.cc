@@ -12,7 +12,6 @@
 
 #include "api/body.h"
 #include "api/openai/format.h"
-#include "api/unsupported.h"
 #include "api/vectors/texts.h"
 #include "api/vectors/vector_job.h"
 #include "base/json_writer.h"
@@ -88,6 +87,11 @@ class RankSink : public VectorSink {
 
 RankRequest ReadRequest(Fields* fields) {
   RankRequest request;
+  for (const char* name : {"truncate_prompt_tokens", "max_tokens_per_doc", "max_chunks_per_doc"}) {
+    if (fields->Find(name) != nullptr) {
+      fields->Fail(name, "is not supported: documents are never shortened", "unsupported_value");
+    }
+  }
   fields->Read("query", kTextBytesMax, &request.query);
   if (request.query.empty()) fields->Fail("query", "is required");
   int64_t top = 0;
@@ -154,7 +158,6 @@ void HandleRerank(Service* service, const http::ExchangePtr& exchange) {
     return Refuse(exchange, {501, "the model '" + model.id + "' ranks no documents: " + why});
   }
   Fields fields(body.document->root());
-  RefuseUnsupported(&fields);
   RankRequest request = ReadRequest(&fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   VectorJob job;

@@ -202,6 +202,7 @@ TEST(Rerank, DocumentsAreNotControlAndBadOnesAreNamed) {
   for (const char* body :
        {R"({"documents": ["a"]})", R"({"query": "q"})", R"({"query": "q", "documents": []})",
         R"({"query": "q", "documents": [3]})", R"({"query": "q", "documents": [{"x": "a"}]})",
+        R"({"query": "q", "documents": ["a"], "max_tokens_per_doc": 9})",
         R"({"query": "q", "documents": ["a"], "top_n": 0})"}) {
     EXPECT_EQ(service.Post("/v1/rerank", body).status, 400) << body;
   }

@@ -14,11 +14,11 @@ const LEFT = 44;
 
 function words(total) {
   const lines = [`${count(total.reused)} of ${tokens(total.prompt)} in prompts reused (${percent(total.reused, total.prompt)}).`];
-  const kinds = [['warm', total.warm], ['cold', total.cold]].filter(([, kind]) => kind.requests > 0);
-  const each = (key) => kinds.map(([name, kind]) => `${name} ${milliseconds((1000 * kind.ms) / Math.max(1, kind[key]))}`).join(', ');
-  if (kinds.length > 0) {
-    lines.push(`To the first token, for 1,000 tokens of the prompt: ${each('prompt')}; for 1,000 tokens computed: ${each('computed')}.`);
-  }
+  const each = (key) => [['warm', total.warm[key]], ['cold', total.cold[key]]].filter(([, sum]) => sum.tokens > 0)
+    .map(([name, sum]) => `${name} ${milliseconds((1000 * sum.ms) / sum.tokens)}`).join(', ');
+  const prompt = each('prompt');
+  const computed = each('computed');
+  if (prompt) lines.push(`To the first token, for 1,000 tokens of the prompt: ${prompt}${computed ? `; for 1,000 tokens computed: ${computed}` : ''}.`);
   return lines.join(' ');
 }
 

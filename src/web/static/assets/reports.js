@@ -33,17 +33,20 @@ export class Reports {
   }
 
   totals() {
-    const kind = () => ({ requests: 0, ms: 0, prompt: 0, computed: 0 });
+    const sum = () => ({ ms: 0, tokens: 0 });
+    const kind = () => ({ prompt: sum(), computed: sum() });
+    const add = (to, ms, tokens) => {
+      if (tokens < COMPARABLE) return;
+      to.ms += ms;
+      to.tokens += tokens;
+    };
     const total = { prompt: 0, reused: 0, warm: kind(), cold: kind() };
     for (const { report } of this.list) {
       total.prompt += report.prompt_tokens;
       total.reused += report.used_tokens;
-      if (report.prompt_tokens < COMPARABLE) continue;
       const one = isWarm(report) ? total.warm : total.cold;
-      one.requests += 1;
-      one.ms += report.first_token_ms;
-      one.prompt += report.prompt_tokens;
-      one.computed += report.prompt_tokens - report.used_tokens;
+      add(one.prompt, report.first_token_ms, report.prompt_tokens);
+      add(one.computed, report.first_token_ms, report.prompt_tokens - report.used_tokens);
     }
     return total;
   }
