@@ -4,6 +4,7 @@ usage: litellm_proxy_test.py REPRISE
 """
 import os
 import pathlib
+import secrets
 import socket
 import subprocess
 import sys
@@ -27,6 +28,7 @@ litellm_settings: {{num_retries: 0, telemetry: false}}
 TOOLS = [{"type": "function", "function": {"name": setting.harness.WEATHER["name"],
                                            "description": setting.harness.WEATHER["description"],
                                            "parameters": setting.harness.WEATHER["schema"]}}]
+KEY = "sk-" + secrets.token_hex(32)  # it does not start with a weak one
 HELLO = [{"role": "user", "content": "Hi"}]
 
 
@@ -47,7 +49,7 @@ class LiteLlmProxy(setting.ServerTest):
         program = pathlib.Path(sys.executable).parent / "litellm"
         cls.log = open(pathlib.Path(cls.folder.name, "log"), "w+")
         cls.proxy = subprocess.Popen([program, "--config", config, "--host", "127.0.0.1", "--port", str(cls.port)],
-                                     env={**os.environ, "HOME": cls.folder.name}, stdout=cls.log, stderr=cls.log)
+                                     env={**os.environ, "HOME": cls.folder.name, "LITELLM_MASTER_KEY": KEY}, stdout=cls.log, stderr=cls.log)
         for _ in range(600):
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{cls.port}/health/liveliness", timeout=5).read()
@@ -55,7 +57,7 @@ class LiteLlmProxy(setting.ServerTest):
             except (urllib.error.URLError, OSError):
                 assert cls.proxy.poll() is None, cls.read_log()
                 time.sleep(0.5)
-        cls.client = openai.OpenAI(base_url=f"http://127.0.0.1:{cls.port}/v1", api_key="key", max_retries=0)
+        cls.client = openai.OpenAI(base_url=f"http://127.0.0.1:{cls.port}/v1", api_key=KEY, max_retries=0)
 
     @classmethod
     def read_log(cls):
