@@ -250,7 +250,7 @@ int32_t Lease::computed() const { return index_->record(*this).computed.logical;
 Extent Lease::extent() const { return index_->record(*this).computed; }
 std::span<const BlockId> Lease::blocks() const { return index_->record(*this).table; }
 StateId Lease::state() const { return index_->record(*this).state; }
-std::span<const PendingTap> Lease::taps() const { return index_->record(*this).taps; }
+std::span<const PendingSnapshot> Lease::pending() const { return index_->record(*this).pending; }
 bool Lease::poisoned() const { return index_->record(*this).poisoned; }
 const ReuseReport& Lease::report() const { return index_->record(*this).report; }
 

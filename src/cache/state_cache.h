@@ -32,7 +32,7 @@ namespace reprise {
 //     n = min(chunk, lease.tokens().size() - lease.computed());
 //     cache.Reserve(lease, n);                   // private blocks for n more positions
 //     model.Forward(rows tokens()[computed, computed + n), lease.blocks(), lease.state(),
-//                   lease.taps());               // the states to keep on the way
+//                   lease.pending());               // the states to keep on the way
 //     cache.Commit(lease, {n});                  // publishes what became complete
 //     cache.Append(lease, sampled);              // the next token to run
 //   }
@@ -78,15 +78,19 @@ struct CacheRequest {
   int32_t min_cache_tokens = 0;          // do not reuse or store less than this
   bool read = true;                      // may reuse
   bool write = true;                     // may publish
-  bool speculative = false;              // idle-time work: never awaited, not in the statistics
+  std::string_view tenant;               // whose share of the cache this is; see CacheOptions
+  int32_t tenant_weight = 1;
+  bool idle = false;  // work for idle time: never awaited, not in the statistics
 };
 
 // Memory for the state after tokens [0, position), waiting to be filled by a step.
-struct PendingTap {
+struct PendingSnapshot {
   int32_t position = 0;
   StateId state;
 };
 
+// What running requests leave of the budget is shared out among tenants by weight. A tenant may
+// have more while others want less, but is never evicted below its share for others.
 struct CacheOptions {
   size_t budget_bytes = 0;        // see DefaultBudget
   int32_t context_tokens = 4096;  // of one sequence; one such entry must fit
@@ -132,7 +136,7 @@ class Lease {
   StateId state() const;  // the live one; invalid if the model has no recurrent state
   // Snapshots that the step reserved last is to fill on its way, ascending: positions strictly
   // between computed() and the end of the step. (The state at its end is saved by Commit.)
-  std::span<const PendingTap> taps() const;
+  std::span<const PendingSnapshot> pending() const;
   bool poisoned() const;  // a state was not finite
   // Final after Start, but for what was stored (stored_tokens, snapshots_*).
   const ReuseReport& report() const;

@@ -76,7 +76,7 @@ class Toy {
         for (int i = 0; i < 16; ++i) Row(lease, p)[i] = folds[p + 1];
         for (int i = 0; i < 16; ++i) Row(lease, p)[64 * 16 + i] = 1;
       }
-      for (const PendingTap& tap : lease.taps()) {
+      for (const PendingSnapshot& tap : lease.pending()) {
         auto* snapshot = Raw(cache->memory().state(tap.state).As<float>());
         std::fill_n(snapshot, 1024, folds[tap.position]);
       }

@@ -123,7 +123,7 @@ struct CacheStats {
 
   // Now. bytes_leased + bytes_cached + bytes_metadata <= bytes_budget.
   size_t bytes_budget = 0;
-  size_t bytes_leased = 0;    // blocks and slots of running requests
+  size_t bytes_leased = 0;    // blocks and states of running requests
   size_t bytes_cached = 0;    // blocks and snapshots that only the tree holds
   size_t bytes_metadata = 0;  // token runs, nodes, tables
   size_t bytes_snapshots = 0;

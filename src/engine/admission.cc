@@ -76,7 +76,9 @@ Lease Engine::Acquire(const Sequence& sequence, std::span<const TokenId> tokens)
   wanted.min_cache_tokens = request.min_cache_tokens;
   wanted.read = request.cache_read;
   wanted.write = request.cache_write;
-  wanted.speculative = request.idle;
+  wanted.idle = request.idle;
+  wanted.tenant = request.tenant;
+  wanted.tenant_weight = request.tenant_weight;
   return cache_->Acquire(wanted);
 }
 

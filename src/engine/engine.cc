@@ -218,8 +218,8 @@ void Engine::Forward(std::vector<Share>* shares) {
     slice.past = lease.extent();
     slice.blocks = lease.blocks();
     slice.state = lease.state();
-    for (const PendingTap& tap : lease.taps()) {
-      taps[i].push_back({static_cast<uint32_t>(tap.position - begin), tap.state});
+    for (const PendingSnapshot& one : lease.pending()) {
+      taps[i].push_back({static_cast<uint32_t>(one.position - begin), one.state});
     }
     slice.taps = taps[i];
     tokens.insert(tokens.end(), lease.tokens().begin() + begin, lease.tokens().begin() + end);
@@ -394,13 +394,14 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   completion.report = sequence.report;
   CountEnd(sequence.request, reason);
   if (!sequence.request.idle) {
-    counters_.recent.push_back(completion);
-    counters_.recent.back().prompt = {};
-    counters_.recent.back().vector = {};
-    if (counters_.recent.size() > EngineStats::kRecentMax) counters_.recent.pop_front();
-    if (LogEnabled(LogLevel::kDebug)) {
-      Log(LogLevel::kDebug, std::string(NameOf(reason)) + ", " + FormatReport(completion.report));
-    }
+    std::lock_guard lock(mutex_);
+    recent_.push_back(completion);
+    recent_.back().prompt = {};
+    recent_.back().vector = {};
+    if (recent_.size() > EngineStats::kRecentMax) recent_.pop_front();
+  }
+  if (!sequence.request.idle && LogEnabled(LogLevel::kDebug)) {
+    Log(LogLevel::kDebug, std::string(NameOf(reason)) + ", " + FormatReport(completion.report));
   }
   sequence.stream->Complete(std::move(completion));
 }
@@ -468,7 +469,9 @@ void Engine::SetObserver(std::function<void()> changed) {
 
 EngineStats Engine::stats() const {
   std::lock_guard lock(mutex_);
-  return published_;
+  EngineStats stats = published_;
+  stats.recent = recent_;
+  return stats;
 }
 
 void Engine::Start() {

@@ -159,7 +159,8 @@ class Engine {
   uint64_t arrivals_ = 0;
   uint64_t refused_ = 0;
   bool stop_ = false;
-  EngineStats published_;
+  EngineStats published_;  // without the recent ones:
+  std::deque<Completion> recent_;
   std::mutex observer_mutex_;
   std::function<void()> observer_;
   uint64_t observed_ = 0;  // what the observer was last told about

@@ -193,7 +193,7 @@ class Script {
       if (name == "min") request.min_cache_tokens = std::stoi(value);
       if (name == "read") request.read = value != "0";
       if (name == "write") request.write = value != "0";
-      if (name == "speculative") request.speculative = value != "0";
+      if (name == "idle") request.idle = value != "0";
     }
     const Prompt prompt = PromptOf(w, colon + 1, arrow);
     if (reply != nullptr) *reply = PromptOf(w, arrow + 1);

@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "cache/index/index_fixture.h"
 #include "engine_fixture.h"
 #include "paced_executor.h"
 
@@ -280,6 +281,54 @@ TEST(Fairness, EveryDayKeepsTheOrder) {
   EXPECT_GT(tally.idle_beside_pins, seeds / 10);
   EXPECT_GT(tally.evicted, seeds / 4);
   EXPECT_GT(tally.long_prompts, seeds / 40);
+}
+
+// Tenants store prompts, one of them most. What the others have goes for his sake only as far as it
+// is more than their share of what his request leaves.
+TEST(Fairness, NobodyIsEvictedBelowHisShareOfTheCache) {
+  constexpr size_t kEntryBytes = 600 << 10;  // what one eviction takes at most
+  constexpr size_t kRunBytes = 1 << 20;      // what one request takes while it runs
+  uint64_t evicted = 0;
+  for (uint64_t seed = 0; seed < SeedCount(); ++seed) {
+    Rng rng(seed);
+    const auto below = [&](uint64_t bound) { return static_cast<int32_t>(rng.Below(bound)); };
+    const int kind = below(4);
+    StateIndex::Options options;
+    options.spec = SpecOfKinds(kind == 0 || kind == 1, kind == 2 ? 128 : 0, kind != 0 && kind != 2);
+    options.cache.budget_bytes = static_cast<size_t>(3 + below(8)) << 20;
+    options.ladder_share = 0;
+    IndexClient client(std::move(options));
+    const int32_t tenants = 2 + below(3);
+    int32_t weights = 0;
+    for (int32_t t = 0; t < tenants; ++t) weights += 1 + t;
+    const auto bytes_of = [&](int32_t t) {
+      return client.index.BytesAndShareOf("t" + std::to_string(t)).first;
+    };
+    for (int op = 0; op < 40; ++op) {
+      const int32_t tenant = rng.Below(100) < 60 ? 0 : below(static_cast<uint64_t>(tenants));
+      std::vector<size_t> before;
+      for (int32_t t = 0; t < tenants; ++t) before.push_back(bytes_of(t));
+      const std::string name = "t" + std::to_string(tenant);
+      const NamespaceKey key{"model", name};
+      CacheRequest request;
+      request.key = &key;
+      request.tenant = name;
+      request.tenant_weight = 1 + tenant;
+      client.index.SetTime(op);
+      client.Run(RandomTokens(rng.Below(40), static_cast<size_t>(64 + below(330))), request);
+      const size_t room = client.index.options().budget_bytes - kRunBytes;
+      for (int32_t t = 0; t < tenants; ++t) {
+        const size_t now = bytes_of(t);
+        if (t == tenant || now >= before[static_cast<size_t>(t)]) continue;
+        ++evicted;
+        ASSERT_GE((now + kEntryBytes) * static_cast<size_t>(weights),
+                  (room - room / 16) * static_cast<size_t>(1 + t))
+            << "seed " << seed << ", tenant " << t;
+      }
+    }
+    ASSERT_EQ(client.index.CheckInvariants().message(), "") << "seed " << seed;
+  }
+  EXPECT_GT(evicted, SeedCount());
 }
 
 }  // namespace

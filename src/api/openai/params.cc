@@ -194,9 +194,9 @@ void ReadContinuation(Fields* fields, ChatJob* job) {
   if (turn.role != "assistant") {
     return fields->Fail("continue_final_message", "needs a last message of the assistant's");
   }
-  if (!turn.calls.empty()) return fields->Fail(last + ".tool_calls", "cannot be gone on with");
+  if (!turn.calls.empty()) return fields->Fail(last + ".tool_calls", "cannot be continued");
   if (!turn.reasoning.empty()) {
-    return fields->Fail(last + ".reasoning_content", "cannot be gone on with");
+    return fields->Fail(last + ".reasoning_content", "cannot be continued");
   }
   if (job->turns.size() < 2) return fields->Fail("messages", "must have one before it");
   ContinueLastTurn(job);

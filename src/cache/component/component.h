@@ -17,7 +17,7 @@ namespace reprise {
 //  may a match end      anywhere up to where   where the last W      only at a snapshot
 //  here?                K/V is held            positions are held
 //  what does a lease    the blocks of          the blocks of the     nothing: the snapshot is
-//  hold?                [0, p)                 last W positions      copied into its slot
+//  hold?                [0, p)                 last W positions      copied to its live one
 //  how does a split     sliced at the split; a block across it       each snapshot goes with its
 //  divide it?           belongs to both halves                       position
 //  what is evicted?     the tail of a leaf     far head, then tail   a snapshot, and K/V that only

@@ -228,12 +228,21 @@ Status StateIndex::CheckEntries() const {
       return Internal(fmt::format("entry {} has no mark", i));
     }
   }
+  std::vector<uint32_t> snapshots_of(Tenants::kOwnersMax);
+  for (uint32_t i = 0; i < order_.limit(); ++i) {
+    if (order_.in_use({i}) && order_[{i}].snapshot.valid()) ++snapshots_of[order_[{i}].owner];
+  }
+  for (uint32_t owner = 0; owner < snapshots_of_.size(); ++owner) {
+    if (snapshots_of[owner] != snapshots_of_[owner]) {
+      return Internal("the snapshots of a tenant are counted wrongly");
+    }
+  }
   int32_t live = 0;
   for (const LeaseRecord& record : flights_.records()) {
     std::vector<StateId> mine;
-    for (const PendingTap& tap : record.taps) mine.push_back(tap.state);
-    rungs += size_t(
-        std::count(record.tap_reasons.begin(), record.tap_reasons.end(), SnapshotReason::kEdit));
+    for (const PendingSnapshot& tap : record.pending) mine.push_back(tap.state);
+    rungs += size_t(std::count(record.pending_reasons.begin(), record.pending_reasons.end(),
+                               SnapshotReason::kEdit));
     if (record.state.valid()) mine.push_back(record.state);
     if (record.state.valid()) ++live;
     for (const StateId state : mine) {

@@ -25,6 +25,7 @@ bool StateIndex::PurgeSomeGhosts() {
 // not at all).
 bool StateIndex::MakeRoom(const Units& units, size_t metadata, EvictReason why, bool even_pinned) {
   const size_t bytes = units.blocks * block_bytes_ + units.states * state_bytes_ + metadata;
+  const Claiming claiming(&claim_, {claim_.owner, bytes, 0});
   refusal_ = OkStatus();
   while (bytes_used() + bytes > options_.cache.budget_bytes ||
          blocks_.used_count() + size_t{units.blocks} > blocks_.capacity()) {
@@ -53,11 +54,41 @@ Status StateIndex::NoRoom(const std::string& sentence) const {
                            "prompt or lower the budget");
 }
 
-// For a snapshot: only what is worth less than itself.
-bool StateIndex::MakeRoomForSnapshot(double key) {
+// What this owner has cached, with what it is about to.
+size_t StateIndex::CachedBytesOf(uint32_t owner) const {
+  const size_t snapshots = owner < snapshots_of_.size() ? snapshots_of_[owner] : 0;
+  return blocks_.cached_count(owner) * block_bytes_ + snapshots * state_bytes_ +
+         (owner == claim_.owner ? claim_.cached : 0);
+}
+
+// The owner's share of what running requests leave, what they are about to take taken off.
+size_t StateIndex::ShareOf(uint32_t owner) const {
+  const size_t running = blocks_.leased_count() * block_bytes_ +
+                         size_t(live_states_) * state_bytes_ + bytes_metadata() + claim_.running;
+  const size_t budget = options_.cache.budget_bytes;
+  return tenants_.ShareOf(owner, budget - std::min(budget, running), [this](uint32_t other) {
+    return other == claim_.owner || CachedBytesOf(other) > 0;
+  });
+}
+
+// Those that have more than their share: at their cost room is made.
+Tenants::Mask StateIndex::OverShare() const {
+  if (tenants_.size() <= 1) return Tenants::kAll;
+  Tenants::Mask over = 0;
+  for (uint32_t owner = 0; owner < tenants_.size(); ++owner) {
+    if (CachedBytesOf(owner) > ShareOf(owner)) over |= Tenants::Mask{1} << owner;
+  }
+  return over;
+}
+
+// For a snapshot: only what is worth less than itself; or, as long as its tenant has less than its
+// share, what others have above theirs.
+bool StateIndex::MakeRoomForSnapshot(double key, bool claims_share) {
+  const Claiming claiming(&claim_, {claim_.owner, 0, state_bytes_});
   while (bytes_used() + state_bytes_ > options_.cache.budget_bytes || states_.full() ||
          !Backed({.states = 1})) {
-    if (!EvictOne(EvictReason::kSnapshot, key, false)) return false;
+    const bool due = claims_share && (OverShare() >> claim_.owner & 1) == 0;
+    if (!EvictOne(EvictReason::kSnapshot, due ? kAnyKey : key, false)) return false;
   }
   return true;
 }
@@ -81,14 +112,17 @@ bool StateIndex::MakeRoomForRung(double key) {
   while ((rung_count_ + 1) * state_bytes_ > LadderBytesMax()) {
     if (!EvictOne(EvictReason::kSnapshot, key, false)) return false;
   }
-  return MakeRoomForSnapshot(key);
+  return MakeRoomForSnapshot(key, false);
 }
 
-// The entry with the smallest key, if that is below the bound. Keys may have risen since they were
+// The entry with the smallest key, if that is below the bound, of those who have more than their
+// share (of all, if they have nothing that can go). Keys may have risen since they were
 // computed (a neighbour went, so more would be replayed): then the entry moves and we look again.
 EntryId StateIndex::NextVictim(double below_key) {
+  Tenants::Mask owners = OverShare();
+  if (!order_.Min(owners).valid()) owners = Tenants::kAll;
   while (true) {
-    const EntryId id = order_.Min();
+    const EntryId id = order_.Min(owners);
     if (!id.valid() || order_.key(id) >= below_key) return EntryId();
     const double key = KeyOf(FactsOf(id));
     if (key <= order_.key(id)) return id;
@@ -196,6 +230,7 @@ void StateIndex::DropSnapshot(EntryId id, EvictReason why) {
   const uint32_t blocks_before = blocks_.used_count();
   Unpin(id);
   order_.Remove(id);
+  --snapshots_of_[entry.owner];
   FreeSnapshot(entry.snapshot, entry.reason);
   const auto previous = recurrent_->Previous(entry.node, entry.position);
   recurrent_->Remove(entry.node, entry.position, why != EvictReason::kReset);
@@ -226,7 +261,7 @@ void StateIndex::TrimUnreachable(NodeId node, int32_t position) {
 }
 
 // The node holds K/V, perhaps for the first time.
-void StateIndex::AfterTailChanged(NodeId node, uint32_t turns) {
+void StateIndex::AfterTailChanged(NodeId node, const LeaseRecord& record) {
   if (!kv_->holds(node)) return;
   if (tails_.size() <= node.value)
     tails_.resize(std::max<size_t>(node.value + 1, tails_.size() * 2));
@@ -234,7 +269,8 @@ void StateIndex::AfterTailChanged(NodeId node, uint32_t turns) {
     Entry entry;
     entry.node = node;
     entry.used_ms = now_ms_;
-    entry.turns = turns;
+    entry.turns = record.turns;
+    entry.owner = record.owner;
     tails_[node.value] = order_.Add(entry);
     Freshen(node, now_ms_ + options_.cache.ttl_ms);
   }
@@ -341,7 +377,7 @@ void StateIndex::NoteUse(EntryId id) {
 
 // A request of an attention-only model has ended here.
 void StateIndex::NoteEndOf(LeaseRecord& record) {
-  if (record.speculative) return;
+  if (record.idle) return;
   const NodeId node = tree_.Resolve(record.cursor).node;
   if (ends_.size() <= node.value) ends_.resize(std::max<size_t>(node.value + 1, ends_.size() * 2));
   ends_[node.value] = {now_ms_, record.turns};
@@ -350,7 +386,7 @@ void StateIndex::NoteEndOf(LeaseRecord& record) {
 
 // The prompt goes on from where an earlier request ended, or nearly (the opening of a reply may be
 // rendered anew).
-void StateIndex::NoteGoneOn(LeaseRecord& record, const MatchResult& match) {
+void StateIndex::NoteContinued(LeaseRecord& record, const MatchResult& match) {
   if (match.path.empty()) return;
   const NodeId node = match.path.back().node;
   if (node.value >= ends_.size() || ends_[node.value].left_ms < 0) return;

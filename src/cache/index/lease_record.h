@@ -16,8 +16,17 @@ namespace reprise {
 // Where a request has ended. It stays known while the tokens are, also when their K/V is gone:
 // what the policy learns must not depend on what it has kept.
 struct ConversationEnd {
-  int64_t left_ms = -1;  // -1: none, or a later request has gone on from here
+  int64_t left_ms = -1;  // -1: none, or a later request has continued it
   uint32_t turns = 0;
+};
+
+// What a walk along a prompt has found.
+struct MatchResult {
+  RadixTree::Path path;
+  int32_t known = 0;
+  int32_t kv = 0;
+  int32_t servable = 0;  // deepest position <= limit that every component can serve
+  int32_t usable = 0;    // the same, or 0 if the request does not want so little
 };
 
 // What the index knows about one lease.
@@ -36,10 +45,11 @@ struct LeaseRecord {
   bool canonical = true;
   bool read = true;
   bool write = true;
-  bool speculative = false;
+  bool idle = false;
   bool load = false;  // no request: a lower tier fills its blocks and its tap
 
-  NodeId root;  // of its namespace; referenced, so that the id stays its own
+  uint32_t owner = 0;  // its tenant (tenants.h)
+  NodeId root;         // of its namespace; referenced, so that the id stays its own
   std::vector<TokenId> tokens;
   int32_t prompt_tokens = 0;
   std::vector<Boundary> boundaries;
@@ -55,10 +65,10 @@ struct LeaseRecord {
   int32_t snapshot_at = 0;  // the last snapshot restored or taken
   std::vector<PlannedSnapshot> planned;  // ascending, all behind `computed`
   // Snapshots taken from the pool for the step under way, and why; published or freed by Commit.
-  std::vector<PendingTap> taps;
-  std::vector<SnapshotReason> tap_reasons;
+  std::vector<PendingSnapshot> pending;
+  std::vector<SnapshotReason> pending_reasons;
 
-  uint32_t turns = 0;  // of the conversation that it goes on with
+  uint32_t turns = 0;  // of the conversation that it continues
   ReuseReport report;
   RadixTree::Place place;  // where the match of its prompt has ended so far
   struct Wait {
@@ -79,9 +89,7 @@ struct LeaseRecord {
 
   int32_t limit() const { return prompt_tokens - 1; }  // one token must be left to run
   bool may_publish() const { return started && write && canonical && !poisoned; }
-  bool in_flight() const {
-    return may_publish() && !speculative && computed.logical < prompt_tokens;
-  }
+  bool in_flight() const { return may_publish() && !idle && computed.logical < prompt_tokens; }
 };
 
 }  // namespace reprise

@@ -14,7 +14,7 @@ constexpr int32_t kAwaitTokensMin = 32;
 }  // namespace
 
 // Walks the prompt, from where the last walk has ended.
-StateIndex::MatchResult StateIndex::Match(LeaseRecord& record) const {
+MatchResult StateIndex::Match(LeaseRecord& record) const {
   MatchResult match;
   if (!record.read) return match;
   const auto prompt = std::span(record.tokens).first(record.prompt_tokens);
@@ -147,7 +147,7 @@ void StateIndex::PlanFor(LeaseRecord& record, const MatchResult& match) {
   const double tokens =
       static_cast<double>(state_bytes_) * kMacsPerByte / (kShare * cost_.Recompute(0, 1));
   const bool climbs =
-      !record.speculative && tokens < record.prompt_tokens && LadderBytesMax() >= state_bytes_;
+      !record.idle && tokens < record.prompt_tokens && LadderBytesMax() >= state_bytes_;
   input.rung_gap = climbs ? std::max(64, static_cast<int32_t>(tokens)) : 0;
   // One prompt must not fill the cache with its own snapshots.
   input.count_max = static_cast<int32_t>(std::clamp<size_t>(
@@ -160,8 +160,7 @@ Status StateIndex::TakeState(LeaseRecord& record, EntryId entry) {
   serving_ = entry;  // not to be evicted by the room its own request needs
   if (entry.valid()) Rekey(entry);
   const bool crowded = live_states_ == options_.cache.sequence_count;
-  const bool room =
-      !crowded && MakeRoom({.states = 1}, 0, EvictReason::kRunning, !record.speculative);
+  const bool room = !crowded && MakeRoom({.states = 1}, 0, EvictReason::kRunning, !record.idle);
   serving_ = EntryId();
   if (entry.valid()) Rekey(entry);
   if (!room) {
@@ -179,7 +178,7 @@ Status StateIndex::TakeState(LeaseRecord& record, EntryId entry) {
     return OkStatus();
   }
   actions_.push_back({Action::Verb::kCopyState, order_[entry].snapshot.value, record.state.value});
-  if (!record.speculative) ++stats_.snapshots_restored;
+  if (!record.idle) ++stats_.snapshots_restored;
   return OkStatus();
 }
 
@@ -221,7 +220,7 @@ StartAnswer StateIndex::Start(const Lease& lease) {
     if (load) return {Kind::kPending, *load, OkStatus()};
   }
   LeaseRecord& record = RecordOf(lease);
-  if (!MakeRoom({}, record.bytes, EvictReason::kRunning, !record.speculative)) {
+  if (!MakeRoom({}, record.bytes, EvictReason::kRunning, !record.idle)) {
     return {Kind::kRefused,
             {},
             ResourceExhausted("running requests leave no room for the tokens of one more")};
@@ -236,19 +235,19 @@ StartAnswer StateIndex::Start(const Lease& lease) {
     }
   }
   Adopt(lease.record_, path, match.usable);
-  if (entry.valid() && !record.speculative) {
+  if (entry.valid() && !record.idle) {
     NoteUse(entry);
     if (record.pin_ms > 0) PinEntry(entry, record.pin_ms);
   }
   if (entry.valid() && EndKindOf(order_[entry]) != EndKind::kNone) {
     record.turns = order_[entry].turns;
   }
-  if (!has_recurrent() && !record.speculative) NoteGoneOn(record, match);
+  if (!has_recurrent() && !record.idle) NoteContinued(record, match);
   if (record.loads > 0) {
     record.report.loaded_tokens =
         std::clamp(match.usable, record.loaded_from, record.loaded.position) - record.loaded_from;
   }
-  if (!record.speculative) CountLookup(record.report);
+  if (!record.idle) CountLookup(record.report);
   PlanFor(record, match);
   Settle();
   return {};

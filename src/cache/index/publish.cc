@@ -55,7 +55,7 @@ void StateIndex::AttachBlocks(LeaseRecord& record, int32_t from) {
     const int32_t first = gaps ? kv_->FirstNeeded(upto) : kv_->end(*node);
     kv_->Attach(*node, first, std::min(tree_.end(*node), upto), record.table);
     pins_.Update(*node);
-    if (!has_recurrent()) AfterTailChanged(*node, record.turns);
+    if (!has_recurrent()) AfterTailChanged(*node, record);
   }
   ShareBlocks(record, path, upto);
 }
@@ -85,7 +85,7 @@ void StateIndex::Publish(LeaseRecord& record, int32_t upto) {
   AttachBlocks(record, from);
   record.report.stored_tokens = upto;
   const EntryId entry = tails_[record.cursor.node.value];
-  if (!record.speculative) order_.Touch(entry, now_ms_);
+  if (!record.idle) order_.Touch(entry, now_ms_);
   Freshen(record.cursor.node, now_ms_ + options_.cache.ttl_ms);
   if (record.pin_ms > 0 && upto >= record.prompt_tokens) {
     PinEntry(entry, record.pin_ms);
@@ -130,45 +130,47 @@ bool StateIndex::MakeRoomForPlanned(LeaseRecord& record, const PlannedSnapshot& 
                          .is_snapshot = true,
                          .reason = one.reason};
   if (one.reason == SnapshotReason::kEdit) return MakeRoomForRung(KeyOf(facts));
-  if (MakeRoomForSnapshot(KeyOf(facts))) return true;
+  if (MakeRoomForSnapshot(KeyOf(facts), true)) return true;
   ++stats_.snapshots_declined;
   ++record.report.snapshots_declined;
   return false;
 }
 
 // Memory for the snapshots that lie inside the next step, before it ends at `upto`.
-void StateIndex::ReserveTaps(LeaseRecord& record, int32_t upto) {
+void StateIndex::ReservePending(LeaseRecord& record, int32_t upto) {
   if (!has_recurrent() || !record.may_publish()) return;
   if (record.prompt_tokens < record.min_cache_tokens) return;
   int32_t replay = record.snapshot_at;
   for (const PlannedSnapshot& one : record.planned) {
     if (one.position <= record.computed.logical || one.position >= upto) continue;
     if (!MakeRoomForPlanned(record, one, replay)) continue;
-    record.taps.push_back({one.position, AllocateSnapshot(one.reason)});
-    record.tap_reasons.push_back(one.reason);
+    record.pending.push_back({one.position, AllocateSnapshot(one.reason)});
+    record.pending_reasons.push_back(one.reason);
     replay = one.position;
   }
 }
 
-void StateIndex::FreeTaps(LeaseRecord& record) {
-  for (size_t i = 0; i < record.taps.size(); ++i) {
-    FreeSnapshot(record.taps[i].state, record.tap_reasons[i]);
+void StateIndex::FreePending(LeaseRecord& record) {
+  for (size_t i = 0; i < record.pending.size(); ++i) {
+    FreeSnapshot(record.pending[i].state, record.pending_reasons[i]);
   }
-  record.taps.clear();
-  record.tap_reasons.clear();
+  record.pending.clear();
+  record.pending_reasons.clear();
 }
 
 // The step filled those that it passed: they become entries.
-void StateIndex::PublishTaps(LeaseRecord& record) {
-  for (size_t i = 0; i < record.taps.size(); ++i) {
-    if (record.taps[i].position > record.computed.logical) {  // the step was shorter than reserved
-      FreeSnapshot(record.taps[i].state, record.tap_reasons[i]);
+void StateIndex::PublishPending(LeaseRecord& record) {
+  for (size_t i = 0; i < record.pending.size(); ++i) {
+    if (record.pending[i].position >
+        record.computed.logical) {  // the step was shorter than reserved
+      FreeSnapshot(record.pending[i].state, record.pending_reasons[i]);
       continue;
     }
-    TakeSnapshot(record, {record.taps[i].position, record.tap_reasons[i]}, record.taps[i].state);
+    TakeSnapshot(record, {record.pending[i].position, record.pending_reasons[i]},
+                 record.pending[i].state);
   }
-  record.taps.clear();
-  record.tap_reasons.clear();
+  record.pending.clear();
+  record.pending_reasons.clear();
 }
 
 // A rung is the first to go: what is planned behind it does not count on it.
@@ -210,6 +212,9 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedSnapshot& one, S
   entry.reason = one.reason;
   entry.used_ms = now_ms_;
   entry.snapshot = state;
+  entry.owner = record.owner;
+  if (snapshots_of_.size() <= record.owner) snapshots_of_.resize(record.owner + 1);
+  ++snapshots_of_[record.owner];
   const EndKind kind = EndKindOf(one.reason);
   if (kind != EndKind::kNone) entry.turns = record.turns;
   const EntryId id = order_.Add(entry);
@@ -222,7 +227,7 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedSnapshot& one, S
   if (one.reason != SnapshotReason::kEdit) ++record.report.snapshots_taken;
   if (record.pin_ms > 0 && one.reason != SnapshotReason::kEdit) PinEntry(id, record.pin_ms);
   if (kind != EndKind::kNone) {
-    if (!record.speculative) options_.policy->NoteEnd(kind, record.turns);
+    if (!record.idle) options_.policy->NoteEnd(kind, record.turns);
     SupersedeAbove(record, node, one.position);
   }
   WishSpill(record, one.position, one.reason);

@@ -148,8 +148,10 @@ void StateIndex::OnEntryMoved(EntryId id, NodeId node) {
   entry.node = node;
 }
 
+// Whoever's operation it is claims the room that it needs.
 LeaseRecord& StateIndex::RecordOf(const Lease& lease) {
   CHECK(lease.index_ == this && flights_[lease.record_].id == lease.id_);
+  claim_.owner = flights_[lease.record_].owner;
   return flights_[lease.record_];
 }
 
@@ -165,6 +167,8 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
   LeaseRecord& record = flights_[slot];
   record.root = RootOf(*request.key);
   tree_.Ref(record.root);
+  record.owner = tenants_.Enter(request.tenant, request.tenant_weight,
+                                [this](uint32_t owner) { return CachedBytesOf(owner) > 0; });
   record.tokens.assign(request.tokens.begin(), request.tokens.end());
   record.prompt_tokens = static_cast<int32_t>(request.tokens.size());
   record.boundaries.assign(request.boundaries.begin(), request.boundaries.end());
@@ -172,7 +176,7 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
   record.min_cache_tokens = request.min_cache_tokens;
   record.read = request.read && options_.cache.enabled;
   record.write = request.write && options_.cache.enabled;
-  record.speculative = request.speculative;
+  record.idle = request.idle;
   record.bytes = sizeof(LeaseRecord) + record.tokens.capacity() * sizeof(TokenId) +
                  record.boundaries.capacity() * sizeof(Boundary);
   if (tier_ != nullptr && record.read) AddFound(record);
@@ -184,9 +188,9 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
 Status StateIndex::Reserve(const Lease& lease, int32_t token_count) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(record.started && token_count >= 0);
-  FreeTaps(record);
+  FreePending(record);
   REPRISE_TRY(ReserveBlocks(record, token_count));
-  ReserveTaps(record, record.computed.logical + token_count);
+  ReservePending(record, record.computed.logical + token_count);
   Settle();
   return OkStatus();
 }
@@ -201,13 +205,13 @@ Status StateIndex::ReserveBlocks(LeaseRecord& record, int32_t token_count) {
   const size_t more = wanted > record.table.size() ? wanted - record.table.size() : 0;
   const uint32_t count = static_cast<uint32_t>(more + (copy ? 1 : 0));
   if (count == 0) return OkStatus();
-  if (!MakeRoom({.blocks = count}, 0, EvictReason::kRunning, !record.speculative)) {
+  if (!MakeRoom({.blocks = count}, 0, EvictReason::kRunning, !record.idle)) {
     return NoRoom("running requests leave too little of the state memory (" +
                   std::to_string(options_.cache.budget_bytes >> 20) +
                   " MiB); run fewer at a time, shorten the prompt or raise the budget");
   }
   if (copy) {
-    const BlockId mine = blocks_.Allocate();
+    const BlockId mine = blocks_.Allocate(record.owner);
     const BlockId theirs = record.table[open];
     actions_.push_back({Action::Verb::kCopyBlock, theirs.value, mine.value});
     blocks_.UnrefLease(theirs);
@@ -215,7 +219,7 @@ Status StateIndex::ReserveBlocks(LeaseRecord& record, int32_t token_count) {
     record.shared_blocks = open;
     ++stats_.blocks_copied;
   }
-  while (record.table.size() < wanted) record.table.push_back(blocks_.Allocate());
+  while (record.table.size() < wanted) record.table.push_back(blocks_.Allocate(record.owner));
   return OkStatus();
 }
 
@@ -242,7 +246,7 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
     ++stats_.snapshots_not_finite;
   }
   if (record.poisoned) {
-    FreeTaps(record);
+    FreePending(record);
     return Internal("the state of this request is not finite after position " +
                     std::to_string(record.computed.logical) + "; nothing of it was stored");
   }
@@ -256,7 +260,7 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
   record.computed = done;
   if (record.may_publish() && record.prompt_tokens >= record.min_cache_tokens) {
     if (has_recurrent()) {
-      PublishTaps(record);
+      PublishPending(record);
       while (!record.planned.empty() && record.planned[0].position <= computed) {
         const PlannedSnapshot one = record.planned[0];
         record.planned.erase(record.planned.begin());
@@ -269,7 +273,7 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
     }
   }
   if (before < record.prompt_tokens && !record.in_flight()) flights_.Arrive(lease.record_);
-  FreeTaps(record);
+  FreePending(record);
   DropBehindWindow(record);
   Settle();
   return OkStatus();
@@ -306,7 +310,7 @@ void StateIndex::Release(uint32_t slot, uint64_t id) {
   for (const BlockId block : record.table) {
     if (block.valid()) blocks_.UnrefLease(block);
   }
-  FreeTaps(record);
+  FreePending(record);
   if (record.state.valid()) {
     --live_states_;
     FreeState(record.state);
@@ -315,6 +319,7 @@ void StateIndex::Release(uint32_t slot, uint64_t id) {
   const RadixTree::Cursor cursor = record.cursor;
   const bool started = record.started;
   if (started) lease_bytes_ -= record.bytes;
+  tenants_.Leave(record.owner);
   flights_.Remove(slot);
   if (started) tree_.Unref(cursor.node);
   tree_.Unref(root);
@@ -344,9 +349,15 @@ void StateIndex::Settle() {
 void StateIndex::NoteRestore(const Lease& lease, int64_t restore_ns) {
   LeaseRecord& r = RecordOf(lease);
   r.report.restore_ns = restore_ns;
-  if (has_recurrent() && r.computed.logical > 0 && !r.speculative) {
+  if (has_recurrent() && r.computed.logical > 0 && !r.idle) {
     stats_.restore_us.Add(static_cast<uint64_t>(restore_ns / 1000));
   }
+}
+
+std::pair<size_t, size_t> StateIndex::BytesAndShareOf(std::string_view tenant) const {
+  const uint32_t owner = tenants_.Find(tenant);
+  if (owner == tenants_.size()) return {0, 0};
+  return {CachedBytesOf(owner), ShareOf(owner)};
 }
 
 size_t StateIndex::bytes_metadata() const {

@@ -21,6 +21,7 @@
 #include "cache/index/lease_record.h"
 #include "cache/index/pins.h"
 #include "cache/index/records.h"
+#include "cache/index/tenants.h"
 #include "cache/index/transfer.h"
 #include "cache/policy/eviction_order.h"
 #include "cache/policy/load_or_compute.h"
@@ -107,6 +108,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   size_t ladder_bytes() const { return rung_count_ * state_bytes_; }
   uint32_t block_capacity() const { return blocks_.capacity(); }
   uint32_t state_capacity() const { return states_.capacity(); }
+  // What a tenant has cached, and its share of the room for that.
+  std::pair<size_t, size_t> BytesAndShareOf(std::string_view tenant) const;
 
   CacheStats stats() const;
   CacheStats& counters() { return stats_; }
@@ -117,14 +120,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
 
  private:
   using NamespaceMap = std::map<std::pair<std::string, std::string>, NodeId>;  // (salt, digest)
-  struct MatchResult {
-    RadixTree::Path path;
-    int32_t known = 0;
-    int32_t kv = 0;
-    int32_t servable = 0;  // deepest position <= limit that every component can serve
-    int32_t usable = 0;    // the same, or 0 if the request does not want so little
-  };
-
   // state_index.cc
   bool has_kv() const { return kv_ != nullptr; }
   bool has_recurrent() const { return recurrent_ != nullptr; }
@@ -161,9 +156,9 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void AttachBlocks(LeaseRecord& record, int32_t from);
   void Publish(LeaseRecord& record, int32_t upto);
   void ShareBlocks(LeaseRecord& record, const std::vector<NodeId>& path, int32_t upto);
-  void ReserveTaps(LeaseRecord& record, int32_t upto);
-  void PublishTaps(LeaseRecord& record);
-  void FreeTaps(LeaseRecord& record);
+  void ReservePending(LeaseRecord& record, int32_t upto);
+  void PublishPending(LeaseRecord& record);
+  void FreePending(LeaseRecord& record);
   bool MakeRoomForPlanned(LeaseRecord& record, const PlannedSnapshot& one, int32_t replay);
   StateId AllocateSnapshot(SnapshotReason reason);
   void FreeSnapshot(StateId state, SnapshotReason reason);
@@ -183,7 +178,10 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   bool MakeRoom(const Units& units, size_t metadata, EvictReason why, bool even_pinned);
   bool Backed(const Units& units);
   Status NoRoom(const std::string& sentence) const;
-  bool MakeRoomForSnapshot(double key);
+  bool MakeRoomForSnapshot(double key, bool claims_share);
+  size_t CachedBytesOf(uint32_t owner) const;
+  size_t ShareOf(uint32_t owner) const;
+  Tenants::Mask OverShare() const;
   bool MakeRoomForRung(double key);
   size_t LadderBytesMax() const;
   double KeyOf(const EntryFacts& facts) const;
@@ -195,12 +193,12 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void DropSnapshot(EntryId id, EvictReason why);
   void CountEvicted(const Entry& entry, EvictReason why);
   void TrimUnreachable(NodeId node, int32_t position);
-  void AfterTailChanged(NodeId node, uint32_t turns);
+  void AfterTailChanged(NodeId node, const LeaseRecord& record);
   static EndKind EndKindOf(SnapshotReason reason);
   EndKind EndKindOf(const Entry& entry) const;
   void NoteUse(EntryId id);
   void NoteEndOf(LeaseRecord& record);
-  void NoteGoneOn(LeaseRecord& record, const MatchResult& match);
+  void NoteContinued(LeaseRecord& record, const MatchResult& match);
   void RekeySome(uint32_t count);
   void UpdateTail(NodeId node);
   void Rekey(EntryId id);
@@ -266,6 +264,9 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   std::unique_ptr<Kv> kv_;
   std::unique_ptr<Recurrent> recurrent_;
 
+  Tenants tenants_;
+  Claim claim_;                         // what room is made for
+  std::vector<uint32_t> snapshots_of_;  // by owner
   EvictionOrder order_;
   uint32_t rekey_next_ = 0;            // keys are computed anew from here on,
   uint32_t rekey_left_ = 0;            // so many of them

@@ -164,7 +164,7 @@ class Schedule {
     if (rng_.Below(8) == 0) request.min_cache_tokens = 5;
     request.read = rng_.Below(16) != 0;
     request.write = rng_.Below(16) != 0;
-    request.speculative = rng_.Below(8) == 0;
+    request.idle = rng_.Below(8) == 0;
     waiting_.push_back({index_->Acquire(request), path});
     if (past_.size() > 40) past_.erase(past_.begin() + rng_.Below(past_.size()));
     past_.push_back(path);
@@ -238,7 +238,7 @@ class Schedule {
       const uint64_t row = args.finite ? HashOf(r.path, p + 1) : 0;
       rows_[record.table[p / kTokens].value * kTokens + p % kTokens] = row;
     }
-    for (const PendingTap& tap : record.taps) {
+    for (const PendingSnapshot& tap : record.pending) {
       ASSERT_LT(record.computed.logical, tap.position);
       ASSERT_LT(tap.position, record.computed.logical + count);
       states_[tap.state.value] = HashOf(r.path, tap.position);
@@ -247,13 +247,13 @@ class Schedule {
       states_[record.state.value] =
           args.finite ? HashOf(r.path, record.computed.logical + count) : 0;
     }
-    const std::vector<PendingTap> taps = record.taps;
+    const std::vector<PendingSnapshot> taps = record.pending;
     committing_ = &r;
     const bool ok = index_->Commit(r.lease, args).ok();
     Apply();
     committing_ = nullptr;
     // Taps that were not freed (or taken for something else) are entries now.
-    for (const PendingTap& tap : taps) {
+    for (const PendingSnapshot& tap : taps) {
       if (!states_.contains(tap.state.value)) continue;
       if (snapshot_paths_.contains(tap.state.value)) continue;
       const std::string path = r.path.substr(0, 1 + tap.position);

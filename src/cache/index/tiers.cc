@@ -66,18 +66,19 @@ void StateIndex::WishSpill(const LeaseRecord& record, int32_t position, Snapshot
 }
 
 void StateIndex::SpillSome(std::deque<SpillWish>* wishes) {
+  if (wishes->empty()) return;
   constexpr int kTriesMax = 8;  // per call
   const auto spills = [this] {
     return static_cast<size_t>(
         std::count_if(transfers_.begin(), transfers_.end(),
                       [](const auto& t) { return t.second.kind == Move::Kind::kSpill; }));
   };
-  for (int i = 0; i < kTriesMax && !wishes->empty(); ++i) {
-    if (spills() >= kSpillsMax) return;
+  for (int i = 0; i < kTriesMax && !wishes->empty() && spills() < kSpillsMax; ++i) {
     const SpillWish wish = wishes->front();
     wishes->pop_front();
     BeginSpill(wish);
   }
+  Settle();
 }
 
 // The blocks of the grid from first_block up to the position; empty if one of them is not held
@@ -122,6 +123,7 @@ void StateIndex::BeginSpill(const SpillWish& wish) {
   NodeId root = path.front().node;
   while (!tree_.IsRoot(root)) root = tree_.parent(root);
   record.root = root;
+  record.owner = tenants_.Again(0);
   tree_.Ref(root);
   record.table = move.blocks;
   for (const BlockId block : record.table) blocks_.RefLease(block);
@@ -154,7 +156,7 @@ int64_t StateIndex::RecordsSinceMs() const {
 std::optional<Awaited> StateIndex::AwaitLoad(uint32_t slot, const MatchResult& match) {
   LeaseRecord& waiting = flights_[slot];
   waiting.computes = false;
-  if (!waiting.read || waiting.speculative || waiting.loads >= kLoadsPerLease) return std::nullopt;
+  if (!waiting.read || waiting.idle || waiting.loads >= kLoadsPerLease) return std::nullopt;
   const auto heads =
       records_.Reach(match.path, match.servable, waiting.limit(), has_kv(), RecordsSinceMs());
   if (heads.empty()) return std::nullopt;
@@ -193,6 +195,7 @@ bool StateIndex::BeginLoad(uint32_t slot, uint32_t load, int32_t position) {
   LeaseRecord& record = flights_[load];
   const LeaseRecord& waiting = flights_[slot];
   record.load = true;
+  record.owner = tenants_.Again(waiting.owner);
   record.root = waiting.root;
   tree_.Ref(record.root);
   record.tokens.assign(waiting.tokens.begin(), waiting.tokens.begin() + position);
@@ -219,8 +222,8 @@ bool StateIndex::BeginLoad(uint32_t slot, uint32_t load, int32_t position) {
   if (has_recurrent()) {
     if (states_.full() || !MakeRoom({.states = 1}, 0, EvictReason::kRunning, false)) return false;
     move.state = AllocateSnapshot(heads.back().reason);
-    record.taps.push_back({position, move.state});
-    record.tap_reasons.push_back(heads.back().reason);
+    record.pending.push_back({position, move.state});
+    record.pending_reasons.push_back(heads.back().reason);
   }
   Transfer& transfer = transfers_[move.id];
   transfer = {move.kind, KeyOfRoot(record.root), record.tokens, load, {}, {}, {}};
@@ -271,14 +274,14 @@ void StateIndex::EndLoad(const Transfer& transfer, const MoveDone& done) {
   LeaseRecord& record = flights_[transfer.slot];
   if (!done.ok) {
     ++stats_.loads_failed;
-    FreeTaps(record);
+    FreePending(record);
     for (const TierRecordId id : transfer.sources) ForgetRecord(id);
     return;
   }
   const int32_t from = record.computed.logical, upto = record.prompt_tokens;
   record.computed = {upto, upto};
   if (has_recurrent()) {
-    PublishTaps(record);
+    PublishPending(record);
   } else {
     Publish(record, upto);
   }

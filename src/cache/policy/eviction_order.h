@@ -22,8 +22,9 @@ struct Entry {
   int32_t position = 0;  // of the snapshot; unused for a tail
   StateId snapshot;      // invalid: a K/V tail
   SnapshotReason reason = SnapshotReason::kMessage;
+  uint32_t owner = 0;       // the tenant (index/tenants.h)
   bool superseded = false;  // its conversation went on past it
-  uint32_t turns = 0;       // how often it, or the conversation that it ends, was gone on with
+  uint32_t turns = 0;       // how often it, or the conversation that it ends, was continued
   int64_t used_ms = 0;  // when it was stored or last used; only the entry that served is touched
   int64_t pinned_until_ms = 0;
   bool leaf = false;      // tail: no child holds K/V
@@ -31,9 +32,9 @@ struct Entry {
   bool spilling = false;  // snapshot: a lower tier reads it
 };
 
-// EvictionOrder owns the entries and knows which one goes first: a binary heap over keys, smallest
-// key first; and, if entries expire, which one was used longest ago. Entries that must not go now
-// (interior nodes, pinned, leased) stand in neither.
+// EvictionOrder owns the entries and knows which one goes first: for each owner a binary heap over
+// keys, smallest key first; and, if entries expire, which one was used longest ago. Entries that
+// must not go now (interior nodes, pinned, leased) stand in neither.
 //
 // Thread safety: none.
 // Invariants: heap order; each entry knows its place in the heap; by_use_ names what the heap does.
@@ -45,41 +46,44 @@ class EvictionOrder {
   EntryId Add(const Entry& entry);
   void Remove(EntryId id);
 
-  const Entry& operator[](EntryId id) const { return slots_[id.value].entry; }
-  // For all members but used_ms.
-  Entry& Edit(EntryId id) { return slots_[id.value].entry; }
+  const Entry& operator[](EntryId id) const { return items_[id.value].entry; }
+  // For all members but used_ms and owner.
+  Entry& Edit(EntryId id) { return items_[id.value].entry; }
   void Touch(EntryId id, int64_t used_ms);
 
   // Into the heap, or to another place in it.
   void Push(EntryId id, double key);
   void Pull(EntryId id);  // out of the heap, if it is there
-  bool queued(EntryId id) const { return slots_[id.value].heap_index != kNotQueued; }
-  double key(EntryId id) const { return slots_[id.value].key; }
-  EntryId Min() const { return heap_.empty() ? EntryId() : heap_[0]; }
+  bool queued(EntryId id) const { return items_[id.value].heap_index != kNotQueued; }
+  double key(EntryId id) const { return items_[id.value].key; }
+  // The first of the owners whose bits are set.
+  EntryId Min(uint64_t owners = ~uint64_t{0}) const;
   // Of those in the heap the one that was used longest ago. REQUIRES: entries expire.
   EntryId Oldest() const { return by_use_.empty() ? EntryId() : by_use_.begin()->second; }
 
-  size_t size() const { return slots_.size() - free_.size(); }
-  bool in_use(EntryId id) const { return id.value < slots_.size() && slots_[id.value].in_use; }
-  uint32_t limit() const { return static_cast<uint32_t>(slots_.size()); }
+  size_t size() const { return items_.size() - free_.size(); }
+  bool in_use(EntryId id) const { return id.value < items_.size() && items_[id.value].in_use; }
+  uint32_t limit() const { return static_cast<uint32_t>(items_.size()); }
   size_t bytes() const;
   Status CheckInvariants() const;
 
  private:
   static constexpr uint32_t kNotQueued = UINT32_MAX;
-  struct Slot {
+  struct Item {
     Entry entry;
     double key = 0;
     uint32_t heap_index = kNotQueued;
     bool in_use = false;
   };
-  void Place(EntryId id, uint32_t index);
-  void SiftUp(uint32_t index);
-  void SiftDown(uint32_t index);
+  using Heap = std::vector<EntryId>;
+  Heap& HeapOf(EntryId id);
+  void Place(Heap& heap, EntryId id, uint32_t index);
+  void SiftUp(Heap& heap, uint32_t index);
+  void SiftDown(Heap& heap, uint32_t index);
 
-  std::vector<Slot> slots_;
+  std::vector<Item> items_;
   std::vector<EntryId> free_;
-  std::vector<EntryId> heap_;
+  std::vector<Heap> heaps_;  // by owner
   const bool expires_;
   std::set<std::pair<int64_t, EntryId>> by_use_;
 };

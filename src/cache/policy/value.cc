@@ -43,7 +43,7 @@ double CostModel::Recompute(int32_t from, int32_t to) const {
 // kept long enough to show that it is wanted.
 double CostPerBytePolicy::Ends::share(double expected) const {
   constexpr double kTrust = 8;  // ends that the expectation counts for
-  return std::max(1. / 16, (gone_on + kTrust * expected) / (std::max(left, gone_on) + kTrust));
+  return std::max(1. / 16, (continued + kTrust * expected) / (std::max(left, continued) + kTrust));
 }
 
 size_t CostPerBytePolicy::IndexOf(EndKind end, uint32_t turns) {
@@ -90,7 +90,7 @@ void CostPerBytePolicy::NoteEnd(EndKind end, uint32_t turns) {
   Ends& ends = ends_[IndexOf(end, turns)];
   if (++ends.left < kMemory) return;
   ends.left /= 2;
-  ends.gone_on /= 2;
+  ends.continued /= 2;
 }
 
 bool CostPerBytePolicy::NoteReuse(EndKind end, uint32_t turns, int64_t age_ms) {
@@ -98,7 +98,7 @@ bool CostPerBytePolicy::NoteReuse(EndKind end, uint32_t turns, int64_t age_ms) {
   constexpr double kDriftMax = 0.322;  // log2(1.25): keys are refreshed at a quarter more or less
   if (end == EndKind::kNone) return false;
   const size_t i = IndexOf(end, turns);
-  ++ends_[i].gone_on;
+  ++ends_[i].continued;
   ages_ = std::min(ages_ + 1, kMemory);
   const double age = std::clamp(static_cast<double>(age_ms), kHalfLifeMsMin, kHalfLifeMsMax);
   log_age_ += (std::log2(age) - log_age_) / static_cast<double>(ages_ + 8);

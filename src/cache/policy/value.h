@@ -22,7 +22,7 @@ class CostModel {
   double token_cost_per_position_;
 };
 
-// Where a conversation can be gone on with. Traffic decides which of them matter: plain chat goes
+// Where a conversation can be continued. Traffic decides which of them matter: plain chat goes
 // on behind the reply, reasoning models (whose thinking is taken out of the history) behind the
 // prompt.
 enum class EndKind : uint8_t { kTail, kPromptEnd, kReplyEnd, kNone };
@@ -33,7 +33,7 @@ struct EntryFacts {
   double bytes = 0;  // memory that would be won
   int64_t used_ms = 0;
   EndKind end = EndKind::kNone;
-  uint32_t turns = 0;  // how often it, or the conversation that it ends, was gone on with
+  uint32_t turns = 0;  // how often it, or the conversation that it ends, was continued
   bool is_snapshot = false;
   SnapshotReason reason = SnapshotReason::kMessage;
   bool superseded = false;
@@ -46,7 +46,7 @@ class EvictionPolicy {
   virtual ~EvictionPolicy() = default;
   virtual double Key(const EntryFacts& facts) const = 0;
   // What the policy may learn from: a request has left an end of its conversation behind; a later
-  // one has gone on from such an end after it had lain for so long. NoteReuse returns true if all
+  // one has continued such an end after it had lain for so long. NoteReuse returns true if all
   // keys should be computed anew.
   virtual void NoteEnd(EndKind, uint32_t /*turns*/) {}
   virtual bool NoteReuse(EndKind, uint32_t /*turns*/, int64_t /*age_ms*/) { return false; }
@@ -62,7 +62,7 @@ class EvictionPolicy {
 //
 // Two things are learnt from the traffic. The half-life follows the time after which conversations
 // really go on (seconds in a tool loop, minutes in a chat): the geometric mean of the ages at use.
-// The share is that of the ends which were gone on with, by kind and by the number of turns before:
+// The share is that of the ends which were continued, by kind and by the number of turns before:
 // in public chat traces 28 % of first prompts are followed by another, 42 % of second ones, 56 %,
 // 61 %, 71 %; in tool loops nearly all.
 class CostPerBytePolicy : public EvictionPolicy {
@@ -78,13 +78,13 @@ class CostPerBytePolicy : public EvictionPolicy {
   void NoteEnd(EndKind end, uint32_t turns) override;
   bool NoteReuse(EndKind end, uint32_t turns, int64_t age_ms) override;
   double half_life_ms() const { return half_life_ms_; }
-  // The share of such ends that are gone on with, as the keys in use have it.
+  // The share of such ends that are continued, as the keys in use have it.
   double share(EndKind end, uint32_t turns) const;
 
  private:
   struct Ends {
     double left = 0;
-    double gone_on = 0;
+    double continued = 0;
     double share(double expected) const;
   };
   static constexpr size_t kEndKinds = 3;

@@ -21,15 +21,15 @@ namespace reprise {
 // Thread safety: none.
 // Invariants:
 //  (1) A block is free (no refs), leased (lease refs > 0), or cached (tree refs only). Never two.
-//  (2) leased_count() + cached_count() == used_count().
+//  (2) leased_count() + cached_count() == used_count(); cached_count() is the sum over owners.
 // Costs: every operation O(1).
 class BlockPool {
  public:
   BlockPool(uint32_t capacity, Actions* actions) : ids_(capacity), actions_(actions) {}
 
   bool full() const { return ids_.full(); }
-  // A block with one lease ref. REQUIRES: !full().
-  BlockId Allocate();
+  // A block with one lease ref, of this owner. REQUIRES: !full().
+  BlockId Allocate(uint32_t owner = 0);
   std::vector<BlockId> Next(uint32_t count) const { return ids_.Next(count); }
   void RefTree(BlockId id);
   void UnrefTree(BlockId id);
@@ -42,6 +42,9 @@ class BlockPool {
   uint32_t used_count() const { return ids_.used_count(); }
   uint32_t leased_count() const { return leased_count_; }
   uint32_t cached_count() const { return used_count() - leased_count_; }
+  uint32_t cached_count(uint32_t owner) const {
+    return owner < cached_of_.size() ? cached_of_[owner] : 0;
+  }
   uint32_t capacity() const { return ids_.capacity(); }
   uint32_t limit() const { return ids_.limit(); }
   size_t bytes() const { return ids_.bytes() + refs_.capacity() * sizeof(Refs); }
@@ -50,11 +53,15 @@ class BlockPool {
   struct Refs {
     uint32_t tree = 0;
     uint32_t lease = 0;
+    uint32_t owner = 0;
+    bool cached() const { return tree > 0 && lease == 0; }
   };
-  void FreeIfUnused(BlockId id);
+  template <typename Change>
+  void Update(BlockId id, const Change& change);
 
   IdPool<BlockId> ids_;
   std::vector<Refs> refs_;
+  std::vector<uint32_t> cached_of_;  // by owner
   uint32_t leased_count_ = 0;
   Actions* actions_;
 };

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nobody is evicted below his share by others; alone, a tenant may have everything.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+
+#include "cache/index/index_fixture.h"
+
+namespace reprise {
+namespace {
+
+class TenantsTest : public testing::TestWithParam<std::tuple<bool, bool>> {  // K/V, recurrent
+ protected:
+  static constexpr size_t kBudget = 16 << 20;
+  static constexpr size_t kPromptTokens = 300;
+  // What one prompt leaves, and half of what it takes while it runs, is less than that.
+  static constexpr size_t kEntryBytes = 1 << 20;
+
+  TenantsTest() : client_(OptionsFor()) {}
+
+  static StateIndex::Options OptionsFor() {
+    const auto [kv, recurrent] = GetParam();
+    StateIndex::Options options;
+    options.spec = SpecOfKinds(kv, 0, recurrent);
+    options.cache.budget_bytes = kBudget;
+    options.ladder_share = 0;
+    return options;
+  }
+
+  void Store(const std::string& tenant, uint64_t prompt, int32_t weight = 1) {
+    NamespaceKey key{"model", tenant};
+    CacheRequest request;
+    request.key = &key;
+    request.tenant = tenant;
+    request.tenant_weight = weight;
+    client_.index.SetTime(++now_ms_);
+    client_.Run(RandomTokens(prompt, kPromptTokens), request);
+    ASSERT_EQ(client_.index.CheckInvariants().message(), "");
+  }
+  void StoreMany(const std::string& tenant, int count, int32_t weight = 1) {
+    for (int i = 0; i < count; ++i) Store(tenant, ++prompts_, weight);
+  }
+  size_t BytesOf(const std::string& tenant) { return client_.index.BytesAndShareOf(tenant).first; }
+
+  IndexClient client_;
+  int64_t now_ms_ = 0;
+  uint64_t prompts_ = 0;
+};
+
+TEST_P(TenantsTest, AloneATenantMayHaveEverything) {
+  StoreMany("a", 200);
+  EXPECT_GT(BytesOf("a"), kBudget * 9 / 10);
+  EXPECT_EQ(BytesOf("b"), 0u);
+}
+
+TEST_P(TenantsTest, OneThatComesLaterGetsItsShareAndKeepsIt) {
+  StoreMany("a", 200);
+  StoreMany("b", 200);
+  const auto [before, share] = client_.index.BytesAndShareOf("b");
+  EXPECT_GT(share, kBudget * 4 / 10);
+  EXPECT_GT(before + kEntryBytes, share)
+      << "what others have above their share is its for the asking";
+  for (int i = 0; i < 400; ++i) {
+    StoreMany("a", 1);
+    ASSERT_GT(BytesOf("b") + kEntryBytes, client_.index.BytesAndShareOf("b").second) << i;
+  }
+  EXPECT_GT(BytesOf("a") + kEntryBytes, kBudget * 4 / 10);
+}
+
+TEST_P(TenantsTest, WhatIsLittleStaysWhole) {
+  StoreMany("b", 4);
+  const size_t few = BytesOf("b");
+  StoreMany("a", 400);
+  EXPECT_EQ(BytesOf("b"), few) << "however old it is and however much others store";
+}
+
+TEST_P(TenantsTest, SharesGoByWeight) {
+  for (int i = 0; i < 300; ++i) {
+    StoreMany("a", 1, 1);
+    StoreMany("b", 1, 3);
+  }
+  EXPECT_GT(BytesOf("b"), 2 * BytesOf("a"));
+  EXPECT_LT(BytesOf("b"), 4 * BytesOf("a"));
+}
+
+TEST_P(TenantsTest, MoreTenantsThanAreCountedApart) {
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 100; ++i) Store("t" + std::to_string(i), static_cast<uint64_t>(i));
+  }
+  EXPECT_LE(client_.index.bytes_used(), kBudget);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TenantsTest,
+                         testing::Values(std::tuple(true, false), std::tuple(false, true),
+                                         std::tuple(true, true)));
+
+}  // namespace
+}  // namespace reprise
