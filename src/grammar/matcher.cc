@@ -42,21 +42,24 @@ Status Matcher::Try(StepFn&& step) {
         if (!run_->automaton.exhausted()) return status;
       }
     }
-    // The old places mean nothing to the new automaton: the text is walked again.
-    run_ = language_->Replace(run_);
-    const std::lock_guard lock(run_->mutex);
-    PlaceId place = run_->automaton.start();
-    size_t at = 0;
-    const auto walk = [&](size_t end) {
-      for (; at < end; ++at) {
-        place = run_->automaton.Next(place, static_cast<uint8_t>(text_[at]));
-      }
-      return place;
-    };
-    for (Mark& mark : marks_) mark.place = walk(mark.text_size);
-    place_ = walk(text_.size());
+    // The old places mean nothing to the new automaton, unless they are taken along.
+    const std::shared_ptr<Language::Run> old = run_;
+    run_ = language_->Replace(old);
+    if (run_ == old) break;
+    const std::scoped_lock locks(old->mutex, run_->mutex);
+    std::vector<PlaceId> places = {place_};
+    for (const Mark& mark : marks_) places.push_back(mark.place);
+    run_->automaton.Import(old->automaton, places);
+    place_ = places[0];
+    for (size_t i = 0; i < marks_.size(); ++i) marks_[i].place = places[i + 1];
   }
   return ResourceExhausted("the constraint needs more memory than it may have");
+}
+
+void Matcher::Note() {
+  if (marks_.size() == 2 * kRollbackMax)
+    marks_.erase(marks_.begin(), marks_.begin() + kRollbackMax);
+  marks_.push_back({place_, static_cast<uint32_t>(text_.size())});
 }
 
 Status Matcher::AcceptBytes(std::string_view bytes) {
@@ -66,7 +69,7 @@ Status Matcher::AcceptBytes(std::string_view bytes) {
     for (const char byte : bytes) place = run.automaton.Next(place, static_cast<uint8_t>(byte));
     if (run.automaton.exhausted()) return OkStatus();
     if (place == PlaceId::kDead) return InvalidArgument("the text is not allowed here");
-    marks_.push_back({place_, static_cast<uint32_t>(text_.size())});
+    Note();
     text_ += bytes;
     place_ = place;
     return OkStatus();
@@ -80,7 +83,7 @@ Status Matcher::Accept(int32_t token) {
   }
   if (std::ranges::find(trie.ends(), token) != trie.ends().end()) {
     if (ended_ || !complete()) return InvalidArgument("the text cannot end here");
-    marks_.push_back({place_, static_cast<uint32_t>(text_.size())});
+    Note();
     ended_ = true;
     return OkStatus();
   }
@@ -104,8 +107,10 @@ bool Matcher::complete() {
   return run_->automaton.Accepts(place_);
 }
 
-std::string Matcher::Forced(size_t max) {
+std::string Matcher::Forced(size_t max, bool* ends) {
   std::string forced;
+  bool over = false;
+  if (ends != nullptr) *ends = false;
   if (ended_) return forced;
   const Status status = Try([&](Language::Run& run) {
     forced.clear();
@@ -116,9 +121,12 @@ std::string Matcher::Forced(size_t max) {
       forced += static_cast<char>(byte);
       place = run.automaton.Next(place, static_cast<uint8_t>(byte));
     }
+    over = run.automaton.Ends(place);
     return OkStatus();
   });
-  return status.ok() ? forced : std::string();
+  if (!status.ok()) return {};
+  if (ends != nullptr) *ends = over;
+  return forced;
 }
 
 void Matcher::Walk(Language::Run& run, std::span<uint64_t> mask) const {

@@ -80,14 +80,17 @@ class Matcher {
   // The same for text that is no token of its own.
   Status AcceptBytes(std::string_view bytes);
 
-  // Forgets the last `count` calls of Accept or AcceptBytes. REQUIRES: there were as many.
+  // Forgets the last `count` calls of Accept or AcceptBytes. REQUIRES: there were as many, and at
+  // most kRollbackMax.
+  static constexpr size_t kRollbackMax = 256;
   void Rollback(size_t count);
 
   bool ended() const { return ended_; }
   // Whether the text could end here.
   bool complete();
-  // The bytes that must come next, whatever is chosen: at most `max` of them.
-  std::string Forced(size_t max);
+  // The bytes that must come next, whatever is chosen: at most `max` of them. `ends`: whether the
+  // text then ends.
+  std::string Forced(size_t max, bool* ends = nullptr);
   const std::string& text() const { return text_; }
 
  private:
@@ -99,11 +102,12 @@ class Matcher {
   template <typename StepFn>
   Status Try(StepFn&& step);
   void Walk(Language::Run& run, std::span<uint64_t> mask) const;
+  void Note();
 
   std::shared_ptr<Language> language_;
   std::shared_ptr<Language::Run> run_;
   std::string text_;
-  std::vector<Mark> marks_;  // before each accepted token
+  std::vector<Mark> marks_;  // before each accepted token, of the last ones
   PlaceId place_;
   bool ended_ = false;
 };

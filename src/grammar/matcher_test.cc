@@ -129,6 +129,45 @@ TEST(MatcherTest, AFullAutomatonIsReplaced) {
   EXPECT_FALSE(small_c.AcceptBytes("b").ok());
 }
 
+// What is taken along to a new automaton is a place, not the way to it: a text may be longer than
+// any automaton that would know all of it.
+TEST(MatcherTest, LongTextsNeedNoMoreRoomThanShortOnes) {
+  const std::vector<std::string> tokens = SmallVocabulary();
+  const auto language =
+      FromPattern("\"[a-z]{0,30000}\",(x|y[a-z]{1,5})z", tokens, {.automaton_bytes = 450'000});
+  Matcher matcher(language);
+  std::vector<uint64_t> mask((tokens.size() + 63) / 64);
+  ASSERT_TRUE(matcher.AcceptBytes("\"").ok());
+  for (int i = 0; i < 29'999; ++i) ASSERT_TRUE(matcher.AcceptBytes("a").ok()) << i;
+  ASSERT_TRUE(matcher.Fill(mask).ok());
+  EXPECT_TRUE(mask['b' / 64] >> ('b' % 64) & 1);
+  ASSERT_TRUE(matcher.AcceptBytes("b").ok());
+  EXPECT_FALSE(matcher.AcceptBytes("b").ok());
+  EXPECT_EQ(matcher.Forced(10), "\",");
+  ASSERT_TRUE(matcher.AcceptBytes("\",yab").ok());
+  matcher.Rollback(1);
+  ASSERT_TRUE(matcher.AcceptBytes("\",x").ok());
+  bool ends = false;
+  EXPECT_EQ(matcher.Forced(10, &ends), "z");
+  EXPECT_TRUE(ends);
+  EXPECT_LT(language->bytes(), size_t{1'500'000});
+}
+
+TEST(MatcherTest, TokensThatBeginWithAText) {
+  const std::vector<std::string> tokens = SmallVocabulary();
+  const auto trie = MakeTrie(tokens);
+  EXPECT_EQ(trie->bytes(trie->LongestIn("abcd")), "abc");
+  EXPECT_EQ(trie->bytes(trie->LongestIn("axe")), "a");
+  EXPECT_EQ(trie->bytes(trie->LongestIn("\":1")), "\":");
+  EXPECT_EQ(trie->LongestIn(""), -1);
+  EXPECT_TRUE(trie->BeginsLonger("ab"));
+  EXPECT_FALSE(trie->BeginsLonger("abc"));
+  EXPECT_TRUE(trie->BeginsLonger("quite a long piece"));
+  EXPECT_FALSE(trie->BeginsLonger("quite a long piece of text"));
+  EXPECT_TRUE(trie->BeginsLonger("\""));
+  EXPECT_FALSE(trie->BeginsLonger("zz"));
+}
+
 TEST(MatcherTest, GivesUpWithAStatus) {
   const std::vector<std::string> tokens = SmallVocabulary();
   Matcher matcher(FromPattern("(a|b)*a(a|b){3000}", tokens, {.automaton_bytes = 300'000}));

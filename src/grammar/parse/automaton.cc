@@ -294,6 +294,62 @@ PlaceId Automaton::Compute(PlaceId place, uint8_t byte_class) {
   return to;
 }
 
+void Automaton::Import(const Automaton& from, std::span<PlaceId> places) {
+  // Columns that threads stand in, and those that theirs began in: always earlier ones.
+  std::vector<ColumnId> columns;
+  std::vector<bool> seen(from.columns_.size(), false);
+  const auto need = [&](ColumnId column) {
+    if (column == kSelf || seen[column]) return;
+    seen[column] = true;
+    columns.push_back(column);
+  };
+  for (const PlaceId place : places) {
+    for (const Thread& thread : from.places_[static_cast<size_t>(place)].threads) {
+      need(thread.column);
+    }
+  }
+  for (size_t at = 0; at < columns.size(); ++at) {
+    for (const Item& item : from.columns_[columns[at]].kernel) need(item.origin);
+  }
+  std::sort(columns.begin(), columns.end());
+  std::vector<ColumnId> column_of(from.columns_.size(), kSelf);
+  for (const ColumnId column : columns) {
+    std::vector<Item> kernel = from.columns_[column].kernel;
+    for (Item& item : kernel) {
+      if (item.origin != kSelf) item.origin = column_of[item.origin];
+    }
+    column_of[column] = InternColumn(std::move(kernel));
+  }
+  // Lexers, with all of their expressions at once.
+  std::vector<LexerId> lexer_of(from.lexers_.size(), kUnknownLexer);
+  std::vector<LexerId> lexers;
+  std::vector<RegexId> rests;
+  for (const PlaceId place : places) {
+    for (const Thread& thread : from.places_[static_cast<size_t>(place)].threads) {
+      if (lexer_of[thread.lexer] != kUnknownLexer) continue;
+      lexer_of[thread.lexer] = kDeadLexer;
+      lexers.push_back(thread.lexer);
+      for (const LexerItem& item : from.lexers_[thread.lexer].items) rests.push_back(item.rest);
+    }
+  }
+  rests = pool_.Copy(from.pool_, rests);
+  auto rest = rests.begin();
+  for (const LexerId lexer : lexers) {
+    std::vector<LexerItem> items = from.lexers_[lexer].items;
+    for (LexerItem& item : items) item.rest = *rest++;
+    lexer_of[lexer] = InternLexer(std::move(items));
+  }
+  for (PlaceId& place : places) {
+    const Place& old = from.places_[static_cast<size_t>(place)];
+    std::vector<Thread> threads;
+    for (const Thread& thread : old.threads) {
+      threads.push_back({column_of[thread.column], lexer_of[thread.lexer]});
+    }
+    place = InternPlace(std::move(threads), old.accepts);
+  }
+  if (pool_.exhausted()) exhausted_ = true;
+}
+
 int Automaton::OnlyByte(PlaceId place) {
   if (const int known = places_[static_cast<size_t>(place)].only; known != -2) return known;
   int only = -1;

@@ -38,7 +38,7 @@ enum class PlaceId : uint32_t {
 // By invariant (1) of Grammar every place but kDead can be completed to a text of the grammar.
 //
 // Memory grows with what was walked; over `bytes_max` the automaton is exhausted() and answers
-// kDead. A caller then starts a new one and walks its bytes again.
+// kDead. A caller then starts a new one and takes its places along (Import).
 //
 // Thread safety: none. Costs: Next is a lookup once known; new places cost what their columns and
 // lexemes do.
@@ -55,11 +55,19 @@ class Automaton {
   // Whether the bytes so far are a text of the grammar.
   bool Accepts(PlaceId place) const { return places_[static_cast<size_t>(place)].accepts; }
 
+  // Whether they are, and nothing may follow.
+  bool Ends(PlaceId place) const {
+    return Accepts(place) && places_[static_cast<size_t>(place)].threads.empty();
+  }
+
   // The only byte that may follow, if there is just one and the text cannot end here; else -1.
   int OnlyByte(PlaceId place);
 
   // How many plain characters may follow, whichever they are (plain.h): at least so many.
   int PlainDepth(PlaceId place);
+
+  // Makes places of another automaton of the same grammar places of this one.
+  void Import(const Automaton& from, std::span<PlaceId> places);
 
   bool exhausted() const { return exhausted_; }
   size_t bytes() const;

@@ -59,6 +59,53 @@ std::string_view TokenTrie::bytes(int32_t token) const {
   return {text_.data() + text_begin_[at], text_begin_[at + 1] - text_begin_[at]};
 }
 
+template <typename VisitFn>
+void TokenTrie::Follow(const Part& part, std::string_view text, VisitFn&& visit) {
+  uint32_t at = 0;
+  auto end = static_cast<uint32_t>(part.nodes.size());
+  for (size_t depth = 1; depth <= text.size() && at < end;) {
+    const Node& node = part.nodes[at];
+    if (node.byte != static_cast<uint8_t>(text[depth - 1])) {
+      at = node.end;
+      continue;
+    }
+    visit(node, depth);
+    // Tokens of the same bytes are nodes beside each other: the last of them has what is longer.
+    if (node.end == at + 1 && node.end < end && part.nodes[node.end].depth == depth &&
+        part.nodes[node.end].byte == node.byte) {
+      at = node.end;
+      continue;
+    }
+    ++depth;
+    ++at;
+    end = node.end;
+  }
+}
+
+int32_t TokenTrie::LongestIn(std::string_view text) const {
+  int32_t token = -1;
+  size_t longest = 0;
+  for (const Part& part : parts_) {
+    Follow(part, text, [&](const Node& node, size_t depth) {
+      if (node.token < 0 || depth <= longest) return;
+      token = node.token;
+      longest = depth;
+    });
+  }
+  return token;
+}
+
+bool TokenTrie::BeginsLonger(std::string_view text) const {
+  bool longer = false;
+  for (const Part& part : parts_) {
+    Follow(part, text, [&](const Node& node, size_t depth) {
+      const auto at = static_cast<uint32_t>(&node - part.nodes.data());
+      longer |= depth == text.size() && node.end > at + 1;
+    });
+  }
+  return longer;
+}
+
 void TokenTrie::BuildPart(std::vector<Entry> entries, Part* part) {
   part->mask.assign((vocab_size_ + 63) / 64, 0);
   std::sort(entries.begin(), entries.end(),

@@ -50,12 +50,20 @@ class TokenTrie {
   // REQUIRES: 0 <= token < vocab_size().
   std::string_view bytes(int32_t token) const;
 
+  // The longest token that `text` begins with, or -1.
+  int32_t LongestIn(std::string_view text) const;
+  // Whether some token begins with `text` and is longer.
+  bool BeginsLonger(std::string_view text) const;
+
  private:
   struct Entry {
     std::string_view bytes;
     int32_t token;
   };
   void BuildPart(std::vector<Entry> entries, Part* part);
+  // Calls visit(node, bytes so far) for the nodes along `text`.
+  template <typename VisitFn>
+  static void Follow(const Part& part, std::string_view text, VisitFn&& visit);
 
   size_t vocab_size_;
   size_t depth_max_ = 0;

@@ -394,7 +394,12 @@ class PatternCompiler {
 
   Result<RegexId> Before(uint32_t index, Begun begun, RegexId rest) {
     const Node& node = pattern_.nodes_[index];
-    if (!node.asserts) return pool_.Concat(Plain(index), rest);
+    const bool joins = node.kind == Kind::kOr || node.kind == Kind::kConcat;
+    if (!node.asserts && rest == any_ && node.kind == Kind::kRepeat) {
+      // Before any text, what may come more often need not.
+      return pool_.Concat(pool_.Repeat(Plain(node.parts[0]), node.min, node.min), rest);
+    }
+    if (!node.asserts && (rest != any_ || !joins)) return pool_.Concat(Plain(index), rest);
     switch (node.kind) {
       case Kind::kStart:
         if (begun == Begun::kUnknown) {

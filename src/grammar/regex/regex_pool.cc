@@ -428,6 +428,64 @@ RegexId RegexPool::DeriveNode(RegexId r, uint8_t byte) {
   return to;
 }
 
+std::vector<RegexId> RegexPool::Copy(const RegexPool& from, std::span<const RegexId> expressions) {
+  // Parts have lower numbers than what they are part of.
+  std::vector<uint32_t> needed;
+  std::vector<bool> seen(from.nodes_.size(), false);
+  const auto need = [&](uint32_t node) {
+    if (!seen[node]) needed.push_back(node);
+    seen[node] = true;
+  };
+  for (const RegexId r : expressions) need(Index(r));
+  for (size_t at = 0; at < needed.size(); ++at) {
+    const Node& node = from.nodes_[needed[at]];
+    if (node.kind == Kind::kOr || node.kind == Kind::kAnd) {
+      for (const RegexId child : from.Children(node)) need(Index(child));
+    } else if (node.kind == Kind::kConcat || node.kind == Kind::kNot ||
+               node.kind == Kind::kRepeat) {
+      need(node.a);
+      if (node.kind == Kind::kConcat) need(node.b);
+    }
+  }
+  std::sort(needed.begin(), needed.end());
+  std::vector<RegexId> copies(from.nodes_.size(), RegexId::kNothing);
+  for (const uint32_t index : needed) {
+    const Node& node = from.nodes_[index];
+    RegexId& copy = copies[index];
+    switch (node.kind) {
+      case Kind::kNothing:
+      case Kind::kEmpty:
+        copy = RegexId{index};
+        break;
+      case Kind::kBytes:
+        copy = Bytes(from.sets_[node.a]);
+        break;
+      case Kind::kConcat:
+        copy = Concat(copies[node.a], copies[node.b]);
+        break;
+      case Kind::kOr:
+      case Kind::kAnd: {
+        std::vector<RegexId> parts;
+        for (const RegexId child : from.Children(node)) parts.push_back(copies[Index(child)]);
+        copy = node.kind == Kind::kOr ? Or(std::move(parts)) : And(std::move(parts));
+        break;
+      }
+      case Kind::kNot:
+        copy = Not(copies[node.a]);
+        break;
+      case Kind::kRepeat:
+        copy = Repeat(copies[node.a], node.b, node.c);
+        break;
+      case Kind::kMultiple:
+        copy = InternMultiple(node.c, node.b, node.rest);
+        break;
+    }
+  }
+  std::vector<RegexId> result;
+  for (const RegexId r : expressions) result.push_back(copies[Index(r)]);
+  return result;
+}
+
 void RegexPool::GroupClasses(std::span<const RegexId> expressions,
                              std::vector<uint8_t>* groups) const {
   constexpr size_t kNodesMax = 2000;
@@ -471,17 +529,22 @@ void RegexPool::GroupClasses(std::span<const RegexId> expressions,
   if (sets.size() > kSetsMax) return;
 
   using Signature = std::array<uint64_t, kSetsMax / 64 + 1>;
-  std::vector<Signature> signatures(count);
+  std::vector<std::pair<Signature, uint8_t>> leaders;
+  const size_t words = (sets.size() + 63) / 64;
   for (size_t i = 0; i < count; ++i) {
     const uint8_t byte = representatives_[i];
+    Signature signature = {};
     for (size_t bit = 0; bit < sets.size(); ++bit) {
-      if (sets_[sets[bit]].Has(byte)) signatures[i][bit / 64] |= uint64_t{1} << (bit % 64);
+      signature[bit / 64] |= uint64_t{sets_[sets[bit]].Has(byte)} << (bit % 64);
     }
-    signatures[i].back() = alphabet_.Has(byte) ? 1 : 0;
-    for (size_t j = 0; j < i; ++j) {
-      if (signatures[j] != signatures[i]) continue;
-      (*groups)[i] = static_cast<uint8_t>(j);
-      break;
+    signature[words] = alphabet_.Has(byte) ? 1 : 0;
+    const auto same = std::ranges::find_if(leaders, [&](const auto& leader) {
+      return std::equal(signature.begin(), signature.begin() + words + 1, leader.first.begin());
+    });
+    if (same != leaders.end()) {
+      (*groups)[i] = same->second;
+    } else {
+      leaders.emplace_back(signature, static_cast<uint8_t>(i));
     }
   }
 }

@@ -82,6 +82,9 @@ class RegexPool {
   };
   Form FormOf(RegexId r) const;
 
+  // Expressions of a pool that began as a copy of the same one as this did, in this pool.
+  std::vector<RegexId> Copy(const RegexPool& from, std::span<const RegexId> expressions);
+
   // Byte classes between which the first byte of these expressions makes a difference (Owens,
   // Reppy, Turon 2009): `groups[c]` is the lowest class whose derivatives are those of class c. At
   // least as fine as needed.

@@ -220,12 +220,6 @@ RegexId WriteDecimal(RegexPool& pool, const Decimal& value) {
   return pool.Concat(digits, pool.Optional(pool.Literal(".0")));
 }
 
-RegexId EqualDecimal(RegexPool& pool, const Decimal& value) {
-  const RegexId magnitude = Magnitudes(pool).Equal(value);
-  if (value.is_zero()) return pool.Or(magnitude, Negative(pool, magnitude));
-  return value.negative ? Negative(pool, magnitude) : magnitude;
-}
-
 std::optional<RegexId> MultipleDecimal(RegexPool& pool, const Decimal& step) {
   const std::string digits = step.whole + step.fraction;
   if (digits.size() > 16 || step.fraction.size() > 40 || step.is_zero()) return std::nullopt;

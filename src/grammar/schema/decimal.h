@@ -29,8 +29,6 @@ enum class Bound : uint8_t { kAtLeast, kAbove, kAtMost, kBelow };
 RegexId CompareDecimal(RegexPool& pool, Bound bound, const Decimal& limit);
 // The value as it is written: its digits, with ".0" or without where it is an integer.
 RegexId WriteDecimal(RegexPool& pool, const Decimal& value);
-// All decimal texts of exactly that value.
-RegexId EqualDecimal(RegexPool& pool, const Decimal& value);
 // Decimal texts that are a multiple of `step`; nothing if its digits are beyond what can be
 // counted.
 std::optional<RegexId> MultipleDecimal(RegexPool& pool, const Decimal& step);

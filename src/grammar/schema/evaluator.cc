@@ -148,7 +148,8 @@ Result<Value> Evaluator::OfConstant(const JsonValue& constant, bool negated) {
     case JsonValue::Kind::kInt:
     case JsonValue::Kind::kDouble: {
       const Decimal decimal = Decimal::Of(constant);
-      value.number = negated ? pool_.And(text_.decimal, pool_.Not(EqualDecimal(pool_, decimal)))
+      value.number = negated ? pool_.Or(CompareDecimal(pool_, Bound::kBelow, decimal),
+                                        CompareDecimal(pool_, Bound::kAbove, decimal))
                              : WriteDecimal(pool_, decimal);
       break;
     }
