@@ -101,6 +101,7 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   }
   sequence->key = {card.digest, request.salt};
   sequence->request = std::move(request);
+  if (sequence->request.constraint) sequence->Force();
   if (sequence->request.prompt_logprobs >= 0) ScorePrompt(*sequence);
   sequence->stream = std::make_shared<TokenStream>();
   sequence->submit_ns = clock_.NowNs();
@@ -335,25 +336,40 @@ StepSampler::Row Engine::RowOf(const Sequence& sequence, std::span<const float> 
   return row;
 }
 
-// The sequence goes on with the token that was chosen, or ends.
+// The sequence goes on with the token that was chosen, and what must follow it, or ends.
 void Engine::Continue(Sequence& sequence, Result<Sampled> sampled) {
   if (!sampled.ok()) return Finish(sequence, FinishReason::kFailed, sampled.status());
   const GenerateRequest& request = sequence.request;
   const TokenId token = sampled->chosen.token;
   if (sequence.generated == 0) sequence.first_token_ns = clock_.NowNs();
   const auto& ends = request.end_tokens;
-  if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
-    if (request.logprobs >= 0) sequence.stream->Add({sampled->chosen, std::move(sampled->top)});
-    return Finish(sequence, FinishReason::kEndToken);
-  }
-  if (request.constraint) {
-    const Status accepted = request.constraint->Accept(token);
+  const bool end = std::find(ends.begin(), ends.end(), token) != ends.end();
+  if (request.constraint && !end) {
+    const Status accepted = sequence.Accept(token);
     if (!accepted.ok()) return Finish(sequence, FinishReason::kFailed, accepted);
+  }
+  Say(sequence, {sampled->chosen, std::move(sampled->top)});
+  // Who asks how likely tokens were gets them one by one.
+  while (!sequence.finished && !sequence.forced.empty() && request.logprobs < 0) {
+    GeneratedToken forced;
+    forced.chosen.token = sequence.forced.front();
+    sequence.forced.pop_front();
+    Say(sequence, std::move(forced));
+  }
+}
+
+void Engine::Say(Sequence& sequence, GeneratedToken generated) {
+  const GenerateRequest& request = sequence.request;
+  const TokenId token = generated.chosen.token;
+  const auto& ends = request.end_tokens;
+  if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
+    if (request.logprobs >= 0) sequence.stream->Add(std::move(generated));
+    return Finish(sequence, FinishReason::kEndToken);
   }
   ++sequence.generated;
   if (request.sampling.penalises()) sequence.said.AddGenerated(token);
   ++counters_.tokens_generated;
-  sequence.stream->Add({sampled->chosen, std::move(sampled->top)});
+  sequence.stream->Add(std::move(generated));
   const bool full = static_cast<int32_t>(sequence.lease.tokens().size()) + 1 >= context_tokens_;
   cache_->Append(sequence.lease, std::span(&token, 1));
   if (sequence.generated >= request.max_tokens || full) Finish(sequence, FinishReason::kLength);

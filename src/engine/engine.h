@@ -124,6 +124,7 @@ class Engine {
   void Pool(const Share& share, int32_t begin);
   StepSampler::Row RowOf(const Sequence& sequence, std::span<const float> logits) const;
   void Continue(Sequence& sequence, Result<Sampled> sampled);
+  void Say(Sequence& sequence, GeneratedToken token);
   void Finish(Sequence& sequence, FinishReason reason, Status status = OkStatus());
   void CountEnd(const GenerateRequest& request, FinishReason reason);
   void Publish(Sequence& sequence);

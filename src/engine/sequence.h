@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 
@@ -27,6 +28,7 @@ struct Sequence {
   TokenCounts said;                         // prompt and reply, if something is penalised
   std::optional<TokenMask> before_minimum;  // what may be chosen until min_tokens, if that differs
   std::optional<TokenMask> allowed;         // by the constraint, for the next token
+  std::deque<TokenId> forced;               // by the constraint, which has accepted them already
   Status allowed_status;
   bool finished = false;
 
@@ -50,11 +52,34 @@ struct Sequence {
 
   // Asks the constraint what may come next. On the filler's thread, beside the forward pass.
   void FillAllowed() {
+    if (!forced.empty()) {
+      allowed_status = OkStatus();
+      allowed->Clear();
+      allowed->Allow(forced.front());
+      return;
+    }
     allowed_status = request.constraint->Fill(&*allowed);
     if (!before_minimum || generated >= request.min_tokens) return;
     TokenMask longer = *allowed;
     longer.And(*before_minimum);
     if (!longer.empty()) allowed = std::move(longer);
+  }
+
+  // Tells the constraint what was chosen.
+  Status Accept(TokenId token) {
+    if (!forced.empty()) {
+      forced.pop_front();
+    } else {
+      REPRISE_TRY(request.constraint->Accept(token));
+    }
+    if (forced.empty()) Force();
+    return OkStatus();
+  }
+  // Asks the constraint what must come next.
+  void Force() {
+    std::vector<TokenId> tokens;
+    request.constraint->Force(&tokens);
+    forced.assign(tokens.begin(), tokens.end());
   }
 
   bool decoding() const { return generated > 0 && rows_ready() == 1; }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/status.h"
 #include "sample/token_mask.h"
@@ -21,6 +22,9 @@ class TokenConstraint {
   virtual Status Fill(TokenMask* allowed) = 0;
   // REQUIRES: the token is one of those, and no end token came before.
   virtual Status Accept(int32_t token) = 0;
+  // Appends the tokens that must come next, and accepts them: what is certain without a model, in
+  // the tokens that text is otherwise cut into. None is always an answer.
+  virtual void Force(std::vector<int32_t>* tokens) = 0;
   // The same place, to go on from independently.
   virtual std::unique_ptr<TokenConstraint> Clone() const = 0;
 };

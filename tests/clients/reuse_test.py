@@ -6,7 +6,9 @@ In each scenario a request may recompute the tokens that are new in it, and at m
 snapshots). The number is read from cached_tokens and must be the one in the report, which names the reason and the
 place of what was not reused. Scenarios do not see each other: each has a namespace of its own.
 """
+import concurrent.futures
 import json
+import re
 import sys
 import time
 import unittest
@@ -51,6 +53,7 @@ class Reuse(unittest.TestCase):
         self.recomputed = usage["prompt_tokens"] - report["used_tokens"]
         self.report = report
         self.prompt_tokens = usage["prompt_tokens"]
+        self.reply_tokens = usage["completion_tokens"]
         if new is not None:
             allowed = sum(self.count(text) + 8 for text in new) + SLACK  # 8: role and marks of a message
             self.assertLessEqual(self.recomputed, allowed, report)
@@ -85,6 +88,34 @@ class Reuse(unittest.TestCase):
             messages = messages + [{"role": "assistant", "content": reply["content"]}, user(question)]
             self.ask(messages, new=[question])
             messages = messages[:-1] + [user(question)]
+
+    def test_constrained_reply(self):
+        """What a constraint forces is said in the tokens that the text is cut into when it comes back."""
+        said = (STORY * 3).strip()
+        messages = [SYSTEM, user("Tell me the story, please.")]
+        for rule in ({"choice": [said]}, {"regex": re.escape(said)}):
+            with self.subTest(rule=list(rule)):
+                reply = self.ask(messages, max_tokens=300, structured_outputs=rule)
+                self.assertEqual(reply["content"], said)
+                self.assertEqual(self.reply_tokens, self.count(said))
+                self.ask(messages + [{"role": "assistant", "content": said}, user("Why?")], new=["Why?"])
+                self.assertGreaterEqual(self.report["known_tokens"], self.prompt_tokens - self.count("Why?") - 16)
+
+    def test_constraints_say_the_same_in_a_crowd_and_with_reuse(self):
+        schema = {"type": "object", "properties": {"animal": {"enum": ["fox", "bird", "frog"]}, "age": {"type": "integer"},
+                                                   "name": {"type": "string", "maxLength": 12}},
+                  "required": ["animal", "age", "name"], "additionalProperties": False}
+        rule = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}},
+                "temperature": 1.5, "max_tokens": 60}
+
+        def ask(seed, salt):
+            body = {"messages": [SYSTEM, user("Describe an animal.")], "cache_salt": salt, "seed": seed, **rule}
+            return self.post("/v1/chat/completions", body)["choices"][0]["message"]["content"]
+        alone = [ask(seed, f"alone {seed}") for seed in range(4)]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            crowd = list(pool.map(lambda seed: ask(seed, "crowd"), range(4)))
+        self.assertEqual(crowd, alone)
+        self.assertEqual([ask(seed, "crowd") for seed in range(4)], alone)
 
     def test_thinking_is_stripped_from_history(self):
         messages = [SYSTEM, user("Tell me a story about a bird. " + STORY * 4)]

@@ -189,7 +189,7 @@ GenerateRequest Reply::MakeRequest(const Prompt& prompt, size_t choice, uint64_t
   request.end_tokens.insert(request.end_tokens.end(), options.stop_tokens.begin(),
                             options.stop_tokens.end());
   if (plan_.language) {
-    request.constraint = Constraints::Start(plan_.language);
+    request.constraint = service_.constraints().Start(plan_.language);
     Follow(closed_by_prompt_, &request);
   }
   request.logprobs = options.logprobs;

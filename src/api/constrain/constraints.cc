@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "api/constrain/language_constraint.h"
 #include "grammar/regex/pattern.h"
 #include "grammar/reply/reply_grammar.h"
 #include "grammar/schema/json_schema.h"
@@ -18,24 +19,6 @@ using grammar::RuleId;
 
 constexpr int kSchemaDepthMax = 256;
 constexpr size_t kChoicesMax = 4096;
-
-// A text of a language as the engine asks for it.
-class LanguageConstraint final : public TokenConstraint {
- public:
-  explicit LanguageConstraint(grammar::Matcher matcher) : matcher_(std::move(matcher)) {}
-
-  Status Fill(TokenMask* allowed) override {
-    const Status status = matcher_.Fill(allowed->words());
-    return status.ok() ? status : InvalidArgument(status.message());
-  }
-  Status Accept(int32_t token) override { return matcher_.Accept(token); }
-  std::unique_ptr<TokenConstraint> Clone() const override {
-    return std::make_unique<LanguageConstraint>(matcher_);
-  }
-
- private:
-  grammar::Matcher matcher_;
-};
 
 RuleId AddRegexRule(Grammar* grammar, RegexId regex) {
   const RuleId rule = grammar->AddRule();
@@ -84,8 +67,9 @@ Constraints::Constraints(const ServedModel* model, const Limits& limits)
 
 Constraints::~Constraints() = default;
 
-std::shared_ptr<TokenConstraint> Constraints::Start(std::shared_ptr<grammar::Language> language) {
-  return std::make_shared<LanguageConstraint>(grammar::Matcher(std::move(language)));
+std::shared_ptr<TokenConstraint> Constraints::Start(
+    std::shared_ptr<grammar::Language> language) const {
+  return std::make_shared<LanguageConstraint>(std::move(language), model_.tokenizer);
 }
 
 std::shared_ptr<const grammar::TokenTrie> Constraints::Trie() {

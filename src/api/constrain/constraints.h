@@ -42,7 +42,7 @@ class Constraints {
                                                      const std::string& tools, bool one_call);
 
   // A constraint for one choice of a reply.
-  static std::shared_ptr<TokenConstraint> Start(std::shared_ptr<grammar::Language> language);
+  std::shared_ptr<TokenConstraint> Start(std::shared_ptr<grammar::Language> language) const;
 
   size_t size() const;
 
