@@ -207,6 +207,7 @@ void DefineBench(Flags* flags) {
   DefinePromisesBench(
       flags->AddCommand("promises", "what reuse was promised to cost and save, measured"));
   DefineTokenizeBench(flags);
+  DefineGrammarBench(flags);
 }
 
 }  // namespace reprise::cli
