@@ -1,11 +1,13 @@
 """Random texts under a schema's constraint validate with an independent validator.
 
-    grammar_generation_test.py PROBE TOKENIZER [--schemas FOLDER] [--count N] [--seed S]
+    grammar_generation_test.py PROBE TOKENIZER... [--schemas FOLDER] [--schema-count N] [--count N] [--seed S]
 
-A model without any sense picks among the allowed tokens; every text that ends must be JSON that
-`jsonschema` finds valid. Without a folder (MaskBench's data) the schemas below are used.
+A model without any sense, random logits at temperatures from 0 to 2, picks among the allowed tokens of each
+vocabulary; every text that ends must be JSON that `jsonschema` finds valid. Without a folder (MaskBench's
+data) the schemas are those below and random ones. `make generations` is the long form.
 """
 import argparse
+import collections
 import glob
 import json
 import os
@@ -14,6 +16,8 @@ import subprocess
 import sys
 
 import jsonschema
+
+import random_schemas
 
 SCHEMAS = [
     {"type": "object", "properties": {"a": {"type": "integer", "minimum": -7, "maximum": 120, "multipleOf": 3},
@@ -51,44 +55,60 @@ def schemas_of(folder, count, seed):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("probe")
-    parser.add_argument("tokenizer")
+    parser.add_argument("tokenizers", nargs="+")
     parser.add_argument("--schemas")
-    parser.add_argument("--schema-count", type=int, default=500)
-    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--schema-count", type=int, default=40)
+    parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    work = list(schemas_of(options.schemas, options.schema_count, options.seed)) if options.schemas else [
-        (f"schema {i}", schema) for i, schema in enumerate(SCHEMAS)]
-    lines = "".join(json.dumps({"schema": schema, "generate": options.count, "seed": options.seed + i}) + "\n"
+    if options.schemas:
+        work = list(schemas_of(options.schemas, options.schema_count, options.seed))
+    else:
+        work = list(enumerate(SCHEMAS + list(random_schemas.schemas(options.schema_count, options.seed))))
+    total = collections.Counter()
+    for tokenizer in options.tokenizers:
+        counts = generate(options, tokenizer, work)
+        print(f"{tokenizer}: {dict(counts)}", flush=True)
+        total += counts
+    print(f"{len(work)} schemas, {len(options.tokenizers)} vocabularies: {dict(total)}")
+    if total["invalid"] or total["ended"] == 0 or total["dead end"]:
+        sys.exit(1)
+
+
+def generate(options, tokenizer, work):
+    lines = "".join(json.dumps({"schema": schema, "generate": options.count, "seed": options.seed + i,
+                                "temperatures": [(i + step) % 5 / 2 for step in range(5)]}) + "\n"
                     for i, (_, schema) in enumerate(work))
-    done = subprocess.run([options.probe, options.tokenizer], input=lines, capture_output=True, text=True, check=True)
+    done = subprocess.run([options.probe, tokenizer], input=lines, capture_output=True, text=True, check=True)
     answers = [json.loads(line) for line in done.stdout.split("\n") if line]
-    ended = cut = refused = wrong = unjudged = 0
+    counts = collections.Counter()
     for (name, schema), answer in zip(work, answers, strict=True):
         if "error" in answer:
-            refused += 1
+            counts["schemas refused"] += 1
             continue
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         validator = kind(schema, format_checker=kind.FORMAT_CHECKER)
         for text in answer["texts"]:
+            counts["generations"] += 1
             if text is None:
-                cut += 1
+                counts["cut off"] += 1
                 continue
-            ended += 1
+            if text.startswith("FAILED"):
+                counts["dead end"] += 1
+                print(f"{name}: {text[:300]!r}")
+                continue
+            counts["ended"] += 1
             try:
                 error = jsonschema.exceptions.best_match(validator.iter_errors(json.loads(text)))
             except json.JSONDecodeError as broken:
                 error = broken
             except Exception:  # the validator cannot read the schema
-                unjudged += 1
+                counts["not judged"] += 1
                 continue
             if error is not None:
-                wrong += 1
+                counts["invalid"] += 1
                 print(f"{name}: {text[:300]!r}: {str(error).splitlines()[0][:200]}")
-    print(f"{len(work)} schemas, {refused} refused; {ended} texts ended, {cut} cut off, {wrong} invalid, "
-          f"{unjudged} not judged")
-    if wrong or ended == 0 or (not options.schemas and refused):
-        sys.exit(1)
+    return counts
 
 
 if __name__ == "__main__":

@@ -12,12 +12,15 @@
 //
 // Whether a value is accepted with the members of its objects in some order: schemas have theirs.
 //
-//   {"schema": {...}, "generate": 20, "seed": 7}  ->  {"texts": ["...", null]}
+//   {"schema": {...}, "generate": 20, "seed": 7, "temperatures": [0, 1.5]}  ->  {"texts": ["...",
+//   null]}
 //
-// Texts as a model without any sense would write them, one random token after the other of those
-// that are allowed; null where the limit of tokens came first.
+// Texts as a model without any sense would write them: random logits, sampled at each temperature
+// in turn, of those tokens that are allowed; null where the limit of tokens came first.
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -130,7 +133,6 @@ class Arranger {
  private:
   bool Text(std::string_view text) {
     if (++steps_ > kStepsMax || !matcher_.AcceptBytes(text).ok()) return false;
-    ++accepted_;
     reached_ = std::max(reached_, matcher_.text().size());
     return true;
   }
@@ -140,21 +142,19 @@ class Arranger {
     for (size_t i = 0; i < left.size(); ++i) {
       std::string name;
       JsonWriter(&name).String(left[i]->key);
-      const size_t before = accepted_;
+      const Matcher before = matcher_;
       if (Text((first ? "" : ", ") + name + ": ") && Write(left[i]->value)) {
         std::vector<const JsonValue::Member*> rest = left;
         rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
         if (Members(std::move(rest), /*first=*/false)) return true;
       }
-      matcher_.Rollback(accepted_ - before);
-      accepted_ = before;
+      matcher_ = before;
     }
     return false;
   }
 
   static constexpr size_t kStepsMax = 200'000;
   Matcher matcher_;
-  size_t accepted_ = 0;
   size_t steps_ = 0;
   size_t reached_ = 0;  // bytes of the longest try
 };
@@ -182,33 +182,38 @@ std::string Arrange(const JsonValue& line, const Vocabulary& vocabulary) {
   return out;
 }
 
-// Mostly any token, often a single byte (so that strings end), and the shortest way out when it has
-// become long.
-int32_t Choose(const std::vector<uint64_t>& mask, const TokenTrie& trie, size_t length, Rng* rng) {
-  std::vector<int32_t> allowed;
-  std::vector<int32_t> bytes;
+// Random logits for each token and place, a little higher for single bytes (so that strings end),
+// and the shortest way out when it has become long.
+int32_t Choose(const std::vector<uint64_t>& mask, const TokenTrie& trie, size_t length,
+               double temperature, Rng* rng) {
+  int32_t best = -1;
+  double best_score = 0;
+  std::array<int32_t, 256> bytes;
+  bytes.fill(-1);
+  bool may_end = false;
+  const uint64_t place = rng->Next();
   for (size_t word = 0; word < mask.size(); ++word) {
     for (uint64_t bits = mask[word]; bits != 0; bits &= bits - 1) {
       const auto id = static_cast<int32_t>(word * 64 + static_cast<size_t>(std::countr_zero(bits)));
-      allowed.push_back(id);
-      if (trie.bytes(id).size() == 1) bytes.push_back(id);
+      const std::string_view text = trie.bytes(id);
+      const bool end = std::ranges::find(trie.ends(), id) != trie.ends().end();
+      may_end |= end;
+      if (!end && text.size() == 1) bytes[static_cast<uint8_t>(text[0])] = id;
+      Rng logit(place ^ (static_cast<uint64_t>(id) * 0x9e3779b97f4a7c15ull));
+      double score = logit.Uniform() * 10 + (end || text.size() == 1 ? 4 : 0);
+      if (temperature > 0) score -= temperature * std::log(-std::log(rng->Uniform() + 1e-12));
+      if (best >= 0 && score <= best_score) continue;
+      best = id;
+      best_score = score;
     }
   }
-  if (allowed.empty()) return -1;
-  const auto is_end = [&](int32_t id) {
-    return std::find(trie.ends().begin(), trie.ends().end(), id) != trie.ends().end();
-  };
-  const auto end = std::find_if(allowed.begin(), allowed.end(), is_end);
-  if (end != allowed.end() && (length > 40 || rng->Below(2) == 0)) return *end;
+  if (may_end && (length > 40 || rng->Below(2) == 0)) return trie.ends()[0];
   if (length > 60) {
-    for (const char wanted : {'"', '}', ']'}) {
-      for (const int32_t id : bytes) {
-        if (trie.bytes(id)[0] == wanted) return id;
-      }
+    for (const uint8_t wanted : {'"', '}', ']'}) {
+      if (bytes[wanted] >= 0) return bytes[wanted];
     }
   }
-  const std::vector<int32_t>& from = !bytes.empty() && rng->Below(3) != 0 ? bytes : allowed;
-  return from[rng->Below(from.size())];
+  return best;
 }
 
 std::string Generate(const JsonValue& line, const Vocabulary& vocabulary) {
@@ -223,15 +228,21 @@ std::string Generate(const JsonValue& line, const Vocabulary& vocabulary) {
   }
   const auto language = std::make_shared<Language>(std::move(grammar).value(), vocabulary.trie);
   const JsonValue* seed = line.Find("seed");
+  const JsonValue* temperatures = line.Find("temperatures");
   Rng rng(seed != nullptr ? static_cast<uint64_t>(seed->as_int()) : 0);
   json.BeginObject().Key("texts").BeginArray();
   std::vector<uint64_t> mask((vocabulary.trie->vocab_size() + 63) / 64);
   for (int64_t i = 0; i < line.Find("generate")->as_int(); ++i) {
     Matcher matcher(language);
     Status status;
+    const double temperature =
+        temperatures == nullptr || temperatures->items().empty()
+            ? 1
+            : temperatures->items()[static_cast<size_t>(i) % temperatures->items().size()]
+                  .as_double();
     for (size_t length = 0; length < kTokensMax && !matcher.ended() && status.ok(); ++length) {
       status = matcher.Fill(mask);
-      const int32_t token = Choose(mask, *vocabulary.trie, length, &rng);
+      const int32_t token = Choose(mask, *vocabulary.trie, length, temperature, &rng);
       if (token < 0) status = Internal("a dead end");
       if (status.ok()) status = matcher.Accept(token);
     }
