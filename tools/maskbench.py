@@ -4,8 +4,8 @@
 
 PROBE is the program grammar_probe, TOKENIZER a tokenizer.json, DATA the folder maskbench/data of
 github.com/guidance-ai/jsonschemabench. Prints one table: schemas compiled and refused, valid
-instances refused, invalid ones accepted, processor time to compile and per mask. With --oracles the
-wheel of llguidance (pip: llguidance, numpy, tokenizers) runs over the same schemas, timed by the wall clock.
+instances refused, invalid ones accepted, processor time to compile and per mask. With --oracles the wheels of
+llguidance and XGrammar (pip: llguidance, xgrammar, numpy, tokenizers) run over the same schemas, timed by the wall clock.
 
 Instances are written as Python's json.dumps writes them. The text is cut into tokens, a mask is made
 before each, and the token must be in it. A valid instance that is refused is tried again with the
@@ -131,6 +131,7 @@ class Order:
 
 
 SLOW_US = 5000  # masks that take longer are noted with --failures
+GIVE_UP_SECONDS = 20
 
 
 class Tally:
@@ -253,6 +254,61 @@ def run_llguidance(tokenizer_file, work):
     return tally
 
 
+def answer_with_xgrammar(tokenizer_file, pipe):
+    """A process of its own, as compilations cannot be interrupted: a schema and its texts in, an answer out."""
+    import tokenizers
+    import xgrammar
+    hf = tokenizers.Tokenizer.from_file(tokenizer_file)
+    size = hf.get_vocab_size()
+    end = max(i for i in range(size) if hf.id_to_token(i) in ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "</s>", "<eos>"))
+    info = xgrammar.TokenizerInfo([hf.id_to_token(i) or "" for i in range(size)], vocab_type=xgrammar.VocabType.BYTE_LEVEL,
+                                  vocab_size=size, stop_token_ids=[end])
+    compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
+    mask = xgrammar.allocate_token_bitmask(1, size)
+    pipe.send("ready")
+    while True:
+        schema, texts = pipe.recv()
+        start = time.perf_counter()
+        try:
+            compiled = compiler.compile_json_schema(json.dumps(schema), strict_mode=False)
+        except Exception as error:
+            pipe.send({"error": str(error).splitlines()[-1]})
+            continue
+        answer = {"compile_us": (time.perf_counter() - start) * 1e6, "masks_us": [], "tests": []}
+        for text in texts:
+            now = xgrammar.GrammarMatcher(compiled)
+            accepted = True
+            for token in hf.encode(text, add_special_tokens=False).ids:
+                start = time.perf_counter()
+                now.fill_next_token_bitmask(mask, 0)
+                answer["masks_us"].append((time.perf_counter() - start) * 1e6)
+                accepted = now.accept_token(token)
+                if not accepted:
+                    break
+            answer["tests"].append(bool(accepted and now.accept_token(end)))
+        pipe.send(answer)
+
+
+def run_xgrammar(tokenizer_file, work):
+    import multiprocessing
+    tally = Tally("xgrammar")
+    process = None
+    for file, schema, tests in work:
+        if process is None:
+            pipe, theirs = multiprocessing.Pipe()
+            process = multiprocessing.Process(target=answer_with_xgrammar, args=(tokenizer_file, theirs), daemon=True)
+            process.start()
+            pipe.recv()
+        pipe.send((schema, [test["text"] for test in tests]))
+        if pipe.poll(GIVE_UP_SECONDS):
+            tally.add(file, tests, pipe.recv())
+        else:
+            process.kill()
+            process = None
+            tally.add(file, tests, {"error": f"more than {GIVE_UP_SECONDS} s"})
+    return tally
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("probe")
@@ -271,6 +327,7 @@ def main():
     tallies = [run_probe(options.probe, options.tokenizer, work, options.jobs)]
     if options.oracles:
         tallies.append(run_llguidance(options.tokenizer, work))
+        tallies.append(run_xgrammar(options.tokenizer, work))
     print(HEAD)
     for tally in tallies:
         print(tally.row())
