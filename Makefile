@@ -1,6 +1,6 @@
 # Two commands for people: `make serve` serves a model, `make test` proves the tree. Each installs what is
 # missing (Debian packages), says what it does, builds and runs. Everything else is a CMake preset.
-.PHONY: help serve test setup build cuda cuda-toolkit test-cuda asan tsan fuzz clients soak bench clean
+.PHONY: help serve test setup build cuda cuda-toolkit test-cuda asan tsan fuzz clients generations soak bench clean
 
 JOBS ?= $(shell nproc)
 MODEL ?=
@@ -14,6 +14,7 @@ help:
 	@echo "make asan | tsan              the tests under sanitizers"
 	@echo "make fuzz [SECONDS=60]        every fuzz target for that long (clang 19)"
 	@echo "make clients                  more clients than the tests have: agents, frameworks, evaluation (installs them)"
+	@echo "make generations TOKENIZERS='A B' [DATA=F]  random logits under 500 schemas, judged by jsonschema"
 	@echo "make soak                     the server under load: 1,000 streams, disconnects, slow clients"
 	@echo "make clean                    remove build/"
 
@@ -60,6 +61,14 @@ clients:
 	@cmake --preset dev >/dev/null && cmake --build --preset dev -j $(JOBS) --target reprise
 	@tools/clients.sh more
 	@python3 tests/clients/more/run.py build/dev/reprise
+
+# DATA: MaskBench's folder of schemas; without it random ones.
+generations:
+	@tools/setup.sh test
+	@cmake --preset dev >/dev/null && cmake --build --preset dev -j $(JOBS) --target grammar_probe
+	@tools/clients.sh
+	@build/clients/venv/bin/python tests/grammar_generation_test.py build/dev/tests/grammar_probe $(TOKENIZERS) \
+	  $(if $(DATA),--schemas $(DATA)) --schema-count 500 --count 2
 
 soak:
 	@tools/setup.sh test
