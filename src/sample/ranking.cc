@@ -7,13 +7,6 @@
 #include "kernels/cpu/table.h"
 
 namespace reprise {
-namespace {
-
-constexpr float kFarthest = 30;  // in temperatures
-constexpr float kPerUnit = 16;   // buckets for each of them
-
-}  // namespace
-
 float Largest(std::span<const float> values) {
   // As many chains as a vector has lanes: the compiler makes vectors of them.
   constexpr size_t kLanes = 16;
@@ -32,61 +25,41 @@ float Largest(std::span<const float> values) {
 
 void Ranking::Rank(const cpu::KernelTable& table, std::span<const float> logits,
                    float temperature) {
-  static_assert(static_cast<size_t>(kFarthest * kPerUnit) + 1 == kBuckets);
   logits_ = logits;
+  temperature_ = temperature;
   sorted_bucket_ = kBuckets;
   const size_t count = logits.size();
-  const float best = Largest(logits);
-  weights_.resize(count);
+  const float largest = largest_ = Largest(logits);
+  exps_.resize(count);
   bucket_of_.resize(count);
   for (size_t i = 0; i < count; ++i) {
-    // What is left out is not to become infinite: it is no weight, but goes through the same sums.
-    const float distance = (best - logits[i]) / temperature;
-    weights_[i] = -(distance < 2 * kFarthest ? distance : 2 * kFarthest);
+    exps_[i] = -reference::ChoiceDistance(largest, logits[i], temperature);
   }
   for (size_t i = 0; i < count; ++i) {
-    const int bucket = static_cast<int>(weights_[i] * -kPerUnit);
-    bucket_of_[i] = static_cast<uint16_t>(std::min(bucket, static_cast<int>(kBuckets)));
+    bucket_of_[i] = static_cast<uint16_t>(reference::ChoiceBucket(-exps_[i]));
   }
-  table.softmax(weights_.data(), static_cast<int64_t>(count), weights_.data());
+  table.exp(exps_.data(), static_cast<int64_t>(count), exps_.data());
   buckets_.fill({});
   for (size_t i = 0; i < count; ++i) {
     Bucket& bucket = buckets_[bucket_of_[i]];
     ++bucket.count;
-    bucket.mass += static_cast<double>(weights_[i]);
-    bucket.most = weights_[i] > bucket.most ? weights_[i] : bucket.most;
+    bucket.mass += reference::ChoiceWeight(exps_[i]);
   }
-  last_ = kBuckets - 1;
-  while (buckets_[last_].count == 0) --last_;  // the best one is in the first
-  last_count_ = buckets_[last_].count;
+  count_ = count - buckets_.back().count;
+  mass_ = 0;
+  for (size_t i = 0; i + 1 < kBuckets; ++i) mass_ += buckets_[i].mass;
 }
 
-size_t Ranking::CountIn(size_t bucket) const {
-  return bucket == last_ ? last_count_ : buckets_[bucket].count;
+uint64_t Ranking::WeightOf(int32_t token) const {
+  return reference::ChoiceWeight(exps_[static_cast<size_t>(token)]);
 }
 
-double Ranking::MassIn(size_t bucket) {
-  if (CountIn(bucket) == buckets_[bucket].count) return buckets_[bucket].mass;
-  double mass = 0;
-  for (const Place& place : Sorted(bucket).first(CountIn(bucket))) {
-    mass += static_cast<double>(place.weight);
-  }
-  return mass;
-}
-
-double Ranking::Mass() {
-  double mass = 0;
-  for (size_t i = 0; i <= last_; ++i) mass += MassIn(i);
-  return mass;
-}
-
-std::span<const Ranking::Place> Ranking::Sorted(size_t bucket) {
+std::span<const Ranking::Place> Ranking::Sorted(size_t bucket) const {
   if (bucket == sorted_bucket_) return sorted_;
   sorted_bucket_ = bucket;
   sorted_.clear();
   for (size_t i = 0; i < bucket_of_.size(); ++i) {
-    if (bucket_of_[i] != bucket) continue;
-    sorted_.push_back({logits_[i], static_cast<int32_t>(i), weights_[i]});
+    if (bucket_of_[i] == bucket) sorted_.push_back({logits_[i], static_cast<int32_t>(i)});
   }
   std::sort(sorted_.begin(), sorted_.end(), [](const Place& a, const Place& b) {
     return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
@@ -94,66 +67,56 @@ std::span<const Ranking::Place> Ranking::Sorted(size_t bucket) {
   return sorted_;
 }
 
-void Ranking::KeepCount(size_t count) {
-  for (size_t i = 0; i <= last_; ++i) {
-    const size_t here = CountIn(i);
-    if (here >= count) {
-      last_ = i;
-      last_count_ = count;
-      return;
-    }
-    count -= here;
+Ranking::Cut Ranking::CutAtMass(uint64_t wanted) const {
+  Cut cut;
+  size_t bucket = 0;
+  while (cut.mass + buckets_[bucket].mass < wanted) {
+    cut.mass += buckets_[bucket].mass;
+    cut.count += buckets_[bucket++].count;
   }
+  for (const Place& place : Sorted(bucket)) {
+    cut.mass += WeightOf(place.token);
+    ++cut.count;
+    cut.token = place.token;
+    if (cut.mass >= wanted) break;
+  }
+  return cut;
+}
+
+void Ranking::KeepCount(size_t count) {
+  if (count >= count_) return;
+  count_ = count;
+  mass_ = 0;
+  size_t bucket = 0;
+  for (; buckets_[bucket].count <= count; ++bucket) {
+    count -= buckets_[bucket].count;
+    mass_ += buckets_[bucket].mass;
+  }
+  if (count == 0) return;
+  for (const Place& place : Sorted(bucket).first(count)) mass_ += WeightOf(place.token);
 }
 
 void Ranking::KeepMass(double share) {
-  double wanted = share * Mass();
-  for (size_t i = 0; i <= last_; ++i) {
-    const size_t here = CountIn(i);
-    if (here == 0) continue;
-    const double mass = MassIn(i);
-    if (mass < wanted) {
-      wanted -= mass;
-      continue;
+  const Cut cut = CutAtMass(reference::ChoiceShare(share, mass_));
+  count_ = cut.count;
+  mass_ = cut.mass;
+}
+
+void Ranking::KeepNear(float distance) {
+  const auto last = static_cast<size_t>(reference::ChoiceBucket(
+      distance < 2 * reference::kChoiceFarthest ? distance : 2 * reference::kChoiceFarthest));
+  size_t count = 0;
+  for (size_t bucket = 0; bucket < last; ++bucket) count += buckets_[bucket].count;
+  if (last + 1 < kBuckets && buckets_[last].count > 0) {
+    for (const Place& place : Sorted(last)) {
+      count += reference::ChoiceDistance(largest_, place.logit, temperature_) <= distance;
     }
-    size_t kept = 0;
-    while (kept < here && (kept == 0 || wanted > 0)) {
-      wanted -= static_cast<double>(Sorted(i)[kept++].weight);
-    }
-    last_ = i;
-    last_count_ = kept;
-    return;
   }
+  KeepCount(count);
 }
 
-void Ranking::KeepAbove(float share) {
-  const float least = share * buckets_[0].most;
-  while (last_ > 0 && (buckets_[last_].count == 0 || buckets_[last_].most < least)) {
-    --last_;
-    last_count_ = buckets_[last_].count;
-  }
-  const std::span<const Place> places = Sorted(last_);
-  while (last_count_ > 1 && places[last_count_ - 1].weight < least) --last_count_;
-}
-
-int32_t Ranking::At(double share) {
-  double left = share * Mass();
-  for (size_t i = 0; i < last_; ++i) {
-    const double mass = buckets_[i].mass;
-    if (left < mass) return Walk(i, left);
-    left -= mass;
-  }
-  return Walk(last_, left);
-}
-
-// The last one, should rounding have left some of `left`.
-int32_t Ranking::Walk(size_t bucket, double left) {
-  const std::span<const Place> places = Sorted(bucket).first(CountIn(bucket));
-  for (const Place& place : places) {
-    left -= static_cast<double>(place.weight);
-    if (left < 0) return place.token;
-  }
-  return places.back().token;
+int32_t Ranking::At(double share) const {
+  return CutAtMass(reference::ChoiceDraw(share, mass_)).token;
 }
 
 }  // namespace reprise

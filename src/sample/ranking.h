@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/reference/choice.h"
+
 namespace reprise {
 
 namespace cpu {
@@ -16,55 +18,57 @@ struct KernelTable;
 // The largest of the values that are numbers; -inf if none is.
 float Largest(std::span<const float> values);
 
-// Ranking has the tokens of one distribution in order, the most likely first (ties: the lower token
-// first), and sorts only the places that somebody looks at. Tokens fall into buckets by the
-// distance of their logit from the best one; a filter or a draw finds its bucket by counts and sums
-// and sorts that one alone. Filters keep a beginning of the order; it is never empty.
+// Ranking has the tokens of one distribution in order, as kernels/reference/choice.h says, and
+// sorts only the places that somebody looks at: a filter or a draw finds its bucket by counts and
+// sums and sorts that one alone.
 //
 // Thread safety: none. Memory is kept from one distribution to the next.
 // Costs: Rank O(vocabulary); filters and At O(vocabulary) at most, to gather a bucket, and the
-// sorting of it. All is in one order, so the same on every CPU.
+// sorting of it.
 class Ranking {
  public:
-  // Weights are e^((logit - best) / temperature), up to a common factor. Tokens that are further
-  // than 30 temperatures from the best are left out: e^-30 of its weight each, less in sum than the
-  // rounding of the total for any vocabulary that exists. REQUIRES: temperature > 0; no NaN, and
-  // one logit that is not -inf. `logits` stay as they are until the last call.
+  // REQUIRES: temperature > 0. `logits` stay as they are until the last call.
   void Rank(const cpu::KernelTable& table, std::span<const float> logits, float temperature);
 
-  void KeepCount(size_t count);  // top-k. REQUIRES: count > 0
-  void KeepMass(double share);   // top-p: as few as have this share of the weight that is kept
-  void KeepAbove(float share);   // min-p: those with this share of the best one's weight
-  int32_t At(double share);      // the token at this share of the weight that is kept, in [0, 1)
+  uint64_t mass() const { return mass_; }  // of those that are kept; 0: none has a weight
+
+  // REQUIRES: mass() > 0.
+  void KeepCount(size_t count);    // top-k. REQUIRES: count > 0
+  void KeepMass(double share);     // top-p
+  void KeepNear(float distance);   // min-p. REQUIRES: distance >= 0
+  int32_t At(double share) const;  // the token at this share of the mass that is kept, in [0, 1)
 
  private:
-  static constexpr size_t kBuckets = 481;  // 16 for each factor of e in weight
+  static constexpr size_t kBuckets = reference::kChoiceBuckets;
 
   struct Bucket {
     uint32_t count = 0;
-    float most = 0;   // the largest weight
-    double mass = 0;  // the sum of all
+    uint64_t mass = 0;
   };
   struct Place {
     float logit;
     int32_t token;
-    float weight;
+  };
+  struct Cut {
+    int32_t token = 0;  // the last one before it
+    size_t count = 0;   // of those before it
+    uint64_t mass = 0;
   };
 
-  size_t CountIn(size_t bucket) const;  // of those that are kept
-  double MassIn(size_t bucket);
-  double Mass();
-  std::span<const Place> Sorted(size_t bucket);
-  int32_t Walk(size_t bucket, double left);
+  uint64_t WeightOf(int32_t token) const;
+  Cut CutAtMass(uint64_t wanted) const;  // the first that has as much
+  std::span<const Place> Sorted(size_t bucket) const;
 
   std::span<const float> logits_;
-  std::vector<float> weights_;       // [vocab]
-  std::vector<uint16_t> bucket_of_;  // [vocab]; kBuckets: left out
-  std::array<Bucket, kBuckets + 1> buckets_;
-  size_t last_ = 0;        // the bucket that the kept ones end in
-  size_t last_count_ = 0;  // how many of it are kept: at least one
-  std::vector<Place> sorted_;
-  size_t sorted_bucket_ = kBuckets;  // kBuckets: none
+  float largest_ = 0;
+  float temperature_ = 1;
+  std::vector<float> exps_;          // [vocab] e^-distance
+  std::vector<uint16_t> bucket_of_;  // [vocab]
+  std::array<Bucket, kBuckets> buckets_;
+  size_t count_ = 0;  // of those that are kept
+  uint64_t mass_ = 0;
+  mutable std::vector<Place> sorted_;
+  mutable size_t sorted_bucket_ = kBuckets;  // kBuckets: none
 };
 
 }  // namespace reprise

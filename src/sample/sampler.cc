@@ -36,6 +36,19 @@ bool AllFinite(std::span<const float> values) {
 
 Sampler::Sampler() : table_(&cpu::ActiveTable()) {}
 
+float NearnessOf(float min_p) {
+  return static_cast<float>(-reference::LogDouble(static_cast<double>(min_p)));
+}
+
+double DrawAt(uint64_t seed, uint64_t position) {
+  return static_cast<double>(RandomAt(seed, position) >> 11) * 0x1p-53;
+}
+
+float LogTotal(float largest, uint64_t mass) {
+  const double sum = static_cast<double>(mass) * reference::kChoiceUnit;
+  return static_cast<float>(reference::LogDouble(sum) + static_cast<double>(largest));
+}
+
 Status Validate(const SamplingParams& params, int64_t vocab_size) {
   REPRISE_TRY(CheckRange("temperature", params.temperature, 0, 100));
   REPRISE_TRY(CheckRange("top_p", params.top_p, 0, 1));
@@ -81,13 +94,8 @@ Sampled Sampler::Score(std::span<const float> logits, int32_t token, int top) {
 }
 
 void Sampler::ListLogprobs(std::span<const float> logits, int top, Sampled* sampled) {
-  shares_.resize(logits.size());
-  table_->softmax(logits.data(), static_cast<int64_t>(logits.size()), shares_.data());
-  double sum = 0;  // 1, but for the rounding of a sum in single precision
-  for (const float share : shares_) sum += static_cast<double>(share);
-  const auto best = static_cast<size_t>(LargestIndex(logits));
-  const auto total = static_cast<float>(
-      reference::LogDouble(sum / static_cast<double>(shares_[best])) + logits[best]);
+  ranking_.Rank(*table_, logits, 1);
+  const float total = LogTotal(Largest(logits), ranking_.mass());
   const auto logprob = [&](int32_t token) { return logits[static_cast<size_t>(token)] - total; };
   sampled->chosen.logprob = logprob(sampled->chosen.token);
 
@@ -135,8 +143,8 @@ int32_t Sampler::Draw(const SamplingParams& params, uint64_t position) {
   ranking_.Rank(*table_, logits_, params.temperature);
   if (params.top_k > 0) ranking_.KeepCount(static_cast<size_t>(params.top_k));
   if (params.top_p < 1) ranking_.KeepMass(static_cast<double>(params.top_p));
-  if (params.min_p > 0) ranking_.KeepAbove(params.min_p);
-  return ranking_.At(static_cast<double>(RandomAt(params.seed, position) >> 11) * 0x1p-53);
+  if (params.min_p > 0) ranking_.KeepNear(NearnessOf(params.min_p));
+  return ranking_.At(DrawAt(params.seed, position));
 }
 
 }  // namespace reprise

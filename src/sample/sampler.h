@@ -34,6 +34,12 @@ struct SamplingParams {
 // One sentence about the first parameter that is out of range or not a number.
 Status Validate(const SamplingParams& params, int64_t vocab_size);
 
+// Parts of a choice, for whoever makes the same one elsewhere.
+float NearnessOf(float min_p);                    // the distance that min-p keeps. REQUIRES: > 0
+double DrawAt(uint64_t seed, uint64_t position);  // in [0, 1)
+// The log of the sum of e^logit: the largest logit, and the mass of all at temperature 1.
+float LogTotal(float largest, uint64_t mass);
+
 struct TokenLogprob {
   int32_t token = 0;
   float logprob = 0;
@@ -48,9 +54,9 @@ struct Sampled {
 // allowed): counter-based randomness, our own exp, sums in one order; so a sampled answer is the
 // same in any batch, on any CPU and after any restore.
 //
-// Order of the filters: bias, penalties, temperature, top-k, top-p, min-p. Ties go to the lower
-// token. Log probabilities are those of the model's own distribution (before bias and temperature),
-// as the APIs define them.
+// Order of the filters: bias, penalties, temperature, top-k, top-p, min-p; how they and the draw
+// compute is said by kernels/reference/choice.h. Log probabilities are those of the model's own
+// distribution (before bias and temperature), as the APIs define them.
 //
 // Thread safety: none; it keeps scratch memory between calls.
 // Costs: O(vocabulary), and what ranking.h says.
@@ -82,7 +88,6 @@ class Sampler {
   const cpu::KernelTable* table_;
   std::vector<float> logits_;
   Ranking ranking_;
-  std::vector<float> shares_;  // [vocab] probabilities, for logprobs
 };
 
 }  // namespace reprise

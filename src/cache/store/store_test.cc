@@ -9,16 +9,23 @@
 #include "cache/store/state_store.h"
 #include "cache/store/unit_arena.h"
 #include "device/raw.h"
+#include "device/scarce_memory.h"
 
 namespace reprise {
 namespace {
 
 using Verb = Action::Verb;
 
-TEST(UnitArena, GivesPagesBackAndLeavesNeighboursAlone) {
+// In memory whose pages are larger than a unit, too, and cannot be touched once they are given
+// back.
+class ArenaTest : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Pages, ArenaTest, testing::Bool());
+
+TEST_P(ArenaTest, GivesPagesBackAndLeavesNeighboursAlone) {
+  ScarceMemory strict(SIZE_MAX);
   for (const size_t unit : {size_t{192}, size_t{4096}, size_t{10'000}, size_t{100'032}}) {
     UnitArena arena;
-    ASSERT_TRUE(arena.Reserve(HostMemory(), unit, 200).ok());
+    ASSERT_TRUE(arena.Reserve(GetParam() ? strict : HostMemory(), unit, 200).ok());
     Rng rng(unit);
     std::vector<int> content(200, -1);  // -1: free
     for (int i = 0; i < 3000; ++i) {

@@ -72,13 +72,41 @@ bool UnitArena::Stale(const std::pair<uint32_t, int64_t>& one) const {
   return unit.used || !unit.resident || unit.free_ms != one.second;
 }
 
+// Units that reach into a page: [first, last].
+std::pair<size_t, size_t> UnitArena::UnitsOf(size_t page) const {
+  return {page * page_bytes_ / unit_bytes_,
+          std::min(((page + 1) * page_bytes_ - 1) / unit_bytes_, units_.size() - 1)};
+}
+
 bool UnitArena::PageIsFree(size_t page) const {
-  const size_t first = page * page_bytes_ / unit_bytes_;
-  const size_t last = std::min(((page + 1) * page_bytes_ - 1) / unit_bytes_, units_.size() - 1);
+  const auto [first, last] = UnitsOf(page);
   for (size_t i = first; i <= last; ++i) {
-    if (units_[i].used) return false;
+    if (units_[i].used || units_[i].wanted) return false;
   }
   return true;
+}
+
+// The unit is no longer resident, nor is any other that had a part of a page that goes with it.
+// Pages that a neighbour in use reaches into stay.
+size_t UnitArena::DiscardUnit(uint32_t id) {
+  const size_t begin = id * unit_bytes_, end = begin + unit_bytes_;
+  size_t first = begin / page_bytes_, last = (end - 1) / page_bytes_;
+  while (first <= last && !PageIsFree(first)) ++first;
+  while (first < last && !PageIsFree(last)) --last;
+  size_t gone = 0;
+  const auto leave = [&](size_t i) {
+    if (!units_[i].resident) return;
+    units_[i].resident = false;
+    ++gone;
+  };
+  leave(id);
+  if (first <= last) {
+    memory_->Discard(data() + int64_t(first * page_bytes_), (last - first + 1) * page_bytes_);
+    for (size_t i = UnitsOf(first).first; i <= UnitsOf(last).second; ++i) leave(i);
+  }
+  resident_count_ -= gone;
+  idle_count_ -= gone;
+  return gone * unit_bytes_;
 }
 
 void UnitArena::Discard(size_t bytes, int64_t before_ms) {
@@ -88,24 +116,11 @@ void UnitArena::Discard(size_t bytes, int64_t before_ms) {
     const std::pair<uint32_t, int64_t> one = idle_.front();
     idle_.pop_front();
     if (Stale(one)) continue;
-    const uint32_t id = one.first;
-    Unit& unit = units_[id];
-    if (unit.wanted) {
+    if (units_[one.first].wanted) {
       kept.push_back(one);
-      continue;
+    } else {
+      won += DiscardUnit(one.first);
     }
-    const size_t begin = id * unit_bytes_, end = begin + unit_bytes_;
-    // Pages that a neighbour in use reaches into stay.
-    size_t first = begin / page_bytes_, last = (end - 1) / page_bytes_;
-    while (first <= last && !PageIsFree(first)) ++first;
-    while (first < last && !PageIsFree(last)) --last;
-    if (first <= last) {
-      memory_->Discard(data() + int64_t(first * page_bytes_), (last - first + 1) * page_bytes_);
-    }
-    unit.resident = false;
-    --resident_count_;
-    --idle_count_;
-    won += unit_bytes_;
   }
   idle_.insert(idle_.begin(), kept.begin(), kept.end());
 }

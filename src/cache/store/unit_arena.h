@@ -42,7 +42,7 @@ class UnitArena {
   // Gets pages for the units that are wanted. Fails with what the device says; those that have
   // theirs keep them.
   Status Back();
-  void Take(uint32_t id);  // REQUIRES: it has been backed
+  void Take(uint32_t id);                      // REQUIRES: it has been backed
   void Free(uint32_t id, int64_t now_ms = 0);  // its content is gone from here on
   // Gives back pages of units that are free since `before_ms`, the longest free first, until
   // `bytes` are won or none is left.
@@ -58,7 +58,9 @@ class UnitArena {
     bool wanted = false;
     int64_t free_ms = 0;  // since when
   };
+  std::pair<size_t, size_t> UnitsOf(size_t page) const;
   bool PageIsFree(size_t page) const;
+  size_t DiscardUnit(uint32_t id);
   bool Stale(const std::pair<uint32_t, int64_t>& one) const;
 
   DeviceMemory* memory_ = nullptr;

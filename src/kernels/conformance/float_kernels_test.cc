@@ -117,6 +117,7 @@ TEST_P(FloatKernels, ElementWise) {
     };
     unary(&KernelTable::gelu, "gelu ");
     unary(&KernelTable::relu_squared, "relu_squared ");
+    unary(&KernelTable::exp, "exp ");
     unary(&KernelTable::softmax, "softmax ");
     Compare(
         out, [&](const KernelTable& t, float* y) { t.softcap(a.data(), 30.0f, n, y); },

@@ -106,6 +106,7 @@ constexpr NamedEntry kEntries[] = {
     REPRISE_ENTRY(lerp),
     REPRISE_ENTRY(rwkv_decay),
     REPRISE_ENTRY(dot_scale_add),
+    REPRISE_ENTRY(exp),
     REPRISE_ENTRY(softmax),
     REPRISE_ENTRY(rope),
     REPRISE_ENTRY(rope_angles),

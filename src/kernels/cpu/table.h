@@ -143,6 +143,7 @@ struct KernelTable {
   // RWKV-7.
   void (*dot_scale_add)(const float* a, const float* b, const float* w, const float* v, int64_t n,
                         float* y);
+  void (*exp)(const float* x, int64_t n, float* y);
   // y = e * (1 / sum), e = exp(x - max x), sum in virtual lanes.
   void (*softmax)(const float* x, int64_t n, float* y);
 

@@ -83,6 +83,10 @@ void DotScaleAdd(const float* a, const float* b, const float* w, const float* v,
   for (int64_t i = 0; i < n; ++i) y[i] = std::fma(s, v[i], y[i]);
 }
 
+void Exp(const float* x, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = Exp(x[i]);
+}
+
 void Softmax(const float* x, int64_t n, float* y) {
   float max = -std::numeric_limits<float>::infinity();
   for (int64_t i = 0; i < n; ++i) max = x[i] > max ? x[i] : max;

@@ -24,6 +24,7 @@ void Lerp(const float* a, const float* b, const float* t, int64_t n, float* y);
 void RwkvDecay(const float* x, const float* bias, int64_t n, float* y);
 void DotScaleAdd(const float* a, const float* b, const float* w, const float* v, int64_t n,
                  float* y);
+void Exp(const float* x, int64_t n, float* y);
 void Softmax(const float* x, int64_t n, float* y);
 
 float MultiplyAdds(int64_t n);

@@ -109,6 +109,10 @@ void DotScaleAdd(const float* a, const float* b, const float* w, const float* v,
   Map(v, y, n, y, [factor](V16 value, V16 old) { return Fma(factor, value, old); });
 }
 
+void ExpRow(const float* x, int64_t n, float* y) {
+  Map(x, n, y, [](V16 a) { return Exp(a); });
+}
+
 void Softmax(const float* x, int64_t n, float* y) {
   const V16 lowest = Set(-__builtin_inff());
   V16 most = lowest;
@@ -145,6 +149,7 @@ void OverlayActivations(KernelTable* table) {
   table->lerp = Lerp;
   table->rwkv_decay = RwkvDecay;
   table->dot_scale_add = DotScaleAdd;
+  table->exp = ExpRow;
   table->softmax = Softmax;
 }
 

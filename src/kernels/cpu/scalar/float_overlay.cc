@@ -29,6 +29,7 @@ void OverlayScalarFloat(KernelTable* table) {
   table->lerp = reference::Lerp;
   table->rwkv_decay = reference::RwkvDecay;
   table->dot_scale_add = reference::DotScaleAdd;
+  table->exp = reference::Exp;
   table->softmax = reference::Softmax;
   table->rope = reference::Rope;
   table->rope_angles = reference::RopeAngles;
