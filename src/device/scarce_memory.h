@@ -26,19 +26,15 @@ class ScarceMemory final : public DeviceMemory {
   size_t committed_bytes() const { return pages_.size() * kPage; }
   size_t most_bytes() const { return most_; }
 
-  // Of each allocation.
-  void set_allocations_max(size_t bytes) { allocation_max_ = bytes; }
-
-  Result<DeviceBuffer> Allocate(size_t bytes) override {
-    if (bytes > allocation_max_) return ResourceExhausted("the device has no more");
-    return HostMemory().Allocate(bytes);
-  }
+  Result<DeviceBuffer> Allocate(size_t bytes) override { return HostMemory().Allocate(bytes); }
   Result<DeviceBuffer> Reserve(size_t bytes) override {
-    void* mapped =
-        ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const size_t mapped_bytes = bytes + kPage;  // to begin with a page
+    void* mapped = ::mmap(nullptr, mapped_bytes, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(mapped != MAP_FAILED);
-    auto* data = static_cast<std::byte*>(mapped);
-    return DeviceBuffer(std::make_unique<Mapping>(this, data, bytes), PlaceAt(data), bytes);
+    auto* const begin = static_cast<std::byte*>(mapped);
+    return DeviceBuffer(std::make_unique<Mapping>(this, begin, mapped_bytes),
+                        PlaceAt(PageOf(begin + kPage - 1)), bytes);
   }
   Status Commit(DevicePtr<std::byte> begin, size_t bytes) override {
     for (std::byte* page = PageOf(Raw(begin)); page < Raw(begin) + bytes; page += kPage) {
@@ -96,7 +92,6 @@ class ScarceMemory final : public DeviceMemory {
   }
 
   size_t bytes_max_;
-  size_t allocation_max_ = SIZE_MAX;
   size_t most_ = 0;
   std::set<std::byte*> pages_;
 };
