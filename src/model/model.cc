@@ -27,6 +27,8 @@ void Model::Forward(const OpContext& context, const BatchView& batch, const Stat
     // Texts to embed come in all lengths: no program worth keeping.
     Run(step, results);
     device.DownloadArray<float>(batch.hidden, results.hidden.data);
+  } else if (context.observer != nullptr) {
+    Run(step, results);  // it wants to see every op, and may wait for each
   } else {
     const StepProgram program = {this, results.logits.data, results.finite};
     context.backend->RunStep(step.layout(), program, [&] { Run(step, results); });
