@@ -134,12 +134,12 @@ void Print(const Options& options, LoadedModel* loaded, const Measured& measured
            double load_seconds) {
   const ModelCard& card = loaded->model().card();
   const double rate = measured.rate();
-  // Decode reads every weight for each token; prefill is bound by its multiply-adds.
+  // Decode reads every weight once a step; prefill is bound by its multiply-adds.
   const double per_token =
       card.layer_products + (decode ? card.head_products : 0) +
       card.state.token_cost_per_position * (double(options.depth) + double(options.tokens) / 2);
-  const double achieved =
-      decode ? rate * double(card.step_bytes) * 1e-9 : rate * 2 * per_token * 1e-9;
+  const double achieved = decode ? rate / options.sequences * double(card.step_bytes) * 1e-9
+                                 : rate * 2 * per_token * 1e-9;
   const double peak = decode ? MeasureReadGigabytes(loaded->context())
                              : MeasureProductGigaflops(loaded->context(), card.main_type);
   const char* unit = decode ? "GB/s" : "GFLOP/s";
