@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // StateIndex: making room, and what goes with what.
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -63,10 +64,8 @@ size_t StateIndex::CachedBytesOf(uint32_t owner) const {
 
 // The owner's share of what running requests leave, what they are about to take taken off.
 size_t StateIndex::ShareOf(uint32_t owner) const {
-  const size_t running = blocks_.leased_count() * block_bytes_ +
-                         size_t(live_states_) * state_bytes_ + bytes_metadata() + claim_.running;
-  const size_t budget = options_.cache.budget_bytes;
-  return tenants_.ShareOf(owner, budget - std::min(budget, running), [this](uint32_t other) {
+  const size_t free = BytesFree();
+  return tenants_.ShareOf(owner, free - std::min(free, claim_.running), [this](uint32_t other) {
     return other == claim_.owner || CachedBytesOf(other) > 0;
   });
 }
@@ -74,9 +73,18 @@ size_t StateIndex::ShareOf(uint32_t owner) const {
 // Those that have more than their share: at their cost room is made.
 Tenants::Mask StateIndex::OverShare() const {
   if (tenants_.size() <= 1) return Tenants::kAll;
+  const size_t free = BytesFree(), pool = free - std::min(free, claim_.running);
+  std::array<size_t, Tenants::kOwnersMax> bytes{};
+  Tenants::Mask claims = Tenants::Mask{1} << claim_.owner;
+  for (uint32_t owner = 0; owner < tenants_.size(); ++owner) {
+    bytes[owner] = CachedBytesOf(owner);
+    if (bytes[owner] > 0) claims |= Tenants::Mask{1} << owner;
+  }
   Tenants::Mask over = 0;
   for (uint32_t owner = 0; owner < tenants_.size(); ++owner) {
-    if (CachedBytesOf(owner) > ShareOf(owner)) over |= Tenants::Mask{1} << owner;
+    const size_t share =
+        tenants_.ShareOf(owner, pool, [claims](uint32_t other) { return claims >> other & 1; });
+    if (bytes[owner] > share) over |= Tenants::Mask{1} << owner;
   }
   return over;
 }

@@ -7,8 +7,9 @@
 namespace reprise {
 
 size_t StateIndex::BytesFree() const {
-  const CacheStats now = stats();
-  return now.bytes_budget - std::min(now.bytes_budget, now.bytes_leased + now.bytes_metadata);
+  const size_t taken = blocks_.leased_count() * block_bytes_ + size_t(live_states_) * state_bytes_ +
+                       bytes_metadata();
+  return options_.cache.budget_bytes - std::min(options_.cache.budget_bytes, taken);
 }
 
 size_t StateIndex::BytesWanted(const Lease& lease) {
