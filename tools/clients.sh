@@ -34,7 +34,6 @@ install_node build/clients openai ollama ai @ai-sdk/openai @ai-sdk/openai-compat
 # Each where its dependencies contradict nobody else's.
 more=build/clients-more
 install_python $more/agents openai-agents
-install_python $more/instructor instructor
 install_python $more/langchain langchain-openai langchain-anthropic langchain-ollama
 install_python $more/litellm 'litellm[proxy]'
 install_python $more/pydantic 'pydantic-ai-slim[openai,anthropic]' llm

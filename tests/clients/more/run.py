@@ -13,7 +13,6 @@ NODE = BUILD / "node_modules"
 # name: (environment, Python packages whose versions are shown, arguments)
 CLIENTS = {
     "agents": ("agents", ["openai-agents"], []),
-    "instructor": ("instructor", ["instructor"], []),
     "langchain_typed": ("langchain", ["langchain-openai", "langchain-anthropic"], []),
     "pydantic_ai_typed": ("pydantic", ["pydantic-ai-slim"], []),
     "langchain": ("langchain", ["langchain-openai", "langchain-anthropic", "langchain-ollama"], []),
