@@ -20,43 +20,45 @@ namespace reprise {
 // until they are committed, and only so many can be at a time.
 class ScarceMemory final : public DeviceMemory {
  public:
-  explicit ScarceMemory(size_t bytes) : bytes_max_(bytes) {}
+  // Pages of so many bytes, a multiple of the machine's.
+  explicit ScarceMemory(size_t bytes, size_t page_bytes = 65536)
+      : page_(page_bytes), bytes_max_(bytes) {}
 
   void set_bytes(size_t bytes) { bytes_max_ = bytes; }
-  size_t committed_bytes() const { return pages_.size() * kPage; }
+  size_t committed_bytes() const { return pages_.size() * page_; }
   size_t most_bytes() const { return most_; }
 
   Result<DeviceBuffer> Allocate(size_t bytes) override { return HostMemory().Allocate(bytes); }
   Result<DeviceBuffer> Reserve(size_t bytes) override {
-    const size_t mapped_bytes = bytes + kPage;  // to begin with a page
+    const size_t mapped_bytes = bytes + page_;  // to begin with a page
     void* mapped = ::mmap(nullptr, mapped_bytes, PROT_NONE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(mapped != MAP_FAILED);
     auto* const begin = static_cast<std::byte*>(mapped);
     return DeviceBuffer(std::make_unique<Mapping>(this, begin, mapped_bytes),
-                        PlaceAt(PageOf(begin + kPage - 1)), bytes);
+                        PlaceAt(PageOf(begin + page_ - 1)), bytes);
   }
   Status Commit(DevicePtr<std::byte> begin, size_t bytes) override {
-    for (std::byte* page = PageOf(Raw(begin)); page < Raw(begin) + bytes; page += kPage) {
+    for (std::byte* page = PageOf(Raw(begin)); page < Raw(begin) + bytes; page += page_) {
       if (pages_.contains(page)) continue;
-      if (committed_bytes() + kPage > bytes_max_) {
+      if (committed_bytes() + page_ > bytes_max_) {
         return ResourceExhausted("the device has no more");
       }
-      CHECK(::mprotect(page, kPage, PROT_READ | PROT_WRITE) == 0);
+      CHECK(::mprotect(page, page_, PROT_READ | PROT_WRITE) == 0);
       pages_.insert(page);
       most_ = std::max(most_, committed_bytes());
     }
     return OkStatus();
   }
   void Discard(DevicePtr<std::byte> begin, size_t bytes) override {
-    for (std::byte* page = PageOf(Raw(begin) + kPage - 1); page + kPage <= Raw(begin) + bytes;
-         page += kPage) {
+    for (std::byte* page = PageOf(Raw(begin) + page_ - 1); page + page_ <= Raw(begin) + bytes;
+         page += page_) {
       if (pages_.erase(page) == 0) continue;
-      CHECK(::madvise(page, kPage, MADV_DONTNEED) == 0);
-      CHECK(::mprotect(page, kPage, PROT_NONE) == 0);
+      CHECK(::madvise(page, page_, MADV_DONTNEED) == 0);
+      CHECK(::mprotect(page, page_, PROT_NONE) == 0);
     }
   }
-  size_t page_bytes() const override { return kPage; }
+  size_t page_bytes() const override { return page_; }
 
   void Upload(DevicePtr<std::byte> to, const void* from, size_t bytes) override {
     HostMemory().Upload(to, from, bytes);
@@ -73,8 +75,6 @@ class ScarceMemory final : public DeviceMemory {
   Capacity capacity() const override { return {bytes_max_, bytes_max_ - committed_bytes()}; }
 
  private:
-  static constexpr size_t kPage = 65536;  // on every machine a multiple of its pages
-
   struct Mapping final : DeviceBuffer::Owner {
     Mapping(ScarceMemory* memory, std::byte* place, size_t size)
         : owner(memory), data(place), bytes(size) {}
@@ -87,10 +87,11 @@ class ScarceMemory final : public DeviceMemory {
     size_t bytes;
   };
 
-  static std::byte* PageOf(std::byte* address) {
-    return address - reinterpret_cast<uintptr_t>(address) % kPage;
+  std::byte* PageOf(std::byte* address) const {
+    return address - reinterpret_cast<uintptr_t>(address) % page_;
   }
 
+  const size_t page_;
   size_t bytes_max_;
   size_t most_ = 0;
   std::set<std::byte*> pages_;

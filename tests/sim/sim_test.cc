@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "device/raw.h"
+#include "device/scarce_memory.h"
 #include "engine/audit/audit.h"
 #include "fake_executor.h"
 
@@ -47,7 +48,10 @@ TEST(Simulation, EveryScheduleGivesTheColdAnswer) {
   for (uint64_t seed = first != nullptr ? std::strtoull(first, nullptr, 10) : 0; seed < SeedCount();
        ++seed) {
     const Schedule schedule = MakeSchedule(seed, {.long_context_tokens = 4096});
+    // Some in memory that cannot be touched where nothing was taken, several units to a page.
+    ScarceMemory strict(SIZE_MAX, size_t{256} << 10);
     FakeExecutor executor(kKinds[seed % 3]);
+    if (seed % 5 == 0) executor.set_memory(&strict);
     const AuditResult result = RunFake(schedule, executor, 16);
     ASSERT_FALSE(result.difference)
         << "request " << result.difference->request << ", position " << result.difference->position
