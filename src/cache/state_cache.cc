@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "base/check.h"
 #include "cache/index/state_index.h"
@@ -110,6 +111,20 @@ void StateCache::AttachTier(std::unique_ptr<Tier> tier) {
 
 size_t StateCache::moves_under_way() const { return index_->moves_under_way(); }
 
+bool StateCache::StoreAll(std::chrono::milliseconds timeout) {
+  if (tier_ == nullptr) return true;
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  index_->WishAll();
+  while (index_->wishes() || index_->moves_under_way() > 0) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    index_->Hear(tier_->Poll());
+    (void)index_->Maintain();
+    Begin();
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
 // Lets the store do what the index has decided.
 void StateCache::Apply() {
   Actions& actions = index_->actions();
@@ -207,18 +222,24 @@ int32_t StateCache::Pin(const NamespaceKey& key, std::span<const TokenId> tokens
 
 void StateCache::Reset(const NamespaceKey& key) {
   index_->Reset(&key);
+  if (tier_ != nullptr) tier_->Reset(&key);
   Begin();
 }
 
 void StateCache::ResetAll() {
   index_->Reset(nullptr);
+  if (tier_ != nullptr) tier_->Reset(nullptr);
   Begin();
 }
 
 const StateMemory& StateCache::memory() const { return store_->memory(); }
 const StateSpec& StateCache::spec() const { return index_->spec(); }
 const CacheOptions& StateCache::options() const { return index_->options(); }
-CacheStats StateCache::stats() const { return index_->stats(); }
+CacheStats StateCache::stats() const {
+  CacheStats stats = index_->stats();
+  if (tier_ != nullptr) tier_->AddTo(&stats);
+  return stats;
+}
 std::string StateCache::Dump() const { return index_->Dump(); }
 Status StateCache::CheckInvariants() const { return index_->CheckInvariants(); }
 std::vector<TreeNodeView> StateCache::View(const NamespaceKey& key, size_t node_count_max,

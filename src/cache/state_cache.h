@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -191,6 +192,9 @@ class StateCache {
   void AttachTier(std::unique_ptr<Tier> tier);
   // Transfers between the tiers that have not ended: while there are, SetTime has something to do.
   size_t moves_under_way() const;
+  // Stores in the tier, if there is one, what is worth keeping, until that is done (true) or the
+  // time is over. Waits: when nothing runs any more.
+  bool StoreAll(std::chrono::milliseconds timeout);
 
   // Milliseconds of a steady clock; call once per step. Never goes back. Lets a few entries go that
   // have expired; those that have not gone yet are not served. Hears what transfers have come to.

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tier/disk_stats.h"
+
 namespace reprise {
 
 // What the cache says about itself: the report of one request (DESIGN.md 6.8), and counters since
@@ -46,6 +48,7 @@ struct ReuseReport {
   int64_t restore_ns = 0;
   int32_t loaded_tokens = 0;  // of those used: what a lower tier gave for this request
   int64_t load_ns = 0;        // what that took
+  uint64_t load_bytes = 0;    // what had to be read for it
 };
 
 // Why a snapshot was taken; also its class in the eviction order (policy/value.h).
@@ -139,6 +142,8 @@ struct CacheStats {
   uint64_t leases = 0;
   uint64_t records = 0;          // that lower tiers have
   uint64_t moves_under_way = 0;  // between the tiers
+
+  DiskStats disk;
 };
 
 // One line for the log: "reuse: 1480 of 1512 tokens (kv 1500, state 1480), no_snapshot_here at

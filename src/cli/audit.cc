@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,6 +16,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
+#include "base/rng.h"
+#include "cache/tier/disk_tier.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "cli/terminal.h"
@@ -35,10 +39,22 @@ constexpr int kInvariantInterval = 16;
 struct Options {
   ModelOptions model;
   std::string golden;
+  bool tiers = false;
   uint64_t schedules = 100;
   uint64_t seed = 1;
   int32_t context_tokens = 256;
   int32_t long_context_tokens = 4096;
+};
+
+// A disk that says it takes no time: whatever is there is read, whether or not it is worth it.
+class QuickDisk : public DiskTier {
+ public:
+  using DiskTier::DiskTier;
+  News Poll() override {
+    News news = DiskTier::Poll();
+    for (MoveDone& done : news.done) done.ns = 1;
+    return news;
+  }
 };
 
 // One model on several numbers of threads, and the cold run that every answer is held against.
@@ -54,12 +70,50 @@ class Auditor {
     }
   }
 
-  AuditResult Run(const Schedule& schedule) {
+  ~Auditor() {
+    std::error_code ignored;
+    if (!disk_path_.empty()) std::filesystem::remove_all(disk_path_, ignored);
+  }
+
+  // From now on every schedule has a disk under its memory, and state moves about at random.
+  Status UseDisk() {
+    std::string path = (std::filesystem::temp_directory_path() / "reprise-audit-XXXXXX").string();
+    if (::mkdtemp(path.data()) == nullptr) {
+      return Internal("no folder for the audit could be made: " + path);
+    }
+    disk_path_ = path;
+    return OkStatus();
+  }
+
+  AuditResult Run(Schedule schedule) {
     Executor& executor = *executors_[schedule.seed % executors_.size()];
     const ColdLogits cold = [this](std::span<const TokenId> tokens, float* logits) {
       RunCold(tokens, logits);
     };
-    return RunSchedule(schedule, executor, cold, kInvariantInterval);
+    if (disk_path_.empty()) return RunSchedule(schedule, executor, cold, kInvariantInterval);
+    schedule.tier = true;
+    std::error_code ignored;
+    std::filesystem::remove_all(disk_path_ + "/state", ignored);
+    Rng rng(schedule.seed);
+    const auto store = [&rng](StateCache& cache) {
+      if (rng.Below(24) == 0) (void)cache.StoreAll(std::chrono::seconds(2));
+    };
+    return RunSchedule(schedule, executor, cold, kInvariantInterval, store,
+                       [&] { return MakeDisk(schedule); });
+  }
+
+  // Small enough that records make room for one another; encrypted for every other seed.
+  Result<std::unique_ptr<Tier>> MakeDisk(const Schedule& schedule) const {
+    DiskOptions options;
+    options.path = disk_path_ + "/state";
+    CacheOptions cache;
+    cache.context_tokens = schedule.context_tokens;
+    options.bytes_max = LeastBudget(model_.state_spec(), cache) * (1 + schedule.seed % 8);
+    options.sync = false;
+    const auto first = static_cast<uint8_t>(schedule.seed);
+    const StateKey key = first % 2 == 0 ? StateKey() : StateKey::Of({first});
+    REPRISE_ASSIGN(std::unique_ptr<DiskStore> store, DiskStore::Open(options, key));
+    return std::unique_ptr<Tier>(std::make_unique<QuickDisk>(std::move(store)));
   }
 
   // All tokens in one step, on one thread, from nothing.
@@ -76,6 +130,7 @@ class Auditor {
  private:
   const Model& model_;
   DeviceMemory& memory_;
+  std::string disk_path_;                           // empty: no disk
   std::vector<std::unique_ptr<Backend>> backends_;  // or null: that of the loaded model
   std::vector<std::unique_ptr<ModelExecutor>> executors_;
 };
@@ -135,6 +190,7 @@ Status Run(const Options& options) {
   model.context_tokens = std::max(options.context_tokens, options.long_context_tokens);
   REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(model));
   Auditor auditor(loaded.get());
+  if (options.tiers) REPRISE_TRY(auditor.UseDisk());
   const ModelCard& card = loaded->model().card();
   if (!options.golden.empty()) {
     REPRISE_TRY(CompareWithGolden(options.golden, &auditor, card.vocab_size));
@@ -182,6 +238,8 @@ void DefineAudit(Flags* flags) {
   AddModelOptions(flags, &options->model);
   flags->Add("--golden", &options->golden,
              "also compare with reference logits: safetensors with `tokens` and `logits`");
+  flags->Add("--tiers", &options->tiers,
+             "with a disk under the memory of every schedule, and state stored at random moments");
   flags->Add("--schedules", &options->schedules, "random schedules to run");
   flags->Add("--seed", &options->seed, "of the first schedule; the others count up");
   flags->Add("--context", &options->context_tokens, "tokens of the longest request",

@@ -139,7 +139,7 @@ Status Prune(const Options& options) {
   };
   Catalog catalog;
   std::sort(look.records.begin(), look.records.end(),
-            [](const Seen& a, const Seen& b) { return a.facts.end < b.facts.end; });
+            [](const Seen& a, const Seen& b) { return a.facts.begin < b.facts.begin; });
   uint64_t left = 0;
   for (Seen& seen : look.records) {
     const StateFolder::Listed& file = seen.file;

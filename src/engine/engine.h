@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -61,6 +62,10 @@ class Engine {
   void Start();
   // Ends the thread after the current step. Requests that are still there complete as cancelled.
   void Stop();
+
+  // Stores in a lower tier, if there is one, what is worth keeping, until that is done (true) or
+  // the time is over. REQUIRES: stopped.
+  bool StoreState(std::chrono::milliseconds timeout) { return cache_->StoreAll(timeout); }
 
   // Queues a request. Fails with kInvalidArgument if it can never run (empty, too long, bad
   // parameters), with kResourceExhausted if too many wait.

@@ -17,25 +17,20 @@ RecordId Catalog::Add(std::string name, RecordFacts facts, uint64_t bytes, int64
     const RecordFacts& above = At(parent).facts;
     if (above.block_bytes != facts.block_bytes) return RecordId();
   }
-  if (free_.empty()) {
-    free_.push_back({static_cast<uint32_t>(records_.size())});
-    records_.emplace_back();
-  }
-  const RecordId id = free_.back();
-  free_.pop_back();
+  const RecordId id{next_++};
   places_[facts.path] = {id, facts.end};
   for (size_t i = 0; i < facts.marks.size(); ++i) {
     const int32_t at = (facts.begin / kBlockTokens + 1 + static_cast<int32_t>(i)) * kBlockTokens;
     places_.try_emplace(facts.marks[i], Place{id, at});
   }
   if (facts.end % kBlockTokens != 0) ++tails_[facts.base][facts.end % kBlockTokens];
-  Record& record = At(id);
-  record = {.name = std::move(name),
-            .facts = std::move(facts),
-            .parent = parent,
-            .bytes = bytes,
-            .used_ms = used_ms,
-            .in_use = true};
+  Record record;
+  record.name = std::move(name);
+  record.facts = std::move(facts);
+  record.parent = parent;
+  record.bytes = bytes;
+  record.used_ms = used_ms;
+  records_.emplace(id, std::move(record));
   bytes_ += bytes;
   leaves_.insert({used_ms, id.value});
   if (parent.valid()) {
@@ -53,8 +48,8 @@ void Catalog::Requeue(RecordId id, bool was_leaf, int64_t was_used_ms) {
 }
 
 void Catalog::Remove(RecordId id) {
-  Record& record = At(id);
-  CHECK(record.in_use && IsLeaf(record));
+  const Record record = std::move(At(id));
+  CHECK(IsLeaf(record));
   leaves_.erase({record.used_ms, id.value});
   const auto forget = [&](const PathId& path) {
     const auto place = places_.find(path);
@@ -70,8 +65,7 @@ void Catalog::Remove(RecordId id) {
   bytes_ -= record.bytes;
   const RecordId parent = record.parent;
   const int64_t used_ms = record.used_ms;
-  record = Record();
-  free_.push_back(id);
+  records_.erase(id);
   if (!parent.valid()) return;
   const bool was_leaf = IsLeaf(At(parent));
   const int64_t was_used_ms = At(parent).used_ms;
@@ -127,9 +121,9 @@ std::optional<RecordId> Catalog::OldestLeaf() const {
 std::vector<RecordId> Catalog::Below(RecordId id) const {
   std::vector<RecordId> found{id};
   for (size_t i = 0; i < found.size(); ++i) {
-    if (records_[found[i].value].children == 0) continue;
-    for (uint32_t other = 0; other < records_.size(); ++other) {
-      if (records_[other].in_use && records_[other].parent == found[i]) found.push_back({other});
+    if (records_.at(found[i]).children == 0) continue;
+    for (const auto& [other, record] : records_) {
+      if (record.parent == found[i]) found.push_back(other);
     }
   }
   std::reverse(found.begin(), found.end());

@@ -39,7 +39,6 @@ class Catalog {
     int64_t used_ms = 0;
     uint32_t children = 0;
     uint32_t holds = 0;
-    bool in_use = false;
   };
   struct Place {
     RecordId record;
@@ -63,17 +62,24 @@ class Catalog {
   // All that continue it, deepest first, and the record itself last.
   std::vector<RecordId> Below(RecordId id) const;
 
-  const Record& operator[](RecordId id) const { return records_[id.value]; }
-  size_t size() const { return records_.size() - free_.size(); }
+  template <typename Visit>
+  void ForEach(const Visit& visit) const {
+    for (const auto& [id, record] : records_) visit(id, record);
+  }
+
+  // Ids are not used twice.
+  bool Has(RecordId id) const { return records_.contains(id); }
+  const Record& operator[](RecordId id) const { return records_.at(id); }
+  size_t size() const { return records_.size(); }
   uint64_t bytes() const { return bytes_; }
 
  private:
-  Record& At(RecordId id) { return records_[id.value]; }
+  Record& At(RecordId id) { return records_.at(id); }
   bool IsLeaf(const Record& record) const { return record.children == 0 && record.holds == 0; }
   void Requeue(RecordId id, bool was_leaf, int64_t was_used_ms);
 
-  std::vector<Record> records_;
-  std::vector<RecordId> free_;
+  std::unordered_map<RecordId, Record> records_;
+  uint32_t next_ = 0;
   std::unordered_map<PathId, Place> places_;  // ends and marks
   // By the last block's end before them: how many records end so many tokens behind it.
   std::unordered_map<PathId, std::map<int32_t, uint32_t>> tails_;

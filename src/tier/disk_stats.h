@@ -5,7 +5,7 @@
 
 namespace reprise {
 
-// What a disk tier says about itself: counters since the start, and what is so now.
+// What a disk store says about itself: counters since the start, and what is so now.
 struct DiskStats {
   bool present = false;  // there is one
   bool failing = false;  // its last write or read failed; it is tried again later
@@ -20,11 +20,10 @@ struct DiskStats {
   uint64_t fetches = 0;  // requests that began with what was read
   uint64_t fetches_failed = 0;
   uint64_t bytes_read = 0;
-  uint64_t fetch_ns = 0;            // time of the threads that read
-  uint64_t cheaper_to_compute = 0;  // what was there, but not worth reading
-  uint64_t evicted = 0;             // records that made room
-  uint64_t damaged = 0;             // records that were not as they were written
-  uint64_t unreadable = 0;          // found at the start: damaged, of another key or version
+  uint64_t fetch_ns = 0;    // time of the threads that read
+  uint64_t evicted = 0;     // records that made room
+  uint64_t damaged = 0;     // records that were not as they were written
+  uint64_t unreadable = 0;  // found at the start: damaged, of another key or version
 };
 
 }  // namespace reprise

@@ -43,6 +43,7 @@ class StateFolder {
   // The error of the last call on the file system as a sentence.
   Status Failure(const char* what, int error) const;
 
+  bool sync = true;  // records are on the disk when they are committed
   // Tests: asked before every call on the file system with its name; an error number fails it.
   std::function<int(const char* call)> fault;
   int FaultOf(const char* call) const { return fault ? fault(call) : 0; }

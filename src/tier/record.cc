@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kMagic[8] = {'R', 'P', 'R', 'S', 't', 'a', 't', 'e'};
 constexpr uint32_t kVersion = 1;
-constexpr size_t kFixedFacts = 4 * sizeof(PathId) + 4 * 4 + 3 * 8 + 4;
+constexpr size_t kFixedFacts = 5 * sizeof(PathId) + 4 * 4 + 3 * 8 + 2 * 4;
 constexpr uint64_t kUnitBytesMax = uint64_t{1} << 36;  // of a block, of a snapshot
 constexpr int32_t kPositionMax = 1 << 28;
 
@@ -87,7 +87,7 @@ std::vector<std::byte> EncodeFacts(const RecordFacts& f) {
   std::vector<std::byte> out;
   out.reserve(FactsBytes(f.marks.size()));
   Writer to(&out);
-  for (const PathId* id : {&f.model, &f.parent, &f.base, &f.path}) {
+  for (const PathId* id : {&f.space, &f.model, &f.parent, &f.base, &f.path}) {
     to.Bytes(id->bytes.data(), id->bytes.size());
   }
   to.Number(f.begin);
@@ -97,6 +97,7 @@ std::vector<std::byte> EncodeFacts(const RecordFacts& f) {
   to.Number(f.block_bytes);
   to.Number(f.state_bytes);
   to.Number(f.created_ms);
+  to.Number(f.reason);
   to.Number(static_cast<uint32_t>(f.marks.size()));
   for (const PathId& mark : f.marks) to.Bytes(mark.bytes.data(), mark.bytes.size());
   return out;
@@ -107,7 +108,7 @@ Result<RecordFacts> DecodeFacts(std::span<const std::byte> bytes) {
   uint32_t mark_count = 0;
   if (bytes.size() < kFixedFacts) return DataLoss("the record is cut off");
   Reader from(bytes);
-  for (PathId* id : {&f.model, &f.parent, &f.base, &f.path}) {
+  for (PathId* id : {&f.space, &f.model, &f.parent, &f.base, &f.path}) {
     from.Bytes(id->bytes.data(), id->bytes.size());
   }
   from.Number(&f.begin);
@@ -117,6 +118,7 @@ Result<RecordFacts> DecodeFacts(std::span<const std::byte> bytes) {
   from.Number(&f.block_bytes);
   from.Number(&f.state_bytes);
   from.Number(&f.created_ms);
+  from.Number(&f.reason);
   from.Number(&mark_count);
   if (mark_count > kMarksMax || bytes.size() != FactsBytes(mark_count)) {
     return DataLoss("the record's marks cannot be");

@@ -15,8 +15,8 @@ namespace reprise {
 
 // A record is the state of one run of tokens as it lies outside of memory: the K/V blocks of
 // positions [begin, end) of a path and, where the model has recurrent state, the snapshot at `end`.
-// What lies before `begin` is in the records of its parents. No token is in it: a path's id names
-// them all.
+// What lies before `begin` is in the records of its parents, which begin before it does. No token
+// is in it: a path's id names them all.
 //
 //   head   clear   magic, version, whether sealed with a secret, size of the facts, salt
 //          sealed  facts (RecordFacts) and their tag
@@ -26,6 +26,7 @@ namespace reprise {
 // All numbers are little endian. What the parts' sizes are follows from the facts alone, so a file
 // has exactly one right size. A record is immutable.
 struct RecordFacts {
+  PathId space;   // the namespace: id of the empty path
   PathId model;   // an id of the model's digest, for lists
   PathId parent;  // id of the path [0, begin); empty if begin is 0
   PathId base;    // id of the path up to the last block's end at or before `end`
@@ -37,6 +38,7 @@ struct RecordFacts {
   uint64_t block_bytes = 0;
   uint64_t state_bytes = 0;  // 0: no snapshot
   int64_t created_ms = 0;    // since 1970
+  uint32_t reason = 0;       // why it was stored: the cache's affair
   // Models without recurrent state may be cut anywhere: ids of the path at the ends of blocks
   // strictly inside (begin, end), ascending. Empty otherwise.
   std::vector<PathId> marks;

@@ -77,7 +77,7 @@ Status RecordDraft::Append(std::span<std::byte> data) {
 Status RecordDraft::Commit() {
   CHECK(bytes_left_ == 0);
   int error = folder_->FaultOf("fdatasync");
-  if (error == 0 && ::fdatasync(file_.fd()) != 0) error = errno;
+  if (error == 0 && folder_->sync && ::fdatasync(file_.fd()) != 0) error = errno;
   if (error == 0) error = folder_->FaultOf("rename");
   if (error == 0 && ::renameat(folder_->fd(), DraftOf(name_).c_str(), folder_->fd(),
                                FileOf(name_).c_str()) != 0) {
@@ -86,7 +86,7 @@ Status RecordDraft::Commit() {
   if (error != 0) return folder_->Failure("finishing a record failed", error);
   file_ = OpenFile();
   error = folder_->FaultOf("fsync");
-  if (error == 0 && ::fsync(folder_->fd()) != 0) error = errno;
+  if (error == 0 && folder_->sync && ::fsync(folder_->fd()) != 0) error = errno;
   if (error == 0) return OkStatus();
   (void)folder_->Remove(name_);
   return folder_->Failure("finishing a record failed", error);

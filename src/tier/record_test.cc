@@ -31,6 +31,7 @@ PathId IdOf(uint64_t number) {
 
 RecordFacts SomeFacts(uint64_t seed, uint64_t block_bytes, uint64_t state_bytes) {
   RecordFacts facts;
+  facts.space = IdOf(0);
   facts.model = IdOf(1);
   facts.parent = IdOf(seed + 2);
   facts.base = IdOf(seed + 3);
@@ -47,6 +48,7 @@ RecordFacts SomeFacts(uint64_t seed, uint64_t block_bytes, uint64_t state_bytes)
     for (uint64_t i = 0; i < 3; ++i) facts.marks.push_back(IdOf(seed + 10 + i));
   }
   facts.created_ms = 1234567890123;
+  facts.reason = 5;
   return facts;
 }
 
@@ -195,7 +197,7 @@ TEST(Record, FactsThatCannotBeAreRefused) {
   };
   const auto good = head_of(SomeFacts(1, 600, 300));
   ASSERT_TRUE(DecodeHead(good, StateKey()).ok());
-  constexpr size_t kNumbers = kRecordFixedBytes + 4 * sizeof(PathId);
+  constexpr size_t kNumbers = kRecordFixedBytes + 5 * sizeof(PathId);
   const auto forge = [&](size_t at, uint64_t value, size_t bytes) {
     auto head = good;
     std::memcpy(head.data() + kNumbers + at, &value, bytes);
@@ -216,8 +218,8 @@ TEST(Record, FactsThatCannotBeAreRefused) {
   EXPECT_FALSE(forge(16, uint64_t(-1), 8).ok()) << "bytes of a block";
   EXPECT_FALSE(forge(16, 0, 8).ok()) << "blocks of nothing";
   EXPECT_FALSE(forge(24, uint64_t(-1), 8).ok()) << "bytes of a snapshot";
-  EXPECT_FALSE(forge(40, uint32_t(-1), 4).ok()) << "marks";
-  EXPECT_FALSE(forge(40, 1, 4).ok()) << "marks that are not there";
+  EXPECT_FALSE(forge(44, uint32_t(-1), 4).ok()) << "marks";
+  EXPECT_FALSE(forge(44, 1, 4).ok()) << "marks that are not there";
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ void Transfers::Carry(WriteOp& op, std::optional<Writing>* writing) {
     case WriteOp::Verb::kPart: {
       if (!writing->has_value() || !(*writing)->draft) return;  // it failed before
       Status status = (*writing)->draft->Append(op.part);
-      if (status.ok() && --(*writing)->parts_left > 0) return;
+      if (status.ok() && --(*writing)->parts_left > 0) return notify_();  // there is room
       if (status.ok()) status = (*writing)->draft->Commit();
       return FinishWrite(writing, std::move(status));
     }

@@ -38,7 +38,14 @@ std::string FormatReportJson(const Tokenizer& tokenizer, std::span<const TokenId
   }
   json.Member("snapshots_taken", report.snapshots_taken);
   json.Member("snapshots_declined", report.snapshots_declined);
-  json.Member("tier", report.used_tokens > 0 ? "memory" : "none");
+  json.Member("tier", report.loaded_tokens > 0 ? "disk"
+                      : report.used_tokens > 0 ? "memory"
+                                               : "none");
+  if (report.loaded_tokens > 0) {
+    json.Key("loaded").BeginObject().Member("tokens", report.loaded_tokens);
+    json.Member("bytes", report.load_bytes);
+    json.Member("ms", Rounded(static_cast<double>(report.load_ns) / 1e6)).EndObject();
+  }
   json.Member("restore_ms", Rounded(static_cast<double>(report.restore_ns) / 1e6));
   json.Member("queue_ms", Rounded(completion.queue_ms));
   json.Member("first_token_ms", Rounded(completion.first_token_ms));

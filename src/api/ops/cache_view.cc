@@ -68,6 +68,19 @@ uint64_t HashTree(const CacheView& view) {
   return std::max<uint64_t>(hash, 1);
 }
 
+// Another bar of the budget, and what there is to say of a disk besides.
+void WriteDisk(const DiskStats& disk, JsonWriter* json) {
+  json->BeginObject().Member("tier", "disk").Member("bytes", disk.bytes_max);
+  json->Member("running_bytes", 0).Member("cached_bytes", disk.bytes);
+  json->Member("metadata_bytes", 0).Member("snapshot_bytes", 0);
+  json->Member("records", disk.records).Member("queued_bytes", disk.bytes_queued);
+  json->Member("failing", disk.failing).Member("stores", disk.stores);
+  json->Member("stores_failed", disk.stores_failed).Member("written_bytes", disk.bytes_written);
+  json->Member("fetches", disk.fetches).Member("fetches_failed", disk.fetches_failed);
+  json->Member("read_bytes", disk.bytes_read).Member("evicted", disk.evicted);
+  json->Member("damaged", disk.damaged).Member("unreadable", disk.unreadable).EndObject();
+}
+
 void WriteServer(const EngineStats& stats, JsonWriter* json) {
   const CacheStats& cache = stats.cache;
   json->Key("server").BeginObject();
@@ -77,7 +90,9 @@ void WriteServer(const EngineStats& stats, JsonWriter* json) {
   json->Member("cached_bytes", uint64_t{cache.bytes_cached});
   json->Member("metadata_bytes", uint64_t{cache.bytes_metadata});
   json->Member("snapshot_bytes", uint64_t{cache.bytes_snapshots});
-  json->Member("used_bytes_max", uint64_t{cache.bytes_used_max}).EndObject().EndArray();
+  json->Member("used_bytes_max", uint64_t{cache.bytes_used_max}).EndObject();
+  if (cache.disk.present) WriteDisk(cache.disk, json);
+  json->EndArray();
   json->Key("requests").BeginObject().Member("running", stats.running);
   json->Member("waiting", stats.waiting).Member("idle", stats.idle);
   json->Member("finished", stats.requests_finished).Member("cancelled", stats.requests_cancelled);

@@ -30,6 +30,32 @@ void WriteReasons(Exposition* page, const std::string& metric, std::string_view 
   }
 }
 
+constexpr char kDisk[] = "tier=\"disk\",use=\"cached\"";
+
+// REQUIRES: follows reprise_cache_budget_bytes.
+void WriteDisk(Exposition* page, const DiskStats& disk) {
+  page->Sample("reprise_cache_budget_bytes", "tier=\"disk\"", disk.bytes_max);
+  page->Gauge("reprise_disk_records", "Records of state on the disk.", "", disk.records);
+  page->Gauge("reprise_disk_queued_bytes", "State taken from memory, not on the disk yet.", "",
+              disk.bytes_queued);
+  page->Gauge("reprise_disk_failing", "1: the last write or read failed; it is tried again.", "",
+              uint64_t{disk.failing});
+  page->Counter("reprise_disk_stores_total", "Records written.", "", disk.stores);
+  page->Counter("reprise_disk_stores_failed_total", "Records that could not be written.", "",
+                disk.stores_failed);
+  page->Counter("reprise_disk_written_bytes_total", "Bytes written.", "", disk.bytes_written);
+  page->Counter("reprise_disk_fetches_total", "Prompts that began with state from the disk.", "",
+                disk.fetches);
+  page->Counter("reprise_disk_fetches_failed_total", "Reads that gave nothing.", "",
+                disk.fetches_failed);
+  page->Counter("reprise_disk_read_bytes_total", "Bytes read for prompts.", "", disk.bytes_read);
+  page->Counter("reprise_disk_read_seconds_total", "Time of the threads that read them.", "",
+                static_cast<double>(disk.fetch_ns) / 1e9);
+  page->Counter("reprise_disk_evicted_total", "Records that made room.", "", disk.evicted);
+  page->Counter("reprise_disk_damaged_total", "Records that were not as they were written.", "",
+                disk.damaged);
+}
+
 }  // namespace
 
 Metrics::Metrics()
@@ -130,10 +156,12 @@ std::string Metrics::FormatOwn(Service* service) const {
   page.Sample("reprise_cache_bytes", "tier=\"memory\",use=\"running\"", cache.bytes_leased);
   page.Sample("reprise_cache_bytes", "tier=\"memory\",use=\"cached\"", cache.bytes_cached);
   page.Sample("reprise_cache_bytes", "tier=\"memory\",use=\"metadata\"", cache.bytes_metadata);
+  if (cache.disk.present) page.Sample("reprise_cache_bytes", kDisk, cache.disk.bytes);
   page.Gauge("reprise_cache_snapshot_bytes", "Of the cached bytes: snapshots.", "tier=\"memory\"",
              cache.bytes_snapshots);
   page.Gauge("reprise_cache_budget_bytes", "State memory that may be used.", "tier=\"memory\"",
              cache.bytes_budget);
+  if (cache.disk.present) WriteDisk(&page, cache.disk);
   page.Gauge("reprise_cache_snapshots", "Snapshots held.", "", cache.snapshots);
   page.Gauge("reprise_cache_nodes", "Nodes of the tree.", "", cache.nodes);
   page.Gauge("reprise_cache_tokens", "Tokens stored.", "", cache.tokens_stored);

@@ -27,7 +27,6 @@
 #include "cache/policy/load_or_compute.h"
 #include "cache/policy/value.h"
 #include "cache/state_cache.h"
-#include "cache/stats.h"
 #include "cache/store/action.h"
 #include "cache/store/block_pool.h"
 #include "cache/store/id_pool.h"
@@ -89,8 +88,9 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   std::vector<Move> TakeMoves() { return std::exchange(moves_, {}); }
   void Hear(const Tier::News& news);
   void CancelMoves();
+  void WishAll();  // everything worth keeping is to go down, in idle time
+  bool wishes() const { return !spill_now_.empty() || !spill_idle_.empty(); }
   size_t moves_under_way() const { return transfers_.size(); }
-  // Where the state after the tokens is, if it is kept anywhere.
   std::optional<Residency> ResidencyOf(const NamespaceKey& key,
                                        std::span<const TokenId> tokens) const;
 

@@ -93,6 +93,30 @@ std::vector<BlockId> StateIndex::BlocksToSpill(const RadixTree::Path& path, int3
   return whole ? table : std::vector<BlockId>();
 }
 
+// Everything that somebody may go on from, the most valuable first. What conversations have passed
+// stays out: it serves edits only.
+void StateIndex::WishAll() {
+  std::vector<std::pair<double, EntryId>> found;
+  for (uint32_t i = 0; i < order_.limit(); ++i) {
+    const EntryId id{i};
+    if (!order_.in_use(id)) continue;
+    const Entry& entry = order_[id];
+    const bool wanted =
+        has_recurrent() ? entry.reason != SnapshotReason::kEdit && !entry.superseded : entry.leaf;
+    if (!wanted) continue;
+    const double worth =
+        entry.pinned_until_ms > 0 ? std::numeric_limits<double>::infinity() : order_.key(id);
+    found.push_back({-worth, id});
+  }
+  std::sort(found.begin(), found.end());
+  spill_idle_.clear();
+  for (const auto& [worth, id] : found) {
+    const Entry& entry = order_[id];
+    const int32_t position = has_recurrent() ? entry.position : kv_->end(entry.node);
+    spill_idle_.push_back({tree_.PlaceOf({entry.node, position}), entry.reason});
+  }
+}
+
 void StateIndex::BeginSpill(const SpillWish& wish) {
   if (!tree_.Stands(wish.place)) return;
   const RadixTree::Cursor at = tree_.Resolve(wish.place.at);
@@ -292,8 +316,10 @@ void StateIndex::EndLoad(const Transfer& transfer, const MoveDone& done) {
   ++stats_.loads;
   stats_.bytes_loaded += done.bytes;
   stats_.tokens_loaded += static_cast<uint64_t>(upto - from);
-  flights_.ForEachWaitingFor(record,
-                             [&](LeaseRecord& waiting) { waiting.report.load_ns += done.ns; });
+  flights_.ForEachWaitingFor(record, [&](LeaseRecord& waiting) {
+    waiting.report.load_ns += done.ns;
+    waiting.report.load_bytes += done.bytes;
+  });
 }
 
 // Memory that a running request needs: what is on its way down goes on being in memory only, what

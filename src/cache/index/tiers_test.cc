@@ -34,6 +34,7 @@ class ToldTier : public Tier {
   void Begin(const Move&) override {}
   void Cancel(uint64_t move) override { cancelled.insert(move); }
   void Remove(TierRecordId record) override { removed.insert(record); }
+  void Reset(const NamespaceKey*) override {}
   News Poll() override { return {}; }
 
   std::vector<TokenId> kept_prompt;  // of an earlier life,

@@ -68,6 +68,13 @@ void RehearsalTier::Cancel(uint64_t move) {
 
 void RehearsalTier::Remove(TierRecordId record) { folder_->erase(record); }
 
+void RehearsalTier::Reset(const NamespaceKey* key) {
+  for (Folder* folder : {folder_, &earlier_}) {
+    std::erase_if(*folder,
+                  [&](const auto& one) { return key == nullptr || one.second.key == *key; });
+  }
+}
+
 size_t RehearsalTier::Write(const Move& move) {
   Kept kept;
   kept.key = *move.key;

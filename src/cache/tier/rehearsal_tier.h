@@ -51,6 +51,7 @@ class RehearsalTier : public Tier {
   void Begin(const Move& move) override;
   void Cancel(uint64_t move) override;
   void Remove(TierRecordId record) override;
+  void Reset(const NamespaceKey* key) override;
   News Poll() override;
 
  private:

@@ -92,8 +92,10 @@ class Tier {
   virtual void Begin(const Move& move) = 0;
   // When it returns, the move touches no memory any more and is not reported.
   virtual void Cancel(uint64_t move) = 0;
-  // The index has forgotten the record: nobody will ask for it.
+  // The index has forgotten the record: nobody will ask for it by this id.
   virtual void Remove(TierRecordId record) = 0;
+  // Drops all records of the namespace, those that the index has never met too; null: of all.
+  virtual void Reset(const NamespaceKey* key) = 0;
 
   struct News {
     std::vector<MoveDone> done;
@@ -101,6 +103,9 @@ class Tier {
   };
   // What has happened since the last call.
   virtual News Poll() = 0;
+
+  // What there is to say about it.
+  virtual void AddTo(CacheStats*) const {}
 };
 
 }  // namespace reprise

@@ -105,6 +105,15 @@ Result<Flags::Settings> ReadConfig(const std::string& path, Options* options) {
   return file.settings;
 }
 
+// What the next start will be glad of, in what is left of the time.
+void StoreState(ServerStack* stack, std::chrono::steady_clock::time_point end) {
+  bool stored = false;
+  do {  // in slices: a second signal ends it
+    stored = stack->StoreState(std::chrono::milliseconds(500));
+  } while (!stored && signals < 2 && std::chrono::steady_clock::now() < end);
+  if (!stored) Log(LogLevel::kWarning, "some state was not stored: the time was over");
+}
+
 Status Serve(Options options) {
   const std::pair<const char*, LogLevel> levels[] = {{"debug", LogLevel::kDebug},
                                                      {"info", LogLevel::kInfo},
@@ -145,6 +154,7 @@ Status Serve(Options options) {
   } while (!drained && signals < 2 && std::chrono::steady_clock::now() < end);
   if (!drained) Log(LogLevel::kWarning, "some answers were cut off");
   stack->Stop();
+  StoreState(stack.get(), end);
   return OkStatus();
 }
 
@@ -193,6 +203,14 @@ void DefineServe(Flags* flags) {
   flags->Add("--cache-ttl", &serve->cache_ttl_s,
              "seconds after which entries that nobody used are dropped; 0: never",
              {.min = 0, .max = 1 << 30});
+  flags->Add("--disk", &serve->disk,
+             "folder that keeps state when this process ends; made if it is not there");
+  flags->Add("--disk-gib", &serve->disk_gib, "GiB that the folder may take",
+             {.min = 0.001, .max = 1 << 20});
+  flags->Add("--disk-write-gib-day", &serve->disk_write_gib_day,
+             "GiB written to it in 24 hours, at most; 0: no limit", {.min = 0, .max = 1 << 20});
+  flags->Add("--state-key-file", &serve->state_key_file,
+             "file of 32 bytes or 64 hexadecimal digits: records are encrypted with it");
   flags->Add("--stream-gap-ms", &serve->stream_gap_ms,
              "time between two tokens of a stream that long prompts of others may take",
              {.min = 1, .max = 600000});

@@ -10,6 +10,7 @@
 #include "api/ops/metrics.h"
 #include "base/json_writer.h"
 #include "base/log.h"
+#include "cache/tier/disk_tier.h"
 #include "cli/conversation.h"
 #include "web/page.h"
 #include "weights/memory.h"
@@ -146,6 +147,7 @@ Status ServerStack::BuildEngine() {
                            ? static_cast<size_t>(options_.cache_mib) << 20
                            : DefaultBudget(card.state, FindAvailableMemory(memory).bytes, cache);
   REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache, memory));
+  REPRISE_TRY(AttachDisk(state.get()));
   EngineOptions engine;
   engine.context_tokens = cache.context_tokens;
   engine.running_max = options_.parallel;
@@ -157,6 +159,31 @@ Status ServerStack::BuildEngine() {
   served_.context_tokens = cache.context_tokens;
   executor_ = std::make_unique<ModelExecutor>(loaded_->model(), loaded_->context());
   engine_ = std::make_unique<Engine>(*executor_, std::move(state), engine, clock_);
+  return OkStatus();
+}
+
+Status ServerStack::AttachDisk(StateCache* cache) const {
+  if (options_.disk.empty()) {
+    if (options_.state_key_file.empty()) return OkStatus();
+    return InvalidArgument("--state-key-file is for records; give a folder for them with --disk");
+  }
+  StateKey key;
+  if (!options_.state_key_file.empty()) {
+    REPRISE_ASSIGN(key, StateKey::Read(options_.state_key_file));
+  }
+  DiskOptions disk;
+  disk.path = options_.disk;
+  disk.bytes_max = static_cast<uint64_t>(options_.disk_gib * (1 << 30));
+  disk.bytes_day_max = static_cast<uint64_t>(options_.disk_write_gib_day * (1 << 30));
+  REPRISE_ASSIGN(std::unique_ptr<DiskStore> store, DiskStore::Open(disk, key));
+  const DiskStats found = store->stats();
+  Log(LogLevel::kInfo,
+      "state on disk: " + std::to_string(found.records) + " records, " + FormatBytes(found.bytes) +
+          " of " + FormatBytes(found.bytes_max) +
+          (found.unreadable > 0 ? "; " + std::to_string(found.unreadable) +
+                                      " that cannot be read (damaged, or of another key)"
+                                : ""));
+  cache->AttachTier(std::make_unique<DiskTier>(std::move(store)));
   return OkStatus();
 }
 
@@ -234,6 +261,10 @@ bool ServerStack::Drain(std::chrono::milliseconds timeout) {
   service_->SetDraining();
   service_->feed().Close();
   return server_->Drain(timeout);
+}
+
+bool ServerStack::StoreState(std::chrono::milliseconds timeout) {
+  return engine_ == nullptr || engine_->StoreState(timeout);
 }
 
 void ServerStack::Stop() {

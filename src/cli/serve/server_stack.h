@@ -33,10 +33,14 @@ struct ServeOptions {
   int context_tokens = 0;                  // 0: the model's, at most kContextDefault
   int parallel = 16;
   int queue = 256;
-  int64_t cache_mib = 0;  // 0: from the machine
-  int snapshot_gap = 0;   // 0: from the model
-  int cache_entries = 0;  // 0: no cap
-  int cache_ttl_s = 0;    // 0: never
+  int64_t cache_mib = 0;          // 0: from the machine
+  int snapshot_gap = 0;           // 0: from the model
+  int cache_entries = 0;          // 0: no cap
+  int cache_ttl_s = 0;            // 0: never
+  std::string disk;               // folder for state; empty: memory only
+  double disk_gib = 16;           // of all that lies there
+  double disk_write_gib_day = 0;  // 0: no limit
+  std::string state_key_file;     // empty: records are checked, not encrypted
   int stream_gap_ms = 200;
   int connections = 4000;
   int body_mib = 32;
@@ -69,6 +73,9 @@ class ServerStack {
   // No new requests; waits for those under way. Returns whether all were answered.
   bool Drain(std::chrono::milliseconds timeout);
   void Stop();
+  // After Stop: stores on the disk, if there is one, what is worth keeping. Returns whether all of
+  // it was; false: the time was over.
+  bool StoreState(std::chrono::milliseconds timeout);
 
   const std::string& model_id() const { return served_.id; }
   uint16_t port() const { return server_->port(); }
@@ -81,6 +88,7 @@ class ServerStack {
   explicit ServerStack(const ServeOptions& options) : options_(options) {}
   Status LoadText();
   Status BuildEngine();
+  Status AttachDisk(StateCache* cache) const;
   Status Listen();
   void OpenRoutes();
 

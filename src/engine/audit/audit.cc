@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "base/rng.h"
@@ -49,8 +51,9 @@ struct LiveRequest {
 
 class AuditRun {
  public:
-  AuditRun(const Schedule& schedule, Executor& executor, const ColdLogits& cold)
-      : schedule_(schedule), executor_(executor), cold_(cold) {}
+  AuditRun(const Schedule& schedule, Executor& executor, const ColdLogits& cold,
+           const MakeTier& make_tier)
+      : schedule_(schedule), executor_(executor), cold_(cold), make_tier_(make_tier) {}
 
   AuditResult Run(int invariant_interval, const Sabotage& sabotage) {
     if (!MakeEngine()) return result_;
@@ -65,6 +68,7 @@ class AuditRun {
       if (sabotage) sabotage(engine_->cache());
       const bool worked = engine_->Step();
       ReadStreams();
+      WaitForTier();
       if (step % invariant_interval == 0) CheckCache();
       if (!worked && submitted == live_.size()) break;
       if (step > kStepsMax) Fail(0, "the schedule does not end");
@@ -89,6 +93,14 @@ class AuditRun {
     Count();
     engine_.reset();
     return !MakeEngine();
+  }
+
+  // A real one takes its own time.
+  void WaitForTier() const {
+    constexpr std::chrono::microseconds kPause{200};
+    const bool waits =
+        engine_->cache().moves_under_way() > 0 && engine_->roster().running().empty();
+    if (make_tier_ && waits) std::this_thread::sleep_for(kPause);
   }
 
   void Fail(size_t request, std::string text) {
@@ -118,7 +130,11 @@ class AuditRun {
       Fail(0, cache.status().message());
       return false;
     }
-    if (schedule_.tier) {
+    if (schedule_.tier && make_tier_) {
+      auto tier = make_tier_();
+      if (!tier.ok()) return Fail(0, tier.status().message()), false;
+      (*cache)->AttachTier(std::move(*tier));
+    } else if (schedule_.tier) {
       RehearsalTier::Options tier;
       tier.seed = schedule_.seed;
       tier.lies = schedule_.tier_lies;
@@ -256,6 +272,7 @@ class AuditRun {
   const Schedule& schedule_;
   Executor& executor_;
   const ColdLogits& cold_;
+  const MakeTier& make_tier_;
   AuditClock clock_;
   RehearsalTier::Folder folder_;
   bool restarted_ = false;
@@ -267,8 +284,9 @@ class AuditRun {
 }  // namespace
 
 AuditResult RunSchedule(const Schedule& schedule, Executor& executor, const ColdLogits& cold,
-                        int invariant_interval, const Sabotage& sabotage) {
-  return AuditRun(schedule, executor, cold).Run(invariant_interval, sabotage);
+                        int invariant_interval, const Sabotage& sabotage,
+                        const MakeTier& make_tier) {
+  return AuditRun(schedule, executor, cold, make_tier).Run(invariant_interval, sabotage);
 }
 
 Schedule Shrink(const Schedule& failing, const std::function<bool(const Schedule&)>& fails) {

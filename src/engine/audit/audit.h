@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
+#include "cache/tier/tier.h"
 #include "engine/audit/schedule.h"
 #include "model/executor.h"
 
@@ -42,9 +44,13 @@ using ColdLogits = std::function<void(std::span<const TokenId> tokens, float* lo
 // Test hooks: what a broken engine would do. Called before each step.
 using Sabotage = std::function<void(StateCache&)>;
 
+// Makes the lower tier of a schedule that has one, again after its restart; none: a RehearsalTier.
+using MakeTier = std::function<Result<std::unique_ptr<Tier>>()>;
+
 // Invariants of the cache are checked after every `invariant_interval` steps and at the end.
 AuditResult RunSchedule(const Schedule& schedule, Executor& executor, const ColdLogits& cold,
-                        int invariant_interval, const Sabotage& sabotage = {});
+                        int invariant_interval, const Sabotage& sabotage = {},
+                        const MakeTier& make_tier = {});
 
 // The smallest schedule found that still fails, by leaving out requests and options one at a time.
 Schedule Shrink(const Schedule& failing, const std::function<bool(const Schedule&)>& fails);

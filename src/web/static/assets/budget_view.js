@@ -9,10 +9,13 @@ const KINDS = [
   ['index', 'the tree itself', (b) => b.metadata_bytes],
 ];
 
+const RECORDS = [['kv', 'records of state', (b) => b.cached_bytes]];
+
 function bar(budget, i, all) {
+  const kinds = budget.tier === 'disk' ? RECORDS : KINDS;
   const used = budget.running_bytes + budget.cached_bytes + budget.metadata_bytes;
   const words = `${bytes(used)} of ${bytes(budget.bytes)} (${percent(used, budget.bytes)})`;
-  const parts = KINDS.map(([name, , sizeOf]) => {
+  const parts = kinds.map(([name, , sizeOf]) => {
     const part = h('span', { class: `part ${name}` });
     part.style.width = `${(100 * sizeOf(budget)) / Math.max(1, budget.bytes)}%`;
     return part;
@@ -20,7 +23,7 @@ function bar(budget, i, all) {
   return h('div', { class: 'budget' },
     h('p', {}, all.length > 1 ? h('strong', {}, `${budget.tier} `) : null, `${words} used`),
     h('div', { class: 'bar', role: 'img', 'aria-label': `${budget.tier}: ${words}` }, parts),
-    h('ul', { class: 'legend' }, KINDS.map(([name, label, sizeOf]) =>
+    h('ul', { class: 'legend' }, kinds.map(([name, label, sizeOf]) =>
       h('li', {}, h('i', { class: `key ${name}` }), `${label} ${bytes(sizeOf(budget))}`))));
 }
 

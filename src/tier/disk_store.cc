@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tier/disk_tier.h"
+#include "tier/disk_store.h"
 
 #include <fmt/format.h>
 
@@ -26,35 +26,43 @@ int64_t MsOf() {
 
 }  // namespace
 
-Result<std::unique_ptr<DiskTier>> DiskTier::Open(const DiskOptions& options, const StateKey& key) {
-  std::unique_ptr<DiskTier> tier(new DiskTier(options, key));
+Result<std::unique_ptr<DiskStore>> DiskStore::Open(const DiskOptions& options,
+                                                   const StateKey& key) {
+  std::unique_ptr<DiskStore> tier(new DiskStore(options, key));
   REPRISE_ASSIGN(tier->folder_, StateFolder::Open(options.path, StateFolder::Use::kOwn));
   REPRISE_TRY(tier->ReadHeads());
   tier->folder_->fault = options.fault;
+  tier->folder_->sync = options.sync;
   tier->transfers_ = std::make_unique<Transfers>(*tier->folder_, tier->key_, options.reader_count,
-                                                 [raw = tier.get()] {
-                                                   if (raw->notify_) raw->notify_();
-                                                 });
+                                                 [raw = tier.get()] { raw->Notify(); });
   (void)tier->MakeRoom(0);
   return tier;
 }
 
-DiskTier::~DiskTier() = default;
+DiskStore::~DiskStore() = default;
 
-void DiskTier::SetNotify(std::function<void()> notify) { notify_ = std::move(notify); }
+void DiskStore::SetNotify(std::function<void()> notify) {
+  std::lock_guard lock(notify_mutex_);
+  notify_ = std::move(notify);
+}
 
-int64_t DiskTier::WallMs() const {
+void DiskStore::Notify() {
+  std::lock_guard lock(notify_mutex_);
+  if (notify_) notify_();
+}
+
+int64_t DiskStore::WallMs() const {
   const int64_t now = options_.wall_ms ? options_.wall_ms() : MsOf<std::chrono::system_clock>();
   return now_ms_ = std::max(now_ms_ + 1, now);
 }
 
-int64_t DiskTier::SteadyMs() const {
+int64_t DiskStore::SteadyMs() const {
   return options_.steady_ms ? options_.steady_ms() : MsOf<std::chrono::steady_clock>();
 }
 
 // Fills the catalog. What cannot be used now takes room until others need it: it may be another
 // model's, or its key may come back.
-Status DiskTier::ReadHeads() {
+Status DiskStore::ReadHeads() {
   struct Head {
     StateFolder::Listed file;
     RecordFacts facts;
@@ -80,7 +88,7 @@ Status DiskTier::ReadHeads() {
   stats_.unreadable = unreadable_.size();
   // Those that others continue come first.
   std::stable_sort(found.begin(), found.end(),
-                   [](const Head& a, const Head& b) { return a.facts.end < b.facts.end; });
+                   [](const Head& a, const Head& b) { return a.facts.begin < b.facts.begin; });
   for (Head& one : found) {
     now_ms_ = std::max(now_ms_, std::min(one.file.used_ms, WallMs()));
     const uint64_t bytes = OnDisk(one.file.bytes);
@@ -92,27 +100,33 @@ Status DiskTier::ReadHeads() {
   return OkStatus();
 }
 
-std::optional<DiskTier::Found> DiskTier::Find(
-    const PromptPath& path, int32_t have, int32_t limit,
-    const std::function<int32_t(int32_t)>& first_needed) const {
-  if (SteadyMs() < reads_off_until_ms_) return std::nullopt;
+std::optional<Catalog::Place> DiskStore::Deepest(const PromptPath& path, int32_t limit) const {
+  return catalog_.Find(path, limit);
+}
+
+std::optional<DiskStore::Found> DiskStore::Find(const PromptPath& path, int32_t have,
+                                                int32_t limit) const {
   const auto place = catalog_.Find(path, limit);
   if (!place || place->position <= have) return std::nullopt;
+  return Plan(*place, static_cast<uint32_t>(have / kBlockTokens));
+}
+
+std::optional<DiskStore::Found> DiskStore::Plan(const Catalog::Place& place,
+                                                uint32_t first_block) const {
+  if (SteadyMs() < reads_off_until_ms_ || !catalog_.Has(place.record)) return std::nullopt;
   Found found;
-  found.position = place->position;
-  found.record = place->record;
-  const RecordFacts& last = catalog_[place->record].facts;
-  const int32_t need = first_needed ? first_needed(place->position) : 0;
-  const auto from = static_cast<uint32_t>(std::max(have, need) / kBlockTokens);
-  auto upto = static_cast<uint32_t>((place->position + kBlockTokens - 1) / kBlockTokens);
-  if (last.block_bytes == 0) upto = from;
+  found.position = place.position;
+  found.record = place.record;
+  const RecordFacts& last = catalog_[place.record].facts;
+  const uint32_t from = first_block;
+  auto upto = static_cast<uint32_t>((place.position + kBlockTokens - 1) / kBlockTokens);
+  if (last.block_bytes == 0 || upto < from) upto = from;
   found.first_block = from;
   found.block_count = upto - from;
   found.bytes = found.block_count * last.block_bytes + last.state_bytes;
   // Each block from the deepest record that has it: its parents may have less of its rows.
   bool state = last.state_bytes > 0;
-  for (RecordId id = place->record; id.valid() && (upto > from || state);
-       id = catalog_[id].parent) {
+  for (RecordId id = place.record; id.valid() && (upto > from || state); id = catalog_[id].parent) {
     const RecordFacts& facts = catalog_[id].facts;
     const uint32_t end = std::min(upto, facts.first_block + facts.block_count);
     const uint32_t begin = std::max(from, facts.first_block);
@@ -129,12 +143,12 @@ std::optional<DiskTier::Found> DiskTier::Find(
   return found;
 }
 
-bool DiskTier::Holds(const PromptPath& path, int32_t position) const {
+bool DiskStore::Holds(const PromptPath& path, int32_t position) const {
   const auto place = catalog_.Find(path, position);
   return place && place->position == position;
 }
 
-uint64_t DiskTier::Fetch(const Found& found, const Shape& shape) {
+uint64_t DiskStore::Fetch(const Found& found, const Shape& shape) {
   const size_t bytes = found.block_count * shape.block_bytes + shape.state_bytes;
   const RecordFacts& facts = catalog_[found.record].facts;
   const bool fits = (found.block_count == 0 || facts.block_bytes == shape.block_bytes) &&
@@ -155,18 +169,21 @@ uint64_t DiskTier::Fetch(const Found& found, const Shape& shape) {
   return tickets_;
 }
 
-void DiskTier::NoteUsed(RecordId record) {
+void DiskStore::NoteUsed(RecordId record) {
   catalog_.Touch(record, WallMs());
   for (RecordId id = record; id.valid(); id = catalog_[id].parent) {
     transfers_->Touch(catalog_[id].name);
   }
 }
 
-std::vector<DiskTier::Fetched> DiskTier::Poll() {
+DiskStore::News DiskStore::Poll() {
+  News news;
   for (const Transfers::WriteDone& done : transfers_->TakeWrites()) {
-    if (storing_ && storing_->name == done.name) EndStore(done.status);
+    if (!storing_ || storing_->name != done.name) continue;
+    const RecordId stored = EndStore(done.status);
+    news.store_ended = true;
+    if (stored.valid()) news.stored = stored;
   }
-  std::vector<Fetched> fetched;
   for (Transfers::ReadDone& done : transfers_->TakeReads()) {
     const auto it = fetching_.find(done.ticket);
     CHECK(it != fetching_.end());
@@ -184,8 +201,7 @@ std::vector<DiskTier::Fetched> DiskTier::Poll() {
                         done.status.code() == StatusCode::kFailedPrecondition;
       if (!lost) NoteFailure(done.status, &reads_off_until_ms_);
       for (RecordId id = one.found.record; lost && id.valid();) {
-        // The catalog may have moved on meanwhile: names are never used twice.
-        if (!catalog_[id].in_use) break;
+        if (!catalog_.Has(id)) break;  // it went meanwhile
         if (catalog_[id].name == done.failed) {
           DropDamaged(id);
           break;
@@ -193,14 +209,16 @@ std::vector<DiskTier::Fetched> DiskTier::Poll() {
         id = catalog_[id].parent;
       }
     }
-    fetched.push_back({done.ticket, std::move(done.status), one.found.first_block,
-                       one.found.block_count, one.found.position, std::move(done.bytes), done.ns});
+    news.fetched.push_back({done.ticket, std::move(done.status), one.found.first_block,
+                            one.found.block_count, one.found.position, std::move(done.bytes),
+                            done.ns});
   }
-  return fetched;
+  news.gone = std::exchange(gone_, {});
+  return news;
 }
 
 // A record that is not what it was goes, with all that cannot be used without it.
-void DiskTier::DropDamaged(RecordId id) {
+void DiskStore::DropDamaged(RecordId id) {
   ++stats_.damaged;
   Log(LogLevel::kWarning,
       "a record of state in " + options_.path + " is damaged or gone; it is not used, and removed");
@@ -209,22 +227,23 @@ void DiskTier::DropDamaged(RecordId id) {
   }
 }
 
-void DiskTier::DropRecord(RecordId id) {
+void DiskStore::DropRecord(RecordId id) {
   transfers_->Remove(catalog_[id].name);
   catalog_.Remove(id);
+  gone_.push_back(id);
 }
 
-void DiskTier::NoteFailure(const Status& status, int64_t* off_until_ms) {
+void DiskStore::NoteFailure(const Status& status, int64_t* off_until_ms) {
   if (!stats_.failing) {
     Log(LogLevel::kWarning,
-        fmt::format("the disk tier fails and is tried again later: {}", status.message()));
+        fmt::format("the disk for state fails and is tried again later: {}", status.message()));
   }
   stats_.failing = true;
   *off_until_ms = SteadyMs() + options_.retry_ms;
 }
 
 // Lets the oldest go until so many more bytes fit.
-bool DiskTier::MakeRoom(uint64_t bytes) {
+bool DiskStore::MakeRoom(uint64_t bytes) {
   while (catalog_.bytes() + unreadable_bytes_ + bytes > options_.bytes_max) {
     if (!unreadable_.empty()) {
       transfers_->Remove(unreadable_.back().name);
@@ -241,7 +260,7 @@ bool DiskTier::MakeRoom(uint64_t bytes) {
 }
 
 // Takes the bytes out of what may be written a day. A full day's worth can be saved up.
-bool DiskTier::MayWrite(uint64_t bytes) {
+bool DiskStore::MayWrite(uint64_t bytes) {
   if (options_.bytes_day_max == 0) return true;
   const auto day = static_cast<double>(options_.bytes_day_max);
   const int64_t now = SteadyMs();
@@ -253,17 +272,20 @@ bool DiskTier::MayWrite(uint64_t bytes) {
   return true;
 }
 
-bool DiskTier::MayStore() const { return !storing_ && SteadyMs() >= writes_off_until_ms_; }
+bool DiskStore::MayStore() const { return !storing_ && SteadyMs() >= writes_off_until_ms_; }
 
-std::optional<DiskTier::Draft> DiskTier::BeginStore(const PromptPath& path, int32_t position,
-                                                    const Shape& shape, const PathId& model,
-                                                    int32_t first_needed) {
+std::optional<DiskStore::Draft> DiskStore::BeginStore(const PromptPath& path,
+                                                      const StoreWish& wish) {
+  const int32_t position = wish.position;
+  const Shape& shape = wish.shape;
   CHECK(position > 0 && position <= path.size());
   if (!MayStore()) return std::nullopt;
   const auto place = catalog_.Find(path, position);
   if (place && place->position == position) return std::nullopt;
   RecordFacts facts;
-  facts.model = model;
+  facts.space = path.grid(0);
+  facts.model = wish.model;
+  facts.reason = wish.reason;
   facts.begin = place ? place->position : 0;
   if (place) facts.parent = path.At(facts.begin);
   facts.end = position;
@@ -273,7 +295,8 @@ std::optional<DiskTier::Draft> DiskTier::BeginStore(const PromptPath& path, int3
   facts.state_bytes = shape.state_bytes;
   facts.created_ms = WallMs();
   if (shape.block_bytes > 0) {
-    facts.first_block = static_cast<uint32_t>(std::max(facts.begin, first_needed) / kBlockTokens);
+    facts.first_block = static_cast<uint32_t>(facts.begin / kBlockTokens);
+    if (facts.first_block < static_cast<uint32_t>(wish.first_block)) return std::nullopt;
     facts.block_count =
         static_cast<uint32_t>((position + kBlockTokens - 1) / kBlockTokens) - facts.first_block;
   }
@@ -297,18 +320,18 @@ std::optional<DiskTier::Draft> DiskTier::BeginStore(const PromptPath& path, int3
   return draft;
 }
 
-bool DiskTier::HasRoom(size_t part_bytes) const {
+bool DiskStore::HasRoom(size_t part_bytes) const {
   const size_t queued = transfers_->queued_bytes();
   return queued == 0 || queued + part_bytes <= kQueueBytes;
 }
 
-void DiskTier::AddPart(std::vector<std::byte> part) {
+void DiskStore::AddPart(std::vector<std::byte> part) {
   CHECK(storing());
   --storing_->parts_left;
   transfers_->AddPart(std::move(part));
 }
 
-void DiskTier::AbortStore() {
+void DiskStore::AbortStore() {
   CHECK(storing());
   transfers_->AbortWrite();
   ++stats_.stores_aborted;
@@ -316,24 +339,46 @@ void DiskTier::AbortStore() {
   storing_.reset();
 }
 
-void DiskTier::EndStore(const Status& status) {
+RecordId DiskStore::EndStore(const Status& status) {
   const Storing done = std::move(*storing_);
   storing_.reset();
   if (done.parent.valid()) catalog_.Release(done.parent);
   if (!status.ok()) {
     ++stats_.stores_failed;
     NoteFailure(status, &writes_off_until_ms_);
-    return;
+    return RecordId();
   }
   stats_.failing = false;
+  if (done.forget) {
+    transfers_->Remove(done.name);
+    return RecordId();
+  }
   ++stats_.stores;
   stats_.bytes_written += done.bytes;
-  if (!catalog_.Add(done.name, done.facts, done.bytes, WallMs()).valid()) {
-    transfers_->Remove(done.name);
-  }
+  const RecordId id = catalog_.Add(done.name, done.facts, done.bytes, WallMs());
+  if (!id.valid()) transfers_->Remove(done.name);
+  return id;
 }
 
-DiskStats DiskTier::stats() const {
+void DiskStore::Forget(const PathId* space) {
+  std::vector<RecordId> doomed;
+  catalog_.ForEach([&](RecordId id, const Catalog::Record& record) {
+    if (space == nullptr || record.facts.space == *space) doomed.push_back(id);
+  });
+  const bool storing_it = storing_ && (space == nullptr || storing_->facts.space == *space);
+  if (storing_it && storing()) {
+    AbortStore();
+  } else if (storing_it) {
+    storing_->forget = true;
+    if (storing_->parent.valid()) catalog_.Release(std::exchange(storing_->parent, RecordId()));
+  }
+  std::sort(doomed.begin(), doomed.end(), [this](RecordId a, RecordId b) {
+    return catalog_[a].facts.begin > catalog_[b].facts.begin;  // what continues others goes first
+  });
+  for (const RecordId id : doomed) DropRecord(id);
+}
+
+DiskStats DiskStore::stats() const {
   DiskStats stats = stats_;
   stats.present = true;
   stats.bytes_max = options_.bytes_max;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves that what was stored comes back with the same bytes, also by another process and in
 // pieces; that the folder keeps its bounds; and that no fault of the disk is more than a miss.
-#include "tier/disk_tier.h"
+#include "tier/disk_store.h"
 
 #include <gtest/gtest.h>
 
@@ -36,9 +36,9 @@ std::byte ByteAt(const PromptPath& path, int32_t end, size_t i) {
   return static_cast<std::byte>(Mix64(word + i));
 }
 
-class DiskTierTest : public testing::Test {
+class DiskStoreTest : public testing::Test {
  protected:
-  DiskTierTest() {
+  DiskStoreTest() {
     options_.path = testing::TempDir() + "disk";
     options_.bytes_max = 1 << 20;
     options_.retry_ms = 0;
@@ -46,7 +46,7 @@ class DiskTierTest : public testing::Test {
   }
   void Open(const StateKey& key = StateKey()) {
     tier_.reset();
-    auto tier = DiskTier::Open(options_, key);
+    auto tier = DiskStore::Open(options_, key);
     ASSERT_TRUE(tier.ok()) << tier.status().message();
     tier_ = std::move(*tier);
     root_ = tier_->NamespaceOf("model", "tenant");
@@ -56,7 +56,7 @@ class DiskTierTest : public testing::Test {
   // Returns whether it was stored.
   bool Store(const std::vector<TokenId>& tokens, int32_t position, size_t state_bytes = kState) {
     const PromptPath path = Path(tokens);
-    const auto draft = tier_->BeginStore(path, position, {kBlock, state_bytes}, PathId{{7}});
+    const auto draft = tier_->BeginStore(path, {position, {kBlock, state_bytes}, PathId{{7}}});
     if (!draft) return false;
     for (const RecordLayout::Part& part : draft->layout.parts()) {
       std::vector<std::byte> bytes(part.bytes);
@@ -70,7 +70,7 @@ class DiskTierTest : public testing::Test {
     }
     const uint64_t before = tier_->stats().stores;
     while (!tier_->settled()) {
-      tier_->Poll();
+      (void)tier_->Poll();
       std::this_thread::yield();
     }
     return tier_->stats().stores > before;
@@ -85,7 +85,7 @@ class DiskTierTest : public testing::Test {
     const uint64_t ticket = tier_->Fetch(*found, {kBlock, state_bytes});
     if (ticket == 0) return 0;
     for (;;) {
-      auto done = tier_->Poll();
+      auto done = std::move(tier_->Poll().fetched);
       if (done.empty()) {
         std::this_thread::yield();
         continue;
@@ -96,7 +96,7 @@ class DiskTierTest : public testing::Test {
       return Right(path, done[0], have, state_bytes) ? done[0].position : -1;
     }
   }
-  static bool Right(const PromptPath& path, const DiskTier::Fetched& got, int32_t have,
+  static bool Right(const PromptPath& path, const DiskStore::Fetched& got, int32_t have,
                     size_t state_bytes) {
     const auto bytes = got.bytes.bytes();
     if (bytes.size() != got.block_count * kBlock + state_bytes) return false;
@@ -125,12 +125,12 @@ class DiskTierTest : public testing::Test {
   }
 
   DiskOptions options_;
-  std::unique_ptr<DiskTier> tier_;
+  std::unique_ptr<DiskStore> tier_;
   PathId root_;
   Status last_;
 };
 
-TEST_F(DiskTierTest, WhatWasStoredComesBackAlsoToTheNextProcess) {
+TEST_F(DiskStoreTest, WhatWasStoredComesBackAlsoToTheNextProcess) {
   for (const bool secret : {false, true}) {
     fs::remove_all(options_.path);
     const StateKey key = secret ? StateKey::Of({5}) : StateKey();
@@ -156,7 +156,7 @@ TEST_F(DiskTierTest, WhatWasStoredComesBackAlsoToTheNextProcess) {
   }
 }
 
-TEST_F(DiskTierTest, WithoutRecurrentStateAnyBlockEndServes) {
+TEST_F(DiskStoreTest, WithoutRecurrentStateAnyBlockEndServes) {
   Open();
   const auto tokens = Tokens(1, 500);
   EXPECT_TRUE(Store(tokens, 320, 0));
@@ -166,18 +166,24 @@ TEST_F(DiskTierTest, WithoutRecurrentStateAnyBlockEndServes) {
   EXPECT_TRUE(Store(branch, 448, 0));
   EXPECT_EQ(Load(branch, 64, 499, 0), 448);
   EXPECT_EQ(Load(tokens, 0, 499, 0), 320);
+  auto shorter = tokens;  // ends before what it continues does
+  shorter[200] ^= 1;
+  EXPECT_TRUE(Store(shorter, 240, 0));
   Open();
   EXPECT_EQ(Load(branch, 0, 499, 0), 448);
+  EXPECT_EQ(Load(shorter, 0, 499, 0), 240);
+  tier_->Forget(&root_);
+  EXPECT_EQ(tier_->stats().records, 0u);
 }
 
-TEST_F(DiskTierTest, OfOtherShapeIsNotRead) {
+TEST_F(DiskStoreTest, OfOtherShapeIsNotRead) {
   Open();
   const auto tokens = Tokens(1, 200);
   ASSERT_TRUE(Store(tokens, 150));
   EXPECT_EQ(Load(tokens, 0, 199, kState + 1), 0);
 }
 
-TEST_F(DiskTierTest, TheFolderKeepsItsBound) {
+TEST_F(DiskStoreTest, TheFolderKeepsItsBound) {
   options_.bytes_max = 64 << 10;
   Open();
   for (uint64_t i = 0; i < 100; ++i) {
@@ -198,7 +204,7 @@ TEST_F(DiskTierTest, TheFolderKeepsItsBound) {
   EXPECT_LE(FolderBytes(), options_.bytes_max) << "a smaller bound holds from the start";
 }
 
-TEST_F(DiskTierTest, NoMoreIsWrittenADayThanAllowed) {
+TEST_F(DiskStoreTest, NoMoreIsWrittenADayThanAllowed) {
   std::atomic<int64_t> steady = 1000;
   options_.steady_ms = [&] { return steady.load(); };
   options_.bytes_day_max = 24 << 10;
@@ -217,16 +223,16 @@ TEST_F(DiskTierTest, NoMoreIsWrittenADayThanAllowed) {
   EXPECT_EQ(stored, 6) << "at most a day's worth is saved up";
 }
 
-TEST_F(DiskTierTest, AFolderHasOneOwner) {
+TEST_F(DiskStoreTest, AFolderHasOneOwner) {
   Open();
-  const auto second = DiskTier::Open(options_, StateKey());
+  const auto second = DiskStore::Open(options_, StateKey());
   ASSERT_FALSE(second.ok());
   EXPECT_NE(second.status().message().find("in use by another process"), std::string::npos);
   options_.path = "/proc/no/such/folder";
-  EXPECT_FALSE(DiskTier::Open(options_, StateKey()).ok());
+  EXPECT_FALSE(DiskStore::Open(options_, StateKey()).ok());
 }
 
-TEST_F(DiskTierTest, UnfinishedAndForeignFilesDoNoHarm) {
+TEST_F(DiskStoreTest, UnfinishedAndForeignFilesDoNoHarm) {
   Open();
   const auto tokens = Tokens(1, 500);
   ASSERT_TRUE(Store(tokens, 100));
@@ -248,7 +254,7 @@ TEST_F(DiskTierTest, UnfinishedAndForeignFilesDoNoHarm) {
   EXPECT_TRUE(fs::exists(options_.path + "/0123456789abcdef.state")) << "its key may come back";
 }
 
-TEST_F(DiskTierTest, ARecordWithoutItsBeginningIsRemoved) {
+TEST_F(DiskStoreTest, ARecordWithoutItsBeginningIsRemoved) {
   Open();
   const auto tokens = Tokens(1, 500);
   ASSERT_TRUE(Store(tokens, 100));
@@ -263,7 +269,7 @@ TEST_F(DiskTierTest, ARecordWithoutItsBeginningIsRemoved) {
 }
 
 // Whatever happens to the files while the tier runs: nothing wrong comes out.
-TEST_F(DiskTierTest, DamagedSwappedAndLostRecordsAreMisses) {
+TEST_F(DiskStoreTest, DamagedSwappedAndLostRecordsAreMisses) {
   const auto a = Tokens(1, 500), b = Tokens(7777, 500);
   for (int what = 0; what < 5; ++what) {
     fs::remove_all(options_.path);
@@ -309,7 +315,7 @@ TEST_F(DiskTierTest, DamagedSwappedAndLostRecordsAreMisses) {
   }
 }
 
-TEST_F(DiskTierTest, EveryFaultOfTheDiskIsAMissAndPasses) {
+TEST_F(DiskStoreTest, EveryFaultOfTheDiskIsAMissAndPasses) {
   std::string failing;
   std::mutex mutex;
   int error = 0;
@@ -354,7 +360,7 @@ TEST_F(DiskTierTest, EveryFaultOfTheDiskIsAMissAndPasses) {
   }
 }
 
-TEST_F(DiskTierTest, AfterAFailureNothingIsTriedForAWhile) {
+TEST_F(DiskStoreTest, AfterAFailureNothingIsTriedForAWhile) {
   std::atomic<int64_t> steady = 1000;
   std::atomic<int> calls = 0;
   std::atomic<bool> bad = true;
@@ -373,7 +379,7 @@ TEST_F(DiskTierTest, AfterAFailureNothingIsTriedForAWhile) {
   EXPECT_TRUE(Store(Tokens(1, 500), 100));
 }
 
-TEST_F(DiskTierTest, ClocksMayJump) {
+TEST_F(DiskStoreTest, ClocksMayJump) {
   std::atomic<int64_t> wall = 1'000'000'000'000;
   options_.wall_ms = [&] { return wall.load(); };
   options_.bytes_max = 20 << 10;
@@ -392,11 +398,11 @@ TEST_F(DiskTierTest, ClocksMayJump) {
   EXPECT_TRUE(Store(Tokens(1, 500), 100));
 }
 
-TEST_F(DiskTierTest, AStoreCanBeAbandoned) {
+TEST_F(DiskStoreTest, AStoreCanBeAbandoned) {
   Open();
   const auto tokens = Tokens(1, 500);
   ASSERT_TRUE(Store(tokens, 100));
-  const auto draft = tier_->BeginStore(Path(tokens), 300, {kBlock, kState}, PathId{{7}});
+  const auto draft = tier_->BeginStore(Path(tokens), {300, {kBlock, kState}, {}});
   ASSERT_TRUE(draft);
   EXPECT_FALSE(tier_->MayStore());
   tier_->AbortStore();
@@ -406,7 +412,41 @@ TEST_F(DiskTierTest, AStoreCanBeAbandoned) {
   EXPECT_EQ(Load(tokens, 0, 499), 300);
 }
 
-TEST_F(DiskTierTest, WithAKeyNothingIsInTheClear) {
+TEST_F(DiskStoreTest, ForgetsOneNamespaceOrAll) {
+  Open();
+  const auto tokens = Tokens(1, 500);
+  ASSERT_TRUE(Store(tokens, 100));
+  ASSERT_TRUE(Store(tokens, 200));
+  const PathId first = std::exchange(root_, tier_->NamespaceOf("model", "another"));
+  ASSERT_TRUE(Store(tokens, 150));
+  const auto draft = tier_->BeginStore(PromptPath(first, tokens), {300, {kBlock, kState}, {}});
+  ASSERT_TRUE(draft);
+  tier_->Forget(&first);
+  EXPECT_EQ(tier_->stats().records, 1u);
+  EXPECT_EQ(Load(tokens, 0, 499), 150);
+  tier_->Forget(nullptr);
+  EXPECT_EQ(Load(tokens, 0, 499), 0);
+  tier_.reset();
+  EXPECT_TRUE(Files().empty());
+}
+
+// A record that is on its way when everything is forgotten does not come back.
+TEST_F(DiskStoreTest, ForgetsWhatIsBeingWritten) {
+  Open();
+  const auto tokens = Tokens(1, 500);
+  ASSERT_TRUE(Store(tokens, 100));
+  const auto draft = tier_->BeginStore(Path(tokens), {200, {kBlock, kState}, {}});
+  ASSERT_TRUE(draft);
+  for (const RecordLayout::Part& part : draft->layout.parts()) {
+    tier_->AddPart(std::vector<std::byte>(part.bytes));
+  }
+  tier_->Forget(nullptr);
+  while (!tier_->settled()) tier_->Poll();
+  EXPECT_EQ(Load(tokens, 0, 499), 0);
+  EXPECT_TRUE(Store(tokens, 100));
+}
+
+TEST_F(DiskStoreTest, WithAKeyNothingIsInTheClear) {
   Open(StateKey::Of({5}));
   const auto tokens = Tokens(1, 500);
   ASSERT_TRUE(Store(tokens, 300));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -27,12 +28,13 @@ struct DiskOptions {
   uint64_t bytes_day_max = 0;  // written in any 24 hours; 0: no limit
   int reader_count = 2;
   int64_t retry_ms = 60'000;           // after a failure of the disk nothing is tried for so long
+  bool sync = true;                    // audits: what is written need not survive the machine
   std::function<int64_t()> wall_ms;    // tests; null: the system's
   std::function<int64_t()> steady_ms;  // the same
   std::function<int(const char* call)> fault;  // tests: StateFolder::fault
 };
 
-// DiskTier keeps state in a folder: bounded in bytes and in bytes written a day, whole after kill
+// DiskStore keeps state in a folder: bounded in bytes and in bytes written a day, whole after kill
 // -9, never waited for. Everything that is wrong with a record or with the disk is a miss.
 //
 //   store   BeginStore -> the layout of a record -> AddPart for each of its parts -> it is found
@@ -42,14 +44,14 @@ struct DiskOptions {
 // most kQueueBytes, those that were read at most what their requests take plus one more.
 //
 // Thread safety: none; `notify` is called from other threads when Poll has something to say.
-class DiskTier {
+class DiskStore {
  public:
   static constexpr size_t kQueueBytes = size_t{32} << 20;
   static constexpr size_t kFetchBytesMax = size_t{1} << 30;
 
-  static Result<std::unique_ptr<DiskTier>> Open(const DiskOptions& options, const StateKey& key);
-  ~DiskTier();
-  // Before anything else, if at all.
+  static Result<std::unique_ptr<DiskStore>> Open(const DiskOptions& options, const StateKey& key);
+  ~DiskStore();
+  // Null: nobody. Waits for a call under way.
   void SetNotify(std::function<void()> notify);
 
   PathId NamespaceOf(std::string_view digest, std::string_view salt) const {
@@ -65,10 +67,14 @@ class DiskTier {
     uint32_t first_block = 0;
     uint32_t block_count = 0;
   };
-  // The deepest stored position in (have, limit], for one that has the state of [0, have) already.
-  // `first_needed` says which positions before `position` attention can still see.
-  std::optional<Found> Find(const PromptPath& path, int32_t have, int32_t limit,
-                            const std::function<int32_t(int32_t)>& first_needed = nullptr) const;
+  // The deepest stored place at or above `limit`.
+  std::optional<Catalog::Place> Deepest(const PromptPath& path, int32_t limit) const;
+  // What to read for the state at a place, for one that has blocks [0, first_block) already.
+  // Nothing: it is gone, or the disk is failing.
+  std::optional<Found> Plan(const Catalog::Place& place, uint32_t first_block) const;
+  // Both: the deepest stored position in (have, limit].
+  std::optional<Found> Find(const PromptPath& path, int32_t have, int32_t limit) const;
+  const Catalog& catalog() const { return catalog_; }
   // Whether the state of exactly [0, position) is stored.
   bool Holds(const PromptPath& path, int32_t position) const;
 
@@ -87,18 +93,30 @@ class DiskTier {
     Buffer bytes;  // blocks, then the snapshot
     int64_t ns = 0;
   };
-  // What has come to an end since the last call. Also keeps the books of what was stored.
-  std::vector<Fetched> Poll();
+  // What has come to an end since the last call.
+  struct News {
+    std::vector<Fetched> fetched;
+    bool store_ended = false;        // the one that was under way
+    std::optional<RecordId> stored;  // ... well: its record
+    std::vector<RecordId> gone;      // records that are no more
+  };
+  News Poll();
 
-  // Begins to store the state of [0, position), of what is not stored yet of it. `first_block` is
-  // the first block that is there to be stored. Nothing: it is stored already, another store is
-  // under way, the disk is failing, or it may not be written (now, today, or at all).
+  // Begins to store the state of [0, position), of what is not stored yet of it. Nothing: it is
+  // stored already, another store is under way, the disk is failing, or it may not be written (now,
+  // today, or at all).
   struct Draft {
     RecordFacts facts;
     RecordLayout layout;
   };
-  std::optional<Draft> BeginStore(const PromptPath& path, int32_t position, const Shape& shape,
-                                  const PathId& model, int32_t first_needed = 0);
+  struct StoreWish {
+    int32_t position = 0;
+    Shape shape;
+    PathId model;
+    uint32_t reason = 0;
+    int32_t first_block = 0;  // the first that is there to be stored
+  };
+  std::optional<Draft> BeginStore(const PromptPath& path, const StoreWish& wish);
   // Whether the parts of a record are waited for. It ends by itself where the disk fails.
   bool storing() const { return storing_ && storing_->parts_left > 0; }
   bool HasRoom(size_t part_bytes) const;  // for one more part to wait
@@ -109,7 +127,9 @@ class DiskTier {
   // Whether everything that was taken is on the disk (or lost, and counted).
   bool settled() const { return !storing_; }
 
-  void NoteCheaperToCompute() { ++stats_.cheaper_to_compute; }
+  // Removes the records of a namespace, or all that can be read.
+  void Forget(const PathId* space);
+
   void NoteUsed(RecordId record);
   DiskStats stats() const;
 
@@ -120,13 +140,15 @@ class DiskTier {
     uint64_t bytes = 0;
     RecordId parent;  // held
     size_t parts_left = 0;
+    bool forget = false;  // it is to go as soon as it is there
   };
   struct Fetching {
     Found found;
     size_t bytes = 0;
   };
 
-  DiskTier(const DiskOptions& options, const StateKey& key) : options_(options), key_(key) {}
+  DiskStore(const DiskOptions& options, const StateKey& key) : options_(options), key_(key) {}
+  void Notify();
   Status ReadHeads();
   int64_t WallMs() const;
   int64_t SteadyMs() const;
@@ -135,11 +157,12 @@ class DiskTier {
   void DropRecord(RecordId id);
   void DropDamaged(RecordId id);
   void NoteFailure(const Status& status, int64_t* off_until_ms);
-  void EndStore(const Status& status);
+  RecordId EndStore(const Status& status);
 
   const DiskOptions options_;
   const StateKey key_;
   std::unique_ptr<StateFolder> folder_;
+  std::mutex notify_mutex_;
   std::function<void()> notify_;
   Catalog catalog_;
   struct Unreadable {
@@ -157,6 +180,7 @@ class DiskTier {
   int64_t reads_off_until_ms_ = 0;
   double day_left_ = 0;  // bytes that may be written
   int64_t day_at_ms_ = 0;
+  std::vector<RecordId> gone_;
   DiskStats stats_;
   std::unique_ptr<Transfers> transfers_;  // last: its threads end first
 };

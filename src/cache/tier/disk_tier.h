@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/tier/tier.h"
+#include "tier/disk_store.h"
+
+namespace reprise {
+
+// A tier in a folder of records (tier/disk_store.h): what the index wants moved is copied out of
+// memory part by part, a little in each Poll, and written behind; what it wants back is read by
+// other threads and copied in when all of it was checked. So the engine's thread never waits.
+//
+// The index knows records by its own ids and only those that it has met; the store knows all of
+// them, by their paths. Which blocks a record has is the store's affair: it may have found a deeper
+// one to continue than the index knew of.
+//
+// Thread safety: none.
+class DiskTier : public Tier {
+ public:
+  explicit DiskTier(std::unique_ptr<DiskStore> store) : store_(std::move(store)) {}
+
+  std::string_view name() const override { return "disk"; }
+  void Open(const StateMemory& memory, DeviceMemory& device) override;
+  void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override;
+  void Begin(const Move& move) override;
+  void Cancel(uint64_t move) override;
+  void Remove(TierRecordId record) override;
+  void Reset(const NamespaceKey* key) override;
+  News Poll() override;
+  void AddTo(CacheStats* stats) const override { stats->disk = store_->stats(); }
+
+ private:
+  struct Spill {
+    Move move;
+    std::optional<DiskStore::Draft> draft;  // once it has begun
+    size_t next = 0;                        // part to copy
+    size_t bytes = 0;
+    int64_t begun_ns = 0;
+  };
+  struct Fetch {
+    Move move;
+    uint64_t ticket = 0;
+    bool failed = false;
+    int64_t begun_ns = 0;
+    std::optional<DiskStore::Fetched> came;
+    size_t next = 0;  // block to copy in; behind the last one the state
+  };
+
+  PathId RootOf(const NamespaceKey& key) const { return store_->NamespaceOf(key.digest, key.salt); }
+  void Know(TierRecordId id, const Catalog::Place& place);
+  void HearStore(News* news);
+  void CopyOut(News* news);
+  bool BeginSpill(Spill* spill, bool* stored);
+  void CopyPart(Spill* spill);
+  void CopyIn(News* news);
+  bool CopySome(Fetch* fetch, size_t* bytes_left);
+
+  const std::unique_ptr<DiskStore> store_;
+  StateMemory memory_;
+  DeviceMemory* device_ = nullptr;
+  DiskStore::Shape shape_;
+  std::deque<Spill> spills_;  // the first may have begun
+  std::vector<Fetch> fetches_;
+  std::unordered_map<TierRecordId, Catalog::Place> places_;
+  std::unordered_map<RecordId, std::vector<TierRecordId>> known_as_;
+};
+
+}  // namespace reprise

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that state which went to the disk and came back is the state that was computed, for every
+// kind of state, through restarts, faults and a memory that holds little; and that what should be
+// on the disk is.
+#include "cache/tier/disk_tier.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <thread>
+
+#include "base/rng.h"
+#include "cache/state_cache.h"
+#include "device/raw.h"
+
+namespace reprise {
+namespace {
+
+constexpr int32_t kWindow = 100;
+
+StateSpec SpecOf(bool full, bool window, bool recurrent) {
+  StateSpec spec;
+  spec.token_cost = 1000;
+  if (full) spec.layers.push_back({0, StateKind::kFullKv, 0, {{"k", {16}, DType::kF32}}});
+  if (window) spec.layers.push_back({1, StateKind::kWindowKv, kWindow, {{"k", {16}, DType::kF32}}});
+  if (recurrent) spec.layers.push_back({2, StateKind::kRecurrent, 0, {{"s", {512}, DType::kF32}}});
+  return spec;
+}
+
+// A model whose state after tokens t0..tn is the fold x -> x * 0.5 + t: a K row holds it at its
+// position, the recurrent state now. A process is what there is between Begin and End.
+class Machine {
+ public:
+  explicit Machine(StateSpec spec) : spec_(std::move(spec)) {
+    disk.path = testing::TempDir() + "tiers";
+    disk.bytes_max = 64 << 20;
+    disk.retry_ms = 0;
+    disk.sync = false;
+    std::filesystem::remove_all(disk.path);
+    options.budget_bytes = 16 << 20;
+    options.context_tokens = 2048;
+    options.sequence_count = 4;
+    options.snapshot_gap = 16;
+  }
+
+  void Begin() {
+    auto made = StateCache::Create(spec_, options);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    cache = std::move(*made);
+    auto store = DiskStore::Open(disk, state_key);
+    ASSERT_TRUE(store.ok()) << store.status().message();
+    cache->AttachTier(std::make_unique<DiskTier>(std::move(*store)));
+  }
+  // Idle time, until everything is on the disk.
+  void Rest() {
+    for (int quiet = 0; quiet < 3; ++quiet) {
+      cache->SetTime(++now_);
+      if (cache->Maintain() || cache->moves_under_way() > 0) quiet = -1;
+      std::this_thread::yield();
+    }
+  }
+
+  // One request with its reply. Returns its report; everything it reads must be right.
+  ReuseReport Run(const std::vector<TokenId>& prompt, const std::vector<TokenId>& reply = {},
+                  CacheRequest request = {}) {
+    request.key = &key;
+    request.tokens = prompt;
+    cache->SetTime(++now_);
+    Lease lease = cache->Acquire(request);
+    StartAnswer answer = cache->Start(lease);
+    while (answer.pending()) {
+      std::this_thread::yield();
+      cache->SetTime(++now_);
+      if (!cache->FindAwaited(lease)) answer = cache->Start(lease);
+    }
+    EXPECT_TRUE(answer.ready()) << answer.status.message();
+    if (!answer.ready()) return {};
+    Compute(lease);
+    if (!reply.empty()) {
+      cache->Append(lease, reply);
+      Compute(lease);
+    }
+    return cache->Finish(std::move(lease));
+  }
+
+  CacheOptions options;
+  DiskOptions disk;
+  StateKey state_key;
+  NamespaceKey key{"model", "tenant"};
+  std::unique_ptr<StateCache> cache;
+
+ private:
+  float* Row(const Lease& lease, int32_t p, size_t entry) const {
+    const StateMemory& memory = cache->memory();
+    auto* block = Raw(memory.block(lease.blocks()[size_t(p / kBlockTokens)]).As<float>());
+    return block + memory.layout->offset(entry, 0) / sizeof(float) + (p % kBlockTokens) * 16;
+  }
+  float* State(StateId id) const { return Raw(cache->memory().state(id).As<float>()); }
+
+  void Compute(Lease& lease) {
+    std::vector<float> folds = {0};
+    for (const TokenId t : lease.tokens()) {
+      folds.push_back(folds.back() * 0.5f + static_cast<float>(t));
+    }
+    const bool recurrent = spec_.has_recurrent();
+    const size_t kv = spec_.layers.size() - (recurrent ? 1 : 0);
+    const bool all = spec_.bytes_per_token(StateKind::kFullKv) > 0;
+    while (lease.computed() < static_cast<int32_t>(lease.tokens().size())) {
+      const int32_t begin = lease.computed();
+      const int32_t end = std::min(begin + 150, static_cast<int32_t>(lease.tokens().size()));
+      ASSERT_TRUE(cache->Reserve(lease, end - begin).ok());
+      for (size_t entry = 0; entry < kv; ++entry) {
+        for (int32_t p = all ? 0 : std::max(0, begin - kWindow + 1); p < begin; ++p) {
+          ASSERT_EQ(*Row(lease, p, entry), folds[size_t(p) + 1]) << p << " of " << begin;
+        }
+        for (int32_t p = begin; p < end; ++p) {
+          std::fill_n(Row(lease, p, entry), 16, folds[size_t(p) + 1]);
+        }
+      }
+      if (recurrent) {
+        ASSERT_EQ(State(lease.state())[0], folds[size_t(begin)]);
+        ASSERT_EQ(State(lease.state())[511], folds[size_t(begin)]);
+        for (const PendingSnapshot& one : lease.pending()) {
+          std::fill_n(State(one.state), 512, folds[size_t(one.position)]);
+        }
+        std::fill_n(State(lease.state()), 512, folds[size_t(end)]);
+      }
+      ASSERT_TRUE(cache->Commit(lease, {end - begin}).ok());
+    }
+  }
+
+  StateSpec spec_;
+  int64_t now_ = 0;
+};
+
+std::vector<TokenId> Tokens(uint64_t seed, size_t count) {
+  std::vector<TokenId> tokens(count);
+  for (size_t i = 0; i < count; ++i) tokens[i] = static_cast<TokenId>(RandomAt(seed, i) % 50);
+  return tokens;
+}
+
+std::vector<TokenId> Join(std::vector<TokenId> a, const std::vector<TokenId>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+const StateSpec kKinds[] = {SpecOf(true, false, true), SpecOf(true, true, false),
+                            SpecOf(false, false, true), SpecOf(false, true, true)};
+constexpr size_t kWholeKinds = 3;  // of them: without windows alone
+
+TEST(DiskTier, ARestartGoesOnWhereItWas) {
+  for (const StateSpec& spec : std::span(kKinds).first(kWholeKinds)) {
+    for (const bool secret : {false, true}) {
+      Machine machine(spec);
+      if (secret) machine.state_key = StateKey::Of({4, 2});
+      machine.Begin();
+      auto prompt = Tokens(1, 700);
+      const auto reply = Tokens(2, 90);
+      EXPECT_EQ(machine.Run(prompt, reply).used_tokens, 0);
+      machine.Rest();
+      EXPECT_GT(machine.cache->stats().disk.records, 0u);
+
+      machine.Begin();  // the old one ends here
+      const auto next = Join(Join(prompt, reply), Tokens(3, 20));
+      const ReuseReport report = machine.Run(next, Tokens(4, 70));
+      EXPECT_EQ(report.used_tokens, 790);
+      EXPECT_EQ(report.loaded_tokens, 790);
+      EXPECT_GT(report.load_bytes, 0u);
+      EXPECT_EQ(machine.Run(Join(prompt, Tokens(5, 50))).used_tokens,
+                spec.has_recurrent() ? 699 : 700)
+          << "another reply";
+      EXPECT_TRUE(machine.cache->CheckInvariants().ok());
+
+      // Another turn: only what is new is written, and read.
+      machine.Rest();
+      const DiskStats disk = machine.cache->stats().disk;
+      EXPECT_LT(disk.bytes_written, disk.bytes);
+      machine.Begin();
+      EXPECT_EQ(machine.Run(Join(Join(next, Tokens(4, 70)), {1, 2, 3})).used_tokens, 880);
+    }
+  }
+}
+
+TEST(DiskTier, OthersFindNothing) {
+  Machine machine(kKinds[0]);
+  machine.Begin();
+  const auto prompt = Tokens(1, 400);
+  machine.Run(prompt);
+  machine.Rest();
+  machine.Begin();
+  for (const NamespaceKey& key :
+       {NamespaceKey{"model", "other"}, NamespaceKey{"other", "tenant"}}) {
+    machine.key = key;
+    const ReuseReport report = machine.Run(Join(prompt, {1}));
+    EXPECT_EQ(report.used_tokens, 0);
+    EXPECT_EQ(report.loaded_tokens, 0);
+  }
+}
+
+TEST(DiskTier, WithoutReadingNothingIsFetched) {
+  Machine machine(kKinds[0]);
+  machine.Begin();
+  machine.Run(Tokens(1, 400));
+  machine.Rest();
+  machine.Begin();
+  CacheRequest request;
+  request.read = false;
+  EXPECT_EQ(machine.Run(Join(Tokens(1, 400), {1}), {}, request).used_tokens, 0);
+  EXPECT_EQ(machine.cache->stats().disk.fetches, 0u);
+}
+
+TEST(DiskTier, ResetForgetsTheDiskToo) {
+  for (const bool all : {false, true}) {
+    Machine machine(kKinds[0]);
+    machine.Begin();
+    machine.Run(Tokens(1, 400));
+    machine.Rest();
+    all ? machine.cache->ResetAll() : machine.cache->Reset(machine.key);
+    EXPECT_EQ(machine.Run(Join(Tokens(1, 400), {1})).used_tokens, 0);
+    machine.cache->ResetAll();
+    machine.Begin();
+    EXPECT_EQ(machine.Run(Join(Tokens(1, 400), {1})).used_tokens, 0);
+  }
+}
+
+TEST(DiskTier, StoreAllKeepsWhatIsWarm) {
+  for (const StateSpec& spec : std::span(kKinds).first(kWholeKinds)) {
+    Machine machine(spec);
+    machine.Begin();
+    for (uint64_t i = 0; i < 10; ++i) machine.Run(Tokens(i, 300 + 10 * i));
+    EXPECT_TRUE(machine.cache->StoreAll(std::chrono::seconds(60)));
+    machine.Begin();
+    for (uint64_t i = 0; i < 10; ++i) {
+      EXPECT_EQ(machine.Run(Join(Tokens(i, 300 + 10 * i), {1, 2})).used_tokens,
+                static_cast<int32_t>(300 + 10 * i) - (spec.has_recurrent() ? 1 : 0));
+    }
+  }
+}
+
+TEST(DiskTier, SharedAndPinnedPlacesAreStoredAtOnce) {
+  Machine machine(kKinds[0]);
+  machine.Begin();
+  const Boundary boundaries[] = {{200, BoundaryKind::kSystem}, {300, BoundaryKind::kMessage}};
+  CacheRequest request;
+  request.boundaries = boundaries;
+  machine.Run(Tokens(1, 500), {}, request);
+  for (int i = 0; i < 2000 && machine.cache->stats().disk.stores == 0; ++i) {
+    machine.cache->SetTime(100 + i);  // never idle
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  machine.Begin();
+  EXPECT_EQ(machine.Run(Join(std::vector<TokenId>(Tokens(1, 200)), Tokens(9, 100))).used_tokens,
+            200);
+}
+
+// Many requests on few stems, little memory, a small folder, a disk that fails now and then, and
+// restarts: everything that is read is right (Machine::Compute), and the cache stays sound.
+TEST(DiskTier, RandomSchedules) {
+  uint64_t all = 0;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    Rng rng(seed);
+    Machine machine(kKinds[seed % std::size(kKinds)]);
+    std::atomic<int> faults = 0;
+    machine.options.budget_bytes = (768 + rng.Below(1024)) << 10;
+    machine.disk.bytes_max = (256 + rng.Below(2048)) << 10;
+    machine.disk.fault = [&](const char*) { return faults > 0 && --faults == 0 ? EIO : 0; };
+    machine.Begin();
+    std::vector<std::vector<TokenId>> past = {Tokens(seed, 100)};
+    uint64_t fetches = 0;
+    for (int step = 0; step < 80 && !testing::Test::HasFatalFailure(); ++step) {
+      auto prompt = past[rng.Below(past.size())];
+      prompt.resize(1 + rng.Below(prompt.size()));
+      prompt = Join(prompt, Tokens(rng.Next(), 1 + rng.Below(200)));
+      if (prompt.size() > 1500) prompt.resize(1500);
+      const auto reply = Tokens(rng.Next(), rng.Below(100));
+      machine.Run(prompt, reply);
+      past.push_back(Join(prompt, reply));
+      if (past.size() > 12) past.erase(past.begin());
+      switch (rng.Below(12)) {
+        case 0:
+          machine.Rest();
+          break;
+        case 1:
+          fetches += machine.cache->stats().disk.fetches;
+          machine.Begin();
+          break;
+        case 2:
+          (void)machine.cache->StoreAll(std::chrono::milliseconds(rng.Below(20)));
+          break;
+        case 3:
+          faults = static_cast<int>(1 + rng.Below(10));
+          break;
+        case 4:
+          machine.cache->ResetAll();
+          break;
+        default:
+          (void)machine.cache->Maintain();
+      }
+      const Status sound = machine.cache->CheckInvariants();
+      ASSERT_TRUE(sound.ok()) << sound.message();
+      ASSERT_LE(machine.cache->stats().disk.bytes, machine.disk.bytes_max);
+    }
+    fetches += machine.cache->stats().disk.fetches;
+    all += fetches;
+  }
+  EXPECT_GT(all, 15u);
+}
+
+}  // namespace
+}  // namespace reprise

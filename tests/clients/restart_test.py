@@ -1,0 +1,229 @@
+"""State that outlives the process: a conversation goes on after SIGTERM and after kill -9, with the bits of a cold run.
+
+usage: restart_test.py REPRISE
+
+REPRISE_KILLS: how often the server is killed at a random moment (default 12).
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.request
+
+import harness
+
+PROGRAM = sys.argv.pop(1)
+KILLS = int(os.environ.get("REPRISE_KILLS", "12"))
+SLACK = 64
+STORY = "Once upon a time there was a fox who lived in the forest near the river and had many friends. "
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def post(server, path, body):
+    request = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return json.load(answer)
+
+
+def get(server, path):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=60) as answer:
+        return json.load(answer)
+
+
+def ask(server, messages, **more):
+    body = {"messages": messages, "temperature": 0.8, "seed": 7, "max_tokens": 24, "logprobs": True, "top_logprobs": 5,
+            **more}
+    return post(server, "/v1/chat/completions", body)
+
+
+def said(answer):
+    """All that the model had to say, to the last bit that is sent."""
+    return answer["choices"][0]["message"]["content"], answer["choices"][0]["logprobs"]
+
+
+def disk_of(server):
+    return next(tier for tier in get(server, "/v1/cache")["server"]["budget"] if tier["tier"] == "disk")
+
+
+class Restart(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cold = harness.Server(PROGRAM, "--no-idle-work", model=harness.TINY)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cold.stop()
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.disk = pathlib.Path(self.folder.name) / "state"
+        self.server = None
+
+    def tearDown(self):
+        self.stop()
+        self.folder.cleanup()
+
+    def start(self, *options, gib=0.25):
+        self.stop()
+        self.server = harness.Server(PROGRAM, "--disk", str(self.disk), "--disk-gib", str(gib), *options, model=harness.TINY)
+        return self.server
+
+    def stop(self):
+        if self.server is not None:
+            status = self.server.stop()
+            self.server = None
+            self.assertIn(status, (0, -signal.SIGKILL))
+
+    def kill(self):
+        self.server.process.kill()
+        self.server.process.wait()
+
+    def conversation(self):
+        """Messages of about 2,000 tokens, after a first turn on the server."""
+        messages = [user(STORY * 90 + "Who was it?")]
+        first = ask(self.server, messages)
+        self.assertGreater(first["usage"]["prompt_tokens"], 1900)
+        self.assertEqual(first["reprise"]["tier"], "none")
+        messages.append({"role": "assistant", "content": first["choices"][0]["message"]["content"]})
+        return messages + [user("And what did the fox do then?")], first["usage"]["total_tokens"]
+
+    def wait_until_stored(self):
+        """Until the server says that everything it took is on the disk, and takes no more."""
+        seen, since = None, time.monotonic()
+        while time.monotonic() - since < 1.5:
+            disk = disk_of(self.server)
+            busy = get(self.server, "/v1/cache")["server"]["requests"]
+            now = (disk["stores"], disk["queued_bytes"], busy["idle"])
+            if now != seen or disk["queued_bytes"] > 0 or busy["idle"] > 0:
+                seen, since = now, time.monotonic()
+            time.sleep(0.05)
+        self.assertGreater(disk["stores"], 0)
+
+    def go_on(self, messages, before):
+        """The next turn: what it computes, and that it is what a cold server says."""
+        answer = ask(self.server, messages)
+        computed = answer["usage"]["prompt_tokens"] - answer["reprise"]["used_tokens"]
+        new = answer["usage"]["prompt_tokens"] - before
+        self.assertLessEqual(computed, new + SLACK, answer["reprise"])
+        self.assertEqual(answer["reprise"]["tier"], "disk")
+        self.assertGreater(answer["reprise"]["loaded"]["bytes"], 0)
+        self.assertEqual(said(answer), said(ask(self.cold, messages, cache_salt=self.id())))
+        return answer
+
+    def test_a_server_that_was_stopped_goes_on(self):
+        self.start()
+        messages, before = self.conversation()
+        self.start()  # SIGTERM first: nothing waited for idle time
+        self.go_on(messages, before)
+
+    def test_a_server_that_was_killed_goes_on_with_what_was_stored(self):
+        self.start()
+        messages, before = self.conversation()
+        self.wait_until_stored()
+        self.kill()
+        self.start()
+        self.go_on(messages, before)
+
+    def test_a_folder_has_one_server(self):
+        self.start()
+        second = subprocess.run([PROGRAM, "serve", "--model", harness.TINY, "--port", "0", "--disk", self.disk],
+                                capture_output=True, text=True, timeout=60)
+        self.assertEqual(second.returncode, 1)
+        self.assertIn("is in use by another process", second.stderr)
+
+    def test_a_key_closes_the_folder_to_others(self):
+        key = pathlib.Path(self.folder.name) / "key"
+        key.write_text("0123456789abcdef" * 4 + "\n")
+        key.chmod(0o600)
+        self.start("--state-key-file", str(key))
+        messages, before = self.conversation()
+        self.start("--state-key-file", str(key))
+        self.go_on(messages, before)
+        self.start()
+        self.assertEqual(disk_of(self.server)["records"], 0)
+        self.assertGreater(disk_of(self.server)["unreadable"], 0)
+        self.assertEqual(ask(self.server, messages)["reprise"]["tier"], "none")
+
+    def test_another_tenant_finds_nothing(self):
+        self.start()
+        messages, _ = self.conversation()
+        self.start()
+        report = ask(self.server, messages, cache_salt="another")["reprise"]
+        self.assertEqual((report["used_tokens"], "loaded" in report), (0, False))
+
+    def state(self, *arguments):
+        return subprocess.run([PROGRAM, "state", *arguments], capture_output=True, text=True, timeout=120)
+
+    def test_the_folder_can_be_listed_checked_and_pruned(self):
+        self.start()
+        self.conversation()
+        self.stop()
+        for file in self.disk.iterdir():
+            self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+        listed = self.state("ls", self.disk)
+        self.assertIn("records", listed.stdout)
+        self.assertEqual(self.state("verify", self.disk).returncode, 0)
+        record = max(self.disk.glob("*.state"), key=lambda file: file.stat().st_size)
+        data = bytearray(record.read_bytes())
+        data[-100] ^= 1
+        record.write_bytes(data)
+        verified = self.state("verify", self.disk)
+        self.assertEqual(verified.returncode, 1)
+        self.assertIn("the record is damaged", verified.stdout)
+        self.assertEqual(self.state("prune", self.disk).returncode, 1)
+        self.assertEqual(self.state("prune", "--keep-gib", "0", self.disk).returncode, 0)
+        self.assertEqual(list(self.disk.glob("*.state")), [])
+        missing = self.state("ls", self.disk / "none")
+        self.assertEqual(missing.returncode, 1)
+        self.assertIn("cannot be opened", missing.stderr)
+
+    def test_killed_at_any_moment(self):
+        """Under load, at random moments: every start succeeds, every answer is that of a cold server, the folder is
+        sound and within its bound."""
+        bound = 6 << 20
+        rng = random.Random(1)
+        prompts = [[user(STORY * (3 + 2 * i) + f"Tale {i}?")] for i in range(6)]
+        cold = [said(ask(self.cold, prompt, cache_salt=self.id())) for prompt in prompts]
+        restored = 0
+        self.start(gib=bound / 2**30)
+        for prompt in prompts:
+            ask(self.server, prompt)
+        self.wait_until_stored()
+        self.kill()
+        for kill in range(KILLS):
+            self.start(gib=bound / 2**30)
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                asked = [(i, pool.submit(ask, self.server, prompts[i])) for i in rng.choices(range(6), k=8)]
+                time.sleep(rng.uniform(0, 1.0))
+                self.kill()
+            for i, answer in asked:
+                if answer.exception() is None:
+                    self.assertEqual(said(answer.result()), cold[i], f"kill {kill}")
+                    restored += answer.result()["reprise"]["tier"] == "disk"
+            self.stop()
+            records = list(self.disk.glob("*.state"))
+            self.assertLessEqual(sum(file.stat().st_size for file in records), bound)
+            verified = self.state("verify", self.disk)
+            self.assertEqual(verified.returncode, 0, verified.stdout)
+        self.start(gib=bound / 2**30)
+        for i, prompt in enumerate(prompts):
+            answer = ask(self.server, prompt)
+            self.assertEqual(said(answer), cold[i])
+            restored += answer["reprise"]["tier"] == "disk"
+        print(f"{KILLS} kills, {restored} answers began with state from the disk", file=sys.stderr)
+        self.assertGreater(restored, 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
