@@ -5,6 +5,7 @@ usage: page_test.py REPRISE
 import sys
 import unittest
 
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 import browser
@@ -377,9 +378,11 @@ class Page(browser.Test):
         page.send("And then?")
         page.until(lambda: len(page.all(".history .request")) >= 2, "the requests")
         page.script("document.querySelector('.history .request[tabindex=\"0\"]').focus()")
-        page.driver.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
+        # Keys go to what has the focus, also where the view was drawn anew in between.
+        ActionChains(page.driver).send_keys(Keys.ARROW_LEFT).perform()
         chosen = page.script("return document.activeElement.dataset.id")
-        page.driver.switch_to.active_element.send_keys(Keys.ENTER)
+        self.assertIsNotNone(chosen)
+        ActionChains(page.driver).send_keys(Keys.ENTER).perform()
         self.assertEqual(page.script("return document.activeElement.closest('.report')?.dataset.id"), chosen)
 
     def test_fingers(self):
