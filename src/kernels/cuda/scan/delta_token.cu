@@ -82,6 +82,7 @@ __device__ __forceinline__ void SaveState(const float (&s)[kColumns][kDim / kLan
 __device__ float* DeltaOf(const Call& call, uint32_t id, int head) {
   return StateOf(call.step, id, call.layer.delta_offset) + int64_t{head} * kDim * kDim;
 }
+
 // What the value heads of a block share. Channels of the convolution: k, q, then the values.
 struct Shared {
   alignas(16) float weights[kTaps][kChannels];

@@ -74,6 +74,12 @@ __device__ __forceinline__ uint32_t Pack2(float low, float high) {
   }
   return packed;
 }
+// As reference::RoundRow: the power of two that keeps a row with this largest magnitude finite.
+template <Half kType>
+__device__ __forceinline__ float RowScale(float largest) {
+  const bool large = kType == Half::kF16 && largest >= 65520.0f && !isinf(largest);
+  return large ? ldexpf(1.0f, ilogbf(largest) + 1 - 15) : 1.0f;
+}
 template <Half kType>
 __device__ __forceinline__ uint16_t Round16(float x) {
   return static_cast<uint16_t>(Pack2<kType>(x, 0.0f));

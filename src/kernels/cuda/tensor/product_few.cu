@@ -48,13 +48,6 @@ struct Call {
   View sum;
 };
 
-// As RoundRow: the power of two that keeps a row of f16 finite.
-template <Half kType>
-__device__ __forceinline__ float ScaleOf(float largest) {
-  const bool large = kType == Half::kF16 && largest >= 65520.0f && !isinf(largest);
-  return large ? ldexpf(1.0f, ilogbf(largest) + 1 - 15) : 1.0f;
-}
-
 __device__ __forceinline__ float Largest(float4 x) {
   return fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
 }
@@ -98,7 +91,7 @@ template <Half kType>
 __device__ __noinline__ void RoundScaled(InputRow row, int cols, uint16_t* rounded, float* scale) {
   float largest = 0;
   for (int i = 0; i < cols; i += 4) largest = fmaxf(largest, Largest(row.At(i)));
-  const float mine = ScaleOf<kType>(largest);
+  const float mine = RowScale<kType>(largest);
   for (int i = 4 * threadIdx.x; i < cols; i += 4 * blockDim.x) {
     StoreRounded<kType>(rounded + i, row.At(i), 1 / mine);
   }

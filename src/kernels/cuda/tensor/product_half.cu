@@ -42,10 +42,7 @@ __global__ void __launch_bounds__(kRoundThreads) RoundKernel(View x, HalfRows ou
   const int64_t row = blockIdx.x;
   const float* in = x.data + row * x.stride;
   float scale = 1;
-  if constexpr (kType == Half::kF16) {
-    const float largest = LargestOrNaN(in, x.cols);
-    if (largest >= 65520.0f && !isinf(largest)) scale = ldexpf(1.0f, ilogbf(largest) + 1 - 15);
-  }
+  if constexpr (kType == Half::kF16) scale = RowScale<kType>(LargestOrNaN(in, x.cols));
   const float inverse = 1 / scale;
   uint32_t* to = reinterpret_cast<uint32_t*>(out.data + row * out.stride);
   for (int64_t i = threadIdx.x; i < out.stride / 2; i += kRoundThreads) {
