@@ -194,6 +194,34 @@ TEST(Bounds, KeptLogProbabilitiesAreCounted) {
   EXPECT_EQ(kept.taken(), 0u);
 }
 
+// Before, each choice took a place of the 256, and stood before whatever came later.
+TEST(Bounds, ManyChoicesLeaveTheQueueToOthers) {
+  TestService service;
+  const std::string chat = R"("messages": [{"role": "user", "content": "Hi"}])";
+  std::vector<http::Request> requests;
+  for (int i = 0; i < 4; ++i) {
+    requests.push_back(
+        TestService::MakePost(kChat, R"({"n": 128, "max_tokens": 40, )" + chat + "}"));
+  }
+  requests.push_back(TestService::MakePost(kChat, "{" + chat + "}"));
+  const auto answers = service.SendAll(std::move(requests));
+  for (const auto& answer : answers) EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answers.back().rank, 0u) << "it waits for a place, not for all choices";
+  const auto whole = JsonDocument::Parse(answers.front().body);
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(whole->root().Find("choices")->items().size(), 128u);
+  EXPECT_EQ(service.engine().stats().requests_refused, 0u);
+}
+
+TEST(Bounds, AllPromptsAreCheckedBeforeTheFirstRuns) {
+  TestService service;
+  const std::string longer(600, 'a');
+  const auto answer = service.Post(
+      kCompletions, R"({"prompt": ["a", ")" + longer + R"("], "stream": true, "max_tokens": 1})");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_NE(answer.body.find("maximum context length"), std::string::npos) << answer.body;
+}
+
 TEST(Hosts, NamesThatOthersPointHereAreRefused) {
   using Hosts = ServiceOptions::Hosts;
   const auto admitted = [](Hosts hosts, const std::string& host) {

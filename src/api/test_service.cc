@@ -87,8 +87,11 @@ using Tasks = std::deque<std::function<void()>>;
 
 class TestExchange final : public http::Exchange {
  public:
-  TestExchange(http::Request request, Tasks* tasks, size_t leave_after)
-      : request_(std::move(request)), tasks_(*tasks), leave_after_(leave_after) {}
+  TestExchange(http::Request request, Tasks* tasks, size_t* answered, size_t leave_after)
+      : request_(std::move(request)),
+        tasks_(*tasks),
+        answered_(*answered),
+        leave_after_(leave_after) {}
 
   const http::Request& request() const override { return request_; }
   bool abandoned() const override { return done_; }
@@ -113,6 +116,7 @@ class TestExchange final : public http::Exchange {
     End();
   }
   void End() override {
+    if (!done_) answer.rank = answered_++;
     done_ = true;
     closed_ = nullptr;  // whoever asked for it may hold this exchange
   }
@@ -127,6 +131,7 @@ class TestExchange final : public http::Exchange {
  private:
   const http::Request request_;
   Tasks& tasks_;
+  size_t& answered_;
   const size_t leave_after_;
   size_t pieces_ = 0;
   std::function<void()> closed_;
@@ -137,6 +142,7 @@ class TestExchange final : public http::Exchange {
 
 struct TestService::Parts {
   Parts(ServiceOptions options, TextVectors vectors);
+  std::shared_ptr<TestExchange> Begin(http::Request request, size_t leave_after);
   void RunAll();
 
   SteadyClock clock;
@@ -146,6 +152,7 @@ struct TestService::Parts {
   std::optional<ChatEncoder> chat_encoder;
   ServedModel model;
   Tasks tasks;
+  size_t answered = 0;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Service> service;
   http::Router router;
@@ -204,14 +211,32 @@ TestService::TestService(ServiceOptions options, TextVectors vectors)
     : parts_(std::make_unique<Parts>(std::move(options), std::move(vectors))) {}
 TestService::~TestService() = default;
 
-TestService::Answer TestService::Send(http::Request request, size_t leave_after) {
-  const http::Router::Match match = parts_->router.Find(request.method, request.path);
-  if (match.route == nullptr) return {};
+std::shared_ptr<TestExchange> TestService::Parts::Begin(http::Request request, size_t leave_after) {
+  const http::Router::Match match = router.Find(request.method, request.path);
+  if (match.route == nullptr) return nullptr;
   const auto exchange =
-      std::make_shared<TestExchange>(std::move(request), &parts_->tasks, leave_after);
+      std::make_shared<TestExchange>(std::move(request), &tasks, &answered, leave_after);
   match.route->handler(exchange);
+  return exchange;
+}
+
+TestService::Answer TestService::Send(http::Request request, size_t leave_after) {
+  const auto exchange = parts_->Begin(std::move(request), leave_after);
   parts_->RunAll();
-  return exchange->answer;
+  return exchange ? exchange->answer : Answer();
+}
+
+std::vector<TestService::Answer> TestService::SendAll(std::vector<http::Request> requests) {
+  std::vector<std::shared_ptr<TestExchange>> exchanges;
+  parts_->answered = 0;
+  for (http::Request& request : requests) {
+    exchanges.push_back(parts_->Begin(std::move(request), SIZE_MAX));
+    CHECK(exchanges.back() != nullptr);
+  }
+  parts_->RunAll();
+  std::vector<Answer> answers;
+  for (const auto& exchange : exchanges) answers.push_back(exchange->answer);
+  return answers;
 }
 
 http::Request TestService::MakePost(std::string_view path, std::string_view body) {

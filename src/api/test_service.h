@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/service.h"
 #include "http/message.h"
@@ -22,10 +23,13 @@ class TestService {
     int status = 0;  // 0: there was none
     bool streamed = false;
     std::string body;  // of a stream: all of it
+    size_t rank = 0;   // so many were answered before it
   };
   // Answers a request and does all the work that it caused. `leave_after`: the client goes away
   // after so many pieces of a stream.
   Answer Send(http::Request request, size_t leave_after = SIZE_MAX);
+  // Answers several that come at the same time, in this order.
+  std::vector<Answer> SendAll(std::vector<http::Request> requests);
   // A request as clients send it: POST, JSON.
   static http::Request MakePost(std::string_view path, std::string_view body);
   Answer Post(std::string_view path, std::string_view body);

@@ -56,7 +56,7 @@ void Engine::AdmitIdle(std::unique_ptr<Sequence> sequence) {
 // Submit let in tenants that had less than their share of a full queue: others make way for them.
 void Engine::DropSurplus() {
   const auto fresh = std::count_if(roster_.waiting().begin(), roster_.waiting().end(),
-                                   [](const auto& one) { return one->preemptions == 0; });
+                                   [](const auto& one) { return one->displaceable(); });
   for (auto surplus = fresh - options_.waiting_max; surplus > 0; --surplus) {
     Finish(*roster_.Surplus(), FinishReason::kFailed,
            ResourceExhausted("the queue is full, and others have fewer places in it than their "

@@ -65,7 +65,7 @@ bool Engine::Step() {
   return true;
 }
 
-Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
+Status Engine::Check(const GenerateRequest& request) const {
   const ModelCard& card = executor_.card();
   if (request.prompt.empty()) return InvalidArgument("the prompt is empty");
   if (request.max_tokens < 0) return InvalidArgument("max_tokens must not be negative");
@@ -78,7 +78,6 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   if (request.pooling != Pooling::kNone) {
     if (card.dim == 0) return InvalidArgument("this model gives no vectors of texts");
     if (request.max_tokens > 0) return InvalidArgument("a vector comes without a reply");
-    if (request.pooling == Pooling::kMean) request.cache_read = false;
   }
   for (const TokenId token : request.prompt) {
     if (token < 0 || token >= card.vocab_size) {
@@ -86,9 +85,15 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
                              ", which the vocabulary does not have");
     }
   }
+  return Validate(request.sampling, card.vocab_size);
+}
+
+Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
+  REPRISE_TRY(Check(request));
+  const ModelCard& card = executor_.card();
+  if (request.pooling == Pooling::kMean) request.cache_read = false;
   std::erase_if(request.end_tokens,
                 [&](TokenId token) { return token < 0 || token >= card.vocab_size; });
-  REPRISE_TRY(Validate(request.sampling, card.vocab_size));
 
   auto sequence = std::make_unique<Sequence>();
   if (request.sampling.penalises()) sequence->said.AddPrompt(request.prompt);
@@ -137,7 +142,7 @@ bool Engine::TakePlaceInQueue(const GenerateRequest& request) {
       most = &other;
     }
   }
-  if (waiting >= options_.waiting_max) {
+  if (waiting >= options_.waiting_max && !request.continues) {
     if (load.waiting >= ShareOf(options_.waiting_max, load.weight, weights)) return false;
     if (most == &load) return false;
     --most->waiting;

@@ -67,8 +67,10 @@ class Engine {
   // the time is over. REQUIRES: stopped.
   bool StoreState(std::chrono::milliseconds timeout) { return cache_->StoreAll(timeout); }
 
-  // Queues a request. Fails with kInvalidArgument if it can never run (empty, too long, bad
-  // parameters), with kResourceExhausted if too many wait.
+  // kInvalidArgument if a request can never run (empty, too long, bad parameters).
+  Status Check(const GenerateRequest& request) const;
+  // Queues a request that Check has nothing against. Fails with kResourceExhausted if too many
+  // wait.
   Result<std::shared_ptr<TokenStream>> Submit(GenerateRequest request);
 
   // Runs `task` on the engine thread between two steps, with the cache in hand (pin, reset, view).

@@ -41,6 +41,9 @@ struct GenerateRequest {
   // Who asks: tenants share the queue and the places of those that run, by weight.
   std::string tenant;
   int32_t tenant_weight = 1;
+  // It is part of one that has had its place in the queue (another choice, what comes behind its
+  // reasoning), so it is not refused for want of one. Callers have few of a kind waiting at a time.
+  bool continues = false;
 
   // What may be shared, and how (cache/state_cache.h).
   std::string salt;

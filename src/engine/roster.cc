@@ -153,7 +153,7 @@ Sequence* Roster::Surplus() const {
     return static_cast<double>(s.tenant->waiting) / s.tenant->weight;
   };
   for (const auto& sequence : waiting_) {
-    if (sequence->preemptions > 0 || sequence->finished) continue;
+    if (!sequence->displaceable() || sequence->finished) continue;
     const bool more =
         surplus == nullptr || load(*sequence) > load(*surplus) ||
         (load(*sequence) == load(*surplus) && RankOf(*surplus, false) < RankOf(*sequence, false));

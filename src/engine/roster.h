@@ -52,7 +52,7 @@ class Roster {
   // The last of those that run, if it has to make way for one that waits; else null.
   Sequence* Yielding(const Sequence& waiting) const;
   // Of a queue that has become too long, the last of the tenant that has most for its weight: one
-  // that has never run. Null: all have.
+  // that may be displaced. Null: none may.
   Sequence* Surplus() const;
 
   int32_t ShareOf(const TenantLoad& tenant) const;           // of the places of those that run

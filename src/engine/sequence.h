@@ -82,6 +82,8 @@ struct Sequence {
     forced.assign(tokens.begin(), tokens.end());
   }
 
+  // Whether a full queue may do without it: nothing of what was asked has run.
+  bool displaceable() const { return preemptions == 0 && !request.continues; }
   bool decoding() const { return generated > 0 && rows_ready() == 1; }
   int32_t rows_ready() const {
     return static_cast<int32_t>(lease.tokens().size()) - lease.computed();

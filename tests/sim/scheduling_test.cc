@@ -207,6 +207,31 @@ TEST_F(SchedulingTest, ATenantCannotFillTheQueue) {
   EXPECT_EQ(fixture.engine().stats().requests_displaced, 4u);
 }
 
+// Another choice of a request that runs is neither refused nor displaced.
+TEST_F(SchedulingTest, WhatContinuesNeedsNoPlaceInTheQueue) {
+  engine_options_.running_max = 1;
+  engine_options_.waiting_max = 2;
+  EngineFixture& fixture = Make();
+  const auto ask = [&](uint64_t seed, const char* tenant, bool continues = false) {
+    GenerateRequest request = Ask(seed, 20, 3);
+    request.tenant = tenant;
+    request.continues = continues;
+    return fixture.engine().Submit(request);
+  };
+  std::vector<Stream> first = {*ask(0, "loud"), *ask(1, "loud")};
+  EXPECT_FALSE(ask(2, "loud").ok());
+  const auto more = ask(3, "loud", true);
+  ASSERT_TRUE(more.ok());
+  const auto quiet = ask(4, "quiet");
+  ASSERT_TRUE(quiet.ok());
+  fixture.RunAll();
+  EXPECT_EQ(EngineFixture::Read(**more).completion.reason, FinishReason::kLength);
+  EXPECT_EQ(EngineFixture::Read(**quiet).completion.reason, FinishReason::kLength);
+  EXPECT_EQ(EngineFixture::Read(*first[0]).completion.reason, FinishReason::kLength);
+  EXPECT_EQ(EngineFixture::Read(*first[1]).completion.reason, FinishReason::kFailed)
+      << "it makes way for the other tenant";
+}
+
 // Long replies of one tenant fill all places; another one gets its share of them at once, by
 // weight.
 TEST_F(SchedulingTest, ATenantCannotKeepAllPlaces) {

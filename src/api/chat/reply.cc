@@ -99,9 +99,13 @@ class Reply : public std::enable_shared_from_this<Reply> {
  private:
   std::optional<ApiError> ParseTools();
   std::optional<ApiError> CheckKept();
-  std::optional<ApiError> SubmitAll();
+  std::optional<ApiError> SubmitFirst();
+  std::optional<ApiError> Submit(size_t index);
+  void SubmitNext();
+  void Listen(Voice& voice);
+  std::optional<ApiError> CheckPrompts() const;
   std::optional<ApiError> Keep(size_t entries);
-  GenerateRequest MakeRequest(const Prompt& prompt, size_t choice, uint64_t seed) const;
+  GenerateRequest MakeRequest(size_t index) const;
   static void Follow(std::span<const TokenId> said, GenerateRequest* request);
   void Wake();
   void Pump();
@@ -129,6 +133,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   const std::unique_ptr<ReplySink> sink_;
   std::optional<JsonDocument> tools_;
   std::vector<Voice> voices_;
+  size_t submitted_ = 0;                   // of the voices: those that have a stream
   std::vector<TokenId> closed_by_prompt_;  // what the server put behind the prompt
   uint64_t seed_ = 0;
   int64_t begun_ms_ = 0;
@@ -172,13 +177,15 @@ std::optional<ApiError> Reply::Keep(size_t entries) {
   return std::nullopt;
 }
 
-GenerateRequest Reply::MakeRequest(const Prompt& prompt, size_t choice, uint64_t seed) const {
+GenerateRequest Reply::MakeRequest(size_t index) const {
   const ReplyOptions& options = plan_.options;
+  const size_t choices = static_cast<size_t>(options.choices);
+  const Prompt& prompt = plan_.prompts[index / choices];
   GenerateRequest request;
   request.prompt = prompt.ids;
   request.boundaries = prompt.boundaries;
   request.sampling = options.sampling;
-  request.sampling.seed = seed + choice;
+  request.sampling.seed = seed_ + index % choices;
   const int64_t room = int64_t{service_.model().context_tokens} - int64_t(prompt.ids.size());
   const int64_t wanted = options.max_tokens ? *options.max_tokens : room;
   request.max_tokens = static_cast<int32_t>(std::max<int64_t>(0, std::min(wanted, room)));
@@ -216,7 +223,10 @@ void Reply::Follow(std::span<const TokenId> said, GenerateRequest* request) {
   }
 }
 
-std::optional<ApiError> Reply::SubmitAll() {
+// The first choice takes the request's place in the queue. Others come one by one, each when the
+// one before it runs: a request with many of them leaves the queue to others, who have their turn
+// between two of them.
+std::optional<ApiError> Reply::SubmitFirst() {
   seed_ = plan_.options.seed.value_or(RandomSeed());
   begun_ms_ = service_.clock().NowMs();
   if (plan_.thinking_budget == 0 && plan_.format.thinking_begun) {
@@ -227,36 +237,62 @@ std::optional<ApiError> Reply::SubmitAll() {
     }
     plan_.format.thinking_begun = false;
   }
-  for (const Prompt& prompt : plan_.prompts) {
-    for (int32_t i = 0; i < plan_.options.choices; ++i) {
-      auto stream = service_.engine().Submit(MakeRequest(prompt, static_cast<size_t>(i), seed_));
-      if (!stream.ok()) {
-        CancelAll();
-        const ApiError error = ApiError::FromEngine(stream.status());
-        const int64_t context = service_.model().context_tokens;
-        const int64_t tokens = int64_t(prompt.ids.size());
-        return error.status == 400 && tokens >= context ? ApiError::TooLong(tokens, context)
-                                                        : error;
-      }
-      Voice voice;
-      voice.stream = std::move(*stream);
-      Detokenizer::Options detokenizer;
-      detokenizer.at_start = false;
-      detokenizer.shown = plan_.format.shown.get();
-      voice.detokenizer = std::make_unique<Detokenizer>(*service_.model().tokenizer, detokenizer);
-      voice.stops = std::make_unique<StopStrings>(plan_.options.stop);
-      voice.parser =
-          std::make_unique<OutputParser>(plan_.format, tools_ ? &tools_->root() : nullptr);
-      voices_.push_back(std::move(voice));
-    }
+  if (auto error = CheckPrompts()) return error;
+  for (size_t i = 0; i < plan_.prompts.size() * static_cast<size_t>(plan_.options.choices); ++i) {
+    Voice voice;
+    Detokenizer::Options detokenizer;
+    detokenizer.at_start = false;
+    detokenizer.shown = plan_.format.shown.get();
+    voice.detokenizer = std::make_unique<Detokenizer>(*service_.model().tokenizer, detokenizer);
+    voice.stops = std::make_unique<StopStrings>(plan_.options.stop);
+    voice.parser = std::make_unique<OutputParser>(plan_.format, tools_ ? &tools_->root() : nullptr);
+    voices_.push_back(std::move(voice));
+  }
+  return Submit(0);
+}
+
+// None of the prompts fails when its turn comes.
+std::optional<ApiError> Reply::CheckPrompts() const {
+  const size_t choices = static_cast<size_t>(plan_.options.choices);
+  for (size_t i = 0; i < plan_.prompts.size(); ++i) {
+    const Status status = service_.engine().Check(MakeRequest(i * choices));
+    if (status.ok()) continue;
+    const int64_t context = service_.model().context_tokens;
+    const int64_t tokens = int64_t(plan_.prompts[i].ids.size());
+    return tokens >= context ? ApiError::TooLong(tokens, context) : ApiError::FromEngine(status);
   }
   return std::nullopt;
+}
+
+std::optional<ApiError> Reply::Submit(size_t index) {
+  GenerateRequest request = MakeRequest(index);
+  request.continues = index > 0;
+  auto stream = service_.engine().Submit(std::move(request));
+  if (!stream.ok()) return ApiError::FromEngine(stream.status());
+  voices_[index].stream = std::move(*stream);
+  submitted_ = index + 1;
+  return std::nullopt;
+}
+
+void Reply::SubmitNext() {
+  const Voice& last = voices_[submitted_ - 1];
+  if (submitted_ == voices_.size() || !(last.report || last.ended)) return;
+  if (const auto error = Submit(submitted_)) return Fail(*error);
+  Listen(voices_[submitted_ - 1]);
+}
+
+// Hears what the voice's stream has to say, and what it has said already.
+void Reply::Listen(Voice& voice) {
+  voice.stream->SetNotify([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Wake();
+  });
+  Wake();
 }
 
 std::optional<ApiError> Reply::Start() {
   if (auto error = ParseTools()) return error;
   if (auto error = CheckKept()) return error;
-  if (auto error = SubmitAll()) return error;
+  if (auto error = SubmitFirst()) return error;
   exchange_->Post([self = shared_from_this()] { self->sink_->Begin(); });
   exchange_->OnClose([self = shared_from_this()] {
     self->over_ = true;
@@ -265,12 +301,7 @@ std::optional<ApiError> Reply::Start() {
   exchange_->OnDrained([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->Pump();
   });
-  for (Voice& voice : voices_) {
-    voice.stream->SetNotify([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->Wake();
-    });
-  }
-  Wake();
+  Listen(voices_[0]);
   return std::nullopt;
 }
 
@@ -284,10 +315,11 @@ void Reply::Wake() {
 }
 
 void Reply::Pump() {
-  for (size_t i = 0; i < voices_.size() && !over_; ++i) {
+  for (size_t i = 0; i < submitted_ && !over_; ++i) {
     if (exchange_->pending_bytes() > kPendingBytesMax) return;
     if (!voices_[i].ended) PumpOne(i);
   }
+  if (!over_) SubmitNext();
   if (over_) return;
   const auto ended = [](const Voice& voice) { return voice.ended; };
   if (std::all_of(voices_.begin(), voices_.end(), ended)) Complete();
@@ -407,9 +439,8 @@ std::vector<TokenId> Reply::ClosingTokens() const {
 bool Reply::CloseThinking(size_t index, Delta* delta) {
   Voice& voice = voices_[index];
   voice.closed = true;
-  const size_t choices = static_cast<size_t>(plan_.options.choices);
-  Prompt prompt = plan_.prompts[index / choices];
-  GenerateRequest request = MakeRequest(prompt, index % choices, seed_);
+  GenerateRequest request = MakeRequest(index);
+  request.continues = true;
   const std::vector<TokenId> closing = ClosingTokens();
   voice.said.insert(voice.said.end(), closing.begin(), closing.end());
   request.prompt.insert(request.prompt.end(), voice.said.begin(), voice.said.end());
@@ -434,10 +465,7 @@ bool Reply::CloseThinking(size_t index, Delta* delta) {
   voice.stops = std::make_unique<StopStrings>(plan_.options.stop);
   voice.sent_bytes = voice.text_bytes;
   Emit(voice, out + text, delta);
-  voice.stream->SetNotify([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->Wake();
-  });
-  Wake();
+  Listen(voice);
   return true;
 }
 
@@ -588,7 +616,7 @@ void Reply::Fail(const ApiError& error) {
 }
 
 void Reply::CancelAll() {
-  for (Voice& voice : voices_) voice.stream->Cancel();
+  for (size_t i = 0; i < submitted_; ++i) voices_[i].stream->Cancel();
 }
 
 }  // namespace
