@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "kernels/activation_ops.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/quantised/random_blocks.h"
 #include "tensor/half.h"
 
 namespace reprise::cuda {
@@ -311,6 +312,46 @@ INSTANTIATE_TEST_SUITE_P(Shapes, StackTest,
                                            StackCase{DType::kBF16, 2, 272, 528, 1},
                                            StackCase{DType::kF16, 2, 512, 1024, 1e6f},
                                            StackCase{DType::kF16, 5, 1024, 1024, 1}));
+
+// Quantised matrices of one input in one launch, and one by one.
+TEST_F(JointOpsTest, ProductsOfOneInputEqualEachAlone) {
+  constexpr int64_t kCols = 1024;
+  const std::pair<DType, int64_t> shapes[] = {
+      {DType::kQ8_0, 528}, {DType::kQ8_0, 16},   {DType::kQ4_K, 2048}, {DType::kQ6_K, 100},
+      {DType::kQ8_0, 40},  {DType::kQ4_K, 3000}, {DType::kQ8_0, 7},    {DType::kQ8_0, 9}};
+  std::vector<Matrix> weights;
+  for (const auto& [type, rows] : shapes) {
+    const auto blocks = RandomBlocks(rng_, type, rows, kCols);
+    auto packed =
+        Matrix::Pack(context_, {type, 1, rows, kCols}, blocks.data(), blocks.size() / size_t(rows));
+    CHECK(packed.ok());
+    weights.push_back(std::move(*packed));
+  }
+  for (const int64_t rows : {1, 3, 20, 70}) {
+    const Rows x = RowsOf(Random(rows * kCols), kCols);
+    const DevicePtr<float> bias = OnDevice(Random(3000));
+    const auto run = [&](bool together) {
+      scratch_->Reset();
+      std::vector<Projection> all;
+      for (const Matrix& weight : weights) {
+        const auto zeros = std::vector<float>(size_t(rows * weight.rows()));
+        all.push_back({&weight, RowsOf(zeros, weight.rows()), bias});
+      }
+      if (together) {
+        Project(context_, x, all);
+      } else {
+        for (const Projection& one : all) Project(context_, x, std::span(&one, 1));
+      }
+      std::vector<float> outputs;
+      for (const Projection& one : all) {
+        const auto more = Read(one.out);
+        outputs.insert(outputs.end(), more.begin(), more.end());
+      }
+      return outputs;
+    };
+    ExpectSame(run(true), run(false), "outputs");
+  }
+}
 
 }  // namespace
 }  // namespace reprise::cuda

@@ -62,23 +62,6 @@ class Activations {
 
 Half HalfOf(ActivationForm form) { return form == ActivationForm::kF16 ? Half::kF16 : Half::kBF16; }
 
-void RunProduct(Stream stream, const CudaMatrix& weight, Activations& x, const float* bias,
-                const View& out) {
-  switch (weight.form()) {
-    case ActivationForm::kF32:
-      return ProductF32(stream, weight.f32(), bias, x.f32(), out);
-    case ActivationForm::kF16:
-    case ActivationForm::kBF16: {
-      const HalfProduct one[] = {{weight.half(), bias, out}};
-      return Products(stream, HalfOf(weight.form()), x.half(HalfOf(weight.form())),
-                      std::span<const HalfProduct>(one));
-    }
-    case ActivationForm::kBlock32:
-    case ActivationForm::kBlock256:
-      return ProductQuantised(stream, weight.quantised(), bias, x.quantised(weight.form()), out);
-  }
-}
-
 // Matrix `index` of a stack, as a matrix of its own.
 void RunHead(Stream stream, const CudaMatrix& stack, int64_t index, Activations& x,
              const float* bias, const View& out) {
@@ -121,17 +104,25 @@ void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup
     if (JoinProducts(group)) continue;
     const ScratchScope scope(scratch);
     Activations x(stream(), scratch, group.x);
-    // Those with 16-bit weights together, whatever comes between them.
+    // Those of one form together, whatever comes between them.
     std::vector<HalfProduct> halves[2];
+    std::vector<QuantisedProduct> quantised[2];
     for (const Projection& projection : group.projections) {
       const CudaMatrix& weight = CudaMatrixOf(*projection.weight);
       const View out = ViewOf(projection.out);
       const float* bias = Raw(projection.bias);
       if (weight.form() == ActivationForm::kF16 || weight.form() == ActivationForm::kBF16) {
         halves[size_t(HalfOf(weight.form()))].push_back({weight.half(), bias, out});
+      } else if (weight.form() == ActivationForm::kF32) {
+        ProductF32(stream(), weight.f32(), bias, x.f32(), out);
       } else {
-        RunProduct(stream(), weight, x, bias, out);
+        const bool small = weight.form() == ActivationForm::kBlock32;
+        quantised[small ? 0 : 1].push_back({weight.quantised(), bias, out});
       }
+    }
+    for (const ActivationForm form : {ActivationForm::kBlock32, ActivationForm::kBlock256}) {
+      const auto& products = quantised[form == ActivationForm::kBlock32 ? 0 : 1];
+      if (!products.empty()) ProductsQuantised(stream(), products, x.quantised(form));
     }
     for (const Half type : {Half::kF16, Half::kBF16}) {
       const std::vector<HalfProduct>& products = halves[size_t(type)];

@@ -264,36 +264,44 @@ __device__ void BlockProduct(const ProductOperands& operands, const TokenGroup& 
 }
 
 template <DType kType, int kN, int kWarps>
-__global__ void __launch_bounds__(32 * kWarps) FewProducts(ProductOperands operands) {
+__global__ void __launch_bounds__(32 * kWarps)
+    FewProducts(const __grid_constant__ ProductList list) {
   using S = Shape<kType, kN, kWarps>;
   extern __shared__ __align__(16) std::byte shared[];
+  WaitForInputs();
+  LetNextStart();
+  const int which = list.Find(static_cast<int>(blockIdx.x));
+  const ProductOperands& operands = list.product[which];
+  const int64_t first = int64_t{static_cast<int>(blockIdx.x) - list.begin[which]} * kRows;
   TokenGroup group;
   for (int index = static_cast<int>(blockIdx.y); FindGroup(operands, index, S::kTokens, &group);
        index += static_cast<int>(gridDim.y)) {
     __syncthreads();  // the last group's rounds are folded
-    BlockProduct<kType, S>(operands, group, int64_t{blockIdx.x} * kRows,
-                           reinterpret_cast<Round<S>*>(shared));
+    BlockProduct<kType, S>(operands, group, first, reinterpret_cast<Round<S>*>(shared));
   }
 }
 
 template <DType kType, int kN, int kWarps>
-void Launch(Stream stream, const ProductOperands& operands, int64_t slots) {
+void Launch(Stream stream, std::span<const ProductOperands> products, int64_t slots) {
   using S = Shape<kType, kN, kWarps>;
   constexpr size_t kBytes = S::kBuffers * sizeof(Round<S>);
   if (kBytes > 40 << 10) AllowShared(FewProducts<kType, kN, kWarps>, kBytes);
-  const dim3 grid(Blocks(operands.y.cols, kRows), GroupCount(operands, slots, S::kTokens));
-  FewProducts<kType, kN, kWarps><<<grid, S::kThreads, kBytes, stream>>>(operands);
+  const ProductList list(products, kRows);
+  const dim3 grid(unsigned(list.begin[ProductList::kMost]),
+                  GroupCount(products[0], slots, S::kTokens));
+  LaunchEarly(FewProducts<kType, kN, kWarps>, grid, S::kThreads, kBytes, stream, list);
 }
 
 // Groups of up to 32 tokens.
 template <DType kType>
-void LaunchType(Stream stream, const ProductOperands& operands, int64_t slots, int tokens) {
+void LaunchType(Stream stream, std::span<const ProductOperands> products, int64_t slots,
+                int tokens) {
   if (tokens <= 8) {
-    Launch<kType, 1, 8>(stream, operands, slots);
+    Launch<kType, 1, 8>(stream, products, slots);
   } else if (tokens <= 16) {
-    Launch<kType, 2, 8>(stream, operands, slots);
+    Launch<kType, 2, 8>(stream, products, slots);
   } else {
-    Launch<kType, 4, 8>(stream, operands, slots);
+    Launch<kType, 4, 8>(stream, products, slots);
   }
 }
 

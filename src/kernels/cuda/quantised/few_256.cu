@@ -3,11 +3,12 @@
 
 namespace reprise::cuda {
 
-void LaunchFew256(Stream stream, const ProductOperands& operands, int64_t slots, int tokens) {
-  switch (operands.weight.layout.dtype) {
+void LaunchFew256(Stream stream, std::span<const ProductOperands> products, int64_t slots,
+                  int tokens) {
+  switch (products[0].weight.layout.dtype) {
 #define REPRISE_FEW(name) \
   case DType::k##name:    \
-    return few::LaunchType<DType::k##name>(stream, operands, slots, tokens)
+    return few::LaunchType<DType::k##name>(stream, products, slots, tokens)
     REPRISE_FEW(Q2_K);
     REPRISE_FEW(Q3_K);
     REPRISE_FEW(Q4_K);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
+
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/quantised/product.h"
 
@@ -16,6 +18,28 @@ struct ProductOperands {
   const int32_t* begin;
   const int32_t* row;
   int experts;
+};
+
+// Products of one input with weights of one type, side by side along the grid.
+struct ProductList {
+  static constexpr int kMost = 4;
+  ProductOperands product[kMost];
+  int begin[kMost + 1];  // the first block of each, and the end
+
+  // For blocks of `rows` rows of weights.
+  ProductList(std::span<const ProductOperands> products, int rows) : product{}, begin{} {
+    for (int i = 0; i < kMost; ++i) {
+      const bool real = i < static_cast<int>(products.size());
+      if (real) product[i] = products[size_t(i)];
+      begin[i + 1] =
+          begin[i] + (real ? static_cast<int>(Blocks(products[size_t(i)].y.cols, rows)) : 0);
+    }
+  }
+  __device__ int Find(int block) const {
+    int which = 0;
+    while (block >= begin[which + 1]) ++which;
+    return which;
+  }
 };
 
 // Consecutive rows of y that are multiplied with the same weights.
@@ -74,11 +98,14 @@ inline unsigned GroupCount(const ProductOperands& operands, int64_t slots, int t
   return RowBlocks(slots / tokens + partial);
 }
 
-// One launch per form and width of blocks. `slots`: rows of y; `tokens`: about how many of them
-// share weights.
-void LaunchSingle256(Stream stream, const ProductOperands& operands, int64_t slots);
-void LaunchFew32(Stream stream, const ProductOperands& operands, int64_t slots, int tokens);
-void LaunchFew256(Stream stream, const ProductOperands& operands, int64_t slots, int tokens);
+// One launch per form and width of blocks; the forms for few rows take up to ProductList::kMost
+// products of one input and one type of weights. `slots`: rows of y; `tokens`: about how many of
+// them share weights.
+void LaunchSingle256(Stream stream, std::span<const ProductOperands> products, int64_t slots);
+void LaunchFew32(Stream stream, std::span<const ProductOperands> products, int64_t slots,
+                 int tokens);
+void LaunchFew256(Stream stream, std::span<const ProductOperands> products, int64_t slots,
+                  int tokens);
 void LaunchMany32(Stream stream, const ProductOperands& operands, int64_t slots, int tokens);
 void LaunchMany256(Stream stream, const ProductOperands& operands, int64_t slots, int tokens);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
+
 #include "kernels/cuda/quantised/layout.h"
 #include "kernels/cuda/rows/experts.h"
 #include "kernels/cuda/view.h"
@@ -15,6 +17,14 @@ namespace reprise::cuda {
 // word of x.sum may be read whole.
 void ProductQuantised(Stream stream, const QuantisedMatrix& weight, const float* bias,
                       const QuantisedView& x, const View& y);
+// Several products of one input, where rows are few in one launch for each type of weights.
+struct QuantisedProduct {
+  QuantisedMatrix weight;
+  const float* bias = nullptr;
+  View y;
+};
+void ProductsQuantised(Stream stream, std::span<const QuantisedProduct> products,
+                       const QuantisedView& x);
 
 // Rows of y in the slots of a plan: slot s of expert e is x[plan.row[s]] (x[s] where `gather` is
 // false) times the weights of e. weight: the stack of plan.experts matrices of y.cols rows.

@@ -150,10 +150,16 @@ __device__ void WarpProduct(const ProductOperands& operands, const TokenGroup& g
 }
 
 template <DType kType, int kRows>
-__global__ void __launch_bounds__(32 * kWarps) SingleProducts(ProductOperands operands) {
+__global__ void __launch_bounds__(32 * kWarps)
+    SingleProducts(const __grid_constant__ ProductList list) {
   __shared__ Share shares[kWarps][kRows][8 * kChunkBlocks + 1];
+  WaitForInputs();
+  LetNextStart();
+  const int which = list.Find(static_cast<int>(blockIdx.x));
+  const ProductOperands& operands = list.product[which];
   const int warp = threadIdx.x / 32;
-  const int64_t first = (int64_t{blockIdx.x} * kWarps + warp) * kRows;
+  const int block = static_cast<int>(blockIdx.x) - list.begin[which];
+  const int64_t first = (int64_t{block} * kWarps + warp) * kRows;
   if (first >= operands.y.cols) return;
   TokenGroup group;
   for (int index = static_cast<int>(blockIdx.y); FindGroup(operands, index, 1, &group);
@@ -164,13 +170,16 @@ __global__ void __launch_bounds__(32 * kWarps) SingleProducts(ProductOperands op
 
 // Small matrices are spread over more warps.
 template <DType kType>
-void LaunchType(Stream stream, const ProductOperands& operands, int64_t slots) {
+void LaunchType(Stream stream, std::span<const ProductOperands> products, int64_t slots) {
   constexpr int64_t kSmall = 4096;  // rows
+  int64_t rows = 0;
+  for (const ProductOperands& one : products) rows += one.y.cols;
   const auto launch = [&]<int kRows>(std::integral_constant<int, kRows>) {
-    const dim3 grid(Blocks(operands.y.cols, kWarps * kRows), GroupCount(operands, slots, 1));
-    SingleProducts<kType, kRows><<<grid, 32 * kWarps, 0, stream>>>(operands);
+    const ProductList list(products, kWarps * kRows);
+    const dim3 grid(unsigned(list.begin[ProductList::kMost]), GroupCount(products[0], slots, 1));
+    LaunchEarly(SingleProducts<kType, kRows>, grid, 32 * kWarps, 0, stream, list);
   };
-  if (operands.y.cols < kSmall) {
+  if (rows < kSmall) {
     launch(std::integral_constant<int, 1>{});
   } else {
     launch(std::integral_constant<int, 4>{});
@@ -179,11 +188,11 @@ void LaunchType(Stream stream, const ProductOperands& operands, int64_t slots) {
 
 }  // namespace
 
-void LaunchSingle256(Stream stream, const ProductOperands& operands, int64_t slots) {
-  switch (operands.weight.layout.dtype) {
+void LaunchSingle256(Stream stream, std::span<const ProductOperands> products, int64_t slots) {
+  switch (products[0].weight.layout.dtype) {
 #define REPRISE_SINGLE(name) \
   case DType::k##name:       \
-    return LaunchType<DType::k##name>(stream, operands, slots)
+    return LaunchType<DType::k##name>(stream, products, slots)
     REPRISE_SINGLE(Q2_K);
     REPRISE_SINGLE(Q3_K);
     REPRISE_SINGLE(Q4_K);

@@ -181,14 +181,17 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads)
   for (int index = team; index < heads; index += 2) {
     const int head = HeadOf(call, key_head, index);
     if (index >= 2) LoadState(s, DeltaOf(call, sequence.state, head));
-    float in[kColumns], out[kColumns];
+    Token<Rule::kDelta, kDim, kColumns> token;
+    token.LoadKeys(SharedAddress(shared.mixed) + 16 * (threadIdx.x % kLanes), kDim);
+    token.scalar[0] = shared.decay[index];
+    token.scalar[1] = shared.beta[index];
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      in[c] = shared.mixed[(2 + index) * kDim + part * kPart + column + c];
+      token.in[c] = shared.mixed[(2 + index) * kDim + part * kPart + column + c];
     }
-    const float scalar[2] = {shared.decay[index], shared.beta[index]};
-    RunToken<Rule::kDelta, kDim, kColumns>(s, shared.mixed, kDim, scalar, in, 0.0f,
-                                           threadIdx.x % kLanes, out);
+    float none[kColumns] = {}, out[kColumns];
+    RunToken(s, token, none, out);
+    Join(out);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
       if (threadIdx.x % kLanes == c) shared.outputs[index][column + c] = out[c];

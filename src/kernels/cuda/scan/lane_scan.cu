@@ -4,35 +4,18 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/scan/lane_scan.h"
 #include "kernels/cuda/scan/run_token.cuh"
-#include "kernels/cuda/tensor/mma.cuh"
+#include "kernels/cuda/tensor/hopper.cuh"
 
-// A block has a range of columns of one head of one sequence. Operands of the next tokens are
-// copied to shared memory while those before them are run.
+// A block has a range of columns of one head of one sequence. One of its warps copies operands of
+// coming tokens to shared memory, through a ring of stages; the others run the tokens. What a token
+// needs is in registers when the one before it has been run, and nothing but arithmetic and two
+// loads stands between two tokens: every instruction there is paid for once a token.
 namespace reprise::cuda {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kRunners = 128;  // threads
+constexpr int kThreads = kRunners + 32;
 constexpr int kTokens = 16;  // of a stage
-
-// Which operands a rule has; names of their places below.
-template <Rule kRule>
-struct Places;
-template <>
-struct Places<Rule::kDelta> {
-  static constexpr int kAlongKeys = 2, kScalars = 2;  // k q; decay beta
-};
-template <>
-struct Places<Rule::kKeyDecay> {
-  static constexpr int kAlongKeys = 3, kScalars = 1;  // k q decay; beta
-};
-template <>
-struct Places<Rule::kSsd> {
-  static constexpr int kAlongKeys = 2, kScalars = 2;  // b c; dt decay
-};
-template <>
-struct Places<Rule::kWkv7> {
-  static constexpr int kAlongKeys = 5, kScalars = 0;  // a b k w r
-};
 
 struct Operands {
   HeadRows along_keys[5];
@@ -102,15 +85,15 @@ __device__ __forceinline__ void SaveState(const LaneScanShape& shape, int column
   });
 }
 
-// Copies `width` floats of each of `count` tokens from row `row` on; zeros from `real` on.
-__device__ void CopyTokens(float* to, const HeadRows& from, int64_t row, int head, int offset,
-                           int count, int width, int real, int words) {
-  for (int i = threadIdx.x * words; i < count * width; i += kThreads * words) {
-    const int token = i / width;
+// Copies `width` floats of each of `count` tokens from row `row` on; zeros from `real` on. One
+// warp.
+__device__ __forceinline__ void CopyTokens(float* to, const HeadRows& from, int64_t row, int head,
+                                           int offset, int count, int width, int real, int words) {
+  const float* rows = from.data + row * from.stride + head * from.head_stride;
+  for (int i = int(threadIdx.x % 32) * words; i < count * width; i += 32 * words) {
     const int at = i % width;
     const bool valid = at < real;
-    const float* source = from.data + (row + token) * from.stride + head * from.head_stride +
-                          (valid ? offset + at : 0);
+    const float* source = rows + i / width * from.stride + (valid ? offset + at : 0);
     if (words == 4) {
       CopyAsync16(to + i, source, valid);
     } else {
@@ -120,95 +103,217 @@ __device__ void CopyTokens(float* to, const HeadRows& from, int64_t row, int hea
 }
 
 // Operands of kTokens tokens in shared memory: those along keys one behind another, [kTokens,
-// kKeys] each; columns [kTokens, kBlockColumns]; scalars [2, kTokens].
+// kKeys] each; columns [kTokens, kBlockColumns]; scalars [kTokens + 1, 2, 2], both twice: what
+// lies at one address for all threads would be read into registers that a warp shares, which takes
+// longer. Readers may read one token too far.
 template <Rule kRule, int kKeys, int kBlockColumns>
 struct Stage {
-  using P = Places<kRule>;
-  static constexpr int kColumnsAt = kTokens * P::kAlongKeys * kKeys;
+  static constexpr int kColumnsAt = kTokens * kAlongKeys<kRule> * kKeys;
   static constexpr int kScalarsAt = kColumnsAt + kTokens * kBlockColumns;
-  static constexpr int kFloats = kScalarsAt + kTokens * 2;
+  static constexpr int kFloats = kScalarsAt + (kTokens + 1) * 4;
+  static constexpr int kCount = kKeys > 128 ? 2 : 3;
 
   // Asks for rows [t, t + kTokens) of the sequence.
-  static __device__ void Load(const Call& call, const BlockPlace& place, int t, float* stage) {
+  static __device__ __forceinline__ void Ask(const Call& call, const BlockPlace& place, int t,
+                                             float* stage) {
     const LaneScanShape& shape = call.shape;
     const int count = min(kTokens, place.sequence.row_count - t);
     const int64_t row = place.sequence.row_begin + t;
 #pragma unroll
-    for (int o = 0; o < P::kAlongKeys; ++o) {
+    for (int o = 0; o < kAlongKeys<kRule>; ++o) {
       CopyTokens(stage + o * kTokens * kKeys, call.in.along_keys[o], row, place.key_head, 0, count,
                  kKeys, shape.keys, call.row_words);
     }
     CopyTokens(stage + kColumnsAt, call.in.column, row, place.head, place.first, count,
                kBlockColumns, min(kBlockColumns, shape.columns - place.first), call.row_words);
-    for (int i = threadIdx.x; i < P::kScalars * count; i += kThreads) {
-      const HeadRows& from = call.in.scalars[i / count];
-      CopyAsync4(stage + kScalarsAt + i / count * kTokens + i % count,
-                 from.data + (row + i % count) * from.stride + place.head * from.head_stride, true);
+    const int token = threadIdx.x % 16, twin = threadIdx.x % 32 / 16;
+    if (token >= count) return;
+#pragma unroll
+    for (int o = 0; o < kScalars<kRule>; ++o) {
+      const HeadRows& from = call.in.scalars[o];
+      CopyAsync4(stage + kScalarsAt + 4 * token + 2 * twin + o,
+                 from.data + (row + token) * from.stride + place.head * from.head_stride, true);
     }
-    CommitAsync();
+  }
+};
+
+// What the warp that copies and those that run tell each other.
+template <int kCount>
+struct Ring {
+  uint64_t full[kCount];
+  uint64_t empty[kCount];
+};
+
+template <typename Operands>
+__device__ void CopyAll(const Call& call, const BlockPlace& place, Ring<Operands::kCount>* ring,
+                        float* stages) {
+  int stage = 0, parity = 1;
+  for (int t = 0; t < place.sequence.row_count; t += kTokens) {
+    WaitBarrier(&ring->empty[stage], parity);
+    Operands::Ask(call, place, t, stages + stage * Operands::kFloats);
+    ArriveWhenCopied(&ring->full[stage]);
+    if (++stage == Operands::kCount) stage = 0, parity ^= 1;
+  }
+}
+
+// The tokens of a sequence, one after another, as a thread reads them.
+template <Rule kRule, int kKeys, int kColumns>
+class TokenReader {
+ public:
+  static constexpr int kBlockColumns = kRunners / kLanes * kColumns;
+  using Operands = Stage<kRule, kKeys, kBlockColumns>;
+
+  __device__ TokenReader(Ring<Operands::kCount>* ring, const float* stages, int count)
+      : ring_(ring), stages_(SharedAddress(stages)), left_(count) {
+    Turn();
+  }
+
+  // The next token; nothing that means anything behind the last one. The branch at its end keeps
+  // the compiler from moving loads to where they are needed.
+  __device__ __forceinline__ void Next(Token<kRule, kKeys, kColumns>* token) {
+    token->LoadKeys(keys_, kTokens * kKeys);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) token->in[c] = LoadShared(columns_ + 4 * c);
+    if constexpr (kScalars < kRule >> 0) {
+      token->scalar[0] = LoadShared(scalars_);
+      token->scalar[1] = LoadShared(scalars_ + 4);
+    }
+    keys_ += sizeof(float) * kKeys;
+    columns_ += sizeof(float) * kBlockColumns;
+    scalars_ += sizeof(float) * 4;
+    if (--room_ == 0) Turn();
+  }
+
+ private:
+  // To the next stage, where there is one; this thread has all of the last.
+  __device__ __forceinline__ void Turn() {
+    if (left_ == 0) return;
+    room_ = min(left_, kTokens);
+    left_ -= room_;
+    if (stage_ >= 0) {
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) Arrive(&ring_->empty[stage_]);
+    }
+    if (++stage_ == Operands::kCount) stage_ = 0, parity_ ^= 1;
+    WarpWaitBarrier(&ring_->full[stage_], parity_);
+    const uint32_t stage = stages_ + sizeof(float) * stage_ * Operands::kFloats;
+    keys_ = stage + 16 * (threadIdx.x % kLanes);
+    columns_ = stage + sizeof(float) * (Operands::kColumnsAt + threadIdx.x / kLanes * kColumns);
+    scalars_ = stage + sizeof(float) * (Operands::kScalarsAt + 2 * (threadIdx.x % 2));
+  }
+
+  Ring<Operands::kCount>* ring_;
+  uint32_t stages_;  // this and the following: addresses in shared memory
+  uint32_t keys_ = 0;
+  uint32_t columns_ = 0;
+  uint32_t scalars_ = 0;
+  int left_;      // tokens behind this stage
+  int room_ = 0;  // tokens left in it
+  int stage_ = -1;
+  int parity_ = 0;
+};
+
+// Outputs of a token are joined and stored while the next one is run. The first store, of nothing,
+// is overwritten by the second.
+template <Rule kRule, int kColumns>
+struct Outputs {
+  float last[kColumns] = {};
+  float last_in[kColumns] = {};
+  float* at;
+  float* next;
+  int64_t stride;
+  float skip;
+  bool mine;  // this thread stores column `lane` of its columns
+
+  __device__ __forceinline__ void Store() {
+    float value = 0;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      const float joined = kRule == Rule::kSsd ? fmaf(skip, last_in[c], last[c]) : last[c];
+      value = threadIdx.x % kLanes == c ? joined : value;
+    }
+    if (mine) *at = value;
+    at = next;
+    next += stride;
   }
 };
 
 template <Rule kRule, int kKeys, int kColumns>
-__global__ void __launch_bounds__(kThreads) ScanKernel(Call call) {
-  constexpr int kBlockColumns = kThreads / kLanes * kColumns;
+__global__ void __launch_bounds__(kThreads) ScanKernel(const __grid_constant__ Call call) {
+  constexpr int kBlockColumns = kRunners / kLanes * kColumns;
   using Operands = Stage<kRule, kKeys, kBlockColumns>;
   extern __shared__ __align__(16) float stages[];
+  __shared__ Ring<Operands::kCount> ring;
   const BlockPlace place = PlaceOfBlock<kBlockColumns>(call);
   const SequenceView& sequence = place.sequence;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Operands::kCount; ++i) {
+      InitBarrier(&ring.full[i], 32);
+      InitBarrier(&ring.empty[i], kRunners / 32);
+    }
+  }
+  __syncthreads();
+  // Said by one thread for all, so that the compiler knows that no warp is divided here.
+  const bool copies = __shfl_sync(~0u, threadIdx.x >= kRunners, 0);
+  if (copies) return CopyAll<Operands>(call, place, &ring, stages);
+
   const int column = place.first + threadIdx.x / kLanes * kColumns;  // this thread's first
+  const int lane = threadIdx.x % kLanes;
   float s[kColumns][kKeys / kLanes];
   const float* state = StateOf(call, place, sequence.state);
   ForCells(call.shape, column, s,
            [&](float& cell, int64_t at, bool held) { cell = held ? state[at] : 0.0f; });
+  Outputs<kRule, kColumns> outputs;
+  outputs.stride = call.y.stride;
+  outputs.at = call.y.data + sequence.row_begin * call.y.stride +
+               int64_t{place.head} * call.shape.columns + column + lane;
+  outputs.next = outputs.at;
+  outputs.skip = kRule == Rule::kSsd ? call.in.skip[place.head] : 0.0f;
+  outputs.mine = lane < kColumns && column + lane < call.shape.columns;
 
-  int tap = sequence.tap_begin;
-  const int tap_end = sequence.tap_begin + sequence.tap_count;
-  const float skip = kRule == Rule::kSsd ? call.in.skip[place.head] : 0.0f;
-  Operands::Load(call, place, 0, stages);
-  for (int t = 0, buffer = 0; t < sequence.row_count; t += kTokens, buffer ^= 1) {
-    if (t + kTokens < sequence.row_count) {
-      Operands::Load(call, place, t + kTokens, stages + (buffer ^ 1) * Operands::kFloats);
-      WaitAsync<1>();
-    } else {
-      WaitAsync<0>();
-    }
-    __syncthreads();
-    const float* stage = stages + buffer * Operands::kFloats;
-    const float* scalars = stage + Operands::kScalarsAt;
-    const int count = min(kTokens, sequence.row_count - t);
-    for (int i = 0; i < count; ++i) {
-      float in[kColumns], out[kColumns];
+  TokenReader<kRule, kKeys, kColumns> reader(&ring, stages, sequence.row_count);
+  Token<kRule, kKeys, kColumns> token, next;
+  const auto run = [&](const Token<kRule, kKeys, kColumns>& now) {
+    float out[kColumns];
+    RunToken(s, now, outputs.last, out);
+    outputs.Store();
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        in[c] = stage[Operands::kColumnsAt + i * kBlockColumns + column - place.first + c];
-      }
-      const float scalar[2] = {Places<kRule>::kScalars > 0 ? scalars[i] : 0.0f,
-                               Places<kRule>::kScalars > 1 ? scalars[kTokens + i] : 0.0f};
-      RunToken<kRule, kKeys, kColumns>(s, stage + i * kKeys, kTokens * kKeys, scalar, in, skip,
-                                       threadIdx.x % kLanes, out);
-      const int row = sequence.row_begin + t + i;
-      float* y = call.y.data + row * call.y.stride + int64_t{place.head} * call.shape.columns;
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        if (threadIdx.x % kLanes == c % kLanes && column + c < call.shape.columns) {
-          y[column + c] = out[c];
-        }
-      }
-      if (tap < tap_end && call.step.taps[tap].row == row + 1) {
-        SaveState(call.shape, column, s, StateOf(call, place, call.step.taps[tap].state));
-        ++tap;
+    for (int c = 0; c < kColumns; ++c) outputs.last[c] = out[c], outputs.last_in[c] = now.in[c];
+  };
+  // A token is read while the one before it is run, where registers suffice.
+  constexpr bool kAhead = (2 * kAlongKeys<kRule> + kColumns) * (kKeys / kLanes) <= 128;
+  if (kAhead) reader.Next(&token);
+  int done = 0;
+  for (int tap = 0; tap <= sequence.tap_count; ++tap) {
+    const bool final = tap == sequence.tap_count;
+    const TapView* view = call.step.taps + sequence.tap_begin + tap;
+    const int stop = final ? sequence.row_count : view->row - sequence.row_begin;
+    if constexpr (kAhead) {
+#pragma unroll 1
+      for (; done + 1 < stop; done += 2) {
+        reader.Next(&next);
+        run(token);
+        reader.Next(&token);
+        run(next);
       }
     }
-    __syncthreads();
+#pragma unroll 1
+    for (; done < stop; ++done) {
+      reader.Next(kAhead ? &next : &token);
+      run(token);
+      if (kAhead) token = next;
+    }
+    SaveState(call.shape, column, s, StateOf(call, place, final ? sequence.state : view->state));
   }
-  SaveState(call.shape, column, s, StateOf(call, place, sequence.state));
+  Join(outputs.last);
+  if (sequence.row_count > 0) outputs.Store();
 }
 
 template <Rule kRule, int kKeys, int kColumns>
 void Launch(Stream stream, const Call& call) {
-  constexpr int kBlockColumns = kThreads / kLanes * kColumns;
-  constexpr size_t kShared = 2 * sizeof(float) * Stage<kRule, kKeys, kBlockColumns>::kFloats;
+  constexpr int kBlockColumns = kRunners / kLanes * kColumns;
+  using Operands = Stage<kRule, kKeys, kBlockColumns>;
+  constexpr size_t kShared = sizeof(float) * Operands::kFloats * Operands::kCount;
   const auto kernel = ScanKernel<kRule, kKeys, kColumns>;
   static const bool allowed = (AllowShared(kernel, kShared), true);
   (void)allowed;
@@ -240,7 +345,7 @@ bool Aligned(const HeadRows& rows) {
 template <Rule kRule>
 void Run(Stream stream, Call call) {
   bool aligned = call.shape.keys % 4 == 0 && call.shape.columns % 4 == 0 && Aligned(call.in.column);
-  for (int o = 0; o < Places<kRule>::kAlongKeys; ++o) {
+  for (int o = 0; o < kAlongKeys<kRule>; ++o) {
     aligned = aligned && Aligned(call.in.along_keys[o]);
   }
   call.row_words = aligned ? 4 : 1;

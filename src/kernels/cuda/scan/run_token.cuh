@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
+
 // One token of a scan with a matrix state, as reference/gpu/lane_scan.h has it. Eight threads share
 // a column of the state: thread l has keys 32j + 4l .. 32j + 4l + 3.
 namespace reprise::cuda {
@@ -29,99 +31,101 @@ __device__ __forceinline__ float Chain(const float (&a)[kCells], const float (&b
   return (lane[0] + lane[1]) + (lane[2] + lane[3]);
 }
 
+// Shared memory by its address there: a pointer would be made anew from time to time.
+__device__ __forceinline__ float LoadShared(uint32_t at) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(at));
+  return value;
+}
 template <int kCells>
-__device__ __forceinline__ void LoadCells(float (&cells)[kCells], const float* keys, int lane) {
+__device__ __forceinline__ void LoadCells(float (&cells)[kCells], uint32_t at) {
 #pragma unroll
   for (int i = 0; i < kCells; i += 4) {
-    const float4 four = *reinterpret_cast<const float4*>(keys + i * kLanes + 4 * lane);
-    cells[i] = four.x, cells[i + 1] = four.y, cells[i + 2] = four.z, cells[i + 3] = four.w;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(cells[i]), "=f"(cells[i + 1]), "=f"(cells[i + 2]), "=f"(cells[i + 3])
+                 : "r"(at + i * kLanes * 4));
   }
 }
 
-// One token: `keys` are its operands along keys in shared memory, each `pitch` floats behind the
-// last.
+// Operands along keys that a rule has, in this order.
+template <Rule kRule>
+inline constexpr int kAlongKeys = kRule == Rule::kKeyDecay ? 3  // k q decay
+                                  : kRule == Rule::kWkv7   ? 5  // a b k w r
+                                                           : 2;   // k q; b c of Ssd
+template <Rule kRule>
+inline constexpr int kScalars = kRule == Rule::kKeyDecay ? 1  // beta
+                                : kRule == Rule::kWkv7   ? 0
+                                                         : 2;  // decay beta; dt decay of Ssd
+
+// A token's operands as a thread has them.
 template <Rule kRule, int kKeys, int kColumns>
-__device__ __forceinline__ void RunToken(float (&s)[kColumns][kKeys / kLanes], const float* keys,
-                                         int pitch, const float (&scalar)[2],
-                                         const float (&in)[kColumns], float skip, int lane,
-                                         float (&out)[kColumns]) {
-  constexpr int kCells = kKeys / kLanes;
-  if constexpr (kRule == Rule::kDelta) {
-    float k[kCells], q[kCells];
-    LoadCells(k, keys, lane);
-    LoadCells(q, keys + pitch, lane);
-    const float decay = scalar[0], beta = scalar[1];
-    float read[kColumns];
+struct Token {
+  float along[kAlongKeys<kRule>][kKeys / kLanes];
+  float scalar[2];
+  float in[kColumns];
+
+  // keys: address of this thread's first operand in shared memory; the next is `pitch` floats on.
+  __device__ __forceinline__ void LoadKeys(uint32_t keys, int pitch) {
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) read[c] = Chain(s[c], k);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-#pragma unroll
-      for (int i = 0; i < kCells; ++i) s[c][i] *= decay;
-    }
-    Join(read);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const float delta = beta * (in[c] - decay * read[c]);
-#pragma unroll
-      for (int i = 0; i < kCells; ++i) s[c][i] = fmaf(k[i], delta, s[c][i]);
-      out[c] = Chain(s[c], q);
-    }
-  } else if constexpr (kRule == Rule::kKeyDecay) {
-    float k[kCells], q[kCells], decay[kCells];
-    LoadCells(k, keys, lane);
-    LoadCells(q, keys + pitch, lane);
-    LoadCells(decay, keys + 2 * pitch, lane);
-    float read[kColumns];
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-#pragma unroll
-      for (int i = 0; i < kCells; ++i) s[c][i] *= decay[i];
-      read[c] = Chain(s[c], k);
-    }
-    Join(read);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const float delta = scalar[0] * (in[c] - read[c]);
-#pragma unroll
-      for (int i = 0; i < kCells; ++i) s[c][i] = fmaf(k[i], delta, s[c][i]);
-      out[c] = Chain(s[c], q);
-    }
-  } else if constexpr (kRule == Rule::kSsd) {
-    float b[kCells], c_keys[kCells];
-    LoadCells(b, keys, lane);
-    LoadCells(c_keys, keys + pitch, lane);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const float u = scalar[0] * in[c];
-#pragma unroll
-      for (int i = 0; i < kCells; ++i) s[c][i] = fmaf(b[i], u, s[c][i] * scalar[1]);
-      out[c] = Chain(s[c], c_keys);
-    }
-  } else {
-    float a[kCells], b[kCells], k[kCells], w[kCells], r[kCells];
-    LoadCells(a, keys, lane);
-    LoadCells(b, keys + pitch, lane);
-    LoadCells(k, keys + 2 * pitch, lane);
-    LoadCells(w, keys + 3 * pitch, lane);
-    LoadCells(r, keys + 4 * pitch, lane);
-    float read[kColumns];
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) read[c] = Chain(s[c], a);
-    Join(read);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-#pragma unroll
-      for (int i = 0; i < kCells; ++i) {
-        s[c][i] = fmaf(s[c][i], w[i], fmaf(read[c], b[i], in[c] * k[i]));
-      }
-      out[c] = Chain(s[c], r);
-    }
+    for (int o = 0; o < kAlongKeys<kRule>; ++o) LoadCells(along[o], keys + o * pitch * 4);
   }
-  Join(out);
+};
+
+// One token. `out` is what this thread has of its outputs, not joined yet; `last` that of the token
+// before it, joined here, where one has to wait for threads anyway.
+template <Rule kRule, int kKeys, int kColumns>
+__device__ __forceinline__ void RunToken(float (&s)[kColumns][kKeys / kLanes],
+                                         const Token<kRule, kKeys, kColumns>& token,
+                                         float (&last)[kColumns], float (&out)[kColumns]) {
+  constexpr int kCells = kKeys / kLanes;
+  const auto& first = token.along[0];
+  const auto& second = token.along[1];
+  const auto& in = token.in;
   if constexpr (kRule == Rule::kSsd) {
+    Join(last);
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) out[c] = fmaf(skip, in[c], out[c]);
+    for (int c = 0; c < kColumns; ++c) {
+      const float u = token.scalar[0] * in[c];
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) s[c][i] = fmaf(first[i], u, s[c][i] * token.scalar[1]);
+      out[c] = Chain(s[c], second);
+    }
+    return;
+  } else {
+    float read[2 * kColumns];
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      if constexpr (kRule == Rule::kKeyDecay) {
+#pragma unroll
+        for (int i = 0; i < kCells; ++i) s[c][i] *= token.along[2][i];
+      }
+      read[c] = Chain(s[c], first);
+      read[kColumns + c] = last[c];
+      if constexpr (kRule == Rule::kDelta) {
+#pragma unroll
+        for (int i = 0; i < kCells; ++i) s[c][i] *= token.scalar[0];
+      }
+    }
+    Join(read);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      last[c] = read[kColumns + c];
+      if constexpr (kRule == Rule::kWkv7) {
+#pragma unroll
+        for (int i = 0; i < kCells; ++i) {
+          s[c][i] =
+              fmaf(s[c][i], token.along[3][i], fmaf(read[c], second[i], in[c] * token.along[2][i]));
+        }
+        out[c] = Chain(s[c], token.along[4]);
+      } else {
+        const float delta = kRule == Rule::kDelta
+                                ? token.scalar[1] * (in[c] - token.scalar[0] * read[c])
+                                : token.scalar[0] * (in[c] - read[c]);
+#pragma unroll
+        for (int i = 0; i < kCells; ++i) s[c][i] = fmaf(first[i], delta, s[c][i]);
+        out[c] = Chain(s[c], second);
+      }
+    }
   }
 }
 

@@ -2,78 +2,13 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/tensor/attention.h"
-#include "kernels/cuda/tensor/mma.cuh"
-#include "kernels/reference/math.h"
+#include "kernels/cuda/tensor/attention.cuh"
 
-// A tile is 16 queries of one K/V head: rows of a sequence times the query heads that share the K/V
-// head, in that order. A block has several tiles of one sequence and reads each page once for all.
+// A block has several tiles of one sequence and reads each page once for all.
 // With few tiles and a long context the pages are divided among blocks, each page's softmax is kept
 // in the workspace, and a second kernel joins them in order: the same operations in the same order.
 namespace reprise::cuda {
 namespace {
-
-constexpr int kWarp = 32;
-constexpr int kKeys = 64;
-constexpr int kTileQueries = 16;
-constexpr float kMinusInfinity = -INFINITY;
-
-// --- What blocks share ---------------------------------------------------------------------
-
-struct Call {
-  StepView step;
-  KvView kv;
-  AttentionView params;
-  View q;
-  View out;
-  int group;       // query heads per K/V head
-  float* partial;  // null: no division; else [query, page, 2 + value_dim] (max, sum, out)
-  int64_t pages;   // of a query in `partial`
-  int page_count;  // pages of a block where they are divided
-};
-
-// An output at column `at` of its row.
-__device__ __forceinline__ float Gated(const Call& call, int64_t row, int64_t at, float x) {
-  const View& gate = call.params.gate;
-  return gate.data == nullptr ? x : reference::Sigmoid(gate.data[row * gate.stride + at]) * x;
-}
-
-// First position that a row at `position` sees.
-__device__ __forceinline__ int FirstSeen(const AttentionView& params, int position) {
-  return params.window > 0 ? max(0, position - params.window + 1) : 0;
-}
-
-// The queries of a sequence (its rows times the heads of a group) are cut into parts, so that no
-// block has queries of two sequences: part `index` of the step, `size` queries each.
-struct QueryRange {
-  int sequence = -1;  // -1: there is no such part
-  int begin = 0;
-  int end = 0;
-};
-__device__ QueryRange FindQueries(const StepView& step, int group, int size, int index) {
-  const int lane = threadIdx.x % kWarp;
-  int before = 0;
-  for (int first = 0; first < step.sequence_count; first += kWarp) {
-    const int s = first + lane;
-    const int count = s < step.sequence_count ? step.sequences[s].row_count * group : 0;
-    const int parts = CeilDiv(count, size);
-    int upto = parts;
-    for (int d = 1; d < kWarp; d *= 2) {
-      const int other = __shfl_up_sync(~0u, upto, d);
-      if (lane >= d) upto += other;
-    }
-    const int mine = before + upto - parts;
-    const unsigned found = __ballot_sync(~0u, index >= mine && index < mine + parts);
-    if (found != 0) {
-      const int owner = __ffs(found) - 1;
-      const int begin = __shfl_sync(~0u, (index - mine) * size, owner);
-      return {first + owner, begin, min(begin + size, __shfl_sync(~0u, count, owner))};
-    }
-    before += __shfl_sync(~0u, upto, kWarp - 1);
-  }
-  return {};
-}
 
 // --- 16-bit K/V on tensor cores ------------------------------------------------------------
 
@@ -101,32 +36,10 @@ __device__ void LoadPage(uint16_t* to, const uint16_t* from, int width, int rows
   }
 }
 
-// One warp's 16 queries; a thread has rows g and g + 8 of the tile (h = 0 and 1 below).
-struct TileRows {
-  int64_t row[2];  // of the step; -1: none
-  int head[2];     // query head
-  int position[2];
-};
-
-__device__ TileRows RowsOfTile(const Call& call, const SequenceView& sequence,
-                               const QueryRange& range, int kv_head, int tile) {
-  TileRows rows;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int query = range.begin + tile * kTileQueries + threadIdx.x % kWarp / 4 + 8 * h;
-    const bool real = query < range.end;
-    const int row = query / call.group;
-    rows.row[h] = real ? sequence.row_begin + row : -1;
-    rows.head[h] = kv_head * call.group + query % call.group;
-    rows.position[h] = real ? sequence.position + row : -1;
-  }
-  return rows;
-}
-
 // The queries of a block, rounded, to shared memory [count, kHead].
 template <Half kType, int kHead>
-__device__ void LoadQueries(const Call& call, const SequenceView& sequence, const QueryRange& range,
-                            int kv_head, int count, uint16_t* to) {
+__device__ void LoadQueries(const AttentionCall& call, const SequenceView& sequence,
+                            const QueryRange& range, int kv_head, int count, uint16_t* to) {
   for (int i = threadIdx.x; i < count * (kHead / 2); i += blockDim.x) {
     const int place = i / (kHead / 2);
     const int query = range.begin + place;
@@ -142,9 +55,6 @@ __device__ void LoadQueries(const Call& call, const SequenceView& sequence, cons
     *reinterpret_cast<uint32_t*>(to + place * kPitch<kHead> + c) = Pack2<kType>(value[0], value[1]);
   }
 }
-
-// Columns 8j + 2t + e of row g + 8h of the tile stand in [j][2h + e].
-using PageScores = float[8][4];
 
 template <Half kType, int kHead>
 __device__ __forceinline__ void Score(const uint16_t* q, const uint16_t* k, PageScores& score) {
@@ -164,99 +74,14 @@ __device__ __forceinline__ void Score(const uint16_t* q, const uint16_t* k, Page
   }
 }
 
-// What a page's softmax has besides its weights.
-struct PageSoftmax {
-  float max[2] = {kMinusInfinity, kMinusInfinity};
-  float sum[2] = {0, 0};
-  bool any[2];  // a position of the page is visible
-};
-
-// Rare: its code stays out of the way of others'.
-__device__ __noinline__ float Softcap(float s, float cap) { return cap * reference::Tanh(s / cap); }
-
-// Scores become weights; those of positions that are not visible 0.
-__device__ __forceinline__ PageSoftmax Weigh(const AttentionView& params, const TileRows& rows,
-                                             int page, PageScores& score) {
-  PageSoftmax softmax;
-  const int t = threadIdx.x % 4;
-  int first[2], end[2];
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    first[h] = FirstSeen(params, rows.position[h]) - page * kKeys;
-    end[h] = rows.position[h] + 1 - page * kKeys;
-    softmax.any[h] = max(first[h], 0) < min(end[h], kKeys);
-  }
-  const auto visible = [&](int j, int e) {
-    const int column = 8 * j + 2 * t + e % 2;
-    return column >= first[e / 2] && column < end[e / 2];
-  };
-#pragma unroll
-  for (int j = 0; j < 8; ++j) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      float s = score[j][e] * params.scale;
-      if (params.softcap != 0) s = Softcap(s, params.softcap);
-      score[j][e] = s;
-      float& largest = softmax.max[e / 2];
-      if (visible(j, e)) largest = s > largest ? s : largest;
-    }
-  }
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    for (int d = 1; d < 4; d *= 2) {
-      const float other = __shfl_xor_sync(~0u, softmax.max[h], d);
-      softmax.max[h] = other > softmax.max[h] ? other : softmax.max[h];
-    }
-  }
-#pragma unroll
-  for (int j = 0; j < 8; ++j) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const bool seen = visible(j, e);
-      score[j][e] = seen ? reference::Exp(score[j][e] - softmax.max[e / 2]) : 0.0f;
-      if (seen) softmax.sum[e / 2] += score[j][e];
-    }
-  }
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    for (int d = 1; d < 4; d *= 2) softmax.sum[h] += __shfl_xor_sync(~0u, softmax.sum[h], d);
-  }
-  return softmax;
-}
-
-// The pages so far, of a part of kPart channels of the values.
-template <int kPart>
-struct Running {
-  float out[kPart / 8][4];
-  float max[2] = {kMinusInfinity, kMinusInfinity};
-  float sum[2] = {0, 0};
-  bool seen[2] = {false, false};  // a page before this one had a visible position
-};
-
 // Joins a page: its weights times its values, `v` the first channel of the part.
 template <Half kType, int kPart>
 __device__ __forceinline__ void JoinPage(const PageSoftmax& page, const PageScores& weight,
                                          const uint16_t* v, int v_pitch, Running<kPart>& running) {
   float before[2], after[2];
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const bool both = running.seen[h] && page.any[h];
-    const float together =
-        running.seen[h] && running.max[h] > page.max[h] ? running.max[h] : page.max[h];
-    before[h] = both ? reference::Exp(running.max[h] - together) : 1.0f;
-    after[h] = both ? reference::Exp(page.max[h] - together) : 1.0f;
-    if (!page.any[h]) continue;
-    running.sum[h] = both ? fmaf(running.sum[h], before[h], page.sum[h] * after[h]) : page.sum[h];
-    running.max[h] = together;
-  }
+  JoinSums(page, running, before, after);
   uint32_t p[4][4];
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    p[k][0] = Pack2<kType>(weight[2 * k][0], weight[2 * k][1]);
-    p[k][1] = Pack2<kType>(weight[2 * k][2], weight[2 * k][3]);
-    p[k][2] = Pack2<kType>(weight[2 * k + 1][0], weight[2 * k + 1][1]);
-    p[k][3] = Pack2<kType>(weight[2 * k + 1][2], weight[2 * k + 1][3]);
-  }
+  PackWeights<kType>(weight, p);
   const int lane = threadIdx.x % kWarp;
 #pragma unroll
   for (int j = 0; j < kPart / 16; ++j) {
@@ -282,23 +107,9 @@ __device__ __forceinline__ void JoinPage(const PageSoftmax& page, const PageScor
   }
 }
 
-// Calls store(channel, value) for what this thread has of row h.
-template <int kPart, typename Store>
-__device__ __forceinline__ void ForChannels(Running<kPart>& running, int h, int first,
-                                            int value_dim, const Store& store) {
-#pragma unroll
-  for (int j = 0; j < kPart / 8; ++j) {
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int c = first + 8 * j + 2 * int(threadIdx.x % 4) + e;
-      if (c < value_dim) store(c, running.out[j][2 * h + e]);
-    }
-  }
-}
-
 // One page for itself, to the workspace.
 template <int kPart>
-__device__ __forceinline__ void StorePage(const Call& call, const TileRows& rows,
+__device__ __forceinline__ void StorePage(const AttentionCall& call, const TileRows& rows,
                                           const PageSoftmax& softmax, int page, int first,
                                           Running<kPart>& running) {
 #pragma unroll
@@ -314,25 +125,9 @@ __device__ __forceinline__ void StorePage(const Call& call, const TileRows& rows
   }
 }
 
-template <int kPart>
-__device__ __forceinline__ void StoreResult(const Call& call, const TileRows& rows, int first,
-                                            Running<kPart>& running) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    if (rows.row[h] < 0) continue;
-    const float inverse = 1.0f / running.sum[h];
-    const int64_t head = int64_t(rows.head[h]) * call.kv.value_dim;
-    // All gates are asked for before the first result is stored.
-    ForChannels(running, h, first, call.kv.value_dim,
-                [&](int c, float& o) { o = Gated(call, rows.row[h], head + c, o * inverse); });
-    float* to = call.out.data + rows.row[h] * call.out.stride + head;
-    ForChannels(running, h, first, call.kv.value_dim, [&](int c, float o) { to[c] = o; });
-  }
-}
-
 // kSplit warps share a tile of queries and divide the channels of the values.
 template <Half kType, int kHead, int kValue, int kWarps, int kSplit>
-__global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(Call call) {
+__global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall call) {
   constexpr int kTiles = kWarps / kSplit;
   constexpr int kPart = kValue / kSplit;
   extern __shared__ __align__(128) uint16_t shared[];
@@ -390,7 +185,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(Call call) {
       __syncthreads();  // all have read the keys
       load_keys(page + 1);
     }
-    const PageSoftmax softmax = Weigh(call.params, rows, page, score);
+    const PageSoftmax softmax = Weigh<false, true>(call.params, rows, page, score);
     if (!kv.value_in_key) {
       WaitAsync<1>();
       __syncthreads();
@@ -415,7 +210,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(Call call) {
 constexpr int kJoinThreads = 128;
 constexpr int kJoinPages = 1024;  // at a time
 
-__global__ void __launch_bounds__(kJoinThreads) JoinKernel(Call call) {
+__global__ void __launch_bounds__(kJoinThreads) JoinKernel(AttentionCall call) {
   WaitForInputs();
   LetNextStart();
   __shared__ float page_max[kJoinPages], before[kJoinPages], after[kJoinPages], sums[kJoinPages];
@@ -500,7 +295,7 @@ __global__ void __launch_bounds__(kJoinThreads) JoinKernel(Call call) {
 // --- f32 K/V: the arithmetic of the CPU ----------------------------------------------------
 
 // One block of 64 threads is one query. Shared: q [head_dim], scores [64].
-__global__ void __launch_bounds__(kKeys) FloatAttention(Call call) {
+__global__ void __launch_bounds__(kKeys) FloatAttention(AttentionCall call) {
   extern __shared__ float floats[];
   const KvView& kv = call.kv;
   float* q = floats;
@@ -593,7 +388,7 @@ Division Divide(int64_t rows, int64_t longest, const KvView& kv, const Attention
 }
 
 template <Half kType, int kHead, int kValue, int kWarps, int kSplit>
-void LaunchTensor(Stream stream, Call call, const Division& division) {
+void LaunchTensor(Stream stream, AttentionCall call, const Division& division) {
   constexpr int kTiles = kWarps / kSplit;
   const size_t values = kTiles * 16 * kPitch<kHead> + kKeys * kPitch<kHead> +
                         (call.kv.value_in_key ? 0 : kKeys * kPitch<kValue>);
@@ -612,7 +407,7 @@ void LaunchTensor(Stream stream, Call call, const Division& division) {
 }
 
 template <Half kType>
-void LaunchByShape(Stream stream, const Call& call, const Division& division) {
+void LaunchByShape(Stream stream, const AttentionCall& call, const Division& division) {
   const int head = call.kv.head_dim;
   const int value = call.kv.value_dim;
   // One tile of queries a sequence: its warps divide the values instead.
@@ -639,7 +434,7 @@ size_t AttendWorkspace(int64_t rows, int64_t longest, const KvView& kv,
 
 void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& kv,
             const AttentionView& params, const View& q, const View& out, void* workspace) {
-  Call call{step, kv, params, q, out, params.q_heads / kv.kv_heads, nullptr, longest, 0};
+  AttentionCall call{step, kv, params, q, out, params.q_heads / kv.kv_heads, nullptr, longest, 0};
   if (kv.type == KvType::kF32) {
     const dim3 grid(unsigned(step.rows), unsigned(params.q_heads));
     const size_t shared = size_t(kv.head_dim + kKeys) * sizeof(float);
@@ -651,6 +446,7 @@ void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& 
     call.partial = static_cast<float*>(workspace);
     call.page_count = division.page_count;
   }
+  if (division.page_count == 0 && HasManyQueries(call)) return AttendMany(stream, call);
   (kv.type == KvType::kF16 ? LaunchByShape<Half::kF16> : LaunchByShape<Half::kBF16>)(stream, call,
                                                                                      division);
   if (division.page_count > 0) {

@@ -92,6 +92,11 @@ __device__ __forceinline__ void ExpectBytes(uint64_t* barrier, int bytes) {
 __device__ __forceinline__ void Arrive(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(SharedAddress(barrier)) : "memory");
 }
+// Arrives when the copies that this thread has asked for so far (cp.async) are there.
+__device__ __forceinline__ void ArriveWhenCopied(uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(SharedAddress(barrier))
+               : "memory");
+}
 __device__ __forceinline__ void WaitBarrier(uint64_t* barrier, int parity) {
   asm volatile(
       "{\n.reg .pred done;\nagain:\n"
@@ -99,6 +104,20 @@ __device__ __forceinline__ void WaitBarrier(uint64_t* barrier, int parity) {
       "@!done bra again;\n}" ::"r"(SharedAddress(barrier)),
       "r"(parity)
       : "memory");
+}
+
+// The same for a whole warp, which is known to be together again behind it.
+__device__ __forceinline__ void WarpWaitBarrier(uint64_t* barrier, int parity) {
+  int done = 0;
+  do {
+    asm volatile(
+        "{\n.reg .pred done;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+        "selp.b32 %0, 1, 0, done;\n}"
+        : "=r"(done)
+        : "r"(SharedAddress(barrier)), "r"(parity)
+        : "memory");
+  } while (!__all_sync(~0u, done));
 }
 
 // Copies the box at (column, row) of a map to shared memory; the barrier counts its bytes.

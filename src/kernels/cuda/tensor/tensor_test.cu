@@ -461,6 +461,7 @@ void AttentionTest::Run(const std::vector<Piece>& pieces) {
 
 TEST_P(AttentionTest, OneRowOfOneSequence) { Run({{700, 1}}); }
 TEST_P(AttentionTest, AStartingPrompt) { Run({{0, 83}}); }
+TEST_P(AttentionTest, LongPromptsBehindContexts) { Run({{301, 150}, {0, 70}, {64, 64}}); }
 TEST_P(AttentionTest, SequencesOfAllKinds) {
   Run({{0, 1}, {63, 2}, {64, 1}, {200, 70}, {5, 130}, {300, 1}});
 }
@@ -472,6 +473,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          AttentionCase{6, 2, 20, 20, 0, 0, false},
                                          AttentionCase{8, 8, 64, 64, 0, 0, false},
                                          AttentionCase{8, 2, 128, 128, 100, 0, false},
+                                         AttentionCase{6, 2, 96, 80, 0, 0, false},
                                          AttentionCase{16, 4, 256, 256, 0, 0, false},
                                          AttentionCase{4, 1, 256, 256, 0, 50, false},
                                          AttentionCase{40, 1, 576, 512, 0, 0, true})));

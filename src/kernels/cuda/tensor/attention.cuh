@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/tensor/attention.h"
+#include "kernels/cuda/tensor/mma.cuh"
+#include "kernels/reference/math.h"
+
+// What the kernels for attention over 16-bit K/V have in common: which queries a block has, the
+// softmax of a page, and how pages are joined. A tile is 16 queries of one K/V head, and one
+// warp's: rows of a sequence times the query heads that share the K/V head, in that order.
+namespace reprise::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr int kKeys = 64;  // of a page
+inline constexpr int kTileQueries = 16;
+inline constexpr float kMinusInfinity = -INFINITY;
+
+struct AttentionCall {
+  StepView step;
+  KvView kv;
+  AttentionView params;
+  View q;
+  View out;
+  int group;       // query heads per K/V head
+  float* partial;  // null: no division; else [query, page, 2 + value_dim] (max, sum, out)
+  int64_t pages;   // of a query in `partial`
+  int page_count;  // pages of a block where they are divided
+};
+
+// An output at column `at` of its row.
+__device__ __forceinline__ float Gated(const AttentionCall& call, int64_t row, int64_t at,
+                                       float x) {
+  const View& gate = call.params.gate;
+  return gate.data == nullptr ? x : reference::Sigmoid(gate.data[row * gate.stride + at]) * x;
+}
+
+// First position that a row at `position` sees.
+__device__ __forceinline__ int FirstSeen(const AttentionView& params, int position) {
+  return params.window > 0 ? max(0, position - params.window + 1) : 0;
+}
+
+// The queries of a sequence (its rows times the heads of a group) are cut into parts, so that no
+// block has queries of two sequences: part `index` of the step, `size` queries each.
+struct QueryRange {
+  int sequence = -1;  // -1: there is no such part
+  int begin = 0;
+  int end = 0;
+};
+__device__ inline QueryRange FindQueries(const StepView& step, int group, int size, int index) {
+  const int lane = threadIdx.x % kWarp;
+  int before = 0;
+  for (int first = 0; first < step.sequence_count; first += kWarp) {
+    const int s = first + lane;
+    const int count = s < step.sequence_count ? step.sequences[s].row_count * group : 0;
+    const int parts = CeilDiv(count, size);
+    int upto = parts;
+    for (int d = 1; d < kWarp; d *= 2) {
+      const int other = __shfl_up_sync(~0u, upto, d);
+      if (lane >= d) upto += other;
+    }
+    const int mine = before + upto - parts;
+    const unsigned found = __ballot_sync(~0u, index >= mine && index < mine + parts);
+    if (found != 0) {
+      const int owner = __ffs(found) - 1;
+      const int begin = __shfl_sync(~0u, (index - mine) * size, owner);
+      return {first + owner, begin, min(begin + size, __shfl_sync(~0u, count, owner))};
+    }
+    before += __shfl_sync(~0u, upto, kWarp - 1);
+  }
+  return {};
+}
+
+// One warp's 16 queries; a thread has rows g and g + 8 of the tile (h = 0 and 1 below).
+struct TileRows {
+  int64_t row[2];  // of the step; -1: none
+  int head[2];     // query head
+  int position[2];
+};
+
+__device__ inline TileRows RowsOfTile(const AttentionCall& call, const SequenceView& sequence,
+                                      const QueryRange& range, int kv_head, int tile) {
+  TileRows rows;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int query = range.begin + tile * kTileQueries + threadIdx.x % kWarp / 4 + 8 * h;
+    const bool real = query < range.end;
+    const int row = query / call.group;
+    rows.row[h] = real ? sequence.row_begin + row : -1;
+    rows.head[h] = kv_head * call.group + query % call.group;
+    rows.position[h] = real ? sequence.position + row : -1;
+  }
+  return rows;
+}
+
+// Columns 8j + 2t + e of row g + 8h of the tile stand in [j][2h + e].
+using PageScores = float[8][4];
+
+// What a page's softmax has besides its weights.
+struct PageSoftmax {
+  float max[2] = {kMinusInfinity, kMinusInfinity};
+  float sum[2] = {0, 0};
+  bool any[2];  // a position of the page is visible
+};
+
+// Rare: its code stays out of the way of others'.
+__device__ __noinline__ inline float Softcap(float s, float cap) {
+  return cap * reference::Tanh(s / cap);
+}
+
+// Scores become weights; those of positions that are not visible 0. kAll: every position of the
+// page is visible to every row. kCap: there may be a soft cap.
+template <bool kAll, bool kCap>
+__device__ __forceinline__ PageSoftmax Weigh(const AttentionView& params, const TileRows& rows,
+                                             int page, PageScores& score) {
+  PageSoftmax softmax;
+  const int t = threadIdx.x % 4;
+  int first[2], end[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    first[h] = FirstSeen(params, rows.position[h]) - page * kKeys;
+    end[h] = rows.position[h] + 1 - page * kKeys;
+    softmax.any[h] = kAll || max(first[h], 0) < min(end[h], kKeys);
+  }
+  const auto visible = [&](int j, int e) {
+    if (kAll) return true;
+    const int column = 8 * j + 2 * t + e % 2;
+    return column >= first[e / 2] && column < end[e / 2];
+  };
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      float s = score[j][e] * params.scale;
+      if (kCap && params.softcap != 0) s = Softcap(s, params.softcap);
+      score[j][e] = s;
+      float& largest = softmax.max[e / 2];
+      if (visible(j, e)) largest = s > largest ? s : largest;
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    for (int d = 1; d < 4; d *= 2) {
+      const float other = __shfl_xor_sync(~0u, softmax.max[h], d);
+      softmax.max[h] = other > softmax.max[h] ? other : softmax.max[h];
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const bool seen = visible(j, e);
+      const float weight = reference::Exp(score[j][e] - softmax.max[e / 2]);
+      score[j][e] = seen ? weight : 0.0f;
+      softmax.sum[e / 2] = seen ? softmax.sum[e / 2] + weight : softmax.sum[e / 2];
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    for (int d = 1; d < 4; d *= 2) softmax.sum[h] += __shfl_xor_sync(~0u, softmax.sum[h], d);
+  }
+  return softmax;
+}
+
+// The pages so far, of a part of kPart channels of the values.
+template <int kPart>
+struct Running {
+  float out[kPart / 8][4];
+  float max[2] = {kMinusInfinity, kMinusInfinity};
+  float sum[2] = {0, 0};
+  bool seen[2] = {false, false};  // a page before this one had a visible position
+};
+
+// Takes maximum and sum of a page in; the factors of what was there before and of the page.
+template <int kPart>
+__device__ __forceinline__ void JoinSums(const PageSoftmax& page, Running<kPart>& running,
+                                         float (&before)[2], float (&after)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const bool both = running.seen[h] && page.any[h];
+    const float together =
+        running.seen[h] && running.max[h] > page.max[h] ? running.max[h] : page.max[h];
+    before[h] = both ? reference::Exp(running.max[h] - together) : 1.0f;
+    after[h] = both ? reference::Exp(page.max[h] - together) : 1.0f;
+    if (!page.any[h]) continue;
+    running.sum[h] = both ? fmaf(running.sum[h], before[h], page.sum[h] * after[h]) : page.sum[h];
+    running.max[h] = together;
+  }
+}
+
+// Weights of a page as the left operand of a product with its values: step k has positions 16 k on.
+template <Half kType>
+__device__ __forceinline__ void PackWeights(const PageScores& weight, uint32_t (&p)[4][4]) {
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    p[k][0] = Pack2<kType>(weight[2 * k][0], weight[2 * k][1]);
+    p[k][1] = Pack2<kType>(weight[2 * k][2], weight[2 * k][3]);
+    p[k][2] = Pack2<kType>(weight[2 * k + 1][0], weight[2 * k + 1][1]);
+    p[k][3] = Pack2<kType>(weight[2 * k + 1][2], weight[2 * k + 1][3]);
+  }
+}
+
+// Calls store(channel, value) for what this thread has of row h.
+template <int kPart, typename Store>
+__device__ __forceinline__ void ForChannels(Running<kPart>& running, int h, int first,
+                                            int value_dim, const Store& store) {
+#pragma unroll
+  for (int j = 0; j < kPart / 8; ++j) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int c = first + 8 * j + 2 * int(threadIdx.x % 4) + e;
+      if (c < value_dim) store(c, running.out[j][2 * h + e]);
+    }
+  }
+}
+
+template <int kPart>
+__device__ __forceinline__ void StoreResult(const AttentionCall& call, const TileRows& rows,
+                                            int first, Running<kPart>& running) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    if (rows.row[h] < 0) continue;
+    const float inverse = 1.0f / running.sum[h];
+    const int64_t head = int64_t(rows.head[h]) * call.kv.value_dim;
+    // All gates are asked for before the first result is stored.
+    ForChannels(running, h, first, call.kv.value_dim,
+                [&](int c, float& o) { o = Gated(call, rows.row[h], head + c, o * inverse); });
+    float* to = call.out.data + rows.row[h] * call.out.stride + head;
+    ForChannels(running, h, first, call.kv.value_dim, [&](int c, float o) { to[c] = o; });
+  }
+}
+
+// Attention of many queries with products of whole warpgroups; `HasManyQueries` says where.
+bool HasManyQueries(const AttentionCall& call);
+void AttendMany(Stream stream, const AttentionCall& call);
+
+}  // namespace reprise::cuda

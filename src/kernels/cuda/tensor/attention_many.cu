@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <type_traits>
+
+#include "kernels/cuda/tensor/attention.cuh"
+#include "kernels/cuda/tensor/hopper.cuh"
+
+// Attention of many queries: two warpgroups have 64 queries each and read pages that a third one
+// copies, a page ahead. Scores are 64 x 64 products from shared memory; weights stay in registers
+// as the left operand of products with 64 channels of the values at a time. While one warpgroup
+// weighs or joins, the other has the tensor cores.
+namespace reprise::cuda {
+namespace {
+
+constexpr int kGroups = 2;  // warpgroups that compute
+constexpr int kGroupThreads = 128;
+constexpr int kThreads = (kGroups + 1) * kGroupThreads;
+constexpr int kGroupQueries = 64;
+constexpr int kQueries = kGroups * kGroupQueries;
+constexpr int kStages = 2;
+constexpr int kTileValues = 64 * 64;  // rows of 64 values, swizzled by 128 bytes
+
+// Registers: what a copying thread gives up, computing ones take.
+constexpr int kFewRegisters = 40;
+constexpr int kManyRegisters = 232;
+
+template <int kHead, int kValue>
+struct Room {
+  uint16_t q[kGroups][kHead / 64][kTileValues];
+  uint16_t k[kStages][kHead / 64][kTileValues];
+  uint16_t v[kStages][kValue / 64][kTileValues];
+  uint64_t keys_full[kStages];
+  uint64_t values_full[kStages];
+  uint64_t empty[kStages];
+};
+
+// The place of 8 values, chunk `chunk` of a row of kWidth, in tiles of 64 x 64.
+__device__ __forceinline__ uint16_t* PlaceOf(uint16_t* tiles, int row, int chunk) {
+  return tiles + chunk / 8 * kTileValues + row * 64 + ((chunk % 8) ^ (row % 8)) * 8;
+}
+
+// Copies rows [0, 64) of a page; zeros from `width` on and in rows that are not held yet.
+template <int kWidth>
+__device__ __forceinline__ void CopyPage(uint16_t* tiles, const uint16_t* from, int width,
+                                         int rows) {
+#pragma unroll 4
+  for (int i = threadIdx.x % kGroupThreads; i < kKeys * (kWidth / 8); i += kGroupThreads) {
+    const int row = i / (kWidth / 8);
+    const int chunk = i % (kWidth / 8);
+    const bool valid = row < rows && chunk * 8 < width;
+    CopyAsync16(PlaceOf(tiles, row, chunk), valid ? from + row * width + chunk * 8 : from, valid);
+  }
+}
+
+// All queries of the block, rounded, by all threads.
+template <Half kType, int kHead>
+__device__ void LoadQueries(const AttentionCall& call, const SequenceView& sequence,
+                            const QueryRange& range, int kv_head, uint16_t* to) {
+  for (int i = threadIdx.x; i < kQueries * (kHead / 8); i += kThreads) {
+    const int place = i / (kHead / 8);
+    const int chunk = i % (kHead / 8);
+    const int query = range.begin + place;
+    float4 low = {}, high = {};
+    if (query < range.end && chunk * 8 < call.kv.head_dim) {
+      const int64_t row = sequence.row_begin + query / call.group;
+      const int head = kv_head * call.group + query % call.group;
+      const auto* from = reinterpret_cast<const float4*>(
+          call.q.data + row * call.q.stride + int64_t{head} * call.kv.head_dim + chunk * 8);
+      low = from[0], high = from[1];
+    }
+    uint16_t* tiles = to + place / kGroupQueries * (kHead / 64) * kTileValues;
+    *reinterpret_cast<uint4*>(PlaceOf(tiles, place % kGroupQueries, chunk)) =
+        make_uint4(Pack2<kType>(low.x, low.y), Pack2<kType>(low.z, low.w),
+                   Pack2<kType>(high.x, high.y), Pack2<kType>(high.z, high.w));
+  }
+}
+
+// acc (+)= A [64, 16] B [64, 16]^T from shared memory.
+template <Half kType>
+__device__ __forceinline__ void ScoreStep(PageScores& acc, uint64_t a, uint64_t b, bool first) {
+  if constexpr (kType == Half::kBF16) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
+        "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
+        "%27, %28, %29, %30, %31}, "
+        "%32, %33, p, 1, 1, 0, 0;\n}"
+        : "+f"(acc[0][0]), "+f"(acc[0][1]), "+f"(acc[0][2]), "+f"(acc[0][3]), "+f"(acc[1][0]),
+          "+f"(acc[1][1]), "+f"(acc[1][2]), "+f"(acc[1][3]), "+f"(acc[2][0]), "+f"(acc[2][1]),
+          "+f"(acc[2][2]), "+f"(acc[2][3]), "+f"(acc[3][0]), "+f"(acc[3][1]), "+f"(acc[3][2]),
+          "+f"(acc[3][3]), "+f"(acc[4][0]), "+f"(acc[4][1]), "+f"(acc[4][2]), "+f"(acc[4][3]),
+          "+f"(acc[5][0]), "+f"(acc[5][1]), "+f"(acc[5][2]), "+f"(acc[5][3]), "+f"(acc[6][0]),
+          "+f"(acc[6][1]), "+f"(acc[6][2]), "+f"(acc[6][3]), "+f"(acc[7][0]), "+f"(acc[7][1]),
+          "+f"(acc[7][2]), "+f"(acc[7][3])
+        : "l"(a), "l"(b), "r"(int(first)));
+  } else {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
+        "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
+        "%27, %28, %29, %30, %31}, "
+        "%32, %33, p, 1, 1, 0, 0;\n}"
+        : "+f"(acc[0][0]), "+f"(acc[0][1]), "+f"(acc[0][2]), "+f"(acc[0][3]), "+f"(acc[1][0]),
+          "+f"(acc[1][1]), "+f"(acc[1][2]), "+f"(acc[1][3]), "+f"(acc[2][0]), "+f"(acc[2][1]),
+          "+f"(acc[2][2]), "+f"(acc[2][3]), "+f"(acc[3][0]), "+f"(acc[3][1]), "+f"(acc[3][2]),
+          "+f"(acc[3][3]), "+f"(acc[4][0]), "+f"(acc[4][1]), "+f"(acc[4][2]), "+f"(acc[4][3]),
+          "+f"(acc[5][0]), "+f"(acc[5][1]), "+f"(acc[5][2]), "+f"(acc[5][3]), "+f"(acc[6][0]),
+          "+f"(acc[6][1]), "+f"(acc[6][2]), "+f"(acc[6][3]), "+f"(acc[7][0]), "+f"(acc[7][1]),
+          "+f"(acc[7][2]), "+f"(acc[7][3])
+        : "l"(a), "l"(b), "r"(int(first)));
+  }
+}
+
+// acc (+)= A [64, 16] from registers, B [16, 64] from shared memory, rows of 64 values.
+template <Half kType>
+__device__ __forceinline__ void ValueStep(PageScores& acc, const uint32_t (&a)[4], uint64_t b,
+                                          bool first) {
+  if constexpr (kType == Half::kBF16) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
+        "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
+        "%27, %28, %29, %30, %31}, "
+        "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}"
+        : "+f"(acc[0][0]), "+f"(acc[0][1]), "+f"(acc[0][2]), "+f"(acc[0][3]), "+f"(acc[1][0]),
+          "+f"(acc[1][1]), "+f"(acc[1][2]), "+f"(acc[1][3]), "+f"(acc[2][0]), "+f"(acc[2][1]),
+          "+f"(acc[2][2]), "+f"(acc[2][3]), "+f"(acc[3][0]), "+f"(acc[3][1]), "+f"(acc[3][2]),
+          "+f"(acc[3][3]), "+f"(acc[4][0]), "+f"(acc[4][1]), "+f"(acc[4][2]), "+f"(acc[4][3]),
+          "+f"(acc[5][0]), "+f"(acc[5][1]), "+f"(acc[5][2]), "+f"(acc[5][3]), "+f"(acc[6][0]),
+          "+f"(acc[6][1]), "+f"(acc[6][2]), "+f"(acc[6][3]), "+f"(acc[7][0]), "+f"(acc[7][1]),
+          "+f"(acc[7][2]), "+f"(acc[7][3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(first)));
+  } else {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
+        "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
+        "%27, %28, %29, %30, %31}, "
+        "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}"
+        : "+f"(acc[0][0]), "+f"(acc[0][1]), "+f"(acc[0][2]), "+f"(acc[0][3]), "+f"(acc[1][0]),
+          "+f"(acc[1][1]), "+f"(acc[1][2]), "+f"(acc[1][3]), "+f"(acc[2][0]), "+f"(acc[2][1]),
+          "+f"(acc[2][2]), "+f"(acc[2][3]), "+f"(acc[3][0]), "+f"(acc[3][1]), "+f"(acc[3][2]),
+          "+f"(acc[3][3]), "+f"(acc[4][0]), "+f"(acc[4][1]), "+f"(acc[4][2]), "+f"(acc[4][3]),
+          "+f"(acc[5][0]), "+f"(acc[5][1]), "+f"(acc[5][2]), "+f"(acc[5][3]), "+f"(acc[6][0]),
+          "+f"(acc[6][1]), "+f"(acc[6][2]), "+f"(acc[6][3]), "+f"(acc[7][0]), "+f"(acc[7][1]),
+          "+f"(acc[7][2]), "+f"(acc[7][3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(first)));
+  }
+}
+
+// 16 rows of a tile of values: K runs over its rows, eight of which are 1024 bytes.
+__device__ __forceinline__ uint64_t ValueDescriptor(const uint16_t* rows) {
+  constexpr uint64_t kEightRows = 1024 >> 4;
+  return uint64_t((SharedAddress(rows) & 0x3FFFF) >> 4) | kEightRows << 16 | kEightRows << 32 |
+         uint64_t{1} << 62;
+}
+
+// The pages that a block reads.
+struct Pages {
+  int begin;
+  int end;
+  int held;  // positions up to the last query
+};
+
+template <int kHead, int kValue>
+__device__ void CopyPages(const AttentionCall& call, const SequenceView& sequence,
+                          const Pages& pages, int head, Room<kHead, kValue>& room) {
+  const KvView& kv = call.kv;
+  for (int page = pages.begin; page < pages.end; ++page) {
+    const int turn = page - pages.begin;
+    const int stage = turn % kStages;
+    WarpWaitBarrier(&room.empty[stage], turn / kStages % 2 ^ 1);
+    const uint32_t id = call.step.blocks[sequence.block_begin + page];
+    const std::byte* block = call.step.block_memory + int64_t{id} * call.step.block_bytes;
+    const int rows = min(kKeys, pages.held - page * kKeys);
+    CopyPage<kHead>(room.k[stage][0],
+                    reinterpret_cast<const uint16_t*>(block + kv.k_offset) +
+                        int64_t{head} * kKeys * kv.head_dim,
+                    kv.head_dim, rows);
+    CommitAsync();
+    CopyPage<kValue>(room.v[stage][0],
+                     reinterpret_cast<const uint16_t*>(block + kv.v_offset) +
+                         int64_t{head} * kKeys * kv.value_dim,
+                     kv.value_dim, rows);
+    CommitAsync();
+    WaitAsync<1>();
+    FenceCopies();
+    Arrive(&room.keys_full[stage]);
+    WaitAsync<0>();
+    FenceCopies();
+    Arrive(&room.values_full[stage]);
+  }
+}
+
+// Joins channels 64 part .. of a page. What was there before the first page is 0, with factor 1.
+template <bool kAll, int kValue>
+__device__ __forceinline__ void JoinPart(const PageSoftmax& page, int part, const PageScores& fresh,
+                                         const float (&before)[2], const float (&after)[2],
+                                         Running<kValue>& running) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int h = e / 2;
+      float& o = running.out[8 * part + j][e];
+      const float joined = fmaf(o, before[h], fresh[j][e] * after[h]);
+      o = kAll || page.any[h] ? joined : o;
+    }
+  }
+}
+
+// Weights of a page times all its values, 64 channels at a time.
+template <Half kType, bool kAll, int kValue>
+__device__ __forceinline__ void JoinValues(const PageSoftmax& page, const uint32_t (&p)[4][4],
+                                           const uint16_t (&tiles)[kValue / 64][kTileValues],
+                                           const float (&before)[2], const float (&after)[2],
+                                           Running<kValue>& running) {
+#pragma unroll
+  for (int part = 0; part < kValue / 64; ++part) {
+    PageScores fresh;
+    const uint64_t values = ValueDescriptor(tiles[part]);
+    WarpgroupFence();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) ValueStep<kType>(fresh, p[k], values + k * (2048 >> 4), k == 0);
+    WarpgroupCommit();
+    WarpgroupWait<0>();
+    JoinPart<kAll>(page, part, fresh, before, after, running);
+  }
+}
+
+template <Half kType, int kHead, int kValue>
+__device__ void Compute(const AttentionCall& call, const SequenceView& sequence,
+                        const QueryRange& range, const Pages& pages, int head, int group,
+                        Room<kHead, kValue>& room) {
+  const int tile = threadIdx.x / kWarp;
+  const TileRows rows = RowsOfTile(call, sequence, range, head, tile);
+  Running<kValue> running;
+#pragma unroll
+  for (int i = 0; i < kValue / 8; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) running.out[i][e] = 0.0f;
+  }
+  for (int page = pages.begin; page < pages.end; ++page) {
+    const int turn = page - pages.begin;
+    const int stage = turn % kStages;
+    const int parity = turn / kStages % 2;
+    PageScores score;
+    WarpWaitBarrier(&room.keys_full[stage], parity);
+    WarpgroupFence();
+#pragma unroll
+    for (int chunk = 0; chunk < kHead / 64; ++chunk) {
+      const uint64_t a = TileDescriptor(room.q[group][chunk]);
+      const uint64_t b = TileDescriptor(room.k[stage][chunk]);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        ScoreStep<kType>(score, a + 2 * k, b + 2 * k, chunk == 0 && k == 0);
+      }
+    }
+    WarpgroupCommit();
+    WarpgroupWait<0>();
+    bool all = true;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      all = all && rows.position[h] >= (page + 1) * kKeys - 1 &&
+            FirstSeen(call.params, rows.position[h]) <= page * kKeys;
+    }
+    all = __all_sync(~0u, all);
+    const auto join = [&](auto whole) {
+      constexpr bool kAll = decltype(whole)::value;
+      const PageSoftmax softmax = Weigh<kAll, false>(call.params, rows, page, score);
+      float before[2], after[2];
+      JoinSums(softmax, running, before, after);
+      uint32_t p[4][4];
+      PackWeights<kType>(score, p);
+      WarpWaitBarrier(&room.values_full[stage], parity);
+      JoinValues<kType, kAll>(softmax, p, room.v[stage], before, after, running);
+      running.seen[0] = running.seen[0] || softmax.any[0];
+      running.seen[1] = running.seen[1] || softmax.any[1];
+    };
+    if (all) {
+      join(std::true_type{});
+    } else {
+      join(std::false_type{});
+    }
+    if (threadIdx.x % kWarp == 0) Arrive(&room.empty[stage]);
+  }
+  StoreResult(call, rows, 0, running);
+}
+
+template <Half kType, int kHead, int kValue>
+__global__ void __launch_bounds__(kThreads, 1)
+    ManyQueries(const __grid_constant__ AttentionCall call) {
+  extern __shared__ __align__(1024) std::byte shared[];
+  auto& room = *reinterpret_cast<Room<kHead, kValue>*>(shared);
+  WaitForInputs();
+  LetNextStart();
+  // The last parts of a prompt have the most pages: they come first.
+  const int index = static_cast<int>(gridDim.x - 1 - blockIdx.x);
+  const QueryRange range = FindQueries(call.step, call.group, kQueries, index);
+  if (range.sequence < 0) return;
+  const SequenceView sequence = call.step.sequences[range.sequence];
+  const int head = blockIdx.y;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kStages; ++i) {
+      InitBarrier(&room.keys_full[i], kGroupThreads);
+      InitBarrier(&room.values_full[i], kGroupThreads);
+      InitBarrier(&room.empty[i], kGroups * kGroupThreads / kWarp);
+    }
+  }
+  LoadQueries<kType, kHead>(call, sequence, range, head, room.q[0][0]);
+  FenceCopies();
+  __syncthreads();
+  const int last = sequence.position + (range.end - 1) / call.group;
+  const int first = FirstSeen(call.params, sequence.position + range.begin / call.group);
+  const Pages pages{first / kKeys, last / kKeys + 1, last + 1};
+  // Said by one thread for all, so that the compiler knows that no warp is divided here.
+  const int group = __shfl_sync(~0u, threadIdx.x / kGroupThreads, 0);
+  if (group == kGroups) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
+    CopyPages(call, sequence, pages, head, room);
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
+    Compute<kType>(call, sequence, range, pages, head, group, room);
+  }
+}
+
+template <Half kType, int kHead, int kValue>
+void Launch(Stream stream, const AttentionCall& call) {
+  const auto kernel = ManyQueries<kType, kHead, kValue>;
+  constexpr size_t kShared = sizeof(Room<kHead, kValue>);
+  static const bool allowed = (AllowShared(kernel, kShared), true);
+  (void)allowed;
+  // Every sequence may end inside a part.
+  const int64_t queries = int64_t{call.step.rows} * call.group;
+  const int64_t parts =
+      std::min(queries, CeilDiv<int64_t>(queries, kQueries) + call.step.sequence_count);
+  LaunchEarly(kernel, dim3(unsigned(parts), unsigned(call.kv.kv_heads)), kThreads, kShared, stream,
+              call);
+}
+
+template <Half kType>
+void LaunchByShape(Stream stream, const AttentionCall& call) {
+  const int dim = std::max(call.kv.head_dim, call.kv.value_dim);
+  if (dim <= 64) return Launch<kType, 64, 64>(stream, call);
+  if (dim <= 128) return Launch<kType, 128, 128>(stream, call);
+  Launch<kType, 256, 256>(stream, call);
+}
+
+}  // namespace
+
+bool HasManyQueries(const AttentionCall& call) {
+  const KvView& kv = call.kv;
+  const bool shaped = kv.head_dim <= 256 && kv.value_dim <= 256 && kv.head_dim % 8 == 0 &&
+                      kv.value_dim % 8 == 0 && !kv.value_in_key && kv.type != KvType::kF32 &&
+                      call.params.softcap == 0;
+  const bool aligned = Aligned16(call.q.data, call.q.stride);
+  return shaped && aligned &&
+         int64_t{call.step.rows} * call.group >= int64_t{kGroupQueries} * call.step.sequence_count;
+}
+
+void AttendMany(Stream stream, const AttentionCall& call) {
+  (call.kv.type == KvType::kF16 ? LaunchByShape<Half::kF16> : LaunchByShape<Half::kBF16>)(stream,
+                                                                                          call);
+}
+
+}  // namespace reprise::cuda
