@@ -54,17 +54,20 @@ __global__ void __launch_bounds__(kThreads)
   int tap = 0;
   for (int begin = blockIdx.y * kStrip; begin < sequence.row_count; begin += gridDim.y * kStrip) {
     const int end = min(begin + kStrip, sequence.row_count);
-    float past[kTaps];  // the inputs of row t at the end
+    // All inputs are asked for before the first output is stored.
+    float inputs[kTaps - 1 + kStrip];
 #pragma unroll
-    for (int j = 1; j < kTaps; ++j) past[j] = channel.Input(begin - kTaps + j);
-    for (int t = begin; t < end; ++t) {
+    for (int j = 0; j < kTaps - 1 + kStrip; ++j) {
+      const int t = begin - (kTaps - 1) + j;
+      inputs[j] = t < end ? channel.Input(t) : 0.0f;
+    }
+    float* to = y.data + (sequence.row_begin + begin) * y.stride + c;
 #pragma unroll
-      for (int j = 0; j + 1 < kTaps; ++j) past[j] = past[j + 1];
-      past[kTaps - 1] = channel.Input(t);
+    for (int t = 0; t < kStrip; ++t, to += y.stride) {
       float sum = first;
 #pragma unroll
-      for (int j = 0; j < kTaps; ++j) sum = fmaf(w[j], past[j], sum);
-      y.data[(sequence.row_begin + t) * y.stride + c] = silu ? reference::Silu(sum) : sum;
+      for (int j = 0; j < kTaps; ++j) sum = fmaf(w[j], inputs[t + j], sum);
+      if (begin + t < end) *to = silu ? reference::Silu(sum) : sum;
     }
     for (; tap < sequence.tap_count; ++tap) {
       const TapView to = step.taps[sequence.tap_begin + tap];

@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kLanes = kNormLanes;
+constexpr int kBatch = 8;
 constexpr int kNarrow = 512;                 // parts up to here take 16 threads
 constexpr int64_t kUnaskedBytes = 40 << 10;  // of the 48 KiB that every kernel may have
 constexpr int64_t kSharedBytes = 200 << 10;  // the most a block asks for
@@ -49,7 +50,18 @@ __global__ void __launch_bounds__(kThreads) WideParts(Op op, int64_t parts, int 
   for (int64_t part = blockIdx.x; part < parts; part += gridDim.x) {
     const int64_t row = part / groups;
     const int64_t begin = part % groups * n;
-    for (int64_t i = threadIdx.x; i < n; i += kThreads) values[i] = op.Value(row, begin + i);
+    // Values are asked for in batches: whatever is stored between two loads, the second waits.
+    for (int64_t i = threadIdx.x; i < n; i += kBatch * kThreads) {
+      float batch[kBatch];
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) {
+        if (i + j * kThreads < n) batch[j] = op.Value(row, begin + i + j * kThreads);
+      }
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) {
+        if (i + j * kThreads < n) values[i + j * kThreads] = batch[j];
+      }
+    }
     __syncthreads();
     if (threadIdx.x < 32) {  // both halves of the warp do the same
       const auto value = [&](int64_t i) { return values[i]; };
@@ -58,6 +70,7 @@ __global__ void __launch_bounds__(kThreads) WideParts(Op op, int64_t parts, int 
     }
     __syncthreads();
     const auto known = shared_known;
+#pragma unroll 4
     for (int64_t i = threadIdx.x; i < n; i += kThreads) {
       op.Store(row, begin + i, i, values[i], known);
     }
@@ -94,7 +107,7 @@ struct RmsOp {
     return InverseRoot(SumOfSquares(value, lane, n) / static_cast<float>(n), eps);
   }
   __device__ float Normal(int64_t i, int64_t at, float value, float r) const {
-    return (value * r) * weight[kSharedWeight ? at : i];
+    return (value * r) * __ldg(weight + (kSharedWeight ? at : i));
   }
 };
 

@@ -190,7 +190,8 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads)
       token.in[c] = shared.mixed[(2 + index) * kDim + part * kPart + column + c];
     }
     float none[kColumns] = {}, out[kColumns];
-    RunToken(s, token, none, out);
+    RunToken(s, token, none, [] {});
+    ReadOut(s, token, out);
     Join(out);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {

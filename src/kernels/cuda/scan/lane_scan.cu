@@ -13,8 +13,6 @@
 namespace reprise::cuda {
 namespace {
 
-constexpr int kRunners = 128;  // threads
-constexpr int kThreads = kRunners + 32;
 constexpr int kTokens = 16;  // of a stage
 
 struct Operands {
@@ -157,10 +155,9 @@ __device__ void CopyAll(const Call& call, const BlockPlace& place, Ring<Operands
 }
 
 // The tokens of a sequence, one after another, as a thread reads them.
-template <Rule kRule, int kKeys, int kColumns>
+template <Rule kRule, int kKeys, int kColumns, int kBlockColumns>
 class TokenReader {
  public:
-  static constexpr int kBlockColumns = kRunners / kLanes * kColumns;
   using Operands = Stage<kRule, kKeys, kBlockColumns>;
 
   __device__ TokenReader(Ring<Operands::kCount>* ring, const float* stages, int count)
@@ -213,14 +210,14 @@ class TokenReader {
   int parity_ = 0;
 };
 
-// Outputs of a token are joined and stored while the next one is run. The first store, of nothing,
-// is overwritten by the second.
-template <Rule kRule, int kColumns>
+// Outputs are joined and stored kLate tokens later. The first stores, of nothing, go to where the
+// first output will be.
+template <Rule kRule, int kColumns, int kLate>
 struct Outputs {
-  float last[kColumns] = {};
-  float last_in[kColumns] = {};
+  float last[kColumns] = {};       // to be joined next
+  float in[kLate][kColumns] = {};  // of the tokens whose outputs are to be stored
   float* at;
-  float* next;
+  int64_t steps[kLate] = {};
   int64_t stride;
   float skip;
   bool mine;  // this thread stores column `lane` of its columns
@@ -229,17 +226,28 @@ struct Outputs {
     float value = 0;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      const float joined = kRule == Rule::kSsd ? fmaf(skip, last_in[c], last[c]) : last[c];
+      const float joined = kRule == Rule::kSsd ? fmaf(skip, in[0][c], last[c]) : last[c];
       value = threadIdx.x % kLanes == c ? joined : value;
     }
     if (mine) *at = value;
-    at = next;
-    next += stride;
+    at += steps[0];
+#pragma unroll
+    for (int i = 0; i + 1 < kLate; ++i) steps[i] = steps[i + 1];
+    steps[kLate - 1] = stride;
+  }
+  __device__ __forceinline__ void Keep(const float (&out)[kColumns], const float (&now)[kColumns]) {
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      last[c] = out[c];
+#pragma unroll
+      for (int i = 0; i + 1 < kLate; ++i) in[i][c] = in[i + 1][c];
+      in[kLate - 1][c] = now[c];
+    }
   }
 };
 
-template <Rule kRule, int kKeys, int kColumns>
-__global__ void __launch_bounds__(kThreads) ScanKernel(const __grid_constant__ Call call) {
+template <Rule kRule, int kKeys, int kColumns, int kRunners>
+__global__ void __launch_bounds__(kRunners + 32) ScanKernel(const __grid_constant__ Call call) {
   constexpr int kBlockColumns = kRunners / kLanes * kColumns;
   using Operands = Stage<kRule, kKeys, kBlockColumns>;
   extern __shared__ __align__(16) float stages[];
@@ -263,26 +271,30 @@ __global__ void __launch_bounds__(kThreads) ScanKernel(const __grid_constant__ C
   const float* state = StateOf(call, place, sequence.state);
   ForCells(call.shape, column, s,
            [&](float& cell, int64_t at, bool held) { cell = held ? state[at] : 0.0f; });
-  Outputs<kRule, kColumns> outputs;
+
+  // A token is read while the one before it is run, and the output of the one before that is
+  // computed while threads wait for each other, where registers suffice.
+  constexpr bool kAhead = (3 * kAlongKeys<kRule> + kColumns) * (kKeys / kLanes) <= 160;
+  Outputs<kRule, kColumns, kAhead ? 2 : 1> outputs;
   outputs.stride = call.y.stride;
   outputs.at = call.y.data + sequence.row_begin * call.y.stride +
                int64_t{place.head} * call.shape.columns + column + lane;
-  outputs.next = outputs.at;
   outputs.skip = kRule == Rule::kSsd ? call.in.skip[place.head] : 0.0f;
   outputs.mine = lane < kColumns && column + lane < call.shape.columns;
-
-  TokenReader<kRule, kKeys, kColumns> reader(&ring, stages, sequence.row_count);
-  Token<kRule, kKeys, kColumns> token, next;
-  const auto run = [&](const Token<kRule, kKeys, kColumns>& now) {
+  using TokenType = Token<kRule, kKeys, kColumns>;
+  const auto run = [&](const TokenType& now, const TokenType& before) {
     float out[kColumns];
-    RunToken(s, now, outputs.last, out);
+    RunToken(s, now, outputs.last, [&] {
+      if (kAhead) ReadOut(s, before, out);
+    });
+    if (!kAhead) ReadOut(s, now, out);
     outputs.Store();
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) outputs.last[c] = out[c], outputs.last_in[c] = now.in[c];
+    outputs.Keep(out, now.in);
   };
-  // A token is read while the one before it is run, where registers suffice.
-  constexpr bool kAhead = (2 * kAlongKeys<kRule> + kColumns) * (kKeys / kLanes) <= 128;
-  if (kAhead) reader.Next(&token);
+
+  TokenReader<kRule, kKeys, kColumns, kBlockColumns> reader(&ring, stages, sequence.row_count);
+  TokenType a, b, c = {};
+  if (kAhead) reader.Next(&a);
   int done = 0;
   for (int tap = 0; tap <= sequence.tap_count; ++tap) {
     const bool final = tap == sequence.tap_count;
@@ -290,51 +302,62 @@ __global__ void __launch_bounds__(kThreads) ScanKernel(const __grid_constant__ C
     const int stop = final ? sequence.row_count : view->row - sequence.row_begin;
     if constexpr (kAhead) {
 #pragma unroll 1
-      for (; done + 1 < stop; done += 2) {
-        reader.Next(&next);
-        run(token);
-        reader.Next(&token);
-        run(next);
+      for (; done + 2 < stop; done += 3) {
+        reader.Next(&b);
+        run(a, c);
+        reader.Next(&c);
+        run(b, a);
+        reader.Next(&a);
+        run(c, b);
       }
     }
 #pragma unroll 1
     for (; done < stop; ++done) {
-      reader.Next(kAhead ? &next : &token);
-      run(token);
-      if (kAhead) token = next;
+      reader.Next(kAhead ? &b : &a);
+      run(a, c);
+      if (kAhead) c = a, a = b;
     }
     SaveState(call.shape, column, s, StateOf(call, place, final ? sequence.state : view->state));
   }
+  if (sequence.row_count == 0) return;
   Join(outputs.last);
-  if (sequence.row_count > 0) outputs.Store();
+  outputs.Store();
+  if constexpr (kAhead) {
+    float out[kColumns];
+    ReadOut(s, c, out);
+    Join(out);
+    outputs.Keep(out, c.in);
+    outputs.Store();
+  }
 }
 
-template <Rule kRule, int kKeys, int kColumns>
+template <Rule kRule, int kKeys, int kColumns, int kRunners>
 void Launch(Stream stream, const Call& call) {
   constexpr int kBlockColumns = kRunners / kLanes * kColumns;
   using Operands = Stage<kRule, kKeys, kBlockColumns>;
   constexpr size_t kShared = sizeof(float) * Operands::kFloats * Operands::kCount;
-  const auto kernel = ScanKernel<kRule, kKeys, kColumns>;
+  const auto kernel = ScanKernel<kRule, kKeys, kColumns, kRunners>;
   static const bool allowed = (AllowShared(kernel, kShared), true);
   (void)allowed;
   const dim3 grid(unsigned(call.shape.heads * CeilDiv(call.shape.columns, kBlockColumns)),
                   unsigned(call.step.sequence_count));
-  kernel<<<grid, kThreads, kShared, stream>>>(call);
+  kernel<<<grid, kRunners + 32, kShared, stream>>>(call);
 }
 
-// Few columns a thread make many blocks: right for few heads; more of them waste less on a short
-// sequence, whose state is read and written in longer runs.
+// Threads with two columns read a token's keys once for both, which counts: shared memory is what
+// a token waits for. Few of them in a block make many blocks: right for few heads; with more of
+// them less is wasted on a short sequence, whose state is read and written in longer runs.
 template <Rule kRule, int kKeys>
 void LaunchByColumns(Stream stream, const Call& call) {
   const int64_t columns = int64_t{call.shape.heads} * call.shape.columns * call.step.sequence_count;
   const bool brief = call.step.rows < 4 * call.step.sequence_count;
   if constexpr (kKeys <= 128) {
     if (columns > 8192 || (brief && columns > 2048)) {
-      return Launch<kRule, kKeys, 4>(stream, call);
+      return Launch<kRule, kKeys, 4, 128>(stream, call);
     }
   }
-  if (columns > 2048 || brief) return Launch<kRule, kKeys, 2>(stream, call);
-  Launch<kRule, kKeys, 1>(stream, call);
+  if (columns > 2048 || brief) return Launch<kRule, kKeys, 2, 128>(stream, call);
+  Launch<kRule, kKeys, 2, 64>(stream, call);
 }
 
 bool Aligned(const HeadRows& rows) {

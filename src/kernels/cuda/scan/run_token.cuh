@@ -71,37 +71,58 @@ struct Token {
   }
 };
 
-// One token. `out` is what this thread has of its outputs, not joined yet; `last` that of the token
-// before it, joined here, where one has to wait for threads anyway.
+// The operand along keys that an output is read with.
+template <Rule kRule>
+inline constexpr int kReader = kRule == Rule::kWkv7 ? 4 : 1;
+
+// What this thread has of the outputs of the token that has just been run.
 template <Rule kRule, int kKeys, int kColumns>
+__device__ __forceinline__ void ReadOut(const float (&s)[kColumns][kKeys / kLanes],
+                                        const Token<kRule, kKeys, kColumns>& token,
+                                        float (&out)[kColumns]) {
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c) out[c] = Chain(s[c], token.along[kReader<kRule>]);
+}
+
+// One token. Threads wait for each other once: to join what they read from the state, and `last`,
+// with which the caller may do the same for an output. `meanwhile()` is called while the state is
+// still that of the token before; there is time for it.
+template <Rule kRule, int kKeys, int kColumns, typename Meanwhile>
 __device__ __forceinline__ void RunToken(float (&s)[kColumns][kKeys / kLanes],
                                          const Token<kRule, kKeys, kColumns>& token,
-                                         float (&last)[kColumns], float (&out)[kColumns]) {
+                                         float (&last)[kColumns], const Meanwhile& meanwhile) {
   constexpr int kCells = kKeys / kLanes;
   const auto& first = token.along[0];
   const auto& second = token.along[1];
   const auto& in = token.in;
   if constexpr (kRule == Rule::kSsd) {
+    meanwhile();
     Join(last);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
       const float u = token.scalar[0] * in[c];
 #pragma unroll
       for (int i = 0; i < kCells; ++i) s[c][i] = fmaf(first[i], u, s[c][i] * token.scalar[1]);
-      out[c] = Chain(s[c], second);
     }
-    return;
   } else {
-    float read[2 * kColumns];
+    if constexpr (kRule == Rule::kKeyDecay) {
+      meanwhile();
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      if constexpr (kRule == Rule::kKeyDecay) {
+      for (int c = 0; c < kColumns; ++c) {
 #pragma unroll
         for (int i = 0; i < kCells; ++i) s[c][i] *= token.along[2][i];
       }
+    }
+    float read[2 * kColumns];
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
       read[c] = Chain(s[c], first);
       read[kColumns + c] = last[c];
-      if constexpr (kRule == Rule::kDelta) {
+    }
+    if constexpr (kRule != Rule::kKeyDecay) meanwhile();
+    if constexpr (kRule == Rule::kDelta) {
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
 #pragma unroll
         for (int i = 0; i < kCells; ++i) s[c][i] *= token.scalar[0];
       }
@@ -116,14 +137,12 @@ __device__ __forceinline__ void RunToken(float (&s)[kColumns][kKeys / kLanes],
           s[c][i] =
               fmaf(s[c][i], token.along[3][i], fmaf(read[c], second[i], in[c] * token.along[2][i]));
         }
-        out[c] = Chain(s[c], token.along[4]);
       } else {
         const float delta = kRule == Rule::kDelta
                                 ? token.scalar[1] * (in[c] - token.scalar[0] * read[c])
                                 : token.scalar[0] * (in[c] - read[c]);
 #pragma unroll
         for (int i = 0; i < kCells; ++i) s[c][i] = fmaf(first[i], delta, s[c][i]);
-        out[c] = Chain(s[c], second);
       }
     }
   }

@@ -110,7 +110,7 @@ __device__ void ReadInputs(const Call& call, const Tile& tile, const Inputs& inp
     const float* from = call.x.f32 + SourceRow(call.groups, tile.begin + r) * call.x.stride;
     InputRow row = {from, call.norm.weight, 1.0f, nullptr};
     if (norm) {
-#pragma unroll 2
+#pragma unroll 4
       for (int i = 4 * threadIdx.x; i < cols; i += 4 * blockDim.x) {
         *reinterpret_cast<float4*>(inputs.floats + i) = *reinterpret_cast<const float4*>(from + i);
       }

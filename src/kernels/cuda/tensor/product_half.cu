@@ -36,7 +36,7 @@ __device__ float LargestOrNaN(const float* x, int64_t cols) {
 }
 
 template <Half kType>
-__global__ void __launch_bounds__(kRoundThreads) RoundKernel(View x, HalfRows out) {
+__global__ void __launch_bounds__(kRoundThreads) RoundAnyKernel(View x, HalfRows out) {
   WaitForInputs();
   LetNextStart();
   const int64_t row = blockIdx.x;
@@ -49,6 +49,47 @@ __global__ void __launch_bounds__(kRoundThreads) RoundKernel(View x, HalfRows ou
     const float low = 2 * i < x.cols ? in[2 * i] : 0.0f;
     const float high = 2 * i + 1 < x.cols ? in[2 * i + 1] : 0.0f;
     to[i] = Pack2<kType>(low * inverse, high * inverse);
+  }
+  if (threadIdx.x == 0) out.scale[row] = scale;
+}
+
+// The same for rows of whole groups of four, at most kHold of them a thread: read once.
+template <Half kType, int kHold>
+__global__ void __launch_bounds__(kRoundThreads) RoundKernel(View x, HalfRows out) {
+  WaitForInputs();
+  LetNextStart();
+  const int64_t row = blockIdx.x;
+  const auto* in = reinterpret_cast<const float4*>(x.data + row * x.stride);
+  const int fours = static_cast<int>(x.cols / 4);
+  float4 held[kHold];
+  float largest = 0;  // or NaN
+#pragma unroll
+  for (int j = 0; j < kHold; ++j) {
+    const int i = threadIdx.x + j * kRoundThreads;
+    held[j] = i < fours ? in[i] : make_float4(0, 0, 0, 0);
+  }
+  float scale = 1;
+  if constexpr (kType == Half::kF16) {
+    // Rare: a value that does not fit, for which all is looked at again.
+#pragma unroll
+    for (int j = 0; j < kHold; ++j) {
+      for (const float value : {held[j].x, held[j].y, held[j].z, held[j].w}) {
+        largest = fabsf(value) > largest ? fabsf(value) : largest;
+      }
+    }
+    if (__syncthreads_or(largest >= 65520.0f)) {
+      scale = RowScale<kType>(LargestOrNaN(x.data + row * x.stride, x.cols));
+    }
+  }
+  const float inverse = 1 / scale;
+  auto* to = reinterpret_cast<uint2*>(out.data + row * out.stride);
+#pragma unroll
+  for (int j = 0; j < kHold; ++j) {
+    const int i = threadIdx.x + j * kRoundThreads;
+    if (i < fours) {
+      to[i] = make_uint2(Pack2<kType>(held[j].x * inverse, held[j].y * inverse),
+                         Pack2<kType>(held[j].z * inverse, held[j].w * inverse));
+    }
   }
   if (threadIdx.x == 0) out.scale[row] = scale;
 }
@@ -220,9 +261,23 @@ void Run(Stream stream, const HalfRows& x, const HalfGroups& groups,
 
 }  // namespace
 
-void RoundRows(Stream stream, Half type, const View& x, const HalfRows& out) {
-  const auto kernel = type == Half::kF16 ? RoundKernel<Half::kF16> : RoundKernel<Half::kBF16>;
+namespace {
+
+template <Half kType>
+void LaunchRound(Stream stream, const View& x, const HalfRows& out) {
+  const bool fours = x.cols == out.stride && Aligned16(x.data, x.stride);
+  const int64_t hold = CeilDiv<int64_t>(x.cols, 4 * kRoundThreads);
+  const auto kernel = !fours || hold > 16 ? RoundAnyKernel<kType>
+                      : hold <= 1         ? RoundKernel<kType, 1>
+                      : hold <= 4         ? RoundKernel<kType, 4>
+                                          : RoundKernel<kType, 16>;
   LaunchEarly(kernel, unsigned(x.rows), kRoundThreads, 0, stream, x, out);
+}
+
+}  // namespace
+
+void RoundRows(Stream stream, Half type, const View& x, const HalfRows& out) {
+  (type == Half::kF16 ? LaunchRound<Half::kF16> : LaunchRound<Half::kBF16>)(stream, x, out);
 }
 
 HalfRows RoundedOnTheWay(const View& x) {
