@@ -183,8 +183,32 @@ void Connection::Read() {
   reading_ = true;
   const bool body = state_ == State::kLingering ||
                     (state_ == State::kReading && parser_->state() == RequestParser::State::kBody);
-  const size_t wanted = body ? kReadBodyBytes : kReadBytes;
-  if (incoming_.size() != wanted) incoming_ = std::vector<char>(wanted);
+  const bool large = state_ == State::kLingering ? lingered_bytes_ > kReadBodyBytes
+                                                 : body && body_bytes_ > kReadBodyBytes;
+  large ? AwaitTurn() : ReadNow(body ? kReadBodyBytes : kReadBytes);
+}
+
+// Those who send much take turns, one piece each, and between two pieces everybody else is heard:
+// however many bodies arrive, a small request waits for one piece, not for one of each.
+void Connection::AwaitTurn() {
+  hub_->turns.push_back(shared_from_this());
+  if (std::exchange(hub_->turning, true)) return;
+  asio::post(hub_->io, [hub = hub_] { TakeTurn(hub); });
+}
+
+void Connection::TakeTurn(const std::shared_ptr<Hub>& hub) {
+  if (hub->turns.empty()) {
+    hub->turning = false;
+    return;
+  }
+  const std::shared_ptr<Connection> next = std::move(hub->turns.front());
+  hub->turns.pop_front();
+  if (next->state_ != State::kClosed) next->ReadNow(kReadBodyBytes);
+  asio::post(hub->io, [hub] { TakeTurn(hub); });
+}
+
+void Connection::ReadNow(size_t bytes_max) {
+  if (incoming_.size() != bytes_max) incoming_ = std::vector<char>(bytes_max);
   transport_->Read(asio::buffer(incoming_),
                    [self = shared_from_this()](const error_code& error, size_t bytes) {
                      self->reading_ = false;
@@ -199,8 +223,9 @@ void Connection::OnRead(std::string_view bytes) {
       if (buffer_.empty() && parser_->state() == RequestParser::State::kHead) {
         deadline_ = std::chrono::steady_clock::now() + hub_->options.head_max;
       }
+      if (buffer_.empty()) return Process(bytes);
       buffer_ += bytes;
-      return Process();
+      return Process(std::exchange(buffer_, std::string()));
     case State::kAnswering:  // the next request, early
       buffer_ += bytes;
       if (buffer_.size() < hub_->options.limits.head_bytes_max) Read();
@@ -214,11 +239,13 @@ void Connection::OnRead(std::string_view bytes) {
   }
 }
 
-void Connection::Process() {
+// What is not used up stays in buffer_, which is empty now.
+void Connection::Process(std::string_view bytes) {
   while (state_ == State::kReading) {
     const bool in_head = parser_->state() == RequestParser::State::kHead;
-    const size_t used = parser_->Feed(buffer_);
-    buffer_.erase(0, used);
+    bytes.remove_prefix(parser_->Feed(bytes));
+    const bool more = parser_->state() == RequestParser::State::kBody && in_head && !bytes.empty();
+    if (!more) buffer_ = bytes;
     switch (parser_->state()) {
       case RequestParser::State::kFailed:
         return Refuse(parser_->status(), parser_->problem());
@@ -228,7 +255,7 @@ void Connection::Process() {
       case RequestParser::State::kBody:
         if (in_head) {
           if (!BeginBody()) return;
-          if (!buffer_.empty()) break;  // go on with the body
+          if (more) break;  // go on with the body
         }
         if (!CountBody()) return;
         return Read();
@@ -528,7 +555,7 @@ void Connection::FinishAnswer() {
   const ServerOptions& options = hub_->options;
   deadline_ =
       std::chrono::steady_clock::now() + (buffer_.empty() ? options.idle_max : options.head_max);
-  if (!buffer_.empty()) return Process();
+  if (!buffer_.empty()) return Process(std::exchange(buffer_, std::string()));
   Read();
 }
 

@@ -28,7 +28,9 @@ struct Hub {
   boost::asio::io_context io{1};
   std::unique_ptr<WorkQueue> workers;
   std::unordered_set<Connection*> connections;
-  size_t refusing = 0;  // of them, those that are only told to go away
+  size_t refusing = 0;                            // of them, those that are only told to go away
+  std::deque<std::shared_ptr<Connection>> turns;  // those that go on reading a large body
+  bool turning = false;                           // the first of them will be asked
   ServerStats counters;
   uint64_t next_id = 0;
   std::string id_prefix;  // of request ids; differs from process to process
@@ -80,8 +82,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   };
 
   void Read();
+  void ReadNow(size_t bytes_max);
+  void AwaitTurn();
+  static void TakeTurn(const std::shared_ptr<Hub>& hub);
   void OnRead(std::string_view bytes);
-  void Process();
+  void Process(std::string_view bytes);
   bool BeginBody();
   bool CountBody();
   void BeginAnswer();

@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/work_queue.h"
 
-#include <algorithm>
+#ifdef __linux__
+#include <sys/resource.h>
+#endif
+
 #include <utility>
 
 namespace reprise::http {
+namespace {
+
+#ifdef __linux__
+constexpr int kHeavyNice = 5;
+#endif
+
+}  // namespace
 
 WorkQueue::WorkQueue(int thread_count) {
-  const int count = std::max(1, thread_count);
-  for (int i = 0; i < count; ++i) {
-    const bool takes_heavy = i + 1 < count || count == 1;
-    threads_.emplace_back([this, takes_heavy] { Serve(takes_heavy); });
+  if (thread_count <= 1) threads_.emplace_back([this] { Serve(Kind::kAll); });
+  for (int i = 0; thread_count > 1 && i < thread_count; ++i) {
+    const Kind kind = i < thread_count / 2 ? Kind::kLight : Kind::kHeavy;
+    threads_.emplace_back([this, kind] { Serve(kind); });
   }
 }
 
@@ -26,13 +36,14 @@ void WorkQueue::Add(Task task) {
   changed_.notify_all();  // the one that wakes may not take heavy tasks
 }
 
-std::function<void()> WorkQueue::TakeLocked(bool takes_heavy) {
+std::function<void()> WorkQueue::TakeLocked(Kind kind) {
   for (auto turn = turns_.begin(); turn != turns_.end(); ++turn) {
     const auto found = shares_.find(*turn);
     Share& share = found->second;
     const bool heavy =
-        takes_heavy && !share.heavy.empty() &&
-        (share.light.empty() || share.heavy.front().number < share.light.front().number);
+        kind == Kind::kHeavy ||
+        (kind == Kind::kAll && !share.heavy.empty() &&
+         (share.light.empty() || share.heavy.front().number < share.light.front().number));
     std::deque<Waiting>& tasks = heavy ? share.heavy : share.light;
     if (tasks.empty()) continue;
     std::function<void()> run = std::move(tasks.front().run);
@@ -47,11 +58,15 @@ std::function<void()> WorkQueue::TakeLocked(bool takes_heavy) {
   return nullptr;
 }
 
-void WorkQueue::Serve(bool takes_heavy) {
+void WorkQueue::Serve(Kind kind) {
+#ifdef __linux__
+  // Of this thread alone. If it fails, heavy tasks are as urgent as any.
+  if (kind == Kind::kHeavy) (void)::setpriority(PRIO_PROCESS, 0, kHeavyNice);
+#endif
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     std::function<void()> run;
-    changed_.wait(lock, [&] { return stopped_ || (run = TakeLocked(takes_heavy)) != nullptr; });
+    changed_.wait(lock, [&] { return stopped_ || (run = TakeLocked(kind)) != nullptr; });
     if (run == nullptr) return;
     lock.unlock();
     run();

@@ -19,9 +19,9 @@ namespace reprise::http {
 // 1. Every task belongs to a share (a tenant). Shares with waiting tasks take turns, one task each;
 //    within a share tasks run in the order they came. However many one tenant sends, another waits
 //    for one task of it at most on each thread.
-// 2. Heavy tasks (requests with large bodies) are never on all threads: one thread is left to the
-//    others, so that a small request does not wait behind large ones. (With a single thread there
-//    is nothing to leave.)
+// 2. Heavy tasks (requests with large bodies) have threads of their own, which make way for all
+//    others when processors are scarce: a small request does not wait for large ones, and neither
+//    does what computes. (With a single thread there is nothing to divide.)
 //
 // Thread safety: all methods from any thread.
 class WorkQueue {
@@ -50,8 +50,10 @@ class WorkQueue {
     std::deque<Waiting> heavy;
   };
 
-  void Serve(bool takes_heavy);
-  std::function<void()> TakeLocked(bool takes_heavy);
+  // Which tasks a thread takes.
+  enum class Kind { kAll, kLight, kHeavy };
+  void Serve(Kind kind);
+  std::function<void()> TakeLocked(Kind kind);
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -11,6 +11,8 @@ a time: how long the ordinary client waited is printed.
 """
 import http.client
 import json
+import multiprocessing
+import os
 import pathlib
 import random
 import socket
@@ -252,6 +254,18 @@ def ask_health(server):
     return time.monotonic() - begin
 
 
+def keep_asking(server, over, times):
+    """The ordinary client, in a process of its own: what attackers compute here does not delay it."""
+    busy, busy_health = [], []
+    try:
+        while not over.is_set():
+            busy.append(ask(server))
+            busy_health.append(ask_health(server))
+        times.put((busy, busy_health, ""))
+    except Exception as error:
+        times.put((busy, busy_health, f"{type(error).__name__}: {error}"))
+
+
 def median_ms(times):
     return 1000 * sorted(times)[len(times) // 2] if times else float("nan")
 
@@ -276,13 +290,19 @@ def main():
     for i, connection in enumerate(silent):
         connection.sendall(b"POST /v1/chat/comp"[:i % 18])
     crowd = Crowd(attacks)
+    over, times = multiprocessing.Event(), multiprocessing.Queue()
+    ordinary = multiprocessing.Process(target=keep_asking, args=(server, over, times))
+    ordinary.start()
+    os.nice(5)  # attackers compute on their own machines
     threads = [threading.Thread(target=crowd.run) for _ in range(6)]
     for thread in threads:
         thread.start()
-    busy, busy_health = [], []
-    while any(thread.is_alive() for thread in threads):
-        busy.append(ask(server))
-        busy_health.append(ask_health(server))
+    for thread in threads:
+        thread.join()
+    over.set()
+    busy, busy_health, failed = times.get(timeout=120)
+    ordinary.join()
+    crowd.errors += [f"the ordinary client: {failed}"] if failed else []
     after = memory_mib(server, "VmHWM")
     ask(server)
     for connection in silent:
@@ -303,7 +323,7 @@ def main():
     print(f"{total} requests, {len(crowd.errors)} not answered as they should be; memory {before} MiB, "
           f"{after} MiB at most; an ordinary request took {median_ms(idle):.0f} ms alone and {median_ms(busy):.0f} ms "
           f"(at most {1000 * max(busy):.0f}) among them, /health {median_ms(idle_health):.1f} and "
-          f"{median_ms(busy_health):.1f} ms")
+          f"{median_ms(busy_health):.1f} ms (at most {1000 * max(busy_health):.1f})")
     assert after - before < GROWTH_MIB_MAX, "it keeps too much"
     sys.exit(1 if crowd.errors or total < 2000 else 0)
 
