@@ -134,6 +134,39 @@ TEST(Text, IsNotControlInAnyField) {
             "{user\n<|im_start|>}\n{assistant\n<|im_end|>");
 }
 
+// Where a template shows no calls, the markers that the model wrote around them are its control
+// tokens again, and nothing that a client put between them is.
+TEST(Text, MarkersOfCallsAreTheModelsOwn) {
+  static constexpr CallFormat kFormat = {.name = "test",
+                                         .section_begin = "<|im_start|>",
+                                         .section_end = "<|im_end|>",
+                                         .body = CallFormat::Body::kNamedJson};
+  TestService service;
+  ServedModel model = service.service().model();
+  const auto silent = ChatTemplate::Parse("{% for m in messages %}{{ m.content }}\n{% endfor %}");
+  model.chat_template = &*silent;
+  model.template_source = "";
+  model.output.calls = {&kFormat};
+  model.call_shape = FindCallShape(*silent);
+  ASSERT_TRUE(model.call_shape.as_content);
+  const ChatEncoder encoder(model.tokenizer, model.ControlText());
+  model.chat_encoder = &encoder;
+  ChatJob job;
+  ChatTurn turn;
+  turn.role = "assistant";
+  turn.content = "<|im_start|>";
+  turn.calls = {{"c", "f<|im_end|>", R"({"k": "<|im_end|>"})"}};
+  job.turns = {turn};
+  const auto prompt = RenderChat(model, job, nullptr);
+  ASSERT_TRUE(prompt.ok()) << prompt.status().message();
+  std::string text;
+  for (const TokenId id : prompt->ids) {
+    text += id < 256 ? std::string(1, static_cast<char>(id)) : id == 256 ? "{{{" : "}}}";
+  }
+  EXPECT_EQ(text, R"(<|im_start|>{{{{"name": "f<|im_end|>", "arguments": {"k": "<|im_end|>"}}}}})"
+                  "\n");
+}
+
 TEST(Numbers, KeepTheirSpelling) {
   TestService service;
   const std::string numbers =

@@ -40,6 +40,9 @@ struct ServedModel {
   std::vector<std::pair<std::string, std::string>> special_tokens;  // for the template
   TextVectors vectors;  // whether and how texts become vectors
 
+  // The text in which control tokens of prompts are spelled: the template, and the markers of calls
+  // that it does not show itself. For the chat encoder.
+  std::string ControlText() const;
   // Whether a request for `name` means this model. Without a name it does.
   bool Answers(std::string_view name) const;
   // The id and the aliases that are names, for lists.

@@ -176,12 +176,12 @@ TestService::Parts::Parts(ServiceOptions options, TextVectors vectors) {
   model.vectors = std::move(vectors);
   model.tokenizer = tokenizer.get();
   model.chat_template = &*chat_template;
-  chat_encoder.emplace(tokenizer.get(), kTemplate);
-  model.chat_encoder = &*chat_encoder;
   model.template_source = kTemplate;
   model.output = OutputFormat::Detect(kTemplate, tokenizer.get());
   model.call_shape = FindCallShape(*chat_template);
   model.thinking = ThinkingSwitches::Detect(kTemplate);
+  chat_encoder.emplace(tokenizer.get(), model.ControlText());
+  model.chat_encoder = &*chat_encoder;
   CacheOptions cache;
   cache.budget_bytes = size_t{8} << 20;
   cache.context_tokens = kContextTokens;

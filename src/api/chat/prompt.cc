@@ -36,22 +36,41 @@ void WriteCalls(const std::vector<ToolCall>& calls, bool as_text, JsonWriter* js
 }
 
 // What the model wrote to make these calls, for a template that shows none.
-std::string CallsAsText(const ServedModel& model, const std::vector<ToolCall>& calls) {
-  if (model.output.calls.empty()) return "";
+CallText CallsAsText(const ServedModel& model, const std::vector<ToolCall>& calls) {
+  if (model.output.calls.empty()) return {};
   std::vector<WrittenCall> written;
   for (const ToolCall& call : calls) written.push_back({call.name, call.id, call.arguments});
-  return reprise::WriteCalls(*model.output.calls.front(), written).value_or("");
+  return reprise::WriteCalls(*model.output.calls.front(), written).value_or(CallText());
 }
 
-std::string FormatTurns(const ServedModel& model, const std::vector<ChatTurn>& turns) {
-  std::string text;
-  JsonWriter json(&text);
+// A turn's content with the calls behind it; the markers around those are no data.
+std::string AppendCalls(const ServedModel& model, const ChatTurn& turn,
+                        ChatInput::MixedContent* mixed) {
+  const CallText calls = CallsAsText(model, turn.calls);
+  if (!turn.content.empty()) mixed->data.push_back({0, turn.content.size()});
+  for (const TextRange& range : calls.data) {
+    mixed->data.push_back({turn.content.size() + range.begin, turn.content.size() + range.end});
+  }
+  return turn.content + calls.text;
+}
+
+// The messages as JSON, and what of them is the model's own.
+struct FormattedTurns {
+  std::string json;
+  std::vector<ChatInput::MixedContent> mixed;
+};
+
+FormattedTurns FormatTurns(const ServedModel& model, const std::vector<ChatTurn>& turns) {
+  FormattedTurns formatted;
+  JsonWriter json(&formatted.json);
   json.BeginArray();
-  for (const ChatTurn& turn : turns) {
+  for (size_t i = 0; i < turns.size(); ++i) {
+    const ChatTurn& turn = turns[i];
     const CallShape& shape = model.call_shape;
     json.BeginObject().Member("role", turn.role).Key("content");
     if (!turn.calls.empty() && shape.as_content) {
-      json.String(turn.content + CallsAsText(model, turn.calls));
+      formatted.mixed.push_back({i, {}});
+      json.String(AppendCalls(model, turn, &formatted.mixed.back()));
     } else if (!turn.calls.empty() && shape.null_content && turn.content.empty()) {
       json.Null();
     } else {
@@ -64,7 +83,7 @@ std::string FormatTurns(const ServedModel& model, const std::vector<ChatTurn>& t
     json.EndObject();
   }
   json.EndArray();
-  return text;
+  return formatted;
 }
 
 // Renders conversations that differ in their messages only.
@@ -90,9 +109,10 @@ class Renderer {
 
   Result<RenderedChat> Render(const std::vector<ChatTurn>& turns, bool for_reply,
                               size_t boundaries_max) {
-    REPRISE_ASSIGN(const JsonDocument messages,
-                   JsonDocument::Parse(FormatTurns(model_, turns), kBodyLimits));
+    FormattedTurns formatted = FormatTurns(model_, turns);
+    REPRISE_ASSIGN(const JsonDocument messages, JsonDocument::Parse(formatted.json, kBodyLimits));
     ChatInput input;
+    input.mixed_contents = std::move(formatted.mixed);
     input.messages = &messages.root();
     input.tools = tools_ ? &tools_->root() : nullptr;
     input.variables = variables_ ? &variables_->root() : nullptr;

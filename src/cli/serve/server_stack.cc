@@ -112,7 +112,7 @@ Status ServerStack::LoadText() {
     served_.output = OutputFormat::Detect(served_.template_source, text_->tokenizer.get());
     served_.call_shape = FindCallShape(*template_);
     served_.thinking = ThinkingSwitches::Detect(served_.template_source);
-    encoder_.emplace(text_->tokenizer.get(), served_.template_source);
+    encoder_.emplace(text_->tokenizer.get(), served_.ControlText());
     served_.chat_encoder = &*encoder_;
   }
   served_.dim = card.dim;

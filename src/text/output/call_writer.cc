@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/output/call_writer.h"
 
+#include <utility>
+
 #include "base/json.h"
 #include "text/output/markers.h"
 
@@ -102,14 +104,36 @@ std::string BodyOf(const CallFormat& format, const WrittenCall& call) {
   }
 }
 
-std::string HeadOf(const CallFormat& format, const WrittenCall& call) {
-  if (format.body == Body::kNamedJson || format.body == Body::kKeyedJson) return "";
-  std::string head;
-  if (format.id == Id::kBeforeName) head += call.id + std::string(format.id_end);
-  head += format.id == Id::kIsName ? "functions." + call.name + ":0" : call.name;
-  if (format.id == Id::kAfterName && !call.id.empty())
-    head += std::string(format.id_begin) + call.id;
-  return head + std::string(format.arguments_begin);
+// Text of two origins, part by part.
+class CallTextWriter {
+ public:
+  CallTextWriter& Own(std::string_view text) {
+    out_.text += text;
+    return *this;
+  }
+  CallTextWriter& Data(std::string_view text) {
+    if (text.empty()) return *this;
+    const size_t begin = out_.text.size();
+    out_.text += text;
+    if (!out_.data.empty() && out_.data.back().end == begin) {
+      out_.data.back().end = out_.text.size();
+    } else {
+      out_.data.push_back({begin, out_.text.size()});
+    }
+    return *this;
+  }
+  CallText Take() { return std::move(out_); }
+
+ private:
+  CallText out_;
+};
+
+void WriteHead(const CallFormat& format, const WrittenCall& call, CallTextWriter* out) {
+  if (format.body == Body::kNamedJson || format.body == Body::kKeyedJson) return;
+  if (format.id == Id::kBeforeName) out->Data(call.id).Own(format.id_end);
+  out->Data(format.id == Id::kIsName ? "functions." + call.name + ":0" : call.name);
+  if (format.id == Id::kAfterName && !call.id.empty()) out->Own(format.id_begin).Data(call.id);
+  out->Own(format.arguments_begin);
 }
 
 constexpr char kProbeTools[] = R"([{"type": "function", "function": {"name": "probe_tool",
@@ -139,8 +163,7 @@ bool Shows(const ChatTemplate& chat_template, const CallShape& shape, bool with_
 
 }  // namespace
 
-std::optional<std::string> WriteCalls(const CallFormat& format,
-                                      std::span<const WrittenCall> calls) {
+std::optional<CallText> WriteCalls(const CallFormat& format, std::span<const WrittenCall> calls) {
   if (format.body == Body::kParameters || format.body == Body::kElements ||
       format.body == Body::kBareObject || format.id == Id::kNameTwice || format.id == Id::kNote) {
     return std::nullopt;
@@ -150,15 +173,16 @@ std::optional<std::string> WriteCalls(const CallFormat& format,
   const bool list = begin.ends_with('[');
   // Without a list every call of JSON has a section of its own.
   const bool apart = !list && format.body == Body::kNamedJson;
-  std::string out;
+  CallTextWriter out;
   for (size_t i = 0; i < calls.size(); ++i) {
-    if (i == 0 || apart) out += format.section_begin;
-    if (i > 0 && list) out += ", ";
-    out += std::string(format.call_begin) + HeadOf(format, calls[i]) + BodyOf(format, calls[i]) +
-           std::string(format.call_end);
-    if (i + 1 == calls.size() || apart) out += format.section_end;
+    if (i == 0 || apart) out.Own(format.section_begin);
+    if (i > 0 && list) out.Own(", ");
+    out.Own(format.call_begin);
+    WriteHead(format, calls[i], &out);
+    out.Data(BodyOf(format, calls[i])).Own(format.call_end);
+    if (i + 1 == calls.size() || apart) out.Own(format.section_end);
   }
-  return out;
+  return out.Take();
 }
 
 CallShape FindCallShape(const ChatTemplate& chat_template) {

@@ -4,9 +4,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "text/output/formats.h"
 #include "text/template/chat_template.h"
+#include "text/text_range.h"
 
 namespace reprise {
 
@@ -17,9 +19,16 @@ struct WrittenCall {
   std::string arguments;  // a JSON object
 };
 
+// Calls as text. The markers around them are the model's own words; names, ids and arguments are
+// data, which stays text whatever it spells.
+struct CallText {
+  std::string text;
+  std::vector<TextRange> data;  // ascending
+};
+
 // The calls as a model of this format would have written them; nothing for a format whose arguments
 // are not JSON or Python (no template needs it).
-std::optional<std::string> WriteCalls(const CallFormat& format, std::span<const WrittenCall> calls);
+std::optional<CallText> WriteCalls(const CallFormat& format, std::span<const WrittenCall> calls);
 
 // How a template wants to be shown the calls of an assistant's message: templates differ in what
 // they accept, and some show no calls at all.

@@ -322,6 +322,23 @@ TEST(Formats, ValuesHaveTheTypeThatTheSchemaSays) {
             "[f {\"o\": {\"k\": [1, 2]}, \"u\": null, \"s\": \"a,b}\"}]");
 }
 
+// Every marker of the row lies outside of the data, and names and arguments within.
+void ExpectMarkersAreOwn(const CallFormat& row, const CallText& text) {
+  const auto is_data = [&](std::string_view part) {
+    const size_t at = text.text.find(part);
+    return std::any_of(text.data.begin(), text.data.end(), [&](const TextRange& range) {
+      return range.begin < at + part.size() && at < range.end;
+    });
+  };
+  for (const std::string_view marker :
+       {row.section_begin, row.section_end, row.call_begin, row.call_end}) {
+    if (marker.size() < 3) continue;  // a bracket that arguments have, too
+    EXPECT_NE(text.text.find(marker), std::string::npos) << row.name;
+    EXPECT_FALSE(is_data(marker)) << row.name << " " << marker;
+  }
+  EXPECT_TRUE(is_data("1.0")) << row.name;
+}
+
 // What is written for a template that shows no calls is what the parser reads.
 TEST(Formats, WrittenCallsAreRead) {
   const std::vector<WrittenCall> calls = {
@@ -330,12 +347,13 @@ TEST(Formats, WrittenCallsAreRead) {
   int written = 0;
   for (const CallFormat& row : CallFormats()) {
     const auto text = WriteCalls(row, calls);
+    if (text) ExpectMarkersAreOwn(row, *text);
     if (!text || row.bare || row.begun_in_prompt) continue;
     ++written;
     OutputFormat format;
     format.calls = {&row};
-    const ParsedOutput parsed = ParseOutput(format, &Tools(), *text);
-    ASSERT_EQ(parsed.calls.size(), 2u) << row.name << "\n" << *text;
+    const ParsedOutput parsed = ParseOutput(format, &Tools(), text->text);
+    ASSERT_EQ(parsed.calls.size(), 2u) << row.name << "\n" << text->text;
     EXPECT_EQ(parsed.calls[0].name, "f") << row.name;
     EXPECT_EQ(parsed.calls[0].arguments, calls[0].arguments) << row.name;
     EXPECT_EQ(parsed.calls[1].arguments, "{}") << row.name;

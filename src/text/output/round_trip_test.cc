@@ -51,7 +51,7 @@ std::string CallTurn(const CallShape& shape, const OutputFormat& format, bool on
   if (shape.as_content) {
     const auto written =
         format.calls.empty() ? std::nullopt : WriteCalls(*format.calls.front(), calls);
-    return R"({"role": "assistant", "content": )" + Quoted(written.value_or("")) + "}";
+    return R"({"role": "assistant", "content": )" + Quoted(written ? written->text : "") + "}";
   }
   std::string turn = std::string(R"({"role": "assistant", "content": )") +
                      (shape.null_content ? "null" : "\"\"") + ", \"tool_calls\": [";

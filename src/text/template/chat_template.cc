@@ -29,22 +29,34 @@ bool IsBareWord(std::string_view text) {
                                       [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; });
 }
 
+Value MixedValue(std::string_view text, std::span<const TextRange> data) {
+  TracedText traced;
+  traced.Append(text, data, 0);
+  return Value::Traced(std::move(traced));
+}
+
 // The messages. Their roles are choices from a few words, with which some templates spell control
 // tokens ('<|' + role + '|>'): those that are bare words count as the template's text.
-Value MessagesValue(const JsonValue& json) {
+Value MessagesValue(const ChatInput& input) {
+  const auto list = input.messages->items();
   Value::Items messages;
-  messages.reserve(json.items().size());
-  for (const JsonValue& message : json.items()) {
-    const JsonValue* role = message.Find("role");
+  messages.reserve(list.size());
+  auto mixed = input.mixed_contents.begin();
+  for (size_t i = 0; i < list.size(); ++i) {
+    const JsonValue* role = list[i].Find("role");
     if (role == nullptr || !role->is_string() || !IsBareWord(role->as_string())) {
-      messages.push_back(jinja::FromJson(message));
+      messages.push_back(jinja::FromJson(list[i]));
       continue;
     }
+    while (mixed != input.mixed_contents.end() && mixed->message < i) ++mixed;
+    const bool is_mixed = mixed != input.mixed_contents.end() && mixed->message == i;
     Value::Pairs pairs;
-    for (const auto& [key, value] : message.members()) {
+    for (const auto& [key, value] : list[i].members()) {
       pairs.emplace_back(Value::View(key, Origin::kData),
                          &value == role ? Value::View(value.as_string(), Origin::kTemplate)
-                                        : jinja::FromJson(value));
+                         : is_mixed && key == "content" && value.is_string()
+                             ? MixedValue(value.as_string(), mixed->data)
+                             : jinja::FromJson(value));
     }
     messages.push_back(Value::OfPairs(std::move(pairs)));
   }
@@ -59,7 +71,7 @@ Result<Variables> MakeVariables(const ChatInput& input) {
   for (const auto& [name, text] : input.special_tokens)
     variables[name] = Value::View(text, Origin::kTemplate);
   const std::pair<const char*, Value> given[] = {
-      {"messages", MessagesValue(*input.messages)},
+      {"messages", MessagesValue(input)},
       {"tools", ValueOrNone(input.tools)},
       {"documents", ValueOrNone(input.documents)},
       {"add_generation_prompt", Value::Bool(input.add_generation_prompt)}};

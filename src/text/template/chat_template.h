@@ -40,6 +40,13 @@ struct ChatInput {
   const JsonValue* variables = nullptr;  // object: chat_template_kwargs; may not name the others
   // bos_token, eos_token...: the model's own, as much as the template's text.
   std::vector<std::pair<std::string, std::string>> special_tokens;
+  // Contents of messages in which not all is a client's: the model itself wrote the markers around
+  // the calls that it made.
+  struct MixedContent {
+    size_t message = 0;
+    std::vector<TextRange> data;  // ascending; the rest may be control tokens
+  };
+  std::vector<MixedContent> mixed_contents;  // ascending
   bool add_generation_prompt = true;
   std::tm now = LocalTime();  // what strftime_now prints
 
