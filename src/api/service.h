@@ -25,6 +25,9 @@ class Metrics;
 class ReportLog;
 class CacheFeed;
 class Constraints;
+namespace responses {
+class ResponseArchive;
+}
 
 struct ServiceOptions {
   std::vector<Tenants::Key> keys;
@@ -42,7 +45,8 @@ struct ServiceOptions {
   // numbers are no names, and localhost is this machine; kLoopback lets in only those that mean it.
   enum class Hosts { kAny, kLoopback, kAddresses };
   Hosts hosts = Hosts::kAny;
-  std::vector<std::string> host_names;  // and these
+  std::vector<std::string> host_names;                  // and these
+  std::shared_ptr<responses::ResponseArchive> archive;  // of /v1/responses; null: memory only
 };
 
 // The APIs over one engine: everything a handler needs, and the routes.

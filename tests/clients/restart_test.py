@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.error
 import urllib.request
 
 import harness
@@ -162,6 +163,42 @@ class Restart(unittest.TestCase):
         report = ask(self.server, messages, cache_salt="another")["reprise"]
         self.assertEqual((report["used_tokens"], "loaded" in report), (0, False))
 
+    def respond(self, **more):
+        return post(self.server, "/v1/responses", {"seed": 7, "max_output_tokens": 16, **more})
+
+    def test_a_response_is_continued_by_its_id(self):
+        key = pathlib.Path(self.folder.name) / "key"
+        key.write_text("0123456789abcdef" * 4 + "\n")
+        key.chmod(0o600)
+        for options in (), ("--state-key-file", str(key)):
+            self.start(*options)
+            first = self.respond(input=STORY + "Who was it?")
+            left_out = self.respond(input="Hi", store=False)
+            gone = self.respond(input="Hi")
+            request = urllib.request.Request(f"http://127.0.0.1:{self.server.port}/v1/responses/{gone['id']}", method="DELETE")
+            urllib.request.urlopen(request, timeout=60).close()
+            follow = {"previous_response_id": first["id"], "input": "And then?"}
+            want = self.respond(**follow)
+            self.start(*options)  # SIGTERM first
+            stored = len(list((self.disk / "responses").glob("*.doc")))
+            self.assertEqual(get(self.server, f"/v1/responses/{first['id']}"), first)
+            again = self.respond(**follow)
+            self.assertEqual(again["usage"]["input_tokens"], want["usage"]["input_tokens"])
+            self.assertEqual([item["content"] for item in again["output"]], [item["content"] for item in want["output"]])
+            for missing in left_out, gone:
+                with self.assertRaises(urllib.error.HTTPError) as refused:
+                    self.respond(previous_response_id=missing["id"], input="And then?")
+                self.assertEqual(refused.exception.code, 400)
+            last = self.respond(previous_response_id=again["id"], input="And then?")
+            while len(list((self.disk / "responses").glob("*.doc"))) < stored + 2:
+                time.sleep(0.02)
+            self.kill()
+            self.start(*options)
+            self.assertEqual(get(self.server, f"/v1/responses/{last['id']}"), last)
+        self.start()
+        with self.assertRaises(urllib.error.HTTPError):
+            get(self.server, f"/v1/responses/{last['id']}")  # sealed with the key
+
     def state(self, *arguments):
         return subprocess.run([PROGRAM, "state", *arguments], capture_output=True, text=True, timeout=120)
 
@@ -170,7 +207,7 @@ class Restart(unittest.TestCase):
         self.conversation()
         self.stop()
         for file in self.disk.iterdir():
-            self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+            self.assertEqual(file.stat().st_mode & 0o777, 0o600 if file.is_file() else 0o700)
         listed = self.state("ls", self.disk)
         self.assertIn("records", listed.stdout)
         self.assertEqual(self.state("verify", self.disk).returncode, 0)

@@ -171,7 +171,7 @@ void Delete(Service* service, const StorePtr& store, const ExchangePtr& exchange
 }  // namespace
 
 void AddRoutes(Service* service, http::Router* router) {
-  const auto store = std::make_shared<ResponseStore>();
+  const auto store = std::make_shared<ResponseStore>(service->options().archive);
   const auto add = [&](const char* method, const std::string& path, auto handle) {
     router->Add(method, path, http::RunOn::kWorker,
                 [service, store, handle](const ExchangePtr& e) { handle(service, store, e); });

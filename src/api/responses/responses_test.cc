@@ -3,6 +3,9 @@
 // tenants. What clients see is tested with theirs (tests/clients/responses_test.py).
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "api/responses/archive.h"
 #include "api/responses/item.h"
 #include "api/responses/store.h"
 
@@ -126,6 +129,74 @@ TEST(ResponseStore, AllTenantsTogetherHaveABound) {
   EXPECT_LE(store.bytes(), ResponseStore::kBytesMax);
   EXPECT_EQ(store.Find("t0", "r"), nullptr);
   EXPECT_NE(store.Find("t7", "r"), nullptr);
+}
+
+// An archive in a map; what it gives back may be changed.
+class MapArchive : public ResponseArchive {
+ public:
+  void Put(std::string_view tenant, std::string_view id, std::string content) override {
+    all[std::string(tenant) + "/" + std::string(id)] = std::move(content);
+  }
+  std::optional<std::string> Get(std::string_view tenant, std::string_view id) override {
+    const auto found = all.find(std::string(tenant) + "/" + std::string(id));
+    return found == all.end() ? std::nullopt : std::optional(found->second);
+  }
+  bool Remove(std::string_view tenant, std::string_view id) override {
+    return all.erase(std::string(tenant) + "/" + std::string(id)) > 0;
+  }
+  std::map<std::string, std::string> all;
+};
+
+StoredResponse Conversation() {
+  StoredResponse response;
+  response.body = R"({"id":"resp_a"})";
+  response.items = {{Item::Kind::kMessage, "", "user", "Hi", "", ""},
+                    {Item::Kind::kReasoning, "rs_a_0", "", "hm", "", ""},
+                    {Item::Kind::kCall, "fc_a_1", "", "{\"x\": 1.0}", "c", "f"},
+                    {Item::Kind::kCallOutput, "", "", "\xc3\xa4", "c", ""}};
+  response.input_end = 1;
+  return response;
+}
+
+TEST(ResponseStore, AnArchiveRemembersBeyondTheProcess) {
+  const auto archive = std::make_shared<MapArchive>();
+  ResponseStore(archive).Add("t", "resp_a", Conversation());
+  ResponseStore store(archive);
+  const auto found = store.Find("t", "resp_a");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->body, Conversation().body);
+  ASSERT_EQ(found->items.size(), 4u);
+  EXPECT_EQ(found->items[2].text, "{\"x\": 1.0}");
+  EXPECT_EQ(found->input_end, 1u);
+  ASSERT_NE(store.FindItem("t", "fc_a_1"), nullptr);
+  EXPECT_EQ(store.FindItem("t", "fc_a_1")->name, "f");
+  EXPECT_EQ(store.Find("u", "resp_a"), nullptr);
+  EXPECT_FALSE(store.Remove("u", "resp_a"));
+  EXPECT_TRUE(store.Remove("t", "resp_a"));
+  EXPECT_EQ(store.Find("t", "resp_a"), nullptr);
+}
+
+TEST(ResponseStore, WhatAnArchiveGivesBackMayBeAnything) {
+  const std::string bytes = EncodeResponse(Conversation());
+  ASSERT_TRUE(DecodeResponse(bytes).ok());
+  EXPECT_EQ(EncodeResponse(*DecodeResponse(bytes)), bytes);
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(DecodeResponse(bytes.substr(0, size)).ok()) << size;
+  }
+  EXPECT_FALSE(DecodeResponse(bytes + '\0').ok());
+  const auto refused = [](auto change) {
+    StoredResponse response = Conversation();
+    change(&response);
+    return !DecodeResponse(EncodeResponse(response)).ok();
+  };
+  EXPECT_TRUE(refused([](StoredResponse* r) { r->body = "no JSON"; }));
+  EXPECT_TRUE(refused([](StoredResponse* r) { r->body = "[]"; }));
+  EXPECT_TRUE(refused([](StoredResponse* r) { r->input_begin = 2; }));
+  EXPECT_TRUE(refused([](StoredResponse* r) { r->input_end = 5; }));
+  EXPECT_TRUE(refused([](StoredResponse* r) { r->items[0].role = "tool"; }));
+  EXPECT_TRUE(refused([](StoredResponse* r) { r->items[1].role = "user"; }));
+  EXPECT_TRUE(refused([](StoredResponse* r) { r->items[0].text = "\xff"; }));
+  EXPECT_TRUE(refused([](StoredResponse* r) { r->items[0].kind = static_cast<Item::Kind>(4); }));
 }
 
 }  // namespace

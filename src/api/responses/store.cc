@@ -55,6 +55,7 @@ bool ResponseStore::DropOldest(const std::string* tenant) {
 void ResponseStore::Add(const std::string& tenant, const std::string& id, StoredResponse response) {
   const size_t bytes = response.bytes();
   if (bytes > kTenantBytesMax) return;
+  if (archive_) archive_->Put(tenant, id, EncodeResponse(response));
   std::lock_guard lock(mutex_);
   const auto full = [&] {
     const auto held = held_.find(tenant);
@@ -77,15 +78,22 @@ void ResponseStore::Add(const std::string& tenant, const std::string& id, Stored
 
 std::shared_ptr<const StoredResponse> ResponseStore::Find(const std::string& tenant,
                                                           std::string_view id) const {
-  std::lock_guard lock(mutex_);
-  const auto found = entries_.find(KeyOf(tenant, id));
-  return found == entries_.end() ? nullptr : found->second.response;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = entries_.find(KeyOf(tenant, id));
+    if (found != entries_.end()) return found->second.response;
+  }
+  const auto bytes = archive_ ? archive_->Get(tenant, id) : std::nullopt;
+  if (!bytes) return nullptr;
+  auto response = DecodeResponse(*bytes);
+  return response.ok() ? std::make_shared<const StoredResponse>(std::move(*response)) : nullptr;
 }
 
 bool ResponseStore::Remove(const std::string& tenant, std::string_view id) {
+  const bool archived = archive_ && archive_->Remove(tenant, id);
   std::lock_guard lock(mutex_);
   const auto place = std::find(order_.begin(), order_.end(), KeyOf(tenant, id));
-  if (place == order_.end()) return false;
+  if (place == order_.end()) return archived;
   Drop(place);
   return true;
 }

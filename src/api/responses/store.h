@@ -8,7 +8,9 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
+#include "api/responses/archive.h"
 #include "api/responses/item.h"
 
 namespace reprise::api::responses {
@@ -28,11 +30,12 @@ struct StoredResponse {
   size_t bytes() const;
 };
 
-// The latest responses of every tenant, in memory.
+// The latest responses of every tenant, in memory and, where there is one, in an archive.
 //
 // 1. A tenant finds its own only.
 // 2. A tenant holds at most kCountMax responses and kTenantBytesMax bytes, all tenants together
-//    kBytesMax: its oldest go first, then the oldest of all.
+//    kBytesMax, in memory: its oldest go first, then the oldest of all. Those that are in the
+//    archive are found there.
 //
 // Thread safety: all methods from any thread.
 class ResponseStore {
@@ -40,6 +43,9 @@ class ResponseStore {
   static constexpr size_t kCountMax = 512;
   static constexpr size_t kTenantBytesMax = size_t{32} << 20;
   static constexpr size_t kBytesMax = size_t{128} << 20;
+
+  explicit ResponseStore(std::shared_ptr<ResponseArchive> archive = nullptr)
+      : archive_(std::move(archive)) {}
 
   void Add(const std::string& tenant, const std::string& id, StoredResponse response);
   std::shared_ptr<const StoredResponse> Find(const std::string& tenant, std::string_view id) const;
@@ -63,7 +69,8 @@ class ResponseStore {
   void Drop(std::deque<Key>::iterator place);
   bool DropOldest(const std::string* tenant);
 
-  mutable std::mutex mutex_;
+  const std::shared_ptr<ResponseArchive> archive_;
+  mutable std::mutex mutex_;  // guards what follows
   std::unordered_map<Key, Entry> entries_;
   std::deque<Key> order_;                       // oldest first
   std::unordered_map<std::string, Held> held_;  // by tenant

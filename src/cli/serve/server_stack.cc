@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "cache/tier/disk_tier.h"
 #include "cli/conversation.h"
+#include "cli/serve/disk_archive.h"
 #include "web/page.h"
 #include "weights/memory.h"
 
@@ -21,6 +22,11 @@ namespace {
 // Snapshots of small states may stand closer together: conversations with small models are short.
 constexpr size_t kSmallStateBytes = size_t{2} << 20;
 constexpr int32_t kSmallStateGap = 16;
+
+// Of the disk: one part in so many is for responses that clients may continue.
+constexpr uint64_t kResponsesPart = 16;
+constexpr size_t kResponsesOfTenant = 16384;
+constexpr size_t kTenantsMin = 4;  // with fewer keys each may have its part of them, with more this
 
 const api::ApiError kLoading{503, "the model is being loaded; try again later"};
 
@@ -162,7 +168,7 @@ Status ServerStack::BuildEngine() {
   return OkStatus();
 }
 
-Status ServerStack::AttachDisk(StateCache* cache) const {
+Status ServerStack::AttachDisk(StateCache* cache) {
   if (options_.disk.empty()) {
     if (options_.state_key_file.empty()) return OkStatus();
     return InvalidArgument("--state-key-file is for records; give a folder for them with --disk");
@@ -173,8 +179,10 @@ Status ServerStack::AttachDisk(StateCache* cache) const {
   }
   DiskOptions disk;
   disk.path = options_.disk;
-  disk.bytes_max = static_cast<uint64_t>(options_.disk_gib * (1 << 30));
-  disk.bytes_day_max = static_cast<uint64_t>(options_.disk_write_gib_day * (1 << 30));
+  const auto bytes_max = static_cast<uint64_t>(options_.disk_gib * (1 << 30));
+  const auto bytes_day = static_cast<uint64_t>(options_.disk_write_gib_day * (1 << 30));
+  disk.bytes_max = bytes_max - bytes_max / kResponsesPart;
+  disk.bytes_day_max = bytes_day - bytes_day / kResponsesPart;
   REPRISE_ASSIGN(std::unique_ptr<DiskStore> store, DiskStore::Open(disk, key));
   const DiskStats found = store->stats();
   Log(LogLevel::kInfo,
@@ -184,6 +192,14 @@ Status ServerStack::AttachDisk(StateCache* cache) const {
                                       " that cannot be read (damaged, or of another key)"
                                 : ""));
   cache->AttachTier(std::make_unique<DiskTier>(std::move(store)));
+  DocumentOptions responses;
+  responses.path = options_.disk + "/responses";
+  responses.bytes_max = bytes_max / kResponsesPart;
+  responses.owner_bytes_max =
+      responses.bytes_max / std::clamp<size_t>(options_.keys.size(), 1, kTenantsMin);
+  responses.owner_count_max = kResponsesOfTenant;
+  responses.bytes_day_max = bytes_day / kResponsesPart;
+  REPRISE_ASSIGN(archive_, DiskArchive::Open(responses, key));
   return OkStatus();
 }
 
@@ -235,6 +251,7 @@ void ServerStack::OpenRoutes() {
   service.keys = options_.keys;
   service.slot_count = options_.parallel;
   service.cors_origins = options_.cors_origins;
+  service.archive = archive_;
   using Hosts = api::ServiceOptions::Hosts;
   service.hosts = IsLoopback(AddressOf(options_.host)) ? Hosts::kLoopback : Hosts::kAddresses;
   service.host_names = options_.allowed_hosts;

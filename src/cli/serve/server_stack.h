@@ -88,7 +88,7 @@ class ServerStack {
   explicit ServerStack(const ServeOptions& options) : options_(options) {}
   Status LoadText();
   Status BuildEngine();
-  Status AttachDisk(StateCache* cache) const;
+  Status AttachDisk(StateCache* cache);
   Status Listen();
   void OpenRoutes();
 
@@ -102,6 +102,7 @@ class ServerStack {
   SamplingParams sampling_;  // where a request does not say
   std::unique_ptr<ModelExecutor> executor_;
   std::unique_ptr<Engine> engine_;
+  std::shared_ptr<api::responses::ResponseArchive> archive_;
   std::unique_ptr<api::Service> service_;
   std::unique_ptr<http::Server> server_;
   std::atomic<bool> ready_{false};    // service_ may be used

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "tier/documents/document.h"
+#include "tier/record_file.h"
+#include "tier/state_key.h"
+
+namespace reprise {
+
+struct DocumentOptions {
+  std::string path;  // made if it is not there
+  uint64_t bytes_max = 0;
+  uint64_t owner_bytes_max = 0;
+  size_t owner_count_max = 0;
+  uint64_t bytes_day_max = 0;        // written in any 24 hours; 0: no limit
+  int64_t retry_ms = 60'000;         // after a failure of the disk nothing is written for so long
+  std::function<int64_t()> wall_ms;  // tests; null: the system's
+  std::function<int(const char* call)> fault;  // tests: asked before calls on the file system
+};
+
+// DocumentStore keeps documents of owners in a folder of its own, whole after kill -9, the latest
+// ones within bounds. Nobody waits for the disk to write: a thread of the store's does.
+//
+//   <32 hex>.doc   a document; its name is a keyed id of owner and name
+//   <32 hex>.tmp   one being written; removed at the start
+//
+// 1. An owner finds its own documents only. Files tell nobody without the key whose they are.
+// 2. All documents together, those of an owner, what waits to be written and what is written a day
+//    have a bound each. The oldest go first: of an owner that has too much, then of all.
+// 3. Whatever is wrong with a file or with the disk is a document that is not there. A file that
+//    is not what it was is removed.
+//
+// Thread safety: all methods from any thread. One process a folder; that is the caller's care.
+class DocumentStore {
+ public:
+  static constexpr size_t kQueueBytes = size_t{64} << 20;
+  static constexpr size_t kCountMax = size_t{1} << 16;
+
+  static Result<std::unique_ptr<DocumentStore>> Open(const DocumentOptions& options,
+                                                     const StateKey& key);
+  ~DocumentStore();  // writes what waits
+
+  // What cannot be stored is counted and left out.
+  void Put(std::string_view owner, std::string_view name, std::string content);
+  std::optional<std::string> Get(std::string_view owner, std::string_view name);
+  bool Remove(std::string_view owner, std::string_view name);
+  // Waits until everything is on the disk, or the time is over (false).
+  bool Settle(std::chrono::milliseconds timeout);
+
+  struct Stats {
+    size_t count = 0;
+    uint64_t bytes = 0;
+    uint64_t stored = 0;
+    uint64_t left_out = 0;  // the disk failed, too much waited, or was written that day
+    uint64_t damaged = 0;
+  };
+  Stats stats() const;
+
+ private:
+  struct Entry {
+    OwnerId owner{};
+    uint64_t bytes = 0;
+    uint64_t order = 0;
+  };
+  struct Held {
+    uint64_t bytes = 0;
+    std::map<uint64_t, std::string> ids;  // oldest first
+  };
+  struct Waiting {
+    std::string id;
+    OwnerId owner{};
+    std::string content;
+  };
+
+  DocumentStore(const DocumentOptions& options, const StateKey& key)
+      : options_(options), key_(key) {}
+  std::string IdOf(std::string_view owner, std::string_view name) const;
+  OwnerId OwnerOf(std::string_view owner) const;
+  int64_t WallMs() const;
+  Status ReadFolder();
+  Result<std::vector<std::byte>> ReadFile(const std::string& id, size_t bytes) const;
+  Status WriteFile(const std::string& id, std::span<const std::byte> bytes) const;
+  Status Failure(const char* what, int error) const;
+  int FaultOf(const char* call) const { return options_.fault ? options_.fault(call) : 0; }
+  void Loop();
+  // Under the lock:
+  void Note(const std::string& id, const OwnerId& owner, uint64_t bytes);
+  void Drop(const std::string& id);
+  bool MakeRoom(const OwnerId& owner, uint64_t bytes);
+  bool MayWrite(uint64_t bytes);
+
+  const DocumentOptions options_;
+  const StateKey key_;
+  OpenFile folder_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::unordered_map<std::string, Entry> entries_;  // by id
+  std::map<uint64_t, std::string> ids_;             // oldest first
+  std::map<OwnerId, Held> owners_;
+  std::deque<Waiting> queue_;
+  size_t queue_bytes_ = 0;
+  const Waiting* writing_ = nullptr;
+  uint64_t orders_ = 0;
+  int64_t off_until_ms_ = 0;
+  double day_left_ = 0;
+  int64_t day_at_ms_ = 0;
+  bool stop_ = false;
+  Stats stats_;
+  std::thread writer_;
+};
+
+}  // namespace reprise

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that a document comes back as it was, to its owner alone, also to another process; that
+// the folder keeps its bounds; that whatever is wrong with a file or the disk is only an absence.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+
+#include "tier/documents/document_store.h"
+
+namespace reprise {
+namespace {
+
+namespace fs = std::filesystem;
+
+class DocumentStoreTest : public testing::Test {
+ protected:
+  DocumentStoreTest() {
+    options_.path = testing::TempDir() + "documents";
+    options_.bytes_max = 100'000;
+    options_.owner_bytes_max = 50'000;
+    options_.owner_count_max = 20;
+    options_.retry_ms = 0;
+    fs::remove_all(options_.path);
+  }
+  void Open(const StateKey& key = StateKey()) {
+    store_.reset();
+    auto store = DocumentStore::Open(options_, key);
+    ASSERT_TRUE(store.ok()) << store.status().message();
+    store_ = std::move(*store);
+  }
+  void Put(const std::string& owner, const std::string& name, const std::string& content) {
+    store_->Put(owner, name, content);
+    ASSERT_TRUE(store_->Settle(std::chrono::minutes(1)));
+  }
+  std::vector<fs::path> Files() const {
+    std::vector<fs::path> files;
+    for (const auto& file : fs::directory_iterator(options_.path)) files.push_back(file.path());
+    return files;
+  }
+
+  DocumentOptions options_;
+  std::unique_ptr<DocumentStore> store_;
+};
+
+TEST_F(DocumentStoreTest, OutlivesTheProcessForItsOwnerAlone) {
+  for (const StateKey& key : {StateKey(), StateKey::Of({1})}) {
+    Open(key);
+    Put("a", "x", "content of x");
+    Put("a", "empty", "");
+    Open(key);
+    EXPECT_EQ(store_->stats().count, 2u);
+    EXPECT_EQ(store_->Get("a", "x"), "content of x");
+    EXPECT_EQ(store_->Get("a", "empty"), "");
+    EXPECT_EQ(store_->Get("b", "x"), std::nullopt);
+    EXPECT_FALSE(store_->Remove("b", "x"));
+    EXPECT_TRUE(store_->Remove("a", "x"));
+    EXPECT_EQ(store_->Get("a", "x"), std::nullopt);
+    Open(key);
+    EXPECT_EQ(store_->Get("a", "x"), std::nullopt);
+    EXPECT_TRUE(store_->Remove("a", "empty"));
+    EXPECT_EQ(store_->stats().bytes, 0u);
+  }
+}
+
+TEST_F(DocumentStoreTest, AKeyHidesContentAndOwners) {
+  Open(StateKey::Of({1}));
+  Put("somebody", "x", "a secret that nobody reads");
+  const fs::path path = Files().at(0);
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_EQ(bytes.find("secret"), std::string::npos);
+  EXPECT_EQ(bytes.find("somebody"), std::string::npos);
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  Open(StateKey::Of({2}));
+  EXPECT_EQ(store_->Get("somebody", "x"), std::nullopt);
+  Open(StateKey::Of({1}));
+  EXPECT_EQ(store_->Get("somebody", "x"), "a secret that nobody reads");
+}
+
+TEST_F(DocumentStoreTest, WhatWasChangedOrMovedIsNotThere) {
+  for (const StateKey& key : {StateKey(), StateKey::Of({1})}) {
+    Open(key);
+    Put("a", "x", std::string(100, 'x'));
+    const fs::path path = Files().at(0);
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    std::string bytes((std::istreambuf_iterator<char>(file)), {});
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      store_.reset();
+      std::string changed = bytes;
+      changed[i] = static_cast<char>(changed[i] ^ 1);
+      std::ofstream(path, std::ios::binary) << changed;
+      Open(key);
+      EXPECT_EQ(store_->Get("a", "x"), std::nullopt) << "byte " << i;
+      EXPECT_FALSE(fs::exists(path)) << "byte " << i;
+    }
+    // Under the name of another document.
+    Put("a", "y", "y");
+    const fs::path other = Files().at(0);
+    store_.reset();
+    fs::remove(other);
+    std::ofstream(other, std::ios::binary) << bytes;
+    Open(key);
+    EXPECT_EQ(store_->stats().count, 1u);
+    EXPECT_EQ(store_->Get("a", "y"), std::nullopt);
+    EXPECT_EQ(store_->stats().count, 0u);
+  }
+}
+
+TEST_F(DocumentStoreTest, TheOldestGoFirst) {
+  Open();
+  for (int i = 0; i < 30; ++i) Put("many", std::to_string(i), "x");
+  EXPECT_EQ(store_->stats().count, 20u);
+  EXPECT_EQ(store_->Get("many", "9"), std::nullopt);
+  EXPECT_TRUE(store_->Get("many", "10").has_value());
+  for (int i = 0; i < 8; ++i) Put("large", std::to_string(i), std::string(10'000, 'x'));
+  EXPECT_EQ(store_->Get("large", "3"), std::nullopt);
+  EXPECT_TRUE(store_->Get("large", "4").has_value());
+  EXPECT_TRUE(store_->Get("many", "10").has_value()) << "others keep theirs";
+  Put("large", "too large", std::string(60'000, 'x'));
+  EXPECT_EQ(store_->Get("large", "too large"), std::nullopt);
+  EXPECT_TRUE(store_->Get("large", "7").has_value());
+  Put("fourth", "0", std::string(20'000, 'x'));
+  for (int i = 0; i < 8; ++i) Put("third", std::to_string(i), std::string(12'000, 'x'));
+  EXPECT_LE(store_->stats().bytes, options_.bytes_max);
+  EXPECT_EQ(store_->Get("many", "29"), std::nullopt) << "the oldest of all";
+  // Smaller bounds hold from the start.
+  options_.bytes_max = 30'000;
+  Open();
+  EXPECT_LE(store_->stats().bytes, 30'000u);
+  EXPECT_TRUE(store_->Get("third", "7").has_value());
+  uint64_t bytes = 0;
+  for (const fs::path& file : Files()) bytes += fs::file_size(file);
+  EXPECT_EQ(bytes, store_->stats().bytes);
+}
+
+TEST_F(DocumentStoreTest, SoMuchADayAndARestartIsNoNewDay) {
+  int64_t now = 1'000'000'000'000;
+  options_.wall_ms = [&] { return now; };
+  options_.bytes_day_max = 25'000;
+  Open();
+  for (int i = 0; i < 4; ++i) Put("a", std::to_string(i), std::string(10'000, 'x'));
+  EXPECT_EQ(store_->stats().count, 2u);
+  EXPECT_EQ(store_->stats().left_out, 2u);
+  Open();
+  Put("a", "more", std::string(10'000, 'x'));
+  EXPECT_EQ(store_->stats().left_out, 1u);
+  now += 24 * 3600 * 1000;
+  Put("a", "more", std::string(10'000, 'x'));
+  EXPECT_TRUE(store_->Get("a", "more").has_value());
+}
+
+TEST_F(DocumentStoreTest, NoFaultOfTheDiskIsMoreThanAnAbsence) {
+  for (const std::string call : {"open", "write", "fdatasync", "rename"}) {
+    bool failing = true;
+    options_.fault = [&](const char* asked) { return failing && asked == call ? ENOSPC : 0; };
+    Open();
+    Put("a", "x", "content");
+    EXPECT_EQ(store_->Get("a", "x"), std::nullopt) << call;
+    EXPECT_TRUE(Files().empty()) << call;
+    failing = false;
+    Put("a", "x", "content");
+    EXPECT_EQ(store_->Get("a", "x"), "content") << call;
+    options_.fault = [](const char* asked) { return asked == std::string("read") ? EIO : 0; };
+    Open();
+    EXPECT_EQ(store_->Get("a", "x"), std::nullopt);
+    EXPECT_EQ(store_->stats().count, 1u) << "it may be readable again";
+    EXPECT_TRUE(store_->Remove("a", "x"));
+  }
+}
+
+TEST_F(DocumentStoreTest, WhatIsNoDocumentIsRemovedOnlyIfItIsNamedAsOne) {
+  Open();
+  store_.reset();
+  const fs::path folder = options_.path;
+  const std::string digits(32, 'a');
+  std::ofstream(folder / (digits + ".doc")) << "nothing";
+  std::ofstream(folder / (digits + ".tmp")) << "half of one";
+  std::ofstream(folder / "mine.doc") << "nothing";
+  fs::create_directory(folder / (std::string(32, 'b') + ".doc"));
+  fs::create_symlink("/etc/passwd", folder / (std::string(32, 'c') + ".doc"));
+  Open();
+  EXPECT_EQ(store_->stats().count, 0u);
+  EXPECT_FALSE(fs::exists(folder / (digits + ".doc")));
+  EXPECT_FALSE(fs::exists(folder / (digits + ".tmp")));
+  EXPECT_TRUE(fs::exists(folder / "mine.doc"));
+  EXPECT_TRUE(fs::exists("/etc/passwd"));
+}
+
+}  // namespace
+}  // namespace reprise
