@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 import urllib.request
 
 import recorder
@@ -29,22 +29,24 @@ class Server:
         if model is None:
             model = make_scripted_model(pathlib.Path(self.folder.name) / "scripted", context)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("REPRISE_")}
-        self.process = subprocess.Popen([program, "serve", "--model", str(model), "--port", "0", *options],
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-        self.log = []
+        self.log = pathlib.Path(self.folder.name) / "log"  # a file: the server waits for no reader of it
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen([program, "serve", "--model", str(model), "--port", "0", *options],
+                                            stdout=log, stderr=subprocess.STDOUT, env=environment)
         self.port = self.wait_for_port()
-        threading.Thread(target=self.log.extend, args=(self.process.stdout,), daemon=True).start()
         self.recorder = recorder.Recorder(self.port)
         self.url = f"http://127.0.0.1:{self.recorder.port}"
         self.model = pathlib.Path(model).stem  # as clients name it
 
     def wait_for_port(self):
-        for line in self.process.stdout:
-            self.log.append(line)
-            found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+        running = True
+        while running:
+            running = self.process.poll() is None
+            found = re.search(r"http://127\.0\.0\.1:(\d+)\n", self.log.read_text())
             if found:
                 return int(found.group(1))
-        raise RuntimeError("the server did not start:\n" + "".join(self.log))
+            time.sleep(0.01)
+        raise RuntimeError("the server did not start:\n" + self.log.read_text())
 
     def stop(self):
         """Ends the server as an operator would; returns its exit status."""

@@ -266,12 +266,13 @@ def keep_asking(server, over, times):
         times.put((busy, busy_health, f"{type(error).__name__}: {error}"))
 
 
-def median_ms(times):
-    return 1000 * sorted(times)[len(times) // 2] if times else float("nan")
+def part_ms(times, part):
+    return 1000 * sorted(times)[int(part * (len(times) - 1))] if times else float("nan")
 
 
 def main():
-    server = harness.Server(sys.argv[1], "--head-seconds", "3", "--context", "2048", "--cache-mib", "64")
+    # One of the attacks is a valid prompt of 1,700 tokens: what it may take of every step is the operator's choice.
+    server = harness.Server(sys.argv[1], "--head-seconds", "3", "--context", "2048", "--cache-mib", "64", "--stream-gap-ms", "10")
     server.name = harness.model_id(server)
     names = [text for text in CONTROL if len(text) < 16]
     ids = [json.loads(post(server, "/tokenize", {"prompt": text, "add_special_tokens": False})[1])["tokens"]
@@ -321,9 +322,9 @@ def main():
         print(error)
     total = crowd.count + len(busy) + len(busy_health) + len(silent) + len(last)
     print(f"{total} requests, {len(crowd.errors)} not answered as they should be; memory {before} MiB, "
-          f"{after} MiB at most; an ordinary request took {median_ms(idle):.0f} ms alone and {median_ms(busy):.0f} ms "
-          f"(at most {1000 * max(busy):.0f}) among them, /health {median_ms(idle_health):.1f} and "
-          f"{median_ms(busy_health):.1f} ms (at most {1000 * max(busy_health):.1f})")
+          f"{after} MiB at most; an ordinary request took {part_ms(idle, 0.5):.0f} ms alone and {part_ms(busy, 0.5):.0f} ms "
+          f"(99 % {part_ms(busy, 0.99):.0f}, at most {part_ms(busy, 1):.0f}) among them, /health {part_ms(idle_health, 0.5):.1f} and "
+          f"{part_ms(busy_health, 0.5):.1f} ms (at most {part_ms(busy_health, 1):.1f})")
     assert after - before < GROWTH_MIB_MAX, "it keeps too much"
     sys.exit(1 if crowd.errors or total < 2000 else 0)
 
