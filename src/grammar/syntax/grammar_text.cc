@@ -63,6 +63,9 @@ class GrammarReader {
   }
   char Peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
 
+  // One character, with what its backslash escapes, if that is there.
+  void SkipChar() { at_ = std::min(at_ + (text_[at_] == '\\' ? 2 : 1), text_.size()); }
+
   // Space, lines and comments.
   void SkipSpace() {
     while (at_ < text_.size()) {
@@ -250,7 +253,7 @@ class GrammarReader {
   Status CharClass(StateId from, StateId to) {
     if (Take(".")) return AddPattern("[^]", from, to);
     const size_t begin = at_++;
-    while (at_ < text_.size() && text_[at_] != ']') at_ += text_[at_] == '\\' ? 2 : 1;
+    while (at_ < text_.size() && text_[at_] != ']') SkipChar();
     if (at_ >= text_.size()) return Bad("a class is not closed");
     ++at_;
     return AddPattern(text_.substr(begin, at_ - begin), from, to);
@@ -258,9 +261,7 @@ class GrammarReader {
 
   Status Regex(StateId from, StateId to) {
     const size_t begin = ++at_;
-    while (at_ < text_.size() && text_[at_] != '/' && text_[at_] != '\n') {
-      at_ += text_[at_] == '\\' ? 2 : 1;
-    }
+    while (at_ < text_.size() && text_[at_] != '/' && text_[at_] != '\n') SkipChar();
     if (at_ >= text_.size() || text_[at_] != '/') return Bad("a pattern is not closed");
     const std::string_view pattern = text_.substr(begin, at_ - begin);
     ++at_;

@@ -63,6 +63,8 @@ TEST(GrammarTextTest, RefusesByNameAndLine) {
   ExpectRefused("start: \"x\"\n%ignore \" \"", "%ignore");
   ExpectRefused("root ::= \"x\"{9999}", "2,000");
   ExpectRefused("root ::= ((((\"x\"", "not closed");
+  ExpectRefused("start: /[0-9]\\", "not closed");
+  ExpectRefused("root ::= [0-9\\", "not closed");
   ExpectRefused("root ::= " + std::string(200, '('), "nested");
   ExpectRefused("", "no rule");
 }
