@@ -66,7 +66,7 @@ class Alphabet final : public Executor {
     card_.state.layers.push_back({0, StateKind::kFullKv, 0, {{"k", {1, 4}, DType::kF32}}});
   }
   const ModelCard& card() const override { return card_; }
-  void Forward(const BatchView& batch, const StateMemory&, float* logits) override {
+  Status Forward(const BatchView& batch, const StateMemory&, float* logits) override {
     for (uint8_t& finite : batch.finite) finite = 1;
     for (size_t i = 0; i < batch.hidden.size(); ++i) {
       batch.hidden[i] = i % 2 == 0 ? static_cast<float>(batch.tokens[i / 2]) : 1;
@@ -77,6 +77,7 @@ class Alphabet final : public Executor {
       const TokenId last = batch.tokens[batch.logit_rows[i]];
       row[last == 'z' ? 257 : last >= 'a' && last < 'z' ? last + 1 : 'a'] = 100;
     }
+    return OkStatus();
   }
 
  private:

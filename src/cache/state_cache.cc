@@ -207,6 +207,12 @@ size_t StateCache::BytesWanted(const Lease& lease) { return index_->BytesWanted(
 
 size_t StateCache::BytesFree() const { return index_->BytesFree(); }
 
+bool StateCache::GiveWay(size_t bytes) {
+  const bool evicted = index_->GiveWay(bytes);
+  Apply();
+  return store_->GiveBack(SIZE_MAX) || evicted;
+}
+
 bool StateCache::Maintain() {
   constexpr size_t kGiveBackBytes = 64 << 20;  // per call
   // Pages cost four times the copy that fills them: a pause between two turns is no reason.

@@ -242,6 +242,10 @@ class StateCache {
   // Bytes that running requests could still take, everything that is only cached given up. O(1).
   size_t BytesFree() const;
 
+  // Gives up cached state, pinned or not, worth about so many bytes, and all memory that is free.
+  // Returns false if there was none.
+  bool GiveWay(size_t bytes);
+
   // Idle work: expires, gives free pages back to the system. Returns true if there is more to do.
   bool Maintain();
 

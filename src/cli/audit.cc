@@ -124,7 +124,9 @@ class Auditor {
     std::vector<uint32_t> rows(tokens.size());
     for (uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
     const SequenceSlice slice = state->Next(0, 0, static_cast<uint32_t>(tokens.size()));
-    executors_[0]->Forward({tokens, std::span(&slice, 1), rows}, state->memory(), logits);
+    const Status run =
+        executors_[0]->Forward({tokens, std::span(&slice, 1), rows}, state->memory(), logits);
+    CHECK(run.ok());
   }
 
  private:

@@ -76,9 +76,10 @@ Status WriteLogits(LoadedModel* loaded, std::span<const TokenId> tokens,
     for (uint32_t i = 0; i < piece; ++i) rows[i] = i;
     const SequenceSlice slice = state.Next(0, 0, uint32_t(piece));
     logits.resize(piece * size_t(vocab));
-    model.Forward(loaded->context(),
-                  {tokens.subspan(size_t(state.length(0)), piece), std::span(&slice, 1), rows},
-                  state.memory(), logits.data());
+    REPRISE_TRY(
+        model.Forward(loaded->context(),
+                      {tokens.subspan(size_t(state.length(0)), piece), std::span(&slice, 1), rows},
+                      state.memory(), logits.data()));
     if (!AllFinite(logits)) {
       return Internal("a logit of tokens " + std::to_string(state.length(0)) + " to " +
                       std::to_string(state.length(0) + int64_t(piece)) +

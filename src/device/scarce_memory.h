@@ -28,7 +28,13 @@ class ScarceMemory final : public DeviceMemory {
   size_t committed_bytes() const { return pages_.size() * page_; }
   size_t most_bytes() const { return most_; }
 
-  Result<DeviceBuffer> Allocate(size_t bytes) override { return HostMemory().Allocate(bytes); }
+  // Of each allocation.
+  void set_allocations_max(size_t bytes) { allocation_max_ = bytes; }
+
+  Result<DeviceBuffer> Allocate(size_t bytes) override {
+    if (bytes > allocation_max_) return ResourceExhausted("the device has no more");
+    return HostMemory().Allocate(bytes);
+  }
   Result<DeviceBuffer> Reserve(size_t bytes) override {
     const size_t mapped_bytes = bytes + page_;  // to begin with a page
     void* mapped = ::mmap(nullptr, mapped_bytes, PROT_NONE,
@@ -93,6 +99,7 @@ class ScarceMemory final : public DeviceMemory {
 
   const size_t page_;
   size_t bytes_max_;
+  size_t allocation_max_ = SIZE_MAX;
   size_t most_ = 0;
   std::set<std::byte*> pages_;
 };

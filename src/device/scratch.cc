@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -16,20 +17,35 @@ DevicePtr<std::byte> ScratchArena::Bytes(size_t count) {
     if (chunk.buffer.size() - chunk.used >= count) break;
     ++current_;
   }
-  if (current_ == chunk_count_) {
-    CHECK(chunk_count_ < kChunkMax);
-    const size_t last =
-        chunk_count_ == 0 ? size_t{1} << 19 : chunks_[chunk_count_ - 1].buffer.size();
-    auto buffer = memory_->Allocate(std::max(count, last * 2));
-    CHECK(buffer.ok());
-    chunks_[chunk_count_++] = Chunk{std::move(*buffer), 0};
-  }
+  if (current_ == chunk_count_) CHECK(Grow(count).ok());
   Chunk& chunk = chunks_[current_];
   const DevicePtr<std::byte> memory = chunk.buffer.data() + int64_t(chunk.used);
   chunk.used += count;
   total_ += count;
   peak_ = std::max(peak_, total_);
   return memory;
+}
+
+// Twice the last chunk, or what is needed if that is not to be had.
+Status ScratchArena::Grow(size_t count) {
+  CHECK(chunk_count_ < kChunkMax);
+  const size_t last = chunk_count_ == 0 ? size_t{1} << 19 : chunks_[chunk_count_ - 1].buffer.size();
+  auto buffer = memory_->Allocate(std::max(count, last * 2));
+  if (!buffer.ok() && count < last * 2) buffer = memory_->Allocate(count);
+  if (!buffer.ok()) {
+    return buffer.status().Annotate("a step needs " + std::to_string(count >> 20) +
+                                    " MiB more to compute in");
+  }
+  chunks_[chunk_count_++] = Chunk{std::move(*buffer), 0};
+  return OkStatus();
+}
+
+// What fits into one chunk fits into it and those before.
+Status ScratchArena::Provide(size_t bytes) {
+  for (size_t i = current_; i < chunk_count_; ++i) {
+    if (chunks_[i].buffer.size() - chunks_[i].used >= bytes) return OkStatus();
+  }
+  return Grow(bytes);
 }
 
 void ScratchArena::Reset() {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "base/status.h"
 #include "device/memory.h"
 
 namespace reprise {
@@ -22,6 +23,10 @@ class ScratchArena {
     return Bytes(count * sizeof(T)).template As<T>();
   }
   DevicePtr<float> Floats(size_t count) { return Take<float>(count); }
+  // Memory, now, for `bytes` more than are taken. Fails with what the device says; what Take cannot
+  // have ends the process, so where a device refuses memory this is asked before.
+  Status Provide(size_t bytes);
+
   void Reset();
   // The most bytes that one step has needed so far.
   size_t peak_bytes() const { return peak_; }
@@ -45,6 +50,7 @@ class ScratchArena {
   static constexpr size_t kChunkMax = 64;
 
   DevicePtr<std::byte> Bytes(size_t count);
+  Status Grow(size_t count);
 
   DeviceMemory* memory_;
   Chunk chunks_[kChunkMax];

@@ -254,4 +254,15 @@ Sequence* Engine::MakeRoomFor(Sequence& needy, const Status& reserved) {
   return victim;
 }
 
+// The device has no memory to compute the step in: state that is only cached makes way, then idle
+// work, then the request with the most rows ends. The others are planned anew.
+void Engine::MakeRoomToCompute(const std::vector<Share>& shares, const Status& computed) {
+  constexpr size_t kBytes = size_t{256} << 20;
+  if (cache_->GiveWay(kBytes) || DropIdle()) return;
+  const auto most = std::max_element(
+      shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.rows < b.rows; });
+  Finish(*most->sequence, FinishReason::kFailed, computed);
+  RemoveFinished();
+}
+
 }  // namespace reprise

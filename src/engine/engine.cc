@@ -58,8 +58,8 @@ bool Engine::Step() {
   Reserve(&shares);
   if (shares.empty()) return Idle();
   resting_ = false;
-  Forward(&shares);
-  Commit(shares);
+  const Status computed = Forward(&shares);
+  computed.ok() ? Commit(shares) : MakeRoomToCompute(shares, computed);
   RemoveFinished();
   PublishStats();
   return true;
@@ -203,7 +203,8 @@ std::vector<Engine::Share> Engine::PlanStep() {
   return shares;
 }
 
-void Engine::Forward(std::vector<Share>* shares) {
+// Fails, with nothing computed, if there is no memory to compute in.
+Status Engine::Forward(std::vector<Share>* shares) {
   std::vector<TokenId> tokens;
   std::vector<SequenceSlice> slices;
   std::vector<uint32_t> logit_rows;
@@ -249,9 +250,10 @@ void Engine::Forward(std::vector<Share>* shares) {
   hidden_.resize(pools ? tokens.size() * static_cast<size_t>(executor_.card().dim) : 0);
   const int64_t begin_ns = clock_.NowNs();
   filler_.Start(std::move(masks));
-  executor_.Forward({tokens, slices, logit_rows, finite_, hidden_}, cache_->memory(),
-                    logits_.data());
+  const Status computed = executor_.Forward({tokens, slices, logit_rows, finite_, hidden_},
+                                            cache_->memory(), logits_.data());
   filler_.Wait();
+  REPRISE_TRY(computed);
   step_ns_ = clock_.NowNs() - begin_ns;
   step_rows_ = static_cast<int64_t>(tokens.size());
   const double ms = static_cast<double>(step_ns_) / 1e6;
@@ -261,6 +263,7 @@ void Engine::Forward(std::vector<Share>* shares) {
   counters_.rows += tokens.size();
   counters_.busy_ms += ms;
   if (idle) counters_.rows_idle += tokens.size();
+  return OkStatus();
 }
 
 // Publishes what the step computed and chooses the next token of every sequence that is complete.

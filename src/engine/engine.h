@@ -120,13 +120,14 @@ class Engine {
   void SendBack(Sequence& sequence);
   void Reserve(std::vector<Share>* shares);
   Sequence* MakeRoomFor(Sequence& needy, const Status& reserved);
+  void MakeRoomToCompute(const std::vector<Share>& shares, const Status& computed);
   Lease Acquire(const Sequence& sequence, std::span<const TokenId> tokens);
 
   // engine.cc
   void ScorePrompt(Sequence& sequence);
   bool TakePlaceInQueue(const GenerateRequest& request);
   std::vector<Share> PlanStep();
-  void Forward(std::vector<Share>* shares);
+  Status Forward(std::vector<Share>* shares);
   void Commit(const std::vector<Share>& shares);
   void Pool(const Share& share, int32_t begin);
   StepSampler::Row RowOf(const Sequence& sequence, std::span<const float> logits) const;

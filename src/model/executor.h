@@ -20,7 +20,7 @@ class Executor {
   virtual DeviceMemory& memory() { return HostMemory(); }
 
   // As Model::Forward; fills batch.finite.
-  virtual void Forward(const BatchView& batch, const StateMemory& memory, float* logits) = 0;
+  virtual Status Forward(const BatchView& batch, const StateMemory& memory, float* logits) = 0;
 };
 
 // A model bound to the threads and kernels that run it. Both must outlive the executor.
@@ -31,8 +31,8 @@ class ModelExecutor : public Executor {
   const ModelCard& card() const override { return model_.card(); }
   DeviceMemory& memory() override { return context_.backend->memory(); }
   ThreadPool* pool() override { return &context_.backend->host_threads(); }
-  void Forward(const BatchView& batch, const StateMemory& memory, float* logits) override {
-    model_.Forward(context_, batch, memory, logits);
+  Status Forward(const BatchView& batch, const StateMemory& memory, float* logits) override {
+    return model_.Forward(context_, batch, memory, logits);
   }
 
  private:

@@ -239,7 +239,9 @@ TEST_P(LawTest, EveryCompany) {
     std::vector<uint32_t> rows(tokens.size());
     for (size_t i = 0; i < rows.size(); ++i) rows[i] = uint32_t(i);
     std::vector<float> logits(tokens.size() * vocab);
-    model->Forward(machine.context(), {tokens, slices, rows}, state->memory(), logits.data());
+    ASSERT_TRUE(
+        model->Forward(machine.context(), {tokens, slices, rows}, state->memory(), logits.data())
+            .ok());
     for (size_t i = 0; i < slices.size(); ++i) {
       const int s = owners[i];
       const float* alone = expected[size_t(s)].data() + size_t(state->length(s)) * vocab;

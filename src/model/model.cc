@@ -7,8 +7,8 @@
 
 namespace reprise {
 
-void Model::Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
-                    float* logits) const {
+Status Model::Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+                      float* logits) const {
   const ScratchScope scope(*context.scratch);
   DeviceMemory& device = context.backend->memory();
   const Step step(context, batch, memory);
@@ -36,6 +36,7 @@ void Model::Forward(const OpContext& context, const BatchView& batch, const Stat
 
   if (!reached && count > 0) device.DownloadArray<float>({logits, count}, place);
   if (results.finite) device.DownloadArray<uint8_t>(batch.finite, results.finite);
+  return OkStatus();
 }
 
 }  // namespace reprise

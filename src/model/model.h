@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/status.h"
 #include "kernels/op_context.h"
 #include "state/batch.h"
 #include "state/spec.h"
@@ -57,8 +58,10 @@ class Model {
   // steps.
   // REQUIRES: at least one token, every one in [0, vocab_size); the memory has the layout of
   // state_spec().
-  void Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
-               float* logits) const;
+  // Fails with kResourceExhausted, before anything is computed, if the device has no memory to
+  // compute in.
+  Status Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+                 float* logits) const;
 
  protected:
   Model() = default;

@@ -58,8 +58,10 @@ inline std::vector<float> RunInPieces(const Model& model, const OpContext& conte
     std::vector<uint32_t> rows(piece);
     for (uint32_t i = 0; i < piece; ++i) rows[i] = i;
     const SequenceSlice slice = state->Next(0, 0, uint32_t(piece));
-    model.Forward(context, {tokens.subspan(done, piece), std::span(&slice, 1), rows},
-                  state->memory(), logits.data() + done * size_t(model.vocab_size()));
+    const Status run =
+        model.Forward(context, {tokens.subspan(done, piece), std::span(&slice, 1), rows},
+                      state->memory(), logits.data() + done * size_t(model.vocab_size()));
+    CHECK(run.ok());
     state->Advance(0, int64_t(piece));
     done += piece;
   }
@@ -84,8 +86,9 @@ inline std::vector<TokenId> Continue(const Model& model, const OpContext& contex
   while (result.size() < count) {
     const uint32_t last = uint32_t(tokens.size() - 1);
     const SequenceSlice slice = state->Next(0, 0, uint32_t(tokens.size()));
-    model.Forward(context, {tokens, std::span(&slice, 1), std::span(&last, 1)}, state->memory(),
-                  logits.data());
+    const Status run = model.Forward(context, {tokens, std::span(&slice, 1), std::span(&last, 1)},
+                                     state->memory(), logits.data());
+    CHECK(run.ok());
     state->Advance(0, int64_t(tokens.size()));
     result.push_back(TokenId(ArgMax(logits)));
     tokens = {result.back()};

@@ -61,7 +61,8 @@ void FakeExecutor::WriteLogits(uint64_t recurrent, uint64_t keys, float* logits)
   }
 }
 
-void FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, float* logits) {
+Status FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, float* logits) {
+  if (batch.tokens.size() > rows_max_) return ResourceExhausted("no memory to compute in");
   rows_ += batch.tokens.size();
   size_t next_logit = 0;
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
@@ -112,6 +113,7 @@ void FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, fl
       Store(recurrent, state + kStateEnd);
     }
   }
+  return OkStatus();
 }
 
 void FakeExecutor::ColdLogits(std::span<const TokenId> tokens, float* logits) const {

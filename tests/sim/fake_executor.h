@@ -25,13 +25,16 @@ class FakeExecutor : public Executor {
   const ModelCard& card() const override { return card_; }
   DeviceMemory& memory() override { return *memory_; }
   void set_memory(DeviceMemory* memory) { memory_ = memory; }
-  void Forward(const BatchView& batch, const StateMemory& memory, float* logits) override;
+  Status Forward(const BatchView& batch, const StateMemory& memory, float* logits) override;
 
   // The logits of a cold run, straight from the tokens.
   void ColdLogits(std::span<const TokenId> tokens, float* logits) const;
 
   // Makes the next forward pass report a state that is not finite for sequences holding this token.
   void PoisonToken(TokenId token) { poison_ = token; }
+
+  // Steps of more rows than this are refused: there is no memory to compute them in.
+  void set_rows_max(size_t rows) { rows_max_ = rows; }
 
   // A broken model: snapshots taken inside a step miss the last token.
   void MakeTapsOneTokenLate() { taps_late_ = true; }
@@ -51,6 +54,7 @@ class FakeExecutor : public Executor {
   bool taps_late_ = false;
   TokenId poison_ = -1;
   uint64_t rows_ = 0;
+  size_t rows_max_ = SIZE_MAX;
 };
 
 }  // namespace reprise

@@ -50,7 +50,7 @@ class PacedExecutor : public Executor {
   }
 
   const ModelCard& card() const override { return card_; }
-  void Forward(const BatchView& batch, const StateMemory&, float* logits) override {
+  Status Forward(const BatchView& batch, const StateMemory&, float* logits) override {
     if (watch_) watch_(batch);
     if (clock_ != nullptr)
       clock_->AdvanceNs(static_cast<int64_t>(1e6 * StepMs(batch.tokens.size())));
@@ -60,6 +60,7 @@ class PacedExecutor : public Executor {
       std::fill_n(row, kVocab, 0.0f);
       row[Mix64(batch.logit_rows[i] + batch.tokens.size()) % static_cast<uint64_t>(kVocab)] = 1;
     }
+    return OkStatus();
   }
 
  private:

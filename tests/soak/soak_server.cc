@@ -31,7 +31,7 @@ PacedExecutor::PacedExecutor(std::vector<TokenId> words, int64_t vocab_size,
   card_.state.layers.push_back({1, StateKind::kFullKv, 0, {{"k", {1, 4}, DType::kI32}}});
 }
 
-void PacedExecutor::Forward(const BatchView& batch, const StateMemory&, float* logits) {
+Status PacedExecutor::Forward(const BatchView& batch, const StateMemory&, float* logits) {
   const auto begin = Steady::now();
   std::fill(batch.finite.begin(), batch.finite.end(), uint8_t{1});
   const size_t vocab = static_cast<size_t>(card_.vocab_size);
@@ -46,6 +46,7 @@ void PacedExecutor::Forward(const BatchView& batch, const StateMemory&, float* l
   std::lock_guard lock(mutex_);
   if (last_ != Steady::time_point()) gaps_.push_back(Ms(now - last_));
   last_ = now;
+  return OkStatus();
 }
 
 std::vector<double> PacedExecutor::TakeGaps() {

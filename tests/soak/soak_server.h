@@ -24,7 +24,7 @@ class PacedExecutor : public Executor {
   PacedExecutor(std::vector<TokenId> words, int64_t vocab_size, std::chrono::microseconds step);
 
   const ModelCard& card() const override { return card_; }
-  void Forward(const BatchView& batch, const StateMemory& memory, float* logits) override;
+  Status Forward(const BatchView& batch, const StateMemory& memory, float* logits) override;
 
   // Milliseconds between the ends of successive steps; what a client would see at best.
   std::vector<double> TakeGaps();

@@ -39,6 +39,14 @@ bool StateIndex::MakeRoom(const Units& units, size_t metadata, EvictReason why, 
   return true;
 }
 
+bool StateIndex::GiveWay(size_t bytes) {
+  const size_t before = bytes_used();
+  while (bytes_used() + bytes > before && EvictOne(EvictReason::kRunning, kAnyKey, true)) {
+  }
+  Settle();
+  return bytes_used() < before;
+}
+
 // Whether the device has memory for the units that would be taken next: the budget may be more than
 // others have left of it.
 bool StateIndex::Backed(const Units& units) {

@@ -61,8 +61,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
     int32_t block_tokens = kBlockTokens;     // tests use small ones
     std::unique_ptr<EvictionPolicy> policy;  // null: CostPerBytePolicy
     double ladder_share = 0.08;              // of the budget: rungs for edits; 0: none
-    // Asked before units are taken: gets memory for them, or says why there is none. Empty: there
-    // always is.
+    // Gets memory for units before they are taken, or says why there is none. Empty: there is.
     std::function<Status(std::span<const BlockId>, std::span<const StateId>)> back;
   };
   explicit StateIndex(Options options);
@@ -78,6 +77,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   ReuseReport Finish(Lease lease);
   void Release(uint32_t record, uint64_t id);
   bool Maintain();
+  bool GiveWay(size_t bytes);
   size_t BytesWanted(const Lease& lease);
   size_t BytesFree() const;
   int32_t Pin(const NamespaceKey& key, std::span<const TokenId> tokens, int64_t pin_ms);

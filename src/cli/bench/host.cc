@@ -45,13 +45,14 @@ class NothingExecutor : public Executor {
   }
 
   const ModelCard& card() const override { return card_; }
-  void Forward(const BatchView& batch, const StateMemory&, float* logits) override {
+  Status Forward(const BatchView& batch, const StateMemory&, float* logits) override {
     const double begin = ThreadSeconds();
     std::fill(batch.finite.begin(), batch.finite.end(), uint8_t{1});
     for (size_t i = 0; i < batch.logit_rows.size() * size_t{kVocab}; ++i) {
       logits[i] = static_cast<float>(i % 7);
     }
     seconds_ += ThreadSeconds() - begin;
+    return OkStatus();
   }
   double seconds() const { return seconds_; }
 

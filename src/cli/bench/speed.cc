@@ -61,7 +61,9 @@ struct Bed {
 
   void Forward(std::span<const TokenId> tokens, std::span<const SequenceSlice> slices,
                std::span<const uint32_t> rows) {
-    loaded->model().Forward(context, {tokens, slices, rows}, state.memory(), logits.data());
+    const Status run =
+        loaded->model().Forward(context, {tokens, slices, rows}, state.memory(), logits.data());
+    CHECK(run.ok());
   }
 };
 

@@ -31,7 +31,7 @@ std::vector<float> HiddenInPieces(const Model& model, const OpContext& context,
     const SequenceSlice slice = state->Next(0, 0, uint32_t(piece));
     BatchView batch{tokens.subspan(done, piece), std::span(&slice, 1), {}};
     batch.hidden = std::span(hidden).subspan(done * dim, piece * dim);
-    model.Forward(context, batch, state->memory(), nullptr);
+    CHECK(model.Forward(context, batch, state->memory(), nullptr).ok());
     state->Advance(0, int64_t(piece));
     done += piece;
   }
