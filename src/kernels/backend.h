@@ -57,7 +57,9 @@ class Backend {
 
   // The ops of a step between BeginStep and its results, which `ops` asks for. A backend may keep
   // what they were and, for a later step of the same program and shape, run that instead of `ops`.
-  virtual void RunStep(const StepLayout&, const StepProgram&, const std::function<void()>& ops) {
+  // `scratch` is where the ops take their memory from.
+  virtual void RunStep(ScratchArena&, const StepLayout&, const StepProgram&,
+                       const std::function<void()>& ops) {
     ops();
   }
 

@@ -31,7 +31,8 @@ Status Model::Forward(const OpContext& context, const BatchView& batch, const St
     Run(step, results);  // it wants to see every op, and may wait for each
   } else {
     const StepProgram program = {this, results.logits.data, results.finite};
-    context.backend->RunStep(step.layout(), program, [&] { Run(step, results); });
+    context.backend->RunStep(*context.scratch, step.layout(), program,
+                             [&] { Run(step, results); });
   }
 
   if (!reached && count > 0) device.DownloadArray<float>({logits, count}, place);

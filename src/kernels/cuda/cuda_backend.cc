@@ -122,9 +122,9 @@ void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   CHECK(cudaEventRecord(upload_->sent, stream()) == cudaSuccess);
 }
 
-void CudaBackend::RunStep(const StepLayout& step, const StepProgram& program,
-                          const std::function<void()>& ops) {
-  graphs_.Run(step, longest_, program, [&] {
+void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step,
+                          const StepProgram& program, const std::function<void()>& ops) {
+  graphs_.Run(scratch, step, longest_, program, [&] {
     joined_.Begin();
     ops();
     joined_.End();

@@ -35,7 +35,7 @@ class CudaBackend final : public Backend {
   Result<std::unique_ptr<PackedMatrix>> MakeMatrix(const MatrixShape& shape) override;
   Status PackMatrix(PackedMatrix* matrix, int64_t index, const std::byte* source,
                     size_t stride) override;
-  void RunStep(const StepLayout& step, const StepProgram& program,
+  void RunStep(ScratchArena& scratch, const StepLayout& step, const StepProgram& program,
                const std::function<void()>& ops) override;
 
   void Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) override;

@@ -16,16 +16,18 @@ StepGraphs::~StepGraphs() {
   }
 }
 
-void StepGraphs::Run(const StepLayout& step, int64_t longest, const StepProgram& program,
-                     const std::function<void()>& ops) {
+void StepGraphs::Run(const ScratchArena& scratch, const StepLayout& step, int64_t longest,
+                     const StepProgram& program, const std::function<void()>& ops) {
   if (step.rows() > kRowsMax) return ops();
+  const ScratchArena::Mark begin = scratch.mark();
   const Shape shape = {
       program.model,
       {Raw(program.logits), Raw(program.finite), Raw(step.device.tokens),
        Raw(step.device.sequences), Raw(step.device.blocks), Raw(step.device.taps),
        Raw(step.block_memory), Raw(step.state_memory)},
       {step.rows(), int64_t(step.host.sequences.size()), int64_t(step.host.logit_rows.size()),
-       longest, int64_t(step.block_bytes + step.state_bytes)}};
+       longest, int64_t(step.block_bytes + step.state_bytes), int64_t(begin.chunk),
+       int64_t(begin.used)}};
   auto found = std::find_if(entries_.begin(), entries_.end(),
                             [&](const Entry& entry) { return entry.shape == shape; });
   if (found == entries_.end()) {

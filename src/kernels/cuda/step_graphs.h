@@ -17,8 +17,8 @@ namespace reprise::cuda {
 // the shape is seen for the second time, and asked for as one graph from then on.
 //
 // Two steps have one shape if every launch has the same sizes and addresses: the same program, the
-// same counts, the same places. What differs between them (tokens, positions, block ids) is data
-// that kernels read.
+// same counts, the same places, and the same place in the scratch memory from which ops take
+// theirs. What differs between them (tokens, positions, block ids) is data that kernels read.
 //
 // Thread safety: none.
 class StepGraphs {
@@ -29,8 +29,8 @@ class StepGraphs {
   StepGraphs& operator=(const StepGraphs&) = delete;
 
   // `longest`: blocks of the longest sequence, as launches see it.
-  void Run(const StepLayout& step, int64_t longest, const StepProgram& program,
-           const std::function<void()>& ops);
+  void Run(const ScratchArena& scratch, const StepLayout& step, int64_t longest,
+           const StepProgram& program, const std::function<void()>& ops);
 
   // Steps of more rows are not worth it: their kernels are long.
   static constexpr int64_t kRowsMax = 256;
@@ -40,7 +40,7 @@ class StepGraphs {
   struct Shape {
     const void* model;
     const void* places[8];
-    int64_t counts[5];
+    int64_t counts[7];
 
     bool operator==(const Shape&) const = default;
   };
