@@ -36,8 +36,9 @@ cuda: setup cuda-toolkit
 
 test-cuda: cuda-toolkit
 	@tools/setup.sh test
-	@cmake --preset dev -DREPRISE_CUDA=ON >/dev/null && cmake --build --preset dev -j $(JOBS) --target cuda_test reprise
+	@cmake --preset dev -DREPRISE_CUDA=ON >/dev/null && cmake --build --preset dev -j $(JOBS) --target cuda_test sample_test reprise
 	@build/dev/src/kernels/cuda/cuda_test
+	@build/dev/src/sample/sample_test --gtest_filter='DeviceChoice.*'
 	@tools/test_cuda.sh build/dev/reprise
 
 test:

@@ -94,6 +94,7 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   if (request.pooling == Pooling::kMean) request.cache_read = false;
   std::erase_if(request.end_tokens,
                 [&](TokenId token) { return token < 0 || token >= card.vocab_size; });
+  MergeBiases(&request.sampling);
 
   auto sequence = std::make_unique<Sequence>();
   if (request.sampling.penalises()) sequence->said.AddPrompt(request.prompt);
@@ -245,13 +246,11 @@ Status Engine::Forward(std::vector<Share>* shares) {
     }
     if (sequence.steps++ == 0) sequence.first_step_ns = clock_.NowNs();
   }
-  logits_.resize(logit_rows.size() * static_cast<size_t>(executor_.card().vocab_size));
   finite_.assign(slices.size(), 0);
   hidden_.resize(pools ? tokens.size() * static_cast<size_t>(executor_.card().dim) : 0);
   const int64_t begin_ns = clock_.NowNs();
   filler_.Start(std::move(masks));
-  const Status computed = executor_.Forward({tokens, slices, logit_rows, finite_, hidden_},
-                                            cache_->memory(), logits_.data());
+  const Status computed = Compute(*shares, {tokens, slices, logit_rows, finite_, hidden_});
   filler_.Wait();
   REPRISE_TRY(computed);
   step_ns_ = clock_.NowNs() - begin_ns;
@@ -266,10 +265,39 @@ Status Engine::Forward(std::vector<Share>* shares) {
   return OkStatus();
 }
 
+// Where the device chooses, logits are brought to the host only for who wants to see them.
+bool Engine::ChoosesOnDevice(const std::vector<Share>& shares) const {
+  return executor_.chooses() && std::all_of(shares.begin(), shares.end(), [](const Share& share) {
+           const GenerateRequest& request = share.sequence->request;
+           return !request.on_logits && request.pooling == Pooling::kNone &&
+                  ChoiceRows::Takes({.logprobs = request.logprobs});
+         });
+}
+
+// The pass, and on devices that can also the choice of tokens; the masks for it are filled
+// meanwhile.
+Status Engine::Compute(const std::vector<Share>& shares, const BatchView& batch) {
+  chosen_on_device_ = ChoosesOnDevice(shares);
+  if (!chosen_on_device_) {
+    logits_.resize(batch.logit_rows.size() * static_cast<size_t>(executor_.card().vocab_size));
+    return executor_.Forward(batch, cache_->memory(), logits_.data());
+  }
+  REPRISE_TRY(executor_.Begin(batch, cache_->memory()));
+  filler_.Wait();
+  choices_.Clear();
+  for (const Share& share : shares) {
+    if (share.logit_count == 0) continue;
+    const StepSampler::Row row = RowOf(*share.sequence, {});
+    choices_.Add(*row.params, row.input);
+  }
+  choice_status_ = executor_.Choose(choices_.batch(), choices_.results());
+  return OkStatus();
+}
+
 // Publishes what the step computed and chooses the next token of every sequence that is complete.
 void Engine::Commit(const std::vector<Share>& shares) {
   const size_t vocab = static_cast<size_t>(executor_.card().vocab_size);
-  std::vector<Sequence*> complete;
+  std::vector<const Share*> complete;
   std::vector<StepSampler::Row> rows;
   for (size_t i = 0; i < shares.size(); ++i) {
     const Share& share = shares[i];
@@ -301,11 +329,20 @@ void Engine::Commit(const std::vector<Share>& shares) {
       Finish(sequence, FinishReason::kFailed, sequence.allowed_status);
       continue;
     }
-    complete.push_back(&sequence);
-    rows.push_back(RowOf(sequence, logits(share.logit_count - 1)));
+    complete.push_back(&share);
+    if (!chosen_on_device_) rows.push_back(RowOf(sequence, logits(share.logit_count - 1)));
   }
   std::vector<Result<Sampled>> sampled = sampler_.Sample(rows);
-  for (size_t i = 0; i < complete.size(); ++i) Continue(*complete[i], std::move(sampled[i]));
+  for (size_t i = 0; i < complete.size(); ++i) {
+    Sequence& sequence = *complete[i]->sequence;
+    if (!chosen_on_device_) {
+      Continue(sequence, std::move(sampled[i]));
+    } else if (choice_status_.ok()) {
+      Continue(sequence, choices_.Take(complete[i]->logit_begin));
+    } else {
+      Continue(sequence, choice_status_);
+    }
+  }
 }
 
 // Adds the rows of a step, which begin at position `begin`, to the vector of the prompt: one after

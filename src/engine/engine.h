@@ -21,6 +21,7 @@
 #include "engine/step_sampler.h"
 #include "engine/token_stream.h"
 #include "model/executor.h"
+#include "sample/choice_rows.h"
 #include "sched/scheduler.h"
 
 namespace reprise {
@@ -128,6 +129,8 @@ class Engine {
   bool TakePlaceInQueue(const GenerateRequest& request);
   std::vector<Share> PlanStep();
   Status Forward(std::vector<Share>* shares);
+  Status Compute(const std::vector<Share>& shares, const BatchView& batch);
+  bool ChoosesOnDevice(const std::vector<Share>& shares) const;
   void Commit(const std::vector<Share>& shares);
   void Pool(const Share& share, int32_t begin);
   StepSampler::Row RowOf(const Sequence& sequence, std::span<const float> logits) const;
@@ -149,16 +152,19 @@ class Engine {
 
   Scheduler scheduler_;
   StepSampler sampler_;
+  ChoiceRows choices_;  // of the current step, where the device chooses
   MaskFiller filler_;
   Roster roster_;
   std::deque<std::unique_ptr<Sequence>> idle_;  // oldest first; the first may have started
   uint64_t starts_ = 1;                         // grows with every sequence that starts
   bool resting_ = false;                        // the last step had only transfers to wait for
-  std::vector<float> logits_;                   // [logit rows, vocab] of the current step
-  std::vector<uint8_t> finite_;                 // [sequences] of the current step
-  int64_t step_ns_ = 0;                         // how long its forward pass took,
-  int64_t step_rows_ = 1;                       // for so many rows
-  std::vector<float> hidden_;                   // [rows, dim] of the current step, if wanted
+  bool chosen_on_device_ = false;               // in the current step
+  Status choice_status_;
+  std::vector<float> logits_;    // [logit rows, vocab] of the current step
+  std::vector<uint8_t> finite_;  // [sequences] of the current step
+  int64_t step_ns_ = 0;          // how long its forward pass took,
+  int64_t step_rows_ = 1;        // for so many rows
+  std::vector<float> hidden_;    // [rows, dim] of the current step, if wanted
   EngineStats counters_;
 
   mutable std::mutex mutex_;  // guards what follows

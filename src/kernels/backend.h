@@ -6,10 +6,12 @@
 #include <span>
 #include <string_view>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "device/memory.h"
 #include "device/thread_pool.h"
 #include "kernels/activation_ops.h"
+#include "kernels/choice_ops.h"
 #include "kernels/expert_ops.h"
 #include "kernels/joint_ops.h"
 #include "kernels/ops.h"
@@ -61,6 +63,14 @@ class Backend {
   virtual void RunStep(ScratchArena&, const StepLayout&, const StepProgram&,
                        const std::function<void()>& ops) {
     ops();
+  }
+
+  // choice_ops.h. Where the host chooses as well, logits are for it.
+  virtual bool chooses() const { return false; }
+  virtual Status ChooseTokens(ScratchArena&, const ConstRows&, const ChoiceBatch&,
+                              const ChoiceResults&) {
+    CHECK(chooses());
+    return OkStatus();
   }
 
   // Ops: what the functions of the same name say, their shapes already checked, at least one row.

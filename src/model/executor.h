@@ -1,26 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
 #include "kernels/backend.h"
+#include "kernels/choice_ops.h"
+#include "model/layers/step.h"
 #include "model/model.h"
 
 namespace reprise {
 
-// What the engine sees of a model: a forward pass on whatever device, threads and kernels it is
-// bound to. Simulations put a fake in its place.
+// What the engine runs a step on: a model behind a device, or a fake in tests.
+//
+// Thread safety: called by one thread at a time.
 class Executor {
  public:
   virtual ~Executor() = default;
 
   virtual const ModelCard& card() const = 0;
-
-  // Threads that others may use between two forward passes; null: none.
+  // Threads that are idle between two calls of Forward, for whoever waits for the next; or null.
   virtual ThreadPool* pool() { return nullptr; }
-  // Where the state of its sequences has to lie.
+  // Where the state of sequences lives.
   virtual DeviceMemory& memory() { return HostMemory(); }
 
   // As Model::Forward; fills batch.finite.
   virtual Status Forward(const BatchView& batch, const StateMemory& memory, float* logits) = 0;
+
+  // Executors whose device chooses tokens: Begin asks for the pass, whose logits stay where they
+  // are, Choose waits for it, and must follow. Begin fails as Forward does. Choose fills
+  // batch.finite of Begin, which must live so long, and chooses a token for each of its logit rows;
+  // if it fails, the pass is done nevertheless.
+  virtual bool chooses() const { return false; }
+  virtual Status Begin(const BatchView&, const StateMemory&) {
+    CHECK(chooses());
+    return OkStatus();
+  }
+  virtual Status Choose(const ChoiceBatch&, const ChoiceResults&) {
+    CHECK(chooses());
+    return OkStatus();
+  }
 };
 
 // A model bound to the threads and kernels that run it. Both must outlive the executor.
@@ -34,10 +55,44 @@ class ModelExecutor : public Executor {
   Status Forward(const BatchView& batch, const StateMemory& memory, float* logits) override {
     return model_.Forward(context_, batch, memory, logits);
   }
+  bool chooses() const override { return context_.backend->chooses(); }
+  Status Begin(const BatchView& batch, const StateMemory& memory) override;
+  Status Choose(const ChoiceBatch& batch, const ChoiceResults& results) override;
 
  private:
   const Model& model_;
   const OpContext context_;
+  // Between Begin and Choose: logits, then the finite flags. Grows and stays, so that steps of one
+  // shape leave their results in one place.
+  DeviceBuffer results_;
+  Rows logits_;
+  DevicePtr<uint8_t> flags_;
+  std::span<uint8_t> finite_;  // where they go
 };
+
+inline Status ModelExecutor::Begin(const BatchView& batch, const StateMemory& memory) {
+  CHECK(batch.hidden.empty());
+  const int64_t vocab = model_.vocab_size();
+  const int64_t rows = int64_t(batch.logit_rows.size());
+  const size_t logit_bytes = size_t(rows * vocab) * sizeof(float);
+  const size_t bytes = logit_bytes + batch.finite.size();
+  if (results_.size() < bytes) {
+    // Room for some more, or at least for this.
+    auto grown = context_.backend->memory().Allocate(bytes + bytes / 2);
+    if (!grown.ok()) grown = context_.backend->memory().Allocate(bytes);
+    if (!grown.ok()) return grown.status().Annotate("there is no memory for logits");
+    results_ = std::move(*grown);
+  }
+  logits_ = {results_.data().As<float>(), rows, vocab, vocab};
+  flags_ = (results_.data() + int64_t(logit_bytes)).As<uint8_t>();
+  finite_ = batch.finite;
+  return model_.Begin(context_, batch, memory, {logits_, flags_});
+}
+
+inline Status ModelExecutor::Choose(const ChoiceBatch& batch, const ChoiceResults& results) {
+  const Status chosen = ChooseTokens(context_, logits_, batch, results);
+  context_.backend->memory().DownloadArray<uint8_t>(finite_, flags_);
+  return chosen;
+}
 
 }  // namespace reprise

@@ -7,11 +7,25 @@
 
 namespace reprise {
 
+Status Model::Begin(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+                    const StepResults& results) const {
+  const ScratchScope scope(*context.scratch);
+  const Step step(context, batch, memory);
+  // Texts to embed come in all lengths: no program worth keeping. An observer wants to see every
+  // op, and may wait for each.
+  if (results.hidden.rows > 0 || context.observer != nullptr) {
+    Run(step, results);
+  } else {
+    const StepProgram program = {this, results.logits.data, results.finite};
+    context.backend->RunStep(*context.scratch, step.layout(), program, [&] { Run(step, results); });
+  }
+  return OkStatus();
+}
+
 Status Model::Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
                       float* logits) const {
   const ScratchScope scope(*context.scratch);
   DeviceMemory& device = context.backend->memory();
-  const Step step(context, batch, memory);
   const int64_t rows = int64_t(batch.logit_rows.size());
   const size_t count = size_t(rows * vocab_size());
   // Where the device reaches the host's memory, logits go there at once.
@@ -19,22 +33,14 @@ Status Model::Forward(const OpContext& context, const BatchView& batch, const St
   const DevicePtr<float> place = reached || count == 0 ? reached : context.scratch->Floats(count);
   StepResults results = {{place, rows, vocab_size(), vocab_size()}, nullptr};
   if (!batch.finite.empty()) results.finite = context.scratch->Take<uint8_t>(batch.finite.size());
-
   if (!batch.hidden.empty()) {
     const int64_t dim = card_.dim;
-    CHECK(int64_t(batch.hidden.size()) == step.rows() * dim);
-    results.hidden = {context.scratch->Floats(batch.hidden.size()), step.rows(), dim, dim};
-    // Texts to embed come in all lengths: no program worth keeping.
-    Run(step, results);
-    device.DownloadArray<float>(batch.hidden, results.hidden.data);
-  } else if (context.observer != nullptr) {
-    Run(step, results);  // it wants to see every op, and may wait for each
-  } else {
-    const StepProgram program = {this, results.logits.data, results.finite};
-    context.backend->RunStep(*context.scratch, step.layout(), program,
-                             [&] { Run(step, results); });
+    CHECK(batch.hidden.size() == batch.tokens.size() * size_t(dim));
+    results.hidden = {context.scratch->Floats(batch.hidden.size()), int64_t(batch.tokens.size()),
+                      dim, dim};
   }
-
+  REPRISE_TRY(Begin(context, batch, memory, results));
+  if (!batch.hidden.empty()) device.DownloadArray<float>(batch.hidden, results.hidden.data);
   if (!reached && count > 0) device.DownloadArray<float>({logits, count}, place);
   if (results.finite) device.DownloadArray<uint8_t>(batch.finite, results.finite);
   return OkStatus();

@@ -63,6 +63,11 @@ class Model {
   Status Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
                  float* logits) const;
 
+  // The same, but asked for, not waited for, and with the results in the memory of the backend:
+  // what batch.finite and batch.hidden point to is not filled.
+  Status Begin(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+               const StepResults& results) const;
+
  protected:
   Model() = default;
 

@@ -36,6 +36,21 @@ bool AllFinite(std::span<const float> values) {
 
 Sampler::Sampler() : table_(&cpu::ActiveTable()) {}
 
+void MergeBiases(SamplingParams* params) {
+  auto& biases = params->logit_bias;
+  std::stable_sort(biases.begin(), biases.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  size_t kept = 0;
+  for (size_t i = 0; i < biases.size(); ++i) {
+    if (kept > 0 && biases[kept - 1].first == biases[i].first) {
+      biases[kept - 1].second += biases[i].second;
+    } else {
+      biases[kept++] = biases[i];
+    }
+  }
+  biases.resize(kept);
+}
+
 float NearnessOf(float min_p) {
   return static_cast<float>(-reference::LogDouble(static_cast<double>(min_p)));
 }

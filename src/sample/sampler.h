@@ -34,7 +34,10 @@ struct SamplingParams {
 // One sentence about the first parameter that is out of range or not a number.
 Status Validate(const SamplingParams& params, int64_t vocab_size);
 
-// Parts of a choice, for whoever makes the same one elsewhere.
+// Tokens that have several biases get one, their sum, in the order of tokens.
+void MergeBiases(SamplingParams* params);
+
+// Parts of a choice, for whoever makes the same one elsewhere (choice_rows.h).
 float NearnessOf(float min_p);                    // the distance that min-p keeps. REQUIRES: > 0
 double DrawAt(uint64_t seed, uint64_t position);  // in [0, 1)
 // The log of the sum of e^logit: the largest logit, and the mass of all at temperature 1.

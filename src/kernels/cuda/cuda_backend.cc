@@ -24,26 +24,6 @@
 
 namespace reprise::cuda {
 
-// The arrays of a step are written here, one behind another, and sent as one piece. The next step
-// waits until the last one's piece has gone.
-struct CudaBackend::Upload {
-  std::byte* data = nullptr;
-  size_t bytes = 0;
-  cudaEvent_t sent = nullptr;
-
-  Upload() { CHECK(cudaEventCreateWithFlags(&sent, cudaEventDisableTiming) == cudaSuccess); }
-  ~Upload() {
-    cudaEventDestroy(sent);
-    cudaFreeHost(data);
-  }
-  void Grow(size_t wanted) {
-    if (wanted <= bytes) return;
-    cudaFreeHost(data);
-    bytes = std::max(wanted, 2 * bytes);
-    CHECK(cudaMallocHost(&data, bytes) == cudaSuccess);
-  }
-};
-
 Result<std::unique_ptr<Backend>> CudaBackend::Make(int ordinal, int threads) {
   REPRISE_ASSIGN(std::unique_ptr<CudaMemory> memory, CudaMemory::Open(ordinal));
   const CudaMemory::Device& device = memory->device();
@@ -60,7 +40,6 @@ Result<std::unique_ptr<Backend>> CudaBackend::Make(int ordinal, int threads) {
 CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<ThreadPool> threads)
     : memory_(std::move(memory)),
       threads_(std::move(threads)),
-      upload_(std::make_unique<Upload>()),
       graphs_(memory_->stream()),
       joined_(memory_->stream()) {
   const CudaMemory::Device& device = memory_->device();
@@ -101,12 +80,11 @@ void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
                        padded(host.row_sequences.size_bytes()) +
                        padded(host.sequences.size_bytes()) + padded(host.logit_rows.size_bytes()) +
                        padded(host.taps.size_bytes()) + block_room;
-  CHECK(cudaEventSynchronize(upload_->sent) == cudaSuccess);
-  upload_->Grow(total);
+  CHECK(upload_.Prepare(total).ok());
   const DevicePtr<std::byte> device = scratch.Take<std::byte>(total);
   size_t offset = 0;
   const auto put = [&]<typename T>(std::span<const T> from, DevicePtr<const T>* to) {
-    if (!from.empty()) std::memcpy(upload_->data + offset, from.data(), from.size_bytes());
+    if (!from.empty()) std::memcpy(upload_.data() + offset, from.data(), from.size_bytes());
     *to = (device + int64_t(offset)).template As<const T>();
     offset += padded(from.size_bytes());
   };
@@ -117,9 +95,9 @@ void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   put(host.logit_rows, &step->device.logit_rows);
   put(host.taps, &step->device.taps);
   put(host.blocks, &step->device.blocks);
-  CHECK(cudaMemcpyAsync(Raw(device), upload_->data, offset, cudaMemcpyHostToDevice, stream()) ==
+  CHECK(cudaMemcpyAsync(Raw(device), upload_.data(), offset, cudaMemcpyHostToDevice, stream()) ==
         cudaSuccess);
-  CHECK(cudaEventRecord(upload_->sent, stream()) == cudaSuccess);
+  upload_.Mark(stream());
 }
 
 void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step,

@@ -9,6 +9,7 @@
 #include "device/cuda/cuda_memory.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/joined_ops.h"
+#include "kernels/cuda/pinned.h"
 #include "kernels/cuda/step_graphs.h"
 #include "kernels/cuda/view.h"
 
@@ -37,6 +38,9 @@ class CudaBackend final : public Backend {
                     size_t stride) override;
   void RunStep(ScratchArena& scratch, const StepLayout& step, const StepProgram& program,
                const std::function<void()>& ops) override;
+  bool chooses() const override { return true; }
+  Status ChooseTokens(ScratchArena& scratch, const ConstRows& logits, const ChoiceBatch& batch,
+                      const ChoiceResults& results) override;
 
   void Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) override;
   void ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_t x_step,
@@ -133,8 +137,6 @@ class CudaBackend final : public Backend {
                   const ConstRows& v) override;
 
  private:
-  struct Upload;  // pinned memory through which the arrays of a step go
-
   CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<ThreadPool> threads);
   void RunAttend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
                  const KvShape& shape, const AttentionParams& params, const ConstRows& gate,
@@ -151,7 +153,8 @@ class CudaBackend final : public Backend {
   const std::unique_ptr<ThreadPool> threads_;
   std::string name_;
   std::string numerics_;
-  std::unique_ptr<Upload> upload_;
+  Pinned upload_;  // through which the arrays of a step go, as one piece
+  Pinned choices_sent_, choices_back_;
   int64_t longest_ = 0;  // blocks of the step's longest sequence, rounded up to a power of two
   StepGraphs graphs_;
   JoinedOps joined_;

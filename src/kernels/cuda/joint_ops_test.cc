@@ -289,7 +289,7 @@ TEST_P(StackTest, JoinedOpsEqualTheOps) {
       Add(context_, x, y, last);
     };
     if (in_step) {
-      backend_->RunStep(layout, {&shape, nullptr, nullptr}, ops);
+      backend_->RunStep(*scratch_, layout, {&shape, nullptr, nullptr}, ops);
     } else {
       ops();
     }

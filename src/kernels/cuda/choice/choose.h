@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/choice_ops.h"
+#include "kernels/cuda/view.h"
+
+namespace reprise::cuda {
+
+// The operands of choosing, all on the device.
+struct ChoiceView {
+  const ChoiceRow* rows = nullptr;
+  const TokenBias* biases = nullptr;
+  const TokenSaid* said = nullptr;
+  const uint64_t* masks = nullptr;
+  ChosenToken* chosen = nullptr;
+  ListedToken* listed = nullptr;
+  int32_t logprobs_max = 0;
+};
+
+// What some row of a batch asks for: launches that none needs are left out.
+struct ChoiceNeeds {
+  bool adjusted = false;  // biases, penalties, masks
+  bool drawn = false;     // a temperature
+  bool logprobs = false;
+};
+
+// Bytes of workspace, aligned to 256, for so many rows.
+size_t ChooseWorkspace(int64_t rows, int64_t vocab, const ChoiceNeeds& needs);
+
+// Five launches at most, whose sizes follow from the shape and the needs alone.
+void ChooseTokens(Stream stream, const View& logits, const ChoiceView& choice,
+                  const ChoiceNeeds& needs, std::byte* workspace);
+
+}  // namespace reprise::cuda

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/pinned.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+
+namespace reprise::cuda {
+
+Pinned::Pinned() { CHECK(cudaEventCreateWithFlags(&used_, cudaEventDisableTiming) == cudaSuccess); }
+
+Pinned::~Pinned() {
+  cudaEventDestroy(used_);
+  cudaFreeHost(data_);
+}
+
+Status Pinned::Prepare(size_t bytes) {
+  CHECK(cudaEventSynchronize(used_) == cudaSuccess);
+  if (bytes <= bytes_) return OkStatus();
+  void* grown = nullptr;
+  const size_t wanted = std::max(bytes, 2 * bytes_);
+  if (cudaMallocHost(&grown, wanted) != cudaSuccess) {
+    cudaGetLastError();
+    return ResourceExhausted("the host has no " + std::to_string(wanted >> 20) +
+                             " MiB of memory that the GPU can reach");
+  }
+  cudaFreeHost(data_);
+  data_ = static_cast<std::byte*>(grown);
+  bytes_ = wanted;
+  return OkStatus();
+}
+
+void Pinned::Mark(Stream stream) { CHECK(cudaEventRecord(used_, stream) == cudaSuccess); }
+
+}  // namespace reprise::cuda

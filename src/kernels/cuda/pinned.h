@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "base/status.h"
+#include "kernels/cuda/view.h"
+
+struct CUevent_st;
+
+namespace reprise::cuda {
+
+// Memory of the host that the GPU's copy engine reads and writes itself, so that copies are asked
+// for and not waited for. Grows and stays.
+//
+// Thread safety: none.
+class Pinned {
+ public:
+  Pinned();
+  ~Pinned();
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+
+  // At least so many bytes; what was in it is gone. Waits until the copies marked so far are done.
+  Status Prepare(size_t bytes);
+  std::byte* data() const { return data_; }
+  // Everything asked of the stream so far may still use it.
+  void Mark(Stream stream);
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+  CUevent_st* used_ = nullptr;
+};
+
+}  // namespace reprise::cuda

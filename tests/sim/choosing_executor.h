@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "fake_executor.h"
+#include "kernels/reference/choice.h"
+
+namespace reprise {
+
+// A fake model on a device that chooses tokens itself, as kernels/reference/choice.h says it:
+// everything sorted, filters one after another.
+class ChoosingExecutor : public FakeExecutor {
+ public:
+  using FakeExecutor::FakeExecutor;
+
+  bool chooses() const override { return true; }
+  Status Begin(const BatchView& batch, const StateMemory& memory) override {
+    logits_.resize(batch.logit_rows.size() * size_t{kVocab});
+    ++begun_;
+    return Forward(batch, memory, logits_.data());
+  }
+  Status Choose(const ChoiceBatch& batch, const ChoiceResults& results) override {
+    if (refused_ > 0) return --refused_, ResourceExhausted("no memory to choose in");
+    for (size_t row = 0; row < batch.rows.size(); ++row) {
+      const std::span<const float> given(logits_.data() + row * size_t{kVocab}, size_t{kVocab});
+      const Order order(Adjusted(batch, batch.rows[row], given), batch.rows[row].temperature);
+      ChosenToken& chosen = results.chosen[row];
+      chosen.token = order.Choose(batch.rows[row]);
+      chosen.logit = given[size_t(chosen.token)];
+      const Order likely({given.begin(), given.end()}, 1);
+      chosen.largest = given[size_t(likely.tokens[0])];
+      chosen.mass = likely.MassOf(likely.tokens.size());
+      chosen.listed = uint32_t(std::max(batch.rows[row].logprobs, 0));
+      for (size_t i = 0; i < chosen.listed; ++i) {
+        const int32_t token = likely.tokens[i];
+        results.listed[row * size_t(batch.logprobs_max) + i] = {token, given[size_t(token)]};
+      }
+    }
+    return OkStatus();
+  }
+
+  int begun() const { return begun_; }
+  void RefuseChoices(int count) { refused_ = count; }
+
+ private:
+  // The tokens in order.
+  struct Order {
+    Order(std::vector<float> values, float heat) : logits(std::move(values)), temperature(heat) {
+      tokens.resize(logits.size());
+      std::iota(tokens.begin(), tokens.end(), 0);
+      std::stable_sort(tokens.begin(), tokens.end(),
+                       [&](int32_t a, int32_t b) { return logits[size_t(a)] > logits[size_t(b)]; });
+    }
+    float DistanceOf(size_t place) const {
+      return reference::ChoiceDistance(logits[size_t(tokens[0])], logits[size_t(tokens[place])],
+                                       temperature);
+    }
+    uint64_t WeightOf(size_t place) const {
+      const float distance = DistanceOf(place);
+      const bool far = reference::ChoiceBucket(distance) == reference::kChoiceBuckets - 1;
+      return far ? 0 : reference::ChoiceWeight(reference::Exp(-distance));
+    }
+    uint64_t MassOf(size_t count) const {
+      uint64_t mass = 0;
+      for (size_t i = 0; i < count; ++i) mass += WeightOf(i);
+      return mass;
+    }
+    size_t CountAt(uint64_t mass) const {
+      size_t count = 1;
+      while (MassOf(count) < mass) ++count;
+      return count;
+    }
+    int32_t Choose(const ChoiceRow& row) const {
+      if (temperature == 0) return tokens[0];
+      size_t count = 0;
+      while (count < tokens.size() && WeightOf(count) > 0) ++count;
+      if (row.top_k > 0) count = std::min(count, size_t(row.top_k));
+      if (row.top_p < 1) count = CountAt(reference::ChoiceShare(row.top_p, MassOf(count)));
+      while (count > 1 && DistanceOf(count - 1) > row.nearness) --count;
+      return tokens[CountAt(reference::ChoiceDraw(row.draw, MassOf(count))) - 1];
+    }
+
+    std::vector<float> logits;
+    float temperature;
+    std::vector<int32_t> tokens;
+  };
+
+  static std::vector<float> Adjusted(const ChoiceBatch& batch, const ChoiceRow& row,
+                                     std::span<const float> given) {
+    std::vector<float> logits(given.begin(), given.end());
+    for (const auto& [token, bias] :
+         batch.biases.subspan(size_t(row.bias_begin), size_t(row.bias_count))) {
+      logits[size_t(token)] += bias;
+    }
+    for (const auto& [token, generated] :
+         batch.said.subspan(size_t(row.said_begin), size_t(row.said_count))) {
+      float& logit = logits[size_t(token)];
+      logit = logit > 0 ? logit / row.repetition_penalty : logit * row.repetition_penalty;
+      if (generated > 0) {
+        logit -= row.presence_penalty + row.frequency_penalty * float(generated);
+      }
+    }
+    const size_t words = (given.size() + 63) / 64;
+    for (size_t token = 0; row.mask >= 0 && token < given.size(); ++token) {
+      const uint64_t word = batch.masks[size_t(row.mask) * words + token / 64];
+      if ((word >> token % 64 & 1) == 0) logits[token] = -INFINITY;
+    }
+    return logits;
+  }
+
+  std::vector<float> logits_;
+  int begun_ = 0;
+  int refused_ = 0;
+};
+
+}  // namespace reprise

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that an engine whose device chooses tokens says what one says that chooses on the host:
+// every kind of request in one batch, requests that look at logits among them, and choices that the
+// device has no memory for.
+#include <gtest/gtest.h>
+
+#include "choosing_executor.h"
+#include "engine_fixture.h"
+
+namespace reprise {
+namespace {
+
+Conversation Talk() { return Conversation(FakeExecutor::kVocab); }
+
+// Requests that use every part of a choice, of different lengths, so that a step has rows of some
+// and none of others.
+std::vector<GenerateRequest> Requests() {
+  std::vector<GenerateRequest> requests;
+  for (uint64_t i = 0; i < 24; ++i) {
+    GenerateRequest request = Talk().Say(i, int32_t(10 + 40 * (i % 7))).Request(int32_t(5 + i));
+    SamplingParams& sampling = request.sampling;
+    sampling.seed = i;
+    sampling.temperature = i % 4 == 0 ? 0.0f : 0.3f * float(i % 5 + 1);
+    if (i % 3 == 0) sampling.top_k = 5;
+    if (i % 3 == 1) sampling.top_p = 0.8f;
+    if (i % 5 == 2) sampling.min_p = 0.1f;
+    if (i % 2 == 0) sampling.logit_bias = {{3, 0.5f}, {1, -0.5f}, {3, 0.25f}};
+    if (i % 4 == 1) sampling.frequency_penalty = 0.4f;
+    if (i % 6 == 5) sampling.repetition_penalty = 1.2f;
+    if (i % 3 == 2) request.logprobs = int32_t(i % 4);
+    if (i % 8 == 3) {
+      request.end_tokens = {2, 5};
+      request.min_tokens = 4;
+    }
+    requests.push_back(request);
+  }
+  return requests;
+}
+
+struct Said {
+  std::vector<TokenId> tokens;
+  std::vector<float> logprobs;
+  FinishReason reason;
+  bool operator==(const Said&) const = default;
+};
+
+std::vector<Said> Answers(Executor& executor, const std::vector<GenerateRequest>& requests) {
+  CacheOptions cache;
+  cache.sequence_count = 8;
+  EngineFixture fixture(executor, cache);
+  std::vector<std::shared_ptr<TokenStream>> streams;
+  for (const GenerateRequest& request : requests) streams.push_back(fixture.Submit(request));
+  fixture.RunAll();
+  std::vector<Said> all;
+  for (const auto& stream : streams) {
+    const TokenStream::Update update = stream->Poll();
+    Said said;
+    for (const GeneratedToken& token : update.tokens) {
+      said.tokens.push_back(token.chosen.token);
+      said.logprobs.push_back(token.chosen.logprob);
+      for (const TokenLogprob& other : token.top) {
+        said.tokens.push_back(other.token);
+        said.logprobs.push_back(other.logprob);
+      }
+    }
+    said.reason = update.completion->reason;
+    all.push_back(said);
+  }
+  EXPECT_TRUE(fixture.cache().CheckInvariants().ok());
+  return all;
+}
+
+TEST(ChoosingEngine, SaysWhatTheHostWouldSay) {
+  FakeExecutor host(FakeExecutor::Kind::kHybrid);
+  ChoosingExecutor device(FakeExecutor::Kind::kHybrid);
+  EXPECT_EQ(Answers(device, Requests()), Answers(host, Requests()));
+  EXPECT_GT(device.begun(), 0);
+}
+
+TEST(ChoosingEngine, BringsLogitsToWhoeverLooksAtThem) {
+  std::vector<GenerateRequest> requests = Requests();
+  int seen = 0;
+  requests[4].on_logits = [&](int32_t, std::span<const float>) { ++seen; };
+  FakeExecutor host(FakeExecutor::Kind::kHybrid);
+  ChoosingExecutor device(FakeExecutor::Kind::kHybrid);
+  EXPECT_EQ(Answers(device, requests), Answers(host, requests));
+  EXPECT_GT(seen, 0);
+  EXPECT_GT(device.begun(), 0) << "the steps without it";
+}
+
+TEST(ChoosingEngine, AChoiceWithoutMemoryEndsItsRequestsOnly) {
+  ChoosingExecutor device(FakeExecutor::Kind::kHybrid);
+  EngineFixture fixture(device);
+  const auto first = fixture.Ask(Talk().Say(1, 50).Request(5));
+  device.RefuseChoices(1);
+  const auto failed = fixture.Ask(Talk().Say(2, 50).Request(5));
+  EXPECT_EQ(failed.completion.reason, FinishReason::kFailed);
+  EXPECT_EQ(failed.completion.status.message(), "no memory to choose in");
+  EXPECT_EQ(fixture.Ask(Talk().Say(1, 50).Request(5)).tokens, first.tokens);
+  EXPECT_TRUE(fixture.cache().CheckInvariants().ok());
+}
+
+TEST(ChoosingEngine, AStateThatIsNotFiniteEndsItsRequest) {
+  ChoosingExecutor device(FakeExecutor::Kind::kHybrid);
+  EngineFixture fixture(device);
+  GenerateRequest request = Talk().Say(1, 50).Request(5);
+  device.PoisonToken(request.prompt[20]);
+  EXPECT_EQ(fixture.Ask(request).completion.reason, FinishReason::kFailed);
+}
+
+}  // namespace
+}  // namespace reprise
