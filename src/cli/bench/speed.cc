@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "device/system_memory.h"
+#include "model/executor.h"
 #include "model/live_state.h"
 #include "weights/memory.h"
 
@@ -52,18 +53,28 @@ std::vector<TokenId> RandomTokens(int64_t count, int64_t vocab) {
   return tokens;
 }
 
-// A model, the state of its sequences and where the logits go.
+// A model, the state of its sequences and where the logits go. A device that chooses tokens itself
+// does so here, too, greedily: as in a server, logits stay where they are.
 struct Bed {
-  LoadedModel* loaded;
   LiveState state;
   std::vector<float> logits;
-  OpContext context;
+  ModelExecutor executor;
 
   void Forward(std::span<const TokenId> tokens, std::span<const SequenceSlice> slices,
                std::span<const uint32_t> rows) {
-    const Status run =
-        loaded->model().Forward(context, {tokens, slices, rows}, state.memory(), logits.data());
-    CHECK(run.ok());
+    const BatchView batch = {tokens, slices, rows};
+    if (!executor.chooses()) {
+      CHECK(executor.Forward(batch, state.memory(), logits.data()).ok());
+      return;
+    }
+    const std::vector<ChoiceRow> greedy(rows.size());
+    std::vector<ChosenToken> chosen(rows.size());
+    ChoiceBatch choices;
+    choices.rows = greedy;
+    ChoiceResults results;
+    results.chosen = chosen;
+    CHECK(executor.Begin(batch, state.memory()).ok());
+    CHECK(executor.Choose(choices, results).ok());
   }
 };
 
@@ -105,13 +116,15 @@ Result<Measured> Measure(LoadedModel* loaded, const Options& options, bool decod
   const std::vector<TokenId> tokens = RandomTokens(total, model.vocab_size());
   REPRISE_ASSIGN(LiveState state, LiveState::Create(model.state_spec(), sequences, total,
                                                     loaded->backend().memory()));
-  Bed bed{loaded, std::move(state),
-          std::vector<float>(size_t(model.vocab_size()) * size_t(sequences)), loaded->context()};
-  const auto context = std::span(tokens).first(size_t(options.depth));
+  OpContext context = loaded->context();
+  if (options.profile) context.observer = profile;
+  Bed bed{std::move(state), std::vector<float>(size_t(model.vocab_size()) * size_t(sequences)),
+          ModelExecutor(model, context)};
+  const auto before = std::span(tokens).first(size_t(options.depth));
   const auto measured = std::span(tokens).subspan(size_t(options.depth));
   std::vector<std::vector<std::byte>> saved;
   for (int s = 0; s < sequences; ++s) {
-    RunTokens(&bed, s, context, options.batch);
+    RunTokens(&bed, s, before, options.batch);
     saved.push_back(bed.state.SaveState(s));
   }
   const auto run = [&](std::span<const TokenId> some) {
@@ -121,7 +134,6 @@ Result<Measured> Measure(LoadedModel* loaded, const Options& options, bool decod
   // Once for nothing: the first run brings the weights into the caches and sizes the scratch.
   run(measured.first(std::min<size_t>(measured.size(), decode ? 4 : 64)));
   Measured result{decode ? "decode" : "prefill", {}, options.tokens * sequences};
-  if (options.profile) bed.context.observer = profile;
   for (int i = 0; i < options.repeat; ++i) {
     for (int s = 0; s < sequences; ++s) bed.state.Restore(s, options.depth, saved[size_t(s)]);
     profile->Clear();
