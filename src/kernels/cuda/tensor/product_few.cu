@@ -98,6 +98,51 @@ __device__ __noinline__ void RoundScaled(InputRow row, int cols, uint16_t* round
   *scale = mine;
 }
 
+constexpr int kHold = 8;  // groups of four values that a thread asks for at once
+
+// One row behind a norm whose weights are in shared memory, too. Everything is asked for once.
+template <Half kType>
+__device__ void ReadNormed(const Call& call, const Tile& tile, const Inputs& inputs,
+                           const float* weights) {
+  const int cols = static_cast<int>(call.x.cols);
+  const float* from = call.x.f32 + SourceRow(call.groups, tile.begin) * call.x.stride;
+  float4 held[kHold];
+#pragma unroll
+  for (int j = 0; j < kHold; ++j) {
+    const int i = 4 * (threadIdx.x + j * blockDim.x);
+    if (i < cols) held[j] = *reinterpret_cast<const float4*>(from + i);
+  }
+#pragma unroll
+  for (int j = 0; j < kHold; ++j) {
+    const int i = 4 * (threadIdx.x + j * blockDim.x);
+    if (i < cols) *reinterpret_cast<float4*>(inputs.floats + i) = held[j];
+  }
+  WaitAsync<kStages>();  // the weights of the norm, asked for before those of the products
+  __syncthreads();
+  const float sum =
+      SumOfSquares([&](int64_t i) { return inputs.floats[i]; }, threadIdx.x % kNormLanes, cols);
+  const float r = InverseRoot(sum / static_cast<float>(cols), call.norm.eps);
+  __syncthreads();  // rounded values take the place of the floats
+  float* h = blockIdx.x == 0 ? call.norm.h.data + tile.begin * call.norm.h.stride : nullptr;
+  float largest = 0;
+#pragma unroll
+  for (int j = 0; j < kHold; ++j) {
+    const int i = 4 * (threadIdx.x + j * blockDim.x);
+    if (i >= cols) break;
+    const float4 w = *reinterpret_cast<const float4*>(weights + i);
+    const float4 four = make_float4((held[j].x * r) * w.x, (held[j].y * r) * w.y,
+                                    (held[j].z * r) * w.z, (held[j].w * r) * w.w);
+    if (h != nullptr) *reinterpret_cast<float4*>(h + i) = four;
+    if (kType == Half::kF16) largest = fmaxf(largest, Largest(four));
+    StoreRounded<kType>(inputs.rounded + i, four, 1.0f);
+  }
+  const bool large = kType == Half::kF16 && largest >= 65520.0f;
+  if (__syncthreads_or(large) != 0) {
+    RoundScaled<kType>({from, call.norm.weight, r, nullptr}, cols, inputs.rounded, inputs.scale);
+    __syncthreads();
+  }
+}
+
 // Rows are rounded as if none had to be scaled; those that have are rounded again.
 template <Half kType>
 __device__ void ReadInputs(const Call& call, const Tile& tile, const Inputs& inputs) {
@@ -123,11 +168,21 @@ __device__ void ReadInputs(const Call& call, const Tile& tile, const Inputs& inp
     }
     uint16_t* rounded = inputs.rounded + r * inputs.pitch;
     float largest = 0;
-#pragma unroll 4
-    for (int i = 4 * threadIdx.x; i < cols; i += 4 * blockDim.x) {
-      const float4 four = row.At(i);
-      if (kType == Half::kF16) largest = fmaxf(largest, Largest(four));
-      StoreRounded<kType>(rounded + i, four, 1.0f);
+#pragma unroll 1
+    for (int first = 4 * threadIdx.x; first < cols; first += 4 * kHold * blockDim.x) {
+      float4 held[kHold];
+#pragma unroll
+      for (int j = 0; j < kHold; ++j) {
+        const int i = first + 4 * j * blockDim.x;
+        if (i < cols) held[j] = row.At(i);
+      }
+#pragma unroll
+      for (int j = 0; j < kHold; ++j) {
+        const int i = first + 4 * j * blockDim.x;
+        if (i >= cols) break;
+        if (kType == Half::kF16) largest = fmaxf(largest, Largest(held[j]));
+        StoreRounded<kType>(rounded + i, held[j], 1.0f);
+      }
     }
     const bool large = kType == Half::kF16 && largest >= 65520.0f;
     if (__syncthreads_or(large) != 0) {
@@ -248,6 +303,12 @@ __device__ __forceinline__ void StoreOutput(const Call& call, const HalfProduct&
   }
 }
 
+// Whether a block reads one row behind a norm, with the norm's weights in shared memory as well.
+__device__ __forceinline__ bool NormsOneRow(const Call& call, const Tile& tile) {
+  return call.norm.weight != nullptr && tile.end - tile.begin == 1 &&
+         call.x.cols * 8 <= kInputBytes && call.x.cols <= int64_t{4} * kHold * blockDim.x;
+}
+
 // Where rows g and g + 8 of the tile lie for this thread; null: there is no such row.
 template <Half kType, bool kFloats, int kHalves>
 __device__ __forceinline__ void FindInputs(const Call& call, const Tile& tile, float* room,
@@ -258,7 +319,13 @@ __device__ __forceinline__ void FindInputs(const Call& call, const Tile& tile, f
     const int rows = static_cast<int>(tile.end - tile.begin);
     Inputs inputs = {reinterpret_cast<uint16_t*>(room), nullptr, scales, InputPitch(call.x.cols)};
     inputs.floats = reinterpret_cast<float*>(inputs.rounded + rows * inputs.pitch);
-    ReadInputs<kType>(call, tile, inputs);
+    if (NormsOneRow(call, tile)) {
+      inputs.floats = room;
+      if (threadIdx.x == 0) scales[0] = 1.0f;
+      ReadNormed<kType>(call, tile, inputs, room + call.x.cols);
+    } else {
+      ReadInputs<kType>(call, tile, inputs);
+    }
     if (g < rows) x[0] = inputs.rounded + g * inputs.pitch + 4 * t;
   } else {
 #pragma unroll
@@ -303,6 +370,13 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
   float total[kEach][kTotals];
   int block_tile = blockIdx.x;
   int wave = 0;
+  if (kFloats && NormsOneRow(call, tile)) {
+    float* norm = sums + 2 * warps * kOutputs + call.x.cols;
+    for (int i = 4 * threadIdx.x; i < call.x.cols; i += 4 * blockDim.x) {
+      CopyAsync16(norm + i, call.norm.weight + i, true);
+    }
+    CommitAsync();
+  }
   // A stage is asked for kStages turns before its own. This code runs once, and the fewer
   // instructions it has, the sooner they are here.
 #pragma unroll 1
