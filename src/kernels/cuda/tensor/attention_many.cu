@@ -75,42 +75,6 @@ __device__ void LoadQueries(const AttentionCall& call, const SequenceView& seque
   }
 }
 
-// acc (+)= A [64, 16] B [64, 16]^T from shared memory.
-template <Half kType>
-__device__ __forceinline__ void ScoreStep(PageScores& acc, uint64_t a, uint64_t b, bool first) {
-  if constexpr (kType == Half::kBF16) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.eq.b32 p, %34, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
-        "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
-        "%27, %28, %29, %30, %31}, "
-        "%32, %33, p, 1, 1, 0, 0;\n}"
-        : "+f"(acc[0][0]), "+f"(acc[0][1]), "+f"(acc[0][2]), "+f"(acc[0][3]), "+f"(acc[1][0]),
-          "+f"(acc[1][1]), "+f"(acc[1][2]), "+f"(acc[1][3]), "+f"(acc[2][0]), "+f"(acc[2][1]),
-          "+f"(acc[2][2]), "+f"(acc[2][3]), "+f"(acc[3][0]), "+f"(acc[3][1]), "+f"(acc[3][2]),
-          "+f"(acc[3][3]), "+f"(acc[4][0]), "+f"(acc[4][1]), "+f"(acc[4][2]), "+f"(acc[4][3]),
-          "+f"(acc[5][0]), "+f"(acc[5][1]), "+f"(acc[5][2]), "+f"(acc[5][3]), "+f"(acc[6][0]),
-          "+f"(acc[6][1]), "+f"(acc[6][2]), "+f"(acc[6][3]), "+f"(acc[7][0]), "+f"(acc[7][1]),
-          "+f"(acc[7][2]), "+f"(acc[7][3])
-        : "l"(a), "l"(b), "r"(int(first)));
-  } else {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.eq.b32 p, %34, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
-        "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
-        "%27, %28, %29, %30, %31}, "
-        "%32, %33, p, 1, 1, 0, 0;\n}"
-        : "+f"(acc[0][0]), "+f"(acc[0][1]), "+f"(acc[0][2]), "+f"(acc[0][3]), "+f"(acc[1][0]),
-          "+f"(acc[1][1]), "+f"(acc[1][2]), "+f"(acc[1][3]), "+f"(acc[2][0]), "+f"(acc[2][1]),
-          "+f"(acc[2][2]), "+f"(acc[2][3]), "+f"(acc[3][0]), "+f"(acc[3][1]), "+f"(acc[3][2]),
-          "+f"(acc[3][3]), "+f"(acc[4][0]), "+f"(acc[4][1]), "+f"(acc[4][2]), "+f"(acc[4][3]),
-          "+f"(acc[5][0]), "+f"(acc[5][1]), "+f"(acc[5][2]), "+f"(acc[5][3]), "+f"(acc[6][0]),
-          "+f"(acc[6][1]), "+f"(acc[6][2]), "+f"(acc[6][3]), "+f"(acc[7][0]), "+f"(acc[7][1]),
-          "+f"(acc[7][2]), "+f"(acc[7][3])
-        : "l"(a), "l"(b), "r"(int(first)));
-  }
-}
-
 // acc (+)= A [64, 16] from registers, B [16, 64] from shared memory, rows of 64 values.
 template <Half kType>
 __device__ __forceinline__ void ValueStep(PageScores& acc, const uint32_t (&a)[4], uint64_t b,
@@ -253,7 +217,8 @@ __device__ void Compute(const AttentionCall& call, const SequenceView& sequence,
       const uint64_t b = TileDescriptor(room.k[stage][chunk]);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        ScoreStep<kType>(score, a + 2 * k, b + 2 * k, chunk == 0 && k == 0);
+        WarpgroupMma64<kType>(reinterpret_cast<float(&)[32]>(score), a + 2 * k, b + 2 * k,
+                              chunk == 0 && k == 0);
       }
     }
     WarpgroupCommit();

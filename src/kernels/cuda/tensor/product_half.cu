@@ -6,6 +6,7 @@
 #include "kernels/cuda/tensor/product_few.h"
 #include "kernels/cuda/tensor/product_half.h"
 #include "kernels/cuda/tensor/product_many.h"
+#include "kernels/cuda/tensor/product_some.h"
 #include "kernels/cuda/tensor/tiles.cuh"
 
 namespace reprise::cuda {
@@ -249,6 +250,9 @@ void Run(Stream stream, const HalfRows& x, const HalfGroups& groups,
   const int64_t rows = groups.count == 0 ? slots : CeilDiv<int64_t>(slots, groups.count);
   if (x.f32 != nullptr || rows <= kFewRows) {
     return RunFewProducts(stream, kType, {.x = x, .groups = groups, .products = products});
+  }
+  if (groups.count == 0 && AreSomeRows(x, products)) {
+    return SomeRowsProducts(stream, kType, x, products);
   }
   for (const HalfProduct& one : products) {
     if (groups.row == nullptr) {
