@@ -67,6 +67,14 @@ class Commands(unittest.TestCase):
         whole = self.logits(model)
         self.assertEqual(whole, self.logits(model, "--split", "1,7,60", "--threads", "1"))
         self.assertNotEqual(whole, self.logits(model, "--kv", "f32"))
+        brain = self.logits(model, "--kv", "bf16")
+        self.assertEqual(brain, self.logits(model, "--kv", "bf16", "--split", "1,7,60", "--threads", "1"))
+        self.assertNotEqual(brain, whole)
+
+    def test_the_memory_of_a_gpu_is_limited_only_where_there_is_one(self):
+        self.expect_error(["--vram-mib", "--device cuda"], "logits", "--model", GOLDEN / "qwen3_5",
+                          "--input", GOLDEN / "qwen3_5/golden.safetensors", "--device", "cpu", "--vram-mib", "100",
+                          "--out", self.path / "x")
 
     def test_convert_keeps_the_logits(self):
         file = self.path / "model.gguf"

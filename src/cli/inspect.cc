@@ -10,6 +10,7 @@
 #include "base/mapped_file.h"
 #include "cli/bundled_model.h"
 #include "cli/commands.h"
+#include "cli/loaded_model.h"
 #include "model/family.h"
 #include "weights/checkpoint.h"
 #include "weights/format/gguf.h"
@@ -185,7 +186,7 @@ Status Run(const Options& options) {
     PrintJson(config.root(), "");
   }
   PrintTensors(checkpoint.tensors(), options.tensors);
-  PrintState(checkpoint, options.kv == "f32" ? DType::kF32 : DType::kF16, options.context_tokens);
+  PrintState(checkpoint, KvType(options.kv), options.context_tokens);
   return OkStatus();
 }
 
@@ -196,8 +197,8 @@ void DefineInspect(Flags* flags) {
   flags->Add("FILE", &options->path,
              "GGUF file, safetensors file or Hugging Face folder (default: the bundled model)");
   flags->Add("--tensors,!--no-tensors", &options->tensors, "list every tensor (default)");
-  flags->Add("--kv", &options->kv, "type of K/V to reckon with: f16 or f32",
-             {.one_of = {"f16", "f32"}});
+  flags->Add("--kv", &options->kv, "type of K/V to reckon with: f16, bf16 or f32",
+             {.one_of = {"f16", "bf16", "f32"}});
   flags->Add("-c,--context", &options->context_tokens,
              "tokens of the longest request to reckon with (default: the model's)",
              {.min = 1, .max = 1 << 24});

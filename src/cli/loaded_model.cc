@@ -16,13 +16,21 @@ constexpr int kThreadsMax = 1024;
 
 }  // namespace
 
+DType KvType(std::string_view name) {
+  return name == "f32" ? DType::kF32 : name == "bf16" ? DType::kBF16 : DType::kF16;
+}
+
 void AddModelOptions(Flags* flags, ModelOptions* options) {
   flags->Add("-m,--model", &options->path,
              "GGUF file or Hugging Face folder (default: the bundled model)");
   flags->Add("--threads", &options->threads, "threads to compute with (default: one per CPU)",
              {.min = 1, .max = kThreadsMax});
   flags->Add("--device", &options->device, "what computes: auto, cpu, cuda or cuda:<number>");
-  flags->Add("--kv", &options->kv, "type of K/V in memory: f16 or f32", {.one_of = {"f16", "f32"}});
+  flags->Add("--vram-mib", &options->vram_mib,
+             "memory of the GPU that may be used (default: what is free)",
+             {.min = 1, .max = 1 << 30});
+  flags->Add("--kv", &options->kv, "type of K/V in memory: f16, bf16 or f32",
+             {.one_of = {"f16", "bf16", "f32"}});
   flags->Add("--weights", &options->weights,
              "convert 16- and 32-bit weights while loading to one of: " + WeightMixNames());
 }
@@ -34,7 +42,7 @@ LoadedModel::LoadedModel(Checkpoint checkpoint, std::unique_ptr<Backend> backend
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& options) {
   LoadOptions load;
-  load.kv = options.kv == "f32" ? DType::kF32 : DType::kF16;
+  load.kv = KvType(options.kv);
   load.context_tokens = options.context_tokens;
   if (!options.weights.empty()) {
     REPRISE_ASSIGN(load.weights, FindWeightMix(options.weights));
@@ -44,7 +52,9 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& optio
     REPRISE_ASSIGN(path, FindBundledModel());
   }
   REPRISE_ASSIGN(Checkpoint checkpoint, OpenCheckpoint(path));
-  REPRISE_ASSIGN(std::unique_ptr<Backend> backend, MakeBackend({options.device, options.threads}));
+  REPRISE_ASSIGN(std::unique_ptr<Backend> backend,
+                 MakeBackend({options.device, options.threads,
+                              static_cast<size_t>(options.vram_mib.value_or(0)) << 20}));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint), std::move(backend)));
   loaded->path_ = path;
   ProgressBar bar("loading " + path);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "cli/flags.h"
@@ -23,10 +24,14 @@ struct ModelOptions {
   std::string weights;  // empty: as stored
   int threads = 0;      // 0: one per CPU
   std::string device = "auto";
-  int context_tokens = 0;  // of the longest sequence; 0: as the model says
+  std::optional<int32_t> vram_mib;  // none: what is free
+  int context_tokens = 0;           // of the longest sequence; 0: as the model says
 };
 // Without --model commands use the bundled one.
 void AddModelOptions(Flags* flags, ModelOptions* options);
+
+// The value of --kv.
+DType KvType(std::string_view name);
 
 // A model with the backend that runs it.
 class LoadedModel {

@@ -32,9 +32,9 @@ int CudaOrdinal(std::string_view device) {
 }
 
 Result<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] int ordinal,
-                                          [[maybe_unused]] int threads) {
+                                          [[maybe_unused]] const DeviceOptions& options) {
 #ifdef REPRISE_CUDA
-  return cuda::CudaBackend::Make(ordinal, threads);
+  return cuda::CudaBackend::Make(ordinal, options.threads, options.memory_max);
 #else
   return Unimplemented("this program was built without CUDA: --device cuda needs `make cuda`");
 #endif
@@ -45,14 +45,19 @@ Result<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] int ordinal,
 Result<std::unique_ptr<Backend>> MakeBackend(const DeviceOptions& options) {
   if (options.device.starts_with(kCuda)) {
     const int ordinal = CudaOrdinal(options.device);
-    if (ordinal >= 0) return MakeCuda(ordinal, options.threads);
+    if (ordinal >= 0) return MakeCuda(ordinal, options);
   }
   if (options.device == "auto") {
-    Result<std::unique_ptr<Backend>> cuda = MakeCuda(0, options.threads);
+    Result<std::unique_ptr<Backend>> cuda = MakeCuda(0, options);
     if (cuda.ok()) return cuda;
   } else if (options.device != "cpu") {
     return InvalidArgument("device '" + options.device +
                            "' is unknown: take auto, cpu, cuda or cuda:<number>");
+  }
+  if (options.memory_max > 0) {
+    return InvalidArgument(
+        "the memory of a GPU was limited, but the CPU computes: give --device cuda, or leave "
+        "--vram-mib out");
   }
   return std::unique_ptr<Backend>(std::make_unique<cpu::CpuBackend>(
       std::make_unique<ThreadPool>(options.threads), &cpu::ActiveTable()));

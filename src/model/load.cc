@@ -49,7 +49,7 @@ class WeightLoader {
 
   // Finds every tensor of the plan and checks it. `plan` must outlive this.
   Status Resolve(const TensorPlan& plan);
-  Status CheckMemory(const StateSpec& state) const;
+  Status CheckMemory(const StateSpec& state, int64_t context_tokens) const;
   Status Load(Digest* digest);
 
   const std::vector<Resolved>& tensors() const { return tensors_; }
@@ -109,13 +109,22 @@ Status WeightLoader::CheckNothingIsLeft() const {
   return OkStatus();
 }
 
-Status WeightLoader::CheckMemory(const StateSpec& state) const {
+Status WeightLoader::CheckMemory(const StateSpec& state, int64_t context_tokens) const {
   size_t weights = 0;
   for (const Resolved& tensor : tensors_) weights += tensor.memory_bytes();
-  const size_t needed = weights + state.state_bytes() + state.kv_block_bytes() + kWorkingBytes;
+  // One sequence as long as will be asked for, and the state that it leaves behind.
+  const auto tokens = static_cast<size_t>(std::max<int64_t>(context_tokens, 1));
+  const size_t blocks = (tokens + kBlockTokens - 1) / kBlockTokens;
+  const size_t states = blocks * state.kv_block_bytes() + 2 * state.state_bytes();
+  const size_t needed = weights + states + kWorkingBytes;
   AvailableMemory available = FindAvailableMemory(context_.backend->memory());
   if (options_.memory_max != 0) available = {options_.memory_max, "the option --memory"};
-  const Status fits = CheckFits(needed, "the weights", available);
+  const Status fits =
+      CheckFits(needed,
+                "the weights (" + FormatBytes(weights) + "), the state of " +
+                    std::to_string(tokens) + " tokens (" + FormatBytes(states) +
+                    ") and what a step computes in (" + FormatBytes(kWorkingBytes) + ")",
+                available);
   return fits.ok() ? fits : fits.Annotate(checkpoint_.path());
 }
 
@@ -263,7 +272,7 @@ std::string HfTensorPrefix(const Checkpoint& checkpoint) {
 
 Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpContext& context,
                                          const LoadOptions& options) {
-  CHECK(options.kv == DType::kF16 || options.kv == DType::kF32);
+  CHECK(options.kv == DType::kF16 || options.kv == DType::kBF16 || options.kv == DType::kF32);
   const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
   REPRISE_ASSIGN(const Family* family, FindFamily(gguf, checkpoint.architecture()));
   ConfigReader config(checkpoint);
@@ -283,7 +292,8 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   if (Status status = loader.Resolve(plan); !status.ok()) {
     return status.Annotate(checkpoint.path());
   }
-  REPRISE_TRY(loader.CheckMemory(model->state_spec()));
+  REPRISE_TRY(loader.CheckMemory(model->state_spec(),
+                                 options.context_tokens > 0 ? card->context_length : 0));
   Digest digest;
   AddNumerics(*context.backend, *model, config, &digest);
   REPRISE_TRY(loader.Load(&digest));

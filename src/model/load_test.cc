@@ -72,6 +72,22 @@ TEST_F(LoadTest, RefusesWhatDoesNotFitMemory) {
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
 }
 
+// The state of a sequence as long as was asked for has to fit beside the weights; the sentence has
+// the numbers.
+TEST_F(LoadTest, ReckonsWithTheContextThatWasAskedFor) {
+  LoadOptions options;
+  options.memory_max = size_t{260} << 20;
+  EXPECT_TRUE(Load("", "", options).ok());
+  options.context_tokens = 64;
+  EXPECT_TRUE(Load("", "", options).ok());
+  options.memory_max = size_t{256} << 20;
+  const Status status = Load("", "", options);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  for (const char* words : {"the state of 64 tokens (", "the weights (", "256.0 MiB"}) {
+    EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
+  }
+}
+
 std::string DigestOf(const std::string& path, const LoadOptions& options) {
   TestMachine machine(1);
   const auto checkpoint = OpenCheckpoint(path);
@@ -85,12 +101,15 @@ TEST(Digest, NamesWhatTheStateDependsOn) {
   LoadOptions plain;
   LoadOptions wide;
   wide.kv = DType::kF32;
+  LoadOptions brain;
+  brain.kv = DType::kBF16;
   LoadOptions quantised;
   quantised.weights = *FindWeightMix("q8_0");
   const std::string digest = DigestOf(kFolder, plain);
   EXPECT_EQ(digest.size(), 32u);
   EXPECT_EQ(DigestOf(kFolder, plain), digest);
   EXPECT_NE(DigestOf(kFolder, wide), digest);
+  EXPECT_NE(DigestOf(kFolder, brain), digest);
   EXPECT_NE(DigestOf(kFolder, quantised), digest);
   EXPECT_NE(DigestOf("tests/golden/qwen2", plain), digest);
 }

@@ -4,6 +4,7 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -66,21 +67,24 @@ CUmemAllocationProp PropertiesOf(int ordinal) {
   return properties;
 }
 
-class Allocation : public DeviceBuffer::Owner {
+}  // namespace
+
+class CudaMemory::Allocation : public DeviceBuffer::Owner {
  public:
-  Allocation(void* data, cudaStream_t stream) : data_(data), stream_(stream) {}
+  Allocation(CudaMemory* memory, void* data, size_t bytes)
+      : memory_(memory), data_(data), bytes_(bytes) {}
   ~Allocation() override {
     // Kernels that were asked for may still read it.
-    cudaStreamSynchronize(stream_);
+    cudaStreamSynchronize(memory_->stream_);
     cudaFree(data_);
+    memory_->taken_ -= bytes_;
   }
 
  private:
+  CudaMemory* memory_;
   void* data_;
-  cudaStream_t stream_;
+  size_t bytes_;
 };
-
-}  // namespace
 
 // Addresses, and the pages that are mapped there.
 struct CudaMemory::Range {
@@ -143,12 +147,13 @@ CudaMemory::~CudaMemory() {
 
 Result<DeviceBuffer> CudaMemory::Allocate(size_t bytes) {
   void* data = nullptr;
-  if (bytes > 0 && cudaMalloc(&data, bytes) != cudaSuccess) {
+  if (bytes > 0 && (bytes > Left() || cudaMalloc(&data, bytes) != cudaSuccess)) {
     cudaGetLastError();
     return ResourceExhausted("the GPU has no " + Mebibytes(bytes) + " left (" +
                              Mebibytes(capacity().free) + " are free)");
   }
-  DeviceBuffer buffer(std::make_unique<Allocation>(data, stream_),
+  taken_ += bytes;
+  DeviceBuffer buffer(std::make_unique<Allocation>(this, data, bytes),
                       PlaceAt(static_cast<std::byte*>(data)), bytes);
   Zero(buffer.data(), bytes);
   return buffer;
@@ -186,13 +191,15 @@ Status CudaMemory::Commit(DevicePtr<std::byte> begin, size_t bytes) {
     if (range.pages[page] != 0) continue;
     const CUdeviceptr at = reinterpret_cast<CUdeviceptr>(range.begin + page * page_bytes_);
     CUmemGenericAllocationHandle handle = 0;
-    if (FindDriver()->create(&handle, page_bytes_, &properties, 0) != CUDA_SUCCESS) {
+    if (page_bytes_ > Left() ||
+        FindDriver()->create(&handle, page_bytes_, &properties, 0) != CUDA_SUCCESS) {
       return ResourceExhausted("the GPU has no memory left for state (" +
                                Mebibytes(capacity().free) + " are free)");
     }
     CHECK(FindDriver()->map(at, page_bytes_, 0, handle, 0) == CUDA_SUCCESS);
     CHECK(FindDriver()->set_access(at, page_bytes_, &access, 1) == CUDA_SUCCESS);
     range.pages[page] = handle;
+    taken_ += page_bytes_;
     Zero(PlaceAt(range.begin + page * page_bytes_), page_bytes_);
   }
   return OkStatus();
@@ -213,6 +220,7 @@ void CudaMemory::Discard(DevicePtr<std::byte> begin, size_t bytes) {
     CHECK(FindDriver()->unmap(at, page_bytes_) == CUDA_SUCCESS);
     CHECK(FindDriver()->release(range.pages[page]) == CUDA_SUCCESS);
     range.pages[page] = 0;
+    taken_ -= page_bytes_;
   }
 }
 
@@ -256,6 +264,8 @@ void CudaMemory::Synchronize() { Must(cudaStreamSynchronize(stream_), "a kernel"
 DeviceMemory::Capacity CudaMemory::capacity() const {
   Capacity capacity;
   Must(cudaMemGetInfo(&capacity.free, &capacity.total), "asking for memory");
+  capacity.free = std::min(capacity.free, Left());
+  capacity.total = std::min(capacity.total, limit_);
   return capacity;
 }
 

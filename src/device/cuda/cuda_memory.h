@@ -36,6 +36,8 @@ class CudaMemory : public DeviceMemory {
   ~CudaMemory() override;
 
   const Device& device() const { return device_; }
+  // What is allocated and committed together stays below it; the driver's own is not counted.
+  void SetLimit(size_t bytes) { limit_ = bytes; }
   CUstream_st* stream() const { return stream_; }
 
   Result<DeviceBuffer> Allocate(size_t bytes) override;
@@ -53,6 +55,7 @@ class CudaMemory : public DeviceMemory {
   Capacity capacity() const override;
 
  private:
+  class Allocation;
   struct Range;
   class RangeOwner;
 
@@ -61,11 +64,14 @@ class CudaMemory : public DeviceMemory {
   CudaMemory() = default;
   void* Staging();  // kStagedBytes of pinned memory, or null: there is none
   Range* RangeOf(const std::byte* address);
+  size_t Left() const { return limit_ - (taken_ < limit_ ? taken_ : limit_); }
 
   Device device_;
   CUstream_st* stream_ = nullptr;
   size_t page_bytes_ = 0;
   void* staging_ = nullptr;
+  size_t limit_ = SIZE_MAX;
+  size_t taken_ = 0;
   std::map<const std::byte*, Range*> ranges_;  // by first address
 };
 

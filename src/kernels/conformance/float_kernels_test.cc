@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/table.h"
+#include "tensor/dtype.h"
 #include "tensor/half.h"
 
 namespace reprise {
@@ -253,6 +254,20 @@ TEST_P(FloatKernels, HalfConversions) {
       ASSERT_TRUE(nan ? std::isnan(F16ToF32(got[i])) : got[i] == expected[i]) << i << " " << x[i];
     }
   }
+  // To bf16: every pattern, what lies just beside it, and half way to the next.
+  x.clear();
+  for (const uint16_t pattern : patterns) {
+    for (const uint32_t beside : {0u, 1u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu}) {
+      x.push_back(std::bit_cast<float>(uint32_t{pattern} << 16 | beside));
+    }
+  }
+  for (const int64_t n : {int64_t(x.size()), int64_t{5}, int64_t{19}}) {
+    std::vector<uint16_t> expected(size_t(n) + 8, 0xBEEF);
+    std::vector<uint16_t> got = expected;
+    reference_.f32_to_bf16(x.data(), n, expected.data());
+    table_.f32_to_bf16(x.data(), n, got.data());
+    EXPECT_EQ(got, expected);
+  }
 }
 
 TEST_P(FloatKernels, DeltaGates) {
@@ -375,6 +390,8 @@ class AttentionFixture {
     }
     for (const uint16_t bits : k16_) k_.push_back(F16ToF32(bits));
     for (const uint16_t bits : v16_) v_.push_back(F16ToF32(bits));
+    for (const float x : k_) kb16_.push_back(F32ToBF16(x));
+    for (const float x : v_) vb16_.push_back(F32ToBF16(x));
   }
 
   Floats FreshState() const {
@@ -384,14 +401,18 @@ class AttentionFixture {
     return state;
   }
 
-  void Run(const KernelTable& table, bool half, float* state_memory) const {
+  void Run(const KernelTable& table, DType type, float* state_memory) const {
     AttentionTile tile;
     tile.q = q_.data();
     tile.queries = shape_.queries;
     tile.first = first_.data();
     tile.visible = visible_.data();
-    tile.k = half ? static_cast<const void*>(k16_.data()) : k_.data();
-    tile.v = half ? static_cast<const void*>(v16_.data()) : v_.data();
+    const auto of = [&](const auto& f32, const auto& f16, const auto& bf16) -> const void* {
+      if (type == DType::kF32) return f32.data();
+      return type == DType::kF16 ? f16.data() : bf16.data();
+    };
+    tile.k = of(k_, k16_, kb16_);
+    tile.v = of(v_, v16_, vb16_);
     if (shape_.value_in_key) tile.v = nullptr;
     tile.head_dim = shape_.head_dim;
     tile.value_dim = shape_.value_dim;
@@ -400,13 +421,16 @@ class AttentionFixture {
         size_t(kKeys * (shape_.head_dim + shape_.value_dim + shape_.queries) + 8 * shape_.queries),
         NAN);
     const AttentionState state = StateIn(state_memory, shape_.queries);
-    (half ? table.attend_f16 : table.attend_f32)(&tile, &state, scratch.data());
+    const auto attend = type == DType::kF32   ? table.attend_f32
+                        : type == DType::kF16 ? table.attend_f16
+                                              : table.attend_bf16;
+    attend(&tile, &state, scratch.data());
   }
 
  private:
   AttentionCase shape_;
   Floats q_, k_, v_;
-  std::vector<uint16_t> k16_, v16_;
+  std::vector<uint16_t> k16_, v16_, kb16_, vb16_;
   std::vector<int> first_, visible_;
 };
 
@@ -420,23 +444,23 @@ TEST_P(FloatKernels, Attention) {
           const AttentionCase shape = {queries, head_dim, value_dim, softcap, window, value_in_key};
           const AttentionFixture first(rng_, shape);
           const AttentionFixture second(rng_, shape);
-          for (const bool half : {false, true}) {
+          for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
             const std::string what = std::to_string(queries) + " queries, head " +
                                      std::to_string(head_dim) + ", value " +
-                                     std::to_string(value_dim) + (half ? ", f16" : ", f32");
+                                     std::to_string(value_dim) + ", " + std::string(NameOf(type));
             Floats state = first.FreshState();
             Compare(
-                state, [&](const KernelTable& t, float* m) { first.Run(t, half, m); },
+                state, [&](const KernelTable& t, float* m) { first.Run(t, type, m); },
                 "first block: " + what);
-            first.Run(reference_, half, state.data());
+            first.Run(reference_, type, state.data());
             Compare(
-                state, [&](const KernelTable& t, float* m) { second.Run(t, half, m); },
+                state, [&](const KernelTable& t, float* m) { second.Run(t, type, m); },
                 "second block: " + what);
             // A block on its own, merged, is the block folded in.
             Floats block = first.FreshState();
-            second.Run(reference_, half, block.data());
+            second.Run(reference_, type, block.data());
             Floats folded = state;
-            second.Run(reference_, half, folded.data());
+            second.Run(reference_, type, folded.data());
             for (const KernelTable* t : {&reference_, &table_}) {
               Floats merged = state;
               const AttentionState into = StateIn(merged.data(), queries);
@@ -469,6 +493,13 @@ TEST_P(FloatKernels, StoreKeys) {
                              reinterpret_cast<uint16_t*>(k));
           },
           "store_keys_f16");
+      Compare(
+          Floats(size_t(kKeys * head_dim / 2), 555.0f),
+          [&](const KernelTable& t, float* k) {
+            t.store_keys_bf16(x.data(), head_dim + 3, tokens, head_dim, slot,
+                              reinterpret_cast<uint16_t*>(k));
+          },
+          "store_keys_bf16");
     }
   }
 }

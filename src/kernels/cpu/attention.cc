@@ -132,7 +132,7 @@ void AttendBlock(const Call& call, const Task& task, int block, const TaskMemory
     std::fill_n(memory.visible + r * call.group, call.group, visible);
   }
   const KvShape& shape = call.shape;
-  const int64_t width = shape.dtype == DType::kF16 ? 2 : 4;
+  const int64_t width = shape.dtype == DType::kF32 ? 4 : 2;
   AttentionTile tile;
   tile.q = memory.q;
   tile.queries = call.queries(task);
@@ -147,8 +147,10 @@ void AttendBlock(const Call& call, const Task& task, int block, const TaskMemory
   tile.head_dim = shape.head_dim;
   tile.value_dim = shape.value_dim;
   tile.softcap = call.params.softcap;
-  (shape.dtype == DType::kF16 ? call.table.attend_f16 : call.table.attend_f32)(&tile, &state,
-                                                                               memory.scratch);
+  const auto attend = shape.dtype == DType::kF32   ? call.table.attend_f32
+                      : shape.dtype == DType::kF16 ? call.table.attend_f16
+                                                   : call.table.attend_bf16;
+  attend(&tile, &state, memory.scratch);
 }
 
 void StoreResult(const Call& call, const Task& task, const AttentionState& state) {
@@ -304,8 +306,10 @@ void StoreBlock(const Store& call, const StepSequence& s, int64_t head, int64_t 
     table.store_keys_f32(k_row, call.k.stride, count, shape.head_dim, slot,
                          reinterpret_cast<float*>(keys) + k_offset);
   } else {
-    table.store_keys_f16(k_row, call.k.stride, count, shape.head_dim, slot,
-                         reinterpret_cast<uint16_t*>(keys) + k_offset);
+    const bool f16 = shape.dtype == DType::kF16;
+    (f16 ? table.store_keys_f16 : table.store_keys_bf16)(
+        k_row, call.k.stride, count, shape.head_dim, slot,
+        reinterpret_cast<uint16_t*>(keys) + k_offset);
   }
   if (shape.value_in_key) return;
   std::byte* values = block + call.place.v_offset;
@@ -315,7 +319,8 @@ void StoreBlock(const Store& call, const StepSequence& s, int64_t head, int64_t 
     if (shape.dtype == DType::kF32) {
       std::copy_n(v_row, shape.value_dim, reinterpret_cast<float*>(values) + v_offset);
     } else {
-      table.f32_to_f16(v_row, shape.value_dim, reinterpret_cast<uint16_t*>(values) + v_offset);
+      (shape.dtype == DType::kF16 ? table.f32_to_f16 : table.f32_to_bf16)(
+          v_row, shape.value_dim, reinterpret_cast<uint16_t*>(values) + v_offset);
     }
   }
 }

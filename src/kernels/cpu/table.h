@@ -87,9 +87,9 @@ struct AttentionTile {
   int queries;
   const int* first;    // [queries] the query sees keys [first, visible) of the block;
   const int* visible;  // [queries] none if first >= visible
-  const void* k;       // [head_dim, 64] f32 or f16; columns that no query sees may hold anything
-  const void* v;       // [64, value_dim]; rows that a query does not see never touch its result.
-                       // Null: v[j][c] is k[c][j], the first value_dim channels of the keys
+  const void* k;  // [head_dim, 64] f32, f16 or bf16; columns that no query sees may hold anything
+  const void* v;  // [64, value_dim]; rows that a query does not see never touch its result.
+                  // Null: v[j][c] is k[c][j], the first value_dim channels of the keys
   int head_dim;
   int value_dim;
   float softcap;  // 0: none; else s = softcap * tanh(s / softcap)
@@ -161,6 +161,7 @@ struct KernelTable {
   void (*f32_to_f16)(const float* x, int64_t n, uint16_t* y);
   void (*f16_to_f32)(const uint16_t* x, int64_t n, float* y);
   void (*bf16_to_f32)(const uint16_t* x, int64_t n, float* y);
+  void (*f32_to_bf16)(const float* x, int64_t n, uint16_t* y);
 
   // One block of attention folded into the running softmax. For each query that sees a key: s_j =
   // fma chain of q[i] * k[i][j] over i ascending from +0, then softcap; m_b = max of visible s_j;
@@ -171,12 +172,15 @@ struct KernelTable {
   // scratch: 64 * (head_dim + value_dim + queries) + 8 * queries floats.
   void (*attend_f32)(const AttentionTile* tile, const AttentionState* state, float* scratch);
   void (*attend_f16)(const AttentionTile* tile, const AttentionState* state, float* scratch);
+  void (*attend_bf16)(const AttentionTile* tile, const AttentionState* state, float* scratch);
   // Writes keys of `tokens` rows of x to columns [slot, slot + tokens) of a block [head_dim, 64],
-  // rounded to nearest even where it is f16. REQUIRES: slot + tokens <= 64.
+  // rounded to nearest even where it is f16 or bf16. REQUIRES: slot + tokens <= 64.
   void (*store_keys_f32)(const float* x, int64_t x_stride, int tokens, int head_dim, int slot,
                          float* k);
   void (*store_keys_f16)(const float* x, int64_t x_stride, int tokens, int head_dim, int slot,
                          uint16_t* k);
+  void (*store_keys_bf16)(const float* x, int64_t x_stride, int tokens, int head_dim, int slot,
+                          uint16_t* k);
   // Folds the softmax of one block (m_b, l_b, o_b) into the one of all blocks before it: m' =
   // max(m, m_b), a = exp(m - m'), b = exp(m_b - m'); sum = fma(sum, a, l_b * b); out[c] =
   // fma(out[c], a, o_b[c] * b); max = m'. A block with l_b == 0 is left out, the first is stored.

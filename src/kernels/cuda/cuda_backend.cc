@@ -24,8 +24,9 @@
 
 namespace reprise::cuda {
 
-Result<std::unique_ptr<Backend>> CudaBackend::Make(int ordinal, int threads) {
+Result<std::unique_ptr<Backend>> CudaBackend::Make(int ordinal, int threads, size_t memory_max) {
   REPRISE_ASSIGN(std::unique_ptr<CudaMemory> memory, CudaMemory::Open(ordinal));
+  if (memory_max > 0) memory->SetLimit(memory_max);
   const CudaMemory::Device& device = memory->device();
   // Bits are specified for this architecture alone.
   if (device.major != 9 || device.minor != 0) {

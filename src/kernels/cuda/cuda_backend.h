@@ -23,9 +23,9 @@ namespace reprise::cuda {
 // those of kernels/reference/gpu/. Hence numerics().
 class CudaBackend final : public Backend {
  public:
-  // `threads`: of the host, 0: one per CPU. Fails with one sentence where there is no GPU that the
-  // kernels were compiled for.
-  static Result<std::unique_ptr<Backend>> Make(int ordinal, int threads);
+  // `threads`: of the host, 0: one per CPU. `memory_max`: bytes of the GPU's memory, 0: what is
+  // free. Fails with one sentence where there is no GPU that the kernels were compiled for.
+  static Result<std::unique_ptr<Backend>> Make(int ordinal, int threads, size_t memory_max = 0);
   ~CudaBackend() override;
 
   std::string_view name() const override { return name_; }

@@ -17,7 +17,7 @@ bool Divides(int groups, const ConstRows& x) { return groups > 0 && x.cols % gro
 
 void CheckKv(const StepLayout& step, const KvShape& shape, const ConstRows& x) {
   CHECK(x.rows == step.rows() && shape.kv_heads > 0);
-  CHECK(shape.dtype == DType::kF16 || shape.dtype == DType::kF32);
+  CHECK(shape.dtype == DType::kF16 || shape.dtype == DType::kBF16 || shape.dtype == DType::kF32);
   CHECK(!shape.value_in_key || shape.value_dim <= shape.head_dim);
 }
 

@@ -122,4 +122,8 @@ void BF16ToF32(const uint16_t* x, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = reprise::BF16ToF32(x[i]);
 }
 
+void F32ToBF16(const float* x, int64_t n, uint16_t* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = reprise::F32ToBF16(x[i]);
+}
+
 }  // namespace reprise::reference

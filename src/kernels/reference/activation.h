@@ -32,5 +32,6 @@ float MultiplyAdds(int64_t n);
 void F32ToF16(const float* x, int64_t n, uint16_t* y);
 void F16ToF32(const uint16_t* x, int64_t n, float* y);
 void BF16ToF32(const uint16_t* x, int64_t n, float* y);
+void F32ToBF16(const float* x, int64_t n, uint16_t* y);
 
 }  // namespace reprise::reference

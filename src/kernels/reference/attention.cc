@@ -89,6 +89,21 @@ void Attend(const cpu::AttentionTile& tile, const float* k, const Values& v,
   }
 }
 
+// 16-bit K and V as f32, exactly; `scratch` as in KernelTable.
+void AttendHalf(const cpu::AttentionTile& tile, const cpu::AttentionState& state, float* scratch,
+                float (*widen)(uint16_t)) {
+  float* k = scratch;
+  float* v = k + cpu::kKeys * tile.head_dim;
+  for (int i = 0; i < cpu::kKeys * tile.head_dim; ++i) {
+    k[i] = widen(static_cast<const uint16_t*>(tile.k)[i]);
+  }
+  if (tile.v == nullptr) return Attend(tile, k, {k, 1, cpu::kKeys}, state);
+  for (int i = 0; i < cpu::kKeys * tile.value_dim; ++i) {
+    v[i] = widen(static_cast<const uint16_t*>(tile.v)[i]);
+  }
+  Attend(tile, k, {v, tile.value_dim, 1}, state);
+}
+
 }  // namespace
 
 void AttendF32(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float*) {
@@ -98,16 +113,11 @@ void AttendF32(const cpu::AttentionTile* tile, const cpu::AttentionState* state,
 }
 
 void AttendF16(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* scratch) {
-  float* k = scratch;
-  float* v = k + cpu::kKeys * tile->head_dim;
-  for (int i = 0; i < cpu::kKeys * tile->head_dim; ++i) {
-    k[i] = F16ToF32(static_cast<const uint16_t*>(tile->k)[i]);
-  }
-  if (tile->v == nullptr) return Attend(*tile, k, {k, 1, cpu::kKeys}, *state);
-  for (int i = 0; i < cpu::kKeys * tile->value_dim; ++i) {
-    v[i] = F16ToF32(static_cast<const uint16_t*>(tile->v)[i]);
-  }
-  Attend(*tile, k, {v, tile->value_dim, 1}, *state);
+  AttendHalf(*tile, *state, scratch, F16ToF32);
+}
+
+void AttendBF16(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* scratch) {
+  AttendHalf(*tile, *state, scratch, BF16ToF32);
 }
 
 void StoreKeysF32(const float* x, int64_t x_stride, int tokens, int head_dim, int slot, float* k) {
@@ -120,6 +130,15 @@ void StoreKeysF16(const float* x, int64_t x_stride, int tokens, int head_dim, in
                   uint16_t* k) {
   for (int t = 0; t < tokens; ++t) {
     for (int i = 0; i < head_dim; ++i) k[i * cpu::kKeys + slot + t] = F32ToF16(x[t * x_stride + i]);
+  }
+}
+
+void StoreKeysBF16(const float* x, int64_t x_stride, int tokens, int head_dim, int slot,
+                   uint16_t* k) {
+  for (int t = 0; t < tokens; ++t) {
+    for (int i = 0; i < head_dim; ++i) {
+      k[i * cpu::kKeys + slot + t] = F32ToBF16(x[t * x_stride + i]);
+    }
   }
 }
 

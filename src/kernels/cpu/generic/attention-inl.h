@@ -158,9 +158,12 @@ void AttendF32(const AttentionTile* tile, const AttentionState* state, float* sc
   AttendElements(*tile, k, v, *state, wide_v + kKeys * tile->value_dim);
 }
 
-void AttendF16(const AttentionTile* tile, const AttentionState* state, float* scratch) {
-  const uint16_t* const k = static_cast<const uint16_t*>(tile->k);
-  const uint16_t* const v = static_cast<const uint16_t*>(tile->v);
+// `widen` makes f32 of elements.
+template <typename Element, typename Widen>
+void AttendHalf(const AttentionTile* tile, const AttentionState* state, float* scratch,
+                const Widen& widen) {
+  const Element* const k = static_cast<const Element*>(tile->k);
+  const Element* const v = static_cast<const Element*>(tile->v);
   float* const wide_k = scratch;
   float* const wide_v = wide_k + kKeys * tile->head_dim;
   float* const rest = wide_v + kKeys * tile->value_dim;
@@ -177,12 +180,26 @@ void AttendF16(const AttentionTile* tile, const AttentionState* state, float* sc
   if (v == nullptr) {
     ValuesFromKeys(k, tile->value_dim, wide_v);
   } else {
-    F16ToF32(v + begin * tile->value_dim, int64_t{end - begin} * tile->value_dim,
-             wide_v + begin * tile->value_dim);
+    widen(v + begin * tile->value_dim, int64_t{end - begin} * tile->value_dim,
+          wide_v + begin * tile->value_dim);
   }
   if (few) return AttendElements(*tile, k, wide_v, *state, rest);
-  F16ToF32(k, int64_t{kKeys} * tile->head_dim, wide_k);
+  widen(k, int64_t{kKeys} * tile->head_dim, wide_k);
   AttendElements(*tile, wide_k, wide_v, *state, rest);
+}
+
+void AttendF16(const AttentionTile* tile, const AttentionState* state, float* scratch) {
+  AttendHalf<uint16_t>(tile, state, scratch, F16ToF32);
+}
+
+void AttendBF16(const AttentionTile* tile, const AttentionState* state, float* scratch) {
+  AttendHalf<BF16>(tile, state, scratch, [](const BF16* x, int64_t n, float* y) {
+    BF16ToF32(reinterpret_cast<const uint16_t*>(x), n, y);
+  });
+}
+
+void F32ToBF16(const float* x, int64_t n, uint16_t* y) {
+  Map(x, n, reinterpret_cast<BF16*>(y), [](V16 a) { return a; });
 }
 
 void AttendMerge(const AttentionState* state, const AttentionState* block, int queries,
@@ -208,9 +225,12 @@ void AttendMerge(const AttentionState* state, const AttentionState* block, int q
 void OverlayAttention(KernelTable* table) {
   table->attend_f32 = AttendF32;
   table->attend_f16 = AttendF16;
+  table->attend_bf16 = AttendBF16;
+  table->f32_to_bf16 = F32ToBF16;
   table->attend_merge = AttendMerge;
   table->store_keys_f32 = StoreKeysF32;
   table->store_keys_f16 = StoreKeysF16;
+  table->store_keys_bf16 = StoreKeysBF16;
 }
 
 }  // namespace

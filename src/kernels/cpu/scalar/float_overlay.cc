@@ -37,10 +37,13 @@ void OverlayScalarFloat(KernelTable* table) {
   table->f32_to_f16 = reference::F32ToF16;
   table->f16_to_f32 = reference::F16ToF32;
   table->bf16_to_f32 = reference::BF16ToF32;
+  table->f32_to_bf16 = reference::F32ToBF16;
   table->attend_f32 = reference::AttendF32;
   table->attend_f16 = reference::AttendF16;
+  table->attend_bf16 = reference::AttendBF16;
   table->store_keys_f32 = reference::StoreKeysF32;
   table->store_keys_f16 = reference::StoreKeysF16;
+  table->store_keys_bf16 = reference::StoreKeysBF16;
   table->attend_merge = reference::AttendMerge;
   table->short_conv = reference::ShortConv;
   table->delta_gates = reference::DeltaGates;
