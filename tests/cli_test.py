@@ -76,6 +76,17 @@ class Commands(unittest.TestCase):
                           "--input", GOLDEN / "qwen3_5/golden.safetensors", "--device", "cpu", "--vram-mib", "100",
                           "--out", self.path / "x")
 
+    def test_no_benchmark_exceeds_its_peak(self):
+        for command, rate in [("prefill", "gigaflops"), ("decode", "gigabytes_per_second")]:
+            options = ["bench", command, "--device", "cpu", "-n", "8", "--repeat", "1", "--model"]
+            for model in [TINY, GOLDEN / "qwen3"]:
+                said = json.loads(run(*options, model, "--json").stdout)
+                self.assertGreater(said[rate], 0)
+                self.assertLessEqual(said[rate], said["peak"])
+            profiled = run(*options, TINY, "--profile").stdout
+            for op in ["project", "embed", "(between ops)"]:
+                self.assertIn(op, profiled)
+
     def test_convert_keeps_the_logits(self):
         file = self.path / "model.gguf"
         result = run("convert", "--model", GOLDEN / "qwen3_5", "--type", "bf16", "--out", file)

@@ -12,6 +12,8 @@
 #include "base/rng.h"
 #include "device/buffer.h"
 #include "kernels/backend.h"
+#include "kernels/bench/gauges.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/matrix.h"
 #include "kernels/ops.h"
 #include "tensor/codec.h"
@@ -19,8 +21,6 @@
 namespace reprise::cli {
 namespace {
 
-// More than any last-level cache that a process is likely to have for itself.
-constexpr size_t kReadBytes = size_t{1} << 30;
 constexpr int kRepeat = 5;
 
 double Seconds() { return double(SteadyClock().NowNs()) * 1e-9; }
@@ -37,10 +37,15 @@ double FastestSeconds(const Function& function) {
   return best;
 }
 
-uint64_t SumWords(const std::byte* data, size_t bytes) {
+uint64_t SumWords(const std::byte* data, size_t bytes, bool ahead) {
   constexpr size_t kLanes = 8;
+  constexpr uintptr_t kAhead = 8192;
   uint64_t lanes[kLanes] = {};
   for (size_t at = 0; at + sizeof(lanes) <= bytes; at += sizeof(lanes)) {
+    if (ahead) {
+      const uintptr_t later = reinterpret_cast<uintptr_t>(data + at) + kAhead;
+      __builtin_prefetch(reinterpret_cast<const void*>(later));
+    }
     uint64_t words[kLanes];
     std::memcpy(words, data + at, sizeof(words));
     for (size_t i = 0; i < kLanes; ++i) lanes[i] += words[i];
@@ -50,52 +55,106 @@ uint64_t SumWords(const std::byte* data, size_t bytes) {
   return sum;
 }
 
-}  // namespace
-
-double MeasureReadGigabytes(const OpContext& context) {
-  auto buffer = Buffer::Allocate(kReadBytes);
+// As much as is wanted, each thread its own part or all threads side by side, plainly or asking
+// ahead: the best of all.
+double ReadGigabytes(const OpContext& context, size_t bytes) {
+  constexpr int64_t kPage = 4096;
+  auto buffer = Buffer::Allocate(bytes / kPage * kPage + kPage);
   if (!buffer.ok()) return 0;
-  const int64_t pages = int64_t(kReadBytes / 4096);
-  context.backend->host_threads().ParallelFor(pages, 1, [&](int64_t begin, int64_t end) {
-    std::memset(buffer->data() + begin * 4096, 1, size_t(end - begin) * 4096);
+  const int64_t pages = int64_t(buffer->size() / size_t{kPage});
+  ThreadPool& threads = context.backend->host_threads();
+  threads.ParallelFor(pages, 1, [&](int64_t begin, int64_t end) {
+    std::memset(buffer->data() + begin * kPage, 1, size_t((end - begin) * kPage));
   });
   std::atomic<uint64_t> sink{0};
-  const double seconds = FastestSeconds([&] {
-    context.backend->host_threads().ParallelFor(pages, 1, [&](int64_t begin, int64_t end) {
-      sink += SumWords(buffer->data() + begin * 4096, size_t(end - begin) * 4096);
-    });
-  });
+  double best = 0;
+  for (const int64_t grain : {(pages + threads.size() - 1) / threads.size(), int64_t{64}}) {
+    for (const bool ahead : {false, true}) {
+      const double seconds = FastestSeconds([&] {
+        std::atomic<int64_t> next{0};
+        threads.Run([&](int) {
+          for (int64_t at = next.fetch_add(grain); at < pages; at = next.fetch_add(grain)) {
+            const int64_t count = std::min(grain, pages - at);
+            sink += SumWords(buffer->data() + at * kPage, size_t(count * kPage), ahead);
+          }
+        });
+      });
+      best = std::max(best, double(buffer->size()) / seconds * 1e-9);
+    }
+  }
   CHECK(sink != 0);
-  return double(kReadBytes) / seconds * 1e-9;
+  return best;
 }
 
-double MeasureProductGigaflops(const OpContext& context, DType dtype) {
-  constexpr int64_t kCols = 1024;
-  constexpr int64_t kTokens = 256;
+// Of all threads at once, on registers; 0: this CPU has no such loop for the type.
+double InstructionGigaflops(const OpContext& context, DType dtype) {
+  const cpu::KernelTable& table = cpu::ActiveTable();
+  const bool floats = dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+  if (!floats && table.byte_multiply_adds == nullptr) return 0;
+  constexpr int64_t kRounds = 200'000;
+  std::atomic<int64_t> done{0};
+  std::atomic<float> sink{0};
+  const double seconds = FastestSeconds([&] {
+    done = 0;
+    context.backend->host_threads().Run([&](int) {
+      if (floats) {
+        sink = table.multiply_adds(kRounds);
+        done += 16 * 16 * kRounds;
+      } else {
+        done += table.byte_multiply_adds(kRounds);
+      }
+    });
+  });
+  return 2.0 * double(done) / seconds * 1e-9;
+}
+
+double ProductGigaflops(const OpContext& context, DType dtype, int64_t cols, int64_t tokens) {
   const int64_t rows = int64_t{256} * context.backend->host_threads().size();
   const DType type = CanQuantise(dtype) ? dtype : DType::kQ8_0;
-  std::vector<float> values(kCols);
-  std::vector<std::byte> stored(RowBytes(type, kCols) * size_t(rows));
+  std::vector<float> values(static_cast<size_t>(cols));
+  std::vector<std::byte> stored(RowBytes(type, cols) * size_t(rows));
   Rng rng(1);
   for (int64_t row = 0; row < rows; ++row) {
     for (float& value : values) value = rng.Uniform() - 0.5f;
-    QuantiseRow(type, values.data(), stored.data() + RowBytes(type, kCols) * size_t(row), kCols);
+    QuantiseRow(type, values.data(), stored.data() + RowBytes(type, cols) * size_t(row), cols);
   }
   const auto matrix =
-      Matrix::Pack(context, {type, 1, rows, kCols}, stored.data(), RowBytes(type, kCols));
+      Matrix::Pack(context, {type, 1, rows, cols}, stored.data(), RowBytes(type, cols));
   if (!matrix.ok()) return 0;
-  std::vector<float> values_of_x(kTokens * kCols);
+  std::vector<float> values_of_x(size_t(tokens * cols));
   for (float& value : values_of_x) value = rng.Uniform() - 0.5f;
   const ScratchScope operands(*context.scratch);
-  const Rows x = {context.scratch->Floats(values_of_x.size()), kTokens, kCols, kCols};
-  const Rows y = {context.scratch->Floats(size_t(kTokens * rows)), kTokens, rows, rows};
+  const Rows x = {context.scratch->Floats(values_of_x.size()), tokens, cols, cols};
+  const Rows y = {context.scratch->Floats(size_t(tokens * rows)), tokens, rows, rows};
   context.backend->memory().UploadArray<float>(x.data, values_of_x);
   const Projection projection[] = {{&*matrix, y}};
   const double seconds = FastestSeconds([&] {
     for (int i = 0; i < 4; ++i) Project(context, x, projection);
     context.backend->memory().Synchronize();
   });
-  return 4 * 2.0 * double(rows) * double(kCols) * double(kTokens) / seconds * 1e-9;
+  return 4 * 2.0 * double(rows) * double(cols) * double(tokens) / seconds * 1e-9;
+}
+
+}  // namespace
+
+Peak ReadPeak(const OpContext& context, size_t bytes) {
+  const Ceilings known = CeilingsOf(*context.backend, DType::kF32);
+  if (known.read_bytes > 0) return {known.read_bytes * 1e-9, "that its memory has by its clock"};
+  return {ReadGigabytes(context, bytes), "measured here for reading as much memory"};
+}
+
+Peak ProductPeak(const OpContext& context, DType dtype) {
+  const Ceilings known = CeilingsOf(*context.backend, dtype);
+  if (known.operations > 0) return {known.operations * 1e-9, "that its units have by their clock"};
+  const double instructions = InstructionGigaflops(context, dtype);
+  if (instructions > 0) return {instructions, "measured here for the instruction on registers"};
+  double best = 0;  // of several shapes whose operands stay in the caches
+  for (const int64_t cols : {512, 1024, 2048}) {
+    for (const int64_t tokens : {128, 512}) {
+      best = std::max(best, ProductGigaflops(context, dtype, cols, tokens));
+    }
+  }
+  return {best, "measured here for products whose operands are in the cache"};
 }
 
 }  // namespace reprise::cli

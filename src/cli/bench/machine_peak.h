@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+
 #include "kernels/op_context.h"
 #include "tensor/dtype.h"
 
 namespace reprise::cli {
 
-// What this machine can do at most with these threads, to hold results against.
+// What this machine can do at most with these threads, to hold results against: by the clocks of a
+// device that tells them, else measured here and now.
+struct Peak {
+  double giga = 0;        // 10^9 a second
+  const char* what = "";  // "measured here for reading as much memory"
 
-// Reading memory that no cache holds, in 10^9 bytes per second.
-double MeasureReadGigabytes(const OpContext& context);
+  // What was achieved can be: a ceiling that was measured while others had the machine is raised.
+  Peak Over(double achieved) const { return {achieved > giga ? achieved : giga, what}; }
+};
 
-// Matrix products of `dtype` whose operands stay in the caches, in 10^9 multiplies and adds per
-// second.
-double MeasureProductGigaflops(const OpContext& context, DType dtype);
+// Bytes read. `bytes` is how many the work reads again and again: caches may hold them.
+Peak ReadPeak(const OpContext& context, size_t bytes);
+
+// Multiplies and adds on the unit that makes products with weights of `dtype`.
+Peak ProductPeak(const OpContext& context, DType dtype);
 
 }  // namespace reprise::cli

@@ -3,22 +3,28 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "device/memory.h"
+#include "kernels/bench/gauges.h"
 #include "kernels/op_context.h"
 
 namespace reprise::cli {
 
-// How long each op took: an observer that waits for the device at the end of every one, so what it
-// measures is the sum of the parts, on a GPU more than the whole.
+// How long each op took on the device, by its own clock. Steps that are watched run op by op: on a
+// GPU not as one graph, and with the time of an event beside every op.
 class OpProfile final : public OpObserver {
  public:
-  explicit OpProfile(DeviceMemory* memory) : memory_(memory) {}
+  explicit OpProfile(Backend& backend) : watch_(MakeStopwatch(backend)) {}
+
+  // Around every step.
+  void BeginStep() { watch_->Hold(); }
+  void EndStep();
 
   void Begin(std::string_view op) override;
-  void End() override;
+  void End() override { watch_->Mark(); }
   void Clear() { times_.clear(); }
 
   // A line per op, the longest first; the rest of `total_seconds` was spent between ops.
@@ -30,10 +36,9 @@ class OpProfile final : public OpObserver {
     int64_t calls = 0;
   };
 
-  DeviceMemory* const memory_;
+  const std::unique_ptr<Stopwatch> watch_;
   std::map<std::string, Time, std::less<>> times_;
-  Time* current_ = nullptr;
-  double start_ = 0;
+  std::vector<Time*> ops_;  // of the step, in order
 };
 
 }  // namespace reprise::cli

@@ -59,40 +59,45 @@ struct Bed {
   LiveState state;
   std::vector<float> logits;
   ModelExecutor executor;
+  OpProfile* profile;  // null: not wanted
 
-  void Forward(std::span<const TokenId> tokens, std::span<const SequenceSlice> slices,
-               std::span<const uint32_t> rows) {
-    const BatchView batch = {tokens, slices, rows};
-    if (!executor.chooses()) {
-      CHECK(executor.Forward(batch, state.memory(), logits.data()).ok());
-      return;
-    }
-    const std::vector<ChoiceRow> greedy(rows.size());
-    std::vector<ChosenToken> chosen(rows.size());
+  Status Forward(std::span<const TokenId> tokens, std::span<const SequenceSlice> slices,
+                 std::span<const uint32_t> rows) {
+    if (profile != nullptr) profile->BeginStep();
+    const Status run = Run({tokens, slices, rows});
+    if (profile != nullptr) profile->EndStep();
+    return run;
+  }
+
+  Status Run(const BatchView& batch) {
+    if (!executor.chooses()) return executor.Forward(batch, state.memory(), logits.data());
+    const std::vector<ChoiceRow> greedy(batch.logit_rows.size());
+    std::vector<ChosenToken> chosen(batch.logit_rows.size());
     ChoiceBatch choices;
     choices.rows = greedy;
     ChoiceResults results;
     results.chosen = chosen;
-    CHECK(executor.Begin(batch, state.memory()).ok());
-    CHECK(executor.Choose(choices, results).ok());
+    REPRISE_TRY(executor.Begin(batch, state.memory()));
+    return executor.Choose(choices, results);
   }
 };
 
 // Runs `tokens` as the continuation of one sequence in steps of `batch`; logits of the last of
 // each.
-void RunTokens(Bed* bed, int sequence, std::span<const TokenId> tokens, int64_t batch) {
+Status RunTokens(Bed* bed, int sequence, std::span<const TokenId> tokens, int64_t batch) {
   while (!tokens.empty()) {
     const size_t count = std::min(tokens.size(), size_t(batch));
     const SequenceSlice slice = bed->state.Next(sequence, 0, uint32_t(count));
     const uint32_t last = uint32_t(count - 1);
-    bed->Forward(tokens.first(count), std::span(&slice, 1), std::span(&last, 1));
+    REPRISE_TRY(bed->Forward(tokens.first(count), std::span(&slice, 1), std::span(&last, 1)));
     bed->state.Advance(sequence, int64_t(count));
     tokens = tokens.subspan(count);
   }
+  return OkStatus();
 }
 
 // One token of every sequence a step, the same ones for all.
-void Decode(Bed* bed, std::span<const TokenId> tokens, int sequences) {
+Status Decode(Bed* bed, std::span<const TokenId> tokens, int sequences) {
   std::vector<SequenceSlice> slices;
   std::vector<uint32_t> rows;
   for (const TokenId token : tokens) {
@@ -103,9 +108,10 @@ void Decode(Bed* bed, std::span<const TokenId> tokens, int sequences) {
       rows.push_back(uint32_t(s));
     }
     const std::vector<TokenId> step(size_t(sequences), token);
-    bed->Forward(step, slices, rows);
+    REPRISE_TRY(bed->Forward(step, slices, rows));
     for (int s = 0; s < sequences; ++s) bed->state.Advance(s, 1);
   }
+  return OkStatus();
 }
 
 Result<Measured> Measure(LoadedModel* loaded, const Options& options, bool decode,
@@ -119,26 +125,25 @@ Result<Measured> Measure(LoadedModel* loaded, const Options& options, bool decod
   OpContext context = loaded->context();
   if (options.profile) context.observer = profile;
   Bed bed{std::move(state), std::vector<float>(size_t(model.vocab_size()) * size_t(sequences)),
-          ModelExecutor(model, context)};
+          ModelExecutor(model, context), options.profile ? profile : nullptr};
   const auto before = std::span(tokens).first(size_t(options.depth));
   const auto measured = std::span(tokens).subspan(size_t(options.depth));
   std::vector<std::vector<std::byte>> saved;
   for (int s = 0; s < sequences; ++s) {
-    RunTokens(&bed, s, before, options.batch);
+    REPRISE_TRY(RunTokens(&bed, s, before, options.batch));
     saved.push_back(bed.state.SaveState(s));
   }
   const auto run = [&](std::span<const TokenId> some) {
-    if (decode) return Decode(&bed, some, sequences);
-    RunTokens(&bed, 0, some, options.batch);
+    return decode ? Decode(&bed, some, sequences) : RunTokens(&bed, 0, some, options.batch);
   };
   // Once for nothing: the first run brings the weights into the caches and sizes the scratch.
-  run(measured.first(std::min<size_t>(measured.size(), decode ? 4 : 64)));
+  REPRISE_TRY(run(measured.first(std::min<size_t>(measured.size(), decode ? 4 : 64))));
   Measured result{decode ? "decode" : "prefill", {}, options.tokens * sequences};
   for (int i = 0; i < options.repeat; ++i) {
     for (int s = 0; s < sequences; ++s) bed.state.Restore(s, options.depth, saved[size_t(s)]);
     profile->Clear();
     const double start = Seconds();
-    run(measured);
+    REPRISE_TRY(run(measured));
     result.seconds.push_back(Seconds() - start);
   }
   return result;
@@ -154,8 +159,9 @@ void Print(const Options& options, LoadedModel* loaded, const Measured& measured
       card.state.token_cost_per_position * (double(options.depth) + double(options.tokens) / 2);
   const double achieved = decode ? rate / options.sequences * double(card.step_bytes) * 1e-9
                                  : rate * 2 * per_token * 1e-9;
-  const double peak = decode ? MeasureReadGigabytes(loaded->context())
-                             : MeasureProductGigaflops(loaded->context(), card.main_type);
+  const Peak peak = (decode ? ReadPeak(loaded->context(), card.step_bytes)
+                            : ProductPeak(loaded->context(), card.main_type))
+                        .Over(achieved);
   const char* unit = decode ? "GB/s" : "GFLOP/s";
   if (options.json) {
     std::printf(
@@ -164,7 +170,7 @@ void Print(const Options& options, LoadedModel* loaded, const Measured& measured
         "\"weight_bytes\": %zu, \"resident_bytes\": %zu}\n",
         measured.what, static_cast<long long>(measured.tokens),
         static_cast<long long>(options.depth), loaded->backend().host_threads().size(), rate,
-        decode ? "gigabytes_per_second" : "gigaflops", achieved, peak, load_seconds,
+        decode ? "gigabytes_per_second" : "gigaflops", achieved, peak.giga, load_seconds,
         card.weight_bytes, ResidentMemoryBytes());
     return;
   }
@@ -172,9 +178,8 @@ void Print(const Options& options, LoadedModel* loaded, const Measured& measured
               measured.what, static_cast<long long>(measured.tokens),
               static_cast<long long>(options.depth), rate, loaded->backend().host_threads().size(),
               measured.seconds.size());
-  std::printf("  %.1f %s, %.0f %% of the %.1f %s measured here for %s\n", achieved, unit,
-              100 * achieved / peak, peak, unit,
-              decode ? "reading memory" : "products whose operands are in the cache");
+  std::printf("  %.1f %s, %.0f %% of the %.1f %s %s\n", achieved, unit, 100 * achieved / peak.giga,
+              peak.giga, unit, peak.what);
   std::printf("  weights %s, resident %s, loaded in %.2f s\n",
               FormatBytes(card.weight_bytes).c_str(), FormatBytes(ResidentMemoryBytes()).c_str(),
               load_seconds);
@@ -184,7 +189,7 @@ Status Run(const Options& options, bool decode) {
   const double start = Seconds();
   REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
   const double load_seconds = Seconds() - start;
-  OpProfile profile(&loaded->backend().memory());
+  OpProfile profile(loaded->backend());
   REPRISE_ASSIGN(const Measured measured, Measure(loaded.get(), options, decode, &profile));
   Print(options, loaded.get(), measured, decode, load_seconds);
   if (options.profile) profile.Print(measured.seconds.back(), measured.tokens);

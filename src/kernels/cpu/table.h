@@ -157,6 +157,9 @@ struct KernelTable {
   // 16 * 16 * n multiply-adds in independent chains on registers: the float peak of the ISA, which
   // benchmarks compare with. The result only keeps the compiler from leaving them out.
   float (*multiply_adds)(int64_t n);
+  // The same with products of bytes that are summed, as quantised products use them: n rounds on
+  // registers. Tells how many multiply-adds that were. Null where no overlay says.
+  int64_t (*byte_multiply_adds)(int64_t n);
 
   void (*f32_to_f16)(const float* x, int64_t n, uint16_t* y);
   void (*f16_to_f32)(const uint16_t* x, int64_t n, float* y);

@@ -9,6 +9,7 @@ void OverlayAmxMatrix(KernelTable* table) {
   OverlayAvx512VnniMatrix(table);
   OverlayAmxMany32(table);
   OverlayAmxMany256(table);
+  table->byte_multiply_adds = nullptr;  // tiles do more than that
 }
 
 }  // namespace reprise::cpu
