@@ -71,6 +71,15 @@ class Commands(unittest.TestCase):
         self.assertEqual(brain, self.logits(model, "--kv", "bf16", "--split", "1,7,60", "--threads", "1"))
         self.assertNotEqual(brain, whole)
 
+    def test_a_machine_without_a_gpu_says_so(self):
+        if pathlib.Path("/dev/nvidia0").exists():
+            self.skipTest("there is one")
+        for device in ["cuda", "cuda:1"]:
+            self.expect_error(["--device c"], "logits", "--device", device,
+                              "--model", GOLDEN / "qwen3_5", "--input", GOLDEN / "qwen3_5/golden.safetensors",
+                              "--out", self.path / "x")
+        self.expect_error(["auto, cpu, cuda"], "run", "--device", "tpu", "-p", "x")
+
     def test_the_memory_of_a_gpu_is_limited_only_where_there_is_one(self):
         self.expect_error(["--vram-mib", "--device cuda"], "logits", "--model", GOLDEN / "qwen3_5",
                           "--input", GOLDEN / "qwen3_5/golden.safetensors", "--device", "cpu", "--vram-mib", "100",

@@ -13,8 +13,8 @@ mkdir -p "$folder"
 python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" install --quiet --no-deps --target "$folder" \
   "nvidia-cuda-nvcc==$version.*" "nvidia-nvvm==$version.*" "nvidia-cuda-crt==$version.*" \
-  "nvidia-cuda-runtime==$version.*" "nvidia-cuda-cccl==$version.*" nvidia-cuda-cuobjdump \
-  nvidia-cuda-nvdisasm
+  "nvidia-cuda-runtime==$version.*" "nvidia-cuda-cccl==$version.*" \
+  "nvidia-cuda-cuobjdump==13.2.*" "nvidia-cuda-nvdisasm==13.2.*"
 # CMake looks for lib64, and for a shared runtime although the static one is linked.
 ln -sfn lib "$root/lib64"
 ln -sfn "$(basename "$(ls "$root"/lib/libcudart.so.* | head -n 1)")" "$root/lib/libcudart.so"

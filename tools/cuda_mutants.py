@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Plants one error in each CUDA kernel and asks whether cuda_test notices. Needs a GPU.
+
+    tools/cuda_mutants.py               build all mutants side by side, then run each against its tests
+    tools/cuda_mutants.py --build-only  without a GPU: do they compile and link?
+    tools/cuda_mutants.py --check       only whether every mutant still applies (a test of the tree)
+
+REQUIRES a build folder with CUDA and cuda_test built (make test-cuda). A mutant costs the compilation of
+one .cu and a link, and nothing in the build folder changes: a copy of the file comes first in the include
+path, its object first in the link. Then a few seconds of the GPU for its tests.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CUDA = "kernels/cuda/"
+
+# name, file, text, what it becomes, the .cu that is compiled (None: the file itself), tests
+MUTANTS = [
+    ("last_value_of_wide_norms", "rows/norm.cu",
+     "    for (int64_t i = threadIdx.x; i < n; i += kThreads) {",
+     "    for (int64_t i = threadIdx.x; i < n - (n > 1024 ? 1 : 0); i += kThreads) {", None, "RowOps.Norms"),
+    ("last_pair_of_many_heads", "rows/rope.cu",
+     "if (index >= heads * angles.half) return;",
+     "if (index >= heads * angles.half - (heads > 2 ? 1 : 0)) return;", None, "RowKernels.Rope"),
+    ("later_strips_of_convolutions", "rows/conv.cu",
+     "sum = fmaf(w[j], inputs[t + j], sum);", "sum = fmaf(w[j], inputs[t + j], begin > 0 ? -sum : sum);", None,
+     "ChannelKernels.ShortConv"),
+    ("last_column_of_wide_rows", "rows/elementwise.cu",
+     "  if (column >= cols) return;", "  if (column >= cols - (cols > 500 ? kVector : 0)) return;", None,
+     "RowOps.Elementwise"),
+    ("last_unit_of_embeddings", "rows/embed.cu",
+     "if (unit >= out.cols / 32) return;", "if (unit >= out.cols / 32 - (unit > 1 ? 1 : 0)) return;", None,
+     "RowKernels.EmbedsEveryType"),
+    ("last_expert_not_chosen", "rows/experts.cu",
+     "  for (int k = 0; k < params.top_k; ++k) {",
+     "  for (int k = 0; k < params.top_k - (params.top_k > 4 ? 1 : 0); ++k) {", None,
+     "ExpertKernels.RoutePlanAndCombine"),
+    ("one_token_of_f32_products", "product_float.cu",
+     "if (first + r >= y.cols || begin + t >= end) continue;",
+     "if (first + r >= y.cols || begin + t >= end || begin + t == 5) continue;", None, "ExpertKernels.ProductF32"),
+    ("rounds_to_zero", "quantised/quantise.cu",
+     "__float2int_rn(value[i] * inverse)", "__float2int_rz(value[i] * inverse)", None,
+     "*QuantisedProducts.EveryNumberOfRows*"),
+    ("fold_of_one_row", "quantised/single_256.cu",
+     "    for (int s = 0; s < 8; ++s) {\n      of_block.sum",
+     "    for (int s = 0; s < (block + b > 2 ? 7 : 8); ++s) {\n      of_block.sum", None,
+     "*QuantisedProducts.EveryNumberOfRows*"),
+    ("unit_of_few_rows", "quantised/few.cuh",
+     "        Mma32(c[n][j], a, b);", "        if (n == 0 || j < 3) Mma32(c[n][j], a, b);", "quantised/few_32.cu",
+     "*QuantisedProducts.EveryNumberOfRows*"),
+    ("rows_of_the_second_part", "quantised/many.cuh",
+     "return row + 16 * m + 8 * half + g; }", "return row + 16 * m + (m > 0 ? 0 : 8) * half + g; }",
+     "quantised/many_32.cu", "*QuantisedProducts.ManyRowsAreFewRows*:*QuantisedProducts.EveryNumberOfRows*"),
+    ("taps_one_token_late", "scan/lane_scan.cu",
+     "final ? sequence.row_count : view->row - sequence.row_begin;",
+     "final ? sequence.row_count : view->row - sequence.row_begin + 1;", None, "*LaneScanTest*"),
+    ("third_head_of_a_token", "scan/delta_token.cu",
+     "if (index >= 2) LoadState(s,", "if (index >= 3) LoadState(s,", None, "*DeltaTest*"),
+    ("slices_of_few_rows", "tensor/product_few.cu",
+     "total[i][j] = wave == 0 && s == 0 ? slice_sum : total[i][j] + slice_sum;",
+     "total[i][j] = s == 0 ? slice_sum : total[i][j] + slice_sum;", None, "*ProductTest*"),
+    ("slices_of_many_rows", "tensor/product_many.cu",
+     "total[i] = slice == 0 ? acc[i] : total[i] + acc[i];",
+     "total[i] = slice < 2 ? acc[i] : total[i] + acc[i];", None, "*ProductTest*"),
+    ("slices_of_experts", "tensor/product_half.cu",
+     "total[i][j][e] = one ? acc[i][j][e] : total[i][j][e] + acc[i][j][e];",
+     "total[i][j][e] = one ? acc[i][j][e] : total[i][j][e];", None, "*ProductTest*:ProductGroups*"),
+    ("last_page_not_seen", "tensor/attention.cu",
+     "  for (; page < page_end; ++page) {\n    WaitAsync<1>();",
+     "  for (; page < page_end - (page_end > 4 ? 1 : 0); ++page) {\n    WaitAsync<1>();", None, "*AttentionTest*"),
+    ("last_keys_of_pages_of_prompts", "tensor/attention_many.cu",
+     "values + k * (2048 >> 4), k == 0);", "values + k * (2048 >> 4), k % 3 == 0);", None, "*AttentionTest*"),
+    ("joined_maxima", "tensor/attention.cu",
+     "if (static_cast<int>(threadIdx.x) >= d && other > upto) upto = other;",
+     "if (static_cast<int>(threadIdx.x) > d && other > upto) upto = other;", None, "*AttentionTest*"),
+    ("slot_of_later_blocks", "tensor/store_kv.cu",
+     "position % kKeys};", "position % kKeys ^ (position > 256 ? 1 : 0)};", None, "*AttentionTest*:JointOps*:*Stack*"),
+]
+
+
+def mutated(mutant):
+    name, path, old, new, _, _ = mutant
+    text = (ROOT / "src" / CUDA / path).read_text()
+    if text.count(old) != 1:
+        raise ValueError(f"{name}: its text occurs {text.count(old)} times in {path}, not once")
+    return text.replace(old, new)
+
+
+def compile_command(build, source):
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        if pathlib.Path(entry["file"]).resolve() == (ROOT / "src" / CUDA / source).resolve():
+            return shlex.split(entry["command"]), entry["directory"]
+    sys.exit(f"{build} has no command for {source}: configure it with -DREPRISE_CUDA=ON")
+
+
+def link_command(build):
+    commands = subprocess.run(["ninja", "-C", build, "-t", "commands", "cuda_test"], capture_output=True, text=True,
+                              check=True).stdout.splitlines()
+    return commands[-1]
+
+
+def make(mutant, build, link, folder):
+    """A cuda_test with the mutant in it; None if it does not build."""
+    name, path, _, _, source, _ = mutant
+    overlay = folder / name
+    file = overlay / CUDA / path
+    file.parent.mkdir(parents=True)
+    file.write_text(mutated(mutant))
+    command, directory = compile_command(build, source or path)
+    command[command.index("-o") + 1] = str(overlay / "mutant.o")
+    # The last words are "-c SOURCE" or "-x cu -c SOURCE".
+    at = command.index("-c") + 1
+    if source is None:
+        command[at] = str(file)
+    else:  # a header: the .cu is copied beside it, so that its own folder does not come first
+        command[at] = str(file.parent / pathlib.Path(source).name)
+        pathlib.Path(command[at]).write_text((ROOT / "src" / CUDA / source).read_text())
+    command.insert(1, f"-I{overlay}")
+    program = overlay / "cuda_test"
+    words = re.sub(r"-o \S*cuda_test\b", f"{overlay / 'mutant.o'} -o {program}", link, count=1)
+    for step in (shlex.join(command), words):
+        done = subprocess.run(step, shell=True, cwd=directory, capture_output=True, text=True)
+        if done.returncode != 0:
+            return None, done.stderr[-1000:]
+    return program, ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="mutants to try (default: all)")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/dev", help="build folder")
+    parser.add_argument("--build-only", action="store_true")
+    parser.add_argument("--check", action="store_true", help="only whether all apply")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    arguments = parser.parse_args()
+    wanted = [m for m in MUTANTS if not arguments.names or m[0] in arguments.names]
+    try:
+        for mutant in wanted:
+            mutated(mutant)
+    except (ValueError, OSError) as error:
+        sys.exit(str(error))
+    if arguments.check:
+        return print(f"{len(wanted)} mutants apply")
+    build = arguments.build.resolve()
+    link = link_command(build)
+    alive = 0
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        begin = time.monotonic()
+        made = list(pool.map(lambda mutant: make(mutant, build, link, pathlib.Path(folder)), wanted))
+        print(f"built in {time.monotonic() - begin:.0f} s", flush=True)
+        for mutant, (program, error) in zip(wanted, made):
+            begin = time.monotonic()
+            if program is None:
+                verdict = "DOES NOT BUILD: " + error
+            elif arguments.build_only:
+                verdict = "builds"
+            else:
+                ran = subprocess.run([program, f"--gtest_filter={mutant[5]}", "--gtest_fail_fast"], cwd=ROOT,
+                                     capture_output=True, text=True, timeout=300)
+                failed = re.search(r"\[  FAILED  \] (\S+)", ran.stdout)
+                verdict = f"killed by {failed[1] if failed else 'a crash'}" if ran.returncode else "SURVIVED"
+            alive += not verdict.startswith(("killed", "builds"))
+            print(f"{mutant[0]:32} {verdict} ({time.monotonic() - begin:.0f} s)", flush=True)
+    print(f"{len(wanted) - alive} of {len(wanted)} {'build' if arguments.build_only else 'killed'}")
+    sys.exit(alive > 0)
+
+
+if __name__ == "__main__":
+    main()
