@@ -37,6 +37,7 @@ install_python $more/agents openai-agents
 install_python $more/langchain langchain-openai langchain-anthropic langchain-ollama
 install_python $more/litellm 'litellm[proxy]'
 install_python $more/pydantic 'pydantic-ai-slim[openai,anthropic]' llm
+install_python $more/instructor instructor anthropic
 install_python $more/lm_eval 'lm-eval[api]'
 install_python $more/aider aider-chat
 install_python $more/open_webui open-webui  # some GB

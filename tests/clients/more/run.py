@@ -15,6 +15,7 @@ CLIENTS = {
     "agents": ("agents", ["openai-agents"], []),
     "langchain_typed": ("langchain", ["langchain-openai", "langchain-anthropic"], []),
     "pydantic_ai_typed": ("pydantic", ["pydantic-ai-slim"], []),
+    "instructor": ("instructor", ["instructor"], []),
     "langchain": ("langchain", ["langchain-openai", "langchain-anthropic", "langchain-ollama"], []),
     "litellm": ("litellm", ["litellm"], []),
     "litellm_proxy": ("litellm", ["litellm"], []),
