@@ -19,6 +19,8 @@ constexpr int kLooksPerStep = 2;
 // Takes what callers sent. Requests only join their queue: nothing is looked up yet.
 void Engine::Admit() {
   Inbox inbox;
+  // Whoever was cancelled before this is in the inbox by now, or has left it.
+  cancels_known_ = cancels_->load(std::memory_order_acquire);
   {
     std::lock_guard lock(mutex_);
     std::swap(inbox, inbox_);
@@ -83,6 +85,8 @@ Lease Engine::Acquire(const Sequence& sequence, std::span<const TokenId> tokens)
 }
 
 void Engine::DropCancelled() {
+  if (cancels_seen_ == cancels_known_) return;
+  cancels_seen_ = cancels_known_;
   const auto drop = [&](const auto& sequences) {
     for (const auto& sequence : sequences) {
       if (sequence->stream->cancelled()) Finish(*sequence, FinishReason::kCancelled);
@@ -95,9 +99,11 @@ void Engine::DropCancelled() {
 }
 
 // Moves waiting sequences to running, in order, as long as there are places and memory for them;
-// those whose prefix is being computed wait for it.
+// those whose prefix is being computed wait for it. Once all places are taken and everybody was
+// asked, nothing can be different before somebody comes, goes or waits no more.
 void Engine::StartWaiting() {
   roster_.EndWaits();
+  if (roster_.full() && roster_.changes() == settled_at_) return;
   roster_.Lend();
   while (Sequence* next = roster_.Next()) {
     if (Awaits(*next)) continue;
@@ -113,7 +119,7 @@ void Engine::StartWaiting() {
       break;  // those ahead must finish first
     }
   }
-  roster_.RemoveFinished();
+  RemoveFinished();
   int looks = 0;
   for (const auto& sequence : roster_.waiting()) {
     if (roster_.running().empty() || looks == kLooksPerStep) break;
@@ -122,6 +128,7 @@ void Engine::StartWaiting() {
     ++looks;
   }
   roster_.Lend();
+  if (looks == 0) settled_at_ = roster_.changes();
   StartIdle();
 }
 
@@ -132,13 +139,13 @@ bool Engine::Awaits(Sequence& sequence) {
   if (!sequence.lease.valid()) sequence.lease = Acquire(sequence, sequence.request.prompt);
   sequence.asked_at = starts_;
   sequence.awaited = cache_->FindAwaited(sequence.lease);
-  if (!sequence.awaited) sequence.bytes_wanted = cache_->BytesWanted(sequence.lease);
+  sequence.bytes_wanted.reset();
   return sequence.awaited.has_value();
 }
 
 // Whether one more may run: there is a place for it, and memory. Those that rank below it make way:
 // with their place now, with their memory when it is needed.
-bool Engine::MakePlace(const Sequence& next) {
+bool Engine::MakePlace(Sequence& next) {
   while (roster_.full()) {
     Sequence* last = roster_.Yielding(next);
     if (last == nullptr) return false;
@@ -150,8 +157,9 @@ bool Engine::MakePlace(const Sequence& next) {
 
 // Whether the sequence can run beside those that do until the prompts of all are computed, with a
 // block for each to go on. More is not asked: replies may end sooner than they may.
-bool Engine::Fits(const Sequence& next) const {
-  size_t wanted = next.bytes_wanted;
+bool Engine::Fits(Sequence& next) {
+  if (!next.bytes_wanted) next.bytes_wanted = cache_->BytesWanted(next.lease);
+  size_t wanted = *next.bytes_wanted;
   for (const auto& sequence : roster_.running()) wanted += cache_->BytesWanted(sequence->lease);
   return wanted <= cache_->BytesFree();
 }

@@ -44,7 +44,8 @@ Engine::Engine(Executor& executor, std::unique_ptr<StateCache> cache, const Engi
                           : static_cast<int32_t>(executor.card().context_length)),
       scheduler_(options.scheduler),
       sampler_(executor.pool()),
-      roster_(options.running_max) {}
+      roster_(options.running_max),
+      cancels_(std::make_shared<TokenStream::CancelCount>(0)) {}
 
 Engine::~Engine() { Stop(); }
 
@@ -109,7 +110,7 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   sequence->request = std::move(request);
   if (sequence->request.constraint) sequence->Force();
   if (sequence->request.prompt_logprobs >= 0) ScorePrompt(*sequence);
-  sequence->stream = std::make_shared<TokenStream>();
+  sequence->stream = std::make_shared<TokenStream>(cancels_);
   sequence->submit_ns = clock_.NowNs();
   std::shared_ptr<TokenStream> stream = sequence->stream;
   {
@@ -183,13 +184,13 @@ std::vector<Engine::Share> Engine::PlanStep() {
     Runnable one;
     one.rows_ready = sequence.rows_ready();
     one.rows_max = one.rows_ready;
+    one.decoding = sequence.generated > 0 && one.rows_ready == 1;
     if (sequence.request.on_logits) {
       const int64_t rows = std::max<int64_t>(1, kWatchedFloatsMax / executor_.card().vocab_size);
       one.rows_max = static_cast<int32_t>(std::min<int64_t>(one.rows_max, rows));
     }
     one.priority = sequence.lent_priority;
     one.arrival = sequence.arrival;
-    one.decoding = sequence.decoding();
     one.idle = sequence.request.idle;
     runnables.push_back(one);
     sequences.push_back(&sequence);
@@ -216,24 +217,25 @@ Status Engine::Forward(std::vector<Share>* shares) {
     Share& share = (*shares)[i];
     Sequence& sequence = *share.sequence;
     const Lease& lease = sequence.lease;
-    const int32_t begin = lease.computed();
-    const int32_t end = begin + share.rows;
+    const auto known = lease.tokens();
     SequenceSlice slice;
+    slice.past = lease.extent();
+    const int32_t begin = slice.past.logical;
+    const int32_t end = begin + share.rows;
     slice.row_begin = static_cast<uint32_t>(tokens.size());
     share.row_begin = tokens.size();
     pools = pools || sequence.request.pooling != Pooling::kNone;
     slice.row_count = static_cast<uint32_t>(share.rows);
-    slice.past = lease.extent();
     slice.blocks = lease.blocks();
     slice.state = lease.state();
     for (const PendingSnapshot& one : lease.pending()) {
       taps[i].push_back({static_cast<uint32_t>(one.position - begin), one.state});
     }
     slice.taps = taps[i];
-    tokens.insert(tokens.end(), lease.tokens().begin() + begin, lease.tokens().begin() + end);
+    tokens.insert(tokens.end(), known.begin() + begin, known.begin() + end);
     slices.push_back(slice);
 
-    const bool complete = end == static_cast<int32_t>(lease.tokens().size());
+    const bool complete = end == static_cast<int32_t>(known.size());
     const bool all = static_cast<bool>(sequence.request.on_logits);
     const bool last = complete && sequence.request.max_tokens > 0;
     share.logit_begin = logit_rows.size();
@@ -429,6 +431,7 @@ void Engine::Publish(Sequence& sequence) {
 void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   CHECK(!sequence.finished);
   sequence.finished = true;
+  ++ended_;
   const int64_t now_ns = clock_.NowNs();
   Completion completion;
   completion.reason = reason;
@@ -481,6 +484,7 @@ void Engine::CountEnd(const GenerateRequest& request, FinishReason reason) {
 }
 
 void Engine::RemoveFinished() {
+  if (std::exchange(ended_, 0) == 0) return;
   roster_.RemoveFinished();
   std::erase_if(idle_, [](const std::unique_ptr<Sequence>& s) { return s->finished; });
 }

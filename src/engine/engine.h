@@ -112,8 +112,8 @@ class Engine {
   void DropCancelled();
   void StartWaiting();
   bool Awaits(Sequence& sequence);
-  bool MakePlace(const Sequence& next);
-  bool Fits(const Sequence& next) const;
+  bool MakePlace(Sequence& next);
+  bool Fits(Sequence& next);
   Status StartWithRoom(Sequence& sequence);
   Status StartLease(Sequence& sequence);
   void StartIdle();
@@ -157,8 +157,10 @@ class Engine {
   Roster roster_;
   std::deque<std::unique_ptr<Sequence>> idle_;  // oldest first; the first may have started
   uint64_t starts_ = 1;                         // grows with every sequence that starts
-  bool resting_ = false;                        // the last step had only transfers to wait for
-  bool chosen_on_device_ = false;               // in the current step
+  uint64_t settled_at_ = 0;  // changes of the roster when nobody could start before the next one
+  size_t ended_ = 0;         // sequences that have finished and were not removed yet
+  bool resting_ = false;     // the last step had only transfers to wait for
+  bool chosen_on_device_ = false;  // in the current step
   Status choice_status_;
   std::vector<float> logits_;    // [logit rows, vocab] of the current step
   std::vector<uint8_t> finite_;  // [sequences] of the current step
@@ -166,6 +168,10 @@ class Engine {
   int64_t step_rows_ = 1;        // for so many rows
   std::vector<float> hidden_;    // [rows, dim] of the current step, if wanted
   EngineStats counters_;
+
+  const std::shared_ptr<TokenStream::CancelCount> cancels_;
+  uint64_t cancels_known_ = 0;  // before the inbox was emptied last,
+  uint64_t cancels_seen_ = 0;   // and before those that were cancelled were looked for
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable work_;

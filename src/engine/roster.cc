@@ -55,7 +55,9 @@ void Roster::RemoveFinished() {
   std::erase_if(tenants_, [](const auto& tenant) { return !tenant.second->present(); });
 }
 
+// Whenever somebody has come, gone or changed places.
 void Roster::CountLoads() {
+  ++changes_;
   for (auto& [name, tenant] : tenants_) tenant->waiting = tenant->running = 0;
   for (const auto& sequence : waiting_) ++sequence->tenant->waiting;
   for (const auto& sequence : running_) ++sequence->tenant->running;
@@ -64,6 +66,7 @@ void Roster::CountLoads() {
 }
 
 void Roster::EndWaits() {
+  if (!waits_) return;
   const auto flights = Flights();
   for (const auto& sequence : waiting_) {
     if (!sequence->awaited) continue;
@@ -78,14 +81,17 @@ void Roster::EndWaits() {
     }
     sequence->awaited.reset();
     sequence->asked_at = 0;
+    ++changes_;
   }
 }
 
 void Roster::Lend() {
   for (const auto& sequence : running_) sequence->lent_priority = sequence->request.priority;
   const auto flights = Flights();
+  waits_ = false;
   for (const auto& sequence : waiting_) {
     if (!sequence->awaited) continue;
+    waits_ = true;
     const auto at = flights.find(sequence->awaited->lease_id);
     if (at == flights.end()) continue;
     int32_t& lent = at->second->lent_priority;

@@ -39,6 +39,9 @@ class Roster {
   std::span<const std::unique_ptr<Sequence>> running() const { return running_; }
   bool full() const { return running_.size() >= static_cast<size_t>(running_max_); }
 
+  // Grows whenever somebody comes, goes, starts, is sent back, or waits for another no more.
+  uint64_t changes() const { return changes_; }
+
   // Forgets the waits that are over: the flight has ended, or has left what was awaited. Once per
   // step, before anything else is asked.
   void EndWaits();
@@ -70,6 +73,8 @@ class Roster {
   std::unordered_map<std::string, std::shared_ptr<TenantLoad>> tenants_;
   int64_t weights_ = 0;  // of the tenants that are present
   double turn_ = 0;      // of the one that was started last
+  bool waits_ = false;   // somebody waited for another when priorities were lent
+  uint64_t changes_ = 1;
 };
 
 }  // namespace reprise

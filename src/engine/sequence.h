@@ -36,10 +36,10 @@ struct Sequence {
   std::shared_ptr<TenantLoad> tenant;
   uint64_t arrival = 0;
   double turn = 0;
-  int32_t lent_priority = 0;       // its own, or that of one which waits for it
-  std::optional<Awaited> awaited;  // whose prefix it waits for
-  uint64_t asked_at = 0;           // starts of the engine when that was last asked; 0: not yet
-  size_t bytes_wanted = 0;         // to start and compute what is known, as of then
+  int32_t lent_priority = 0;           // its own, or that of one which waits for it
+  std::optional<Awaited> awaited;      // whose prefix it waits for
+  uint64_t asked_at = 0;               // starts of the engine when that was last asked; 0: not yet
+  std::optional<size_t> bytes_wanted;  // to start and compute what is known, as of then, if asked
 
   int64_t submit_ns = 0;
   int64_t first_step_ns = 0;
@@ -84,7 +84,6 @@ struct Sequence {
 
   // Whether a full queue may do without it: nothing of what was asked has run.
   bool displaceable() const { return preemptions == 0 && !request.continues; }
-  bool decoding() const { return generated > 0 && rows_ready() == 1; }
   int32_t rows_ready() const {
     return static_cast<int32_t>(lease.tokens().size()) - lease.computed();
   }

@@ -3,9 +3,12 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/request.h"
@@ -18,6 +21,11 @@ namespace reprise {
 // Thread safety: one reader, one writer (the engine thread); Cancel from anywhere.
 class TokenStream {
  public:
+  // Counts the streams of an engine that were cancelled, so that it looks for them only then.
+  using CancelCount = std::atomic<uint64_t>;
+
+  explicit TokenStream(std::shared_ptr<CancelCount> cancels) : cancels_(std::move(cancels)) {}
+
   struct Update {
     std::optional<ReuseReport> started;  // once, when the request begins to run
     // Since the last update, in order. Where log probabilities are asked for, an end token is the
@@ -33,7 +41,11 @@ class TokenStream {
 
   // The engine stops working on the request before its next step; the stream then completes with
   // kCancelled. What was computed so far stays in the cache.
-  void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  void Cancel() {
+    if (!cancelled_.exchange(true, std::memory_order_relaxed)) {
+      cancels_->fetch_add(1, std::memory_order_release);
+    }
+  }
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
   // `notify` is called on the engine thread after every addition; it must be quick.
@@ -56,6 +68,7 @@ class TokenStream {
   bool completed_ = false;
   std::function<void()> notify_;
   std::atomic<bool> cancelled_{false};
+  const std::shared_ptr<CancelCount> cancels_;
 };
 
 }  // namespace reprise

@@ -89,14 +89,17 @@ Result<Sampled> Sampler::Sample(const SamplingParams& params, const Input& input
     return FailedPrecondition("no token may follow here: what was asked for cannot be continued");
   }
   if (!AllFinite(input.logits)) return Internal("the model produced a logit that is not a number");
-  logits_.assign(input.logits.begin(), input.logits.end());
-  for (const auto& [token, bias] : params.logit_bias) logits_[static_cast<size_t>(token)] += bias;
-  if (params.penalises()) Penalise(params, *input.said);
-  if (input.allowed != nullptr) Forbid(*input.allowed);
-
+  std::span<const float> logits = input.logits;
+  if (!params.logit_bias.empty() || params.penalises() || input.allowed != nullptr) {
+    logits_.assign(logits.begin(), logits.end());
+    for (const auto& [token, bias] : params.logit_bias) logits_[static_cast<size_t>(token)] += bias;
+    if (params.penalises()) Penalise(params, *input.said);
+    if (input.allowed != nullptr) Forbid(*input.allowed);
+    logits = logits_;
+  }
   Sampled sampled;
   sampled.chosen.token =
-      params.temperature == 0 ? LargestIndex(logits_) : Draw(params, input.position);
+      params.temperature == 0 ? LargestIndex(logits) : Draw(params, logits, input.position);
   if (input.logprobs >= 0) ListLogprobs(input.logits, input.logprobs, &sampled);
   return sampled;
 }
@@ -154,8 +157,9 @@ void Sampler::Forbid(const TokenMask& allowed) {
   }
 }
 
-int32_t Sampler::Draw(const SamplingParams& params, uint64_t position) {
-  ranking_.Rank(*table_, logits_, params.temperature);
+int32_t Sampler::Draw(const SamplingParams& params, std::span<const float> logits,
+                      uint64_t position) {
+  ranking_.Rank(*table_, logits, params.temperature);
   if (params.top_k > 0) ranking_.KeepCount(static_cast<size_t>(params.top_k));
   if (params.top_p < 1) ranking_.KeepMass(static_cast<double>(params.top_p));
   if (params.min_p > 0) ranking_.KeepNear(NearnessOf(params.min_p));

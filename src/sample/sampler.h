@@ -85,11 +85,11 @@ class Sampler {
  private:
   void Penalise(const SamplingParams& params, const TokenCounts& said);
   void Forbid(const TokenMask& allowed);
-  int32_t Draw(const SamplingParams& params, uint64_t position);
+  int32_t Draw(const SamplingParams& params, std::span<const float> logits, uint64_t position);
   void ListLogprobs(std::span<const float> logits, int top, Sampled* sampled);
 
   const cpu::KernelTable* table_;
-  std::vector<float> logits_;
+  std::vector<float> logits_;  // with bias, penalties and mask, if there are any
   Ranking ranking_;
 };
 

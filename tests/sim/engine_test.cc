@@ -77,6 +77,22 @@ TEST_F(EngineTest, TheContextEndsAReply) {
   EXPECT_EQ(answer.tokens.size(), 4u);
 }
 
+// The engine looks for what was cancelled only when something was; here that happens while it has
+// just emptied its inbox.
+TEST_F(EngineTest, WhoIsCancelledBehindTheInboxIsNoticedInTheNextStep) {
+  EngineFixture fixture(executor_);
+  std::shared_ptr<TokenStream> stream;
+  fixture.engine().Post([&](StateCache&) {
+    stream = fixture.Submit(Talk().Say(1, 300).Request(500));
+    stream->Cancel();
+  });
+  fixture.engine().Step();
+  fixture.engine().Step();
+  const auto answer = EngineFixture::Read(*stream);
+  EXPECT_EQ(answer.completion.reason, FinishReason::kCancelled);
+  EXPECT_EQ(answer.completion.steps, 0);
+}
+
 TEST_F(EngineTest, CancellingFreesEverythingAndKeepsTheState) {
   EngineFixture fixture(executor_);
   auto stream = fixture.Submit(Talk().Say(1, 300).Request(500));

@@ -172,6 +172,27 @@ TEST_F(SchedulingTest, WhoIsWaitedForIsAsUrgent) {
   }
 }
 
+// Nobody comes or goes meanwhile: that its wait is over must be enough for it to be asked again.
+TEST_F(SchedulingTest, WhoWaitsNoMoreTakesThePlaceOfOneBelow) {
+  engine_options_.scheduler.rows_max = 64;
+  engine_options_.running_max = 2;
+  for (const auto kind : {FakeExecutor::Kind::kAttention, FakeExecutor::Kind::kHybrid}) {
+    FakeExecutor executor(kind);
+    fixture_.emplace(executor, cache_options_, engine_options_);
+    auto other = fixture_->Submit(Ask(20, 30, 600));
+    const Conversation shared = Talk().Say(7, 1000);
+    auto flight = fixture_->Submit(shared.Request(600));
+    fixture_->engine().Step();
+    ASSERT_EQ(running(), 2);
+    GenerateRequest urgent = Conversation(shared).Say(8, 20).Request(1);
+    urgent.priority = 5;
+    auto stream = fixture_->Submit(urgent);
+    EXPECT_LE(StepsUntilEnd(*stream), 40);
+    EXPECT_GT(last_.report.used_tokens, 900);
+    fixture_->RunAll();
+  }
+}
+
 TEST_F(SchedulingTest, ATenantCannotFillTheQueue) {
   engine_options_.running_max = 1;
   engine_options_.waiting_max = 8;
