@@ -134,7 +134,7 @@ void StateCache::Apply() {
 
 // ... and the tier. Ends every operation.
 void StateCache::Begin() {
-  Apply();
+  if (!index_->actions().empty()) Apply();
   for (const Move& move : index_->TakeMoves()) tier_->Begin(move);
 }
 

@@ -217,7 +217,7 @@ class StateCache {
   StartAnswer Start(Lease& lease);
 
   // Private blocks for `token_count` more positions, and memory for the snapshots planned inside
-  // them (taps); evicts what is cached to get them. Copies the block it continues in if that is
+  // them (pending); evicts what is cached to get them. Copies the block it continues in if that is
   // shared. A snapshot that finds no room is left out. Fails with kResourceExhausted and takes
   // nothing when running requests alone leave too little. REQUIRES: started.
   Status Reserve(Lease& lease, int32_t token_count);
@@ -226,7 +226,7 @@ class StateCache {
   void Append(Lease& lease, std::span<const TokenId> tokens);
 
   // The step computed args.token_count more positions. Publishes what became publishable; takes
-  // the snapshot planned at the new position; taps must be filled. A snapshot that finds no room is
+  // the snapshot planned at the new position; pending ones are filled. One that finds no room is
   // not an error.
   // Fails with kInternal if the state is not finite: the lease is poisoned, nothing of it is
   // published any more. REQUIRES: reserved; computed() + token_count <= tokens().size().

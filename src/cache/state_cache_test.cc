@@ -76,9 +76,9 @@ class Toy {
         for (int i = 0; i < 16; ++i) Row(lease, p)[i] = folds[p + 1];
         for (int i = 0; i < 16; ++i) Row(lease, p)[64 * 16 + i] = 1;
       }
-      for (const PendingSnapshot& tap : lease.pending()) {
-        auto* snapshot = Raw(cache->memory().state(tap.state).As<float>());
-        std::fill_n(snapshot, 1024, folds[tap.position]);
+      for (const PendingSnapshot& one : lease.pending()) {
+        auto* snapshot = Raw(cache->memory().state(one.state).As<float>());
+        std::fill_n(snapshot, 1024, folds[one.position]);
       }
       std::fill_n(Slot(lease), 1024, folds[end]);
       computed += end - begin;

@@ -240,7 +240,7 @@ Status StateIndex::CheckEntries() const {
   int32_t live = 0;
   for (const LeaseRecord& record : flights_.records()) {
     std::vector<StateId> mine;
-    for (const PendingSnapshot& tap : record.pending) mine.push_back(tap.state);
+    for (const PendingSnapshot& one : record.pending) mine.push_back(one.state);
     rungs += size_t(std::count(record.pending_reasons.begin(), record.pending_reasons.end(),
                                SnapshotReason::kEdit));
     if (record.state.valid()) mine.push_back(record.state);

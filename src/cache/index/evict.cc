@@ -288,7 +288,7 @@ void StateIndex::AfterTailChanged(NodeId node, const LeaseRecord& record) {
     entry.turns = record.turns;
     entry.owner = record.owner;
     tails_[node.value] = order_.Add(entry);
-    Freshen(node, now_ms_ + options_.cache.ttl_ms);
+    fresh_.Extend(node, now_ms_ + options_.cache.ttl_ms);
   }
   // A pinned tail that has grown beyond what pins may hold is one no more.
   if (order_[tails_[node.value]].pinned_until_ms > 0 && pins_.bytes() > PinnedBytesMax()) {
@@ -346,8 +346,9 @@ EntryFacts StateIndex::FactsOf(EntryId id) const {
   const int32_t begin = tree_.begin(entry.node);
   if (!facts.is_snapshot) {
     const int32_t end = kv_->end(entry.node);
-    facts.cost = LossOf(entry.node, std::max(begin, (end - 1) / tokens * tokens), end);
-    facts.bytes = static_cast<double>(block_bytes_);
+    const int32_t from = std::max(begin, (end - 1) / tokens * tokens);
+    facts.cost = LossOf(entry.node, from, end) / cost_.Recompute(from, end);
+    facts.bytes = 1;
     return facts;
   }
   const auto previous = recurrent_->Previous(entry.node, entry.position);
@@ -381,7 +382,7 @@ void StateIndex::NoteUse(EntryId id) {
   const bool changed = has_recurrent() && options_.policy->NoteReuse(EndKindOf(entry), entry.turns,
                                                                      now_ms_ - entry.used_ms);
   order_.Touch(id, now_ms_);
-  Freshen(entry.node, now_ms_ + options_.cache.ttl_ms);
+  fresh_.Extend(entry.node, now_ms_ + options_.cache.ttl_ms);
   ++order_.Edit(id).turns;
   if (has_recurrent()) {
     Rekey(id);
@@ -395,8 +396,7 @@ void StateIndex::NoteUse(EntryId id) {
 void StateIndex::NoteEndOf(LeaseRecord& record) {
   if (record.idle) return;
   const NodeId node = tree_.Resolve(record.cursor).node;
-  if (ends_.size() <= node.value) ends_.resize(std::max<size_t>(node.value + 1, ends_.size() * 2));
-  ends_[node.value] = {now_ms_, record.turns};
+  ends_.Add(node, {now_ms_, record.turns});
   options_.policy->NoteEnd(EndKind::kTail, record.turns);
 }
 
@@ -405,13 +405,13 @@ void StateIndex::NoteEndOf(LeaseRecord& record) {
 void StateIndex::NoteContinued(LeaseRecord& record, const MatchResult& match) {
   if (match.path.empty()) return;
   const NodeId node = match.path.back().node;
-  if (node.value >= ends_.size() || ends_[node.value].left_ms < 0) return;
   if (match.known + options_.block_tokens < tree_.end(node)) return;
-  ConversationEnd& end = ends_[node.value];
-  record.turns = end.turns + 1;
-  const bool changed = options_.policy->NoteReuse(EndKind::kTail, end.turns, now_ms_ - end.left_ms);
-  end.left_ms = -1;
-  if (changed) rekey_left_ = order_.limit();
+  const auto end = ends_.Continue(node);
+  if (!end) return;
+  record.turns = end->turns + 1;
+  if (options_.policy->NoteReuse(EndKind::kTail, end->turns, now_ms_ - end->left_ms)) {
+    rekey_left_ = order_.limit();
+  }
 }
 
 // The policy has learnt something: keys are computed anew, a few in each step.
@@ -457,7 +457,7 @@ void StateIndex::PinEntry(EntryId id, int64_t pin_ms) {
   entry.pinned_until_ms = now_ms_ + pin_ms;
   pins_.Add(id, entry.node, entry.pinned_until_ms);
   if (pins_.bytes() > PinnedBytesMax()) return Unpin(id);
-  Freshen(entry.node, entry.pinned_until_ms);
+  fresh_.Extend(entry.node, entry.pinned_until_ms);
   order_.Pull(id);
 }
 
@@ -482,29 +482,6 @@ void StateIndex::ExpirePins() {
 bool StateIndex::Expired(const Entry& entry) const {
   const int64_t ttl_ms = options_.cache.ttl_ms;
   return ttl_ms > 0 && entry.used_ms + ttl_ms <= now_ms_ && entry.pinned_until_ms == 0;
-}
-
-// K/V of a node may be used while the node, or one below it, was used within the ttl or is pinned.
-void StateIndex::Freshen(NodeId node, int64_t until_ms) {
-  if (options_.cache.ttl_ms <= 0 || has_recurrent()) return;
-  for (; !tree_.IsRoot(node); node = tree_.parent(node)) {
-    if (fresh_until_ms_.size() <= node.value) {
-      fresh_until_ms_.resize(std::max<size_t>(node.value + 1, fresh_until_ms_.size() * 2));
-    }
-    if (fresh_until_ms_[node.value] >= until_ms) return;
-    fresh_until_ms_[node.value] = until_ms;
-  }
-}
-
-int32_t StateIndex::FreshUpTo(const RadixTree::Path& path) const {
-  if (options_.cache.ttl_ms <= 0 || has_recurrent()) return std::numeric_limits<int32_t>::max();
-  int32_t upto = 0;
-  for (const RadixTree::PathStep& step : path) {
-    const size_t node = step.node.value;
-    if (node >= fresh_until_ms_.size() || fresh_until_ms_[node] <= now_ms_) break;
-    upto = step.end;
-  }
-  return upto;
 }
 
 // Drops up to `count` entries that nobody has used for the ttl; true if there are more.

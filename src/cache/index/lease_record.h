@@ -13,13 +13,6 @@
 
 namespace reprise {
 
-// Where a request has ended. It stays known while the tokens are, also when their K/V is gone:
-// what the policy learns must not depend on what it has kept.
-struct ConversationEnd {
-  int64_t left_ms = -1;  // -1: none, or a later request has continued it
-  uint32_t turns = 0;
-};
-
 // What a walk along a prompt has found.
 struct MatchResult {
   RadixTree::Path path;
@@ -27,6 +20,19 @@ struct MatchResult {
   int32_t kv = 0;
   int32_t servable = 0;  // deepest position <= limit that every component can serve
   int32_t usable = 0;    // the same, or 0 if the request does not want so little
+};
+
+// What a step takes beside the blocks that a lease has.
+struct BlockNeed {
+  uint32_t more = 0;
+  bool copy = false;  // of the shared block that it continues in
+  uint32_t count() const { return more + (copy ? 1 : 0); }
+};
+
+// Memory that room is made for.
+struct Units {
+  uint32_t blocks = 0;
+  uint32_t states = 0;
 };
 
 // What the index knows about one lease.
@@ -46,7 +52,7 @@ struct LeaseRecord {
   bool read = true;
   bool write = true;
   bool idle = false;
-  bool load = false;  // no request: a lower tier fills its blocks and its tap
+  bool load = false;  // no request: a lower tier fills its blocks and its state
 
   uint32_t owner = 0;  // its tenant (tenants.h)
   NodeId root;         // of its namespace; referenced, so that the id stays its own

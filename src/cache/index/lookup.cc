@@ -19,8 +19,10 @@ MatchResult StateIndex::Match(LeaseRecord& record) const {
   if (!record.read) return match;
   const auto prompt = std::span(record.tokens).first(record.prompt_tokens);
   match.known = tree_.Match(record.root, prompt, &match.path, &record.place);
-  match.kv =
-      has_kv() ? std::min(kv_->Serve(match.path, match.known), FreshUpTo(match.path)) : match.known;
+  match.kv = match.known;
+  if (has_kv()) {
+    match.kv = std::min(kv_->Serve(match.path, match.known), fresh_.UpTo(match.path, now_ms_));
+  }
   match.servable = Serve(match.path, std::min(match.known, record.limit()));
   match.usable = match.servable >= record.min_cache_tokens ? match.servable : 0;
   return match;
@@ -28,7 +30,7 @@ MatchResult StateIndex::Match(LeaseRecord& record) const {
 
 // The deepest position <= limit that every component can serve, with nothing that has expired.
 int32_t StateIndex::Serve(const RadixTree::Path& path, int32_t limit) const {
-  int32_t position = std::min(limit, FreshUpTo(path));
+  int32_t position = std::min(limit, fresh_.UpTo(path, now_ms_));
   for (int32_t before = -1; before != position;) {
     before = position;
     if (has_kv()) position = kv_->Serve(path, position);

@@ -86,7 +86,7 @@ void StateIndex::Publish(LeaseRecord& record, int32_t upto) {
   record.report.stored_tokens = upto;
   const EntryId entry = tails_[record.cursor.node.value];
   if (!record.idle) order_.Touch(entry, now_ms_);
-  Freshen(record.cursor.node, now_ms_ + options_.cache.ttl_ms);
+  fresh_.Extend(record.cursor.node, now_ms_ + options_.cache.ttl_ms);
   if (record.pin_ms > 0 && upto >= record.prompt_tokens) {
     PinEntry(entry, record.pin_ms);
     WishSpill(record, upto, SnapshotReason::kPromptEnd);

@@ -34,7 +34,9 @@ size_t GhostTokensMax(size_t budget_bytes) {
 // Arrays that are indexed by node keep the size they once had. So that this never takes the room of
 // a request that runs alone, as many nodes (and snapshots) are allowed as fit beside one.
 size_t NodeCountMax(const StateIndex::Options& options) {
-  constexpr size_t kNodeBytes = 640;  // with its entry, in arrays that double as they grow
+  // With its entry, marks and pin, in arrays that all double at the same node: up to 820 (a node
+  // 160, its place among children 64, K/V 112, marks 80, entry 230, by node in four more 170).
+  constexpr size_t kNodeBytes = 1024;
   constexpr size_t kNodesMin = 64;
   const auto context = static_cast<size_t>(options.cache.context_tokens);
   const size_t blocks = context / static_cast<size_t>(options.block_tokens) + 2;
@@ -59,6 +61,7 @@ StateIndex::StateIndex(Options options)
                            node_count_max_ + size_t(options_.cache.sequence_count)))),
       order_(options_.cache.ttl_ms > 0),
       pins_(&tree_, [this](NodeId node, bool below) { return HeldByPins(node, below); }),
+      fresh_(&tree_, options_.cache.ttl_ms > 0 && !options_.spec.has_recurrent()),
       flights_(&tree_),
       records_(&tree_, options_.block_tokens),
       ghost_tokens_max_(GhostTokensMax(options_.cache.budget_bytes)) {
@@ -115,7 +118,7 @@ void StateIndex::OnSplit(NodeId upper, NodeId lower) {
   records_.OnSplit(upper, lower);
   pins_.Update(upper);
   pins_.Update(lower);
-  if (lower.value < fresh_until_ms_.size()) Freshen(upper, fresh_until_ms_[lower.value]);
+  fresh_.OnSplit(upper, lower);
   const EntryId tail = TailOf(lower);
   if (!tail.valid()) return;
   // The entry stays with the tail; the other half, if it holds K/V, gets one as old.
@@ -136,8 +139,8 @@ void StateIndex::OnRemove(NodeId node) {
   if (has_kv()) kv_->OnRemove(node);
   if (has_recurrent()) recurrent_->OnRemove(node);
   CHECK(!TailOf(node).valid());
-  if (node.value < ends_.size()) ends_[node.value] = ConversationEnd();
-  if (node.value < fresh_until_ms_.size()) fresh_until_ms_[node.value] = 0;
+  ends_.OnRemove(node);
+  fresh_.OnRemove(node);
   const NodeId above = tree_.parent(node);
   if (above.valid() && tree_.IsRoot(above)) maybe_empty_.push_back(above);
 }
@@ -189,28 +192,35 @@ Status StateIndex::Reserve(const Lease& lease, int32_t token_count) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(record.started && token_count >= 0);
   FreePending(record);
-  REPRISE_TRY(ReserveBlocks(record, token_count));
+  const BlockNeed need = NeedOf(record, token_count);
+  if (record.planned.empty() && need.count() == 0) return OkStatus();
+  REPRISE_TRY(ReserveBlocks(record, need));
   ReservePending(record, record.computed.logical + token_count);
   Settle();
   return OkStatus();
 }
 
-Status StateIndex::ReserveBlocks(LeaseRecord& record, int32_t token_count) {
-  if (!has_kv()) return OkStatus();
+// What `token_count` more rows take beside the blocks that the record has.
+BlockNeed StateIndex::NeedOf(const LeaseRecord& record, int32_t token_count) const {
+  if (!has_kv() || token_count == 0) return {};
   const int32_t tokens = options_.block_tokens;
   const int32_t row = record.computed.physical;  // the next one
   const size_t wanted = (size_t(row) + token_count + tokens - 1) / tokens;
-  const int32_t open = row / tokens;  // the block that it goes to
-  const bool copy = token_count > 0 && row % tokens != 0 && open < record.shared_blocks;
-  const size_t more = wanted > record.table.size() ? wanted - record.table.size() : 0;
-  const uint32_t count = static_cast<uint32_t>(more + (copy ? 1 : 0));
-  if (count == 0) return OkStatus();
-  if (!MakeRoom({.blocks = count}, 0, EvictReason::kRunning, !record.idle)) {
+  BlockNeed need;
+  need.more = static_cast<uint32_t>(wanted - std::min(wanted, record.table.size()));
+  need.copy = row % tokens != 0 && row / tokens < record.shared_blocks;
+  return need;
+}
+
+Status StateIndex::ReserveBlocks(LeaseRecord& record, const BlockNeed& need) {
+  if (need.count() == 0) return OkStatus();
+  if (!MakeRoom({.blocks = need.count()}, 0, EvictReason::kRunning, !record.idle)) {
     return NoRoom("running requests leave too little of the state memory (" +
                   std::to_string(options_.cache.budget_bytes >> 20) +
                   " MiB); run fewer at a time, shorten the prompt or raise the budget");
   }
-  if (copy) {
+  if (need.copy) {
+    const int32_t open = record.computed.physical / options_.block_tokens;
     const BlockId mine = blocks_.Allocate(record.owner);
     const BlockId theirs = record.table[open];
     actions_.push_back({Action::Verb::kCopyBlock, theirs.value, mine.value});
@@ -219,7 +229,9 @@ Status StateIndex::ReserveBlocks(LeaseRecord& record, int32_t token_count) {
     record.shared_blocks = open;
     ++stats_.blocks_copied;
   }
-  while (record.table.size() < wanted) record.table.push_back(blocks_.Allocate(record.owner));
+  for (uint32_t i = 0; i < need.more; ++i) {
+    record.table.push_back(blocks_.Allocate(record.owner));
+  }
   return OkStatus();
 }
 
@@ -229,6 +241,7 @@ void StateIndex::Append(const Lease& lease, std::span<const TokenId> tokens) {
   const size_t before = record.tokens.capacity();
   record.tokens.insert(record.tokens.end(), tokens.begin(), tokens.end());
   const size_t grown = (record.tokens.capacity() - before) * sizeof(TokenId);
+  if (grown == 0) return;
   record.bytes += grown;
   lease_bytes_ += grown;
   Settle();
@@ -256,27 +269,35 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
   }
   record.canonical = record.canonical && args.canonical;
   if (!record.canonical) record.planned.clear();
-  const int32_t before = record.computed.logical, computed = done.logical;
+  const int32_t before = record.computed.logical;
   record.computed = done;
-  if (record.may_publish() && record.prompt_tokens >= record.min_cache_tokens) {
-    if (has_recurrent()) {
-      PublishPending(record);
-      while (!record.planned.empty() && record.planned[0].position <= computed) {
-        const PlannedSnapshot one = record.planned[0];
-        record.planned.erase(record.planned.begin());
-        if (one.position == computed) TakeSnapshot(record, one, StateId());
-      }
-    } else if (before / options_.block_tokens != computed / options_.block_tokens ||
-               computed == record.prompt_tokens) {
-      const bool whole = computed == record.prompt_tokens;
-      Publish(record, whole ? computed : computed / options_.block_tokens * options_.block_tokens);
-    }
-  }
+  const bool published = PublishComputed(record, before);
   if (before < record.prompt_tokens && !record.in_flight()) flights_.Arrive(lease.record_);
   FreePending(record);
   DropBehindWindow(record);
-  Settle();
+  if (published) Settle();
   return OkStatus();
+}
+
+// What a step from position `before` on has made complete becomes tree: snapshots that it passed,
+// or whole blocks and the end of the prompt. False: there was nothing.
+bool StateIndex::PublishComputed(LeaseRecord& record, int32_t before) {
+  if (!record.may_publish() || record.prompt_tokens < record.min_cache_tokens) return false;
+  const int32_t computed = record.computed.logical, tokens = options_.block_tokens;
+  if (!has_recurrent()) {
+    const bool whole = computed == record.prompt_tokens;
+    if (!whole && before / tokens == computed / tokens) return false;
+    Publish(record, whole ? computed : computed / tokens * tokens);
+    return true;
+  }
+  if (record.planned.empty()) return false;
+  PublishPending(record);
+  while (!record.planned.empty() && record.planned[0].position <= computed) {
+    const PlannedSnapshot one = record.planned[0];
+    record.planned.erase(record.planned.begin());
+    if (one.position == computed) TakeSnapshot(record, one, StateId());
+  }
+  return true;
 }
 
 bool StateIndex::FinishTakesSnapshot(const LeaseRecord& r) const {
@@ -364,9 +385,8 @@ size_t StateIndex::bytes_metadata() const {
   constexpr size_t kMapNodeBytes = 96;  // a tree or hash node with its key, about
   return tree_.bytes() + (kv_ ? kv_->bytes() : 0) + (recurrent_ ? recurrent_->bytes() : 0) +
          order_.bytes() + blocks_.bytes() + states_.bytes() +
-         (tails_.capacity() + parked_.capacity()) * sizeof(EntryId) +
-         ends_.capacity() * sizeof(ConversationEnd) + lease_bytes_ +
-         fresh_until_ms_.capacity() * sizeof(int64_t) + pins_.bytes_metadata() +
+         (tails_.capacity() + parked_.capacity()) * sizeof(EntryId) + ends_.bytes() +
+         fresh_.bytes() + lease_bytes_ + pins_.bytes_metadata() +
          2 * namespaces_.size() * kMapNodeBytes + records_.bytes();
 }
 

@@ -17,7 +17,9 @@
 #include "base/status.h"
 #include "cache/component/kv.h"
 #include "cache/component/recurrent.h"
+#include "cache/index/conversation_ends.h"
 #include "cache/index/flights.h"
+#include "cache/index/freshness.h"
 #include "cache/index/lease_record.h"
 #include "cache/index/pins.h"
 #include "cache/index/records.h"
@@ -51,7 +53,7 @@ namespace reprise {
 //      there or below: nothing is kept that nobody could use.
 //  (4) Without it, every node with K/V has an entry, and that stands in the eviction order exactly
 //      if no child holds K/V, it is not pinned, and its last block was not found leased.
-//  (5) A state id is used exactly if one entry, one lease or one lease's tap names it.
+//  (5) A state id is used exactly if one entry or one lease names it.
 //  (6) There are at most node_count_max_ nodes, roots not counted.
 class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
  public:
@@ -129,7 +131,9 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   LeaseRecord& RecordOf(const Lease& lease);
   NodeId RootOf(const NamespaceKey& key);
   void ForgetIfEmpty(NodeId root);
-  Status ReserveBlocks(LeaseRecord& record, int32_t token_count);
+  BlockNeed NeedOf(const LeaseRecord& record, int32_t token_count) const;
+  Status ReserveBlocks(LeaseRecord& record, const BlockNeed& need);
+  bool PublishComputed(LeaseRecord& record, int32_t before);
   bool FinishTakesSnapshot(const LeaseRecord& record) const;
   void Settle();
   void OnSplit(NodeId upper, NodeId lower) override;
@@ -171,10 +175,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
 
   // evict.cc
   bool PurgeSomeGhosts();
-  struct Units {
-    uint32_t blocks = 0;
-    uint32_t states = 0;
-  };
   bool MakeRoom(const Units& units, size_t metadata, EvictReason why, bool even_pinned);
   bool Backed(const Units& units);
   Status NoRoom(const std::string& sentence) const;
@@ -211,8 +211,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   size_t PinnedBytesMax() const;
   size_t HeldByPins(NodeId node, bool pinned_below) const;
   bool Expired(const Entry& entry) const;
-  int32_t FreshUpTo(const RadixTree::Path& path) const;
-  void Freshen(NodeId node, int64_t until_ms);
   bool ExpireSome(int count);
   void EnforceEntryLimit();
   size_t entry_count() const;
@@ -268,15 +266,15 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   Claim claim_;                         // what room is made for
   std::vector<uint32_t> snapshots_of_;  // by owner
   EvictionOrder order_;
-  uint32_t rekey_next_ = 0;            // keys are computed anew from here on,
-  uint32_t rekey_left_ = 0;            // so many of them
-  EntryId serving_;                    // what Start is about to restore: not evicted meanwhile
-  std::vector<EntryId> tails_;         // by node: the entry of its K/V (attention-only models)
-  std::vector<ConversationEnd> ends_;  // by node (attention-only models)
-  size_t leaf_count_ = 0;              // tails that could be evicted, now or when unpinned
-  std::vector<EntryId> parked_;        // taken out of the order because their last block was leased
+  uint32_t rekey_next_ = 0;      // keys are computed anew from here on,
+  uint32_t rekey_left_ = 0;      // so many of them
+  EntryId serving_;              // what Start is about to restore: not evicted meanwhile
+  std::vector<EntryId> tails_;   // by node: the entry of its K/V (attention-only models)
+  ConversationEnds ends_;        // of attention-only models
+  size_t leaf_count_ = 0;        // tails that could be evicted, now or when unpinned
+  std::vector<EntryId> parked_;  // taken out of the order because their last block was leased
   Pins pins_;
-  std::vector<int64_t> fresh_until_ms_;  // by node: K/V tails there or below expire (ttl)
+  Freshness fresh_;
 
   NamespaceMap namespaces_;
   std::unordered_map<NodeId, NamespaceMap::iterator> namespace_of_;  // by root

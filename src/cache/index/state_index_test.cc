@@ -238,26 +238,26 @@ class Schedule {
       const uint64_t row = args.finite ? HashOf(r.path, p + 1) : 0;
       rows_[record.table[p / kTokens].value * kTokens + p % kTokens] = row;
     }
-    for (const PendingSnapshot& tap : record.pending) {
-      ASSERT_LT(record.computed.logical, tap.position);
-      ASSERT_LT(tap.position, record.computed.logical + count);
-      states_[tap.state.value] = HashOf(r.path, tap.position);
+    for (const PendingSnapshot& one : record.pending) {
+      ASSERT_LT(record.computed.logical, one.position);
+      ASSERT_LT(one.position, record.computed.logical + count);
+      states_[one.state.value] = HashOf(r.path, one.position);
     }
     if (mix_.recurrent) {
       states_[record.state.value] =
           args.finite ? HashOf(r.path, record.computed.logical + count) : 0;
     }
-    const std::vector<PendingSnapshot> taps = record.pending;
+    const std::vector<PendingSnapshot> pending = record.pending;
     committing_ = &r;
     const bool ok = index_->Commit(r.lease, args).ok();
     Apply();
     committing_ = nullptr;
     // Taps that were not freed (or taken for something else) are entries now.
-    for (const PendingSnapshot& tap : taps) {
-      if (!states_.contains(tap.state.value)) continue;
-      if (snapshot_paths_.contains(tap.state.value)) continue;
-      const std::string path = r.path.substr(0, 1 + tap.position);
-      snapshot_paths_[tap.state.value] = path;
+    for (const PendingSnapshot& one : pending) {
+      if (!states_.contains(one.state.value)) continue;
+      if (snapshot_paths_.contains(one.state.value)) continue;
+      const std::string path = r.path.substr(0, 1 + one.position);
+      snapshot_paths_[one.state.value] = path;
       ASSERT_TRUE(published_.insert(path).second);
     }
     ASSERT_EQ(ok, !record.poisoned);

@@ -233,7 +233,7 @@ bool StateIndex::BeginLoad(uint32_t slot, uint32_t load, int32_t position) {
   const auto heads = records_.Reach(match.path, from, position, has_kv(), RecordsSinceMs());
   if (heads.empty() || heads.back().position != position) return false;
   Adopt(load, UpTo(match.path, from), from);
-  if (!ReserveBlocks(record, position - from).ok()) return false;
+  if (!ReserveBlocks(record, NeedOf(record, position - from)).ok()) return false;
 
   Move move;
   move.kind = Move::Kind::kFetch;

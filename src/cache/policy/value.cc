@@ -73,14 +73,14 @@ void CostPerBytePolicy::Refresh() {
 
 double CostPerBytePolicy::Key(const EntryFacts& facts) const {
   // Measured on the conversation and tool traces (docs/cache.md). The plain product saves most
-  // computation but gives token hits away for a few deep prompts; with these powers both stay above
-  // LRU, with states and without. K/V tails have one size, and their cost differs by depth alone.
+  // computation but gives token hits away for a few deep prompts; with these powers both stay
+  // above LRU.
+  constexpr double kCostPower = 1. / 3;
   const double share_power = facts.is_snapshot ? 1 : 1.5;
-  const double cost_power = facts.is_snapshot ? 1. / 3 : 1. / 16;
   const double saved = std::max(facts.cost, 1e-9) / std::max(facts.bytes, 1.0);
   const double log_worth = std::log2(WeightOf(facts)) +
                            share_power * std::log2(share(facts.end, facts.turns)) +
-                           cost_power * std::log2(saved);
+                           kCostPower * std::log2(saved);
   return static_cast<double>(facts.used_ms) + half_life_ms_ * log_worth;
 }
 

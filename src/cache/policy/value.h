@@ -29,8 +29,11 @@ enum class EndKind : uint8_t { kTail, kPromptEnd, kReplyEnd, kNone };
 
 // What is known about an entry when its place in the eviction order is decided.
 struct EntryFacts {
-  double cost = 0;   // recompute cost of what would be lost
-  double bytes = 0;  // memory that would be won
+  // Recompute cost of what would be lost, and memory that would be won. K/V tails are all of one
+  // size, and how deep they lie says nothing about whether they are wanted again: their cost is the
+  // part of computing them that would be lost, their size 1.
+  double cost = 0;
+  double bytes = 0;
   int64_t used_ms = 0;
   EndKind end = EndKind::kNone;
   uint32_t turns = 0;  // how often it, or the conversation that it ends, was continued
@@ -54,7 +57,7 @@ class EvictionPolicy {
 
 // What a byte saves, decayed since the entry was used:
 //
-//   worth(t) = weight * share^a * (cost / bytes)^b * 2^(-(t - used) / half_life)
+//   worth(t) = weight * share^a * (cost / bytes)^(1/3) * 2^(-(t - used) / half_life)
 //
 // Halving is the one decay under which two entries never change places while both are left alone:
 // in log2 worth(t) the time t adds the same to all. So the key is a constant, and a plain heap is

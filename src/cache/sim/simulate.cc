@@ -16,11 +16,13 @@ namespace {
 // Large, and small enough that sums of it do not overflow.
 constexpr size_t kUnbounded = size_t{1} << 50;
 
-// Computes everything up to `end`, in steps as a server would take them.
-Status Compute(StateIndex& index, const Lease& lease, int32_t end) {
-  constexpr int32_t kStepTokens = 2048;
+// Computes everything up to `end`, in steps as a server takes them: its clock moves on in each,
+// and with it what the index does a little of in every step.
+Status Compute(StateIndex& index, const Lease& lease, int32_t end, int32_t step_tokens,
+               int64_t now_ms) {
   while (index.record(lease).computed.logical < end) {
-    const int32_t count = std::min(kStepTokens, end - index.record(lease).computed.logical);
+    const int32_t count = std::min(step_tokens, end - index.record(lease).computed.logical);
+    index.SetTime(now_ms);
     REPRISE_TRY(index.Reserve(lease, count));
     REPRISE_TRY(index.Commit(lease, {count}));
     index.actions().clear();
@@ -60,13 +62,16 @@ Result<SimulationResult> SimulateTrace(const Trace& trace, const SimulationOptio
     result.reused_tokens += size_t(used);
     result.prompt_cost += cost.Recompute(0, static_cast<int32_t>(prompt.size()));
     result.saved_cost += cost.Recompute(0, used);
-    REPRISE_TRY(Compute(index, lease, static_cast<int32_t>(prompt.size())));
+    constexpr int32_t kPromptStep = 2048, kReplyStep = 1;
+    const auto end = static_cast<int32_t>(prompt.size());
+    REPRISE_TRY(Compute(index, lease, end, kPromptStep, request.time_ms));
     const auto reply =
         std::span(trace.pool).subspan(request.reply.begin, request.reply.end - request.reply.begin);
     if (!reply.empty()) {
       index.Append(lease, reply);
       // The last token of a reply is sampled, never run.
-      REPRISE_TRY(Compute(index, lease, static_cast<int32_t>(prompt.size() + reply.size() - 1)));
+      const auto last = static_cast<int32_t>(prompt.size() + reply.size() - 1);
+      REPRISE_TRY(Compute(index, lease, last, kReplyStep, request.time_ms));
     }
     index.Finish(std::move(lease));
     index.actions().clear();
