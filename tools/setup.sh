@@ -3,11 +3,11 @@
 # well, `fuzz` for the fuzz targets. Says what it installs; does nothing when all is there.
 set -eu
 
-packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libxxhash-dev libboost1.81-dev libtomlplusplus-dev libssl-dev"
+packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libxxhash-dev libzstd-dev libboost1.81-dev libtomlplusplus-dev libssl-dev"
 case "${1:-build}" in
   build) ;;
   test)
-    packages="$packages libgtest-dev python3 binutils git"
+    packages="$packages libgtest-dev python3 binutils git redis-server openssl"
     python3 -c 'import venv, ensurepip' 2>/dev/null || packages="$packages python3-venv"
     command -v npm >/dev/null || packages="$packages nodejs npm"
     packages="$packages chromium chromium-driver"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tier/disk_stats.h"
+#include "tier/tier_stats.h"
 
 namespace reprise {
 
@@ -49,6 +49,7 @@ struct ReuseReport {
   int32_t loaded_tokens = 0;  // of those used: what a lower tier gave for this request
   int64_t load_ns = 0;        // what that took
   uint64_t load_bytes = 0;    // what had to be read for it
+  std::string_view load_tier;  // which one that was: "disk", "store"
 };
 
 // Why a snapshot was taken; also its class in the eviction order (policy/value.h).
@@ -143,7 +144,7 @@ struct CacheStats {
   uint64_t records = 0;          // that lower tiers have
   uint64_t moves_under_way = 0;  // between the tiers
 
-  DiskStats disk;
+  TierStats tier;
 };
 
 // One line for the log: "reuse: 1480 of 1512 tokens (kv 1500, state 1480), no_snapshot_here at

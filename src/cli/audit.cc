@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "base/mapped_file.h"
 #include "base/rng.h"
-#include "cache/tier/disk_tier.h"
+#include "cache/tier/record_tier.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "cli/terminal.h"
@@ -47,11 +47,11 @@ struct Options {
 };
 
 // A disk that says it takes no time: whatever is there is read, whether or not it is worth it.
-class QuickDisk : public DiskTier {
+class QuickDisk : public RecordTier {
  public:
-  using DiskTier::DiskTier;
+  using RecordTier::RecordTier;
   News Poll() override {
-    News news = DiskTier::Poll();
+    News news = RecordTier::Poll();
     for (MoveDone& done : news.done) done.ns = 1;
     return news;
   }
@@ -92,11 +92,18 @@ class Auditor {
     };
     if (disk_path_.empty()) return RunSchedule(schedule, executor, cold, kInvariantInterval);
     schedule.tier = true;
+    // Little memory, or processes that end and begin again: else all that is wanted is in memory.
+    if (schedule.seed % 5 == 0) {
+      schedule.budget_entries = 1;
+    } else {
+      schedule.restart_before = static_cast<int32_t>(1 + schedule.seed % 3);
+      schedule.restart_gap = static_cast<int32_t>(1 + schedule.seed % 4);
+    }
     std::error_code ignored;
     std::filesystem::remove_all(disk_path_ + "/state", ignored);
     Rng rng(schedule.seed);
     const auto store = [&rng](StateCache& cache) {
-      if (rng.Below(24) == 0) (void)cache.StoreAll(std::chrono::seconds(2));
+      if (rng.Below(12) == 0) (void)cache.StoreAll(std::chrono::seconds(2));
     };
     return RunSchedule(schedule, executor, cold, kInvariantInterval, store,
                        [&] { return MakeDisk(schedule); });
@@ -112,7 +119,7 @@ class Auditor {
     options.sync = false;
     const auto first = static_cast<uint8_t>(schedule.seed);
     const StateKey key = first % 2 == 0 ? StateKey() : StateKey::Of({first});
-    REPRISE_ASSIGN(std::unique_ptr<DiskStore> store, DiskStore::Open(options, key));
+    REPRISE_ASSIGN(std::unique_ptr<RecordStore> store, RecordStore::Open(options, key));
     return std::unique_ptr<Tier>(std::make_unique<QuickDisk>(std::move(store)));
   }
 

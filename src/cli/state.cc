@@ -11,8 +11,8 @@
 
 #include "cli/commands.h"
 #include "tier/catalog.h"
-#include "tier/folder.h"
-#include "tier/record_file.h"
+#include "tier/folder/folder.h"
+#include "tier/folder/record_file.h"
 #include "weights/memory.h"
 
 namespace reprise::cli {

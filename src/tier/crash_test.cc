@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "tier/disk_store.h"
+#include "tier/record_store.h"
 
 namespace reprise {
 namespace {
@@ -47,7 +47,7 @@ DiskOptions OptionsOf(const std::string& path) {
   return options;
 }
 
-void Store(DiskStore& tier, uint64_t conversation, int32_t position) {
+void Store(RecordStore& tier, uint64_t conversation, int32_t position) {
   const auto tokens = Tokens(conversation);
   const PromptPath path(tier.NamespaceOf("model", ""), tokens);
   const auto draft = tier.BeginStore(path, {position, {kBlock, kState}, {}});
@@ -74,7 +74,7 @@ void Store(DiskStore& tier, uint64_t conversation, int32_t position) {
 
 // Stores without end, and says through the pipe what was stored: conversation, position.
 [[noreturn]] void Work(const std::string& path, uint64_t seed, int pipe) {
-  auto tier = DiskStore::Open(OptionsOf(path), StateKey());
+  auto tier = RecordStore::Open(OptionsOf(path), StateKey());
   if (!tier.ok()) ::_exit(3);
   Rng rng(seed);
   for (;;) {
@@ -89,13 +89,13 @@ void Store(DiskStore& tier, uint64_t conversation, int32_t position) {
 }
 
 // What is found of a conversation: its position, 0: nothing, -1: something wrong.
-int32_t Load(DiskStore& tier, uint64_t conversation) {
+int32_t Load(RecordStore& tier, uint64_t conversation) {
   const auto tokens = Tokens(conversation);
   const PromptPath path(tier.NamespaceOf("model", ""), tokens);
   const auto found = tier.Find(path, 0, 399);
   if (!found) return 0;
   if (tier.Fetch(*found, {kBlock, kState}) == 0) return -1;
-  std::vector<DiskStore::Fetched> done;
+  std::vector<RecordStore::Fetched> done;
   while (done.empty()) {
     done = std::move(tier.Poll().fetched);
     std::this_thread::yield();
@@ -152,7 +152,7 @@ TEST(Crash, AtAnyMoment) {
     if (!fs::exists(path)) continue;  // it did not get so far
     // A record that is on its way when its process is killed takes room, too, until the next start.
     ASSERT_LE(FolderBytes(path), OptionsOf(path).bytes_max);
-    auto tier = DiskStore::Open(OptionsOf(path), StateKey());
+    auto tier = RecordStore::Open(OptionsOf(path), StateKey());
     ASSERT_TRUE(tier.ok()) << tier.status().message();
     ASSERT_EQ((*tier)->stats().unreadable, 0u);
     std::map<uint64_t, int32_t> positions;

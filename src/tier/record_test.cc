@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "tier/record_file.h"
+#include "tier/folder/record_file.h"
 
 namespace reprise {
 namespace {

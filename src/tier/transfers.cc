@@ -7,13 +7,14 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 
 namespace reprise {
 
-Transfers::Transfers(StateFolder& folder, const StateKey& key, int reader_count,
-                     std::function<void()> notify)
-    : folder_(folder), key_(key), notify_(std::move(notify)) {
+Transfers::Transfers(RecordHome& home, int reader_count, std::function<void()> notify)
+    : home_(home), notify_(std::move(notify)) {
   threads_.emplace_back([this] { WriteLoop(); });
+  if (home.shared()) threads_.emplace_back([this] { LookLoop(); });
   for (int i = 0; i < reader_count; ++i) threads_.emplace_back([this] { ReadLoop(); });
 }
 
@@ -24,6 +25,7 @@ Transfers::~Transfers() {
   }
   write_work_.notify_all();
   read_work_.notify_all();
+  look_work_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -50,6 +52,18 @@ void Transfers::Touch(std::string name) {
   Push({.verb = WriteOp::Verb::kTouch, .name = std::move(name)});
 }
 
+void Transfers::Forget(const PathId& space) {
+  Push({.verb = WriteOp::Verb::kForget, .space = space});
+}
+
+void Transfers::Look(LookJob job) {
+  {
+    std::lock_guard lock(mutex_);
+    looks_.push_back(std::move(job));
+  }
+  look_work_.notify_one();
+}
+
 void Transfers::Read(ReadJob job) {
   {
     std::lock_guard lock(mutex_);
@@ -73,6 +87,11 @@ std::vector<Transfers::WriteDone> Transfers::TakeWrites() {
   return std::exchange(writes_done_, {});
 }
 
+std::vector<Transfers::LookDone> Transfers::TakeLooks() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(looks_done_, {});
+}
+
 // At the end only removals are still carried out: the folder keeps its bound.
 void Transfers::WriteLoop() {
   std::optional<Writing> writing;
@@ -82,7 +101,8 @@ void Transfers::WriteLoop() {
     if (writes_.empty()) return;
     WriteOp op = std::move(writes_.front());
     writes_.pop_front();
-    const bool skip = stop_ && op.verb != WriteOp::Verb::kRemove;
+    const bool removes = op.verb == WriteOp::Verb::kRemove || op.verb == WriteOp::Verb::kForget;
+    const bool skip = stop_ && !removes;
     lock.unlock();
     if (!skip) Carry(op, &writing);
     lock.lock();
@@ -102,11 +122,11 @@ void Transfers::FinishWrite(std::optional<Writing>* writing, Status status) {
 void Transfers::Carry(WriteOp& op, std::optional<Writing>* writing) {
   switch (op.verb) {
     case WriteOp::Verb::kBegin: {
-      auto draft = RecordDraft::Create(folder_, key_, op.name, op.facts);
+      auto draft = home_.Create(op.name, op.facts);
       const size_t parts = RecordLayout(op.facts).parts().size();
-      writing->emplace(Writing{std::move(op.name), std::nullopt, parts});
+      writing->emplace(Writing{std::move(op.name), nullptr, parts});
       if (!draft.ok()) return FinishWrite(writing, draft.status());
-      (*writing)->draft.emplace(std::move(*draft));
+      (*writing)->draft = std::move(*draft);
       return;
     }
     case WriteOp::Verb::kPart: {
@@ -120,11 +140,46 @@ void Transfers::Carry(WriteOp& op, std::optional<Writing>* writing) {
       writing->reset();
       return;
     case WriteOp::Verb::kRemove:
-      (void)folder_.Remove(op.name);
+      home_.Remove(op.name);
       return;
     case WriteOp::Verb::kTouch:
-      folder_.Touch(op.name);
+      home_.Touch(op.name);
       return;
+    case WriteOp::Verb::kForget:
+      if (const Status status = home_.Forget(op.space); !status.ok()) {
+        Log(LogLevel::kWarning, "state in " + home_.where() +
+                                    " could not be removed as asked for: " + status.message());
+      }
+      return;
+  }
+}
+
+void Transfers::LookLoop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    look_work_.wait(lock, [this] { return stop_ || !looks_.empty(); });
+    if (stop_) return;
+    const LookJob job = std::move(looks_.front());
+    looks_.pop_front();
+    LookDone done;
+    done.ticket = job.ticket;
+    do {
+      const std::chrono::milliseconds pause(job.tokens.empty() ? job.again_ms : 0);
+      if (look_work_.wait_for(lock, pause, [this] { return stop_; })) return;
+      lock.unlock();
+      if (job.tokens.empty()) {
+        done.status = home_.Probe();
+      } else if (auto seen = home_.Look(PromptPath(job.root, job.tokens)); seen.ok()) {
+        done.seen = std::move(*seen);
+      } else {
+        done.status = seen.status();
+      }
+      lock.lock();
+    } while (job.tokens.empty() && !done.status.ok());
+    looks_done_.push_back(std::move(done));
+    lock.unlock();
+    notify_();
+    lock.lock();
   }
 }
 
@@ -167,8 +222,8 @@ Transfers::ReadDone Transfers::Carry(const ReadJob& job) {
 }
 
 Status Transfers::ReadInto(const ReadJob& job, const ReadStep& step, std::span<std::byte> out) {
-  REPRISE_ASSIGN(RecordFile file, RecordFile::Open(folder_, key_, step.name));
-  const RecordFacts& facts = file.facts();
+  REPRISE_ASSIGN(const std::unique_ptr<RecordSource> source, home_.Open(step.name));
+  const RecordFacts& facts = source->facts();
   const uint32_t end = step.first_block + step.block_count;
   if (facts.path != step.path || (step.block_count > 0 && facts.block_bytes != job.block_bytes) ||
       (step.state && facts.state_bytes != job.state_bytes) ||
@@ -177,26 +232,33 @@ Status Transfers::ReadInto(const ReadJob& job, const ReadStep& step, std::span<s
     return DataLoss("the record is not the one that lay there");
   }
   const RecordLayout layout(facts);
-  std::vector<std::byte> scratch;
+  const auto wanted = [&](const RecordLayout::Part& part) {
+    if (part.block_count == 0) return step.state;
+    return part.first_block < end && part.first_block + part.block_count > step.first_block;
+  };
+  std::vector<size_t> indexes;
   for (size_t i = 0; i < layout.parts().size(); ++i) {
+    if (wanted(layout.parts()[i])) indexes.push_back(i);
+  }
+  source->Want(indexes);
+  std::vector<std::byte> scratch;
+  for (const size_t i : indexes) {
     const RecordLayout::Part& part = layout.parts()[i];
     if (part.block_count == 0) {
-      if (!step.state) continue;
       const size_t at = job.block_count * job.block_bytes + part.state_offset;
-      REPRISE_TRY(file.ReadPart(layout, i, out.subspan(at, part.bytes)));
+      REPRISE_TRY(source->ReadPart(layout, i, out.subspan(at, part.bytes)));
       continue;
     }
     const uint32_t from = std::max(part.first_block, step.first_block);
     const uint32_t upto = std::min(part.first_block + part.block_count, end);
-    if (from >= upto) continue;
     const auto to =
         out.subspan((from - job.first_block) * job.block_bytes, (upto - from) * job.block_bytes);
     if (to.size() == part.bytes) {
-      REPRISE_TRY(file.ReadPart(layout, i, to));
+      REPRISE_TRY(source->ReadPart(layout, i, to));
       continue;
     }
     scratch.resize(part.bytes);
-    REPRISE_TRY(file.ReadPart(layout, i, scratch));
+    REPRISE_TRY(source->ReadPart(layout, i, scratch));
     std::memcpy(to.data(), scratch.data() + (from - part.first_block) * job.block_bytes, to.size());
   }
   return OkStatus();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -14,14 +15,14 @@
 
 #include "base/status.h"
 #include "device/buffer.h"
-#include "tier/folder.h"
+#include "tier/home.h"
 #include "tier/record.h"
-#include "tier/record_file.h"
 
 namespace reprise {
 
-// Transfers are the threads that wait for the disk, so that nobody else has to: one writes, one
-// record at a time and in order; some read. They know files and bytes, no catalog and no cache.
+// Transfers are the threads that wait for a home of records, so that nobody else has to: one
+// writes, one record at a time and in order; some read; where the home is shared, one asks what is
+// there. They know records and bytes, no catalog and no cache.
 //
 // Thread safety: calls from one thread; `notify` is called from others and must be quick.
 class Transfers {
@@ -56,58 +57,77 @@ class Transfers {
     std::string name;
     Status status;
   };
+  // What there is along a path. Empty tokens: whether the home works, asked every so many
+  // milliseconds until it does.
+  struct LookJob {
+    uint64_t ticket = 0;
+    PathId root;
+    std::vector<TokenId> tokens;
+    int64_t again_ms = 0;
+  };
+  struct LookDone {
+    uint64_t ticket = 0;
+    Status status;
+    std::vector<RecordHome::Seen> seen;
+  };
 
-  // Folder and key must outlive it.
-  Transfers(StateFolder& folder, const StateKey& key, int reader_count,
-            std::function<void()> notify);
+  // The home must outlive it.
+  Transfers(RecordHome& home, int reader_count, std::function<void()> notify);
   ~Transfers();  // an unfinished record is dropped
 
   void Read(ReadJob job);
+  void Look(LookJob job);
   // The record is complete with the last of its parts; they come in the order of its layout.
   void BeginWrite(std::string name, RecordFacts facts);
   void AddPart(std::vector<std::byte> part);
   void AbortWrite();  // no WriteDone follows
   void Remove(std::string name);
   void Touch(std::string name);
+  void Forget(const PathId& space);  // RecordHome::Forget
 
   size_t queued_bytes() const;  // of parts
   std::vector<ReadDone> TakeReads();
   std::vector<WriteDone> TakeWrites();
+  std::vector<LookDone> TakeLooks();
 
  private:
   struct WriteOp {
-    enum class Verb { kBegin, kPart, kAbort, kRemove, kTouch } verb;
+    enum class Verb { kBegin, kPart, kAbort, kRemove, kTouch, kForget } verb;
     std::string name = {};
     RecordFacts facts = {};
     std::vector<std::byte> part = {};
+    PathId space = {};
   };
   // What the writer has in hand.
   struct Writing {
     std::string name;
-    std::optional<RecordDraft> draft;  // none: it failed
+    std::unique_ptr<RecordSink> draft;  // none: it failed
     size_t parts_left = 0;
   };
 
   void Push(WriteOp op);
   void WriteLoop();
   void ReadLoop();
+  void LookLoop();
   void Carry(WriteOp& op, std::optional<Writing>* writing);
   void FinishWrite(std::optional<Writing>* writing, Status status);
   ReadDone Carry(const ReadJob& job);
   Status ReadInto(const ReadJob& job, const ReadStep& step, std::span<std::byte> out);
 
-  StateFolder& folder_;
-  const StateKey& key_;
+  RecordHome& home_;
   const std::function<void()> notify_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable write_work_;
   std::condition_variable read_work_;
+  std::condition_variable look_work_;
   std::deque<WriteOp> writes_;
   std::deque<ReadJob> reads_;
+  std::deque<LookJob> looks_;
   size_t queued_bytes_ = 0;
   std::vector<ReadDone> reads_done_;
   std::vector<WriteDone> writes_done_;
+  std::vector<LookDone> looks_done_;
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

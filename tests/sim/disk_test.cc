@@ -10,7 +10,7 @@
 #include <mutex>
 #include <thread>
 
-#include "cache/tier/disk_tier.h"
+#include "cache/tier/record_tier.h"
 #include "engine_fixture.h"
 #include "fake_executor.h"
 
@@ -26,8 +26,8 @@ DiskOptions FreshDisk(const std::string& name) {
 }
 
 Status Attach(StateCache& cache, const DiskOptions& options) {
-  REPRISE_ASSIGN(std::unique_ptr<DiskStore> store, DiskStore::Open(options, StateKey()));
-  cache.AttachTier(std::make_unique<DiskTier>(std::move(store)));
+  REPRISE_ASSIGN(std::unique_ptr<RecordStore> store, RecordStore::Open(options, StateKey()));
+  cache.AttachTier(std::make_unique<RecordTier>(std::move(store)));
   return OkStatus();
 }
 

@@ -38,9 +38,9 @@ std::string FormatReportJson(const Tokenizer& tokenizer, std::span<const TokenId
   }
   json.Member("snapshots_taken", report.snapshots_taken);
   json.Member("snapshots_declined", report.snapshots_declined);
-  json.Member("tier", report.loaded_tokens > 0 ? "disk"
-                      : report.used_tokens > 0 ? "memory"
-                                               : "none");
+  json.Member("tier", report.loaded_tokens > 0 ? report.load_tier
+                      : report.used_tokens > 0 ? std::string_view("memory")
+                                               : std::string_view("none"));
   if (report.loaded_tokens > 0) {
     json.Key("loaded").BeginObject().Member("tokens", report.loaded_tokens);
     json.Member("bytes", report.load_bytes);

@@ -68,17 +68,18 @@ uint64_t HashTree(const CacheView& view) {
   return std::max<uint64_t>(hash, 1);
 }
 
-// Another bar of the budget, and what there is to say of a disk besides.
-void WriteDisk(const DiskStats& disk, JsonWriter* json) {
-  json->BeginObject().Member("tier", "disk").Member("bytes", disk.bytes_max);
-  json->Member("running_bytes", 0).Member("cached_bytes", disk.bytes);
+// Another bar of the budget, and what there is to say of a lower tier besides.
+void WriteTier(const TierStats& tier, JsonWriter* json) {
+  json->BeginObject().Member("tier", tier.kind).Member("bytes", tier.bytes_max);
+  json->Member("running_bytes", 0).Member("cached_bytes", tier.bytes);
   json->Member("metadata_bytes", 0).Member("snapshot_bytes", 0);
-  json->Member("records", disk.records).Member("queued_bytes", disk.bytes_queued);
-  json->Member("failing", disk.failing).Member("stores", disk.stores);
-  json->Member("stores_failed", disk.stores_failed).Member("written_bytes", disk.bytes_written);
-  json->Member("fetches", disk.fetches).Member("fetches_failed", disk.fetches_failed);
-  json->Member("read_bytes", disk.bytes_read).Member("evicted", disk.evicted);
-  json->Member("damaged", disk.damaged).Member("unreadable", disk.unreadable).EndObject();
+  json->Member("records", tier.records).Member("queued_bytes", tier.bytes_queued);
+  json->Member("failing", tier.failing).Member("stores", tier.stores);
+  json->Member("stores_failed", tier.stores_failed).Member("written_bytes", tier.bytes_written);
+  json->Member("looks", tier.looks).Member("looks_failed", tier.looks_failed);
+  json->Member("fetches", tier.fetches).Member("fetches_failed", tier.fetches_failed);
+  json->Member("read_bytes", tier.bytes_read).Member("evicted", tier.evicted);
+  json->Member("damaged", tier.damaged).Member("unreadable", tier.unreadable).EndObject();
 }
 
 void WriteServer(const EngineStats& stats, JsonWriter* json) {
@@ -91,7 +92,7 @@ void WriteServer(const EngineStats& stats, JsonWriter* json) {
   json->Member("metadata_bytes", uint64_t{cache.bytes_metadata});
   json->Member("snapshot_bytes", uint64_t{cache.bytes_snapshots});
   json->Member("used_bytes_max", uint64_t{cache.bytes_used_max}).EndObject();
-  if (cache.disk.present) WriteDisk(cache.disk, json);
+  if (cache.tier.present()) WriteTier(cache.tier, json);
   json->EndArray();
   json->Key("requests").BeginObject().Member("running", stats.running);
   json->Member("waiting", stats.waiting).Member("idle", stats.idle);

@@ -30,30 +30,34 @@ void WriteReasons(Exposition* page, const std::string& metric, std::string_view 
   }
 }
 
-constexpr char kDisk[] = "tier=\"disk\",use=\"cached\"";
-
 // REQUIRES: follows reprise_cache_budget_bytes.
-void WriteDisk(Exposition* page, const DiskStats& disk) {
-  page->Sample("reprise_cache_budget_bytes", "tier=\"disk\"", disk.bytes_max);
-  page->Gauge("reprise_disk_records", "Records of state on the disk.", "", disk.records);
-  page->Gauge("reprise_disk_queued_bytes", "State taken from memory, not on the disk yet.", "",
-              disk.bytes_queued);
-  page->Gauge("reprise_disk_failing", "1: the last write or read failed; it is tried again.", "",
-              uint64_t{disk.failing});
-  page->Counter("reprise_disk_stores_total", "Records written.", "", disk.stores);
-  page->Counter("reprise_disk_stores_failed_total", "Records that could not be written.", "",
-                disk.stores_failed);
-  page->Counter("reprise_disk_written_bytes_total", "Bytes written.", "", disk.bytes_written);
-  page->Counter("reprise_disk_fetches_total", "Prompts that began with state from the disk.", "",
-                disk.fetches);
-  page->Counter("reprise_disk_fetches_failed_total", "Reads that gave nothing.", "",
-                disk.fetches_failed);
-  page->Counter("reprise_disk_read_bytes_total", "Bytes read for prompts.", "", disk.bytes_read);
-  page->Counter("reprise_disk_read_seconds_total", "Time of the threads that read them.", "",
-                static_cast<double>(disk.fetch_ns) / 1e9);
-  page->Counter("reprise_disk_evicted_total", "Records that made room.", "", disk.evicted);
-  page->Counter("reprise_disk_damaged_total", "Records that were not as they were written.", "",
-                disk.damaged);
+void WriteTier(Exposition* page, const TierStats& tier) {
+  if (tier.bytes_max > 0) {
+    page->Sample("reprise_cache_budget_bytes", fmt::format("tier=\"{}\"", tier.kind),
+                 tier.bytes_max);
+  }
+  const auto name = [&](const char* what) { return fmt::format("reprise_{}_{}", tier.kind, what); };
+  page->Gauge(name("records"), "Records of state that are known to be there.", "", tier.records);
+  page->Gauge(name("queued_bytes"), "State taken from memory, not written yet.", "",
+              tier.bytes_queued);
+  page->Gauge(name("failing"), "1: the last write or read failed; it is tried again.", "",
+              uint64_t{tier.failing});
+  page->Counter(name("stores_total"), "Records written.", "", tier.stores);
+  page->Counter(name("stores_failed_total"), "Records that could not be written.", "",
+                tier.stores_failed);
+  page->Counter(name("written_bytes_total"), "Bytes written.", "", tier.bytes_written);
+  page->Counter(name("looks_total"), "Prompts that it was asked about.", "", tier.looks);
+  page->Counter(name("looks_failed_total"), "Questions without an answer in time.", "",
+                tier.looks_failed);
+  page->Counter(name("fetches_total"), "Prompts that began with state from there.", "",
+                tier.fetches);
+  page->Counter(name("fetches_failed_total"), "Reads that gave nothing.", "", tier.fetches_failed);
+  page->Counter(name("read_bytes_total"), "Bytes read for prompts.", "", tier.bytes_read);
+  page->Counter(name("read_seconds_total"), "Time of the threads that read them.", "",
+                static_cast<double>(tier.fetch_ns) / 1e9);
+  page->Counter(name("evicted_total"), "Records that made room.", "", tier.evicted);
+  page->Counter(name("damaged_total"), "Records that were not as they were written.", "",
+                tier.damaged);
 }
 
 }  // namespace
@@ -156,12 +160,15 @@ std::string Metrics::FormatOwn(Service* service) const {
   page.Sample("reprise_cache_bytes", "tier=\"memory\",use=\"running\"", cache.bytes_leased);
   page.Sample("reprise_cache_bytes", "tier=\"memory\",use=\"cached\"", cache.bytes_cached);
   page.Sample("reprise_cache_bytes", "tier=\"memory\",use=\"metadata\"", cache.bytes_metadata);
-  if (cache.disk.present) page.Sample("reprise_cache_bytes", kDisk, cache.disk.bytes);
+  if (cache.tier.present()) {
+    page.Sample("reprise_cache_bytes", fmt::format("tier=\"{}\",use=\"cached\"", cache.tier.kind),
+                cache.tier.bytes);
+  }
   page.Gauge("reprise_cache_snapshot_bytes", "Of the cached bytes: snapshots.", "tier=\"memory\"",
              cache.bytes_snapshots);
   page.Gauge("reprise_cache_budget_bytes", "State memory that may be used.", "tier=\"memory\"",
              cache.bytes_budget);
-  if (cache.disk.present) WriteDisk(&page, cache.disk);
+  if (cache.tier.present()) WriteTier(&page, cache.tier);
   page.Gauge("reprise_cache_snapshots", "Snapshots held.", "", cache.snapshots);
   page.Gauge("reprise_cache_nodes", "Nodes of the tree.", "", cache.nodes);
   page.Gauge("reprise_cache_tokens", "Tokens stored.", "", cache.tokens_stored);

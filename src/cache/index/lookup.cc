@@ -217,6 +217,7 @@ void StateIndex::Adopt(uint32_t slot, const RadixTree::Path& path, int32_t posit
 StartAnswer StateIndex::Start(const Lease& lease) {
   using Kind = StartAnswer::Kind;
   CHECK(!RecordOf(lease).started);
+  if (AwaitsAnswer(RecordOf(lease))) return {Kind::kPending, {lease.id_, 0}, OkStatus()};
   if (records_.size() > 0) {
     const auto load = AwaitLoad(lease.record_, Match(RecordOf(lease)));
     if (load) return {Kind::kPending, *load, OkStatus()};
@@ -246,6 +247,7 @@ StartAnswer StateIndex::Start(const Lease& lease) {
   }
   if (!has_recurrent() && !record.idle) NoteContinued(record, match);
   if (record.loads > 0) {
+    record.report.load_tier = tier_->name();
     record.report.loaded_tokens =
         std::clamp(match.usable, record.loaded_from, record.loaded.position) - record.loaded_from;
   }
@@ -293,6 +295,7 @@ std::optional<Awaited> StateIndex::FindAwaited(const Lease& lease) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(!record.started);
   if (!record.read) return std::nullopt;
+  if (AwaitsAnswer(record)) return Awaited{record.id, 0};
   const uint32_t slot = lease.record_;
   if (const LeaseRecord* flight = flights_.AwaitedBy(record)) {
     if (StillPromises(*flight, record)) return record.wait.for_what;

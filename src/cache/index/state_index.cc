@@ -182,7 +182,11 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
   record.idle = request.idle;
   record.bytes = sizeof(LeaseRecord) + record.tokens.capacity() * sizeof(TokenId) +
                  record.boundaries.capacity() * sizeof(Boundary);
-  if (tier_ != nullptr && record.read) AddFound(record);
+  if (tier_ != nullptr && record.read) {
+    // Idle work waits for nobody.
+    if (!record.idle) record.asked = tier_->Ask(*request.key, request.tokens);
+    if (record.asked == 0) AddFound(record);
+  }
   Explain(record, Match(record), &record.report);
   Settle();
   return Lease(this, slot, record.id);

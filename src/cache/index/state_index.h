@@ -92,7 +92,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void CancelMoves();
   void WishAll();  // everything worth keeping is to go down, in idle time
   bool wishes() const { return !spill_now_.empty() || !spill_idle_.empty(); }
-  size_t moves_under_way() const { return transfers_.size(); }
+  size_t moves_under_way() const;  // and questions to the tier
   std::optional<Residency> ResidencyOf(const NamespaceKey& key,
                                        std::span<const TokenId> tokens) const;
 
@@ -219,8 +219,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void WishSpill(const LeaseRecord& record, int32_t position, SnapshotReason reason);
   void SpillSome(std::deque<SpillWish>* wishes);
   void BeginSpill(const SpillWish& wish);
-  std::vector<BlockId> BlocksToSpill(const RadixTree::Path& path, int32_t first_block,
-                                     int32_t position) const;
+  std::vector<BlockId> BlocksToSpill(const RadixTree::Path& path, int32_t from, int32_t upto) const;
   std::optional<Awaited> AwaitLoad(uint32_t slot, const MatchResult& match);
   bool BeginLoad(uint32_t slot, uint32_t load, int32_t position);
   void EndTransfer(uint64_t id, const MoveDone& done);
@@ -233,6 +232,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   bool ForgetOldestRecord();
   void BoundRecords();
   int64_t RecordsSinceMs() const;
+  bool AwaitsAnswer(LeaseRecord& record) const;
   void AddFound(const LeaseRecord& record);
   NamespaceKey KeyOfRoot(NodeId root) const;
 

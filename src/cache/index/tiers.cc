@@ -27,6 +27,19 @@ NamespaceKey StateIndex::KeyOfRoot(NodeId root) const {
   return {digest, salt};
 }
 
+size_t StateIndex::moves_under_way() const {
+  const auto& leases = flights_.records();
+  const auto questions = std::count_if(leases.begin(), leases.end(), [](const LeaseRecord& lease) {
+    return lease.id != 0 && lease.asked != 0;
+  });
+  return transfers_.size() + static_cast<size_t>(questions);
+}
+
+// Whether what a tier has of the prompt is not known yet, but could be of use.
+bool StateIndex::AwaitsAnswer(LeaseRecord& record) const {
+  return record.asked != 0 && record.limit() - Match(record).usable >= kLoadTokensMin;
+}
+
 // What a tier has along the prompt of a new lease becomes known.
 void StateIndex::AddFound(const LeaseRecord& record) {
   const auto prompt = std::span(record.tokens).first(record.prompt_tokens);
@@ -52,13 +65,15 @@ void StateIndex::AddFound(const LeaseRecord& record) {
   });
 }
 
-// Ends of conversations go down in idle time; what is pinned or meant to be shared at once.
+// Ends of conversations go down in idle time; what is pinned or meant to be shared at once, and
+// everything where others may want it.
 void StateIndex::WishSpill(const LeaseRecord& record, int32_t position, SnapshotReason reason) {
   if (tier_ == nullptr || record.load) return;
   const bool shared = reason == SnapshotReason::kSystem || reason == SnapshotReason::kBreakpoint;
   const bool end = reason == SnapshotReason::kPromptEnd || reason == SnapshotReason::kReplyEnd ||
                    reason == SnapshotReason::kBranch;
-  const bool now = shared || (record.pin_ms > 0 && reason != SnapshotReason::kEdit);
+  const bool pinned = record.pin_ms > 0 && reason != SnapshotReason::kEdit;
+  const bool now = shared || pinned || (end && tier_->shared());
   if (!now && !end) return;
   std::deque<SpillWish>& wishes = now ? spill_now_ : spill_idle_;
   wishes.push_back({tree_.PlaceOf({record.cursor.node, position}), reason});
@@ -81,13 +96,13 @@ void StateIndex::SpillSome(std::deque<SpillWish>* wishes) {
   Settle();
 }
 
-// The blocks of the grid from first_block up to the position; empty if one of them is not held
-// (window K/V may have gaps).
-std::vector<BlockId> StateIndex::BlocksToSpill(const RadixTree::Path& path, int32_t first_block,
-                                               int32_t position) const {
+// The blocks of the grid, beginning with the block `from`, up to the position `upto`; empty if one
+// of them is not held (window K/V may have gaps).
+std::vector<BlockId> StateIndex::BlocksToSpill(const RadixTree::Path& path, int32_t from,
+                                               int32_t upto) const {
   std::vector<BlockId> table;
-  kv_->Collect(path, position, &table);
-  table.erase(table.begin(), table.begin() + std::min<size_t>(first_block, table.size()));
+  kv_->Collect(path, upto, &table);
+  table.erase(table.begin(), table.begin() + std::min<size_t>(from, table.size()));
   const bool whole =
       std::all_of(table.begin(), table.end(), [](BlockId block) { return block.valid(); });
   return whole ? table : std::vector<BlockId>();
@@ -267,6 +282,16 @@ void StateIndex::Hear(const Tier::News& news) {
     }
   }
   if (!news.lost.empty()) Settle();
+  for (const uint64_t question : news.answered) {
+    for (uint32_t slot = 0; slot < flights_.records().size(); ++slot) {
+      LeaseRecord& record = flights_[slot];
+      if (record.id == 0 || record.asked != question) continue;
+      record.asked = 0;
+      if (!record.started) AddFound(record);
+      break;
+    }
+  }
+  if (!news.answered.empty()) Settle();
 }
 
 void StateIndex::EndTransfer(uint64_t id, const MoveDone& done) {

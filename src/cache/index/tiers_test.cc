@@ -31,12 +31,19 @@ class ToldTier : public Tier {
       found_ids.push_back(parent);
     }
   }
+  uint64_t Ask(const NamespaceKey&, std::span<const TokenId>) override {
+    return asks ? ++questions : 0;
+  }
+  bool shared() const override { return others; }
   void Begin(const Move&) override {}
   void Cancel(uint64_t move) override { cancelled.insert(move); }
   void Remove(TierRecordId record) override { removed.insert(record); }
   void Reset(const NamespaceKey*) override {}
   News Poll() override { return {}; }
 
+  bool others = false;  // read it, too
+  bool asks = false;    // and write to it
+  uint64_t questions = 0;
   std::vector<TokenId> kept_prompt;  // of an earlier life,
   std::vector<int32_t> kept;         // with records at these positions
   std::vector<TierRecordId> found_ids;
@@ -67,7 +74,7 @@ class TiersTest : public testing::TestWithParam<std::tuple<bool, bool>> {  // K/
     return client_.index.TakeMoves();
   }
   void Done(const Move& move, bool ok = true, int64_t ns = 1000) {
-    client_.index.Hear({{{move.id, ok, 1 << 20, ns}}, {}});
+    client_.index.Hear({.done = {{move.id, ok, 1 << 20, ns}}, .lost = {}, .answered = {}});
     EXPECT_EQ(client_.index.CheckInvariants().message(), "");
   }
   // The prompt is computed and stored, and spilled as far as idle time does it.
@@ -179,7 +186,7 @@ TEST_P(TiersTest, WhatFailsIsAMiss) {
 
 TEST_P(TiersTest, WhatIsLostOrResetIsForgotten) {
   StoreAndSpill();
-  client_.index.Hear({{}, {record_.id}});
+  client_.index.Hear({.done = {}, .lost = {record_.id}, .answered = {}});
   EXPECT_EQ(client_.index.stats().records, 0u);
   EXPECT_EQ(Where(), Residency::kResident);
 
@@ -281,6 +288,62 @@ TEST_P(TiersTest, APromptFindsWhatWasWrittenInAnEarlierLife) {
   CacheRequest request;
   request.key = &other;
   EXPECT_EQ(client_.Reusable(prompt_, request), 0);
+}
+
+TEST_P(TiersTest, WhoHasAskedWaitsForTheAnswer) {
+  tier_.asks = true;
+  Lease lease = client_.Acquire(NextTurn());
+  EXPECT_EQ(client_.index.moves_under_way(), 1u) << "somebody has to listen";
+  EXPECT_TRUE(client_.index.FindAwaited(lease));
+  EXPECT_TRUE(client_.index.Start(lease).pending());
+  tier_.kept_prompt = prompt_;  // another server has stored it
+  tier_.kept = {640, 1000};
+  client_.index.Hear({.done = {}, .lost = {}, .answered = {tier_.questions}});
+  EXPECT_EQ(client_.index.moves_under_way(), 0u);
+  ASSERT_TRUE(client_.index.FindAwaited(lease)) << "now for the state itself";
+  const std::vector<Move> fetch = Moves();
+  ASSERT_EQ(fetch.size(), 1u);
+  Done(fetch[0]);
+  ASSERT_TRUE(client_.index.Start(lease).ready());
+  EXPECT_EQ(client_.index.record(lease).report.used_tokens, 1000);
+  EXPECT_EQ(client_.index.record(lease).report.load_tier, "told");
+}
+
+TEST_P(TiersTest, WhatOthersMayWantGoesDownWithoutIdleTime) {
+  client_.Run(prompt_);
+  client_.index.SetTime(++now_);
+  EXPECT_TRUE(Moves().empty()) << "it has time";
+  tier_.others = true;
+  client_.Run(RandomTokens(5, 700));
+  client_.index.SetTime(++now_);
+  EXPECT_FALSE(Moves().empty());
+}
+
+TEST_P(TiersTest, AnAnswerWithoutStateLetsGo) {
+  tier_.asks = true;
+  Lease lease = client_.Acquire(prompt_);
+  EXPECT_TRUE(client_.index.Start(lease).pending());
+  client_.index.Hear({.done = {}, .lost = {}, .answered = {tier_.questions}});
+  EXPECT_TRUE(client_.index.Start(lease).ready());
+}
+
+TEST_P(TiersTest, WhoNeedsNoAnswerDoesNotWait) {
+  client_.Run(prompt_);
+  tier_.asks = true;
+  {
+    Lease known = client_.Acquire(prompt_);
+    EXPECT_FALSE(client_.index.FindAwaited(known)) << "all of it is in memory";
+    EXPECT_TRUE(client_.index.Start(known).ready());
+    CacheRequest idle;
+    idle.idle = true;
+    const Lease other = client_.Acquire(RandomTokens(9, 500), idle);
+    EXPECT_FALSE(client_.index.FindAwaited(other)) << "idle work waits for nobody";
+    const Lease leaves = client_.Acquire(RandomTokens(8, 500));
+    EXPECT_EQ(client_.index.moves_under_way(), 2u);
+  }
+  EXPECT_EQ(client_.index.moves_under_way(), 0u) << "nobody listens any more";
+  client_.index.Hear({.done = {}, .lost = {}, .answered = {1, 2}});
+  EXPECT_TRUE(client_.index.CheckInvariants().ok());
 }
 
 TEST_P(TiersTest, RecordsAreBounded) {

@@ -78,7 +78,9 @@ class Tier {
  public:
   virtual ~Tier() = default;
 
-  virtual std::string_view name() const = 0;  // "disk"
+  virtual std::string_view name() const = 0;  // "disk"; a literal
+  // Others read it, too: the next turn of a conversation may come to one of them at any moment.
+  virtual bool shared() const { return false; }
   // The memory behind the ids of moves. Once, before anything else. Both outlive the tier.
   virtual void Open(const StateMemory& memory, DeviceMemory& device) = 0;
 
@@ -88,6 +90,11 @@ class Tier {
   using Found = std::function<TierRecordId(const FoundRecord&)>;
   virtual void Find(const NamespaceKey& key, std::span<const TokenId> prompt,
                     const Found& found) = 0;
+
+  // Where others write to the tier, too, it must ask what there is along a prompt. Returns the id
+  // of the question, which is among those answered in the news before long, whatever happens: Find
+  // knows all then. 0: it does already.
+  virtual uint64_t Ask(const NamespaceKey&, std::span<const TokenId> /*prompt*/) { return 0; }
 
   virtual void Begin(const Move& move) = 0;
   // When it returns, the move touches no memory any more and is not reported.
@@ -100,6 +107,7 @@ class Tier {
   struct News {
     std::vector<MoveDone> done;
     std::vector<TierRecordId> lost;  // records that are gone, or were found to be damaged
+    std::vector<uint64_t> answered;  // questions
   };
   // What has happened since the last call.
   virtual News Poll() = 0;

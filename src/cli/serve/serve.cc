@@ -209,6 +209,18 @@ void DefineServe(Flags* flags) {
              {.min = 0.001, .max = 1 << 20});
   flags->Add("--disk-write-gib-day", &serve->disk_write_gib_day,
              "GiB written to it in 24 hours, at most; 0: no limit", {.min = 0, .max = 1 << 20});
+  flags->Add(
+      "--store", &serve->store,
+      "Redis through which several servers share state: redis://[[user]:password@]host[:port]"
+      "[/db], or rediss:// for TLS; needs --state-key-file");
+  flags->Add("--store-timeout-ms", &serve->store_timeout_ms,
+             "longest that a request waits for the store", {.min = 10, .max = 60000});
+  flags->Add("--store-hours", &serve->store_hours, "hours that unused state stays in the store",
+             {.min = 0.01, .max = 8760});
+  flags->Add("--store-compress", &serve->store_compress,
+             "compress what goes to the store, without loss: for slow networks");
+  flags->Add("--store-ca", &serve->store_ca,
+             "PEM file with who signs the store's certificate (default: the system's)");
   flags->Add("--state-key-file", &serve->state_key_file,
              "file of 32 bytes or 64 hexadecimal digits: records are encrypted with it");
   flags->Add("--stream-gap-ms", &serve->stream_gap_ms,

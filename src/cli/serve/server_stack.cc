@@ -10,9 +10,10 @@
 #include "api/ops/metrics.h"
 #include "base/json_writer.h"
 #include "base/log.h"
-#include "cache/tier/disk_tier.h"
+#include "cache/tier/record_tier.h"
 #include "cli/conversation.h"
 #include "cli/serve/disk_archive.h"
+#include "tier/redis/redis_home.h"
 #include "web/page.h"
 #include "weights/memory.h"
 
@@ -27,6 +28,8 @@ constexpr int32_t kSmallStateGap = 16;
 constexpr uint64_t kResponsesPart = 16;
 constexpr size_t kResponsesOfTenant = 16384;
 constexpr size_t kTenantsMin = 4;  // with fewer keys each may have its part of them, with more this
+
+constexpr int64_t kStoreRetryMs = 2000;  // a store that fails is asked so often whether it works
 
 const api::ApiError kLoading{503, "the model is being loaded; try again later"};
 
@@ -153,7 +156,7 @@ Status ServerStack::BuildEngine() {
                            ? static_cast<size_t>(options_.cache_mib) << 20
                            : DefaultBudget(card.state, FindAvailableMemory(memory).bytes, cache);
   REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache, memory));
-  REPRISE_TRY(AttachDisk(state.get()));
+  REPRISE_TRY(AttachTier(state.get()));
   EngineOptions engine;
   engine.context_tokens = cache.context_tokens;
   engine.running_max = options_.parallel;
@@ -168,30 +171,40 @@ Status ServerStack::BuildEngine() {
   return OkStatus();
 }
 
-Status ServerStack::AttachDisk(StateCache* cache) {
-  if (options_.disk.empty()) {
+Status ServerStack::AttachTier(StateCache* cache) {
+  const bool disk = !options_.disk.empty(), store = !options_.store.empty();
+  if (disk && store) {
+    return InvalidArgument("--disk and --store cannot be used together yet; give one of them");
+  }
+  if (!disk && !store) {
     if (options_.state_key_file.empty()) return OkStatus();
-    return InvalidArgument("--state-key-file is for records; give a folder for them with --disk");
+    return InvalidArgument(
+        "--state-key-file is for records; give a place for them with --disk or --store");
   }
   StateKey key;
   if (!options_.state_key_file.empty()) {
     REPRISE_ASSIGN(key, StateKey::Read(options_.state_key_file));
   }
+  REPRISE_ASSIGN(std::unique_ptr<RecordStore> records, disk ? OpenDisk(key) : OpenStore(key));
+  cache->AttachTier(std::make_unique<RecordTier>(std::move(records)));
+  return OkStatus();
+}
+
+Result<std::unique_ptr<RecordStore>> ServerStack::OpenDisk(const StateKey& key) {
   DiskOptions disk;
   disk.path = options_.disk;
   const auto bytes_max = static_cast<uint64_t>(options_.disk_gib * (1 << 30));
   const auto bytes_day = static_cast<uint64_t>(options_.disk_write_gib_day * (1 << 30));
   disk.bytes_max = bytes_max - bytes_max / kResponsesPart;
   disk.bytes_day_max = bytes_day - bytes_day / kResponsesPart;
-  REPRISE_ASSIGN(std::unique_ptr<DiskStore> store, DiskStore::Open(disk, key));
-  const DiskStats found = store->stats();
+  REPRISE_ASSIGN(std::unique_ptr<RecordStore> store, RecordStore::Open(disk, key));
+  const TierStats found = store->stats();
   Log(LogLevel::kInfo,
       "state on disk: " + std::to_string(found.records) + " records, " + FormatBytes(found.bytes) +
           " of " + FormatBytes(found.bytes_max) +
           (found.unreadable > 0 ? "; " + std::to_string(found.unreadable) +
                                       " that cannot be read (damaged, or of another key)"
                                 : ""));
-  cache->AttachTier(std::make_unique<DiskTier>(std::move(store)));
   DocumentOptions responses;
   responses.path = options_.disk + "/responses";
   responses.bytes_max = bytes_max / kResponsesPart;
@@ -200,7 +213,27 @@ Status ServerStack::AttachDisk(StateCache* cache) {
   responses.owner_count_max = kResponsesOfTenant;
   responses.bytes_day_max = bytes_day / kResponsesPart;
   REPRISE_ASSIGN(archive_, DiskArchive::Open(responses, key));
-  return OkStatus();
+  return store;
+}
+
+Result<std::unique_ptr<RecordStore>> ServerStack::OpenStore(const StateKey& key) const {
+  if (!key.secret()) {
+    return InvalidArgument(
+        "--store needs --state-key-file: what leaves this machine is encrypted "
+        "(openssl rand -hex 32 makes one; all servers of a store have the same)");
+  }
+  RedisHome::Options redis;
+  REPRISE_ASSIGN(redis.address, RedisAddress::Parse(options_.store));
+  redis.ca_file = options_.store_ca;
+  redis.compress = options_.store_compress;
+  redis.timeout = std::chrono::milliseconds(options_.store_timeout_ms);
+  redis.expire = std::chrono::milliseconds(static_cast<int64_t>(options_.store_hours * 3600'000));
+  StoreLimits limits;
+  limits.timeout_ms = options_.store_timeout_ms;
+  limits.retry_ms = kStoreRetryMs;
+  auto home = std::make_unique<RedisHome>(redis, key);
+  Log(LogLevel::kInfo, "state is shared through " + home->where());
+  return RecordStore::Open(std::move(home), limits, key);
 }
 
 // A server that can say that it is loading.

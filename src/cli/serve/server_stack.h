@@ -17,6 +17,7 @@
 #include "http/server.h"
 #include "model/executor.h"
 #include "model/model_text.h"
+#include "tier/record_store.h"
 
 namespace reprise::cli {
 
@@ -40,7 +41,12 @@ struct ServeOptions {
   std::string disk;               // folder for state; empty: memory only
   double disk_gib = 16;           // of all that lies there
   double disk_write_gib_day = 0;  // 0: no limit
-  std::string state_key_file;     // empty: records are checked, not encrypted
+  std::string store;              // address of a Redis for state; empty: none
+  int store_timeout_ms = 1000;
+  double store_hours = 24;  // that unused state stays there
+  bool store_compress = false;
+  std::string store_ca;        // PEM file; empty: the system's
+  std::string state_key_file;  // empty: records are checked, not encrypted
   int stream_gap_ms = 200;
   int connections = 4000;
   int body_mib = 32;
@@ -73,8 +79,8 @@ class ServerStack {
   // No new requests; waits for those under way. Returns whether all were answered.
   bool Drain(std::chrono::milliseconds timeout);
   void Stop();
-  // After Stop: stores on the disk, if there is one, what is worth keeping. Returns whether all of
-  // it was; false: the time was over.
+  // After Stop: stores in the lower tier, if there is one, what is worth keeping. Returns whether
+  // all of it was; false: the time was over.
   bool StoreState(std::chrono::milliseconds timeout);
 
   const std::string& model_id() const { return served_.id; }
@@ -88,7 +94,9 @@ class ServerStack {
   explicit ServerStack(const ServeOptions& options) : options_(options) {}
   Status LoadText();
   Status BuildEngine();
-  Status AttachDisk(StateCache* cache);
+  Status AttachTier(StateCache* cache);
+  Result<std::unique_ptr<RecordStore>> OpenDisk(const StateKey& key);
+  Result<std::unique_ptr<RecordStore>> OpenStore(const StateKey& key) const;
   Status Listen();
   void OpenRoutes();
 

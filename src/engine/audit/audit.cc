@@ -85,11 +85,14 @@ class AuditRun {
  private:
   // Whether the engine is to end before this request, and those before it have not.
   bool RestartsBefore(size_t request) {
-    if (restarted_ || static_cast<int32_t>(request) != schedule_.restart_before) return false;
+    if (static_cast<int32_t>(request) != restart_next_) return false;
     const bool done = std::all_of(live_.begin(), live_.begin() + static_cast<ptrdiff_t>(request),
                                   [](const LiveRequest& one) { return !one.stream || one.done; });
     if (!done) return true;
-    restarted_ = true;
+    restart_next_ += schedule_.restart_gap > 0 ? schedule_.restart_gap : INT32_MAX / 2;
+    // Some end as they should, others are killed: what is stored then was stored before.
+    const bool killed = schedule_.seed % 4 == 1;
+    if (make_tier_ && !killed) (void)engine_->cache().StoreAll(std::chrono::seconds(2));
     Count();
     engine_.reset();
     return !MakeEngine();
@@ -275,7 +278,7 @@ class AuditRun {
   const MakeTier& make_tier_;
   AuditClock clock_;
   RehearsalTier::Folder folder_;
-  bool restarted_ = false;
+  int32_t restart_next_ = schedule_.restart_before;
   std::unique_ptr<Engine> engine_;
   std::vector<LiveRequest> live_;
   AuditResult result_;

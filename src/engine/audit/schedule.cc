@@ -80,6 +80,7 @@ std::string Describe(const Schedule& schedule) {
                      (schedule.tier ? " ms, with a lower tier" : " ms");
   if (schedule.restart_before >= 0) {
     text += ", restarted before request " + number(schedule.restart_before);
+    if (schedule.restart_gap > 0) text += ", then every " + number(schedule.restart_gap);
   }
   text += "\n";
   for (size_t i = 0; i < schedule.requests.size(); ++i) {

@@ -50,7 +50,8 @@ struct Schedule {
   int64_t ttl_ms = 0;
   bool tier = false;            // a lower tier, as bad as a seed makes it (RehearsalTier)
   bool tier_lies = false;       // for tests of the audit: it gives wrong bits
-  int32_t restart_before = -1;  // a request before which the engine ends and a new one begins
+  int32_t restart_before = -1;  // a request before which the engine ends and a new one begins,
+  int32_t restart_gap = 0;      // and again so many requests later; 0: only once
 };
 
 struct ScheduleLimits {

@@ -3,6 +3,7 @@
 // sequential reads of the same files for comparison.
 //
 //   tier_bench FOLDER [RECORDS] [MIB]      FOLDER is made, used and removed
+//   tier_bench redis://HOST[:PORT] [MIB]   through a Redis
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -14,7 +15,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "tier/disk_store.h"
+#include "tier/record_store.h"
+#include "tier/redis/redis_home.h"
 
 namespace {
 
@@ -32,7 +34,7 @@ std::vector<TokenId> Tokens(uint64_t seed, size_t count) {
   return tokens;
 }
 
-bool Store(DiskStore& tier, const std::vector<TokenId>& tokens, const DiskStore::Shape& shape) {
+bool Store(RecordStore& tier, const std::vector<TokenId>& tokens, const RecordStore::Shape& shape) {
   const PromptPath path(tier.NamespaceOf("model", ""), tokens);
   const auto draft = tier.BeginStore(path, {path.size(), shape, {}});
   if (!draft) return false;
@@ -72,7 +74,8 @@ double SequentialRead(const std::string& folder) {
   return static_cast<double>(total) / Seconds(begin) / 1e6;
 }
 
-double Restore(DiskStore& tier, const std::vector<TokenId>& tokens, const DiskStore::Shape& shape) {
+double Restore(RecordStore& tier, const std::vector<TokenId>& tokens,
+               const RecordStore::Shape& shape) {
   const PromptPath path(tier.NamespaceOf("model", ""), tokens);
   const auto begin = Clock::now();
   const auto found = tier.Find(path, 0, path.size());
@@ -89,15 +92,15 @@ int Run(const std::string& folder, uint64_t records, size_t mib) {
   options.path = folder;
   options.bytes_max = uint64_t{1} << 40;
   options.sync = false;
-  constexpr DiskStore::Shape kSmall{64, 64};
+  constexpr RecordStore::Shape kSmall{64, 64};
   {
-    auto tier = DiskStore::Open(options, StateKey());
+    auto tier = RecordStore::Open(options, StateKey());
     if (!tier.ok()) return std::fprintf(stderr, "%s\n", tier.status().message().c_str()), 1;
     for (uint64_t i = 0; i < records; ++i) (void)Store(**tier, Tokens(i, 70), kSmall);
   }
   auto begin = Clock::now();
   {
-    auto tier = DiskStore::Open(options, StateKey());
+    auto tier = RecordStore::Open(options, StateKey());
     if (!tier.ok()) return 1;
     std::printf("start with %llu records: %.3f s\n",
                 static_cast<unsigned long long>((*tier)->stats().records), Seconds(begin));
@@ -105,9 +108,9 @@ int Run(const std::string& folder, uint64_t records, size_t mib) {
   for (const bool secret : {false, true}) {
     std::filesystem::remove_all(folder);
     const StateKey key = secret ? StateKey::Of({1}) : StateKey();
-    auto tier = DiskStore::Open(options, key);
+    auto tier = RecordStore::Open(options, key);
     if (!tier.ok()) return 1;
-    const DiskStore::Shape shape{size_t{1} << 20, size_t{16} << 20};
+    const RecordStore::Shape shape{size_t{1} << 20, size_t{16} << 20};
     const auto tokens = Tokens(1, mib * kBlockTokens);
     begin = Clock::now();
     (void)Store(**tier, tokens, shape);
@@ -126,9 +129,41 @@ int Run(const std::string& folder, uint64_t records, size_t mib) {
   return 0;
 }
 
+// What one server stores and another one, which has never seen it, reads.
+int RunShared(const std::string& url, size_t mib) {
+  RedisHome::Options options;
+  auto address = RedisAddress::Parse(url);
+  if (!address.ok()) return std::fprintf(stderr, "%s\n", address.status().message().c_str()), 2;
+  options.address = *address;
+  options.timeout = std::chrono::seconds(10);
+  const StateKey key = StateKey::Of({1});
+  const auto open = [&] {
+    return RecordStore::Open(std::make_unique<RedisHome>(options, key), StoreLimits(), key);
+  };
+  const RecordStore::Shape shape{size_t{1} << 20, size_t{16} << 20};
+  for (uint64_t turn = 0; turn < 3; ++turn) {
+    const auto tokens = Tokens(Mix64(static_cast<uint64_t>(::getpid()) + turn), mib * kBlockTokens);
+    auto writer = open();
+    auto begin = Clock::now();
+    if (!writer.ok() || !Store(**writer, tokens, shape)) return 1;
+    std::printf("stored at %.0f MB/s",
+                static_cast<double>((*writer)->stats().bytes_written) / Seconds(begin) / 1e6);
+    auto reader = open();
+    begin = Clock::now();
+    if ((*reader)->Look((*reader)->NamespaceOf("model", ""), tokens) == 0) return 1;
+    while ((*reader)->Poll().looked.empty()) std::this_thread::yield();
+    std::printf("; found in %.1f ms", Seconds(begin) * 1e3);
+    std::printf(", restored at %.0f MB/s\n", Restore(**reader, tokens, shape));
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]).starts_with("redis")) {
+    return RunShared(argv[1], argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 512);
+  }
   if (argc < 2) return std::fprintf(stderr, "usage: tier_bench FOLDER [RECORDS] [MIB]\n"), 2;
   if (std::filesystem::exists(argv[1])) return std::fprintf(stderr, "%s exists\n", argv[1]), 2;
   return Run(argv[1], argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 100'000,

@@ -19,7 +19,7 @@
 
 #include "base/status.h"
 #include "tier/documents/document.h"
-#include "tier/record_file.h"
+#include "tier/folder/record_file.h"
 #include "tier/state_key.h"
 
 namespace reprise {

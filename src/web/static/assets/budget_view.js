@@ -12,9 +12,10 @@ const KINDS = [
 const RECORDS = [['kv', 'records of state', (b) => b.cached_bytes]];
 
 function bar(budget, i, all) {
-  const kinds = budget.tier === 'disk' ? RECORDS : KINDS;
+  const kinds = budget.tier === 'memory' ? KINDS : RECORDS;
   const used = budget.running_bytes + budget.cached_bytes + budget.metadata_bytes;
-  const words = `${bytes(used)} of ${bytes(budget.bytes)} (${percent(used, budget.bytes)})`;
+  // How much a shared store may hold is its own affair.
+  const words = budget.bytes > 0 ? `${bytes(used)} of ${bytes(budget.bytes)} (${percent(used, budget.bytes)})` : bytes(used);
   const parts = kinds.map(([name, , sizeOf]) => {
     const part = h('span', { class: `part ${name}` });
     part.style.width = `${(100 * sizeOf(budget)) / Math.max(1, budget.bytes)}%`;

@@ -59,7 +59,7 @@ function numbers(r) {
     ['Used', tokens(r.used_tokens)],
     ['Snapshots', `${count(r.snapshots_taken)} taken, ${count(r.snapshots_declined)} not worth it`],
     ['Restored in', milliseconds(r.restore_ms)],
-    ...(r.loaded ? [['From the disk', `${tokens(r.loaded.tokens)} in ${milliseconds(r.loaded.ms)}`]] : []),
+    ...(r.loaded ? [[`From the ${r.tier}`, `${tokens(r.loaded.tokens)} in ${milliseconds(r.loaded.ms)}`]] : []),
     ['Waited', milliseconds(r.queue_ms)],
     ['First token', milliseconds(r.first_token_ms)],
     ['Whole reply', `${tokens(r.generated_tokens)} in ${milliseconds(r.total_ms)}`],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tier/record_file.h"
+#include "tier/folder/record_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

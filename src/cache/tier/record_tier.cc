@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cache/tier/disk_tier.h"
+#include "cache/tier/record_tier.h"
 
 #include <algorithm>
 #include <chrono>
@@ -25,18 +25,19 @@ SnapshotReason ReasonOf(const RecordFacts& facts) {
 
 }  // namespace
 
-void DiskTier::Open(const StateMemory& memory, DeviceMemory& device) {
+void RecordTier::Open(const StateMemory& memory, DeviceMemory& device) {
   memory_ = memory;
   device_ = &device;
   shape_ = {memory.layout->block_bytes(), memory.layout->state_bytes()};
 }
 
-void DiskTier::Know(TierRecordId id, const Catalog::Place& place) {
+void RecordTier::Know(TierRecordId id, const Catalog::Place& place) {
   if (!places_.try_emplace(id, place).second) return;
   known_as_[place.record].push_back(id);
 }
 
-void DiskTier::Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) {
+void RecordTier::Find(const NamespaceKey& key, std::span<const TokenId> prompt,
+                      const Found& found) {
   const PromptPath path(RootOf(key), prompt);
   const auto deepest = store_->Deepest(path, path.size());
   if (!deepest) return;
@@ -64,7 +65,7 @@ void DiskTier::Find(const NamespaceKey& key, std::span<const TokenId> prompt, co
   }
 }
 
-void DiskTier::Begin(const Move& move) {
+void RecordTier::Begin(const Move& move) {
   if (move.kind == Move::Kind::kSpill) {
     spills_.push_back({.move = move, .draft = std::nullopt, .begun_ns = NowNs()});
     return;
@@ -79,7 +80,7 @@ void DiskTier::Begin(const Move& move) {
   fetches_.push_back(std::move(fetch));
 }
 
-void DiskTier::Cancel(uint64_t move) {
+void RecordTier::Cancel(uint64_t move) {
   if (!spills_.empty() && spills_.front().move.id == move && spills_.front().draft &&
       store_->storing()) {
     store_->AbortStore();
@@ -91,7 +92,7 @@ void DiskTier::Cancel(uint64_t move) {
 }
 
 // What the index forgets may be found again: it is the store that decides what goes.
-void DiskTier::Remove(TierRecordId record) {
+void RecordTier::Remove(TierRecordId record) {
   const auto place = places_.find(record);
   if (place == places_.end()) return;
   const auto known = known_as_.find(place->second.record);
@@ -100,12 +101,12 @@ void DiskTier::Remove(TierRecordId record) {
   places_.erase(place);
 }
 
-void DiskTier::Reset(const NamespaceKey* key) {
+void RecordTier::Reset(const NamespaceKey* key) {
   const PathId space = key != nullptr ? RootOf(*key) : PathId();
   store_->Forget(key != nullptr ? &space : nullptr);
 }
 
-Tier::News DiskTier::Poll() {
+Tier::News RecordTier::Poll() {
   News news;
   HearStore(&news);
   CopyIn(&news);
@@ -113,8 +114,8 @@ Tier::News DiskTier::Poll() {
   return news;
 }
 
-void DiskTier::HearStore(News* news) {
-  DiskStore::News heard = store_->Poll();
+void RecordTier::HearStore(News* news) {
+  RecordStore::News heard = store_->Poll();
   // Of one that was cancelled after its last part nobody wants to know: it is there, and found.
   const bool ours = !spills_.empty() && spills_.front().draft && !store_->storing();
   if (heard.store_ended && ours) {
@@ -127,7 +128,8 @@ void DiskTier::HearStore(News* news) {
                           .ns = NowNs() - spill.begun_ns});
     spills_.pop_front();
   }
-  for (DiskStore::Fetched& fetched : heard.fetched) {
+  news->answered = std::move(heard.looked);
+  for (RecordStore::Fetched& fetched : heard.fetched) {
     const auto fetch = std::find_if(fetches_.begin(), fetches_.end(),
                                     [&](const Fetch& one) { return one.ticket == fetched.ticket; });
     if (fetch == fetches_.end()) continue;  // cancelled
@@ -146,7 +148,7 @@ void DiskTier::HearStore(News* news) {
 }
 
 // One part at a time, if the disk has room for it.
-void DiskTier::CopyOut(News* news) {
+void RecordTier::CopyOut(News* news) {
   while (!spills_.empty()) {
     Spill& spill = spills_.front();
     if (!spill.draft) {
@@ -165,7 +167,7 @@ void DiskTier::CopyOut(News* news) {
 }
 
 // Whether it has begun. If not, it may be there already: from an earlier life, say.
-bool DiskTier::BeginSpill(Spill* spill, bool* stored) {
+bool RecordTier::BeginSpill(Spill* spill, bool* stored) {
   const Move& move = spill->move;
   const RecordHead& head = move.records.front();
   const PromptPath path(RootOf(*move.key), move.tokens);
@@ -181,7 +183,7 @@ bool DiskTier::BeginSpill(Spill* spill, bool* stored) {
   return spill->draft.has_value();
 }
 
-void DiskTier::CopyPart(Spill* spill) {
+void RecordTier::CopyPart(Spill* spill) {
   const RecordLayout::Part& part = spill->draft->layout.parts()[spill->next++];
   std::vector<std::byte> bytes(part.bytes);
   for (uint32_t i = 0; i < part.block_count; ++i) {
@@ -197,7 +199,7 @@ void DiskTier::CopyPart(Spill* spill) {
   store_->AddPart(std::move(bytes));
 }
 
-void DiskTier::CopyIn(News* news) {
+void RecordTier::CopyIn(News* news) {
   size_t bytes_left = kCopyInBytes;
   std::erase_if(fetches_, [&](Fetch& fetch) {
     const bool done = fetch.failed || (fetch.came && CopySome(&fetch, &bytes_left));
@@ -211,7 +213,7 @@ void DiskTier::CopyIn(News* news) {
 }
 
 // Whether all of it is in memory now.
-bool DiskTier::CopySome(Fetch* fetch, size_t* bytes_left) {
+bool RecordTier::CopySome(Fetch* fetch, size_t* bytes_left) {
   const std::vector<BlockId>& blocks = fetch->move.blocks;
   const std::byte* bytes = fetch->came->bytes.data();
   for (; fetch->next < blocks.size() && *bytes_left > 0; ++fetch->next) {

@@ -11,38 +11,43 @@
 #include <vector>
 
 #include "cache/tier/tier.h"
-#include "tier/disk_store.h"
+#include "tier/record_store.h"
 
 namespace reprise {
 
-// A tier in a folder of records (tier/disk_store.h): what the index wants moved is copied out of
-// memory part by part, a little in each Poll, and written behind; what it wants back is read by
-// other threads and copied in when all of it was checked. So the engine's thread never waits.
+// A tier of records (tier/record_store.h), on a disk or in a store that several servers share: what
+// the index wants moved is copied out of memory part by part, a little in each Poll, and written
+// behind; what it wants back is read by other threads and copied in when all of it was checked. So
+// the engine's thread never waits.
 //
 // The index knows records by its own ids and only those that it has met; the store knows all of
 // them, by their paths. Which blocks a record has is the store's affair: it may have found a deeper
 // one to continue than the index knew of.
 //
 // Thread safety: none.
-class DiskTier : public Tier {
+class RecordTier : public Tier {
  public:
-  explicit DiskTier(std::unique_ptr<DiskStore> store) : store_(std::move(store)) {}
+  explicit RecordTier(std::unique_ptr<RecordStore> store) : store_(std::move(store)) {}
 
-  std::string_view name() const override { return "disk"; }
+  std::string_view name() const override { return store_->home().kind(); }
+  bool shared() const override { return store_->home().shared(); }
   void Open(const StateMemory& memory, DeviceMemory& device) override;
   void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override;
+  uint64_t Ask(const NamespaceKey& key, std::span<const TokenId> prompt) override {
+    return store_->Look(RootOf(key), prompt);
+  }
   void Begin(const Move& move) override;
   void Cancel(uint64_t move) override;
   void Remove(TierRecordId record) override;
   void Reset(const NamespaceKey* key) override;
   News Poll() override;
-  void AddTo(CacheStats* stats) const override { stats->disk = store_->stats(); }
+  void AddTo(CacheStats* stats) const override { stats->tier = store_->stats(); }
 
  private:
   struct Spill {
     Move move;
-    std::optional<DiskStore::Draft> draft;  // once it has begun
-    size_t next = 0;                        // part to copy
+    std::optional<RecordStore::Draft> draft;  // once it has begun
+    size_t next = 0;                          // part to copy
     size_t bytes = 0;
     int64_t begun_ns = 0;
   };
@@ -51,7 +56,7 @@ class DiskTier : public Tier {
     uint64_t ticket = 0;
     bool failed = false;
     int64_t begun_ns = 0;
-    std::optional<DiskStore::Fetched> came;
+    std::optional<RecordStore::Fetched> came;
     size_t next = 0;  // block to copy in; behind the last one the state
   };
 
@@ -64,10 +69,10 @@ class DiskTier : public Tier {
   void CopyIn(News* news);
   bool CopySome(Fetch* fetch, size_t* bytes_left);
 
-  const std::unique_ptr<DiskStore> store_;
+  const std::unique_ptr<RecordStore> store_;
   StateMemory memory_;
   DeviceMemory* device_ = nullptr;
-  DiskStore::Shape shape_;
+  RecordStore::Shape shape_;
   std::deque<Spill> spills_;  // the first may have begun
   std::vector<Fetch> fetches_;
   std::unordered_map<TierRecordId, Catalog::Place> places_;

@@ -2,13 +2,15 @@
 // Proves that state which went to the disk and came back is the state that was computed, for every
 // kind of state, through restarts, faults and a memory that holds little; and that what should be
 // on the disk is.
-#include "cache/tier/disk_tier.h"
+#include "cache/tier/record_tier.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "base/rng.h"
@@ -49,9 +51,9 @@ class Machine {
     auto made = StateCache::Create(spec_, options);
     ASSERT_TRUE(made.ok()) << made.status().message();
     cache = std::move(*made);
-    auto store = DiskStore::Open(disk, state_key);
+    auto store = RecordStore::Open(disk, state_key);
     ASSERT_TRUE(store.ok()) << store.status().message();
-    cache->AttachTier(std::make_unique<DiskTier>(std::move(*store)));
+    cache->AttachTier(std::make_unique<RecordTier>(std::move(*store)));
   }
   // Idle time, until everything is on the disk.
   void Rest() {
@@ -60,6 +62,12 @@ class Machine {
       if (cache->Maintain() || cache->moves_under_way() > 0) quiet = -1;
       std::this_thread::yield();
     }
+  }
+
+  // A step of a server that is at work.
+  void Step() {
+    cache->SetTime(++now_);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
   // One request with its reply. Returns its report; everything it reads must be right.
@@ -150,7 +158,7 @@ const StateSpec kKinds[] = {SpecOf(true, false, true), SpecOf(true, true, false)
                             SpecOf(false, false, true), SpecOf(false, true, true)};
 constexpr size_t kWholeKinds = 3;  // of them: without windows alone
 
-TEST(DiskTier, ARestartGoesOnWhereItWas) {
+TEST(RecordTier, ARestartGoesOnWhereItWas) {
   for (const StateSpec& spec : std::span(kKinds).first(kWholeKinds)) {
     for (const bool secret : {false, true}) {
       Machine machine(spec);
@@ -160,7 +168,7 @@ TEST(DiskTier, ARestartGoesOnWhereItWas) {
       const auto reply = Tokens(2, 90);
       EXPECT_EQ(machine.Run(prompt, reply).used_tokens, 0);
       machine.Rest();
-      EXPECT_GT(machine.cache->stats().disk.records, 0u);
+      EXPECT_GT(machine.cache->stats().tier.records, 0u);
 
       machine.Begin();  // the old one ends here
       const auto next = Join(Join(prompt, reply), Tokens(3, 20));
@@ -175,7 +183,7 @@ TEST(DiskTier, ARestartGoesOnWhereItWas) {
 
       // Another turn: only what is new is written, and read.
       machine.Rest();
-      const DiskStats disk = machine.cache->stats().disk;
+      const TierStats disk = machine.cache->stats().tier;
       EXPECT_LT(disk.bytes_written, disk.bytes);
       machine.Begin();
       EXPECT_EQ(machine.Run(Join(Join(next, Tokens(4, 70)), {1, 2, 3})).used_tokens, 880);
@@ -183,7 +191,7 @@ TEST(DiskTier, ARestartGoesOnWhereItWas) {
   }
 }
 
-TEST(DiskTier, OthersFindNothing) {
+TEST(RecordTier, OthersFindNothing) {
   Machine machine(kKinds[0]);
   machine.Begin();
   const auto prompt = Tokens(1, 400);
@@ -199,7 +207,7 @@ TEST(DiskTier, OthersFindNothing) {
   }
 }
 
-TEST(DiskTier, WithoutReadingNothingIsFetched) {
+TEST(RecordTier, WithoutReadingNothingIsFetched) {
   Machine machine(kKinds[0]);
   machine.Begin();
   machine.Run(Tokens(1, 400));
@@ -208,10 +216,10 @@ TEST(DiskTier, WithoutReadingNothingIsFetched) {
   CacheRequest request;
   request.read = false;
   EXPECT_EQ(machine.Run(Join(Tokens(1, 400), {1}), {}, request).used_tokens, 0);
-  EXPECT_EQ(machine.cache->stats().disk.fetches, 0u);
+  EXPECT_EQ(machine.cache->stats().tier.fetches, 0u);
 }
 
-TEST(DiskTier, ResetForgetsTheDiskToo) {
+TEST(RecordTier, ResetForgetsTheDiskToo) {
   for (const bool all : {false, true}) {
     Machine machine(kKinds[0]);
     machine.Begin();
@@ -225,7 +233,7 @@ TEST(DiskTier, ResetForgetsTheDiskToo) {
   }
 }
 
-TEST(DiskTier, StoreAllKeepsWhatIsWarm) {
+TEST(RecordTier, StoreAllKeepsWhatIsWarm) {
   for (const StateSpec& spec : std::span(kKinds).first(kWholeKinds)) {
     Machine machine(spec);
     machine.Begin();
@@ -239,14 +247,14 @@ TEST(DiskTier, StoreAllKeepsWhatIsWarm) {
   }
 }
 
-TEST(DiskTier, SharedAndPinnedPlacesAreStoredAtOnce) {
+TEST(RecordTier, SharedAndPinnedPlacesAreStoredAtOnce) {
   Machine machine(kKinds[0]);
   machine.Begin();
   const Boundary boundaries[] = {{200, BoundaryKind::kSystem}, {300, BoundaryKind::kMessage}};
   CacheRequest request;
   request.boundaries = boundaries;
   machine.Run(Tokens(1, 500), {}, request);
-  for (int i = 0; i < 2000 && machine.cache->stats().disk.stores == 0; ++i) {
+  for (int i = 0; i < 2000 && machine.cache->stats().tier.stores == 0; ++i) {
     machine.cache->SetTime(100 + i);  // never idle
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -257,7 +265,7 @@ TEST(DiskTier, SharedAndPinnedPlacesAreStoredAtOnce) {
 
 // Many requests on few stems, little memory, a small folder, a disk that fails now and then, and
 // restarts: everything that is read is right (Machine::Compute), and the cache stays sound.
-TEST(DiskTier, RandomSchedules) {
+TEST(RecordTier, RandomSchedules) {
   uint64_t all = 0;
   for (uint64_t seed = 0; seed < 8; ++seed) {
     Rng rng(seed);
@@ -283,7 +291,7 @@ TEST(DiskTier, RandomSchedules) {
           machine.Rest();
           break;
         case 1:
-          fetches += machine.cache->stats().disk.fetches;
+          fetches += machine.cache->stats().tier.fetches;
           machine.Begin();
           break;
         case 2:
@@ -300,9 +308,9 @@ TEST(DiskTier, RandomSchedules) {
       }
       const Status sound = machine.cache->CheckInvariants();
       ASSERT_TRUE(sound.ok()) << sound.message();
-      ASSERT_LE(machine.cache->stats().disk.bytes, machine.disk.bytes_max);
+      ASSERT_LE(machine.cache->stats().tier.bytes, machine.disk.bytes_max);
     }
-    fetches += machine.cache->stats().disk.fetches;
+    fetches += machine.cache->stats().tier.fetches;
     all += fetches;
   }
   EXPECT_GT(all, 15u);

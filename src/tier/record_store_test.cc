@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves that what was stored comes back with the same bytes, also by another process and in
 // pieces; that the folder keeps its bounds; and that no fault of the disk is more than a miss.
-#include "tier/disk_store.h"
+#include "tier/record_store.h"
 
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ class DiskStoreTest : public testing::Test {
   }
   void Open(const StateKey& key = StateKey()) {
     tier_.reset();
-    auto tier = DiskStore::Open(options_, key);
+    auto tier = RecordStore::Open(options_, key);
     ASSERT_TRUE(tier.ok()) << tier.status().message();
     tier_ = std::move(*tier);
     root_ = tier_->NamespaceOf("model", "tenant");
@@ -96,7 +96,7 @@ class DiskStoreTest : public testing::Test {
       return Right(path, done[0], have, state_bytes) ? done[0].position : -1;
     }
   }
-  static bool Right(const PromptPath& path, const DiskStore::Fetched& got, int32_t have,
+  static bool Right(const PromptPath& path, const RecordStore::Fetched& got, int32_t have,
                     size_t state_bytes) {
     const auto bytes = got.bytes.bytes();
     if (bytes.size() != got.block_count * kBlock + state_bytes) return false;
@@ -125,7 +125,7 @@ class DiskStoreTest : public testing::Test {
   }
 
   DiskOptions options_;
-  std::unique_ptr<DiskStore> tier_;
+  std::unique_ptr<RecordStore> tier_;
   PathId root_;
   Status last_;
 };
@@ -225,11 +225,11 @@ TEST_F(DiskStoreTest, NoMoreIsWrittenADayThanAllowed) {
 
 TEST_F(DiskStoreTest, AFolderHasOneOwner) {
   Open();
-  const auto second = DiskStore::Open(options_, StateKey());
+  const auto second = RecordStore::Open(options_, StateKey());
   ASSERT_FALSE(second.ok());
   EXPECT_NE(second.status().message().find("in use by another process"), std::string::npos);
   options_.path = "/proc/no/such/folder";
-  EXPECT_FALSE(DiskStore::Open(options_, StateKey()).ok());
+  EXPECT_FALSE(RecordStore::Open(options_, StateKey()).ok());
 }
 
 TEST_F(DiskStoreTest, UnfinishedAndForeignFilesDoNoHarm) {

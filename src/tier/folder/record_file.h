@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "tier/folder.h"
+#include "tier/folder/folder.h"
+#include "tier/home.h"
 #include "tier/record.h"
 
 namespace reprise {
@@ -31,18 +32,17 @@ class OpenFile {
 
 // A record being written: under another name until all of it is on the disk, so that a file that
 // has the name of a record is whole, whatever happens. Gone if it is not committed.
-class RecordDraft {
+class RecordDraft : public RecordSink {
  public:
   // Folder and key must outlive it.
   static Result<RecordDraft> Create(StateFolder& folder, const StateKey& key, std::string name,
                                     const RecordFacts& facts);
   RecordDraft(RecordDraft&& other) noexcept = default;
-  ~RecordDraft();
+  ~RecordDraft() override;
 
-  // The next part, in the order of RecordLayout. Seals `data` in place: it is worthless afterwards.
-  Status Append(std::span<std::byte> data);
-  // Returns when the record would be found after a power cut. REQUIRES: all parts are there.
-  Status Commit();
+  Status Append(std::span<std::byte> data) override;
+  // Returns when the record would be found after a power cut.
+  Status Commit() override;
 
  private:
   RecordDraft(StateFolder& folder, const StateKey& key, std::string name, const Seal::Salt& salt)
@@ -57,16 +57,14 @@ class RecordDraft {
   uint32_t parts_ = 0;
 };
 
-// A record to read. Every byte of it may be hostile.
-class RecordFile {
+class RecordFile : public RecordSource {
  public:
   // Reads the head. Refuses a file that is not exactly as long as its head says.
   static Result<RecordFile> Open(StateFolder& folder, const StateKey& key, const std::string& name);
 
-  const RecordFacts& facts() const { return facts_; }
+  const RecordFacts& facts() const override { return facts_; }
   uint64_t bytes() const { return bytes_; }
-  // Part `index` of the layout of facts(), checked. REQUIRES: `out` has its size.
-  Status ReadPart(const RecordLayout& layout, size_t index, std::span<std::byte> out);
+  Status ReadPart(const RecordLayout& layout, size_t index, std::span<std::byte> out) override;
 
  private:
   RecordFile(StateFolder& folder, OpenFile file) : folder_(&folder), file_(std::move(file)) {}

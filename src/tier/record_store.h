@@ -14,49 +14,73 @@
 #include "base/status.h"
 #include "device/buffer.h"
 #include "tier/catalog.h"
-#include "tier/disk_stats.h"
-#include "tier/folder.h"
+#include "tier/home.h"
 #include "tier/path_id.h"
 #include "tier/state_key.h"
+#include "tier/tier_stats.h"
 #include "tier/transfers.h"
 
 namespace reprise {
 
-struct DiskOptions {
-  std::string path;
-  uint64_t bytes_max = 0;      // of the whole folder
-  uint64_t bytes_day_max = 0;  // written in any 24 hours; 0: no limit
+struct StoreLimits {
+  uint64_t bytes_max = 0;        // of all records; 0: the home's own affair
+  uint64_t bytes_day_max = 0;    // written in any 24 hours; 0: no limit
+  size_t records_max = 100'000;  // known of a shared home
   int reader_count = 2;
-  int64_t retry_ms = 60'000;           // after a failure of the disk nothing is tried for so long
-  bool sync = true;                    // audits: what is written need not survive the machine
+  int64_t retry_ms = 60'000;  // after a failure of the home nothing is tried for so long
+  // Of a shared home: nobody waits for it any longer, half of it to know what is there, half to get
+  // it, and once more for every kTimeoutBytes of that; 0: no limit.
+  int64_t timeout_ms = 0;
   std::function<int64_t()> wall_ms;    // tests; null: the system's
   std::function<int64_t()> steady_ms;  // the same
+};
+
+struct DiskOptions : StoreLimits {
+  std::string path;
+  bool sync = true;  // audits: what is written need not survive the machine
   std::function<int(const char* call)> fault;  // tests: StateFolder::fault
 };
 
-// DiskStore keeps state in a folder: bounded in bytes and in bytes written a day, whole after kill
-// -9, never waited for. Everything that is wrong with a record or with the disk is a miss.
+// RecordStore keeps state in a home of records: bounded in bytes and in bytes written a day, never
+// waited for. Everything that is wrong with a record or with its home is a miss.
 //
 //   store   BeginStore -> the layout of a record -> AddPart for each of its parts -> it is found
 //   fetch   Find -> Fetch -> a ticket -> Poll says when the bytes are there, all of them checked
+//   look    where others write to the home, too: Look -> a ticket -> Poll says when Find knows
 //
-// A start reads heads only. One store is under way at a time; parts that wait for the disk take at
+// A start reads heads only, of a home that is this process's own; of a shared one the catalog has
+// what was looked up. One store is under way at a time; parts that wait to be written take at
 // most kQueueBytes, those that were read at most what their requests take plus one more.
 //
+// A home that fails is left alone for a while (a circuit breaker): a folder is then tried again, a
+// shared home is asked by a thread whether it works, and used when it does.
+//
 // Thread safety: none; `notify` is called from other threads when Poll has something to say.
-class DiskStore {
+class RecordStore {
  public:
   static constexpr size_t kQueueBytes = size_t{32} << 20;
   static constexpr size_t kFetchBytesMax = size_t{1} << 30;
+  static constexpr size_t kTimeoutBytes = size_t{64} << 20;
+  static constexpr size_t kLooksMax = 64;  // under way
 
-  static Result<std::unique_ptr<DiskStore>> Open(const DiskOptions& options, const StateKey& key);
-  ~DiskStore();
+  static Result<std::unique_ptr<RecordStore>> Open(std::unique_ptr<RecordHome> home,
+                                                   const StoreLimits& limits, const StateKey& key);
+  // In a folder.
+  static Result<std::unique_ptr<RecordStore>> Open(const DiskOptions& options, const StateKey& key);
+  ~RecordStore();
   // Null: nobody. Waits for a call under way.
   void SetNotify(std::function<void()> notify);
 
   PathId NamespaceOf(std::string_view digest, std::string_view salt) const {
     return key_.NamespaceOf(digest, salt);
   }
+
+  const RecordHome& home() const { return *home_; }
+
+  // Asks a shared home what it has along the path that begins with `root`. Returns a ticket; 0:
+  // nobody need be asked, or the home is failing. Poll says when it was answered, within the
+  // time-out, whatever happens.
+  uint64_t Look(const PathId& root, std::span<const TokenId> tokens);
 
   // What a place costs to load.
   struct Found {
@@ -70,7 +94,7 @@ class DiskStore {
   // The deepest stored place at or above `limit`.
   std::optional<Catalog::Place> Deepest(const PromptPath& path, int32_t limit) const;
   // What to read for the state at a place, for one that has blocks [0, first_block) already.
-  // Nothing: it is gone, or the disk is failing.
+  // Nothing: it is gone, or the home is failing.
   std::optional<Found> Plan(const Catalog::Place& place, uint32_t first_block) const;
   // Both: the deepest stored position in (have, limit].
   std::optional<Found> Find(const PromptPath& path, int32_t have, int32_t limit) const;
@@ -82,7 +106,7 @@ class DiskStore {
     size_t block_bytes = 0;
     size_t state_bytes = 0;
   };
-  // Returns a ticket, or 0: too much is being read, or the disk is failing.
+  // Returns a ticket, or 0: too much is being read, or the home is failing.
   uint64_t Fetch(const Found& found, const Shape& shape);
   struct Fetched {
     uint64_t ticket = 0;
@@ -95,6 +119,7 @@ class DiskStore {
   };
   // What has come to an end since the last call.
   struct News {
+    std::vector<uint64_t> looked;  // tickets that were answered
     std::vector<Fetched> fetched;
     bool store_ended = false;        // the one that was under way
     std::optional<RecordId> stored;  // ... well: its record
@@ -103,7 +128,7 @@ class DiskStore {
   News Poll();
 
   // Begins to store the state of [0, position), of what is not stored yet of it. Nothing: it is
-  // stored already, another store is under way, the disk is failing, or it may not be written (now,
+  // stored already, another store is under way, the home is failing, or it may not be written (now,
   // today, or at all).
   struct Draft {
     RecordFacts facts;
@@ -117,21 +142,21 @@ class DiskStore {
     int32_t first_block = 0;  // the first that is there to be stored
   };
   std::optional<Draft> BeginStore(const PromptPath& path, const StoreWish& wish);
-  // Whether the parts of a record are waited for. It ends by itself where the disk fails.
+  // Whether the parts of a record are waited for. It ends by itself where the home fails.
   bool storing() const { return storing_ && storing_->parts_left > 0; }
   bool HasRoom(size_t part_bytes) const;  // for one more part to wait
   void AddPart(std::vector<std::byte> part);
   void AbortStore();
-  // Whether a store could begin: none is under way and the disk works.
+  // Whether a store could begin: none is under way and the home works.
   bool MayStore() const;
-  // Whether everything that was taken is on the disk (or lost, and counted).
+  // Whether everything that was taken is written (or lost, and counted).
   bool settled() const { return !storing_; }
 
   // Removes the records of a namespace, or all that can be read.
   void Forget(const PathId* space);
 
   void NoteUsed(RecordId record);
-  DiskStats stats() const;
+  TierStats stats() const;
 
  private:
   struct Storing {
@@ -145,23 +170,35 @@ class DiskStore {
   struct Fetching {
     Found found;
     size_t bytes = 0;
+    int64_t until_ms = 0;
+  };
+  struct Looking {
+    PathId root;
+    std::vector<TokenId> tokens;
+    int64_t until_ms = 0;
   };
 
-  DiskStore(const DiskOptions& options, const StateKey& key) : options_(options), key_(key) {}
+  RecordStore(std::unique_ptr<RecordHome> home, const StoreLimits& limits, const StateKey& key)
+      : limits_(limits), key_(key), home_(std::move(home)) {}
   void Notify();
   Status ReadHeads();
   int64_t WallMs() const;
   int64_t SteadyMs() const;
   bool MakeRoom(uint64_t bytes);
   bool MayWrite(uint64_t bytes);
-  void DropRecord(RecordId id);
+  void DropRecord(RecordId id, bool remove);  // not only from the catalog
   void DropDamaged(RecordId id);
   void NoteFailure(const Status& status, int64_t* off_until_ms);
+  int64_t UntilMs(size_t bytes) const;
+  void HearLooks(News* news);
+  void HearReads(News* news);
+  void EndRead(const Fetching& one, Transfers::ReadDone& done, News* news);
+  void Learn(const Looking& look, std::vector<RecordHome::Seen> seen);
   RecordId EndStore(const Status& status);
 
-  const DiskOptions options_;
+  const StoreLimits limits_;
   const StateKey key_;
-  std::unique_ptr<StateFolder> folder_;
+  const std::unique_ptr<RecordHome> home_;
   std::mutex notify_mutex_;
   std::function<void()> notify_;
   Catalog catalog_;
@@ -174,6 +211,8 @@ class DiskStore {
   std::optional<Storing> storing_;  // until it is on the disk
   std::unordered_map<uint64_t, Fetching> fetching_;
   size_t fetching_bytes_ = 0;
+  std::unordered_map<uint64_t, Looking> looking_;
+  uint64_t probe_ = 0;  // ticket; 0: none is under way
   uint64_t tickets_ = 0;
   mutable int64_t now_ms_ = 0;  // never goes back, whatever the clock does
   int64_t writes_off_until_ms_ = 0;
@@ -181,7 +220,7 @@ class DiskStore {
   double day_left_ = 0;  // bytes that may be written
   int64_t day_at_ms_ = 0;
   std::vector<RecordId> gone_;
-  DiskStats stats_;
+  TierStats stats_;
   std::unique_ptr<Transfers> transfers_;  // last: its threads end first
 };
 

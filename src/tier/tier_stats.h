@@ -2,21 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace reprise {
 
-// What a disk store says about itself: counters since the start, and what is so now.
-struct DiskStats {
-  bool present = false;  // there is one
-  bool failing = false;  // its last write or read failed; it is tried again later
-  uint64_t bytes_max = 0;
-  uint64_t bytes = 0;  // of all records
+// What a lower tier says about itself: counters since the start, and what is so now.
+struct TierStats {
+  std::string_view kind;  // "disk", "store"; empty: there is none
+  bool present() const { return !kind.empty(); }
+  bool failing = false;    // its last write or read failed; it is tried again later
+  uint64_t bytes_max = 0;  // 0: the tier's own affair
+  uint64_t bytes = 0;      // of all records that are known
   uint64_t records = 0;
-  uint64_t bytes_queued = 0;  // taken from memory, not on the disk yet
+  uint64_t bytes_queued = 0;  // taken from memory, not written yet
   uint64_t stores = 0;        // records written
   uint64_t stores_failed = 0;
   uint64_t stores_aborted = 0;  // their state went away before it was copied
   uint64_t bytes_written = 0;
+  uint64_t looks = 0;  // prompts that it was asked about, where others write to it
+  uint64_t looks_failed = 0;
   uint64_t fetches = 0;  // requests that began with what was read
   uint64_t fetches_failed = 0;
   uint64_t bytes_read = 0;

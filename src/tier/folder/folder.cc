@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tier/folder.h"
+#include "tier/folder/folder.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "tier/folder/folder.h"
+#include "tier/home.h"
+#include "tier/state_key.h"
+
+namespace reprise {
+
+// Records as files of a folder that belongs to this process.
+class FolderHome : public RecordHome {
+ public:
+  struct Options {
+    std::string path;
+    bool sync = true;                            // false: need not survive the machine
+    std::function<int(const char* call)> fault;  // tests: StateFolder::fault
+  };
+  // Makes the folder if it is not there. Refuses one that another process uses.
+  static Result<std::unique_ptr<FolderHome>> Open(const Options& options, const StateKey& key);
+
+  const char* kind() const override { return "disk"; }
+  std::string where() const override { return folder_->path(); }
+  bool shared() const override { return false; }
+  uint64_t Takes(uint64_t bytes) const override;
+  Result<std::vector<Listed>> List() override;
+  std::string NameFor(const RecordFacts&) override { return StateFolder::RandomName(); }
+  Result<std::unique_ptr<RecordSink>> Create(const std::string& name,
+                                             const RecordFacts& facts) override;
+  Result<std::unique_ptr<RecordSource>> Open(const std::string& name) override;
+  void Remove(const std::string& name) override { (void)folder_->Remove(name); }
+  void Touch(const std::string& name) override { folder_->Touch(name); }
+
+ private:
+  FolderHome(const Options& options, const StateKey& key) : options_(options), key_(key) {}
+
+  const Options options_;
+  const StateKey key_;
+  std::unique_ptr<StateFolder> folder_;
+};
+
+}  // namespace reprise

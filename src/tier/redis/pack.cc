@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tier/redis/pack.h"
+
+#include <zstd.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace reprise {
+namespace {
+
+constexpr int kLevel = 1;
+
+// out[b * count + i] = data[i * width + b]; what is left over stays behind.
+void Shuffle(std::span<const std::byte> data, size_t width, std::span<std::byte> out) {
+  const size_t count = data.size() / width;
+  for (size_t b = 0; b < width; ++b) {
+    for (size_t i = 0; i < count; ++i) out[b * count + i] = data[i * width + b];
+  }
+  std::copy(data.begin() + static_cast<ptrdiff_t>(count * width), data.end(),
+            out.begin() + static_cast<ptrdiff_t>(count * width));
+}
+
+void Unshuffle(std::span<const std::byte> data, size_t width, std::span<std::byte> out) {
+  const size_t count = data.size() / width;
+  for (size_t b = 0; b < width; ++b) {
+    for (size_t i = 0; i < count; ++i) out[i * width + b] = data[b * count + i];
+  }
+  std::copy(data.begin() + static_cast<ptrdiff_t>(count * width), data.end(),
+            out.begin() + static_cast<ptrdiff_t>(count * width));
+}
+
+}  // namespace
+
+std::vector<std::byte> Pack(std::span<const std::byte> data, size_t width) {
+  CHECK(width == 2 || width == 4);
+  std::vector<std::byte> shuffled(data.size());
+  Shuffle(data, width, shuffled);
+  std::vector<std::byte> packed(data.size());
+  const size_t bytes =
+      ::ZSTD_compress(packed.data(), packed.size(), shuffled.data(), shuffled.size(), kLevel);
+  if (::ZSTD_isError(bytes) != 0 || bytes >= data.size()) return {};
+  packed.resize(bytes);
+  return packed;
+}
+
+Status Unpack(std::span<const std::byte> packed, size_t width, std::span<std::byte> out) {
+  if (width != 2 && width != 4) return DataLoss("the value's method cannot be");
+  std::vector<std::byte> shuffled(out.size());
+  const size_t bytes =
+      ::ZSTD_decompress(shuffled.data(), shuffled.size(), packed.data(), packed.size());
+  if (::ZSTD_isError(bytes) != 0 || bytes != out.size()) {
+    return DataLoss("the value does not unpack to what it should");
+  }
+  Unshuffle(shuffled, width, out);
+  return OkStatus();
+}
+
+size_t PackWidth(std::span<const std::byte> data) {
+  const auto sample = data.first(std::min<size_t>(data.size(), size_t{64} << 10));
+  const auto bytes = [&](size_t width) {
+    const size_t packed = Pack(sample, width).size();
+    return packed == 0 ? sample.size() : packed;
+  };
+  return bytes(4) < bytes(2) ? 4 : 2;
+}
+
+}  // namespace reprise

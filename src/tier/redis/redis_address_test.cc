@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that addresses mean what they say, that bad ones are refused in a sentence that does not
+// repeat them, and that passwords are not shown.
+#include "tier/redis/redis_address.h"
+
+#include <gtest/gtest.h>
+
+namespace reprise {
+namespace {
+
+TEST(RedisAddress, PartsAreRead) {
+  const auto full = RedisAddress::Parse("rediss://us%3Aer:p%40ss:w@cache.example:7000/3");
+  ASSERT_TRUE(full.ok()) << full.status().message();
+  EXPECT_TRUE(full->tls);
+  EXPECT_EQ(full->user, "us:er");
+  EXPECT_EQ(full->password, "p@ss:w");
+  EXPECT_EQ(full->host, "cache.example");
+  EXPECT_EQ(full->port, 7000);
+  EXPECT_EQ(full->db, 3);
+  EXPECT_EQ(full->Show(), "rediss://cache.example:7000/3");
+
+  const auto plain = RedisAddress::Parse("redis://127.0.0.1");
+  ASSERT_TRUE(plain.ok());
+  EXPECT_FALSE(plain->tls);
+  EXPECT_EQ(plain->port, 6379);
+  EXPECT_EQ(plain->db, 0);
+
+  const auto v6 = RedisAddress::Parse("redis://:pw@[::1]:6380/");
+  ASSERT_TRUE(v6.ok());
+  EXPECT_EQ(v6->host, "::1");
+  EXPECT_EQ(v6->user, "");
+  EXPECT_EQ(v6->password, "pw");
+  EXPECT_EQ(v6->Show(), "redis://[::1]:6380/0");
+}
+
+TEST(RedisAddress, BadOnesAreRefused) {
+  const std::string bad[] = {
+      "",
+      "http://host",
+      "redis://",
+      "redis://:6379",
+      "redis://host:0",
+      "redis://host:65536",
+      "redis://host:x",
+      "redis://host/x",
+      "redis://host/-1",
+      "redis://host/1/2",
+      "redis://secret@host",
+      "redis://u:%zz@host",
+      "redis://u:%1@host",
+      "redis://[::1",
+      "redis://[::1]x",
+      "redis://ho st",
+      "redis://" + std::string(3000, 'a'),
+  };
+  for (const std::string& url : bad) {
+    const auto parsed = RedisAddress::Parse(url);
+    EXPECT_FALSE(parsed.ok()) << url.substr(0, 60);
+    if (parsed.ok()) continue;
+    EXPECT_EQ(parsed.status().message().find("secret"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace reprise
