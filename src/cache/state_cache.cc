@@ -105,6 +105,7 @@ Result<std::unique_ptr<StateCache>> StateCache::Create(const StateSpec& spec,
 void StateCache::AttachTier(std::unique_ptr<Tier> tier) {
   CHECK(tier_ == nullptr);
   tier_ = std::move(tier);
+  store_->ClearTaken();
   tier_->Open(store_->memory(), *memory_);
   index_->SetTier(tier_.get());
 }

@@ -49,6 +49,7 @@ void StateStore::Apply(std::span<const Action> actions) {
     switch (action.verb) {
       case Action::Verb::kTakeBlock:
         blocks_.Take(action.to);
+        if (clear_taken_) device_->Zero(blocks_.at(action.to), layout_.block_bytes());
         break;
       case Action::Verb::kFreeBlock:
         blocks_.Free(action.from, now_ms_);

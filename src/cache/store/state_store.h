@@ -37,6 +37,9 @@ class StateStore {
   Status Back(std::span<const BlockId> blocks, std::span<const StateId> states,
               size_t resident_limit);
   void SetTime(int64_t now_ms) { now_ms_ = now_ms; }
+  // From now on a block is zeros when it is taken: state leaves this memory in whole blocks, and
+  // rows that were never written must not hold what another request left there.
+  void ClearTaken() { clear_taken_ = true; }
   // Gives pages of units that were free for `unused_ms` back to the system, about `bytes` of them;
   // returns true if there was something to give.
   bool GiveBack(size_t bytes, int64_t unused_ms = 0);
@@ -52,6 +55,7 @@ class StateStore {
   UnitArena blocks_;  // [block_count, block_bytes]
   UnitArena states_;  // [state_count, state_bytes]
   StateMemory memory_;
+  bool clear_taken_ = false;
   int64_t now_ms_ = 0;
 };
 

@@ -207,6 +207,33 @@ TEST(RecordTier, OthersFindNothing) {
   }
 }
 
+// Blocks are written whole. Where a prompt ends inside one, its other rows were never written: they
+// are zeros, and not what another tenant's request left in that memory.
+TEST(RecordTier, RowsThatWereNotWrittenHoldNothing) {
+  Machine machine(kKinds[1]);
+  machine.Begin();
+  machine.key.salt = "first";
+  machine.Run(std::vector<TokenId>(1000, 54321));  // folds to 108642
+  machine.cache->ResetAll();
+  machine.key.salt = "second";
+  machine.Run(Tokens(1, 70));
+  machine.Rest();
+  const std::string left = [] {
+    float fold = 0;
+    for (int i = 0; i < 60; ++i) fold = fold * 0.5f + 54321;
+    return std::string(reinterpret_cast<const char*>(&fold), sizeof(fold));
+  }();
+  machine.cache.reset();
+  size_t bytes = 0;
+  for (const auto& file : std::filesystem::directory_iterator(machine.disk.path)) {
+    std::ifstream in(file.path(), std::ios::binary);
+    const std::string all{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_EQ(all.find(left), std::string::npos) << file.path();
+    bytes += all.size();
+  }
+  EXPECT_GT(bytes, 10'000u);
+}
+
 TEST(RecordTier, WithoutReadingNothingIsFetched) {
   Machine machine(kKinds[0]);
   machine.Begin();
