@@ -92,6 +92,9 @@ void StateIndex::SetTime(int64_t now_ms) {
   RekeySome(kRekeyPerStep);
   if (ExpireSome(kExpirePerStep)) Settle();
   SpillSome(&spill_now_);
+  // What memory has no room for would be gone before there is idle time.
+  const size_t budget = options_.cache.budget_bytes;
+  if (tier_ != nullptr && bytes_used() > budget - budget / 8) SpillSome(&spill_idle_);
 }
 
 NodeId StateIndex::RootOf(const NamespaceKey& key) {

@@ -290,6 +290,28 @@ TEST(RecordTier, SharedAndPinnedPlacesAreStoredAtOnce) {
             200);
 }
 
+// A server that is never idle stores what memory has no room for before it goes.
+TEST(RecordTier, StateThatIsEvictedUnderLoadIsOnTheDisk) {
+  for (const StateSpec& spec : std::span(kKinds).first(2)) {
+    Machine machine(spec);
+    machine.options.budget_bytes = 1 << 20;
+    machine.Begin();
+    for (uint64_t i = 0; i < 40; ++i) {
+      machine.Run(Tokens(i, 500));
+      for (int step = 0; step < 8; ++step) machine.Step();
+    }
+    const CacheStats stats = machine.cache->stats();
+    EXPECT_GT(stats.blocks_evicted[size_t(EvictReason::kRunning)], 0u);
+    EXPECT_GT(stats.spills, 30u);
+    int32_t found = 0;
+    for (uint64_t i = 0; i < 40; ++i) {
+      found += machine.Run(Join(Tokens(i, 500), {1})).used_tokens >= 499;
+    }
+    EXPECT_GT(found, 30);
+    EXPECT_GT(machine.cache->stats().loads, 5u);
+  }
+}
+
 // Many requests on few stems, little memory, a small folder, a disk that fails now and then, and
 // restarts: everything that is read is right (Machine::Compute), and the cache stays sound.
 TEST(RecordTier, RandomSchedules) {
