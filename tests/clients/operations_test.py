@@ -149,7 +149,7 @@ class Tenants(unittest.TestCase):
                  "/api/chat", "/api/generate", "/api/show", "/completion", "/infill", "/v1/embeddings"]
         gets = ["/v1/models", "/v1/models/x", "/models", "/props", "/metrics", "/metrics/vllm", "/v1/cache",
                 "/v1/cache/events", "/v1/responses/x", "/api/tags", "/api/ps", "/api/version", "/slots", "/version",
-                "/tokenizer_info"]
+                "/server_info", "/v1/loads", "/tokenizer_info"]
         for method, paths in (("POST", posts), ("GET", gets)):
             for path in paths:
                 for key in (None, "wrong", "alice-secre", "alice-secret2"):

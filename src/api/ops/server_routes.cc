@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <utility>
 
 #include "api/anthropic/endpoints.h"
@@ -105,15 +106,53 @@ void ShowVersion(Service*, const ExchangePtr& exchange) {
   exchange->Respond(std::move(response));
 }
 
+// Whether the whole server may be shown; if not, that was the answer.
+bool MaySeeAll(Service* service, const ExchangePtr& exchange) {
+  if (service->FindTenant(exchange->request())->admin) return true;
+  Refuse(exchange, {403,
+                    "the numbers of the whole server need an admin key (admin = true in the "
+                    "configuration)"});
+  return false;
+}
+
+// What routers that know SGLang ask a worker: what it serves,
+void ServerInfo(Service* service, const ExchangePtr& exchange) {
+  const ServedModel& model = service->model();
+  http::Response response;
+  JsonWriter json(&response.body);
+  json.BeginObject().Member("version", kVersion).Member("model_path", model.id);
+  json.Member("served_model_name", model.id).Member("context_length", model.context_tokens);
+  json.Member("max_running_requests", service->options().slot_count);
+  json.Member("tp_size", 1).Member("dp_size", 1).Member("page_size", int{kBlockTokens});
+  json.EndObject();
+  exchange->Respond(std::move(response));
+}
+
+// and how much it has to do.
+void Loads(Service* service, const ExchangePtr& exchange) {
+  if (!MaySeeAll(service, exchange)) return;
+  const EngineStats stats = service->engine().stats();
+  const CacheStats& cache = stats.cache;
+  const double usage = static_cast<double>(cache.bytes_leased) /
+                       static_cast<double>(std::max<size_t>(1, cache.bytes_budget));
+  http::Response response;
+  JsonWriter json(&response.body);
+  json.BeginObject().Member("version", kVersion).Member("dp_rank_count", 1);
+  json.Key("loads").BeginArray().BeginObject().Member("dp_rank", 0);
+  json.Member("num_running_reqs", stats.running).Member("num_waiting_reqs", stats.waiting);
+  json.Member("num_total_reqs", stats.running + stats.waiting).Member("token_usage", usage);
+  json.Member("max_running_requests", service->options().slot_count).EndObject().EndArray();
+  json.Key("aggregate").BeginObject().Member("total_running_reqs", stats.running);
+  json.Member("total_waiting_reqs", stats.waiting);
+  json.Member("total_reqs", stats.running + stats.waiting).Member("avg_token_usage", usage);
+  json.EndObject().EndObject();
+  exchange->Respond(std::move(response));
+}
+
 // A page of metrics, for those who run the server.
 void ShowMetrics(Service* service, const ExchangePtr& exchange,
                  std::string (Metrics::*format)(Service*) const) {
-  if (!service->FindTenant(exchange->request())->admin) {
-    const ApiError error{403,
-                         "the numbers of the whole server need an admin key (admin = true in the "
-                         "configuration)"};
-    return Refuse(exchange, error);
-  }
+  if (!MaySeeAll(service, exchange)) return;
   http::Response response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   response.body = (service->metrics().*format)(service);
@@ -150,6 +189,8 @@ void AddServerRoutes(Service* service, http::Router* router) {
   add("/props", RunOn::kWorker, Props);
   add("/tokenizer_info", RunOn::kWorker, TokenizerInfo);
   add("/version", RunOn::kServer, ShowVersion);
+  add("/server_info", RunOn::kWorker, ServerInfo);
+  add("/v1/loads", RunOn::kWorker, Loads);
   add("/metrics", RunOn::kWorker, OwnMetrics);
   add("/metrics/vllm", RunOn::kWorker, VllmMetrics);
 }
