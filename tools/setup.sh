@@ -7,7 +7,7 @@ packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libxxhash-d
 case "${1:-build}" in
   build) ;;
   test)
-    packages="$packages libgtest-dev python3 binutils git redis-server openssl"
+    packages="$packages libgtest-dev python3 binutils git redis-server haproxy openssl"
     python3 -c 'import venv, ensurepip' 2>/dev/null || packages="$packages python3-venv"
     command -v npm >/dev/null || packages="$packages nodejs npm"
     packages="$packages chromium chromium-driver"
