@@ -315,8 +315,8 @@ class Store(unittest.TestCase):
             for bad in (self.start(url=url), self.start(url=f"redis://:wrong@127.0.0.1:{locked.port}/1")):
                 self.assertEqual(self.expect_right(bad, messages)["tier"], "none")
                 self.assertTrue(store_of(bad)["failing"])
-                self.assertNotIn("p@ss", "".join(bad.log))
-                self.assertNotIn("p%40ss", "".join(bad.log))
+                self.assertNotIn("p@ss", bad.log.read_text())
+                self.assertNotIn("p%40ss", bad.log.read_text())
         finally:
             locked.close()
 
