@@ -553,7 +553,9 @@ void Reply::EndOne(size_t index, Completion completion) {
   Choice& choice = voice.choice;
   const bool called = std::any_of(choice.calls.begin(), choice.calls.end(),
                                   [](const ToolCall& call) { return call.complete; });
-  if (HasCalled(voice) || (voice.stops->stopped() && called)) {
+  // Half a call is none: whoever acts on it should know that it was cut off.
+  const bool cut_off = completion.reason == FinishReason::kLength && !called;
+  if (!cut_off && (HasCalled(voice) || (voice.stops->stopped() && called))) {
     choice.stop = StopKind::kToolCalls;  // whoever made it waits for its result
   } else if (voice.stops->stopped()) {
     choice.stop = StopKind::kStopString;

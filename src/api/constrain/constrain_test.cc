@@ -93,6 +93,27 @@ TEST(ConstrainTest, CallsAreMadeAndFitTheirSchema) {
   EXPECT_GT(answers, 2);
 }
 
+TEST(ConstrainTest, ACallThatIsCutOffSaysSo) {
+  TestService service;
+  int begun = 0;
+  for (int seed = 0; seed < 12; ++seed) {
+    const std::string body =
+        Ask(service, kTools + (R"("tool_choice": {"type": "function", "function": {"name": "f"}},
+            "temperature": 2, "max_tokens": 40, "seed": )" +
+                               std::to_string(seed)));
+    const auto answer = JsonDocument::Parse(body);
+    ASSERT_TRUE(answer.ok());
+    const JsonValue& choice = answer->root().Find("choices")->items()[0];
+    const JsonValue* calls = choice.Find("message")->Find("tool_calls");
+    if (calls == nullptr || !calls->is_array()) continue;
+    const JsonValue& arguments = *calls->items()[0].Find("function")->Find("arguments");
+    const bool whole = JsonDocument::Parse(arguments.as_string()).ok();
+    EXPECT_EQ(choice.Find("finish_reason")->as_string(), whole ? "tool_calls" : "length") << body;
+    begun += !whole;
+  }
+  EXPECT_GT(begun, 0);
+}
+
 TEST(ConstrainTest, ReasoningComesBeforeTheConstraint) {
   TestService service;
   // The alphabet, again and again: thoughts never end, and the limit of tokens says so.
