@@ -91,7 +91,8 @@ class Commands(unittest.TestCase):
             for model in [TINY, GOLDEN / "qwen3"]:
                 said = json.loads(run(*options, model, "--json").stdout)
                 self.assertGreater(said[rate], 0)
-                self.assertLessEqual(said[rate], said["peak"])
+                if said["peak"] is not None:  # a ceiling that was exceeded is not called one
+                    self.assertLessEqual(said[rate], said["peak"])
             profiled = run(*options, TINY, "--profile").stdout
             for op in ["project", "embed", "(between ops)"]:
                 self.assertIn(op, profiled)

@@ -13,9 +13,6 @@ namespace reprise::cli {
 struct Peak {
   double giga = 0;        // 10^9 a second
   const char* what = "";  // "measured here for reading as much memory"
-
-  // What was achieved can be: a ceiling that was measured while others had the machine is raised.
-  Peak Over(double achieved) const { return {achieved > giga ? achieved : giga, what}; }
 };
 
 // Bytes read. `bytes` is how many the work reads again and again: caches may hold them.
