@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proves the bounds that are not about running sequences: what has expired is not served and goes
-// in bounded time, waiting requests take nothing of the budget, pins hold no more than they may.
+// Proves bounds: what has expired is not served and goes in bounded time, waiting requests take
+// nothing of the budget, pins hold no more than they may, a running sequence no more than its
+// window.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -153,6 +154,30 @@ TEST(PinBudget, ManyPinsOnOnePrefixAreChargedOnce) {
   EXPECT_EQ(client.index.stats().entries_pinned, 21u);  // and what they start from
   client.index.SetTime(2'000'000);
   EXPECT_EQ(client.index.pinned_bytes(), 0u);
+}
+
+// However long it runs: what its layers can no longer see, others may have.
+TEST(Window, ARunningSequenceHoldsTheBlocksOfItsWindow) {
+  for (const bool recurrent : {false, true}) {
+    constexpr int32_t kWindow = 100, kRows = 64;
+    IndexClient client(OptionsOf(false, kWindow, recurrent, 64 << 20));
+    Lease lease = client.Acquire(RandomTokens(1, 1000));
+    ASSERT_TRUE(client.index.Start(lease).ready());
+    const LeaseRecord& record = client.index.record(lease);
+    for (int32_t done = 0; done < 1000;) {
+      const int32_t rows = std::min(kRows, 1000 - done);
+      ASSERT_TRUE(client.index.Reserve(lease, rows).ok());
+      ASSERT_TRUE(client.index.Commit(lease, {rows}).ok());
+      client.index.actions().clear();
+      done += rows;
+      const auto held = std::count_if(record.table.begin(), record.table.end(),
+                                      [](const BlockId& id) { return id.valid(); });
+      // The window may begin inside a block and end inside another.
+      EXPECT_LE(held, kWindow / 64 + 2) << "after " << done;
+    }
+    client.index.Finish(std::move(lease));
+    EXPECT_TRUE(client.index.CheckInvariants().ok());
+  }
 }
 
 }  // namespace
