@@ -5,7 +5,6 @@ usage: restart_test.py REPRISE
 REPRISE_KILLS: how often the server is killed at a random moment (default 12).
 """
 import concurrent.futures
-import json
 import os
 import pathlib
 import random
@@ -19,42 +18,14 @@ import urllib.error
 import urllib.request
 
 import harness
+from kept_state import SLACK, STORY, ask, get, post, said, tier_of, user
 
 PROGRAM = sys.argv.pop(1)
 KILLS = int(os.environ.get("REPRISE_KILLS", "12"))
-SLACK = 64
-STORY = "Once upon a time there was a fox who lived in the forest near the river and had many friends. "
-
-
-def user(text):
-    return {"role": "user", "content": text}
-
-
-def post(server, path, body):
-    request = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}", json.dumps(body).encode(),
-                                     {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        return json.load(answer)
-
-
-def get(server, path):
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=60) as answer:
-        return json.load(answer)
-
-
-def ask(server, messages, **more):
-    body = {"messages": messages, "temperature": 0.8, "seed": 7, "max_tokens": 24, "logprobs": True, "top_logprobs": 5,
-            **more}
-    return post(server, "/v1/chat/completions", body)
-
-
-def said(answer):
-    """All that the model had to say, to the last bit that is sent."""
-    return answer["choices"][0]["message"]["content"], answer["choices"][0]["logprobs"]
 
 
 def disk_of(server):
-    return next(tier for tier in get(server, "/v1/cache")["server"]["budget"] if tier["tier"] == "disk")
+    return tier_of(server, "disk")
 
 
 class Restart(unittest.TestCase):

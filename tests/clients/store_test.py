@@ -12,45 +12,16 @@ import sys
 import tempfile
 import time
 import unittest
-import urllib.request
 
 import harness
 import redis_server
+from kept_state import SLACK, STORY, ask, get, post, said, tier_of, user
 
 PROGRAM = sys.argv.pop(1)
-SLACK = 64
-STORY = "Once upon a time there was a fox who lived in the forest near the river and had many friends. "
-
-
-def user(text):
-    return {"role": "user", "content": text}
-
-
-def post(server, path, body):
-    request = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}", json.dumps(body).encode(),
-                                     {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        return json.load(answer)
-
-
-def get(server, path):
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=60) as answer:
-        return json.load(answer)
-
-
-def ask(server, messages, **more):
-    body = {"messages": messages, "temperature": 0.8, "seed": 7, "max_tokens": 24, "logprobs": True, "top_logprobs": 5,
-            **more}
-    return post(server, "/v1/chat/completions", body)
-
-
-def said(answer):
-    """All that the model had to say, to the last bit that is sent."""
-    return answer["choices"][0]["message"]["content"], answer["choices"][0]["logprobs"]
 
 
 def store_of(server):
-    return next(tier for tier in get(server, "/v1/cache")["server"]["budget"] if tier["tier"] == "store")
+    return tier_of(server, "store")
 
 
 def wait_for(what, seconds=60):
