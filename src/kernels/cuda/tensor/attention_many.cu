@@ -75,43 +75,6 @@ __device__ void LoadQueries(const AttentionCall& call, const SequenceView& seque
   }
 }
 
-// acc (+)= A [64, 16] from registers, B [16, 64] from shared memory, rows of 64 values.
-template <Half kType>
-__device__ __forceinline__ void ValueStep(PageScores& acc, const uint32_t (&a)[4], uint64_t b,
-                                          bool first) {
-  if constexpr (kType == Half::kBF16) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.eq.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
-        "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
-        "%27, %28, %29, %30, %31}, "
-        "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}"
-        : "+f"(acc[0][0]), "+f"(acc[0][1]), "+f"(acc[0][2]), "+f"(acc[0][3]), "+f"(acc[1][0]),
-          "+f"(acc[1][1]), "+f"(acc[1][2]), "+f"(acc[1][3]), "+f"(acc[2][0]), "+f"(acc[2][1]),
-          "+f"(acc[2][2]), "+f"(acc[2][3]), "+f"(acc[3][0]), "+f"(acc[3][1]), "+f"(acc[3][2]),
-          "+f"(acc[3][3]), "+f"(acc[4][0]), "+f"(acc[4][1]), "+f"(acc[4][2]), "+f"(acc[4][3]),
-          "+f"(acc[5][0]), "+f"(acc[5][1]), "+f"(acc[5][2]), "+f"(acc[5][3]), "+f"(acc[6][0]),
-          "+f"(acc[6][1]), "+f"(acc[6][2]), "+f"(acc[6][3]), "+f"(acc[7][0]), "+f"(acc[7][1]),
-          "+f"(acc[7][2]), "+f"(acc[7][3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(first)));
-  } else {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.eq.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
-        "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
-        "%27, %28, %29, %30, %31}, "
-        "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}"
-        : "+f"(acc[0][0]), "+f"(acc[0][1]), "+f"(acc[0][2]), "+f"(acc[0][3]), "+f"(acc[1][0]),
-          "+f"(acc[1][1]), "+f"(acc[1][2]), "+f"(acc[1][3]), "+f"(acc[2][0]), "+f"(acc[2][1]),
-          "+f"(acc[2][2]), "+f"(acc[2][3]), "+f"(acc[3][0]), "+f"(acc[3][1]), "+f"(acc[3][2]),
-          "+f"(acc[3][3]), "+f"(acc[4][0]), "+f"(acc[4][1]), "+f"(acc[4][2]), "+f"(acc[4][3]),
-          "+f"(acc[5][0]), "+f"(acc[5][1]), "+f"(acc[5][2]), "+f"(acc[5][3]), "+f"(acc[6][0]),
-          "+f"(acc[6][1]), "+f"(acc[6][2]), "+f"(acc[6][3]), "+f"(acc[7][0]), "+f"(acc[7][1]),
-          "+f"(acc[7][2]), "+f"(acc[7][3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(first)));
-  }
-}
-
 // 16 rows of a tile of values: K runs over its rows, eight of which are 1024 bytes.
 __device__ __forceinline__ uint64_t ValueDescriptor(const uint16_t* rows) {
   constexpr uint64_t kEightRows = 1024 >> 4;
@@ -185,7 +148,10 @@ __device__ __forceinline__ void JoinValues(const PageSoftmax& page, const uint32
     const uint64_t values = ValueDescriptor(tiles[part]);
     WarpgroupFence();
 #pragma unroll
-    for (int k = 0; k < 4; ++k) ValueStep<kType>(fresh, p[k], values + k * (2048 >> 4), k == 0);
+    for (int k = 0; k < 4; ++k) {
+      WarpgroupMmaRows64<kType>(reinterpret_cast<float(&)[32]>(fresh), p[k],
+                                values + k * (2048 >> 4), k == 0);
+    }
     WarpgroupCommit();
     WarpgroupWait<0>();
     JoinPart<kAll>(page, part, fresh, before, after, running);

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/tensor/mma.cuh"
+
+// Products of a whole warpgroup: acc (+)= A [64, 16] B; `first`: without what was in acc. acc[4 j +
+// e] is row 16 w + g + 8 (e / 2), column 8 j + 2 t + e % 2 of the warpgroup's tile. They run on
+// after the call: WarpgroupFence before the first, WarpgroupCommit and WarpgroupWait behind the
+// last.
+namespace reprise::cuda {
+
+// The instruction has its sizes, its type and the numbers of its operands in its text.
+#define REPRISE_WGMMA_REGISTERS_16 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define REPRISE_WGMMA_REGISTERS_32 \
+  REPRISE_WGMMA_REGISTERS_16       \
+      ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define REPRISE_WGMMA_REGISTERS_64                                                              \
+  REPRISE_WGMMA_REGISTERS_32                                                                    \
+      ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, " \
+      "%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define REPRISE_WGMMA_SUMS(i) "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3])
+#define REPRISE_WGMMA_SUMS_16(i)                                               \
+  REPRISE_WGMMA_SUMS(i), REPRISE_WGMMA_SUMS(i + 4), REPRISE_WGMMA_SUMS(i + 8), \
+      REPRISE_WGMMA_SUMS(i + 12)
+#define REPRISE_WGMMA_SUMS_32(i) REPRISE_WGMMA_SUMS_16(i), REPRISE_WGMMA_SUMS_16(i + 16)
+#define REPRISE_WGMMA(columns, type, registers, operands, add, ...)                                \
+  asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, " add                                             \
+               ", 0;\n"                                                                            \
+               "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type " {" registers \
+               "}, " operands ";\n}"                                                               \
+               : __VA_ARGS__)
+
+// B [128, 16]^T; both from shared memory.
+template <Half kType>
+__device__ __forceinline__ void WarpgroupMma128(float (&acc)[64], uint64_t a, uint64_t b,
+                                                bool first) {
+  if constexpr (kType == Half::kBF16) {
+    REPRISE_WGMMA("128", "bf16", REPRISE_WGMMA_REGISTERS_64, "%64, %65, p, 1, 1, 0, 0", "%66",
+                  REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_32(32)
+                  : "l"(a), "l"(b), "r"(int(first)));
+  } else {
+    REPRISE_WGMMA("128", "f16", REPRISE_WGMMA_REGISTERS_64, "%64, %65, p, 1, 1, 0, 0", "%66",
+                  REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_32(32)
+                  : "l"(a), "l"(b), "r"(int(first)));
+  }
+}
+// B [64, 16]^T.
+template <Half kType>
+__device__ __forceinline__ void WarpgroupMma64(float (&acc)[32], uint64_t a, uint64_t b,
+                                               bool first) {
+  if constexpr (kType == Half::kBF16) {
+    REPRISE_WGMMA("64", "bf16", REPRISE_WGMMA_REGISTERS_32, "%32, %33, p, 1, 1, 0, 0", "%34",
+                  REPRISE_WGMMA_SUMS_32(0)
+                  : "l"(a), "l"(b), "r"(int(first)));
+  } else {
+    REPRISE_WGMMA("64", "f16", REPRISE_WGMMA_REGISTERS_32, "%32, %33, p, 1, 1, 0, 0", "%34",
+                  REPRISE_WGMMA_SUMS_32(0)
+                  : "l"(a), "l"(b), "r"(int(first)));
+  }
+}
+// B [32, 16]^T.
+template <Half kType>
+__device__ __forceinline__ void WarpgroupMma32(float (&acc)[16], uint64_t a, uint64_t b,
+                                               bool first) {
+  if constexpr (kType == Half::kBF16) {
+    REPRISE_WGMMA("32", "bf16", REPRISE_WGMMA_REGISTERS_16, "%16, %17, p, 1, 1, 0, 0", "%18",
+                  REPRISE_WGMMA_SUMS_16(0)
+                  : "l"(a), "l"(b), "r"(int(first)));
+  } else {
+    REPRISE_WGMMA("32", "f16", REPRISE_WGMMA_REGISTERS_16, "%16, %17, p, 1, 1, 0, 0", "%18",
+                  REPRISE_WGMMA_SUMS_16(0)
+                  : "l"(a), "l"(b), "r"(int(first)));
+  }
+}
+// A from registers, B [16, 64] from shared memory, rows of 64 values.
+template <Half kType>
+__device__ __forceinline__ void WarpgroupMmaRows64(float (&acc)[32], const uint32_t (&a)[4],
+                                                   uint64_t b, bool first) {
+  if constexpr (kType == Half::kBF16) {
+    REPRISE_WGMMA("64", "bf16", REPRISE_WGMMA_REGISTERS_32, "{%32, %33, %34, %35}, %36, p, 1, 1, 1",
+                  "%37", REPRISE_WGMMA_SUMS_32(0)
+                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(first)));
+  } else {
+    REPRISE_WGMMA("64", "f16", REPRISE_WGMMA_REGISTERS_32, "{%32, %33, %34, %35}, %36, p, 1, 1, 1",
+                  "%37", REPRISE_WGMMA_SUMS_32(0)
+                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(first)));
+  }
+}
+
+#undef REPRISE_WGMMA
+#undef REPRISE_WGMMA_SUMS_32
+#undef REPRISE_WGMMA_SUMS_16
+#undef REPRISE_WGMMA_SUMS
+#undef REPRISE_WGMMA_REGISTERS_64
+#undef REPRISE_WGMMA_REGISTERS_32
+#undef REPRISE_WGMMA_REGISTERS_16
+
+}  // namespace reprise::cuda
