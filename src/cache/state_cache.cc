@@ -16,7 +16,7 @@ namespace reprise {
 namespace {
 
 // What one sequence of `context` tokens takes while it runs, and what it leaves behind.
-struct EntrySize {
+struct SequenceSize {
   size_t kv_bytes = 0;
   size_t copy_bytes = 0;  // of the block that it continues in, while both are there
   size_t state_bytes = 0;
@@ -27,9 +27,9 @@ struct EntrySize {
   size_t least() const { return kv_bytes + copy_bytes + 2 * state_bytes + metadata_bytes; }
 };
 
-EntrySize SizeOf(const StateSpec& spec, const CacheOptions& options) {
+SequenceSize SizeOf(const StateSpec& spec, const CacheOptions& options) {
   const size_t blocks = (size_t(options.context_tokens) + kBlockTokens - 1) / kBlockTokens;
-  EntrySize size;
+  SequenceSize size;
   size.kv_bytes = blocks * spec.kv_block_bytes();
   size.copy_bytes = spec.kv_block_bytes();
   size.state_bytes = spec.state_bytes();
@@ -51,10 +51,11 @@ Status Validate(const StateSpec& spec, const CacheOptions& options) {
         "cache options must not be negative, and at least 1 where a number is "
         "needed (context, sequences, grid, gap)");
   }
-  const EntrySize size = SizeOf(spec, options);
+  const SequenceSize size = SizeOf(spec, options);
   if (options.budget_bytes < size.least()) {
     return InvalidArgument(fmt::format(
-        "a cache budget of {:.1f} MiB cannot hold one entry of this model: {} tokens of K/V take "
+        "a cache budget of {:.1f} MiB cannot hold one sequence of this model: {} tokens of K/V "
+        "take "
         "{:.1f} MiB, a running state and a snapshot of it {:.1f} MiB each; give it at least {:.1f} "
         "MiB or shorten the context",
         MiB(options.budget_bytes), options.context_tokens, MiB(size.kv_bytes),
@@ -71,7 +72,7 @@ size_t LeastBudget(const StateSpec& spec, const CacheOptions& options) {
 
 size_t DefaultBudget(const StateSpec& spec, size_t memory_bytes, const CacheOptions& options) {
   constexpr size_t kEntries = 64;
-  const EntrySize size = SizeOf(spec, options);
+  const SequenceSize size = SizeOf(spec, options);
   const size_t wish = size_t(options.sequence_count) * size.running() + kEntries * size.stored();
   return std::min(std::max(wish, size.least()), memory_bytes / 4 * 3);
 }
@@ -255,20 +256,20 @@ std::vector<TreeNodeView> StateCache::View(const NamespaceKey& key, size_t node_
 }
 
 Lease::Lease(Lease&& other) noexcept
-    : index_(std::exchange(other.index_, nullptr)), record_(other.record_), id_(other.id_) {}
+    : index_(std::exchange(other.index_, nullptr)), seat_(other.seat_), id_(other.id_) {}
 
 Lease& Lease::operator=(Lease&& other) noexcept {
   if (this != &other) {
-    if (index_ != nullptr) index_->Release(record_, id_);
+    if (index_ != nullptr) index_->Release(seat_, id_);
     index_ = std::exchange(other.index_, nullptr);
-    record_ = other.record_;
+    seat_ = other.seat_;
     id_ = other.id_;
   }
   return *this;
 }
 
 Lease::~Lease() {
-  if (index_ != nullptr) index_->Release(record_, id_);
+  if (index_ != nullptr) index_->Release(seat_, id_);
 }
 
 bool Lease::started() const { return index_->record(*this).started; }

@@ -94,7 +94,7 @@ struct PendingSnapshot {
 // have more while others want less, but is never evicted below its share for others.
 struct CacheOptions {
   size_t budget_bytes = 0;        // see DefaultBudget
-  int32_t context_tokens = 4096;  // of one sequence; one such entry must fit
+  int32_t context_tokens = 4096;  // of one sequence, which must fit
   int32_t sequence_count = 16;    // sequences with recurrent state that run at the same time
   int64_t entry_count_max = 0;    // 0: no cap
   int64_t ttl_ms = 0;             // entries unused for so long are dropped; 0: never
@@ -110,8 +110,8 @@ struct CacheOptions {
 size_t LeastBudget(const StateSpec& spec, const CacheOptions& options);
 
 // A budget for a model on a machine: what `memory_bytes` (free memory, weights already taken off)
-// allows, enough for many entries where possible.
-// Never more than that: a model of which one entry does not fit is refused by Create.
+// allows, enough for many sequences where possible.
+// Never more than that: a model of which one sequence does not fit is refused by Create.
 size_t DefaultBudget(const StateSpec& spec, size_t memory_bytes, const CacheOptions& options);
 
 // The right to use a matched prefix and the memory of one running sequence. Move-only; the
@@ -131,8 +131,8 @@ class Lease {
   int32_t prompt_tokens() const;
   int32_t computed() const;  // positions whose state it holds
   Extent extent() const;     // the same, and the rows of K/V that stand for them
-  // Block table: entry i covers positions [64 i, 64 i + 64). Covers all reserved positions. For
-  // models with window K/V only, entries that lie wholly before the window are invalid ids.
+  // Block table: block i covers positions [64 i, 64 i + 64). Covers all reserved positions. For
+  // models with window K/V only, the ids of blocks that lie wholly before the window are invalid.
   std::span<const BlockId> blocks() const;
   StateId state() const;  // the live one; invalid if the model has no recurrent state
   // Snapshots that the step reserved last is to fill on its way, ascending: positions strictly
@@ -145,11 +145,10 @@ class Lease {
  private:
   friend class StateCache;
   friend class StateIndex;
-  Lease(StateIndex* index, uint32_t record, uint64_t id)
-      : index_(index), record_(record), id_(id) {}
+  Lease(StateIndex* index, uint32_t seat, uint64_t id) : index_(index), seat_(seat), id_(id) {}
 
   StateIndex* index_ = nullptr;
-  uint32_t record_ = 0;
+  uint32_t seat_ = 0;
   uint64_t id_ = 0;
 };
 
@@ -181,7 +180,7 @@ struct CommitArgs {
 class StateCache {
  public:
   // Refuses, with the numbers, a budget that cannot hold one running sequence of
-  // options.context_tokens and one stored entry of it. The state lies in `memory`, which must
+  // options.context_tokens and the state that it leaves. The state lies in `memory`, which must
   // outlive the cache.
   static Result<std::unique_ptr<StateCache>> Create(const StateSpec& spec,
                                                     const CacheOptions& options,

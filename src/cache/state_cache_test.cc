@@ -49,7 +49,7 @@ class Toy {
     auto* block = Raw(memory.block(lease.blocks()[p / kBlockTokens]).As<float>());
     return block + (p % kBlockTokens) * 16;  // head 0
   }
-  float* Slot(const Lease& lease) const {
+  float* State(const Lease& lease) const {
     return Raw(cache->memory().state(lease.state()).As<float>());
   }
 
@@ -69,8 +69,8 @@ class Toy {
       const int32_t begin = lease.computed();
       const int32_t end = std::min(begin + 100, static_cast<int32_t>(lease.tokens().size()));
       REPRISE_TRY(cache->Reserve(lease, end - begin));
-      EXPECT_EQ(Slot(lease)[0], folds[begin]);
-      EXPECT_EQ(Slot(lease)[1023], folds[begin]);
+      EXPECT_EQ(State(lease)[0], folds[begin]);
+      EXPECT_EQ(State(lease)[1023], folds[begin]);
       for (int32_t p = 0; p < begin; ++p) EXPECT_EQ(*Row(lease, p), folds[p + 1]);
       for (int32_t p = begin; p < end; ++p) {
         for (int i = 0; i < 16; ++i) Row(lease, p)[i] = folds[p + 1];
@@ -80,7 +80,7 @@ class Toy {
         auto* snapshot = Raw(cache->memory().state(one.state).As<float>());
         std::fill_n(snapshot, 1024, folds[one.position]);
       }
-      std::fill_n(Slot(lease), 1024, folds[end]);
+      std::fill_n(State(lease), 1024, folds[end]);
       computed += end - begin;
       REPRISE_TRY(cache->Commit(lease, {end - begin, finite}));
     }
@@ -140,14 +140,15 @@ TEST(StateCache, RefusesABudgetThatHoldsNoEntryWithTheNumbers) {
   options.context_tokens = 32768;
   const auto made = StateCache::Create(HybridSpec(), options);
   ASSERT_FALSE(made.ok());
-  EXPECT_NE(made.status().message().find("1.0 MiB cannot hold one entry"), std::string::npos);
+  EXPECT_NE(made.status().message().find("1.0 MiB cannot hold one sequence"), std::string::npos);
   EXPECT_NE(made.status().message().find("give it at least"), std::string::npos);
   options.budget_bytes = DefaultBudget(HybridSpec(), 64 << 20, options);
   EXPECT_LE(options.budget_bytes, size_t{48} << 20);
   EXPECT_TRUE(StateCache::Create(HybridSpec(), options).ok());
 }
 
-// Where one entry does not fit into what memory allows, the default does not pretend that it does.
+// Where one sequence does not fit into what memory allows, the default does not pretend that it
+// does.
 TEST(StateCache, DefaultBudgetIsNeverAboveWhatMemoryAllows) {
   CacheOptions options;
   options.context_tokens = 131'072;

@@ -94,7 +94,7 @@ class Auditor {
     schedule.tier = true;
     // Little memory, or processes that end and begin again: else all that is wanted is in memory.
     if (schedule.seed % 5 == 0) {
-      schedule.budget_entries = 1;
+      schedule.budget_sequences = 1;
     } else {
       schedule.restart_before = static_cast<int32_t>(1 + schedule.seed % 3);
       schedule.restart_gap = static_cast<int32_t>(1 + schedule.seed % 4);

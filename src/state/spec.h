@@ -52,23 +52,24 @@ struct StateSpec {
   size_t state_bytes() const;     // all recurrent tensors of one sequence
 };
 
-// Where each tensor lies inside a block or a slot. Blocks and slots are contiguous, so copying one
-// is a single memcpy.
+// Where each tensor lies inside a block or a state. Both are contiguous, so copying one is a single
+// memcpy.
 //
-//  block  for each K/V entry of the spec, in order: its tensors, in order, each kBlockTokens times
-//         its bytes; how tokens lie inside a tensor is the ops' choice (kernels/ops.h)
-//  slot   for each recurrent entry, in order: its tensors, in order
+//  block  for each layer state with K/V, in order: its tensors, in order, each kBlockTokens times
+//  its
+//         bytes; how tokens lie inside a tensor is the ops' choice (kernels/ops.h)
+//  state  for each recurrent layer state, in order: its tensors, in order
 // Every tensor starts at a multiple of 64 bytes.
 class StateLayout {
  public:
   StateLayout() = default;
   explicit StateLayout(const StateSpec& spec);
 
-  // `entry` indexes StateSpec::layers, `tensor` the tensors of that entry.
-  size_t offset(size_t entry, size_t tensor) const { return offsets_[entry][tensor]; }
-  size_t tensor_count(size_t entry) const { return offsets_[entry].size(); }
-  // Bytes of the tensor in a slot, or of one token of it in a block.
-  size_t bytes(size_t entry, size_t tensor) const { return bytes_[entry][tensor]; }
+  // `layer_state` indexes StateSpec::layers, `tensor` the tensors of that one.
+  size_t offset(size_t layer_state, size_t tensor) const { return offsets_[layer_state][tensor]; }
+  size_t tensor_count(size_t layer_state) const { return offsets_[layer_state].size(); }
+  // Bytes of the tensor in a state, or of one token of it in a block.
+  size_t bytes(size_t layer_state, size_t tensor) const { return bytes_[layer_state][tensor]; }
   size_t block_bytes() const { return block_bytes_; }
   size_t state_bytes() const { return state_bytes_; }
 

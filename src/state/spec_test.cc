@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves the sizes of published models (the figures are those of the model cards' geometry) and
-// that tensors of a block or slot do not overlap.
+// that tensors of a block or state do not overlap.
 #include "state/spec.h"
 
 #include <gtest/gtest.h>

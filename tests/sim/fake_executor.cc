@@ -40,11 +40,11 @@ FakeExecutor::FakeExecutor(Kind kind, int64_t context_length) {
   spec.token_cost = 1000;
   spec.token_cost_per_position = 1;
   if (has_recurrent_) {
-    recurrent_entry_ = spec.layers.size();
+    recurrent_state_ = spec.layers.size();
     spec.layers.push_back({0, StateKind::kRecurrent, 0, {{"r", {kStateWords}, DType::kI32}}});
   }
   if (has_kv_) {
-    kv_entry_ = spec.layers.size();
+    kv_state_ = spec.layers.size();
     spec.layers.push_back({1, StateKind::kFullKv, 0, {{"k", {1, kKeyWords}, DType::kI32}}});
   }
 }
@@ -69,14 +69,14 @@ Status FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, 
     const SequenceSlice& slice = batch.sequences[s];
     const auto key_at = [&](int32_t at) {
       const BlockId block = slice.blocks[static_cast<size_t>(at / kBlockTokens)];
-      return Raw(memory.block(block)) + memory.layout->offset(kv_entry_, 0) +
+      return Raw(memory.block(block)) + memory.layout->offset(kv_state_, 0) +
              static_cast<size_t>(at % kBlockTokens) * kKeyWords * 4;
     };
     // The state is read from both ends of its tensor, so that half a copy is noticed.
     std::byte* state = nullptr;
     uint64_t recurrent = 0;
     if (has_recurrent_) {
-      state = Raw(memory.state(slice.state)) + memory.layout->offset(recurrent_entry_, 0);
+      state = Raw(memory.state(slice.state)) + memory.layout->offset(recurrent_state_, 0);
       recurrent = Load(state) ^ Mix64(Load(state + kStateEnd) - Load(state));  // Mix64(0) is 0
     }
     uint64_t keys = 0;
@@ -95,7 +95,7 @@ Status FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, 
       for (const StateTap& tap : slice.taps) {
         if (has_recurrent_ && tap.row_count == i + 1) {
           std::byte* kept =
-              Raw(memory.state(tap.state)) + memory.layout->offset(recurrent_entry_, 0);
+              Raw(memory.state(tap.state)) + memory.layout->offset(recurrent_state_, 0);
           Store(taps_late_ ? before : recurrent, kept);
           Store(taps_late_ ? before : recurrent, kept + kStateEnd);
         }

@@ -49,8 +49,8 @@ class FakeExecutor : public Executor {
   DeviceMemory* memory_ = &HostMemory();
   bool has_kv_ = false;
   bool has_recurrent_ = false;
-  size_t kv_entry_ = 0;
-  size_t recurrent_entry_ = 0;
+  size_t kv_state_ = 0;
+  size_t recurrent_state_ = 0;
   bool taps_late_ = false;
   TokenId poison_ = -1;
   uint64_t rows_ = 0;

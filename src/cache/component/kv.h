@@ -47,8 +47,9 @@ class Kv : public Component {
   // How many blocks hold state of the node before `upto`.
   size_t CountBlocks(NodeId node, int32_t upto) const;
 
-  // Takes the blocks of `table` (a lease's: entry g covers grid block g) for positions
-  // [from, upto) of the node, as far as it has none. REQUIRES: upto <= end of the node's run.
+  // Takes the blocks of `table` (a lease's: its g-th block covers block g of the grid) for
+  // positions [from, upto) of the node, as far as it has none. REQUIRES: upto <= end of the node's
+  // run.
   void Attach(NodeId node, int32_t from, int32_t upto, std::span<const BlockId> table);
   // Lets go of what lies behind `upto`, in whole blocks.
   void Trim(NodeId node, int32_t upto);
@@ -59,7 +60,7 @@ class Kv : public Component {
   void DropRange(NodeId node, int32_t from, int32_t upto);
 
   // Writes the blocks that hold [FirstNeeded(position), position) along the path into `table`
-  // (resized to cover position); entries before that are invalid.
+  // (resized to cover position); ids before that are invalid.
   void Collect(const RadixTree::Path& path, int32_t position, std::vector<BlockId>* table) const;
 
   void OnSplit(NodeId upper, NodeId lower) override;

@@ -12,43 +12,43 @@ uint32_t Flights::Add() {
     free_.push_back(static_cast<uint32_t>(records_.size()));
     records_.emplace_back();
   }
-  const uint32_t slot = free_.back();
+  const uint32_t seat = free_.back();
   free_.pop_back();
-  records_[slot].id = next_id_++;
-  return slot;
+  records_[seat].id = next_id_++;
+  return seat;
 }
 
-void Flights::Remove(uint32_t slot) {
-  const LeaseRecord& ending = records_[slot];
-  std::erase(under_way_, slot);
+void Flights::Remove(uint32_t seat) {
+  const LeaseRecord& ending = records_[seat];
+  std::erase(under_way_, seat);
   if (ending.passengers) {
     for (LeaseRecord& waiting : records_) {
       if (waiting.wait.for_what.lease_id == ending.id) Disembark(waiting, ending);
     }
   }
-  records_[slot] = LeaseRecord();
-  free_.push_back(slot);
+  records_[seat] = LeaseRecord();
+  free_.push_back(seat);
 }
 
-void Flights::TakeOff(uint32_t slot) {
-  if (!records_[slot].in_flight()) return;
-  records_[slot].take_off = ++take_offs_;
-  under_way_.push_back(slot);
+void Flights::TakeOff(uint32_t seat) {
+  if (!records_[seat].in_flight()) return;
+  records_[seat].take_off = ++take_offs_;
+  under_way_.push_back(seat);
 }
 
-void Flights::Arrive(uint32_t slot) { std::erase(under_way_, slot); }
+void Flights::Arrive(uint32_t seat) { std::erase(under_way_, seat); }
 
 LeaseRecord* Flights::AwaitedBy(const LeaseRecord& waiting) {
   const LeaseRecord::Wait& wait = waiting.wait;
   if (wait.for_what.lease_id == 0) return nullptr;
-  LeaseRecord& flight = records_[wait.slot];
+  LeaseRecord& flight = records_[wait.seat];
   return flight.id == wait.for_what.lease_id ? &flight : nullptr;
 }
 
 void Flights::Await(LeaseRecord& waiting, const LeaseRecord& flight, Awaited awaited,
                     int32_t common) {
   waiting.wait = {awaited, static_cast<uint32_t>(&flight - records_.data()), common};
-  records_[waiting.wait.slot].passengers = true;
+  records_[waiting.wait.seat].passengers = true;
 }
 
 void Flights::Disembark(LeaseRecord& waiting, const LeaseRecord& flight) {

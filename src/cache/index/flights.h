@@ -25,17 +25,17 @@ class Flights {
  public:
   explicit Flights(RadixTree* tree) : tree_(tree) {}
 
-  // A record with an id of its own.
+  // A record with an id of its own. Where it sits is used again once it is removed; the id is not.
   uint32_t Add();
-  void Remove(uint32_t slot);
-  LeaseRecord& operator[](uint32_t slot) { return records_[slot]; }
-  const LeaseRecord& operator[](uint32_t slot) const { return records_[slot]; }
+  void Remove(uint32_t seat);
+  LeaseRecord& operator[](uint32_t seat) { return records_[seat]; }
+  const LeaseRecord& operator[](uint32_t seat) const { return records_[seat]; }
   std::span<const LeaseRecord> records() const { return records_; }  // free ones too
   size_t size() const { return records_.size() - free_.size(); }
 
   // The record has started; its prompt is computed.
-  void TakeOff(uint32_t slot);
-  void Arrive(uint32_t slot);
+  void TakeOff(uint32_t seat);
+  void Arrive(uint32_t seat);
   // The waiting record's flight ends or has published what it promised: it stands where that one
   // has come to, and waits no more.
   void Disembark(LeaseRecord& waiting, const LeaseRecord& flight);
@@ -56,8 +56,8 @@ class Flights {
   void ForEachNew(LeaseRecord& waiting, const Visit& visit) {
     const uint64_t seen = waiting.flights_seen;
     waiting.flights_seen = take_offs_;
-    for (auto slot = under_way_.rbegin(); slot != under_way_.rend(); ++slot) {
-      LeaseRecord& flight = records_[*slot];
+    for (auto seat = under_way_.rbegin(); seat != under_way_.rend(); ++seat) {
+      LeaseRecord& flight = records_[*seat];
       if (flight.take_off <= seen) return;
       if (flight.root == waiting.root && flight.in_flight()) visit(flight);
     }
@@ -71,7 +71,7 @@ class Flights {
   RadixTree* tree_;
   std::vector<LeaseRecord> records_;
   std::vector<uint32_t> free_;
-  std::vector<uint32_t> under_way_;  // slots, by take_off
+  std::vector<uint32_t> under_way_;  // seats, by take_off
   uint64_t next_id_ = 1;
   uint64_t take_offs_ = 0;
 };

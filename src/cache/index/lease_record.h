@@ -78,8 +78,8 @@ struct LeaseRecord {
   ReuseReport report;
   RadixTree::Place place;  // where the match of its prompt has ended so far
   struct Wait {
-    Awaited for_what;  // lease_id 0: nobody
-    uint32_t slot = 0;
+    Awaited for_what;    // lease_id 0: nobody
+    uint32_t seat = 0;   // of the flight
     int32_t common = 0;  // tokens that both prompts have
   };
   Wait wait;

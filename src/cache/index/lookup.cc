@@ -194,8 +194,8 @@ RadixTree::Path StateIndex::UpTo(const RadixTree::Path& path, int32_t position) 
 }
 
 // The record shares the state along the path and goes on behind `position`, where it ends.
-void StateIndex::Adopt(uint32_t slot, const RadixTree::Path& path, int32_t position) {
-  LeaseRecord& record = flights_[slot];
+void StateIndex::Adopt(uint32_t seat, const RadixTree::Path& path, int32_t position) {
+  LeaseRecord& record = flights_[seat];
   const NodeId node = path.empty() ? record.root : path.back().node;
   if (has_kv() && position > 0) {
     kv_->Collect(path, position, &record.table);
@@ -206,7 +206,7 @@ void StateIndex::Adopt(uint32_t slot, const RadixTree::Path& path, int32_t posit
   }
   record.started = true;
   record.wait = {};
-  flights_.TakeOff(slot);
+  flights_.TakeOff(seat);
   lease_bytes_ += record.bytes;
   record.computed = {position, position};
   record.published = record.snapshot_at = position;
@@ -219,7 +219,7 @@ StartAnswer StateIndex::Start(const Lease& lease) {
   CHECK(!RecordOf(lease).started);
   if (AwaitsAnswer(RecordOf(lease))) return {Kind::kPending, {lease.id_, 0}, OkStatus()};
   if (records_.size() > 0) {
-    const auto load = AwaitLoad(lease.record_, Match(RecordOf(lease)));
+    const auto load = AwaitLoad(lease.seat_, Match(RecordOf(lease)));
     if (load) return {Kind::kPending, *load, OkStatus()};
   }
   LeaseRecord& record = RecordOf(lease);
@@ -237,7 +237,7 @@ StartAnswer StateIndex::Start(const Lease& lease) {
       return {Kind::kRefused, {}, std::move(taken)};
     }
   }
-  Adopt(lease.record_, path, match.usable);
+  Adopt(lease.seat_, path, match.usable);
   if (entry.valid() && !record.idle) {
     NoteUse(entry);
     if (record.pin_ms > 0) PinEntry(entry, record.pin_ms);
@@ -296,7 +296,7 @@ std::optional<Awaited> StateIndex::FindAwaited(const Lease& lease) {
   CHECK(!record.started);
   if (!record.read) return std::nullopt;
   if (AwaitsAnswer(record)) return Awaited{record.id, 0};
-  const uint32_t slot = lease.record_;
+  const uint32_t seat = lease.seat_;
   if (const LeaseRecord* flight = flights_.AwaitedBy(record)) {
     if (StillPromises(*flight, record)) return record.wait.for_what;
     flights_.Disembark(record, *flight);
@@ -324,7 +324,7 @@ std::optional<Awaited> StateIndex::FindAwaited(const Lease& lease) {
   });
   if (best == nullptr) {
     if (records_.size() == 0) return std::nullopt;
-    return AwaitLoad(slot, matched ? match : Match(record));
+    return AwaitLoad(seat, matched ? match : Match(record));
   }
   flights_.Await(record, *best, awaited, shared);
   if (!record.waited) ++stats_.waits;

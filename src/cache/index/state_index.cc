@@ -156,21 +156,21 @@ void StateIndex::OnEntryMoved(EntryId id, NodeId node) {
 
 // Whoever's operation it is claims the room that it needs.
 LeaseRecord& StateIndex::RecordOf(const Lease& lease) {
-  CHECK(lease.index_ == this && flights_[lease.record_].id == lease.id_);
-  claim_.owner = flights_[lease.record_].owner;
-  return flights_[lease.record_];
+  CHECK(lease.index_ == this && flights_[lease.seat_].id == lease.id_);
+  claim_.owner = flights_[lease.seat_].owner;
+  return flights_[lease.seat_];
 }
 
 const LeaseRecord& StateIndex::record(const Lease& lease) const {
-  CHECK(lease.index_ == this && flights_[lease.record_].id == lease.id_);
-  return flights_[lease.record_];
+  CHECK(lease.index_ == this && flights_[lease.seat_].id == lease.id_);
+  return flights_[lease.seat_];
 }
 
 Lease StateIndex::Acquire(const CacheRequest& request) {
   CHECK(request.key != nullptr && !request.tokens.empty());
   CHECK(request.tokens.size() < size_t{std::numeric_limits<int32_t>::max()});
-  const uint32_t slot = flights_.Add();
-  LeaseRecord& record = flights_[slot];
+  const uint32_t seat = flights_.Add();
+  LeaseRecord& record = flights_[seat];
   record.root = RootOf(*request.key);
   tree_.Ref(record.root);
   record.owner = tenants_.Enter(request.tenant, request.tenant_weight,
@@ -192,7 +192,7 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
   }
   Explain(record, Match(record), &record.report);
   Settle();
-  return Lease(this, slot, record.id);
+  return Lease(this, seat, record.id);
 }
 
 Status StateIndex::Reserve(const Lease& lease, int32_t token_count) {
@@ -279,7 +279,7 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
   const int32_t before = record.computed.logical;
   record.computed = done;
   const bool published = PublishComputed(record, before);
-  if (before < record.prompt_tokens && !record.in_flight()) flights_.Arrive(lease.record_);
+  if (before < record.prompt_tokens && !record.in_flight()) flights_.Arrive(lease.seat_);
   FreePending(record);
   DropBehindWindow(record);
   if (published) Settle();
@@ -332,8 +332,8 @@ ReuseReport StateIndex::Finish(Lease lease) {
   return record.report;
 }
 
-void StateIndex::Release(uint32_t slot, uint64_t id) {
-  LeaseRecord& record = flights_[slot];
+void StateIndex::Release(uint32_t seat, uint64_t id) {
+  LeaseRecord& record = flights_[seat];
   CHECK(record.id == id);
   for (const BlockId block : record.table) {
     if (block.valid()) blocks_.UnrefLease(block);
@@ -348,7 +348,7 @@ void StateIndex::Release(uint32_t slot, uint64_t id) {
   const bool started = record.started;
   if (started) lease_bytes_ -= record.bytes;
   tenants_.Leave(record.owner);
-  flights_.Remove(slot);
+  flights_.Remove(seat);
   if (started) tree_.Unref(cursor.node);
   tree_.Unref(root);
   ForgetIfEmpty(root);

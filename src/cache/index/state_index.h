@@ -77,7 +77,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void Append(const Lease& lease, std::span<const TokenId> tokens);
   Status Commit(const Lease& lease, const CommitArgs& args);
   ReuseReport Finish(Lease lease);
-  void Release(uint32_t record, uint64_t id);
+  void Release(uint32_t seat, uint64_t id);
   bool Maintain();
   bool GiveWay(size_t bytes);
   size_t BytesWanted(const Lease& lease);
@@ -143,7 +143,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   // lookup.cc
   MatchResult Match(LeaseRecord& record) const;
   RadixTree::Path UpTo(const RadixTree::Path& path, int32_t position) const;
-  void Adopt(uint32_t slot, const RadixTree::Path& path, int32_t position);
+  void Adopt(uint32_t seat, const RadixTree::Path& path, int32_t position);
   int32_t Serve(const RadixTree::Path& path, int32_t limit) const;
   EntryId ServingAt(const RadixTree::Path& path, int32_t position) const;
   void Explain(const LeaseRecord& record, const MatchResult& match, ReuseReport* report) const;
@@ -220,8 +220,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void SpillSome(std::deque<SpillWish>* wishes);
   void BeginSpill(const SpillWish& wish);
   std::vector<BlockId> BlocksToSpill(const RadixTree::Path& path, int32_t from, int32_t upto) const;
-  std::optional<Awaited> AwaitLoad(uint32_t slot, const MatchResult& match);
-  bool BeginLoad(uint32_t slot, uint32_t load, int32_t position);
+  std::optional<Awaited> AwaitLoad(uint32_t seat, const MatchResult& match);
+  bool BeginLoad(uint32_t seat, uint32_t load, int32_t position);
   void EndTransfer(uint64_t id, const MoveDone& done);
   void EndSpill(const Transfer& transfer, const MoveDone& done);
   void EndLoad(const Transfer& transfer, const MoveDone& done);

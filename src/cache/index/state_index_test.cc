@@ -252,7 +252,7 @@ class Schedule {
     const bool ok = index_->Commit(r.lease, args).ok();
     Apply();
     committing_ = nullptr;
-    // Taps that were not freed (or taken for something else) are entries now.
+    // Pending snapshots that were not freed (or taken for something else) are entries now.
     for (const PendingSnapshot& one : pending) {
       if (!states_.contains(one.state.value)) continue;
       if (snapshot_paths_.contains(one.state.value)) continue;

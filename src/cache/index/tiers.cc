@@ -157,8 +157,8 @@ void StateIndex::BeginSpill(const SpillWish& wish) {
     move.blocks = BlocksToSpill(path, head.first_block, at.position);
     if (move.blocks.empty()) return;
   }
-  const uint32_t slot = flights_.Add();
-  LeaseRecord& record = flights_[slot];
+  const uint32_t seat = flights_.Add();
+  LeaseRecord& record = flights_[seat];
   NodeId root = path.front().node;
   while (!tree_.IsRoot(root)) root = tree_.parent(root);
   record.root = root;
@@ -175,7 +175,7 @@ void StateIndex::BeginSpill(const SpillWish& wish) {
   move.id = ++move_count_;
   move.records = {head};
   Transfer& transfer = transfers_[move.id];
-  transfer = {move.kind, KeyOfRoot(root), {}, slot, head.id, entry, {}};
+  transfer = {move.kind, KeyOfRoot(root), {}, seat, head.id, entry, {}};
   for (const RadixTree::PathStep& step : path) {
     const auto run = tree_.run(step.node).first(size_t(step.end - tree_.begin(step.node)));
     transfer.tokens.insert(transfer.tokens.end(), run.begin(), run.end());
@@ -191,9 +191,9 @@ int64_t StateIndex::RecordsSinceMs() const {
 }
 
 // Begins to load what lower tiers have behind the match, if that is worth it, and lets the record
-// in `slot` wait for it.
-std::optional<Awaited> StateIndex::AwaitLoad(uint32_t slot, const MatchResult& match) {
-  LeaseRecord& waiting = flights_[slot];
+// in `seat` wait for it.
+std::optional<Awaited> StateIndex::AwaitLoad(uint32_t seat, const MatchResult& match) {
+  LeaseRecord& waiting = flights_[seat];
   waiting.computes = false;
   if (!waiting.read || waiting.idle || waiting.loads >= kLoadsPerLease) return std::nullopt;
   const auto heads =
@@ -214,11 +214,11 @@ std::optional<Awaited> StateIndex::AwaitLoad(uint32_t slot, const MatchResult& m
   });
   if (static_cast<size_t>(loads) >= kLoadsMax) return std::nullopt;
   const uint32_t load = flights_.Add();  // may move the records
-  if (!BeginLoad(slot, load, position)) {
+  if (!BeginLoad(seat, load, position)) {
     Release(load, flights_[load].id);
     return std::nullopt;
   }
-  LeaseRecord& record = flights_[slot];
+  LeaseRecord& record = flights_[seat];
   const Awaited awaited{flights_[load].id, position};
   ++record.loads;
   record.loaded = awaited;
@@ -230,9 +230,9 @@ std::optional<Awaited> StateIndex::AwaitLoad(uint32_t slot, const MatchResult& m
 
 // A load is a sequence whose rows come from below: it shares what is there, has private blocks for
 // the rest, and leaves a snapshot at its end. False: there is no room; `load` is to be released.
-bool StateIndex::BeginLoad(uint32_t slot, uint32_t load, int32_t position) {
+bool StateIndex::BeginLoad(uint32_t seat, uint32_t load, int32_t position) {
   LeaseRecord& record = flights_[load];
-  const LeaseRecord& waiting = flights_[slot];
+  const LeaseRecord& waiting = flights_[seat];
   record.load = true;
   record.owner = tenants_.Again(waiting.owner);
   record.root = waiting.root;
@@ -283,8 +283,8 @@ void StateIndex::Hear(const Tier::News& news) {
   }
   if (!news.lost.empty()) Settle();
   for (const uint64_t question : news.answered) {
-    for (uint32_t slot = 0; slot < flights_.records().size(); ++slot) {
-      LeaseRecord& record = flights_[slot];
+    for (uint32_t seat = 0; seat < flights_.records().size(); ++seat) {
+      LeaseRecord& record = flights_[seat];
       if (record.id == 0 || record.asked != question) continue;
       record.asked = 0;
       if (!record.started) AddFound(record);
@@ -300,7 +300,7 @@ void StateIndex::EndTransfer(uint64_t id, const MoveDone& done) {
   const Transfer transfer = std::move(at->second);
   transfers_.erase(at);
   transfer.kind == Move::Kind::kSpill ? EndSpill(transfer, done) : EndLoad(transfer, done);
-  Release(transfer.slot, flights_[transfer.slot].id);
+  Release(transfer.seat, flights_[transfer.seat].id);
 }
 
 void StateIndex::EndSpill(const Transfer& transfer, const MoveDone& done) {
@@ -320,7 +320,7 @@ void StateIndex::EndSpill(const Transfer& transfer, const MoveDone& done) {
 
 // Everything that was read is published at once, or nothing of it.
 void StateIndex::EndLoad(const Transfer& transfer, const MoveDone& done) {
-  LeaseRecord& record = flights_[transfer.slot];
+  LeaseRecord& record = flights_[transfer.seat];
   if (!done.ok) {
     ++stats_.loads_failed;
     FreePending(record);
@@ -374,7 +374,7 @@ void StateIndex::CancelMove(uint64_t id) {
       Rekey(transfer.entry);
     }
   }
-  Release(transfer.slot, flights_[transfer.slot].id);
+  Release(transfer.seat, flights_[transfer.seat].id);
 }
 
 void StateIndex::CancelMoves() {
@@ -384,7 +384,7 @@ void StateIndex::CancelMoves() {
 void StateIndex::CancelMovesOf(NodeId root) {
   std::vector<uint64_t> ids;
   for (const auto& [id, transfer] : transfers_) {
-    if (flights_[transfer.slot].root == root) ids.push_back(id);
+    if (flights_[transfer.seat].root == root) ids.push_back(id);
   }
   for (const uint64_t id : ids) {
     if (transfers_.contains(id)) CancelMove(id);

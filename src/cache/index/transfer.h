@@ -17,7 +17,7 @@ struct Transfer {
   Move::Kind kind = Move::Kind::kSpill;
   NamespaceKey key;
   std::vector<TokenId> tokens;
-  uint32_t slot = 0;                  // of its lease
+  uint32_t seat = 0;                  // of its lease
   TierRecordId record;                // kSpill: the one in the making
   EntryId entry;                      // kSpill: the snapshot that is read
   std::vector<TierRecordId> sources;  // kFetch

@@ -100,10 +100,10 @@ class Machine {
   std::unique_ptr<StateCache> cache;
 
  private:
-  float* Row(const Lease& lease, int32_t p, size_t entry) const {
+  float* Row(const Lease& lease, int32_t p, size_t layer_state) const {
     const StateMemory& memory = cache->memory();
     auto* block = Raw(memory.block(lease.blocks()[size_t(p / kBlockTokens)]).As<float>());
-    return block + memory.layout->offset(entry, 0) / sizeof(float) + (p % kBlockTokens) * 16;
+    return block + memory.layout->offset(layer_state, 0) / sizeof(float) + (p % kBlockTokens) * 16;
   }
   float* State(StateId id) const { return Raw(cache->memory().state(id).As<float>()); }
 
@@ -119,12 +119,12 @@ class Machine {
       const int32_t begin = lease.computed();
       const int32_t end = std::min(begin + 150, static_cast<int32_t>(lease.tokens().size()));
       ASSERT_TRUE(cache->Reserve(lease, end - begin).ok());
-      for (size_t entry = 0; entry < kv; ++entry) {
+      for (size_t layer_state = 0; layer_state < kv; ++layer_state) {
         for (int32_t p = all ? 0 : std::max(0, begin - kWindow + 1); p < begin; ++p) {
-          ASSERT_EQ(*Row(lease, p, entry), folds[size_t(p) + 1]) << p << " of " << begin;
+          ASSERT_EQ(*Row(lease, p, layer_state), folds[size_t(p) + 1]) << p << " of " << begin;
         }
         for (int32_t p = begin; p < end; ++p) {
-          std::fill_n(Row(lease, p, entry), 16, folds[size_t(p) + 1]);
+          std::fill_n(Row(lease, p, layer_state), 16, folds[size_t(p) + 1]);
         }
       }
       if (recurrent) {

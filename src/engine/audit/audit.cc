@@ -122,12 +122,12 @@ class AuditRun {
     options.ladder_tokens = schedule_.ladder_tokens;
     options.ttl_ms = schedule_.ttl_ms;
     // As tight as the cache allows, which must do for a request that runs alone, and as many more
-    // entries as the schedule wants.
+    // sequences as the schedule wants.
     const size_t blocks = static_cast<size_t>(schedule_.context_tokens / kBlockTokens + 1);
-    const size_t entry = blocks * spec.kv_block_bytes() + spec.state_bytes();
+    const size_t sequence = blocks * spec.kv_block_bytes() + spec.state_bytes();
     options.budget_bytes =
         LeastBudget(spec, options) +
-        static_cast<size_t>(static_cast<double>(entry) * (schedule_.budget_entries - 1));
+        static_cast<size_t>(static_cast<double>(sequence) * (schedule_.budget_sequences - 1));
     auto cache = StateCache::Create(spec, options, executor_.memory());
     if (!cache.ok()) {
       Fail(0, cache.status().message());

@@ -23,7 +23,7 @@ Schedule MakeSchedule(uint64_t seed, const ScheduleLimits& limits) {
   const bool is_long = limits.long_context_tokens > 0 && Chance(&rng, 3);
   const int32_t context = is_long ? limits.long_context_tokens : limits.context_tokens;
   schedule.context_tokens = context;
-  schedule.budget_entries = 1.0 + static_cast<double>(rng.Below(50)) / 10;
+  schedule.budget_sequences = 1.0 + static_cast<double>(rng.Below(50)) / 10;
   schedule.sequence_count = Between(&rng, 1, 6);
   schedule.rows_max = Between(&rng, 1, 3) == 1 ? Between(&rng, 1, 16) : Between(&rng, 16, 128);
   schedule.snapshot_gap = Between(&rng, 1, 64);
@@ -73,7 +73,7 @@ std::string Describe(const Schedule& schedule) {
   const auto number = [](int64_t value) { return std::to_string(value); };
   std::string text = "seed " + std::to_string(schedule.seed) + ", context " +
                      number(schedule.context_tokens) + ", budget " +
-                     std::to_string(schedule.budget_entries) + " entries, " +
+                     std::to_string(schedule.budget_sequences) + " sequences, " +
                      number(schedule.sequence_count) + " at a time, " + number(schedule.rows_max) +
                      " rows a step, snapshot gap " + number(schedule.snapshot_gap) + ", ladder " +
                      number(schedule.ladder_tokens) + ", ttl " + number(schedule.ttl_ms) +

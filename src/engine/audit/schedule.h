@@ -39,9 +39,9 @@ struct ScheduledRequest {
 struct Schedule {
   uint64_t seed = 0;
   std::vector<ScheduledRequest> requests;
-  // The cache's budget in entries of context_tokens tokens, at least 1, the least that it accepts:
-  // small values force eviction.
-  double budget_entries = 2;
+  // The cache's budget in sequences of context_tokens tokens, at least 1, the least that it
+  // accepts: small values force eviction.
+  double budget_sequences = 2;
   int32_t context_tokens = 256;
   int32_t sequence_count = 4;
   int32_t rows_max = 64;

@@ -74,7 +74,7 @@ class ResidualStack : public FamilyModel {
     blocks_.back().parts.push_back(
         std::make_unique<PartOf<Layer>>(Layer(shape, blocks_.back().layer)));
   }
-  // The same for a layer with state, which gets an entry in the StateSpec.
+  // The same for a layer with state, which is declared in the StateSpec.
   template <typename Layer, typename Shape>
   void AddWithState(const Shape& shape) {
     Layer layer(shape, blocks_.back().layer, card_.state.layers.size());

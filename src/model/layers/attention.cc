@@ -131,7 +131,7 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const ConstRows
   inputs.eps = shape_.eps;
   inputs.rope = rope;
   const KvShape kv_shape{shape_.kv_heads, shape_.head_dim, shape_.head_dim, shape_.kv};
-  const KvPlace place = step.Kv(entry_);
+  const KvPlace place = step.Kv(layer_state_);
   StoreHeads(context, step.layout(), place, kv_shape, inputs, q, k, v);
   AttentionParams params;
   params.q_heads = shape_.q_heads;

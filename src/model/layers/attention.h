@@ -50,9 +50,9 @@ AttentionShape MakeAttentionShape(const DecoderConfig& config, DType kv);
 // Grouped-query causal attention over K/V blocks.
 class Attention {
  public:
-  // `entry` is the index of its state in the model's StateSpec.
-  Attention(const AttentionShape& shape, int layer, size_t entry)
-      : shape_(shape), layer_(layer), entry_(entry) {}
+  // `layer_state` is the index of its state in the model's StateSpec.
+  Attention(const AttentionShape& shape, int layer, size_t layer_state)
+      : shape_(shape), layer_(layer), layer_state_(layer_state) {}
 
   LayerState state() const;
   void Declare(TensorPlan* plan);
@@ -68,7 +68,7 @@ class Attention {
 
   AttentionShape shape_;
   int layer_;
-  size_t entry_;
+  size_t layer_state_;
   Matrix qkv_;  // fused
   Matrix q_, k_, v_, o_;
   Vector q_bias_, k_bias_, v_bias_, o_bias_;

@@ -122,8 +122,8 @@ void GatedDeltaNet::Forward(const Step& step, const ConstRows& x, const Rows& ou
   layer.shape = {shape_.key_heads, shape_.value_heads, shape_.key_dim, shape_.value_dim,
                  shape_.tiled_heads};
   layer.taps = shape_.taps;
-  layer.conv_offset = step.StateOffset(entry_, 0);
-  layer.delta_offset = step.StateOffset(entry_, 1);
+  layer.conv_offset = step.StateOffset(layer_state_, 0);
+  layer.delta_offset = step.StateOffset(layer_state_, 1);
   layer.conv = conv_.data();
   layer.exp_a = exp_a_.data();
   layer.dt_bias = dt_bias_.data();

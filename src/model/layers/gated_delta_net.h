@@ -35,9 +35,9 @@ struct GatedDeltaNetShape {
 // behind a short causal convolution. Its state is the convolution's window and the matrices.
 class GatedDeltaNet {
  public:
-  // `entry` is the index of its state in the model's StateSpec.
-  GatedDeltaNet(const GatedDeltaNetShape& shape, int layer, size_t entry)
-      : shape_(shape), layer_(layer), entry_(entry) {}
+  // `layer_state` is the index of its state in the model's StateSpec.
+  GatedDeltaNet(const GatedDeltaNetShape& shape, int layer, size_t layer_state)
+      : shape_(shape), layer_(layer), layer_state_(layer_state) {}
 
   LayerState state() const;
   void Declare(TensorPlan* plan);
@@ -55,7 +55,7 @@ class GatedDeltaNet {
 
   GatedDeltaNetShape shape_;
   int layer_;
-  size_t entry_;
+  size_t layer_state_;
   Matrix qkv_, z_, b_, a_, out_;
   Matrix ba_;       // joined inputs: all b, then all a
   Vector conv_;     // [taps, conv_width]

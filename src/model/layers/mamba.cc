@@ -107,8 +107,8 @@ void Mamba::Forward(const Step& step, const ConstRows& x, const Rows& out) const
   Project(context, x, input);
 
   const Rows u = step.MakeRows(inner);
-  ShortConv(context, step.layout(), step.StateOffset(entry_, 0), conv_.data(), conv_bias_.data(),
-            shape_.taps, /*silu=*/true, Columns(xz, 0, inner), u);
+  ShortConv(context, step.layout(), step.StateOffset(layer_state_, 0), conv_.data(),
+            conv_bias_.data(), shape_.taps, /*silu=*/true, Columns(xz, 0, inner), u);
   const Rows mixed = step.MakeRows(mixed_width());
   const Projection mix[] = {{&mix_, mixed}};
   Project(context, u, mix);
@@ -126,8 +126,8 @@ void Mamba::Forward(const Step& step, const ConstRows& x, const Rows& out) const
   Softplus(context, delta, step_bias_.data(), delta);
 
   const Rows y = step.MakeRows(inner);
-  SelectiveScan(context, step.layout(), step.StateOffset(entry_, 1), a_.data(), skip_.data(), u,
-                delta, b, c, y);
+  SelectiveScan(context, step.layout(), step.StateOffset(layer_state_, 1), a_.data(), skip_.data(),
+                u, delta, b, c, y);
   SwiGlu(context, Columns(xz, inner, inner), y, y);
   const Projection output[] = {{&out_, out}};
   Project(context, y, output);

@@ -47,9 +47,9 @@ void DescribeMamba(const MambaShape& shape, std::string_view architecture, GgufW
 
 class Mamba {
  public:
-  // `entry` is the index of its state in the model's StateSpec.
-  Mamba(const MambaShape& shape, int layer, size_t entry)
-      : shape_(shape), layer_(layer), entry_(entry) {}
+  // `layer_state` is the index of its state in the model's StateSpec.
+  Mamba(const MambaShape& shape, int layer, size_t layer_state)
+      : shape_(shape), layer_(layer), layer_state_(layer_state) {}
 
   LayerState state() const;
   void AddCost(StateSpec* state) const;
@@ -63,7 +63,7 @@ class Mamba {
 
   MambaShape shape_;
   int layer_;
-  size_t entry_;
+  size_t layer_state_;
   Matrix in_, mix_, step_, out_;
   Vector conv_;  // [taps, inner]
   Vector conv_bias_, step_bias_;

@@ -163,15 +163,15 @@ void Mamba2::Forward(const Step& step, const ConstRows& x, const Rows& out) cons
   ScaleInputs(context, all);
 
   const Rows mixed = step.MakeRows(conv_width);
-  ShortConv(context, step.layout(), step.StateOffset(entry_, 0), conv_.data(), conv_bias_.data(),
-            shape_.taps, /*silu=*/true, Columns(all, inner, conv_width), mixed);
+  ShortConv(context, step.layout(), step.StateOffset(layer_state_, 0), conv_.data(),
+            conv_bias_.data(), shape_.taps, /*silu=*/true, Columns(all, inner, conv_width), mixed);
   const Rows dt = step.MakeRows(shape_.heads);
   const Rows decay = step.MakeRows(shape_.heads);
   SsdGates(context, Columns(all, inner + conv_width, shape_.heads), step_bias_.data(), a_.data(),
            shape_.step_min, shape_.step_max, dt, decay);
   const SsdShape shape{shape_.heads, shape_.groups, shape_.state_dim, shape_.head_dim};
   const Rows y = step.MakeRows(inner);
-  Ssd(context, step.layout(), step.StateOffset(entry_, 1), shape, Columns(mixed, 0, inner),
+  Ssd(context, step.layout(), step.StateOffset(layer_state_, 1), shape, Columns(mixed, 0, inner),
       Columns(mixed, inner, shape_.group_width()),
       Columns(mixed, inner + shape_.group_width(), shape_.group_width()), dt, decay, skip_.data(),
       y);

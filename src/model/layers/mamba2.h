@@ -63,9 +63,9 @@ std::string DescribeNumerics(const Mamba2Shape& shape);
 
 class Mamba2 {
  public:
-  // `entry` is the index of its state in the model's StateSpec.
-  Mamba2(const Mamba2Shape& shape, int layer, size_t entry)
-      : shape_(shape), layer_(layer), entry_(entry) {}
+  // `layer_state` is the index of its state in the model's StateSpec.
+  Mamba2(const Mamba2Shape& shape, int layer, size_t layer_state)
+      : shape_(shape), layer_(layer), layer_state_(layer_state) {}
 
   LayerState state() const;
   void AddCost(StateSpec* state) const;
@@ -79,7 +79,7 @@ class Mamba2 {
 
   Mamba2Shape shape_;
   int layer_;
-  size_t entry_;
+  size_t layer_state_;
   Matrix in_, out_;
   Vector conv_;  // [taps, conv_width]
   Vector conv_bias_;

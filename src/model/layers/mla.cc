@@ -109,7 +109,7 @@ void MlaAttention::Forward(const Step& step, const RopeTable& rope, const ConstR
   const Rows q = Absorb(step, rope, MakeQueries(step, x));
   KvShape kv_shape{1, int(latent_width()), shape_.kv_rank, shape_.kv};
   kv_shape.value_in_key = true;
-  const KvPlace place = step.Kv(entry_);
+  const KvPlace place = step.Kv(layer_state_);
   StoreKv(context, step.layout(), place, kv_shape, latent, latent);
   AttentionParams params;
   params.q_heads = shape_.heads;

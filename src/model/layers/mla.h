@@ -41,9 +41,9 @@ struct MlaShape {
 // never made: the matrices that would make them are applied to queries and results instead.
 class MlaAttention {
  public:
-  // `entry` is the index of its state in the model's StateSpec.
-  MlaAttention(const MlaShape& shape, int layer, size_t entry)
-      : shape_(shape), layer_(layer), entry_(entry) {}
+  // `layer_state` is the index of its state in the model's StateSpec.
+  MlaAttention(const MlaShape& shape, int layer, size_t layer_state)
+      : shape_(shape), layer_(layer), layer_state_(layer_state) {}
 
   LayerState state() const;
   void AddCost(StateSpec* state) const;
@@ -61,7 +61,7 @@ class MlaAttention {
 
   MlaShape shape_;
   int layer_;
-  size_t entry_;
+  size_t layer_state_;
   Matrix q_, q_a_, q_b_, kv_a_, o_;
   Matrix k_b_;  // [heads] of [kv_rank, nope_dim]
   Matrix v_b_;  // [heads] of [value_dim, kv_rank]

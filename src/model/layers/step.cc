@@ -60,9 +60,10 @@ Rows Step::MakeRows(int64_t row_count, int64_t cols) const {
   return Rows{context_.scratch->Floats(size_t(row_count * cols)), row_count, cols, cols};
 }
 
-KvPlace Step::Kv(size_t entry) const {
-  const bool has_values = memory_.layout->tensor_count(entry) > 1;
-  return {memory_.layout->offset(entry, 0), has_values ? memory_.layout->offset(entry, 1) : 0};
+KvPlace Step::Kv(size_t layer_state) const {
+  const bool has_values = memory_.layout->tensor_count(layer_state) > 1;
+  return {memory_.layout->offset(layer_state, 0),
+          has_values ? memory_.layout->offset(layer_state, 1) : 0};
 }
 
 }  // namespace reprise

@@ -33,11 +33,12 @@ class Step {
   Rows MakeRows(int64_t cols) const { return MakeRows(rows(), cols); }
   Rows MakeRows(int64_t row_count, int64_t cols) const;
 
-  // The K/V of entry `entry` of the model's StateSpec (tensor 0: K, tensor 1: V if there is one).
-  KvPlace Kv(size_t entry) const;
-  // One tensor of a recurrent entry.
-  size_t StateOffset(size_t entry, size_t tensor) const {
-    return memory_.layout->offset(entry, tensor);
+  // The K/V of a layer state (index in the model's StateSpec; tensor 0: K, tensor 1: V if there is
+  // one).
+  KvPlace Kv(size_t layer_state) const;
+  // One tensor of a recurrent layer state.
+  size_t StateOffset(size_t layer_state, size_t tensor) const {
+    return memory_.layout->offset(layer_state, tensor);
   }
 
  private:

@@ -101,14 +101,14 @@ void KeyDelta::Forward(const Step& step, const ConstRows& x, const Rows& out) co
   Sigmoid(context, beta, zeros_.data(), beta);
 
   const Rows mixed = step.MakeRows(3 * width);
-  ShortConv(context, step.layout(), step.StateOffset(entry_, 0), conv_.data(), nullptr, shape_.taps,
-            true, qkv, mixed);
+  ShortConv(context, step.layout(), step.StateOffset(layer_state_, 0), conv_.data(), nullptr,
+            shape_.taps, true, qkv, mixed);
   const Rows q = Columns(mixed, 0, width);
   const Rows k = Columns(mixed, width, width);
   L2Norm(context, q, shape_.heads, kL2Eps, 1 / std::sqrt(float(shape_.head_dim)), q);
   L2Norm(context, k, shape_.heads, kL2Eps, 1, k);
   const Rows y = step.MakeRows(width);
-  KeyDecayDelta(context, step.layout(), step.StateOffset(entry_, 1), shape_.heads, q, k,
+  KeyDecayDelta(context, step.layout(), step.StateOffset(layer_state_, 1), shape_.heads, q, k,
                 Columns(mixed, 2 * width, width), decay, beta, y);
   RmsNorm(context, y, norm_.data(), shape_.heads, shape_.eps, y);
   SigmoidMul(context, gate, y, y);

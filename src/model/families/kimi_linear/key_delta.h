@@ -27,9 +27,9 @@ struct KeyDeltaShape {
 // convolutions of q, k and v. Its state is the windows of these and a matrix per head.
 class KeyDelta {
  public:
-  // `entry` is the index of its state in the model's StateSpec.
-  KeyDelta(const KeyDeltaShape& shape, int layer, size_t entry)
-      : shape_(shape), layer_(layer), entry_(entry) {}
+  // `layer_state` is the index of its state in the model's StateSpec.
+  KeyDelta(const KeyDeltaShape& shape, int layer, size_t layer_state)
+      : shape_(shape), layer_(layer), layer_state_(layer_state) {}
 
   LayerState state() const;
   // Decay, read, write and query of every matrix.
@@ -44,7 +44,7 @@ class KeyDelta {
  private:
   KeyDeltaShape shape_;
   int layer_;
-  size_t entry_;
+  size_t layer_state_;
   Matrix q_, k_, v_, beta_, out_;
   Matrix decay_a_, decay_b_, gate_a_, gate_b_;   // through head_dim channels each
   std::vector<float> q_conv_, k_conv_, v_conv_;  // [taps, width]; empty once they are joined

@@ -40,7 +40,8 @@ void GatedConv::Forward(const Step& step, const ConstRows& x, const Rows& out) c
   const Rows c = Columns(all, dim, dim);
   Mul(context, b, Columns(all, 2 * dim, dim), b);
   const Rows y = step.MakeRows(dim);
-  ShortConv(context, step.layout(), step.StateOffset(entry_, 0), conv_.data(), nullptr, shape_.taps,
+  ShortConv(context, step.layout(), step.StateOffset(layer_state_, 0), conv_.data(), nullptr,
+            shape_.taps,
             /*silu=*/false, b, y);
   Mul(context, c, y, y);
   const Projection output[] = {{&out_, out}};

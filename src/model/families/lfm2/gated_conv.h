@@ -22,9 +22,9 @@ struct GatedConvShape {
 // the window of b * x.
 class GatedConv {
  public:
-  // `entry` is the index of its state in the model's StateSpec.
-  GatedConv(const GatedConvShape& shape, int layer, size_t entry)
-      : shape_(shape), layer_(layer), entry_(entry) {}
+  // `layer_state` is the index of its state in the model's StateSpec.
+  GatedConv(const GatedConvShape& shape, int layer, size_t layer_state)
+      : shape_(shape), layer_(layer), layer_state_(layer_state) {}
 
   LayerState state() const;
   void AddCost(StateSpec* state) const;
@@ -35,7 +35,7 @@ class GatedConv {
  private:
   GatedConvShape shape_;
   int layer_;
-  size_t entry_;
+  size_t layer_state_;
   Matrix in_, out_;
   Vector conv_;  // [taps, dim]
 };

@@ -87,14 +87,14 @@ void GriffinRecurrence::Forward(const Step& step, const ConstRows& x, const Rows
   Project(context, x, inputs);
   Gelu(context, gate, gate);
   const Rows mixed = step.MakeRows(width);
-  ShortConv(context, step.layout(), step.StateOffset(entry_, 0), conv_.data(), conv_bias_.data(),
-            shape_.taps, /*silu=*/false, u, mixed);
+  ShortConv(context, step.layout(), step.StateOffset(layer_state_, 0), conv_.data(),
+            conv_bias_.data(), shape_.taps, /*silu=*/false, u, mixed);
   const Rows input = step.MakeRows(width);
   const Rows recurrence = step.MakeRows(width);
   RunGates(step, mixed, input, recurrence);
   const Rows y = step.MakeRows(width);
-  RgLru(context, step.layout(), step.StateOffset(entry_, 1), rate_.data(), mixed, recurrence, input,
-        y);
+  RgLru(context, step.layout(), step.StateOffset(layer_state_, 1), rate_.data(), mixed, recurrence,
+        input, y);
   Mul(context, y, gate, y);
   const Projection output[] = {{&out_, out, out_bias_.data()}};
   Project(context, y, output);

@@ -24,9 +24,9 @@ struct RgLruShape {
 // times a gelu branch. Its state is the window of the convolution and one value per channel.
 class GriffinRecurrence {
  public:
-  // `entry` is the index of its state in the model's StateSpec.
-  GriffinRecurrence(const RgLruShape& shape, int layer, size_t entry)
-      : shape_(shape), layer_(layer), entry_(entry) {}
+  // `layer_state` is the index of its state in the model's StateSpec.
+  GriffinRecurrence(const RgLruShape& shape, int layer, size_t layer_state)
+      : shape_(shape), layer_(layer), layer_state_(layer_state) {}
 
   LayerState state() const;
   void AddCost(StateSpec* state) const;
@@ -43,7 +43,7 @@ class GriffinRecurrence {
 
   RgLruShape shape_;
   int layer_;
-  size_t entry_;
+  size_t layer_state_;
   Matrix x_, y_, out_;
   Vector x_bias_, y_bias_, out_bias_;
   Vector conv_;  // [taps, width]

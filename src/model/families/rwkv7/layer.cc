@@ -142,7 +142,7 @@ void Layer::MixTime(const Step& step, const Rows& x, const Rows& first_values,
     shifted[i] = step.MakeRows(dim);
     mix[i] = shift_.data() + i * dim;
   }
-  TokenShift(context, step.layout(), step.StateOffset(entry_, 0), x, mix, shifted);
+  TokenShift(context, step.layout(), step.StateOffset(layer_state_, 0), x, mix, shifted);
   const auto make = [&] { return step.MakeRows(dim); };
   const auto [r, w, k, v, a, g] = TimeRows{make(), make(), make(), make(), make(), make()};
   const Rows share = make();
@@ -169,7 +169,7 @@ void Layer::MixTime(const Step& step, const Rows& x, const Rows& first_values,
   Lerp(context, k, a, Broadcast(key_rate_, rows), k);
 
   const Rows y = step.MakeRows(dim);
-  Wkv7(context, step.layout(), step.StateOffset(entry_, 1), config_.heads,
+  Wkv7(context, step.layout(), step.StateOffset(layer_state_, 1), config_.heads,
        {r, w, k, v, removed, replaced}, y);
   LayerNorm(context, y, head_norm_.weight.data(), head_norm_.bias.data(), config_.heads, kHeadEps,
             y);
@@ -184,7 +184,7 @@ void Layer::MixChannels(const Step& step, const ConstRows& x, const Rows& out) c
   ScratchScope scope(*context.scratch);
   const Rows shifted[] = {step.MakeRows(config_.decoder.dim)};
   const ConstFloats mix[] = {channel_shift_.data()};
-  TokenShift(context, step.layout(), step.StateOffset(entry_, 2), x, mix, shifted);
+  TokenShift(context, step.layout(), step.StateOffset(layer_state_, 2), x, mix, shifted);
   const Rows hidden = step.MakeRows(config_.decoder.hidden);
   const Projection key[] = {{&channel_key_, hidden}};
   Project(context, shifted[0], key);

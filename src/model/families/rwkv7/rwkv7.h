@@ -37,9 +37,9 @@ struct Norm {
 // One layer: mixing over time (a matrix state per head, replaced key by key) and over channels.
 class Layer {
  public:
-  // `entry` is the index of its state in the model's StateSpec.
-  Layer(const Config& config, int layer, size_t entry)
-      : config_(config), layer_(layer), entry_(entry) {}
+  // `layer_state` is the index of its state in the model's StateSpec.
+  Layer(const Config& config, int layer, size_t layer_state)
+      : config_(config), layer_(layer), layer_state_(layer_state) {}
 
   LayerState state() const;
   void Declare(TensorPlan* plan);
@@ -66,7 +66,7 @@ class Layer {
 
   const Config& config_;
   int layer_;
-  size_t entry_;
+  size_t layer_state_;
   Norm time_norm_, channel_norm_, head_norm_;
   Vector shift_;  // [6, dim]: r, w, k, v, a, g
   LowRank decay_, rate_, value_, gate_;
