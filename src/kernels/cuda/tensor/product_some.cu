@@ -17,14 +17,13 @@ namespace {
 using reference::kTensorSlice;
 
 constexpr int kWarp = 32;
-constexpr int kGroups = 2;    // warpgroups, 64 rows of weights each
-constexpr int kAdders = 128;  // threads that add slices
-constexpr int kThreads = kGroups * 128 + kAdders;
+constexpr int kGroups = 2;                              // warpgroups, 64 rows of weights each
+constexpr int kAdders = 128;                            // threads that add slices
+constexpr int kThreads = kGroups * 128 + kAdders + 32;  // and a warp that asks for operands
 constexpr int kTileRows = kGroups * 64;
 constexpr int kDepth = 64;
 constexpr int kSliceStages = kTensorSlice / kDepth;
 constexpr int kPitch = kTileRows + 4;  // floats of a token's sums: stores meet all banks
-constexpr int kBehind = 2;             // stages that are being read when one is asked for
 constexpr int kMost = 4;               // matrices of one launch
 constexpr int kMultiprocessors = 132;
 constexpr size_t kSharedMost = 224 << 10;
@@ -61,12 +60,11 @@ struct Maps {
   CUtensorMap weight[kMost];
 };
 
-// What a block does, stage by stage: tiles of its cluster, waves of slices, steps of a slice.
+// What a block does: tiles of its cluster, and of each waves of slices.
 template <int kCluster>
 struct Walk {
   int tile;
   int wave = 0;
-  int step = 0;  // of the slice
 
   __device__ Walk() : tile(static_cast<int>(blockIdx.x) / kCluster) {}
 
@@ -77,15 +75,9 @@ struct Walk {
     return max(0, min(kSliceStages, call.steps - slice() * kSliceStages));
   }
   __device__ void NextWave(const Call& call) {
-    step = 0;
     if (++wave * kCluster < call.slices) return;
     wave = 0;
     tile += static_cast<int>(gridDim.x) / kCluster;
-  }
-  // To a step that exists, from this one on; false: there is none.
-  __device__ bool Find(const Call& call) {
-    while (tile < call.tiles && step >= Steps(call)) NextWave(call);
-    return tile < call.tiles;
   }
 };
 
@@ -228,46 +220,59 @@ struct Barriers {
   uint64_t added[kBuffers];  // by all blocks: they are read no more
 };
 
-// Computes the slices of this block; one thread of the first warpgroup also asks for operands.
+// Asks for the operands of this block's slices, by one thread. What a stage costs here is time in
+// which none is asked for, so places are found once a slice.
+template <int kTokens, int kCluster, typename Barriers>
+__device__ void AskForSlices(const Maps& maps, const Call& call, uint8_t* stages,
+                             Barriers* barriers) {
+  using Room = Layout<kTokens>;
+  constexpr int kStages = Room::kStages;
+  // The first stages: weights at once, x when it is there.
+  int asked = 0;
+  for (Walk<kCluster> walk; walk.tile < call.tiles && asked < kStages; walk.NextWave(call)) {
+    const TilePlace place = PlaceOf<kTokens>(call, walk.tile);
+    const int steps = walk.Steps(call);
+    for (int step = 0; step < steps && asked < kStages; ++step, ++asked) {
+      ExpectBytes(&barriers->full[asked], Room::kStageBytes);
+      CopyBox(stages + asked * Room::kStageBytes, &maps.weight[place.matrix],
+              (walk.slice() * kSliceStages + step) * kDepth, place.row, &barriers->full[asked]);
+    }
+  }
+  WaitForInputs();
+  int stage = 0, parity = 1, turn = 0;
+  for (Walk<kCluster> walk; walk.tile < call.tiles; walk.NextWave(call)) {
+    const TilePlace place = PlaceOf<kTokens>(call, walk.tile);
+    const CUtensorMap* weights = &maps.weight[place.matrix];
+    const int steps = walk.Steps(call);
+    int column = walk.slice() * kTensorSlice;
+    for (int step = 0; step < steps; ++step, ++turn, column += kDepth) {
+      uint8_t* to = stages + stage * Room::kStageBytes;
+      if (turn >= asked) {
+        WaitBarrier(&barriers->empty[stage], parity);
+        ExpectBytes(&barriers->full[stage], Room::kStageBytes);
+        CopyBox(to, weights, column, place.row, &barriers->full[stage]);
+      }
+      CopyBox(to + Room::kWeightBytes, &maps.x, column, place.token, &barriers->full[stage]);
+      if (++stage == kStages) stage = 0, parity ^= 1;
+    }
+  }
+}
+
+// Computes the slices of this block.
 template <Half kType, int kTokens, int kCluster, typename Barriers>
-__device__ void RunSlices(const Maps& maps, const Call& call, uint8_t* stages, float* sums,
+__device__ void RunSlices(const Call& call, const uint8_t* stages, float* sums,
                           Barriers* barriers) {
   using Room = Layout<kTokens>;
   constexpr int kStages = Room::kStages;
-  Walk<kCluster> ahead;  // of what is asked for; one thread's
-  const auto ask_weights = [&](int stage) {
-    const TilePlace place = PlaceOf<kTokens>(call, ahead.tile);
-    ExpectBytes(&barriers->full[stage], Room::kStageBytes);
-    CopyBox(stages + stage * Room::kStageBytes, &maps.weight[place.matrix],
-            (ahead.slice() * kSliceStages + ahead.step) * kDepth, place.row,
-            &barriers->full[stage]);
-  };
-  const auto ask_tokens = [&](int stage) {
-    const TilePlace place = PlaceOf<kTokens>(call, ahead.tile);
-    CopyBox(stages + stage * Room::kStageBytes + Room::kWeightBytes, &maps.x,
-            (ahead.slice() * kSliceStages + ahead.step) * kDepth, place.token,
-            &barriers->full[stage]);
-  };
-  if (threadIdx.x == 0) {
-    for (int s = 0; s < kStages && ahead.Find(call); ++s, ++ahead.step) ask_weights(s);
-    ahead = {};
-  }
-  WaitForInputs();
-  LetNextStart();
-  if (threadIdx.x == 0) {
-    for (int s = 0; s < kStages && ahead.Find(call); ++s, ++ahead.step) ask_tokens(s);
-  }
-  __syncwarp();
-
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  int turn = 0;  // stages that this block has read
+  int stage = 0, parity = 0;
   int wave = 0;  // of all tiles
   for (Walk<kCluster> walk; walk.tile < call.tiles; walk.NextWave(call), ++wave) {
     float acc[kTokens / 2];
     const int steps = walk.Steps(call);
-    for (int step = 0; step < steps; ++step, ++turn) {
-      const int stage = turn % kStages;
-      WarpWaitBarrier(&barriers->full[stage], turn / kStages % 2);
+    int previous = 0;
+    for (int step = 0; step < steps; ++step) {
+      WarpWaitBarrier(&barriers->full[stage], parity);
       const uint8_t* at = stages + stage * Room::kStageBytes;
       const uint64_t weights = TileDescriptor(at + group * 64 * kDepth * 2);
       const uint64_t x = TileDescriptor(at + Room::kWeightBytes);
@@ -277,18 +282,16 @@ __device__ void RunSlices(const Maps& maps, const Call& call, uint8_t* stages, f
         Multiply<kType, kTokens>(acc, weights + 2 * k, x + 2 * k, step == 0 && k == 0);
       }
       WarpgroupCommit();
-      WarpgroupWait<0>();
-      if (threadIdx.x % 128 == 0) Arrive(&barriers->empty[stage]);
-      // A stage that the other warpgroup has left, too, as good as surely.
-      if (threadIdx.x == 0 && turn >= kBehind && ahead.Find(call)) {
-        const int last = turn - kBehind;
-        WaitBarrier(&barriers->empty[last % kStages], last / kStages % 2);
-        ask_weights(last % kStages);
-        ask_tokens(last % kStages);
-        ++ahead.step;
+      if (step > 0) {
+        WarpgroupWait<1>();
+        if (threadIdx.x % 128 == 0) Arrive(&barriers->empty[previous]);
       }
-      __syncwarp();
+      previous = stage;
+      if (++stage == kStages) stage = 0, parity ^= 1;
     }
+    WarpgroupWait<0>();
+    if (steps > 0 && threadIdx.x % 128 == 0) Arrive(&barriers->empty[previous]);
+    __syncwarp();
     const int buffer = wave % Room::kBuffers;
     WaitForCluster(&barriers->added[buffer], wave / Room::kBuffers % 2 ^ 1);
     if (steps > 0) LeaveSums<kTokens>(acc, sums + buffer * Room::kSumsFloats);
@@ -300,6 +303,7 @@ template <int kTokens, int kCluster, typename Barriers>
 __device__ void AddSlices(const Call& call, const float* sums, Barriers* barriers) {
   using Room = Layout<kTokens>;
   WaitForInputs();
+  LetNextStart();
   Share<kTokens, kCluster> share;
   int wave = 0;
   for (Walk<kCluster> walk; walk.tile < call.tiles; ++wave) {
@@ -340,10 +344,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   // Said by one thread for all, so that the compiler knows that no warp is divided here.
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (group < kGroups) {
-    RunSlices<kType, kTokens, kCluster>(maps, call, stages, sums, &barriers);
-  } else {
+    RunSlices<kType, kTokens, kCluster>(call, stages, sums, &barriers);
+  } else if (group == kGroups) {
     AddSlices<kTokens, kCluster>(call, sums, &barriers);
+  } else if (threadIdx.x % kWarp == 0) {
+    AskForSlices<kTokens, kCluster>(maps, call, stages, &barriers);
   }
+  __syncwarp();
   MeetCluster();  // nobody reads from a block that has gone
 }
 
@@ -381,8 +388,8 @@ template <Half kType, int kTokens>
 void LaunchBySlices(Stream stream, const Maps& maps, const Call& call) {
   if constexpr (kTokens <= 64) {
     if (call.slices <= 1) return Launch<kType, kTokens, 1>(stream, maps, call);
+    if (call.slices <= 2) return Launch<kType, kTokens, 2>(stream, maps, call);
   }
-  if (call.slices <= 2) return Launch<kType, kTokens, 2>(stream, maps, call);
   // Large clusters fit less well on the device: only where there are few tiles.
   if (call.slices <= 4 || call.tiles * 8 > kMultiprocessors) {
     return Launch<kType, kTokens, 4>(stream, maps, call);
@@ -400,7 +407,7 @@ void LaunchByTokens(Stream stream, const Maps& maps, const Call& call, int token
 void RunUpToMost(Stream stream, Half type, const HalfRows& x,
                  std::span<const HalfProduct> products) {
   const HalfMatrix& first = products[0].weight;
-  const bool narrow = first.stride <= kTensorSlice;  // with large shares, which want registers
+  const bool narrow = first.stride <= 2 * kTensorSlice;  // with large shares, which want registers
   const int tokens = x.rows <= 32 ? 32 : x.rows <= 64 || narrow ? 64 : 128;
   Maps maps = {};
   maps.x = MakeTensorMap(x.data, x.rows, x.stride, x.stride, tokens);
