@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/joined_ops.h"
 
+#include <algorithm>
+
 #include "kernels/cuda/rows/norm.h"
 
 namespace reprise::cuda {
@@ -8,6 +10,17 @@ namespace {
 
 bool Same(const View& a, const View& b) {
   return a.data == b.data && a.rows == b.rows && a.cols == b.cols && a.stride == b.stride;
+}
+
+DType TypeOf(const QuantisedProduct& product) { return product.weight.layout.dtype; }
+
+// The widest blocks that a row is quantised in.
+int64_t BlockOf(std::span<const QuantisedProduct> products) {
+  int64_t block = 32;
+  for (const QuantisedProduct& one : products) {
+    block = std::max<int64_t>(block, TraitsOf(TypeOf(one)).block_elements);
+  }
+  return block;
 }
 
 }  // namespace
@@ -24,42 +37,85 @@ void JoinedOps::Run() {
 void JoinedOps::RunProducts(OutputOp op, const View& sum) {
   const WaitingProducts waiting = std::move(*products_);
   products_.reset();
+  if (!waiting.quantised.empty()) return RunQuantised(waiting, op, sum);
   FewProducts few;
   few.x = RoundedOnTheWay(norm_ ? norm_->x : waiting.x);
   if (norm_) few.norm = norm_->norm;
   norm_.reset();
-  few.products = waiting.products;
+  few.products = waiting.halves;
   few.op = op;
   few.sum = sum;
   RunFewProducts(stream_, waiting.type, few);
 }
 
+// One launch for each type of weights that lie side by side; the first leaves the normed row.
+void JoinedOps::RunQuantised(const WaitingProducts& waiting, OutputOp op, const View& sum) {
+  OneRowProducts one;
+  one.x = norm_ ? norm_->x : waiting.x;
+  if (norm_) one.norm = norm_->norm;
+  norm_.reset();
+  one.op = op;
+  one.sum = sum;
+  const std::span<const QuantisedProduct> all = waiting.quantised;
+  for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {
+    while (end < all.size() && TypeOf(all[end]) == TypeOf(all[begin])) ++end;
+    one.products = all.subspan(begin, end - begin);
+    RunOneRowProducts(stream_, one);
+    one.norm.h = {};
+  }
+}
+
+std::vector<View> JoinedOps::WaitingProducts::Outputs() const {
+  std::vector<View> outputs;
+  for (const HalfProduct& one : halves) outputs.push_back(one.out);
+  for (const QuantisedProduct& one : quantised) outputs.push_back(one.y);
+  return outputs;
+}
+
 bool JoinedOps::Norm(const View& x, const float* weight, float eps, const View& h) {
-  if (!open_ || !MayNormOnTheWay(x) || !MayRoundOnTheWay(h) || x.data == h.data) return false;
+  const bool fits = MayNormOnTheWay(x) && MayRoundOnTheWay(h);
+  if (!open_ || (!fits && !MayNormAndQuantise(x, 32)) || x.data == h.data) return false;
   Run();
   norm_ = {x, {weight, eps, h}};
   return true;
 }
 
+// Whether the norm that waits can ride along with products of x, or there is none.
+bool JoinedOps::NormRides(const View& x, bool fits) const {
+  return !norm_ || (fits && Same(norm_->norm.h, x));
+}
+
 bool JoinedOps::Products(Half type, const View& x, std::span<const HalfProduct> products) {
   if (!open_ || !MayRoundOnTheWay(x) || products.size() > FewProducts::kMost) return false;
-  if (products_ || (norm_ && !Same(norm_->norm.h, x))) Run();
-  products_ = {type, x, {products.begin(), products.end()}};
+  if (products_ || !NormRides(x, norm_ && MayNormOnTheWay(norm_->x))) Run();
+  products_ = {x, type, {products.begin(), products.end()}, {}};
+  return true;
+}
+
+bool JoinedOps::Products(const View& x, std::span<const QuantisedProduct> products) {
+  if (!open_ || !MayQuantiseOnTheWay(x, BlockOf(products))) return false;
+  if (products_ || !NormRides(x, norm_ && MayNormAndQuantise(norm_->x, BlockOf(products)))) Run();
+  products_ = {x, {}, {}, {products.begin(), products.end()}};
   return true;
 }
 
 bool JoinedOps::Add(const View& sum, const View& y) {
-  if (!products_ || products_->products.size() != 1) return false;
+  if (!products_) return false;
+  const std::vector<View> outputs = products_->Outputs();
+  if (outputs.size() != 1 || !Same(outputs[0], y)) return false;
   // The sum must not be what the products read.
-  if (!Same(products_->products[0].out, y) || sum.data == products_->x.data || norm_) return false;
+  if (sum.data == products_->x.data || norm_) return false;
   RunProducts(OutputOp::kAdd, sum);
   return true;
 }
 
 bool JoinedOps::Gate(OutputOp op, const View& gate, const View& up, const View& y) {
-  if (!products_ || products_->products.size() != 2) return false;
-  const std::vector<HalfProduct>& two = products_->products;
-  if (!Same(two[0].out, up) || !Same(two[1].out, gate) || !Same(gate, y)) return false;
+  if (!products_) return false;
+  const std::vector<View> outputs = products_->Outputs();
+  if (outputs.size() != 2 || !Same(outputs[0], up) || !Same(outputs[1], gate)) return false;
+  const std::vector<QuantisedProduct>& quantised = products_->quantised;
+  if (!quantised.empty() && TypeOf(quantised[0]) != TypeOf(quantised[1])) return false;
+  if (!Same(gate, y)) return false;
   RunProducts(op, {});
   return true;
 }

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cuda/quantised/one.h"
 #include "kernels/cuda/tensor/product_few.h"
 #include "kernels/cuda/view.h"
 
@@ -30,6 +31,7 @@ class JoinedOps {
   // Each is done or waits, in this order behind the others; or, false, is left to the caller.
   bool Norm(const View& x, const float* weight, float eps, const View& h);
   bool Products(Half type, const View& x, std::span<const HalfProduct> products);
+  bool Products(const View& x, std::span<const QuantisedProduct> products);
   bool Add(const View& sum, const View& y);  // sum += y
   bool Gate(OutputOp op, const View& gate, const View& up, const View& y);
 
@@ -38,13 +40,19 @@ class JoinedOps {
     View x;
     InputNorm norm;
   };
+  // With weights of one kind: the other list is empty.
   struct WaitingProducts {
-    Half type;
     View x;
-    std::vector<HalfProduct> products;
+    Half type = {};
+    std::vector<HalfProduct> halves;
+    std::vector<QuantisedProduct> quantised;
+
+    std::vector<View> Outputs() const;
   };
 
+  bool NormRides(const View& x, bool fits) const;
   void RunProducts(OutputOp op, const View& sum);
+  void RunQuantised(const WaitingProducts& waiting, OutputOp op, const View& sum);
 
   const Stream stream_;
   bool open_ = false;

@@ -51,6 +51,13 @@ class JointOpsTest : public ::testing::Test {
   std::vector<float> Read(const Rows& rows) { return Read(rows.data, rows.rows * rows.cols); }
 
   Matrix Weights(DType type, int64_t rows, int64_t cols) {
+    if (IsQuantised(type)) {
+      const auto blocks = RandomBlocks(rng_, type, rows, cols);
+      auto packed =
+          Matrix::Pack(context_, {type, 1, rows, cols}, blocks.data(), blocks.size() / size_t(rows));
+      CHECK(packed.ok());
+      return std::move(*packed);
+    }
     std::vector<uint16_t> values(size_t(rows * cols), 0);
     for (uint16_t& value : values) {
       const float x = rng_.Uniform() - 0.5f;
@@ -311,33 +318,58 @@ INSTANTIATE_TEST_SUITE_P(Shapes, StackTest,
                                            StackCase{DType::kBF16, 1, 2048, 6144, 1},
                                            StackCase{DType::kBF16, 2, 272, 528, 1},
                                            StackCase{DType::kF16, 2, 512, 1024, 1e6f},
-                                           StackCase{DType::kF16, 5, 1024, 1024, 1}));
+                                           StackCase{DType::kF16, 5, 1024, 1024, 1},
+                                           StackCase{DType::kQ8_0, 1, 1024, 3584, 1},
+                                           StackCase{DType::kQ8_0, 1, 4096, 12288, 1},
+                                           StackCase{DType::kQ8_0, 1, 5120, 1056, 1},
+                                           StackCase{DType::kQ8_0, 1, 8192, 992, 1},
+                                           StackCase{DType::kQ8_0, 2, 1024, 512, 1},
+                                           StackCase{DType::kQ4_0, 1, 1056, 544, 1},
+                                           StackCase{DType::kQ4_1, 1, 1056, 544, 1},
+                                           StackCase{DType::kQ5_0, 1, 1056, 544, 1},
+                                           StackCase{DType::kQ5_1, 1, 1056, 544, 1},
+                                           StackCase{DType::kIQ4_NL, 1, 1056, 544, 1},
+                                           StackCase{DType::kQ2_K, 1, 1280, 2304, 1},
+                                           StackCase{DType::kQ3_K, 1, 1280, 2304, 1},
+                                           StackCase{DType::kQ4_K, 1, 4096, 12288, 1},
+                                           StackCase{DType::kQ4_K, 1, 1280, 256, 1},
+                                           StackCase{DType::kQ5_K, 1, 1280, 2304, 1},
+                                           StackCase{DType::kQ6_K, 1, 4096, 3328, 1},
+                                           StackCase{DType::kIQ4_XS, 1, 1280, 2304, 1},
+                                           StackCase{DType::kIQ2_XXS, 1, 1280, 2304, 1}));
 
-// Quantised matrices of one input in one launch, and one by one.
+// Quantised matrices of one input: in a step, in one launch, and one by one.
 TEST_F(JointOpsTest, ProductsOfOneInputEqualEachAlone) {
   constexpr int64_t kCols = 1024;
   const std::pair<DType, int64_t> shapes[] = {
       {DType::kQ8_0, 528}, {DType::kQ8_0, 16},   {DType::kQ4_K, 2048}, {DType::kQ6_K, 100},
-      {DType::kQ8_0, 40},  {DType::kQ4_K, 3000}, {DType::kQ8_0, 7},    {DType::kQ8_0, 9}};
+      {DType::kQ8_0, 40},  {DType::kQ4_K, 3000}, {DType::kQ8_0, 7},    {DType::kQ8_0, 9},
+      {DType::kQ4_0, 1},   {DType::kQ6_K, 5},    {DType::kQ6_K, 6},    {DType::kQ6_K, 7},
+      {DType::kQ6_K, 11},  {DType::kQ6_K, 13}};
   std::vector<Matrix> weights;
-  for (const auto& [type, rows] : shapes) {
-    const auto blocks = RandomBlocks(rng_, type, rows, kCols);
-    auto packed =
-        Matrix::Pack(context_, {type, 1, rows, kCols}, blocks.data(), blocks.size() / size_t(rows));
-    CHECK(packed.ok());
-    weights.push_back(std::move(*packed));
-  }
+  for (const auto& [type, rows] : shapes) weights.push_back(Weights(type, rows, kCols));
+  enum class How : uint8_t { kInStep, kTogether, kAlone };
   for (const int64_t rows : {1, 3, 20, 70}) {
     const Rows x = RowsOf(Random(rows * kCols), kCols);
     const DevicePtr<float> bias = OnDevice(Random(3000));
-    const auto run = [&](bool together) {
+    const auto run = [&](How how) {
       scratch_->Reset();
+      HandMade step;
+      for (int32_t s = 0; s < rows; ++s) {
+        step.sequences.push_back({s, 1});
+        step.positions.push_back(0);
+        step.row_sequences.push_back(s);
+      }
+      const StepLayout& layout = step.Begin(context_);
       std::vector<Projection> all;
       for (const Matrix& weight : weights) {
         const auto zeros = std::vector<float>(size_t(rows * weight.rows()));
         all.push_back({&weight, RowsOf(zeros, weight.rows()), bias});
       }
-      if (together) {
+      if (how == How::kInStep) {
+        backend_->RunStep(*scratch_, layout, {&all, nullptr, nullptr},
+                          [&] { Project(context_, x, all); });
+      } else if (how == How::kTogether) {
         Project(context_, x, all);
       } else {
         for (const Projection& one : all) Project(context_, x, std::span(&one, 1));
@@ -349,7 +381,9 @@ TEST_F(JointOpsTest, ProductsOfOneInputEqualEachAlone) {
       }
       return outputs;
     };
-    ExpectSame(run(true), run(false), "outputs");
+    const auto alone = run(How::kAlone);
+    ExpectSame(run(How::kTogether), alone, "outputs together");
+    ExpectSame(run(How::kInStep), alone, "outputs in a step");
   }
 }
 

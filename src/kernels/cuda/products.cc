@@ -88,15 +88,27 @@ void RunHead(Stream stream, const CudaMatrix& stack, int64_t index, Activations&
 }  // namespace
 
 bool CudaBackend::JoinProducts(const ProjectionGroup& group) {
-  const auto form = [](const Projection& one) { return CudaMatrixOf(*one.weight).form(); };
-  const ActivationForm first = form(group.projections[0]);
-  if (first != ActivationForm::kF16 && first != ActivationForm::kBF16) return false;
-  std::vector<HalfProduct> products;
+  const auto is_half = [](const CudaMatrix& weight) {
+    return weight.form() == ActivationForm::kF16 || weight.form() == ActivationForm::kBF16;
+  };
+  const CudaMatrix& first = CudaMatrixOf(*group.projections[0].weight);
+  std::vector<HalfProduct> halves;
+  std::vector<QuantisedProduct> quantised;
   for (const Projection& one : group.projections) {
-    if (form(one) != first) return false;
-    products.push_back({CudaMatrixOf(*one.weight).half(), Raw(one.bias), ViewOf(one.out)});
+    const CudaMatrix& weight = CudaMatrixOf(*one.weight);
+    if (weight.form() == ActivationForm::kF32) return false;
+    if (is_half(weight) != is_half(first)) return false;
+    if (!is_half(weight)) {
+      quantised.push_back({weight.quantised(), Raw(one.bias), ViewOf(one.out)});
+    } else if (weight.form() == first.form()) {
+      halves.push_back({weight.half(), Raw(one.bias), ViewOf(one.out)});
+    } else {
+      return false;
+    }
   }
-  return joined_.Products(HalfOf(first), ViewOf(group.x), products);
+  const View x = ViewOf(group.x);
+  return is_half(first) ? joined_.Products(HalfOf(first.form()), x, halves)
+                        : joined_.Products(x, quantised);
 }
 
 void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) {

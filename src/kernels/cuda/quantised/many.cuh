@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/quantised/copies.cuh"
 #include "kernels/cuda/quantised/mma.cuh"
 #include "kernels/cuda/quantised/product.cuh"
 
@@ -52,22 +53,6 @@ struct Stage {
   static constexpr int kSum = kXScale + kBlocks * TileOf::kTokens * 4;
   static constexpr int kBytes = (kSum + TileOf::kTokens * kSumStride + 15) / 16 * 16;
 };
-
-template <int kBytes>
-__device__ void CopyAsync(void* shared, const void* global) {
-  const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to), "l"(global) : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;\n" ::"r"(to), "l"(global), "n"(kBytes)
-                 : "memory");
-  }
-}
-__device__ inline void CommitCopies() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
-template <int kPending>
-__device__ void WaitForCopies() {
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
-}
 
 // Where the rows of a tile lie, in shared memory: every stage copies from there on.
 template <typename TileOf>

@@ -2,11 +2,11 @@
 #include <algorithm>
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/riders.cuh"
 #include "kernels/cuda/rows/sum_of_squares.cuh"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/cuda/tensor/product_few.h"
 #include "kernels/cuda/tensor/tiles.cuh"
-#include "kernels/reference/math.h"
 
 // A tile is 8 rows of weights. Warps stand in a grid: kAlong of them divide the slices of K of one
 // tile, `beside` tiles lie side by side in a block. Each warp copies its weights through a ring of
@@ -284,8 +284,6 @@ __device__ __forceinline__ float Finish(const HalfProduct& product, float scale,
   return product.bias != nullptr ? y + product.bias[column] : y;
 }
 
-__device__ __noinline__ float GeluOf(float x) { return reference::Gelu(x); }
-
 template <bool kGated, int kTotals>
 __device__ __forceinline__ void StoreOutput(const Call& call, const HalfProduct& product,
                                             int64_t slot, int64_t column, float scale,
@@ -295,8 +293,7 @@ __device__ __forceinline__ void StoreOutput(const Call& call, const HalfProduct&
   if constexpr (kGated) {
     const HalfProduct& gated = call.product[1];
     const float gate = Finish(gated, scale, column, total[1]);
-    gated.out.data[slot * gated.out.stride + column] =
-        (call.op == OutputOp::kSwiGlu ? reference::Silu(gate) : GeluOf(gate)) * y;
+    gated.out.data[slot * gated.out.stride + column] = Gated(call.op, gate, y);
   } else if (call.op == OutputOp::kAdd) {
     float* to = call.sum.data + slot * call.sum.stride + column;
     *to = *to + y;
@@ -483,7 +480,7 @@ void Launch(Stream stream, const FewProducts& few) {
 template <Half kType, bool kFloats>
 void LaunchBySlices(Stream stream, const FewProducts& few) {
   const int64_t slices = CeilDiv<int64_t>(few.x.cols, kTensorSlice);
-  if (few.op == OutputOp::kSwiGlu || few.op == OutputOp::kGeGlu) {
+  if (IsGate(few.op)) {
     return slices <= 1   ? Launch<kType, kFloats, true, 1>(stream, few)
            : slices <= 2 ? Launch<kType, kFloats, true, 2>(stream, few)
                          : Launch<kType, kFloats, true, 4>(stream, few);

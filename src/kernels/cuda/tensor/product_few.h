@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/cuda/riders.h"
 #include "kernels/cuda/tensor/product_half.h"
 
 // Products of few rows with 16-bit weights: bound by reading the weights, and, where the matrices
@@ -11,20 +12,6 @@
 namespace reprise::cuda {
 
 inline constexpr int64_t kFewRows = 16;
-
-// RMS norm of the rows before they are rounded.
-struct InputNorm {
-  const float* weight = nullptr;  // [cols], or null: no norm
-  float eps = 0;
-  View h;  // gets the normed rows
-};
-
-enum class OutputOp : uint8_t {
-  kNone,
-  kAdd,     // sum += the first product's output
-  kSwiGlu,  // products are {up, gate}: gate's place gets silu(gate) * up
-  kGeGlu,
-};
 
 struct FewProducts {
   static constexpr size_t kMost = 4;  // matrices of one launch

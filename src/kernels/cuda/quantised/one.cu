@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/quantised/one.cuh"
+
+namespace reprise::cuda {
+namespace {
+
+bool Fits(const View& x, int64_t block, bool norm) {
+  // Rings of the widest type.
+  constexpr size_t kRings = one::kWarps * one::kStages * one::Stage<DType::kQ8_0>::kBytes;
+  if (x.rows != 1 || x.cols % block != 0 || !Aligned16(x.data, 0)) return false;
+  if (norm && x.cols > 8 * one::kHold * one::kThreads) return false;
+  const size_t floats = norm ? size_t(x.cols) * sizeof(float) : 0;
+  return kRings + one::InputBytes(x.cols, block).all() + floats <= one::kBlockShared;
+}
+
+}  // namespace
+
+bool MayQuantiseOnTheWay(const View& x, int64_t block) { return Fits(x, block, false); }
+bool MayNormAndQuantise(const View& x, int64_t block) { return Fits(x, block, true); }
+
+void RunOneRowProducts(Stream stream, const OneRowProducts& one) {
+  const DType type = one.products[0].weight.layout.dtype;
+  for (size_t first = 0; first < one.products.size(); first += OneRowProducts::kMost) {
+    one::Call call = {one.x, one.norm, {}, {}, 0, one.op, one.sum};
+    if (first > 0) call.norm.h = {};
+    for (size_t i = 0; i < OneRowProducts::kMost; ++i) {
+      const bool real = first + i < one.products.size();
+      if (real) call.product[i] = one.products[first + i];
+      const int64_t rows = real ? call.product[i].weight.layout.rows : 0;
+      call.begin[i + 1] = call.begin[i] + int(CeilDiv<int64_t>(rows, one::kTile));
+    }
+    call.tiles = call.begin[IsGate(one.op) ? 1 : OneRowProducts::kMost];
+    if (call.tiles == 0) continue;
+    const bool wide = TraitsOf(type).block_elements == 256;
+    (wide ? LaunchOne256 : LaunchOne32)(stream, type, call);
+  }
+}
+
+}  // namespace reprise::cuda

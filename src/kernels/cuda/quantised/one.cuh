@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/cuda/quantised/copies.cuh"
+#include "kernels/cuda/quantised/mma.cuh"
+#include "kernels/cuda/quantised/one.h"
+#include "kernels/cuda/quantised/quantise.cuh"
+#include "kernels/cuda/riders.cuh"
+#include "kernels/cuda/rows/sum_of_squares.cuh"
+
+// A warp takes four rows of weights over all of k, through a ring of its own: a stage is eight
+// quads of each row, and a lane has one quad, of which it makes all integer sums. The chain of a
+// row walks over the eight lanes that have it. So warps never wait for each other; the first
+// stages are asked for before the kernel in front has ended.
+namespace reprise::cuda {
+namespace one {
+
+constexpr int kWarps = 8;
+constexpr int kThreads = 32 * kWarps;
+constexpr int kTile = 4;   // rows of weights of a warp
+constexpr int kQuads = 8;  // of each in a stage
+constexpr int kStages = 2;
+constexpr int kHold = 3;  // groups of eight inputs that a thread asks for at once
+// A block has just less than half of a multiprocessor's shared memory, whatever it needs. Where the
+// weights are many, two blocks share a multiprocessor: it takes both to keep enough of them on
+// their way, and where one ends, a block of the next kernel takes its place. Where they are few,
+// one: beside it a block of the next kernel waits from the beginning, its first weights there.
+constexpr int kMultiprocessors = 132;
+constexpr size_t kBlockShared = 112 << 10;
+constexpr size_t kManyBytes = 24 << 20;
+
+struct Call {
+  View x;
+  InputNorm norm;
+  QuantisedProduct product[OneRowProducts::kMost];
+  int begin[OneRowProducts::kMost + 1];  // the first tile of each, and the end
+  int tiles;                             // gated: of each of the two
+  OutputOp op;
+  View sum;
+};
+
+// From one quad to the next: odd multiples of 16 bytes, so that eight lanes meet all banks.
+constexpr int PitchOf(int quad_bytes) {
+  return quad_bytes % 32 == 0 && quad_bytes > 0 ? quad_bytes + 16 : quad_bytes;
+}
+
+// What a stage holds: of each plane (layout.h) the part of four rows.
+template <DType kType>
+struct Stage {
+  using Traits = UnitTraits<kType>;
+  static constexpr int kBlocks = 4 * kQuads / Traits::kBlockUnits;  // of a row
+  static constexpr int kQuantBytes = 16 * Traits::kQuantWords;      // of a quad
+  static constexpr int kExtraBytes = 16 * Traits::kExtraWords;
+  static constexpr int kQuantPitch = PitchOf(kQuantBytes);
+  static constexpr int kExtraPitch = PitchOf(kExtraBytes);
+  static constexpr int kSubBytes = kBlocks * Traits::kSubBytes;  // of a row
+  static constexpr int kScaleBytes = kBlocks * (Traits::kMinimum ? 4 : 2);
+  static constexpr int kExtra = kTile * kQuads * kQuantPitch;
+  static constexpr int kSub = kExtra + kTile * kQuads * kExtraPitch;
+  static constexpr int kScale = kSub + kTile * kSubBytes;
+  static constexpr int kBytes = (kScale + kTile * kScaleBytes + 15) / 16 * 16;
+};
+
+// The row of inputs as a block holds it.
+struct Input {
+  static constexpr int kPitch = PitchOf(128);
+  std::byte* q;    // quads as in layout.h
+  float* scale;    // of every block
+  int16_t* sum;    // as in QuantisedView
+  float* floats;   // before that, where there is a norm
+};
+// Bytes of each, for whole stages.
+struct InputBytes {
+  size_t q, scale, sum;
+
+  __host__ __device__ InputBytes(int64_t cols, int64_t block) {
+    const size_t quads = size_t((cols + 128 * kQuads - 1) / (128 * kQuads)) * kQuads;
+    q = quads * Input::kPitch;
+    scale = (quads * 128 / size_t(block) * 4 + 15) / 16 * 16;
+    sum = quads * 128 / (block == 32 ? 32 : 16) * 2;
+  }
+  __host__ __device__ size_t all() const { return q + scale + sum; }
+};
+
+// What a warp works on: tile after tile, and of each one or two matrices.
+struct Walk {
+  int tile = static_cast<int>(blockIdx.x + gridDim.x * (threadIdx.x / 32));
+  int gate = 0;
+
+  __device__ void Next(const Call& call) {
+    if (IsGate(call.op) && gate == 0) {
+      gate = 1;
+      return;
+    }
+    gate = 0;
+    tile += static_cast<int>(gridDim.x) * kWarps;
+  }
+  __device__ int Which(const Call& call) const {
+    if (IsGate(call.op)) return gate;
+    int which = 0;
+    while (tile >= call.begin[which + 1]) ++which;
+    return which;
+  }
+  __device__ int64_t Row(const Call& call, int which) const {
+    return int64_t{tile - (IsGate(call.op) ? 0 : call.begin[which])} * kTile;
+  }
+};
+
+// The weights of one warp, stage by stage.
+template <DType kType>
+class Weights {
+  using S = Stage<kType>;
+
+ public:
+  __device__ Weights(const Call& call, std::byte* ring, int steps)
+      : call_(call), ring_(ring), steps_(steps) {
+    FindTile();
+  }
+
+  // Asks for the next stage; for nothing behind the end.
+  __device__ void Load() {
+    if (walk_.tile < call_.tiles) {
+      const QuantisedLayout& layout = *layout_;
+      std::byte* to = ring_ + stage_ * S::kBytes;
+      const int64_t quad = int64_t{step_} * kQuads;
+      Copy<kQuads * S::kQuantBytes, S::kQuantBytes, S::kQuantPitch>(
+          to, data_ + row_ * layout.quant_stride, layout.quant_stride, quad * S::kQuantBytes);
+      if constexpr (S::kExtraBytes > 0) {
+        Copy<kQuads * S::kExtraBytes, S::kExtraBytes, S::kExtraPitch>(
+            to + S::kExtra, data_ + layout.extra + row_ * layout.extra_stride, layout.extra_stride,
+            quad * S::kExtraBytes);
+      }
+      if constexpr (S::kSubBytes > 0) {
+        Copy<S::kSubBytes, S::kSubBytes, S::kSubBytes>(
+            to + S::kSub, data_ + layout.sub + row_ * layout.sub_stride, layout.sub_stride,
+            int64_t{step_} * S::kSubBytes);
+      }
+      Copy<S::kScaleBytes, S::kScaleBytes, S::kScaleBytes>(
+          to + S::kScale, data_ + layout.scale + row_ * layout.scale_stride, layout.scale_stride,
+          int64_t{step_} * S::kScaleBytes);
+    }
+    CommitCopies();
+    stage_ ^= 1;
+    if (++step_ < steps_) return;
+    step_ = 0;
+    walk_.Next(call_);
+    FindTile();
+  }
+
+ private:
+  static_assert(kStages == 2);
+
+  __device__ void FindTile() {
+    if (walk_.tile >= call_.tiles) return;
+    const int which = walk_.Which(call_);
+    layout_ = &call_.product[which].weight.layout;
+    data_ = call_.product[which].weight.data;
+    row_ = walk_.Row(call_, which);
+    rows_ = static_cast<int>(min(int64_t{kTile}, layout_->rows - row_));
+  }
+
+  // kRowBytes of each row of a plane from `offset` on; groups of kGroup bytes lie kPitch apart.
+  template <int kRowBytes, int kGroup, int kPitch>
+  __device__ __forceinline__ void Copy(std::byte* to, const std::byte* first, int64_t stride,
+                                       int64_t offset) const {
+    constexpr int kPiece = kRowBytes % 16 == 0 ? 16 : 8;
+    constexpr int kPieces = kRowBytes / kPiece;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int from = 0; from < kTile * kPieces; from += 32) {
+      const int piece = from + lane, row = piece / kPieces, at = piece % kPieces * kPiece;
+      if (kTile * kPieces % 32 != 0 && row >= kTile) break;
+      const bool valid = row < rows_ && offset + at < stride;
+      const std::byte* source = first + (valid ? row * stride + offset + at : 0);
+      CopyAsync<kPiece>(to + (row * (kRowBytes / kGroup) + at / kGroup) * kPitch + at % kGroup,
+                        source, valid);
+    }
+  }
+
+  const Call& call_;
+  std::byte* const ring_;
+  const int steps_;  // stages of a row
+  Walk walk_;
+  int step_ = 0;
+  int stage_ = 0;
+  const QuantisedLayout* layout_ = nullptr;
+  const std::byte* data_ = nullptr;
+  int64_t row_ = 0;
+  int rows_ = 0;
+};
+
+__device__ __forceinline__ uint32_t PartOf(const uint4& four, int j) {
+  return j == 0 ? four.x : j == 1 ? four.y : j == 2 ? four.z : four.w;
+}
+
+// What a lane adds to the chain of its row: a link for each unit, or for a 256-block one, which two
+// neighbours hold.
+template <DType kType>
+struct Links {
+  using Traits = UnitTraits<kType>;
+  using S = Stage<kType>;
+  static constexpr int kCount = Traits::kBlock256 ? 1 : 4;
+
+  float scale[kCount], sum[kCount];
+  float least_scale[kCount], least[kCount];  // of minima
+
+  // Quad `quad` of the input; lanes hold the quads of a stage row by row.
+  __device__ __forceinline__ void Make(const std::byte* stage, const uint2* grid,
+                                       const Input& input, int quad) {
+    const int lane = threadIdx.x % 32;
+    const auto* quants = reinterpret_cast<const uint4*>(stage + lane * S::kQuantPitch);
+    const auto* extra = reinterpret_cast<const uint4*>(stage + S::kExtra + lane * S::kExtraPitch);
+    const auto* x = reinterpret_cast<const uint4*>(input.q + quad * Input::kPitch);
+    int low[4] = {}, high[4] = {};
+    QuadWords<kType> words;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      words.Load(quants, extra, i);
+      const uint4 x_low = x[i], x_high = x[4 + i];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const uint2 pair = WordPair<kType>(words.Unit(j), grid, i);
+        low[j] = __dp4a(static_cast<int>(pair.x), static_cast<int>(PartOf(x_low, j)), low[j]);
+        high[j] = __dp4a(static_cast<int>(pair.y), static_cast<int>(PartOf(x_high, j)), high[j]);
+      }
+    }
+    const std::byte* scales = stage + S::kScale + lane / kQuads * S::kScaleBytes;
+    if constexpr (Traits::kBlock256) {
+      MakeOne(stage, scales, input, quad, low, high, words);
+    } else {
+      MakeFour(scales, input, quad, low, high);
+    }
+  }
+
+  // The chain of a row over the quads of a stage; `left`: units of the row from there on. Every
+  // lane of a row gets the sum.
+  __device__ __forceinline__ float Chain(float total, int left) const {
+    constexpr int kStep = Traits::kBlock256 ? 2 : 1;
+    if (left >= 4 * kQuads) {
+#pragma unroll
+      for (int q = 0; q < kQuads; q += kStep) {
+        float mine = total;
+#pragma unroll
+        for (int j = 0; j < kCount; ++j) mine = Add(j, mine);
+        total = __shfl_sync(kFullWarp, mine, q, kQuads);
+      }
+      return total;
+    }
+#pragma unroll 1
+    for (int q = 0; 4 * q < left; q += kStep) {
+      float mine = total;
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) mine = 4 * q + j < left ? Add(j, mine) : mine;
+      total = __shfl_sync(kFullWarp, mine, q, kQuads);
+    }
+    return total;
+  }
+
+ private:
+  __device__ __forceinline__ float Add(int j, float total) const {
+    total = fmaf(scale[j], sum[j], total);
+    return Traits::kMinimum ? fmaf(least_scale[j], least[j], total) : total;
+  }
+
+  __device__ __forceinline__ void MakeFour(const std::byte* scales, const Input& input, int quad,
+                                           const int (&low)[4], const int (&high)[4]) {
+    const float4 four = reinterpret_cast<const float4*>(input.scale)[quad];
+    const float x_scale[4] = {four.x, four.y, four.z, four.w};
+    const int in_stage = threadIdx.x % kQuads;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      sum[j] = __int2float_rn(low[j] + high[j]);
+      if constexpr (Traits::kMinimum) {
+        const uint32_t word = PartOf(reinterpret_cast<const uint4*>(scales)[in_stage], j);
+        scale[j] = BlockScale<kType>(word) * x_scale[j];
+        least_scale[j] = BlockMinimum(word) * x_scale[j];
+        least[j] = __int2float_rn(input.sum[4 * quad + j]);
+      } else {
+        const uint2 halves = reinterpret_cast<const uint2*>(scales)[in_stage];
+        const uint32_t word = (j < 2 ? halves.x : halves.y) >> (16 * (j % 2));
+        scale[j] = BlockScale<kType>(word) * x_scale[j];
+      }
+    }
+  }
+
+  __device__ __forceinline__ void MakeOne(const std::byte* stage, const std::byte* scales,
+                                          const Input& input, int quad, const int (&low)[4],
+                                          const int (&high)[4], const QuadWords<kType>& words) {
+    const int block = threadIdx.x % kQuads / 2, half = threadIdx.x % 2;
+    const auto* sub = reinterpret_cast<const uint8_t*>(
+        stage + S::kSub + threadIdx.x % 32 / kQuads * S::kSubBytes + block * Traits::kSubBytes);
+    QuadScales<kType> of_units;
+    of_units.Load(sub, half);
+    int all = 0, all_least = 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if constexpr (QuadScales<kType>::kHalves) {
+        all += of_units.Of(j, 0, words) * low[j] + of_units.Of(j, 1, words) * high[j];
+      } else {
+        all += of_units.Of(j, 0, words) * (low[j] + high[j]);
+      }
+    }
+    all += __shfl_xor_sync(kFullWarp, all, 1);
+    const float x_scale = input.scale[quad / 2];
+    uint32_t word;
+    if constexpr (Traits::kMinimum) {
+      word = reinterpret_cast<const uint32_t*>(scales)[block];
+      const uint4 sums = reinterpret_cast<const uint4*>(input.sum)[quad];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const HalfScales of_unit = SubScalesOf<kType>(sub, 0, 4 * half + j);
+        const uint32_t two = PartOf(sums, j);
+        all_least += of_unit.min[0] * static_cast<int16_t>(two & 0xFFFF) +
+                     of_unit.min[1] * static_cast<int16_t>(two >> 16);
+      }
+      all_least += __shfl_xor_sync(kFullWarp, all_least, 1);
+      least_scale[0] = -(BlockMinimum(word) * x_scale);
+      least[0] = __int2float_rn(all_least);
+    } else {
+      word = reinterpret_cast<const uint16_t*>(scales)[block];
+    }
+    scale[0] = BlockScale<kType>(word) * x_scale;
+    sum[0] = __int2float_rn(all);
+  }
+};
+
+struct EightFloats {
+  float of[8];
+
+  __device__ __forceinline__ void Load(const float* from) {
+    const auto* fours = reinterpret_cast<const float4*>(from);
+    const float4 a = fours[0], b = fours[1];
+    of[0] = a.x, of[1] = a.y, of[2] = a.z, of[3] = a.w;
+    of[4] = b.x, of[5] = b.y, of[6] = b.z, of[7] = b.w;
+  }
+  __device__ __forceinline__ void Store(float* to) const {
+    auto* fours = reinterpret_cast<float4*>(to);
+    fours[0] = make_float4(of[0], of[1], of[2], of[3]);
+    fours[1] = make_float4(of[4], of[5], of[6], of[7]);
+  }
+};
+
+// Reads, norms and quantises the row. A warp has 256 neighbours at a time.
+template <int kBlock>
+class InputReader {
+ public:
+  // Asks for the norm's weights, which no kernel writes.
+  __device__ explicit InputReader(const Call& call)
+      : call_(call), cols_(static_cast<int>(call.x.cols)) {
+    if (call_.norm.weight == nullptr) return;
+#pragma unroll
+    for (int j = 0; j < kHold; ++j) {
+      if (Column(j) < cols_) weights_[j].Load(call_.norm.weight + Column(j));
+    }
+  }
+
+  __device__ __forceinline__ void Read(const Input& input) {
+#pragma unroll 1
+    for (int first = 0; first * kThreads * 8 < cols_; first += kHold) {
+      EightFloats held[kHold];
+#pragma unroll
+      for (int j = 0; j < kHold; ++j) {
+        if (Column(first + j) < cols_) held[j].Load(call_.x.data + Column(first + j));
+      }
+      if (call_.norm.weight != nullptr) Norm(input.floats, held);
+#pragma unroll
+      for (int j = 0; j < kHold; ++j) {
+        if (WarpColumn(first + j) < cols_) Quantise(held[j], Column(first + j), input);
+      }
+    }
+    __syncthreads();
+  }
+
+ private:
+  __device__ static int WarpColumn(int j) {
+    return (j * kWarps + static_cast<int>(threadIdx.x) / 32) * 256;
+  }
+  __device__ static int Column(int j) {
+    return WarpColumn(j) + static_cast<int>(threadIdx.x) % 32 * 8;
+  }
+
+  // All of the row is held.
+  __device__ __forceinline__ void Norm(float* floats, EightFloats (&held)[kHold]) const {
+#pragma unroll
+    for (int j = 0; j < kHold; ++j) {
+      if (Column(j) < cols_) held[j].Store(floats + Column(j));
+    }
+    __syncthreads();
+    const float sum =
+        SumOfSquares([&](int64_t i) { return floats[i]; }, threadIdx.x % kNormLanes, cols_);
+    const float r = InverseRoot(sum / static_cast<float>(cols_), call_.norm.eps);
+#pragma unroll
+    for (int j = 0; j < kHold; ++j) {
+      if (Column(j) >= cols_) break;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) held[j].of[i] = (held[j].of[i] * r) * weights_[j].of[i];
+      if (blockIdx.x == 0 && call_.norm.h.data != nullptr) {
+        held[j].Store(call_.norm.h.data + Column(j));
+      }
+    }
+  }
+
+  // By whole warps; what lies behind the end is not stored.
+  __device__ __forceinline__ void Quantise(const EightFloats& held, int column,
+                                           const Input& input) const {
+    constexpr int kSummed = kBlock == 32 ? 32 : 16;
+    const EightQuantised eight = QuantiseEight<kBlock>(held.of);
+    if (column >= cols_) return;
+    const int unit = column / 32, word = column % 32 / 4;
+    auto* to = reinterpret_cast<uint32_t*>(input.q + unit / 4 * Input::kPitch + unit % 4 * 4);
+    to[4 * word] = eight.words[0];
+    to[4 * word + 4] = eight.words[1];
+    if (column % kSummed == 0) input.sum[column / kSummed] = static_cast<int16_t>(eight.sum);
+    if (column % kBlock == 0) input.scale[column / kBlock] = eight.scale;
+  }
+
+  const Call& call_;
+  const int cols_;
+  EightFloats weights_[kHold];
+};
+
+// What becomes of the outputs of a tile: a lane of each row has them.
+struct Outputs {
+  float up = 0;      // of a gate
+  float before = 0;  // of a sum
+
+  // What is read is asked for before the tile is computed.
+  __device__ __forceinline__ void Begin(const Call& call, int64_t row, bool mine) {
+    if (call.op == OutputOp::kAdd && mine) before = call.sum.data[row];
+  }
+  __device__ __forceinline__ void Store(const Call& call, const Walk& walk, int which, int64_t row,
+                                        float total) {
+    const QuantisedProduct& product = call.product[which];
+    const float y = product.bias != nullptr ? total + product.bias[row] : total;
+    if (walk.gate != 0) {
+      product.y.data[row] = Gated(call.op, y, up);
+      return;
+    }
+    product.y.data[row] = y;
+    up = y;
+    if (call.op == OutputOp::kAdd) call.sum.data[row] = before + y;
+  }
+};
+
+template <DType kType>
+__global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constant__ Call call) {
+  using S = Stage<kType>;
+  constexpr int kBlock = UnitTraits<kType>::kBlock256 ? 256 : 32;
+  extern __shared__ __align__(16) std::byte shared[];
+  const int units = static_cast<int>(call.x.cols / 32);
+  const int steps = CeilDiv(units, 4 * kQuads);
+  std::byte* ring = shared + threadIdx.x / 32 * kStages * S::kBytes;
+  Weights<kType> weights(call, ring, steps);
+  InputReader<kBlock> reader(call);
+  const InputBytes bytes(call.x.cols, kBlock);
+  std::byte* at = shared + kWarps * kStages * S::kBytes;
+  const Input input = {at, reinterpret_cast<float*>(at + bytes.q),
+                       reinterpret_cast<int16_t*>(at + bytes.q + bytes.scale),
+                       reinterpret_cast<float*>(at + bytes.all())};
+  const int lane = threadIdx.x % 32;
+  Walk walk;
+  Outputs outputs;
+  float total = 0;
+  int step = 0;
+  // A stage is asked for kStages turns before its own. This code runs once, and the fewer
+  // instructions it has, the sooner they are here.
+#pragma unroll 1
+  for (int turn = -kStages; turn <= 0 || walk.tile < call.tiles; ++turn) {
+    if (turn < 0) {
+      weights.Load();
+      continue;
+    }
+    if (turn == 0) {
+      WaitForInputs();
+      LetNextStart();
+      reader.Read(input);
+      if (walk.tile >= call.tiles) return;
+    }
+    asm volatile("" : "+r"(turn), "+r"(step));  // one copy of what follows
+    const int which = walk.Which(call);
+    const int64_t row = walk.Row(call, which) + lane / kQuads;
+    const bool mine = lane % kQuads == 0 && row < call.product[which].weight.layout.rows;
+    if (step == 0) outputs.Begin(call, row, mine);
+    WaitForCopies<kStages - 1>();
+    __syncwarp();
+    Links<kType> links;
+    links.Make(ring + turn % kStages * S::kBytes, GridOf(call.product[which].weight), input,
+               step * kQuads + lane % kQuads);
+    __syncwarp();
+    weights.Load();
+    total = links.Chain(total, units - step * 4 * kQuads);
+    if (++step < steps) continue;
+    if (mine) outputs.Store(call, walk, which, row, total);
+    total = 0;
+    step = 0;
+    walk.Next(call);
+  }
+}
+
+template <DType kType>
+void Launch(Stream stream, const Call& call) {
+  static const bool allowed = (AllowShared(OneRowKernel<kType>, kBlockShared), true);
+  (void)allowed;
+  size_t bytes = 0;
+  for (const QuantisedProduct& product : call.product) bytes += product.weight.layout.bytes;
+  const int blocks = bytes > kManyBytes ? 2 * kMultiprocessors : kMultiprocessors;
+  const auto grid = unsigned(std::min(call.tiles, blocks));
+  LaunchEarly(OneRowKernel<kType>, grid, kThreads, kBlockShared, stream, call);
+}
+
+}  // namespace one
+
+// By the size of blocks, in files of their own.
+void LaunchOne32(Stream stream, DType type, const one::Call& call);
+void LaunchOne256(Stream stream, DType type, const one::Call& call);
+
+}  // namespace reprise::cuda

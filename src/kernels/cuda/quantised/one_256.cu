@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/quantised/one.cuh"
+
+namespace reprise::cuda {
+
+void LaunchOne256(Stream stream, DType type, const one::Call& call) {
+  switch (type) {
+#define REPRISE_ONE(name) \
+  case DType::k##name:    \
+    return one::Launch<DType::k##name>(stream, call)
+    REPRISE_ONE(Q2_K);
+    REPRISE_ONE(Q3_K);
+    REPRISE_ONE(Q4_K);
+    REPRISE_ONE(Q5_K);
+    REPRISE_ONE(Q6_K);
+    REPRISE_ONE(IQ4_XS);
+    REPRISE_ONE(IQ2_XXS);
+#undef REPRISE_ONE
+    default:
+      return;
+  }
+}
+
+}  // namespace reprise::cuda

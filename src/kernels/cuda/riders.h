@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/view.h"
+
+// Ops that ride along with products of few rows: what comes before and what comes behind.
+namespace reprise::cuda {
+
+// RMS norm of the rows before they are rounded or quantised.
+struct InputNorm {
+  const float* weight = nullptr;  // [cols], or null: no norm
+  float eps = 0;
+  View h;  // gets the normed rows
+};
+
+enum class OutputOp : uint8_t {
+  kNone,
+  kAdd,     // sum += the first product's output
+  kSwiGlu,  // products are {up, gate}: gate's place gets silu(gate) * up
+  kGeGlu,
+};
+inline constexpr bool IsGate(OutputOp op) {
+  return op == OutputOp::kSwiGlu || op == OutputOp::kGeGlu;
+}
+
+}  // namespace reprise::cuda
