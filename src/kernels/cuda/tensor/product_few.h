@@ -11,7 +11,10 @@
 // are small, by the number of kernels. So the ops around a product can ride along.
 namespace reprise::cuda {
 
-inline constexpr int64_t kFewRows = 16;
+// Rows that are few: beyond, a cluster divides a product sooner than warps do. Groups of rows have
+// no such form.
+inline constexpr int64_t kFewRows = 8;
+inline constexpr int64_t kFewGroupRows = 16;
 
 struct FewProducts {
   static constexpr size_t kMost = 4;  // matrices of one launch

@@ -248,7 +248,7 @@ void Run(Stream stream, const HalfRows& x, const HalfGroups& groups,
   const int64_t slots = products[0].out.rows;
   // Rows that one matrix has to expect.
   const int64_t rows = groups.count == 0 ? slots : CeilDiv<int64_t>(slots, groups.count);
-  if (x.f32 != nullptr || rows <= kFewRows) {
+  if (x.f32 != nullptr || rows <= (groups.count == 0 ? kFewRows : kFewGroupRows)) {
     return RunFewProducts(stream, kType, {.x = x, .groups = groups, .products = products});
   }
   if (groups.count == 0 && AreSomeRows(x, products)) {
