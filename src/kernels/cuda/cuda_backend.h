@@ -8,7 +8,7 @@
 
 #include "device/cuda/cuda_memory.h"
 #include "kernels/backend.h"
-#include "kernels/cuda/joined_ops.h"
+#include "kernels/cuda/joined/joined_ops.h"
 #include "kernels/cuda/pinned.h"
 #include "kernels/cuda/step_graphs.h"
 #include "kernels/cuda/view.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <vector>
 
-#include "kernels/cuda/quantised/product.cuh"
+#include "kernels/cuda/quantised/forms/product.cuh"
 
 namespace reprise::cuda {
 namespace {

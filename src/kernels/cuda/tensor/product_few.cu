@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "kernels/cuda/joined/riders.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/riders.cuh"
 #include "kernels/cuda/rows/sum_of_squares.cuh"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/cuda/tensor/product_few.h"

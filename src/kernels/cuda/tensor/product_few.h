@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/cuda/riders.h"
+#include "kernels/cuda/joined/riders.h"
 #include "kernels/cuda/tensor/product_half.h"
 
 // Products of few rows with 16-bit weights: bound by reading the weights, and, where the matrices

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cuda/quantised/one.h"
+#include "kernels/cuda/quantised/forms/one.h"
 #include "kernels/cuda/tensor/product_few.h"
 #include "kernels/cuda/view.h"
 

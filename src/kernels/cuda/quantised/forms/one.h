@@ -3,8 +3,8 @@
 
 #include <span>
 
+#include "kernels/cuda/joined/riders.h"
 #include "kernels/cuda/quantised/product.h"
-#include "kernels/cuda/riders.h"
 
 // Products of one row with quantised weights, of one stream: bound by reading the weights and by
 // the number of kernels. So the row is quantised, and normed before it, by every block on the way,

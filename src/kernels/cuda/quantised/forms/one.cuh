@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/quantised/copies.cuh"
-#include "kernels/cuda/quantised/mma.cuh"
-#include "kernels/cuda/quantised/one.h"
+#include "kernels/cuda/joined/riders.cuh"
+#include "kernels/cuda/quantised/forms/copies.cuh"
+#include "kernels/cuda/quantised/forms/mma.cuh"
+#include "kernels/cuda/quantised/forms/one.h"
 #include "kernels/cuda/quantised/quantise.cuh"
-#include "kernels/cuda/riders.cuh"
 #include "kernels/cuda/rows/sum_of_squares.cuh"
 
 // A warp takes four rows of weights over all of k, through a ring of its own: a stage is eight
@@ -66,10 +66,10 @@ struct Stage {
 // The row of inputs as a block holds it.
 struct Input {
   static constexpr int kPitch = PitchOf(128);
-  std::byte* q;    // quads as in layout.h
-  float* scale;    // of every block
-  int16_t* sum;    // as in QuantisedView
-  float* floats;   // before that, where there is a norm
+  std::byte* q;   // quads as in layout.h
+  float* scale;   // of every block
+  int16_t* sum;   // as in QuantisedView
+  float* floats;  // before that, where there is a norm
 };
 // Bytes of each, for whole stages.
 struct InputBytes {

@@ -4,9 +4,9 @@
 #include <type_traits>
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/quantised/copies.cuh"
-#include "kernels/cuda/quantised/mma.cuh"
-#include "kernels/cuda/quantised/product.cuh"
+#include "kernels/cuda/quantised/forms/copies.cuh"
+#include "kernels/cuda/quantised/forms/mma.cuh"
+#include "kernels/cuda/quantised/forms/product.cuh"
 
 // Products for many tokens: integer tensor cores (mma.sync s8), weights on the side of 16, tokens
 // on the side of 8. A block multiplies a tile of weights and tokens; its warps divide the outputs,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/quantised/few.cuh"
+#include "kernels/cuda/quantised/forms/few.cuh"
 
 namespace reprise::cuda {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/cuda/riders.h"
+#include "kernels/cuda/joined/riders.h"
 #include "kernels/reference/math.h"
 
 namespace reprise::cuda {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/quantised/many.cuh"
+#include "kernels/cuda/quantised/forms/many.cuh"
 
 namespace reprise::cuda {
 

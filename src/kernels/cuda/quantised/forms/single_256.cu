@@ -5,8 +5,8 @@
 // it up and folds the chunk's blocks in order while the weights of the next chunk are on their way.
 #include <type_traits>
 
-#include "kernels/cuda/quantised/mma.cuh"
-#include "kernels/cuda/quantised/product.cuh"
+#include "kernels/cuda/quantised/forms/mma.cuh"
+#include "kernels/cuda/quantised/forms/product.cuh"
 
 namespace reprise::cuda {
 namespace {

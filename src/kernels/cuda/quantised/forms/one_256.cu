@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/quantised/one.cuh"
+#include "kernels/cuda/quantised/forms/one.cuh"
 
 namespace reprise::cuda {
 

@@ -53,8 +53,8 @@ class JointOpsTest : public ::testing::Test {
   Matrix Weights(DType type, int64_t rows, int64_t cols) {
     if (IsQuantised(type)) {
       const auto blocks = RandomBlocks(rng_, type, rows, cols);
-      auto packed =
-          Matrix::Pack(context_, {type, 1, rows, cols}, blocks.data(), blocks.size() / size_t(rows));
+      auto packed = Matrix::Pack(context_, {type, 1, rows, cols}, blocks.data(),
+                                 blocks.size() / size_t(rows));
       CHECK(packed.ok());
       return std::move(*packed);
     }
@@ -310,33 +310,22 @@ TEST_P(StackTest, JoinedOpsEqualTheOps) {
   ExpectSame(run(true), run(false), "every row of the stretch");
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, StackTest,
-                         ::testing::Values(StackCase{DType::kF16, 1, 1024, 3584, 1},
-                                           StackCase{DType::kF16, 4, 1024, 3584, 1},
-                                           StackCase{DType::kF16, 1, 4096, 12288, 1},
-                                           StackCase{DType::kF16, 3, 4096, 1040, 1},
-                                           StackCase{DType::kBF16, 1, 2048, 6144, 1},
-                                           StackCase{DType::kBF16, 2, 272, 528, 1},
-                                           StackCase{DType::kF16, 2, 512, 1024, 1e6f},
-                                           StackCase{DType::kF16, 5, 1024, 1024, 1},
-                                           StackCase{DType::kQ8_0, 1, 1024, 3584, 1},
-                                           StackCase{DType::kQ8_0, 1, 4096, 12288, 1},
-                                           StackCase{DType::kQ8_0, 1, 5120, 1056, 1},
-                                           StackCase{DType::kQ8_0, 1, 8192, 992, 1},
-                                           StackCase{DType::kQ8_0, 2, 1024, 512, 1},
-                                           StackCase{DType::kQ4_0, 1, 1056, 544, 1},
-                                           StackCase{DType::kQ4_1, 1, 1056, 544, 1},
-                                           StackCase{DType::kQ5_0, 1, 1056, 544, 1},
-                                           StackCase{DType::kQ5_1, 1, 1056, 544, 1},
-                                           StackCase{DType::kIQ4_NL, 1, 1056, 544, 1},
-                                           StackCase{DType::kQ2_K, 1, 1280, 2304, 1},
-                                           StackCase{DType::kQ3_K, 1, 1280, 2304, 1},
-                                           StackCase{DType::kQ4_K, 1, 4096, 12288, 1},
-                                           StackCase{DType::kQ4_K, 1, 1280, 256, 1},
-                                           StackCase{DType::kQ5_K, 1, 1280, 2304, 1},
-                                           StackCase{DType::kQ6_K, 1, 4096, 3328, 1},
-                                           StackCase{DType::kIQ4_XS, 1, 1280, 2304, 1},
-                                           StackCase{DType::kIQ2_XXS, 1, 1280, 2304, 1}));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, StackTest,
+    ::testing::Values(
+        StackCase{DType::kF16, 1, 1024, 3584, 1}, StackCase{DType::kF16, 4, 1024, 3584, 1},
+        StackCase{DType::kF16, 1, 4096, 12288, 1}, StackCase{DType::kF16, 3, 4096, 1040, 1},
+        StackCase{DType::kBF16, 1, 2048, 6144, 1}, StackCase{DType::kBF16, 2, 272, 528, 1},
+        StackCase{DType::kF16, 2, 512, 1024, 1e6f}, StackCase{DType::kF16, 5, 1024, 1024, 1},
+        StackCase{DType::kQ8_0, 1, 1024, 3584, 1}, StackCase{DType::kQ8_0, 1, 4096, 12288, 1},
+        StackCase{DType::kQ8_0, 1, 5120, 1056, 1}, StackCase{DType::kQ8_0, 1, 8192, 992, 1},
+        StackCase{DType::kQ8_0, 2, 1024, 512, 1}, StackCase{DType::kQ4_0, 1, 1056, 544, 1},
+        StackCase{DType::kQ4_1, 1, 1056, 544, 1}, StackCase{DType::kQ5_0, 1, 1056, 544, 1},
+        StackCase{DType::kQ5_1, 1, 1056, 544, 1}, StackCase{DType::kIQ4_NL, 1, 1056, 544, 1},
+        StackCase{DType::kQ2_K, 1, 1280, 2304, 1}, StackCase{DType::kQ3_K, 1, 1280, 2304, 1},
+        StackCase{DType::kQ4_K, 1, 4096, 12288, 1}, StackCase{DType::kQ4_K, 1, 1280, 256, 1},
+        StackCase{DType::kQ5_K, 1, 1280, 2304, 1}, StackCase{DType::kQ6_K, 1, 4096, 3328, 1},
+        StackCase{DType::kIQ4_XS, 1, 1280, 2304, 1}, StackCase{DType::kIQ2_XXS, 1, 1280, 2304, 1}));
 
 // Quantised matrices of one input: in a step, in one launch, and one by one.
 TEST_F(JointOpsTest, ProductsOfOneInputEqualEachAlone) {

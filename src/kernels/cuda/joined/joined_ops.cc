@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/joined_ops.h"
+#include "kernels/cuda/joined/joined_ops.h"
 
 #include <algorithm>
 

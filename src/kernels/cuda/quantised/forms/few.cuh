@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/quantised/mma.cuh"
-#include "kernels/cuda/quantised/product.cuh"
+#include "kernels/cuda/quantised/forms/mma.cuh"
+#include "kernels/cuda/quantised/forms/product.cuh"
 
 // Products for few tokens: bound by reading the weights, so everything that can be asked for at
 // once is. A block takes 16 rows of weights and up to 8 * kN tokens; its warps divide k, a quad
