@@ -18,8 +18,7 @@ std::atomic<LogLevel> g_least{LogLevel::kInfo};
 std::atomic<LogFormat> g_format{LogFormat::kText};
 
 void WriteToStderr(LogLevel level, std::string_view line) {
-  const auto now = std::chrono::system_clock::now();
-  const std::string text = FormatLogLine(g_format, now, level, line) + "\n";
+  const std::string text = StampLogLine(level, line);
   std::fwrite(text.data(), 1, text.size(), stderr);  // in one piece, so that lines do not mix
 }
 
@@ -53,9 +52,13 @@ std::string FormatLogLine(LogFormat format, std::chrono::system_clock::time_poin
   return json + "}";
 }
 
+std::string StampLogLine(LogLevel level, std::string_view line) {
+  return FormatLogLine(g_format, std::chrono::system_clock::now(), level, line) + "\n";
+}
+
 void SetLogLevel(LogLevel least) { g_least = least; }
 void SetLogFormat(LogFormat format) { g_format = format; }
-void SetLogSink(LogSink sink) { g_sink = sink; }
+void SetLogSink(LogSink sink) { g_sink = sink != nullptr ? sink : WriteToStderr; }
 bool LogEnabled(LogLevel level) { return level >= g_least.load(std::memory_order_relaxed); }
 
 void Log(LogLevel level, std::string_view line) {

@@ -18,7 +18,7 @@ using LogSink = void (*)(LogLevel level, std::string_view line);
 
 void SetLogLevel(LogLevel least);
 void SetLogFormat(LogFormat format);
-void SetLogSink(LogSink sink);
+void SetLogSink(LogSink sink);  // null: stderr again
 bool LogEnabled(LogLevel level);
 void Log(LogLevel level, std::string_view line);
 
@@ -26,5 +26,7 @@ void Log(LogLevel level, std::string_view line);
 // members of an event ('{"event": ...}') stand beside the first two.
 std::string FormatLogLine(LogFormat format, std::chrono::system_clock::time_point when,
                           LogLevel level, std::string_view line);
+// The same for now, in the format that was set, with the end of a line.
+std::string StampLogLine(LogLevel level, std::string_view line);
 
 }  // namespace reprise

@@ -57,6 +57,13 @@ class Program:
         self.reader.join()
         self.process.stdout.close()
 
+    def wait_for_log(self, text):
+        """The log, as soon as it has that text."""
+        while text not in (log := "".join(self.lines)):
+            assert self.process.poll() is None, log
+            time.sleep(0.01)
+        return log
+
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=60)
@@ -214,8 +221,7 @@ class Tenants(unittest.TestCase):
 
     def test_logs_have_no_text_and_no_keys(self):
         self.server.chat("alice-secret")
-        log = "".join(self.server.lines)
-        self.assertIn('"path":"/v1/chat/completions"', log)
+        log = self.server.wait_for_log('"path":"/v1/chat/completions"')
         for secret in ("storyteller", "brown dog", "alice-secret"):
             self.assertNotIn(secret, log)
 
@@ -465,6 +471,24 @@ class Running(unittest.TestCase):
         self.assertEqual(seen, sorted(seen, reverse=True))
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=30), 0)
+
+    def test_a_log_that_nobody_reads_delays_nobody(self):
+        """The pipe of the log is full after some 450 answers; this used to be the last of them."""
+        process = subprocess.Popen([PROGRAM, "serve", "--port", "0", "--threads", "1"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        port = int(re.search(r"http://\S+:(\d+)", process.stdout.readline()).group(1))
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        for _ in range(2000):
+            connection.request("GET", "/v1/models")
+            answer = connection.getresponse()
+            self.assertEqual(answer.status, 200)
+            answer.read()
+        connection.close()
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), 0)
+        self.assertGreater(process.stderr.read().count("/v1/models"), 250)
+        process.stderr.close()
+        process.stdout.close()
 
     def test_a_context_beyond_the_models_is_lowered_and_said(self):
         with Program("--context", "1000000") as server:

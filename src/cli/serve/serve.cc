@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/serve/config_file.h"
+#include "cli/serve/log_thread.h"
 #include "cli/serve/server_stack.h"
 #include "cli/serve/systemd.h"
 
@@ -131,9 +132,11 @@ Status Serve(Options options) {
   }
   RaiseFileLimit();
   ::signal(SIGPIPE, SIG_IGN);
+  LogThread log_thread(STDERR_FILENO);  // ends after all who log
   CatchSignals(!options.serve.tls_cert.empty());
   REPRISE_ASSIGN(const std::unique_ptr<ServerStack> stack, ServerStack::Start(options.serve));
   loading = 0;
+  log_thread.Start();
   std::printf("%s on %s\n", stack->model_id().c_str(), stack->url().c_str());
   std::fflush(stdout);
   NotifySystemd("READY=1");
