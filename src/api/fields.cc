@@ -9,11 +9,27 @@
 namespace reprise::api {
 
 Fields::Fields(const JsonValue& object, std::string prefix)
-    : object_(object), prefix_(std::move(prefix)) {}
+    : object_(object),
+      prefix_(std::move(prefix)),
+      read_(object.is_object() ? object.members().size() : 0, false) {}
 
 const JsonValue* Fields::Find(std::string_view name) const {
-  const JsonValue* value = object_.Find(name);
-  return value == nullptr || value->is_null() ? nullptr : value;
+  for (size_t i = 0; i < read_.size(); ++i) {
+    const JsonValue::Member& member = object_.members()[i];
+    if (member.key != name) continue;
+    read_[i] = true;
+    return member.value.is_null() ? nullptr : &member.value;
+  }
+  return nullptr;
+}
+
+std::vector<const JsonValue::Member*> Fields::Unread() const {
+  std::vector<const JsonValue::Member*> unread;
+  for (size_t i = 0; i < read_.size(); ++i) {
+    const JsonValue::Member& member = object_.members()[i];
+    if (!read_[i] && !member.value.is_null()) unread.push_back(&member);
+  }
+  return unread;
 }
 
 void Fields::Fail(std::string_view name, std::string message, std::string code) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/errors.h"
 #include "base/json.h"
@@ -36,6 +37,10 @@ class Fields {
   const JsonValue* Object(std::string_view name);
   const JsonValue* Find(std::string_view name) const;  // any kind; null if absent or null
 
+  // The members that nobody has asked for by name so far, so that nothing which a client says is
+  // passed over unseen; without those that are null.
+  std::vector<const JsonValue::Member*> Unread() const;
+
   void Fail(std::string_view name, std::string message, std::string code = "");
   bool ok() const { return !error_.has_value(); }
   const std::optional<ApiError>& error() const { return error_; }
@@ -45,6 +50,7 @@ class Fields {
  private:
   const JsonValue& object_;
   const std::string prefix_;
+  mutable std::vector<bool> read_;  // by member: somebody asked for it
   std::optional<ApiError> error_;
 };
 

@@ -79,6 +79,160 @@ TEST(Unsupported, WhatAsksForNothingIsLetThrough) {
   }
 }
 
+// A body for every endpoint that has one, without its last brace.
+constexpr std::pair<const char*, const char*> kBodies[] = {
+    {kChat, R"({"max_tokens": 2, "messages": [{"role": "user", "content": "Hi"}])"},
+    {"/chat/completions", R"({"max_tokens": 2, "messages": [{"role": "user", "content": "Hi"}])"},
+    {kCompletions, R"({"max_tokens": 2, "prompt": "Hi")"},
+    {"/v1/responses", R"({"max_output_tokens": 2, "input": "Hi")"},
+    {"/v1/responses/input_tokens", R"({"input": "Hi")"},
+    {kMessages,
+     R"({"model": "alphabet", "max_tokens": 2, "messages": [{"role": "user", "content": "Hi"}])"},
+    {"/v1/messages/count_tokens",
+     R"({"model": "alphabet", "messages": [{"role": "user", "content": "Hi"}])"},
+    {"/api/chat", R"({"stream": false, "messages": [{"role": "user", "content": "Hi"}])"},
+    {"/api/chat", R"({"model": "alphabet")"},
+    {"/api/generate", R"({"stream": false, "prompt": "Hi")"},
+    {"/api/show", R"({"model": "alphabet")"},
+    {"/api/embed", R"({"input": "Hi")"},
+    {"/api/embeddings", R"({"prompt": "Hi")"},
+    {"/completion", R"({"n_predict": 2, "prompt": "Hi")"},
+    {"/v1/embeddings", R"({"input": "Hi")"},
+    {"/v1/rerank", R"({"query": "Hi", "documents": ["a", "b"])"},
+    {"/tokenize", R"({"content": "Hi")"},
+    {"/tokenize", R"({"prompt": "Hi")"},
+    {"/tokenize", R"({"messages": [{"role": "user", "content": "Hi"}])"},
+    {"/detokenize", R"({"tokens": [65])"},
+    {"/apply-template", R"({"messages": [{"role": "user", "content": "Hi"}])"},
+    {"/v1/cache/pins", R"({"messages": [{"role": "user", "content": "Hi"}])"},
+    {"/v1/cache/pins", R"({"prompt": "Hi")"},
+    {"/v1/cache/reset", R"({"all": false)"},
+};
+
+// A model that both embeds and ranks.
+TextVectors Vectors() {
+  TextVectors vectors;
+  vectors.pooling = Pooling::kMean;
+  vectors.rank_rows = {0.01f, -1.0f};
+  vectors.rank_prompt = "{query}{document}";
+  return vectors;
+}
+
+TEST(UnknownFields, AreRefusedByNameOnEveryEndpoint) {
+  TestService service({}, Vectors());
+  for (const auto& [path, body] : kBodies) {
+    const std::string open = body;
+    const auto plain = service.Post(path, open + "}");
+    EXPECT_EQ(plain.status, 200) << path << plain.body;
+    EXPECT_EQ(service.Post(path, open + R"(, "no_such_field": null})").status, 200) << path;
+    for (const char* value : {"1", "\"x\"", "false", "{}", "[]"}) {
+      const auto answer = service.Post(path, open + R"(, "no_such_field": )" + value + "}");
+      EXPECT_EQ(answer.status, 400) << path << answer.body;
+      EXPECT_NE(answer.body.find("no_such_field is not a field that this endpoint knows"),
+                std::string::npos)
+          << path << answer.body;
+    }
+  }
+  // Where there is a code, it is OpenAI's.
+  EXPECT_NE(service.Post(kChat, std::string(kBodies[0].second) + R"(, "max_token": 1})")
+                .body.find("unknown_parameter"),
+            std::string::npos);
+}
+
+TEST(UnknownFields, ANameIsRepeatedInPart) {
+  TestService service;
+  std::string name;
+  for (int i = 0; i < 1000; ++i) name += "\u00e9";
+  const auto answer =
+      service.Post(kChat, std::string(kBodies[0].second) + ", \"" + name + "\": 1}");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_LT(answer.body.size(), 500u);
+  EXPECT_TRUE(JsonDocument::Parse(answer.body).ok());
+  const auto empty = service.Post(kChat, std::string(kBodies[0].second) + R"(, "": 1})");
+  EXPECT_EQ(empty.status, 400);
+  EXPECT_NE(empty.body.find(R"("\"\" is not a field)"), std::string::npos) << empty.body;
+}
+
+TEST(UnknownFields, AreLetThroughWhereTheOperatorSaysSo) {
+  ServiceOptions options;
+  options.ignore_unknown_fields = true;
+  TestService service(options, Vectors());
+  for (const auto& [path, body] : kBodies) {
+    const auto answer = service.Post(path, std::string(body) + R"(, "no_such_field": 1})");
+    EXPECT_EQ(answer.status, 200) << path << answer.body;
+  }
+  EXPECT_EQ(RefusedOf(&service, kChat, R"("mirostat": 2)"), "mirostat") << "known, and not done";
+}
+
+// What is told for statistics and bills, or makes others faster.
+TEST(UnknownFields, WhatChangesNoAnswerPasses) {
+  TestService service({}, Vectors());
+  const std::pair<const char*, const char*> cases[] = {
+      {kChat, R"("user": "u", "store": true, "metadata": {"a": "b"}, "service_tier": "auto",
+         "safety_identifier": "s", "prediction": {"type": "content", "content": "x"})"},
+      {kCompletions, R"("user": "u", "add_special_tokens": true)"},
+      {"/v1/responses", R"("user": "u", "service_tier": "auto", "safety_identifier": "s",
+         "max_tool_calls": 3, "client_metadata": {"a": "b"},
+         "stream_options": {"include_obfuscation": false},
+         "truncation": "disabled", "background": false, "text": {"verbosity": "medium"})"},
+      {kMessages, R"("service_tier": "auto", "speed": "standard", "context_management":
+         {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]})"},
+      {"/v1/messages/count_tokens", R"("max_tokens": 5, "temperature": 0.5)"},
+      {"/api/chat", R"("keep_alive": "5m", "truncate": true)"},
+      {"/api/generate", R"("keep_alive": -1, "steps": 0)"},
+      {"/api/embed", R"("keep_alive": 0, "options": {"num_ctx": 100})"},
+      {"/completion", R"("id_slot": 1, "mirostat": 0, "mirostat_tau": 5.0, "samplers": [],
+         "repeat_last_n": 64, "dry_base": 1.75)"},
+      {"/apply-template", R"("temperature": 0.5, "max_tokens": 5, "stream": true, "user": "u")"},
+  };
+  for (const auto& [path, members] : cases) {
+    for (const auto& [other, body] : kBodies) {
+      if (path != std::string(other)) continue;
+      const auto answer = service.Post(path, std::string(body) + ", " + members + "}");
+      EXPECT_EQ(answer.status, 200) << path << answer.body;
+    }
+  }
+}
+
+TEST(UnknownFields, WhatWouldChangeAnAnswerDoesNot) {
+  TestService service({}, Vectors());
+  const struct {
+    const char* path;
+    const char* members;
+    const char* name;
+  } cases[] = {
+      {kChat, R"("add_special_tokens": true)", "add_special_tokens"},
+      {kChat, R"("thinking": {"type": "disabled"})", "thinking"},
+      {kChat, R"("reasoning_format": "none")", "reasoning_format"},
+      {kCompletions, R"("tools": [])", "tools"},
+      {kCompletions, R"("messages": [])", "messages"},
+      {"/v1/responses", R"("truncation": "auto")", "truncation"},
+      {"/v1/responses", R"("text": {"verbosity": "low"})", "text.verbosity"},
+      {"/v1/responses", R"("messages": [])", "messages"},
+      {"/v1/responses", R"("background": true)", "background"},
+      {kMessages, R"("speed": "fast")", "speed"},
+      {kMessages, R"("inference_geo": "us")", "inference_geo"},
+      {kMessages, R"("seed": 1)", "seed"},
+      {"/api/chat", R"("template": "x")", "template"},
+      {"/api/chat", R"("message": [])", "message"},
+      {"/api/generate", R"("width": 64)", "width"},
+      {"/completion", R"("repeat_last_n": 64, "repeat_penalty": 1.1)", "repeat_last_n"},
+      {"/completion", R"("t_max_prompt_ms": 500)", "t_max_prompt_ms"},
+      {"/completion", R"("samplers": ["top_k"])", "samplers"},
+      {"/v1/embeddings", R"("input_type": "query")", "input_type"},
+      {"/v1/rerank", R"("max_tokens_per_doc": 5)", "max_tokens_per_doc"},
+      {"/tokenize", R"("add_specials": true)", "add_specials"},
+  };
+  for (const auto& c : cases) {
+    for (const auto& [path, body] : kBodies) {
+      if (c.path != std::string(path)) continue;
+      const auto answer = service.Post(path, std::string(body) + ", " + c.members + "}");
+      EXPECT_EQ(answer.status, 400) << path << c.members << answer.body;
+      EXPECT_NE(answer.body.find(c.name), std::string::npos) << answer.body;
+    }
+  }
+}
+
 // The ids of a conversation, by the server's own route.
 std::string TokensOf(TestService* service, const std::string& members) {
   const auto answer = service->Post("/tokenize", "{" + members + "}");

@@ -241,10 +241,15 @@ class Scripted(ClientTest):
                 self.chat(messages=[{"role": "user", "content": [*parts, part]}])
             self.assertEqual(caught.exception.param, "messages[0].content[2].type")
 
-    def test_what_means_nothing_here_is_ignored(self):
+    def test_what_means_nothing_here_passes(self):
         reply = self.chat(user="u", store=True, metadata={"a": "b"}, service_tier="auto", verbosity="medium",
-                          prompt_cache_key="k", safety_identifier="s", extra_body={"no_such_field": {"a": [1]}})
+                          prompt_cache_key="k", safety_identifier="s")
         self.assertEqual(reply.choices[0].message.content, SAID)
+
+    def test_what_nobody_knows_is_refused(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat(extra_body={"no_such_field": {"a": [1]}})
+        self.assertEqual((caught.exception.param, caught.exception.code), ("no_such_field", "unknown_parameter"))
 
     def test_reasoning_effort_is_heard(self):
         self.assertTrue(self.chat(reasoning_effort="low").choices[0].message.model_extra["reasoning_content"])

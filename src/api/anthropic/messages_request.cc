@@ -209,7 +209,6 @@ MessagesRequest ReadMessagesRequest(const ServiceOptions& options, bool count_on
   fields->Read("model", kNameBytesMax, &request.model);
   if (fields->ok() && request.model.empty()) fields->Fail("model", "is required");
   fields->Read("stream", &request.stream);
-  RefuseAnthropicUnsupported(fields);
   ReadOptions(options, count_only, fields, &request.job.options);
   ReadThinking(fields, &request);
   ReadEffort(fields, &request.job.thinking);
@@ -237,6 +236,7 @@ MessagesRequest ReadMessagesRequest(const ServiceOptions& options, bool count_on
     part.Read("user_id", 1024, &request.job.cache.session);
     fields->Take(part);
   }
+  RefuseUnread(Dialect::kMessages, options, fields);
   return request;
 }
 

@@ -145,7 +145,7 @@ TEST(MessagesRequest, Breakpoints) {
 TEST(MessagesRequest, Options) {
   const MessagesRequest request = Read(std::string(kHi) + R"(, "stream": true, "temperature": 0.5,
       "top_k": 7, "top_p": 0.9, "stop_sequences": ["a", "b"], "metadata": {"user_id": "u"},
-      "thinking": {"type": "adaptive", "display": "omitted"}, "unknown": [])");
+      "thinking": {"type": "adaptive", "display": "omitted"})");
   EXPECT_TRUE(request.stream);
   EXPECT_FALSE(request.show_thinking);
   EXPECT_EQ(request.job.options.max_tokens, 5);

@@ -12,6 +12,7 @@
 #include "api/llamacpp/request.h"
 #include "api/openai/params.h"
 #include "api/openai/prompts.h"
+#include "api/unsupported.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::llamacpp {
@@ -43,6 +44,7 @@ void Complete(Service* service, const ExchangePtr& exchange) {
       ReadCompletion(service->options(), service->model().vocab_size, &fields);
   std::vector<Prompt> prompts;
   if (fields.ok()) openai::ReadPrompts(service->model(), &fields, &prompts);
+  RefuseUnread(Dialect::kLlamaCpp, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   const JsonValue* prompt = fields.Find("prompt");
   const bool list = prompt->is_array() && !prompt->items().front().is_int();
@@ -62,6 +64,7 @@ void Infill(Service* service, const ExchangePtr& exchange) {
   Fields fields(body.document->root());
   CompletionRequest request = ReadCompletion(service->options(), model.vocab_size, &fields);
   std::vector<Prompt> prompts = {ReadInfill(*model.tokenizer, *tokens, &fields)};
+  RefuseUnread(Dialect::kLlamaCpp, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   // A model that goes on to another file, or to another gap, has filled this one.
   for (const int32_t token : {tokens->prefix, tokens->suffix, tokens->middle, tokens->file}) {

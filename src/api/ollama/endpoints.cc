@@ -11,6 +11,7 @@
 #include "api/ollama/answer_sink.h"
 #include "api/ollama/request.h"
 #include "api/openai/params.h"
+#include "api/unsupported.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::ollama {
@@ -48,6 +49,7 @@ void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
   const ServedModel& model = service->model();
   const auto read = shape == AnswerShape::kChat ? ReadChat : ReadGenerate;
   OllamaRequest request = read(service->options(), model, &fields);
+  RefuseUnread(Dialect::kOllama, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   if (!model.Answers(request.model)) {
     return Refuse(exchange, ModelNotFound(request.model, model.id));
@@ -117,6 +119,7 @@ void Show(Service* service, const ExchangePtr& exchange) {
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   const std::string name = ReadModelName(&fields);
+  RefuseUnread(Dialect::kOllama, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   const ServedModel& model = service->model();
   if (!model.Answers(name)) return Refuse(exchange, ModelNotFound(name, model.id));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/unsupported.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::ollama {
@@ -19,10 +20,10 @@ constexpr int64_t kTokensMax = int64_t{1} << 30;
 constexpr std::string_view kShared[] = {"temperature",      "top_k", "top_p", "min_p",
                                         "presence_penalty", "seed",  "stop",  "frequency_penalty"};
 // How Ollama would load and run a model; answers do not depend on them.
-constexpr std::string_view kRunning[] = {"num_keep", "num_batch",       "num_gpu",   "main_gpu",
-                                         "low_vram", "use_mmap",        "use_mlock", "num_thread",
-                                         "numa",     "vocab_only",      "f16_kv",    "logits_all",
-                                         "num_gqa",  "penalize_newline"};
+constexpr std::string_view kRunning[] = {
+    "num_keep",  "num_batch",        "num_gpu",       "main_gpu",   "low_vram", "use_mmap",
+    "use_mlock", "num_thread",       "numa",          "vocab_only", "f16_kv",   "logits_all",
+    "num_gqa",   "penalize_newline", "embedding_only"};
 // Options that this sampler does not have, and the values that mean without it.
 constexpr std::pair<std::string_view, double> kAbsent[] = {
     {"typical_p", 1}, {"tfs_z", 1}, {"mirostat", 0}};
@@ -32,16 +33,11 @@ bool Contains(const List& list, std::string_view name) {
   return std::find(std::begin(list), std::end(list), name) != std::end(list);
 }
 
-void CheckOption(const std::string& name, const JsonValue& value, Fields* part) {
+void CheckOption(const std::string& name, Fields* part) {
   if (Contains(kShared, name) || Contains(kRunning, name)) return;
   if (name == "num_predict" || name == "num_ctx" || name == "repeat_penalty") return;
   if (name == "mirostat_eta" || name == "mirostat_tau") return;  // mirostat itself is refused
-  if (name == "repeat_last_n") {
-    const JsonValue* penalty = part->Find("repeat_penalty");
-    const bool unused = penalty == nullptr || (penalty->is_number() && penalty->as_double() == 1);
-    if (unused || (value.is_int() && value.as_int() == -1)) return;
-    return part->Fail(name, "must be -1 on this server: the penalty looks at the whole context");
-  }
+  if (name == "repeat_last_n") return;                           // CheckPenaltyWindow
   for (const auto& [absent, without] : kAbsent) {
     if (name == absent) return part->Leave(name, without);
   }
@@ -55,9 +51,10 @@ void ReadOptions(const ServiceOptions& limits, const ServedModel& model, Fields*
   Fields part(options != nullptr ? *options : kNone->root(), "options.");
   if (options != nullptr) {
     for (const JsonValue::Member& member : options->members()) {
-      if (!member.value.is_null()) CheckOption(std::string(member.key), member.value, &part);
+      if (!member.value.is_null()) CheckOption(std::string(member.key), &part);
     }
   }
+  CheckPenaltyWindow(&part);
   openai::ReadReplyOptions(limits, model.vocab_size, &part, reply);
   part.Read("repeat_penalty", 0.01, 100.0, &reply->sampling.repetition_penalty);
   int32_t tokens = -1;
@@ -143,6 +140,7 @@ OllamaRequest ReadChat(const ServiceOptions& options, const ServedModel& model, 
   const JsonValue* messages = fields->Find("messages");
   if (messages == nullptr || (messages->is_array() && messages->items().empty())) {
     request.load_only = true;
+    openai::ReadTools(options, fields, &request.job);
     return request;
   }
   ChatJob& job = request.job;

@@ -14,8 +14,6 @@
 namespace reprise::api::openai {
 namespace {
 
-constexpr int32_t kThinkingTokensMax = 1 << 30;
-
 void WriteCall(const ToolCall& call, JsonWriter* json) {
   json->Member("id", call.id).Member("type", "function").Key("function").BeginObject();
   json->Member("name", call.name).Member("arguments", call.arguments).EndObject();
@@ -205,21 +203,6 @@ class StreamedChat : public ReplySink {
   const char* end_name_ = nullptr;  // of a choice whose end is not told yet
 };
 
-// OpenAI's field, and those that other servers have for it.
-void ReadThinking(Fields* fields, ThinkingRequest* thinking) {
-  fields->Read("reasoning_effort", 32, &thinking->effort);
-  if (fields->Find("enable_thinking") != nullptr) {
-    bool enabled = false;
-    fields->Read("enable_thinking", &enabled);
-    thinking->enabled = enabled;
-  }
-  if (fields->Find("thinking_budget") != nullptr) {
-    int32_t budget = 0;
-    fields->Read("thinking_budget", 0, kThinkingTokensMax, &budget);
-    thinking->budget = budget;
-  }
-}
-
 void ReadChatOptions(Fields* fields, AnswerOptions* options, ReplyOptions* reply) {
   ReadAnswerOptions(fields, options);
   fields->Read("logprobs", &options->logprobs);
@@ -243,17 +226,13 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   Fields fields(body.document->root());
   ChatJob job;
   AnswerOptions options;
-  RefuseUnsupported(&fields);
   ReadMessages(service->options(), &fields, &job);
   ReadTools(service->options(), &fields, &job);
   ReadReplyOptions(service->options(), service->model().vocab_size, &fields, &job.options);
   ReadChatOptions(&fields, &options, &job.options);
   ReadCacheControl(&fields, &job.cache);
-  ReadThinking(&fields, &job.thinking);
-  if (fields.ok()) {
-    const Status planned = PlanThinking(service->model(), &job);
-    if (!planned.ok()) fields.Fail("reasoning_effort", planned.message());
-  }
+  ReadThinking(service->model(), &fields, &job);
+  RefuseUnread(Dialect::kChat, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
 
   auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });

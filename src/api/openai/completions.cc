@@ -191,12 +191,12 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   Fields fields(body.document->root());
   ReplyPlan plan;
   CompletionOptions options;
-  RefuseUnsupported(&fields);
   ReadReplyOptions(service->options(), service->model().vocab_size, &fields, &plan.options);
   ReadOptions(&fields, &options, &plan.options);
   ReadAnswerRule(&fields, &plan.options.rule);
   ReadCacheControl(&fields, &plan.cache);
   if (fields.ok()) ReadPrompts(service->model(), &fields, &plan.prompts);
+  RefuseUnread(Dialect::kCompletions, service->options(), &fields);
   if (fields.ok() &&
       plan.prompts.size() * static_cast<size_t>(plan.options.choices) > kPromptsMax) {
     fields.Fail("n", "times the number of prompts must be at most " + std::to_string(kPromptsMax));

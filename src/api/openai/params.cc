@@ -7,6 +7,7 @@
 #include <charconv>
 #include <utility>
 
+#include "api/chat/prompt.h"
 #include "api/openai/output_rules.h"
 #include "base/json_writer.h"
 
@@ -324,6 +325,24 @@ void ReadVariables(Fields* fields, ChatJob* job) {
                         fmt::format("must have at most {} members", kVariablesMax));
   }
   JsonWriter(&job->variables).Value(*variables);
+}
+
+void ReadThinking(const ServedModel& model, Fields* fields, ChatJob* job) {
+  ThinkingRequest& thinking = job->thinking;
+  fields->Read("reasoning_effort", 32, &thinking.effort);
+  if (fields->Find("enable_thinking") != nullptr) {
+    bool enabled = false;
+    fields->Read("enable_thinking", &enabled);
+    thinking.enabled = enabled;
+  }
+  if (fields->Find("thinking_budget") != nullptr) {
+    int32_t budget = 0;
+    fields->Read("thinking_budget", 0, kTokensMax, &budget);
+    thinking.budget = budget;
+  }
+  if (!fields->ok()) return;
+  const Status planned = PlanThinking(model, job);
+  if (!planned.ok()) fields->Fail("reasoning_effort", planned.message());
 }
 
 void ReadTools(const ServiceOptions& limits, Fields* fields, ChatJob* job) {

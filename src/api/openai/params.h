@@ -24,6 +24,10 @@ void ReadVariables(Fields* fields, ChatJob* job);
 // Tools, tool_choice and whatever else a reply must fit.
 void ReadTools(const ServiceOptions& limits, Fields* fields, ChatJob* job);
 
+// How much to think, in OpenAI's words and other servers', planned with the switches of the model's
+// template.
+void ReadThinking(const ServedModel& model, Fields* fields, ChatJob* job);
+
 // "5m", "1h", "24h", "90s". False if it is not a duration.
 bool ParseTtl(std::string_view text, int64_t* ms);
 

@@ -8,6 +8,7 @@
 #include "api/ops/cache_feed.h"
 #include "api/ops/cache_view.h"
 #include "api/ops/endpoints.h"
+#include "api/unsupported.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::ops {
@@ -58,6 +59,7 @@ void Reset(Service* service, const ExchangePtr& exchange) {
     Fields fields(body.document->root());
     fields.Read("all", &all);
     fields.Read("cache_salt", 1024, &salt);
+    RefuseUnread(Dialect::kOwn, service->options(), &fields);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
   }
   if (all && !tenant->admin) {
@@ -91,6 +93,8 @@ void Pin(Service* service, const ExchangePtr& exchange) {
     ChatJob job;
     openai::ReadMessages(service->options(), &fields, &job);
     openai::ReadTools(service->options(), &fields, &job);
+    openai::ReadThinking(service->model(), &fields, &job);
+    RefuseUnread(Dialect::kPrompt, service->options(), &fields);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
     auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
     if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
@@ -99,6 +103,7 @@ void Pin(Service* service, const ExchangePtr& exchange) {
     std::string text;
     fields.Read("prompt", size_t{1} << 30, &text);
     if (text.empty()) fields.Fail("messages", "is required (or prompt)");
+    RefuseUnread(Dialect::kOwn, service->options(), &fields);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
     const Status encoded = service->model().tokenizer->Encode(text, {true, true}, &ids);
     if (!encoded.ok()) return Refuse(exchange, ApiError::From(encoded));

@@ -5,6 +5,7 @@
 #include "api/chat/prompt.h"
 #include "api/openai/params.h"
 #include "api/ops/endpoints.h"
+#include "api/unsupported.h"
 #include "base/json_writer.h"
 #include "base/utf8.h"
 
@@ -17,6 +18,7 @@ using http::ExchangePtr;
 void ReadConversation(Service* service, Fields* fields, ChatJob* job) {
   openai::ReadMessages(service->options(), fields, job);
   openai::ReadTools(service->options(), fields, job);
+  openai::ReadThinking(service->model(), fields, job);
 }
 
 // The text of a token; its bytes, where they are only a part of a character.
@@ -37,10 +39,13 @@ void Tokenize(Service* service, const ExchangePtr& exchange) {
   Fields fields(body.document->root());
   const Tokenizer& tokenizer = *service->model().tokenizer;
   const bool llama = fields.Find("content") != nullptr;
+  bool with_pieces = false;
+  fields.Read("with_pieces", &with_pieces);
   std::vector<TokenId> ids;
   if (fields.Find("messages") != nullptr) {
     ChatJob job;
     ReadConversation(service, &fields, &job);
+    RefuseUnread(Dialect::kPrompt, service->options(), &fields);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
     auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
     if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
@@ -56,13 +61,11 @@ void Tokenize(Service* service, const ExchangePtr& exchange) {
     fields.Read("add_special", &add_special);
     fields.Read("add_special_tokens", &add_special);
     fields.Read("parse_special", &parse_special);
+    RefuseUnread(Dialect::kOwn, service->options(), &fields);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
     const Status encoded = tokenizer.Encode(text, {add_special, parse_special}, &ids);
     if (!encoded.ok()) return Refuse(exchange, ApiError::From(encoded));
   }
-  bool with_pieces = false;
-  fields.Read("with_pieces", &with_pieces);
-  if (!fields.ok()) return Refuse(exchange, *fields.error());
   http::Response response;
   JsonWriter json(&response.body);
   json.BeginObject();
@@ -99,6 +102,7 @@ void Detokenize(Service* service, const ExchangePtr& exchange) {
     }
     ids.push_back(static_cast<TokenId>(id.as_int()));
   }
+  RefuseUnread(Dialect::kOwn, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   const std::string text = service->model().tokenizer->Decode(ids, true);
   http::Response response;
@@ -113,6 +117,7 @@ void ApplyTemplate(Service* service, const ExchangePtr& exchange) {
   Fields fields(body.document->root());
   ChatJob job;
   ReadConversation(service, &fields, &job);
+  RefuseUnread(Dialect::kPrompt, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   const auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
   if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));

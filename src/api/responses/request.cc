@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/openai/output_rules.h"
+#include "api/unsupported.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::responses {
@@ -22,19 +23,6 @@ constexpr int64_t kTokensMax = int64_t{1} << 30;
 
 std::string_view TextOf(const JsonValue* value) {
   return value != nullptr && value->is_string() ? value->as_string() : std::string_view();
-}
-
-// What this server does not do, and would not be noticed if it were passed over.
-void RefuseUnsupported(Fields* fields) {
-  bool background = false;
-  fields->Read("background", &background);
-  if (background) fields->Fail("background", "is not supported: ask without it, or stream");
-  std::string truncation = "disabled";
-  fields->Read("truncation", 32, &truncation);
-  if (truncation != "disabled") fields->Fail("truncation", "must be disabled on this server");
-  for (const char* name : {"conversation", "prompt", "context_management", "moderation"}) {
-    if (fields->Find(name) != nullptr) fields->Fail(name, "is not supported by this server");
-  }
 }
 
 void ReadInclude(Fields* fields, ResponsesRequest* request) {
@@ -141,6 +129,9 @@ void ReadRules(Fields* fields, ResponsesRequest* request) {
   if (const JsonValue* text = fields->Object("text")) {
     Fields part(*text, "text.");
     openai::ReadFormatRule("format", &part, &rule);
+    std::string verbosity = "medium";
+    part.Read("verbosity", 32, &verbosity);
+    if (verbosity != "medium") part.Fail("verbosity", "cannot be chosen; ask for it in the prompt");
     if (!rule.field.empty()) rule.field = "text." + rule.field;
     fields->Take(part);
   }
@@ -215,7 +206,6 @@ ResponsesRequest ReadResponsesRequest(const ServiceOptions& options, int64_t voc
                                       Fields* fields) {
   ResponsesRequest request;
   ChatJob& job = request.job;
-  RefuseUnsupported(fields);
   fields->Read("stream", &request.stream);
   fields->Read("store", &request.store);
   ReadInclude(fields, &request);
@@ -259,6 +249,7 @@ ResponsesRequest ReadResponsesRequest(const ServiceOptions& options, int64_t voc
   if (job.turns.size() > static_cast<size_t>(options.message_count_max)) {
     fields->Fail("input", fmt::format("must be at most {} turns", options.message_count_max));
   }
+  RefuseUnread(Dialect::kResponses, options, fields);
   if (fields->ok()) request.settings = FormatSettings(*fields, request);
   return request;
 }

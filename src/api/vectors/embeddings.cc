@@ -120,7 +120,6 @@ void HandleOpenAi(Service* service, const ExchangePtr& exchange) {
   if (body.error) return Refuse(exchange, *body.error);
   if (const auto error = CheckPooling(model)) return Refuse(exchange, *error);
   Fields fields(body.document->root());
-  RefuseUnsupported(&fields);
   int32_t dimensions = 0;
   ReadDimensions(model, &fields, &dimensions);
   std::string encoding = "float";
@@ -132,6 +131,7 @@ void HandleOpenAi(Service* service, const ExchangePtr& exchange) {
   job.pooling = model.vectors.pooling;
   job.tenant = service->FindTenant(exchange->request());
   if (fields.ok()) ReadTexts(model, "input", /*cut=*/false, &fields, &job.texts);
+  RefuseUnread(Dialect::kVectors, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   auto sink = std::make_unique<OpenAiSink>(exchange, model.id, job.texts.size(), dimensions,
                                            encoding == "base64");
@@ -157,6 +157,7 @@ void HandleOllama(Service* service, const ExchangePtr& exchange, bool one) {
   job.pooling = model.vectors.pooling;
   job.tenant = service->FindTenant(exchange->request());
   ReadTexts(model, one ? "prompt" : "input", truncate, &fields, &job.texts);
+  RefuseUnread(Dialect::kOllamaVectors, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   if (name.empty()) name = model.id;
   auto sink =

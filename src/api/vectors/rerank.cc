@@ -12,6 +12,7 @@
 
 #include "api/body.h"
 #include "api/openai/format.h"
+#include "api/unsupported.h"
 #include "api/vectors/texts.h"
 #include "api/vectors/vector_job.h"
 #include "base/json_writer.h"
@@ -159,6 +160,7 @@ void HandleRerank(Service* service, const http::ExchangePtr& exchange) {
   }
   Fields fields(body.document->root());
   RankRequest request = ReadRequest(&fields);
+  RefuseUnread(Dialect::kVectors, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   VectorJob job;
   job.pooling = Pooling::kLast;

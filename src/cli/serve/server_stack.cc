@@ -280,6 +280,7 @@ void ServerStack::OpenRoutes() {
   service.sampling = sampling_;
   service.next_turn = options_.idle_work;
   service.strip_preambles = options_.strip_preambles;
+  service.ignore_unknown_fields = options_.ignore_unknown_fields;
   service.ignore_images = options_.ignore_images;
   service.keys = options_.keys;
   service.slot_count = options_.parallel;
