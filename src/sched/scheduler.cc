@@ -18,6 +18,10 @@ constexpr int32_t kPromptShare = 4;
 // The oldest prompt's part of a step when shorter ones overtake it.
 constexpr int32_t kOldestShare = 4;
 
+void Follow(double measured, double* estimate) {
+  *estimate = *estimate == 0 ? measured : *estimate + kObservationWeight * (measured - *estimate);
+}
+
 }  // namespace
 
 void Scheduler::Observe(int32_t rows, double ms, bool idle) {
@@ -27,15 +31,16 @@ void Scheduler::Observe(int32_t rows, double ms, bool idle) {
     idle_rows_ =
         static_cast<int32_t>(std::clamp(fit, 1.0, static_cast<double>(options_.idle_rows_max)));
   }
-  if (rows < kObservedRowsMin || ms <= 0) return;
-  const double measured = ms / rows;
-  ms_per_row_ =
-      ms_per_row_ == 0 ? measured : ms_per_row_ + kObservationWeight * (measured - ms_per_row_);
+  if (streams_alone_) Follow(ms, &stream_ms_);
+  if (rows >= kObservedRowsMin && ms > 0) Follow(ms / rows, &ms_per_row_);
 }
 
 int32_t Scheduler::gap_rows() const {
   if (ms_per_row_ == 0) return std::min(options_.rows_max, 4 * options_.chunk_rows_min);
-  const double rows = options_.gap_ms_max / ms_per_row_;
+  const double gap_ms = stream_ms_ == 0
+                            ? options_.gap_ms_max
+                            : std::min(options_.gap_ms_max, options_.slow_down_max * stream_ms_);
+  const double rows = gap_ms / ms_per_row_;
   return static_cast<int32_t>(std::clamp(rows, static_cast<double>(options_.chunk_rows_min),
                                          static_cast<double>(options_.rows_max)));
 }
@@ -58,6 +63,7 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
     CHECK(one.rows_ready > 0 && one.rows_max > 0);
     (one.idle ? idle : one.decoding ? decoding : prompts).push_back(i);
   }
+  streams_alone_ = !decoding.empty() && prompts.empty();
   int32_t left = options_.rows_max;
   if (!decoding.empty()) {
     const int32_t kept = prompts.empty() ? 0 : KeptForPrompts();

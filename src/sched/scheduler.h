@@ -13,7 +13,8 @@ namespace reprise {
 // Every decoding sequence gets its one row in every step, as long as prompts keep a quarter of the
 // rows: a prompt is never kept waiting by streams, however many there are. What is left of the step
 // goes to prompts, in chunks small enough that the step ends within the gap that streams were
-// promised: one long prompt slows the others down by a bounded amount and never stops them. Short
+// promised, and takes at most ten times what it takes without prompts: one long prompt slows the
+// others down by a bounded amount and never stops them, and gets nine tenths of the machine. Short
 // prompts finish first, but the oldest prompt always gets its share, so nothing starves. Idle work
 // runs only alone, and so briefly that real work waits for the promised gap at most.
 //
@@ -22,6 +23,7 @@ struct SchedulerOptions {
   int32_t rows_max = 512;       // of one step
   int32_t idle_rows_max = 128;  // of one step of idle work
   double gap_ms_max = 200;      // promised time between two tokens of a stream while others prefill
+  double slow_down_max = 10;    // and how many times the time that it is without them
   int32_t chunk_rows_min = 16;  // a prompt gets at least this much of a step, whatever the gap
 };
 
@@ -44,7 +46,8 @@ class Scheduler {
 
   StepPlan Plan(std::span<const Runnable> runnables);
 
-  // What a step of `rows` rows took: keeps the estimates that turn the promised gap into rows.
+  // What the step that was planned last took, with `rows` rows: keeps the estimates that turn the
+  // promised gap into rows.
   void Observe(int32_t rows, double ms, bool idle = false);
 
   // Rows of prompt that fit beside streams, by the current estimate.
@@ -54,10 +57,12 @@ class Scheduler {
   int32_t KeptForPrompts();
 
   const SchedulerOptions options_;
-  int32_t idle_rows_ = 1;     // that the gap has time for: found out from one on
-  double ms_per_row_ = 0;     // 0: not measured yet
-  uint64_t rotation_ = 0;     // where decoding starts when not all fit in a step
-  bool prompt_turn_ = false;  // whose step it is where a step has a single row
+  int32_t idle_rows_ = 1;       // that the gap has time for: found out from one on
+  double ms_per_row_ = 0;       // 0: not measured yet
+  double stream_ms_ = 0;        // of a step with streams alone; 0: not measured yet
+  bool streams_alone_ = false;  // in the step that was planned last
+  uint64_t rotation_ = 0;       // where decoding starts when not all fit in a step
+  bool prompt_turn_ = false;    // whose step it is where a step has a single row
 };
 
 }  // namespace reprise

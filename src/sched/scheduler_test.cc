@@ -44,6 +44,27 @@ TEST(Scheduler, StreamsRunInEveryStepAndBoundTheChunk) {
   EXPECT_EQ(scheduler.Plan(runnables), (StepPlan{16, 1, 1}));
 }
 
+// Where a step is quick, the promised gap would be hundreds of them.
+TEST(Scheduler, StreamsAreSlowedDownTenfoldAtMost) {
+  Scheduler scheduler({.gap_ms_max = 200});
+  const std::vector<Runnable> both = {Prompt(100000, 1), Stream()};
+  const std::vector<Runnable> stream = {Stream()};
+  const auto chunk = [&](double step_ms, double row_ms) {
+    for (int i = 0; i < 50; ++i) {
+      scheduler.Plan(stream);
+      scheduler.Observe(1, step_ms + row_ms);
+      const int32_t rows = scheduler.Plan(both)[0] + 1;
+      scheduler.Observe(rows, step_ms + row_ms * rows);
+    }
+    return scheduler.Plan(both)[0];
+  };
+  const auto near = [](int32_t rows, double wanted) { return std::abs(rows - wanted) <= 2; };
+  // A chunk and its step together: ten times 1.1 ms, at 0.1 ms a row and what a step costs.
+  EXPECT_TRUE(near(chunk(1, 0.1), 100)) << chunk(1, 0.1);
+  EXPECT_TRUE(near(chunk(50, 2), 75)) << "the gap is less than ten steps: " << chunk(50, 2);
+  EXPECT_TRUE(near(chunk(0.01, 0.001), 100)) << chunk(0.01, 0.001);
+}
+
 TEST(Scheduler, ShortPromptsOvertakeButTheOldestKeepsItsShare) {
   const StepPlan plan = PlanOf({Prompt(100000, 1), Prompt(300, 2), Prompt(30, 3)});
   EXPECT_EQ(plan, (StepPlan{182, 300, 30}));
