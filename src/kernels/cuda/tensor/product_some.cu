@@ -354,47 +354,66 @@ __global__ void __launch_bounds__(kThreads, 1)
   MeetCluster();  // nobody reads from a block that has gone
 }
 
+// A launch of clusters; how many, its user says.
 template <Half kType, int kTokens, int kCluster>
-void Launch(Stream stream, const Maps& maps, const Call& call) {
-  constexpr size_t kShared = Layout<kTokens>::kShared;
-  const auto kernel = SomeRowsKernel<kType, kTokens, kCluster>;
-  static const bool allowed = (AllowShared(kernel, kShared), true);
-  (void)allowed;
+struct Launcher {
+  static constexpr auto kKernel = SomeRowsKernel<kType, kTokens, kCluster>;
   cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim.x = kCluster;
-  attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(kCluster);
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = kShared;
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = 2;
-  PreferShared(reinterpret_cast<const void*>(kernel));
-  // Clusters that fit at once; another one would wait until all have ended.
-  static const int fit = [&] {
-    int clusters = 0;
-    const cudaError_t error = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
-    return error == cudaSuccess && clusters > 0 ? clusters : 1;
-  }();
-  config.gridDim = dim3(unsigned(std::min(call.tiles, fit) * kCluster));
-  cudaLaunchKernelEx(&config, kernel, maps, call);
-}
+
+  explicit Launcher(Stream stream) {
+    constexpr size_t kShared = Layout<kTokens>::kShared;
+    static const bool allowed = (AllowShared(kKernel, kShared), true);
+    (void)allowed;
+    PreferShared(reinterpret_cast<const void*>(kKernel));
+    attributes[0].id = cudaLaunchAttributeClusterDimension;
+    attributes[0].val.clusterDim.x = kCluster;
+    attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
+    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[1].val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3(kCluster);
+    config.blockDim = dim3(kThreads);
+    config.dynamicSmemBytes = kShared;
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = 2;
+  }
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  // Clusters that fit on the device at once; another one would wait until all have ended.
+  static int Fit() {
+    static const int fit = [] {
+      const Launcher launcher(nullptr);
+      int clusters = 0;
+      const cudaError_t error =
+          cudaOccupancyMaxActiveClusters(&clusters, kKernel, &launcher.config);
+      return error == cudaSuccess && clusters > 0 ? clusters : 1;
+    }();
+    return fit;
+  }
+  // Turns of a block, each a slice of a tile.
+  static int64_t Turns(const Call& call) {
+    return int64_t{CeilDiv(call.tiles, Fit())} * CeilDiv(call.slices, kCluster);
+  }
+
+  void Run(const Maps& maps, const Call& call) {
+    config.gridDim = dim3(unsigned(std::min(call.tiles, Fit()) * kCluster));
+    cudaLaunchKernelEx(&config, kKernel, maps, call);
+  }
+};
 
 template <Half kType, int kTokens>
 void LaunchBySlices(Stream stream, const Maps& maps, const Call& call) {
   if constexpr (kTokens <= 64) {
-    if (call.slices <= 1) return Launch<kType, kTokens, 1>(stream, maps, call);
-    if (call.slices <= 2) return Launch<kType, kTokens, 2>(stream, maps, call);
+    if (call.slices <= 1) return Launcher<kType, kTokens, 1>(stream).Run(maps, call);
+    if (call.slices <= 2) return Launcher<kType, kTokens, 2>(stream).Run(maps, call);
   }
-  // Large clusters fit less well on the device: only where there are few tiles.
-  if (call.slices <= 4 || call.tiles * 8 > kMultiprocessors) {
-    return Launch<kType, kTokens, 4>(stream, maps, call);
-  }
-  Launch<kType, kTokens, 8>(stream, maps, call);
+  // Large clusters leave more of the device unused, small ones more of the last turn.
+  using Four = Launcher<kType, kTokens, 4>;
+  using Eight = Launcher<kType, kTokens, 8>;
+  if (Four::Turns(call) <= Eight::Turns(call)) return Four(stream).Run(maps, call);
+  Eight(stream).Run(maps, call);
 }
 
 template <Half kType>
