@@ -104,10 +104,10 @@ struct DeltaCase {
 
 class DeltaTest : public JointOpsTest, public ::testing::WithParamInterface<DeltaCase> {};
 
-// Tokens of three sequences one by one, which is the kernel, and all at once, which is the ops.
+// Tokens of several sequences one by one, which is the kernel, and all at once, which is the ops.
 TEST_P(DeltaTest, TokenByTokenEqualsTheOps) {
   const DeltaCase& shape = GetParam();
-  constexpr int kSequences = 3, kTokens = 5, kDim = 128, kTaps = 4;
+  constexpr int kSequences = 11, kTokens = 5, kDim = 128, kTaps = 4;
   GatedDeltaLayer layer;
   layer.shape = {shape.key_heads, shape.value_heads, kDim, kDim, shape.tiled};
   const int64_t keys = int64_t{shape.key_heads} * kDim, values = int64_t{shape.value_heads} * kDim;
@@ -178,7 +178,8 @@ TEST_P(DeltaTest, TokenByTokenEqualsTheOps) {
 INSTANTIATE_TEST_SUITE_P(Shapes, DeltaTest,
                          ::testing::Values(DeltaCase{16, 16, false}, DeltaCase{16, 32, false},
                                            DeltaCase{16, 32, true}, DeltaCase{4, 12, true},
-                                           DeltaCase{2, 8, false}));
+                                           DeltaCase{2, 8, false}, DeltaCase{16, 48, true},
+                                           DeltaCase{16, 64, false}));
 
 // Norms, rotary embedding and storing of heads; attention and its gate.
 TEST_F(JointOpsTest, HeadsAndGatesEqualTheOps) {

@@ -5,12 +5,10 @@ namespace reprise::cuda {
 namespace {
 
 bool Fits(const View& x, int64_t block, bool norm) {
-  // Rings of the widest type.
-  constexpr size_t kRings = one::kWarps * one::kStages * one::Stage<DType::kQ8_0>::kBytes;
   if (x.rows != 1 || x.cols % block != 0 || !Aligned16(x.data, 0)) return false;
   if (norm && x.cols > 8 * one::kHold * one::kThreads) return false;
   const size_t floats = norm ? size_t(x.cols) * sizeof(float) : 0;
-  return kRings + one::InputBytes(x.cols, block).all() + floats <= one::kBlockShared;
+  return one::kRingBytes + one::InputBytes(x.cols, block).all() + floats <= one::kBlockShared;
 }
 
 }  // namespace

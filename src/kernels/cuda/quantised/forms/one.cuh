@@ -21,14 +21,15 @@ constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kTile = 4;   // rows of weights of a warp
 constexpr int kQuads = 8;  // of each in a stage
-constexpr int kStages = 2;
-constexpr int kHold = 3;  // groups of eight inputs that a thread asks for at once
-// A block has just less than half of a multiprocessor's shared memory, whatever it needs. Where the
-// weights are many, two blocks share a multiprocessor: it takes both to keep enough of them on
-// their way, and where one ends, a block of the next kernel takes its place. Where they are few,
-// one: beside it a block of the next kernel waits from the beginning, its first weights there.
+constexpr int kHold = 3;   // groups of eight inputs that a thread asks for at once
+// A block has just less than half of a multiprocessor's shared memory, whatever it needs. Where
+// there is much to do, two blocks share a multiprocessor: it takes both to keep enough weights on
+// their way, and where one ends, a block of the next kernel takes its place. Where the weights are
+// few, or tiles enough for the warps of one block, there is one: the row is read half as often, and
+// beside it a block of the next kernel waits from the beginning, its first weights there.
 constexpr int kMultiprocessors = 132;
 constexpr size_t kBlockShared = 112 << 10;
+constexpr size_t kRingBytes = 80 << 10;  // of all warps
 constexpr size_t kManyBytes = 24 << 20;
 
 struct Call {
@@ -61,6 +62,8 @@ struct Stage {
   static constexpr int kSub = kExtra + kTile * kQuads * kExtraPitch;
   static constexpr int kScale = kSub + kTile * kSubBytes;
   static constexpr int kBytes = (kScale + kTile * kScaleBytes + 15) / 16 * 16;
+  // Of a warp's ring: small ones need more of them to keep as many bytes on their way.
+  static constexpr int kStages = std::min(4, int(kRingBytes / (kWarps * kBytes)));
 };
 
 // The row of inputs as a block holds it.
@@ -142,7 +145,7 @@ class Weights {
           int64_t{step_} * S::kScaleBytes);
     }
     CommitCopies();
-    stage_ ^= 1;
+    if (++stage_ == S::kStages) stage_ = 0;
     if (++step_ < steps_) return;
     step_ = 0;
     walk_.Next(call_);
@@ -150,8 +153,6 @@ class Weights {
   }
 
  private:
-  static_assert(kStages == 2);
-
   __device__ void FindTile() {
     if (walk_.tile >= call_.tiles) return;
     const int which = walk_.Which(call_);
@@ -451,11 +452,11 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
   extern __shared__ __align__(16) std::byte shared[];
   const int units = static_cast<int>(call.x.cols / 32);
   const int steps = CeilDiv(units, 4 * kQuads);
-  std::byte* ring = shared + threadIdx.x / 32 * kStages * S::kBytes;
+  std::byte* ring = shared + threadIdx.x / 32 * S::kStages * S::kBytes;
   Weights<kType> weights(call, ring, steps);
   InputReader<kBlock> reader(call);
   const InputBytes bytes(call.x.cols, kBlock);
-  std::byte* at = shared + kWarps * kStages * S::kBytes;
+  std::byte* at = shared + kWarps * S::kStages * S::kBytes;
   const Input input = {at, reinterpret_cast<float*>(at + bytes.q),
                        reinterpret_cast<int16_t*>(at + bytes.q + bytes.scale),
                        reinterpret_cast<float*>(at + bytes.all())};
@@ -464,10 +465,11 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
   Outputs outputs;
   float total = 0;
   int step = 0;
+  int stage = 0;
   // A stage is asked for kStages turns before its own. This code runs once, and the fewer
   // instructions it has, the sooner they are here.
 #pragma unroll 1
-  for (int turn = -kStages; turn <= 0 || walk.tile < call.tiles; ++turn) {
+  for (int turn = -S::kStages; turn <= 0 || walk.tile < call.tiles; ++turn) {
     if (turn < 0) {
       weights.Load();
       continue;
@@ -478,18 +480,18 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
       reader.Read(input);
       if (walk.tile >= call.tiles) return;
     }
-    asm volatile("" : "+r"(turn), "+r"(step));  // one copy of what follows
     const int which = walk.Which(call);
     const int64_t row = walk.Row(call, which) + lane / kQuads;
     const bool mine = lane % kQuads == 0 && row < call.product[which].weight.layout.rows;
     if (step == 0) outputs.Begin(call, row, mine);
-    WaitForCopies<kStages - 1>();
+    WaitForCopies<S::kStages - 1>();
     __syncwarp();
     Links<kType> links;
-    links.Make(ring + turn % kStages * S::kBytes, GridOf(call.product[which].weight), input,
+    links.Make(ring + stage * S::kBytes, GridOf(call.product[which].weight), input,
                step * kQuads + lane % kQuads);
     __syncwarp();
     weights.Load();
+    if (++stage == S::kStages) stage = 0;
     total = links.Chain(total, units - step * 4 * kQuads);
     if (++step < steps) continue;
     if (mine) outputs.Store(call, walk, which, row, total);
@@ -505,7 +507,8 @@ void Launch(Stream stream, const Call& call) {
   (void)allowed;
   size_t bytes = 0;
   for (const QuantisedProduct& product : call.product) bytes += product.weight.layout.bytes;
-  const int blocks = bytes > kManyBytes ? 2 * kMultiprocessors : kMultiprocessors;
+  const bool much = bytes > kManyBytes && call.tiles > kWarps * kMultiprocessors;
+  const int blocks = much ? 2 * kMultiprocessors : kMultiprocessors;
   const auto grid = unsigned(std::min(call.tiles, blocks));
   LaunchEarly(OneRowKernel<kType>, grid, kThreads, kBlockShared, stream, call);
 }
