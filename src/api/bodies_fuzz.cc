@@ -29,7 +29,9 @@ constexpr std::string_view kPaths[] = {"/v1/chat/completions",
                                        "/infill",
                                        "/v1/embeddings",
                                        "/v1/rerank",
-                                       "/api/embed"};
+                                       "/api/embed",
+                                       "/api/embeddings",
+                                       "/v1/cache/reset"};
 constexpr size_t kPathCount = std::size(kPaths);
 
 // A model that both embeds and ranks.

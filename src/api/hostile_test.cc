@@ -169,7 +169,8 @@ TEST(UnknownFields, WhatChangesNoAnswerPasses) {
   TestService service({}, Vectors());
   const std::pair<const char*, const char*> cases[] = {
       {kChat, R"("user": "u", "store": true, "metadata": {"a": "b"}, "service_tier": "auto",
-         "safety_identifier": "s", "prediction": {"type": "content", "content": "x"})"},
+         "safety_identifier": "s", "mirostat": 0, "mirostat_tau": 5.0,
+         "prediction": {"type": "content", "content": "x"})"},
       {kCompletions, R"("user": "u", "add_special_tokens": true)"},
       {"/v1/responses", R"("user": "u", "service_tier": "auto", "safety_identifier": "s",
          "max_tool_calls": 3, "client_metadata": {"a": "b"},

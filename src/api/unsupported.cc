@@ -152,11 +152,11 @@ constexpr std::string_view kMessagesHarmless[] = {"service_tier", "user_profile_
 constexpr std::string_view kOllamaHarmless[] = {"keep_alive", "truncate", "shift", "verbose"};
 constexpr std::string_view kOllamaVectorsHarmless[] = {"keep_alive", "options"};
 // Details of what is refused when it is switched on; where llama.cpp would put the state.
-constexpr std::string_view kLlamaCppHarmless[] = {"mirostat_tau",       "mirostat_eta",
-                                                  "dynatemp_exponent",  "xtc_threshold",
-                                                  "dry_base",           "dry_allowed_length",
-                                                  "dry_penalty_last_n", "dry_sequence_breakers",
-                                                  "penalize_nl",        "id_slot"};
+constexpr std::string_view kSamplerDetails[] = {"mirostat_tau",       "mirostat_eta",
+                                                "dynatemp_exponent",  "xtc_threshold",
+                                                "dry_base",           "dry_allowed_length",
+                                                "dry_penalty_last_n", "dry_sequence_breakers",
+                                                "penalize_nl",        "id_slot"};
 constexpr std::string_view kVectorsHarmless[] = {"user", "request_id"};
 // Of a chat request, what changes the reply and not the prompt.
 constexpr std::string_view kPromptHarmless[] = {"temperature",
@@ -200,14 +200,15 @@ struct Rules {
   std::span<const Refusal> refused;
   std::span<const Refusal> refused_too;
   std::span<const std::string_view> harmless;
+  std::span<const std::string_view> harmless_too = {};
 };
 
 Rules RulesOf(Dialect dialect) {
   switch (dialect) {
     case Dialect::kChat:
-      return {kOpenAiRefused, kChatRefused, kOpenAiHarmless};
+      return {kOpenAiRefused, kChatRefused, kOpenAiHarmless, kSamplerDetails};
     case Dialect::kCompletions:
-      return {kOpenAiRefused, kTextRefused, kOpenAiHarmless};
+      return {kOpenAiRefused, kTextRefused, kOpenAiHarmless, kSamplerDetails};
     case Dialect::kResponses:
       return {kResponsesRefused, {}, kResponsesHarmless};
     case Dialect::kMessages:
@@ -217,7 +218,7 @@ Rules RulesOf(Dialect dialect) {
     case Dialect::kOllamaVectors:
       return {{}, {}, kOllamaVectorsHarmless};
     case Dialect::kLlamaCpp:
-      return {kLlamaCppRefused, {}, kLlamaCppHarmless};
+      return {kLlamaCppRefused, {}, kSamplerDetails};
     case Dialect::kVectors:
       return {kOpenAiRefused, kTextRefused, kVectorsHarmless};
     case Dialect::kPrompt:
@@ -226,6 +227,11 @@ Rules RulesOf(Dialect dialect) {
       return {};
   }
   return {};
+}
+
+bool IsHarmless(const Rules& rules, std::string_view name) {
+  return name == "model" || std::ranges::find(rules.harmless, name) != rules.harmless.end() ||
+         std::ranges::find(rules.harmless_too, name) != rules.harmless_too.end();
 }
 
 const Refusal* FindRefusal(const Rules& rules, std::string_view name) {
@@ -279,9 +285,7 @@ void RefuseUnread(Dialect dialect, const ServiceOptions& options, Fields* fields
   std::vector<std::string_view> ignored;
   for (const JsonValue::Member* member : fields->Unread()) {
     const std::string_view name = member->key;
-    if (name == "model" || std::ranges::find(rules.harmless, name) != rules.harmless.end()) {
-      continue;
-    }
+    if (IsHarmless(rules, name)) continue;
     if (const Refusal* refusal = FindRefusal(rules, name)) {
       if (IsNeutral(member->value, refusal->neutral)) continue;
       return fields->Fail(name, refusal->why, kUnsupported);
