@@ -4,6 +4,13 @@
 #include <algorithm>
 
 namespace reprise::grammar {
+namespace {
+
+// Some 100 ns each; what was computed once is not computed again.
+constexpr uint64_t kLexemeSteps = 200'000;  // of a lexeme, when it is compiled
+constexpr uint64_t kTokenSteps = 500'000;   // all that one token leads to
+
+}  // namespace
 
 Language::Language(Grammar grammar, std::shared_ptr<const TokenTrie> trie, const Limits& limits)
     : grammar_(std::make_shared<const Grammar>(std::move(grammar))),
@@ -22,6 +29,21 @@ std::shared_ptr<Language::Run> Language::Replace(const std::shared_ptr<Run>& old
   return run_;
 }
 
+Status Language::Prepare() {
+  const std::shared_ptr<Run> run = Current();
+  const std::lock_guard lock(run->mutex);
+  if (run->automaton.Prepare(*trie_, kLexemeSteps)) return OkStatus();
+  return Unimplemented(
+      "a pattern that counts what is itself counted, as in (a{1,9}b){1,9}, takes too long to "
+      "follow");
+}
+
+uint64_t Language::steps() const {
+  const std::shared_ptr<Run> run = Current();
+  const std::lock_guard lock(run->mutex);
+  return run->automaton.steps();
+}
+
 size_t Language::bytes() const {
   const std::shared_ptr<Run> run = Current();
   const std::lock_guard lock(run->mutex);
@@ -33,11 +55,13 @@ Matcher::Matcher(std::shared_ptr<Language> language)
     : language_(std::move(language)), run_(language_->Current()), place_(run_->automaton.start()) {}
 
 template <typename StepFn>
-Status Matcher::Try(StepFn&& step) {
+Status Matcher::Try(bool much, StepFn&& step) {
   for (int attempt = 0; attempt < 2; ++attempt) {
     {
       const std::lock_guard lock(run_->mutex);
-      if (!run_->automaton.exhausted()) {
+      const bool crowded = much && attempt == 0 && run_->automaton.crowded();
+      if (!run_->automaton.exhausted() && !crowded) {
+        run_->automaton.AllowSteps(kTokenSteps);
         const Status status = step(*run_);
         if (!run_->automaton.exhausted()) return status;
       }
@@ -53,7 +77,7 @@ Status Matcher::Try(StepFn&& step) {
     place_ = places[0];
     for (size_t i = 0; i < marks_.size(); ++i) marks_[i].place = places[i + 1];
   }
-  return ResourceExhausted("the constraint needs more memory than it may have");
+  return ResourceExhausted("the constraint takes more time or memory than it may");
 }
 
 void Matcher::Note() {
@@ -64,7 +88,7 @@ void Matcher::Note() {
 
 Status Matcher::AcceptBytes(std::string_view bytes) {
   if (ended_) return InvalidArgument("the text has ended");
-  return Try([&](Language::Run& run) -> Status {
+  return Try(/*much=*/false, [&](Language::Run& run) -> Status {
     PlaceId place = place_;
     for (const char byte : bytes) place = run.automaton.Next(place, static_cast<uint8_t>(byte));
     if (run.automaton.exhausted()) return OkStatus();
@@ -112,7 +136,7 @@ std::string Matcher::Forced(size_t max, bool* ends) {
   bool over = false;
   if (ends != nullptr) *ends = false;
   if (ended_) return forced;
-  const Status status = Try([&](Language::Run& run) {
+  const Status status = Try(/*much=*/false, [&](Language::Run& run) {
     forced.clear();
     PlaceId place = place_;
     while (forced.size() < max) {
@@ -132,41 +156,25 @@ std::string Matcher::Forced(size_t max, bool* ends) {
 void Matcher::Walk(Language::Run& run, std::span<uint64_t> mask) const {
   Automaton& automaton = run.automaton;
   const TokenTrie& trie = language_->trie();
-  run.stack.resize(trie.depth_max() + 1);
-  PlaceId* const stack = run.stack.data();
-  stack[0] = place_;
-  const int plain = automaton.PlainDepth(place_);
-  for (const TokenTrie::Part& part : trie.parts()) {
-    if (part.chars_max > 0 && (part.chars_max <= plain || plain == kPlainForever)) {
-      for (size_t i = 0; i < mask.size(); ++i) mask[i] |= part.mask[i];
-      continue;
-    }
-    const TokenTrie::Node* const nodes = part.nodes.data();
-    const auto count = static_cast<uint32_t>(part.nodes.size());
-    for (uint32_t at = 0; at < count;) {
-      const TokenTrie::Node& node = nodes[at];
-      const PlaceId place = automaton.Next(stack[node.depth - 1], node.byte);
-      if (place == PlaceId::kDead) {
-        at = node.end;
-        continue;
-      }
-      stack[node.depth] = place;
-      if (node.token >= 0) {
-        mask[static_cast<size_t>(node.token) / 64] |= uint64_t{1} << (node.token & 63);
-      }
-      ++at;
-    }
-  }
+  const auto allow = [&](int32_t token) {
+    mask[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token & 63);
+  };
+  run.walk.Run(
+      trie, place_, automaton.PlainDepth(place_),
+      [&](PlaceId place, uint8_t byte) { return automaton.Next(place, byte); },
+      [&](PlaceId place) { return automaton.PlainByForm(place); },
+      [&](const TokenTrie::Part& part) {
+        for (size_t i = 0; i < mask.size(); ++i) mask[i] |= part.mask[i];
+      },
+      allow);
   if (automaton.Accepts(place_)) {
-    for (const int32_t end : trie.ends()) {
-      mask[static_cast<size_t>(end) / 64] |= uint64_t{1} << (end & 63);
-    }
+    for (const int32_t end : trie.ends()) allow(end);
   }
 }
 
 Status Matcher::Fill(std::span<uint64_t> mask) {
   CHECK(mask.size() == (language_->trie().vocab_size() + 63) / 64);
-  return Try([&](Language::Run& run) {
+  return Try(/*much=*/true, [&](Language::Run& run) {
     std::fill(mask.begin(), mask.end(), 0);
     if (ended_) return OkStatus();
     const auto key = static_cast<uint32_t>(place_);

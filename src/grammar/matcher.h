@@ -13,6 +13,7 @@
 #include "grammar/grammar.h"
 #include "grammar/parse/automaton.h"
 #include "grammar/parse/token_trie.h"
+#include "grammar/parse/trie_walk.h"
 
 namespace reprise::grammar {
 
@@ -32,9 +33,15 @@ class Language {
   Language(Grammar grammar, std::shared_ptr<const TokenTrie> trie)
       : Language(std::move(grammar), std::move(trie), Limits{}) {}
 
+  // Tries what may be too costly to be followed. Fails with kUnimplemented if it is. Once, before
+  // there are matchers.
+  Status Prepare();
+
   const TokenTrie& trie() const { return *trie_; }
   const Grammar& grammar() const { return *grammar_; }
   size_t bytes() const;
+  // That were taken so far: a measure of work that does not depend on the machine.
+  uint64_t steps() const;
 
  private:
   friend class Matcher;
@@ -45,7 +52,7 @@ class Language {
     std::mutex mutex;
     Automaton automaton;
     std::unordered_map<uint32_t, std::vector<uint64_t>> masks;
-    std::vector<PlaceId> stack;  // scratch: [depth of the trie + 1]
+    TrieWalk<PlaceId> walk;
   };
   std::shared_ptr<Run> Current() const;
   // A fresh automaton in place of `old`, unless another matcher has seen to it.
@@ -98,9 +105,10 @@ class Matcher {
     PlaceId place;
     uint32_t text_size;
   };
-  // Runs `step` on the automaton, and once more on a fresh one if that had no more room.
+  // Runs `step` on the automaton, and once more on a fresh one if that had no more room; if it is
+  // `much`, on a fresh one as soon as there is little.
   template <typename StepFn>
-  Status Try(StepFn&& step);
+  Status Try(bool much, StepFn&& step);
   void Walk(Language::Run& run, std::span<uint64_t> mask) const;
   void Note();
 

@@ -153,6 +153,91 @@ TEST(MatcherTest, LongTextsNeedNoMoreRoomThanShortOnes) {
   EXPECT_LT(language->bytes(), size_t{1'500'000});
 }
 
+// Tokens enough that whole subtrees of the trie are allowed at once, under patterns and counts that
+// end in the middle of them.
+TEST(MatcherTest, MasksAreExactWherePatternsAreCounted) {
+  std::vector<std::string> tokens = SmallVocabulary();
+  const std::string_view letters[] = {"a", "b", " ", "z", "é"};
+  std::vector<std::string> words = {""};
+  for (int length = 1; length <= 4; ++length) {
+    std::vector<std::string> longer;
+    for (const std::string& word : words) {
+      for (const std::string_view letter : letters) longer.push_back(word + std::string(letter));
+    }
+    words = std::move(longer);
+    tokens.insert(tokens.end(), words.begin(), words.end());
+  }
+  const std::pair<uint32_t, uint32_t> counts[] = {{0, 5}, {1, 9}, {3, 20}, {10, 12}, {0, 300}};
+  for (const char* text : {"^(\\S+\\s+){0,3}\\S+$", "az", "^[ab ]*$", "^(a|b|.{2,6}z)$", "^[^]*é$",
+                           "^$|^(\\S+\\s+){0,2}\\S+$"}) {
+    for (const auto& [min, max] : counts) {
+      Grammar grammar;
+      RegexPool& pool = grammar.pool();
+      const auto pattern =
+          Pattern::Parse(text)->Compile(pool, Spelling::kJsonString, Pattern::Match::kSomewhere);
+      ASSERT_TRUE(pattern.ok());
+      const RegexId any = SpellSet(pool, CharSet::All(), Spelling::kJsonString);
+      const RegexId quote = pool.Literal("\"");
+      const RegexId inside =
+          pool.And(pool.Concat(*pattern, quote), pool.Concat(pool.Repeat(any, min, max), quote));
+      if (pool.IsNothing(inside)) continue;
+      const RuleId rule = grammar.AddRule();
+      grammar.AddRegex(grammar.Begin(rule), inside, grammar.End(rule));
+      ASSERT_TRUE(grammar.Finish(rule).ok());
+      const auto language = std::make_shared<Language>(std::move(grammar), MakeTrie(tokens));
+      ASSERT_TRUE(language->Prepare().ok());
+      Rng rng(min + max);
+      Matcher matcher(language);
+      for (int step = 0; step < 6 && !matcher.ended(); ++step) {
+        ExpectExactMask(matcher, tokens);
+        size_t token = rng.Below(tokens.size());
+        while (!matcher.Accept(static_cast<int32_t>(token)).ok())
+          token = (token + 1) % tokens.size();
+      }
+    }
+  }
+}
+
+// What compiling and each token lead to is bounded in steps, of which no machine and no other
+// request has a say; what takes more is refused by name.
+TEST(MatcherTest, NothingTakesMoreThanItsSteps) {
+  std::vector<std::string> tokens = SmallVocabulary();
+  Rng rng(3);
+  for (int i = 0; i < 20'000; ++i) {
+    std::string word;
+    for (uint64_t length = 1 + rng.Below(16); length > 0; --length) {
+      word += "abcABC..-_ 01"[rng.Below(13)];
+    }
+    tokens.push_back(word);
+  }
+  int refused = 0;
+  for (const char* pattern :
+       {"(?!.*://)(?=.{1,255}$)((.{1,63}\\.){1,127}(?![0-9]*$)[a-z0-9-]+\\.?)",
+        "(.*a.{40}|.*b.{41}|.*c.{42})", "[a-c]+(\\.[a-c]+)*",
+        "((a{1,100}b{1,100}){1,100}c{1,100}){1,100}"}) {
+    const auto language = FromPattern(pattern, tokens);
+    const Status prepared = language->Prepare();
+    EXPECT_LT(language->steps(), 300'000u) << pattern;
+    if (!prepared.ok()) {
+      EXPECT_EQ(prepared.code(), StatusCode::kUnimplemented);
+      EXPECT_NE(prepared.message().find("counts"), std::string::npos);
+      ++refused;
+      continue;
+    }
+    Matcher matcher(language);
+    std::vector<uint64_t> mask((tokens.size() + 63) / 64);
+    for (int i = 0; i < 30 && !matcher.ended(); ++i) {
+      const uint64_t before = language->steps();
+      if (!matcher.Fill(mask).ok()) break;
+      EXPECT_LT(language->steps() - std::min(before, language->steps()), 600'000u) << pattern;
+      size_t token = rng.Below(tokens.size());
+      while ((mask[token / 64] >> (token % 64) & 1) == 0) token = (token + 1) % tokens.size();
+      ASSERT_TRUE(matcher.Accept(static_cast<int32_t>(token)).ok());
+    }
+  }
+  EXPECT_EQ(refused, 1);
+}
+
 TEST(MatcherTest, TokensThatBeginWithAText) {
   const std::vector<std::string> tokens = SmallVocabulary();
   const auto trie = MakeTrie(tokens);

@@ -170,6 +170,7 @@ Result<std::shared_ptr<grammar::Language>> Constraints::Compile(const OutputRule
   if (auto known = Find(key)) return known;
   REPRISE_ASSIGN(Grammar grammar, Build(rule, format, tools, one_call));
   auto language = std::make_shared<grammar::Language>(std::move(grammar), Trie());
+  REPRISE_TRY(language->Prepare());
   Keep(std::move(key), language);
   return language;
 }

@@ -102,7 +102,7 @@ class Bench {
     REPRISE_ASSIGN(grammar::Grammar grammar,
                    grammar::CompileJsonSchema(schema.root(), {.alphabet = trie->single_bytes()}));
     language_ = std::make_shared<grammar::Language>(std::move(grammar), trie);
-    return OkStatus();
+    return language_->Prepare();
   }
 
   // Milliseconds for each token but the first.

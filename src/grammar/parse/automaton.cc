@@ -3,10 +3,13 @@
 
 #include <algorithm>
 
+#include "grammar/parse/trie_walk.h"
+
 namespace reprise::grammar {
 namespace {
 
 constexpr int kPlainStepsMax = 1500;
+constexpr uint64_t kLexerSteps = 8;  // what a new state of the lexer costs besides its derivatives
 
 uint64_t HashPair(uint32_t a, uint32_t b) {
   return FoldedMultiply(HashSeed() ^ (uint64_t{a} << 32 | b), 0x9e3779b97f4a7c15ull);
@@ -94,18 +97,21 @@ Automaton::Automaton(std::shared_ptr<const Grammar> grammar, size_t bytes_max)
       plain_(pool_),
       class_of_(pool_.classes()),
       class_count_(pool_.representatives().size()),
-      class_size_(class_count_, 0) {
+      class_size_(class_count_, 0),
+      lexer_next_(class_count_),
+      next_(class_count_) {
   pool_.SetBudget({.bytes = bytes_max, .steps = 100 * bytes_max / 64});
   for (const uint8_t byte_class : class_of_) {
     if (class_size_[byte_class] < 255) ++class_size_[byte_class];
   }
   lexeme_sets_.emplace_back();
   lexers_.emplace_back();
-  lexer_next_.assign(class_count_, kDeadLexer);
+  lexer_next_.Add(kDeadLexer);
   places_.emplace_back();
-  next_.assign(class_count_, PlaceId::kDead);
+  next_.Add(PlaceId::kDead);
   const ColumnId first = InternColumn({{grammar_->Begin(grammar_->start()), kSelf}});
   start_ = InternPlace({{first, columns_[first].lexer}}, columns_[first].accepts);
+  bytes_first_ = bytes();
 }
 
 size_t Automaton::bytes() const { return charged_ + pool_.bytes(); }
@@ -156,6 +162,7 @@ Automaton::ColumnId Automaton::InternColumn(std::vector<Item> kernel) {
   if (found != InternIndex::kNone) return found;
 
   Column column = ColumnBuilder(*this).Build(std::move(kernel));
+  steps_taken_ += column.scans.size() + column.waits.size();
   FindTops(&column);
   std::vector<LexerItem> items;
   for (const Scan& scan : column.scans) {
@@ -187,36 +194,34 @@ Automaton::LexemeSetId Automaton::InternLexemes(std::vector<LexemeId> lexemes) {
 Automaton::LexerId Automaton::InternLexer(std::vector<LexerItem> items) {
   if (items.empty()) return kDeadLexer;
   const uint64_t hash = HashSpan(std::span<const LexerItem>(items));
-  const uint32_t found =
-      lexer_index_.Find(hash, [&](uint32_t id) { return lexers_[id].items == items; });
+  const uint32_t found = lexer_index_.Find(
+      hash, [&](uint32_t id) { return std::ranges::equal(lexers_[id].items, items); });
   if (found != InternIndex::kNone) return found;
   std::vector<LexemeId> complete;
   for (const LexerItem& item : items) {
     if (pool_.Nullable(item.rest)) complete.push_back(item.lexeme);
   }
-  Charge(sizeof(Lexer) + items.size() * sizeof(LexerItem) +
-         class_count_ * (sizeof(LexerId) + sizeof(uint8_t)) + 32);
+  Charge(sizeof(Lexer) + items.size() * sizeof(LexerItem) + class_count_ * sizeof(LexerId) + 32);
   const LexemeSetId set = InternLexemes(std::move(complete));
   const bool goes_on = std::ranges::any_of(
       items, [](const LexerItem& item) { return item.rest != RegexId::kEmpty; });
-  lexers_.push_back({std::move(items), set, goes_on});
-  lexer_next_.resize(lexers_.size() * class_count_, kUnknownLexer);
+  lexers_.push_back({lexer_items_.Keep(items), set, goes_on});
+  lexer_next_.Add(kUnknownLexer);
   lexer_index_.Insert(hash, static_cast<uint32_t>(lexers_.size() - 1));
   return static_cast<LexerId>(lexers_.size() - 1);
 }
 
-void Automaton::GroupClasses(Lexer* lexer) const {
-  std::vector<RegexId> rests;
-  for (const LexerItem& item : lexer->items) rests.push_back(item.rest);
-  pool_.GroupClasses(rests, &lexer->groups);
-}
-
 Automaton::LexerId Automaton::NextLexer(LexerId lexer, uint8_t byte_class) {
-  const size_t at = lexer * class_count_ + byte_class;
-  if (lexer_next_[at] != kUnknownLexer) return lexer_next_[at];
-  if (lexers_[lexer].groups.empty()) GroupClasses(&lexers_[lexer]);
-  const uint8_t group = lexers_[lexer].groups[byte_class];
-  if (group != byte_class) return lexer_next_[at] = NextLexer(lexer, group);
+  LexerId& known = lexer_next_[lexer][byte_class];  // rows never move
+  if (known != kUnknownLexer) return known;
+  RegexPool::GroupingId& grouping = lexers_[lexer].grouping;
+  if (grouping == RegexPool::kNoGrouping) {
+    std::vector<RegexId> rests;
+    for (const LexerItem& item : lexers_[lexer].items) rests.push_back(item.rest);
+    grouping = pool_.GroupClasses(rests);
+  }
+  const uint8_t group = pool_.Groups(grouping)[byte_class];
+  if (group != byte_class) return known = NextLexer(lexer, group);
   const uint8_t byte = pool_.representatives()[byte_class];
   std::vector<LexerItem> items;
   for (const LexerItem& item : lexers_[lexer].items) {
@@ -227,9 +232,8 @@ Automaton::LexerId Automaton::NextLexer(LexerId lexer, uint8_t byte_class) {
     exhausted_ = true;
     return kDeadLexer;
   }
-  const LexerId to = InternLexer(std::move(items));
-  lexer_next_[at] = to;
-  return to;
+  steps_taken_ += kLexerSteps;
+  return known = InternLexer(std::move(items));
 }
 
 Automaton::ColumnId Automaton::Advance(ColumnId column, LexemeSetId complete) {
@@ -261,12 +265,12 @@ PlaceId Automaton::InternPlace(std::vector<Thread> threads, bool accepts) {
   if (threads.empty() && !accepts) return PlaceId::kDead;
   const uint64_t hash = HashSpan(std::span<const Thread>(threads)) ^ (accepts ? 1 : 0);
   const uint32_t found = place_index_.Find(hash, [&](uint32_t id) {
-    return places_[id].accepts == accepts && places_[id].threads == threads;
+    return places_[id].accepts == accepts && std::ranges::equal(places_[id].threads, threads);
   });
   if (found != InternIndex::kNone) return PlaceId{found};
   Charge(sizeof(Place) + threads.size() * sizeof(Thread) + class_count_ * sizeof(PlaceId) + 32);
-  places_.push_back({.threads = std::move(threads), .accepts = accepts});
-  next_.resize(places_.size() * class_count_, PlaceId::kUnknown);
+  places_.push_back({.threads = threads_.Keep(threads), .accepts = accepts});
+  next_.Add(PlaceId::kUnknown);
   const auto id = static_cast<uint32_t>(places_.size() - 1);
   place_index_.Insert(hash, id);
   return PlaceId{id};
@@ -288,10 +292,11 @@ PlaceId Automaton::Compute(PlaceId place, uint8_t byte_class) {
     accepts |= columns_[column].accepts;
     threads.push_back({column, columns_[column].lexer});
   }
+  steps_taken_ += 1 + count;
   const PlaceId to = InternPlace(std::move(threads), accepts);
+  if (steps() > steps_max_) exhausted_ = true;
   if (exhausted_) return PlaceId::kDead;
-  next_[static_cast<size_t>(place) * class_count_ + byte_class] = to;
-  return to;
+  return next_[static_cast<size_t>(place)][byte_class] = to;
 }
 
 void Automaton::Import(const Automaton& from, std::span<PlaceId> places) {
@@ -335,7 +340,8 @@ void Automaton::Import(const Automaton& from, std::span<PlaceId> places) {
   rests = pool_.Copy(from.pool_, rests);
   auto rest = rests.begin();
   for (const LexerId lexer : lexers) {
-    std::vector<LexerItem> items = from.lexers_[lexer].items;
+    std::vector<LexerItem> items(from.lexers_[lexer].items.begin(),
+                                 from.lexers_[lexer].items.end());
     for (LexerItem& item : items) item.rest = *rest++;
     lexer_of[lexer] = InternLexer(std::move(items));
   }
@@ -365,24 +371,70 @@ int Automaton::OnlyByte(PlaceId place) {
   return only;
 }
 
+int Automaton::PlainByForm(LexerId lexer) {
+  if (const int known = lexers_[lexer].plain_by_form; known >= 0) return known;
+  int depth = 0;
+  for (const LexerItem& item : lexers_[lexer].items) {
+    depth = std::max(depth, plain_.ByForm(item.rest));
+    if (depth == kPlainForever) break;
+  }
+  if (pool_.exhausted()) exhausted_ = true;
+  if (!exhausted_) lexers_[lexer].plain_by_form = static_cast<int8_t>(depth);
+  return depth;
+}
+
+int Automaton::PlainByForm(PlaceId place) {
+  int depth = 0;
+  for (const Thread& thread : places_[static_cast<size_t>(place)].threads) {
+    depth = std::max(depth, PlainByForm(thread.lexer));
+  }
+  return depth;
+}
+
 int Automaton::PlainDepth(PlaceId place) {
   if (const int known = places_[static_cast<size_t>(place)].plain; known >= 0) return known;
   // One lexeme that takes them is enough. Only where none does are lexemes looked at together.
-  int depth = 0;
+  int depth = PlainByForm(place);
+  const auto has_enough = [&] { return depth >= kPlainNear; };
   for (const Thread& thread : places_[static_cast<size_t>(place)].threads) {
     for (const LexerItem& item : lexers_[thread.lexer].items) {
-      depth = std::max(depth, plain_.Of(item.rest));
-      if (depth == kPlainForever) break;
+      if (!has_enough()) depth = std::max(depth, plain_.Of(item.rest));
     }
   }
-  if (depth < kPlainMax) {
+  if (!has_enough()) {
     const auto next = [&](PlaceId at, uint8_t byte) { return Next(at, byte); };
-    PlainWalk<PlaceId, decltype(next)> walk(class_of_, next, kPlainStepsMax);
-    depth = std::max(depth, walk.Depth(place, [](PlaceId) { return 0; }));
+    const auto groups = [&](PlaceId) -> const auto& { return class_of_; };
+    int steps_left = kPlainStepsMax;
+    PlainWalk<PlaceId, decltype(next), decltype(groups)> walk(next, groups, &steps_left);
+    const auto after = [&](PlaceId at) { return walk.Char(at); };
+    depth = std::max(depth, PlainDepthOf(place, kPlainNear, after, [](PlaceId) { return 0; }));
   }
   if (pool_.exhausted()) exhausted_ = true;
   if (!exhausted_) places_[static_cast<size_t>(place)].plain = static_cast<int8_t>(depth);
   return depth;
+}
+
+bool Automaton::Prepare(const TokenTrie& trie, uint64_t steps) {
+  TrieWalk<LexerId> walk;
+  for (size_t i = 0; i < grammar_->lexeme_count(); ++i) {
+    const LexemeId lexeme{static_cast<uint32_t>(i)};
+    if (!pool_.CountsCounts(grammar_->regex(lexeme))) continue;
+    const LexerId first = InternLexer({{lexeme, grammar_->regex(lexeme)}});
+    const uint64_t end = this->steps() + steps;
+    // Also from behind the quotation mark, which tokens often end with.
+    for (const LexerId from : {first, NextLexer(first, class_of_['"'])}) {
+      if (from == kDeadLexer) continue;
+      walk.Run(
+          trie, from, PlainByForm(from),
+          [&](LexerId lexer, uint8_t byte) {
+            return this->steps() > end ? kDeadLexer : NextLexer(lexer, class_of_[byte]);
+          },
+          [&](LexerId lexer) { return PlainByForm(lexer); }, [](const TokenTrie::Part&) {},
+          [](int32_t) {});
+    }
+    if (exhausted_ || this->steps() > end) return false;
+  }
+  return true;
 }
 
 }  // namespace reprise::grammar

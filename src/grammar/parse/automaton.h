@@ -10,6 +10,10 @@
 #include "grammar/grammar.h"
 #include "grammar/intern.h"
 #include "grammar/parse/plain.h"
+#include "grammar/parse/row_table.h"
+#include "grammar/parse/token_trie.h"
+#include "grammar/span_arena.h"
+#include "grammar/stable_vector.h"
 
 namespace reprise::grammar {
 
@@ -37,8 +41,9 @@ enum class PlaceId : uint32_t {
 //
 // By invariant (1) of Grammar every place but kDead can be completed to a text of the grammar.
 //
-// Memory grows with what was walked; over `bytes_max` the automaton is exhausted() and answers
-// kDead. A caller then starts a new one and takes its places along (Import).
+// Memory grows with what was walked; over `bytes_max`, and over the steps that were allowed, the
+// automaton is exhausted() and answers kDead. A caller then starts a new one and takes its places
+// along (Import).
 //
 // Thread safety: none. Costs: Next is a lookup once known; new places cost what their columns and
 // lexemes do.
@@ -49,7 +54,7 @@ class Automaton {
   PlaceId start() const { return start_; }
   PlaceId Next(PlaceId place, uint8_t byte) {
     const uint8_t byte_class = class_of_[byte];
-    const PlaceId to = next_[static_cast<size_t>(place) * class_count_ + byte_class];
+    const PlaceId to = next_[static_cast<size_t>(place)][byte_class];
     return to == PlaceId::kUnknown ? Compute(place, byte_class) : to;
   }
   // Whether the bytes so far are a text of the grammar.
@@ -65,11 +70,25 @@ class Automaton {
 
   // How many plain characters may follow, whichever they are (plain.h): at least so many.
   int PlainDepth(PlaceId place);
+  // The same as far as the form of one lexeme tells: cheaper, and often all.
+  int PlainByForm(PlaceId place);
+
+  // Follows lexemes that count what is counted along the tokens that they may begin with, as masks
+  // will. False if one of them takes more than `steps`: the automaton is no more use then.
+  bool Prepare(const TokenTrie& trie, uint64_t steps);
+
+  // From here on it may take so many steps that were never taken before; about 100 ns each.
+  void AllowSteps(uint64_t steps) { steps_max_ = this->steps() + steps; }
+  uint64_t steps() const { return steps_taken_ + pool_.steps(); }
 
   // Makes places of another automaton of the same grammar places of this one.
   void Import(const Automaton& from, std::span<PlaceId> places);
 
   bool exhausted() const { return exhausted_; }
+  // Soon exhausted: whoever has much to do should begin with a new one.
+  bool crowded() const {
+    return bytes() > bytes_max_ - bytes_max_ / 8 && bytes() > bytes_first_ + bytes_max_ / 4;
+  }
   size_t bytes() const;
   size_t place_count() const { return places_.size(); }
   const Grammar& grammar() const { return *grammar_; }
@@ -112,10 +131,12 @@ class Automaton {
     bool operator==(const LexerItem&) const = default;
   };
   struct Lexer {
-    std::vector<LexerItem> items;      // by lexeme
+    std::span<const LexerItem> items;  // by lexeme
     LexemeSetId complete = 0;          // lexemes that may end here
     bool goes_on = false;              // some lexeme has more to come
-    std::vector<uint8_t> groups = {};  // [classes] the first class with the same next state
+    int8_t plain_by_form = -1;         // of one of them, once it is known
+    // Of classes with the same next state, in the pool, once it is known.
+    RegexPool::GroupingId grouping = RegexPool::kNoGrouping;
   };
   struct Thread {
     ColumnId column;
@@ -123,7 +144,7 @@ class Automaton {
     auto operator<=>(const Thread&) const = default;
   };
   struct Place {
-    std::vector<Thread> threads;
+    std::span<const Thread> threads;
     bool accepts = false;
     int8_t plain = -1;
     int16_t only = -2;
@@ -135,28 +156,32 @@ class Automaton {
   LexerId InternLexer(std::vector<LexerItem> items);
   LexemeSetId InternLexemes(std::vector<LexemeId> lexemes);
   LexerId NextLexer(LexerId lexer, uint8_t byte_class);
-  void GroupClasses(Lexer* lexer) const;
   ColumnId InternColumn(std::vector<Item> kernel);
   ColumnId Advance(ColumnId column, LexemeSetId complete);
   std::span<const Wait> WaitsFor(const Column& column, RuleId rule) const;
   void FindTops(Column* column) const;
+  int PlainByForm(LexerId lexer);
   bool Charge(size_t bytes);
 
   const std::shared_ptr<const Grammar> grammar_;
   const size_t bytes_max_;
-  RegexPool pool_;  // grows by derivatives
+  size_t bytes_first_ = 0;  // when it was new
+  RegexPool pool_;          // grows by derivatives
   PlainReach plain_;
   std::array<uint8_t, 256> class_of_;
   size_t class_count_;
   std::vector<uint8_t> class_size_;  // [classes] bytes in each
   size_t charged_ = 0;
+  uint64_t steps_taken_ = 0;  // besides those of the pool
+  uint64_t steps_max_ = ~uint64_t{0};
   bool exhausted_ = false;
 
-  std::vector<Column> columns_;
+  StableVector<Column> columns_;
   InternIndex column_index_;
-  std::vector<Lexer> lexers_;
+  StableVector<Lexer> lexers_;
+  SpanArena<LexerItem> lexer_items_;
   InternIndex lexer_index_;
-  std::vector<LexerId> lexer_next_;  // [lexers, classes]
+  RowTable<LexerId> lexer_next_;  // [lexers, classes]
   std::vector<std::vector<LexemeId>> lexeme_sets_;
   InternIndex lexeme_set_index_;
   struct Step {
@@ -164,11 +189,12 @@ class Automaton {
     LexemeSetId complete;
     ColumnId to;
   };
-  std::vector<Step> steps_;
+  StableVector<Step> steps_;
   InternIndex step_index_;
-  std::vector<Place> places_;
+  StableVector<Place> places_;
+  SpanArena<Thread> threads_;
   InternIndex place_index_;
-  std::vector<PlaceId> next_;  // [places, classes]
+  RowTable<PlaceId> next_;  // [places, classes]
   PlaceId start_ = PlaceId::kDead;
 };
 

@@ -10,7 +10,7 @@ namespace reprise::grammar {
 namespace {
 
 constexpr int kLongestPlain = 1 << 30;
-constexpr int kPartChars[] = {0, 4, 8, kPlainMax, kLongestPlain};
+constexpr int kPartChars[] = {0, 4, 8, kPlainNear, kPlainFar, kLongestPlain};
 
 // The number of characters, or 0 if not all of them are plain.
 int PlainChars(std::string_view text) {
@@ -129,13 +129,33 @@ void TokenTrie::BuildPart(std::vector<Entry> entries, Part* part) {
     close(shared);
     for (size_t depth = shared; depth < entry.bytes.size(); ++depth) {
       open.push_back(static_cast<uint32_t>(part->nodes.size()));
-      part->nodes.push_back(
-          {0, -1, static_cast<uint16_t>(depth + 1), static_cast<uint8_t>(entry.bytes[depth])});
+      part->nodes.push_back({.end = 0,
+                             .token = -1,
+                             .rank = static_cast<uint32_t>(part->tokens.size()),
+                             .depth = static_cast<uint16_t>(depth + 1),
+                             .byte = static_cast<uint8_t>(entry.bytes[depth]),
+                             .chars = Node::kNotPlain});
     }
     part->nodes.back().token = entry.token;
+    part->tokens.push_back(entry.token);
     last = entry.bytes;
   }
   close(0);
+  if (part->chars_max > 0) CountChars(part);
+}
+
+// Tokens of plain parts are whole characters, so children of a node all begin one, or none does.
+void TokenTrie::CountChars(Part* part) {
+  std::vector<Node>& nodes = part->nodes;
+  const auto begins_char = [](const Node& node) { return (node.byte & 0xC0) != 0x80; };
+  std::vector<int> longest(nodes.size(), 0);
+  for (size_t at = nodes.size(); at-- > 0;) {
+    for (size_t child = at + 1; child < nodes[at].end; child = nodes[child].end) {
+      longest[at] = std::max(longest[at], longest[child] + (begins_char(nodes[child]) ? 1 : 0));
+    }
+    const bool whole = nodes[at].end == at + 1 || begins_char(nodes[at + 1]);
+    if (whole && longest[at] < Node::kNotPlain) nodes[at].chars = static_cast<uint8_t>(longest[at]);
+  }
 }
 
 }  // namespace reprise::grammar

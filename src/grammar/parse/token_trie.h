@@ -29,13 +29,18 @@ class TokenTrie {
   struct Node {
     uint32_t end;    // of the subtree, as an index of nodes
     int32_t token;   // that ends here, or -1
+    uint32_t rank;   // tokens before this node: those of the subtree begin here in Part::tokens
     uint16_t depth;  // from 1
     uint8_t byte;
+    uint8_t chars;  // how much longer tokens of the subtree are, all of it plain; or kNotPlain
+
+    static constexpr uint8_t kNotPlain = 255;
   };
   struct Part {
     int chars_max = 0;  // plain tokens have at most so many characters; 0: not plain
     std::vector<Node> nodes;
-    std::vector<uint64_t> mask;  // [vocab / 64, rounded up] the tokens of this part
+    std::vector<int32_t> tokens;  // in the order of nodes
+    std::vector<uint64_t> mask;   // [vocab / 64, rounded up] the tokens of this part
   };
 
   // `bytes[id]` is what token `id` writes; empty: none. `ends` are the tokens that end a text.
@@ -61,6 +66,7 @@ class TokenTrie {
     int32_t token;
   };
   void BuildPart(std::vector<Entry> entries, Part* part);
+  static void CountChars(Part* part);
   // Calls visit(node, bytes so far) for the nodes along `text`.
   template <typename VisitFn>
   static void Follow(const Part& part, std::string_view text, VisitFn&& visit);

@@ -2,15 +2,12 @@
 #include "grammar/regex/regex_pool.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
 
 namespace reprise::grammar {
 namespace {
-
-constexpr uint8_t kUnknown = 0;
-constexpr uint8_t kAlive = 1;
-constexpr uint8_t kDead = 2;
 
 // Neither factor is ever 0 by what a client chooses.
 uint64_t Combine(uint64_t a, uint64_t b) {
@@ -27,7 +24,9 @@ RegexPool::RegexPool(const Budget& budget) : budget_(budget) {
 size_t RegexPool::bytes() const {
   return nodes_.size() * (sizeof(Node) + 1) + children_.size() * sizeof(RegexId) +
          sets_.size() * sizeof(ByteSet) + derivatives_.size() * sizeof(Derivative) +
-         node_index_.bytes() + derivative_index_.bytes();
+         node_index_.bytes() + derivative_index_.bytes() + grouping_of_.size() * sizeof(uint32_t) +
+         met_.size() * sizeof(uint32_t) + groupings_.size() * (sizeof(Grouping) + 512) +
+         within_.size() * 32;
 }
 
 bool RegexPool::Spend(uint64_t steps) {
@@ -73,6 +72,7 @@ RegexId RegexPool::InternNary(Kind kind, std::span<const RegexId> parts) {
             .a = static_cast<uint32_t>(children_.size()),
             .b = static_cast<uint32_t>(parts.size())};
   for (const RegexId part : parts) {
+    node.counts = std::max(node.counts, nodes_[Index(part)].counts);
     if (kind == Kind::kOr) {
       node.nullable |= Nullable(part);
       node.exact &= nodes_[Index(part)].exact;
@@ -99,31 +99,6 @@ uint32_t RegexPool::SetIndex(const ByteSet& set) {
   set_index_.Insert(hash, id);
   SplitClasses(set);
   return id;
-}
-
-void RegexPool::SplitClasses(const ByteSet& set) {
-  // The part of each class inside of `set` becomes a class of its own, unless it is all of it.
-  std::array<bool, 256> inside = {};
-  std::array<bool, 256> outside = {};
-  for (int byte = 0; byte < 256; ++byte) {
-    (set.Has(static_cast<uint8_t>(byte)) ? inside : outside)[class_of_[static_cast<size_t>(byte)]] =
-        true;
-  }
-  std::array<int, 256> moved;
-  moved.fill(-1);
-  for (size_t byte = 0; byte < 256; ++byte) {
-    const size_t old = class_of_[byte];
-    if (!set.Has(static_cast<uint8_t>(byte)) || !inside[old] || !outside[old]) continue;
-    if (moved[old] < 0) {
-      moved[old] = static_cast<int>(representatives_.size());
-      representatives_.push_back(static_cast<uint8_t>(byte));
-    }
-    class_of_[byte] = static_cast<uint8_t>(moved[old]);
-  }
-  // What stayed may have lost its lowest byte.
-  for (size_t byte = 256; byte-- > 0;) {
-    representatives_[class_of_[byte]] = static_cast<uint8_t>(byte);
-  }
 }
 
 RegexId RegexPool::Bytes(const ByteSet& set) {
@@ -192,6 +167,7 @@ RegexId RegexPool::Concat(RegexId first, RegexId second) {
                    .nullable = head.nullable && rest.nullable,
                    .exact = head.exact && rest.exact,
                    .finite = head.finite && rest.finite,
+                   .counts = std::max(head.counts, rest.counts),
                    .a = Index(heads[i]),
                    .b = Index(tail)});
   }
@@ -263,6 +239,7 @@ RegexId RegexPool::Or(std::vector<RegexId> parts) {
   Flatten(Kind::kOr, parts, &flat);
   if (!Spend(flat.size())) return RegexId::kNothing;
   std::erase(flat, RegexId::kNothing);
+  if (flat.size() > 1) Absorb(&flat);
   flat = JoinBytes(std::move(flat), /*intersect=*/false);
   std::sort(flat.begin(), flat.end());
   flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
@@ -291,6 +268,7 @@ RegexId RegexPool::And(std::vector<RegexId> parts) {
   if (flat.empty()) return AnyText();
   if (flat[0] == RegexId::kNothing) return RegexId::kNothing;
   if (flat.size() == 1) return flat[0];
+  if (Excludes(flat)) return RegexId::kNothing;
   if (flat[0] == RegexId::kEmpty) {
     const bool all = std::ranges::all_of(flat, [&](RegexId part) { return Nullable(part); });
     return all ? RegexId::kEmpty : RegexId::kNothing;
@@ -305,6 +283,7 @@ RegexId RegexPool::Not(RegexId r) {
                  .nullable = !node.nullable,
                  .exact = false,
                  .finite = false,
+                 .counts = node.counts,
                  .a = Index(r)});
 }
 
@@ -320,6 +299,8 @@ RegexId RegexPool::Repeat(RegexId r, uint32_t min, uint32_t max) {
                  .nullable = min == 0,
                  .exact = node.exact,
                  .finite = node.finite && max != kUnbounded,
+                 .counts = static_cast<uint8_t>(
+                     std::min(2, node.counts + (max > 1 && max != kUnbounded ? 1 : 0))),
                  .a = Index(r),
                  .b = min,
                  .c = max});
@@ -486,174 +467,90 @@ std::vector<RegexId> RegexPool::Copy(const RegexPool& from, std::span<const Rege
   return result;
 }
 
-void RegexPool::GroupClasses(std::span<const RegexId> expressions,
-                             std::vector<uint8_t>* groups) const {
-  constexpr size_t kNodesMax = 2000;
-  constexpr size_t kSetsMax = 256;
-  const size_t count = representatives_.size();
-  groups->resize(count);
-  for (size_t i = 0; i < count; ++i) (*groups)[i] = static_cast<uint8_t>(i);
-
-  // The sets that a first byte is looked up in.
-  std::vector<uint32_t> open;
-  for (const RegexId r : expressions) open.push_back(Index(r));
-  std::vector<uint32_t> sets;
-  for (size_t at = 0; at < open.size(); ++at) {
-    if (open.size() > kNodesMax) return;
-    const Node& node = nodes_[open[at]];
-    switch (node.kind) {
-      case Kind::kNothing:
-      case Kind::kEmpty:
-        break;
-      case Kind::kBytes:
-        sets.push_back(node.a);
-        break;
-      case Kind::kConcat:
-        open.push_back(node.a);
-        if (nodes_[node.a].nullable) open.push_back(node.b);
-        break;
-      case Kind::kOr:
-      case Kind::kAnd:
-        for (const RegexId child : Children(node)) open.push_back(Index(child));
-        break;
-      case Kind::kNot:
-      case Kind::kRepeat:
-        open.push_back(node.a);
-        break;
-      case Kind::kMultiple:
-        return;
-    }
+RegexPool::Form RegexPool::FormOf(RegexId r) const {
+  const Node* node = &nodes_[Index(r)];
+  if (node->kind == Kind::kConcat) node = &nodes_[node->a];
+  if (node->kind == Kind::kRepeat) {
+    return {
+        .kind = Form::Kind::kRepeat, .operand = RegexId{node->a}, .min = node->b, .max = node->c};
   }
-  std::sort(sets.begin(), sets.end());
-  sets.erase(std::unique(sets.begin(), sets.end()), sets.end());
-  if (sets.size() > kSetsMax) return;
+  if (node->kind != Kind::kAnd) return {};
+  // Two parts, one of which counts.
+  const auto repeat_of = [&](const Node& part) -> const Node* {
+    const Node& head = part.kind == Kind::kConcat ? nodes_[part.a] : part;
+    return head.kind == Kind::kRepeat && head.c != kUnbounded ? &head : nullptr;
+  };
+  std::vector<RegexId> parts;
+  for (const RegexId part : Children(*node)) {
+    const Node& child = nodes_[Index(part)];
+    if (child.kind == Kind::kNot && nodes_[child.a].finite) continue;
+    parts.push_back(part);
+  }
+  if (parts.size() == 1) return {.kind = Form::Kind::kWithout, .operand = parts[0]};
+  if (parts.size() != 2 || node->b != 2) return {};
+  if (repeat_of(nodes_[Index(parts[0])]) == nullptr) std::swap(parts[0], parts[1]);
+  const Node& counted = nodes_[Index(parts[0])];
+  const Node* const repeat = repeat_of(counted);
+  if (repeat == nullptr || !counted.exact || !nodes_[Index(parts[1])].exact) return {};
+  return {.kind = Form::Kind::kCounted,
+          .operand = RegexId{repeat->a},
+          .min = repeat->b,
+          .max = repeat->c,
+          .tail = counted.kind == Kind::kConcat ? RegexId{counted.b} : RegexId::kEmpty,
+          .rest = parts[1]};
+}
 
-  using Signature = std::array<uint64_t, kSetsMax / 64 + 1>;
-  std::vector<std::pair<Signature, uint8_t>> leaders;
-  const size_t words = (sets.size() + 63) / 64;
-  for (size_t i = 0; i < count; ++i) {
-    const uint8_t byte = representatives_[i];
-    Signature signature = {};
-    for (size_t bit = 0; bit < sets.size(); ++bit) {
-      signature[bit / 64] |= uint64_t{sets_[sets[bit]].Has(byte)} << (bit % 64);
-    }
-    signature[words] = alphabet_.Has(byte) ? 1 : 0;
-    const auto same = std::ranges::find_if(leaders, [&](const auto& leader) {
-      return std::equal(signature.begin(), signature.begin() + words + 1, leader.first.begin());
-    });
-    if (same != leaders.end()) {
-      (*groups)[i] = same->second;
-    } else {
-      leaders.emplace_back(signature, static_cast<uint8_t>(i));
+bool RegexPool::AppendSomeText(RegexId r, int* nodes_left, std::string* text) const {
+  constexpr size_t kBytesMax = 1024;
+  // Along the chain of concatenations; a loop, as chains are long.
+  for (;;) {
+    if (--*nodes_left < 0 || text->size() > kBytesMax) return false;
+    const Node& node = nodes_[Index(r)];
+    if (node.nullable) return true;
+    switch (node.kind) {
+      case Kind::kBytes: {
+        const std::array<uint64_t, 4> words = (sets_[node.a] & alphabet_).words();
+        for (size_t i = 0; i < 4; ++i) {
+          if (words[i] == 0) continue;
+          *text += static_cast<char>(i * 64 + static_cast<size_t>(std::countr_zero(words[i])));
+          return true;
+        }
+        return false;
+      }
+      case Kind::kConcat:
+        if (!AppendSomeText(RegexId{node.a}, nodes_left, text)) return false;
+        r = RegexId{node.b};
+        continue;
+      case Kind::kOr: {
+        const size_t begin = text->size();
+        for (const RegexId child : Children(node)) {
+          if (AppendSomeText(child, nodes_left, text)) return true;
+          text->resize(begin);
+        }
+        return false;
+      }
+      case Kind::kRepeat:
+        for (uint32_t i = 0; i < node.b; ++i) {
+          if (!AppendSomeText(RegexId{node.a}, nodes_left, text)) return false;
+        }
+        return true;
+      default:
+        return false;
     }
   }
 }
 
-RegexPool::Form RegexPool::FormOf(RegexId r) const {
-  const Node* node = &nodes_[Index(r)];
-  if (node->kind == Kind::kConcat) node = &nodes_[node->a];
-  if (node->kind == Kind::kAnd) {
-    Form form;
-    for (const RegexId part : Children(*node)) {
-      const Node& child = nodes_[Index(part)];
-      if (child.kind == Kind::kNot && nodes_[child.a].finite) continue;
-      if (form.kind == Form::Kind::kWithout) return {};
-      form = {Form::Kind::kWithout, part};
-    }
-    return form;
-  }
-  if (node->kind != Kind::kRepeat) return {};
-  return {Form::Kind::kRepeat, RegexId{node->a}, node->c};
+std::optional<std::string> RegexPool::SomeText(RegexId r) const {
+  int nodes_left = 2000;
+  std::string text;
+  if (!AppendSomeText(r, &nodes_left, &text)) return std::nullopt;
+  return text;
 }
 
 RegexId RegexPool::Derive(RegexId r, uint8_t byte) {
   if (!alphabet_.Has(byte)) return RegexId::kNothing;
   const RegexId to = DeriveNode(r, byte);
   return IsNothing(to) ? RegexId::kNothing : to;
-}
-
-bool RegexPool::IsNothing(RegexId r) {
-  const Node& node = nodes_[Index(r)];
-  if (r == RegexId::kNothing) return true;
-  if (node.nullable || (node.exact && alphabet_ == ~ByteSet())) return false;
-  if (liveness_[Index(r)] == kUnknown) Search(r);
-  return liveness_[Index(r)] == kDead;
-}
-
-bool RegexPool::CertainlyAlive(RegexId r) const {
-  const Node& node = nodes_[Index(r)];
-  return node.nullable || liveness_[Index(r)] == kAlive ||
-         (node.exact && r != RegexId::kNothing && alphabet_ == ~ByteSet());
-}
-
-// Expressions that are searched one after the other are alike, and so is what completes them.
-bool RegexPool::TryWitnesses(RegexId r) {
-  for (size_t i = 0; i < witnesses_.size(); ++i) {
-    const std::string& witness = witnesses_[i];
-    for (size_t skip = 0; skip < witness.size(); ++skip) {
-      std::vector<RegexId> path = {r};
-      bool alive = false;
-      for (size_t at = skip; at < witness.size() && !alive && Spend(1); ++at) {
-        const RegexId to = DeriveNode(path.back(), static_cast<uint8_t>(witness[at]));
-        if (to == RegexId::kNothing || liveness_[Index(to)] == kDead) break;
-        alive = CertainlyAlive(to);
-        path.push_back(to);
-      }
-      if (!alive) continue;
-      for (const RegexId one : path) liveness_[Index(one)] = kAlive;
-      std::rotate(witnesses_.begin(), witnesses_.begin() + static_cast<std::ptrdiff_t>(i),
-                  witnesses_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-      return true;
-    }
-  }
-  return false;
-}
-
-// Breadth first through the derivatives to one that has the empty text. Marks all that lead there,
-// or, if there is none, all that were seen.
-bool RegexPool::Search(RegexId r) {
-  constexpr size_t kWitnessesMax = 8;
-  if (TryWitnesses(r)) return true;
-  struct Visit {
-    RegexId regex;
-    size_t parent;
-    uint8_t byte;  // by which the parent led here
-  };
-  std::vector<Visit> visits = {{r, 0, 0}};
-  std::vector<bool> writable(representatives_.size(), false);
-  for (size_t byte = 0; byte < 256; ++byte) {
-    // A class counts if any of its bytes can be written.
-    if (alphabet_.Has(static_cast<uint8_t>(byte))) writable[class_of_[byte]] = true;
-  }
-  std::vector<uint8_t> groups;
-  liveness_[Index(r)] = kDead;  // seen; revised below
-  for (size_t at = 0; at < visits.size() && Spend(1); ++at) {
-    GroupClasses({&visits[at].regex, 1}, &groups);
-    std::vector<bool> done(groups.size(), false);
-    for (size_t i = 0; i < groups.size(); ++i) {
-      if (!writable[i] || done[groups[i]]) continue;
-      done[groups[i]] = true;
-      const uint8_t byte = representatives_[i];
-      const RegexId to = DeriveNode(visits[at].regex, byte);
-      if (to == RegexId::kNothing) continue;
-      if (CertainlyAlive(to)) {
-        for (const Visit& visit : visits) liveness_[Index(visit.regex)] = kUnknown;
-        std::string witness(1, static_cast<char>(byte));
-        for (size_t up = at;; up = visits[up].parent) {
-          liveness_[Index(visits[up].regex)] = kAlive;
-          if (up == 0) break;
-          witness.insert(witness.begin(), static_cast<char>(visits[up].byte));
-        }
-        if (witnesses_.size() == kWitnessesMax) witnesses_.pop_back();
-        witnesses_.insert(witnesses_.begin(), std::move(witness));
-        return true;
-      }
-      if (liveness_[Index(to)] == kDead) continue;
-      liveness_[Index(to)] = kDead;
-      visits.push_back({to, at, byte});
-    }
-  }
-  return false;
 }
 
 }  // namespace reprise::grammar

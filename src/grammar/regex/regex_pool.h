@@ -3,14 +3,17 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "grammar/intern.h"
 #include "grammar/regex/byte_set.h"
+#include "grammar/stable_vector.h"
 
 namespace reprise::grammar {
 
@@ -65,6 +68,10 @@ class RegexPool {
   bool Nullable(RegexId r) const { return nodes_[Index(r)].nullable; }
   RegexId Derive(RegexId r, uint8_t byte);
 
+  // Whether something is counted inside of what is counted, as in (a{1,9}b){1,9}: such expressions
+  // may have very many derivatives.
+  bool CountsCounts(RegexId r) const { return nodes_[Index(r)].counts > 1; }
+
   // Whether the language has no text, by search where nodes alone do not tell. Bytes outside of
   // `alphabet()` count as unwritable.
   bool IsNothing(RegexId r);
@@ -75,23 +82,38 @@ class RegexPool {
       kOther,
       kRepeat,   // with `operand` up to `max` times
       kWithout,  // with a text of `operand`, but for finitely many
+      kCounted,  // with one of `rest` that is `operand` `min` to `max` times and then `tail`
     };
     Kind kind = Kind::kOther;
     RegexId operand = RegexId::kNothing;
-    uint32_t max = 0;
+    uint32_t min = 0, max = 0;
+    RegexId tail = RegexId::kEmpty;
+    RegexId rest = RegexId::kNothing;
   };
   Form FormOf(RegexId r) const;
+
+  // A text of an expression without `and` and `not`, a short one where that is easy to see.
+  // Nothing: there is none, or to find it takes longer than it is worth.
+  std::optional<std::string> SomeText(RegexId r) const;
 
   // Expressions of a pool that began as a copy of the same one as this did, in this pool.
   std::vector<RegexId> Copy(const RegexPool& from, std::span<const RegexId> expressions);
 
   // Byte classes between which the first byte of these expressions makes a difference (Owens,
-  // Reppy, Turon 2009): `groups[c]` is the lowest class whose derivatives are those of class c. At
-  // least as fine as needed.
-  void GroupClasses(std::span<const RegexId> expressions, std::vector<uint8_t>* groups) const;
+  // Reppy, Turon 2009): for each class c the lowest one whose derivatives are those of c. At least
+  // as fine as needed, and good until a new set comes.
+  using GroupingId = uint32_t;
+  static constexpr GroupingId kNoGrouping = ~uint32_t{0};
+  GroupingId GroupClasses(std::span<const RegexId> expressions);
+  std::span<const uint8_t> Groups(GroupingId grouping) const { return groupings_[grouping].groups; }
 
   // Restricts texts to some bytes: derivatives by others are nothing.
-  void SetAlphabet(const ByteSet& alphabet) { alphabet_ = alphabet; }
+  void SetAlphabet(const ByteSet& alphabet) {
+    alphabet_ = alphabet;
+    groupings_ = {};
+    grouping_index_ = {};
+    grouping_of_.clear();
+  }
 
   // Bytes of one class are never told apart by any expression of the pool. Classes are split when
   // new sets come, never joined.
@@ -104,6 +126,7 @@ class RegexPool {
     steps_ = 0;
   }
   bool exhausted() const { return exhausted_; }
+  uint64_t steps() const { return steps_; }
   size_t bytes() const;
   size_t node_count() const { return nodes_.size(); }
 
@@ -124,6 +147,7 @@ class RegexPool {
     bool nullable = false;
     bool exact = true;   // without kAnd and kNot: is nothing only as kNothing
     bool finite = true;  // certainly has finitely many texts
+    uint8_t counts = 0;  // how deep bounded repetitions are nested; 2: or deeper
     uint32_t a = 0;      // kBytes: set; kConcat: first; n-ary: begin in children_; others: operand
     uint32_t b = 0;  // kConcat: second; n-ary: count; kRepeat: min; kMultiple: digits of fraction
     uint32_t c = 0;  // kRepeat: max; kMultiple: rule
@@ -149,10 +173,20 @@ class RegexPool {
   void Flatten(Kind kind, std::span<const RegexId> parts, std::vector<RegexId>* flat) const;
   std::vector<RegexId> JoinBytes(std::vector<RegexId> parts, bool intersect);
   std::vector<RegexId> FactorHeads(std::vector<RegexId> parts);
+  bool IsStar(RegexId r) const;
+  bool IsRest(RegexId r) const;
+  void DeriveParts(RegexId r, uint8_t byte, std::vector<RegexId>* parts);
+  bool Within(RegexId part, RegexId all);
+  void Absorb(std::vector<RegexId>* parts);
+  bool Excludes(std::span<const RegexId> parts);
+  // The sets that the first byte of these expressions is looked up in, if they are not too many.
+  bool FirstSets(std::span<const RegexId> expressions, std::vector<uint32_t>* sets);
+  std::vector<uint8_t> GroupBySets(std::span<const uint32_t> sets) const;
   RegexId LiteralTrie(std::span<const std::string_view> sorted, size_t depth);
   RegexId DeriveNode(RegexId r, uint8_t byte);
   RegexId DeriveMultiple(const Node& node, uint8_t byte);
   bool CertainlyAlive(RegexId r) const;
+  bool AppendSomeText(RegexId r, int* nodes_left, std::string* text) const;
   bool TryWitnesses(RegexId r);
   bool Search(RegexId r);
 
@@ -160,7 +194,7 @@ class RegexPool {
   uint64_t steps_ = 0;
   bool exhausted_ = false;
   ByteSet alphabet_ = ~ByteSet();
-  std::vector<Node> nodes_;
+  StableVector<Node> nodes_;
   std::vector<RegexId> children_;
   std::vector<ByteSet> sets_;
   std::vector<MultipleRule> rules_;
@@ -173,9 +207,24 @@ class RegexPool {
     uint32_t byte;
     RegexId to;
   };
-  std::vector<Derivative> derivatives_;
+  StableVector<Derivative> derivatives_;
   InternIndex derivative_index_;
-  std::vector<uint8_t> liveness_;       // [nodes] 0: unknown, 1: has a text, 2: nothing
+  struct Grouping {
+    std::vector<uint32_t> sets;
+    std::vector<uint8_t> groups;
+  };
+  bool IsCurrent(const Grouping& grouping) const {
+    return grouping.groups.size() == representatives_.size();
+  }
+  StableVector<Grouping> groupings_;  // by the sets that make the difference
+  InternIndex grouping_index_;
+  std::vector<uint32_t> grouping_of_;  // [nodes] where it is known
+  std::vector<uint32_t> met_;          // [nodes] scratch: when it was last met
+  uint32_t met_now_ = 0;
+  std::unordered_map<uint64_t, bool> within_;  // by pairs of nodes
+  bool within_busy_ = false;
+  enum : uint8_t { kUnknown, kAlive, kDead };
+  std::vector<uint8_t> liveness_;       // [nodes] whether it has a text
   std::vector<std::string> witnesses_;  // what completed expressions before, the last first
 };
 

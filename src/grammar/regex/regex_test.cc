@@ -179,6 +179,45 @@ TEST(RegexTest, RandomPatternsAgreeWithPcre) {
   }
 }
 
+// Texts in which exactly one of some words stands: against a plain search, and with few
+// derivatives. A word that was found is looked for no more, and what cannot be fulfilled any more
+// is dropped.
+TEST(RegexTest, ExactlyOneOfSomeWords) {
+  const std::string_view words[] = {"ab", "ba", "aab", "bbb"};
+  RegexPool pool;
+  const RegexId any = pool.Repeat(pool.Bytes(ByteSet::Of('a') | ByteSet::Of('b')), 0);
+  const RegexId end = pool.Literal("\"");
+  std::vector<RegexId> found;
+  for (const std::string_view word : words) {
+    const RegexId parts[] = {any, pool.Literal(word), any, end};
+    found.push_back(pool.Concat(parts));
+  }
+  std::vector<RegexId> alone;
+  for (size_t i = 0; i < found.size(); ++i) {
+    std::vector<RegexId> all = {pool.Concat(any, end), found[i]};
+    for (size_t j = 0; j < found.size(); ++j) {
+      if (j != i) all.push_back(pool.Not(found[j]));
+    }
+    alone.push_back(pool.And(std::move(all)));
+  }
+  const RegexId regex = pool.Or(std::move(alone));
+  const size_t before = pool.node_count();
+  for (int length = 0; length <= 9; ++length) {
+    for (int bits = 0; bits < 1 << length; ++bits) {
+      std::string text;
+      for (int i = 0; i < length; ++i) text += (bits >> i & 1) != 0 ? 'a' : 'b';
+      const auto count = std::ranges::count_if(
+          words, [&](std::string_view word) { return text.find(word) != text.npos; });
+      ASSERT_EQ(Has(pool, regex, text + "\""), count == 1) << text;
+    }
+  }
+  EXPECT_LT(pool.node_count() - before, 150u);
+  // All is fulfilled: of what was asked nothing is left but that the text goes on and ends.
+  RegexId rest = found[0];
+  for (const char byte : {'b', 'a', 'b'}) rest = pool.Derive(rest, static_cast<uint8_t>(byte));
+  EXPECT_EQ(rest, pool.Concat(any, end));
+}
+
 TEST(RegexTest, HostilePatternsEndInTheBudget) {
   for (const char* pattern : {"((a{1,1000}b?){1,1000}c?){1,1000}", "(.*a.{500}){50}",
                               "(?=.*a.{300})(?=.*b.{299})(?=.*c.{298}).*"}) {
