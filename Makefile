@@ -68,8 +68,9 @@ generations:
 	@tools/setup.sh test
 	@cmake --preset dev >/dev/null && cmake --build --preset dev -j $(JOBS) --target grammar_probe
 	@tools/clients.sh
-	@build/clients/venv/bin/python tests/grammar_generation_test.py build/dev/tests/grammar_probe $(TOKENIZERS) \
-	  $(if $(DATA),--schemas $(DATA)) --schema-count 500 --count 2
+	@for form in "" --tools; do \
+	  build/clients/venv/bin/python tests/grammar_generation_test.py build/dev/tests/grammar_probe $(TOKENIZERS) \
+	    $(if $(DATA),--schemas $(DATA)) --schema-count 500 --count 2 $$form || exit 1; done
 
 soak:
 	@tools/setup.sh test

@@ -3,10 +3,11 @@
 // in, one out.
 //
 //   {"schema": {...}, "tests": [{"text": "...", "valid": true}]}
-//   -> {"compile_us": 812, "masks_us": [..], "tests": [true, false], "reached": [..]} or {"error":
-//   "..."}
+//   -> {"compile_us": 812, "masks_us": [..], "tests": [true, false], "reached": [..], "steps_max":
+//   9} or {"error": "..."}
 //
-// A test is true if the text, cut into tokens, is accepted to its end.
+// A test is true if the text, cut into tokens, is accepted to its end. In place of a schema there
+// may be a "grammar" as people write them.
 //
 //   {"schema": {...}, "arrange": [value, ...]}  ->  {"arranged": [true, ..], "reached": [..]}
 //
@@ -17,6 +18,11 @@
 //
 // Texts as a model without any sense would write them: random logits, sampled at each temperature
 // in turn, of those tokens that are allowed; null where the limit of tokens came first.
+//
+//   {"tools": [...], "format": "hermes", "generate": 20, ...}  ->  {"replies": [{"text": "...",
+//   "content": "", "calls": [{"name": "f", "arguments": "{}", "complete": true}]}, null]}
+//
+// The same for replies that must call, in a format of calls, read back as the server reads them.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -33,8 +39,12 @@
 #include "base/json_writer.h"
 #include "base/rng.h"
 #include "grammar/matcher.h"
+#include "grammar/reply/reply_grammar.h"
 #include "grammar/schema/json_schema.h"
+#include "grammar/syntax/grammar_text.h"
 #include "model/model_text.h"
+#include "text/output/formats.h"
+#include "text/output/output_parser.h"
 #include "text/tokenizer.h"
 
 namespace reprise::grammar {
@@ -48,20 +58,63 @@ struct Vocabulary {
   std::shared_ptr<const TokenTrie> trie = {};
 };
 
+Result<Grammar> CompileGrammarText(std::string_view text, const ByteSet& alphabet) {
+  Grammar grammar;
+  grammar.pool().SetAlphabet(alphabet);
+  REPRISE_ASSIGN(const RuleId rule, AddGrammarText(text, &grammar));
+  REPRISE_TRY(grammar.Finish(rule));
+  return grammar;
+}
+
+const CallFormat* FindFormat(std::string_view name) {
+  for (const CallFormat& format : CallFormats()) {
+    if (format.name == name) return &format;
+  }
+  return nullptr;
+}
+
+Result<Grammar> CompileCalls(const JsonValue& tools, std::string_view format,
+                             const ByteSet& alphabet) {
+  const CallFormat* calls = FindFormat(format);
+  if (calls == nullptr) return NotFound("no such format");
+  Grammar grammar;
+  grammar.pool().SetAlphabet(alphabet);
+  REPRISE_ASSIGN(const RuleId rule, ReplyGrammar(&grammar, {}).AddCalls(*calls, tools, {}));
+  REPRISE_TRY(grammar.Finish(rule));
+  return grammar;
+}
+
+Result<Grammar> CompileGrammar(const JsonValue& line, const ByteSet& alphabet) {
+  if (const JsonValue* tools = line.Find("tools")) {
+    return CompileCalls(*tools, line.Find("format")->as_string(), alphabet);
+  }
+  if (const JsonValue* text = line.Find("grammar")) {
+    return CompileGrammarText(text->as_string(), alphabet);
+  }
+  return CompileJsonSchema(*line.Find("schema"), {.alphabet = alphabet});
+}
+
+Result<std::shared_ptr<Language>> Compile(const JsonValue& line, const Vocabulary& vocabulary) {
+  REPRISE_ASSIGN(Grammar grammar, CompileGrammar(line, vocabulary.trie->single_bytes()));
+  auto language = std::make_shared<Language>(std::move(grammar), vocabulary.trie);
+  REPRISE_TRY(language->Prepare());
+  return language;
+}
+
 std::string Run(const JsonValue& line, const Vocabulary& vocabulary, bool masks) {
   std::string out;
   JsonWriter json(&out);
   const double start = ThreadSeconds();
-  auto grammar =
-      CompileJsonSchema(*line.Find("schema"), {.alphabet = vocabulary.trie->single_bytes()});
-  if (!grammar.ok()) {
-    json.BeginObject().Member("error", grammar.status().message());
+  const auto compiled = Compile(line, vocabulary);
+  if (!compiled.ok()) {
+    json.BeginObject().Member("error", compiled.status().message());
     json.Member("compile_us", MicrosSince(start)).EndObject();
     return out;
   }
-  const auto language = std::make_shared<Language>(std::move(grammar).value(), vocabulary.trie);
+  const std::shared_ptr<Language>& language = *compiled;
   json.BeginObject().Member("compile_us", MicrosSince(start));
   std::vector<double> times;
+  uint64_t steps_max = 0;
   std::vector<uint64_t> mask((vocabulary.trie->vocab_size() + 63) / 64);
   json.Key("tests").BeginArray();
   std::string problem;
@@ -77,8 +130,10 @@ std::string Run(const JsonValue& line, const Vocabulary& vocabulary, bool masks)
     for (; at < ids.size() && accepted; ++at) {
       if (masks) {
         const double begin = ThreadSeconds();
+        const uint64_t steps = language->steps();
         const Status filled = matcher.Fill(mask);
         times.push_back(MicrosSince(begin));
+        steps_max = std::max(steps_max, language->steps() - std::min(steps, language->steps()));
         if (!filled.ok()) problem = filled.message();
         const auto id = static_cast<size_t>(ids[at]);
         accepted = filled.ok() && (mask[id / 64] >> (id % 64) & 1) != 0;
@@ -98,6 +153,7 @@ std::string Run(const JsonValue& line, const Vocabulary& vocabulary, bool masks)
   json.Key("masks_us").BeginArray();
   for (const double time : times) json.Double(time);
   json.EndArray().Member("bytes", static_cast<uint64_t>(language->bytes()));
+  json.Member("steps_max", steps_max);
   if (!problem.empty()) json.Member("problem", problem);
   json.EndObject();
   return out;
@@ -162,13 +218,12 @@ class Arranger {
 std::string Arrange(const JsonValue& line, const Vocabulary& vocabulary) {
   std::string out;
   JsonWriter json(&out);
-  auto grammar =
-      CompileJsonSchema(*line.Find("schema"), {.alphabet = vocabulary.trie->single_bytes()});
-  if (!grammar.ok()) {
-    json.BeginObject().Member("error", grammar.status().message()).EndObject();
+  const auto compiled = Compile(line, vocabulary);
+  if (!compiled.ok()) {
+    json.BeginObject().Member("error", compiled.status().message()).EndObject();
     return out;
   }
-  const auto language = std::make_shared<Language>(std::move(grammar).value(), vocabulary.trie);
+  const std::shared_ptr<Language>& language = *compiled;
   std::vector<size_t> reached;
   json.BeginObject().Key("arranged").BeginArray();
   for (const JsonValue& value : line.Find("arrange")->items()) {
@@ -216,21 +271,35 @@ int32_t Choose(const std::vector<uint64_t>& mask, const TokenTrie& trie, size_t 
   return best;
 }
 
+void WriteCalls(const JsonValue& tools, std::string_view format, std::string_view text,
+                JsonWriter* json) {
+  OutputFormat output;
+  output.calls = {FindFormat(format)};
+  const ParsedOutput parsed = ParseOutput(output, &tools, text);
+  json->BeginObject().Member("text", text).Member("content", parsed.content);
+  json->Key("calls").BeginArray();
+  for (const ParsedOutput::Call& call : parsed.calls) {
+    json->BeginObject().Member("name", call.name).Member("arguments", call.arguments);
+    json->Key("complete").Bool(call.complete).EndObject();
+  }
+  json->EndArray().EndObject();
+}
+
 std::string Generate(const JsonValue& line, const Vocabulary& vocabulary) {
   constexpr size_t kTokensMax = 400;
   std::string out;
   JsonWriter json(&out);
-  auto grammar =
-      CompileJsonSchema(*line.Find("schema"), {.alphabet = vocabulary.trie->single_bytes()});
-  if (!grammar.ok()) {
-    json.BeginObject().Member("error", grammar.status().message()).EndObject();
+  const auto compiled = Compile(line, vocabulary);
+  if (!compiled.ok()) {
+    json.BeginObject().Member("error", compiled.status().message()).EndObject();
     return out;
   }
-  const auto language = std::make_shared<Language>(std::move(grammar).value(), vocabulary.trie);
+  const std::shared_ptr<Language>& language = *compiled;
   const JsonValue* seed = line.Find("seed");
   const JsonValue* temperatures = line.Find("temperatures");
   Rng rng(seed != nullptr ? static_cast<uint64_t>(seed->as_int()) : 0);
-  json.BeginObject().Key("texts").BeginArray();
+  const JsonValue* tools = line.Find("tools");
+  json.BeginObject().Key(tools != nullptr ? "replies" : "texts").BeginArray();
   std::vector<uint64_t> mask((vocabulary.trie->vocab_size() + 63) / 64);
   for (int64_t i = 0; i < line.Find("generate")->as_int(); ++i) {
     Matcher matcher(language);
@@ -248,6 +317,8 @@ std::string Generate(const JsonValue& line, const Vocabulary& vocabulary) {
     }
     if (!status.ok()) {
       json.String("FAILED: " + status.message() + " after " + matcher.text());
+    } else if (matcher.ended() && tools != nullptr) {
+      WriteCalls(*tools, line.Find("format")->as_string(), matcher.text(), &json);
     } else if (matcher.ended()) {
       json.String(matcher.text());
     } else {

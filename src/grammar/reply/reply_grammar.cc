@@ -280,20 +280,102 @@ Result<StateId> ReplyGrammar::AddParameter(const CallFormat& format, std::string
     grammar_.AddRegex(at, pool_.Concat(value, Marker(marks.value_end)), to);
     return to;
   }
-  REPRISE_ASSIGN(const RuleId rule, AddJsonSchema(root, schema, &grammar_));
+  // Where nothing tells text from JSON, strings are written as they are, if they cannot be taken
+  // for anything else (ValueToJson reads them).
+  bool strings = false;
+  REPRISE_ASSIGN(const RuleId rule,
+                 marks.type_begin.empty()
+                     ? AddJsonSchemaWithoutStrings(root, schema, &grammar_, &strings)
+                     : AddJsonSchema(root, schema, &grammar_));
+  if (strings) {
+    REPRISE_ASSIGN(const RegexId texts, StringsAmongOthers(schema, marks.value_end));
+    const RegexId string = pool_.And(texts, pool_.Not(TakenForOthers(schema)));
+    grammar_.AddRegex(at, pool_.Concat(string, Marker(marks.value_end)), to);
+  }
   const StateId value = grammar_.AddState();
   grammar_.AddCall(at, rule, value);
   grammar_.AddRegex(value, Marker(marks.value_end), to);
   return to;
 }
 
+Result<RegexId> ReplyGrammar::StringsAmongOthers(const JsonValue& schema, std::string_view end) {
+  const JsonValue* choices = schema.Find("anyOf");
+  const bool one = choices == nullptr;
+  if (one) choices = schema.Find("oneOf");
+  if (choices == nullptr || !choices->is_array()) return PlainString(schema, end);
+  for (const auto& member : schema.members()) {
+    static constexpr std::string_view kKnown[] = {"anyOf", "oneOf", "title", "description",
+                                                  "default"};
+    if (std::ranges::find(kKnown, member.key) == std::end(kKnown)) {
+      return Unimplemented("JSON Schema: " + std::string(member.key) +
+                           " beside anyOf, of a parameter that may be text, is not supported");
+    }
+  }
+  std::vector<RegexId> all;
+  for (const JsonValue& choice : choices->items()) {
+    if (!MayBe(choice, JsonValue::Kind::kString)) continue;
+    REPRISE_ASSIGN(const RegexId texts, StringsAmongOthers(choice, end));
+    all.push_back(texts);
+  }
+  if (one && all.size() > 1) {
+    return Unimplemented(
+        "JSON Schema: oneOf with several strings, of a parameter that may be something else, is "
+        "not supported");
+  }
+  return pool_.Or(std::move(all));
+}
+
+// At least all texts that are read as JSON, or as Python prints it, of the other types.
+RegexId ReplyGrammar::TakenForOthers(const JsonValue& schema) {
+  using Kind = JsonValue::Kind;
+  ByteSet blanks;
+  for (const char blank : {' ', '\n', '\t', '\r'}) blanks.Add(static_cast<uint8_t>(blank));
+  const RegexId space = pool_.Repeat(pool_.Bytes(blanks), 0);
+  const RegexId any = pool_.Repeat(pool_.Bytes(~ByteSet()), 0);
+  std::vector<RegexId> all;
+  if (MayBe(schema, Kind::kNull)) all.push_back(pool_.LiteralSet({"null", "None"}));
+  if (MayBe(schema, Kind::kBool)) {
+    all.push_back(pool_.LiteralSet({"true", "false", "True", "False"}));
+  }
+  if (MayBe(schema, Kind::kInt) || MayBe(schema, Kind::kDouble)) {
+    ByteSet number = ByteSet::Range('0', '9');
+    for (const char mark : {'+', '-', '.', '_', 'e', 'E'}) number.Add(static_cast<uint8_t>(mark));
+    all.push_back(pool_.Repeat(pool_.Bytes(number), 1));
+  }
+  if (MayBe(schema, Kind::kArray) || MayBe(schema, Kind::kObject)) {
+    const ByteSet open = ByteSet::Of('[') | ByteSet::Of('{') | ByteSet::Of('(');
+    all.push_back(pool_.Concat(pool_.Bytes(open), any));
+  }
+  const RegexId parts[] = {space, pool_.Or(std::move(all)), space};
+  return pool_.Concat(parts);
+}
+
 // A string as it stands between markers: without quotes, up to the first end.
 Result<RegexId> ReplyGrammar::PlainString(const JsonValue& schema, std::string_view end) {
+  // About strings, that is.
+  static constexpr std::string_view kSaysNothing[] = {"type",
+                                                      "title",
+                                                      "description",
+                                                      "default",
+                                                      "examples",
+                                                      "minimum",
+                                                      "maximum",
+                                                      "exclusiveMinimum",
+                                                      "exclusiveMaximum",
+                                                      "multipleOf",
+                                                      "items",
+                                                      "prefixItems",
+                                                      "minItems",
+                                                      "maxItems",
+                                                      "properties",
+                                                      "required",
+                                                      "additionalProperties"};
   const RegexId any = pool_.Repeat(SpellSet(pool_, CharSet::All(), Spelling::kPlain), 0);
   const RegexId marked = pool_.Concat(any, pool_.Concat(Marker(end), any));
   std::vector<RegexId> all = {any, pool_.Not(marked)};
   uint32_t min = 0;
   uint32_t max = RegexPool::kUnbounded;
+  if (!schema.is_object()) return pool_.And(std::move(all));
   for (const auto& [key, value] : schema.members()) {
     if (key == "enum" || key == "const") {
       std::vector<std::string_view> texts;
@@ -324,8 +406,7 @@ Result<RegexId> ReplyGrammar::PlainString(const JsonValue& schema, std::string_v
       min = static_cast<uint32_t>(std::min<int64_t>(value.as_int(), 1 << 30));
     } else if (key == "maxLength" && value.is_int() && value.as_int() >= 0) {
       max = static_cast<uint32_t>(std::min<int64_t>(value.as_int(), 1 << 30));
-    } else if (key == "type" || key == "title" || key == "description" || key == "default" ||
-               key == "examples") {
+    } else if (std::ranges::find(kSaysNothing, key) != std::end(kSaysNothing)) {
       continue;
     } else {
       return Unimplemented("JSON Schema: " + std::string(key) +

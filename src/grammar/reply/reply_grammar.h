@@ -54,6 +54,8 @@ class ReplyGrammar {
   Result<StateId> AddParameter(const CallFormat& format, std::string_view name,
                                const JsonValue& root, const JsonValue& schema, StateId from);
   Result<RegexId> PlainString(const JsonValue& schema, std::string_view end);
+  Result<RegexId> StringsAmongOthers(const JsonValue& schema, std::string_view end);
+  RegexId TakenForOthers(const JsonValue& schema);
 
   Grammar& grammar_;
   RegexPool& pool_;

@@ -12,7 +12,7 @@ namespace reprise::grammar {
 namespace {
 
 constexpr uint32_t kCountMax = 20'000;  // of items or properties that must be counted
-constexpr size_t kKindsMax = 64;        // of names that are not in the schema
+constexpr size_t kKindsMax = 64;          // of names that are not in the schema
 constexpr size_t kObjectsMax = 20'000;
 
 // Writes Values down as rules. A rule is begun when it is first used and filled in later, so
@@ -34,18 +34,35 @@ class Writer {
   Result<RuleId> Write(const JsonValue& schema) {
     const RuleId rule = grammar_.AddRule();
     REPRISE_TRY(AddValue(grammar_.Begin(rule), {{&schema}}, grammar_.End(rule)));
-    while (!pending_.empty()) {
-      const auto [id, pending] = pending_.back();
-      pending_.pop_back();
-      REPRISE_TRY(Fill(id, pending));
-      if (grammar_.exhausted()) {
-        return ResourceExhausted("the schema is too large to be compiled");
-      }
-    }
+    REPRISE_TRY(FillPending());
+    return rule;
+  }
+
+  Result<RuleId> WriteWithoutStrings(const JsonValue& schema, bool* strings) {
+    const RuleId rule = grammar_.AddRule();
+    REPRISE_ASSIGN(const Value* found, evaluator_.Evaluate(evaluator_.Intern({{&schema}})));
+    Value value = *found;
+    *strings = !pool_.IsNothing(value.string);
+    value.string = RegexId::kNothing;
+    REPRISE_TRY(Fill(value, rule));
+    REPRISE_TRY(FillPending());
     return rule;
   }
 
  private:
+  Status FillPending() {
+    while (!pending_.empty()) {
+      const auto [id, rule] = pending_.back();
+      pending_.pop_back();
+      REPRISE_ASSIGN(const Value* found, evaluator_.Evaluate(id));
+      REPRISE_TRY(Fill(Value(*found), rule));
+      if (grammar_.exhausted()) {
+        return ResourceExhausted("the schema is too large to be compiled");
+      }
+    }
+    return OkStatus();
+  }
+
   RegexId Scalars(const Value& value) {
     std::vector<RegexId> parts = {value.number, value.string};
     if (value.null) parts.push_back(pool_.Literal("null"));
@@ -72,9 +89,7 @@ class Writer {
     return OkStatus();
   }
 
-  Status Fill(ConjunctionId id, RuleId rule) {
-    REPRISE_ASSIGN(const Value* found, evaluator_.Evaluate(id));
-    const Value value = *found;
+  Status Fill(const Value& value, RuleId rule) {
     grammar_.AddRegex(grammar_.Begin(rule), Scalars(value), grammar_.End(rule));
     for (const ArrayShape& shape : value.arrays) REPRISE_TRY(AddArray(shape, rule));
     for (const ObjectShape& shape : value.objects) REPRISE_TRY(AddObjects(shape, rule));
@@ -291,6 +306,11 @@ class Writer {
 
 Result<RuleId> AddJsonSchema(const JsonValue& root, const JsonValue& schema, Grammar* grammar) {
   return Writer(root, *grammar).Write(schema);
+}
+
+Result<RuleId> AddJsonSchemaWithoutStrings(const JsonValue& root, const JsonValue& schema,
+                                           Grammar* grammar, bool* strings) {
+  return Writer(root, *grammar).WriteWithoutStrings(schema, strings);
 }
 
 Result<Grammar> CompileJsonSchema(const JsonValue& schema, const SchemaOptions& options) {

@@ -32,4 +32,9 @@ Result<Grammar> CompileJsonSchema(const JsonValue& schema, const SchemaOptions& 
 // alphabet is the grammar's.
 Result<RuleId> AddJsonSchema(const JsonValue& root, const JsonValue& schema, Grammar* grammar);
 
+// The same without the strings among its values, for who writes those in another way. `*strings`:
+// whether there are any.
+Result<RuleId> AddJsonSchemaWithoutStrings(const JsonValue& root, const JsonValue& schema,
+                                           Grammar* grammar, bool* strings);
+
 }  // namespace reprise::grammar

@@ -78,6 +78,10 @@ bool OnlyStrings(const JsonValue* schema) {
   return schema == nullptr || TypesOf(*schema, 0) == Bit(Kind::kString);
 }
 
+bool MayBe(const JsonValue& schema, JsonValue::Kind kind) {
+  return (TypesOf(schema, 0) & Bit(kind)) != 0;
+}
+
 std::string ValueToJson(std::string_view text, const JsonValue* schema) {
   std::string quoted;
   if (schema != nullptr) {

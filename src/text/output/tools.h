@@ -19,6 +19,9 @@ const JsonValue* FindParameter(const JsonValue* tools, std::string_view tool,
 // Whether a parameter takes nothing but strings, as far as its schema says. Without a schema: yes.
 bool OnlyStrings(const JsonValue* schema);
 
+// Whether a parameter may be such a value, as far as its types say.
+bool MayBe(const JsonValue& schema, JsonValue::Kind kind);
+
 // A value that a model wrote as plain text, as JSON: what the schema allows, if the text is that,
 // in JSON or as Python prints it; otherwise a string.
 std::string ValueToJson(std::string_view text, const JsonValue* schema);
