@@ -11,7 +11,8 @@
 namespace reprise::grammar {
 namespace {
 
-constexpr uint32_t kCountMax = 20'000;  // of items or properties that must be counted
+constexpr uint32_t kCountMax = 20'000;    // of items or properties that must be counted
+constexpr size_t kPropertiesMax = 2'000;  // named, of one object: each mask looks at all of them
 constexpr size_t kKindsMax = 64;          // of names that are not in the schema
 constexpr size_t kObjectsMax = 20'000;
 
@@ -223,6 +224,10 @@ class Writer {
   // States by the number of named properties behind and, in `tracks`, of those written so far: none
   // or some, or as many as minProperties and maxProperties must tell apart.
   Status AddObject(const ObjectShape& shape, const ObjectShape::Rule* last, RuleId rule) {
+    if (shape.properties.size() > kPropertiesMax) {
+      return Unimplemented(
+          "JSON Schema: objects with more than 2,000 named properties are not supported");
+    }
     REPRISE_ASSIGN(const std::vector<Kind> kinds, Kinds(shape));
     const size_t named = shape.properties.size();
     const bool bounded =

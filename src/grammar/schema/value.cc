@@ -2,6 +2,8 @@
 #include "grammar/schema/value.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 namespace reprise::grammar {
 
@@ -32,14 +34,15 @@ ArrayShape Intersect(const ArrayShape& a, const ArrayShape& b) {
 ObjectShape Intersect(const ObjectShape& a, const ObjectShape& b) {
   ObjectShape both = a;
   both.properties.clear();
+  std::unordered_map<std::string_view, size_t> places;  // by the names of `a` and `b`
   const auto merge = [&](const ObjectShape& from, bool listed) {
     for (const ObjectShape::Property& property : from.properties) {
-      const auto same =
-          std::ranges::find(both.properties, property.name, &ObjectShape::Property::name);
-      if (same != both.properties.end()) {
-        Conjoin(property.value, &same->value);
-        same->required |= property.required;
+      if (const auto known = places.find(property.name); known != places.end()) {
+        ObjectShape::Property& same = both.properties[known->second];
+        Conjoin(property.value, &same.value);
+        same.required |= property.required;
       } else if (property.listed == listed) {
+        places.emplace(property.name, both.properties.size());
         both.properties.push_back(property);
       }
     }
