@@ -1,6 +1,7 @@
 """MaskBench: JSON schemas with valid and invalid instances, run through the grammar engine.
 
     tools/maskbench.py PROBE TOKENIZER DATA [--sample N] [--seed S] [--engines A,B] [--failures FILE] [--jobs N]
+                       [--part K/N --kept FILE]
 
 PROBE is the program grammar_probe, TOKENIZER a tokenizer.json, DATA the folder maskbench/data of
 github.com/guidance-ai/jsonschemabench. Prints one table: schemas compiled and refused, valid
@@ -10,7 +11,8 @@ xgrammar (pip: llguidance, xgrammar, numpy, tokenizers); the wheels run in Pytho
 Instances are written as Python's json.dumps writes them. The text is cut into tokens, a mask is made
 before each, and the token must be in it. A valid instance that is refused is tried again with the
 properties of its objects in the order in which the schema names them (which is how they are written);
-those that pass then are counted apart.
+those that pass then are counted apart. A long run can be done in parts: --part 2/8 takes the second of every
+eight schemas, and --kept adds what is measured to a file, so that the last table is that of all parts.
 """
 import argparse
 import collections
@@ -18,6 +20,7 @@ import concurrent.futures
 import glob
 import json
 import os
+import pickle
 import random
 import re
 import subprocess
@@ -26,11 +29,11 @@ import time
 import urllib.parse
 
 
-def load(folder, sample, seed):
+def load(folder, sample, seed, part, parts):
     files = sorted(glob.glob(os.path.join(folder, "*.json")))
     if sample:
         files = sorted(random.Random(seed).sample(files, min(sample, len(files))))
-    for file in files:
+    for file in files[part - 1::parts]:
         with open(file, encoding="utf-8") as handle:
             yield os.path.basename(file), json.load(handle)
 
@@ -175,6 +178,11 @@ class Tally:
                 self.invalid_accepted += 1
                 self.failures.append((file, "invalid accepted", test["text"][:300]))
         self.passed += good
+
+    def join(self, other):
+        for name, value in vars(other).items():
+            if name != "name":
+                setattr(self, name, getattr(self, name) + value)
 
     def row(self):
         def at(values, share):
@@ -330,15 +338,25 @@ def main():
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--engines", default="reprise")
     parser.add_argument("--failures")
+    parser.add_argument("--part", default="1/1")
+    parser.add_argument("--kept")
     options = parser.parse_args()
+    part, parts = map(int, options.part.split("/"))
     work = []
-    for file, bench in load(options.data, options.sample, options.seed):
+    for file, bench in load(options.data, options.sample, options.seed, part, parts):
         tests = [{"text": text_of(test["data"]), "valid": test["valid"]} for test in bench.get("tests", [])]
         work.append((file, bench["schema"], tests))
     engines = {"reprise": lambda: run_probe(options.probe, options.tokenizer, work, options.jobs),
                "llguidance": lambda: run_llguidance(options.tokenizer, work),
                "xgrammar": lambda: run_xgrammar(options.tokenizer, work)}
     tallies = [engines[name]() for name in options.engines.split(",")]
+    if options.kept:
+        if os.path.exists(options.kept):
+            with open(options.kept, "rb") as kept:
+                for tally, before in zip(tallies, pickle.load(kept), strict=True):
+                    tally.join(before)
+        with open(options.kept, "wb") as kept:
+            pickle.dump(tallies, kept)
     print(HEAD)
     for tally in tallies:
         print(tally.row())
