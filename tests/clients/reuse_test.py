@@ -102,20 +102,26 @@ class Reuse(unittest.TestCase):
                 self.assertGreaterEqual(self.report["known_tokens"], self.prompt_tokens - self.count("Why?") - 16)
 
     def test_constraints_say_the_same_in_a_crowd_and_with_reuse(self):
+        """Text, tokens and log probabilities to the last bit, among others that are held to something else."""
         schema = {"type": "object", "properties": {"animal": {"enum": ["fox", "bird", "frog"]}, "age": {"type": "integer"},
                                                    "name": {"type": "string", "maxLength": 12}},
                   "required": ["animal", "age", "name"], "additionalProperties": False}
-        rule = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}},
-                "temperature": 1.5, "max_tokens": 60}
+        rules = [{"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}},
+                 {"structured_outputs": {"regex": "[a-f]{3,9}(, [0-9]+){2,5}"}}, {},
+                 {"structured_outputs": {"choice": ["a bird", "a birch", "two frogs, both of them green"]}}]
 
         def ask(seed, salt):
-            body = {"messages": [SYSTEM, user("Describe an animal.")], "cache_salt": salt, "seed": seed, **rule}
-            return self.post("/v1/chat/completions", body)["choices"][0]["message"]["content"]
-        alone = [ask(seed, f"alone {seed}") for seed in range(4)]
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            crowd = list(pool.map(lambda seed: ask(seed, "crowd"), range(4)))
+            body = {"messages": [SYSTEM, user("Describe an animal.")], "cache_salt": salt, "seed": seed, "temperature": 1.5,
+                    "max_tokens": 60, "logprobs": seed >= 4, "top_logprobs": 3 if seed >= 4 else None, **rules[seed % 4]}
+            choice = self.post("/v1/chat/completions", body)["choices"][0]
+            return choice["message"]["content"], choice.get("logprobs")
+        seeds = range(8)
+        alone = [ask(seed, f"alone {seed}") for seed in seeds]
+        with concurrent.futures.ThreadPoolExecutor(len(seeds)) as pool:
+            crowd = list(pool.map(lambda seed: ask(seed, "crowd"), seeds))
         self.assertEqual(crowd, alone)
-        self.assertEqual([ask(seed, "crowd") for seed in range(4)], alone)
+        self.assertEqual([ask(seed, "crowd") for seed in seeds], alone)
+        self.assertTrue(all(probabilities["content"] for _, probabilities in alone[4:]))
 
     def test_thinking_is_stripped_from_history(self):
         messages = [SYSTEM, user("Tell me a story about a bird. " + STORY * 4)]
