@@ -18,6 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
 CACHE = [("cache_test", "src/cache/cache_test")]
 KERNELS = [("kernels_test", "src/kernels/kernels_test")]
+GRAMMAR = [("grammar_test", "src/grammar/grammar_test")]
+HOSTILE = [("grammar_hostile_test", "src/grammar/grammar_hostile_test")]
 SEEDS = "1000"  # of the simulations: enough for a mutant, few enough for all of them
 
 # name, file, text, what it becomes, tests
@@ -128,6 +130,26 @@ MUTANTS = [
     ("third_tile_is_the_first", "src/kernels/cpu/scan_ops.cc",
      "const int column = static_cast<int>(task % tiles) * kTileColumns;",
      "const int column = static_cast<int>(task % tiles % 2) * kTileColumns;", KERNELS),
+    ("mask_of_another_place", "src/grammar/matcher.cc",
+     "    const auto key = static_cast<uint32_t>(place_);",
+     "    const auto key = static_cast<uint32_t>(place_) / 2;", GRAMMAR),
+    ("subtree_too_long", "src/grammar/parse/trie_walk.h",
+     "node.chars <= plain(state)) {", "node.chars <= plain(state) + 1) {", GRAMMAR),
+    ("count_forgets_the_pattern", "src/grammar/parse/plain.cc",
+     "  const int64_t left = int64_t{form.max} - course.longest;",
+     "  const int64_t left = int64_t{form.max};", GRAMMAR),
+    ("within_by_its_beginning", "src/grammar/regex/regex_compare.cc",
+     "within = pairs.size() <= kPairsMax && (!Nullable(a) || Nullable(b));",
+     "within = pairs.size() <= kPairsMax;", GRAMMAR),
+    ("fulfilled_is_not_dropped", "src/grammar/regex/regex_pool.cc",
+     "  if (flat.size() > 1) Absorb(&flat);\n", "", GRAMMAR),
+    ("excluded_is_not_nothing", "src/grammar/regex/regex_compare.cc",
+     "      if (other == rest) return true;\n      if (excluded(other) == RegexId::kNothing && Within(other, rest)) return true;\n",
+     "", GRAMMAR),
+    ("counts_within_counts_unseen", "src/grammar/parse/automaton.cc",
+     "    if (!pool_.CountsCounts(grammar_->regex(lexeme))) continue;", "    continue;", GRAMMAR),
+    ("any_number_of_properties", "src/grammar/schema/json_schema.cc",
+     "    if (shape.properties.size() > kPropertiesMax) {", "    if (shape.properties.size() > 100 * kPropertiesMax) {", HOSTILE),
 ]
 
 

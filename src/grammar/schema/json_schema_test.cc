@@ -316,6 +316,14 @@ TEST(JsonSchemaTest, PropertiesAreInTheOrderOfTheDocument) {
 }
 
 // Deep recursion, alternatives that multiply, long patterns, huge counts: an answer in time, within
+// No number is larger, or smaller, than a double can hold: readers refuse those, or take them for
+// infinite.
+TEST(JsonSchemaTest, NumbersThatCanBeRead) {
+  Expect(R"({"type": "number"})",
+         {"1e5", "-12.5E+99", "0.5e-99", "9.9e307", "1e-323", "1.7976931348623157e+308"},
+         {"1e400", "12e300", "1e-400", "2e308", "72214.62E414", "1e", "1e+"});
+}
+
 // the budget.
 TEST(JsonSchemaTest, HostileSchemas) {
   std::vector<std::string> schemas;

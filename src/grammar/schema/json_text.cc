@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "grammar/schema/json_text.h"
 
+#include "grammar/regex/pattern.h"
+
 namespace reprise::grammar {
 namespace {
 
@@ -32,6 +34,16 @@ RegexId AnyChar(RegexPool& pool) {
                   pool.Concat(pool.Literal("\\"), pool.Bytes(named)), unit, pair});
 }
 
+// Behind a number: a large one, or a small one.
+RegexId Exponent(RegexPool& pool, std::string_view large, std::string_view small) {
+  const auto digits = [&](std::string_view pattern) {
+    return *Pattern::Parse(pattern)->Compile(pool, Spelling::kPlain, Pattern::Match::kWhole);
+  };
+  const RegexId e = pool.Bytes(ByteSet::Of('e') | ByteSet::Of('E'));
+  return pool.Concat(e, pool.Or(pool.Concat(pool.Optional(pool.Literal("+")), digits(large)),
+                                pool.Concat(pool.Literal("-"), digits(small))));
+}
+
 }  // namespace
 
 JsonText::JsonText(RegexPool& pool) {
@@ -58,11 +70,12 @@ JsonText::JsonText(RegexPool& pool) {
        pool.Or(text("0"), join({pool.Bytes(ByteSet::Range('1', '9')), pool.Repeat(digit, 0)}))});
   decimal = join({integer, pool.Optional(join({text("."), some_digits}))});
   whole = join({integer, pool.Optional(join({text("."), pool.Repeat(text("0"), 1)}))});
-  ByteSet e = ByteSet::Of('e') | ByteSet::Of('E');
-  ByteSet sign = ByteSet::Of('+') | ByteSet::Of('-');
-  any_number =
-      join({decimal,
-            pool.Optional(join({pool.Bytes(e), pool.Optional(pool.Bytes(sign)), some_digits}))});
+  any_number = pool.Or({decimal, join({decimal, Exponent(pool, "\\d{1,2}", "\\d{1,2}")}),
+                        // One digit before the point: what a double can hold, and no more.
+                        join({pool.Optional(text("-")), pool.Bytes(ByteSet::Range('1', '9')),
+                              pool.Optional(join({text("."), some_digits})),
+                              Exponent(pool, "[12]\\d\\d|30[0-7]", "[12]\\d\\d|3[01]\\d|32[0-3]")}),
+                        join({pool.Optional(text("-")), text("1.7976931348623157e+308")})});
 }
 
 std::string SpellJsonString(std::string_view text) {
