@@ -78,9 +78,6 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
     prompts = idle;
     left = std::min(left, idle_rows_);
   }
-  const auto wanted = [&](size_t i) {
-    return std::min(runnables[i].rows_ready, runnables[i].rows_max);
-  };
   std::sort(prompts.begin(), prompts.end(), [&](size_t a, size_t b) {
     const Runnable& x = runnables[a];
     const Runnable& y = runnables[b];
@@ -88,6 +85,14 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
     if (x.rows_ready != y.rows_ready) return x.rows_ready < y.rows_ready;
     return x.arrival < y.arrival;
   });
+  // A step in which a prompt ends is a stream's first: what does not end in it gets no more of it
+  // than beside streams.
+  const int32_t room = left;
+  const bool ends = prompts.size() > 1 && runnables[prompts.front()].rows_ready <= room;
+  const auto wanted = [&](size_t i) {
+    const int32_t rows = std::min(runnables[i].rows_ready, runnables[i].rows_max);
+    return ends && runnables[i].rows_ready > room ? std::min(rows, gap_rows()) : rows;
+  };
   if (prompts.size() > 1 && left > 0) {
     const size_t oldest = *std::min_element(
         prompts.begin(), prompts.end(),

@@ -7,16 +7,16 @@
 
 namespace reprise {
 
-// Scheduler decides who runs in a step and with how many rows: continuous batching with chunked
-// prefill.
+// Decides who runs in a step and with how many rows: continuous batching with chunked prefill.
 //
 // Every decoding sequence gets its one row in every step, as long as prompts keep a quarter of the
 // rows: a prompt is never kept waiting by streams, however many there are. What is left of the step
 // goes to prompts, in chunks small enough that the step ends within the gap that streams were
 // promised, and takes at most ten times what it takes without prompts: one long prompt slows the
 // others down by a bounded amount and never stops them, and gets nine tenths of the machine. Short
-// prompts finish first, but the oldest prompt always gets its share, so nothing starves. Idle work
-// runs only alone, and so briefly that real work waits for the promised gap at most.
+// prompts finish first, in steps as short as those of streams, but the oldest prompt always gets
+// its share, so nothing starves. Idle work runs only alone, and so briefly that real work waits for
+// the promised gap at most.
 //
 // Pure logic on numbers; no memory, no clock. Thread safety: none. Costs: O(n log n) in sequences.
 struct SchedulerOptions {

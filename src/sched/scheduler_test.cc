@@ -67,7 +67,25 @@ TEST(Scheduler, StreamsAreSlowedDownTenfoldAtMost) {
 
 TEST(Scheduler, ShortPromptsOvertakeButTheOldestKeepsItsShare) {
   const StepPlan plan = PlanOf({Prompt(100000, 1), Prompt(300, 2), Prompt(30, 3)});
-  EXPECT_EQ(plan, (StepPlan{182, 300, 30}));
+  EXPECT_EQ(plan, (StepPlan{64, 300, 30}));
+  EXPECT_EQ(PlanOf({Prompt(100000, 1), Prompt(600, 2), Prompt(700, 3)}), (StepPlan{128, 384, 0}))
+      << "nobody's first token is near: the step is filled";
+}
+
+// Who is asked something short waits for no chunk of what is long.
+TEST(Scheduler, AStepInWhichAPromptEndsIsAsShortAsOneWithStreams) {
+  Scheduler scheduler({.gap_ms_max = 100});
+  for (int i = 0; i < 50; ++i) scheduler.Observe(512, 1024);  // 2 ms a row
+  const std::vector<Runnable> both = {Prompt(100000, 1), Prompt(30, 2)};
+  EXPECT_EQ(scheduler.Plan(both), (StepPlan{50, 30}));
+  const std::vector<Runnable> alone = {Prompt(100000, 1)};
+  EXPECT_EQ(scheduler.Plan(alone), (StepPlan{512}));
+  // Many short ones fill it.
+  std::vector<Runnable> many(20, Prompt(30, 2));
+  many.push_back(Prompt(100000, 1));
+  const StepPlan plan = scheduler.Plan(many);
+  EXPECT_EQ(std::accumulate(plan.begin(), plan.end(), 0), 512);
+  EXPECT_EQ(plan.back(), 50);
 }
 
 TEST(Scheduler, PriorityComesFirst) {
