@@ -95,6 +95,11 @@ MUTANTS = [
     ("ttl_ignored", "src/cache/index/evict.cc",
      "  return ttl_ms > 0 && entry.used_ms + ttl_ms <= now_ms_ && entry.pinned_until_ms == 0;",
      "  return ttl_ms < 0 && entry.used_ms < 0;", CACHE),
+    ("tails_by_share", "src/cache/policy/value.cc",
+     "kPower * std::min(0., log_odds(turns) - best + kAlike)",
+     "kPower * std::min(0., log_odds(turns) - best)", CACHE),
+    ("tails_by_age_only", "src/cache/policy/value.cc",
+     "kPower * std::min(0., log_odds(turns) - best + kAlike)", "0", CACHE),
     ("ladder_off", "src/cache/policy/snapshot_plan.cc",
      "    if (in_.rung_gap > 0) AddRungs();", "", CACHE),
 

@@ -203,5 +203,39 @@ TEST(CostPerByte, LearnsHowLongConversationsPauseAndWhichGoOn) {
   EXPECT_LT(refreshes, 30) << "keys are computed anew only when much has changed";
 }
 
+// Without snapshots little is known of an end but its age: that decides, as long as conversations
+// are about as likely to go on at any turn.
+TEST(CostPerByte, TailsGoByAgeAlone) {
+  CostPerBytePolicy policy;
+  EntryFacts facts{.cost = 1, .bytes = 1, .used_ms = 12'345, .end = EndKind::kTail};
+  for (int i = 0; i < 1000; ++i) {
+    for (uint32_t turns = 0; turns < 2; ++turns) policy.NoteEnd(EndKind::kTail, turns);
+    if (i % 10 < 3) policy.NoteReuse(EndKind::kTail, 0, 20'000);
+    if (i % 10 < 5) policy.NoteReuse(EndKind::kTail, 1, 20'000);
+  }
+  EXPECT_LT(policy.share(EndKind::kTail, 0), 0.4);
+  EXPECT_GT(policy.share(EndKind::kTail, 1), 0.4);
+  for (uint32_t turns = 0; turns < 20; ++turns) {
+    facts.turns = turns;
+    EXPECT_EQ(policy.Key(facts), 12'345) << turns;
+  }
+}
+
+// Two questions, then never again: the first ends of conversations outlive the second ones.
+TEST(CostPerByte, TailsThatNobodyGoesOnBehindGoFirst) {
+  CostPerBytePolicy policy;
+  EntryFacts facts{.cost = 1, .bytes = 1, .used_ms = 0, .end = EndKind::kTail};
+  for (int i = 0; i < 1000; ++i) {
+    policy.NoteEnd(EndKind::kTail, 0);
+    policy.NoteEnd(EndKind::kTail, 1);
+    policy.NoteReuse(EndKind::kTail, 0, 20'000);
+  }
+  EXPECT_EQ(policy.Key(facts), 0);
+  facts.turns = 1;
+  EXPECT_LT(policy.Key(facts), -2 * policy.half_life_ms());
+  facts.used_ms = 10 * 3'600'000;
+  EXPECT_GT(policy.Key(facts), 0) << "but not for ever";
+}
+
 }  // namespace
 }  // namespace reprise

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace reprise {
 namespace {
@@ -69,6 +70,32 @@ CostPerBytePolicy::CostPerBytePolicy(double half_life_ms)
 void CostPerBytePolicy::Refresh() {
   if (learns_) half_life_ms_ = std::exp2(log_age_);
   for (size_t i = 0; i < ends_.size(); ++i) shares_[i] = ends_[i].share(Expected(i));
+  RefreshTails();
+}
+
+// Odds tell "hardly ever" from "rarely" better than shares do, but "nearly always" from "always",
+// too, which says nothing: hence the limit.
+void CostPerBytePolicy::RefreshTails() {
+  constexpr double kShareMax = 0.95;
+  constexpr double kAlike = 2;  // log2: as far apart odds may be without meaning anything
+  constexpr double kPower = 2;
+  const auto log_odds = [this, kShareMax](uint32_t turns) {
+    const double share = std::min(shares_[IndexOf(EndKind::kTail, turns)], kShareMax);
+    return std::log2(share / (1 - share));
+  };
+  double best = -std::numeric_limits<double>::infinity();
+  for (uint32_t turns = 0; turns < kTurns; ++turns) {
+    const bool seen = ends_[IndexOf(EndKind::kTail, turns)].left > 0;
+    if (seen) best = std::max(best, log_odds(turns));
+  }
+  for (uint32_t turns = 0; turns < kTurns; ++turns) {
+    tails_[turns] = kPower * std::min(0., log_odds(turns) - best + kAlike);
+  }
+}
+
+double CostPerBytePolicy::LogShareWorth(EndKind end, uint32_t turns) const {
+  if (end == EndKind::kTail) return tails_[std::min(turns, kTurns - 1)];
+  return std::log2(share(end, turns));
 }
 
 double CostPerBytePolicy::Key(const EntryFacts& facts) const {
@@ -76,10 +103,8 @@ double CostPerBytePolicy::Key(const EntryFacts& facts) const {
   // computation but gives token hits away for a few deep prompts; with these powers both stay
   // above LRU.
   constexpr double kCostPower = 1. / 3;
-  const double share_power = facts.is_snapshot ? 1 : 1.5;
   const double saved = std::max(facts.cost, 1e-9) / std::max(facts.bytes, 1.0);
-  const double log_worth = std::log2(WeightOf(facts)) +
-                           share_power * std::log2(share(facts.end, facts.turns)) +
+  const double log_worth = std::log2(WeightOf(facts)) + LogShareWorth(facts.end, facts.turns) +
                            kCostPower * std::log2(saved);
   return static_cast<double>(facts.used_ms) + half_life_ms_ * log_worth;
 }

@@ -57,7 +57,7 @@ class EvictionPolicy {
 
 // What a byte saves, decayed since the entry was used:
 //
-//   worth(t) = weight * share^a * (cost / bytes)^(1/3) * 2^(-(t - used) / half_life)
+//   worth(t) = weight * share * (cost / bytes)^(1/3) * 2^(-(t - used) / half_life)
 //
 // Halving is the one decay under which two entries never change places while both are left alone:
 // in log2 worth(t) the time t adds the same to all. So the key is a constant, and a plain heap is
@@ -68,6 +68,11 @@ class EvictionPolicy {
 // The share is that of the ends which were continued, by kind and by the number of turns before:
 // in public chat traces 28 % of first prompts are followed by another, 42 % of second ones, 56 %,
 // 61 %, 71 %; in tool loops nearly all.
+//
+// K/V tails all have one size, and what the share says about them is little beside their age: on
+// public traces no order by share was better than the least recently used one on all. So that is
+// the order among them, with one exception: ends of a turn after which hardly anybody goes on (the
+// odds are below a quarter of those of the likeliest turn) go before the others.
 class CostPerBytePolicy : public EvictionPolicy {
  public:
   static constexpr double kFirstHalfLifeMs = 120'000;  // before anything was used again
@@ -83,6 +88,8 @@ class CostPerBytePolicy : public EvictionPolicy {
   double half_life_ms() const { return half_life_ms_; }
   // The share of such ends that are continued, as the keys in use have it.
   double share(EndKind end, uint32_t turns) const;
+  // log2 of what that makes of the worth of a snapshot, or of a K/V tail.
+  double LogShareWorth(EndKind end, uint32_t turns) const;
 
  private:
   struct Ends {
@@ -94,11 +101,13 @@ class CostPerBytePolicy : public EvictionPolicy {
   static size_t IndexOf(EndKind end, uint32_t turns);
   double Expected(size_t index) const;
   void Refresh();
+  void RefreshTails();
 
   const bool learns_;
   double half_life_ms_;  // that of the keys in use
   std::array<double, kEndKinds * kTurns> shares_;
-  double log_age_;  // running mean of log2(age)
+  std::array<double, kTurns> tails_;  // log2 of the worth of K/V tails, by turn: 0 or less
+  double log_age_;                    // running mean of log2(age)
   uint64_t ages_ = 0;
   std::array<Ends, kEndKinds * kTurns> ends_;
 };

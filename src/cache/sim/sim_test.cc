@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "cache/sim/optimum.h"
 #include "cache/sim/simulate.h"
@@ -157,6 +158,45 @@ class PublicTraces : public testing::Test {
     EXPECT_EQ(explained + row.policy.reused_tokens, row.policy.prompt_tokens);
   }
 };
+
+// Short traces, each begun with an empty cache, in which little can be learnt; and what is neither
+// conversation nor tools. Where nothing beats the least recently used order, the policy is that
+// one, but for what it has to learn first.
+class ShortTraces : public testing::TestWithParam<std::pair<const char*, int>> {};
+
+TEST_P(ShortTraces, AreNowhereBelowLru) {
+  constexpr int kWindow = 3000;
+  const auto [name, window] = GetParam();  // -1: all
+  const char* shared = std::getenv("REPRISE_SHARED");
+  const std::string path = std::string(shared ? shared : "../shared") + "/assets/traces/" + name;
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not here";
+  std::ifstream file(path);
+  std::string text, line;
+  for (int i = 0; std::getline(file, line); ++i) {
+    if (window < 0 || i / kWindow == window) text += line + "\n";
+  }
+  const auto trace = ParseTrace(text, {});
+  ASSERT_TRUE(trace.ok()) << trace.status().message();
+  for (const StateSpec& spec : {HybridSpec(), AttentionSpec()}) {
+    SimulationOptions options;
+    options.spec = spec;
+    const double fractions[] = {0.25};
+    const auto table = SimulateBudgets(*trace, options, fractions);
+    ASSERT_TRUE(table.ok()) << table.status().message();
+    const double ideal = table->ideal.hit_ratio();
+    EXPECT_GE(table->rows[0].policy.hit_ratio() / ideal,
+              table->rows[0].lru.hit_ratio() / ideal - (spec.has_recurrent() ? 0 : 0.0005))
+        << FormatTable(*table);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Public, ShortTraces,
+                         testing::Values(std::pair("mooncake/conversation_trace.jsonl", 0),
+                                         std::pair("mooncake/conversation_trace.jsonl", 1),
+                                         std::pair("mooncake/conversation_trace.jsonl", 2),
+                                         std::pair("mooncake/conversation_trace.jsonl", 3),
+                                         std::pair("mooncake/synthetic_trace.jsonl", -1),
+                                         std::pair("mt_bench_question.jsonl", -1)));
 
 TEST_F(PublicTraces, Conversation) { Check("mooncake/conversation_trace.jsonl", HybridSpec()); }
 TEST_F(PublicTraces, Tools) { Check("tau-bench/gpt4o_airline.jsonl", HybridSpec()); }
