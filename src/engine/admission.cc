@@ -35,7 +35,7 @@ void Engine::Admit() {
     sequence->lent_priority = sequence->request.priority;
     roster_.Add(std::move(sequence));
   }
-  DropSurplus();
+  if (!inbox.sequences.empty()) DropSurplus();
 }
 
 // A newer one replaces the oldest of the tenant that has most.
@@ -105,7 +105,9 @@ void Engine::StartWaiting() {
   roster_.EndWaits();
   if (roster_.full() && roster_.changes() == settled_at_) return;
   roster_.Lend();
-  while (Sequence* next = roster_.Next()) {
+  // Who has found no place finds none before then, either: lending only raises those that run.
+  const bool blocked = roster_.full() && roster_.changes() == blocked_at_;
+  while (Sequence* next = blocked ? nullptr : roster_.Next()) {
     if (Awaits(*next)) continue;
     if (!MakePlace(*next)) break;
     const Status started = StartWithRoom(*next);
@@ -119,6 +121,7 @@ void Engine::StartWaiting() {
       break;  // those ahead must finish first
     }
   }
+  blocked_at_ = roster_.changes();
   RemoveFinished();
   int looks = 0;
   for (const auto& sequence : roster_.waiting()) {

@@ -180,6 +180,8 @@ void Engine::Post(std::function<void(StateCache&)> task) {
 std::vector<Engine::Share> Engine::PlanStep() {
   std::vector<Runnable> runnables;
   std::vector<Sequence*> sequences;
+  runnables.reserve(roster_.running().size() + 1);
+  sequences.reserve(roster_.running().size() + 1);
   const auto add = [&](Sequence& sequence) {
     Runnable one;
     one.rows_ready = sequence.rows_ready();
@@ -199,6 +201,7 @@ std::vector<Engine::Share> Engine::PlanStep() {
   if (!idle_.empty() && idle_.front()->lease.valid()) add(*idle_.front());
   const StepPlan plan = scheduler_.Plan(runnables);
   std::vector<Share> shares;
+  shares.reserve(plan.size());
   for (size_t i = 0; i < plan.size(); ++i) {
     if (plan[i] > 0) shares.push_back({sequences[i], plan[i]});
   }
@@ -212,6 +215,9 @@ Status Engine::Forward(std::vector<Share>* shares) {
   std::vector<uint32_t> logit_rows;
   std::vector<std::vector<StateTap>> taps(shares->size());
   std::vector<std::function<void()>> masks;
+  tokens.reserve(shares->size());
+  slices.reserve(shares->size());
+  logit_rows.reserve(shares->size());
   bool pools = false;
   for (size_t i = 0; i < shares->size(); ++i) {
     Share& share = (*shares)[i];
@@ -301,6 +307,8 @@ void Engine::Commit(const std::vector<Share>& shares) {
   const size_t vocab = static_cast<size_t>(executor_.card().vocab_size);
   std::vector<const Share*> complete;
   std::vector<StepSampler::Row> rows;
+  complete.reserve(shares.size());
+  rows.reserve(shares.size());
   for (size_t i = 0; i < shares.size(); ++i) {
     const Share& share = shares[i];
     Sequence& sequence = *share.sequence;

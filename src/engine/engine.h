@@ -157,9 +157,12 @@ class Engine {
   Roster roster_;
   std::deque<std::unique_ptr<Sequence>> idle_;  // oldest first; the first may have started
   uint64_t starts_ = 1;                         // grows with every sequence that starts
-  uint64_t settled_at_ = 0;  // changes of the roster when nobody could start before the next one
-  size_t ended_ = 0;         // sequences that have finished and were not removed yet
-  bool resting_ = false;     // the last step had only transfers to wait for
+  // Changes of the roster when the first of the queue was tried last, and when nobody could start
+  // before the next one.
+  uint64_t blocked_at_ = 0;
+  uint64_t settled_at_ = 0;
+  size_t ended_ = 0;               // sequences that have finished and were not removed yet
+  bool resting_ = false;           // the last step had only transfers to wait for
   bool chosen_on_device_ = false;  // in the current step
   Status choice_status_;
   std::vector<float> logits_;    // [logit rows, vocab] of the current step

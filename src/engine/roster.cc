@@ -86,12 +86,13 @@ void Roster::EndWaits() {
 }
 
 void Roster::Lend() {
+  const bool waits = std::any_of(waiting_.begin(), waiting_.end(),
+                                 [](const auto& one) { return one->awaited.has_value(); });
+  if (!std::exchange(waits_, waits) && !waits) return;  // nothing was lent, and nothing is
   for (const auto& sequence : running_) sequence->lent_priority = sequence->request.priority;
   const auto flights = Flights();
-  waits_ = false;
   for (const auto& sequence : waiting_) {
     if (!sequence->awaited) continue;
-    waits_ = true;
     const auto at = flights.find(sequence->awaited->lease_id);
     if (at == flights.end()) continue;
     int32_t& lent = at->second->lent_priority;
@@ -102,9 +103,7 @@ void Roster::Lend() {
 // Those that run by the id of their lease; nobody, if nobody is waited for.
 std::unordered_map<uint64_t, Sequence*> Roster::Flights() const {
   std::unordered_map<uint64_t, Sequence*> flights;
-  const bool any = std::any_of(waiting_.begin(), waiting_.end(),
-                               [](const auto& one) { return one->awaited.has_value(); });
-  if (!any) return flights;
+  if (!waits_) return flights;
   for (const auto& sequence : running_) flights[sequence->lease.id()] = sequence.get();
   return flights;
 }
