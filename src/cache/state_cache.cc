@@ -41,7 +41,7 @@ SequenceSize SizeOf(const StateSpec& spec, const CacheOptions& options) {
 double MiB(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 Status Validate(const StateSpec& spec, const CacheOptions& options) {
-  if (!spec.has_kv() && !spec.has_recurrent()) {
+  if (spec.layers.empty()) {
     return InvalidArgument("this model declares no state; there is nothing to cache");
   }
   if (options.context_tokens < 1 || options.sequence_count < 1 || options.snapshot_grid < 1 ||

@@ -9,6 +9,19 @@
 
 namespace reprise {
 
+std::unique_ptr<Kv> Kv::Make(const StateSpec& spec, RadixTree* tree, BlockPool* pool,
+                             int32_t block_tokens) {
+  if (spec.bytes_per_token(StateKind::kFullKv) > 0) {
+    return std::make_unique<FullKv>(tree, pool, block_tokens);
+  }
+  if (!spec.has_kv()) return nullptr;
+  int window = 0;
+  for (const LayerState& layer : spec.layers) {
+    if (layer.kind == StateKind::kWindowKv) window = std::max(window, layer.window);
+  }
+  return std::make_unique<WindowKv>(tree, pool, block_tokens, window);
+}
+
 Kv::Run& Kv::RunOf(NodeId node) {
   if (node.value >= runs_.size()) runs_.resize(node.value + 1);
   return runs_[node.value];

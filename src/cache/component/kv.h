@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "cache/component/component.h"
 #include "cache/store/block_pool.h"
 #include "state/ids.h"
+#include "state/spec.h"
 
 namespace reprise {
 
@@ -35,6 +37,12 @@ class Kv : public Component {
   Kv(RadixTree* tree, BlockPool* pool, int32_t block_tokens)
       : tree_(tree), pool_(pool), block_tokens_(block_tokens) {}
 
+  // The component for a model's K/V; null: it has none.
+  static std::unique_ptr<Kv> Make(const StateSpec& spec, RadixTree* tree, BlockPool* pool,
+                                  int32_t block_tokens);
+
+  // Whether what is held along a path may have gaps.
+  virtual bool gaps() const = 0;
   // The first position that a sequence which continues at `position` can still see.
   virtual int32_t FirstNeeded(int32_t position) const = 0;
 
@@ -97,6 +105,7 @@ class Kv : public Component {
 class FullKv : public Kv {
  public:
   using Kv::Kv;
+  bool gaps() const override { return false; }
   int32_t FirstNeeded(int32_t) const override { return 0; }
   int32_t Serve(const RadixTree::Path& path, int32_t limit) const override;
   Status CheckNode(NodeId node) const override;
@@ -107,6 +116,7 @@ class WindowKv : public Kv {
  public:
   WindowKv(RadixTree* tree, BlockPool* pool, int32_t block_tokens, int32_t window)
       : Kv(tree, pool, block_tokens), window_(window) {}
+  bool gaps() const override { return true; }
   int32_t FirstNeeded(int32_t position) const override {
     return position < window_ ? 0 : position - window_ + 1;
   }

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cache/component/component.h"
+#include "state/spec.h"
 
 namespace reprise {
 
@@ -31,6 +33,10 @@ class Recurrent : public Component {
   };
 
   explicit Recurrent(RadixTree* tree) : tree_(tree) {}
+  // The component for a model's recurrent state; null: it has none.
+  static std::unique_ptr<Recurrent> Make(const StateSpec& spec, RadixTree* tree) {
+    return spec.has_recurrent() ? std::make_unique<Recurrent>(tree) : nullptr;
+  }
 
   int32_t Serve(const RadixTree::Path& path, int32_t limit) const override;
   // The snapshot at exactly that position of the path, if there is one.

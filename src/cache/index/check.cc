@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cache/index/state_index.h"
+#include "cache/index/kind/entry_kind.h"
 
 namespace reprise {
 
@@ -18,7 +18,7 @@ CacheStats StateIndex::stats() const {
   s.bytes_metadata = bytes_metadata();
   s.blocks_leased = blocks_.leased_count();
   s.blocks_cached = blocks_.cached_count();
-  s.entries = entry_count();
+  s.entries = kind_->count();
   s.entries_pinned = pins_.size();
   s.nodes = tree_.node_count();
   s.tokens_stored = tree_.token_count();
@@ -30,7 +30,9 @@ CacheStats StateIndex::stats() const {
 }
 
 std::string StateIndex::DescribeNode(NodeId node) const {
-  return (kv_ ? kv_->Describe(node) : "") + (recurrent_ ? recurrent_->Describe(node) : "");
+  std::string text;
+  for (const Component* component : components_) text += component->Describe(node);
+  return text;
 }
 
 std::string StateIndex::Dump() const {
@@ -52,16 +54,8 @@ TreeNodeView StateIndex::ViewOf(NodeId node, int depth, std::span<const TokenId>
   view.end = tree_.end(node);
   view.lit_end = view.begin + CommonPrefix(run, prompt);
   view.kv_end = kv_ ? kv_->end(node) : view.begin;
-  int64_t used_ms = -1;
-  if (recurrent_) {
-    for (const Recurrent::Mark& mark : recurrent_->marks(node)) {
-      if (!mark.entry.valid()) continue;
-      view.snapshots.push_back(mark.position);
-      used_ms = std::max(used_ms, order_[mark.entry].used_ms);
-    }
-  } else if (const EntryId tail = TailOf(node); tail.valid()) {
-    used_ms = order_[tail].used_ms;
-  }
+  view.snapshots = kind_->SnapshotsAt(node);
+  const int64_t used_ms = kind_->UsedMs(node);
   view.idle_ms = used_ms < 0 ? -1 : now_ms_ - used_ms;
   // Who runs along a node holds its first block, or, behind a window, its last.
   if (kv_ && kv_->holds(node)) {
@@ -112,52 +106,14 @@ std::vector<TreeNodeView> StateIndex::View(const NamespaceKey& key, size_t node_
   return views;
 }
 
-// Invariant (4).
-Status StateIndex::CheckTail(NodeId node) const {
-  const EntryId id = TailOf(node);
-  if (id.valid() != kv_->holds(node)) {
-    return Internal(fmt::format("node #{}: K/V and its entry disagree", node.value));
-  }
-  if (!id.valid()) return OkStatus();
-  const Entry& entry = order_[id];
-  const bool leaf = tree_.live_children(node) == 0;
-  const bool queued = leaf && entry.pinned_until_ms == 0 && !entry.parked;
-  if (!order_.in_use(id) || entry.node != node || entry.leaf != leaf ||
-      order_.queued(id) != queued) {
-    return Internal(fmt::format("node #{}: its entry stands wrongly in the order", node.value));
-  }
-  return OkStatus();
-}
-
-// Invariant (3).
-Status StateIndex::CheckReach(NodeId node) const {
-  if (kv_ && kv_->holds(node) && tree_.live_children(node) == 0) {
-    const auto deepest = recurrent_->Deepest(node, tree_.end(node));
-    if (!deepest || deepest->position < kv_->end(node)) {
-      return Internal(fmt::format("node #{}: K/V behind the last snapshot", node.value));
-    }
-  }
-  for (const Recurrent::Mark& mark : recurrent_->marks(node)) {
-    if (!mark.entry.valid()) continue;
-    const Entry& entry = order_[mark.entry];
-    if (!order_.in_use(mark.entry) || entry.node != node || entry.position != mark.position ||
-        order_.queued(mark.entry) != (entry.pinned_until_ms == 0 && !entry.spilling)) {
-      return Internal(fmt::format("node #{}: entry of snapshot @{}", node.value, mark.position));
-    }
-    if (kv_ && !windowed_ && kv_->end(node) < mark.position) {
-      return Internal(fmt::format("node #{}: snapshot @{} has no K/V", node.value, mark.position));
-    }
-  }
-  return OkStatus();
-}
-
 Status StateIndex::CheckNodes() const {
   Status status;
   for (const auto& [name, root] : namespaces_) {
     tree_.Walk(root, [&](NodeId node, int) {
-      if (kv_) status = kv_->CheckNode(node);
-      if (status.ok() && recurrent_) status = recurrent_->CheckNode(node);
-      if (status.ok()) status = recurrent_ ? CheckReach(node) : CheckTail(node);
+      for (const Component* component : components_) {
+        if (status.ok()) status = component->CheckNode(node);
+      }
+      if (status.ok()) status = kind_->CheckNode(node);
       return status.ok();
     });
     if (!status.ok()) return status;
@@ -214,7 +170,7 @@ Status StateIndex::CheckEntries() const {
     if (entry.pinned_until_ms > 0) ++pinned;
     if (entry.leaf) ++leaves;
     if (!entry.snapshot.valid()) {
-      if (recurrent_ || tails_[entry.node.value].value != i) return Internal("a stray entry");
+      if (TailOf(entry.node).value != i) return Internal("a stray entry");
       continue;
     }
     ++states;

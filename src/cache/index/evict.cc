@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "cache/index/state_index.h"
+#include "cache/index/kind/entry_kind.h"
 
 namespace reprise {
 namespace {
@@ -151,7 +151,7 @@ bool StateIndex::EvictOne(EvictReason why, double below_key, bool even_pinned) {
     EntryId id = NextVictim(below_key);
     if (!id.valid()) {
       if (!even_pinned) return false;
-      if (FreeCopies()) return true;
+      if (kind_->FreeCopies()) return true;
       const auto pin = pins_.First();
       if (!pin) return false;
       Unpin(pin->second);  // and look again: it may be an inner node that others must leave first
@@ -199,25 +199,6 @@ bool StateIndex::EvictTailBlock(EntryId id, EvictReason why) {
   CountEvicted(order_[id], why);
   UpdateTail(node);
   return true;
-}
-
-// Branches inside a block copied it. Where the sequence that wrote the original has been evicted,
-// only an inner node refers to it, for rows that the copies have too. Returns true if that freed a
-// block; nothing is lost by it. For when all leaves are in use: only then is it worth the walk.
-bool StateIndex::FreeCopies() {
-  if (has_recurrent()) return false;  // there, what is not leased can all go
-  const uint32_t before = blocks_.used_count();
-  const auto climb = [this](NodeId node) {
-    for (NodeId above = tree_.parent(node); !tree_.IsRoot(above); above = tree_.parent(above)) {
-      kv_->TakeFromBelow(above, node);
-      node = above;
-    }
-  };
-  for (const EntryId id : parked_) {
-    if (order_.in_use(id) && order_[id].parked) climb(order_[id].node);
-  }
-  pins_.ForEach([&](EntryId id) { climb(order_[id].node); });
-  return blocks_.used_count() < before;
 }
 
 // All K/V of a node. REQUIRES: no child holds K/V.
@@ -376,44 +357,6 @@ EndKind StateIndex::EndKindOf(const Entry& entry) const {
   return tree_.live_children(entry.node) == 0 ? EndKind::kTail : EndKind::kNone;
 }
 
-// An entry has served a request.
-void StateIndex::NoteUse(EntryId id) {
-  const Entry& entry = order_[id];
-  const bool changed = has_recurrent() && options_.policy->NoteReuse(EndKindOf(entry), entry.turns,
-                                                                     now_ms_ - entry.used_ms);
-  order_.Touch(id, now_ms_);
-  fresh_.Extend(entry.node, now_ms_ + options_.cache.ttl_ms);
-  ++order_.Edit(id).turns;
-  if (has_recurrent()) {
-    Rekey(id);
-  } else {
-    UpdateTail(order_[id].node);
-  }
-  if (changed) rekey_left_ = order_.limit();
-}
-
-// A request of an attention-only model has ended here.
-void StateIndex::NoteEndOf(LeaseRecord& record) {
-  if (record.idle) return;
-  const NodeId node = tree_.Resolve(record.cursor).node;
-  ends_.Add(node, {now_ms_, record.turns});
-  options_.policy->NoteEnd(EndKind::kTail, record.turns);
-}
-
-// The prompt goes on from where an earlier request ended, or nearly (the opening of a reply may be
-// rendered anew).
-void StateIndex::NoteContinued(LeaseRecord& record, const MatchResult& match) {
-  if (match.path.empty()) return;
-  const NodeId node = match.path.back().node;
-  if (match.known + options_.block_tokens < tree_.end(node)) return;
-  const auto end = ends_.Continue(node);
-  if (!end) return;
-  record.turns = end->turns + 1;
-  if (options_.policy->NoteReuse(EndKind::kTail, end->turns, now_ms_ - end->left_ms)) {
-    rekey_left_ = order_.limit();
-  }
-}
-
 // The policy has learnt something: keys are computed anew, a few in each step.
 void StateIndex::RekeySome(uint32_t count) {
   for (; count > 0 && rekey_left_ > 0; --count, --rekey_left_) {
@@ -437,17 +380,8 @@ void StateIndex::UnparkAll() {
 // Pins may hold half of the budget; beyond that they are wishes.
 size_t StateIndex::PinnedBytesMax() const { return options_.cache.budget_bytes / 2; }
 
-size_t StateIndex::HeldByPins(NodeId node, bool pinned_below) const {
-  size_t states = 0;
-  int32_t upto = pinned_below || !has_recurrent() ? tree_.end(node) : 0;
-  if (has_recurrent()) {
-    for (const Recurrent::Mark& mark : recurrent_->marks(node)) {
-      if (!mark.entry.valid() || order_[mark.entry].pinned_until_ms == 0) continue;
-      upto = std::max(upto, mark.position);
-      ++states;
-    }
-  }
-  return states * state_bytes_ + (has_kv() ? kv_->CountBlocks(node, upto) * block_bytes_ : 0);
+size_t StateIndex::KvBytesUpTo(NodeId node, int32_t upto) const {
+  return has_kv() ? kv_->CountBlocks(node, upto) * block_bytes_ : 0;
 }
 
 void StateIndex::PinEntry(EntryId id, int64_t pin_ms) {
@@ -503,11 +437,9 @@ bool StateIndex::ExpireSome(int count) {
   return false;
 }
 
-size_t StateIndex::entry_count() const { return has_recurrent() ? order_.size() : leaf_count_; }
-
 void StateIndex::EnforceEntryLimit() {
   const int64_t limit = options_.cache.entry_count_max;
-  while (limit > 0 && entry_count() > static_cast<size_t>(limit)) {
+  while (limit > 0 && kind_->count() > static_cast<size_t>(limit)) {
     const EntryId id = NextVictim(kAnyKey);
     if (!id.valid()) return;  // the rest is pinned or running
     if (order_[id].snapshot.valid()) {

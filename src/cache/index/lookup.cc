@@ -3,15 +3,9 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "cache/index/state_index.h"
+#include "cache/index/kind/entry_kind.h"
 
 namespace reprise {
-namespace {
-
-// Waiting for another request costs a step or more; it must save at least this.
-constexpr int32_t kAwaitTokensMin = 32;
-
-}  // namespace
 
 // Walks the prompt, from where the last walk has ended.
 MatchResult StateIndex::Match(LeaseRecord& record) const {
@@ -33,23 +27,15 @@ int32_t StateIndex::Serve(const RadixTree::Path& path, int32_t limit) const {
   int32_t position = std::min(limit, fresh_.UpTo(path, now_ms_));
   for (int32_t before = -1; before != position;) {
     before = position;
-    if (has_kv()) position = kv_->Serve(path, position);
-    if (!has_recurrent()) continue;
-    position = recurrent_->Serve(path, position);
-    if (position > 0 && Expired(order_[ServingAt(path, position)])) --position;
+    for (const Component* component : components_) position = component->Serve(path, position);
+    if (position > 0 && kind_->Expired(path, position)) --position;
   }
   return position;
 }
 
 // The entry that serves `position`, a result of Serve; invalid at 0.
 EntryId StateIndex::ServingAt(const RadixTree::Path& path, int32_t position) const {
-  if (position == 0) return EntryId();
-  if (has_recurrent()) return recurrent_->Find(path, position)->entry;
-  EntryId tail;
-  for (const RadixTree::PathStep& step : path) {
-    if (tree_.begin(step.node) < position) tail = tails_[step.node.value];
-  }
-  return tail;
+  return position == 0 ? EntryId() : kind_->ServingAt(path, position);
 }
 
 bool StateIndex::StoredUnderOtherDigest(const LeaseRecord& record) const {
@@ -77,7 +63,10 @@ void StateIndex::Explain(const LeaseRecord& record, const MatchResult& match,
   report->prompt_tokens = record.prompt_tokens;
   report->known_tokens = match.known;
   report->kv_tokens = match.kv;
-  report->state_tokens = has_recurrent() ? recurrent_->Serve(match.path, match.kv) : match.kv;
+  report->state_tokens = match.kv;
+  for (const Component* component : components_) {
+    report->state_tokens = component->Serve(match.path, report->state_tokens);
+  }
   report->used_tokens = report->stored_tokens = match.usable;
   report->diverged_at = -1;
 
@@ -100,9 +89,7 @@ void StateIndex::Explain(const LeaseRecord& record, const MatchResult& match,
       }
       if (record.computes) return MissReason::kCheaper;
       if (match.kv < known) return MissReason::kEvicted;
-      if (has_recurrent() && recurrent_->FindEvicted(match.path, match.usable, known) > 0) {
-        return MissReason::kEvicted;
-      }
+      if (kind_->WasEvicted(match.path, match.usable, known)) return MissReason::kEvicted;
       return MissReason::kNoSnapshot;
     }
     return report->diverged_at >= 0 ? MissReason::kDiverged : MissReason::kNew;
@@ -129,59 +116,6 @@ void StateIndex::CountLookup(const ReuseReport& report) {
   stats_.tokens_missed[reason] += computed;
   stats_.reused_per_request.Add(report.used_tokens);
   stats_.computed_per_request.Add(computed);
-}
-
-void StateIndex::PlanFor(LeaseRecord& record, const MatchResult& match) {
-  record.planned.clear();
-  if (!has_recurrent() || !record.write || record.prompt_tokens < record.min_cache_tokens) return;
-  SnapshotPlanInput input;
-  input.prompt_tokens = record.prompt_tokens;
-  input.matched = match.usable;
-  // The second sighting of a branch: the tokens are known, the state was never kept (or is gone).
-  if (match.known < record.prompt_tokens) input.branch = match.known;
-  input.boundaries = record.boundaries;
-  input.grid = options_.cache.snapshot_grid;
-  input.gap = options_.cache.snapshot_gap;
-  input.ladder = options_.cache.ladder_tokens;
-  // A rung is a copy, which must be small beside the prefill that passes it: at most 2 %, where a
-  // byte is copied in the time of so many multiply-adds.
-  constexpr double kMacsPerByte = 8, kShare = 0.02;
-  const double tokens =
-      static_cast<double>(state_bytes_) * kMacsPerByte / (kShare * cost_.Recompute(0, 1));
-  const bool climbs =
-      !record.idle && tokens < record.prompt_tokens && LadderBytesMax() >= state_bytes_;
-  input.rung_gap = climbs ? std::max(64, static_cast<int32_t>(tokens)) : 0;
-  // One prompt must not fill the cache with its own snapshots.
-  input.count_max = static_cast<int32_t>(std::clamp<size_t>(
-      options_.cache.budget_bytes / 4 / std::max<size_t>(state_bytes_, 1), 2, 64));
-  record.planned = PlanSnapshots(input);
-}
-
-// A live state for the sequence: a copy of that of `entry`, or zeros.
-Status StateIndex::TakeState(LeaseRecord& record, EntryId entry) {
-  serving_ = entry;  // not to be evicted by the room its own request needs
-  if (entry.valid()) Rekey(entry);
-  const bool crowded = live_states_ == options_.cache.sequence_count;
-  const bool room = !crowded && MakeRoom({.states = 1}, 0, EvictReason::kRunning, !record.idle);
-  serving_ = EntryId();
-  if (entry.valid()) Rekey(entry);
-  if (!room) {
-    Settle();
-    return crowded
-               ? ResourceExhausted("as many sequences run as may; try again when a request ends")
-               : NoRoom(
-                     "running requests leave no room for one more recurrent state; run fewer at "
-                     "a time or raise the budget");
-  }
-  record.state = AllocateState();
-  ++live_states_;
-  if (!entry.valid()) {
-    actions_.push_back({.verb = Action::Verb::kClearState, .to = record.state.value});
-    return OkStatus();
-  }
-  actions_.push_back({Action::Verb::kCopyState, order_[entry].snapshot.value, record.state.value});
-  if (!record.idle) ++stats_.snapshots_restored;
-  return OkStatus();
 }
 
 // The part of the path that serves `position`: what lies behind it may go when room is made.
@@ -232,63 +166,33 @@ StartAnswer StateIndex::Start(const Lease& lease) {
   const EntryId entry = ServingAt(match.path, match.usable);
   const RadixTree::Path path = UpTo(match.path, match.usable);
   Explain(record, match, &record.report);
-  if (has_recurrent()) {
-    if (Status taken = TakeState(record, entry); !taken.ok()) {
-      return {Kind::kRefused, {}, std::move(taken)};
-    }
+  if (Status taken = kind_->TakeState(record, entry); !taken.ok()) {
+    return {Kind::kRefused, {}, std::move(taken)};
   }
   Adopt(lease.seat_, path, match.usable);
   if (entry.valid() && !record.idle) {
-    NoteUse(entry);
+    kind_->NoteUse(entry);
     if (record.pin_ms > 0) PinEntry(entry, record.pin_ms);
   }
   if (entry.valid() && EndKindOf(order_[entry]) != EndKind::kNone) {
     record.turns = order_[entry].turns;
   }
-  if (!has_recurrent() && !record.idle) NoteContinued(record, match);
   if (record.loads > 0) {
     record.report.load_tier = tier_->name();
     record.report.loaded_tokens =
         std::clamp(match.usable, record.loaded_from, record.loaded.position) - record.loaded_from;
   }
   if (!record.idle) CountLookup(record.report);
-  PlanFor(record, match);
+  kind_->NoteStart(record, match);
   Settle();
   return {};
-}
-
-// How far into the `common` prefix the flight will publish. With recurrent state: at a snapshot it
-// has planned, and if none is near, one more is asked for where the two prompts part.
-int32_t StateIndex::Promised(LeaseRecord& flight, int32_t common, int32_t above) {
-  if (flight.load) return common == flight.prompt_tokens ? common : 0;
-  if (!has_recurrent()) return common;
-  const CacheOptions& cache = options_.cache;
-  const int32_t at = common / cache.snapshot_grid * cache.snapshot_grid;
-  auto& planned = flight.planned;
-  auto next =
-      std::upper_bound(planned.begin(), planned.end(), at,
-                       [](int32_t p, const PlannedSnapshot& one) { return p < one.position; });
-  int32_t last = std::max(above, flight.snapshot_at);
-  for (auto one = planned.begin(); one != next; ++one) {
-    if (one->reason != SnapshotReason::kEdit) last = one->position;  // rungs may be gone by then
-  }
-  constexpr size_t kPlannedMax = 64;
-  const int32_t gap = std::min(cache.snapshot_gap, SnapshotPlanInput().shared_gap);
-  if (at - last >= gap && at > flight.computed.logical && planned.size() < kPlannedMax) {
-    const bool rung = next != planned.begin() && (next - 1)->position == at;
-    rung ? void((next - 1)->reason = SnapshotReason::kBranch)
-         : void(planned.insert(next, {at, SnapshotReason::kBranch}));
-    return at;
-  }
-  return next == planned.begin() ? 0 : (next - 1)->position;
 }
 
 // Whether what the record waits for is still to come.
 bool StateIndex::StillPromises(const LeaseRecord& flight, const LeaseRecord& waiting) const {
   const int32_t position = waiting.wait.for_what.position;
   if (!flight.in_flight()) return false;
-  return has_recurrent() ? flight.computed.logical < position
-                         : position - flight.published >= kAwaitTokensMin;
+  return kind_->StillPromises(flight, position);
 }
 
 std::optional<Awaited> StateIndex::FindAwaited(const Lease& lease) {
@@ -315,7 +219,8 @@ std::optional<Awaited> StateIndex::FindAwaited(const Lease& lease) {
     if (flight.tokens[usable] != record.tokens[usable]) return;
     const int32_t common = flights_.CommonWith(flight, record, match.path, match.known);
     if (common - usable < kAwaitTokensMin) return;
-    const int32_t position = Promised(flight, common, usable);
+    const int32_t position = flight.load ? (common == flight.prompt_tokens ? common : 0)
+                                         : kind_->Promised(flight, common, usable);
     if (position - usable < kAwaitTokensMin || position < record.min_cache_tokens) return;
     if (best != nullptr && position <= awaited.position) return;
     best = &flight;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "cache/index/state_index.h"
+#include "cache/index/kind/entry_kind.h"
 
 namespace reprise {
 
@@ -39,7 +39,7 @@ void StateIndex::AdvanceCursor(LeaseRecord& record, int32_t upto) {
 void StateIndex::AttachBlocks(LeaseRecord& record, int32_t from) {
   if (!has_kv()) return;
   const int32_t upto = record.published;
-  const bool gaps = windowed_ && has_recurrent();
+  const bool gaps = kind_->leaves_gaps();
   from = std::min(from, record.shared_blocks * options_.block_tokens);
   std::vector<NodeId> path;  // from the cursor up to what is certainly held
   for (NodeId node = record.cursor.node; !tree_.IsRoot(node); node = tree_.parent(node)) {
@@ -55,7 +55,7 @@ void StateIndex::AttachBlocks(LeaseRecord& record, int32_t from) {
     const int32_t first = gaps ? kv_->FirstNeeded(upto) : kv_->end(*node);
     kv_->Attach(*node, first, std::min(tree_.end(*node), upto), record.table);
     pins_.Update(*node);
-    if (!has_recurrent()) AfterTailChanged(*node, record);
+    kind_->AfterAttach(*node, record);
   }
   ShareBlocks(record, path, upto);
 }
@@ -138,8 +138,7 @@ bool StateIndex::MakeRoomForPlanned(LeaseRecord& record, const PlannedSnapshot& 
 
 // Memory for the snapshots that lie inside the next step, before it ends at `upto`.
 void StateIndex::ReservePending(LeaseRecord& record, int32_t upto) {
-  if (!has_recurrent() || !record.may_publish()) return;
-  if (record.prompt_tokens < record.min_cache_tokens) return;
+  if (!record.may_publish() || record.prompt_tokens < record.min_cache_tokens) return;
   int32_t replay = record.snapshot_at;
   for (const PlannedSnapshot& one : record.planned) {
     if (one.position <= record.computed.logical || one.position >= upto) continue;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "cache/index/kind/entry_kind.h"
 
 namespace reprise {
 namespace {
@@ -12,14 +13,6 @@ namespace {
 uint32_t Capacity(size_t budget, size_t unit_bytes) {
   if (unit_bytes == 0) return 0;
   return static_cast<uint32_t>(std::min<size_t>(budget / unit_bytes, UINT32_MAX - 1));
-}
-
-int32_t LargestWindow(const StateSpec& spec) {
-  int window = 0;
-  for (const LayerState& layer : spec.layers) {
-    if (layer.kind == StateKind::kWindowKv) window = std::max(window, layer.window);
-  }
-  return window;
 }
 
 size_t BlockBytes(const StateSpec& spec, int32_t block_tokens) {
@@ -59,23 +52,22 @@ StateIndex::StateIndex(Options options)
       states_(static_cast<uint32_t>(
           std::min<size_t>(Capacity(options_.cache.budget_bytes, state_bytes_),
                            node_count_max_ + size_t(options_.cache.sequence_count)))),
+      kv_(Kv::Make(options_.spec, &tree_, &blocks_, options_.block_tokens)),
+      recurrent_(Recurrent::Make(options_.spec, &tree_)),
       order_(options_.cache.ttl_ms > 0),
-      pins_(&tree_, [this](NodeId node, bool below) { return HeldByPins(node, below); }),
-      fresh_(&tree_, options_.cache.ttl_ms > 0 && !options_.spec.has_recurrent()),
+      pins_(&tree_, [this](NodeId node, bool below) { return kind_->HeldByPins(node, below); }),
+      fresh_(&tree_, options_.cache.ttl_ms > 0 && recurrent_ == nullptr),
       flights_(&tree_),
       records_(&tree_, options_.block_tokens),
       ghost_tokens_max_(GhostTokensMax(options_.cache.budget_bytes)) {
   if (!options_.policy) options_.policy = std::make_unique<CostPerBytePolicy>();
-  if (options_.spec.bytes_per_token(StateKind::kFullKv) > 0) {
-    kv_ = std::make_unique<FullKv>(&tree_, &blocks_, options_.block_tokens);
-  } else if (options_.spec.has_kv()) {
-    windowed_ = true;
-    kv_ = std::make_unique<WindowKv>(&tree_, &blocks_, options_.block_tokens,
-                                     LargestWindow(options_.spec));
-  }
-  if (options_.spec.has_recurrent()) {
-    recurrent_ = std::make_unique<Recurrent>(&tree_);
+  if (kv_) components_.push_back(kv_.get());
+  if (recurrent_) {
+    components_.push_back(recurrent_.get());
     recurrent_->set_owner(this);
+    kind_ = std::make_unique<SnapshotKind>(this);
+  } else {
+    kind_ = std::make_unique<TailKind>(this);
   }
 }
 
@@ -117,32 +109,16 @@ void StateIndex::ForgetIfEmpty(NodeId root) {
 void StateIndex::OnSplit(NodeId upper, NodeId lower) {
   if (has_kv()) kv_->OnSplit(upper, lower);
   pins_.OnSplit(upper, lower);
-  if (has_recurrent()) recurrent_->OnSplit(upper, lower);
+  kind_->OnSplit(upper, lower);
   records_.OnSplit(upper, lower);
   pins_.Update(upper);
   pins_.Update(lower);
   fresh_.OnSplit(upper, lower);
-  const EntryId tail = TailOf(lower);
-  if (!tail.valid()) return;
-  // The entry stays with the tail; the other half, if it holds K/V, gets one as old.
-  if (tails_.size() <= upper.value) tails_.resize(upper.value + 1);
-  if (!kv_->holds(lower)) {
-    std::swap(tails_[upper.value], tails_[lower.value]);
-    OnEntryMoved(tail, upper);
-    return;
-  }
-  Entry entry = order_[tail];
-  entry.node = upper;
-  entry.pinned_until_ms = 0;
-  entry.leaf = entry.parked = false;
-  tails_[upper.value] = order_.Add(entry);
 }
 
 void StateIndex::OnRemove(NodeId node) {
-  if (has_kv()) kv_->OnRemove(node);
-  if (has_recurrent()) recurrent_->OnRemove(node);
-  CHECK(!TailOf(node).valid());
-  ends_.OnRemove(node);
+  for (Component* component : components_) component->OnRemove(node);
+  kind_->OnRemove(node);
   fresh_.OnRemove(node);
   const NodeId above = tree_.parent(node);
   if (above.valid() && tree_.IsRoot(above)) maybe_empty_.push_back(above);
@@ -278,7 +254,8 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
   if (!record.canonical) record.planned.clear();
   const int32_t before = record.computed.logical;
   record.computed = done;
-  const bool published = PublishComputed(record, before);
+  const bool published = record.may_publish() && record.prompt_tokens >= record.min_cache_tokens &&
+                         kind_->PublishComputed(record, before);
   if (before < record.prompt_tokens && !record.in_flight()) flights_.Arrive(lease.seat_);
   FreePending(record);
   DropBehindWindow(record);
@@ -286,48 +263,10 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
   return OkStatus();
 }
 
-// What a step from position `before` on has made complete becomes tree: snapshots that it passed,
-// or whole blocks and the end of the prompt. False: there was nothing.
-bool StateIndex::PublishComputed(LeaseRecord& record, int32_t before) {
-  if (!record.may_publish() || record.prompt_tokens < record.min_cache_tokens) return false;
-  const int32_t computed = record.computed.logical, tokens = options_.block_tokens;
-  if (!has_recurrent()) {
-    const bool whole = computed == record.prompt_tokens;
-    if (!whole && before / tokens == computed / tokens) return false;
-    Publish(record, whole ? computed : computed / tokens * tokens);
-    return true;
-  }
-  if (record.planned.empty()) return false;
-  PublishPending(record);
-  while (!record.planned.empty() && record.planned[0].position <= computed) {
-    const PlannedSnapshot one = record.planned[0];
-    record.planned.erase(record.planned.begin());
-    if (one.position == computed) TakeSnapshot(record, one, StateId());
-  }
-  return true;
-}
-
-bool StateIndex::FinishTakesSnapshot(const LeaseRecord& r) const {
-  return has_recurrent() && r.may_publish() && r.computed.logical > r.published &&
-         r.prompt_tokens >= r.min_cache_tokens &&
-         r.computed.logical - r.snapshot_at >= options_.cache.snapshot_gap &&
-         r.computed.logical % options_.cache.snapshot_grid == 0;
-}
-
 ReuseReport StateIndex::Finish(Lease lease) {
   LeaseRecord& record = RecordOf(lease);
-  if (FinishTakesSnapshot(record)) {
-    --live_states_;
-    TakeSnapshot(record, {record.computed.logical, SnapshotReason::kReplyEnd},
-                 std::exchange(record.state, StateId()));
-  } else if (!has_recurrent() && record.may_publish() && record.computed.logical > 0 &&
-             record.prompt_tokens >= record.min_cache_tokens) {
-    Publish(record, record.computed.logical);
-    // Else there was no room, not even for nodes.
-    if (record.published == record.computed.logical) {
-      NoteEndOf(record);
-      WishSpill(record, record.published, SnapshotReason::kReplyEnd);
-    }
+  if (record.may_publish() && record.prompt_tokens >= record.min_cache_tokens) {
+    kind_->Finish(record);
   }
   return record.report;
 }
@@ -377,7 +316,7 @@ void StateIndex::Settle() {
 void StateIndex::NoteRestore(const Lease& lease, int64_t restore_ns) {
   LeaseRecord& r = RecordOf(lease);
   r.report.restore_ns = restore_ns;
-  if (has_recurrent() && r.computed.logical > 0 && !r.idle) {
+  if (r.state.valid() && r.computed.logical > 0 && !r.idle) {
     stats_.restore_us.Add(static_cast<uint64_t>(restore_ns / 1000));
   }
 }
@@ -390,8 +329,9 @@ std::pair<size_t, size_t> StateIndex::BytesAndShareOf(std::string_view tenant) c
 
 size_t StateIndex::bytes_metadata() const {
   constexpr size_t kMapNodeBytes = 96;  // a tree or hash node with its key, about
-  return tree_.bytes() + (kv_ ? kv_->bytes() : 0) + (recurrent_ ? recurrent_->bytes() : 0) +
-         order_.bytes() + blocks_.bytes() + states_.bytes() +
+  size_t components = 0;
+  for (const Component* component : components_) components += component->bytes();
+  return tree_.bytes() + components + order_.bytes() + blocks_.bytes() + states_.bytes() +
          (tails_.capacity() + parked_.capacity()) * sizeof(EntryId) + ends_.bytes() +
          fresh_.bytes() + lease_bytes_ + pins_.bytes_metadata() +
          2 * namespaces_.size() * kMapNodeBytes + records_.bytes();
@@ -442,15 +382,7 @@ void StateIndex::Reset(const NamespaceKey* key) {
     for (const NodeId node : nodes) {
       for (const TierRecordId record : records_.at(node)) ForgetRecord(record);
     }
-    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-      if (has_recurrent()) {
-        while (const auto mark = recurrent_->Deepest(*node, tree_.end(*node))) {
-          DropSnapshot(mark->entry, EvictReason::kReset);
-        }
-      } else if (const EntryId tail = TailOf(*node); tail.valid()) {
-        DropTail(tail, EvictReason::kReset);
-      }
-    }
+    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) kind_->DropAll(*node);
     tree_.PurgeBelow(root);
   }
   for (const NodeId root : roots) tree_.Unref(root);

@@ -43,7 +43,8 @@ namespace reprise {
 // simulation or a test may throw it away.
 //
 // An entry is what eviction takes: in models with recurrent state a snapshot, with the K/V that
-// only it made reachable; in attention-only models the last block of a leaf.
+// only it made reachable; in attention-only models the last block of a leaf. All that differs
+// between the two is in kind/entry_kind.h.
 //
 // Thread safety: none.
 // Invariants, beyond those of the parts (CheckInvariants):
@@ -122,9 +123,15 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
 
  private:
   using NamespaceMap = std::map<std::pair<std::string, std::string>, NodeId>;  // (salt, digest)
+  // What differs between entries that are snapshots and those that are tails: kind/entry_kind.h.
+  class EntryKind;
+  class SnapshotKind;
+  class TailKind;
+  // Waiting for another request costs a step or more; it must save at least this.
+  static constexpr int32_t kAwaitTokensMin = 32;
+
   // state_index.cc
   bool has_kv() const { return kv_ != nullptr; }
-  bool has_recurrent() const { return recurrent_ != nullptr; }
   EntryId TailOf(NodeId node) const {
     return node.value < tails_.size() ? tails_[node.value] : EntryId();
   }
@@ -133,8 +140,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void ForgetIfEmpty(NodeId root);
   BlockNeed NeedOf(const LeaseRecord& record, int32_t token_count) const;
   Status ReserveBlocks(LeaseRecord& record, const BlockNeed& need);
-  bool PublishComputed(LeaseRecord& record, int32_t before);
-  bool FinishTakesSnapshot(const LeaseRecord& record) const;
   void Settle();
   void OnSplit(NodeId upper, NodeId lower) override;
   void OnRemove(NodeId node) override;
@@ -149,10 +154,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void Explain(const LeaseRecord& record, const MatchResult& match, ReuseReport* report) const;
   bool StoredUnderOtherDigest(const LeaseRecord& record) const;
   void CountLookup(const ReuseReport& report);
-  int32_t Promised(LeaseRecord& flight, int32_t common, int32_t above);
   bool StillPromises(const LeaseRecord& flight, const LeaseRecord& waiting) const;
-  Status TakeState(LeaseRecord& record, EntryId entry);
-  void PlanFor(LeaseRecord& record, const MatchResult& match);
 
   // publish.cc
   bool MakeRoomForNodes();
@@ -188,7 +190,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   bool EvictOne(EvictReason why, double below_key, bool even_pinned);
   EntryId NextVictim(double below_key);
   bool EvictTailBlock(EntryId id, EvictReason why);
-  bool FreeCopies();
   void DropTail(EntryId id, EvictReason why);
   void DropSnapshot(EntryId id, EvictReason why);
   void CountEvicted(const Entry& entry, EvictReason why);
@@ -196,9 +197,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void AfterTailChanged(NodeId node, const LeaseRecord& record);
   static EndKind EndKindOf(SnapshotReason reason);
   EndKind EndKindOf(const Entry& entry) const;
-  void NoteUse(EntryId id);
-  void NoteEndOf(LeaseRecord& record);
-  void NoteContinued(LeaseRecord& record, const MatchResult& match);
   void RekeySome(uint32_t count);
   void UpdateTail(NodeId node);
   void Rekey(EntryId id);
@@ -209,11 +207,10 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void Unpin(EntryId id);
   void ExpirePins();
   size_t PinnedBytesMax() const;
-  size_t HeldByPins(NodeId node, bool pinned_below) const;
+  size_t KvBytesUpTo(NodeId node, int32_t upto) const;
   bool Expired(const Entry& entry) const;
   bool ExpireSome(int count);
   void EnforceEntryLimit();
-  size_t entry_count() const;
 
   // tiers.cc
   void WishSpill(const LeaseRecord& record, int32_t position, SnapshotReason reason);
@@ -238,8 +235,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
 
   // check.cc
   Status CheckNodes() const;
-  Status CheckTail(NodeId node) const;
-  Status CheckReach(NodeId node) const;
   Status CheckRefs() const;
   Status CheckEntries() const;
   std::string DescribeNode(NodeId node) const;
@@ -258,9 +253,10 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   IdPool<StateId> states_;
   int32_t live_states_ = 0;  // of them, those of running sequences
   size_t rung_count_ = 0;    // of them, rungs of the ladder from the end (kEdit)
-  bool windowed_ = false;    // K/V may have gaps
   std::unique_ptr<Kv> kv_;
   std::unique_ptr<Recurrent> recurrent_;
+  std::vector<Component*> components_;  // those of them that the model has
+  std::unique_ptr<EntryKind> kind_;
 
   Tenants tenants_;
   Claim claim_;                         // what room is made for

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/check.h"
-#include "cache/index/state_index.h"
+#include "cache/index/kind/entry_kind.h"
 
 namespace reprise {
 namespace {
@@ -116,9 +116,7 @@ void StateIndex::WishAll() {
     const EntryId id{i};
     if (!order_.in_use(id)) continue;
     const Entry& entry = order_[id];
-    const bool wanted =
-        has_recurrent() ? entry.reason != SnapshotReason::kEdit && !entry.superseded : entry.leaf;
-    if (!wanted) continue;
+    if (!kind_->GoesDown(entry)) continue;
     const double worth =
         entry.pinned_until_ms > 0 ? std::numeric_limits<double>::infinity() : order_.key(id);
     found.push_back({-worth, id});
@@ -127,7 +125,7 @@ void StateIndex::WishAll() {
   spill_idle_.clear();
   for (const auto& [worth, id] : found) {
     const Entry& entry = order_[id];
-    const int32_t position = has_recurrent() ? entry.position : kv_->end(entry.node);
+    const int32_t position = kind_->PositionOf(entry);
     spill_idle_.push_back({tree_.PlaceOf({entry.node, position}), entry.reason});
   }
 }
@@ -137,7 +135,9 @@ void StateIndex::BeginSpill(const SpillWish& wish) {
   const RadixTree::Cursor at = tree_.Resolve(wish.place.at);
   const RadixTree::Path path = tree_.PathTo(at);
   if (path.empty() || Serve(path, at.position) != at.position) return;  // gone meanwhile
-  const EntryId entry = has_recurrent() ? ServingAt(path, at.position) : EntryId();
+  const EntryId serving = ServingAt(path, at.position);
+  const bool with_state = serving.valid() && order_[serving].snapshot.valid();
+  const EntryId entry = with_state ? serving : EntryId();
   // The conversation has moved on: so will its record.
   if (entry.valid() && (order_[entry].superseded || order_[entry].spilling)) return;
   const Records::Record* parent = has_kv() ? records_.Deepest(path, at.position) : nullptr;
@@ -241,7 +241,7 @@ bool StateIndex::BeginLoad(uint32_t seat, uint32_t load, int32_t position) {
   record.prompt_tokens = position;
   record.bytes = sizeof(LeaseRecord) + record.tokens.capacity() * sizeof(TokenId);
   const uint32_t blocks = has_kv() ? uint32_t(position / options_.block_tokens) + 2 : 0;
-  const Units units{.blocks = blocks, .states = has_recurrent() ? 1u : 0u};
+  const Units units{.blocks = blocks, .states = kind_->states_per_sequence()};
   if (!MakeRoom(units, record.bytes, EvictReason::kRunning, false)) return false;
   const MatchResult match = Match(record);  // what made room may have been a part of it
   const int32_t from = Serve(match.path, std::min(match.known, position - 1));
@@ -258,12 +258,7 @@ bool StateIndex::BeginLoad(uint32_t seat, uint32_t load, int32_t position) {
   if (has_kv()) {
     move.blocks.assign(record.table.begin() + move.first_block, record.table.end());
   }
-  if (has_recurrent()) {
-    if (states_.full() || !MakeRoom({.states = 1}, 0, EvictReason::kRunning, false)) return false;
-    move.state = AllocateSnapshot(heads.back().reason);
-    record.pending.push_back({position, move.state});
-    record.pending_reasons.push_back(heads.back().reason);
-  }
+  if (!kind_->TakeStateToLoad(record, position, heads.back().reason, &move)) return false;
   Transfer& transfer = transfers_[move.id];
   transfer = {move.kind, KeyOfRoot(record.root), record.tokens, load, {}, {}, {}};
   for (const RecordHead& head : heads) transfer.sources.push_back(head.id);
@@ -329,11 +324,7 @@ void StateIndex::EndLoad(const Transfer& transfer, const MoveDone& done) {
   }
   const int32_t from = record.computed.logical, upto = record.prompt_tokens;
   record.computed = {upto, upto};
-  if (has_recurrent()) {
-    PublishPending(record);
-  } else {
-    Publish(record, upto);
-  }
+  kind_->PublishLoad(record);
   for (const TierRecordId id : transfer.sources) {
     if (records_.Find(id) != nullptr) records_.Touch(id, now_ms_);
   }
