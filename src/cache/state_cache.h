@@ -82,6 +82,8 @@ struct CacheRequest {
   std::string_view tenant;               // whose share of the cache this is; see CacheOptions
   int32_t tenant_weight = 1;
   bool idle = false;  // work for idle time: never awaited, not in the statistics
+  // Holds the prompt and is taken over, with its capacity: nothing is copied. Null: `tokens` is.
+  std::vector<TokenId>* storage = nullptr;
 };
 
 // Memory for the state after tokens [0, position), waiting to be filled by a step.

@@ -134,7 +134,7 @@ TEST(StateCache, AStateThatIsNotFiniteIsNeverStored) {
   EXPECT_EQ(toy.computed, 100 + 300);
 }
 
-TEST(StateCache, RefusesABudgetThatHoldsNoEntryWithTheNumbers) {
+TEST(StateCache, RefusesABudgetThatHoldsNoSequenceWithTheNumbers) {
   CacheOptions options;
   options.budget_bytes = 1 << 20;
   options.context_tokens = 32768;

@@ -68,7 +68,7 @@ void Engine::DropSurplus() {
   }
 }
 
-Lease Engine::Acquire(const Sequence& sequence, std::span<const TokenId> tokens) {
+Lease Engine::Acquire(Sequence& sequence, std::span<const TokenId> tokens) {
   const GenerateRequest& request = sequence.request;
   CacheRequest wanted;
   wanted.key = &sequence.key;
@@ -81,6 +81,7 @@ Lease Engine::Acquire(const Sequence& sequence, std::span<const TokenId> tokens)
   wanted.idle = request.idle;
   wanted.tenant = request.tenant;
   wanted.tenant_weight = request.tenant_weight;
+  if (!sequence.prompt.empty()) wanted.storage = &sequence.prompt;
   return cache_->Acquire(wanted);
 }
 

@@ -31,6 +31,21 @@ void NoteStored(const ReuseReport& lease, ReuseReport* report) {
   report->snapshots_declined += lease.snapshots_declined;
 }
 
+// The prompt, and behind it memory for a reply of usual length: copied and touched on the caller's
+// thread, so that the engine's does neither.
+std::vector<TokenId> PromptWithRoom(const GenerateRequest& request, int32_t context_tokens) {
+  constexpr size_t kReplyTokens = 4096;
+  const size_t known = request.prompt.size();
+  const size_t room = std::min({kReplyTokens, static_cast<size_t>(request.max_tokens),
+                                static_cast<size_t>(context_tokens) - known});
+  std::vector<TokenId> tokens;
+  tokens.reserve(known + room);
+  tokens.assign(request.prompt.begin(), request.prompt.end());
+  tokens.resize(known + room);
+  tokens.resize(known);
+  return tokens;
+}
+
 }  // namespace
 
 Engine::Engine(Executor& executor, std::unique_ptr<StateCache> cache, const EngineOptions& options,
@@ -106,6 +121,7 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   if (request.constraint) {
     sequence->allowed.emplace(static_cast<size_t>(card.vocab_size), /*all=*/false);
   }
+  sequence->prompt = PromptWithRoom(request, context_tokens_);
   sequence->key = {card.digest, request.salt};
   sequence->request = std::move(request);
   if (sequence->request.constraint) sequence->Force();

@@ -122,7 +122,7 @@ class Engine {
   void Reserve(std::vector<Share>* shares);
   Sequence* MakeRoomFor(Sequence& needy, const Status& reserved);
   void MakeRoomToCompute(const std::vector<Share>& shares, const Status& computed);
-  Lease Acquire(const Sequence& sequence, std::span<const TokenId> tokens);
+  Lease Acquire(Sequence& sequence, std::span<const TokenId> tokens);
 
   // engine.cc
   void ScorePrompt(Sequence& sequence);

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "cache/state_cache.h"
 #include "engine/request.h"
@@ -23,6 +24,7 @@ struct Sequence {
   GenerateRequest request;
   std::shared_ptr<TokenStream> stream;
   NamespaceKey key;
+  std::vector<TokenId> prompt;  // of the request, for its first lease to take over
   Lease lease;
   int32_t generated = 0;
   TokenCounts said;                         // prompt and reply, if something is penalised

@@ -45,5 +45,32 @@ TEST(Finish, RenamesTheLiveStateAndNeedsNoRoom) {
   EXPECT_TRUE(client.index.CheckInvariants().ok());
 }
 
+// Long prompts are neither copied when they come nor moved when their replies begin.
+TEST(Acquire, TakesTheMemoryOfThePromptOver) {
+  StateIndex::Options options;
+  options.spec = SpecOfKinds(true, 0, false);
+  options.cache.budget_bytes = 64 << 20;
+  IndexClient client(std::move(options));
+  const auto prompt = RandomTokens(1, 300), reply = RandomTokens(2, 100);
+  std::vector<TokenId> storage;
+  storage.reserve(prompt.size() + reply.size());
+  storage.assign(prompt.begin(), prompt.end());
+  const TokenId* place = storage.data();
+  const size_t before = client.index.bytes_used();
+  CacheRequest request;
+  request.storage = &storage;
+  Lease lease = client.Acquire(prompt, request);
+  EXPECT_TRUE(storage.empty());
+  EXPECT_EQ(lease.tokens().data(), place);
+  EXPECT_EQ(lease.prompt_tokens(), 300);
+  ASSERT_TRUE(client.index.Start(lease).ready());
+  EXPECT_GE(client.index.bytes_used(), before + 400 * sizeof(TokenId))
+      << "and all of it is charged";
+  ASSERT_TRUE(client.Compute(lease).ok());
+  client.index.Append(lease, reply);
+  EXPECT_EQ(lease.tokens().data(), place);
+  EXPECT_TRUE(client.index.CheckInvariants().ok());
+}
+
 }  // namespace
 }  // namespace reprise

@@ -151,8 +151,13 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
   tree_.Ref(record.root);
   record.owner = tenants_.Enter(request.tenant, request.tenant_weight,
                                 [this](uint32_t owner) { return CachedBytesOf(owner) > 0; });
-  record.tokens.assign(request.tokens.begin(), request.tokens.end());
-  record.prompt_tokens = static_cast<int32_t>(request.tokens.size());
+  if (request.storage != nullptr) {
+    CHECK(request.storage->size() == request.tokens.size());
+    record.tokens = std::move(*request.storage);  // spans of it stay valid
+  } else {
+    record.tokens.assign(request.tokens.begin(), request.tokens.end());
+  }
+  record.prompt_tokens = static_cast<int32_t>(record.tokens.size());
   record.boundaries.assign(request.boundaries.begin(), request.boundaries.end());
   record.pin_ms = request.pin_ms;
   record.min_cache_tokens = request.min_cache_tokens;
