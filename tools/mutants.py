@@ -105,7 +105,8 @@ MUTANTS = [
      "kPower * std::min(0., log_odds(turns) - best + kAlike)",
      "kPower * std::min(0., log_odds(turns) - best)", CACHE),
     ("tails_by_age_only", "src/cache/policy/value.cc",
-     "kPower * std::min(0., log_odds(turns) - best + kAlike)", "0", CACHE),
+     "kPower * std::min(0., log_odds(turns) - best + kAlike)",
+     "0 * kPower * std::min(0., log_odds(turns) - best + kAlike)", CACHE),
     ("ladder_off", "src/cache/policy/snapshot_plan.cc",
      "    if (in_.rung_gap > 0) AddRungs();", "", CACHE),
 
