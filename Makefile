@@ -7,7 +7,7 @@ MODEL ?=
 
 help:
 	@echo "make serve [MODEL=file.gguf]  build, serve over HTTP, print the address"
-	@echo "make test                     build, then run every test"
+	@echo "make test [CUDA=OFF]          build, then run every test; OFF: without the CUDA backend"
 	@echo "make cuda                     build with the CUDA backend (installs its compiler into build/)"
 	@echo "make serve DEVICE=cuda        the same, and serve on the GPU"
 	@echo "make test-cuda                every kernel against its specification, and audits, on this machine's GPU"
@@ -29,9 +29,10 @@ serve: $(if $(findstring cuda,$(DEVICE)),cuda,build)
 	@tools/serve.sh "$(MODEL)" "$(DEVICE)"
 
 cuda-toolkit:
+	@tools/setup.sh cuda
 	@tools/cuda_toolkit.sh build/cuda-toolkit
 
-cuda: setup cuda-toolkit
+cuda: cuda-toolkit
 	@cmake --preset cuda >/dev/null && cmake --build --preset cuda -j $(JOBS)
 
 test-cuda: cuda-toolkit
@@ -41,9 +42,11 @@ test-cuda: cuda-toolkit
 	@build/dev/src/sample/sample_test --gtest_filter='DeviceChoice.*'
 	@tools/test_cuda.sh build/dev/reprise
 
-test:
+# With the CUDA backend: it compiles and its machine code is read without a GPU. `make test CUDA=OFF` leaves it out.
+CUDA ?= ON
+test: $(if $(filter ON,$(CUDA)),cuda-toolkit)
 	@tools/setup.sh test
-	@cmake --preset dev >/dev/null && cmake --build --preset dev -j $(JOBS)
+	@cmake --preset dev -DREPRISE_CUDA=$(CUDA) >/dev/null && cmake --build --preset dev -j $(JOBS)
 	@ctest --preset dev -j $(JOBS)
 
 asan tsan:

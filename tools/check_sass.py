@@ -14,11 +14,18 @@ import sys
 # Part of a kernel's name: (instructions it must have, bytes of stack it may have).
 HOT = {
     "ManyKernel": (["HGMMA", "UTMALDG", "UTMASTG"], 0),
-    "FewRowsKernel": (["HMMA"], 0),
+    "SomeRowsKernel": (["HGMMA", "UTMALDG"], 0),
+    "FewRowsKernel": (["HMMA", "LDGSTS"], 0),
     "ManyRowsKernel": (["HMMA", "LDSM"], 0),
     # Values of 256 channels in registers: a few bytes go to the stack.
     "TensorAttention": (["HMMA", "LDSM"], 48),
+    "ManyQueries": (["HGMMA", "LDGSTS"], 0),
+    "OneRowKernel": (["IDP.4A", "LDGSTS"], 0),
+    # Digits of sums beside the minima of types that have them, in the forms for many tokens.
+    "FewProducts": (["IMMA"], 8),
+    "ManyProducts": (["IMMA", "LDGSTS"], 32),
     "ScanKernel": (["SHFL", "LDGSTS"], 0),
+    "DeltaTokenKernel": (["SHFL", "LDGSTS"], 0),
 }
 
 

@@ -1,19 +1,21 @@
 #!/bin/sh
-# Installs the Debian packages that are missing: `setup.sh build` for the product, `test` for its tests as
-# well, `fuzz` for the fuzz targets. Says what it installs; does nothing when all is there.
+# Installs the Debian packages that are missing: `setup.sh build` for the product, `cuda` for what installs
+# CUDA's compiler as well, `test` for its tests, `fuzz` for the fuzz targets. Says what it installs; does nothing when all is there.
 set -eu
 
 packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libxxhash-dev libzstd-dev libboost1.81-dev libtomlplusplus-dev libssl-dev"
+venv=""
+python3 -c 'import venv, ensurepip' 2>/dev/null || venv="python3 python3-venv"
 case "${1:-build}" in
   build) ;;
+  cuda) packages="$packages $venv" ;;
   test)
-    packages="$packages libgtest-dev python3 binutils git redis-server haproxy openssl"
-    python3 -c 'import venv, ensurepip' 2>/dev/null || packages="$packages python3-venv"
+    packages="$packages $venv libgtest-dev python3 binutils git redis-server haproxy openssl"
     command -v npm >/dev/null || packages="$packages nodejs npm"
     packages="$packages chromium chromium-driver"
     ;;
   fuzz) packages="$packages clang-19 libclang-rt-19-dev" ;;
-  *) echo "usage: setup.sh build|test|fuzz" >&2; exit 2 ;;
+  *) echo "usage: setup.sh build|cuda|test|fuzz" >&2; exit 2 ;;
 esac
 
 missing=""
