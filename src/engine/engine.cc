@@ -31,17 +31,18 @@ void NoteStored(const ReuseReport& lease, ReuseReport* report) {
   report->snapshots_declined += lease.snapshots_declined;
 }
 
-// The prompt, and behind it memory for a reply of usual length: copied and touched on the caller's
-// thread, so that the engine's does neither.
+// The prompt, with room for the longest reply behind it, so that it never moves: copied, and
+// touched as far as replies usually come, on the caller's thread, so that the engine's does
+// neither.
 std::vector<TokenId> PromptWithRoom(const GenerateRequest& request, int32_t context_tokens) {
-  constexpr size_t kReplyTokens = 4096;
+  constexpr size_t kUsualTokens = 4096;
   const size_t known = request.prompt.size();
-  const size_t room = std::min({kReplyTokens, static_cast<size_t>(request.max_tokens),
-                                static_cast<size_t>(context_tokens) - known});
+  const size_t reply = std::min(static_cast<size_t>(request.max_tokens),
+                                static_cast<size_t>(context_tokens) - known);
   std::vector<TokenId> tokens;
-  tokens.reserve(known + room);
+  tokens.reserve(known + reply);
   tokens.assign(request.prompt.begin(), request.prompt.end());
-  tokens.resize(known + room);
+  tokens.resize(known + std::min(reply, kUsualTokens));
   tokens.resize(known);
   return tokens;
 }
