@@ -24,9 +24,9 @@ constexpr uint64_t kSeeds = 20000;
 constexpr FakeExecutor::Kind kKinds[] = {
     FakeExecutor::Kind::kAttention, FakeExecutor::Kind::kRecurrent, FakeExecutor::Kind::kHybrid};
 
-uint64_t SeedCount() {
-  const char* text = std::getenv("REPRISE_SIM_SEEDS");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : kSeeds;
+uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
 AuditResult RunFake(const Schedule& schedule, FakeExecutor& executor, int invariant_interval,
@@ -44,9 +44,9 @@ TEST(Simulation, EveryScheduleGivesTheColdAnswer) {
   uint64_t compared = 0;
   uint64_t spills = 0;
   uint64_t loads = 0;
-  const char* first = std::getenv("REPRISE_SIM_FIRST");
-  for (uint64_t seed = first != nullptr ? std::strtoull(first, nullptr, 10) : 0; seed < SeedCount();
-       ++seed) {
+  const uint64_t first = FromEnvironment("REPRISE_SIM_FIRST", 0);
+  const uint64_t count = FromEnvironment("REPRISE_SIM_SEEDS", kSeeds);
+  for (uint64_t seed = first; seed < first + count; ++seed) {
     const Schedule schedule = MakeSchedule(seed, {.long_context_tokens = 4096});
     // Some in memory that cannot be touched where nothing was taken, several units to a page.
     ScarceMemory strict(SIZE_MAX, size_t{256} << 10);
@@ -65,11 +65,11 @@ TEST(Simulation, EveryScheduleGivesTheColdAnswer) {
     loads += result.loads;
   }
   // The schedules must exercise what they are for.
-  EXPECT_GT(reused, SeedCount() * 20);
-  EXPECT_GT(evicted, SeedCount() / 4);
-  EXPECT_GT(preempted, SeedCount() / 100);
-  EXPECT_GT(spills, SeedCount() / 10);
-  EXPECT_GT(loads, SeedCount() / 100);
+  EXPECT_GT(reused, count * 20);
+  EXPECT_GT(evicted, count / 4);
+  EXPECT_GT(preempted, count / 100);
+  EXPECT_GT(spills, count / 10);
+  EXPECT_GT(loads, count / 100);
   RecordProperty("spills", std::to_string(spills));
   RecordProperty("loads", std::to_string(loads));
   RecordProperty("logits_compared", std::to_string(compared));
