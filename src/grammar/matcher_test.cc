@@ -167,7 +167,8 @@ TEST(MatcherTest, MasksAreExactWherePatternsAreCounted) {
     words = std::move(longer);
     tokens.insert(tokens.end(), words.begin(), words.end());
   }
-  const std::pair<uint32_t, uint32_t> counts[] = {{0, 5}, {1, 9}, {3, 20}, {10, 12}, {0, 300}};
+  const std::pair<uint32_t, uint32_t> counts[] = {{0, 5},   {1, 9},   {3, 20},
+                                                  {10, 12}, {0, 300}, {0, RegexPool::kUnbounded}};
   for (const char* text : {"^(\\S+\\s+){0,3}\\S+$", "az", "^[ab ]*$", "^(a|b|.{2,6}z)$", "^[^]*é$",
                            "^$|^(\\S+\\s+){0,2}\\S+$"}) {
     for (const auto& [min, max] : counts) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "text/output/body/json_syntax.h"
 #include "text/output/output_parser.h"
 
 namespace {
@@ -44,7 +45,9 @@ std::string Summary(const reprise::OutputFormat& format, std::string_view text, 
       arguments += event.text;
     } else if (event.kind == Kind::kCallEnd) {
       const auto parsed = reprise::JsonDocument::Parse(arguments);
-      CHECK(event.complete == (parsed.ok() && parsed->root().is_object()));
+      const bool object = parsed.ok() && parsed->root().is_object();
+      CHECK(event.complete || !object);
+      CHECK(!event.complete || reprise::JsonKindOf(arguments) == reprise::JsonValue::Kind::kObject);
       open = false;
     }
     out += static_cast<char>('0' + static_cast<int>(event.kind));

@@ -5,6 +5,7 @@
 #include <bitset>
 #include <utility>
 
+#include "text/output/body/json_syntax.h"
 #include "text/output/call_attempt.h"
 #include "text/output/markers.h"
 
@@ -16,9 +17,15 @@ using Kind = OutputEvent::Kind;
 constexpr size_t kLongTextBytes = 4096;
 constexpr int kLongRescansMax = 16;
 
-bool IsObject(std::string_view json) {
-  const auto document = JsonDocument::Parse(json);
-  return document.ok() && document->root().is_object();
+// JSON that the model wrote itself is taken as other readers take it. What was put together from
+// parameters has each of them once.
+bool IsObject(std::string_view arguments, const CallFormat& format) {
+  using Body = CallFormat::Body;
+  bool twice = false;
+  if (JsonKindOf(arguments, &twice) != JsonValue::Kind::kObject) return false;
+  const bool written = format.body == Body::kJson || format.body == Body::kNamedJson ||
+                       format.body == Body::kKeyedJson;
+  return written || !twice;
 }
 
 }  // namespace
@@ -331,7 +338,7 @@ void OutputParser::Reader::EndCall() {
   OutputEvent event;
   event.kind = Kind::kCallEnd;
   event.id = call_.id;
-  event.complete = IsObject(call_.arguments);
+  event.complete = IsObject(call_.arguments, *call_format_);
   events_->push_back(std::move(event));
   end_taken_ = body_->takes_end();
   body_.reset();

@@ -7,6 +7,8 @@
 
 #include <random>
 
+#include "text/output/body/json_syntax.h"
+
 namespace reprise {
 namespace {
 
@@ -195,6 +197,23 @@ TEST(OutputParser, WhatIsCutOffOrBrokenIsNotComplete) {
       TaggedFormat(), nullptr, "<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": " + deep);
   EXPECT_FALSE(parsed.calls.at(0).complete);
   EXPECT_EQ(parsed.calls.at(0).arguments + parsed.content, "{\"x\": " + deep);
+}
+
+// What other readers of JSON take: numbers that no type holds, names that come twice.
+TEST(OutputParser, CallsAreCompleteBySyntax) {
+  const std::string digits(400, '7');
+  for (const std::string& arguments :
+       {std::string(R"({"":"","":""})"), std::string(R"({"days": 72214.62E414})"),
+        "{\"days\": " + digits + "}",
+        std::string(R"({"a": [{"b": "\u00e9\n"}, -0.5e-3, null]})")}) {
+    EXPECT_EQ(
+        Tagged("<tool_call>\n{\"name\": \"f\", \"arguments\": " + arguments + "}\n</tool_call>"),
+        "[f " + arguments + "]");
+  }
+  for (const char* text : {"{", "{}}", "{\"a\"}", "{\"a\": 01}", "{\"a\": 1.}", "{\"a\": \"\\x\"}",
+                           "{\"a\": [1,]}", "{a: 1}", "{\"a\": \"\xff\"}", "{\"a\": tru}"}) {
+    EXPECT_FALSE(JsonKindOf(text)) << text;
+  }
 }
 
 TEST(OutputParser, CallsEndOpenReasoning) {

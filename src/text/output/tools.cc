@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "text/output/body/json_syntax.h"
 #include "text/output/body/literal.h"
 #include "text/output/tag_search.h"
 
@@ -88,18 +89,18 @@ std::string ValueToJson(std::string_view text, const JsonValue* schema) {
     std::string_view bare = text.substr(BlanksAtStart(text));
     bare.remove_suffix(BlanksAtEnd(bare));
     std::string json(bare);
-    auto value = JsonDocument::Parse(json);
-    if (!value.ok()) {
+    std::optional<Kind> kind = JsonKindOf(json);
+    if (!kind) {
       if (auto converted = LiteralToJson(bare)) {
         json = std::move(*converted);
-        value = JsonDocument::Parse(json);
+        kind = JsonKindOf(json);
       }
     }
     const unsigned types = TypesOf(*schema, 0);
     // A number that is none of the types is passed on all the same, unless it could be text.
     const bool text_allowed = (types & Bit(Kind::kString)) != 0;
-    if (value.ok() && !(value->root().is_string() && text_allowed) &&
-        ((types & Bit(value->root().kind())) != 0 || !text_allowed)) {
+    if (kind && !(*kind == Kind::kString && text_allowed) &&
+        ((types & Bit(*kind)) != 0 || !text_allowed)) {
       return json;
     }
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "text/output/body/json.h"
+#include "text/output/body/json_syntax.h"
 #include "text/output/markers.h"
 #include "text/output/tools.h"
 
@@ -226,7 +227,7 @@ void ParametersBody::EndValue(CallDraft* call) {
     call->arguments += '"';
   } else if (!type_.empty()) {
     // The format says that this is JSON. What is none is passed on as text.
-    if (JsonDocument::Parse(value_).ok()) {
+    if (JsonKindOf(value_)) {
       call->arguments += value_;
     } else {
       AppendJsonString(value_, &call->arguments);
