@@ -14,6 +14,7 @@
 #include "kernels/choice_ops.h"
 #include "kernels/expert_ops.h"
 #include "kernels/joint_ops.h"
+#include "kernels/keep_ops.h"
 #include "kernels/ops.h"
 #include "kernels/scan_ops.h"
 
@@ -28,7 +29,8 @@ struct StepProgram {
 
 // What computes: a set of ops, the memory that they work in, and the weights as they want them.
 // There is one per device; models, layers and families are written once, against the functions of
-// ops.h, activation_ops.h, expert_ops.h and scan_ops.h, which check shapes and come here.
+// ops.h, activation_ops.h, expert_ops.h, scan_ops.h and keep_ops.h, which check shapes and come
+// here.
 //
 // The bits of every op are specified: those of kernels/cpu by kernels/reference. A backend whose
 // bits differ says so in numerics(), which is part of the digest that names a model's state.
@@ -72,6 +74,14 @@ class Backend {
     CHECK(chooses());
     return OkStatus();
   }
+
+  // keep_ops.h
+  virtual bool keeps() const { return false; }
+  virtual void ScoreKeys(ScratchArena&, const StepLayout&, const KvPlace&, const KvShape&,
+                         const AttentionParams&, const ConstRows& /*q*/, const ScoredRows&) {
+    CHECK(keeps());
+  }
+  virtual void KeepRows(const KvPlace&, const KvShape&, const KeptRows&) { CHECK(keeps()); }
 
   // Ops: what the functions of the same name say, their shapes already checked, at least one row.
   // ops.h

@@ -8,6 +8,10 @@
 namespace reprise {
 
 class Backend;
+struct AttentionParams;
+struct ConstRows;
+struct KvShape;
+struct ScoredRows;
 
 // Sees every op of a context begin and end: for profiles and tests.
 class OpObserver {
@@ -15,6 +19,9 @@ class OpObserver {
   virtual ~OpObserver() = default;
   virtual void Begin(std::string_view op) = 0;
   virtual void End() = 0;
+  // What ScoreKeys works on, before it does.
+  virtual void Scores(const KvShape&, const AttentionParams&, const ConstRows& /*q*/,
+                      const ScoredRows&) {}
 };
 
 // What an op needs besides its operands: passed, never global, so two engines can live in one

@@ -402,6 +402,30 @@ class AttentionFixture {
   }
 
   void Run(const KernelTable& table, DType type, float* state_memory) const {
+    const AttentionTile tile = Tile(type);
+    Floats scratch(
+        size_t(kKeys * (shape_.head_dim + shape_.value_dim + shape_.queries) + 8 * shape_.queries),
+        NAN);
+    const AttentionState state = StateIn(state_memory, shape_.queries);
+    const auto attend = type == DType::kF32   ? table.attend_f32
+                        : type == DType::kF16 ? table.attend_f16
+                                              : table.attend_bf16;
+    attend(&tile, &state, scratch.data());
+  }
+
+  // Adds to weights [kKeys].
+  void Weigh(const KernelTable& table, DType type, float* state_memory, float* weights) const {
+    const AttentionTile tile = Tile(type);
+    Floats scratch(size_t(kKeys * (shape_.head_dim + shape_.queries)), NAN);
+    const AttentionState state = StateIn(state_memory, shape_.queries);
+    const auto weigh = type == DType::kF32   ? table.weigh_keys_f32
+                       : type == DType::kF16 ? table.weigh_keys_f16
+                                             : table.weigh_keys_bf16;
+    weigh(&tile, &state, weights, scratch.data());
+  }
+
+ private:
+  AttentionTile Tile(DType type) const {
     AttentionTile tile;
     tile.q = q_.data();
     tile.queries = shape_.queries;
@@ -417,17 +441,9 @@ class AttentionFixture {
     tile.head_dim = shape_.head_dim;
     tile.value_dim = shape_.value_dim;
     tile.softcap = shape_.softcap;
-    Floats scratch(
-        size_t(kKeys * (shape_.head_dim + shape_.value_dim + shape_.queries) + 8 * shape_.queries),
-        NAN);
-    const AttentionState state = StateIn(state_memory, shape_.queries);
-    const auto attend = type == DType::kF32   ? table.attend_f32
-                        : type == DType::kF16 ? table.attend_f16
-                                              : table.attend_bf16;
-    attend(&tile, &state, scratch.data());
+    return tile;
   }
 
- private:
   AttentionCase shape_;
   Floats q_, k_, v_;
   std::vector<uint16_t> k16_, v16_, kb16_, vb16_;
@@ -468,6 +484,43 @@ TEST_P(FloatKernels, Attention) {
               t->attend_merge(&into, &from, queries, value_dim);
               EXPECT_TRUE(SameBits(folded, merged)) << "merge: " << what;
             }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(FloatKernels, WeightsOfKeys) {
+  for (const int queries : {1, 6, 13, 40}) {
+    for (const int head_dim : {1, 16, 100, 128}) {
+      for (const float softcap : {0.0f, 5.0f}) {
+        for (const bool window : {false, true}) {
+          // A softmax without values is what the weights are made from.
+          const AttentionFixture first(rng_, {queries, head_dim, 0, softcap, window, false});
+          const AttentionFixture second(rng_, {queries, head_dim, 0, softcap, window, false});
+          for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+            const std::string what = std::to_string(queries) + " queries, head " +
+                                     std::to_string(head_dim) + ", " + std::string(NameOf(type));
+            Floats state = first.FreshState();
+            Compare(
+                state, [&](const KernelTable& t, float* m) { first.Run(t, type, m); },
+                "softmax: " + what);
+            first.Run(reference_, type, state.data());
+            second.Run(reference_, type, state.data());
+            Floats weights = Random(rng_, kKeys, 1);
+            Compare(
+                weights,
+                [&](const KernelTable& t, float* m) { first.Weigh(t, type, state.data(), m); },
+                "weights: " + what);
+            Floats both(kKeys, 0.0f);
+            first.Weigh(reference_, type, state.data(), both.data());
+            second.Weigh(reference_, type, state.data(), both.data());
+            double sum = 0;
+            for (const float weight : both) sum += weight;
+            int seeing = 0;
+            for (int i = 0; i < queries; ++i) seeing += state[size_t(queries + i)] > 0 ? 1 : 0;
+            EXPECT_NEAR(sum, seeing, 1e-4 * seeing) << what;
           }
         }
       }

@@ -343,4 +343,182 @@ void CpuBackend::StoreKv(const StepLayout& step, const KvPlace& place, const KvS
   });
 }
 
+namespace {
+
+// Blocks of a K/V head weighed against queries in tiles that stay in the second-level cache. What
+// all tasks of a call share.
+struct Weighing {
+  const KernelTable& table;
+  const StepLayout& step;
+  const StepSequence& sequence;
+  const KvPlace& place;
+  const KvShape& shape;
+  const AttentionParams& params;
+  const ScoredRows& rows;
+  int group;
+  std::span<const float> q;        // [kv_heads, queries, head_dim], scaled
+  std::span<const int32_t> above;  // [queries] position of the row of the query
+
+  int64_t queries() const { return int64_t{rows.row_count} * group; }
+};
+
+constexpr int kTileMax = kTaskQueries;
+
+int64_t WeighingFloats(const KvShape& shape) {
+  return RoundUp16(kKeys * (int64_t{shape.head_dim} + kTileMax) + 8 * kTileMax);
+}
+
+// Queries [begin, begin + count) of a K/V head against a block; bounds: [2, kTileMax].
+AttentionTile TileOf(const Weighing& call, int64_t kv_head, int64_t block, int64_t begin, int count,
+                     int* bounds) {
+  const KvShape& shape = call.shape;
+  const int64_t width = shape.dtype == DType::kF32 ? 4 : 2;
+  for (int i = 0; i < count; ++i) {
+    bounds[i] = 0;
+    bounds[kTileMax + i] =
+        int(std::clamp<int64_t>(call.above[size_t(begin + i)] + 1 - block * kKeys, 0, kKeys));
+  }
+  AttentionTile tile;
+  tile.q = call.q.data() + (kv_head * call.queries() + begin) * shape.head_dim;
+  tile.queries = count;
+  tile.first = bounds;
+  tile.visible = bounds + kTileMax;
+  tile.k = BlockOf(call.step, call.sequence, block) + call.place.k_offset +
+           kv_head * width * kKeys * shape.head_dim;
+  tile.v = tile.k;  // of no channels
+  tile.head_dim = shape.head_dim;
+  tile.value_dim = 0;
+  tile.softcap = call.params.softcap;
+  return tile;
+}
+
+// Calls f(tile, first query) for the queries of a K/V head, in order.
+template <typename F>
+void ForTiles(const Weighing& call, int64_t kv_head, int64_t block, const F& f) {
+  int bounds[2 * kTileMax];
+  for (int64_t begin = 0; begin < call.queries(); begin += kTileMax) {
+    const int count = int(std::min<int64_t>(kTileMax, call.queries() - begin));
+    f(TileOf(call, kv_head, block, begin, count, bounds), begin);
+  }
+}
+
+}  // namespace
+
+// First the softmax of every query, block by block as Attend takes it, joined in order; then what
+// each key weighs with all of them. Tasks are blocks of a K/V head: outputs are divided, never
+// sums.
+void CpuBackend::ScoreKeys(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+                           const KvShape& shape, const AttentionParams& params, const ConstRows& q,
+                           const ScoredRows& rows) {
+  const ScratchScope scope(scratch);
+  const StepSequence& s = step.host.sequences[size_t(rows.sequence)];
+  const int group = params.q_heads / shape.kv_heads;
+  const int64_t queries = int64_t{rows.row_count} * group;
+  const int64_t end = s.position + rows.row_begin - s.row_begin + rows.row_count;
+  const int64_t blocks = (end + kKeys - 1) / kKeys;
+  const std::span<float> scaled =
+      MakeSpan<float>(scratch, size_t(shape.kv_heads * queries * shape.head_dim));
+  const std::span<int32_t> above = MakeSpan<int32_t>(scratch, size_t(queries));
+  const int64_t head_floats = int64_t{group} * shape.head_dim;
+  for (int64_t r = 0; r < rows.row_count; ++r) {
+    const int64_t row = rows.row_begin + r;
+    std::fill_n(above.begin() + r * group, group, int32_t(s.position + row - s.row_begin));
+    for (int64_t head = 0; head < shape.kv_heads; ++head) {
+      table_->scale(RowOf(q, row) + head * head_floats, params.scale, head_floats,
+                    scaled.data() + (head * queries + r * group) * shape.head_dim);
+    }
+  }
+  const Weighing call{*table_, step, s, place, shape, params, rows, group, scaled, above};
+  // max, then sum, of a K/V head, block and query.
+  const int64_t stride = 2 * queries;
+  const std::span<float> sums = MakeSpan<float>(scratch, size_t(shape.kv_heads * blocks * stride));
+  const int64_t floats = WeighingFloats(shape);
+  const std::span<float> memory = MakeSpan<float>(scratch, size_t(floats * pool_->size()));
+  const auto state = [&](int64_t task, int64_t begin) {
+    float* of = sums.data() + task * stride;
+    return AttentionState{of + begin, of + queries + begin, nullptr};
+  };
+  const int64_t tasks = shape.kv_heads * blocks;
+  const int64_t work = tasks * queries * kKeys * shape.head_dim / 4;
+  const bool f32 = shape.dtype == DType::kF32, f16 = shape.dtype == DType::kF16;
+  const auto attend = f32 ? table_->attend_f32 : f16 ? table_->attend_f16 : table_->attend_bf16;
+  ForTasks(*pool_, tasks, work, [&](int64_t task, int thread) {
+    ForTiles(call, task / blocks, task % blocks, [&](const AttentionTile& tile, int64_t begin) {
+      const AttentionState mine = state(task, begin);
+      ResetState(mine, tile.queries);
+      attend(&tile, &mine, memory.data() + thread * floats);
+    });
+  });
+  for (int64_t head = 0; head < shape.kv_heads; ++head) {
+    const AttentionState whole = state(head * blocks, 0);
+    for (int64_t block = 1; block < blocks; ++block) {
+      const AttentionState part = state(head * blocks + block, 0);
+      table_->attend_merge(&whole, &part, int(queries), 0);
+    }
+  }
+  const auto weigh = f32   ? table_->weigh_keys_f32
+                     : f16 ? table_->weigh_keys_f16
+                           : table_->weigh_keys_bf16;
+  float* const weights = Raw(rows.weights);
+  ForTasks(*pool_, tasks, work, [&](int64_t task, int thread) {
+    const int64_t head = task / blocks, block = task % blocks;
+    const int64_t seen = std::min<int64_t>(kKeys, end - block * kKeys);
+    float* const out = weights + head * rows.stride + block * kKeys;
+    float sum[kKeys] = {};
+    std::copy_n(out, seen, sum);
+    ForTiles(call, head, block, [&](const AttentionTile& tile, int64_t begin) {
+      const AttentionState mine = state(head * blocks, begin);
+      weigh(&tile, &mine, sum, memory.data() + thread * floats);
+    });
+    std::copy_n(sum, seen, out);
+  });
+}
+
+namespace {
+
+// Rows of one head, block by block in order, so that a block may be written where it is read: row i
+// comes from row i or a later one. `channel_step` and `row_step` say how a block holds them.
+template <typename Element>
+void KeepHead(const KeptRows& kept, size_t offset, int64_t head, int64_t channels,
+              int64_t channel_step, int64_t row_step) {
+  const auto block = [&](DevicePtr<const uint32_t> ids, int64_t index) {
+    std::byte* at = Raw(kept.block_memory) + size_t{Raw(ids)[index]} * kept.block_bytes + offset;
+    return reinterpret_cast<Element*>(at) + head * channels * kKeys;
+  };
+  const int32_t* rows = Raw(kept.rows) + head * kept.count;
+  const Element* from[kKeys];
+  for (int64_t begin = 0; begin < kept.count; begin += kKeys) {
+    const int64_t count = std::min<int64_t>(kKeys, kept.count - begin);
+    for (int64_t i = 0; i < count; ++i) {
+      const int32_t row = rows[begin + i];
+      from[i] = block(kept.from, row / kKeys) + row % kKeys * row_step;
+    }
+    Element* const to = block(kept.to, begin / kKeys);
+    if (channel_step == 1) {
+      for (int64_t i = 0; i < count; ++i) {
+        std::copy_n(from[i], from[i] == to + i * row_step ? 0 : channels, to + i * row_step);
+      }
+      continue;
+    }
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t i = 0; i < count; ++i) {
+        to[c * channel_step + i * row_step] = from[i][c * channel_step];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void CpuBackend::KeepRows(const KvPlace& place, const KvShape& shape, const KeptRows& kept) {
+  const int64_t work = kept.count * shape.kv_heads * (shape.head_dim + shape.value_dim);
+  const auto keep = shape.dtype == DType::kF32 ? KeepHead<uint32_t> : KeepHead<uint16_t>;
+  ForTasks(*pool_, shape.kv_heads, work, [&](int64_t head, int) {
+    keep(kept, place.k_offset, head, shape.head_dim, kKeys, 1);
+    if (!shape.value_in_key) {
+      keep(kept, place.v_offset, head, shape.value_dim, 1, shape.value_dim);
+    }
+  });
+}
+
 }  // namespace reprise::cpu

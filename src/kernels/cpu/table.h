@@ -176,6 +176,16 @@ struct KernelTable {
   void (*attend_f32)(const AttentionTile* tile, const AttentionState* state, float* scratch);
   void (*attend_f16)(const AttentionTile* tile, const AttentionState* state, float* scratch);
   void (*attend_bf16)(const AttentionTile* tile, const AttentionState* state, float* scratch);
+  // What the keys of one block weigh with queries whose softmax over all blocks is known (`state`:
+  // max and sum; out is not read): for each query in order and each key that it sees, s_j as above;
+  // weights[j] = weights[j] + exp(s_j - max) * (1 / sum). weights: [64]. The tile's v and value_dim
+  // are not read. scratch: 64 * (head_dim + queries) floats.
+  void (*weigh_keys_f32)(const AttentionTile* tile, const AttentionState* state, float* weights,
+                         float* scratch);
+  void (*weigh_keys_f16)(const AttentionTile* tile, const AttentionState* state, float* weights,
+                         float* scratch);
+  void (*weigh_keys_bf16)(const AttentionTile* tile, const AttentionState* state, float* weights,
+                          float* scratch);
   // Writes keys of `tokens` rows of x to columns [slot, slot + tokens) of a block [head_dim, 64],
   // rounded to nearest even where it is f16 or bf16. REQUIRES: slot + tokens <= 64.
   void (*store_keys_f32)(const float* x, int64_t x_stride, int tokens, int head_dim, int slot,

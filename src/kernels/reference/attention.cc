@@ -21,14 +21,18 @@ struct BlockSoftmax {
   float sum = 0;
 };
 
+float Score(const cpu::AttentionTile& tile, int query, const float* k, int j) {
+  const float* q = tile.q + int64_t{query} * tile.head_dim;
+  float s = 0;
+  for (int i = 0; i < tile.head_dim; ++i) s = std::fma(q[i], k[i * cpu::kKeys + j], s);
+  return tile.softcap != 0 ? tile.softcap * Tanh(s / tile.softcap) : s;
+}
+
 BlockSoftmax Softmax(const cpu::AttentionTile& tile, int query, const float* k) {
   BlockSoftmax result;
-  const float* q = tile.q + int64_t{query} * tile.head_dim;
   float score[cpu::kKeys];
   for (int j = tile.first[query]; j < tile.visible[query]; ++j) {
-    float s = 0;
-    for (int i = 0; i < tile.head_dim; ++i) s = std::fma(q[i], k[i * cpu::kKeys + j], s);
-    if (tile.softcap != 0) s = tile.softcap * Tanh(s / tile.softcap);
+    const float s = Score(tile, query, k, j);
     score[j] = s;
     result.max = s > result.max ? s : result.max;
   }
@@ -89,6 +93,24 @@ void Attend(const cpu::AttentionTile& tile, const float* k, const Values& v,
   }
 }
 
+void WeighKeys(const cpu::AttentionTile& tile, const float* k, const cpu::AttentionState& state,
+               float* weights) {
+  for (int query = 0; query < tile.queries; ++query) {
+    const float share = 1.0f / state.sum[query];
+    for (int j = tile.first[query]; j < tile.visible[query]; ++j) {
+      weights[j] = weights[j] + Exp(Score(tile, query, k, j) - state.max[query]) * share;
+    }
+  }
+}
+
+void WeighHalf(const cpu::AttentionTile& tile, const cpu::AttentionState& state, float* weights,
+               float* scratch, float (*widen)(uint16_t)) {
+  for (int i = 0; i < cpu::kKeys * tile.head_dim; ++i) {
+    scratch[i] = widen(static_cast<const uint16_t*>(tile.k)[i]);
+  }
+  WeighKeys(tile, scratch, state, weights);
+}
+
 // 16-bit K and V as f32, exactly; `scratch` as in KernelTable.
 void AttendHalf(const cpu::AttentionTile& tile, const cpu::AttentionState& state, float* scratch,
                 float (*widen)(uint16_t)) {
@@ -118,6 +140,21 @@ void AttendF16(const cpu::AttentionTile* tile, const cpu::AttentionState* state,
 
 void AttendBF16(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* scratch) {
   AttendHalf(*tile, *state, scratch, BF16ToF32);
+}
+
+void WeighKeysF32(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* weights,
+                  float*) {
+  WeighKeys(*tile, static_cast<const float*>(tile->k), *state, weights);
+}
+
+void WeighKeysF16(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* weights,
+                  float* scratch) {
+  WeighHalf(*tile, *state, weights, scratch, F16ToF32);
+}
+
+void WeighKeysBF16(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* weights,
+                   float* scratch) {
+  WeighHalf(*tile, *state, weights, scratch, BF16ToF32);
 }
 
 void StoreKeysF32(const float* x, int64_t x_stride, int tokens, int head_dim, int slot, float* k) {

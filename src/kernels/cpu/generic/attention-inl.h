@@ -104,13 +104,9 @@ inline void WithCount(int n, F f) {
   f(Count<kMost>());
 }
 
-template <typename Key, typename Value>
-void AttendElements(const AttentionTile& tile, const Key* k, const Value* v,
-                    const AttentionState& state, float* scratch) {
-  float* const scores = scratch;
-  float* const block_max = scores + kKeys * tile.queries;
-  float* const block_sum = block_max + tile.queries;
-  QueryPlan* const plan = reinterpret_cast<QueryPlan*>(block_sum + tile.queries);
+// Scores of all queries of the tile: [queries, kKeys], of whole vectors around what they see.
+template <typename Key>
+void ScoreElements(const AttentionTile& tile, const Key* k, float* scores) {
   for (int i = 0; i < tile.queries; i += kTileQueries) {
     const int n = tile.queries - i < kTileQueries ? tile.queries - i : kTileQueries;
     int begin = kKeys;
@@ -124,6 +120,16 @@ void AttendElements(const AttentionTile& tile, const Key* k, const Value* v,
                                            begin & ~15, (end + 15) & ~15, scores + i * kKeys);
     });
   }
+}
+
+template <typename Key, typename Value>
+void AttendElements(const AttentionTile& tile, const Key* k, const Value* v,
+                    const AttentionState& state, float* scratch) {
+  float* const scores = scratch;
+  float* const block_max = scores + kKeys * tile.queries;
+  float* const block_sum = block_max + tile.queries;
+  QueryPlan* const plan = reinterpret_cast<QueryPlan*>(block_sum + tile.queries);
+  ScoreElements(tile, k, scores);
   for (int i = 0; i < tile.queries; ++i) {
     const bool sees = tile.first[i] < tile.visible[i];
     plan[i] = {tile.first[i], tile.visible[i], sees ? kStore : kSkip, 0};
@@ -198,6 +204,47 @@ void AttendBF16(const AttentionTile* tile, const AttentionState* state, float* s
   });
 }
 
+template <typename Key>
+void WeighElements(const AttentionTile& tile, const Key* k, const AttentionState& state,
+                   float* weights, float* scores) {
+  ScoreElements(tile, k, scores);
+  for (int i = 0; i < tile.queries; ++i) {
+    const int first = tile.first[i];
+    const int visible = tile.visible[i];
+    const V16 maximum = Set(state.max[i]);
+    const V16 share = Set(1.0f / state.sum[i]);
+    for (int j = first & ~15; j < visible; j += 16) {
+      V16 score = Load(scores + i * kKeys + j);
+      if (tile.softcap != 0) {
+        score = Mul(Set(tile.softcap), Tanh(Div(score, Set(tile.softcap))));
+      }
+      const V16 before = Load(weights + j);
+      const V16 after = Add(before, Mul(ExpBounded(Sub(score, maximum)), share));
+      const auto seen = Lanes(first > j ? first - j : 0, visible - j < 16 ? visible - j : 16);
+      Store(weights + j, Select(seen, after, before));
+    }
+  }
+}
+
+void WeighKeysF32(const AttentionTile* tile, const AttentionState* state, float* weights,
+                  float* scratch) {
+  WeighElements(*tile, static_cast<const float*>(tile->k), *state, weights, scratch);
+}
+
+void WeighKeysF16(const AttentionTile* tile, const AttentionState* state, float* weights,
+                  float* scratch) {
+  const int64_t count = int64_t{kKeys} * tile->head_dim;
+  F16ToF32(static_cast<const uint16_t*>(tile->k), count, scratch);
+  WeighElements(*tile, scratch, *state, weights, scratch + count);
+}
+
+void WeighKeysBF16(const AttentionTile* tile, const AttentionState* state, float* weights,
+                   float* scratch) {
+  const int64_t count = int64_t{kKeys} * tile->head_dim;
+  BF16ToF32(static_cast<const uint16_t*>(tile->k), count, scratch);
+  WeighElements(*tile, scratch, *state, weights, scratch + count);
+}
+
 void F32ToBF16(const float* x, int64_t n, uint16_t* y) {
   Map(x, n, reinterpret_cast<BF16*>(y), [](V16 a) { return a; });
 }
@@ -228,6 +275,9 @@ void OverlayAttention(KernelTable* table) {
   table->attend_bf16 = AttendBF16;
   table->f32_to_bf16 = F32ToBF16;
   table->attend_merge = AttendMerge;
+  table->weigh_keys_f32 = WeighKeysF32;
+  table->weigh_keys_f16 = WeighKeysF16;
+  table->weigh_keys_bf16 = WeighKeysBF16;
   table->store_keys_f32 = StoreKeysF32;
   table->store_keys_f16 = StoreKeysF16;
   table->store_keys_bf16 = StoreKeysBF16;

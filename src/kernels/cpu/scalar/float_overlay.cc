@@ -41,6 +41,9 @@ void OverlayScalarFloat(KernelTable* table) {
   table->attend_f32 = reference::AttendF32;
   table->attend_f16 = reference::AttendF16;
   table->attend_bf16 = reference::AttendBF16;
+  table->weigh_keys_f32 = reference::WeighKeysF32;
+  table->weigh_keys_f16 = reference::WeighKeysF16;
+  table->weigh_keys_bf16 = reference::WeighKeysBF16;
   table->store_keys_f32 = reference::StoreKeysF32;
   table->store_keys_f16 = reference::StoreKeysF16;
   table->store_keys_bf16 = reference::StoreKeysBF16;
