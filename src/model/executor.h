@@ -10,6 +10,7 @@
 #include "kernels/choice_ops.h"
 #include "model/layers/step.h"
 #include "model/model.h"
+#include "model/snapkv/keep_kv.h"
 
 namespace reprise {
 
@@ -42,6 +43,14 @@ class Executor {
     CHECK(chooses());
     return OkStatus();
   }
+
+  // Executors that can leave out a part of a sequence's K/V (SnapKV): they fill batch.watched, and
+  // Keep moves what stays together. Keep fails, with nothing done, if there is no memory for it.
+  virtual bool keeps() const { return false; }
+  virtual Status Keep(const KeptKv&, const StateMemory&) {
+    CHECK(keeps());
+    return OkStatus();
+  }
 };
 
 // A model bound to the threads and kernels that run it. Both must outlive the executor.
@@ -58,6 +67,10 @@ class ModelExecutor : public Executor {
   bool chooses() const override { return context_.backend->chooses(); }
   Status Begin(const BatchView& batch, const StateMemory& memory) override;
   Status Choose(const ChoiceBatch& batch, const ChoiceResults& results) override;
+  bool keeps() const override { return context_.backend->keeps(); }
+  Status Keep(const KeptKv& kept, const StateMemory& memory) override {
+    return KeepKv(context_, model_.state_spec(), memory, kept);
+  }
 
  private:
   const Model& model_;

@@ -13,7 +13,7 @@ Result<LiveState> LiveState::Create(const StateSpec& spec, int sequence_count, i
   state.layout_ = StateLayout(spec);
   state.token_max_ = token_max;
   state.sequence_blocks_ = size_t((token_max + kBlockTokens - 1) / kBlockTokens);
-  state.lengths_.resize(size_t(sequence_count));
+  state.extents_.resize(size_t(sequence_count));
   const size_t block_count = state.sequence_blocks_ * size_t(sequence_count);
   for (size_t b = 0; b < block_count; ++b) state.block_ids_.push_back(BlockId{uint32_t(b)});
   REPRISE_ASSIGN(state.blocks_, memory.Allocate(block_count * state.layout_.block_bytes()));
@@ -23,21 +23,23 @@ Result<LiveState> LiveState::Create(const StateSpec& spec, int sequence_count, i
 }
 
 SequenceSlice LiveState::Next(int sequence, uint32_t row_begin, uint32_t row_count) const {
-  const int64_t length = lengths_[size_t(sequence)];
-  CHECK(length + row_count <= token_max_);
-  return {row_begin,
-          row_count,
-          {int32_t(length), int32_t(length)},
-          std::span(block_ids_).subspan(size_t(sequence) * sequence_blocks_, sequence_blocks_),
-          StateId{uint32_t(sequence)}};
+  CHECK(length(sequence) + row_count <= token_max_);
+  return {row_begin, row_count, extent(sequence), blocks(sequence), StateId{uint32_t(sequence)}};
 }
 
 void LiveState::Advance(int sequence, int64_t token_count) {
-  lengths_[size_t(sequence)] += token_count;
+  Extent& extent = extents_[size_t(sequence)];
+  extent = extent + int32_t(token_count);
+}
+
+void LiveState::Keep(int sequence, int32_t kept) {
+  Extent& extent = extents_[size_t(sequence)];
+  CHECK(kept <= extent.physical);
+  extent.physical = kept;
 }
 
 void LiveState::Clear(int sequence) {
-  lengths_[size_t(sequence)] = 0;
+  extents_[size_t(sequence)] = {};
   device_->Zero(place(sequence), layout_.state_bytes());
 }
 
@@ -48,9 +50,11 @@ std::vector<std::byte> LiveState::SaveState(int sequence) const {
 }
 
 void LiveState::Restore(int sequence, int64_t length, const std::vector<std::byte>& saved) {
-  CHECK(saved.size() == layout_.state_bytes() && length <= lengths_[size_t(sequence)]);
+  const Extent now = extent(sequence);
+  CHECK(saved.size() == layout_.state_bytes() && length <= now.logical);
+  CHECK(now.logical == now.physical);
   device_->Upload(place(sequence), saved.data(), saved.size());
-  lengths_[size_t(sequence)] = length;
+  extents_[size_t(sequence)] = {int32_t(length), int32_t(length)};
 }
 
 StateMemory LiveState::memory() const { return {blocks_.data(), states_.data(), &layout_}; }

@@ -11,9 +11,9 @@ Status Model::Begin(const OpContext& context, const BatchView& batch, const Stat
                     const StepResults& results) const {
   const ScratchScope scope(*context.scratch);
   const Step step(context, batch, memory);
-  // Texts to embed come in all lengths: no program worth keeping. An observer wants to see every
-  // op, and may wait for each.
-  if (results.hidden.rows > 0 || context.observer != nullptr) {
+  // Texts to embed come in all lengths, and the ends of prompts that are watched: no programs worth
+  // keeping. An observer wants to see every op, and may wait for each.
+  if (results.hidden.rows > 0 || !batch.watched.empty() || context.observer != nullptr) {
     Run(step, results);
   } else {
     const StepProgram program = {this, results.logits.data, results.finite};

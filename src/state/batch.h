@@ -45,6 +45,16 @@ struct SequenceSlice {
   std::span<const StateTap> taps = {};  // ascending, 0 < row_count < the slice's
 };
 
+// Rows of a sequence whose attention is watched: what the keys of the sequence weigh with them is
+// added to `weights`, for each list of the layout (a K/V head of a layer with full attention).
+struct WatchedRows {
+  uint32_t sequence = 0;   // of the batch
+  uint32_t row_begin = 0;  // of its slice
+  uint32_t row_count = 0;
+  DevicePtr<float> weights;  // [layout.list_count(), stride]
+  int64_t stride = 0;        // at least the rows of K/V that the last of them sees
+};
+
 // Plain data for one forward pass. Rows of a sequence are contiguous and in order; a sequence
 // appears at most once.
 struct BatchView {
@@ -56,6 +66,18 @@ struct BatchView {
   std::span<uint8_t> finite = {};
   // Out, [rows, dim] or empty: what the final norm makes of every row, before the head.
   std::span<float> hidden = {};
+  std::span<const WatchedRows> watched = {};
+};
+
+// What stays of the K/V of a sequence: row lists[l][i] of list l (see WatchedRows) becomes row i.
+// Layers that see a window keep their last rows. `to` are other blocks than `from`, or stand where
+// they stood.
+struct KeptKv {
+  std::span<const BlockId> from;
+  int32_t row_count = 0;
+  std::span<const BlockId> to;
+  std::span<const int32_t> lists;  // [layout.list_count(), kept], each ascending
+  int32_t kept = 0;
 };
 
 // The memory behind the ids of a batch. A view: the owner is cache/store (or a test).

@@ -50,6 +50,8 @@ StateLayout::StateLayout(const StateSpec& spec) {
     size_t& end = recurrent ? state_bytes_ : block_bytes_;
     auto& offsets = offsets_.emplace_back();
     auto& bytes = bytes_.emplace_back();
+    list_begins_.push_back(list_count_);
+    if (layer.kind == StateKind::kFullKv) list_count_ += size_t(layer.kv_heads());
     for (const StateTensor& tensor : layer.tensors) {
       offsets.push_back(end);
       bytes.push_back(tensor.bytes());

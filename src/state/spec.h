@@ -33,6 +33,9 @@ struct LayerState {
   StateKind kind = StateKind::kFullKv;
   int window = 0;  // kWindowKv: tokens that attention can see, the current one included
   std::vector<StateTensor> tensors;
+
+  // K/V kinds: heads that hold rows of their own.
+  int kv_heads() const { return tensors[0].shape.size() > 1 ? int(tensors[0].shape[0]) : 1; }
 };
 
 // A layer may appear more than once (attention and recurrence side by side, two attentions a
@@ -72,12 +75,18 @@ class StateLayout {
   size_t bytes(size_t layer_state, size_t tensor) const { return bytes_[layer_state][tensor]; }
   size_t block_bytes() const { return block_bytes_; }
   size_t state_bytes() const { return state_bytes_; }
+  // Lists by K/V head of all layer states with full K/V, in order: the first of one of them, and
+  // how many there are.
+  size_t list_begin(size_t layer_state) const { return list_begins_[layer_state]; }
+  size_t list_count() const { return list_count_; }
 
  private:
   std::vector<std::vector<size_t>> offsets_;
   std::vector<std::vector<size_t>> bytes_;
+  std::vector<size_t> list_begins_;
   size_t block_bytes_ = 0;
   size_t state_bytes_ = 0;
+  size_t list_count_ = 0;
 };
 
 }  // namespace reprise

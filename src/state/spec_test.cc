@@ -50,5 +50,20 @@ TEST(StateLayout, TensorsFollowEachOtherAligned) {
   EXPECT_EQ(layout.block_bytes(), 768u);
 }
 
+TEST(StateLayout, ListsAreTheHeadsOfFullKv) {
+  StateSpec spec;
+  const std::vector<StateTensor> kv = {{"k", {3, 8}, DType::kF16}, {"v", {3, 8}, DType::kF16}};
+  spec.layers = {{0, StateKind::kFullKv, 0, kv},
+                 {1, StateKind::kWindowKv, 16, kv},
+                 {2, StateKind::kRecurrent, 0, {{"conv", {3, 6}, DType::kF32}}},
+                 {3, StateKind::kFullKv, 0, {{"latent", {24}, DType::kF16}}},
+                 {4, StateKind::kFullKv, 0, kv}};
+  const StateLayout layout(spec);
+  EXPECT_EQ(layout.list_begin(0), 0u);
+  EXPECT_EQ(layout.list_begin(3), 3u);
+  EXPECT_EQ(layout.list_begin(4), 4u);
+  EXPECT_EQ(layout.list_count(), 7u);
+}
+
 }  // namespace
 }  // namespace reprise

@@ -139,6 +139,7 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const ConstRows
   params.softcap = shape_.softcap;
   params.scale = shape_.scale != 0 ? shape_.scale : 1 / std::sqrt(float(shape_.head_dim));
   params.scale *= shape_.in_scale * shape_.in_scale * shape_.key_scale;
+  if (shape_.window == 0) step.Watch(layer_state_, kv_shape, params, q);
   const Rows attended = step.MakeRows(q_width());
   if (shape_.gated) {
     const Rows gate = Columns(all, q_width(), q_width());

@@ -114,6 +114,7 @@ void MlaAttention::Forward(const Step& step, const RopeTable& rope, const ConstR
   AttentionParams params;
   params.q_heads = shape_.heads;
   params.scale = shape_.q_scale / std::sqrt(float(shape_.nope_dim + shape_.rope_dim));
+  step.Watch(layer_state_, kv_shape, params, q);
   const Rows attended = step.MakeRows(int64_t{shape_.heads} * shape_.kv_rank);
   Attend(context, step.layout(), place, kv_shape, params, q, attended);
   const Rows values = step.MakeRows(int64_t{shape_.heads} * shape_.value_dim);

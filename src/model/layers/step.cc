@@ -2,6 +2,7 @@
 #include "model/layers/step.h"
 
 #include "base/check.h"
+#include "kernels/keep_ops.h"
 
 namespace reprise {
 namespace {
@@ -64,6 +65,20 @@ KvPlace Step::Kv(size_t layer_state) const {
   const bool has_values = memory_.layout->tensor_count(layer_state) > 1;
   return {memory_.layout->offset(layer_state, 0),
           has_values ? memory_.layout->offset(layer_state, 1) : 0};
+}
+
+void Step::Watch(size_t layer_state, const KvShape& shape, const AttentionParams& params,
+                 const ConstRows& q) const {
+  for (const WatchedRows& one : batch_.watched) {
+    const SequenceSlice& slice = batch_.sequences[one.sequence];
+    ScoredRows rows;
+    rows.sequence = int32_t(one.sequence);
+    rows.row_begin = int32_t(slice.row_begin + one.row_begin);
+    rows.row_count = int32_t(one.row_count);
+    rows.weights = one.weights + int64_t(memory_.layout->list_begin(layer_state)) * one.stride;
+    rows.stride = one.stride;
+    ScoreKeys(context_, layout_, Kv(layer_state), shape, params, q, rows);
+  }
 }
 
 }  // namespace reprise

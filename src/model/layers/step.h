@@ -36,6 +36,9 @@ class Step {
   // The K/V of a layer state (index in the model's StateSpec; tensor 0: K, tensor 1: V if there is
   // one).
   KvPlace Kv(size_t layer_state) const;
+  // Adds what keys weigh with the rows of `q` that are watched, if any are. K is stored.
+  void Watch(size_t layer_state, const KvShape& shape, const AttentionParams& params,
+             const ConstRows& q) const;
   // One tensor of a recurrent layer state.
   size_t StateOffset(size_t layer_state, size_t tensor) const {
     return memory_.layout->offset(layer_state, tensor);
