@@ -199,6 +199,16 @@ Status StateCache::Commit(Lease& lease, const CommitArgs& args) {
   return status;
 }
 
+Status StateCache::Compact(Lease& lease, int32_t kept, bool alone, const MoveRows& move) {
+  const Status status =
+      index_->Compact(lease, kept, alone, [&](std::span<const BlockId> from, auto to) {
+        Apply();  // what `to` names comes into use
+        return move(from, to);
+      });
+  Begin();
+  return status;
+}
+
 ReuseReport StateCache::Finish(Lease lease) {
   const ReuseReport report = index_->Finish(std::move(lease));
   Begin();

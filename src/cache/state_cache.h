@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -77,6 +78,7 @@ struct CacheRequest {
   std::span<const Boundary> boundaries;  // ascending
   int64_t pin_ms = 0;                    // keep what this prompt stores for so long (ttl)
   int32_t min_cache_tokens = 0;          // do not reuse or store less than this
+  int32_t replay_tokens = 1;             // at the end of the prompt: run, whatever is stored
   bool read = true;                      // may reuse
   bool write = true;                     // may publish
   std::string_view tenant;               // whose share of the cache this is; see CacheOptions
@@ -232,6 +234,16 @@ class StateCache {
   // Fails with kInternal if the state is not finite: the lease is poisoned, nothing of it is
   // published any more. REQUIRES: reserved; computed() + token_count <= tokens().size().
   Status Commit(Lease& lease, const CommitArgs& args);
+
+  // Leaves out K/V: `kept` rows stand for all tokens so far from now on, in blocks of the lease's
+  // own, and the blocks that nobody else uses are free. `move` copies what stays from the first
+  // table to the second; blocks may stand in both, at the same place. Nothing that the lease
+  // computes from here on is published; what was stays as it is. Fails as Reserve does, or with
+  // what `move` says, and changes nothing then. A lease that runs `alone` does not fail for want of
+  // room: the tree gives up what it shares with it.
+  // REQUIRES: started, 0 < kept < extent().physical, a model with full K/V.
+  using MoveRows = std::function<Status(std::span<const BlockId>, std::span<const BlockId>)>;
+  Status Compact(Lease& lease, int32_t kept, bool alone, const MoveRows& move);
 
   // Publishes the state at computed() (reply end) and releases the lease: the live state becomes a
   // snapshot where it lies, so that neither time nor room is needed. Returns its last report.

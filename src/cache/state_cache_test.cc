@@ -282,5 +282,76 @@ TEST(StateCache, TenantsShareNothing) {
   EXPECT_EQ(adapter.report().reason, MissReason::kOtherNamespace);
 }
 
+// Every fourth row stays. What the tree has is not touched, others start from it as ever, and what
+// was given back is free.
+TEST(StateCache, CompactedLeasesHoldWhatIsKept) {
+  Toy toy({});
+  const auto tokens = Tokens(400);
+  const std::vector<float> folds = Toy::Folds(tokens);
+  Lease lease = toy.Acquire(tokens);
+  ASSERT_TRUE(toy.Run(lease).ok());
+  const uint64_t leased = toy.cache->stats().blocks_leased;
+  const std::vector<BlockId> before(lease.blocks().begin(), lease.blocks().end());
+  // A move that fails changes nothing.
+  const Status failed = toy.cache->Compact(
+      lease, 100, false, [](auto, auto) { return ResourceExhausted("no memory for the lists"); });
+  EXPECT_EQ(failed.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(lease.extent(), (Extent{400, 400}));
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), lease.blocks().begin()));
+  EXPECT_EQ(toy.cache->stats().blocks_leased, leased);
+  ASSERT_TRUE(toy.cache->CheckInvariants().ok());
+
+  const auto move = [&](std::span<const BlockId> from, std::span<const BlockId> to) {
+    const auto row = [&](std::span<const BlockId> table, int32_t p) {
+      return Raw(toy.cache->memory().block(table[size_t(p / kBlockTokens)]).As<float>()) +
+             (p % kBlockTokens) * 16;
+    };
+    for (int32_t i = 0; i < 100; ++i) std::copy_n(row(from, 4 * i), 16, row(to, i));
+    return OkStatus();
+  };
+  ASSERT_TRUE(toy.cache->Compact(lease, 100, false, move).ok());
+  EXPECT_EQ(lease.extent(), (Extent{400, 100}));
+  EXPECT_EQ(lease.blocks().size(), 2u);
+  EXPECT_EQ(toy.cache->stats().blocks_leased, 2u);
+  for (int32_t i = 0; i < 100; ++i) EXPECT_EQ(*toy.Row(lease, i), folds[size_t(4 * i + 1)]);
+  ASSERT_TRUE(toy.cache->CheckInvariants().ok()) << toy.cache->CheckInvariants().message();
+
+  // Rows follow behind those that stay; nothing of them is stored.
+  const TokenId reply[] = {3, 1, 4};
+  toy.cache->Append(lease, reply);
+  ASSERT_TRUE(toy.cache->Reserve(lease, 3).ok());
+  ASSERT_TRUE(toy.cache->Commit(lease, {3}).ok());
+  EXPECT_EQ(lease.extent(), (Extent{403, 103}));
+  toy.cache->Finish(std::move(lease));
+  EXPECT_EQ(toy.cache->stats().blocks_leased, 0u);
+  auto longer = tokens;
+  longer.insert(longer.end(), std::begin(reply), std::end(reply));
+  longer.push_back(7);
+  Lease next = toy.Acquire(longer);
+  ASSERT_TRUE(toy.Run(next).ok());  // reads back all rows of the exact prompt
+  EXPECT_LE(next.report().used_tokens, 400);
+  EXPECT_GE(next.report().used_tokens, 399);
+}
+
+TEST(StateCache, TheEndOfAPromptMayHaveToBeRun) {
+  Toy toy({});
+  const auto tokens = Tokens(400);
+  Lease first = toy.Acquire(tokens);
+  ASSERT_TRUE(toy.Run(first).ok());
+  toy.cache->Finish(std::move(first));
+  CacheRequest request;
+  request.key = &toy.key;
+  request.tokens = tokens;
+  request.replay_tokens = 30;
+  Lease again = toy.cache->Acquire(request);
+  ASSERT_TRUE(toy.Run(again).ok());
+  EXPECT_LE(again.report().used_tokens, 370);
+  EXPECT_GT(again.report().used_tokens, 0);
+  request.replay_tokens = 1000;  // more than there is
+  Lease all = toy.cache->Acquire(request);
+  ASSERT_TRUE(toy.Run(all).ok());
+  EXPECT_EQ(all.report().used_tokens, 0);
+}
+
 }  // namespace
 }  // namespace reprise

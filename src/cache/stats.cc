@@ -49,6 +49,9 @@ std::string FormatReport(const ReuseReport& r) {
   if (r.loaded_tokens > 0) line += fmt::format(", {} loaded", r.loaded_tokens);
   if (r.snapshots_taken > 0) line += fmt::format(", {} snapshots taken", r.snapshots_taken);
   if (r.snapshots_declined > 0) line += fmt::format(", {} declined", r.snapshots_declined);
+  if (r.kept_tokens > 0) {
+    line += fmt::format(", lossy: snapkv, kept {} of {}", r.kept_tokens, r.prompt_tokens);
+  }
   return line;
 }
 

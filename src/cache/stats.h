@@ -49,6 +49,8 @@ struct ReuseReport {
   int32_t loaded_tokens = 0;  // of those used: what a lower tier gave for this request
   int64_t load_ns = 0;        // what that took
   uint64_t load_bytes = 0;    // what had to be read for it
+  // Lossy: so many rows of K/V stand for the prompt while the reply is decoded; 0: all.
+  int32_t kept_tokens = 0;
   std::string_view load_tier;  // which one that was: "disk", "store"
 };
 
@@ -112,6 +114,9 @@ struct CacheStats {
   Log2Histogram evicted_age_ms;  // since the entry was last used
   uint64_t blocks_copied = 0;    // copy on write
   uint64_t memory_refused = 0;   // the device had less than the budget
+  uint64_t compactions = 0;      // of running requests: K/V was left out (SnapKV),
+  uint64_t tokens_left_out = 0;  // so many rows of it
+  uint64_t bytes_left_out = 0;   // that running requests hold less because of it
   uint64_t waits = 0;            // requests that found another one computing their prefix
 
   // Lower tiers.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -61,6 +62,7 @@ struct LeaseRecord {
   std::vector<Boundary> boundaries;
   int64_t pin_ms = 0;
   int32_t min_cache_tokens = 0;
+  int32_t replay_tokens = 1;
 
   Extent computed;
   int32_t published = 0;
@@ -94,7 +96,8 @@ struct LeaseRecord {
   int32_t loaded_from = 0;    // and what was in memory when it began
   size_t bytes = 0;           // charged as metadata once it runs: who waits takes nothing
 
-  int32_t limit() const { return prompt_tokens - 1; }  // one token must be left to run
+  // What is left to run, whatever is stored: at least a token.
+  int32_t limit() const { return std::max(0, prompt_tokens - replay_tokens); }
   bool may_publish() const { return started && write && canonical && !poisoned; }
   bool in_flight() const { return may_publish() && !idle && computed.logical < prompt_tokens; }
 };

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // StateIndex: what running requests have, and what one more would take.
 #include <algorithm>
+#include <utility>
+#include <vector>
 
+#include "base/check.h"
 #include "cache/index/state_index.h"
 
 namespace reprise {
@@ -20,7 +23,8 @@ size_t StateIndex::BytesWanted(const Lease& lease) {
     return static_cast<size_t>(position / options_.block_tokens);
   };
   // Up to the end of what is known and one block more; with a window, without what lies before it.
-  const auto end = static_cast<int32_t>(r.tokens.size());
+  const auto end =
+      static_cast<int32_t>(r.tokens.size()) - (r.computed.logical - r.computed.physical);
   const size_t needed = blocks_before(end) + 2 - blocks_before(kv_->FirstNeeded(end));
   size_t held = 0;
   if (r.started) {
@@ -34,6 +38,57 @@ size_t StateIndex::BytesWanted(const Lease& lease) {
     }));
   }
   return state_bytes + (needed - std::min(needed, held)) * block_bytes_;
+}
+
+// Blocks of its own are filled where they are, the others are replaced.
+Status StateIndex::Compact(const Lease& lease, int32_t kept, bool alone,
+                           const StateCache::MoveRows& move) {
+  LeaseRecord& r = RecordOf(lease);
+  CHECK(r.started && kept > 0 && kept < r.computed.physical);
+  CHECK(options_.spec.bytes_per_token(StateKind::kFullKv) > 0);
+  const auto tokens = static_cast<size_t>(options_.block_tokens);
+  const size_t count = (static_cast<size_t>(kept) + tokens - 1) / tokens;
+  const auto shared = [this](BlockId block) {
+    return blocks_.tree_refs(block) > 0 || blocks_.lease_refs(block) > 1;
+  };
+  const auto missing = [&] {
+    return static_cast<uint32_t>(std::count_if(r.table.begin(), r.table.begin() + count, shared));
+  };
+  FreePending(r);
+  if (!MakeRoom({.blocks = missing()}, 0, EvictReason::kRunning, !r.idle)) {
+    // All that is stored by now is what the lease holds itself.
+    if (alone) Reset(nullptr);
+    if (!alone || missing() > 0) {
+      return NoRoom(
+          "running requests leave no room to compact the state of one of them; run "
+          "fewer at a time or raise the budget");
+    }
+  }
+  std::vector<BlockId> to(r.table.begin(), r.table.begin() + count);
+  for (BlockId& block : to) {
+    if (shared(block)) block = blocks_.Allocate(r.owner);
+  }
+  Status moved = move(r.table, to);
+  const std::vector<BlockId> from = std::exchange(r.table, moved.ok() ? to : r.table);
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (i < count && to[i] == from[i]) continue;
+    if (moved.ok()) {
+      blocks_.UnrefLease(from[i]);
+    } else if (i < count) {
+      blocks_.UnrefLease(to[i]);
+    }
+  }
+  if (!moved.ok()) return moved;
+  ++stats_.compactions;
+  stats_.tokens_left_out += static_cast<uint64_t>(r.computed.physical - kept);
+  stats_.bytes_left_out += (from.size() - count) * block_bytes_;
+  r.computed.physical = kept;
+  r.shared_blocks = 0;
+  r.canonical = false;
+  r.planned.clear();
+  UnparkAll();
+  Settle();
+  return OkStatus();
 }
 
 }  // namespace reprise

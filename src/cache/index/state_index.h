@@ -77,6 +77,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   Status Reserve(const Lease& lease, int32_t token_count);
   void Append(const Lease& lease, std::span<const TokenId> tokens);
   Status Commit(const Lease& lease, const CommitArgs& args);
+  Status Compact(const Lease& lease, int32_t kept, bool alone, const StateCache::MoveRows& move);
   ReuseReport Finish(Lease lease);
   void Release(uint32_t seat, uint64_t id);
   bool Maintain();
