@@ -17,6 +17,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
 CACHE = [("cache_test", "src/cache/cache_test")]
+MODEL = [("model_test", "src/model/model_test")]
 KERNELS = [("kernels_test", "src/kernels/kernels_test")]
 GRAMMAR = [("grammar_test", "src/grammar/grammar_test")]
 HOSTILE = [("grammar_hostile_test", "src/grammar/grammar_hostile_test")]
@@ -65,6 +66,24 @@ MUTANTS = [
     ("nothing_lent", "src/engine/roster.cc",
      "  if (!std::exchange(waits_, waits) && !waits) return;",
      "  waits_ = waits;\n  return;", ENGINE),
+    ("lossy_state_published", "src/cache/index/room.cc",
+     "  r.canonical = false;\n", "", ENGINE),
+    ("shared_blocks_compacted_in_place", "src/cache/index/room.cc",
+     "    if (shared(block)) block = blocks_.Allocate(r.owner);",
+     "    if (shared(block) && r.owner == UINT32_MAX) block = blocks_.Allocate(r.owner);", ENGINE),
+    ("compacted_blocks_not_freed", "src/cache/index/room.cc",
+     "      blocks_.UnrefLease(from[i]);", "      if (i < count) blocks_.UnrefLease(from[i]);", ENGINE),
+    ("window_not_run_again", "src/engine/admission.cc",
+     "  if (sequence.compaction) wanted.replay_tokens = sequence.compaction->window();\n", "", ENGINE),
+    ("reply_not_run_again", "src/engine/admission.cc",
+     "    cache_->Append(sequence.lease, sequence.again);\n", "", ENGINE),
+    ("pool_reads_the_window", "src/model/snapkv/keep_list.cc",
+     "Pool(weights.first(size_t(before)))", "Pool(weights)", MODEL),
+    ("kept_ties_to_the_later", "src/model/snapkv/keep_list.cc",
+     "return x != y ? x > y : a < b;", "return x != y ? x > y : a > b;", MODEL),
+    ("keys_weighed_by_their_block_alone", "src/kernels/cpu/attention.cc",
+     "      const AttentionState mine = state(head * blocks, begin);",
+     "      const AttentionState mine = state(task, begin);", KERNELS),
     ("queue_share_ignored", "src/engine/engine.cc",
      "    if (load.waiting >= ShareOf(options_.waiting_max, load.weight, weights)) return false;",
      "    if (load.weight > 0) return false;", ENGINE),

@@ -220,6 +220,7 @@ Status Run(const Options& options) {
     total.evicted += result.evicted;
     total.preemptions += result.preemptions;
     total.steps += result.steps;
+    total.compactions += result.compactions;
     total.spills += result.spills;
     total.loads += result.loads;
     if (StderrIsTerminal()) fmt::print(stderr, "\r{} of {} schedules", i + 1, options.schedules);
@@ -227,7 +228,7 @@ Status Run(const Options& options) {
   if (StderrIsTerminal()) fmt::print(stderr, "\r\033[K");
   fmt::print(
       "{:<22}{}\n{:<22}{} (seeds {} to {})\n{:<22}{}\n{:<22}{} of {} ({:.1f} %)\n{:<22}{}\n"
-      "{:<22}{}\n{:<22}{}\n{:<22}{} down, {} up\n{:<22}{}\n{:<22}{:.1f} s\n{:<22}0\n",
+      "{:<22}{}\n{:<22}{}\n{:<22}{}\n{:<22}{} down, {} up\n{:<22}{}\n{:<22}{:.1f} s\n{:<22}0\n",
       "family", card.family, "schedules", options.schedules, options.seed,
       options.seed + options.schedules - 1, "positions compared", total.logits_compared,
       "prompt tokens reused", total.tokens_reused, total.tokens_prompt,
@@ -235,8 +236,9 @@ Status Run(const Options& options) {
                                : 100.0 * static_cast<double>(total.tokens_reused) /
                                      static_cast<double>(total.tokens_prompt),
       "snapshots restored", total.snapshots_restored, "evictions", total.evicted, "preemptions",
-      total.preemptions, "moves between tiers", total.spills, total.loads, "steps", total.steps,
-      "time", static_cast<double>(clock.NowNs() - begin_ns) / 1e9, "differing bits");
+      total.preemptions, "K/V left out (SnapKV)", total.compactions, "moves between tiers",
+      total.spills, total.loads, "steps", total.steps, "time",
+      static_cast<double>(clock.NowNs() - begin_ns) / 1e9, "differing bits");
   return OkStatus();
 }
 

@@ -79,6 +79,7 @@ Lease Engine::Acquire(Sequence& sequence, std::span<const TokenId> tokens) {
   wanted.read = request.cache_read;
   wanted.write = request.cache_write;
   wanted.idle = request.idle;
+  if (sequence.compaction) wanted.replay_tokens = sequence.compaction->window();
   wanted.tenant = request.tenant;
   wanted.tenant_weight = request.tenant_weight;
   if (!sequence.prompt.empty()) wanted.storage = &sequence.prompt;
@@ -187,6 +188,10 @@ Status Engine::StartLease(Sequence& sequence) {
   const StartAnswer answer = cache_->Start(sequence.lease);
   if (answer.pending()) sequence.awaited = answer.awaited;
   if (!answer.ready()) return answer.status;
+  if (!sequence.again.empty()) {
+    cache_->Append(sequence.lease, sequence.again);
+    sequence.again.clear();
+  }
   if (sequence.preemptions == 0) {
     sequence.report = sequence.lease.report();
     sequence.stream->Begin(sequence.report);
@@ -217,8 +222,14 @@ bool Engine::DropIdle() {
 // A running sequence goes back to the queue, to its place in the order, with what it has so far.
 void Engine::SendBack(Sequence& sequence) {
   const auto tokens = sequence.lease.tokens();
-  const std::vector<TokenId> so_far(tokens.begin(), tokens.end());
+  std::vector<TokenId> so_far(tokens.begin(), tokens.end());
   Publish(sequence);
+  if (sequence.compaction) {
+    const auto reply = so_far.begin() + static_cast<ptrdiff_t>(sequence.request.prompt.size());
+    sequence.again.assign(reply, so_far.end());
+    so_far.erase(reply, so_far.end());
+    PrepareCompaction(sequence);
+  }
   sequence.lease = Acquire(sequence, so_far);
   sequence.asked_at = 0;
   ++sequence.preemptions;
@@ -232,7 +243,8 @@ void Engine::SendBack(Sequence& sequence) {
 void Engine::Reserve(std::vector<Share>* shares) {
   for (size_t i = 0; i < shares->size();) {
     Sequence& needy = *(*shares)[i].sequence;
-    const Status reserved = cache_->Reserve(needy.lease, (*shares)[i].rows);
+    Status reserved = Compact(needy);
+    if (reserved.ok()) reserved = cache_->Reserve(needy.lease, (*shares)[i].rows);
     if (reserved.ok()) {
       ++i;
       continue;
@@ -246,6 +258,30 @@ void Engine::Reserve(std::vector<Share>* shares) {
     shares->erase(of_victim);
   }
   RemoveFinished();
+}
+
+// Leaves out K/V of a sequence that has come so far. Fails, with nothing changed, if there is no
+// room to move the rest to.
+Status Engine::Compact(Sequence& sequence) {
+  if (!sequence.compaction || sequence.lease.computed() != sequence.compaction->at()) {
+    return OkStatus();
+  }
+  Compaction& compaction = *sequence.compaction;
+  KeptKv kept;
+  kept.row_count = sequence.lease.extent().physical;
+  kept.lists = compaction.Lists(executor_);
+  kept.kept = compaction.kept();
+  const bool idle_holds = !idle_.empty() && idle_.front()->lease.valid();
+  const bool alone = roster_.running().size() == 1 && !idle_holds;
+  REPRISE_TRY(cache_->Compact(sequence.lease, kept.kept, alone,
+                              [&](std::span<const BlockId> from, std::span<const BlockId> to) {
+                                kept.from = from;
+                                kept.to = to;
+                                return executor_.Keep(kept, cache_->memory());
+                              }));
+  compaction.Done();
+  sequence.report.kept_tokens = kept.kept;
+  return OkStatus();
 }
 
 // Returns the sequence that runs no more.

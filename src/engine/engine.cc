@@ -96,6 +96,12 @@ Status Engine::Check(const GenerateRequest& request) const {
     if (card.dim == 0) return InvalidArgument("this model gives no vectors of texts");
     if (request.max_tokens > 0) return InvalidArgument("a vector comes without a reply");
   }
+  if (request.snapkv && !request.snapkv->off()) {
+    REPRISE_TRY(CheckSnapKv(card.state, *request.snapkv));
+    if (!executor_.keeps()) {
+      return InvalidArgument("snapkv is not supported on this device; serve with --device cpu");
+    }
+  }
   for (const TokenId token : request.prompt) {
     if (token < 0 || token >= card.vocab_size) {
       return InvalidArgument("the prompt contains token " + std::to_string(token) +
@@ -127,6 +133,7 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   sequence->request = std::move(request);
   if (sequence->request.constraint) sequence->Force();
   if (sequence->request.prompt_logprobs >= 0) ScorePrompt(*sequence);
+  PrepareCompaction(*sequence);
   sequence->stream = std::make_shared<TokenStream>(cancels_);
   sequence->submit_ns = clock_.NowNs();
   std::shared_ptr<TokenStream> stream = sequence->stream;
@@ -144,6 +151,16 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   }
   work_.notify_one();
   return stream;
+}
+
+// Only a reply makes use of it: what a prompt leaves behind is exact.
+void Engine::PrepareCompaction(Sequence& sequence) const {
+  const GenerateRequest& request = sequence.request;
+  SnapKv options = request.snapkv.value_or(options_.snapkv);
+  if (options.off() || request.max_tokens == 0 || request.idle) return;
+  options.redecode = options_.snapkv.redecode;
+  sequence.compaction = Compaction::Make(executor_.card().state, options,
+                                         static_cast<int32_t>(request.prompt.size()));
 }
 
 // A full queue still has a place for a tenant that has less than its share of it: the last request
@@ -208,6 +225,10 @@ std::vector<Engine::Share> Engine::PlanStep() {
       const int64_t rows = std::max<int64_t>(1, kWatchedFloatsMax / executor_.card().vocab_size);
       one.rows_max = static_cast<int32_t>(std::min<int64_t>(one.rows_max, rows));
     }
+    if (sequence.compaction) {
+      const int32_t rows = sequence.compaction->RowsFrom(sequence.lease.computed());
+      one.rows_max = std::min(one.rows_max, rows);
+    }
     one.priority = sequence.lent_priority;
     one.arrival = sequence.arrival;
     one.idle = sequence.request.idle;
@@ -235,6 +256,7 @@ Status Engine::Forward(std::vector<Share>* shares) {
   tokens.reserve(shares->size());
   slices.reserve(shares->size());
   logit_rows.reserve(shares->size());
+  std::vector<WatchedRows> watched;
   bool pools = false;
   for (size_t i = 0; i < shares->size(); ++i) {
     Share& share = (*shares)[i];
@@ -255,6 +277,10 @@ Status Engine::Forward(std::vector<Share>* shares) {
       taps[i].push_back({static_cast<uint32_t>(one.position - begin), one.state});
     }
     slice.taps = taps[i];
+    if (sequence.compaction) {
+      REPRISE_ASSIGN(auto rows, sequence.compaction->Watch(executor_, slice.past, share.rows));
+      if (rows) watched.emplace_back(*rows).sequence = static_cast<uint32_t>(i);
+    }
     tokens.insert(tokens.end(), known.begin() + begin, known.begin() + end);
     slices.push_back(slice);
 
@@ -275,7 +301,7 @@ Status Engine::Forward(std::vector<Share>* shares) {
   hidden_.resize(pools ? tokens.size() * static_cast<size_t>(executor_.card().dim) : 0);
   const int64_t begin_ns = clock_.NowNs();
   filler_.Start(std::move(masks));
-  const Status computed = Compute(*shares, {tokens, slices, logit_rows, finite_, hidden_});
+  const Status computed = Compute(*shares, {tokens, slices, logit_rows, finite_, hidden_, watched});
   filler_.Wait();
   REPRISE_TRY(computed);
   step_ns_ = clock_.NowNs() - begin_ns;
@@ -369,6 +395,10 @@ void Engine::Commit(const std::vector<Share>& shares) {
     } else {
       Continue(sequence, choice_status_);
     }
+  }
+  // What finds no room now is asked again before the next step.
+  for (const Share& share : shares) {
+    if (!share.sequence->finished) (void)Compact(*share.sequence);
   }
 }
 

@@ -33,6 +33,7 @@ struct EngineOptions {
   int32_t idle_max = 8;        // idle-time requests kept; a newer one replaces the oldest
   int32_t context_tokens = 0;  // prompt and reply of one request; 0: the model's context length
   bool idle_work = true;
+  SnapKv snapkv;  // of requests that do not say; its redecode is that of all
 };
 
 // The step loop: owns scheduling, state cache, model and sampling, on one thread, without a lock.
@@ -123,9 +124,11 @@ class Engine {
   Sequence* MakeRoomFor(Sequence& needy, const Status& reserved);
   void MakeRoomToCompute(const std::vector<Share>& shares, const Status& computed);
   Lease Acquire(Sequence& sequence, std::span<const TokenId> tokens);
+  Status Compact(Sequence& sequence);
 
   // engine.cc
   void ScorePrompt(Sequence& sequence);
+  void PrepareCompaction(Sequence& sequence) const;
   bool TakePlaceInQueue(const GenerateRequest& request);
   std::vector<Share> PlanStep();
   Status Forward(std::vector<Share>* shares);

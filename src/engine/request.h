@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/status.h"
 #include "cache/state_cache.h"
 #include "model/config/text_vectors.h"
+#include "model/snapkv/keep_list.h"
 #include "sample/sampler.h"
 #include "sample/token_constraint.h"
 #include "state/ids.h"
@@ -52,6 +54,10 @@ struct GenerateRequest {
   int32_t min_cache_tokens = 0;
   bool cache_read = true;
   bool cache_write = true;
+
+  // What is kept of the prompt while the reply is decoded (lossy); none: as the engine's options
+  // say.
+  std::optional<SnapKv> snapkv;
 
   // Work for a turn that may come: runs only while nothing else does, is dropped when room is
   // needed.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cache/state_cache.h"
+#include "engine/compaction.h"
 #include "engine/request.h"
 #include "engine/token_stream.h"
 #include "sched/rank.h"
@@ -19,7 +20,8 @@ namespace reprise {
 //   tokens: [0, prompt)           the request's prompt
 //           [prompt, end)         generated; the last one is not computed yet
 //   lease.computed() says how much of it has state. While it waits it may have no lease yet. After
-//   a preemption the lease is new and its prompt is everything so far.
+//   a preemption the lease is new and its prompt is everything so far (that of the request where
+//   K/V is left out: the state of its reply is not one that others could start from).
 struct Sequence {
   GenerateRequest request;
   std::shared_ptr<TokenStream> stream;
@@ -33,6 +35,8 @@ struct Sequence {
   std::deque<TokenId> forced;               // by the constraint, which has accepted them already
   Status allowed_status;
   bool finished = false;
+  std::optional<Compaction> compaction;  // of its K/V, if asked for (its lease is then lossy)
+  std::vector<TokenId> again;  // of such a one: the reply so far, to be run again when it starts
 
   // Its place among others (roster.h).
   std::shared_ptr<TenantLoad> tenant;

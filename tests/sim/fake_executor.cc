@@ -61,17 +61,40 @@ void FakeExecutor::WriteLogits(uint64_t recurrent, uint64_t keys, float* logits)
   }
 }
 
+std::byte* FakeExecutor::KeyAt(const StateMemory& memory, std::span<const BlockId> blocks,
+                               int32_t row) const {
+  const BlockId block = blocks[static_cast<size_t>(row / kBlockTokens)];
+  return Raw(memory.block(block)) + memory.layout->offset(kv_state_, 0) +
+         static_cast<size_t>(row % kBlockTokens) * kKeyWords * 4;
+}
+
+void FakeExecutor::Weigh(const WatchedRows& watched, const SequenceSlice& slice,
+                         const StateMemory& memory) const {
+  for (uint32_t i = 0; i < watched.row_count; ++i) {
+    const int32_t row = slice.past.physical + static_cast<int32_t>(watched.row_begin + i);
+    const uint64_t query = Load(KeyAt(memory, slice.blocks, row));
+    for (int32_t j = 0; j <= row; ++j) {
+      const uint64_t weight = Mix64(query ^ Load(KeyAt(memory, slice.blocks, j))) >> 40;
+      Raw(watched.weights)[j] += static_cast<float>(weight) * 0x1p-24f;
+    }
+  }
+}
+
+Status FakeExecutor::Keep(const KeptKv& kept, const StateMemory& memory) {
+  for (int32_t i = 0; i < kept.kept; ++i) {
+    const uint64_t key = Load(KeyAt(memory, kept.from, kept.lists[static_cast<size_t>(i)]));
+    Store(key, KeyAt(memory, kept.to, i));
+  }
+  return OkStatus();
+}
+
 Status FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, float* logits) {
   if (batch.tokens.size() > rows_max_) return ResourceExhausted("no memory to compute in");
   rows_ += batch.tokens.size();
   size_t next_logit = 0;
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     const SequenceSlice& slice = batch.sequences[s];
-    const auto key_at = [&](int32_t at) {
-      const BlockId block = slice.blocks[static_cast<size_t>(at / kBlockTokens)];
-      return Raw(memory.block(block)) + memory.layout->offset(kv_state_, 0) +
-             static_cast<size_t>(at % kBlockTokens) * kKeyWords * 4;
-    };
+    const auto key_at = [&](int32_t at) { return KeyAt(memory, slice.blocks, at); };
     // The state is read from both ends of its tensor, so that half a copy is noticed.
     std::byte* state = nullptr;
     uint64_t recurrent = 0;
@@ -112,6 +135,9 @@ Status FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, 
       Store(recurrent, state);
       Store(recurrent, state + kStateEnd);
     }
+  }
+  for (const WatchedRows& watched : batch.watched) {
+    Weigh(watched, batch.sequences[watched.sequence], memory);
   }
   return OkStatus();
 }

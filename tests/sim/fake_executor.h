@@ -15,6 +15,7 @@ namespace reprise {
 //  recurrent   r_t = mix(r_{t-1}, token_t)
 //  K/V         k_t = mix(token_t, t, r_t)
 //  logits_t    hash(r_t, all k_j for j <= t); the row behind the final norm is the same
+//  weights     of key j with row t: a hash of k_j and k_t
 class FakeExecutor : public Executor {
  public:
   enum class Kind { kAttention, kRecurrent, kHybrid };
@@ -26,6 +27,9 @@ class FakeExecutor : public Executor {
   DeviceMemory& memory() override { return *memory_; }
   void set_memory(DeviceMemory* memory) { memory_ = memory; }
   Status Forward(const BatchView& batch, const StateMemory& memory, float* logits) override;
+
+  bool keeps() const override { return has_kv_; }
+  Status Keep(const KeptKv& kept, const StateMemory& memory) override;
 
   // The logits of a cold run, straight from the tokens.
   void ColdLogits(std::span<const TokenId> tokens, float* logits) const;
@@ -42,6 +46,9 @@ class FakeExecutor : public Executor {
   uint64_t rows() const { return rows_; }  // run so far
 
  private:
+  std::byte* KeyAt(const StateMemory& memory, std::span<const BlockId> blocks, int32_t row) const;
+  void Weigh(const WatchedRows& watched, const SequenceSlice& slice,
+             const StateMemory& memory) const;
   void Row(TokenId token, int32_t position, uint64_t* recurrent, uint64_t* key) const;
   void WriteLogits(uint64_t recurrent, uint64_t keys, float* logits) const;
 

@@ -44,6 +44,7 @@ TEST(Simulation, EveryScheduleGivesTheColdAnswer) {
   uint64_t compared = 0;
   uint64_t spills = 0;
   uint64_t loads = 0;
+  uint64_t compactions = 0;
   const uint64_t first = FromEnvironment("REPRISE_SIM_FIRST", 0);
   const uint64_t count = FromEnvironment("REPRISE_SIM_SEEDS", kSeeds);
   for (uint64_t seed = first; seed < first + count; ++seed) {
@@ -63,6 +64,7 @@ TEST(Simulation, EveryScheduleGivesTheColdAnswer) {
     compared += result.logits_compared;
     spills += result.spills;
     loads += result.loads;
+    compactions += result.compactions;
   }
   // The schedules must exercise what they are for.
   EXPECT_GT(reused, count * 20);
@@ -70,6 +72,8 @@ TEST(Simulation, EveryScheduleGivesTheColdAnswer) {
   EXPECT_GT(preempted, count / 100);
   EXPECT_GT(spills, count / 10);
   EXPECT_GT(loads, count / 100);
+  EXPECT_GT(compactions, count / 20);
+  RecordProperty("compactions", std::to_string(compactions));
   RecordProperty("spills", std::to_string(spills));
   RecordProperty("loads", std::to_string(loads));
   RecordProperty("logits_compared", std::to_string(compared));

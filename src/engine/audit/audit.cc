@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "cache/tier/rehearsal_tier.h"
+#include "engine/audit/cold_snapkv.h"
 #include "state/spec.h"
 
 namespace reprise {
@@ -44,6 +45,8 @@ uint64_t Checksum(std::span<const float> row) {
 
 struct LiveRequest {
   std::vector<TokenId> tokens;  // prompt, then reply as far as it was read
+  int32_t prompt_tokens = 0;
+  SnapKv snapkv;  // as it was asked for
   std::shared_ptr<TokenStream> stream;
   std::vector<SeenRow> seen;
   bool done = false;
@@ -150,6 +153,7 @@ class AuditRun {
     engine_options.scheduler.idle_rows_max = std::max(1, schedule_.rows_max / 2);
     engine_options.scheduler.chunk_rows_min = std::min(8, schedule_.rows_max);
     engine_options.context_tokens = schedule_.context_tokens;
+    engine_options.snapkv.redecode = schedule_.snapkv_redecode;
     engine_ = std::make_unique<Engine>(executor_, std::move(*cache), engine_options, clock_);
     return true;
   }
@@ -198,6 +202,12 @@ class AuditRun {
     if (scheduled.tenant > 0) request.salt = "tenant" + std::to_string(scheduled.tenant);
     request.tenant = request.salt;
     request.tenant_weight = 1 + scheduled.tenant;
+    live.prompt_tokens = static_cast<int32_t>(live.tokens.size());
+    if (!scheduled.snapkv.off() && executor_.keeps() &&
+        CheckSnapKv(executor_.card().state, scheduled.snapkv).ok()) {
+      request.snapkv = live.snapkv = scheduled.snapkv;
+      live.snapkv.redecode = schedule_.snapkv_redecode;
+    }
     if (scheduled.reset) engine_->cache().Reset({executor_.card().digest, request.salt});
     request.on_logits = [&live](int32_t position, std::span<const float> logits) {
       SeenRow row{position, Checksum(logits), {}};
@@ -240,7 +250,12 @@ class AuditRun {
     if (live.seen.empty()) return;
     const size_t vocab = static_cast<size_t>(executor_.card().vocab_size);
     std::vector<float> expected(live.tokens.size() * vocab);
-    cold_(live.tokens, expected.data());
+    // What idle work computes is exact, and so is a prompt.
+    if (live.snapkv.off() || schedule_.requests[index].idle) {
+      cold_(live.tokens, expected.data());
+    } else {
+      RunColdSnapKv(executor_, live.tokens, live.prompt_tokens, live.snapkv, expected.data());
+    }
     for (const SeenRow& seen : live.seen) {
       const std::span<const float> row(expected.data() + static_cast<size_t>(seen.position) * vocab,
                                        vocab);
@@ -264,6 +279,7 @@ class AuditRun {
     result_.tokens_prompt += stats.tokens_prompt;
     result_.tokens_reused += stats.tokens_reused;
     result_.snapshots_restored += stats.snapshots_restored;
+    result_.compactions += stats.compactions;
     result_.spills += stats.spills;
     result_.loads += stats.loads;
     result_.tokens_loaded += stats.tokens_loaded;
@@ -320,6 +336,7 @@ Schedule Shrink(const Schedule& failing, const std::function<bool(const Schedule
         return *field != value && (*field = value, true);
       };
       attempt([&](ScheduledRequest* r) { return reset(&r->cancel_step, -1); });
+      attempt([&](ScheduledRequest* r) { return reset(&r->snapkv, SnapKv()); });
       attempt([&](ScheduledRequest* r) { return reset(&r->boundary_gap, 0); });
       attempt([&](ScheduledRequest* r) { return reset(&r->pin_ms, 0); });
       attempt([&](ScheduledRequest* r) { return reset(&r->reset, false); });

@@ -14,7 +14,8 @@
 namespace reprise {
 
 // The proof of the law: runs a schedule through engine and cache and compares every logit that
-// comes out, bit by bit, with the logits of the same tokens computed cold.
+// comes out, bit by bit, with the logits of the same tokens computed cold; those of requests that
+// leave out K/V with a cold run that leaves out the same.
 struct AuditDifference {
   int32_t request = 0;
   int32_t position = 0;
@@ -33,7 +34,8 @@ struct AuditResult {
   uint64_t evicted = 0;  // blocks and snapshots
   uint64_t preemptions = 0;
   uint64_t steps = 0;
-  uint64_t spills = 0;  // to the lower tier, and from it
+  uint64_t compactions = 0;  // K/V was left out
+  uint64_t spills = 0;       // to the lower tier, and from it
   uint64_t loads = 0;
   uint64_t tokens_loaded = 0;
 };

@@ -14,6 +14,22 @@ int32_t Between(Rng* rng, int32_t low, int32_t high) {
   return low + static_cast<int32_t>(rng->Below(static_cast<uint64_t>(high - low + 1)));
 }
 
+// Which requests leave out K/V. From numbers of their own, so that schedules stay what they were.
+void AddSnapKv(uint64_t seed, Schedule* schedule) {
+  Rng rng(seed + (uint64_t{1} << 40));
+  if (!Chance(&rng, 40)) return;
+  if (Chance(&rng, 40)) schedule->snapkv_redecode = Between(&rng, 1, 24);
+  for (ScheduledRequest& request : schedule->requests) {
+    if (!Chance(&rng, 50)) continue;
+    request.snapkv.window = Between(&rng, 1, 24);
+    if (Chance(&rng, 70)) {
+      request.snapkv.budget = Between(&rng, 1, schedule->context_tokens / 2);
+    } else {
+      request.snapkv.share = 0.01 * Between(&rng, 1, 99);
+    }
+  }
+}
+
 }  // namespace
 
 Schedule MakeSchedule(uint64_t seed, const ScheduleLimits& limits) {
@@ -66,6 +82,7 @@ Schedule MakeSchedule(uint64_t seed, const ScheduleLimits& limits) {
     request.reset = Chance(&rng, 5);
     schedule.requests.push_back(request);
   }
+  if (limits.snapkv) AddSnapKv(seed, &schedule);
   return schedule;
 }
 
@@ -81,6 +98,9 @@ std::string Describe(const Schedule& schedule) {
   if (schedule.restart_before >= 0) {
     text += ", restarted before request " + number(schedule.restart_before);
     if (schedule.restart_gap > 0) text += ", then every " + number(schedule.restart_gap);
+  }
+  if (schedule.snapkv_redecode > 0) {
+    text += ", K/V left out again every " + number(schedule.snapkv_redecode);
   }
   text += "\n";
   for (size_t i = 0; i < schedule.requests.size(); ++i) {
@@ -100,6 +120,11 @@ std::string Describe(const Schedule& schedule) {
     if (r.pin_ms > 0) text += ", pinned for " + number(r.pin_ms) + " ms";
     if (r.min_cache_tokens > 0) text += ", at least " + number(r.min_cache_tokens) + " tokens";
     if (r.reset) text += ", after a reset";
+    if (!r.snapkv.off()) {
+      text += ", snapkv " +
+              (r.snapkv.budget > 0 ? number(r.snapkv.budget) : std::to_string(r.snapkv.share));
+      text += " window " + number(r.snapkv.window);
+    }
     text += "\n";
   }
   return text;

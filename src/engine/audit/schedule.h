@@ -34,6 +34,7 @@ struct ScheduledRequest {
   bool cache_write = true;
   int32_t tenant = 0;
   bool reset = false;  // everything stored of its tenant is dropped just before it comes
+  SnapKv snapkv;       // where the executor and the model can: else it is as if it were off
 };
 
 struct Schedule {
@@ -48,6 +49,7 @@ struct Schedule {
   int32_t snapshot_gap = 16;
   int32_t ladder_tokens = 64;
   int64_t ttl_ms = 0;
+  int32_t snapkv_redecode = 0;
   bool tier = false;            // a lower tier, as bad as a seed makes it (RehearsalTier)
   bool tier_lies = false;       // for tests of the audit: it gives wrong bits
   int32_t restart_before = -1;  // a request before which the engine ends and a new one begins,
@@ -59,6 +61,7 @@ struct ScheduleLimits {
   int32_t request_count_max = 12;
   int32_t long_context_tokens = 0;  // that of some schedules, with fewer requests; 0: of none
   bool tiers = true;                // some have a lower tier
+  bool snapkv = true;               // some have requests that leave out K/V
 };
 
 Schedule MakeSchedule(uint64_t seed, const ScheduleLimits& limits);
