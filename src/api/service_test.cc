@@ -311,6 +311,38 @@ TEST(Service, UsageCountsWhatWasStored) {
   EXPECT_EQ(created(), "0") << "there already";
 }
 
+TEST(Service, SnapKvIsReportedOrRefusedByName) {
+  TestService service;
+  const std::string messages =
+      R"("model": "alphabet", "max_tokens": 9, "messages": [{"role": "user", "content": ")" +
+      std::string(100, 'x') + "\"}]}";
+  const auto ask = [&](const char* path, const std::string& snapkv) {
+    return service.Post(path, R"({"snapkv": )" + snapkv + ", " + messages);
+  };
+  for (const char* path : {kChat, kMessages}) {
+    const auto lossy = ask(path, R"({"budget": 40, "window": 4})");
+    EXPECT_EQ(lossy.status, 200) << lossy.body;
+    const auto share = ask(path, R"({"budget": 0.5, "window": 4})");
+    EXPECT_EQ(share.status, 200) << share.body;
+    EXPECT_EQ(ask(path, "false").status, 200);
+    for (const char* wrong :
+         {"true", "7", "{}", R"({"budget": 0})", R"({"budget": -3})", R"({"budget": 1.5})",
+          R"({"budget": "many"})", R"({"budget": 40, "window": 0})",
+          R"({"budget": 40, "window": 5000})", R"({"budget": 40, "windows": 4})"}) {
+      const auto refused = ask(path, wrong);
+      EXPECT_EQ(refused.status, 400) << wrong;
+      EXPECT_NE(refused.body.find("snapkv"), std::string::npos) << refused.body;
+    }
+  }
+  const auto lossy = ask(kChat, R"({"budget": 40, "window": 4})");
+  EXPECT_EQ(At(lossy.body, {"reprise", "lossy", "method"}), "snapkv") << lossy.body;
+  EXPECT_EQ(At(lossy.body, {"reprise", "lossy", "kept_tokens"}), "40");
+  EXPECT_EQ(At(lossy.body, {"reprise", "lossy", "of_tokens"}),
+            At(lossy.body, {"usage", "prompt_tokens"}));
+  EXPECT_EQ(At(ask(kChat, "false").body, {"reprise", "lossy"}), "absent");
+  EXPECT_EQ(At(ask(kChat, R"({"budget": 4000})").body, {"reprise", "lossy"}), "absent") << "short";
+}
+
 // A watcher marks, in the tree of a view, where its newest report left what is stored.
 TEST(Service, AViewOfTheCacheIsOfOneMoment) {
   TestService service;

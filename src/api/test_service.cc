@@ -66,6 +66,7 @@ class Alphabet final : public Executor {
     card_.state.layers.push_back({0, StateKind::kFullKv, 0, {{"k", {1, 4}, DType::kF32}}});
   }
   const ModelCard& card() const override { return card_; }
+  bool keeps() const override { return true; }  // there is nothing in its K/V
   Status Forward(const BatchView& batch, const StateMemory&, float* logits) override {
     for (uint8_t& finite : batch.finite) finite = 1;
     for (size_t i = 0; i < batch.hidden.size(); ++i) {

@@ -7,6 +7,32 @@
 
 namespace reprise::api {
 
+void ReadSnapKv(Fields* fields, std::optional<SnapKv>* snapkv) {
+  const JsonValue* found = fields->Find("snapkv");
+  if (found == nullptr) return;
+  SnapKv options;
+  if (found->is_bool() && !found->as_bool()) {
+    *snapkv = options;
+    return;
+  }
+  if (!found->is_object()) {
+    return fields->Fail("snapkv", "must be false, or an object with a budget");
+  }
+  Fields part(*found, "snapkv.");
+  const JsonValue* budget = part.Find("budget");
+  if (budget == nullptr) {
+    part.Fail("budget", "is required: tokens, or a share of the prompt below 1");
+  } else if (budget->is_number() && budget->as_double() > 0 && budget->as_double() < 1) {
+    options.share = budget->as_double();
+  } else {
+    part.Read("budget", 1, INT32_MAX, &options.budget);
+  }
+  part.Read("window", 1, kSnapKvWindowMax, &options.window);
+  if (!part.Unread().empty()) fields->Fail("snapkv", "has budget and window, and nothing else");
+  fields->Take(part);
+  *snapkv = options;
+}
+
 void ContinueLastTurn(ChatJob* job) {
   CHECK(job->turns.size() >= 2 && job->turns.back().role == "assistant");
   job->prefill = std::move(job->turns.back().content);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/constrain/output_rule.h"
+#include "api/fields.h"
 #include "engine/request.h"
 #include "text/output/thinking.h"
 
@@ -66,6 +67,7 @@ struct ReplyOptions {
   int logprobs = -1;  // -1: none; else of the chosen token and of so many others
   int32_t priority = 0;
   OutputRule rule;
+  std::optional<SnapKv> snapkv;  // absent: as the server was started
 };
 
 // What a reply may contain.
@@ -86,6 +88,9 @@ struct ChatJob {
   ReplyOptions options;
   CacheControl cache;
 };
+
+// "snapkv": {"budget": tokens or a share below 1, "window": tokens}, or false: nothing is left out.
+void ReadSnapKv(Fields* fields, std::optional<SnapKv>* snapkv);
 
 // Makes the last turn, an assistant's, the beginning of the reply. It is what the model says, not
 // what it thinks, so templates that would begin with thinking are asked not to.

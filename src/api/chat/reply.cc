@@ -45,6 +45,7 @@ void LogReply(const std::string& request_id, const Tenant& tenant, const Complet
   json.Member("tenant", tenant.name).Member("prompt_tokens", completion.prompt_tokens);
   json.Member("used_tokens", report.used_tokens).Member("reason", NameOf(report.reason));
   if (report.diverged_at >= 0) json.Member("diverged_at", report.diverged_at);
+  if (report.kept_tokens > 0) json.Member("snapkv_kept_tokens", report.kept_tokens);
   json.Member("snapshots_taken", report.snapshots_taken);
   json.Member("generated_tokens", completion.generated_tokens);
   json.Member("queue_ms", completion.queue_ms).Member("first_token_ms", completion.first_token_ms);
@@ -211,6 +212,7 @@ GenerateRequest Reply::MakeRequest(size_t index) const {
   request.min_cache_tokens = plan_.cache.min_tokens;
   request.cache_read = plan_.cache.read;
   request.cache_write = plan_.cache.write;
+  request.snapkv = options.snapkv;
   return request;
 }
 

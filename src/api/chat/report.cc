@@ -46,6 +46,11 @@ std::string FormatReportJson(const Tokenizer& tokenizer, std::span<const TokenId
     json.Member("bytes", report.load_bytes);
     json.Member("ms", Rounded(static_cast<double>(report.load_ns) / 1e6)).EndObject();
   }
+  if (report.kept_tokens > 0) {
+    json.Key("lossy").BeginObject().Member("method", "snapkv");
+    json.Member("kept_tokens", report.kept_tokens);
+    json.Member("of_tokens", report.prompt_tokens).EndObject();
+  }
   json.Member("restore_ms", Rounded(static_cast<double>(report.restore_ns) / 1e6));
   json.Member("queue_ms", Rounded(completion.queue_ms));
   json.Member("first_token_ms", Rounded(completion.first_token_ms));

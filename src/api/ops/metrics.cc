@@ -156,6 +156,12 @@ std::string Metrics::FormatOwn(Service* service) const {
                cache.blocks_evicted, [](size_t i) { return NameOf(static_cast<EvictReason>(i)); });
   page.Counter("reprise_cache_snapshots_restored_total", "Snapshots read back.", "",
                cache.snapshots_restored);
+  page.Counter("reprise_snapkv_compactions_total",
+               "Times that K/V of a running request was left out.", "", cache.compactions);
+  page.Counter("reprise_snapkv_tokens_dropped_total", "Rows of K/V that were left out.", "",
+               cache.tokens_left_out);
+  page.Counter("reprise_snapkv_bytes_freed_total",
+               "Bytes of K/V that running requests gave back so.", "", cache.bytes_left_out);
   page.Head("reprise_cache_bytes", "gauge", "State memory by use.");
   page.Sample("reprise_cache_bytes", "tier=\"memory\",use=\"running\"", cache.bytes_leased);
   page.Sample("reprise_cache_bytes", "tier=\"memory\",use=\"cached\"", cache.bytes_cached);

@@ -161,6 +161,42 @@ Status Serve(Options options) {
   return OkStatus();
 }
 
+void AddSnapKvOptions(Flags* flags, ServeOptions* serve) {
+  flags->Add("--snapkv-budget", &serve->snapkv_budget,
+             "tokens of a long prompt (below 1: the share of it) whose K/V is kept while the reply "
+             "is decoded: lossy; 0: all",
+             {.min = 0, .max = 1 << 24});
+  flags->Add("--snapkv-window", &serve->snapkv_window,
+             "last tokens of the prompt, which choose what is kept",
+             {.min = 1, .max = kSnapKvWindowMax});
+  flags->Add("--snapkv-redecode", &serve->snapkv_redecode,
+             "leave out K/V again after so many tokens of the reply; 0: never",
+             {.min = 0, .max = 1 << 24});
+}
+
+void AddTierOptions(Flags* flags, ServeOptions* serve) {
+  flags->Add("--disk", &serve->disk,
+             "folder that keeps state when this process ends; made if it is not there");
+  flags->Add("--disk-gib", &serve->disk_gib, "GiB that the folder may take",
+             {.min = 0.001, .max = 1 << 20});
+  flags->Add("--disk-write-gib-day", &serve->disk_write_gib_day,
+             "GiB written to it in 24 hours, at most; 0: no limit", {.min = 0, .max = 1 << 20});
+  flags->Add(
+      "--store", &serve->store,
+      "Redis through which several servers share state: redis://[[user]:password@]host[:port]"
+      "[/db], or rediss:// for TLS; needs --state-key-file");
+  flags->Add("--store-timeout-ms", &serve->store_timeout_ms,
+             "longest that a request waits for the store", {.min = 10, .max = 60000});
+  flags->Add("--store-hours", &serve->store_hours, "hours that unused state stays in the store",
+             {.min = 0.01, .max = 8760});
+  flags->Add("--store-compress", &serve->store_compress,
+             "compress what goes to the store, without loss: for slow networks");
+  flags->Add("--store-ca", &serve->store_ca,
+             "PEM file with who signs the store's certificate (default: the system's)");
+  flags->Add("--state-key-file", &serve->state_key_file,
+             "file of 32 bytes or 64 hexadecimal digits: records are encrypted with it");
+}
+
 }  // namespace
 
 void DefineServe(Flags* flags) {
@@ -206,26 +242,8 @@ void DefineServe(Flags* flags) {
   flags->Add("--cache-ttl", &serve->cache_ttl_s,
              "seconds after which entries that nobody used are dropped; 0: never",
              {.min = 0, .max = 1 << 30});
-  flags->Add("--disk", &serve->disk,
-             "folder that keeps state when this process ends; made if it is not there");
-  flags->Add("--disk-gib", &serve->disk_gib, "GiB that the folder may take",
-             {.min = 0.001, .max = 1 << 20});
-  flags->Add("--disk-write-gib-day", &serve->disk_write_gib_day,
-             "GiB written to it in 24 hours, at most; 0: no limit", {.min = 0, .max = 1 << 20});
-  flags->Add(
-      "--store", &serve->store,
-      "Redis through which several servers share state: redis://[[user]:password@]host[:port]"
-      "[/db], or rediss:// for TLS; needs --state-key-file");
-  flags->Add("--store-timeout-ms", &serve->store_timeout_ms,
-             "longest that a request waits for the store", {.min = 10, .max = 60000});
-  flags->Add("--store-hours", &serve->store_hours, "hours that unused state stays in the store",
-             {.min = 0.01, .max = 8760});
-  flags->Add("--store-compress", &serve->store_compress,
-             "compress what goes to the store, without loss: for slow networks");
-  flags->Add("--store-ca", &serve->store_ca,
-             "PEM file with who signs the store's certificate (default: the system's)");
-  flags->Add("--state-key-file", &serve->state_key_file,
-             "file of 32 bytes or 64 hexadecimal digits: records are encrypted with it");
+  AddSnapKvOptions(flags, serve);
+  AddTierOptions(flags, serve);
   flags->Add("--stream-gap-ms", &serve->stream_gap_ms,
              "time between two tokens of a stream that long prompts of others may take",
              {.min = 1, .max = 600000});

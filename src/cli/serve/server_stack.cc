@@ -167,8 +167,27 @@ Status ServerStack::BuildEngine() {
   engine.idle_work = options_.idle_work;
   served_.context_tokens = cache.context_tokens;
   executor_ = std::make_unique<ModelExecutor>(loaded_->model(), loaded_->context());
+  REPRISE_ASSIGN(engine.snapkv, ReadSnapKv());
   engine_ = std::make_unique<Engine>(*executor_, std::move(state), engine, clock_);
   return OkStatus();
+}
+
+// What requests that do not say leave out.
+Result<SnapKv> ServerStack::ReadSnapKv() const {
+  SnapKv snapkv;
+  snapkv.redecode = options_.snapkv_redecode;
+  if (options_.snapkv_budget == 0) return snapkv;
+  if (options_.snapkv_budget < 1) {
+    snapkv.share = options_.snapkv_budget;
+  } else {
+    snapkv.budget = static_cast<int32_t>(options_.snapkv_budget);
+  }
+  snapkv.window = options_.snapkv_window;
+  if (!executor_->keeps()) {
+    return InvalidArgument("--snapkv-budget is not supported on this device; use --device cpu");
+  }
+  REPRISE_TRY(CheckSnapKv(loaded_->model().state_spec(), snapkv).Annotate("--snapkv-budget"));
+  return snapkv;
 }
 
 Status ServerStack::AttachTier(StateCache* cache) {

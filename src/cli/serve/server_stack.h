@@ -34,10 +34,13 @@ struct ServeOptions {
   int context_tokens = 0;                  // 0: the model's, at most kContextDefault
   int parallel = 16;
   int queue = 256;
-  int64_t cache_mib = 0;          // 0: from the machine
-  int snapshot_gap = 0;           // 0: from the model
-  int cache_entries = 0;          // 0: no cap
-  int cache_ttl_s = 0;            // 0: never
+  int64_t cache_mib = 0;     // 0: from the machine
+  int snapshot_gap = 0;      // 0: from the model
+  int cache_entries = 0;     // 0: no cap
+  int cache_ttl_s = 0;       // 0: never
+  double snapkv_budget = 0;  // tokens, or a share below 1; 0: off
+  int snapkv_window = SnapKv::kWindow;
+  int snapkv_redecode = 0;
   std::string disk;               // folder for state; empty: memory only
   double disk_gib = 16;           // of all that lies there
   double disk_write_gib_day = 0;  // 0: no limit
@@ -95,6 +98,7 @@ class ServerStack {
   explicit ServerStack(const ServeOptions& options) : options_(options) {}
   Status LoadText();
   Status BuildEngine();
+  Result<SnapKv> ReadSnapKv() const;
   Status AttachTier(StateCache* cache);
   Result<std::unique_ptr<RecordStore>> OpenDisk(const StateKey& key);
   Result<std::unique_ptr<RecordStore>> OpenStore(const StateKey& key) const;
