@@ -122,7 +122,7 @@ MUTANTS = [
      "  return ttl_ms < 0 && entry.used_ms < 0;", CACHE),
     ("tails_by_share", "src/cache/policy/value.cc",
      "kPower * std::min(0., log_odds(turns) - best + kAlike)",
-     "kPower * std::min(0., log_odds(turns) - best)", CACHE),
+     "kPower * std::min(0., log_odds(turns) - best + 0 * kAlike)", CACHE),
     ("tails_by_age_only", "src/cache/policy/value.cc",
      "kPower * std::min(0., log_odds(turns) - best + kAlike)",
      "0 * kPower * std::min(0., log_odds(turns) - best + kAlike)", CACHE),
