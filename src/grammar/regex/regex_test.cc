@@ -216,6 +216,8 @@ TEST(RegexTest, ExactlyOneOfSomeWords) {
   RegexId rest = found[0];
   for (const char byte : {'b', 'a', 'b'}) rest = pool.Derive(rest, static_cast<uint8_t>(byte));
   EXPECT_EQ(rest, pool.Concat(any, end));
+  // And what is excluded by that is nothing, without a search.
+  EXPECT_EQ(pool.And(found[0], pool.Not(rest)), RegexId::kNothing);
 }
 
 TEST(RegexTest, HostilePatternsEndInTheBudget) {
