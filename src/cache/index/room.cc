@@ -68,20 +68,17 @@ Status StateIndex::Compact(const Lease& lease, int32_t kept, bool alone,
   for (BlockId& block : to) {
     if (shared(block)) block = blocks_.Allocate(r.owner);
   }
-  Status moved = move(r.table, to);
-  const std::vector<BlockId> from = std::exchange(r.table, moved.ok() ? to : r.table);
-  for (size_t i = 0; i < from.size(); ++i) {
-    if (i < count && to[i] == from[i]) continue;
-    if (moved.ok()) {
-      blocks_.UnrefLease(from[i]);
-    } else if (i < count) {
-      blocks_.UnrefLease(to[i]);
-    }
+  const Status moved = move(r.table, to);
+  // Whichever of the two tables is not the lease's any more goes, but for what both have.
+  std::vector<BlockId> gone = to;
+  if (moved.ok()) gone.swap(r.table);
+  for (size_t i = 0; i < gone.size(); ++i) {
+    if (i >= r.table.size() || gone[i] != r.table[i]) blocks_.UnrefLease(gone[i]);
   }
   if (!moved.ok()) return moved;
   ++stats_.compactions;
   stats_.tokens_left_out += static_cast<uint64_t>(r.computed.physical - kept);
-  stats_.bytes_left_out += (from.size() - count) * block_bytes_;
+  stats_.bytes_left_out += (gone.size() - count) * block_bytes_;
   r.computed.physical = kept;
   r.shared_blocks = 0;
   r.canonical = false;
