@@ -6,6 +6,7 @@ import http.client
 import json
 import pathlib
 import sys
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
@@ -24,9 +25,11 @@ class Watcher:
         self.answer = self.connection.getresponse()
 
     def next(self):
+        deadline = time.monotonic() + 60
         while True:
             line = self.answer.readline()
             assert line, "the feed has ended"
+            assert time.monotonic() < deadline, "the feed goes on, but what is waited for does not come"
             if line.startswith(b"data: "):
                 return json.loads(line[6:])
 
@@ -49,13 +52,18 @@ class Feed(unittest.TestCase):
         self.watcher.close()
         self.assertEqual(self.server.stop(), 0)
 
-    def ask(self, key, text, path="/v1/chat/completions", **more):
+    def post(self, key, path, body):
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
-        body = {"messages": [{"role": "system", "content": LONG}, {"role": "user", "content": text}], **more}
         connection.request("POST", path, json.dumps(body), {"Authorization": f"Bearer {key}", "Content-Type": "application/json"})
-        answer = json.load(connection.getresponse())
+        response = connection.getresponse()
+        answer = json.load(response)
+        self.assertEqual(response.status, 200, answer)
         connection.close()
         return answer
+
+    def ask(self, key, text):
+        body = {"messages": [{"role": "system", "content": LONG}, {"role": "user", "content": text}]}
+        return self.post(key, "/v1/chat/completions", body)
 
     def test_parts_that_are_known_are_left_out(self):
         first = self.watcher.next()
@@ -75,7 +83,7 @@ class Feed(unittest.TestCase):
     def test_reset_is_pushed(self):
         self.ask("mine", "Hello")
         self.watcher.until(lambda view: view.get("tree", {}).get("nodes"))
-        self.ask("mine", "", path="/v1/cache/reset")
+        self.post("mine", "/v1/cache/reset", {})
         self.watcher.until(lambda view: "tree" in view and not view["tree"]["nodes"])
 
     def test_tenants_see_their_own(self):
