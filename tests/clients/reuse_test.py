@@ -7,7 +7,6 @@ snapshots). The number is read from cached_tokens and must be the one in the rep
 place of what was not reused. Scenarios do not see each other: each has a namespace of its own.
 """
 import concurrent.futures
-import json
 import re
 import sys
 import time
@@ -15,15 +14,11 @@ import unittest
 import urllib.request
 
 import harness
+import kept_state
+from kept_state import SLACK, STORY, user
 
 PROGRAM = sys.argv.pop(1)
-SLACK = 64
-STORY = "Once upon a time there was a fox who lived in the forest near the river and had many friends. "
 SYSTEM = {"role": "system", "content": "You tell short stories about animals. " + STORY * 8}
-
-
-def user(text):
-    return {"role": "user", "content": text}
 
 
 class Reuse(unittest.TestCase):
@@ -36,10 +31,7 @@ class Reuse(unittest.TestCase):
         assert cls.server.stop() == 0
 
     def post(self, path, body):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.server.port}{path}", json.dumps(body).encode(),
-                                         {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=120) as answer:
-            return json.load(answer)
+        return kept_state.post(self.server, path, body)
 
     def count(self, text):
         return len(self.post("/tokenize", {"content": text, "add_special": False})["tokens"])
