@@ -14,6 +14,8 @@
 namespace reprise::cuda {
 
 inline constexpr unsigned kFullWarp = 0xFFFFFFFF;
+// Of the GPUs that there is code for: grids that stay are made for so many.
+inline constexpr int kMultiprocessors = 132;
 
 template <typename T>
 constexpr T CeilDiv(T a, T b) {

@@ -73,8 +73,9 @@ std::vector<View> JoinedOps::WaitingProducts::Outputs() const {
 }
 
 bool JoinedOps::Norm(const View& x, const float* weight, float eps, const View& h) {
-  const bool fits = MayNormOnTheWay(x) && MayRoundOnTheWay(h);
-  if (!open_ || (!fits && !MayNormAndQuantise(x, 32)) || x.data == h.data) return false;
+  const bool rounded = MayNormOnTheWay(x) && MayRoundOnTheWay(h);
+  const bool quantised = MayNormAndQuantise(x, 32) && MayQuantiseOnTheWay(h, 32);
+  if (!open_ || (!rounded && !quantised) || x.data == h.data) return false;
   Run();
   norm_ = {x, {weight, eps, h}};
   return true;

@@ -249,7 +249,8 @@ TEST_F(JointOpsTest, HeadsAndGatesEqualTheOps) {
 struct StackCase {
   DType type;
   int64_t rows, dim, hidden;
-  float size;  // of the activations: large ones have to be scaled in f16
+  float size;                // of the activations: large ones have to be scaled in f16
+  DType gate = DType::kF32;  // the type of the gate's weights, if not that of all
 };
 
 class StackTest : public JointOpsTest, public ::testing::WithParamInterface<StackCase> {};
@@ -258,7 +259,8 @@ class StackTest : public JointOpsTest, public ::testing::WithParamInterface<Stac
 TEST_P(StackTest, JoinedOpsEqualTheOps) {
   const StackCase& shape = GetParam();
   const Matrix up = Weights(shape.type, shape.hidden, shape.dim);
-  const Matrix gate = Weights(shape.type, shape.hidden, shape.dim);
+  const DType gate_type = shape.gate == DType::kF32 ? shape.type : shape.gate;
+  const Matrix gate = Weights(gate_type, shape.hidden, shape.dim);
   const Matrix down = Weights(shape.type, shape.dim, shape.hidden);
   const DevicePtr<float> norm = OnDevice(Random(shape.dim)), bias = OnDevice(Random(shape.hidden));
   const auto x0 = Random(shape.rows * shape.dim, -shape.size, shape.size);
@@ -326,7 +328,9 @@ INSTANTIATE_TEST_SUITE_P(
         StackCase{DType::kQ2_K, 1, 1280, 2304, 1}, StackCase{DType::kQ3_K, 1, 1280, 2304, 1},
         StackCase{DType::kQ4_K, 1, 4096, 12288, 1}, StackCase{DType::kQ4_K, 1, 1280, 256, 1},
         StackCase{DType::kQ5_K, 1, 1280, 2304, 1}, StackCase{DType::kQ6_K, 1, 4096, 3328, 1},
-        StackCase{DType::kIQ4_XS, 1, 1280, 2304, 1}, StackCase{DType::kIQ2_XXS, 1, 1280, 2304, 1}));
+        StackCase{DType::kIQ4_XS, 1, 1280, 2304, 1}, StackCase{DType::kIQ2_XXS, 1, 1280, 2304, 1},
+        StackCase{DType::kQ4_K, 1, 1280, 2304, 1, DType::kQ6_K},
+        StackCase{DType::kQ8_0, 1, 1280, 2304, 1, DType::kQ4_K}));
 
 // Quantised matrices of one input: in a step, in one launch, and one by one.
 TEST_F(JointOpsTest, ProductsOfOneInputEqualEachAlone) {

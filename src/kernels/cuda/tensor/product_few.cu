@@ -29,7 +29,6 @@ constexpr int64_t kInputBytes = 36 << 10;  // of shared memory, for them
 // Two blocks for every multiprocessor, each with just less than half of its shared memory whatever
 // it needs: so no more than two meet anywhere, and where one of them ends, a block of the next
 // kernel takes its place and asks for its first weights.
-constexpr int kMultiprocessors = 132;
 constexpr size_t kBlockShared = 112 << 10;
 
 static_assert(kWarpsMost * (kStages * kStage * 2 + 2 * 16 * kTile * 4) + kInputBytes <=

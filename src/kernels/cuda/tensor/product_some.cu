@@ -25,7 +25,6 @@ constexpr int kDepth = 64;
 constexpr int kSliceStages = kTensorSlice / kDepth;
 constexpr int kPitch = kTileRows + 4;  // floats of a token's sums: stores meet all banks
 constexpr int kMost = 4;               // matrices of one launch
-constexpr int kMultiprocessors = 132;
 constexpr size_t kSharedMost = 224 << 10;
 
 template <int kTokens>

@@ -27,7 +27,6 @@ constexpr int kHold = 3;   // groups of eight inputs that a thread asks for at o
 // their way, and where one ends, a block of the next kernel takes its place. Where the weights are
 // few, or tiles enough for the warps of one block, there is one: the row is read half as often, and
 // beside it a block of the next kernel waits from the beginning, its first weights there.
-constexpr int kMultiprocessors = 132;
 constexpr size_t kBlockShared = 112 << 10;
 constexpr size_t kRingBytes = 80 << 10;  // of all warps
 constexpr size_t kManyBytes = 24 << 20;
@@ -69,10 +68,10 @@ struct Stage {
 // The row of inputs as a block holds it.
 struct Input {
   static constexpr int kPitch = PitchOf(128);
-  std::byte* q;   // quads as in layout.h
-  float* scale;   // of every block
-  int16_t* sum;   // as in QuantisedView
-  float* floats;  // before that, where there is a norm
+  std::byte* q;   // [quads, kPitch]: as in layout.h
+  float* scale;   // [cols / block]
+  int16_t* sum;   // [cols / 32], of 256-blocks [cols / 16]
+  float* floats;  // [cols]: before that, where there is a norm
 };
 // Bytes of each, for whole stages.
 struct InputBytes {

@@ -16,11 +16,14 @@ struct OneRowProducts {
 
   View x;
   InputNorm norm;
-  // Of one type of weights; of any number, where there is no op. Two, where the op is a gate.
+  // Of one type of weights, each [rows, x.cols]; of any number, where there is no op. One to add
+  // to a sum; {up, gate} for a gate.
   std::span<const QuantisedProduct> products;
   OutputOp op = OutputOp::kNone;
   View sum;
 };
+// REQUIRES: MayQuantiseOnTheWay(x), with a norm MayNormAndQuantise(x), for the blocks of the
+// weights; h and the norm's weights are aligned to 16 bytes; nothing that is written is read.
 void RunOneRowProducts(Stream stream, const OneRowProducts& call);
 
 // Whether blocks can quantise this row themselves, for weights in blocks of `block`; with a norm
