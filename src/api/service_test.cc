@@ -282,6 +282,48 @@ TEST(Service, PrewarmedPromptIsRead) {
       all);
 }
 
+// A name that routers and clients give a conversation: told in reports, and nothing is made of it.
+TEST(Service, SessionsAreNamesInReports) {
+  TestService service;
+  const std::string messages =
+      R"("messages": [{"role": "user", "content": ")" + std::string(100, 'x') + "\"}]";
+  const auto ask = [&](const char* path, const std::string& members, http::Headers headers) {
+    http::Request request = TestService::MakePost(path, "{" + members + messages + "}");
+    for (auto& header : headers) request.headers.push_back(std::move(header));
+    return service.Send(std::move(request));
+  };
+  const auto session = [&](const std::string& members, http::Headers headers) {
+    return At(ask(kChat, members, std::move(headers)).body, {"reprise", "session"});
+  };
+  const std::string key = R"("prompt_cache_key": "key", )";
+  EXPECT_EQ(session("", {}), "absent");
+  EXPECT_EQ(session(key, {}), "key");
+  EXPECT_EQ(session("", {{"X-Session-Id", "c"}}), "c");
+  EXPECT_EQ(session(key, {{"x-session-id", "c"}, {"session-id", "b"}}), "b");
+  EXPECT_EQ(session(key, {{"session-id", "b"}, {"x-claude-code-session-id", "a \"1\""}}),
+            "a \"1\"");
+  const std::string members = R"("model": "alphabet", "max_tokens": 1, )";
+  const auto message = ask(kMessages, members, {{"x-claude-code-session-id", "a"}});
+  EXPECT_EQ(At(message.body, {"reprise", "session"}), "a") << message.body;
+
+  http::Request log;
+  log.method = "GET";
+  log.path = "/v1/cache";
+  EXPECT_NE(service.Send(log).body.find(R"("session":"key")"), std::string::npos);
+
+  // Whatever it is called, it is the same state.
+  const auto other = ask(kChat, "", {{"session-id", "somebody else"}});
+  EXPECT_EQ(std::stol(At(other.body, {"reprise", "used_tokens"})) + 1,
+            std::stol(At(other.body, {"reprise", "prompt_tokens"})));
+
+  for (const std::string& wrong :
+       {std::string(1025, 'x'), std::string("a\x80"), std::string("a\tb")}) {
+    const auto refused = ask(kChat, "", {{"session-id", wrong}});
+    EXPECT_EQ(refused.status, 400) << refused.body;
+    EXPECT_EQ(At(refused.body, {"error", "param"}), "session-id");
+  }
+}
+
 TEST(Service, UsageCountsWhatWasStored) {
   TestService service;
   const std::string messages =

@@ -49,7 +49,6 @@ struct GenerateRequest {
 
   // What may be shared, and how (cache/state_cache.h).
   std::string salt;
-  std::string session;  // prompt_cache_key: for statistics; says nothing about what may go
   int64_t pin_ms = 0;
   int32_t min_cache_tokens = 0;
   bool cache_read = true;

@@ -46,7 +46,7 @@ struct Breakpoint {
 
 // What may be shared, and how. Defaults: everything within the tenant.
 struct CacheControl {
-  std::string session;  // prompt_cache_key: requests that are likely to share a prefix
+  std::string session;  // a name of the conversation, for reports (session.h)
   std::string salt;     // a namespace inside the tenant's
   bool read = true;     // may reuse
   bool write = true;    // may store

@@ -28,7 +28,6 @@ std::function<void(const Choice&)> PrepareNextTurn(Service* service, const Tenan
       request.tenant = name;
       request.tenant_weight = weight;
       request.salt = salt;
-      request.session = job->cache.session;
       request.pin_ms = job->cache.pin_ms;
       request.min_cache_tokens = job->cache.min_tokens;
       request.idle = true;

@@ -12,6 +12,7 @@
 #include "api/chat/blocks.h"
 #include "api/chat/kept_budget.h"
 #include "api/chat/report.h"
+#include "api/chat/session.h"
 #include "api/constrain/constraints.h"
 #include "api/ops/cache_feed.h"
 #include "api/ops/metrics.h"
@@ -207,7 +208,6 @@ GenerateRequest Reply::MakeRequest(size_t index) const {
   request.tenant = plan_.tenant->name;
   request.tenant_weight = plan_.tenant->weight;
   request.salt = plan_.tenant->Namespace(plan_.cache.salt);
-  request.session = plan_.cache.session;
   request.pin_ms = plan_.cache.pin_ms;
   request.min_cache_tokens = plan_.cache.min_tokens;
   request.cache_read = plan_.cache.read;
@@ -605,7 +605,8 @@ void Reply::Complete() {
   for (Voice& voice : voices_) choices.push_back(std::move(voice.choice));
   const Completion& first = choices.front().completion;
   const std::string report =
-      FormatReportJson(*service_.model().tokenizer, plan_.prompts.front().ids, first);
+      FormatReportJson(*service_.model().tokenizer, plan_.prompts.front().ids, plan_.cache.session,
+                       first);
   LogReply(exchange_->request().id, *plan_.tenant, first);
   service_.reports().Add(*plan_.tenant, exchange_->request().id, report, plan_.prompts.front().ids);
   service_.feed().Wake();
@@ -657,6 +658,7 @@ std::optional<ApiError> Constrain(Service* service, const std::string& tools, Re
 
 std::optional<ApiError> StartReply(Service* service, const http::ExchangePtr& exchange,
                                    ReplyPlan plan, std::unique_ptr<ReplySink> sink) {
+  if (auto error = ReadSession(exchange->request(), &plan.cache.session)) return error;
   for (Prompt& prompt : plan.prompts) prompt.text = std::string();  // the ids are what is needed
   return std::make_shared<Reply>(service, exchange, std::move(plan), std::move(sink))->Start();
 }

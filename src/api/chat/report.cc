@@ -16,11 +16,12 @@ double Rounded(double ms) { return std::round(ms * 1000) / 1000; }
 }  // namespace
 
 std::string FormatReportJson(const Tokenizer& tokenizer, std::span<const TokenId> prompt,
-                             const Completion& completion) {
+                             std::string_view session, const Completion& completion) {
   const ReuseReport& report = completion.report;
   std::string text;
   JsonWriter json(&text);
   json.BeginObject();
+  if (!session.empty()) json.Member("session", session);
   json.Member("prompt_tokens", report.prompt_tokens);
   json.Member("known_tokens", report.known_tokens);
   json.Member("kv_tokens", report.kv_tokens);

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "engine/request.h"
 #include "text/tokenizer.h"
@@ -10,8 +11,9 @@
 namespace reprise::api {
 
 // The "reprise" object of a response: what was reused, what was not and why, and what it took.
-// `prompt` gives the text around the place where the prompt left what was stored.
+// `prompt` gives the text around the place where the prompt left what was stored;
+// `session` is what the client calls the conversation, or empty.
 std::string FormatReportJson(const Tokenizer& tokenizer, std::span<const TokenId> prompt,
-                             const Completion& completion);
+                             std::string_view session, const Completion& completion);
 
 }  // namespace reprise::api
