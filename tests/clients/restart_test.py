@@ -2,7 +2,7 @@
 
 usage: restart_test.py REPRISE
 
-REPRISE_KILLS: how often the server is killed at a random moment (default 12).
+REPRISE_KILLS: how often the server is killed at a random moment (default 12); REPRISE_KILLS_SEED: which moments.
 """
 import concurrent.futures
 import os
@@ -22,6 +22,7 @@ from kept_state import SLACK, STORY, ask, get, post, said, tier_of, user
 
 PROGRAM = sys.argv.pop(1)
 KILLS = int(os.environ.get("REPRISE_KILLS", "12"))
+SEED = int(os.environ.get("REPRISE_KILLS_SEED", "1"))
 
 
 def disk_of(server):
@@ -200,7 +201,7 @@ class Restart(unittest.TestCase):
         """Under load, at random moments: every start succeeds, every answer is that of a cold server, the folder is
         sound and within its bound."""
         bound = 6 << 20
-        rng = random.Random(1)
+        rng = random.Random(SEED)
         prompts = [[user(STORY * (3 + 2 * i) + f"Tale {i}?")] for i in range(6)]
         cold = [said(ask(self.cold, prompt, cache_salt=self.id())) for prompt in prompts]
         restored = 0
