@@ -21,15 +21,16 @@ ALLOWED = {  # module: modules it may include (itself is implied)
     "sample": "base tensor kernels",
     "sched": "base state cache",
     "engine": "base tensor state device cache model sched sample",
+    "events": "base state cache",
     "http": "base",
     "api": "base text grammar sample engine http",
     "web": "base engine http",
-    "cli": "base tensor state device kernels weights tier cache text grammar model sample engine http api web",
+    "cli": "base tensor state device kernels weights tier cache text grammar model sample engine events http api web",
     "main": "base cli",
 }
 # Only these files of a module may be included from outside it.
 PUBLIC = {
-    "cache": {"state_cache.h", "stats.h", "tier/tier.h", "tier/rehearsal_tier.h", "tier/record_tier.h"},
+    "cache": {"state_cache.h", "stats.h", "announce/block_event.h", "tier/tier.h", "tier/rehearsal_tier.h", "tier/record_tier.h"},
     "engine": {"engine.h", "request.h", "stats.h"},
 }
 # What turns places in a device's memory into addresses: only for those who compute with them.

@@ -27,9 +27,11 @@ install_node() {
   fi
 }
 
-install_python build/clients openai anthropic ollama jsonschema selenium
+install_python build/clients openai anthropic ollama jsonschema selenium pyzmq msgpack
 # A router; where there is none for this machine its test says so.
 install_python build/clients/routers smg || echo 'smg cannot be had here'
+# Dynamo's indexer.
+install_python build/clients/dynamo ai-dynamo-runtime || echo 'ai-dynamo-runtime cannot be had here'
 install_node build/clients openai ollama ai @ai-sdk/openai @ai-sdk/openai-compatible @ai-sdk/anthropic zod
 
 [ "${1:-}" = more ] || exit 0

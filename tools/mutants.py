@@ -25,6 +25,13 @@ SEEDS = "1000"  # of the simulations: enough for a mutant, few enough for all of
 
 # name, file, text, what it becomes, tests
 MUTANTS = [
+    ("told_too_much", "src/cache/announce/announcer.cc",
+     "BlocksUpTo(node, below ? state_.tree->end(node) : HeldTo(node))",
+     "BlocksUpTo(node, HeldTo(node) > state_.tree->begin(node) || below ? state_.tree->end(node) : HeldTo(node))",
+     CACHE),
+    ("tenants_told", "src/cache/index/state_index.cc",
+     "return it != namespace_of_.end() && it->second->first.first.empty();",
+     "return it != namespace_of_.end();", CACHE),
     ("victim_reversed", "src/engine/roster.cc",
      "if (last == nullptr || RankOf(*last, true) < RankOf(*sequence, true)) last = sequence.get();",
      "if (last == nullptr || RankOf(*sequence, true) < RankOf(*last, true)) last = sequence.get();",

@@ -3,7 +3,7 @@
 # CUDA's compiler as well, `test` for its tests, `fuzz` for the fuzz targets. Says what it installs; does nothing when all is there.
 set -eu
 
-packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libxxhash-dev libzstd-dev libboost1.81-dev libtomlplusplus-dev libssl-dev"
+packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libxxhash-dev libzstd-dev libboost1.81-dev libtomlplusplus-dev libssl-dev libzmq3-dev"
 venv=""
 python3 -c 'import venv, ensurepip' 2>/dev/null || venv="python3 python3-venv"
 case "${1:-build}" in

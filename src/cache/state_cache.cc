@@ -152,11 +152,25 @@ Status StateCache::Back(std::span<const BlockId> blocks, std::span<const StateId
   return backed;
 }
 
+void StateCache::Announce(TellBlocks told) {
+  CHECK(told_ == nullptr);
+  told_ = std::move(told);
+  index_->Announce();
+  Tell();
+}
+
+void StateCache::Tell() {
+  if (told_ == nullptr) return;
+  std::vector<BlockEvent> events = index_->TakeBlockEvents();
+  if (!events.empty()) told_(std::move(events));
+}
+
 void StateCache::SetTime(int64_t now_ms) {
   if (tier_ != nullptr) index_->Hear(tier_->Poll());
   index_->SetTime(now_ms);
   store_->SetTime(now_ms);
   Begin();
+  Tell();
 }
 
 Lease StateCache::Acquire(const CacheRequest& request) {
@@ -231,6 +245,7 @@ bool StateCache::Maintain() {
   constexpr int64_t kUnusedMs = 600'000;
   const bool more = index_->Maintain();
   Begin();
+  Tell();
   return store_->GiveBack(kGiveBackBytes, kUnusedMs) || more;
 }
 
@@ -242,12 +257,14 @@ void StateCache::Reset(const NamespaceKey& key) {
   index_->Reset(&key);
   if (tier_ != nullptr) tier_->Reset(&key);
   Begin();
+  Tell();
 }
 
 void StateCache::ResetAll() {
   index_->Reset(nullptr);
   if (tier_ != nullptr) tier_->Reset(nullptr);
   Begin();
+  Tell();
 }
 
 const StateMemory& StateCache::memory() const { return store_->memory(); }

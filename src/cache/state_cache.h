@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cache/announce/block_event.h"
+#include "cache/cache_options.h"
 #include "cache/stats.h"
 #include "device/memory.h"
 #include "state/batch.h"
@@ -94,30 +96,6 @@ struct PendingSnapshot {
   StateId state;
 };
 
-// What running requests leave of the budget is shared out among tenants by weight. A tenant may
-// have more while others want less, but is never evicted below its share for others.
-struct CacheOptions {
-  size_t budget_bytes = 0;        // see DefaultBudget
-  int32_t context_tokens = 4096;  // of one sequence, which must fit
-  int32_t sequence_count = 16;    // sequences with recurrent state that run at the same time
-  int64_t entry_count_max = 0;    // 0: no cap
-  int64_t ttl_ms = 0;             // entries unused for so long are dropped; 0: never
-  int32_t snapshot_grid = 1;      // snapshots only at multiples of it (64 where scans are chunked)
-  int32_t snapshot_gap = 64;      // snapshots of one prompt are at least so far apart
-  int32_t ladder_tokens = 4096;   // a rung every so many tokens inside long messages; 0: none
-  bool enabled = true;            // false: every request computes all, nothing is stored
-};
-
-// The least that Create accepts: one running sequence of options.context_tokens, a copy of the
-// block that it continues in, the state that it leaves behind, and what there is to know about
-// them. A request that runs alone is never refused.
-size_t LeastBudget(const StateSpec& spec, const CacheOptions& options);
-
-// A budget for a model on a machine: what `memory_bytes` (free memory, weights already taken off)
-// allows, enough for many sequences where possible.
-// Never more than that: a model of which one sequence does not fit is refused by Create.
-size_t DefaultBudget(const StateSpec& spec, size_t memory_bytes, const CacheOptions& options);
-
 // The right to use a matched prefix and the memory of one running sequence. Move-only; the
 // destructor releases everything.
 // REQUIRES: does not outlive its cache. Spans are valid until the next call on the cache.
@@ -198,6 +176,12 @@ class StateCache {
   // Stores in the tier, if there is one, what is worth keeping, until that is done (true) or the
   // time is over. Waits: when nothing runs any more.
   bool StoreAll(std::chrono::milliseconds timeout);
+
+  // Tells `told` from now on which blocks of tokens of the shared namespace (that with an empty
+  // salt) a request can go on from, as that changes: at most once in a step, on the engine thread,
+  // so it must be quick. Its first event is kCleared. Once, before the first request.
+  using TellBlocks = std::function<void(std::vector<BlockEvent>)>;
+  void Announce(TellBlocks told);
 
   // Milliseconds of a steady clock; call once per step. Never goes back. Lets a few entries go that
   // have expired; those that have not gone yet are not served. Hears what transfers have come to.
@@ -289,12 +273,14 @@ class StateCache {
   StateCache();
   void Apply();
   void Begin();
+  void Tell();
   Status Back(std::span<const BlockId> blocks, std::span<const StateId> states);
 
   DeviceMemory* memory_ = nullptr;
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<Tier> tier_;
   std::unique_ptr<StateIndex> index_;
+  TellBlocks told_;  // null: nobody
 };
 
 }  // namespace reprise

@@ -195,6 +195,7 @@ bool StateIndex::EvictTailBlock(EntryId id, EvictReason why) {
     return true;
   }
   kv_->Trim(node, upto);
+  NoteChange(node);
   ++evicted;
   CountEvicted(order_[id], why);
   UpdateTail(node);
@@ -217,6 +218,7 @@ void StateIndex::DropTail(EntryId id, EvictReason why) {
   order_.Remove(id);
   tails_[node.value] = EntryId();
   kv_->Trim(node, tree_.begin(node));
+  NoteChange(node);
   UpdateTail(above);
 }
 
@@ -231,6 +233,7 @@ void StateIndex::DropSnapshot(EntryId id, EvictReason why) {
   FreeSnapshot(entry.snapshot, entry.reason);
   const auto previous = recurrent_->Previous(entry.node, entry.position);
   recurrent_->Remove(entry.node, entry.position, why != EvictReason::kReset);
+  NoteChange(entry.node);
   TrimUnreachable(entry.node, entry.position);
   stats_.blocks_evicted[static_cast<size_t>(why)] += blocks_before - blocks_.used_count();
   if (previous) Rekey(previous->mark.entry);  // it may be the last one now: more bytes hang on it
@@ -251,6 +254,7 @@ void StateIndex::TrimUnreachable(NodeId node, int32_t position) {
     const NodeId above = tree_.parent(node);
     const auto deepest = recurrent_->Deepest(node, tree_.end(node));
     kv_->Trim(node, deepest ? deepest->position : tree_.begin(node));
+    NoteChange(node);
     pins_.Update(node);
     if (deepest) return;
     node = above;

@@ -55,6 +55,7 @@ void StateIndex::AttachBlocks(LeaseRecord& record, int32_t from) {
     const int32_t first = gaps ? kv_->FirstNeeded(upto) : kv_->end(*node);
     kv_->Attach(*node, first, std::min(tree_.end(*node), upto), record.table);
     pins_.Update(*node);
+    NoteChange(*node);
     kind_->AfterAttach(*node, record);
   }
   ShareBlocks(record, path, upto);
@@ -218,6 +219,7 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedSnapshot& one, S
   if (kind != EndKind::kNone) entry.turns = record.turns;
   const EntryId id = order_.Add(entry);
   recurrent_->Add(node, one.position, id);
+  NoteChange(node);
   Rekey(id);
   if (const auto next = recurrent_->Next(node, one.position)) Rekey(next->entry);
   NoteStored(record, one);

@@ -106,6 +106,29 @@ void StateIndex::ForgetIfEmpty(NodeId root) {
   tree_.RemoveRoot(root);
 }
 
+void StateIndex::Announce() {
+  Announcer::State state;
+  state.tree = &tree_;
+  if (has_kv() && !kv_->gaps()) state.full_kv = kv_.get();
+  state.serve = [this](const RadixTree::Path& path, int32_t limit) { return Serve(path, limit); };
+  state.block_tokens = options_.block_tokens;
+  // What one tenant has is not for others to know: only what all share is told.
+  state.shared = [this](NodeId root) {
+    const auto it = namespace_of_.find(root);
+    return it != namespace_of_.end() && it->second->first.first.empty();
+  };
+  announcer_ = std::make_unique<Announcer>(std::move(state));
+}
+
+std::vector<BlockEvent> StateIndex::TakeBlockEvents() {
+  return announcer_ ? announcer_->Take() : std::vector<BlockEvent>();
+}
+
+// What is kept at the node is more, or less, than before.
+void StateIndex::NoteChange(NodeId node) {
+  if (announcer_) announcer_->Touch(node);
+}
+
 void StateIndex::OnSplit(NodeId upper, NodeId lower) {
   if (has_kv()) kv_->OnSplit(upper, lower);
   pins_.OnSplit(upper, lower);
@@ -114,12 +137,14 @@ void StateIndex::OnSplit(NodeId upper, NodeId lower) {
   pins_.Update(upper);
   pins_.Update(lower);
   fresh_.OnSplit(upper, lower);
+  if (announcer_) announcer_->OnSplit(upper, lower);
 }
 
 void StateIndex::OnRemove(NodeId node) {
   for (Component* component : components_) component->OnRemove(node);
   kind_->OnRemove(node);
   fresh_.OnRemove(node);
+  if (announcer_) announcer_->OnRemove(node);
   const NodeId above = tree_.parent(node);
   if (above.valid() && tree_.IsRoot(above)) maybe_empty_.push_back(above);
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cache/announce/announcer.h"
 #include "cache/component/kv.h"
 #include "cache/component/recurrent.h"
 #include "cache/index/conversation_ends.h"
@@ -98,6 +99,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   std::optional<Residency> ResidencyOf(const NamespaceKey& key,
                                        std::span<const TokenId> tokens) const;
 
+  void Announce();  // before the first request: from then on events say what can be resumed
+  std::vector<BlockEvent> TakeBlockEvents();
   const LeaseRecord& record(const Lease& lease) const;
   void NoteRestore(const Lease& lease, int64_t restore_ns);
 
@@ -142,6 +145,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   BlockNeed NeedOf(const LeaseRecord& record, int32_t token_count) const;
   Status ReserveBlocks(LeaseRecord& record, const BlockNeed& need);
   void Settle();
+  void NoteChange(NodeId node);
   void OnSplit(NodeId upper, NodeId lower) override;
   void OnRemove(NodeId node) override;
   void OnEntryMoved(EntryId entry, NodeId node) override;
@@ -258,6 +262,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   std::unique_ptr<Recurrent> recurrent_;
   std::vector<Component*> components_;  // those of them that the model has
   std::unique_ptr<EntryKind> kind_;
+  std::unique_ptr<Announcer> announcer_;  // null: nobody is told
 
   Tenants tenants_;
   Claim claim_;                         // what room is made for

@@ -195,6 +195,11 @@ void AddTierOptions(Flags* flags, ServeOptions* serve) {
              "PEM file with who signs the store's certificate (default: the system's)");
   flags->Add("--state-key-file", &serve->state_key_file,
              "file of 32 bytes or 64 hexadecimal digits: records are encrypted with it");
+  flags->Add("--kv-events", &serve->kv_events,
+             "tell routers over ZeroMQ what the shared cache has: tcp://address:port");
+  flags->Add("--kv-events-replay", &serve->kv_events_replay,
+             "where they ask for events that they missed: tcp://address:port");
+  flags->Add("--kv-events-topic", &serve->kv_events_topic, "topic of these events");
 }
 
 }  // namespace

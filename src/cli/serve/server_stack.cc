@@ -157,6 +157,7 @@ Status ServerStack::BuildEngine() {
                            : DefaultBudget(card.state, FindAvailableMemory(memory).bytes, cache);
   REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache, memory));
   REPRISE_TRY(AttachTier(state.get()));
+  REPRISE_TRY(OpenEvents(state.get()));
   EngineOptions engine;
   engine.context_tokens = cache.context_tokens;
   engine.running_max = options_.parallel;
@@ -188,6 +189,30 @@ Result<SnapKv> ServerStack::ReadSnapKv() const {
   }
   REPRISE_TRY(CheckSnapKv(loaded_->model().state_spec(), snapkv).Annotate("--snapkv-budget"));
   return snapkv;
+}
+
+// Events have the tokens of prompts, and whoever reaches the socket hears them: there are no keys.
+Status ServerStack::OpenEvents(StateCache* cache) {
+  if (options_.kv_events.empty()) {
+    if (options_.kv_events_replay.empty() && options_.kv_events_topic.empty()) return OkStatus();
+    return InvalidArgument("--kv-events-replay and --kv-events-topic belong to --kv-events");
+  }
+  PublisherOptions publisher;
+  REPRISE_ASSIGN(publisher.events, EventAddress::Parse(options_.kv_events));
+  if (!options_.kv_events_replay.empty()) {
+    REPRISE_ASSIGN(publisher.replay, EventAddress::Parse(options_.kv_events_replay));
+  }
+  for (const EventAddress* address : {&publisher.events, &publisher.replay}) {
+    if (address->text.empty() || address->loopback || options_.insecure) continue;
+    return InvalidArgument("events at " + address->text +
+                           " tell others the tokens of prompts: give --insecure if that is wanted");
+  }
+  publisher.topic = options_.kv_events_topic;
+  publisher.block_tokens = kBlockTokens;
+  REPRISE_ASSIGN(events_, EventPublisher::Open(publisher));
+  cache->Announce([this](std::vector<BlockEvent> events) { events_->Publish(std::move(events)); });
+  Log(LogLevel::kInfo, "events of the shared cache at " + publisher.events.text);
+  return OkStatus();
 }
 
 Status ServerStack::AttachTier(StateCache* cache) {

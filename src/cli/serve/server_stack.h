@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "cli/loaded_model.h"
 #include "engine/engine.h"
+#include "events/publisher.h"
 #include "http/server.h"
 #include "model/executor.h"
 #include "model/model_text.h"
@@ -48,8 +49,11 @@ struct ServeOptions {
   int store_timeout_ms = 1000;
   double store_hours = 24;  // that unused state stays there
   bool store_compress = false;
-  std::string store_ca;        // PEM file; empty: the system's
-  std::string state_key_file;  // empty: records are checked, not encrypted
+  std::string store_ca;          // PEM file; empty: the system's
+  std::string state_key_file;    // empty: records are checked, not encrypted
+  std::string kv_events;         // address for events of the cache; empty: none
+  std::string kv_events_replay;  // where to ask for those that were missed; empty: nowhere
+  std::string kv_events_topic;
   int stream_gap_ms = 200;
   int connections = 4000;
   int body_mib = 32;
@@ -100,6 +104,7 @@ class ServerStack {
   Status BuildEngine();
   Result<SnapKv> ReadSnapKv() const;
   Status AttachTier(StateCache* cache);
+  Status OpenEvents(StateCache* cache);
   Result<std::unique_ptr<RecordStore>> OpenDisk(const StateKey& key);
   Result<std::unique_ptr<RecordStore>> OpenStore(const StateKey& key) const;
   Status Listen();
@@ -114,6 +119,7 @@ class ServerStack {
   api::ServedModel served_;
   SamplingParams sampling_;  // where a request does not say
   std::unique_ptr<ModelExecutor> executor_;
+  std::unique_ptr<EventPublisher> events_;  // the engine's cache tells it
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<api::responses::ResponseArchive> archive_;
   std::unique_ptr<api::Service> service_;

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/announce/announcer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/sha256.h"
+
+namespace reprise {
+namespace {
+
+// A name that is the same for the same tokens on every server. SHA-256: a client must not be able
+// to choose tokens whose block is taken for another one.
+uint64_t HashBlock(uint64_t parent, std::span<const TokenId> tokens) {
+  std::string bytes(sizeof(parent) + tokens.size_bytes(), '\0');
+  std::memcpy(bytes.data(), &parent, sizeof(parent));
+  std::memcpy(bytes.data() + sizeof(parent), tokens.data(), tokens.size_bytes());
+  const auto digest = Sha256(bytes);
+  uint64_t hash = 0;
+  std::memcpy(&hash, digest.data(), sizeof(hash));
+  return hash;
+}
+
+}  // namespace
+
+Announcer::Announcer(State state) : state_(std::move(state)) {}
+
+Announcer::Told& Announcer::ToldOf(NodeId node) {
+  if (told_.size() <= node.value) told_.resize(node.value + 1);
+  return told_[node.value];
+}
+
+// What a node has decides about those above it, too: whoever is marked, those above it are.
+void Announcer::Touch(NodeId node) {
+  for (; !state_.tree->IsRoot(node); node = state_.tree->parent(node)) {
+    Told& told = ToldOf(node);
+    if (told.marked) return;
+    told.marked = true;
+    marked_.push_back(node);
+  }
+}
+
+void Announcer::OnSplit(NodeId upper, NodeId lower) {
+  const size_t most = std::max(upper.value, lower.value);
+  if (told_.size() <= most) told_.resize(most + 1);
+  {
+    Told& above = told_[upper.value];
+    Told& below = told_[lower.value];
+    const size_t count = std::min(below.hashes.size(), BlocksUpTo(upper, state_.tree->end(upper)));
+    const auto cut = below.hashes.begin() + static_cast<ptrdiff_t>(count);
+    above = Told();
+    above.hashes.assign(below.hashes.begin(), cut);
+    below.hashes.erase(below.hashes.begin(), cut);
+    // Which half has what keeps both alive is not known before they are judged.
+    above.alive = below.alive;
+    above.alive_children = below.alive ? 1 : 0;
+  }
+  Touch(upper);
+  Touch(lower);
+}
+
+void Announcer::OnRemove(NodeId node) {
+  if (node.value >= told_.size()) return;
+  Told& told = told_[node.value];
+  count_ -= told.hashes.size();
+  lost_.insert(lost_.end(), told.hashes.begin(), told.hashes.end());
+  const NodeId above = state_.tree->parent(node);
+  if (told.alive && !state_.tree->IsRoot(above)) {
+    --ToldOf(above).alive_children;
+    Touch(above);
+  }
+  told = Told();
+}
+
+bool Announcer::IsShared(NodeId node) const {
+  while (!state_.tree->IsRoot(node)) node = state_.tree->parent(node);
+  return state_.shared(node);
+}
+
+// The last position of the node, those below not counted, from which a request can go on.
+int32_t Announcer::HeldTo(NodeId node) const {
+  if (state_.full_kv != nullptr) return state_.full_kv->end(node);
+  const int32_t end = state_.tree->end(node);
+  return std::max(state_.serve(state_.tree->PathTo({node, end}), end), state_.tree->begin(node));
+}
+
+// Whole blocks that end in (begin, position] of the node.
+size_t Announcer::BlocksUpTo(NodeId node, int32_t position) const {
+  return static_cast<size_t>(position / state_.block_tokens -
+                             state_.tree->begin(node) / state_.block_tokens);
+}
+
+size_t Announcer::Wanted(NodeId node) const {
+  const bool below = told_[node.value].alive_children > 0;
+  return BlocksUpTo(node, below ? state_.tree->end(node) : HeldTo(node));
+}
+
+void Announcer::Judge(NodeId node) {
+  Told& told = told_[node.value];
+  const bool alive = told.alive_children > 0 || HeldTo(node) > state_.tree->begin(node);
+  if (alive == told.alive) return;
+  told.alive = alive;
+  const NodeId above = state_.tree->parent(node);
+  if (state_.tree->IsRoot(above)) return;
+  uint32_t& children = ToldOf(above).alive_children;
+  alive ? ++children : --children;
+}
+
+void Announcer::Shrink(NodeId node, size_t count, std::vector<uint64_t>* lost) {
+  std::vector<uint64_t>& hashes = told_[node.value].hashes;
+  if (hashes.size() <= count) return;
+  count_ -= hashes.size() - count;
+  // The last first: a block goes before the one that it continues.
+  lost->insert(lost->end(), hashes.rbegin(), hashes.rend() - static_cast<ptrdiff_t>(count));
+  hashes.resize(count);
+}
+
+// Tokens [begin, end) of the path that ends in the node.
+std::vector<TokenId> Announcer::TokensOf(NodeId node, int32_t begin, int32_t end) const {
+  std::vector<TokenId> tokens(static_cast<size_t>(end - begin));
+  for (; !state_.tree->IsRoot(node) && end > begin; node = state_.tree->parent(node)) {
+    const int32_t from = std::max(begin, state_.tree->begin(node));
+    const auto run = state_.tree->run(node).subspan(from - state_.tree->begin(node), end - from);
+    std::copy(run.begin(), run.end(), tokens.begin() + (from - begin));
+    end = from;
+  }
+  return tokens;
+}
+
+void Announcer::Grow(NodeId node, size_t count, std::vector<BlockEvent>* events) {
+  Told& told = told_[node.value];
+  if (told.hashes.size() >= count) return;
+  const int32_t size = state_.block_tokens;
+  const int32_t first = state_.tree->begin(node) / size + static_cast<int32_t>(told.hashes.size());
+  BlockEvent event;
+  event.kind = BlockEvent::Kind::kStored;
+  for (NodeId at = node; first > 0 && !event.parent; at = state_.tree->parent(at)) {
+    CHECK(!state_.tree->IsRoot(at));  // what is alive below has all blocks above it announced
+    if (!told_[at.value].hashes.empty()) event.parent = told_[at.value].hashes.back();
+  }
+  const auto added = static_cast<int32_t>(count - told.hashes.size());
+  event.tokens = TokensOf(node, first * size, (first + added) * size);
+  uint64_t hash = event.parent.value_or(0);
+  for (int32_t i = 0; i < added; ++i) {
+    hash = HashBlock(hash, std::span(event.tokens).subspan(static_cast<size_t>(i) * size, size));
+    event.hashes.push_back(hash);
+  }
+  told.hashes.insert(told.hashes.end(), event.hashes.begin(), event.hashes.end());
+  count_ += event.hashes.size();
+  events->push_back(std::move(event));
+}
+
+std::vector<BlockEvent> Announcer::Take() {
+  std::vector<BlockEvent> events;
+  if (!std::exchange(begun_, true)) events.push_back({BlockEvent::Kind::kCleared});
+  if (marked_.empty() && lost_.empty()) return events;
+  std::vector<NodeId> nodes;
+  for (const NodeId node : std::exchange(marked_, {})) {
+    // One that has gone is not marked any more; one that came in its place is, if it was touched.
+    if (!std::exchange(told_[node.value].marked, false)) continue;
+    if (IsShared(node)) nodes.push_back(node);
+  }
+  std::sort(nodes.begin(), nodes.end(), [this](NodeId a, NodeId b) {
+    return state_.tree->begin(a) != state_.tree->begin(b)
+               ? state_.tree->begin(a) < state_.tree->begin(b)
+               : a.value < b.value;
+  });
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) Judge(*node);
+  BlockEvent removed;
+  removed.kind = BlockEvent::Kind::kRemoved;
+  removed.hashes = std::exchange(lost_, {});
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    Shrink(*node, Wanted(*node), &removed.hashes);
+  }
+  if (!removed.hashes.empty()) events.push_back(std::move(removed));
+  for (const NodeId node : nodes) Grow(node, Wanted(node), &events);
+  return events;
+}
+
+}  // namespace reprise
