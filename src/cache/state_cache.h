@@ -30,8 +30,7 @@ namespace reprise {
 //
 //   Lease lease = cache.Acquire(request);        // looks; takes no memory; may wait in a queue
 //   if (cache.FindAwaited(lease)) ...            // someone computes its prefix now: wait, or not
-//   cache.Start(lease);                          // adopts blocks, restores the recurrent state;
-//                                                // pending: its state is on its way up, wait
+//   cache.Start(lease);                          // adopts blocks, restores state; pending: wait
 //   while (...) {
 //     n = min(chunk, lease.tokens().size() - lease.computed());
 //     cache.Reserve(lease, n);                   // private blocks for n more positions
@@ -81,6 +80,7 @@ struct CacheRequest {
   int64_t pin_ms = 0;                    // keep what this prompt stores for so long (ttl)
   int32_t min_cache_tokens = 0;          // do not reuse or store less than this
   int32_t replay_tokens = 1;             // at the end of the prompt: run, whatever is stored
+  int32_t kept_tokens = 0;               // whose K/V stays behind the prompt (Compact); 0: all
   bool read = true;                      // may reuse
   bool write = true;                     // may publish
   std::string_view tenant;               // whose share of the cache this is; see CacheOptions
@@ -233,8 +233,8 @@ class StateCache {
   // snapshot where it lies, so that neither time nor room is needed. Returns its last report.
   ReuseReport Finish(Lease lease);
 
-  // Bytes that the lease would still take to have the state of all its tokens and of a block more:
-  // what running requests hold anyway is not counted. Costs: as Acquire before Start, O(1) after.
+  // Bytes that the lease would still take for the state of all its tokens and a block more, and to
+  // be compacted, beside what running requests hold. As Acquire before Start, O(1) after.
   size_t BytesWanted(const Lease& lease);
   // Bytes that running requests could still take, everything that is only cached given up. O(1).
   size_t BytesFree() const;

@@ -79,7 +79,10 @@ Lease Engine::Acquire(Sequence& sequence, std::span<const TokenId> tokens) {
   wanted.read = request.cache_read;
   wanted.write = request.cache_write;
   wanted.idle = request.idle;
-  if (sequence.compaction) wanted.replay_tokens = sequence.compaction->window();
+  if (sequence.compaction) {
+    wanted.replay_tokens = sequence.compaction->window();
+    wanted.kept_tokens = sequence.compaction->kept();
+  }
   wanted.tenant = request.tenant;
   wanted.tenant_weight = request.tenant_weight;
   if (!sequence.prompt.empty()) wanted.storage = &sequence.prompt;

@@ -174,6 +174,32 @@ TEST_P(SnapKvTest, AloneItNeedsNoMoreThanWhatARequestHas) {
   }
 }
 
+// Whoever starts beside others has room to be compacted in: nobody computes a prompt to be sent
+// back for want of it.
+TEST_P(SnapKvTest, RoomToBeCompactedIsPartOfWhatARequestWants) {
+  cache_options_.context_tokens = 1024;
+  const size_t least = LeastBudget(executor_.card().state, cache_options_);
+  uint64_t most_running = 0;
+  for (size_t blocks = 0; blocks < 40; blocks += 3) {
+    cache_options_.budget_bytes = least + blocks * executor_.card().state.kv_block_bytes();
+    EngineFixture fixture(executor_, cache_options_);
+    std::vector<std::shared_ptr<TokenStream>> streams;
+    for (uint64_t i = 0; i < 6; ++i) {
+      streams.push_back(fixture.Submit(Lossy(i, 1000, 20, {.budget = 500, .window = 16})));
+    }
+    while (fixture.engine().Step()) {
+      most_running = std::max<uint64_t>(most_running, uint64_t(fixture.engine().stats().running));
+    }
+    for (const auto& stream : streams) {
+      const auto answer = fixture.Read(*stream);
+      EXPECT_EQ(answer.completion.reason, FinishReason::kLength);
+      EXPECT_EQ(answer.completion.preemptions, 0) << blocks << " blocks more";
+      EXPECT_EQ(answer.completion.report.kept_tokens, 500);
+    }
+  }
+  EXPECT_GE(most_running, 3u);
+}
+
 TEST_P(SnapKvTest, CancelledItGivesEverythingBack) {
   EngineFixture fixture(executor_);
   for (const int steps : {1, 2, 3, 4, 10}) {

@@ -32,7 +32,7 @@ ANSWER_WEIGHT = 4.0
 HEAD = 64
 LENGTH = 2048  # of held-out texts
 STAGES = ((0.12, 256), (0.3, 512), (0.55, 1024), (1.0, 2048))  # up to this share of the time: tokens of a text
-MATRIX_RATE, OTHER_RATE, WARM, FLAT = 6e-3, 3e-3, 0.02, 0.4
+MATRIX_RATE, OTHER_RATE, WARM, FLAT = 4e-3, 3e-3, 0.02, 0.4
 
 
 class Shape:

@@ -63,6 +63,7 @@ struct LeaseRecord {
   int64_t pin_ms = 0;
   int32_t min_cache_tokens = 0;
   int32_t replay_tokens = 1;
+  int32_t kept_tokens = 0;
 
   Extent computed;
   int32_t published = 0;

@@ -25,7 +25,11 @@ size_t StateIndex::BytesWanted(const Lease& lease) {
   // Up to the end of what is known and one block more; with a window, without what lies before it.
   const auto end =
       static_cast<int32_t>(r.tokens.size()) - (r.computed.logical - r.computed.physical);
-  const size_t needed = blocks_before(end) + 2 - blocks_before(kv_->FirstNeeded(end));
+  size_t needed = blocks_before(end) + 2 - blocks_before(kv_->FirstNeeded(end));
+  // What the tree shares stays there when it is compacted: what is kept moves to blocks beside it.
+  if (r.canonical && r.kept_tokens > 0) {
+    needed += blocks_before(r.kept_tokens + options_.block_tokens - 1);
+  }
   size_t held = 0;
   if (r.started) {
     held = r.table.size() -

@@ -187,6 +187,7 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
   record.pin_ms = request.pin_ms;
   record.min_cache_tokens = request.min_cache_tokens;
   record.replay_tokens = std::max(1, request.replay_tokens);
+  record.kept_tokens = request.kept_tokens;
   record.read = request.read && options_.cache.enabled;
   record.write = request.write && options_.cache.enabled;
   record.idle = request.idle;
