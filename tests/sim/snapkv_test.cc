@@ -171,6 +171,13 @@ TEST_P(SnapKvTest, AloneItNeedsNoMoreThanWhatARequestHas) {
         << answer.completion.status.message();
     EXPECT_EQ(answer.tokens, Expected(lossy));
     EXPECT_TRUE(fixture.cache().CheckInvariants().ok());
+    // What was stored of the prompt had to make room for it, and whoever comes back is told.
+    if (budget < 900) continue;
+    GenerateRequest exact = lossy;
+    exact.snapkv.reset();
+    const auto whole = fixture.Ask(exact);
+    EXPECT_LT(whole.completion.report.used_tokens, 900);
+    EXPECT_EQ(NameOf(whole.completion.report.reason), NameOf(MissReason::kEvicted));
   }
 }
 

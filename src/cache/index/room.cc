@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // StateIndex: what running requests have, and what one more would take.
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
-#include "cache/index/state_index.h"
+#include "cache/index/kind/entry_kind.h"
 
 namespace reprise {
 
@@ -59,14 +60,27 @@ Status StateIndex::Compact(const Lease& lease, int32_t kept, bool alone,
     return static_cast<uint32_t>(std::count_if(r.table.begin(), r.table.begin() + count, shared));
   };
   FreePending(r);
-  if (!MakeRoom({.blocks = missing()}, 0, EvictReason::kRunning, !r.idle)) {
-    // All that is stored by now is what the lease holds itself.
-    if (alone) Reset(nullptr);
-    if (!alone || missing() > 0) {
-      return NoRoom(
-          "running requests leave no room to compact the state of one of them; run "
-          "fewer at a time or raise the budget");
-    }
+  refusal_ = OkStatus();
+  const auto fits = [&] {
+    const uint32_t more = missing();
+    if (more == 0) return true;
+    return bytes_used() + more * block_bytes_ <= options_.cache.budget_bytes &&
+           blocks_.used_count() + size_t{more} <= blocks_.capacity() && Backed({.blocks = more});
+  };
+  constexpr double kAnyKey = std::numeric_limits<double>::infinity();
+  while (!fits() && (EvictOne(EvictReason::kRunning, kAnyKey, true) || PurgeSomeGhosts())) {
+  }
+  if (!fits() && alone) {
+    // What is stored by now is what the lease holds itself: the tree gives it up. Records in lower
+    // tiers stay, and who asks for the prompt again is told that it had to make room.
+    CancelMovesOf(r.root);
+    const std::vector<NodeId> nodes = tree_.NodesBelow(r.root);
+    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) kind_->DropAll(*node);
+  }
+  if (!fits()) {
+    return NoRoom(
+        "running requests leave no room to compact the state of one of them; run "
+        "fewer at a time or raise the budget");
   }
   std::vector<BlockId> to(r.table.begin(), r.table.begin() + count);
   for (BlockId& block : to) {

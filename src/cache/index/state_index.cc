@@ -406,11 +406,7 @@ void StateIndex::Reset(const NamespaceKey* key) {
   for (const NodeId root : roots) tree_.Ref(root);
   for (const NodeId root : roots) CancelMovesOf(root);
   for (const NodeId root : roots) {
-    std::vector<NodeId> nodes;
-    tree_.Walk(root, [&](NodeId node, int) {
-      nodes.push_back(node);
-      return true;
-    });
+    const std::vector<NodeId> nodes = tree_.NodesBelow(root);
     for (const NodeId node : nodes) {
       for (const TierRecordId record : records_.at(node)) ForgetRecord(record);
     }

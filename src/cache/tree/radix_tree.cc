@@ -393,4 +393,13 @@ void RadixTree::Walk(NodeId root, const std::function<bool(NodeId, int)>& visit)
   }
 }
 
+std::vector<NodeId> RadixTree::NodesBelow(NodeId root) const {
+  std::vector<NodeId> nodes;
+  Walk(root, [&](NodeId node, int) {
+    nodes.push_back(node);
+    return true;
+  });
+  return nodes;
+}
+
 }  // namespace reprise

@@ -145,6 +145,7 @@ class RadixTree {
   NodeId child(NodeId node, TokenId token) const { return children_.Find(node, token); }
   // Visits the nodes below `root` depth first, children by first token; stops on false.
   void Walk(NodeId root, const std::function<bool(NodeId node, int depth)>& visit) const;
+  std::vector<NodeId> NodesBelow(NodeId root) const;  // in that order
   // Two spaces per level: "[3,5) 4 5". `note` adds what components know about a node.
   std::string Dump(NodeId root, const std::function<std::string(NodeId)>& note = nullptr) const;
 
