@@ -223,8 +223,8 @@ Status StateCache::Compact(Lease& lease, int32_t kept, bool alone, const MoveRow
   return status;
 }
 
-ReuseReport StateCache::Finish(Lease lease) {
-  const ReuseReport report = index_->Finish(std::move(lease));
+ReuseReport StateCache::Finish(Lease lease, std::vector<TokenId>* storage) {
+  const ReuseReport report = index_->Finish(std::move(lease), storage);
   Begin();
   return report;
 }
@@ -283,12 +283,16 @@ std::vector<TreeNodeView> StateCache::View(const NamespaceKey& key, size_t node_
 }
 
 Lease::Lease(Lease&& other) noexcept
-    : index_(std::exchange(other.index_, nullptr)), seat_(other.seat_), id_(other.id_) {}
+    : index_(std::exchange(other.index_, nullptr)),
+      at_(other.at_),
+      seat_(other.seat_),
+      id_(other.id_) {}
 
 Lease& Lease::operator=(Lease&& other) noexcept {
   if (this != &other) {
     if (index_ != nullptr) index_->Release(seat_, id_);
     index_ = std::exchange(other.index_, nullptr);
+    at_ = other.at_;
     seat_ = other.seat_;
     id_ = other.id_;
   }
@@ -298,16 +302,5 @@ Lease& Lease::operator=(Lease&& other) noexcept {
 Lease::~Lease() {
   if (index_ != nullptr) index_->Release(seat_, id_);
 }
-
-bool Lease::started() const { return index_->record(*this).started; }
-std::span<const TokenId> Lease::tokens() const { return index_->record(*this).tokens; }
-int32_t Lease::prompt_tokens() const { return index_->record(*this).prompt_tokens; }
-int32_t Lease::computed() const { return index_->record(*this).computed.logical; }
-Extent Lease::extent() const { return index_->record(*this).computed; }
-std::span<const BlockId> Lease::blocks() const { return index_->record(*this).table; }
-StateId Lease::state() const { return index_->record(*this).state; }
-std::span<const PendingSnapshot> Lease::pending() const { return index_->record(*this).pending; }
-bool Lease::poisoned() const { return index_->record(*this).poisoned; }
-const ReuseReport& Lease::report() const { return index_->record(*this).report; }
 
 }  // namespace reprise

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "cache/announce/block_event.h"
 #include "cache/cache_options.h"
+#include "cache/lease.h"
 #include "cache/stats.h"
 #include "device/memory.h"
 #include "state/batch.h"
@@ -88,50 +89,6 @@ struct CacheRequest {
   bool idle = false;  // work for idle time: never awaited, not in the statistics
   // Holds the prompt and is taken over, with its capacity: nothing is copied. Null: `tokens` is.
   std::vector<TokenId>* storage = nullptr;
-};
-
-// Memory for the state after tokens [0, position), waiting to be filled by a step.
-struct PendingSnapshot {
-  int32_t position = 0;
-  StateId state;
-};
-
-// The right to use a matched prefix and the memory of one running sequence. Move-only; the
-// destructor releases everything.
-// REQUIRES: does not outlive its cache. Spans are valid until the next call on the cache.
-class Lease {
- public:
-  Lease() = default;
-  Lease(Lease&& other) noexcept;
-  Lease& operator=(Lease&& other) noexcept;
-  ~Lease();
-
-  bool valid() const { return index_ != nullptr; }
-  uint64_t id() const { return id_; }  // unique in the life of the cache
-  bool started() const;
-  std::span<const TokenId> tokens() const;  // prompt and appended tokens
-  int32_t prompt_tokens() const;
-  int32_t computed() const;  // positions whose state it holds
-  Extent extent() const;     // the same, and the rows of K/V that stand for them
-  // Block table: block i covers positions [64 i, 64 i + 64). Covers all reserved positions. For
-  // models with window K/V only, the ids of blocks that lie wholly before the window are invalid.
-  std::span<const BlockId> blocks() const;
-  StateId state() const;  // the live one; invalid if the model has no recurrent state
-  // Snapshots that the step reserved last is to fill on its way, ascending: positions strictly
-  // between computed() and the end of the step. (The state at its end is saved by Commit.)
-  std::span<const PendingSnapshot> pending() const;
-  bool poisoned() const;  // a state was not finite
-  // Final after Start, but for what was stored (stored_tokens, snapshots_*).
-  const ReuseReport& report() const;
-
- private:
-  friend class StateCache;
-  friend class StateIndex;
-  Lease(StateIndex* index, uint32_t seat, uint64_t id) : index_(index), seat_(seat), id_(id) {}
-
-  StateIndex* index_ = nullptr;
-  uint32_t seat_ = 0;
-  uint64_t id_ = 0;
 };
 
 struct Awaited {
@@ -231,7 +188,8 @@ class StateCache {
 
   // Publishes the state at computed() (reply end) and releases the lease: the live state becomes a
   // snapshot where it lies, so that neither time nor room is needed. Returns its last report.
-  ReuseReport Finish(Lease lease);
+  // `storage`, if not null, gets the tokens: to free many takes a while, which others may have.
+  ReuseReport Finish(Lease lease, std::vector<TokenId>* storage = nullptr);
 
   // Bytes that the lease would still take for the state of all its tokens and a block more, and to
   // be compacted, beside what running requests hold. As Acquire before Start, O(1) after.

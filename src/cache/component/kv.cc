@@ -23,7 +23,7 @@ std::unique_ptr<Kv> Kv::Make(const StateSpec& spec, RadixTree* tree, BlockPool* 
 }
 
 Kv::Run& Kv::RunOf(NodeId node) {
-  if (node.value >= runs_.size()) runs_.resize(node.value + 1);
+  runs_.Grow(size_t{node.value} + 1);
   return runs_[node.value];
 }
 
@@ -177,7 +177,7 @@ void Kv::OnSplit(NodeId upper, NodeId lower) {
 
 void Kv::OnRemove(NodeId node) { CHECK(!holds(node)); }
 
-size_t Kv::bytes() const { return runs_.capacity() * sizeof(Run) + list_bytes_; }
+size_t Kv::bytes() const { return runs_.bytes() + list_bytes_; }
 
 Status Kv::CheckNode(NodeId node) const {
   if (!holds(node)) return OkStatus();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cache/component/component.h"
+#include "cache/pieces.h"
 #include "cache/store/block_pool.h"
 #include "state/ids.h"
 #include "state/spec.h"
@@ -97,7 +98,7 @@ class Kv : public Component {
   RadixTree* tree_;
   BlockPool* pool_;
   int32_t block_tokens_;
-  std::vector<Run> runs_;  // by node
+  Pieces<Run> runs_;       // by node
   size_t list_bytes_ = 0;  // capacity of all lists
 };
 

@@ -16,7 +16,7 @@ bool Before(const Recurrent::Mark& mark, int32_t position) { return mark.positio
 }  // namespace
 
 Recurrent::Marks& Recurrent::MarksOf(NodeId node) {
-  if (node.value >= marks_.size()) marks_.resize(node.value + 1);
+  marks_.Grow(size_t{node.value} + 1);
   return marks_[node.value];
 }
 
@@ -138,7 +138,7 @@ void Recurrent::OnRemove(NodeId node) {
 }
 
 size_t Recurrent::bytes() const {
-  return marks_.capacity() * sizeof(Marks) + mark_count_ * 2 * sizeof(Mark);
+  return marks_.bytes() + mark_count_ * 2 * sizeof(Mark);
 }
 
 Status Recurrent::CheckNode(NodeId node) const {

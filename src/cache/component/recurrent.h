@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cache/component/component.h"
+#include "cache/pieces.h"
 #include "state/spec.h"
 
 namespace reprise {
@@ -82,7 +83,7 @@ class Recurrent : public Component {
 
   RadixTree* tree_;
   Owner* owner_ = nullptr;
-  std::vector<Marks> marks_;  // by node
+  Pieces<Marks> marks_;  // by node
   size_t mark_count_ = 0;
 };
 

@@ -139,6 +139,9 @@ Status StateIndex::CheckRefs() const {
   for (const LeaseRecord& record : flights_.records()) {
     if (record.id == 0) continue;
     ++leases;
+    if (record.ahead && record.rows_free(options_.block_tokens) < options_.block_tokens) {
+      return Internal(fmt::format("lease {}: the block taken ahead is in use", record.id));
+    }
     for (const BlockId block : record.table) {
       if (block.valid()) ++lease[block.value];
     }

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
-#include <vector>
 
+#include "cache/pieces.h"
 #include "cache/tree/radix_tree.h"
 
 namespace reprise {
@@ -25,9 +25,7 @@ class ConversationEnds {
   };
 
   void Add(NodeId node, const End& end) {
-    if (ends_.size() <= node.value) {
-      ends_.resize(std::max<size_t>(node.value + 1, ends_.size() * 2));
-    }
+    ends_.Grow(size_t{node.value} + 1);
     ends_[node.value] = end;
   }
   // The end in the node, which is none from now on, as it is continued.
@@ -38,10 +36,10 @@ class ConversationEnds {
   void OnRemove(NodeId node) {
     if (node.value < ends_.size()) ends_[node.value] = End();
   }
-  size_t bytes() const { return ends_.capacity() * sizeof(End); }
+  size_t bytes() const { return ends_.bytes(); }
 
  private:
-  std::vector<End> ends_;  // by node
+  Pieces<End> ends_;  // by node
 };
 
 }  // namespace reprise

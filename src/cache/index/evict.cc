@@ -30,11 +30,17 @@ bool StateIndex::MakeRoom(const Units& units, size_t metadata, EvictReason why, 
   refusal_ = OkStatus();
   while (bytes_used() + bytes > options_.cache.budget_bytes ||
          blocks_.used_count() + size_t{units.blocks} > blocks_.capacity()) {
-    if (EvictOne(why, kAnyKey, even_pinned) || PurgeSomeGhosts()) continue;
-    if (!even_pinned || (!ForgetOldestRecord() && !CancelOneMove())) return false;
+    if (EvictOne(why, kAnyKey, false) || PurgeSomeGhosts()) continue;
+    if (!even_pinned) return false;
+    if (!GiveUpAhead() && !EvictOne(why, kAnyKey, true) && !ForgetOldestRecord() &&
+        !CancelOneMove()) {
+      return false;
+    }
   }
   while (!Backed(units)) {
-    if (!EvictOne(why, kAnyKey, even_pinned) && !(even_pinned && CancelOneMove())) return false;
+    if (EvictOne(why, kAnyKey, false)) continue;
+    if (!even_pinned) return false;
+    if (!GiveUpAhead() && !EvictOne(why, kAnyKey, true) && !CancelOneMove()) return false;
   }
   return true;
 }
@@ -104,7 +110,9 @@ bool StateIndex::MakeRoomForSnapshot(double key, bool claims_share) {
   while (bytes_used() + state_bytes_ > options_.cache.budget_bytes || states_.full() ||
          !Backed({.states = 1})) {
     const bool due = claims_share && (OverShare() >> claim_.owner & 1) == 0;
-    if (!EvictOne(EvictReason::kSnapshot, due ? kAnyKey : key, false)) return false;
+    if (!EvictOne(EvictReason::kSnapshot, due ? kAnyKey : key, false) && !GiveUpAhead()) {
+      return false;
+    }
   }
   return true;
 }
@@ -264,8 +272,7 @@ void StateIndex::TrimUnreachable(NodeId node, int32_t position) {
 // The node holds K/V, perhaps for the first time.
 void StateIndex::AfterTailChanged(NodeId node, const LeaseRecord& record) {
   if (!kv_->holds(node)) return;
-  if (tails_.size() <= node.value)
-    tails_.resize(std::max<size_t>(node.value + 1, tails_.size() * 2));
+  tails_.Grow(size_t{node.value} + 1);
   if (!tails_[node.value].valid()) {
     Entry entry;
     entry.node = node;

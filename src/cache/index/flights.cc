@@ -15,6 +15,7 @@ uint32_t Flights::Add() {
   const uint32_t seat = free_.back();
   free_.pop_back();
   records_[seat].id = next_id_++;
+  records_[seat].seat = seat;
   return seat;
 }
 
@@ -47,7 +48,7 @@ LeaseRecord* Flights::AwaitedBy(const LeaseRecord& waiting) {
 
 void Flights::Await(LeaseRecord& waiting, const LeaseRecord& flight, Awaited awaited,
                     int32_t common) {
-  waiting.wait = {awaited, static_cast<uint32_t>(&flight - records_.data()), common};
+  waiting.wait = {awaited, flight.seat, common};
   records_[waiting.wait.seat].passengers = true;
 }
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <vector>
 
+#include "cache/pieces.h"
 #include "cache/tree/radix_tree.h"
 
 namespace reprise {
@@ -21,9 +21,7 @@ class Freshness {
 
   void Extend(NodeId node, int64_t until_ms) {
     for (; expires_ && !tree_->IsRoot(node); node = tree_->parent(node)) {
-      if (until_ms_.size() <= node.value) {
-        until_ms_.resize(std::max<size_t>(node.value + 1, until_ms_.size() * 2));
-      }
+      until_ms_.Grow(size_t{node.value} + 1);
       if (until_ms_[node.value] >= until_ms) return;
       until_ms_[node.value] = until_ms;
     }
@@ -45,12 +43,12 @@ class Freshness {
   void OnRemove(NodeId node) {
     if (node.value < until_ms_.size()) until_ms_[node.value] = 0;
   }
-  size_t bytes() const { return until_ms_.capacity() * sizeof(int64_t); }
+  size_t bytes() const { return until_ms_.bytes(); }
 
  private:
   const RadixTree* tree_;
   const bool expires_;
-  std::vector<int64_t> until_ms_;  // by node
+  Pieces<int64_t> until_ms_;  // by node
 };
 
 }  // namespace reprise

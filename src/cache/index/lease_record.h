@@ -45,10 +45,9 @@ struct Units {
 //              [computed, reserved)      blocks exist
 //  table       [0, shared_blocks)        adopted or published whole: read only
 //              [shared_blocks, size)     allocated here: this lease appends rows
-struct LeaseRecord {
-  uint64_t id = 0;  // 0: free record
-  bool started = false;
-  bool poisoned = false;
+struct LeaseRecord : LeaseState {
+  uint64_t id = 0;    // 0: free record
+  uint32_t seat = 0;  // of Flights
   bool canonical = true;
   bool read = true;
   bool write = true;
@@ -57,28 +56,21 @@ struct LeaseRecord {
 
   uint32_t owner = 0;  // its tenant (tenants.h)
   NodeId root;         // of its namespace; referenced, so that the id stays its own
-  std::vector<TokenId> tokens;
-  int32_t prompt_tokens = 0;
   std::vector<Boundary> boundaries;
   int64_t pin_ms = 0;
   int32_t min_cache_tokens = 0;
   int32_t replay_tokens = 1;
   int32_t kept_tokens = 0;
 
-  Extent computed;
   int32_t published = 0;
   RadixTree::Cursor cursor;  // behind `published`; referenced once started
-  std::vector<BlockId> table;
   int32_t shared_blocks = 0;
-  StateId state;            // the live one; invalid if the model has no recurrent state
+  bool ahead = false;       // the last block of the table was taken before there are rows for it
   int32_t snapshot_at = 0;  // the last snapshot restored or taken
-  std::vector<PlannedSnapshot> planned;  // ascending, all behind `computed`
-  // Snapshots taken from the pool for the step under way, and why; published or freed by Commit.
-  std::vector<PendingSnapshot> pending;
-  std::vector<SnapshotReason> pending_reasons;
+  std::vector<PlannedSnapshot> planned;         // ascending, all behind `computed`
+  std::vector<SnapshotReason> pending_reasons;  // of those that are pending
 
-  uint32_t turns = 0;  // of the conversation that it continues
-  ReuseReport report;
+  uint32_t turns = 0;      // of the conversation that it continues
   RadixTree::Place place;  // where the match of its prompt has ended so far
   struct Wait {
     Awaited for_what;    // lease_id 0: nobody
@@ -97,6 +89,15 @@ struct LeaseRecord {
   int32_t loaded_from = 0;    // and what was in memory when it began
   size_t bytes = 0;           // charged as metadata once it runs: who waits takes nothing
 
+  // Rows that its blocks still have room for.
+  int32_t rows_free(int32_t block_tokens) const {
+    return static_cast<int32_t>(table.size()) * block_tokens - computed.physical;
+  }
+  // Sequences that started together are as long as each other: what every block needs once, each
+  // does at a row of its own, so many after (or before) the others' first.
+  int32_t turn_of(int32_t rows) const {
+    return static_cast<int32_t>(id % static_cast<uint64_t>(rows));
+  }
   // What is left to run, whatever is stored: at least a token.
   int32_t limit() const { return std::max(0, prompt_tokens - replay_tokens); }
   bool may_publish() const { return started && write && canonical && !poisoned; }

@@ -72,5 +72,79 @@ TEST(Acquire, TakesTheMemoryOfThePromptOver) {
   EXPECT_TRUE(client.index.CheckInvariants().ok());
 }
 
+// Sequences that began together are as long as each other. What each block of a reply needs once
+// (to be taken, to be published) is spread over the steps of a block all the same.
+TEST(Replies, OfTheSameLengthTakeAndPublishTheirBlocksInDifferentSteps) {
+  constexpr size_t kCount = 128, kPerStep = 2 * kCount / 28;  // steps to the first end
+  StateIndex::Options options;
+  options.spec = SpecOfKinds(true, 0, false);
+  options.cache.budget_bytes = 256 << 20;
+  IndexClient client(std::move(options));
+  StateIndex& index = client.index;
+  std::vector<Lease> leases;
+  for (size_t i = 0; i < kCount; ++i) {
+    leases.push_back(client.Acquire(RandomTokens(i, 100)));
+    ASSERT_TRUE(index.Start(leases.back()).ready());
+    ASSERT_TRUE(client.Compute(leases.back()).ok());
+  }
+  size_t leased = index.stats().blocks_leased, stored = index.stats().tokens_stored;
+  const size_t leased_first = leased, stored_first = stored;
+  constexpr int kSteps = 4 * kBlockTokens;
+  for (int step = 0; step < kSteps; ++step) {
+    for (Lease& lease : leases) {
+      const TokenId token = step;
+      index.Append(lease, {&token, 1});
+      ASSERT_TRUE(client.Compute(lease).ok());
+    }
+    const CacheStats now = index.stats();
+    EXPECT_LE(now.blocks_leased - leased, kPerStep) << "step " << step;
+    EXPECT_LE(now.tokens_stored - stored, kPerStep * kBlockTokens) << "step " << step;
+    leased = now.blocks_leased;
+    stored = now.tokens_stored;
+  }
+  EXPECT_GE(leased - leased_first, 4 * kCount);
+  EXPECT_GE(stored - stored_first, 3 * kCount * kBlockTokens);
+  for (Lease& lease : leases) {
+    EXPECT_EQ(index.Finish(std::move(lease)).stored_tokens, 100 + kSteps) << "nothing is left out";
+  }
+  EXPECT_TRUE(index.CheckInvariants().ok());
+}
+
+// Two sequences and room for a block more: the one that needs it gets it, whoever took it first.
+TEST(Replies, GiveUpBlocksTakenAheadBeforeAnybodyIsRefused) {
+  for (const int32_t room : {0, 1, 2}) {
+    StateIndex::Options options;
+    options.spec = SpecOfKinds(true, 0, false);
+    options.cache.budget_bytes = 64 << 20;
+    IndexClient client(std::move(options));
+    StateIndex& index = client.index;
+    CacheRequest silent;
+    silent.write = false;
+    Lease first = client.Acquire(RandomTokens(1, 64), silent);
+    Lease second = client.Acquire(RandomTokens(2, 64), silent);
+    for (Lease* lease : {&first, &second}) {
+      ASSERT_TRUE(index.Start(*lease).ready());
+      ASSERT_TRUE(client.Compute(*lease).ok());
+    }
+    // A third takes all but `room` blocks.
+    Lease third = client.Acquire(RandomTokens(3, 64), silent);
+    ASSERT_TRUE(index.Start(third).ready());
+    const auto free = static_cast<int32_t>(index.BytesFree() / index.block_bytes());
+    ASSERT_TRUE(index.Reserve(third, (free - room) * kBlockTokens).ok());
+    const auto grow = [&](Lease& lease, int count) {
+      const auto reply = RandomTokens(4, static_cast<size_t>(count));
+      for (const TokenId token : reply) {
+        index.Append(lease, {&token, 1});
+        if (!client.Compute(lease).ok()) return false;
+      }
+      return true;
+    };
+    EXPECT_EQ(grow(first, 64), room >= 1) << "its second block, and perhaps its third";
+    EXPECT_TRUE(index.CheckInvariants().ok()) << index.CheckInvariants().message();
+    EXPECT_EQ(grow(second, 1), room >= 2);
+    EXPECT_TRUE(index.CheckInvariants().ok()) << index.CheckInvariants().message();
+  }
+}
+
 }  // namespace
 }  // namespace reprise

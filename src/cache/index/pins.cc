@@ -8,9 +8,7 @@
 namespace reprise {
 
 Pins::Count& Pins::At(NodeId node) {
-  if (counts_.size() <= node.value) {
-    counts_.resize(std::max<size_t>(node.value + 1, counts_.size() * 2));
-  }
+  counts_.Grow(size_t{node.value} + 1);
   return counts_[node.value];
 }
 
@@ -67,7 +65,7 @@ std::optional<std::pair<int64_t, EntryId>> Pins::First() const {
 
 size_t Pins::bytes_metadata() const {
   constexpr size_t kMapNodeBytes = 96;  // about
-  return by_end_.size() * kMapNodeBytes + counts_.capacity() * sizeof(Count);
+  return by_end_.size() * kMapNodeBytes + counts_.bytes();
 }
 
 Status Pins::CheckInvariants() const {

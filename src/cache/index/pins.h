@@ -6,10 +6,10 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <vector>
 
 #include "base/status.h"
 #include "cache/component/recurrent.h"
+#include "cache/pieces.h"
 #include "cache/tree/radix_tree.h"
 
 namespace reprise {
@@ -57,7 +57,7 @@ class Pins {
   const RadixTree* tree_;
   Held held_;
   std::multimap<int64_t, EntryId> by_end_;
-  std::vector<Count> counts_;  // by node
+  Pieces<Count> counts_;  // by node
   size_t bytes_ = 0;
 };
 

@@ -8,9 +8,7 @@
 namespace reprise {
 
 std::vector<Records::Mark>& Records::MarksOf(NodeId node) {
-  if (marks_.size() <= node.value) {
-    marks_.resize(std::max<size_t>(node.value + 1, marks_.size() * 2));
-  }
+  marks_.Grow(size_t{node.value} + 1);
   return marks_[node.value];
 }
 
@@ -116,7 +114,7 @@ void Records::OnSplit(NodeId upper, NodeId lower) {
 
 size_t Records::bytes() const {
   constexpr size_t kRecordBytes = 256;  // in a hash table, an ordered set and a list of marks
-  return records_.size() * kRecordBytes + marks_.capacity() * sizeof(marks_[0]);
+  return records_.size() * kRecordBytes + marks_.bytes();
 }
 
 Status Records::CheckInvariants() const {

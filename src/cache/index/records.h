@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cache/pieces.h"
 #include "cache/tier/tier.h"
 #include "cache/tree/radix_tree.h"
 
@@ -81,7 +82,7 @@ class Records {
   RadixTree* tree_;
   int32_t block_tokens_;
   std::unordered_map<TierRecordId, Record> records_;
-  std::vector<std::vector<Mark>> marks_;  // by node, ascending
+  Pieces<std::vector<Mark>> marks_;  // by node, ascending
   UseOrder by_use_;
   size_t token_count_ = 0;
   uint32_t next_ = 0;

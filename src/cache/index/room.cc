@@ -99,6 +99,7 @@ Status StateIndex::Compact(const Lease& lease, int32_t kept, bool alone,
   stats_.bytes_left_out += (gone.size() - count) * block_bytes_;
   r.computed.physical = kept;
   r.shared_blocks = 0;
+  r.ahead = false;
   r.canonical = false;
   r.planned.clear();
   UnparkAll();

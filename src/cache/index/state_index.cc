@@ -200,19 +200,53 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
   }
   Explain(record, Match(record), &record.report);
   Settle();
-  return Lease(this, seat, record.id);
+  return Lease(this, &record, seat, record.id);
 }
 
 Status StateIndex::Reserve(const Lease& lease, int32_t token_count) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(record.started && token_count >= 0);
   FreePending(record);
+  const int32_t free = record.rows_free(options_.block_tokens);
+  record.ahead = record.ahead && free - token_count >= options_.block_tokens;
   const BlockNeed need = NeedOf(record, token_count);
-  if (record.planned.empty() && need.count() == 0) return OkStatus();
+  if (record.planned.empty() && need.count() == 0) {
+    TakeAhead(record, token_count);
+    return OkStatus();
+  }
   REPRISE_TRY(ReserveBlocks(record, need));
   ReservePending(record, record.computed.logical + token_count);
   Settle();
   return OkStatus();
+}
+
+// The next block of a reply, before there are rows for it: sequences that come to the end of theirs
+// in the same step have each taken one in another. Nothing pinned goes for it, and it goes back
+// before anybody is refused (GiveUpAhead).
+void StateIndex::TakeAhead(LeaseRecord& record, int32_t token_count) {
+  if (!has_kv() || token_count != 1 || record.computed.logical < record.prompt_tokens) return;
+  const int32_t free = record.rows_free(options_.block_tokens), left = free - token_count;
+  // Of its last block so far the reply has all rows, or, at first, what the prompt has left.
+  const int32_t rows = free + record.computed.physical - record.prompt_tokens;
+  if (left != record.turn_of(std::clamp(rows, 1, options_.block_tokens))) return;
+  if (record.computed.physical + token_count + left >= options_.cache.context_tokens) return;
+  if (!MakeRoom({.blocks = 1}, 0, EvictReason::kRunning, false)) return;
+  record.table.push_back(blocks_.Allocate(record.owner));
+  record.ahead = true;
+  Settle();
+}
+
+// A block that somebody has taken ahead. Returns false if nobody has.
+bool StateIndex::GiveUpAhead() {
+  for (const LeaseRecord& one : flights_.records()) {
+    if (!one.ahead) continue;
+    LeaseRecord& record = flights_[one.seat];
+    blocks_.UnrefLease(record.table.back());
+    record.table.pop_back();
+    record.ahead = false;
+    return true;
+  }
+  return false;
 }
 
 // What `token_count` more rows take beside the blocks that the record has.
@@ -254,7 +288,7 @@ void StateIndex::Append(const Lease& lease, std::span<const TokenId> tokens) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(record.started);
   const size_t before = record.tokens.capacity();
-  record.tokens.insert(record.tokens.end(), tokens.begin(), tokens.end());
+  for (const TokenId token : tokens) record.tokens.push_back(token);
   const size_t grown = (record.tokens.capacity() - before) * sizeof(TokenId);
   if (grown == 0) return;
   record.bytes += grown;
@@ -295,11 +329,12 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
   return OkStatus();
 }
 
-ReuseReport StateIndex::Finish(Lease lease) {
+ReuseReport StateIndex::Finish(Lease lease, std::vector<TokenId>* storage) {
   LeaseRecord& record = RecordOf(lease);
   if (record.may_publish() && record.prompt_tokens >= record.min_cache_tokens) {
     kind_->Finish(record);
   }
+  if (storage != nullptr) *storage = std::move(record.tokens);
   return record.report;
 }
 
@@ -334,7 +369,7 @@ void StateIndex::Settle() {
   while (bytes_used() > options_.cache.budget_bytes) {
     if (!PurgeSomeGhosts() &&
         !EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), true) &&
-        !ForgetOldestRecord() && !CancelOneMove()) {
+        !ForgetOldestRecord() && !CancelOneMove() && !GiveUpAhead()) {
       break;
     }
   }
@@ -364,9 +399,9 @@ size_t StateIndex::bytes_metadata() const {
   size_t components = 0;
   for (const Component* component : components_) components += component->bytes();
   return tree_.bytes() + components + order_.bytes() + blocks_.bytes() + states_.bytes() +
-         (tails_.capacity() + parked_.capacity()) * sizeof(EntryId) + ends_.bytes() +
-         fresh_.bytes() + lease_bytes_ + pins_.bytes_metadata() +
-         2 * namespaces_.size() * kMapNodeBytes + records_.bytes();
+         tails_.bytes() + parked_.capacity() * sizeof(EntryId) + ends_.bytes() + fresh_.bytes() +
+         lease_bytes_ + pins_.bytes_metadata() + 2 * namespaces_.size() * kMapNodeBytes +
+         records_.bytes();
 }
 
 size_t StateIndex::bytes_used() const {

@@ -26,6 +26,7 @@
 #include "cache/index/records.h"
 #include "cache/index/tenants.h"
 #include "cache/index/transfer.h"
+#include "cache/pieces.h"
 #include "cache/policy/eviction_order.h"
 #include "cache/policy/load_or_compute.h"
 #include "cache/policy/value.h"
@@ -79,7 +80,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void Append(const Lease& lease, std::span<const TokenId> tokens);
   Status Commit(const Lease& lease, const CommitArgs& args);
   Status Compact(const Lease& lease, int32_t kept, bool alone, const StateCache::MoveRows& move);
-  ReuseReport Finish(Lease lease);
+  ReuseReport Finish(Lease lease, std::vector<TokenId>* storage = nullptr);
   void Release(uint32_t seat, uint64_t id);
   bool Maintain();
   bool GiveWay(size_t bytes);
@@ -98,12 +99,10 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   size_t moves_under_way() const;  // and questions to the tier
   std::optional<Residency> ResidencyOf(const NamespaceKey& key,
                                        std::span<const TokenId> tokens) const;
-
   void Announce();  // before the first request: from then on events say what can be resumed
   std::vector<BlockEvent> TakeBlockEvents();
   const LeaseRecord& record(const Lease& lease) const;
   void NoteRestore(const Lease& lease, int64_t restore_ns);
-
   Actions& actions() { return actions_; }
   const StateSpec& spec() const { return options_.spec; }
   const CacheOptions& options() const { return options_.cache; }
@@ -117,7 +116,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   uint32_t state_capacity() const { return states_.capacity(); }
   // What a tenant has cached, and its share of the room for that.
   std::pair<size_t, size_t> BytesAndShareOf(std::string_view tenant) const;
-
   CacheStats stats() const;
   CacheStats& counters() { return stats_; }
   std::vector<TreeNodeView> View(const NamespaceKey& key, size_t node_count_max,
@@ -144,6 +142,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void ForgetIfEmpty(NodeId root);
   BlockNeed NeedOf(const LeaseRecord& record, int32_t token_count) const;
   Status ReserveBlocks(LeaseRecord& record, const BlockNeed& need);
+  void TakeAhead(LeaseRecord& record, int32_t token_count);
+  bool GiveUpAhead();
   void Settle();
   void NoteChange(NodeId node);
   void OnSplit(NodeId upper, NodeId lower) override;
@@ -271,7 +271,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   uint32_t rekey_next_ = 0;      // keys are computed anew from here on,
   uint32_t rekey_left_ = 0;      // so many of them
   EntryId serving_;              // what Start is about to restore: not evicted meanwhile
-  std::vector<EntryId> tails_;   // by node: the entry of its K/V (attention-only models)
+  Pieces<EntryId> tails_;        // by node: the entry of its K/V (attention-only models)
   ConversationEnds ends_;        // of attention-only models
   size_t leaf_count_ = 0;        // tails that could be evicted, now or when unpinned
   std::vector<EntryId> parked_;  // taken out of the order because their last block was leased

@@ -11,7 +11,7 @@ EntryId EvictionOrder::Add(const Entry& entry) {
   EntryId id;
   if (free_.empty()) {
     id.value = static_cast<uint32_t>(items_.size());
-    items_.emplace_back();
+    items_.push_back(Item());
   } else {
     id = free_.back();
     free_.pop_back();
@@ -110,10 +110,9 @@ void EvictionOrder::Pull(EntryId id) {
 
 size_t EvictionOrder::bytes() const {
   constexpr size_t kSetNodeBytes = 64;  // about
-  size_t places = free_.capacity();
-  for (const Heap& heap : heaps_) places += heap.capacity();
-  return items_.capacity() * sizeof(Item) + places * sizeof(EntryId) +
-         by_use_.size() * kSetNodeBytes;
+  size_t places = free_.bytes();
+  for (const Heap& heap : heaps_) places += heap.bytes();
+  return items_.bytes() + places + by_use_.size() * kSetNodeBytes;
 }
 
 Status EvictionOrder::CheckInvariants() const {

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "cache/component/recurrent.h"
+#include "cache/pieces.h"
 #include "cache/stats.h"
 #include "cache/tree/radix_tree.h"
 #include "state/ids.h"
@@ -75,14 +76,14 @@ class EvictionOrder {
     uint32_t heap_index = kNotQueued;
     bool in_use = false;
   };
-  using Heap = std::vector<EntryId>;
+  using Heap = Pieces<EntryId>;
   Heap& HeapOf(EntryId id);
   void Place(Heap& heap, EntryId id, uint32_t index);
   void SiftUp(Heap& heap, uint32_t index);
   void SiftDown(Heap& heap, uint32_t index);
 
-  std::vector<Item> items_;
-  std::vector<EntryId> free_;
+  Pieces<Item> items_;
+  Pieces<EntryId> free_;
   std::vector<Heap> heaps_;  // by owner
   const bool expires_;
   std::set<std::pair<int64_t, EntryId>> by_use_;

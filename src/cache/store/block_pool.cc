@@ -7,7 +7,7 @@ namespace reprise {
 
 BlockId BlockPool::Allocate(uint32_t owner) {
   const BlockId id = ids_.Allocate();
-  if (refs_.size() < ids_.limit()) refs_.resize(ids_.limit());
+  refs_.Grow(ids_.limit());
   if (cached_of_.size() <= owner) cached_of_.resize(owner + 1);
   refs_[id.value] = {.lease = 1, .owner = owner};
   ++leased_count_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cache/pieces.h"
 #include "cache/store/action.h"
 #include "cache/store/id_pool.h"
 #include "state/ids.h"
@@ -47,7 +48,7 @@ class BlockPool {
   }
   uint32_t capacity() const { return ids_.capacity(); }
   uint32_t limit() const { return ids_.limit(); }
-  size_t bytes() const { return ids_.bytes() + refs_.capacity() * sizeof(Refs); }
+  size_t bytes() const { return ids_.bytes() + refs_.bytes(); }
 
  private:
   struct Refs {
@@ -60,7 +61,7 @@ class BlockPool {
   void Update(BlockId id, const Change& change);
 
   IdPool<BlockId> ids_;
-  std::vector<Refs> refs_;
+  Pieces<Refs> refs_;
   std::vector<uint32_t> cached_of_;  // by owner
   uint32_t leased_count_ = 0;
   Actions* actions_;

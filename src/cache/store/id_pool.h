@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "cache/pieces.h"
 
 namespace reprise {
 
@@ -54,12 +55,12 @@ class IdPool {
   uint32_t used_count() const { return static_cast<uint32_t>(used_.size() - free_.size()); }
   uint32_t capacity() const { return capacity_; }
   uint32_t limit() const { return static_cast<uint32_t>(used_.size()); }  // ids are below it
-  size_t bytes() const { return used_.capacity() / 8 + free_.capacity() * sizeof(IdType); }
+  size_t bytes() const { return used_.capacity() / 8 + free_.bytes(); }
 
  private:
   uint32_t capacity_;
   std::vector<bool> used_;
-  std::vector<IdType> free_;
+  Pieces<IdType> free_;
 };
 
 }  // namespace reprise

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/rng.h"
+#include "cache/pieces.h"
 #include "cache/store/state_store.h"
 #include "cache/store/unit_arena.h"
 #include "device/raw.h"
@@ -15,6 +16,38 @@ namespace reprise {
 namespace {
 
 using Verb = Action::Verb;
+
+// As a vector, but nothing moves behind the first piece.
+TEST(Pieces, AgreeWithAVectorAndStayWhereTheyAre) {
+  Pieces<uint64_t> pieces;
+  std::vector<uint64_t> all;
+  std::vector<const uint64_t*> places;
+  Rng rng(1);
+  for (int i = 0; i < 100'000; ++i) {
+    if (rng.Below(3) > 0 || all.empty()) {
+      pieces.push_back(rng.Next());
+      all.push_back(pieces.back());
+      places.resize(all.size() - 1);
+      places.push_back(&pieces.back());
+    } else {
+      pieces.pop_back();
+      all.pop_back();
+    }
+    ASSERT_EQ(pieces.size(), all.size());
+    ASSERT_EQ(pieces.empty(), all.empty());
+  }
+  ASSERT_GT(all.size(), 10'000u);
+  size_t i = 0;
+  for (const uint64_t value : pieces) ASSERT_EQ(value, all[i++]);
+  for (i = 1024; i < all.size(); ++i) ASSERT_EQ(places[i], &pieces[i]);
+  EXPECT_LE(pieces.bytes(), 2 * places.size() * sizeof(uint64_t));
+  const size_t before = pieces.size();
+  pieces.Grow(before + 5000);
+  EXPECT_EQ(pieces.size(), before + 5000);
+  EXPECT_EQ(pieces.back(), 0u);
+  pieces.Grow(1);
+  EXPECT_EQ(pieces.size(), before + 5000);
+}
 
 // In memory whose pages are larger than a unit, too, and cannot be touched once they are given
 // back.

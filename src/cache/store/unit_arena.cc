@@ -28,7 +28,7 @@ size_t UnitArena::Want(std::span<const uint32_t> ids) {
   wanted_.assign(ids.begin(), ids.end());
   size_t missing = 0;
   for (const uint32_t id : ids) {
-    if (units_.size() <= id) units_.resize(id + 1);
+    units_.Grow(size_t{id} + 1);
     units_[id].wanted = true;
     if (!units_[id].resident) ++missing;
   }
@@ -42,10 +42,25 @@ Status UnitArena::Back() {
     REPRISE_TRY(memory_->Commit(at(id), unit_bytes_));
     unit.resident = true;
     ++resident_count_;
-    ++idle_count_;
-    idle_.emplace_back(id, unit.free_ms);  // until it is taken
+    Link(id);  // until it is taken
   }
   return OkStatus();
+}
+
+// The unit is free and resident: the last of the list.
+void UnitArena::Link(uint32_t id) {
+  units_[id].older = newest_;
+  units_[id].newer = kNone;
+  (newest_ == kNone ? oldest_ : units_[newest_].newer) = id;
+  newest_ = id;
+  ++idle_count_;
+}
+
+void UnitArena::Unlink(uint32_t id) {
+  const Unit& unit = units_[id];
+  (unit.older == kNone ? oldest_ : units_[unit.older].newer) = unit.newer;
+  (unit.newer == kNone ? newest_ : units_[unit.newer].older) = unit.older;
+  --idle_count_;
 }
 
 void UnitArena::Take(uint32_t id) {
@@ -53,7 +68,7 @@ void UnitArena::Take(uint32_t id) {
   CHECK(unit.resident && !unit.used);
   unit.used = true;
   unit.wanted = false;
-  --idle_count_;
+  Unlink(id);
 }
 
 void UnitArena::Free(uint32_t id, int64_t now_ms) {
@@ -61,15 +76,7 @@ void UnitArena::Free(uint32_t id, int64_t now_ms) {
   CHECK(unit.used);
   unit.used = false;
   unit.free_ms = now_ms;
-  ++idle_count_;
-  idle_.emplace_back(id, now_ms);
-  if (idle_.size() > 2 * units_.size())
-    std::erase_if(idle_, [this](auto& one) { return Stale(one); });
-}
-
-bool UnitArena::Stale(const std::pair<uint32_t, int64_t>& one) const {
-  const Unit& unit = units_[one.first];
-  return unit.used || !unit.resident || unit.free_ms != one.second;
+  Link(id);
 }
 
 // Units that reach into a page: [first, last].
@@ -94,35 +101,32 @@ size_t UnitArena::DiscardUnit(uint32_t id) {
   while (first <= last && !PageIsFree(first)) ++first;
   while (first < last && !PageIsFree(last)) --last;
   size_t gone = 0;
-  const auto leave = [&](size_t i) {
+  const auto leave = [&](uint32_t i) {
     if (!units_[i].resident) return;
     units_[i].resident = false;
+    Unlink(i);
     ++gone;
   };
   leave(id);
   if (first <= last) {
     memory_->Discard(data() + int64_t(first * page_bytes_), (last - first + 1) * page_bytes_);
-    for (size_t i = UnitsOf(first).first; i <= UnitsOf(last).second; ++i) leave(i);
+    for (size_t i = UnitsOf(first).first; i <= UnitsOf(last).second; ++i) {
+      leave(static_cast<uint32_t>(i));
+    }
   }
   resident_count_ -= gone;
-  idle_count_ -= gone;
   return gone * unit_bytes_;
 }
 
 void UnitArena::Discard(size_t bytes, int64_t before_ms) {
   size_t won = 0;
-  std::vector<std::pair<uint32_t, int64_t>> kept;
-  while (won < bytes && !idle_.empty() && idle_.front().second <= before_ms) {
-    const std::pair<uint32_t, int64_t> one = idle_.front();
-    idle_.pop_front();
-    if (Stale(one)) continue;
-    if (units_[one.first].wanted) {
-      kept.push_back(one);
-    } else {
-      won += DiscardUnit(one.first);
-    }
+  uint32_t id = oldest_;
+  while (won < bytes && id != kNone && units_[id].free_ms <= before_ms) {
+    const uint32_t next = units_[id].newer;
+    if (!units_[id].wanted) won += DiscardUnit(id);
+    // The next one may have gone with a page that both had a part of.
+    id = next == kNone || units_[next].resident ? next : oldest_;
   }
-  idle_.insert(idle_.begin(), kept.begin(), kept.end());
 }
 
 }  // namespace reprise

@@ -3,12 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "cache/pieces.h"
 #include "device/memory.h"
 
 namespace reprise {
@@ -52,24 +52,28 @@ class UnitArena {
   size_t idle_bytes() const { return idle_count_ * unit_bytes_; }  // resident, but free
 
  private:
+  static constexpr uint32_t kNone = UINT32_MAX;
   struct Unit {
     bool used = false;
     bool resident = false;
     bool wanted = false;
-    int64_t free_ms = 0;  // since when
+    int64_t free_ms = 0;     // since when
+    uint32_t older = kNone;  // its neighbours in the list of those that are resident, but free
+    uint32_t newer = kNone;
   };
   std::pair<size_t, size_t> UnitsOf(size_t page) const;
   bool PageIsFree(size_t page) const;
   size_t DiscardUnit(uint32_t id);
-  bool Stale(const std::pair<uint32_t, int64_t>& one) const;
+  void Link(uint32_t id);
+  void Unlink(uint32_t id);
 
   DeviceMemory* memory_ = nullptr;
   DeviceBuffer buffer_;
   size_t unit_bytes_ = 0;
   size_t page_bytes_ = 4096;
-  std::vector<Unit> units_;  // as far as ids were used
-  std::deque<std::pair<uint32_t, int64_t>>
-      idle_;  // unit, free since; stale if that is no longer so
+  Pieces<Unit> units_;  // as far as ids were used
+  uint32_t oldest_ = kNone;
+  uint32_t newest_ = kNone;
   std::vector<uint32_t> wanted_;
   size_t resident_count_ = 0;
   size_t idle_count_ = 0;

@@ -28,7 +28,7 @@ NodeId RadixTree::NewNode() {
   if (free_.empty()) {
     id.value = static_cast<uint32_t>(nodes_.size());
     CHECK(id.valid());
-    nodes_.emplace_back();
+    nodes_.push_back(Node());
   } else {
     id = free_.back();
     free_.pop_back();
@@ -295,7 +295,7 @@ void RadixTree::PurgeBelow(NodeId root) {
 }
 
 size_t RadixTree::bytes() const {
-  return nodes_.capacity() * sizeof(Node) + free_.capacity() * sizeof(NodeId) + run_bytes_ +
+  return nodes_.bytes() + free_.bytes() + run_bytes_ +
          children_.bytes();
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cache/pieces.h"
 #include "cache/tree/child_table.h"
 #include "state/ids.h"
 
@@ -185,8 +186,8 @@ class RadixTree {
   std::vector<NodeId> SortedChildren(NodeId id) const;
 
   Observer* observer_;
-  std::vector<Node> nodes_;
-  std::vector<NodeId> free_;
+  Pieces<Node> nodes_;
+  Pieces<NodeId> free_;
   ChildTable children_;
   NodeId oldest_ghost_;
   NodeId newest_ghost_;

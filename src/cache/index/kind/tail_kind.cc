@@ -37,11 +37,13 @@ bool StateIndex::TailKind::StillPromises(const LeaseRecord& flight, int32_t posi
   return position - flight.published >= kAwaitTokensMin;
 }
 
-// Whole blocks, and the end of the prompt.
+// Whole blocks, and the end of the prompt. Those of a reply follow some rows after they are full,
+// so that sequences which come to the end of a block in the same step publish in different ones.
 bool StateIndex::TailKind::PublishComputed(LeaseRecord& record, int32_t before) {
   const int32_t computed = record.computed.logical, tokens = index_.options_.block_tokens;
   const bool whole = computed == record.prompt_tokens;
-  if (!whole && before / tokens == computed / tokens) return false;
+  const int32_t early = before < record.prompt_tokens ? 0 : tokens - record.turn_of(tokens);
+  if (!whole && (before + early) / tokens == (computed + early) / tokens) return false;
   index_.Publish(record, whole ? computed : computed / tokens * tokens);
   return true;
 }
@@ -122,7 +124,7 @@ void StateIndex::TailKind::OnSplit(NodeId upper, NodeId lower) {
   const EntryId tail = index_.TailOf(lower);
   if (!tail.valid()) return;
   auto& tails = index_.tails_;
-  if (tails.size() <= upper.value) tails.resize(upper.value + 1);
+  tails.Grow(size_t{upper.value} + 1);
   if (!index_.kv_->holds(lower)) {
     std::swap(tails[upper.value], tails[lower.value]);
     index_.OnEntryMoved(tail, upper);
