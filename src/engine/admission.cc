@@ -13,6 +13,9 @@ namespace {
 // Sequences further back in the queue that are looked up in a step, so that the ones which run
 // learn in time where to leave a snapshot for them, and are lent their priority.
 constexpr int kLooksPerStep = 2;
+// Prompts are looked up for the first time, which compares every token of theirs, until so many
+// tokens were compared in a step.
+constexpr size_t kTokensPerStep = 131'072;
 
 }  // namespace
 
@@ -57,6 +60,7 @@ void Engine::AdmitIdle(std::unique_ptr<Sequence> sequence) {
 
 // Submit let in tenants that had less than their share of a full queue: others make way for them.
 void Engine::DropSurplus() {
+  if (roster_.waiting().size() <= static_cast<size_t>(options_.waiting_max)) return;
   const auto fresh = std::count_if(roster_.waiting().begin(), roster_.waiting().end(),
                                    [](const auto& one) { return one->displaceable(); });
   for (auto surplus = fresh - options_.waiting_max; surplus > 0; --surplus) {
@@ -92,9 +96,13 @@ Lease Engine::Acquire(Sequence& sequence, std::span<const TokenId> tokens) {
 void Engine::DropCancelled() {
   if (cancels_seen_ == cancels_known_) return;
   cancels_seen_ = cancels_known_;
+  constexpr size_t kNear = 8;
   const auto drop = [&](const auto& sequences) {
-    for (const auto& sequence : sequences) {
-      if (sequence->stream->cancelled()) Finish(*sequence, FinishReason::kCancelled);
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      if (i + 2 * kNear < sequences.size()) __builtin_prefetch(sequences[i + 2 * kNear].get());
+      if (i + kNear < sequences.size()) __builtin_prefetch(sequences[i + kNear]->stream.get());
+      if (!sequences[i]->stream->cancelled()) continue;
+      Finish(*sequences[i], FinishReason::kCancelled);
     }
   };
   drop(roster_.waiting());
@@ -112,7 +120,9 @@ void Engine::StartWaiting() {
   roster_.Lend();
   // Who has found no place finds none before then, either: lending only raises those that run.
   const bool blocked = roster_.full() && roster_.changes() == blocked_at_;
-  while (Sequence* next = blocked ? nullptr : roster_.Next()) {
+  tokens_looked_up_ = 0;
+  const auto enough = [this] { return tokens_looked_up_ > kTokensPerStep; };
+  while (Sequence* next = blocked || enough() ? nullptr : roster_.Next()) {
     if (Awaits(*next)) continue;
     if (!MakePlace(*next)) break;
     const Status started = StartWithRoom(*next);
@@ -126,17 +136,17 @@ void Engine::StartWaiting() {
       break;  // those ahead must finish first
     }
   }
-  blocked_at_ = roster_.changes();
+  if (!enough()) blocked_at_ = roster_.changes();
   RemoveFinished();
   int looks = 0;
   for (const auto& sequence : roster_.waiting()) {
-    if (roster_.running().empty() || looks == kLooksPerStep) break;
+    if (roster_.running().empty() || looks == kLooksPerStep || enough()) break;
     if (sequence->asked_at == starts_ || sequence->awaited) continue;
     (void)Awaits(*sequence);
     ++looks;
   }
   roster_.Lend();
-  if (looks == 0) settled_at_ = roster_.changes();
+  if (looks == 0 && !enough()) settled_at_ = roster_.changes();
   StartIdle();
 }
 
@@ -144,7 +154,10 @@ void Engine::StartWaiting() {
 // or until that one is where it was awaited.
 bool Engine::Awaits(Sequence& sequence) {
   if (sequence.asked_at == starts_) return sequence.awaited.has_value();
-  if (!sequence.lease.valid()) sequence.lease = Acquire(sequence, sequence.request.prompt);
+  if (!sequence.lease.valid()) {
+    tokens_looked_up_ += sequence.request.prompt.size();
+    sequence.lease = Acquire(sequence, sequence.request.prompt);
+  }
   sequence.asked_at = starts_;
   sequence.awaited = cache_->FindAwaited(sequence.lease);
   sequence.bytes_wanted.reset();
@@ -243,22 +256,22 @@ void Engine::SendBack(Sequence& sequence) {
 // Takes memory for the rows of the step. When there is too little, idle work makes room, then
 // whoever is last in the order, be it the needy one itself; a sequence that does not fit alone
 // fails.
-void Engine::Reserve(std::vector<Share>* shares) {
-  for (size_t i = 0; i < shares->size();) {
-    Sequence& needy = *(*shares)[i].sequence;
+void Engine::Reserve() {
+  for (size_t i = 0; i < shares_.size();) {
+    Sequence& needy = *shares_[i].sequence;
     Status reserved = Compact(needy);
-    if (reserved.ok()) reserved = cache_->Reserve(needy.lease, (*shares)[i].rows);
+    if (reserved.ok()) reserved = cache_->Reserve(needy.lease, shares_[i].rows);
     if (reserved.ok()) {
       ++i;
       continue;
     }
     if (!needy.request.idle && DropIdle()) continue;  // it has no share: it runs only alone
     Sequence* victim = MakeRoomFor(needy, reserved);
-    const auto of_victim = std::find_if(shares->begin(), shares->end(),
+    const auto of_victim = std::find_if(shares_.begin(), shares_.end(),
                                         [&](const Share& s) { return s.sequence == victim; });
-    if (of_victim == shares->end()) continue;
-    if (static_cast<size_t>(of_victim - shares->begin()) < i) --i;
-    shares->erase(of_victim);
+    if (of_victim == shares_.end()) continue;
+    if (static_cast<size_t>(of_victim - shares_.begin()) < i) --i;
+    shares_.erase(of_victim);
   }
   RemoveFinished();
 }
@@ -307,11 +320,12 @@ Sequence* Engine::MakeRoomFor(Sequence& needy, const Status& reserved) {
 
 // The device has no memory to compute the step in: state that is only cached makes way, then idle
 // work, then the request with the most rows ends. The others are planned anew.
-void Engine::MakeRoomToCompute(const std::vector<Share>& shares, const Status& computed) {
+void Engine::MakeRoomToCompute(const Status& computed) {
   constexpr size_t kBytes = size_t{256} << 20;
   if (cache_->GiveWay(kBytes) || DropIdle()) return;
-  const auto most = std::max_element(
-      shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.rows < b.rows; });
+  const auto most =
+      std::max_element(shares_.begin(), shares_.end(),
+                       [](const Share& a, const Share& b) { return a.rows < b.rows; });
   Finish(*most->sequence, FinishReason::kFailed, computed);
   RemoveFinished();
 }

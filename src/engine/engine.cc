@@ -20,6 +20,9 @@ constexpr std::chrono::milliseconds kIdleWait{500};
 // ... and when only transfers from lower tiers are under way.
 constexpr std::chrono::milliseconds kMoveWait{1};
 
+// Loops over sequences ask for what they need of those that come so much later.
+constexpr size_t kNear = 4;
+
 double MsBetween(int64_t begin_ns, int64_t end_ns) {
   return static_cast<double>(end_ns - begin_ns) / 1e6;
 }
@@ -71,12 +74,12 @@ bool Engine::Step() {
   Admit();
   DropCancelled();
   StartWaiting();
-  std::vector<Share> shares = PlanStep();
-  Reserve(&shares);
-  if (shares.empty()) return Idle();
+  PlanStep();
+  Reserve();
+  if (shares_.empty()) return Idle();
   resting_ = false;
-  const Status computed = Forward(&shares);
-  computed.ok() ? Commit(shares) : MakeRoomToCompute(shares, computed);
+  const Status computed = Forward();
+  computed.ok() ? Commit() : MakeRoomToCompute(computed);
   RemoveFinished();
   PublishStats();
   return true;
@@ -137,8 +140,10 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   sequence->stream = std::make_shared<TokenStream>(cancels_);
   sequence->submit_ns = clock_.NowNs();
   std::shared_ptr<TokenStream> stream = sequence->stream;
+  std::vector<std::vector<TokenId>> waste;  // is freed here, without the lock
   {
     std::lock_guard lock(mutex_);
+    waste.swap(waste_);
     const bool idle = sequence->request.idle;
     if (stop_) return FailedPrecondition("the engine is shutting down");
     if (!idle && !TakePlaceInQueue(sequence->request)) {
@@ -211,11 +216,12 @@ void Engine::Post(std::function<void(StateCache&)> task) {
   work_.notify_one();
 }
 
-std::vector<Engine::Share> Engine::PlanStep() {
-  std::vector<Runnable> runnables;
-  std::vector<Sequence*> sequences;
-  runnables.reserve(roster_.running().size() + 1);
-  sequences.reserve(roster_.running().size() + 1);
+// Into shares_.
+void Engine::PlanStep() {
+  std::vector<Runnable>& runnables = scratch_.runnables;
+  std::vector<Sequence*>& sequences = scratch_.sequences;
+  runnables.clear();
+  sequences.clear();
   const auto add = [&](Sequence& sequence) {
     Runnable one;
     one.rows_ready = sequence.rows_ready();
@@ -232,34 +238,39 @@ std::vector<Engine::Share> Engine::PlanStep() {
     one.priority = sequence.lent_priority;
     one.arrival = sequence.arrival;
     one.idle = sequence.request.idle;
+    sequence.lease.PrefetchEnd();
     runnables.push_back(one);
     sequences.push_back(&sequence);
   };
-  for (const auto& sequence : roster_.running()) add(*sequence);
+  const auto running = roster_.running();
+  for (size_t i = 0; i < running.size(); ++i) {
+    if (i + kNear < running.size()) running[i + kNear]->lease.Prefetch();
+    if (i + 2 * kNear < running.size()) __builtin_prefetch(running[i + 2 * kNear].get());
+    add(*running[i]);
+  }
   if (!idle_.empty() && idle_.front()->lease.valid()) add(*idle_.front());
   const StepPlan plan = scheduler_.Plan(runnables);
-  std::vector<Share> shares;
-  shares.reserve(plan.size());
+  shares_.clear();
   for (size_t i = 0; i < plan.size(); ++i) {
-    if (plan[i] > 0) shares.push_back({sequences[i], plan[i]});
+    if (plan[i] > 0) shares_.push_back({sequences[i], plan[i]});
   }
-  return shares;
 }
 
 // Fails, with nothing computed, if there is no memory to compute in.
-Status Engine::Forward(std::vector<Share>* shares) {
-  std::vector<TokenId> tokens;
-  std::vector<SequenceSlice> slices;
-  std::vector<uint32_t> logit_rows;
-  std::vector<std::vector<StateTap>> taps(shares->size());
+Status Engine::Forward() {
+  std::vector<TokenId>& tokens = scratch_.tokens;
+  std::vector<SequenceSlice>& slices = scratch_.slices;
+  std::vector<uint32_t>& logit_rows = scratch_.logit_rows;
+  tokens.clear();
+  slices.clear();
+  logit_rows.clear();
+  std::deque<std::vector<StateTap>> taps;  // slices refer to them
   std::vector<std::function<void()>> masks;
-  tokens.reserve(shares->size());
-  slices.reserve(shares->size());
-  logit_rows.reserve(shares->size());
   std::vector<WatchedRows> watched;
   bool pools = false;
-  for (size_t i = 0; i < shares->size(); ++i) {
-    Share& share = (*shares)[i];
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    if (i + kNear < shares_.size()) shares_[i + kNear].sequence->lease.Prefetch();
+    Share& share = shares_[i];
     Sequence& sequence = *share.sequence;
     const Lease& lease = sequence.lease;
     const auto known = lease.tokens();
@@ -273,15 +284,22 @@ Status Engine::Forward(std::vector<Share>* shares) {
     slice.row_count = static_cast<uint32_t>(share.rows);
     slice.blocks = lease.blocks();
     slice.state = lease.state();
-    for (const PendingSnapshot& one : lease.pending()) {
-      taps[i].push_back({static_cast<uint32_t>(one.position - begin), one.state});
+    if (!lease.pending().empty()) {
+      taps.emplace_back();
+      for (const PendingSnapshot& one : lease.pending()) {
+        taps.back().push_back({static_cast<uint32_t>(one.position - begin), one.state});
+      }
+      slice.taps = taps.back();
     }
-    slice.taps = taps[i];
     if (sequence.compaction) {
       REPRISE_ASSIGN(auto rows, sequence.compaction->Watch(executor_, slice.past, share.rows));
       if (rows) watched.emplace_back(*rows).sequence = static_cast<uint32_t>(i);
     }
-    tokens.insert(tokens.end(), known.begin() + begin, known.begin() + end);
+    if (share.rows == 1) {
+      tokens.push_back(known[static_cast<size_t>(begin)]);
+    } else {
+      tokens.insert(tokens.end(), known.begin() + begin, known.begin() + end);
+    }
     slices.push_back(slice);
 
     const bool complete = end == static_cast<int32_t>(known.size());
@@ -301,13 +319,13 @@ Status Engine::Forward(std::vector<Share>* shares) {
   hidden_.resize(pools ? tokens.size() * static_cast<size_t>(executor_.card().dim) : 0);
   const int64_t begin_ns = clock_.NowNs();
   filler_.Start(std::move(masks));
-  const Status computed = Compute(*shares, {tokens, slices, logit_rows, finite_, hidden_, watched});
+  const Status computed = Compute({tokens, slices, logit_rows, finite_, hidden_, watched});
   filler_.Wait();
   REPRISE_TRY(computed);
   step_ns_ = clock_.NowNs() - begin_ns;
   step_rows_ = static_cast<int64_t>(tokens.size());
   const double ms = static_cast<double>(step_ns_) / 1e6;
-  const bool idle = shares->front().sequence->request.idle;
+  const bool idle = shares_.front().sequence->request.idle;
   scheduler_.Observe(static_cast<int32_t>(tokens.size()), ms, idle);
   ++counters_.steps;
   counters_.rows += tokens.size();
@@ -317,8 +335,8 @@ Status Engine::Forward(std::vector<Share>* shares) {
 }
 
 // Where the device chooses, logits are brought to the host only for who wants to see them.
-bool Engine::ChoosesOnDevice(const std::vector<Share>& shares) const {
-  return executor_.chooses() && std::all_of(shares.begin(), shares.end(), [](const Share& share) {
+bool Engine::ChoosesOnDevice() const {
+  return executor_.chooses() && std::all_of(shares_.begin(), shares_.end(), [](const Share& share) {
            const GenerateRequest& request = share.sequence->request;
            return !request.on_logits && request.pooling == Pooling::kNone &&
                   ChoiceRows::Takes({.logprobs = request.logprobs});
@@ -327,8 +345,8 @@ bool Engine::ChoosesOnDevice(const std::vector<Share>& shares) const {
 
 // The pass, and on devices that can also the choice of tokens; the masks for it are filled
 // meanwhile.
-Status Engine::Compute(const std::vector<Share>& shares, const BatchView& batch) {
-  chosen_on_device_ = ChoosesOnDevice(shares);
+Status Engine::Compute(const BatchView& batch) {
+  chosen_on_device_ = ChoosesOnDevice();
   if (!chosen_on_device_) {
     logits_.resize(batch.logit_rows.size() * static_cast<size_t>(executor_.card().vocab_size));
     return executor_.Forward(batch, cache_->memory(), logits_.data());
@@ -336,7 +354,7 @@ Status Engine::Compute(const std::vector<Share>& shares, const BatchView& batch)
   REPRISE_TRY(executor_.Begin(batch, cache_->memory()));
   filler_.Wait();
   choices_.Clear();
-  for (const Share& share : shares) {
+  for (const Share& share : shares_) {
     if (share.logit_count == 0) continue;
     const StepSampler::Row row = RowOf(*share.sequence, {});
     choices_.Add(*row.params, row.input);
@@ -346,14 +364,15 @@ Status Engine::Compute(const std::vector<Share>& shares, const BatchView& batch)
 }
 
 // Publishes what the step computed and chooses the next token of every sequence that is complete.
-void Engine::Commit(const std::vector<Share>& shares) {
+void Engine::Commit() {
   const size_t vocab = static_cast<size_t>(executor_.card().vocab_size);
-  std::vector<const Share*> complete;
-  std::vector<StepSampler::Row> rows;
-  complete.reserve(shares.size());
-  rows.reserve(shares.size());
-  for (size_t i = 0; i < shares.size(); ++i) {
-    const Share& share = shares[i];
+  std::vector<const Share*>& complete = scratch_.complete;
+  std::vector<StepSampler::Row>& rows = scratch_.rows;
+  complete.clear();
+  rows.clear();
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    if (i + kNear < shares_.size()) shares_[i + kNear].sequence->lease.Prefetch();
+    const Share& share = shares_[i];
     Sequence& sequence = *share.sequence;
     const int32_t begin = sequence.lease.computed();
     const Status committed =
@@ -385,8 +404,9 @@ void Engine::Commit(const std::vector<Share>& shares) {
     complete.push_back(&share);
     if (!chosen_on_device_) rows.push_back(RowOf(sequence, logits(share.logit_count - 1)));
   }
-  std::vector<Result<Sampled>> sampled = sampler_.Sample(rows);
+  const std::span<Result<Sampled>> sampled = sampler_.Sample(rows);
   for (size_t i = 0; i < complete.size(); ++i) {
+    if (i + kNear < complete.size()) complete[i + kNear]->sequence->PrefetchToSay();
     Sequence& sequence = *complete[i]->sequence;
     if (!chosen_on_device_) {
       Continue(sequence, std::move(sampled[i]));
@@ -397,7 +417,7 @@ void Engine::Commit(const std::vector<Share>& shares) {
     }
   }
   // What finds no room now is asked again before the next step.
-  for (const Share& share : shares) {
+  for (const Share& share : shares_) {
     if (!share.sequence->finished) (void)Compact(*share.sequence);
   }
 }
@@ -479,7 +499,18 @@ void Engine::Say(Sequence& sequence, GeneratedToken generated) {
 
 // Gives what the sequence has computed to the cache, and its lease back.
 void Engine::Publish(Sequence& sequence) {
-  NoteStored(cache_->Finish(std::move(sequence.lease)), &sequence.report);
+  std::vector<TokenId> tokens;
+  NoteStored(cache_->Finish(std::move(sequence.lease), &tokens), &sequence.report);
+  Discard(std::move(tokens));
+}
+
+// Giving many pages back takes longer than all else that the end of a request needs: callers do it
+// when they submit the next one, or this thread when it has nothing to do.
+void Engine::Discard(std::vector<TokenId> tokens) {
+  constexpr size_t kMany = 16384;
+  if (tokens.capacity() < kMany) return;
+  std::lock_guard lock(mutex_);
+  waste_.push_back(std::move(tokens));
 }
 
 // The sequence leaves its queue in RemoveFinished. What it computed is published unless it failed.
@@ -523,6 +554,7 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
     Log(LogLevel::kDebug, std::string(NameOf(reason)) + ", " + FormatReport(completion.report));
   }
   sequence.stream->Complete(std::move(completion));
+  Discard(std::move(sequence.request.prompt));
 }
 
 // What was promised to a turn that may come is no request of a client.
@@ -549,6 +581,10 @@ bool Engine::Idle() {
   const bool more = cache_->Maintain();
   resting_ = cache_->moves_under_way() > 0;
   PublishStats();
+  {
+    std::lock_guard lock(mutex_);
+    waste_.clear();
+  }
   return more || !idle_.empty() || !roster_.waiting().empty();
 }
 

@@ -106,6 +106,17 @@ class Engine {
     size_t logit_count = 0;
   };
 
+  // Lists that a step fills anew; kept for their memory.
+  struct Scratch {
+    std::vector<Runnable> runnables;
+    std::vector<Sequence*> sequences;  // parallel to them
+    std::vector<TokenId> tokens;
+    std::vector<SequenceSlice> slices;
+    std::vector<uint32_t> logit_rows;
+    std::vector<const Share*> complete;  // those that go on with a token
+    std::vector<StepSampler::Row> rows;  // parallel to them
+  };
+
   // admission.cc
   void Admit();
   void AdmitIdle(std::unique_ptr<Sequence> sequence);
@@ -120,9 +131,9 @@ class Engine {
   void StartIdle();
   bool DropIdle();
   void SendBack(Sequence& sequence);
-  void Reserve(std::vector<Share>* shares);
+  void Reserve();
   Sequence* MakeRoomFor(Sequence& needy, const Status& reserved);
-  void MakeRoomToCompute(const std::vector<Share>& shares, const Status& computed);
+  void MakeRoomToCompute(const Status& computed);
   Lease Acquire(Sequence& sequence, std::span<const TokenId> tokens);
   Status Compact(Sequence& sequence);
 
@@ -130,11 +141,11 @@ class Engine {
   void ScorePrompt(Sequence& sequence);
   void PrepareCompaction(Sequence& sequence) const;
   bool TakePlaceInQueue(const GenerateRequest& request);
-  std::vector<Share> PlanStep();
-  Status Forward(std::vector<Share>* shares);
-  Status Compute(const std::vector<Share>& shares, const BatchView& batch);
-  bool ChoosesOnDevice(const std::vector<Share>& shares) const;
-  void Commit(const std::vector<Share>& shares);
+  void PlanStep();
+  Status Forward();
+  Status Compute(const BatchView& batch);
+  bool ChoosesOnDevice() const;
+  void Commit();
   void Pool(const Share& share, int32_t begin);
   StepSampler::Row RowOf(const Sequence& sequence, std::span<const float> logits) const;
   void Continue(Sequence& sequence, Result<Sampled> sampled);
@@ -142,6 +153,7 @@ class Engine {
   void Finish(Sequence& sequence, FinishReason reason, Status status = OkStatus());
   void CountEnd(const GenerateRequest& request, FinishReason reason);
   void Publish(Sequence& sequence);
+  void Discard(std::vector<TokenId> tokens);
   void RemoveFinished();
   bool Idle();
   void PublishStats();
@@ -164,10 +176,13 @@ class Engine {
   // before the next one.
   uint64_t blocked_at_ = 0;
   uint64_t settled_at_ = 0;
+  size_t tokens_looked_up_ = 0;    // for the first time, in the current step
   size_t ended_ = 0;               // sequences that have finished and were not removed yet
   bool resting_ = false;           // the last step had only transfers to wait for
   bool chosen_on_device_ = false;  // in the current step
   Status choice_status_;
+  std::vector<Share> shares_;  // of the current step
+  Scratch scratch_;
   std::vector<float> logits_;    // [logit rows, vocab] of the current step
   std::vector<uint8_t> finite_;  // [sequences] of the current step
   int64_t step_ns_ = 0;          // how long its forward pass took,
@@ -186,7 +201,8 @@ class Engine {
   uint64_t arrivals_ = 0;
   uint64_t refused_ = 0;
   bool stop_ = false;
-  EngineStats published_;  // without the recent ones:
+  std::vector<std::vector<TokenId>> waste_;  // memory to be freed by whoever has time
+  EngineStats published_;                    // without the recent ones:
   std::deque<Completion> recent_;
   std::mutex observer_mutex_;
   std::function<void()> observer_;

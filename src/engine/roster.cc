@@ -31,7 +31,7 @@ void Roster::Add(std::unique_ptr<Sequence> sequence) {
   tenant->next_turn = sequence->turn + 1.0 / tenant->weight;
   sequence->tenant = tenant;
   waiting_.push_back(std::move(sequence));
-  CountLoads();
+  Count(*tenant, 1, 0);
 }
 
 void Roster::Start(Sequence& sequence) {
@@ -39,30 +39,34 @@ void Roster::Start(Sequence& sequence) {
   turn_ = std::max(turn_, sequence.turn);
   sequence.awaited.reset();
   running_.push_back(Take(&waiting_, sequence));
-  CountLoads();
+  Count(*sequence.tenant, -1, 1);
 }
 
 void Roster::SendBack(Sequence& sequence) {
   sequence.lent_priority = sequence.request.priority;
   waiting_.push_back(Take(&running_, sequence));
-  CountLoads();
+  Count(*sequence.tenant, 1, -1);
 }
 
 void Roster::RemoveFinished() {
-  const auto finished = [](const std::unique_ptr<Sequence>& s) { return s->finished; };
-  if (std::erase_if(waiting_, finished) + std::erase_if(running_, finished) == 0) return;
-  CountLoads();
+  const auto remove = [this](std::vector<std::unique_ptr<Sequence>>* from, int waiting,
+                             int running) {
+    return std::erase_if(*from, [&](const std::unique_ptr<Sequence>& one) {
+      if (one->finished) Count(*one->tenant, waiting, running);
+      return one->finished;
+    });
+  };
+  if (remove(&waiting_, -1, 0) + remove(&running_, 0, -1) == 0) return;
   std::erase_if(tenants_, [](const auto& tenant) { return !tenant.second->present(); });
 }
 
-// Whenever somebody has come, gone or changed places.
-void Roster::CountLoads() {
+// Somebody of the tenant has come, gone or changed places.
+void Roster::Count(TenantLoad& tenant, int32_t waiting, int32_t running) {
   ++changes_;
-  for (auto& [name, tenant] : tenants_) tenant->waiting = tenant->running = 0;
-  for (const auto& sequence : waiting_) ++sequence->tenant->waiting;
-  for (const auto& sequence : running_) ++sequence->tenant->running;
+  tenant.waiting += waiting;
+  tenant.running += running;
   weights_ = 0;
-  for (const auto& [name, tenant] : tenants_) weights_ += tenant->present() ? tenant->weight : 0;
+  for (const auto& [name, other] : tenants_) weights_ += other->present() ? other->weight : 0;
 }
 
 void Roster::EndWaits() {
@@ -122,7 +126,7 @@ std::map<std::string, TenantLoad> Roster::QueuedByTenant() const {
 
 Rank Roster::RankOf(const Sequence& sequence, bool running) const {
   const int32_t others = sequence.tenant->running - (running ? 1 : 0);
-  const int32_t priority = running ? sequence.lent_priority : sequence.request.priority;
+  const int32_t priority = sequence.lent_priority;
   return {priority, others >= ShareOf(*sequence.tenant), sequence.turn, sequence.arrival};
 }
 

@@ -65,7 +65,7 @@ class Roster {
  private:
   Rank RankOf(const Sequence& sequence, bool running) const;
   std::unordered_map<uint64_t, Sequence*> Flights() const;
-  void CountLoads();
+  void Count(TenantLoad& tenant, int32_t waiting, int32_t running);
 
   const int32_t running_max_;
   std::vector<std::unique_ptr<Sequence>> waiting_;

@@ -10,20 +10,22 @@ namespace reprise {
 StepSampler::StepSampler(ThreadPool* pool)
     : pool_(pool), samplers_(pool == nullptr ? 1 : static_cast<size_t>(pool->size())) {}
 
-std::vector<Result<Sampled>> StepSampler::Sample(std::span<const Row> rows) {
-  std::vector<Result<Sampled>> results(rows.size(), Result<Sampled>(Sampled{}));
-  std::atomic<size_t> next{0};
-  const auto work = [&](int thread) {
-    for (size_t i = next++; i < rows.size(); i = next++) {
-      results[i] = samplers_[static_cast<size_t>(thread)].Sample(*rows[i].params, rows[i].input);
-    }
+std::span<Result<Sampled>> StepSampler::Sample(std::span<const Row> rows) {
+  while (results_.size() < rows.size()) results_.emplace_back(Sampled{});
+  const auto choose = [&](size_t i, Sampler& sampler) {
+    results_[i] = sampler.Sample(*rows[i].params, rows[i].input);
   };
   if (pool_ == nullptr || rows.size() < 2) {
-    work(0);
+    for (size_t i = 0; i < rows.size(); ++i) choose(i, samplers_.front());
   } else {
-    pool_->Run(work);
+    std::atomic<size_t> next{0};
+    pool_->Run([&](int thread) {
+      for (size_t i = next++; i < rows.size(); i = next++) {
+        choose(i, samplers_[static_cast<size_t>(thread)]);
+      }
+    });
   }
-  return results;
+  return std::span(results_).first(rows.size());
 }
 
 Sampled StepSampler::Score(std::span<const float> logits, int32_t token, int top) {

@@ -24,15 +24,16 @@ class StepSampler {
 
   explicit StepSampler(ThreadPool* pool);  // null: the calling thread alone
 
-  // One result for each row, in their order.
-  std::vector<Result<Sampled>> Sample(std::span<const Row> rows);
+  // One result for each row, in their order; until the next call, and free to be moved from.
+  std::span<Result<Sampled>> Sample(std::span<const Row> rows);
 
   // As Sampler::Score, on the calling thread.
   Sampled Score(std::span<const float> logits, int32_t token, int top);
 
  private:
   ThreadPool* const pool_;
-  std::vector<Sampler> samplers_;  // [threads]: each has memory of its own
+  std::vector<Sampler> samplers_;         // [threads]: each has memory of its own
+  std::vector<Result<Sampled>> results_;  // as many as there were ever rows
 };
 
 }  // namespace reprise

@@ -21,23 +21,31 @@ std::string_view NameOf(FinishReason reason) {
   return "unknown";
 }
 
-TokenStream::Update TokenStream::TakeLocked() {
+TokenStream::Update TokenStream::TakeLocked(std::vector<GeneratedToken>* spare) {
   Update update;
   update.started = std::exchange(started_, std::nullopt);
-  update.tokens.swap(tokens_);
+  if (!tokens_.empty()) {
+    update.tokens.swap(tokens_);
+    tokens_.swap(*spare);
+  }
   update.completion = std::exchange(completion_, std::nullopt);
   return update;
 }
 
 TokenStream::Update TokenStream::Poll() {
+  std::vector<GeneratedToken> spare;  // for the next tokens: the engine's thread allocates nothing
+  spare.reserve(kUsualTokens);
   std::lock_guard lock(mutex_);
-  return TakeLocked();
+  return TakeLocked(&spare);
 }
 
 TokenStream::Update TokenStream::WaitForAll() {
+  std::vector<GeneratedToken> none;
   std::unique_lock lock(mutex_);
+  waiting_ = true;
   changed_.wait(lock, [&] { return completed_; });
-  return TakeLocked();
+  waiting_ = false;
+  return TakeLocked(&none);
 }
 
 void TokenStream::SetNotify(std::function<void()> notify) {
@@ -67,7 +75,7 @@ void TokenStream::Complete(Completion completion) {
 }
 
 void TokenStream::Notify() {
-  changed_.notify_all();
+  if (waiting_ && completed_) changed_.notify_all();
   if (notify_) notify_();
 }
 

@@ -24,7 +24,9 @@ class TokenStream {
   // Counts the streams of an engine that were cancelled, so that it looks for them only then.
   using CancelCount = std::atomic<uint64_t>;
 
-  explicit TokenStream(std::shared_ptr<CancelCount> cancels) : cancels_(std::move(cancels)) {}
+  explicit TokenStream(std::shared_ptr<CancelCount> cancels) : cancels_(std::move(cancels)) {
+    tokens_.reserve(kUsualTokens);
+  }
 
   struct Update {
     std::optional<ReuseReport> started;  // once, when the request begins to run
@@ -57,17 +59,20 @@ class TokenStream {
   void Complete(Completion completion);
 
  private:
-  Update TakeLocked();
+  static constexpr size_t kUsualTokens = 4;  // between two looks
+
+  Update TakeLocked(std::vector<GeneratedToken>* spare);
   void Notify();
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<ReuseReport> started_;
-  std::vector<GeneratedToken> tokens_;
-  std::optional<Completion> completion_;
-  bool completed_ = false;
-  std::function<void()> notify_;
   std::atomic<bool> cancelled_{false};
+  std::mutex mutex_;  // guards what follows, up to the condition
+  bool completed_ = false;
+  bool waiting_ = false;  // somebody, for all
+  std::vector<GeneratedToken> tokens_;
+  std::function<void()> notify_;
+  std::optional<ReuseReport> started_;
+  std::optional<Completion> completion_;
+  std::condition_variable changed_;
   const std::shared_ptr<CancelCount> cancels_;
 };
 

@@ -2,6 +2,7 @@
 #include "sample/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -26,10 +27,14 @@ int32_t LargestIndex(std::span<const float> values) {
   return at == values.end() ? 0 : static_cast<int32_t>(at - values.begin());
 }
 
+// By the largest of their exponents: whole numbers, which the compiler makes vectors of.
 bool AllFinite(std::span<const float> values) {
-  bool finite = true;
-  for (const float value : values) finite &= std::fabs(value) <= std::numeric_limits<float>::max();
-  return finite;
+  constexpr uint32_t kMagnitude = 0x7fff'ffff, kInfinity = 0x7f80'0000;
+  uint32_t most = 0;
+  for (const float value : values) {
+    most = std::max(most, std::bit_cast<uint32_t>(value) & kMagnitude);
+  }
+  return most < kInfinity;
 }
 
 }  // namespace

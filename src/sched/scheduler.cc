@@ -55,9 +55,10 @@ int32_t Scheduler::KeptForPrompts() {
 
 StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
   StepPlan plan(runnables.size(), 0);
-  std::vector<size_t> decoding;
-  std::vector<size_t> prompts;
-  std::vector<size_t> idle;
+  std::vector<size_t>& decoding = decoding_;
+  std::vector<size_t>& prompts = prompts_;
+  std::vector<size_t>& idle = idle_;
+  for (auto* list : {&decoding, &prompts, &idle}) list->clear();
   for (size_t i = 0; i < runnables.size(); ++i) {
     const Runnable& one = runnables[i];
     CHECK(one.rows_ready > 0 && one.rows_max > 0);

@@ -63,6 +63,7 @@ class Scheduler {
   bool streams_alone_ = false;  // in the step that was planned last
   uint64_t rotation_ = 0;       // where decoding starts when not all fit in a step
   bool prompt_turn_ = false;    // whose step it is where a step has a single row
+  std::vector<size_t> decoding_, prompts_, idle_;  // runnables of the step that is planned
 };
 
 }  // namespace reprise
