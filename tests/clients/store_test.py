@@ -273,6 +273,35 @@ class Store(unittest.TestCase):
         for key in self.redis.keys():
             self.assertTrue(0 < self.redis.ask("PTTL", key) <= 3_600_000)
 
+    def test_a_disk_before_the_store(self):
+        """What goes down goes to both; it comes from the disk, where that has it, and else from the store."""
+        disks = [str(pathlib.Path(self.folder.name) / name) for name in ("one", "two", "three")]
+        one = self.start("--disk", disks[0])
+        messages, before = self.conversation(one)
+        self.wait_until_stored(one)
+        wait_for(lambda: tier_of(one, "disk")["queued_bytes"] == 0 and tier_of(one, "disk")["stores"] == store_of(one)["stores"])
+        names = [tier["tier"] for tier in get(one, "/v1/cache")["server"]["budget"]]
+        self.assertEqual(names, ["memory", "disk", "store"])
+        self.servers.remove(one)
+        self.assertEqual(one.stop(), 0)
+
+        def go_on(server, tier):
+            answer = ask(server, messages)
+            self.assertEqual(answer["reprise"]["tier"], tier, answer["reprise"])
+            computed = answer["usage"]["prompt_tokens"] - answer["reprise"]["used_tokens"]
+            self.assertLessEqual(computed, answer["usage"]["prompt_tokens"] - before + SLACK)
+            self.assertEqual(said(answer), said(ask(self.cold, messages, cache_salt=self.id())))
+
+        again = self.start("--disk", disks[0])
+        go_on(again, "disk")
+        self.servers.remove(again)
+        self.assertEqual(again.stop(), 0)
+        go_on(self.start("--disk", disks[1]), "store")  # another machine
+        self.redis.stop()
+        go_on(self.start("--disk", disks[0]), "disk")  # without Redis
+        empty = self.expect_right(self.start("--disk", disks[2]), messages)
+        self.assertEqual(empty["tier"], "none")
+
     def test_password_and_tls(self):
         tls = redis_server.make_certificate(self.folder.name)
         locked = redis_server.Redis(password="p@ss", tls=tls)
@@ -296,7 +325,6 @@ class Store(unittest.TestCase):
         for options, sentence in (
                 (["--store", "redis://localhost"], "--store needs --state-key-file"),
                 (["--store", "http://localhost", *key], "must begin with redis://"),
-                (["--store", "redis://localhost", "--disk", self.folder.name + "/d", *key], "cannot be used together"),
                 (key, "give a place for them")):
             done = subprocess.run([PROGRAM, "serve", "--model", harness.TINY, "--port", "0", *options],
                                   capture_output=True, text=True, timeout=60)

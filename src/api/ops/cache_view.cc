@@ -92,7 +92,9 @@ void WriteServer(const EngineStats& stats, JsonWriter* json) {
   json->Member("metadata_bytes", uint64_t{cache.bytes_metadata});
   json->Member("snapshot_bytes", uint64_t{cache.bytes_snapshots});
   json->Member("used_bytes_max", uint64_t{cache.bytes_used_max}).EndObject();
-  if (cache.tier.present()) WriteTier(cache.tier, json);
+  for (const TierStats& tier : cache.tiers) {
+    if (tier.present()) WriteTier(tier, json);
+  }
   json->EndArray();
   json->Key("requests").BeginObject().Member("running", stats.running);
   json->Member("waiting", stats.waiting).Member("idle", stats.idle);

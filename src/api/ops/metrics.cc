@@ -166,15 +166,18 @@ std::string Metrics::FormatOwn(Service* service) const {
   page.Sample("reprise_cache_bytes", "tier=\"memory\",use=\"running\"", cache.bytes_leased);
   page.Sample("reprise_cache_bytes", "tier=\"memory\",use=\"cached\"", cache.bytes_cached);
   page.Sample("reprise_cache_bytes", "tier=\"memory\",use=\"metadata\"", cache.bytes_metadata);
-  if (cache.tier.present()) {
-    page.Sample("reprise_cache_bytes", fmt::format("tier=\"{}\",use=\"cached\"", cache.tier.kind),
-                cache.tier.bytes);
+  for (const TierStats& tier : cache.tiers) {
+    if (!tier.present()) continue;
+    page.Sample("reprise_cache_bytes", fmt::format("tier=\"{}\",use=\"cached\"", tier.kind),
+                tier.bytes);
   }
   page.Gauge("reprise_cache_snapshot_bytes", "Of the cached bytes: snapshots.", "tier=\"memory\"",
              cache.bytes_snapshots);
   page.Gauge("reprise_cache_budget_bytes", "State memory that may be used.", "tier=\"memory\"",
              cache.bytes_budget);
-  if (cache.tier.present()) WriteTier(&page, cache.tier);
+  for (const TierStats& tier : cache.tiers) {
+    if (tier.present()) WriteTier(&page, tier);
+  }
   page.Gauge("reprise_cache_snapshots", "Snapshots held.", "", cache.snapshots);
   page.Gauge("reprise_cache_nodes", "Nodes of the tree.", "", cache.nodes);
   page.Gauge("reprise_cache_tokens", "Tokens stored.", "", cache.tokens_stored);

@@ -322,7 +322,7 @@ double StateIndex::LossOf(NodeId node, int32_t from, int32_t upto) const {
   const double compute = cost_.Recompute(from, upto);
   if (!records_.Covers(node, upto)) return compute;
   const size_t blocks = size_t(upto - from) / options_.block_tokens + 1;
-  return std::min(compute, rates_.CostOfLoad(blocks * block_bytes_ + state_bytes_));
+  return std::min(compute, rates_.CostOfLoad(0, blocks * block_bytes_ + state_bytes_));
 }
 
 EntryFacts StateIndex::FactsOf(EntryId id) const {

@@ -178,7 +178,6 @@ StartAnswer StateIndex::Start(const Lease& lease) {
     record.turns = order_[entry].turns;
   }
   if (record.loads > 0) {
-    record.report.load_tier = tier_->name();
     record.report.loaded_tokens =
         std::clamp(match.usable, record.loaded_from, record.loaded.position) - record.loaded_from;
   }

@@ -141,6 +141,7 @@ void StateIndex::BeginSpill(const SpillWish& wish) {
   // The conversation has moved on: so will its record.
   if (entry.valid() && (order_[entry].superseded || order_[entry].spilling)) return;
   const Records::Record* parent = has_kv() ? records_.Deepest(path, at.position) : nullptr;
+  if (parent != nullptr && parent->ready && !tier_->Continues(parent->head.id)) parent = nullptr;
   if (const auto* here = records_.Deepest(path, at.position);
       here != nullptr && here->head.position == at.position) {
     return;
@@ -204,7 +205,7 @@ std::optional<Awaited> StateIndex::AwaitLoad(uint32_t seat, const MatchResult& m
     return std::nullopt;
   }
   const size_t blocks = size_t(position - match.servable) / options_.block_tokens + 1;
-  if (!rates_.LoadWins(blocks * block_bytes_ + state_bytes_,
+  if (!rates_.LoadWins(tier_->level_of(heads.back().id), blocks * block_bytes_ + state_bytes_,
                        cost_.Recompute(match.usable, position))) {
     waiting.computes = true;
     return std::nullopt;
@@ -328,13 +329,14 @@ void StateIndex::EndLoad(const Transfer& transfer, const MoveDone& done) {
   for (const TierRecordId id : transfer.sources) {
     if (records_.Find(id) != nullptr) records_.Touch(id, now_ms_);
   }
-  rates_.NoteLoad(done.bytes, done.ns);
+  rates_.NoteLoad(done.level, done.bytes, done.ns);
   ++stats_.loads;
   stats_.bytes_loaded += done.bytes;
   stats_.tokens_loaded += static_cast<uint64_t>(upto - from);
   flights_.ForEachWaitingFor(record, [&](LeaseRecord& waiting) {
     waiting.report.load_ns += done.ns;
     waiting.report.load_bytes += done.bytes;
+    waiting.report.load_tier = tier_->name_of(done.level);
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,18 +17,24 @@ namespace reprise {
 // little as they are.
 class LoadOrCompute {
  public:
-  void NoteLoad(size_t bytes, int64_t ns) { load_.Note(static_cast<double>(bytes), ns); }
+  static constexpr size_t kLevels = 2;  // of lower tiers, each with a rate of its own
+
+  void NoteLoad(size_t level, size_t bytes, int64_t ns) {
+    load_[level].Note(static_cast<double>(bytes), ns);
+  }
   void NoteCompute(double cost, int64_t ns) { compute_.Note(cost, ns); }
 
   // What loading takes, in units of what computing costs; 0 before both were seen.
-  double CostOfLoad(size_t bytes) const {
+  double CostOfLoad(size_t level, size_t bytes) const {
     const double unit_ns = compute_.Ns(1);
-    return unit_ns > 0 ? LoadNs(bytes) / unit_ns : 0;
+    return unit_ns > 0 ? LoadNs(level, bytes) / unit_ns : 0;
   }
-  double LoadNs(size_t bytes) const { return load_.Ns(static_cast<double>(bytes)); }
+  double LoadNs(size_t level, size_t bytes) const {
+    return load_[level].Ns(static_cast<double>(bytes));
+  }
   double ComputeNs(double cost) const { return compute_.Ns(cost); }
-  bool LoadWins(size_t bytes, double cost) const {
-    return !load_.known() || !compute_.known() || LoadNs(bytes) < ComputeNs(cost);
+  bool LoadWins(size_t level, size_t bytes, double cost) const {
+    return !load_[level].known() || !compute_.known() || LoadNs(level, bytes) < ComputeNs(cost);
   }
 
  private:
@@ -42,7 +49,7 @@ class LoadOrCompute {
       ns += static_cast<double>(took_ns) - ns / 16;
     }
   };
-  Rate load_;
+  std::array<Rate, kLevels> load_;
   Rate compute_;
 };
 

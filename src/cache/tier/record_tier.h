@@ -41,7 +41,7 @@ class RecordTier : public Tier {
   void Remove(TierRecordId record) override;
   void Reset(const NamespaceKey* key) override;
   News Poll() override;
-  void AddTo(CacheStats* stats) const override { stats->tier = store_->stats(); }
+  void AddTo(CacheStats* stats) const override { stats->Add(store_->stats()); }
 
  private:
   struct Spill {

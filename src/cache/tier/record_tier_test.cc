@@ -2,8 +2,6 @@
 // Proves that state which went to the disk and came back is the state that was computed, for every
 // kind of state, through restarts, faults and a memory that holds little; and that what should be
 // on the disk is.
-#include "cache/tier/record_tier.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,145 +12,10 @@
 #include <thread>
 
 #include "base/rng.h"
-#include "cache/state_cache.h"
-#include "device/raw.h"
+#include "cache/tier/tier_test_machine.h"
 
 namespace reprise {
 namespace {
-
-constexpr int32_t kWindow = 100;
-
-StateSpec SpecOf(bool full, bool window, bool recurrent) {
-  StateSpec spec;
-  spec.token_cost = 1000;
-  if (full) spec.layers.push_back({0, StateKind::kFullKv, 0, {{"k", {16}, DType::kF32}}});
-  if (window) spec.layers.push_back({1, StateKind::kWindowKv, kWindow, {{"k", {16}, DType::kF32}}});
-  if (recurrent) spec.layers.push_back({2, StateKind::kRecurrent, 0, {{"s", {512}, DType::kF32}}});
-  return spec;
-}
-
-// A model whose state after tokens t0..tn is the fold x -> x * 0.5 + t: a K row holds it at its
-// position, the recurrent state now. A process is what there is between Begin and End.
-class Machine {
- public:
-  explicit Machine(StateSpec spec) : spec_(std::move(spec)) {
-    disk.path = testing::TempDir() + "tiers";
-    disk.bytes_max = 64 << 20;
-    disk.retry_ms = 0;
-    disk.sync = false;
-    std::filesystem::remove_all(disk.path);
-    options.budget_bytes = 16 << 20;
-    options.context_tokens = 2048;
-    options.sequence_count = 4;
-    options.snapshot_gap = 16;
-  }
-
-  void Begin() {
-    auto made = StateCache::Create(spec_, options);
-    ASSERT_TRUE(made.ok()) << made.status().message();
-    cache = std::move(*made);
-    auto store = RecordStore::Open(disk, state_key);
-    ASSERT_TRUE(store.ok()) << store.status().message();
-    cache->AttachTier(std::make_unique<RecordTier>(std::move(*store)));
-  }
-  // Idle time, until everything is on the disk.
-  void Rest() {
-    for (int quiet = 0; quiet < 3; ++quiet) {
-      cache->SetTime(++now_);
-      if (cache->Maintain() || cache->moves_under_way() > 0) quiet = -1;
-      std::this_thread::yield();
-    }
-  }
-
-  // A step of a server that is at work.
-  void Step() {
-    cache->SetTime(++now_);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-
-  // One request with its reply. Returns its report; everything it reads must be right.
-  ReuseReport Run(const std::vector<TokenId>& prompt, const std::vector<TokenId>& reply = {},
-                  CacheRequest request = {}) {
-    request.key = &key;
-    request.tokens = prompt;
-    cache->SetTime(++now_);
-    Lease lease = cache->Acquire(request);
-    StartAnswer answer = cache->Start(lease);
-    while (answer.pending()) {
-      std::this_thread::yield();
-      cache->SetTime(++now_);
-      if (!cache->FindAwaited(lease)) answer = cache->Start(lease);
-    }
-    EXPECT_TRUE(answer.ready()) << answer.status.message();
-    if (!answer.ready()) return {};
-    Compute(lease);
-    if (!reply.empty()) {
-      cache->Append(lease, reply);
-      Compute(lease);
-    }
-    return cache->Finish(std::move(lease));
-  }
-
-  CacheOptions options;
-  DiskOptions disk;
-  StateKey state_key;
-  NamespaceKey key{"model", "tenant"};
-  std::unique_ptr<StateCache> cache;
-
- private:
-  float* Row(const Lease& lease, int32_t p, size_t layer_state) const {
-    const StateMemory& memory = cache->memory();
-    auto* block = Raw(memory.block(lease.blocks()[size_t(p / kBlockTokens)]).As<float>());
-    return block + memory.layout->offset(layer_state, 0) / sizeof(float) + (p % kBlockTokens) * 16;
-  }
-  float* State(StateId id) const { return Raw(cache->memory().state(id).As<float>()); }
-
-  void Compute(Lease& lease) {
-    std::vector<float> folds = {0};
-    for (const TokenId t : lease.tokens()) {
-      folds.push_back(folds.back() * 0.5f + static_cast<float>(t));
-    }
-    const bool recurrent = spec_.has_recurrent();
-    const size_t kv = spec_.layers.size() - (recurrent ? 1 : 0);
-    const bool all = spec_.bytes_per_token(StateKind::kFullKv) > 0;
-    while (lease.computed() < static_cast<int32_t>(lease.tokens().size())) {
-      const int32_t begin = lease.computed();
-      const int32_t end = std::min(begin + 150, static_cast<int32_t>(lease.tokens().size()));
-      ASSERT_TRUE(cache->Reserve(lease, end - begin).ok());
-      for (size_t layer_state = 0; layer_state < kv; ++layer_state) {
-        for (int32_t p = all ? 0 : std::max(0, begin - kWindow + 1); p < begin; ++p) {
-          ASSERT_EQ(*Row(lease, p, layer_state), folds[size_t(p) + 1]) << p << " of " << begin;
-        }
-        for (int32_t p = begin; p < end; ++p) {
-          std::fill_n(Row(lease, p, layer_state), 16, folds[size_t(p) + 1]);
-        }
-      }
-      if (recurrent) {
-        ASSERT_EQ(State(lease.state())[0], folds[size_t(begin)]);
-        ASSERT_EQ(State(lease.state())[511], folds[size_t(begin)]);
-        for (const PendingSnapshot& one : lease.pending()) {
-          std::fill_n(State(one.state), 512, folds[size_t(one.position)]);
-        }
-        std::fill_n(State(lease.state()), 512, folds[size_t(end)]);
-      }
-      ASSERT_TRUE(cache->Commit(lease, {end - begin}).ok());
-    }
-  }
-
-  StateSpec spec_;
-  int64_t now_ = 0;
-};
-
-std::vector<TokenId> Tokens(uint64_t seed, size_t count) {
-  std::vector<TokenId> tokens(count);
-  for (size_t i = 0; i < count; ++i) tokens[i] = static_cast<TokenId>(RandomAt(seed, i) % 50);
-  return tokens;
-}
-
-std::vector<TokenId> Join(std::vector<TokenId> a, const std::vector<TokenId>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 const StateSpec kKinds[] = {SpecOf(true, false, true), SpecOf(true, true, false),
                             SpecOf(false, false, true), SpecOf(false, true, true)};
@@ -168,7 +31,7 @@ TEST(RecordTier, ARestartGoesOnWhereItWas) {
       const auto reply = Tokens(2, 90);
       EXPECT_EQ(machine.Run(prompt, reply).used_tokens, 0);
       machine.Rest();
-      EXPECT_GT(machine.cache->stats().tier.records, 0u);
+      EXPECT_GT(machine.cache->stats().tiers[0].records, 0u);
 
       machine.Begin();  // the old one ends here
       const auto next = Join(Join(prompt, reply), Tokens(3, 20));
@@ -183,7 +46,7 @@ TEST(RecordTier, ARestartGoesOnWhereItWas) {
 
       // Another turn: only what is new is written, and read.
       machine.Rest();
-      const TierStats disk = machine.cache->stats().tier;
+      const TierStats disk = machine.cache->stats().tiers[0];
       EXPECT_LT(disk.bytes_written, disk.bytes);
       machine.Begin();
       EXPECT_EQ(machine.Run(Join(Join(next, Tokens(4, 70)), {1, 2, 3})).used_tokens, 880);
@@ -243,7 +106,7 @@ TEST(RecordTier, WithoutReadingNothingIsFetched) {
   CacheRequest request;
   request.read = false;
   EXPECT_EQ(machine.Run(Join(Tokens(1, 400), {1}), {}, request).used_tokens, 0);
-  EXPECT_EQ(machine.cache->stats().tier.fetches, 0u);
+  EXPECT_EQ(machine.cache->stats().tiers[0].fetches, 0u);
 }
 
 TEST(RecordTier, ResetForgetsTheDiskToo) {
@@ -281,7 +144,7 @@ TEST(RecordTier, SharedAndPinnedPlacesAreStoredAtOnce) {
   CacheRequest request;
   request.boundaries = boundaries;
   machine.Run(Tokens(1, 500), {}, request);
-  for (int i = 0; i < 2000 && machine.cache->stats().tier.stores == 0; ++i) {
+  for (int i = 0; i < 2000 && machine.cache->stats().tiers[0].stores == 0; ++i) {
     machine.cache->SetTime(100 + i);  // never idle
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -340,7 +203,7 @@ TEST(RecordTier, RandomSchedules) {
           machine.Rest();
           break;
         case 1:
-          fetches += machine.cache->stats().tier.fetches;
+          fetches += machine.cache->stats().tiers[0].fetches;
           machine.Begin();
           break;
         case 2:
@@ -357,9 +220,9 @@ TEST(RecordTier, RandomSchedules) {
       }
       const Status sound = machine.cache->CheckInvariants();
       ASSERT_TRUE(sound.ok()) << sound.message();
-      ASSERT_LE(machine.cache->stats().tier.bytes, machine.disk.bytes_max);
+      ASSERT_LE(machine.cache->stats().tiers[0].bytes, machine.disk.bytes_max);
     }
-    fetches += machine.cache->stats().tier.fetches;
+    fetches += machine.cache->stats().tiers[0].fetches;
     all += fetches;
   }
   EXPECT_GT(all, 15u);

@@ -10,6 +10,7 @@
 #include "api/ops/metrics.h"
 #include "base/json_writer.h"
 #include "base/log.h"
+#include "cache/tier/joined_tier.h"
 #include "cache/tier/record_tier.h"
 #include "cli/conversation.h"
 #include "cli/serve/disk_archive.h"
@@ -217,9 +218,6 @@ Status ServerStack::OpenEvents(StateCache* cache) {
 
 Status ServerStack::AttachTier(StateCache* cache) {
   const bool disk = !options_.disk.empty(), store = !options_.store.empty();
-  if (disk && store) {
-    return InvalidArgument("--disk and --store cannot be used together yet; give one of them");
-  }
   if (!disk && !store) {
     if (options_.state_key_file.empty()) return OkStatus();
     return InvalidArgument(
@@ -229,8 +227,20 @@ Status ServerStack::AttachTier(StateCache* cache) {
   if (!options_.state_key_file.empty()) {
     REPRISE_ASSIGN(key, StateKey::Read(options_.state_key_file));
   }
-  REPRISE_ASSIGN(std::unique_ptr<RecordStore> records, disk ? OpenDisk(key) : OpenStore(key));
-  cache->AttachTier(std::make_unique<RecordTier>(std::move(records)));
+  std::unique_ptr<Tier> near, far;
+  if (store) {
+    REPRISE_ASSIGN(std::unique_ptr<RecordStore> records, OpenStore(key));
+    far = std::make_unique<RecordTier>(std::move(records));
+  }
+  if (disk) {
+    REPRISE_ASSIGN(std::unique_ptr<RecordStore> records, OpenDisk(key));
+    near = std::make_unique<RecordTier>(std::move(records));
+  }
+  if (near && far) {
+    cache->AttachTier(std::make_unique<JoinedTier>(std::move(near), std::move(far)));
+  } else {
+    cache->AttachTier(near ? std::move(near) : std::move(far));
+  }
   return OkStatus();
 }
 

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/tier/joined_tier.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace reprise {
+
+size_t JoinedTier::level_of(TierRecordId record) const {
+  const auto at = where_.find(record);
+  return at != where_.end() && !at->second[0] && at->second[1] ? 1 : 0;
+}
+
+bool JoinedTier::Continues(TierRecordId record) const {
+  const auto at = where_.find(record);
+  return at != where_.end() && at->second[0] && at->second[1];
+}
+
+void JoinedTier::Open(const StateMemory& memory, DeviceMemory& device) {
+  for (const auto& tier : tiers_) tier->Open(memory, device);
+}
+
+// The index knows a record by its place: it gives the second one the id of the first.
+void JoinedTier::Find(const NamespaceKey& key, std::span<const TokenId> prompt,
+                      const Found& found) {
+  for (size_t level = 0; level < kLevels; ++level) {
+    tiers_[level]->Find(key, prompt, [&](const FoundRecord& record) {
+      const TierRecordId id = found(record);
+      if (id.valid()) where_[id][level] = true;
+      return id;
+    });
+  }
+}
+
+// Questions are those of the one tier that has to be asked.
+uint64_t JoinedTier::Ask(const NamespaceKey& key, std::span<const TokenId> prompt) {
+  for (const auto& tier : tiers_) {
+    if (tier->shared()) return tier->Ask(key, prompt);
+  }
+  return 0;
+}
+
+void JoinedTier::Begin(const Move& move) {
+  Joined& joined = moves_[move.id];
+  joined.kind = move.kind;
+  joined.record = move.records.back().id;
+  joined.done.id = move.id;
+  if (move.kind == Move::Kind::kSpill) {
+    joined.pending = {true, true};
+  } else {
+    joined.pending[level_of(joined.record)] = true;
+  }
+  for (size_t level = 0; level < kLevels; ++level) {
+    if (joined.pending[level]) tiers_[level]->Begin(move);
+  }
+}
+
+// What one of them has stored already stays there, to be found again.
+void JoinedTier::Cancel(uint64_t move) {
+  const auto at = moves_.find(move);
+  CHECK(at != moves_.end());
+  const Joined joined = at->second;
+  moves_.erase(at);
+  for (size_t level = 0; level < kLevels; ++level) {
+    if (joined.pending[level]) tiers_[level]->Cancel(move);
+  }
+  if (joined.kind == Move::Kind::kSpill) Remove(joined.record);
+}
+
+void JoinedTier::Remove(TierRecordId record) {
+  where_.erase(record);
+  for (const auto& tier : tiers_) tier->Remove(record);
+}
+
+void JoinedTier::Reset(const NamespaceKey* key) {
+  for (const auto& tier : tiers_) tier->Reset(key);
+}
+
+void JoinedTier::Hear(size_t level, News heard, News* news) {
+  for (const MoveDone& done : heard.done) {
+    const auto at = moves_.find(done.id);
+    CHECK(at != moves_.end() && at->second.pending[level]);
+    Joined& joined = at->second;
+    joined.pending[level] = false;
+    if (done.ok && joined.kind == Move::Kind::kSpill) where_[joined.record][level] = true;
+    joined.done.ok |= done.ok;
+    joined.done.bytes = std::max(joined.done.bytes, done.bytes);
+    joined.done.ns = std::max(joined.done.ns, done.ns);
+    joined.done.level = level;
+    if (joined.pending[0] || joined.pending[1]) continue;
+    news->done.push_back(joined.done);
+    moves_.erase(at);
+  }
+  for (const TierRecordId lost : heard.lost) {
+    const auto at = where_.find(lost);
+    if (at == where_.end()) continue;
+    at->second[level] = false;
+    if (at->second[0] || at->second[1]) continue;
+    where_.erase(at);
+    news->lost.push_back(lost);
+  }
+  news->answered.insert(news->answered.end(), heard.answered.begin(), heard.answered.end());
+}
+
+Tier::News JoinedTier::Poll() {
+  News news;
+  for (size_t level = 0; level < kLevels; ++level) Hear(level, tiers_[level]->Poll(), &news);
+  return news;
+}
+
+void JoinedTier::AddTo(CacheStats* stats) const {
+  for (const auto& tier : tiers_) tier->AddTo(stats);
+}
+
+}  // namespace reprise

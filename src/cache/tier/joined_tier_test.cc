@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that two tiers under one memory give back what was computed, whichever of them has it,
+// loses it or fails; and that each of them can serve alone what both were given.
+#include "cache/tier/joined_tier.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cache/tier/tier_test_machine.h"
+
+namespace reprise {
+namespace {
+
+const StateSpec kKinds[] = {SpecOf(true, false, true), SpecOf(true, true, false),
+                            SpecOf(false, false, true), SpecOf(false, true, true)};
+
+// A machine with two folders.
+class Pair : public Machine {
+ public:
+  explicit Pair(const StateSpec& spec) : Machine(spec) {
+    far = disk;
+    far.path = disk.path + "-far";
+    std::filesystem::remove_all(far.path);
+  }
+  // The process ends; what lies in these folders is gone when the next one begins.
+  void BeginWithout(std::vector<std::string> paths) {
+    cache.reset();
+    for (const std::string& path : paths) std::filesystem::remove_all(path);
+    Begin();
+  }
+};
+
+TEST(JoinedTier, EachServesAlone) {
+  for (const StateSpec& spec : std::span(kKinds).first(3)) {
+    for (const bool lose_near : {false, true}) {
+      Pair pair(spec);
+      pair.Begin();
+      auto path = Join(Tokens(1, 700), Tokens(2, 90));
+      (void)pair.Run(Tokens(1, 700), Tokens(2, 90));
+      pair.Rest();
+      const auto stats = pair.cache->stats().tiers;
+      EXPECT_GT(stats[0].stores, 0u);
+      EXPECT_EQ(stats[0].stores, stats[1].stores);
+
+      pair.BeginWithout({lose_near ? pair.disk.path : pair.far.path});
+      const ReuseReport report = pair.Run(Join(path, Tokens(3, 20)));
+      EXPECT_EQ(report.used_tokens, 790);
+      EXPECT_EQ(report.loaded_tokens, 790);
+      EXPECT_EQ(pair.cache->stats().tiers[lose_near ? 1 : 0].fetches, 1u);
+    }
+  }
+}
+
+TEST(JoinedTier, TheNearerOneIsReadFirst) {
+  Pair pair(kKinds[0]);
+  pair.Begin();
+  (void)pair.Run(Tokens(1, 700));
+  pair.Rest();
+  pair.BeginWithout({});
+  EXPECT_EQ(pair.Run(Join(Tokens(1, 700), Tokens(2, 30))).loaded_tokens, 699);
+  EXPECT_EQ(pair.cache->stats().tiers[0].fetches, 1u);
+  EXPECT_EQ(pair.cache->stats().tiers[1].fetches, 0u);
+}
+
+// One that lost what a conversation began with is given all of it with the next turn.
+TEST(JoinedTier, WhatOneLacksItGetsAgain) {
+  for (const StateSpec& spec : std::span(kKinds).first(3)) {
+    for (const bool lose_near : {false, true}) {
+      Pair pair(spec);
+      const std::string& lost = lose_near ? pair.disk.path : pair.far.path;
+      const std::string& other = lose_near ? pair.far.path : pair.disk.path;
+      pair.Begin();
+      auto path = Tokens(1, 600);
+      (void)pair.Run(path);
+      pair.Rest();
+      pair.BeginWithout({lost});
+      path = Join(path, Tokens(2, 100));
+      EXPECT_GE(pair.Run(path).used_tokens, 599);
+      pair.Rest();
+      pair.BeginWithout({other});
+      EXPECT_GE(pair.Run(Join(path, Tokens(3, 50))).used_tokens, 699);
+    }
+  }
+}
+
+TEST(JoinedTier, OneThatFailsStopsNothing) {
+  for (const bool near_fails : {false, true}) {
+    Pair pair(kKinds[0]);
+    std::atomic<bool> fails = true;
+    (near_fails ? pair.disk : pair.far).fault = [&](const char*) { return fails ? EIO : 0; };
+    fails = false;
+    pair.Begin();
+    fails = true;
+    (void)pair.Run(Tokens(1, 700));
+    pair.Rest();
+    fails = false;
+    EXPECT_EQ(pair.cache->stats().tiers[near_fails ? 1 : 0].stores_failed, 0u);
+    pair.BeginWithout({});
+    EXPECT_EQ(pair.Run(Join(Tokens(1, 700), Tokens(2, 30))).loaded_tokens, 699);
+  }
+}
+
+// Everything at random: turns, branches, restarts, folders that are gone, faults, resets.
+TEST(JoinedTier, WhateverHappensTheStateIsRight) {
+  std::array<uint64_t, 2> fetches = {};
+  for (uint64_t seed = 1; seed <= 40 && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng(seed);
+    Pair pair(kKinds[seed % std::size(kKinds)]);
+    std::atomic<int> faults = 0;
+    pair.options.budget_bytes = (768 + rng.Below(1024)) << 10;
+    pair.disk.bytes_max = (256 + rng.Below(1024)) << 10;
+    pair.far.bytes_max = (256 + rng.Below(4096)) << 10;
+    pair.disk.fault =
+        pair.far.fault = [&](const char*) { return faults > 0 && --faults == 0 ? EIO : 0; };
+    pair.Begin();
+    std::vector<std::vector<TokenId>> past = {Tokens(seed, 100)};
+    for (int step = 0; step < 80 && !testing::Test::HasFatalFailure(); ++step) {
+      auto prompt = past[rng.Below(past.size())];
+      prompt.resize(1 + rng.Below(prompt.size()));
+      prompt = Join(prompt, Tokens(rng.Next(), 1 + rng.Below(200)));
+      if (prompt.size() > 1500) prompt.resize(1500);
+      const auto reply = Tokens(rng.Next(), rng.Below(100));
+      pair.Run(prompt, reply);
+      past.push_back(Join(prompt, reply));
+      if (past.size() > 12) past.erase(past.begin());
+      const auto count = [&] {
+        for (size_t i = 0; i < 2; ++i) fetches[i] += pair.cache->stats().tiers[i].fetches;
+      };
+      switch (rng.Below(14)) {
+        case 0:
+          pair.Rest();
+          break;
+        case 1:
+          count();
+          pair.BeginWithout({});
+          break;
+        case 2:
+          count();
+          pair.BeginWithout({rng.Below(2) == 0 ? pair.disk.path : pair.far.path});
+          break;
+        case 3:
+          (void)pair.cache->StoreAll(std::chrono::milliseconds(rng.Below(20)));
+          break;
+        case 4:
+          faults = static_cast<int>(1 + rng.Below(10));
+          break;
+        case 5:
+          pair.cache->ResetAll();
+          break;
+        default:
+          (void)pair.cache->Maintain();
+      }
+      const Status sound = pair.cache->CheckInvariants();
+      ASSERT_TRUE(sound.ok()) << sound.message();
+    }
+  }
+  EXPECT_GT(fetches[0], 15u);
+  EXPECT_GT(fetches[1], 15u);
+}
+
+}  // namespace
+}  // namespace reprise
