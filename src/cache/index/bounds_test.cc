@@ -180,5 +180,31 @@ TEST(Window, ARunningSequenceHoldsTheBlocksOfItsWindow) {
   }
 }
 
+// There are as many states as nodes, about, but a node may have many: where all are snapshots, the
+// next request that runs takes one of theirs, however many bytes are free. (Seed 2033630 of the
+// simulation.)
+TEST(Bounds, SnapshotsLeaveAStateToWhoeverRuns) {
+  StateIndex::Options options;
+  options.spec.token_cost = 1000;
+  options.spec.layers.push_back({0, StateKind::kRecurrent, 0, {{"s", {4}, DType::kF32}}});
+  options.cache.budget_bytes = 256 << 10;
+  options.cache.context_tokens = 1024;
+  options.cache.sequence_count = 1;
+  options.cache.snapshot_gap = 1;
+  options.back = [](auto, auto) { return OkStatus(); };
+  IndexClient client(std::move(options));
+  std::vector<Boundary> boundaries;
+  for (int32_t i = 1; i <= 60; ++i) boundaries.push_back({3 * i, BoundaryKind::kMessage});
+  CacheRequest request;
+  request.boundaries = boundaries;
+  size_t most = 0;
+  for (uint64_t i = 0; i < 20; ++i) {
+    client.Run(RandomTokens(i, 200), request);
+    most = std::max<size_t>(most, client.index.stats().snapshots);
+  }
+  EXPECT_EQ(most, client.index.state_capacity()) << "all of them were in use";
+  EXPECT_TRUE(client.index.CheckInvariants().ok()) << client.index.CheckInvariants().message();
+}
+
 }  // namespace
 }  // namespace reprise

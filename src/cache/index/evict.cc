@@ -29,7 +29,8 @@ bool StateIndex::MakeRoom(const Units& units, size_t metadata, EvictReason why, 
   const Claiming claiming(&claim_, {claim_.owner, bytes, 0});
   refusal_ = OkStatus();
   while (bytes_used() + bytes > options_.cache.budget_bytes ||
-         blocks_.used_count() + size_t{units.blocks} > blocks_.capacity()) {
+         blocks_.used_count() + size_t{units.blocks} > blocks_.capacity() ||
+         states_.used_count() + size_t{units.states} > states_.capacity()) {
     if (EvictOne(why, kAnyKey, false) || PurgeSomeGhosts()) continue;
     if (!even_pinned) return false;
     if (!GiveUpAhead() && !EvictOne(why, kAnyKey, true) && !ForgetOldestRecord() &&
