@@ -20,18 +20,18 @@ struct PendingSnapshot {
   StateId state;
 };
 
-// Where a lease stands: what every step looks at, together.
-struct LeaseState {
+// Where a lease stands: what every step looks at, together (up to `pending` one line of the
+// processor's cache).
+struct alignas(64) LeaseState {
   std::vector<TokenId> tokens;  // prompt and appended tokens
-  Extent computed;              // positions whose state it holds, and the rows of K/V for them
+  std::vector<BlockId> table;
+  Extent computed;  // positions whose state it holds, and the rows of K/V for them
   int32_t prompt_tokens = 0;
   StateId state;  // the live one; invalid if the model has no recurrent state
-  std::vector<BlockId> table;
   // Snapshots taken from the pool for the step under way; published or freed by Commit.
   std::vector<PendingSnapshot> pending;
   bool started = false;
   bool poisoned = false;
-  ReuseReport report;
 };
 
 // The right to use a matched prefix and the memory of one running sequence. Move-only; the
@@ -60,12 +60,13 @@ class Lease {
   std::span<const PendingSnapshot> pending() const { return at_->pending; }
   bool poisoned() const { return at_->poisoned; }  // a state was not finite
   // Final after Start, but for what was stored (stored_tokens, snapshots_*).
-  const ReuseReport& report() const { return at_->report; }
+  const ReuseReport& report() const;
 
   // Brings near what the next accesses need, for whoever walks many leases.
   void Prefetch() const {
     __builtin_prefetch(at_);
     __builtin_prefetch(reinterpret_cast<const char*>(at_) + 64);
+    __builtin_prefetch(reinterpret_cast<const char*>(at_) + 128);
   }
   // ... and where its tokens end.
   void PrefetchEnd() const { __builtin_prefetch(at_->tokens.data() + at_->tokens.size(), 1); }

@@ -303,4 +303,6 @@ Lease::~Lease() {
   if (index_ != nullptr) index_->Release(seat_, id_);
 }
 
+const ReuseReport& Lease::report() const { return index_->record(*this).report; }
+
 }  // namespace reprise

@@ -10,6 +10,8 @@
 namespace reprise {
 namespace {
 
+// Loops over sequences ask for what they need of those that come so much later.
+constexpr size_t kNear = 8;
 // Sequences further back in the queue that are looked up in a step, so that the ones which run
 // learn in time where to leave a snapshot for them, and are lent their priority.
 constexpr int kLooksPerStep = 2;
@@ -96,7 +98,6 @@ Lease Engine::Acquire(Sequence& sequence, std::span<const TokenId> tokens) {
 void Engine::DropCancelled() {
   if (cancels_seen_ == cancels_known_) return;
   cancels_seen_ = cancels_known_;
-  constexpr size_t kNear = 8;
   const auto drop = [&](const auto& sequences) {
     for (size_t i = 0; i < sequences.size(); ++i) {
       if (i + 2 * kNear < sequences.size()) __builtin_prefetch(sequences[i + 2 * kNear].get());
@@ -172,7 +173,7 @@ bool Engine::MakePlace(Sequence& next) {
     if (last == nullptr) return false;
     SendBack(*last);
   }
-  return roster_.running().empty() || roster_.Yielding(next) != nullptr || Fits(next) ||
+  return roster_.running().empty() || Fits(next) || roster_.Yielding(next) != nullptr ||
          (DropIdle() && Fits(next));
 }
 
@@ -181,7 +182,11 @@ bool Engine::MakePlace(Sequence& next) {
 bool Engine::Fits(Sequence& next) {
   if (!next.bytes_wanted) next.bytes_wanted = cache_->BytesWanted(next.lease);
   size_t wanted = *next.bytes_wanted;
-  for (const auto& sequence : roster_.running()) wanted += cache_->BytesWanted(sequence->lease);
+  const auto running = roster_.running();
+  for (size_t i = 0; i < running.size(); ++i) {
+    if (i + kNear < running.size()) running[i + kNear]->lease.Prefetch();
+    wanted += cache_->BytesWanted(running[i]->lease);
+  }
   return wanted <= cache_->BytesFree();
 }
 
@@ -258,6 +263,7 @@ void Engine::SendBack(Sequence& sequence) {
 // fails.
 void Engine::Reserve() {
   for (size_t i = 0; i < shares_.size();) {
+    if (i + kNear < shares_.size()) shares_[i + kNear].sequence->lease.Prefetch();
     Sequence& needy = *shares_[i].sequence;
     Status reserved = Compact(needy);
     if (reserved.ok()) reserved = cache_->Reserve(needy.lease, shares_[i].rows);

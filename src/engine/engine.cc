@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds kIdleWait{500};
 constexpr std::chrono::milliseconds kMoveWait{1};
 
 // Loops over sequences ask for what they need of those that come so much later.
-constexpr size_t kNear = 4;
+constexpr size_t kNear = 8;
 
 double MsBetween(int64_t begin_ns, int64_t end_ns) {
   return static_cast<double>(end_ns - begin_ns) / 1e6;

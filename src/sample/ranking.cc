@@ -20,7 +20,10 @@ float Largest(std::span<const float> values) {
     }
   }
   for (; i < values.size(); ++i) most[0] = std::max(most[0], values[i]);
-  return *std::max_element(most.begin(), most.end());
+  for (size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (size_t lane = 0; lane < half; ++lane) most[lane] = std::max(most[lane], most[lane + half]);
+  }
+  return most[0];
 }
 
 void Ranking::Rank(const cpu::KernelTable& table, std::span<const float> logits,

@@ -46,29 +46,30 @@ struct Units {
 //  table       [0, shared_blocks)        adopted or published whole: read only
 //              [shared_blocks, size)     allocated here: this lease appends rows
 struct LeaseRecord : LeaseState {
+  // What every step looks at.
   uint64_t id = 0;    // 0: free record
   uint32_t seat = 0;  // of Flights
   bool canonical = true;
-  bool read = true;
   bool write = true;
   bool idle = false;
-  bool load = false;  // no request: a lower tier fills its blocks and its state
-
+  bool ahead = false;  // the last block of the table was taken before there are rows for it
   uint32_t owner = 0;  // its tenant (tenants.h)
-  NodeId root;         // of its namespace; referenced, so that the id stays its own
-  std::vector<Boundary> boundaries;
-  int64_t pin_ms = 0;
-  int32_t min_cache_tokens = 0;
-  int32_t replay_tokens = 1;
-  int32_t kept_tokens = 0;
-
   int32_t published = 0;
-  RadixTree::Cursor cursor;  // behind `published`; referenced once started
   int32_t shared_blocks = 0;
-  bool ahead = false;       // the last block of the table was taken before there are rows for it
-  int32_t snapshot_at = 0;  // the last snapshot restored or taken
+  int32_t min_cache_tokens = 0;
   std::vector<PlannedSnapshot> planned;         // ascending, all behind `computed`
   std::vector<SnapshotReason> pending_reasons;  // of those that are pending
+
+  bool read = true;
+  bool load = false;  // no request: a lower tier fills its blocks and its state
+  NodeId root;        // of its namespace; referenced, so that the id stays its own
+  std::vector<Boundary> boundaries;
+  int64_t pin_ms = 0;
+  int32_t replay_tokens = 1;
+  int32_t kept_tokens = 0;
+  RadixTree::Cursor cursor;  // behind `published`; referenced once started
+  int32_t snapshot_at = 0;   // the last snapshot restored or taken
+  ReuseReport report;
 
   uint32_t turns = 0;      // of the conversation that it continues
   RadixTree::Place place;  // where the match of its prompt has ended so far

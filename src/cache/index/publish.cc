@@ -151,6 +151,7 @@ void StateIndex::ReservePending(LeaseRecord& record, int32_t upto) {
 }
 
 void StateIndex::FreePending(LeaseRecord& record) {
+  if (record.pending.empty()) return;
   for (size_t i = 0; i < record.pending.size(); ++i) {
     FreeSnapshot(record.pending[i].state, record.pending_reasons[i]);
   }

@@ -18,8 +18,8 @@ BlockId BlockPool::Allocate(uint32_t owner) {
 // Changes the references of a block, and whatever is counted by them.
 template <typename Change>
 void BlockPool::Update(BlockId id, const Change& change) {
-  CHECK(used(id));
   Refs& refs = refs_[id.value];
+  CHECK(refs.tree > 0 || refs.lease > 0);
   leased_count_ -= refs.lease > 0 ? 1 : 0;
   cached_of_[refs.owner] -= refs.cached() ? 1 : 0;
   change(refs);
