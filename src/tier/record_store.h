@@ -26,7 +26,7 @@ struct StoreLimits {
   uint64_t bytes_max = 0;        // of all records; 0: the home's own affair
   uint64_t bytes_day_max = 0;    // written in any 24 hours; 0: no limit
   size_t records_max = 100'000;  // known of a shared home
-  int reader_count = 2;
+  int reader_count = 4;
   int64_t retry_ms = 60'000;  // after a failure of the home nothing is tried for so long
   // Of a shared home: nobody waits for it any longer, half of it to know what is there, half to get
   // it, and once more for every kTimeoutBytes of that; 0: no limit.

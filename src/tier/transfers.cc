@@ -183,11 +183,25 @@ void Transfers::LookLoop() {
   }
 }
 
+Transfers::Split* Transfers::FindSplit() {
+  const auto at = std::find_if(splits_.begin(), splits_.end(),
+                               [](const Split* split) { return split->HasPiece(); });
+  return at == splits_.end() ? nullptr : *at;
+}
+
 void Transfers::ReadLoop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    read_work_.wait(lock, [this] { return stop_ || !reads_.empty(); });
+    Split* split = nullptr;
+    read_work_.wait(lock, [&] {
+      split = FindSplit();
+      return stop_ || split != nullptr || !reads_.empty();
+    });
     if (stop_) return;
+    if (split != nullptr) {
+      Help(split, nullptr, &lock);
+      continue;
+    }
     const ReadJob job = std::move(reads_.front());
     reads_.pop_front();
     lock.unlock();
@@ -209,7 +223,7 @@ Transfers::ReadDone Transfers::Carry(const ReadJob& job) {
   if (buffer.ok()) {
     done.bytes = std::move(*buffer);
     for (const ReadStep& step : job.steps) {
-      done.status = ReadInto(job, step, done.bytes.bytes());
+      done.status = ReadStepOf(job, step, done.bytes.bytes());
       if (done.status.ok()) continue;
       done.failed = step.name;
       break;
@@ -221,32 +235,55 @@ Transfers::ReadDone Transfers::Carry(const ReadJob& job) {
   return done;
 }
 
-Status Transfers::ReadInto(const ReadJob& job, const ReadStep& step, std::span<std::byte> out) {
-  REPRISE_ASSIGN(const std::unique_ptr<RecordSource> source, home_.Open(step.name));
-  const RecordFacts& facts = source->facts();
+namespace {
+
+constexpr size_t kPieceBytes = size_t{16} << 20;  // that one reader takes at a time
+
+bool Fits(const RecordFacts& facts, const Transfers::ReadJob& job,
+          const Transfers::ReadStep& step) {
+  if (facts.path != step.path) return false;
+  if (step.state && facts.state_bytes != job.state_bytes) return false;
+  if (step.block_count == 0) return true;
+  return facts.block_bytes == job.block_bytes && step.first_block >= facts.first_block &&
+         step.first_block + step.block_count <= facts.first_block + facts.block_count;
+}
+
+// The parts that the step needs, in pieces of about kPieceBytes.
+std::vector<std::vector<size_t>> PiecesOf(const RecordLayout& layout,
+                                          const Transfers::ReadStep& step) {
   const uint32_t end = step.first_block + step.block_count;
-  if (facts.path != step.path || (step.block_count > 0 && facts.block_bytes != job.block_bytes) ||
-      (step.state && facts.state_bytes != job.state_bytes) ||
-      (step.block_count > 0 &&
-       (step.first_block < facts.first_block || end > facts.first_block + facts.block_count))) {
-    return DataLoss("the record is not the one that lay there");
-  }
-  const RecordLayout layout(facts);
-  const auto wanted = [&](const RecordLayout::Part& part) {
-    if (part.block_count == 0) return step.state;
-    return part.first_block < end && part.first_block + part.block_count > step.first_block;
-  };
-  std::vector<size_t> indexes;
+  std::vector<std::vector<size_t>> pieces;
+  size_t bytes = kPieceBytes;
   for (size_t i = 0; i < layout.parts().size(); ++i) {
-    if (wanted(layout.parts()[i])) indexes.push_back(i);
+    const RecordLayout::Part& part = layout.parts()[i];
+    const bool wanted =
+        part.block_count == 0
+            ? step.state
+            : part.first_block < end && part.first_block + part.block_count > step.first_block;
+    if (!wanted) continue;
+    if (bytes >= kPieceBytes) {
+      pieces.emplace_back();
+      bytes = 0;
+    }
+    pieces.back().push_back(i);
+    bytes += part.bytes;
   }
-  source->Want(indexes);
+  return pieces;
+}
+
+// Parts into their places in `out`, each checked.
+Status ReadParts(RecordSource& source, const Transfers::ReadJob& job,
+                 const Transfers::ReadStep& step, std::span<const size_t> indexes,
+                 std::span<std::byte> out) {
+  const uint32_t end = step.first_block + step.block_count;
+  const RecordLayout layout(source.facts());
+  source.Want(indexes);
   std::vector<std::byte> scratch;
   for (const size_t i : indexes) {
     const RecordLayout::Part& part = layout.parts()[i];
     if (part.block_count == 0) {
       const size_t at = job.block_count * job.block_bytes + part.state_offset;
-      REPRISE_TRY(source->ReadPart(layout, i, out.subspan(at, part.bytes)));
+      REPRISE_TRY(source.ReadPart(layout, i, out.subspan(at, part.bytes)));
       continue;
     }
     const uint32_t from = std::max(part.first_block, step.first_block);
@@ -254,14 +291,59 @@ Status Transfers::ReadInto(const ReadJob& job, const ReadStep& step, std::span<s
     const auto to =
         out.subspan((from - job.first_block) * job.block_bytes, (upto - from) * job.block_bytes);
     if (to.size() == part.bytes) {
-      REPRISE_TRY(source->ReadPart(layout, i, to));
+      REPRISE_TRY(source.ReadPart(layout, i, to));
       continue;
     }
     scratch.resize(part.bytes);
-    REPRISE_TRY(source->ReadPart(layout, i, scratch));
+    REPRISE_TRY(source.ReadPart(layout, i, scratch));
     std::memcpy(to.data(), scratch.data() + (from - part.first_block) * job.block_bytes, to.size());
   }
   return OkStatus();
+}
+
+}  // namespace
+
+// One piece of a split. A source that is there already is used for it. REQUIRES: HasPiece().
+void Transfers::Help(Split* split, std::unique_ptr<RecordSource> source,
+                     std::unique_lock<std::mutex>* lock) {
+  const std::vector<size_t>& piece = split->pieces[split->next++];
+  ++split->running;
+  lock->unlock();
+  Status status;
+  if (source == nullptr) {
+    auto opened = home_.Open(split->step->name);
+    status = opened.status();
+    if (opened.ok()) source = std::move(*opened);
+    // Another one may lie there by now.
+    if (opened.ok() && !Fits(source->facts(), *split->job, *split->step)) {
+      status = DataLoss("the record is not the one that lay there");
+    }
+  }
+  if (status.ok()) status = ReadParts(*source, *split->job, *split->step, piece, split->out);
+  source.reset();
+  lock->lock();
+  if (!status.ok() && split->status.ok()) split->status = std::move(status);
+  if (--split->running == 0) pieces_done_.notify_all();
+}
+
+Status Transfers::ReadStepOf(const ReadJob& job, const ReadStep& step, std::span<std::byte> out) {
+  REPRISE_ASSIGN(std::unique_ptr<RecordSource> source, home_.Open(step.name));
+  if (!Fits(source->facts(), job, step)) {
+    return DataLoss("the record is not the one that lay there");
+  }
+  Split split;
+  split.job = &job;
+  split.step = &step;
+  split.out = out;
+  split.pieces = PiecesOf(RecordLayout(source->facts()), step);
+  std::unique_lock lock(mutex_);
+  splits_.push_back(&split);
+  if (split.pieces.size() > 1) read_work_.notify_all();
+  while (split.HasPiece() && !stop_) Help(&split, std::exchange(source, nullptr), &lock);
+  std::erase(splits_, &split);
+  pieces_done_.wait(lock, [&] { return split.running == 0; });
+  if (stop_ && split.HasPiece()) return Cancelled("this process ends");
+  return split.status;
 }
 
 }  // namespace reprise

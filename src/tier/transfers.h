@@ -112,7 +112,22 @@ class Transfers {
   void Carry(WriteOp& op, std::optional<Writing>* writing);
   void FinishWrite(std::optional<Writing>* writing, Status status);
   ReadDone Carry(const ReadJob& job);
-  Status ReadInto(const ReadJob& job, const ReadStep& step, std::span<std::byte> out);
+  Status ReadStepOf(const ReadJob& job, const ReadStep& step, std::span<std::byte> out);
+
+  // The parts of one record that a job needs, in pieces: readers that have nothing else to do help
+  // the one whose job it is, each with a source of its own.
+  struct Split {
+    const ReadJob* job = nullptr;
+    const ReadStep* step = nullptr;
+    std::span<std::byte> out;
+    std::vector<std::vector<size_t>> pieces;  // indexes of parts, ascending
+    size_t next = 0;                          // piece to take; guarded by mutex_, as are these:
+    size_t running = 0;
+    Status status;  // of the first that failed; no other one is begun then
+    bool HasPiece() const { return next < pieces.size() && status.ok(); }
+  };
+  Split* FindSplit();
+  void Help(Split* split, std::unique_ptr<RecordSource> source, std::unique_lock<std::mutex>* lock);
 
   RecordHome& home_;
   const std::function<void()> notify_;
@@ -123,6 +138,8 @@ class Transfers {
   std::condition_variable look_work_;
   std::deque<WriteOp> writes_;
   std::deque<ReadJob> reads_;
+  std::vector<Split*> splits_;  // those of jobs under way; on their readers' stacks
+  std::condition_variable pieces_done_;
   std::deque<LookJob> looks_;
   size_t queued_bytes_ = 0;
   std::vector<ReadDone> reads_done_;

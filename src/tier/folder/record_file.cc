@@ -135,6 +135,17 @@ Status RecordFile::Read(std::span<std::byte> out, uint64_t offset) const {
   return OkStatus();
 }
 
+// The device may have all of it under way while the first part is checked.
+void RecordFile::Want(std::span<const size_t> parts) {
+  if (parts.empty()) return;
+  const RecordLayout layout(facts_);
+  const uint64_t begin = layout.parts()[parts.front()].offset;
+  const RecordLayout::Part& last = layout.parts()[parts.back()];
+  const uint64_t end = last.offset + last.bytes + sizeof(Seal::Tag);
+  (void)::posix_fadvise(file_.fd(), static_cast<off_t>(begin), static_cast<off_t>(end - begin),
+                        POSIX_FADV_WILLNEED);
+}
+
 Status RecordFile::ReadPart(const RecordLayout& layout, size_t index, std::span<std::byte> out) {
   const RecordLayout::Part& part = layout.parts()[index];
   CHECK(out.size() == part.bytes);

@@ -64,6 +64,7 @@ class RecordFile : public RecordSource {
 
   const RecordFacts& facts() const override { return facts_; }
   uint64_t bytes() const { return bytes_; }
+  void Want(std::span<const size_t> parts) override;
   Status ReadPart(const RecordLayout& layout, size_t index, std::span<std::byte> out) override;
 
  private:
