@@ -381,6 +381,7 @@ TEST(Service, SnapKvIsReportedOrRefusedByName) {
   EXPECT_EQ(At(lossy.body, {"reprise", "lossy", "kept_tokens"}), "40");
   EXPECT_EQ(At(lossy.body, {"reprise", "lossy", "of_tokens"}),
             At(lossy.body, {"usage", "prompt_tokens"}));
+  EXPECT_NE(lossy.body.find(R"("along":[100,)"), std::string::npos) << lossy.body;
   EXPECT_EQ(At(ask(kChat, "false").body, {"reprise", "lossy"}), "absent");
   EXPECT_EQ(At(ask(kChat, R"({"budget": 4000})").body, {"reprise", "lossy"}), "absent") << "short";
 }

@@ -18,6 +18,8 @@ constexpr int kLooksPerStep = 2;
 // Prompts are looked up for the first time, which compares every token of theirs, until so many
 // tokens were compared in a step.
 constexpr size_t kTokensPerStep = 131'072;
+// Of a prompt, for which a report says how much K/V of them was kept.
+constexpr int32_t kAlongParts = 64;
 
 }  // namespace
 
@@ -301,6 +303,10 @@ Status Engine::Compact(Sequence& sequence) {
                                 kept.to = to;
                                 return executor_.Keep(kept, cache_->memory());
                               }));
+  if (kept.row_count == sequence.lease.computed()) {  // of the prompt
+    sequence.report.kept_along =
+        KeptAlong(kept.lists, kept.kept, kept.row_count, std::min(kept.row_count, kAlongParts));
+  }
   compaction.Done();
   sequence.report.kept_tokens = kept.kept;
   return OkStatus();

@@ -440,6 +440,28 @@ class Page(browser.Test):
         page.media()
 
 
+class SnapKv(unittest.TestCase):
+    def test_what_was_kept(self):
+        server = harness.Server(PROGRAM, "--threads", "1", "--snapkv-budget", "60", "--snapkv-window", "16", model=harness.TINY)
+        page = browser.Browser(server)
+        try:
+            page.open()
+            page.set_system(LONG)
+            page.send(HELLO)
+            page.wait(".report .bar.along")
+            parts = page.script("return [...document.querySelectorAll('.report .bar.along')][0].children.length")
+            shades = page.script("return [...document.querySelectorAll('.report .bar.along span')].map(n => +n.style.opacity)")
+            self.assertEqual(parts, 64)
+            self.assertEqual([shades[0], shades[-1]], [1, 1], "the first tokens and the window")
+            self.assertLess(sum(shades) / len(shades), 0.7)
+            self.assertIn("Lossy: the reply saw the K/V of 60 of", page.script("return document.querySelector('.report .lossy').textContent"))
+            self.assertEqual(page.script(NAMELESS), [])
+            self.assertEqual(page.complaints(), [])
+        finally:
+            page.close()
+            assert server.stop() == 0
+
+
 class ApiKeys(unittest.TestCase):
     def test_key(self):
         server = harness.Server(PROGRAM, "--threads", "1", "--api-key", "right", model=harness.TINY)

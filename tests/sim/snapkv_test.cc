@@ -3,6 +3,8 @@
 // memory shrinks at once, and nothing of it is ever found by others.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "engine/audit/cold_snapkv.h"
 #include "engine_fixture.h"
 #include "fake_executor.h"
@@ -51,10 +53,16 @@ TEST_P(SnapKvTest, RepliesAreThoseOfTheKeptRows) {
   EXPECT_EQ(answer.completion.report.kept_tokens, 128);
   EXPECT_NE(FormatReport(answer.completion.report).find("lossy: snapkv, kept 128 of 700"),
             std::string::npos);
+  // The window, and of what is before it as much as is left of the budget.
+  const std::vector<uint8_t>& along = answer.completion.report.kept_along;
+  ASSERT_EQ(along.size(), 64u);
+  EXPECT_EQ(along.back(), 100);
+  EXPECT_NEAR(std::accumulate(along.begin(), along.end(), 0.0) / 64, 100.0 * 128 / 700, 2);
   GenerateRequest exact = lossy;
   exact.snapkv.reset();
   const auto whole = fixture.Ask(exact);
   EXPECT_EQ(whole.completion.report.kept_tokens, 0);
+  EXPECT_TRUE(whole.completion.report.kept_along.empty());
   EXPECT_NE(whole.tokens, answer.tokens) << "nothing was left out";
 }
 

@@ -50,7 +50,9 @@ std::string FormatReportJson(const Tokenizer& tokenizer, std::span<const TokenId
   if (report.kept_tokens > 0) {
     json.Key("lossy").BeginObject().Member("method", "snapkv");
     json.Member("kept_tokens", report.kept_tokens);
-    json.Member("of_tokens", report.prompt_tokens).EndObject();
+    json.Member("of_tokens", report.prompt_tokens).Key("along").BeginArray();
+    for (const uint8_t percent : report.kept_along) json.Int(percent);
+    json.EndArray().EndObject();
   }
   json.Member("restore_ms", Rounded(static_cast<double>(report.restore_ns) / 1e6));
   json.Member("queue_ms", Rounded(completion.queue_ms));

@@ -85,4 +85,19 @@ void ChooseKept(std::span<const float> weights, int32_t window, std::span<int32_
   CHECK(next == kept.end());
 }
 
+std::vector<uint8_t> KeptAlong(std::span<const int32_t> lists, int32_t kept, int32_t rows,
+                               int32_t parts) {
+  CHECK(parts > 0 && parts <= rows && kept > 0 && lists.size() % size_t(kept) == 0);
+  const auto begin = [&](int64_t part) { return (part * rows + parts - 1) / parts; };
+  std::vector<int64_t> counts(static_cast<size_t>(parts));
+  for (const int32_t row : lists) ++counts[size_t(int64_t{row} * parts / rows)];
+  const auto list_count = static_cast<int64_t>(lists.size()) / kept;
+  std::vector<uint8_t> along;
+  for (int32_t part = 0; part < parts; ++part) {
+    const int64_t all = (begin(part + 1) - begin(part)) * list_count;
+    along.push_back(uint8_t((100 * counts[size_t(part)] + all / 2) / all));
+  }
+  return along;
+}
+
 }  // namespace reprise

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "state/spec.h"
@@ -46,5 +47,10 @@ int32_t KeptTokens(const StateSpec& spec, const SnapKv& options, int32_t tokens)
 // that come first. `weights`: [rows], sums over the queries of the window.
 // REQUIRES: kSinkTokens + window <= kept.size() < weights.size().
 void ChooseKept(std::span<const float> weights, int32_t window, std::span<int32_t> kept);
+
+// How much of each of `parts` parts of a sequence of `rows`, all as long, is kept, in percent over
+// all lists [.., kept]: for people. REQUIRES: parts <= rows.
+std::vector<uint8_t> KeptAlong(std::span<const int32_t> lists, int32_t kept, int32_t rows,
+                               int32_t parts);
 
 }  // namespace reprise

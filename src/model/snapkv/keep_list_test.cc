@@ -111,5 +111,14 @@ TEST(KeepList, RefusesByName) {
   }
 }
 
+TEST(KeepList, SaysHowMuchOfEachPartIsKept) {
+  // Ten rows in four parts: [0, 3), [3, 5), [5, 8), [8, 10).
+  const std::vector<int32_t> lists = {0, 1, 2, 9, /**/ 0, 4, 8, 9};
+  EXPECT_EQ(KeptAlong(lists, 4, 10, 4), (std::vector<uint8_t>{67, 25, 0, 75}));
+  EXPECT_EQ(KeptAlong(lists, 4, 10, 1), (std::vector<uint8_t>{40}));
+  EXPECT_EQ(KeptAlong(lists, 4, 10, 10),
+            (std::vector<uint8_t>{100, 50, 50, 0, 50, 0, 0, 0, 50, 100}));
+}
+
 }  // namespace
 }  // namespace reprise

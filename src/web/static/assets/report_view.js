@@ -37,6 +37,19 @@ function bar(r) {
     part('known', r.used_tokens, known), part('computed', known, r.prompt_tokens));
 }
 
+// The prompt from its beginning to its end, the stronger the colour the more K/V of that part the reply saw.
+function keptAlong(lossy) {
+  const parts = lossy.along.map((percent) => {
+    const node = h('span', { title: `${percent} % kept` });
+    node.style.opacity = percent / 100;
+    return node;
+  });
+  return h('div', { class: 'lossy' },
+    h('div', { class: 'bar along', role: 'img', 'aria-label': `K/V kept, from the beginning of the prompt to its end: ${lossy.along.join(', ')} %` }, parts),
+    h('p', { class: 'hint' }, `Lossy: the reply saw the K/V of ${count(lossy.kept_tokens)} of ${tokens(lossy.of_tokens)} (SnapKV), ` +
+      'the stronger the colour above, the more of that part of the prompt. What is stored is exact.'));
+}
+
 // Both texts around the place where they part, what differs marked.
 function difference(diverged, stored) {
   const pieces = compare(stored || '', diverged.after);
@@ -80,7 +93,7 @@ export function reportCard({ id, time_ms, report, stored }, open) {
       h('span', { class: 'hint' }, `first token ${milliseconds(r.first_token_ms)} · ${clock(time_ms)}`)),
     bar(r),
     h('p', {}, computed > 1 ? `${tokens(computed)} had to be computed. ` : '', reasonOf(r)),
-    r.lossy ? h('p', { class: 'hint' }, `Lossy: the reply saw the K/V of ${count(r.lossy.kept_tokens)} of ${tokens(r.lossy.of_tokens)} (SnapKV). What is stored is exact.`) : null,
+    r.lossy ? keptAlong(r.lossy) : null,
     r.diverged ? difference(r.diverged, stored) : null,
     numbers(r));
 }
