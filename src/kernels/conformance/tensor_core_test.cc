@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "kernels/reference/gpu/bf16_weights.h"
 #include "kernels/reference/gpu/lane_scan.h"
 #include "kernels/reference/gpu/paged_attention.h"
 #include "tensor/half.h"
@@ -113,26 +114,55 @@ TEST(TensorStepTest, BitsAreThoseOfTheDevice) {
 TEST(TensorDotTest, SlicesOf512AreAddedInOrder) {
   Rng rng(7);
   std::vector<uint16_t> a(1300), b(1300);
-  for (auto& x : a) x = F32ToBF16(float(rng.Next() % 1000) / 500 - 1);
-  for (auto& x : b) x = F32ToBF16(float(rng.Next() % 1000) / 500 - 1);
-  const float first = TensorChain(Half::kBF16, a.data(), b.data(), 512);
-  const float second = TensorChain(Half::kBF16, a.data() + 512, b.data() + 512, 512);
-  const float third = TensorChain(Half::kBF16, a.data() + 1024, b.data() + 1024, 276);
-  EXPECT_EQ(TensorDot(Half::kBF16, a.data(), b.data(), 1300), (first + second) + third);
+  for (auto& x : a) x = F32ToF16(float(rng.Next() % 1000) / 500 - 1);
+  for (auto& x : b) x = F32ToF16(float(rng.Next() % 1000) / 500 - 1);
+  const float first = TensorChain(Half::kF16, a.data(), b.data(), 512);
+  const float second = TensorChain(Half::kF16, a.data() + 512, b.data() + 512, 512);
+  const float third = TensorChain(Half::kF16, a.data() + 1024, b.data() + 1024, 276);
+  EXPECT_EQ(TensorDot(a.data(), b.data(), 1300), (first + second) + third);
 }
 
-TEST(RoundRowTest, LargeRowsOfF16AreScaledByAPowerOfTwo) {
+TEST(RoundRowTest, LargeRowsAreScaledByAPowerOfTwo) {
   const std::vector<float> x = {70000, -3, 0.5f};
   uint16_t rounded[3];
-  EXPECT_EQ(RoundRow(Half::kF16, x, rounded), 4.0f);
+  EXPECT_EQ(RoundRow(x, rounded), 4.0f);
   EXPECT_EQ(F16ToF32(rounded[0]), 17504.0f);
   EXPECT_EQ(F16ToF32(rounded[1]), -0.75f);
-  EXPECT_EQ(RoundRow(Half::kBF16, x, rounded), 1.0f);
   const std::vector<float> usual = {65519, 1};
-  EXPECT_EQ(RoundRow(Half::kF16, usual, rounded), 1.0f);
+  EXPECT_EQ(RoundRow(usual, rounded), 1.0f);
   const std::vector<float> infinite = {kInf, 70000};
-  EXPECT_EQ(RoundRow(Half::kF16, infinite, rounded), 1.0f);
+  EXPECT_EQ(RoundRow(infinite, rounded), 1.0f);
   EXPECT_EQ(F16ToF32(rounded[1]), kInf);
+}
+
+TEST(BF16WeightsTest, AreExactInF16DownToTinyOnes) {
+  for (const float largest : {1.0f, 3e38f, 1e-20f, 0.02f, 700.0f}) {
+    const int exponent = BF16Exponent(F32ToBF16(largest));
+    const float scale = std::ldexp(1.0f, -exponent);
+    const float top = F16ToF32(BF16ToScaledF16(F32ToBF16(largest), exponent));
+    EXPECT_GE(top, 32768.0f);
+    EXPECT_LE(top, 65504.0f);
+    for (uint32_t bits = 0; bits < 0x7F80; ++bits) {
+      const float weight = BF16ToF32(uint16_t(bits));
+      if (weight > largest) break;
+      const float kept = F16ToF32(BF16ToScaledF16(uint16_t(bits), exponent)) * scale;
+      const bool exact = weight >= std::ldexp(largest, -31);
+      ASSERT_LE(std::fabs(kept - weight), exact ? 0 : std::ldexp(largest, -40))
+          << largest << weight;
+      ASSERT_EQ(BF16ToScaledF16(uint16_t(bits | 0x8000), exponent),
+                BF16ToScaledF16(uint16_t(bits), exponent) | 0x8000);
+    }
+  }
+}
+
+TEST(BF16WeightsTest, ZerosInfinitiesAndNaN) {
+  const uint16_t some[] = {0x8000, 0xFF80, 0x7FC0, 0xBF80, 0x3F00};
+  EXPECT_EQ(LargestBF16(some), 0x3F80);  // the -1
+  EXPECT_EQ(BF16Exponent(0), 0);
+  EXPECT_EQ(BF16ToScaledF16(0xFF80, 3), 0xFC00);
+  EXPECT_TRUE(std::isnan(F16ToF32(BF16ToScaledF16(0x7FC0, 3))));
+  // Matrices of nothing but denormals: the scale stays a normal number.
+  EXPECT_EQ(BF16Exponent(1), 96);
 }
 
 // Close to what the formulas say, in double precision.

@@ -45,7 +45,7 @@ CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<Thr
       joined_(memory_->stream()) {
   const CudaMemory::Device& device = memory_->device();
   name_ = "cuda:" + std::to_string(device.ordinal) + " " + device.name;
-  numerics_ = "reprise cuda sm_90 1";
+  numerics_ = "reprise cuda sm_90 2";
 }
 
 CudaBackend::~CudaBackend() { memory_->Synchronize(); }
@@ -101,8 +101,8 @@ void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   upload_.Mark(stream());
 }
 
-void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step,
-                          const StepProgram& program, const std::function<void()>& ops) {
+void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step, const StepProgram& program,
+                          const std::function<void()>& ops) {
   graphs_.Run(scratch, step, longest_, program, [&] {
     joined_.Begin();
     ops();
@@ -115,11 +115,9 @@ void CudaBackend::Embed(const Matrix& table, const StepLayout& step, const Rows&
   const int32_t* tokens = Raw(step.device.tokens);
   switch (matrix.form()) {
     case ActivationForm::kF32:
-      return EmbedFloat(stream(), DType::kF32, matrix.f32(), table.cols(), tokens, ViewOf(out));
+      return EmbedF32(stream(), matrix.f32(), tokens, ViewOf(out));
     case ActivationForm::kF16:
-    case ActivationForm::kBF16:
-      return EmbedFloat(stream(), table.dtype(), matrix.half().data, matrix.half().stride, tokens,
-                        ViewOf(out));
+      return EmbedHalf(stream(), matrix.half(), tokens, ViewOf(out));
     case ActivationForm::kBlock32:
     case ActivationForm::kBlock256:
       return EmbedQuantised(stream(), matrix.quantised(), tokens, ViewOf(out));

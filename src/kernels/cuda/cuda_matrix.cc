@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/cuda_matrix.h"
 
+#include <atomic>
+#include <cmath>
 #include <cstring>
-#include <vector>
+#include <span>
 
 #include "base/check.h"
 #include "device/raw.h"
 #include "device/thread_pool.h"
+#include "kernels/reference/gpu/bf16_weights.h"
 
 namespace reprise::cuda {
 namespace {
@@ -19,8 +22,7 @@ size_t ElementBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 
 ActivationForm FormOf(DType weights) {
   if (weights == DType::kF32) return ActivationForm::kF32;
-  if (weights == DType::kF16) return ActivationForm::kF16;
-  if (weights == DType::kBF16) return ActivationForm::kBF16;
+  if (weights == DType::kF16 || weights == DType::kBF16) return ActivationForm::kF16;
   return TraitsOf(weights).block_elements == 32 ? ActivationForm::kBlock32
                                                 : ActivationForm::kBlock256;
 }
@@ -29,7 +31,7 @@ CudaMatrix::CudaMatrix(const MatrixShape& shape) : PackedMatrix(shape) {
   const ActivationForm form = FormOf(shape.dtype);
   if (form == ActivationForm::kF32) {
     stride_ = shape.cols;
-  } else if (form == ActivationForm::kF16 || form == ActivationForm::kBF16) {
+  } else if (form == ActivationForm::kF16) {
     stride_ = RoundUp16(shape.cols);
   } else {
     layout_ = LayoutOf(shape.dtype, shape.count * shape.rows, shape.cols);
@@ -43,13 +45,23 @@ Result<std::unique_ptr<PackedMatrix>> CudaMatrix::Make(DeviceMemory& memory,
                                             : size_t(shape.count * shape.rows * matrix->stride_) *
                                                   ElementBytes(shape.dtype);
   REPRISE_ASSIGN(matrix->buffer_, memory.Allocate(bytes));
+  if (shape.dtype == DType::kBF16) {
+    matrix->scales_.assign(size_t(shape.count), 1.0f);
+    REPRISE_ASSIGN(matrix->device_scales_, memory.Allocate(size_t(shape.count) * sizeof(float)));
+  }
   return std::unique_ptr<PackedMatrix>(std::move(matrix));
 }
 
 const float* CudaMatrix::f32() const { return Raw(buffer_.data().As<const float>()); }
 
-HalfMatrix CudaMatrix::half() const {
-  return {Raw(buffer_.data().As<const uint16_t>()), shape().rows, shape().cols, stride_};
+HalfMatrix CudaMatrix::half(int64_t index) const {
+  return {Raw(buffer_.data().As<const uint16_t>()) + index * shape().rows * stride_, shape().rows,
+          shape().cols, stride_, scales_.empty() ? 1.0f : scales_[size_t(index)]};
+}
+
+HalfGroups CudaMatrix::half_groups(const int32_t* begin, const int32_t* row) const {
+  return {begin, row, static_cast<int>(shape().count), shape().rows * stride_,
+          scales_.empty() ? nullptr : Raw(device_scales_.data().As<const float>())};
 }
 
 QuantisedMatrix CudaMatrix::quantised() const { return {layout_, Raw(buffer_.data())}; }
@@ -77,6 +89,10 @@ Status CudaMatrix::Pack(DeviceMemory& memory, ThreadPool& threads, int64_t index
     PackQuantised(memory, threads, index, source, stride);
     return OkStatus();
   }
+  if (shape().dtype == DType::kBF16) {
+    PackBF16(memory, threads, index, source, stride);
+    return OkStatus();
+  }
   const size_t from_bytes = size_t(shape().cols) * ElementBytes(shape().dtype);
   const size_t to_bytes = size_t(stride_) * ElementBytes(shape().dtype);
   const size_t matrix_bytes = size_t(shape().rows) * to_bytes;
@@ -93,6 +109,37 @@ Status CudaMatrix::Pack(DeviceMemory& memory, ThreadPool& threads, int64_t index
   });
   memory.Upload(to, rows.data(), matrix_bytes);
   return OkStatus();
+}
+
+void CudaMatrix::PackBF16(DeviceMemory& memory, ThreadPool& threads, int64_t index,
+                          const std::byte* source, size_t stride) {
+  const auto for_rows = [&](const auto& body) {
+    threads.ParallelFor(shape().rows, 64, [&](int64_t begin, int64_t end) {
+      std::vector<uint16_t> row(static_cast<size_t>(shape().cols));  // files align nothing
+      for (int64_t r = begin; r < end; ++r) {
+        std::memcpy(row.data(), source + size_t(r) * stride, row.size() * 2);
+        body(r, std::span<const uint16_t>(row));
+      }
+    });
+  };
+  std::atomic<uint16_t> largest{0};
+  for_rows([&](int64_t, std::span<const uint16_t> row) {
+    const uint16_t mine = reference::LargestBF16(row);
+    uint16_t seen = largest.load();
+    while (mine > seen && !largest.compare_exchange_weak(seen, mine)) {
+    }
+  });
+  const int exponent = reference::BF16Exponent(largest);
+  std::vector<uint16_t> rows(size_t(shape().rows * stride_));
+  for_rows([&](int64_t r, std::span<const uint16_t> row) {
+    uint16_t* to = rows.data() + r * stride_;
+    for (const uint16_t w : row) *to++ = reference::BF16ToScaledF16(w, exponent);
+  });
+  scales_[size_t(index)] = std::ldexp(1.0f, -exponent);
+  memory.Upload(buffer_.data() + index * int64_t(rows.size() * 2),
+                reinterpret_cast<const std::byte*>(rows.data()), rows.size() * 2);
+  memory.Upload(device_scales_.data() + index * int64_t(sizeof(float)),
+                reinterpret_cast<const std::byte*>(&scales_[size_t(index)]), sizeof(float));
 }
 
 // The planes of one matrix are packed for themselves and sent to their places in those of the

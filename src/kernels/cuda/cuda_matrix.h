@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "device/memory.h"
 #include "device/thread_pool.h"
@@ -13,12 +14,12 @@
 namespace reprise::cuda {
 
 // How a product takes its activations: what the type of the weights asks for.
-enum class ActivationForm : uint8_t { kF32, kF16, kBF16, kBlock32, kBlock256 };
+enum class ActivationForm : uint8_t { kF32, kF16, kBlock32, kBlock256 };
 ActivationForm FormOf(DType weights);
 
 // Weights in device memory, all matrices of a stack in one allocation, the rows of one behind those
-// of the last. F32 as in the file; 16-bit rows padded with zeros to a multiple of 16; quantised
-// types in planes (quantised/layout.h).
+// of the last. F32 as in the file; 16-bit rows in f16 (reference/gpu/bf16_weights.h), padded with
+// zeros to a multiple of 16; quantised types in planes (quantised/layout.h).
 class CudaMatrix : public PackedMatrix {
  public:
   static Result<std::unique_ptr<PackedMatrix>> Make(DeviceMemory& memory, const MatrixShape& shape);
@@ -28,8 +29,9 @@ class CudaMatrix : public PackedMatrix {
 
   // Of the type that form() says.
   const float* f32() const;
-  HalfMatrix half() const;  // the first matrix; the others follow
-  int64_t half_matrix_stride() const { return shape().rows * stride_; }
+  HalfMatrix half(int64_t index = 0) const;
+  // All matrices of the stack, for rows that the plan divides among them.
+  HalfGroups half_groups(const int32_t* begin, const int32_t* row) const;
   QuantisedMatrix quantised() const;  // all rows of the stack
   QuantisedMatrix quantised_part(int64_t index) const;
 
@@ -40,12 +42,16 @@ class CudaMatrix : public PackedMatrix {
  private:
   explicit CudaMatrix(const MatrixShape& shape);
 
+  void PackBF16(DeviceMemory& memory, ThreadPool& threads, int64_t index, const std::byte* source,
+                size_t stride);
   void PackQuantised(DeviceMemory& memory, ThreadPool& threads, int64_t index,
                      const std::byte* source, size_t stride);
 
   int64_t stride_ = 0;      // elements from row to row, of F32 and 16-bit types
   QuantisedLayout layout_;  // of quantised ones
   DeviceBuffer buffer_;
+  std::vector<float> scales_;  // of every matrix of BF16; on the device, too
+  DeviceBuffer device_scales_;
 };
 
 // REQUIRES: a CudaBackend made it.

@@ -67,8 +67,7 @@ double OperationsPerClock(const CudaMemory::Device& device, DType weights) {
   switch (FormOf(weights)) {
     case ActivationForm::kF32:  // FP32 units: 64 lanes on 8.0, 128 else
       return device.major == 8 && device.minor == 0 ? 128 : 256;
-    case ActivationForm::kF16:
-    case ActivationForm::kBF16:  // tensor cores, 16-bit operands
+    case ActivationForm::kF16:  // tensor cores, 16-bit operands
       return hopper ? 4096 : device.minor == 0 ? 2048 : 1024;
     case ActivationForm::kBlock32:
     case ActivationForm::kBlock256:  // tensor cores, integers of 8 bits

@@ -25,8 +25,8 @@ class Activations {
 
   const View& f32() const { return x_; }
 
-  const HalfRows& half(Half type) {
-    HalfRows& rows = type == Half::kF16 ? f16_ : bf16_;
+  const HalfRows& half() {
+    HalfRows& rows = half_;
     if (rows.rows > 0) return rows;
     if (MayRoundOnTheWay(x_)) {
       rows = RoundedOnTheWay(x_);
@@ -34,7 +34,7 @@ class Activations {
       const int64_t stride = (x_.cols + 15) / 16 * 16;
       rows = {Raw(scratch_.Take<uint16_t>(size_t(x_.rows * stride))),
               Raw(scratch_.Floats(size_t(x_.rows))), x_.rows, x_.cols, stride};
-      RoundRows(stream_, type, x_, rows);
+      RoundRows(stream_, x_, rows);
     }
     return rows;
   }
@@ -56,11 +56,9 @@ class Activations {
   Stream stream_;
   ScratchArena& scratch_;
   View x_;
-  HalfRows f16_, bf16_;
+  HalfRows half_;
   QuantisedView block32_, block256_;
 };
-
-Half HalfOf(ActivationForm form) { return form == ActivationForm::kF16 ? Half::kF16 : Half::kBF16; }
 
 // Matrix `index` of a stack, as a matrix of its own.
 void RunHead(Stream stream, const CudaMatrix& stack, int64_t index, Activations& x,
@@ -69,13 +67,9 @@ void RunHead(Stream stream, const CudaMatrix& stack, int64_t index, Activations&
   switch (stack.form()) {
     case ActivationForm::kF32:
       return ProductF32(stream, stack.f32() + index * shape.rows * shape.cols, bias, x.f32(), out);
-    case ActivationForm::kF16:
-    case ActivationForm::kBF16: {
-      const Half type = HalfOf(stack.form());
-      HalfMatrix matrix = stack.half();
-      matrix.data += index * stack.half_matrix_stride();
-      const HalfProduct one[] = {{matrix, bias, out}};
-      return Products(stream, type, x.half(type), std::span<const HalfProduct>(one));
+    case ActivationForm::kF16: {
+      const HalfProduct one[] = {{stack.half(index), bias, out}};
+      return Products(stream, x.half(), std::span<const HalfProduct>(one));
     }
     case ActivationForm::kBlock32:
     case ActivationForm::kBlock256: {
@@ -89,7 +83,7 @@ void RunHead(Stream stream, const CudaMatrix& stack, int64_t index, Activations&
 
 bool CudaBackend::JoinProducts(const ProjectionGroup& group) {
   const auto is_half = [](const CudaMatrix& weight) {
-    return weight.form() == ActivationForm::kF16 || weight.form() == ActivationForm::kBF16;
+    return weight.form() == ActivationForm::kF16;
   };
   const CudaMatrix& first = CudaMatrixOf(*group.projections[0].weight);
   std::vector<HalfProduct> halves;
@@ -98,17 +92,14 @@ bool CudaBackend::JoinProducts(const ProjectionGroup& group) {
     const CudaMatrix& weight = CudaMatrixOf(*one.weight);
     if (weight.form() == ActivationForm::kF32) return false;
     if (is_half(weight) != is_half(first)) return false;
-    if (!is_half(weight)) {
-      quantised.push_back({weight.quantised(), Raw(one.bias), ViewOf(one.out)});
-    } else if (weight.form() == first.form()) {
+    if (is_half(weight)) {
       halves.push_back({weight.half(), Raw(one.bias), ViewOf(one.out)});
     } else {
-      return false;
+      quantised.push_back({weight.quantised(), Raw(one.bias), ViewOf(one.out)});
     }
   }
   const View x = ViewOf(group.x);
-  return is_half(first) ? joined_.Products(HalfOf(first.form()), x, halves)
-                        : joined_.Products(x, quantised);
+  return is_half(first) ? joined_.Products(x, halves) : joined_.Products(x, quantised);
 }
 
 void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) {
@@ -117,14 +108,14 @@ void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup
     const ScratchScope scope(scratch);
     Activations x(stream(), scratch, group.x);
     // Those of one form together, whatever comes between them.
-    std::vector<HalfProduct> halves[2];
+    std::vector<HalfProduct> halves;
     std::vector<QuantisedProduct> quantised[2];
     for (const Projection& projection : group.projections) {
       const CudaMatrix& weight = CudaMatrixOf(*projection.weight);
       const View out = ViewOf(projection.out);
       const float* bias = Raw(projection.bias);
-      if (weight.form() == ActivationForm::kF16 || weight.form() == ActivationForm::kBF16) {
-        halves[size_t(HalfOf(weight.form()))].push_back({weight.half(), bias, out});
+      if (weight.form() == ActivationForm::kF16) {
+        halves.push_back({weight.half(), bias, out});
       } else if (weight.form() == ActivationForm::kF32) {
         ProductF32(stream(), weight.f32(), bias, x.f32(), out);
       } else {
@@ -136,10 +127,7 @@ void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup
       const auto& products = quantised[form == ActivationForm::kBlock32 ? 0 : 1];
       if (!products.empty()) ProductsQuantised(stream(), products, x.quantised(form));
     }
-    for (const Half type : {Half::kF16, Half::kBF16}) {
-      const std::vector<HalfProduct>& products = halves[size_t(type)];
-      if (!products.empty()) Products(stream(), type, x.half(type), products);
-    }
+    if (!halves.empty()) Products(stream(), x.half(), halves);
   }
 }
 
@@ -174,13 +162,9 @@ void CudaBackend::ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, 
         ExpertsProductF32(stream(), stack.f32(), view, gather, rows.f32(), out);
         break;
       case ActivationForm::kF16:
-      case ActivationForm::kBF16: {
-        const Half type = HalfOf(stack.form());
-        ProductGroups(stream(), type, rows.half(type), stack.half(),
-                      {view.begin, gather ? view.row : nullptr, count, stack.half_matrix_stride()},
-                      nullptr, out);
+        ProductGroups(stream(), rows.half(), stack.half(),
+                      stack.half_groups(view.begin, gather ? view.row : nullptr), nullptr, out);
         break;
-      }
       case ActivationForm::kBlock32:
       case ActivationForm::kBlock256:
         ExpertsProductQuantised(stream(), stack.quantised(), view, gather,

@@ -45,7 +45,7 @@ void JoinedOps::RunProducts(OutputOp op, const View& sum) {
   few.products = waiting.halves;
   few.op = op;
   few.sum = sum;
-  RunFewProducts(stream_, waiting.type, few);
+  RunFewProducts(stream_, few);
 }
 
 // One launch for each type of weights that lie side by side; the first leaves the normed row.
@@ -86,17 +86,17 @@ bool JoinedOps::NormRides(const View& x, bool fits) const {
   return !norm_ || (fits && Same(norm_->norm.h, x));
 }
 
-bool JoinedOps::Products(Half type, const View& x, std::span<const HalfProduct> products) {
+bool JoinedOps::Products(const View& x, std::span<const HalfProduct> products) {
   if (!open_ || !MayRoundOnTheWay(x) || products.size() > FewProducts::kMost) return false;
   if (products_ || !NormRides(x, norm_ && MayNormOnTheWay(norm_->x))) Run();
-  products_ = {x, type, {products.begin(), products.end()}, {}};
+  products_ = {x, {products.begin(), products.end()}, {}};
   return true;
 }
 
 bool JoinedOps::Products(const View& x, std::span<const QuantisedProduct> products) {
   if (!open_ || !MayQuantiseOnTheWay(x, BlockOf(products))) return false;
   if (products_ || !NormRides(x, norm_ && MayNormAndQuantise(norm_->x, BlockOf(products)))) Run();
-  products_ = {x, {}, {}, {products.begin(), products.end()}};
+  products_ = {x, {}, {products.begin(), products.end()}};
   return true;
 }
 

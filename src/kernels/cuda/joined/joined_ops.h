@@ -30,7 +30,7 @@ class JoinedOps {
 
   // Each is done or waits, in this order behind the others; or, false, is left to the caller.
   bool Norm(const View& x, const float* weight, float eps, const View& h);
-  bool Products(Half type, const View& x, std::span<const HalfProduct> products);
+  bool Products(const View& x, std::span<const HalfProduct> products);
   bool Products(const View& x, std::span<const QuantisedProduct> products);
   bool Add(const View& sum, const View& y);  // sum += y
   bool Gate(OutputOp op, const View& gate, const View& up, const View& y);
@@ -43,7 +43,6 @@ class JoinedOps {
   // With weights of one kind: the other list is empty.
   struct WaitingProducts {
     View x;
-    Half type = {};
     std::vector<HalfProduct> halves;
     std::vector<QuantisedProduct> quantised;
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include "kernels/cuda/launch.cuh"
@@ -13,15 +12,14 @@ constexpr int kThreads = 256;
 
 __device__ float ToFloat(float value) { return value; }
 __device__ float ToFloat(__half value) { return __half2float(value); }
-__device__ float ToFloat(__nv_bfloat16 value) { return __bfloat162float(value); }
 
 template <typename Value>
 __global__ void __launch_bounds__(kThreads)
-    WidenRows(const Value* table, int64_t stride, const int32_t* tokens, View out) {
+    WidenRows(const Value* table, int64_t stride, float scale, const int32_t* tokens, View out) {
   const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (column >= out.cols) return;
   for (int64_t t = blockIdx.y; t < out.rows; t += gridDim.y) {
-    out.data[t * out.stride + column] = ToFloat(table[tokens[t] * stride + column]);
+    out.data[t * out.stride + column] = ToFloat(table[tokens[t] * stride + column]) * scale;
   }
 }
 
@@ -140,19 +138,17 @@ void LaunchDequantise(Stream stream, const QuantisedMatrix& table, const int32_t
 
 }  // namespace
 
-void EmbedFloat(Stream stream, DType dtype, const void* table, int64_t stride,
-                const int32_t* tokens, const View& out) {
+void EmbedF32(Stream stream, const float* table, const int32_t* tokens, const View& out) {
   if (out.rows == 0 || out.cols == 0) return;
   const dim3 grid(Blocks(out.cols, kThreads), RowBlocks(out.rows));
-  if (dtype == DType::kF32) {
-    WidenRows<<<grid, kThreads, 0, stream>>>(static_cast<const float*>(table), stride, tokens, out);
-  } else if (dtype == DType::kF16) {
-    WidenRows<<<grid, kThreads, 0, stream>>>(static_cast<const __half*>(table), stride, tokens,
-                                             out);
-  } else {
-    WidenRows<<<grid, kThreads, 0, stream>>>(static_cast<const __nv_bfloat16*>(table), stride,
-                                             tokens, out);
-  }
+  WidenRows<<<grid, kThreads, 0, stream>>>(table, out.cols, 1.0f, tokens, out);
+}
+
+void EmbedHalf(Stream stream, const HalfMatrix& table, const int32_t* tokens, const View& out) {
+  if (out.rows == 0 || out.cols == 0) return;
+  const dim3 grid(Blocks(out.cols, kThreads), RowBlocks(out.rows));
+  WidenRows<<<grid, kThreads, 0, stream>>>(reinterpret_cast<const __half*>(table.data),
+                                           table.stride, table.scale, tokens, out);
 }
 
 void EmbedQuantised(Stream stream, const QuantisedMatrix& table, const int32_t* tokens,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/quantised/layout.h"
+#include "kernels/cuda/tensor/product_half.h"
 #include "kernels/cuda/view.h"
 #include "tensor/dtype.h"
 
@@ -10,9 +11,8 @@ namespace reprise::cuda {
 
 // out[t] = row tokens[t] of the table, as f32: exactly tensor/dequantise.cc.
 // REQUIRES: every token is a row of the table.
-// kF32, kF16 or kBF16, rows `stride` elements apart.
-void EmbedFloat(Stream stream, DType dtype, const void* table, int64_t stride,
-                const int32_t* tokens, const View& out);
+void EmbedF32(Stream stream, const float* table, const int32_t* tokens, const View& out);
+void EmbedHalf(Stream stream, const HalfMatrix& table, const int32_t* tokens, const View& out);
 void EmbedQuantised(Stream stream, const QuantisedMatrix& table, const int32_t* tokens,
                     const View& out);
 

@@ -75,9 +75,8 @@ __device__ __forceinline__ uint32_t Pack2(float low, float high) {
   return packed;
 }
 // As reference::RoundRow: the power of two that keeps a row with this largest magnitude finite.
-template <Half kType>
 __device__ __forceinline__ float RowScale(float largest) {
-  const bool large = kType == Half::kF16 && largest >= 65520.0f && !isinf(largest);
+  const bool large = largest >= 65520.0f && !isinf(largest);
   return large ? ldexpf(1.0f, ilogbf(largest) + 1 - 15) : 1.0f;
 }
 template <Half kType>

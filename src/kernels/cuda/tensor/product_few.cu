@@ -51,10 +51,9 @@ __device__ __forceinline__ float Largest(float4 x) {
   return fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
 }
 
-template <Half kType>
 __device__ __forceinline__ void StoreRounded(uint16_t* to, float4 x, float inverse) {
-  *reinterpret_cast<uint2*>(to) = make_uint2(Pack2<kType>(x.x * inverse, x.y * inverse),
-                                             Pack2<kType>(x.z * inverse, x.w * inverse));
+  *reinterpret_cast<uint2*>(to) = make_uint2(Pack2<Half::kF16>(x.x * inverse, x.y * inverse),
+                                             Pack2<Half::kF16>(x.z * inverse, x.w * inverse));
 }
 
 // Rows of a block's inputs in shared memory: rounded [rows, pitch]; where there is a norm, one
@@ -86,13 +85,12 @@ struct InputRow {
 };
 
 // A row of f16 that has to be scaled; the whole block calls. Rare, so it may take its time.
-template <Half kType>
 __device__ __noinline__ void RoundScaled(InputRow row, int cols, uint16_t* rounded, float* scale) {
   float largest = 0;
   for (int i = 0; i < cols; i += 4) largest = fmaxf(largest, Largest(row.At(i)));
-  const float mine = RowScale<kType>(largest);
+  const float mine = RowScale(largest);
   for (int i = 4 * threadIdx.x; i < cols; i += 4 * blockDim.x) {
-    StoreRounded<kType>(rounded + i, row.At(i), 1 / mine);
+    StoreRounded(rounded + i, row.At(i), 1 / mine);
   }
   *scale = mine;
 }
@@ -100,7 +98,6 @@ __device__ __noinline__ void RoundScaled(InputRow row, int cols, uint16_t* round
 constexpr int kHold = 8;  // groups of four values that a thread asks for at once
 
 // One row behind a norm whose weights are in shared memory, too. Everything is asked for once.
-template <Half kType>
 __device__ void ReadNormed(const Call& call, const Tile& tile, const Inputs& inputs,
                            const float* weights) {
   const int cols = static_cast<int>(call.x.cols);
@@ -132,18 +129,17 @@ __device__ void ReadNormed(const Call& call, const Tile& tile, const Inputs& inp
     const float4 four = make_float4((held[j].x * r) * w.x, (held[j].y * r) * w.y,
                                     (held[j].z * r) * w.z, (held[j].w * r) * w.w);
     if (h != nullptr) *reinterpret_cast<float4*>(h + i) = four;
-    if (kType == Half::kF16) largest = fmaxf(largest, Largest(four));
-    StoreRounded<kType>(inputs.rounded + i, four, 1.0f);
+    largest = fmaxf(largest, Largest(four));
+    StoreRounded(inputs.rounded + i, four, 1.0f);
   }
-  const bool large = kType == Half::kF16 && largest >= 65520.0f;
+  const bool large = largest >= 65520.0f;
   if (__syncthreads_or(large) != 0) {
-    RoundScaled<kType>({from, call.norm.weight, r, nullptr}, cols, inputs.rounded, inputs.scale);
+    RoundScaled({from, call.norm.weight, r, nullptr}, cols, inputs.rounded, inputs.scale);
     __syncthreads();
   }
 }
 
 // Rows are rounded as if none had to be scaled; those that have are rounded again.
-template <Half kType>
 __device__ void ReadInputs(const Call& call, const Tile& tile, const Inputs& inputs) {
   const int rows = static_cast<int>(tile.end - tile.begin);
   const int cols = static_cast<int>(call.x.cols);
@@ -179,13 +175,13 @@ __device__ void ReadInputs(const Call& call, const Tile& tile, const Inputs& inp
       for (int j = 0; j < kHold; ++j) {
         const int i = first + 4 * j * blockDim.x;
         if (i >= cols) break;
-        if (kType == Half::kF16) largest = fmaxf(largest, Largest(held[j]));
-        StoreRounded<kType>(rounded + i, held[j], 1.0f);
+        largest = fmaxf(largest, Largest(held[j]));
+        StoreRounded(rounded + i, held[j], 1.0f);
       }
     }
-    const bool large = kType == Half::kF16 && largest >= 65520.0f;
+    const bool large = largest >= 65520.0f;
     if (__syncthreads_or(large) != 0) {
-      RoundScaled<kType>(row, cols, rounded, inputs.scale + r);
+      RoundScaled(row, cols, rounded, inputs.scale + r);
       __syncthreads();
     }
   }
@@ -264,7 +260,7 @@ class Weights {
 };
 
 // One step of 16 along K.
-template <Half kType, int kHalves>
+template <int kHalves>
 __device__ __forceinline__ void MultiplyStep(float (&acc)[4], const uint16_t* const (&x)[kHalves],
                                              int k, const uint16_t* weights) {
   uint2 a[2] = {make_uint2(0, 0), make_uint2(0, 0)};
@@ -274,24 +270,25 @@ __device__ __forceinline__ void MultiplyStep(float (&acc)[4], const uint16_t* co
   }
   const uint2 b = *reinterpret_cast<const uint2*>(weights);
   const uint32_t fragment[4] = {a[0].x, a[1].x, a[0].y, a[1].y};
-  Mma<kType>(acc, fragment, b.x, b.y);
+  Mma<Half::kF16>(acc, fragment, b.x, b.y);
 }
 
-__device__ __forceinline__ float Finish(const HalfProduct& product, float scale, int64_t column,
-                                        float total) {
-  const float y = total * scale;
+// scale: of the row of x. matrix: the group's.
+__device__ __forceinline__ float Finish(const Call& call, const HalfProduct& product, int matrix,
+                                        float scale, int64_t column, float total) {
+  const float y = total * (scale * ScaleOf(product.weight, call.groups, matrix));
   return product.bias != nullptr ? y + product.bias[column] : y;
 }
 
 template <bool kGated, int kTotals>
 __device__ __forceinline__ void StoreOutput(const Call& call, const HalfProduct& product,
-                                            int64_t slot, int64_t column, float scale,
+                                            int matrix, int64_t slot, int64_t column, float scale,
                                             const float (&total)[kTotals]) {
-  const float y = Finish(product, scale, column, total[0]);
+  const float y = Finish(call, product, matrix, scale, column, total[0]);
   product.out.data[slot * product.out.stride + column] = y;
   if constexpr (kGated) {
     const HalfProduct& gated = call.product[1];
-    const float gate = Finish(gated, scale, column, total[1]);
+    const float gate = Finish(call, gated, matrix, scale, column, total[1]);
     gated.out.data[slot * gated.out.stride + column] = Gated(call.op, gate, y);
   } else if (call.op == OutputOp::kAdd) {
     float* to = call.sum.data + slot * call.sum.stride + column;
@@ -306,7 +303,7 @@ __device__ __forceinline__ bool NormsOneRow(const Call& call, const Tile& tile) 
 }
 
 // Where rows g and g + 8 of the tile lie for this thread; null: there is no such row.
-template <Half kType, bool kFloats, int kHalves>
+template <bool kFloats, int kHalves>
 __device__ __forceinline__ void FindInputs(const Call& call, const Tile& tile, float* room,
                                            float* scales, const uint16_t* (&x)[kHalves]) {
   const int g = threadIdx.x % kWarp / 4;
@@ -318,9 +315,9 @@ __device__ __forceinline__ void FindInputs(const Call& call, const Tile& tile, f
     if (NormsOneRow(call, tile)) {
       inputs.floats = room;
       if (threadIdx.x == 0) scales[0] = 1.0f;
-      ReadNormed<kType>(call, tile, inputs, room + call.x.cols);
+      ReadNormed(call, tile, inputs, room + call.x.cols);
     } else {
-      ReadInputs<kType>(call, tile, inputs);
+      ReadInputs(call, tile, inputs);
     }
     if (g < rows) x[0] = inputs.rounded + g * inputs.pitch + 4 * t;
   } else {
@@ -334,7 +331,7 @@ __device__ __forceinline__ void FindInputs(const Call& call, const Tile& tile, f
   }
 }
 
-template <Half kType, bool kFloats, bool kGated, int kAlong>
+template <bool kFloats, bool kGated, int kAlong>
 __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
     FewRowsKernel(const __grid_constant__ Call call) {
   constexpr int kRows = kFloats ? 8 : 16;
@@ -384,7 +381,7 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
     if (turn == 0) {
       WaitForInputs();
       LetNextStart();
-      FindInputs<kType, kFloats>(call, tile, sums + 2 * warps * kOutputs, scales, x);
+      FindInputs<kFloats>(call, tile, sums + 2 * warps * kOutputs, scales, x);
     }
     const int half = turn % 2;
     if (half == 0) acc[0] = acc[1] = acc[2] = acc[3] = 0;
@@ -395,12 +392,12 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
     if (k0 + kDepth <= stride) {
 #pragma unroll
       for (int s = 0; s < kDepth / 16; ++s) {
-        MultiplyStep<kType, kHalves>(acc, x, k0 + 16 * s, rows + 16 * s);
+        MultiplyStep<kHalves>(acc, x, k0 + 16 * s, rows + 16 * s);
       }
     } else {
 #pragma unroll 1
       for (int s = 0; k0 + 16 * s < stride; ++s) {
-        MultiplyStep<kType, kHalves>(acc, x, k0 + 16 * s, rows + 16 * s);
+        MultiplyStep<kHalves>(acc, x, k0 + 16 * s, rows + 16 * s);
       }
     }
     __syncwarp();
@@ -446,12 +443,12 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
       if (output >= kOutputs || slot >= tile.end || column >= product.weight.rows) break;
       const float scale =
           kFloats ? scales[output / kTile] : call.x.scale[SourceRow(call.groups, slot)];
-      StoreOutput<kGated>(call, product, slot, column, scale, total[i]);
+      StoreOutput<kGated>(call, product, tile.matrix, slot, column, scale, total[i]);
     }
   }
 }
 
-template <Half kType, bool kFloats, bool kGated, int kAlong>
+template <bool kFloats, bool kGated, int kAlong>
 void Launch(Stream stream, const FewProducts& few) {
   Call call = {few.x, few.norm, few.groups, {}, {}, 0, few.op, few.sum};
   for (size_t i = 0; i < FewProducts::kMost; ++i) {
@@ -467,7 +464,7 @@ void Launch(Stream stream, const FewProducts& few) {
     beside /= 2;
   call.block_tiles = CeilDiv(tiles, beside);
   const int warps = kAlong * beside;
-  const auto kernel = FewRowsKernel<kType, kFloats, kGated, kAlong>;
+  const auto kernel = FewRowsKernel<kFloats, kGated, kAlong>;
   static const bool allowed = (AllowShared(kernel, kBlockShared), true);
   (void)allowed;
   const dim3 grid(unsigned(std::min<int64_t>(call.block_tiles,
@@ -476,29 +473,18 @@ void Launch(Stream stream, const FewProducts& few) {
   LaunchEarly(kernel, grid, warps * kWarp, kBlockShared, stream, call);
 }
 
-template <Half kType, bool kFloats>
+template <bool kFloats>
 void LaunchBySlices(Stream stream, const FewProducts& few) {
   const int64_t slices = CeilDiv<int64_t>(few.x.cols, kTensorSlice);
   if (IsGate(few.op)) {
-    return slices <= 1   ? Launch<kType, kFloats, true, 1>(stream, few)
-           : slices <= 2 ? Launch<kType, kFloats, true, 2>(stream, few)
-                         : Launch<kType, kFloats, true, 4>(stream, few);
+    return slices <= 1   ? Launch<kFloats, true, 1>(stream, few)
+           : slices <= 2 ? Launch<kFloats, true, 2>(stream, few)
+                         : Launch<kFloats, true, 4>(stream, few);
   }
-  return slices <= 1   ? Launch<kType, kFloats, false, 1>(stream, few)
-         : slices <= 2 ? Launch<kType, kFloats, false, 2>(stream, few)
-         : slices <= 4 ? Launch<kType, kFloats, false, 4>(stream, few)
-                       : Launch<kType, kFloats, false, 8>(stream, few);
-}
-
-template <Half kType>
-void Run(Stream stream, FewProducts few) {
-  const auto launch =
-      few.x.f32 != nullptr ? LaunchBySlices<kType, true> : LaunchBySlices<kType, false>;
-  const std::span<const HalfProduct> all = few.products;
-  for (size_t first = 0; first < all.size(); first += FewProducts::kMost) {
-    few.products = all.subspan(first, std::min(FewProducts::kMost, all.size() - first));
-    launch(stream, few);
-  }
+  return slices <= 1   ? Launch<kFloats, false, 1>(stream, few)
+         : slices <= 2 ? Launch<kFloats, false, 2>(stream, few)
+         : slices <= 4 ? Launch<kFloats, false, 4>(stream, few)
+                       : Launch<kFloats, false, 8>(stream, few);
 }
 
 bool Fits(const View& x, int64_t bytes_each) {
@@ -511,8 +497,14 @@ bool Fits(const View& x, int64_t bytes_each) {
 bool MayRoundOnTheWay(const View& x) { return Fits(x, 2); }
 bool MayNormOnTheWay(const View& x) { return Fits(x, 6); }
 
-void RunFewProducts(Stream stream, Half type, const FewProducts& call) {
-  (type == Half::kF16 ? Run<Half::kF16> : Run<Half::kBF16>)(stream, call);
+void RunFewProducts(Stream stream, const FewProducts& call) {
+  FewProducts few = call;
+  const auto launch = few.x.f32 != nullptr ? LaunchBySlices<true> : LaunchBySlices<false>;
+  const std::span<const HalfProduct> all = few.products;
+  for (size_t first = 0; first < all.size(); first += FewProducts::kMost) {
+    few.products = all.subspan(first, std::min(FewProducts::kMost, all.size() - first));
+    launch(stream, few);
+  }
 }
 
 }  // namespace reprise::cuda

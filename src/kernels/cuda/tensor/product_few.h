@@ -26,7 +26,7 @@ struct FewProducts {
   OutputOp op = OutputOp::kNone;
   View sum;
 };
-void RunFewProducts(Stream stream, Half type, const FewProducts& call);
+void RunFewProducts(Stream stream, const FewProducts& call);
 
 // Whether blocks can round these rows themselves, which is cheaper than waiting for a kernel that
 // does; with a norm before it.

@@ -36,26 +36,24 @@ __device__ float LargestOrNaN(const float* x, int64_t cols) {
   return largest;
 }
 
-template <Half kType>
 __global__ void __launch_bounds__(kRoundThreads) RoundAnyKernel(View x, HalfRows out) {
   WaitForInputs();
   LetNextStart();
   const int64_t row = blockIdx.x;
   const float* in = x.data + row * x.stride;
-  float scale = 1;
-  if constexpr (kType == Half::kF16) scale = RowScale<kType>(LargestOrNaN(in, x.cols));
+  const float scale = RowScale(LargestOrNaN(in, x.cols));
   const float inverse = 1 / scale;
   uint32_t* to = reinterpret_cast<uint32_t*>(out.data + row * out.stride);
   for (int64_t i = threadIdx.x; i < out.stride / 2; i += kRoundThreads) {
     const float low = 2 * i < x.cols ? in[2 * i] : 0.0f;
     const float high = 2 * i + 1 < x.cols ? in[2 * i + 1] : 0.0f;
-    to[i] = Pack2<kType>(low * inverse, high * inverse);
+    to[i] = Pack2<Half::kF16>(low * inverse, high * inverse);
   }
   if (threadIdx.x == 0) out.scale[row] = scale;
 }
 
 // The same for rows of whole groups of four, at most kHold of them a thread: read once.
-template <Half kType, int kHold>
+template <int kHold>
 __global__ void __launch_bounds__(kRoundThreads) RoundKernel(View x, HalfRows out) {
   WaitForInputs();
   LetNextStart();
@@ -70,17 +68,15 @@ __global__ void __launch_bounds__(kRoundThreads) RoundKernel(View x, HalfRows ou
     held[j] = i < fours ? in[i] : make_float4(0, 0, 0, 0);
   }
   float scale = 1;
-  if constexpr (kType == Half::kF16) {
-    // Rare: a value that does not fit, for which all is looked at again.
+  // Rare: a value that does not fit, for which all is looked at again.
 #pragma unroll
-    for (int j = 0; j < kHold; ++j) {
-      for (const float value : {held[j].x, held[j].y, held[j].z, held[j].w}) {
-        largest = fabsf(value) > largest ? fabsf(value) : largest;
-      }
+  for (int j = 0; j < kHold; ++j) {
+    for (const float value : {held[j].x, held[j].y, held[j].z, held[j].w}) {
+      largest = fabsf(value) > largest ? fabsf(value) : largest;
     }
-    if (__syncthreads_or(largest >= 65520.0f)) {
-      scale = RowScale<kType>(LargestOrNaN(x.data + row * x.stride, x.cols));
-    }
+  }
+  if (__syncthreads_or(largest >= 65520.0f)) {
+    scale = RowScale(LargestOrNaN(x.data + row * x.stride, x.cols));
   }
   const float inverse = 1 / scale;
   auto* to = reinterpret_cast<uint2*>(out.data + row * out.stride);
@@ -88,8 +84,8 @@ __global__ void __launch_bounds__(kRoundThreads) RoundKernel(View x, HalfRows ou
   for (int j = 0; j < kHold; ++j) {
     const int i = threadIdx.x + j * kRoundThreads;
     if (i < fours) {
-      to[i] = make_uint2(Pack2<kType>(held[j].x * inverse, held[j].y * inverse),
-                         Pack2<kType>(held[j].z * inverse, held[j].w * inverse));
+      to[i] = make_uint2(Pack2<Half::kF16>(held[j].x * inverse, held[j].y * inverse),
+                         Pack2<Half::kF16>(held[j].z * inverse, held[j].w * inverse));
     }
   }
   if (threadIdx.x == 0) out.scale[row] = scale;
@@ -113,7 +109,7 @@ __device__ __forceinline__ int Swizzled(int row, int chunk) {
 
 // A block has kBlockRows rows of x and kBlockColumns rows of the matrix; its warps stand in a grid
 // of kWarpRows x kWarpColumns.
-template <Half kType, int kBlockRows, int kBlockColumns, int kWarpRows, int kWarpColumns>
+template <int kBlockRows, int kBlockColumns, int kWarpRows, int kWarpColumns>
 __global__ void __launch_bounds__(kWarpRows* kWarpColumns* kWarp)
     ManyRowsKernel(HalfRows x, HalfMatrix weight, HalfGroups groups, const float* bias, View out) {
   constexpr int kThreads = kWarpRows * kWarpColumns * kWarp;
@@ -125,6 +121,7 @@ __global__ void __launch_bounds__(kWarpRows* kWarpColumns* kWarp)
   const Tile tile = TileOf<kBlockRows>(x, groups, blockIdx.y);
   if (tile.matrix < 0) return;
   const uint16_t* matrix = weight.data + tile.matrix * groups.matrix_stride;
+  const float matrix_scale = ScaleOf(weight, groups, tile.matrix);
   const int64_t first = int64_t{blockIdx.x} * kBlockColumns;
   const int lane = threadIdx.x % kWarp;
   const int warp = threadIdx.x / kWarp;
@@ -186,7 +183,7 @@ __global__ void __launch_bounds__(kWarpRows* kWarpColumns* kWarp)
       for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
         for (int j = 0; j < kColumnTiles; ++j) {
-          Mma<kType>(acc[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+          Mma<Half::kF16>(acc[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
         }
       }
     }
@@ -213,7 +210,7 @@ __global__ void __launch_bounds__(kWarpRows* kWarpColumns* kWarp)
     for (int half = 0; half < 2; ++half) {
       const int64_t slot = tile.begin + warp_row + 16 * i + g + 8 * half;
       if (slot >= tile.end) continue;
-      const float scale = x.scale[SourceRow(groups, slot)];
+      const float scale = x.scale[SourceRow(groups, slot)] * matrix_scale;
 #pragma unroll
       for (int j = 0; j < kColumnTiles; ++j) {
 #pragma unroll
@@ -230,11 +227,11 @@ __global__ void __launch_bounds__(kWarpRows* kWarpColumns* kWarp)
 
 // --- Choice of a form ----------------------------------------------------------------------
 
-template <Half kType, int kBlockRows, int kBlockColumns, int kWarpRows, int kWarpColumns>
+template <int kBlockRows, int kBlockColumns, int kWarpRows, int kWarpColumns>
 void LaunchMany(Stream stream, const HalfRows& x, const HalfMatrix& weight,
                 const HalfGroups& groups, const float* bias, const View& out) {
   constexpr size_t kShared = size_t{kStages} * (kBlockRows + kBlockColumns) * kDepth * 2;
-  const auto kernel = ManyRowsKernel<kType, kBlockRows, kBlockColumns, kWarpRows, kWarpColumns>;
+  const auto kernel = ManyRowsKernel<kBlockRows, kBlockColumns, kWarpRows, kWarpColumns>;
   static const bool allowed = (AllowShared(kernel, kShared), true);
   (void)allowed;
   const dim3 grid(unsigned(CeilDiv<int64_t>(weight.rows, kBlockColumns)),
@@ -242,63 +239,52 @@ void LaunchMany(Stream stream, const HalfRows& x, const HalfMatrix& weight,
   kernel<<<grid, kWarpRows * kWarpColumns * kWarp, kShared, stream>>>(x, weight, groups, bias, out);
 }
 
-template <Half kType>
 void Run(Stream stream, const HalfRows& x, const HalfGroups& groups,
          std::span<const HalfProduct> products) {
   const int64_t slots = products[0].out.rows;
   // Rows that one matrix has to expect.
   const int64_t rows = groups.count == 0 ? slots : CeilDiv<int64_t>(slots, groups.count);
   if (x.f32 != nullptr || rows <= (groups.count == 0 ? kFewRows : kFewGroupRows)) {
-    return RunFewProducts(stream, kType, {.x = x, .groups = groups, .products = products});
+    return RunFewProducts(stream, {.x = x, .groups = groups, .products = products});
   }
   if (groups.count == 0 && AreSomeRows(x, products)) {
-    return SomeRowsProducts(stream, kType, x, products);
+    return SomeRowsProducts(stream, x, products);
   }
   for (const HalfProduct& one : products) {
     if (groups.row == nullptr) {
-      ManyRowsProduct(stream, kType, x, one.weight, groups, one.bias, one.out);
+      ManyRowsProduct(stream, x, one.weight, groups, one.bias, one.out);
     } else {
-      LaunchMany<kType, 64, 64, 2, 2>(stream, x, one.weight, groups, one.bias, one.out);
+      LaunchMany<64, 64, 2, 2>(stream, x, one.weight, groups, one.bias, one.out);
     }
   }
 }
 
 }  // namespace
 
-namespace {
-
-template <Half kType>
-void LaunchRound(Stream stream, const View& x, const HalfRows& out) {
+void RoundRows(Stream stream, const View& x, const HalfRows& out) {
   const bool fours = x.cols == out.stride && Aligned16(x.data, x.stride);
   const int64_t hold = CeilDiv<int64_t>(x.cols, 4 * kRoundThreads);
-  const auto kernel = !fours || hold > 16 ? RoundAnyKernel<kType>
-                      : hold <= 1         ? RoundKernel<kType, 1>
-                      : hold <= 4         ? RoundKernel<kType, 4>
-                                          : RoundKernel<kType, 16>;
+  const auto kernel = !fours || hold > 16 ? RoundAnyKernel
+                      : hold <= 1         ? RoundKernel<1>
+                      : hold <= 4         ? RoundKernel<4>
+                                          : RoundKernel<16>;
   LaunchEarly(kernel, unsigned(x.rows), kRoundThreads, 0, stream, x, out);
-}
-
-}  // namespace
-
-void RoundRows(Stream stream, Half type, const View& x, const HalfRows& out) {
-  (type == Half::kF16 ? LaunchRound<Half::kF16> : LaunchRound<Half::kBF16>)(stream, x, out);
 }
 
 HalfRows RoundedOnTheWay(const View& x) {
   return {nullptr, nullptr, x.rows, x.cols, x.stride, x.data};
 }
 
-void Products(Stream stream, Half type, const HalfRows& x, std::span<const HalfProduct> products) {
+void Products(Stream stream, const HalfRows& x, std::span<const HalfProduct> products) {
   if (products.empty() || x.rows == 0) return;
-  (type == Half::kF16 ? Run<Half::kF16> : Run<Half::kBF16>)(stream, x, {}, products);
+  Run(stream, x, {}, products);
 }
 
-void ProductGroups(Stream stream, Half type, const HalfRows& x, const HalfMatrix& weight,
+void ProductGroups(Stream stream, const HalfRows& x, const HalfMatrix& weight,
                    const HalfGroups& groups, const float* bias, const View& out) {
   if (out.rows == 0) return;
   const HalfProduct one[] = {{weight, bias, out}};
-  (type == Half::kF16 ? Run<Half::kF16> : Run<Half::kBF16>)(stream, x, groups,
-                                                            std::span<const HalfProduct>(one));
+  Run(stream, x, groups, std::span<const HalfProduct>(one));
 }
 
 }  // namespace reprise::cuda

@@ -7,9 +7,10 @@
 #include "kernels/cuda/view.h"
 #include "kernels/reference/gpu/tensor_core.h"
 
-// Products with F16 and BF16 weights on tensor cores. The bits are those of
-// reference::TensorProduct, whatever the number of rows: one form for few rows (slices of K spread
-// over warps, weights read once), one for many (tiles).
+// Products with 16-bit weights on tensor cores: F16 as in files, BF16 as
+// reference/gpu/bf16_weights.h has it. The bits are those of reference::TensorProduct, whatever the
+// number of rows: one form for few rows (slices of K spread over warps, weights read once), one for
+// many (tiles).
 namespace reprise::cuda {
 
 using reference::Half;
@@ -26,24 +27,26 @@ struct HalfRows {
 };
 // REQUIRES: MayRoundOnTheWay(x) (product_few.h).
 HalfRows RoundedOnTheWay(const View& x);
-void RoundRows(Stream stream, Half type, const View& x, const HalfRows& out);
+void RoundRows(Stream stream, const View& x, const HalfRows& out);
 
-// Weights [rows, cols] as they lie in files, `stride` elements apart: a multiple of 16, zeros from
-// cols on. Rows start at multiples of 32 bytes.
+// Weights [rows, cols] in f16, `stride` elements apart: a multiple of 16, zeros from cols on. Rows
+// start at multiples of 32 bytes. They stand for themselves times a power of two.
 struct HalfMatrix {
   const uint16_t* data = nullptr;
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t stride = 0;
+  float scale = 1;
 };
 
 // Rows of x that belong to one of several matrices: those of expert e are [begin[e], begin[e + 1]).
-// Matrix e lies e * matrix_stride elements behind the first. begin: device memory.
+// Matrix e lies e * matrix_stride elements behind the first. Arrays are device memory.
 struct HalfGroups {
   const int32_t* begin = nullptr;  // [count + 1]
   const int32_t* row = nullptr;    // [rows] row of x of a slot, or null: the slot itself
   int count = 0;
   int64_t matrix_stride = 0;
+  const float* scale = nullptr;  // [count] of each matrix, or null: that of the HalfMatrix
 };
 
 // out[t][r] = x[t] . weight[r] (+ bias[r]).
@@ -53,10 +56,10 @@ struct HalfProduct {
   View out;
 };
 // Several products of one input, in one launch where rows are few.
-void Products(Stream stream, Half type, const HalfRows& x, std::span<const HalfProduct> products);
+void Products(Stream stream, const HalfRows& x, std::span<const HalfProduct> products);
 // The same for groups of rows, each with its own matrix; rows of out are slots, at least
 // begin[count]. The bias is one for all.
-void ProductGroups(Stream stream, Half type, const HalfRows& x, const HalfMatrix& weight,
+void ProductGroups(Stream stream, const HalfRows& x, const HalfMatrix& weight,
                    const HalfGroups& groups, const float* bias, const View& out);
 
 }  // namespace reprise::cuda

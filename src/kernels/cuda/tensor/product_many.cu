@@ -55,7 +55,6 @@ __device__ __forceinline__ TilePlace PlaceOf(const Call& call, int index) {
   return {first + inside % width, inside / width};
 }
 
-template <Half kType>
 __global__ void __launch_bounds__(kThreads, 1)
     ManyKernel(const __grid_constant__ CUtensorMap x_map,
                const __grid_constant__ CUtensorMap weight_map,
@@ -128,7 +127,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         WarpgroupFence();
 #pragma unroll
         for (int k = 0; k < kDepth / 16; ++k) {
-          WarpgroupMma128<kType>(acc, a + 2 * k, b + 2 * k, s == 0 && k == 0);
+          WarpgroupMma128<Half::kF16>(acc, a + 2 * k, b + 2 * k, s == 0 && k == 0);
         }
         WarpgroupCommit();
         if (s > 0) {
@@ -144,6 +143,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       for (int i = 0; i < 64; ++i) total[i] = slice == 0 ? acc[i] : total[i] + acc[i];
     }
     const int64_t first_column = int64_t{place.column} * kTileColumns;
+    const float matrix_scale = ScaleOf(call.weight, call.groups, tile.matrix);
     // A tile that ends before the next group's rows must not write to those.
     const bool boxes = call.boxes && (call.groups.count == 0 || tile.end - tile.begin == kTileRows);
     if (boxes) {
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int half = 0; half < 2; ++half) {
       const int inside = warp_row + g + 8 * half;
       const int64_t row = tile.begin + inside;
-      const float scale = row < tile.end ? call.x.scale[row] : 0.0f;
+      const float scale = row < tile.end ? call.x.scale[row] * matrix_scale : 0.0f;
 #pragma unroll
       for (int j = 0; j < kTileColumns / 8; ++j) {
         const int64_t column = first_column + 8 * j + 2 * t;
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 }  // namespace
 
-void ManyRowsProduct(Stream stream, Half type, const HalfRows& x, const HalfMatrix& weight,
+void ManyRowsProduct(Stream stream, const HalfRows& x, const HalfMatrix& weight,
                      const HalfGroups& groups, const float* bias, const View& out) {
   const int64_t matrices = std::max(1, groups.count);
   const int64_t row_tiles = TileBound(out.rows, kTileRows, groups);
@@ -213,15 +213,13 @@ void ManyRowsProduct(Stream stream, Half type, const HalfRows& x, const HalfMatr
                                                weight.stride, kTileColumns);
   const CUtensorMap out_map =
       call.boxes ? MakeFloatMap(out.data, out.rows, weight.rows, out.stride, 64) : CUtensorMap{};
-  const auto kernel = type == Half::kF16 ? ManyKernel<Half::kF16> : ManyKernel<Half::kBF16>;
-  static const bool allowed = (AllowShared(ManyKernel<Half::kF16>, kShared),
-                               AllowShared(ManyKernel<Half::kBF16>, kShared), true);
+  static const bool allowed = (AllowShared(ManyKernel, kShared), true);
   (void)allowed;
   int device = 0, multiprocessors = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   const int64_t blocks = std::min<int64_t>(row_tiles * column_tiles, multiprocessors);
-  kernel<<<unsigned(blocks), kThreads, kShared, stream>>>(x_map, weight_map, out_map, call);
+  ManyKernel<<<unsigned(blocks), kThreads, kShared, stream>>>(x_map, weight_map, out_map, call);
 }
 
 }  // namespace reprise::cuda

@@ -9,7 +9,7 @@ namespace reprise::cuda {
 // Product and ProductGroups; the bits are theirs. Rows of x must lie in the order of the slots
 // (groups.row is null).
 // REQUIRES: the device has compute capability 9.0; x.data and weight.data are aligned to 16 bytes.
-void ManyRowsProduct(Stream stream, Half type, const HalfRows& x, const HalfMatrix& weight,
+void ManyRowsProduct(Stream stream, const HalfRows& x, const HalfMatrix& weight,
                      const HalfGroups& groups, const float* bias, const View& out);
 
 }  // namespace reprise::cuda

@@ -40,6 +40,7 @@ struct Layout {
 };
 
 struct Matrix {
+  float scale;
   const float* bias;
   View out;
   int rows;
@@ -135,12 +136,12 @@ __device__ __forceinline__ float4 LoadRemote4(uint32_t mine, int rank) {
   return four;
 }
 
-template <Half kType, int kTokens>
+template <int kTokens>
 __device__ __forceinline__ void Multiply(float (&acc)[kTokens / 2], uint64_t weights, uint64_t x,
                                          bool first) {
-  if constexpr (kTokens == 128) WarpgroupMma128<kType>(acc, weights, x, first);
-  if constexpr (kTokens == 64) WarpgroupMma64<kType>(acc, weights, x, first);
-  if constexpr (kTokens == 32) WarpgroupMma32<kType>(acc, weights, x, first);
+  if constexpr (kTokens == 128) WarpgroupMma128<Half::kF16>(acc, weights, x, first);
+  if constexpr (kTokens == 64) WarpgroupMma64<Half::kF16>(acc, weights, x, first);
+  if constexpr (kTokens == 32) WarpgroupMma32<Half::kF16>(acc, weights, x, first);
 }
 
 // Leaves the sums of a slice: [token, row of weights].
@@ -197,7 +198,7 @@ struct Share {
     for (int i = 0; i < kEach; ++i) {
       const int token = place.token + TokenOf(i);
       if (TokenOf(i) >= kTokens || token >= call.tokens) break;
-      const float scale = call.scale[token];
+      const float scale = call.scale[token] * matrix.scale;
       const float y[4] = {total[i].x * scale, total[i].y * scale, total[i].z * scale,
                           total[i].w * scale};
       float* to = matrix.out.data + token * matrix.out.stride;
@@ -258,7 +259,7 @@ __device__ void AskForSlices(const Maps& maps, const Call& call, uint8_t* stages
 }
 
 // Computes the slices of this block.
-template <Half kType, int kTokens, int kCluster, typename Barriers>
+template <int kTokens, int kCluster, typename Barriers>
 __device__ void RunSlices(const Call& call, const uint8_t* stages, float* sums,
                           Barriers* barriers) {
   using Room = Layout<kTokens>;
@@ -278,7 +279,7 @@ __device__ void RunSlices(const Call& call, const uint8_t* stages, float* sums,
       WarpgroupFence();
 #pragma unroll
       for (int k = 0; k < kDepth / 16; ++k) {
-        Multiply<kType, kTokens>(acc, weights + 2 * k, x + 2 * k, step == 0 && k == 0);
+        Multiply<kTokens>(acc, weights + 2 * k, x + 2 * k, step == 0 && k == 0);
       }
       WarpgroupCommit();
       if (step > 0) {
@@ -318,7 +319,7 @@ __device__ void AddSlices(const Call& call, const float* sums, Barriers* barrier
   }
 }
 
-template <Half kType, int kTokens, int kCluster>
+template <int kTokens, int kCluster>
 __global__ void __launch_bounds__(kThreads, 1)
     SomeRowsKernel(const __grid_constant__ Maps maps, const __grid_constant__ Call call) {
   using Room = Layout<kTokens>;
@@ -343,7 +344,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   // Said by one thread for all, so that the compiler knows that no warp is divided here.
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (group < kGroups) {
-    RunSlices<kType, kTokens, kCluster>(call, stages, sums, &barriers);
+    RunSlices<kTokens, kCluster>(call, stages, sums, &barriers);
   } else if (group == kGroups) {
     AddSlices<kTokens, kCluster>(call, sums, &barriers);
   } else if (threadIdx.x % kWarp == 0) {
@@ -354,9 +355,9 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 // A launch of clusters; how many, its user says.
-template <Half kType, int kTokens, int kCluster>
+template <int kTokens, int kCluster>
 struct Launcher {
-  static constexpr auto kKernel = SomeRowsKernel<kType, kTokens, kCluster>;
+  static constexpr auto kKernel = SomeRowsKernel<kTokens, kCluster>;
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config = {};
 
@@ -402,28 +403,26 @@ struct Launcher {
   }
 };
 
-template <Half kType, int kTokens>
+template <int kTokens>
 void LaunchBySlices(Stream stream, const Maps& maps, const Call& call) {
   if constexpr (kTokens <= 64) {
-    if (call.slices <= 1) return Launcher<kType, kTokens, 1>(stream).Run(maps, call);
-    if (call.slices <= 2) return Launcher<kType, kTokens, 2>(stream).Run(maps, call);
+    if (call.slices <= 1) return Launcher<kTokens, 1>(stream).Run(maps, call);
+    if (call.slices <= 2) return Launcher<kTokens, 2>(stream).Run(maps, call);
   }
   // Large clusters leave more of the device unused, small ones more of the last turn.
-  using Four = Launcher<kType, kTokens, 4>;
-  using Eight = Launcher<kType, kTokens, 8>;
+  using Four = Launcher<kTokens, 4>;
+  using Eight = Launcher<kTokens, 8>;
   if (Four::Turns(call) <= Eight::Turns(call)) return Four(stream).Run(maps, call);
   Eight(stream).Run(maps, call);
 }
 
-template <Half kType>
 void LaunchByTokens(Stream stream, const Maps& maps, const Call& call, int tokens) {
-  if (tokens == 32) return LaunchBySlices<kType, 32>(stream, maps, call);
-  if (tokens == 64) return LaunchBySlices<kType, 64>(stream, maps, call);
-  LaunchBySlices<kType, 128>(stream, maps, call);
+  if (tokens == 32) return LaunchBySlices<32>(stream, maps, call);
+  if (tokens == 64) return LaunchBySlices<64>(stream, maps, call);
+  LaunchBySlices<128>(stream, maps, call);
 }
 
-void RunUpToMost(Stream stream, Half type, const HalfRows& x,
-                 std::span<const HalfProduct> products) {
+void RunUpToMost(Stream stream, const HalfRows& x, std::span<const HalfProduct> products) {
   const HalfMatrix& first = products[0].weight;
   const bool narrow = first.stride <= 2 * kTensorSlice;  // with large shares, which want registers
   const int tokens = x.rows <= 32 ? 32 : x.rows <= 64 || narrow ? 64 : 128;
@@ -436,6 +435,7 @@ void RunUpToMost(Stream stream, Half type, const HalfRows& x,
     matrix.begin = tiles;
     if (i >= products.size()) continue;
     const HalfProduct& product = products[i];
+    matrix.scale = product.weight.scale;
     matrix.bias = product.bias;
     matrix.out = product.out;
     matrix.rows = static_cast<int>(product.weight.rows);
@@ -449,8 +449,7 @@ void RunUpToMost(Stream stream, Half type, const HalfRows& x,
   call.tiles = tiles * call.token_tiles;
   call.steps = static_cast<int>(CeilDiv<int64_t>(first.stride, kDepth));
   call.slices = CeilDiv(call.steps, kSliceStages);
-  (type == Half::kF16 ? LaunchByTokens<Half::kF16> : LaunchByTokens<Half::kBF16>)(stream, maps,
-                                                                                  call, tokens);
+  LaunchByTokens(stream, maps, call, tokens);
 }
 
 }  // namespace
@@ -465,10 +464,9 @@ bool AreSomeRows(const HalfRows& x, std::span<const HalfProduct> products) {
   return x.rows <= 64 || CeilDiv<int64_t>(x.rows, 128) * tiles < kMultiprocessors;
 }
 
-void SomeRowsProducts(Stream stream, Half type, const HalfRows& x,
-                      std::span<const HalfProduct> products) {
+void SomeRowsProducts(Stream stream, const HalfRows& x, std::span<const HalfProduct> products) {
   for (size_t i = 0; i < products.size(); i += kMost) {
-    RunUpToMost(stream, type, x, products.subspan(i, std::min<size_t>(kMost, products.size() - i)));
+    RunUpToMost(stream, x, products.subspan(i, std::min<size_t>(kMost, products.size() - i)));
   }
 }
 

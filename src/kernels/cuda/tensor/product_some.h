@@ -11,8 +11,7 @@ namespace reprise::cuda {
 // of K are divided among the blocks of a cluster. The bits are those of every other form.
 // REQUIRES: the device has compute capability 9.0; x.data and weights are aligned to 16 bytes; all
 // weights have one stride.
-void SomeRowsProducts(Stream stream, Half type, const HalfRows& x,
-                      std::span<const HalfProduct> products);
+void SomeRowsProducts(Stream stream, const HalfRows& x, std::span<const HalfProduct> products);
 
 // Whether these products are of that kind.
 bool AreSomeRows(const HalfRows& x, std::span<const HalfProduct> products);

@@ -165,10 +165,11 @@ std::vector<float> RandomFloats(size_t count, unsigned seed, float deviation) {
   return values;
 }
 
-class ProductTest : public ::testing::TestWithParam<std::tuple<Half, ProductCase>> {};
+// Of weights of F16, and of BF16, which have a scale.
+class ProductTest : public ::testing::TestWithParam<std::tuple<float, ProductCase>> {};
 
 TEST_P(ProductTest, EqualsSpecification) {
-  const auto [type, shape] = GetParam();
+  const auto [weight_scale, shape] = GetParam();
   const int64_t stride = (shape.cols + 15) / 16 * 16;
   std::vector<float> x = RandomFloats(size_t(shape.rows * shape.cols), 1, 1);
   if (shape.rows > 2) x[size_t(2 * shape.cols + 5)] = 3e6f;  // too large for f16
@@ -177,7 +178,7 @@ TEST_P(ProductTest, EqualsSpecification) {
   std::vector<uint16_t> weights(size_t(shape.outputs * stride));
   for (int64_t r = 0; r < shape.outputs; ++r) {
     for (int64_t k = 0; k < shape.cols; ++k) {
-      weights[size_t(r * stride + k)] = ToHalf(type, w[size_t(r * shape.cols + k)]);
+      weights[size_t(r * stride + k)] = F32ToF16(w[size_t(r * shape.cols + k)]);
     }
   }
   DeviceArray<float> device_x(x), device_bias(bias), scale(size_t(shape.rows));
@@ -188,22 +189,22 @@ TEST_P(ProductTest, EqualsSpecification) {
   if (MayRoundOnTheWay(view)) {
     half = RoundedOnTheWay(view);
   } else {
-    RoundRows(nullptr, type, view, half);
+    RoundRows(nullptr, view, half);
   }
   // Beside two others of the same input: the first half of the matrix, and its first row alone.
   DeviceArray<float> beside(size_t(shape.rows * (shape.outputs / 2 + 1)));
   const HalfProduct products[] = {
-      {{device_w.data(), shape.outputs / 2, shape.cols, stride},
+      {{device_w.data(), shape.outputs / 2, shape.cols, stride, 2 * weight_scale},
        nullptr,
        {beside.data(), shape.rows, shape.outputs / 2, shape.outputs / 2 + 1}},
-      {{device_w.data(), shape.outputs, shape.cols, stride},
+      {{device_w.data(), shape.outputs, shape.cols, stride, weight_scale},
        device_bias.data(),
        {out.data(), shape.rows, shape.outputs, shape.outputs}},
-      {{device_w.data(), 1, shape.cols, stride},
+      {{device_w.data(), 1, shape.cols, stride, 2 * weight_scale},
        nullptr,
        {beside.data() + shape.outputs / 2, shape.rows, 1, shape.outputs / 2 + 1}}};
   const std::span<const HalfProduct> all(products, 3);
-  Products(nullptr, type, half, shape.outputs > 1 ? all : all.subspan(1, 1));
+  Products(nullptr, half, shape.outputs > 1 ? all : all.subspan(1, 1));
   const std::vector<float> got = out.Read();
   const std::vector<float> others = beside.Read();
 
@@ -213,14 +214,15 @@ TEST_P(ProductTest, EqualsSpecification) {
   ParallelFor(shape.rows, [&](int64_t t) {
     std::vector<uint16_t> row(static_cast<size_t>(stride));
     const float row_scale =
-        reference::RoundRow(type, {x.data() + t * shape.cols, size_t(shape.cols)}, row.data());
+        reference::RoundRow({x.data() + t * shape.cols, size_t(shape.cols)}, row.data());
     for (int64_t r = t % step; r < shape.outputs; r += step) {
-      const float expected = reference::TensorProduct(type, weights.data() + r * stride, row.data(),
-                                                      stride, row_scale, &bias[size_t(r)]);
+      const float expected =
+          reference::TensorProduct(weights.data() + r * stride, row.data(), stride,
+                                   row_scale * weight_scale, &bias[size_t(r)]);
       different += Bits(got[size_t(t * shape.outputs + r)]) != Bits(expected);
       if (shape.outputs == 1) continue;
-      const float plain = reference::TensorProduct(type, weights.data() + r * stride, row.data(),
-                                                   stride, row_scale, nullptr);
+      const float plain = reference::TensorProduct(weights.data() + r * stride, row.data(), stride,
+                                                   row_scale * (2 * weight_scale), nullptr);
       const float* other = others.data() + t * (shape.outputs / 2 + 1);
       if (r < shape.outputs / 2) different += Bits(other[r]) != Bits(plain);
       if (r == 0) different += Bits(other[shape.outputs / 2]) != Bits(plain);
@@ -230,7 +232,7 @@ TEST_P(ProductTest, EqualsSpecification) {
 }
 INSTANTIATE_TEST_SUITE_P(
     All, ProductTest,
-    ::testing::Combine(::testing::Values(Half::kF16, Half::kBF16),
+    ::testing::Combine(::testing::Values(1.0f, 0x1p-12f),
                        ::testing::Values(ProductCase{1, 16, 1}, ProductCase{1, 40, 9},
                                          ProductCase{1, 1024, 3584}, ProductCase{1, 4096, 1000},
                                          ProductCase{3, 12288, 260}, ProductCase{4, 2048, 130},
@@ -248,7 +250,7 @@ TEST(ProductGroupsTest, EachGroupHasItsMatrix) {
     const std::vector<float> x = RandomFloats(size_t(rows * kCols), 1, 1);
     const std::vector<float> w = RandomFloats(size_t(kExperts * kOutputs * kCols), 2, 0.05f);
     std::vector<uint16_t> weights(w.size());
-    for (size_t i = 0; i < w.size(); ++i) weights[i] = F32ToBF16(w[i]);
+    for (size_t i = 0; i < w.size(); ++i) weights[i] = F32ToF16(w[i]);
     std::mt19937 random(5);
     std::vector<std::vector<int32_t>> of(kExperts);
     for (int32_t t = 0; t < rows; ++t) {
@@ -265,22 +267,26 @@ TEST(ProductGroupsTest, EachGroupHasItsMatrix) {
     DeviceArray<float> out(static_cast<size_t>(slots * kOutputs));
     DeviceArray<uint16_t> device_w(weights), rounded(size_t(rows * kCols));
     DeviceArray<int32_t> device_begin(begin), device_row(row);
+    std::vector<float> weight_scale(kExperts);
+    for (int e = 0; e < kExperts; ++e) weight_scale[size_t(e)] = std::ldexp(1.0f, e % 7 - 3);
+    const DeviceArray<float> scales(weight_scale);
     const HalfRows half{rounded.data(), scale.data(), rows, kCols, kCols};
-    RoundRows(nullptr, Half::kBF16, {device_x.data(), rows, kCols, kCols}, half);
-    ProductGroups(nullptr, Half::kBF16, half, {device_w.data(), kOutputs, kCols, kCols},
-                  {device_begin.data(), device_row.data(), kExperts, kOutputs * kCols}, nullptr,
-                  {out.data(), slots, kOutputs, kOutputs});
+    RoundRows(nullptr, {device_x.data(), rows, kCols, kCols}, half);
+    ProductGroups(
+        nullptr, half, {device_w.data(), kOutputs, kCols, kCols},
+        {device_begin.data(), device_row.data(), kExperts, kOutputs * kCols, scales.data()},
+        nullptr, {out.data(), slots, kOutputs, kOutputs});
     const std::vector<float> got = out.Read();
     int64_t different = 0;
     for (int e = 0; e < kExperts; ++e) {
       for (int32_t s = begin[size_t(e)]; s<begin[size_t(e) + 1]; s += rows> 100 ? 7 : 1) {
         std::vector<uint16_t> rounded_row(kCols);
         const float row_scale = reference::RoundRow(
-            Half::kBF16, {x.data() + row[size_t(s)] * kCols, size_t(kCols)}, rounded_row.data());
+            {x.data() + row[size_t(s)] * kCols, size_t(kCols)}, rounded_row.data());
         for (int64_t r = 0; r < kOutputs; ++r) {
-          const float expected =
-              reference::TensorProduct(Half::kBF16, weights.data() + (e * kOutputs + r) * kCols,
-                                       rounded_row.data(), kCols, row_scale, nullptr);
+          const float expected = reference::TensorProduct(
+              weights.data() + (e * kOutputs + r) * kCols, rounded_row.data(), kCols,
+              row_scale * weight_scale[size_t(e)], nullptr);
           different += Bits(got[size_t(s * kOutputs + r)]) != Bits(expected);
         }
       }

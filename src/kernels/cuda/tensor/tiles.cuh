@@ -52,6 +52,10 @@ __device__ Tile TileOf(const HalfRows& x, const HalfGroups& groups, int index) {
   return {0, begin, min(begin + kRows, x.rows)};
 }
 
+__device__ __forceinline__ float ScaleOf(const HalfMatrix& weight, const HalfGroups& groups,
+                                         int64_t matrix) {
+  return groups.scale != nullptr ? groups.scale[matrix] : weight.scale;
+}
 __device__ __forceinline__ int64_t SourceRow(const HalfGroups& groups, int64_t slot) {
   return groups.row != nullptr ? groups.row[slot] : slot;
 }

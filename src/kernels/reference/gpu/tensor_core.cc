@@ -76,8 +76,6 @@ float Truncate(bool negative, uint64_t magnitude, int exponent) {
   return std::bit_cast<float>(sign | field << 23 | (uint32_t(kept) & 0x7FFFFF));
 }
 
-uint16_t RoundTo(Half type, float x) { return type == Half::kF16 ? F32ToF16(x) : F32ToBF16(x); }
-
 }  // namespace
 
 float TensorStep(Half type, const uint16_t* a, const uint16_t* b, float c) {
@@ -122,33 +120,32 @@ float TensorChain(Half type, const uint16_t* a, const uint16_t* b, int64_t n) {
   return TensorStep(type, rest_a, rest_b, sum);
 }
 
-float TensorDot(Half type, const uint16_t* a, const uint16_t* b, int64_t n) {
+float TensorDot(const uint16_t* a, const uint16_t* b, int64_t n) {
   float total = 0;
   for (int64_t k = 0; k < n; k += kTensorSlice) {
-    const float slice = TensorChain(type, a + k, b + k, std::min<int64_t>(kTensorSlice, n - k));
+    const float slice =
+        TensorChain(Half::kF16, a + k, b + k, std::min<int64_t>(kTensorSlice, n - k));
     total = k == 0 ? slice : total + slice;
   }
   return total;
 }
 
-float RoundRow(Half type, std::span<const float> x, uint16_t* out) {
+float RoundRow(std::span<const float> x, uint16_t* out) {
   float scale = 1;
-  if (type == Half::kF16) {
-    float largest = 0;
-    bool finite = true;
-    for (const float value : x) {
-      finite = finite && std::isfinite(value);
-      largest = std::max(largest, std::fabs(value));
-    }
-    // 65520 is the smallest number that rounds to infinity.
-    if (finite && largest >= 65520.0f) {
-      int exponent = 0;
-      std::frexp(largest, &exponent);  // largest < 2^exponent
-      scale = std::ldexp(1.0f, exponent - 15);
-    }
+  float largest = 0;
+  bool finite = true;
+  for (const float value : x) {
+    finite = finite && std::isfinite(value);
+    largest = std::max(largest, std::fabs(value));
+  }
+  // 65520 is the smallest number that rounds to infinity.
+  if (finite && largest >= 65520.0f) {
+    int exponent = 0;
+    std::frexp(largest, &exponent);  // largest < 2^exponent
+    scale = std::ldexp(1.0f, exponent - 15);
   }
   const float inverse = 1 / scale;  // a power of two: exact
-  for (size_t i = 0; i < x.size(); ++i) out[i] = RoundTo(type, x[i] * inverse);
+  for (size_t i = 0; i < x.size(); ++i) out[i] = F32ToF16(x[i] * inverse);
   return scale;
 }
 

@@ -31,19 +31,20 @@ float TensorStep(Half type, const uint16_t* a, const uint16_t* b, float c);
 // A chain of steps over `n` elements, ascending, from +0. Missing elements of the last step are 0.
 float TensorChain(Half type, const uint16_t* a, const uint16_t* b, int64_t n);
 
-// The product of a row of weights and a row of activations: chains over slices of 512, added in
-// f32, ascending (the first is taken as it is).
-float TensorDot(Half type, const uint16_t* a, const uint16_t* b, int64_t n);
+// The product of a row of weights and a row of activations, both f16: chains over slices of 512,
+// added in f32, ascending (the first is taken as it is).
+float TensorDot(const uint16_t* a, const uint16_t* b, int64_t n);
 
-// A row of activations as the product takes it. bf16: rounded to nearest even. f16: the same, after
-// a multiplication by 2^-e where a finite element would round to infinity (e the smallest that
-// brings the largest below 2^15); returns 2^e, by which the product is multiplied at last.
-float RoundRow(Half type, std::span<const float> x, uint16_t* out);
+// A row of activations as the product takes it: rounded to nearest even in f16, after a
+// multiplication by 2^-e where a finite element would round to infinity (e the smallest that brings
+// the largest below 2^15); returns 2^e, by which the product is multiplied at last.
+float RoundRow(std::span<const float> x, uint16_t* out);
 
 // y = TensorDot(weight, rounded x) * scale (+ bias): one output of a product with 16-bit weights.
-inline float TensorProduct(Half type, const uint16_t* weight, const uint16_t* x, int64_t n,
-                           float scale, const float* bias) {
-  const float y = TensorDot(type, weight, x, n) * scale;
+// scale: that of the row, times that of the matrix (bf16_weights.h).
+inline float TensorProduct(const uint16_t* weight, const uint16_t* x, int64_t n, float scale,
+                           const float* bias) {
+  const float y = TensorDot(weight, x, n) * scale;
   return bias != nullptr ? y + *bias : y;
 }
 
