@@ -176,9 +176,9 @@ class Backend {
                      const ConstRows& x, const ConstRows& r, const ConstRows& i, const Rows& y) = 0;
 
   // joint_ops.h; false: there is no kernel for it, and the ops that it consists of are run.
-  virtual bool GatedDeltaMix(const StepLayout&, const GatedDeltaLayer&, const ConstRows& /*qkv*/,
-                             const ConstRows& /*a*/, const ConstRows& /*b*/, const ConstRows& /*z*/,
-                             const Rows& /*y*/) {
+  virtual bool GatedDeltaMix(ScratchArena&, const StepLayout&, const GatedDeltaLayer&,
+                             const ConstRows& /*qkv*/, const Rows& /*a*/, const Rows& /*b*/,
+                             const ConstRows& /*z*/, const Rows& /*y*/) {
     return false;
   }
   virtual bool StoreHeads(const StepLayout&, const KvPlace&, const KvShape&, const HeadInputs&,

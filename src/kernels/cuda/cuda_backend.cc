@@ -431,9 +431,12 @@ void CudaBackend::RgLru(const StepLayout& step, size_t state_offset, ConstFloats
               ViewOf(r), ViewOf(i), ViewOf(y));
 }
 
-bool CudaBackend::GatedDeltaMix(const StepLayout& step, const GatedDeltaLayer& layer,
-                                const ConstRows& qkv, const ConstRows& a, const ConstRows& b,
-                                const ConstRows& z, const Rows& y) {
+// From so many sequences on their states are what a token of each waits for.
+constexpr int64_t kManySequences = 8;
+
+bool CudaBackend::GatedDeltaMix(ScratchArena& scratch, const StepLayout& step,
+                                const GatedDeltaLayer& layer, const ConstRows& qkv, const Rows& a,
+                                const Rows& b, const ConstRows& z, const Rows& y) {
   const GatedDeltaShape& shape = layer.shape;
   DeltaTokenLayer view;
   view.shape = {shape.value_heads, shape.key_dim, shape.value_dim, shape.key_heads,
@@ -449,10 +452,19 @@ bool CudaBackend::GatedDeltaMix(const StepLayout& step, const GatedDeltaLayer& l
   view.norm_eps = layer.norm_eps;
   view.q_scale = 1 / std::sqrt(float(shape.key_dim));
   const bool one_each = step.rows() == int64_t(step.host.sequences.size());
-  const bool aligned = step.state_bytes % 16 == 0 && qkv.stride % 4 == 0 &&
-                       reinterpret_cast<uintptr_t>(Raw(qkv.data)) % 16 == 0;
+  const bool aligned = step.state_bytes % 16 == 0 && qkv.stride % 4 == 0 && y.stride % 4 == 0 &&
+                       reinterpret_cast<uintptr_t>(Raw(qkv.data)) % 16 == 0 &&
+                       reinterpret_cast<uintptr_t>(Raw(y.data)) % 16 == 0;
   if (!one_each || !aligned || !HasDeltaToken(view)) return false;
-  DeltaToken(stream(), ViewOf(step), view, ViewOf(qkv), ViewOf(a), ViewOf(b), ViewOf(z), ViewOf(y));
+  if (step.rows() < kManySequences) {
+    DeltaToken(stream(), ViewOf(step), view, ViewOf(qkv), ViewOf(a), ViewOf(b), ViewOf(z),
+               ViewOf(y));
+    return true;
+  }
+  const ScratchScope scope(scratch);
+  const Rows mixed = {scratch.Floats(size_t(qkv.rows * qkv.cols)), qkv.rows, qkv.cols, qkv.cols};
+  DeltaTokens(stream(), ViewOf(step), view, ViewOf(qkv), ViewOf(a), ViewOf(b), ViewOf(z),
+              ViewOf(mixed), ViewOf(y));
   return true;
 }
 

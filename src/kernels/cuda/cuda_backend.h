@@ -126,8 +126,8 @@ class CudaBackend final : public Backend {
   void RgLru(const StepLayout& step, size_t state_offset, ConstFloats rate, const ConstRows& x,
              const ConstRows& r, const ConstRows& i, const Rows& y) override;
 
-  bool GatedDeltaMix(const StepLayout& step, const GatedDeltaLayer& layer, const ConstRows& qkv,
-                     const ConstRows& a, const ConstRows& b, const ConstRows& z,
+  bool GatedDeltaMix(ScratchArena& scratch, const StepLayout& step, const GatedDeltaLayer& layer,
+                     const ConstRows& qkv, const Rows& a, const Rows& b, const ConstRows& z,
                      const Rows& y) override;
   bool AttendGated(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
                    const KvShape& shape, const AttentionParams& params, const ConstRows& gate,

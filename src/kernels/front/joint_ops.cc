@@ -10,10 +10,10 @@ namespace reprise {
 namespace {
 
 bool DeltaAsOne(const OpContext& context, const StepLayout& step, const GatedDeltaLayer& layer,
-                const ConstRows& qkv, const ConstRows& a, const ConstRows& b, const ConstRows& z,
+                const ConstRows& qkv, const Rows& a, const Rows& b, const ConstRows& z,
                 const Rows& y) {
   const OpScope scope(context, "gated delta layer");
-  return context.backend->GatedDeltaMix(step, layer, qkv, a, b, z, y);
+  return context.backend->GatedDeltaMix(*context.scratch, step, layer, qkv, a, b, z, y);
 }
 
 bool HeadsAsOne(const OpContext& context, const StepLayout& step, const KvPlace& place,

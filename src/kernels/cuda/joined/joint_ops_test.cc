@@ -100,6 +100,7 @@ struct HandMade {
 struct DeltaCase {
   int key_heads, value_heads;
   bool tiled;
+  int sequences = 7;
 };
 
 class DeltaTest : public JointOpsTest, public ::testing::WithParamInterface<DeltaCase> {};
@@ -107,7 +108,7 @@ class DeltaTest : public JointOpsTest, public ::testing::WithParamInterface<Delt
 // Tokens of several sequences one by one, which is the kernel, and all at once, which is the ops.
 TEST_P(DeltaTest, TokenByTokenEqualsTheOps) {
   const DeltaCase& shape = GetParam();
-  constexpr int kSequences = 11, kTokens = 5, kDim = 128, kTaps = 4;
+  constexpr int kTokens = 5, kDim = 128, kTaps = 4;
   GatedDeltaLayer layer;
   layer.shape = {shape.key_heads, shape.value_heads, kDim, kDim, shape.tiled};
   const int64_t keys = int64_t{shape.key_heads} * kDim, values = int64_t{shape.value_heads} * kDim;
@@ -121,8 +122,8 @@ TEST_P(DeltaTest, TokenByTokenEqualsTheOps) {
   layer.norm = OnDevice(Random(kDim));
   layer.l2_eps = layer.norm_eps = 1e-6f;
   const size_t state_bytes = layer.delta_offset + size_t(shape.value_heads * kDim * kDim) * 4;
-  const auto states = Random(int64_t(state_bytes / 4) * kSequences);
-  const int64_t rows = kSequences * kTokens;
+  const auto states = Random(int64_t(state_bytes / 4) * shape.sequences);
+  const int64_t rows = shape.sequences * kTokens;
   const auto qkv = Random(rows * channels), ab = Random(rows * 2 * shape.value_heads, -2, 2);
   const auto z = Random(rows * values);
   const auto part = [](const std::vector<float>& all, int64_t row, int64_t cols) {
@@ -132,12 +133,12 @@ TEST_P(DeltaTest, TokenByTokenEqualsTheOps) {
   const auto run = [&](DevicePtr<float> place, int begin, int count) {
     HandMade step;
     std::vector<float> some_qkv, some_ab, some_z;
-    for (int s = 0; s < kSequences; ++s) {
+    for (int s = 0; s < shape.sequences; ++s) {
       StepSequence sequence;
       sequence.row_begin = s * count;
       sequence.row_count = count;
       sequence.position = begin;
-      sequence.state = uint32_t(kSequences - 1 - s);
+      sequence.state = uint32_t(shape.sequences - 1 - s);
       step.sequences.push_back(sequence);
       for (int t = begin; t < begin + count; ++t) {
         const int64_t row = s * kTokens + t;
@@ -167,7 +168,7 @@ TEST_P(DeltaTest, TokenByTokenEqualsTheOps) {
   const auto expected = run(at_once, 0, kTokens);
   for (int t = 0; t < kTokens; ++t) {
     const auto y = run(one_by_one, t, 1);
-    for (int s = 0; s < kSequences; ++s) {
+    for (int s = 0; s < shape.sequences; ++s) {
       ExpectSame(part(y, s, values), part(expected, s * kTokens + t, values), "outputs");
     }
   }
@@ -179,7 +180,9 @@ INSTANTIATE_TEST_SUITE_P(Shapes, DeltaTest,
                          ::testing::Values(DeltaCase{16, 16, false}, DeltaCase{16, 32, false},
                                            DeltaCase{16, 32, true}, DeltaCase{4, 12, true},
                                            DeltaCase{2, 8, false}, DeltaCase{16, 48, true},
-                                           DeltaCase{16, 64, false}));
+                                           DeltaCase{16, 64, false}, DeltaCase{16, 32, true, 70},
+                                           DeltaCase{16, 16, false, 8},
+                                           DeltaCase{4, 12, false, 33}));
 
 // Norms, rotary embedding and storing of heads; attention and its gate.
 TEST_F(JointOpsTest, HeadsAndGatesEqualTheOps) {

@@ -28,5 +28,10 @@ bool HasDeltaToken(const DeltaTokenLayer& layer);
 // qkv start at multiples of 16 bytes.
 void DeltaToken(Stream stream, const StepView& step, const DeltaTokenLayer& layer, const View& qkv,
                 const View& a, const View& b, const View& z, const View& y);
+// The same for many sequences, in three kernels: bound by reading and writing the states. mixed:
+// room as large as qkv; a and b are not kept.
+// REQUIRES: as above; rows of mixed and y start at multiples of 16 bytes.
+void DeltaTokens(Stream stream, const StepView& step, const DeltaTokenLayer& layer, const View& qkv,
+                 const View& a, const View& b, const View& z, const View& mixed, const View& y);
 
 }  // namespace reprise::cuda
