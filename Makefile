@@ -8,7 +8,7 @@ MODEL ?=
 help:
 	@echo "make serve [MODEL=file.gguf]  build, serve over HTTP, print the address"
 	@echo "make test [CUDA=OFF]          build, then run every test; OFF: without the CUDA backend"
-	@echo "make cuda                     build with the CUDA backend (installs its compiler into build/)"
+	@echo "make cuda [ARCHITECTURES=..]  build with the CUDA backend (installs its compiler into build/)"
 	@echo "make serve DEVICE=cuda        the same, and serve on the GPU"
 	@echo "make test-cuda                every kernel against its specification, and audits, on this machine's GPU"
 	@echo "make asan | tsan              the tests under sanitizers"
@@ -32,8 +32,10 @@ cuda-toolkit:
 	@tools/setup.sh cuda
 	@tools/cuda_toolkit.sh build/cuda-toolkit
 
+# ARCHITECTURES: of GPUs, "80-real;86-real;89-real;90a-real" or some of them
+ARCHITECTURES ?= 90a-real
 cuda: cuda-toolkit
-	@cmake --preset cuda >/dev/null && cmake --build --preset cuda -j $(JOBS)
+	@cmake --preset cuda -DREPRISE_CUDA_ARCHITECTURES="$(ARCHITECTURES)" >/dev/null && cmake --build --preset cuda -j $(JOBS)
 
 test-cuda: cuda-toolkit
 	@tools/setup.sh test

@@ -26,6 +26,7 @@ HOT = {
     "ManyProducts": (["IMMA", "LDGSTS"], 32),
     "ScanKernel": (["SHFL", "LDGSTS"], 0),
     "DeltaTokenKernel": (["SHFL", "LDGSTS"], 0),
+    "DeltaTokensKernel": (["SHFL", "LDG.E.128"], 0),
 }
 
 

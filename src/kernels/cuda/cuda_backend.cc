@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "kernels/cuda/architecture.h"
 #include "kernels/cuda/cuda_matrix.h"
 #include "kernels/cuda/rows/conv.h"
 #include "kernels/cuda/rows/elementwise.h"
@@ -28,11 +29,13 @@ Result<std::unique_ptr<Backend>> CudaBackend::Make(int ordinal, int threads, siz
   REPRISE_ASSIGN(std::unique_ptr<CudaMemory> memory, CudaMemory::Open(ordinal));
   if (memory_max > 0) memory->SetLimit(memory_max);
   const CudaMemory::Device& device = memory->device();
-  // Bits are specified for this architecture alone.
-  if (device.major != 9 || device.minor != 0) {
-    return FailedPrecondition("GPU " + std::to_string(ordinal) + ", " + device.name +
-                              ", has compute capability " + std::to_string(device.major) + "." +
-                              std::to_string(device.minor) + "; this build has code for 9.0");
+  if (!ThisGpu().known) {
+    return FailedPrecondition(
+        "GPU " + std::to_string(ordinal) + ", " + device.name + ", has compute capability " +
+        std::to_string(device.major) + "." + std::to_string(device.minor) +
+        ", for which this build has no code; build with "
+        "-DREPRISE_CUDA_ARCHITECTURES=" +
+        std::to_string(device.major) + std::to_string(device.minor) + "-real");
   }
   return std::unique_ptr<Backend>(
       new CudaBackend(std::move(memory), std::make_unique<ThreadPool>(threads)));
@@ -45,7 +48,8 @@ CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<Thr
       joined_(memory_->stream()) {
   const CudaMemory::Device& device = memory_->device();
   name_ = "cuda:" + std::to_string(device.ordinal) + " " + device.name;
-  numerics_ = "reprise cuda sm_90 2";
+  // Tensor cores of other architectures add otherwise (reference/gpu/tensor_core.h).
+  numerics_ = "reprise cuda sm_" + std::to_string(device.major * 10 + device.minor) + " 2";
 }
 
 CudaBackend::~CudaBackend() { memory_->Synchronize(); }

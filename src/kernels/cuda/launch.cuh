@@ -7,6 +7,7 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "kernels/cuda/architecture.h"
 #include "kernels/cuda/view.h"
 
 // What launches and kernels share: sizes of grids, vectors of 16 bytes, kernels that start early,
@@ -14,8 +15,14 @@
 namespace reprise::cuda {
 
 inline constexpr unsigned kFullWarp = 0xFFFFFFFF;
-// Of the GPUs that there is code for: grids that stay are made for so many.
-inline constexpr int kMultiprocessors = 132;
+
+// Kernels that need Hopper are empty in code for other GPUs; nobody launches them there (ThisGpu).
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define REPRISE_HOPPER 1
+#else
+#define REPRISE_HOPPER 0
+#endif
+inline constexpr bool kForHopper = REPRISE_HOPPER;
 
 template <typename T>
 constexpr T CeilDiv(T a, T b) {
@@ -53,12 +60,16 @@ inline void PreferShared(const void* kernel) {
                        cudaSharedmemCarveoutMaxShared);
 }
 
-// A launch whose blocks may start while the kernel before it still runs. Until they have called
-// WaitForInputs they may read only what no kernel of the step writes: weights, and state that
-// nothing else in the step touches. Every block must call it, whatever it does.
+// A launch whose blocks may start while the kernel before it still runs, on GPUs that can. Until
+// they have called WaitForInputs they may read only what no kernel of the step writes: weights, and
+// state that nothing else in the step touches. Every block must call it, whatever it does.
 template <typename... Parameters, typename... Arguments>
 void LaunchEarly(void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared,
                  Stream stream, Arguments&&... arguments) {
+  if (!ThisGpu().hopper) {
+    kernel<<<grid, unsigned(threads), shared, stream>>>(static_cast<Arguments&&>(arguments)...);
+    return;
+  }
   cudaLaunchAttribute early = {};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
@@ -73,11 +84,15 @@ void LaunchEarly(void (*kernel)(Parameters...), dim3 grid, int threads, size_t s
   cudaLaunchKernelEx(&config, kernel, static_cast<Arguments&&>(arguments)...);
 }
 __device__ __forceinline__ void WaitForInputs() {
+#if REPRISE_HOPPER
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 // The next kernel may take the room that this one leaves.
 __device__ __forceinline__ void LetNextStart() {
+#if REPRISE_HOPPER
   asm volatile("griddepcontrol.launch_dependents;");
+#endif
 }
 
 // The 16 virtual lanes of a reduction lie in 16 neighbouring threads of a warp (all of them must

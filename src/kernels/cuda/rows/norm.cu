@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/cuda/launch.cuh"
@@ -84,12 +85,13 @@ void Launch(Stream stream, const View& shape, int groups, const Op& op) {
   const int64_t n = shape.cols / groups;
   const int64_t parts = shape.rows * groups;
   const int64_t bytes = n * int64_t{sizeof(float)};
-  if (n <= kNarrow || bytes > kSharedBytes) {
+  const size_t most = std::min<size_t>(kSharedBytes, ThisGpu().block_shared);
+  if (n <= kNarrow || size_t(bytes) > most) {
     LaunchEarly(NarrowParts<Op>, Blocks(parts * kLanes, kThreads), kThreads, 0, stream, op, parts,
                 groups, n);
     return;
   }
-  if (bytes > kUnaskedBytes) AllowShared(WideParts<Op>, size_t{kSharedBytes});
+  if (bytes > kUnaskedBytes) AllowShared(WideParts<Op>, most);
   const auto blocks = static_cast<unsigned>(parts < (1 << 30) ? parts : 1 << 30);
   LaunchEarly(WideParts<Op>, blocks, kThreads, size_t(bytes), stream, op, parts, groups, n);
 }

@@ -111,8 +111,14 @@ __device__ void NormKeys(float* keys, float eps, float scale) {
   for (int i = threadIdx.x % 32; i < kDim; i += 32) keys[i] = (keys[i] * r) * scale;
 }
 
-__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads)
+#if REPRISE_HOPPER
+#define REPRISE_CLUSTER __cluster_dims__(kCluster, 1, 1)
+#else
+#define REPRISE_CLUSTER
+#endif
+__global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
     DeltaTokenKernel(const __grid_constant__ Call call) {
+  if (!kForHopper) return;
   extern __shared__ __align__(16) std::byte room[];
   Shared& shared = *reinterpret_cast<Shared*>(room);
   const DeltaTokenLayer& layer = call.layer;
@@ -225,7 +231,7 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads)
 
 bool HasDeltaToken(const DeltaTokenLayer& layer) {
   const LaneScanShape& shape = layer.shape;
-  return layer.taps == kTaps && shape.keys == kDim && shape.columns == kDim &&
+  return ThisGpu().hopper && layer.taps == kTaps && shape.keys == kDim && shape.columns == kDim &&
          shape.heads / shape.key_heads <= kHeadsMost && layer.conv_offset % 16 == 0 &&
          layer.delta_offset % 16 == 0;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "base/check.h"
 #include "kernels/cuda/tensor/attention.cuh"
 
 // A block has several tiles of one sequence and reads each page once for all.
@@ -393,11 +394,11 @@ void LaunchTensor(Stream stream, AttentionCall call, const Division& division) {
   const size_t values = kTiles * 16 * kPitch<kHead> + kKeys * kPitch<kHead> +
                         (call.kv.value_in_key ? 0 : kKeys * kPitch<kValue>);
   const auto kernel = TensorAttention<kType, kHead, kValue, kWarps, kSplit>;
-  static const bool allowed =
-      (AllowShared(kernel, 2 * (kTiles * 16 * kPitch<kHead> + kKeys * kPitch<kHead> +
-                                kKeys * kPitch<kValue>)),
-       true);
+  constexpr size_t kMost =
+      2 * (kTiles * 16 * kPitch<kHead> + kKeys * kPitch<kHead> + kKeys * kPitch<kValue>);
+  static const bool allowed = (AllowShared(kernel, std::min(kMost, ThisGpu().block_shared)), true);
   (void)allowed;
+  CHECK(2 * values <= ThisGpu().block_shared);
   // Every sequence may end inside a part.
   const int64_t queries = int64_t{call.step.rows} * call.group;
   const int64_t blocks = std::min(

@@ -221,6 +221,7 @@ __device__ void Compute(const AttentionCall& call, const SequenceView& sequence,
 template <Half kType, int kHead, int kValue>
 __global__ void __launch_bounds__(kThreads, 1)
     ManyQueries(const __grid_constant__ AttentionCall call) {
+  if (!kForHopper) return;
   extern __shared__ __align__(1024) std::byte shared[];
   auto& room = *reinterpret_cast<Room<kHead, kValue>*>(shared);
   WaitForInputs();
@@ -285,7 +286,7 @@ bool HasManyQueries(const AttentionCall& call) {
                       kv.value_dim % 8 == 0 && !kv.value_in_key && kv.type != KvType::kF32 &&
                       call.params.softcap == 0;
   const bool aligned = Aligned16(call.q.data, call.q.stride);
-  return shaped && aligned &&
+  return shaped && aligned && ThisGpu().hopper &&
          int64_t{call.step.rows} * call.group >= int64_t{kGroupQueries} * call.step.sequence_count;
 }
 

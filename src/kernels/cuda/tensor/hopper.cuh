@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/cuda/tensor/wgmma.cuh"
 
@@ -48,28 +49,34 @@ __device__ __forceinline__ void ArriveWhenCopied(uint64_t* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(SharedAddress(barrier))
                : "memory");
 }
+// Hopper's wait sleeps; before it one could only ask.
+#if REPRISE_HOPPER
+#define REPRISE_BARRIER_WAIT "mbarrier.try_wait.parity.shared::cta.b64"
+#else
+#define REPRISE_BARRIER_WAIT "mbarrier.test_wait.parity.shared.b64"
+#endif
 __device__ __forceinline__ void WaitBarrier(uint64_t* barrier, int parity) {
-  asm volatile(
-      "{\n.reg .pred done;\nagain:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n}" ::"r"(SharedAddress(barrier)),
-      "r"(parity)
-      : "memory");
+  asm volatile("{\n.reg .pred done;\nagain:\n" REPRISE_BARRIER_WAIT
+               " done, [%0], %1;\n"
+               "@!done bra again;\n}" ::"r"(SharedAddress(barrier)),
+               "r"(parity)
+               : "memory");
 }
 
 // The same for a whole warp, which is known to be together again behind it.
 __device__ __forceinline__ void WarpWaitBarrier(uint64_t* barrier, int parity) {
   int done = 0;
   do {
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-        "selp.b32 %0, 1, 0, done;\n}"
-        : "=r"(done)
-        : "r"(SharedAddress(barrier)), "r"(parity)
-        : "memory");
+    asm volatile("{\n.reg .pred done;\n" REPRISE_BARRIER_WAIT
+                 " done, [%1], %2;\n"
+                 "selp.b32 %0, 1, 0, done;\n}"
+                 : "=r"(done)
+                 : "r"(SharedAddress(barrier)), "r"(parity)
+                 : "memory");
   } while (!__all_sync(~0u, done));
 }
+
+#undef REPRISE_BARRIER_WAIT
 
 // Copies the box at (column, row) of a map to shared memory; the barrier counts its bytes.
 __device__ __forceinline__ void CopyBox(void* shared, const void* map, int column, int row,

@@ -24,15 +24,16 @@ constexpr int kStages = 2;        // of a warp
 constexpr int kPitch = 256 + 16;  // of a row in a stage: eight rows meet all banks
 constexpr int kStage = kTile * kPitch;
 constexpr int kWarpsMost = 8;
-constexpr int64_t kFloatRows = 4;          // rows that blocks round themselves, at most
-constexpr int64_t kInputBytes = 36 << 10;  // of shared memory, for them
+constexpr int64_t kFloatRows = 4;  // rows that blocks round themselves, at most
 // Two blocks for every multiprocessor, each with just less than half of its shared memory whatever
 // it needs: so no more than two meet anywhere, and where one of them ends, a block of the next
 // kernel takes its place and asks for its first weights.
-constexpr size_t kBlockShared = 112 << 10;
-
-static_assert(kWarpsMost * (kStages * kStage * 2 + 2 * 16 * kTile * 4) + kInputBytes <=
-              kBlockShared);
+size_t BlockShared() { return std::min<size_t>(112 << 10, ThisGpu().block_shared); }
+// What stages and sums leave of it for inputs.
+int64_t InputBytes() {
+  constexpr size_t kStagesAndSums = kWarpsMost * (kStages * kStage * 2 + 2 * 16 * kTile * 4);
+  return static_cast<int64_t>(BlockShared() - kStagesAndSums);
+}
 
 constexpr int InputPitch(int64_t cols) { return static_cast<int>((cols + 63) / 64 * 64 + 16); }
 
@@ -45,6 +46,7 @@ struct Call {
   int block_tiles;                    // groups of tiles that a block has side by side
   OutputOp op;
   View sum;
+  int64_t input_bytes;  // of shared memory
 };
 
 __device__ __forceinline__ float Largest(float4 x) {
@@ -299,7 +301,7 @@ __device__ __forceinline__ void StoreOutput(const Call& call, const HalfProduct&
 // Whether a block reads one row behind a norm, with the norm's weights in shared memory as well.
 __device__ __forceinline__ bool NormsOneRow(const Call& call, const Tile& tile) {
   return call.norm.weight != nullptr && tile.end - tile.begin == 1 &&
-         call.x.cols * 8 <= kInputBytes && call.x.cols <= int64_t{4} * kHold * blockDim.x;
+         call.x.cols * 8 <= call.input_bytes && call.x.cols <= int64_t{4} * kHold * blockDim.x;
 }
 
 // Where rows g and g + 8 of the tile lie for this thread; null: there is no such row.
@@ -450,7 +452,7 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
 
 template <bool kFloats, bool kGated, int kAlong>
 void Launch(Stream stream, const FewProducts& few) {
-  Call call = {few.x, few.norm, few.groups, {}, {}, 0, few.op, few.sum};
+  Call call = {few.x, few.norm, few.groups, {}, {}, 0, few.op, few.sum, InputBytes()};
   for (size_t i = 0; i < FewProducts::kMost; ++i) {
     const int64_t rows = i < few.products.size() ? few.products[i].weight.rows : 0;
     if (i < few.products.size()) call.product[i] = few.products[i];
@@ -460,17 +462,18 @@ void Launch(Stream stream, const FewProducts& few) {
   // As many tiles in a block as leave enough blocks.
   const int tiles = kGated ? 2 * call.begin[1] : call.begin[FewProducts::kMost];
   int beside = kWarpsMost / kAlong;
-  while (beside > (kGated ? 2 : 1) && tiles / beside * row_tiles < kMultiprocessors - 4)
+  while (beside > (kGated ? 2 : 1) && tiles / beside * row_tiles < ThisGpu().multiprocessors - 4)
     beside /= 2;
   call.block_tiles = CeilDiv(tiles, beside);
   const int warps = kAlong * beside;
   const auto kernel = FewRowsKernel<kFloats, kGated, kAlong>;
-  static const bool allowed = (AllowShared(kernel, kBlockShared), true);
+  static const bool allowed = (AllowShared(kernel, BlockShared()), true);
   (void)allowed;
-  const dim3 grid(unsigned(std::min<int64_t>(call.block_tiles,
-                                             CeilDiv<int64_t>(2 * kMultiprocessors, row_tiles))),
-                  unsigned(row_tiles));
-  LaunchEarly(kernel, grid, warps * kWarp, kBlockShared, stream, call);
+  const dim3 grid(
+      unsigned(std::min<int64_t>(call.block_tiles,
+                                 CeilDiv<int64_t>(2 * ThisGpu().multiprocessors, row_tiles))),
+      unsigned(row_tiles));
+  LaunchEarly(kernel, grid, warps * kWarp, BlockShared(), stream, call);
 }
 
 template <bool kFloats>
@@ -489,7 +492,7 @@ void LaunchBySlices(Stream stream, const FewProducts& few) {
 
 bool Fits(const View& x, int64_t bytes_each) {
   return x.rows <= kFloatRows && x.cols % 16 == 0 && Aligned16(x.data, x.stride) &&
-         x.rows * (x.cols + 128) * bytes_each <= kInputBytes;
+         x.rows * (x.cols + 128) * bytes_each <= InputBytes();
 }
 
 }  // namespace

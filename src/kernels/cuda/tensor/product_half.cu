@@ -247,11 +247,11 @@ void Run(Stream stream, const HalfRows& x, const HalfGroups& groups,
   if (x.f32 != nullptr || rows <= (groups.count == 0 ? kFewRows : kFewGroupRows)) {
     return RunFewProducts(stream, {.x = x, .groups = groups, .products = products});
   }
-  if (groups.count == 0 && AreSomeRows(x, products)) {
+  if (groups.count == 0 && ThisGpu().hopper && AreSomeRows(x, products)) {
     return SomeRowsProducts(stream, x, products);
   }
   for (const HalfProduct& one : products) {
-    if (groups.row == nullptr) {
+    if (groups.row == nullptr && ThisGpu().hopper) {
       ManyRowsProduct(stream, x, one.weight, groups, one.bias, one.out);
     } else {
       LaunchMany<64, 64, 2, 2>(stream, x, one.weight, groups, one.bias, one.out);

@@ -59,6 +59,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     ManyKernel(const __grid_constant__ CUtensorMap x_map,
                const __grid_constant__ CUtensorMap weight_map,
                const __grid_constant__ CUtensorMap out_map, const __grid_constant__ Call call) {
+  if (!kForHopper) return;
   extern __shared__ uint8_t raw[];
   uint8_t* stages =
       reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(raw) + 1023) & ~1023ull);
@@ -215,10 +216,7 @@ void ManyRowsProduct(Stream stream, const HalfRows& x, const HalfMatrix& weight,
       call.boxes ? MakeFloatMap(out.data, out.rows, weight.rows, out.stride, 64) : CUtensorMap{};
   static const bool allowed = (AllowShared(ManyKernel, kShared), true);
   (void)allowed;
-  int device = 0, multiprocessors = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-  const int64_t blocks = std::min<int64_t>(row_tiles * column_tiles, multiprocessors);
+  const int64_t blocks = std::min<int64_t>(row_tiles * column_tiles, ThisGpu().multiprocessors);
   ManyKernel<<<unsigned(blocks), kThreads, kShared, stream>>>(x_map, weight_map, out_map, call);
 }
 

@@ -322,6 +322,7 @@ __device__ void AddSlices(const Call& call, const float* sums, Barriers* barrier
 template <int kTokens, int kCluster>
 __global__ void __launch_bounds__(kThreads, 1)
     SomeRowsKernel(const __grid_constant__ Maps maps, const __grid_constant__ Call call) {
+  if (!kForHopper) return;
   using Room = Layout<kTokens>;
   extern __shared__ uint8_t raw[];
   uint8_t* stages =
@@ -461,7 +462,7 @@ bool AreSomeRows(const HalfRows& x, std::span<const HalfProduct> products) {
     if (product.weight.stride != products[0].weight.stride) return false;
     tiles = std::max(tiles, CeilDiv<int64_t>(product.weight.rows, 128));
   }
-  return x.rows <= 64 || CeilDiv<int64_t>(x.rows, 128) * tiles < kMultiprocessors;
+  return x.rows <= 64 || CeilDiv<int64_t>(x.rows, 128) * tiles < ThisGpu().multiprocessors;
 }
 
 void SomeRowsProducts(Stream stream, const HalfRows& x, std::span<const HalfProduct> products) {

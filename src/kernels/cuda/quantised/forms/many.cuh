@@ -471,9 +471,10 @@ void LaunchType(Stream stream, const ProductOperands& operands, int64_t slots, i
       std::conditional_t<UnitTraits<kType>::kBlock256, Tile<2, 4, 4, 2, 3>, Tile<2, 8, 4, 2, 3>>;
   using Small = Tile<1, 4, 4, 2, 4>;
   constexpr int64_t kEnough = 120;
+  const bool room = sizeof(Shared<kType, Large>) <= ThisGpu().block_shared;
   const int64_t tiles =
       int64_t{Blocks(operands.y.cols, Large::kRows)} * Blocks(slots, Large::kTokens);
-  if (tokens >= 96 && tiles >= kEnough) {
+  if (room && tokens >= 96 && tiles >= kEnough) {
     Launch<kType, Large>(stream, operands, slots);
   } else {
     Launch<kType, Small>(stream, operands, slots);

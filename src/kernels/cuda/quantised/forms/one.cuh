@@ -27,7 +27,7 @@ constexpr int kHold = 3;   // groups of eight inputs that a thread asks for at o
 // their way, and where one ends, a block of the next kernel takes its place. Where the weights are
 // few, or tiles enough for the warps of one block, there is one: the row is read half as often, and
 // beside it a block of the next kernel waits from the beginning, its first weights there.
-constexpr size_t kBlockShared = 112 << 10;
+inline size_t BlockShared() { return std::min<size_t>(112 << 10, ThisGpu().block_shared); }
 constexpr size_t kRingBytes = 80 << 10;  // of all warps
 constexpr size_t kManyBytes = 24 << 20;
 
@@ -502,14 +502,14 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
 
 template <DType kType>
 void Launch(Stream stream, const Call& call) {
-  static const bool allowed = (AllowShared(OneRowKernel<kType>, kBlockShared), true);
+  static const bool allowed = (AllowShared(OneRowKernel<kType>, BlockShared()), true);
   (void)allowed;
   size_t bytes = 0;
   for (const QuantisedProduct& product : call.product) bytes += product.weight.layout.bytes;
-  const bool much = bytes > kManyBytes && call.tiles > kWarps * kMultiprocessors;
-  const int blocks = much ? 2 * kMultiprocessors : kMultiprocessors;
+  const bool much = bytes > kManyBytes && call.tiles > kWarps * ThisGpu().multiprocessors;
+  const int blocks = (much ? 2 : 1) * ThisGpu().multiprocessors;
   const auto grid = unsigned(std::min(call.tiles, blocks));
-  LaunchEarly(OneRowKernel<kType>, grid, kThreads, kBlockShared, stream, call);
+  LaunchEarly(OneRowKernel<kType>, grid, kThreads, BlockShared(), stream, call);
 }
 
 }  // namespace one

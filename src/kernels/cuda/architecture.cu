@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/architecture.h"
+
+namespace reprise::cuda {
+namespace {
+
+__global__ void AnyKernel() {}
+
+Architecture Ask() {
+  Architecture gpu;
+  int device = 0, shared = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&gpu.multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  gpu.block_shared = static_cast<size_t>(shared);
+  cudaFuncAttributes compiled = {};
+  gpu.known = cudaFuncGetAttributes(&compiled, AnyKernel) == cudaSuccess;
+  if (!gpu.known) cudaGetLastError();  // it is said, and no error of the launches to come
+  // Code for an older GPU runs on newer ones, but without what those have more.
+  gpu.hopper = gpu.known && compiled.ptxVersion >= 90;
+  return gpu;
+}
+
+}  // namespace
+
+const Architecture& ThisGpu() {
+  static const Architecture gpu = Ask();
+  return gpu;
+}
+
+}  // namespace reprise::cuda

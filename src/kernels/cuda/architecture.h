@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+namespace reprise::cuda {
+
+// What the GPU at hand has, and for what its kernels were compiled. One GPU a process: it is asked
+// once.
+struct Architecture {
+  bool known = false;   // this program has code for it
+  bool hopper = false;  // with wgmma, the copy engine, clusters and kernels that start early
+  int multiprocessors = 0;
+  size_t block_shared = 0;  // bytes of shared memory that a block may ask for
+};
+const Architecture& ThisGpu();
+
+}  // namespace reprise::cuda
