@@ -192,14 +192,11 @@ Transfers::Split* Transfers::FindSplit() {
 void Transfers::ReadLoop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    Split* split = nullptr;
-    read_work_.wait(lock, [&] {
-      split = FindSplit();
-      return stop_ || split != nullptr || !reads_.empty();
-    });
+    read_work_.wait(lock, [this] { return stop_ || !reads_.empty() || FindSplit() != nullptr; });
     if (stop_) return;
-    if (split != nullptr) {
-      Help(split, nullptr, &lock);
+    // Who waits for a record of his own comes before pieces of another's.
+    if (reads_.empty()) {
+      Help(FindSplit(), nullptr, &lock);
       continue;
     }
     const ReadJob job = std::move(reads_.front());
