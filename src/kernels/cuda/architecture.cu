@@ -18,8 +18,8 @@ Architecture Ask() {
   cudaFuncAttributes compiled = {};
   gpu.known = cudaFuncGetAttributes(&compiled, AnyKernel) == cudaSuccess;
   if (!gpu.known) cudaGetLastError();  // it is said, and no error of the launches to come
-  // Code for an older GPU runs on newer ones, but without what those have more.
-  gpu.hopper = gpu.known && compiled.ptxVersion >= 90;
+  // What counts is what the code was compiled for: code for an older GPU may run on a newer one.
+  gpu.hopper = gpu.known && compiled.ptxVersion / 10 == 9;
   return gpu;
 }
 

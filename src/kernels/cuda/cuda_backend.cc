@@ -30,12 +30,13 @@ Result<std::unique_ptr<Backend>> CudaBackend::Make(int ordinal, int threads, siz
   if (memory_max > 0) memory->SetLimit(memory_max);
   const CudaMemory::Device& device = memory->device();
   if (!ThisGpu().known) {
-    return FailedPrecondition(
-        "GPU " + std::to_string(ordinal) + ", " + device.name + ", has compute capability " +
-        std::to_string(device.major) + "." + std::to_string(device.minor) +
-        ", for which this build has no code; build with "
-        "-DREPRISE_CUDA_ARCHITECTURES=" +
-        std::to_string(device.major) + std::to_string(device.minor) + "-real");
+    const std::string major = std::to_string(device.major), minor = std::to_string(device.minor);
+    const bool hopper = device.major == 9;
+    return FailedPrecondition("GPU " + std::to_string(ordinal) + ", " + device.name +
+                              ", has compute capability " + major + "." + minor +
+                              ", for which this program has no code; build it with: make cuda "
+                              "ARCHITECTURES=" +
+                              major + minor + (hopper ? "a" : "") + "-real");
   }
   return std::unique_ptr<Backend>(
       new CudaBackend(std::move(memory), std::make_unique<ThreadPool>(threads)));

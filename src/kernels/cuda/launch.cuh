@@ -16,8 +16,9 @@ namespace reprise::cuda {
 
 inline constexpr unsigned kFullWarp = 0xFFFFFFFF;
 
-// Kernels that need Hopper are empty in code for other GPUs; nobody launches them there (ThisGpu).
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+// Kernels that need Hopper are empty in code for other GPUs, later ones too (wgmma is Hopper's
+// alone); nobody launches them there (ThisGpu).
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ / 100 == 9
 #define REPRISE_HOPPER 1
 #else
 #define REPRISE_HOPPER 0
