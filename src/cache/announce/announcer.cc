@@ -31,7 +31,7 @@ uint64_t HashBlock(uint64_t parent, std::span<const TokenId> tokens) {
 Announcer::Announcer(State state) : state_(std::move(state)) {}
 
 Announcer::Told& Announcer::ToldOf(NodeId node) {
-  if (told_.size() <= node.value) told_.resize(node.value + 1);
+  told_.Grow(size_t{node.value} + 1);
   return told_[node.value];
 }
 
@@ -46,8 +46,7 @@ void Announcer::Touch(NodeId node) {
 }
 
 void Announcer::OnSplit(NodeId upper, NodeId lower) {
-  const size_t most = std::max(upper.value, lower.value);
-  if (told_.size() <= most) told_.resize(most + 1);
+  told_.Grow(size_t{std::max(upper.value, lower.value)} + 1);
   {
     Told& above = told_[upper.value];
     Told& below = told_[lower.value];

@@ -7,6 +7,7 @@
 
 #include "cache/announce/block_event.h"
 #include "cache/component/kv.h"
+#include "cache/pieces.h"
 #include "cache/tree/radix_tree.h"
 
 namespace reprise {
@@ -69,7 +70,7 @@ class Announcer {
   std::vector<TokenId> TokensOf(NodeId node, int32_t begin, int32_t end) const;
 
   const State state_;
-  std::vector<Told> told_;      // by node
+  Pieces<Told> told_;           // by node
   std::vector<NodeId> marked_;  // may have nodes that have gone
   std::vector<uint64_t> lost_;  // of nodes that have gone
   size_t count_ = 0;
