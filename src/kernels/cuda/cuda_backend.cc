@@ -16,6 +16,7 @@
 #include "kernels/cuda/rows/embed.h"
 #include "kernels/cuda/rows/experts.h"
 #include "kernels/cuda/rows/heads.h"
+#include "kernels/cuda/rows/keep.h"
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/rows/rope.h"
 #include "kernels/cuda/scan/delta_token.h"
@@ -254,6 +255,31 @@ bool CudaBackend::AttendGated(ScratchArena& scratch, const StepLayout& step, con
                               const ConstRows& gate, const ConstRows& q, const Rows& out) {
   RunAttend(scratch, step, place, shape, params, gate, q, out);
   return true;
+}
+
+void CudaBackend::ScoreKeys(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+                            const KvShape& shape, const AttentionParams& params, const ConstRows& q,
+                            const ScoredRows& rows) {
+  const ScratchScope scope(scratch);
+  const KvView kv = KvOf(place, shape);
+  const StepSequence& sequence = step.host.sequences[size_t(rows.sequence)];
+  ScoredView view;
+  view.q = ViewOf(q);
+  view.row_begin = rows.row_begin;
+  view.row_count = rows.row_count;
+  view.position = sequence.position + rows.row_begin - sequence.row_begin;
+  view.block_begin = sequence.block_begin;
+  view.weights = Raw(rows.weights);
+  view.stride = rows.stride;
+  std::byte* workspace = Raw(scratch.Take<std::byte>(ScoreWorkspace(kv, params.q_heads, view)));
+  cuda::ScoreKeys(stream(), ViewOf(step), kv, params.q_heads, params.scale, params.softcap, view,
+                  workspace);
+}
+
+void CudaBackend::KeepRows(const KvPlace& place, const KvShape& shape, const KeptRows& kept) {
+  cuda::KeepRows(stream(), KvOf(place, shape),
+                 {Raw(kept.block_memory), static_cast<int64_t>(kept.block_bytes), Raw(kept.from),
+                  Raw(kept.to), Raw(kept.rows), kept.count});
 }
 
 void CudaBackend::ShortConv(const StepLayout& step, size_t state_offset, ConstFloats weight,

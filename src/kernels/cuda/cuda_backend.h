@@ -70,6 +70,11 @@ class CudaBackend final : public Backend {
   void Attend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
               const KvShape& shape, const AttentionParams& params, const ConstRows& q,
               const Rows& out) override;
+  bool keeps() const override { return true; }
+  void ScoreKeys(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
+                 const KvShape& shape, const AttentionParams& params, const ConstRows& q,
+                 const ScoredRows& rows) override;
+  void KeepRows(const KvPlace& place, const KvShape& shape, const KeptRows& kept) override;
   void ShortConv(const StepLayout& step, size_t state_offset, ConstFloats weight, ConstFloats bias,
                  int taps, bool silu, const ConstRows& x, const Rows& y) override;
   void GatedDeltaGates(const ConstRows& a, const ConstRows& b, ConstFloats exp_a,
