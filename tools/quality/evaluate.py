@@ -54,7 +54,7 @@ def panel(result, left):
     values = [run[key] for run in result["runs"]]
     low, high = (0, 1) if key == "found" else (min(values) * 0.98, max(values) * 1.02)
     shares = sorted({run["budget"] / result["prompt"] for run in result["runs"] if run["keeps"] != "exact"})
-    x = lambda share: left + 40 + 150 * (math.log2(share) - math.log2(shares[0])) / max(1e-9, -math.log2(shares[0]))
+    x = lambda share: left + 50 + 140 * (math.log2(share) - math.log2(shares[0])) / max(1e-9, -math.log2(shares[0]))
     y = lambda value: 190 - 150 * (value - low) / (high - low)
     out = [f'<text x="{left + 115}" y="22" text-anchor="middle" font-weight="bold">{KINDS[result["kind"]]}</text>',
            f'<path d="M{left + 40} 40V190H{left + 195}" fill="none" stroke="#888"/>']
@@ -93,7 +93,7 @@ def main():
     parser.add_argument("--count", type=int, default=100, help="texts of each kind")
     parser.add_argument("--window", type=int, default=64)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--parts", type=int, nargs="+", default=[24, 16, 8, 4, 2], help="a budget is the prompt divided by one of these")
+    parser.add_argument("--parts", type=int, nargs="+", default=[16, 8, 4, 2], help="a budget is the prompt divided by one of these")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     results = []

@@ -3,8 +3,8 @@
     python3 tools/quality/train_retriever.py --books classic_childrens_books.jsonl.gz --out retriever/ --minutes 4
 
 Trains a byte-level BPE and a decoder of Qwen3's architecture (plain PyTorch, one GPU; --small for a CPU) on books into which needles
-are put, " The number of KEY is 4821.", and further on questions about them. Writes a Hugging Face folder and, in files of `tokens`
-[texts, length], texts that end with the answers: `passkey` (one needle), `needle` (eight, one asked for), `needles` (eight, four asked
+are put, " Remember:KEY VALUE." with two rare words, and further on questions about them. Writes a Hugging Face folder and, in files of
+`tokens` [texts, length], texts that end with the answers: `passkey` (one needle), `needle` (eight, one asked for), `needles` (eight, four asked
 for) and `books` (books that were not trained on: how likely they go on).
 """
 import argparse
@@ -26,12 +26,13 @@ from muon import Muon  # noqa: E402
 PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
            r"\s*[\r\n]+|\s+(?!\S)|\s+")  # of Qwen3: digits are tokens of their own
 END = "<|endoftext|>"
-DIGITS, ASKED, KEYS = 4, 4, 512
-SLOT = 24  # tokens; needles and questions begin in slots of their own
+ASKED, KEYS, VALUES = 4, 512, 512
+SLOT = 16  # tokens; needles and questions begin in slots of their own
 ANSWER_WEIGHT = 4.0
 HEAD = 64
-LENGTH = 2048  # of held-out texts
-STAGES = ((0.12, 256), (0.3, 512), (0.55, 1024), (1.0, 2048))  # up to this share of the time: tokens of a text
+LENGTH = 4096  # of held-out texts
+REAL = 4  # one text in so many is of books; the others are of their words in any order, which nobody can learn by heart
+STAGES = ((0.25, 256), (0.4, 512), (0.55, 1024), (0.75, 2048), (1.0, 4096))  # up to this share of the time: tokens of a text
 MATRIX_RATE, OTHER_RATE, WARM, FLAT = 4e-3, 3e-3, 0.02, 0.4
 
 
@@ -127,19 +128,18 @@ class Texts:
         self.random = torch.Generator(self.device).manual_seed(seed)
         ids = lambda text: torch.tensor(tokenizer.encode(text).ids, device=self.device)
         words = sorted((i, word) for word, i in tokenizer.get_vocab().items() if re.fullmatch(r"Ġ[a-z]{3,}", word))
-        self.keys = torch.tensor([i for i, _ in words[-KEYS:]], device=self.device)  # the rarest: words, not syllables
-        self.digits = torch.tensor([tokenizer.token_to_id(str(d)) for d in range(10)], device=self.device)
-        self.state, self.is_, self.stop = ids(" The number of"), ids(" is "), ids(".")
-        self.what, self.whats, self.comma, self.and_, self.mark = (
-            ids(text) for text in ("\nWhat is the number of", "\nWhat are the numbers of", ",", " and", "?"))
-        self.answer_tokens = DIGITS + 1
-        self.needle_tokens = len(self.state) + 1 + len(self.is_) + self.answer_tokens
-        key, other = (tokenizer.id_to_token(int(self.keys[i])).replace("Ġ", " ") for i in (0, 1))
-        one = self.questions(self.keys[:1].view(1, 1, 1), self.digits[:DIGITS].view(1, 1, 1, -1))[0].flatten()
-        two = self.questions(self.keys[:2].view(1, 1, 2), self.digits[:2 * DIGITS].view(1, 1, 2, -1))[0].flatten()
-        assert one.tolist() == tokenizer.encode(f"\nWhat is the number of{key}? The number of{key} is 0123.").ids
-        assert two.tolist() == tokenizer.encode(f"\nWhat are the numbers of{key} and{other}? The number of{key} is 0123."
-                                                f" The number of{other} is 4567.").ids
+        rare = torch.tensor([i for i, _ in words[-KEYS - VALUES:]], device=self.device)  # words, not syllables
+        self.keys, self.values = rare[1::2], rare[::2]
+        self.state, self.stop = ids(" Remember:"), ids(".")
+        self.what, self.comma, self.and_, self.mark = (ids(text) for text in ("\nWhat goes with", ",", " and", "?"))
+        self.needle_tokens = len(self.state) + 2 + len(self.stop)
+        word = lambda i: tokenizer.id_to_token(int(i)).replace("Ġ", " ")
+        (key, other), (value, second) = map(word, self.keys[:2]), map(word, self.values[:2])
+        one = self.questions(self.keys[:1].view(1, 1, 1), self.values[:1].view(1, 1, 1))[0].flatten()
+        two = self.questions(self.keys[:2].view(1, 1, 2), self.values[:2].view(1, 1, 2))[0].flatten()
+        assert one.tolist() == tokenizer.encode(f"\nWhat goes with{key}? Remember:{key}{value}.").ids
+        assert two.tolist() == tokenizer.encode(f"\nWhat goes with{key} and{other}? Remember:{key}{value}."
+                                                f" Remember:{other}{second}.").ids
 
     def below(self, n, shape):
         return torch.randint(n, shape, generator=self.random, device=self.device)
@@ -147,26 +147,26 @@ class Texts:
     def distinct(self, n, rows, count):
         return torch.rand(rows, n, generator=self.random, device=self.device).argsort(1)[:, :count]
 
-    def needles(self, keys, digits):
-        """[.., needle tokens] and what each weighs in the loss: digits out of nowhere nothing."""
+    def needles(self, keys, values):
+        """[.., needle tokens] and what each weighs in the loss: words out of nowhere nothing."""
         wide = lambda piece: piece.expand(*keys.shape, len(piece))
-        text = torch.cat([wide(self.state), keys[..., None], wide(self.is_), digits, wide(self.stop)], -1)
+        text = torch.cat([wide(self.state), keys[..., None], values[..., None], wide(self.stop)], -1)
         weight = torch.ones(text.shape, device=self.device)
-        weight[..., -self.answer_tokens:-1] = 0
+        weight[..., -3:-1] = 0
         return text, weight
 
-    def questions(self, keys, digits):
+    def questions(self, keys, values):
         """For keys [rows, n, asked]: [rows, n, tokens] of a question and its answers, and what each weighs."""
         wide = lambda piece: piece.expand(*keys.shape[:2], len(piece))
         asked = keys.shape[2]
-        parts = [wide(self.what if asked == 1 else self.whats)]
+        parts = [wide(self.what)]
         for i in range(asked):
             parts += [wide(self.and_ if i == asked - 1 else self.comma)] if i > 0 else []
             parts.append(keys[..., i:i + 1])
         parts.append(wide(self.mark))
         head = torch.cat(parts, -1)
-        answers, weight = self.needles(keys, digits)
-        weight[..., -self.answer_tokens:] = ANSWER_WEIGHT
+        answers, weight = self.needles(keys, values)
+        weight[..., -3:-1] = ANSWER_WEIGHT
         return torch.cat([head, answers.flatten(2)], -1), torch.cat([torch.ones(head.shape, device=self.device), weight.flatten(2)], -1)
 
     def put(self, rows, weights, at, text, weight):
@@ -180,27 +180,31 @@ class Texts:
         return self.tokens[at + torch.arange(length, device=self.device)].long()
 
     def make(self, count, length, needles, asked, inside):
-        """Texts that end with a question about `asked` of the needles and its answers; `inside`: and are asked about all of
-        them on the way."""
+        """Texts that end with a question about `asked` of the needles and its answers; `inside`, to learn from: and are asked
+        about all of them on the way, and most are words in any order, which weigh nothing."""
         rows = self.windows(count, length)
         weights = torch.ones(rows.shape, device=self.device)
+        if inside:
+            real = max(1, count // REAL)
+            order = torch.rand(count - real, length, generator=self.random, device=self.device).argsort(1)
+            rows[real:] = rows[real:].gather(1, order)
+            weights[real:] = 0
         keys = self.keys[self.distinct(len(self.keys), count, needles)]
-        digits = self.digits[self.below(10, (count, needles, DIGITS))]
-        tail, tail_weight = self.questions(keys[:, None, :asked], digits[:, None, :asked])
+        values = self.values[self.below(len(self.values), (count, needles))]
+        tail, tail_weight = self.questions(keys[:, None, :asked], values[:, None, :asked])
         slots = (length - tail.shape[-1]) // SLOT
         taken = self.distinct(slots, count, needles * (2 if inside else 1))
         first = taken if not inside else torch.minimum(taken[:, :needles], taken[:, needles:])
-        self.put(rows, weights, first * SLOT, *self.needles(keys, digits))
+        self.put(rows, weights, first * SLOT, *self.needles(keys, values))
         if inside:
             last = torch.maximum(taken[:, :needles], taken[:, needles:])
-            self.put(rows, weights, last * SLOT, *self.questions(keys[..., None], digits[:, :, None]))
+            self.put(rows, weights, last * SLOT, *self.questions(keys[..., None], values[..., None]))
         self.put(rows, weights, torch.full((count, 1), length - tail.shape[-1], device=self.device), tail, tail_weight)
         return rows, weights
 
     def answers(self, length, asked):
-        """Places of the digits that a text of `make` ends with, [asked, DIGITS]."""
-        last = length - 1 - self.needle_tokens * torch.arange(asked - 1, -1, -1, device=self.device)
-        return last[:, None] + torch.arange(-DIGITS, 0, device=self.device)
+        """Places of the values that a text of `make` ends with, [asked, 1]."""
+        return (length - 2 - self.needle_tokens * torch.arange(asked - 1, -1, -1, device=self.device))[:, None]
 
 
 def loss_of(model, rows, weights):
@@ -239,7 +243,7 @@ def train(model, texts, held, args):
         length = min(args.longest, next(n for share, n in STAGES if done < share))
         asked = ASKED if step % 2 else 1
         most = (length - 80) // SLOT // 2
-        needles = max(asked, int(1 + (most - 1) * torch.rand(1).item() ** 2))
+        needles = max(asked, int(1 + most * torch.rand(1).item()))
         rows, weights = texts.make(max(1, args.tokens // length), length, min(most, needles), min(asked, most), True)
         loss = loss_of(model, rows, weights)
         for optimizer, peak in optimizers:
@@ -326,7 +330,8 @@ def main():
     for name, needles, asked in (("passkey", 1, 1), ("needle", 8, 1), ("needles", 8, ASKED)):
         rows, _ = held.make(args.texts, length, needles, asked, False)
         places = held.answers(length, asked)
-        write_texts(args.out / f"{name}.safetensors", rows, int(places[0, 0]), places)
+        # The prompt ends with the question: each value comes after what is left of it.
+        write_texts(args.out / f"{name}.safetensors", rows, int(places[0, 0]) - len(held.state) - 1, places)
         print(name, tokenizer.decode(rows[0, -60:].tolist()).replace("\n", "\\n"), f"{accuracy(model, held, length, needles, asked):.3f}")
     rows, prompt = held.windows(args.texts, length), length - length // 16
     write_texts(args.out / "books.safetensors", rows, prompt, torch.arange(prompt, length)[None])
