@@ -45,6 +45,18 @@ void Engine::Admit() {
   if (!inbox.sequences.empty()) DropSurplus();
 }
 
+// While the device is at a step: who has come joins the queue, and prompts are looked up. Nobody
+// starts, and nobody who runs ends or learns what others await: they are in the device's hands.
+void Engine::WorkAhead() {
+  if (shares_.front().sequence->request.idle) return;
+  Admit();
+  tokens_looked_up_ = 0;
+  for (const auto& sequence : roster_.waiting()) {
+    if (tokens_looked_up_ > kTokensPerStep) break;
+    if (!sequence->lease.valid()) LookUp(*sequence);
+  }
+}
+
 // A newer one replaces the oldest of the tenant that has most.
 void Engine::AdmitIdle(std::unique_ptr<Sequence> sequence) {
   if (!options_.idle_work) return Finish(*sequence, FinishReason::kCancelled);
@@ -153,14 +165,16 @@ void Engine::StartWaiting() {
   StartIdle();
 }
 
+void Engine::LookUp(Sequence& sequence) {
+  tokens_looked_up_ += sequence.request.prompt.size();
+  sequence.lease = Acquire(sequence, sequence.request.prompt);
+}
+
 // Whether somebody computes the sequence's prefix now. The answer stands until another one starts,
 // or until that one is where it was awaited.
 bool Engine::Awaits(Sequence& sequence) {
   if (sequence.asked_at == starts_) return sequence.awaited.has_value();
-  if (!sequence.lease.valid()) {
-    tokens_looked_up_ += sequence.request.prompt.size();
-    sequence.lease = Acquire(sequence, sequence.request.prompt);
-  }
+  if (!sequence.lease.valid()) LookUp(sequence);
   sequence.asked_at = starts_;
   sequence.awaited = cache_->FindAwaited(sequence.lease);
   sequence.bytes_wanted.reset();

@@ -344,7 +344,7 @@ bool Engine::ChoosesOnDevice() const {
 }
 
 // The pass, and on devices that can also the choice of tokens; the masks for it are filled
-// meanwhile.
+// meanwhile, and what can be done of the next step.
 Status Engine::Compute(const BatchView& batch) {
   chosen_on_device_ = ChoosesOnDevice();
   if (!chosen_on_device_) {
@@ -359,7 +359,7 @@ Status Engine::Compute(const BatchView& batch) {
     const StepSampler::Row row = RowOf(*share.sequence, {});
     choices_.Add(*row.params, row.input);
   }
-  choice_status_ = executor_.Choose(choices_.batch(), choices_.results());
+  choice_status_ = executor_.Choose(choices_.batch(), choices_.results(), [this] { WorkAhead(); });
   return OkStatus();
 }
 

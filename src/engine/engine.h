@@ -119,6 +119,8 @@ class Engine {
 
   // admission.cc
   void Admit();
+  void WorkAhead();
+  void LookUp(Sequence& sequence);
   void AdmitIdle(std::unique_ptr<Sequence> sequence);
   void DropSurplus();
   void DropCancelled();

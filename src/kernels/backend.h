@@ -70,7 +70,7 @@ class Backend {
   // choice_ops.h. Where the host chooses as well, logits are for it.
   virtual bool chooses() const { return false; }
   virtual Status ChooseTokens(ScratchArena&, const ConstRows&, const ChoiceBatch&,
-                              const ChoiceResults&) {
+                              const ChoiceResults&, const std::function<void()>& /*meanwhile*/) {
     CHECK(chooses());
     return OkStatus();
   }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
 
@@ -72,9 +73,10 @@ struct ChoiceResults {
   std::span<ListedToken> listed;  // [rows, logprobs_max], the most likely first
 };
 
-// Chooses a token for every row of `logits`, [rows, vocabulary], and waits for it. Fails with
-// kResourceExhausted if the device has no memory for it. REQUIRES: context.backend->chooses().
+// Chooses a token for every row of `logits`, [rows, vocabulary]: asks for it, does `meanwhile` (if
+// there is something to do), and waits for it. Fails with kResourceExhausted, before anything else,
+// if the device has no memory for it. REQUIRES: context.backend->chooses().
 Status ChooseTokens(const OpContext& context, const ConstRows& logits, const ChoiceBatch& batch,
-                    const ChoiceResults& results);
+                    const ChoiceResults& results, const std::function<void()>& meanwhile = {});
 
 }  // namespace reprise

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -33,13 +34,15 @@ class Executor {
   // Executors whose device chooses tokens: Begin asks for the pass, whose logits stay where they
   // are, Choose waits for it, and must follow. Begin fails as Forward does. Choose fills
   // batch.finite of Begin, which must live so long, and chooses a token for each of its logit rows;
-  // if it fails, the pass is done nevertheless.
+  // if it fails, the pass is done nevertheless. Before it waits it does `meanwhile`, once, unless
+  // it fails: the device is busy with the step then, and asks nothing of the host.
   virtual bool chooses() const { return false; }
   virtual Status Begin(const BatchView&, const StateMemory&) {
     CHECK(chooses());
     return OkStatus();
   }
-  virtual Status Choose(const ChoiceBatch&, const ChoiceResults&) {
+  using Work = std::function<void()>;
+  virtual Status Choose(const ChoiceBatch&, const ChoiceResults&, const Work& /*meanwhile*/) {
     CHECK(chooses());
     return OkStatus();
   }
@@ -66,7 +69,8 @@ class ModelExecutor : public Executor {
   }
   bool chooses() const override { return context_.backend->chooses(); }
   Status Begin(const BatchView& batch, const StateMemory& memory) override;
-  Status Choose(const ChoiceBatch& batch, const ChoiceResults& results) override;
+  Status Choose(const ChoiceBatch& batch, const ChoiceResults& results,
+                const Work& meanwhile) override;
   bool keeps() const override { return context_.backend->keeps(); }
   Status Keep(const KeptKv& kept, const StateMemory& memory) override {
     return KeepKv(context_, model_.state_spec(), memory, kept);
@@ -102,8 +106,9 @@ inline Status ModelExecutor::Begin(const BatchView& batch, const StateMemory& me
   return model_.Begin(context_, batch, memory, {logits_, flags_});
 }
 
-inline Status ModelExecutor::Choose(const ChoiceBatch& batch, const ChoiceResults& results) {
-  const Status chosen = ChooseTokens(context_, logits_, batch, results);
+inline Status ModelExecutor::Choose(const ChoiceBatch& batch, const ChoiceResults& results,
+                                    const Work& meanwhile) {
+  const Status chosen = ChooseTokens(context_, logits_, batch, results, meanwhile);
   context_.backend->memory().DownloadArray<uint8_t>(finite_, flags_);
   return chosen;
 }

@@ -24,8 +24,11 @@ class ChoosingExecutor : public FakeExecutor {
     ++begun_;
     return Forward(batch, memory, logits_.data());
   }
-  Status Choose(const ChoiceBatch& batch, const ChoiceResults& results) override {
+  Status Choose(const ChoiceBatch& batch, const ChoiceResults& results,
+                const Work& meanwhile) override {
     if (refused_ > 0) return --refused_, ResourceExhausted("no memory to choose in");
+    if (during_) during_();
+    if (meanwhile) meanwhile();
     for (size_t row = 0; row < batch.rows.size(); ++row) {
       const std::span<const float> given(logits_.data() + row * size_t{kVocab}, size_t{kVocab});
       const Order order(Adjusted(batch, batch.rows[row], given), batch.rows[row].temperature);
@@ -46,6 +49,8 @@ class ChoosingExecutor : public FakeExecutor {
 
   int begun() const { return begun_; }
   void RefuseChoices(int count) { refused_ = count; }
+  // What happens in the world while the device is at a step.
+  void During(Work during) { during_ = std::move(during); }
 
  private:
   // The tokens in order.
@@ -116,6 +121,7 @@ class ChoosingExecutor : public FakeExecutor {
   std::vector<float> logits_;
   int begun_ = 0;
   int refused_ = 0;
+  Work during_;
 };
 
 }  // namespace reprise

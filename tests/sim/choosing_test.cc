@@ -77,6 +77,48 @@ TEST(ChoosingEngine, SaysWhatTheHostWouldSay) {
   EXPECT_GT(device.begun(), 0);
 }
 
+// What comes while the device is at a step is in the queue and looked up when the step is over.
+TEST(ChoosingEngine, WorksAheadWhileTheDeviceIsBusy) {
+  ChoosingExecutor device(FakeExecutor::Kind::kHybrid);
+  EngineFixture fixture(device);
+  (void)fixture.Ask(Talk().Say(1, 200).Request(4));
+  std::shared_ptr<TokenStream> second;
+  device.During([&] {
+    if (!second) second = fixture.Submit(Talk().Say(1, 200).Request(4));
+  });
+  const auto first = fixture.Submit(Talk().Say(2, 40).Request(20));
+  ASSERT_TRUE(fixture.engine().Step());
+  const auto& waiting = fixture.engine().roster().waiting();
+  ASSERT_EQ(waiting.size(), 1u);
+  EXPECT_TRUE(waiting.front()->lease.valid());
+  fixture.RunAll();
+  EXPECT_GT(EngineFixture::Read(*second).completion.report.used_tokens, 0);
+  EXPECT_EQ(EngineFixture::Read(*first).tokens.size(), 20u);
+}
+
+// Idle work that the device is at is not replaced by idle work that comes meanwhile.
+TEST(ChoosingEngine, LeavesIdleWorkThatRunsAlone) {
+  ChoosingExecutor device(FakeExecutor::Kind::kHybrid);
+  EngineOptions options;
+  options.idle_max = 1;
+  EngineFixture fixture(device, {}, options);
+  const auto idle = [&](uint64_t seed) {
+    GenerateRequest request = Talk().Say(seed, 100).Request(0);
+    request.idle = true;
+    return fixture.Submit(request);
+  };
+  std::shared_ptr<TokenStream> second;
+  device.During([&] {
+    if (!second) second = idle(2);
+  });
+  const auto first = idle(1);
+  ASSERT_TRUE(fixture.engine().Step());
+  fixture.RunAll();
+  ASSERT_NE(second, nullptr);
+  EXPECT_TRUE(second->Poll().completion.has_value());
+  EXPECT_TRUE(fixture.cache().CheckInvariants().ok());
+}
+
 TEST(ChoosingEngine, BringsLogitsToWhoeverLooksAtThem) {
   std::vector<GenerateRequest> requests = Requests();
   int seen = 0;

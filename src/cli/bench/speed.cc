@@ -78,7 +78,7 @@ struct Bed {
     ChoiceResults results;
     results.chosen = chosen;
     REPRISE_TRY(executor.Begin(batch, state.memory()));
-    return executor.Choose(choices, results);
+    return executor.Choose(choices, results, {});
   }
 };
 

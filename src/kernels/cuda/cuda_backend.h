@@ -40,7 +40,8 @@ class CudaBackend final : public Backend {
                const std::function<void()>& ops) override;
   bool chooses() const override { return true; }
   Status ChooseTokens(ScratchArena& scratch, const ConstRows& logits, const ChoiceBatch& batch,
-                      const ChoiceResults& results) override;
+                      const ChoiceResults& results,
+                      const std::function<void()>& meanwhile) override;
 
   void Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) override;
   void ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_t x_step,

@@ -7,7 +7,7 @@
 namespace reprise {
 
 Status ChooseTokens(const OpContext& context, const ConstRows& logits, const ChoiceBatch& batch,
-                    const ChoiceResults& results) {
+                    const ChoiceResults& results, const std::function<void()>& meanwhile) {
   const size_t rows = batch.rows.size();
   const int64_t words = (logits.cols + 63) / 64;
   CHECK(context.backend->chooses() && logits.cols > 0 && logits.rows == int64_t(rows));
@@ -20,9 +20,12 @@ Status ChooseTokens(const OpContext& context, const ConstRows& logits, const Cho
     CHECK(row.mask < 0 || size_t((row.mask + 1) * words) <= batch.masks.size());
     CHECK(row.logprobs <= batch.logprobs_max && row.nearness >= 0 && row.temperature >= 0);
   }
-  if (rows == 0) return OkStatus();
+  if (rows == 0) {
+    if (meanwhile) meanwhile();
+    return OkStatus();
+  }
   const OpScope scope(context, "choose tokens");
-  return context.backend->ChooseTokens(*context.scratch, logits, batch, results);
+  return context.backend->ChooseTokens(*context.scratch, logits, batch, results, meanwhile);
 }
 
 }  // namespace reprise

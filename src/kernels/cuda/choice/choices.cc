@@ -32,7 +32,8 @@ ChoiceNeeds NeedsOf(const ChoiceBatch& batch) {
 }  // namespace
 
 Status CudaBackend::ChooseTokens(ScratchArena& scratch, const ConstRows& logits,
-                                 const ChoiceBatch& batch, const ChoiceResults& results) {
+                                 const ChoiceBatch& batch, const ChoiceResults& results,
+                                 const std::function<void()>& meanwhile) {
   const ScratchScope scope(scratch);
   const ChoiceNeeds needs = NeedsOf(batch);
   const int64_t at_once = std::min(logits.rows, kRowsAtOnce);
@@ -82,6 +83,7 @@ Status CudaBackend::ChooseTokens(ScratchArena& scratch, const ConstRows& logits,
   }
   CHECK(cudaMemcpyAsync(choices_back_.data(), from, back, cudaMemcpyDeviceToHost, stream()) ==
         cudaSuccess);
+  if (meanwhile) meanwhile();
   memory_->Synchronize();
   std::memcpy(results.chosen.data(), choices_back_.data(), results.chosen.size_bytes());
   if (!results.listed.empty()) {
