@@ -39,9 +39,10 @@ cuda: cuda-toolkit
 
 test-cuda: cuda-toolkit
 	@tools/setup.sh test
-	@cmake --preset dev -DREPRISE_CUDA=ON >/dev/null && cmake --build --preset dev -j $(JOBS) --target cuda_test sample_test reprise
+	@cmake --preset dev -DREPRISE_CUDA=ON >/dev/null && cmake --build --preset dev -j $(JOBS) --target cuda_test law_test sample_test reprise
 	@build/dev/src/kernels/cuda/cuda_test
 	@build/dev/src/sample/sample_test --gtest_filter='DeviceChoice.*'
+	@REPRISE_LAW_DEVICE=cuda build/dev/src/model/law_test --gtest_filter='*EverySplit*:*EveryCompany*'
 	@tools/test_cuda.sh build/dev/reprise
 
 # With the CUDA backend: it compiles and its machine code is read without a GPU. `make test CUDA=OFF` leaves it out.

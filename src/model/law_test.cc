@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves the law of the house on every family and weight type: the logits of a token are a function
 // of the model and the tokens up to it. The bits are the same for every split of a prompt, number
-// of threads, instruction set, and company in the batch.
+// of threads, instruction set, and company in the batch. REPRISE_LAW_DEVICE=cuda: splits and
+// company on that device.
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
 #include "base/rng.h"
+#include "kernels/make_backend.h"
 #include "model/model_fixture.h"
 
 namespace reprise {
@@ -16,7 +19,31 @@ namespace {
 
 constexpr size_t kTokens = 83;
 constexpr size_t kIsaTokens = 70;  // scalar code is slow; still more than one block of K/V
-constexpr int kCompany = 16;       // sequences beside the one that is watched
+
+std::string Device() {
+  const char* device = std::getenv("REPRISE_LAW_DEVICE");
+  return device == nullptr ? "cpu" : device;
+}
+
+// Sequences beside the one that is watched.
+int Company() { return Device() == "cpu" ? 16 : 64; }
+
+// The device that the law is proved on.
+class LawMachine {
+ public:
+  explicit LawMachine(int threads) : backend_(Make(threads)), scratch_(backend_->memory()) {}
+  OpContext context() { return {backend_.get(), &scratch_}; }
+
+ private:
+  static std::unique_ptr<Backend> Make(int threads) {
+    auto backend = MakeBackend({Device(), threads, 0});
+    CHECK(backend.ok());
+    return std::move(*backend);
+  }
+
+  const std::unique_ptr<Backend> backend_;
+  ScratchArena scratch_;
+};
 
 // The geometries are tests/law/<name>.json: a config.json each. Small, but with rows of 256 values
 // so that every block format fits, and with more than one block of K/V.
@@ -130,7 +157,8 @@ class LawTest : public ::testing::TestWithParam<Case> {
     return path;
   }
 
-  std::unique_ptr<Model> Load(TestMachine* machine, DType kv = DType::kF16) const {
+  template <typename Machine>
+  std::unique_ptr<Model> Load(Machine* machine, DType kv = DType::kF16) const {
     LoadOptions options;
     options.kv = kv;
     const auto checkpoint = OpenCheckpoint(File(GetParam().geometry, GetParam().type));
@@ -157,7 +185,7 @@ std::vector<size_t> RandomPieces(Rng* rng, size_t count) {
 }
 
 TEST_P(LawTest, EverySplit) {
-  TestMachine machine(1);
+  LawMachine machine(1);
   const std::unique_ptr<Model> model = Load(&machine);
   const std::vector<TokenId> tokens = RandomTokens(1, kTokens);
   const std::vector<float> whole = RunWhole(*model, machine.context(), tokens);
@@ -205,26 +233,28 @@ TEST_P(LawTest, EveryThreadCount) {
 
 // Sequences of different lengths advance by different numbers of tokens in steps they share.
 TEST_P(LawTest, EveryCompany) {
-  TestMachine machine(2);
+  LawMachine machine(2);
+  const int company = Company();
   const std::unique_ptr<Model> model = Load(&machine, DType::kF32);
   const size_t vocab = size_t(model->vocab_size());
   Rng rng(5);
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::vector<float>> expected;
-  for (int s = 0; s <= kCompany; ++s) {
+  for (int s = 0; s <= company; ++s) {
     const size_t length = s == 0 ? kTokens : 1 + rng.Below(kTokens);
     prompts.push_back(RandomTokens(uint64_t(100 + s), length));
     expected.push_back(RunWhole(*model, machine.context(), prompts.back()));
   }
-  auto state = LiveState::Create(model->state_spec(), kCompany + 1, int64_t(kTokens));
+  auto state = LiveState::Create(model->state_spec(), company + 1, int64_t(kTokens),
+                                 machine.context().backend->memory());
   ASSERT_TRUE(state.ok());
   for (bool more = true; more;) {
     more = false;
     std::vector<TokenId> tokens;
     std::vector<SequenceSlice> slices;
     std::vector<int> owners;
-    for (int i = 0; i <= kCompany; ++i) {
-      const int s = (i * 5 + int(state->length(0))) % (kCompany + 1);
+    for (int i = 0; i <= company; ++i) {
+      const int s = (i * 7 + int(state->length(0))) % (company + 1);  // every one once
       const size_t done = size_t(state->length(s));
       const size_t left = prompts[size_t(s)].size() - done;
       more = more || left > 0;
