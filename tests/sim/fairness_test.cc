@@ -61,20 +61,23 @@ class Day {
     cache_.budget_bytes += cache_.budget_bytes * static_cast<size_t>(Between(0, 30)) / 10;
     fixture_.emplace(executor_, cache_, engine_);
     executor_.SetWatch(&fixture_->clock(), [this](const BatchView& batch) { Watch(batch); });
+    if (seed % 2 == 0) executor_.ChooseOnDevice([this] { Arrive(); });
   }
 
   void Run() {
     const int count = Between(3, 14);
-    int step = 0;
     for (int i = 0; i < count; ++i) {
-      for (int pause = Chance(50) ? 0 : Between(1, 40); pause > 0; --pause) Step(&step);
-      Submit(step);
+      for (int pause = Chance(50) ? 0 : Between(1, 40); pause > 0; --pause) Step();
+      // Between two steps, or where there is one that the device is at, in its middle.
+      ++arriving_;
+      if (Chance(50)) Arrive();
       for (const auto& live : live_) {
         if (live->request.max_tokens > 0 && Chance(2)) live->stream->Cancel();
       }
     }
-    while (!AllDone() && step < 100000 && !testing::Test::HasFailure()) Step(&step);
-    for (int quiet = 0; quiet < 300; ++quiet) Step(&step);  // idle work
+    do Step();
+    while (!AllDone() && step_ < 100000 && !testing::Test::HasFailure());
+    for (int quiet = 0; quiet < 300; ++quiet) Step();  // idle work
     Judge();
   }
 
@@ -98,7 +101,11 @@ class Day {
 
   const Roster& roster() { return fixture_->engine().roster(); }
 
-  void Submit(int step) {
+  void Arrive() {
+    for (; arriving_ > 0; --arriving_) Submit();
+  }
+
+  void Submit() {
     GenerateRequest request;
     const int32_t prompt = context_ > 4000 && Chance(50)
                                ? Between(3000, context_ - 100)
@@ -128,20 +135,21 @@ class Day {
     live_.push_back(std::make_unique<Live>());
     live_.back()->request = request;
     live_.back()->stream = *stream;
-    live_.back()->submitted = step;
+    live_.back()->submitted = step_;
   }
 
-  void Step(int* step) {
+  void Step() {
     alone_ = roster().running().empty() && roster().waiting().empty();
     pins_before_ = fixture_->cache().stats().entries_pinned;
     if (testing::Test::HasFailure()) return;
     fixture_->engine().Step();
-    ++*step;
+    Arrive();
+    ++step_;
     for (const auto& live : live_) {
       if (live->ended >= 0) continue;
       TokenStream::Update update = live->stream->Poll();
       if (!update.completion) continue;
-      live->ended = *step;
+      live->ended = step_;
       live->completion = *update.completion;
     }
   }
@@ -263,6 +271,8 @@ class Day {
   int64_t weights_ = 1;
   std::set<uint64_t> awaited_;  // arrivals of those that ever waited for a prefix
   std::set<uint64_t> lent_;     // of those that were ever lent a priority
+  int step_ = 0;
+  int arriving_ = 0;  // requests that come as soon as they can
   bool alone_ = false;
   uint64_t pins_before_ = 0;
 };

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <vector>
 
 #include "engine_fixture.h"
 #include "model/executor.h"
@@ -49,6 +51,25 @@ class PacedExecutor : public Executor {
     return pace_.step_ms + static_cast<double>(rows) * pace_.row_ms;
   }
 
+  // From now on the device chooses tokens, and while it does, `during` happens in the world.
+  void ChooseOnDevice(Work during) { during_ = std::move(during); }
+
+  bool chooses() const override { return during_ != nullptr; }
+  Status Begin(const BatchView& batch, const StateMemory& memory) override {
+    logits_.resize(batch.logit_rows.size() * static_cast<size_t>(kVocab));
+    return Forward(batch, memory, logits_.data());
+  }
+  Status Choose(const ChoiceBatch&, const ChoiceResults& results, const Work& meanwhile) override {
+    during_();
+    meanwhile();
+    for (size_t row = 0; row < results.chosen.size(); ++row) {
+      const auto begin = logits_.begin() + static_cast<int64_t>(row) * kVocab;
+      results.chosen[row].token =
+          static_cast<int32_t>(std::max_element(begin, begin + kVocab) - begin);
+    }
+    return OkStatus();
+  }
+
   const ModelCard& card() const override { return card_; }
   Status Forward(const BatchView& batch, const StateMemory&, float* logits) override {
     if (watch_) watch_(batch);
@@ -67,6 +88,8 @@ class PacedExecutor : public Executor {
   const Pace pace_;
   ModelCard card_;
   ManualClock* clock_ = nullptr;
+  Work during_;
+  std::vector<float> logits_;
   std::function<void(const BatchView&)> watch_;
 };
 
