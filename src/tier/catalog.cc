@@ -98,14 +98,17 @@ std::optional<Catalog::Place> Catalog::Find(const PromptPath& path, int32_t limi
   limit = std::min(limit, path.size());
   for (int32_t block = limit / kBlockTokens; block >= 0; --block) {
     const int32_t begin = block * kBlockTokens;
+    ++probes_;
     if (const auto tails = tails_.find(path.grid(block)); tails != tails_.end()) {
       for (auto tail = tails->second.rbegin(); tail != tails->second.rend(); ++tail) {
         if (begin + tail->first > limit) continue;
+        ++probes_;
         const auto place = places_.find(path.At(begin + tail->first));
         if (place != places_.end()) return place->second;
       }
     }
     if (block == 0) break;
+    ++probes_;
     if (const auto place = places_.find(path.grid(block)); place != places_.end()) {
       return place->second;
     }

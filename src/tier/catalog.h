@@ -57,6 +57,9 @@ class Catalog {
 
   // The deepest place at or above `limit` that lies on the path.
   std::optional<Place> Find(const PromptPath& path, int32_t limit) const;
+  // Ids that were looked for so far: what Find takes time for. For one who has nothing here it does
+  // not depend on what others have.
+  uint64_t probes() const { return probes_; }
   // The leaf that was not used for longest.
   std::optional<RecordId> OldestLeaf() const;
   // All that continue it, deepest first, and the record itself last.
@@ -85,6 +88,7 @@ class Catalog {
   std::unordered_map<PathId, std::map<int32_t, uint32_t>> tails_;
   std::set<std::pair<int64_t, uint32_t>> leaves_;  // (used_ms, record)
   uint64_t bytes_ = 0;
+  mutable uint64_t probes_ = 0;
 };
 
 }  // namespace reprise

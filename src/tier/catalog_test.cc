@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -121,6 +122,30 @@ TEST(Catalog, BelowNamesAllThatNeedIt) {
   const RecordId c = catalog.Add("c", FactsOf(path, 200, 300, true), 10, 1);
   EXPECT_EQ(catalog.Below(a), (std::vector<RecordId>{c, b, a}));
   EXPECT_EQ(catalog.Below(b), (std::vector<RecordId>{c, b}));
+}
+
+// Another tenant looks for a prompt that this one has stored: it finds nothing, and what that takes
+// is what a prompt takes that nobody has stored.
+TEST(Catalog, WhatOthersHaveCannotBeToldFromTheTimeThatALookTakes) {
+  for (const bool recurrent : {true, false}) {
+    Catalog catalog;
+    const auto known = Tokens(1, 1000), unknown = Tokens(2, 1000);
+    const PromptPath path(kRoot, known);
+    catalog.Add("a", FactsOf(path, 0, 300, recurrent), 10, 1);
+    catalog.Add("b", FactsOf(path, 300, 310, recurrent), 10, 1);
+    catalog.Add("c", FactsOf(path, 310, 960, recurrent), 10, 1);
+    const auto look = [&](const PathId& root, const std::vector<TokenId>& tokens) {
+      const uint64_t before = catalog.probes();
+      const bool found = catalog.Find(PromptPath(root, tokens), 1000).has_value();
+      return std::pair(found, catalog.probes() - before);
+    };
+    EXPECT_TRUE(look(kRoot, known).first);
+    const PathId other{{2}};
+    EXPECT_FALSE(look(other, known).first);
+    EXPECT_EQ(look(other, known), look(other, unknown));
+    EXPECT_EQ(look(other, known), look(kRoot, unknown));
+    EXPECT_NE(look(kRoot, known).second, look(kRoot, unknown).second) << "it is counted";
+  }
 }
 
 }  // namespace
