@@ -209,7 +209,8 @@ Result<RecordPreamble> DecodePreamble(std::span<const std::byte> bytes) {
   return preamble;
 }
 
-Result<RecordFacts> DecodeHead(std::span<const std::byte> head, const StateKey& key) {
+Result<RecordFacts> DecodeHead(std::span<const std::byte> head, const StateKey& key,
+                               std::unique_ptr<Seal>* seal) {
   REPRISE_ASSIGN(const RecordPreamble preamble, DecodePreamble(head));
   if (head.size() < preamble.head_bytes()) return DataLoss("the record is cut off");
   if (preamble.secret != key.secret()) {
@@ -220,11 +221,12 @@ Result<RecordFacts> DecodeHead(std::span<const std::byte> head, const StateKey& 
   std::vector<std::byte> facts(sealed.begin(), sealed.end());
   Seal::Tag tag;
   std::memcpy(tag.data(), head.data() + kRecordFixedBytes + preamble.facts_bytes, tag.size());
-  Seal seal(key, preamble.salt);
-  if (!seal.Open(0, facts, tag, head.first(kRecordFixedBytes))) {
+  auto opening = std::make_unique<Seal>(key, preamble.salt);
+  if (!opening->Open(0, facts, tag, head.first(kRecordFixedBytes))) {
     return DataLoss(key.secret() ? "the record is damaged, or was sealed with another key"
                                  : "the record is damaged");
   }
+  if (seal != nullptr) *seal = std::move(opening);
   return DecodeFacts(facts);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -89,8 +90,10 @@ size_t FactsBytes(size_t mark_count);
 std::vector<std::byte> EncodeHead(const RecordFacts& facts, const StateKey& key,
                                   const Seal::Salt& salt);
 
-// Both take bytes from outside. The first needs kRecordFixedBytes, the second the whole head.
+// Both take bytes from outside. The first needs kRecordFixedBytes, the second the whole head; it
+// gives what opens the parts, too, if that is wanted.
 Result<RecordPreamble> DecodePreamble(std::span<const std::byte> bytes);
-Result<RecordFacts> DecodeHead(std::span<const std::byte> head, const StateKey& key);
+Result<RecordFacts> DecodeHead(std::span<const std::byte> head, const StateKey& key,
+                               std::unique_ptr<Seal>* seal = nullptr);
 
 }  // namespace reprise

@@ -61,23 +61,38 @@ StateFolder::~StateFolder() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-Result<std::vector<StateFolder::Listed>> StateFolder::List() {
+Result<std::vector<std::string>> StateFolder::Names() {
   const int again = ::openat(fd_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* dir = again < 0 ? nullptr : ::fdopendir(again);
   if (dir == nullptr) return Failure("listing records failed", errno);
-  std::vector<Listed> listed;
+  std::vector<std::string> names;
   while (const dirent* one = ::readdir(dir)) {
     const std::string_view file = one->d_name;
     if (use_ == Use::kOwn && IsNamed(file, kDraft)) ::unlinkat(fd_, one->d_name, 0);
-    if (!IsNamed(file, kRecord)) continue;
-    struct stat facts = {};
-    if (::fstatat(fd_, one->d_name, &facts, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    if (!S_ISREG(facts.st_mode)) continue;
-    listed.push_back({std::string(file.substr(0, kNameDigits)),
-                      static_cast<uint64_t>(facts.st_size),
-                      int64_t{facts.st_mtim.tv_sec} * 1000 + facts.st_mtim.tv_nsec / 1'000'000});
+    if (IsNamed(file, kRecord)) names.emplace_back(file.substr(0, kNameDigits));
   }
   ::closedir(dir);
+  return names;
+}
+
+int64_t StateFolder::UsedMs(const struct stat& facts) {
+  return int64_t{facts.st_mtim.tv_sec} * 1000 + facts.st_mtim.tv_nsec / 1'000'000;
+}
+
+std::optional<StateFolder::Listed> StateFolder::Look(const std::string& name) const {
+  struct stat facts = {};
+  const std::string file = name + std::string(kRecord);
+  if (::fstatat(fd_, file.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) return std::nullopt;
+  if (!S_ISREG(facts.st_mode)) return std::nullopt;
+  return Listed{name, static_cast<uint64_t>(facts.st_size), UsedMs(facts)};
+}
+
+Result<std::vector<StateFolder::Listed>> StateFolder::List() {
+  REPRISE_ASSIGN(const std::vector<std::string> names, Names());
+  std::vector<Listed> listed;
+  for (const std::string& name : names) {
+    if (auto one = Look(name)) listed.push_back(std::move(*one));
+  }
   return listed;
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +21,7 @@ namespace reprise {
 //   <16 hex>.state  a record
 //   <16 hex>.tmp    a record being written; one that is found at the start is removed
 //
-// Thread safety: all but Open and List may be called from any thread.
+// Thread safety: all but Open, List and Names may be called from any thread.
 class StateFolder {
  public:
   enum class Use { kOwn, kLook };  // kLook: no lock, nothing is changed
@@ -33,10 +36,15 @@ class StateFolder {
   };
   // All records. As owner, removes what was left unfinished.
   Result<std::vector<Listed>> List();
+  // The same, by their names alone: what a file is like is known when it is opened, too.
+  Result<std::vector<std::string>> Names();
+  // Nothing: it is not there, or no file.
+  std::optional<Listed> Look(const std::string& name) const;
 
   Status Remove(const std::string& name);
   void Touch(const std::string& name);
   static std::string RandomName();
+  static int64_t UsedMs(const struct stat& facts);  // since 1970, by a file's time
 
   const std::string& path() const { return path_; }
   int fd() const { return fd_; }

@@ -2,6 +2,7 @@
 #include "tier/folder/folder_home.h"
 
 #include <algorithm>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,21 +31,24 @@ uint64_t FolderHome::Takes(uint64_t bytes) const {
 }
 
 Result<std::vector<RecordHome::Listed>> FolderHome::List() {
-  REPRISE_ASSIGN(std::vector<StateFolder::Listed> files, folder_->List());
-  std::vector<Listed> all(files.size());
+  REPRISE_ASSIGN(std::vector<std::string> names, folder_->Names());
+  std::vector<Listed> all(names.size());
   // Mostly waiting for the system: several at a time, each a part of them.
   const auto read = [&](size_t first, size_t step) {
-    for (size_t i = first; i < files.size(); i += step) {
-      const auto record = RecordFile::Open(*folder_, key_, files[i].name);
-      all[i] = {std::move(files[i].name), files[i].bytes, files[i].used_ms, record.ok(), {}};
-      if (record.ok()) all[i].facts = record->facts();
+    for (size_t i = first; i < names.size(); i += step) {
+      if (auto record = RecordFile::Open(*folder_, key_, names[i]); record.ok()) {
+        all[i] = {std::move(names[i]), record->bytes(), record->used_ms(), true, record->facts()};
+      } else if (auto file = folder_->Look(names[i])) {
+        all[i] = {std::move(file->name), file->bytes, file->used_ms, false, {}};
+      }
     }
   };
-  const size_t count = std::clamp<size_t>(files.size() / kFilesPerThread, 1, kListThreads);
+  const size_t count = std::clamp<size_t>(names.size() / kFilesPerThread, 1, kListThreads);
   std::vector<std::thread> threads;
   for (size_t i = 1; i < count; ++i) threads.emplace_back(read, i, count);
   read(0, count);
   for (std::thread& thread : threads) thread.join();
+  std::erase_if(all, [](const Listed& one) { return one.name.empty(); });  // no file, or gone
   folder_->fault = options_.fault;
   return all;
 }

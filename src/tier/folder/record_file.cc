@@ -106,6 +106,7 @@ Result<RecordFile> RecordFile::Open(StateFolder& folder, const StateKey& key,
   if (!S_ISREG(facts.st_mode)) return DataLoss("the record is no file");
   RecordFile record(folder, std::move(file));
   record.bytes_ = static_cast<uint64_t>(facts.st_size);
+  record.used_ms_ = StateFolder::UsedMs(facts);
   std::vector<std::byte> head(std::min<uint64_t>(record.bytes_, kFirstRead));
   REPRISE_TRY(record.Read(head, 0));
   REPRISE_ASSIGN(const RecordPreamble preamble, DecodePreamble(head));
@@ -113,11 +114,10 @@ Result<RecordFile> RecordFile::Open(StateFolder& folder, const StateKey& key,
   const size_t read = head.size();
   head.resize(preamble.head_bytes());
   if (head.size() > read) REPRISE_TRY(record.Read(std::span(head).subspan(read), read));
-  REPRISE_ASSIGN(record.facts_, DecodeHead(head, key));
+  REPRISE_ASSIGN(record.facts_, DecodeHead(head, key, &record.seal_));
   if (RecordBytes(record.facts_) != record.bytes_) {
     return DataLoss("the record is not as long as its head says");
   }
-  record.seal_ = std::make_unique<Seal>(key, preamble.salt);
   return record;
 }
 

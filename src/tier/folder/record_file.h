@@ -64,6 +64,7 @@ class RecordFile : public RecordSource {
 
   const RecordFacts& facts() const override { return facts_; }
   uint64_t bytes() const { return bytes_; }
+  int64_t used_ms() const { return used_ms_; }  // StateFolder::Listed
   void Want(std::span<const size_t> parts) override;
   Status ReadPart(const RecordLayout& layout, size_t index, std::span<std::byte> out) override;
 
@@ -75,6 +76,7 @@ class RecordFile : public RecordSource {
   OpenFile file_;
   RecordFacts facts_;
   uint64_t bytes_ = 0;
+  int64_t used_ms_ = 0;
   std::unique_ptr<Seal> seal_;
 };
 
