@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/check.h"
+
 namespace reprise {
 
 std::string_view NameOf(MissReason reason) {
@@ -33,6 +35,13 @@ std::string_view NameOf(EvictReason reason) {
   static constexpr std::string_view kNames[kEvictReasonCount] = {
       "running", "snapshot", "metadata", "entry_limit", "expired", "reset"};
   return kNames[static_cast<size_t>(reason)];
+}
+
+void CacheStats::Add(const TierStats& tier) {
+  const auto free = std::find_if(tiers.begin(), tiers.end(),
+                                 [](const TierStats& other) { return !other.present(); });
+  CHECK(free != tiers.end());
+  *free = tier;
 }
 
 void Log2Histogram::Add(uint64_t value) {

@@ -152,8 +152,8 @@ struct CacheStats {
   uint64_t moves_under_way = 0;  // between the tiers
 
   // Of lower tiers, the nearest first; those that are not there say so.
-  std::array<TierStats, 2> tiers;
-  void Add(const TierStats& tier) { (tiers[0].present() ? tiers[1] : tiers[0]) = tier; }
+  std::array<TierStats, 3> tiers;
+  void Add(const TierStats& tier);
 };
 
 // One line for the log: "reuse: 1480 of 1512 tokens (kv 1500, state 1480), no_snapshot_here at

@@ -11,12 +11,16 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
 #include "base/rng.h"
+#include "cache/tier/host_tier.h"
+#include "cache/tier/joined_tier.h"
 #include "cache/tier/record_tier.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
@@ -46,15 +50,35 @@ struct Options {
   int32_t long_context_tokens = 4096;
 };
 
-// A disk that says it takes no time: whatever is there is read, whether or not it is worth it.
-class QuickDisk : public RecordTier {
+// Tiers that say they take no time: whatever is there is read, whether or not it is worth it.
+class QuickTier : public Tier {
  public:
-  using RecordTier::RecordTier;
+  explicit QuickTier(std::unique_ptr<Tier> tier) : tier_(std::move(tier)) {}
+
+  std::string_view name() const override { return tier_->name(); }
+  bool shared() const override { return tier_->shared(); }
+  size_t level_of(TierRecordId record) const override { return tier_->level_of(record); }
+  std::string_view name_of(size_t level) const override { return tier_->name_of(level); }
+  bool Continues(TierRecordId record) const override { return tier_->Continues(record); }
+  void Open(const StateMemory& memory, DeviceMemory& device) override {
+    tier_->Open(memory, device);
+  }
+  void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override {
+    tier_->Find(key, prompt, found);
+  }
+  void Begin(const Move& move) override { tier_->Begin(move); }
+  void Cancel(uint64_t move) override { tier_->Cancel(move); }
+  void Remove(TierRecordId record) override { tier_->Remove(record); }
+  void Reset(const NamespaceKey* key) override { tier_->Reset(key); }
   News Poll() override {
-    News news = RecordTier::Poll();
+    News news = tier_->Poll();
     for (MoveDone& done : news.done) done.ns = 1;
     return news;
   }
+  void AddTo(CacheStats* stats) const override { tier_->AddTo(stats); }
+
+ private:
+  const std::unique_ptr<Tier> tier_;
 };
 
 // One model on several numbers of threads, and the cold run that every answer is held against.
@@ -75,7 +99,8 @@ class Auditor {
     if (!disk_path_.empty()) std::filesystem::remove_all(disk_path_, ignored);
   }
 
-  // From now on every schedule has a disk under its memory, and state moves about at random.
+  // From now on every schedule has tiers under its memory, and state moves about at random: a disk,
+  // memory of the host, or both.
   Status UseDisk() {
     std::string path = (std::filesystem::temp_directory_path() / "reprise-audit-XXXXXX").string();
     if (::mkdtemp(path.data()) == nullptr) {
@@ -93,7 +118,7 @@ class Auditor {
     if (disk_path_.empty()) return RunSchedule(schedule, executor, cold, kInvariantInterval);
     schedule.tier = true;
     // Little memory, or processes that end and begin again: else all that is wanted is in memory.
-    if (schedule.seed % 5 == 0) {
+    if (schedule.seed % 5 == 0 || !HasDisk(schedule)) {
       schedule.budget_sequences = 1;
     } else {
       schedule.restart_before = static_cast<int32_t>(1 + schedule.seed % 3);
@@ -102,25 +127,50 @@ class Auditor {
     std::error_code ignored;
     std::filesystem::remove_all(disk_path_ + "/state", ignored);
     Rng rng(schedule.seed);
-    const auto store = [&rng](StateCache& cache) {
-      if (rng.Below(12) == 0) (void)cache.StoreAll(std::chrono::seconds(2));
+    const auto store = [&](StateCache& cache) {
+      if (rng.Below(12) != 0) return;
+      (void)cache.StoreAll(std::chrono::seconds(2));
+      if (HasHost(schedule)) (void)cache.GiveWay(SIZE_MAX / 2);  // it is below, and only there
     };
     return RunSchedule(schedule, executor, cold, kInvariantInterval, store,
-                       [&] { return MakeDisk(schedule); });
+                       [&] { return MakeTiers(schedule); });
   }
 
-  // Small enough that records make room for one another; encrypted for every other seed.
+  static bool HasDisk(const Schedule& schedule) { return schedule.seed % 3 != 1; }
+  static bool HasHost(const Schedule& schedule) { return schedule.seed % 3 != 0; }
+
+  // Small enough that records make room for one another.
+  size_t BytesOf(const Schedule& schedule) const {
+    CacheOptions cache;
+    cache.context_tokens = schedule.context_tokens;
+    return LeastBudget(model_.state_spec(), cache) * (1 + schedule.seed % 8);
+  }
+
+  Result<std::unique_ptr<Tier>> MakeTiers(const Schedule& schedule) const {
+    std::unique_ptr<Tier> tiers;
+    if (HasDisk(schedule)) {
+      REPRISE_ASSIGN(tiers, MakeDisk(schedule));
+    }
+    if (HasHost(schedule)) {
+      const StateLayout layout(model_.state_spec());
+      REPRISE_ASSIGN(std::unique_ptr<Tier> host,
+                     HostTier::Make(layout, BytesOf(schedule) / 2, memory_));
+      tiers =
+          tiers ? std::make_unique<JoinedTier>(std::move(host), std::move(tiers)) : std::move(host);
+    }
+    return std::unique_ptr<Tier>(std::make_unique<QuickTier>(std::move(tiers)));
+  }
+
+  // Encrypted for every other seed.
   Result<std::unique_ptr<Tier>> MakeDisk(const Schedule& schedule) const {
     DiskOptions options;
     options.path = disk_path_ + "/state";
-    CacheOptions cache;
-    cache.context_tokens = schedule.context_tokens;
-    options.bytes_max = LeastBudget(model_.state_spec(), cache) * (1 + schedule.seed % 8);
+    options.bytes_max = BytesOf(schedule);
     options.sync = false;
     const auto first = static_cast<uint8_t>(schedule.seed);
     const StateKey key = first % 2 == 0 ? StateKey() : StateKey::Of({first});
     REPRISE_ASSIGN(std::unique_ptr<RecordStore> store, RecordStore::Open(options, key));
-    return std::unique_ptr<Tier>(std::make_unique<QuickDisk>(std::move(store)));
+    return std::unique_ptr<Tier>(std::make_unique<RecordTier>(std::move(store)));
   }
 
   // All tokens in one step, on one thread, from nothing.
@@ -249,8 +299,10 @@ void DefineAudit(Flags* flags) {
   AddModelOptions(flags, &options->model);
   flags->Add("--golden", &options->golden,
              "also compare with reference logits: safetensors with `tokens` and `logits`");
-  flags->Add("--tiers", &options->tiers,
-             "with a disk under the memory of every schedule, and state stored at random moments");
+  flags->Add(
+      "--tiers", &options->tiers,
+      "with a disk, memory of the host or both under the memory of every schedule, and state "
+      "stored at random moments");
   flags->Add("--schedules", &options->schedules, "random schedules to run");
   flags->Add("--seed", &options->seed, "of the first schedule; the others count up");
   flags->Add("--context", &options->context_tokens, "tokens of the longest request",

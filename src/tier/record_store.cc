@@ -118,43 +118,16 @@ std::optional<Catalog::Place> RecordStore::Deepest(const PromptPath& path, int32
   return catalog_.Find(path, limit);
 }
 
-std::optional<RecordStore::Found> RecordStore::Find(const PromptPath& path, int32_t have,
-                                                    int32_t limit) const {
+std::optional<ReadPlan> RecordStore::Find(const PromptPath& path, int32_t have,
+                                          int32_t limit) const {
   const auto place = catalog_.Find(path, limit);
   if (!place || place->position <= have) return std::nullopt;
   return Plan(*place, static_cast<uint32_t>(have / kBlockTokens));
 }
 
-std::optional<RecordStore::Found> RecordStore::Plan(const Catalog::Place& place,
-                                                    uint32_t first_block) const {
-  if (SteadyMs() < reads_off_until_ms_ || !catalog_.Has(place.record)) return std::nullopt;
-  Found found;
-  found.position = place.position;
-  found.record = place.record;
-  const RecordFacts& last = catalog_[place.record].facts;
-  const uint32_t from = first_block;
-  auto upto = static_cast<uint32_t>((place.position + kBlockTokens - 1) / kBlockTokens);
-  if (last.block_bytes == 0 || upto < from) upto = from;
-  found.first_block = from;
-  found.block_count = upto - from;
-  found.bytes = found.block_count * last.block_bytes + last.state_bytes;
-  // Each block from the deepest record that has it: its parents may have less of its rows.
-  bool state = last.state_bytes > 0;
-  for (RecordId id = place.record; id.valid() && (upto > from || state); id = catalog_[id].parent) {
-    const RecordFacts& facts = catalog_[id].facts;
-    const uint32_t end = std::min(upto, facts.first_block + facts.block_count);
-    const uint32_t begin = std::max(from, facts.first_block);
-    const bool blocks = facts.block_count > 0 && begin < upto;
-    if (blocks && end != upto) return std::nullopt;  // a gap
-    if (blocks || state) {
-      found.steps.push_back(
-          {catalog_[id].name, facts.path, begin, blocks ? end - begin : 0, state});
-    }
-    if (blocks) upto = begin;
-    state = false;
-  }
-  if (upto > from) return std::nullopt;
-  return found;
+std::optional<ReadPlan> RecordStore::Plan(const Catalog::Place& place, uint32_t first_block) const {
+  if (SteadyMs() < reads_off_until_ms_) return std::nullopt;
+  return PlanRead(catalog_, place, first_block);
 }
 
 bool RecordStore::Holds(const PromptPath& path, int32_t position) const {
@@ -162,7 +135,7 @@ bool RecordStore::Holds(const PromptPath& path, int32_t position) const {
   return place && place->position == position;
 }
 
-uint64_t RecordStore::Fetch(const Found& found, const Shape& shape) {
+uint64_t RecordStore::Fetch(const ReadPlan& found, const StateShape& shape) {
   const size_t bytes = found.block_count * shape.block_bytes + shape.state_bytes;
   const RecordFacts& facts = catalog_[found.record].facts;
   const bool fits = (found.block_count == 0 || facts.block_bytes == shape.block_bytes) &&
@@ -171,7 +144,11 @@ uint64_t RecordStore::Fetch(const Found& found, const Shape& shape) {
   if (!fits || crowded || SteadyMs() < reads_off_until_ms_) return 0;
   Transfers::ReadJob job;
   job.ticket = ++tickets_;
-  job.steps = found.steps;
+  for (const ReadPlan::Step& step : found.steps) {
+    const Catalog::Record& record = catalog_[step.record];
+    job.steps.push_back(
+        {record.name, record.facts.path, step.first_block, step.block_count, step.state});
+  }
   job.first_block = found.first_block;
   job.block_count = found.block_count;
   job.block_bytes = shape.block_bytes;
@@ -382,50 +359,22 @@ bool RecordStore::MayWrite(uint64_t bytes) {
 
 bool RecordStore::MayStore() const { return !storing_ && SteadyMs() >= writes_off_until_ms_; }
 
-std::optional<RecordStore::Draft> RecordStore::BeginStore(const PromptPath& path,
-                                                          const StoreWish& wish) {
-  const int32_t position = wish.position;
-  const Shape& shape = wish.shape;
-  CHECK(position > 0 && position <= path.size());
+std::optional<RecordStore::Draft> RecordStore::BeginStore(const PromptPath& path, StoreWish wish) {
   if (!MayStore()) return std::nullopt;
-  const auto place = catalog_.Find(path, position);
-  if (place && place->position == position) return std::nullopt;
-  RecordFacts facts;
-  facts.space = path.grid(0);
-  facts.model = wish.model;
-  facts.reason = wish.reason;
-  facts.begin = place ? place->position : 0;
-  if (place) facts.parent = path.At(facts.begin);
-  facts.end = position;
-  facts.base = path.grid(position / kBlockTokens);
-  facts.path = path.At(position);
-  facts.block_bytes = shape.block_bytes;
-  facts.state_bytes = shape.state_bytes;
-  facts.created_ms = WallMs();
-  if (shape.block_bytes > 0) {
-    facts.first_block = static_cast<uint32_t>(facts.begin / kBlockTokens);
-    if (facts.first_block < static_cast<uint32_t>(wish.first_block)) return std::nullopt;
-    facts.block_count =
-        static_cast<uint32_t>((position + kBlockTokens - 1) / kBlockTokens) - facts.first_block;
-  }
-  if (shape.state_bytes == 0) {
-    for (int32_t block = facts.begin / kBlockTokens + 1; block <= (position - 1) / kBlockTokens;
-         ++block) {
-      facts.marks.push_back(path.grid(block));
-    }
-    if (facts.marks.size() > kMarksMax) return std::nullopt;
-  }
-  const RecordId parent = place ? place->record : RecordId();
-  const uint64_t bytes = home_->Takes(RecordBytes(facts));
-  if (parent.valid()) catalog_.Hold(parent);
+  wish.now_ms = WallMs();
+  std::optional<RecordPlan> plan = PlanRecord(catalog_, path, wish);
+  if (!plan) return std::nullopt;
+  const uint64_t bytes = home_->Takes(RecordBytes(plan->facts));
+  if (plan->parent.valid()) catalog_.Hold(plan->parent);
   const bool fits = home_->shared() || bytes <= limits_.bytes_max;
   if (!fits || !MayWrite(bytes) || !MakeRoom(bytes)) {
-    if (parent.valid()) catalog_.Release(parent);
+    if (plan->parent.valid()) catalog_.Release(plan->parent);
     return std::nullopt;
   }
-  Draft draft{facts, RecordLayout(facts)};
-  storing_ = {home_->NameFor(facts), facts, bytes, parent, draft.layout.parts().size()};
-  transfers_->BeginWrite(storing_->name, std::move(facts));
+  Draft draft{plan->facts, RecordLayout(plan->facts)};
+  storing_ = {home_->NameFor(plan->facts), plan->facts, bytes, plan->parent,
+              draft.layout.parts().size()};
+  transfers_->BeginWrite(storing_->name, std::move(plan->facts));
   return draft;
 }
 
@@ -434,7 +383,7 @@ bool RecordStore::HasRoom(size_t part_bytes) const {
   return queued == 0 || queued + part_bytes <= kQueueBytes;
 }
 
-void RecordStore::AddPart(std::vector<std::byte> part) {
+void RecordStore::AddPart(PartBytes part) {
   CHECK(storing());
   --storing_->parts_left;
   transfers_->AddPart(std::move(part));

@@ -16,6 +16,7 @@
 #include "tier/catalog.h"
 #include "tier/home.h"
 #include "tier/path_id.h"
+#include "tier/plan.h"
 #include "tier/state_key.h"
 #include "tier/tier_stats.h"
 #include "tier/transfers.h"
@@ -82,32 +83,19 @@ class RecordStore {
   // time-out, whatever happens.
   uint64_t Look(const PathId& root, std::span<const TokenId> tokens);
 
-  // What a place costs to load.
-  struct Found {
-    int32_t position = 0;
-    size_t bytes = 0;
-    RecordId record;
-    std::vector<Transfers::ReadStep> steps;
-    uint32_t first_block = 0;
-    uint32_t block_count = 0;
-  };
   // The deepest stored place at or above `limit`.
   std::optional<Catalog::Place> Deepest(const PromptPath& path, int32_t limit) const;
   // What to read for the state at a place, for one that has blocks [0, first_block) already.
   // Nothing: it is gone, or the home is failing.
-  std::optional<Found> Plan(const Catalog::Place& place, uint32_t first_block) const;
+  std::optional<ReadPlan> Plan(const Catalog::Place& place, uint32_t first_block) const;
   // Both: the deepest stored position in (have, limit].
-  std::optional<Found> Find(const PromptPath& path, int32_t have, int32_t limit) const;
+  std::optional<ReadPlan> Find(const PromptPath& path, int32_t have, int32_t limit) const;
   const Catalog& catalog() const { return catalog_; }
   // Whether the state of exactly [0, position) is stored.
   bool Holds(const PromptPath& path, int32_t position) const;
 
-  struct Shape {
-    size_t block_bytes = 0;
-    size_t state_bytes = 0;
-  };
   // Returns a ticket, or 0: too much is being read, or the home is failing.
-  uint64_t Fetch(const Found& found, const Shape& shape);
+  uint64_t Fetch(const ReadPlan& found, const StateShape& shape);
   struct Fetched {
     uint64_t ticket = 0;
     Status status;
@@ -134,18 +122,11 @@ class RecordStore {
     RecordFacts facts;
     RecordLayout layout;
   };
-  struct StoreWish {
-    int32_t position = 0;
-    Shape shape;
-    PathId model;
-    uint32_t reason = 0;
-    int32_t first_block = 0;  // the first that is there to be stored
-  };
-  std::optional<Draft> BeginStore(const PromptPath& path, const StoreWish& wish);
+  std::optional<Draft> BeginStore(const PromptPath& path, StoreWish wish);
   // Whether the parts of a record are waited for. It ends by itself where the home fails.
   bool storing() const { return storing_ && storing_->parts_left > 0; }
   bool HasRoom(size_t part_bytes) const;  // for one more part to wait
-  void AddPart(std::vector<std::byte> part);
+  void AddPart(PartBytes part);
   void AbortStore();
   // Whether a store could begin: none is under way and the home works.
   bool MayStore() const;
@@ -168,7 +149,7 @@ class RecordStore {
     bool forget = false;  // it is to go as soon as it is there
   };
   struct Fetching {
-    Found found;
+    ReadPlan found;
     size_t bytes = 0;
     int64_t until_ms = 0;
   };

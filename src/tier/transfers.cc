@@ -32,7 +32,7 @@ Transfers::~Transfers() {
 void Transfers::Push(WriteOp op) {
   {
     std::lock_guard lock(mutex_);
-    queued_bytes_ += op.part.size();
+    queued_bytes_ += op.part.bytes.size();
     writes_.push_back(std::move(op));
   }
   write_work_.notify_one();
@@ -41,7 +41,7 @@ void Transfers::Push(WriteOp op) {
 void Transfers::BeginWrite(std::string name, RecordFacts facts) {
   Push({.verb = WriteOp::Verb::kBegin, .name = std::move(name), .facts = std::move(facts)});
 }
-void Transfers::AddPart(std::vector<std::byte> part) {
+void Transfers::AddPart(PartBytes part) {
   Push({.verb = WriteOp::Verb::kPart, .part = std::move(part)});
 }
 void Transfers::AbortWrite() { Push({.verb = WriteOp::Verb::kAbort}); }
@@ -105,8 +105,10 @@ void Transfers::WriteLoop() {
     const bool skip = stop_ && !removes;
     lock.unlock();
     if (!skip) Carry(op, &writing);
+    const size_t bytes = op.part.bytes.size();
+    op.part = {};
     lock.lock();
-    queued_bytes_ -= op.part.size();
+    queued_bytes_ -= bytes;
   }
 }
 
@@ -131,7 +133,7 @@ void Transfers::Carry(WriteOp& op, std::optional<Writing>* writing) {
     }
     case WriteOp::Verb::kPart: {
       if (!writing->has_value() || !(*writing)->draft) return;  // it failed before
-      Status status = (*writing)->draft->Append(op.part);
+      Status status = (*writing)->draft->Append(op.part.bytes);
       if (status.ok() && --(*writing)->parts_left > 0) return notify_();  // there is room
       if (status.ok()) status = (*writing)->draft->Commit();
       return FinishWrite(writing, std::move(status));

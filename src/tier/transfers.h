@@ -9,8 +9,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -19,6 +21,21 @@
 #include "tier/record.h"
 
 namespace reprise {
+
+// The bytes of a part, and who has lent them: given back when they are written. May be overwritten.
+struct PartBytes {
+  PartBytes() = default;
+  PartBytes(std::span<std::byte> lent, std::shared_ptr<void> from)
+      : bytes(lent), lender(std::move(from)) {}
+  PartBytes(std::vector<std::byte> own) {
+    auto kept = std::make_shared<std::vector<std::byte>>(std::move(own));
+    bytes = *kept;
+    lender = std::move(kept);
+  }
+
+  std::span<std::byte> bytes;
+  std::shared_ptr<void> lender;
+};
 
 // Transfers are the threads that wait for a home of records, so that nobody else has to: one
 // writes, one record at a time and in order; some read; where the home is shared, one asks what is
@@ -79,7 +96,7 @@ class Transfers {
   void Look(LookJob job);
   // The record is complete with the last of its parts; they come in the order of its layout.
   void BeginWrite(std::string name, RecordFacts facts);
-  void AddPart(std::vector<std::byte> part);
+  void AddPart(PartBytes part);
   void AbortWrite();  // no WriteDone follows
   void Remove(std::string name);
   void Touch(std::string name);
@@ -95,7 +112,7 @@ class Transfers {
     enum class Verb { kBegin, kPart, kAbort, kRemove, kTouch, kForget } verb;
     std::string name = {};
     RecordFacts facts = {};
-    std::vector<std::byte> part = {};
+    PartBytes part = {};
     PathId space = {};
   };
   // What the writer has in hand.

@@ -17,7 +17,7 @@ namespace reprise {
 // little as they are.
 class LoadOrCompute {
  public:
-  static constexpr size_t kLevels = 2;  // of lower tiers, each with a rate of its own
+  static constexpr size_t kLevels = 3;  // of lower tiers, each with a rate of its own
 
   void NoteLoad(size_t level, size_t bytes, int64_t ns) {
     load_[level].Note(static_cast<double>(bytes), ns);

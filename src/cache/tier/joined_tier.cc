@@ -10,12 +10,13 @@ namespace reprise {
 
 size_t JoinedTier::level_of(TierRecordId record) const {
   const auto at = where_.find(record);
-  return at != where_.end() && !at->second[0] && at->second[1] ? 1 : 0;
+  if (at == where_.end() || at->second[0] || !at->second[1]) return 0;
+  return 1 + tiers_[1]->level_of(record);
 }
 
 bool JoinedTier::Continues(TierRecordId record) const {
   const auto at = where_.find(record);
-  return at != where_.end() && at->second[0] && at->second[1];
+  return at != where_.end() && at->second[0] && at->second[1] && tiers_[1]->Continues(record);
 }
 
 void JoinedTier::Open(const StateMemory& memory, DeviceMemory& device) {
@@ -25,10 +26,10 @@ void JoinedTier::Open(const StateMemory& memory, DeviceMemory& device) {
 // The index knows a record by its place: it gives the second one the id of the first.
 void JoinedTier::Find(const NamespaceKey& key, std::span<const TokenId> prompt,
                       const Found& found) {
-  for (size_t level = 0; level < kLevels; ++level) {
-    tiers_[level]->Find(key, prompt, [&](const FoundRecord& record) {
+  for (size_t i = 0; i < kBoth; ++i) {
+    tiers_[i]->Find(key, prompt, [&](const FoundRecord& record) {
       const TierRecordId id = found(record);
-      if (id.valid()) where_[id][level] = true;
+      if (id.valid()) where_[id][i] = true;
       return id;
     });
   }
@@ -50,10 +51,10 @@ void JoinedTier::Begin(const Move& move) {
   if (move.kind == Move::Kind::kSpill) {
     joined.pending = {true, true};
   } else {
-    joined.pending[level_of(joined.record)] = true;
+    joined.pending[level_of(joined.record) > 0 ? 1 : 0] = true;
   }
-  for (size_t level = 0; level < kLevels; ++level) {
-    if (joined.pending[level]) tiers_[level]->Begin(move);
+  for (size_t i = 0; i < kBoth; ++i) {
+    if (joined.pending[i]) tiers_[i]->Begin(move);
   }
 }
 
@@ -63,8 +64,8 @@ void JoinedTier::Cancel(uint64_t move) {
   CHECK(at != moves_.end());
   const Joined joined = at->second;
   moves_.erase(at);
-  for (size_t level = 0; level < kLevels; ++level) {
-    if (joined.pending[level]) tiers_[level]->Cancel(move);
+  for (size_t i = 0; i < kBoth; ++i) {
+    if (joined.pending[i]) tiers_[i]->Cancel(move);
   }
   if (joined.kind == Move::Kind::kSpill) Remove(joined.record);
 }
@@ -78,17 +79,17 @@ void JoinedTier::Reset(const NamespaceKey* key) {
   for (const auto& tier : tiers_) tier->Reset(key);
 }
 
-void JoinedTier::Hear(size_t level, News heard, News* news) {
+void JoinedTier::Hear(size_t tier, News heard, News* news) {
   for (const MoveDone& done : heard.done) {
     const auto at = moves_.find(done.id);
-    CHECK(at != moves_.end() && at->second.pending[level]);
+    CHECK(at != moves_.end() && at->second.pending[tier]);
     Joined& joined = at->second;
-    joined.pending[level] = false;
-    if (done.ok && joined.kind == Move::Kind::kSpill) where_[joined.record][level] = true;
+    joined.pending[tier] = false;
+    if (done.ok && joined.kind == Move::Kind::kSpill) where_[joined.record][tier] = true;
     joined.done.ok |= done.ok;
     joined.done.bytes = std::max(joined.done.bytes, done.bytes);
     joined.done.ns = std::max(joined.done.ns, done.ns);
-    joined.done.level = level;
+    joined.done.level = tier == 0 ? 0 : 1 + done.level;
     if (joined.pending[0] || joined.pending[1]) continue;
     news->done.push_back(joined.done);
     moves_.erase(at);
@@ -96,7 +97,7 @@ void JoinedTier::Hear(size_t level, News heard, News* news) {
   for (const TierRecordId lost : heard.lost) {
     const auto at = where_.find(lost);
     if (at == where_.end()) continue;
-    at->second[level] = false;
+    at->second[tier] = false;
     if (at->second[0] || at->second[1]) continue;
     where_.erase(at);
     news->lost.push_back(lost);
@@ -106,7 +107,7 @@ void JoinedTier::Hear(size_t level, News heard, News* news) {
 
 Tier::News JoinedTier::Poll() {
   News news;
-  for (size_t level = 0; level < kLevels; ++level) Hear(level, tiers_[level]->Poll(), &news);
+  for (size_t i = 0; i < kBoth; ++i) Hear(i, tiers_[i]->Poll(), &news);
   return news;
 }
 

@@ -11,9 +11,10 @@
 
 namespace reprise {
 
-// Two tiers as one: `near` (level 0, a disk) is read before `far` (level 1, a store). What goes
-// down goes to both, each as its own rules let it in; one of them is enough. A record that both
-// have is one record. One of them may fail or lose what it has: the other one serves.
+// Two tiers as one: `near` (level 0, a disk) is read before `far` (level 1, a store; if that is two
+// again, levels 1 and 2). What goes down goes to both, each as its own rules let it in; one of them
+// is enough. A record that both have is one record. One of them may fail or lose what it has: the
+// other one serves.
 //
 // Each tier finds what a record continues by itself, so both can have different chains of records
 // that end at the same place.
@@ -21,11 +22,14 @@ namespace reprise {
 // Thread safety: none.
 class JoinedTier : public Tier {
  public:
+  // REQUIRES: `near` is one.
   JoinedTier(std::unique_ptr<Tier> near, std::unique_ptr<Tier> far)
       : tiers_{std::move(near), std::move(far)} {}
 
   std::string_view name() const override { return tiers_[0]->name(); }
-  std::string_view name_of(size_t level) const override { return tiers_[level]->name(); }
+  std::string_view name_of(size_t level) const override {
+    return level == 0 ? tiers_[0]->name() : tiers_[1]->name_of(level - 1);
+  }
   size_t level_of(TierRecordId record) const override;
   bool shared() const override { return tiers_[0]->shared() || tiers_[1]->shared(); }
   bool Continues(TierRecordId record) const override;
@@ -40,20 +44,20 @@ class JoinedTier : public Tier {
   void AddTo(CacheStats* stats) const override;
 
  private:
-  static constexpr size_t kLevels = 2;
-  using Levels = std::array<bool, kLevels>;
+  static constexpr size_t kBoth = 2;
+  using Has = std::array<bool, kBoth>;
 
   // A move that has not come to its end on all levels that it is for.
   struct Joined {
     Move::Kind kind = Move::Kind::kSpill;
     TierRecordId record;
-    Levels pending = {};
+    Has pending = {};
     MoveDone done;
   };
-  void Hear(size_t level, News heard, News* news);
+  void Hear(size_t tier, News heard, News* news);
 
-  const std::array<std::unique_ptr<Tier>, kLevels> tiers_;
-  std::unordered_map<TierRecordId, Levels> where_;  // who has a record
+  const std::array<std::unique_ptr<Tier>, kBoth> tiers_;
+  std::unordered_map<TierRecordId, Has> where_;  // who has a record
   std::map<uint64_t, Joined> moves_;
 };
 

@@ -18,72 +18,46 @@ int64_t NowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
-SnapshotReason ReasonOf(const RecordFacts& facts) {
-  const bool known = facts.reason < static_cast<uint32_t>(kSnapshotReasonCount);
-  return known ? static_cast<SnapshotReason>(facts.reason) : SnapshotReason::kPromptEnd;
-}
-
 }  // namespace
 
 void RecordTier::Open(const StateMemory& memory, DeviceMemory& device) {
   memory_ = memory;
   device_ = &device;
   shape_ = {memory.layout->block_bytes(), memory.layout->state_bytes()};
-}
-
-void RecordTier::Know(TierRecordId id, const Catalog::Place& place) {
-  if (!places_.try_emplace(id, place).second) return;
-  known_as_[place.record].push_back(id);
+  // As much as may wait to be written, and one more that is being copied.
+  const size_t part_bytes = std::max(kPartBytes, shape_.block_bytes);
+  const size_t bytes = (RecordStore::kQueueBytes / part_bytes + 2) * part_bytes;
+  auto lane = OpenLane(device, bytes);
+  if (!lane.ok()) lane = OpenPlainLane(device, bytes);
+  CHECK(lane.ok());
+  parts_ = std::make_unique<PartPool>(std::move(*lane), part_bytes);
 }
 
 void RecordTier::Find(const NamespaceKey& key, std::span<const TokenId> prompt,
                       const Found& found) {
-  const PromptPath path(RootOf(key), prompt);
-  const auto deepest = store_->Deepest(path, path.size());
-  if (!deepest) return;
-  const Catalog& catalog = store_->catalog();
-  std::vector<Catalog::Place> chain;
-  for (Catalog::Place at = *deepest; at.record.valid();) {
-    const Catalog::Record& record = catalog[at.record];
-    if (record.facts.block_bytes != shape_.block_bytes ||
-        record.facts.state_bytes != shape_.state_bytes) {
-      return;
-    }
-    chain.push_back(at);
-    at = {record.parent, record.facts.begin};
-  }
-  TierRecordId parent;
-  for (auto place = chain.rbegin(); place != chain.rend(); ++place) {
-    const RecordFacts& facts = catalog[place->record].facts;
-    const TierRecordId id = found({.parent = parent,
-                                   .first_block = static_cast<int32_t>(facts.first_block),
-                                   .position = place->position,
-                                   .reason = ReasonOf(facts)});
-    if (!id.valid()) return;
-    Know(id, *place);
-    parent = id;
-  }
+  known_.Tell(store_->catalog(), PromptPath(RootOf(key), prompt), shape_, found);
 }
 
 void RecordTier::Begin(const Move& move) {
   if (move.kind == Move::Kind::kSpill) {
-    spills_.push_back({.move = move, .draft = std::nullopt, .begun_ns = NowNs()});
+    Spill& spill = spills_.emplace_back();
+    spill.move = move;
+    spill.begun_ns = NowNs();
     return;
   }
   Fetch fetch{.move = move, .begun_ns = NowNs(), .came = std::nullopt};
-  const auto place = places_.find(move.records.back().id);
-  const auto plan = place == places_.end()
-                        ? std::nullopt
-                        : store_->Plan(place->second, static_cast<uint32_t>(move.first_block));
+  const auto place = known_.PlaceOf(move.records.back().id);
+  const auto plan =
+      place ? store_->Plan(*place, static_cast<uint32_t>(move.first_block)) : std::nullopt;
   if (plan && plan->block_count == move.blocks.size()) fetch.ticket = store_->Fetch(*plan, shape_);
   fetch.failed = fetch.ticket == 0;
   fetches_.push_back(std::move(fetch));
 }
 
 void RecordTier::Cancel(uint64_t move) {
-  if (!spills_.empty() && spills_.front().move.id == move && spills_.front().draft &&
-      store_->storing()) {
-    store_->AbortStore();
+  if (!spills_.empty() && spills_.front().move.id == move && spills_.front().draft) {
+    if (store_->storing()) store_->AbortStore();
+    return DropSpill();
   }
   const size_t gone =
       std::erase_if(spills_, [&](const Spill& one) { return one.move.id == move; }) +
@@ -91,15 +65,14 @@ void RecordTier::Cancel(uint64_t move) {
   CHECK(gone == 1);
 }
 
-// What the index forgets may be found again: it is the store that decides what goes.
-void RecordTier::Remove(TierRecordId record) {
-  const auto place = places_.find(record);
-  if (place == places_.end()) return;
-  const auto known = known_as_.find(place->second.record);
-  std::erase(known->second, record);
-  if (known->second.empty()) known_as_.erase(known);
-  places_.erase(place);
+// A copy that was asked for goes on; whatever the device or the lane is asked next comes after it.
+void RecordTier::DropSpill() {
+  if (spills_.front().part.lender) parts_->lane().Join();
+  spills_.pop_front();
 }
+
+// What the index forgets may be found again: it is the store that decides what goes.
+void RecordTier::Remove(TierRecordId record) { known_.Forget(record); }
 
 void RecordTier::Reset(const NamespaceKey* key) {
   const PathId space = key != nullptr ? RootOf(*key) : PathId();
@@ -121,12 +94,13 @@ void RecordTier::HearStore(News* news) {
   if (heard.store_ended && ours) {
     const Spill& spill = spills_.front();
     if (heard.stored)
-      Know(spill.move.records.front().id, {*heard.stored, spill.move.records.front().position});
+      known_.Know(spill.move.records.front().id,
+                  {*heard.stored, spill.move.records.front().position});
     news->done.push_back({.id = spill.move.id,
                           .ok = heard.stored.has_value(),
                           .bytes = spill.bytes,
                           .ns = NowNs() - spill.begun_ns});
-    spills_.pop_front();
+    DropSpill();
   }
   news->answered = std::move(heard.looked);
   for (RecordStore::Fetched& fetched : heard.fetched) {
@@ -137,13 +111,8 @@ void RecordTier::HearStore(News* news) {
     fetch->came = std::move(fetched);
   }
   for (const RecordId gone : heard.gone) {
-    const auto known = known_as_.find(gone);
-    if (known == known_as_.end()) continue;
-    for (const TierRecordId id : known->second) {
-      places_.erase(id);
-      news->lost.push_back(id);
-    }
-    known_as_.erase(known);
+    const std::vector<TierRecordId> lost = known_.Lose(gone);
+    news->lost.insert(news->lost.end(), lost.begin(), lost.end());
   }
 }
 
@@ -159,9 +128,9 @@ void RecordTier::CopyOut(News* news) {
       spills_.pop_front();
       continue;
     }
-    if (store_->storing() && store_->HasRoom(spill.draft->layout.parts()[spill.next].bytes)) {
-      CopyPart(&spill);
-    }
+    HandOver(&spill);
+    AskForPart(&spill);
+    HandOver(&spill);  // where copies go on beside the steps it comes later
     return;
   }
 }
@@ -173,7 +142,7 @@ bool RecordTier::BeginSpill(Spill* spill, bool* stored) {
   const PromptPath path(RootOf(*move.key), move.tokens);
   const auto deepest = store_->Deepest(path, head.position);
   *stored = deepest && deepest->position == head.position;
-  if (*stored) Know(head.id, *deepest);
+  if (*stored) known_.Know(head.id, *deepest);
   if (*stored) return false;
   spill->draft = store_->BeginStore(path, {.position = head.position,
                                            .shape = shape_,
@@ -183,20 +152,33 @@ bool RecordTier::BeginSpill(Spill* spill, bool* stored) {
   return spill->draft.has_value();
 }
 
-void RecordTier::CopyPart(Spill* spill) {
-  const RecordLayout::Part& part = spill->draft->layout.parts()[spill->next++];
-  std::vector<std::byte> bytes(part.bytes);
+// A part that has come out of memory is to be written.
+void RecordTier::HandOver(Spill* spill) {
+  if (!spill->part.lender || !store_->storing() || !parts_->lane().Reached(spill->mark)) return;
+  spill->bytes += spill->part.bytes.size();
+  store_->AddPart(std::exchange(spill->part, {}));
+}
+
+void RecordTier::AskForPart(Spill* spill) {
+  const std::vector<RecordLayout::Part>& all = spill->draft->layout.parts();
+  if (spill->part.lender || !store_->storing() || spill->next == all.size()) return;
+  const RecordLayout::Part& part = all[spill->next];
+  if (store_->HasRoom(part.bytes)) spill->part = parts_->Take(part.bytes);
+  if (!spill->part.lender) return;
+  ++spill->next;
+  HostLane& lane = parts_->lane();
+  std::byte* const to = spill->part.bytes.data();
+  lane.Follow();
   for (uint32_t i = 0; i < part.block_count; ++i) {
     const size_t at = part.first_block + i - static_cast<size_t>(spill->move.first_block);
-    device_->Download(bytes.data() + i * shape_.block_bytes, memory_.block(spill->move.blocks[at]),
-                      shape_.block_bytes);
+    lane.Out(to + i * shape_.block_bytes, memory_.block(spill->move.blocks[at]),
+             shape_.block_bytes);
   }
   if (part.block_count == 0) {
     const auto from = memory_.state(spill->move.state) + static_cast<int64_t>(part.state_offset);
-    device_->Download(bytes.data(), from, part.bytes);
+    lane.Out(to, from, part.bytes);
   }
-  spill->bytes += part.bytes;
-  store_->AddPart(std::move(bytes));
+  spill->mark = lane.Mark();
 }
 
 void RecordTier::CopyIn(News* news) {

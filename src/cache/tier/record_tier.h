@@ -7,18 +7,19 @@
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "cache/tier/known_records.h"
+#include "cache/tier/part_pool.h"
 #include "cache/tier/tier.h"
 #include "tier/record_store.h"
 
 namespace reprise {
 
 // A tier of records (tier/record_store.h), on a disk or in a store that several servers share: what
-// the index wants moved is copied out of memory part by part, a little in each Poll, and written
-// behind; what it wants back is read by other threads and copied in when all of it was checked. So
-// the engine's thread never waits.
+// the index wants moved is copied out of memory part by part, one in each Poll, and written behind;
+// what it wants back is read by other threads and copied in when all of it was checked. So the
+// engine's thread never waits.
 //
 // The index knows records by its own ids and only those that it has met; the store knows all of
 // them, by their paths. Which blocks a record has is the store's affair: it may have found a deeper
@@ -48,6 +49,8 @@ class RecordTier : public Tier {
     Move move;
     std::optional<RecordStore::Draft> draft;  // once it has begun
     size_t next = 0;                          // part to copy
+    PartBytes part;                           // the one before it, on its way out of memory,
+    uint64_t mark = 0;                        // and when it is there
     size_t bytes = 0;
     int64_t begun_ns = 0;
   };
@@ -61,22 +64,23 @@ class RecordTier : public Tier {
   };
 
   PathId RootOf(const NamespaceKey& key) const { return store_->NamespaceOf(key.digest, key.salt); }
-  void Know(TierRecordId id, const Catalog::Place& place);
   void HearStore(News* news);
   void CopyOut(News* news);
   bool BeginSpill(Spill* spill, bool* stored);
-  void CopyPart(Spill* spill);
+  void AskForPart(Spill* spill);
+  void HandOver(Spill* spill);
+  void DropSpill();
   void CopyIn(News* news);
   bool CopySome(Fetch* fetch, size_t* bytes_left);
 
+  std::unique_ptr<PartPool> parts_;  // outlives the threads that write
   const std::unique_ptr<RecordStore> store_;
   StateMemory memory_;
   DeviceMemory* device_ = nullptr;
-  RecordStore::Shape shape_;
+  StateShape shape_;
   std::deque<Spill> spills_;  // the first may have begun
   std::vector<Fetch> fetches_;
-  std::unordered_map<TierRecordId, Catalog::Place> places_;
-  std::unordered_map<RecordId, std::vector<TierRecordId>> known_as_;
+  KnownRecords known_;
 };
 
 }  // namespace reprise

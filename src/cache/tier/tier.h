@@ -82,13 +82,13 @@ class Tier {
   virtual std::string_view name() const = 0;  // "disk"; a literal
   // Others read it, too: the next turn of a conversation may come to one of them at any moment.
   virtual bool shared() const { return false; }
-  // A tier may be two, of which the first is read before the second: which one a record would be
-  // read from (their speeds differ), what that is called, and whether both have the record. A
+  // A tier may be several, of which the first is read before the others: which one a record would
+  // be read from (their speeds differ), what that is called, and whether all have the record. A
   // record that not all have is not continued: who lacks it needs everything that lies before.
   virtual size_t level_of(TierRecordId) const { return 0; }
   virtual std::string_view name_of(size_t /*level*/) const { return name(); }
   virtual bool Continues(TierRecordId) const { return true; }
-  static constexpr size_t kLevelsMax = 2;
+  static constexpr size_t kLevelsMax = 3;
   // The memory behind the ids of moves. Once, before anything else. Both outlive the tier.
   virtual void Open(const StateMemory& memory, DeviceMemory& device) = 0;
 

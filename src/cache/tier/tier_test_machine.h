@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tests of tiers share: a machine that computes state which can be checked, restarts, and
-// keeps it in folders.
+// keeps it in folders and in memory of the host.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,6 +15,7 @@
 
 #include "base/rng.h"
 #include "cache/state_cache.h"
+#include "cache/tier/host_tier.h"
 #include "cache/tier/joined_tier.h"
 #include "cache/tier/record_tier.h"
 #include "device/raw.h"
@@ -49,17 +50,23 @@ class Machine {
   }
 
   void Begin() {
-    auto made = StateCache::Create(spec_, options);
+    cache.reset();
+    auto made = StateCache::Create(spec_, options, *device);
     ASSERT_TRUE(made.ok()) << made.status().message();
     cache = std::move(*made);
-    auto store = RecordStore::Open(disk, state_key);
-    ASSERT_TRUE(store.ok()) << store.status().message();
-    auto tier = std::make_unique<RecordTier>(std::move(*store));
-    if (far.path.empty()) return cache->AttachTier(std::move(tier));
-    auto second = RecordStore::Open(far, state_key);
-    ASSERT_TRUE(second.ok()) << second.status().message();
-    cache->AttachTier(std::make_unique<JoinedTier>(
-        std::move(tier), std::make_unique<RecordTier>(std::move(*second))));
+    std::unique_ptr<Tier> tiers;
+    for (const DiskOptions* folder : {&far, &disk}) {
+      if (folder->path.empty()) continue;
+      auto store = RecordStore::Open(*folder, state_key);
+      ASSERT_TRUE(store.ok()) << store.status().message();
+      Put(std::make_unique<RecordTier>(std::move(*store)), &tiers);
+    }
+    if (host_bytes > 0) {
+      auto host = HostTier::Make(*cache->memory().layout, host_bytes, *device);
+      ASSERT_TRUE(host.ok()) << host.status().message();
+      Put(std::move(*host), &tiers);
+    }
+    cache->AttachTier(std::move(tiers));
   }
   // Idle time, until everything is on the disk.
   void Rest() {
@@ -100,13 +107,19 @@ class Machine {
   }
 
   CacheOptions options;
-  DiskOptions disk;
-  DiskOptions far;  // below the disk, if it has a path
+  DiskOptions disk;       // if it has a path
+  DiskOptions far;        // below the disk, the same
+  size_t host_bytes = 0;  // above the disk, if there are any
+  DeviceMemory* device = &HostMemory();
   StateKey state_key;
   NamespaceKey key{"model", "tenant"};
   std::unique_ptr<StateCache> cache;
 
  private:
+  static void Put(std::unique_ptr<Tier> near, std::unique_ptr<Tier>* far) {
+    *far = *far ? std::make_unique<JoinedTier>(std::move(near), std::move(*far)) : std::move(near);
+  }
+
   float* Row(const Lease& lease, int32_t p, size_t layer_state) const {
     const StateMemory& memory = cache->memory();
     auto* block = Raw(memory.block(lease.blocks()[size_t(p / kBlockTokens)]).As<float>());

@@ -175,6 +175,11 @@ void AddSnapKvOptions(Flags* flags, ServeOptions* serve) {
 }
 
 void AddTierOptions(Flags* flags, ServeOptions* serve) {
+  flags->Add(
+      "--host-mib", &serve->host_mib,
+      "MiB of the host's memory, taken at the start, for state that a GPU's has no room for; "
+      "0: none (on a CPU give --cache-mib more instead: it is the same memory)",
+      {.min = 0, .max = 1 << 26});
   flags->Add("--disk", &serve->disk,
              "folder that keeps state when this process ends; made if it is not there");
   flags->Add("--disk-gib", &serve->disk_gib, "GiB that the folder may take",

@@ -10,6 +10,7 @@
 #include "api/ops/metrics.h"
 #include "base/json_writer.h"
 #include "base/log.h"
+#include "cache/tier/host_tier.h"
 #include "cache/tier/joined_tier.h"
 #include "cache/tier/record_tier.h"
 #include "cli/conversation.h"
@@ -216,32 +217,48 @@ Status ServerStack::OpenEvents(StateCache* cache) {
   return OkStatus();
 }
 
+// From the farthest to the nearest: each is put in front of what is there.
 Status ServerStack::AttachTier(StateCache* cache) {
-  const bool disk = !options_.disk.empty(), store = !options_.store.empty();
-  if (!disk && !store) {
-    if (options_.state_key_file.empty()) return OkStatus();
-    return InvalidArgument(
-        "--state-key-file is for records; give a place for them with --disk or --store");
-  }
+  const bool records = !options_.disk.empty() || !options_.store.empty();
   StateKey key;
   if (!options_.state_key_file.empty()) {
+    if (!records) {
+      return InvalidArgument(
+          "--state-key-file is for records; give a place for them with --disk or --store");
+    }
     REPRISE_ASSIGN(key, StateKey::Read(options_.state_key_file));
   }
-  std::unique_ptr<Tier> near, far;
-  if (store) {
-    REPRISE_ASSIGN(std::unique_ptr<RecordStore> records, OpenStore(key));
-    far = std::make_unique<RecordTier>(std::move(records));
+  std::unique_ptr<Tier> tiers;
+  const auto put = [&tiers](std::unique_ptr<Tier> near) {
+    if (tiers) near = std::make_unique<JoinedTier>(std::move(near), std::move(tiers));
+    tiers = std::move(near);
+  };
+  if (!options_.store.empty()) {
+    REPRISE_ASSIGN(std::unique_ptr<RecordStore> store, OpenStore(key));
+    put(std::make_unique<RecordTier>(std::move(store)));
   }
-  if (disk) {
-    REPRISE_ASSIGN(std::unique_ptr<RecordStore> records, OpenDisk(key));
-    near = std::make_unique<RecordTier>(std::move(records));
+  if (!options_.disk.empty()) {
+    REPRISE_ASSIGN(std::unique_ptr<RecordStore> disk, OpenDisk(key));
+    put(std::make_unique<RecordTier>(std::move(disk)));
   }
-  if (near && far) {
-    cache->AttachTier(std::make_unique<JoinedTier>(std::move(near), std::move(far)));
-  } else {
-    cache->AttachTier(near ? std::move(near) : std::move(far));
+  if (options_.host_mib > 0) {
+    REPRISE_ASSIGN(std::unique_ptr<Tier> host, OpenHost(*cache));
+    put(std::move(host));
   }
+  if (tiers) cache->AttachTier(std::move(tiers));
   return OkStatus();
+}
+
+Result<std::unique_ptr<Tier>> ServerStack::OpenHost(const StateCache& cache) const {
+  const size_t bytes = static_cast<size_t>(options_.host_mib) << 20;
+  const size_t total = HostMemory().capacity().total;
+  if (total > 0 && bytes > total) {
+    return InvalidArgument("--host-mib: this machine has " + FormatBytes(total) + " of memory");
+  }
+  auto host = HostTier::Make(*cache.memory().layout, bytes, loaded_->backend().memory());
+  if (!host.ok()) return host.status().Annotate("--host-mib");
+  Log(LogLevel::kInfo, "state goes down to " + FormatBytes(bytes) + " of the host's memory");
+  return std::unique_ptr<Tier>(std::move(*host));
 }
 
 Result<std::unique_ptr<RecordStore>> ServerStack::OpenDisk(const StateKey& key) {
@@ -368,8 +385,10 @@ bool ServerStack::Drain(std::chrono::milliseconds timeout) {
   return server_->Drain(timeout);
 }
 
+// Memory of the host ends with the process: nothing is put there in the end.
 bool ServerStack::StoreState(std::chrono::milliseconds timeout) {
-  return engine_ == nullptr || engine_->StoreState(timeout);
+  const bool outlives = !options_.disk.empty() || !options_.store.empty();
+  return engine_ == nullptr || !outlives || engine_->StoreState(timeout);
 }
 
 void ServerStack::Stop() {

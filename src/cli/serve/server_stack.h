@@ -12,6 +12,7 @@
 #include "api/service.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "cache/tier/tier.h"
 #include "cli/loaded_model.h"
 #include "engine/engine.h"
 #include "events/publisher.h"
@@ -42,6 +43,7 @@ struct ServeOptions {
   double snapkv_budget = 0;  // tokens, or a share below 1; 0: off
   int snapkv_window = SnapKv::kWindow;
   int snapkv_redecode = 0;
+  int64_t host_mib = 0;           // of the host's memory below the device's; 0: none
   std::string disk;               // folder for state; empty: memory only
   double disk_gib = 16;           // of all that lies there
   double disk_write_gib_day = 0;  // 0: no limit
@@ -105,6 +107,7 @@ class ServerStack {
   Result<SnapKv> ReadSnapKv() const;
   Status AttachTier(StateCache* cache);
   Status OpenEvents(StateCache* cache);
+  Result<std::unique_ptr<Tier>> OpenHost(const StateCache& cache) const;
   Result<std::unique_ptr<RecordStore>> OpenDisk(const StateKey& key);
   Result<std::unique_ptr<RecordStore>> OpenStore(const StateKey& key) const;
   Status Listen();

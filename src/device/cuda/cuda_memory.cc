@@ -10,19 +10,14 @@
 #include <vector>
 
 #include "base/check.h"
+#include "device/cuda/cuda_lane.h"
+#include "device/cuda/must.h"
 #include "device/raw.h"
 
 namespace reprise {
 namespace {
 
 std::string Mebibytes(size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
-
-// After a kernel has gone wrong nothing on the device can be trusted, and no answer may come of it.
-void Must(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "CUDA: %s: %s\n", what, cudaGetErrorString(error));
-  CHECK(error == cudaSuccess);
-}
 
 // The driver's functions, found at run time: the binary is not linked with the driver.
 struct Driver {
@@ -68,6 +63,12 @@ CUmemAllocationProp PropertiesOf(int ordinal) {
 }
 
 }  // namespace
+
+void Must(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "CUDA: %s: %s\n", what, cudaGetErrorString(error));
+  CHECK(error == cudaSuccess);
+}
 
 class CudaMemory::Allocation : public DeviceBuffer::Owner {
  public:
@@ -260,6 +261,11 @@ void CudaMemory::Zero(DevicePtr<std::byte> to, size_t bytes) {
 }
 
 void CudaMemory::Synchronize() { Must(cudaStreamSynchronize(stream_), "a kernel"); }
+
+Result<std::unique_ptr<HostLane>> CudaMemory::OpenLane(size_t bytes) {
+  REPRISE_ASSIGN(std::unique_ptr<CudaLane> lane, CudaLane::Open(stream_, bytes));
+  return std::unique_ptr<HostLane>(std::move(lane));
+}
 
 DeviceMemory::Capacity CudaMemory::capacity() const {
   Capacity capacity;

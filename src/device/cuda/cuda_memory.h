@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "device/host_lane.h"
 #include "device/memory.h"
 
 struct CUstream_st;
@@ -20,7 +21,7 @@ namespace reprise {
 //
 // A binary with this class needs no driver to start: the runtime is linked in, and the driver is
 // looked for when Open is called.
-class CudaMemory : public DeviceMemory {
+class CudaMemory : public DeviceMemory, public LaneSource {
  public:
   struct Device {
     int ordinal = 0;
@@ -52,6 +53,7 @@ class CudaMemory : public DeviceMemory {
   void Zero(DevicePtr<std::byte> to, size_t bytes) override;
   void Synchronize() override;
   DevicePtr<std::byte> Reach(void*) override { return nullptr; }
+  Result<std::unique_ptr<HostLane>> OpenLane(size_t bytes) override;
   Capacity capacity() const override;
 
  private:

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/tier/host_tier.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+
+namespace reprise {
+namespace {
+
+// What is asked for in one Poll where this thread copies itself, and how much of what goes out is
+// under way where it does not: what is to come in waits behind it.
+constexpr size_t kInBytes = size_t{16} << 20;
+constexpr size_t kOutBytes = size_t{4} << 20;
+constexpr size_t kOutBytesBeside = size_t{64} << 20;
+
+int64_t NowNs() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+size_t Pieces(size_t bytes, size_t piece) { return (bytes + piece - 1) / piece; }
+
+}  // namespace
+
+Result<std::unique_ptr<HostTier>> HostTier::Make(const StateLayout& layout, size_t bytes,
+                                                 DeviceMemory& device) {
+  const StateShape shape{layout.block_bytes(), layout.state_bytes()};
+  const size_t slot = shape.block_bytes > 0 ? shape.block_bytes : shape.state_bytes;
+  const size_t least = (shape.block_bytes > 0 ? slot : 0) + Pieces(shape.state_bytes, slot) * slot;
+  if (bytes < least || bytes / slot > std::numeric_limits<uint32_t>::max()) {
+    return InvalidArgument(
+        fmt::format("{:.1f} MiB of host memory cannot hold state of this model: the shortest "
+                    "prompt's takes {:.1f} MiB",
+                    double(bytes) / (1 << 20), double(least) / (1 << 20)));
+  }
+  REPRISE_ASSIGN(std::unique_ptr<HostLane> lane, OpenLane(device, bytes / slot * slot));
+  return std::unique_ptr<HostTier>(new HostTier(shape, std::move(lane)));
+}
+
+HostTier::HostTier(StateShape shape, std::unique_ptr<HostLane> lane)
+    : shape_(shape),
+      slot_bytes_(shape.block_bytes > 0 ? shape.block_bytes : shape.state_bytes),
+      lane_(std::move(lane)),
+      slot_count_(lane_->size() / slot_bytes_) {
+  free_.resize(slot_count_);
+  for (size_t i = 0; i < slot_count_; ++i) free_[i] = static_cast<uint32_t>(slot_count_ - 1 - i);
+}
+
+size_t HostTier::SlotsOf(const RecordFacts& facts) const {
+  return facts.block_count + Pieces(facts.state_bytes, slot_bytes_);
+}
+
+// Where a model has recurrent state, the index knows all that is here unless it has forgotten some;
+// else others may begin in the middle of a record, too.
+void HostTier::Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) {
+  if (shape_.state_bytes > 0 && !strangers_) return;
+  known_.Tell(catalog_, PromptPath(RootOf(key), prompt), shape_, found);
+}
+
+void HostTier::Begin(const Move& move) {
+  Flight flight;
+  flight.move = move;
+  flight.begun_ns = NowNs();
+  if (move.kind == Move::Kind::kSpill) {
+    spills_.push_back(std::move(flight));
+    return;
+  }
+  flight.failed = !PlanFetch(&flight);
+  if (!flight.failed && lane_->beside()) {
+    size_t all = std::numeric_limits<size_t>::max();
+    lane_->Follow();
+    (void)Ask(&flight, &all);
+  }
+  fetches_.push_back(std::move(flight));
+}
+
+void HostTier::AddStateHops(std::span<const uint32_t> slots, StateId state,
+                            std::vector<Hop>* hops) const {
+  size_t offset = 0;
+  for (const uint32_t slot : slots) {
+    const size_t bytes = std::min(slot_bytes_, shape_.state_bytes - offset);
+    hops->push_back({slot, memory_.state(state) + static_cast<int64_t>(offset), bytes});
+    offset += bytes;
+  }
+}
+
+bool HostTier::PlanFetch(Flight* flight) {
+  const Move& move = flight->move;
+  const auto place = known_.PlaceOf(move.records.back().id);
+  const auto plan =
+      place ? PlanRead(catalog_, *place, static_cast<uint32_t>(move.first_block)) : std::nullopt;
+  if (!plan || plan->block_count != move.blocks.size()) return false;
+  for (const ReadPlan::Step& step : plan->steps) {
+    const std::span<const uint32_t> slots = slots_.at(step.record);
+    const RecordFacts& facts = catalog_[step.record].facts;
+    for (uint32_t i = 0; i < step.block_count; ++i) {
+      const uint32_t block = step.first_block + i;
+      const BlockId to = move.blocks[block - static_cast<uint32_t>(move.first_block)];
+      flight->hops.push_back(
+          {slots[block - facts.first_block], memory_.block(to), shape_.block_bytes});
+    }
+    if (step.state) AddStateHops(slots.subspan(facts.block_count), move.state, &flight->hops);
+  }
+  flight->held = plan->record;
+  catalog_.Hold(plan->record);
+  catalog_.Touch(plan->record, ++uses_);
+  return true;
+}
+
+// Asks for copies until so many bytes are under way. True: all of them are.
+bool HostTier::Ask(Flight* flight, size_t* bytes_left) {
+  const bool out = flight->move.kind == Move::Kind::kSpill;
+  for (; flight->next < flight->hops.size() && *bytes_left > 0; ++flight->next) {
+    const Hop& hop = flight->hops[flight->next];
+    if (out) {
+      lane_->Out(At(hop.slot), hop.at, hop.bytes);
+    } else {
+      lane_->In(hop.at, At(hop.slot), hop.bytes);
+    }
+    flight->bytes += hop.bytes;
+    *bytes_left -= std::min(*bytes_left, hop.bytes);
+  }
+  flight->mark = lane_->Mark();
+  return flight->next == flight->hops.size();
+}
+
+// What the flight has of the catalog and of the memory.
+void HostTier::Release(Flight* flight) {
+  if (flight->held.valid()) catalog_.Release(flight->held);
+  free_.insert(free_.end(), flight->slots.begin(), flight->slots.end());
+}
+
+// Copies that were asked for go on; whatever the device or the lane is asked next comes after them.
+void HostTier::Cancel(uint64_t move) {
+  const auto cancel = [&](Flight& flight) {
+    if (flight.move.id != move) return false;
+    if (flight.next > 0) lane_->Join();
+    if (flight.facts) ++stats_.stores_aborted;
+    Release(&flight);
+    return true;
+  };
+  CHECK(std::erase_if(spills_, cancel) + std::erase_if(fetches_, cancel) == 1);
+}
+
+// What the index forgets may be found again.
+void HostTier::Remove(TierRecordId record) {
+  known_.Forget(record);
+  strangers_ = true;
+}
+
+// The index has ended all moves that have to do with it.
+void HostTier::Reset(const NamespaceKey* key) {
+  const PathId space = key != nullptr ? RootOf(*key) : PathId();
+  std::vector<RecordId> doomed;
+  catalog_.ForEach([&](RecordId id, const Catalog::Record& record) {
+    if (key == nullptr || record.facts.space == space) doomed.push_back(id);
+  });
+  std::sort(doomed.begin(), doomed.end(), [this](RecordId a, RecordId b) {
+    return catalog_[a].facts.begin > catalog_[b].facts.begin;  // what continues others goes first
+  });
+  for (const RecordId id : doomed) Drop(id);
+}
+
+void HostTier::Drop(RecordId record) {
+  catalog_.Remove(record);
+  const auto slots = slots_.find(record);
+  free_.insert(free_.end(), slots->second.begin(), slots->second.end());
+  slots_.erase(slots);
+  const std::vector<TierRecordId> lost = known_.Lose(record);
+  lost_.insert(lost_.end(), lost.begin(), lost.end());
+}
+
+bool HostTier::MakeRoom(size_t slots) {
+  if (slots > slot_count_) return false;
+  while (free_.size() < slots) {
+    const auto oldest = catalog_.OldestLeaf();
+    if (!oldest) return false;
+    Drop(*oldest);
+    ++stats_.evicted;
+  }
+  return true;
+}
+
+Tier::News HostTier::Poll() {
+  News news;
+  CopyIn(&news);
+  CopyOut(&news);
+  news.lost = std::exchange(lost_, {});
+  return news;
+}
+
+void HostTier::CopyIn(News* news) {
+  if (fetches_.empty()) return;
+  size_t bytes_left = lane_->beside() ? std::numeric_limits<size_t>::max() : kInBytes;
+  std::erase_if(fetches_, [&](Flight& flight) {
+    if (!flight.failed && flight.next < flight.hops.size()) {
+      lane_->Follow();
+      if (!Ask(&flight, &bytes_left)) return false;
+    }
+    if (!flight.failed && !lane_->Reached(flight.mark)) return false;
+    const int64_t ns = NowNs() - flight.begun_ns;
+    Release(&flight);
+    ++(flight.failed ? stats_.fetches_failed : stats_.fetches);
+    stats_.bytes_read += flight.bytes;
+    stats_.fetch_ns += flight.failed ? 0 : static_cast<uint64_t>(ns);
+    news->done.push_back(
+        {.id = flight.move.id, .ok = !flight.failed, .bytes = flight.bytes, .ns = ns});
+    return true;
+  });
+}
+
+void HostTier::CopyOut(News* news) {
+  size_t bytes_left = lane_->beside() ? kOutBytesBeside : kOutBytes;
+  while (!spills_.empty()) {
+    Flight& flight = spills_.front();
+    bool stored = false;
+    if (!flight.facts && !BeginSpill(&flight, &stored)) {
+      news->done.push_back({.id = flight.move.id, .ok = stored});
+      if (!stored) ++stats_.stores_failed;
+      spills_.pop_front();
+      continue;
+    }
+    if (!lane_->Reached(flight.mark)) return;
+    if (flight.next < flight.hops.size()) {
+      lane_->Follow();
+      if (!Ask(&flight, &bytes_left) || !lane_->Reached(flight.mark)) return;
+    }
+    EndSpill(&flight, news);
+    spills_.pop_front();
+  }
+}
+
+// Whether it has begun. If not, it may be there already.
+bool HostTier::BeginSpill(Flight* flight, bool* stored) {
+  const Move& move = flight->move;
+  const RecordHead& head = move.records.front();
+  const PromptPath path(RootOf(*move.key), move.tokens);
+  const auto deepest = catalog_.Find(path, head.position);
+  *stored = deepest && deepest->position == head.position;
+  if (*stored) {
+    known_.Know(head.id, *deepest);
+    catalog_.Touch(deepest->record, ++uses_);
+    return false;
+  }
+  std::optional<RecordPlan> plan = PlanRecord(catalog_, path,
+                                              {.position = head.position,
+                                               .shape = shape_,
+                                               .model = PathId(),
+                                               .reason = static_cast<uint32_t>(head.reason),
+                                               .first_block = move.first_block});
+  if (!plan) return false;
+  if (plan->parent.valid()) catalog_.Hold(plan->parent);
+  const size_t count = SlotsOf(plan->facts);
+  if (!MakeRoom(count)) {
+    if (plan->parent.valid()) catalog_.Release(plan->parent);
+    return false;
+  }
+  flight->held = plan->parent;
+  flight->slots.assign(free_.end() - static_cast<ptrdiff_t>(count), free_.end());
+  free_.resize(free_.size() - count);
+  for (uint32_t i = 0; i < plan->facts.block_count; ++i) {
+    const size_t at = plan->facts.first_block + i - static_cast<size_t>(move.first_block);
+    flight->hops.push_back({flight->slots[i], memory_.block(move.blocks[at]), shape_.block_bytes});
+  }
+  if (move.state.valid()) {
+    AddStateHops(std::span(flight->slots).subspan(plan->facts.block_count), move.state,
+                 &flight->hops);
+  }
+  flight->facts = std::move(plan->facts);
+  return true;
+}
+
+void HostTier::EndSpill(Flight* flight, News* news) {
+  const int32_t position = flight->facts->end;
+  const uint64_t takes = flight->slots.size() * slot_bytes_;
+  const RecordId id = catalog_.Add("", std::move(*flight->facts), takes, ++uses_);
+  if (id.valid()) {
+    slots_.emplace(id, std::exchange(flight->slots, {}));
+    known_.Know(flight->move.records.front().id, {id, position});
+    stats_.bytes_written += flight->bytes;
+  }
+  ++(id.valid() ? stats_.stores : stats_.stores_failed);
+  Release(flight);
+  news->done.push_back({.id = flight->move.id,
+                        .ok = id.valid(),
+                        .bytes = flight->bytes,
+                        .ns = NowNs() - flight->begun_ns});
+}
+
+void HostTier::AddTo(CacheStats* stats) const {
+  TierStats own = stats_;
+  own.kind = name();
+  own.bytes_max = slot_count_ * slot_bytes_;
+  own.bytes = (slot_count_ - free_.size()) * slot_bytes_;
+  own.records = catalog_.size();
+  stats->Add(own);
+}
+
+}  // namespace reprise

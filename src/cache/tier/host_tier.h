@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "cache/tier/known_records.h"
+#include "cache/tier/tier.h"
+#include "device/host_lane.h"
+#include "tier/catalog.h"
+#include "tier/plan.h"
+#include "tier/state_key.h"
+#include "tier/tier_stats.h"
+
+namespace reprise {
+
+// HostTier keeps state in memory of the host, as it lies on the device: what has no room there is
+// demoted, not lost. Copies go on beside the steps (device/host_lane.h); nobody waits for them, and
+// they are all that a move costs. It ends with the process.
+//
+// The memory is divided into slots of the size of a block (of a snapshot, where a model has no
+// K/V); a record has one for each of its blocks and as many as its snapshot takes:
+//
+//   record   [64 ..... 210)   |block 1|block 2|block 3|state  .  .  |     six slots, anywhere
+//
+// When there is no room, the records go that were not used for longest, ends before what they
+// continue.
+//
+// Thread safety: none.
+class HostTier : public Tier {
+ public:
+  // `bytes` of memory, taken now. Fails where they are not to be had, or are too few to be of use.
+  static Result<std::unique_ptr<HostTier>> Make(const StateLayout& layout, size_t bytes,
+                                                DeviceMemory& device);
+
+  std::string_view name() const override { return "host"; }
+  void Open(const StateMemory& memory, DeviceMemory&) override { memory_ = memory; }
+  void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override;
+  void Begin(const Move& move) override;
+  void Cancel(uint64_t move) override;
+  void Remove(TierRecordId record) override;
+  void Reset(const NamespaceKey* key) override;
+  News Poll() override;
+  void AddTo(CacheStats* stats) const override;
+
+ private:
+  // One copy between a slot and the device.
+  struct Hop {
+    uint32_t slot = 0;
+    DevicePtr<std::byte> at;
+    size_t bytes = 0;
+  };
+  struct Flight {
+    Move move;
+    int64_t begun_ns = 0;
+    std::vector<Hop> hops;
+    size_t next = 0;    // to be asked for
+    uint64_t mark = 0;  // behind those that were
+    size_t bytes = 0;
+    RecordId held;                     // what it reads or continues
+    std::optional<RecordFacts> facts;  // of a spill that has begun
+    std::vector<uint32_t> slots;       // the same
+    bool failed = false;
+  };
+
+  HostTier(StateShape shape, std::unique_ptr<HostLane> lane);
+  PathId RootOf(const NamespaceKey& key) const { return key_.NamespaceOf(key.digest, key.salt); }
+  std::byte* At(uint32_t slot) const { return lane_->data() + slot * slot_bytes_; }
+  size_t SlotsOf(const RecordFacts& facts) const;
+  void AddStateHops(std::span<const uint32_t> slots, StateId state, std::vector<Hop>* hops) const;
+  bool PlanFetch(Flight* flight);
+  bool BeginSpill(Flight* flight, bool* stored);
+  void EndSpill(Flight* flight, News* news);
+  void CopyIn(News* news);
+  void CopyOut(News* news);
+  bool Ask(Flight* flight, size_t* bytes_left);
+  bool MakeRoom(size_t slots);
+  void Drop(RecordId record);
+  void Release(Flight* flight);
+
+  const StateShape shape_;
+  const size_t slot_bytes_;
+  const std::unique_ptr<HostLane> lane_;
+  const StateKey key_;  // none: nothing leaves this process
+  StateMemory memory_;
+  size_t slot_count_ = 0;
+  std::vector<uint32_t> free_;  // slots
+  Catalog catalog_;
+  std::unordered_map<RecordId, std::vector<uint32_t>> slots_;
+  KnownRecords known_;
+  bool strangers_ = false;     // records may be here that the index does not know
+  std::deque<Flight> spills_;  // the first may have begun
+  std::vector<Flight> fetches_;
+  std::vector<TierRecordId> lost_;
+  int64_t uses_ = 0;  // what catalog_ takes for the time
+  TierStats stats_;
+};
+
+}  // namespace reprise
