@@ -17,11 +17,12 @@ void DefineState(Flags* flags);
 void DefineSynth(Flags* flags);
 
 // Subcommands of `bench`: the host's time in a step, cold against warm by workload, a recorded
-// trace, what was promised, tokenizers, and constraints.
+// trace, what was promised, lower tiers, tokenizers, and constraints.
 void DefineHostBench(Flags* flags);
 void DefineReuseBenches(Flags* bench);
 void DefineTraceBench(Flags* flags);
 void DefinePromisesBench(Flags* flags);
+void DefineTiersBench(Flags* flags);
 void DefineTokenizeBench(Flags* bench);
 void DefineGrammarBench(Flags* bench);
 

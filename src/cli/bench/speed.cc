@@ -232,6 +232,8 @@ void DefineBench(Flags* flags) {
   DefineTraceBench(flags->AddCommand("trace", "replay a recorded trace of requests"));
   DefinePromisesBench(
       flags->AddCommand("promises", "what reuse was promised to cost and save, measured"));
+  DefineTiersBench(
+      flags->AddCommand("tiers", "what writing state to a lower tier costs the steps meanwhile"));
   DefineTokenizeBench(flags);
   DefineGrammarBench(flags);
 }
