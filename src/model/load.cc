@@ -74,7 +74,6 @@ Status WeightLoader::Resolve(const TensorPlan& plan) {
     REPRISE_ASSIGN(const PlannedSource source, PlannedSource::Find(checkpoint_, tensor));
     DType dtype = source.dtype();
     if (tensor.is_matrix() && types && !IsQuantised(dtype)) dtype = types->TypeOf(tensor);
-    if (tensor.decides && (dtype == DType::kF16 || dtype == DType::kBF16)) dtype = DType::kF32;
     tensors_.push_back({&tensor, source, dtype});
   }
   return CheckNothingIsLeft();

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/product_float.h"
-#include "kernels/cuda/tensor/mma.cuh"
 
 namespace reprise::cuda {
 namespace {
@@ -100,92 +97,13 @@ void LaunchTokens(Stream stream, const float* weight, const float* bias, const V
   TokenProducts<kRows, kTokens><<<grid, kThreads, 0, stream>>>(weight, bias, x, y);
 }
 
-// Few tokens: a block has one row of weights, asked for before the kernel in front has ended, and
-// all tokens, a team each.
-constexpr int64_t kFewTokens = kTeams;
-constexpr int kFewProducts = 4;
-
-struct FewCall {
-  View x;
-  FloatProduct product[kFewProducts];
-  int begin[kFewProducts + 1];  // the first block of each, and the end
-};
-
-__global__ void __launch_bounds__(kThreads) FewTokensKernel(const __grid_constant__ FewCall call) {
-  extern __shared__ __align__(16) float shared[];  // a row of weights, then the tokens
-  const int cols = static_cast<int>(call.x.cols);
-  const int block = static_cast<int>(blockIdx.x);
-  int which = 0;
-  while (block >= call.begin[which + 1]) ++which;
-  const FloatProduct& product = call.product[which];
-  const int64_t r = block - call.begin[which];
-  const auto copy = [&](float* to, const float* from) {
-    for (int i = 4 * threadIdx.x; i < cols; i += 4 * kThreads) CopyAsync16(to + i, from + i, true);
-  };
-  copy(shared, product.weight + r * cols);
-  WaitForInputs();
-  LetNextStart();
-  for (int64_t t = 0; t < call.x.rows; ++t) {
-    copy(shared + (t + 1) * cols, call.x.data + t * call.x.stride);
-  }
-  CommitAsync();
-  WaitAsync<0>();
-  __syncthreads();
-  const int lane = threadIdx.x % kLanes;
-  const int64_t t = threadIdx.x / kLanes;
-  const float* x = shared + (min(t, call.x.rows - 1) + 1) * cols;
-  float sum = 0;
-#pragma unroll 8
-  for (int i = lane; i < cols; i += kLanes) sum = fmaf(shared[i], x[i], sum);
-  sum = SumLanes(sum);
-  if (lane != 0 || t >= call.x.rows) return;
-  product.out.data[t * product.out.stride + r] =
-      product.bias != nullptr ? sum + product.bias[r] : sum;
-}
-
-size_t FewBytes(const View& x) { return size_t((x.rows + 1) * x.cols) * sizeof(float); }
-
-bool AreFew(std::span<const FloatProduct> products, const View& x) {
-  return x.rows <= kFewTokens && x.cols % 4 == 0 && Aligned16(x.data, x.stride) &&
-         FewBytes(x) <= ThisGpu().block_shared &&
-         std::all_of(products.begin(), products.end(),
-                     [](const FloatProduct& one) { return Aligned16(one.weight, 0); });
-}
-
-void LaunchFew(Stream stream, std::span<const FloatProduct> products, const View& x) {
-  FewCall call = {x, {}, {}};
-  for (int i = 0; i < kFewProducts; ++i) {
-    const bool there = i < static_cast<int>(products.size());
-    if (there) call.product[i] = products[size_t(i)];
-    call.begin[i + 1] =
-        call.begin[i] + (there ? static_cast<int>(products[size_t(i)].out.cols) : 0);
-  }
-  static const bool allowed = (AllowShared(FewTokensKernel, ThisGpu().block_shared), true);
-  (void)allowed;
-  LaunchEarly(FewTokensKernel, dim3(unsigned(call.begin[kFewProducts])), kThreads, FewBytes(x),
-              stream, call);
-}
-
 }  // namespace
-
-void ProductsF32(Stream stream, std::span<const FloatProduct> products, const View& x) {
-  if (x.rows == 0) return;
-  if (!AreFew(products, x)) {
-    for (const FloatProduct& one : products) ProductF32(stream, one.weight, one.bias, x, one.out);
-    return;
-  }
-  for (size_t first = 0; first < products.size(); first += kFewProducts) {
-    LaunchFew(stream,
-              products.subspan(first, std::min<size_t>(kFewProducts, products.size() - first)), x);
-  }
-}
 
 void ProductF32(Stream stream, const float* weight, const float* bias, const View& x,
                 const View& y) {
   if (y.rows == 0 || y.cols == 0) return;
-  const FloatProduct one[] = {{weight, bias, y}};
-  if (AreFew(one, x)) {
-    LaunchFew(stream, one, x);
+  if (y.rows == 1) {
+    LaunchTokens<1, 1>(stream, weight, bias, x, y);
   } else if (y.rows <= 4) {
     LaunchTokens<2, 4>(stream, weight, bias, x, y);
   } else {

@@ -123,11 +123,10 @@ void Expected(SpecifiedOps& cpu, const float* weight, const float* bias, const R
 }
 
 TEST_F(ExpertKernels, ProductF32) {
-  for (const auto& [rows, gap] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 0}, {1, 5}, {2, 4}, {4, 5}, {7, 4}, {8, 8}, {9, 4}, {64, 5}, {300, 5}}) {
+  for (const int64_t rows : {1, 2, 4, 7, 64, 300}) {
     for (const auto& [outputs, cols] : std::vector<std::pair<int64_t, int64_t>>{
-             {1, 1}, {7, 33}, {128, 2048}, {65, 4096}, {5, 100}, {40, 16400}}) {
-      DeviceRows x({rows, cols, gap}, rng_), y({rows, outputs, 2}, rng_);
+             {1, 1}, {7, 33}, {128, 2048}, {65, 4096}, {40, 16400}}) {
+      DeviceRows x({rows, cols, 5}, rng_), y({rows, outputs, 2}, rng_);
       const Floats weight = Numbers(rng_, outputs * cols), bias = Numbers(rng_, outputs);
       const DeviceArray<float> device_weight(weight), device_bias(bias);
       Expected(cpu_, weight.data(), bias.data(), x.rows(), nullptr, 0, rows, y.rows());
