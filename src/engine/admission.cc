@@ -23,17 +23,27 @@ constexpr int32_t kAlongParts = 64;
 
 }  // namespace
 
-// Takes what callers sent. Requests only join their queue: nothing is looked up yet.
+// Between two steps: takes what callers sent, and does what they posted.
 void Engine::Admit() {
-  Inbox inbox;
+  std::vector<std::function<void(StateCache&)>> tasks;
+  {
+    std::lock_guard lock(mutex_);
+    std::swap(tasks, inbox_.tasks);
+  }
+  for (const auto& task : tasks) task(*cache_);
+  AdmitRequests();
+}
+
+// Requests only join their queue: nothing is looked up yet.
+void Engine::AdmitRequests() {
+  std::deque<std::unique_ptr<Sequence>> arrived;
   // Whoever was cancelled before this is in the inbox by now, or has left it.
   cancels_known_ = cancels_->load(std::memory_order_acquire);
   {
     std::lock_guard lock(mutex_);
-    std::swap(inbox, inbox_);
+    std::swap(arrived, inbox_.sequences);
   }
-  for (const auto& task : inbox.tasks) task(*cache_);
-  for (std::unique_ptr<Sequence>& sequence : inbox.sequences) {
+  for (std::unique_ptr<Sequence>& sequence : arrived) {
     if (sequence->request.idle) {
       AdmitIdle(std::move(sequence));
       continue;
@@ -42,14 +52,15 @@ void Engine::Admit() {
     sequence->lent_priority = sequence->request.priority;
     roster_.Add(std::move(sequence));
   }
-  if (!inbox.sequences.empty()) DropSurplus();
+  if (!arrived.empty()) DropSurplus();
 }
 
 // While the device is at a step: who has come joins the queue, and prompts are looked up. Nobody
-// starts, and nobody who runs ends or learns what others await: they are in the device's hands.
+// starts, nobody who runs ends or learns what others await, and nothing that was posted is done:
+// what runs is in the device's hands.
 void Engine::WorkAhead() {
   if (shares_.front().sequence->request.idle) return;
-  Admit();
+  AdmitRequests();
   tokens_looked_up_ = 0;
   for (const auto& sequence : roster_.waiting()) {
     if (tokens_looked_up_ > kTokensPerStep) break;

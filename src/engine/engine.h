@@ -119,6 +119,7 @@ class Engine {
 
   // admission.cc
   void Admit();
+  void AdmitRequests();
   void WorkAhead();
   void LookUp(Sequence& sequence);
   void AdmitIdle(std::unique_ptr<Sequence> sequence);

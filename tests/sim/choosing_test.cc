@@ -83,14 +83,20 @@ TEST(ChoosingEngine, WorksAheadWhileTheDeviceIsBusy) {
   EngineFixture fixture(device);
   (void)fixture.Ask(Talk().Say(1, 200).Request(4));
   std::shared_ptr<TokenStream> second;
+  bool posted = false;
   device.During([&] {
-    if (!second) second = fixture.Submit(Talk().Say(1, 200).Request(4));
+    if (second) return;
+    second = fixture.Submit(Talk().Say(1, 200).Request(4));
+    fixture.engine().Post([&](StateCache&) { posted = true; });
   });
   const auto first = fixture.Submit(Talk().Say(2, 40).Request(20));
   ASSERT_TRUE(fixture.engine().Step());
+  EXPECT_FALSE(posted) << "tasks have the cache between two steps only";
   const auto& waiting = fixture.engine().roster().waiting();
   ASSERT_EQ(waiting.size(), 1u);
   EXPECT_TRUE(waiting.front()->lease.valid());
+  ASSERT_TRUE(fixture.engine().Step());
+  EXPECT_TRUE(posted);
   fixture.RunAll();
   EXPECT_GT(EngineFixture::Read(*second).completion.report.used_tokens, 0);
   EXPECT_EQ(EngineFixture::Read(*first).tokens.size(), 20u);
