@@ -88,7 +88,7 @@ def main(probe, goldens):
         golden = model / "golden.safetensors"
         if not golden.exists():
             continue
-        for budget, window, kv in [(24, 8, "f32"), (40, 16, "f16"), (15, 1, "bf16")]:
+        for budget, window, kv in [(24, 8, "f32"), (40, 16, "f16"), (15, 1, "bf16"), (31, 12, "q8_0")]:
             count, differing, entries = compare(probe, model, golden, budget, window, kv)
             if count == 0:
                 continue

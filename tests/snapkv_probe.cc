@@ -3,10 +3,11 @@
 //
 //   snapkv_probe MODEL TOKENS BUDGET WINDOW KV
 //
-// runs the `tokens` of a safetensors file, whole, with K/V of type f32, f16 or bf16, and writes one
-// JSON object: {"tokens", "kept", "window", "layers": [{"kv_heads", "head_dim", "scale", "softcap",
-// "q": [window rows], "k": [token rows]}], "lists": [[kept rows], ...]}. Queries are those that
-// attention takes: behind norm and RoPE, not scaled. Keys are read from where they are stored.
+// runs the `tokens` of a safetensors file, whole, with K/V of type f32, f16, bf16 or q8_0, and
+// writes one JSON object: {"tokens", "kept", "window", "layers": [{"kv_heads", "head_dim", "scale",
+// "softcap", "q": [window rows], "k": [token rows]}], "lists": [[kept rows], ...]}. Queries are
+// those that attention takes: behind norm and RoPE, not scaled. Keys are read from where they are
+// stored.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -23,6 +24,7 @@
 #include "model/load.h"
 #include "model/snapkv/keep_list.h"
 #include "tensor/half.h"
+#include "tensor/kv_row.h"
 #include "weights/checkpoint.h"
 #include "weights/format/safetensors.h"
 
@@ -64,10 +66,17 @@ class Recorder : public OpObserver {
   DeviceMemory* memory_;
 };
 
-float ElementAt(const std::byte* at, DType type, size_t index) {
-  if (type == DType::kF32) return reinterpret_cast<const float*>(at)[index];
+// Channel `channel` of row `row` of the keys of a head, which begin at `at`.
+float KeyAt(const std::byte* at, const KvShape& shape, int channel, int row) {
+  const int index = channel * kBlockTokens + row;
+  if (shape.dtype == DType::kF32) return reinterpret_cast<const float*>(at)[index];
+  if (shape.dtype == DType::kQ8_0) {
+    const auto* scales = reinterpret_cast<const uint16_t*>(at + shape.head_dim * kBlockTokens);
+    const int scale = channel / kKvGroup * kBlockTokens + row;
+    return F16ToF32(F32ToF16(F16ToF32(scales[scale]) * float(static_cast<int8_t>(at[index]))));
+  }
   const uint16_t bits = reinterpret_cast<const uint16_t*>(at)[index];
-  return type == DType::kF16 ? F16ToF32(bits) : BF16ToF32(bits);
+  return shape.dtype == DType::kF16 ? F16ToF32(bits) : BF16ToF32(bits);
 }
 
 void WriteRow(const std::vector<float>& row, JsonWriter* json) {
@@ -79,16 +88,17 @@ void WriteRow(const std::vector<float>& row, JsonWriter* json) {
 void WriteKeys(const Layer& layer, size_t offset, const LiveState& state, DeviceMemory& memory,
                JsonWriter* json) {
   const StateMemory where = state.memory();
-  const auto heads = static_cast<size_t>(layer.shape.kv_heads);
-  const auto dim = static_cast<size_t>(layer.shape.head_dim);
+  const size_t head_bytes = kBlockTokens * KvRowBytes(layer.shape.dtype, layer.shape.head_dim);
   std::vector<std::byte> block(where.layout->block_bytes());
   for (int32_t row = 0; row < state.extent(0).physical; ++row) {
     const BlockId id = state.blocks(0)[static_cast<size_t>(row / kBlockTokens)];
     if (row % kBlockTokens == 0) memory.Download(block.data(), where.block(id), block.size());
     std::vector<float> key;
-    for (size_t i = 0; i < heads * dim; ++i) {
-      key.push_back(ElementAt(block.data() + offset, layer.shape.dtype,
-                              i * kBlockTokens + size_t(row % kBlockTokens)));
+    for (int head = 0; head < layer.shape.kv_heads; ++head) {
+      const std::byte* at = block.data() + offset + size_t(head) * head_bytes;
+      for (int c = 0; c < layer.shape.head_dim; ++c) {
+        key.push_back(KeyAt(at, layer.shape, c, row % kBlockTokens));
+      }
     }
     WriteRow(key, json);
   }
@@ -149,7 +159,7 @@ void Probe(char** argv) {
   const OpContext context{&backend, &scratch, &recorder};
   const Checkpoint checkpoint = Must(OpenCheckpoint(argv[1]));
   LoadOptions load;
-  load.kv = kv == "f32" ? DType::kF32 : kv == "f16" ? DType::kF16 : DType::kBF16;
+  load.kv = FindDType(kv).value_or(DType::kF16);
   const std::unique_ptr<Model> model = Must(LoadModel(checkpoint, context, load));
   const auto count = static_cast<int64_t>(tokens.size());
   LiveState state = Must(LiveState::Create(model->state_spec(), 1, count, backend.memory()));
@@ -173,7 +183,7 @@ void Probe(char** argv) {
 
 int main(int argc, char** argv) {
   if (argc != 6) {
-    std::fprintf(stderr, "snapkv_probe MODEL TOKENS BUDGET WINDOW f32|f16|bf16\n");
+    std::fprintf(stderr, "snapkv_probe MODEL TOKENS BUDGET WINDOW f32|f16|bf16|q8_0\n");
     return 2;
   }
   reprise::Probe(argv);

@@ -197,8 +197,8 @@ void DefineInspect(Flags* flags) {
   flags->Add("FILE", &options->path,
              "GGUF file, safetensors file or Hugging Face folder (default: the bundled model)");
   flags->Add("--tensors,!--no-tensors", &options->tensors, "list every tensor (default)");
-  flags->Add("--kv", &options->kv, "type of K/V to reckon with: f16, bf16 or f32",
-             {.one_of = {"f16", "bf16", "f32"}});
+  flags->Add("--kv", &options->kv, "type of K/V to reckon with: f16, bf16, f32 or q8_0",
+             {.one_of = {"f16", "bf16", "f32", "q8_0"}});
   flags->Add("-c,--context", &options->context_tokens,
              "tokens of the longest request to reckon with (default: the model's)",
              {.min = 1, .max = 1 << 24});

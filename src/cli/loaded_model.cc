@@ -16,9 +16,7 @@ constexpr int kThreadsMax = 1024;
 
 }  // namespace
 
-DType KvType(std::string_view name) {
-  return name == "f32" ? DType::kF32 : name == "bf16" ? DType::kBF16 : DType::kF16;
-}
+DType KvType(std::string_view name) { return FindDType(name).value_or(DType::kF16); }
 
 void AddModelOptions(Flags* flags, ModelOptions* options) {
   flags->Add("-m,--model", &options->path,
@@ -29,8 +27,8 @@ void AddModelOptions(Flags* flags, ModelOptions* options) {
   flags->Add("--vram-mib", &options->vram_mib,
              "memory of the GPU that may be used (default: what is free)",
              {.min = 1, .max = 1 << 30});
-  flags->Add("--kv", &options->kv, "type of K/V in memory: f16, bf16 or f32",
-             {.one_of = {"f16", "bf16", "f32"}});
+  flags->Add("--kv", &options->kv, "type of K/V in memory: f16, bf16, f32 or q8_0",
+             {.one_of = {"f16", "bf16", "f32", "q8_0"}});
   flags->Add("--weights", &options->weights,
              "convert 16- and 32-bit weights while loading to one of: " + WeightMixNames());
 }

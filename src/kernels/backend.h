@@ -75,6 +75,9 @@ class Backend {
     return OkStatus();
   }
 
+  // Whether K/V may be stored as this type.
+  virtual bool holds(DType kv) const = 0;
+
   // keep_ops.h
   virtual bool keeps() const { return false; }
   virtual void ScoreKeys(ScratchArena&, const StepLayout&, const KvPlace&, const KvShape&,

@@ -96,9 +96,9 @@ RopeTable MakeRopeTable(const OpContext& context, const StepLayout& step,
 void Rope(const OpContext& context, const RopeTable& table, int heads, const Rows& x,
           int64_t offset = 0);
 
-// Where K and V of one layer lie in a block of kBlockTokens = 64 tokens, in bytes: K as [kv_heads,
-// head_dim, 64] (transposed: the order in which scores are computed), V as [kv_heads, 64,
-// value_dim].
+// Where K and V of one layer lie in a block of kBlockTokens = 64 tokens, in bytes: heads one behind
+// the other, in each on a CPU K as [head_dim, 64] (transposed: the order in which scores are
+// computed), V as [64, value_dim]; K/V of type q8_0 as cpu/table.h says.
 struct KvPlace {
   size_t k_offset = 0;
   size_t v_offset = 0;
@@ -107,7 +107,7 @@ struct KvShape {
   int kv_heads = 0;
   int head_dim = 0;
   int value_dim = 0;
-  DType dtype = DType::kF16;  // kF16 or kF32
+  DType dtype = DType::kF16;  // Backend::holds
   // The values are the first value_dim channels of the keys (the latent of MLA): v_offset and v are
   // not used.
   bool value_in_key = false;

@@ -284,6 +284,23 @@ TEST_P(LawTest, EveryCompany) {
   }
 }
 
+// State is read as stored, whatever it is stored as.
+TEST_P(LawTest, EveryTypeOfKv) {
+  const std::vector<TokenId> tokens = RandomTokens(6, kTokens);
+  Rng rng(7);
+  for (const DType kv : {DType::kBF16, DType::kQ8_0}) {
+    TestMachine machine(1), two(2);
+    const std::unique_ptr<Model> model = Load(&machine, kv), same = Load(&two, kv);
+    const std::vector<float> whole = RunWhole(*model, machine.context(), tokens);
+    ASSERT_TRUE(AllFinite(whole));
+    for (int i = 0; i < 3; ++i) {
+      const std::vector<size_t> pieces = RandomPieces(&rng, kTokens);
+      ASSERT_TRUE(SameBits(RunInPieces(*same, two.context(), tokens, pieces), whole))
+          << NameOf(kv) << " " << ::testing::PrintToString(pieces);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(FamiliesAndTypes, LawTest, ::testing::ValuesIn(Cases()),
                          [](const auto& param) { return param.param.name(); });
 

@@ -258,6 +258,17 @@ void CompleteCard(const std::vector<Resolved>& tensors, ModelCard* card) {
   card->state.token_cost += card->layer_products;
 }
 
+Status CheckKvType(const Backend& backend, DType kv) {
+  if (backend.holds(kv)) return OkStatus();
+  std::string others;
+  for (const DType other : {DType::kF16, DType::kBF16, DType::kF32, DType::kQ8_0}) {
+    if (!backend.holds(other)) continue;
+    others += (others.empty() ? "" : ", ") + std::string(NameOf(other));
+  }
+  return FailedPrecondition("K/V of type " + std::string(NameOf(kv)) + " cannot be had on " +
+                            std::string(backend.name()) + "; choose from: " + others);
+}
+
 }  // namespace
 
 std::string HfTensorPrefix(const Checkpoint& checkpoint) {
@@ -272,7 +283,7 @@ std::string HfTensorPrefix(const Checkpoint& checkpoint) {
 
 Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpContext& context,
                                          const LoadOptions& options) {
-  CHECK(options.kv == DType::kF16 || options.kv == DType::kBF16 || options.kv == DType::kF32);
+  REPRISE_TRY(CheckKvType(*context.backend, options.kv));
   const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
   REPRISE_ASSIGN(const Family* family, FindFamily(gguf, checkpoint.architecture()));
   ConfigReader config(checkpoint);

@@ -21,7 +21,7 @@ struct LoadOptions {
   // Converts 16- and 32-bit matrices to these types on the way; tensors that are quantised in the
   // file stay as they are.
   std::optional<WeightMix> weights;
-  DType kv = DType::kF16;       // or kBF16, kF32
+  DType kv = DType::kF16;       // Backend::holds
   Progress::Listener progress;  // of the bytes of the file
   // Tokens of the longest sequence that will be asked for; 0: as the model says. Where a model has
   // rotary regimes for short and long contexts (LongRoPE), this chooses, once and for all. The

@@ -103,6 +103,8 @@ TEST(Digest, NamesWhatTheStateDependsOn) {
   wide.kv = DType::kF32;
   LoadOptions brain;
   brain.kv = DType::kBF16;
+  LoadOptions eight;
+  eight.kv = DType::kQ8_0;
   LoadOptions quantised;
   quantised.weights = *FindWeightMix("q8_0");
   const std::string digest = DigestOf(kFolder, plain);
@@ -110,6 +112,7 @@ TEST(Digest, NamesWhatTheStateDependsOn) {
   EXPECT_EQ(DigestOf(kFolder, plain), digest);
   EXPECT_NE(DigestOf(kFolder, wide), digest);
   EXPECT_NE(DigestOf(kFolder, brain), digest);
+  EXPECT_NE(DigestOf(kFolder, eight), digest);
   EXPECT_NE(DigestOf(kFolder, quantised), digest);
   EXPECT_NE(DigestOf("tests/golden/qwen2", plain), digest);
 }

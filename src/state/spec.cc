@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "state/ids.h"
+#include "tensor/kv_row.h"
 
 namespace reprise {
 namespace {
@@ -12,10 +13,11 @@ size_t AlignUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
 }  // namespace
 
 size_t StateTensor::bytes() const {
-  int64_t elements = 1;
-  for (const int64_t extent : shape) elements *= extent;
-  CHECK(elements > 0);
-  return RowBytes(dtype, elements);
+  CHECK(!shape.empty() && IsKvType(dtype));
+  int64_t rows = 1;
+  for (const int64_t extent : shape) rows *= extent;
+  CHECK(rows > 0);
+  return size_t(rows / shape.back()) * KvRowBytes(dtype, shape.back());
 }
 
 bool StateSpec::has_recurrent() const {

@@ -37,6 +37,16 @@ TEST(StateSpec, SizesOfQwen35Small) {
   EXPECT_EQ(spec.kv_block_bytes(), 12288u * kBlockTokens);
 }
 
+TEST(StateSpec, RowsOfQ8AreCodesAndScales) {
+  const auto bytes = [](std::vector<int64_t> shape) {
+    return StateTensor{"k", std::move(shape), DType::kQ8_0}.bytes();
+  };
+  EXPECT_EQ(bytes({2, 256}), 2u * (256 + 2 * 8));
+  EXPECT_EQ(bytes({576}), 576u + 2 * 18);
+  EXPECT_EQ(bytes({3, 16}), 3u * (16 + 2)) << "the last group of a row may be small";
+  EXPECT_EQ(bytes({1, 80}), 80u + 2 * 3);
+}
+
 TEST(StateLayout, TensorsFollowEachOtherAligned) {
   StateSpec spec;
   spec.layers = {

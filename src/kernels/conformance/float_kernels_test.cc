@@ -15,8 +15,10 @@
 #include "base/rng.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/table.h"
+#include "kernels/reference/attention.h"
 #include "tensor/dtype.h"
 #include "tensor/half.h"
+#include "tensor/kv_row.h"
 
 namespace reprise {
 namespace {
@@ -352,6 +354,8 @@ TEST_P(FloatKernels, GatedDelta) {
   }
 }
 
+constexpr DType kKvTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0};
+
 struct AttentionCase {
   int queries;
   int head_dim;
@@ -392,6 +396,15 @@ class AttentionFixture {
     for (const uint16_t bits : v16_) v_.push_back(F16ToF32(bits));
     for (const float x : k_) kb16_.push_back(F32ToBF16(x));
     for (const float x : v_) vb16_.push_back(F32ToBF16(x));
+    Floats keys(k_.size());  // as rows
+    for (int i = 0; i < shape.head_dim; ++i) {
+      for (int j = 0; j < kKeys; ++j)
+        keys[size_t(j * shape.head_dim + i)] = k_[size_t(i * kKeys + j)];
+    }
+    kq8_.resize(kKeys * KvRowBytes(DType::kQ8_0, shape.head_dim));
+    vq8_.resize(kKeys * KvRowBytes(DType::kQ8_0, shape.value_dim));
+    reference::StoreKeysQ8(keys.data(), shape.head_dim, kKeys, shape.head_dim, 0, kq8_.data());
+    reference::StoreValuesQ8(v_.data(), shape.value_dim, kKeys, shape.value_dim, 0, vq8_.data());
   }
 
   Floats FreshState() const {
@@ -407,9 +420,10 @@ class AttentionFixture {
         size_t(kKeys * (shape_.head_dim + shape_.value_dim + shape_.queries) + 8 * shape_.queries),
         NAN);
     const AttentionState state = StateIn(state_memory, shape_.queries);
-    const auto attend = type == DType::kF32   ? table.attend_f32
-                        : type == DType::kF16 ? table.attend_f16
-                                              : table.attend_bf16;
+    const auto attend = type == DType::kF32    ? table.attend_f32
+                        : type == DType::kF16  ? table.attend_f16
+                        : type == DType::kBF16 ? table.attend_bf16
+                                               : table.attend_q8_0;
     attend(&tile, &state, scratch.data());
   }
 
@@ -418,9 +432,10 @@ class AttentionFixture {
     const AttentionTile tile = Tile(type);
     Floats scratch(size_t(kKeys * (shape_.head_dim + shape_.queries)), NAN);
     const AttentionState state = StateIn(state_memory, shape_.queries);
-    const auto weigh = type == DType::kF32   ? table.weigh_keys_f32
-                       : type == DType::kF16 ? table.weigh_keys_f16
-                                             : table.weigh_keys_bf16;
+    const auto weigh = type == DType::kF32    ? table.weigh_keys_f32
+                       : type == DType::kF16  ? table.weigh_keys_f16
+                       : type == DType::kBF16 ? table.weigh_keys_bf16
+                                              : table.weigh_keys_q8_0;
     weigh(&tile, &state, weights, scratch.data());
   }
 
@@ -431,12 +446,14 @@ class AttentionFixture {
     tile.queries = shape_.queries;
     tile.first = first_.data();
     tile.visible = visible_.data();
-    const auto of = [&](const auto& f32, const auto& f16, const auto& bf16) -> const void* {
+    const auto of = [&](const auto& f32, const auto& f16, const auto& bf16,
+                        const auto& q8) -> const void* {
       if (type == DType::kF32) return f32.data();
+      if (type == DType::kQ8_0) return q8.data();
       return type == DType::kF16 ? f16.data() : bf16.data();
     };
-    tile.k = of(k_, k16_, kb16_);
-    tile.v = of(v_, v16_, vb16_);
+    tile.k = of(k_, k16_, kb16_, kq8_);
+    tile.v = of(v_, v16_, vb16_, vq8_);
     if (shape_.value_in_key) tile.v = nullptr;
     tile.head_dim = shape_.head_dim;
     tile.value_dim = shape_.value_dim;
@@ -447,20 +464,30 @@ class AttentionFixture {
   AttentionCase shape_;
   Floats q_, k_, v_;
   std::vector<uint16_t> k16_, v16_, kb16_, vb16_;
+  std::vector<std::byte> kq8_, vq8_;
   std::vector<int> first_, visible_;
 };
 
 TEST_P(FloatKernels, Attention) {
   for (const int queries : {1, 2, 5, 6, 7, 12, 13, 31}) {
-    for (const auto& [head_dim, value_dim] :
-         {std::pair{1, 1}, {16, 16}, {64, 64}, {80, 80}, {100, 37}, {128, 128}, {192, 128}}) {
+    for (const auto& [head_dim, value_dim] : {std::pair{1, 1},
+                                              {16, 16},
+                                              {64, 64},
+                                              {80, 80},
+                                              {96, 96},
+                                              {100, 37},
+                                              {128, 128},
+                                              {192, 128},
+                                              {256, 256},
+                                              {576, 512}}) {
+      if (head_dim > 192 && queries != 5 && queries != 13) continue;
       for (const float softcap : {0.0f, 5.0f}) {
         for (const bool window : {false, true}) {
           const bool value_in_key = softcap == 0 && queries % 2 == 1 && head_dim != value_dim;
           const AttentionCase shape = {queries, head_dim, value_dim, softcap, window, value_in_key};
           const AttentionFixture first(rng_, shape);
           const AttentionFixture second(rng_, shape);
-          for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+          for (const DType type : kKvTypes) {
             const std::string what = std::to_string(queries) + " queries, head " +
                                      std::to_string(head_dim) + ", value " +
                                      std::to_string(value_dim) + ", " + std::string(NameOf(type));
@@ -493,13 +520,13 @@ TEST_P(FloatKernels, Attention) {
 
 TEST_P(FloatKernels, WeightsOfKeys) {
   for (const int queries : {1, 6, 13, 40}) {
-    for (const int head_dim : {1, 16, 100, 128}) {
+    for (const int head_dim : {1, 16, 100, 128, 576}) {
       for (const float softcap : {0.0f, 5.0f}) {
         for (const bool window : {false, true}) {
           // A softmax without values is what the weights are made from.
           const AttentionFixture first(rng_, {queries, head_dim, 0, softcap, window, false});
           const AttentionFixture second(rng_, {queries, head_dim, 0, softcap, window, false});
-          for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+          for (const DType type : kKvTypes) {
             const std::string what = std::to_string(queries) + " queries, head " +
                                      std::to_string(head_dim) + ", " + std::string(NameOf(type));
             Floats state = first.FreshState();

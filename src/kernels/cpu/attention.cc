@@ -7,6 +7,7 @@
 #include "kernels/cpu/table.h"
 #include "kernels/cpu/tasks.h"
 #include "kernels/raw_rows.h"
+#include "tensor/kv_row.h"
 
 // Attention over blocks of 64 stored tokens. A task is one K/V head and a few rows of one sequence,
 // with all the query heads that share the K/V head: each block is read once for all of them. A
@@ -106,6 +107,25 @@ std::byte* BlockOf(const StepLayout& step, const StepSequence& sequence, int64_t
   return Raw(step.block_memory) + size_t{id} * step.block_bytes;
 }
 
+// Where K or V of a head begin in their part of a block: all rows of a head lie together.
+size_t HeadOffset(DType type, int64_t head, int64_t channels) {
+  return size_t(head * kKeys) * KvRowBytes(type, channels);
+}
+
+using AttendEntry = void (*)(const AttentionTile*, const AttentionState*, float*);
+AttendEntry AttendOf(const KernelTable& table, DType type) {
+  switch (type) {
+    case DType::kF32:
+      return table.attend_f32;
+    case DType::kF16:
+      return table.attend_f16;
+    case DType::kBF16:
+      return table.attend_bf16;
+    default:
+      return table.attend_q8_0;
+  }
+}
+
 // First position that the row at `position` sees.
 int FirstSeen(const AttentionParams& params, int position) {
   return params.window > 0 ? std::max(0, position - params.window + 1) : 0;
@@ -132,25 +152,21 @@ void AttendBlock(const Call& call, const Task& task, int block, const TaskMemory
     std::fill_n(memory.visible + r * call.group, call.group, visible);
   }
   const KvShape& shape = call.shape;
-  const int64_t width = shape.dtype == DType::kF32 ? 4 : 2;
   AttentionTile tile;
   tile.q = memory.q;
   tile.queries = call.queries(task);
   tile.first = memory.first;
   tile.visible = memory.visible;
   const std::byte* stored = BlockOf(call.step, *task.sequence, block);
-  tile.k = stored + call.place.k_offset + task.kv_head * width * kKeys * shape.head_dim;
+  tile.k = stored + call.place.k_offset + HeadOffset(shape.dtype, task.kv_head, shape.head_dim);
   tile.v = nullptr;
   if (!shape.value_in_key) {
-    tile.v = stored + call.place.v_offset + task.kv_head * width * kKeys * shape.value_dim;
+    tile.v = stored + call.place.v_offset + HeadOffset(shape.dtype, task.kv_head, shape.value_dim);
   }
   tile.head_dim = shape.head_dim;
   tile.value_dim = shape.value_dim;
   tile.softcap = call.params.softcap;
-  const auto attend = shape.dtype == DType::kF32   ? call.table.attend_f32
-                      : shape.dtype == DType::kF16 ? call.table.attend_f16
-                                                   : call.table.attend_bf16;
-  attend(&tile, &state, memory.scratch);
+  AttendOf(call.table, shape.dtype)(&tile, &state, memory.scratch);
 }
 
 void StoreResult(const Call& call, const Task& task, const AttentionState& state) {
@@ -292,6 +308,41 @@ struct Store {
   const ConstRows& v;
 };
 
+// `count` rows of one head into its part of a block, from `slot` on.
+void StoreKeys(const KernelTable& table, const KvShape& shape, const float* x, int64_t stride,
+               int count, int slot, void* keys) {
+  switch (shape.dtype) {
+    case DType::kF32:
+      return table.store_keys_f32(x, stride, count, shape.head_dim, slot,
+                                  static_cast<float*>(keys));
+    case DType::kF16:
+      return table.store_keys_f16(x, stride, count, shape.head_dim, slot,
+                                  static_cast<uint16_t*>(keys));
+    case DType::kBF16:
+      return table.store_keys_bf16(x, stride, count, shape.head_dim, slot,
+                                   static_cast<uint16_t*>(keys));
+    default:
+      return table.store_keys_q8_0(x, stride, count, shape.head_dim, slot, keys);
+  }
+}
+
+void StoreValues(const KernelTable& table, const KvShape& shape, const float* x, int64_t stride,
+                 int count, int slot, void* values) {
+  const int64_t channels = shape.value_dim;
+  if (shape.dtype == DType::kQ8_0) {
+    return table.store_values_q8_0(x, stride, count, shape.value_dim, slot, values);
+  }
+  for (int64_t t = 0; t < count; ++t) {
+    const float* from = x + t * stride;
+    if (shape.dtype == DType::kF32) {
+      std::copy_n(from, channels, static_cast<float*>(values) + (slot + t) * channels);
+    } else {
+      (shape.dtype == DType::kF16 ? table.f32_to_f16 : table.f32_to_bf16)(
+          from, channels, static_cast<uint16_t*>(values) + (slot + t) * channels);
+    }
+  }
+}
+
 // Rows [row, row + count) of a sequence, all in one block, of one K/V head.
 void StoreBlock(const Store& call, const StepSequence& s, int64_t head, int64_t row, int count) {
   const KernelTable& table = call.table;
@@ -300,29 +351,12 @@ void StoreBlock(const Store& call, const StepSequence& s, int64_t head, int64_t 
   const int slot = static_cast<int>(position % kKeys);
   const float* k_row = RowOf(call.k, s.row_begin + row) + head * shape.head_dim;
   std::byte* block = BlockOf(call.step, s, position / kKeys);
-  std::byte* keys = block + call.place.k_offset;
-  const int64_t k_offset = head * shape.head_dim * kKeys;
-  if (shape.dtype == DType::kF32) {
-    table.store_keys_f32(k_row, call.k.stride, count, shape.head_dim, slot,
-                         reinterpret_cast<float*>(keys) + k_offset);
-  } else {
-    const bool f16 = shape.dtype == DType::kF16;
-    (f16 ? table.store_keys_f16 : table.store_keys_bf16)(
-        k_row, call.k.stride, count, shape.head_dim, slot,
-        reinterpret_cast<uint16_t*>(keys) + k_offset);
-  }
+  std::byte* keys = block + call.place.k_offset + HeadOffset(shape.dtype, head, shape.head_dim);
+  StoreKeys(table, shape, k_row, call.k.stride, count, slot, keys);
   if (shape.value_in_key) return;
-  std::byte* values = block + call.place.v_offset;
-  for (int t = 0; t < count; ++t) {
-    const float* v_row = RowOf(call.v, s.row_begin + row + t) + head * shape.value_dim;
-    const int64_t v_offset = (head * kKeys + slot + t) * shape.value_dim;
-    if (shape.dtype == DType::kF32) {
-      std::copy_n(v_row, shape.value_dim, reinterpret_cast<float*>(values) + v_offset);
-    } else {
-      (shape.dtype == DType::kF16 ? table.f32_to_f16 : table.f32_to_bf16)(
-          v_row, shape.value_dim, reinterpret_cast<uint16_t*>(values) + v_offset);
-    }
-  }
+  const float* v_row = RowOf(call.v, s.row_begin + row) + head * shape.value_dim;
+  std::byte* values = block + call.place.v_offset + HeadOffset(shape.dtype, head, shape.value_dim);
+  StoreValues(table, shape, v_row, call.v.stride, count, slot, values);
 }
 
 }  // namespace
@@ -372,7 +406,6 @@ int64_t WeighingFloats(const KvShape& shape) {
 AttentionTile TileOf(const Weighing& call, int64_t kv_head, int64_t block, int64_t begin, int count,
                      int* bounds) {
   const KvShape& shape = call.shape;
-  const int64_t width = shape.dtype == DType::kF32 ? 4 : 2;
   for (int i = 0; i < count; ++i) {
     bounds[i] = 0;
     bounds[kTileMax + i] =
@@ -384,12 +417,26 @@ AttentionTile TileOf(const Weighing& call, int64_t kv_head, int64_t block, int64
   tile.first = bounds;
   tile.visible = bounds + kTileMax;
   tile.k = BlockOf(call.step, call.sequence, block) + call.place.k_offset +
-           kv_head * width * kKeys * shape.head_dim;
+           HeadOffset(shape.dtype, kv_head, shape.head_dim);
   tile.v = tile.k;  // of no channels
   tile.head_dim = shape.head_dim;
   tile.value_dim = 0;
   tile.softcap = call.params.softcap;
   return tile;
+}
+
+using WeighEntry = void (*)(const AttentionTile*, const AttentionState*, float*, float*);
+WeighEntry WeighOf(const KernelTable& table, DType type) {
+  switch (type) {
+    case DType::kF32:
+      return table.weigh_keys_f32;
+    case DType::kF16:
+      return table.weigh_keys_f16;
+    case DType::kBF16:
+      return table.weigh_keys_bf16;
+    default:
+      return table.weigh_keys_q8_0;
+  }
 }
 
 // Calls f(tile, first query) for the queries of a K/V head, in order.
@@ -440,8 +487,7 @@ void CpuBackend::ScoreKeys(ScratchArena& scratch, const StepLayout& step, const 
   };
   const int64_t tasks = shape.kv_heads * blocks;
   const int64_t work = tasks * queries * kKeys * shape.head_dim / 4;
-  const bool f32 = shape.dtype == DType::kF32, f16 = shape.dtype == DType::kF16;
-  const auto attend = f32 ? table_->attend_f32 : f16 ? table_->attend_f16 : table_->attend_bf16;
+  const auto attend = AttendOf(*table_, shape.dtype);
   ForTasks(*pool_, tasks, work, [&](int64_t task, int thread) {
     ForTiles(call, task / blocks, task % blocks, [&](const AttentionTile& tile, int64_t begin) {
       const AttentionState mine = state(task, begin);
@@ -456,9 +502,7 @@ void CpuBackend::ScoreKeys(ScratchArena& scratch, const StepLayout& step, const 
       table_->attend_merge(&whole, &part, int(queries), 0);
     }
   }
-  const auto weigh = f32   ? table_->weigh_keys_f32
-                     : f16 ? table_->weigh_keys_f16
-                           : table_->weigh_keys_bf16;
+  const auto weigh = WeighOf(*table_, shape.dtype);
   float* const weights = Raw(rows.weights);
   ForTasks(*pool_, tasks, work, [&](int64_t task, int thread) {
     const int64_t head = task / blocks, block = task % blocks;
@@ -476,14 +520,22 @@ void CpuBackend::ScoreKeys(ScratchArena& scratch, const StepLayout& step, const 
 
 namespace {
 
-// Rows of one head, block by block in order, so that a block may be written where it is read: row i
-// comes from row i or a later one. `channel_step` and `row_step` say how a block holds them.
+// Elements of one head, `offset` bytes into a block, row by row in blocks of `from` and `to`;
+// `channel_step` and `row_step` say how they lie. Block by block in order, so that a block may be
+// written where it is read: row i comes from row i or a later one.
+struct KeptElements {
+  size_t offset;
+  int64_t channels;
+  int64_t channel_step;
+  int64_t row_step;
+};
 template <typename Element>
-void KeepHead(const KeptRows& kept, size_t offset, int64_t head, int64_t channels,
-              int64_t channel_step, int64_t row_step) {
+void KeepElements(const KeptRows& kept, int64_t head, const KeptElements& elements) {
+  const int64_t channels = elements.channels, row_step = elements.row_step;
+  const int64_t channel_step = elements.channel_step;
   const auto block = [&](DevicePtr<const uint32_t> ids, int64_t index) {
-    std::byte* at = Raw(kept.block_memory) + size_t{Raw(ids)[index]} * kept.block_bytes + offset;
-    return reinterpret_cast<Element*>(at) + head * channels * kKeys;
+    std::byte* at = Raw(kept.block_memory) + size_t{Raw(ids)[index]} * kept.block_bytes;
+    return reinterpret_cast<Element*>(at + elements.offset);
   };
   const int32_t* rows = Raw(kept.rows) + head * kept.count;
   const Element* from[kKeys];
@@ -508,15 +560,28 @@ void KeepHead(const KeptRows& kept, size_t offset, int64_t head, int64_t channel
   }
 }
 
+// Rows of a head of K (transposed) or V, whose part of a block begins at `offset`.
+void KeepHead(const KeptRows& kept, DType type, int64_t head, size_t offset, int64_t channels,
+              bool transposed) {
+  offset += HeadOffset(type, head, channels);
+  const auto lie = [&](size_t begin, int64_t count) {
+    return transposed ? KeptElements{begin, count, kKeys, 1} : KeptElements{begin, count, 1, count};
+  };
+  if (type == DType::kF32) return KeepElements<uint32_t>(kept, head, lie(offset, channels));
+  if (type != DType::kQ8_0) return KeepElements<uint16_t>(kept, head, lie(offset, channels));
+  KeepElements<uint8_t>(kept, head, lie(offset, channels));
+  const size_t scales = offset + size_t(kKeys * channels);
+  KeepElements<uint16_t>(kept, head, lie(scales, KvGroups(channels)));
+}
+
 }  // namespace
 
 void CpuBackend::KeepRows(const KvPlace& place, const KvShape& shape, const KeptRows& kept) {
   const int64_t work = kept.count * shape.kv_heads * (shape.head_dim + shape.value_dim);
-  const auto keep = shape.dtype == DType::kF32 ? KeepHead<uint32_t> : KeepHead<uint16_t>;
   ForTasks(*pool_, shape.kv_heads, work, [&](int64_t head, int) {
-    keep(kept, place.k_offset, head, shape.head_dim, kKeys, 1);
+    KeepHead(kept, shape.dtype, head, place.k_offset, shape.head_dim, true);
     if (!shape.value_in_key) {
-      keep(kept, place.v_offset, head, shape.value_dim, 1, shape.value_dim);
+      KeepHead(kept, shape.dtype, head, place.v_offset, shape.value_dim, false);
     }
   });
 }

@@ -8,6 +8,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/table.h"
+#include "tensor/kv_row.h"
 
 namespace reprise::cpu {
 
@@ -64,6 +65,7 @@ class CpuBackend final : public Backend {
   void Attend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
               const KvShape& shape, const AttentionParams& params, const ConstRows& q,
               const Rows& out) override;
+  bool holds(DType kv) const override { return IsKvType(kv); }
   bool keeps() const override { return true; }
   void ScoreKeys(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
                  const KvShape& shape, const AttentionParams& params, const ConstRows& q,

@@ -82,12 +82,13 @@ struct MatrixKernel {
 // transposed, so that scores of neighbouring keys are neighbouring lanes and need no sum across
 // lanes.
 inline constexpr int kKeys = 64;
+inline constexpr int kGroup = 32;  // channels of a scale of q8_0
 struct AttentionTile {
   const float* q;  // [queries, head_dim], already scaled
   int queries;
   const int* first;    // [queries] the query sees keys [first, visible) of the block;
   const int* visible;  // [queries] none if first >= visible
-  const void* k;  // [head_dim, 64] f32, f16 or bf16; columns that no query sees may hold anything
+  const void* k;  // [head_dim, 64] of the entry's type; columns that no query sees hold anything
   const void* v;  // [64, value_dim]; rows that a query does not see never touch its result.
                   // Null: v[j][c] is k[c][j], the first value_dim channels of the keys
   int head_dim;
@@ -176,6 +177,15 @@ struct KernelTable {
   void (*attend_f32)(const AttentionTile* tile, const AttentionState* state, float* scratch);
   void (*attend_f16)(const AttentionTile* tile, const AttentionState* state, float* scratch);
   void (*attend_bf16)(const AttentionTile* tile, const AttentionState* state, float* scratch);
+  // K/V of type q8_0: every channel has a code of 8 bits, every kGroup channels of a token (the
+  // last group may be smaller) a scale, f16. Codes lie as elements of other types do, K [head_dim,
+  // 64], V [64, value_dim]; behind them the scales, K [groups, 64], V [64, groups]. An element is d
+  // * q rounded to f16, with its scale d. Rounding is to nearest even, here and where d and q come
+  // from x (store_*_q8_0): d = f16(max|x| / 127) over the group, and
+  //   d finite, not 0:           q = round(min(max(x * (1 / d), -127), 127))
+  //   d = 0:                     q = 0
+  //   d or an x is Inf or NaN:   d = NaN (0x7E00), q = 0
+  void (*attend_q8_0)(const AttentionTile* tile, const AttentionState* state, float* scratch);
   // What the keys of one block weigh with queries whose softmax over all blocks is known (`state`:
   // max and sum; out is not read): for each query in order and each key that it sees, s_j as above;
   // weights[j] = weights[j] + exp(s_j - max) * (1 / sum). weights: [64]. The tile's v and value_dim
@@ -186,6 +196,8 @@ struct KernelTable {
                          float* scratch);
   void (*weigh_keys_bf16)(const AttentionTile* tile, const AttentionState* state, float* weights,
                           float* scratch);
+  void (*weigh_keys_q8_0)(const AttentionTile* tile, const AttentionState* state, float* weights,
+                          float* scratch);
   // Writes keys of `tokens` rows of x to columns [slot, slot + tokens) of a block [head_dim, 64],
   // rounded to nearest even where it is f16 or bf16. REQUIRES: slot + tokens <= 64.
   void (*store_keys_f32)(const float* x, int64_t x_stride, int tokens, int head_dim, int slot,
@@ -194,6 +206,11 @@ struct KernelTable {
                          uint16_t* k);
   void (*store_keys_bf16)(const float* x, int64_t x_stride, int tokens, int head_dim, int slot,
                           uint16_t* k);
+  void (*store_keys_q8_0)(const float* x, int64_t x_stride, int tokens, int head_dim, int slot,
+                          void* k);
+  // The same of values, to rows [slot, slot + tokens) of a block [64, value_dim].
+  void (*store_values_q8_0)(const float* x, int64_t x_stride, int tokens, int value_dim, int slot,
+                            void* v);
   // Folds the softmax of one block (m_b, l_b, o_b) into the one of all blocks before it: m' =
   // max(m, m_b), a = exp(m - m'), b = exp(m_b - m'); sum = fma(sum, a, l_b * b); out[c] =
   // fma(out[c], a, o_b[c] * b); max = m'. A block with l_b == 0 is left out, the first is stored.

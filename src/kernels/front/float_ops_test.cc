@@ -145,8 +145,11 @@ TEST_P(FloatOps, RopeRotates) {
   }
 }
 
-constexpr KvShape kShapes[] = {
-    {2, 64, 64, DType::kF16}, {1, 32, 48, DType::kF32}, {3, 24, 40, DType::kF16}};
+constexpr KvShape kShapes[] = {{2, 64, 64, DType::kF16},
+                               {1, 32, 48, DType::kF32},
+                               {3, 24, 40, DType::kF16},
+                               {2, 64, 64, DType::kQ8_0},
+                               {1, 40, 72, DType::kQ8_0}};
 
 TEST_P(FloatOps, AttentionDoesNotDependOnThreadsOrSplits) {
   for (const KvShape& shape : kShapes) {

@@ -17,8 +17,11 @@
 namespace reprise {
 namespace {
 
-constexpr KvShape kShapes[] = {
-    {2, 64, 64, DType::kF16}, {1, 32, 48, DType::kF32}, {3, 24, 40, DType::kBF16}};
+constexpr KvShape kShapes[] = {{2, 64, 64, DType::kF16},
+                               {1, 32, 48, DType::kF32},
+                               {3, 24, 40, DType::kBF16},
+                               {2, 96, 64, DType::kQ8_0},
+                               {3, 40, 24, DType::kQ8_0}};
 
 class KeepOps : public ::testing::TestWithParam<std::string> {
  protected:

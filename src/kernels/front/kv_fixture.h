@@ -8,7 +8,9 @@
 
 #include "base/rng.h"
 #include "kernels/front/ops_fixture.h"
+#include "kernels/reference/attention.h"
 #include "tensor/half.h"
+#include "tensor/kv_row.h"
 
 // What tests of ops with K/V share: blocks in the memory of the host, and inputs of attention.
 namespace reprise {
@@ -21,9 +23,8 @@ inline int BlocksOf(int tokens) { return (tokens + kKeys - 1) / kKeys; }
 class KvMemory {
  public:
   KvMemory(const KvShape& shape, int blocks) : shape_(shape) {
-    const size_t width = shape.dtype == DType::kF32 ? 4 : 2;
-    const size_t keys = width * size_t(shape.kv_heads * shape.head_dim * kKeys);
-    const size_t values = width * size_t(shape.kv_heads * shape.value_dim * kKeys);
+    const size_t keys = size_t(shape.kv_heads * kKeys) * KvRowBytes(shape.dtype, shape.head_dim);
+    const size_t values = size_t(shape.kv_heads * kKeys) * KvRowBytes(shape.dtype, shape.value_dim);
     place_ = {0, keys};
     block_bytes_ = keys + values;
     memory_.assign(block_bytes_ * size_t(blocks), std::byte{0xFF});
@@ -38,13 +39,28 @@ class KvMemory {
   void AddTo(TestStep* step) { step->SetBlockMemory(memory_, block_bytes_); }
   std::vector<std::byte>& bytes() { return memory_; }
   size_t block_bytes() const { return block_bytes_; }
-  double Key(uint32_t block, int index) const { return At(block, place_.k_offset, index); }
-  double Value(uint32_t block, int index) const { return At(block, place_.v_offset, index); }
+  double Key(uint32_t block, int head, int slot, int channel) const {
+    return At(HeadOf(block, place_.k_offset, head, shape_.head_dim), shape_.head_dim,
+              channel * kKeys + slot, channel / kKvGroup * kKeys + slot);
+  }
+  double Value(uint32_t block, int head, int slot, int channel) const {
+    const int groups = int(KvGroups(shape_.value_dim));
+    return At(HeadOf(block, place_.v_offset, head, shape_.value_dim), shape_.value_dim,
+              slot * shape_.value_dim + channel, slot * groups + channel / kKvGroup);
+  }
 
  private:
-  double At(uint32_t block, size_t offset, int index) const {
-    const std::byte* place = memory_.data() + block * block_bytes_ + offset;
+  const std::byte* HeadOf(uint32_t block, size_t offset, int head, int channels) const {
+    return memory_.data() + block * block_bytes_ + offset +
+           size_t(head * kKeys) * KvRowBytes(shape_.dtype, channels);
+  }
+  // `scale`: index of the element's scale, where it has one.
+  double At(const std::byte* place, int channels, int index, int scale) const {
     if (shape_.dtype == DType::kF32) return reinterpret_cast<const float*>(place)[index];
+    if (shape_.dtype == DType::kQ8_0) {
+      const auto* scales = reinterpret_cast<const uint16_t*>(place + kKeys * channels);
+      return reference::ElementOfQ8(scales[scale], static_cast<int8_t>(place[index]));
+    }
     const uint16_t bits = reinterpret_cast<const uint16_t*>(place)[index];
     return shape_.dtype == DType::kF16 ? F16ToF32(bits) : BF16ToF32(bits);
   }
@@ -72,12 +88,10 @@ class KvBlocks {
   // Blocks wholly before `position` are no longer there.
   void Forget(int position) { std::fill_n(ids_.begin(), position / kKeys, kNoBlock); }
   double Key(int position, int head, int channel) const {
-    return memory_->Key(ids_[size_t(position / kKeys)],
-                        (head * shape_.head_dim + channel) * kKeys + position % kKeys);
+    return memory_->Key(ids_[size_t(position / kKeys)], head, position % kKeys, channel);
   }
   double Value(int position, int head, int channel) const {
-    return memory_->Value(ids_[size_t(position / kKeys)],
-                          (head * kKeys + position % kKeys) * shape_.value_dim + channel);
+    return memory_->Value(ids_[size_t(position / kKeys)], head, position % kKeys, channel);
   }
 
  private:

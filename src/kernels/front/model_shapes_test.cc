@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "kernels/scan_ops.h"
 #include "tensor/codec.h"
 #include "tensor/half.h"
+#include "tensor/kv_row.h"
 
 namespace reprise {
 namespace {
@@ -196,17 +198,34 @@ Floats SpecifiedAttention(const LongPast& c, const std::vector<std::byte>& memor
         tile.queries = 1;
         tile.first = &first;
         tile.visible = &visible;
-        tile.k = place + kv_head * size_t(2 * kKeys * dim);
-        tile.v = place + v_offset + kv_head * size_t(2 * kKeys * values);
+        tile.k = place + kv_head * kKeys * KvRowBytes(c.shape.dtype, dim);
+        tile.v = place + v_offset + kv_head * kKeys * KvRowBytes(c.shape.dtype, values);
         tile.head_dim = dim;
         tile.value_dim = values;
         tile.softcap = c.params.softcap;
-        reference::AttendF16(&tile, &state, scratch.data());
+        (c.shape.dtype == DType::kF16 ? reference::AttendF16 : reference::AttendQ8)(&tile, &state,
+                                                                                    scratch.data());
       }
       for (const float value : sum_of) out.push_back(value * (1.0f / sum));
     }
   }
   return out;
+}
+
+// Rows of K or V of one head.
+void FillRows(Rng& rng, DType type, int channels, std::byte* at) {
+  const auto random_half = [&] { return F32ToF16(float(int(rng.Next() % 2048) - 1024) / 1024); };
+  size_t halves = size_t(kKeys * channels);
+  if (type == DType::kQ8_0) {
+    for (int i = 0; i < kKeys * channels; ++i) at[i] = std::byte(rng.Next());
+    at += kKeys * channels;
+    halves = size_t(kKeys * KvGroups(channels));
+  }
+  for (size_t i = 0; i < halves; ++i) {
+    uint16_t half = random_half();
+    if (type == DType::kQ8_0) half = F32ToF16(F16ToF32(half) / 128);
+    std::memcpy(at + 2 * i, &half, 2);
+  }
 }
 
 TEST_P(ModelShapes, AttentionOverALongPast) {
@@ -216,20 +235,28 @@ TEST_P(ModelShapes, AttentionOverALongPast) {
       {{1, 128, 128, DType::kF16}, {4, 0.09f, 0, 20}, 700, scalar ? 30 : 150},
       {{2, 32, 48, DType::kF16}, {4, 0.2f, 4096, 0}, 20000, 5},
       {{1, 32, 32, DType::kF16}, {2, 0.2f, 0, 0}, 262142, 2},
+      {{2, 128, 128, DType::kQ8_0}, {8, 0.09f, 0, 0}, 1500, scalar ? 3 : 40},
+      {{1, 256, 256, DType::kQ8_0}, {4, 0.06f, 300, 0}, 700, 5},
   };
   for (const LongPast& c : cases) {
     const int64_t tokens = c.position + c.rows;
-    const size_t k_bytes = size_t(2 * kKeys * c.shape.kv_heads * c.shape.head_dim);
-    const size_t v_bytes = size_t(2 * kKeys * c.shape.kv_heads * c.shape.value_dim);
+    const DType type = c.shape.dtype;
+    const size_t k_head = kKeys * KvRowBytes(type, c.shape.head_dim);
+    const size_t v_head = kKeys * KvRowBytes(type, c.shape.value_dim);
+    const size_t k_bytes = k_head * size_t(c.shape.kv_heads);
+    const size_t v_bytes = v_head * size_t(c.shape.kv_heads);
     const size_t block_bytes = k_bytes + v_bytes;
     const int64_t blocks = (tokens + kKeys - 1) / kKeys;
     std::vector<uint32_t> ids(static_cast<size_t>(blocks));
     std::iota(ids.begin(), ids.end(), 0u);
     for (size_t i = 0; i < ids.size(); ++i) std::swap(ids[i], ids[rng_.Below(ids.size())]);
     std::vector<std::byte> memory(block_bytes * ids.size());
-    auto* stored = reinterpret_cast<uint16_t*>(memory.data());
-    for (size_t i = 0; i < memory.size() / 2; ++i) {
-      stored[i] = F32ToF16(float(int(rng_.Next() % 2048) - 1024) / 1024);
+    for (size_t block = 0; block < ids.size(); ++block) {
+      for (size_t head = 0; head < size_t(c.shape.kv_heads); ++head) {
+        std::byte* const at = memory.data() + block * block_bytes;
+        FillRows(rng_, type, c.shape.head_dim, at + head * k_head);
+        FillRows(rng_, type, c.shape.value_dim, at + k_bytes + head * v_head);
+      }
     }
     const Floats q = Uniform(rng_, c.rows * c.params.q_heads * c.shape.head_dim, -2, 2);
     const Floats expected = SpecifiedAttention(c, memory, ids, block_bytes, k_bytes, q);

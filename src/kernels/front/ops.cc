@@ -15,9 +15,10 @@ void CheckProjection(const ConstRows& x, const Projection& projection) {
 
 bool Divides(int groups, const ConstRows& x) { return groups > 0 && x.cols % groups == 0; }
 
-void CheckKv(const StepLayout& step, const KvShape& shape, const ConstRows& x) {
+void CheckKv(const OpContext& context, const StepLayout& step, const KvShape& shape,
+             const ConstRows& x) {
   CHECK(x.rows == step.rows() && shape.kv_heads > 0);
-  CHECK(shape.dtype == DType::kF16 || shape.dtype == DType::kBF16 || shape.dtype == DType::kF32);
+  CHECK(context.backend->holds(shape.dtype));
   CHECK(!shape.value_in_key || shape.value_dim <= shape.head_dim);
 }
 
@@ -173,7 +174,7 @@ void Rope(const OpContext& context, const RopeTable& table, int heads, const Row
 
 void StoreKv(const OpContext& context, const StepLayout& step, const KvPlace& place,
              const KvShape& shape, const ConstRows& k, const ConstRows& v) {
-  CheckKv(step, shape, k);
+  CheckKv(context, step, shape, k);
   CHECK(k.cols == int64_t{shape.kv_heads} * shape.head_dim);
   CHECK(shape.value_in_key || v.cols == int64_t{shape.kv_heads} * shape.value_dim);
   const OpScope scope(context, "store kv");
@@ -183,7 +184,7 @@ void StoreKv(const OpContext& context, const StepLayout& step, const KvPlace& pl
 void Attend(const OpContext& context, const StepLayout& step, const KvPlace& place,
             const KvShape& shape, const AttentionParams& params, const ConstRows& q,
             const Rows& out) {
-  CheckKv(step, shape, q);
+  CheckKv(context, step, shape, q);
   CHECK(params.q_heads % shape.kv_heads == 0 && out.rows == q.rows);
   CHECK(q.cols == int64_t{params.q_heads} * shape.head_dim);
   CHECK(out.cols == int64_t{params.q_heads} * shape.value_dim);

@@ -7,6 +7,7 @@
 #include "kernels/reference/lanes.h"
 #include "kernels/reference/math.h"
 #include "tensor/half.h"
+#include "tensor/kv_row.h"
 
 namespace reprise::reference {
 
@@ -126,6 +127,48 @@ void AttendHalf(const cpu::AttentionTile& tile, const cpu::AttentionState& state
   Attend(tile, k, {v, tile.value_dim, 1}, state);
 }
 
+// Elements of a block of q8_0 whose codes lie at `row_step` and `channel_step`, its scales likewise
+// with groups in place of channels.
+struct StepsOfQ8 {
+  int row_step;
+  int channel_step;
+  int group_row_step;
+  int group_step;
+};
+StepsOfQ8 KeySteps() { return {1, cpu::kKeys, 1, cpu::kKeys}; }
+StepsOfQ8 ValueSteps(int value_dim) { return {value_dim, 1, int(KvGroups(value_dim)), 1}; }
+
+void WidenQ8(const void* block, int channels, const StepsOfQ8& steps, float* wide) {
+  const int8_t* codes = static_cast<const int8_t*>(block);
+  const uint16_t* scales = reinterpret_cast<const uint16_t*>(codes + cpu::kKeys * channels);
+  for (int row = 0; row < cpu::kKeys; ++row) {
+    for (int c = 0; c < channels; ++c) {
+      const int at = row * steps.row_step + c * steps.channel_step;
+      const uint16_t scale =
+          scales[row * steps.group_row_step + c / cpu::kGroup * steps.group_step];
+      wide[at] = ElementOfQ8(scale, codes[at]);
+    }
+  }
+}
+
+void StoreQ8(const float* x, int64_t x_stride, int tokens, int channels, int slot,
+             const StepsOfQ8& steps, void* block) {
+  int8_t* codes = static_cast<int8_t*>(block);
+  uint16_t* scales = reinterpret_cast<uint16_t*>(codes + cpu::kKeys * channels);
+  for (int t = 0; t < tokens; ++t) {
+    const int row = slot + t;
+    for (int begin = 0; begin < channels; begin += cpu::kGroup) {
+      const int n = channels - begin < cpu::kGroup ? channels - begin : cpu::kGroup;
+      const float* from = x + t * x_stride + begin;
+      const uint16_t scale = ScaleOfQ8(from, n);
+      scales[row * steps.group_row_step + begin / cpu::kGroup * steps.group_step] = scale;
+      for (int i = 0; i < n; ++i) {
+        codes[row * steps.row_step + (begin + i) * steps.channel_step] = CodeOfQ8(scale, from[i]);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void AttendF32(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float*) {
@@ -142,6 +185,15 @@ void AttendBF16(const cpu::AttentionTile* tile, const cpu::AttentionState* state
   AttendHalf(*tile, *state, scratch, BF16ToF32);
 }
 
+void AttendQ8(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* scratch) {
+  float* k = scratch;
+  float* v = k + cpu::kKeys * tile->head_dim;
+  WidenQ8(tile->k, tile->head_dim, KeySteps(), k);
+  if (tile->v == nullptr) return Attend(*tile, k, {k, 1, cpu::kKeys}, *state);
+  WidenQ8(tile->v, tile->value_dim, ValueSteps(tile->value_dim), v);
+  Attend(*tile, k, {v, tile->value_dim, 1}, *state);
+}
+
 void WeighKeysF32(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* weights,
                   float*) {
   WeighKeys(*tile, static_cast<const float*>(tile->k), *state, weights);
@@ -155,6 +207,12 @@ void WeighKeysF16(const cpu::AttentionTile* tile, const cpu::AttentionState* sta
 void WeighKeysBF16(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* weights,
                    float* scratch) {
   WeighHalf(*tile, *state, weights, scratch, BF16ToF32);
+}
+
+void WeighKeysQ8(const cpu::AttentionTile* tile, const cpu::AttentionState* state, float* weights,
+                 float* scratch) {
+  WidenQ8(tile->k, tile->head_dim, KeySteps(), scratch);
+  WeighKeys(*tile, scratch, *state, weights);
 }
 
 void StoreKeysF32(const float* x, int64_t x_stride, int tokens, int head_dim, int slot, float* k) {
@@ -177,6 +235,14 @@ void StoreKeysBF16(const float* x, int64_t x_stride, int tokens, int head_dim, i
       k[i * cpu::kKeys + slot + t] = F32ToBF16(x[t * x_stride + i]);
     }
   }
+}
+
+void StoreKeysQ8(const float* x, int64_t x_stride, int tokens, int head_dim, int slot, void* k) {
+  StoreQ8(x, x_stride, tokens, head_dim, slot, KeySteps(), k);
+}
+
+void StoreValuesQ8(const float* x, int64_t x_stride, int tokens, int value_dim, int slot, void* v) {
+  StoreQ8(x, x_stride, tokens, value_dim, slot, ValueSteps(value_dim), v);
 }
 
 void AttendMerge(const cpu::AttentionState* state, const cpu::AttentionState* block, int queries,

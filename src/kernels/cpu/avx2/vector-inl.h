@@ -71,6 +71,22 @@ inline void StorePartial(uint16_t* p, V16 x, int n) {
   Store(whole, x);
   for (int i = 0; i < n; ++i) p[i] = whole[i];
 }
+// Rounded to f16 and back.
+inline V16 RoundF16(V16 x) {
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_cvtph_ps(_mm256_cvtps_ph(x.a, kNearest)),
+          _mm256_cvtph_ps(_mm256_cvtps_ph(x.b, kNearest))};
+}
+inline V16 Load(const int8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+}
+inline V16 LoadPartial(const int8_t* p, int n) {
+  int8_t whole[16] = {};
+  for (int i = 0; i < n; ++i) whole[i] = p[i];
+  return Load(whole);
+}
 inline __m256 WidenBF16(__m128i bits) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/generic/attention_tiles-inl.h"
+#include "kernels/cpu/generic/kv_q8-inl.h"
 #include "kernels/cpu/generic/kv_store-inl.h"
 #include "kernels/cpu/generic/math-inl.h"
 #include "kernels/cpu/generic/rows-inl.h"
@@ -164,6 +165,20 @@ void AttendF32(const AttentionTile* tile, const AttentionState* state, float* sc
   AttendElements(*tile, k, v, *state, wide_v + kKeys * tile->value_dim);
 }
 
+// Keys that a query of the tile sees: [begin, end), or none.
+struct KeyRange {
+  int begin = kKeys;
+  int end = 0;
+};
+inline KeyRange SeenBy(const AttentionTile& tile) {
+  KeyRange seen;
+  for (int i = 0; i < tile.queries; ++i) {
+    seen.begin = tile.first[i] < seen.begin ? tile.first[i] : seen.begin;
+    seen.end = tile.visible[i] > seen.end ? tile.visible[i] : seen.end;
+  }
+  return seen;
+}
+
 // `widen` makes f32 of elements.
 template <typename Element, typename Widen>
 void AttendHalf(const AttentionTile* tile, const AttentionState* state, float* scratch,
@@ -176,12 +191,7 @@ void AttendHalf(const AttentionTile* tile, const AttentionState* state, float* s
   // Few queries convert as they read; many share one conversion.
   const bool few = tile->queries <= 2 * kTileQueries;
   if (few && v != nullptr) return AttendElements(*tile, k, v, *state, rest);
-  int begin = kKeys;
-  int end = 0;
-  for (int i = 0; i < tile->queries; ++i) {
-    begin = tile->first[i] < begin ? tile->first[i] : begin;
-    end = tile->visible[i] > end ? tile->visible[i] : end;
-  }
+  const auto [begin, end] = SeenBy(*tile);
   if (begin >= end) return;
   if (v == nullptr) {
     ValuesFromKeys(k, tile->value_dim, wide_v);
@@ -204,45 +214,19 @@ void AttendBF16(const AttentionTile* tile, const AttentionState* state, float* s
   });
 }
 
-template <typename Key>
-void WeighElements(const AttentionTile& tile, const Key* k, const AttentionState& state,
-                   float* weights, float* scores) {
-  ScoreElements(tile, k, scores);
-  for (int i = 0; i < tile.queries; ++i) {
-    const int first = tile.first[i];
-    const int visible = tile.visible[i];
-    const V16 maximum = Set(state.max[i]);
-    const V16 share = Set(1.0f / state.sum[i]);
-    for (int j = first & ~15; j < visible; j += 16) {
-      V16 score = Load(scores + i * kKeys + j);
-      if (tile.softcap != 0) {
-        score = Mul(Set(tile.softcap), Tanh(Div(score, Set(tile.softcap))));
-      }
-      const V16 before = Load(weights + j);
-      const V16 after = Add(before, Mul(ExpBounded(Sub(score, maximum)), share));
-      const auto seen = Lanes(first > j ? first - j : 0, visible - j < 16 ? visible - j : 16);
-      Store(weights + j, Select(seen, after, before));
-    }
+// All are converted: an element of q8_0 takes more than a load, and every query would pay for it.
+void AttendQ8(const AttentionTile* tile, const AttentionState* state, float* scratch) {
+  float* const wide_k = scratch;
+  float* const wide_v = wide_k + kKeys * tile->head_dim;
+  const KeyRange seen = SeenBy(*tile);
+  if (seen.begin >= seen.end) return;
+  WidenKeysQ8(tile->k, tile->head_dim, seen.begin & ~15, (seen.end + 15) & ~15, wide_k);
+  if (tile->v == nullptr) {
+    ValuesFromKeys(wide_k, tile->value_dim, wide_v);
+  } else {
+    WidenValuesQ8(tile->v, tile->value_dim, seen.begin, seen.end, wide_v);
   }
-}
-
-void WeighKeysF32(const AttentionTile* tile, const AttentionState* state, float* weights,
-                  float* scratch) {
-  WeighElements(*tile, static_cast<const float*>(tile->k), *state, weights, scratch);
-}
-
-void WeighKeysF16(const AttentionTile* tile, const AttentionState* state, float* weights,
-                  float* scratch) {
-  const int64_t count = int64_t{kKeys} * tile->head_dim;
-  F16ToF32(static_cast<const uint16_t*>(tile->k), count, scratch);
-  WeighElements(*tile, scratch, *state, weights, scratch + count);
-}
-
-void WeighKeysBF16(const AttentionTile* tile, const AttentionState* state, float* weights,
-                   float* scratch) {
-  const int64_t count = int64_t{kKeys} * tile->head_dim;
-  BF16ToF32(static_cast<const uint16_t*>(tile->k), count, scratch);
-  WeighElements(*tile, scratch, *state, weights, scratch + count);
+  AttendElements(*tile, wide_k, wide_v, *state, wide_v + kKeys * tile->value_dim);
 }
 
 void F32ToBF16(const float* x, int64_t n, uint16_t* y) {
@@ -273,14 +257,14 @@ void OverlayAttention(KernelTable* table) {
   table->attend_f32 = AttendF32;
   table->attend_f16 = AttendF16;
   table->attend_bf16 = AttendBF16;
+  table->attend_q8_0 = AttendQ8;
   table->f32_to_bf16 = F32ToBF16;
   table->attend_merge = AttendMerge;
-  table->weigh_keys_f32 = WeighKeysF32;
-  table->weigh_keys_f16 = WeighKeysF16;
-  table->weigh_keys_bf16 = WeighKeysBF16;
   table->store_keys_f32 = StoreKeysF32;
   table->store_keys_f16 = StoreKeysF16;
   table->store_keys_bf16 = StoreKeysBF16;
+  table->store_keys_q8_0 = StoreKeysQ8;
+  table->store_values_q8_0 = StoreValuesQ8;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "kernels/cpu/generic/delta-inl.h"
 #include "kernels/cpu/generic/rows-inl.h"
 #include "kernels/cpu/generic/scan-inl.h"
+#include "kernels/cpu/generic/weigh_keys-inl.h"
 
 namespace reprise::cpu {
 namespace {
@@ -19,6 +20,7 @@ void OverlayGeneric(KernelTable* table) {
   OverlayDelta(table);
   OverlayScans(table);
   OverlayAttention(table);
+  OverlayWeighing(table);
 }
 
 }  // namespace

@@ -53,6 +53,18 @@ inline V16 Load(const uint16_t* p) {
 inline void Store(uint16_t* p, V16 x) {
   for (int i = 0; i < 4; ++i) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(x.v[i])));
 }
+// Rounded to f16 and back.
+inline V16 RoundF16(V16 x) {
+  return Each([&](int i) { return vcvt_f32_f16(vcvt_f16_f32(x.v[i])); });
+}
+inline V16 Load(const int8_t* p) {
+  const int8x16_t bytes = vld1q_s8(p);
+  const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
+  return {{vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))),
+           vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))),
+           vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))),
+           vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)))}};
+}
 inline V16 LoadBF16(const uint16_t* p) {
   return Each([&](int i) { return Floats(vshll_n_u16(vld1_u16(p + 4 * i), 16)); });
 }

@@ -41,12 +41,16 @@ void OverlayScalarFloat(KernelTable* table) {
   table->attend_f32 = reference::AttendF32;
   table->attend_f16 = reference::AttendF16;
   table->attend_bf16 = reference::AttendBF16;
+  table->attend_q8_0 = reference::AttendQ8;
   table->weigh_keys_f32 = reference::WeighKeysF32;
   table->weigh_keys_f16 = reference::WeighKeysF16;
   table->weigh_keys_bf16 = reference::WeighKeysBF16;
+  table->weigh_keys_q8_0 = reference::WeighKeysQ8;
   table->store_keys_f32 = reference::StoreKeysF32;
   table->store_keys_f16 = reference::StoreKeysF16;
   table->store_keys_bf16 = reference::StoreKeysBF16;
+  table->store_keys_q8_0 = reference::StoreKeysQ8;
+  table->store_values_q8_0 = reference::StoreValuesQ8;
   table->attend_merge = reference::AttendMerge;
   table->short_conv = reference::ShortConv;
   table->delta_gates = reference::DeltaGates;
