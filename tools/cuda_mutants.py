@@ -93,6 +93,14 @@ MUTANTS = [
      "if (static_cast<int>(threadIdx.x) > d && other > upto) upto = other;", None, "*AttentionTest*"),
     ("slot_of_later_blocks", "tensor/store_kv.cu",
      "position % kKeys};", "position % kKeys ^ (position > 256 ? 1 : 0)};", None, "*AttentionTest*:JointOps*:*Stack*"),
+    ("scale_of_the_first_group", "tensor/kv_q8.cuh",
+     "int(KvGroups(channels)) + first / kKvGroup];", "int(KvGroups(channels))];", "tensor/attention.cu", "*AttentionTest*"),
+    ("codes_of_prompts_unsigned", "tensor/kv_q8.cuh",
+     "codes ^ 0x80808080u;", "codes;", "tensor/attention_many.cu", "*AttentionTest*"),
+    ("codes_of_the_last_group", "tensor/store_kv.cu",
+     "const bool has_channel = at < channels;", "const bool has_channel = at < channels - (at > 32 ? 1 : 0);", None, "*AttentionTest*"),
+    ("scales_not_moved", "rows/keep.cu",
+     "       2 * KvGroups(channels));", "       2 * KvGroups(channels) - 2);", None, "*KeepOpsTest*"),
 ]
 
 

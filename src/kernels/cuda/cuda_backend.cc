@@ -23,6 +23,7 @@
 #include "kernels/cuda/scan/lane_scan.h"
 #include "kernels/cuda/tensor/attention.h"
 #include "kernels/cuda/views.h"
+#include "tensor/kv_row.h"
 
 namespace reprise::cuda {
 
@@ -205,15 +206,23 @@ KvView KvOf(const KvPlace& place, const KvShape& shape) {
   view.value_dim = shape.value_dim;
   view.type = shape.dtype == DType::kF32    ? KvType::kF32
               : shape.dtype == DType::kBF16 ? KvType::kBF16
+              : shape.dtype == DType::kQ8_0 ? KvType::kQ8
                                             : KvType::kF16;
   view.value_in_key = shape.value_in_key;
   return view;
 }
 
+// Shared memory that attention over q8_0 takes, at most: pages as they are stored and widened.
+constexpr size_t kSharedOfQ8 = 136192;
+
 // Heads of a row that lie one behind another.
 HeadRows Heads(const ConstRows& x, int64_t width) { return {Raw(x.data), x.stride, width}; }
 
 }  // namespace
+
+bool CudaBackend::holds(DType kv) const {
+  return IsKvType(kv) && (kv != DType::kQ8_0 || ThisGpu().block_shared >= kSharedOfQ8);
+}
 
 void CudaBackend::StoreKv(const StepLayout& step, const KvPlace& place, const KvShape& shape,
                           const ConstRows& k, const ConstRows& v) {

@@ -12,7 +12,6 @@
 #include "kernels/cuda/pinned.h"
 #include "kernels/cuda/step_graphs.h"
 #include "kernels/cuda/view.h"
-#include "tensor/kv_row.h"
 
 namespace reprise::cuda {
 
@@ -39,7 +38,7 @@ class CudaBackend final : public Backend {
                     size_t stride) override;
   void RunStep(ScratchArena& scratch, const StepLayout& step, const StepProgram& program,
                const std::function<void()>& ops) override;
-  bool holds(DType kv) const override { return IsKvType(kv) && kv != DType::kQ8_0; }
+  bool holds(DType kv) const override;
   bool chooses() const override { return true; }
   Status ChooseTokens(ScratchArena& scratch, const ConstRows& logits, const ChoiceBatch& batch,
                       const ChoiceResults& results,

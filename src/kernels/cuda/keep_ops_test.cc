@@ -15,6 +15,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "tensor/kv_row.h"
 
 namespace reprise::cuda {
 namespace {
@@ -38,11 +39,9 @@ class OneSequence {
         case_(shape),
         tokens_(tokens),
         pages_((tokens + kPage - 1) / kPage),
-        width_(shape.type == DType::kF32 ? 4 : 2),
         shape_{shape.kv_heads, shape.head_dim, shape.value_dim, shape.type, shape.value_in_key} {
-    const size_t keys = size_t(kPage * shape.kv_heads * shape.head_dim) * width_;
-    place_ = {0, keys};
-    block_bytes_ = keys + size_t(kPage * shape.kv_heads * shape.value_dim) * width_;
+    place_ = {0, HeadBytes(shape.head_dim) * size_t(shape.kv_heads)};
+    block_bytes_ = place_.v_offset + HeadBytes(shape.value_dim) * size_t(shape.kv_heads);
     blocks_ = Take(block_bytes_ * size_t(2 * pages_));
     for (int page = 0; page < pages_; ++page) ids_.push_back(uint32_t(2 * pages_ - 1 - page));
   }
@@ -97,19 +96,14 @@ class OneSequence {
     for (int head = 0; head < case_.kv_heads; ++head) {
       for (int i = 0; i < count; ++i) {
         const std::byte* block = bytes.data() + to[size_t(i / kPage)] * block_bytes_;
-        const auto add = [&](size_t offset, int64_t index) {
-          uint32_t bits = 0;
-          std::memcpy(&bits, block + offset + size_t(index) * width_, width_);
-          result.push_back(bits);
+        const auto add = [&](size_t offset, int channels, bool by_channel) {
+          const std::byte* at = block + offset + size_t(head) * HeadBytes(channels);
+          for (int c = 0; c < channels; ++c) {
+            result.push_back(Element(at, channels, i % kPage, c, by_channel));
+          }
         };
-        for (int c = 0; c < case_.head_dim; ++c) {
-          const int64_t row_major = (int64_t{head} * kPage + i % kPage) * case_.head_dim + c;
-          const int64_t by_channel = (int64_t{head} * case_.head_dim + c) * kPage + i % kPage;
-          add(place_.k_offset, transposed ? by_channel : row_major);
-        }
-        for (int c = 0; c < case_.value_dim && !case_.value_in_key; ++c) {
-          add(place_.v_offset, (int64_t{head} * kPage + i % kPage) * case_.value_dim + c);
-        }
+        add(place_.k_offset, case_.head_dim, transposed);
+        if (!case_.value_in_key) add(place_.v_offset, case_.value_dim, false);
       }
     }
     return result;
@@ -120,6 +114,21 @@ class OneSequence {
     auto buffer = backend_->memory().Allocate(bytes);
     CHECK(buffer.ok());
     return std::move(*buffer);
+  }
+  size_t HeadBytes(int channels) const { return kPage * KvRowBytes(case_.type, channels); }
+  // The bits of a channel of a row of a head; those of its scale above them, where it has one.
+  uint32_t Element(const std::byte* head, int channels, int row, int channel,
+                   bool by_channel) const {
+    const int groups = int(KvGroups(channels)), group = channel / kKvGroup;
+    const int index = by_channel ? channel * kPage + row : row * channels + channel;
+    const size_t width = case_.type == DType::kF32 ? 4 : case_.type == DType::kQ8_0 ? 1 : 2;
+    uint32_t bits = 0;
+    std::memcpy(&bits, head + size_t(index) * width, width);
+    if (case_.type != DType::kQ8_0) return bits;
+    uint16_t scale = 0;
+    const int at = by_channel ? group * kPage + row : row * groups + group;
+    std::memcpy(&scale, head + kPage * channels + 2 * at, 2);
+    return bits | uint32_t{scale} << 8;
   }
   template <typename T>
   DeviceBuffer Words(const std::vector<T>& values) {
@@ -140,7 +149,6 @@ class OneSequence {
   const Case case_;
   const int tokens_;
   const int pages_;
-  const size_t width_;
   const KvShape shape_;
   KvPlace place_;
   size_t block_bytes_ = 0;
@@ -210,7 +218,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, KeepOpsTest,
                                            Case{12, 3, 80, 48, DType::kBF16, 30, false},
                                            Case{5, 1, 37, 21, DType::kF16, 0, false},
                                            Case{4, 2, 64, 64, DType::kF32, 0, false},
-                                           Case{16, 1, 576, 512, DType::kF16, 0, true}));
+                                           Case{16, 1, 576, 512, DType::kF16, 0, true},
+                                           Case{8, 2, 128, 128, DType::kQ8_0, 0, false},
+                                           Case{6, 3, 80, 37, DType::kQ8_0, 30, false},
+                                           Case{16, 1, 576, 512, DType::kQ8_0, 0, true}));
 
 }  // namespace
 }  // namespace reprise::cuda

@@ -13,6 +13,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/quantised/random_blocks.h"
 #include "tensor/half.h"
+#include "tensor/kv_row.h"
 
 namespace reprise::cuda {
 namespace {
@@ -187,13 +188,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes, DeltaTest,
 // Norms, rotary embedding and storing of heads; attention and its gate.
 TEST_F(JointOpsTest, HeadsAndGatesEqualTheOps) {
   constexpr int kQueries = 8, kHeads = 2;
-  for (const int dim : {64, 128, 256}) {
-    for (const DType type : {DType::kF16, DType::kF32}) {
+  for (const int dim : {64, 80, 128, 256}) {
+    for (const DType type : {DType::kF16, DType::kF32, DType::kQ8_0}) {
       for (const bool norm : {true, false}) {
         const int64_t rows = 70, q_width = kQueries * dim, k_width = kHeads * dim;
         const KvShape shape{kHeads, dim, dim, type};
-        const size_t width = type == DType::kF16 ? 2 : 4;
-        const KvPlace place{0, size_t(k_width) * 64 * width};
+        const KvPlace place{0, 64 * kHeads * KvRowBytes(type, dim)};
         HandMade step;
         step.sequences.push_back({0, int32_t(rows), 0, 0, 2});
         step.blocks = {1, 0};

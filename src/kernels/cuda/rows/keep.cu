@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows/keep.h"
+#include "kernels/cuda/tensor/kv_q8.cuh"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/reference/math.h"
 
@@ -31,22 +32,36 @@ struct Scoring {
   __host__ __device__ int queries() const { return rows.row_count * group; }
 };
 
-__device__ float Element(KvType type, const std::byte* base, int64_t index) {
+// Channel `channel` of row `row` of a head, whose keys begin at `base`.
+__device__ float Element(KvType type, const std::byte* base, int channels, int row, int channel) {
+  const int64_t index = int64_t{row} * channels + channel;
+  if (type == KvType::kQ8) {
+    const int64_t scale = row * KvGroups(channels) + channel / kKvGroup;
+    return ElementOfQ8(ScalesOfHead(base, channels)[scale], static_cast<int8_t>(base[index]));
+  }
   if (type == KvType::kF32) return reinterpret_cast<const float*>(base)[index];
   const uint16_t bits = reinterpret_cast<const uint16_t*>(base)[index];
   return type == KvType::kF16 ? __half2float(__ushort_as_half(bits))
                               : __uint_as_float(uint32_t{bits} << 16);
 }
 
+// All rows of a head lie together.
+__host__ __device__ int64_t HeadBytes(KvType type, int channels) {
+  const DType dtype = type == KvType::kF32  ? DType::kF32
+                      : type == KvType::kQ8 ? DType::kQ8_0
+                                            : DType::kF16;
+  return kKeys * int64_t(KvRowBytes(dtype, channels));
+}
+
 // Channels [first, first + count) of a page's keys, and of the queries of a tile.
 __device__ void LoadKeys(const Scoring& call, int kv_head, int page, int first, int count,
                          float* keys) {
-  const std::byte* base =
-      call.block_memory + int64_t{call.blocks[page]} * call.block_bytes + call.kv.k_offset;
+  const std::byte* base = call.block_memory + int64_t{call.blocks[page]} * call.block_bytes +
+                          call.kv.k_offset + kv_head * HeadBytes(call.kv.type, call.kv.head_dim);
   for (int i = threadIdx.x; i < kKeys * count; i += kThreads) {
     const int key = i / count, channel = i % count;
-    const int64_t index = (int64_t{kv_head} * kKeys + key) * call.kv.head_dim + first + channel;
-    keys[key * kKeyStride + channel] = Element(call.kv.type, base, index);
+    keys[key * kKeyStride + channel] =
+        Element(call.kv.type, base, call.kv.head_dim, key, first + channel);
   }
 }
 
@@ -199,14 +214,15 @@ __global__ void __launch_bounds__(kThreads) WeighKeys(Scoring call, const float2
 // written, and row i comes from row i or a later one, so that blocks may stay where they are.
 template <typename Chunk>
 __global__ void __launch_bounds__(kThreads)
-    MoveRows(KeptView kept, int64_t offset, int64_t row_chunks) {
+    MoveRows(KeptView kept, int64_t offset, int64_t head_bytes, int64_t row_chunks) {
   constexpr int kColumns = kThreads / kKeys;
   const int slot = threadIdx.x / kColumns;
   const int64_t column = int64_t{blockIdx.x} * kColumns + threadIdx.x % kColumns;
   const int64_t head = blockIdx.y;
   const auto at = [&](const uint32_t* ids, int64_t row) {
-    std::byte* block = kept.block_memory + int64_t{ids[row / kKeys]} * kept.block_bytes + offset;
-    return reinterpret_cast<Chunk*>(block) + (head * kKeys + row % kKeys) * row_chunks + column;
+    std::byte* block = kept.block_memory + int64_t{ids[row / kKeys]} * kept.block_bytes + offset +
+                       head * head_bytes;
+    return reinterpret_cast<Chunk*>(block) + row % kKeys * row_chunks + column;
   };
   for (int64_t begin = 0; begin < kept.count; begin += kKeys) {
     const bool moves = begin + slot < kept.count && column < row_chunks;
@@ -217,16 +233,31 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-void Move(Stream stream, const KeptView& kept, int heads, int64_t offset, int64_t row_bytes) {
+// Rows of `row_bytes` that lie `offset` into a block, those of a head `head_bytes` further.
+void Move(Stream stream, const KeptView& kept, int heads, int64_t offset, int64_t head_bytes,
+          int64_t row_bytes) {
   constexpr int64_t kColumns = kThreads / kKeys;
-  const bool wide = row_bytes % 16 == 0 && offset % 16 == 0 && kept.block_bytes % 16 == 0;
-  const int64_t chunks = row_bytes / (wide ? 16 : 2);
-  const dim3 grid(Blocks(chunks, kColumns), unsigned(heads));
-  if (wide) {
-    MoveRows<uint4><<<grid, kThreads, 0, stream>>>(kept, offset, chunks);
-  } else {
-    MoveRows<uint16_t><<<grid, kThreads, 0, stream>>>(kept, offset, chunks);
+  const auto launch = [&]<typename Chunk>(Chunk) {
+    const int64_t chunks = row_bytes / int64_t(sizeof(Chunk));
+    const dim3 grid(Blocks(chunks, kColumns), unsigned(heads));
+    MoveRows<Chunk><<<grid, kThreads, 0, stream>>>(kept, offset, head_bytes, chunks);
+  };
+  const int64_t all = row_bytes | offset | head_bytes | kept.block_bytes;
+  if (all % 16 == 0) return launch(uint4{});
+  if (all % 2 == 0) return launch(uint16_t{});
+  launch(uint8_t{});
+}
+
+// K or V of all heads.
+void MoveHeads(Stream stream, const KeptView& kept, const KvView& kv, int64_t offset,
+               int channels) {
+  const int64_t head_bytes = HeadBytes(kv.type, channels);
+  if (kv.type != KvType::kQ8) {
+    return Move(stream, kept, kv.kv_heads, offset, head_bytes, head_bytes / kKeys);
   }
+  Move(stream, kept, kv.kv_heads, offset, head_bytes, channels);
+  Move(stream, kept, kv.kv_heads, offset + int64_t{kKeys} * channels, head_bytes,
+       2 * KvGroups(channels));
 }
 
 int PageCount(const ScoredView& rows) { return CeilDiv(rows.position + rows.row_count, kKeys); }
@@ -262,9 +293,8 @@ void ScoreKeys(Stream stream, const StepView& step, const KvView& kv, int q_head
 }
 
 void KeepRows(Stream stream, const KvView& kv, const KeptView& kept) {
-  const int64_t width = kv.type == KvType::kF32 ? 4 : 2;
-  Move(stream, kept, kv.kv_heads, kv.k_offset, kv.head_dim * width);
-  if (!kv.value_in_key) Move(stream, kept, kv.kv_heads, kv.v_offset, kv.value_dim * width);
+  MoveHeads(stream, kept, kv, kv.k_offset, kv.head_dim);
+  if (!kv.value_in_key) MoveHeads(stream, kept, kv, kv.v_offset, kv.value_dim);
 }
 
 }  // namespace reprise::cuda

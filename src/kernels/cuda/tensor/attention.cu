@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "kernels/cuda/tensor/attention.cuh"
+#include "kernels/cuda/tensor/kv_q8.cuh"
 
 // A block has several tiles of one sequence and reads each page once for all.
 // With few tiles and a long context the pages are divided among blocks, each page's softmax is kept
@@ -11,7 +12,7 @@
 namespace reprise::cuda {
 namespace {
 
-// --- 16-bit K/V on tensor cores ------------------------------------------------------------
+// --- 16-bit K/V and q8_0 on tensor cores ---------------------------------------------------
 
 // Rows of shared memory are kWidth values and 8 more, so that ldmatrix meets no bank twice.
 template <int kWidth>
@@ -34,6 +35,20 @@ __device__ void LoadPage(uint16_t* to, const uint16_t* from, int width, int rows
       const int c = i % kWidth;
       to[row * kPitch<kWidth> + c] = row < rows && c < width ? from[row * width + c] : uint16_t{0};
     }
+  }
+}
+
+// Widens a page of q8_0 that lies in shared memory, `staged`; rows from `rows` on are 0.
+template <int kWidth>
+__device__ void WidenPage(uint16_t* to, const std::byte* staged, int width, int rows) {
+  constexpr int kChunks = kWidth / 16;  // of a row
+#pragma unroll 2
+  for (int i = threadIdx.x; i < kKeys * kChunks; i += blockDim.x) {
+    const int row = i / kChunks;
+    const int c = i % kChunks * 16;
+    const CodesOf16 read = row < rows ? ReadCodes(staged, width, row, c) : CodesOf16{};
+    auto* at = reinterpret_cast<uint4*>(to + row * kPitch<kWidth> + c);
+    Widen(read, [&](int half, uint4 eight) { at[half] = eight; });
   }
 }
 
@@ -126,9 +141,80 @@ __device__ __forceinline__ void StorePage(const AttentionCall& call, const TileR
   }
 }
 
+// What a warp works on: its queries, and where pages lie in shared memory.
+struct TileWork {
+  const TileRows& rows;
+  int head;           // of K/V
+  int first_channel;  // of its part of the values
+  const uint16_t* q;  // [16, kHead]
+  uint16_t* k_page;   // [64, kHead]
+  uint16_t* v_page;
+  int v_pitch;
+};
+
+// A page is joined: it goes to the workspace, or is one that was seen.
+template <int kPart>
+__device__ __forceinline__ void EndPage(const AttentionCall& call, const TileWork& work,
+                                        const PageSoftmax& softmax, int page,
+                                        Running<kPart>& running) {
+  if (call.partial != nullptr) {
+    return StorePage(call, work.rows, softmax, page, work.first_channel, running);
+  }
+  running.seen[0] = running.seen[0] || softmax.any[0];
+  running.seen[1] = running.seen[1] || softmax.any[1];
+}
+
+struct PageRange {
+  int begin;
+  int end;
+  int held;  // positions
+};
+
+// Pages of q8_0: the next one arrives, as it is stored, while this one is computed.
+template <int kHead, int kValue, int kPart>
+__device__ __forceinline__ void AttendStaged(const AttentionCall& call,
+                                             const SequenceView& sequence, const PageRange& pages,
+                                             const TileWork& work, Running<kPart>& running) {
+  const KvView& kv = call.kv;
+  uint16_t* const end =
+      kv.value_in_key ? work.k_page + kKeys * kPitch<kHead> : work.v_page + kKeys * kPitch<kValue>;
+  std::byte* const staged_keys = reinterpret_cast<std::byte*>(end);
+  std::byte* const staged_values = staged_keys + PartBytes(kv.head_dim);
+  const auto stage = [&](int page) {
+    if (page < pages.end) {
+      const uint32_t id = call.step.blocks[sequence.block_begin + page];
+      const std::byte* block = call.step.block_memory + int64_t{id} * call.step.block_bytes;
+      StagePart(staged_keys, CodesOfHead(block + kv.k_offset, work.head, kv.head_dim), kv.head_dim,
+                threadIdx.x, blockDim.x);
+      if (!kv.value_in_key) {
+        StagePart(staged_values, CodesOfHead(block + kv.v_offset, work.head, kv.value_dim),
+                  kv.value_dim, threadIdx.x, blockDim.x);
+      }
+    }
+    CommitAsync();
+  };
+  stage(pages.begin);
+  for (int page = pages.begin; page < pages.end; ++page) {
+    WaitAsync<0>();
+    __syncthreads();  // it has arrived, and all have read the keys and values before it
+    const int rows = min(kKeys, pages.held - page * kKeys);
+    WidenPage<kHead>(work.k_page, staged_keys, kv.head_dim, rows);
+    if (!kv.value_in_key) WidenPage<kValue>(work.v_page, staged_values, kv.value_dim, rows);
+    __syncthreads();
+    stage(page + 1);
+    PageScores score = {};
+    Score<Half::kF16, kHead>(work.q, work.k_page, score);
+    const PageSoftmax softmax = Weigh<false, true>(call.params, work.rows, page, score);
+    JoinPage<Half::kF16, kPart>(softmax, score, work.v_page + work.first_channel, work.v_pitch,
+                                running);
+    EndPage(call, work, softmax, page, running);
+  }
+}
+
 // kSplit warps share a tile of queries and divide the channels of the values.
-template <Half kType, int kHead, int kValue, int kWarps, int kSplit>
+template <KvType kStored, int kHead, int kValue, int kWarps, int kSplit>
 __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall call) {
+  constexpr Half kType = kHalfOf<kStored>;
   constexpr int kTiles = kWarps / kSplit;
   constexpr int kPart = kValue / kSplit;
   extern __shared__ __align__(128) uint16_t shared[];
@@ -156,6 +242,14 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall c
     page = max(page, int(blockIdx.z) * call.page_count);
     page_end = min(page_end, int(blockIdx.z + 1) * call.page_count);
   }
+  Running<kPart> running;
+  const TileWork work{rows,   head,   first_channel, q_tile + tile * 16 * kPitch<kHead>,
+                      k_page, v_page, v_pitch};
+  if constexpr (kStored == KvType::kQ8) {
+    AttendStaged<kHead, kValue>(call, sequence, {page, page_end, last + 1}, work, running);
+    if (call.partial == nullptr) StoreResult(call, rows, first_channel, running);
+    return;
+  }
   // Keys of the next page arrive while the weights of this one are computed, values while the
   // scores of the next are; where they are one, both wait for the next page.
   const auto load = [&](int64_t offset, auto width, uint16_t* to, int dim, int of) {
@@ -176,12 +270,11 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall c
   };
   load_keys(page);
   load_values(page);
-  Running<kPart> running;
   for (; page < page_end; ++page) {
     WaitAsync<1>();
     __syncthreads();
     PageScores score = {};
-    Score<kType, kHead>(q_tile + tile * 16 * kPitch<kHead>, k_page, score);
+    Score<kType, kHead>(work.q, k_page, score);
     if (!kv.value_in_key) {
       __syncthreads();  // all have read the keys
       load_keys(page + 1);
@@ -195,12 +288,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall c
     __syncthreads();  // all have read the values
     if (kv.value_in_key) load_keys(page + 1);
     load_values(page + 1);
-    if (call.partial != nullptr) {
-      StorePage(call, rows, softmax, page, first_channel, running);
-      continue;
-    }
-    running.seen[0] = running.seen[0] || softmax.any[0];
-    running.seen[1] = running.seen[1] || softmax.any[1];
+    EndPage(call, work, softmax, page, running);
   }
   if (call.partial == nullptr) StoreResult(call, rows, first_channel, running);
 }
@@ -388,41 +476,47 @@ Division Divide(int64_t rows, int64_t longest, const KvView& kv, const Attention
   return {int(pages), int(CeilDiv(longest, pages))};
 }
 
-template <Half kType, int kHead, int kValue, int kWarps, int kSplit>
+template <KvType kStored, int kHead, int kValue, int kWarps, int kSplit>
 void LaunchTensor(Stream stream, AttentionCall call, const Division& division) {
   constexpr int kTiles = kWarps / kSplit;
+  const KvView& kv = call.kv;
   const size_t values = kTiles * 16 * kPitch<kHead> + kKeys * kPitch<kHead> +
-                        (call.kv.value_in_key ? 0 : kKeys * kPitch<kValue>);
-  const auto kernel = TensorAttention<kType, kHead, kValue, kWarps, kSplit>;
-  constexpr size_t kMost =
-      2 * (kTiles * 16 * kPitch<kHead> + kKeys * kPitch<kHead> + kKeys * kPitch<kValue>);
+                        (kv.value_in_key ? 0 : kKeys * kPitch<kValue>);
+  size_t shared = 2 * values;
+  if (kStored == KvType::kQ8) {
+    shared += PartBytes(kv.head_dim) + (kv.value_in_key ? 0 : PartBytes(kv.value_dim));
+  }
+  const auto kernel = TensorAttention<kStored, kHead, kValue, kWarps, kSplit>;
+  constexpr size_t kStaged = kStored == KvType::kQ8 ? PartBytes(kHead) + PartBytes(kValue) : 0;
+  constexpr size_t kPages = kKeys * (kPitch<kHead> + kPitch<kValue>);
+  constexpr size_t kMost = 2 * (kTiles * 16 * kPitch<kHead> + kPages) + kStaged;
   static const bool allowed = (AllowShared(kernel, std::min(kMost, ThisGpu().block_shared)), true);
   (void)allowed;
-  CHECK(2 * values <= ThisGpu().block_shared);
+  CHECK(shared <= ThisGpu().block_shared);
   // Every sequence may end inside a part.
   const int64_t queries = int64_t{call.step.rows} * call.group;
   const int64_t blocks = std::min(
       queries, CeilDiv<int64_t>(queries, kTiles * kTileQueries) + call.step.sequence_count);
   const dim3 grid(unsigned(blocks), unsigned(call.kv.kv_heads), unsigned(division.parts));
-  LaunchEarly(kernel, grid, kWarps * kWarp, 2 * values, stream, call);
+  LaunchEarly(kernel, grid, kWarps * kWarp, shared, stream, call);
 }
 
-template <Half kType>
+template <KvType kStored>
 void LaunchByShape(Stream stream, const AttentionCall& call, const Division& division) {
   const int head = call.kv.head_dim;
   const int value = call.kv.value_dim;
   // One tile of queries a sequence: its warps divide the values instead.
   const bool brief = call.step.rows == call.step.sequence_count && call.group <= kTileQueries;
-  if (head <= 64 && value <= 64) return LaunchTensor<kType, 64, 64, 4, 1>(stream, call, division);
+  if (head <= 64 && value <= 64) return LaunchTensor<kStored, 64, 64, 4, 1>(stream, call, division);
   if (head <= 128 && value <= 128) {
-    return brief ? LaunchTensor<kType, 128, 128, 4, 4>(stream, call, division)
-                 : LaunchTensor<kType, 128, 128, 4, 1>(stream, call, division);
+    return brief ? LaunchTensor<kStored, 128, 128, 4, 4>(stream, call, division)
+                 : LaunchTensor<kStored, 128, 128, 4, 1>(stream, call, division);
   }
   if (head <= 256 && value <= 256) {
-    return brief ? LaunchTensor<kType, 256, 256, 4, 4>(stream, call, division)
-                 : LaunchTensor<kType, 256, 256, 8, 2>(stream, call, division);
+    return brief ? LaunchTensor<kStored, 256, 256, 4, 4>(stream, call, division)
+                 : LaunchTensor<kStored, 256, 256, 8, 2>(stream, call, division);
   }
-  LaunchTensor<kType, 576, 512, 4, 4>(stream, call, division);
+  LaunchTensor<kStored, 576, 512, 4, 4>(stream, call, division);
 }
 
 }  // namespace
@@ -448,8 +542,10 @@ void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& 
     call.page_count = division.page_count;
   }
   if (division.page_count == 0 && HasManyQueries(call)) return AttendMany(stream, call);
-  (kv.type == KvType::kF16 ? LaunchByShape<Half::kF16> : LaunchByShape<Half::kBF16>)(stream, call,
-                                                                                     division);
+  const auto launch = kv.type == KvType::kF16    ? LaunchByShape<KvType::kF16>
+                      : kv.type == KvType::kBF16 ? LaunchByShape<KvType::kBF16>
+                                                 : LaunchByShape<KvType::kQ8>;
+  launch(stream, call, division);
   if (division.page_count > 0) {
     const dim3 grid(unsigned(step.rows), unsigned(params.q_heads));
     LaunchEarly(JoinKernel, grid, kJoinThreads, 0, stream, call);

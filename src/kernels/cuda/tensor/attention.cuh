@@ -16,6 +16,10 @@ inline constexpr int kKeys = 64;  // of a page
 inline constexpr int kTileQueries = 16;
 inline constexpr float kMinusInfinity = -INFINITY;
 
+// What tensor cores take K and V of a type as.
+template <KvType kStored>
+inline constexpr Half kHalfOf = kStored == KvType::kBF16 ? Half::kBF16 : Half::kF16;
+
 struct AttentionCall {
   StepView step;
   KvView kv;

@@ -9,10 +9,13 @@
 // Causal attention over pages of 64 stored positions. Page layout on the device, per layer: K
 // [kv_heads, 64, head_dim], V [kv_heads, 64, value_dim], at their offsets in a block.
 //
-// K/V in 16 bit: the bits of reference::AttendPages. In f32: those of the CPU (table.h).
+// Of type q8_0, per head: codes as elements of other types lie, scales behind them (kv_q8.cuh).
+//
+// K/V in 16 bit: the bits of reference::AttendPages; of q8_0 likewise, with their elements, which
+// are f16. In f32: those of the CPU (table.h).
 namespace reprise::cuda {
 
-enum class KvType : uint8_t { kF16, kBF16, kF32 };
+enum class KvType : uint8_t { kF16, kBF16, kF32, kQ8 };
 
 struct KvView {
   int64_t k_offset = 0;  // bytes, in a block

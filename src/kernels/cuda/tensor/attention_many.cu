@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/tensor/attention.cuh"
 #include "kernels/cuda/tensor/hopper.cuh"
+#include "kernels/cuda/tensor/kv_q8.cuh"
 
 // Attention of many queries: two warpgroups have 64 queries each and read pages that a third one
 // copies, a page ahead. Scores are 64 x 64 products from shared memory; weights stay in registers
@@ -24,7 +25,7 @@ constexpr int kTileValues = 64 * 64;  // rows of 64 values, swizzled by 128 byte
 constexpr int kFewRegisters = 40;
 constexpr int kManyRegisters = 232;
 
-template <int kHead, int kValue>
+template <KvType kStored, int kHead, int kValue>
 struct Room {
   uint16_t q[kGroups][kHead / 64][kTileValues];
   uint16_t k[kStages][kHead / 64][kTileValues];
@@ -32,6 +33,13 @@ struct Room {
   uint64_t keys_full[kStages];
   uint64_t values_full[kStages];
   uint64_t empty[kStages];
+};
+
+// With the next page as it is stored.
+template <int kHead, int kValue>
+struct Room<KvType::kQ8, kHead, kValue> : Room<KvType::kF16, kHead, kValue> {
+  alignas(16) std::byte staged_keys[PartBytes(kHead)];
+  alignas(16) std::byte staged_values[PartBytes(kValue)];
 };
 
 // The place of 8 values, chunk `chunk` of a row of kWidth, in tiles of 64 x 64.
@@ -49,6 +57,21 @@ __device__ __forceinline__ void CopyPage(uint16_t* tiles, const uint16_t* from, 
     const int chunk = i % (kWidth / 8);
     const bool valid = row < rows && chunk * 8 < width;
     CopyAsync16(PlaceOf(tiles, row, chunk), valid ? from + row * width + chunk * 8 : from, valid);
+  }
+}
+
+// The same of a page of q8_0 that lies in shared memory, `staged`.
+template <int kWidth>
+__device__ __forceinline__ void WidenPage(uint16_t* tiles, const std::byte* staged, int width,
+                                          int rows) {
+  constexpr int kChunks = kWidth / 16;
+#pragma unroll 1
+  for (int i = threadIdx.x % kGroupThreads; i < kKeys * kChunks; i += kGroupThreads) {
+    const int row = i / kChunks, chunk = i % kChunks;
+    const CodesOf16 read = row < rows ? ReadCodes(staged, width, row, 16 * chunk) : CodesOf16{};
+    Widen(read, [&](int half, uint4 eight) {
+      *reinterpret_cast<uint4*>(PlaceOf(tiles, row, 2 * chunk + half)) = eight;
+    });
   }
 }
 
@@ -89,9 +112,9 @@ struct Pages {
   int held;  // positions up to the last query
 };
 
-template <int kHead, int kValue>
+template <KvType kStored, int kHead, int kValue>
 __device__ void CopyPages(const AttentionCall& call, const SequenceView& sequence,
-                          const Pages& pages, int head, Room<kHead, kValue>& room) {
+                          const Pages& pages, int head, Room<kStored, kHead, kValue>& room) {
   const KvView& kv = call.kv;
   for (int page = pages.begin; page < pages.end; ++page) {
     const int turn = page - pages.begin;
@@ -116,6 +139,57 @@ __device__ void CopyPages(const AttentionCall& call, const SequenceView& sequenc
     WaitAsync<0>();
     FenceCopies();
     Arrive(&room.values_full[stage]);
+  }
+}
+
+// The same of pages of q8_0: the next one arrives while this one is widened.
+template <int kHead, int kValue>
+__device__ void WidenPages(const AttentionCall& call, const SequenceView& sequence,
+                           const Pages& pages, int head, Room<KvType::kQ8, kHead, kValue>& room) {
+  const KvView& kv = call.kv;
+  const int thread = threadIdx.x % kGroupThreads;
+  const auto part = [&](int page, int64_t offset, int channels) {
+    const uint32_t id = call.step.blocks[sequence.block_begin + page];
+    const std::byte* block = call.step.block_memory + int64_t{id} * call.step.block_bytes;
+    return CodesOfHead(block + offset, head, channels);
+  };
+  const auto stage_keys = [&](int page) {
+    if (page < pages.end) {
+      StagePart(room.staged_keys, part(page, kv.k_offset, kv.head_dim), kv.head_dim, thread,
+                kGroupThreads);
+    }
+    CommitAsync();
+  };
+  const auto stage_values = [&](int page) {
+    if (page < pages.end) {
+      StagePart(room.staged_values, part(page, kv.v_offset, kv.value_dim), kv.value_dim, thread,
+                kGroupThreads);
+    }
+    CommitAsync();
+  };
+  // What all threads of the group have copied is there for all, or was read by all.
+  const auto together = [] { WarpgroupBarrier(1); };
+  stage_keys(pages.begin);
+  stage_values(pages.begin);
+  for (int page = pages.begin; page < pages.end; ++page) {
+    const int turn = page - pages.begin;
+    const int stage = turn % kStages;
+    const int rows = min(kKeys, pages.held - page * kKeys);
+    WarpWaitBarrier(&room.empty[stage], turn / kStages % 2 ^ 1);
+    WaitAsync<1>();
+    together();
+    WidenPage<kHead>(room.k[stage][0], room.staged_keys, kv.head_dim, rows);
+    FenceCopies();
+    Arrive(&room.keys_full[stage]);
+    together();
+    stage_keys(page + 1);
+    WaitAsync<1>();
+    together();
+    WidenPage<kValue>(room.v[stage][0], room.staged_values, kv.value_dim, rows);
+    FenceCopies();
+    Arrive(&room.values_full[stage]);
+    together();
+    stage_values(page + 1);
   }
 }
 
@@ -158,10 +232,11 @@ __device__ __forceinline__ void JoinValues(const PageSoftmax& page, const uint32
   }
 }
 
-template <Half kType, int kHead, int kValue>
+template <KvType kStored, int kHead, int kValue>
 __device__ void Compute(const AttentionCall& call, const SequenceView& sequence,
                         const QueryRange& range, const Pages& pages, int head, int group,
-                        Room<kHead, kValue>& room) {
+                        Room<kStored, kHead, kValue>& room) {
+  constexpr Half kType = kHalfOf<kStored>;
   const int tile = threadIdx.x / kWarp;
   const TileRows rows = RowsOfTile(call, sequence, range, head, tile);
   Running<kValue> running;
@@ -218,12 +293,13 @@ __device__ void Compute(const AttentionCall& call, const SequenceView& sequence,
   StoreResult(call, rows, 0, running);
 }
 
-template <Half kType, int kHead, int kValue>
+template <KvType kStored, int kHead, int kValue>
 __global__ void __launch_bounds__(kThreads, 1)
     ManyQueries(const __grid_constant__ AttentionCall call) {
   if (!kForHopper) return;
+  constexpr Half kType = kHalfOf<kStored>;
   extern __shared__ __align__(1024) std::byte shared[];
-  auto& room = *reinterpret_cast<Room<kHead, kValue>*>(shared);
+  auto& room = *reinterpret_cast<Room<kStored, kHead, kValue>*>(shared);
   WaitForInputs();
   LetNextStart();
   // The last parts of a prompt have the most pages: they come first.
@@ -249,17 +325,22 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int group = __shfl_sync(~0u, threadIdx.x / kGroupThreads, 0);
   if (group == kGroups) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
-    CopyPages(call, sequence, pages, head, room);
+    if constexpr (kStored == KvType::kQ8) {
+      WidenPages(call, sequence, pages, head, room);
+    } else {
+      CopyPages(call, sequence, pages, head, room);
+    }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
-    Compute<kType>(call, sequence, range, pages, head, group, room);
+    Compute(call, sequence, range, pages, head, group, room);
   }
 }
 
-template <Half kType, int kHead, int kValue>
+template <KvType kStored, int kHead, int kValue>
 void Launch(Stream stream, const AttentionCall& call) {
-  const auto kernel = ManyQueries<kType, kHead, kValue>;
-  constexpr size_t kShared = sizeof(Room<kHead, kValue>);
+  const auto kernel = ManyQueries<kStored, kHead, kValue>;
+  constexpr size_t kShared = sizeof(Room<kStored, kHead, kValue>);
+  static_assert(kShared <= 227 << 10);
   static const bool allowed = (AllowShared(kernel, kShared), true);
   (void)allowed;
   // Every sequence may end inside a part.
@@ -270,20 +351,21 @@ void Launch(Stream stream, const AttentionCall& call) {
               call);
 }
 
-template <Half kType>
+template <KvType kStored>
 void LaunchByShape(Stream stream, const AttentionCall& call) {
   const int dim = std::max(call.kv.head_dim, call.kv.value_dim);
-  if (dim <= 64) return Launch<kType, 64, 64>(stream, call);
-  if (dim <= 128) return Launch<kType, 128, 128>(stream, call);
-  Launch<kType, 256, 256>(stream, call);
+  if (dim <= 64) return Launch<kStored, 64, 64>(stream, call);
+  if (dim <= 128) return Launch<kStored, 128, 128>(stream, call);
+  Launch<kStored, 256, 256>(stream, call);
 }
 
 }  // namespace
 
 bool HasManyQueries(const AttentionCall& call) {
   const KvView& kv = call.kv;
-  const bool shaped = kv.head_dim <= 256 && kv.value_dim <= 256 && kv.head_dim % 8 == 0 &&
-                      kv.value_dim % 8 == 0 && !kv.value_in_key && kv.type != KvType::kF32 &&
+  const int chunk = kv.type == KvType::kQ8 ? 16 : 8;  // channels that are copied together
+  const bool shaped = kv.head_dim <= 256 && kv.value_dim <= 256 && kv.head_dim % chunk == 0 &&
+                      kv.value_dim % chunk == 0 && !kv.value_in_key && kv.type != KvType::kF32 &&
                       call.params.softcap == 0;
   const bool aligned = Aligned16(call.q.data, call.q.stride);
   return shaped && aligned && ThisGpu().hopper &&
@@ -291,8 +373,10 @@ bool HasManyQueries(const AttentionCall& call) {
 }
 
 void AttendMany(Stream stream, const AttentionCall& call) {
-  (call.kv.type == KvType::kF16 ? LaunchByShape<Half::kF16> : LaunchByShape<Half::kBF16>)(stream,
-                                                                                          call);
+  const auto launch = call.kv.type == KvType::kF16    ? LaunchByShape<KvType::kF16>
+                      : call.kv.type == KvType::kBF16 ? LaunchByShape<KvType::kBF16>
+                                                      : LaunchByShape<KvType::kQ8>;
+  launch(stream, call);
 }
 
 }  // namespace reprise::cuda

@@ -17,6 +17,7 @@
 #include "kernels/reference/attention.h"
 #include "kernels/reference/gpu/paged_attention.h"
 #include "tensor/half.h"
+#include "tensor/kv_row.h"
 
 namespace reprise::cuda {
 namespace {
@@ -310,6 +311,20 @@ struct Piece {
   int position, rows;
 };
 
+// Rows of `channels` become what q8_0 makes of them.
+void AsQ8(std::vector<float>* rows, int channels) {
+  for (size_t row = 0; row < rows->size(); row += size_t(channels)) {
+    for (int begin = 0; begin < channels; begin += kKvGroup) {
+      float* group = rows->data() + row + begin;
+      const int count = std::min(kKvGroup, channels - begin);
+      const uint16_t scale = reference::ScaleOfQ8(group, count);
+      for (int i = 0; i < count; ++i) {
+        group[i] = reference::ElementOfQ8(scale, reference::CodeOfQ8(scale, group[i]));
+      }
+    }
+  }
+}
+
 class AttentionTest : public ::testing::TestWithParam<std::tuple<KvType, AttentionCase>> {
  protected:
   void Run(const std::vector<Piece>& pieces);
@@ -319,11 +334,15 @@ class AttentionTest : public ::testing::TestWithParam<std::tuple<KvType, Attenti
 // attend.
 void AttentionTest::Run(const std::vector<Piece>& pieces) {
   const auto [type, shape] = GetParam();
-  const int width = type == KvType::kF32 ? 4 : 2;
+  const DType stored = type == KvType::kF32  ? DType::kF32
+                       : type == KvType::kQ8 ? DType::kQ8_0
+                                             : DType::kF16;
   KvView kv{0, 0, shape.kv_heads, shape.head_dim, shape.value_dim, type, shape.value_in_key};
-  kv.v_offset = int64_t{kPage} * shape.kv_heads * shape.head_dim * width;
-  const int64_t block_bytes =
-      kv.v_offset + (shape.value_in_key ? 0 : kPage * shape.kv_heads * shape.value_dim * width);
+  const auto bytes = [&](int channels) {
+    return int64_t{kPage} * shape.kv_heads * int64_t(KvRowBytes(stored, channels));
+  };
+  kv.v_offset = bytes(shape.head_dim);
+  const int64_t block_bytes = kv.v_offset + (shape.value_in_key ? 0 : bytes(shape.value_dim));
   std::vector<SequenceView> sequences;
   std::vector<uint32_t> blocks;
   std::vector<int32_t> positions, row_sequence;
@@ -374,6 +393,11 @@ void AttentionTest::Run(const std::vector<Piece>& pieces) {
   for (size_t s = 0; s < sequences.size(); ++s) {
     if (pieces[s].position > 0) store(s, 0, pieces[s].position);
     store(s, pieces[s].position, pieces[s].rows);
+  }
+
+  if (type == KvType::kQ8) {  // what was stored
+    for (auto& rows_of : keys) AsQ8(&rows_of, shape.head_dim);
+    for (auto& rows_of : values) AsQ8(&rows_of, shape.value_dim);
   }
 
   const int64_t q_width = int64_t{shape.q_heads} * shape.head_dim;
@@ -474,9 +498,10 @@ TEST_P(AttentionTest, SequencesOfAllKinds) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, AttentionTest,
-    ::testing::Combine(::testing::Values(KvType::kF16, KvType::kBF16, KvType::kF32),
+    ::testing::Combine(::testing::Values(KvType::kF16, KvType::kBF16, KvType::kF32, KvType::kQ8),
                        ::testing::Values(AttentionCase{4, 2, 16, 16, 0, 0, false},
                                          AttentionCase{6, 2, 20, 20, 0, 0, false},
+                                         AttentionCase{4, 2, 32, 32, 0, 0, false},
                                          AttentionCase{8, 8, 64, 64, 0, 0, false},
                                          AttentionCase{8, 2, 128, 128, 100, 0, false},
                                          AttentionCase{6, 2, 96, 80, 0, 0, false},
