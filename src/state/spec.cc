@@ -13,11 +13,11 @@ size_t AlignUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
 }  // namespace
 
 size_t StateTensor::bytes() const {
-  CHECK(!shape.empty() && IsKvType(dtype));
-  int64_t rows = 1;
-  for (const int64_t extent : shape) rows *= extent;
-  CHECK(rows > 0);
-  return size_t(rows / shape.back()) * KvRowBytes(dtype, shape.back());
+  int64_t elements = 1;
+  for (const int64_t extent : shape) elements *= extent;
+  CHECK(elements > 0);
+  if (dtype != DType::kQ8_0) return RowBytes(dtype, elements);
+  return size_t(elements / shape.back()) * KvRowBytes(dtype, shape.back());
 }
 
 bool StateSpec::has_recurrent() const {

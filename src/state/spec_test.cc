@@ -45,6 +45,8 @@ TEST(StateSpec, RowsOfQ8AreCodesAndScales) {
   EXPECT_EQ(bytes({576}), 576u + 2 * 18);
   EXPECT_EQ(bytes({3, 16}), 3u * (16 + 2)) << "the last group of a row may be small";
   EXPECT_EQ(bytes({1, 80}), 80u + 2 * 3);
+  // What is no K/V of a model, as simulations have it, is counted by its elements.
+  EXPECT_EQ((StateTensor{"k", {2, 4}, DType::kI32}.bytes()), 32u);
 }
 
 TEST(StateLayout, TensorsFollowEachOtherAligned) {
