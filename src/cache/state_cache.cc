@@ -179,6 +179,10 @@ Lease StateCache::Acquire(const CacheRequest& request) {
   return lease;
 }
 
+bool StateCache::LookUp(const Lease& lease, int32_t* tokens_left) {
+  return index_->LookUp(lease, tokens_left);
+}
+
 std::optional<Awaited> StateCache::FindAwaited(const Lease& lease) {
   const std::optional<Awaited> awaited = index_->FindAwaited(lease);
   Begin();

@@ -86,7 +86,8 @@ struct CacheRequest {
   bool write = true;                     // may publish
   std::string_view tenant;               // whose share of the cache this is; see CacheOptions
   int32_t tenant_weight = 1;
-  bool idle = false;  // work for idle time: never awaited, not in the statistics
+  bool idle = false;    // work for idle time: never awaited, not in the statistics
+  bool look_up = true;  // false: LookUp does, in pieces
   // Holds the prompt and is taken over, with its capacity: nothing is copied. Null: `tokens` is.
   std::vector<TokenId>* storage = nullptr;
 };
@@ -147,6 +148,11 @@ class StateCache {
   // Looks up the prompt. Takes no memory, so a request may hold it while it waits in a queue.
   // REQUIRES: request.tokens is not empty.
   Lease Acquire(const CacheRequest& request);
+
+  // Goes on with the lookup of a prompt that Acquire has left for later, by *tokens_left tokens at
+  // most, and takes off those that it has compared. True: the lookup is complete. Whatever is asked
+  // of the lease before then does the rest at once. REQUIRES: not started.
+  bool LookUp(const Lease& lease, int32_t* tokens_left);
 
   // The running request, if any, that will soon publish more of this prompt than is stored now.
   // Ask before Start, in every step. It is gone when that request ends, however it ends.

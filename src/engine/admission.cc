@@ -15,9 +15,19 @@ constexpr size_t kNear = 8;
 // Sequences further back in the queue that are looked up in a step, so that the ones which run
 // learn in time where to leave a snapshot for them, and are lent their priority.
 constexpr int kLooksPerStep = 2;
-// Prompts are looked up for the first time, which compares every token of theirs, until so many
-// tokens were compared in a step.
-constexpr size_t kTokensPerStep = 131'072;
+// To look a prompt up compares every token of it that is known. A step compares at most so many
+// beside nobody, fewer beside those that run, who wait for it, and some in any case: a long prompt
+// takes several steps, in none of which anybody notices.
+constexpr int32_t kTokensPerStep = 131'072;
+constexpr int32_t kTokensPerRunning = 480;
+constexpr int32_t kTokensPerStepMin = 8'192;
+
+int32_t TokensToLookUp(size_t running) {
+  const auto others = static_cast<int32_t>(
+      std::min<size_t>(running, kTokensPerStep / kTokensPerRunning));
+  return std::max(kTokensPerStepMin, kTokensPerStep - kTokensPerRunning * others);
+}
+
 // Of a prompt, for which a report says how much K/V of them was kept.
 constexpr int32_t kAlongParts = 64;
 
@@ -61,10 +71,9 @@ void Engine::AdmitRequests() {
 void Engine::WorkAhead() {
   if (shares_.front().sequence->request.idle) return;
   AdmitRequests();
-  tokens_looked_up_ = 0;
+  tokens_to_look_up_ = kTokensPerStep;  // nobody waits for the host meanwhile
   for (const auto& sequence : roster_.waiting()) {
-    if (tokens_looked_up_ > kTokensPerStep) break;
-    if (!sequence->lease.valid()) LookUp(*sequence);
+    if (!sequence->looked_up && !LookUp(*sequence)) break;
   }
 }
 
@@ -99,11 +108,12 @@ void Engine::DropSurplus() {
   }
 }
 
-Lease Engine::Acquire(Sequence& sequence, std::span<const TokenId> tokens) {
+// The lease takes over the tokens of the sequence.
+Lease Engine::Acquire(Sequence& sequence) {
   const GenerateRequest& request = sequence.request;
   CacheRequest wanted;
   wanted.key = &sequence.key;
-  wanted.tokens = tokens;
+  wanted.tokens = sequence.prompt;
   wanted.boundaries = request.boundaries;
   wanted.pin_ms = request.pin_ms;
   wanted.min_cache_tokens = request.min_cache_tokens;
@@ -116,7 +126,8 @@ Lease Engine::Acquire(Sequence& sequence, std::span<const TokenId> tokens) {
   }
   wanted.tenant = request.tenant;
   wanted.tenant_weight = request.tenant_weight;
-  if (!sequence.prompt.empty()) wanted.storage = &sequence.prompt;
+  wanted.storage = &sequence.prompt;
+  wanted.look_up = false;
   return cache_->Acquire(wanted);
 }
 
@@ -146,9 +157,10 @@ void Engine::StartWaiting() {
   roster_.Lend();
   // Who has found no place finds none before then, either: lending only raises those that run.
   const bool blocked = roster_.full() && roster_.changes() == blocked_at_;
-  tokens_looked_up_ = 0;
-  const auto enough = [this] { return tokens_looked_up_ > kTokensPerStep; };
-  while (Sequence* next = blocked || enough() ? nullptr : roster_.Next()) {
+  tokens_to_look_up_ = TokensToLookUp(roster_.running().size());
+  const auto enough = [this] { return tokens_to_look_up_ <= 0; };
+  while (Sequence* next = blocked ? nullptr : roster_.Next()) {
+    if (!LookUp(*next)) break;
     if (Awaits(*next)) continue;
     if (!MakePlace(*next)) break;
     const Status started = StartWithRoom(*next);
@@ -168,7 +180,7 @@ void Engine::StartWaiting() {
   for (const auto& sequence : roster_.waiting()) {
     if (roster_.running().empty() || looks == kLooksPerStep || enough()) break;
     if (sequence->asked_at == starts_ || sequence->awaited) continue;
-    (void)Awaits(*sequence);
+    if (LookUp(*sequence)) (void)Awaits(*sequence);
     ++looks;
   }
   roster_.Lend();
@@ -176,16 +188,19 @@ void Engine::StartWaiting() {
   StartIdle();
 }
 
-void Engine::LookUp(Sequence& sequence) {
-  tokens_looked_up_ += sequence.request.prompt.size();
-  sequence.lease = Acquire(sequence, sequence.request.prompt);
+// Looks the prompt up as far as this step may. True: what is known of it was found.
+bool Engine::LookUp(Sequence& sequence) {
+  if (sequence.asked_at == starts_) return true;
+  if (!sequence.lease.valid()) sequence.lease = Acquire(sequence);
+  sequence.looked_up =
+      tokens_to_look_up_ > 0 && cache_->LookUp(sequence.lease, &tokens_to_look_up_);
+  return sequence.looked_up;
 }
 
 // Whether somebody computes the sequence's prefix now. The answer stands until another one starts,
 // or until that one is where it was awaited.
 bool Engine::Awaits(Sequence& sequence) {
   if (sequence.asked_at == starts_) return sequence.awaited.has_value();
-  if (!sequence.lease.valid()) LookUp(sequence);
   sequence.asked_at = starts_;
   sequence.awaited = cache_->FindAwaited(sequence.lease);
   sequence.bytes_wanted.reset();
@@ -252,7 +267,7 @@ void Engine::StartIdle() {
   if (!roster_.running().empty()) return;
   while (!idle_.empty() && !idle_.front()->lease.valid()) {
     Sequence& sequence = *idle_.front();
-    sequence.lease = Acquire(sequence, sequence.request.prompt);
+    sequence.lease = Acquire(sequence);
     if (StartLease(sequence).ok()) return;
     Finish(sequence, FinishReason::kCancelled);
     idle_.pop_front();
@@ -269,16 +284,16 @@ bool Engine::DropIdle() {
 
 // A running sequence goes back to the queue, to its place in the order, with what it has so far.
 void Engine::SendBack(Sequence& sequence) {
-  const auto tokens = sequence.lease.tokens();
-  std::vector<TokenId> so_far(tokens.begin(), tokens.end());
-  Publish(sequence);
+  std::vector<TokenId>& so_far = sequence.prompt;
+  so_far = Publish(sequence);
   if (sequence.compaction) {
     const auto reply = so_far.begin() + static_cast<ptrdiff_t>(sequence.request.prompt.size());
     sequence.again.assign(reply, so_far.end());
     so_far.erase(reply, so_far.end());
     PrepareCompaction(sequence);
   }
-  sequence.lease = Acquire(sequence, so_far);
+  sequence.lease = Acquire(sequence);
+  sequence.looked_up = false;
   sequence.asked_at = 0;
   ++sequence.preemptions;
   ++counters_.preemptions;

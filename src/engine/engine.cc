@@ -497,11 +497,11 @@ void Engine::Say(Sequence& sequence, GeneratedToken generated) {
   if (sequence.generated >= request.max_tokens || full) Finish(sequence, FinishReason::kLength);
 }
 
-// Gives what the sequence has computed to the cache, and its lease back.
-void Engine::Publish(Sequence& sequence) {
+// Gives what the sequence has computed to the cache, and its lease back. Returns its tokens.
+std::vector<TokenId> Engine::Publish(Sequence& sequence) {
   std::vector<TokenId> tokens;
   NoteStored(cache_->Finish(std::move(sequence.lease), &tokens), &sequence.report);
-  Discard(std::move(tokens));
+  return tokens;
 }
 
 // Giving many pages back takes longer than all else that the end of a request needs: callers do it
@@ -538,7 +538,7 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
 
   if (sequence.lease.valid() && sequence.lease.started()) {
     reason == FinishReason::kFailed ? NoteStored(sequence.lease.report(), &sequence.report)
-                                    : Publish(sequence);
+                                    : Discard(Publish(sequence));
   }
   sequence.lease = Lease();
   completion.report = sequence.report;

@@ -121,11 +121,11 @@ class Engine {
   void Admit();
   void AdmitRequests();
   void WorkAhead();
-  void LookUp(Sequence& sequence);
   void AdmitIdle(std::unique_ptr<Sequence> sequence);
   void DropSurplus();
   void DropCancelled();
   void StartWaiting();
+  bool LookUp(Sequence& sequence);
   bool Awaits(Sequence& sequence);
   bool MakePlace(Sequence& next);
   bool Fits(Sequence& next);
@@ -137,7 +137,7 @@ class Engine {
   void Reserve();
   Sequence* MakeRoomFor(Sequence& needy, const Status& reserved);
   void MakeRoomToCompute(const Status& computed);
-  Lease Acquire(Sequence& sequence, std::span<const TokenId> tokens);
+  Lease Acquire(Sequence& sequence);
   Status Compact(Sequence& sequence);
 
   // engine.cc
@@ -155,7 +155,7 @@ class Engine {
   void Say(Sequence& sequence, GeneratedToken token);
   void Finish(Sequence& sequence, FinishReason reason, Status status = OkStatus());
   void CountEnd(const GenerateRequest& request, FinishReason reason);
-  void Publish(Sequence& sequence);
+  std::vector<TokenId> Publish(Sequence& sequence);
   void Discard(std::vector<TokenId> tokens);
   void RemoveFinished();
   bool Idle();
@@ -179,7 +179,7 @@ class Engine {
   // before the next one.
   uint64_t blocked_at_ = 0;
   uint64_t settled_at_ = 0;
-  size_t tokens_looked_up_ = 0;    // for the first time, in the current step
+  int32_t tokens_to_look_up_ = 0;  // that the current step may still compare
   size_t ended_ = 0;               // sequences that have finished and were not removed yet
   bool resting_ = false;           // the last step had only transfers to wait for
   bool chosen_on_device_ = false;  // in the current step

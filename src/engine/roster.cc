@@ -132,20 +132,26 @@ Rank Roster::RankOf(const Sequence& sequence, bool running) const {
 
 Sequence* Roster::Next() const {
   Sequence* first = nullptr;
+  Rank best;
   for (const auto& sequence : waiting_) {
     if (sequence->awaited || sequence->finished) continue;
-    if (first == nullptr || RankOf(*sequence, false) < RankOf(*first, false)) {
-      first = sequence.get();
-    }
+    const Rank rank = RankOf(*sequence, false);
+    if (first != nullptr && !(rank < best)) continue;
+    first = sequence.get();
+    best = rank;
   }
   return first;
 }
 
 Sequence* Roster::Last() const {
   Sequence* last = nullptr;
+  Rank worst;
   for (const auto& sequence : running_) {
     if (sequence->finished) continue;
-    if (last == nullptr || RankOf(*last, true) < RankOf(*sequence, true)) last = sequence.get();
+    const Rank rank = RankOf(*sequence, true);
+    if (last != nullptr && !(worst < rank)) continue;
+    last = sequence.get();
+    worst = rank;
   }
   return last;
 }

@@ -39,7 +39,7 @@ struct alignas(64) Sequence {
 
   GenerateRequest request;
   NamespaceKey key;
-  std::vector<TokenId> prompt;              // of the request, for its first lease to take over
+  std::vector<TokenId> prompt;              // of the next lease, which takes it over
   TokenCounts said;                         // prompt and reply, if something is penalised
   std::optional<TokenMask> before_minimum;  // what may be chosen until min_tokens, if that differs
   std::optional<TokenMask> allowed;         // by the constraint, for the next token
@@ -50,6 +50,7 @@ struct alignas(64) Sequence {
 
   // To start and compute what is known, as of when that was last asked.
   std::optional<size_t> bytes_wanted;
+  bool looked_up = false;  // what is known of its prompt
 
   int64_t submit_ns = 0;
   int64_t first_step_ns = 0;

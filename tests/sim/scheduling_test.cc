@@ -6,6 +6,7 @@
 
 #include "engine_fixture.h"
 #include "fake_executor.h"
+#include "paced_executor.h"
 
 namespace reprise {
 namespace {
@@ -150,6 +151,40 @@ TEST_F(SchedulingTest, WhatFitsIsAdmitted) {
   for (const Stream& stream : streams) {
     EXPECT_EQ(EngineFixture::Read(*stream).tokens.size(), 700u);
   }
+}
+
+// To look up a long prompt takes as many steps as those that run must not notice it.
+TEST_F(SchedulingTest, ALongPromptIsLookedUpInSeveralSteps) {
+  PacedExecutor executor(PacedExecutor::Kind::kAttention, {});
+  cache_options_.context_tokens = 300'000;
+  cache_options_.budget_bytes = size_t{256} << 20;
+  engine_options_.scheduler.rows_max = 100'000;
+  engine_options_.running_max = 300;
+  EngineFixture fixture(executor, cache_options_, engine_options_);
+  const Conversation document = Conversation(PacedExecutor::kVocab).Say(1, 250'000);
+  fixture.Ask(document.Request(1));
+  const auto steps_to_start = [&](uint64_t seed) {
+    auto stream = fixture.Submit(Conversation(document).Say(seed, 100).Request(1));
+    for (int step = 1; step < 1000; ++step) {
+      fixture.engine().Step();
+      const TokenStream::Update update = stream->Poll();
+      if (!update.started) continue;
+      EXPECT_EQ(update.started->used_tokens, 250'000);
+      return step;
+    }
+    return 1000;
+  };
+  EXPECT_LE(steps_to_start(2), 2) << "alone";
+  fixture.RunAll();
+  std::vector<Stream> others;
+  for (uint64_t i = 0; i < 255; ++i) {
+    others.push_back(
+        fixture.Submit(Conversation(PacedExecutor::kVocab).Say(100 + i, 10).Request(1000)));
+  }
+  while (fixture.engine().stats().running < 255) ASSERT_TRUE(fixture.engine().Step());
+  const int steps = steps_to_start(3);
+  EXPECT_GE(steps, 25);
+  EXPECT_LE(steps, 35);
 }
 
 TEST_F(SchedulingTest, WhoIsWaitedForIsAsUrgent) {

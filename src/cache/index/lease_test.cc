@@ -45,6 +45,54 @@ TEST(Finish, RenamesTheLiveStateAndNeedsNoRoom) {
   EXPECT_TRUE(client.index.CheckInvariants().ok());
 }
 
+// In pieces that compare no more than they may, also when what was found goes meanwhile; and
+// whoever does not wait for the last of them finds the same.
+TEST(LookUp, GoesOnWhereItWas) {
+  for (const bool recurrent : {false, true}) {
+    StateIndex::Options options;
+    options.spec = SpecOfKinds(true, 0, recurrent);
+    options.cache.budget_bytes = 64 << 20;
+    IndexClient client(std::move(options));
+    const auto document = RandomTokens(1, 1000);
+    client.Run(document);
+    const int32_t stored = recurrent ? 999 : 1000;  // a snapshot leaves a token to run
+    auto question = document;
+    question.resize(1100, 7);
+    CacheRequest request;
+    request.look_up = false;
+    const auto pieces = [&](const Lease& lease) {
+      int count = 1;
+      int32_t left = 100;
+      for (; !client.index.LookUp(lease, &left); ++count) {
+        EXPECT_EQ(left, 0) << "all of it, until it is complete";
+        left = 100;
+      }
+      EXPECT_GE(left, 0);
+      return count;
+    };
+    const Lease whole = client.Acquire(question, request);
+    EXPECT_EQ(pieces(whole), stored / 100 + 1);
+    EXPECT_EQ(pieces(whole), 1) << "nothing is compared twice";
+    EXPECT_TRUE(client.index.Start(whole).ready());
+    EXPECT_EQ(client.index.record(whole).report.used_tokens, stored);
+
+    const Lease part = client.Acquire(question, request);
+    int32_t left = 300;
+    EXPECT_FALSE(client.index.LookUp(part, &left));
+    EXPECT_TRUE(client.index.Start(part).ready());
+    EXPECT_EQ(client.index.record(part).report.used_tokens, stored);
+
+    const Lease lost = client.Acquire(question, request);
+    left = 300;
+    EXPECT_FALSE(client.index.LookUp(lost, &left));
+    client.index.Reset(nullptr);
+    (void)pieces(lost);
+    EXPECT_TRUE(client.index.Start(lost).ready());
+    EXPECT_EQ(client.index.record(lost).computed.logical, 0);
+    EXPECT_TRUE(client.index.CheckInvariants().ok());
+  }
+}
+
 // Long prompts are neither copied when they come nor moved when their replies begin.
 TEST(Acquire, TakesTheMemoryOfThePromptOver) {
   StateIndex::Options options;

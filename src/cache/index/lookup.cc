@@ -22,6 +22,17 @@ MatchResult StateIndex::Match(LeaseRecord& record) const {
   return match;
 }
 
+bool StateIndex::LookUp(const Lease& lease, int32_t* tokens_left) {
+  LeaseRecord& record = RecordOf(lease);
+  if (!record.read) return true;
+  const int32_t begin = tree_.Stands(record.place) ? record.place.at.position : 0;
+  const int32_t end = begin + std::min(record.prompt_tokens - begin, *tokens_left);
+  const auto tokens = std::span(record.tokens).first(end);
+  const int32_t known = tree_.Match(record.root, tokens, nullptr, &record.place);
+  *tokens_left -= known - begin;
+  return known < end || end == record.prompt_tokens;
+}
+
 // The deepest position <= limit that every component can serve, with nothing that has expired.
 int32_t StateIndex::Serve(const RadixTree::Path& path, int32_t limit) const {
   int32_t position = std::min(limit, fresh_.UpTo(path, now_ms_));
@@ -133,9 +144,7 @@ void StateIndex::Adopt(uint32_t seat, const RadixTree::Path& path, int32_t posit
   const NodeId node = path.empty() ? record.root : path.back().node;
   if (has_kv() && position > 0) {
     kv_->Collect(path, position, &record.table);
-    for (const BlockId block : record.table) {
-      if (block.valid()) blocks_.RefLease(block);
-    }
+    blocks_.RefLease(record.table);
     record.shared_blocks = static_cast<int32_t>(record.table.size());
   }
   record.started = true;

@@ -38,9 +38,7 @@ size_t StateIndex::BytesWanted(const Lease& lease) {
   } else if (const MatchResult match = Match(r); match.usable > 0) {
     std::vector<BlockId> table;
     kv_->Collect(match.path, match.usable, &table);
-    held = static_cast<size_t>(std::count_if(table.begin(), table.end(), [this](BlockId block) {
-      return block.valid() && blocks_.lease_refs(block) > 0;
-    }));
+    held = blocks_.CountLeased(table);
   }
   return state_bytes + (needed - std::min(needed, held)) * block_bytes_;
 }

@@ -80,7 +80,7 @@ void StateIndex::SetTime(int64_t now_ms) {
   now_ms_ = std::max(now_ms_, now_ms);
   ExpirePins();
   constexpr int kExpirePerStep = 8;
-  constexpr uint32_t kRekeyPerStep = 64;
+  constexpr uint32_t kRekeyPerStep = 20;
   RekeySome(kRekeyPerStep);
   if (ExpireSome(kExpirePerStep)) Settle();
   SpillSome(&spill_now_);
@@ -198,7 +198,7 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
     if (!record.idle) record.asked = tier_->Ask(*request.key, request.tokens);
     if (record.asked == 0) AddFound(record);
   }
-  Explain(record, Match(record), &record.report);
+  if (request.look_up) Explain(record, Match(record), &record.report);
   Settle();
   return Lease(this, &record, seat, record.id);
 }
@@ -341,9 +341,7 @@ ReuseReport StateIndex::Finish(Lease lease, std::vector<TokenId>* storage) {
 void StateIndex::Release(uint32_t seat, uint64_t id) {
   LeaseRecord& record = flights_[seat];
   CHECK(record.id == id);
-  for (const BlockId block : record.table) {
-    if (block.valid()) blocks_.UnrefLease(block);
-  }
+  blocks_.UnrefLease(record.table);
   FreePending(record);
   if (record.state.valid()) {
     --live_states_;

@@ -74,6 +74,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
 
   void SetTime(int64_t now_ms);
   Lease Acquire(const CacheRequest& request);
+  bool LookUp(const Lease& lease, int32_t* tokens_left);
   std::optional<Awaited> FindAwaited(const Lease& lease);
   StartAnswer Start(const Lease& lease);
   Status Reserve(const Lease& lease, int32_t token_count);
@@ -283,7 +284,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   std::vector<NodeId> maybe_empty_;                                  // roots that lost a child
   Flights flights_;
   size_t lease_bytes_ = 0;  // of the records of those that have started
-
   Tier* tier_ = nullptr;  // null: there is none
   Records records_;
   LoadOrCompute rates_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/store/block_pool.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace reprise {
@@ -15,37 +17,53 @@ BlockId BlockPool::Allocate(uint32_t owner) {
   return id;
 }
 
-// Changes the references of a block, and whatever is counted by them.
-template <typename Change>
-void BlockPool::Update(BlockId id, const Change& change) {
-  Refs& refs = refs_[id.value];
-  CHECK(refs.tree > 0 || refs.lease > 0);
-  leased_count_ -= refs.lease > 0 ? 1 : 0;
-  cached_of_[refs.owner] -= refs.cached() ? 1 : 0;
-  change(refs);
-  leased_count_ += refs.lease > 0 ? 1 : 0;
-  cached_of_[refs.owner] += refs.cached() ? 1 : 0;
-  if (refs.tree > 0 || refs.lease > 0) return;
+void BlockPool::FreeIfUnused(BlockId id) {
+  if (refs_[id.value].tree > 0 || refs_[id.value].lease > 0) return;
   ids_.Free(id);
   actions_->push_back({.verb = Action::Verb::kFreeBlock, .from = id.value});
 }
 
 void BlockPool::RefTree(BlockId id) {
-  Update(id, [](Refs& refs) { ++refs.tree; });
+  Refs& refs = refs_[id.value];
+  CHECK(refs.tree > 0 || refs.lease > 0);
+  ++refs.tree;
 }
 
 void BlockPool::UnrefTree(BlockId id) {
-  CHECK(refs_[id.value].tree > 0);
-  Update(id, [](Refs& refs) { --refs.tree; });
+  Refs& refs = refs_[id.value];
+  CHECK(refs.tree > 0);
+  if (--refs.tree > 0 || refs.lease > 0) return;
+  --cached_of_[refs.owner];
+  FreeIfUnused(id);
 }
 
-void BlockPool::RefLease(BlockId id) {
-  Update(id, [](Refs& refs) { ++refs.lease; });
+void BlockPool::RefLease(std::span<const BlockId> table) {
+  for (const BlockId id : table) {
+    if (!id.valid()) continue;
+    Refs& refs = refs_[id.value];
+    CHECK(refs.tree > 0 || refs.lease > 0);
+    if (refs.lease++ > 0) continue;
+    ++leased_count_;
+    --cached_of_[refs.owner];
+  }
 }
 
-void BlockPool::UnrefLease(BlockId id) {
-  CHECK(refs_[id.value].lease > 0);
-  Update(id, [](Refs& refs) { --refs.lease; });
+void BlockPool::UnrefLease(std::span<const BlockId> table) {
+  for (const BlockId id : table) {
+    if (!id.valid()) continue;
+    Refs& refs = refs_[id.value];
+    CHECK(refs.lease > 0);
+    if (--refs.lease > 0) continue;
+    --leased_count_;
+    if (refs.tree > 0) ++cached_of_[refs.owner];
+    FreeIfUnused(id);
+  }
+}
+
+size_t BlockPool::CountLeased(std::span<const BlockId> table) const {
+  return static_cast<size_t>(std::count_if(table.begin(), table.end(), [this](BlockId id) {
+    return id.valid() && refs_[id.value].lease > 0;
+  }));
 }
 
 }  // namespace reprise

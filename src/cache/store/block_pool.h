@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cache/pieces.h"
@@ -23,7 +24,7 @@ namespace reprise {
 // Invariants:
 //  (1) A block is free (no refs), leased (lease refs > 0), or cached (tree refs only). Never two.
 //  (2) leased_count() + cached_count() == used_count(); cached_count() is the sum over owners.
-// Costs: every operation O(1).
+// Costs: every operation O(1), on a table a few nanoseconds for each of its blocks.
 class BlockPool {
  public:
   BlockPool(uint32_t capacity, Actions* actions) : ids_(capacity), actions_(actions) {}
@@ -34,8 +35,13 @@ class BlockPool {
   std::vector<BlockId> Next(uint32_t count) const { return ids_.Next(count); }
   void RefTree(BlockId id);
   void UnrefTree(BlockId id);
-  void RefLease(BlockId id);
-  void UnrefLease(BlockId id);
+  void RefLease(BlockId id) { RefLease(std::span(&id, 1)); }
+  void UnrefLease(BlockId id) { UnrefLease(std::span(&id, 1)); }
+  // For every block of a table; where that has gaps, ids are invalid.
+  void RefLease(std::span<const BlockId> table);
+  void UnrefLease(std::span<const BlockId> table);
+  // How many blocks of the table some lease refers to.
+  size_t CountLeased(std::span<const BlockId> table) const;
 
   uint32_t tree_refs(BlockId id) const { return refs_[id.value].tree; }
   uint32_t lease_refs(BlockId id) const { return refs_[id.value].lease; }
@@ -57,8 +63,7 @@ class BlockPool {
     uint32_t owner = 0;
     bool cached() const { return tree > 0 && lease == 0; }
   };
-  template <typename Change>
-  void Update(BlockId id, const Change& change);
+  void FreeIfUnused(BlockId id);
 
   IdPool<BlockId> ids_;
   Pieces<Refs> refs_;
