@@ -342,6 +342,7 @@ EntryFacts StateIndex::FactsOf(EntryId id) const {
     const int32_t from = std::max(begin, (end - 1) / tokens * tokens);
     facts.cost = LossOf(entry.node, from, end) / cost_.Recompute(from, end);
     facts.bytes = 1;
+    facts.position = end;
     return facts;
   }
   const auto previous = recurrent_->Previous(entry.node, entry.position);

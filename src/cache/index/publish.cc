@@ -229,7 +229,7 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedSnapshot& one, S
   if (one.reason != SnapshotReason::kEdit) ++record.report.snapshots_taken;
   if (record.pin_ms > 0 && one.reason != SnapshotReason::kEdit) PinEntry(id, record.pin_ms);
   if (kind != EndKind::kNone) {
-    if (!record.idle) options_.policy->NoteEnd(kind, record.turns);
+    if (!record.idle) options_.policy->NoteEnd({kind, record.turns, one.position});
     SupersedeAbove(record, node, one.position);
   }
   WishSpill(record, one.position, one.reason);

@@ -191,9 +191,9 @@ TEST(CostPerByte, LearnsHowLongConversationsPauseAndWhichGoOn) {
   CostPerBytePolicy policy;
   int refreshes = 0;
   for (int i = 0; i < 2000; ++i) {
-    policy.NoteEnd(EndKind::kPromptEnd, 0);
-    policy.NoteEnd(EndKind::kReplyEnd, 0);
-    if (i % 2 == 0) refreshes += policy.NoteReuse(EndKind::kPromptEnd, 0, 20'000);
+    policy.NoteEnd({EndKind::kPromptEnd, 0});
+    policy.NoteEnd({EndKind::kReplyEnd, 0});
+    if (i % 2 == 0) refreshes += policy.NoteReuse({EndKind::kPromptEnd, 0}, 20'000);
   }
   EXPECT_NEAR(policy.half_life_ms(), 20'000, 6'000);
   EXPECT_NEAR(policy.share(EndKind::kPromptEnd, 0), 0.5, 0.1);
@@ -205,13 +205,13 @@ TEST(CostPerByte, LearnsHowLongConversationsPauseAndWhichGoOn) {
 
 // Without snapshots little is known of an end but its age: that decides, as long as conversations
 // are about as likely to go on at any turn.
-TEST(CostPerByte, TailsGoByAgeAlone) {
+TEST(CostPerByte, ShortTailsGoByAgeAlone) {
   CostPerBytePolicy policy;
   EntryFacts facts{.cost = 1, .bytes = 1, .used_ms = 12'345, .end = EndKind::kTail};
   for (int i = 0; i < 1000; ++i) {
-    for (uint32_t turns = 0; turns < 2; ++turns) policy.NoteEnd(EndKind::kTail, turns);
-    if (i % 10 < 3) policy.NoteReuse(EndKind::kTail, 0, 20'000);
-    if (i % 10 < 5) policy.NoteReuse(EndKind::kTail, 1, 20'000);
+    for (uint32_t turns = 0; turns < 2; ++turns) policy.NoteEnd({EndKind::kTail, turns});
+    if (i % 10 < 3) policy.NoteReuse({EndKind::kTail, 0}, 20'000);
+    if (i % 10 < 5) policy.NoteReuse({EndKind::kTail, 1}, 20'000);
   }
   EXPECT_LT(policy.share(EndKind::kTail, 0), 0.4);
   EXPECT_GT(policy.share(EndKind::kTail, 1), 0.4);
@@ -226,15 +226,38 @@ TEST(CostPerByte, TailsThatNobodyGoesOnBehindGoFirst) {
   CostPerBytePolicy policy;
   EntryFacts facts{.cost = 1, .bytes = 1, .used_ms = 0, .end = EndKind::kTail};
   for (int i = 0; i < 1000; ++i) {
-    policy.NoteEnd(EndKind::kTail, 0);
-    policy.NoteEnd(EndKind::kTail, 1);
-    policy.NoteReuse(EndKind::kTail, 0, 20'000);
+    policy.NoteEnd({EndKind::kTail, 0});
+    policy.NoteEnd({EndKind::kTail, 1});
+    policy.NoteReuse({EndKind::kTail, 0}, 20'000);
   }
   EXPECT_EQ(policy.Key(facts), 0);
   facts.turns = 1;
   EXPECT_LT(policy.Key(facts), -2 * policy.half_life_ms());
   facts.used_ms = 10 * 3'600'000;
   EXPECT_GT(policy.Key(facts), 0) << "but not for ever";
+}
+
+// Of conversations that are as old, those that lie deep go first, the more so the less often long
+// ones are continued; where these are clearly continued more often, age alone decides.
+TEST(CostPerByte, DeepTailsGoEarlierUnlessLongConversationsGoOn) {
+  const auto earlier = [](int continued_long, int continued_short) {
+    CostPerBytePolicy policy(60'000);
+    for (int i = 0; i < 2000; ++i) {
+      const bool is_long = i % 2 == 0;
+      const EndFacts end{EndKind::kTail, 0, is_long ? 60'000 : 2'000};
+      policy.NoteEnd(end);
+      if (i / 2 % 10 < (is_long ? continued_long : continued_short)) policy.NoteReuse(end, 20'000);
+    }
+    EntryFacts shallow{.cost = 1, .bytes = 1, .used_ms = 0, .end = EndKind::kTail};
+    shallow.position = 2'000;
+    EntryFacts deep = shallow;
+    deep.position = 60'000;
+    return policy.Key(shallow) - policy.Key(deep);
+  };
+  EXPECT_GT(earlier(3, 3), 60'000 / 4) << "as expected";
+  EXPECT_GT(earlier(1, 3), earlier(3, 3));
+  EXPECT_LT(earlier(1, 3), 4 * 60'000) << "but not for ever";
+  EXPECT_LT(earlier(8, 2), 60'000 / 10) << "keys follow in steps";
 }
 
 }  // namespace

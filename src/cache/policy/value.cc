@@ -40,6 +40,35 @@ double CostModel::Recompute(int32_t from, int32_t to) const {
   return (b - a) * (token_cost_ + token_cost_per_position_ * (a + b) / 2);
 }
 
+double DepthSlope::DepthOf(int32_t tokens) {
+  constexpr double kFlatTokens = 16384;
+  return std::log2(1 + std::max(0, tokens) / kFlatTokens);
+}
+
+void DepthSlope::NoteEnd(int32_t tokens) {
+  constexpr double kMemory = 4096;  // ends that the means look back on
+  ends_ = std::min(ends_ + 1, kMemory);
+  const double off = DepthOf(tokens) - mean_;
+  mean_ += off / ends_;
+  variance_ += (off * (DepthOf(tokens) - mean_) - variance_) / ends_;
+}
+
+void DepthSlope::NoteReuse(int32_t tokens) {
+  constexpr double kMemory = 1024;
+  reuses_ = std::min(reuses_ + 1, kMemory);
+  mean_continued_ += (DepthOf(tokens) - mean_continued_) / reuses_;
+}
+
+double DepthSlope::slope() const {
+  constexpr double kExpected = 0.3;  // on public conversations, measured by what is found again
+  constexpr double kTrust = 20;      // reuses that the expectation alone counts for
+  constexpr double kVariance = 0.1;  // of lengths that are about the same
+  constexpr double kSlopeMax = 0.5;
+  constexpr double kLn2 = 0.6931471805599453;
+  const double seen = (mean_ - mean_continued_) / (kLn2 * std::max(variance_, kVariance));
+  return std::clamp(kExpected + seen * reuses_ / (reuses_ + kTrust), 0.0, kSlopeMax);
+}
+
 // As expected, until there is something to go by. Never so little that such an end would not be
 // kept long enough to show that it is wanted.
 double CostPerBytePolicy::Ends::share(double expected) const {
@@ -69,6 +98,7 @@ CostPerBytePolicy::CostPerBytePolicy(double half_life_ms)
 
 void CostPerBytePolicy::Refresh() {
   if (learns_) half_life_ms_ = std::exp2(log_age_);
+  slope_ = depth_.slope();
   for (size_t i = 0; i < ends_.size(); ++i) shares_[i] = ends_[i].share(Expected(i));
   RefreshTails();
 }
@@ -93,9 +123,9 @@ void CostPerBytePolicy::RefreshTails() {
   }
 }
 
-double CostPerBytePolicy::LogShareWorth(EndKind end, uint32_t turns) const {
-  if (end == EndKind::kTail) return tails_[std::min(turns, kTurns - 1)];
-  return std::log2(share(end, turns));
+double CostPerBytePolicy::LogShareWorth(const EntryFacts& facts) const {
+  if (facts.end != EndKind::kTail) return std::log2(share(facts.end, facts.turns));
+  return tails_[std::min(facts.turns, kTurns - 1)] - slope_ * DepthSlope::DepthOf(facts.position);
 }
 
 double CostPerBytePolicy::Key(const EntryFacts& facts) const {
@@ -104,31 +134,35 @@ double CostPerBytePolicy::Key(const EntryFacts& facts) const {
   // above LRU.
   constexpr double kCostPower = 1. / 3;
   const double saved = std::max(facts.cost, 1e-9) / std::max(facts.bytes, 1.0);
-  const double log_worth = std::log2(WeightOf(facts)) + LogShareWorth(facts.end, facts.turns) +
+  const double log_worth = std::log2(WeightOf(facts)) + LogShareWorth(facts) +
                            kCostPower * std::log2(saved);
   return static_cast<double>(facts.used_ms) + half_life_ms_ * log_worth;
 }
 
-void CostPerBytePolicy::NoteEnd(EndKind end, uint32_t turns) {
+void CostPerBytePolicy::NoteEnd(const EndFacts& end) {
   constexpr double kMemory = 1024;  // ends that a share looks back on
-  if (end == EndKind::kNone) return;
-  Ends& ends = ends_[IndexOf(end, turns)];
+  if (end.kind == EndKind::kNone) return;
+  if (end.kind == EndKind::kTail) depth_.NoteEnd(end.tokens);
+  Ends& ends = ends_[IndexOf(end.kind, end.turns)];
   if (++ends.left < kMemory) return;
   ends.left /= 2;
   ends.continued /= 2;
 }
 
-bool CostPerBytePolicy::NoteReuse(EndKind end, uint32_t turns, int64_t age_ms) {
+bool CostPerBytePolicy::NoteReuse(const EndFacts& end, int64_t age_ms) {
   constexpr uint64_t kMemory = 1024;   // uses that the mean age looks back on
   constexpr double kDriftMax = 0.322;  // log2(1.25): keys are refreshed at a quarter more or less
-  if (end == EndKind::kNone) return false;
-  const size_t i = IndexOf(end, turns);
+  constexpr double kSlopeDriftMax = 0.05;
+  if (end.kind == EndKind::kNone) return false;
+  if (end.kind == EndKind::kTail) depth_.NoteReuse(end.tokens);
+  const size_t i = IndexOf(end.kind, end.turns);
   ++ends_[i].continued;
   ages_ = std::min(ages_ + 1, kMemory);
   const double age = std::clamp(static_cast<double>(age_ms), kHalfLifeMsMin, kHalfLifeMsMax);
   log_age_ += (std::log2(age) - log_age_) / static_cast<double>(ages_ + 8);
   if ((!learns_ || std::abs(log_age_ - std::log2(half_life_ms_)) < kDriftMax) &&
-      std::abs(std::log2(ends_[i].share(Expected(i)) / shares_[i])) < kDriftMax) {
+      std::abs(std::log2(ends_[i].share(Expected(i)) / shares_[i])) < kDriftMax &&
+      std::abs(depth_.slope() - slope_) < kSlopeDriftMax) {
     return false;
   }
   Refresh();

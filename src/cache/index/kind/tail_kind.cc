@@ -28,7 +28,7 @@ void StateIndex::TailKind::NoteStart(LeaseRecord& record, const MatchResult& mat
   if (!end) return;
   record.turns = end->turns + 1;
   const int64_t age_ms = index_.now_ms_ - end->left_ms;
-  if (index_.options_.policy->NoteReuse(EndKind::kTail, end->turns, age_ms)) {
+  if (index_.options_.policy->NoteReuse({EndKind::kTail, end->turns, match.known}, age_ms)) {
     index_.rekey_left_ = index_.order_.limit();
   }
 }
@@ -61,7 +61,7 @@ void StateIndex::TailKind::NoteEnd(LeaseRecord& record) {
   if (record.idle) return;
   const NodeId node = index_.tree_.Resolve(record.cursor).node;
   index_.ends_.Add(node, {index_.now_ms_, record.turns});
-  index_.options_.policy->NoteEnd(EndKind::kTail, record.turns);
+  index_.options_.policy->NoteEnd({EndKind::kTail, record.turns, record.published});
 }
 
 void StateIndex::TailKind::PublishLoad(LeaseRecord& record) {
