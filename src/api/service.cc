@@ -18,7 +18,7 @@
 namespace reprise::api {
 namespace {
 
-// Later work that waits is bounded; it is all speculative.
+// Later work that waits is bounded; it is all for idle time.
 constexpr int kLaterMax = 16;
 
 bool IsPublic(const std::string& path) {

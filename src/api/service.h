@@ -80,7 +80,7 @@ class Service {
   std::optional<http::Response> Admit(const http::Request& request,
                                       const http::Router::Route& route) const;
 
-  // Runs speculative work on a worker, if there are not too many of it already. `later` is set
+  // Runs idle work on a worker, if there are not too many of it already. `later` is set
   // once, before the server starts.
   void RunLater(std::function<void()> task);
   void SetLater(std::function<void(std::function<void()>)> later) { later_ = std::move(later); }
