@@ -35,6 +35,21 @@ Announcer::Told& Announcer::ToldOf(NodeId node) {
   return told_[node.value];
 }
 
+// A list that becomes much shorter gives back its memory.
+template <typename Change>
+void Announcer::Edit(Told& told, const Change& change) {
+  constexpr size_t kSpare = 64;
+  hash_bytes_ -= told.hashes.capacity() * sizeof(uint64_t);
+  change();
+  if (told.hashes.capacity() > 2 * told.hashes.size() + kSpare) told.hashes.shrink_to_fit();
+  hash_bytes_ += told.hashes.capacity() * sizeof(uint64_t);
+}
+
+size_t Announcer::bytes() const {
+  return told_.bytes() + hash_bytes_ + marked_.capacity() * sizeof(NodeId) +
+         lost_.capacity() * sizeof(uint64_t);
+}
+
 // What a node has decides about those above it, too: whoever is marked, those above it are.
 void Announcer::Touch(NodeId node) {
   for (; !state_.tree->IsRoot(node); node = state_.tree->parent(node)) {
@@ -52,9 +67,11 @@ void Announcer::OnSplit(NodeId upper, NodeId lower) {
     Told& below = told_[lower.value];
     const size_t count = std::min(below.hashes.size(), BlocksUpTo(upper, state_.tree->end(upper)));
     const auto cut = below.hashes.begin() + static_cast<ptrdiff_t>(count);
-    above = Told();
-    above.hashes.assign(below.hashes.begin(), cut);
-    below.hashes.erase(below.hashes.begin(), cut);
+    Edit(above, [&] {
+      above = Told();
+      above.hashes.assign(below.hashes.begin(), cut);
+    });
+    Edit(below, [&] { below.hashes.erase(below.hashes.begin(), cut); });
     // Which half has what keeps both alive is not known before they are judged.
     above.alive = below.alive;
     above.alive_children = below.alive ? 1 : 0;
@@ -73,7 +90,7 @@ void Announcer::OnRemove(NodeId node) {
     --ToldOf(above).alive_children;
     Touch(above);
   }
-  told = Told();
+  Edit(told, [&] { told = Told(); });
 }
 
 bool Announcer::IsShared(NodeId node) const {
@@ -116,7 +133,7 @@ void Announcer::Shrink(NodeId node, size_t count, std::vector<uint64_t>* lost) {
   count_ -= hashes.size() - count;
   // The last first: a block goes before the one that it continues.
   lost->insert(lost->end(), hashes.rbegin(), hashes.rend() - static_cast<ptrdiff_t>(count));
-  hashes.resize(count);
+  Edit(told_[node.value], [&] { hashes.resize(count); });
 }
 
 // Tokens [begin, end) of the path that ends in the node.
@@ -149,7 +166,8 @@ void Announcer::Grow(NodeId node, size_t count, std::vector<BlockEvent>* events)
     hash = HashBlock(hash, std::span(event.tokens).subspan(static_cast<size_t>(i) * size, size));
     event.hashes.push_back(hash);
   }
-  told.hashes.insert(told.hashes.end(), event.hashes.begin(), event.hashes.end());
+  Edit(told,
+       [&] { told.hashes.insert(told.hashes.end(), event.hashes.begin(), event.hashes.end()); });
   count_ += event.hashes.size();
   events->push_back(std::move(event));
 }

@@ -51,6 +51,7 @@ class Announcer {
 
   // Blocks that are announced now. O(1).
   size_t count() const { return count_; }
+  size_t bytes() const;  // that it takes. O(1)
 
  private:
   struct Told {
@@ -65,6 +66,8 @@ class Announcer {
   size_t BlocksUpTo(NodeId node, int32_t position) const;
   size_t Wanted(NodeId node) const;
   void Judge(NodeId node);
+  template <typename Change>
+  void Edit(Told& told, const Change& change);
   void Shrink(NodeId node, size_t count, std::vector<uint64_t>* lost);
   void Grow(NodeId node, size_t count, std::vector<BlockEvent>* events);
   std::vector<TokenId> TokensOf(NodeId node, int32_t begin, int32_t end) const;
@@ -74,6 +77,7 @@ class Announcer {
   std::vector<NodeId> marked_;  // may have nodes that have gone
   std::vector<uint64_t> lost_;  // of nodes that have gone
   size_t count_ = 0;
+  size_t hash_bytes_ = 0;  // of all lists
   bool begun_ = false;
 };
 

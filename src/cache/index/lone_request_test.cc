@@ -46,6 +46,7 @@ class Requests {
     options.cache.budget_bytes = LeastBudget(options.spec, options.cache);
     options.cache.snapshot_gap = 1 + static_cast<int32_t>(rng_.Below(64));
     index_ = std::make_unique<StateIndex>(std::move(options));
+    if (seed % 2 == 0) index_->Announce();
   }
 
   Status RunOne() {
@@ -72,6 +73,7 @@ class Requests {
     if (past_.size() > 30) past_.erase(past_.begin() + rng_.Below(past_.size()));
     if (rng_.Below(6) != 0) index_->Finish(std::move(lease));
     index_->actions().clear();
+    (void)index_->TakeBlockEvents();
     return OkStatus();
   }
 

@@ -121,7 +121,12 @@ void StateIndex::Announce() {
 }
 
 std::vector<BlockEvent> StateIndex::TakeBlockEvents() {
-  return announcer_ ? announcer_->Take() : std::vector<BlockEvent>();
+  if (!announcer_) return {};
+  std::vector<BlockEvent> events = announcer_->Take();
+  if (events.empty()) return events;
+  Settle();  // what was told is remembered: that may cost something, which is told, too
+  for (BlockEvent& event : announcer_->Take()) events.push_back(std::move(event));
+  return events;
 }
 
 // What is kept at the node is more, or less, than before.
@@ -399,7 +404,7 @@ size_t StateIndex::bytes_metadata() const {
   return tree_.bytes() + components + order_.bytes() + blocks_.bytes() + states_.bytes() +
          tails_.bytes() + parked_.capacity() * sizeof(EntryId) + ends_.bytes() + fresh_.bytes() +
          lease_bytes_ + pins_.bytes_metadata() + 2 * namespaces_.size() * kMapNodeBytes +
-         records_.bytes();
+         records_.bytes() + (announcer_ ? announcer_->bytes() : 0);
 }
 
 size_t StateIndex::bytes_used() const {
