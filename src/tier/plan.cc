@@ -12,8 +12,11 @@ std::optional<RecordPlan> PlanRecord(const Catalog& catalog, const PromptPath& p
                                      const StoreWish& wish) {
   const int32_t position = wish.position;
   CHECK(position > 0 && position <= path.size());
-  const auto place = catalog.Find(path, position);
+  auto place = catalog.Find(path, position);
   if (place && place->position == position) return std::nullopt;
+  const bool behind = wish.first_block > (place ? place->position / kBlockTokens : 0);
+  if (behind && !wish.alone) return std::nullopt;
+  if (behind) place.reset();
   RecordFacts facts;
   facts.space = path.grid(0);
   facts.model = wish.model;
@@ -27,12 +30,12 @@ std::optional<RecordPlan> PlanRecord(const Catalog& catalog, const PromptPath& p
   facts.state_bytes = wish.shape.state_bytes;
   facts.created_ms = wish.now_ms;
   if (wish.shape.block_bytes > 0) {
-    facts.first_block = static_cast<uint32_t>(facts.begin / kBlockTokens);
-    if (facts.first_block < static_cast<uint32_t>(wish.first_block)) return std::nullopt;
+    facts.first_block =
+        static_cast<uint32_t>(behind ? wish.first_block : facts.begin / kBlockTokens);
     facts.block_count =
         static_cast<uint32_t>((position + kBlockTokens - 1) / kBlockTokens) - facts.first_block;
   }
-  if (wish.shape.state_bytes == 0) {
+  if (wish.shape.state_bytes == 0 && !behind) {
     for (int32_t block = facts.begin / kBlockTokens + 1; block <= (position - 1) / kBlockTokens;
          ++block) {
       facts.marks.push_back(path.grid(block));

@@ -26,6 +26,7 @@ struct StoreWish {
   PathId model;
   uint32_t reason = 0;
   int32_t first_block = 0;  // the first that is there to be stored
+  bool alone = false;       // who goes on from there needs no block before it
   int64_t now_ms = 0;       // since 1970
 };
 

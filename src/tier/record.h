@@ -16,7 +16,8 @@ namespace reprise {
 
 // A record is the state of one run of tokens as it lies outside of memory: the K/V blocks of
 // positions [begin, end) of a path and, where the model has recurrent state, the snapshot at `end`.
-// What lies before `begin` is in the records of its parents, which begin before it does. No token
+// What lies before `begin` is in the records of its parents, which begin before it does. Where all
+// layers have windows, one that begins at 0 may have the blocks of the last window alone. No token
 // is in it: a path's id names them all.
 //
 //   head   clear   magic, version, whether sealed with a secret, size of the facts, salt
@@ -41,7 +42,7 @@ struct RecordFacts {
   int64_t created_ms = 0;    // since 1970
   uint32_t reason = 0;       // why it was stored: the cache's affair
   // Models without recurrent state may be cut anywhere: ids of the path at the ends of blocks
-  // strictly inside (begin, end), ascending. Empty otherwise.
+  // strictly inside (begin, end), ascending. Empty otherwise, and where it has not all blocks.
   std::vector<PathId> marks;
 
   friend bool operator==(const RecordFacts&, const RecordFacts&) = default;

@@ -133,8 +133,12 @@ void Kv::DropRange(NodeId node, int32_t from, int32_t upto) {
 }
 
 void Kv::Collect(const RadixTree::Path& path, int32_t position, std::vector<BlockId>* table) const {
+  CollectFrom(path, FirstBlock(position), position, table);
+}
+
+void Kv::CollectFrom(const RadixTree::Path& path, int32_t needed, int32_t position,
+                     std::vector<BlockId>* table) const {
   table->assign(GridEnd(position), BlockId());
-  const int32_t needed = GridOf(FirstNeeded(position));
   for (const RadixTree::PathStep& step : path) {
     const int32_t first = GridOf(tree_->begin(step.node));
     const auto held = blocks(step.node);
@@ -225,9 +229,8 @@ Status FullKv::CheckNode(NodeId node) const {
   return OkStatus();
 }
 
-int32_t WindowKv::Serve(const RadixTree::Path& path, int32_t limit) const {
-  int32_t best = 0;
-  int32_t since = 0;  // K/V is held without a gap for [since, position)
+WindowKv::Held WindowKv::Walk(const RadixTree::Path& path, int32_t limit) const {
+  Held all;
   for (const RadixTree::PathStep& step : path) {
     const int32_t upto = std::min(step.end, limit);
     int32_t position = tree_->begin(step.node);
@@ -239,14 +242,22 @@ int32_t WindowKv::Serve(const RadixTree::Path& path, int32_t limit) const {
         const int32_t i = GridOf(position) - GridOf(tree_->begin(step.node));
         const int32_t rows_end = GridOf(position) * block_tokens_ + runs_[step.node.value].rows[i];
         held = std::min({next, end(step.node), rows_end});
-        if (since <= FirstNeeded(held)) best = held;
+        if (all.since <= FirstNeeded(held)) all.best = held;
       }
-      if (held < next) since = next;
+      if (held < next) all.since = next;
       position = next;
     }
     if (step.end >= limit) break;
   }
-  return best;
+  return all;
+}
+
+int32_t WindowKv::Serve(const RadixTree::Path& path, int32_t limit) const {
+  return Walk(path, limit).best;
+}
+
+int32_t WindowKv::HeldSince(const RadixTree::Path& path, int32_t position) const {
+  return Walk(path, position).since;
 }
 
 }  // namespace reprise

@@ -46,6 +46,9 @@ class Kv : public Component {
   virtual bool gaps() const = 0;
   // The first position that a sequence which continues at `position` can still see.
   virtual int32_t FirstNeeded(int32_t position) const = 0;
+  int32_t FirstBlock(int32_t position) const { return GridOf(FirstNeeded(position)); }
+  // K/V is held without a gap from there up to `position`. REQUIRES: Serve answers `position`.
+  virtual int32_t HeldSince(const RadixTree::Path& path, int32_t position) const = 0;
 
   // K/V is held for [begin, end) of the node, but for gaps; begin itself if there is none.
   int32_t end(NodeId node) const;
@@ -71,6 +74,9 @@ class Kv : public Component {
   // Writes the blocks that hold [FirstNeeded(position), position) along the path into `table`
   // (resized to cover position); ids before that are invalid.
   void Collect(const RadixTree::Path& path, int32_t position, std::vector<BlockId>* table) const;
+  // The same for all of them from the block `first` of the grid on.
+  void CollectFrom(const RadixTree::Path& path, int32_t first, int32_t position,
+                   std::vector<BlockId>* table) const;
 
   void OnSplit(NodeId upper, NodeId lower) override;
   void OnRemove(NodeId node) override;
@@ -108,6 +114,7 @@ class FullKv : public Kv {
   using Kv::Kv;
   bool gaps() const override { return false; }
   int32_t FirstNeeded(int32_t) const override { return 0; }
+  int32_t HeldSince(const RadixTree::Path&, int32_t) const override { return 0; }
   int32_t Serve(const RadixTree::Path& path, int32_t limit) const override;
   Status CheckNode(NodeId node) const override;
 };
@@ -121,9 +128,16 @@ class WindowKv : public Kv {
   int32_t FirstNeeded(int32_t position) const override {
     return position < window_ ? 0 : position - window_ + 1;
   }
+  int32_t HeldSince(const RadixTree::Path& path, int32_t position) const override;
   int32_t Serve(const RadixTree::Path& path, int32_t limit) const override;
 
  private:
+  struct Held {
+    int32_t since = 0;  // K/V is held without a gap for [since, position), up to the limit
+    int32_t best = 0;   // the deepest position that can be served
+  };
+  Held Walk(const RadixTree::Path& path, int32_t limit) const;
+
   int32_t window_;
 };
 

@@ -52,7 +52,9 @@ void StateIndex::AttachBlocks(LeaseRecord& record, int32_t from) {
     }
   }
   for (auto node = path.rbegin(); node != path.rend(); ++node) {
-    const int32_t first = gaps ? kv_->FirstNeeded(upto) : kv_->end(*node);
+    // What was held with a gap may be whole from now on.
+    const int32_t held = kv_->gaps() ? std::min(from, kv_->end(*node)) : kv_->end(*node);
+    const int32_t first = gaps ? kv_->FirstNeeded(upto) : held;
     kv_->Attach(*node, first, std::min(tree_.end(*node), upto), record.table);
     pins_.Update(*node);
     NoteChange(*node);

@@ -23,8 +23,14 @@ TierRecordId Records::Add(NodeId node, RecordHead head, int64_t used_ms, bool re
   tree_->Ref(node);
   records_[head.id] = {head, node, used_ms, ready};
   by_use_.emplace(used_ms, -head.position, head.id);
-  token_count_ += size_t(head.position - head.first_block * block_tokens_);
+  token_count_ += TokensOf(head);
   return head.id;
+}
+
+// Those that it keeps known, if nobody else does, beside what it continues.
+size_t Records::TokensOf(const RecordHead& head) const {
+  const int32_t from = head.parent.valid() ? head.first_block * block_tokens_ : 0;
+  return static_cast<size_t>(head.position - from);
 }
 
 void Records::Touch(TierRecordId id, int64_t used_ms) {
@@ -38,7 +44,7 @@ void Records::Remove(TierRecordId id) {
   const Record record = records_.at(id);
   std::erase_if(MarksOf(record.node), [&](const Mark& mark) { return mark.record == id; });
   by_use_.erase({record.used_ms, -record.head.position, id});
-  token_count_ -= size_t(record.head.position - record.head.first_block * block_tokens_);
+  token_count_ -= TokensOf(record.head);
   records_.erase(id);
   tree_->Unref(record.node);
 }
@@ -78,7 +84,7 @@ bool Records::Covers(NodeId node, int32_t position) const {
 }
 
 std::vector<RecordHead> Records::Reach(const RadixTree::Path& path, int32_t from, int32_t limit,
-                                       bool has_kv, int64_t since_ms) const {
+                                       const Kv* kv, int64_t since_ms) const {
   std::vector<RecordHead> heads;
   int32_t reached = from;
   for (const RadixTree::PathStep& step : path) {
@@ -87,8 +93,10 @@ std::vector<RecordHead> Records::Reach(const RadixTree::Path& path, int32_t from
       const Record& record = records_.at(mark.record);
       if (mark.position <= reached || mark.position > std::min(limit, step.end)) continue;
       if (!record.ready || record.used_ms < since_ms) continue;
-      if (has_kv && record.head.first_block * block_tokens_ > reached) continue;
-      if (!has_kv) heads.clear();
+      const int32_t first = record.head.first_block;
+      const bool alone = kv == nullptr || first <= kv->FirstBlock(mark.position);
+      if (!alone && first * block_tokens_ > reached) continue;
+      if (alone) heads.clear();
       heads.push_back(record.head);
       reached = mark.position;
     }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cache/component/kv.h"
 #include "cache/pieces.h"
 #include "cache/tier/tier.h"
 #include "cache/tree/radix_tree.h"
@@ -60,9 +61,9 @@ class Records {
 
   // What to read to come from `from` (which is in memory) as deep as possible, but not behind
   // `limit`, with nothing that was not used since `since_ms`. Empty: nothing leads on from there.
-  // Without K/V the deepest record alone is enough.
+  // A record that has all that `kv` needs at its end (null, no K/V: all have) is enough alone.
   std::vector<RecordHead> Reach(const RadixTree::Path& path, int32_t from, int32_t limit,
-                                bool has_kv, int64_t since_ms) const;
+                                const Kv* kv, int64_t since_ms) const;
 
   void OnSplit(NodeId upper, NodeId lower);
 
@@ -78,6 +79,7 @@ class Records {
   };
   using UseOrder = std::set<std::tuple<int64_t, int32_t, TierRecordId>>;  // (used, -position, id)
   std::vector<Mark>& MarksOf(NodeId node);
+  size_t TokensOf(const RecordHead& head) const;
 
   RadixTree* tree_;
   int32_t block_tokens_;

@@ -126,7 +126,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
 
  private:
   using NamespaceMap = std::map<std::pair<std::string, std::string>, NodeId>;  // (salt, digest)
-  // What differs between entries that are snapshots and those that are tails: kind/entry_kind.h.
   class EntryKind;
   class SnapshotKind;
   class TailKind;
@@ -222,9 +221,10 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void WishSpill(const LeaseRecord& record, int32_t position, SnapshotReason reason);
   void SpillSome(std::deque<SpillWish>* wishes);
   void BeginSpill(const SpillWish& wish);
-  std::vector<BlockId> BlocksToSpill(const RadixTree::Path& path, int32_t from, int32_t upto) const;
+  bool TakeBlocksToSpill(const RadixTree::Path& path, bool with_state, Move* move) const;
   std::optional<Awaited> AwaitLoad(uint32_t seat, const MatchResult& match);
   bool BeginLoad(uint32_t seat, uint32_t load, int32_t position);
+  Status TakeBlocksToLoad(LeaseRecord& record, int32_t position, Move* move);
   void EndTransfer(uint64_t id, const MoveDone& done);
   void EndSpill(const Transfer& transfer, const MoveDone& done);
   void EndLoad(const Transfer& transfer, const MoveDone& done);

@@ -15,6 +15,11 @@ constexpr int32_t kLoadsPerLease = 2;  // what was loaded may be evicted before 
 constexpr int32_t kLoadTokensMin = 32;
 constexpr size_t kWishesMax = 256;
 
+// The first block of the grid that is needed to go on from the position.
+int32_t FirstBlock(const Kv* kv, int32_t position) {
+  return kv != nullptr ? kv->FirstBlock(position) : 0;
+}
+
 }  // namespace
 
 void StateIndex::SetTier(Tier* tier) {
@@ -51,7 +56,8 @@ void StateIndex::AddFound(const LeaseRecord& record) {
     const Records::Record* parent = records_.Find(found.parent);
     const int32_t above = parent != nullptr ? parent->head.position : 0;
     if (found.parent.valid() && parent == nullptr) return TierRecordId();
-    if (found.first_block > above / options_.block_tokens) return TierRecordId();
+    const int32_t needed = FirstBlock(kv_.get(), found.position);
+    if (found.first_block > std::max(above / options_.block_tokens, needed)) return TierRecordId();
     const RadixTree::Cursor at =
         tree_.Insert({record.root, 0}, prompt.first(static_cast<size_t>(found.position)));
     const Records::Record* there = records_.Deepest(tree_.PathTo(at), at.position);
@@ -96,16 +102,23 @@ void StateIndex::SpillSome(std::deque<SpillWish>* wishes) {
   Settle();
 }
 
-// The blocks of the grid, beginning with the block `from`, up to the position `upto`; empty if one
-// of them is not held (window K/V may have gaps).
-std::vector<BlockId> StateIndex::BlocksToSpill(const RadixTree::Path& path, int32_t from,
-                                               int32_t upto) const {
-  std::vector<BlockId> table;
-  kv_->Collect(path, upto, &table);
-  table.erase(table.begin(), table.begin() + std::min<size_t>(from, table.size()));
-  const bool whole =
-      std::all_of(table.begin(), table.end(), [](BlockId block) { return block.valid(); });
-  return whole ? table : std::vector<BlockId>();
+// What lies behind the record that the new one continues. With a window that may be more than is
+// needed: a prompt may part from it anywhere, unless there is a state, which cannot be cut. Then,
+// and where memory has a gap, it is what the window covers, and continues nothing.
+bool StateIndex::TakeBlocksToSpill(const RadixTree::Path& path, bool with_state, Move* move) const {
+  RecordHead& head = move->records[0];
+  const int32_t needed = kv_->FirstBlock(head.position), tokens = options_.block_tokens;
+  const int32_t held = kv_->HeldSince(path, head.position);
+  if ((with_state && head.first_block < needed) || head.first_block * tokens < held) {
+    head.parent = TierRecordId();
+    head.first_block = needed;
+  }
+  if (head.first_block * tokens < held) return false;
+  kv_->CollectFrom(path, head.first_block, head.position, &move->blocks);
+  move->blocks.erase(move->blocks.begin(), move->blocks.begin() + head.first_block);
+  move->first_block = head.first_block;
+  return std::all_of(move->blocks.begin(), move->blocks.end(),
+                     [](BlockId block) { return block.valid(); });
 }
 
 // Everything that somebody may go on from, the most valuable first. What conversations have passed
@@ -148,16 +161,13 @@ void StateIndex::BeginSpill(const SpillWish& wish) {
   }
   Move move;
   move.kind = Move::Kind::kSpill;
-  RecordHead head{.position = at.position, .reason = wish.reason};
+  move.records = {{.position = at.position, .reason = wish.reason}};
+  RecordHead& head = move.records[0];
   if (parent != nullptr) {
     head.parent = parent->head.id;
     head.first_block = parent->head.position / options_.block_tokens;
   }
-  if (has_kv()) {
-    move.first_block = head.first_block;
-    move.blocks = BlocksToSpill(path, head.first_block, at.position);
-    if (move.blocks.empty()) return;
-  }
+  if (has_kv() && !TakeBlocksToSpill(path, with_state, &move)) return;
   const uint32_t seat = flights_.Add();
   LeaseRecord& record = flights_[seat];
   NodeId root = path.front().node;
@@ -174,7 +184,6 @@ void StateIndex::BeginSpill(const SpillWish& wish) {
   }
   head.id = records_.Add(at.node, head, now_ms_, /*ready=*/false);
   move.id = ++move_count_;
-  move.records = {head};
   Transfer& transfer = transfers_[move.id];
   transfer = {move.kind, KeyOfRoot(root), {}, seat, head.id, entry, {}};
   for (const RadixTree::PathStep& step : path) {
@@ -198,13 +207,15 @@ std::optional<Awaited> StateIndex::AwaitLoad(uint32_t seat, const MatchResult& m
   waiting.computes = false;
   if (!waiting.read || waiting.idle || waiting.loads >= kLoadsPerLease) return std::nullopt;
   const auto heads =
-      records_.Reach(match.path, match.servable, waiting.limit(), has_kv(), RecordsSinceMs());
+      records_.Reach(match.path, match.servable, waiting.limit(), kv_.get(), RecordsSinceMs());
   if (heads.empty()) return std::nullopt;
   const int32_t position = heads.back().position;
   if (position - match.usable < kLoadTokensMin || position < waiting.min_cache_tokens) {
     return std::nullopt;
   }
-  const size_t blocks = size_t(position - match.servable) / options_.block_tokens + 1;
+  const int32_t from =
+      std::max(match.servable, FirstBlock(kv_.get(), position) * options_.block_tokens);
+  const size_t blocks = size_t(position - from) / options_.block_tokens + 1;
   if (!rates_.LoadWins(tier_->level_of(heads.back().id), blocks * block_bytes_ + state_bytes_,
                        cost_.Recompute(match.usable, position))) {
     waiting.computes = true;
@@ -241,24 +252,21 @@ bool StateIndex::BeginLoad(uint32_t seat, uint32_t load, int32_t position) {
   record.tokens.assign(waiting.tokens.begin(), waiting.tokens.begin() + position);
   record.prompt_tokens = position;
   record.bytes = sizeof(LeaseRecord) + record.tokens.capacity() * sizeof(TokenId);
-  const uint32_t blocks = has_kv() ? uint32_t(position / options_.block_tokens) + 2 : 0;
+  const uint32_t blocks =
+      has_kv() ? uint32_t(position / options_.block_tokens - kv_->FirstBlock(position)) + 2 : 0;
   const Units units{.blocks = blocks, .states = kind_->states_per_sequence()};
   if (!MakeRoom(units, record.bytes, EvictReason::kRunning, false)) return false;
   const MatchResult match = Match(record);  // what made room may have been a part of it
   const int32_t from = Serve(match.path, std::min(match.known, position - 1));
-  const auto heads = records_.Reach(match.path, from, position, has_kv(), RecordsSinceMs());
+  const auto heads = records_.Reach(match.path, from, position, kv_.get(), RecordsSinceMs());
   if (heads.empty() || heads.back().position != position) return false;
   Adopt(load, UpTo(match.path, from), from);
-  if (!ReserveBlocks(record, NeedOf(record, position - from)).ok()) return false;
 
   Move move;
   move.kind = Move::Kind::kFetch;
   move.id = ++move_count_;
   move.records = heads;
-  move.first_block = from / options_.block_tokens;
-  if (has_kv()) {
-    move.blocks.assign(record.table.begin() + move.first_block, record.table.end());
-  }
+  if (!TakeBlocksToLoad(record, position, &move).ok()) return false;
   if (!kind_->TakeStateToLoad(record, position, heads.back().reason, &move)) return false;
   Transfer& transfer = transfers_[move.id];
   transfer = {move.kind, KeyOfRoot(record.root), record.tokens, load, {}, {}, {}};
@@ -267,6 +275,24 @@ bool StateIndex::BeginLoad(uint32_t seat, uint32_t load, int32_t position) {
   move.tokens = transfer.tokens;
   moves_.push_back(std::move(move));
   return true;
+}
+
+// Blocks behind what the load shares. What lies wholly before the window at its end is left out,
+// and with it what is shared.
+Status StateIndex::TakeBlocksToLoad(LeaseRecord& record, int32_t position, Move* move) {
+  if (!has_kv()) return OkStatus();
+  const int32_t from = record.computed.logical;
+  move->first_block = std::max(from / options_.block_tokens, kv_->FirstBlock(position));
+  BlockNeed need = NeedOf(record, position - from);
+  if (move->first_block > from / options_.block_tokens) {
+    blocks_.UnrefLease(record.table);
+    record.table.assign(static_cast<size_t>(move->first_block), BlockId());
+    record.shared_blocks = 0;
+    need = NeedOf(record, position - from);
+  }
+  REPRISE_TRY(ReserveBlocks(record, need));
+  move->blocks.assign(record.table.begin() + move->first_block, record.table.end());
+  return OkStatus();
 }
 
 void StateIndex::Hear(const Tier::News& news) {

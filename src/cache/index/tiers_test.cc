@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "cache/index/index_fixture.h"
@@ -51,7 +52,8 @@ class ToldTier : public Tier {
   std::set<TierRecordId> removed;
 };
 
-class TiersTest : public testing::TestWithParam<std::tuple<bool, bool>> {  // K/V, recurrent
+// Full K/V, window, recurrent.
+class TiersTest : public testing::TestWithParam<std::tuple<bool, int, bool>> {
  protected:
   TiersTest() : client_(OptionsFor(16 << 20)), prompt_(RandomTokens(1, 1000)) {
     client_.index.SetTier(&tier_);
@@ -59,14 +61,18 @@ class TiersTest : public testing::TestWithParam<std::tuple<bool, bool>> {  // K/
   ~TiersTest() override { client_.index.CancelMoves(); }
 
   static StateIndex::Options OptionsFor(size_t budget) {
-    const auto [kv, recurrent] = GetParam();
+    const auto [full, window, recurrent] = GetParam();
     StateIndex::Options options;
-    options.spec = SpecOfKinds(kv, 0, recurrent);
+    options.spec = SpecOfKinds(full, window, recurrent);
     options.cache.budget_bytes = budget;
     options.cache.sequence_count = 64;
     return options;
   }
-  static bool recurrent() { return std::get<1>(GetParam()); }
+  static bool recurrent() { return std::get<2>(GetParam()); }
+  static int window() { return std::get<1>(GetParam()); }
+  static bool has_kv() { return std::get<0>(GetParam()) || window() > 0; }
+  // Who goes on needs nothing but the last record.
+  static bool alone() { return !std::get<0>(GetParam()); }
 
   // All moves that were decided on.
   std::vector<Move> Moves() {
@@ -215,7 +221,7 @@ TEST_P(TiersTest, RunningRequestsTakeTheMemoryOfMoves) {
   IndexClient small(OptionsFor(4 << 20));
   ToldTier tier;
   small.index.SetTier(&tier);
-  const auto held = RandomTokens(3, std::get<0>(GetParam()) ? 2500 : 100);
+  const auto held = RandomTokens(3, has_kv() ? 2500 : 100);
   small.Run(held);
   small.index.Maintain();
   const std::vector<Move> moves = small.index.TakeMoves();
@@ -262,7 +268,7 @@ TEST_P(TiersTest, AConversationIsWrittenPieceByPiece) {
   const std::vector<Move> moves = Moves();
   ASSERT_EQ(moves.size(), 1u);
   const RecordHead& head = moves[0].records[0];
-  if (!std::get<0>(GetParam())) return;
+  if (!has_kv()) return;
   EXPECT_EQ(head.parent, record_.id);
   EXPECT_EQ(head.first_block, record_.position / kBlockTokens);
   EXPECT_LE(moves[0].blocks.size(), 4u);
@@ -278,7 +284,7 @@ TEST_P(TiersTest, APromptFindsWhatWasWrittenInAnEarlierLife) {
   ASSERT_TRUE(client_.index.Start(lease).pending());
   const std::vector<Move> fetch = Moves();
   ASSERT_EQ(fetch.size(), 1u);
-  EXPECT_EQ(fetch[0].records.size(), std::get<0>(GetParam()) ? 2u : 1u);
+  EXPECT_EQ(fetch[0].records.size(), alone() ? 1u : 2u);
   EXPECT_EQ(fetch[0].records.back().id, tier_.found_ids.back());
   Done(fetch[0]);
   ASSERT_TRUE(client_.index.Start(lease).ready());
@@ -357,9 +363,65 @@ TEST_P(TiersTest, RecordsAreBounded) {
   EXPECT_FALSE(tier_.removed.empty());
 }
 
+// What was loaded is the last window. Should the record be lost, that much can still be stored, and
+// gone on from.
+TEST_P(TiersTest, AWindowIsStoredWithoutWhatLiesBefore) {
+  if (window() == 0) return;
+  StoreAndSpill();
+  EvictAll();
+  client_.index.CancelMoves();
+  Moves();
+  Lease lease = client_.Acquire(NextTurn());
+  ASSERT_TRUE(client_.index.Start(lease).pending());
+  const std::vector<Move> fetch = Moves();
+  ASSERT_EQ(fetch.size(), 1u);
+  const int32_t needed = (record_.position - window() + 1) / kBlockTokens;
+  EXPECT_EQ(fetch[0].first_block, needed);
+  EXPECT_LE(fetch[0].blocks.size(), static_cast<size_t>(window() / kBlockTokens) + 2);
+  Done(fetch[0]);
+  ASSERT_TRUE(client_.index.Start(lease).ready());
+  client_.index.Hear({.done = {}, .lost = {record_.id}, .answered = {}});
+  ASSERT_TRUE(client_.Compute(lease).ok());
+  const ReuseReport report = client_.index.Finish(std::move(lease));
+  EXPECT_EQ(report.used_tokens, record_.position);
+  std::optional<Move> spill;
+  for (int i = 0; i < 200 && !spill; ++i) {  // others go down, too
+    client_.index.Maintain();
+    for (const Move& move : Moves()) {
+      move.records[0].position == report.stored_tokens ? void(spill = move) : Done(move);
+    }
+  }
+  ASSERT_TRUE(spill);
+  const RecordHead& head = spill->records[0];
+  EXPECT_FALSE(head.parent.valid());
+  EXPECT_EQ(head.first_block, (head.position - window() + 1) / kBlockTokens);
+  EXPECT_EQ(spill->first_block, head.first_block);
+  Done(*spill);
+}
+
+// A prompt that was loaded is computed again from its beginning: what was a gap is none any more.
+TEST_P(TiersTest, AGapIsFilled) {
+  if (window() == 0 || recurrent()) return;
+  StoreAndSpill();
+  EvictAll();
+  client_.index.CancelMoves();
+  Moves();
+  Lease lease = client_.Acquire(NextTurn());
+  ASSERT_TRUE(client_.index.Start(lease).pending());
+  Done(Moves().at(0));
+  ASSERT_TRUE(client_.index.Start(lease).ready());
+  lease = Lease();
+  std::vector<TokenId> half(prompt_.begin(), prompt_.begin() + 500);
+  EXPECT_EQ(client_.Reusable(half), 0);
+  half.push_back(1);
+  client_.Run(half);
+  EXPECT_EQ(client_.Reusable(half), 500);
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, TiersTest,
-                         testing::Values(std::tuple(true, false), std::tuple(false, true),
-                                         std::tuple(true, true)));
+                         testing::Values(std::tuple(true, 0, false), std::tuple(false, 0, true),
+                                         std::tuple(true, 0, true), std::tuple(false, 150, false),
+                                         std::tuple(false, 150, true)));
 
 }  // namespace
 }  // namespace reprise

@@ -253,7 +253,8 @@ bool HostTier::BeginSpill(Flight* flight, bool* stored) {
                                                .shape = shape_,
                                                .model = PathId(),
                                                .reason = static_cast<uint32_t>(head.reason),
-                                               .first_block = move.first_block});
+                                               .first_block = move.first_block,
+                                               .alone = !head.parent.valid()});
   if (!plan) return false;
   if (plan->parent.valid()) catalog_.Hold(plan->parent);
   const size_t count = SlotsOf(plan->facts);

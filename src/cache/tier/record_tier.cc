@@ -148,7 +148,8 @@ bool RecordTier::BeginSpill(Spill* spill, bool* stored) {
                                            .shape = shape_,
                                            .model = store_->NamespaceOf(move.key->digest, ""),
                                            .reason = static_cast<uint32_t>(head.reason),
-                                           .first_block = move.first_block});
+                                           .first_block = move.first_block,
+                                           .alone = !head.parent.valid()});
   return spill->draft.has_value();
 }
 

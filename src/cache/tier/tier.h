@@ -28,6 +28,9 @@ namespace reprise {
 //   parent    [0 ............. 100)                        blocks 0 1    state after 100
 //   record              [64 ................. 210)         blocks 1 2 3  state after 210
 //
+// Where all layers of a model have windows, a record may begin behind block 0 without a parent: it
+// has what its last position can see.
+//
 // Moves have ids and are completed later: Begin never waits. A spill reads memory and a fetch
 // writes it until the move is reported as done, or Cancel has returned; the index holds it for so
 // long. Nothing that a fetch writes is seen by anybody before it is reported as done and well.
