@@ -8,6 +8,8 @@ import concurrent.futures
 import os
 import pathlib
 import random
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,9 +49,9 @@ class Restart(unittest.TestCase):
         self.stop()
         self.folder.cleanup()
 
-    def start(self, *options, gib=0.25):
+    def start(self, *options, gib=0.25, program=PROGRAM):
         self.stop()
-        self.server = harness.Server(PROGRAM, "--disk", str(self.disk), "--disk-gib", str(gib), *options, model=harness.TINY)
+        self.server = harness.Server(program, "--disk", str(self.disk), "--disk-gib", str(gib), *options, model=harness.TINY)
         return self.server
 
     def stop(self):
@@ -196,6 +198,56 @@ class Restart(unittest.TestCase):
         missing = self.state("ls", self.disk / "none")
         self.assertEqual(missing.returncode, 1)
         self.assertIn("cannot be opened", missing.stderr)
+
+    def assert_serving_goes_on_without_the_disk(self, messages):
+        """What is asked is answered as by a cold server, and the log says once what is wrong."""
+        for i in range(3):
+            more = messages + [user(f"And then? {i}")]
+            self.assertEqual(said(ask(self.server, more)), said(ask(self.cold, more, cache_salt=self.id())))
+        said_so = [line for line in self.server.log.read_text().splitlines() if "fails and is tried again later" in line]
+        self.assertEqual(len(said_so), 1, self.server.log.read_text())
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.server.port}/metrics", timeout=60) as metrics:
+            self.assertRegex(metrics.read().decode(), r"reprise_disk_failing(\{.*\})? 1\n")
+        return said_so[0]
+
+    def wait_until_failing(self):
+        while not disk_of(self.server)["failing"]:
+            time.sleep(0.02)
+
+    def test_a_disk_that_is_full(self):
+        self.start()
+        resource.prlimit(self.server.process.pid, resource.RLIMIT_FSIZE, (1 << 18, 1 << 18))  # no file may be larger
+        messages, _ = self.conversation()
+        self.wait_until_failing()
+        self.assertIn("writing a record failed", self.assert_serving_goes_on_without_the_disk(messages))
+        self.assertEqual(list(self.disk.glob("*.state")), [])
+
+    def test_a_folder_that_may_not_be_read_any_more(self):
+        program = PROGRAM
+        if os.geteuid() == 0:  # who may do everything, unless that is taken away
+            program = pathlib.Path(self.folder.name) / "program"
+            program.write_text(f'#!/bin/sh\nexec setpriv --bounding-set -dac_override,-dac_read_search {PROGRAM} "$@"\n')
+            program.chmod(0o700)
+        self.start()
+        messages, _ = self.conversation()
+        self.start(program=program)
+        self.disk.chmod(0)
+        try:
+            self.assert_serving_goes_on_without_the_disk(messages)
+        finally:
+            self.disk.chmod(0o700)
+        self.start()  # what was there is there
+        self.assertEqual(ask(self.server, messages)["reprise"]["tier"], "disk")
+
+    def test_a_folder_that_somebody_removes(self):
+        self.start()
+        messages, _ = self.conversation()
+        self.start()
+        shutil.rmtree(self.disk)
+        more = messages + [user("And then?")]
+        self.assertEqual(said(ask(self.server, more)), said(ask(self.cold, more, cache_salt=self.id())))
+        self.wait_until_failing()
+        self.assert_serving_goes_on_without_the_disk(more)
 
     def test_killed_at_any_moment(self):
         """Under load, at random moments: every start succeeds, every answer is that of a cold server, the folder is

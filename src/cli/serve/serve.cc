@@ -132,6 +132,7 @@ Status Serve(Options options) {
   }
   RaiseFileLimit();
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write
   LogThread log_thread(STDERR_FILENO);  // ends after all who log
   CatchSignals(!options.serve.tls_cert.empty());
   REPRISE_ASSIGN(const std::unique_ptr<ServerStack> stack, ServerStack::Start(options.serve));
