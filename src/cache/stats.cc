@@ -61,6 +61,7 @@ std::string FormatReport(const ReuseReport& r) {
   if (r.kept_tokens > 0) {
     line += fmt::format(", lossy: snapkv, kept {} of {}", r.kept_tokens, r.prompt_tokens);
   }
+  if (r.rounded) line += ", lossy: snapshots bf16";
   return line;
 }
 

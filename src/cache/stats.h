@@ -51,6 +51,7 @@ struct ReuseReport {
   uint64_t load_bytes = 0;    // what had to be read for it
   // Lossy: so many rows of K/V stand for the prompt while the reply is decoded; 0: all.
   int32_t kept_tokens = 0;
+  bool rounded = false;  // lossy: it starts from state that a lower tier may have rounded
   // Percent of the K/V of each part of the prompt, all as long, that are among them.
   std::vector<uint8_t> kept_along;
   std::string_view load_tier;  // which one that was: "disk", "store"

@@ -9,6 +9,7 @@
 #include "cli/loaded_model.h"
 #include "kernels/ops.h"
 #include "model/live_state.h"
+#include "state/packing.h"
 #include "weights/format/safetensors.h"
 
 namespace reprise::cli {
@@ -22,6 +23,7 @@ struct Options {
   std::string input;
   std::string output;
   std::vector<size_t> split;
+  std::string snapshots = "f32";
 };
 
 Result<std::vector<TokenId>> ReadTokens(const std::string& path) {
@@ -62,7 +64,7 @@ Result<std::vector<size_t>> MakePieces(const std::vector<size_t>& split, size_t 
 }
 
 Status WriteLogits(LoadedModel* loaded, std::span<const TokenId> tokens,
-                   const std::vector<size_t>& pieces, const std::string& path) {
+                   const std::vector<size_t>& pieces, bool rounds, const std::string& path) {
   const Model& model = loaded->model();
   const int64_t vocab = model.vocab_size();
   SafetensorsWriter writer;
@@ -71,6 +73,8 @@ Status WriteLogits(LoadedModel* loaded, std::span<const TokenId> tokens,
   REPRISE_ASSIGN(LiveState state, LiveState::Create(model.state_spec(), 1, int64_t(tokens.size()),
                                                     loaded->backend().memory()));
   std::vector<float> logits;
+  const StatePacking packing = StatePacking::Rounded(model.state_spec());
+  std::vector<std::byte> stored(packing.bytes(model.state_spec().state_bytes()));
   for (const size_t piece : pieces) {
     std::vector<uint32_t> rows(piece);
     for (uint32_t i = 0; i < piece; ++i) rows[i] = i;
@@ -86,6 +90,11 @@ Status WriteLogits(LoadedModel* loaded, std::span<const TokenId> tokens,
                       " is not finite: the weights are damaged or out of range");
     }
     state.Advance(0, int64_t(piece));
+    if (rounds) {
+      const auto place = state.memory().state(slice.state);
+      packing.Read(loaded->backend().memory(), place, 0, stored);
+      packing.Write(loaded->backend().memory(), place, stored);
+    }
     REPRISE_TRY(writer.Append(std::as_bytes(std::span(logits))));
   }
   return writer.Finish();
@@ -96,7 +105,11 @@ Status Run(const Options& options) {
   REPRISE_ASSIGN(const std::vector<size_t> pieces, MakePieces(options.split, tokens.size()));
   REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options.model));
   REPRISE_TRY(CheckTokens(tokens, loaded->model()));
-  return WriteLogits(loaded.get(), tokens, pieces, options.output);
+  const bool rounds = options.snapshots == "bf16";
+  if (rounds && !loaded->model().state_spec().has_recurrent()) {
+    return InvalidArgument("--snapshots bf16 rounds recurrent state, and this model has none");
+  }
+  return WriteLogits(loaded.get(), tokens, pieces, rounds, options.output);
 }
 
 }  // namespace
@@ -113,6 +126,10 @@ void DefineLogits(Flags* flags) {
              {.min = 1, .max = 1 << 24});
   flags->Add("--split", &options->split,
              "prefill in pieces of these lengths, for example 5,30,1 (the answer is the same)");
+  flags->Add("--snapshots", &options->snapshots,
+             "bf16: recurrent state is rounded at the end of each piece, as a server with that "
+             "option stores it (the answer is another one)",
+             {.one_of = {"f32", "bf16"}});
   flags->SetAction([options] { return Run(*options); });
 }
 

@@ -137,6 +137,33 @@ class Restart(unittest.TestCase):
         report = ask(self.server, messages, cache_salt="another")["reprise"]
         self.assertEqual((report["used_tokens"], "loaded" in report), (0, False))
 
+    def test_rounded_snapshots_are_lossy_and_kept_apart(self):
+        self.start("--snapshots", "bf16")
+        messages, before = self.conversation()
+        self.start("--snapshots", "bf16")
+        answer = ask(self.server, messages)
+        self.assertEqual(answer["reprise"]["tier"], "disk")
+        self.assertEqual(answer["reprise"]["lossy"], {"method": "snapshots", "snapshots": "bf16"})
+        self.assertLessEqual(answer["usage"]["prompt_tokens"] - answer["reprise"]["used_tokens"],
+                             answer["usage"]["prompt_tokens"] - before + SLACK)
+        exact = ask(self.server, messages, cache_prefix=False)
+        self.assertNotIn("lossy", exact["reprise"])
+        self.assertEqual(said(exact), said(ask(self.cold, messages, cache_salt=self.id())))
+        self.start()
+        answer = ask(self.server, messages)
+        self.assertEqual((answer["reprise"]["tier"], answer["reprise"]["used_tokens"]), ("none", 0))
+        self.assertNotIn("lossy", answer["reprise"])
+
+    def test_rounded_snapshots_need_recurrent_state_and_a_place(self):
+        llama = harness.make_scripted_model(pathlib.Path(self.folder.name) / "llama")
+        for model, options, sentence in (
+                (llama, ["--disk", self.disk], "this model has none"),
+                (harness.TINY, [], "give a place for them with --disk or --store")):
+            refused = subprocess.run([PROGRAM, "serve", "--model", model, "--port", "0", "--snapshots", "bf16", *options],
+                                     capture_output=True, text=True, timeout=60)
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn(sentence, refused.stderr)
+
     def respond(self, **more):
         return post(self.server, "/v1/responses", {"seed": 7, "max_output_tokens": 16, **more})
 

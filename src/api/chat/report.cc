@@ -47,12 +47,17 @@ std::string FormatReportJson(const Tokenizer& tokenizer, std::span<const TokenId
     json.Member("bytes", report.load_bytes);
     json.Member("ms", Rounded(static_cast<double>(report.load_ns) / 1e6)).EndObject();
   }
-  if (report.kept_tokens > 0) {
-    json.Key("lossy").BeginObject().Member("method", "snapkv");
-    json.Member("kept_tokens", report.kept_tokens);
-    json.Member("of_tokens", report.prompt_tokens).Key("along").BeginArray();
-    for (const uint8_t percent : report.kept_along) json.Int(percent);
-    json.EndArray().EndObject();
+  if (report.kept_tokens > 0 || report.rounded) {
+    json.Key("lossy").BeginObject();
+    json.Member("method", report.kept_tokens > 0 ? "snapkv" : "snapshots");
+    if (report.rounded) json.Member("snapshots", "bf16");
+    if (report.kept_tokens > 0) {
+      json.Member("kept_tokens", report.kept_tokens);
+      json.Member("of_tokens", report.prompt_tokens).Key("along").BeginArray();
+      for (const uint8_t percent : report.kept_along) json.Int(percent);
+      json.EndArray();
+    }
+    json.EndObject();
   }
   json.Member("restore_ms", Rounded(static_cast<double>(report.restore_ns) / 1e6));
   json.Member("queue_ms", Rounded(completion.queue_ms));

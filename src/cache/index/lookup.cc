@@ -79,6 +79,8 @@ void StateIndex::Explain(const LeaseRecord& record, const MatchResult& match,
     report->state_tokens = component->Serve(match.path, report->state_tokens);
   }
   report->used_tokens = report->stored_tokens = match.usable;
+  // Which of what is in memory came from below, or was computed from that, is not kept apart.
+  report->rounded = match.usable > 0 && tier_ != nullptr && tier_->rounds();
   report->diverged_at = -1;
 
   const bool at_end = match.path.empty() || (match.known == tree_.end(match.path.back().node) &&

@@ -63,11 +63,13 @@ void StateIndex::AttachBlocks(LeaseRecord& record, int32_t from) {
   ShareBlocks(record, path, upto);
 }
 
-// Whole blocks that the tree has too are not needed twice. They hold the same bits.
+// Whole blocks that the tree has too are not needed twice. They hold the same bits, unless somebody
+// has gone on from rounded state: who started from nothing stays exact.
 void StateIndex::ShareBlocks(LeaseRecord& record, const std::vector<NodeId>& path, int32_t upto) {
   const int32_t tokens = options_.block_tokens;
   auto node = path.rbegin();
-  for (int32_t g = record.shared_blocks; g < upto / tokens; ++g) {
+  const bool alike = tier_ == nullptr || !tier_->rounds();
+  for (int32_t g = record.shared_blocks; alike && g < upto / tokens; ++g) {
     const int32_t last = (g + 1) * tokens - 1;
     while (node != path.rend() && tree_.end(*node) <= last) ++node;
     CHECK(node != path.rend() && tree_.begin(*node) <= last);

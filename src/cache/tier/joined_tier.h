@@ -32,6 +32,7 @@ class JoinedTier : public Tier {
   }
   size_t level_of(TierRecordId record) const override;
   bool shared() const override { return tiers_[0]->shared() || tiers_[1]->shared(); }
+  bool rounds() const override { return tiers_[0]->rounds() || tiers_[1]->rounds(); }
   bool Continues(TierRecordId record) const override;
   void Open(const StateMemory& memory, DeviceMemory& device) override;
   void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override;

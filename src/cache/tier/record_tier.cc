@@ -23,7 +23,7 @@ int64_t NowNs() {
 void RecordTier::Open(const StateMemory& memory, DeviceMemory& device) {
   memory_ = memory;
   device_ = &device;
-  shape_ = {memory.layout->block_bytes(), memory.layout->state_bytes()};
+  shape_ = {memory.layout->block_bytes(), packing_.bytes(memory.layout->state_bytes())};
   // As much as may wait to be written, and one more that is being copied.
   const size_t part_bytes = std::max(kPartBytes, shape_.block_bytes);
   const size_t bytes = (RecordStore::kQueueBytes / part_bytes + 2) * part_bytes;
@@ -146,7 +146,7 @@ bool RecordTier::BeginSpill(Spill* spill, bool* stored) {
   if (*stored) return false;
   spill->draft = store_->BeginStore(path, {.position = head.position,
                                            .shape = shape_,
-                                           .model = store_->NamespaceOf(move.key->digest, ""),
+                                           .model = store_->NamespaceOf(DigestOf(*move.key), ""),
                                            .reason = static_cast<uint32_t>(head.reason),
                                            .first_block = move.first_block,
                                            .alone = !head.parent.valid()});
@@ -175,7 +175,9 @@ void RecordTier::AskForPart(Spill* spill) {
     lane.Out(to + i * shape_.block_bytes, memory_.block(spill->move.blocks[at]),
              shape_.block_bytes);
   }
-  if (part.block_count == 0) {
+  if (part.block_count == 0 && packing_.rounded()) {
+    packing_.Read(*device_, memory_.state(spill->move.state), part.state_offset, {to, part.bytes});
+  } else if (part.block_count == 0) {
     const auto from = memory_.state(spill->move.state) + static_cast<int64_t>(part.state_offset);
     lane.Out(to, from, part.bytes);
   }
@@ -206,8 +208,8 @@ bool RecordTier::CopySome(Fetch* fetch, size_t* bytes_left) {
   }
   if (fetch->next < blocks.size()) return false;
   if (fetch->move.state.valid()) {
-    device_->Upload(memory_.state(fetch->move.state), bytes + blocks.size() * shape_.block_bytes,
-                    shape_.state_bytes);
+    packing_.Write(*device_, memory_.state(fetch->move.state),
+                   {bytes + blocks.size() * shape_.block_bytes, shape_.state_bytes});
   }
   return true;
 }

@@ -6,12 +6,14 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "cache/tier/known_records.h"
 #include "cache/tier/part_pool.h"
 #include "cache/tier/tier.h"
+#include "state/packing.h"
 #include "tier/record_store.h"
 
 namespace reprise {
@@ -25,13 +27,18 @@ namespace reprise {
 // them, by their paths. Which blocks a record has is the store's affair: it may have found a deeper
 // one to continue than the index knew of.
 //
+// Recurrent state may be rounded on its way down: then its records are another model's, as far as
+// the store can tell.
+//
 // Thread safety: none.
 class RecordTier : public Tier {
  public:
-  explicit RecordTier(std::unique_ptr<RecordStore> store) : store_(std::move(store)) {}
+  explicit RecordTier(std::unique_ptr<RecordStore> store, StatePacking packing = {})
+      : store_(std::move(store)), packing_(std::move(packing)) {}
 
   std::string_view name() const override { return store_->home().kind(); }
   bool shared() const override { return store_->home().shared(); }
+  bool rounds() const override { return packing_.rounded(); }
   void Open(const StateMemory& memory, DeviceMemory& device) override;
   void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override;
   uint64_t Ask(const NamespaceKey& key, std::span<const TokenId> prompt) override {
@@ -63,7 +70,12 @@ class RecordTier : public Tier {
     size_t next = 0;  // block to copy in; behind the last one the state
   };
 
-  PathId RootOf(const NamespaceKey& key) const { return store_->NamespaceOf(key.digest, key.salt); }
+  std::string DigestOf(const NamespaceKey& key) const {
+    return key.digest + std::string(packing_.tag());
+  }
+  PathId RootOf(const NamespaceKey& key) const {
+    return store_->NamespaceOf(DigestOf(key), key.salt);
+  }
   void HearStore(News* news);
   void CopyOut(News* news);
   bool BeginSpill(Spill* spill, bool* stored);
@@ -75,6 +87,7 @@ class RecordTier : public Tier {
 
   std::unique_ptr<PartPool> parts_;  // outlives the threads that write
   const std::unique_ptr<RecordStore> store_;
+  const StatePacking packing_;
   StateMemory memory_;
   DeviceMemory* device_ = nullptr;
   StateShape shape_;

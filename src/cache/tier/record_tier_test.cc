@@ -21,14 +21,6 @@ const StateSpec kKinds[] = {SpecOf(true, false, true), SpecOf(true, true, false)
                             SpecOf(false, false, true), SpecOf(false, true, true),
                             SpecOf(false, true, false)};
 
-// Where another prompt that has the first `common` tokens of a stored one in common goes on, after
-// a restart and a load of what is behind: snapshots lie before the last token of prompts; with
-// windows alone memory has the last one only, and the disk is read from an end of a block.
-int32_t PartsAt(const StateSpec& spec, int32_t common) {
-  if (spec.has_recurrent()) return common - 1;
-  return spec.bytes_per_token(StateKind::kFullKv) > 0 ? common : common / 64 * 64;
-}
-
 TEST(RecordTier, ARestartGoesOnWhereItWas) {
   for (const StateSpec& spec : kKinds) {
     for (const bool secret : {false, true}) {
@@ -47,7 +39,8 @@ TEST(RecordTier, ARestartGoesOnWhereItWas) {
       EXPECT_EQ(report.used_tokens, 790);
       EXPECT_EQ(report.loaded_tokens, 790);
       EXPECT_GT(report.load_bytes, 0u);
-      EXPECT_EQ(machine.Run(Join(prompt, Tokens(5, 50))).used_tokens, PartsAt(spec, 700))
+      EXPECT_EQ(machine.Run(Join(prompt, Tokens(5, 50))).used_tokens,
+                spec.has_recurrent() ? 699 : 700)
           << "another reply";
       EXPECT_TRUE(machine.cache->CheckInvariants().ok());
 
@@ -129,6 +122,61 @@ TEST(RecordTier, RowsThatWereNotWrittenHoldNothing) {
     bytes += all.size();
   }
   EXPECT_GT(bytes, 10'000u);
+}
+
+uintmax_t BytesIn(const std::string& folder) {
+  uintmax_t bytes = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) bytes += file.file_size();
+  return bytes;
+}
+
+// Rounded state is lossy: who starts from it is told, and who wants exact state does not find it,
+// nor the other way round.
+TEST(RecordTier, RoundedStateIsKeptApartAndReported) {
+  for (const bool first : {false, true}) {
+    Machine machine(kKinds[0]);
+    machine.rounds = first;
+    const auto prompt = Tokens(1, 400);
+    machine.Begin();
+    EXPECT_FALSE(machine.Run(prompt).rounded) << "computed";
+    machine.Rest();
+    const uintmax_t bytes = BytesIn(machine.disk.path);
+
+    machine.rounds = !first;
+    machine.Begin();
+    EXPECT_EQ(machine.Run(Join(prompt, {1})).used_tokens, 0);
+    machine.Rest();
+    const uintmax_t other = BytesIn(machine.disk.path) - bytes;
+    EXPECT_EQ(first ? other - bytes : bytes - other, 1024u) << "half of a state";
+
+    machine.rounds = first;
+    machine.Begin();
+    const ReuseReport report = machine.Run(Join(prompt, {2}));
+    EXPECT_EQ(report.used_tokens, 399);
+    EXPECT_EQ(report.rounded, first);
+    EXPECT_EQ(machine.rounded_seen, first ? 1 : 0);
+    EXPECT_EQ(FormatReport(report).ends_with(", lossy: snapshots bf16"), first);
+  }
+}
+
+// Blocks of others are not taken by one who has computed all by itself: they may come from rounded
+// state.
+TEST(RecordTier, WhoStartsFromNothingStaysExactBesideRoundedState) {
+  Machine machine(kKinds[0]);
+  machine.rounds = true;
+  machine.Begin();
+  machine.Run(Tokens(1, 400));
+  CacheRequest alone;
+  alone.key = &machine.key;
+  alone.read = false;
+  const auto prompt = Tokens(1, 400);
+  alone.tokens = prompt;
+  Lease lease = machine.cache->Acquire(alone);
+  ASSERT_TRUE(machine.cache->Start(lease).ready());
+  ASSERT_TRUE(machine.cache->Reserve(lease, 400).ok());
+  const std::vector<BlockId> mine(lease.blocks().begin(), lease.blocks().end());
+  ASSERT_TRUE(machine.cache->Commit(lease, {400}).ok());
+  EXPECT_TRUE(std::equal(mine.begin(), mine.end(), lease.blocks().begin()));
 }
 
 TEST(RecordTier, WithoutReadingNothingIsFetched) {

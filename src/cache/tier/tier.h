@@ -85,6 +85,8 @@ class Tier {
   virtual std::string_view name() const = 0;  // "disk"; a literal
   // Others read it, too: the next turn of a conversation may come to one of them at any moment.
   virtual bool shared() const { return false; }
+  // Recurrent state does not come back as it went down, but rounded: lossy, and reported as such.
+  virtual bool rounds() const { return false; }
   // A tier may be several, of which the first is read before the others: which one a record would
   // be read from (their speeds differ), what that is called, and whether all have the record. A
   // record that not all have is not continued: who lacks it needs everything that lies before.

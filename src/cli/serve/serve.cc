@@ -132,7 +132,7 @@ Status Serve(Options options) {
   }
   RaiseFileLimit();
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write
+  ::signal(SIGXFSZ, SIG_IGN);           // a file that may not grow is an error of that write
   LogThread log_thread(STDERR_FILENO);  // ends after all who log
   CatchSignals(!options.serve.tls_cert.empty());
   REPRISE_ASSIGN(const std::unique_ptr<ServerStack> stack, ServerStack::Start(options.serve));
@@ -201,6 +201,10 @@ void AddTierOptions(Flags* flags, ServeOptions* serve) {
              "PEM file with who signs the store's certificate (default: the system's)");
   flags->Add("--state-key-file", &serve->state_key_file,
              "file of 32 bytes or 64 hexadecimal digits: records are encrypted with it");
+  flags->Add("--snapshots", &serve->snapshots,
+             "type of recurrent state on the disk and in the store: f32, or bf16, half as large: "
+             "lossy",
+             {.one_of = {"f32", "bf16"}});
   flags->Add("--kv-events", &serve->kv_events,
              "tell routers over ZeroMQ what the shared cache has: tcp://address:port");
   flags->Add("--kv-events-replay", &serve->kv_events_replay,

@@ -220,6 +220,19 @@ Status ServerStack::OpenEvents(StateCache* cache) {
 // From the farthest to the nearest: each is put in front of what is there.
 Status ServerStack::AttachTier(StateCache* cache) {
   const bool records = !options_.disk.empty() || !options_.store.empty();
+  StatePacking packing;
+  if (options_.snapshots == "bf16") {
+    if (!records) {
+      return InvalidArgument(
+          "--snapshots bf16 is for records; give a place for them with --disk or --store");
+    }
+    const StateSpec& spec = loaded_->model().state_spec();
+    if (!spec.has_recurrent()) {
+      return InvalidArgument(
+          "--snapshots bf16 rounds recurrent state, and this model has none (K/V has --kv)");
+    }
+    packing = StatePacking::Rounded(spec);
+  }
   StateKey key;
   if (!options_.state_key_file.empty()) {
     if (!records) {
@@ -235,11 +248,11 @@ Status ServerStack::AttachTier(StateCache* cache) {
   };
   if (!options_.store.empty()) {
     REPRISE_ASSIGN(std::unique_ptr<RecordStore> store, OpenStore(key));
-    put(std::make_unique<RecordTier>(std::move(store)));
+    put(std::make_unique<RecordTier>(std::move(store), packing));
   }
   if (!options_.disk.empty()) {
     REPRISE_ASSIGN(std::unique_ptr<RecordStore> disk, OpenDisk(key));
-    put(std::make_unique<RecordTier>(std::move(disk)));
+    put(std::make_unique<RecordTier>(std::move(disk), packing));
   }
   if (options_.host_mib > 0) {
     REPRISE_ASSIGN(std::unique_ptr<Tier> host, OpenHost(*cache));

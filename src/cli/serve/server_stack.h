@@ -51,10 +51,11 @@ struct ServeOptions {
   int store_timeout_ms = 1000;
   double store_hours = 24;  // that unused state stays there
   bool store_compress = false;
-  std::string store_ca;          // PEM file; empty: the system's
-  std::string state_key_file;    // empty: records are checked, not encrypted
-  std::string kv_events;         // address for events of the cache; empty: none
-  std::string kv_events_replay;  // where to ask for those that were missed; empty: nowhere
+  std::string store_ca;           // PEM file; empty: the system's
+  std::string state_key_file;     // empty: records are checked, not encrypted
+  std::string snapshots = "f32";  // of records; "bf16": recurrent state is rounded
+  std::string kv_events;          // address for events of the cache; empty: none
+  std::string kv_events_replay;   // where to ask for those that were missed; empty: nowhere
   std::string kv_events_topic;
   int stream_gap_ms = 200;
   int connections = 4000;

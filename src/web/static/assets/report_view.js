@@ -73,7 +73,8 @@ function numbers(r) {
     ['Snapshots', `${count(r.snapshots_taken)} taken, ${count(r.snapshots_declined)} not worth it`],
     ['Restored in', milliseconds(r.restore_ms)],
     ...(r.loaded ? [[`From the ${r.tier}`, `${tokens(r.loaded.tokens)} in ${milliseconds(r.loaded.ms)}`]] : []),
-    ...(r.lossy ? [['K/V kept (SnapKV)', `${count(r.lossy.kept_tokens)} of ${tokens(r.lossy.of_tokens)}`]] : []),
+    ...(r.lossy?.along ? [['K/V kept (SnapKV)', `${count(r.lossy.kept_tokens)} of ${tokens(r.lossy.of_tokens)}`]] : []),
+    ...(r.lossy?.snapshots ? [['Stored states (lossy)', r.lossy.snapshots]] : []),
     ['Waited', milliseconds(r.queue_ms)],
     ['First token', milliseconds(r.first_token_ms)],
     ['Whole reply', `${tokens(r.generated_tokens)} in ${milliseconds(r.total_ms)}`],
@@ -93,7 +94,7 @@ export function reportCard({ id, time_ms, report, stored }, open) {
       h('span', { class: 'hint' }, `first token ${milliseconds(r.first_token_ms)} · ${clock(time_ms)}`)),
     bar(r),
     h('p', {}, computed > 1 ? `${tokens(computed)} had to be computed. ` : '', reasonOf(r)),
-    r.lossy ? keptAlong(r.lossy) : null,
+    r.lossy?.along ? keptAlong(r.lossy) : null,
     r.diverged ? difference(r.diverged, stored) : null,
     numbers(r));
 }
