@@ -23,8 +23,8 @@ constexpr int32_t kTokensPerRunning = 480;
 constexpr int32_t kTokensPerStepMin = 8'192;
 
 int32_t TokensToLookUp(size_t running) {
-  const auto others = static_cast<int32_t>(
-      std::min<size_t>(running, kTokensPerStep / kTokensPerRunning));
+  const auto others =
+      static_cast<int32_t>(std::min<size_t>(running, kTokensPerStep / kTokensPerRunning));
   return std::max(kTokensPerStepMin, kTokensPerStep - kTokensPerRunning * others);
 }
 

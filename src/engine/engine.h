@@ -140,10 +140,12 @@ class Engine {
   Lease Acquire(Sequence& sequence);
   Status Compact(Sequence& sequence);
 
-  // engine.cc
+  // submission.cc
   void ScorePrompt(Sequence& sequence);
   void PrepareCompaction(Sequence& sequence) const;
   bool TakePlaceInQueue(const GenerateRequest& request);
+
+  // engine.cc
   void PlanStep();
   Status Forward();
   Status Compute(const BatchView& batch);
