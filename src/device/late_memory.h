@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "device/buffer.h"
+#include "device/disguised_memory.h"
 #include "device/host_lane.h"
-#include "device/memory.h"
 #include "device/raw.h"
 
 namespace reprise {
@@ -18,31 +18,9 @@ namespace reprise {
 // For tests: memory of this process whose lanes copy as late as they may, one copy each time that
 // somebody asks how far they are. What is to be copied in is noise until then. So whoever frees,
 // overwrites or reads what a copy still needs gives a wrong answer, as on a GPU.
-class LateMemory final : public DeviceMemory, public LaneSource {
+class LateMemory final : public DisguisedMemory, public LaneSource {
  public:
-  Result<DeviceBuffer> Allocate(size_t bytes) override { return HostMemory().Allocate(bytes); }
-  Result<DeviceBuffer> Reserve(size_t bytes) override { return HostMemory().Reserve(bytes); }
-  Status Commit(DevicePtr<std::byte> begin, size_t bytes) override {
-    return HostMemory().Commit(begin, bytes);
-  }
-  void Discard(DevicePtr<std::byte> begin, size_t bytes) override {
-    HostMemory().Discard(begin, bytes);
-  }
-  size_t page_bytes() const override { return HostMemory().page_bytes(); }
-  void Upload(DevicePtr<std::byte> to, const void* from, size_t bytes) override {
-    HostMemory().Upload(to, from, bytes);
-  }
-  void Download(void* to, DevicePtr<const std::byte> from, size_t bytes) override {
-    HostMemory().Download(to, from, bytes);
-  }
-  void Copy(DevicePtr<std::byte> to, DevicePtr<const std::byte> from, size_t bytes) override {
-    HostMemory().Copy(to, from, bytes);
-  }
-  void Zero(DevicePtr<std::byte> to, size_t bytes) override { HostMemory().Zero(to, bytes); }
-  void Synchronize() override {}
   DevicePtr<std::byte> Reach(void*) override { return nullptr; }
-  Capacity capacity() const override { return HostMemory().capacity(); }
-
   Result<std::unique_ptr<HostLane>> OpenLane(size_t bytes) override {
     REPRISE_ASSIGN(Buffer buffer, Buffer::Allocate(bytes));
     return std::unique_ptr<HostLane>(std::make_unique<Lane>(std::move(buffer)));

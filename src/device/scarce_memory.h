@@ -11,14 +11,14 @@
 #include <utility>
 
 #include "base/check.h"
-#include "device/memory.h"
+#include "device/disguised_memory.h"
 #include "device/raw.h"
 
 namespace reprise {
 
 // For tests: memory of which there is less than was promised. Reserved pages cannot be touched
 // until they are committed, and only so many can be at a time.
-class ScarceMemory final : public DeviceMemory {
+class ScarceMemory final : public DisguisedMemory {
  public:
   // Pages of so many bytes, a multiple of the machine's.
   explicit ScarceMemory(size_t bytes, size_t page_bytes = 65536)
@@ -66,18 +66,6 @@ class ScarceMemory final : public DeviceMemory {
   }
   size_t page_bytes() const override { return page_; }
 
-  void Upload(DevicePtr<std::byte> to, const void* from, size_t bytes) override {
-    HostMemory().Upload(to, from, bytes);
-  }
-  void Download(void* to, DevicePtr<const std::byte> from, size_t bytes) override {
-    HostMemory().Download(to, from, bytes);
-  }
-  void Copy(DevicePtr<std::byte> to, DevicePtr<const std::byte> from, size_t bytes) override {
-    HostMemory().Copy(to, from, bytes);
-  }
-  void Zero(DevicePtr<std::byte> to, size_t bytes) override { HostMemory().Zero(to, bytes); }
-  void Synchronize() override {}
-  DevicePtr<std::byte> Reach(void* host) override { return HostMemory().Reach(host); }
   Capacity capacity() const override { return {bytes_max_, bytes_max_ - committed_bytes()}; }
 
  private:
