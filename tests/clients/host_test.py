@@ -12,20 +12,14 @@ import unittest
 import urllib.request
 
 import harness
-from kept_state import SLACK, STORY, ask, get, said, tier_of, user
+from kept_state import SLACK, STORY, BesideCold, ask, get, said, tier_of, user
 
 PROGRAM = sys.argv.pop(1)
 SMALL = ("-c", "2400", "--cache-mib", "8")  # two or three conversations
 
 
-class Host(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.cold = harness.Server(PROGRAM, "--no-idle-work", model=harness.TINY)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cold.stop()
+class Host(BesideCold):
+    program = PROGRAM
 
     def start(self, *options):
         server = harness.Server(PROGRAM, *SMALL, *options, model=harness.TINY)

@@ -1,6 +1,9 @@
 """What tests of kept state ask of a server and look at: conversations with every bit that is sent, and the tiers' own figures."""
 import json
+import unittest
 import urllib.request
+
+import harness
 
 SLACK = 64  # tokens that may be computed besides the new ones
 STORY = "Once upon a time there was a fox who lived in the forest near the river and had many friends. "
@@ -35,3 +38,15 @@ def said(answer):
 
 def tier_of(server, name):
     return next(tier for tier in get(server, "/v1/cache")["server"]["budget"] if tier["tier"] == name)
+
+
+class BesideCold(unittest.TestCase):
+    """Tests with `cold`, a server that has kept nothing, to compare with. `program` is the file of the server."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cold = harness.Server(cls.program, "--no-idle-work", model=harness.TINY)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cold.stop()

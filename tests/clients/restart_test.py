@@ -20,7 +20,7 @@ import urllib.error
 import urllib.request
 
 import harness
-from kept_state import SLACK, STORY, ask, get, post, said, tier_of, user
+from kept_state import SLACK, STORY, BesideCold, ask, get, post, said, tier_of, user
 
 PROGRAM = sys.argv.pop(1)
 KILLS = int(os.environ.get("REPRISE_KILLS", "12"))
@@ -31,14 +31,8 @@ def disk_of(server):
     return tier_of(server, "disk")
 
 
-class Restart(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.cold = harness.Server(PROGRAM, "--no-idle-work", model=harness.TINY)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cold.stop()
+class Restart(BesideCold):
+    program = PROGRAM
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()

@@ -15,7 +15,7 @@ import unittest
 
 import harness
 import redis_server
-from kept_state import SLACK, STORY, ask, get, post, said, tier_of, user
+from kept_state import SLACK, STORY, BesideCold, ask, get, post, said, tier_of, user
 
 PROGRAM = sys.argv.pop(1)
 
@@ -32,14 +32,8 @@ def wait_for(what, seconds=60):
         time.sleep(0.05)
 
 
-class Store(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.cold = harness.Server(PROGRAM, "--no-idle-work", model=harness.TINY)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cold.stop()
+class Store(BesideCold):
+    program = PROGRAM
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()

@@ -101,6 +101,13 @@ class TiersTest : public testing::TestWithParam<std::tuple<bool, int, bool>> {
       client_.Run(RandomTokens(1000 + other, 3000));
     }
   }
+  // The prompt is below, and nothing is in memory or on its way.
+  void StoreOnlyBelow() {
+    StoreAndSpill();
+    EvictAll();
+    client_.index.CancelMoves();
+    Moves();
+  }
   std::optional<Residency> Where() {
     return client_.index.ResidencyOf(client_.key, std::span(prompt_).first(stored_));
   }
@@ -158,10 +165,7 @@ TEST_P(TiersTest, AnEntryIsKnownWhereverItIs) {
 }
 
 TEST_P(TiersTest, ALoadIsAwaitedByAllWhoWantIt) {
-  StoreAndSpill();
-  EvictAll();
-  client_.index.CancelMoves();
-  Moves();
+  StoreOnlyBelow();
   const std::vector<TokenId> next = NextTurn();
   Lease first = client_.Acquire(next), second = client_.Acquire(next);
   EXPECT_TRUE(client_.index.FindAwaited(first)) << "asked for while it waits in the queue";
@@ -177,10 +181,7 @@ TEST_P(TiersTest, ALoadIsAwaitedByAllWhoWantIt) {
 }
 
 TEST_P(TiersTest, WhatFailsIsAMiss) {
-  StoreAndSpill();
-  EvictAll();
-  client_.index.CancelMoves();
-  Moves();
+  StoreOnlyBelow();
   Lease lease = client_.Acquire(NextTurn());
   ASSERT_TRUE(client_.index.Start(lease).pending());
   Done(Moves().at(0), /*ok=*/false);
@@ -237,10 +238,7 @@ TEST_P(TiersTest, RunningRequestsTakeTheMemoryOfMoves) {
 }
 
 TEST_P(TiersTest, LoadingMustBeSooner) {
-  StoreAndSpill();
-  EvictAll();
-  client_.index.CancelMoves();
-  Moves();
+  StoreOnlyBelow();
   // A load that took a second for 1 MiB, steps that took a microsecond.
   Lease slow = client_.Acquire(NextTurn());
   ASSERT_TRUE(client_.index.Start(slow).pending());
@@ -268,7 +266,7 @@ TEST_P(TiersTest, AConversationIsWrittenPieceByPiece) {
   const std::vector<Move> moves = Moves();
   ASSERT_EQ(moves.size(), 1u);
   const RecordHead& head = moves[0].records[0];
-  if (!has_kv()) return;
+  if (!has_kv()) GTEST_SKIP() << "no K/V";
   EXPECT_EQ(head.parent, record_.id);
   EXPECT_EQ(head.first_block, record_.position / kBlockTokens);
   EXPECT_LE(moves[0].blocks.size(), 4u);
@@ -366,11 +364,8 @@ TEST_P(TiersTest, RecordsAreBounded) {
 // What was loaded is the last window. Should the record be lost, that much can still be stored, and
 // gone on from.
 TEST_P(TiersTest, AWindowIsStoredWithoutWhatLiesBefore) {
-  if (window() == 0) return;
-  StoreAndSpill();
-  EvictAll();
-  client_.index.CancelMoves();
-  Moves();
+  if (window() == 0) GTEST_SKIP() << "no window";
+  StoreOnlyBelow();
   Lease lease = client_.Acquire(NextTurn());
   ASSERT_TRUE(client_.index.Start(lease).pending());
   const std::vector<Move> fetch = Moves();
@@ -401,11 +396,8 @@ TEST_P(TiersTest, AWindowIsStoredWithoutWhatLiesBefore) {
 
 // A prompt that was loaded is computed again from its beginning: what was a gap is none any more.
 TEST_P(TiersTest, AGapIsFilled) {
-  if (window() == 0 || recurrent()) return;
-  StoreAndSpill();
-  EvictAll();
-  client_.index.CancelMoves();
-  Moves();
+  if (window() == 0 || recurrent()) GTEST_SKIP() << "a state cannot be cut, or there is no window";
+  StoreOnlyBelow();
   Lease lease = client_.Acquire(NextTurn());
   ASSERT_TRUE(client_.index.Start(lease).pending());
   Done(Moves().at(0));

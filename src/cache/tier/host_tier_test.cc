@@ -231,19 +231,12 @@ TEST(HostTier, RandomSchedules) {
       }
     }
     machine.Begin();
-    std::vector<std::vector<TokenId>> past = {Tokens(seed, 100)};
+    RandomTalk talk(seed);
     const auto count = [&] {
       for (size_t i = 0; i < 3; ++i) fetches[i] += machine.cache->stats().tiers[i].fetches;
     };
     for (int step = 0; step < 60 && !HasFatalFailure(); ++step) {
-      auto prompt = past[rng.Below(past.size())];
-      prompt.resize(1 + rng.Below(prompt.size()));
-      prompt = Join(prompt, Tokens(rng.Next(), 1 + rng.Below(200)));
-      if (prompt.size() > 1500) prompt.resize(1500);
-      const auto reply = Tokens(rng.Next(), rng.Below(100));
-      machine.Run(prompt, reply);
-      past.push_back(Join(prompt, reply));
-      if (past.size() > 12) past.erase(past.begin());
+      talk.Turn(rng, machine);
       switch (rng.Below(12)) {
         case 0:
           machine.Rest();

@@ -120,16 +120,9 @@ TEST(JoinedTier, WhateverHappensTheStateIsRight) {
     pair.disk.fault =
         pair.far.fault = [&](const char*) { return faults > 0 && --faults == 0 ? EIO : 0; };
     pair.Begin();
-    std::vector<std::vector<TokenId>> past = {Tokens(seed, 100)};
+    RandomTalk talk(seed);
     for (int step = 0; step < 80 && !testing::Test::HasFatalFailure(); ++step) {
-      auto prompt = past[rng.Below(past.size())];
-      prompt.resize(1 + rng.Below(prompt.size()));
-      prompt = Join(prompt, Tokens(rng.Next(), 1 + rng.Below(200)));
-      if (prompt.size() > 1500) prompt.resize(1500);
-      const auto reply = Tokens(rng.Next(), rng.Below(100));
-      pair.Run(prompt, reply);
-      past.push_back(Join(prompt, reply));
-      if (past.size() > 12) past.erase(past.begin());
+      talk.Turn(rng, pair);
       const auto count = [&] {
         for (size_t i = 0; i < 2; ++i) fetches[i] += pair.cache->stats().tiers[i].fetches;
       };

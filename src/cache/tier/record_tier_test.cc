@@ -269,17 +269,10 @@ TEST(RecordTier, RandomSchedules) {
     machine.disk.bytes_max = (256 + rng.Below(2048)) << 10;
     machine.disk.fault = [&](const char*) { return faults > 0 && --faults == 0 ? EIO : 0; };
     machine.Begin();
-    std::vector<std::vector<TokenId>> past = {Tokens(seed, 100)};
+    RandomTalk talk(seed);
     uint64_t fetches = 0;
     for (int step = 0; step < 80 && !testing::Test::HasFatalFailure(); ++step) {
-      auto prompt = past[rng.Below(past.size())];
-      prompt.resize(1 + rng.Below(prompt.size()));
-      prompt = Join(prompt, Tokens(rng.Next(), 1 + rng.Below(200)));
-      if (prompt.size() > 1500) prompt.resize(1500);
-      const auto reply = Tokens(rng.Next(), rng.Below(100));
-      machine.Run(prompt, reply);
-      past.push_back(Join(prompt, reply));
-      if (past.size() > 12) past.erase(past.begin());
+      talk.Turn(rng, machine);
       switch (rng.Below(12)) {
         case 0:
           machine.Rest();

@@ -182,4 +182,25 @@ inline std::vector<TokenId> Join(std::vector<TokenId> a, const std::vector<Token
   return a;
 }
 
+// Requests that begin as earlier ones did, up to a random place.
+class RandomTalk {
+ public:
+  explicit RandomTalk(uint64_t seed) : past_{Tokens(seed, 100)} {}
+
+  // Runs the next one, with its reply.
+  void Turn(Rng& rng, Machine& machine) {
+    auto prompt = past_[rng.Below(past_.size())];
+    prompt.resize(1 + rng.Below(prompt.size()));
+    prompt = Join(prompt, Tokens(rng.Next(), 1 + rng.Below(200)));
+    if (prompt.size() > 1500) prompt.resize(1500);
+    const auto reply = Tokens(rng.Next(), rng.Below(100));
+    machine.Run(prompt, reply);
+    past_.push_back(Join(prompt, reply));
+    if (past_.size() > 12) past_.erase(past_.begin());
+  }
+
+ private:
+  std::vector<std::vector<TokenId>> past_;
+};
+
 }  // namespace reprise
