@@ -25,6 +25,12 @@ class SteadyClock : public Clock {
   }
 };
 
+// The one that servers go by.
+inline const Clock& TheSteadyClock() {
+  static const SteadyClock clock;
+  return clock;
+}
+
 // Processor time of the calling thread, in seconds: what neighbours take is not counted. Good for
 // the work of one thread; of others, only the caller's waiting is part of it.
 inline double ThreadSeconds() {

@@ -119,7 +119,7 @@ bool StateCache::StoreAll(std::chrono::milliseconds timeout) {
   index_->WishAll();
   while (index_->wishes() || index_->moves_under_way() > 0) {
     if (std::chrono::steady_clock::now() >= end) return false;
-    index_->Hear(tier_->Poll());
+    index_->Hear(tier_->Poll(Tier::When::kAtRest));
     (void)index_->Maintain();
     Begin();
     std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -166,7 +166,7 @@ void StateCache::Tell() {
 }
 
 void StateCache::SetTime(int64_t now_ms) {
-  if (tier_ != nullptr) index_->Hear(tier_->Poll());
+  if (tier_ != nullptr) index_->Hear(tier_->Poll(Tier::When::kBetweenSteps));
   index_->SetTime(now_ms);
   store_->SetTime(now_ms);
   Begin();
@@ -247,6 +247,7 @@ bool StateCache::Maintain() {
   constexpr size_t kGiveBackBytes = 64 << 20;  // per call
   // Pages cost four times the copy that fills them: a pause between two turns is no reason.
   constexpr int64_t kUnusedMs = 600'000;
+  if (tier_ != nullptr) index_->Hear(tier_->Poll(Tier::When::kAtRest));
   const bool more = index_->Maintain();
   Begin();
   Tell();

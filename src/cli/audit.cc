@@ -70,8 +70,8 @@ class QuickTier : public Tier {
   void Cancel(uint64_t move) override { tier_->Cancel(move); }
   void Remove(TierRecordId record) override { tier_->Remove(record); }
   void Reset(const NamespaceKey* key) override { tier_->Reset(key); }
-  News Poll() override {
-    News news = tier_->Poll();
+  News Poll(When when) override {
+    News news = tier_->Poll(when);
     for (MoveDone& done : news.done) done.ns = 1;
     return news;
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tier/transfers.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -92,8 +94,18 @@ std::vector<Transfers::LookDone> Transfers::TakeLooks() {
   return std::exchange(looks_done_, {});
 }
 
+// Nobody waits for what is written, but somebody does for what is computed: where both want a core,
+// the writer gets about a tenth of it, which is enough for a disk.
+void Transfers::StepBack() {
+#ifdef __linux__
+  constexpr int kNice = 10;
+  (void)::setpriority(PRIO_PROCESS, 0, kNice);  // of this thread alone
+#endif
+}
+
 // At the end only removals are still carried out: the folder keeps its bound.
 void Transfers::WriteLoop() {
+  StepBack();
   std::optional<Writing> writing;
   std::unique_lock lock(mutex_);
   for (;;) {

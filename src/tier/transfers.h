@@ -123,6 +123,7 @@ class Transfers {
   };
 
   void Push(WriteOp op);
+  static void StepBack();
   void WriteLoop();
   void ReadLoop();
   void LookLoop();

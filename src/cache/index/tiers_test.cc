@@ -40,7 +40,7 @@ class ToldTier : public Tier {
   void Cancel(uint64_t move) override { cancelled.insert(move); }
   void Remove(TierRecordId record) override { removed.insert(record); }
   void Reset(const NamespaceKey*) override {}
-  News Poll() override { return {}; }
+  News Poll(When) override { return {}; }
 
   bool others = false;  // read it, too
   bool asks = false;    // and write to it

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <utility>
 
@@ -19,17 +18,12 @@ constexpr size_t kInBytes = size_t{16} << 20;
 constexpr size_t kOutBytes = size_t{4} << 20;
 constexpr size_t kOutBytesBeside = size_t{64} << 20;
 
-int64_t NowNs() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-}
-
 size_t Pieces(size_t bytes, size_t piece) { return (bytes + piece - 1) / piece; }
 
 }  // namespace
 
 Result<std::unique_ptr<HostTier>> HostTier::Make(const StateLayout& layout, size_t bytes,
-                                                 DeviceMemory& device) {
+                                                 DeviceMemory& device, const Clock& clock) {
   const StateShape shape{layout.block_bytes(), layout.state_bytes()};
   const size_t slot = shape.block_bytes > 0 ? shape.block_bytes : shape.state_bytes;
   const size_t least = (shape.block_bytes > 0 ? slot : 0) + Pieces(shape.state_bytes, slot) * slot;
@@ -40,13 +34,14 @@ Result<std::unique_ptr<HostTier>> HostTier::Make(const StateLayout& layout, size
                     double(bytes) / (1 << 20), double(least) / (1 << 20)));
   }
   REPRISE_ASSIGN(std::unique_ptr<HostLane> lane, OpenLane(device, bytes / slot * slot));
-  return std::unique_ptr<HostTier>(new HostTier(shape, std::move(lane)));
+  return std::unique_ptr<HostTier>(new HostTier(shape, std::move(lane), clock));
 }
 
-HostTier::HostTier(StateShape shape, std::unique_ptr<HostLane> lane)
+HostTier::HostTier(StateShape shape, std::unique_ptr<HostLane> lane, const Clock& clock)
     : shape_(shape),
       slot_bytes_(shape.block_bytes > 0 ? shape.block_bytes : shape.state_bytes),
       lane_(std::move(lane)),
+      clock_(clock),
       slot_count_(lane_->size() / slot_bytes_) {
   free_.resize(slot_count_);
   for (size_t i = 0; i < slot_count_; ++i) free_[i] = static_cast<uint32_t>(slot_count_ - 1 - i);
@@ -66,7 +61,7 @@ void HostTier::Find(const NamespaceKey& key, std::span<const TokenId> prompt, co
 void HostTier::Begin(const Move& move) {
   Flight flight;
   flight.move = move;
-  flight.begun_ns = NowNs();
+  flight.begun_ns = clock_.NowNs();
   if (move.kind == Move::Kind::kSpill) {
     spills_.push_back(std::move(flight));
     return;
@@ -113,18 +108,25 @@ bool HostTier::PlanFetch(Flight* flight) {
   return true;
 }
 
-// Asks for copies until so many bytes are under way. True: all of them are.
+// Asks for copies until so many bytes are under way; of what this thread copies down itself, as
+// much as the pace allows. True: all of them are.
 bool HostTier::Ask(Flight* flight, size_t* bytes_left) {
   const bool out = flight->move.kind == Move::Kind::kSpill;
-  for (; flight->next < flight->hops.size() && *bytes_left > 0; ++flight->next) {
+  const bool paced = out && !lane_->beside();
+  while (flight->next < flight->hops.size() && *bytes_left > 0 && (!paced || pace_.MayCopy())) {
     const Hop& hop = flight->hops[flight->next];
-    if (out) {
-      lane_->Out(At(hop.slot), hop.at, hop.bytes);
-    } else {
-      lane_->In(hop.at, At(hop.slot), hop.bytes);
-    }
-    flight->bytes += hop.bytes;
-    *bytes_left -= std::min(*bytes_left, hop.bytes);
+    const size_t left = hop.bytes - flight->offset;
+    const size_t bytes = paced ? std::min(left, CopyPace::kPieceBytes) : left;
+    std::byte* const here = At(hop.slot) + flight->offset;
+    const DevicePtr<std::byte> there = hop.at + static_cast<int64_t>(flight->offset);
+    const auto copy = [&] { out ? lane_->Out(here, there, bytes) : lane_->In(there, here, bytes); };
+    paced ? pace_.Spend(copy) : copy();
+    flight->bytes += bytes;
+    flight->offset += bytes;
+    *bytes_left -= std::min(*bytes_left, bytes);
+    if (bytes < left) continue;
+    ++flight->next;
+    flight->offset = 0;
   }
   flight->mark = lane_->Mark();
   return flight->next == flight->hops.size();
@@ -140,7 +142,7 @@ void HostTier::Release(Flight* flight) {
 void HostTier::Cancel(uint64_t move) {
   const auto cancel = [&](Flight& flight) {
     if (flight.move.id != move) return false;
-    if (flight.next > 0) lane_->Join();
+    if (flight.bytes > 0) lane_->Join();
     if (flight.facts) ++stats_.stores_aborted;
     Release(&flight);
     return true;
@@ -187,8 +189,9 @@ bool HostTier::MakeRoom(size_t slots) {
   return true;
 }
 
-Tier::News HostTier::Poll() {
+Tier::News HostTier::Poll(When when) {
   News news;
+  pace_.Begin(when);
   CopyIn(&news);
   CopyOut(&news);
   news.lost = std::exchange(lost_, {});
@@ -204,7 +207,7 @@ void HostTier::CopyIn(News* news) {
       if (!Ask(&flight, &bytes_left)) return false;
     }
     if (!flight.failed && !lane_->Reached(flight.mark)) return false;
-    const int64_t ns = NowNs() - flight.begun_ns;
+    const int64_t ns = clock_.NowNs() - flight.begun_ns;
     Release(&flight);
     ++(flight.failed ? stats_.fetches_failed : stats_.fetches);
     stats_.bytes_read += flight.bytes;
@@ -291,7 +294,7 @@ void HostTier::EndSpill(Flight* flight, News* news) {
   news->done.push_back({.id = flight->move.id,
                         .ok = id.valid(),
                         .bytes = flight->bytes,
-                        .ns = NowNs() - flight->begun_ns});
+                        .ns = clock_.NowNs() - flight->begun_ns});
 }
 
 void HostTier::AddTo(CacheStats* stats) const {

@@ -10,7 +10,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
+#include "cache/tier/copy_pace.h"
 #include "cache/tier/known_records.h"
 #include "cache/tier/tier.h"
 #include "device/host_lane.h"
@@ -38,7 +40,8 @@ class HostTier : public Tier {
  public:
   // `bytes` of memory, taken now. Fails where they are not to be had, or are too few to be of use.
   static Result<std::unique_ptr<HostTier>> Make(const StateLayout& layout, size_t bytes,
-                                                DeviceMemory& device);
+                                                DeviceMemory& device,
+                                                const Clock& clock = TheSteadyClock());
 
   std::string_view name() const override { return "host"; }
   void Open(const StateMemory& memory, DeviceMemory&) override { memory_ = memory; }
@@ -47,7 +50,7 @@ class HostTier : public Tier {
   void Cancel(uint64_t move) override;
   void Remove(TierRecordId record) override;
   void Reset(const NamespaceKey* key) override;
-  News Poll() override;
+  News Poll(When when) override;
   void AddTo(CacheStats* stats) const override;
 
  private:
@@ -61,7 +64,8 @@ class HostTier : public Tier {
     Move move;
     int64_t begun_ns = 0;
     std::vector<Hop> hops;
-    size_t next = 0;    // to be asked for
+    size_t next = 0;    // to be asked for,
+    size_t offset = 0;  // from here on
     uint64_t mark = 0;  // behind those that were
     size_t bytes = 0;
     RecordId held;                     // what it reads or continues
@@ -70,7 +74,7 @@ class HostTier : public Tier {
     bool failed = false;
   };
 
-  HostTier(StateShape shape, std::unique_ptr<HostLane> lane);
+  HostTier(StateShape shape, std::unique_ptr<HostLane> lane, const Clock& clock);
   PathId RootOf(const NamespaceKey& key) const { return key_.NamespaceOf(key.digest, key.salt); }
   std::byte* At(uint32_t slot) const { return lane_->data() + slot * slot_bytes_; }
   size_t SlotsOf(const RecordFacts& facts) const;
@@ -88,6 +92,8 @@ class HostTier : public Tier {
   const StateShape shape_;
   const size_t slot_bytes_;
   const std::unique_ptr<HostLane> lane_;
+  const Clock& clock_;
+  CopyPace pace_{clock_};
   const StateKey key_;  // none: nothing leaves this process
   StateMemory memory_;
   size_t slot_count_ = 0;

@@ -105,9 +105,9 @@ void JoinedTier::Hear(size_t tier, News heard, News* news) {
   news->answered.insert(news->answered.end(), heard.answered.begin(), heard.answered.end());
 }
 
-Tier::News JoinedTier::Poll() {
+Tier::News JoinedTier::Poll(When when) {
   News news;
-  for (size_t i = 0; i < kBoth; ++i) Hear(i, tiers_[i]->Poll(), &news);
+  for (size_t i = 0; i < kBoth; ++i) Hear(i, tiers_[i]->Poll(when), &news);
   return news;
 }
 

@@ -41,7 +41,7 @@ class JoinedTier : public Tier {
   void Cancel(uint64_t move) override;
   void Remove(TierRecordId record) override;
   void Reset(const NamespaceKey* key) override;
-  News Poll() override;
+  News Poll(When when) override;
   void AddTo(CacheStats* stats) const override;
 
  private:

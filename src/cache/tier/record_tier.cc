@@ -2,7 +2,6 @@
 #include "cache/tier/record_tier.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "base/check.h"
@@ -12,11 +11,6 @@ namespace {
 
 // What one Poll copies: an engine that is at work polls once a step.
 constexpr size_t kCopyInBytes = size_t{16} << 20;
-
-int64_t NowNs() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-}
 
 }  // namespace
 
@@ -42,10 +36,10 @@ void RecordTier::Begin(const Move& move) {
   if (move.kind == Move::Kind::kSpill) {
     Spill& spill = spills_.emplace_back();
     spill.move = move;
-    spill.begun_ns = NowNs();
+    spill.begun_ns = clock_.NowNs();
     return;
   }
-  Fetch fetch{.move = move, .begun_ns = NowNs(), .came = std::nullopt};
+  Fetch fetch{.move = move, .begun_ns = clock_.NowNs(), .came = std::nullopt};
   const auto place = known_.PlaceOf(move.records.back().id);
   const auto plan =
       place ? store_->Plan(*place, static_cast<uint32_t>(move.first_block)) : std::nullopt;
@@ -79,8 +73,9 @@ void RecordTier::Reset(const NamespaceKey* key) {
   store_->Forget(key != nullptr ? &space : nullptr);
 }
 
-Tier::News RecordTier::Poll() {
+Tier::News RecordTier::Poll(When when) {
   News news;
+  pace_.Begin(when);
   HearStore(&news);
   CopyIn(&news);
   CopyOut(&news);
@@ -99,7 +94,7 @@ void RecordTier::HearStore(News* news) {
     news->done.push_back({.id = spill.move.id,
                           .ok = heard.stored.has_value(),
                           .bytes = spill.bytes,
-                          .ns = NowNs() - spill.begun_ns});
+                          .ns = clock_.NowNs() - spill.begun_ns});
     DropSpill();
   }
   news->answered = std::move(heard.looked);
@@ -129,7 +124,8 @@ void RecordTier::CopyOut(News* news) {
       continue;
     }
     HandOver(&spill);
-    AskForPart(&spill);
+    TakePart(&spill);
+    CopyPart(&spill);
     HandOver(&spill);  // where copies go on beside the steps it comes later
     return;
   }
@@ -155,33 +151,59 @@ bool RecordTier::BeginSpill(Spill* spill, bool* stored) {
 
 // A part that has come out of memory is to be written.
 void RecordTier::HandOver(Spill* spill) {
-  if (!spill->part.lender || !store_->storing() || !parts_->lane().Reached(spill->mark)) return;
+  if (!spill->part.lender || spill->copied < spill->part.bytes.size()) return;
+  if (!store_->storing() || !parts_->lane().Reached(spill->mark)) return;
   spill->bytes += spill->part.bytes.size();
   store_->AddPart(std::exchange(spill->part, {}));
 }
 
-void RecordTier::AskForPart(Spill* spill) {
+// Memory for the next part, if the disk has room for it.
+void RecordTier::TakePart(Spill* spill) {
   const std::vector<RecordLayout::Part>& all = spill->draft->layout.parts();
   if (spill->part.lender || !store_->storing() || spill->next == all.size()) return;
-  const RecordLayout::Part& part = all[spill->next];
-  if (store_->HasRoom(part.bytes)) spill->part = parts_->Take(part.bytes);
+  const size_t bytes = all[spill->next].bytes;
+  if (store_->HasRoom(bytes)) spill->part = parts_->Take(bytes);
   if (!spill->part.lender) return;
+  spill->copied = 0;
   ++spill->next;
+}
+
+// Asks for copies of the part: all of it where they go on beside the steps.
+void RecordTier::CopyPart(Spill* spill) {
+  if (!spill->part.lender || spill->copied == spill->part.bytes.size()) return;
+  const RecordLayout::Part& part = spill->draft->layout.parts()[spill->next - 1];
   HostLane& lane = parts_->lane();
-  std::byte* const to = spill->part.bytes.data();
+  const bool paced = !lane.beside() || (part.block_count == 0 && packing_.rounded());
   lane.Follow();
-  for (uint32_t i = 0; i < part.block_count; ++i) {
-    const size_t at = part.first_block + i - static_cast<size_t>(spill->move.first_block);
-    lane.Out(to + i * shape_.block_bytes, memory_.block(spill->move.blocks[at]),
-             shape_.block_bytes);
-  }
-  if (part.block_count == 0 && packing_.rounded()) {
-    packing_.Read(*device_, memory_.state(spill->move.state), part.state_offset, {to, part.bytes});
-  } else if (part.block_count == 0) {
-    const auto from = memory_.state(spill->move.state) + static_cast<int64_t>(part.state_offset);
-    lane.Out(to, from, part.bytes);
+  while (spill->copied < part.bytes && (!paced || pace_.MayCopy())) {
+    const size_t left = part.bytes - spill->copied;
+    const size_t bytes = paced ? std::min(left, CopyPace::kPieceBytes) : left;
+    const auto copy = [&] { CopyPiece(*spill, part, spill->copied, bytes); };
+    paced ? pace_.Spend(copy) : copy();
+    spill->copied += bytes;
   }
   spill->mark = lane.Mark();
+}
+
+// Bytes of a part from an offset on.
+void RecordTier::CopyPiece(const Spill& spill, const RecordLayout::Part& part, size_t offset,
+                           size_t bytes) {
+  const auto to = spill.part.bytes.subspan(offset, bytes);
+  if (part.block_count == 0) {
+    const DevicePtr<const std::byte> state = memory_.state(spill.move.state);
+    const size_t at = part.state_offset + offset;
+    if (packing_.rounded()) return packing_.Read(*device_, state, at, to);
+    return parts_->lane().Out(to.data(), state + static_cast<int64_t>(at), bytes);
+  }
+  const size_t first = part.first_block - static_cast<size_t>(spill.move.first_block);
+  for (size_t done = 0; done < bytes;) {
+    const size_t block = (offset + done) / shape_.block_bytes;
+    const size_t within = (offset + done) % shape_.block_bytes;
+    const size_t some = std::min(bytes - done, shape_.block_bytes - within);
+    const DevicePtr<const std::byte> from = memory_.block(spill.move.blocks[first + block]);
+    parts_->lane().Out(to.data() + done, from + static_cast<int64_t>(within), some);
+    done += some;
+  }
 }
 
 void RecordTier::CopyIn(News* news) {
@@ -192,7 +214,7 @@ void RecordTier::CopyIn(News* news) {
     news->done.push_back({.id = fetch.move.id,
                           .ok = !fetch.failed,
                           .bytes = fetch.came ? fetch.came->bytes.size() : 0,
-                          .ns = NowNs() - fetch.begun_ns});
+                          .ns = clock_.NowNs() - fetch.begun_ns});
     return true;
   });
 }

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
+#include "cache/tier/copy_pace.h"
 #include "cache/tier/known_records.h"
 #include "cache/tier/part_pool.h"
 #include "cache/tier/tier.h"
@@ -19,7 +21,7 @@
 namespace reprise {
 
 // A tier of records (tier/record_store.h), on a disk or in a store that several servers share: what
-// the index wants moved is copied out of memory part by part, one in each Poll, and written behind;
+// the index wants moved is copied out of memory piece by piece (copy_pace.h) and written behind;
 // what it wants back is read by other threads and copied in when all of it was checked. So the
 // engine's thread never waits.
 //
@@ -33,8 +35,9 @@ namespace reprise {
 // Thread safety: none.
 class RecordTier : public Tier {
  public:
-  explicit RecordTier(std::unique_ptr<RecordStore> store, StatePacking packing = {})
-      : store_(std::move(store)), packing_(std::move(packing)) {}
+  explicit RecordTier(std::unique_ptr<RecordStore> store, StatePacking packing = {},
+                      const Clock& clock = TheSteadyClock())
+      : store_(std::move(store)), packing_(std::move(packing)), clock_(clock) {}
 
   std::string_view name() const override { return store_->home().kind(); }
   bool shared() const override { return store_->home().shared(); }
@@ -48,16 +51,17 @@ class RecordTier : public Tier {
   void Cancel(uint64_t move) override;
   void Remove(TierRecordId record) override;
   void Reset(const NamespaceKey* key) override;
-  News Poll() override;
+  News Poll(When when) override;
   void AddTo(CacheStats* stats) const override { stats->Add(store_->stats()); }
 
  private:
   struct Spill {
     Move move;
     std::optional<RecordStore::Draft> draft;  // once it has begun
-    size_t next = 0;                          // part to copy
+    size_t next = 0;                          // part to begin
     PartBytes part;                           // the one before it, on its way out of memory,
-    uint64_t mark = 0;                        // and when it is there
+    size_t copied = 0;                        // so much of it was asked for,
+    uint64_t mark = 0;                        // and when that is there
     size_t bytes = 0;
     int64_t begun_ns = 0;
   };
@@ -79,7 +83,9 @@ class RecordTier : public Tier {
   void HearStore(News* news);
   void CopyOut(News* news);
   bool BeginSpill(Spill* spill, bool* stored);
-  void AskForPart(Spill* spill);
+  void TakePart(Spill* spill);
+  void CopyPart(Spill* spill);
+  void CopyPiece(const Spill& spill, const RecordLayout::Part& part, size_t offset, size_t bytes);
   void HandOver(Spill* spill);
   void DropSpill();
   void CopyIn(News* news);
@@ -88,6 +94,8 @@ class RecordTier : public Tier {
   std::unique_ptr<PartPool> parts_;  // outlives the threads that write
   const std::unique_ptr<RecordStore> store_;
   const StatePacking packing_;
+  const Clock& clock_;
+  CopyPace pace_{clock_};
   StateMemory memory_;
   DeviceMemory* device_ = nullptr;
   StateShape shape_;

@@ -257,6 +257,48 @@ TEST(RecordTier, StateThatIsEvictedUnderLoadIsOnTheDisk) {
   }
 }
 
+// What goes down between steps goes in pieces that end anywhere in a block and in a state; where no
+// time passes, nothing goes.
+TEST(RecordTier, StepsGiveWhatTimeTheyHave) {
+  StateSpec spec = SpecOf(true, false, true);
+  for (int layer = 3; layer < 6; ++layer) {
+    spec.layers.insert(spec.layers.begin(), {layer, StateKind::kFullKv, 0, spec.layers[0].tensors});
+  }
+  spec.layers.back().tensors[0].shape = {30'000};
+  for (const bool host : {false, true}) {
+    for (const bool rounds : {false, !host}) {
+      Machine machine(spec);
+      HandClock clock;
+      machine.clock = &clock;
+      machine.rounds = rounds;
+      machine.options.budget_bytes = 64 << 20;
+      if (host) machine.disk.path.clear(), machine.host_bytes = 16 << 20;
+      machine.Begin();
+      const auto prompt = Tokens(1, 500);
+      machine.Run(prompt);
+      (void)machine.cache->StoreAll(std::chrono::milliseconds(0));  // wishes
+      (void)machine.cache->Maintain();
+      const uint64_t before = machine.cache->stats().tiers[0].stores;
+      for (int i = 0; i < 20; ++i) machine.Step();
+      EXPECT_LE(machine.cache->stats().tiers[0].stores, before + 1) << "what had begun at rest";
+      for (int i = 0; i < 4000 && machine.cache->moves_under_way() > 0; ++i) {
+        clock.now_ns += 1'000'000;
+        machine.Step();
+      }
+      EXPECT_EQ(machine.cache->moves_under_way(), 0u);
+      EXPECT_GT(machine.cache->stats().tiers[0].stores, before);
+      if (host) {
+        (void)machine.cache->GiveWay(SIZE_MAX / 2);
+      } else {
+        machine.Begin();
+      }
+      const ReuseReport report = machine.Run(Join(prompt, Tokens(2, 20)));
+      EXPECT_GE(report.loaded_tokens, 499);
+      EXPECT_EQ(machine.rounded_seen > 0, rounds);
+    }
+  }
+}
+
 // Many requests on few stems, little memory, a small folder, a disk that fails now and then, and
 // restarts: everything that is read is right (Machine::Compute), and the cache stays sound.
 TEST(RecordTier, RandomSchedules) {

@@ -118,7 +118,7 @@ size_t RehearsalTier::Read(const Move& move) {
   return bytes;
 }
 
-Tier::News RehearsalTier::Poll() {
+Tier::News RehearsalTier::Poll(When) {
   const auto chance = [this](int percent) {
     return rng_.Below(100) < static_cast<uint64_t>(percent);
   };

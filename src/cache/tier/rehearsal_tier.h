@@ -52,7 +52,7 @@ class RehearsalTier : public Tier {
   void Cancel(uint64_t move) override;
   void Remove(TierRecordId record) override;
   void Reset(const NamespaceKey* key) override;
-  News Poll() override;
+  News Poll(When) override;
 
  private:
   struct Pending {

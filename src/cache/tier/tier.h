@@ -122,8 +122,10 @@ class Tier {
     std::vector<TierRecordId> lost;  // records that are gone, or were found to be damaged
     std::vector<uint64_t> answered;  // questions
   };
+  // Between two steps of requests, which wait for this thread; or while it has nothing else to do.
+  enum class When { kBetweenSteps, kAtRest };
   // What has happened since the last call.
-  virtual News Poll() = 0;
+  virtual News Poll(When when) = 0;
 
   // What there is to say about it.
   virtual void AddTo(CacheStats*) const {}

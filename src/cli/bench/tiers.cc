@@ -10,6 +10,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,7 @@ namespace reprise::cli {
 namespace {
 
 constexpr int32_t kPromptTokens = 1000;
+constexpr int32_t kWarmSteps = 8;
 constexpr size_t kConversations = 8;  // about as many fill the memory; the tier holds a third
 
 struct Options {
@@ -96,10 +98,12 @@ class Bed {
     }
     return OkStatus();
   }
-  Status BeginStream(int32_t tokens) {
+  // One that lasts for so many steps, with nothing else under way.
+  Status BeginStream(int32_t steps) {
     if (stream_) stream_->Cancel();
-    REPRISE_ASSIGN(stream_, Submit(32, tokens));
-    for (int i = 0; i < 8; ++i) (void)engine_.Step();
+    Settle();
+    REPRISE_ASSIGN(stream_, Submit(32, steps + 2 * kWarmSteps));
+    for (int32_t i = 0; i < kWarmSteps; ++i) (void)engine_.Step();
     return OkStatus();
   }
   double StepMs() {
@@ -110,15 +114,16 @@ class Bed {
   bool writing() { return engine_.cache().moves_under_way() > 0; }
   // All that is not in the tier is to go there; nobody waits for it.
   void Wish() { (void)engine_.cache().StoreAll(std::chrono::milliseconds(0)); }
-  void Settle() {
-    for (int quiet = 0; quiet < 4; ++quiet) {
-      (void)engine_.Step();
-      if (writing()) quiet = -1;
-    }
-  }
   TierStats tier() { return engine_.cache().stats().tiers[0]; }
 
  private:
+  // Without a stream: until all that is wished for is down.
+  void Settle() {
+    for (int quiet = 0; quiet < 4; ++quiet) {
+      if (engine_.Step() || writing()) quiet = -1;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
   Result<std::shared_ptr<TokenStream>> Submit(int32_t prompt_tokens, int32_t tokens) {
     GenerateRequest request;
     for (int32_t i = 0; i < prompt_tokens; ++i) {
@@ -161,9 +166,9 @@ Status Run(const Options& options) {
   uint64_t bytes = 0;
   double writing_ms = 0;
   for (int32_t round = 0; round < options.repeat; ++round) {
-    REPRISE_TRY(bed.BeginStream(kPromptTokens));
-    bed.Settle();
+    REPRISE_TRY(bed.BeginStream(options.steps));
     for (int32_t i = 0; i < options.steps; ++i) quiet.push_back(bed.StepMs());
+    REPRISE_TRY(bed.BeginStream(options.steps));  // as old as the one before
     bed.Wish();
     const uint64_t before = bed.tier().bytes_written;
     for (int32_t i = 0; i < options.steps; ++i) {
