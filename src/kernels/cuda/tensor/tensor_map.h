@@ -18,4 +18,19 @@ CUtensorMap MakeTensorMap(const uint16_t* data, int64_t rows, int64_t cols, int6
 CUtensorMap MakeFloatMap(const float* data, int64_t rows, int64_t cols, int64_t stride,
                          int box_rows);
 
+// Rows of `bytes` bytes, one behind another, as the copy engine reads them: in boxes that are
+// swizzled by 128 bytes or lie in shared memory as they are. What lies outside is zero.
+// REQUIRES: data and bytes are multiples of 16.
+struct ByteBox {
+  int bytes;  // a multiple of 16, at most 256
+  int rows;
+  bool swizzled = false;  // 128 bytes wide, then
+};
+CUtensorMap MakeByteMap(const void* data, int64_t rows, int64_t bytes, const ByteBox& box);
+
+// Rows of `cols` elements of 2 or 4 bytes, `stride` bytes apart, in boxes of 16 bytes that begin at
+// any element. REQUIRES: data and stride are multiples of 16.
+CUtensorMap MakePieceMap(int element_bytes, const void* data, int64_t rows, int64_t cols,
+                         int64_t stride, int box_rows);
+
 }  // namespace reprise::cuda

@@ -16,11 +16,11 @@ namespace reprise::cuda {
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define REPRISE_WGMMA_REGISTERS_32 \
   REPRISE_WGMMA_REGISTERS_16       \
-      ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define REPRISE_WGMMA_REGISTERS_64                                                              \
-  REPRISE_WGMMA_REGISTERS_32                                                                    \
-      ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, " \
-      "%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+  ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define REPRISE_WGMMA_REGISTERS_64                                                          \
+  REPRISE_WGMMA_REGISTERS_32                                                                \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, " \
+  "%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define REPRISE_WGMMA_SUMS(i) "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3])
 #define REPRISE_WGMMA_SUMS_16(i)                                               \
   REPRISE_WGMMA_SUMS(i), REPRISE_WGMMA_SUMS(i + 4), REPRISE_WGMMA_SUMS(i + 8), \
@@ -88,6 +88,19 @@ __device__ __forceinline__ void WarpgroupMmaRows64(float (&acc)[32], const uint3
                   "%37", REPRISE_WGMMA_SUMS_32(0)
                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(first)));
   }
+}
+
+// Integers: c = A [64, 32] B [32, 32]^T, A from registers, B from shared memory, rows of 128 bytes.
+__device__ __forceinline__ void WarpgroupMmaBytes32(int (&c)[16], const uint32_t (&a)[4],
+                                                    uint64_t b) {
+#define REPRISE_WGMMA_OUT(i) "=r"(c[i]), "=r"(c[i + 1]), "=r"(c[i + 2]), "=r"(c[i + 3])
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, 0, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 {" REPRISE_WGMMA_REGISTERS_16
+      "}, {%16, %17, %18, %19}, %20, p;\n}"
+      : REPRISE_WGMMA_OUT(0), REPRISE_WGMMA_OUT(4), REPRISE_WGMMA_OUT(8), REPRISE_WGMMA_OUT(12)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+#undef REPRISE_WGMMA_OUT
 }
 
 #undef REPRISE_WGMMA

@@ -7,6 +7,7 @@
 #include "kernels/cuda/quantised/forms/copies.cuh"
 #include "kernels/cuda/quantised/forms/mma.cuh"
 #include "kernels/cuda/quantised/forms/product.cuh"
+#include "kernels/cuda/quantised/forms/warpgroup.cuh"
 
 // Products for many tokens: integer tensor cores (mma.sync s8), weights on the side of 16, tokens
 // on the side of 8. A block multiplies a tile of weights and tokens; its warps divide the outputs,
@@ -470,6 +471,7 @@ void LaunchType(Stream stream, const ProductOperands& operands, int64_t slots, i
   using Large =
       std::conditional_t<UnitTraits<kType>::kBlock256, Tile<2, 4, 4, 2, 3>, Tile<2, 8, 4, 2, 3>>;
   using Small = Tile<1, 4, 4, 2, 4>;
+  if (warpgroup::Fits<kType>(operands, tokens)) return warpgroup::Launch<kType>(stream, operands);
   constexpr int64_t kEnough = 120;
   const bool room = sizeof(Shared<kType, Large>) <= ThisGpu().block_shared;
   const int64_t tiles =
