@@ -457,7 +457,6 @@ __global__ void __launch_bounds__(kKeys) FloatAttention(AttentionCall call) {
 
 // --- Choice of a form ----------------------------------------------------------------------
 
-constexpr int kBlocksWanted = 264;    // two for every multiprocessor
 constexpr int64_t kRowsDivided = 64;  // more rows than this fill the device without division
 constexpr int64_t kWorkspaceFloats = int64_t{1} << 27;
 
@@ -466,14 +465,34 @@ struct Division {
   int parts = 1;
 };
 
+// Blocks that run at the same time: as many as have room for one tile of queries and a page each.
+int64_t BlocksAtOnce(const KvView& kv) {
+  constexpr int64_t kMost = 8;
+  const int64_t values =
+      int64_t{16 + kKeys} * (kv.head_dim + 8) + int64_t{kKeys} * (kv.value_dim + 8);
+  const int64_t each = int64_t(ThisGpu().block_shared) / (2 * values + 1024);
+  return ThisGpu().multiprocessors * std::clamp<int64_t>(each, 1, kMost);
+}
+
+// In how many parts the pages of a sequence are taken: blocks run in waves, and a wave takes as
+// long as the pages of a block, and about one more to begin with.
 Division Divide(int64_t rows, int64_t longest, const KvView& kv, const AttentionView& params) {
   if (kv.type == KvType::kF32 || longest <= 2 || rows > kRowsDivided) return {};
-  const int64_t blocks = rows * kv.kv_heads;
   const int64_t floats = rows * params.q_heads * longest * (2 + kv.value_dim);
-  if (blocks >= kBlocksWanted || floats > kWorkspaceFloats) return {};
-  const int64_t parts = std::min<int64_t>(longest, CeilDiv<int64_t>(kBlocksWanted, blocks));
-  const int64_t pages = CeilDiv(longest, parts);
-  return {int(pages), int(CeilDiv(longest, pages))};
+  if (floats > kWorkspaceFloats) return {};
+  const int64_t blocks = rows * kv.kv_heads;
+  const int64_t at_once = BlocksAtOnce(kv);
+  const int64_t waves = CeilDiv(blocks, at_once);
+  int64_t best = waves * (longest + 1);
+  Division division;
+  for (int64_t w = waves; w < waves + 4; ++w) {
+    const int64_t parts = std::min(longest, w * at_once / blocks);
+    const int64_t pages = CeilDiv(longest, parts);
+    if (parts == 1 || w * (pages + 1) >= best) continue;
+    best = w * (pages + 1);
+    division = {int(pages), int(CeilDiv(longest, pages))};
+  }
+  return division;
 }
 
 template <KvType kStored, int kHead, int kValue, int kWarps, int kSplit>
