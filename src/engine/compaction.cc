@@ -67,7 +67,7 @@ int32_t Compaction::RowsFrom(int32_t position) const {
 
 void Compaction::Done() {
   lists_ = {};
-  rows_ = kept_ + Next() - at_;
+  rows_ = kept_ + (Next() - at_);
   at_ = Next();
 }
 
