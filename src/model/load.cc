@@ -31,7 +31,8 @@ constexpr size_t kWorkingBytes = size_t{256} << 20;
 struct Resolved {
   const PlannedTensor* plan = nullptr;
   PlannedSource source;
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;   // in memory
+  DType values = DType::kF32;  // whose values these are: as they were in a file of that type
 
   size_t memory_bytes() const {
     return plan->is_matrix() ? RowBytes(dtype, plan->cols) * size_t(plan->row_count())
@@ -55,6 +56,7 @@ class WeightLoader {
   const std::vector<Resolved>& tensors() const { return tensors_; }
 
  private:
+  void WidenWhatIsExact();
   Status CheckNothingIsLeft() const;
   Status LoadMatrix(const Resolved& tensor);
   void LoadVector(const Resolved& tensor);
@@ -74,9 +76,24 @@ Status WeightLoader::Resolve(const TensorPlan& plan) {
     REPRISE_ASSIGN(const PlannedSource source, PlannedSource::Find(checkpoint_, tensor));
     DType dtype = source.dtype();
     if (tensor.is_matrix() && types && !IsQuantised(dtype)) dtype = types->TypeOf(tensor);
-    tensors_.push_back({&tensor, source, dtype});
+    tensors_.push_back({&tensor, source, dtype, dtype});
   }
+  WidenWhatIsExact();
   return CheckNothingIsLeft();
+}
+
+// F32 in memory where the file has 16 bits: what decides, and, where other matrices are quantised,
+// what could not be, as its rows are no whole blocks. Both are small.
+void WeightLoader::WidenWhatIsExact() {
+  const bool quantised = std::any_of(tensors_.begin(), tensors_.end(), [](const Resolved& tensor) {
+    return tensor.plan->is_matrix() && IsQuantised(tensor.dtype);
+  });
+  constexpr int64_t kBlock = 32;
+  for (Resolved& tensor : tensors_) {
+    const bool half = tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16;
+    const bool narrow = tensor.plan->is_matrix() && tensor.plan->cols % kBlock != 0;
+    if (half && (tensor.plan->decides || (quantised && narrow))) tensor.dtype = DType::kF32;
+  }
 }
 
 // A tensor of a GGUF file that nothing reads would be a part of the model that is not computed.
@@ -137,6 +154,7 @@ Status WeightLoader::Load(Digest* digest) {
     digest->Add(tensor.plan->gguf);
     digest->Add(NameOf(tensor.source.dtype()));
     digest->Add(NameOf(tensor.dtype));
+    if (tensor.values != tensor.dtype) digest->Add(NameOf(tensor.values));
     for (const StoredTensor* stored : tensor.source.stored()) {
       digest->AddBytes(context_.backend->host_threads(), stored->bytes);
     }
@@ -151,13 +169,23 @@ Status WeightLoader::Load(Digest* digest) {
   return OkStatus();
 }
 
+// A row of the file as it lies in memory.
+void ReadRow(const Resolved& tensor, int64_t row, std::byte* out) {
+  if (tensor.values == tensor.dtype) return tensor.source.ReadRow(row, tensor.dtype, out);
+  const int64_t cols = tensor.plan->cols;
+  std::vector<std::byte> rounded(RowBytes(tensor.values, cols));
+  tensor.source.ReadRow(row, tensor.values, rounded.data());
+  DequantiseRow(tensor.values, rounded.data(), reinterpret_cast<float*>(out), cols);
+}
+
 Status WeightLoader::LoadMatrix(const Resolved& tensor) {
   const PlannedTensor& plan = *tensor.plan;
   const size_t row_bytes = RowBytes(tensor.dtype, plan.cols);
   const bool moved = plan.head_rows.order == HeadOrder::kQueryGate ||
                      plan.head_rows.order == HeadOrder::kPairs ||
                      (plan.head_rows.order == HeadOrder::kRotary && gguf_);
-  const bool as_is = !moved && tensor.dtype == tensor.source.dtype();
+  const bool as_is =
+      !moved && tensor.values == tensor.dtype && tensor.dtype == tensor.source.dtype();
   Buffer rearranged;
   REPRISE_ASSIGN(std::unique_ptr<PackedMatrix> packed,
                  context_.backend->MakeMatrix({tensor.dtype, plan.slices, plan.rows, plan.cols}));
@@ -170,7 +198,7 @@ Status WeightLoader::LoadMatrix(const Resolved& tensor) {
       context_.backend->host_threads().ParallelFor(plan.rows, 1, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
           const int64_t from = FileRowOfMemoryRow(plan.head_rows, gguf_, slice * plan.rows + row);
-          tensor.source.ReadRow(from, tensor.dtype, rearranged.data() + size_t(row) * row_bytes);
+          ReadRow(tensor, from, rearranged.data() + size_t(row) * row_bytes);
         }
       });
       source = rearranged.data();

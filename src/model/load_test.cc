@@ -51,6 +51,32 @@ class LoadTest : public ::testing::Test {
   TestMachine machine_{1};
 };
 
+// The golden has 16-bit weights; those of the gates of its recurrences have 32 in memory.
+TEST_F(LoadTest, WhatDecidesIsNotRounded) {
+  const auto checkpoint = OpenCheckpoint("tests/golden/qwen3_5");
+  ASSERT_TRUE(checkpoint.ok());
+  const auto model = LoadModel(*checkpoint, machine_.context(), {});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const ModelCard& card = (*model)->card();
+  constexpr size_t kGates = 6 * 2 * 4 * 64;  // layers, alpha and beta, heads, width
+  EXPECT_EQ(card.step_bytes, 2 * (size_t(card.layer_products + card.head_products) + kGates));
+}
+
+// Rows of 48 values (of two experts a token in three layers) have no type of blocks: F32, as
+// routers.
+TEST_F(LoadTest, WhatCannotBeQuantisedIsNotRounded) {
+  const auto checkpoint = OpenCheckpoint("tests/golden/qwen3_moe");
+  ASSERT_TRUE(checkpoint.ok());
+  LoadOptions options;
+  options.weights = *FindWeightMix("q8_0");
+  const auto model = LoadModel(*checkpoint, machine_.context(), options);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const ModelCard& card = (*model)->card();
+  constexpr size_t kExact = 3 * 8 * 64 + 3 * 2 * 64 * 48;
+  const size_t quantised = size_t(card.layer_products + card.head_products) - kExact;
+  EXPECT_EQ(card.step_bytes, quantised / 32 * 34 + 4 * kExact);
+}
+
 TEST_F(LoadTest, RefusesWhatDoesNotFitTogether) {
   EXPECT_TRUE(Load("", "").ok());
   const Status wrong = Load("\"intermediate_size\": 160", "\"intermediate_size\": 192");

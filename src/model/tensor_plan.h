@@ -103,6 +103,9 @@ struct PlannedTensor {
   TensorRole role = TensorRole::kLayer;
   std::optional<Shape> gguf_shape;  // as it is written, where extents of 1 matter
   bool precise = false;             // never quantised: small, and decides much
+  // Small, and followed by a choice or a recurrence in which errors grow: where the file has 16
+  // bits, F32 in memory, so that no backend rounds what it multiplies.
+  bool decides = false;
   // GGUF only, and there it may be absent; a converter writes these values.
   bool optional = false;
   std::vector<float> computed;

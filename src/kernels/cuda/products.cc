@@ -82,24 +82,27 @@ void RunHead(Stream stream, const CudaMatrix& stack, int64_t index, Activations&
 }  // namespace
 
 bool CudaBackend::JoinProducts(const ProjectionGroup& group) {
-  const auto is_half = [](const CudaMatrix& weight) {
-    return weight.form() == ActivationForm::kF16;
-  };
-  const CudaMatrix& first = CudaMatrixOf(*group.projections[0].weight);
   std::vector<HalfProduct> halves;
   std::vector<QuantisedProduct> quantised;
+  std::vector<FloatProduct> floats;
   for (const Projection& one : group.projections) {
     const CudaMatrix& weight = CudaMatrixOf(*one.weight);
-    if (weight.form() == ActivationForm::kF32) return false;
-    if (is_half(weight) != is_half(first)) return false;
-    if (is_half(weight)) {
+    if (weight.form() == ActivationForm::kF16) {
       halves.push_back({weight.half(), Raw(one.bias), ViewOf(one.out)});
+    } else if (weight.form() == ActivationForm::kF32) {
+      floats.push_back({weight.f32(), Raw(one.bias), ViewOf(one.out)});
     } else {
       quantised.push_back({weight.quantised(), Raw(one.bias), ViewOf(one.out)});
     }
   }
+  if (halves.empty() == quantised.empty()) return false;
   const View x = ViewOf(group.x);
-  return is_half(first) ? joined_.Products(x, halves) : joined_.Products(x, quantised);
+  if (!(quantised.empty() ? joined_.Products(x, halves) : joined_.Products(x, quantised))) {
+    return false;
+  }
+  // A norm that they read runs with the others, which stream() sends off.
+  if (!floats.empty()) ProductsF32(stream(), floats, x);
+  return true;
 }
 
 void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) {
@@ -109,6 +112,7 @@ void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup
     Activations x(stream(), scratch, group.x);
     // Those of one form together, whatever comes between them.
     std::vector<HalfProduct> halves;
+    std::vector<FloatProduct> floats;
     std::vector<QuantisedProduct> quantised[2];
     for (const Projection& projection : group.projections) {
       const CudaMatrix& weight = CudaMatrixOf(*projection.weight);
@@ -117,7 +121,7 @@ void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup
       if (weight.form() == ActivationForm::kF16) {
         halves.push_back({weight.half(), bias, out});
       } else if (weight.form() == ActivationForm::kF32) {
-        ProductF32(stream(), weight.f32(), bias, x.f32(), out);
+        floats.push_back({weight.f32(), bias, out});
       } else {
         const bool small = weight.form() == ActivationForm::kBlock32;
         quantised[small ? 0 : 1].push_back({weight.quantised(), bias, out});
@@ -127,6 +131,7 @@ void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup
       const auto& products = quantised[form == ActivationForm::kBlock32 ? 0 : 1];
       if (!products.empty()) ProductsQuantised(stream(), products, x.quantised(form));
     }
+    if (!floats.empty()) ProductsF32(stream(), floats, x.f32());
     if (!halves.empty()) Products(stream(), x.half(), halves);
   }
 }

@@ -40,10 +40,12 @@ void GatedDeltaNet::DeclareJoinedInputs(TensorPlan* plan) {
                                      shape_.value_width(), shape_.dim, &z_);
   z.hf.clear();
   z.fused = {joined.hf, joined.gguf, keys * stride, {{keys, value, 2 * key + value, stride}}};
-  plan->AddMatrix(plan->Layer(layer_, "linear_attn.in_proj_ba.weight", "ssm_ba.weight"),
-                  2 * shape_.value_heads, shape_.dim, &ba_)
-      .head_rows = {HeadOrder::kQueryGate, false, 0,
-                    shape_.key_heads,      0,     shape_.value_heads / shape_.key_heads};
+  PlannedTensor& ba =
+      plan->AddMatrix(plan->Layer(layer_, "linear_attn.in_proj_ba.weight", "ssm_ba.weight"),
+                      2 * shape_.value_heads, shape_.dim, &ba_);
+  ba.decides = true;
+  ba.head_rows = {HeadOrder::kQueryGate, false, 0,
+                  shape_.key_heads,      0,     shape_.value_heads / shape_.key_heads};
 }
 
 void GatedDeltaNet::DeclareInputs(TensorPlan* plan) {
@@ -60,11 +62,13 @@ void GatedDeltaNet::DeclareInputs(TensorPlan* plan) {
   by_head(plan->AddMatrix(name("linear_attn.in_proj_z.weight", "attn_gate.weight"),
                           shape_.value_width(), dim, &z_),
           0, shape_.value_dim, false);
-  by_head(plan->AddMatrix(name("linear_attn.in_proj_b.weight", "ssm_beta.weight"), heads, dim, &b_),
-          0, 1, false);
-  by_head(
-      plan->AddMatrix(name("linear_attn.in_proj_a.weight", "ssm_alpha.weight"), heads, dim, &a_), 0,
-      1, false);
+  const auto gate = [&](const char* hf, const char* gguf, Matrix* out) {
+    PlannedTensor& tensor = plan->AddMatrix(name(hf, gguf), heads, dim, out);
+    tensor.decides = true;
+    by_head(tensor, 0, 1, false);
+  };
+  gate("linear_attn.in_proj_b.weight", "ssm_beta.weight", &b_);
+  gate("linear_attn.in_proj_a.weight", "ssm_alpha.weight", &a_);
 }
 
 void GatedDeltaNet::Declare(TensorPlan* plan) {

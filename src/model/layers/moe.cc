@@ -45,9 +45,9 @@ void MoeMlp::Declare(TensorPlan* plan) {
   const int64_t experts = shape_.experts;
   const int64_t hidden = shape_.hidden;
   const int64_t dim = shape_.dim;
-  plan->AddMatrix(plan->Layer(layer_, names.router, "ffn_gate_inp.weight"),
-                  experts + shape_.identity_experts, dim, &router_)
-      .precise = true;
+  PlannedTensor& router = plan->AddMatrix(plan->Layer(layer_, names.router, "ffn_gate_inp.weight"),
+                                          experts + shape_.identity_experts, dim, &router_);
+  router.precise = router.decides = true;
   if (!names.selection_bias.empty()) {
     plan->AddVector(plan->Layer(layer_, names.selection_bias, "exp_probs_b.bias"),
                     experts + shape_.identity_experts, &selection_bias_)

@@ -335,54 +335,94 @@ INSTANTIATE_TEST_SUITE_P(
         StackCase{DType::kQ4_K, 1, 1280, 2304, 1, DType::kQ6_K},
         StackCase{DType::kQ8_0, 1, 1280, 2304, 1, DType::kQ4_K}));
 
-// Quantised matrices of one input: in a step, in one launch, and one by one.
-TEST_F(JointOpsTest, ProductsOfOneInputEqualEachAlone) {
-  constexpr int64_t kCols = 1024;
-  const std::pair<DType, int64_t> shapes[] = {
-      {DType::kQ8_0, 528}, {DType::kQ8_0, 16},   {DType::kQ4_K, 2048}, {DType::kQ6_K, 100},
-      {DType::kQ8_0, 40},  {DType::kQ4_K, 3000}, {DType::kQ8_0, 7},    {DType::kQ8_0, 9},
-      {DType::kQ4_0, 1},   {DType::kQ6_K, 5},    {DType::kQ6_K, 6},    {DType::kQ6_K, 7},
-      {DType::kQ6_K, 11},  {DType::kQ6_K, 13}};
-  std::vector<Matrix> weights;
-  for (const auto& [type, rows] : shapes) weights.push_back(Weights(type, rows, kCols));
+struct InputCase {
+  const char* name;
+  std::vector<std::pair<DType, int64_t>> shapes;  // of matrices with one input
+};
+
+class InputTest : public JointOpsTest, public ::testing::WithParamInterface<InputCase> {
+ protected:
   enum class How : uint8_t { kInStep, kTogether, kAlone };
+
+  // Projects `rows` random rows, always the same, and gives all outputs one after another.
+  std::vector<float> Outputs(const std::vector<Matrix>& weights, const Rows& x,
+                             DevicePtr<float> bias, How how) {
+    scratch_->Reset();
+    HandMade step;
+    for (int32_t s = 0; s < x.rows; ++s) {
+      step.sequences.push_back({s, 1});
+      step.positions.push_back(0);
+      step.row_sequences.push_back(s);
+    }
+    const StepLayout& layout = step.Begin(context_);
+    std::vector<Projection> all;
+    for (const Matrix& weight : weights) {
+      const auto zeros = std::vector<float>(size_t(x.rows * weight.rows()));
+      all.push_back({&weight, RowsOf(zeros, weight.rows()), bias});
+    }
+    if (how == How::kInStep) {
+      backend_->RunStep(*scratch_, layout, {&all, nullptr, nullptr},
+                        [&] { Project(context_, x, all); });
+    } else if (how == How::kTogether) {
+      Project(context_, x, all);
+    } else {
+      for (const Projection& one : all) Project(context_, x, std::span(&one, 1));
+    }
+    std::vector<float> outputs;
+    for (const Projection& one : all) {
+      const auto more = Read(one.out);
+      outputs.insert(outputs.end(), more.begin(), more.end());
+    }
+    return outputs;
+  }
+};
+
+// Matrices of one input: in a step, in one call, and one by one.
+TEST_P(InputTest, ProductsEqualEachAlone) {
+  constexpr int64_t kCols = 1024;
+  std::vector<Matrix> weights;
+  for (const auto& [type, rows] : GetParam().shapes) {
+    weights.push_back(Weights(type, rows, kCols));
+  }
   for (const int64_t rows : {1, 3, 20, 70}) {
     const Rows x = RowsOf(Random(rows * kCols), kCols);
     const DevicePtr<float> bias = OnDevice(Random(3000));
-    const auto run = [&](How how) {
-      scratch_->Reset();
-      HandMade step;
-      for (int32_t s = 0; s < rows; ++s) {
-        step.sequences.push_back({s, 1});
-        step.positions.push_back(0);
-        step.row_sequences.push_back(s);
-      }
-      const StepLayout& layout = step.Begin(context_);
-      std::vector<Projection> all;
-      for (const Matrix& weight : weights) {
-        const auto zeros = std::vector<float>(size_t(rows * weight.rows()));
-        all.push_back({&weight, RowsOf(zeros, weight.rows()), bias});
-      }
-      if (how == How::kInStep) {
-        backend_->RunStep(*scratch_, layout, {&all, nullptr, nullptr},
-                          [&] { Project(context_, x, all); });
-      } else if (how == How::kTogether) {
-        Project(context_, x, all);
-      } else {
-        for (const Projection& one : all) Project(context_, x, std::span(&one, 1));
-      }
-      std::vector<float> outputs;
-      for (const Projection& one : all) {
-        const auto more = Read(one.out);
-        outputs.insert(outputs.end(), more.begin(), more.end());
-      }
-      return outputs;
-    };
-    const auto alone = run(How::kAlone);
-    ExpectSame(run(How::kTogether), alone, "outputs together");
-    ExpectSame(run(How::kInStep), alone, "outputs in a step");
+    const auto alone = Outputs(weights, x, bias, How::kAlone);
+    ExpectSame(Outputs(weights, x, bias, How::kTogether), alone, "outputs together");
+    ExpectSame(Outputs(weights, x, bias, How::kInStep), alone, "outputs in a step");
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, InputTest,
+                         ::testing::Values(InputCase{"quantised",
+                                                     {{DType::kQ8_0, 528},
+                                                      {DType::kQ8_0, 16},
+                                                      {DType::kQ4_K, 2048},
+                                                      {DType::kQ6_K, 100},
+                                                      {DType::kQ8_0, 40},
+                                                      {DType::kQ4_K, 3000},
+                                                      {DType::kQ8_0, 7},
+                                                      {DType::kQ8_0, 9},
+                                                      {DType::kQ4_0, 1},
+                                                      {DType::kQ6_K, 5},
+                                                      {DType::kQ6_K, 6},
+                                                      {DType::kQ6_K, 7},
+                                                      {DType::kQ6_K, 11},
+                                                      {DType::kQ6_K, 13}}},
+                                           InputCase{"quantised_and_f32",
+                                                     {{DType::kQ4_K, 528},
+                                                      {DType::kF32, 32},
+                                                      {DType::kQ4_K, 40},
+                                                      {DType::kF32, 7}}},
+                                           InputCase{"half_and_f32",
+                                                     {{DType::kBF16, 528},
+                                                      {DType::kBF16, 40},
+                                                      {DType::kF32, 32},
+                                                      {DType::kF32, 31},
+                                                      {DType::kF32, 1},
+                                                      {DType::kF32, 64},
+                                                      {DType::kF32, 3}}}),
+                         [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace
 }  // namespace reprise::cuda

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routing, plans and sums of experts against the CPU: the same experts, slots and bits.
+#include <deque>
+
 #include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/product_float.h"
 #include "kernels/cuda/rows/experts.h"
@@ -123,10 +125,11 @@ void Expected(SpecifiedOps& cpu, const float* weight, const float* bias, const R
 }
 
 TEST_F(ExpertKernels, ProductF32) {
-  for (const int64_t rows : {1, 2, 4, 7, 64, 300}) {
+  for (const auto& [rows, gap] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 0}, {1, 5}, {2, 4}, {4, 5}, {7, 4}, {9, 8}, {64, 4}, {64, 5}, {300, 8}, {1700, 4}}) {
     for (const auto& [outputs, cols] : std::vector<std::pair<int64_t, int64_t>>{
-             {1, 1}, {7, 33}, {128, 2048}, {65, 4096}, {40, 16400}}) {
-      DeviceRows x({rows, cols, 5}, rng_), y({rows, outputs, 2}, rng_);
+             {1, 1}, {7, 33}, {133, 2048}, {65, 4096}, {5, 100}, {64, 2304}, {40, 16384}}) {
+      DeviceRows x({rows, cols, gap}, rng_), y({rows, outputs, 2}, rng_);
       const Floats weight = Numbers(rng_, outputs * cols), bias = Numbers(rng_, outputs);
       const DeviceArray<float> device_weight(weight), device_bias(bias);
       Expected(cpu_, weight.data(), bias.data(), x.rows(), nullptr, 0, rows, y.rows());
@@ -136,6 +139,28 @@ TEST_F(ExpertKernels, ProductF32) {
       ProductF32(nullptr, device_weight.data(), nullptr, x.view(), y.view());
       EXPECT_TRUE(y.Same()) << rows << " rows, " << outputs << " x " << cols;
     }
+  }
+}
+
+// More of one input than a kernel takes, of every size of a tile.
+TEST_F(ExpertKernels, ProductsF32) {
+  const int64_t cols = 1024;
+  for (const int64_t rows : {1, 17, 200, 1100}) {
+    DeviceRows x({rows, cols, 4}, rng_);
+    std::deque<DeviceArray<float>> device_weights;
+    std::deque<DeviceRows> outs;
+    std::vector<FloatProduct> products;
+    for (const int64_t outputs : {32, 5, 64, 1, 40, 7}) {
+      const Floats weight = Numbers(rng_, outputs * cols);
+      device_weights.emplace_back(weight);
+      outs.emplace_back(RowShape{rows, outputs, 3}, rng_);
+      Expected(cpu_, weight.data(), nullptr, x.rows(), nullptr, 0, rows, outs.back().rows());
+    }
+    for (size_t i = 0; i < outs.size(); ++i) {
+      products.push_back({device_weights[i].data(), nullptr, outs[i].view()});
+    }
+    ProductsF32(nullptr, products, x.view());
+    for (size_t i = 0; i < outs.size(); ++i) EXPECT_TRUE(outs[i].Same()) << rows << ", " << i;
   }
 }
 
