@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +17,8 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "tier/folder/folder_home.h"
+#include "tier/plan.h"
 #include "tier/record_store.h"
 #include "tier/redis/redis_home.h"
 
@@ -61,6 +64,32 @@ bool Store(RecordStore& tier, const std::vector<TokenId>& tokens, const StateSha
     if (!tier.settled()) Pause();
   }
   return true;
+}
+
+// Many small records, each of a conversation of its own.
+bool Fill(const std::string& folder, uint64_t records) {
+  const StateKey key;
+  auto home = FolderHome::Open({.path = folder, .sync = false, .fault = nullptr}, key);
+  if (!home.ok()) return false;
+  std::atomic<bool> well = true;
+  const auto write = [&](uint64_t first, uint64_t step) {
+    for (uint64_t i = first; i < records; i += step) {
+      const PromptPath path(key.NamespaceOf("model", ""), Tokens(i, 70));
+      const auto plan = PlanRecord(Catalog(), path, {70, {64, 64}, {}});
+      const RecordLayout layout(plan->facts);
+      auto sink = (*home)->Create((*home)->NameFor(plan->facts), plan->facts);
+      for (const RecordLayout::Part& part : layout.parts()) {
+        std::vector<std::byte> bytes(part.bytes, std::byte{1});
+        well = well && sink.ok() && (*sink)->Append(bytes).ok();
+      }
+      well = well && (*sink)->Commit().ok();
+    }
+  };
+  constexpr uint64_t kThreads = 8;
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < kThreads; ++i) threads.emplace_back(write, i, kThreads);
+  for (std::thread& thread : threads) thread.join();
+  return well;
 }
 
 // Out of the page cache, as after a reboot; needs no rights.
@@ -114,12 +143,7 @@ int Run(const std::string& folder, uint64_t records, size_t mib) {
   options.path = folder;
   options.bytes_max = uint64_t{1} << 40;
   options.sync = false;
-  constexpr StateShape kSmall{64, 64};
-  {
-    auto tier = RecordStore::Open(options, StateKey());
-    if (!tier.ok()) return std::fprintf(stderr, "%s\n", tier.status().message().c_str()), 1;
-    for (uint64_t i = 0; i < records; ++i) (void)Store(**tier, Tokens(i, 70), kSmall);
-  }
+  if (!Fill(folder, records)) return std::fprintf(stderr, "%s cannot be used\n", folder.c_str()), 1;
   auto begin = Clock::now();
   for (int i = 0; i < 5; ++i) {
     begin = Clock::now();
