@@ -2,28 +2,27 @@
 #include "sample/ranking.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "kernels/cpu/table.h"
 
 namespace reprise {
 float Largest(std::span<const float> values) {
-  // As many chains as a vector has lanes: the compiler makes vectors of them.
-  constexpr size_t kLanes = 16;
-  std::array<float, kLanes> most;
-  most.fill(-std::numeric_limits<float>::infinity());
+  // Sixteen at a time: compilers make no vectors of a loop that compares floats.
+  using Lanes = float __attribute__((vector_size(64)));
+  constexpr size_t kLanes = sizeof(Lanes) / sizeof(float);
+  Lanes lanes = Lanes{} - std::numeric_limits<float>::infinity();
   size_t i = 0;
   for (; i + kLanes <= values.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      const float value = values[i + lane];
-      most[lane] = value > most[lane] ? value : most[lane];
-    }
+    Lanes more;
+    std::memcpy(&more, values.data() + i, sizeof(more));
+    lanes = more > lanes ? more : lanes;
   }
-  for (; i < values.size(); ++i) most[0] = std::max(most[0], values[i]);
-  for (size_t half = kLanes / 2; half > 0; half /= 2) {
-    for (size_t lane = 0; lane < half; ++lane) most[lane] = std::max(most[lane], most[lane + half]);
-  }
-  return most[0];
+  float most = -std::numeric_limits<float>::infinity();
+  for (size_t lane = 0; lane < kLanes; ++lane) most = std::max(most, lanes[lane]);
+  for (; i < values.size(); ++i) most = std::max(most, values[i]);
+  return most;
 }
 
 void Ranking::Rank(const cpu::KernelTable& table, std::span<const float> logits,

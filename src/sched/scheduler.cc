@@ -69,10 +69,12 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
   if (!decoding.empty()) {
     const int32_t kept = prompts.empty() ? 0 : KeptForPrompts();
     const size_t count = std::min(decoding.size(), static_cast<size_t>(options_.rows_max - kept));
+    size_t next = rotation_ % decoding.size();
     for (size_t i = 0; i < count; ++i) {
-      plan[decoding[(rotation_ + i) % decoding.size()]] = 1;
+      plan[decoding[next]] = 1;
+      next = next + 1 == decoding.size() ? 0 : next + 1;
     }
-    rotation_ = (rotation_ + count) % decoding.size();
+    rotation_ = next;
     left = std::min(options_.rows_max - static_cast<int32_t>(count), gap_rows());
   }
   if (decoding.empty() && prompts.empty()) {
