@@ -32,6 +32,13 @@ struct alignas(64) LeaseState {
   std::vector<PendingSnapshot> pending;
   bool started = false;
   bool poisoned = false;
+
+  // Brings near what the next accesses need, for whoever walks many.
+  void Prefetch() const {
+    __builtin_prefetch(this);
+    __builtin_prefetch(reinterpret_cast<const char*>(this) + 64);
+    __builtin_prefetch(reinterpret_cast<const char*>(this) + 128);
+  }
 };
 
 // The right to use a matched prefix and the memory of one running sequence. Move-only; the
@@ -62,13 +69,9 @@ class Lease {
   // Final after Start, but for what was stored (stored_tokens, snapshots_*).
   const ReuseReport& report() const;
 
-  // Brings near what the next accesses need, for whoever walks many leases.
-  void Prefetch() const {
-    __builtin_prefetch(at_);
-    __builtin_prefetch(reinterpret_cast<const char*>(at_) + 64);
-    __builtin_prefetch(reinterpret_cast<const char*>(at_) + 128);
-  }
-  // ... and where its tokens end.
+  // Brings near what the next accesses need, for whoever walks many leases,
+  void Prefetch() const { at_->Prefetch(); }
+  // and where its tokens end.
   void PrefetchEnd() const { __builtin_prefetch(at_->tokens.data() + at_->tokens.size(), 1); }
 
  private:

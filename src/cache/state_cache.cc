@@ -234,6 +234,7 @@ ReuseReport StateCache::Finish(Lease lease, std::vector<TokenId>* storage) {
 }
 
 size_t StateCache::BytesWanted(const Lease& lease) { return index_->BytesWanted(lease); }
+size_t StateCache::BytesWantedByRunning() const { return index_->BytesWantedByRunning(); }
 
 size_t StateCache::BytesFree() const { return index_->BytesFree(); }
 

@@ -197,9 +197,11 @@ class StateCache {
   // `storage`, if not null, gets the tokens: to free many takes a while, which others may have.
   ReuseReport Finish(Lease lease, std::vector<TokenId>* storage = nullptr);
 
-  // Bytes that the lease would still take for the state of all its tokens and a block more, and to
-  // be compacted, beside what running requests hold. As Acquire before Start, O(1) after.
+  // Bytes that the lease would take for the state of all its tokens and a block more, and to be
+  // compacted, beside what running requests hold. Costs: as Acquire. REQUIRES: not started.
   size_t BytesWanted(const Lease& lease);
+  // The same for all that have started, but for idle work, beside what they hold.
+  size_t BytesWantedByRunning() const;
   // Bytes that running requests could still take, everything that is only cached given up. O(1).
   size_t BytesFree() const;
 

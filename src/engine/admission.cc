@@ -28,6 +28,9 @@ int32_t TokensToLookUp(size_t running) {
   return std::max(kTokensPerStepMin, kTokensPerStep - kTokensPerRunning * others);
 }
 
+// Beside so many, what a step costs the host is spread over several.
+constexpr size_t kManyRunning = 64;
+
 // Of a prompt, for which a report says how much K/V of them was kept.
 constexpr int32_t kAlongParts = 64;
 
@@ -48,7 +51,7 @@ void Engine::Admit() {
 void Engine::AdmitRequests() {
   std::deque<std::unique_ptr<Sequence>> arrived;
   // Whoever was cancelled before this is in the inbox by now, or has left it.
-  cancels_known_ = cancels_->load(std::memory_order_acquire);
+  cancels_->Take(&cancelled_);
   {
     std::lock_guard lock(mutex_);
     std::swap(arrived, inbox_.sequences);
@@ -132,20 +135,23 @@ Lease Engine::Acquire(Sequence& sequence) {
 }
 
 void Engine::DropCancelled() {
-  if (cancels_seen_ == cancels_known_) return;
-  cancels_seen_ = cancels_known_;
+  if (cancelled_.empty()) return;
+  std::sort(cancelled_.begin(), cancelled_.end());
+  const size_t running = roster_.running().size();
   const auto drop = [&](const auto& sequences) {
     for (size_t i = 0; i < sequences.size(); ++i) {
-      if (i + 2 * kNear < sequences.size()) __builtin_prefetch(sequences[i + 2 * kNear].get());
-      if (i + kNear < sequences.size()) __builtin_prefetch(sequences[i + kNear]->stream.get());
-      if (!sequences[i]->stream->cancelled()) continue;
-      Finish(*sequences[i], FinishReason::kCancelled);
+      if (i + kNear < sequences.size()) sequences[i + kNear]->Prefetch();
+      Sequence& one = *sequences[i];
+      if (!std::binary_search(cancelled_.begin(), cancelled_.end(), one.arrival)) continue;
+      Finish(one, FinishReason::kCancelled);
     }
   };
   drop(roster_.waiting());
   drop(roster_.running());
   drop(idle_);
+  cancelled_.clear();
   RemoveFinished();
+  made_way_ = roster_.running().size() < running;
 }
 
 // Moves waiting sequences to running, in order, as long as there are places and memory for them;
@@ -153,6 +159,7 @@ void Engine::DropCancelled() {
 // asked, nothing can be different before somebody comes, goes or waits no more.
 void Engine::StartWaiting() {
   roster_.EndWaits();
+  if (PutsOffStarts()) return;
   if (roster_.full() && roster_.changes() == settled_at_) return;
   roster_.Lend();
   // Who has found no place finds none before then, either: lending only raises those that run.
@@ -186,6 +193,15 @@ void Engine::StartWaiting() {
   roster_.Lend();
   if (looks == 0 && !enough()) settled_at_ = roster_.changes();
   StartIdle();
+}
+
+// To end a request and to start another costs the host about as much each. Those that wait for both
+// beside many others notice: then whoever takes the place of one that was cancelled starts with the
+// next step, and with no later one, however many are cancelled.
+bool Engine::PutsOffStarts() {
+  const bool beside_many = roster_.running().size() >= kManyRunning;
+  put_off_ = std::exchange(made_way_, false) && beside_many && !put_off_;
+  return put_off_;
 }
 
 // Looks the prompt up as far as this step may. True: what is known of it was found.
@@ -223,12 +239,7 @@ bool Engine::MakePlace(Sequence& next) {
 // block for each to go on. More is not asked: replies may end sooner than they may.
 bool Engine::Fits(Sequence& next) {
   if (!next.bytes_wanted) next.bytes_wanted = cache_->BytesWanted(next.lease);
-  size_t wanted = *next.bytes_wanted;
-  const auto running = roster_.running();
-  for (size_t i = 0; i < running.size(); ++i) {
-    if (i + kNear < running.size()) running[i + kNear]->lease.Prefetch();
-    wanted += cache_->BytesWanted(running[i]->lease);
-  }
+  const size_t wanted = *next.bytes_wanted + cache_->BytesWantedByRunning();
   return wanted <= cache_->BytesFree();
 }
 
@@ -327,7 +338,8 @@ void Engine::Reserve() {
 // Leaves out K/V of a sequence that has come so far. Fails, with nothing changed, if there is no
 // room to move the rest to.
 Status Engine::Compact(Sequence& sequence) {
-  if (!sequence.compaction || sequence.lease.computed() != sequence.compaction->at()) {
+  if (sequence.plain || !sequence.compaction ||
+      sequence.lease.computed() != sequence.compaction->at()) {
     return OkStatus();
   }
   Compaction& compaction = *sequence.compaction;

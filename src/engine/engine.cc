@@ -48,7 +48,7 @@ Engine::Engine(Executor& executor, std::unique_ptr<StateCache> cache, const Engi
       scheduler_(options.scheduler),
       sampler_(executor.pool()),
       roster_(options.running_max),
-      cancels_(std::make_shared<TokenStream::CancelCount>(0)) {}
+      cancels_(std::make_shared<Cancels>()) {}
 
 Engine::~Engine() { Stop(); }
 
@@ -69,6 +69,19 @@ bool Engine::Step() {
   return true;
 }
 
+// To rows that what the sequence asks for beside its reply lets one step have.
+void Engine::Restrict(const Sequence& sequence, Runnable* one) const {
+  if (sequence.request.on_logits) {
+    const int64_t rows = std::max<int64_t>(1, kWatchedFloatsMax / executor_.card().vocab_size);
+    one->rows_max = static_cast<int32_t>(std::min<int64_t>(one->rows_max, rows));
+  }
+  if (sequence.compaction) {
+    const int32_t rows = sequence.compaction->RowsFrom(sequence.lease.computed());
+    one->rows_max = std::min(one->rows_max, rows);
+  }
+  one->idle = sequence.request.idle;
+}
+
 // Into shares_.
 void Engine::PlanStep() {
   std::vector<Runnable>& runnables = scratch_.runnables;
@@ -80,17 +93,9 @@ void Engine::PlanStep() {
     one.rows_ready = sequence.rows_ready();
     one.rows_max = one.rows_ready;
     one.decoding = sequence.generated > 0 && one.rows_ready == 1;
-    if (sequence.request.on_logits) {
-      const int64_t rows = std::max<int64_t>(1, kWatchedFloatsMax / executor_.card().vocab_size);
-      one.rows_max = static_cast<int32_t>(std::min<int64_t>(one.rows_max, rows));
-    }
-    if (sequence.compaction) {
-      const int32_t rows = sequence.compaction->RowsFrom(sequence.lease.computed());
-      one.rows_max = std::min(one.rows_max, rows);
-    }
+    if (!sequence.plain) Restrict(sequence, &one);
     one.priority = sequence.lent_priority;
     one.arrival = sequence.arrival;
-    one.idle = sequence.request.idle;
     sequence.lease.PrefetchEnd();
     runnables.push_back(one);
     sequences.push_back(&sequence);
@@ -98,7 +103,7 @@ void Engine::PlanStep() {
   const auto running = roster_.running();
   for (size_t i = 0; i < running.size(); ++i) {
     if (i + kNear < running.size()) running[i + kNear]->lease.Prefetch();
-    if (i + 2 * kNear < running.size()) __builtin_prefetch(running[i + 2 * kNear].get());
+    if (i + 2 * kNear < running.size()) running[i + 2 * kNear]->Prefetch();
     add(*running[i]);
   }
   if (!idle_.empty() && idle_.front()->lease.valid()) add(*idle_.front());
@@ -133,7 +138,7 @@ Status Engine::Forward() {
     const int32_t end = begin + share.rows;
     slice.row_begin = static_cast<uint32_t>(tokens.size());
     share.row_begin = tokens.size();
-    pools = pools || sequence.request.pooling != Pooling::kNone;
+    pools = pools || (!sequence.plain && sequence.request.pooling != Pooling::kNone);
     slice.row_count = static_cast<uint32_t>(share.rows);
     slice.blocks = lease.blocks();
     slice.state = lease.state();
@@ -144,7 +149,7 @@ Status Engine::Forward() {
       }
       slice.taps = taps.back();
     }
-    if (sequence.compaction) {
+    if (!sequence.plain && sequence.compaction) {
       REPRISE_ASSIGN(auto rows, sequence.compaction->Watch(executor_, slice.past, share.rows));
       if (rows) watched.emplace_back(*rows).sequence = static_cast<uint32_t>(i);
     }
@@ -156,14 +161,14 @@ Status Engine::Forward() {
     slices.push_back(slice);
 
     const bool complete = end == static_cast<int32_t>(known.size());
-    const bool all = static_cast<bool>(sequence.request.on_logits);
-    const bool last = complete && sequence.request.max_tokens > 0;
+    const bool all = !sequence.plain && sequence.request.on_logits;
+    const bool last = complete && (sequence.plain || sequence.request.max_tokens > 0);
     share.logit_begin = logit_rows.size();
     share.logit_count = all ? static_cast<size_t>(share.rows) : last ? 1 : 0;
     for (size_t row = share.logit_count; row > 0; --row) {
       logit_rows.push_back(static_cast<uint32_t>(tokens.size() - row));
     }
-    if (last && sequence.request.constraint) {
+    if (last && !sequence.plain && sequence.request.constraint) {
       masks.push_back([&sequence] { sequence.FillAllowed(); });
     }
     if (sequence.steps++ == 0) sequence.first_step_ns = clock_.NowNs();
@@ -239,18 +244,18 @@ void Engine::Commit() {
     const auto logits = [&](size_t row) {
       return std::span<const float>(logits_).subspan((share.logit_begin + row) * vocab, vocab);
     };
-    if (sequence.request.on_logits) {
+    if (!sequence.plain && sequence.request.on_logits) {
       for (int32_t row = 0; row < share.rows; ++row) {
         sequence.request.on_logits(begin + row, logits(static_cast<size_t>(row)));
       }
     }
-    if (sequence.request.pooling != Pooling::kNone) Pool(share, begin);
+    if (!sequence.plain && sequence.request.pooling != Pooling::kNone) Pool(share, begin);
     if (sequence.rows_ready() > 0) continue;
-    if (sequence.request.max_tokens == 0) {
+    if (!sequence.plain && sequence.request.max_tokens == 0) {
       Finish(sequence, FinishReason::kLength);
       continue;
     }
-    if (sequence.request.constraint && !sequence.allowed_status.ok()) {
+    if (!sequence.plain && sequence.request.constraint && !sequence.allowed_status.ok()) {
       Finish(sequence, FinishReason::kFailed, sequence.allowed_status);
       continue;
     }
@@ -271,7 +276,7 @@ void Engine::Commit() {
   }
   // What finds no room now is asked again before the next step.
   for (const Share& share : shares_) {
-    if (!share.sequence->finished) (void)Compact(*share.sequence);
+    if (!share.sequence->plain && !share.sequence->finished) (void)Compact(*share.sequence);
   }
 }
 

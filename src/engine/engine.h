@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -125,6 +126,7 @@ class Engine {
   void DropSurplus();
   void DropCancelled();
   void StartWaiting();
+  bool PutsOffStarts();
   bool LookUp(Sequence& sequence);
   bool Awaits(Sequence& sequence);
   bool MakePlace(Sequence& next);
@@ -147,6 +149,7 @@ class Engine {
 
   // engine.cc
   void PlanStep();
+  void Restrict(const Sequence& sequence, Runnable* one) const;
   Status Forward();
   Status Compute(const BatchView& batch);
   bool ChoosesOnDevice() const;
@@ -183,6 +186,8 @@ class Engine {
   uint64_t settled_at_ = 0;
   int32_t tokens_to_look_up_ = 0;  // that the current step may still compare
   size_t ended_ = 0;               // sequences that have finished and were not removed yet
+  bool made_way_ = false;          // somebody who ran was cancelled before this step
+  bool put_off_ = false;           // so that nobody started in it
   bool resting_ = false;           // the last step had only transfers to wait for
   bool chosen_on_device_ = false;  // in the current step
   Status choice_status_;
@@ -195,15 +200,14 @@ class Engine {
   std::vector<float> hidden_;    // [rows, dim] of the current step, if wanted
   EngineStats counters_;
 
-  const std::shared_ptr<TokenStream::CancelCount> cancels_;
-  uint64_t cancels_known_ = 0;  // before the inbox was emptied last,
-  uint64_t cancels_seen_ = 0;   // and before those that were cancelled were looked for
+  const std::shared_ptr<Cancels> cancels_;
+  std::vector<uint64_t> cancelled_;     // those that were, before the inbox was emptied last
+  std::atomic<uint64_t> arrivals_ = 0;  // that were counted so far
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable work_;
   Inbox inbox_;
   std::map<std::string, TenantLoad> queued_;  // who waits, in the inbox and in the roster
-  uint64_t arrivals_ = 0;
   uint64_t refused_ = 0;
   bool stop_ = false;
   std::vector<std::vector<TokenId>> waste_;  // memory to be freed by whoever has time

@@ -20,6 +20,16 @@ std::unique_ptr<Sequence> Take(std::vector<std::unique_ptr<Sequence>>* from, Seq
   return taken;
 }
 
+// Calls visit(sequence) for all, each brought near before.
+template <typename Visit>
+void ForEach(std::span<const std::unique_ptr<Sequence>> sequences, const Visit& visit) {
+  constexpr size_t kNear = 8;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    if (i + kNear < sequences.size()) sequences[i + kNear]->Prefetch();
+    visit(*sequences[i]);
+  }
+}
+
 }  // namespace
 
 void Roster::Add(std::unique_ptr<Sequence> sequence) {
@@ -133,26 +143,26 @@ Rank Roster::RankOf(const Sequence& sequence, bool running) const {
 Sequence* Roster::Next() const {
   Sequence* first = nullptr;
   Rank best;
-  for (const auto& sequence : waiting_) {
-    if (sequence->awaited || sequence->finished) continue;
-    const Rank rank = RankOf(*sequence, false);
-    if (first != nullptr && !(rank < best)) continue;
-    first = sequence.get();
+  ForEach(waiting_, [&](Sequence& sequence) {
+    if (sequence.awaited || sequence.finished) return;
+    const Rank rank = RankOf(sequence, false);
+    if (first != nullptr && !(rank < best)) return;
+    first = &sequence;
     best = rank;
-  }
+  });
   return first;
 }
 
 Sequence* Roster::Last() const {
   Sequence* last = nullptr;
   Rank worst;
-  for (const auto& sequence : running_) {
-    if (sequence->finished) continue;
-    const Rank rank = RankOf(*sequence, true);
-    if (last != nullptr && !(worst < rank)) continue;
-    last = sequence.get();
+  ForEach(running_, [&](Sequence& sequence) {
+    if (sequence.finished) return;
+    const Rank rank = RankOf(sequence, true);
+    if (last != nullptr && !(worst < rank)) return;
+    last = &sequence;
     worst = rank;
-  }
+  });
   return last;
 }
 

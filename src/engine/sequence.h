@@ -30,6 +30,7 @@ struct alignas(64) Sequence {
   int32_t steps = 0;
   int32_t lent_priority = 0;  // its own; of one that runs, also that of one which waits for it
   bool finished = false;
+  bool plain = false;  // a reply is wanted, and nothing that its request would have to be asked for
   // and its place among others (roster.h), in the next.
   uint64_t arrival = 0;
   double turn = 0;
@@ -92,11 +93,22 @@ struct alignas(64) Sequence {
     forced.assign(tokens.begin(), tokens.end());
   }
 
-  // Brings near what saying a token needs, for loops over many sequences.
+  // Brings near what every step looks at,
+  void Prefetch() const {
+    __builtin_prefetch(this);
+    __builtin_prefetch(reinterpret_cast<const char*>(this) + 64);
+  }
+  // and what saying a token needs, for loops over many sequences.
   void PrefetchToSay() const {
     lease.PrefetchEnd();
     __builtin_prefetch(stream.get(), 1);
     __builtin_prefetch(reinterpret_cast<const char*>(stream.get()) + 64, 1);
+  }
+  // Whether steps need not look at what else may be asked for: logits, a vector, a constraint, K/V
+  // to be left out, idle time.
+  bool IsPlain() const {
+    return request.max_tokens > 0 && !request.on_logits && request.pooling == Pooling::kNone &&
+           !request.constraint && !compaction && !request.idle;
   }
   // Whether a full queue may do without it: nothing of what was asked has run.
   bool displaceable() const { return preemptions == 0 && !request.continues; }

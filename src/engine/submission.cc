@@ -80,7 +80,9 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   if (sequence->request.constraint) sequence->Force();
   if (sequence->request.prompt_logprobs >= 0) ScorePrompt(*sequence);
   PrepareCompaction(*sequence);
-  sequence->stream = std::make_shared<TokenStream>(cancels_);
+  sequence->plain = sequence->IsPlain();
+  sequence->arrival = ++arrivals_;
+  sequence->stream = std::make_shared<TokenStream>(cancels_, sequence->arrival);
   sequence->submit_ns = clock_.NowNs();
   std::shared_ptr<TokenStream> stream = sequence->stream;
   std::vector<std::vector<TokenId>> waste;  // is freed here, without the lock
@@ -94,7 +96,6 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
       return ResourceExhausted("too many requests are waiting (" +
                                std::to_string(options_.waiting_max) + "); try again later");
     }
-    sequence->arrival = ++arrivals_;
     inbox_.sequences.push_back(std::move(sequence));
   }
   work_.notify_one();

@@ -15,16 +15,39 @@
 
 namespace reprise {
 
+// Which streams of an engine were cancelled, by the arrival of their requests.
+//
+// Thread safety: all.
+class Cancels {
+ public:
+  void Add(uint64_t arrival) {
+    std::lock_guard lock(mutex_);
+    arrivals_.push_back(arrival);
+    any_.store(true, std::memory_order_release);
+  }
+  // Appends those that were added since, and forgets them. Costs a load if there are none.
+  void Take(std::vector<uint64_t>* arrivals) {
+    if (!any_.load(std::memory_order_acquire)) return;
+    std::lock_guard lock(mutex_);
+    arrivals->insert(arrivals->end(), arrivals_.begin(), arrivals_.end());
+    arrivals_.clear();
+    any_.store(false, std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<bool> any_{false};
+  std::mutex mutex_;
+  std::vector<uint64_t> arrivals_;
+};
+
 // The one-way channel from the engine to the caller of one request. The engine never waits for a
 // slow reader; what it holds is bounded by the request's max_tokens.
 //
 // Thread safety: one reader, one writer (the engine thread); Cancel from anywhere.
 class TokenStream {
  public:
-  // Counts the streams of an engine that were cancelled, so that it looks for them only then.
-  using CancelCount = std::atomic<uint64_t>;
-
-  explicit TokenStream(std::shared_ptr<CancelCount> cancels) : cancels_(std::move(cancels)) {
+  TokenStream(std::shared_ptr<Cancels> cancels, uint64_t arrival)
+      : cancels_(std::move(cancels)), arrival_(arrival) {
     tokens_.reserve(kUsualTokens);
   }
 
@@ -44,11 +67,8 @@ class TokenStream {
   // The engine stops working on the request before its next step; the stream then completes with
   // kCancelled. What was computed so far stays in the cache.
   void Cancel() {
-    if (!cancelled_.exchange(true, std::memory_order_relaxed)) {
-      cancels_->fetch_add(1, std::memory_order_release);
-    }
+    if (!cancelled_.exchange(true, std::memory_order_relaxed)) cancels_->Add(arrival_);
   }
-  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
   // `notify` is called on the engine thread after every addition; it must be quick.
   void SetNotify(std::function<void()> notify);
@@ -73,7 +93,8 @@ class TokenStream {
   std::optional<ReuseReport> started_;
   std::optional<Completion> completion_;
   std::condition_variable changed_;
-  const std::shared_ptr<CancelCount> cancels_;
+  const std::shared_ptr<Cancels> cancels_;
+  const uint64_t arrival_;
 };
 
 }  // namespace reprise

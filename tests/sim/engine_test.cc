@@ -77,12 +77,16 @@ TEST_F(EngineTest, TheContextEndsAReply) {
   EXPECT_EQ(answer.tokens.size(), 4u);
 }
 
-// The engine looks for what was cancelled only when something was; here that happens while it has
-// just emptied its inbox.
+// The engine looks for what was cancelled only when something was; here that happens when it has
+// just emptied its inbox: it refuses idle work that it found there.
 TEST_F(EngineTest, WhoIsCancelledBehindTheInboxIsNoticedInTheNextStep) {
-  EngineFixture fixture(executor_);
+  EngineOptions options;
+  options.idle_work = false;
+  EngineFixture fixture(executor_, cache_options_, options);
+  GenerateRequest idle = Talk().Say(2, 10).Request(0);
+  idle.idle = true;
   std::shared_ptr<TokenStream> stream;
-  fixture.engine().Post([&](StateCache&) {
+  fixture.Submit(idle)->SetNotify([&] {
     stream = fixture.Submit(Talk().Say(1, 300).Request(500));
     stream->Cancel();
   });

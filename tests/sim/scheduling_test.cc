@@ -187,6 +187,32 @@ TEST_F(SchedulingTest, ALongPromptIsLookedUpInSeveralSteps) {
   EXPECT_LE(steps, 35);
 }
 
+// Beside many, no step ends a request and starts another. Not even who cancels in every step keeps
+// those that wait from starting.
+TEST_F(SchedulingTest, BesideManyThePlaceOfACancelledOneIsTakenInTheNextStep) {
+  const auto steps_to_start = [&](int32_t places, int cancels) {
+    engine_options_.running_max = places;
+    EngineFixture& fixture = Make();
+    std::vector<Stream> streams;
+    for (int32_t i = 0; i < places; ++i) {
+      streams.push_back(fixture.Submit(Ask(static_cast<uint64_t>(i), 10, 1000)));
+    }
+    while (running() < places) fixture.engine().Step();
+    auto next = fixture.Submit(Ask(1000, 10, 1000));
+    fixture.engine().Step();
+    EXPECT_FALSE(next->Poll().started);
+    for (int step = 0; step < 10; ++step) {
+      if (step < cancels) streams[static_cast<size_t>(step)]->Cancel();
+      fixture.engine().Step();
+      if (next->Poll().started) return step;
+    }
+    return 10;
+  };
+  EXPECT_EQ(steps_to_start(8, 1), 0);
+  EXPECT_EQ(steps_to_start(80, 1), 1);
+  EXPECT_EQ(steps_to_start(80, 10), 1);
+}
+
 TEST_F(SchedulingTest, WhoIsWaitedForIsAsUrgent) {
   engine_options_.scheduler.rows_max = 64;
   for (const auto kind : {FakeExecutor::Kind::kAttention, FakeExecutor::Kind::kHybrid}) {

@@ -9,6 +9,16 @@
 #include "cache/index/kind/entry_kind.h"
 
 namespace reprise {
+namespace {
+
+// Loops over leases ask for what they need of those that come so much later.
+constexpr size_t kNear = 8;
+
+size_t BlocksBefore(int32_t position, int32_t block_tokens) {
+  return static_cast<size_t>(position / block_tokens);
+}
+
+}  // namespace
 
 size_t StateIndex::BytesFree() const {
   const size_t taken = blocks_.leased_count() * block_bytes_ + size_t(live_states_) * state_bytes_ +
@@ -16,31 +26,44 @@ size_t StateIndex::BytesFree() const {
   return options_.cache.budget_bytes - std::min(options_.cache.budget_bytes, taken);
 }
 
-size_t StateIndex::BytesWanted(const Lease& lease) {
-  LeaseRecord& r = RecordOf(lease);
-  const size_t state_bytes = r.started ? 0 : state_bytes_;
-  if (!has_kv()) return state_bytes;
-  const auto blocks_before = [this](int32_t position) {
-    return static_cast<size_t>(position / options_.block_tokens);
-  };
-  // Up to the end of what is known and one block more; with a window, without what lies before it.
+// Up to the end of what is known and one block more; with a window, without what lies before it.
+size_t StateIndex::BlocksNeeded(const LeaseRecord& r) const {
+  const int32_t tokens = options_.block_tokens;
   const auto end =
       static_cast<int32_t>(r.tokens.size()) - (r.computed.logical - r.computed.physical);
-  size_t needed = blocks_before(end) + 2 - blocks_before(kv_->FirstNeeded(end));
+  const size_t needed = BlocksBefore(end, tokens) + 2 - BlocksBefore(kv_->FirstNeeded(end), tokens);
+  if (!r.canonical || r.kept_tokens == 0) return needed;
   // What the tree shares stays there when it is compacted: what is kept moves to blocks beside it.
-  if (r.canonical && r.kept_tokens > 0) {
-    needed += blocks_before(r.kept_tokens + options_.block_tokens - 1);
-  }
+  return needed + BlocksBefore(r.kept_tokens + tokens - 1, tokens);
+}
+
+size_t StateIndex::BytesWanted(const Lease& lease) {
+  LeaseRecord& r = RecordOf(lease);
+  CHECK(!r.started);
+  if (!has_kv()) return state_bytes_;
   size_t held = 0;
-  if (r.started) {
-    held = r.table.size() -
-           std::min(r.table.size(), blocks_before(kv_->FirstNeeded(r.computed.physical)));
-  } else if (const MatchResult match = Match(r); match.usable > 0) {
+  if (const MatchResult match = Match(r); match.usable > 0) {
     std::vector<BlockId> table;
     kv_->Collect(match.path, match.usable, &table);
     held = blocks_.CountLeased(table);
   }
-  return state_bytes + (needed - std::min(needed, held)) * block_bytes_;
+  const size_t needed = BlocksNeeded(r);
+  return state_bytes_ + (needed - std::min(needed, held)) * block_bytes_;
+}
+
+size_t StateIndex::BytesWantedByRunning() const {
+  if (!has_kv()) return 0;
+  size_t blocks = 0;
+  const auto& records = flights_.records();
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (i + kNear < records.size()) records[i + kNear].Prefetch();
+    const LeaseRecord& r = records[i];
+    if (!r.started || r.idle || r.load) continue;
+    const size_t gone = BlocksBefore(kv_->FirstNeeded(r.computed.physical), options_.block_tokens);
+    const size_t needed = BlocksNeeded(r), held = r.table.size() - std::min(r.table.size(), gone);
+    blocks += needed - std::min(needed, held);
+  }
+  return blocks * block_bytes_;
 }
 
 // Blocks of its own are filled where they are, the others are replaced.

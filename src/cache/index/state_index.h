@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -11,7 +10,6 @@
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -86,6 +84,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   bool Maintain();
   bool GiveWay(size_t bytes);
   size_t BytesWanted(const Lease& lease);
+  size_t BytesWantedByRunning() const;
   size_t BytesFree() const;
   int32_t Pin(const NamespaceKey& key, std::span<const TokenId> tokens, int64_t pin_ms);
   void Reset(const NamespaceKey* key);  // null: all
@@ -140,6 +139,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   LeaseRecord& RecordOf(const Lease& lease);
   NodeId RootOf(const NamespaceKey& key);
   void ForgetIfEmpty(NodeId root);
+  size_t BlocksNeeded(const LeaseRecord& record) const;
   BlockNeed NeedOf(const LeaseRecord& record, int32_t token_count) const;
   Status ReserveBlocks(LeaseRecord& record, const BlockNeed& need);
   void TakeAhead(LeaseRecord& record, int32_t token_count);
@@ -284,7 +284,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   std::vector<NodeId> maybe_empty_;                                  // roots that lost a child
   Flights flights_;
   size_t lease_bytes_ = 0;  // of the records of those that have started
-  Tier* tier_ = nullptr;  // null: there is none
+  Tier* tier_ = nullptr;    // null: there is none
   Records records_;
   LoadOrCompute rates_;
   std::map<uint64_t, Transfer> transfers_;  // by the id of their move
