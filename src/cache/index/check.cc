@@ -163,7 +163,7 @@ Status StateIndex::CheckRefs() const {
   return OkStatus();
 }
 
-// Invariant (5), pins, counts.
+// Invariant (3), pins, counts.
 Status StateIndex::CheckEntries() const {
   size_t pinned = 0, leaves = 0, states = 0, rungs = 0;
   std::vector<bool> seen(states_.limit());

@@ -30,12 +30,6 @@ struct BlockNeed {
   uint32_t count() const { return more + (copy ? 1 : 0); }
 };
 
-// Memory that room is made for.
-struct Units {
-  uint32_t blocks = 0;
-  uint32_t states = 0;
-};
-
 // What the index knows about one lease.
 //
 //  tokens      [0, prompt_tokens)        the prompt

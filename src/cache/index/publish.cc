@@ -100,28 +100,6 @@ void StateIndex::Publish(LeaseRecord& record, int32_t upto) {
   EnforceEntryLimit();
 }
 
-// A state that becomes, or was to become, a snapshot for this reason.
-StateId StateIndex::AllocateSnapshot(SnapshotReason reason) {
-  if (reason == SnapshotReason::kEdit) ++rung_count_;
-  return AllocateState();
-}
-
-void StateIndex::FreeSnapshot(StateId state, SnapshotReason reason) {
-  if (reason == SnapshotReason::kEdit) --rung_count_;
-  FreeState(state);
-}
-
-StateId StateIndex::AllocateState() {
-  const StateId state = states_.Allocate();
-  actions_.push_back({.verb = Action::Verb::kTakeState, .to = state.value});
-  return state;
-}
-
-void StateIndex::FreeState(StateId state) {
-  states_.Free(state);
-  actions_.push_back({.verb = Action::Verb::kFreeState, .from = state.value});
-}
-
 // Room for a snapshot there, if it is worth more than what would have to go. `replay` is the
 // position that a lookup would have to start from without it.
 bool StateIndex::MakeRoomForPlanned(LeaseRecord& record, const PlannedSnapshot& one,

@@ -20,10 +20,13 @@ size_t BlocksBefore(int32_t position, int32_t block_tokens) {
 
 }  // namespace
 
-size_t StateIndex::BytesFree() const {
-  const size_t taken = blocks_.leased_count() * block_bytes_ + size_t(live_states_) * state_bytes_ +
-                       bytes_metadata();
-  return options_.cache.budget_bytes - std::min(options_.cache.budget_bytes, taken);
+bool StateIndex::GiveWay(size_t bytes) {
+  const size_t before = bytes_used();
+  while (bytes_used() + bytes > before &&
+         EvictOne(EvictReason::kRunning, std::numeric_limits<double>::infinity(), true)) {
+  }
+  Settle();
+  return bytes_used() < before;
 }
 
 // Up to the end of what is known and one block more; with a window, without what lies before it.

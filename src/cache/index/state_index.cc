@@ -10,60 +10,17 @@
 namespace reprise {
 namespace {
 
-uint32_t Capacity(size_t budget, size_t unit_bytes) {
-  if (unit_bytes == 0) return 0;
-  return static_cast<uint32_t>(std::min<size_t>(budget / unit_bytes, UINT32_MAX - 1));
-}
-
-size_t BlockBytes(const StateSpec& spec, int32_t block_tokens) {
-  return spec.kv_block_bytes() * size_t(block_tokens) / kBlockTokens;
-}
-
 // Ghost tokens are worth a report, not more: a thousandth of the budget, within limits.
 size_t GhostTokensMax(size_t budget_bytes) {
   return std::clamp<size_t>(budget_bytes / 1000 / sizeof(TokenId), 1 << 12, 1 << 24);
 }
 
-// Arrays that are indexed by node keep the size they once had. So that this never takes the room of
-// a request that runs alone, as many nodes (and snapshots) are allowed as fit beside one.
-size_t NodeCountMax(const StateIndex::Options& options) {
-  // With its entry, marks and pin, in arrays that all double at the same node: up to 820 (a node
-  // 160, its place among children 64, K/V 112, marks 80, entry 230, by node in four more 170).
-  constexpr size_t kNodeBytes = 1024;
-  constexpr size_t kNodesMin = 64;
-  const auto context = static_cast<size_t>(options.cache.context_tokens);
-  const size_t blocks = context / static_cast<size_t>(options.block_tokens) + 2;
-  const size_t alone = blocks * BlockBytes(options.spec, options.block_tokens) +
-                       2 * options.spec.state_bytes() + 4 * context * sizeof(TokenId);
-  const size_t budget = options.cache.budget_bytes;
-  return std::max(kNodesMin, (budget - std::min(budget, alone)) / kNodeBytes);
-}
-
 }  // namespace
-
 StateIndex::StateIndex(Options options)
-    : options_(std::move(options)),
-      block_bytes_(BlockBytes(options_.spec, options_.block_tokens)),
-      state_bytes_(options_.spec.state_bytes()),
-      cost_(options_.spec),
-      tree_(this),
-      blocks_(Capacity(options_.cache.budget_bytes, block_bytes_), &actions_),
-      node_count_max_(NodeCountMax(options_)),
-      states_(static_cast<uint32_t>(
-          std::min<size_t>(Capacity(options_.cache.budget_bytes, state_bytes_),
-                           node_count_max_ + size_t(options_.cache.sequence_count)))),
-      kv_(Kv::Make(options_.spec, &tree_, &blocks_, options_.block_tokens)),
-      recurrent_(Recurrent::Make(options_.spec, &tree_)),
-      order_(options_.cache.ttl_ms > 0),
-      pins_(&tree_, [this](NodeId node, bool below) { return kind_->HeldByPins(node, below); }),
-      fresh_(&tree_, options_.cache.ttl_ms > 0 && recurrent_ == nullptr),
+    : Keeper(std::move(options), this),
       flights_(&tree_),
-      records_(&tree_, options_.block_tokens),
       ghost_tokens_max_(GhostTokensMax(options_.cache.budget_bytes)) {
-  if (!options_.policy) options_.policy = std::make_unique<CostPerBytePolicy>();
-  if (kv_) components_.push_back(kv_.get());
   if (recurrent_) {
-    components_.push_back(recurrent_.get());
     recurrent_->set_owner(this);
     kind_ = std::make_unique<SnapshotKind>(this);
   } else {
@@ -127,11 +84,6 @@ std::vector<BlockEvent> StateIndex::TakeBlockEvents() {
   Settle();  // what was told is remembered: that may cost something, which is told, too
   for (BlockEvent& event : announcer_->Take()) events.push_back(std::move(event));
   return events;
-}
-
-// What is kept at the node is more, or less, than before.
-void StateIndex::NoteChange(NodeId node) {
-  if (announcer_) announcer_->Touch(node);
 }
 
 void StateIndex::OnSplit(NodeId upper, NodeId lower) {
@@ -391,25 +343,32 @@ void StateIndex::NoteRestore(const Lease& lease, int64_t restore_ns) {
   }
 }
 
+bool StateIndex::FreeCopies() { return kind_->FreeCopies(); }
+size_t StateIndex::EntryCount() const { return kind_->count(); }
+size_t StateIndex::HeldByPins(NodeId node, bool pinned_below) const {
+  return kind_->HeldByPins(node, pinned_below);
+}
+
+size_t StateIndex::BytesBeside() const {
+  constexpr size_t kMapNodeBytes = 96;  // a tree or hash node with its key, about
+  return ends_.bytes() + lease_bytes_ + 2 * namespaces_.size() * kMapNodeBytes;
+}
+
 std::pair<size_t, size_t> StateIndex::BytesAndShareOf(std::string_view tenant) const {
   const uint32_t owner = tenants_.Find(tenant);
   if (owner == tenants_.size()) return {0, 0};
   return {CachedBytesOf(owner), ShareOf(owner)};
 }
 
-size_t StateIndex::bytes_metadata() const {
-  constexpr size_t kMapNodeBytes = 96;  // a tree or hash node with its key, about
-  size_t components = 0;
-  for (const Component* component : components_) components += component->bytes();
-  return tree_.bytes() + components + order_.bytes() + blocks_.bytes() + states_.bytes() +
-         tails_.bytes() + parked_.capacity() * sizeof(EntryId) + ends_.bytes() + fresh_.bytes() +
-         lease_bytes_ + pins_.bytes_metadata() + 2 * namespaces_.size() * kMapNodeBytes +
-         records_.bytes() + (announcer_ ? announcer_->bytes() : 0);
-}
-
-size_t StateIndex::bytes_used() const {
-  return blocks_.used_count() * block_bytes_ + states_.used_count() * state_bytes_ +
-         bytes_metadata();
+// Of what lower tiers have, then of entries.
+bool StateIndex::ExpireSome(int count) {
+  if (options_.cache.ttl_ms <= 0) return false;
+  for (auto* old = records_.Oldest(); old && old->used_ms < RecordsSinceMs();
+       old = records_.Oldest()) {
+    if (count-- == 0) return true;
+    ForgetRecord(old->head.id);
+  }
+  return ExpireEntries(count);
 }
 
 bool StateIndex::Maintain() {

@@ -3,70 +3,43 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
-#include "cache/announce/announcer.h"
-#include "cache/component/kv.h"
-#include "cache/component/recurrent.h"
 #include "cache/index/conversation_ends.h"
 #include "cache/index/flights.h"
-#include "cache/index/freshness.h"
+#include "cache/index/keep/keeper.h"
 #include "cache/index/lease_record.h"
-#include "cache/index/pins.h"
-#include "cache/index/records.h"
-#include "cache/index/tenants.h"
 #include "cache/index/transfer.h"
-#include "cache/pieces.h"
-#include "cache/policy/eviction_order.h"
-#include "cache/policy/load_or_compute.h"
-#include "cache/policy/value.h"
 #include "cache/state_cache.h"
-#include "cache/store/action.h"
-#include "cache/store/block_pool.h"
-#include "cache/store/id_pool.h"
 #include "cache/tier/tier.h"
-#include "cache/tree/radix_tree.h"
-#include "state/spec.h"
 
 namespace reprise {
 
-// StateIndex is the state cache without its bytes: tree, components, policy, leases and the budget,
-// all on ids. It appends what memory has to do to actions(); StateCache lets the store do it, a
-// simulation or a test may throw it away.
+// StateIndex is the state cache without its bytes, all on ids: leases find state in what a Keeper
+// keeps, wait for each other, leave new state behind, and move it to and from lower tiers. It
+// appends what memory has to do to actions(); StateCache lets the store do it, a simulation or a
+// test may throw it away.
 //
-// An entry is what eviction takes: in models with recurrent state a snapshot, with the K/V that
-// only it made reachable; in attention-only models the last block of a leaf. All that differs
-// between the two is in kind/entry_kind.h.
+// All that differs between models with recurrent state, whose entries are snapshots, and others is
+// in kind/entry_kind.h.
 //
 // Thread safety: none.
 // Invariants, beyond those of the parts (CheckInvariants):
 //  (1) bytes_used() <= budget, after every operation that took memory.
 //  (2) A block's tree refs are the nodes that list it; its lease refs the tables that do.
-//  (3) With recurrent state, K/V is held up to p of a node only if a snapshot lies at or behind p,
-//      there or below: nothing is kept that nobody could use.
-//  (4) Without it, every node with K/V has an entry, and that stands in the eviction order exactly
-//      if no child holds K/V, it is not pinned, and its last block was not found leased.
-//  (5) A state id is used exactly if one entry or one lease names it.
-//  (6) There are at most node_count_max_ nodes, roots not counted.
-class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
+//  (3) A state id is used exactly if one entry or one lease names it.
+//  (4) There are at most node_count_max_ nodes, roots not counted.
+class StateIndex : private RadixTree::Observer, private Recurrent::Owner, private Keeper {
  public:
-  struct Options {
-    StateSpec spec;
-    CacheOptions cache;
-    int32_t block_tokens = kBlockTokens;     // tests use small ones
-    std::unique_ptr<EvictionPolicy> policy;  // null: CostPerBytePolicy
-    double ladder_share = 0.08;              // of the budget: rungs for edits; 0: none
-    // Gets memory for units before they are taken, or says why there is none. Empty: there is.
-    std::function<Status(std::span<const BlockId>, std::span<const StateId>)> back;
-  };
+  using Keeper::Options;
   explicit StateIndex(Options options);
   ~StateIndex() override;
 
@@ -85,7 +58,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   bool GiveWay(size_t bytes);
   size_t BytesWanted(const Lease& lease);
   size_t BytesWantedByRunning() const;
-  size_t BytesFree() const;
+  using Keeper::BytesFree;
   int32_t Pin(const NamespaceKey& key, std::span<const TokenId> tokens, int64_t pin_ms);
   void Reset(const NamespaceKey* key);  // null: all
 
@@ -108,8 +81,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   const CacheOptions& options() const { return options_.cache; }
   size_t block_bytes() const { return block_bytes_; }
   size_t state_bytes() const { return state_bytes_; }
-  size_t bytes_used() const;
-  size_t bytes_metadata() const;
+  using Keeper::bytes_metadata;
+  using Keeper::bytes_used;
   size_t pinned_bytes() const { return pins_.bytes(); }
   size_t ladder_bytes() const { return rung_count_ * state_bytes_; }
   uint32_t block_capacity() const { return blocks_.capacity(); }
@@ -132,10 +105,6 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   static constexpr int32_t kAwaitTokensMin = 32;
 
   // state_index.cc
-  bool has_kv() const { return kv_ != nullptr; }
-  EntryId TailOf(NodeId node) const {
-    return node.value < tails_.size() ? tails_[node.value] : EntryId();
-  }
   LeaseRecord& RecordOf(const Lease& lease);
   NodeId RootOf(const NamespaceKey& key);
   void ForgetIfEmpty(NodeId root);
@@ -143,9 +112,13 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   BlockNeed NeedOf(const LeaseRecord& record, int32_t token_count) const;
   Status ReserveBlocks(LeaseRecord& record, const BlockNeed& need);
   void TakeAhead(LeaseRecord& record, int32_t token_count);
-  bool GiveUpAhead();
   void Settle();
-  void NoteChange(NodeId node);
+  bool ExpireSome(int count);
+  bool GiveUpAhead() override;
+  bool FreeCopies() override;
+  size_t EntryCount() const override;
+  size_t HeldByPins(NodeId node, bool pinned_below) const override;
+  size_t BytesBeside() const override;
   void OnSplit(NodeId upper, NodeId lower) override;
   void OnRemove(NodeId node) override;
   void OnEntryMoved(EntryId entry, NodeId node) override;
@@ -171,51 +144,10 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void PublishPending(LeaseRecord& record);
   void FreePending(LeaseRecord& record);
   bool MakeRoomForPlanned(LeaseRecord& record, const PlannedSnapshot& one, int32_t replay);
-  StateId AllocateSnapshot(SnapshotReason reason);
-  void FreeSnapshot(StateId state, SnapshotReason reason);
-  StateId AllocateState();
-  void FreeState(StateId state);
   void TakeSnapshot(LeaseRecord& record, const PlannedSnapshot& one, StateId state);
   static void NoteStored(LeaseRecord& record, const PlannedSnapshot& one);
   void SupersedeAbove(const LeaseRecord& record, NodeId node, int32_t position);
   void DropBehindWindow(LeaseRecord& record);
-
-  // evict.cc
-  bool PurgeSomeGhosts();
-  bool MakeRoom(const Units& units, size_t metadata, EvictReason why, bool even_pinned);
-  bool Backed(const Units& units);
-  Status NoRoom(const std::string& sentence) const;
-  bool MakeRoomForSnapshot(double key, bool claims_share);
-  size_t CachedBytesOf(uint32_t owner) const;
-  size_t ShareOf(uint32_t owner) const;
-  Tenants::Mask OverShare() const;
-  bool MakeRoomForRung(double key);
-  size_t LadderBytesMax() const;
-  double KeyOf(const EntryFacts& facts) const;
-  bool EvictOne(EvictReason why, double below_key, bool even_pinned);
-  EntryId NextVictim(double below_key);
-  bool EvictTailBlock(EntryId id, EvictReason why);
-  void DropTail(EntryId id, EvictReason why);
-  void DropSnapshot(EntryId id, EvictReason why);
-  void CountEvicted(const Entry& entry, EvictReason why);
-  void TrimUnreachable(NodeId node, int32_t position);
-  void AfterTailChanged(NodeId node, const LeaseRecord& record);
-  static EndKind EndKindOf(SnapshotReason reason);
-  EndKind EndKindOf(const Entry& entry) const;
-  void RekeySome(uint32_t count);
-  void UpdateTail(NodeId node);
-  void Rekey(EntryId id);
-  EntryFacts FactsOf(EntryId id) const;
-  double LossOf(NodeId node, int32_t from, int32_t upto) const;
-  void UnparkAll();
-  void PinEntry(EntryId id, int64_t pin_ms);
-  void Unpin(EntryId id);
-  void ExpirePins();
-  size_t PinnedBytesMax() const;
-  size_t KvBytesUpTo(NodeId node, int32_t upto) const;
-  bool Expired(const Entry& entry) const;
-  bool ExpireSome(int count);
-  void EnforceEntryLimit();
 
   // tiers.cc
   void WishSpill(const LeaseRecord& record, int32_t position, SnapshotReason reason);
@@ -228,11 +160,11 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   void EndTransfer(uint64_t id, const MoveDone& done);
   void EndSpill(const Transfer& transfer, const MoveDone& done);
   void EndLoad(const Transfer& transfer, const MoveDone& done);
-  bool CancelOneMove();
+  bool CancelOneMove() override;
   void CancelMove(uint64_t id);
   void CancelMovesOf(NodeId root);
   void ForgetRecord(TierRecordId id);
-  bool ForgetOldestRecord();
+  bool ForgetOldestRecord() override;
   void BoundRecords();
   int64_t RecordsSinceMs() const;
   bool AwaitsAnswer(LeaseRecord& record) const;
@@ -246,55 +178,20 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner {
   std::string DescribeNode(NodeId node) const;
   TreeNodeView ViewOf(NodeId node, int depth, std::span<const TokenId> prompt) const;
 
-  Options options_;
-  size_t block_bytes_;
-  size_t state_bytes_;
-  CostModel cost_;
-  int64_t now_ms_ = 0;
-
-  Actions actions_;
-  RadixTree tree_;
-  BlockPool blocks_;
-  size_t node_count_max_;  // a tree that is larger would take the room of a running request
-  IdPool<StateId> states_;
-  int32_t live_states_ = 0;  // of them, those of running sequences
-  size_t rung_count_ = 0;    // of them, rungs of the ladder from the end (kEdit)
-  std::unique_ptr<Kv> kv_;
-  std::unique_ptr<Recurrent> recurrent_;
-  std::vector<Component*> components_;  // those of them that the model has
   std::unique_ptr<EntryKind> kind_;
-  std::unique_ptr<Announcer> announcer_;  // null: nobody is told
-
-  Tenants tenants_;
-  Claim claim_;                         // what room is made for
-  std::vector<uint32_t> snapshots_of_;  // by owner
-  EvictionOrder order_;
-  uint32_t rekey_next_ = 0;      // keys are computed anew from here on,
-  uint32_t rekey_left_ = 0;      // so many of them
-  EntryId serving_;              // what Start is about to restore: not evicted meanwhile
-  Pieces<EntryId> tails_;        // by node: the entry of its K/V (attention-only models)
-  ConversationEnds ends_;        // of attention-only models
-  size_t leaf_count_ = 0;        // tails that could be evicted, now or when unpinned
-  std::vector<EntryId> parked_;  // taken out of the order because their last block was leased
-  Pins pins_;
-  Freshness fresh_;
-
+  ConversationEnds ends_;  // of attention-only models
   NamespaceMap namespaces_;
   std::unordered_map<NodeId, NamespaceMap::iterator> namespace_of_;  // by root
   std::vector<NodeId> maybe_empty_;                                  // roots that lost a child
   Flights flights_;
-  size_t lease_bytes_ = 0;  // of the records of those that have started
-  Tier* tier_ = nullptr;    // null: there is none
-  Records records_;
-  LoadOrCompute rates_;
+  size_t lease_bytes_ = 0;                  // of the records of those that have started
+  Tier* tier_ = nullptr;                    // null: there is none
   std::map<uint64_t, Transfer> transfers_;  // by the id of their move
   uint64_t move_count_ = 0;
   std::vector<Move> moves_;           // not begun yet
   std::deque<SpillWish> spill_now_;   // pinned, shared: at once
   std::deque<SpillWish> spill_idle_;  // ends of conversations: when there is time
   size_t ghost_tokens_max_;
-  Status refusal_;  // what the device said when memory was last asked for
-  CacheStats stats_;
 };
 
 }  // namespace reprise

@@ -208,7 +208,7 @@ void StateIndex::SnapshotKind::OnSplit(NodeId upper, NodeId lower) {
   index_.recurrent_->OnSplit(upper, lower);
 }
 
-// Invariant (3).
+// Invariant (1) of Keeper.
 Status StateIndex::SnapshotKind::CheckNode(NodeId node) const {
   const Kv* kv = index_.kv_.get();
   const Recurrent& recurrent = *index_.recurrent_;

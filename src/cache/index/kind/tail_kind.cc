@@ -69,7 +69,7 @@ void StateIndex::TailKind::PublishLoad(LeaseRecord& record) {
 }
 
 void StateIndex::TailKind::AfterAttach(NodeId node, const LeaseRecord& record) {
-  index_.AfterTailChanged(node, record);
+  index_.AfterTailChanged(node, record.turns, record.owner);
 }
 
 void StateIndex::TailKind::NoteUse(EntryId id) {
@@ -142,7 +142,7 @@ void StateIndex::TailKind::OnRemove(NodeId node) {
   index_.ends_.OnRemove(node);
 }
 
-// Invariant (4).
+// Invariant (2) of Keeper.
 Status StateIndex::TailKind::CheckNode(NodeId node) const {
   const EntryId id = index_.TailOf(node);
   if (id.valid() != index_.kv_->holds(node)) {

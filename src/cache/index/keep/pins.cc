@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cache/index/pins.h"
+#include "cache/index/keep/pins.h"
 
 #include <algorithm>
 
