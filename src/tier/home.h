@@ -60,6 +60,8 @@ class RecordHome {
   };
   // All records of a home that is not shared. Before anything else.
   virtual Result<std::vector<Listed>> List() { return std::vector<Listed>(); }
+  // What List would say now, for the next start. After everything else.
+  virtual void Remember(std::span<const Listed>) {}
   struct Seen {
     std::string name;
     RecordFacts facts;

@@ -83,10 +83,12 @@ uint64_t BlocksOfPart(const RecordFacts& facts) {
   return facts.block_bytes == 0 ? 1 : std::max<uint64_t>(1, kPartBytes / facts.block_bytes);
 }
 
-std::vector<std::byte> EncodeFacts(const RecordFacts& f) {
-  std::vector<std::byte> out;
-  out.reserve(FactsBytes(f.marks.size()));
-  Writer to(&out);
+}  // namespace
+
+size_t FactsBytes(size_t mark_count) { return kFixedFacts + mark_count * sizeof(PathId); }
+
+void AppendFacts(const RecordFacts& f, std::vector<std::byte>* out) {
+  Writer to(out);
   for (const PathId* id : {&f.space, &f.model, &f.parent, &f.base, &f.path}) {
     to.Bytes(id->bytes.data(), id->bytes.size());
   }
@@ -100,7 +102,6 @@ std::vector<std::byte> EncodeFacts(const RecordFacts& f) {
   to.Number(f.reason);
   to.Number(static_cast<uint32_t>(f.marks.size()));
   for (const PathId& mark : f.marks) to.Bytes(mark.bytes.data(), mark.bytes.size());
-  return out;
 }
 
 Result<RecordFacts> DecodeFacts(std::span<const std::byte> bytes) {
@@ -128,10 +129,6 @@ Result<RecordFacts> DecodeFacts(std::span<const std::byte> bytes) {
   REPRISE_TRY(Check(f));
   return f;
 }
-
-}  // namespace
-
-size_t FactsBytes(size_t mark_count) { return kFixedFacts + mark_count * sizeof(PathId); }
 
 uint64_t RecordBytes(const RecordFacts& facts) {
   const uint64_t group = BlocksOfPart(facts);
@@ -168,7 +165,9 @@ RecordLayout::RecordLayout(const RecordFacts& facts) {
 std::vector<std::byte> EncodeHead(const RecordFacts& facts, const StateKey& key,
                                   const Seal::Salt& salt) {
   CHECK(Check(facts).ok() && facts.marks.size() <= kMarksMax);
-  std::vector<std::byte> sealed = EncodeFacts(facts);
+  std::vector<std::byte> sealed;
+  sealed.reserve(FactsBytes(facts.marks.size()));
+  AppendFacts(facts, &sealed);
   std::vector<std::byte> head;
   Writer to(&head);
   to.Bytes(kMagic, sizeof(kMagic));

@@ -84,8 +84,11 @@ class RecordLayout {
 // The size of a record's file; as RecordLayout says, without the work.
 uint64_t RecordBytes(const RecordFacts& facts);
 
-// The size of the sealed facts with so many marks.
+// The size of the facts with so many marks, and the facts as so many bytes. The reader takes bytes
+// from outside.
 size_t FactsBytes(size_t mark_count);
+void AppendFacts(const RecordFacts& facts, std::vector<std::byte>* out);
+Result<RecordFacts> DecodeFacts(std::span<const std::byte> bytes);
 
 // The head of a record with that salt.
 std::vector<std::byte> EncodeHead(const RecordFacts& facts, const StateKey& key,

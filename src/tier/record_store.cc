@@ -46,7 +46,15 @@ Result<std::unique_ptr<RecordStore>> RecordStore::Open(std::unique_ptr<RecordHom
   return tier;
 }
 
-RecordStore::~RecordStore() = default;
+RecordStore::~RecordStore() {
+  transfers_.reset();
+  if (home_->shared() || !listed_) return;
+  std::vector<RecordHome::Listed> records;
+  catalog_.ForEach([&](RecordId, const Catalog::Record& one) {
+    records.push_back({one.name, one.bytes, one.used_ms, true, one.facts});
+  });
+  home_->Remember(records);
+}
 
 void RecordStore::SetNotify(std::function<void()> notify) {
   std::lock_guard lock(notify_mutex_);
@@ -82,6 +90,7 @@ Status RecordStore::ReadHeads() {
       day_left_ -= static_cast<double>(one.bytes);
     }
   }
+  listed_ = true;
   day_at_ms_ = SteadyMs();
   stats_.unreadable = unreadable_.size();
   std::erase_if(found, [](const RecordHome::Listed& one) { return !one.readable; });

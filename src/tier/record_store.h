@@ -49,9 +49,10 @@ struct DiskOptions : StoreLimits {
 //   fetch   Find -> Fetch -> a ticket -> Poll says when the bytes are there, all of them checked
 //   look    where others write to the home, too: Look -> a ticket -> Poll says when Find knows
 //
-// A start reads heads only, of a home that is this process's own; of a shared one the catalog has
-// what was looked up. One store is under way at a time; parts that wait to be written take at
-// most kQueueBytes, those that were read at most what their requests take plus one more.
+// A start reads heads only (or an index of them), of a home that is this process's own; of a shared
+// one the catalog has what was looked up. One store is under way at a time; parts that wait to be
+// written take at most kQueueBytes, those that were read at most what their requests take plus one
+// more.
 //
 // A home that fails is left alone for a while (a circuit breaker): a folder is then tried again, a
 // shared home is asked by a thread whether it works, and used when it does.
@@ -188,6 +189,7 @@ class RecordStore {
     uint64_t bytes = 0;
   };
   std::vector<Unreadable> unreadable_;  // the first to make room
+  bool listed_ = false;                 // the catalog has all that there is
   uint64_t unreadable_bytes_ = 0;
   std::optional<Storing> storing_;  // until it is on the disk
   std::unordered_map<uint64_t, Fetching> fetching_;

@@ -207,11 +207,11 @@ TEST_F(DiskStoreTest, TheFolderKeepsItsBound) {
 TEST_F(DiskStoreTest, NoMoreIsWrittenADayThanAllowed) {
   std::atomic<int64_t> steady = 1000;
   options_.steady_ms = [&] { return steady.load(); };
-  options_.bytes_day_max = 24 << 10;
+  options_.bytes_day_max = 6 * (4096 + 512);
   Open();
   int stored = 0;
   for (uint64_t i = 0; i < 20; ++i) stored += Store(Tokens(1000 * i, 500), 100);
-  EXPECT_EQ(stored, 6) << "of 4 KiB each";
+  EXPECT_EQ(stored, 6) << "a page and a share of the index each";
   Open();
   EXPECT_FALSE(Store(Tokens(99, 500), 100)) << "a restart is no new day";
   steady += 24 * 3600 * 1000 / 6;

@@ -14,10 +14,11 @@
 
 namespace reprise {
 
-// StateFolder is a folder of records and nothing else: names, sizes, and one owner at a time. Files
+// StateFolder is a folder of records and little else: names, sizes, and one owner at a time. Files
 // can be read by their owner alone.
 //
 //   lock            held by the process that uses the folder
+//   index           what the heads of records say (folder_index.h), if there are many
 //   <16 hex>.state  a record
 //   <16 hex>.tmp    a record being written; one that is found at the start is removed
 //

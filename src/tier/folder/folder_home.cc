@@ -2,11 +2,14 @@
 #include "tier/folder/folder_home.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
+#include "tier/folder/folder_index.h"
 #include "tier/folder/record_file.h"
 
 namespace reprise {
@@ -24,14 +27,38 @@ Result<std::unique_ptr<FolderHome>> FolderHome::Open(const Options& options, con
   return home;
 }
 
-// Files take whole pages.
+// Files take whole pages, and some of the index.
 uint64_t FolderHome::Takes(uint64_t bytes) const {
   constexpr uint64_t kPageBytes = 4096;
-  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes + IndexShare(bytes);
 }
 
+// What the index knows need not be opened.
 Result<std::vector<RecordHome::Listed>> FolderHome::List() {
   REPRISE_ASSIGN(std::vector<std::string> names, folder_->Names());
+  std::vector<Listed> all = ReadIndex(*folder_, key_);
+  std::sort(names.begin(), names.end());
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::vector<std::string> unknown;
+  auto known = all.begin();
+  for (std::string& name : names) {
+    while (known != all.end() && known->name < name) (known++)->name.clear();  // gone since
+    if (known != all.end() && known->name == name) {
+      ++known;
+    } else {
+      unknown.push_back(std::move(name));
+    }
+  }
+  for (; known != all.end(); ++known) known->name.clear();
+  std::vector<Listed> opened = OpenAll(std::move(unknown));
+  all.insert(all.end(), std::make_move_iterator(opened.begin()),
+             std::make_move_iterator(opened.end()));
+  std::erase_if(all, [](const Listed& one) { return one.name.empty(); });  // no file, or gone
+  folder_->fault = options_.fault;
+  return all;
+}
+
+std::vector<RecordHome::Listed> FolderHome::OpenAll(std::vector<std::string> names) const {
   std::vector<Listed> all(names.size());
   // Mostly waiting for the system: several at a time, each a part of them.
   const auto read = [&](size_t first, size_t step) {
@@ -48,9 +75,13 @@ Result<std::vector<RecordHome::Listed>> FolderHome::List() {
   for (size_t i = 1; i < count; ++i) threads.emplace_back(read, i, count);
   read(0, count);
   for (std::thread& thread : threads) thread.join();
-  std::erase_if(all, [](const Listed& one) { return one.name.empty(); });  // no file, or gone
-  folder_->fault = options_.fault;
   return all;
+}
+
+void FolderHome::Remember(std::span<const Listed> records) {
+  if (const Status status = WriteIndex(*folder_, key_, records); !status.ok()) {
+    Log(LogLevel::kWarning, status.message() + "; the next start takes longer");
+  }
 }
 
 Result<std::unique_ptr<RecordSink>> FolderHome::Create(const std::string& name,

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ class FolderHome : public RecordHome {
   bool shared() const override { return false; }
   uint64_t Takes(uint64_t bytes) const override;
   Result<std::vector<Listed>> List() override;
+  void Remember(std::span<const Listed> records) override;
   std::string NameFor(const RecordFacts&) override { return StateFolder::RandomName(); }
   Result<std::unique_ptr<RecordSink>> Create(const std::string& name,
                                              const RecordFacts& facts) override;
@@ -37,6 +39,7 @@ class FolderHome : public RecordHome {
   void Touch(const std::string& name) override { folder_->Touch(name); }
 
  private:
+  std::vector<Listed> OpenAll(std::vector<std::string> names) const;
   FolderHome(const Options& options, const StateKey& key) : options_(options), key_(key) {}
 
   const Options options_;
