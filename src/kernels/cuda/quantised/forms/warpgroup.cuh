@@ -198,17 +198,17 @@ struct Warp {
                        i);
     }
   }
-  // f16 scales of block b of the stage, in one word.
-  __device__ uint32_t RowScales(const std::byte* stage, int half, int b) const {
+  // f16 scales of the 256-block of the stage, in one word.
+  __device__ uint32_t RowScales(const std::byte* stage, int half) const {
     const std::byte* at =
         stage + St::kScale + RowOf(half) * 16 + InPiece(stage_number * St::kScaleStep);
-    if constexpr (Traits::kMinimum) return reinterpret_cast<const uint32_t*>(at)[b];
-    return reinterpret_cast<const uint16_t*>(at)[b];
+    if constexpr (Traits::kMinimum) return *reinterpret_cast<const uint32_t*>(at);
+    return *reinterpret_cast<const uint16_t*>(at);
   }
-  __device__ float2 XScales(const std::byte* stage, int n, int b) const {
+  __device__ float2 XScales(const std::byte* stage, int n) const {
     const auto* at = reinterpret_cast<const float*>(stage + St::kXScale + TokenOf(n) * 16 +
                                                     InPiece(stage_number * St::kXScaleStep));
-    return {at[b], at[4 + b]};
+    return {at[0], at[4]};
   }
   __device__ const uint8_t* Sub(const std::byte* stage, int half) const {
     return reinterpret_cast<const uint8_t*>(stage + St::kSub + RowOf(half) * 16 +
@@ -258,29 +258,46 @@ struct Warp {
     fold(kSteps - 1, 1, c[1]);
   }
 
-  // Adds unit u of a stage of 32-blocks.
-  __device__ __forceinline__ void Fold32(const std::byte* stage, int u, int part, const Sums& c) {
+  // f16 scales of the four blocks of a row of a stage, in registers where they are two.
+  struct BlockScales {
+    const std::byte* at;
+    uint2 word;
+    __device__ BlockScales(const Warp& warp, const std::byte* stage, int half)
+        : at(stage + St::kScale + warp.RowOf(half) * 16 +
+             InPiece(warp.stage_number * St::kScaleStep)) {
+      if constexpr (!Traits::kMinimum) word = *reinterpret_cast<const uint2*>(at);
+    }
+    // Of block b, in one word.
+    __device__ uint32_t Of(int b) const {
+      if constexpr (Traits::kMinimum) return reinterpret_cast<const uint32_t*>(at)[b];
+      const uint32_t two = b < 2 ? word.x : word.y;
+      return b % 2 == 0 ? two & 0xFFFF : two >> 16;
+    }
+  };
+
+  // Adds block b of a stage of 32-blocks; x_scales: of the tokens of a half, two for each n.
+  __device__ __forceinline__ void Fold32(const std::byte* stage, int b, int part,
+                                         const BlockScales (&scales)[2],
+                                         const float (&x_scales)[2 * kN], const Sums& c) {
     float d[2], least[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const uint32_t scales = RowScales(stage, half, u);
-      d[half] = BlockScale<kType>(scales);
-      if constexpr (Traits::kMinimum) least[half] = BlockMinimum(scales);
+      d[half] = BlockScale<kType>(scales[half].Of(b));
+      if constexpr (Traits::kMinimum) least[half] = BlockMinimum(scales[half].Of(b));
     }
 #pragma unroll
     for (int n = 0; n < kN; ++n) {
       const int at = part * kN + n;
-      const float2 dx = XScales(stage, at, u);
       float sums[2];
       if constexpr (Traits::kMinimum) {
         const auto* of = reinterpret_cast<const int16_t*>(stage + St::kSum + TokenOf(at) * 16 +
                                                           InPiece(stage_number * St::kSumStep));
-        sums[0] = __int2float_rn(of[u]);
-        sums[1] = __int2float_rn(of[8 + u]);
+        sums[0] = __int2float_rn(of[b]);
+        sums[1] = __int2float_rn(of[8 + b]);
       }
 #pragma unroll
       for (int o = 0; o < 4; ++o) {
-        const float x_scale = o % 2 == 0 ? dx.x : dx.y;
+        const float x_scale = x_scales[2 * n + o % 2];
         float& sum = total[at][o];
         sum = fmaf(d[o / 2] * x_scale, __int2float_rn(c[4 * n + o]), sum);
         if constexpr (Traits::kMinimum) sum = fmaf(least[o / 2] * x_scale, sums[o % 2], sum);
@@ -288,13 +305,48 @@ struct Warp {
     }
   }
 
+  // Two blocks of one half of the tokens are under way at a time: their scales lie side by side.
   __device__ __forceinline__ void Multiply32(const std::byte* stage) {
     QuadWords<kType> words[2];
     Weights(stage, 0, words);
-    Run<4>(
-        stage, 0, [&](int u) { return WeightFragment<kType>(words, nullptr, u, i); },
-        [](int u) { return u; },
-        [&](int u, int part, const Sums& c) { Fold32(stage, u, part, c); });
+    const BlockScales scales[2] = {{*this, stage, 0}, {*this, stage, 1}};
+    Sums c[2];
+    Fragment a[2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      a[k] = WeightFragment<kType>(words, nullptr, k, i);
+      Multiply(c[k], a[k], Tokens(stage, 0, k, 0));
+    }
+#pragma unroll
+    for (int turn = 0; turn < 4; ++turn) {
+      const int first = turn / 2 * 2, part = turn % 2;  // block, half of the tokens
+      float x_scales[2][2 * kN];
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+        const auto* at =
+            reinterpret_cast<const float*>(stage + St::kXScale + TokenOf(part * kN + n) * 16 +
+                                           InPiece(stage_number * St::kXScaleStep));
+#pragma unroll
+        for (int t = 0; t < 2; ++t) {
+          const float2 two = *reinterpret_cast<const float2*>(at + 4 * t + first);
+          x_scales[0][2 * n + t] = two.x;
+          x_scales[1][2 * n + t] = two.y;
+        }
+      }
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        if (turn == 3 && k == 1) {
+          Await<0>(c[k]);
+        } else {
+          Await<1>(c[k]);
+        }
+        Fold32(stage, first + k, part, scales, x_scales[k], c[k]);
+        if (turn == 3) continue;
+        const int next = (turn + 1) / 2 * 2 + k;
+        if (part == 1) a[k] = WeightFragment<kType>(words, nullptr, next, i);
+        Multiply(c[k], a[k], Tokens(stage, 0, next, (turn + 1) % 2));
+      }
+    }
   }
 
   __device__ __forceinline__ void Multiply256(const std::byte* stage, const uint2* grid) {
@@ -338,7 +390,7 @@ struct Warp {
     uint32_t minima[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const uint32_t scales = RowScales(stage, half, 0);
+      const uint32_t scales = RowScales(stage, half);
       d[half] = BlockScale<kType>(scales);
       if constexpr (Traits::kMinimum) {
         least[half] = BlockMinimum(scales);
@@ -347,7 +399,7 @@ struct Warp {
     }
 #pragma unroll
     for (int n = 0; n < 2 * kN; ++n) {
-      const float2 dx = XScales(stage, n, 0);
+      const float2 dx = XScales(stage, n);
       int least_sums[4];
       if constexpr (Traits::kMinimum) {
         const SumDigits digits(
