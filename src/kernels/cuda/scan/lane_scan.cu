@@ -187,10 +187,7 @@ class TokenReader {
     if (left_ == 0) return;
     room_ = min(left_, kTokens);
     left_ -= room_;
-    if (stage_ >= 0) {
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) Arrive(&ring_->empty[stage_]);
-    }
+    if (stage_ >= 0) ArriveAsWarp(&ring_->empty[stage_]);
     if (++stage_ == Operands::kCount) stage_ = 0, parity_ ^= 1;
     WarpWaitBarrier(&ring_->full[stage_], parity_);
     const uint32_t stage = stages_ + sizeof(float) * stage_ * Operands::kFloats;
@@ -257,7 +254,7 @@ __global__ void __launch_bounds__(kRunners + 32) ScanKernel(const __grid_constan
   if (threadIdx.x == 0) {
     for (int i = 0; i < Operands::kCount; ++i) {
       InitBarrier(&ring.full[i], 32);
-      InitBarrier(&ring.empty[i], kRunners / 32);
+      InitBarrier(&ring.empty[i], kRunners / 32 * kWarpArrivals);
     }
   }
   __syncthreads();

@@ -44,6 +44,18 @@ __device__ __forceinline__ void ExpectBytes(uint64_t* barrier, int bytes) {
 __device__ __forceinline__ void Arrive(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(SharedAddress(barrier)) : "memory");
 }
+// How often a warp arrives at a barrier for what its threads have read or written. Once, behind
+// __syncwarp(); but compute-sanitizer's racecheck follows only what the arriving thread did itself,
+// so in a build for it (README.md of the backend) every thread arrives.
+#ifdef REPRISE_RACECHECK
+inline constexpr int kWarpArrivals = 32;
+#else
+inline constexpr int kWarpArrivals = 1;
+#endif
+__device__ __forceinline__ void ArriveAsWarp(uint64_t* barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 < kWarpArrivals) Arrive(barrier);
+}
 // Arrives when the copies that this thread has asked for so far (cp.async) are there.
 __device__ __forceinline__ void ArriveWhenCopied(uint64_t* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(SharedAddress(barrier))

@@ -102,12 +102,15 @@ __device__ __forceinline__ void MeetCluster() {
 template <int kCluster>
 __device__ __forceinline__ void ArriveEverywhere(uint64_t* barrier) {
   __syncwarp();
-  if (threadIdx.x % kWarp < kCluster) {
+#pragma unroll
+  for (int turn = 0; turn < kWarpArrivals; ++turn) {
+    const int block = (threadIdx.x + turn) % kWarp;
+    if (block >= kCluster) continue;
     asm volatile(
         "{.reg .b32 place;\nmapa.shared::cluster.u32 place, %0, %1;\n"
         "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [place];}" ::"r"(
             SharedAddress(barrier)),
-        "r"(threadIdx.x % kWarp)
+        "r"(block)
         : "memory");
   }
 }
@@ -335,8 +338,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       InitBarrier(&barriers.empty[s], kGroups);
     }
     for (int b = 0; b < Room::kBuffers; ++b) {
-      InitBarrier(&barriers.left[b], kCluster * kGroups * 128 / kWarp);
-      InitBarrier(&barriers.added[b], kCluster * kAdders / kWarp);
+      InitBarrier(&barriers.left[b], kCluster * kGroups * 128 / kWarp * kWarpArrivals);
+      InitBarrier(&barriers.added[b], kCluster * kAdders / kWarp * kWarpArrivals);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }

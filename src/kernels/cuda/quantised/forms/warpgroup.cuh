@@ -451,7 +451,7 @@ __global__ void __launch_bounds__(Shape<kType>::kThreads, 1)
   if (threadIdx.x == 0) {
     for (int s = 0; s < St::kCount; ++s) {
       InitBarrier(&shared.full[s], 1);
-      InitBarrier(&shared.empty[s], Shape<kType>::kThreads / 32);
+      InitBarrier(&shared.empty[s], Shape<kType>::kThreads / 32 * kWarpArrivals);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
@@ -483,8 +483,7 @@ __global__ void __launch_bounds__(Shape<kType>::kThreads, 1)
       } else {
         warp.Multiply32(at);
       }
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) Arrive(&shared.empty[slot]);
+      ArriveAsWarp(&shared.empty[slot]);
       if (++slot == St::kCount) slot = 0, parity ^= 1;
     }
     warp.Store(call, PlaceOf<kType>(call, tile));
