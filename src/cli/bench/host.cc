@@ -2,16 +2,17 @@
 // `reprise bench host`: what a step costs beside the forward pass, with a model that computes
 // nothing: queues, order, leases, blocks, the tree, sampling from a tiny vocabulary, statistics.
 //
-// Processor time of the engine's thread. What is measured is deterministic: the clock is the
-// model's, so that every run does the same in the same step. Each run is a process of its own, with
-// an empty heap; the cost of a step is the least of what it took in all runs. What a neighbour or
-// an interrupt has cost in one of them does not count; what the program itself does, page faults
-// included, it does in all.
+// Processor time of the engine's thread and, beside it, what a clock shows. What is measured is
+// deterministic: the clock is the model's, so that every run does the same in the same step. Each
+// run is a process of its own, with an empty heap; the cost of a step is the least of what it took
+// in all runs. What a neighbour or an interrupt has cost in one of them does not count; what the
+// program itself does, page faults included, it does in all.
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -38,6 +39,19 @@ struct Options {
   int32_t documents = 16;
   int32_t steps = 1000;
   int32_t runs = 7;
+};
+
+// Of the engine's thread.
+struct Seconds {
+  double processor = 0;
+  double clock = 0;
+
+  static Seconds Now() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return {ThreadSeconds(), std::chrono::duration<double>(now).count()};
+  }
+  Seconds operator-(const Seconds& o) const { return {processor - o.processor, clock - o.clock}; }
+  Seconds operator+(const Seconds& o) const { return {processor + o.processor, clock + o.clock}; }
 };
 
 constexpr int32_t kVocab = 64;
@@ -69,21 +83,21 @@ class NothingExecutor : public Executor {
 
   const ModelCard& card() const override { return card_; }
   Status Forward(const BatchView& batch, const StateMemory&, float* logits) override {
-    const double begin = ThreadSeconds();
+    const Seconds begin = Seconds::Now();
     std::fill(batch.finite.begin(), batch.finite.end(), uint8_t{1});
     for (size_t i = 0; i < batch.logit_rows.size() * size_t{kVocab}; ++i) {
       logits[i] = static_cast<float>(i % 7);
     }
     clock_.Pass(10'000'000);
-    seconds_ += ThreadSeconds() - begin;
+    seconds_ = seconds_ + (Seconds::Now() - begin);
     return OkStatus();
   }
-  double seconds() const { return seconds_; }
+  Seconds seconds() const { return seconds_; }
 
  private:
   ModelClock& clock_;
   ModelCard card_;
-  double seconds_ = 0;
+  Seconds seconds_;
 };
 
 // A machine that is full: entries stored, documents known, as many running and waiting as wanted.
@@ -125,10 +139,10 @@ class FullHouse {
     return OkStatus();
   }
 
-  // Host microseconds of each step. With `churn`, a reply ends and a question comes in every
-  // tenth step.
-  Result<std::vector<double>> Measure(bool churn) {
-    std::vector<double> costs;
+  // What each step takes beside the forward pass. With `churn`, a reply ends and a question comes
+  // in every tenth step.
+  Result<std::vector<Seconds>> Measure(bool churn) {
+    std::vector<Seconds> costs;
     for (int32_t step = 0; step < options_.steps; ++step) {
       if (churn && step % 10 == 0) {
         streams_[cancelled_++]->Cancel();
@@ -136,10 +150,10 @@ class FullHouse {
         std::thread([&] { asked = Ask(90'000); }).join();  // callers have threads of their own
         REPRISE_TRY(asked);
       }
-      const double forward = executor_.seconds();
-      const double begin = ThreadSeconds();
+      const Seconds forward = executor_.seconds();
+      const Seconds begin = Seconds::Now();
       engine_->Step();
-      costs.push_back(1e6 * (ThreadSeconds() - begin - (executor_.seconds() - forward)));
+      costs.push_back(Seconds::Now() - begin - (executor_.seconds() - forward));
       Read();
     }
     return costs;
@@ -202,7 +216,7 @@ struct Counts {
 };
 struct Run {
   Counts counts;
-  std::vector<double> costs[2];  // by step: nobody comes or goes; one ends and one comes
+  std::vector<Seconds> costs[2];  // by step: nobody comes or goes; one ends and one comes
 };
 
 Status Transfer(int fd, std::span<std::byte> bytes, bool write) {
@@ -218,7 +232,7 @@ Status Transfer(int fd, std::span<std::byte> bytes, bool write) {
 
 Status Transfer(int fd, Run* run, bool write) {
   REPRISE_TRY(Transfer(fd, std::as_writable_bytes(std::span(&run->counts, 1)), write));
-  for (std::vector<double>& costs : run->costs) {
+  for (std::vector<Seconds>& costs : run->costs) {
     REPRISE_TRY(Transfer(fd, std::as_writable_bytes(std::span(costs)), write));
   }
   return OkStatus();
@@ -259,33 +273,40 @@ Result<Run> RunApart(const Options& options, bool recurrent) {
   return run;
 }
 
+// One line of the table: the least of all runs, step by step.
+void PrintRow(const std::vector<Run>& runs, int churn, bool recurrent) {
+  const size_t steps = runs.front().costs[churn].size();
+  std::vector<double> least(steps, 1e12), least_clock(steps, 1e12);
+  double most = 0;
+  for (const Run& run : runs) {
+    for (size_t i = 0; i < steps; ++i) {
+      const Seconds& cost = run.costs[churn][i];
+      least[i] = std::min(least[i], 1e6 * cost.processor);
+      least_clock[i] = std::min(least_clock[i], 1e6 * cost.clock);
+      most = std::max(most, 1e6 * cost.processor);
+    }
+  }
+  const auto longest = std::max_element(least.begin(), least.end());
+  std::printf("%-10s %-24s %8.1f %8.1f %8.1f %8d %16.1f %8.1f %8.1f\n",
+              recurrent ? "hybrid" : "attention",
+              churn == 1 ? "one ends, one comes /10" : "nobody comes or goes", Median(least),
+              Percentile(least, 0.99), *longest, static_cast<int>(longest - least.begin()), most,
+              Median(least_clock), *std::max_element(least_clock.begin(), least_clock.end()));
+}
+
 Status RunHost(const Options& options) {
   std::printf(
       "%d running, %d waiting, %d entries, prompts of %d tokens; microseconds a step, the "
       "least of %d runs\n",
       options.running, options.waiting, options.entries, options.tokens, options.runs);
-  std::printf("%-10s %-24s %8s %8s %8s %8s   %s\n", "state", "steps", "median", "99 %", "most",
-              "of step", "most in one run");
+  std::printf("%-10s %-24s %8s %8s %8s %8s %16s %8s %8s\n", "state", "steps", "median", "99 %",
+              "most", "of step", "most in one run", "clock", "most");
   for (const bool recurrent : {false, true}) {
     std::vector<Run> runs;
     for (int32_t i = 0; i < options.runs; ++i) {
       REPRISE_ASSIGN(runs.emplace_back(), RunApart(options, recurrent));
     }
-    for (const int churn : {0, 1}) {
-      std::vector<double> least = runs.front().costs[churn];
-      double most = 0;
-      for (const Run& run : runs) {
-        for (size_t i = 0; i < least.size(); ++i) {
-          least[i] = std::min(least[i], run.costs[churn][i]);
-          most = std::max(most, run.costs[churn][i]);
-        }
-      }
-      const auto longest = std::max_element(least.begin(), least.end());
-      std::printf("%-10s %-24s %8.1f %8.1f %8.1f %8d   %.1f\n", recurrent ? "hybrid" : "attention",
-                  churn == 1 ? "one ends, one comes /10" : "nobody comes or goes", Median(least),
-                  Percentile(least, 0.99), *longest, static_cast<int>(longest - least.begin()),
-                  most);
-    }
+    for (const int churn : {0, 1}) PrintRow(runs, churn, recurrent);
     const Counts& counts = runs.front().counts;
     std::printf("%-10s %d running, %d waiting, %llu entries\n", "", counts.running, counts.waiting,
                 static_cast<unsigned long long>(counts.entries));
