@@ -19,6 +19,7 @@ BANNED_TEXT = {
     r"\bstd::cout\b": "the library does not print; use base/log.h or the cli's Terminal",
     r"\bstd::endl\b": "use '\\n'",
     r"\bassert\(": "use CHECK or DCHECK from base/check.h",
+    r"\bkTaps\b|\bint taps\b|\.taps - 1\b|\[taps\b": "a tap is where a state is left inside a step; a convolution has a reach",
     r"#include <regex>": "std::regex is slow and ASCII only; use PCRE2 behind text/",
     r"\bTO" + r"DO\b|\bFIX" + r"ME\b|\bXX" + r"X\b": "no leftovers: do it, or open an issue and name it without the word",
 }

@@ -118,7 +118,7 @@ class Backend {
                       const KvShape& shape, const AttentionParams& params, const ConstRows& q,
                       const Rows& out) = 0;
   virtual void ShortConv(const StepLayout& step, size_t state_offset, ConstFloats weight,
-                         ConstFloats bias, int taps, bool silu, const ConstRows& x,
+                         ConstFloats bias, int reach, bool silu, const ConstRows& x,
                          const Rows& y) = 0;
   virtual void GatedDeltaGates(const ConstRows& a, const ConstRows& b, ConstFloats exp_a,
                                ConstFloats dt_bias, const Rows& decay, const Rows& beta) = 0;

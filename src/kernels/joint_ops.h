@@ -13,10 +13,10 @@ namespace reprise {
 // RmsNormGated with z.
 struct GatedDeltaLayer {
   GatedDeltaShape shape;
-  int taps = 0;
+  int reach = 0;
   size_t conv_offset = 0;   // of the states
   size_t delta_offset = 0;  // of the states
-  ConstFloats conv;         // [taps, conv channels]
+  ConstFloats conv;         // [reach, conv channels]
   ConstFloats exp_a;        // [value_heads]
   ConstFloats dt_bias;      // [value_heads]
   ConstFloats norm;         // [value_dim]

@@ -131,10 +131,10 @@ void Attend(const OpContext& context, const StepLayout& step, const KvPlace& pla
 // Recurrent ops: each sequence's state, `state_offset` bytes into its unit, is read and left after
 // its last row; on the way it goes to the units of the step's taps, at the same offset.
 
-// Depth-wise causal convolution; state: [taps - 1, channels], oldest first. weight: [taps,
+// Depth-wise causal convolution; state: [reach - 1, channels], oldest first. weight: [reach,
 // channels].
 void ShortConv(const OpContext& context, const StepLayout& step, size_t state_offset,
-               ConstFloats weight, ConstFloats bias, int taps, bool silu, const ConstRows& x,
+               ConstFloats weight, ConstFloats bias, int reach, bool silu, const ConstRows& x,
                const Rows& y);
 
 struct GatedDeltaShape {

@@ -21,7 +21,7 @@ std::vector<int64_t> Squeezed(const Shape& shape) {
 }
 
 // Whether a matrix of stored rows can be taken for `shape`: the same rows of the same width.
-// Extents of 1 come and go between formats ([channels, 1, taps] is [channels, taps]), and a stack
+// Extents of 1 come and go between formats ([channels, 1, reach] is [channels, reach]), and a stack
 // may be listed as one tall matrix.
 bool SameRows(const Shape& stored, const Shape& shape) {
   return Squeezed(stored) == Squeezed(shape) ||

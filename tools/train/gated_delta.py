@@ -80,11 +80,11 @@ def chunk_rule(query, key, value, g, beta, chunk_size=64, initial_state=None, ou
 def causal_conv(hidden_states, weight, bias=None, activation=None, **_):
     """The depthwise convolution as shifted products: [batch, channels, length] in and out."""
     x = hidden_states.transpose(1, 2)
-    taps = weight.shape[-1]
+    reach = weight.shape[-1]
     weight = weight.to(x.dtype)
-    padded = F.pad(x, (0, 0, taps - 1, 0))
+    padded = F.pad(x, (0, 0, reach - 1, 0))
     out = padded[:, :x.shape[1]] * weight[:, 0]
-    for i in range(1, taps):
+    for i in range(1, reach):
         out = torch.addcmul(out, padded[:, i:i + x.shape[1]], weight[:, i])
     return F.silu(out).transpose(1, 2)
 

@@ -289,16 +289,16 @@ TEST_P(FloatKernels, DeltaGates) {
 }
 
 TEST_P(FloatKernels, ShortConv) {
-  for (const int taps : {1, 2, 3, 4, 5, 7}) {
+  for (const int reach : {1, 2, 3, 4, 5, 7}) {
     for (const int channels : {1, 15, 16, 33, 64, 100}) {
       for (const int rows : {1, 2, 3, 9, 20}) {
         for (const bool silu : {false, true}) {
           const int stride = channels + 3;
           const Floats x = Random(rng_, rows * stride, 4);
-          const Floats weight = Random(rng_, taps * channels);
+          const Floats weight = Random(rng_, reach * channels);
           const Floats bias = Random(rng_, channels);
-          const Floats window = Random(rng_, std::max(1, taps - 1) * channels, 4);
-          const std::string what = "taps " + std::to_string(taps) + " channels " +
+          const Floats window = Random(rng_, std::max(1, reach - 1) * channels, 4);
+          const std::string what = "reach " + std::to_string(reach) + " channels " +
                                    std::to_string(channels) + " rows " + std::to_string(rows);
           Floats memory = window;  // window and output in one, so that both are compared
           memory.resize(window.size() + size_t(rows * stride), 777.0f);
@@ -306,7 +306,7 @@ TEST_P(FloatKernels, ShortConv) {
               memory,
               [&](const KernelTable& t, float* y) {
                 t.short_conv(x.data(), stride, rows, weight.data(),
-                             channels % 2 != 0 ? bias.data() : nullptr, taps, channels, channels,
+                             channels % 2 != 0 ? bias.data() : nullptr, reach, channels, channels,
                              silu, y, channels, y + window.size(), stride);
               },
               what);
@@ -315,7 +315,7 @@ TEST_P(FloatKernels, ShortConv) {
           Compare(
               place,
               [&](const KernelTable& t, float* y) {
-                t.short_conv(y + window.size(), stride, rows, weight.data(), nullptr, taps,
+                t.short_conv(y + window.size(), stride, rows, weight.data(), nullptr, reach,
                              channels, channels, silu, y, channels, y + window.size(), stride);
               },
               "in place " + what);

@@ -71,22 +71,22 @@ void ForChannels(ThreadPool& pool, const StepLayout& step, size_t state_offset, 
 }  // namespace
 
 void CpuBackend::ShortConv(const StepLayout& step, size_t state_offset, ConstFloats weight,
-                           ConstFloats bias, int taps, bool silu, const ConstRows& x,
+                           ConstFloats bias, int reach, bool silu, const ConstRows& x,
                            const Rows& y) {
   // A quarter of a page of each row: long enough to stream, many enough to divide.
   constexpr int64_t kChannels = 256;
   const int64_t channels = x.cols;
   const int64_t ranges = (channels + kChannels - 1) / kChannels;
-  const StateOperand state(step, state_offset, (taps - 1) * channels);
+  const StateOperand state(step, state_offset, (reach - 1) * channels);
   ForSegments(*pool_, state, [&](std::span<const Segment> segments) {
-    const int64_t elements = TotalRows(segments) * channels * (taps + (silu ? 4 : 0));
+    const int64_t elements = TotalRows(segments) * channels * (reach + (silu ? 4 : 0));
     const int64_t tasks = static_cast<int64_t>(segments.size()) * ranges;
     ForTasks(*pool_, tasks, elements, [&](int64_t task, int) {
       const Segment& s = segments[static_cast<size_t>(task / ranges)];
       const int64_t begin = task % ranges * kChannels;
       const int64_t count = std::min(kChannels, channels - begin);
       table_->short_conv(RowOf(x, s.row_begin) + begin, x.stride, static_cast<int>(s.row_count),
-                         Raw(weight) + begin, bias ? Raw(bias) + begin : nullptr, taps, channels,
+                         Raw(weight) + begin, bias ? Raw(bias) + begin : nullptr, reach, channels,
                          static_cast<int>(count), silu, s.state + begin, channels,
                          RowOf(y, s.row_begin) + begin, y.stride);
     });

@@ -217,12 +217,12 @@ struct KernelTable {
   void (*attend_merge)(const AttentionState* state, const AttentionState* block, int queries,
                        int value_dim);
 
-  // Short causal convolution of one channel range: window [taps - 1, stride] holds the inputs
-  // before the first row, oldest first, and is left holding the last taps - 1 inputs. y[t][c] =
-  // act(bias[c] + sum over taps j ascending of fma(w[j][c], x[t - taps + 1 + j][c])), chain from
-  // bias (or +0). weight: [taps, stride]. silu: apply silu.
+  // Short causal convolution of one channel range: window [reach - 1, stride] holds the inputs
+  // before the first row, oldest first, and is left holding the last reach - 1 inputs. y[t][c] =
+  // act(bias[c] + sum over j ascending of fma(w[j][c], x[t - reach + 1 + j][c])), chain from
+  // bias (or +0). weight: [reach, stride]. silu: apply silu.
   void (*short_conv)(const float* x, int64_t x_stride, int rows, const float* weight,
-                     const float* bias, int taps, int64_t weight_stride, int channels, bool silu,
+                     const float* bias, int reach, int64_t weight_stride, int channels, bool silu,
                      float* window, int64_t window_stride, float* y, int64_t y_stride);
 
   // decay = exp(-(exp_a * softplus(a + dt_bias))), beta = sigmoid(b).

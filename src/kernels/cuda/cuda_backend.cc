@@ -292,10 +292,10 @@ void CudaBackend::KeepRows(const KvPlace& place, const KvShape& shape, const Kep
 }
 
 void CudaBackend::ShortConv(const StepLayout& step, size_t state_offset, ConstFloats weight,
-                            ConstFloats bias, int taps, bool silu, const ConstRows& x,
+                            ConstFloats bias, int reach, bool silu, const ConstRows& x,
                             const Rows& y) {
   cuda::ShortConv(stream(), ViewOf(step), static_cast<int64_t>(state_offset), Raw(weight),
-                  Raw(bias), taps, silu, ViewOf(x), ViewOf(y));
+                  Raw(bias), reach, silu, ViewOf(x), ViewOf(y));
 }
 
 void CudaBackend::GatedDeltaGates(const ConstRows& a, const ConstRows& b, ConstFloats exp_a,
@@ -481,7 +481,7 @@ bool CudaBackend::GatedDeltaMix(ScratchArena& scratch, const StepLayout& step,
   DeltaTokenLayer view;
   view.shape = {shape.value_heads, shape.key_dim, shape.value_dim, shape.key_heads,
                 shape.tiled_heads};
-  view.taps = layer.taps;
+  view.reach = layer.reach;
   view.conv_offset = static_cast<int64_t>(layer.conv_offset);
   view.delta_offset = static_cast<int64_t>(layer.delta_offset);
   view.conv = Raw(layer.conv);

@@ -78,7 +78,7 @@ class CudaBackend final : public Backend {
                  const ScoredRows& rows) override;
   void KeepRows(const KvPlace& place, const KvShape& shape, const KeptRows& kept) override;
   void ShortConv(const StepLayout& step, size_t state_offset, ConstFloats weight, ConstFloats bias,
-                 int taps, bool silu, const ConstRows& x, const Rows& y) override;
+                 int reach, bool silu, const ConstRows& x, const Rows& y) override;
   void GatedDeltaGates(const ConstRows& a, const ConstRows& b, ConstFloats exp_a,
                        ConstFloats dt_bias, const Rows& decay, const Rows& beta) override;
   void GatedDelta(const StepLayout& step, size_t state_offset, const GatedDeltaShape& shape,

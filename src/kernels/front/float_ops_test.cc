@@ -323,15 +323,15 @@ Floats InPieces(const OpContext& context, Floats state, int64_t tokens, int64_t 
 TEST_P(FloatOps, ShortConvIsCausalAndSplitInvariant) {
   constexpr int64_t kTokens = 83;
   constexpr int64_t kChannels = 600;
-  for (const int taps : {3, 4}) {
+  for (const int reach : {3, 4}) {
     const Floats x = Random(rng_, kTokens * kChannels, 2);
-    const Floats weight = Random(rng_, taps * kChannels);
+    const Floats weight = Random(rng_, reach * kChannels);
     const Floats bias = Random(rng_, kChannels);
     const auto op = [&](const OpContext& c, const StepLayout& s, Floats& y) {
-      ShortConv(c, s, 0, View(weight), View(bias), taps, true, View(x, kChannels),
+      ShortConv(c, s, 0, View(weight), View(bias), reach, true, View(x, kChannels),
                 {PlaceAt(y.data()), kTokens, kChannels, kChannels});
     };
-    const Floats state(size_t((taps - 1) * kChannels), 0.0f);
+    const Floats state(size_t((reach - 1) * kChannels), 0.0f);
     const Floats whole = SameOnAllThreads(0, [&](const OpContext& c, Floats& out) {
       out = InPieces(c, state, kTokens, kChannels, {}, op);
     });
@@ -345,8 +345,8 @@ TEST_P(FloatOps, ShortConvIsCausalAndSplitInvariant) {
     for (int64_t t = 0; t < kTokens; ++t) {
       for (int64_t c = 0; c < kChannels; c += 37) {
         double sum = bias[size_t(c)];
-        for (int j = 0; j < taps; ++j) {
-          const int64_t source = t - taps + 1 + j;
+        for (int j = 0; j < reach; ++j) {
+          const int64_t source = t - reach + 1 + j;
           if (source >= 0) {
             sum += double(weight[size_t(j * kChannels + c)]) * x[size_t(source * kChannels + c)];
           }

@@ -46,7 +46,7 @@ void GatedDeltaMix(const OpContext& context, const StepLayout& step, const Gated
   const ScratchScope scope(*context.scratch);
   const Rows mixed = {context.scratch->Floats(size_t(qkv.rows * qkv.cols)), qkv.rows, qkv.cols,
                       qkv.cols};
-  ShortConv(context, step, layer.conv_offset, layer.conv, nullptr, layer.taps, true, qkv, mixed);
+  ShortConv(context, step, layer.conv_offset, layer.conv, nullptr, layer.reach, true, qkv, mixed);
   const Rows q = Columns(mixed, 0, keys);
   const Rows k = Columns(mixed, keys, keys);
   const Rows v = Columns(mixed, 2 * keys, values);

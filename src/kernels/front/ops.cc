@@ -193,11 +193,11 @@ void Attend(const OpContext& context, const StepLayout& step, const KvPlace& pla
 }
 
 void ShortConv(const OpContext& context, const StepLayout& step, size_t state_offset,
-               ConstFloats weight, ConstFloats bias, int taps, bool silu, const ConstRows& x,
+               ConstFloats weight, ConstFloats bias, int reach, bool silu, const ConstRows& x,
                const Rows& y) {
-  CHECK(x.rows == step.rows() && SameShape(x, y) && taps >= 1);
+  CHECK(x.rows == step.rows() && SameShape(x, y) && reach >= 1);
   const OpScope scope(context, "short conv");
-  context.backend->ShortConv(step, state_offset, weight, bias, taps, silu, x, y);
+  context.backend->ShortConv(step, state_offset, weight, bias, reach, silu, x, y);
 }
 
 void GatedDeltaGates(const OpContext& context, const ConstRows& a, const ConstRows& b,

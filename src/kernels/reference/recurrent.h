@@ -7,7 +7,7 @@
 namespace reprise::reference {
 
 void ShortConv(const float* x, int64_t x_stride, int rows, const float* weight, const float* bias,
-               int taps, int64_t weight_stride, int channels, bool silu, float* window,
+               int reach, int64_t weight_stride, int channels, bool silu, float* window,
                int64_t window_stride, float* y, int64_t y_stride);
 void DeltaGates(const float* a, const float* b, const float* exp_a, const float* dt_bias, int64_t n,
                 float* decay, float* beta);

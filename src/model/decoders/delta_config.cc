@@ -46,7 +46,7 @@ void ReadDelta(ConfigReader* reader, DeltaDecoderConfig* config) {
   delta.key_heads = int(reader->Int({"linear_num_key_heads", "ssm.group_count"}, kHeads));
   delta.value_heads = int(reader->Int({"linear_num_value_heads", "ssm.time_step_rank"}, kHeads));
   delta.key_dim = int(reader->Int({"linear_key_head_dim", "ssm.state_size"}, kHeadDim));
-  delta.taps = int(reader->Int({"linear_conv_kernel_dim", "ssm.conv_kernel"}, {2, 16}));
+  delta.reach = int(reader->Int({"linear_conv_kernel_dim", "ssm.conv_kernel"}, {2, 16}));
   if (reader->gguf()) {
     const int64_t inner = reader->Int({"", "ssm.inner_size"}, kAnySize);
     if (inner % delta.value_heads != 0 || inner / delta.value_heads > kHeadDim.max) {

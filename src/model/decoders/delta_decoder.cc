@@ -51,7 +51,7 @@ void DeltaDecoder::DescribeGguf(GgufWriter* out) const {
     const std::vector<int32_t> sections(config_.rope_sections.begin(), config_.rope_sections.end());
     out->PutArray<int32_t>(prefix + "rope.dimension_sections", sections);
   }
-  put("ssm.conv_kernel", config_.delta.taps);
+  put("ssm.conv_kernel", config_.delta.reach);
   put("ssm.state_size", config_.delta.key_dim);
   put("ssm.group_count", config_.delta.key_heads);
   put("ssm.time_step_rank", config_.delta.value_heads);

@@ -18,7 +18,7 @@ LayerState GatedDeltaNet::state() const {
   return {layer_,
           StateKind::kRecurrent,
           0,
-          {{"conv", {shape_.taps - 1, shape_.conv_width()}, DType::kF32},
+          {{"conv", {shape_.reach - 1, shape_.conv_width()}, DType::kF32},
            {"delta", {shape_.value_heads, shape_.key_dim, shape_.value_dim}, DType::kF32}}};
 }
 
@@ -85,10 +85,10 @@ void GatedDeltaNet::Declare(TensorPlan* plan) {
     DeclareInputs(plan);
   }
   PlannedTensor& conv =
-      plan->AddVector(name("linear_attn.conv1d.weight", "ssm_conv1d.weight"), shape_.taps, &conv_);
+      plan->AddVector(name("linear_attn.conv1d.weight", "ssm_conv1d.weight"), shape_.reach, &conv_);
   conv.rows = shape_.conv_width();
   conv.transposed = true;
-  conv.init = {0, 1 / std::sqrt(float(shape_.taps))};
+  conv.init = {0, 1 / std::sqrt(float(shape_.reach))};
   by_head(conv, 2 * shape_.key_width(), shape_.value_dim, false);
 
   PlannedTensor& dt = plan->AddVector(name("linear_attn.dt_bias", "ssm_dt.bias"), heads, &dt_bias_);
@@ -125,7 +125,7 @@ void GatedDeltaNet::Forward(const Step& step, const ConstRows& x, const Rows& ou
   GatedDeltaLayer layer;
   layer.shape = {shape_.key_heads, shape_.value_heads, shape_.key_dim, shape_.value_dim,
                  shape_.tiled_heads};
-  layer.taps = shape_.taps;
+  layer.reach = shape_.reach;
   layer.conv_offset = step.StateOffset(layer_state_, 0);
   layer.delta_offset = step.StateOffset(layer_state_, 1);
   layer.conv = conv_.data();

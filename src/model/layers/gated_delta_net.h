@@ -18,7 +18,7 @@ struct GatedDeltaNetShape {
   int value_heads = 0;
   int key_dim = 0;           // of one head
   int value_dim = 0;         // of one head
-  int taps = 0;              // of the short convolution
+  int reach = 0;             // of the short convolution
   float eps = 0;             // of the gated norm
   bool tiled_heads = false;  // value heads in the order of GGUF files
   // Hugging Face files hold, per key head, q, k, v and z in one matrix, b and a in another; GGUF
@@ -58,7 +58,7 @@ class GatedDeltaNet {
   size_t layer_state_;
   Matrix qkv_, z_, b_, a_, out_;
   Matrix ba_;       // joined inputs: all b, then all a
-  Vector conv_;     // [taps, conv_width]
+  Vector conv_;     // [reach, conv_width]
   Vector dt_bias_;  // [value_heads]
   Vector exp_a_;    // [value_heads]
   Vector norm_;     // [value_dim]

@@ -13,7 +13,7 @@ namespace reprise {
 
 void ReadMambaShape(ConfigReader* reader, const MambaKeys& keys, MambaShape* shape) {
   shape->state_dim = int(reader->Int({keys.state_dim, "ssm.state_size"}, {1, 4096}));
-  shape->taps = int(reader->Int({keys.taps, "ssm.conv_kernel"}, {2, 16}));
+  shape->reach = int(reader->Int({keys.reach, "ssm.conv_kernel"}, {2, 16}));
   shape->rank =
       int(reader->Int({keys.rank, "ssm.time_step_rank"}, kAnySize, (shape->dim + 15) / 16));
   const int64_t inner =
@@ -35,7 +35,7 @@ void ReadMambaShape(ConfigReader* reader, const MambaKeys& keys, MambaShape* sha
 
 void DescribeMamba(const MambaShape& shape, std::string_view architecture, GgufWriter* out) {
   const std::string prefix = std::string(architecture) + ".ssm.";
-  out->Put<uint32_t>(prefix + "conv_kernel", uint32_t(shape.taps));
+  out->Put<uint32_t>(prefix + "conv_kernel", uint32_t(shape.reach));
   out->Put<uint32_t>(prefix + "inner_size", uint32_t(shape.inner));
   out->Put<uint32_t>(prefix + "state_size", uint32_t(shape.state_dim));
   out->Put<uint32_t>(prefix + "time_step_rank", uint32_t(shape.rank));
@@ -45,7 +45,7 @@ LayerState Mamba::state() const {
   return {layer_,
           StateKind::kRecurrent,
           0,
-          {{"conv", {shape_.taps - 1, shape_.inner}, DType::kF32},
+          {{"conv", {shape_.reach - 1, shape_.inner}, DType::kF32},
            {"ssm", {shape_.state_dim, shape_.inner}, DType::kF32}}};
 }
 
@@ -61,10 +61,10 @@ void Mamba::Declare(TensorPlan* plan) {
   };
   plan->AddMatrix(name("in_proj.weight", "ssm_in.weight"), 2 * inner, shape_.dim, &in_);
   PlannedTensor& conv =
-      plan->AddVector(name("conv1d.weight", "ssm_conv1d.weight"), shape_.taps, &conv_);
+      plan->AddVector(name("conv1d.weight", "ssm_conv1d.weight"), shape_.reach, &conv_);
   conv.rows = inner;
   conv.transposed = true;
-  conv.init = {0, 1 / std::sqrt(float(shape_.taps))};
+  conv.init = {0, 1 / std::sqrt(float(shape_.reach))};
   plan->AddVector(name("conv1d.bias", "ssm_conv1d.bias"), inner, &conv_bias_).init = {0, 0.1f};
   plan->AddMatrix(name("x_proj.weight", "ssm_x.weight"), mixed_width(), inner, &mix_);
   if (shape_.norms == MambaShape::Norms::kLearned) {
@@ -108,7 +108,7 @@ void Mamba::Forward(const Step& step, const ConstRows& x, const Rows& out) const
 
   const Rows u = step.MakeRows(inner);
   ShortConv(context, step.layout(), step.StateOffset(layer_state_, 0), conv_.data(),
-            conv_bias_.data(), shape_.taps, /*silu=*/true, Columns(xz, 0, inner), u);
+            conv_bias_.data(), shape_.reach, /*silu=*/true, Columns(xz, 0, inner), u);
   const Rows mixed = step.MakeRows(mixed_width());
   const Projection mix[] = {{&mix_, mixed}};
   Project(context, u, mix);

@@ -24,7 +24,7 @@ struct MambaShape {
   int64_t inner = 0;           // channels of the scan
   int state_dim = 0;           // of one channel
   int rank = 0;                // of the projection of time steps
-  int taps = 0;                // of the short convolution
+  int reach = 0;               // of the short convolution
   Norms norms = Norms::kNone;  // RMS norms of time step, input and output vectors
   float norm_eps = 0;
   std::string_view hf_module = "mixer.";
@@ -35,7 +35,7 @@ struct MambaShape {
 struct MambaKeys {
   std::string_view state_dim = "state_size";
   std::string_view rank = "time_step_rank";
-  std::string_view taps = "conv_kernel";
+  std::string_view reach = "conv_kernel";
   std::string_view expand = "expand";
   std::string_view inner = "intermediate_size";  // empty: expand * dim
   std::string_view bias = "use_bias";
@@ -65,7 +65,7 @@ class Mamba {
   int layer_;
   size_t layer_state_;
   Matrix in_, mix_, step_, out_;
-  Vector conv_;  // [taps, inner]
+  Vector conv_;  // [reach, inner]
   Vector conv_bias_, step_bias_;
   Vector a_;     // [state_dim, inner], negative
   Vector skip_;  // [inner]

@@ -22,7 +22,7 @@ void ReadMamba2Shape(ConfigReader* reader, const Mamba2Keys& keys, Mamba2Shape* 
   shape->heads = int(reader->Int({keys.heads, "ssm.time_step_rank"}, kHeads));
   shape->groups = int(reader->Int({keys.groups, "ssm.group_count"}, kHeads));
   shape->state_dim = int(reader->Int({keys.state_dim, "ssm.state_size"}, kHeadDim));
-  shape->taps = int(reader->Int({keys.taps, "ssm.conv_kernel"}, {2, 16}));
+  shape->reach = int(reader->Int({keys.reach, "ssm.conv_kernel"}, {2, 16}));
   if (reader->gguf()) {
     const int64_t inner = reader->Int({"", "ssm.inner_size"}, kAnySize);
     if (inner % shape->heads != 0 || inner / shape->heads > kHeadDim.max) {
@@ -65,7 +65,7 @@ void DescribeMamba2(const Mamba2Shape& shape, std::string_view architecture, Ggu
   const auto put = [&](const char* key, int64_t value) {
     out->Put<uint32_t>(prefix + key, uint32_t(value));
   };
-  put("conv_kernel", shape.taps);
+  put("conv_kernel", shape.reach);
   put("inner_size", shape.inner());
   put("state_size", shape.state_dim);
   put("time_step_rank", shape.heads);
@@ -90,7 +90,7 @@ LayerState Mamba2::state() const {
   return {layer_,
           StateKind::kRecurrent,
           0,
-          {{"conv", {shape_.taps - 1, shape_.conv_width()}, DType::kF32},
+          {{"conv", {shape_.reach - 1, shape_.conv_width()}, DType::kF32},
            {"ssm", {shape_.heads, shape_.state_dim, shape_.head_dim}, DType::kF32}}};
 }
 
@@ -112,10 +112,10 @@ void Mamba2::Declare(TensorPlan* plan) {
                      {shape_.group_width(), shape_.in_scales[3]},
                      {shape_.heads, shape_.in_scales[4]}};
   PlannedTensor& conv =
-      plan->AddVector(name("conv1d.weight", "ssm_conv1d.weight"), shape_.taps, &conv_);
+      plan->AddVector(name("conv1d.weight", "ssm_conv1d.weight"), shape_.reach, &conv_);
   conv.rows = shape_.conv_width();
   conv.transposed = true;
-  conv.init = {0, 1 / std::sqrt(float(shape_.taps))};
+  conv.init = {0, 1 / std::sqrt(float(shape_.reach))};
   plan->AddVector(name("conv1d.bias", "ssm_conv1d.bias"), shape_.conv_width(), &conv_bias_).init = {
       0, 0.1f};
   plan->AddVector(name("dt_bias", "ssm_dt.bias"), shape_.heads, &step_bias_).init = {-3, 1};
@@ -164,7 +164,7 @@ void Mamba2::Forward(const Step& step, const ConstRows& x, const Rows& out) cons
 
   const Rows mixed = step.MakeRows(conv_width);
   ShortConv(context, step.layout(), step.StateOffset(layer_state_, 0), conv_.data(),
-            conv_bias_.data(), shape_.taps, /*silu=*/true, Columns(all, inner, conv_width), mixed);
+            conv_bias_.data(), shape_.reach, /*silu=*/true, Columns(all, inner, conv_width), mixed);
   const Rows dt = step.MakeRows(shape_.heads);
   const Rows decay = step.MakeRows(shape_.heads);
   SsdGates(context, Columns(all, inner + conv_width, shape_.heads), step_bias_.data(), a_.data(),

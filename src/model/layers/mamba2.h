@@ -26,7 +26,7 @@ struct Mamba2Shape {
   int head_dim = 0;
   int groups = 0;     // heads of a group share input and output vectors
   int state_dim = 0;  // of these vectors
-  int taps = 0;       // of the short convolution
+  int reach = 0;      // of the short convolution
   bool norm = true;   // RMS norm of the gated output, per group
   float eps = 0;
   float step_min = 0;  // bounds of the time step
@@ -49,7 +49,7 @@ struct Mamba2Keys {
   std::string_view heads = "mamba_n_heads";
   std::string_view head_dim = "mamba_d_head";
   std::string_view groups = "mamba_n_groups";
-  std::string_view taps = "mamba_d_conv";
+  std::string_view reach = "mamba_d_conv";
   std::string_view bias = "mamba_proj_bias";
   std::string_view conv_bias = "mamba_conv_bias";
   // Of the factor by which all heads together are wider than the stream, where a family has one.
@@ -81,7 +81,7 @@ class Mamba2 {
   int layer_;
   size_t layer_state_;
   Matrix in_, out_;
-  Vector conv_;  // [taps, conv_width]
+  Vector conv_;  // [reach, conv_width]
   Vector conv_bias_;
   Vector step_bias_;  // [heads]
   Vector a_;          // [heads], negative

@@ -23,61 +23,61 @@ struct ConvArguments {
 };
 
 // Rows [begin, end) of up to sixteen channels; the window stays in registers.
-template <int kTaps, bool kPartial>
+template <int kReach, bool kPartial>
 inline void ConvRows(const ConvArguments a, int channel, int lanes, int begin, int end) {
-  V16 weight[kTaps];
-  V16 past[kTaps];  // the last is the current input
+  V16 weight[kReach];
+  V16 past[kReach];  // the last is the current input
 #pragma GCC unroll 8
-  for (int j = 0; j < kTaps; ++j) {
+  for (int j = 0; j < kReach; ++j) {
     weight[j] = LoadLanes<kPartial>(a.weight + j * a.weight_stride + channel, lanes);
   }
 #pragma GCC unroll 8
-  for (int j = 0; j + 1 < kTaps; ++j) {
+  for (int j = 0; j + 1 < kReach; ++j) {
     past[j] = LoadLanes<kPartial>(a.window + j * a.window_stride + channel, lanes);
   }
   const V16 bias = a.bias != nullptr ? LoadLanes<kPartial>(a.bias + channel, lanes) : Zero();
   for (int t = begin; t < end; ++t) {
-    past[kTaps - 1] = LoadLanes<kPartial>(a.x + t * a.x_stride + channel, lanes);
+    past[kReach - 1] = LoadLanes<kPartial>(a.x + t * a.x_stride + channel, lanes);
     V16 sum = bias;
 #pragma GCC unroll 8
-    for (int j = 0; j < kTaps; ++j) sum = Fma(weight[j], past[j], sum);
+    for (int j = 0; j < kReach; ++j) sum = Fma(weight[j], past[j], sum);
 #pragma GCC unroll 8
-    for (int j = 0; j + 1 < kTaps; ++j) past[j] = past[j + 1];
+    for (int j = 0; j + 1 < kReach; ++j) past[j] = past[j + 1];
     if (a.silu) sum = Silu(sum);
     StoreLanes<kPartial>(a.y + t * a.y_stride + channel, sum, lanes);
   }
 #pragma GCC unroll 8
-  for (int j = 0; j + 1 < kTaps; ++j) {
+  for (int j = 0; j + 1 < kReach; ++j) {
     StoreLanes<kPartial>(a.window + j * a.window_stride + channel, past[j], lanes);
   }
 }
 
-template <int kTaps>
-void ConvTaps(const ConvArguments& a, int rows, int channels) {
+template <int kReach>
+void ConvReach(const ConvArguments& a, int rows, int channels) {
   // A few rows at a time: rows are often a power of two apart and share cache sets.
   constexpr int kRows = 8;
   for (int begin = 0; begin < rows; begin += kRows) {
     const int end = begin + kRows < rows ? begin + kRows : rows;
     int c = 0;
-    for (; c + 16 <= channels; c += 16) ConvRows<kTaps, false>(a, c, 16, begin, end);
-    if (c < channels) ConvRows<kTaps, true>(a, c, channels - c, begin, end);
+    for (; c + 16 <= channels; c += 16) ConvRows<kReach, false>(a, c, 16, begin, end);
+    if (c < channels) ConvRows<kReach, true>(a, c, channels - c, begin, end);
   }
 }
 
 void ShortConv(const float* x, int64_t x_stride, int rows, const float* weight, const float* bias,
-               int taps, int64_t weight_stride, int channels, bool silu, float* window,
+               int reach, int64_t weight_stride, int channels, bool silu, float* window,
                int64_t window_stride, float* y, int64_t y_stride) {
   const ConvArguments a = {x,    x_stride, weight,        bias, weight_stride,
                            silu, window,   window_stride, y,    y_stride};
-  switch (taps) {
+  switch (reach) {
     case 1:
-      return ConvTaps<1>(a, rows, channels);
+      return ConvReach<1>(a, rows, channels);
     case 2:
-      return ConvTaps<2>(a, rows, channels);
+      return ConvReach<2>(a, rows, channels);
     case 3:
-      return ConvTaps<3>(a, rows, channels);
+      return ConvReach<3>(a, rows, channels);
     case 4:
-      return ConvTaps<4>(a, rows, channels);
+      return ConvReach<4>(a, rows, channels);
     default:
       break;
   }
@@ -86,12 +86,12 @@ void ShortConv(const float* x, int64_t x_stride, int rows, const float* weight, 
       const int n = channels - c < 16 ? channels - c : 16;
       const V16 current = LoadPartial(x + t * x_stride + c, n);
       V16 sum = bias != nullptr ? LoadPartial(bias + c, n) : Zero();
-      for (int j = 0; j + 1 < taps; ++j) {
+      for (int j = 0; j + 1 < reach; ++j) {
         float* past = window + j * window_stride + c;
         sum = Fma(LoadPartial(weight + j * weight_stride + c, n), LoadPartial(past, n), sum);
-        StorePartial(past, j + 2 < taps ? LoadPartial(past + window_stride, n) : current, n);
+        StorePartial(past, j + 2 < reach ? LoadPartial(past + window_stride, n) : current, n);
       }
-      sum = Fma(LoadPartial(weight + (taps - 1) * weight_stride + c, n), current, sum);
+      sum = Fma(LoadPartial(weight + (reach - 1) * weight_stride + c, n), current, sum);
       StorePartial(y + t * y_stride + c, silu ? Silu(sum) : sum, n);
     }
   }

@@ -109,15 +109,15 @@ class DeltaTest : public JointOpsTest, public ::testing::WithParamInterface<Delt
 // Tokens of several sequences one by one, which is the kernel, and all at once, which is the ops.
 TEST_P(DeltaTest, TokenByTokenEqualsTheOps) {
   const DeltaCase& shape = GetParam();
-  constexpr int kTokens = 5, kDim = 128, kTaps = 4;
+  constexpr int kTokens = 5, kDim = 128, kReach = 4;
   GatedDeltaLayer layer;
   layer.shape = {shape.key_heads, shape.value_heads, kDim, kDim, shape.tiled};
   const int64_t keys = int64_t{shape.key_heads} * kDim, values = int64_t{shape.value_heads} * kDim;
   const int64_t channels = 2 * keys + values;
-  layer.taps = kTaps;
+  layer.reach = kReach;
   layer.conv_offset = 64;
   layer.delta_offset = 64 + size_t(3 * channels) * 4;
-  layer.conv = OnDevice(Random(kTaps * channels));
+  layer.conv = OnDevice(Random(kReach * channels));
   layer.exp_a = OnDevice(Random(shape.value_heads, 0.1f, 2));
   layer.dt_bias = OnDevice(Random(shape.value_heads));
   layer.norm = OnDevice(Random(kDim));

@@ -7,7 +7,7 @@ namespace reprise::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-// Rows of a sequence that one thread of a convolution takes. At least kMaxConvTaps - 1, so that
+// Rows of a sequence that one thread of a convolution takes. At least kMaxConvReach - 1, so that
 // only the first strip of a sequence sees its stored window.
 constexpr int kStrip = 16;
 
@@ -15,50 +15,50 @@ __device__ float* StateOf(const StepView& step, uint32_t id, int64_t offset) {
   return reinterpret_cast<float*>(step.state_memory + int64_t{id} * step.state_bytes + offset);
 }
 
-// A channel of one sequence under a convolution of kTaps taps.
-template <int kTaps>
+// A channel of one sequence under a convolution of reach kReach.
+template <int kReach>
 struct Channel {
   const float* x;  // of the sequence's first row
   int64_t stride;
-  const float* window;  // [kTaps - 1], `channels` apart
+  const float* window;  // [kReach - 1], `channels` apart
   int64_t channels;
 
   // The input of row t of the sequence; rows before the first one are in the window.
   __device__ float Input(int t) const {
-    return t >= 0 ? x[t * stride] : window[(t + kTaps - 1) * channels];
+    return t >= 0 ? x[t * stride] : window[(t + kReach - 1) * channels];
   }
   // Writes the window after row t of the sequence. `to` may be the window: it moves to lower
   // places only.
   __device__ void Leave(int t, float* to) const {
 #pragma unroll
-    for (int j = 0; j + 1 < kTaps; ++j) to[j * channels] = Input(t - (kTaps - 2) + j);
+    for (int j = 0; j + 1 < kReach; ++j) to[j * channels] = Input(t - (kReach - 2) + j);
   }
 };
 
 // Strips of kStrip rows run side by side. The first strip of a sequence is the only reader of its
 // window, and so also writes what replaces it, last.
-template <int kTaps>
+template <int kReach>
 __global__ void __launch_bounds__(kThreads)
     ConvStrips(StepView step, int64_t state_offset, const float* weight, const float* bias,
                bool silu, View x, View y) {
   const SequenceView sequence = step.sequences[blockIdx.z];
   const int64_t c = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (c >= x.cols) return;
-  float w[kTaps];
+  float w[kReach];
 #pragma unroll
-  for (int j = 0; j < kTaps; ++j) w[j] = weight[j * x.cols + c];
+  for (int j = 0; j < kReach; ++j) w[j] = weight[j * x.cols + c];
   const float first = bias != nullptr ? bias[c] : 0.0f;
   float* window = StateOf(step, sequence.state, state_offset) + c;
-  const Channel<kTaps> channel = {x.data + sequence.row_begin * x.stride + c, x.stride, window,
-                                  x.cols};
+  const Channel<kReach> channel = {x.data + sequence.row_begin * x.stride + c, x.stride, window,
+                                   x.cols};
   int tap = 0;
   for (int begin = blockIdx.y * kStrip; begin < sequence.row_count; begin += gridDim.y * kStrip) {
     const int end = min(begin + kStrip, sequence.row_count);
     // All inputs are asked for before the first output is stored.
-    float inputs[kTaps - 1 + kStrip];
+    float inputs[kReach - 1 + kStrip];
 #pragma unroll
-    for (int j = 0; j < kTaps - 1 + kStrip; ++j) {
-      const int t = begin - (kTaps - 1) + j;
+    for (int j = 0; j < kReach - 1 + kStrip; ++j) {
+      const int t = begin - (kReach - 1) + j;
       inputs[j] = t < end ? channel.Input(t) : 0.0f;
     }
     float* to = y.data + (sequence.row_begin + begin) * y.stride + c;
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int t = 0; t < kStrip; ++t, to += y.stride) {
       float sum = first;
 #pragma unroll
-      for (int j = 0; j < kTaps; ++j) sum = fmaf(w[j], inputs[t + j], sum);
+      for (int j = 0; j < kReach; ++j) sum = fmaf(w[j], inputs[t + j], sum);
       if (begin + t < end) *to = silu ? reference::Silu(sum) : sum;
     }
     for (; tap < sequence.tap_count; ++tap) {
@@ -181,26 +181,26 @@ bool Empty(const StepView& step, const View& x) {
   return step.rows == 0 || step.sequence_count == 0 || x.cols == 0;
 }
 
-template <int kTaps>
+template <int kReach>
 void LaunchConv(Stream stream, const StepView& step, int64_t state_offset, const float* weight,
-                const float* bias, int taps, bool silu, const View& x, const View& y) {
-  if constexpr (kTaps > kMaxConvTaps) {
+                const float* bias, int reach, bool silu, const View& x, const View& y) {
+  if constexpr (kReach > kMaxConvReach) {
     return;
-  } else if (taps != kTaps) {
-    LaunchConv<kTaps + 1>(stream, step, state_offset, weight, bias, taps, silu, x, y);
+  } else if (reach != kReach) {
+    LaunchConv<kReach + 1>(stream, step, state_offset, weight, bias, reach, silu, x, y);
   } else {
     const dim3 grid(Blocks(x.cols, kThreads), RowBlocks(Blocks(step.rows, kStrip)),
                     static_cast<unsigned>(step.sequence_count));
-    ConvStrips<kTaps><<<grid, kThreads, 0, stream>>>(step, state_offset, weight, bias, silu, x, y);
+    ConvStrips<kReach><<<grid, kThreads, 0, stream>>>(step, state_offset, weight, bias, silu, x, y);
   }
 }
 
 }  // namespace
 
 void ShortConv(Stream stream, const StepView& step, int64_t state_offset, const float* weight,
-               const float* bias, int taps, bool silu, const View& x, const View& y) {
+               const float* bias, int reach, bool silu, const View& x, const View& y) {
   if (Empty(step, x)) return;
-  LaunchConv<2>(stream, step, state_offset, weight, bias, taps, silu, x, y);
+  LaunchConv<2>(stream, step, state_offset, weight, bias, reach, silu, x, y);
 }
 
 void TokenShift(Stream stream, const StepView& step, int64_t state_offset, const View& x,

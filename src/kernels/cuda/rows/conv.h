@@ -10,11 +10,11 @@
 // REQUIRES: no tap names the state of a sequence of the step. Taps of a sequence ascend.
 namespace reprise::cuda {
 
-// Depth-wise causal convolution; state: [taps - 1, channels], oldest first; weight: [taps,
-// channels]; bias: [channels] or null. REQUIRES: 2 <= taps <= kMaxConvTaps, y is not x.
-inline constexpr int kMaxConvTaps = 8;
+// Depth-wise causal convolution; state: [reach - 1, channels], oldest first; weight: [reach,
+// channels]; bias: [channels] or null. REQUIRES: 2 <= reach <= kMaxConvReach, y is not x.
+inline constexpr int kMaxConvReach = 8;
 void ShortConv(Stream stream, const StepView& step, int64_t state_offset, const float* weight,
-               const float* bias, int taps, bool silu, const View& x, const View& y);
+               const float* bias, int reach, bool silu, const View& x, const View& y);
 
 // outs[i][t] = lerp(x[t], x[t - 1], mix[i]); state: [cols], the row before the first one.
 // REQUIRES: no out is x.

@@ -135,22 +135,22 @@ class ChannelKernels : public ::testing::Test {
 TEST_F(ChannelKernels, ShortConv) {
   for (const std::vector<TestSequence>& sequences : Steps()) {
     for (const int64_t channels : {int64_t{5}, int64_t{256}, int64_t{6144}}) {
-      for (const int taps : {2, 3, 4, 8}) {
+      for (const int reach : {2, 3, 4, 8}) {
         for (const bool silu : {false, true}) {
-          TestStep step(sequences, (taps - 1) * channels, rng_);
+          TestStep step(sequences, (reach - 1) * channels, rng_);
           const RowShape shape = {step.rows(), channels, 3};
           DeviceRows x(shape, rng_), y(shape, rng_);
-          const Floats weight = Numbers(rng_, taps * channels), bias = Numbers(rng_, channels);
+          const Floats weight = Numbers(rng_, reach * channels), bias = Numbers(rng_, channels);
           const DeviceArray<float> device_weight(weight), device_bias(bias);
           step.Each([&](const StepLayout& piece) {
             reprise::ShortConv(cpu_.context(), piece, step.state_offset(), PlaceAt(weight.data()),
-                               silu ? PlaceAt(bias.data()) : nullptr, taps, silu, x.rows(),
+                               silu ? PlaceAt(bias.data()) : nullptr, reach, silu, x.rows(),
                                y.rows());
           });
           ShortConv(nullptr, step.view(), step.state_offset(), device_weight.data(),
-                    silu ? device_bias.data() : nullptr, taps, silu, x.view(), y.view());
-          EXPECT_TRUE(y.Same()) << channels << " channels, " << taps << " taps";
-          EXPECT_TRUE(step.SameStates()) << channels << " channels, " << taps << " taps";
+                    silu ? device_bias.data() : nullptr, reach, silu, x.view(), y.view());
+          EXPECT_TRUE(y.Same()) << channels << " channels, " << reach << " rows";
+          EXPECT_TRUE(step.SameStates()) << channels << " channels, " << reach << " rows";
         }
       }
     }

@@ -15,7 +15,7 @@ namespace reprise::cuda {
 namespace {
 
 constexpr int kDim = 128;  // keys and columns of a head
-constexpr int kTaps = 4;
+constexpr int kReach = 4;
 constexpr int kCluster = 4;             // blocks
 constexpr int kPart = kDim / kCluster;  // columns of a block
 constexpr int kColumns = 2;             // of a thread
@@ -85,10 +85,10 @@ __device__ float* DeltaOf(const Call& call, uint32_t id, int head) {
 
 // What the value heads of a block share. Channels of the convolution: k, q, then the values.
 struct Shared {
-  alignas(16) float weights[kTaps][kChannels];
-  alignas(16) float windows[kTaps][kChannels];  // the last: the token's input
-  alignas(16) float mixed[kChannels];           // k, q, values
-  float outputs[kHeadsMost][kPart];             // of this block's columns
+  alignas(16) float weights[kReach][kChannels];
+  alignas(16) float windows[kReach][kChannels];  // the last: the token's input
+  alignas(16) float mixed[kChannels];            // k, q, values
+  float outputs[kHeadsMost][kPart];              // of this block's columns
   float decay[kHeadsMost];
   float beta[kHeadsMost];
 };
@@ -137,17 +137,17 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
   const int channel4 = ChannelOf(call, key_head, c4);
   float* window = StateOf(call.step, sequence.state, layer.conv_offset);
   if (c4 < channels) {
-    for (int j = 0; j < kTaps; ++j) {
+    for (int j = 0; j < kReach; ++j) {
       CopyAsync16(&shared.weights[j][c4], layer.conv + j * call.qkv.cols + channel4, true);
     }
-    for (int j = 0; j + 1 < kTaps; ++j) {
+    for (int j = 0; j + 1 < kReach; ++j) {
       CopyAsync16(&shared.windows[j][c4], window + j * call.qkv.cols + channel4, true);
     }
   }
   WaitForInputs();
   LetNextStart();
   if (c4 < channels) {
-    CopyAsync16(&shared.windows[kTaps - 1][c4], call.qkv.data + row * call.qkv.stride + channel4,
+    CopyAsync16(&shared.windows[kReach - 1][c4], call.qkv.data + row * call.qkv.stride + channel4,
                 true);
   }
   CommitAsync();
@@ -168,7 +168,7 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
   for (int c = threadIdx.x; c < channels; c += kThreads) {
     float sum = 0.0f;
 #pragma unroll
-    for (int j = 0; j < kTaps; ++j) sum = fmaf(shared.weights[j][c], shared.windows[j][c], sum);
+    for (int j = 0; j < kReach; ++j) sum = fmaf(shared.weights[j][c], shared.windows[j][c], sum);
     shared.mixed[c] = reference::Silu(sum);
   }
   __syncthreads();
@@ -219,7 +219,7 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
   }
   SayDone();
   if (part == 0 && c4 < channels) {  // one block leaves the windows
-    for (int j = 0; j + 1 < kTaps; ++j) {
+    for (int j = 0; j + 1 < kReach; ++j) {
       *reinterpret_cast<float4*>(window + j * call.qkv.cols + channel4) =
           *reinterpret_cast<const float4*>(&shared.windows[j + 1][c4]);
     }
@@ -231,7 +231,7 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
 
 bool HasDeltaToken(const DeltaTokenLayer& layer) {
   const LaneScanShape& shape = layer.shape;
-  return ThisGpu().hopper && layer.taps == kTaps && shape.keys == kDim && shape.columns == kDim &&
+  return ThisGpu().hopper && layer.reach == kReach && shape.keys == kDim && shape.columns == kDim &&
          shape.heads / shape.key_heads <= kHeadsMost && layer.conv_offset % 16 == 0 &&
          layer.delta_offset % 16 == 0;
 }

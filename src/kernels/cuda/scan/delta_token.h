@@ -10,7 +10,7 @@ namespace reprise::cuda {
 
 struct DeltaTokenLayer {
   LaneScanShape shape;
-  int taps = 0;
+  int reach = 0;
   int64_t conv_offset = 0;  // of the states
   int64_t delta_offset = 0;
   const float* conv = nullptr;

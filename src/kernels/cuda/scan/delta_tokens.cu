@@ -13,7 +13,7 @@ namespace reprise::cuda {
 namespace {
 
 constexpr int kDim = 128;  // keys and columns of a head
-constexpr int kTaps = 4;
+constexpr int kReach = 4;
 constexpr int kWarps = 4;                      // of a block
 constexpr int kColumns = 4;                    // of a thread
 constexpr int kPart = 32 / kLanes * kColumns;  // columns of a warp
@@ -48,20 +48,20 @@ __global__ void __launch_bounds__(kWarps * 32)
   const int64_t row = sequence.row_begin;
   const int channel = head * kDim + 4 * lane;
   float* window = StateOf(call.step, sequence.state, layer.conv_offset) + channel;
-  float4 weights[kTaps], inputs[kTaps];
+  float4 weights[kReach], inputs[kReach];
   if (real) {
 #pragma unroll
-    for (int j = 0; j < kTaps; ++j) weights[j] = Load4(layer.conv + j * call.qkv.cols + channel);
+    for (int j = 0; j < kReach; ++j) weights[j] = Load4(layer.conv + j * call.qkv.cols + channel);
 #pragma unroll
-    for (int j = 0; j + 1 < kTaps; ++j) inputs[j] = Load4(window + j * call.qkv.cols);
+    for (int j = 0; j + 1 < kReach; ++j) inputs[j] = Load4(window + j * call.qkv.cols);
   }
   WaitForInputs();
   LetNextStart();
   if (!real) return;
-  inputs[kTaps - 1] = Load4(call.qkv.data + row * call.qkv.stride + channel);
+  inputs[kReach - 1] = Load4(call.qkv.data + row * call.qkv.stride + channel);
   float4 mixed = {0, 0, 0, 0};
 #pragma unroll
-  for (int j = 0; j < kTaps; ++j) {
+  for (int j = 0; j < kReach; ++j) {
     mixed.x = fmaf(weights[j].x, inputs[j].x, mixed.x);
     mixed.y = fmaf(weights[j].y, inputs[j].y, mixed.y);
     mixed.z = fmaf(weights[j].z, inputs[j].z, mixed.z);
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   mixed = {reference::Silu(mixed.x), reference::Silu(mixed.y), reference::Silu(mixed.z),
            reference::Silu(mixed.w)};
 #pragma unroll
-  for (int j = 0; j + 1 < kTaps; ++j) {
+  for (int j = 0; j + 1 < kReach; ++j) {
     *reinterpret_cast<float4*>(window + j * call.qkv.cols) = inputs[j + 1];
   }
   if (head < 2 * shape.key_heads) {

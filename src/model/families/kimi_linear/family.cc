@@ -151,8 +151,8 @@ Result<Config> ReadConfig(ConfigReader* reader, DType kv) {
   delta.heads =
       int(ReadDelta(reader, "linear_num_heads", "num_heads", "attention.head_count", {1, 1024}));
   delta.head_dim = int(ReadDelta(reader, "linear_head_dim", "head_dim", "kda.head_dim", {1, 1024}));
-  delta.taps = int(ReadDelta(reader, "linear_conv_kernel_dim", "short_conv_kernel_size",
-                             "ssm.conv_kernel", {2, 16}));
+  delta.reach = int(ReadDelta(reader, "linear_conv_kernel_dim", "short_conv_kernel_size",
+                              "ssm.conv_kernel", {2, 16}));
   for (const char* variant : {"gate_lower_bound", "use_full_rank_gate"}) {
     if (reader->Has({std::string("linear_attn_config.") + variant, ""})) {
       reader->Refuse("linear attention with " + std::string(variant) +
@@ -218,7 +218,7 @@ class KimiLinear final : public ResidualStack {
     for (const bool recurrent : config_.recurrent) kv_heads.push_back(recurrent ? 0 : 1);
     out->PutArray<uint32_t>(prefix + "attention.head_count_kv", kv_heads);
     put("kda.head_dim", config_.delta.head_dim);
-    put("ssm.conv_kernel", config_.delta.taps);
+    put("ssm.conv_kernel", config_.delta.reach);
     const RoutingParams& routing = config_.moe.routing;
     put("expert_shared_count", config_.moe.shared_hidden / config_.moe.hidden);
     put("expert_gating_func", routing.score == ExpertScore::kSigmoid ? 2 : 1);

@@ -20,7 +20,7 @@ LayerState KeyDelta::state() const {
   return {layer_,
           StateKind::kRecurrent,
           0,
-          {{"conv", {shape_.taps - 1, 3 * shape_.width()}, DType::kF32},
+          {{"conv", {shape_.reach - 1, 3 * shape_.width()}, DType::kF32},
            {"delta", {shape_.heads, shape_.head_dim, shape_.head_dim}, DType::kF32}}};
 }
 
@@ -36,11 +36,11 @@ void KeyDelta::Declare(TensorPlan* plan) {
   plan->AddMatrix(name("k_proj.weight", "attn_k.weight"), width, dim, &k_);
   plan->AddMatrix(name("v_proj.weight", "attn_v.weight"), width, dim, &v_);
   const auto add_conv = [&](const char* hf, const char* gguf, std::vector<float>* out) {
-    PlannedTensor& conv = plan->AddVector(name(hf, gguf), shape_.taps, out);
+    PlannedTensor& conv = plan->AddVector(name(hf, gguf), shape_.reach, out);
     conv.rows = width;
     conv.transposed = true;
-    conv.init = {0, 1 / std::sqrt(float(shape_.taps))};
-    conv.gguf_shape = Shape{width, 1, shape_.taps};
+    conv.init = {0, 1 / std::sqrt(float(shape_.reach))};
+    conv.gguf_shape = Shape{width, 1, shape_.reach};
   };
   add_conv("q_conv1d.weight", "ssm_conv1d_q.weight", &q_conv_);
   add_conv("k_conv1d.weight", "ssm_conv1d_k.weight", &k_conv_);
@@ -62,11 +62,11 @@ void KeyDelta::Declare(TensorPlan* plan) {
 
 void KeyDelta::CompleteWeights() {
   const int64_t width = shape_.width();
-  conv_.values().resize(size_t(shape_.taps * 3 * width));
-  for (int64_t tap = 0; tap < shape_.taps; ++tap) {
-    float* to = conv_.values().data() + tap * 3 * width;
+  conv_.values().resize(size_t(shape_.reach * 3 * width));
+  for (int64_t row = 0; row < shape_.reach; ++row) {
+    float* to = conv_.values().data() + row * 3 * width;
     for (std::vector<float>* part : {&q_conv_, &k_conv_, &v_conv_}) {
-      std::copy_n(part->data() + tap * width, width, to);
+      std::copy_n(part->data() + row * width, width, to);
       to += width;
     }
   }
@@ -102,7 +102,7 @@ void KeyDelta::Forward(const Step& step, const ConstRows& x, const Rows& out) co
 
   const Rows mixed = step.MakeRows(3 * width);
   ShortConv(context, step.layout(), step.StateOffset(layer_state_, 0), conv_.data(), nullptr,
-            shape_.taps, true, qkv, mixed);
+            shape_.reach, true, qkv, mixed);
   const Rows q = Columns(mixed, 0, width);
   const Rows k = Columns(mixed, width, width);
   L2Norm(context, q, shape_.heads, kL2Eps, 1 / std::sqrt(float(shape_.head_dim)), q);

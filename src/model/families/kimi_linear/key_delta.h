@@ -16,7 +16,7 @@ struct KeyDeltaShape {
   int64_t dim = 0;  // width of the residual stream
   int heads = 0;
   int head_dim = 0;         // of keys and values
-  int taps = 0;             // of the short convolutions
+  int reach = 0;            // of the short convolutions
   float eps = 0;            // of the gated norm
   float residual_gain = 1;  // synth only
 
@@ -47,8 +47,8 @@ class KeyDelta {
   size_t layer_state_;
   Matrix q_, k_, v_, beta_, out_;
   Matrix decay_a_, decay_b_, gate_a_, gate_b_;   // through head_dim channels each
-  std::vector<float> q_conv_, k_conv_, v_conv_;  // [taps, width]; empty once they are joined
-  Vector conv_;                                  // [taps, 3 width]
+  std::vector<float> q_conv_, k_conv_, v_conv_;  // [reach, width]; empty once they are joined
+  Vector conv_;                                  // [reach, 3 width]
   std::vector<float> exp_a_;                     // [heads]
   Vector rate_;                                  // [width]
   Vector dt_bias_;                               // [width]

@@ -43,7 +43,8 @@ struct LfmConfig {
 class Lfm2 final : public ResidualStack {
  public:
   explicit Lfm2(const LfmConfig& config)
-      : ResidualStack(config.decoder, config.vocabulary, {.rope = true}), taps_(config.conv.taps) {
+      : ResidualStack(config.decoder, config.vocabulary, {.rope = true}),
+        reach_(config.conv.reach) {
     for (int i = 0; i < config.decoder.layer_count; ++i) {
       AddBlock(i, "operator_norm", "attn_norm");
       if (config.decoder.attends[size_t(i)]) {
@@ -60,11 +61,11 @@ class Lfm2 final : public ResidualStack {
 
   void DescribeGguf(GgufWriter* out) const override {
     DescribeDecoder(config(), kGgufTypes[0], out);
-    out->Put<uint32_t>("lfm2.shortconv.l_cache", uint32_t(taps_));
+    out->Put<uint32_t>("lfm2.shortconv.l_cache", uint32_t(reach_));
   }
 
  private:
-  int taps_;
+  int reach_;
 };
 
 // The width of the feed-forward block: two thirds of what the file says, rounded up.
@@ -117,7 +118,7 @@ Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
   config.attention.hf_output = "out_proj";
   config.attention.hf_norm = "layernorm";
   config.conv.dim = decoder.dim;
-  config.conv.taps = int(reader->Int({"conv_L_cache", "shortconv.l_cache"}, {2, 16}));
+  config.conv.reach = int(reader->Int({"conv_L_cache", "shortconv.l_cache"}, {2, 16}));
   config.conv.residual_gain = decoder.residual_gain();
   config.mlp.dim = decoder.dim;
   config.mlp.hidden = decoder.hidden;

@@ -8,11 +8,12 @@
 namespace reprise {
 
 LayerState GatedConv::state() const {
-  return {layer_, StateKind::kRecurrent, 0, {{"conv", {shape_.taps - 1, shape_.dim}, DType::kF32}}};
+  return {
+      layer_, StateKind::kRecurrent, 0, {{"conv", {shape_.reach - 1, shape_.dim}, DType::kF32}}};
 }
 
 void GatedConv::AddCost(StateSpec* state) const {
-  state->token_cost += double(shape_.taps) * double(shape_.dim);
+  state->token_cost += double(shape_.reach) * double(shape_.dim);
 }
 
 void GatedConv::Declare(TensorPlan* plan) {
@@ -20,10 +21,10 @@ void GatedConv::Declare(TensorPlan* plan) {
   plan->AddMatrix(plan->Layer(layer_, "conv.in_proj.weight", "shortconv.in_proj.weight"), 3 * dim,
                   dim, &in_);
   PlannedTensor& conv = plan->AddVector(
-      plan->Layer(layer_, "conv.conv.weight", "shortconv.conv.weight"), shape_.taps, &conv_);
+      plan->Layer(layer_, "conv.conv.weight", "shortconv.conv.weight"), shape_.reach, &conv_);
   conv.rows = dim;
   conv.transposed = true;
-  conv.init = {0, 1 / std::sqrt(float(shape_.taps))};
+  conv.init = {0, 1 / std::sqrt(float(shape_.reach))};
   plan->AddMatrix(plan->Layer(layer_, "conv.out_proj.weight", "shortconv.out_proj.weight"), dim,
                   dim, &out_)
       .init.deviation *= shape_.residual_gain;
@@ -41,7 +42,7 @@ void GatedConv::Forward(const Step& step, const ConstRows& x, const Rows& out) c
   Mul(context, b, Columns(all, 2 * dim, dim), b);
   const Rows y = step.MakeRows(dim);
   ShortConv(context, step.layout(), step.StateOffset(layer_state_, 0), conv_.data(), nullptr,
-            shape_.taps,
+            shape_.reach,
             /*silu=*/false, b, y);
   Mul(context, c, y, y);
   const Projection output[] = {{&out_, out}};

@@ -14,7 +14,7 @@ namespace reprise {
 
 struct GatedConvShape {
   int64_t dim = 0;  // width of the residual stream
-  int taps = 0;
+  int reach = 0;
   float residual_gain = 1;  // synth only
 };
 
@@ -37,7 +37,7 @@ class GatedConv {
   int layer_;
   size_t layer_state_;
   Matrix in_, out_;
-  Vector conv_;  // [taps, dim]
+  Vector conv_;  // [reach, dim]
 };
 
 }  // namespace reprise

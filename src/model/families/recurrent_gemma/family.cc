@@ -64,7 +64,7 @@ class RecurrentGemma final : public ResidualStack {
   void DescribeGguf(GgufWriter* out) const override {
     DescribeDecoder(config(), kGgufTypes[0], out);
     out->Put<uint32_t>("recurrent_gemma.lru_width", uint32_t(gemma_.lru.width));
-    out->Put<uint32_t>("recurrent_gemma.ssm.conv_kernel", uint32_t(gemma_.lru.taps));
+    out->Put<uint32_t>("recurrent_gemma.ssm.conv_kernel", uint32_t(gemma_.lru.reach));
     out->Put<float>("recurrent_gemma.final_logit_softcapping", gemma_.vocabulary.softcap);
   }
 
@@ -104,7 +104,7 @@ void ReadRecurrence(ConfigReader* reader, const DecoderConfig& decoder, RgLruSha
   lru->residual_gain = decoder.residual_gain();
   lru->width = reader->Int({"lru_width", "lru_width"}, kAnySize, decoder.dim);
   lru->blocks = decoder.q_heads;
-  lru->taps = int(reader->Int({"conv1d_width", "ssm.conv_kernel"}, {2, 16}, 4));
+  lru->reach = int(reader->Int({"conv1d_width", "ssm.conv_kernel"}, {2, 16}, 4));
   if (lru->width % lru->blocks != 0) {
     reader->Refuse("lru_width " + std::to_string(lru->width) + " does not divide into " +
                    std::to_string(lru->blocks) + " blocks");

@@ -14,7 +14,7 @@ LayerState GriffinRecurrence::state() const {
   return {layer_,
           StateKind::kRecurrent,
           0,
-          {{"conv", {shape_.taps - 1, shape_.width}, DType::kF32},
+          {{"conv", {shape_.reach - 1, shape_.width}, DType::kF32},
            {"lru", {shape_.width}, DType::kF32}}};
 }
 
@@ -36,10 +36,10 @@ void GriffinRecurrence::Declare(TensorPlan* plan) {
   linear("linear_x", "rec_x", width, shape_.dim, &x_, &x_bias_);
   linear("linear_y", "rec_y", width, shape_.dim, &y_, &y_bias_);
   PlannedTensor& conv =
-      plan->AddVector(name("conv_1d.weight", "rec_conv.weight"), shape_.taps, &conv_);
+      plan->AddVector(name("conv_1d.weight", "rec_conv.weight"), shape_.reach, &conv_);
   conv.rows = width;
   conv.transposed = true;
-  conv.init = {0, 1 / std::sqrt(float(shape_.taps))};
+  conv.init = {0, 1 / std::sqrt(float(shape_.reach))};
   plan->AddVector(name("conv_1d.bias", "rec_conv.bias"), width, &conv_bias_).init = {0, 0.1f};
   // Hugging Face files hold [blocks, in, out].
   const auto gate = [&](const std::string& hf, const std::string& gguf, Matrix* out, Vector* bias) {
@@ -88,7 +88,7 @@ void GriffinRecurrence::Forward(const Step& step, const ConstRows& x, const Rows
   Gelu(context, gate, gate);
   const Rows mixed = step.MakeRows(width);
   ShortConv(context, step.layout(), step.StateOffset(layer_state_, 0), conv_.data(),
-            conv_bias_.data(), shape_.taps, /*silu=*/false, u, mixed);
+            conv_bias_.data(), shape_.reach, /*silu=*/false, u, mixed);
   const Rows input = step.MakeRows(width);
   const Rows recurrence = step.MakeRows(width);
   RunGates(step, mixed, input, recurrence);

@@ -16,7 +16,7 @@ struct RgLruShape {
   int64_t dim = 0;          // width of the residual stream
   int64_t width = 0;        // channels of the recurrence
   int blocks = 0;           // of the block-diagonal gates
-  int taps = 0;             // of the short convolution
+  int reach = 0;            // of the short convolution
   float residual_gain = 1;  // synth only
 };
 
@@ -46,7 +46,7 @@ class GriffinRecurrence {
   size_t layer_state_;
   Matrix x_, y_, out_;
   Vector x_bias_, y_bias_, out_bias_;
-  Vector conv_;  // [taps, width]
+  Vector conv_;  // [reach, width]
   Vector conv_bias_;
   Matrix input_gate_, recurrent_gate_;  // [blocks]
   Vector input_bias_, recurrent_bias_;  // [width]
