@@ -74,7 +74,8 @@ bool Fill(const std::string& folder, uint64_t records) {
   std::atomic<bool> well = true;
   const auto write = [&](uint64_t first, uint64_t step) {
     for (uint64_t i = first; i < records; i += step) {
-      const PromptPath path(key.NamespaceOf("model", ""), Tokens(i, 70));
+      const std::vector<TokenId> tokens = Tokens(i, 70);
+      const PromptPath path(key.NamespaceOf("model", ""), tokens);
       const auto plan = PlanRecord(Catalog(), path, {70, {64, 64}, {}});
       const RecordLayout layout(plan->facts);
       auto sink = (*home)->Create((*home)->NameFor(plan->facts), plan->facts);

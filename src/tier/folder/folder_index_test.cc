@@ -39,8 +39,10 @@ class FolderIndexTest : public testing::Test {
     fs::remove_all(options_.path);
   }
 
-  PromptPath PathOf(uint64_t seed) const {
-    return PromptPath(key_.NamespaceOf("model", ""), Tokens(seed));
+  // Until the next call.
+  PromptPath PathOf(uint64_t seed) {
+    tokens_ = Tokens(seed);
+    return PromptPath(key_.NamespaceOf("model", ""), tokens_);
   }
   void Write(uint64_t first, uint64_t count) {
     auto home = FolderHome::Open({.path = options_.path, .sync = false, .fault = nullptr}, key_);
@@ -94,6 +96,7 @@ class FolderIndexTest : public testing::Test {
 
   DiskOptions options_;
   StateKey key_;
+  std::vector<TokenId> tokens_;
 };
 
 TEST_F(FolderIndexTest, HeadsThatItKnowsAreNotRead) {
