@@ -239,11 +239,17 @@ TEST(RecordTier, SharedAndPinnedPlacesAreStoredAtOnce) {
 TEST(RecordTier, StateThatIsEvictedUnderLoadIsOnTheDisk) {
   for (const StateSpec& spec : {kKinds[0], kKinds[1], kKinds[4]}) {
     Machine machine(spec);
+    HandClock clock;  // steps are long enough to copy all that they let go
+    machine.clock = &clock;
     machine.options.budget_bytes = 1 << 20;
     machine.Begin();
     for (uint64_t i = 0; i < 40; ++i) {
       machine.Run(Tokens(i, 500));
-      for (int step = 0; step < 8; ++step) machine.Step();
+      for (int step = 0; step < 8 || (step < 2000 && machine.cache->moves_under_way() > 0);
+           ++step) {
+        clock.now_ns += 100'000'000;
+        machine.Step();
+      }
     }
     const CacheStats stats = machine.cache->stats();
     EXPECT_GT(stats.blocks_evicted[size_t(EvictReason::kRunning)], 0u);
