@@ -11,7 +11,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace reprise;
-  if (size == 0) return 0;
+  if (size < 2) return 0;
   std::vector<std::byte> head(size - 1);
   std::memcpy(head.data(), data + 1, size - 1);
   const auto preamble = DecodePreamble(head);

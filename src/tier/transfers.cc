@@ -95,10 +95,10 @@ std::vector<Transfers::LookDone> Transfers::TakeLooks() {
 }
 
 // Nobody waits for what is written, but somebody does for what is computed: where both want a core,
-// the writer gets about a tenth of it, which is enough for a disk.
+// the writer gets about a quarter of it, which is enough for a disk.
 void Transfers::StepBack() {
 #ifdef __linux__
-  constexpr int kNice = 10;
+  constexpr int kNice = 5;
   (void)::setpriority(PRIO_PROCESS, 0, kNice);  // of this thread alone
 #endif
 }

@@ -11,7 +11,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace reprise;
-  if (size == 0) return 0;
+  if (size < 2) return 0;
   constexpr size_t kSaltAt = 16, kHead = kSaltAt + Seal::kSaltBytes;
   std::vector<std::byte> bytes(size - 1);
   std::memcpy(bytes.data(), data + 1, size - 1);
