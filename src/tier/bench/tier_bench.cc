@@ -8,10 +8,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 #include <vector>
@@ -51,13 +53,32 @@ std::vector<TokenId> Tokens(uint64_t seed, size_t count) {
   return tokens;
 }
 
+// Like K/V: nothing in it that a device could leave out. Made once, told apart by where it begins.
+std::vector<std::byte> Part(size_t bytes, size_t number) {
+  constexpr size_t kWords = size_t{4} << 20;
+  static const std::vector<uint64_t> words = [] {
+    std::vector<uint64_t> made(kWords);
+    for (size_t i = 0; i < kWords; ++i) made[i] = RandomAt(7, i);
+    return made;
+  }();
+  std::vector<std::byte> part(bytes);
+  for (size_t done = 0; done < bytes;) {
+    const size_t from = (number * 4099 + done / sizeof(uint64_t)) % kWords;
+    const size_t now = std::min(bytes - done, (kWords - from) * sizeof(uint64_t));
+    std::memcpy(part.data() + done, &words[from], now);
+    done += now;
+  }
+  return part;
+}
+
 bool Store(RecordStore& tier, const std::vector<TokenId>& tokens, const StateShape& shape) {
   const PromptPath path(tier.NamespaceOf("model", ""), tokens);
   const auto draft = tier.BeginStore(path, {path.size(), shape, {}});
   if (!draft) return false;
+  size_t number = 0;
   for (const RecordLayout::Part& part : draft->layout.parts()) {
     while (!tier.HasRoom(part.bytes)) Pause();
-    tier.AddPart(std::vector<std::byte>(part.bytes, std::byte{1}));
+    tier.AddPart(Part(part.bytes, number++));
   }
   while (!tier.settled()) {
     tier.Poll();
