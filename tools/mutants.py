@@ -135,6 +135,8 @@ MUTANTS = [
     ("cache_share_ignored", "src/cache/index/keep/keeper.cc",
      "  if (tenants_.size() <= 1) return Tenants::kAll;",
      "  if (tenants_.size() <= 64) return Tenants::kAll;", CACHE),
+    ("writing_not_charged", "src/cache/tier/record_tier.cc",
+     "if (!parts_->lane().beside()) pace_.Charge(written_ns - charged_ns_);", "", CACHE),
     ("spilled_while_evicted", "src/cache/index/keep/worth.cc",
      "order_[id].pinned_until_ms > 0 || order_[id].spilling || id == serving_",
      "order_[id].pinned_until_ms > 0 || id == serving_", CACHE),

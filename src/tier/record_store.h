@@ -34,6 +34,7 @@ struct StoreLimits {
   int64_t timeout_ms = 0;
   std::function<int64_t()> wall_ms;    // tests; null: the system's
   std::function<int64_t()> steady_ms;  // the same
+  std::function<int64_t()> writer_ns;  // the same: RecordStore::writer_ns
 };
 
 struct DiskOptions : StoreLimits {
@@ -139,6 +140,10 @@ class RecordStore {
 
   void NoteUsed(RecordId record);
   TierStats stats() const;
+  // Processor time that writing has taken so far.
+  int64_t writer_ns() const {
+    return limits_.writer_ns ? limits_.writer_ns() : transfers_->writer_ns();
+  }
 
  private:
   struct Storing {

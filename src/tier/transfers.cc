@@ -6,12 +6,23 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
 
 namespace reprise {
+namespace {
+
+// Processor time of this thread.
+int64_t ThreadNs() {
+  timespec time = {};
+  (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+}  // namespace
 
 Transfers::Transfers(RecordHome& home, int reader_count, std::function<void()> notify)
     : home_(home), notify_(std::move(notify)) {
@@ -119,6 +130,7 @@ void Transfers::WriteLoop() {
     if (!skip) Carry(op, &writing);
     const size_t bytes = op.part.bytes.size();
     op.part = {};
+    writer_ns_ = ThreadNs();
     lock.lock();
     queued_bytes_ -= bytes;
   }

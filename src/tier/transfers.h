@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -103,6 +104,7 @@ class Transfers {
   void Forget(const PathId& space);  // RecordHome::Forget
 
   size_t queued_bytes() const;  // of parts
+  int64_t writer_ns() const { return writer_ns_; }  // processor time of the thread that writes
   std::vector<ReadDone> TakeReads();
   std::vector<WriteDone> TakeWrites();
   std::vector<LookDone> TakeLooks();
@@ -164,6 +166,7 @@ class Transfers {
   std::vector<WriteDone> writes_done_;
   std::vector<LookDone> looks_done_;
   bool stop_ = false;
+  std::atomic<int64_t> writer_ns_ = 0;
   std::vector<std::thread> threads_;
 };
 

@@ -12,13 +12,14 @@ namespace reprise {
 
 // CopyPace says when the engine's thread may copy a piece of what goes down. Between two steps of
 // requests it may for 1/kShare of the time, whatever a copy and a step take, and saves nothing up
-// but for one piece; at rest always. So a step is late by little, and by the same share if it is
-// short. Copies that a device does by itself need no pace.
+// but for one piece; at rest always. What others do with the copies on cores that steps want is
+// charged, and paid off before the next piece. So steps are late by that share in the mean, and by
+// the same one if they are short. Copies that a device does by itself need no pace.
 //
 // Thread safety: none.
 class CopyPace {
  public:
-  static constexpr int64_t kShare = 256;
+  static constexpr int64_t kShare = 100;
   static constexpr size_t kPieceBytes = size_t{32} << 10;  // 5 to 15 us
   static constexpr int64_t kDebtMaxNs = 1'000'000;  // a thread that was displaced did not copy
 
@@ -31,6 +32,10 @@ class CopyPace {
     free_ = when == Tier::When::kAtRest;
     left_ns_ = free_ || last_ns_ == 0 ? 0 : std::min(left_ns_ + earned, std::max(earned, kPieceNs));
     last_ns_ = now;
+  }
+  // Processor time that a copy has cost elsewhere.
+  void Charge(int64_t ns) {
+    if (!free_) left_ns_ -= ns;
   }
   bool MayCopy() const { return free_ || left_ns_ > 0; }
   // REQUIRES: MayCopy().

@@ -68,6 +68,30 @@ TEST(CopyPace, AThreadThatWasDisplacedIsNotHeldToIt) {
   EXPECT_GT(Copied(clock, pace, 200, 1'000'000, 10'000), 0) << "a millisecond's worth is over";
 }
 
+TEST(CopyPace, WhatCopiesCostElsewhereIsPaidOffFirst) {
+  HandClock clock;
+  CopyPace pace(clock);
+  (void)Copied(clock, pace, 20, 1'000'000, 10'000);
+  const int64_t begin = clock.now_ns;
+  int64_t copied = 0, charged = 0;
+  for (int round = 0; round < 50; ++round) {
+    clock.now_ns += 1'000'000;
+    pace.Begin(Tier::When::kBetweenSteps);
+    pace.Charge(2'000'000);  // much more than a step may be late by
+    charged += 2'000'000;
+    const auto paid = static_cast<int>(2 * CopyPace::kShare);
+    EXPECT_EQ(Copied(clock, pace, paid - 2, 1'000'000, 10'000), 0);
+    copied += Copied(clock, pace, paid, 1'000'000, 10'000);
+  }
+  const int64_t share = (clock.now_ns - begin) / CopyPace::kShare;
+  EXPECT_LE(copied + charged, share + 20'000);
+  EXPECT_GE(copied + charged, share - share / 4);
+  pace.Begin(Tier::When::kAtRest);
+  pace.Charge(1'000'000'000);
+  EXPECT_TRUE(pace.MayCopy());
+  EXPECT_GT(Copied(clock, pace, 20, 1'000'000, 10'000), 0) << "nobody waited for it";
+}
+
 TEST(CopyPace, AtRestNothingWaits) {
   HandClock clock;
   CopyPace pace(clock);

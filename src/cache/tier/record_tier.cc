@@ -75,11 +75,19 @@ void RecordTier::Reset(const NamespaceKey* key) {
 
 Tier::News RecordTier::Poll(When when) {
   News news;
-  pace_.Begin(when);
+  BeginPace(when);
   HearStore(&news);
   CopyIn(&news);
   CopyOut(&news);
   return news;
+}
+
+// Where this machine's cores compute the steps, the thread that writes takes them away.
+void RecordTier::BeginPace(When when) {
+  pace_.Begin(when);
+  const int64_t written_ns = store_->writer_ns();
+  if (!parts_->lane().beside()) pace_.Charge(written_ns - charged_ns_);
+  charged_ns_ = written_ns;
 }
 
 void RecordTier::HearStore(News* news) {
@@ -113,12 +121,16 @@ void RecordTier::HearStore(News* news) {
 
 // One part at a time, if the disk has room for it.
 void RecordTier::CopyOut(News* news) {
+  const bool beside = parts_->lane().beside();
   while (!spills_.empty()) {
     Spill& spill = spills_.front();
     if (!spill.draft) {
       if (!store_->settled()) return;  // one that was cancelled is still being written
-      bool stored = false;
-      if (BeginSpill(&spill, &stored)) continue;
+      if (!beside && !pace_.MayCopy()) return;
+      bool stored = false, begun = false;
+      const auto begin = [&] { begun = BeginSpill(&spill, &stored); };
+      beside ? begin() : pace_.Spend(begin);
+      if (begun) continue;
       news->done.push_back({.id = spill.move.id, .ok = stored});
       spills_.pop_front();
       continue;

@@ -80,6 +80,7 @@ class RecordTier : public Tier {
   PathId RootOf(const NamespaceKey& key) const {
     return store_->NamespaceOf(DigestOf(key), key.salt);
   }
+  void BeginPace(When when);
   void HearStore(News* news);
   void CopyOut(News* news);
   bool BeginSpill(Spill* spill, bool* stored);
@@ -96,6 +97,7 @@ class RecordTier : public Tier {
   const StatePacking packing_;
   const Clock& clock_;
   CopyPace pace_{clock_};
+  int64_t charged_ns_ = 0;  // of RecordStore::writer_ns
   StateMemory memory_;
   DeviceMemory* device_ = nullptr;
   StateShape shape_;

@@ -276,6 +276,7 @@ TEST(RecordTier, StepsGiveWhatTimeTheyHave) {
       Machine machine(spec);
       HandClock clock;
       machine.clock = &clock;
+      machine.disk.writer_ns = [] { return 0; };
       machine.rounds = rounds;
       machine.options.budget_bytes = 64 << 20;
       if (host) machine.disk.path.clear(), machine.host_bytes = 16 << 20;
@@ -302,6 +303,39 @@ TEST(RecordTier, StepsGiveWhatTimeTheyHave) {
       EXPECT_GE(report.loaded_tokens, 499);
       EXPECT_EQ(machine.rounded_seen > 0, rounds);
     }
+  }
+}
+
+// Between steps the time that the disk's thread takes from the cores counts like copies; at rest it
+// does not.
+TEST(RecordTier, WhatWritingTakesIsPaidOffBeforeMoreGoesDown) {
+  for (const bool rest : {false, true}) {
+    Machine machine(SpecOf(true, false, true));
+    HandClock clock;
+    machine.clock = &clock;
+    std::atomic<int64_t> writer_ns = 0;
+    machine.disk.writer_ns = [&] { return writer_ns.load(); };
+    machine.Begin();
+    machine.Step();
+    writer_ns += 1'000'000'000;
+    CacheRequest pinned;
+    pinned.pin_ms = 60'000;  // goes down at once
+    machine.Run(Tokens(1, 500), {}, pinned);
+    const auto stores = [&] { return machine.cache->stats().tiers[0].stores; };
+    if (rest) machine.Rest();
+    EXPECT_EQ(stores() > 0, rest);
+    if (rest) continue;
+    const auto steps = [&](int64_t count) {
+      for (; count > 0; --count) {
+        clock.now_ns += 1'000'000'000;
+        machine.Step();
+      }
+    };
+    steps(CopyPace::kShare - 2);
+    EXPECT_EQ(stores(), 0u);
+    EXPECT_GT(machine.cache->moves_under_way(), 0u);
+    for (int i = 0; i < 100 && stores() == 0; ++i) steps(1);
+    EXPECT_GT(stores(), 0u);
   }
 }
 

@@ -37,7 +37,7 @@ struct Options {
   std::string tier = "disk";
   std::string folder;
   bool encrypted = false;
-  int32_t steps = 40;
+  int32_t steps = 400;
   int32_t repeat = 9;
 };
 
@@ -111,12 +111,28 @@ class Bed {
     (void)engine_.Step();
     return static_cast<double>(clock_.NowNs() - begin) / 1e6;
   }
-  bool writing() { return engine_.cache().moves_under_way() > 0; }
-  // All that is not in the tier is to go there; nobody waits for it.
-  void Wish() { (void)engine_.cache().StoreAll(std::chrono::milliseconds(0)); }
-  TierStats tier() { return engine_.cache().stats().tiers[0]; }
+  // All that is not in the tier is to go there. The steps until the last record of them is down:
+  // one that is cut off would have the rest of it for nothing.
+  std::vector<double> WriteSteps(int32_t steps, uint64_t* bytes) {
+    (void)engine_.cache().StoreAll(std::chrono::milliseconds(0));  // wishes
+    std::vector<double> all;
+    const uint64_t before = tier().bytes_written;
+    uint64_t written = before;
+    size_t whole = 0;
+    do {
+      all.push_back(StepMs());
+      const uint64_t now = tier().bytes_written;
+      if (now > written) whole = all.size();
+      written = now;
+    } while (all.size() < static_cast<size_t>(steps) && writing());
+    all.resize(whole);
+    *bytes += written - before;
+    return all;
+  }
 
  private:
+  bool writing() { return engine_.cache().moves_under_way() > 0; }
+  TierStats tier() { return engine_.cache().stats().tiers[0]; }
   // Without a stream: until all that is wished for is down.
   void Settle() {
     for (int quiet = 0; quiet < 4; ++quiet) {
@@ -164,21 +180,15 @@ Status Run(const Options& options) {
   REPRISE_TRY(bed.Fill());
   std::vector<double> quiet, writing;
   uint64_t bytes = 0;
-  double writing_ms = 0;
   for (int32_t round = 0; round < options.repeat; ++round) {
     REPRISE_TRY(bed.BeginStream(options.steps));
-    for (int32_t i = 0; i < options.steps; ++i) quiet.push_back(bed.StepMs());
+    const std::vector<double> with = bed.WriteSteps(options.steps, &bytes);
     REPRISE_TRY(bed.BeginStream(options.steps));  // as old as the one before
-    bed.Wish();
-    const uint64_t before = bed.tier().bytes_written;
-    for (int32_t i = 0; i < options.steps; ++i) {
-      const double ms = bed.StepMs();
-      if (!bed.writing()) break;  // all of it is down
-      writing.push_back(ms);
-      writing_ms += ms;
-    }
-    bytes += bed.tier().bytes_written - before;
+    for (size_t i = 0; i < with.size(); ++i) quiet.push_back(bed.StepMs());
+    writing.insert(writing.end(), with.begin(), with.end());
   }
+  const double writing_ms = std::accumulate(writing.begin(), writing.end(), 0.0);
+  if (writing.empty()) return Internal("no record was written in so many steps; try more --steps");
   const double median = Median(quiet), mean = Mean(quiet);
   fmt::print("{:<26}{:>10}{:>12}{:>12}\n", "step", "steps", "median ms", "mean ms");
   fmt::print("{:<26}{:>10}{:>12.3f}{:>12.3f}\n", "nothing written", quiet.size(), median, mean);
@@ -202,7 +212,7 @@ void DefineTiersBench(Flags* flags) {
              {.one_of = {"disk", "host"}});
   flags->Add("--folder", &options->folder, "where on the disk (default: for temporary files)");
   flags->Add("--encrypted", &options->encrypted, "as with --state-key-file");
-  flags->Add("--steps", &options->steps, "of each kind in a round", {.min = 1, .max = 400});
+  flags->Add("--steps", &options->steps, "of each kind in a round", {.min = 1, .max = 900});
   flags->Add("--repeat", &options->repeat, "rounds", {.min = 1, .max = 1000});
   flags->SetAction([=] { return Run(*options); });
 }
