@@ -2,27 +2,25 @@
 #include "sample/ranking.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <limits>
 
 #include "kernels/cpu/table.h"
 
 namespace reprise {
+// By ranks that are whole numbers: compilers make vectors of a loop that compares those, and none
+// of one that compares floats. The bits of negative numbers count backwards; turned, all are in
+// order, and a shift takes what is no number around to the lowest ranks.
 float Largest(std::span<const float> values) {
-  // Sixteen at a time: compilers make no vectors of a loop that compares floats.
-  using Lanes = float __attribute__((vector_size(64)));
-  constexpr size_t kLanes = sizeof(Lanes) / sizeof(float);
-  Lanes lanes = Lanes{} - std::numeric_limits<float>::infinity();
-  size_t i = 0;
-  for (; i + kLanes <= values.size(); i += kLanes) {
-    Lanes more;
-    std::memcpy(&more, values.data() + i, sizeof(more));
-    lanes = more > lanes ? more : lanes;
-  }
-  float most = -std::numeric_limits<float>::infinity();
-  for (size_t lane = 0; lane < kLanes; ++lane) most = std::max(most, lanes[lane]);
-  for (; i < values.size(); ++i) most = std::max(most, values[i]);
-  return most;
+  constexpr uint32_t kShift = 0x007f'ffff;  // +inf has the highest rank then
+  const auto turned = [](int32_t bits) { return bits ^ (bits >> 31 & 0x7fff'ffff); };
+  const auto rank = [&](float value) {
+    const auto bits = static_cast<uint32_t>(turned(std::bit_cast<int32_t>(value)));
+    return static_cast<int32_t>(bits + kShift);
+  };
+  int32_t most = rank(-std::numeric_limits<float>::infinity());
+  for (const float value : values) most = std::max(most, rank(value));
+  return std::bit_cast<float>(turned(static_cast<int32_t>(static_cast<uint32_t>(most) - kShift)));
 }
 
 void Ranking::Rank(const cpu::KernelTable& table, std::span<const float> logits,

@@ -223,6 +223,25 @@ TEST(Sampler, LogprobsAreThoseOfTheModel) {
   EXPECT_NEAR(sampled->top[1].logprob, std::log(0.3), 1e-6);
 }
 
+TEST(Sampler, TheLargestIsOfThoseThatAreNumbers) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(Largest({}), -inf);
+  EXPECT_EQ(Largest(std::array{nan, -nan}), -inf);
+  EXPECT_EQ(Largest(std::array{-inf, -3.0f, nan, -2.5f, -nan}), -2.5f);
+  EXPECT_EQ(Largest(std::array{-1e-40f, -0.0f, -1.0f}), 0.0f);
+  EXPECT_EQ(Largest(std::array{-1.0f, 1e-40f, 0.0f}), 1e-40f);
+  EXPECT_EQ(Largest(std::array{3.0f, nan, inf, -inf}), inf);
+  Rng rng(1);
+  for (int round = 0; round < 1000; ++round) {
+    std::vector<float> values(1 + rng.Below(40));
+    for (float& value : values) value = std::bit_cast<float>(static_cast<uint32_t>(rng.Next()));
+    float largest = -inf;
+    for (const float value : values) largest = value > largest ? value : largest;
+    EXPECT_EQ(Largest(values), largest) << round;
+  }
+}
+
 TEST(Sampler, RefusesWhatIsNotANumber) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float inf = std::numeric_limits<float>::infinity();
