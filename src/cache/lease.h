@@ -77,11 +77,11 @@ class Lease {
  private:
   friend class StateCache;
   friend class StateIndex;
-  Lease(StateIndex* index, const LeaseState* at, uint32_t seat, uint64_t id)
+  Lease(StateIndex* index, LeaseState* at, uint32_t seat, uint64_t id)
       : index_(index), at_(at), seat_(seat), id_(id) {}
 
   StateIndex* index_ = nullptr;
-  const LeaseState* at_ = nullptr;
+  LeaseState* at_ = nullptr;  // the part of the index's record that callers see
   uint32_t seat_ = 0;
   uint64_t id_ = 0;
 };

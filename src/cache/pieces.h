@@ -9,7 +9,8 @@ namespace reprise {
 
 // An array that grows in pieces: beyond the first piece nothing is ever copied or moved, so that no
 // single operation costs more the longer the array is. (A std::vector of a million elements moves
-// them all when it grows by one.)
+// them all when it grows by one.) Large elements never move at all: their first piece is whole from
+// the beginning.
 //
 // Thread safety: none. Costs: all O(1), but for the first piece, which doubles until it is whole.
 template <typename T>
@@ -25,7 +26,7 @@ class Pieces {
   void push_back(T value) {
     if (size_ / kPiece == pieces_.size()) {
       pieces_.emplace_back();
-      if (size_ > 0) pieces_.back().reserve(kPiece);
+      if (size_ > 0 || kLarge) pieces_.back().reserve(kPiece);
     }
     pieces_[size_ / kPiece].push_back(std::move(value));
     ++size_;
@@ -64,7 +65,8 @@ class Pieces {
   auto end() const { return Iterator<const Pieces, const T>(this, size_); }
 
  private:
-  static constexpr size_t kPiece = sizeof(T) <= 32 ? 1024 : 256;
+  static constexpr bool kLarge = sizeof(T) >= 256;
+  static constexpr size_t kPiece = sizeof(T) <= 32 ? 1024 : kLarge ? 64 : 256;
 
   std::vector<std::vector<T>> pieces_;
   size_t size_ = 0;

@@ -307,9 +307,9 @@ StepSampler::Row Engine::RowOf(const Sequence& sequence, std::span<const float> 
   row.input.logits = logits;
   row.input.said = &sequence.said;
   row.input.position = sequence.lease.tokens().size();
-  if (sequence.allowed) {
+  if (request.constraint) {
     row.input.allowed = &*sequence.allowed;
-  } else if (sequence.before_minimum && sequence.generated < request.min_tokens) {
+  } else if (sequence.generated < request.min_tokens && sequence.before_minimum) {
     row.input.allowed = &*sequence.before_minimum;
   }
   row.input.logprobs = request.logprobs;
@@ -317,7 +317,7 @@ StepSampler::Row Engine::RowOf(const Sequence& sequence, std::span<const float> 
 }
 
 // The sequence goes on with the token that was chosen, and what must follow it, or ends.
-void Engine::Continue(Sequence& sequence, Result<Sampled> sampled) {
+void Engine::Continue(Sequence& sequence, Result<Sampled>&& sampled) {
   if (!sampled.ok()) return Finish(sequence, FinishReason::kFailed, sampled.status());
   const GenerateRequest& request = sequence.request;
   const TokenId token = sampled->chosen.token;
@@ -328,9 +328,13 @@ void Engine::Continue(Sequence& sequence, Result<Sampled> sampled) {
     const Status accepted = sequence.Accept(token);
     if (!accepted.ok()) return Finish(sequence, FinishReason::kFailed, accepted);
   }
-  Say(sequence, {sampled->chosen, std::move(sampled->top)});
+  Say(sequence, std::move(*sampled));
   // Who asks how likely tokens were gets them one by one.
-  while (!sequence.finished && !sequence.forced.empty() && request.logprobs < 0) {
+  if (request.constraint && request.logprobs < 0) SayForced(sequence);
+}
+
+void Engine::SayForced(Sequence& sequence) {
+  while (!sequence.finished && !sequence.forced.empty()) {
     GeneratedToken forced;
     forced.chosen.token = sequence.forced.front();
     sequence.forced.pop_front();
@@ -338,7 +342,7 @@ void Engine::Continue(Sequence& sequence, Result<Sampled> sampled) {
   }
 }
 
-void Engine::Say(Sequence& sequence, GeneratedToken generated) {
+void Engine::Say(Sequence& sequence, GeneratedToken&& generated) {
   const GenerateRequest& request = sequence.request;
   const TokenId token = generated.chosen.token;
   const auto& ends = request.end_tokens;

@@ -156,8 +156,9 @@ class Engine {
   void Commit();
   void Pool(const Share& share, int32_t begin);
   StepSampler::Row RowOf(const Sequence& sequence, std::span<const float> logits) const;
-  void Continue(Sequence& sequence, Result<Sampled> sampled);
-  void Say(Sequence& sequence, GeneratedToken token);
+  void Continue(Sequence& sequence, Result<Sampled>&& sampled);
+  void SayForced(Sequence& sequence);
+  void Say(Sequence& sequence, GeneratedToken&& generated);
   void Finish(Sequence& sequence, FinishReason reason, Status status = OkStatus());
   void CountEnd(const GenerateRequest& request, FinishReason reason);
   std::vector<TokenId> Publish(Sequence& sequence);

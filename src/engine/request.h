@@ -21,9 +21,7 @@ namespace reprise {
 
 // What a caller asks of the engine: tokens in, tokens out. Text, templates and JSON stay outside.
 struct GenerateRequest {
-  std::vector<TokenId> prompt;
-  std::vector<Boundary> boundaries;  // ascending positions of the prompt that mean something
-
+  // What the choice of every token asks for comes first.
   SamplingParams sampling;
   int32_t max_tokens = 0;  // 0: only compute (and keep) the state of the prompt
   int32_t min_tokens = 0;  // end tokens are not chosen before
@@ -32,6 +30,9 @@ struct GenerateRequest {
   // is stored. Its end tokens are among `end_tokens`; it goes before min_tokens.
   std::shared_ptr<TokenConstraint> constraint;
   int logprobs = -1;  // -1: none; else of the chosen token and of so many others
+
+  std::vector<TokenId> prompt;
+  std::vector<Boundary> boundaries;  // ascending positions of the prompt that mean something
   // -1: none; else the log probabilities of the prompt's own tokens, each with so many others. The
   // prompt is then computed whole, without reuse: state has no logits.
   int prompt_logprobs = -1;
@@ -70,10 +71,7 @@ struct GenerateRequest {
 enum class FinishReason : uint8_t { kEndToken, kLength, kCancelled, kFailed };
 std::string_view NameOf(FinishReason reason);
 
-struct GeneratedToken {
-  TokenLogprob chosen;
-  std::vector<TokenLogprob> top;
-};
+using GeneratedToken = Sampled;
 
 // The last word on a request.
 struct Completion {

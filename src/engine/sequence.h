@@ -10,6 +10,7 @@
 #include "cache/state_cache.h"
 #include "engine/compaction.h"
 #include "engine/request.h"
+#include "engine/slabs.h"
 #include "engine/token_stream.h"
 #include "sched/rank.h"
 
@@ -60,6 +61,10 @@ struct alignas(64) Sequence {
   std::vector<double> pooled;                 // [dim], if asked for: the sum so far, or the last
   ReuseReport report;  // of the first start; what was stored: of all leases that have ended
   int32_t preemptions = 0;
+
+  // Beside the others: every step walks those that run.
+  static void* operator new(size_t) { return Slabs<Sequence>::Take(); }
+  static void operator delete(void* place) { Slabs<Sequence>::Give(place); }
 
   // Asks the constraint what may come next. On the filler's thread, beside the forward pass.
   void FillAllowed() {

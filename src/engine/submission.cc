@@ -82,7 +82,8 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   PrepareCompaction(*sequence);
   sequence->plain = sequence->IsPlain();
   sequence->arrival = ++arrivals_;
-  sequence->stream = std::make_shared<TokenStream>(cancels_, sequence->arrival);
+  sequence->stream =
+      std::allocate_shared<TokenStream>(SlabAllocator<TokenStream>(), cancels_, sequence->arrival);
   sequence->submit_ns = clock_.NowNs();
   std::shared_ptr<TokenStream> stream = sequence->stream;
   std::vector<std::vector<TokenId>> waste;  // is freed here, without the lock

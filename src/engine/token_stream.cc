@@ -21,36 +21,37 @@ std::string_view NameOf(FinishReason reason) {
   return "unknown";
 }
 
-TokenStream::Update TokenStream::TakeLocked(std::vector<GeneratedToken>* spare) {
-  Update update;
-  update.started = std::exchange(started_, std::nullopt);
-  if (!tokens_.empty()) {
-    update.tokens.swap(tokens_);
-    tokens_.swap(*spare);
-  }
-  update.completion = std::exchange(completion_, std::nullopt);
-  return update;
+void TokenStream::TakeLocked(Update* update) {
+  update->started = std::exchange(started_, std::nullopt);
+  for (uint32_t i = 0; i < first_count_; ++i) update->tokens.push_back(std::move(first_[i]));
+  for (GeneratedToken& token : more_) update->tokens.push_back(std::move(token));
+  first_count_ = 0;
+  more_.clear();
+  update->completion = std::exchange(completion_, std::nullopt);
 }
 
 TokenStream::Update TokenStream::Poll() {
-  std::vector<GeneratedToken> spare;  // for the next tokens: the engine's thread allocates nothing
-  spare.reserve(kUsualTokens);
+  Update update;
+  update.tokens.reserve(kUsualTokens);  // without the lock
   std::lock_guard lock(mutex_);
-  return TakeLocked(&spare);
+  TakeLocked(&update);
+  return update;
 }
 
 TokenStream::Update TokenStream::WaitForAll() {
-  std::vector<GeneratedToken> none;
+  Update update;
   std::unique_lock lock(mutex_);
   waiting_ = true;
   changed_.wait(lock, [&] { return completed_; });
   waiting_ = false;
-  return TakeLocked(&none);
+  TakeLocked(&update);
+  return update;
 }
 
 void TokenStream::SetNotify(std::function<void()> notify) {
   std::lock_guard lock(mutex_);
   notify_ = std::move(notify);
+  notifies_ = notify_ != nullptr;
 }
 
 void TokenStream::Begin(const ReuseReport& report) {
@@ -59,10 +60,14 @@ void TokenStream::Begin(const ReuseReport& report) {
   Notify();
 }
 
-void TokenStream::Add(GeneratedToken token) {
+void TokenStream::Add(GeneratedToken&& token) {
   std::lock_guard lock(mutex_);
   CHECK(!completed_);
-  tokens_.push_back(std::move(token));
+  if (first_count_ < kUsualTokens) {
+    first_[first_count_++] = std::move(token);
+  } else {
+    more_.push_back(std::move(token));
+  }
   Notify();
 }
 
@@ -76,7 +81,7 @@ void TokenStream::Complete(Completion completion) {
 
 void TokenStream::Notify() {
   if (waiting_ && completed_) changed_.notify_all();
-  if (notify_) notify_();
+  if (notifies_) notify_();
 }
 
 }  // namespace reprise

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -44,12 +45,10 @@ class Cancels {
 // slow reader; what it holds is bounded by the request's max_tokens.
 //
 // Thread safety: one reader, one writer (the engine thread); Cancel from anywhere.
-class TokenStream {
+class alignas(64) TokenStream {
  public:
   TokenStream(std::shared_ptr<Cancels> cancels, uint64_t arrival)
-      : cancels_(std::move(cancels)), arrival_(arrival) {
-    tokens_.reserve(kUsualTokens);
-  }
+      : cancels_(std::move(cancels)), arrival_(arrival) {}
 
   struct Update {
     std::optional<ReuseReport> started;  // once, when the request begins to run
@@ -75,24 +74,29 @@ class TokenStream {
 
   // Engine side.
   void Begin(const ReuseReport& report);
-  void Add(GeneratedToken token);
+  void Add(GeneratedToken&& token);
   void Complete(Completion completion);
 
  private:
   static constexpr size_t kUsualTokens = 4;  // between two looks
 
-  Update TakeLocked(std::vector<GeneratedToken>* spare);
+  void TakeLocked(Update* update);
   void Notify();
 
-  std::atomic<bool> cancelled_{false};
+  // What every step looks at comes first.
   std::mutex mutex_;  // guards what follows, up to the condition
   bool completed_ = false;
   bool waiting_ = false;  // somebody, for all
-  std::vector<GeneratedToken> tokens_;
+  bool notifies_ = false;
+  // Not read yet. The first ones are kept here, where the engine's thread is anyway.
+  uint32_t first_count_ = 0;
+  std::array<GeneratedToken, kUsualTokens> first_;
+  std::vector<GeneratedToken> more_;
   std::function<void()> notify_;
   std::optional<ReuseReport> started_;
   std::optional<Completion> completion_;
   std::condition_variable changed_;
+  std::atomic<bool> cancelled_{false};
   const std::shared_ptr<Cancels> cancels_;
   const uint64_t arrival_;
 };

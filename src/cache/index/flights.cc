@@ -10,7 +10,7 @@ namespace reprise {
 uint32_t Flights::Add() {
   if (free_.empty()) {
     free_.push_back(static_cast<uint32_t>(records_.size()));
-    records_.emplace_back();
+    records_.push_back(LeaseRecord());
   }
   const uint32_t seat = free_.back();
   free_.pop_back();

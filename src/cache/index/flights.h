@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "cache/index/lease_record.h"
+#include "cache/pieces.h"
 #include "cache/tree/radix_tree.h"
 
 namespace reprise {
@@ -30,7 +30,7 @@ class Flights {
   void Remove(uint32_t seat);
   LeaseRecord& operator[](uint32_t seat) { return records_[seat]; }
   const LeaseRecord& operator[](uint32_t seat) const { return records_[seat]; }
-  const std::deque<LeaseRecord>& records() const { return records_; }  // free ones too
+  const Pieces<LeaseRecord>& records() const { return records_; }  // free ones too
   size_t size() const { return records_.size() - free_.size(); }
 
   // The record has started; its prompt is computed.
@@ -69,7 +69,7 @@ class Flights {
 
  private:
   RadixTree* tree_;
-  std::deque<LeaseRecord> records_;  // none of them ever moves
+  Pieces<LeaseRecord> records_;  // none of them ever moves
   std::vector<uint32_t> free_;
   std::vector<uint32_t> under_way_;  // seats, by take_off
   uint64_t next_id_ = 1;

@@ -114,14 +114,16 @@ void StateIndex::OnEntryMoved(EntryId id, NodeId node) {
 
 // Whoever's operation it is claims the room that it needs.
 LeaseRecord& StateIndex::RecordOf(const Lease& lease) {
-  CHECK(lease.index_ == this && flights_[lease.seat_].id == lease.id_);
-  claim_.owner = flights_[lease.seat_].owner;
-  return flights_[lease.seat_];
+  auto& record = static_cast<LeaseRecord&>(*lease.at_);
+  CHECK(lease.index_ == this && record.id == lease.id_);
+  claim_.owner = record.owner;
+  return record;
 }
 
 const LeaseRecord& StateIndex::record(const Lease& lease) const {
-  CHECK(lease.index_ == this && flights_[lease.seat_].id == lease.id_);
-  return flights_[lease.seat_];
+  const auto& record = static_cast<const LeaseRecord&>(*lease.at_);
+  CHECK(lease.index_ == this && record.id == lease.id_);
+  return record;
 }
 
 Lease StateIndex::Acquire(const CacheRequest& request) {

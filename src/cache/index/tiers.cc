@@ -33,11 +33,9 @@ NamespaceKey StateIndex::KeyOfRoot(NodeId root) const {
 }
 
 size_t StateIndex::moves_under_way() const {
-  const auto& leases = flights_.records();
-  const auto questions = std::count_if(leases.begin(), leases.end(), [](const LeaseRecord& lease) {
-    return lease.id != 0 && lease.asked != 0;
-  });
-  return transfers_.size() + static_cast<size_t>(questions);
+  size_t questions = 0;
+  for (const LeaseRecord& lease : flights_.records()) questions += lease.asked != 0 ? 1 : 0;
+  return transfers_.size() + questions;
 }
 
 // Whether what a tier has of the prompt is not known yet, but could be of use.
