@@ -132,8 +132,9 @@ class Auditor {
       (void)cache.StoreAll(std::chrono::seconds(2));
       if (HasHost(schedule)) (void)cache.GiveWay(SIZE_MAX / 2);  // it is below, and only there
     };
+    uint64_t life = 0;
     return RunSchedule(schedule, executor, cold, kInvariantInterval, store,
-                       [&] { return MakeTiers(schedule); });
+                       [&] { return MakeTiers(schedule, life++); });
   }
 
   static bool HasDisk(const Schedule& schedule) { return schedule.seed % 3 != 1; }
@@ -146,10 +147,10 @@ class Auditor {
     return LeastBudget(model_.state_spec(), cache) * (1 + schedule.seed % 8);
   }
 
-  Result<std::unique_ptr<Tier>> MakeTiers(const Schedule& schedule) const {
+  Result<std::unique_ptr<Tier>> MakeTiers(const Schedule& schedule, uint64_t life) const {
     std::unique_ptr<Tier> tiers;
     if (HasDisk(schedule)) {
-      REPRISE_ASSIGN(tiers, MakeDisk(schedule));
+      REPRISE_ASSIGN(tiers, MakeDisk(schedule, life));
     }
     if (HasHost(schedule)) {
       const StateLayout layout(model_.state_spec());
@@ -161,12 +162,13 @@ class Auditor {
     return std::unique_ptr<Tier>(std::make_unique<QuickTier>(std::move(tiers)));
   }
 
-  // Encrypted for every other seed.
-  Result<std::unique_ptr<Tier>> MakeDisk(const Schedule& schedule) const {
+  // Encrypted for every other seed; compressed in every other life, so that both kinds lie there.
+  Result<std::unique_ptr<Tier>> MakeDisk(const Schedule& schedule, uint64_t life) const {
     DiskOptions options;
     options.path = disk_path_ + "/state";
     options.bytes_max = BytesOf(schedule);
     options.sync = false;
+    options.compress = (schedule.seed / 2 + life) % 2 != 0;
     const auto first = static_cast<uint8_t>(schedule.seed);
     const StateKey key = first % 2 == 0 ? StateKey() : StateKey::Of({first});
     REPRISE_ASSIGN(std::unique_ptr<RecordStore> store, RecordStore::Open(options, key));

@@ -29,6 +29,7 @@ struct Options {
 struct Seen {
   StateFolder::Listed file;
   RecordFacts facts;
+  bool packed = false;
   Status status;  // of its head
 };
 
@@ -50,10 +51,11 @@ Result<Look> LookAt(const Options& options, StateFolder::Use use) {
   }
   REPRISE_ASSIGN(std::vector<StateFolder::Listed> files, look.folder->List());
   for (StateFolder::Listed& file : files) {
-    Seen seen{std::move(file), {}, {}};
+    Seen seen{std::move(file), {}, false, {}};
     auto record = RecordFile::Open(*look.folder, look.key, seen.file.name);
     seen.status = record.status();
     if (record.ok()) seen.facts = record->facts();
+    if (record.ok()) seen.packed = record->packed();
     look.records.push_back(std::move(seen));
   }
   std::sort(look.records.begin(), look.records.end(), [](const Seen& a, const Seen& b) {
@@ -84,7 +86,7 @@ std::string Time(int64_t ms) {
 
 Status List(const Options& options) {
   REPRISE_ASSIGN(const Look look, LookAt(options, StateFolder::Use::kLook));
-  uint64_t bytes = 0;
+  uint64_t bytes = 0, packed_bytes = 0, unpacked_bytes = 0;
   size_t unreadable = 0;
   std::printf("%-16s  %-8s  %17s  %10s  %s\n", "record", "model", "tokens", "size", "last used");
   for (const Seen& seen : look.records) {
@@ -94,6 +96,10 @@ Status List(const Options& options) {
       std::printf("%-16s  %s\n", seen.file.name.c_str(), seen.status.message().c_str());
       continue;
     }
+    if (seen.packed) {
+      packed_bytes += seen.file.bytes;
+      unpacked_bytes += RecordBytes(seen.facts);
+    }
     const std::string tokens =
         std::to_string(seen.facts.begin) + " to " + std::to_string(seen.facts.end);
     std::printf("%-16s  %-8s  %17s  %10s  %s\n", seen.file.name.c_str(),
@@ -101,6 +107,10 @@ Status List(const Options& options) {
                 Time(seen.file.used_ms).c_str());
   }
   std::printf("%zu records, %s", look.records.size(), FormatBytes(bytes).c_str());
+  if (unpacked_bytes > 0) {
+    std::printf("; %s of it compressed, %s before", FormatBytes(packed_bytes).c_str(),
+                FormatBytes(unpacked_bytes).c_str());
+  }
   if (unreadable > 0) std::printf("; %zu of them cannot be read with this key", unreadable);
   std::printf("\n");
   return OkStatus();

@@ -40,9 +40,11 @@ std::byte ByteAt(const PathId& id, size_t i) {
   return static_cast<std::byte>(Mix64(word + i / 512));
 }
 
-DiskOptions OptionsOf(const std::string& path) {
+// Every other life writes compressed records.
+DiskOptions OptionsOf(const std::string& path, uint64_t life = 0) {
   DiskOptions options;
   options.path = path;
+  options.compress = life % 2 != 0;
   options.bytes_max = 4 << 20;
   return options;
 }
@@ -74,7 +76,7 @@ void Store(RecordStore& tier, uint64_t conversation, int32_t position) {
 
 // Stores without end, and says through the pipe what was stored: conversation, position.
 [[noreturn]] void Work(const std::string& path, uint64_t seed, int pipe) {
-  auto tier = RecordStore::Open(OptionsOf(path), StateKey());
+  auto tier = RecordStore::Open(OptionsOf(path, seed), StateKey());
   if (!tier.ok()) ::_exit(3);
   Rng rng(seed);
   for (;;) {

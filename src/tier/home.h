@@ -22,6 +22,7 @@ class RecordSink {
   virtual Status Append(std::span<std::byte> data) = 0;
   // REQUIRES: all parts are there.
   virtual Status Commit() = 0;
+  virtual uint64_t bytes() const = 0;  // written, head and all; after Commit
 };
 
 // A record to read. Every byte of it may be hostile.
@@ -29,10 +30,11 @@ class RecordSource {
  public:
   virtual ~RecordSource() = default;
   virtual const RecordFacts& facts() const = 0;
+  virtual const RecordLayout& layout() const = 0;  // of the facts
   // The parts that will be read, ascending: all of them, and no others. Once, before the first.
   virtual void Want(std::span<const size_t>) {}
-  // Part `index` of the layout of facts(), checked. REQUIRES: `out` has its size.
-  virtual Status ReadPart(const RecordLayout& layout, size_t index, std::span<std::byte> out) = 0;
+  // Part `index` of the layout, checked. REQUIRES: `out` has its size.
+  virtual Status ReadPart(size_t index, std::span<std::byte> out) = 0;
 };
 
 // RecordHome is where records live: a folder of one process, or a server that several share.
@@ -53,7 +55,7 @@ class RecordHome {
 
   struct Listed {
     std::string name;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0;   // of the home that it takes: Takes
     int64_t used_ms = 0;  // since 1970
     bool readable = false;
     RecordFacts facts;  // if it is

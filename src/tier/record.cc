@@ -10,7 +10,8 @@ namespace reprise {
 namespace {
 
 constexpr char kMagic[8] = {'R', 'P', 'R', 'S', 't', 'a', 't', 'e'};
-constexpr uint32_t kVersion = 1;
+constexpr uint16_t kVersion = 1, kPackedVersion = 2;
+constexpr size_t kPackedPartBytes = 1 + 8;
 constexpr size_t kFixedFacts = 5 * sizeof(PathId) + 4 * 4 + 3 * 8 + 2 * 4;
 constexpr uint64_t kUnitBytesMax = uint64_t{1} << 36;  // of a block, of a snapshot
 constexpr int32_t kPositionMax = 1 << 28;
@@ -83,6 +84,40 @@ uint64_t BlocksOfPart(const RecordFacts& facts) {
   return facts.block_bytes == 0 ? 1 : std::max<uint64_t>(1, kPartBytes / facts.block_bytes);
 }
 
+uint64_t PartCount(const RecordFacts& facts) {
+  const uint64_t group = BlocksOfPart(facts);
+  return (facts.block_count + group - 1) / group +
+         (facts.state_bytes + kPartBytes - 1) / kPartBytes;
+}
+
+// Of all that is sealed in a head, those that the facts say they take; no more than there are.
+size_t FactsBytesIn(std::span<const std::byte> sealed) {
+  uint32_t mark_count = 0;
+  Reader(sealed.subspan(kFixedFacts - sizeof(mark_count))).Number(&mark_count);
+  return std::min(sealed.size(), FactsBytes(mark_count));
+}
+
+// What is said of the parts of a packed record: as many as its facts have, none longer than it is.
+Result<std::vector<PackedPart>> DecodePacked(const RecordFacts& facts,
+                                             std::span<const std::byte> bytes) {
+  if (bytes.size() != PartCount(facts) * kPackedPartBytes) {
+    return DataLoss("the record's list of parts cannot be");
+  }
+  const RecordLayout plain(facts);
+  std::vector<PackedPart> packed(plain.parts().size());
+  Reader from(bytes);
+  for (size_t i = 0; i < packed.size(); ++i) {
+    const size_t whole = plain.parts()[i].bytes;
+    from.Number(&packed[i].width);
+    from.Number(&packed[i].bytes);
+    const bool as_it_is = packed[i].width == 0 && packed[i].bytes == whole;
+    const bool shorter = (packed[i].width == 2 || packed[i].width == 4) && packed[i].bytes > 0 &&
+                         packed[i].bytes < whole && whole <= kPackBytesMax;
+    if (!as_it_is && !shorter) return DataLoss("the record's list of parts cannot be");
+  }
+  return packed;
+}
+
 }  // namespace
 
 size_t FactsBytes(size_t mark_count) { return kFixedFacts + mark_count * sizeof(PathId); }
@@ -130,20 +165,24 @@ Result<RecordFacts> DecodeFacts(std::span<const std::byte> bytes) {
   return f;
 }
 
+size_t HeadBytes(const RecordFacts& facts, bool packed) {
+  return kRecordFixedBytes + FactsBytes(facts.marks.size()) +
+         (packed ? PartCount(facts) * kPackedPartBytes : 0) + Seal::kTagBytes;
+}
+
 uint64_t RecordBytes(const RecordFacts& facts) {
-  const uint64_t group = BlocksOfPart(facts);
-  const uint64_t parts =
-      (facts.block_count + group - 1) / group + (facts.state_bytes + kPartBytes - 1) / kPartBytes;
-  return kRecordFixedBytes + FactsBytes(facts.marks.size()) + Seal::kTagBytes * (parts + 1) +
+  return HeadBytes(facts, false) + Seal::kTagBytes * PartCount(facts) +
          facts.block_count * facts.block_bytes + facts.state_bytes;
 }
 
+uint64_t RecordBytesMax(const RecordFacts& facts) {
+  return RecordBytes(facts) + PartCount(facts) * kPackedPartBytes;
+}
+
 RecordLayout::RecordLayout(const RecordFacts& facts) {
-  uint64_t at = kRecordFixedBytes + FactsBytes(facts.marks.size()) + Seal::kTagBytes;
   const uint64_t group = BlocksOfPart(facts);
   const auto add = [&](Part part) {
-    part.offset = at;
-    at += part.bytes + Seal::kTagBytes;
+    part.stored.bytes = part.bytes;
     parts_.push_back(part);
   };
   for (uint64_t done = 0; done < facts.block_count;) {
@@ -158,20 +197,42 @@ RecordLayout::RecordLayout(const RecordFacts& facts) {
     add({.bytes = bytes, .state_offset = done});
     done += bytes;
   }
-  file_bytes_ = at;
+  Place(HeadBytes(facts, false));
   CHECK(file_bytes_ == RecordBytes(facts));
 }
 
+RecordLayout::RecordLayout(const RecordFacts& facts, std::span<const PackedPart> packed)
+    : RecordLayout(facts) {
+  CHECK(packed.size() == parts_.size());
+  for (size_t i = 0; i < packed.size(); ++i) parts_[i].stored = packed[i];
+  Place(HeadBytes(facts, true));
+}
+
+// One behind the other.
+void RecordLayout::Place(uint64_t head_bytes) {
+  file_bytes_ = head_bytes;
+  for (Part& part : parts_) {
+    part.offset = file_bytes_;
+    file_bytes_ += part.stored.bytes + Seal::kTagBytes;
+  }
+}
+
 std::vector<std::byte> EncodeHead(const RecordFacts& facts, const StateKey& key,
-                                  const Seal::Salt& salt) {
+                                  const Seal::Salt& salt, std::span<const PackedPart> packed) {
   CHECK(Check(facts).ok() && facts.marks.size() <= kMarksMax);
+  CHECK(packed.empty() || packed.size() == PartCount(facts));
   std::vector<std::byte> sealed;
-  sealed.reserve(FactsBytes(facts.marks.size()));
+  sealed.reserve(HeadBytes(facts, !packed.empty()));
   AppendFacts(facts, &sealed);
+  Writer parts(&sealed);
+  for (const PackedPart& part : packed) {
+    parts.Number(part.width);
+    parts.Number(part.bytes);
+  }
   std::vector<std::byte> head;
   Writer to(&head);
   to.Bytes(kMagic, sizeof(kMagic));
-  to.Number(static_cast<uint16_t>(kVersion));
+  to.Number(packed.empty() ? kVersion : kPackedVersion);
   to.Number(static_cast<uint16_t>(key.secret() ? 1 : 0));
   to.Number(static_cast<uint32_t>(sealed.size()));
   to.Bytes(salt.data(), salt.size());
@@ -194,39 +255,48 @@ Result<RecordPreamble> DecodePreamble(std::span<const std::byte> bytes) {
   uint16_t secret = 0;
   from.Number(&version);
   from.Number(&secret);
-  from.Number(&preamble.facts_bytes);
+  from.Number(&preamble.sealed_bytes);
   from.Bytes(preamble.salt.data(), preamble.salt.size());
-  if (version != kVersion) {
+  if (version != kVersion && version != kPackedVersion) {
     return Unimplemented("the record has version " + std::to_string(version) +
-                         "; this program reads " + std::to_string(kVersion));
+                         "; this program reads " + std::to_string(kVersion) + " and " +
+                         std::to_string(kPackedVersion));
   }
   if (secret > 1) return DataLoss("the record's flags cannot be");
   preamble.secret = secret == 1;
-  if (preamble.facts_bytes < kFixedFacts || preamble.facts_bytes > FactsBytes(kMarksMax)) {
+  preamble.packed = version == kPackedVersion;
+  const size_t list = preamble.packed ? kPackedPartsMax * kPackedPartBytes : 0;
+  if (preamble.sealed_bytes < kFixedFacts || preamble.sealed_bytes > FactsBytes(kMarksMax) + list) {
     return DataLoss("the record's size of facts cannot be");
   }
   return preamble;
 }
 
 Result<RecordFacts> DecodeHead(std::span<const std::byte> head, const StateKey& key,
-                               std::unique_ptr<Seal>* seal) {
+                               std::unique_ptr<Seal>* seal, std::vector<PackedPart>* packed) {
   REPRISE_ASSIGN(const RecordPreamble preamble, DecodePreamble(head));
+  if (preamble.packed && packed == nullptr) return DataLoss("the record is packed, but not here");
   if (head.size() < preamble.head_bytes()) return DataLoss("the record is cut off");
   if (preamble.secret != key.secret()) {
     return FailedPrecondition(preamble.secret ? "the record needs its key (--state-key-file)"
                                               : "the record was written without the key");
   }
-  const auto sealed = head.subspan(kRecordFixedBytes, preamble.facts_bytes);
-  std::vector<std::byte> facts(sealed.begin(), sealed.end());
+  const auto sealed = head.subspan(kRecordFixedBytes, preamble.sealed_bytes);
+  std::vector<std::byte> opened(sealed.begin(), sealed.end());
   Seal::Tag tag;
-  std::memcpy(tag.data(), head.data() + kRecordFixedBytes + preamble.facts_bytes, tag.size());
+  std::memcpy(tag.data(), head.data() + kRecordFixedBytes + preamble.sealed_bytes, tag.size());
   auto opening = std::make_unique<Seal>(key, preamble.salt);
-  if (!opening->Open(0, facts, tag, head.first(kRecordFixedBytes))) {
+  if (!opening->Open(0, opened, tag, head.first(kRecordFixedBytes))) {
     return DataLoss(key.secret() ? "the record is damaged, or was sealed with another key"
                                  : "the record is damaged");
   }
   if (seal != nullptr) *seal = std::move(opening);
-  return DecodeFacts(facts);
+  if (packed != nullptr) packed->clear();
+  if (!preamble.packed) return DecodeFacts(opened);
+  const std::span<const std::byte> all = opened;
+  REPRISE_ASSIGN(RecordFacts facts, DecodeFacts(all.first(FactsBytesIn(all))));
+  REPRISE_ASSIGN(*packed, DecodePacked(facts, all.subspan(FactsBytes(facts.marks.size()))));
+  return facts;
 }
 
 }  // namespace reprise

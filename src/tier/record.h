@@ -20,13 +20,14 @@ namespace reprise {
 // layers have windows, one that begins at 0 may have the blocks of the last window alone. No token
 // is in it: a path's id names them all.
 //
-//   head   clear   magic, version, whether sealed with a secret, size of the facts, salt
-//          sealed  facts (RecordFacts) and their tag
+//   head   clear   magic, version, whether sealed with a secret, size of what is sealed, salt
+//          sealed  facts (RecordFacts); if the record is packed, how each part lies there; a tag
 //   parts  sealed  K/V in groups of whole blocks, then the snapshot, each of at most kPartBytes
 //                  where a block allows, each with its tag; part 0 is the head, they are 1, 2, ...
 //
-// All numbers are little endian. What the parts' sizes are follows from the facts alone, so a file
-// has exactly one right size. A record is immutable.
+// All numbers are little endian. What the parts' sizes are follows from the facts alone, what they
+// take in a packed record (version 2: parts may be compressed, pack/pack.h) from its head: so a
+// file has exactly one right size. A record is immutable.
 struct RecordFacts {
   PathId space;   // the namespace: id of the empty path
   PathId model;   // an id of the model's digest, for lists
@@ -55,34 +56,55 @@ inline constexpr size_t kMarksMax = 1 << 16;
 // What the clear beginning of a head says.
 struct RecordPreamble {
   bool secret = false;
-  uint32_t facts_bytes = 0;
+  bool packed = false;
+  uint32_t sealed_bytes = 0;
   Seal::Salt salt{};
 
-  size_t head_bytes() const { return kRecordFixedBytes + facts_bytes + Seal::kTagBytes; }
+  size_t head_bytes() const { return kRecordFixedBytes + sealed_bytes + Seal::kTagBytes; }
 };
+
+// How a part lies in a packed record.
+struct PackedPart {
+  uint8_t width = 0;   // pack/pack.h; 0: as it is
+  uint64_t bytes = 0;  // that it takes there, without its tag
+
+  friend bool operator==(const PackedPart&, const PackedPart&) = default;
+};
+// Larger parts are not compressed: nobody takes memory for a size that a few bytes claim.
+inline constexpr size_t kPackBytesMax = size_t{64} << 20;
+inline constexpr size_t kPackedPartsMax = 1 << 18;  // records with more are not packed
 
 // Where the parts lie. Part `i` counts from 0 here.
 class RecordLayout {
  public:
+  RecordLayout() = default;  // of nothing
   explicit RecordLayout(const RecordFacts& facts);
+  // Of a packed record. REQUIRES: one for each part.
+  RecordLayout(const RecordFacts& facts, std::span<const PackedPart> packed);
 
   struct Part {
     uint64_t offset = 0;       // in the file
-    size_t bytes = 0;          // without its tag, which follows
+    size_t bytes = 0;          // of state
     uint32_t first_block = 0;  // grid index; K/V parts only
     uint32_t block_count = 0;  // 0: a part of the snapshot
     size_t state_offset = 0;   // parts of the snapshot
+    PackedPart stored = {};    // in the file; its tag follows
   };
   const std::vector<Part>& parts() const { return parts_; }
   uint64_t file_bytes() const { return file_bytes_; }
 
  private:
+  void Place(uint64_t head_bytes);
+
   std::vector<Part> parts_;
   uint64_t file_bytes_ = 0;
 };
 
-// The size of a record's file; as RecordLayout says, without the work.
+// The size of a record's file; as RecordLayout says, without the work. A packed one is larger than
+// that by what its head says of the parts, at most.
 uint64_t RecordBytes(const RecordFacts& facts);
+uint64_t RecordBytesMax(const RecordFacts& facts);
+size_t HeadBytes(const RecordFacts& facts, bool packed);
 
 // The size of the facts with so many marks, and the facts as so many bytes. The reader takes bytes
 // from outside.
@@ -90,14 +112,16 @@ size_t FactsBytes(size_t mark_count);
 void AppendFacts(const RecordFacts& facts, std::vector<std::byte>* out);
 Result<RecordFacts> DecodeFacts(std::span<const std::byte> bytes);
 
-// The head of a record with that salt.
+// The head of a record with that salt; of a packed one, if there is something for each part.
 std::vector<std::byte> EncodeHead(const RecordFacts& facts, const StateKey& key,
-                                  const Seal::Salt& salt);
+                                  const Seal::Salt& salt, std::span<const PackedPart> packed = {});
 
 // Both take bytes from outside. The first needs kRecordFixedBytes, the second the whole head; it
-// gives what opens the parts, too, if that is wanted.
+// gives what opens the parts, too, if that is wanted, and how they lie there: empty, if the record
+// is not packed. Without a place for that, packed ones are refused.
 Result<RecordPreamble> DecodePreamble(std::span<const std::byte> bytes);
 Result<RecordFacts> DecodeHead(std::span<const std::byte> head, const StateKey& key,
-                               std::unique_ptr<Seal>* seal = nullptr);
+                               std::unique_ptr<Seal>* seal = nullptr,
+                               std::vector<PackedPart>* packed = nullptr);
 
 }  // namespace reprise

@@ -30,8 +30,9 @@ int64_t MsOf() {
 
 Result<std::unique_ptr<RecordStore>> RecordStore::Open(const DiskOptions& options,
                                                        const StateKey& key) {
-  REPRISE_ASSIGN(std::unique_ptr<FolderHome> home,
-                 FolderHome::Open({options.path, options.sync, options.fault}, key));
+  REPRISE_ASSIGN(
+      std::unique_ptr<FolderHome> home,
+      FolderHome::Open({options.path, options.sync, options.fault, options.compress}, key));
   return Open(std::move(home), options, key);
 }
 
@@ -82,7 +83,6 @@ Status RecordStore::ReadHeads() {
   const int64_t today_ms = WallMs() - kDayMs;
   day_left_ = static_cast<double>(limits_.bytes_day_max);
   for (RecordHome::Listed& one : found) {
-    one.bytes = home_->Takes(one.bytes);
     if (!one.readable) {
       unreadable_bytes_ += one.bytes;
       unreadable_.push_back({std::move(one.name), one.bytes});
@@ -180,7 +180,7 @@ RecordStore::News RecordStore::Poll() {
   News news;
   for (const Transfers::WriteDone& done : transfers_->TakeWrites()) {
     if (!storing_ || storing_->name != done.name) continue;
-    const RecordId stored = EndStore(done.status);
+    const RecordId stored = EndStore(done);
     news.store_ended = true;
     if (stored.valid()) news.stored = stored;
   }
@@ -373,7 +373,7 @@ std::optional<RecordStore::Draft> RecordStore::BeginStore(const PromptPath& path
   wish.now_ms = WallMs();
   std::optional<RecordPlan> plan = PlanRecord(catalog_, path, wish);
   if (!plan) return std::nullopt;
-  const uint64_t bytes = home_->Takes(RecordBytes(plan->facts));
+  const uint64_t bytes = home_->Takes(RecordBytesMax(plan->facts));
   if (plan->parent.valid()) catalog_.Hold(plan->parent);
   const bool fits = home_->shared() || bytes <= limits_.bytes_max;
   if (!fits || !MayWrite(bytes) || !MakeRoom(bytes)) {
@@ -406,15 +406,19 @@ void RecordStore::AbortStore() {
   storing_.reset();
 }
 
-RecordId RecordStore::EndStore(const Status& status) {
-  const Storing done = std::move(*storing_);
+RecordId RecordStore::EndStore(const Transfers::WriteDone& written) {
+  Storing done = std::move(*storing_);
   storing_.reset();
   if (done.parent.valid()) catalog_.Release(done.parent);
-  if (!status.ok()) {
+  if (!written.status.ok()) {
     ++stats_.stores_failed;
-    NoteFailure(status, &writes_off_until_ms_);
+    NoteFailure(written.status, &writes_off_until_ms_);
     return RecordId();
   }
+  // What it was taken for is the most that it could be.
+  const uint64_t bytes = home_->Takes(written.bytes);
+  day_left_ += static_cast<double>(done.bytes) - static_cast<double>(bytes);
+  done.bytes = bytes;
   if (!home_->shared()) stats_.failing = false;
   if (done.forget) {
     transfers_->Remove(done.name);

@@ -39,7 +39,8 @@ struct StoreLimits {
 
 struct DiskOptions : StoreLimits {
   std::string path;
-  bool sync = true;  // audits: what is written need not survive the machine
+  bool sync = true;       // audits: what is written need not survive the machine
+  bool compress = false;  // what is written, without loss; what is read may be either
   std::function<int(const char* call)> fault;  // tests: StateFolder::fault
 };
 
@@ -181,7 +182,7 @@ class RecordStore {
   void HearReads(News* news);
   void EndRead(const Fetching& one, Transfers::ReadDone& done, News* news);
   void Learn(const Looking& look, std::vector<RecordHome::Seen> seen);
-  RecordId EndStore(const Status& status);
+  RecordId EndStore(const Transfers::WriteDone& written);
 
   const StoreLimits limits_;
   const StateKey key_;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "tier/folder/folder_index.h"
 
 namespace reprise {
 namespace {
@@ -33,7 +34,7 @@ std::byte ByteAt(const PromptPath& path, int32_t end, size_t i) {
   const PathId id = path.At(end);
   uint64_t word = 0;
   std::memcpy(&word, id.bytes.data(), 8);
-  return static_cast<std::byte>(Mix64(word + i));
+  return i % 4 == 3 ? std::byte{0x3f} : static_cast<std::byte>(Mix64(word + i));
 }
 
 class DiskStoreTest : public testing::Test {
@@ -131,12 +132,14 @@ class DiskStoreTest : public testing::Test {
 };
 
 TEST_F(DiskStoreTest, WhatWasStoredComesBackAlsoToTheNextProcess) {
-  for (const bool secret : {false, true}) {
+  for (const bool secret : {false, true, false, true}) {
     fs::remove_all(options_.path);
     const StateKey key = secret ? StateKey::Of({5}) : StateKey();
     Open(key);
     const auto tokens = Tokens(1, 500);
     EXPECT_TRUE(Store(tokens, 100));
+    options_.compress = !options_.compress;  // both kinds lie in one folder
+    Open(key);
     EXPECT_TRUE(Store(tokens, 300));
     EXPECT_TRUE(Store(tokens, 333));
     EXPECT_FALSE(Store(tokens, 300)) << "it is there";
@@ -221,6 +224,49 @@ TEST_F(DiskStoreTest, NoMoreIsWrittenADayThanAllowed) {
   stored = 0;
   for (uint64_t i = 100; i < 120; ++i) stored += Store(Tokens(1000 * i, 500), 100);
   EXPECT_EQ(stored, 6) << "at most a day's worth is saved up";
+}
+
+TEST_F(DiskStoreTest, CompressedRecordsCountAsWhatTheyTake) {
+  for (const bool secret : {false, true}) {
+    fs::remove_all(options_.path);
+    const StateKey key = secret ? StateKey::Of({5}) : StateKey();
+    const auto one = Tokens(1, 9000), two = Tokens(20'000, 9000);
+    options_.compress = false;
+    Open(key);
+    ASSERT_TRUE(Store(one, 9000));
+    const uint64_t plain = tier_->stats().bytes_written;
+    options_.compress = true;
+    Open(key);
+    ASSERT_TRUE(Store(two, 9000));
+    const uint64_t packed = tier_->stats().bytes_written;
+    EXPECT_LT(packed, plain * 85 / 100);
+    EXPECT_EQ(tier_->stats().bytes, plain + packed);
+    uint64_t room = 0;
+    for (const std::string& file : Files()) room += RoomOf(fs::file_size(file));
+    EXPECT_EQ(tier_->stats().bytes, room);
+    for (int life = 0; life < 2; ++life) {
+      EXPECT_EQ(Load(one, 0, 9000), 9000);
+      EXPECT_EQ(Load(two, 0, 9000), 9000);
+      options_.compress = !options_.compress;
+      Open(key);
+      EXPECT_EQ(tier_->stats().bytes, plain + packed) << "of the next life, too";
+    }
+  }
+  // More of them may be written a day.
+  options_.bytes_max = 64 << 20;
+  options_.steady_ms = [] { return 1000; };
+  int stored[2] = {};
+  for (const bool compress : {false, true}) {
+    fs::remove_all(options_.path);
+    options_.compress = compress;
+    options_.bytes_day_max = 1 << 20;
+    Open();
+    for (uint64_t i = 0; i < 20; ++i) stored[compress] += Store(Tokens(20'000 * i, 8000), 8000);
+    EXPECT_LE(tier_->stats().bytes_written, options_.bytes_day_max);
+  }
+  EXPECT_GT(stored[0], 0);
+  EXPECT_GT(stored[1], stored[0]);
+  EXPECT_LT(stored[1], 20);
 }
 
 TEST_F(DiskStoreTest, AFolderHasOneOwner) {

@@ -14,8 +14,10 @@
 #include <iterator>
 #include <vector>
 
+#include "base/check.h"
 #include "base/rng.h"
 #include "tier/folder/record_file.h"
+#include "tier/pack/pack.h"
 
 namespace reprise {
 namespace {
@@ -54,11 +56,18 @@ RecordFacts SomeFacts(uint64_t seed, uint64_t block_bytes, uint64_t state_bytes)
 
 std::vector<std::byte> PartOf(uint64_t seed, size_t index, size_t bytes) {
   std::vector<std::byte> part(bytes);
-  for (size_t i = 0; i < bytes; ++i) part[i] = static_cast<std::byte>(Mix64(seed + index * 77 + i));
+  for (size_t i = 0; i < bytes; ++i) {
+    part[i] = i % 4 == 3 ? std::byte{0x3f} : static_cast<std::byte>(Mix64(seed + index * 77 + i));
+  }
   return part;
 }
 
-class RecordTest : public testing::TestWithParam<bool> {
+struct Kind {
+  bool secret = false;
+  bool pack = false;
+};
+
+class RecordTest : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
     // In memory where there is such a folder: the cases are many.
@@ -69,11 +78,11 @@ class RecordTest : public testing::TestWithParam<bool> {
     auto folder = StateFolder::Open(path_, StateFolder::Use::kOwn);
     ASSERT_TRUE(folder.ok()) << folder.status().message();
     folder_ = std::move(*folder);
-    if (GetParam()) key_ = StateKey::Of({1, 2, 3});
+    if (GetParam().secret) key_ = StateKey::Of({1, 2, 3});
   }
   void TearDown() override { std::filesystem::remove_all(path_); }
   void Write(const std::string& name, const RecordFacts& facts, uint64_t seed) {
-    auto draft = RecordDraft::Create(*folder_, key_, name, facts);
+    auto draft = RecordDraft::Create(*folder_, key_, name, facts, GetParam().pack);
     ASSERT_TRUE(draft.ok()) << draft.status().message();
     const RecordLayout layout(facts);
     for (size_t i = 0; i < layout.parts().size(); ++i) {
@@ -81,6 +90,7 @@ class RecordTest : public testing::TestWithParam<bool> {
       ASSERT_TRUE(draft->Append(part).ok());
     }
     ASSERT_TRUE(draft->Commit().ok());
+    EXPECT_EQ(draft->bytes(), Bytes(name).size());
   }
   std::string FileOf(const std::string& name) const { return path_ + "/" + name + ".state"; }
   std::string Bytes(const std::string& name) const {
@@ -105,11 +115,17 @@ TEST_P(RecordTest, IsReadAsItWasWritten) {
     auto file = RecordFile::Open(*folder_, key_, name);
     ASSERT_TRUE(file.ok()) << file.status().message();
     EXPECT_EQ(file->facts(), shapes[n]);
-    const RecordLayout layout(file->facts());
+    const RecordLayout& layout = file->layout();
     EXPECT_EQ(file->bytes(), layout.file_bytes());
+    EXPECT_EQ(file->packed(), GetParam().pack);
+    if (GetParam().pack) {
+      EXPECT_LT(file->bytes(), RecordBytes(shapes[n]));
+    } else {
+      EXPECT_EQ(file->bytes(), RecordBytes(shapes[n]));
+    }
     for (size_t i = 0; i < layout.parts().size(); ++i) {
       std::vector<std::byte> part(layout.parts()[i].bytes);
-      ASSERT_TRUE(file->ReadPart(layout, i, part).ok());
+      ASSERT_TRUE(file->ReadPart(i, part).ok());
       EXPECT_EQ(part, PartOf(n, i, part.size()));
     }
     struct stat facts = {};
@@ -121,7 +137,8 @@ TEST_P(RecordTest, IsReadAsItWasWritten) {
 TEST_P(RecordTest, ADraftThatEndsLeavesNothing) {
   const RecordFacts facts = SomeFacts(1, 1000, 0);
   {
-    auto draft = RecordDraft::Create(*folder_, key_, StateFolder::RandomName(), facts);
+    auto draft =
+        RecordDraft::Create(*folder_, key_, StateFolder::RandomName(), facts, GetParam().pack);
     ASSERT_TRUE(draft.ok());
     auto part = PartOf(1, 0, RecordLayout(facts).parts()[0].bytes);
     ASSERT_TRUE(draft->Append(part).ok());
@@ -137,7 +154,7 @@ TEST_P(RecordTest, NothingButTheRecordItselfIsAccepted) {
   Write(a, SomeFacts(1, 600, 300), 1);
   Write(b, SomeFacts(2, 600, 300), 2);
   const std::string one = Bytes(a), two = Bytes(b);
-  ASSERT_EQ(one.size(), two.size());
+  const size_t common = std::min(one.size(), two.size());
   Rng rng(1);
   const auto below = [&](size_t n) { return static_cast<size_t>(rng.Next() % n); };
   for (uint64_t i = 0; i < cases; ++i) {
@@ -158,7 +175,7 @@ TEST_P(RecordTest, NothingButTheRecordItselfIsAccepted) {
         bytes.append(1 + below(100), '\0');
         break;
       case 4: {  // a piece of the other record, at the same place
-        const size_t from = below(bytes.size()), size = 1 + below(bytes.size() - from);
+        const size_t from = below(common), size = 1 + below(common - from);
         bytes.replace(from, size, two, from, size);
         break;
       }
@@ -183,10 +200,164 @@ TEST_P(RecordTest, OfAnotherKeyIsRefused) {
   const std::string name = StateFolder::RandomName();
   Write(name, SomeFacts(1, 600, 300), 1);
   EXPECT_FALSE(VerifyRecord(*folder_, StateKey::Of({9}), name).ok());
-  EXPECT_EQ(VerifyRecord(*folder_, StateKey(), name).ok(), !GetParam());
+  EXPECT_EQ(VerifyRecord(*folder_, StateKey(), name).ok(), !GetParam().secret);
 }
 
-INSTANTIATE_TEST_SUITE_P(WithAndWithoutSecret, RecordTest, testing::Bool());
+// What packing does not make shorter lies there as it is.
+TEST_P(RecordTest, NoiseIsNotPacked) {
+  const std::string name = StateFolder::RandomName();
+  const RecordFacts facts = SomeFacts(1, 600, 300);
+  auto draft = RecordDraft::Create(*folder_, key_, name, facts, GetParam().pack);
+  ASSERT_TRUE(draft.ok());
+  const RecordLayout layout(facts);
+  for (size_t i = 0; i < layout.parts().size(); ++i) {
+    std::vector<std::byte> part(layout.parts()[i].bytes);
+    for (size_t j = 0; j < part.size(); ++j) part[j] = static_cast<std::byte>(Mix64(i + 9 * j));
+    ASSERT_TRUE(draft->Append(part).ok());
+  }
+  ASSERT_TRUE(draft->Commit().ok());
+  EXPECT_TRUE(VerifyRecord(*folder_, key_, name).ok());
+  EXPECT_EQ(Bytes(name).size(), GetParam().pack ? RecordBytesMax(facts) : RecordBytes(facts));
+}
+
+INSTANTIATE_TEST_SUITE_P(PlainPackedAndSecret, RecordTest,
+                         testing::Values(Kind{false, false}, Kind{true, false}, Kind{false, true},
+                                         Kind{true, true}));
+
+// A packed record as anyone could write it who has the key: what its head says of the parts, and
+// the parts.
+class ForgedRecord : public testing::Test {
+ protected:
+  ForgedRecord() {
+    std::filesystem::remove_all(path_);
+    auto folder = StateFolder::Open(path_, StateFolder::Use::kOwn);
+    CHECK(folder.ok());
+    folder_ = std::move(*folder);
+    const RecordLayout layout(facts_);
+    for (const RecordLayout::Part& part : layout.parts()) {
+      Packed packed = PackAny(PartOf(1, parts_.size(), part.bytes));
+      list_.push_back({packed.width, packed.bytes.size()});
+      parts_.push_back(std::move(packed.bytes));
+    }
+  }
+  // With a head of its own, or that of the list.
+  Status Verify(std::vector<PackedPart> list, std::vector<std::vector<std::byte>> parts,
+                std::vector<std::byte> head = {}) {
+    const Seal::Salt salt{7};
+    if (head.empty()) head = EncodeHead(facts_, StateKey(), salt, list);
+    std::vector<std::byte> file = head;
+    Seal seal(StateKey(), salt);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const Seal::Tag tag = seal.Close(static_cast<uint32_t>(i + 1), parts[i]);
+      const auto tagged = std::as_bytes(std::span(tag));
+      file.insert(file.end(), parts[i].begin(), parts[i].end());
+      file.insert(file.end(), tagged.begin(), tagged.end());
+    }
+    std::ofstream(path_ + "/0123456789abcdef.state", std::ios::binary | std::ios::trunc)
+        .write(reinterpret_cast<const char*>(file.data()),
+               static_cast<std::streamsize>(file.size()));
+    return VerifyRecord(*folder_, StateKey(), "0123456789abcdef");
+  }
+  // The head of the list as it is, with other bytes behind the facts, or of another version.
+  std::vector<std::byte> Head(std::span<const std::byte> list, uint8_t version) const {
+    std::vector<std::byte> head = EncodeHead(facts_, StateKey(), Seal::Salt{7});
+    head.resize(head.size() - Seal::kTagBytes);
+    head.insert(head.end(), list.begin(), list.end());
+    head[8] = std::byte{version};
+    const auto sealed = static_cast<uint32_t>(head.size() - kRecordFixedBytes);
+    std::memcpy(head.data() + 12, &sealed, sizeof(sealed));
+    const Seal::Tag tag = Seal(StateKey(), Seal::Salt{7})
+                              .Close(0, std::span(head).subspan(kRecordFixedBytes),
+                                     std::span(head).first(kRecordFixedBytes));
+    const auto tagged = std::as_bytes(std::span(tag));
+    head.insert(head.end(), tagged.begin(), tagged.end());
+    return head;
+  }
+
+  const std::string path_ = testing::TempDir() + "forged";
+  std::unique_ptr<StateFolder> folder_;
+  RecordFacts facts_ = SomeFacts(1, 600, 300);
+  std::vector<PackedPart> list_;
+  std::vector<std::vector<std::byte>> parts_;
+};
+
+TEST_F(ForgedRecord, ListsThatLieAreRefused) {
+  ASSERT_EQ(list_.size(), 2u);
+  ASSERT_NE(list_[0].width, 0);
+  ASSERT_NE(list_[1].width, 0);
+  EXPECT_TRUE(Verify(list_, parts_).ok());
+  const uint64_t lies[] = {0,
+                           1,
+                           list_[0].bytes - 1,
+                           list_[0].bytes + 1,
+                           2400,
+                           2401,
+                           uint64_t{1} << 32,
+                           uint64_t(-1),
+                           uint64_t(-1) - list_[1].bytes};
+  for (const uint64_t bytes : lies) {
+    for (const int width : {0, 1, 2, 3, 4, 255}) {
+      auto list = list_;
+      list[0] = {static_cast<uint8_t>(width), bytes};
+      EXPECT_FALSE(Verify(list, parts_).ok()) << width << " " << bytes;
+      auto parts = parts_;
+      if (bytes < 10'000) parts[0].resize(bytes);
+      const bool as_it_is = width == 0 && bytes == 2400;  // right, by accident
+      EXPECT_EQ(Verify(list, parts).ok(), as_it_is) << width << " " << bytes;
+    }
+  }
+  for (const int width : {0, 1, 3, 6, 255}) {
+    auto list = list_;
+    list[1].width = static_cast<uint8_t>(width);
+    EXPECT_FALSE(Verify(list, parts_).ok()) << width;
+  }
+  auto parts = parts_;
+  std::swap(parts[0], parts[1]);
+  EXPECT_FALSE(Verify(list_, parts).ok());
+  EXPECT_FALSE(Verify({list_[1], list_[0]}, parts).ok());
+}
+
+TEST_F(ForgedRecord, ListsOfAnotherLengthAreRefused) {
+  std::vector<std::byte> bytes;
+  for (const PackedPart& part : list_) {
+    bytes.push_back(std::byte{part.width});
+    for (int i = 0; i < 8; ++i) bytes.push_back(static_cast<std::byte>(part.bytes >> 8 * i));
+  }
+  EXPECT_TRUE(Verify({}, parts_, Head(bytes, 2)).ok());
+  EXPECT_FALSE(Verify({}, parts_, Head(bytes, 1)).ok());
+  EXPECT_FALSE(Verify({}, parts_, Head(bytes, 3)).ok());
+  for (size_t size = 0; size < 3 * bytes.size(); ++size) {
+    auto other = bytes;
+    other.resize(size);
+    EXPECT_EQ(Verify({}, parts_, Head(other, 2)).ok(), size == bytes.size()) << size;
+  }
+  EXPECT_FALSE(DecodeHead(Head(bytes, 2), StateKey()).ok()) << "nobody wants to know of parts";
+}
+
+TEST_F(ForgedRecord, PartsThatUnpackToSomethingElseAreRefused) {
+  const auto with = [&](std::vector<std::byte> bytes) {
+    auto list = list_;
+    auto parts = parts_;
+    list[0] = {4, bytes.size()};
+    parts[0] = std::move(bytes);
+    return Verify(list, parts);
+  };
+  for (const size_t size : {size_t{1}, size_t{2399}, size_t{2401}, size_t{64} << 20}) {
+    EXPECT_FALSE(with(Pack(std::vector<std::byte>(size, std::byte{1}), 4)).ok()) << size;
+  }
+  EXPECT_TRUE(with(Pack(std::vector<std::byte>(2400, std::byte{1}), 4)).ok());
+  auto cut = parts_[0];
+  cut.resize(cut.size() - 1);
+  EXPECT_FALSE(with(cut).ok());
+  auto longer = parts_[0];
+  longer.push_back({});
+  EXPECT_FALSE(with(longer).ok());
+  // A few bytes that claim to be many: nothing is allocated for them.
+  facts_.block_bytes = uint64_t{1} << 35;
+  list_.assign(RecordLayout(facts_).parts().size(), {4, 20});
+  parts_.assign(list_.size(), std::vector<std::byte>(20));
+  EXPECT_FALSE(Verify(list_, parts_).ok());
+}
 
 // Without a secret anyone can write a record whose checksums fit: sizes that cannot be are refused
 // before anything is allocated for them.
@@ -202,7 +373,7 @@ TEST(Record, FactsThatCannotBeAreRefused) {
     auto head = good;
     std::memcpy(head.data() + kNumbers + at, &value, bytes);
     const auto preamble = DecodePreamble(head);
-    const auto facts = std::span(head).subspan(kRecordFixedBytes, preamble->facts_bytes);
+    const auto facts = std::span(head).subspan(kRecordFixedBytes, preamble->sealed_bytes);
     const Seal::Tag tag =
         Seal(StateKey(), preamble->salt).Close(0, facts, std::span(head).first(kRecordFixedBytes));
     std::memcpy(head.data() + head.size() - tag.size(), tag.data(), tag.size());

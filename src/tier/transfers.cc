@@ -139,7 +139,8 @@ void Transfers::WriteLoop() {
 void Transfers::FinishWrite(std::optional<Writing>* writing, Status status) {
   {
     std::lock_guard lock(mutex_);
-    writes_done_.push_back({(*writing)->name, std::move(status)});
+    const uint64_t bytes = status.ok() ? (*writing)->draft->bytes() : 0;
+    writes_done_.push_back({(*writing)->name, std::move(status), bytes});
   }
   (*writing)->draft.reset();
   notify_();
@@ -299,14 +300,14 @@ Status ReadParts(RecordSource& source, const Transfers::ReadJob& job,
                  const Transfers::ReadStep& step, std::span<const size_t> indexes,
                  std::span<std::byte> out) {
   const uint32_t end = step.first_block + step.block_count;
-  const RecordLayout layout(source.facts());
+  const RecordLayout& layout = source.layout();
   source.Want(indexes);
   std::vector<std::byte> scratch;
   for (const size_t i : indexes) {
     const RecordLayout::Part& part = layout.parts()[i];
     if (part.block_count == 0) {
       const size_t at = job.block_count * job.block_bytes + part.state_offset;
-      REPRISE_TRY(source.ReadPart(layout, i, out.subspan(at, part.bytes)));
+      REPRISE_TRY(source.ReadPart(i, out.subspan(at, part.bytes)));
       continue;
     }
     const uint32_t from = std::max(part.first_block, step.first_block);
@@ -314,11 +315,11 @@ Status ReadParts(RecordSource& source, const Transfers::ReadJob& job,
     const auto to =
         out.subspan((from - job.first_block) * job.block_bytes, (upto - from) * job.block_bytes);
     if (to.size() == part.bytes) {
-      REPRISE_TRY(source.ReadPart(layout, i, to));
+      REPRISE_TRY(source.ReadPart(i, to));
       continue;
     }
     scratch.resize(part.bytes);
-    REPRISE_TRY(source.ReadPart(layout, i, scratch));
+    REPRISE_TRY(source.ReadPart(i, scratch));
     std::memcpy(to.data(), scratch.data() + (from - part.first_block) * job.block_bytes, to.size());
   }
   return OkStatus();
@@ -358,7 +359,7 @@ Status Transfers::ReadStepOf(const ReadJob& job, const ReadStep& step, std::span
   split.job = &job;
   split.step = &step;
   split.out = out;
-  split.pieces = PiecesOf(RecordLayout(source->facts()), step);
+  split.pieces = PiecesOf(source->layout(), step);
   std::unique_lock lock(mutex_);
   splits_.push_back(&split);
   if (split.pieces.size() > 1) read_work_.notify_all();

@@ -74,6 +74,7 @@ class Transfers {
   struct WriteDone {
     std::string name;
     Status status;
+    uint64_t bytes = 0;  // RecordSink::bytes
   };
   // What there is along a path. Empty tokens: whether the home works, asked every so many
   // milliseconds until it does.
@@ -103,7 +104,7 @@ class Transfers {
   void Touch(std::string name);
   void Forget(const PathId& space);  // RecordHome::Forget
 
-  size_t queued_bytes() const;  // of parts
+  size_t queued_bytes() const;                      // of parts
   int64_t writer_ns() const { return writer_ns_; }  // processor time of the thread that writes
   std::vector<ReadDone> TakeReads();
   std::vector<WriteDone> TakeWrites();

@@ -65,9 +65,10 @@ class HeldHome : public RecordHome {
   class Source : public RecordSource {
    public:
     Source(HeldHome& home, const std::string& name)
-        : home_(home), large_(name == "large"), facts_(FactsOf(name)) {}
+        : home_(home), large_(name == "large"), facts_(FactsOf(name)), layout_(facts_) {}
     const RecordFacts& facts() const override { return facts_; }
-    Status ReadPart(const RecordLayout&, size_t index, std::span<std::byte> out) override {
+    const RecordLayout& layout() const override { return layout_; }
+    Status ReadPart(size_t index, std::span<std::byte> out) override {
       std::fill(out.begin(), out.end(), ByteOf(index));
       return large_ ? home_.Pass(index) : OkStatus();
     }
@@ -76,6 +77,7 @@ class HeldHome : public RecordHome {
     HeldHome& home_;
     const bool large_;
     const RecordFacts facts_;
+    const RecordLayout layout_;
   };
 
   Status Pass(size_t part) {

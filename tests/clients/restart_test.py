@@ -124,6 +124,32 @@ class Restart(BesideCold):
         self.assertGreater(disk_of(self.server)["unreadable"], 0)
         self.assertEqual(ask(self.server, messages)["reprise"]["tier"], "none")
 
+    def test_compressed_records_are_smaller_and_read_by_all(self):
+        key = pathlib.Path(self.folder.name) / "key"
+        key.write_text("0123456789abcdef" * 4 + "\n")
+        key.chmod(0o600)
+        for secret in ([], ["--state-key-file", str(key)]):
+            sizes = {}
+            for options in ([], ["--disk-compress"]):
+                shutil.rmtree(self.disk, ignore_errors=True)
+                self.start(*options, *secret)
+                messages, before = self.conversation()
+                self.stop()
+                sizes[bool(options)] = sum(file.stat().st_size for file in self.disk.glob("*.state"))
+            self.assertLess(sizes[True], 0.9 * sizes[False])
+            self.assertIn("compressed", self.state("ls", self.disk, *secret).stdout)
+            self.assertEqual(self.state("verify", self.disk, *secret).returncode, 0)
+            self.start(*secret)  # writes others beside them
+            self.go_on(messages, before)
+            self.start("--disk-compress", *secret)
+            self.go_on(messages, before)
+            self.stop()
+            self.assertEqual(self.state("verify", self.disk, *secret).returncode, 0)
+        refused = subprocess.run([PROGRAM, "serve", "--model", harness.TINY, "--port", "0", "--disk-compress"],
+                                 capture_output=True, text=True, timeout=60)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("--disk-compress is for a folder; name one with --disk", refused.stderr)
+
     def test_another_tenant_finds_nothing(self):
         self.start()
         messages, _ = self.conversation()
@@ -284,7 +310,7 @@ class Restart(BesideCold):
         self.wait_until_stored()
         self.kill()
         for kill in range(KILLS):
-            self.start(gib=bound / 2**30)
+            self.start(*(["--disk-compress"] if kill % 2 else []), gib=bound / 2**30)
             with concurrent.futures.ThreadPoolExecutor(4) as pool:
                 asked = [(i, pool.submit(ask, self.server, prompts[i])) for i in rng.choices(range(6), k=8)]
                 time.sleep(rng.uniform(0, 1.0))

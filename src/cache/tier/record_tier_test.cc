@@ -349,6 +349,7 @@ TEST(RecordTier, RandomSchedules) {
     std::atomic<int> faults = 0;
     machine.options.budget_bytes = (768 + rng.Below(1024)) << 10;
     machine.disk.bytes_max = (256 + rng.Below(2048)) << 10;
+    machine.disk.compress = seed % 3 != 0;
     machine.disk.fault = [&](const char*) { return faults > 0 && --faults == 0 ? EIO : 0; };
     machine.Begin();
     RandomTalk talk(seed);

@@ -37,6 +37,7 @@ struct Options {
   std::string tier = "disk";
   std::string folder;
   bool encrypted = false;
+  bool compress = false;
   int32_t steps = 400;
   int32_t repeat = 9;
 };
@@ -73,6 +74,7 @@ Result<std::unique_ptr<Tier>> MakeTier(const Options& options, const Folder& fol
   DiskOptions disk;
   disk.path = folder.path();
   disk.bytes_max = bytes;
+  disk.compress = options.compress;
   REPRISE_ASSIGN(std::unique_ptr<RecordStore> store,
                  RecordStore::Open(disk, options.encrypted ? StateKey::Of({1}) : StateKey()));
   return std::unique_ptr<Tier>(std::make_unique<RecordTier>(std::move(store)));
@@ -212,6 +214,7 @@ void DefineTiersBench(Flags* flags) {
              {.one_of = {"disk", "host"}});
   flags->Add("--folder", &options->folder, "where on the disk (default: for temporary files)");
   flags->Add("--encrypted", &options->encrypted, "as with --state-key-file");
+  flags->Add("--compress", &options->compress, "as with --disk-compress");
   flags->Add("--steps", &options->steps, "of each kind in a round", {.min = 1, .max = 900});
   flags->Add("--repeat", &options->repeat, "rounds", {.min = 1, .max = 1000});
   flags->SetAction([=] { return Run(*options); });

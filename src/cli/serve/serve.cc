@@ -187,6 +187,8 @@ void AddTierOptions(Flags* flags, ServeOptions* serve) {
              {.min = 0.001, .max = 1 << 20});
   flags->Add("--disk-write-gib-day", &serve->disk_write_gib_day,
              "GiB written to it in 24 hours, at most; 0: no limit", {.min = 0, .max = 1 << 20});
+  flags->Add("--disk-compress", &serve->disk_compress,
+             "compress what goes to it, without loss: less room and fewer writes, more work");
   flags->Add(
       "--store", &serve->store,
       "Redis through which several servers share state: redis://[[user]:password@]host[:port]"

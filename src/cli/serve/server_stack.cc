@@ -241,6 +241,9 @@ Status ServerStack::AttachTier(StateCache* cache) {
     }
     REPRISE_ASSIGN(key, StateKey::Read(options_.state_key_file));
   }
+  if (options_.disk_compress && options_.disk.empty()) {
+    return InvalidArgument("--disk-compress is for a folder; name one with --disk");
+  }
   std::unique_ptr<Tier> tiers;
   const auto put = [&tiers](std::unique_ptr<Tier> near) {
     if (tiers) near = std::make_unique<JoinedTier>(std::move(near), std::move(tiers));
@@ -281,6 +284,7 @@ Result<std::unique_ptr<RecordStore>> ServerStack::OpenDisk(const StateKey& key) 
   const auto bytes_day = static_cast<uint64_t>(options_.disk_write_gib_day * (1 << 30));
   disk.bytes_max = bytes_max - bytes_max / kResponsesPart;
   disk.bytes_day_max = bytes_day - bytes_day / kResponsesPart;
+  disk.compress = options_.disk_compress;
   REPRISE_ASSIGN(std::unique_ptr<RecordStore> store, RecordStore::Open(disk, key));
   const TierStats found = store->stats();
   Log(LogLevel::kInfo,

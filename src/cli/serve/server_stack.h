@@ -47,7 +47,8 @@ struct ServeOptions {
   std::string disk;               // folder for state; empty: memory only
   double disk_gib = 16;           // of all that lies there
   double disk_write_gib_day = 0;  // 0: no limit
-  std::string store;              // address of a Redis for state; empty: none
+  bool disk_compress = false;
+  std::string store;  // address of a Redis for state; empty: none
   int store_timeout_ms = 1000;
   double store_hours = 24;  // that unused state stays there
   bool store_compress = false;

@@ -4,6 +4,8 @@
 //
 //   tier_bench FOLDER [RECORDS] [MIB]      FOLDER is made, used and removed
 //   tier_bench redis://HOST[:PORT] [MIB]   through a Redis
+//   tier_bench pack FOLDER                 how much shorter packing makes the records that a server
+//                                          has left there (without a key), and how fast
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -20,6 +22,8 @@
 
 #include "base/rng.h"
 #include "tier/folder/folder_home.h"
+#include "tier/folder/record_file.h"
+#include "tier/pack/pack.h"
 #include "tier/plan.h"
 #include "tier/record_store.h"
 #include "tier/redis/redis_home.h"
@@ -232,9 +236,46 @@ int RunShared(const std::string& url, size_t mib) {
   return 0;
 }
 
+// Every part, packed and unpacked, by one thread.
+int RunPack(const std::string& path) {
+  auto folder = StateFolder::Open(path, StateFolder::Use::kLook);
+  if (!folder.ok()) return std::fprintf(stderr, "%s\n", folder.status().message().c_str()), 1;
+  const auto files = (*folder)->List();
+  if (!files.ok()) return 1;
+  struct Sum {
+    double bytes = 0, packed = 0, pack_s = 0, unpack_s = 0;
+  };
+  Sum sums[2];  // K/V, snapshots
+  for (const StateFolder::Listed& one : *files) {
+    auto record = RecordFile::Open(**folder, StateKey(), one.name);
+    for (size_t i = 0; record.ok() && i < record->layout().parts().size(); ++i) {
+      const RecordLayout::Part& part = record->layout().parts()[i];
+      std::vector<std::byte> bytes(part.bytes), again(part.bytes);
+      if (!record->ReadPart(i, bytes).ok()) return 1;
+      Sum& sum = sums[part.block_count == 0];
+      double begin = CpuSeconds();
+      const Packed packed = PackAny(bytes);
+      sum.pack_s += CpuSeconds() - begin;
+      sum.bytes += static_cast<double>(part.bytes);
+      sum.packed += static_cast<double>(packed.width == 0 ? part.bytes : packed.bytes.size());
+      begin = CpuSeconds();
+      if (packed.width != 0 && !Unpack(packed.bytes, packed.width, again).ok()) return 1;
+      sum.unpack_s += CpuSeconds() - begin;
+      if (packed.width != 0 && again != bytes) return std::fprintf(stderr, "not the same\n"), 1;
+    }
+  }
+  for (const Sum& sum : sums) {
+    std::printf("%s: %.2f MB, %.3f times shorter; packed at %.0f MB/s, unpacked at %.0f MB/s\n",
+                &sum == sums ? "K/V" : "snapshots", sum.bytes / 1e6, sum.bytes / sum.packed,
+                sum.bytes / sum.pack_s / 1e6, sum.bytes / sum.unpack_s / 1e6);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 2 && std::string_view(argv[1]) == "pack") return RunPack(argv[2]);
   if (argc > 1 && std::string_view(argv[1]).starts_with("redis")) {
     return RunShared(argv[1], argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 512);
   }

@@ -27,11 +27,7 @@ Result<std::unique_ptr<FolderHome>> FolderHome::Open(const Options& options, con
   return home;
 }
 
-// Files take whole pages, and some of the index.
-uint64_t FolderHome::Takes(uint64_t bytes) const {
-  constexpr uint64_t kPageBytes = 4096;
-  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes + IndexShare(bytes);
-}
+uint64_t FolderHome::Takes(uint64_t bytes) const { return RoomOf(bytes); }
 
 // What the index knows need not be opened.
 Result<std::vector<RecordHome::Listed>> FolderHome::List() {
@@ -64,9 +60,10 @@ std::vector<RecordHome::Listed> FolderHome::OpenAll(std::vector<std::string> nam
   const auto read = [&](size_t first, size_t step) {
     for (size_t i = first; i < names.size(); i += step) {
       if (auto record = RecordFile::Open(*folder_, key_, names[i]); record.ok()) {
-        all[i] = {std::move(names[i]), record->bytes(), record->used_ms(), true, record->facts()};
+        all[i] = {std::move(names[i]), RoomOf(record->bytes()), record->used_ms(), true,
+                  record->facts()};
       } else if (auto file = folder_->Look(names[i])) {
-        all[i] = {std::move(file->name), file->bytes, file->used_ms, false, {}};
+        all[i] = {std::move(file->name), RoomOf(file->bytes), file->used_ms, false, {}};
       }
     }
   };
@@ -86,7 +83,8 @@ void FolderHome::Remember(std::span<const Listed> records) {
 
 Result<std::unique_ptr<RecordSink>> FolderHome::Create(const std::string& name,
                                                        const RecordFacts& facts) {
-  REPRISE_ASSIGN(RecordDraft draft, RecordDraft::Create(*folder_, key_, name, facts));
+  REPRISE_ASSIGN(RecordDraft draft,
+                 RecordDraft::Create(*folder_, key_, name, facts, options_.compress));
   return std::unique_ptr<RecordSink>(std::make_unique<RecordDraft>(std::move(draft)));
 }
 

@@ -21,6 +21,7 @@ class FolderHome : public RecordHome {
     std::string path;
     bool sync = true;                            // false: need not survive the machine
     std::function<int(const char* call)> fault;  // tests: StateFolder::fault
+    bool compress = false;                       // what is written; what is read may be either
   };
   // Makes the folder if it is not there. Refuses one that another process uses.
   static Result<std::unique_ptr<FolderHome>> Open(const Options& options, const StateKey& key);

@@ -18,10 +18,11 @@ namespace reprise {
 namespace {
 
 constexpr char kMagic[8] = {'R', 'P', 'R', 'S', 'i', 'n', 'd', 'x'};
-constexpr uint16_t kVersion = 1;
+constexpr uint16_t kVersion = 2;
 constexpr size_t kFixedBytes = 8 + 2 + 2 + 4 + Seal::kSaltBytes;
-constexpr size_t kEntryBytes = 8 + 8 + 4;  // before the facts
+constexpr size_t kEntryBytes = 8 + 8 + 8 + 4;  // before the facts
 constexpr size_t kNameDigits = 16;
+constexpr uint64_t kShareMin = 512;
 constexpr size_t kRecordsMin = 1000;
 constexpr char kFile[] = "index";
 constexpr char kDraft[] = "index.new";
@@ -55,7 +56,13 @@ Status Unusable(const char* what) { return DataLoss(std::string("the index ") + 
 
 }  // namespace
 
-uint64_t IndexShare(uint64_t record_bytes) { return std::max<uint64_t>(512, record_bytes / 256); }
+// Pages of 4 KiB, and 1/256 of that but at least 512 bytes: so a room says how many pages it has.
+uint64_t RoomOf(uint64_t file_bytes) {
+  constexpr uint64_t kPageBytes = 4096;
+  const uint64_t pages = (file_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  return pages + std::max<uint64_t>(kShareMin, pages / 256);
+}
+uint64_t IndexShare(uint64_t room) { return std::max<uint64_t>(kShareMin, room / 257); }
 
 std::vector<std::byte> EncodeIndex(std::span<const RecordHome::Listed> records, const StateKey& key,
                                    const Seal::Salt& salt) {
@@ -63,7 +70,7 @@ std::vector<std::byte> EncodeIndex(std::span<const RecordHome::Listed> records, 
   uint32_t count = 0;
   for (const RecordHome::Listed& one : records) {
     const size_t bytes = EntryBytes(one.facts);
-    if (!one.readable || bytes > IndexShare(RecordBytes(one.facts))) continue;
+    if (!one.readable || bytes > IndexShare(one.bytes)) continue;
     if (body.size() + bytes > kIndexBytesMax - kFixedBytes - Seal::kTagBytes) break;
     uint64_t number = 0;
     const char* const end = one.name.data() + one.name.size();
@@ -71,6 +78,7 @@ std::vector<std::byte> EncodeIndex(std::span<const RecordHome::Listed> records, 
           std::from_chars(one.name.data(), end, number, 16).ptr == end);
     Put(number, &body);
     Put(one.used_ms, &body);
+    Put(one.bytes, &body);
     Put(static_cast<uint32_t>(FactsBytes(one.facts.marks.size())), &body);
     AppendFacts(one.facts, &body);
     ++count;
@@ -115,10 +123,11 @@ Result<std::vector<RecordHome::Listed>> DecodeIndex(std::span<std::byte> bytes,
     RecordHome::Listed one;
     one.name = NameOf(Take<uint64_t>(&rest));
     one.used_ms = Take<int64_t>(&rest);
+    one.bytes = Take<uint64_t>(&rest);
     const auto facts_bytes = Take<uint32_t>(&rest);
     if (facts_bytes > rest.size()) return Unusable("is cut off");
     REPRISE_ASSIGN(one.facts, DecodeFacts(rest.first(facts_bytes)));
-    one.bytes = RecordBytes(one.facts);
+    if (one.bytes > RoomOf(RecordBytesMax(one.facts))) return Unusable("has a size that cannot be");
     one.readable = true;
     rest = rest.subspan(facts_bytes);
     records.push_back(std::move(one));

@@ -20,18 +20,21 @@ namespace reprise {
 // and when a record was last used may be older than it was.
 //
 //   clear   magic, version, whether sealed with a secret, count, salt
-//   sealed  of each record its name, when it was used, size of its facts, facts (record.h); a tag
+//   sealed  of each record its name, when it was used, the room it takes, size of its facts, facts
+//           (record.h); a tag
 
 inline constexpr size_t kIndexBytesMax = size_t{64} << 20;
 
-// What a record may take in the index, by the size of its file: more than almost all do. Those that
+// What a record takes of the folder: the pages of its file, and a share of the index.
+uint64_t RoomOf(uint64_t file_bytes);
+// What a record may take in the index, by the room that it has: more than almost all do. Those that
 // would take more are not in it, so it never takes more than was set aside for it.
-uint64_t IndexShare(uint64_t record_bytes);
+uint64_t IndexShare(uint64_t room);
 
 // Of those that are readable and fit.
 std::vector<std::byte> EncodeIndex(std::span<const RecordHome::Listed> records, const StateKey& key,
                                    const Seal::Salt& salt);
-// Takes bytes from outside, and overwrites them. Their `bytes` are what the facts say.
+// Takes bytes from outside, and overwrites them.
 Result<std::vector<RecordHome::Listed>> DecodeIndex(std::span<std::byte> bytes,
                                                     const StateKey& key);
 

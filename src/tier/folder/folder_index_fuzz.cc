@@ -30,7 +30,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   size_t at = 0;  // those that take too much room are left out
   for (const RecordHome::Listed& one : *again) {
     const auto same = [&](const RecordHome::Listed& other) {
-      return one.name == other.name && one.used_ms == other.used_ms && one.facts == other.facts;
+      return one.name == other.name && one.used_ms == other.used_ms && one.bytes == other.bytes &&
+             one.facts == other.facts;
     };
     while (at < records->size() && !same((*records)[at])) ++at;
     CHECK(at++ < records->size());

@@ -184,9 +184,13 @@ TEST_F(FolderIndexTest, NothingButTheIndexIsTaken) {
     std::vector<RecordHome::Listed> records;
     for (uint64_t i = 0; i < 5; ++i) {
       const auto plan = PlanRecord(Catalog(), PathOf(i), {70, kShape, {}});
-      records.push_back({StateFolder::RandomName(), RecordBytes(plan->facts), int64_t(i) * 1000,
-                         true, plan->facts});
+      records.push_back({StateFolder::RandomName(), RoomOf(RecordBytes(plan->facts)) - i,
+                         int64_t(i) * 1000, true, plan->facts});
     }
+    auto lie = records;
+    lie[1].bytes = RoomOf(RecordBytesMax(lie[1].facts)) + 1;
+    std::vector<std::byte> lying = EncodeIndex(lie, key_, RandomSalt());
+    EXPECT_FALSE(DecodeIndex(lying, key_).ok()) << "no record is so large";
     records[3].readable = false;
     const std::vector<std::byte> right = EncodeIndex(records, key_, RandomSalt());
     std::vector<std::byte> bytes = right;

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "tier/pack/pack.h"
 
 namespace reprise {
 namespace {
@@ -32,9 +33,8 @@ OpenFile::~OpenFile() {
 }
 
 Result<RecordDraft> RecordDraft::Create(StateFolder& folder, const StateKey& key, std::string name,
-                                        const RecordFacts& facts) {
-  const Seal::Salt salt = RandomSalt();
-  RecordDraft draft(folder, key, std::move(name), salt);
+                                        const RecordFacts& facts, bool pack) {
+  RecordDraft draft(folder, key, std::move(name), facts);
   int error = folder.FaultOf("open");
   if (error == 0) {
     draft.file_ = OpenFile(::openat(folder.fd(), DraftOf(draft.name_).c_str(),
@@ -42,8 +42,8 @@ Result<RecordDraft> RecordDraft::Create(StateFolder& folder, const StateKey& key
     error = draft.file_.fd() < 0 ? errno : 0;
   }
   if (error != 0) return folder.Failure("writing a record failed", error);
-  draft.bytes_left_ = RecordLayout(facts).file_bytes();
-  REPRISE_TRY(draft.Write(EncodeHead(facts, key, salt)));
+  draft.pack_ = pack && RecordLayout(facts).parts().size() <= kPackedPartsMax;
+  draft.end_ = HeadBytes(facts, draft.pack_);
   return draft;
 }
 
@@ -51,12 +51,12 @@ RecordDraft::~RecordDraft() {
   if (file_.fd() >= 0) ::unlinkat(folder_->fd(), DraftOf(name_).c_str(), 0);
 }
 
-Status RecordDraft::Write(std::span<const std::byte> bytes) {
-  CHECK(bytes.size() <= bytes_left_);
-  bytes_left_ -= bytes.size();
+Status RecordDraft::Write(std::span<const std::byte> bytes, uint64_t offset) {
   while (!bytes.empty()) {
     const int error = folder_->FaultOf("write");
-    const ssize_t written = error != 0 ? -1 : ::write(file_.fd(), bytes.data(), bytes.size());
+    const ssize_t written =
+        error != 0 ? -1
+                   : ::pwrite(file_.fd(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (error == 0 && written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       return folder_->Failure("writing a record failed", error != 0     ? error
@@ -64,18 +64,33 @@ Status RecordDraft::Write(std::span<const std::byte> bytes) {
                                                                         : errno);
     }
     bytes = bytes.subspan(static_cast<size_t>(written));
+    offset += static_cast<uint64_t>(written);
   }
   return OkStatus();
 }
 
+Status RecordDraft::Add(std::span<const std::byte> bytes) {
+  REPRISE_TRY(Write(bytes, end_));
+  end_ += bytes.size();
+  return OkStatus();
+}
+
 Status RecordDraft::Append(std::span<std::byte> data) {
+  Packed shorter;
+  if (pack_) {
+    if (data.size() <= kPackBytesMax) shorter = PackAny(data);
+    if (shorter.width != 0) data = shorter.bytes;
+    packed_.push_back({shorter.width, data.size()});
+  }
   const Seal::Tag tag = seal_->Close(++parts_, data);
-  REPRISE_TRY(Write(data));
-  return Write(std::as_bytes(std::span(tag)));
+  REPRISE_TRY(Add(data));
+  return Add(std::as_bytes(std::span(tag)));
 }
 
 Status RecordDraft::Commit() {
-  CHECK(bytes_left_ == 0);
+  const RecordLayout layout = pack_ ? RecordLayout(facts_, packed_) : RecordLayout(facts_);
+  CHECK(parts_ == layout.parts().size() && end_ == layout.file_bytes());
+  REPRISE_TRY(Write(EncodeHead(facts_, *key_, salt_, packed_), 0));
   int error = folder_->FaultOf("fdatasync");
   if (error == 0 && folder_->sync && ::fdatasync(file_.fd()) != 0) error = errno;
   if (error == 0) error = folder_->FaultOf("rename");
@@ -114,8 +129,15 @@ Result<RecordFile> RecordFile::Open(StateFolder& folder, const StateKey& key,
   const size_t read = head.size();
   head.resize(preamble.head_bytes());
   if (head.size() > read) REPRISE_TRY(record.Read(std::span(head).subspan(read), read));
-  REPRISE_ASSIGN(record.facts_, DecodeHead(head, key, &record.seal_));
-  if (RecordBytes(record.facts_) != record.bytes_) {
+  std::vector<PackedPart> packed;
+  REPRISE_ASSIGN(record.facts_, DecodeHead(head, key, &record.seal_, &packed));
+  record.packed_ = preamble.packed;
+  if (preamble.packed) {
+    record.layout_ = RecordLayout(record.facts_, packed);
+  } else if (RecordBytes(record.facts_) == record.bytes_) {
+    record.layout_ = RecordLayout(record.facts_);
+  }
+  if (record.layout_.file_bytes() != record.bytes_) {
     return DataLoss("the record is not as long as its head says");
   }
   return record;
@@ -138,33 +160,34 @@ Status RecordFile::Read(std::span<std::byte> out, uint64_t offset) const {
 // The device may have all of it under way while the first part is checked.
 void RecordFile::Want(std::span<const size_t> parts) {
   if (parts.empty()) return;
-  const RecordLayout layout(facts_);
-  const uint64_t begin = layout.parts()[parts.front()].offset;
-  const RecordLayout::Part& last = layout.parts()[parts.back()];
-  const uint64_t end = last.offset + last.bytes + sizeof(Seal::Tag);
+  const uint64_t begin = layout_.parts()[parts.front()].offset;
+  const RecordLayout::Part& last = layout_.parts()[parts.back()];
+  const uint64_t end = last.offset + last.stored.bytes + sizeof(Seal::Tag);
   (void)::posix_fadvise(file_.fd(), static_cast<off_t>(begin), static_cast<off_t>(end - begin),
                         POSIX_FADV_WILLNEED);
 }
 
-Status RecordFile::ReadPart(const RecordLayout& layout, size_t index, std::span<std::byte> out) {
-  const RecordLayout::Part& part = layout.parts()[index];
+Status RecordFile::ReadPart(size_t index, std::span<std::byte> out) {
+  const RecordLayout::Part& part = layout_.parts()[index];
   CHECK(out.size() == part.bytes);
+  const bool as_it_is = part.stored.width == 0;
+  if (!as_it_is) scratch_.resize(part.stored.bytes);
+  const std::span<std::byte> stored = as_it_is ? out : std::span(scratch_);
   Seal::Tag tag;
-  REPRISE_TRY(Read(out, part.offset));
-  REPRISE_TRY(Read(std::as_writable_bytes(std::span(tag)), part.offset + part.bytes));
-  if (!seal_->Open(static_cast<uint32_t>(index + 1), out, tag)) {
+  REPRISE_TRY(Read(stored, part.offset));
+  REPRISE_TRY(Read(std::as_writable_bytes(std::span(tag)), part.offset + stored.size()));
+  if (!seal_->Open(static_cast<uint32_t>(index + 1), stored, tag)) {
     return DataLoss("the record is damaged");
   }
-  return OkStatus();
+  return as_it_is ? OkStatus() : Unpack(stored, part.stored.width, out);
 }
 
 Status VerifyRecord(StateFolder& folder, const StateKey& key, const std::string& name) {
   REPRISE_ASSIGN(RecordFile file, RecordFile::Open(folder, key, name));
-  const RecordLayout layout(file.facts());
   std::vector<std::byte> part;
-  for (size_t i = 0; i < layout.parts().size(); ++i) {
-    part.resize(layout.parts()[i].bytes);
-    REPRISE_TRY(file.ReadPart(layout, i, part));
+  for (size_t i = 0; i < file.layout().parts().size(); ++i) {
+    part.resize(file.layout().parts()[i].bytes);
+    REPRISE_TRY(file.ReadPart(i, part));
   }
   return OkStatus();
 }

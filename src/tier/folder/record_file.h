@@ -34,26 +34,33 @@ class OpenFile {
 // has the name of a record is whole, whatever happens. Gone if it is not committed.
 class RecordDraft : public RecordSink {
  public:
-  // Folder and key must outlive it.
+  // Folder and key must outlive it. `pack`: its parts are compressed where that makes them shorter.
   static Result<RecordDraft> Create(StateFolder& folder, const StateKey& key, std::string name,
-                                    const RecordFacts& facts);
+                                    const RecordFacts& facts, bool pack = false);
   RecordDraft(RecordDraft&& other) noexcept = default;
   ~RecordDraft() override;
 
   Status Append(std::span<std::byte> data) override;
   // Returns when the record would be found after a power cut.
   Status Commit() override;
+  uint64_t bytes() const override { return end_; }
 
  private:
-  RecordDraft(StateFolder& folder, const StateKey& key, std::string name, const Seal::Salt& salt)
-      : folder_(&folder), name_(std::move(name)), seal_(std::make_unique<Seal>(key, salt)) {}
-  Status Write(std::span<const std::byte> bytes);
+  RecordDraft(StateFolder& folder, const StateKey& key, std::string name, const RecordFacts& facts)
+      : folder_(&folder), key_(&key), name_(std::move(name)), facts_(facts) {}
+  Status Write(std::span<const std::byte> bytes, uint64_t offset);
+  Status Add(std::span<const std::byte> bytes);
 
   StateFolder* folder_;
+  const StateKey* key_;
   std::string name_;
-  std::unique_ptr<Seal> seal_;
+  RecordFacts facts_;
+  Seal::Salt salt_ = RandomSalt();
+  std::unique_ptr<Seal> seal_ = std::make_unique<Seal>(*key_, salt_);
   OpenFile file_;
-  size_t bytes_left_ = 0;
+  bool pack_ = false;
+  std::vector<PackedPart> packed_;  // what is there already, if it packs
+  uint64_t end_ = 0;                // of what is there; the head is written last
   uint32_t parts_ = 0;
 };
 
@@ -63,10 +70,12 @@ class RecordFile : public RecordSource {
   static Result<RecordFile> Open(StateFolder& folder, const StateKey& key, const std::string& name);
 
   const RecordFacts& facts() const override { return facts_; }
+  const RecordLayout& layout() const override { return layout_; }
   uint64_t bytes() const { return bytes_; }
+  bool packed() const { return packed_; }
   int64_t used_ms() const { return used_ms_; }  // StateFolder::Listed
   void Want(std::span<const size_t> parts) override;
-  Status ReadPart(const RecordLayout& layout, size_t index, std::span<std::byte> out) override;
+  Status ReadPart(size_t index, std::span<std::byte> out) override;
 
  private:
   RecordFile(StateFolder& folder, OpenFile file) : folder_(&folder), file_(std::move(file)) {}
@@ -75,9 +84,12 @@ class RecordFile : public RecordSource {
   StateFolder* folder_;
   OpenFile file_;
   RecordFacts facts_;
+  RecordLayout layout_;
+  bool packed_ = false;
   uint64_t bytes_ = 0;
   int64_t used_ms_ = 0;
   std::unique_ptr<Seal> seal_;
+  std::vector<std::byte> scratch_;  // for a part that is compressed
 };
 
 // Reads and checks all of a record.

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "tier/folder/folder.h"
-#include "tier/redis/pack.h"
+#include "tier/pack/pack.h"
 #include "tier/seal.h"
 
 namespace reprise {
@@ -19,7 +19,7 @@ constexpr size_t kNamesMax = 4096;                // records along one path
 constexpr int32_t kLookBlocks = 512;              // asked for at a time
 constexpr size_t kHeadsBytes = size_t{16} << 20;  // of one look, in all
 constexpr size_t kIdleMax = 8;                    // connections
-constexpr uint8_t kPlain = 0;  // method of a part: as it is; others: width (pack.h)
+constexpr uint8_t kPlain = 0;  // method of a part: as it is; others: width (pack/pack.h)
 
 std::string Hex(std::span<const uint8_t> bytes) {
   constexpr char kDigits[] = "0123456789abcdef";
@@ -218,16 +218,10 @@ class RedisHome::Sink : public RecordSink {
   }
 
   Status Append(std::span<std::byte> data) override {
-    std::byte method{kPlain};
-    std::vector<std::byte> packed;
-    if (home_.options_.compress) {
-      const size_t width = PackWidth(data);
-      packed = Pack(data, width);
-      if (!packed.empty()) {
-        method = static_cast<std::byte>(width);
-        data = packed;
-      }
-    }
+    Packed shorter;
+    if (home_.options_.compress) shorter = PackAny(data);
+    if (shorter.width != 0) data = shorter.bytes;
+    const std::byte method{shorter.width};
     const Seal::Tag tag = seal_.Close(++parts_, data, {&method, 1});
     link_->SetDeadline(home_.DeadlineNow());
     link_->AddOpen({"PSETEX", home_.PartKey(name_, parts_), home_.expire_ms_},
@@ -236,14 +230,18 @@ class RedisHome::Sink : public RecordSink {
     const std::span<const std::byte> pieces[] = {
         {&method, 1}, data, std::as_bytes(std::span(tag)), std::as_bytes(std::span(kEnd))};
     REPRISE_TRY(Checked(link_->Send(pieces)));
+    bytes_ += 1 + data.size() + tag.size();
     return Checked(link_->Answer().status());
   }
+
+  uint64_t bytes() const override { return bytes_; }
 
   Status Commit() override {
     const std::string& expire = home_.expire_ms_;
     const std::string random = name_.substr(name_.find(':') + 1);
     const std::vector<std::byte> head = EncodeHead(facts_, home_.key_, salt_);
     const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+    bytes_ += head.size();
     const auto lead = [&](const PathId& path) {
       link_->Add({"PSETEX", home_.PathKey('r', facts_.space, path), expire, random});
     };
@@ -302,6 +300,7 @@ class RedisHome::Sink : public RecordSink {
   const Seal::Salt salt_ = RandomSalt();
   Seal seal_{home_.key_, salt_};
   uint32_t parts_ = 0;
+  uint64_t bytes_ = 0;
 };
 
 class RedisHome::Source : public RecordSource {
@@ -311,6 +310,7 @@ class RedisHome::Source : public RecordSource {
         link_(std::move(link)),
         name_(std::move(name)),
         facts_(std::move(facts)),
+        layout_(facts_),
         seal_(home->key_, salt) {}
 
   ~Source() override {
@@ -318,14 +318,15 @@ class RedisHome::Source : public RecordSource {
   }
 
   const RecordFacts& facts() const override { return facts_; }
+  const RecordLayout& layout() const override { return layout_; }
   void Want(std::span<const size_t> parts) override { wanted_.assign(parts.begin(), parts.end()); }
 
-  Status ReadPart(const RecordLayout& layout, size_t index, std::span<std::byte> out) override {
+  Status ReadPart(size_t index, std::span<std::byte> out) override {
     if (link_ == nullptr) return Internal("the store hung up");
     CHECK(read_ < wanted_.size() && wanted_[read_] == index);
     link_->SetDeadline(home_.DeadlineNow());
     Status status = Ask();
-    if (status.ok()) status = Receive(index + 1, out.first(layout.parts()[index].bytes));
+    if (status.ok()) status = Receive(index + 1, out.first(layout_.parts()[index].bytes));
     if (!status.ok()) link_.reset();
     ++read_;
     return status;
@@ -371,6 +372,7 @@ class RedisHome::Source : public RecordSource {
   LinkPtr link_;
   const std::string name_;
   const RecordFacts facts_;
+  const RecordLayout layout_;
   Seal seal_;
   std::vector<std::byte> packed_;
   std::vector<size_t> wanted_;

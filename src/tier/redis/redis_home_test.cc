@@ -201,14 +201,14 @@ class RedisHomeTest : public testing::Test {
     for (const RecordHome::Seen& one : *seen) {
       auto source = home.Open(one.name);
       if (!source.ok() || (*source)->facts().path != path.At(150)) continue;
-      const RecordLayout layout((*source)->facts());
+      const RecordLayout& layout = (*source)->layout();
       std::vector<size_t> all(layout.parts().size());
       for (size_t i = 0; i < all.size(); ++i) all[i] = i;
       (*source)->Want(all);
       bool whole = true, right = true;
       for (const size_t i : all) {
         std::vector<std::byte> part(layout.parts()[i].bytes);
-        whole = whole && (*source)->ReadPart(layout, i, part).ok();
+        whole = whole && (*source)->ReadPart(i, part).ok();
         for (size_t j = 0; whole && j < part.size(); ++j) right &= part[j] == ByteOf(seed, i, j);
       }
       if (whole) return right ? Read::kRight : Read::kWrong;

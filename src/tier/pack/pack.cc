@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tier/redis/pack.h"
+#include "tier/pack/pack.h"
 
 #include <zstd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -46,12 +47,12 @@ std::vector<std::byte> Pack(std::span<const std::byte> data, size_t width) {
 }
 
 Status Unpack(std::span<const std::byte> packed, size_t width, std::span<std::byte> out) {
-  if (width != 2 && width != 4) return DataLoss("the value's method cannot be");
+  if (width != 2 && width != 4) return DataLoss("the way in which a part was packed cannot be");
   std::vector<std::byte> shuffled(out.size());
   const size_t bytes =
       ::ZSTD_decompress(shuffled.data(), shuffled.size(), packed.data(), packed.size());
   if (::ZSTD_isError(bytes) != 0 || bytes != out.size()) {
-    return DataLoss("the value does not unpack to what it should");
+    return DataLoss("a part does not unpack to what it should");
   }
   Unshuffle(shuffled, width, out);
   return OkStatus();
@@ -64,6 +65,13 @@ size_t PackWidth(std::span<const std::byte> data) {
     return packed == 0 ? sample.size() : packed;
   };
   return bytes(4) < bytes(2) ? 4 : 2;
+}
+
+Packed PackAny(std::span<const std::byte> data) {
+  const size_t width = PackWidth(data);
+  std::vector<std::byte> bytes = Pack(data, width);
+  if (bytes.empty()) return {};
+  return {static_cast<uint8_t>(width), std::move(bytes)};
 }
 
 }  // namespace reprise

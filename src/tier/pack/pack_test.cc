@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves that what was packed comes back bit for bit, that numbers get shorter and noise is left as
 // it is, and that bytes which nobody packed are refused.
-#include "tier/redis/pack.h"
+#include "tier/pack/pack.h"
 
 #include <gtest/gtest.h>
 

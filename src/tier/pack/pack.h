@@ -22,4 +22,11 @@ Status Unpack(std::span<const std::byte> packed, size_t width, std::span<std::by
 // The width that makes these bytes shorter, judged by a part of them.
 size_t PackWidth(std::span<const std::byte> data);
 
+struct Packed {
+  uint8_t width = 0;  // 0: that would not be shorter
+  std::vector<std::byte> bytes;
+};
+// By that width.
+Packed PackAny(std::span<const std::byte> data);
+
 }  // namespace reprise
