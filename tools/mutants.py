@@ -17,6 +17,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
 CACHE = [("cache_test", "src/cache/cache_test")]
+TIER = [("tier_test", "src/tier/tier_test")]
 MODEL = [("model_test", "src/model/model_test")]
 KERNELS = [("kernels_test", "src/kernels/kernels_test")]
 GRAMMAR = [("grammar_test", "src/grammar/grammar_test")]
@@ -135,6 +136,14 @@ MUTANTS = [
     ("cache_share_ignored", "src/cache/index/keep/keeper.cc",
      "  if (tenants_.size() <= 1) return Tenants::kAll;",
      "  if (tenants_.size() <= 64) return Tenants::kAll;", CACHE),
+    ("packed_counts_as_plain", "src/tier/record_store.cc", "  done.bytes = bytes;\n", "", TIER),
+    ("packed_not_given_back_for_the_day", "src/tier/record_store.cc",
+     "day_left_ += static_cast<double>(done.bytes) - static_cast<double>(bytes);", "", TIER),
+    ("packed_bytes_not_sealed", "src/tier/folder/record_file.cc",
+     "if (!seal_->Open(static_cast<uint32_t>(index + 1), stored, tag)) {",
+     "if (as_it_is && !seal_->Open(static_cast<uint32_t>(index + 1), stored, tag)) {", TIER),
+    ("room_not_in_the_index", "src/tier/folder/folder_index.cc",
+     "one.bytes = Take<uint64_t>(&rest);", "(void)Take<uint64_t>(&rest);", TIER),
     ("writing_not_charged", "src/cache/tier/record_tier.cc",
      "if (!parts_->lane().beside()) pace_.Charge(written_ns - charged_ns_);", "", CACHE),
     ("spilled_while_evicted", "src/cache/index/keep/worth.cc",
