@@ -43,6 +43,11 @@ MUTANTS = [
      "  if (shares_.front().sequence->request.idle) return;\n  AdmitRequests();", "  AdmitRequests();", ENGINE),
     ("nothing_looked_up_ahead", "src/engine/admission.cc",
      "if (!sequence->looked_up && !LookUp(*sequence)) break;", "if (sequence) break;", ENGINE),
+    ("cancelled_runs_on", "src/engine/admission.cc",
+     "i < sequences.size() && sought > 0", "i < sequences.size() && sought > 1", ENGINE),
+    ("last_token_stays", "src/cache/index/state_index.cc", "  record.last = tokens.back();\n", "", ENGINE),
+    ("unread_tokens_lost", "src/engine/token_stream.cc",
+     "    more_.push_back(std::move(token));\n", "", ENGINE),
     ("needy_not_considered", "src/engine/admission.cc",
      "Sequence* victim = others > 0 ? roster_.Last() : &needy;",
      "Sequence* victim = &needy;\n"

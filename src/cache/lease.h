@@ -20,14 +20,15 @@ struct PendingSnapshot {
   StateId state;
 };
 
-// Where a lease stands: what every step looks at, together (up to `pending` one line of the
+// Where a lease stands: what every step looks at, together (up to `last` one line of the
 // processor's cache).
 struct alignas(64) LeaseState {
   std::vector<TokenId> tokens;  // prompt and appended tokens
   std::vector<BlockId> table;
   Extent computed;  // positions whose state it holds, and the rows of K/V for them
   int32_t prompt_tokens = 0;
-  StateId state;  // the live one; invalid if the model has no recurrent state
+  StateId state;     // the live one; invalid if the model has no recurrent state
+  TokenId last = 0;  // of the tokens, whose end lies far from here
   // Snapshots taken from the pool for the step under way; published or freed by Commit.
   std::vector<PendingSnapshot> pending;
   bool started = false;
@@ -55,6 +56,7 @@ class Lease {
   uint64_t id() const { return id_; }  // unique in the life of the cache
   bool started() const { return at_->started; }
   std::span<const TokenId> tokens() const { return at_->tokens; }  // prompt and appended tokens
+  TokenId last_token() const { return at_->last; }
   int32_t prompt_tokens() const { return at_->prompt_tokens; }
   int32_t computed() const { return at_->computed.logical; }  // positions whose state it holds
   Extent extent() const { return at_->computed; }  // the same, and the rows that stand for them

@@ -138,16 +138,18 @@ void Engine::DropCancelled() {
   if (cancelled_.empty()) return;
   std::sort(cancelled_.begin(), cancelled_.end());
   const size_t running = roster_.running().size();
+  size_t sought = cancelled_.size();
   const auto drop = [&](const auto& sequences) {
-    for (size_t i = 0; i < sequences.size(); ++i) {
+    for (size_t i = 0; i < sequences.size() && sought > 0; ++i) {
       if (i + kNear < sequences.size()) sequences[i + kNear]->Prefetch();
       Sequence& one = *sequences[i];
       if (!std::binary_search(cancelled_.begin(), cancelled_.end(), one.arrival)) continue;
       Finish(one, FinishReason::kCancelled);
+      --sought;
     }
   };
-  drop(roster_.waiting());
   drop(roster_.running());
+  drop(roster_.waiting());
   drop(idle_);
   cancelled_.clear();
   RemoveFinished();

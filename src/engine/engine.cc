@@ -96,7 +96,6 @@ void Engine::PlanStep() {
     if (!sequence.plain) Restrict(sequence, &one);
     one.priority = sequence.lent_priority;
     one.arrival = sequence.arrival;
-    sequence.lease.PrefetchEnd();
     runnables.push_back(one);
     sequences.push_back(&sequence);
   };
@@ -153,14 +152,14 @@ Status Engine::Forward() {
       REPRISE_ASSIGN(auto rows, sequence.compaction->Watch(executor_, slice.past, share.rows));
       if (rows) watched.emplace_back(*rows).sequence = static_cast<uint32_t>(i);
     }
-    if (share.rows == 1) {
-      tokens.push_back(known[static_cast<size_t>(begin)]);
+    const bool complete = end == static_cast<int32_t>(known.size());
+    if (share.rows == 1 && complete) {
+      tokens.push_back(lease.last_token());
     } else {
       tokens.insert(tokens.end(), known.begin() + begin, known.begin() + end);
     }
     slices.push_back(slice);
 
-    const bool complete = end == static_cast<int32_t>(known.size());
     const bool all = !sequence.plain && sequence.request.on_logits;
     const bool last = complete && (sequence.plain || sequence.request.max_tokens > 0);
     share.logit_begin = logit_rows.size();
@@ -264,6 +263,7 @@ void Engine::Commit() {
   }
   const std::span<Result<Sampled>> sampled = sampler_.Sample(rows);
   for (size_t i = 0; i < complete.size(); ++i) {
+    if (i + 2 * kNear < complete.size()) complete[i + 2 * kNear]->sequence->Prefetch();
     if (i + kNear < complete.size()) complete[i + kNear]->sequence->PrefetchToSay();
     Sequence& sequence = *complete[i]->sequence;
     if (!chosen_on_device_) {

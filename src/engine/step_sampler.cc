@@ -16,7 +16,11 @@ std::span<Result<Sampled>> StepSampler::Sample(std::span<const Row> rows) {
     results_[i] = sampler.Sample(*rows[i].params, rows[i].input);
   };
   if (pool_ == nullptr || rows.size() < 2) {
-    for (size_t i = 0; i < rows.size(); ++i) choose(i, samplers_.front());
+    constexpr size_t kNear = 8;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (i + kNear < rows.size()) __builtin_prefetch(rows[i + kNear].params);
+      choose(i, samplers_.front());
+    }
   } else {
     std::atomic<size_t> next{0};
     pool_->Run([&](int thread) {

@@ -187,6 +187,25 @@ TEST_F(SchedulingTest, ALongPromptIsLookedUpInSeveralSteps) {
   EXPECT_LE(steps, 35);
 }
 
+// All of them are found in the next step, whether they run or wait, beside one that has ended.
+TEST_F(SchedulingTest, ThoseThatAreCancelledTogetherEndTogether) {
+  engine_options_.running_max = 3;
+  EngineFixture& fixture = Make();
+  auto ended = fixture.Submit(Ask(1, 10, 1));
+  fixture.RunAll();
+  std::vector<Stream> streams;
+  for (uint64_t i = 2; i < 8; ++i) streams.push_back(fixture.Submit(Ask(i, 10, 1000)));
+  while (running() < 3) fixture.engine().Step();
+  ended->Cancel();
+  for (const size_t i : {1, 2, 4}) streams[i]->Cancel();
+  fixture.engine().Step();
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const auto completion = streams[i]->Poll().completion;
+    EXPECT_EQ(completion.has_value(), i == 1 || i == 2 || i == 4) << i;
+    EXPECT_TRUE(!completion || completion->reason == FinishReason::kCancelled) << i;
+  }
+}
+
 // Beside many, no step ends a request and starts another. Not even who cancels in every step keeps
 // those that wait from starting.
 TEST_F(SchedulingTest, BesideManyThePlaceOfACancelledOneIsTakenInTheNextStep) {

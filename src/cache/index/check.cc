@@ -230,6 +230,9 @@ Status StateIndex::CheckInvariants() const {
   REPRISE_TRY(CheckEntries());
   for (const LeaseRecord& record : flights_.records()) {
     if (record.id == 0 || !record.started) continue;
+    if (!record.load && record.last != record.tokens.back()) {
+      return Internal(fmt::format("lease {} names another token as its last", record.id));
+    }
     const RadixTree::Cursor at = tree_.Resolve(record.cursor);
     if (record.published > record.computed.logical || at.position != record.published ||
         at.position > tree_.end(at.node)) {

@@ -46,21 +46,21 @@ struct LeaseRecord : LeaseState {
   bool canonical = true;
   bool write = true;
   bool idle = false;
+  bool load = false;   // no request: a lower tier fills its blocks and its state
   bool ahead = false;  // the last block of the table was taken before there are rows for it
   uint32_t owner = 0;  // its tenant (tenants.h)
   int32_t published = 0;
   int32_t shared_blocks = 0;
   int32_t min_cache_tokens = 0;
+  int32_t kept_tokens = 0;
   std::vector<PlannedSnapshot> planned;         // ascending, all behind `computed`
   std::vector<SnapshotReason> pending_reasons;  // of those that are pending
 
   bool read = true;
-  bool load = false;  // no request: a lower tier fills its blocks and its state
-  NodeId root;        // of its namespace; referenced, so that the id stays its own
+  NodeId root;  // of its namespace; referenced, so that the id stays its own
   std::vector<Boundary> boundaries;
   int64_t pin_ms = 0;
   int32_t replay_tokens = 1;
-  int32_t kept_tokens = 0;
   RadixTree::Cursor cursor;  // behind `published`; referenced once started
   int32_t snapshot_at = 0;   // the last snapshot restored or taken
   ReuseReport report;

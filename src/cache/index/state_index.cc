@@ -142,6 +142,7 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
     record.tokens.assign(request.tokens.begin(), request.tokens.end());
   }
   record.prompt_tokens = static_cast<int32_t>(record.tokens.size());
+  record.last = record.tokens.back();
   record.boundaries.assign(request.boundaries.begin(), request.boundaries.end());
   record.pin_ms = request.pin_ms;
   record.min_cache_tokens = request.min_cache_tokens;
@@ -246,8 +247,10 @@ Status StateIndex::ReserveBlocks(LeaseRecord& record, const BlockNeed& need) {
 void StateIndex::Append(const Lease& lease, std::span<const TokenId> tokens) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(record.started);
+  if (tokens.empty()) return;
   const size_t before = record.tokens.capacity();
   for (const TokenId token : tokens) record.tokens.push_back(token);
+  record.last = tokens.back();
   const size_t grown = (record.tokens.capacity() - before) * sizeof(TokenId);
   if (grown == 0) return;
   record.bytes += grown;

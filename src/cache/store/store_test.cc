@@ -18,6 +18,24 @@ namespace {
 using Verb = Action::Verb;
 
 // As a vector, but nothing moves behind the first piece.
+TEST(Pieces, LargeElementsNeverMove) {
+  struct alignas(64) Large {
+    uint64_t words[32] = {};
+  };
+  Pieces<Large> pieces;
+  std::vector<const Large*> places;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    pieces.push_back({});
+    pieces.back().words[31] = i;
+    places.push_back(&pieces.back());
+  }
+  for (uint64_t i = 0; i < places.size(); ++i) {
+    ASSERT_EQ(places[i], &pieces[i]);
+    ASSERT_EQ(places[i]->words[31], i);
+  }
+  EXPECT_LE(places[63] - places[0], 63) << "those of a piece lie side by side";
+}
+
 TEST(Pieces, AgreeWithAVectorAndStayWhereTheyAre) {
   Pieces<uint64_t> pieces;
   std::vector<uint64_t> all;
