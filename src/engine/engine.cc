@@ -96,6 +96,7 @@ void Engine::PlanStep() {
     if (!sequence.plain) Restrict(sequence, &one);
     one.priority = sequence.lent_priority;
     one.arrival = sequence.arrival;
+    sequence.lease.PrefetchEnd();  // where Append will write: pages of their own come slowly
     runnables.push_back(one);
     sequences.push_back(&sequence);
   };
