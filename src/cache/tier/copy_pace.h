@@ -19,7 +19,7 @@ namespace reprise {
 // Thread safety: none.
 class CopyPace {
  public:
-  static constexpr int64_t kShare = 100;
+  static constexpr int64_t kShare = 144;
   static constexpr size_t kPieceBytes = size_t{32} << 10;  // 5 to 15 us
   static constexpr int64_t kDebtMaxNs = 1'000'000;  // a thread that was displaced did not copy
 
