@@ -5,13 +5,12 @@
 
 #include "base/check.h"
 #include "engine/engine.h"
+#include "engine/near.h"
 #include "engine/sequence.h"
 
 namespace reprise {
 namespace {
 
-// Loops over sequences ask for what they need of those that come so much later.
-constexpr size_t kNear = 8;
 // Sequences further back in the queue that are looked up in a step, so that the ones which run
 // learn in time where to leave a snapshot for them, and are lent their priority.
 constexpr int kLooksPerStep = 2;

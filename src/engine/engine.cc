@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "engine/near.h"
 #include "engine/sequence.h"
 
 namespace reprise {
@@ -19,9 +20,6 @@ constexpr int64_t kWatchedFloatsMax = int64_t{1} << 24;
 constexpr std::chrono::milliseconds kIdleWait{500};
 // ... and when only transfers from lower tiers are under way.
 constexpr std::chrono::milliseconds kMoveWait{1};
-
-// Loops over sequences ask for what they need of those that come so much later.
-constexpr size_t kNear = 8;
 
 double MsBetween(int64_t begin_ns, int64_t end_ns) {
   return static_cast<double>(end_ns - begin_ns) / 1e6;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/near.h"
 
 namespace reprise {
 namespace {
@@ -23,7 +24,6 @@ std::unique_ptr<Sequence> Take(std::vector<std::unique_ptr<Sequence>>* from, Seq
 // Calls visit(sequence) for all, each brought near before.
 template <typename Visit>
 void ForEach(std::span<const std::unique_ptr<Sequence>> sequences, const Visit& visit) {
-  constexpr size_t kNear = 8;
   for (size_t i = 0; i < sequences.size(); ++i) {
     if (i + kNear < sequences.size()) sequences[i + kNear]->Prefetch();
     visit(*sequences[i]);

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "device/thread_pool.h"
+#include "engine/near.h"
 
 namespace reprise {
 
@@ -16,7 +17,6 @@ std::span<Result<Sampled>> StepSampler::Sample(std::span<const Row> rows) {
     results_[i] = sampler.Sample(*rows[i].params, rows[i].input);
   };
   if (pool_ == nullptr || rows.size() < 2) {
-    constexpr size_t kNear = 8;
     for (size_t i = 0; i < rows.size(); ++i) {
       if (i + kNear < rows.size()) __builtin_prefetch(rows[i + kNear].params);
       choose(i, samplers_.front());

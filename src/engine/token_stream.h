@@ -86,8 +86,8 @@ class alignas(64) TokenStream {
   // What every step looks at comes first.
   std::mutex mutex_;  // guards what follows, up to the condition
   bool completed_ = false;
-  bool waiting_ = false;  // somebody, for all
-  bool notifies_ = false;
+  bool waiting_ = false;   // somebody, for all
+  bool notifies_ = false;  // there is a notify_, which lies further away
   // Not read yet. The first ones are kept here, where the engine's thread is anyway.
   uint32_t first_count_ = 0;
   std::array<GeneratedToken, kUsualTokens> first_;
