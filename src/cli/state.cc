@@ -54,8 +54,10 @@ Result<Look> LookAt(const Options& options, StateFolder::Use use) {
     Seen seen{std::move(file), {}, false, {}};
     auto record = RecordFile::Open(*look.folder, look.key, seen.file.name);
     seen.status = record.status();
-    if (record.ok()) seen.facts = record->facts();
-    if (record.ok()) seen.packed = record->packed();
+    if (record.ok()) {
+      seen.facts = record->facts();
+      seen.packed = record->packed();
+    }
     look.records.push_back(std::move(seen));
   }
   std::sort(look.records.begin(), look.records.end(), [](const Seen& a, const Seen& b) {

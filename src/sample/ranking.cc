@@ -8,6 +8,7 @@
 #include "kernels/cpu/table.h"
 
 namespace reprise {
+
 // By ranks that are whole numbers: compilers make vectors of a loop that compares those, and none
 // of one that compares floats. The bits of negative numbers count backwards; turned, all are in
 // order, and a shift takes what is no number around to the lowest ranks.

@@ -275,7 +275,8 @@ Result<RecordPreamble> DecodePreamble(std::span<const std::byte> bytes) {
 Result<RecordFacts> DecodeHead(std::span<const std::byte> head, const StateKey& key,
                                std::unique_ptr<Seal>* seal, std::vector<PackedPart>* packed) {
   REPRISE_ASSIGN(const RecordPreamble preamble, DecodePreamble(head));
-  if (preamble.packed && packed == nullptr) return DataLoss("the record is packed, but not here");
+  if (preamble.packed && packed == nullptr)
+    return DataLoss("the record is packed as only those in folders are");
   if (head.size() < preamble.head_bytes()) return DataLoss("the record is cut off");
   if (preamble.secret != key.secret()) {
     return FailedPrecondition(preamble.secret ? "the record needs its key (--state-key-file)"

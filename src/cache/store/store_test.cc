@@ -17,7 +17,7 @@ namespace {
 
 using Verb = Action::Verb;
 
-// As a vector, but nothing moves behind the first piece.
+// Not even in the first piece, and whoever walks them finds them side by side.
 TEST(Pieces, LargeElementsNeverMove) {
   struct alignas(64) Large {
     uint64_t words[32] = {};
@@ -36,6 +36,7 @@ TEST(Pieces, LargeElementsNeverMove) {
   EXPECT_LE(places[63] - places[0], 63) << "those of a piece lie side by side";
 }
 
+// As a vector, but nothing moves behind the first piece.
 TEST(Pieces, AgreeWithAVectorAndStayWhereTheyAre) {
   Pieces<uint64_t> pieces;
   std::vector<uint64_t> all;
