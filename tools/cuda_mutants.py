@@ -105,7 +105,7 @@ MUTANTS = [
     ("codes_of_the_last_group", "tensor/store_kv.cu",
      "const bool has_channel = at < channels;", "const bool has_channel = at < channels - (at > 32 ? 1 : 0);", None, "*AttentionTest*"),
     ("scales_not_moved", "rows/keep.cu",
-     "       2 * KvGroups(channels));", "       2 * KvGroups(channels) - 2);", None, "*KeepOpsTest*"),
+     "       2 * KvGroups(channels));", "       2 * KvGroups(channels) - 2);", None, "*KeepOps*"),
 ]
 
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "base/rng.h"
@@ -156,17 +157,25 @@ class OneSequence {
   std::vector<uint32_t> ids_;
 };
 
-class KeepOpsTest : public ::testing::TestWithParam<Case> {
+// One sequence on both backends. Tests are small: compute-sanitizer takes minutes for the longest.
+class KeepOpsTest : public ::testing::Test {
  protected:
   KeepOpsTest() : pool_(2), table_(*reprise::cpu::BuildTable("all")), cpu_(&pool_, &table_) {
     auto made = CudaBackend::Make(0, 1);
     CHECK(made.ok());
     gpu_ = std::move(*made);
   }
-  std::vector<float> Random(int64_t count) {
-    std::vector<float> values(static_cast<size_t>(count));
-    for (float& value : values) value = rng_.Uniform() * 4 - 2;
-    return values;
+  struct Inputs {
+    std::vector<float> q, k, v;
+  };
+  Inputs Random(const Case& shape, int tokens) {
+    const auto rows = [&](int64_t width) {
+      std::vector<float> values(static_cast<size_t>(tokens * width));
+      for (float& value : values) value = rng_.Uniform() * 4 - 2;
+      return values;
+    };
+    return {rows(shape.q_heads * shape.head_dim), rows(shape.kv_heads * shape.head_dim),
+            rows(shape.kv_heads * shape.value_dim)};
   }
 
   ThreadPool pool_;
@@ -176,52 +185,58 @@ class KeepOpsTest : public ::testing::TestWithParam<Case> {
   Rng rng_{3};
 };
 
-TEST_P(KeepOpsTest, WeightsAndRowsAreThoseOfTheCpu) {
-  const Case& shape = GetParam();
-  for (const int tokens : {40, 64, 215, 1100}) {
-    const int window = std::min(tokens - 5, 64);
-    const auto q = Random(int64_t{tokens} * shape.q_heads * shape.head_dim);
-    const auto k = Random(int64_t{tokens} * shape.kv_heads * shape.head_dim);
-    const auto v = Random(int64_t{tokens} * shape.kv_heads * shape.value_dim);
-    OneSequence host(&cpu_, shape, tokens);
-    const auto expected = host.Score(q, k, v, window, {});
-    const std::vector<std::vector<int>> ways = {{}, {tokens - 30}, {7, tokens - 3, tokens - 1}};
-    for (const auto& ends : ways) {
-      OneSequence device(gpu_.get(), shape, tokens);
-      const auto got = device.Score(q, k, v, window, ends);
-      EXPECT_EQ(0, std::memcmp(expected.data(), got.data(), got.size() * sizeof(float)))
-          << tokens << " tokens in " << ends.size() + 1 << " steps";
+// A shape, the tokens of the sequence, and in how many steps they come.
+class KeepOpsScoreTest : public KeepOpsTest,
+                         public ::testing::WithParamInterface<std::tuple<Case, int, int>> {};
+
+TEST_P(KeepOpsScoreTest, WeightsAreThoseOfTheCpu) {
+  const auto& [shape, tokens, steps] = GetParam();
+  const int window = std::min(tokens - 5, 64);
+  const Inputs inputs = Random(shape, tokens);
+  OneSequence host(&cpu_, shape, tokens), device(gpu_.get(), shape, tokens);
+  const auto expected = host.Score(inputs.q, inputs.k, inputs.v, window, {});
+  std::vector<int> ends;
+  if (steps == 2) ends = {tokens - 30};
+  if (steps == 4) ends = {7, tokens - 3, tokens - 1};
+  const auto got = device.Score(inputs.q, inputs.k, inputs.v, window, ends);
+  EXPECT_EQ(0, std::memcmp(expected.data(), got.data(), got.size() * sizeof(float)));
+}
+
+// A shape, and the tokens of the sequence.
+class KeepOpsRowsTest : public KeepOpsTest,
+                        public ::testing::WithParamInterface<std::tuple<Case, int>> {};
+
+TEST_P(KeepOpsRowsTest, RowsAreThoseOfTheCpu) {
+  const auto& [shape, tokens] = GetParam();
+  const Inputs inputs = Random(shape, tokens);
+  for (const int count : {1, tokens / 3, tokens - 1, tokens}) {
+    std::vector<int32_t> rows;
+    for (int head = 0; head < shape.kv_heads; ++head) {
+      std::vector<int32_t> all(static_cast<size_t>(tokens));
+      for (int i = 0; i < tokens; ++i) all[size_t(i)] = i;
+      for (int i = tokens; i > count; --i) all.erase(all.begin() + int64_t(rng_.Below(all.size())));
+      rows.insert(rows.end(), all.begin(), all.end());
     }
-    for (const int count : {1, tokens / 3, tokens - 1, tokens}) {
-      std::vector<int32_t> rows;
-      for (int head = 0; head < shape.kv_heads; ++head) {
-        std::vector<int32_t> all(static_cast<size_t>(tokens));
-        for (int i = 0; i < tokens; ++i) all[size_t(i)] = i;
-        for (int i = tokens; i > count; --i)
-          all.erase(all.begin() + int64_t(rng_.Below(all.size())));
-        rows.insert(rows.end(), all.begin(), all.end());
-      }
-      for (const int in_place : {0, 1, 1000}) {
-        OneSequence one(&cpu_, shape, tokens), other(gpu_.get(), shape, tokens);
-        one.Score(q, k, v, window, {});
-        other.Score(q, k, v, window, {});
-        EXPECT_EQ(one.Keep(rows, count, in_place, true), other.Keep(rows, count, in_place, false))
-            << count << " of " << tokens << ", " << in_place << " blocks in place";
-      }
+    for (const int in_place : {0, 1, 1000}) {
+      OneSequence one(&cpu_, shape, tokens), other(gpu_.get(), shape, tokens);
+      one.Score(inputs.q, inputs.k, inputs.v, 0, {});  // stores
+      other.Score(inputs.q, inputs.k, inputs.v, 0, {});
+      EXPECT_EQ(one.Keep(rows, count, in_place, true), other.Keep(rows, count, in_place, false))
+          << count << " of " << tokens << ", " << in_place << " blocks in place";
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, KeepOpsTest,
-                         ::testing::Values(Case{8, 2, 128, 128, DType::kF16, 0, false},
-                                           Case{16, 4, 256, 256, DType::kF16, 0, false},
-                                           Case{12, 3, 80, 48, DType::kBF16, 30, false},
-                                           Case{5, 1, 37, 21, DType::kF16, 0, false},
-                                           Case{4, 2, 64, 64, DType::kF32, 0, false},
-                                           Case{16, 1, 576, 512, DType::kF16, 0, true},
-                                           Case{8, 2, 128, 128, DType::kQ8_0, 0, false},
-                                           Case{6, 3, 80, 37, DType::kQ8_0, 30, false},
-                                           Case{16, 1, 576, 512, DType::kQ8_0, 0, true}));
+const auto kShapes = ::testing::Values(
+    Case{8, 2, 128, 128, DType::kF16, 0, false}, Case{16, 4, 256, 256, DType::kF16, 0, false},
+    Case{12, 3, 80, 48, DType::kBF16, 30, false}, Case{5, 1, 37, 21, DType::kF16, 0, false},
+    Case{4, 2, 64, 64, DType::kF32, 0, false}, Case{16, 1, 576, 512, DType::kF16, 0, true},
+    Case{8, 2, 128, 128, DType::kQ8_0, 0, false}, Case{6, 3, 80, 37, DType::kQ8_0, 30, false},
+    Case{16, 1, 576, 512, DType::kQ8_0, 0, true});
+const auto kTokens = ::testing::Values(40, 64, 215, 1100);
+INSTANTIATE_TEST_SUITE_P(Shapes, KeepOpsScoreTest,
+                         ::testing::Combine(kShapes, kTokens, ::testing::Values(1, 2, 4)));
+INSTANTIATE_TEST_SUITE_P(Shapes, KeepOpsRowsTest, ::testing::Combine(kShapes, kTokens));
 
 }  // namespace
 }  // namespace reprise::cuda
