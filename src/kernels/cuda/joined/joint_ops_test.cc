@@ -254,24 +254,49 @@ struct StackCase {
   int64_t rows, dim, hidden;
   float size;                // of the activations: large ones have to be scaled in f16
   DType gate = DType::kF32;  // the type of the gate's weights, if not that of all
+  DType down = DType::kF32;  // and of those behind it
 };
 
-class StackTest : public JointOpsTest, public ::testing::WithParamInterface<StackCase> {};
+class StackTest : public JointOpsTest, public ::testing::WithParamInterface<StackCase> {
+ protected:
+  Matrix Weights(DType type, int64_t rows, int64_t cols) {
+    return JointOpsTest::Weights(type == DType::kF32 ? GetParam().type : type, rows, cols);
+  }
+};
 
-// A stretch of a decoder: inside a step, where ops wait for one another, and outside.
+// A stretch of a decoder: inside a step, where ops wait for one another, and outside. Step after
+// step, so that nothing of one is taken for the next one's, and the later ones as a graph.
 TEST_P(StackTest, JoinedOpsEqualTheOps) {
   const StackCase& shape = GetParam();
   const Matrix up = Weights(shape.type, shape.hidden, shape.dim);
-  const DType gate_type = shape.gate == DType::kF32 ? shape.type : shape.gate;
-  const Matrix gate = Weights(gate_type, shape.hidden, shape.dim);
-  const Matrix down = Weights(shape.type, shape.dim, shape.hidden);
+  const Matrix gate = Weights(shape.gate, shape.hidden, shape.dim);
+  const Matrix down = Weights(shape.down, shape.dim, shape.hidden);
   const DevicePtr<float> norm = OnDevice(Random(shape.dim)), bias = OnDevice(Random(shape.hidden));
-  const auto x0 = Random(shape.rows * shape.dim, -shape.size, shape.size);
-  const auto y0 = Random(shape.rows * shape.dim, -shape.size, shape.size);
   const auto zeros = [&](int64_t cols) {
     return RowsOf(std::vector<float>(size_t(shape.rows * cols)), cols);
   };
-  const auto run = [&](bool in_step) {
+  const Rows x = zeros(shape.dim), y = zeros(shape.dim), h = zeros(shape.dim);
+  const Rows both = zeros(2 * shape.hidden), last = zeros(shape.dim);
+  const Rows g = Columns(both, 0, shape.hidden), u = Columns(both, shape.hidden, shape.hidden);
+  const auto ops = [&] {
+    RmsNorm(context_, x, norm, 1, 1e-6f, h);
+    for (int i = 0; i < 2; ++i) {
+      const Projection inputs[] = {{&up, u}, {&gate, g, bias}};
+      Project(context_, h, inputs);
+      if (i == 0) {
+        SwiGlu(context_, g, u, g);
+      } else {
+        GeGlu(context_, g, u, g);
+      }
+      const Projection output[] = {{&down, y}};
+      Project(context_, g, output);
+      AddRmsNorm(context_, x, y, norm, 1e-6f, h);
+    }
+    const Projection output[] = {{&up, u}};
+    Project(context_, h, output);
+    Add(context_, x, y, last);
+  };
+  const auto run = [&](const std::vector<float>& x0, bool in_step) {
     scratch_->Reset();
     HandMade step;
     for (int32_t s = 0; s < shape.rows; ++s) {
@@ -280,27 +305,8 @@ TEST_P(StackTest, JoinedOpsEqualTheOps) {
       step.row_sequences.push_back(s);
     }
     const StepLayout& layout = step.Begin(context_);
-    const Rows x = RowsOf(x0, shape.dim), y = RowsOf(y0, shape.dim), h = zeros(shape.dim);
-    const Rows both = zeros(2 * shape.hidden), last = zeros(shape.dim);
-    const Rows g = Columns(both, 0, shape.hidden), u = Columns(both, shape.hidden, shape.hidden);
-    const auto ops = [&] {
-      RmsNorm(context_, x, norm, 1, 1e-6f, h);
-      for (int i = 0; i < 2; ++i) {
-        const Projection inputs[] = {{&up, u}, {&gate, g, bias}};
-        Project(context_, h, inputs);
-        if (i == 0) {
-          SwiGlu(context_, g, u, g);
-        } else {
-          GeGlu(context_, g, u, g);
-        }
-        const Projection output[] = {{&down, y}};
-        Project(context_, g, output);
-        AddRmsNorm(context_, x, y, norm, 1e-6f, h);
-      }
-      const Projection output[] = {{&up, u}};
-      Project(context_, h, output);
-      Add(context_, x, y, last);
-    };
+    backend_->memory().UploadArray<float>(x.data, x0);
+    for (const Rows& rows : {y, h, last, both}) Fill(context_, 0, rows);
     if (in_step) {
       backend_->RunStep(*scratch_, layout, {&shape, nullptr, nullptr}, ops);
     } else {
@@ -313,7 +319,10 @@ TEST_P(StackTest, JoinedOpsEqualTheOps) {
     }
     return all;
   };
-  ExpectSame(run(true), run(false), "every row of the stretch");
+  for (int i = 0; i < 5; ++i) {
+    const auto x0 = Random(shape.rows * shape.dim, -shape.size, shape.size);
+    ExpectSame(run(x0, true), run(x0, false), "every row of the stretch");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -333,7 +342,17 @@ INSTANTIATE_TEST_SUITE_P(
         StackCase{DType::kQ5_K, 1, 1280, 2304, 1}, StackCase{DType::kQ6_K, 1, 4096, 3328, 1},
         StackCase{DType::kIQ4_XS, 1, 1280, 2304, 1}, StackCase{DType::kIQ2_XXS, 1, 1280, 2304, 1},
         StackCase{DType::kQ4_K, 1, 1280, 2304, 1, DType::kQ6_K},
-        StackCase{DType::kQ8_0, 1, 1280, 2304, 1, DType::kQ4_K}));
+        StackCase{DType::kQ8_0, 1, 1280, 2304, 1, DType::kQ4_K},
+        // One row in the shapes of models, where tiles have two rows of weights or four.
+        StackCase{DType::kF16, 1, 1024, 2048, 1e6f}, StackCase{DType::kF16, 1, 1040, 3344, 1},
+        StackCase{DType::kBF16, 1, 5120, 17408, 1}, StackCase{DType::kF16, 1, 64, 16, 1},
+        StackCase{DType::kBF16, 1, 8192, 4096, 1}, StackCase{DType::kQ8_0, 1, 2048, 6144, 1},
+        StackCase{DType::kQ8_0, 1, 32, 96, 1}, StackCase{DType::kQ4_0, 1, 4096, 12288, 1},
+        StackCase{DType::kQ5_K, 1, 4096, 12288, 1}, StackCase{DType::kQ8_0, 1, 5120, 17408, 1},
+        StackCase{DType::kQ4_K, 1, 4096, 12288, 1, DType::kF32, DType::kQ6_K},
+        StackCase{DType::kQ5_K, 1, 2048, 6144, 1, DType::kF32, DType::kQ6_K},
+        StackCase{DType::kQ4_K, 1, 2560, 9728, 1, DType::kF32, DType::kQ6_K},
+        StackCase{DType::kQ4_K, 1, 5120, 17408, 1, DType::kF32, DType::kQ5_K}));
 
 struct InputCase {
   const char* name;
