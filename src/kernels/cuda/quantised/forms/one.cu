@@ -19,16 +19,14 @@ bool MayNormAndQuantise(const View& x, int64_t block) { return Fits(x, block, tr
 void RunOneRowProducts(Stream stream, const OneRowProducts& one) {
   const DType type = one.products[0].weight.layout.dtype;
   for (size_t first = 0; first < one.products.size(); first += OneRowProducts::kMost) {
-    one::Call call = {one.x, one.norm, {}, {}, 0, one.op, one.sum};
+    one::Call call = {one.x, one.norm, {}, {}, 0, 0, one.op, one.sum};
     if (first > 0) call.norm.h = {};
-    for (size_t i = 0; i < OneRowProducts::kMost; ++i) {
-      const bool real = first + i < one.products.size();
-      if (real) call.product[i] = one.products[first + i];
-      const int64_t rows = real ? call.product[i].weight.layout.rows : 0;
-      call.begin[i + 1] = call.begin[i] + int(CeilDiv<int64_t>(rows, one::kTile));
-    }
-    call.tiles = call.begin[IsGate(one.op) ? 1 : OneRowProducts::kMost];
-    if (call.tiles == 0) continue;
+    const size_t count = std::min(OneRowProducts::kMost, one.products.size() - first);
+    std::copy_n(one.products.begin() + int64_t(first), count, call.product);
+    const bool none = std::all_of(call.product, call.product + count, [](const auto& product) {
+      return product.weight.layout.rows == 0;
+    });
+    if (none) continue;
     const bool wide = TraitsOf(type).block_elements == 256;
     (wide ? LaunchOne256 : LaunchOne32)(stream, type, call);
   }

@@ -10,18 +10,20 @@
 #include "kernels/cuda/quantised/quantise.cuh"
 #include "kernels/cuda/rows/sum_of_squares.cuh"
 
-// A warp takes four rows of weights over all of k, through a ring of its own: a stage is eight
-// quads of each row, and a lane has one quad, of which it makes all integer sums. The chain of a
-// row walks over the eight lanes that have it. So warps never wait for each other; the first
-// stages are asked for before the kernel in front has ended.
+// A warp takes four rows of weights (a tile) over all of k, through a ring of its own: a stage is
+// eight quads of each row, and a lane has one quad, of which it makes all integer sums. The chain
+// of a row walks over the eight lanes that have it. So warps never wait for each other; the first
+// stages are asked for before the kernel in front has ended. Where that would leave warps without
+// work, tiles have two rows, and stages sixteen quads of each: a warp is bound by the latency of
+// its stages, one after another, and has half as many.
 namespace reprise::cuda {
 namespace one {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kTile = 4;   // rows of weights of a warp
-constexpr int kQuads = 8;  // of each in a stage
-constexpr int kHold = 3;   // groups of eight inputs that a thread asks for at once
+constexpr int kTileMost = 4;    // rows of weights of a warp
+constexpr int kQuadsMost = 16;  // of each in a stage
+constexpr int kHold = 3;        // groups of eight inputs that a thread asks for at once
 // A block has just less than half of a multiprocessor's shared memory, whatever it needs. Where
 // there is much to do, two blocks share a multiprocessor: it takes both to keep enough weights on
 // their way, and where one ends, a block of the next kernel takes its place. Where the weights are
@@ -37,6 +39,7 @@ struct Call {
   QuantisedProduct product[OneRowProducts::kMost];
   int begin[OneRowProducts::kMost + 1];  // the first tile of each, and the end
   int tiles;                             // gated: of each of the two
+  int tile_rows;
   OutputOp op;
   View sum;
 };
@@ -46,10 +49,11 @@ constexpr int PitchOf(int quad_bytes) {
   return quad_bytes % 32 == 0 && quad_bytes > 0 ? quad_bytes + 16 : quad_bytes;
 }
 
-// What a stage holds: of each plane (layout.h) the part of four rows.
-template <DType kType>
+// What a stage holds: of each plane (layout.h) the part of kTile rows.
+template <DType kType, int kTile>
 struct Stage {
   using Traits = UnitTraits<kType>;
+  static constexpr int kQuads = 32 / kTile;
   static constexpr int kBlocks = 4 * kQuads / Traits::kBlockUnits;  // of a row
   static constexpr int kQuantBytes = 16 * Traits::kQuantWords;      // of a quad
   static constexpr int kExtraBytes = 16 * Traits::kExtraWords;
@@ -78,7 +82,8 @@ struct InputBytes {
   size_t q, scale, sum;
 
   __host__ __device__ InputBytes(int64_t cols, int64_t block) {
-    const size_t quads = size_t((cols + 128 * kQuads - 1) / (128 * kQuads)) * kQuads;
+    constexpr int64_t kStage = 128 * kQuadsMost;
+    const size_t quads = size_t((cols + kStage - 1) / kStage) * kQuadsMost;
     q = quads * Input::kPitch;
     scale = (quads * 128 / size_t(block) * 4 + 15) / 16 * 16;
     sum = quads * 128 / (block == 32 ? 32 : 16) * 2;
@@ -105,15 +110,55 @@ struct Walk {
     while (tile >= call.begin[which + 1]) ++which;
     return which;
   }
-  __device__ int64_t Row(const Call& call, int which) const {
-    return int64_t{tile - (IsGate(call.op) ? 0 : call.begin[which])} * kTile;
+  // The first row of the tile.
+  __device__ int Row(const Call& call, int which) const {
+    return (tile - (IsGate(call.op) ? 0 : call.begin[which])) * call.tile_rows;
   }
 };
 
+// What a lane copies of one plane: kRowBytes of each row of a tile for a stage, in groups of kGroup
+// bytes that come to lie kPitch apart. Where it begins is found once for a tile; from one copy to
+// the next it is a number of rows and bytes that all lanes share.
+template <int kTile, int kRowBytes, int kGroup, int kPitch>
+class PlaneCopies {
+ public:
+  __device__ __forceinline__ void Seek(const std::byte* plane, int64_t stride, int row) {
+    from_ = plane + (row + Row()) * stride + At();
+  }
+  // rows: of the tile that there are. The stride is asked for again: registers are scarce.
+  __device__ __forceinline__ void Ask(std::byte* to, int64_t row_stride, int step, int rows) const {
+    const int stride = static_cast<int>(row_stride);
+    const int offset = step * kRowBytes;
+    to += (Row() * (kRowBytes / kGroup) + At() / kGroup) * kPitch + At() % kGroup;
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      const int more_rows = kWide ? i * 32 / kPieces : i * (32 / kPieces);
+      const int more = kWide ? i * 32 % kPieces * kPiece : 0;
+      if (!kWide && more_rows + Row() >= kTile) break;
+      const bool valid = more_rows + Row() < rows && offset + more + At() < stride;
+      CopyAsync<kPiece>(to + (more_rows * (kRowBytes / kGroup) + more / kGroup) * kPitch,
+                        from_ + more_rows * stride + more + offset, valid);
+    }
+  }
+
+ private:
+  static constexpr int kPiece = kRowBytes % 16 == 0 ? 16 : 8;
+  static constexpr int kPieces = kRowBytes / kPiece;  // of a row
+  static constexpr bool kWide = kPieces >= 32;        // a copy of all lanes stays in one row
+  static constexpr int kCopies = (kTile * kPieces + 31) / 32;
+  static_assert(kWide ? kPieces % 32 == 0 && 32 * kPiece % kGroup == 0 : 32 % kPieces == 0);
+
+  static __device__ int Row() { return kWide ? 0 : Lane() / kPieces; }
+  static __device__ int At() { return Lane() % (kWide ? 32 : kPieces) * kPiece; }
+  static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
+
+  const std::byte* from_;
+};
+
 // The weights of one warp, stage by stage.
-template <DType kType>
+template <DType kType, int kTile>
 class Weights {
-  using S = Stage<kType>;
+  using S = Stage<kType, kTile>;
 
  public:
   __device__ Weights(const Call& call, std::byte* ring, int steps)
@@ -124,24 +169,14 @@ class Weights {
   // Asks for the next stage; for nothing behind the end.
   __device__ void Load() {
     if (walk_.tile < call_.tiles) {
-      const QuantisedLayout& layout = *layout_;
       std::byte* to = ring_ + stage_ * S::kBytes;
-      const int64_t quad = int64_t{step_} * kQuads;
-      Copy<kQuads * S::kQuantBytes, S::kQuantBytes, S::kQuantPitch>(
-          to, data_ + row_ * layout.quant_stride, layout.quant_stride, quad * S::kQuantBytes);
+      const QuantisedLayout& layout = *layout_;
+      quants_.Ask(to, layout.quant_stride, step_, rows_);
       if constexpr (S::kExtraBytes > 0) {
-        Copy<kQuads * S::kExtraBytes, S::kExtraBytes, S::kExtraPitch>(
-            to + S::kExtra, data_ + layout.extra + row_ * layout.extra_stride, layout.extra_stride,
-            quad * S::kExtraBytes);
+        extra_.Ask(to + S::kExtra, layout.extra_stride, step_, rows_);
       }
-      if constexpr (S::kSubBytes > 0) {
-        Copy<S::kSubBytes, S::kSubBytes, S::kSubBytes>(
-            to + S::kSub, data_ + layout.sub + row_ * layout.sub_stride, layout.sub_stride,
-            int64_t{step_} * S::kSubBytes);
-      }
-      Copy<S::kScaleBytes, S::kScaleBytes, S::kScaleBytes>(
-          to + S::kScale, data_ + layout.scale + row_ * layout.scale_stride, layout.scale_stride,
-          int64_t{step_} * S::kScaleBytes);
+      if constexpr (S::kSubBytes > 0) sub_.Ask(to + S::kSub, layout.sub_stride, step_, rows_);
+      scale_.Ask(to + S::kScale, layout.scale_stride, step_, rows_);
     }
     CommitCopies();
     if (++stage_ == S::kStages) stage_ = 0;
@@ -156,28 +191,19 @@ class Weights {
     if (walk_.tile >= call_.tiles) return;
     const int which = walk_.Which(call_);
     layout_ = &call_.product[which].weight.layout;
-    data_ = call_.product[which].weight.data;
-    row_ = walk_.Row(call_, which);
-    rows_ = static_cast<int>(min(int64_t{kTile}, layout_->rows - row_));
+    const QuantisedLayout& layout = *layout_;
+    const std::byte* data = call_.product[which].weight.data;
+    const int row = walk_.Row(call_, which);
+    rows_ = min(kTile, static_cast<int>(layout.rows) - row);
+    quants_.Seek(data, layout.quant_stride, row);
+    if constexpr (S::kExtraBytes > 0) extra_.Seek(data + layout.extra, layout.extra_stride, row);
+    if constexpr (S::kSubBytes > 0) sub_.Seek(data + layout.sub, layout.sub_stride, row);
+    scale_.Seek(data + layout.scale, layout.scale_stride, row);
   }
 
-  // kRowBytes of each row of a plane from `offset` on; groups of kGroup bytes lie kPitch apart.
-  template <int kRowBytes, int kGroup, int kPitch>
-  __device__ __forceinline__ void Copy(std::byte* to, const std::byte* first, int64_t stride,
-                                       int64_t offset) const {
-    constexpr int kPiece = kRowBytes % 16 == 0 ? 16 : 8;
-    constexpr int kPieces = kRowBytes / kPiece;
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int from = 0; from < kTile * kPieces; from += 32) {
-      const int piece = from + lane, row = piece / kPieces, at = piece % kPieces * kPiece;
-      if (kTile * kPieces % 32 != 0 && row >= kTile) break;
-      const bool valid = row < rows_ && offset + at < stride;
-      const std::byte* source = first + (valid ? row * stride + offset + at : 0);
-      CopyAsync<kPiece>(to + (row * (kRowBytes / kGroup) + at / kGroup) * kPitch + at % kGroup,
-                        source, valid);
-    }
-  }
+  template <int kRowBytes, int kGroup = kRowBytes, int kPitch = kRowBytes>
+  using Copies =
+      PlaneCopies<kTile, kRowBytes == 0 ? 16 : kRowBytes, kGroup == 0 ? 16 : kGroup, kPitch>;
 
   const Call& call_;
   std::byte* const ring_;
@@ -186,9 +212,11 @@ class Weights {
   int step_ = 0;
   int stage_ = 0;
   const QuantisedLayout* layout_ = nullptr;
-  const std::byte* data_ = nullptr;
-  int64_t row_ = 0;
   int rows_ = 0;
+  Copies<S::kQuads * S::kQuantBytes, S::kQuantBytes, S::kQuantPitch> quants_;
+  Copies<S::kQuads * S::kExtraBytes, S::kExtraBytes, S::kExtraPitch> extra_;
+  Copies<S::kSubBytes> sub_;
+  Copies<S::kScaleBytes> scale_;
 };
 
 __device__ __forceinline__ uint32_t PartOf(const uint4& four, int j) {
@@ -197,10 +225,11 @@ __device__ __forceinline__ uint32_t PartOf(const uint4& four, int j) {
 
 // What a lane adds to the chain of its row: a link for each unit, or for a 256-block one, which two
 // neighbours hold.
-template <DType kType>
+template <DType kType, int kTile>
 struct Links {
   using Traits = UnitTraits<kType>;
-  using S = Stage<kType>;
+  using S = Stage<kType, kTile>;
+  static constexpr int kQuads = S::kQuads;
   static constexpr int kCount = Traits::kBlock256 ? 1 : 4;
 
   float scale[kCount], sum[kCount];
@@ -345,13 +374,15 @@ struct EightFloats {
 // Reads, norms and quantises the row. A warp has 256 neighbours at a time.
 template <int kBlock>
 class InputReader {
+  static constexpr int kEarly = kHold - 1;
+
  public:
-  // Asks for the norm's weights, which no kernel writes.
+  // Asks for the norm's weights, which no kernel writes: for those of the first 4,096 columns.
   __device__ explicit InputReader(const Call& call)
       : call_(call), cols_(static_cast<int>(call.x.cols)) {
     if (call_.norm.weight == nullptr) return;
 #pragma unroll
-    for (int j = 0; j < kHold; ++j) {
+    for (int j = 0; j < kEarly; ++j) {
       if (Column(j) < cols_) weights_[j].Load(call_.norm.weight + Column(j));
     }
   }
@@ -387,19 +418,32 @@ class InputReader {
     for (int j = 0; j < kHold; ++j) {
       if (Column(j) < cols_) held[j].Store(floats + Column(j));
     }
-    __syncthreads();
-    const float sum =
-        SumOfSquares([&](int64_t i) { return floats[i]; }, threadIdx.x % kNormLanes, cols_);
-    const float r = InverseRoot(sum / static_cast<float>(cols_), call_.norm.eps);
+    const float r = NormFactor(floats);
 #pragma unroll
     for (int j = 0; j < kHold; ++j) {
       if (Column(j) >= cols_) break;
+      EightFloats weights = weights_[j < kEarly ? j : 0];
+      if (j >= kEarly) weights.Load(call_.norm.weight + Column(j));
 #pragma unroll
-      for (int i = 0; i < 8; ++i) held[j].of[i] = (held[j].of[i] * r) * weights_[j].of[i];
+      for (int i = 0; i < 8; ++i) held[j].of[i] = (held[j].of[i] * r) * weights.of[i];
       if (blockIdx.x == 0 && call_.norm.h.data != nullptr) {
         held[j].Store(call_.norm.h.data + Column(j));
       }
     }
+  }
+
+  // 1 / the root of the row's mean square. One warp reads it: they would wait for each other's
+  // reads longer than for that one.
+  __device__ __forceinline__ float NormFactor(const float* floats) const {
+    __shared__ float factor;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+      const float sum =
+          SumOfSquares([&](int64_t i) { return floats[i]; }, threadIdx.x % kNormLanes, cols_);
+      if (threadIdx.x == 0) factor = InverseRoot(sum / static_cast<float>(cols_), call_.norm.eps);
+    }
+    __syncthreads();
+    return factor;
   }
 
   // By whole warps; what lies behind the end is not stored.
@@ -418,7 +462,7 @@ class InputReader {
 
   const Call& call_;
   const int cols_;
-  EightFloats weights_[kHold];
+  EightFloats weights_[kEarly];
 };
 
 // What becomes of the outputs of a tile: a lane of each row has them.
@@ -427,10 +471,10 @@ struct Outputs {
   float before = 0;  // of a sum
 
   // What is read is asked for before the tile is computed.
-  __device__ __forceinline__ void Begin(const Call& call, int64_t row, bool mine) {
+  __device__ __forceinline__ void Begin(const Call& call, int row, bool mine) {
     if (call.op == OutputOp::kAdd && mine) before = call.sum.data[row];
   }
-  __device__ __forceinline__ void Store(const Call& call, const Walk& walk, int which, int64_t row,
+  __device__ __forceinline__ void Store(const Call& call, const Walk& walk, int which, int row,
                                         float total) {
     const QuantisedProduct& product = call.product[which];
     const float y = product.bias != nullptr ? total + product.bias[row] : total;
@@ -444,15 +488,16 @@ struct Outputs {
   }
 };
 
-template <DType kType>
+template <DType kType, int kTile>
 __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constant__ Call call) {
-  using S = Stage<kType>;
+  using S = Stage<kType, kTile>;
+  constexpr int kQuads = S::kQuads;
   constexpr int kBlock = UnitTraits<kType>::kBlock256 ? 256 : 32;
   extern __shared__ __align__(16) std::byte shared[];
   const int units = static_cast<int>(call.x.cols / 32);
   const int steps = CeilDiv(units, 4 * kQuads);
   std::byte* ring = shared + threadIdx.x / 32 * S::kStages * S::kBytes;
-  Weights<kType> weights(call, ring, steps);
+  Weights<kType, kTile> weights(call, ring, steps);
   InputReader<kBlock> reader(call);
   const InputBytes bytes(call.x.cols, kBlock);
   std::byte* at = shared + kWarps * S::kStages * S::kBytes;
@@ -480,12 +525,12 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
       if (walk.tile >= call.tiles) return;
     }
     const int which = walk.Which(call);
-    const int64_t row = walk.Row(call, which) + lane / kQuads;
+    const int row = walk.Row(call, which) + lane / kQuads;
     const bool mine = lane % kQuads == 0 && row < call.product[which].weight.layout.rows;
     if (step == 0) outputs.Begin(call, row, mine);
     WaitForCopies<S::kStages - 1>();
     __syncwarp();
-    Links<kType> links;
+    Links<kType, kTile> links;
     links.Make(ring + stage * S::kBytes, GridOf(call.product[which].weight), input,
                step * kQuads + lane % kQuads);
     __syncwarp();
@@ -500,16 +545,38 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
   }
 }
 
-template <DType kType>
-void Launch(Stream stream, const Call& call) {
-  static const bool allowed = (AllowShared(OneRowKernel<kType>, BlockShared()), true);
+template <DType kType, int kTile>
+void LaunchTiles(Stream stream, const Call& call, int blocks) {
+  const auto kernel = OneRowKernel<kType, kTile>;
+  static const bool allowed = (AllowShared(kernel, BlockShared()), true);
   (void)allowed;
+  LaunchEarly(kernel, unsigned(std::min(call.tiles, blocks)), kThreads, BlockShared(), stream,
+              call);
+}
+
+// Cuts the products into tiles of so many rows.
+inline void SetTiles(Call* call, int rows) {
+  call->tile_rows = rows;
+  for (size_t i = 0; i < OneRowProducts::kMost; ++i) {
+    const int64_t all = call->product[i].weight.layout.rows;
+    call->begin[i + 1] = call->begin[i] + int(CeilDiv<int64_t>(all, rows));
+  }
+  call->tiles = call->begin[IsGate(call->op) ? 1 : OneRowProducts::kMost];
+}
+
+template <DType kType>
+void Launch(Stream stream, Call call) {
   size_t bytes = 0;
   for (const QuantisedProduct& product : call.product) bytes += product.weight.layout.bytes;
-  const bool much = bytes > kManyBytes && call.tiles > kWarps * ThisGpu().multiprocessors;
-  const int blocks = (much ? 2 : 1) * ThisGpu().multiprocessors;
-  const auto grid = unsigned(std::min(call.tiles, blocks));
-  LaunchEarly(OneRowKernel<kType>, grid, kThreads, BlockShared(), stream, call);
+  const int blocks = (bytes > kManyBytes ? 2 : 1) * ThisGpu().multiprocessors;
+  // Rows that the warp with the most of them has.
+  const auto longest = [&](int rows) {
+    SetTiles(&call, rows);
+    return CeilDiv(call.tiles, blocks * kWarps) * rows;
+  };
+  const bool small = longest(kTileMost / 2) < longest(kTileMost);
+  if (small) SetTiles(&call, kTileMost / 2);
+  (small ? LaunchTiles<kType, kTileMost / 2> : LaunchTiles<kType, kTileMost>)(stream, call, blocks);
 }
 
 }  // namespace one
