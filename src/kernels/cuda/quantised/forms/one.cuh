@@ -154,6 +154,13 @@ class PlaneCopies {
 
   const std::byte* from_;
 };
+// A plane that a type does not have.
+template <int kTile, int kGroup, int kPitch>
+class PlaneCopies<kTile, 0, kGroup, kPitch> {
+ public:
+  __device__ void Seek(const std::byte*, int64_t, int) {}
+  __device__ void Ask(std::byte*, int64_t, int, int) const {}
+};
 
 // The weights of one warp, stage by stage.
 template <DType kType, int kTile>
@@ -172,10 +179,8 @@ class Weights {
       std::byte* to = ring_ + stage_ * S::kBytes;
       const QuantisedLayout& layout = *layout_;
       quants_.Ask(to, layout.quant_stride, step_, rows_);
-      if constexpr (S::kExtraBytes > 0) {
-        extra_.Ask(to + S::kExtra, layout.extra_stride, step_, rows_);
-      }
-      if constexpr (S::kSubBytes > 0) sub_.Ask(to + S::kSub, layout.sub_stride, step_, rows_);
+      extra_.Ask(to + S::kExtra, layout.extra_stride, step_, rows_);
+      sub_.Ask(to + S::kSub, layout.sub_stride, step_, rows_);
       scale_.Ask(to + S::kScale, layout.scale_stride, step_, rows_);
     }
     CommitCopies();
@@ -196,14 +201,10 @@ class Weights {
     const int row = walk_.Row(call_, which);
     rows_ = min(kTile, static_cast<int>(layout.rows) - row);
     quants_.Seek(data, layout.quant_stride, row);
-    if constexpr (S::kExtraBytes > 0) extra_.Seek(data + layout.extra, layout.extra_stride, row);
-    if constexpr (S::kSubBytes > 0) sub_.Seek(data + layout.sub, layout.sub_stride, row);
+    extra_.Seek(data + layout.extra, layout.extra_stride, row);
+    sub_.Seek(data + layout.sub, layout.sub_stride, row);
     scale_.Seek(data + layout.scale, layout.scale_stride, row);
   }
-
-  template <int kRowBytes, int kGroup = kRowBytes, int kPitch = kRowBytes>
-  using Copies =
-      PlaneCopies<kTile, kRowBytes == 0 ? 16 : kRowBytes, kGroup == 0 ? 16 : kGroup, kPitch>;
 
   const Call& call_;
   std::byte* const ring_;
@@ -213,10 +214,10 @@ class Weights {
   int stage_ = 0;
   const QuantisedLayout* layout_ = nullptr;
   int rows_ = 0;
-  Copies<S::kQuads * S::kQuantBytes, S::kQuantBytes, S::kQuantPitch> quants_;
-  Copies<S::kQuads * S::kExtraBytes, S::kExtraBytes, S::kExtraPitch> extra_;
-  Copies<S::kSubBytes> sub_;
-  Copies<S::kScaleBytes> scale_;
+  PlaneCopies<kTile, S::kQuads * S::kQuantBytes, S::kQuantBytes, S::kQuantPitch> quants_;
+  PlaneCopies<kTile, S::kQuads * S::kExtraBytes, S::kExtraBytes, S::kExtraPitch> extra_;
+  PlaneCopies<kTile, S::kSubBytes, S::kSubBytes, S::kSubBytes> sub_;
+  PlaneCopies<kTile, S::kScaleBytes, S::kScaleBytes, S::kScaleBytes> scale_;
 };
 
 __device__ __forceinline__ uint32_t PartOf(const uint4& four, int j) {
