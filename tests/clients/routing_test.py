@@ -27,6 +27,7 @@ SMG = shutil.which(sys.argv.pop(1)) if len(sys.argv) > 1 and "/" in sys.argv[1] 
 HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
 SESSIONS, TURNS, WORKERS = 36, 6, 3
 SLACK = 64
+READING = 1.5  # seconds between a reply and the next turn; what is stored in the background gets there meanwhile
 WORDS = "fox river forest bear tree house friend story night moon water stone bread apple song road".split()
 
 
@@ -79,7 +80,8 @@ class Routing(unittest.TestCase):
         words = lambda count: " ".join(rng.choice(WORDS) for _ in range(count))
         messages = [{"role": "system", "content": "You tell stories to children. " + "Be kind and brief. " * 20}]
         turns, before = [], None
-        for _ in range(TURNS):
+        for turn in range(TURNS):
+            time.sleep(READING if turn > 0 else 0)
             messages.append({"role": "user", "content": words(60)})
             body = {"model": "reprise-tiny-q8_0", "messages": messages, "max_tokens": 16, "prompt_cache_key": f"s{session}"}
             headers = {"Content-Type": "application/json", **({header: f"s{session}"} if header else {})}
@@ -102,7 +104,7 @@ class Routing(unittest.TestCase):
         return turns
 
     def run_behind(self, header):
-        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        with concurrent.futures.ThreadPoolExecutor(18) as pool:
             conversations = list(pool.map(lambda session: self.converse(session, header), range(SESSIONS)))
         later = [turn for turns in conversations for turn in turns[1:]]
         good = sum(fine for _, fine, _, _ in later)
