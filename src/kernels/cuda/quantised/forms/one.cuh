@@ -21,13 +21,14 @@ namespace one {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kTileMost = 4;    // rows of weights of a warp
-constexpr int kQuadsMost = 16;  // of each in a stage
-constexpr int kHold = 3;        // groups of eight inputs that a thread asks for at once
+constexpr int kTallTile = 4;  // rows of weights of a warp
+constexpr int kFlatTile = 2;
+constexpr int kQuadsMost = 32 / kFlatTile;  // of each in a stage
+constexpr int kHold = 3;                    // groups of eight inputs that a thread asks for at once
 // A block has just less than half of a multiprocessor's shared memory, whatever it needs. Where
 // there is much to do, two blocks share a multiprocessor: it takes both to keep enough weights on
 // their way, and where one ends, a block of the next kernel takes its place. Where the weights are
-// few, or tiles enough for the warps of one block, there is one: the row is read half as often, and
+// few there is one: the row is read half as often, and
 // beside it a block of the next kernel waits from the beginning, its first weights there.
 inline size_t BlockShared() { return std::min<size_t>(112 << 10, ThisGpu().block_shared); }
 constexpr size_t kRingBytes = 80 << 10;  // of all warps
@@ -39,7 +40,7 @@ struct Call {
   QuantisedProduct product[OneRowProducts::kMost];
   int begin[OneRowProducts::kMost + 1];  // the first tile of each, and the end
   int tiles;                             // gated: of each of the two
-  int tile_rows;
+  int tile_rows;                         // kTile of the kernel
   OutputOp op;
   View sum;
 };
@@ -375,7 +376,7 @@ struct EightFloats {
 // Reads, norms and quantises the row. A warp has 256 neighbours at a time.
 template <int kBlock>
 class InputReader {
-  static constexpr int kEarly = kHold - 1;
+  static constexpr int kEarly = kHold - 1;  // groups of weights that registers are left for
 
  public:
   // Asks for the norm's weights, which no kernel writes: for those of the first 4,096 columns.
@@ -555,29 +556,32 @@ void LaunchTiles(Stream stream, const Call& call, int blocks) {
               call);
 }
 
-// Cuts the products into tiles of so many rows.
-inline void SetTiles(Call* call, int rows) {
-  call->tile_rows = rows;
+// The call with its products cut into tiles of so many rows.
+inline Call InTiles(Call call, int rows) {
+  call.tile_rows = rows;
   for (size_t i = 0; i < OneRowProducts::kMost; ++i) {
-    const int64_t all = call->product[i].weight.layout.rows;
-    call->begin[i + 1] = call->begin[i] + int(CeilDiv<int64_t>(all, rows));
+    const int64_t all = call.product[i].weight.layout.rows;
+    call.begin[i + 1] = call.begin[i] + int(CeilDiv<int64_t>(all, rows));
   }
-  call->tiles = call->begin[IsGate(call->op) ? 1 : OneRowProducts::kMost];
+  call.tiles = call.begin[IsGate(call.op) ? 1 : OneRowProducts::kMost];
+  return call;
 }
 
 template <DType kType>
-void Launch(Stream stream, Call call) {
+void Launch(Stream stream, const Call& call) {
   size_t bytes = 0;
   for (const QuantisedProduct& product : call.product) bytes += product.weight.layout.bytes;
   const int blocks = (bytes > kManyBytes ? 2 : 1) * ThisGpu().multiprocessors;
+  const Call tall = InTiles(call, kTallTile), flat = InTiles(call, kFlatTile);
   // Rows that the warp with the most of them has.
-  const auto longest = [&](int rows) {
-    SetTiles(&call, rows);
-    return CeilDiv(call.tiles, blocks * kWarps) * rows;
+  const auto longest = [&](const Call& cut) {
+    return CeilDiv(cut.tiles, blocks * kWarps) * cut.tile_rows;
   };
-  const bool small = longest(kTileMost / 2) < longest(kTileMost);
-  if (small) SetTiles(&call, kTileMost / 2);
-  (small ? LaunchTiles<kType, kTileMost / 2> : LaunchTiles<kType, kTileMost>)(stream, call, blocks);
+  if (longest(flat) < longest(tall)) {
+    LaunchTiles<kType, kFlatTile>(stream, flat, blocks);
+  } else {
+    LaunchTiles<kType, kTallTile>(stream, tall, blocks);
+  }
 }
 
 }  // namespace one
