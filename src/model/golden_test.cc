@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves that every family computes what its reference implementation computes: logits of tiny
 // random models at every position within 2e-3 of their spread, and the same greedy continuation.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -73,8 +75,8 @@ TEST_P(GoldenTest, HuggingFaceFolder) {
 
 // The same through GGUF files that the project writes itself.
 void ExpectGoldenThroughGguf(const std::filesystem::path& file, const char* type) {
-  const std::string path =
-      ::testing::TempDir() + "golden_" + NameOfGolden(file) + "_" + type + ".gguf";
+  const std::string path = ::testing::TempDir() + "golden_" + std::to_string(::getpid()) + "_" +
+                           NameOfGolden(file) + "_" + type + ".gguf";
   const auto source = OpenCheckpoint(file.parent_path());
   ASSERT_TRUE(source.ok()) << source.status().message();
   ConvertToGguf(*source, type, path);

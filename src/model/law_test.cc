@@ -3,6 +3,8 @@
 // of the model and the tokens up to it. The bits are the same for every split of a prompt, number
 // of threads, instruction set, and company in the batch. REPRISE_LAW_DEVICE=cuda: splits and
 // company on that device.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -81,7 +83,8 @@ std::vector<Case> Cases() {
 
 // A GGUF file of the geometry with random weights.
 std::string WriteSynthetic(const std::string& geometry, const std::string& type) {
-  const std::string path = ::testing::TempDir() + "law_" + geometry + "_" + type + ".gguf";
+  const std::string path = ::testing::TempDir() + "law_" + std::to_string(::getpid()) + "_" +
+                           geometry + "_" + type + ".gguf";
   const auto file = MappedFile::Open("tests/law/" + geometry + ".json");
   CHECK(file.ok());
   const auto document = JsonDocument::Parse(
