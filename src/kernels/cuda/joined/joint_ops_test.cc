@@ -59,13 +59,18 @@ class JointOpsTest : public ::testing::Test {
       CHECK(packed.ok());
       return std::move(*packed);
     }
-    std::vector<uint16_t> values(size_t(rows * cols), 0);
-    for (uint16_t& value : values) {
-      const float x = rng_.Uniform() - 0.5f;
-      value = type == DType::kF16 ? F32ToF16(x) : F32ToBF16(x);
-    }
-    auto packed = Matrix::Pack(context_, {type, 1, rows, cols},
-                               reinterpret_cast<const std::byte*>(values.data()), size_t(cols) * 2);
+    const auto values = Random(rows * cols, -0.5f, 0.5f);
+    if (type == DType::kF32) return Packed<float>(type, rows, cols, values);
+    std::vector<uint16_t> halves;
+    for (const float x : values) halves.push_back(type == DType::kF16 ? F32ToF16(x) : F32ToBF16(x));
+    return Packed<uint16_t>(type, rows, cols, halves);
+  }
+
+  template <typename T>
+  Matrix Packed(DType type, int64_t rows, int64_t cols, const std::vector<T>& values) {
+    auto packed =
+        Matrix::Pack(context_, {type, 1, rows, cols},
+                     reinterpret_cast<const std::byte*>(values.data()), size_t(cols) * sizeof(T));
     CHECK(packed.ok());
     return std::move(*packed);
   }
@@ -264,6 +269,13 @@ class StackTest : public JointOpsTest, public ::testing::WithParamInterface<Stac
   }
 };
 
+// The last ones are graphs. A build for racecheck is a hundred times slower.
+#ifdef REPRISE_RACECHECK
+constexpr int kSteps = 3;
+#else
+constexpr int kSteps = 5;
+#endif
+
 // A stretch of a decoder: inside a step, where ops wait for one another, and outside. Step after
 // step, so that nothing of one is taken for the next one's, and the later ones as a graph.
 TEST_P(StackTest, JoinedOpsEqualTheOps) {
@@ -319,7 +331,7 @@ TEST_P(StackTest, JoinedOpsEqualTheOps) {
     }
     return all;
   };
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < kSteps; ++i) {
     const auto x0 = Random(shape.rows * shape.dim, -shape.size, shape.size);
     ExpectSame(run(x0, true), run(x0, false), "every row of the stretch");
   }
@@ -357,15 +369,17 @@ INSTANTIATE_TEST_SUITE_P(
 struct InputCase {
   const char* name;
   std::vector<std::pair<DType, int64_t>> shapes;  // of matrices with one input
+  int64_t cols = 1024;
+  float size = 1;  // of the inputs
 };
 
 class InputTest : public JointOpsTest, public ::testing::WithParamInterface<InputCase> {
  protected:
   enum class How : uint8_t { kInStep, kTogether, kAlone };
 
-  // Projects `rows` random rows, always the same, and gives all outputs one after another.
+  // Projects x, behind a norm where it has weights, and gives all outputs one after another.
   std::vector<float> Outputs(const std::vector<Matrix>& weights, const Rows& x,
-                             DevicePtr<float> bias, How how) {
+                             DevicePtr<float> norm, DevicePtr<float> bias, How how) {
     scratch_->Reset();
     HandMade step;
     for (int32_t s = 0; s < x.rows; ++s) {
@@ -379,15 +393,20 @@ class InputTest : public JointOpsTest, public ::testing::WithParamInterface<Inpu
       const auto zeros = std::vector<float>(size_t(x.rows * weight.rows()));
       all.push_back({&weight, RowsOf(zeros, weight.rows()), bias});
     }
+    const Rows h = norm ? RowsOf(std::vector<float>(size_t(x.rows * x.cols)), x.cols) : x;
+    const auto ops = [&](bool together) {
+      if (norm) RmsNorm(context_, x, norm, 1, 1e-6f, h);
+      const size_t each = together ? all.size() : 1;
+      for (size_t i = 0; i < all.size(); i += each) {
+        Project(context_, h, std::span(all).subspan(i, each));
+      }
+    };
     if (how == How::kInStep) {
-      backend_->RunStep(*scratch_, layout, {&all, nullptr, nullptr},
-                        [&] { Project(context_, x, all); });
-    } else if (how == How::kTogether) {
-      Project(context_, x, all);
+      backend_->RunStep(*scratch_, layout, {&all, nullptr, nullptr}, [&] { ops(true); });
     } else {
-      for (const Projection& one : all) Project(context_, x, std::span(&one, 1));
+      ops(how == How::kTogether);
     }
-    std::vector<float> outputs;
+    std::vector<float> outputs = Read(h);
     for (const Projection& one : all) {
       const auto more = Read(one.out);
       outputs.insert(outputs.end(), more.begin(), more.end());
@@ -396,52 +415,68 @@ class InputTest : public JointOpsTest, public ::testing::WithParamInterface<Inpu
   }
 };
 
-// Matrices of one input: in a step, in one call, and one by one.
+// Matrices of one input: in a step, in one call, and one by one; as it is and behind a norm.
 TEST_P(InputTest, ProductsEqualEachAlone) {
-  constexpr int64_t kCols = 1024;
+  const int64_t cols = GetParam().cols;
   std::vector<Matrix> weights;
-  for (const auto& [type, rows] : GetParam().shapes) {
-    weights.push_back(Weights(type, rows, kCols));
-  }
+  for (const auto& [type, rows] : GetParam().shapes) weights.push_back(Weights(type, rows, cols));
+  const DevicePtr<float> bias = OnDevice(Random(8192));
   for (const int64_t rows : {1, 3, 20, 70}) {
-    const Rows x = RowsOf(Random(rows * kCols), kCols);
-    const DevicePtr<float> bias = OnDevice(Random(3000));
-    const auto alone = Outputs(weights, x, bias, How::kAlone);
-    ExpectSame(Outputs(weights, x, bias, How::kTogether), alone, "outputs together");
-    ExpectSame(Outputs(weights, x, bias, How::kInStep), alone, "outputs in a step");
+    const Rows x = RowsOf(Random(rows * cols, -GetParam().size, GetParam().size), cols);
+    for (const DevicePtr<float> norm : {DevicePtr<float>(), OnDevice(Random(cols))}) {
+      const auto alone = Outputs(weights, x, norm, bias, How::kAlone);
+      ExpectSame(Outputs(weights, x, norm, bias, How::kTogether), alone, "outputs together");
+      ExpectSame(Outputs(weights, x, norm, bias, How::kInStep), alone, "outputs in a step");
+    }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, InputTest,
-                         ::testing::Values(InputCase{"quantised",
-                                                     {{DType::kQ8_0, 528},
-                                                      {DType::kQ8_0, 16},
-                                                      {DType::kQ4_K, 2048},
-                                                      {DType::kQ6_K, 100},
-                                                      {DType::kQ8_0, 40},
-                                                      {DType::kQ4_K, 3000},
-                                                      {DType::kQ8_0, 7},
-                                                      {DType::kQ8_0, 9},
-                                                      {DType::kQ4_0, 1},
-                                                      {DType::kQ6_K, 5},
-                                                      {DType::kQ6_K, 6},
-                                                      {DType::kQ6_K, 7},
-                                                      {DType::kQ6_K, 11},
-                                                      {DType::kQ6_K, 13}}},
-                                           InputCase{"quantised_and_f32",
-                                                     {{DType::kQ4_K, 528},
-                                                      {DType::kF32, 32},
-                                                      {DType::kQ4_K, 40},
-                                                      {DType::kF32, 7}}},
-                                           InputCase{"half_and_f32",
-                                                     {{DType::kBF16, 528},
-                                                      {DType::kBF16, 40},
-                                                      {DType::kF32, 32},
-                                                      {DType::kF32, 31},
-                                                      {DType::kF32, 1},
-                                                      {DType::kF32, 64},
-                                                      {DType::kF32, 3}}}),
-                         [](const auto& one) { return std::string(one.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Types, InputTest,
+    ::testing::Values(
+        InputCase{"quantised",
+                  {{DType::kQ8_0, 528},
+                   {DType::kQ8_0, 16},
+                   {DType::kQ4_K, 2048},
+                   {DType::kQ6_K, 100},
+                   {DType::kQ8_0, 40},
+                   {DType::kQ4_K, 3000},
+                   {DType::kQ8_0, 7},
+                   {DType::kQ8_0, 9},
+                   {DType::kQ4_0, 1},
+                   {DType::kQ6_K, 5},
+                   {DType::kQ6_K, 6},
+                   {DType::kQ6_K, 7},
+                   {DType::kQ6_K, 11},
+                   {DType::kQ6_K, 13}}},
+        InputCase{"quantised_and_f32",
+                  {{DType::kQ4_K, 528}, {DType::kF32, 32}, {DType::kQ4_K, 40}, {DType::kF32, 7}}},
+        InputCase{"half_and_f32",
+                  {{DType::kBF16, 528},
+                   {DType::kBF16, 40},
+                   {DType::kF32, 32},
+                   {DType::kF32, 31},
+                   {DType::kF32, 1},
+                   {DType::kF32, 64},
+                   {DType::kF32, 3}}},
+        // The gates of recurrences, in the shapes of models.
+        InputCase{"gates_of_0_8b",
+                  {{DType::kF16, 6144}, {DType::kF16, 2048}, {DType::kF32, 16}, {DType::kF32, 16}}},
+        InputCase{"gates_of_9b",
+                  {{DType::kF16, 8192}, {DType::kF16, 4096}, {DType::kF32, 32}, {DType::kF32, 32}},
+                  4096},
+        InputCase{
+            "gates_of_27b",
+            {{DType::kBF16, 1024}, {DType::kF32, 48}, {DType::kBF16, 6144}, {DType::kF32, 48}},
+            5120},
+        InputCase{"gates_of_few_columns",
+                  {{DType::kF16, 136}, {DType::kF32, 5}, {DType::kF32, 33}, {DType::kF32, 1}},
+                  80},
+        InputCase{"gates_of_large_inputs",
+                  {{DType::kF16, 528}, {DType::kF32, 17}, {DType::kF32, 4}},
+                  2048,
+                  1e6f}),
+    [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace
 }  // namespace reprise::cuda
