@@ -89,7 +89,8 @@ __device__ __forceinline__ void WaitForInputs() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// The next kernel may take the room that this one leaves.
+// The next kernel may take the room that this one leaves. At any time: it waits for all of this
+// one, and so for everything that this one waits for.
 __device__ __forceinline__ void LetNextStart() {
 #if REPRISE_HOPPER
   asm volatile("griddepcontrol.launch_dependents;");

@@ -97,9 +97,8 @@ bool CudaBackend::JoinProducts(const ProjectionGroup& group) {
   }
   if (halves.empty() == quantised.empty()) return false;
   const View x = ViewOf(group.x);
-  if (!(quantised.empty() ? joined_.Products(x, halves) : joined_.Products(x, quantised))) {
-    return false;
-  }
+  if (quantised.empty()) return joined_.Products(x, halves, floats);
+  if (!joined_.Products(x, quantised)) return false;
   // A norm that they read runs with the others, which stream() sends off.
   if (!floats.empty()) ProductsF32(stream(), floats, x);
   return true;

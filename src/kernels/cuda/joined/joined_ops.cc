@@ -43,6 +43,7 @@ void JoinedOps::RunProducts(OutputOp op, const View& sum) {
   if (norm_) few.norm = norm_->norm;
   norm_.reset();
   few.products = waiting.halves;
+  few.floats = waiting.floats;
   few.op = op;
   few.sum = sum;
   RunFewProducts(stream_, few);
@@ -86,22 +87,23 @@ bool JoinedOps::NormRides(const View& x, bool fits) const {
   return !norm_ || (fits && Same(norm_->norm.h, x));
 }
 
-bool JoinedOps::Products(const View& x, std::span<const HalfProduct> products) {
+bool JoinedOps::Products(const View& x, std::span<const HalfProduct> products,
+                         std::span<const FloatProduct> floats) {
   if (!open_ || !MayRoundOnTheWay(x) || products.size() > FewProducts::kMost) return false;
   if (products_ || !NormRides(x, norm_ && MayNormOnTheWay(norm_->x))) Run();
-  products_ = {x, {products.begin(), products.end()}, {}};
+  products_ = {x, {products.begin(), products.end()}, {}, {floats.begin(), floats.end()}};
   return true;
 }
 
 bool JoinedOps::Products(const View& x, std::span<const QuantisedProduct> products) {
   if (!open_ || !MayQuantiseOnTheWay(x, BlockOf(products))) return false;
   if (products_ || !NormRides(x, norm_ && MayNormAndQuantise(norm_->x, BlockOf(products)))) Run();
-  products_ = {x, {}, {products.begin(), products.end()}};
+  products_ = {x, {}, {products.begin(), products.end()}, {}};
   return true;
 }
 
 bool JoinedOps::Add(const View& sum, const View& y) {
-  if (!products_) return false;
+  if (!products_ || !products_->floats.empty()) return false;
   const std::vector<View> outputs = products_->Outputs();
   if (outputs.size() != 1 || !Same(outputs[0], y)) return false;
   // The sum must not be what the products read.
@@ -111,7 +113,7 @@ bool JoinedOps::Add(const View& sum, const View& y) {
 }
 
 bool JoinedOps::Gate(OutputOp op, const View& gate, const View& up, const View& y) {
-  if (!products_) return false;
+  if (!products_ || !products_->floats.empty()) return false;
   const std::vector<View> outputs = products_->Outputs();
   if (outputs.size() != 2 || !Same(outputs[0], up) || !Same(outputs[1], gate)) return false;
   const std::vector<QuantisedProduct>& quantised = products_->quantised;

@@ -30,7 +30,9 @@ class JoinedOps {
 
   // Each is done or waits, in this order behind the others; or, false, is left to the caller.
   bool Norm(const View& x, const float* weight, float eps, const View& h);
-  bool Products(const View& x, std::span<const HalfProduct> products);
+  // floats: of the same rows.
+  bool Products(const View& x, std::span<const HalfProduct> products,
+                std::span<const FloatProduct> floats);
   bool Products(const View& x, std::span<const QuantisedProduct> products);
   bool Add(const View& sum, const View& y);  // sum += y
   bool Gate(OutputOp op, const View& gate, const View& up, const View& y);
@@ -40,11 +42,12 @@ class JoinedOps {
     View x;
     InputNorm norm;
   };
-  // With weights of one kind: the other list is empty.
+  // With weights of one kind: the other list is empty. Nothing rides along with those of F32.
   struct WaitingProducts {
     View x;
     std::vector<HalfProduct> halves;
     std::vector<QuantisedProduct> quantised;
+    std::vector<FloatProduct> floats;  // beside halves
 
     std::vector<View> Outputs() const;
   };

@@ -43,6 +43,52 @@ __device__ float SumOfSquares(const Value& value, int lane, int64_t n) {
   return SumLanes(sum);
 }
 
+// The same for a row in shared memory whose columns are a multiple of 16. It lies lane by lane, so
+// that a thread reads four links of its chain at once: one at a time, reads take longer than sums.
+class LaneRow {
+ public:
+  static __host__ __device__ constexpr int Floats(int cols) { return kNormLanes * Pitch(cols); }
+
+  __device__ LaneRow(float* memory, int cols) : memory_(memory), cols_(cols) {}
+
+  // Columns [column, column + 4), a multiple of four.
+  __device__ __forceinline__ void Store(int column, const float4& four) const {
+    float* to = memory_ + column % kNormLanes * Pitch(cols_) + column / kNormLanes;
+    to[0] = four.x;
+    to[Pitch(cols_)] = four.y;
+    to[2 * Pitch(cols_)] = four.z;
+    to[3 * Pitch(cols_)] = four.w;
+  }
+  // By one warp.
+  __device__ __forceinline__ float SumOfSquares() const {
+    const int links = cols_ / kNormLanes;
+    const float* mine = memory_ + threadIdx.x % kNormLanes * Pitch(cols_);
+    float sum = 0;
+    int i = 0;
+#pragma unroll 4
+    for (; i + 4 <= links; i += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(mine + i);
+      sum = fmaf(four.x, four.x, sum);
+      sum = fmaf(four.y, four.y, sum);
+      sum = fmaf(four.z, four.z, sum);
+      sum = fmaf(four.w, four.w, sum);
+    }
+#pragma unroll 1
+    for (; i < links; ++i) sum = fmaf(mine[i], mine[i], sum);
+    return SumLanes(sum);
+  }
+
+ private:
+  // From one lane to the next: odd multiples of 16 bytes, so that eight lanes meet all banks.
+  static __host__ __device__ constexpr int Pitch(int cols) {
+    const int pieces = (cols / kNormLanes + 3) / 4;
+    return (pieces / 2 * 2 + 1) * 4;
+  }
+
+  float* memory_;
+  int cols_;
+};
+
 __device__ inline float InverseRoot(float mean_square, float eps) {
   return 1.0f / sqrtf(mean_square + eps);
 }

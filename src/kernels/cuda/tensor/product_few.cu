@@ -11,20 +11,21 @@
 // A tile is 8 rows of weights. Warps stand in a grid: kAlong of them divide the slices of K of one
 // tile, `beside` tiles lie side by side in a block. Each warp copies its weights through a ring of
 // its own, the first of them before the kernel in front has ended. Sums of slices meet in shared
-// memory and are added in order. Inside a step of 16 the order of k is free, so a thread takes four
-// neighbours of a row as they lie.
+// memory and are added in order.
 namespace reprise::cuda {
 namespace {
 
 using reference::kTensorSlice;
 
-constexpr int kTile = 8;          // rows of weights
-constexpr int kDepth = 256;       // elements of K in a stage: half a slice
-constexpr int kStages = 2;        // of a warp
-constexpr int kPitch = 256 + 16;  // of a row in a stage: eight rows meet all banks
-constexpr int kStage = kTile * kPitch;
+constexpr int kTile = 8;     // rows of weights
+constexpr int kDepth = 256;  // elements of K in a stage: half a slice
+constexpr int kStages = 2;   // of a warp
+constexpr int kStage = kTile * kDepth;
+constexpr int kStageFloats = kStage / 2;
 constexpr int kWarpsMost = 8;
-constexpr int64_t kFloatRows = 4;  // rows that blocks round themselves, at most
+constexpr int kFloatRows = 4;  // rows that blocks round themselves, at most
+template <bool kFloats>
+constexpr int kTileRows = kFloats ? kFloatRows : 16;
 // Two blocks for every multiprocessor, each with just less than half of its shared memory whatever
 // it needs: so no more than two meet anywhere, and where one of them ends, a block of the next
 // kernel takes its place and asks for its first weights.
@@ -33,6 +34,14 @@ size_t BlockShared() { return std::min<size_t>(112 << 10, ThisGpu().block_shared
 int64_t InputBytes() {
   constexpr size_t kStagesAndSums = kWarpsMost * (kStages * kStage * 2 + 2 * 16 * kTile * 4);
   return static_cast<int64_t>(BlockShared() - kStagesAndSums);
+}
+// A row behind a norm, and the norm's weights.
+int64_t NormedRowBytes(int64_t cols) { return (LaneRow::Floats(int(cols)) + cols) * 4; }
+
+// Where 16 bytes of a row lie in a stage: eight rows of one column meet all banks, and so do four
+// rows of two.
+__device__ __forceinline__ int Place(int row, int piece) {
+  return row * kDepth + (piece ^ (row % 4 * 2 + row / 4)) * 8;
 }
 
 constexpr int InputPitch(int64_t cols) { return static_cast<int>((cols + 63) / 64 * 64 + 16); }
@@ -44,9 +53,13 @@ struct Call {
   HalfProduct product[FewProducts::kMost];
   int begin[FewProducts::kMost + 1];  // the first tile of each, and the end
   int block_tiles;                    // groups of tiles that a block has side by side
+  int all_tiles;                      // those, and behind them tiles of rows of F32
+  FloatProduct floats[FewProducts::kMost];
+  int float_begin[FewProducts::kMost + 1];  // the first row of each, and the end
+  int float_rows;                           // of a tile
   OutputOp op;
   View sum;
-  int64_t input_bytes;  // of shared memory
+  bool normed_row;  // one row behind a norm, whose weights are in shared memory as well
 };
 
 __device__ __forceinline__ float Largest(float4 x) {
@@ -97,46 +110,51 @@ __device__ __noinline__ void RoundScaled(InputRow row, int cols, uint16_t* round
   *scale = mine;
 }
 
-constexpr int kHold = 8;  // groups of four values that a thread asks for at once
+constexpr int kHold = 5;  // groups of four values that a thread asks for at once, at most
 
-// One row behind a norm whose weights are in shared memory, too. Everything is asked for once.
-__device__ void ReadNormed(const Call& call, const Tile& tile, const Inputs& inputs,
-                           const float* weights) {
+// One row behind a norm whose weights are in shared memory, too: in at most kGroups groups.
+// Everything is asked for once. One warp sums the squares: they would wait for each other's reads.
+// The normed row takes the place of the weights.
+template <int kGroups>
+__device__ void ReadNormed(const Call& call, const Inputs& inputs, float* weights) {
+  __shared__ float factor;
   const int cols = static_cast<int>(call.x.cols);
-  const float* from = call.x.f32 + SourceRow(call.groups, tile.begin) * call.x.stride;
-  float4 held[kHold];
+  const LaneRow lanes(inputs.floats, cols);
+  float4 held[kGroups];
 #pragma unroll
-  for (int j = 0; j < kHold; ++j) {
+  for (int j = 0; j < kGroups; ++j) {
     const int i = 4 * (threadIdx.x + j * blockDim.x);
-    if (i < cols) held[j] = *reinterpret_cast<const float4*>(from + i);
+    if (i < cols) held[j] = *reinterpret_cast<const float4*>(call.x.f32 + i);
   }
 #pragma unroll
-  for (int j = 0; j < kHold; ++j) {
+  for (int j = 0; j < kGroups; ++j) {
     const int i = 4 * (threadIdx.x + j * blockDim.x);
-    if (i < cols) *reinterpret_cast<float4*>(inputs.floats + i) = held[j];
+    if (i < cols) lanes.Store(i, held[j]);
   }
   WaitAsync<kStages>();  // the weights of the norm, asked for before those of the products
   __syncthreads();
-  const float sum =
-      SumOfSquares([&](int64_t i) { return inputs.floats[i]; }, threadIdx.x % kNormLanes, cols);
-  const float r = InverseRoot(sum / static_cast<float>(cols), call.norm.eps);
+  if (threadIdx.x < kWarp) {
+    const float sum = lanes.SumOfSquares();
+    if (threadIdx.x == 0) factor = InverseRoot(sum / static_cast<float>(cols), call.norm.eps);
+  }
   __syncthreads();  // rounded values take the place of the floats
-  float* h = blockIdx.x == 0 ? call.norm.h.data + tile.begin * call.norm.h.stride : nullptr;
+  const float r = factor;
   float largest = 0;
 #pragma unroll
-  for (int j = 0; j < kHold; ++j) {
+  for (int j = 0; j < kGroups; ++j) {
     const int i = 4 * (threadIdx.x + j * blockDim.x);
     if (i >= cols) break;
     const float4 w = *reinterpret_cast<const float4*>(weights + i);
     const float4 four = make_float4((held[j].x * r) * w.x, (held[j].y * r) * w.y,
                                     (held[j].z * r) * w.z, (held[j].w * r) * w.w);
-    if (h != nullptr) *reinterpret_cast<float4*>(h + i) = four;
+    if (blockIdx.x == 0) *reinterpret_cast<float4*>(call.norm.h.data + i) = four;
     largest = fmaxf(largest, Largest(four));
     StoreRounded(inputs.rounded + i, four, 1.0f);
+    *reinterpret_cast<float4*>(weights + i) = four;
   }
   const bool large = largest >= 65520.0f;
   if (__syncthreads_or(large) != 0) {
-    RoundScaled({from, call.norm.weight, r, nullptr}, cols, inputs.rounded, inputs.scale);
+    RoundScaled({call.x.f32, call.norm.weight, r, nullptr}, cols, inputs.rounded, inputs.scale);
     __syncthreads();
   }
 }
@@ -189,6 +207,23 @@ __device__ void ReadInputs(const Call& call, const Tile& tile, const Inputs& inp
   }
 }
 
+// The rings of a block, one behind the other, take the rows of a tile of F32, as many whole stages
+// for each as it needs: of this warp's ring one.
+__device__ __noinline__ void LoadFloats(const Call& call, int tile, int stage, void* to) {
+  const int piece = static_cast<int>(threadIdx.x) / kWarp * kStages + stage;
+  const int cols = static_cast<int>(call.x.cols);
+  const int pieces = CeilDiv(cols, kStageFloats);  // of a row
+  const int row = tile * call.float_rows + piece / pieces;
+  if (piece / pieces >= call.float_rows || row >= call.float_begin[FewProducts::kMost]) return;
+  int which = 0;
+  while (row >= call.float_begin[which + 1]) ++which;
+  const float* from = call.floats[which].weight + (row - call.float_begin[which]) * call.x.cols;
+  for (int i = threadIdx.x % kWarp * 4; i < kStageFloats; i += kWarp * 4) {
+    const int column = piece % pieces * kStageFloats + i;
+    if (column < cols) CopyAsync16(static_cast<float*>(to) + i, from + column, true);
+  }
+}
+
 // The weights of one warp, stage by stage: tiles of its block, and of each its slices.
 template <bool kGated, int kAlong>
 class Weights {
@@ -208,12 +243,14 @@ class Weights {
     const int along = threadIdx.x / kWarp % kAlong;
     if (rows_ > 0) {
       const int k = (half_ / 2 * kAlong + along) * kTensorSlice + half_ % 2 * kDepth + lane * 8;
-      uint16_t* to = ring_ + stage_ * kStage + lane * 8;
+      uint16_t* to = ring_ + stage_ * kStage;
 #pragma unroll
       for (int r = 0; r < kTile; ++r) {
         const bool valid = r < rows_ && k < stride_;
-        CopyAsync16(to + r * kPitch, valid ? first_ + r * stride_ + k : first_, valid);
+        CopyAsync16(to + Place(r, lane), valid ? first_ + r * stride_ + k : first_, valid);
       }
+    } else if (!kGated && block_tile_ >= call_.block_tiles && block_tile_ < call_.all_tiles) {
+      LoadFloats(call_, block_tile_ - call_.block_tiles, stage_, ring_ + stage_ * kStage);
     }
     CommitAsync();
     stage_ ^= 1;
@@ -261,19 +298,73 @@ class Weights {
   int64_t stride_ = 0;
 };
 
-// One step of 16 along K.
-template <int kHalves>
-__device__ __forceinline__ void MultiplyStep(float (&acc)[4], const uint16_t* const (&x)[kHalves],
-                                             int k, const uint16_t* weights) {
-  uint2 a[2] = {make_uint2(0, 0), make_uint2(0, 0)};
-#pragma unroll
-  for (int i = 0; i < kHalves; ++i) {
-    if (x[i] != nullptr) a[i] = *reinterpret_cast<const uint2*>(x[i] + k);
+// Steps of 16 along K over what a stage has: `left` elements of it and of x. Rows that are not
+// there are sums of something; nobody reads them.
+template <bool kFloats>
+struct Multiply;
+
+// Up to four rows, in shared memory: x is this thread's, at its 2t.
+template <>
+struct Multiply<true> {
+  static __device__ __forceinline__ void Step(float (&acc)[4], const uint16_t* x, uint32_t b0,
+                                              uint32_t b1) {
+    const uint32_t fragment[4] = {*reinterpret_cast<const uint32_t*>(x), 0,
+                                  *reinterpret_cast<const uint32_t*>(x + 8), 0};
+    Mma<Half::kF16>(acc, fragment, b0, b1);
   }
-  const uint2 b = *reinterpret_cast<const uint2*>(weights);
-  const uint32_t fragment[4] = {a[0].x, a[1].x, a[0].y, a[1].y};
-  Mma<Half::kF16>(acc, fragment, b.x, b.y);
-}
+  static __device__ __forceinline__ void Stage(float (&acc)[4], const uint16_t* const (&x)[1],
+                                               int k, const uint16_t* stage, int left) {
+    const int lane = threadIdx.x % kWarp;
+    const uint16_t* even = stage + Place(lane % 8, lane / 8);
+    const uint16_t* odd = stage + Place(lane % 8, 4 + lane / 8);
+    if (left >= kDepth) {
+#pragma unroll
+      for (int s = 0; s < kDepth / 32; ++s) {
+        uint32_t b[4];
+        LoadMatrix4(b, (s % 2 == 0 ? even : odd) + s / 2 * 64);
+        Step(acc, x[0] + k + 32 * s, b[0], b[1]);
+        Step(acc, x[0] + k + 32 * s + 16, b[2], b[3]);
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int s = 0; 32 * s < left; ++s) {
+      uint32_t b[4];
+      LoadMatrix4(b, (s % 2 == 0 ? even : odd) + s / 2 * 64);
+      Step(acc, x[0] + k + 32 * s, b[0], b[1]);
+      if (32 * s + 16 < left) Step(acc, x[0] + k + 32 * s + 16, b[2], b[3]);
+    }
+  }
+};
+
+// Up to 16, where they are: x of rows g and g + 8, at 4t, or null. Inside a step the order of k is
+// free, so a thread takes four neighbours.
+template <>
+struct Multiply<false> {
+  static __device__ __forceinline__ void Step(float (&acc)[4], const uint16_t* const (&x)[2], int k,
+                                              const uint16_t* weights) {
+    uint2 a[2] = {make_uint2(0, 0), make_uint2(0, 0)};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (x[i] != nullptr) a[i] = *reinterpret_cast<const uint2*>(x[i] + k);
+    }
+    const uint2 b = *reinterpret_cast<const uint2*>(weights);
+    const uint32_t fragment[4] = {a[0].x, a[1].x, a[0].y, a[1].y};
+    Mma<Half::kF16>(acc, fragment, b.x, b.y);
+  }
+  static __device__ __forceinline__ void Stage(float (&acc)[4], const uint16_t* const (&x)[2],
+                                               int k, const uint16_t* stage, int left) {
+    const int g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
+    const auto at = [&](int s) { return stage + Place(g, 2 * s + t / 2) + t % 2 * 4; };
+    if (left >= kDepth) {
+#pragma unroll
+      for (int s = 0; s < kDepth / 16; ++s) Step(acc, x, k + 16 * s, at(s));
+      return;
+    }
+#pragma unroll 1
+    for (int s = 0; 16 * s < left; ++s) Step(acc, x, k + 16 * s, at(s));
+  }
+};
 
 // scale: of the row of x. matrix: the group's.
 __device__ __forceinline__ float Finish(const Call& call, const HalfProduct& product, int matrix,
@@ -285,7 +376,7 @@ __device__ __forceinline__ float Finish(const Call& call, const HalfProduct& pro
 template <bool kGated, int kTotals>
 __device__ __forceinline__ void StoreOutput(const Call& call, const HalfProduct& product,
                                             int matrix, int64_t slot, int64_t column, float scale,
-                                            const float (&total)[kTotals]) {
+                                            float before, const float (&total)[kTotals]) {
   const float y = Finish(call, product, matrix, scale, column, total[0]);
   product.out.data[slot * product.out.stride + column] = y;
   if constexpr (kGated) {
@@ -293,15 +384,8 @@ __device__ __forceinline__ void StoreOutput(const Call& call, const HalfProduct&
     const float gate = Finish(call, gated, matrix, scale, column, total[1]);
     gated.out.data[slot * gated.out.stride + column] = Gated(call.op, gate, y);
   } else if (call.op == OutputOp::kAdd) {
-    float* to = call.sum.data + slot * call.sum.stride + column;
-    *to = *to + y;
+    call.sum.data[slot * call.sum.stride + column] = before + y;
   }
-}
-
-// Whether a block reads one row behind a norm, with the norm's weights in shared memory as well.
-__device__ __forceinline__ bool NormsOneRow(const Call& call, const Tile& tile) {
-  return call.norm.weight != nullptr && tile.end - tile.begin == 1 &&
-         call.x.cols * 8 <= call.input_bytes && call.x.cols <= int64_t{4} * kHold * blockDim.x;
 }
 
 // Where rows g and g + 8 of the tile lie for this thread; null: there is no such row.
@@ -314,14 +398,20 @@ __device__ __forceinline__ void FindInputs(const Call& call, const Tile& tile, f
     const int rows = static_cast<int>(tile.end - tile.begin);
     Inputs inputs = {reinterpret_cast<uint16_t*>(room), nullptr, scales, InputPitch(call.x.cols)};
     inputs.floats = reinterpret_cast<float*>(inputs.rounded + rows * inputs.pitch);
-    if (NormsOneRow(call, tile)) {
+    if (call.normed_row) {
+      const int cols = static_cast<int>(call.x.cols), each = static_cast<int>(4 * blockDim.x);
+      float* weights = room + LaneRow::Floats(cols);
       inputs.floats = room;
       if (threadIdx.x == 0) scales[0] = 1.0f;
-      ReadNormed(call, tile, inputs, room + call.x.cols);
+      if (cols <= each) {
+        ReadNormed<1>(call, inputs, weights);
+      } else {
+        ReadNormed<kHold>(call, inputs, weights);
+      }
     } else {
       ReadInputs(call, tile, inputs);
     }
-    if (g < rows) x[0] = inputs.rounded + g * inputs.pitch + 4 * t;
+    x[0] = inputs.rounded + (g < rows ? g * inputs.pitch : 0) + 2 * t;
   } else {
 #pragma unroll
     for (int i = 0; i < kHalves; ++i) {
@@ -333,16 +423,44 @@ __device__ __forceinline__ void FindInputs(const Call& call, const Tile& tile, f
   }
 }
 
+// A tile of rows of F32 with the normed row x: 16 threads a row, as product_float.h says; a warp a
+// row, where they suffice. The whole block calls.
+__device__ __noinline__ void FloatTile(const Call& call, int tile, const float* weights,
+                                       const float* x) {
+  WaitAsync<0>();
+  __syncthreads();
+  const int cols = static_cast<int>(call.x.cols);
+  const int warps = static_cast<int>(blockDim.x) / kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int in_tile = warp + static_cast<int>(threadIdx.x) % kWarp / kNormLanes * warps;
+  const int row = tile * call.float_rows + in_tile;
+  const bool real = in_tile < call.float_rows && row < call.float_begin[FewProducts::kMost];
+  if (!__any_sync(kFullWarp, real)) return;
+  const int lane = threadIdx.x % kNormLanes;
+  const float* mine =
+      weights + (real ? in_tile : warp) * CeilDiv(cols, kStageFloats) * kStageFloats;
+  float sum = 0;
+#pragma unroll 16
+  for (int i = lane; i < cols; i += kNormLanes) sum = fmaf(mine[i], x[i], sum);
+  sum = SumLanes(sum);
+  if (!real || lane != 0) return;
+  int which = 0;
+  while (row >= call.float_begin[which + 1]) ++which;
+  const FloatProduct& product = call.floats[which];
+  const int column = row - call.float_begin[which];
+  product.out.data[column] = product.bias != nullptr ? sum + product.bias[column] : sum;
+}
+
 template <bool kFloats, bool kGated, int kAlong>
 __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
     FewRowsKernel(const __grid_constant__ Call call) {
-  constexpr int kRows = kFloats ? 8 : 16;
-  constexpr int kHalves = kRows / 8;
+  constexpr int kRows = kTileRows<kFloats>;
+  constexpr int kHalves = kFloats ? 1 : 2;
   constexpr int kOutputs = kRows * kTile;
   constexpr int kTotals = kGated ? 2 : 1;
   constexpr int kEach = CeilDiv(kOutputs, kAlong * kWarp);
-  extern __shared__ __align__(16) uint16_t shared[];
-  __shared__ float scales[2 * kFloatRows];
+  extern __shared__ __align__(128) uint16_t shared[];
+  __shared__ float scales[kFloatRows];
   using Weights = Weights<kGated, kAlong>;
   const int warps = blockDim.x / kWarp;
   const int warp = threadIdx.x / kWarp;
@@ -360,14 +478,16 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
   const int stride = static_cast<int>(call.product[0].weight.stride);  // of all
   const int slices = CeilDiv(static_cast<int>(call.x.cols), kTensorSlice);
   const int waves = CeilDiv(slices, kAlong);
+  const int beside = warp / kAlong;
   const uint16_t* x[kHalves] = {};
   float acc[4];
-  float total[kEach][kTotals];
+  float total[kEach][kTotals], before[kEach];
   int block_tile = blockIdx.x;
   int wave = 0;
-  if (kFloats && NormsOneRow(call, tile)) {
-    float* norm = sums + 2 * warps * kOutputs + call.x.cols;
-    for (int i = 4 * threadIdx.x; i < call.x.cols; i += 4 * blockDim.x) {
+  if (kFloats && call.normed_row) {
+    const int cols = static_cast<int>(call.x.cols);
+    float* norm = sums + 2 * warps * kOutputs + LaneRow::Floats(cols);
+    for (int i = 4 * threadIdx.x; i < cols; i += 4 * blockDim.x) {
       CopyAsync16(norm + i, call.norm.weight + i, true);
     }
     CommitAsync();
@@ -375,7 +495,7 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
   // A stage is asked for kStages turns before its own. This code runs once, and the fewer
   // instructions it has, the sooner they are here.
 #pragma unroll 1
-  for (int turn = -kStages; block_tile < call.block_tiles; ++turn) {
+  for (int turn = -kStages; turn <= 0 || block_tile < call.block_tiles; ++turn) {
     if (turn < 0) {
       weights.Load();
       continue;
@@ -384,24 +504,29 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
       WaitForInputs();
       LetNextStart();
       FindInputs<kFloats>(call, tile, sums + 2 * warps * kOutputs, scales, x);
+      if (block_tile >= call.block_tiles) break;
     }
     const int half = turn % 2;
-    if (half == 0) acc[0] = acc[1] = acc[2] = acc[3] = 0;
+    // Output i of this thread: a slot and a column.
+    const auto slot_of = [&](int i) {
+      return tile.begin + (threadIdx.x % (kAlong * kWarp) + i * kAlong * kWarp) / kTile;
+    };
+    const int in_tile = threadIdx.x % kTile;
+    if (half == 0) {
+      acc[0] = acc[1] = acc[2] = acc[3] = 0;
+      if (wave == 0 && call.op == OutputOp::kAdd) {
+        const int64_t column = int64_t{Weights::TileOfWarp(block_tile, beside)} * kTile + in_tile;
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+          if (slot_of(i) >= tile.end || column >= call.product[0].weight.rows) break;
+          before[i] = call.sum.data[slot_of(i) * call.sum.stride + column];
+        }
+      }
+    }
     WaitAsync<kStages - 1>();
     __syncwarp();
     const int k0 = (wave * kAlong + warp % kAlong) * kTensorSlice + half * kDepth;
-    const uint16_t* rows = ring + half * kStage + g * kPitch + 4 * t;
-    if (k0 + kDepth <= stride) {
-#pragma unroll
-      for (int s = 0; s < kDepth / 16; ++s) {
-        MultiplyStep<kHalves>(acc, x, k0 + 16 * s, rows + 16 * s);
-      }
-    } else {
-#pragma unroll 1
-      for (int s = 0; k0 + 16 * s < stride; ++s) {
-        MultiplyStep<kHalves>(acc, x, k0 + 16 * s, rows + 16 * s);
-      }
-    }
+    Multiply<kFloats>::Stage(acc, x, k0, ring + half * kStage, stride - k0);
     __syncwarp();
     weights.Load();
     if (half == 0) continue;
@@ -409,6 +534,7 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
     float* buffer = sums + turn / 2 % 2 * warps * kOutputs;
 #pragma unroll
     for (int e = 0; e < 2 * kHalves; ++e) {
+      if (kFloats && g >= kRows) break;
       buffer[warp * kOutputs + (g + e / 2 * 8) * kTile + 2 * t + e % 2] = acc[e];
     }
     __syncthreads();
@@ -416,64 +542,101 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int output = threadIdx.x % (kAlong * kWarp) + i * kAlong * kWarp;
-      if (output >= kOutputs || output / kTile >= tile.end - tile.begin) break;
+      if (output >= kOutputs || slot_of(i) >= tile.end) break;
 #pragma unroll
       for (int j = 0; j < kTotals; ++j) {
-        const int beside = kGated ? warp / kAlong / 2 * 2 + j : warp / kAlong;
-        const float* from = buffer + beside * kAlong * kOutputs + output;
-#pragma unroll 1
-        for (int s = 0; s < here; ++s) {
-          const float slice_sum = from[s * kOutputs];
-          total[i][j] = wave == 0 && s == 0 ? slice_sum : total[i][j] + slice_sum;
+        const int from = kGated ? beside / 2 * 2 + j : beside;
+        float slice_sum[kAlong];
+#pragma unroll
+        for (int s = 0; s < kAlong; ++s) {
+          slice_sum[s] = buffer[(from * kAlong + s) * kOutputs + output];
+        }
+        // A sum begins with its first slice.
+        total[i][j] = wave == 0 ? slice_sum[0] : total[i][j] + slice_sum[0];
+#pragma unroll
+        for (int s = 1; s < kAlong; ++s) {
+          if (s < here) total[i][j] = total[i][j] + slice_sum[s];
         }
       }
     }
     if (++wave < waves) continue;
     wave = 0;
-    const int beside = warp / kAlong;
     const int weight_tile = Weights::TileOfWarp(block_tile, beside);
     block_tile += gridDim.x;
     if (kGated && beside % 2 != 0) continue;
     const int which = Weights::ProductOf(call, weight_tile, beside);
     const HalfProduct& product = call.product[which];
+    const int64_t column =
+        int64_t{weight_tile - (kGated ? 0 : call.begin[which])} * kTile + in_tile;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int output = threadIdx.x % (kAlong * kWarp) + i * kAlong * kWarp;
-      const int64_t slot = tile.begin + output / kTile;
-      const int64_t column =
-          int64_t{weight_tile - (kGated ? 0 : call.begin[which])} * kTile + output % kTile;
+      const int64_t slot = slot_of(i);
       if (output >= kOutputs || slot >= tile.end || column >= product.weight.rows) break;
       const float scale =
           kFloats ? scales[output / kTile] : call.x.scale[SourceRow(call.groups, slot)];
-      StoreOutput<kGated>(call, product, tile.matrix, slot, column, scale, total[i]);
+      StoreOutput<kGated>(call, product, tile.matrix, slot, column, scale, before[i], total[i]);
     }
   }
+  if (kFloats && !kGated && block_tile < call.all_tiles) {
+    const int cols = static_cast<int>(call.x.cols);
+    FloatTile(call, block_tile - call.block_tiles, reinterpret_cast<const float*>(shared),
+              sums + 2 * warps * kOutputs + LaneRow::Floats(cols));
+  }
+}
+
+// Tiles of rows of F32 behind the others; returns whether there is room for their rows.
+bool AddFloats(std::span<const FloatProduct> floats, int warps, Call* call) {
+  const int pieces = CeilDiv(static_cast<int>(call->x.cols), kStageFloats);
+  call->float_rows = kStages * warps / pieces;
+  if (!call->normed_row || floats.size() > FewProducts::kMost || call->float_rows == 0)
+    return false;
+  for (size_t i = 0; i < FewProducts::kMost; ++i) {
+    if (i < floats.size()) call->floats[i] = floats[i];
+    if (i < floats.size() && !Aligned16(floats[i].weight, 0)) return false;
+    const int rows = i < floats.size() ? static_cast<int>(floats[i].out.cols) : 0;
+    call->float_begin[i + 1] = call->float_begin[i] + rows;
+  }
+  call->all_tiles += CeilDiv(call->float_begin[FewProducts::kMost], call->float_rows);
+  return true;
 }
 
 template <bool kFloats, bool kGated, int kAlong>
 void Launch(Stream stream, const FewProducts& few) {
-  Call call = {few.x, few.norm, few.groups, {}, {}, 0, few.op, few.sum, InputBytes()};
+  Call call = {};
+  call.x = few.x;
+  call.norm = few.norm;
+  call.groups = few.groups;
+  call.op = few.op;
+  call.sum = few.sum;
   for (size_t i = 0; i < FewProducts::kMost; ++i) {
     const int64_t rows = i < few.products.size() ? few.products[i].weight.rows : 0;
     if (i < few.products.size()) call.product[i] = few.products[i];
     call.begin[i + 1] = call.begin[i] + int(CeilDiv<int64_t>(rows, kTile));
   }
-  const int64_t row_tiles = TileBound(few.products[0].out.rows, kFloats ? 8 : 16, few.groups);
+  const int64_t row_tiles = TileBound(few.products[0].out.rows, kTileRows<kFloats>, few.groups);
   // As many tiles in a block as leave enough blocks.
   const int tiles = kGated ? 2 * call.begin[1] : call.begin[FewProducts::kMost];
   int beside = kWarpsMost / kAlong;
   while (beside > (kGated ? 2 : 1) && tiles / beside * row_tiles < ThisGpu().multiprocessors - 4)
     beside /= 2;
-  call.block_tiles = CeilDiv(tiles, beside);
   const int warps = kAlong * beside;
+  call.block_tiles = call.all_tiles = CeilDiv(tiles, beside);
+  const int64_t cols = few.x.cols;
+  call.normed_row = kFloats && few.norm.weight != nullptr && few.x.rows == 1 &&
+                    few.groups.count == 0 && cols <= 4 * kHold * warps * kWarp &&
+                    NormedRowBytes(cols) <= InputBytes();
+  const bool joined = !few.floats.empty() && !kGated && AddFloats(few.floats, warps, &call);
   const auto kernel = FewRowsKernel<kFloats, kGated, kAlong>;
   static const bool allowed = (AllowShared(kernel, BlockShared()), true);
   (void)allowed;
-  const dim3 grid(
-      unsigned(std::min<int64_t>(call.block_tiles,
-                                 CeilDiv<int64_t>(2 * ThisGpu().multiprocessors, row_tiles))),
-      unsigned(row_tiles));
+  const dim3 grid(unsigned(std::min<int64_t>(
+                      call.all_tiles, CeilDiv<int64_t>(2 * ThisGpu().multiprocessors, row_tiles))),
+                  unsigned(row_tiles));
   LaunchEarly(kernel, grid, warps * kWarp, BlockShared(), stream, call);
+  if (few.floats.empty() || joined) return;
+  const View x = {const_cast<float*>(few.x.f32), few.x.rows, few.x.cols, few.x.stride};
+  ProductsF32(stream, few.floats, few.norm.weight != nullptr ? few.norm.h : x);
 }
 
 template <bool kFloats>
@@ -506,6 +669,7 @@ void RunFewProducts(Stream stream, const FewProducts& call) {
   const std::span<const HalfProduct> all = few.products;
   for (size_t first = 0; first < all.size(); first += FewProducts::kMost) {
     few.products = all.subspan(first, std::min(FewProducts::kMost, all.size() - first));
+    if (first > 0) few.floats = {};
     launch(stream, few);
   }
 }

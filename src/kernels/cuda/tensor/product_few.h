@@ -5,6 +5,7 @@
 #include <span>
 
 #include "kernels/cuda/joined/riders.h"
+#include "kernels/cuda/product_float.h"
 #include "kernels/cuda/tensor/product_half.h"
 
 // Products of few rows with 16-bit weights: bound by reading the weights, and, where the matrices
@@ -23,6 +24,9 @@ struct FewProducts {
   InputNorm norm;
   HalfGroups groups;
   std::span<const HalfProduct> products;
+  // Products of the same rows, or of what the norm makes of them, with F32 weights: of one row
+  // behind a norm in the same kernel. REQUIRES, where there are any: x.f32, no groups, no op.
+  std::span<const FloatProduct> floats;
   OutputOp op = OutputOp::kNone;
   View sum;
 };

@@ -7,7 +7,7 @@ namespace {
 bool Fits(const View& x, int64_t block, bool norm) {
   if (x.rows != 1 || x.cols % block != 0 || !Aligned16(x.data, 0)) return false;
   if (norm && x.cols > 8 * one::kHold * one::kThreads) return false;
-  const size_t floats = norm ? size_t(x.cols) * sizeof(float) : 0;
+  const size_t floats = norm ? size_t(LaneRow::Floats(int(x.cols))) * sizeof(float) : 0;
   return one::kRingBytes + one::InputBytes(x.cols, block).all() + floats <= one::BlockShared();
 }
 

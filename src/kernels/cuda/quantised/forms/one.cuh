@@ -76,7 +76,7 @@ struct Input {
   std::byte* q;   // [quads, kPitch]: as in layout.h
   float* scale;   // [cols / block]
   int16_t* sum;   // [cols / 32], of 256-blocks [cols / 16]
-  float* floats;  // [cols]: before that, where there is a norm
+  float* floats;  // LaneRow: before that, where there is a norm
 };
 // Bytes of each, for whole stages.
 struct InputBytes {
@@ -368,8 +368,11 @@ struct EightFloats {
   }
   __device__ __forceinline__ void Store(float* to) const {
     auto* fours = reinterpret_cast<float4*>(to);
-    fours[0] = make_float4(of[0], of[1], of[2], of[3]);
-    fours[1] = make_float4(of[4], of[5], of[6], of[7]);
+    fours[0] = Four(0);
+    fours[1] = Four(1);
+  }
+  __device__ __forceinline__ float4 Four(int i) const {
+    return make_float4(of[4 * i], of[4 * i + 1], of[4 * i + 2], of[4 * i + 3]);
   }
 };
 
@@ -416,11 +419,14 @@ class InputReader {
 
   // All of the row is held.
   __device__ __forceinline__ void Norm(float* floats, EightFloats (&held)[kHold]) const {
+    const LaneRow lanes(floats, cols_);
 #pragma unroll
     for (int j = 0; j < kHold; ++j) {
-      if (Column(j) < cols_) held[j].Store(floats + Column(j));
+      if (Column(j) >= cols_) break;
+      lanes.Store(Column(j), held[j].Four(0));
+      lanes.Store(Column(j) + 4, held[j].Four(1));
     }
-    const float r = NormFactor(floats);
+    const float r = NormFactor(lanes);
 #pragma unroll
     for (int j = 0; j < kHold; ++j) {
       if (Column(j) >= cols_) break;
@@ -436,12 +442,11 @@ class InputReader {
 
   // 1 / the root of the row's mean square. One warp reads it: they would wait for each other's
   // reads longer than for that one.
-  __device__ __forceinline__ float NormFactor(const float* floats) const {
+  __device__ __forceinline__ float NormFactor(const LaneRow& lanes) const {
     __shared__ float factor;
     __syncthreads();
     if (threadIdx.x < 32) {
-      const float sum =
-          SumOfSquares([&](int64_t i) { return floats[i]; }, threadIdx.x % kNormLanes, cols_);
+      const float sum = lanes.SumOfSquares();
       if (threadIdx.x == 0) factor = InverseRoot(sum / static_cast<float>(cols_), call_.norm.eps);
     }
     __syncthreads();
@@ -496,6 +501,8 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
   constexpr int kQuads = S::kQuads;
   constexpr int kBlock = UnitTraits<kType>::kBlock256 ? 256 : 32;
   extern __shared__ __align__(16) std::byte shared[];
+  // At once: what the next kernel does before it waits takes as long as all of this one.
+  LetNextStart();
   const int units = static_cast<int>(call.x.cols / 32);
   const int steps = CeilDiv(units, 4 * kQuads);
   std::byte* ring = shared + threadIdx.x / 32 * S::kStages * S::kBytes;
@@ -522,7 +529,6 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
     }
     if (turn == 0) {
       WaitForInputs();
-      LetNextStart();
       reader.Read(input);
       if (walk.tile >= call.tiles) return;
     }
