@@ -10,7 +10,7 @@
 #include "kernels/cuda/quantised/product.h"
 #include "kernels/cuda/quantised/quantise.h"
 #include "kernels/cuda/rows/experts.h"
-#include "kernels/cuda/tensor/product_few.h"
+#include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/tensor/product_half.h"
 #include "kernels/cuda/views.h"
 

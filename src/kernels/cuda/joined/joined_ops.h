@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/quantised/forms/one.h"
-#include "kernels/cuda/tensor/product_few.h"
+#include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/view.h"
 
 namespace reprise::cuda {

@@ -43,6 +43,10 @@ __device__ float SumOfSquares(const Value& value, int lane, int64_t n) {
   return SumLanes(sum);
 }
 
+__device__ inline float InverseRoot(float mean_square, float eps) {
+  return 1.0f / sqrtf(mean_square + eps);
+}
+
 // The same for a row in shared memory whose columns are a multiple of 16. It lies lane by lane, so
 // that a thread reads four links of its chain at once: one at a time, reads take longer than sums.
 class LaneRow {
@@ -51,7 +55,7 @@ class LaneRow {
 
   __device__ LaneRow(float* memory, int cols) : memory_(memory), cols_(cols) {}
 
-  // Columns [column, column + 4), a multiple of four.
+  // Columns [column, column + 4). REQUIRES: column is a multiple of four.
   __device__ __forceinline__ void Store(int column, const float4& four) const {
     float* to = memory_ + column % kNormLanes * Pitch(cols_) + column / kNormLanes;
     to[0] = four.x;
@@ -59,7 +63,20 @@ class LaneRow {
     to[2 * Pitch(cols_)] = four.z;
     to[3 * Pitch(cols_)] = four.w;
   }
-  // By one warp.
+  // 1 / the root of the mean square. The whole block calls, behind its stores; when this returns,
+  // all have read. One warp sums: several would wait for each other's reads.
+  __device__ __forceinline__ float NormFactor(float eps) const {
+    __shared__ float factor;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+      const float sum = SumOfSquares();
+      if (threadIdx.x == 0) factor = InverseRoot(sum / static_cast<float>(cols_), eps);
+    }
+    __syncthreads();
+    return factor;
+  }
+
+ private:
   __device__ __forceinline__ float SumOfSquares() const {
     const int links = cols_ / kNormLanes;
     const float* mine = memory_ + threadIdx.x % kNormLanes * Pitch(cols_);
@@ -78,7 +95,6 @@ class LaneRow {
     return SumLanes(sum);
   }
 
- private:
   // From one lane to the next: odd multiples of 16 bytes, so that eight lanes meet all banks.
   static __host__ __device__ constexpr int Pitch(int cols) {
     const int pieces = (cols / kNormLanes + 3) / 4;
@@ -88,9 +104,5 @@ class LaneRow {
   float* memory_;
   int cols_;
 };
-
-__device__ inline float InverseRoot(float mean_square, float eps) {
-  return 1.0f / sqrtf(mean_square + eps);
-}
 
 }  // namespace reprise::cuda

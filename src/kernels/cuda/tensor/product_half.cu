@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/tensor/mma.cuh"
-#include "kernels/cuda/tensor/product_few.h"
 #include "kernels/cuda/tensor/product_half.h"
 #include "kernels/cuda/tensor/product_many.h"
 #include "kernels/cuda/tensor/product_some.h"

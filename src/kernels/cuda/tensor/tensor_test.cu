@@ -11,8 +11,8 @@
 
 #include "kernels/cuda/device_array.h"
 #include "kernels/cuda/tensor/attention.h"
+#include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/tensor/mma.cuh"
-#include "kernels/cuda/tensor/product_few.h"
 #include "kernels/cuda/tensor/product_half.h"
 #include "kernels/reference/attention.h"
 #include "kernels/reference/gpu/paged_attention.h"

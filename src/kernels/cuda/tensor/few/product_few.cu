@@ -2,11 +2,9 @@
 #include <algorithm>
 
 #include "kernels/cuda/joined/riders.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows/sum_of_squares.cuh"
-#include "kernels/cuda/tensor/mma.cuh"
-#include "kernels/cuda/tensor/product_few.h"
-#include "kernels/cuda/tensor/tiles.cuh"
+#include "kernels/cuda/tensor/few/floats.cuh"
+#include "kernels/cuda/tensor/few/inputs.cuh"
+#include "kernels/cuda/tensor/few/product_few.h"
 
 // A tile is 8 rows of weights. Warps stand in a grid: kAlong of them divide the slices of K of one
 // tile, `beside` tiles lie side by side in a block. Each warp copies its weights through a ring of
@@ -15,17 +13,8 @@
 namespace reprise::cuda {
 namespace {
 
-using reference::kTensorSlice;
+using namespace few;
 
-constexpr int kTile = 8;     // rows of weights
-constexpr int kDepth = 256;  // elements of K in a stage: half a slice
-constexpr int kStages = 2;   // of a warp
-constexpr int kStage = kTile * kDepth;
-constexpr int kStageFloats = kStage / 2;
-constexpr int kWarpsMost = 8;
-constexpr int kFloatRows = 4;  // rows that blocks round themselves, at most
-template <bool kFloats>
-constexpr int kTileRows = kFloats ? kFloatRows : 16;
 // Two blocks for every multiprocessor, each with just less than half of its shared memory whatever
 // it needs: so no more than two meet anywhere, and where one of them ends, a block of the next
 // kernel takes its place and asks for its first weights.
@@ -35,193 +24,11 @@ int64_t InputBytes() {
   constexpr size_t kStagesAndSums = kWarpsMost * (kStages * kStage * 2 + 2 * 16 * kTile * 4);
   return static_cast<int64_t>(BlockShared() - kStagesAndSums);
 }
-// A row behind a norm, and the norm's weights.
-int64_t NormedRowBytes(int64_t cols) { return (LaneRow::Floats(int(cols)) + cols) * 4; }
 
 // Where 16 bytes of a row lie in a stage: eight rows of one column meet all banks, and so do four
 // rows of two.
 __device__ __forceinline__ int Place(int row, int piece) {
   return row * kDepth + (piece ^ (row % 4 * 2 + row / 4)) * 8;
-}
-
-constexpr int InputPitch(int64_t cols) { return static_cast<int>((cols + 63) / 64 * 64 + 16); }
-
-struct Call {
-  HalfRows x;
-  InputNorm norm;
-  HalfGroups groups;
-  HalfProduct product[FewProducts::kMost];
-  int begin[FewProducts::kMost + 1];  // the first tile of each, and the end
-  int block_tiles;                    // groups of tiles that a block has side by side
-  int all_tiles;                      // those, and behind them tiles of rows of F32
-  FloatProduct floats[FewProducts::kMost];
-  int float_begin[FewProducts::kMost + 1];  // the first row of each, and the end
-  int float_rows;                           // of a tile
-  OutputOp op;
-  View sum;
-  bool normed_row;  // one row behind a norm, whose weights are in shared memory as well
-};
-
-__device__ __forceinline__ float Largest(float4 x) {
-  return fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
-}
-
-__device__ __forceinline__ void StoreRounded(uint16_t* to, float4 x, float inverse) {
-  *reinterpret_cast<uint2*>(to) = make_uint2(Pack2<Half::kF16>(x.x * inverse, x.y * inverse),
-                                             Pack2<Half::kF16>(x.z * inverse, x.w * inverse));
-}
-
-// Rows of a block's inputs in shared memory: rounded [rows, pitch]; where there is a norm, one
-// after another as floats before that.
-struct Inputs {
-  uint16_t* rounded;
-  float* floats;
-  float* scale;  // [kFloatRows]
-  int pitch;
-};
-
-// A row as it comes into the products: read, and normed where there is a norm.
-struct InputRow {
-  const float* x;
-  const float* weight;  // of the norm, or null
-  float inverse_root;
-  float* h;  // where the normed row goes, or null
-
-  __device__ __forceinline__ float4 At(int i) const {
-    float4 four = *reinterpret_cast<const float4*>(x + i);
-    if (weight != nullptr) {
-      const float4 w = *reinterpret_cast<const float4*>(weight + i);
-      four = make_float4((four.x * inverse_root) * w.x, (four.y * inverse_root) * w.y,
-                         (four.z * inverse_root) * w.z, (four.w * inverse_root) * w.w);
-      if (h != nullptr) *reinterpret_cast<float4*>(h + i) = four;
-    }
-    return four;
-  }
-};
-
-// A row of f16 that has to be scaled; the whole block calls. Rare, so it may take its time.
-__device__ __noinline__ void RoundScaled(InputRow row, int cols, uint16_t* rounded, float* scale) {
-  float largest = 0;
-  for (int i = 0; i < cols; i += 4) largest = fmaxf(largest, Largest(row.At(i)));
-  const float mine = RowScale(largest);
-  for (int i = 4 * threadIdx.x; i < cols; i += 4 * blockDim.x) {
-    StoreRounded(rounded + i, row.At(i), 1 / mine);
-  }
-  *scale = mine;
-}
-
-constexpr int kHold = 5;  // groups of four values that a thread asks for at once, at most
-
-// One row behind a norm whose weights are in shared memory, too: in at most kGroups groups.
-// Everything is asked for once. One warp sums the squares: they would wait for each other's reads.
-// The normed row takes the place of the weights.
-template <int kGroups>
-__device__ void ReadNormed(const Call& call, const Inputs& inputs, float* weights) {
-  __shared__ float factor;
-  const int cols = static_cast<int>(call.x.cols);
-  const LaneRow lanes(inputs.floats, cols);
-  float4 held[kGroups];
-#pragma unroll
-  for (int j = 0; j < kGroups; ++j) {
-    const int i = 4 * (threadIdx.x + j * blockDim.x);
-    if (i < cols) held[j] = *reinterpret_cast<const float4*>(call.x.f32 + i);
-  }
-#pragma unroll
-  for (int j = 0; j < kGroups; ++j) {
-    const int i = 4 * (threadIdx.x + j * blockDim.x);
-    if (i < cols) lanes.Store(i, held[j]);
-  }
-  WaitAsync<kStages>();  // the weights of the norm, asked for before those of the products
-  __syncthreads();
-  if (threadIdx.x < kWarp) {
-    const float sum = lanes.SumOfSquares();
-    if (threadIdx.x == 0) factor = InverseRoot(sum / static_cast<float>(cols), call.norm.eps);
-  }
-  __syncthreads();  // rounded values take the place of the floats
-  const float r = factor;
-  float largest = 0;
-#pragma unroll
-  for (int j = 0; j < kGroups; ++j) {
-    const int i = 4 * (threadIdx.x + j * blockDim.x);
-    if (i >= cols) break;
-    const float4 w = *reinterpret_cast<const float4*>(weights + i);
-    const float4 four = make_float4((held[j].x * r) * w.x, (held[j].y * r) * w.y,
-                                    (held[j].z * r) * w.z, (held[j].w * r) * w.w);
-    if (blockIdx.x == 0) *reinterpret_cast<float4*>(call.norm.h.data + i) = four;
-    largest = fmaxf(largest, Largest(four));
-    StoreRounded(inputs.rounded + i, four, 1.0f);
-    *reinterpret_cast<float4*>(weights + i) = four;
-  }
-  const bool large = largest >= 65520.0f;
-  if (__syncthreads_or(large) != 0) {
-    RoundScaled({call.x.f32, call.norm.weight, r, nullptr}, cols, inputs.rounded, inputs.scale);
-    __syncthreads();
-  }
-}
-
-// Rows are rounded as if none had to be scaled; those that have are rounded again.
-__device__ void ReadInputs(const Call& call, const Tile& tile, const Inputs& inputs) {
-  const int rows = static_cast<int>(tile.end - tile.begin);
-  const int cols = static_cast<int>(call.x.cols);
-  const bool norm = call.norm.weight != nullptr;
-  if (threadIdx.x < kFloatRows) inputs.scale[threadIdx.x] = 1.0f;
-#pragma unroll 1
-  for (int r = 0; r < rows; ++r) {
-    const float* from = call.x.f32 + SourceRow(call.groups, tile.begin + r) * call.x.stride;
-    InputRow row = {from, call.norm.weight, 1.0f, nullptr};
-    if (norm) {
-#pragma unroll 4
-      for (int i = 4 * threadIdx.x; i < cols; i += 4 * blockDim.x) {
-        *reinterpret_cast<float4*>(inputs.floats + i) = *reinterpret_cast<const float4*>(from + i);
-      }
-      __syncthreads();
-      const float sum =
-          SumOfSquares([&](int64_t i) { return inputs.floats[i]; }, threadIdx.x % kNormLanes, cols);
-      row.x = inputs.floats;
-      row.inverse_root = InverseRoot(sum / static_cast<float>(cols), call.norm.eps);
-      if (blockIdx.x == 0) row.h = call.norm.h.data + (tile.begin + r) * call.norm.h.stride;
-    }
-    uint16_t* rounded = inputs.rounded + r * inputs.pitch;
-    float largest = 0;
-#pragma unroll 1
-    for (int first = 4 * threadIdx.x; first < cols; first += 4 * kHold * blockDim.x) {
-      float4 held[kHold];
-#pragma unroll
-      for (int j = 0; j < kHold; ++j) {
-        const int i = first + 4 * j * blockDim.x;
-        if (i < cols) held[j] = row.At(i);
-      }
-#pragma unroll
-      for (int j = 0; j < kHold; ++j) {
-        const int i = first + 4 * j * blockDim.x;
-        if (i >= cols) break;
-        largest = fmaxf(largest, Largest(held[j]));
-        StoreRounded(rounded + i, held[j], 1.0f);
-      }
-    }
-    const bool large = largest >= 65520.0f;
-    if (__syncthreads_or(large) != 0) {
-      RoundScaled(row, cols, rounded, inputs.scale + r);
-      __syncthreads();
-    }
-  }
-}
-
-// The rings of a block, one behind the other, take the rows of a tile of F32, as many whole stages
-// for each as it needs: of this warp's ring one.
-__device__ __noinline__ void LoadFloats(const Call& call, int tile, int stage, void* to) {
-  const int piece = static_cast<int>(threadIdx.x) / kWarp * kStages + stage;
-  const int cols = static_cast<int>(call.x.cols);
-  const int pieces = CeilDiv(cols, kStageFloats);  // of a row
-  const int row = tile * call.float_rows + piece / pieces;
-  if (piece / pieces >= call.float_rows || row >= call.float_begin[FewProducts::kMost]) return;
-  int which = 0;
-  while (row >= call.float_begin[which + 1]) ++which;
-  const float* from = call.floats[which].weight + (row - call.float_begin[which]) * call.x.cols;
-  for (int i = threadIdx.x % kWarp * 4; i < kStageFloats; i += kWarp * 4) {
-    const int column = piece % pieces * kStageFloats + i;
-    if (column < cols) CopyAsync16(static_cast<float*>(to) + i, from + column, true);
-  }
 }
 
 // The weights of one warp, stage by stage: tiles of its block, and of each its slices.
@@ -423,34 +230,6 @@ __device__ __forceinline__ void FindInputs(const Call& call, const Tile& tile, f
   }
 }
 
-// A tile of rows of F32 with the normed row x: 16 threads a row, as product_float.h says; a warp a
-// row, where they suffice. The whole block calls.
-__device__ __noinline__ void FloatTile(const Call& call, int tile, const float* weights,
-                                       const float* x) {
-  WaitAsync<0>();
-  __syncthreads();
-  const int cols = static_cast<int>(call.x.cols);
-  const int warps = static_cast<int>(blockDim.x) / kWarp;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int in_tile = warp + static_cast<int>(threadIdx.x) % kWarp / kNormLanes * warps;
-  const int row = tile * call.float_rows + in_tile;
-  const bool real = in_tile < call.float_rows && row < call.float_begin[FewProducts::kMost];
-  if (!__any_sync(kFullWarp, real)) return;
-  const int lane = threadIdx.x % kNormLanes;
-  const float* mine =
-      weights + (real ? in_tile : warp) * CeilDiv(cols, kStageFloats) * kStageFloats;
-  float sum = 0;
-#pragma unroll 16
-  for (int i = lane; i < cols; i += kNormLanes) sum = fmaf(mine[i], x[i], sum);
-  sum = SumLanes(sum);
-  if (!real || lane != 0) return;
-  int which = 0;
-  while (row >= call.float_begin[which + 1]) ++which;
-  const FloatProduct& product = call.floats[which];
-  const int column = row - call.float_begin[which];
-  product.out.data[column] = product.bias != nullptr ? sum + product.bias[column] : sum;
-}
-
 template <bool kFloats, bool kGated, int kAlong>
 __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
     FewRowsKernel(const __grid_constant__ Call call) {
@@ -459,7 +238,7 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
   constexpr int kOutputs = kRows * kTile;
   constexpr int kTotals = kGated ? 2 : 1;
   constexpr int kEach = CeilDiv(kOutputs, kAlong * kWarp);
-  extern __shared__ __align__(128) uint16_t shared[];
+  extern __shared__ __align__(128) uint16_t shared[];  // so that Place meets the banks it means
   __shared__ float scales[kFloatRows];
   using Weights = Weights<kGated, kAlong>;
   const int warps = blockDim.x / kWarp;
@@ -583,22 +362,6 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
     FloatTile(call, block_tile - call.block_tiles, reinterpret_cast<const float*>(shared),
               sums + 2 * warps * kOutputs + LaneRow::Floats(cols));
   }
-}
-
-// Tiles of rows of F32 behind the others; returns whether there is room for their rows.
-bool AddFloats(std::span<const FloatProduct> floats, int warps, Call* call) {
-  const int pieces = CeilDiv(static_cast<int>(call->x.cols), kStageFloats);
-  call->float_rows = kStages * warps / pieces;
-  if (!call->normed_row || floats.size() > FewProducts::kMost || call->float_rows == 0)
-    return false;
-  for (size_t i = 0; i < FewProducts::kMost; ++i) {
-    if (i < floats.size()) call->floats[i] = floats[i];
-    if (i < floats.size() && !Aligned16(floats[i].weight, 0)) return false;
-    const int rows = i < floats.size() ? static_cast<int>(floats[i].out.cols) : 0;
-    call->float_begin[i + 1] = call->float_begin[i] + rows;
-  }
-  call->all_tiles += CeilDiv(call->float_begin[FewProducts::kMost], call->float_rows);
-  return true;
 }
 
 template <bool kFloats, bool kGated, int kAlong>
