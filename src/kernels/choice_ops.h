@@ -71,6 +71,9 @@ struct ListedToken {
 struct ChoiceResults {
   std::span<ChosenToken> chosen;  // [rows]
   std::span<ListedToken> listed;  // [rows, logprobs_max], the most likely first
+  // Comes back on the way: what the step left at `flags_at`.
+  std::span<uint8_t> flags;
+  DevicePtr<const uint8_t> flags_at = nullptr;
 };
 
 // Chooses a token for every row of `logits`, [rows, vocabulary]: asks for it, does `meanwhile` (if

@@ -108,8 +108,12 @@ inline Status ModelExecutor::Begin(const BatchView& batch, const StateMemory& me
 
 inline Status ModelExecutor::Choose(const ChoiceBatch& batch, const ChoiceResults& results,
                                     const Work& meanwhile) {
-  const Status chosen = ChooseTokens(context_, logits_, batch, results, meanwhile);
-  context_.backend->memory().DownloadArray<uint8_t>(finite_, flags_);
+  ChoiceResults all = results;
+  all.flags = finite_;
+  all.flags_at = flags_;
+  const Status chosen = ChooseTokens(context_, logits_, batch, all, meanwhile);
+  const bool came = chosen.ok() && !batch.rows.empty();
+  if (!came) context_.backend->memory().DownloadArray<uint8_t>(finite_, flags_);
   return chosen;
 }
 

@@ -51,7 +51,7 @@ void ChoiceRows::Add(const SamplingParams& params, const Sampler::Input& input) 
 ChoiceResults ChoiceRows::results() {
   chosen_.resize(rows_.size());
   listed_.resize(rows_.size() * static_cast<size_t>(logprobs_max_));
-  return {chosen_, listed_};
+  return {chosen_, listed_, {}, nullptr};
 }
 
 Result<Sampled> ChoiceRows::Take(size_t row) const {

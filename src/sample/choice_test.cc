@@ -137,6 +137,14 @@ class DeviceChoice : public testing::Test {
     return asked;
   }
 
+  // Nothing is asked but for the largest logit.
+  Asked Plain(size_t vocab) {
+    Asked asked(vocab);
+    asked.logits = Random(vocab).logits;
+    asked.params.temperature = 0;
+    return asked;
+  }
+
   std::vector<Result<Sampled>> Choose(const std::vector<Asked>& batch, size_t vocab) {
     ChoiceRows rows;
     std::vector<float> logits;
@@ -197,15 +205,33 @@ TEST_F(DeviceChoice, IsThatOfTheSampler) {
   }
 }
 
+// Where all of a batch want no more there is a shorter way.
+TEST_F(DeviceChoice, TheLargestOfEveryRowIsThatOfTheSampler) {
+  for (const size_t vocab : {1, 2, 63, 257, 4096, 4097, 151936, 262144}) {
+    for (const size_t rows : {1, 2, 16, 17, 40}) {
+      std::vector<Asked> batch;
+      for (size_t row = 0; row < rows; ++row) batch.push_back(Plain(vocab));
+      // The first and the last of a row, and of several that are equal the first.
+      batch[0].logits[0] = 1000;
+      batch[rows - 1].logits[vocab - 1] = batch[rows - 1].logits[vocab / 2] = 2000;
+      Compare(batch, vocab);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST_F(DeviceChoice, RefusesLogitsThatAreNoNumbers) {
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
         -std::numeric_limits<float>::infinity()}) {
-    std::vector<Asked> batch = {Random(5000), Random(5000), Random(5000)};
-    batch[1].logits[4999] = bad;
-    const auto chosen = Choose(batch, 5000);
-    EXPECT_EQ(chosen[1].status().code(), StatusCode::kInternal);
-    EXPECT_TRUE(chosen[0].ok() && chosen[2].ok());
+    for (const bool plain : {false, true}) {
+      std::vector<Asked> batch;
+      for (int i = 0; i < 3; ++i) batch.push_back(plain ? Plain(5000) : Random(5000));
+      batch[1].logits[4999] = bad;
+      const auto chosen = Choose(batch, 5000);
+      EXPECT_EQ(chosen[1].status().code(), StatusCode::kInternal);
+      EXPECT_TRUE(chosen[0].ok() && chosen[2].ok());
+    }
   }
 }
 

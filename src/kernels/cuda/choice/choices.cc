@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choosing tokens: parameters go to the device as one piece, choices come back as one.
+// Choosing tokens: parameters go to the device as one piece, choices come back as one. What has no
+// parameters is written to the host's memory at once: every copy is something to wait for.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -38,13 +39,16 @@ Status CudaBackend::ChooseTokens(ScratchArena& scratch, const ConstRows& logits,
   const ChoiceNeeds needs = NeedsOf(batch);
   const int64_t at_once = std::min(logits.rows, kRowsAtOnce);
   const size_t workspace_bytes = ChooseWorkspace(at_once, logits.cols, needs);
-  const size_t sent = Padded(batch.rows.size_bytes()) + Padded(batch.biases.size_bytes()) +
-                      Padded(batch.said.size_bytes()) + Padded(batch.masks.size_bytes());
+  const bool plain = needs.none();
+  const size_t sent = plain
+                          ? 0
+                          : Padded(batch.rows.size_bytes()) + Padded(batch.biases.size_bytes()) +
+                                Padded(batch.said.size_bytes()) + Padded(batch.masks.size_bytes());
   const size_t chosen_bytes = Padded(results.chosen.size_bytes());
-  const size_t back = chosen_bytes + results.listed.size_bytes();
+  const size_t back = chosen_bytes + Padded(results.listed.size_bytes());
   REPRISE_TRY(scratch.Provide(workspace_bytes + sent + back + 4 * kAlignment));
   REPRISE_TRY(choices_sent_.Prepare(sent));
-  REPRISE_TRY(choices_back_.Prepare(back));
+  REPRISE_TRY(choices_back_.Prepare(back + results.flags.size()));
 
   std::byte* const to = Raw(scratch.Take<std::byte>(sent));
   std::byte* const from = Raw(scratch.Take<std::byte>(back));
@@ -59,36 +63,46 @@ Status CudaBackend::ChooseTokens(ScratchArena& scratch, const ConstRows& logits,
     return place;
   };
   ChoiceView view;
-  view.rows = put(batch.rows);
-  view.biases = put(batch.biases);
-  view.said = put(batch.said);
-  view.masks = put(batch.masks);
-  view.chosen = reinterpret_cast<ChosenToken*>(from);
+  view.chosen = reinterpret_cast<ChosenToken*>(plain ? choices_back_.data() : from);
   view.listed = reinterpret_cast<ListedToken*>(from + chosen_bytes);
   view.logprobs_max = batch.logprobs_max;
-  CHECK(cudaMemcpyAsync(to, choices_sent_.data(), sent, cudaMemcpyHostToDevice, stream()) ==
-        cudaSuccess);
-  choices_sent_.Mark(stream());
+  if (!plain) {
+    view.rows = put(batch.rows);
+    view.biases = put(batch.biases);
+    view.said = put(batch.said);
+    view.masks = put(batch.masks);
+    CHECK(cudaMemcpyAsync(to, choices_sent_.data(), sent, cudaMemcpyHostToDevice, stream()) ==
+          cudaSuccess);
+    choices_sent_.Mark(stream());
+  }
   for (int64_t row = 0; row < logits.rows; row += at_once) {
     View part = ViewOf(logits);
     part.data += row * part.stride;
     part.rows = std::min(at_once, logits.rows - row);
     ChoiceView rows = view;
-    rows.rows += row;
+    if (!plain) rows.rows += row;
     rows.chosen += row;
     rows.listed += row * batch.logprobs_max;
     cuda::ChooseTokens(
         stream(), part, rows, needs,
         workspace + (kAlignment - reinterpret_cast<uintptr_t>(workspace) % kAlignment));
   }
-  CHECK(cudaMemcpyAsync(choices_back_.data(), from, back, cudaMemcpyDeviceToHost, stream()) ==
-        cudaSuccess);
+  const auto bring = [&](size_t place, const void* source, size_t bytes) {
+    if (bytes == 0) return;
+    CHECK(cudaMemcpyAsync(choices_back_.data() + place, source, bytes, cudaMemcpyDeviceToHost,
+                          stream()) == cudaSuccess);
+  };
+  if (!plain) bring(0, from, back);
+  bring(back, Raw(results.flags_at), results.flags.size());
   if (meanwhile) meanwhile();
   memory_->Synchronize();
   std::memcpy(results.chosen.data(), choices_back_.data(), results.chosen.size_bytes());
   if (!results.listed.empty()) {
     std::memcpy(results.listed.data(), choices_back_.data() + chosen_bytes,
                 results.listed.size_bytes());
+  }
+  if (!results.flags.empty()) {
+    std::memcpy(results.flags.data(), choices_back_.data() + back, results.flags.size());
   }
   return OkStatus();
 }

@@ -2,7 +2,9 @@
 // Tokens chosen on the device (kernels/reference/choice.h). Many blocks look at the logits of a
 // row: the largest, then how many tokens and how much weight each bucket has. All sums are whole
 // numbers, so atomic additions give one result. Then one block a row finds the places that filters
-// and the draw ask for: the bucket from the sums, the token in it by the digits of its rank.
+// and the draw ask for: the bucket from the sums, the token in it by the digits of its rank. Where
+// nobody asks for more than the largest there is a shorter way: a decoded token waits for all of
+// it.
 #include "kernels/cuda/choice/choose.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/reference/choice.h"
@@ -30,7 +32,14 @@ struct RowFacts {
   Mass masses[kViews][kBuckets];
 };
 
+// What is known of a part of a row.
+struct PartFacts {
+  Mass largest;
+  Count infinite;
+};
+
 struct Workspace {
+  PartFacts* parts = nullptr;   // [rows, parts]; where nobody needs more
   RowFacts* facts = nullptr;    // [rows]
   float* adjusted = nullptr;    // [rows, vocab]; null: as given
   uint16_t* buckets = nullptr;  // [rows, views, vocab]
@@ -60,6 +69,56 @@ __device__ void MaxOfBlock(uint64_t rank, Mass* most) {
     rank = other > rank ? other : rank;
   }
   if (threadIdx.x % 32 == 0) atomicMax(most, static_cast<Mass>(rank));
+}
+
+__global__ void __launch_bounds__(kThreads) LookForLargest(View logits, Workspace work) {
+  __shared__ Mass largest;
+  LetNextStart();
+  if (threadIdx.x == 0) largest = 0;
+  __syncthreads();
+  const int64_t row = blockIdx.y;
+  const float* from = logits.data + row * logits.stride;
+  uint64_t most = 0;
+  bool finite = true;
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    const int64_t token = (int64_t{blockIdx.x} * kPerThread + i) * kThreads + threadIdx.x;
+    if (token >= logits.cols) break;
+    finite &= IsFinite(from[token]);
+    const uint64_t rank = Rank(from[token], static_cast<uint32_t>(token));
+    most = rank > most ? rank : most;
+  }
+  MaxOfBlock(most, &largest);
+  const bool all = __syncthreads_and(finite) != 0;
+  if (threadIdx.x == 0) work.parts[row * gridDim.x + blockIdx.x] = {largest, all ? 0u : 1u};
+}
+
+// One block a row.
+__global__ void __launch_bounds__(kThreads)
+    ChooseLargest(View logits, ChosenToken* choices, Workspace work, int parts) {
+  __shared__ Mass largest;
+  if (threadIdx.x == 0) largest = 0;
+  __syncthreads();
+  WaitForInputs();
+  const int64_t row = blockIdx.x;
+  uint64_t most = 0;
+  bool finite = true;
+  for (int i = threadIdx.x; i < parts; i += kThreads) {
+    const PartFacts part = work.parts[row * parts + i];
+    most = part.largest > most ? part.largest : most;
+    finite &= part.infinite == 0;
+  }
+  MaxOfBlock(most, &largest);
+  const bool all = __syncthreads_and(finite) != 0;
+  if (threadIdx.x != 0) return;
+  ChosenToken chosen;
+  if (all) {
+    const uint32_t token = TokenOf(largest);
+    chosen.token = static_cast<int32_t>(token);
+    chosen.logit = logits.data[row * logits.stride + token];
+    chosen.largest = LogitOf(largest);
+  }
+  choices[row] = chosen;
 }
 
 // The largest logit as given, whether all are finite; what is allowed goes to the copy.
@@ -467,6 +526,11 @@ Workspace Divide(int64_t rows, int64_t vocab, const ChoiceNeeds& needs, std::byt
   };
   const auto values = static_cast<size_t>(rows * vocab);
   Workspace work;
+  if (needs.none()) {
+    const size_t parts = Blocks(vocab, kThreads * kPerThread);
+    work.parts = reinterpret_cast<PartFacts*>(take(size_t(rows) * parts * sizeof(PartFacts)));
+    return work;
+  }
   work.facts = reinterpret_cast<RowFacts*>(take(static_cast<size_t>(rows) * sizeof(RowFacts)));
   if (needs.adjusted) work.adjusted = reinterpret_cast<float*>(take(values * sizeof(float)));
   if (needs.drawn || needs.logprobs) {
@@ -491,6 +555,11 @@ void ChooseTokens(Stream stream, const View& logits, const ChoiceView& choice,
   const Workspace work = Divide(logits.rows, logits.cols, needs, workspace, &bytes);
   const auto rows = static_cast<unsigned>(logits.rows);
   const unsigned parts = Blocks(logits.cols, kThreads * kPerThread);
+  if (needs.none()) {
+    LookForLargest<<<dim3(parts, rows), kThreads, 0, stream>>>(logits, work);
+    LaunchEarly(ChooseLargest, rows, kThreads, 0, stream, logits, choice.chosen, work, int(parts));
+    return;
+  }
   cudaMemsetAsync(work.facts, 0, rows * sizeof(RowFacts), stream);
   LookAtLogits<<<dim3(parts, rows), kThreads, 0, stream>>>(logits, choice, work);
   if (needs.adjusted) {

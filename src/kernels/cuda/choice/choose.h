@@ -9,7 +9,7 @@
 
 namespace reprise::cuda {
 
-// The operands of choosing, all on the device.
+// The operands of choosing, all where the device reaches them.
 struct ChoiceView {
   const ChoiceRow* rows = nullptr;
   const TokenBias* biases = nullptr;
@@ -25,6 +25,9 @@ struct ChoiceNeeds {
   bool adjusted = false;  // biases, penalties, masks
   bool drawn = false;     // a temperature
   bool logprobs = false;
+
+  // The largest logit of every row is all there is to know: operands but `chosen` are not read.
+  bool none() const { return !adjusted && !drawn && !logprobs; }
 };
 
 // Bytes of workspace, aligned to 256, for so many rows.
