@@ -23,6 +23,10 @@ Step::Step(const OpContext& context, const BatchView& batch, const StateMemory& 
   for (const SequenceSlice& sequence : batch.sequences) AddSequence(sequence);
   CHECK(positions_.size() == batch.tokens.size());
   logit_rows_.assign(batch.logit_rows.begin(), batch.logit_rows.end());
+  for (size_t i = 0; i < logit_rows_.size(); ++i) {
+    CHECK(size_t(logit_rows_[i]) < batch.tokens.size() &&
+          (i == 0 || logit_rows_[i - 1] < logit_rows_[i]));
+  }
   layout_.host = {batch.tokens, positions_, row_sequences_, sequences_,
                   blocks_,      taps_,      logit_rows_};
   layout_.block_memory = memory.blocks;

@@ -65,10 +65,12 @@ void Vocabulary::Norm(const OpContext& context, const ConstRows& x, const Rows& 
 
 void Vocabulary::Head(const Step& step, const ConstRows& x, const Rows& out) const {
   const OpContext& context = step.context();
-  const Rows last = step.MakeRows(out.rows, shape_.dim);
+  // They ascend: as many as there are rows are all of them, each in its place.
+  const bool all = out.rows == x.rows;
+  const Rows some = all ? Rows{} : step.MakeRows(out.rows, shape_.dim);
   const Rows normed = step.MakeRows(out.rows, shape_.dim);
-  GatherRows(context, x, step.layout().device.logit_rows, last);
-  Norm(context, last, normed);
+  if (!all) GatherRows(context, x, step.layout().device.logit_rows, some);
+  Norm(context, all ? x : some, normed);
   const Projection output[] = {{shape_.tied ? &embedding_ : &head_, out}};
   Project(context, normed, output);
   if (shape_.logit_scale != 1) Scale(context, out, shape_.logit_scale, out);
