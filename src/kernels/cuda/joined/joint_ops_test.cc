@@ -194,8 +194,9 @@ INSTANTIATE_TEST_SUITE_P(Shapes, DeltaTest,
 TEST_F(JointOpsTest, HeadsAndGatesEqualTheOps) {
   constexpr int kQueries = 8, kHeads = 2;
   for (const int dim : {64, 80, 128, 256}) {
-    for (const DType type : {DType::kF16, DType::kF32, DType::kQ8_0}) {
-      for (const bool norm : {true, false}) {
+    for (const DType type : {DType::kF16, DType::kBF16, DType::kF32, DType::kQ8_0}) {
+      for (const int part : {4, 2}) {  // of the channels are turned: a half, all
+        const bool norm = part == 4 || dim == 128;
         const int64_t rows = 70, q_width = kQueries * dim, k_width = kHeads * dim;
         const KvShape shape{kHeads, dim, dim, type};
         const KvPlace place{0, 64 * kHeads * KvRowBytes(type, dim)};
@@ -213,7 +214,7 @@ TEST_F(JointOpsTest, HeadsAndGatesEqualTheOps) {
         inputs.q_heads = kQueries;
         inputs.eps = 1e-6f;
         if (norm) inputs.q_norm = OnDevice(Random(dim)), inputs.k_norm = OnDevice(Random(dim));
-        const auto frequencies = OnDevice(Random(dim / 4, 0.01f, 1));
+        const auto frequencies = OnDevice(Random(dim / part, 0.01f, 1));
         AttentionParams params;
         params.q_heads = kQueries;
         params.scale = 0.1f;
@@ -223,7 +224,7 @@ TEST_F(JointOpsTest, HeadsAndGatesEqualTheOps) {
               OnDevice(std::vector<float>(step.layout.block_bytes * 2 / 4));
           step.layout.block_memory = blocks.As<std::byte>();
           const StepLayout& layout = step.Begin(context_);
-          inputs.rope = MakeRopeTable(context_, layout, frequencies, dim / 4);
+          inputs.rope = MakeRopeTable(context_, layout, frequencies, dim / part);
           const Rows qs = RowsOf(q, q_width), ks = RowsOf(k, k_width), vs = RowsOf(v, k_width);
           const Rows out = RowsOf(std::vector<float>(size_t(rows * q_width)), q_width);
           const Rows gates = RowsOf(gate, q_width);

@@ -218,17 +218,18 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall c
   constexpr int kTiles = kWarps / kSplit;
   constexpr int kPart = kValue / kSplit;
   extern __shared__ __align__(128) uint16_t shared[];
-  WaitForInputs();
-  LetNextStart();
   const KvView& kv = call.kv;
   uint16_t* q_tile = shared;                                // [kTiles * 16, kHead]
   uint16_t* k_page = q_tile + kTiles * 16 * kPitch<kHead>;  // [64, kHead]
   uint16_t* v_page = kv.value_in_key ? k_page : k_page + kKeys * kPitch<kHead>;  // [64, kValue]
   const int v_pitch = kv.value_in_key ? kPitch<kHead> : kPitch<kValue>;
 
+  // Where things are, the step said before its first kernel.
   const QueryRange range = FindQueries(call.step, call.group, kTiles * kTileQueries, blockIdx.x);
+  const SequenceView sequence = call.step.sequences[max(0, range.sequence)];
+  WaitForInputs();
+  LetNextStart();
   if (range.sequence < 0) return;
-  const SequenceView sequence = call.step.sequences[range.sequence];
   const int head = blockIdx.y;
   const int tile = threadIdx.x / kWarp / kSplit;
   const int first_channel = threadIdx.x / kWarp % kSplit * kPart;
@@ -300,8 +301,6 @@ constexpr int kJoinThreads = 128;
 constexpr int kJoinPages = 1024;  // at a time
 
 __global__ void __launch_bounds__(kJoinThreads) JoinKernel(AttentionCall call) {
-  WaitForInputs();
-  LetNextStart();
   __shared__ float page_max[kJoinPages], before[kJoinPages], after[kJoinPages], sums[kJoinPages];
   const int row = blockIdx.x;
   const int head = blockIdx.y;
@@ -310,6 +309,8 @@ __global__ void __launch_bounds__(kJoinThreads) JoinKernel(AttentionCall call) {
   const int position = sequence.position + row - sequence.row_begin;
   const int first = FirstSeen(call.params, position) / kKeys;
   const int end = position / kKeys + 1;
+  WaitForInputs();
+  LetNextStart();
   const float* pages =
       call.partial + (int64_t{row} * call.params.q_heads + head) * call.pages * (2 + width);
   float* to = call.out.data + row * call.out.stride + int64_t{head} * width;

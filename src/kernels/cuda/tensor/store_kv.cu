@@ -74,15 +74,84 @@ __global__ void StoreKernel(StepView step, KvView kv, View k, View v) {
 }
 
 constexpr int kHeadThreads = 128;
+constexpr int kHeadsAtOnce = kHeadThreads / kNormLanes;
 
-// One head of q, or of k and v, of one row.
+// Heads of q, then of k and v, of one row, each by 16 threads, which are the lanes of its norm:
+// with every sixteenth channel a thread has all links of its chain, and both channels of every
+// rotation.
+template <int kChannels>
+__global__ void __launch_bounds__(kHeadThreads)
+    LaneHeadsKernel(StepView step, KvView kv, HeadsView inputs, View q, View k, View v) {
+  constexpr int kEach = kChannels / kNormLanes;
+  const int lane = threadIdx.x % kNormLanes;
+  const int row = blockIdx.x;
+  const int head = static_cast<int>(blockIdx.y * kHeadsAtOnce + threadIdx.x / kNormLanes);
+  const bool is_query = head < inputs.q_heads;
+  const bool is_key = !is_query && head < inputs.q_heads + kv.kv_heads;
+  // Where it is, the step said before its first kernel.
+  const Slot slot = is_key ? SlotOf(step, row) : Slot{};
+  const float* weight = is_query ? inputs.q_norm : inputs.k_norm;
+  float w[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) w[i] = weight != nullptr ? weight[i * kNormLanes + lane] : 1.0f;
+  WaitForInputs();
+  LetNextStart();
+  const int index = is_query ? head : head - inputs.q_heads;
+  const View& rows = is_query ? q : k;
+  float* place = rows.data + row * rows.stride + int64_t{index} * kChannels + lane;
+  float x[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) x[i] = is_query || is_key ? place[i * kNormLanes] : 0.0f;
+  if (is_key) {
+    const float* values = v.data + row * v.stride + int64_t{index} * kChannels + lane;
+    const int64_t at = (int64_t{index} * kKeys + slot.index) * kChannels + lane;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      StoreAs(kv.type, slot.block + kv.v_offset, at + i * kNormLanes, values[i * kNormLanes]);
+    }
+  }
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) sum = fmaf(x[i], x[i], sum);
+  sum = SumLanes(sum);
+  if (weight != nullptr) {
+    const float r = InverseRoot(sum / static_cast<float>(kChannels), inputs.eps);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) x[i] = (x[i] * r) * w[i];
+  }
+  // Half as many as there are channels, or fewer: places in registers have to be known.
+  const int turned = inputs.half / kNormLanes;
+  const float* cos = inputs.cos + int64_t{row} * inputs.half + lane;
+  const float* sin = inputs.sin + int64_t{row} * inputs.half + lane;
+#pragma unroll
+  for (int pairs = 1; pairs <= kEach / 2; ++pairs) {
+    if (pairs != turned) continue;
+#pragma unroll
+    for (int i = 0; i < pairs; ++i) {
+      const float a = x[i], b = x[i + pairs];
+      const float c = cos[i * kNormLanes], s = sin[i * kNormLanes];
+      x[i] = fmaf(a, c, -(b * s));
+      x[i + pairs] = fmaf(b, c, a * s);
+    }
+  }
+  const int64_t at = (int64_t{index} * kKeys + slot.index) * kChannels + lane;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    if (is_query) place[i * kNormLanes] = x[i];
+    if (is_key) StoreAs(kv.type, slot.block + kv.k_offset, at + i * kNormLanes, x[i]);
+  }
+}
+
+// The same for heads of any size, and K/V of any type: one head of q, or of k and v, of one row.
 __global__ void __launch_bounds__(kHeadThreads)
     HeadsKernel(StepView step, KvView kv, HeadsView inputs, View q, View k, View v) {
   extern __shared__ float head[];
-  WaitForInputs();
-  LetNextStart();
   const int row = blockIdx.x;
   const bool is_query = blockIdx.y < inputs.q_heads;
+  // Where it is, the step said before its first kernel.
+  const Slot slot = is_query ? Slot{} : SlotOf(step, row);
+  WaitForInputs();
+  LetNextStart();
   const int index = static_cast<int>(blockIdx.y) - (is_query ? 0 : inputs.q_heads);
   const View& rows = is_query ? q : k;
   float* place = rows.data + row * rows.stride + int64_t{index} * kv.head_dim;
@@ -99,7 +168,6 @@ __global__ void __launch_bounds__(kHeadThreads)
   const auto normed = [&](int i) {
     return weight != nullptr ? (head[i] * r) * weight[i] : head[i];
   };
-  const Slot slot = is_query ? Slot{} : SlotOf(step, row);
   const int64_t first = (int64_t{index} * kKeys + slot.index) * kv.head_dim;
   const bool q8 = kv.type == KvType::kQ8;
   // Whole warps, which are groups of q8_0.
@@ -150,7 +218,20 @@ void StoreKv(Stream stream, const StepView& step, const KvView& kv, const View& 
 
 void StoreHeads(Stream stream, const StepView& step, const KvView& kv, const HeadsView& inputs,
                 const View& q, const View& k, const View& v) {
-  const dim3 grid(unsigned(step.rows), unsigned(inputs.q_heads + kv.kv_heads));
+  const unsigned heads = unsigned(inputs.q_heads + kv.kv_heads);
+  const int channels = kv.head_dim;
+  const bool lanes = kv.type != KvType::kQ8 && kv.value_dim == channels && !kv.value_in_key &&
+                     inputs.half % kNormLanes == 0;
+  const auto kernel = channels == 64    ? LaneHeadsKernel<64>
+                      : channels == 128 ? LaneHeadsKernel<128>
+                      : channels == 256 ? LaneHeadsKernel<256>
+                                        : nullptr;
+  if (lanes && kernel != nullptr) {
+    const dim3 grid(unsigned(step.rows), CeilDiv<unsigned>(heads, kHeadsAtOnce));
+    LaunchEarly(kernel, grid, kHeadThreads, 0, stream, step, kv, inputs, q, k, v);
+    return;
+  }
+  const dim3 grid(unsigned(step.rows), heads);
   LaunchEarly(HeadsKernel, grid, kHeadThreads, size_t(kv.head_dim) * sizeof(float), stream, step,
               kv, inputs, q, k, v);
 }
