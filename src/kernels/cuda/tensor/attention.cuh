@@ -139,7 +139,7 @@ __device__ __forceinline__ PageSoftmax Weigh(const AttentionView& params, const 
       if (kCap && params.softcap != 0) s = Softcap(s, params.softcap);
       score[j][e] = s;
       float& largest = softmax.max[e / 2];
-      if (visible(j, e)) largest = s > largest ? s : largest;
+      if (visible(j, e)) largest = fmaxf(s, largest);  // which of two zeros it is, nobody sees
     }
   }
 #pragma unroll
@@ -154,7 +154,7 @@ __device__ __forceinline__ PageSoftmax Weigh(const AttentionView& params, const 
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const bool seen = visible(j, e);
-      const float weight = reference::Exp(score[j][e] - softmax.max[e / 2]);
+      const float weight = reference::ExpOfAtMost89(score[j][e] - softmax.max[e / 2]);
       score[j][e] = seen ? weight : 0.0f;
       softmax.sum[e / 2] = seen ? softmax.sum[e / 2] + weight : softmax.sum[e / 2];
     }

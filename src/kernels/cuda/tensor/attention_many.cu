@@ -6,28 +6,34 @@
 #include "kernels/cuda/tensor/hopper.cuh"
 #include "kernels/cuda/tensor/kv_q8.cuh"
 
-// Attention of many queries: two warpgroups have 64 queries each and read pages that a third one
-// copies, a page ahead. Scores are 64 x 64 products from shared memory; weights stay in registers
-// as the left operand of products with 64 channels of the values at a time. While one warpgroup
-// weighs or joins, the other has the tensor cores.
+// Attention of many queries: two or three warpgroups have 64 queries each and read pages that one
+// more copies, a page ahead. Scores are 64 x 64 products from shared memory; weights stay in
+// registers as the left operand of products with 64 channels of the values at a time. While one
+// warpgroup weighs or joins, another has the tensor cores.
 namespace reprise::cuda {
 namespace {
 
-constexpr int kGroups = 2;  // warpgroups that compute
 constexpr int kGroupThreads = 128;
-constexpr int kThreads = (kGroups + 1) * kGroupThreads;
 constexpr int kGroupQueries = 64;
-constexpr int kQueries = kGroups * kGroupQueries;
+// Warpgroups that compute: as many as there are registers for.
+template <int kHead>
+constexpr int kGroups = kHead <= 128 ? 3 : 2;
+template <int kHead>
+constexpr int kThreads = (kGroups<kHead> + 1) * kGroupThreads;
+template <int kHead>
+constexpr int kQueries = kGroups<kHead>* kGroupQueries;
 constexpr int kStages = 2;
 constexpr int kTileValues = 64 * 64;  // rows of 64 values, swizzled by 128 bytes
 
 // Registers: what a copying thread gives up, computing ones take.
-constexpr int kFewRegisters = 40;
-constexpr int kManyRegisters = 232;
+template <int kHead>
+constexpr int kFewRegisters = kHead <= 128 ? 56 : 40;
+template <int kHead>
+constexpr int kManyRegisters = kHead <= 128 ? 152 : 232;
 
 template <KvType kStored, int kHead, int kValue>
 struct Room {
-  uint16_t q[kGroups][kHead / 64][kTileValues];
+  uint16_t q[kGroups<kHead>][kHead / 64][kTileValues];
   uint16_t k[kStages][kHead / 64][kTileValues];
   uint16_t v[kStages][kValue / 64][kTileValues];
   uint64_t keys_full[kStages];
@@ -79,7 +85,7 @@ __device__ __forceinline__ void WidenPage(uint16_t* tiles, const std::byte* stag
 template <Half kType, int kHead>
 __device__ void LoadQueries(const AttentionCall& call, const SequenceView& sequence,
                             const QueryRange& range, int kv_head, uint16_t* to) {
-  for (int i = threadIdx.x; i < kQueries * (kHead / 8); i += kThreads) {
+  for (int i = threadIdx.x; i < kQueries<kHead> * (kHead / 8); i += kThreads<kHead>) {
     const int place = i / (kHead / 8);
     const int chunk = i % (kHead / 8);
     const int query = range.begin + place;
@@ -294,7 +300,7 @@ __device__ void Compute(const AttentionCall& call, const SequenceView& sequence,
 }
 
 template <KvType kStored, int kHead, int kValue>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kThreads<kHead>, 1)
     ManyQueries(const __grid_constant__ AttentionCall call) {
   if (!kForHopper) return;
   constexpr Half kType = kHalfOf<kStored>;
@@ -304,7 +310,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   LetNextStart();
   // The last parts of a prompt have the most pages: they come first.
   const int index = static_cast<int>(gridDim.x - 1 - blockIdx.x);
-  const QueryRange range = FindQueries(call.step, call.group, kQueries, index);
+  const QueryRange range = FindQueries(call.step, call.group, kQueries<kHead>, index);
   if (range.sequence < 0) return;
   const SequenceView sequence = call.step.sequences[range.sequence];
   const int head = blockIdx.y;
@@ -312,7 +318,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int i = 0; i < kStages; ++i) {
       InitBarrier(&room.keys_full[i], kGroupThreads);
       InitBarrier(&room.values_full[i], kGroupThreads);
-      InitBarrier(&room.empty[i], kGroups * kGroupThreads / kWarp);
+      InitBarrier(&room.empty[i], kGroups<kHead> * kGroupThreads / kWarp);
     }
   }
   LoadQueries<kType, kHead>(call, sequence, range, head, room.q[0][0]);
@@ -323,15 +329,15 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Pages pages{first / kKeys, last / kKeys + 1, last + 1};
   // Said by one thread for all, so that the compiler knows that no warp is divided here.
   const int group = __shfl_sync(~0u, threadIdx.x / kGroupThreads, 0);
-  if (group == kGroups) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
+  if (group == kGroups<kHead>) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters<kHead>));
     if constexpr (kStored == KvType::kQ8) {
       WidenPages(call, sequence, pages, head, room);
     } else {
       CopyPages(call, sequence, pages, head, room);
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters<kHead>));
     Compute(call, sequence, range, pages, head, group, room);
   }
 }
@@ -346,9 +352,9 @@ void Launch(Stream stream, const AttentionCall& call) {
   // Every sequence may end inside a part.
   const int64_t queries = int64_t{call.step.rows} * call.group;
   const int64_t parts =
-      std::min(queries, CeilDiv<int64_t>(queries, kQueries) + call.step.sequence_count);
-  LaunchEarly(kernel, dim3(unsigned(parts), unsigned(call.kv.kv_heads)), kThreads, kShared, stream,
-              call);
+      std::min(queries, CeilDiv<int64_t>(queries, kQueries<kHead>) + call.step.sequence_count);
+  LaunchEarly(kernel, dim3(unsigned(parts), unsigned(call.kv.kv_heads)), kThreads<kHead>, kShared,
+              stream, call);
 }
 
 template <KvType kStored>
