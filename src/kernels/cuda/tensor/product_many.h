@@ -11,5 +11,7 @@ namespace reprise::cuda {
 // REQUIRES: the device has compute capability 9.0; x.data and weight.data are aligned to 16 bytes.
 void ManyRowsProduct(Stream stream, const HalfRows& x, const HalfMatrix& weight,
                      const HalfGroups& groups, const float* bias, const View& out);
+// How many tiles it cuts a product without groups into, each of which one multiprocessor computes.
+int64_t ManyRowsTiles(int64_t rows, int64_t columns);
 
 }  // namespace reprise::cuda

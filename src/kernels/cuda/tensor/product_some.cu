@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tensor/hopper.cuh"
+#include "kernels/cuda/tensor/product_many.h"
 #include "kernels/cuda/tensor/product_some.h"
 #include "kernels/cuda/tensor/tensor_map.h"
 
@@ -43,6 +44,7 @@ struct Matrix {
   float scale;
   const float* bias;
   View out;
+  bool fours;  // of which four neighbours can be stored at once
   int rows;
   int begin;  // its first tile
 };
@@ -202,13 +204,20 @@ struct Share {
       const int token = place.token + TokenOf(i);
       if (TokenOf(i) >= kTokens || token >= call.tokens) break;
       const float scale = call.scale[token] * matrix.scale;
-      const float y[4] = {total[i].x * scale, total[i].y * scale, total[i].z * scale,
-                          total[i].w * scale};
-      float* to = matrix.out.data + token * matrix.out.stride;
+      float y[4] = {total[i].x * scale, total[i].y * scale, total[i].z * scale, total[i].w * scale};
+      const int row = place.row + RowOf(i);
+      if (matrix.bias != nullptr) {  // of rows that are not there it is nobody's
+#pragma unroll
+        for (int e = 0; e < 4; ++e) y[e] += matrix.bias[min(row + e, matrix.rows - 1)];
+      }
+      float* to = matrix.out.data + token * matrix.out.stride + row;
+      if (matrix.fours && row + 4 <= matrix.rows) {
+        *reinterpret_cast<float4*>(to) = make_float4(y[0], y[1], y[2], y[3]);
+        continue;
+      }
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const int row = place.row + RowOf(i) + e;
-        if (row < matrix.rows) to[row] = matrix.bias != nullptr ? y[e] + matrix.bias[row] : y[e];
+        if (row + e < matrix.rows) to[e] = y[e];
       }
     }
   }
@@ -328,8 +337,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (!kForHopper) return;
   using Room = Layout<kTokens>;
   extern __shared__ uint8_t raw[];
-  uint8_t* stages =
-      reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(raw) + 1023) & ~1023ull);
+  uint8_t* stages = raw + (-SharedAddress(raw) & 1023);  // known to be shared memory
   float* sums = reinterpret_cast<float*>(stages + Room::kStages * Room::kStageBytes);
   __shared__ Barriers<Room::kStages, Room::kBuffers> barriers;
   if (threadIdx.x == 0) {
@@ -442,6 +450,7 @@ void RunUpToMost(Stream stream, const HalfRows& x, std::span<const HalfProduct> 
     matrix.scale = product.weight.scale;
     matrix.bias = product.bias;
     matrix.out = product.out;
+    matrix.fours = Aligned16(product.out.data, product.out.stride);
     matrix.rows = static_cast<int>(product.weight.rows);
     maps.weight[i] = MakeTensorMap(product.weight.data, product.weight.rows, product.weight.stride,
                                    product.weight.stride, kTileRows);
@@ -459,13 +468,14 @@ void RunUpToMost(Stream stream, const HalfRows& x, std::span<const HalfProduct> 
 }  // namespace
 
 bool AreSomeRows(const HalfRows& x, std::span<const HalfProduct> products) {
-  // Tiles of 128 x 128 that the form for many rows would have.
-  int64_t tiles = 0;
+  int64_t tiles = 0;  // that the form for many rows would have
   for (const HalfProduct& product : products) {
     if (product.weight.stride != products[0].weight.stride) return false;
-    tiles = std::max(tiles, CeilDiv<int64_t>(product.weight.rows, 128));
+    tiles = std::max(tiles, ManyRowsTiles(x.rows, product.weight.rows));
   }
-  return x.rows <= 64 || CeilDiv<int64_t>(x.rows, 128) * tiles < ThisGpu().multiprocessors;
+  // It takes whole rows of x: a few multiprocessors without one cost less than sums of slices that
+  // have to meet.
+  return x.rows <= 64 || 10 * tiles < 9 * ThisGpu().multiprocessors;
 }
 
 void SomeRowsProducts(Stream stream, const HalfRows& x, std::span<const HalfProduct> products) {

@@ -241,6 +241,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          ProductCase{17, 2048, 130}, ProductCase{33, 4608, 72},
                                          ProductCase{64, 4096, 257}, ProductCase{65, 100, 65},
                                          ProductCase{300, 1024, 200}, ProductCase{129, 5000, 129},
+                                         ProductCase{200, 1100, 4000}, ProductCase{300, 600, 5640},
                                          ProductCase{512, 4096, 12288},
                                          ProductCase{4096, 2560, 1024})));
 
