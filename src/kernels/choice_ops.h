@@ -71,7 +71,8 @@ struct ListedToken {
 struct ChoiceResults {
   std::span<ChosenToken> chosen;  // [rows]
   std::span<ListedToken> listed;  // [rows, logprobs_max], the most likely first
-  // Comes back on the way: what the step left at `flags_at`.
+  // Bytes that the step left on the device, at `flags_at`: they come back with the tokens, and not
+  // where there are no rows to choose for.
   std::span<uint8_t> flags;
   DevicePtr<const uint8_t> flags_at = nullptr;
 };

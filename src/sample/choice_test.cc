@@ -220,6 +220,30 @@ TEST_F(DeviceChoice, TheLargestOfEveryRowIsThatOfTheSampler) {
   }
 }
 
+// What the step said of its sequences, whichever way the tokens are chosen.
+TEST_F(DeviceChoice, FlagsComeBackOnTheWay) {
+  for (const bool plain : {false, true}) {
+    for (const size_t count : {1, 5, 300}) {
+      ChoiceRows rows;
+      const Asked asked = plain ? Plain(500) : Random(500);
+      rows.Add(asked.params, asked.input());
+      const ScratchScope scope(*scratch_);
+      const Rows logits = {scratch_->Floats(500), 1, 500, 500};
+      backend_->memory().UploadArray<float>(logits.data, asked.logits);
+      std::vector<uint8_t> flags(count), came(count, 7);
+      for (uint8_t& flag : flags) flag = static_cast<uint8_t>(rng_.Below(2));
+      const DevicePtr<uint8_t> place = scratch_->Take<uint8_t>(count);
+      backend_->memory().UploadArray<uint8_t>(place, flags);
+      ChoiceResults results = rows.results();
+      results.flags = came;
+      results.flags_at = place;
+      const OpContext context = {backend_.get(), scratch_.get()};
+      ASSERT_TRUE(ChooseTokens(context, logits, rows.batch(), results).ok());
+      EXPECT_EQ(came, flags) << (plain ? "the largest" : "any");
+    }
+  }
+}
+
 TEST_F(DeviceChoice, RefusesLogitsThatAreNoNumbers) {
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),

@@ -2,13 +2,16 @@
 // Kernels that are several ops at once against those ops, bit by bit, on the device.
 #include "kernels/joint_ops.h"
 
+#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "base/rng.h"
+#include "device/cuda/cuda_memory.h"
 #include "kernels/activation_ops.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/quantised/random_blocks.h"
@@ -94,6 +97,17 @@ struct HandMade {
   std::vector<uint32_t> blocks;
   std::vector<StepTap> taps;
   StepLayout layout;
+
+  // So many sequences, at their beginning.
+  static HandMade OneRowEach(int64_t rows) {
+    HandMade step;
+    for (int32_t s = 0; s < rows; ++s) {
+      step.sequences.push_back({s, 1});
+      step.positions.push_back(0);
+      step.row_sequences.push_back(s);
+    }
+    return step;
+  }
 
   const StepLayout& Begin(const OpContext& context) {
     tokens.resize(row_sequences.size());
@@ -195,8 +209,8 @@ TEST_F(JointOpsTest, HeadsAndGatesEqualTheOps) {
   constexpr int kQueries = 8, kHeads = 2;
   for (const int dim : {64, 80, 128, 256}) {
     for (const DType type : {DType::kF16, DType::kBF16, DType::kF32, DType::kQ8_0}) {
-      for (const int part : {4, 2}) {  // of the channels are turned: a half, all
-        const bool norm = part == 4 || dim == 128;
+      // Of the channels a half is turned, or all: pairs are so many parts of them.
+      for (const auto& [norm, part] : {std::pair(true, 4), {false, 4}, {true, 2}, {false, 2}}) {
         const int64_t rows = 70, q_width = kQueries * dim, k_width = kHeads * dim;
         const KvShape shape{kHeads, dim, dim, type};
         const KvPlace place{0, 64 * kHeads * KvRowBytes(type, dim)};
@@ -311,12 +325,7 @@ TEST_P(StackTest, JoinedOpsEqualTheOps) {
   };
   const auto run = [&](const std::vector<float>& x0, bool in_step) {
     scratch_->Reset();
-    HandMade step;
-    for (int32_t s = 0; s < shape.rows; ++s) {
-      step.sequences.push_back({s, 1});
-      step.positions.push_back(0);
-      step.row_sequences.push_back(s);
-    }
+    HandMade step = HandMade::OneRowEach(shape.rows);
     const StepLayout& layout = step.Begin(context_);
     backend_->memory().UploadArray<float>(x.data, x0);
     for (const Rows& rows : {y, h, last, both}) Fill(context_, 0, rows);
@@ -367,6 +376,69 @@ INSTANTIATE_TEST_SUITE_P(
         StackCase{DType::kQ4_K, 1, 2560, 9728, 1, DType::kF32, DType::kQ6_K},
         StackCase{DType::kQ4_K, 1, 5120, 17408, 1, DType::kF32, DType::kQ5_K}));
 
+// That ops are one kernel is seen in no bit.
+class KernelsTest : public JointOpsTest {
+ protected:
+  // Of a step of one row that is new, so that it is not recorded already.
+  size_t KernelsOf(const std::function<void()>& ops) {
+    scratch_->Reset();
+    CHECK(scratch_->Provide(size_t{1} << 24).ok());  // nothing is allocated meanwhile
+    HandMade step = HandMade::OneRowEach(1);
+    const StepLayout& layout = step.Begin(context_);
+    const auto stream = static_cast<CudaMemory&>(backend_->memory()).stream();
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    backend_->RunStep(*scratch_, layout, {&ops, nullptr, nullptr}, ops);
+    cudaGraph_t graph = nullptr;
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    size_t kernels = 0;
+    CHECK(cudaGraphGetNodes(graph, nullptr, &kernels) == cudaSuccess);
+    cudaGraphDestroy(graph);
+    return kernels;
+  }
+};
+
+// Two for each gated layer, with the norm before it and the sum behind it; one for the norm and the
+// product at the end.
+TEST_F(KernelsTest, AStretchOfADecoderIsFew) {
+  constexpr int64_t kDim = 1024, kHidden = 2048;
+  for (const DType type : {DType::kF16, DType::kQ8_0}) {
+    const Matrix up = Weights(type, kHidden, kDim), gate = Weights(type, kHidden, kDim);
+    const Matrix down = Weights(type, kDim, kHidden);
+    const DevicePtr<float> norm = OnDevice(Random(kDim));
+    const Rows x = RowsOf(Random(kDim), kDim), y = RowsOf(Random(kDim), kDim);
+    const Rows h = RowsOf(Random(kDim), kDim), both = RowsOf(Random(2 * kHidden), 2 * kHidden);
+    const Rows g = Columns(both, 0, kHidden), u = Columns(both, kHidden, kHidden);
+    const auto stretch = [&] {
+      RmsNorm(context_, x, norm, 1, 1e-6f, h);
+      for (int i = 0; i < 2; ++i) {
+        const Projection inputs[] = {{&up, u}, {&gate, g}};
+        Project(context_, h, inputs);
+        SwiGlu(context_, g, u, g);
+        const Projection output[] = {{&down, y}};
+        Project(context_, g, output);
+        AddRmsNorm(context_, x, y, norm, 1e-6f, h);
+      }
+      const Projection output[] = {{&up, u}};
+      Project(context_, h, output);
+    };
+    EXPECT_EQ(KernelsOf(stretch), 5u);
+  }
+}
+
+TEST_F(KernelsTest, GatesOfRecurrencesRideAlong) {
+  constexpr int64_t kDim = 1024;
+  const Matrix inputs = Weights(DType::kF16, 2048, kDim), gate = Weights(DType::kF32, 16, kDim);
+  const DevicePtr<float> norm = OnDevice(Random(kDim));
+  const Rows x = RowsOf(Random(kDim), kDim), h = RowsOf(Random(kDim), kDim);
+  const Rows a = RowsOf(Random(2048), 2048), b = RowsOf(Random(16), 16);
+  const auto project = [&] {
+    RmsNorm(context_, x, norm, 1, 1e-6f, h);
+    const Projection all[] = {{&inputs, a}, {&gate, b}};
+    Project(context_, h, all);
+  };
+  EXPECT_EQ(KernelsOf(project), 1u);
+}
+
 struct InputCase {
   const char* name;
   std::vector<std::pair<DType, int64_t>> shapes;  // of matrices with one input
@@ -382,12 +454,7 @@ class InputTest : public JointOpsTest, public ::testing::WithParamInterface<Inpu
   std::vector<float> Outputs(const std::vector<Matrix>& weights, const Rows& x,
                              DevicePtr<float> norm, DevicePtr<float> bias, How how) {
     scratch_->Reset();
-    HandMade step;
-    for (int32_t s = 0; s < x.rows; ++s) {
-      step.sequences.push_back({s, 1});
-      step.positions.push_back(0);
-      step.row_sequences.push_back(s);
-    }
+    HandMade step = HandMade::OneRowEach(x.rows);
     const StepLayout& layout = step.Begin(context_);
     std::vector<Projection> all;
     for (const Matrix& weight : weights) {
