@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -379,15 +380,16 @@ INSTANTIATE_TEST_SUITE_P(
 // That ops are one kernel is seen in no bit.
 class KernelsTest : public JointOpsTest {
  protected:
-  // Of a step of one row that is new, so that it is not recorded already.
+  // Of a step of one row, a new program each time: a known one would be recorded while it is.
   size_t KernelsOf(const std::function<void()>& ops) {
+    const StepProgram program = {&programs_.emplace_back(), nullptr, nullptr};
     scratch_->Reset();
     CHECK(scratch_->Provide(size_t{1} << 24).ok());  // nothing is allocated meanwhile
     HandMade step = HandMade::OneRowEach(1);
     const StepLayout& layout = step.Begin(context_);
     const auto stream = static_cast<CudaMemory&>(backend_->memory()).stream();
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-    backend_->RunStep(*scratch_, layout, {&ops, nullptr, nullptr}, ops);
+    backend_->RunStep(*scratch_, layout, program, ops);
     cudaGraph_t graph = nullptr;
     CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
     size_t kernels = 0;
@@ -395,6 +397,9 @@ class KernelsTest : public JointOpsTest {
     cudaGraphDestroy(graph);
     return kernels;
   }
+
+ private:
+  std::deque<char> programs_;
 };
 
 // Two for each gated layer, with the norm before it and the sum behind it; one for the norm and the

@@ -43,7 +43,7 @@ struct Call {
   int row_tiles;  // at most
   int column_tiles;
   int steps;   // of kDepth along K
-  bool boxes;  // results leave through the copy engine
+  bool boxes;  // results leave through the copy engine, which writes four of them or none
 };
 
 // Tile number `index`: bands of kBand row tiles, inside a band column by column.
@@ -258,7 +258,7 @@ void Launch(Stream stream, const HalfRows& x, const HalfMatrix& weight, const Ha
                   static_cast<int>(row_tiles),
                   static_cast<int>(column_tiles),
                   static_cast<int>(CeilDiv<int64_t>(weight.stride, kDepth)),
-                  Aligned16(out.data, out.stride)};
+                  Aligned16(out.data, out.stride) && weight.rows % 4 == 0};
   const CUtensorMap x_map = MakeTensorMap(x.data, x.rows, x.stride, x.stride, kTileRows);
   const CUtensorMap weight_map =
       MakeTensorMap(weight.data, matrices * weight.rows, weight.stride, weight.stride, kColumns);

@@ -192,20 +192,21 @@ TEST_P(ProductTest, EqualsSpecification) {
   } else {
     RoundRows(nullptr, view, half);
   }
-  // Beside two others of the same input: the first half of the matrix, and its first row alone.
+  // Beside two others of the same input: the first row of the matrix, whose outputs lie behind
+  // those of the first half.
   DeviceArray<float> beside(size_t(shape.rows * (shape.outputs / 2 + 1)));
   const HalfProduct products[] = {
+      {{device_w.data(), 1, shape.cols, stride, 2 * weight_scale},
+       nullptr,
+       {beside.data() + shape.outputs / 2, shape.rows, 1, shape.outputs / 2 + 1}},
       {{device_w.data(), shape.outputs / 2, shape.cols, stride, 2 * weight_scale},
        nullptr,
        {beside.data(), shape.rows, shape.outputs / 2, shape.outputs / 2 + 1}},
       {{device_w.data(), shape.outputs, shape.cols, stride, weight_scale},
        device_bias.data(),
-       {out.data(), shape.rows, shape.outputs, shape.outputs}},
-      {{device_w.data(), 1, shape.cols, stride, 2 * weight_scale},
-       nullptr,
-       {beside.data() + shape.outputs / 2, shape.rows, 1, shape.outputs / 2 + 1}}};
+       {out.data(), shape.rows, shape.outputs, shape.outputs}}};
   const std::span<const HalfProduct> all(products, 3);
-  Products(nullptr, half, shape.outputs > 1 ? all : all.subspan(1, 1));
+  Products(nullptr, half, shape.outputs > 1 ? all : all.subspan(2, 1));
   const std::vector<float> got = out.Read();
   const std::vector<float> others = beside.Read();
 
@@ -242,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          ProductCase{64, 4096, 257}, ProductCase{65, 100, 65},
                                          ProductCase{300, 1024, 200}, ProductCase{129, 5000, 129},
                                          ProductCase{200, 1100, 4000}, ProductCase{300, 600, 5640},
-                                         ProductCase{512, 4096, 12288},
+                                         ProductCase{600, 104, 31}, ProductCase{512, 4096, 12288},
                                          ProductCase{4096, 2560, 1024})));
 
 TEST(ProductGroupsTest, EachGroupHasItsMatrix) {
