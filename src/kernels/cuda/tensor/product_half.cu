@@ -6,7 +6,6 @@
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/cuda/tensor/product_half.h"
 #include "kernels/cuda/tensor/product_many.h"
-#include "kernels/cuda/tensor/product_some.h"
 #include "kernels/cuda/tensor/tiles.cuh"
 
 namespace reprise::cuda {
@@ -247,15 +246,11 @@ void Run(Stream stream, const HalfRows& x, const HalfGroups& groups,
   if (x.f32 != nullptr || rows <= (groups.count == 0 ? kFewRows : kFewGroupRows)) {
     return RunFewProducts(stream, {.x = x, .groups = groups, .products = products});
   }
-  if (groups.count == 0 && ThisGpu().hopper && AreSomeRows(x, products)) {
-    return SomeRowsProducts(stream, x, products);
+  if (groups.row == nullptr && ThisGpu().hopper) {
+    return ManyRowsProducts(stream, x, groups, products);
   }
   for (const HalfProduct& one : products) {
-    if (groups.row == nullptr && ThisGpu().hopper) {
-      ManyRowsProduct(stream, x, one.weight, groups, one.bias, one.out);
-    } else {
-      LaunchMany<64, 64, 2, 2>(stream, x, one.weight, groups, one.bias, one.out);
-    }
+    LaunchMany<64, 64, 2, 2>(stream, x, one.weight, groups, one.bias, one.out);
   }
 }
 

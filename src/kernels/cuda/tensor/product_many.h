@@ -1,17 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
+
 #include "kernels/cuda/tensor/product_half.h"
 
 namespace reprise::cuda {
 
-// The product for many rows on Hopper: warpgroups of tensor cores fed by the copy engine. Chosen by
-// Product and ProductGroups; the bits are theirs. Rows of x must lie in the order of the slots
-// (groups.row is null).
-// REQUIRES: the device has compute capability 9.0; x.data and weight.data are aligned to 16 bytes.
-void ManyRowsProduct(Stream stream, const HalfRows& x, const HalfMatrix& weight,
-                     const HalfGroups& groups, const float* bias, const View& out);
-// How many tiles it cuts a product without groups into, each of which one multiprocessor computes.
-int64_t ManyRowsTiles(int64_t rows, int64_t columns);
+// A tile of a product: so many rows of x by so many rows of the matrix.
+struct ProductForm {
+  int rows;
+  int columns;
+};
+// All that there are.
+std::span<const ProductForm> ProductForms();
+
+// Products of more rows than are few, on Hopper: warpgroups of tensor cores fed by the copy engine.
+// Chosen by Products and ProductGroups; the bits are theirs, whatever the form: the one that is
+// expected to be the quickest, or the one that is given. Rows of x must lie in the order of the
+// slots (groups.row is null).
+// REQUIRES: the device has compute capability 9.0; x.data and weights are aligned to 16 bytes; all
+// weights have one stride; groups have one product.
+void ManyRowsProducts(Stream stream, const HalfRows& x, const HalfGroups& groups,
+                      std::span<const HalfProduct> products, const ProductForm* form = nullptr);
 
 }  // namespace reprise::cuda

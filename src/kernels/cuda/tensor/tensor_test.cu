@@ -6,14 +6,18 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <random>
+#include <string>
 #include <thread>
 
+#include "kernels/cuda/architecture.h"
 #include "kernels/cuda/device_array.h"
 #include "kernels/cuda/tensor/attention.h"
 #include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/cuda/tensor/product_half.h"
+#include "kernels/cuda/tensor/product_many.h"
 #include "kernels/reference/attention.h"
 #include "kernels/reference/gpu/paged_attention.h"
 #include "tensor/half.h"
@@ -166,11 +170,10 @@ std::vector<float> RandomFloats(size_t count, unsigned seed, float deviation) {
   return values;
 }
 
-// Of weights of F16, and of BF16, which have a scale.
-class ProductTest : public ::testing::TestWithParam<std::tuple<float, ProductCase>> {};
+using RunProducts = std::function<void(const HalfRows&, std::span<const HalfProduct>)>;
 
-TEST_P(ProductTest, EqualsSpecification) {
-  const auto [weight_scale, shape] = GetParam();
+// Weights have a scale, as those of BF16 do.
+void ExpectSpecification(float weight_scale, const ProductCase& shape, const RunProducts& run) {
   const int64_t stride = (shape.cols + 15) / 16 * 16;
   std::vector<float> x = RandomFloats(size_t(shape.rows * shape.cols), 1, 1);
   if (shape.rows > 2) x[size_t(2 * shape.cols + 5)] = 3e6f;  // too large for f16
@@ -206,7 +209,7 @@ TEST_P(ProductTest, EqualsSpecification) {
        device_bias.data(),
        {out.data(), shape.rows, shape.outputs, shape.outputs}}};
   const std::span<const HalfProduct> all(products, 3);
-  Products(nullptr, half, shape.outputs > 1 ? all : all.subspan(2, 1));
+  run(half, shape.outputs > 1 ? all : all.subspan(2, 1));
   const std::vector<float> got = out.Read();
   const std::vector<float> others = beside.Read();
 
@@ -230,7 +233,15 @@ TEST_P(ProductTest, EqualsSpecification) {
       if (r == 0) different += Bits(other[shape.outputs / 2]) != Bits(plain);
     }
   });
-  EXPECT_EQ(different, 0);
+  EXPECT_EQ(different, 0) << shape;
+}
+
+class ProductTest : public ::testing::TestWithParam<std::tuple<float, ProductCase>> {};
+
+TEST_P(ProductTest, EqualsSpecification) {
+  const auto [weight_scale, shape] = GetParam();
+  ExpectSpecification(weight_scale, shape,
+                      [](const HalfRows& x, auto products) { Products(nullptr, x, products); });
 }
 INSTANTIATE_TEST_SUITE_P(
     All, ProductTest,
@@ -245,6 +256,20 @@ INSTANTIATE_TEST_SUITE_P(
                                          ProductCase{200, 1100, 4000}, ProductCase{300, 600, 5640},
                                          ProductCase{600, 104, 31}, ProductCase{512, 4096, 12288},
                                          ProductCase{4096, 2560, 1024})));
+
+// Which tiles a product has decides how long it takes, and nothing else.
+TEST(ProductFormsTest, EveryFormEqualsTheSpecification) {
+  if (!ThisGpu().hopper) GTEST_SKIP() << "there are no forms to choose from";
+  for (const ProductForm& form : ProductForms()) {
+    SCOPED_TRACE(std::to_string(form.rows) + " x " + std::to_string(form.columns));
+    for (const ProductCase& shape : {ProductCase{17, 100, 31}, ProductCase{40, 1100, 300},
+                                     ProductCase{129, 520, 1000}, ProductCase{300, 2056, 97}}) {
+      ExpectSpecification(1.0f, shape, [&](const HalfRows& x, auto products) {
+        ManyRowsProducts(nullptr, x, {}, products, &form);
+      });
+    }
+  }
+}
 
 TEST(ProductGroupsTest, EachGroupHasItsMatrix) {
   constexpr int64_t kCols = 768, kOutputs = 96, kRows = 40;

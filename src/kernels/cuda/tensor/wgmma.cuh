@@ -17,6 +17,9 @@ namespace reprise::cuda {
 #define REPRISE_WGMMA_REGISTERS_32 \
   REPRISE_WGMMA_REGISTERS_16       \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define REPRISE_WGMMA_REGISTERS_48 \
+  REPRISE_WGMMA_REGISTERS_32       \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define REPRISE_WGMMA_REGISTERS_64                                                          \
   REPRISE_WGMMA_REGISTERS_32                                                                \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, " \
@@ -44,6 +47,20 @@ __device__ __forceinline__ void WarpgroupMma128(float (&acc)[64], uint64_t a, ui
   } else {
     REPRISE_WGMMA("128", "f16", REPRISE_WGMMA_REGISTERS_64, "%64, %65, p, 1, 1, 0, 0", "%66",
                   REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_32(32)
+                  : "l"(a), "l"(b), "r"(int(first)));
+  }
+}
+// B [96, 16]^T.
+template <Half kType>
+__device__ __forceinline__ void WarpgroupMma96(float (&acc)[48], uint64_t a, uint64_t b,
+                                               bool first) {
+  if constexpr (kType == Half::kBF16) {
+    REPRISE_WGMMA("96", "bf16", REPRISE_WGMMA_REGISTERS_48, "%48, %49, p, 1, 1, 0, 0", "%50",
+                  REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_16(32)
+                  : "l"(a), "l"(b), "r"(int(first)));
+  } else {
+    REPRISE_WGMMA("96", "f16", REPRISE_WGMMA_REGISTERS_48, "%48, %49, p, 1, 1, 0, 0", "%50",
+                  REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_16(32)
                   : "l"(a), "l"(b), "r"(int(first)));
   }
 }
@@ -108,6 +125,7 @@ __device__ __forceinline__ void WarpgroupMmaBytes32(int (&c)[16], const uint32_t
 #undef REPRISE_WGMMA_SUMS_16
 #undef REPRISE_WGMMA_SUMS
 #undef REPRISE_WGMMA_REGISTERS_64
+#undef REPRISE_WGMMA_REGISTERS_48
 #undef REPRISE_WGMMA_REGISTERS_32
 #undef REPRISE_WGMMA_REGISTERS_16
 
