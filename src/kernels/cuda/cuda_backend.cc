@@ -169,8 +169,8 @@ void CudaBackend::L2Norm(const ConstRows& x, int groups, float eps, float scale,
 }
 
 void CudaBackend::SwiGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) {
-  if (joined_.Gate(OutputOp::kSwiGlu, ViewOf(gate), ViewOf(up), ViewOf(y))) return;
-  cuda::SwiGlu(stream(), ViewOf(gate), ViewOf(up), ViewOf(y));
+  const GatedRows rows = {OutputOp::kSwiGlu, ViewOf(gate), ViewOf(up), ViewOf(y)};
+  if (!joined_.Gate(rows)) RunGate(stream(), rows);
 }
 
 void CudaBackend::SigmoidMul(const ConstRows& gate, const ConstRows& x, const Rows& y) {
@@ -332,8 +332,8 @@ void CudaBackend::Gelu(const ConstRows& x, const Rows& y) {
 }
 
 void CudaBackend::GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) {
-  if (joined_.Gate(OutputOp::kGeGlu, ViewOf(gate), ViewOf(up), ViewOf(y))) return;
-  cuda::GeGlu(stream(), ViewOf(gate), ViewOf(up), ViewOf(y));
+  const GatedRows rows = {OutputOp::kGeGlu, ViewOf(gate), ViewOf(up), ViewOf(y)};
+  if (!joined_.Gate(rows)) RunGate(stream(), rows);
 }
 
 void CudaBackend::ReluSquared(const ConstRows& x, const Rows& y) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products: the activations brought into the forms that the weights ask for, each once, then one
 // launch a matrix.
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -9,6 +11,7 @@
 #include "kernels/cuda/product_float.h"
 #include "kernels/cuda/quantised/product.h"
 #include "kernels/cuda/quantised/quantise.h"
+#include "kernels/cuda/rows/elementwise.h"
 #include "kernels/cuda/rows/experts.h"
 #include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/tensor/product_half.h"
@@ -20,10 +23,16 @@ namespace {
 // One input in the forms that were asked for so far; they lie in the scratch arena.
 class Activations {
  public:
-  Activations(Stream stream, ScratchArena& scratch, const ConstRows& x)
-      : stream_(stream), scratch_(scratch), x_(ViewOf(x)) {}
+  // gate: what gives x, if it has not run yet.
+  Activations(Stream stream, ScratchArena& scratch, const ConstRows& x,
+              std::optional<GatedRows> gate = std::nullopt)
+      : stream_(stream), scratch_(scratch), x_(ViewOf(x)), gate_(std::move(gate)) {}
 
-  const View& f32() const { return x_; }
+  const View& f32() {
+    if (gate_) RunGate(stream_, *gate_);
+    gate_.reset();
+    return x_;
+  }
 
   const HalfRows& half() {
     HalfRows& rows = half_;
@@ -34,7 +43,12 @@ class Activations {
       const int64_t stride = (x_.cols + 15) / 16 * 16;
       rows = {Raw(scratch_.Take<uint16_t>(size_t(x_.rows * stride))),
               Raw(scratch_.Floats(size_t(x_.rows))), x_.rows, x_.cols, stride};
-      RoundRows(stream_, x_, rows);
+      if (gate_) {
+        GateAndRoundRows(stream_, *gate_, rows);
+        gate_.reset();
+      } else {
+        RoundRows(stream_, x_, rows);
+      }
     }
     return rows;
   }
@@ -47,7 +61,7 @@ class Activations {
       rows = {Raw(scratch_.Take<int8_t>(size_t(values))),
               Raw(scratch_.Floats(size_t(values / (small ? 32 : 256)))),
               Raw(scratch_.Take<int16_t>(size_t(values / (small ? 32 : 16)))), x_.rows, x_.cols};
-      (small ? Quantise32 : Quantise256)(stream_, x_, rows);
+      (small ? Quantise32 : Quantise256)(stream_, f32(), rows);
     }
     return rows;
   }
@@ -56,6 +70,7 @@ class Activations {
   Stream stream_;
   ScratchArena& scratch_;
   View x_;
+  std::optional<GatedRows> gate_;
   HalfRows half_;
   QuantisedView block32_, block256_;
 };
@@ -108,7 +123,8 @@ void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup
   for (const ProjectionGroup& group : groups) {
     if (JoinProducts(group)) continue;
     const ScratchScope scope(scratch);
-    Activations x(stream(), scratch, group.x);
+    std::optional<GatedRows> gate = joined_.TakeGate(ViewOf(group.x));
+    Activations x(stream(), scratch, group.x, std::move(gate));
     // Those of one form together, whatever comes between them.
     std::vector<HalfProduct> halves;
     std::vector<FloatProduct> floats;

@@ -2,8 +2,11 @@
 #include "kernels/cuda/joined/joined_ops.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "kernels/cuda/rows/elementwise.h"
 #include "kernels/cuda/rows/norm.h"
+#include "kernels/cuda/tensor/product_half.h"
 
 namespace reprise::cuda {
 namespace {
@@ -26,6 +29,10 @@ int64_t BlockOf(std::span<const QuantisedProduct> products) {
 }  // namespace
 
 void JoinedOps::Run() {
+  if (gate_) {
+    RunGate(stream_, *gate_);
+    gate_.reset();
+  }
   if (products_) return RunProducts(OutputOp::kNone, {});
   if (norm_) {
     const WaitingNorm waiting = *norm_;
@@ -112,15 +119,31 @@ bool JoinedOps::Add(const View& sum, const View& y) {
   return true;
 }
 
-bool JoinedOps::Gate(OutputOp op, const View& gate, const View& up, const View& y) {
+bool JoinedOps::GateRides(const GatedRows& rows) const {
   if (!products_ || !products_->floats.empty()) return false;
   const std::vector<View> outputs = products_->Outputs();
-  if (outputs.size() != 2 || !Same(outputs[0], up) || !Same(outputs[1], gate)) return false;
+  if (outputs.size() != 2 || !Same(outputs[0], rows.up) || !Same(outputs[1], rows.gate)) {
+    return false;
+  }
   const std::vector<QuantisedProduct>& quantised = products_->quantised;
   if (!quantised.empty() && TypeOf(quantised[0]) != TypeOf(quantised[1])) return false;
-  if (!Same(gate, y)) return false;
-  RunProducts(op, {});
+  return Same(rows.gate, rows.y);
+}
+
+bool JoinedOps::Gate(const GatedRows& rows) {
+  if (GateRides(rows)) {
+    RunProducts(rows.op, {});
+    return true;
+  }
+  if (!open_ || rows.y.rows <= kFewRows || !MayGateAndRound(rows)) return false;
+  Run();
+  gate_ = rows;
   return true;
+}
+
+std::optional<GatedRows> JoinedOps::TakeGate(const View& x) {
+  if (!gate_ || !Same(gate_->y, x)) return std::nullopt;
+  return std::exchange(gate_, std::nullopt);
 }
 
 }  // namespace reprise::cuda

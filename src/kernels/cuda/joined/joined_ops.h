@@ -13,8 +13,9 @@ namespace reprise::cuda {
 
 // Ops of a step that wait for the next one, to be one kernel with it: a norm for the products that
 // read it, products for what is done with their outputs. A decoded token is bound by the number of
-// kernels, so rows must be few; everything else runs at once. The bits are those of the ops one
-// after another, and every row that they would have written is written.
+// kernels, so rows must be few. Of many rows only gates wait, for products that round what they
+// read; everything else runs at once. The bits are those of the ops one after another, and every
+// row that they would have written is written.
 class JoinedOps {
  public:
   explicit JoinedOps(Stream stream) : stream_(stream) {}
@@ -35,7 +36,10 @@ class JoinedOps {
                 std::span<const FloatProduct> floats);
   bool Products(const View& x, std::span<const QuantisedProduct> products);
   bool Add(const View& sum, const View& y);  // sum += y
-  bool Gate(OutputOp op, const View& gate, const View& up, const View& y);
+  bool Gate(const GatedRows& rows);
+
+  // The gate that waits and gives x, which is the caller's then.
+  std::optional<GatedRows> TakeGate(const View& x);
 
  private:
   struct WaitingNorm {
@@ -53,6 +57,7 @@ class JoinedOps {
   };
 
   bool NormRides(const View& x, bool fits) const;
+  bool GateRides(const GatedRows& rows) const;
   void RunProducts(OutputOp op, const View& sum);
   void RunQuantised(const WaitingProducts& waiting, OutputOp op, const View& sum);
 
@@ -60,6 +65,7 @@ class JoinedOps {
   bool open_ = false;
   std::optional<WaitingNorm> norm_;  // where products wait, too: theirs
   std::optional<WaitingProducts> products_;
+  std::optional<GatedRows> gate_;  // of many rows, alone
 };
 
 }  // namespace reprise::cuda

@@ -375,7 +375,12 @@ INSTANTIATE_TEST_SUITE_P(
         StackCase{DType::kQ4_K, 1, 4096, 12288, 1, DType::kF32, DType::kQ6_K},
         StackCase{DType::kQ5_K, 1, 2048, 6144, 1, DType::kF32, DType::kQ6_K},
         StackCase{DType::kQ4_K, 1, 2560, 9728, 1, DType::kF32, DType::kQ6_K},
-        StackCase{DType::kQ4_K, 1, 5120, 17408, 1, DType::kF32, DType::kQ5_K}));
+        StackCase{DType::kQ4_K, 1, 5120, 17408, 1, DType::kF32, DType::kQ5_K},
+        // Rows for which gates wait.
+        StackCase{DType::kF16, 20, 1024, 3584, 1}, StackCase{DType::kBF16, 70, 512, 16384, 1},
+        StackCase{DType::kF16, 20, 512, 1024, 1e6f}, StackCase{DType::kF16, 9, 1000, 1000, 1},
+        StackCase{DType::kQ8_0, 20, 1024, 3584, 1},
+        StackCase{DType::kF16, 20, 256, 1024, 1, DType::kF32, DType::kQ8_0}));
 
 // That ops are one kernel is seen in no bit.
 class KernelsTest : public JointOpsTest {

@@ -23,4 +23,10 @@ inline constexpr bool IsGate(OutputOp op) {
   return op == OutputOp::kSwiGlu || op == OutputOp::kGeGlu;
 }
 
+// What a gate lets through: y = silu(gate) * up, or gelu; y may be gate or up.
+struct GatedRows {
+  OutputOp op = OutputOp::kSwiGlu;
+  View gate, up, y;
+};
+
 }  // namespace reprise::cuda
