@@ -18,22 +18,29 @@ namespace {
 template <int kWidth>
 inline constexpr int kPitch = kWidth + 8;
 
-// Copies rows [0, 64) of a page, `width` values each, zeros from `width` to kWidth and in rows that
-// are not held yet (`rows`).
+// Rows [begin, end) of a page, of which [0, held) are held.
+struct PageRows {
+  int begin;
+  int end;
+  int held;
+};
+// Copies them, `width` values each, zeros from `width` to kWidth and in rows that are not held.
 template <int kWidth>
-__device__ void LoadPage(uint16_t* to, const uint16_t* from, int width, int rows) {
+__device__ void LoadPage(uint16_t* to, const uint16_t* from, int width, const PageRows& rows) {
   if (width % 8 == 0) {
-    for (int i = threadIdx.x; i < kKeys * (kWidth / 8); i += blockDim.x) {
-      const int row = i / (kWidth / 8);
-      const int c = i % (kWidth / 8) * 8;
-      const bool valid = row < rows && c < width;
+    constexpr int kChunks = kWidth / 8;
+    for (int i = rows.begin * kChunks + threadIdx.x; i < rows.end * kChunks; i += blockDim.x) {
+      const int row = i / kChunks;
+      const int c = i % kChunks * 8;
+      const bool valid = row < rows.held && c < width;
       CopyAsync16(to + row * kPitch<kWidth> + c, valid ? from + row * width + c : from, valid);
     }
   } else {
-    for (int i = threadIdx.x; i < kKeys * kWidth; i += blockDim.x) {
+    for (int i = rows.begin * kWidth + threadIdx.x; i < rows.end * kWidth; i += blockDim.x) {
       const int row = i / kWidth;
       const int c = i % kWidth;
-      to[row * kPitch<kWidth> + c] = row < rows && c < width ? from[row * width + c] : uint16_t{0};
+      const bool valid = row < rows.held && c < width;
+      to[row * kPitch<kWidth> + c] = valid ? from[row * width + c] : uint16_t{0};
     }
   }
 }
@@ -227,15 +234,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall c
   // Where things are, the step said before its first kernel.
   const QueryRange range = FindQueries(call.step, call.group, kTiles * kTileQueries, blockIdx.x);
   const SequenceView sequence = call.step.sequences[max(0, range.sequence)];
-  WaitForInputs();
-  LetNextStart();
-  if (range.sequence < 0) return;
   const int head = blockIdx.y;
-  const int tile = threadIdx.x / kWarp / kSplit;
-  const int first_channel = threadIdx.x / kWarp % kSplit * kPart;
-  const TileRows rows = RowsOfTile(call, sequence, range, head, tile);
-  LoadQueries<kType, kHead>(call, sequence, range, head, kTiles * kTileQueries, q_tile);
-
   const int last = sequence.position + (range.end - 1) / call.group;
   int page = FirstSeen(call.params, sequence.position + range.begin / call.group) / kKeys;
   int page_end = last / kKeys + 1;
@@ -243,53 +242,69 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall c
     page = max(page, int(blockIdx.z) * call.page_count);
     page_end = min(page_end, int(blockIdx.z + 1) * call.page_count);
   }
+  const auto load = [&](int64_t offset, auto width, uint16_t* to, int dim, int of,
+                        const PageRows& rows) {
+    if (range.sequence < 0 || of >= page_end) return CommitAsync();
+    const uint32_t id = call.step.blocks[sequence.block_begin + of];
+    const std::byte* block = call.step.block_memory + int64_t{id} * call.step.block_bytes;
+    const auto* from = reinterpret_cast<const uint16_t*>(block + offset);
+    LoadPage<decltype(width)::value>(to, from + int64_t{head} * kKeys * dim, dim, rows);
+    CommitAsync();
+  };
+  const auto load_keys = [&](int of, const PageRows& rows) {
+    load(kv.k_offset, std::integral_constant<int, kHead>{}, k_page, kv.head_dim, of, rows);
+  };
+  const auto load_values = [&](int of, const PageRows& rows) {
+    if (kv.value_in_key) return CommitAsync();
+    load(kv.v_offset, std::integral_constant<int, kValue>{}, v_page, kv.value_dim, of, rows);
+  };
+  const auto rows_of = [&](int of) { return PageRows{0, kKeys, last + 1 - of * kKeys}; };
+  // Of the first page, what earlier steps have stored: nothing in this one touches it.
+  constexpr bool kEarly = kStored != KvType::kQ8;
+  const int stored = min(kKeys, max(0, sequence.position - page * kKeys));
+  if constexpr (kEarly) {
+    load_keys(page, {0, stored, stored});
+    load_values(page, {0, stored, stored});
+  }
+  WaitForInputs();
+  LetNextStart();
+  if (range.sequence < 0) return;
+  if constexpr (kEarly) {
+    load_keys(page, {stored, kKeys, rows_of(page).held});
+    load_values(page, {stored, kKeys, rows_of(page).held});
+  }
+  const int tile = threadIdx.x / kWarp / kSplit;
+  const int first_channel = threadIdx.x / kWarp % kSplit * kPart;
+  const TileRows rows = RowsOfTile(call, sequence, range, head, tile);
+  LoadQueries<kType, kHead>(call, sequence, range, head, kTiles * kTileQueries, q_tile);
   Running<kPart> running;
   const TileWork work{rows,   head,   first_channel, q_tile + tile * 16 * kPitch<kHead>,
                       k_page, v_page, v_pitch};
   if constexpr (kStored == KvType::kQ8) {
     AttendStaged<kHead, kValue>(call, sequence, {page, page_end, last + 1}, work, running);
-    if (call.partial == nullptr) StoreResult(call, rows, first_channel, running);
-    return;
-  }
-  // Keys of the next page arrive while the weights of this one are computed, values while the
-  // scores of the next are; where they are one, both wait for the next page.
-  const auto load = [&](int64_t offset, auto width, uint16_t* to, int dim, int of) {
-    if (of >= page_end) return CommitAsync();
-    const uint32_t id = call.step.blocks[sequence.block_begin + of];
-    const std::byte* block = call.step.block_memory + int64_t{id} * call.step.block_bytes;
-    const auto* from = reinterpret_cast<const uint16_t*>(block + offset);
-    LoadPage<decltype(width)::value>(to, from + int64_t{head} * kKeys * dim, dim,
-                                     min(kKeys, last + 1 - of * kKeys));
-    CommitAsync();
-  };
-  const auto load_keys = [&](int of) {
-    load(kv.k_offset, std::integral_constant<int, kHead>{}, k_page, kv.head_dim, of);
-  };
-  const auto load_values = [&](int of) {
-    if (kv.value_in_key) return CommitAsync();
-    load(kv.v_offset, std::integral_constant<int, kValue>{}, v_page, kv.value_dim, of);
-  };
-  load_keys(page);
-  load_values(page);
-  for (; page < page_end; ++page) {
-    WaitAsync<1>();
-    __syncthreads();
-    PageScores score = {};
-    Score<kType, kHead>(work.q, k_page, score);
-    if (!kv.value_in_key) {
-      __syncthreads();  // all have read the keys
-      load_keys(page + 1);
-    }
-    const PageSoftmax softmax = Weigh<false, true>(call.params, rows, page, score);
-    if (!kv.value_in_key) {
+  } else {
+    // Keys of the next page arrive while the weights of this one are computed, values while the
+    // scores of the next are; where they are one, both wait for the next page.
+    for (; page < page_end; ++page) {
       WaitAsync<1>();
       __syncthreads();
+      PageScores score = {};
+      Score<kType, kHead>(work.q, k_page, score);
+      if (!kv.value_in_key) {
+        __syncthreads();  // all have read the keys
+        load_keys(page + 1, rows_of(page + 1));
+      }
+      const PageSoftmax softmax = Weigh<false, true>(call.params, rows, page, score);
+      if (!kv.value_in_key) {
+        WaitAsync<1>();
+        __syncthreads();
+      }
+      JoinPage<kType, kPart>(softmax, score, v_page + first_channel, v_pitch, running);
+      __syncthreads();  // all have read the values
+      if (kv.value_in_key) load_keys(page + 1, rows_of(page + 1));
+      load_values(page + 1, rows_of(page + 1));
+      EndPage(call, work, softmax, page, running);
     }
-    JoinPage<kType, kPart>(softmax, score, v_page + first_channel, v_pitch, running);
-    __syncthreads();  // all have read the values
-    if (kv.value_in_key) load_keys(page + 1);
-    load_values(page + 1);
-    EndPage(call, work, softmax, page, running);
   }
   if (call.partial == nullptr) StoreResult(call, rows, first_channel, running);
 }
