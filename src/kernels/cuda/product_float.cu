@@ -76,6 +76,8 @@ __device__ void BlockProduct(const float* weight, const float* bias, const int32
 template <int kRows, int kTokens>
 __global__ void __launch_bounds__(kThreads)
     TokenProducts(const float* weight, const float* bias, View x, View y) {
+  WaitForInputs();
+  LetNextStart();
   for (int64_t t = int64_t{blockIdx.y} * kTokens; t < y.rows; t += int64_t{gridDim.y} * kTokens) {
     BlockProduct<kRows, kTokens>(weight, bias, nullptr, t, y.rows, x, y);
   }
@@ -84,6 +86,8 @@ __global__ void __launch_bounds__(kThreads)
 template <int kRows, int kTokens>
 __global__ void __launch_bounds__(kThreads)
     ExpertProducts(const float* weight, PlanView plan, bool gather, View x, View y) {
+  WaitForInputs();
+  LetNextStart();
   const int expert = static_cast<int>(blockIdx.z);
   const float* of_expert = weight + expert * y.cols * x.cols;
   const int64_t end = plan.begin[expert + 1];
@@ -97,7 +101,7 @@ template <int kRows, int kTokens>
 void LaunchTokens(Stream stream, const float* weight, const float* bias, const View& x,
                   const View& y) {
   const dim3 grid(Blocks(y.cols, kTeams * kRows), RowBlocks(Blocks(y.rows, kTokens)));
-  TokenProducts<kRows, kTokens><<<grid, kThreads, 0, stream>>>(weight, bias, x, y);
+  LaunchEarly(TokenProducts<kRows, kTokens>, grid, kThreads, 0, stream, weight, bias, x, y);
 }
 
 // --- Tiles: rows of weights and tokens pass through shared memory in pieces of their columns ----
@@ -300,7 +304,8 @@ void ExpertsProductF32(Stream stream, const float* weight, const PlanView& plan,
   const int64_t each = (plan.slots + plan.experts - 1) / plan.experts;
   const dim3 grid(Blocks(y.cols, kTeams * kRows), RowBlocks(Blocks(each, kTokens)),
                   static_cast<unsigned>(plan.experts));
-  ExpertProducts<kRows, kTokens><<<grid, kThreads, 0, stream>>>(weight, plan, gather, x, y);
+  LaunchEarly(ExpertProducts<kRows, kTokens>, grid, kThreads, 0, stream, weight, plan, gather, x,
+              y);
 }
 
 }  // namespace reprise::cuda

@@ -16,6 +16,7 @@ __device__ float ToFloat(__half value) { return __half2float(value); }
 template <typename Value>
 __global__ void __launch_bounds__(kThreads)
     WidenRows(const Value* table, int64_t stride, float scale, const int32_t* tokens, View out) {
+  LetNextStart();
   const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (column >= out.cols) return;
   for (int64_t t = blockIdx.y; t < out.rows; t += gridDim.y) {
@@ -43,6 +44,7 @@ __device__ float Dequantise(float q, uint32_t scales, const HalfScales& sub, int
 template <DType kType>
 __global__ void __launch_bounds__(kThreads)
     DequantiseRows(QuantisedMatrix table, const int32_t* tokens, View out) {
+  LetNextStart();
   const int64_t unit = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
   if (unit >= out.cols / 32) return;
   const int lane = threadIdx.x % 32;
@@ -64,6 +66,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads) CopyRows(View x, const int32_t* index, View out) {
+  WaitForInputs();
+  LetNextStart();
   const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (column >= out.cols) return;
   for (int64_t i = blockIdx.y; i < out.rows; i += gridDim.y) {
@@ -90,14 +94,29 @@ __global__ void __launch_bounds__(kThreads) FiniteOfRows(View x, uint8_t* finite
 }
 
 __global__ void __launch_bounds__(kThreads) SetFlags(int count, uint8_t* flags) {
+  WaitForInputs();
+  LetNextStart();
   const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (i < count) flags[i] = 1;
 }
 
 __global__ void __launch_bounds__(kThreads)
     ClearFlags(const int32_t* row_sequence, View x, uint8_t* finite) {
+  WaitForInputs();
+  LetNextStart();
   const bool all = AllFinite(x, blockIdx.x);
   if (threadIdx.x == 0 && !all) finite[row_sequence[blockIdx.x]] = 0;  // by whoever comes
+}
+
+// One block a sequence.
+__global__ void __launch_bounds__(kThreads)
+    FlagSequences(const SequenceView* sequences, View x, uint8_t* finite) {
+  const SequenceView sequence = sequences[blockIdx.x];
+  WaitForInputs();
+  LetNextStart();
+  bool all = true;
+  for (int r = 0; r < sequence.row_count; ++r) all &= AllFinite(x, sequence.row_begin + r);
+  if (threadIdx.x == 0) finite[blockIdx.x] = all ? 1 : 0;
 }
 
 // A value and its place as one number that grows with the value and falls with the place; 0 is
@@ -183,16 +202,20 @@ void EmbedQuantised(Stream stream, const QuantisedMatrix& table, const int32_t* 
 void GatherRows(Stream stream, const View& x, const int32_t* index, const View& out) {
   if (out.rows == 0 || out.cols == 0) return;
   const dim3 grid(Blocks(out.cols, kThreads), RowBlocks(out.rows));
-  CopyRows<<<grid, kThreads, 0, stream>>>(x, index, out);
+  LaunchEarly(CopyRows, grid, kThreads, 0, stream, x, index, out);
 }
 
 void FiniteSequences(Stream stream, const StepView& step, const View& x, uint8_t* finite) {
   if (step.sequence_count == 0) return;
-  const unsigned blocks = Blocks(step.sequence_count, kThreads);
-  SetFlags<<<blocks, kThreads, 0, stream>>>(step.sequence_count, finite);
-  if (step.rows == 0) return;
   const auto rows = static_cast<unsigned>(step.rows);
-  ClearFlags<<<rows, kThreads, 0, stream>>>(step.row_sequence, x, finite);
+  const auto sequences = static_cast<unsigned>(step.sequence_count);
+  if (rows <= 2 * sequences) {  // a decoded token waits for one kernel
+    return LaunchEarly(FlagSequences, sequences, kThreads, 0, stream, step.sequences, x, finite);
+  }
+  const unsigned blocks = Blocks(step.sequence_count, kThreads);
+  LaunchEarly(SetFlags, blocks, kThreads, 0, stream, step.sequence_count, finite);
+  if (step.rows == 0) return;
+  LaunchEarly(ClearFlags, rows, kThreads, 0, stream, step.row_sequence, x, finite);
 }
 
 void FiniteRows(Stream stream, const View& x, uint8_t* finite) {

@@ -110,6 +110,8 @@ __global__ void __launch_bounds__(32)
   const int experts = static_cast<int>(logits.cols);
   float* probability = shared;
   float* score = shared + experts;
+  WaitForInputs();
+  LetNextStart();
   Probabilities(logits.data + blockIdx.x * logits.stride, experts, params.score, lane, probability);
   __syncwarp();
   for (int e = lane; e < experts; e += 32) {
@@ -144,6 +146,8 @@ constexpr int kChunk = 1024;
 __global__ void __launch_bounds__(kThreads)
     CountChunk(const int32_t* chosen, int64_t pairs, int experts, int32_t* counts) {
   extern __shared__ int32_t histogram[];  // [experts]
+  WaitForInputs();
+  LetNextStart();
   for (int e = threadIdx.x; e < experts; e += kThreads) histogram[e] = 0;
   __syncthreads();
   const int64_t begin = int64_t{blockIdx.x} * kChunk;
@@ -157,11 +161,11 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One block: the sum over chunks of every expert, the sum over experts before it, and then the
+// By one block: the sum over chunks of every expert, the sum over experts before it, and then the
 // first slot of every chunk and expert.
 constexpr int kScanThreads = 1024;
-__global__ void __launch_bounds__(kScanThreads)
-    ScanCounts(int chunks, int experts, int32_t* counts, int32_t* begin) {
+__device__ __forceinline__ void FindSlots(int chunks, int experts, int32_t* counts,
+                                          int32_t* begin) {
   __shared__ int32_t warp_sums[32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   int32_t before = 0;  // slots of the experts of earlier rounds
@@ -196,16 +200,18 @@ __global__ void __launch_bounds__(kScanThreads)
   }
 }
 
-// A warp gives out the slots of a chunk in the order of its pairs, 32 at a time.
-__global__ void __launch_bounds__(32)
-    PlaceChunk(const int32_t* chosen, int64_t pairs, int top_k, int experts, const int32_t* counts,
-               int32_t* row, int32_t* slot) {
-  extern __shared__ int32_t next[];  // [experts]
+__global__ void __launch_bounds__(kScanThreads)
+    ScanCounts(int chunks, int experts, int32_t* counts, int32_t* begin) {
+  WaitForInputs();
+  LetNextStart();
+  FindSlots(chunks, experts, counts, begin);
+}
+
+// A warp gives out the slots of pairs [begin, end) in their order, 32 at a time. next: the first
+// slot of every expert that is free, in shared memory.
+__device__ __forceinline__ void GiveSlots(const int32_t* chosen, int64_t begin, int64_t end,
+                                          int top_k, int32_t* next, int32_t* row, int32_t* slot) {
   const int lane = static_cast<int>(threadIdx.x);
-  for (int e = lane; e < experts; e += 32) next[e] = counts[int64_t{blockIdx.x} * experts + e];
-  __syncwarp();
-  const int64_t begin = int64_t{blockIdx.x} * kChunk;
-  const int64_t end = begin + kChunk < pairs ? begin + kChunk : pairs;
   for (int64_t at = begin; at < end; at += 32) {
     const int64_t pair = at + lane;
     const int expert = pair < end ? chosen[pair] : -1;
@@ -222,8 +228,40 @@ __global__ void __launch_bounds__(32)
   }
 }
 
+__global__ void __launch_bounds__(32)
+    PlaceChunk(const int32_t* chosen, int64_t pairs, int top_k, int experts, const int32_t* counts,
+               int32_t* row, int32_t* slot) {
+  extern __shared__ int32_t next[];  // [experts]
+  WaitForInputs();
+  LetNextStart();
+  for (int e = threadIdx.x; e < experts; e += 32) {
+    next[e] = counts[int64_t{blockIdx.x} * experts + e];
+  }
+  __syncwarp();
+  const int64_t begin = int64_t{blockIdx.x} * kChunk;
+  GiveSlots(chosen, begin, begin + kChunk < pairs ? begin + kChunk : pairs, top_k, next, row, slot);
+}
+
+// All three for one chunk: what a decoded token waits for is the number of kernels.
+__global__ void __launch_bounds__(kScanThreads)
+    PlanChunk(const int32_t* chosen, int pairs, int top_k, int experts, int32_t* begin,
+              int32_t* row, int32_t* slot) {
+  extern __shared__ int32_t counts[];  // [experts]
+  for (int e = threadIdx.x; e < experts; e += kScanThreads) counts[e] = 0;
+  __syncthreads();
+  WaitForInputs();
+  LetNextStart();
+  if (static_cast<int>(threadIdx.x) < pairs) atomicAdd(counts + chosen[threadIdx.x], 1);
+  __syncthreads();
+  FindSlots(1, experts, counts, begin);
+  __syncthreads();
+  if (threadIdx.x < 32) GiveSlots(chosen, 0, pairs, top_k, counts, row, slot);
+}
+
 __global__ void __launch_bounds__(kThreads)
     CombineRows(RoutingView routing, const int32_t* slot, View slots, View y) {
+  WaitForInputs();
+  LetNextStart();
   const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (column >= y.cols) return;
   for (int64_t t = blockIdx.y; t < y.rows; t += gridDim.y) {
@@ -242,8 +280,8 @@ void RouteExperts(Stream stream, const View& logits, const RoutingParams& params
                   const RoutingView& routing) {
   if (logits.rows == 0) return;
   const size_t bytes = size_t(logits.cols) * 2 * sizeof(float);
-  RouteRows<<<static_cast<unsigned>(logits.rows), 32, bytes, stream>>>(
-      logits, params, Raw(params.selection_bias), routing);
+  LaunchEarly(RouteRows, static_cast<unsigned>(logits.rows), 32, bytes, stream, logits, params,
+              Raw(params.selection_bias), routing);
 }
 
 size_t PlanScratchBytes(int64_t slots, int experts) {
@@ -254,23 +292,25 @@ void PlanExperts(Stream stream, const RoutingView& routing, void* scratch, const
   const unsigned chunks = Blocks(plan.slots, kChunk);
   int32_t* counts = static_cast<int32_t*>(scratch);
   const size_t bytes = size_t(plan.experts) * sizeof(int32_t);
-  if (chunks > 0) {
-    CountChunk<<<chunks, kThreads, bytes, stream>>>(routing.experts, plan.slots, plan.experts,
-                                                    counts);
+  static_assert(kChunk <= kScanThreads);
+  if (chunks <= 1) {
+    return LaunchEarly(PlanChunk, 1, kScanThreads, bytes, stream, routing.experts,
+                       static_cast<int>(plan.slots), routing.top_k, plan.experts, plan.begin,
+                       plan.row, plan.slot);
   }
-  ScanCounts<<<1, kScanThreads, 0, stream>>>(static_cast<int>(chunks), plan.experts, counts,
-                                             plan.begin);
-  if (chunks > 0) {
-    PlaceChunk<<<chunks, 32, bytes, stream>>>(routing.experts, plan.slots, routing.top_k,
-                                              plan.experts, counts, plan.row, plan.slot);
-  }
+  LaunchEarly(CountChunk, chunks, kThreads, bytes, stream, routing.experts, plan.slots,
+              plan.experts, counts);
+  LaunchEarly(ScanCounts, 1, kScanThreads, 0, stream, static_cast<int>(chunks), plan.experts,
+              counts, plan.begin);
+  LaunchEarly(PlaceChunk, chunks, 32, bytes, stream, routing.experts, plan.slots, routing.top_k,
+              plan.experts, counts, plan.row, plan.slot);
 }
 
 void CombineExperts(Stream stream, const RoutingView& routing, const PlanView& plan,
                     const View& slots, const View& y) {
   if (y.rows == 0 || y.cols == 0) return;
   const dim3 grid(Blocks(y.cols, kThreads), RowBlocks(y.rows));
-  CombineRows<<<grid, kThreads, 0, stream>>>(routing, plan.slot, slots, y);
+  LaunchEarly(CombineRows, grid, kThreads, 0, stream, routing, plan.slot, slots, y);
 }
 
 }  // namespace reprise::cuda

@@ -9,6 +9,8 @@ constexpr int kThreads = 256;
 
 __global__ void CopyKernel(int heads, int64_t width, View x, int64_t x_step, View y,
                            int64_t y_step) {
+  WaitForInputs();
+  LetNextStart();
   const int64_t row = blockIdx.x;
   const float* from = x.data + row * x.stride;
   float* to = y.data + row * y.stride;
@@ -22,7 +24,8 @@ __global__ void CopyKernel(int heads, int64_t width, View x, int64_t x_step, Vie
 
 void CopyHeads(Stream stream, int heads, int64_t width, const View& x, int64_t x_step,
                const View& y, int64_t y_step) {
-  CopyKernel<<<unsigned(y.rows), kThreads, 0, stream>>>(heads, width, x, x_step, y, y_step);
+  LaunchEarly(CopyKernel, unsigned(y.rows), kThreads, 0, stream, heads, width, x, x_step, y,
+              y_step);
 }
 
 }  // namespace reprise::cuda

@@ -11,6 +11,7 @@ constexpr int kThreads = 128;
 __global__ void __launch_bounds__(kThreads)
     AnglesOfRows(const int32_t* positions, int64_t rows, const float* inverse_frequency,
                  float magnitude, RopeAngles angles) {
+  LetNextStart();
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (index >= rows * angles.half) return;
   const float position = static_cast<float>(positions[index / angles.half]);
@@ -24,6 +25,8 @@ __global__ void __launch_bounds__(kThreads)
 // One thread a pair of channels.
 __global__ void __launch_bounds__(kThreads)
     RotateRows(RopeAngles angles, int heads, int offset, View x) {
+  WaitForInputs();
+  LetNextStart();
   const int index = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (index >= heads * angles.half) return;
   const int head = index / angles.half;
@@ -53,7 +56,7 @@ void MakeRopeAngles(Stream stream, const int32_t* positions, int64_t rows,
 void Rope(Stream stream, const RopeAngles& angles, int heads, int offset, const View& x) {
   if (x.rows == 0 || angles.half == 0 || heads == 0) return;
   const dim3 grid(Blocks(int64_t{heads} * angles.half, kThreads), RowBlocks(x.rows));
-  RotateRows<<<grid, kThreads, 0, stream>>>(angles, heads, offset, x);
+  LaunchEarly(RotateRows, grid, kThreads, 0, stream, angles, heads, offset, x);
 }
 
 }  // namespace reprise::cuda

@@ -413,15 +413,29 @@ TEST_F(RowKernels, FindsWhatIsNotFinite) {
   const DeviceArray<uint8_t> rows(9);
   FiniteRows(nullptr, x.view(), rows.data());
   EXPECT_EQ(rows.Read(), (std::vector<uint8_t>{0, 1, 1, 1, 0, 1, 1, 1, 0}));
-  // Sequences of 1, 3, 0, 2 and 3 rows.
-  const DeviceArray<int32_t> row_sequence({0, 1, 1, 1, 3, 3, 4, 4, 4});
-  StepView step;
-  step.rows = 9;
-  step.sequence_count = 5;
-  step.row_sequence = row_sequence.data();
-  const DeviceArray<uint8_t> sequences(5);
-  FiniteSequences(nullptr, step, x.view(), sequences.data());
-  EXPECT_EQ(sequences.Read(), (std::vector<uint8_t>{0, 1, 1, 0, 0}));
+  // Sequences of so many rows, few and many.
+  const auto flags = [&](const std::vector<int32_t>& counts) {
+    std::vector<SequenceView> sequences;
+    std::vector<int32_t> row_sequence;
+    for (const int32_t count : counts) {
+      SequenceView& one = sequences.emplace_back();
+      one.row_begin = int32_t(row_sequence.size()), one.row_count = count;
+      row_sequence.insert(row_sequence.end(), size_t(count), int32_t(sequences.size()) - 1);
+    }
+    const DeviceArray<int32_t> device_row_sequence(row_sequence);
+    const DeviceArray<SequenceView> device_sequences(sequences);
+    StepView step;
+    step.rows = int32_t(row_sequence.size());
+    step.sequence_count = int32_t(sequences.size());
+    step.row_sequence = device_row_sequence.data();
+    step.sequences = device_sequences.data();
+    const DeviceArray<uint8_t> found(sequences.size());
+    FiniteSequences(nullptr, step, x.view(), found.data());
+    return found.Read();
+  };
+  EXPECT_EQ(flags({1, 3, 0, 2, 3}), (std::vector<uint8_t>{0, 1, 1, 0, 0}));
+  EXPECT_EQ(flags({1, 3, 5}), (std::vector<uint8_t>{0, 1, 0}));
+  EXPECT_EQ(flags({1, 1, 1, 1, 1, 1, 1, 1, 1}), rows.Read());
 }
 
 TEST_F(RowKernels, FindsTheLargest) {
