@@ -149,14 +149,18 @@ void CudaBackend::CopyHeads(int heads, int64_t width, const ConstRows& x, int64_
 
 void CudaBackend::RmsNorm(const ConstRows& x, ConstFloats weight, int groups, float eps,
                           const Rows& y) {
-  if (groups == 1 && joined_.Norm(ViewOf(x), Raw(weight), eps, ViewOf(y))) return;
+  if (groups == 1) {
+    if (joined_.Norm(ViewOf(x), Raw(weight), eps, ViewOf(y))) return;
+    if (joined_.Make(NormedRows{ViewOf(x), {}, Raw(weight), eps, ViewOf(y)})) return;
+  }
   cuda::RmsNorm(stream(), ViewOf(x), Raw(weight), groups, eps, ViewOf(y));
 }
 
 void CudaBackend::AddRmsNorm(const Rows& x, const ConstRows& y, ConstFloats weight, float eps,
                              const Rows& h) {
   if (joined_.Add(ViewOf(x), ViewOf(y))) return RmsNorm(x, weight, 1, eps, h);
-  cuda::AddRmsNorm(stream(), ViewOf(x), ViewOf(y), Raw(weight), eps, ViewOf(x), ViewOf(h));
+  const NormedRows rows = {ViewOf(x), ViewOf(y), Raw(weight), eps, ViewOf(h)};
+  if (!joined_.Make(rows)) MakeRows(stream(), rows);
 }
 
 void CudaBackend::RmsNormGated(const ConstRows& x, const ConstRows& gate, ConstFloats weight,
@@ -170,7 +174,7 @@ void CudaBackend::L2Norm(const ConstRows& x, int groups, float eps, float scale,
 
 void CudaBackend::SwiGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) {
   const GatedRows rows = {OutputOp::kSwiGlu, ViewOf(gate), ViewOf(up), ViewOf(y)};
-  if (!joined_.Gate(rows)) RunGate(stream(), rows);
+  if (!joined_.Gate(rows)) MakeRows(stream(), rows);
 }
 
 void CudaBackend::SigmoidMul(const ConstRows& gate, const ConstRows& x, const Rows& y) {
@@ -333,7 +337,7 @@ void CudaBackend::Gelu(const ConstRows& x, const Rows& y) {
 
 void CudaBackend::GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) {
   const GatedRows rows = {OutputOp::kGeGlu, ViewOf(gate), ViewOf(up), ViewOf(y)};
-  if (!joined_.Gate(rows)) RunGate(stream(), rows);
+  if (!joined_.Gate(rows)) MakeRows(stream(), rows);
 }
 
 void CudaBackend::ReluSquared(const ConstRows& x, const Rows& y) {

@@ -11,10 +11,10 @@
 #include "kernels/cuda/product_float.h"
 #include "kernels/cuda/quantised/product.h"
 #include "kernels/cuda/quantised/quantise.h"
-#include "kernels/cuda/rows/elementwise.h"
 #include "kernels/cuda/rows/experts.h"
 #include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/tensor/product_half.h"
+#include "kernels/cuda/tensor/round.h"
 #include "kernels/cuda/views.h"
 
 namespace reprise::cuda {
@@ -23,14 +23,14 @@ namespace {
 // One input in the forms that were asked for so far; they lie in the scratch arena.
 class Activations {
  public:
-  // gate: what gives x, if it has not run yet.
+  // made: what makes x, if it has not run yet.
   Activations(Stream stream, ScratchArena& scratch, const ConstRows& x,
-              std::optional<GatedRows> gate = std::nullopt)
-      : stream_(stream), scratch_(scratch), x_(ViewOf(x)), gate_(std::move(gate)) {}
+              std::optional<MadeRows> made = std::nullopt)
+      : stream_(stream), scratch_(scratch), x_(ViewOf(x)), made_(std::move(made)) {}
 
   const View& f32() {
-    if (gate_) RunGate(stream_, *gate_);
-    gate_.reset();
+    if (made_) MakeRows(stream_, *made_);
+    made_.reset();
     return x_;
   }
 
@@ -43,9 +43,9 @@ class Activations {
       const int64_t stride = (x_.cols + 15) / 16 * 16;
       rows = {Raw(scratch_.Take<uint16_t>(size_t(x_.rows * stride))),
               Raw(scratch_.Floats(size_t(x_.rows))), x_.rows, x_.cols, stride};
-      if (gate_) {
-        GateAndRoundRows(stream_, *gate_, rows);
-        gate_.reset();
+      if (made_) {
+        MakeAndRoundRows(stream_, *made_, rows);
+        made_.reset();
       } else {
         RoundRows(stream_, x_, rows);
       }
@@ -70,7 +70,7 @@ class Activations {
   Stream stream_;
   ScratchArena& scratch_;
   View x_;
-  std::optional<GatedRows> gate_;
+  std::optional<MadeRows> made_;
   HalfRows half_;
   QuantisedView block32_, block256_;
 };
@@ -123,8 +123,8 @@ void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup
   for (const ProjectionGroup& group : groups) {
     if (JoinProducts(group)) continue;
     const ScratchScope scope(scratch);
-    std::optional<GatedRows> gate = joined_.TakeGate(ViewOf(group.x));
-    Activations x(stream(), scratch, group.x, std::move(gate));
+    std::optional<MadeRows> made = joined_.Take(ViewOf(group.x));
+    Activations x(stream(), scratch, group.x, std::move(made));
     // Those of one form together, whatever comes between them.
     std::vector<HalfProduct> halves;
     std::vector<FloatProduct> floats;
@@ -142,6 +142,7 @@ void CudaBackend::Project(ScratchArena& scratch, std::span<const ProjectionGroup
         quantised[small ? 0 : 1].push_back({weight.quantised(), bias, out});
       }
     }
+    if (!halves.empty()) x.half();  // first: it may make x on the way
     for (const ActivationForm form : {ActivationForm::kBlock32, ActivationForm::kBlock256}) {
       const auto& products = quantised[form == ActivationForm::kBlock32 ? 0 : 1];
       if (!products.empty()) ProductsQuantised(stream(), products, x.quantised(form));

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/rows/elementwise.h"
 #include "kernels/cuda/rows/norm.h"
-#include "kernels/cuda/tensor/product_half.h"
+#include "kernels/cuda/tensor/round.h"
 
 namespace reprise::cuda {
 namespace {
@@ -28,10 +28,20 @@ int64_t BlockOf(std::span<const QuantisedProduct> products) {
 
 }  // namespace
 
+void MakeRows(Stream stream, const MadeRows& rows) {
+  if (const auto* gated = std::get_if<GatedRows>(&rows)) {
+    const auto gate = gated->op == OutputOp::kSwiGlu ? SwiGlu : GeGlu;
+    return gate(stream, gated->gate, gated->up, gated->y);
+  }
+  const auto& [x, added, weight, eps, y] = std::get<NormedRows>(rows);
+  if (added.data == nullptr) return RmsNorm(stream, x, weight, 1, eps, y);
+  AddRmsNorm(stream, x, added, weight, eps, x, y);
+}
+
 void JoinedOps::Run() {
-  if (gate_) {
-    RunGate(stream_, *gate_);
-    gate_.reset();
+  if (made_) {
+    MakeRows(stream_, *made_);
+    made_.reset();
   }
   if (products_) return RunProducts(OutputOp::kNone, {});
   if (norm_) {
@@ -135,15 +145,19 @@ bool JoinedOps::Gate(const GatedRows& rows) {
     RunProducts(rows.op, {});
     return true;
   }
-  if (!open_ || rows.y.rows <= kFewRows || !MayGateAndRound(rows)) return false;
+  return Make(rows);
+}
+
+bool JoinedOps::Make(const MadeRows& rows) {
+  if (!open_ || ResultOf(rows).rows <= kFewRows || !MayMakeAndRound(rows)) return false;
   Run();
-  gate_ = rows;
+  made_ = rows;
   return true;
 }
 
-std::optional<GatedRows> JoinedOps::TakeGate(const View& x) {
-  if (!gate_ || !Same(gate_->y, x)) return std::nullopt;
-  return std::exchange(gate_, std::nullopt);
+std::optional<MadeRows> JoinedOps::Take(const View& x) {
+  if (!made_ || !Same(ResultOf(*made_), x)) return std::nullopt;
+  return std::exchange(made_, std::nullopt);
 }
 
 }  // namespace reprise::cuda

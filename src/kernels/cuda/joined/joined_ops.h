@@ -11,10 +11,13 @@
 
 namespace reprise::cuda {
 
+// Rows as the ops make them, by themselves.
+void MakeRows(Stream stream, const MadeRows& rows);
+
 // Ops of a step that wait for the next one, to be one kernel with it: a norm for the products that
 // read it, products for what is done with their outputs. A decoded token is bound by the number of
-// kernels, so rows must be few. Of many rows only gates wait, for products that round what they
-// read; everything else runs at once. The bits are those of the ops one after another, and every
+// kernels, so rows must be few. Of more rows norms and gates wait for products that round what they
+// read. Everything else runs at once. The bits are those of the ops one after another, and every
 // row that they would have written is written.
 class JoinedOps {
  public:
@@ -37,9 +40,10 @@ class JoinedOps {
   bool Products(const View& x, std::span<const QuantisedProduct> products);
   bool Add(const View& sum, const View& y);  // sum += y
   bool Gate(const GatedRows& rows);
+  bool Make(const MadeRows& rows);
 
-  // The gate that waits and gives x, which is the caller's then.
-  std::optional<GatedRows> TakeGate(const View& x);
+  // What waits and makes x, which is the caller's to do then.
+  std::optional<MadeRows> Take(const View& x);
 
  private:
   struct WaitingNorm {
@@ -65,7 +69,7 @@ class JoinedOps {
   bool open_ = false;
   std::optional<WaitingNorm> norm_;  // where products wait, too: theirs
   std::optional<WaitingProducts> products_;
-  std::optional<GatedRows> gate_;  // of many rows, alone
+  std::optional<MadeRows> made_;  // alone
 };
 
 }  // namespace reprise::cuda

@@ -385,12 +385,12 @@ INSTANTIATE_TEST_SUITE_P(
 // That ops are one kernel is seen in no bit.
 class KernelsTest : public JointOpsTest {
  protected:
-  // Of a step of one row, a new program each time: a known one would be recorded while it is.
-  size_t KernelsOf(const std::function<void()>& ops) {
+  // Of a step of a new program each time: a known one would be recorded while it is.
+  size_t KernelsOf(int64_t rows, const std::function<void()>& ops) {
     const StepProgram program = {&programs_.emplace_back(), nullptr, nullptr};
     scratch_->Reset();
     CHECK(scratch_->Provide(size_t{1} << 24).ok());  // nothing is allocated meanwhile
-    HandMade step = HandMade::OneRowEach(1);
+    HandMade step = HandMade::OneRowEach(rows);
     const StepLayout& layout = step.Begin(context_);
     const auto stream = static_cast<CudaMemory&>(backend_->memory()).stream();
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
@@ -407,16 +407,23 @@ class KernelsTest : public JointOpsTest {
   std::deque<char> programs_;
 };
 
-// Two for each gated layer, with the norm before it and the sum behind it; one for the norm and the
-// product at the end.
+// Of one row two for each gated layer, with the norm before it and the sum behind it; one for the
+// norm and the product at the end. Of more rows two more for each layer and one at the end: inputs
+// are rounded where they are made.
 TEST_F(KernelsTest, AStretchOfADecoderIsFew) {
   constexpr int64_t kDim = 1024, kHidden = 2048;
-  for (const DType type : {DType::kF16, DType::kQ8_0}) {
-    const Matrix up = Weights(type, kHidden, kDim), gate = Weights(type, kHidden, kDim);
-    const Matrix down = Weights(type, kDim, kHidden);
+  struct Case {
+    DType type;
+    int64_t rows;
+    size_t kernels;
+  };
+  for (const Case& one :
+       {Case{DType::kF16, 1, 5}, Case{DType::kQ8_0, 1, 5}, Case{DType::kF16, 20, 10}}) {
+    const Matrix up = Weights(one.type, kHidden, kDim), gate = Weights(one.type, kHidden, kDim);
+    const Matrix down = Weights(one.type, kDim, kHidden);
     const DevicePtr<float> norm = OnDevice(Random(kDim));
-    const Rows x = RowsOf(Random(kDim), kDim), y = RowsOf(Random(kDim), kDim);
-    const Rows h = RowsOf(Random(kDim), kDim), both = RowsOf(Random(2 * kHidden), 2 * kHidden);
+    const auto rows = [&](int64_t cols) { return RowsOf(Random(one.rows * cols), cols); };
+    const Rows x = rows(kDim), y = rows(kDim), h = rows(kDim), both = rows(2 * kHidden);
     const Rows g = Columns(both, 0, kHidden), u = Columns(both, kHidden, kHidden);
     const auto stretch = [&] {
       RmsNorm(context_, x, norm, 1, 1e-6f, h);
@@ -431,7 +438,7 @@ TEST_F(KernelsTest, AStretchOfADecoderIsFew) {
       const Projection output[] = {{&up, u}};
       Project(context_, h, output);
     };
-    EXPECT_EQ(KernelsOf(stretch), 5u);
+    EXPECT_EQ(KernelsOf(one.rows, stretch), one.kernels) << one.rows << " rows";
   }
 }
 
@@ -446,7 +453,7 @@ TEST_F(KernelsTest, GatesOfRecurrencesRideAlong) {
     const Projection all[] = {{&inputs, a}, {&gate, b}};
     Project(context_, h, all);
   };
-  EXPECT_EQ(KernelsOf(project), 1u);
+  EXPECT_EQ(KernelsOf(1, project), 1u);
 }
 
 struct InputCase {

@@ -217,9 +217,6 @@ void SwiGlu(Stream stream, const View& gate, const View& up, const View& y) {
 void GeGlu(Stream stream, const View& gate, const View& up, const View& y) {
   Launch<2, 1>(stream, y, {{From(gate), From(up)}}, {{From(y)}}, GeGluOf{});
 }
-void RunGate(Stream stream, const GatedRows& rows) {
-  (rows.op == OutputOp::kSwiGlu ? SwiGlu : GeGlu)(stream, rows.gate, rows.up, rows.y);
-}
 void SigmoidMul(Stream stream, const View& gate, const View& x, const View& y) {
   Launch<2, 1>(stream, y, {{From(gate), From(x)}}, {{From(y)}}, SigmoidMulOf{});
 }

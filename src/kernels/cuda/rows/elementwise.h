@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/cuda/joined/riders.h"
 #include "kernels/cuda/view.h"
 
 // Element by element, with the bits of the CPU: the functions of kernels/reference/math.h in the
@@ -19,7 +18,6 @@ void Lerp(Stream stream, const View& a, const View& b, const View& t, const View
 
 void SwiGlu(Stream stream, const View& gate, const View& up, const View& y);  // silu(gate) * up
 void GeGlu(Stream stream, const View& gate, const View& up, const View& y);   // gelu(gate) * up
-void RunGate(Stream stream, const GatedRows& rows);                           // one of the two
 void SigmoidMul(Stream stream, const View& gate, const View& x, const View& y);
 void Silu(Stream stream, const View& x, const View& y);
 void Gelu(Stream stream, const View& x, const View& y);

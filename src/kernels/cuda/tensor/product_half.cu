@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "kernels/cuda/joined/riders.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/tensor/mma.cuh"
@@ -13,114 +12,6 @@ namespace reprise::cuda {
 namespace {
 
 using reference::kTensorSlice;
-
-// --- Rounding of activations ---------------------------------------------------------------
-
-constexpr int kRoundThreads = 256;
-
-__device__ float LargestOrNaN(const float* x, int64_t cols) {
-  __shared__ float shared[kRoundThreads / kWarp];
-  float largest = 0;
-  for (int64_t i = threadIdx.x; i < cols; i += kRoundThreads) {
-    const float magnitude = fabsf(x[i]);
-    largest = magnitude > largest || isnan(magnitude) ? magnitude : largest;
-    if (isnan(magnitude)) break;
-  }
-  const auto join = [](float a, float b) { return isnan(a) || a > b ? a : b; };
-  for (int d = kWarp / 2; d > 0; d /= 2) {
-    largest = join(largest, __shfl_xor_sync(~0u, largest, d));
-  }
-  if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = largest;
-  __syncthreads();
-  for (int w = 0; w < kRoundThreads / kWarp; ++w) largest = join(largest, shared[w]);
-  return largest;
-}
-
-__global__ void __launch_bounds__(kRoundThreads) RoundAnyKernel(View x, HalfRows out) {
-  WaitForInputs();
-  LetNextStart();
-  const int64_t row = blockIdx.x;
-  const float* in = x.data + row * x.stride;
-  const float scale = RowScale(LargestOrNaN(in, x.cols));
-  const float inverse = 1 / scale;
-  uint32_t* to = reinterpret_cast<uint32_t*>(out.data + row * out.stride);
-  for (int64_t i = threadIdx.x; i < out.stride / 2; i += kRoundThreads) {
-    const float low = 2 * i < x.cols ? in[2 * i] : 0.0f;
-    const float high = 2 * i + 1 < x.cols ? in[2 * i + 1] : 0.0f;
-    to[i] = Pack2<Half::kF16>(low * inverse, high * inverse);
-  }
-  if (threadIdx.x == 0) out.scale[row] = scale;
-}
-
-__device__ __forceinline__ float4* FourAt(const View& x, int64_t row, int four) {
-  return reinterpret_cast<float4*>(x.data + row * x.stride) + four;
-}
-
-// Where rows come from, four values at a time, and what is kept of them.
-struct StoredRows {
-  View x;
-  __device__ __forceinline__ const View& result() const { return x; }
-  __device__ __forceinline__ float4 At(int64_t row, int four) const {
-    return *FourAt(x, row, four);
-  }
-  __device__ __forceinline__ void Keep(int64_t, int, float4) const {}
-};
-struct GatesOfRows {
-  GatedRows rows;
-  __device__ __forceinline__ const View& result() const { return rows.y; }
-  __device__ __forceinline__ float4 At(int64_t row, int four) const {
-    const float4 g = *FourAt(rows.gate, row, four), u = *FourAt(rows.up, row, four);
-    return make_float4(Gated(rows.op, g.x, u.x), Gated(rows.op, g.y, u.y), Gated(rows.op, g.z, u.z),
-                       Gated(rows.op, g.w, u.w));
-  }
-  __device__ __forceinline__ void Keep(int64_t row, int four, float4 y) const {
-    *FourAt(rows.y, row, four) = y;
-  }
-};
-
-// The same for rows of whole groups of four, at most kHold of them a thread: read once.
-template <int kHold, typename Source>
-__global__ void __launch_bounds__(kRoundThreads) RoundKernel(Source source, HalfRows out) {
-  WaitForInputs();
-  LetNextStart();
-  const int64_t row = blockIdx.x;
-  const View& x = source.result();
-  const int fours = static_cast<int>(x.cols / 4);
-  float4 held[kHold];
-  float largest = 0;  // or NaN
-#pragma unroll
-  for (int j = 0; j < kHold; ++j) {
-    const int i = threadIdx.x + j * kRoundThreads;
-    held[j] = i < fours ? source.At(row, i) : make_float4(0, 0, 0, 0);
-  }
-#pragma unroll
-  for (int j = 0; j < kHold; ++j) {  // behind all loads, which would wait for it
-    const int i = threadIdx.x + j * kRoundThreads;
-    if (i < fours) source.Keep(row, i, held[j]);
-  }
-  float scale = 1;
-  // Rare: a value that does not fit, for which all is looked at again.
-#pragma unroll
-  for (int j = 0; j < kHold; ++j) {
-    for (const float value : {held[j].x, held[j].y, held[j].z, held[j].w}) {
-      largest = fabsf(value) > largest ? fabsf(value) : largest;
-    }
-  }
-  if (__syncthreads_or(largest >= 65520.0f)) {
-    scale = RowScale(LargestOrNaN(x.data + row * x.stride, x.cols));
-  }
-  const float inverse = 1 / scale;
-  auto* to = reinterpret_cast<uint2*>(out.data + row * out.stride);
-#pragma unroll
-  for (int j = 0; j < kHold; ++j) {
-    const int i = threadIdx.x + j * kRoundThreads;
-    if (i < fours) {
-      to[i] = make_uint2(Pack2<Half::kF16>(held[j].x * inverse, held[j].y * inverse),
-                         Pack2<Half::kF16>(held[j].z * inverse, held[j].w * inverse));
-    }
-  }
-  if (threadIdx.x == 0) out.scale[row] = scale;
-}
 
 __device__ __forceinline__ void StoreOutput(const View& out, const float* bias, float scale,
                                             int64_t row, int64_t column, float total) {
@@ -256,20 +147,6 @@ __global__ void __launch_bounds__(kWarpRows* kWarpColumns* kWarp)
   }
 }
 
-// Whether a block holds a row of these: nothing is between one and the end of its last 16 values.
-bool MayHold(const View& x) {
-  return x.cols % 16 == 0 && x.cols <= 64 * kRoundThreads && Aligned16(x.data, x.stride);
-}
-
-template <typename Source>
-void RoundHeld(Stream stream, const Source& source, const View& x, const HalfRows& out) {
-  const int64_t hold = CeilDiv<int64_t>(x.cols, 4 * kRoundThreads);
-  const auto kernel = hold <= 1   ? RoundKernel<1, Source>
-                      : hold <= 4 ? RoundKernel<4, Source>
-                                  : RoundKernel<16, Source>;
-  LaunchEarly(kernel, unsigned(x.rows), kRoundThreads, 0, stream, source, out);
-}
-
 // --- Choice of a form ----------------------------------------------------------------------
 
 template <int kBlockRows, int kBlockColumns, int kWarpRows, int kWarpColumns>
@@ -301,19 +178,6 @@ void Run(Stream stream, const HalfRows& x, const HalfGroups& groups,
 }
 
 }  // namespace
-
-void RoundRows(Stream stream, const View& x, const HalfRows& out) {
-  if (MayHold(x)) return RoundHeld(stream, StoredRows{x}, x, out);
-  LaunchEarly(RoundAnyKernel, unsigned(x.rows), kRoundThreads, 0, stream, x, out);
-}
-
-bool MayGateAndRound(const GatedRows& rows) {
-  return MayHold(rows.gate) && MayHold(rows.up) && MayHold(rows.y);
-}
-
-void GateAndRoundRows(Stream stream, const GatedRows& rows, const HalfRows& out) {
-  RoundHeld(stream, GatesOfRows{rows}, rows.y, out);
-}
 
 HalfRows RoundedOnTheWay(const View& x) {
   return {nullptr, nullptr, x.rows, x.cols, x.stride, x.data};

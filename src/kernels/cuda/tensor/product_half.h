@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/cuda/joined/riders.h"
 #include "kernels/cuda/view.h"
 #include "kernels/reference/gpu/tensor_core.h"
 
@@ -28,10 +27,6 @@ struct HalfRows {
 };
 // REQUIRES: MayRoundOnTheWay(x) (product_few.h).
 HalfRows RoundedOnTheWay(const View& x);
-void RoundRows(Stream stream, const View& x, const HalfRows& out);
-// Makes rows.y, and rounds it on the way. REQUIRES: MayGateAndRound(rows).
-bool MayGateAndRound(const GatedRows& rows);
-void GateAndRoundRows(Stream stream, const GatedRows& rows, const HalfRows& out);
 
 // Weights [rows, cols] in f16, `stride` elements apart: a multiple of 16, zeros from cols on. Rows
 // start at multiples of 32 bytes. They stand for themselves times a power of two.

@@ -18,6 +18,7 @@
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/cuda/tensor/product_half.h"
 #include "kernels/cuda/tensor/product_many.h"
+#include "kernels/cuda/tensor/round.h"
 #include "kernels/reference/attention.h"
 #include "kernels/reference/gpu/paged_attention.h"
 #include "tensor/half.h"
