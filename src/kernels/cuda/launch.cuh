@@ -64,25 +64,34 @@ inline void PreferShared(const void* kernel) {
 // A launch whose blocks may start while the kernel before it still runs, on GPUs that can. Until
 // they have called WaitForInputs they may read only what no kernel of the step writes: weights, and
 // state that nothing else in the step touches. Every block must call it, whatever it does.
+// In clusters of `team` blocks, if it is more than one: on Hopper only.
 template <typename... Parameters, typename... Arguments>
-void LaunchEarly(void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared,
-                 Stream stream, Arguments&&... arguments) {
+void LaunchTeamsEarly(int team, void (*kernel)(Parameters...), dim3 grid, int threads,
+                      size_t shared, Stream stream, Arguments&&... arguments) {
   if (!ThisGpu().hopper) {
     kernel<<<grid, unsigned(threads), shared, stream>>>(static_cast<Arguments&&>(arguments)...);
     return;
   }
-  cudaLaunchAttribute early = {};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {unsigned(team), 1, 1};
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = dim3(unsigned(threads));
   config.dynamicSmemBytes = shared;
   config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = team > 1 ? 2 : 1;
   PreferShared(reinterpret_cast<const void*>(kernel));
   cudaLaunchKernelEx(&config, kernel, static_cast<Arguments&&>(arguments)...);
+}
+template <typename... Parameters, typename... Arguments>
+void LaunchEarly(void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared,
+                 Stream stream, Arguments&&... arguments) {
+  LaunchTeamsEarly(1, kernel, grid, threads, shared, stream,
+                   static_cast<Arguments&&>(arguments)...);
 }
 __device__ __forceinline__ void WaitForInputs() {
 #if REPRISE_HOPPER

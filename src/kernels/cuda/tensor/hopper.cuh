@@ -25,24 +25,42 @@ __device__ __forceinline__ void WarpgroupWait() {
 // Rows of 128 bytes in shared memory, swizzled by 128 bytes, K along the row: as a copy with a map
 // of tensor_map.h leaves them. The tile begins at a multiple of 1024 bytes; a step of 16 along K is
 // 32 bytes on.
-__device__ __forceinline__ uint64_t TileDescriptor(const void* tile) {
+__device__ __forceinline__ uint64_t TileDescriptor(uint32_t tile) {
   constexpr uint64_t kEightRows = 1024 >> 4;
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
-  return uint64_t((SharedAddress(tile) & 0x3FFFF) >> 4) | uint64_t{1} << 16 | kEightRows << 32 |
-         kSwizzle128;
+  return uint64_t((tile & 0x3FFFF) >> 4) | uint64_t{1} << 16 | kEightRows << 32 | kSwizzle128;
+}
+__device__ __forceinline__ uint64_t TileDescriptor(const void* tile) {
+  return TileDescriptor(SharedAddress(tile));
 }
 
 __device__ __forceinline__ void InitBarrier(uint64_t* barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(barrier)), "r"(count));
 }
+__device__ __forceinline__ void ExpectBytes(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
 __device__ __forceinline__ void ExpectBytes(uint64_t* barrier, int bytes) {
+  ExpectBytes(SharedAddress(barrier), bytes);
+}
+__device__ __forceinline__ void Arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void Arrive(uint64_t* barrier) { Arrive(SharedAddress(barrier)); }
+// At the barrier that lies at this place in block `rank` of the cluster. Nothing that the thread
+// wrote itself is seen behind it: that would wait for all of its memory.
+__device__ __forceinline__ void ArriveAt(uint32_t barrier, int rank) {
   asm volatile(
-      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(barrier)),
-      "r"(bytes)
+      "{.reg .b32 place;\nmapa.shared::cluster.u32 place, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [place];}" ::"r"(barrier),
+      "r"(rank)
       : "memory");
 }
-__device__ __forceinline__ void Arrive(uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(SharedAddress(barrier)) : "memory");
+// All threads of all blocks of a cluster have come here; what they wrote is another matter.
+__device__ __forceinline__ void MeetCluster() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::
+                   : "memory");
 }
 // How often a warp arrives at a barrier for what its threads have read or written. Once, behind
 // __syncwarp(); but compute-sanitizer's racecheck follows only what the arriving thread did itself,
@@ -67,12 +85,15 @@ __device__ __forceinline__ void ArriveWhenCopied(uint64_t* barrier) {
 #else
 #define REPRISE_BARRIER_WAIT "mbarrier.test_wait.parity.shared.b64"
 #endif
-__device__ __forceinline__ void WaitBarrier(uint64_t* barrier, int parity) {
+__device__ __forceinline__ void WaitBarrier(uint32_t barrier, int parity) {
   asm volatile("{\n.reg .pred done;\nagain:\n" REPRISE_BARRIER_WAIT
                " done, [%0], %1;\n"
-               "@!done bra again;\n}" ::"r"(SharedAddress(barrier)),
+               "@!done bra again;\n}" ::"r"(barrier),
                "r"(parity)
                : "memory");
+}
+__device__ __forceinline__ void WaitBarrier(uint64_t* barrier, int parity) {
+  WaitBarrier(SharedAddress(barrier), parity);
 }
 
 // The same for a whole warp, which is known to be together again behind it.
@@ -91,12 +112,25 @@ __device__ __forceinline__ void WarpWaitBarrier(uint64_t* barrier, int parity) {
 #undef REPRISE_BARRIER_WAIT
 
 // Copies the box at (column, row) of a map to shared memory; the barrier counts its bytes.
-__device__ __forceinline__ void CopyBox(void* shared, const void* map, int column, int row,
-                                        uint64_t* barrier) {
+__device__ __forceinline__ void CopyBox(uint32_t shared, const void* map, int column, int row,
+                                        uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4}], [%2];" ::"r"(SharedAddress(shared)),
-      "l"(map), "r"(SharedAddress(barrier)), "r"(column), "r"(row)
+      "[%0], [%1, {%3, %4}], [%2];" ::"r"(shared),
+      "l"(map), "r"(barrier), "r"(column), "r"(row)
+      : "memory");
+}
+__device__ __forceinline__ void CopyBox(void* shared, const void* map, int column, int row,
+                                        uint64_t* barrier) {
+  CopyBox(SharedAddress(shared), map, column, row, SharedAddress(barrier));
+}
+// The same to this place in each of the first `blocks` blocks of the cluster, and their barriers.
+__device__ __forceinline__ void CopyBoxTo(int blocks, uint32_t shared, const void* map, int column,
+                                          int row, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared),
+      "l"(map), "r"(barrier), "r"(column), "r"(row), "h"(uint16_t((1 << blocks) - 1))
       : "memory");
 }
 

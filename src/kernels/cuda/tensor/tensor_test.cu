@@ -252,23 +252,58 @@ INSTANTIATE_TEST_SUITE_P(
                                          ProductCase{3, 12288, 260}, ProductCase{4, 2048, 130},
                                          ProductCase{5, 2048, 130}, ProductCase{16, 520, 100},
                                          ProductCase{17, 2048, 130}, ProductCase{33, 4608, 72},
-                                         ProductCase{64, 4096, 257}, ProductCase{65, 100, 65},
-                                         ProductCase{300, 1024, 200}, ProductCase{129, 5000, 129},
-                                         ProductCase{200, 1100, 4000}, ProductCase{300, 600, 5640},
-                                         ProductCase{600, 104, 31}, ProductCase{512, 4096, 12288},
+                                         ProductCase{2, 12288, 96}, ProductCase{64, 4096, 257},
+                                         ProductCase{65, 100, 65}, ProductCase{300, 1024, 200},
+                                         ProductCase{129, 5000, 129}, ProductCase{200, 1100, 4000},
+                                         ProductCase{300, 600, 5640}, ProductCase{600, 104, 31},
+                                         ProductCase{512, 4096, 12288},
                                          ProductCase{4096, 2560, 1024})));
+
+// As where there is no copy engine, for up to 16 rows.
+TEST(FewProductsTest, EqualTheSpecification) {
+  for (const ProductCase& shape : {ProductCase{3, 12288, 260}, ProductCase{5, 2048, 130},
+                                   ProductCase{8, 4096, 1000}, ProductCase{16, 520, 100}}) {
+    ExpectSpecification(1.0f, shape, [](const HalfRows& x, auto products) {
+      RunFewProducts(nullptr, {.x = x, .products = products});
+    });
+  }
+}
 
 // Which tiles a product has decides how long it takes, and nothing else.
 TEST(ProductFormsTest, EveryFormEqualsTheSpecification) {
   if (!ThisGpu().hopper) GTEST_SKIP() << "there are no forms to choose from";
   for (const ProductForm& form : ProductForms()) {
     SCOPED_TRACE(std::to_string(form.rows) + " x " + std::to_string(form.columns));
-    for (const ProductCase& shape : {ProductCase{17, 100, 31}, ProductCase{40, 1100, 300},
-                                     ProductCase{129, 520, 1000}, ProductCase{300, 2056, 97}}) {
+    for (const ProductCase& shape :
+         {ProductCase{17, 100, 31}, ProductCase{40, 1100, 300}, ProductCase{129, 520, 1000},
+          ProductCase{300, 2056, 97}, ProductCase{7, 1536, 70}}) {
       ExpectSpecification(1.0f, shape, [&](const HalfRows& x, auto products) {
         ManyRowsProducts(nullptr, x, {}, products, &form);
       });
     }
+  }
+}
+
+// Measured on a GPU with 132 multiprocessors, each against all others.
+TEST(ProductFormsTest, TheQuickestIsChosen) {
+  if (ThisGpu().multiprocessors != 132) GTEST_SKIP() << "measured on another GPU";
+  struct Measured {
+    int64_t rows, cols, outputs;
+    size_t matrices;
+    int form_rows, form_columns;
+  };
+  for (const Measured& one :
+       {Measured{4096, 4096, 12288, 1, 128, 128}, Measured{4096, 1024, 3584, 1, 128, 128},
+        Measured{512, 4096, 4096, 1, 128, 128}, Measured{256, 4096, 12288, 1, 128, 96},
+        Measured{256, 12288, 4096, 1, 64, 128}, Measured{128, 4096, 12288, 1, 128, 96},
+        Measured{128, 12288, 4096, 1, 64, 64}, Measured{64, 4096, 12288, 2, 64, 96},
+        Measured{64, 4096, 8192, 1, 64, 64}, Measured{64, 12288, 4096, 1, 64, 32},
+        Measured{8, 4096, 4096, 1, 64, 32}}) {
+    const HalfProduct product = {{nullptr, one.outputs, one.cols, one.cols, 1}, nullptr, {}};
+    const std::vector<HalfProduct> products(one.matrices, product);
+    const ProductForm& form = FormOf(one.rows, products);
+    EXPECT_EQ(form.rows, one.form_rows) << one.rows << " x " << one.cols << " x " << one.outputs;
+    EXPECT_EQ(form.columns, one.form_columns) << one.rows << " x " << one.cols;
   }
 }
 
