@@ -149,7 +149,7 @@ bool JoinedOps::Gate(const GatedRows& rows) {
 }
 
 bool JoinedOps::Make(const MadeRows& rows) {
-  if (!open_ || ResultOf(rows).rows <= kFewRows || !MayMakeAndRound(rows)) return false;
+  if (!open_ || ResultOf(rows).rows <= kFloatRows || !MayMakeAndRound(rows)) return false;
   Run();
   made_ = rows;
   return true;

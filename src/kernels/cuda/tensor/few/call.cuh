@@ -17,7 +17,6 @@ constexpr int kStages = 2;   // of a warp
 constexpr int kStage = kTile * kDepth;
 constexpr int kStageFloats = kStage / 2;
 constexpr int kWarpsMost = 8;
-constexpr int kFloatRows = 4;  // rows that blocks round themselves, at most
 template <bool kFloats>
 constexpr int kTileRows = kFloats ? kFloatRows : 16;
 

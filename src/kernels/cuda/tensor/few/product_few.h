@@ -12,10 +12,11 @@
 // are small, by the number of kernels. So the ops around a product can ride along.
 namespace reprise::cuda {
 
-// Rows that are few: beyond, a cluster divides a product sooner than warps do. Groups of rows have
-// no such form.
-inline constexpr int64_t kFewRows = 8;
+// Rows of a launch, at most, and those of groups for which this is the quickest form.
+inline constexpr int64_t kFewRows = 16;
 inline constexpr int64_t kFewGroupRows = 16;
+// Rows that blocks round themselves, at most.
+inline constexpr int kFloatRows = 4;
 
 struct FewProducts {
   static constexpr size_t kMost = 4;  // matrices of one launch
