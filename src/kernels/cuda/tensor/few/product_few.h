@@ -12,7 +12,8 @@
 // are small, by the number of kernels. So the ops around a product can ride along.
 namespace reprise::cuda {
 
-// Rows of a launch, at most, and those of groups for which this is the quickest form.
+// Rows for which this is the quickest form where no copy engine brings operands (product_half.cu
+// has the other case), and those that a group of rows may have.
 inline constexpr int64_t kFewRows = 16;
 inline constexpr int64_t kFewGroupRows = 16;
 // Rows that blocks round themselves, at most.
