@@ -94,36 +94,28 @@ __device__ __forceinline__ int2 PlaceOf(const Call& call, int index) {
           (band * kBand + inside % width) * Shape<kType>::kTokens};
 }
 
-// Where the thread that asks for stages stands; it asks in the order in which they are read.
-struct Asked {
-  int tile;
-  int step;
-  int row;    // of the tile
-  int token;  // likewise
-  int slot;
-  int parity;
-};
-
 template <DType kType>
 struct Shared {
   alignas(1024) std::byte stages[Stage<kType>::kCount][Stage<kType>::kBytes];
   uint64_t full[Stage<kType>::kCount];
   uint64_t empty[Stage<kType>::kCount];
-  Asked asked;  // not in registers, of which all other threads would pay for them
   uint2 grid[UnitTraits<kType>::kGrid ? 256 : 1];
 };
 
-// Asks for the next stage, if there is one. One thread.
+// Asks for a stage, if there is one: number `step` along K counted from the beginning of `tile`,
+// which may be in a tile that the block takes later. One thread.
 template <DType kType>
-__device__ __forceinline__ void AskNext(const Maps& maps, const Call& call, Shared<kType>& shared) {
+__device__ __forceinline__ void Ask(const Maps& maps, const Call& call, int tile, int step,
+                                    int slot, int parity, Shared<kType>& shared) {
   using Traits = UnitTraits<kType>;
   using St = Stage<kType>;
-  Asked& asked = shared.asked;
-  if (asked.tile >= call.row_tiles * call.token_tiles) return;
-  const int slot = asked.slot, step = asked.step, row = asked.row, token = asked.token;
+  for (; step >= call.stages; step -= call.stages) tile += static_cast<int>(gridDim.x);
+  if (tile >= call.row_tiles * call.token_tiles) return;
+  const int2 place = PlaceOf<kType>(call, tile);
+  const int row = place.x, token = place.y;
   uint64_t* full = &shared.full[slot];
   std::byte* to = shared.stages[slot];
-  WaitBarrier(&shared.empty[slot], asked.parity ^ 1);
+  WaitBarrier(&shared.empty[slot], parity ^ 1);
   ExpectBytes(full, St::kCopied);
 #pragma unroll
   for (int quad = 0; quad < St::kQuads; ++quad) {
@@ -143,15 +135,6 @@ __device__ __forceinline__ void AskNext(const Maps& maps, const Call& call, Shar
   if constexpr (St::kSumBytes > 0) {
     CopyBox(to + St::kSum, &maps.x_sum, PieceOf(step * St::kSumStep), token, full);
   }
-  const bool around = slot + 1 == St::kCount;
-  asked.slot = around ? 0 : slot + 1;
-  asked.parity ^= around ? 1 : 0;
-  asked.step = step + 1;
-  if (step + 1 < call.stages) return;
-  asked.step = 0;
-  asked.tile += static_cast<int>(gridDim.x);
-  const int2 place = PlaceOf<kType>(call, asked.tile);
-  asked.row = place.x, asked.token = place.y;
 }
 
 // What a warp does: 16 of the 64 rows of its warpgroup, by 64 tokens in two halves.
@@ -163,15 +146,18 @@ struct Warp {
   using Sums = int[4 * kN];
 
   float total[2 * kN][4];  // as mma.cuh has C
+  int number;              // of the warp in the block
   int row, token;          // of the warp in the tile
   int g, i;
   int stage_number = 0;  // along K: of the stage that is read
 
   __device__ Warp() {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    // Said by one thread for all, so that the compiler knows what a warp has in common.
+    number = __shfl_sync(~0u, threadIdx.x / 32, 0);
+    const int lane = threadIdx.x % 32;
     constexpr int kColumns = Shape<kType>::kGroupColumns;
-    row = warp / 4 / kColumns * 64 + warp % 4 * 16;
-    token = warp / 4 % kColumns * 64;
+    row = number / 4 / kColumns * 64 + number % 4 * 16;
+    token = number / 4 % kColumns * 64;
     g = lane / 4, i = lane % 4;
   }
 
@@ -460,20 +446,24 @@ __global__ void __launch_bounds__(Shape<kType>::kThreads, 1)
   }
   __syncthreads();
   if (threadIdx.x == 0) {
-    const int2 place = PlaceOf<kType>(call, static_cast<int>(blockIdx.x));
-    shared.asked = {static_cast<int>(blockIdx.x), 0, place.x, place.y, 0, 0};
 #pragma unroll 1
-    for (int s = 0; s < St::kAhead; ++s) AskNext<kType>(maps, call, shared);
+    for (int s = 0; s < St::kAhead; ++s) Ask<kType>(maps, call, blockIdx.x, s, s, 0, shared);
   }
   __syncwarp();
   Warp<kType> warp;
   int slot = 0, parity = 0;
+  int asking = 0;  // the warp that asks for what is kAhead stages ahead: one after another
   for (int tile = static_cast<int>(blockIdx.x); tile < call.row_tiles * call.token_tiles;
        tile += static_cast<int>(gridDim.x)) {
     warp.Clear();
 #pragma unroll 1
     for (int stage = 0; stage < call.stages; ++stage) {
-      if (threadIdx.x == 0) AskNext<kType>(maps, call, shared);
+      if (asking == warp.number && threadIdx.x % 32 == 0) {
+        const bool around = slot + St::kAhead >= St::kCount;
+        Ask<kType>(maps, call, tile, stage + St::kAhead,
+                   slot + St::kAhead - (around ? St::kCount : 0), parity ^ int(around), shared);
+      }
+      if (++asking == Shape<kType>::kThreads / 32) asking = 0;
       __syncwarp();
       WarpWaitBarrier(&shared.full[slot], parity);
       const std::byte* at = shared.stages[slot];
