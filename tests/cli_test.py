@@ -130,6 +130,20 @@ class Commands(unittest.TestCase):
         for words, change in [(["NAME=VALUE"], "vocab_size"), (["JSON"], "vocab_size=many"), (["260"], "vocab_size=259")]:
             self.expect_error(words, "synth", "--like", "RWKV7-0.1B", "--set", change, "--out", self.path / "x")
 
+    def test_synth_that_repeats_itself(self):
+        small = ["--set", "num_hidden_layers=1", "--set", "hidden_size=64", "--set", "intermediate_size=64"]
+        different = []
+        for flags in [], ["--repeat"]:
+            file = self.path / "model.gguf"
+            result = run("synth", "--like", "RWKV7-0.1B", *small, "--set", "vocab_size=200000", "--type", "f16", *flags,
+                         "--out", file)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            content = file.read_bytes()
+            rows = [content[i:i + 128] for i in range(len(content) % 128, len(content), 128)]
+            different.append(len(set(rows)) / len(rows))
+        self.assertGreater(different[0], 0.95)
+        self.assertLess(different[1], 0.5)
+
     def test_errors_are_one_sentence(self):
         model = GOLDEN / "qwen3"
         tokens = GOLDEN / "qwen3/golden.safetensors"

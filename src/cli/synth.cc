@@ -30,6 +30,7 @@ struct Options {
   std::string tokenizer;
   uint64_t seed = 1;
   int threads = 0;
+  bool repeated = false;
 };
 
 struct Geometry {
@@ -136,6 +137,7 @@ Status Run(const Options& options) {
   request.name = std::string(geometry.size->name) + " with random weights";
   for (const std::string& change : options.changes) request.name += ", " + change;
   request.path = options.output;
+  request.repeated = options.repeated;
   request.progress = [&bar](uint64_t done, uint64_t total) { bar.Show(done, total); };
   return ExportGguf(request, &writer, &pool);
 }
@@ -155,6 +157,8 @@ void DefineSynth(Flags* flags) {
   flags->Add("--tokenizer", &options->tokenizer,
              "tokenizer.json or a folder that has one (default: every byte is a token)");
   flags->Add("--seed", &options->seed, "of the random weights");
+  flags->Add("--repeat", &options->repeated,
+             "the first few megabytes of each matrix again and again: quicker, for benchmarks");
   flags->Add("--threads", &options->threads, "default: one per CPU", {.min = 1, .max = 1024});
   flags->SetAction([options] { return Run(*options); });
 }

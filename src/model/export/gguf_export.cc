@@ -59,14 +59,15 @@ void MakeRow(const TensorSource& source, const PlannedTensor& tensor, int64_t ro
 }
 
 Status WriteTensor(const TensorSource& source, const PlannedTensor& tensor, DType dtype,
-                   GgufWriter* writer, ThreadPool* pool, Progress* progress) {
+                   bool repeated, GgufWriter* writer, ThreadPool* pool, Progress* progress) {
   const size_t row_bytes = RowBytes(dtype, tensor.cols);
   const int64_t chunk_rows = std::clamp<int64_t>(
       kChunkBytes / (tensor.cols * int64_t{sizeof(float)}), 1, tensor.row_count());
   std::vector<std::byte> chunk(size_t(chunk_rows) * row_bytes);
   for (int64_t first = 0; first < tensor.row_count(); first += chunk_rows) {
     const int64_t count = std::min(chunk_rows, tensor.row_count() - first);
-    pool->ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
+    const int64_t made = repeated && first > 0 ? 0 : count;
+    pool->ParallelFor(made, 1, [&](int64_t begin, int64_t end) {
       std::vector<float> values(size_t(tensor.cols));
       std::vector<float> scratch(size_t(tensor.cols));
       for (int64_t row = begin; row < end; ++row) {
@@ -147,7 +148,8 @@ Status ExportGguf(const GgufExport& request, GgufWriter* writer, ThreadPool* poo
   REPRISE_TRY(writer->Open(request.path));
   for (const PlannedTensor& tensor : plan.tensors()) {
     if (!IsWritten(tensor)) continue;
-    REPRISE_TRY(WriteTensor(*request.source, tensor, type_of(tensor), writer, pool, &progress));
+    REPRISE_TRY(WriteTensor(*request.source, tensor, type_of(tensor), request.repeated, writer,
+                            pool, &progress));
   }
   return writer->Finish();
 }

@@ -68,6 +68,9 @@ struct GgufExport {
   std::string name;  // general.name
   std::string path;
   Progress::Listener progress;
+  // The first few megabytes of each matrix again and again: for benchmarks, where values do not
+  // matter and time does.
+  bool repeated = false;
 };
 Status ExportGguf(const GgufExport& request, GgufWriter* writer, ThreadPool* pool);
 
