@@ -99,12 +99,16 @@ __device__ __forceinline__ void Score(const uint16_t* q, const uint16_t* k, Page
 
 // Joins a page: its weights times its values, `v` the first channel of the part.
 template <Half kType, int kPart>
-__device__ __forceinline__ void JoinPage(const PageSoftmax& page, const PageScores& weight,
+__device__ __forceinline__ void JoinPage(const float (&top)[2], const PageScores& weight,
                                          const uint16_t* v, int v_pitch, Running<kPart>& running) {
-  float before[2], after[2];
-  JoinSums(page, running, before, after);
   uint32_t p[4][4];
   PackWeights<kType>(weight, p);
+  float sum[2];
+  SumWeights<kType>(p, sum);
+  Joint joint[2];
+  JoinTops(top, running, joint);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) running.sum[h] = joint[h].Join(running.sum[h], sum[h]);
   const int lane = threadIdx.x % kWarp;
 #pragma unroll
   for (int j = 0; j < kPart / 16; ++j) {
@@ -120,11 +124,8 @@ __device__ __forceinline__ void JoinPage(const PageSoftmax& page, const PageScor
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const int h = e / 2;
         float& o = running.out[2 * j + i][e];
-        if (page.any[h]) {
-          o = running.seen[h] ? fmaf(o, before[h], fresh[i][e] * after[h]) : fresh[i][e];
-        }
+        o = joint[e / 2].Join(o, fresh[i][e]);
       }
     }
   }
@@ -132,16 +133,15 @@ __device__ __forceinline__ void JoinPage(const PageSoftmax& page, const PageScor
 
 // One page for itself, to the workspace.
 template <int kPart>
-__device__ __forceinline__ void StorePage(const AttentionCall& call, const TileRows& rows,
-                                          const PageSoftmax& softmax, int page, int first,
-                                          Running<kPart>& running) {
+__device__ __forceinline__ void StorePage(const AttentionCall& call, const TileRows& rows, int page,
+                                          int first, Running<kPart>& running) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    if (rows.row[h] < 0 || !softmax.any[h]) continue;
+    if (rows.row[h] < 0 || running.top[h] == kMinusInfinity) continue;  // or nothing is visible
     const int64_t query = rows.row[h] * call.params.q_heads + rows.head[h];
     float* to = call.partial + (query * call.pages + page) * (2 + call.kv.value_dim);
     if (threadIdx.x % 4 == 0 && first == 0) {
-      to[0] = running.max[h];
+      to[0] = running.top[h];
       to[1] = running.sum[h];
     }
     ForChannels(running, h, first, call.kv.value_dim, [&](int c, float o) { to[2 + c] = o; });
@@ -159,16 +159,14 @@ struct TileWork {
   int v_pitch;
 };
 
-// A page is joined: it goes to the workspace, or is one that was seen.
+// A page is joined. Where the pages are divided it goes to the workspace, and the next one begins
+// anew.
 template <int kPart>
-__device__ __forceinline__ void EndPage(const AttentionCall& call, const TileWork& work,
-                                        const PageSoftmax& softmax, int page,
+__device__ __forceinline__ void EndPage(const AttentionCall& call, const TileWork& work, int page,
                                         Running<kPart>& running) {
-  if (call.partial != nullptr) {
-    return StorePage(call, work.rows, softmax, page, work.first_channel, running);
-  }
-  running.seen[0] = running.seen[0] || softmax.any[0];
-  running.seen[1] = running.seen[1] || softmax.any[1];
+  if (call.partial == nullptr) return;
+  StorePage(call, work.rows, page, work.first_channel, running);
+  running = {};
 }
 
 struct PageRange {
@@ -211,10 +209,11 @@ __device__ __forceinline__ void AttendStaged(const AttentionCall& call,
     stage(page + 1);
     PageScores score = {};
     Score<Half::kF16, kHead>(work.q, work.k_page, score);
-    const PageSoftmax softmax = Weigh<false, true>(call.params, work.rows, page, score);
-    JoinPage<Half::kF16, kPart>(softmax, score, work.v_page + work.first_channel, work.v_pitch,
+    float top[2];
+    Weigh<false, true>(call.params, work.rows, page, score, top);
+    JoinPage<Half::kF16, kPart>(top, score, work.v_page + work.first_channel, work.v_pitch,
                                 running);
-    EndPage(call, work, softmax, page, running);
+    EndPage(call, work, page, running);
   }
 }
 
@@ -294,29 +293,31 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall c
         __syncthreads();  // all have read the keys
         load_keys(page + 1, rows_of(page + 1));
       }
-      const PageSoftmax softmax = Weigh<false, true>(call.params, rows, page, score);
+      float top[2];
+      Weigh<false, true>(call.params, rows, page, score, top);
       if (!kv.value_in_key) {
         WaitAsync<1>();
         __syncthreads();
       }
-      JoinPage<kType, kPart>(softmax, score, v_page + first_channel, v_pitch, running);
+      JoinPage<kType, kPart>(top, score, v_page + first_channel, v_pitch, running);
       __syncthreads();  // all have read the values
       if (kv.value_in_key) load_keys(page + 1, rows_of(page + 1));
       load_values(page + 1, rows_of(page + 1));
-      EndPage(call, work, softmax, page, running);
+      EndPage(call, work, page, running);
     }
   }
   if (call.partial == nullptr) StoreResult(call, rows, first_channel, running);
 }
 
-// Joins the pages of one query of the workspace, in order. The running maximum is known ahead (a
-// maximum has no order), and with it the factors of every page; what is left of the order is one
-// fma a page.
+// Joins the pages of one query of the workspace, in order. The running top is known ahead (a
+// maximum has no order), and with it the joint of every page; what is left of the order is one fma
+// a page.
 constexpr int kJoinThreads = 128;
 constexpr int kJoinPages = 1024;  // at a time
 
 __global__ void __launch_bounds__(kJoinThreads) JoinKernel(AttentionCall call) {
-  __shared__ float page_max[kJoinPages], before[kJoinPages], after[kJoinPages], sums[kJoinPages];
+  __shared__ float page_top[kJoinPages], tops[kJoinPages], sums[kJoinPages];
+  __shared__ Joint joints[kJoinPages];
   const int row = blockIdx.x;
   const int head = blockIdx.y;
   const int width = call.kv.value_dim;
@@ -330,52 +331,40 @@ __global__ void __launch_bounds__(kJoinThreads) JoinKernel(AttentionCall call) {
       call.partial + (int64_t{row} * call.params.q_heads + head) * call.pages * (2 + width);
   float* to = call.out.data + row * call.out.stride + int64_t{head} * width;
   constexpr int kChannels = 4;  // of a thread, at most: value_dim <= 512
-  float out[kChannels];
+  float out[kChannels] = {};
   float sum = 0;
-  float max = kMinusInfinity;  // of all pages before this part
+  float top = kMinusInfinity;  // of all pages before this part
   for (int begin = first; begin < end; begin += kJoinPages) {
     const int count = min(kJoinPages, end - begin);
     __syncthreads();
     for (int i = threadIdx.x; i < count; i += kJoinThreads) {
       const float* page = pages + int64_t{begin + i} * (2 + width);
-      page_max[i] = page[0];
+      page_top[i] = page[0];
       sums[i] = page[1];
     }
     __syncthreads();
-    // Maxima up to each page, by the first warp.
+    // Tops up to each page, by the first warp.
     if (threadIdx.x < kWarp) {
-      float carried = max;
+      float carried = top;
       for (int i = 0; i < count; i += kWarp) {
         const int at = i + static_cast<int>(threadIdx.x);
-        float upto = at < count ? page_max[at] : kMinusInfinity;
+        float upto = at < count ? page_top[at] : kMinusInfinity;
         for (int d = 1; d < kWarp; d *= 2) {
           const float other = __shfl_up_sync(~0u, upto, d);
           if (static_cast<int>(threadIdx.x) >= d && other > upto) upto = other;
         }
         upto = carried > upto ? carried : upto;
-        if (at < count) after[at] = upto;
+        if (at < count) tops[at] = upto;
         carried = __shfl_sync(~0u, upto, kWarp - 1);
       }
     }
     __syncthreads();
-    const float last = after[count - 1];
-    float mine[CeilDiv(kJoinPages, kJoinThreads)][2];
-    for (int i = threadIdx.x, n = 0; i < count; i += kJoinThreads, ++n) {
-      const float together = after[i];
-      mine[n][0] = reference::Exp((i == 0 ? max : after[i - 1]) - together);
-      mine[n][1] = reference::Exp(page_max[i] - together);
-    }
-    __syncthreads();
-    for (int i = threadIdx.x, n = 0; i < count; i += kJoinThreads, ++n) {
-      before[i] = mine[n][0];
-      after[i] = mine[n][1];
+    for (int i = threadIdx.x; i < count; i += kJoinThreads) {
+      joints[i] = JointOf(i == 0 ? top : tops[i - 1], page_top[i]);
     }
     __syncthreads();
     const float* from = pages + int64_t{begin} * (2 + width) + 2;
-    for (int i = 0; i < count; ++i) {
-      const bool store = begin + i == first;
-      sum = store ? sums[i] : fmaf(sum, before[i], sums[i] * after[i]);
-    }
+    for (int i = 0; i < count; ++i) sum = joints[i].Join(sum, sums[i]);
 #pragma unroll
     for (int n = 0; n < kChannels; ++n) {
       const int c = threadIdx.x + n * kJoinThreads;
@@ -383,17 +372,17 @@ __global__ void __launch_bounds__(kJoinThreads) JoinKernel(AttentionCall call) {
       float o = out[n];
 #pragma unroll 8
       for (int i = 0; i < count; ++i) {
-        const float page_out = from[int64_t{i} * (2 + width) + c];
-        o = begin + i == first ? page_out : fmaf(o, before[i], page_out * after[i]);
+        o = joints[i].Join(o, from[int64_t{i} * (2 + width) + c]);
       }
       out[n] = o;
     }
-    max = last;
+    top = tops[count - 1];
   }
 #pragma unroll
   for (int n = 0; n < kChannels; ++n) {
     const int c = threadIdx.x + n * kJoinThreads;
-    if (c < width) to[c] = Gated(call, row, int64_t{head} * width + c, out[n] * (1.0f / sum));
+    if (c < width)
+      to[c] = Gated(call, row, int64_t{head} * width + c, out[n] * (1.0f / sum) + 0.0f);
   }
 }
 

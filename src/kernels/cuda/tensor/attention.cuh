@@ -4,6 +4,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tensor/attention.h"
 #include "kernels/cuda/tensor/mma.cuh"
+#include "kernels/reference/gpu/power2.h"
 #include "kernels/reference/math.h"
 
 // What the kernels for attention over 16-bit K/V have in common: which queries a block has, the
@@ -100,97 +101,79 @@ __device__ inline TileRows RowsOfTile(const AttentionCall& call, const SequenceV
 // Columns 8j + 2t + e of row g + 8h of the tile stand in [j][2h + e].
 using PageScores = float[8][4];
 
-// What a page's softmax has besides its weights.
-struct PageSoftmax {
-  float max[2] = {kMinusInfinity, kMinusInfinity};
-  float sum[2] = {0, 0};
-  bool any[2];  // a position of the page is visible
-};
-
 // Rare: its code stays out of the way of others'.
 __device__ __noinline__ inline float Softcap(float s, float cap) {
   return cap * reference::Tanh(s / cap);
 }
 
-// Scores become weights; those of positions that are not visible 0. kAll: every position of the
-// page is visible to every row. kCap: there may be a soft cap.
+// Scores become weights; those of positions that are not visible 0. `top`: -infinity where none is.
+// kAll: every position of the page is visible to every row. kCap: there may be a soft cap.
 template <bool kAll, bool kCap>
-__device__ __forceinline__ PageSoftmax Weigh(const AttentionView& params, const TileRows& rows,
-                                             int page, PageScores& score) {
-  PageSoftmax softmax;
+__device__ __forceinline__ void Weigh(const AttentionView& params, const TileRows& rows, int page,
+                                      PageScores& score, float (&top)[2]) {
+  const float unit = reference::UnitOfScores(params.scale, kCap ? params.softcap : 0);
   const int t = threadIdx.x % 4;
   int first[2], end[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     first[h] = FirstSeen(params, rows.position[h]) - page * kKeys;
     end[h] = rows.position[h] + 1 - page * kKeys;
-    softmax.any[h] = kAll || max(first[h], 0) < min(end[h], kKeys);
   }
   const auto visible = [&](int j, int e) {
     if (kAll) return true;
     const int column = 8 * j + 2 * t + e % 2;
     return column >= first[e / 2] && column < end[e / 2];
   };
+  float largest[2][2] = {{kMinusInfinity, kMinusInfinity}, {kMinusInfinity, kMinusInfinity}};
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      float s = score[j][e] * params.scale;
-      if (kCap && params.softcap != 0) s = Softcap(s, params.softcap);
-      score[j][e] = s;
-      float& largest = softmax.max[e / 2];
-      if (visible(j, e)) largest = fmaxf(s, largest);  // which of two zeros it is, nobody sees
+      float& s = score[j][e];
+      if (kCap && params.softcap != 0) s = Softcap(s * params.scale, params.softcap);
+      float& most = largest[e / 2][e % 2];
+      if (visible(j, e)) most = fmaxf(s, most);  // which of two zeros it is, nobody sees
     }
   }
+  float shift[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    for (int d = 1; d < 4; d *= 2) {
-      const float other = __shfl_xor_sync(~0u, softmax.max[h], d);
-      softmax.max[h] = other > softmax.max[h] ? other : softmax.max[h];
-    }
+    float most = fmaxf(largest[h][0], largest[h][1]);
+    for (int d = 1; d < 4; d *= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, d));
+    top[h] = reference::TopOfScores(most, unit);
+    shift[h] = reference::ShiftOfTop(top[h]);
   }
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const bool seen = visible(j, e);
-      const float weight = reference::ExpOfAtMost89(score[j][e] - softmax.max[e / 2]);
-      score[j][e] = seen ? weight : 0.0f;
-      softmax.sum[e / 2] = seen ? softmax.sum[e / 2] + weight : softmax.sum[e / 2];
+      const float weight = reference::WeightOfScore(score[j][e], unit, shift[e / 2]);
+      score[j][e] = visible(j, e) ? weight : 0.0f;
     }
   }
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    for (int d = 1; d < 4; d *= 2) softmax.sum[h] += __shfl_xor_sync(~0u, softmax.sum[h], d);
+}
+
+// How a page joins those before it.
+struct Joint {
+  bool rises;    // the page's top is the new one: what was there before is scaled, not the page
+  float factor;  // 1 or less
+
+  __device__ __forceinline__ float Join(float before, float fresh) const {
+    return rises ? fmaf(before, factor, fresh) : fmaf(fresh, factor, before);
   }
-  return softmax;
+};
+__device__ __forceinline__ Joint JointOf(float top, float page_top) {
+  const bool rises = page_top > top;
+  return {rises, reference::Power2OfInteger(rises ? top - page_top : page_top - top)};
 }
 
 // The pages so far, of a part of kPart channels of the values.
 template <int kPart>
 struct Running {
-  float out[kPart / 8][4];
-  float max[2] = {kMinusInfinity, kMinusInfinity};
+  float out[kPart / 8][4] = {};
+  float top[2] = {kMinusInfinity, kMinusInfinity};
   float sum[2] = {0, 0};
-  bool seen[2] = {false, false};  // a page before this one had a visible position
 };
-
-// Takes maximum and sum of a page in; the factors of what was there before and of the page.
-template <int kPart>
-__device__ __forceinline__ void JoinSums(const PageSoftmax& page, Running<kPart>& running,
-                                         float (&before)[2], float (&after)[2]) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const bool both = running.seen[h] && page.any[h];
-    const float together =
-        running.seen[h] && running.max[h] > page.max[h] ? running.max[h] : page.max[h];
-    before[h] = both ? reference::Exp(running.max[h] - together) : 1.0f;
-    after[h] = both ? reference::Exp(page.max[h] - together) : 1.0f;
-    if (!page.any[h]) continue;
-    running.sum[h] = both ? fmaf(running.sum[h], before[h], page.sum[h] * after[h]) : page.sum[h];
-    running.max[h] = together;
-  }
-}
 
 // Weights of a page as the left operand of a product with its values: step k has positions 16 k on.
 template <Half kType>
@@ -201,6 +184,27 @@ __device__ __forceinline__ void PackWeights(const PageScores& weight, uint32_t (
     p[k][1] = Pack2<kType>(weight[2 * k][2], weight[2 * k][3]);
     p[k][2] = Pack2<kType>(weight[2 * k + 1][0], weight[2 * k + 1][1]);
     p[k][3] = Pack2<kType>(weight[2 * k + 1][2], weight[2 * k + 1][3]);
+  }
+}
+
+// Sums of weights, of rows g and g + 8: a product with ones.
+template <Half kType>
+__device__ __forceinline__ void SumWeights(const uint32_t (&p)[4][4], float (&sum)[2]) {
+  constexpr uint32_t kOnes = kType == Half::kBF16 ? 0x3F803F80 : 0x3C003C00;
+  float sums[4] = {};
+#pragma unroll
+  for (int k = 0; k < 4; ++k) Mma<kType>(sums, p[k], kOnes, kOnes);
+  sum[0] = sums[0], sum[1] = sums[2];
+}
+
+// Takes the tops of a page in.
+template <int kPart>
+__device__ __forceinline__ void JoinTops(const float (&top)[2], Running<kPart>& running,
+                                         Joint (&joint)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    joint[h] = JointOf(running.top[h], top[h]);
+    running.top[h] = joint[h].rises ? top[h] : running.top[h];
   }
 }
 
@@ -227,8 +231,9 @@ __device__ __forceinline__ void StoreResult(const AttentionCall& call, const Til
     const float inverse = 1.0f / running.sum[h];
     const int64_t head = int64_t(rows.head[h]) * call.kv.value_dim;
     // All gates are asked for before the first result is stored.
-    ForChannels(running, h, first, call.kv.value_dim,
-                [&](int c, float& o) { o = Gated(call, rows.row[h], head + c, o * inverse); });
+    ForChannels(running, h, first, call.kv.value_dim, [&](int c, float& o) {
+      o = Gated(call, rows.row[h], head + c, o * inverse + 0.0f);
+    });
     float* to = call.out.data + rows.row[h] * call.out.stride + head;
     ForChannels(running, h, first, call.kv.value_dim, [&](int c, float o) { to[c] = o; });
   }

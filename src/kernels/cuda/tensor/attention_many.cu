@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <type_traits>
 
 #include "kernels/cuda/tensor/attention.cuh"
 #include "kernels/cuda/tensor/hopper.cuh"
 #include "kernels/cuda/tensor/kv_q8.cuh"
+#include "kernels/cuda/tensor/tensor_map.h"
 
-// Attention of many queries: two or three warpgroups have 64 queries each and read pages that one
-// more copies, a page ahead. Scores are 64 x 64 products from shared memory; weights stay in
-// registers as the left operand of products with 64 channels of the values at a time. While one
-// warpgroup weighs or joins, another has the tensor cores.
+// Attention of many queries: two or three warpgroups have 64 queries each and read pages that the
+// copy engine brings ahead, at the word of a thread of one more. Scores are 64 x 64 products of
+// queries and keys; weights stay in registers as the left operand of products with 64 channels of
+// the values at a time. While one warpgroup weighs or joins, another has the tensor cores; but both
+// take registers' bandwidth, so that every instruction of a score counts (power2.h).
 namespace reprise::cuda {
 namespace {
 
@@ -22,23 +23,29 @@ template <int kHead>
 constexpr int kThreads = (kGroups<kHead> + 1) * kGroupThreads;
 template <int kHead>
 constexpr int kQueries = kGroups<kHead>* kGroupQueries;
-constexpr int kStages = 2;
+// Pages in shared memory.
+template <int kHead>
+constexpr int kStages = kHead <= 128 ? 4 : 2;
 constexpr int kTileValues = 64 * 64;  // rows of 64 values, swizzled by 128 bytes
 
 // Registers: what a copying thread gives up, computing ones take.
-template <int kHead>
-constexpr int kFewRegisters = kHead <= 128 ? 56 : 40;
-template <int kHead>
-constexpr int kManyRegisters = kHead <= 128 ? 152 : 232;
+template <KvType kStored, int kHead>
+constexpr int kFewRegisters = kGroups<kHead> == 3 && kStored != KvType::kQ8 ? 32 : 40;
+template <KvType kStored, int kHead>
+constexpr int kManyRegisters = kGroups<kHead> == 2      ? 232
+                               : kStored != KvType::kQ8 ? 160
+                                                        : 152;
 
 template <KvType kStored, int kHead, int kValue>
 struct Room {
   uint16_t q[kGroups<kHead>][kHead / 64][kTileValues];
-  uint16_t k[kStages][kHead / 64][kTileValues];
-  uint16_t v[kStages][kValue / 64][kTileValues];
-  uint64_t keys_full[kStages];
-  uint64_t values_full[kStages];
-  uint64_t empty[kStages];
+  uint16_t k[kStages<kHead>][kHead / 64][kTileValues];
+  uint16_t v[kStages<kHead>][kValue / 64][kTileValues];
+  uint16_t ones[8 * 16];  // what sums of weights are products with
+  uint64_t keys_full[kStages<kHead>];
+  uint64_t keys_empty[kStages<kHead>];
+  uint64_t values_full[kStages<kHead>];
+  uint64_t values_empty[kStages<kHead>];
 };
 
 // With the next page as it is stored.
@@ -53,11 +60,11 @@ __device__ __forceinline__ uint16_t* PlaceOf(uint16_t* tiles, int row, int chunk
   return tiles + chunk / 8 * kTileValues + row * 64 + ((chunk % 8) ^ (row % 8)) * 8;
 }
 
-// Copies rows [0, 64) of a page; zeros from `width` on and in rows that are not held yet.
+// Copies a page, of which rows [0, rows) are held; zeros from `width` on and in other rows.
 template <int kWidth>
 __device__ __forceinline__ void CopyPage(uint16_t* tiles, const uint16_t* from, int width,
                                          int rows) {
-#pragma unroll 4
+#pragma unroll 1
   for (int i = threadIdx.x % kGroupThreads; i < kKeys * (kWidth / 8); i += kGroupThreads) {
     const int row = i / (kWidth / 8);
     const int chunk = i % (kWidth / 8);
@@ -81,26 +88,51 @@ __device__ __forceinline__ void WidenPage(uint16_t* tiles, const std::byte* stag
   }
 }
 
-// All queries of the block, rounded, by all threads.
+// Division of queries by the size of a group, exact while query * size < 2^32.
+class Division {
+ public:
+  __device__ explicit Division(int size)
+      : factor_(size == 1 ? 0 : 0xFFFFFFFFu / unsigned(size) + 1) {}
+  __device__ int operator()(int query) const {
+    return factor_ == 0 ? query : int(__umulhi(unsigned(query), factor_));
+  }
+
+ private:
+  unsigned factor_;
+};
+
+// The queries of a warpgroup, rounded, by its threads.
 template <Half kType, int kHead>
-__device__ void LoadQueries(const AttentionCall& call, const SequenceView& sequence,
-                            const QueryRange& range, int kv_head, uint16_t* to) {
-  for (int i = threadIdx.x; i < kQueries<kHead> * (kHead / 8); i += kThreads<kHead>) {
-    const int place = i / (kHead / 8);
-    const int chunk = i % (kHead / 8);
-    const int query = range.begin + place;
-    float4 low = {}, high = {};
-    if (query < range.end && chunk * 8 < call.kv.head_dim) {
-      const int64_t row = sequence.row_begin + query / call.group;
-      const int head = kv_head * call.group + query % call.group;
-      const auto* from = reinterpret_cast<const float4*>(
-          call.q.data + row * call.q.stride + int64_t{head} * call.kv.head_dim + chunk * 8);
-      low = from[0], high = from[1];
+__device__ __forceinline__ void LoadQueries(const AttentionCall& call, const SequenceView& sequence,
+                                            const QueryRange& range, int kv_head, int group,
+                                            const Division& divide, uint16_t* tiles) {
+  constexpr int kChunks = kHead / 8;
+  constexpr int kRows = kGroupThreads / kChunks;
+  constexpr int kAtOnce = std::min(8, kGroupQueries / kRows);  // are asked for together
+  const int thread = threadIdx.x % kGroupThreads;
+  const int first = thread / kChunks, chunk = thread % kChunks;
+#pragma unroll 1
+  for (int i = 0; i < kGroupQueries / kRows; i += kAtOnce) {
+    float4 low[kAtOnce], high[kAtOnce];
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      const int query = range.begin + group * kGroupQueries + first + (i + n) * kRows;
+      low[n] = high[n] = {};
+      if (query < range.end && chunk * 8 < call.kv.head_dim) {
+        const int of = divide(query);
+        const int64_t row = sequence.row_begin + of;
+        const int head = kv_head * call.group + query - of * call.group;
+        const auto* from = reinterpret_cast<const float4*>(
+            call.q.data + row * call.q.stride + int64_t{head} * call.kv.head_dim + chunk * 8);
+        low[n] = from[0], high[n] = from[1];
+      }
     }
-    uint16_t* tiles = to + place / kGroupQueries * (kHead / 64) * kTileValues;
-    *reinterpret_cast<uint4*>(PlaceOf(tiles, place % kGroupQueries, chunk)) =
-        make_uint4(Pack2<kType>(low.x, low.y), Pack2<kType>(low.z, low.w),
-                   Pack2<kType>(high.x, high.y), Pack2<kType>(high.z, high.w));
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      *reinterpret_cast<uint4*>(PlaceOf(tiles, first + (i + n) * kRows, chunk)) =
+          make_uint4(Pack2<kType>(low[n].x, low[n].y), Pack2<kType>(low[n].z, low[n].w),
+                     Pack2<kType>(high[n].x, high[n].y), Pack2<kType>(high[n].z, high[n].w));
+    }
   }
 }
 
@@ -111,6 +143,12 @@ __device__ __forceinline__ uint64_t ValueDescriptor(const uint16_t* rows) {
          uint64_t{1} << 62;
 }
 
+// 8 x 16 values that are all the same: how they lie does not matter.
+__device__ __forceinline__ uint64_t OnesDescriptor(const uint16_t* ones) {
+  constexpr uint64_t kMatrix = 128 >> 4;
+  return uint64_t((SharedAddress(ones) & 0x3FFFF) >> 4) | kMatrix << 16 | kMatrix << 32;
+}
+
 // The pages that a block reads.
 struct Pages {
   int begin;
@@ -118,34 +156,61 @@ struct Pages {
   int held;  // positions up to the last query
 };
 
+// What the copy engine reads.
+struct PageMaps {
+  CUtensorMap keys;
+  CUtensorMap values;
+};
+
 template <KvType kStored, int kHead, int kValue>
-__device__ void CopyPages(const AttentionCall& call, const SequenceView& sequence,
-                          const Pages& pages, int head, Room<kStored, kHead, kValue>& room) {
-  const KvView& kv = call.kv;
-  for (int page = pages.begin; page < pages.end; ++page) {
-    const int turn = page - pages.begin;
-    const int stage = turn % kStages;
-    WarpWaitBarrier(&room.empty[stage], turn / kStages % 2 ^ 1);
-    const uint32_t id = call.step.blocks[sequence.block_begin + page];
-    const std::byte* block = call.step.block_memory + int64_t{id} * call.step.block_bytes;
-    const int rows = min(kKeys, pages.held - page * kKeys);
-    CopyPage<kHead>(room.k[stage][0],
-                    reinterpret_cast<const uint16_t*>(block + kv.k_offset) +
-                        int64_t{head} * kKeys * kv.head_dim,
-                    kv.head_dim, rows);
+__device__ void CopyPages(const AttentionCall& call, const PageMaps& maps,
+                          const SequenceView& sequence, const Pages& pages, int head,
+                          Room<kStored, kHead, kValue>& room) {
+  const uint32_t* blocks = call.step.blocks + sequence.block_begin;
+  const bool one = threadIdx.x % kGroupThreads == 0;
+  const int full = pages.held / kKeys;
+  int stage = 0, parity = 1;
+  int page = pages.begin;
+  for (; page < full; ++page) {
+    if (one) {
+      const int id = static_cast<int>(blocks[page]);
+      const auto copy = [&](const CUtensorMap& map, auto& tiles, uint64_t* barrier) {
+        ExpectBytes(barrier, sizeof(tiles));
+#pragma unroll
+        for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); ++i) {
+          CopyBox(SharedAddress(tiles[i]), &map, int(i) * 64, head * kKeys, id,
+                  SharedAddress(barrier));
+        }
+      };
+      WaitBarrier(&room.keys_empty[stage], parity);
+      copy(maps.keys, room.k[stage], &room.keys_full[stage]);
+      WaitBarrier(&room.values_empty[stage], parity);
+      copy(maps.values, room.v[stage], &room.values_full[stage]);
+    }
+    if (++stage == kStages<kHead>) stage = 0, parity ^= 1;
+  }
+  if (page == pages.end) return;
+  // The last page may not be full: what lies behind is anything, and counts as 0. It has its turn
+  // when the others were asked for.
+  __syncwarp();
+  WarpgroupBarrier(1);
+  const std::byte* block = call.step.block_memory + int64_t{blocks[page]} * call.step.block_bytes;
+  const auto copy = [&]<int kWidth>(int64_t offset, int width, uint16_t* tiles, uint64_t* empty,
+                                    uint64_t* there) {
+    WaitBarrier(empty, parity);
+    const auto* from = reinterpret_cast<const uint16_t*>(block + offset);
+    CopyPage<kWidth>(tiles, from + int64_t{head} * kKeys * width, width, pages.held - page * kKeys);
     CommitAsync();
-    CopyPage<kValue>(room.v[stage][0],
-                     reinterpret_cast<const uint16_t*>(block + kv.v_offset) +
-                         int64_t{head} * kKeys * kv.value_dim,
-                     kv.value_dim, rows);
-    CommitAsync();
-    WaitAsync<1>();
-    FenceCopies();
-    Arrive(&room.keys_full[stage]);
     WaitAsync<0>();
     FenceCopies();
-    Arrive(&room.values_full[stage]);
-  }
+    WarpgroupBarrier(1);
+    if (one) Arrive(there);
+  };
+  const KvView& kv = call.kv;
+  copy.template operator()<kHead>(kv.k_offset, kv.head_dim, room.k[stage][0],
+                                  &room.keys_empty[stage], &room.keys_full[stage]);
+  copy.template operator()<kValue>(kv.v_offset, kv.value_dim, room.v[stage][0],
+                                   &room.values_empty[stage], &room.values_full[stage]);
 }
 
 // The same of pages of q8_0: the next one arrives while this one is widened.
@@ -179,9 +244,10 @@ __device__ void WidenPages(const AttentionCall& call, const SequenceView& sequen
   stage_values(pages.begin);
   for (int page = pages.begin; page < pages.end; ++page) {
     const int turn = page - pages.begin;
-    const int stage = turn % kStages;
+    const int stage = turn % kStages<kHead>;
+    const int parity = turn / kStages<kHead> % 2 ^ 1;
     const int rows = min(kKeys, pages.held - page * kKeys);
-    WarpWaitBarrier(&room.empty[stage], turn / kStages % 2 ^ 1);
+    WarpWaitBarrier(&room.keys_empty[stage], parity);
     WaitAsync<1>();
     together();
     WidenPage<kHead>(room.k[stage][0], room.staged_keys, kv.head_dim, rows);
@@ -189,6 +255,7 @@ __device__ void WidenPages(const AttentionCall& call, const SequenceView& sequen
     Arrive(&room.keys_full[stage]);
     together();
     stage_keys(page + 1);
+    WarpWaitBarrier(&room.values_empty[stage], parity);
     WaitAsync<1>();
     together();
     WidenPage<kValue>(room.v[stage][0], room.staged_values, kv.value_dim, rows);
@@ -199,33 +266,195 @@ __device__ void WidenPages(const AttentionCall& call, const SequenceView& sequen
   }
 }
 
-// Joins channels 64 part .. of a page. What was there before the first page is 0, with factor 1.
-template <bool kAll, int kValue>
-__device__ __forceinline__ void JoinPart(const PageSoftmax& page, int part, const PageScores& fresh,
-                                         const float (&before)[2], const float (&after)[2],
+enum class Rising { kNone, kSome };
+
+// Joins channels 64 part .. of a page.
+template <Rising kRising, int kValue>
+__device__ __forceinline__ void JoinPart(int part, const PageScores& fresh, const Joint (&joint)[2],
                                          Running<kValue>& running) {
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const int h = e / 2;
       float& o = running.out[8 * part + j][e];
-      const float joined = fmaf(o, before[h], fresh[j][e] * after[h]);
-      o = kAll || page.any[h] ? joined : o;
+      o = kRising == Rising::kNone ? fmaf(fresh[j][e], joint[e / 2].factor, o)
+                                   : joint[e / 2].Join(o, fresh[j][e]);
     }
   }
 }
 
-// Weights of a page times all its values, 64 channels at a time.
-template <Half kType, bool kAll, int kValue>
-__device__ __forceinline__ void JoinValues(const PageSoftmax& page, const uint32_t (&p)[4][4],
-                                           const uint16_t (&tiles)[kValue / 64][kTileValues],
-                                           const float (&before)[2], const float (&after)[2],
-                                           Running<kValue>& running) {
+// reference::Sigmoid of some values, by a whole warp: the reciprocal of what is not almost infinite
+// has no special cases.
+template <int kCount>
+__device__ __forceinline__ void Sigmoids(float (&x)[kCount]) {
+  float y[kCount];
+  float largest = 0;
 #pragma unroll
-  for (int part = 0; part < kValue / 64; ++part) {
-    PageScores fresh;
-    const uint64_t values = ValueDescriptor(tiles[part]);
+  for (int i = 0; i < kCount; ++i) {
+    y[i] = 1.0f + reference::Exp(-x[i]);
+    largest = fmaxf(largest, y[i]);
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(x[i]) : "f"(y[i]));
+    x[i] = fmaf(x[i], fmaf(-y[i], x[i], 1.0f), x[i]);
+  }
+  if (__any_sync(~0u, largest > 0x1p126f)) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) x[i] = 1.0f / y[i];
+  }
+}
+
+// The results of a warp's 16 queries, the first of which is `first`. They go through shared memory,
+// eight at a time, so that a row's gates and results lie side by side and the code is a short loop.
+template <int kValue>
+__device__ __forceinline__ void StoreRows(const AttentionCall& call, const SequenceView& sequence,
+                                          const QueryRange& range, int kv_head, int first,
+                                          const Division& divide, const Running<kValue>& running,
+                                          float* room) {
+  constexpr int kFours = kValue / 4;                // of a row
+  constexpr int kAtOnce = 4;                        // of a thread
+  constexpr int kBatch = kAtOnce * kWarp / kFours;  // rows
+  const int lane = threadIdx.x % kWarp;
+  const bool gated = call.params.gate.data != nullptr;
+  // Eights of a row lie in an order that depends on the row, so that no bank is met twice.
+  const auto place = [&](int row, int eight) { return room + row * kValue + (eight ^ row) * 8; };
+  // Where four channels of a query are in `view`; null where there are none.
+  const auto find = [&](const View& view, int query, int channel) -> float4* {
+    if (query >= range.end || channel >= call.kv.value_dim) return nullptr;
+    const int of = divide(query);
+    const int64_t head = kv_head * call.group + query - of * call.group;
+    return reinterpret_cast<float4*>(view.data + (sequence.row_begin + of) * view.stride +
+                                     head * call.kv.value_dim + channel);
+  };
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float4 asked[kAtOnce];
+    const auto ask = [&](int row) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int at = i * kWarp + lane;
+        const float4* from =
+            find(call.params.gate, first + 8 * h + row + at / kFours, at % kFours * 4);
+        asked[i] = from == nullptr ? float4{} : *from;
+      }
+    };
+    if (gated) ask(0);
+    __syncwarp();
+    const float inverse = 1.0f / running.sum[h];
+#pragma unroll
+    for (int j = 0; j < kValue / 8; ++j) {
+      *reinterpret_cast<float2*>(place(lane / 4, j) + lane % 4 * 2) = {
+          running.out[j][2 * h] * inverse + 0.0f, running.out[j][2 * h + 1] * inverse + 0.0f};
+    }
+    __syncwarp();
+#pragma unroll 1
+    for (int row = 0; row < 8; row += kBatch) {
+      float gates[kAtOnce][4];
+      if (gated) {
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          gates[i][0] = asked[i].x, gates[i][1] = asked[i].y;
+          gates[i][2] = asked[i].z, gates[i][3] = asked[i].w;
+        }
+        if (row + kBatch < 8) ask(row + kBatch);
+        Sigmoids(reinterpret_cast<float(&)[kAtOnce * 4]>(gates));
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int at = i * kWarp + lane;
+        const int mine = row + at / kFours, four = at % kFours;
+        float4 o = *reinterpret_cast<const float4*>(place(mine, four / 2) + four % 2 * 4);
+        if (gated) {
+          o = {gates[i][0] * o.x, gates[i][1] * o.y, gates[i][2] * o.z, gates[i][3] * o.w};
+        }
+        float4* to = find(call.out, first + 8 * h + mine, four * 4);
+        if (to != nullptr) *to = o;
+      }
+    }
+  }
+}
+
+// A warpgroup that computes: its queries against all pages, in order.
+template <KvType kStored, int kHead, int kValue>
+class Warpgroup {
+ public:
+  static constexpr Half kType = kHalfOf<kStored>;
+  // Where there are registers for them, queries stay there: shared memory has more to do.
+  static constexpr bool kHeld = kHead <= 128 && kStored != KvType::kQ8;
+  static constexpr int kParts = kValue / 64;
+  static constexpr int kTile = kTileValues * 2 >> 4;  // in descriptors
+
+  __device__ Warpgroup(const AttentionCall& call, const SequenceView& sequence,
+                       const QueryRange& range, const Pages& pages, int head, int group,
+                       Room<kStored, kHead, kValue>& room)
+      : call_(call),
+        sequence_(sequence),
+        range_(range),
+        pages_(pages),
+        head_(head),
+        group_(group),
+        room_(room),
+        divide_(call.group) {}
+
+  __device__ void Run() {
+    LoadQueries<kType, kHead>(call_, sequence_, range_, head_, group_, divide_, room_.q[group_][0]);
+    FenceCopies();
+    WarpgroupBarrier(2 + group_);
+    rows_ = RowsOfTile(call_, sequence_, range_, head_, int(threadIdx.x / kWarp));
+    const int first = range_.begin + group_ * kGroupQueries;
+    const int last = min(range_.end, first + kGroupQueries) - 1;
+    const int last_position = sequence_.position + divide_(last);
+    end_ = first <= last ? last_position / kKeys + 1 : pages_.begin;
+    whole_ = CeilDiv(FirstSeen(call_.params, last_position), kKeys);
+    whole_end_ = (sequence_.position + divide_(first) + 1) / kKeys;
+    queries_ = TileDescriptor(room_.q[group_][0]);
+    if constexpr (kHeld) {
+      const int lane = threadIdx.x % kWarp;
+      const int row = int(threadIdx.x % kGroupThreads) / kWarp * kTileQueries + lane % 16;
+#pragma unroll
+      for (int i = 0; i < kHead / 16; ++i) {
+        LoadMatrix4(held_[i], PlaceOf(room_.q[group_][0], row, 2 * i + lane / 16));
+      }
+    }
+    JoinPages();
+    // Where the queries were there is room for half of the results.
+    WarpgroupBarrier(2 + group_);
+    const int warp = int(threadIdx.x % kGroupThreads) / kWarp;
+    StoreRows(call_, sequence_, range_, head_, first + warp * kTileQueries, divide_, running_,
+              reinterpret_cast<float*>(room_.q[group_][0]) + warp * 8 * kValue);
+  }
+
+ private:
+  __device__ __forceinline__ void Leave(uint64_t* barrier) {
+    if (threadIdx.x % kWarp == 0) Arrive(barrier);
+  }
+
+  __device__ __forceinline__ void StartScores(int stage, PageScores& score) {
+    const uint64_t keys = TileDescriptor(room_.k[stage][0]);
+    WarpgroupFence();
+#pragma unroll
+    for (int chunk = 0; chunk < kHead / 64; ++chunk) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const int on = chunk * kTile + 2 * k;
+        if constexpr (kHeld) {
+          WarpgroupMmaRows64<kType, true>(reinterpret_cast<float(&)[32]>(score),
+                                          held_[4 * chunk + k], keys + on, chunk == 0 && k == 0);
+        } else {
+          WarpgroupMma64<kType>(reinterpret_cast<float(&)[32]>(score), queries_ + on, keys + on,
+                                chunk == 0 && k == 0);
+        }
+      }
+    }
+    WarpgroupCommit();
+  }
+  // Weights of a page times 1, and times 64 channels of its values.
+  __device__ __forceinline__ void StartSums(const uint32_t (&p)[4][4], float (&sums)[4]) {
+    const uint64_t ones = OnesDescriptor(room_.ones);
+    WarpgroupFence();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) WarpgroupMmaRows8<kType>(sums, p[k], ones, k == 0);
+  }
+  __device__ __forceinline__ void StartValues(const uint32_t (&p)[4][4], uint64_t values,
+                                              PageScores& fresh) {
     WarpgroupFence();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -233,96 +462,113 @@ __device__ __forceinline__ void JoinValues(const PageSoftmax& page, const uint32
                                 values + k * (2048 >> 4), k == 0);
     }
     WarpgroupCommit();
-    WarpgroupWait<0>();
-    JoinPart<kAll>(page, part, fresh, before, after, running);
   }
-}
 
-template <KvType kStored, int kHead, int kValue>
-__device__ void Compute(const AttentionCall& call, const SequenceView& sequence,
-                        const QueryRange& range, const Pages& pages, int head, int group,
-                        Room<kStored, kHead, kValue>& room) {
-  constexpr Half kType = kHalfOf<kStored>;
-  const int tile = threadIdx.x / kWarp;
-  const TileRows rows = RowsOfTile(call, sequence, range, head, tile);
-  Running<kValue> running;
-#pragma unroll
-  for (int i = 0; i < kValue / 8; ++i) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) running.out[i][e] = 0.0f;
-  }
-  for (int page = pages.begin; page < pages.end; ++page) {
-    const int turn = page - pages.begin;
-    const int stage = turn % kStages;
-    const int parity = turn / kStages % 2;
-    PageScores score;
-    WarpWaitBarrier(&room.keys_full[stage], parity);
-    WarpgroupFence();
-#pragma unroll
-    for (int chunk = 0; chunk < kHead / 64; ++chunk) {
-      const uint64_t a = TileDescriptor(room.q[group][chunk]);
-      const uint64_t b = TileDescriptor(room.k[stage][chunk]);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        WarpgroupMma64<kType>(reinterpret_cast<float(&)[32]>(score), a + 2 * k, b + 2 * k,
-                              chunk == 0 && k == 0);
-      }
-    }
-    WarpgroupCommit();
-    WarpgroupWait<0>();
-    bool all = true;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      all = all && rows.position[h] >= (page + 1) * kKeys - 1 &&
-            FirstSeen(call.params, rows.position[h]) <= page * kKeys;
-    }
-    all = __all_sync(~0u, all);
-    const auto join = [&](auto whole) {
-      constexpr bool kAll = decltype(whole)::value;
-      const PageSoftmax softmax = Weigh<kAll, false>(call.params, rows, page, score);
-      float before[2], after[2];
-      JoinSums(softmax, running, before, after);
-      uint32_t p[4][4];
-      PackWeights<kType>(score, p);
-      WarpWaitBarrier(&room.values_full[stage], parity);
-      JoinValues<kType, kAll>(softmax, p, room.v[stage], before, after, running);
-      running.seen[0] = running.seen[0] || softmax.any[0];
-      running.seen[1] = running.seen[1] || softmax.any[1];
-    };
-    if (all) {
-      join(std::true_type{});
+  __device__ __forceinline__ void WeighPage(int page, PageScores& score, float (&top)[2]) {
+    if (page >= whole_ && page < whole_end_) {
+      Weigh<true, false>(call_.params, rows_, page, score, top);
     } else {
-      join(std::false_type{});
+      Weigh<false, false>(call_.params, rows_, page, score, top);
     }
-    if (threadIdx.x % kWarp == 0) Arrive(&room.empty[stage]);
   }
-  StoreResult(call, rows, 0, running);
-}
+
+  __device__ __forceinline__ void JoinPages() {
+    // Where there are registers for it, 64 channels are joined while the next are computed.
+    constexpr int kAhead = kGroups<kHead> == 2 ? 1 : 0;
+    int stage = 0, parity = 0;
+    for (int page = pages_.begin; page < pages_.end; ++page) {
+      WarpWaitBarrier(&room_.keys_full[stage], parity);
+      if (page < end_) {
+        PageScores score;
+        StartScores(stage, score);
+        WarpgroupWait<0>();
+        Leave(&room_.keys_empty[stage]);
+        float top[2];
+        WeighPage(page, score, top);
+        uint32_t p[4][4];
+        PackWeights<kType>(score, p);
+        Joint joint[2];
+        JoinTops(top, running_, joint);
+        // Most pages of a long context hold nobody's largest score.
+        const bool rising = __any_sync(~0u, joint[0].rises || joint[1].rises);
+        WarpWaitBarrier(&room_.values_full[stage], parity);
+        float sums[4];
+        PageScores fresh[1 + kAhead];
+        const uint64_t values = ValueDescriptor(room_.v[stage][0]);
+        StartSums(p, sums);
+        if (kAhead == 1) StartValues(p, values, fresh[0]);
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+          const int next = part + kAhead;
+          if (next < kParts) StartValues(p, values + next * kTile, fresh[next % (1 + kAhead)]);
+          if (next < kParts) {
+            WarpgroupWait<kAhead>();
+          } else {
+            WarpgroupWait<0>();
+          }
+          const PageScores& done = fresh[part % (1 + kAhead)];
+          if (rising) {
+            JoinPart<Rising::kSome>(part, done, joint, running_);
+          } else {
+            JoinPart<Rising::kNone>(part, done, joint, running_);
+          }
+        }
+        running_.sum[0] = joint[0].Join(running_.sum[0], sums[0]);
+        running_.sum[1] = joint[1].Join(running_.sum[1], sums[2]);
+      } else {
+        Leave(&room_.keys_empty[stage]);
+        WarpWaitBarrier(&room_.values_full[stage], parity);
+      }
+      Leave(&room_.values_empty[stage]);
+      if (++stage == kStages<kHead>) stage = 0, parity ^= 1;
+    }
+  }
+
+  const AttentionCall& call_;
+  const SequenceView& sequence_;
+  const QueryRange& range_;
+  const Pages& pages_;
+  const int head_;
+  const int group_;
+  Room<kStored, kHead, kValue>& room_;
+  const Division divide_;
+  TileRows rows_;
+  int end_;    // behind the last page that a query of this warpgroup sees
+  int whole_;  // pages [whole_, whole_end_) all of them see from end to end
+  int whole_end_;
+  uint64_t queries_;
+  uint32_t held_[kHeld ? kHead / 16 : 1][4];
+  Running<kValue> running_;
+};
 
 template <KvType kStored, int kHead, int kValue>
 __global__ void __launch_bounds__(kThreads<kHead>, 1)
-    ManyQueries(const __grid_constant__ AttentionCall call) {
+    ManyQueries(const __grid_constant__ AttentionCall call, const __grid_constant__ PageMaps maps) {
   if (!kForHopper) return;
-  constexpr Half kType = kHalfOf<kStored>;
   extern __shared__ __align__(1024) std::byte shared[];
   auto& room = *reinterpret_cast<Room<kStored, kHead, kValue>*>(shared);
   WaitForInputs();
   LetNextStart();
-  // The last parts of a prompt have the most pages: they come first.
-  const int index = static_cast<int>(gridDim.x - 1 - blockIdx.x);
+  // The last parts of a prompt have the most pages: they come first, of all heads.
+  const int heads = call.kv.kv_heads;
+  const int index = static_cast<int>((gridDim.x - 1 - blockIdx.x) / heads);
+  const int head = static_cast<int>(blockIdx.x % heads);
   const QueryRange range = FindQueries(call.step, call.group, kQueries<kHead>, index);
   if (range.sequence < 0) return;
   const SequenceView sequence = call.step.sequences[range.sequence];
-  const int head = blockIdx.y;
+  if (threadIdx.x < 8 * 16) {
+    room.ones[threadIdx.x] = kHalfOf<kStored> == Half::kBF16 ? 0x3F80 : 0x3C00;
+    FenceCopies();
+  }
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages; ++i) {
-      InitBarrier(&room.keys_full[i], kGroupThreads);
-      InitBarrier(&room.values_full[i], kGroupThreads);
-      InitBarrier(&room.empty[i], kGroups<kHead> * kGroupThreads / kWarp);
+    for (int i = 0; i < kStages<kHead>; ++i) {
+      constexpr int kCopied = kStored == KvType::kQ8 ? kGroupThreads : 1;
+      InitBarrier(&room.keys_full[i], kCopied);
+      InitBarrier(&room.values_full[i], kCopied);
+      InitBarrier(&room.keys_empty[i], kGroups<kHead> * kGroupThreads / kWarp);
+      InitBarrier(&room.values_empty[i], kGroups<kHead> * kGroupThreads / kWarp);
     }
   }
-  LoadQueries<kType, kHead>(call, sequence, range, head, room.q[0][0]);
-  FenceCopies();
   __syncthreads();
   const int last = sequence.position + (range.end - 1) / call.group;
   const int first = FirstSeen(call.params, sequence.position + range.begin / call.group);
@@ -330,15 +576,15 @@ __global__ void __launch_bounds__(kThreads<kHead>, 1)
   // Said by one thread for all, so that the compiler knows that no warp is divided here.
   const int group = __shfl_sync(~0u, threadIdx.x / kGroupThreads, 0);
   if (group == kGroups<kHead>) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters<kHead>));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters<kStored, kHead>));
     if constexpr (kStored == KvType::kQ8) {
       WidenPages(call, sequence, pages, head, room);
     } else {
-      CopyPages(call, sequence, pages, head, room);
+      CopyPages(call, maps, sequence, pages, head, room);
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters<kHead>));
-    Compute(call, sequence, range, pages, head, group, room);
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters<kStored, kHead>));
+    Warpgroup<kStored, kHead, kValue>(call, sequence, range, pages, head, group, room).Run();
   }
 }
 
@@ -353,8 +599,16 @@ void Launch(Stream stream, const AttentionCall& call) {
   const int64_t queries = int64_t{call.step.rows} * call.group;
   const int64_t parts =
       std::min(queries, CeilDiv<int64_t>(queries, kQueries<kHead>) + call.step.sequence_count);
-  LaunchEarly(kernel, dim3(unsigned(parts), unsigned(call.kv.kv_heads)), kThreads<kHead>, kShared,
-              stream, call);
+  PageMaps maps{};
+  if (kStored != KvType::kQ8) {
+    const KvView& kv = call.kv;
+    const int64_t rows = int64_t{kv.kv_heads} * kKeys;
+    const std::byte* blocks = call.step.block_memory;
+    maps.keys = MakePageMap(blocks + kv.k_offset, call.step.block_bytes, rows, kv.head_dim);
+    maps.values = MakePageMap(blocks + kv.v_offset, call.step.block_bytes, rows, kv.value_dim);
+  }
+  LaunchEarly(kernel, dim3(unsigned(parts * call.kv.kv_heads)), kThreads<kHead>, kShared, stream,
+              call, maps);
 }
 
 template <KvType kStored>
@@ -373,7 +627,10 @@ bool HasManyQueries(const AttentionCall& call) {
   const bool shaped = kv.head_dim <= 256 && kv.value_dim <= 256 && kv.head_dim % chunk == 0 &&
                       kv.value_dim % chunk == 0 && !kv.value_in_key && kv.type != KvType::kF32 &&
                       call.params.softcap == 0;
-  const bool aligned = Aligned16(call.q.data, call.q.stride);
+  const View& gate = call.params.gate;
+  const bool aligned = Aligned16(call.q.data, call.q.stride) &&
+                       Aligned16(call.out.data, call.out.stride) &&
+                       (gate.data == nullptr || Aligned16(gate.data, gate.stride));
   return shaped && aligned && ThisGpu().hopper &&
          int64_t{call.step.rows} * call.group >= int64_t{kGroupQueries} * call.step.sequence_count;
 }

@@ -124,6 +124,15 @@ __device__ __forceinline__ void CopyBox(void* shared, const void* map, int colum
                                         uint64_t* barrier) {
   CopyBox(SharedAddress(shared), map, column, row, SharedAddress(barrier));
 }
+// The same of a map with three dimensions.
+__device__ __forceinline__ void CopyBox(uint32_t shared, const void* map, int column, int row,
+                                        int plane, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared),
+      "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(plane)
+      : "memory");
+}
 // The same to this place in each of the first `blocks` blocks of the cluster, and their barriers.
 __device__ __forceinline__ void CopyBoxTo(int blocks, uint32_t shared, const void* map, int column,
                                           int row, uint32_t barrier) {

@@ -28,8 +28,12 @@ struct Matrix {
   int64_t stride;  // bytes
 };
 
-CUtensorMap Make(const Matrix& matrix, const ByteBox& box) {
+const Encode& Encoder() {
   static const Encode encode = FindEncode();
+  return encode;
+}
+
+CUtensorMap Make(const Matrix& matrix, const ByteBox& box) {
   CUtensorMap map;
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(matrix.cols),
                               static_cast<cuuint64_t>(matrix.rows)};
@@ -37,11 +41,11 @@ CUtensorMap Make(const Matrix& matrix, const ByteBox& box) {
   const cuuint32_t sides[] = {static_cast<cuuint32_t>(box.bytes / matrix.element_bytes),
                               static_cast<cuuint32_t>(box.rows)};
   const cuuint32_t steps[] = {1, 1};
-  CHECK(encode(&map, matrix.type, 2, const_cast<void*>(matrix.data), sizes, strides, sides, steps,
-               CU_TENSOR_MAP_INTERLEAVE_NONE,
-               box.swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS);
+  CHECK(Encoder()(&map, matrix.type, 2, const_cast<void*>(matrix.data), sizes, strides, sides,
+                  steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                  box.swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS);
   return map;
 }
 
@@ -52,6 +56,22 @@ CUtensorMap MakeTensorMap(const uint16_t* data, int64_t rows, int64_t cols, int6
   // Which 16-bit type it is would only matter for arithmetic on the way, of which there is none.
   return Make({CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, data, rows, cols, stride * 2},
               {128, box_rows, true});
+}
+
+CUtensorMap MakePageMap(const void* data, int64_t block_bytes, int64_t rows, int64_t cols) {
+  constexpr cuuint64_t kBlocks = 1 << 30;  // more than there can be
+  CUtensorMap map;
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows),
+                              kBlocks};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(cols * 2),
+                                static_cast<cuuint64_t>(block_bytes)};
+  const cuuint32_t sides[] = {64, 64, 1};
+  const cuuint32_t steps[] = {1, 1, 1};
+  CHECK(Encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, const_cast<void*>(data), sizes, strides,
+                  sides, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS);
+  return map;
 }
 
 CUtensorMap MakeFloatMap(const float* data, int64_t rows, int64_t cols, int64_t stride,

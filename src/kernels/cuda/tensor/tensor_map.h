@@ -13,6 +13,11 @@ namespace reprise::cuda {
 CUtensorMap MakeTensorMap(const uint16_t* data, int64_t rows, int64_t cols, int64_t stride,
                           int box_rows);
 
+// The keys or values of a layer in all blocks of K/V: [blocks, rows, cols] of 16-bit values, rows
+// one behind another, blocks `block_bytes` apart; in boxes of 64 x 64 of one block, likewise.
+// REQUIRES: data, rows and block_bytes are multiples of 16 bytes.
+CUtensorMap MakePageMap(const void* data, int64_t block_bytes, int64_t rows, int64_t cols);
+
 // Rows of f32 as the copy engine writes them: boxes of `box_rows` x 32 values, swizzled likewise.
 // REQUIRES: the same.
 CUtensorMap MakeFloatMap(const float* data, int64_t rows, int64_t cols, int64_t stride,

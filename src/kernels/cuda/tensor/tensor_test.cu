@@ -555,6 +555,7 @@ void AttentionTest::Run(const std::vector<Piece>& pieces) {
 TEST_P(AttentionTest, OneRowOfOneSequence) { Run({{700, 1}}); }
 TEST_P(AttentionTest, AStartingPrompt) { Run({{0, 83}}); }
 TEST_P(AttentionTest, LongPromptsBehindContexts) { Run({{301, 150}, {0, 70}, {64, 64}}); }
+TEST_P(AttentionTest, ManyPages) { Run({{1100, 70}}); }
 TEST_P(AttentionTest, SequencesOfAllKinds) {
   Run({{0, 1}, {63, 2}, {64, 1}, {200, 70}, {5, 130}, {300, 1}});
 }

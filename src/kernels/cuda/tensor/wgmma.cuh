@@ -92,17 +92,43 @@ __device__ __forceinline__ void WarpgroupMma32(float (&acc)[16], uint64_t a, uin
                   : "l"(a), "l"(b), "r"(int(first)));
   }
 }
-// A from registers, B [16, 64] from shared memory, rows of 64 values.
-template <Half kType>
+// A from registers; B [16, 64] from shared memory, rows of 64 values, or B [64, 16]^T.
+template <Half kType, bool kTransposed = false>
 __device__ __forceinline__ void WarpgroupMmaRows64(float (&acc)[32], const uint32_t (&a)[4],
                                                    uint64_t b, bool first) {
   if constexpr (kType == Half::kBF16) {
-    REPRISE_WGMMA("64", "bf16", REPRISE_WGMMA_REGISTERS_32, "{%32, %33, %34, %35}, %36, p, 1, 1, 1",
-                  "%37", REPRISE_WGMMA_SUMS_32(0)
+    if constexpr (kTransposed) {
+      REPRISE_WGMMA("64", "bf16", REPRISE_WGMMA_REGISTERS_32,
+                    "{%32, %33, %34, %35}, %36, p, 1, 1, 0", "%37", REPRISE_WGMMA_SUMS_32(0)
+                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(first)));
+    } else {
+      REPRISE_WGMMA("64", "bf16", REPRISE_WGMMA_REGISTERS_32,
+                    "{%32, %33, %34, %35}, %36, p, 1, 1, 1", "%37", REPRISE_WGMMA_SUMS_32(0)
+                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(first)));
+    }
+  } else {
+    if constexpr (kTransposed) {
+      REPRISE_WGMMA("64", "f16", REPRISE_WGMMA_REGISTERS_32,
+                    "{%32, %33, %34, %35}, %36, p, 1, 1, 0", "%37", REPRISE_WGMMA_SUMS_32(0)
+                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(first)));
+    } else {
+      REPRISE_WGMMA("64", "f16", REPRISE_WGMMA_REGISTERS_32,
+                    "{%32, %33, %34, %35}, %36, p, 1, 1, 1", "%37", REPRISE_WGMMA_SUMS_32(0)
+                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(first)));
+    }
+  }
+}
+// A from registers, B [8, 16]^T from shared memory, as it is (no swizzle).
+template <Half kType>
+__device__ __forceinline__ void WarpgroupMmaRows8(float (&acc)[4], const uint32_t (&a)[4],
+                                                  uint64_t b, bool first) {
+  if constexpr (kType == Half::kBF16) {
+    REPRISE_WGMMA("8", "bf16", "%0, %1, %2, %3", "{%4, %5, %6, %7}, %8, p, 1, 1, 0", "%9",
+                  REPRISE_WGMMA_SUMS(0)
                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(first)));
   } else {
-    REPRISE_WGMMA("64", "f16", REPRISE_WGMMA_REGISTERS_32, "{%32, %33, %34, %35}, %36, p, 1, 1, 1",
-                  "%37", REPRISE_WGMMA_SUMS_32(0)
+    REPRISE_WGMMA("8", "f16", "%0, %1, %2, %3", "{%4, %5, %6, %7}, %8, p, 1, 1, 0", "%9",
+                  REPRISE_WGMMA_SUMS(0)
                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(first)));
   }
 }

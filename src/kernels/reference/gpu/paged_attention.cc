@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/reference/gpu/paged_attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "kernels/reference/gpu/power2.h"
 #include "kernels/reference/math.h"
 #include "tensor/half.h"
 
@@ -14,27 +16,30 @@ namespace {
 uint16_t RoundTo(Half type, float x) { return type == Half::kF16 ? F32ToF16(x) : F32ToBF16(x); }
 
 struct Softmax {
-  float max = -std::numeric_limits<float>::infinity();
+  float top = -std::numeric_limits<float>::infinity();
   float sum = 0;
   uint16_t weight[kPage] = {};
 };
 
 Softmax SoftmaxOf(const PagedQuery& query, const uint16_t* q, const PageView& page) {
   Softmax result;
+  const float unit = UnitOfScores(query.scale, query.softcap);
   float score[kPage];
+  float max = -std::numeric_limits<float>::infinity();
   for (int c = page.first; c < page.end; ++c) {
-    float s = TensorChain(query.type, q, page.k + c * query.head_dim, query.head_dim) * query.scale;
-    if (query.softcap != 0) s = query.softcap * Tanh(s / query.softcap);
+    float s = TensorChain(query.type, q, page.k + c * query.head_dim, query.head_dim);
+    if (query.softcap != 0) s = query.softcap * Tanh(s * query.scale / query.softcap);
     score[c] = s;
-    result.max = s > result.max ? s : result.max;
+    max = s > max ? s : max;
   }
-  float lanes[4] = {};
+  result.top = TopOfScores(max, unit);
+  uint16_t ones[kPage];
   for (int c = page.first; c < page.end; ++c) {
-    const float p = Exp(score[c] - result.max);
-    lanes[c % 8 / 2] += p;
+    const float p = WeightOfScore(score[c], unit, ShiftOfTop(result.top));
     result.weight[c] = RoundTo(query.type, p);
   }
-  result.sum = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+  std::fill(ones, ones + kPage, RoundTo(query.type, 1));
+  result.sum = TensorChain(query.type, result.weight, ones, kPage);
   return result;
 }
 
@@ -44,27 +49,27 @@ void AttendPages(const PagedQuery& query, const float* q, std::span<const PageVi
                  float* out) {
   std::vector<uint16_t> rounded(size_t(query.head_dim));
   for (int i = 0; i < query.head_dim; ++i) rounded[size_t(i)] = RoundTo(query.type, q[i]);
-  float max = 0;
+  float top = -std::numeric_limits<float>::infinity();
   float sum = 0;
-  bool any = false;
+  std::fill(out, out + query.value_dim, 0.0f);
   for (const PageView& page : pages) {
     if (page.first >= page.end) continue;
     const Softmax softmax = SoftmaxOf(query, rounded.data(), page);
-    const float together = any && max > softmax.max ? max : softmax.max;
-    const float a = any ? Exp(max - together) : 0;
-    const float b = any ? Exp(softmax.max - together) : 1;
+    const bool rises = softmax.top > top;
+    const float factor = Power2OfInteger(rises ? top - softmax.top : softmax.top - top);
+    const auto join = [&](float before, float fresh) {
+      return rises ? std::fma(before, factor, fresh) : std::fma(fresh, factor, before);
+    };
     for (int v = 0; v < query.value_dim; ++v) {
       uint16_t column[kPage] = {};
       for (int c = page.first; c < page.end; ++c) column[c] = page.v[c * query.v_stride + v];
-      const float o = TensorChain(query.type, softmax.weight, column, kPage);
-      out[v] = any ? std::fma(out[v], a, o * b) : o;
+      out[v] = join(out[v], TensorChain(query.type, softmax.weight, column, kPage));
     }
-    sum = any ? std::fma(sum, a, softmax.sum * b) : softmax.sum;
-    max = together;
-    any = true;
+    sum = join(sum, softmax.sum);
+    top = rises ? softmax.top : top;
   }
   const float inverse = 1.0f / sum;
-  for (int v = 0; v < query.value_dim; ++v) out[v] *= inverse;
+  for (int v = 0; v < query.value_dim; ++v) out[v] = out[v] * inverse + 0.0f;
 }
 
 }  // namespace reprise::reference

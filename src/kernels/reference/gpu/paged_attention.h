@@ -10,19 +10,21 @@
 // CUDA kernel's bits. One query of one head over pages of 64 positions, in position order:
 //
 //   q rounded to the type of K (nearest even), not scaled before
-//   s_c = chain(q, k_c) * scale          over the head's channels (tensor_core.h)
-//   s_c = cap * tanh(s_c / cap)          where there is a soft cap
-//   m = the largest visible s_c; p_c = exp(s_c - m); p_c = 0 where c is not visible
-//   l = visible p_c in four lanes, c to lane c % 8 / 2, each a sum in ascending c from +0;
-//       (l0 + l1) + (l2 + l3)
-//   o_v = chain over the 64 positions of (p_c rounded to the type of V) with v_c; a position that
-//   is
-//       not visible counts as p = v = 0
-//   join: the first page with a visible position is taken as it is; then
-//       m' = max(m, m_page), a = exp(m - m'), b = exp(m_page - m'),
-//       l = fma(l, a, l_page * b), o = fma(o, a, o_page * b)
-//   out = o * (1 / l)
-// No number of splits enters: any division of the pages among blocks gives these bits.
+//   s_c = chain(q, k_c)                  over the head's channels (tensor_core.h)
+//   where there is a soft cap, s_c = cap * tanh(s_c * scale / cap)
+//   m = the largest visible exponent of two, rounded up to an integer (power2.h)
+//   p_c = 4 * 2^(exponent - m) as WeightOfScore has it, rounded to the type of V; 0 where c is not
+//       visible
+//   l = chain over the 64 positions of p_c with 1
+//   o_v = chain over the 64 positions of p_c with v_c; where c is not visible v_c counts as 0
+//   join, with m = -infinity and l = o = +0 before the first page; a page without visible positions
+//       changes nothing (m_page = -infinity, l_page = o_page = 0):
+//       m_page > m:  a = 2^(m - m_page), l = fma(l, a, l_page), o = fma(o, a, o_page), m = m_page
+//       otherwise:   a = 2^(m_page - m), l = fma(l_page, a, l), o = fma(o_page, a, o)
+//   out = o * (1 / l) + 0, so that no zero has a sign
+// No number of splits enters: any division of the pages among blocks gives these bits. Maxima are
+// integers, so that the factor of a join costs no polynomial.
+// The scale is positive, and exponents are below 2^17.
 namespace reprise::reference {
 
 inline constexpr int kPage = 64;
