@@ -173,11 +173,12 @@ void CudaBackend::ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, 
   const ScratchScope scope(scratch);
   Activations rows(stream(), scratch, x);
   const bool gather = input == ExpertInput::kRows;
-  for (const ExpertProjection& projection : projections) {
-    const CudaMatrix& stack = CudaMatrixOf(*projection.weights);
+  std::vector<QuantisedProduct> quantised;  // those of one form, in one launch
+  for (size_t i = 0; i < projections.size(); ++i) {
+    const CudaMatrix& stack = CudaMatrixOf(*projections[i].weights);
     const int count = static_cast<int>(stack.shape().count);
     const PlanView view{Raw(plan.begin), Raw(plan.row), Raw(plan.slot), count, plan.slots};
-    const View out = ViewOf(projection.out);
+    const View out = ViewOf(projections[i].out);
     switch (stack.form()) {
       case ActivationForm::kF32:
         ExpertsProductF32(stream(), stack.f32(), view, gather, rows.f32(), out);
@@ -187,10 +188,17 @@ void CudaBackend::ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, 
                       stack.half_groups(view.begin, gather ? view.row : nullptr), nullptr, out);
         break;
       case ActivationForm::kBlock32:
-      case ActivationForm::kBlock256:
-        ExpertsProductQuantised(stream(), stack.quantised(), view, gather,
-                                rows.quantised(stack.form()), out);
+      case ActivationForm::kBlock256: {
+        quantised.push_back({stack.quantised(), nullptr, out});
+        const auto alike = [&](const ExpertProjection& other) {
+          const CudaMatrix& next = CudaMatrixOf(*other.weights);
+          return next.form() == stack.form() && next.shape().count == count;
+        };
+        if (i + 1 < projections.size() && alike(projections[i + 1])) break;
+        ExpertsProductsQuantised(stream(), quantised, view, gather, rows.quantised(stack.form()));
+        quantised.clear();
         break;
+      }
     }
   }
 }

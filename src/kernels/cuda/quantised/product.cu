@@ -22,22 +22,30 @@ void Launch(Stream stream, std::span<const ProductOperands> products, int64_t sl
   }
 }
 
+// Those that lie side by side and have one type of weights in one launch.
+void LaunchAlike(Stream stream, std::span<const ProductOperands> products, int64_t slots,
+                 int64_t tokens) {
+  const auto type = [](const ProductOperands& one) { return one.weight.layout.dtype; };
+  while (!products.empty()) {
+    size_t count = 1;
+    while (count < products.size() && count < ProductList::kMost &&
+           type(products[count]) == type(products[0])) {
+      ++count;
+    }
+    Launch(stream, products.first(count), slots, tokens);
+    products = products.subspan(count);
+  }
+}
+
 }  // namespace
 
 void ProductsQuantised(Stream stream, std::span<const QuantisedProduct> products,
                        const QuantisedView& x) {
-  std::vector<ProductOperands> alike;
-  const auto launch = [&] {
-    if (!alike.empty()) Launch(stream, alike, x.rows, x.rows);
-    alike.clear();
-  };
+  std::vector<ProductOperands> all;
   for (const QuantisedProduct& one : products) {
-    if (one.y.cols == 0) continue;
-    const bool other = !alike.empty() && alike[0].weight.layout.dtype != one.weight.layout.dtype;
-    if (other || alike.size() == ProductList::kMost) launch();
-    alike.push_back({one.weight, one.bias, x, one.y, nullptr, nullptr, 0});
+    if (one.y.cols > 0) all.push_back({one.weight, one.bias, x, one.y, nullptr, nullptr, 0});
   }
-  launch();
+  LaunchAlike(stream, all, x.rows, x.rows);
 }
 
 void ProductQuantised(Stream stream, const QuantisedMatrix& weight, const float* bias,
@@ -46,13 +54,17 @@ void ProductQuantised(Stream stream, const QuantisedMatrix& weight, const float*
   ProductsQuantised(stream, one, x);
 }
 
-void ExpertsProductQuantised(Stream stream, const QuantisedMatrix& weight, const PlanView& plan,
-                             bool gather, const QuantisedView& x, const View& y) {
+void ExpertsProductsQuantised(Stream stream, std::span<const QuantisedProduct> products,
+                              const PlanView& plan, bool gather, const QuantisedView& x) {
+  std::vector<ProductOperands> all;
+  const int32_t* row = gather ? plan.row : nullptr;
+  for (const QuantisedProduct& one : products) {
+    if (one.y.cols > 0) {
+      all.push_back({one.weight, nullptr, x, one.y, plan.begin, row, plan.experts});
+    }
+  }
   // The rows of one expert are at least one, and on average more where most experts have some.
-  if (y.cols == 0) return;
-  const ProductOperands one[] = {
-      {weight, nullptr, x, y, plan.begin, gather ? plan.row : nullptr, plan.experts}};
-  Launch(stream, one, plan.slots, (plan.slots + plan.experts - 1) / plan.experts);
+  LaunchAlike(stream, all, plan.slots, (plan.slots + plan.experts - 1) / plan.experts);
 }
 
 }  // namespace reprise::cuda

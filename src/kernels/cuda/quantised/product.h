@@ -27,8 +27,8 @@ void ProductsQuantised(Stream stream, std::span<const QuantisedProduct> products
                        const QuantisedView& x);
 
 // Rows of y in the slots of a plan: slot s of expert e is x[plan.row[s]] (x[s] where `gather` is
-// false) times the weights of e. weight: the stack of plan.experts matrices of y.cols rows.
-void ExpertsProductQuantised(Stream stream, const QuantisedMatrix& weight, const PlanView& plan,
-                             bool gather, const QuantisedView& x, const View& y);
+// false) times the weights of e, each a stack of plan.experts matrices of y.cols rows. No bias.
+void ExpertsProductsQuantised(Stream stream, std::span<const QuantisedProduct> products,
+                              const PlanView& plan, bool gather, const QuantisedView& x);
 
 }  // namespace reprise::cuda

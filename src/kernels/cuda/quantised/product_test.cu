@@ -224,18 +224,21 @@ TEST_P(QuantisedProducts, Experts) {
       for (const bool gather : {true, false}) {
         TestActivations x(BlockOf(dtype), {gather ? x_rows : slots, cols}, rng_);
         x.Quantise(cpu_.pool());
-        DeviceRows y({slots, outputs, 2}, rng_);
+        DeviceRows y({slots, outputs, 2}, rng_), again({slots, outputs, 2}, rng_);
         for (int e = 0; e < experts; ++e) {
           const int64_t from = begin[size_t(e)], count = begin[size_t(e) + 1] - from;
           cpu_.pool().ParallelFor(count * outputs, 1, [&](int64_t first, int64_t last) {
             for (int64_t i = first; i < last; ++i) {
               const int64_t s = from + i / outputs, r = i % outputs;
-              y.at(s, r) = weight.Expected(e * outputs + r, x, gather ? row[size_t(s)] : s);
+              y.at(s, r) = again.at(s, r) =
+                  weight.Expected(e * outputs + r, x, gather ? row[size_t(s)] : s);
             }
           });
         }
-        ExpertsProductQuantised(nullptr, weight.matrix(), plan, gather, x.view(), y.view());
-        ASSERT_TRUE(y.Same()) << experts << " experts, " << slots << " slots";
+        const QuantisedProduct two[] = {{weight.matrix(), nullptr, y.view()},
+                                        {weight.matrix(), nullptr, again.view()}};
+        ExpertsProductsQuantised(nullptr, two, plan, gather, x.view());
+        ASSERT_TRUE(y.Same() && again.Same()) << experts << " experts, " << slots << " slots";
       }
     }
   }

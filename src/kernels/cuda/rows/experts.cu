@@ -14,33 +14,24 @@ constexpr int kMaxGroups = 64;
 
 // Reductions over the scores of one row by one warp.
 
-// The larger of two candidates: a number before none, the larger value, then the lower index.
-struct Candidate {
-  float value;
-  int index;
-};
-__device__ bool Before(const Candidate& a, const Candidate& b) {
-  const bool a_none = a.value != a.value, b_none = b.value != b.value;
-  if (a_none != b_none) return b_none;
-  if (!a_none && a.value != b.value) return a.value > b.value;
-  return a.index < b.index;
+// Larger for larger values; the same for both zeros, 0 for what is no number.
+__device__ uint32_t OrderOf(float value) {
+  const uint32_t bits = __float_as_uint(value + 0.0f);
+  const uint32_t order = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+  return value != value ? 0 : order;
 }
 
 // The index of the largest of `count` values, the lowest of equals. Where all are NaN: the last,
 // as on the CPU.
-__device__ Candidate Best(const float* values, int count, int lane) {
-  Candidate best = {NAN, INT32_MAX};
+__device__ int Best(const float* values, int count, int lane) {
+  uint32_t order = 0, index = UINT32_MAX;
   for (int i = lane; i < count; i += 32) {
-    const Candidate candidate = {values[i], i};
-    if (Before(candidate, best)) best = candidate;
+    const uint32_t other = OrderOf(values[i]);
+    if (other > order) order = other, index = uint32_t(i);
   }
-  for (int half = 16; half > 0; half /= 2) {
-    const Candidate other = {__shfl_xor_sync(kFullWarp, best.value, half),
-                             __shfl_xor_sync(kFullWarp, best.index, half)};
-    if (Before(other, best)) best = other;
-  }
-  if (best.value != best.value) best.index = count - 1;
-  return best;
+  const uint32_t best = __reduce_max_sync(kFullWarp, order);
+  if (best == 0) return count - 1;
+  return int(__reduce_min_sync(kFullWarp, order == best ? index : UINT32_MAX));
 }
 
 __device__ float LargestBeside(const float* values, int count, int left_out, int lane) {
@@ -60,17 +51,17 @@ __device__ void KeepBestGroups(const RoutingParams& params, int experts, float* 
                                float* scores, int lane) {
   const int width = experts / params.groups;
   for (int g = 0; g < params.groups; ++g) {
-    const Candidate first = Best(scores + g * width, width, lane);
-    const float second = LargestBeside(scores + g * width, width, first.index, lane);
-    if (lane == 0) worth[g] = scores[g * width + first.index] + second;
+    const int first = Best(scores + g * width, width, lane);
+    const float second = LargestBeside(scores + g * width, width, first, lane);
+    if (lane == 0) worth[g] = scores[g * width + first] + second;
   }
   __syncwarp();
   uint64_t kept = 0;
   for (int n = 0; n < params.group_top_k; ++n) {
-    const Candidate best = Best(worth, params.groups, lane);
-    kept |= uint64_t{1} << best.index;
+    const int best = Best(worth, params.groups, lane);
+    kept |= uint64_t{1} << best;
     __syncwarp();
-    if (lane == 0) worth[best.index] = -INFINITY;
+    if (lane == 0) worth[best] = -INFINITY;
     __syncwarp();
   }
   for (int e = lane; e < experts; e += 32) {
@@ -123,7 +114,7 @@ __global__ void __launch_bounds__(32)
   float* weights = routing.weights + int64_t{blockIdx.x} * params.top_k;
   float sum = 0;
   for (int k = 0; k < params.top_k; ++k) {
-    const int best = Best(score, experts, lane).index;
+    const int best = Best(score, experts, lane);
     sum += probability[best];
     __syncwarp();
     if (lane == 0) {

@@ -91,9 +91,30 @@ __device__ inline bool FindGroup(const ProductOperands& operands, int index, int
   return false;
 }
 
+// The same for groups of one row, which need no counting: as many experts are before it as end
+// there.
+__device__ inline bool FindRow(const ProductOperands& operands, int index, TokenGroup* group) {
+  if (operands.begin == nullptr) return FindGroup(operands, index, 1, group);
+  constexpr int kAtOnce = 4;  // are asked for before the first is looked at
+  const int lane = threadIdx.x % 32;
+  int expert = 0;
+  for (int first = 0; first < operands.experts; first += 32 * kAtOnce) {
+    int end[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int e = first + 32 * i + lane;
+      end[i] = e < operands.experts ? operands.begin[e + 1] : INT32_MAX;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) expert += __popc(__ballot_sync(kFullWarp, end[i] <= index));
+  }
+  *group = {index, index + 1, expert * operands.y.cols};
+  return expert < operands.experts;
+}
+
 // The most groups there can be.
 inline unsigned GroupCount(const ProductOperands& operands, int64_t slots, int tokens) {
-  if (operands.begin == nullptr) return RowBlocks(Blocks(slots, tokens));
+  if (operands.begin == nullptr || tokens == 1) return RowBlocks(Blocks(slots, tokens));
   const int64_t partial = operands.experts < slots ? operands.experts : slots;
   return RowBlocks(slots / tokens + partial);
 }

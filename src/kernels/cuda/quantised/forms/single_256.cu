@@ -162,18 +162,18 @@ __global__ void __launch_bounds__(32 * kWarps)
   const int64_t first = (int64_t{block} * kWarps + warp) * kRows;
   if (first >= operands.y.cols) return;
   TokenGroup group;
-  for (int index = static_cast<int>(blockIdx.y); FindGroup(operands, index, 1, &group);
+  for (int index = static_cast<int>(blockIdx.y); FindRow(operands, index, &group);
        index += static_cast<int>(gridDim.y)) {
     WarpProduct<kType, kRows>(operands, group, first, shares[warp]);
   }
 }
 
-// Small matrices are spread over more warps.
+// Where there is little to do it is spread over more warps.
 template <DType kType>
 void LaunchType(Stream stream, std::span<const ProductOperands> products, int64_t slots) {
-  constexpr int64_t kSmall = 4096;  // rows
+  constexpr int64_t kSmall = 4096;  // rows of weights, of all tokens
   int64_t rows = 0;
-  for (const ProductOperands& one : products) rows += one.y.cols;
+  for (const ProductOperands& one : products) rows += one.y.cols * slots;
   const auto launch = [&]<int kRows>(std::integral_constant<int, kRows>) {
     const ProductList list(products, kWarps * kRows);
     const dim3 grid(unsigned(list.begin[ProductList::kMost]), GroupCount(products[0], slots, 1));
