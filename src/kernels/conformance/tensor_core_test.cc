@@ -211,7 +211,7 @@ TEST(PagedAttentionTest, WhatIsNotVisibleDoesNotMatter) {
   }
   AttendPages(query, q.data(), {&page, 1}, again.data());
   EXPECT_EQ(out, again);
-  EXPECT_EQ(out[0], 2.0f);
+  EXPECT_FLOAT_EQ(out[0], 2.0f);
 }
 
 // Any cut of the rows gives the same bits, and the values are those of the CPU's scan but for

@@ -255,11 +255,24 @@ __global__ void __launch_bounds__(kThreads)
   LetNextStart();
   const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (column >= y.cols) return;
+  constexpr int kAtOnce = 8;  // slots that are asked for before the first is added
   for (int64_t t = blockIdx.y; t < y.rows; t += gridDim.y) {
+    const int64_t pairs = t * routing.top_k;
     float sum = y.data[t * y.stride + column];
-    for (int k = 0; k < routing.top_k; ++k) {
-      const int64_t pair = t * routing.top_k + k;
-      sum = fmaf(routing.weights[pair], slots.data[slot[pair] * slots.stride + column], sum);
+    for (int first = 0; first < routing.top_k; first += kAtOnce) {
+      int32_t from[kAtOnce];
+      float weight[kAtOnce], value[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int64_t pair = pairs + min(first + k, routing.top_k - 1);
+        from[k] = slot[pair], weight[k] = routing.weights[pair];
+      }
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) value[k] = slots.data[from[k] * slots.stride + column];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (first + k < routing.top_k) sum = fmaf(weight[k], value[k], sum);
+      }
     }
     y.data[t * y.stride + column] = sum;
   }

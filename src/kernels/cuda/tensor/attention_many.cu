@@ -30,7 +30,9 @@ constexpr int kTileValues = 64 * 64;  // rows of 64 values, swizzled by 128 byte
 
 // Registers: what a copying thread gives up, computing ones take.
 template <KvType kStored, int kHead>
-constexpr int kFewRegisters = kGroups<kHead> == 3 && kStored != KvType::kQ8 ? 32 : 40;
+constexpr int kFewRegisters = kGroups<kHead> == 2      ? 48
+                              : kStored != KvType::kQ8 ? 32
+                                                       : 40;
 template <KvType kStored, int kHead>
 constexpr int kManyRegisters = kGroups<kHead> == 2      ? 232
                                : kStored != KvType::kQ8 ? 160
@@ -377,8 +379,9 @@ template <KvType kStored, int kHead, int kValue>
 class Warpgroup {
  public:
   static constexpr Half kType = kHalfOf<kStored>;
-  // Where there are registers for them, queries stay there: shared memory has more to do.
-  static constexpr bool kHeld = kHead <= 128 && kStored != KvType::kQ8;
+  // As many sixteens of the queries' channels as there are registers for stay there: shared memory
+  // has more to do.
+  static constexpr int kHeld = kHead > 128 || kStored == KvType::kQ8 ? 0 : std::min(7, kHead / 16);
   static constexpr int kParts = kValue / 64;
   static constexpr int kTile = kTileValues * 2 >> 4;  // in descriptors
 
@@ -406,20 +409,21 @@ class Warpgroup {
     whole_ = CeilDiv(FirstSeen(call_.params, last_position), kKeys);
     whole_end_ = (sequence_.position + divide_(first) + 1) / kKeys;
     queries_ = TileDescriptor(room_.q[group_][0]);
-    if constexpr (kHeld) {
-      const int lane = threadIdx.x % kWarp;
-      const int row = int(threadIdx.x % kGroupThreads) / kWarp * kTileQueries + lane % 16;
+    const int lane = threadIdx.x % kWarp;
+    const int warp = int(threadIdx.x % kGroupThreads) / kWarp;
 #pragma unroll
-      for (int i = 0; i < kHead / 16; ++i) {
-        LoadMatrix4(held_[i], PlaceOf(room_.q[group_][0], row, 2 * i + lane / 16));
-      }
+    for (int i = 0; i < kHeld; ++i) {
+      LoadMatrix4(held_[i],
+                  PlaceOf(room_.q[group_][0], warp * kTileQueries + lane % 16, 2 * i + lane / 16));
     }
     JoinPages();
-    // Where the queries were there is room for half of the results.
+    // Where the queries were there is room for half of the results. What was said about the
+    // sequence is read again: meanwhile registers were scarce.
     WarpgroupBarrier(2 + group_);
-    const int warp = int(threadIdx.x % kGroupThreads) / kWarp;
-    StoreRows(call_, sequence_, range_, head_, first + warp * kTileQueries, divide_, running_,
-              reinterpret_cast<float*>(room_.q[group_][0]) + warp * 8 * kValue);
+    const SequenceView sequence = call_.step.sequences[range_.sequence];
+    StoreRows(call_, sequence, range_, head_,
+              range_.begin + group_ * kGroupQueries + warp * kTileQueries, Division(call_.group),
+              running_, reinterpret_cast<float*>(room_.q[group_][0]) + warp * 8 * kValue);
   }
 
  private:
@@ -435,7 +439,7 @@ class Warpgroup {
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         const int on = chunk * kTile + 2 * k;
-        if constexpr (kHeld) {
+        if (4 * chunk + k < kHeld) {
           WarpgroupMmaRows64<kType, true>(reinterpret_cast<float(&)[32]>(score),
                                           held_[4 * chunk + k], keys + on, chunk == 0 && k == 0);
         } else {
@@ -537,7 +541,7 @@ class Warpgroup {
   int whole_;  // pages [whole_, whole_end_) all of them see from end to end
   int whole_end_;
   uint64_t queries_;
-  uint32_t held_[kHeld ? kHead / 16 : 1][4];
+  uint32_t held_[kHeld + 1][4];
   Running<kValue> running_;
 };
 

@@ -78,24 +78,40 @@ __device__ Share Multiply(const Part<kType>& part, const uint2* grid, const Toke
   return share;
 }
 
-// One row's chain over `blocks` blocks from `block` on. shares: 8 of each block.
+// What one row's chain needs of the blocks of a chunk besides their shares.
+struct ChunkScales {
+  uint32_t row[kChunkBlocks];
+  float x[kChunkBlocks];
+
+  // Of blocks [block, block + blocks).
+  template <DType kType>
+  __device__ void Load(const RowPlanes<kType>& planes, const float* x_scale, int64_t block,
+                       int blocks) {
+#pragma unroll
+    for (int b = 0; b < kChunkBlocks; ++b) {
+      if (b >= blocks) break;
+      row[b] = planes.Scales(block + b);
+      x[b] = x_scale[block + b];
+    }
+  }
+};
+
+// One row's chain over `blocks` blocks. shares: 8 of each block.
 template <DType kType>
-__device__ float Fold(const Share* shares, const RowPlanes<kType>& row, const float* x_scale,
-                      int64_t block, int blocks, float total) {
+__device__ float Fold(const Share* shares, const ChunkScales& scales, int blocks, float total) {
 #pragma unroll
   for (int b = 0; b < kChunkBlocks; ++b) {
     if (b >= blocks) break;
-    const uint32_t scales = row.Scales(block + b);
-    const float dx = x_scale[block + b];
     Share of_block = {};
 #pragma unroll
     for (int s = 0; s < 8; ++s) {
       of_block.sum += shares[8 * b + s].sum;
       if constexpr (UnitTraits<kType>::kMinimum) of_block.least += shares[8 * b + s].least;
     }
-    total = fmaf(BlockScale<kType>(scales) * dx, __int2float_rn(of_block.sum), total);
+    total =
+        fmaf(BlockScale<kType>(scales.row[b]) * scales.x[b], __int2float_rn(of_block.sum), total);
     if constexpr (UnitTraits<kType>::kMinimum) {
-      const float least = BlockMinimum(scales) * dx;
+      const float least = BlockMinimum(scales.row[b]) * scales.x[b];
       total = fmaf(-least, __int2float_rn(of_block.least), total);
     }
   }
@@ -127,6 +143,11 @@ __device__ void WarpProduct(const ProductOperands& operands, const TokenGroup& g
 #pragma unroll
       for (int r = 0; r < kRows; ++r) next[r].Load(planes(r), quad_of(block + kChunkBlocks), i);
     }
+    const int here = static_cast<int>(min(blocks - block, int64_t{kChunkBlocks}));
+    ChunkScales scales;
+    if (lane < kRows) {
+      scales.Load<kType>(planes(lane), operands.x.scale + input * blocks, block, here);
+    }
     TokenPart<kType> x;
     x.Load(operands.x, input, quad_of(block), i);
 #pragma unroll
@@ -134,11 +155,7 @@ __device__ void WarpProduct(const ProductOperands& operands, const TokenGroup& g
       shares[r][lane] = Multiply<kType>(now[r], GridOf(operands.weight), x, i);
     }
     __syncwarp();
-    if (lane < kRows) {
-      const int here = static_cast<int>(min(blocks - block, int64_t{kChunkBlocks}));
-      total = Fold<kType>(shares[lane], planes(lane), operands.x.scale + input * blocks, block,
-                          here, total);
-    }
+    if (lane < kRows) total = Fold<kType>(shares[lane], scales, here, total);
     __syncwarp();
   }
   const int64_t column = first + lane;
