@@ -28,15 +28,19 @@ template <int kHead>
 constexpr int kStages = kHead <= 128 ? 4 : 2;
 constexpr int kTileValues = 64 * 64;  // rows of 64 values, swizzled by 128 bytes
 
-// Registers: what a copying thread gives up, computing ones take.
+// Registers: what a copying thread gives up, computing ones take. Together they must not be more
+// than the block began with (which is a multiple of 8 for all of its threads, and may be less than
+// there are): who asks for more waits for ever.
 template <KvType kStored, int kHead>
-constexpr int kFewRegisters = kGroups<kHead> == 2      ? 48
-                              : kStored != KvType::kQ8 ? 32
-                                                       : 40;
+constexpr int kFewRegisters = kGroups<kHead> == 3 && kStored != KvType::kQ8 ? 32 : 40;
 template <KvType kStored, int kHead>
 constexpr int kManyRegisters = kGroups<kHead> == 2      ? 232
                                : kStored != KvType::kQ8 ? 160
                                                         : 152;
+template <KvType kStored, int kHead>
+constexpr bool kRegistersSuffice = kGroups<kHead>* kManyRegisters<kStored, kHead> +
+                                       kFewRegisters<kStored, kHead> <=
+                                   65536 / kThreads<kHead> / 8 * 8 * (kGroups<kHead> + 1);
 
 template <KvType kStored, int kHead, int kValue>
 struct Room {
@@ -173,6 +177,7 @@ __device__ void CopyPages(const AttentionCall& call, const PageMaps& maps,
   const int full = pages.held / kKeys;
   int stage = 0, parity = 1;
   int page = pages.begin;
+#pragma unroll 1
   for (; page < full; ++page) {
     if (one) {
       const int id = static_cast<int>(blocks[page]);
@@ -197,22 +202,23 @@ __device__ void CopyPages(const AttentionCall& call, const PageMaps& maps,
   __syncwarp();
   WarpgroupBarrier(1);
   const std::byte* block = call.step.block_memory + int64_t{blocks[page]} * call.step.block_bytes;
-  const auto copy = [&]<int kWidth>(int64_t offset, int width, uint16_t* tiles, uint64_t* empty,
-                                    uint64_t* there) {
-    WaitBarrier(empty, parity);
-    const auto* from = reinterpret_cast<const uint16_t*>(block + offset);
-    CopyPage<kWidth>(tiles, from + int64_t{head} * kKeys * width, width, pages.held - page * kKeys);
+  const KvView& kv = call.kv;
+  static_assert(kHead == kValue);
+#pragma unroll 1
+  for (int part = 0; part < 2; ++part) {
+    const bool values = part == 1;
+    WaitBarrier(values ? &room.values_empty[stage] : &room.keys_empty[stage], parity);
+    const int width = values ? kv.value_dim : kv.head_dim;
+    const auto* from =
+        reinterpret_cast<const uint16_t*>(block + (values ? kv.v_offset : kv.k_offset));
+    CopyPage<kHead>(values ? room.v[stage][0] : room.k[stage][0],
+                    from + int64_t{head} * kKeys * width, width, pages.held - page * kKeys);
     CommitAsync();
     WaitAsync<0>();
     FenceCopies();
     WarpgroupBarrier(1);
-    if (one) Arrive(there);
-  };
-  const KvView& kv = call.kv;
-  copy.template operator()<kHead>(kv.k_offset, kv.head_dim, room.k[stage][0],
-                                  &room.keys_empty[stage], &room.keys_full[stage]);
-  copy.template operator()<kValue>(kv.v_offset, kv.value_dim, room.v[stage][0],
-                                   &room.values_empty[stage], &room.values_full[stage]);
+    if (one) Arrive(values ? &room.values_full[stage] : &room.keys_full[stage]);
+  }
 }
 
 // The same of pages of q8_0: the next one arrives while this one is widened.
@@ -597,6 +603,7 @@ void Launch(Stream stream, const AttentionCall& call) {
   const auto kernel = ManyQueries<kStored, kHead, kValue>;
   constexpr size_t kShared = sizeof(Room<kStored, kHead, kValue>);
   static_assert(kShared <= 227 << 10);
+  static_assert(kRegistersSuffice<kStored, kHead>);
   static const bool allowed = (AllowShared(kernel, kShared), true);
   (void)allowed;
   // Every sequence may end inside a part.
