@@ -1,21 +1,24 @@
 #!/bin/sh
-# Unpacks the arm64 libraries and headers of a cross build (docs/aarch64.md) into a folder, without
-# installing anything and without touching the host's package database.
+# Unpacks the libraries and headers of a cross build for another architecture into a folder, without
+# installing anything and without touching the host's package database: arm64 for docs/aarch64.md,
+# amd64 for tools/cross_cuda.sh.
 set -eu
 
-root=${1:?usage: tools/arm64_packages.sh <folder>}
+architecture=${1:?usage: tools/foreign_packages.sh arm64|amd64 <folder>}
+root=${2:?usage: tools/foreign_packages.sh arm64|amd64 <folder>}
 packages="libgtest-dev googletest libgmock-dev libbenchmark-dev librapidcheck-dev
   libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libpcre2-dev libpcre2-8-0
   libboost1.81-dev libcli11-dev libtomlplusplus-dev libtomlplusplus3 libssl-dev libssl3
-  libssl-dev libssl3 libzstd-dev libzstd1 libxxhash-dev libxxhash0 zlib1g zlib1g-dev"
+  libzmq3-dev libzmq5 libsodium23 libpgm-5.3-0 libnorm1 libgssapi-krb5-2 libbsd0
+  libzstd-dev libzstd1 libxxhash-dev libxxhash0 zlib1g zlib1g-dev"
 
 state=$(mktemp -d)
 trap 'rm -rf "$state"' EXIT
 mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/debs" "$root"
 : >"$state/status"
 cat >"$state/apt.conf" <<CONF
-APT::Architecture "arm64";
-APT::Architectures { "arm64"; };
+APT::Architecture "$architecture";
+APT::Architectures { "$architecture"; };
 APT::Sandbox::User "";
 Dir::State "$state";
 Dir::State::lists "$state/lists";
@@ -24,7 +27,7 @@ Dir::Cache "$state/cache";
 CONF
 export APT_CONFIG="$state/apt.conf"
 
-echo "Reading the arm64 package lists ..."
+echo "Reading the $architecture package lists ..."
 apt-get -qq update
 echo "Downloading ..."
 (cd "$state/debs" && apt-get -qq download $packages)
