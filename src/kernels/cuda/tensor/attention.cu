@@ -381,8 +381,8 @@ __global__ void __launch_bounds__(kJoinThreads) JoinKernel(AttentionCall call) {
 #pragma unroll
   for (int n = 0; n < kChannels; ++n) {
     const int c = threadIdx.x + n * kJoinThreads;
-    if (c < width)
-      to[c] = Gated(call, row, int64_t{head} * width + c, out[n] * (1.0f / sum) + 0.0f);
+    const float mean = out[n] * (1.0f / sum) + 0.0f;
+    if (c < width) to[c] = Gated(call, row, int64_t{head} * width + c, mean);
   }
 }
 
