@@ -34,10 +34,13 @@ HEART_EXCEPT = {"src/cache/component/recurrent.h"}  # where the question belongs
 SOURCE = {".cc", ".h", ".cu", ".cuh"}
 
 
-def tracked(root):
-    out = subprocess.run(["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard"],
-                         capture_output=True, text=True, check=True).stdout
-    return [pathlib.Path(p) for p in out.splitlines() if (root / p).is_file()]
+def tracked(root, errors):
+    out = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                         capture_output=True, check=True).stdout
+    names = [name.decode(errors="replace") for name in out.split(b"\0") if name]
+    odd = [name for name in names if not re.fullmatch(r"[!-~]+", name)]
+    errors.extend(f"{name!a}: what a program left behind, by its name; remove it" for name in odd)
+    return [pathlib.Path(name) for name in names if name not in odd and (root / name).is_file()]
 
 
 def line_limit(rel):
@@ -91,7 +94,7 @@ def main(root):
     if listed.exists():
         exceptions = {line.split()[0] for line in listed.read_text().splitlines() if line and line[0] != "#"}
     errors, folders = [], {}
-    for rel in tracked(root):
+    for rel in tracked(root, errors):
         if rel.suffix not in SOURCE | {".py"} or ".gen." in rel.name:
             continue
         text = (root / rel).read_text()

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -15,6 +16,7 @@
 #include "kernels/reference/gpu/bf16_weights.h"
 #include "kernels/reference/gpu/lane_scan.h"
 #include "kernels/reference/gpu/paged_attention.h"
+#include "kernels/reference/gpu/power2.h"
 #include "tensor/half.h"
 
 namespace reprise::reference {
@@ -211,7 +213,47 @@ TEST(PagedAttentionTest, WhatIsNotVisibleDoesNotMatter) {
   }
   AttendPages(query, q.data(), {&page, 1}, again.data());
   EXPECT_EQ(out, again);
-  EXPECT_FLOAT_EQ(out[0], 2.0f);
+  // Weights that are powers of two: the mean of equal values is exact.
+  std::fill(q.begin(), q.end(), 0.0f);
+  AttendPages(query, q.data(), {&page, 1}, out.data());
+  EXPECT_EQ(out[0], 2.0f);
+}
+
+// What power2.h says of itself. Device code is the same, so only this sees a wrong coefficient.
+TEST(PagedAttentionTest, WeightsArePowersOfTwo) {
+  const float unit = UnitOfScores(0.07f, 0);
+  EXPECT_EQ(UnitOfScores(0.07f, 30) * 128, 0x1.715476p0f);
+  for (const float largest : {-300.0f, -1.0f, 0.0f, 17.3f, 4000.0f}) {
+    const float top = TopOfScores(largest, unit);
+    const double exponent = double(largest) * double(unit) * 128;
+    ASSERT_GE(top, exponent - 1e-4);
+    ASSERT_LT(top, exponent + 1);
+    ASSERT_EQ(top, std::rint(top));
+    double worst = 0;
+    for (int i = 0; i < 200000; ++i) {
+      const float score = largest - float(i) * 0.006f;
+      const double below = double(score) * double(unit) * 128 - double(top);
+      const double expected = 4 * std::exp2(below);
+      const double got = double(WeightOfScore(score, unit, ShiftOfTop(top)));
+      if (below < -127.9) {
+        ASSERT_GE(got, 0x1p-126);
+        ASSERT_LE(got, 0x1p-125);
+      } else {
+        // Far from 0 the product with the unit is rounded, too.
+        const double far = std::abs(double(score) * double(unit) * 128) * 0x1p-23;
+        worst = std::max(worst, std::abs(got / expected - 1) - far);
+      }
+    }
+    EXPECT_LT(worst, 1.1e-4) << largest;
+  }
+  EXPECT_EQ(WeightOfScore(5, unit, ShiftOfTop(-3)), 4.0f);  // not above the top
+  EXPECT_EQ(WeightOfScore(std::nanf(""), unit, 1), 0x1p-126f);
+}
+
+TEST(PagedAttentionTest, FactorsOfJoinsAreExact) {
+  for (int n = 0; n <= 126; ++n) EXPECT_EQ(Power2OfInteger(float(-n)), std::ldexp(1.0f, -n));
+  EXPECT_EQ(Power2OfInteger(-1e9f), 0x1p-126f);
+  EXPECT_EQ(Power2OfInteger(-std::numeric_limits<float>::infinity()), 0x1p-126f);
 }
 
 // Any cut of the rows gives the same bits, and the values are those of the CPU's scan but for
