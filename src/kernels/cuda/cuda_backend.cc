@@ -237,10 +237,11 @@ bool CudaBackend::StoreHeads(const StepLayout& step, const KvPlace& place, const
                              const HeadInputs& inputs, const Rows& q, const ConstRows& k,
                              const ConstRows& v) {
   const RopeTable& rope = inputs.rope;
-  cuda::StoreHeads(stream(), ViewOf(step), KvOf(place, shape),
-                   {inputs.q_heads, Raw(inputs.q_norm), Raw(inputs.k_norm), inputs.eps,
-                    Raw(rope.cos), Raw(rope.sin), rope.half},
-                   ViewOf(q), ViewOf(k), ViewOf(v));
+  const HeadsView heads{inputs.q_heads, Raw(inputs.q_norm), Raw(inputs.k_norm), inputs.eps,
+                        Raw(rope.cos),  Raw(rope.sin),      rope.half};
+  const KvView kv = KvOf(place, shape);
+  if (joined_.Heads(ViewOf(step), kv, {heads, ViewOf(q), ViewOf(k), ViewOf(v)})) return true;
+  cuda::StoreHeads(stream(), ViewOf(step), kv, heads, ViewOf(q), ViewOf(k), ViewOf(v));
   return true;
 }
 
@@ -253,8 +254,11 @@ void CudaBackend::RunAttend(ScratchArena& scratch, const StepLayout& step, const
                            ViewOf(gate)};
   const ScratchScope scope(scratch);
   const size_t bytes = AttendWorkspace(step.rows(), longest_, kv, view);
-  cuda::Attend(stream(), ViewOf(step), longest_, kv, view, ViewOf(q), ViewOf(out),
-               bytes > 0 ? Raw(scratch.Take<std::byte>(bytes)) : nullptr);
+  void* workspace = bytes > 0 ? Raw(scratch.Take<std::byte>(bytes)) : nullptr;
+  if (const auto heads = joined_.TakeHeads(ViewOf(q))) {
+    return AttendOneRow(stream(), ViewOf(step), longest_, kv, view, *heads, ViewOf(out), workspace);
+  }
+  cuda::Attend(stream(), ViewOf(step), longest_, kv, view, ViewOf(q), ViewOf(out), workspace);
 }
 
 void CudaBackend::Attend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,

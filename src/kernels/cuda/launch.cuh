@@ -66,10 +66,10 @@ inline void PreferShared(const void* kernel) {
 // state that nothing else in the step touches. Every block must call it, whatever it does.
 // In clusters of `team` blocks, if it is more than one: on Hopper only.
 template <typename... Parameters, typename... Arguments>
-void LaunchTeamsEarly(int team, void (*kernel)(Parameters...), dim3 grid, int threads,
+void LaunchTeamsEarly(int team, void (*kernel)(Parameters...), dim3 grid, dim3 threads,
                       size_t shared, Stream stream, Arguments&&... arguments) {
   if (!ThisGpu().hopper) {
-    kernel<<<grid, unsigned(threads), shared, stream>>>(static_cast<Arguments&&>(arguments)...);
+    kernel<<<grid, threads, shared, stream>>>(static_cast<Arguments&&>(arguments)...);
     return;
   }
   cudaLaunchAttribute attributes[2] = {};
@@ -79,7 +79,7 @@ void LaunchTeamsEarly(int team, void (*kernel)(Parameters...), dim3 grid, int th
   attributes[1].val.clusterDim = {unsigned(team), 1, 1};
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
-  config.blockDim = dim3(unsigned(threads));
+  config.blockDim = threads;
   config.dynamicSmemBytes = shared;
   config.stream = stream;
   config.attrs = attributes;
@@ -88,7 +88,7 @@ void LaunchTeamsEarly(int team, void (*kernel)(Parameters...), dim3 grid, int th
   cudaLaunchKernelEx(&config, kernel, static_cast<Arguments&&>(arguments)...);
 }
 template <typename... Parameters, typename... Arguments>
-void LaunchEarly(void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared,
+void LaunchEarly(void (*kernel)(Parameters...), dim3 grid, dim3 threads, size_t shared,
                  Stream stream, Arguments&&... arguments) {
   LaunchTeamsEarly(1, kernel, grid, threads, shared, stream,
                    static_cast<Arguments&&>(arguments)...);

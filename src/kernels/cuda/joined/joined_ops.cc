@@ -43,6 +43,12 @@ void JoinedOps::Run() {
     MakeRows(stream_, *made_);
     made_.reset();
   }
+  if (heads_) {
+    const WaitingHeads waiting = *heads_;
+    heads_.reset();
+    const auto& [inputs, q, k, v] = waiting.rows;
+    StoreHeads(stream_, waiting.step, waiting.kv, inputs, q, k, v);
+  }
   if (products_) return RunProducts(OutputOp::kNone, {});
   if (norm_) {
     const WaitingNorm waiting = *norm_;
@@ -158,6 +164,20 @@ bool JoinedOps::Make(const MadeRows& rows) {
 std::optional<MadeRows> JoinedOps::Take(const View& x) {
   if (!made_ || !Same(ResultOf(*made_), x)) return std::nullopt;
   return std::exchange(made_, std::nullopt);
+}
+
+bool JoinedOps::Heads(const StepView& step, const KvView& kv, const HeadRowsView& heads) {
+  if (!open_ || !HasOneRowAttention(step, kv, heads)) return false;
+  Run();
+  heads_ = {step, kv, heads};
+  return true;
+}
+
+std::optional<HeadRowsView> JoinedOps::TakeHeads(const View& q) {
+  if (!heads_ || !Same(heads_->rows.q, q)) return std::nullopt;
+  const HeadRowsView rows = heads_->rows;
+  heads_.reset();
+  return rows;
 }
 
 }  // namespace reprise::cuda

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/quantised/forms/one.h"
+#include "kernels/cuda/tensor/attention_one.h"
 #include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/view.h"
 
@@ -15,10 +16,11 @@ namespace reprise::cuda {
 void MakeRows(Stream stream, const MadeRows& rows);
 
 // Ops of a step that wait for the next one, to be one kernel with it: a norm for the products that
-// read it, products for what is done with their outputs. A decoded token is bound by the number of
-// kernels, so rows must be few. Of more rows norms and gates wait for products that round what they
-// read. Everything else runs at once. The bits are those of the ops one after another, and every
-// row that they would have written is written.
+// read it, products for what is done with their outputs, heads for attention. A decoded token is
+// bound by the number of kernels, so rows must be few. Of more rows norms and gates wait for
+// products that round what they read. Everything else runs at once. The bits are those of the ops
+// one after another, and every row that they would have written is written, but for q behind
+// StoreHeads.
 class JoinedOps {
  public:
   explicit JoinedOps(Stream stream) : stream_(stream) {}
@@ -41,9 +43,12 @@ class JoinedOps {
   bool Add(const View& sum, const View& y);  // sum += y
   bool Gate(const GatedRows& rows);
   bool Make(const MadeRows& rows);
+  bool Heads(const StepView& step, const KvView& kv, const HeadRowsView& heads);
 
   // What waits and makes x, which is the caller's to do then.
   std::optional<MadeRows> Take(const View& x);
+  // Heads that wait for attention with these queries; likewise.
+  std::optional<HeadRowsView> TakeHeads(const View& q);
 
  private:
   struct WaitingNorm {
@@ -60,6 +65,12 @@ class JoinedOps {
     std::vector<View> Outputs() const;
   };
 
+  struct WaitingHeads {
+    StepView step;
+    KvView kv;
+    HeadRowsView rows;
+  };
+
   bool NormRides(const View& x, bool fits) const;
   bool GateRides(const GatedRows& rows) const;
   void RunProducts(OutputOp op, const View& sum);
@@ -69,7 +80,8 @@ class JoinedOps {
   bool open_ = false;
   std::optional<WaitingNorm> norm_;  // where products wait, too: theirs
   std::optional<WaitingProducts> products_;
-  std::optional<MadeRows> made_;  // alone
+  std::optional<MadeRows> made_;       // alone
+  std::optional<WaitingHeads> heads_;  // alone
 };
 
 }  // namespace reprise::cuda

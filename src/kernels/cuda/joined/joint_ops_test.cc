@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -273,6 +274,118 @@ TEST_F(JointOpsTest, HeadsAndGatesEqualTheOps) {
     }
   }
 }
+
+struct OneRowCase {
+  int dim, queries, heads;
+  DType type;
+  int turned;  // of the channels one part of so many is turned; 0: none
+  bool norm = true, gated = true;
+  int window = 0;
+  float softcap = 0;
+};
+
+class OneRowTest : public JointOpsTest, public ::testing::WithParamInterface<OneRowCase> {};
+
+// A decoded token of several sequences, from its projections on: inside a step, where StoreHeads
+// and Attend are one kernel, and as the ops. In contexts where pages are not divided, and where
+// they are; the row's own place is the first of a page, the last, and in between.
+TEST_P(OneRowTest, HeadsAndAttentionEqualTheOps) {
+  const OneRowCase& one = GetParam();
+  const KvShape shape{one.heads, one.dim, one.dim, one.type};
+  const KvPlace place{0, 64 * one.heads * KvRowBytes(one.type, one.dim)};
+  const int64_t q_width = int64_t{one.queries} * one.dim, k_width = int64_t{one.heads} * one.dim;
+  for (const std::vector<int32_t>& positions :
+       {std::vector<int32_t>{0}, {5, 63}, {64, 127, 1, 100}, {128}, {130, 0, 575, 640, 1983}}) {
+    HandMade step;
+    uint32_t block = 0;
+    for (size_t s = 0; s < positions.size(); ++s) {
+      const int32_t count = positions[s] / 64 + 1;
+      step.sequences.push_back({int32_t(s), 1, positions[s], int32_t(block), count});
+      step.positions.push_back(positions[s]);
+      step.row_sequences.push_back(int32_t(s));
+      for (int32_t i = 0; i < count; ++i) step.blocks.push_back(block++);
+    }
+    std::reverse(step.blocks.begin(), step.blocks.end());
+    step.layout.block_bytes = 2 * place.v_offset;
+    const auto rows = int64_t(positions.size());
+    const auto q = Random(rows * q_width), k = Random(rows * k_width), v = Random(rows * k_width);
+    const auto gate = Random(rows * q_width, -3, 3);
+    // K/V of 16 bit between 2^-7 and 2 in pairs.
+    std::vector<uint16_t> kept(step.layout.block_bytes * block / 2);
+    for (uint16_t& half : kept) {
+      half = static_cast<uint16_t>((rng_.Next() & 0x83FF) |
+                                   (one.type == DType::kF16 ? 0x3400 : 0x3E80));
+    }
+    std::vector<float> as_floats(kept.size() / 2);
+    std::memcpy(as_floats.data(), kept.data(), kept.size() * 2);
+    HeadInputs inputs;
+    inputs.q_heads = one.queries;
+    inputs.eps = 1e-6f;
+    if (one.norm)
+      inputs.q_norm = OnDevice(Random(one.dim)), inputs.k_norm = OnDevice(Random(one.dim));
+    AttentionParams params;
+    params.q_heads = one.queries;
+    params.scale = 0.1f;
+    params.window = one.window;
+    params.softcap = one.softcap;
+    const int half = one.turned > 0 ? one.dim / one.turned / 2 : 0;
+    const auto frequencies = OnDevice(Random(std::max(half, 1), 0.01f, 1));
+    const auto run = [&](bool joint) {
+      scratch_->Reset();
+      const DevicePtr<float> blocks = OnDevice(as_floats);
+      step.layout.block_memory = blocks.As<std::byte>();
+      const StepLayout& layout = step.Begin(context_);
+      inputs.rope = half > 0 ? MakeRopeTable(context_, layout, frequencies, half) : RopeTable{};
+      const Rows qs = RowsOf(q, q_width), ks = RowsOf(k, k_width), vs = RowsOf(v, k_width);
+      const Rows out = RowsOf(std::vector<float>(size_t(rows * q_width)), q_width);
+      const Rows gates = RowsOf(gate, q_width);
+      const auto ops = [&] {
+        if (joint) {
+          StoreHeads(context_, layout, place, shape, inputs, qs, ks, vs);
+        } else {
+          if (one.norm) {
+            RmsNorm(context_, qs, inputs.q_norm, one.queries, inputs.eps, qs);
+            RmsNorm(context_, ks, inputs.k_norm, one.heads, inputs.eps, ks);
+          }
+          if (half > 0) Rope(context_, inputs.rope, one.queries, qs);
+          if (half > 0) Rope(context_, inputs.rope, one.heads, ks);
+          StoreKv(context_, layout, place, shape, ks, vs);
+        }
+        if (joint && one.gated) {
+          AttendGated(context_, layout, place, shape, params, gates, qs, out);
+        } else {
+          Attend(context_, layout, place, shape, params, qs, out);
+          if (one.gated) SigmoidMul(context_, gates, out, out);
+        }
+      };
+      if (joint) {
+        backend_->RunStep(*scratch_, layout, {&one, nullptr, nullptr}, ops);
+      } else {
+        ops();
+      }
+      auto all = Read(out);
+      const auto stored = Read(blocks, int64_t(as_floats.size()));
+      all.insert(all.end(), stored.begin(), stored.end());
+      return all;
+    };
+    ExpectSame(run(true), run(false), "outputs and blocks");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, OneRowTest,
+    ::testing::Values(
+        OneRowCase{256, 8, 2, DType::kF16, 4}, OneRowCase{256, 16, 4, DType::kBF16, 4},
+        OneRowCase{128, 32, 8, DType::kF16, 1}, OneRowCase{128, 16, 8, DType::kBF16, 1},
+        OneRowCase{128, 16, 1, DType::kF16, 1, true, false},
+        OneRowCase{64, 14, 2, DType::kF16, 1, false, false}, OneRowCase{64, 9, 1, DType::kBF16, 1},
+        OneRowCase{256, 8, 4, DType::kF16, 1, true, false, 100},
+        OneRowCase{128, 8, 8, DType::kF16, 4, true, true, 64, 30.0f},
+        OneRowCase{128, 12, 2, DType::kF16, 0, false, false, 0, 50.0f},
+        OneRowCase{256, 32, 2, DType::kF16, 1, false, true},
+        // Those that have no such kernel: heads that are odd, turned otherwise, other types.
+        OneRowCase{80, 8, 2, DType::kF16, 1}, OneRowCase{256, 8, 2, DType::kF16, 2},
+        OneRowCase{128, 8, 2, DType::kF32, 1}));
 
 struct StackCase {
   DType type;

@@ -65,12 +65,12 @@ class LaneRow {
   }
   // 1 / the root of the mean square. The whole block calls, behind its stores; when this returns,
   // all have read. One warp sums: several would wait for each other's reads.
-  __device__ __forceinline__ float NormFactor(float eps) const {
+  __device__ __forceinline__ float NormFactor(int thread, float eps) const {
     __shared__ float factor;
     __syncthreads();
-    if (threadIdx.x < 32) {
+    if (thread < 32) {
       const float sum = SumOfSquares();
-      if (threadIdx.x == 0) factor = InverseRoot(sum / static_cast<float>(cols_), eps);
+      if (thread == 0) factor = InverseRoot(sum / static_cast<float>(cols_), eps);
     }
     __syncthreads();
     return factor;

@@ -3,7 +3,7 @@
 #include "kernels/cuda/rows/sum_of_squares.cuh"
 #include "kernels/cuda/scan/delta_token.h"
 #include "kernels/cuda/scan/run_token.cuh"
-#include "kernels/cuda/tensor/mma.cuh"
+#include "kernels/cuda/tensor/hopper.cuh"
 #include "kernels/reference/math.h"
 
 // A cluster has one key head of one sequence and the value heads that share it; each of its blocks
@@ -20,7 +20,8 @@ constexpr int kCluster = 4;             // blocks
 constexpr int kPart = kDim / kCluster;  // columns of a block
 constexpr int kColumns = 2;             // of a thread
 constexpr int kTeam = kPart / kColumns * kLanes;
-constexpr int kThreads = 2 * kTeam;
+constexpr int kTeams = 2;
+constexpr int kThreads = kTeams * kTeam;
 constexpr int kHeadsMost = 4;                       // that share a key head
 constexpr int kChannels = (2 + kHeadsMost) * kDim;  // of a block, at most: k, q, values
 
@@ -35,29 +36,35 @@ __device__ float* StateOf(const StepView& step, uint32_t id, int64_t offset) {
   return reinterpret_cast<float*>(step.state_memory + int64_t{id} * step.state_bytes + offset);
 }
 
-__device__ void MeetCluster() {
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+// When all blocks of the cluster have begun, they may write to each other. No memory has to be in
+// order for it: that would wait for all that is on its way on this multiprocessor.
+__device__ void SayBegun() {
+  asm volatile("fence.mbarrier_init.release.cluster;\nbarrier.cluster.arrive.relaxed.aligned;" ::
+                   : "memory");
 }
-// Nobody reads from a block that has gone: the last meeting, for which no memory has to be in
-// order.
-__device__ void SayDone() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
-__device__ void WaitForAll() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
-// A float of the shared memory of another block of the cluster.
-__device__ float LoadRemote(const float* mine, int block) {
-  float value;
+__device__ void WaitForCluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
+// A float for a block of the cluster, whose barrier counts its bytes.
+__device__ void Send(float value, const float* to, const uint64_t* barrier, int block) {
   asm volatile(
-      "{.reg .b32 place;\nmapa.shared::cluster.u32 place, %1, %2;\n"
-      "ld.shared::cluster.f32 %0, [place];}"
-      : "=f"(value)
-      : "r"(SharedAddress(mine)), "r"(block)
+      "{.reg .b32 place, there;\nmapa.shared::cluster.u32 place, %0, %2;\n"
+      "mapa.shared::cluster.u32 there, %1, %2;\n"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [place], %3, [there];}" ::"r"(
+          SharedAddress(to)),
+      "r"(SharedAddress(barrier)), "r"(block), "f"(value)
       : "memory");
-  return value;
 }
 
 // Value head `index` of those that share key head `key_head`.
 __device__ int HeadOf(const Call& call, int key_head, int index) {
   const LaneScanShape& shape = call.layer.shape;
   return shape.tiled ? key_head + shape.key_heads * index : key_head * call.heads + index;
+}
+
+// Stays before the wait, where the compiler would bring it to its use.
+__device__ __forceinline__ float LoadEarly(const float* from) {
+  float value;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
+  return value;
 }
 
 // The cells of a thread, two columns at once.
@@ -88,7 +95,8 @@ struct Shared {
   alignas(16) float weights[kReach][kChannels];
   alignas(16) float windows[kReach][kChannels];  // the last: the token's input
   alignas(16) float mixed[kChannels];            // k, q, values
-  float outputs[kHeadsMost][kPart];              // of this block's columns
+  float outputs[kHeadsMost][kDim];               // of all blocks of the cluster
+  uint64_t arrived;                              // the outputs
   float decay[kHeadsMost];
   float beta[kHeadsMost];
 };
@@ -121,6 +129,11 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
   if (!kForHopper) return;
   extern __shared__ __align__(16) std::byte room[];
   Shared& shared = *reinterpret_cast<Shared*>(room);
+  if (threadIdx.x == 0) {
+    InitBarrier(&shared.arrived, 1);
+    ExpectBytes(&shared.arrived, call.heads * kDim * 4);
+  }
+  SayBegun();
   const DeltaTokenLayer& layer = call.layer;
   const int key_head = static_cast<int>(blockIdx.x) / kCluster;
   const int part = static_cast<int>(blockIdx.x) % kCluster;
@@ -144,6 +157,13 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
       CopyAsync16(&shared.windows[j][c4], window + j * call.qkv.cols + channel4, true);
     }
   }
+  float exp_a = 0, dt_bias = 0;
+  if (lane < heads) {
+    const int head = HeadOf(call, key_head, lane);
+    exp_a = LoadEarly(layer.exp_a + head);
+    dt_bias = LoadEarly(layer.dt_bias + head);
+  }
+  const float norm = LoadEarly(layer.norm + part * kPart + lane);
   WaitForInputs();
   LetNextStart();
   if (c4 < channels) {
@@ -175,18 +195,20 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
   if (warp < 2)
     NormKeys(shared.mixed + warp * kDim, layer.l2_eps, warp == 0 ? 1.0f : layer.q_scale);
   if (warp == 2 && lane < heads) {
-    const int head = HeadOf(call, key_head, lane);
-    shared.decay[lane] =
-        reference::Exp(-(layer.exp_a[head] * reference::Softplus(gate_a + layer.dt_bias[head])));
+    shared.decay[lane] = reference::Exp(-(exp_a * reference::Softplus(gate_a + dt_bias)));
     shared.beta[lane] = reference::Sigmoid(gate_b);
   }
   __syncthreads();
 
+  WaitForCluster();
   const int column = threadIdx.x % kTeam / kLanes * kColumns;
 #pragma unroll 1
-  for (int index = team; index < heads; index += 2) {
+  for (int index = team; index < heads; index += kTeams) {
     const int head = HeadOf(call, key_head, index);
-    if (index >= 2) LoadState(s, DeltaOf(call, sequence.state, head));
+    if (index >= kTeams) {
+      SaveState(s, DeltaOf(call, sequence.state, HeadOf(call, key_head, index - kTeams)));
+      LoadState(s, DeltaOf(call, sequence.state, head));
+    }
     Token<Rule::kDelta, kDim, kColumns> token;
     token.LoadKeys(SharedAddress(shared.mixed) + 16 * (threadIdx.x % kLanes), kDim);
     token.scalar[0] = shared.decay[index];
@@ -199,32 +221,34 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
     RunToken(s, token, none, [] {});
     ReadOut(s, token, out);
     Join(out);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      if (threadIdx.x % kLanes == c) shared.outputs[index][column + c] = out[c];
-    }
-    SaveState(s, DeltaOf(call, sequence.state, head));
+    // Of the eight threads of two columns each has one column and one block to tell.
+    static_assert(kLanes == kColumns * kCluster);
+    const int c = threadIdx.x % kColumns;
+    Send(c == 0 ? out[0] : out[1], &shared.outputs[index][part * kPart + column + c],
+         &shared.arrived, threadIdx.x % kLanes / kColumns);
   }
-  MeetCluster();
+  WaitBarrier(&shared.arrived, 0);
   // Norms: a warp a head, 16 lanes each, as everywhere.
   if (warp < heads) {
-    const auto output = [&](int64_t i) {
-      return LoadRemote(&shared.outputs[warp][i % kPart], int(i) / kPart);
-    };
-    const float sum = SumOfSquares(output, threadIdx.x % kNormLanes, kDim);
+    const float* outputs = shared.outputs[warp];
+    const float sum =
+        SumOfSquares([&](int64_t i) { return outputs[i]; }, threadIdx.x % kNormLanes, kDim);
     const float r = InverseRoot(sum / static_cast<float>(kDim), layer.norm_eps);
     static_assert(kPart == 32 && kHeadsMost <= kThreads / 32);
-    const float normal = (shared.outputs[warp][lane] * r) * layer.norm[part * kPart + lane];
+    const float normal = (outputs[part * kPart + lane] * r) * norm;
     call.y.data[row * call.y.stride + output_at(warp)] = reference::Silu(z) * normal;
   }
-  SayDone();
+  // The states go last: nobody waits for them.
+  if (team < heads) {
+    const int last = team + (heads - 1 - team) / kTeams * kTeams;
+    SaveState(s, DeltaOf(call, sequence.state, HeadOf(call, key_head, last)));
+  }
   if (part == 0 && c4 < channels) {  // one block leaves the windows
     for (int j = 0; j + 1 < kReach; ++j) {
       *reinterpret_cast<float4*>(window + j * call.qkv.cols + channel4) =
           *reinterpret_cast<const float4*>(&shared.windows[j + 1][c4]);
     }
   }
-  WaitForAll();
 }
 
 }  // namespace

@@ -131,23 +131,6 @@ __device__ __forceinline__ void JoinPage(const float (&top)[2], const PageScores
   }
 }
 
-// One page for itself, to the workspace.
-template <int kPart>
-__device__ __forceinline__ void StorePage(const AttentionCall& call, const TileRows& rows, int page,
-                                          int first, Running<kPart>& running) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    if (rows.row[h] < 0 || running.top[h] == kMinusInfinity) continue;  // or nothing is visible
-    const int64_t query = rows.row[h] * call.params.q_heads + rows.head[h];
-    float* to = call.partial + (query * call.pages + page) * (2 + call.kv.value_dim);
-    if (threadIdx.x % 4 == 0 && first == 0) {
-      to[0] = running.top[h];
-      to[1] = running.sum[h];
-    }
-    ForChannels(running, h, first, call.kv.value_dim, [&](int c, float o) { to[2 + c] = o; });
-  }
-}
-
 // What a warp works on: its queries, and where pages lie in shared memory.
 struct TileWork {
   const TileRows& rows;
@@ -465,11 +448,6 @@ __global__ void __launch_bounds__(kKeys) FloatAttention(AttentionCall call) {
 constexpr int64_t kRowsDivided = 64;  // more rows than this fill the device without division
 constexpr int64_t kWorkspaceFloats = int64_t{1} << 27;
 
-struct Division {
-  int page_count = 0;  // of a block; 0: not divided
-  int parts = 1;
-};
-
 // Blocks that run at the same time: as many as have room for one tile of queries and a page each.
 int64_t BlocksAtOnce(const KvView& kv) {
   constexpr int64_t kMost = 8;
@@ -479,29 +457,8 @@ int64_t BlocksAtOnce(const KvView& kv) {
   return ThisGpu().multiprocessors * std::clamp<int64_t>(each, 1, kMost);
 }
 
-// In how many parts the pages of a sequence are taken: blocks run in waves, and a wave takes as
-// long as the pages of a block, and about one more to begin with.
-Division Divide(int64_t rows, int64_t longest, const KvView& kv, const AttentionView& params) {
-  if (kv.type == KvType::kF32 || longest <= 2 || rows > kRowsDivided) return {};
-  const int64_t floats = rows * params.q_heads * longest * (2 + kv.value_dim);
-  if (floats > kWorkspaceFloats) return {};
-  const int64_t blocks = rows * kv.kv_heads;
-  const int64_t at_once = BlocksAtOnce(kv);
-  const int64_t waves = CeilDiv(blocks, at_once);
-  int64_t best = waves * (longest + 1);
-  Division division;
-  for (int64_t w = waves; w < waves + 4; ++w) {
-    const int64_t parts = std::min(longest, w * at_once / blocks);
-    const int64_t pages = CeilDiv(longest, parts);
-    if (parts == 1 || w * (pages + 1) >= best) continue;
-    best = w * (pages + 1);
-    division = {int(pages), int(CeilDiv(longest, pages))};
-  }
-  return division;
-}
-
 template <KvType kStored, int kHead, int kValue, int kWarps, int kSplit>
-void LaunchTensor(Stream stream, AttentionCall call, const Division& division) {
+void LaunchTensor(Stream stream, AttentionCall call, const PageParts& division) {
   constexpr int kTiles = kWarps / kSplit;
   const KvView& kv = call.kv;
   const size_t values = kTiles * 16 * kPitch<kHead> + kKeys * kPitch<kHead> +
@@ -526,7 +483,7 @@ void LaunchTensor(Stream stream, AttentionCall call, const Division& division) {
 }
 
 template <KvType kStored>
-void LaunchByShape(Stream stream, const AttentionCall& call, const Division& division) {
+void LaunchByShape(Stream stream, const AttentionCall& call, const PageParts& division) {
   const int head = call.kv.head_dim;
   const int value = call.kv.value_dim;
   // One tile of queries a sequence: its warps divide the values instead.
@@ -545,9 +502,36 @@ void LaunchByShape(Stream stream, const AttentionCall& call, const Division& div
 
 }  // namespace
 
+// In how many parts the pages of a sequence are taken: blocks run in waves, and a wave takes as
+// long as the pages of a block, and about one more to begin with.
+PageParts PartsOfPages(int64_t rows, int64_t longest, const KvView& kv,
+                       const AttentionView& params) {
+  if (kv.type == KvType::kF32 || longest <= 2 || rows > kRowsDivided) return {};
+  const int64_t floats = rows * params.q_heads * longest * (2 + kv.value_dim);
+  if (floats > kWorkspaceFloats) return {};
+  const int64_t blocks = rows * kv.kv_heads;
+  const int64_t at_once = BlocksAtOnce(kv);
+  const int64_t waves = CeilDiv(blocks, at_once);
+  int64_t best = waves * (longest + 1);
+  PageParts division;
+  for (int64_t w = waves; w < waves + 4; ++w) {
+    const int64_t parts = std::min(longest, w * at_once / blocks);
+    const int64_t pages = CeilDiv(longest, parts);
+    if (parts == 1 || w * (pages + 1) >= best) continue;
+    best = w * (pages + 1);
+    division = {int(pages), int(CeilDiv(longest, pages))};
+  }
+  return division;
+}
+
+void JoinPages(Stream stream, const AttentionCall& call) {
+  const dim3 grid(unsigned(call.step.rows), unsigned(call.params.q_heads));
+  LaunchEarly(JoinKernel, grid, kJoinThreads, 0, stream, call);
+}
+
 size_t AttendWorkspace(int64_t rows, int64_t longest, const KvView& kv,
                        const AttentionView& params) {
-  if (Divide(rows, longest, kv, params).page_count == 0) return 0;
+  if (PartsOfPages(rows, longest, kv, params).page_count == 0) return 0;
   return size_t(rows * params.q_heads * longest * (2 + kv.value_dim)) * sizeof(float);
 }
 
@@ -560,7 +544,7 @@ void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& 
     FloatAttention<<<grid, kKeys, shared, stream>>>(call);
     return;
   }
-  const Division division = Divide(step.rows, longest, kv, params);
+  const PageParts division = PartsOfPages(step.rows, longest, kv, params);
   if (division.page_count > 0) {
     call.partial = static_cast<float*>(workspace);
     call.page_count = division.page_count;
@@ -570,10 +554,7 @@ void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& 
                       : kv.type == KvType::kBF16 ? LaunchByShape<KvType::kBF16>
                                                  : LaunchByShape<KvType::kQ8>;
   launch(stream, call, division);
-  if (division.page_count > 0) {
-    const dim3 grid(unsigned(step.rows), unsigned(params.q_heads));
-    LaunchEarly(JoinKernel, grid, kJoinThreads, 0, stream, call);
-  }
+  if (division.page_count > 0) JoinPages(stream, call);
 }
 
 }  // namespace reprise::cuda

@@ -239,6 +239,33 @@ __device__ __forceinline__ void StoreResult(const AttentionCall& call, const Til
   }
 }
 
+// One page for itself, to the workspace.
+template <int kPart>
+__device__ __forceinline__ void StorePage(const AttentionCall& call, const TileRows& rows, int page,
+                                          int first, Running<kPart>& running) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    if (rows.row[h] < 0 || running.top[h] == kMinusInfinity) continue;  // or nothing is visible
+    const int64_t query = rows.row[h] * call.params.q_heads + rows.head[h];
+    float* to = call.partial + (query * call.pages + page) * (2 + call.kv.value_dim);
+    if (threadIdx.x % 4 == 0 && first == 0) {
+      to[0] = running.top[h];
+      to[1] = running.sum[h];
+    }
+    ForChannels(running, h, first, call.kv.value_dim, [&](int c, float o) { to[2 + c] = o; });
+  }
+}
+
+// How the pages of a sequence are divided among blocks, where there are few queries.
+struct PageParts {
+  int page_count = 0;  // of a block; 0: they are not
+  int parts = 1;
+};
+PageParts PartsOfPages(int64_t rows, int64_t longest, const KvView& kv,
+                       const AttentionView& params);
+// Joins what StorePage has left.
+void JoinPages(Stream stream, const AttentionCall& call);
+
 // Attention of many queries with products of whole warpgroups; `HasManyQueries` says where.
 bool HasManyQueries(const AttentionCall& call);
 void AttendMany(Stream stream, const AttentionCall& call);

@@ -103,7 +103,7 @@ struct NormsOfRows : NormedRows {
       lanes.Store(4 * i, held[j]);
       if (kAdd) *FourAt(x, row, i) = held[j];
     });
-    const float r = lanes.NormFactor(eps);
+    const float r = lanes.NormFactor(static_cast<int>(threadIdx.x), eps);
     ForGroups<kHold>(fours, [&](int j, int i) {
       const float4 w = __ldg(reinterpret_cast<const float4*>(weight) + i);
       held[j] = make_float4((held[j].x * r) * w.x, (held[j].y * r) * w.y, (held[j].z * r) * w.z,

@@ -426,7 +426,7 @@ class InputReader {
       lanes.Store(Column(j), held[j].Four(0));
       lanes.Store(Column(j) + 4, held[j].Four(1));
     }
-    const float r = lanes.NormFactor(call_.norm.eps);
+    const float r = lanes.NormFactor(static_cast<int>(threadIdx.x), call_.norm.eps);
 #pragma unroll
     for (int j = 0; j < kHold; ++j) {
       if (Column(j) >= cols_) break;

@@ -83,7 +83,8 @@ __device__ __forceinline__ void ReadNormed(const Call& call, const Inputs& input
     if (i < cols) lanes.Store(i, held[j]);
   }
   WaitAsync<kStages>();  // the weights of the norm, asked for before those of the products
-  const float r = lanes.NormFactor(call.norm.eps);  // from here on rounded values take its place
+  const float r = lanes.NormFactor(static_cast<int>(threadIdx.x),
+                                   call.norm.eps);  // from here on rounded values take its place
   float largest = 0;
 #pragma unroll
   for (int j = 0; j < kGroups; ++j) {

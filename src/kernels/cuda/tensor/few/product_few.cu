@@ -5,6 +5,7 @@
 #include "kernels/cuda/tensor/few/floats.cuh"
 #include "kernels/cuda/tensor/few/inputs.cuh"
 #include "kernels/cuda/tensor/few/product_few.h"
+#include "kernels/cuda/tensor/few/small.h"
 
 // A tile is 8 rows of weights. Warps stand in a grid: kAlong of them divide the slices of K of one
 // tile, `beside` tiles lie side by side in a block. Each warp copies its weights through a ring of
@@ -427,6 +428,7 @@ bool MayRoundOnTheWay(const View& x) { return Fits(x, 2); }
 bool MayNormOnTheWay(const View& x) { return Fits(x, 6); }
 
 void RunFewProducts(Stream stream, const FewProducts& call) {
+  if (RunSmallProducts(stream, call)) return;
   FewProducts few = call;
   const auto launch = few.x.f32 != nullptr ? LaunchBySlices<true> : LaunchBySlices<false>;
   const std::span<const HalfProduct> all = few.products;
