@@ -20,6 +20,9 @@ HOT = {
     "TensorAttention": (["HMMA", "LDSM"], 48),
     "ManyQueries": (["HGMMA", "LDGSTS"], 0),
     "OneRowKernel": (["IDP.4A", "LDGSTS"], 0),
+    "SmallKernel": (["HMMA", "LDSM", "LDGSTS"], 0),
+    "SmallRowKernel": (["IDP.4A", "LDGSTS"], 0),
+    "OneRowAttention": (["HMMA", "LDSM", "LDGSTS"], 0),
     # Digits of sums beside the minima of types that have them, in the forms for many tokens.
     "FewProducts": (["IMMA"], 8),
     "ManyProducts": (["IMMA", "LDGSTS"], 32),

@@ -78,14 +78,22 @@ __global__ void __launch_bounds__(kThreads) LookForLargest(View logits, Workspac
   __syncthreads();
   const int64_t row = blockIdx.y;
   const float* from = logits.data + row * logits.stride;
+  const auto token_of = [&](int i) {
+    return (int64_t{blockIdx.x} * kPerThread + i) * kThreads + threadIdx.x;
+  };
   uint64_t most = 0;
   bool finite = true;
+  WaitForInputs();
+  float logit[kPerThread];  // all are asked for before the first is looked at
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
-    const int64_t token = (int64_t{blockIdx.x} * kPerThread + i) * kThreads + threadIdx.x;
-    if (token >= logits.cols) break;
-    finite &= IsFinite(from[token]);
-    const uint64_t rank = Rank(from[token], static_cast<uint32_t>(token));
+    logit[i] = token_of(i) < logits.cols ? from[token_of(i)] : 0.0f;
+  }
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    if (token_of(i) >= logits.cols) break;
+    finite &= IsFinite(logit[i]);
+    const uint64_t rank = Rank(logit[i], static_cast<uint32_t>(token_of(i)));
     most = rank > most ? rank : most;
   }
   MaxOfBlock(most, &largest);
@@ -556,7 +564,7 @@ void ChooseTokens(Stream stream, const View& logits, const ChoiceView& choice,
   const auto rows = static_cast<unsigned>(logits.rows);
   const unsigned parts = Blocks(logits.cols, kThreads * kPerThread);
   if (needs.none()) {
-    LookForLargest<<<dim3(parts, rows), kThreads, 0, stream>>>(logits, work);
+    LaunchEarly(LookForLargest, dim3(parts, rows), kThreads, 0, stream, logits, work);
     LaunchEarly(ChooseLargest, rows, kThreads, 0, stream, logits, choice.chosen, work, int(parts));
     return;
   }

@@ -224,7 +224,7 @@ struct RowPlanes {
   }
 };
 
-__device__ inline const uint2* GridOf(const QuantisedMatrix& matrix) {
+__host__ __device__ inline const uint2* GridOf(const QuantisedMatrix& matrix) {
   return reinterpret_cast<const uint2*>(matrix.data + matrix.layout.grid);
 }
 

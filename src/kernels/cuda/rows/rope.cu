@@ -11,6 +11,7 @@ constexpr int kThreads = 128;
 __global__ void __launch_bounds__(kThreads)
     AnglesOfRows(const int32_t* positions, int64_t rows, const float* inverse_frequency,
                  float magnitude, RopeAngles angles) {
+  WaitForInputs();
   LetNextStart();
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (index >= rows * angles.half) return;
@@ -49,8 +50,8 @@ void MakeRopeAngles(Stream stream, const int32_t* positions, int64_t rows,
                     const float* inverse_frequency, float magnitude, const RopeAngles& angles) {
   if (rows == 0 || angles.half == 0) return;
   const unsigned blocks = Blocks(rows * angles.half, kThreads);
-  AnglesOfRows<<<blocks, kThreads, 0, stream>>>(positions, rows, inverse_frequency, magnitude,
-                                                angles);
+  LaunchEarly(AnglesOfRows, blocks, kThreads, 0, stream, positions, rows, inverse_frequency,
+              magnitude, angles);
 }
 
 void Rope(Stream stream, const RopeAngles& angles, int heads, int offset, const View& x) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/quantised/forms/one.cuh"
+#include "kernels/cuda/quantised/forms/small.cuh"
 
 namespace reprise::cuda {
 namespace {
@@ -28,6 +28,7 @@ void RunOneRowProducts(Stream stream, const OneRowProducts& one) {
     });
     if (none) continue;
     const bool wide = TraitsOf(type).block_elements == 256;
+    if ((wide ? LaunchSmall256 : LaunchSmall32)(stream, type, call)) continue;
     (wide ? LaunchOne256 : LaunchOne32)(stream, type, call);
   }
 }

@@ -127,6 +127,8 @@ class PlaneCopies {
     from_ = plane + (row + Row()) * stride + At();
   }
   // rows: of the tile that there are. The stride is asked for again: registers are scarce.
+  // kInTurn: one copy of the lanes after another, two of them on their way at a time.
+  template <bool kInTurn = false>
   __device__ __forceinline__ void Ask(std::byte* to, int64_t row_stride, int step, int rows) const {
     const int stride = static_cast<int>(row_stride);
     const int offset = step * kRowBytes;
@@ -139,6 +141,10 @@ class PlaneCopies {
       const bool valid = more_rows + Row() < rows && offset + more + At() < stride;
       CopyAsync<kPiece>(to + (more_rows * (kRowBytes / kGroup) + more / kGroup) * kPitch,
                         from_ + more_rows * stride + more + offset, valid);
+      if (kInTurn && i + 1 < kCopies) {
+        CommitCopies();
+        if (i > 0) WaitForCopies<1>();
+      }
     }
   }
 
@@ -160,6 +166,7 @@ template <int kTile, int kGroup, int kPitch>
 class PlaneCopies<kTile, 0, kGroup, kPitch> {
  public:
   __device__ void Seek(const std::byte*, int64_t, int) {}
+  template <bool kInTurn = false>
   __device__ void Ask(std::byte*, int64_t, int, int) const {}
 };
 
@@ -376,6 +383,22 @@ struct EightFloats {
   }
 };
 
+// Eight neighbours of the row from `column` on, by whole warps; what lies behind the end of its
+// `cols` columns is not stored.
+template <int kBlock>
+__device__ __forceinline__ void QuantiseInto(const EightFloats& held, int column, int cols,
+                                             const Input& input) {
+  constexpr int kSummed = kBlock == 32 ? 32 : 16;
+  const EightQuantised eight = QuantiseEight<kBlock>(held.of);
+  if (column >= cols) return;
+  const int unit = column / 32, word = column % 32 / 4;
+  auto* to = reinterpret_cast<uint32_t*>(input.q + unit / 4 * Input::kPitch + unit % 4 * 4);
+  to[4 * word] = eight.words[0];
+  to[4 * word + 4] = eight.words[1];
+  if (column % kSummed == 0) input.sum[column / kSummed] = static_cast<int16_t>(eight.sum);
+  if (column % kBlock == 0) input.scale[column / kBlock] = eight.scale;
+}
+
 // Reads, norms and quantises the row. A warp has 256 neighbours at a time.
 template <int kBlock>
 class InputReader {
@@ -403,7 +426,9 @@ class InputReader {
       if (call_.norm.weight != nullptr) Norm(input.floats, held);
 #pragma unroll
       for (int j = 0; j < kHold; ++j) {
-        if (WarpColumn(first + j) < cols_) Quantise(held[j], Column(first + j), input);
+        if (WarpColumn(first + j) < cols_) {
+          QuantiseInto<kBlock>(held[j], Column(first + j), cols_, input);
+        }
       }
     }
     __syncthreads();
@@ -438,20 +463,6 @@ class InputReader {
         held[j].Store(call_.norm.h.data + Column(j));
       }
     }
-  }
-
-  // By whole warps; what lies behind the end is not stored.
-  __device__ __forceinline__ void Quantise(const EightFloats& held, int column,
-                                           const Input& input) const {
-    constexpr int kSummed = kBlock == 32 ? 32 : 16;
-    const EightQuantised eight = QuantiseEight<kBlock>(held.of);
-    if (column >= cols_) return;
-    const int unit = column / 32, word = column % 32 / 4;
-    auto* to = reinterpret_cast<uint32_t*>(input.q + unit / 4 * Input::kPitch + unit % 4 * 4);
-    to[4 * word] = eight.words[0];
-    to[4 * word + 4] = eight.words[1];
-    if (column % kSummed == 0) input.sum[column / kSummed] = static_cast<int16_t>(eight.sum);
-    if (column % kBlock == 0) input.scale[column / kBlock] = eight.scale;
   }
 
   const Call& call_;
@@ -566,9 +577,10 @@ void Launch(Stream stream, const Call& call) {
   for (const QuantisedProduct& product : call.product) bytes += product.weight.layout.bytes;
   const int blocks = (bytes > kManyBytes ? 2 : 1) * ThisGpu().multiprocessors;
   const Call tall = InTiles(call, kTallTile), flat = InTiles(call, kFlatTile);
-  // Rows that the warp with the most of them has.
+  // Stages of the warp with the most of them.
+  const int quads = int(CeilDiv<int64_t>(call.x.cols, 128));
   const auto longest = [&](const Call& cut) {
-    return CeilDiv(cut.tiles, blocks * kWarps) * cut.tile_rows;
+    return CeilDiv(cut.tiles, blocks * kWarps) * CeilDiv(quads, 32 / cut.tile_rows);
   };
   if (longest(flat) < longest(tall)) {
     LaunchTiles<kType, kFlatTile>(stream, flat, blocks);

@@ -19,7 +19,9 @@ using reference::kTensorSlice;
 
 constexpr int kWarpsMost = 16;
 constexpr int kAtOnce = 2;  // rows of a piece that are asked for at once
-constexpr int kHold = 4;    // groups of four inputs that a thread has, at most
+// Groups of four inputs that a thread has, at most; behind a norm there are its weights, too.
+template <bool kNorm>
+constexpr int kHold = kNorm ? 2 : 4;
 
 struct Part {
   const uint16_t* weight;
@@ -40,6 +42,7 @@ struct Call {
   const float* x;
   int cols;
   int float_blocks;  // that have rows of F32; behind them those with tiles
+  int each, more;    // tiles of a block, and blocks that have one more; of a gate, of each matrix
   Part part[FewProducts::kMost];
   const float* norm;
   float* h;
@@ -276,10 +279,10 @@ __global__ void __launch_bounds__(32 * kWarpsMost * 8 / kTile, 2)
   const int block = static_cast<int>(blockIdx.x) - call.float_blocks;
   const bool has_tiles = kThen != Then::kNothing || block >= 0;
   const int float_row = static_cast<int>(blockIdx.x) * slices * beside + warp;
-  // Tiles of this warp, and of an output of this thread.
-  const auto tile_of = [&](int place) {
-    return block * (kGate ? beside / 2 : beside) + (kGate ? place / 2 : place);
-  };
+  const int first_tile = block * call.each + min(block, call.more);
+  const int tiles = call.each + (block < call.more ? 1 : 0);
+  // The tile at a place in the block, and whose it is.
+  const auto tile_of = [&](int place) { return first_tile + (kGate ? place / 2 : place); };
   const auto part_of = [&](int tile, int place) {
     if (kGate) return place % 2;
     int which = 0;
@@ -292,8 +295,10 @@ __global__ void __launch_bounds__(32 * kWarpsMost * 8 / kTile, 2)
     const int tile = tile_of(z);
     const Part& part = call.part[part_of(tile, z)];
     const int row = (tile - part.begin) * kTile;
-    AskForPiece<kTile>(piece, part.weight + row * call.cols + slice * kTensorSlice, call.cols,
-                       part.rows - row);
+    if (tile < first_tile + tiles) {
+      AskForPiece<kTile>(piece, part.weight + row * call.cols + slice * kTensorSlice, call.cols,
+                         part.rows - row);
+    }
   } else {
     AskForFloats(call, float_row, reinterpret_cast<float*>(piece));
   }
@@ -307,7 +312,7 @@ __global__ void __launch_bounds__(32 * kWarpsMost * 8 / kTile, 2)
   const int own_tile = tile_of(place);
   const int which = part_of(own_tile, place);
   const int column = (own_tile - call.part[which].begin) * kTile + in_tile;
-  const bool mine = place < beside && column < call.part[which].rows;
+  const bool mine = own_tile < first_tile + tiles && column < call.part[which].rows;
   if (kThen == Then::kAdd && mine) before = call.sum[column];
   const float scale = row_of.Round(call, floats, rounded);
   WaitAsync<0>();
@@ -358,7 +363,7 @@ bool MakePlan(const FewProducts& few, int tile, Plan* plan) {
   Call& call = plan->call;
   call.x = few.x.f32;
   call.cols = int(cols);
-  int tiles = 0;
+  int tiles = 0;  // of all
   for (size_t i = 0; i < few.products.size(); ++i) {
     const HalfProduct& one = few.products[i];
     if (one.weight.rows * cols > INT32_MAX) return false;
@@ -383,14 +388,18 @@ bool MakePlan(const FewProducts& few, int tile, Plan* plan) {
     call.float_rows += int(one.out.cols);
   }
   // As few tiles side by side as leave a multiprocessor for every block.
-  const int slices = int(cols / kTensorSlice), step = gate ? 2 : 1;
+  const int slices = int(cols / kTensorSlice), matrices = gate ? 2 : 1;
+  tiles /= matrices;
+  if (tiles == 0) return false;
   int beside = 0, blocks = 0;
   do {
-    beside += step;
+    beside += matrices;
     if (beside * slices > kWarpsMost * 8 / tile) return false;
-    blocks = CeilDiv(tiles, beside);
     call.float_blocks = CeilDiv(call.float_rows, beside * slices);
-  } while (blocks + call.float_blocks > ThisGpu().multiprocessors);
+    blocks = std::min(tiles, ThisGpu().multiprocessors - call.float_blocks);
+  } while (tiles > blocks * (beside / matrices));
+  call.each = tiles / blocks;
+  call.more = tiles % blocks;
   const int warps = beside * slices;
   if (call.float_rows > 0 && int(sizeof(float)) * call.cols > tile * kTensorSlice * 2) return false;
   plan->tile = tile;
@@ -399,7 +408,8 @@ bool MakePlan(const FewProducts& few, int tile, Plan* plan) {
   plan->block = dim3(32, unsigned(slices), unsigned(beside));
   plan->shared = size_t(warps * tile) * (kTensorSlice * 2 + 4) + size_t(cols) * 2 +
                  (norm ? size_t(LaneRow::Floats(call.cols)) * 4 : 0);
-  return plan->groups <= kHold && plan->shared <= RoomMost();
+  const int hold = norm ? kHold<true> : kHold<false>;
+  return plan->groups <= hold && plan->shared <= RoomMost();
 }
 
 template <bool kNorm, Then kThen, int kTile, int kGroups>
@@ -411,8 +421,10 @@ void Launch(Stream stream, const Plan& plan) {
 }
 template <bool kNorm, Then kThen, int kTile>
 void LaunchGroups(Stream stream, const Plan& plan) {
-  (plan.groups == 1 ? Launch<kNorm, kThen, kTile, 1> : Launch<kNorm, kThen, kTile, kHold>)(stream,
-                                                                                           plan);
+  constexpr int kMost = kHold<kNorm>;
+  const auto launch =
+      plan.groups == 1 ? Launch<kNorm, kThen, kTile, 1> : Launch<kNorm, kThen, kTile, kMost>;
+  launch(stream, plan);
 }
 template <bool kNorm, Then kThen>
 void LaunchTile(Stream stream, const Plan& plan) {

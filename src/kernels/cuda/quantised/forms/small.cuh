@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/quantised/forms/one.cuh"
+
+// Products of one row where every warp of the GPU has at most one tile, and a tile is one stage:
+// the layers of small models. What a kernel does before and behind its weights takes longer there
+// than the weights do, so there is no ring and no walk; blocks are one for a multiprocessor and as
+// large as they need, so that those of the next kernels wait beside them with their weights there.
+namespace reprise::cuda {
+namespace one {
+
+constexpr int kSmallWarps = 16;
+
+struct SmallPart {
+  const std::byte* quants;
+  const std::byte* extra;
+  const std::byte* sub;
+  const std::byte* scale;
+  const uint2* grid;
+  float* y;
+  const float* bias;
+  int rows;
+  int begin;  // its first tile; of a gate 0 for both
+};
+struct SmallCall {
+  const float* x;
+  int cols;
+  int parts;
+  int quant_stride, extra_stride, sub_stride, scale_stride;  // one for all
+  int each, more;  // tiles of a block, and blocks that have one more; of a gate, of each matrix
+  SmallPart part[OneRowProducts::kMost];
+  const float* norm;
+  float* h;
+  float eps;
+  OutputOp op;
+  float* sum;
+};
+
+// Reads, norms and quantises the row, by as many threads as the block has. A warp has 256
+// neighbours at a time.
+template <int kBlock>
+class SmallReader {
+ public:
+  static constexpr int kGroups = 2;
+
+  // Asks for the norm's weights, which no kernel writes.
+  __device__ __forceinline__ explicit SmallReader(const SmallCall& call) : call_(call) {
+    if (call_.norm == nullptr) return;
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+      if (Column(j) < call_.cols) weights_[j].Load(call_.norm + Column(j));
+    }
+  }
+  __device__ __forceinline__ void Read(const Input& input) {
+    EightFloats held[kGroups];
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+      if (Column(j) < call_.cols) held[j].Load(call_.x + Column(j));
+    }
+    if (call_.norm != nullptr) Norm(input.floats, held);
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+      if (WarpColumn(j) < call_.cols) QuantiseInto<kBlock>(held[j], Column(j), call_.cols, input);
+    }
+    __syncthreads();
+  }
+
+ private:
+  __device__ static int WarpColumn(int j) {
+    return (j * static_cast<int>(blockDim.x) / 32 + static_cast<int>(threadIdx.x) / 32) * 256;
+  }
+  __device__ static int Column(int j) {
+    return WarpColumn(j) + static_cast<int>(threadIdx.x) % 32 * 8;
+  }
+  __device__ __forceinline__ void Norm(float* floats, EightFloats (&held)[kGroups]) const {
+    const LaneRow lanes(floats, call_.cols);
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+      if (Column(j) >= call_.cols) break;
+      lanes.Store(Column(j), held[j].Four(0));
+      lanes.Store(Column(j) + 4, held[j].Four(1));
+    }
+    const float r = lanes.NormFactor(static_cast<int>(threadIdx.x), call_.eps);
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+      if (Column(j) >= call_.cols) break;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) held[j].of[i] = (held[j].of[i] * r) * weights_[j].of[i];
+      if (blockIdx.x == 0 && call_.h != nullptr) held[j].Store(call_.h + Column(j));
+    }
+  }
+
+  const SmallCall& call_;
+  EightFloats weights_[kGroups];
+};
+
+template <DType kType, int kTile>
+__global__ void __launch_bounds__(32 * kSmallWarps, 2)
+    SmallRowKernel(const __grid_constant__ SmallCall call) {
+  using S = Stage<kType, kTile>;
+  constexpr int kQuads = S::kQuads;
+  constexpr int kBlock = UnitTraits<kType>::kBlock256 ? 256 : 32;
+  extern __shared__ __align__(16) std::byte shared[];
+  __shared__ float ups[kSmallWarps / 2][kTile];
+  LetNextStart();
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = threadIdx.x % 32;
+  const int warps = static_cast<int>(blockDim.x) / 32, block = static_cast<int>(blockIdx.x);
+  const bool gated = IsGate(call.op);
+  const int place = gated ? warp / 2 : warp;
+  const int tile = block * call.each + min(block, call.more) + place;
+  const bool works = place < call.each + (block < call.more ? 1 : 0);
+  int which = gated ? warp % 2 : 0;
+  if (!gated) {
+    while (which + 1 < call.parts && tile >= call.part[which + 1].begin) ++which;
+  }
+  const SmallPart& part = call.part[which];
+  const int first = (tile - part.begin) * kTile;
+  std::byte* stage = shared + warp * S::kBytes;
+  if (works) {
+    const int rows = min(kTile, part.rows - first);
+    const auto ask = [&](auto copies, const std::byte* plane, int stride, int at) {
+      copies.Seek(plane, stride, first);
+      copies.template Ask<true>(stage + at, stride, 0, rows);
+    };
+    ask(PlaneCopies<kTile, kQuads * S::kQuantBytes, S::kQuantBytes, S::kQuantPitch>{}, part.quants,
+        call.quant_stride, 0);
+    ask(PlaneCopies<kTile, kQuads * S::kExtraBytes, S::kExtraBytes, S::kExtraPitch>{}, part.extra,
+        call.extra_stride, S::kExtra);
+    ask(PlaneCopies<kTile, S::kSubBytes, S::kSubBytes, S::kSubBytes>{}, part.sub, call.sub_stride,
+        S::kSub);
+    ask(PlaneCopies<kTile, S::kScaleBytes, S::kScaleBytes, S::kScaleBytes>{}, part.scale,
+        call.scale_stride, S::kScale);
+  }
+  CommitCopies();
+  SmallReader<kBlock> reader(call);
+  const InputBytes bytes(call.cols, kBlock);
+  std::byte* at = shared + warps * S::kBytes;
+  const Input input = {at, reinterpret_cast<float*>(at + bytes.q),
+                       reinterpret_cast<int16_t*>(at + bytes.q + bytes.scale),
+                       reinterpret_cast<float*>(at + bytes.all())};
+  const int row = first + lane / kQuads;
+  const bool mine = works && lane % kQuads == 0 && row < part.rows;
+  WaitForInputs();
+  reader.Read(input);
+  float before = 0;  // asked for here, where there are registers for it
+  if (call.op == OutputOp::kAdd && mine) before = call.sum[row];
+  WaitForCopies<0>();
+  __syncwarp();
+  float y = 0;
+  if (works) {
+    Links<kType, kTile> links;
+    links.Make(stage, part.grid, input, lane % kQuads);
+    y = links.Chain(0, call.cols / 32);
+  }
+  if (mine && part.bias != nullptr) y = y + part.bias[row];
+  if (gated) {
+    if (mine && which == 0) ups[place][lane / kQuads] = y;
+    __syncthreads();
+    if (mine && which == 1) y = Gated(call.op, y, ups[place][lane / kQuads]);
+  }
+  if (!mine) return;
+  part.y[row] = y;
+  if (call.op == OutputOp::kAdd) call.sum[row] = before + y;
+}
+
+template <DType kType, int kTile>
+bool LaunchSmallTiles(Stream stream, const Call& one) {
+  using S = Stage<kType, kTile>;
+  const bool gated = IsGate(one.op);
+  const QuantisedLayout& layout = one.product[0].weight.layout;
+  SmallCall call = {};
+  call.x = one.x.data;
+  call.cols = int(one.x.cols);
+  call.quant_stride = int(layout.quant_stride);
+  call.extra_stride = int(layout.extra_stride);
+  call.sub_stride = int(layout.sub_stride);
+  call.scale_stride = int(layout.scale_stride);
+  call.norm = one.norm.weight;
+  call.h = one.norm.h.data;
+  call.eps = one.norm.eps;
+  call.op = one.op;
+  call.sum = one.sum.data;
+  int64_t tiles = 0;
+  for (size_t i = 0; i < OneRowProducts::kMost; ++i) {
+    const QuantisedProduct& product = one.product[i];
+    const QuantisedLayout& its = product.weight.layout;
+    if (its.rows == 0) continue;
+    const std::byte* data = product.weight.data;
+    call.part[call.parts++] = {data,
+                               data + its.extra,
+                               data + its.sub,
+                               data + its.scale,
+                               GridOf(product.weight),
+                               product.y.data,
+                               product.bias,
+                               int(its.rows),
+                               gated ? 0 : int(tiles)};
+    if (!gated || i == 0) tiles += CeilDiv<int64_t>(its.rows, kTile);
+  }
+  const int blocks = int(std::min<int64_t>(tiles, ThisGpu().multiprocessors));
+  call.each = int(tiles / blocks);
+  call.more = int(tiles % blocks);
+  const int working = (call.each + (call.more > 0 ? 1 : 0)) * (gated ? 2 : 1);
+  constexpr int kGroups = SmallReader<32>::kGroups;
+  const int warps = std::max(working, int(CeilDiv<int64_t>(one.x.cols, 256 * kGroups)));
+  if (warps > kSmallWarps) return false;
+  const int64_t block = UnitTraits<kType>::kBlock256 ? 256 : 32;
+  const size_t floats = call.norm != nullptr ? size_t(LaneRow::Floats(call.cols)) * 4 : 0;
+  const size_t bytes = size_t(warps) * S::kBytes + InputBytes(call.cols, block).all() + floats;
+  const size_t room = BlockShared();
+  if (bytes > room) return false;
+  const auto kernel = SmallRowKernel<kType, kTile>;
+  static const bool allowed = (AllowShared(kernel, room), true);
+  (void)allowed;
+  LaunchEarly(kernel, unsigned(blocks), 32 * warps, room, stream, call);
+  return true;
+}
+
+// False, and nothing is done: this call is no such.
+template <DType kType>
+bool LaunchSmall(Stream stream, const Call& call) {
+  if (!ThisGpu().hopper) return false;
+  const int64_t quads = CeilDiv<int64_t>(call.x.cols, 128);
+  return quads <= 8    ? LaunchSmallTiles<kType, 4>(stream, call)
+         : quads <= 16 ? LaunchSmallTiles<kType, 2>(stream, call)
+         : quads <= 32 ? LaunchSmallTiles<kType, 1>(stream, call)
+                       : false;
+}
+
+}  // namespace one
+
+// By the size of blocks, in files of their own.
+bool LaunchSmall32(Stream stream, DType type, const one::Call& call);
+bool LaunchSmall256(Stream stream, DType type, const one::Call& call);
+
+}  // namespace reprise::cuda
