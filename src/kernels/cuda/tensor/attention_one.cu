@@ -38,11 +38,13 @@ struct Room {
   alignas(16) float scores[kTileQueries][kScorePitch];
 };
 
-// Rows [begin, end) of a page; those behind `held` are zeros.
+// Rows [begin, end) of a page; those behind `held` are zeros. The code of this kernel runs once,
+// and comes from memory: the fewer instructions it has, the sooner they are here.
 template <int kDim>
 __device__ __forceinline__ void CopyRows(uint16_t (*to)[kPitch<kDim>], const uint16_t* from,
                                          int begin, int end, int held) {
   constexpr int kChunks = kDim / 8;
+#pragma unroll 1
   for (int i = begin * kChunks + static_cast<int>(threadIdx.x); i < end * kChunks; i += kThreads) {
     const int row = i / kChunks, c = i % kChunks * 8;
     CopyAsync16(&to[row][c], from + row * kDim + c, row < held);
@@ -267,7 +269,11 @@ __global__ void __launch_bounds__(kThreads, 2)
       }
     }
     float top[2];
-    Weigh<false, true>(call.params, rows, page, score, top);
+    if (call.params.softcap != 0) {
+      Weigh<false, true>(call.params, rows, page, score, top);
+    } else {
+      Weigh<false, false>(call.params, rows, page, score, top);
+    }
     uint32_t p[4][4];
     PackWeights<kType>(score, p);
     float sum[2];
