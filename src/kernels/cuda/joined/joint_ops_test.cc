@@ -229,7 +229,10 @@ TEST_F(JointOpsTest, HeadsAndGatesEqualTheOps) {
         auto gate = Random(rows * q_width, -3, 3);
         // Gates whose sigmoids are 1, denormal or 0.
         const float far[] = {90, -87.5f, -88.2f, -95, -1e30f};
-        for (size_t i = 0; i < gate.size(); i += 41) gate[i] = far[i / 41 % std::size(far)];
+        // Two rows have the same: where threads decide together, one kind is alone.
+        for (size_t i = 0; i < gate.size(); i += 41) {
+          gate[i] = far[i / size_t(q_width) / 2 % std::size(far)];
+        }
         HeadInputs inputs;
         inputs.q_heads = kQueries;
         inputs.eps = 1e-6f;
@@ -633,6 +636,24 @@ TEST_P(InputTest, ProductsEqualEachAlone) {
   }
 }
 
+// Kernels for one row have other divisions of the weights than those for more, and no other bits.
+TEST_P(InputTest, ARowIsTheSameAmongMany) {
+  const int64_t cols = GetParam().cols, rows = 20;
+  const auto values = Random(rows * cols, -GetParam().size, GetParam().size);
+  const DevicePtr<float> norm = OnDevice(Random(cols)), bias = OnDevice(Random(8192));
+  for (const auto& [type, outputs] : GetParam().shapes) {
+    std::vector<Matrix> weights;
+    weights.push_back(Weights(type, outputs, cols));
+    const Rows one = RowsOf(std::vector(values.begin(), values.begin() + cols), cols);
+    // Behind the normed rows.
+    const auto many = Outputs(weights, RowsOf(values, cols), norm, bias, How::kAlone);
+    const auto first = many.begin() + rows * cols;
+    const auto alone = Outputs(weights, one, norm, bias, How::kAlone);
+    ExpectSame(std::vector(alone.begin() + cols, alone.end()), std::vector(first, first + outputs),
+               "a row among many");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Types, InputTest,
     ::testing::Values(
@@ -671,6 +692,16 @@ INSTANTIATE_TEST_SUITE_P(
             "gates_of_27b",
             {{DType::kBF16, 1024}, {DType::kF32, 48}, {DType::kBF16, 6144}, {DType::kF32, 48}},
             5120},
+        // Layers of small models: slices of K meet, a thread has several groups of the row.
+        InputCase{"half_of_2048", {{DType::kF16, 1024}, {DType::kBF16, 2048}}, 2048},
+        InputCase{"half_of_3584", {{DType::kF16, 1024}, {DType::kBF16, 520}}, 3584},
+        InputCase{"quantised_of_2048",
+                  {{DType::kQ8_0, 1024}, {DType::kQ4_K, 4096}, {DType::kQ6_K, 512}},
+                  2048},
+        InputCase{
+            "quantised_of_3584",
+            {{DType::kQ8_0, 1024}, {DType::kQ4_K, 1024}, {DType::kQ6_K, 258}, {DType::kQ4_0, 9}},
+            3584},
         InputCase{"gates_of_few_columns",
                   {{DType::kF16, 136}, {DType::kF32, 5}, {DType::kF32, 33}, {DType::kF32, 1}},
                   80},

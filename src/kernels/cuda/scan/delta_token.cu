@@ -129,10 +129,7 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
   if (!kForHopper) return;
   extern __shared__ __align__(16) std::byte room[];
   Shared& shared = *reinterpret_cast<Shared*>(room);
-  if (threadIdx.x == 0) {
-    InitBarrier(&shared.arrived, 1);
-    ExpectBytes(&shared.arrived, call.heads * kDim * 4);
-  }
+  if (threadIdx.x == 0) InitBarrier(&shared.arrived, 1);
   SayBegun();
   const DeltaTokenLayer& layer = call.layer;
   const int key_head = static_cast<int>(blockIdx.x) / kCluster;
@@ -201,6 +198,7 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
   __syncthreads();
 
   WaitForCluster();
+  if (threadIdx.x == 0) ExpectBytes(&shared.arrived, heads * kDim * 4);
   const int column = threadIdx.x % kTeam / kLanes * kColumns;
 #pragma unroll 1
   for (int index = team; index < heads; index += kTeams) {
