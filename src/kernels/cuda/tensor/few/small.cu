@@ -8,9 +8,9 @@
 #include "kernels/cuda/tensor/mma.cuh"
 
 // What a kernel does before and behind its weights takes longer here than the weights do. So all of
-// them are asked for before the kernel in front has ended, one piece (eight rows of weights, one
-// slice of K) a warp; blocks are one for a multiprocessor and as large as they need, so that those
-// of the next kernels wait beside them with their pieces there. And the code is short: it runs
+// them are asked for before the kernel in front has ended, one piece (eight or 16 rows of weights,
+// one slice of K) a warp; blocks are one for a multiprocessor and as large as they need, so that
+// those of the next kernel wait beside them with their pieces there. And the code is short: it runs
 // once, and comes from memory as the weights do. So do the operands of the launch.
 namespace reprise::cuda {
 namespace {
@@ -366,7 +366,7 @@ bool MakePlan(const FewProducts& few, int tile, Plan* plan) {
   int tiles = 0;  // of all
   for (size_t i = 0; i < few.products.size(); ++i) {
     const HalfProduct& one = few.products[i];
-    if (one.weight.rows * cols > INT32_MAX) return false;
+    if (one.weight.stride != cols || one.weight.rows * cols > INT32_MAX) return false;
     call.part[i] = {one.weight.data,      one.out.data,     one.bias,
                     int(one.weight.rows), gate ? 0 : tiles, one.weight.scale};
     tiles += int(CeilDiv<int64_t>(one.weight.rows, tile));
