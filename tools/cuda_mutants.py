@@ -99,6 +99,8 @@ MUTANTS = [
      "quantised/forms/small_32.cu", "*InputTest*"),
     ("own_row_in_a_later_page", "tensor/attention_one.cu",
      "own != nullptr && threadIdx.x < kDim / 8", "own != nullptr && threadIdx.x < kDim / 8 - 1", None, "*OneRowTest*"),
+    ("heads_that_wait_in_vain", "joined/joined_ops.cc",
+     "    StoreHeads(stream_, waiting.step, waiting.kv, inputs, q, k, v);\n", "", None, "*OneRowTest*"),
     ("gates_of_the_ninth_query", "tensor/attention_one.cu",
      "call.partial != nullptr || g + 8 * h >= group)", "call.partial != nullptr || h > 0)", None, "*OneRowTest*"),
     ("keys_of_the_last_warp", "tensor/attention_one.cu",

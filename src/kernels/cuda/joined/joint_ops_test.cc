@@ -285,6 +285,7 @@ struct OneRowCase {
   bool norm = true, gated = true;
   int window = 0;
   float softcap = 0;
+  bool interrupted = false;  // something else comes between: heads wait no longer
 };
 
 class OneRowTest : public JointOpsTest, public ::testing::WithParamInterface<OneRowCase> {};
@@ -345,6 +346,7 @@ TEST_P(OneRowTest, HeadsAndAttentionEqualTheOps) {
       const auto ops = [&] {
         if (joint) {
           StoreHeads(context_, layout, place, shape, inputs, qs, ks, vs);
+          if (one.interrupted) Fill(context_, 0, out);
         } else {
           if (one.norm) {
             RmsNorm(context_, qs, inputs.q_norm, one.queries, inputs.eps, qs);
@@ -386,6 +388,7 @@ INSTANTIATE_TEST_SUITE_P(
         OneRowCase{128, 8, 8, DType::kF16, 4, true, true, 64, 30.0f},
         OneRowCase{128, 12, 2, DType::kF16, 0, false, false, 0, 50.0f},
         OneRowCase{256, 32, 2, DType::kF16, 1, false, true},
+        OneRowCase{256, 8, 2, DType::kF16, 4, true, true, 0, 0, true},
         // Those that have no such kernel: heads that are odd, turned otherwise, other types.
         OneRowCase{80, 8, 2, DType::kF16, 1}, OneRowCase{256, 8, 2, DType::kF16, 2},
         OneRowCase{128, 8, 2, DType::kF32, 1}));
