@@ -9,8 +9,9 @@
 // A cluster has one key head of one sequence and the value heads that share it; each of its blocks
 // has a range of columns of all of them, and two teams of threads, a head each, in turns. What no
 // kernel of the step in front changes (states, windows, weights) is read before it has ended.
-// Blocks of a cluster meet when all have their columns of the outputs, of which every norm needs
-// the whole; from then on windows are read no more, and may change.
+// Blocks of a cluster send each other their columns of the outputs, of which every norm needs the
+// whole. Who has them all knows that windows are read no more, and may change them; and that nobody
+// writes to its shared memory any more, so that it may go.
 namespace reprise::cuda {
 namespace {
 

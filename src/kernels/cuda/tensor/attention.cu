@@ -102,13 +102,8 @@ template <Half kType, int kPart>
 __device__ __forceinline__ void JoinPage(const float (&top)[2], const PageScores& weight,
                                          const uint16_t* v, int v_pitch, Running<kPart>& running) {
   uint32_t p[4][4];
-  PackWeights<kType>(weight, p);
-  float sum[2];
-  SumWeights<kType>(p, sum);
   Joint joint[2];
-  JoinTops(top, running, joint);
-#pragma unroll
-  for (int h = 0; h < 2; ++h) running.sum[h] = joint[h].Join(running.sum[h], sum[h]);
+  JoinWeights<kType>(top, weight, running, p, joint);
   const int lane = threadIdx.x % kWarp;
 #pragma unroll
   for (int j = 0; j < kPart / 16; ++j) {

@@ -275,13 +275,8 @@ __global__ void __launch_bounds__(kThreads, 2)
       Weigh<false, false>(call.params, rows, page, score, top);
     }
     uint32_t p[4][4];
-    PackWeights<kType>(score, p);
-    float sum[2];
-    SumWeights<kType>(p, sum);
     Joint joint[2];
-    JoinTops(top, running, joint);
-#pragma unroll
-    for (int h = 0; h < 2; ++h) running.sum[h] = joint[h].Join(running.sum[h], sum[h]);
+    JoinWeights<kType>(top, score, running, p, joint);
     WaitAsync<1>();
     __syncthreads();
 #pragma unroll
