@@ -253,7 +253,7 @@ void CudaBackend::RunAttend(ScratchArena& scratch, const StepLayout& step, const
   const AttentionView view{params.q_heads, params.scale, params.window, params.softcap,
                            ViewOf(gate)};
   const ScratchScope scope(scratch);
-  const size_t bytes = AttendWorkspace(step.rows(), longest_, kv, view);
+  const size_t bytes = AttendWorkspace(ViewOf(step), longest_, kv, view);
   void* workspace = bytes > 0 ? Raw(scratch.Take<std::byte>(bytes)) : nullptr;
   if (const auto heads = joined_.TakeHeads(ViewOf(q))) {
     return AttendOneRow(stream(), ViewOf(step), longest_, kv, view, *heads, ViewOf(out), workspace);

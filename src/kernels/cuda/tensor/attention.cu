@@ -452,6 +452,27 @@ int64_t BlocksAtOnce(const KvView& kv) {
   return ThisGpu().multiprocessors * std::clamp<int64_t>(each, 1, kMost);
 }
 
+// One tile of queries a sequence: a block has no more, and its warps divide the values instead.
+bool IsBrief(const StepView& step, int group) {
+  return step.rows == step.sequence_count && group <= kTileQueries;
+}
+
+// Blocks that have queries, of one K/V head; some more where sequences end inside of one.
+int64_t BlocksOfQueries(const StepView& step, const KvView& kv, const AttentionView& params) {
+  constexpr int64_t kTiles = 4;  // of a block, where it may have several (LaunchByShape)
+  const int group = params.q_heads / kv.kv_heads;
+  const bool one = IsBrief(step, group) || std::max(kv.head_dim, kv.value_dim) > 256;
+  const int64_t queries = int64_t{step.rows} * group;
+  return std::max<int64_t>(CeilDiv(queries, (one ? 1 : kTiles) * kTileQueries),
+                           step.sequence_count);
+}
+
+// What pages leave in the workspace.
+int64_t PageFloats(const StepView& step, int64_t longest, const KvView& kv,
+                   const AttentionView& params) {
+  return int64_t{step.rows} * params.q_heads * longest * (2 + kv.value_dim);
+}
+
 template <KvType kStored, int kHead, int kValue, int kWarps, int kSplit>
 void LaunchTensor(Stream stream, AttentionCall call, const PageParts& division) {
   constexpr int kTiles = kWarps / kSplit;
@@ -481,8 +502,7 @@ template <KvType kStored>
 void LaunchByShape(Stream stream, const AttentionCall& call, const PageParts& division) {
   const int head = call.kv.head_dim;
   const int value = call.kv.value_dim;
-  // One tile of queries a sequence: its warps divide the values instead.
-  const bool brief = call.step.rows == call.step.sequence_count && call.group <= kTileQueries;
+  const bool brief = IsBrief(call.step, call.group);
   if (head <= 64 && value <= 64) return LaunchTensor<kStored, 64, 64, 4, 1>(stream, call, division);
   if (head <= 128 && value <= 128) {
     return brief ? LaunchTensor<kStored, 128, 128, 4, 4>(stream, call, division)
@@ -499,12 +519,12 @@ void LaunchByShape(Stream stream, const AttentionCall& call, const PageParts& di
 
 // In how many parts the pages of a sequence are taken: blocks run in waves, and a wave takes as
 // long as the pages of a block, and about one more to begin with.
-PageParts PartsOfPages(int64_t rows, int64_t longest, const KvView& kv,
+PageParts PartsOfPages(const StepView& step, int64_t longest, const KvView& kv,
                        const AttentionView& params) {
-  if (kv.type == KvType::kF32 || longest <= 2 || rows > kRowsDivided) return {};
-  const int64_t floats = rows * params.q_heads * longest * (2 + kv.value_dim);
+  if (kv.type == KvType::kF32 || longest <= 2 || step.rows > kRowsDivided) return {};
+  const int64_t floats = PageFloats(step, longest, kv, params);
   if (floats > kWorkspaceFloats) return {};
-  const int64_t blocks = rows * kv.kv_heads;
+  const int64_t blocks = BlocksOfQueries(step, kv, params) * kv.kv_heads;
   const int64_t at_once = BlocksAtOnce(kv);
   const int64_t waves = CeilDiv(blocks, at_once);
   int64_t best = waves * (longest + 1);
@@ -524,10 +544,10 @@ void JoinPages(Stream stream, const AttentionCall& call) {
   LaunchEarly(JoinKernel, grid, kJoinThreads, 0, stream, call);
 }
 
-size_t AttendWorkspace(int64_t rows, int64_t longest, const KvView& kv,
+size_t AttendWorkspace(const StepView& step, int64_t longest, const KvView& kv,
                        const AttentionView& params) {
-  if (PartsOfPages(rows, longest, kv, params).page_count == 0) return 0;
-  return size_t(rows * params.q_heads * longest * (2 + kv.value_dim)) * sizeof(float);
+  if (PartsOfPages(step, longest, kv, params).page_count == 0) return 0;
+  return size_t(PageFloats(step, longest, kv, params)) * sizeof(float);
 }
 
 void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& kv,
@@ -539,7 +559,7 @@ void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& 
     FloatAttention<<<grid, kKeys, shared, stream>>>(call);
     return;
   }
-  const PageParts division = PartsOfPages(step.rows, longest, kv, params);
+  const PageParts division = PartsOfPages(step, longest, kv, params);
   if (division.page_count > 0) {
     call.partial = static_cast<float*>(workspace);
     call.page_count = division.page_count;

@@ -275,7 +275,7 @@ struct PageParts {
   int page_count = 0;  // of a block; 0: they are not
   int parts = 1;
 };
-PageParts PartsOfPages(int64_t rows, int64_t longest, const KvView& kv,
+PageParts PartsOfPages(const StepView& step, int64_t longest, const KvView& kv,
                        const AttentionView& params);
 // Joins what StorePage has left.
 void JoinPages(Stream stream, const AttentionCall& call);

@@ -53,7 +53,7 @@ struct AttentionView {
 
 // Bytes of workspace that Attend needs for a step: results of pages where the pages of a query are
 // divided among blocks. `longest`: the most blocks of any of its sequences.
-size_t AttendWorkspace(int64_t rows, int64_t longest, const KvView& kv,
+size_t AttendWorkspace(const StepView& step, int64_t longest, const KvView& kv,
                        const AttentionView& params);
 void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& kv,
             const AttentionView& params, const View& q, const View& out, void* workspace);

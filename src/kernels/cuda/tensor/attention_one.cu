@@ -358,7 +358,7 @@ void AttendOneRow(Stream stream, const StepView& step, int64_t longest, const Kv
                   const AttentionView& params, const HeadRowsView& heads, const View& out,
                   void* workspace) {
   CHECK(Even(params.gate) && Even(out));
-  const PageParts pages = PartsOfPages(step.rows, longest, kv, params);
+  const PageParts pages = PartsOfPages(step, longest, kv, params);
   AttentionCall call{step,    kv,      params, heads.q, out, params.q_heads / kv.kv_heads,
                      nullptr, longest, 0};
   if (pages.page_count > 0) {

@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/architecture.h"
 #include "kernels/cuda/device_array.h"
-#include "kernels/cuda/tensor/attention.h"
+#include "kernels/cuda/tensor/attention.cuh"
 #include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/cuda/tensor/product_half.h"
@@ -475,7 +475,7 @@ void AttentionTest::Run(const std::vector<Piece>& pieces) {
   step.sequences = device_sequences.data(), step.blocks = device_blocks.data();
   step.block_memory = memory.data(), step.block_bytes = block_bytes;
   AttentionView params{shape.q_heads, 0.11f, shape.window, shape.softcap};
-  DeviceArray<std::byte> workspace(AttendWorkspace(rows, longest, kv, params));
+  DeviceArray<std::byte> workspace(AttendWorkspace(step, longest, kv, params));
   Attend(nullptr, step, longest, kv, params, {device_q.data(), rows, q_width, q_width},
          {out.data(), rows, out_width, out_width}, workspace.data());
   const std::vector<float> got = out.Read();
@@ -556,6 +556,10 @@ TEST_P(AttentionTest, OneRowOfOneSequence) { Run({{700, 1}}); }
 TEST_P(AttentionTest, AStartingPrompt) { Run({{0, 83}}); }
 TEST_P(AttentionTest, LongPromptsBehindContexts) { Run({{301, 150}, {0, 70}, {64, 64}}); }
 TEST_P(AttentionTest, ManyPages) { Run({{1100, 70}}); }
+TEST_P(AttentionTest, FewRowsBehindManyPages) {
+  Run({{1500, 30}});
+  Run({{700, 31}, {90, 20}});
+}
 TEST_P(AttentionTest, SequencesOfAllKinds) {
   Run({{0, 1}, {63, 2}, {64, 1}, {200, 70}, {5, 130}, {300, 1}});
 }
@@ -572,6 +576,25 @@ INSTANTIATE_TEST_SUITE_P(
                                          AttentionCase{16, 4, 256, 256, 0, 0, false},
                                          AttentionCase{4, 1, 256, 256, 0, 50, false},
                                          AttentionCase{40, 1, 576, 512, 0, 0, true})));
+
+// Blocks have up to 64 queries of a sequence: a turn's few new tokens are few blocks, whose pages
+// must be divided until there is work for the whole GPU.
+TEST(PartsOfPagesTest, AreMoreWhereQueriesAreFew) {
+  KvView kv;
+  kv.kv_heads = 4, kv.head_dim = kv.value_dim = 256;
+  AttentionView params;
+  params.q_heads = 16;
+  StepView step;
+  const auto parts = [&](int rows, int sequences) {
+    step.rows = rows, step.sequence_count = sequences;
+    return PartsOfPages(step, 128, kv, params).parts;
+  };
+  const int all = ThisGpu().multiprocessors;
+  EXPECT_GE(parts(1, 1) * 4, all);
+  EXPECT_GE(parts(30, 1) * 2 * 4, all);
+  EXPECT_GE(parts(30, 30) * 30 * 4, all);
+  EXPECT_EQ(parts(65, 1), 1);
+}
 
 }  // namespace
 }  // namespace reprise::cuda
