@@ -22,8 +22,7 @@ HOT = {
     "OneRowKernel": (["IDP.4A", "LDGSTS"], 0),
     "SmallKernel": (["HMMA", "LDSM", "LDGSTS"], 0),
     "SmallRowKernel": (["IDP.4A", "LDGSTS"], 0),
-    # Gates beside the scores of a page: a few bytes go to the stack.
-    "OneRowAttention": (["HMMA", "LDSM", "LDGSTS"], 48),
+    "OneRowAttention": (["HMMA", "LDSM", "LDGSTS", "REDUX"], 0),
     # Digits of sums beside the minima of types that have them, in the forms for many tokens.
     "FewProducts": (["IMMA"], 8),
     "ManyProducts": (["IMMA", "LDGSTS"], 32),

@@ -98,6 +98,12 @@ __device__ __forceinline__ void WaitForInputs() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+// Stays before the wait, where the compiler would bring it to its use.
+__device__ __forceinline__ float LoadEarly(const float* from) {
+  float value;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
+  return value;
+}
 // The next kernel may take the room that this one leaves. At any time: it waits for all of this
 // one, and so for everything that this one waits for.
 __device__ __forceinline__ void LetNextStart() {

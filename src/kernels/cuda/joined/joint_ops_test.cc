@@ -288,18 +288,40 @@ struct OneRowCase {
   bool interrupted = false;  // something else comes between: heads wait no longer
 };
 
+// Of so many sequences, the last of which is the longest.
+std::vector<int32_t> ManyPositions(int32_t count, int32_t last) {
+  std::vector<int32_t> positions;
+  for (int32_t i = 1; i <= count; ++i) positions.push_back(last * i / count);
+  return positions;
+}
+
 class OneRowTest : public JointOpsTest, public ::testing::WithParamInterface<OneRowCase> {};
 
 // A decoded token of several sequences, from its projections on: inside a step, where StoreHeads
-// and Attend are one kernel, and as the ops. In contexts where pages are not divided, and where
-// they are; the row's own place is the first of a page, the last, and in between.
+// and Attend are one kernel, and as the ops. In contexts where pages are not divided, where they
+// are in a cluster, one or several a block, and where they are with a workspace; the row's own
+// place is the first of a page, the last, and in between.
 TEST_P(OneRowTest, HeadsAndAttentionEqualTheOps) {
   const OneRowCase& one = GetParam();
   const KvShape shape{one.heads, one.dim, one.dim, one.type};
   const KvPlace place{0, 64 * one.heads * KvRowBytes(one.type, one.dim)};
   const int64_t q_width = int64_t{one.queries} * one.dim, k_width = int64_t{one.heads} * one.dim;
-  for (const std::vector<int32_t>& positions :
-       {std::vector<int32_t>{0}, {5, 63}, {64, 127, 1, 100}, {128}, {130, 0, 575, 640, 1983}}) {
+  for (const std::vector<int32_t>& positions : {std::vector<int32_t>{0},
+                                                {5, 63},
+                                                {64, 127, 1, 100},
+                                                {128},
+                                                {319},
+                                                {511, 70, 200, 0},
+                                                {512},
+                                                {1023, 3, 600, 64, 960},
+                                                {1087},
+                                                {130, 0, 575, 640, 1983},
+                                                {2047},
+                                                {2048, 64, 1500},
+                                                {6399},
+                                                ManyPositions(16, 1023),
+                                                ManyPositions(33, 1000),
+                                                ManyPositions(70, 300)}) {
     HandMade step;
     uint32_t block = 0;
     for (size_t s = 0; s < positions.size(); ++s) {
@@ -389,6 +411,10 @@ INSTANTIATE_TEST_SUITE_P(
         OneRowCase{128, 12, 2, DType::kF16, 0, false, false, 0, 50.0f},
         OneRowCase{256, 32, 2, DType::kF16, 1, false, true},
         OneRowCase{256, 8, 2, DType::kF16, 4, true, true, 0, 0, true},
+        OneRowCase{128, 32, 4, DType::kBF16, 1}, OneRowCase{64, 4, 4, DType::kF16, 1},
+        OneRowCase{64, 16, 1, DType::kF16, 1},
+        OneRowCase{256, 16, 2, DType::kBF16, 4, true, true, 400},
+        OneRowCase{128, 16, 1, DType::kBF16, 1, false, true, 1000},
         // Those that have no such kernel: heads that are odd, turned otherwise, other types.
         OneRowCase{80, 8, 2, DType::kF16, 1}, OneRowCase{256, 8, 2, DType::kF16, 2},
         OneRowCase{128, 8, 2, DType::kF32, 1}));

@@ -37,35 +37,10 @@ __device__ float* StateOf(const StepView& step, uint32_t id, int64_t offset) {
   return reinterpret_cast<float*>(step.state_memory + int64_t{id} * step.state_bytes + offset);
 }
 
-// When all blocks of the cluster have begun, they may write to each other. No memory has to be in
-// order for it: that would wait for all that is on its way on this multiprocessor.
-__device__ void SayBegun() {
-  asm volatile("fence.mbarrier_init.release.cluster;\nbarrier.cluster.arrive.relaxed.aligned;" ::
-                   : "memory");
-}
-__device__ void WaitForCluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
-// A float for a block of the cluster, whose barrier counts its bytes.
-__device__ void Send(float value, const float* to, const uint64_t* barrier, int block) {
-  asm volatile(
-      "{.reg .b32 place, there;\nmapa.shared::cluster.u32 place, %0, %2;\n"
-      "mapa.shared::cluster.u32 there, %1, %2;\n"
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [place], %3, [there];}" ::"r"(
-          SharedAddress(to)),
-      "r"(SharedAddress(barrier)), "r"(block), "f"(value)
-      : "memory");
-}
-
 // Value head `index` of those that share key head `key_head`.
 __device__ int HeadOf(const Call& call, int key_head, int index) {
   const LaneScanShape& shape = call.layer.shape;
   return shape.tiled ? key_head + shape.key_heads * index : key_head * call.heads + index;
-}
-
-// Stays before the wait, where the compiler would bring it to its use.
-__device__ __forceinline__ float LoadEarly(const float* from) {
-  float value;
-  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
-  return value;
 }
 
 // The cells of a thread, two columns at once.
@@ -223,8 +198,9 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
     // Of the eight threads of two columns each has one column and one block to tell.
     static_assert(kLanes == kColumns * kCluster);
     const int c = threadIdx.x % kColumns;
-    Send(c == 0 ? out[0] : out[1], &shared.outputs[index][part * kPart + column + c],
-         &shared.arrived, threadIdx.x % kLanes / kColumns);
+    const int block = threadIdx.x % kLanes / kColumns;
+    Send(PlaceIn(block, &shared.outputs[index][part * kPart + column + c]),
+         c == 0 ? out[0] : out[1], PlaceIn(block, &shared.arrived));
   }
   WaitBarrier(&shared.arrived, 0);
   // Norms: a warp a head, 16 lanes each, as everywhere.

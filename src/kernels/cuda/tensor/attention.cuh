@@ -208,18 +208,23 @@ __device__ __forceinline__ void JoinTops(const float (&top)[2], Running<kPart>& 
   }
 }
 
-// Takes the weights of a page in, their sums and tops: p is the left operand of their product with
-// the values, and joint says how that joins.
+// Takes the weights of a page in, their sums and tops: p has them as the left operand of their
+// product with the values, and joint says how that joins.
 template <Half kType, int kPart>
-__device__ __forceinline__ void JoinWeights(const float (&top)[2], const PageScores& weight,
-                                            Running<kPart>& running, uint32_t (&p)[4][4],
-                                            Joint (&joint)[2]) {
-  PackWeights<kType>(weight, p);
+__device__ __forceinline__ void JoinPacked(const float (&top)[2], const uint32_t (&p)[4][4],
+                                           Running<kPart>& running, Joint (&joint)[2]) {
   float sum[2];
   SumWeights<kType>(p, sum);
   JoinTops(top, running, joint);
 #pragma unroll
   for (int h = 0; h < 2; ++h) running.sum[h] = joint[h].Join(running.sum[h], sum[h]);
+}
+template <Half kType, int kPart>
+__device__ __forceinline__ void JoinWeights(const float (&top)[2], const PageScores& weight,
+                                            Running<kPart>& running, uint32_t (&p)[4][4],
+                                            Joint (&joint)[2]) {
+  PackWeights<kType>(weight, p);
+  JoinPacked<kType>(top, p, running, joint);
 }
 
 // Calls store(channel, value) for what this thread has of row h.

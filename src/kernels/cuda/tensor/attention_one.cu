@@ -1,53 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
 #include "kernels/cuda/rows/sum_of_squares.cuh"
 #include "kernels/cuda/tensor/attention.cuh"
 #include "kernels/cuda/tensor/attention_one.h"
+#include "kernels/cuda/tensor/hopper.cuh"
 
 // A block has one sequence, one K/V head and the queries that share it: one tile. It norms and
 // turns them and its key itself, while what earlier steps have stored of its first page arrives.
-// Warps divide the keys of a page for the scores, which meet in shared memory, and the channels
-// for the values.
+// Warps divide the keys of a page for the scores, which meet in shared memory, the queries for the
+// weights, and the channels for the values.
+//
+// Where there are several pages, the blocks of a cluster take them side by side. Each sends every
+// page's top, sum and values to those that join them: every block has a share of the channels, for
+// which it does what one block would, page by page in their order. Who has the results of all pages
+// knows that nobody writes to its shared memory any more, so that it may go.
+// Where there are many pages, they are divided among more blocks than a cluster has, and joined by
+// a kernel of its own.
 namespace reprise::cuda {
 namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
 constexpr int kTeams = kThreads / kNormLanes;
+constexpr int kTeamBits = 3;  // clusters of up to 8 blocks: what every GPU with clusters has
 
 struct OneRowCall {
   AttentionCall attention;
   HeadsView inputs;
   View k, v;
+  int team_bits;  // 2^team_bits blocks of a cluster have page_count pages each
 };
+
+// Blocks of a multiprocessor, for which their registers suffice.
+template <int kDim>
+inline constexpr int kBlocks = kDim == 64    ? 4
+                               : kDim == 128 ? 3
+                                             : 2;
 
 // Rows of shared memory are kDim values and 8 more, so that ldmatrix meets no bank twice.
 template <int kDim>
 inline constexpr int kPitch = kDim + 8;
 inline constexpr int kScorePitch = kKeys + 8;
 
+// Rows of q, scores and tops that are no query's hold anything: rows of products do not meet.
+// Behind it: gates [group, share] of the channels that the block joins, and results of pages
+// (ResultFloats).
 template <int kDim>
 struct Room {
   alignas(128) uint16_t q[kTileQueries][kPitch<kDim>];
   alignas(16) uint16_t k[kKeys][kPitch<kDim>];
   alignas(16) uint16_t v[kKeys][kPitch<kDim>];
-  alignas(16) uint16_t new_k[kDim];  // the row's own, where its page comes later
-  alignas(16) uint16_t new_v[kDim];
-  alignas(16) float scores[kTileQueries][kScorePitch];
+  alignas(16) float scores[kTileQueries][kScorePitch];  // weights of 16 bit in their place, later
+  float tops[kTileQueries];
+  uint64_t arrived;  // the results of all pages
 };
+// Of a page: top and sum [group, 2], then values [group, share].
+__host__ __device__ constexpr int ResultFloats(int group, int share) { return group * (2 + share); }
 
-// Rows [begin, end) of a page; those behind `held` are zeros. The code of this kernel runs once,
-// and comes from memory: the fewer instructions it has, the sooner they are here.
+// Rows [0, end) of a page without row `other`; those behind `held` are zeros. The code of this
+// kernel runs once, and comes from memory: the fewer instructions it has, the sooner they are here.
 template <int kDim>
 __device__ __forceinline__ void CopyRows(uint16_t (*to)[kPitch<kDim>], const uint16_t* from,
-                                         int begin, int end, int held) {
+                                         int end, int held, int other) {
   constexpr int kChunks = kDim / 8;
 #pragma unroll 1
-  for (int i = begin * kChunks + static_cast<int>(threadIdx.x); i < end * kChunks; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < end * kChunks; i += kThreads) {
     const int row = i / kChunks, c = i % kChunks * 8;
-    CopyAsync16(&to[row][c], from + row * kDim + c, row < held);
+    if (row != other) CopyAsync16(&to[row][c], from + row * kDim + c, row < held);
   }
 }
 
@@ -71,6 +93,11 @@ struct LaneHead {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) x[i] = (x[i] * r) * weight[i];
   }
+  template <Half kType>
+  __device__ __forceinline__ void Round(uint16_t* to, int lane) const {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) to[i * kNormLanes + lane] = Round16<kType>(x[i]);
+  }
   template <int kPairs>
   __device__ __forceinline__ void Turn(const float (&cos)[kEach / 2],
                                        const float (&sin)[kEach / 2]) {
@@ -89,253 +116,484 @@ inline constexpr int kAllTurned = kDim / kNormLanes / 2;
 template <int kDim>
 inline constexpr int kFewTurned = kDim / kNormLanes / 8;
 
-template <KvType kStored, int kDim>
-__global__ void __launch_bounds__(kThreads, 2)
-    OneRowAttention(const __grid_constant__ OneRowCall one) {
-  constexpr Half kType = kHalfOf<kStored>;
-  constexpr int kEach = kDim / kNormLanes;
-  constexpr int kPart = kDim / kWarps;  // channels of a warp
-  extern __shared__ __align__(128) std::byte shared[];
-  auto& room = *reinterpret_cast<Room<kDim>*>(shared);
-  LetNextStart();
-  const AttentionCall& call = one.attention;
-  const KvView& kv = call.kv;
-  const HeadsView& inputs = one.inputs;
-  const int head = static_cast<int>(blockIdx.y), group = call.group;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = threadIdx.x % kWarp;
-  const int g = lane / 4, t = lane % 4;
-
-  // Where things are, the step said before its first kernel.
-  const SequenceView sequence = call.step.sequences[blockIdx.x];
-  const int64_t row = sequence.row_begin;
-  const int last_page = sequence.position / kKeys, slot = sequence.position % kKeys;
-  int page = FirstSeen(call.params, sequence.position) / kKeys;
-  int page_end = last_page + 1;
-  if (call.partial != nullptr) {
-    page = max(page, int(blockIdx.z) * call.page_count);
-    page_end = min(page_end, int(blockIdx.z + 1) * call.page_count);
+// The scores of one row become weights, by one warp, which has two keys a lane: the arithmetic of
+// Weigh. Returns the top.
+template <Half kType>
+__device__ __forceinline__ float WeighRow(const AttentionView& params, int position, int page,
+                                          float* scores) {
+  const int key = 2 * static_cast<int>(threadIdx.x % kWarp);
+  const int first = FirstSeen(params, position) - page * kKeys;
+  const int end = position + 1 - page * kKeys;
+  const float unit = reference::UnitOfScores(params.scale, params.softcap);
+  const float2 two = *reinterpret_cast<const float2*>(scores + key);
+  float score[2] = {two.x, two.y};
+  if (params.softcap != 0) {
+#pragma unroll
+    for (float& s : score) s = Softcap(s * params.scale, params.softcap);
   }
-  const bool has_row = page_end == last_page + 1 && page < page_end;
-  const auto block_of = [&](int of) {
-    const uint32_t id = call.step.blocks[sequence.block_begin + of];
-    return call.step.block_memory + int64_t{id} * call.step.block_bytes;
-  };
-  const auto part_of = [&](int of, int64_t offset) {
-    return reinterpret_cast<uint16_t*>(block_of(of) + offset) + int64_t{head} * kKeys * kDim;
-  };
-  // What earlier steps have stored of a page: nothing in this one touches it. Its row comes from
-  // this block itself.
-  const auto load = [&](int of, int64_t offset, uint16_t(*to)[kPitch<kDim>], const uint16_t* own) {
-    if (of < page_end) {
-      const uint16_t* from = part_of(of, offset);
-      const int stored = of == last_page ? slot : kKeys;
-      CopyRows<kDim>(to, from, 0, stored, stored);
-      if (of == last_page) {
-        CopyRows<kDim>(to, from, slot + 1, kKeys, 0);
-        if (own != nullptr && threadIdx.x < kDim / 8) {
-          reinterpret_cast<uint4*>(to[slot])[threadIdx.x] =
-              reinterpret_cast<const uint4*>(own)[threadIdx.x];
-        }
+  const auto visible = [&](int e) { return key + e >= first && key + e < end; };
+  float most = kMinusInfinity;
+#pragma unroll
+  for (int e = 0; e < 2; ++e) {
+    if (visible(e)) most = fmaxf(score[e], most);
+  }
+  // As integers that are ordered as the floats are, the largest of a warp is one instruction.
+  const auto turn = [](int bits) { return bits ^ (bits >> 31 & 0x7FFFFFFF); };
+  most = __int_as_float(turn(__reduce_max_sync(kFullWarp, turn(__float_as_int(most)))));
+  const float top = reference::TopOfScores(most, unit);
+  const float shift = reference::ShiftOfTop(top);
+  float weight[2];
+#pragma unroll
+  for (int e = 0; e < 2; ++e) weight[e] = reference::WeightOfScore(score[e], unit, shift);
+  __syncwarp();  // all have read the scores
+  reinterpret_cast<uint32_t*>(scores)[key / 2] =
+      Pack2<kType>(visible(0) ? weight[0] : 0.0f, visible(1) ? weight[1] : 0.0f);
+  return top;
+}
+
+// The work of a block. kTeam: pages are divided in a cluster.
+template <KvType kStored, int kDim, bool kTeam>
+class OneRow {
+ public:
+  __device__ __forceinline__ OneRow(const OneRowCall& one, std::byte* shared)
+      : one_(one), room_(*reinterpret_cast<Room<kDim>*>(shared)) {
+    const int bits = kTeam ? one.team_bits : 0;
+    share_bits_ = kDimBits - bits;
+    rank_ = static_cast<int>(blockIdx.x) & ((1 << bits) - 1);
+    gates_ = reinterpret_cast<float*>(shared + sizeof(Room<kDim>));
+    results_ = gates_ + (call_.group << share_bits_);
+    // Where things are, the step said before its first kernel.
+    const SequenceView& sequence = call_.step.sequences[blockIdx.x >> bits];
+    row_ = sequence.row_begin;
+    position_ = sequence.position;
+    blocks_ = call_.step.blocks + sequence.block_begin;
+    last_ = position_ / kKeys;
+    first_ = page_ = FirstSeen(call_.params, position_) / kKeys;
+    end_ = last_ + 1;
+    if (kTeam) {
+      page_ += rank_ * call_.page_count;
+      end_ = min(end_, page_ + call_.page_count);
+    } else if (call_.partial != nullptr) {
+      page_ = max(page_, int(blockIdx.z) * call_.page_count);
+      end_ = min(end_, int(blockIdx.z + 1) * call_.page_count);
+    }
+  }
+
+  __device__ __forceinline__ bool has_pages() const { return page_ < end_; }
+  __device__ __forceinline__ int pages_of_all() const { return last_ + 1 - first_; }
+  // That a team sends to each of its blocks.
+  __device__ __forceinline__ int result_bytes() const {
+    return pages_of_all() * ResultFloats(call_.group, 1 << share_bits_) * int{sizeof(float)};
+  }
+
+  // What no kernel of the step writes: norms, and of the first page what earlier steps have stored.
+  __device__ __forceinline__ void AskEarly() {
+    Load<false>(page_, call_.kv.k_offset, room_.k, true);
+    Load<true>(page_, call_.kv.v_offset, room_.v, true);
+    own_ = Stored(last_, 0) + position_ % kKeys * kDim;
+    if (has_pages() && Normed()) {
+      const float* norm = Team() < call_.group ? one_.inputs.q_norm : one_.inputs.k_norm;
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) norm_[i] = LoadEarly(norm + i * kNormLanes + Lane());
+    }
+  }
+
+  // Gates are needed last: each thread asks for those that it will want.
+  __device__ __forceinline__ void AskForGates() {
+    const View& gates = call_.params.gate;
+    if (gates.data != nullptr && call_.partial == nullptr) {
+      const float* from = gates.data + row_ * gates.stride;
+#pragma unroll 1
+      for (int pair = threadIdx.x; pair < Pairs(); pair += kThreads) {
+        CopyAsync8(gates_ + 2 * pair, from + ColumnOf(pair));
       }
     }
     CommitAsync();
-  };
-  load(page, kv.k_offset, room.k, nullptr);
-  load(page, kv.v_offset, room.v, nullptr);
-  for (int i = group * kPitch<kDim> / 8 + static_cast<int>(threadIdx.x);
-       i < kTileQueries * kPitch<kDim> / 8; i += kThreads) {
-    reinterpret_cast<uint4*>(room.q)[i] = make_uint4(0, 0, 0, 0);
   }
-  const int team = static_cast<int>(threadIdx.x) / kNormLanes;
-  const int channel = static_cast<int>(threadIdx.x) % kNormLanes;
-  const bool normed = inputs.q_norm != nullptr;
-  uint16_t* own_k = nullptr;
-  uint16_t* own_v = nullptr;
-  if (has_row) {
-    own_k = part_of(last_page, kv.k_offset) + slot * kDim;
-    own_v = part_of(last_page, kv.v_offset) + slot * kDim;
-  }
-  WaitForInputs();
-  if (page >= page_end) return;
 
-  // Everything is asked for at once.
-  const float value = has_row && threadIdx.x < kDim
-                          ? one.v.data[row * one.v.stride + int64_t{head} * kDim + threadIdx.x]
-                          : 0.0f;
-  float2 gate[2][kPart / 8];
-  const View& gates = call.params.gate;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-#pragma unroll
-    for (int j = 0; j < kPart / 8; ++j) {
-      gate[h][j] = make_float2(0, 0);
-      if (gates.data == nullptr || call.partial != nullptr || g + 8 * h >= group) continue;
-      gate[h][j] = *reinterpret_cast<const float2*>(gates.data + row * gates.stride +
-                                                    int64_t(head * group + g + 8 * h) * kDim +
-                                                    warp * kPart + 8 * j + 2 * t);
-    }
-  }
-  const int turned = inputs.half / kNormLanes;
-  float cos[kEach / 2], sin[kEach / 2];
-#pragma unroll
-  for (int i = 0; i < kEach / 2; ++i) {
-    if (i >= turned) break;
-    cos[i] = inputs.cos[row * inputs.half + i * kNormLanes + channel];
-    sin[i] = inputs.sin[row * inputs.half + i * kNormLanes + channel];
-  }
-  // Heads of q, then the one of k.
-#pragma unroll 1
-  for (int first = 0; first <= group; first += kTeams) {
-    const int index = first + team;
-    const bool is_key = index == group && has_row;
-    const float* from =
-        index < group ? call.q.data + row * call.q.stride + int64_t(head * group + index) * kDim
-                      : one.k.data + row * one.k.stride + int64_t{head} * kDim;
+  // Heads of q, then the one of k, and the value: rounded, in their places.
+  __device__ __forceinline__ void MakeHeads() {
+    const HeadsView& inputs = one_.inputs;
+    const int group = call_.group, lane = Lane();
+    const bool has_row = end_ == last_ + 1;
+    const int64_t head_channel = int64_t{Head()} * kDim;
+    const auto from = [&](int index) {
+      return index < group ? call_.q.data + row_ * call_.q.stride + (Head() * group + index) * kDim
+                           : one_.k.data + row_ * one_.k.stride + head_channel;
+    };
+    // Everything is asked for at once.
     LaneHead<kDim> mine;
-    mine.Load(from, channel);
-    if (normed) {
-      float weight[kEach];
-      const float* of = index < group ? inputs.q_norm : inputs.k_norm;
+    mine.Load(from(Team()), lane);
+    const int turned = inputs.half / kNormLanes;
+    float cos[kEach / 2], sin[kEach / 2];
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) weight[i] = of[i * kNormLanes + channel];
-      mine.Norm(weight, inputs.eps);
+    for (int i = 0; i < kEach / 2; ++i) {
+      if (i >= turned) break;
+      cos[i] = inputs.cos[row_ * inputs.half + i * kNormLanes + lane];
+      sin[i] = inputs.sin[row_ * inputs.half + i * kNormLanes + lane];
     }
-    if (turned == kAllTurned<kDim>) {
-      mine.template Turn<kAllTurned<kDim>>(cos, sin);
-    } else if (turned > 0) {
-      mine.template Turn<kFewTurned<kDim>>(cos, sin);
-    }
-    if (index < group) {
+    const bool has_value = has_row && threadIdx.x < kDim;
+    float value = 0;
+    if (has_value) value = one_.v.data[row_ * one_.v.stride + head_channel + threadIdx.x];
+    AskForGates();
+    const int slot = position_ % kKeys;
+#pragma unroll 1
+    for (int index = Team(); index - Team() <= group; index += kTeams) {
+      if (index >= kTeams) {  // the key of sixteen queries
+        mine.Load(from(index), lane);
+        if (Normed()) {
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        room.q[index][i * kNormLanes + channel] = Round16<kType>(mine.x[i]);
+          for (int i = 0; i < kEach; ++i) norm_[i] = inputs.k_norm[i * kNormLanes + lane];
+        }
       }
-    } else if (is_key) {
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        const int c = i * kNormLanes + channel;
-        const uint16_t rounded = Round16<kType>(mine.x[i]);
-        own_k[c] = rounded;
-        (page == last_page ? room.k[slot] : room.new_k)[c] = rounded;
+      if (Normed()) mine.Norm(norm_, inputs.eps);
+      if (turned == kAllTurned<kDim>) {
+        mine.template Turn<kAllTurned<kDim>>(cos, sin);
+      } else if (turned > 0) {
+        mine.template Turn<kFewTurned<kDim>>(cos, sin);
+      }
+      if (index < group) {
+        mine.template Round<kType>(room_.q[index], lane);
+      } else if (index == group && has_row) {
+        mine.template Round<kType>(own_ + call_.kv.k_offset / 2, lane);
+        if (page_ == last_) mine.template Round<kType>(room_.k[slot], lane);
       }
     }
-  }
-  if (has_row && threadIdx.x < kDim) {
-    const uint16_t rounded = Round16<kType>(value);
-    own_v[threadIdx.x] = rounded;
-    (page == last_page ? room.v[slot] : room.new_v)[threadIdx.x] = rounded;
+    if (has_value) {
+      const uint16_t rounded = Round16<kType>(value);
+      own_[call_.kv.v_offset / 2 + threadIdx.x] = rounded;
+      if (page_ == last_) room_.v[slot][threadIdx.x] = rounded;
+    }
   }
 
-  TileRows rows;
+  __device__ __forceinline__ void Attend() {
+    const int g = threadIdx.x % kWarp / 4;
+    TileRows rows;
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const bool real = g + 8 * h < group;
-    rows.row[h] = real ? row : -1;
-    rows.head[h] = head * group + g + 8 * h;
-    rows.position[h] = real ? sequence.position : -1;
-  }
-  Running<kPart> running;
+    for (int h = 0; h < 2; ++h) {
+      rows.row[h] = g + 8 * h < call_.group ? row_ : -1;
+      rows.head[h] = Head() * call_.group + g + 8 * h;
+      rows.position[h] = position_;
+    }
+    Running<kPart> running;
 #pragma unroll 1
-  for (; page < page_end; ++page) {
-    WaitAsync<1>();
+    for (; page_ < end_; ++page_) {
+      WaitAsync<2>();
+      __syncthreads();
+      ScorePage();
+      __syncthreads();  // all have read the keys, and the scores are there
+      Load<false>(page_ + 1, call_.kv.k_offset, room_.k, false);
+#pragma unroll 1
+      for (int row = Warp(); row < call_.group; row += kWarps) {
+        room_.tops[row] = WeighRow<kType>(call_.params, position_, page_, room_.scores[row]);
+      }
+      WaitAsync<2>();
+      __syncthreads();
+      JoinValues(running);
+      if (page_ + 1 < end_) {
+        __syncthreads();  // all have read the values
+        Load<true>(page_ + 1, call_.kv.v_offset, room_.v, false);
+        CommitAsync();  // where the first page has its gates
+      }
+      if (kTeam) {
+        Leave(page_ - first_, running);
+      } else if (call_.partial != nullptr) {
+        StorePage(call_, rows, page_, Warp() * kPart, running);
+        running = {};
+      }
+    }
+    if (kTeam || call_.partial != nullptr) return;
+    Leave(0, running);
     __syncthreads();
-    // Eight keys of this warp.
+  }
+
+  // Joins `count` results in order, of the channels that this block has a share of.
+  __device__ __forceinline__ void Finish(int count) {
+    const int group = call_.group;
+    const int stride = ResultFloats(group, 1 << share_bits_);
+    float* out = call_.out.data + row_ * call_.out.stride;
+    WaitAsync<0>();
+    __syncwarp();  // for the compiler: gates are read behind the wait
+#pragma unroll 1
+    for (int pair = threadIdx.x; pair < Pairs(); pair += kThreads) {
+      float2 gate = make_float2(1, 1);
+      if (call_.params.gate.data != nullptr) {
+        gate = reinterpret_cast<const float2*>(gates_)[pair];
+        gate = make_float2(reference::Sigmoid(gate.x), reference::Sigmoid(gate.y));
+      }
+      if (kTeam) WaitBarrier(&room_.arrived, 0);
+      const float* mark = results_ + 2 * (2 * pair >> share_bits_);
+      const float* values = results_ + 2 * group + 2 * pair;
+      float2 o = make_float2(0, 0);
+      float top = kMinusInfinity, sum = 0;
+#pragma unroll 4
+      for (int i = 0; i < count; ++i) {
+        const float2 page = *reinterpret_cast<const float2*>(mark + i * stride);
+        const float2 fresh = *reinterpret_cast<const float2*>(values + i * stride);
+        const Joint joint = JointOf(top, page.x);
+        top = joint.rises ? page.x : top;
+        sum = joint.Join(sum, page.y);
+        o = make_float2(joint.Join(o.x, fresh.x), joint.Join(o.y, fresh.y));
+      }
+      const float inverse = 1.0f / sum;
+      *reinterpret_cast<float2*>(out + ColumnOf(pair)) =
+          make_float2(gate.x * (o.x * inverse + 0.0f), gate.y * (o.y * inverse + 0.0f));
+    }
+  }
+
+ private:
+  static constexpr Half kType = kHalfOf<kStored>;
+  static constexpr int kEach = kDim / kNormLanes;
+  static constexpr int kPart = kDim / kWarps;  // channels of a warp
+  static constexpr int kDimBits = std::countr_zero(unsigned{kDim});
+
+  __device__ __forceinline__ int Head() const { return static_cast<int>(blockIdx.y); }
+  __device__ __forceinline__ int Warp() const { return static_cast<int>(threadIdx.x) / kWarp; }
+  // Threads as they have heads.
+  __device__ __forceinline__ int Team() const { return static_cast<int>(threadIdx.x) / kNormLanes; }
+  __device__ __forceinline__ int Lane() const { return static_cast<int>(threadIdx.x) % kNormLanes; }
+  __device__ __forceinline__ bool Normed() const { return one_.inputs.q_norm != nullptr; }
+
+  // Two channels each of what this block has a share of, query by query.
+  __device__ __forceinline__ int Pairs() const { return call_.group << share_bits_ >> 1; }
+  __device__ __forceinline__ int ColumnOf(int pair) const {
+    const int row = 2 * pair >> share_bits_, c = 2 * pair & ((1 << share_bits_) - 1);
+    return (Head() * call_.group + row) * kDim + (rank_ << share_bits_) + c;
+  }
+
+  __device__ __forceinline__ uint16_t* Stored(int page, int64_t offset) const {
+    std::byte* block = call_.step.block_memory + int64_t{blocks_[page]} * call_.step.block_bytes;
+    return reinterpret_cast<uint16_t*>(block + offset) + int64_t{Head()} * kKeys * kDim;
+  }
+
+  // Of a page what is stored. `early`: that of earlier steps, which nothing in this one touches;
+  // the row's own, this block brings itself. kPad: rows that are not there are zeros. Of keys they
+  // may be anything, as nobody looks at their scores.
+  template <bool kPad>
+  __device__ __forceinline__ void Load(int page, int64_t offset, uint16_t (*to)[kPitch<kDim>],
+                                       bool early) {
+    if (page < end_) {
+      const int slot = position_ % kKeys;
+      const int held = page == last_ ? slot + (early ? 0 : 1) : kKeys;
+      CopyRows<kDim>(to, Stored(page, offset), kPad ? kKeys : held, held,
+                     kPad && early && page == last_ ? slot : -1);
+    }
+    CommitAsync();
+  }
+
+  // Eight keys a warp.
+  __device__ __forceinline__ void ScorePage() {
+    const int lane = threadIdx.x % kWarp, warp = Warp();
     float acc[4] = {0, 0, 0, 0};
 #pragma unroll
     for (int step = 0; step < kDim / 32; ++step) {
       uint32_t b[4];
-      LoadMatrix4(b, &room.k[8 * warp + lane % 8][32 * step + lane / 8 * 8]);
+      LoadMatrix4(b, &room_.k[8 * warp + lane % 8][32 * step + lane / 8 * 8]);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         uint32_t a[4];
-        LoadMatrix4(a, &room.q[lane % 16][32 * step + 16 * half + lane / 16 * 8]);
+        LoadMatrix4(a, &room_.q[lane % 16][32 * step + 16 * half + lane / 16 * 8]);
         Mma<kType>(acc, a, b[2 * half], b[2 * half + 1]);
       }
     }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      *reinterpret_cast<float2*>(&room.scores[g + 8 * h][8 * warp + 2 * t]) =
+      *reinterpret_cast<float2*>(&room_.scores[lane / 4 + 8 * h][8 * warp + 2 * (lane % 4)]) =
           make_float2(acc[2 * h], acc[2 * h + 1]);
     }
-    __syncthreads();  // all have read the keys, and the scores are there
-    load(page + 1, kv.k_offset, room.k, room.new_k);
-    PageScores score;
+  }
+
+  // A warp's channels of a page, which join those before it; in a team they stay for themselves.
+  __device__ __forceinline__ void JoinValues(Running<kPart>& running) {
+    const int lane = threadIdx.x % kWarp;
+    const float top[2] = {room_.tops[lane / 4], room_.tops[lane / 4 + 8]};
+    uint32_t p[4][4];
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
+    for (int k = 0; k < 4; ++k) {
+      const auto* weights = reinterpret_cast<const uint16_t*>(room_.scores[lane % 16]);
+      LoadMatrix4(p[k], weights + 16 * k + lane / 16 * 8);
+    }
+    float fresh[kPart / 8][4] = {};
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const float2 two = *reinterpret_cast<const float2*>(&room.scores[g + 8 * h][8 * j + 2 * t]);
-        score[j][2 * h] = two.x, score[j][2 * h + 1] = two.y;
+    for (int k = 0; k < 4; k += 2) {
+#pragma unroll
+      for (int j = 0; j < kPart / 8; ++j) {
+        uint32_t b[4];
+        LoadMatrix4Transposed(b, &room_.v[16 * k + lane][Warp() * kPart + 8 * j]);
+        Mma<kType>(fresh[j], p[k], b[0], b[1]);
+        Mma<kType>(fresh[j], p[k + 1], b[2], b[3]);
       }
     }
-    float top[2];
-    if (call.params.softcap != 0) {
-      Weigh<false, true>(call.params, rows, page, score, top);
-    } else {
-      Weigh<false, false>(call.params, rows, page, score, top);
-    }
-    uint32_t p[4][4];
     Joint joint[2];
-    JoinWeights<kType>(top, score, running, p, joint);
-    WaitAsync<1>();
-    __syncthreads();
+    if (kTeam) {
+      SumWeights<kType>(p, running.sum);
+      running.top[0] = top[0], running.top[1] = top[1];
+    } else {
+      JoinPacked<kType>(top, p, running, joint);
+    }
 #pragma unroll
     for (int j = 0; j < kPart / 8; ++j) {
-      float fresh[4] = {};
-#pragma unroll
-      for (int k = 0; k < 4; k += 2) {
-        uint32_t b[4];
-        LoadMatrix4Transposed(b, &room.v[16 * k + lane][warp * kPart + 8 * j]);
-        Mma<kType>(fresh, p[k], b[0], b[1]);
-        Mma<kType>(fresh, p[k + 1], b[2], b[3]);
-      }
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        running.out[j][e] = joint[e / 2].Join(running.out[j][e], fresh[e]);
+        running.out[j][e] = kTeam ? fresh[j][e] : joint[e / 2].Join(running.out[j][e], fresh[j][e]);
       }
     }
-    __syncthreads();  // all have read the values
-    load(page + 1, kv.v_offset, room.v, room.new_v);
-    if (call.partial != nullptr) {
-      StorePage(call, rows, page, warp * kPart, running);
-      running = {};
-    }
   }
-  if (call.partial != nullptr) return;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    if (rows.row[h] < 0) continue;
-    const float inverse = 1.0f / running.sum[h];
-    float* to =
-        call.out.data + row * call.out.stride + int64_t(rows.head[h]) * kDim + warp * kPart + 2 * t;
-#pragma unroll
-    for (int j = 0; j < kPart / 8; ++j) {
-      float2 mean = make_float2(running.out[j][2 * h] * inverse + 0.0f,
-                                running.out[j][2 * h + 1] * inverse + 0.0f);
-      if (gates.data != nullptr) {
-        mean.x = reference::Sigmoid(gate[h][j].x) * mean.x;
-        mean.y = reference::Sigmoid(gate[h][j].y) * mean.y;
+
+  // What this thread has, to result `index` of the block that joins these channels.
+  __device__ __forceinline__ void Leave(int index, const Running<kPart>& running) {
+    const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
+    const int share = 1 << share_bits_, group = call_.group;
+    const int channel = Warp() * kPart, to = channel >> share_bits_;
+    const int first = index * ResultFloats(group, share);
+    const uint32_t there = kTeam ? PlaceIn(to, results_) : 0;
+    const uint32_t barrier = kTeam ? PlaceIn(to, &room_.arrived) : 0;
+    const auto leave = [&](int at, float2 two) {
+      if constexpr (kTeam) {
+        Send(there + 4 * at, two, barrier);
+      } else {
+        *reinterpret_cast<float2*>(results_ + at) = two;
       }
-      *reinterpret_cast<float2*>(to + 8 * j) = mean;
+    };
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = g + 8 * h;
+      if (row >= group) break;
+      if (t == 0 && channel == to << share_bits_) {
+        leave(first + 2 * row, make_float2(running.top[h], running.sum[h]));
+      }
+      const int at = first + 2 * group + row * share + channel - (to << share_bits_) + 2 * t;
+#pragma unroll
+      for (int j = 0; j < kPart / 8; ++j) {
+        leave(at + 8 * j, make_float2(running.out[j][2 * h], running.out[j][2 * h + 1]));
+      }
     }
   }
+
+  const OneRowCall& one_;
+  const AttentionCall& call_ = one_.attention;
+  Room<kDim>& room_;
+  float* gates_;
+  float* results_;
+  int share_bits_;  // 2^share_bits_ channels of every query are joined by this block
+  int rank_;        // of it in its cluster
+  int64_t row_;     // of the step
+  int position_;
+  const uint32_t* blocks_;
+  uint16_t* own_;      // the row's place in its block, but for the offset of K or V
+  int first_, last_;   // pages that the row sees
+  int page_, end_;     // of them this block's, from the next one on
+  float norm_[kEach];  // this thread's, of the head that it has first
+};
+
+template <KvType kStored, int kDim, bool kTeam>
+__global__ void __launch_bounds__(kThreads, kBlocks<kDim>)
+    OneRowAttention(const __grid_constant__ OneRowCall one) {
+  if (!kForHopper) return;
+  extern __shared__ __align__(128) std::byte shared[];
+  uint64_t* arrived = &reinterpret_cast<Room<kDim>*>(shared)->arrived;
+  LetNextStart();
+  if (kTeam) {
+    if (threadIdx.x == 0) InitBarrier(arrived, 1);
+    SayBegun();
+  }
+  OneRow<kStored, kDim, kTeam> work(one, shared);
+  work.AskEarly();
+  const int results = kTeam ? work.pages_of_all() : 1;
+  if (kTeam) {
+    WaitForCluster();
+    if (threadIdx.x == 0) ExpectBytes(arrived, work.result_bytes());
+  }
+  WaitForInputs();
+  if (work.has_pages()) {
+    work.MakeHeads();
+    work.Attend();
+  } else {
+    work.AskForGates();
+  }
+  if (one.attention.partial == nullptr) work.Finish(results);
 }
 
-template <KvType kStored, int kDim>
+// Bytes of shared memory of a block that joins `pages` results.
+template <int kDim>
+size_t SharedOf(int group, int bits, int64_t pages) {
+  const int share = kDim >> bits;
+  return sizeof(Room<kDim>) +
+         (size_t(group) * share + size_t(pages) * ResultFloats(group, share)) * sizeof(float);
+}
+// Such blocks that a multiprocessor has room for.
+template <int kDim>
+int64_t BlocksOf(int group, int bits, int64_t pages) {
+  constexpr size_t kReserved = 1024;  // bytes of shared memory that every block has besides
+  const size_t each = SharedOf<kDim>(group, bits, pages) + kReserved;
+  return std::min<int64_t>(kBlocks<kDim>, int64_t((ThisGpu().block_shared + kReserved) / each));
+}
+
+template <KvType kStored, int kDim, bool kTeam>
 void Launch(Stream stream, const OneRowCall& one, int parts) {
-  const auto kernel = OneRowAttention<kStored, kDim>;
-  static const bool allowed = (AllowShared(kernel, sizeof(Room<kDim>)), true);
+  const auto kernel = OneRowAttention<kStored, kDim, kTeam>;
+  static const bool allowed = (AllowShared(kernel, ThisGpu().block_shared), true);
   (void)allowed;
   const AttentionCall& call = one.attention;
-  const dim3 grid(unsigned(call.step.sequence_count), unsigned(call.kv.kv_heads), unsigned(parts));
-  LaunchEarly(kernel, grid, kThreads, sizeof(Room<kDim>), stream, one);
+  const int team = 1 << one.team_bits;
+  const dim3 grid(unsigned(call.step.sequence_count * team), unsigned(call.kv.kv_heads),
+                  unsigned(parts));
+  const int64_t results = kTeam ? int64_t{call.page_count} * team : 1;
+  LaunchTeamsEarly(team, kernel, grid, kThreads, SharedOf<kDim>(call.group, one.team_bits, results),
+                   stream, one);
+}
+template <KvType kStored, int kDim>
+void LaunchForm(Stream stream, const OneRowCall& one, int parts) {
+  (one.team_bits > 0 ? Launch<kStored, kDim, true> : Launch<kStored, kDim, false>)(stream, one,
+                                                                                   parts);
 }
 template <KvType kStored>
 void LaunchDim(Stream stream, const OneRowCall& one, int parts) {
   const int dim = one.attention.kv.head_dim;
-  (dim == 64    ? Launch<kStored, 64>
-   : dim == 128 ? Launch<kStored, 128>
-                : Launch<kStored, 256>)(stream, one, parts);
+  (dim == 64    ? LaunchForm<kStored, 64>
+   : dim == 128 ? LaunchForm<kStored, 128>
+                : LaunchForm<kStored, 256>)(stream, one, parts);
+}
+
+// How the pages of a sequence are divided: among the blocks of a cluster, or as `pages` says.
+struct OneRowParts {
+  int team_bits = 0;
+  PageParts pages;
+};
+// The quickest way, in units of a page: blocks run in waves, and a wave takes as long as the pages
+// of a block, and about one more to begin with. A cluster joins them on the way; a kernel of its
+// own for it takes about as long as two pages. So the blocks of a cluster have two pages at most,
+// but where the GPU has no more blocks at once.
+OneRowParts PartsOfOneRow(const StepView& step, int64_t longest, const KvView& kv,
+                          const AttentionView& params) {
+  constexpr int64_t kJoin = 2;
+  const int group = params.q_heads / kv.kv_heads;
+  // Pages that a window touches.
+  const int64_t seen = params.window > 0
+                           ? std::min<int64_t>(longest, (params.window + kKeys - 2) / kKeys + 1)
+                           : longest;
+  const auto blocks_of = kv.head_dim == 64    ? BlocksOf<64>
+                         : kv.head_dim == 128 ? BlocksOf<128>
+                                              : BlocksOf<256>;
+  const auto cost = [&](int64_t parts, int64_t pages, int64_t each) {
+    return CeilDiv(step.sequence_count * kv.kv_heads * parts, ThisGpu().multiprocessors * each) *
+           (pages + 1);
+  };
+  const int64_t alone = blocks_of(group, 0, 1);
+  OneRowParts best;
+  int64_t least = cost(1, seen, alone);
+  const auto take = [&](const OneRowParts& parts, int64_t with) {
+    if (with < least) least = with, best = parts;
+  };
+  if (const PageParts pages = PartsOfPages(step, longest, kv, params); pages.page_count > 0) {
+    take({0, pages}, cost(pages.parts, pages.page_count, alone) + kJoin);
+  }
+  for (int bits = 1; bits <= kTeamBits && (1 << bits) < 2 * seen; ++bits) {
+    const int64_t pages = CeilDiv<int64_t>(seen, 1 << bits);
+    const int64_t each = blocks_of(group, bits, pages << bits);
+    if (each > 0) take({bits, {int(pages), 1}}, cost(1 << bits, pages, each));
+  }
+  return best;
 }
 
 // Whether pairs of its values may be read and written.
@@ -358,17 +616,16 @@ void AttendOneRow(Stream stream, const StepView& step, int64_t longest, const Kv
                   const AttentionView& params, const HeadRowsView& heads, const View& out,
                   void* workspace) {
   CHECK(Even(params.gate) && Even(out));
-  const PageParts pages = PartsOfPages(step, longest, kv, params);
-  AttentionCall call{step,    kv,      params, heads.q, out, params.q_heads / kv.kv_heads,
-                     nullptr, longest, 0};
-  if (pages.page_count > 0) {
-    call.partial = static_cast<float*>(workspace);
-    call.page_count = pages.page_count;
-  }
-  const OneRowCall one{call, heads.inputs, heads.k, heads.v};
+  const OneRowParts parts = PartsOfOneRow(step, longest, kv, params);
+  AttentionCall call{step,    kv,      params,
+                     heads.q, out,     params.q_heads / kv.kv_heads,
+                     nullptr, longest, parts.pages.page_count};
+  const bool divided = parts.team_bits == 0 && parts.pages.page_count > 0;
+  if (divided) call.partial = static_cast<float*>(workspace);
+  const OneRowCall one{call, heads.inputs, heads.k, heads.v, parts.team_bits};
   (kv.type == KvType::kF16 ? LaunchDim<KvType::kF16> : LaunchDim<KvType::kBF16>)(stream, one,
-                                                                                 pages.parts);
-  if (pages.page_count > 0) JoinPages(stream, call);
+                                                                                 parts.pages.parts);
+  if (divided) JoinPages(stream, call);
 }
 
 }  // namespace reprise::cuda

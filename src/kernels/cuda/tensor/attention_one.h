@@ -4,8 +4,8 @@
 #include "kernels/cuda/tensor/attention.h"
 
 // Attention of one row a sequence, a decoded token, from its projections on: StoreHeads and Attend
-// (attention.h) in one kernel, or two where pages are divided. The bits are theirs; q stays as it
-// was.
+// (attention.h) in one kernel, or two where there are many pages. The bits are theirs; q stays as
+// it was.
 namespace reprise::cuda {
 
 struct HeadRowsView {
@@ -14,7 +14,7 @@ struct HeadRowsView {
 };
 
 bool HasOneRowAttention(const StepView& step, const KvView& kv, const HeadRowsView& heads);
-// REQUIRES: HasOneRowAttention(...). workspace: as for Attend.
+// REQUIRES: HasOneRowAttention(...). workspace: as for Attend, though not every division needs it.
 void AttendOneRow(Stream stream, const StepView& step, int64_t longest, const KvView& kv,
                   const AttentionView& params, const HeadRowsView& heads, const View& out,
                   void* workspace);

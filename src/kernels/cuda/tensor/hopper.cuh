@@ -62,6 +62,36 @@ __device__ __forceinline__ void MeetCluster() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::
                    : "memory");
 }
+// The same in two halves, behind which other blocks' barriers may be used, too: what lies between
+// need not wait. No memory has to be in order for it: that would wait for all that is on its way on
+// this multiprocessor.
+__device__ __forceinline__ void SayBegun() {
+  asm volatile("fence.mbarrier_init.release.cluster;\nbarrier.cluster.arrive.relaxed.aligned;" ::
+                   : "memory");
+}
+__device__ __forceinline__ void WaitForCluster() {
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+}
+// Where something of this block's shared memory lies in block `rank` of the cluster.
+__device__ __forceinline__ uint32_t PlaceIn(int rank, const void* shared) {
+  uint32_t place;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(place) : "r"(SharedAddress(shared)), "r"(rank));
+  return place;
+}
+// To a place in a block of the cluster, one of whose barriers counts the bytes.
+__device__ __forceinline__ void Send(uint32_t place, float value, uint32_t barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(place),
+      "f"(value), "r"(barrier)
+      : "memory");
+}
+__device__ __forceinline__ void Send(uint32_t place, float2 value, uint32_t barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
+          place),
+      "f"(value.x), "f"(value.y), "r"(barrier)
+      : "memory");
+}
 // How often a warp arrives at a barrier for what its threads have read or written. Once, behind
 // __syncwarp(); but compute-sanitizer's racecheck follows only what the arriving thread did itself,
 // so in a build for it (README.md of the backend) every thread arrives.

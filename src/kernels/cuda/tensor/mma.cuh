@@ -57,6 +57,10 @@ __device__ __forceinline__ void CopyAsync16(void* shared, const void* global, bo
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(shared)),
                "l"(global), "r"(valid ? 16 : 0));
 }
+__device__ __forceinline__ void CopyAsync8(void* shared, const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(SharedAddress(shared)),
+               "l"(global));
+}
 __device__ __forceinline__ void CommitAsync() { asm volatile("cp.async.commit_group;"); }
 template <int kPending>
 __device__ __forceinline__ void WaitAsync() {
