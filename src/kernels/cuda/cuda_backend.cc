@@ -388,19 +388,29 @@ void CudaBackend::RwkvBonus(const ConstRows& r, const ConstRows& k, ConstFloats 
   cuda::RwkvBonus(stream(), ViewOf(r), ViewOf(k), Raw(weight), ViewOf(v), heads, ViewOf(y));
 }
 
+namespace {
+
+RoutingView ViewOf(const Routing& routing) {
+  return {Raw(routing.experts), Raw(routing.weights), routing.rows, routing.top_k};
+}
+PlanView ViewOf(const ExpertPlan& plan) {
+  return {Raw(plan.begin), Raw(plan.row), Raw(plan.slot), plan.experts, plan.slots};
+}
+
+}  // namespace
+
 void CudaBackend::RouteExperts(ScratchArena&, const ConstRows& logits, const RoutingParams& params,
                                const Routing& routing) {
-  cuda::RouteExperts(stream(), ViewOf(logits), params,
-                     {Raw(routing.experts), Raw(routing.weights), routing.rows, routing.top_k});
+  if (joined_.Route(ViewOf(logits), params, ViewOf(routing))) return;
+  cuda::RouteExperts(stream(), ViewOf(logits), params, ViewOf(routing));
 }
 
 void CudaBackend::PlanExperts(ScratchArena& scratch, const Routing& routing,
                               const ExpertPlan& plan) {
+  if (joined_.Plan(ViewOf(routing), ViewOf(plan))) return;
   const ScratchScope scope(scratch);
   void* room = Raw(scratch.Take<std::byte>(PlanScratchBytes(plan.slots, plan.experts)));
-  cuda::PlanExperts(stream(),
-                    {Raw(routing.experts), Raw(routing.weights), routing.rows, routing.top_k}, room,
-                    {Raw(plan.begin), Raw(plan.row), Raw(plan.slot), plan.experts, plan.slots});
+  cuda::PlanExperts(stream(), ViewOf(routing), room, ViewOf(plan));
 }
 
 void CudaBackend::CombineExperts(const Routing& routing, const ExpertPlan& plan,

@@ -110,8 +110,9 @@ bool CudaBackend::JoinProducts(const ProjectionGroup& group) {
       quantised.push_back({weight.quantised(), Raw(one.bias), ViewOf(one.out)});
     }
   }
-  if (halves.empty() == quantised.empty()) return false;
   const View x = ViewOf(group.x);
+  if (halves.empty() && quantised.empty()) return joined_.Products(x, floats);
+  if (halves.empty() == quantised.empty()) return false;
   if (quantised.empty()) return joined_.Products(x, halves, floats);
   if (!joined_.Products(x, quantised)) return false;
   // A norm that they read runs with the others, which stream() sends off.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cuda/joined/normed_floats.h"
 #include "kernels/cuda/rows/elementwise.h"
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/tensor/round.h"
@@ -48,6 +49,11 @@ void JoinedOps::Run() {
     heads_.reset();
     const auto& [inputs, q, k, v] = waiting.rows;
     StoreHeads(stream_, waiting.step, waiting.kv, inputs, q, k, v);
+  }
+  if (route_) {
+    const WaitingRoute waiting = *route_;
+    route_.reset();
+    RouteExperts(stream_, waiting.logits, waiting.params, waiting.routing);
   }
   if (products_) return RunProducts(OutputOp::kNone, {});
   if (norm_) {
@@ -105,23 +111,30 @@ bool JoinedOps::Norm(const View& x, const float* weight, float eps, const View& 
   return true;
 }
 
-// Whether the norm that waits can ride along with products of x, or there is none.
+// Whether a norm is all that waits, and can ride along with products of x.
 bool JoinedOps::NormRides(const View& x, bool fits) const {
-  return !norm_ || (fits && Same(norm_->norm.h, x));
+  return norm_ && !products_ && fits && Same(norm_->norm.h, x);
 }
 
 bool JoinedOps::Products(const View& x, std::span<const HalfProduct> products,
                          std::span<const FloatProduct> floats) {
   if (!open_ || !MayRoundOnTheWay(x) || products.size() > FewProducts::kMost) return false;
-  if (products_ || !NormRides(x, norm_ && MayNormOnTheWay(norm_->x))) Run();
+  if (!NormRides(x, norm_ && MayNormOnTheWay(norm_->x))) Run();
   products_ = {x, {products.begin(), products.end()}, {}, {floats.begin(), floats.end()}};
   return true;
 }
 
 bool JoinedOps::Products(const View& x, std::span<const QuantisedProduct> products) {
   if (!open_ || !MayQuantiseOnTheWay(x, BlockOf(products))) return false;
-  if (products_ || !NormRides(x, norm_ && MayNormAndQuantise(norm_->x, BlockOf(products)))) Run();
+  if (!NormRides(x, norm_ && MayNormAndQuantise(norm_->x, BlockOf(products)))) Run();
   products_ = {x, {}, {products.begin(), products.end()}, {}};
+  return true;
+}
+
+bool JoinedOps::Products(const View& x, std::span<const FloatProduct> products) {
+  if (!NormRides(x, true)) return false;
+  if (!RunNormedFloats(stream_, norm_->x, norm_->norm, products)) return false;
+  norm_.reset();
   return true;
 }
 
@@ -178,6 +191,24 @@ std::optional<HeadRowsView> JoinedOps::TakeHeads(const View& q) {
   const HeadRowsView rows = heads_->rows;
   heads_.reset();
   return rows;
+}
+
+bool JoinedOps::Route(const View& logits, const RoutingParams& params, const RoutingView& routing) {
+  if (!open_ || !MayRouteAndPlan(logits, params)) return false;
+  Run();
+  route_ = {logits, params, routing};
+  return true;
+}
+
+bool JoinedOps::Plan(const RoutingView& routing, const PlanView& plan) {
+  if (!route_ || route_->routing.experts != routing.experts ||
+      plan.experts != route_->logits.cols) {
+    return false;
+  }
+  const WaitingRoute waiting = *route_;
+  route_.reset();
+  RouteAndPlan(stream_, waiting.logits, waiting.params, waiting.routing, plan);
+  return true;
 }
 
 }  // namespace reprise::cuda

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/quantised/forms/one.h"
+#include "kernels/cuda/rows/experts.h"
 #include "kernels/cuda/tensor/attention_one.h"
 #include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/view.h"
@@ -16,11 +17,11 @@ namespace reprise::cuda {
 void MakeRows(Stream stream, const MadeRows& rows);
 
 // Ops of a step that wait for the next one, to be one kernel with it: a norm for the products that
-// read it, products for what is done with their outputs, heads for attention. A decoded token is
-// bound by the number of kernels, so rows must be few. Of more rows norms and gates wait for
-// products that round what they read. Everything else runs at once. The bits are those of the ops
-// one after another, and every row that they would have written is written, but for q behind
-// StoreHeads.
+// read it, products for what is done with their outputs, heads for attention, the route of rows to
+// experts for its plan. A decoded token is bound by the number of kernels, so rows must be few. Of
+// more rows norms and gates wait for products that round what they read. Everything else runs at
+// once. The bits are those of the ops one after another, and every row that they would have written
+// is written, but for q behind StoreHeads.
 class JoinedOps {
  public:
   explicit JoinedOps(Stream stream) : stream_(stream) {}
@@ -40,10 +41,14 @@ class JoinedOps {
   bool Products(const View& x, std::span<const HalfProduct> products,
                 std::span<const FloatProduct> floats);
   bool Products(const View& x, std::span<const QuantisedProduct> products);
+  // These never wait: a norm does for them.
+  bool Products(const View& x, std::span<const FloatProduct> products);
   bool Add(const View& sum, const View& y);  // sum += y
   bool Gate(const GatedRows& rows);
   bool Make(const MadeRows& rows);
   bool Heads(const StepView& step, const KvView& kv, const HeadRowsView& heads);
+  bool Route(const View& logits, const RoutingParams& params, const RoutingView& routing);
+  bool Plan(const RoutingView& routing, const PlanView& plan);
 
   // What waits and makes x, which is the caller's to do then.
   std::optional<MadeRows> Take(const View& x);
@@ -71,6 +76,12 @@ class JoinedOps {
     HeadRowsView rows;
   };
 
+  struct WaitingRoute {
+    View logits;
+    RoutingParams params;
+    RoutingView routing;
+  };
+
   bool NormRides(const View& x, bool fits) const;
   bool GateRides(const GatedRows& rows) const;
   void RunProducts(OutputOp op, const View& sum);
@@ -82,6 +93,7 @@ class JoinedOps {
   std::optional<WaitingProducts> products_;
   std::optional<MadeRows> made_;       // alone
   std::optional<WaitingHeads> heads_;  // alone
+  std::optional<WaitingRoute> route_;  // alone
 };
 
 }  // namespace reprise::cuda

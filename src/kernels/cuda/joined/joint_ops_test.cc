@@ -17,6 +17,7 @@
 #include "kernels/activation_ops.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/quantised/random_blocks.h"
+#include "kernels/expert_ops.h"
 #include "tensor/half.h"
 #include "tensor/kv_row.h"
 
@@ -605,6 +606,135 @@ TEST_F(KernelsTest, GatesOfRecurrencesRideAlong) {
   EXPECT_EQ(KernelsOf(1, project), 1u);
 }
 
+// The norm with the router's product, the route with its plan.
+TEST_F(KernelsTest, RoutersAreTwo) {
+  constexpr int64_t kDim = 2048;
+  for (const int experts : {1, 128, 256, 512}) {
+    const Matrix router = Weights(DType::kF32, experts, kDim);
+    const DevicePtr<float> norm = OnDevice(Random(kDim));
+    const Rows x = RowsOf(Random(kDim), kDim), h = RowsOf(Random(kDim), kDim);
+    const Rows logits = RowsOf(Random(experts), experts);
+    const auto route = [&] {
+      RmsNorm(context_, x, norm, 1, 1e-6f, h);
+      const Projection projection[] = {{&router, logits}};
+      Project(context_, h, projection);
+      RoutingParams params;
+      params.top_k = std::min(8, experts);
+      PlanExperts(context_, RouteExperts(context_, logits, params), experts);
+    };
+    EXPECT_EQ(KernelsOf(1, route), 2u) << experts << " experts";
+  }
+}
+
+enum class Between : uint8_t { kNothing, kFill, kProducts, kNorm, kRoute };
+
+struct RouteCase {
+  int64_t rows;
+  int experts, top_k;
+  Between between = Between::kNothing;  // what comes between a route and its plan
+  int groups = 1;
+};
+
+class RouteTest : public JointOpsTest, public ::testing::WithParamInterface<RouteCase> {
+ protected:
+  template <typename T>
+  void Append(DevicePtr<T> place, int64_t count, std::vector<float>* to) {
+    const auto more = Read(place.template As<const float>(), count);  // bits
+    to->insert(to->end(), more.begin(), more.end());
+  }
+};
+
+// The route of rows to experts from their norm on: inside a step, where ops wait for one another,
+// and outside. What comes between a route and its plan writes where the route reads.
+TEST_P(RouteTest, RoutesAndPlansEqualTheOps) {
+  constexpr int64_t kDim = 512;
+  const RouteCase& one = GetParam();
+  const Matrix router = Weights(DType::kF32, one.experts, kDim);
+  const Matrix other = Weights(DType::kF16, one.experts, kDim);
+  const DevicePtr<float> norm = OnDevice(Random(kDim));
+  const auto zeros = [&](int64_t cols) {
+    return RowsOf(std::vector<float>(size_t(one.rows * cols)), cols);
+  };
+  const Rows x = zeros(kDim), h = zeros(kDim), logits = zeros(one.experts);
+  const Rows sum = zeros(one.experts), more = zeros(one.experts);
+  RoutingParams params;
+  params.top_k = one.top_k;
+  params.groups = one.groups;
+  params.group_top_k = one.groups;
+  params.renormalise = true;
+  params.selection_bias = OnDevice(Random(one.experts, -0.01f, 0.01f));
+  std::vector<Routing> routings;
+  std::vector<ExpertPlan> plans;
+  const auto ops = [&] {
+    RmsNorm(context_, x, norm, 1, 1e-6f, h);
+    const Projection projection[] = {{&router, logits}};
+    Project(context_, h, projection);
+    routings = {RouteExperts(context_, logits, params)};
+    const Projection halves[] = {{&other, logits}};
+    switch (one.between) {
+      case Between::kNothing:
+        break;
+      case Between::kFill:
+        Fill(context_, 0.5f, logits);
+        break;
+      case Between::kProducts:  // they wait, and run with the sum
+        Project(context_, h, halves);
+        Add(context_, sum, logits, sum);
+        break;
+      case Between::kNorm:
+        RmsNorm(context_, sum, params.selection_bias, 1, 1, logits);
+        break;
+      case Between::kRoute:
+        routings.push_back(RouteExperts(context_, more, params));
+        break;
+    }
+    plans.clear();
+    for (const Routing& routing : routings) {
+      plans.push_back(PlanExperts(context_, routing, one.experts));
+    }
+    Fill(context_, 0, more);
+  };
+  const auto run = [&](const std::vector<float>& x0, bool in_step) {
+    scratch_->Reset();
+    CHECK(scratch_->Provide(size_t{1} << 20).ok());  // results of a graph are in the same places
+    HandMade step = HandMade::OneRowEach(one.rows);
+    const StepLayout& layout = step.Begin(context_);
+    backend_->memory().UploadArray<float>(x.data, x0);
+    for (const Rows& rows : {h, logits, sum}) Fill(context_, 0, rows);
+    Fill(context_, 1, more);
+    if (in_step) {
+      backend_->RunStep(*scratch_, layout, {&one, nullptr, nullptr}, ops);
+    } else {
+      ops();
+    }
+    std::vector<float> all;
+    for (const Rows& rows : {h, logits, sum}) Append(rows.data, rows.rows * rows.cols, &all);
+    for (size_t i = 0; i < routings.size(); ++i) {
+      Append(routings[i].experts, plans[i].slots, &all);
+      Append(routings[i].weights, plans[i].slots, &all);
+      Append(plans[i].begin, one.experts + 1, &all);
+      Append(plans[i].row, plans[i].slots, &all);
+      Append(plans[i].slot, plans[i].slots, &all);
+    }
+    return all;
+  };
+  for (int i = 0; i < kSteps; ++i) {
+    const auto x0 = Random(one.rows * kDim);
+    ExpectSame(run(x0, true), run(x0, false), "routes and plans");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, RouteTest,
+    ::testing::Values(RouteCase{1, 128, 8}, RouteCase{1, 256, 8}, RouteCase{1, 512, 10},
+                      RouteCase{1, 1, 1}, RouteCase{1, 60, 4}, RouteCase{3, 128, 8},
+                      RouteCase{32, 128, 8}, RouteCase{33, 128, 8}, RouteCase{4, 512, 32},
+                      RouteCase{1, 128, 8, Between::kFill}, RouteCase{20, 64, 6, Between::kFill},
+                      RouteCase{1, 128, 8, Between::kProducts},
+                      RouteCase{1, 128, 8, Between::kNorm}, RouteCase{1, 128, 8, Between::kRoute},
+                      RouteCase{3, 128, 8, Between::kRoute},
+                      RouteCase{1, 128, 8, Between::kNothing, 4}));
+
 struct InputCase {
   const char* name;
   std::vector<std::pair<DType, int64_t>> shapes;  // of matrices with one input
@@ -731,6 +861,16 @@ INSTANTIATE_TEST_SUITE_P(
             "quantised_of_3584",
             {{DType::kQ8_0, 1024}, {DType::kQ4_K, 1024}, {DType::kQ6_K, 258}, {DType::kQ4_0, 9}},
             3584},
+        // Routers of experts: alone behind their norm.
+        InputCase{"router_of_128", {{DType::kF32, 128}}, 2048},
+        InputCase{"router_of_256", {{DType::kF32, 256}}, 7168},
+        InputCase{"router_of_512", {{DType::kF32, 512}}, 4096},
+        InputCase{"routers",
+                  {{DType::kF32, 60}, {DType::kF32, 1}, {DType::kF32, 257}, {DType::kF32, 7}},
+                  2880},
+        InputCase{"router_of_few_columns", {{DType::kF32, 9}, {DType::kF32, 2}}, 64},
+        InputCase{"router_of_odd_columns", {{DType::kF32, 32}}, 1040},
+        InputCase{"more_f32_than_ride", {{DType::kF32, 1024}, {DType::kF32, 128}}, 1024},
         InputCase{"gates_of_few_columns",
                   {{DType::kF16, 136}, {DType::kF32, 5}, {DType::kF32, 33}, {DType::kF32, 1}},
                   80},

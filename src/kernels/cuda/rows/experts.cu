@@ -211,7 +211,7 @@ __device__ __forceinline__ void GiveSlots(const int32_t* chosen, int64_t begin, 
     if (pair < end) {
       const int32_t mine = next[expert] + earlier;
       slot[pair] = mine;
-      row[mine] = static_cast<int32_t>(pair / top_k);
+      row[mine] = static_cast<int32_t>(pair) / top_k;
     }
     __syncwarp();
     if (pair < end && earlier == 0) next[expert] += __popc(same);
@@ -247,6 +247,208 @@ __global__ void __launch_bounds__(kScanThreads)
   FindSlots(1, experts, counts, begin);
   __syncthreads();
   if (threadIdx.x < 32) GiveSlots(chosen, 0, pairs, top_k, counts, row, slot);
+}
+
+// --- The route and the plan of few rows as one kernel --------------------------------------------
+
+constexpr int kRoutedRows = 32;  // a warp each, in one block
+constexpr int kRoutedExperts = 512;
+constexpr int kRoutedChoices = 32;  // a lane each
+
+// The score of an expert that was chosen: OrderOf(-inf).
+constexpr uint32_t kChosen = 0x007FFFFF;
+
+// The value that has this order; of both zeros one.
+__device__ __forceinline__ float ValueOf(uint32_t order) {
+  return __uint_as_float((order & 0x80000000u) != 0 ? order ^ 0x80000000u : ~order);
+}
+
+// Probabilities and scores of a row in the registers of a warp: a lane holds every 32nd expert.
+// Where there is none, the logit is -inf, which adds nothing to the sum, and the bias is no number,
+// nor is the score then, which is never the best.
+template <int kHeld>
+class HeldRow {
+ public:
+  __device__ __forceinline__ HeldRow(int experts, int lane) : experts_(experts), lane_(lane) {}
+
+  // The bias is a weight: this may come before the wait.
+  __device__ __forceinline__ void AskForBias(const float* bias) {
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      const bool there = Expert(i) < experts_;
+      bias_[i] = there ? 0.0f : NAN;
+      if (there && bias != nullptr) bias_[i] = bias[Expert(i)];
+    }
+  }
+  __device__ __forceinline__ void Read(const float* logits, ExpertScore score) {
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      probability_[i] = Expert(i) < experts_ ? logits[Expert(i)] : -INFINITY;
+    }
+    if (score == ExpertScore::kSoftmax) return Softmax();
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) probability_[i] = reference::Sigmoid(probability_[i] + 0.0f);
+  }
+  // Behind both.
+  __device__ __forceinline__ void Score() {
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) order_[i] = OrderOf(probability_[i] + bias_[i]);
+  }
+
+  // The best of those that were not chosen yet, as Best finds it.
+  __device__ __forceinline__ int Choose(float* probability) {
+    uint32_t mine = 0;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) mine = max(mine, order_[i]);
+    const uint32_t largest = __reduce_max_sync(kFullWarp, mine);
+    // Compared with what the compiler knows: there are no registers for the indices of all.
+    uint32_t index = kNoIndex;
+#pragma unroll
+    for (int i = kHeld - 1; i >= 0; --i) {
+      if (order_[i] == largest) index = uint32_t(32 * i);
+    }
+    index = __reduce_min_sync(kFullWarp, index + uint32_t(lane_));
+    const int best = largest == 0 ? experts_ - 1 : int(index);
+    float its = 0;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      if (best - lane_ != 32 * i) continue;
+      its = probability_[i];
+      order_[i] = kChosen;
+    }
+    *probability = __shfl_sync(kFullWarp, its, static_cast<unsigned>(best) % 32);
+    return best;
+  }
+
+  __device__ __forceinline__ int Expert(int i) const { return lane_ + 32 * i; }
+
+ private:
+  __device__ __forceinline__ void Softmax() {
+    uint32_t mine = 0;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) mine = max(mine, OrderOf(probability_[i]));
+    const float max = ValueOf(__reduce_max_sync(kFullWarp, mine));
+    // The 16 virtual lanes: a half of the warp has every second link of their chains.
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      probability_[i] = reference::Exp(probability_[i] - max);
+      const float other = __shfl_xor_sync(kFullWarp, probability_[i], 16);
+      sum += lane_ < 16 ? probability_[i] : other;
+      sum += lane_ < 16 ? other : probability_[i];
+    }
+    const float r = 1.0f / SumLanes(sum);
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) probability_[i] *= r;
+  }
+
+  static constexpr uint32_t kNoIndex = UINT32_MAX - 31;  // a lane can still be added
+
+  const int experts_, lane_;
+  float bias_[kHeld];
+  float probability_[kHeld];
+  uint32_t order_[kHeld];  // of the scores
+};
+
+// Choice `lane` of a row, of those that there are. each(best): for every choice, best first.
+struct Choice {
+  int expert = -1;
+  float weight = 0;
+};
+template <int kHeld, typename Each>
+__device__ __forceinline__ Choice ChooseExperts(HeldRow<kHeld>& row, const RoutingParams& params,
+                                                int lane, const Each& each) {
+  Choice mine;
+  float sum = 0;
+#pragma unroll 1
+  for (int choice = 0; choice < params.top_k; ++choice) {
+    float probability;
+    const int best = row.Choose(&probability);
+    sum += probability;
+    if (lane == choice) mine = {best, probability};
+    each(best);
+  }
+  if (params.renormalise) mine.weight /= sum + params.sum_floor;
+  mine.weight *= params.scale;
+  return mine;
+}
+
+// One row: the plan is made where the choices are, by comparing them.
+template <int kHeld>
+__global__ void __launch_bounds__(32)
+    RouteAndPlanRow(const float* logits, RoutingParams params, const float* bias,
+                    RoutingView routing, PlanView plan) {
+  __shared__ int32_t first[32 * kHeld];
+  LetNextStart();
+  const int lane = static_cast<int>(threadIdx.x);
+  HeldRow<kHeld> row(plan.experts, lane);
+  row.AskForBias(bias);
+  WaitForInputs();
+  row.Read(logits, params.score);
+  row.Score();
+  int32_t below[kHeld] = {};  // choices with a lower index than an expert
+  const Choice mine = ChooseExperts(row, params, lane, [&](int best) {
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) below[i] += best - lane < 32 * i ? 1 : 0;
+  });
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    first[row.Expert(i)] = below[i];
+    if (row.Expert(i) < plan.experts) plan.begin[row.Expert(i)] = below[i];
+  }
+  if (lane == 0) plan.begin[plan.experts] = params.top_k;
+  // One expert is chosen twice only where what is left are no numbers.
+  const unsigned same = __match_any_sync(kFullWarp, mine.expert);
+  __syncwarp();
+  if (lane >= params.top_k) return;
+  const int32_t slot = first[mine.expert] + __popc(same & ((1u << lane) - 1));
+  routing.experts[lane] = mine.expert;
+  routing.weights[lane] = mine.weight;
+  plan.slot[lane] = slot;
+  plan.row[slot] = 0;
+}
+
+template <int kHeld>
+__global__ void __launch_bounds__(kScanThreads)
+    RouteAndPlanRows(View logits, RoutingParams params, const float* bias, RoutingView routing,
+                     PlanView plan) {
+  static_assert(kRoutedRows * 32 <= kScanThreads && kRoutedExperts <= kScanThreads);
+  __shared__ int32_t counts[kRoutedExperts];
+  __shared__ int32_t chosen[kRoutedRows * kRoutedChoices];
+  LetNextStart();
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  if (static_cast<int>(threadIdx.x) < plan.experts) counts[threadIdx.x] = 0;
+  __syncthreads();
+  WaitForInputs();
+  if (warp < static_cast<int>(logits.rows)) {
+    HeldRow<kHeld> row(plan.experts, lane);
+    row.Read(logits.data + warp * logits.stride, params.score);
+    row.AskForBias(bias);  // no earlier: a block of so many threads has no registers for both
+    row.Score();
+    const Choice mine = ChooseExperts(row, params, lane, [](int) {});
+    const int pair = warp * params.top_k + lane;
+    if (lane < params.top_k) {
+      routing.experts[pair] = chosen[pair] = mine.expert;
+      routing.weights[pair] = mine.weight;
+      atomicAdd(counts + mine.expert, 1);  // a count: the order of additions is nothing
+    }
+  }
+  __syncthreads();
+  FindSlots(1, plan.experts, counts, plan.begin);
+  __syncthreads();
+  if (warp == 0) GiveSlots(chosen, 0, plan.slots, params.top_k, counts, plan.row, plan.slot);
+}
+
+template <int kHeld>
+void LaunchRouteAndPlan(Stream stream, const View& logits, const RoutingParams& params,
+                        const RoutingView& routing, const PlanView& plan) {
+  const float* bias = Raw(params.selection_bias);
+  if (logits.rows == 1) {
+    return LaunchEarly(RouteAndPlanRow<kHeld>, 1, 32, 0, stream, logits.data, params, bias, routing,
+                       plan);
+  }
+  LaunchEarly(RouteAndPlanRows<kHeld>, 1, kScanThreads, 0, stream, logits, params, bias, routing,
+              plan);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -308,6 +510,18 @@ void PlanExperts(Stream stream, const RoutingView& routing, void* scratch, const
               counts, plan.begin);
   LaunchEarly(PlaceChunk, chunks, 32, bytes, stream, routing.experts, plan.slots, routing.top_k,
               plan.experts, counts, plan.row, plan.slot);
+}
+
+bool MayRouteAndPlan(const View& logits, const RoutingParams& params) {
+  return logits.rows > 0 && logits.rows <= kRoutedRows && logits.cols <= kRoutedExperts &&
+         params.top_k <= kRoutedChoices && params.groups == 1;
+}
+
+void RouteAndPlan(Stream stream, const View& logits, const RoutingParams& params,
+                  const RoutingView& routing, const PlanView& plan) {
+  (plan.experts <= 128   ? LaunchRouteAndPlan<4>
+   : plan.experts <= 256 ? LaunchRouteAndPlan<8>
+                         : LaunchRouteAndPlan<16>)(stream, logits, params, routing, plan);
 }
 
 void CombineExperts(Stream stream, const RoutingView& routing, const PlanView& plan,

@@ -34,6 +34,12 @@ struct PlanView {
 size_t PlanScratchBytes(int64_t slots, int experts);
 void PlanExperts(Stream stream, const RoutingView& routing, void* scratch, const PlanView& plan);
 
+// RouteExperts and PlanExperts of all that it chooses from, for few rows: one kernel.
+// REQUIRES: MayRouteAndPlan(logits, params) and plan.experts == logits.cols.
+bool MayRouteAndPlan(const View& logits, const RoutingParams& params);
+void RouteAndPlan(Stream stream, const View& logits, const RoutingParams& params,
+                  const RoutingView& routing, const PlanView& plan);
+
 // y[t] = fma chain over the row's choices, best first, of weight * slots[slot], from y[t] as it is.
 void CombineExperts(Stream stream, const RoutingView& routing, const PlanView& plan,
                     const View& slots, const View& y);

@@ -54,6 +54,38 @@ std::vector<T> ValuesAt(DevicePtr<T> place, size_t count) {
   return {Raw(place), Raw(place) + count};
 }
 
+// What both ops leave on the device.
+struct Routed {
+  Routed(int64_t rows, int top_k, int choices)
+      : slots(size_t(rows * top_k)),
+        experts(slots),
+        row(slots),
+        slot(slots),
+        begin(size_t(choices) + 1),
+        weights(slots),
+        routing{experts.data(), weights.data(), rows, top_k},
+        plan{begin.data(), row.data(), slot.data(), choices, int64_t(slots)} {}
+
+  void ExpectSame(const Routing& cpu_routing, const ExpertPlan& cpu_plan) const {
+    EXPECT_EQ(experts.Read(), ValuesAt(cpu_routing.experts, slots));
+    EXPECT_EQ(begin.Read(), ValuesAt(cpu_plan.begin, size_t(plan.experts) + 1));
+    EXPECT_EQ(row.Read(), ValuesAt(cpu_plan.row, slots));
+    EXPECT_EQ(slot.Read(), ValuesAt(cpu_plan.slot, slots));
+    const Floats expected = ValuesAt(cpu_routing.weights, slots);
+    const Floats got = weights.Read();
+    for (size_t i = 0; i < slots; ++i) {
+      if (std::isnan(got[i]) && std::isnan(expected[i])) continue;
+      ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(expected[i]));
+    }
+  }
+
+  const size_t slots;
+  const DeviceArray<int32_t> experts, row, slot, begin;
+  const DeviceArray<float> weights;
+  const RoutingView routing;
+  const PlanView plan;
+};
+
 TEST_F(ExpertKernels, RoutePlanAndCombine) {
   for (Router& router : Routers()) {
     for (const int64_t rows : {1, 2, 7, 64, 300, 4096}) {
@@ -78,32 +110,101 @@ TEST_F(ExpertKernels, RoutePlanAndCombine) {
       const Routing routing = reprise::RouteExperts(context, logits.rows(), router.params);
       const ExpertPlan plan = reprise::PlanExperts(context, routing, router.experts);
 
-      const size_t slots = size_t(rows * top_k);
-      const DeviceArray<int32_t> experts(slots), row(slots), slot(slots);
-      const DeviceArray<float> weights(slots);
-      const DeviceArray<int32_t> begin(size_t(router.experts) + 1);
+      const Routed routed(rows, top_k, router.experts);
       router.params.selection_bias = router.bias ? PlaceAt(device_bias.data()) : nullptr;
-      const RoutingView view = {experts.data(), weights.data(), rows, top_k};
-      RouteExperts(nullptr, logits.view(), router.params, view);
-      const PlanView plan_view = {begin.data(), row.data(), slot.data(), router.experts,
-                                  int64_t(slots)};
-      const DeviceArray<std::byte> scratch(PlanScratchBytes(int64_t(slots), router.experts));
-      PlanExperts(nullptr, view, scratch.data(), plan_view);
+      RouteExperts(nullptr, logits.view(), router.params, routed.routing);
+      const DeviceArray<std::byte> scratch(PlanScratchBytes(routed.plan.slots, router.experts));
+      PlanExperts(nullptr, routed.routing, scratch.data(), routed.plan);
+      routed.ExpectSame(routing, plan);
 
-      EXPECT_EQ(experts.Read(), ValuesAt(routing.experts, slots));
-      EXPECT_EQ(begin.Read(), ValuesAt(plan.begin, size_t(router.experts) + 1));
-      EXPECT_EQ(row.Read(), ValuesAt(plan.row, slots));
-      EXPECT_EQ(slot.Read(), ValuesAt(plan.slot, slots));
-      const Floats expected = ValuesAt(routing.weights, slots);
-      const Floats got = weights.Read();
-      for (size_t i = 0; i < slots; ++i) {
-        if (std::isnan(got[i]) && std::isnan(expected[i])) continue;
-        ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(expected[i]));
-      }
-      DeviceRows slot_rows({int64_t(slots), 129, 2}, rng_), y({rows, 129}, rng_);
+      DeviceRows slot_rows({routed.plan.slots, 129, 2}, rng_), y({rows, 129}, rng_);
       reprise::CombineExperts(context, routing, plan, slot_rows.rows(), y.rows());
-      CombineExperts(nullptr, view, plan_view, slot_rows.view(), y.view());
+      CombineExperts(nullptr, routed.routing, routed.plan, slot_rows.view(), y.view());
       EXPECT_TRUE(y.Same());
+    }
+  }
+}
+
+// Kinds of rows that are rare: ties, and what is no number or infinite, which leaves less to choose
+// from than is chosen.
+constexpr int kKinds = 10;
+void MakeRare(float* row, int experts, int kind) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const auto every = [&](int first, int step, float value) {
+    for (int e = first; e < experts; e += step) row[e] = value;
+  };
+  switch (kind) {
+    case 1:
+      return every(experts / 3, 1, 1.5f);
+    case 2:
+      return every(0, 1, 0.25f);
+    case 3:
+      return every(experts / 2, experts, kNan);
+    case 4:
+      return every(0, 1, kNan);
+    case 5:
+      every(0, 1, kNan);
+      return every(experts - 1, experts, 2.0f);
+    case 6:
+      return every(0, 1, -kInf);
+    case 7:
+      every(0, 1, -kInf);
+      return every(0, 33, 1.0f);
+    case 8:
+      return every(1, 40, kInf);
+    case 9:
+      every(0, 2, 0.0f);
+      return every(1, 2, -0.0f);
+    default:
+      return;
+  }
+}
+
+TEST_F(ExpertKernels, RouteAndPlanOfFewRows) {
+  std::vector<Router> routers = Routers();
+  const auto add = [&](int experts, int top_k, ExpertScore score, bool renormalise, bool bias) {
+    Router router;
+    router.experts = experts;
+    router.params.top_k = top_k;
+    router.params.score = score;
+    router.params.renormalise = renormalise;
+    router.params.scale = 1.25f;
+    router.bias = bias;
+    routers.push_back(router);
+  };
+  add(1, 1, ExpertScore::kSigmoid, false, false);
+  add(128, 8, ExpertScore::kSigmoid, true, true);
+  add(256, 8, ExpertScore::kSoftmax, false, false);
+  add(257, 32, ExpertScore::kSigmoid, false, true);
+  add(512, 32, ExpertScore::kSoftmax, true, false);
+  add(520, 8, ExpertScore::kSoftmax, true, false);  // more than registers hold
+  add(64, 33, ExpertScore::kSoftmax, true, false);  // more than lanes
+  for (Router& router : routers) {
+    for (const int64_t rows : {1, 2, 3, 32, 33}) {
+      for (int shift = 0; shift < (rows > 3 ? 1 : kKinds); ++shift) {
+        SCOPED_TRACE(std::to_string(router.experts) + " experts, " + std::to_string(rows) +
+                     " rows from kind " + std::to_string(shift) + " on");
+        const int top_k = router.params.top_k;
+        DeviceRows logits({rows, router.experts, 3}, rng_);
+        for (int64_t t = 0; t < rows; ++t) {
+          MakeRare(RowOf(logits.rows(), t), router.experts, int(t + shift) % kKinds);
+        }
+        logits.Upload();
+        const bool few = rows <= 32 && router.experts <= 512 && top_k <= 32;
+        EXPECT_EQ(MayRouteAndPlan(logits.view(), router.params), few && router.params.groups == 1);
+        if (!MayRouteAndPlan(logits.view(), router.params)) continue;
+        const Floats bias = Numbers(rng_, router.experts);
+        const DeviceArray<float> device_bias(bias);
+        const OpContext context = cpu_.context();
+        router.params.selection_bias = router.bias ? PlaceAt(bias.data()) : nullptr;
+        const Routing routing = reprise::RouteExperts(context, logits.rows(), router.params);
+        const ExpertPlan plan = reprise::PlanExperts(context, routing, router.experts);
+        router.params.selection_bias = router.bias ? PlaceAt(device_bias.data()) : nullptr;
+        const Routed routed(rows, top_k, router.experts);
+        RouteAndPlan(nullptr, logits.view(), router.params, routed.routing, routed.plan);
+        routed.ExpectSame(routing, plan);
+      }
     }
   }
 }

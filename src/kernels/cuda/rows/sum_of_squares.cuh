@@ -47,6 +47,19 @@ __device__ inline float InverseRoot(float mean_square, float eps) {
   return 1.0f / sqrtf(mean_square + eps);
 }
 
+__device__ __forceinline__ float4 LoadFour(const float* from) {
+  float4 four;  // not moved behind the wait
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+               : "l"(from)
+               : "memory");
+  return four;
+}
+__device__ __forceinline__ float4 Normed(const float4& x, float r, const float4& weight) {
+  return make_float4((x.x * r) * weight.x, (x.y * r) * weight.y, (x.z * r) * weight.z,
+                     (x.w * r) * weight.w);
+}
+
 // The same for a row in shared memory whose columns are a multiple of 16. It lies lane by lane, so
 // that a thread reads four links of its chain at once: one at a time, reads take longer than sums.
 class LaneRow {
@@ -55,9 +68,14 @@ class LaneRow {
 
   __device__ LaneRow(float* memory, int cols) : memory_(memory), cols_(cols) {}
 
+  // Where a column lies; those of its lane follow it.
+  __device__ __forceinline__ float* At(int column) const {
+    const auto from_first = static_cast<unsigned>(column);
+    return memory_ + from_first % kNormLanes * Pitch(cols_) + from_first / kNormLanes;
+  }
   // Columns [column, column + 4). REQUIRES: column is a multiple of four.
   __device__ __forceinline__ void Store(int column, const float4& four) const {
-    float* to = memory_ + column % kNormLanes * Pitch(cols_) + column / kNormLanes;
+    float* to = At(column);
     to[0] = four.x;
     to[Pitch(cols_)] = four.y;
     to[2 * Pitch(cols_)] = four.z;

@@ -82,19 +82,6 @@ __device__ __forceinline__ float Largest(const float4& x) {
   return fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
 }
 
-__device__ __forceinline__ float4 LoadFour(const float* from) {
-  float4 four;  // not moved behind the wait
-  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
-               : "l"(from)
-               : "memory");
-  return four;
-}
-__device__ __forceinline__ float4 Normed(const float4& x, float r, const float4& weight) {
-  return make_float4((x.x * r) * weight.x, (x.y * r) * weight.y, (x.z * r) * weight.z,
-                     (x.w * r) * weight.w);
-}
-
 // A row that has to be scaled; the whole block calls. Rare, so it may take its time.
 __device__ __noinline__ float RoundScaled(const Call& call, float r, uint32_t* rounded) {
   const auto at = [&](int i) {
