@@ -111,9 +111,9 @@ __global__ void __launch_bounds__(kThreads)
 // One block a sequence.
 __global__ void __launch_bounds__(kThreads)
     FlagSequences(const SequenceView* sequences, View x, uint8_t* finite) {
+  LetNextStart();  // few blocks: what comes next may ask for the output layer's weights beside them
   const SequenceView sequence = sequences[blockIdx.x];
   WaitForInputs();
-  LetNextStart();
   bool all = true;
   for (int r = 0; r < sequence.row_count; ++r) all &= AllFinite(x, sequence.row_begin + r);
   if (threadIdx.x == 0) finite[blockIdx.x] = all ? 1 : 0;

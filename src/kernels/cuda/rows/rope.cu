@@ -11,13 +11,14 @@ constexpr int kThreads = 128;
 __global__ void __launch_bounds__(kThreads)
     AnglesOfRows(const int32_t* positions, int64_t rows, const float* inverse_frequency,
                  float magnitude, RopeAngles angles) {
-  WaitForInputs();
   LetNextStart();
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (index >= rows * angles.half) return;
+  // Positions come with the step, so only what is written waits. Every block must.
+  if (index >= rows * angles.half) return WaitForInputs();
   const float position = static_cast<float>(positions[index / angles.half]);
   const float angle = position * inverse_frequency[index % angles.half];
   const reference::SinCosResult result = reference::SinCos(angle);
+  WaitForInputs();
   // A magnitude of 1 changes no bit.
   angles.cos[index] = static_cast<float>(result.cos) * magnitude;
   angles.sin[index] = static_cast<float>(result.sin) * magnitude;
