@@ -22,6 +22,8 @@ HOT = {
     "OneRowKernel": (["IDP.4A", "LDGSTS"], 0),
     "SmallKernel": (["HMMA", "LDSM", "LDGSTS"], 0),
     "SmallRowKernel": (["IDP.4A", "LDGSTS"], 0),
+    "ChosenGatesKernel": (["IDP.4A", "LDGSTS"], 0),
+    "ChosenSumKernel": (["IDP.4A", "LDGSTS"], 0),
     "NormedFloatsKernel": (["LDGSTS", "LDS.128"], 0),
     "RouteAndPlanRow": (["REDUX"], 0),
     "OneRowAttention": (["HMMA", "LDSM", "LDGSTS", "REDUX"], 0),

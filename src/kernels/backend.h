@@ -155,7 +155,7 @@ class Backend {
   virtual void ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,
                               ExpertInput input, std::span<const ExpertProjection> projections) = 0;
   virtual void CombineExperts(const Routing& routing, const ExpertPlan& plan,
-                              const ConstRows& slots, const Rows& y) = 0;
+                              const ConstRows& slots, SumStart start, const Rows& y) = 0;
 
   // scan_ops.h
   virtual void KeyDecayDelta(const StepLayout& step, size_t state_offset, int heads,

@@ -58,8 +58,10 @@ struct ExpertProjection {
 void ProjectExperts(const OpContext& context, const ExpertPlan& plan, const ConstRows& x,
                     ExpertInput input, std::span<const ExpertProjection> projections);
 
-// y[t] = fma chain over the row's choices, best first, of weight * slots[slot], from y[t] as it is.
+// y[t] = fma chain over the row's choices, best first, of weight * slots[slot], from 0 or from y[t]
+// as it is.
+enum class SumStart : uint8_t { kZero, kPresent };
 void CombineExperts(const OpContext& context, const Routing& routing, const ExpertPlan& plan,
-                    const ConstRows& slots, const Rows& y);
+                    const ConstRows& slots, SumStart start, const Rows& y);
 
 }  // namespace reprise

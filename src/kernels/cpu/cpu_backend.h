@@ -105,7 +105,7 @@ class CpuBackend final : public Backend {
   void ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,
                       ExpertInput input, std::span<const ExpertProjection> projections) override;
   void CombineExperts(const Routing& routing, const ExpertPlan& plan, const ConstRows& slots,
-                      const Rows& y) override;
+                      SumStart start, const Rows& y) override;
 
   void KeyDecayDelta(const StepLayout& step, size_t state_offset, int heads, const ConstRows& q,
                      const ConstRows& k, const ConstRows& v, const ConstRows& decay,

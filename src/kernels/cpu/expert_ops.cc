@@ -117,11 +117,12 @@ void CpuBackend::PlanExperts(ScratchArena&, const Routing& routing, const Expert
 }
 
 void CpuBackend::CombineExperts(const Routing& routing, const ExpertPlan& plan,
-                                const ConstRows& slots, const Rows& y) {
+                                const ConstRows& slots, SumStart start, const Rows& y) {
   const float* weights = Raw(routing.weights);
   const int32_t* slot = Raw(plan.slot);
   ForRows(*pool_, y.rows, y.cols * routing.top_k, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
+      if (start == SumStart::kZero) std::fill_n(RowOf(y, t), y.cols, 0.0f);
       for (int k = 0; k < routing.top_k; ++k) {
         const int64_t pair = t * routing.top_k + k;
         table_->scale_add(RowOf(slots, slot[pair]), weights[pair], y.cols, RowOf(y, t));

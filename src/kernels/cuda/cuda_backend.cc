@@ -414,11 +414,9 @@ void CudaBackend::PlanExperts(ScratchArena& scratch, const Routing& routing,
 }
 
 void CudaBackend::CombineExperts(const Routing& routing, const ExpertPlan& plan,
-                                 const ConstRows& slots, const Rows& y) {
-  cuda::CombineExperts(stream(),
-                       {Raw(routing.experts), Raw(routing.weights), routing.rows, routing.top_k},
-                       {Raw(plan.begin), Raw(plan.row), Raw(plan.slot), plan.experts, plan.slots},
-                       ViewOf(slots), ViewOf(y));
+                                 const ConstRows& slots, SumStart start, const Rows& y) {
+  if (joined_.Combine(ViewOf(routing), ViewOf(plan), ViewOf(slots), start, ViewOf(y))) return;
+  cuda::CombineExperts(stream(), ViewOf(routing), ViewOf(plan), ViewOf(slots), start, ViewOf(y));
 }
 
 void CudaBackend::KeyDecayDelta(const StepLayout& step, size_t state_offset, int heads,

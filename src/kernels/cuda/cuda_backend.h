@@ -111,7 +111,7 @@ class CudaBackend final : public Backend {
   void ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,
                       ExpertInput input, std::span<const ExpertProjection> projections) override;
   void CombineExperts(const Routing& routing, const ExpertPlan& plan, const ConstRows& slots,
-                      const Rows& y) override;
+                      SumStart start, const Rows& y) override;
 
   void KeyDecayDelta(const StepLayout& step, size_t state_offset, int heads, const ConstRows& q,
                      const ConstRows& k, const ConstRows& v, const ConstRows& decay,
@@ -150,6 +150,8 @@ class CudaBackend final : public Backend {
                  const ConstRows& q, const Rows& out);
   // Products that may be one kernel with the ops around them; false: they cannot.
   bool JoinProducts(const ProjectionGroup& group);
+  bool JoinExperts(const PlanView& plan, const View& x, ExpertInput input,
+                   std::span<const ExpertProjection> projections);
   // For a launch: what waits comes before it.
   Stream stream() {
     joined_.Run();

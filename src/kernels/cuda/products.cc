@@ -169,8 +169,30 @@ void CudaBackend::ProjectHeads(ScratchArena& scratch, const ConstRows& x, int64_
   }
 }
 
+bool CudaBackend::JoinExperts(const PlanView& plan, const View& x, ExpertInput input,
+                              std::span<const ExpertProjection> projections) {
+  QuantisedProduct products[2];
+  if (projections.size() > std::size(products)) return false;
+  for (size_t i = 0; i < projections.size(); ++i) {
+    const CudaMatrix& stack = CudaMatrixOf(*projections[i].weights);
+    if (!IsQuantised(stack.shape().dtype) || stack.shape().count != plan.experts) return false;
+    products[i] = {stack.quantised(), nullptr, ViewOf(projections[i].out)};
+  }
+  if (input == ExpertInput::kRows && projections.size() == 2) {
+    return joined_.Experts(ChosenGates{x, plan, products[0], products[1]});
+  }
+  if (input == ExpertInput::kSlots && projections.size() == 1) {
+    ChosenSum sum;
+    sum.x = x, sum.plan = plan, sum.down = products[0];
+    return joined_.Experts(sum);
+  }
+  return false;
+}
+
 void CudaBackend::ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,
                                  ExpertInput input, std::span<const ExpertProjection> projections) {
+  const PlanView all{Raw(plan.begin), Raw(plan.row), Raw(plan.slot), plan.experts, plan.slots};
+  if (JoinExperts(all, ViewOf(x), input, projections)) return;
   const ScratchScope scope(scratch);
   Activations rows(stream(), scratch, x);
   const bool gather = input == ExpertInput::kRows;
@@ -178,7 +200,8 @@ void CudaBackend::ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, 
   for (size_t i = 0; i < projections.size(); ++i) {
     const CudaMatrix& stack = CudaMatrixOf(*projections[i].weights);
     const int count = static_cast<int>(stack.shape().count);
-    const PlanView view{Raw(plan.begin), Raw(plan.row), Raw(plan.slot), count, plan.slots};
+    PlanView view = all;
+    view.experts = count;
     const View out = ViewOf(projections[i].out);
     switch (stack.form()) {
       case ActivationForm::kF32:

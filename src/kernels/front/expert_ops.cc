@@ -46,11 +46,11 @@ void ProjectExperts(const OpContext& context, const ExpertPlan& plan, const Cons
 }
 
 void CombineExperts(const OpContext& context, const Routing& routing, const ExpertPlan& plan,
-                    const ConstRows& slots, const Rows& y) {
+                    const ConstRows& slots, SumStart start, const Rows& y) {
   CHECK(y.rows == routing.rows && slots.cols == y.cols && slots.rows == plan.slots);
   if (y.rows == 0) return;
   const OpScope scope(context, "combine experts");
-  context.backend->CombineExperts(routing, plan, slots, y);
+  context.backend->CombineExperts(routing, plan, slots, start, y);
 }
 
 }  // namespace reprise

@@ -374,7 +374,7 @@ TEST(ExpertOps, PlanGathersAndCombines) {
       }
     }
     Floats y(x.size(), 1.0f);
-    CombineExperts(c, routing, plan, View(gathered, kCols), View(y, kCols));
+    CombineExperts(c, routing, plan, View(gathered, kCols), SumStart::kPresent, View(y, kCols));
     for (size_t t = 0; t < size_t(kRows); ++t) {
       double factor = 0;
       for (size_t k = 0; k < 3; ++k) {
@@ -386,6 +386,11 @@ TEST(ExpertOps, PlanGathersAndCombines) {
     }
     if (threads == 1) first = y;
     EXPECT_TRUE(SameBits(first, y));
+    // From zero: whatever was there is gone.
+    Floats zero(x.size(), 0.0f), nothing(x.size(), std::numeric_limits<float>::quiet_NaN());
+    CombineExperts(c, routing, plan, View(gathered, kCols), SumStart::kPresent, View(zero, kCols));
+    CombineExperts(c, routing, plan, View(gathered, kCols), SumStart::kZero, View(nothing, kCols));
+    EXPECT_TRUE(SameBits(zero, nothing));
   }
 }
 

@@ -97,8 +97,7 @@ void MoeMlp::Forward(const Step& step, const ConstRows& x, const Rows& out) cons
   const ExpertPlan plan = PlanExperts(context, routing, choices);
   const Rows slots = step.MakeRows(plan.slots, shape_.dim);
   RunExperts(step, plan, x, slots);
-  Fill(context, 0, out);
-  CombineExperts(context, routing, plan, slots, out);
+  CombineExperts(context, routing, plan, slots, SumStart::kZero, out);
   if (shared_) AddShared(step, x, out);
 }
 
@@ -138,7 +137,7 @@ void MoeMlp::AddShared(const Step& step, const ConstRows& x, const Rows& out) co
   params.top_k = 1;
   params.score = ExpertScore::kSigmoid;
   const Routing routing = RouteExperts(context, gate, params);
-  CombineExperts(context, routing, PlanExperts(context, routing, 1), y, out);
+  CombineExperts(context, routing, PlanExperts(context, routing, 1), y, SumStart::kPresent, out);
 }
 
 MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain, ExpertScore score) {

@@ -40,6 +40,7 @@ void MakeRows(Stream stream, const MadeRows& rows) {
 }
 
 void JoinedOps::Run() {
+  gated_.reset();
   if (made_) {
     MakeRows(stream_, *made_);
     made_.reset();
@@ -54,6 +55,14 @@ void JoinedOps::Run() {
     const WaitingRoute waiting = *route_;
     route_.reset();
     RouteExperts(stream_, waiting.logits, waiting.params, waiting.routing);
+  }
+  if (gates_) {
+    RunChosenGates(stream_, *gates_);
+    gates_.reset();
+  }
+  if (experts_) {
+    RunChosenSum(stream_, *experts_);
+    experts_.reset();
   }
   if (products_) return RunProducts(OutputOp::kNone, {});
   if (norm_) {
@@ -139,6 +148,7 @@ bool JoinedOps::Products(const View& x, std::span<const FloatProduct> products) 
 }
 
 bool JoinedOps::Add(const View& sum, const View& y) {
+  if (ExpertsAdd(sum, y)) return true;
   if (!products_ || !products_->floats.empty()) return false;
   const std::vector<View> outputs = products_->Outputs();
   if (outputs.size() != 1 || !Same(outputs[0], y)) return false;
@@ -160,6 +170,7 @@ bool JoinedOps::GateRides(const GatedRows& rows) const {
 }
 
 bool JoinedOps::Gate(const GatedRows& rows) {
+  if (ExpertsGate(rows)) return true;
   if (GateRides(rows)) {
     RunProducts(rows.op, {});
     return true;
@@ -208,6 +219,59 @@ bool JoinedOps::Plan(const RoutingView& routing, const PlanView& plan) {
   const WaitingRoute waiting = *route_;
   route_.reset();
   RouteAndPlan(stream_, waiting.logits, waiting.params, waiting.routing, plan);
+  return true;
+}
+
+bool JoinedOps::Experts(const ChosenGates& gates) {
+  if (!open_ || !MayRunChosenGates(gates)) return false;
+  Run();
+  gates_ = gates;
+  return true;
+}
+
+bool JoinedOps::ExpertsGate(const GatedRows& rows) {
+  if (!gates_ || rows.op != OutputOp::kSwiGlu || !Same(rows.up, gates_->up.y) ||
+      !Same(rows.gate, gates_->gate.y) || !Same(rows.gate, rows.y)) {
+    return false;
+  }
+  ChosenGates gates = *gates_;
+  gates.gated = true;
+  gates_.reset();
+  RunChosenGates(stream_, gates);
+  gated_ = gates;
+  return true;
+}
+
+bool JoinedOps::Experts(const ChosenSum& products) {
+  if (!gated_ || gated_->plan.begin != products.plan.begin || !Same(gated_->gate.y, products.x) ||
+      !MayRunChosenSum(products)) {
+    return false;
+  }
+  Run();
+  experts_ = products;
+  return true;
+}
+
+bool JoinedOps::Combine(const RoutingView& routing, const PlanView& plan, const View& slots,
+                        SumStart start, const View& y) {
+  if (!experts_ || experts_->y.data != nullptr || experts_->plan.slot != plan.slot ||
+      !Same(experts_->down.y, slots) || y.rows != 1 || routing.top_k != plan.slots) {
+    return false;
+  }
+  if (y.data == slots.data || y.data == experts_->x.data) return false;
+  experts_->routing = routing;
+  experts_->start = start;
+  experts_->y = y;
+  return true;
+}
+
+bool JoinedOps::ExpertsAdd(const View& sum, const View& y) {
+  if (!experts_ || experts_->y.data == nullptr || !Same(experts_->y, y)) return false;
+  // The sum must not be what others read or write.
+  const float* others[] = {y.data, experts_->x.data, experts_->down.y.data};
+  if (std::find(std::begin(others), std::end(others), sum.data) != std::end(others)) return false;
+  experts_->sum = sum;
+  Run();
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cuda/quantised/chosen/chosen.h"
 #include "kernels/cuda/quantised/forms/one.h"
 #include "kernels/cuda/rows/experts.h"
 #include "kernels/cuda/tensor/attention_one.h"
@@ -18,7 +19,8 @@ void MakeRows(Stream stream, const MadeRows& rows);
 
 // Ops of a step that wait for the next one, to be one kernel with it: a norm for the products that
 // read it, products for what is done with their outputs, heads for attention, the route of rows to
-// experts for its plan. A decoded token is bound by the number of kernels, so rows must be few. Of
+// experts for its plan, products with experts for their gates and for the sum of what they make. A
+// decoded token is bound by the number of kernels, so rows must be few. Of
 // more rows norms and gates wait for products that round what they read. Everything else runs at
 // once. The bits are those of the ops one after another, and every row that they would have written
 // is written, but for q behind StoreHeads.
@@ -49,6 +51,11 @@ class JoinedOps {
   bool Heads(const StepView& step, const KvView& kv, const HeadRowsView& heads);
   bool Route(const View& logits, const RoutingParams& params, const RoutingView& routing);
   bool Plan(const RoutingView& routing, const PlanView& plan);
+  bool Experts(const ChosenGates& gates);
+  // Only where those that make its rows are what ran last.
+  bool Experts(const ChosenSum& products);
+  bool Combine(const RoutingView& routing, const PlanView& plan, const View& slots, SumStart start,
+               const View& y);
 
   // What waits and makes x, which is the caller's to do then.
   std::optional<MadeRows> Take(const View& x);
@@ -84,6 +91,8 @@ class JoinedOps {
 
   bool NormRides(const View& x, bool fits) const;
   bool GateRides(const GatedRows& rows) const;
+  bool ExpertsGate(const GatedRows& rows);
+  bool ExpertsAdd(const View& sum, const View& y);
   void RunProducts(OutputOp op, const View& sum);
   void RunQuantised(const WaitingProducts& waiting, OutputOp op, const View& sum);
 
@@ -94,6 +103,9 @@ class JoinedOps {
   std::optional<MadeRows> made_;       // alone
   std::optional<WaitingHeads> heads_;  // alone
   std::optional<WaitingRoute> route_;  // alone
+  std::optional<ChosenGates> gates_;   // alone
+  std::optional<ChosenSum> experts_;   // alone
+  std::optional<ChosenGates> gated_;   // do not wait: they ran, and nothing has come since
 };
 
 }  // namespace reprise::cuda

@@ -2,123 +2,19 @@
 // Kernels that are several ops at once against those ops, bit by bit, on the device.
 #include "kernels/joint_ops.h"
 
-#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <memory>
 #include <vector>
 
-#include "base/rng.h"
-#include "device/cuda/cuda_memory.h"
 #include "kernels/activation_ops.h"
-#include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/quantised/random_blocks.h"
+#include "kernels/cuda/joined/joint_ops_fixture.h"
 #include "kernels/expert_ops.h"
-#include "tensor/half.h"
 #include "tensor/kv_row.h"
 
 namespace reprise::cuda {
 namespace {
-
-class JointOpsTest : public ::testing::Test {
- protected:
-  JointOpsTest() {
-    auto made = CudaBackend::Make(0, 1);
-    CHECK(made.ok());
-    backend_ = std::move(*made);
-    scratch_ = std::make_unique<ScratchArena>(backend_->memory());
-    context_ = {backend_.get(), scratch_.get()};
-  }
-
-  std::vector<float> Random(int64_t count, float low = -1, float high = 1) {
-    std::vector<float> values(size_t(count), 0.0f);
-    for (float& value : values) value = low + rng_.Uniform() * (high - low);
-    return values;
-  }
-  DevicePtr<float> OnDevice(const std::vector<float>& values) {
-    auto buffer = backend_->memory().Allocate(values.size() * sizeof(float));
-    CHECK(buffer.ok());
-    const DevicePtr<float> place = buffer->data().As<float>();
-    buffers_.push_back(std::move(*buffer));
-    backend_->memory().UploadArray<float>(place, values);
-    return place;
-  }
-  Rows RowsOf(const std::vector<float>& values, int64_t cols) {
-    return {OnDevice(values), int64_t(values.size()) / cols, cols, cols};
-  }
-  std::vector<float> Read(DevicePtr<const float> place, int64_t count) {
-    std::vector<float> values(size_t(count), 0.0f);
-    backend_->memory().DownloadArray<float>(values, place);
-    return values;
-  }
-  std::vector<float> Read(const Rows& rows) { return Read(rows.data, rows.rows * rows.cols); }
-
-  Matrix Weights(DType type, int64_t rows, int64_t cols) {
-    if (IsQuantised(type)) {
-      const auto blocks = RandomBlocks(rng_, type, rows, cols);
-      auto packed = Matrix::Pack(context_, {type, 1, rows, cols}, blocks.data(),
-                                 blocks.size() / size_t(rows));
-      CHECK(packed.ok());
-      return std::move(*packed);
-    }
-    const auto values = Random(rows * cols, -0.5f, 0.5f);
-    if (type == DType::kF32) return Packed<float>(type, rows, cols, values);
-    std::vector<uint16_t> halves;
-    for (const float x : values) halves.push_back(type == DType::kF16 ? F32ToF16(x) : F32ToBF16(x));
-    return Packed<uint16_t>(type, rows, cols, halves);
-  }
-
-  template <typename T>
-  Matrix Packed(DType type, int64_t rows, int64_t cols, const std::vector<T>& values) {
-    auto packed =
-        Matrix::Pack(context_, {type, 1, rows, cols},
-                     reinterpret_cast<const std::byte*>(values.data()), size_t(cols) * sizeof(T));
-    CHECK(packed.ok());
-    return std::move(*packed);
-  }
-
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<ScratchArena> scratch_;
-  OpContext context_;
-  std::vector<DeviceBuffer> buffers_;
-  Rng rng_{7};
-};
-
-void ExpectSame(const std::vector<float>& a, const std::vector<float>& b, const char* what) {
-  ASSERT_EQ(a.size(), b.size());
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0) << what;
-}
-
-// A step whose arrays live as long as it.
-struct HandMade {
-  std::vector<int32_t> tokens, positions, row_sequences;
-  std::vector<StepSequence> sequences;
-  std::vector<uint32_t> blocks;
-  std::vector<StepTap> taps;
-  StepLayout layout;
-
-  // So many sequences, at their beginning.
-  static HandMade OneRowEach(int64_t rows) {
-    HandMade step;
-    for (int32_t s = 0; s < rows; ++s) {
-      step.sequences.push_back({s, 1});
-      step.positions.push_back(0);
-      step.row_sequences.push_back(s);
-    }
-    return step;
-  }
-
-  const StepLayout& Begin(const OpContext& context) {
-    tokens.resize(row_sequences.size());
-    layout.host = {tokens, positions, row_sequences, sequences, blocks, taps, {}};
-    BeginStep(context, &layout);
-    return layout;
-  }
-};
 
 struct DeltaCase {
   int key_heads, value_heads;
@@ -435,13 +331,6 @@ class StackTest : public JointOpsTest, public ::testing::WithParamInterface<Stac
   }
 };
 
-// The last ones are graphs. A build for racecheck is a hundred times slower.
-#ifdef REPRISE_RACECHECK
-constexpr int kSteps = 3;
-#else
-constexpr int kSteps = 5;
-#endif
-
 // A stretch of a decoder: inside a step, where ops wait for one another, and outside. Step after
 // step, so that nothing of one is taken for the next one's, and the later ones as a graph.
 TEST_P(StackTest, JoinedOpsEqualTheOps) {
@@ -531,31 +420,6 @@ INSTANTIATE_TEST_SUITE_P(
         StackCase{DType::kF16, 20, 512, 1024, 1e6f}, StackCase{DType::kF16, 9, 1000, 1000, 1},
         StackCase{DType::kQ8_0, 20, 1024, 3584, 1},
         StackCase{DType::kF16, 20, 256, 1024, 1, DType::kF32, DType::kQ8_0}));
-
-// That ops are one kernel is seen in no bit.
-class KernelsTest : public JointOpsTest {
- protected:
-  // Of a step of a new program each time: a known one would be recorded while it is.
-  size_t KernelsOf(int64_t rows, const std::function<void()>& ops) {
-    const StepProgram program = {&programs_.emplace_back(), nullptr, nullptr};
-    scratch_->Reset();
-    CHECK(scratch_->Provide(size_t{1} << 24).ok());  // nothing is allocated meanwhile
-    HandMade step = HandMade::OneRowEach(rows);
-    const StepLayout& layout = step.Begin(context_);
-    const auto stream = static_cast<CudaMemory&>(backend_->memory()).stream();
-    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-    backend_->RunStep(*scratch_, layout, program, ops);
-    cudaGraph_t graph = nullptr;
-    CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
-    size_t kernels = 0;
-    CHECK(cudaGraphGetNodes(graph, nullptr, &kernels) == cudaSuccess);
-    cudaGraphDestroy(graph);
-    return kernels;
-  }
-
- private:
-  std::deque<char> programs_;
-};
 
 // Of one row two for each gated layer, with the norm before it and the sum behind it; one for the
 // norm and the product at the end. Of more rows two more for each layer and one at the end: inputs

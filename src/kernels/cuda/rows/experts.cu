@@ -452,7 +452,7 @@ void LaunchRouteAndPlan(Stream stream, const View& logits, const RoutingParams& 
 }
 
 __global__ void __launch_bounds__(kThreads)
-    CombineRows(RoutingView routing, const int32_t* slot, View slots, View y) {
+    CombineRows(RoutingView routing, const int32_t* slot, View slots, SumStart start, View y) {
   WaitForInputs();
   LetNextStart();
   const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -460,7 +460,7 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kAtOnce = 8;  // slots that are asked for before the first is added
   for (int64_t t = blockIdx.y; t < y.rows; t += gridDim.y) {
     const int64_t pairs = t * routing.top_k;
-    float sum = y.data[t * y.stride + column];
+    float sum = start == SumStart::kZero ? 0.0f : y.data[t * y.stride + column];
     for (int first = 0; first < routing.top_k; first += kAtOnce) {
       int32_t from[kAtOnce];
       float weight[kAtOnce], value[kAtOnce];
@@ -525,10 +525,10 @@ void RouteAndPlan(Stream stream, const View& logits, const RoutingParams& params
 }
 
 void CombineExperts(Stream stream, const RoutingView& routing, const PlanView& plan,
-                    const View& slots, const View& y) {
+                    const View& slots, SumStart start, const View& y) {
   if (y.rows == 0 || y.cols == 0) return;
   const dim3 grid(Blocks(y.cols, kThreads), RowBlocks(y.rows));
-  LaunchEarly(CombineRows, grid, kThreads, 0, stream, routing, plan.slot, slots, y);
+  LaunchEarly(CombineRows, grid, kThreads, 0, stream, routing, plan.slot, slots, start, y);
 }
 
 }  // namespace reprise::cuda

@@ -40,8 +40,8 @@ bool MayRouteAndPlan(const View& logits, const RoutingParams& params);
 void RouteAndPlan(Stream stream, const View& logits, const RoutingParams& params,
                   const RoutingView& routing, const PlanView& plan);
 
-// y[t] = fma chain over the row's choices, best first, of weight * slots[slot], from y[t] as it is.
+// y[t] = fma chain over the row's choices, best first, of weight * slots[slot].
 void CombineExperts(Stream stream, const RoutingView& routing, const PlanView& plan,
-                    const View& slots, const View& y);
+                    const View& slots, SumStart start, const View& y);
 
 }  // namespace reprise::cuda

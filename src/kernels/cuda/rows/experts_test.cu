@@ -118,9 +118,11 @@ TEST_F(ExpertKernels, RoutePlanAndCombine) {
       routed.ExpectSame(routing, plan);
 
       DeviceRows slot_rows({routed.plan.slots, 129, 2}, rng_), y({rows, 129}, rng_);
-      reprise::CombineExperts(context, routing, plan, slot_rows.rows(), y.rows());
-      CombineExperts(nullptr, routed.routing, routed.plan, slot_rows.view(), y.view());
-      EXPECT_TRUE(y.Same());
+      for (const SumStart start : {SumStart::kPresent, SumStart::kZero}) {
+        reprise::CombineExperts(context, routing, plan, slot_rows.rows(), start, y.rows());
+        CombineExperts(nullptr, routed.routing, routed.plan, slot_rows.view(), start, y.view());
+        EXPECT_TRUE(y.Same());
+      }
     }
   }
 }

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/quantised/chosen/chosen.cuh"
+
+namespace reprise::cuda {
+namespace {
+
+template <typename Call>
+bool LaunchAny(const chosen::Target& target, const QuantisedProduct& product, const Call& call) {
+  const DType type = product.weight.layout.dtype;
+  const bool wide = TraitsOf(type).block_elements == 256;
+  return wide ? LaunchChosen256(target, type, call) : LaunchChosen32(target, type, call);
+}
+
+// Rows of inputs, a plan, and weights of its experts.
+bool Fits(const View& x, const PlanView& plan, const QuantisedProduct& product) {
+  const QuantisedLayout& layout = product.weight.layout;
+  return ThisGpu().hopper && ThisGpu().block_shared >= size_t(chosen::kShared) && x.rows > 0 &&
+         x.cols > 0 && x.cols <= chosen::kColumns && Aligned16(x.data, x.stride) &&
+         plan.slots > 0 && plan.slots <= chosen::kSlots && product.bias == nullptr &&
+         product.y.cols > 0 && layout.rows == plan.experts * product.y.cols &&
+         layout.rows <= INT32_MAX;
+}
+
+}  // namespace
+
+bool MayRunChosenGates(const ChosenGates& gates) {
+  return gates.x.rows == 1 && gates.up.y.cols == gates.gate.y.cols &&
+         gates.up.weight.layout.dtype == gates.gate.weight.layout.dtype &&
+         Fits(gates.x, gates.plan, gates.up) && Fits(gates.x, gates.plan, gates.gate) &&
+         LaunchAny({}, gates.up, gates);
+}
+void RunChosenGates(Stream stream, const ChosenGates& gates) {
+  LaunchAny({stream, true}, gates.up, gates);
+}
+
+bool MayRunChosenSum(const ChosenSum& sum) {
+  return sum.x.rows == sum.plan.slots && Fits(sum.x, sum.plan, sum.down) &&
+         LaunchAny({}, sum.down, sum);
+}
+void RunChosenSum(Stream stream, const ChosenSum& sum) { LaunchAny({stream, true}, sum.down, sum); }
+
+}  // namespace reprise::cuda

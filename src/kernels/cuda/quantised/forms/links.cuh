@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/quantised/forms/copies.cuh"
+#include "kernels/cuda/quantised/forms/mma.cuh"
+#include "kernels/cuda/quantised/quantise.cuh"
+
+// Products of a quantised row without tensor cores: a warp takes kTile rows of weights, which are
+// on their way to a stage in shared memory, 32 / kTile quads of each. A lane has one quad, of which
+// it makes all integer sums, and the chain of a row walks over the lanes that have it.
+namespace reprise::cuda::links {
+
+// From one quad to the next: odd multiples of 16 bytes, so that eight lanes meet all banks.
+constexpr int PitchOf(int quad_bytes) {
+  return quad_bytes % 32 == 0 && quad_bytes > 0 ? quad_bytes + 16 : quad_bytes;
+}
+
+// What a stage holds: of each plane (layout.h) the part of kTile rows.
+template <DType kType, int kTile>
+struct Stage {
+  using Traits = UnitTraits<kType>;
+  static constexpr int kQuads = 32 / kTile;
+  static constexpr int kBlocks = 4 * kQuads / Traits::kBlockUnits;  // of a row
+  static constexpr int kQuantBytes = 16 * Traits::kQuantWords;      // of a quad
+  static constexpr int kExtraBytes = 16 * Traits::kExtraWords;
+  static constexpr int kQuantPitch = PitchOf(kQuantBytes);
+  static constexpr int kExtraPitch = PitchOf(kExtraBytes);
+  static constexpr int kSubBytes = kBlocks * Traits::kSubBytes;  // of a row
+  static constexpr int kScaleBytes = kBlocks * (Traits::kMinimum ? 4 : 2);
+  static constexpr int kExtra = kTile * kQuads * kQuantPitch;
+  static constexpr int kSub = kExtra + kTile * kQuads * kExtraPitch;
+  static constexpr int kScale = kSub + kTile * kSubBytes;
+  static constexpr int kBytes = (kScale + kTile * kScaleBytes + 15) / 16 * 16;
+};
+
+// Rows of inputs as a block holds them, one behind another in whole quads.
+struct Input {
+  static constexpr int kPitch = PitchOf(128);
+  std::byte* q;  // [quads, kPitch]: as in layout.h
+  float* scale;  // [columns / block]
+  int16_t* sum;  // [columns / 32], of 256-blocks [columns / 16]
+};
+// Bytes of each.
+struct InputBytes {
+  int q, scale, sum;
+
+  __host__ __device__ InputBytes(int quads, int block)
+      : q(quads * Input::kPitch),
+        scale((quads * 128 / block * 4 + 15) / 16 * 16),
+        sum(quads * (block == 32 ? 8 : 16)) {}
+  __host__ __device__ int all() const { return (q + scale + sum + 15) / 16 * 16; }
+};
+
+// What a lane copies of one plane: kRowBytes of each row of a tile for a stage, in groups of kGroup
+// bytes that come to lie kPitch apart. From one copy to the next it is a number of rows and
+// bytes that all lanes share.
+template <int kTile, int kRowBytes, int kGroup, int kPitch>
+class PlaneCopies {
+ public:
+  // Rows [row, row + rows) of a plane; of kTile rows the others become zeros.
+  static __device__ __forceinline__ void Ask(const std::byte* plane, int stride, int row, int rows,
+                                             int lane, std::byte* to) {
+    const int of_tile = kWide ? 0 : lane / kPieces, at = lane % (kWide ? 32 : kPieces) * kPiece;
+    const std::byte* from = plane + int64_t{row + of_tile} * stride + at;
+    to += (of_tile * (kRowBytes / kGroup) + at / kGroup) * kPitch + at % kGroup;
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      const int more_rows = kWide ? i * 32 / kPieces : i * (32 / kPieces);
+      const int more = kWide ? i * 32 % kPieces * kPiece : 0;
+      if (!kWide && more_rows + of_tile >= kTile) break;
+      const bool valid = more_rows + of_tile < rows && more + at < stride;
+      CopyAsync<kPiece>(to + (more_rows * (kRowBytes / kGroup) + more / kGroup) * kPitch,
+                        from + more_rows * stride + more, valid);
+    }
+  }
+
+ private:
+  static constexpr int kPiece = kRowBytes % 16 == 0 ? 16 : 8;
+  static constexpr int kPieces = kRowBytes / kPiece;  // of a row
+  static constexpr bool kWide = kPieces >= 32;        // a copy of all lanes stays in one row
+  static constexpr int kCopies = (kTile * kPieces + 31) / 32;
+  static_assert(kWide ? kPieces % 32 == 0 && 32 * kPiece % kGroup == 0 : 32 % kPieces == 0);
+};
+// A plane that a type does not have.
+template <int kTile, int kGroup, int kPitch>
+class PlaneCopies<kTile, 0, kGroup, kPitch> {
+ public:
+  static __device__ void Ask(const std::byte*, int, int, int, int, std::byte*) {}
+};
+
+__device__ __forceinline__ uint32_t PartOf(const uint4& four, int j) {
+  return j == 0 ? four.x : j == 1 ? four.y : j == 2 ? four.z : four.w;
+}
+
+// What a lane adds to the chain of its row: a link for each unit, or for a 256-block one, which two
+// neighbours hold.
+template <DType kType, int kTile>
+struct Links {
+  using Traits = UnitTraits<kType>;
+  using S = Stage<kType, kTile>;
+  static constexpr int kQuads = S::kQuads;
+  static constexpr int kCount = Traits::kBlock256 ? 1 : 4;
+
+  float scale[kCount], sum[kCount];
+  float least_scale[kCount], least[kCount];  // of minima
+
+  // Quad `quad` of the input; lanes hold the quads of a stage row by row.
+  __device__ __forceinline__ void Make(const std::byte* stage, const uint2* grid,
+                                       const Input& input, int quad) {
+    const int lane = threadIdx.x % 32;
+    const auto* quants = reinterpret_cast<const uint4*>(stage + lane * S::kQuantPitch);
+    const auto* extra = reinterpret_cast<const uint4*>(stage + S::kExtra + lane * S::kExtraPitch);
+    const auto* x = reinterpret_cast<const uint4*>(input.q + quad * Input::kPitch);
+    int low[4] = {}, high[4] = {};
+    QuadWords<kType> words;
+    constexpr int kAtOnce = Traits::kBytes ? 2 : 4;  // no registers for more
+#pragma unroll kAtOnce
+    for (int i = 0; i < 4; ++i) {
+      words.Load(quants, extra, i);
+      const uint4 x_low = x[i], x_high = x[4 + i];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const uint2 pair = WordPair<kType>(words.Unit(j), grid, i);
+        low[j] = __dp4a(static_cast<int>(pair.x), static_cast<int>(PartOf(x_low, j)), low[j]);
+        high[j] = __dp4a(static_cast<int>(pair.y), static_cast<int>(PartOf(x_high, j)), high[j]);
+      }
+    }
+    const std::byte* scales = stage + S::kScale + lane / kQuads * S::kScaleBytes;
+    if constexpr (Traits::kBlock256) {
+      MakeOne(stage, scales, input, quad, low, high, words);
+    } else {
+      MakeFour(scales, input, quad, low, high);
+    }
+  }
+
+  // The chain of a row over the quads of a stage; `left`: units of the row from there on. Every
+  // lane of a row gets the sum.
+  __device__ __forceinline__ float Chain(float total, int left) const {
+    constexpr int kStep = Traits::kBlock256 ? 2 : 1;
+    if (left >= 4 * kQuads) {
+#pragma unroll
+      for (int q = 0; q < kQuads; q += kStep) {
+        float mine = total;
+#pragma unroll
+        for (int j = 0; j < kCount; ++j) mine = Add(j, mine);
+        total = __shfl_sync(kFullWarp, mine, q, kQuads);
+      }
+      return total;
+    }
+#pragma unroll 1
+    for (int q = 0; 4 * q < left; q += kStep) {
+      float mine = total;
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) mine = 4 * q + j < left ? Add(j, mine) : mine;
+      total = __shfl_sync(kFullWarp, mine, q, kQuads);
+    }
+    return total;
+  }
+
+ private:
+  __device__ __forceinline__ float Add(int j, float total) const {
+    total = fmaf(scale[j], sum[j], total);
+    return Traits::kMinimum ? fmaf(least_scale[j], least[j], total) : total;
+  }
+
+  __device__ __forceinline__ void MakeFour(const std::byte* scales, const Input& input, int quad,
+                                           const int (&low)[4], const int (&high)[4]) {
+    const float4 four = reinterpret_cast<const float4*>(input.scale)[quad];
+    const float x_scale[4] = {four.x, four.y, four.z, four.w};
+    const int in_stage = threadIdx.x % kQuads;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      sum[j] = __int2float_rn(low[j] + high[j]);
+      if constexpr (Traits::kMinimum) {
+        const uint32_t word = PartOf(reinterpret_cast<const uint4*>(scales)[in_stage], j);
+        scale[j] = BlockScale<kType>(word) * x_scale[j];
+        least_scale[j] = BlockMinimum(word) * x_scale[j];
+        least[j] = __int2float_rn(input.sum[4 * quad + j]);
+      } else {
+        const uint2 halves = reinterpret_cast<const uint2*>(scales)[in_stage];
+        const uint32_t word = (j < 2 ? halves.x : halves.y) >> (16 * (j % 2));
+        scale[j] = BlockScale<kType>(word) * x_scale[j];
+      }
+    }
+  }
+
+  __device__ __forceinline__ void MakeOne(const std::byte* stage, const std::byte* scales,
+                                          const Input& input, int quad, const int (&low)[4],
+                                          const int (&high)[4], const QuadWords<kType>& words) {
+    const int block = threadIdx.x % kQuads / 2, half = threadIdx.x % 2;
+    const auto* sub = reinterpret_cast<const uint8_t*>(
+        stage + S::kSub + threadIdx.x % 32 / kQuads * S::kSubBytes + block * Traits::kSubBytes);
+    QuadScales<kType> of_units;
+    of_units.Load(sub, half);
+    int all = 0, all_least = 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if constexpr (QuadScales<kType>::kHalves) {
+        all += of_units.Of(j, 0, words) * low[j] + of_units.Of(j, 1, words) * high[j];
+      } else {
+        all += of_units.Of(j, 0, words) * (low[j] + high[j]);
+      }
+    }
+    all += __shfl_xor_sync(kFullWarp, all, 1);
+    const float x_scale = input.scale[quad / 2];
+    uint32_t word;
+    if constexpr (Traits::kMinimum) {
+      word = reinterpret_cast<const uint32_t*>(scales)[block];
+      const uint4 sums = reinterpret_cast<const uint4*>(input.sum)[quad];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const HalfScales of_unit = SubScalesOf<kType>(sub, 0, 4 * half + j);
+        const uint32_t two = PartOf(sums, j);
+        all_least += of_unit.min[0] * static_cast<int16_t>(two & 0xFFFF) +
+                     of_unit.min[1] * static_cast<int16_t>(two >> 16);
+      }
+      all_least += __shfl_xor_sync(kFullWarp, all_least, 1);
+      least_scale[0] = -(BlockMinimum(word) * x_scale);
+      least[0] = __int2float_rn(all_least);
+    } else {
+      word = reinterpret_cast<const uint16_t*>(scales)[block];
+    }
+    scale[0] = BlockScale<kType>(word) * x_scale;
+    sum[0] = __int2float_rn(all);
+  }
+};
+
+struct EightFloats {
+  float of[8];
+
+  __device__ __forceinline__ void Load(const float* from) {
+    const auto* fours = reinterpret_cast<const float4*>(from);
+    const float4 a = fours[0], b = fours[1];
+    of[0] = a.x, of[1] = a.y, of[2] = a.z, of[3] = a.w;
+    of[4] = b.x, of[5] = b.y, of[6] = b.z, of[7] = b.w;
+  }
+  __device__ __forceinline__ void Store(float* to) const {
+    auto* fours = reinterpret_cast<float4*>(to);
+    fours[0] = Four(0);
+    fours[1] = Four(1);
+  }
+  __device__ __forceinline__ float4 Four(int i) const {
+    return make_float4(of[4 * i], of[4 * i + 1], of[4 * i + 2], of[4 * i + 3]);
+  }
+};
+
+// Eight neighbours from `column` on, by whole warps; what lies behind the end of their row, at
+// column `end`, is not stored.
+template <int kBlock>
+__device__ __forceinline__ void QuantiseInto(const EightFloats& held, int column, int end,
+                                             const Input& input) {
+  constexpr int kSummed = kBlock == 32 ? 32 : 16;
+  const EightQuantised eight = QuantiseEight<kBlock>(held.of);
+  if (column >= end) return;
+  const int unit = column / 32, word = column % 32 / 4;
+  auto* to = reinterpret_cast<uint32_t*>(input.q + unit / 4 * Input::kPitch + unit % 4 * 4);
+  to[4 * word] = eight.words[0];
+  to[4 * word + 4] = eight.words[1];
+  if (column % kSummed == 0) input.sum[column / kSummed] = static_cast<int16_t>(eight.sum);
+  if (column % kBlock == 0) input.scale[column / kBlock] = eight.scale;
+}
+
+}  // namespace reprise::cuda::links
