@@ -165,7 +165,8 @@ __device__ __forceinline__ void RunStages(std::byte* shared, int rooms, int stag
     const int i = warp + turn * kWarps;
     WaitForAllBut(depth - 1);
     __syncwarp();
-    Links<kType, kTile> links;
+    constexpr int kAtOnce = UnitTraits<kType>::kBytes ? 2 : 4;  // no registers for more
+    Links<kType, kTile, kAtOnce> links;
     links.Make(room(at), grid, input, quad(i) + min(static_cast<int>(threadIdx.x) % kQuads, last));
     const float total = links.Chain(0, units);
     const int lane = LaneHere();

@@ -93,8 +93,8 @@ __device__ __forceinline__ uint32_t PartOf(const uint4& four, int j) {
 }
 
 // What a lane adds to the chain of its row: a link for each unit, or for a 256-block one, which two
-// neighbours hold.
-template <DType kType, int kTile>
+// neighbours hold. kAtOnce: word pairs of a quad that are in registers, of four.
+template <DType kType, int kTile, int kAtOnce = 4>
 struct Links {
   using Traits = UnitTraits<kType>;
   using S = Stage<kType, kTile>;
@@ -113,7 +113,6 @@ struct Links {
     const auto* x = reinterpret_cast<const uint4*>(input.q + quad * Input::kPitch);
     int low[4] = {}, high[4] = {};
     QuadWords<kType> words;
-    constexpr int kAtOnce = Traits::kBytes ? 2 : 4;  // no registers for more
 #pragma unroll kAtOnce
     for (int i = 0; i < 4; ++i) {
       words.Load(quants, extra, i);

@@ -4,10 +4,8 @@
 #include <algorithm>
 
 #include "kernels/cuda/joined/riders.cuh"
-#include "kernels/cuda/quantised/forms/copies.cuh"
-#include "kernels/cuda/quantised/forms/mma.cuh"
+#include "kernels/cuda/quantised/forms/links.cuh"
 #include "kernels/cuda/quantised/forms/one.h"
-#include "kernels/cuda/quantised/quantise.cuh"
 #include "kernels/cuda/rows/sum_of_squares.cuh"
 
 // A warp takes four rows of weights (a tile) over all of k, through a ring of its own: a stage is
@@ -18,6 +16,11 @@
 // its stages, one after another, and has half as many.
 namespace reprise::cuda {
 namespace one {
+
+using links::EightFloats;
+using links::Links;
+using links::QuantiseInto;
+using links::Stage;
 
 constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
@@ -45,37 +48,12 @@ struct Call {
   View sum;
 };
 
-// From one quad to the next: odd multiples of 16 bytes, so that eight lanes meet all banks.
-constexpr int PitchOf(int quad_bytes) {
-  return quad_bytes % 32 == 0 && quad_bytes > 0 ? quad_bytes + 16 : quad_bytes;
-}
-
-// What a stage holds: of each plane (layout.h) the part of kTile rows.
-template <DType kType, int kTile>
-struct Stage {
-  using Traits = UnitTraits<kType>;
-  static constexpr int kQuads = 32 / kTile;
-  static constexpr int kBlocks = 4 * kQuads / Traits::kBlockUnits;  // of a row
-  static constexpr int kQuantBytes = 16 * Traits::kQuantWords;      // of a quad
-  static constexpr int kExtraBytes = 16 * Traits::kExtraWords;
-  static constexpr int kQuantPitch = PitchOf(kQuantBytes);
-  static constexpr int kExtraPitch = PitchOf(kExtraBytes);
-  static constexpr int kSubBytes = kBlocks * Traits::kSubBytes;  // of a row
-  static constexpr int kScaleBytes = kBlocks * (Traits::kMinimum ? 4 : 2);
-  static constexpr int kExtra = kTile * kQuads * kQuantPitch;
-  static constexpr int kSub = kExtra + kTile * kQuads * kExtraPitch;
-  static constexpr int kScale = kSub + kTile * kSubBytes;
-  static constexpr int kBytes = (kScale + kTile * kScaleBytes + 15) / 16 * 16;
-  // Of a warp's ring: small ones need more of them to keep as many bytes on their way.
-  static constexpr int kStages = std::min(4, int(kRingBytes / (kWarps * kBytes)));
-};
+// Stages of a warp's ring: small ones need more of them to keep as many bytes on their way.
+template <typename Stage>
+inline constexpr int kStages = std::min(4, int(kRingBytes / (kWarps * Stage::kBytes)));
 
 // The row of inputs as a block holds it.
-struct Input {
-  static constexpr int kPitch = PitchOf(128);
-  std::byte* q;   // [quads, kPitch]: as in layout.h
-  float* scale;   // [cols / block]
-  int16_t* sum;   // [cols / 32], of 256-blocks [cols / 16]
+struct Input : links::Input {
   float* floats;  // LaneRow: before that, where there is a norm
 };
 // Bytes of each, for whole stages.
@@ -192,7 +170,7 @@ class Weights {
       scale_.Ask(to + S::kScale, layout.scale_stride, step_, rows_);
     }
     CommitCopies();
-    if (++stage_ == S::kStages) stage_ = 0;
+    if (++stage_ == kStages<S>) stage_ = 0;
     if (++step_ < steps_) return;
     step_ = 0;
     walk_.Next(call_);
@@ -227,177 +205,6 @@ class Weights {
   PlaneCopies<kTile, S::kSubBytes, S::kSubBytes, S::kSubBytes> sub_;
   PlaneCopies<kTile, S::kScaleBytes, S::kScaleBytes, S::kScaleBytes> scale_;
 };
-
-__device__ __forceinline__ uint32_t PartOf(const uint4& four, int j) {
-  return j == 0 ? four.x : j == 1 ? four.y : j == 2 ? four.z : four.w;
-}
-
-// What a lane adds to the chain of its row: a link for each unit, or for a 256-block one, which two
-// neighbours hold.
-template <DType kType, int kTile>
-struct Links {
-  using Traits = UnitTraits<kType>;
-  using S = Stage<kType, kTile>;
-  static constexpr int kQuads = S::kQuads;
-  static constexpr int kCount = Traits::kBlock256 ? 1 : 4;
-
-  float scale[kCount], sum[kCount];
-  float least_scale[kCount], least[kCount];  // of minima
-
-  // Quad `quad` of the input; lanes hold the quads of a stage row by row.
-  __device__ __forceinline__ void Make(const std::byte* stage, const uint2* grid,
-                                       const Input& input, int quad) {
-    const int lane = threadIdx.x % 32;
-    const auto* quants = reinterpret_cast<const uint4*>(stage + lane * S::kQuantPitch);
-    const auto* extra = reinterpret_cast<const uint4*>(stage + S::kExtra + lane * S::kExtraPitch);
-    const auto* x = reinterpret_cast<const uint4*>(input.q + quad * Input::kPitch);
-    int low[4] = {}, high[4] = {};
-    QuadWords<kType> words;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      words.Load(quants, extra, i);
-      const uint4 x_low = x[i], x_high = x[4 + i];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const uint2 pair = WordPair<kType>(words.Unit(j), grid, i);
-        low[j] = __dp4a(static_cast<int>(pair.x), static_cast<int>(PartOf(x_low, j)), low[j]);
-        high[j] = __dp4a(static_cast<int>(pair.y), static_cast<int>(PartOf(x_high, j)), high[j]);
-      }
-    }
-    const std::byte* scales = stage + S::kScale + lane / kQuads * S::kScaleBytes;
-    if constexpr (Traits::kBlock256) {
-      MakeOne(stage, scales, input, quad, low, high, words);
-    } else {
-      MakeFour(scales, input, quad, low, high);
-    }
-  }
-
-  // The chain of a row over the quads of a stage; `left`: units of the row from there on. Every
-  // lane of a row gets the sum.
-  __device__ __forceinline__ float Chain(float total, int left) const {
-    constexpr int kStep = Traits::kBlock256 ? 2 : 1;
-    if (left >= 4 * kQuads) {
-#pragma unroll
-      for (int q = 0; q < kQuads; q += kStep) {
-        float mine = total;
-#pragma unroll
-        for (int j = 0; j < kCount; ++j) mine = Add(j, mine);
-        total = __shfl_sync(kFullWarp, mine, q, kQuads);
-      }
-      return total;
-    }
-#pragma unroll 1
-    for (int q = 0; 4 * q < left; q += kStep) {
-      float mine = total;
-#pragma unroll
-      for (int j = 0; j < kCount; ++j) mine = 4 * q + j < left ? Add(j, mine) : mine;
-      total = __shfl_sync(kFullWarp, mine, q, kQuads);
-    }
-    return total;
-  }
-
- private:
-  __device__ __forceinline__ float Add(int j, float total) const {
-    total = fmaf(scale[j], sum[j], total);
-    return Traits::kMinimum ? fmaf(least_scale[j], least[j], total) : total;
-  }
-
-  __device__ __forceinline__ void MakeFour(const std::byte* scales, const Input& input, int quad,
-                                           const int (&low)[4], const int (&high)[4]) {
-    const float4 four = reinterpret_cast<const float4*>(input.scale)[quad];
-    const float x_scale[4] = {four.x, four.y, four.z, four.w};
-    const int in_stage = threadIdx.x % kQuads;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      sum[j] = __int2float_rn(low[j] + high[j]);
-      if constexpr (Traits::kMinimum) {
-        const uint32_t word = PartOf(reinterpret_cast<const uint4*>(scales)[in_stage], j);
-        scale[j] = BlockScale<kType>(word) * x_scale[j];
-        least_scale[j] = BlockMinimum(word) * x_scale[j];
-        least[j] = __int2float_rn(input.sum[4 * quad + j]);
-      } else {
-        const uint2 halves = reinterpret_cast<const uint2*>(scales)[in_stage];
-        const uint32_t word = (j < 2 ? halves.x : halves.y) >> (16 * (j % 2));
-        scale[j] = BlockScale<kType>(word) * x_scale[j];
-      }
-    }
-  }
-
-  __device__ __forceinline__ void MakeOne(const std::byte* stage, const std::byte* scales,
-                                          const Input& input, int quad, const int (&low)[4],
-                                          const int (&high)[4], const QuadWords<kType>& words) {
-    const int block = threadIdx.x % kQuads / 2, half = threadIdx.x % 2;
-    const auto* sub = reinterpret_cast<const uint8_t*>(
-        stage + S::kSub + threadIdx.x % 32 / kQuads * S::kSubBytes + block * Traits::kSubBytes);
-    QuadScales<kType> of_units;
-    of_units.Load(sub, half);
-    int all = 0, all_least = 0;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      if constexpr (QuadScales<kType>::kHalves) {
-        all += of_units.Of(j, 0, words) * low[j] + of_units.Of(j, 1, words) * high[j];
-      } else {
-        all += of_units.Of(j, 0, words) * (low[j] + high[j]);
-      }
-    }
-    all += __shfl_xor_sync(kFullWarp, all, 1);
-    const float x_scale = input.scale[quad / 2];
-    uint32_t word;
-    if constexpr (Traits::kMinimum) {
-      word = reinterpret_cast<const uint32_t*>(scales)[block];
-      const uint4 sums = reinterpret_cast<const uint4*>(input.sum)[quad];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const HalfScales of_unit = SubScalesOf<kType>(sub, 0, 4 * half + j);
-        const uint32_t two = PartOf(sums, j);
-        all_least += of_unit.min[0] * static_cast<int16_t>(two & 0xFFFF) +
-                     of_unit.min[1] * static_cast<int16_t>(two >> 16);
-      }
-      all_least += __shfl_xor_sync(kFullWarp, all_least, 1);
-      least_scale[0] = -(BlockMinimum(word) * x_scale);
-      least[0] = __int2float_rn(all_least);
-    } else {
-      word = reinterpret_cast<const uint16_t*>(scales)[block];
-    }
-    scale[0] = BlockScale<kType>(word) * x_scale;
-    sum[0] = __int2float_rn(all);
-  }
-};
-
-struct EightFloats {
-  float of[8];
-
-  __device__ __forceinline__ void Load(const float* from) {
-    const auto* fours = reinterpret_cast<const float4*>(from);
-    const float4 a = fours[0], b = fours[1];
-    of[0] = a.x, of[1] = a.y, of[2] = a.z, of[3] = a.w;
-    of[4] = b.x, of[5] = b.y, of[6] = b.z, of[7] = b.w;
-  }
-  __device__ __forceinline__ void Store(float* to) const {
-    auto* fours = reinterpret_cast<float4*>(to);
-    fours[0] = Four(0);
-    fours[1] = Four(1);
-  }
-  __device__ __forceinline__ float4 Four(int i) const {
-    return make_float4(of[4 * i], of[4 * i + 1], of[4 * i + 2], of[4 * i + 3]);
-  }
-};
-
-// Eight neighbours of the row from `column` on, by whole warps; what lies behind the end of its
-// `cols` columns is not stored.
-template <int kBlock>
-__device__ __forceinline__ void QuantiseInto(const EightFloats& held, int column, int cols,
-                                             const Input& input) {
-  constexpr int kSummed = kBlock == 32 ? 32 : 16;
-  const EightQuantised eight = QuantiseEight<kBlock>(held.of);
-  if (column >= cols) return;
-  const int unit = column / 32, word = column % 32 / 4;
-  auto* to = reinterpret_cast<uint32_t*>(input.q + unit / 4 * Input::kPitch + unit % 4 * 4);
-  to[4 * word] = eight.words[0];
-  to[4 * word + 4] = eight.words[1];
-  if (column % kSummed == 0) input.sum[column / kSummed] = static_cast<int16_t>(eight.sum);
-  if (column % kBlock == 0) input.scale[column / kBlock] = eight.scale;
-}
 
 // Reads, norms and quantises the row. A warp has 256 neighbours at a time.
 template <int kBlock>
@@ -503,13 +310,13 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
   LetNextStart();
   const int units = static_cast<int>(call.x.cols / 32);
   const int steps = CeilDiv(units, 4 * kQuads);
-  std::byte* ring = shared + threadIdx.x / 32 * S::kStages * S::kBytes;
+  std::byte* ring = shared + threadIdx.x / 32 * kStages<S> * S::kBytes;
   Weights<kType, kTile> weights(call, ring, steps);
   InputReader<kBlock> reader(call);
   const InputBytes bytes(call.x.cols, kBlock);
-  std::byte* at = shared + kWarps * S::kStages * S::kBytes;
-  const Input input = {at, reinterpret_cast<float*>(at + bytes.q),
-                       reinterpret_cast<int16_t*>(at + bytes.q + bytes.scale),
+  std::byte* at = shared + kWarps * kStages<S> * S::kBytes;
+  const Input input = {{at, reinterpret_cast<float*>(at + bytes.q),
+                        reinterpret_cast<int16_t*>(at + bytes.q + bytes.scale)},
                        reinterpret_cast<float*>(at + bytes.all())};
   const int lane = threadIdx.x % 32;
   Walk walk;
@@ -520,7 +327,7 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
   // A stage is asked for kStages turns before its own. This code runs once, and the fewer
   // instructions it has, the sooner they are here.
 #pragma unroll 1
-  for (int turn = -S::kStages; turn <= 0 || walk.tile < call.tiles; ++turn) {
+  for (int turn = -kStages<S>; turn <= 0 || walk.tile < call.tiles; ++turn) {
     if (turn < 0) {
       weights.Load();
       continue;
@@ -534,14 +341,14 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
     const int row = walk.Row(call, which) + lane / kQuads;
     const bool mine = lane % kQuads == 0 && row < call.product[which].weight.layout.rows;
     if (step == 0) outputs.Begin(call, row, mine);
-    WaitForCopies<S::kStages - 1>();
+    WaitForCopies<kStages<S> - 1>();
     __syncwarp();
     Links<kType, kTile> links;
     links.Make(ring + stage * S::kBytes, GridOf(call.product[which].weight), input,
                step * kQuads + lane % kQuads);
     __syncwarp();
     weights.Load();
-    if (++stage == S::kStages) stage = 0;
+    if (++stage == kStages<S>) stage = 0;
     total = links.Chain(total, units - step * 4 * kQuads);
     if (++step < steps) continue;
     if (mine) outputs.Store(call, walk, which, row, total);

@@ -136,8 +136,8 @@ __global__ void __launch_bounds__(32 * kSmallWarps, 2)
   SmallReader<kBlock> reader(call);
   const InputBytes bytes(call.cols, kBlock);
   std::byte* at = shared + warps * S::kBytes;
-  const Input input = {at, reinterpret_cast<float*>(at + bytes.q),
-                       reinterpret_cast<int16_t*>(at + bytes.q + bytes.scale),
+  const Input input = {{at, reinterpret_cast<float*>(at + bytes.q),
+                        reinterpret_cast<int16_t*>(at + bytes.q + bytes.scale)},
                        reinterpret_cast<float*>(at + bytes.all())};
   const int row = first + lane / kQuads;
   const bool mine = works && lane % kQuads == 0 && row < part.rows;
