@@ -20,10 +20,10 @@ void MakeRows(Stream stream, const MadeRows& rows);
 // Ops of a step that wait for the next one, to be one kernel with it: a norm for the products that
 // read it, products for what is done with their outputs, heads for attention, the route of rows to
 // experts for its plan, products with experts for their gates and for the sum of what they make. A
-// decoded token is bound by the number of kernels, so rows must be few. Of
-// more rows norms and gates wait for products that round what they read. Everything else runs at
-// once. The bits are those of the ops one after another, and every row that they would have written
-// is written, but for q behind StoreHeads.
+// decoded token is bound by the number of kernels, so rows must be few. Of more rows norms and
+// gates wait for products that round what they read. Everything else runs at once. The bits are
+// those of the ops one after another, and every row that they would have written is written, but
+// for q behind StoreHeads.
 class JoinedOps {
  public:
   explicit JoinedOps(Stream stream) : stream_(stream) {}
