@@ -388,17 +388,6 @@ void CudaBackend::RwkvBonus(const ConstRows& r, const ConstRows& k, ConstFloats 
   cuda::RwkvBonus(stream(), ViewOf(r), ViewOf(k), Raw(weight), ViewOf(v), heads, ViewOf(y));
 }
 
-namespace {
-
-RoutingView ViewOf(const Routing& routing) {
-  return {Raw(routing.experts), Raw(routing.weights), routing.rows, routing.top_k};
-}
-PlanView ViewOf(const ExpertPlan& plan) {
-  return {Raw(plan.begin), Raw(plan.row), Raw(plan.slot), plan.experts, plan.slots};
-}
-
-}  // namespace
-
 void CudaBackend::RouteExperts(ScratchArena&, const ConstRows& logits, const RoutingParams& params,
                                const Routing& routing) {
   if (joined_.Route(ViewOf(logits), params, ViewOf(routing))) return;

@@ -191,7 +191,7 @@ bool CudaBackend::JoinExperts(const PlanView& plan, const View& x, ExpertInput i
 
 void CudaBackend::ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,
                                  ExpertInput input, std::span<const ExpertProjection> projections) {
-  const PlanView all{Raw(plan.begin), Raw(plan.row), Raw(plan.slot), plan.experts, plan.slots};
+  const PlanView all = ViewOf(plan);
   if (JoinExperts(all, ViewOf(x), input, projections)) return;
   const ScratchScope scope(scratch);
   Activations rows(stream(), scratch, x);

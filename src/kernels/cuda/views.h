@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/raw.h"
+#include "kernels/cuda/rows/experts.h"
 #include "kernels/cuda/view.h"
 #include "kernels/rows.h"
 #include "kernels/step_layout.h"
@@ -13,6 +14,13 @@ inline View ViewOf(const Rows& x) { return {Raw(x.data), x.rows, x.cols, x.strid
 // Kernels do not write to what they are given to read.
 inline View ViewOf(const ConstRows& x) {
   return {const_cast<float*>(Raw(x.data)), x.rows, x.cols, x.stride};
+}
+
+inline RoutingView ViewOf(const Routing& routing) {
+  return {Raw(routing.experts), Raw(routing.weights), routing.rows, routing.top_k};
+}
+inline PlanView ViewOf(const ExpertPlan& plan) {
+  return {Raw(plan.begin), Raw(plan.row), Raw(plan.slot), plan.experts, plan.slots};
 }
 
 inline StepView ViewOf(const StepLayout& step) {

@@ -129,14 +129,16 @@ class KernelsTest : public JointOpsTest {
  protected:
   // Of a step of a new program each time: a known one would be recorded while it is.
   size_t KernelsOf(int64_t rows, const std::function<void()>& ops) {
+    return KernelsOf(HandMade::OneRowEach(rows), [&](const StepLayout&) { ops(); });
+  }
+  size_t KernelsOf(HandMade step, const std::function<void(const StepLayout&)>& ops) {
     const StepProgram program = {&programs_.emplace_back(), nullptr, nullptr};
     scratch_->Reset();
     CHECK(scratch_->Provide(size_t{1} << 24).ok());  // nothing is allocated meanwhile
-    HandMade step = HandMade::OneRowEach(rows);
     const StepLayout& layout = step.Begin(context_);
     const auto stream = static_cast<CudaMemory&>(backend_->memory()).stream();
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-    backend_->RunStep(*scratch_, layout, program, ops);
+    backend_->RunStep(*scratch_, layout, program, [&] { ops(layout); });
     cudaGraph_t graph = nullptr;
     CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
     size_t kernels = 0;

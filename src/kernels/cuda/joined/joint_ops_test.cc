@@ -470,6 +470,33 @@ TEST_F(KernelsTest, GatesOfRecurrencesRideAlong) {
   EXPECT_EQ(KernelsOf(1, project), 1u);
 }
 
+// Heads and attention of a token. Blocks of a cluster join pages themselves as long as each has few
+// of them; then there are more blocks than a cluster has, and a kernel that joins what they leave.
+TEST_F(KernelsTest, AttentionOfATokenIsOne) {
+  constexpr int kHeads = 4, kQueries = 16, kDim = 256;
+  const KvShape shape{kHeads, kDim, kDim, DType::kF16};
+  const KvPlace place{0, 64 * kHeads * KvRowBytes(DType::kF16, kDim)};
+  const auto row = [&](int heads) { return RowsOf(Random(heads * kDim), heads * kDim); };
+  const Rows q = row(kQueries), out = row(kQueries), k = row(kHeads), v = row(kHeads);
+  HeadInputs inputs;
+  inputs.q_heads = kQueries;
+  AttentionParams params;
+  params.q_heads = kQueries;
+  for (const auto& [position, kernels] : {std::pair{40, 1u}, {100, 1u}, {1000, 1u}, {8000, 2u}}) {
+    HandMade step = HandMade::OneRowEach(1);
+    step.blocks.resize(size_t(position / 64 + 1));
+    step.sequences[0] = {0, 1, position, 0, int32_t(step.blocks.size())};
+    step.layout.block_bytes = 2 * place.v_offset;
+    EXPECT_EQ(KernelsOf(std::move(step),
+                        [&](const StepLayout& layout) {
+                          StoreHeads(context_, layout, place, shape, inputs, q, k, v);
+                          Attend(context_, layout, place, shape, params, q, out);
+                        }),
+              kernels)
+        << "behind " << position;
+  }
+}
+
 // The norm with the router's product, the route with its plan.
 TEST_F(KernelsTest, RoutersAreTwo) {
   constexpr int64_t kDim = 2048;

@@ -135,7 +135,9 @@ TEST_P(MixtureTest, JoinedOpsEqualTheOps) {
   };
   for (int i = 0; i < kSteps; ++i) {
     const auto x0 = Random(one.rows * one.dim), logits0 = Random(one.rows * one.experts, -3, 3);
-    ExpectSame(run(x0, logits0, true), run(x0, logits0, false), "every row of the layer");
+    // First: the other run would leave its plan where one that is read too early is looked for.
+    const auto in_step = run(x0, logits0, true);
+    ExpectSame(in_step, run(x0, logits0, false), "every row of the layer");
   }
 }
 
