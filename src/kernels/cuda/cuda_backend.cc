@@ -7,10 +7,12 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "kernels/cuda/architecture.h"
 #include "kernels/cuda/cuda_matrix.h"
+#include "kernels/cuda/rows/arrays.h"
 #include "kernels/cuda/rows/conv.h"
 #include "kernels/cuda/rows/elementwise.h"
 #include "kernels/cuda/rows/embed.h"
@@ -69,9 +71,9 @@ Status CudaBackend::PackMatrix(PackedMatrix* matrix, int64_t index, const std::b
   return static_cast<CudaMatrix*>(matrix)->Pack(*memory_, *threads_, index, source, stride);
 }
 
-// The arrays as one piece: those whose sizes follow from the step's counts first, then the block
-// ids, with room for a power of two of them, so that steps of one shape have everything in the same
-// places.
+// The arrays as one piece, which goes with the first launch of the step: those whose sizes follow
+// from the step's counts first, then the block ids, with room for a power of two of them, so that
+// steps of one shape have everything in the same places.
 void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   const StepArrays<HostArray>& host = step->host;
   longest_ = 0;
@@ -103,18 +105,25 @@ void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   put(host.logit_rows, &step->device.logit_rows);
   put(host.taps, &step->device.taps);
   put(host.blocks, &step->device.blocks);
-  CHECK(cudaMemcpyAsync(Raw(device), upload_.data(), offset, cudaMemcpyHostToDevice, stream()) ==
-        cudaSuccess);
-  upload_.Mark(stream());
+  upload_bytes_ = total;
+  upload_to_ = Raw(device);
+}
+
+void CudaBackend::SendArrays() {
+  BringArrays(memory_->stream(), upload_.data(), upload_bytes_, std::exchange(upload_to_, nullptr));
+  upload_.Mark(memory_->stream());
 }
 
 void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step, const StepProgram& program,
                           const std::function<void()>& ops) {
-  graphs_.Run(scratch, step, longest_, program, [&] {
+  std::byte* const to = std::exchange(upload_to_, nullptr);
+  graphs_.Run(scratch, step, {longest_, upload_.data(), upload_bytes_}, program, [&] {
+    BringArrays(memory_->stream(), upload_.data(), upload_bytes_, to);
     joined_.Begin();
     ops();
     joined_.End();
   });
+  upload_.Mark(memory_->stream());
 }
 
 void CudaBackend::Embed(const Matrix& table, const StepLayout& step, const Rows& out) {

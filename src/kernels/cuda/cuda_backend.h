@@ -152,8 +152,15 @@ class CudaBackend final : public Backend {
   bool JoinProducts(const ProjectionGroup& group);
   bool JoinExperts(const PlanView& plan, const View& x, ExpertInput input,
                    std::span<const ExpertProjection> projections);
+  // The arrays of a step go to the device, outside of graphs.
+  void SendArrays();
+  Status ChooseLargest(ScratchArena& scratch, const ConstRows& logits, const ChoiceResults& results,
+                       const std::function<void()>& meanwhile);
+  // Waits for the choices of `rows` rows, by the signs behind them.
+  void WaitForSigns(const uint32_t* signs, int64_t rows);
   // For a launch: what waits comes before it.
   Stream stream() {
+    if (upload_to_ != nullptr) SendArrays();
     joined_.Run();
     return memory_->stream();
   }
@@ -162,8 +169,12 @@ class CudaBackend final : public Backend {
   const std::unique_ptr<ThreadPool> threads_;
   std::string name_;
   std::string numerics_;
-  Pinned upload_;  // through which the arrays of a step go, as one piece
+  Pinned upload_;            // the arrays of a step, as one piece
+  size_t upload_bytes_ = 0;  // of them
+  std::byte* upload_to_ =
+      nullptr;  // where they go with the step's first launch, or null: they went
   Pinned choices_sent_, choices_back_;
+  uint32_t sign_ = 0;    // of the latest choice
   int64_t longest_ = 0;  // blocks of the step's longest sequence, rounded up to a power of two
   StepGraphs graphs_;
   JoinedOps joined_;

@@ -18,7 +18,8 @@ Pinned::~Pinned() {
 }
 
 Status Pinned::Prepare(size_t bytes) {
-  CHECK(cudaEventSynchronize(used_) == cudaSuccess);
+  if (marked_) CHECK(cudaEventSynchronize(used_) == cudaSuccess);
+  marked_ = false;
   if (bytes <= bytes_) return OkStatus();
   void* grown = nullptr;
   const size_t wanted = std::max(bytes, 2 * bytes_);
@@ -33,6 +34,9 @@ Status Pinned::Prepare(size_t bytes) {
   return OkStatus();
 }
 
-void Pinned::Mark(Stream stream) { CHECK(cudaEventRecord(used_, stream) == cudaSuccess); }
+void Pinned::Mark(Stream stream) {
+  CHECK(cudaEventRecord(used_, stream) == cudaSuccess);
+  marked_ = true;
+}
 
 }  // namespace reprise::cuda

@@ -16,7 +16,7 @@ StepGraphs::~StepGraphs() {
   }
 }
 
-void StepGraphs::Run(const ScratchArena& scratch, const StepLayout& step, int64_t longest,
+void StepGraphs::Run(const ScratchArena& scratch, const StepLayout& step, const Launched& launched,
                      const StepProgram& program, const std::function<void()>& ops) {
   if (step.rows() > kRowsMax) return ops();
   const ScratchArena::Mark begin = scratch.mark();
@@ -24,10 +24,10 @@ void StepGraphs::Run(const ScratchArena& scratch, const StepLayout& step, int64_
       program.model,
       {Raw(program.logits), Raw(program.finite), Raw(step.device.tokens),
        Raw(step.device.sequences), Raw(step.device.blocks), Raw(step.device.taps),
-       Raw(step.block_memory), Raw(step.state_memory)},
+       Raw(step.block_memory), Raw(step.state_memory), launched.arrays},
       {step.rows(), int64_t(step.host.sequences.size()), int64_t(step.host.logit_rows.size()),
-       longest, int64_t(step.block_bytes + step.state_bytes), int64_t(begin.chunk),
-       int64_t(begin.used)}};
+       launched.longest, int64_t(launched.array_bytes),
+       int64_t(step.block_bytes + step.state_bytes), int64_t(begin.chunk), int64_t(begin.used)}};
   auto found = std::find_if(entries_.begin(), entries_.end(),
                             [&](const Entry& entry) { return entry.shape == shape; });
   if (found == entries_.end()) {

@@ -28,8 +28,13 @@ class StepGraphs {
   StepGraphs(const StepGraphs&) = delete;
   StepGraphs& operator=(const StepGraphs&) = delete;
 
-  // `longest`: blocks of the longest sequence, as launches see it.
-  void Run(const ScratchArena& scratch, const StepLayout& step, int64_t longest,
+  // What launches see beside the layout of a step.
+  struct Launched {
+    int64_t longest = 0;           // blocks of the longest sequence
+    const void* arrays = nullptr;  // of the step, as the host has them
+    size_t array_bytes = 0;
+  };
+  void Run(const ScratchArena& scratch, const StepLayout& step, const Launched& launched,
            const StepProgram& program, const std::function<void()>& ops);
 
   // Steps of more rows are not worth it: their kernels are long.
@@ -39,8 +44,8 @@ class StepGraphs {
  private:
   struct Shape {
     const void* model;
-    const void* places[8];
-    int64_t counts[7];
+    const void* places[9];
+    int64_t counts[8];
 
     bool operator==(const Shape&) const = default;
   };

@@ -4,9 +4,11 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "base/check.h"
+#include "device/cuda/must.h"
 #include "kernels/cuda/choice/choose.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/views.h"
@@ -32,18 +34,59 @@ ChoiceNeeds NeedsOf(const ChoiceBatch& batch) {
 
 }  // namespace
 
+void CudaBackend::WaitForSigns(const uint32_t* signs, int64_t rows) {
+  constexpr int kLooks = 1 << 14;  // between two questions whether the device is well
+  for (int64_t row = 0; row < rows; ++row) {
+    const volatile uint32_t* sign = signs + row;
+    for (int looks = 1; *sign != sign_; ++looks) {
+      if (looks % kLooks != 0) continue;
+      const cudaError_t state = cudaStreamQuery(memory_->stream());
+      if (state == cudaErrorNotReady) continue;
+      Must(state, "choosing tokens");
+      CHECK(*sign == sign_);
+    }
+  }
+  std::atomic_thread_fence(std::memory_order_acquire);
+}
+
+// Nobody wants more than the largest: kernels leave it, and the flags, in the host's memory.
+Status CudaBackend::ChooseLargest(ScratchArena& scratch, const ConstRows& logits,
+                                  const ChoiceResults& results,
+                                  const std::function<void()>& meanwhile) {
+  const size_t workspace_bytes = LargestWorkspace(logits.rows, logits.cols);
+  const size_t chosen_bytes = Padded(results.chosen.size_bytes());
+  const size_t sign_bytes = Padded(results.chosen.size() * sizeof(uint32_t));
+  REPRISE_TRY(scratch.Provide(workspace_bytes + kAlignment));
+  REPRISE_TRY(choices_back_.Prepare(chosen_bytes + sign_bytes + results.flags.size()));
+  std::byte* const back = choices_back_.data();
+  LargestView view;
+  view.chosen = reinterpret_cast<ChosenToken*>(back);
+  view.signs = reinterpret_cast<uint32_t*>(back + chosen_bytes);
+  view.sign = ++sign_;
+  view.flags = Raw(results.flags_at);
+  view.flags_to = reinterpret_cast<uint8_t*>(back + chosen_bytes + sign_bytes);
+  view.flag_count = int64_t(results.flags.size());
+  std::fill_n(view.signs, results.chosen.size(), sign_ - 1);
+  cuda::ChooseLargest(stream(), ViewOf(logits), view,
+                      Raw(scratch.Take<std::byte>(workspace_bytes)));
+  if (meanwhile) meanwhile();
+  WaitForSigns(view.signs, logits.rows);
+  upload_.Settle();  // the step in front has read it
+  std::copy_n(view.chosen, results.chosen.size(), results.chosen.data());
+  std::copy_n(view.flags_to, results.flags.size(), results.flags.data());
+  return OkStatus();
+}
+
 Status CudaBackend::ChooseTokens(ScratchArena& scratch, const ConstRows& logits,
                                  const ChoiceBatch& batch, const ChoiceResults& results,
                                  const std::function<void()>& meanwhile) {
   const ScratchScope scope(scratch);
   const ChoiceNeeds needs = NeedsOf(batch);
+  if (needs.none()) return ChooseLargest(scratch, logits, results, meanwhile);
   const int64_t at_once = std::min(logits.rows, kRowsAtOnce);
   const size_t workspace_bytes = ChooseWorkspace(at_once, logits.cols, needs);
-  const bool plain = needs.none();
-  const size_t sent = plain
-                          ? 0
-                          : Padded(batch.rows.size_bytes()) + Padded(batch.biases.size_bytes()) +
-                                Padded(batch.said.size_bytes()) + Padded(batch.masks.size_bytes());
+  const size_t sent = Padded(batch.rows.size_bytes()) + Padded(batch.biases.size_bytes()) +
+                      Padded(batch.said.size_bytes()) + Padded(batch.masks.size_bytes());
   const size_t chosen_bytes = Padded(results.chosen.size_bytes());
   const size_t back = chosen_bytes + Padded(results.listed.size_bytes());
   REPRISE_TRY(scratch.Provide(workspace_bytes + sent + back + 4 * kAlignment));
@@ -63,24 +106,21 @@ Status CudaBackend::ChooseTokens(ScratchArena& scratch, const ConstRows& logits,
     return place;
   };
   ChoiceView view;
-  view.chosen = reinterpret_cast<ChosenToken*>(plain ? choices_back_.data() : from);
+  view.chosen = reinterpret_cast<ChosenToken*>(from);
   view.listed = reinterpret_cast<ListedToken*>(from + chosen_bytes);
   view.logprobs_max = batch.logprobs_max;
-  if (!plain) {
-    view.rows = put(batch.rows);
-    view.biases = put(batch.biases);
-    view.said = put(batch.said);
-    view.masks = put(batch.masks);
-    CHECK(cudaMemcpyAsync(to, choices_sent_.data(), sent, cudaMemcpyHostToDevice, stream()) ==
-          cudaSuccess);
-    choices_sent_.Mark(stream());
-  }
+  view.rows = put(batch.rows);
+  view.biases = put(batch.biases);
+  view.said = put(batch.said);
+  view.masks = put(batch.masks);
+  CHECK(cudaMemcpyAsync(to, choices_sent_.data(), sent, cudaMemcpyHostToDevice, stream()) ==
+        cudaSuccess);
   for (int64_t row = 0; row < logits.rows; row += at_once) {
     View part = ViewOf(logits);
     part.data += row * part.stride;
     part.rows = std::min(at_once, logits.rows - row);
     ChoiceView rows = view;
-    if (!plain) rows.rows += row;
+    rows.rows += row;
     rows.chosen += row;
     rows.listed += row * batch.logprobs_max;
     cuda::ChooseTokens(
@@ -92,10 +132,11 @@ Status CudaBackend::ChooseTokens(ScratchArena& scratch, const ConstRows& logits,
     CHECK(cudaMemcpyAsync(choices_back_.data() + place, source, bytes, cudaMemcpyDeviceToHost,
                           stream()) == cudaSuccess);
   };
-  if (!plain) bring(0, from, back);
+  bring(0, from, back);
   bring(back, Raw(results.flags_at), results.flags.size());
   if (meanwhile) meanwhile();
   memory_->Synchronize();
+  upload_.Settle();
   std::memcpy(results.chosen.data(), choices_back_.data(), results.chosen.size_bytes());
   if (!results.listed.empty()) {
     std::memcpy(results.listed.data(), choices_back_.data() + chosen_bytes,

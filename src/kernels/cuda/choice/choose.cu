@@ -39,7 +39,6 @@ struct PartFacts {
 };
 
 struct Workspace {
-  PartFacts* parts = nullptr;   // [rows, parts]; where nobody needs more
   RowFacts* facts = nullptr;    // [rows]
   float* adjusted = nullptr;    // [rows, vocab]; null: as given
   uint16_t* buckets = nullptr;  // [rows, views, vocab]
@@ -71,7 +70,7 @@ __device__ void MaxOfBlock(uint64_t rank, Mass* most) {
   if (threadIdx.x % 32 == 0) atomicMax(most, static_cast<Mass>(rank));
 }
 
-__global__ void __launch_bounds__(kThreads) LookForLargest(View logits, Workspace work) {
+__global__ void __launch_bounds__(kThreads) LookForLargest(View logits, PartFacts* facts) {
   __shared__ Mass largest;
   LetNextStart();
   if (threadIdx.x == 0) largest = 0;
@@ -98,21 +97,24 @@ __global__ void __launch_bounds__(kThreads) LookForLargest(View logits, Workspac
   }
   MaxOfBlock(most, &largest);
   const bool all = __syncthreads_and(finite) != 0;
-  if (threadIdx.x == 0) work.parts[row * gridDim.x + blockIdx.x] = {largest, all ? 0u : 1u};
+  if (threadIdx.x == 0) facts[row * gridDim.x + blockIdx.x] = {largest, all ? 0u : 1u};
 }
 
 // One block a row.
 __global__ void __launch_bounds__(kThreads)
-    ChooseLargest(View logits, ChosenToken* choices, Workspace work, int parts) {
+    TellLargest(View logits, LargestView to, const PartFacts* facts, int parts) {
   __shared__ Mass largest;
   if (threadIdx.x == 0) largest = 0;
   __syncthreads();
   WaitForInputs();
   const int64_t row = blockIdx.x;
+  if (row == 0) {
+    for (int64_t i = threadIdx.x; i < to.flag_count; i += kThreads) to.flags_to[i] = to.flags[i];
+  }
   uint64_t most = 0;
   bool finite = true;
   for (int i = threadIdx.x; i < parts; i += kThreads) {
-    const PartFacts part = work.parts[row * parts + i];
+    const PartFacts part = facts[row * parts + i];
     most = part.largest > most ? part.largest : most;
     finite &= part.infinite == 0;
   }
@@ -126,7 +128,9 @@ __global__ void __launch_bounds__(kThreads)
     chosen.logit = logits.data[row * logits.stride + token];
     chosen.largest = LogitOf(largest);
   }
-  choices[row] = chosen;
+  to.chosen[row] = chosen;
+  __threadfence_system();  // for what the block has written, too
+  *reinterpret_cast<volatile uint32_t*>(to.signs + row) = to.sign;
 }
 
 // The largest logit as given, whether all are finite; what is allowed goes to the copy.
@@ -534,11 +538,6 @@ Workspace Divide(int64_t rows, int64_t vocab, const ChoiceNeeds& needs, std::byt
   };
   const auto values = static_cast<size_t>(rows * vocab);
   Workspace work;
-  if (needs.none()) {
-    const size_t parts = Blocks(vocab, kThreads * kPerThread);
-    work.parts = reinterpret_cast<PartFacts*>(take(size_t(rows) * parts * sizeof(PartFacts)));
-    return work;
-  }
   work.facts = reinterpret_cast<RowFacts*>(take(static_cast<size_t>(rows) * sizeof(RowFacts)));
   if (needs.adjusted) work.adjusted = reinterpret_cast<float*>(take(values * sizeof(float)));
   if (needs.drawn || needs.logprobs) {
@@ -563,11 +562,6 @@ void ChooseTokens(Stream stream, const View& logits, const ChoiceView& choice,
   const Workspace work = Divide(logits.rows, logits.cols, needs, workspace, &bytes);
   const auto rows = static_cast<unsigned>(logits.rows);
   const unsigned parts = Blocks(logits.cols, kThreads * kPerThread);
-  if (needs.none()) {
-    LaunchEarly(LookForLargest, dim3(parts, rows), kThreads, 0, stream, logits, work);
-    LaunchEarly(ChooseLargest, rows, kThreads, 0, stream, logits, choice.chosen, work, int(parts));
-    return;
-  }
   cudaMemsetAsync(work.facts, 0, rows * sizeof(RowFacts), stream);
   LookAtLogits<<<dim3(parts, rows), kThreads, 0, stream>>>(logits, choice, work);
   if (needs.adjusted) {
@@ -578,6 +572,20 @@ void ChooseTokens(Stream stream, const View& logits, const ChoiceView& choice,
     FillBuckets<<<dim3(parts, rows, kViews), kThreads, 0, stream>>>(logits, choice, work);
   }
   ChooseOne<<<rows, kChooseThreads, 0, stream>>>(logits, choice, work);
+}
+
+size_t LargestWorkspace(int64_t rows, int64_t vocab) {
+  return size_t(rows) * Blocks(vocab, kThreads * kPerThread) * sizeof(PartFacts);
+}
+
+void ChooseLargest(Stream stream, const View& logits, const LargestView& largest,
+                   std::byte* workspace) {
+  if (logits.rows == 0) return;
+  const auto rows = static_cast<unsigned>(logits.rows);
+  const unsigned parts = Blocks(logits.cols, kThreads * kPerThread);
+  auto* facts = reinterpret_cast<PartFacts*>(workspace);
+  LaunchEarly(LookForLargest, dim3(parts, rows), kThreads, 0, stream, logits, facts);
+  LaunchEarly(TellLargest, rows, kThreads, 0, stream, logits, largest, facts, int(parts));
 }
 
 }  // namespace reprise::cuda

@@ -26,7 +26,7 @@ struct ChoiceNeeds {
   bool drawn = false;     // a temperature
   bool logprobs = false;
 
-  // The largest logit of every row is all there is to know: operands but `chosen` are not read.
+  // The largest logit of every row is all there is to know.
   bool none() const { return !adjusted && !drawn && !logprobs; }
 };
 
@@ -36,5 +36,20 @@ size_t ChooseWorkspace(int64_t rows, int64_t vocab, const ChoiceNeeds& needs);
 // Five launches at most, whose sizes follow from the shape and the needs alone.
 void ChooseTokens(Stream stream, const View& logits, const ChoiceView& choice,
                   const ChoiceNeeds& needs, std::byte* workspace);
+
+// Where the largest of every row go: memory of the host, which looks for the signs. A copy behind
+// the kernels, and waiting for the stream, would take as long as they do.
+struct LargestView {
+  ChosenToken* chosen = nullptr;  // [rows]
+  uint32_t* signs = nullptr;      // [rows]: get `sign` when everything else of the row is there
+  uint32_t sign = 0;
+  // Bytes that go along with the first row.
+  const uint8_t* flags = nullptr;
+  uint8_t* flags_to = nullptr;
+  int64_t flag_count = 0;
+};
+size_t LargestWorkspace(int64_t rows, int64_t vocab);
+void ChooseLargest(Stream stream, const View& logits, const LargestView& largest,
+                   std::byte* workspace);
 
 }  // namespace reprise::cuda
