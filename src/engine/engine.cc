@@ -207,7 +207,13 @@ Status Engine::Compute(const BatchView& batch) {
     logits_.resize(batch.logit_rows.size() * static_cast<size_t>(executor_.card().vocab_size));
     return executor_.Forward(batch, cache_->memory(), logits_.data());
   }
-  REPRISE_TRY(executor_.Begin(batch, cache_->memory()));
+  BatchView step = batch;
+  step.largest = std::all_of(shares_.begin(), shares_.end(), [this](const Share& share) {
+    if (share.logit_count == 0) return true;
+    const StepSampler::Row row = RowOf(*share.sequence, {});
+    return ChoiceRows::IsLargest(*row.params, row.input);
+  });
+  REPRISE_TRY(executor_.Begin(step, cache_->memory()));
   filler_.Wait();
   choices_.Clear();
   for (const Share& share : shares_) {

@@ -23,8 +23,11 @@ namespace reprise {
 // What a step does besides its layout: whose ops they are, and where the results go.
 struct StepProgram {
   const void* model = nullptr;
-  DevicePtr<float> logits;
+  Rows logits;
   DevicePtr<uint8_t> finite;
+  // ChooseTokens will ask for nothing but the largest of every row: a backend that chooses may do
+  // so with the step.
+  bool largest = false;
 };
 
 // What computes: a set of ops, the memory that they work in, and the weights as they want them.

@@ -34,7 +34,8 @@ class Executor {
   // Executors whose device chooses tokens: Begin asks for the pass, whose logits stay where they
   // are, Choose waits for it, and must follow. Begin fails as Forward does. Choose fills
   // batch.finite of Begin, which must live so long, and chooses a token for each of its logit rows;
-  // if it fails, the pass is done nevertheless. Before it waits it does `meanwhile`, once, unless
+  // if it fails, the pass is done nevertheless. Where batch.largest was said, nothing else may be
+  // asked of it. Before it waits it does `meanwhile`, once, unless
   // it fails: the device is busy with the step then, and asks nothing of the host.
   virtual bool chooses() const { return false; }
   virtual Status Begin(const BatchView&, const StateMemory&) {
@@ -92,7 +93,7 @@ inline Status ModelExecutor::Begin(const BatchView& batch, const StateMemory& me
   const int64_t vocab = model_.vocab_size();
   const int64_t rows = int64_t(batch.logit_rows.size());
   const size_t logit_bytes = size_t(rows * vocab) * sizeof(float);
-  const size_t bytes = logit_bytes + batch.finite.size();
+  const size_t bytes = logit_bytes + batch.sequences.size();
   if (results_.size() < bytes) {
     // Room for some more, or at least for this.
     auto grown = context_.backend->memory().Allocate(bytes + bytes / 2);

@@ -67,6 +67,8 @@ struct BatchView {
   // Out, [rows, dim] or empty: what the final norm makes of every row, before the head.
   std::span<float> hidden = {};
   std::span<const WatchedRows> watched = {};
+  // Tokens will be chosen where the logits lie (Executor::Choose), and every one is the largest.
+  bool largest = false;
 };
 
 // What stays of the K/V of a sequence: row lists[l][i] of list l (see WatchedRows) becomes row i.

@@ -60,11 +60,17 @@ struct Bed {
   std::vector<float> logits;
   ModelExecutor executor;
   OpProfile* profile;  // null: not wanted
+  std::vector<uint8_t> finite = {};
 
   Status Forward(std::span<const TokenId> tokens, std::span<const SequenceSlice> slices,
                  std::span<const uint32_t> rows) {
     if (profile != nullptr) profile->BeginStep();
-    const Status run = Run({tokens, slices, rows});
+    finite.resize(slices.size());
+    const Status run = Run({.tokens = tokens,
+                            .sequences = slices,
+                            .logit_rows = rows,
+                            .finite = finite,
+                            .largest = executor.chooses()});
     if (profile != nullptr) profile->EndStep();
     return run;
   }

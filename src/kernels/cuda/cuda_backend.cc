@@ -107,6 +107,7 @@ void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   put(host.blocks, &step->device.blocks);
   upload_bytes_ = total;
   upload_to_ = Raw(device);
+  told_with_step_ = false;
 }
 
 void CudaBackend::SendArrays() {
@@ -117,12 +118,22 @@ void CudaBackend::SendArrays() {
 void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step, const StepProgram& program,
                           const std::function<void()>& ops) {
   std::byte* const to = std::exchange(upload_to_, nullptr);
-  graphs_.Run(scratch, step, {longest_, upload_.data(), upload_bytes_}, program, [&] {
-    BringArrays(memory_->stream(), upload_.data(), upload_bytes_, to);
-    joined_.Begin();
-    ops();
-    joined_.End();
-  });
+  const View logits = ViewOf(program.logits);
+  told_with_step_ = program.largest && logits.rows > 0;
+  if (told_with_step_) {
+    const auto sequences = int64_t(step.host.sequences.size());
+    CHECK(told_.Prepare(logits.rows, program.finite ? sequences : 0).ok());
+  }
+  graphs_.Run(
+      scratch, step, {longest_, upload_.data(), upload_bytes_, told_.place()}, program, [&] {
+        BringArrays(memory_->stream(), upload_.data(), upload_bytes_, to);
+        joined_.Begin();
+        ops();
+        joined_.End();
+        if (!told_with_step_) return;
+        const size_t workspace = LargestWorkspace(logits.rows, logits.cols);
+        told_.Ask(stream(), logits, Raw(program.finite), Raw(scratch.Take<std::byte>(workspace)));
+      });
   upload_.Mark(memory_->stream());
 }
 

@@ -8,6 +8,7 @@
 
 #include "device/cuda/cuda_memory.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/choice/told_choices.h"
 #include "kernels/cuda/joined/joined_ops.h"
 #include "kernels/cuda/pinned.h"
 #include "kernels/cuda/step_graphs.h"
@@ -156,8 +157,6 @@ class CudaBackend final : public Backend {
   void SendArrays();
   Status ChooseLargest(ScratchArena& scratch, const ConstRows& logits, const ChoiceResults& results,
                        const std::function<void()>& meanwhile);
-  // Waits for the choices of `rows` rows, by the signs behind them.
-  void WaitForSigns(const uint32_t* signs, int64_t rows);
   // For a launch: what waits comes before it.
   Stream stream() {
     if (upload_to_ != nullptr) SendArrays();
@@ -169,12 +168,12 @@ class CudaBackend final : public Backend {
   const std::unique_ptr<ThreadPool> threads_;
   std::string name_;
   std::string numerics_;
-  Pinned upload_;            // the arrays of a step, as one piece
-  size_t upload_bytes_ = 0;  // of them
-  std::byte* upload_to_ =
-      nullptr;  // where they go with the step's first launch, or null: they went
+  Pinned upload_;  // the arrays of a step, as one piece
+  size_t upload_bytes_ = 0;
+  std::byte* upload_to_ = nullptr;  // where the step's first launch brings them; null: it did
   Pinned choices_sent_, choices_back_;
-  uint32_t sign_ = 0;    // of the latest choice
+  ToldChoices told_;
+  bool told_with_step_ = false;  // the latest step asked for them
   int64_t longest_ = 0;  // blocks of the step's longest sequence, rounded up to a power of two
   StepGraphs graphs_;
   JoinedOps joined_;

@@ -22,12 +22,13 @@ void StepGraphs::Run(const ScratchArena& scratch, const StepLayout& step, const 
   const ScratchArena::Mark begin = scratch.mark();
   const Shape shape = {
       program.model,
-      {Raw(program.logits), Raw(program.finite), Raw(step.device.tokens),
+      {Raw(program.logits.data), Raw(program.finite), Raw(step.device.tokens),
        Raw(step.device.sequences), Raw(step.device.blocks), Raw(step.device.taps),
-       Raw(step.block_memory), Raw(step.state_memory), launched.arrays},
+       Raw(step.block_memory), Raw(step.state_memory), launched.arrays, launched.choices},
       {step.rows(), int64_t(step.host.sequences.size()), int64_t(step.host.logit_rows.size()),
        launched.longest, int64_t(launched.array_bytes),
-       int64_t(step.block_bytes + step.state_bytes), int64_t(begin.chunk), int64_t(begin.used)}};
+       int64_t(step.block_bytes + step.state_bytes), int64_t(begin.chunk), int64_t(begin.used),
+       program.largest ? 1 : 0}};
   auto found = std::find_if(entries_.begin(), entries_.end(),
                             [&](const Entry& entry) { return entry.shape == shape; });
   if (found == entries_.end()) {

@@ -33,6 +33,7 @@ class StepGraphs {
     int64_t longest = 0;           // blocks of the longest sequence
     const void* arrays = nullptr;  // of the step, as the host has them
     size_t array_bytes = 0;
+    const void* choices = nullptr;  // where they go
   };
   void Run(const ScratchArena& scratch, const StepLayout& step, const Launched& launched,
            const StepProgram& program, const std::function<void()>& ops);
@@ -44,8 +45,8 @@ class StepGraphs {
  private:
   struct Shape {
     const void* model;
-    const void* places[9];
-    int64_t counts[8];
+    const void* places[10];
+    int64_t counts[9];
 
     bool operator==(const Shape&) const = default;
   };

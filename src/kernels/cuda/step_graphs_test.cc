@@ -44,7 +44,7 @@ class StepGraphsTest : public ::testing::Test {
                  .taps = {},
                  .logit_rows = {}};
     backend_->BeginStep(*scratch_, &step);
-    const StepProgram program = {this, results_.data().As<float>(), {}};
+    const StepProgram program = {this, {results_.data().As<float>(), 0, 0, 0}, {}};
     Rows filled;
     backend_->RunStep(*scratch_, step, program, [&] {
       filled = {scratch_->Floats(512), 2, 256, 256};

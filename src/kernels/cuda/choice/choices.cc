@@ -4,11 +4,10 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
-#include "device/cuda/must.h"
 #include "kernels/cuda/choice/choose.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/views.h"
@@ -34,46 +33,20 @@ ChoiceNeeds NeedsOf(const ChoiceBatch& batch) {
 
 }  // namespace
 
-void CudaBackend::WaitForSigns(const uint32_t* signs, int64_t rows) {
-  constexpr int kLooks = 1 << 14;  // between two questions whether the device is well
-  for (int64_t row = 0; row < rows; ++row) {
-    const volatile uint32_t* sign = signs + row;
-    for (int looks = 1; *sign != sign_; ++looks) {
-      if (looks % kLooks != 0) continue;
-      const cudaError_t state = cudaStreamQuery(memory_->stream());
-      if (state == cudaErrorNotReady) continue;
-      Must(state, "choosing tokens");
-      CHECK(*sign == sign_);
-    }
-  }
-  std::atomic_thread_fence(std::memory_order_acquire);
-}
-
-// Nobody wants more than the largest: kernels leave it, and the flags, in the host's memory.
+// Nobody wants more than the largest. It may have been asked for with the step.
 Status CudaBackend::ChooseLargest(ScratchArena& scratch, const ConstRows& logits,
                                   const ChoiceResults& results,
                                   const std::function<void()>& meanwhile) {
-  const size_t workspace_bytes = LargestWorkspace(logits.rows, logits.cols);
-  const size_t chosen_bytes = Padded(results.chosen.size_bytes());
-  const size_t sign_bytes = Padded(results.chosen.size() * sizeof(uint32_t));
-  REPRISE_TRY(scratch.Provide(workspace_bytes + kAlignment));
-  REPRISE_TRY(choices_back_.Prepare(chosen_bytes + sign_bytes + results.flags.size()));
-  std::byte* const back = choices_back_.data();
-  LargestView view;
-  view.chosen = reinterpret_cast<ChosenToken*>(back);
-  view.signs = reinterpret_cast<uint32_t*>(back + chosen_bytes);
-  view.sign = ++sign_;
-  view.flags = Raw(results.flags_at);
-  view.flags_to = reinterpret_cast<uint8_t*>(back + chosen_bytes + sign_bytes);
-  view.flag_count = int64_t(results.flags.size());
-  std::fill_n(view.signs, results.chosen.size(), sign_ - 1);
-  cuda::ChooseLargest(stream(), ViewOf(logits), view,
-                      Raw(scratch.Take<std::byte>(workspace_bytes)));
+  if (!std::exchange(told_with_step_, false)) {
+    const size_t workspace_bytes = LargestWorkspace(logits.rows, logits.cols);
+    REPRISE_TRY(scratch.Provide(workspace_bytes + kAlignment));
+    REPRISE_TRY(told_.Prepare(logits.rows, int64_t(results.flags.size())));
+    told_.Ask(stream(), ViewOf(logits), Raw(results.flags_at),
+              Raw(scratch.Take<std::byte>(workspace_bytes)));
+  }
   if (meanwhile) meanwhile();
-  WaitForSigns(view.signs, logits.rows);
+  told_.Take(memory_->stream(), results);
   upload_.Settle();  // the step in front has read it
-  std::copy_n(view.chosen, results.chosen.size(), results.chosen.data());
-  std::copy_n(view.flags_to, results.flags.size(), results.flags.data());
   return OkStatus();
 }
 

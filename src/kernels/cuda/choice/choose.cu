@@ -104,6 +104,7 @@ __global__ void __launch_bounds__(kThreads) LookForLargest(View logits, PartFact
 __global__ void __launch_bounds__(kThreads)
     TellLargest(View logits, LargestView to, const PartFacts* facts, int parts) {
   __shared__ Mass largest;
+  const uint32_t sign = *reinterpret_cast<const volatile uint32_t*>(to.sign);  // it takes a while
   if (threadIdx.x == 0) largest = 0;
   __syncthreads();
   WaitForInputs();
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   to.chosen[row] = chosen;
   __threadfence_system();  // for what the block has written, too
-  *reinterpret_cast<volatile uint32_t*>(to.signs + row) = to.sign;
+  *reinterpret_cast<volatile uint32_t*>(to.signs + row) = sign;
 }
 
 // The largest logit as given, whether all are finite; what is allowed goes to the copy.

@@ -40,9 +40,9 @@ void ChooseTokens(Stream stream, const View& logits, const ChoiceView& choice,
 // Where the largest of every row go: memory of the host, which looks for the signs. A copy behind
 // the kernels, and waiting for the stream, would take as long as they do.
 struct LargestView {
-  ChosenToken* chosen = nullptr;  // [rows]
-  uint32_t* signs = nullptr;      // [rows]: get `sign` when everything else of the row is there
-  uint32_t sign = 0;
+  ChosenToken* chosen = nullptr;   // [rows]
+  uint32_t* signs = nullptr;       // [rows]: get the sign when everything else of the row is there
+  const uint32_t* sign = nullptr;  // the host's, too: read before the kernel in front has ended
   // Bytes that go along with the first row.
   const uint8_t* flags = nullptr;
   uint8_t* flags_to = nullptr;

@@ -132,7 +132,7 @@ class KernelsTest : public JointOpsTest {
     return KernelsOf(HandMade::OneRowEach(rows), [&](const StepLayout&) { ops(); });
   }
   size_t KernelsOf(HandMade step, const std::function<void(const StepLayout&)>& ops) {
-    const StepProgram program = {&programs_.emplace_back(), nullptr, nullptr};
+    const StepProgram program = {&programs_.emplace_back(), {}, nullptr};
     scratch_->Reset();
     CHECK(scratch_->Provide(size_t{1} << 24).ok());  // nothing is allocated meanwhile
     const StepLayout& layout = step.Begin(context_);
