@@ -36,6 +36,14 @@ struct UnitTraits {
   static constexpr SubScales kSub = !kBlock256                        ? SubScales::kNone
                                     : kPairs || kType == DType::kQ6_K ? SubScales::kByHalf
                                                                       : SubScales::kByUnit;
+  // A value is its bits less this.
+  static constexpr int kOffset = kType == DType::kQ4_0   ? 8
+                                 : kType == DType::kQ5_0 ? 16
+                                 : kType == DType::kQ3_K ? 4
+                                 : kType == DType::kQ6_K ? 32
+                                                         : 0;
+  static constexpr bool kPlainNibbles =
+      kType == DType::kQ4_0 || kType == DType::kQ4_1 || kType == DType::kQ4_K;
 };
 
 __device__ inline float FromHalf(uint32_t bits) {
@@ -107,9 +115,9 @@ __device__ inline uint32_t GridWord(const uint32_t (&quants)[2], const uint2* gr
   return Signed(i % 2 == 0 ? point.x : point.y, signs >> (4 * (i % 2)));
 }
 
-// Word pair i of a unit: four int8 values each.
+// Word pair i of a unit: four int8 values each, from which kOffset was not yet taken.
 template <DType kType>
-__device__ uint2 WordPair(const UnitWords<kType>& words, const uint2* grid, int i) {
+__device__ uint2 BitsPair(const UnitWords<kType>& words, const uint2* grid, int i) {
   using Traits = UnitTraits<kType>;
   const uint32_t word = words.quants[0];
   if constexpr (Traits::kBytes) return {word, words.quants[1]};
@@ -135,16 +143,16 @@ __device__ uint2 WordPair(const UnitWords<kType>& words, const uint2* grid, int 
     pair.x |= (high & 0x03030303) << 4;
     pair.y |= (high & 0x0C0C0C0C) << 2;
   }
-  constexpr uint32_t kOffset = kType == DType::kQ4_0   ? 8
-                               : kType == DType::kQ5_0 ? 16
-                               : kType == DType::kQ3_K ? 4
-                               : kType == DType::kQ6_K ? 32
-                                                       : 0;
-  if constexpr (kOffset != 0) {
-    pair.x = SubtractBytes(pair.x, kOffset);
-    pair.y = SubtractBytes(pair.y, kOffset);
-  }
   return pair;
+}
+
+// Word pair i of a unit: four int8 values each.
+template <DType kType>
+__device__ uint2 WordPair(const UnitWords<kType>& words, const uint2* grid, int i) {
+  constexpr int kOffset = UnitTraits<kType>::kOffset;
+  const uint2 pair = BitsPair<kType>(words, grid, i);
+  if constexpr (kOffset == 0) return pair;
+  return {SubtractBytes(pair.x, kOffset), SubtractBytes(pair.y, kOffset)};
 }
 
 // The integer scales and minima of the two halves of unit u of a 256-block. `sub`: the block's

@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       },
       [&] {
         if (column / 256 * 256 < call.cols) {
-          links::QuantiseInto<kBlock>(held, column, call.cols, input);
+          links::QuantiseInto<kType>(held, column, call.cols, input);
         }
         __syncthreads();
       },
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 }
 
 // Quantises the rows of the slots, `quads` for each. A warp has 256 neighbours at a time.
-template <int kBlock>
+template <DType kType>
 __device__ __forceinline__ void QuantiseSlots(const SumCall& call, int quads, const Input& input) {
   constexpr int kHold = 2;  // are asked for before the first is looked at
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -252,7 +252,7 @@ __device__ __forceinline__ void QuantiseSlots(const SumCall& call, int quads, co
     for (int j = 0; j < kHold; ++j) {
       if (first + j * kWarps >= all) break;
       const int row = slot[j] * quads * 128;
-      links::QuantiseInto<kBlock>(held[j], row + column[j], row + call.cols, input);
+      links::QuantiseInto<kType>(held[j], row + column[j], row + call.cols, input);
     }
   }
 }
@@ -297,7 +297,7 @@ __global__ void __launch_bounds__(kThreads, 2)
         float y = 0, sum = 0;  // on their way while the slots are
         if (combines() && !call.zero) y = call.y[first + thread];
         if (combines() && call.sum != nullptr) sum = call.sum[first + thread];
-        QuantiseSlots<kBlock>(call, quads, input);
+        QuantiseSlots<kType>(call, quads, input);
         if (combines()) values[thread] = y, values[call.columns + thread] = sum;
         __syncthreads();
       },

@@ -38,8 +38,11 @@ struct Input {
   static constexpr int kPitch = PitchOf(128);
   std::byte* q;  // [quads, kPitch]: as in layout.h
   float* scale;  // [columns / block]
-  int16_t* sum;  // [columns / 32], of 256-blocks [columns / 16]
+  int16_t* sum;  // [columns / kSummed]
 };
+// Values whose sum is kept: those that share a scale and a minimum.
+template <DType kType>
+inline constexpr int kSummed = UnitTraits<kType>::kSub == SubScales::kByHalf ? 16 : 32;
 // Bytes of each.
 struct InputBytes {
   int q, scale, sum;
@@ -92,6 +95,17 @@ __device__ __forceinline__ uint32_t PartOf(const uint4& four, int j) {
   return j == 0 ? four.x : j == 1 ? four.y : j == 2 ? four.z : four.w;
 }
 
+// sum + the products of four unsigned with four signed bytes.
+__device__ __forceinline__ int UnsignedDot(uint32_t a, uint32_t b, int sum) {
+  asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+  return sum;
+}
+// sum + the products of four int16 with four int8.
+__device__ __forceinline__ int LongDot(uint2 a, uint32_t b, int sum) {
+  sum = __dp2a_lo(static_cast<int>(a.x), static_cast<int>(b), sum);
+  return __dp2a_hi(static_cast<int>(a.y), static_cast<int>(b), sum);
+}
+
 // What a lane adds to the chain of its row: a link for each unit, or for a 256-block one, which two
 // neighbours hold. kAtOnce: word pairs of a quad that are in registers, of four.
 template <DType kType, int kTile, int kAtOnce = 4>
@@ -100,6 +114,7 @@ struct Links {
   using S = Stage<kType, kTile>;
   static constexpr int kQuads = S::kQuads;
   static constexpr int kCount = Traits::kBlock256 ? 1 : 4;
+  static constexpr bool kHalves = QuadScales<kType>::kHalves;
 
   float scale[kCount], sum[kCount];
   float least_scale[kCount], least[kCount];  // of minima
@@ -119,10 +134,13 @@ struct Links {
       const uint4 x_low = x[i], x_high = x[4 + i];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const uint2 pair = WordPair<kType>(words.Unit(j), grid, i);
-        low[j] = __dp4a(static_cast<int>(pair.x), static_cast<int>(PartOf(x_low, j)), low[j]);
-        high[j] = __dp4a(static_cast<int>(pair.y), static_cast<int>(PartOf(x_high, j)), high[j]);
+        AddPair(words.Unit(j), grid, i, PartOf(x_low, j), PartOf(x_high, j), low[j], high[j]);
       }
+    }
+    // Of bits, not yet of values: what kOffset makes of them follows from the sums of x.
+    if constexpr (Traits::kPlainNibbles) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) high[j] >>= 4;
     }
     const std::byte* scales = stage + S::kScale + lane / kQuads * S::kScaleBytes;
     if constexpr (Traits::kBlock256) {
@@ -157,6 +175,21 @@ struct Links {
   }
 
  private:
+  static __device__ __forceinline__ void AddPair(const UnitWords<kType>& unit, const uint2* grid,
+                                                 int i, uint32_t x_low, uint32_t x_high, int& low,
+                                                 int& high) {
+    if constexpr (Traits::kPlainNibbles) {
+      // High nibbles stay where they are, which makes them 16 times as large.
+      const uint32_t word = unit.quants[0];
+      low = UnsignedDot(word & 0x0F0F0F0F, x_low, low);
+      high = UnsignedDot(word & 0xF0F0F0F0, x_high, high);
+    } else {
+      const uint2 pair = BitsPair<kType>(unit, grid, i);
+      low = __dp4a(static_cast<int>(pair.x), static_cast<int>(x_low), low);
+      high = __dp4a(static_cast<int>(pair.y), static_cast<int>(x_high), high);
+    }
+  }
+
   __device__ __forceinline__ float Add(int j, float total) const {
     total = fmaf(scale[j], sum[j], total);
     return Traits::kMinimum ? fmaf(least_scale[j], least[j], total) : total;
@@ -167,14 +200,19 @@ struct Links {
     const float4 four = reinterpret_cast<const float4*>(input.scale)[quad];
     const float x_scale[4] = {four.x, four.y, four.z, four.w};
     const int in_stage = threadIdx.x % kQuads;
+    uint2 sums = {};
+    if constexpr (Traits::kMinimum || Traits::kOffset != 0) {
+      sums = reinterpret_cast<const uint2*>(input.sum)[quad];
+    }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      sum[j] = __int2float_rn(low[j] + high[j]);
+      const int x_sum = static_cast<int16_t>((j < 2 ? sums.x : sums.y) >> (16 * (j % 2)));
+      sum[j] = __int2float_rn(low[j] + high[j] - Traits::kOffset * x_sum);
       if constexpr (Traits::kMinimum) {
         const uint32_t word = PartOf(reinterpret_cast<const uint4*>(scales)[in_stage], j);
         scale[j] = BlockScale<kType>(word) * x_scale[j];
         least_scale[j] = BlockMinimum(word) * x_scale[j];
-        least[j] = __int2float_rn(input.sum[4 * quad + j]);
+        least[j] = __int2float_rn(x_sum);
       } else {
         const uint2 halves = reinterpret_cast<const uint2*>(scales)[in_stage];
         const uint32_t word = (j < 2 ? halves.x : halves.y) >> (16 * (j % 2));
@@ -191,28 +229,31 @@ struct Links {
         stage + S::kSub + threadIdx.x % 32 / kQuads * S::kSubBytes + block * Traits::kSubBytes);
     QuadScales<kType> of_units;
     of_units.Load(sub, half);
-    int all = 0, all_least = 0;
+    int all = 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      if constexpr (QuadScales<kType>::kHalves) {
+      if constexpr (kHalves) {
         all += of_units.Of(j, 0, words) * low[j] + of_units.Of(j, 1, words) * high[j];
       } else {
         all += of_units.Of(j, 0, words) * (low[j] + high[j]);
       }
+    }
+    if constexpr (Traits::kOffset != 0) {
+      all -= Traits::kOffset * SumsTimes(of_units.bytes, input, quad);
     }
     all += __shfl_xor_sync(kFullWarp, all, 1);
     const float x_scale = input.scale[quad / 2];
     uint32_t word;
     if constexpr (Traits::kMinimum) {
       word = reinterpret_cast<const uint32_t*>(scales)[block];
-      const uint4 sums = reinterpret_cast<const uint4*>(input.sum)[quad];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const HalfScales of_unit = SubScalesOf<kType>(sub, 0, 4 * half + j);
-        const uint32_t two = PartOf(sums, j);
-        all_least += of_unit.min[0] * static_cast<int16_t>(two & 0xFFFF) +
-                     of_unit.min[1] * static_cast<int16_t>(two >> 16);
+      uint32_t minima[kHalves ? 2 : 1];
+      if constexpr (kHalves) {
+        minima[0] = of_units.bytes[0] >> 4 & 0x0F0F0F0F;
+        minima[1] = of_units.bytes[1] >> 4 & 0x0F0F0F0F;
+      } else {
+        minima[0] = reinterpret_cast<const uint32_t*>(sub)[2 + half];
       }
+      int all_least = SumsTimes(minima, input, quad);
       all_least += __shfl_xor_sync(kFullWarp, all_least, 1);
       least_scale[0] = -(BlockMinimum(word) * x_scale);
       least[0] = __int2float_rn(all_least);
@@ -221,6 +262,18 @@ struct Links {
     }
     scale[0] = BlockScale<kType>(word) * x_scale;
     sum[0] = __int2float_rn(all);
+  }
+
+  // A factor for each sum of x that a quad has.
+  template <size_t kWords>
+  static __device__ __forceinline__ int SumsTimes(const uint32_t (&bytes)[kWords],
+                                                  const Input& input, int quad) {
+    if constexpr (kWords == 1) {
+      return LongDot(reinterpret_cast<const uint2*>(input.sum)[quad], bytes[0], 0);
+    } else {
+      const uint4 sums = reinterpret_cast<const uint4*>(input.sum)[quad];
+      return LongDot({sums.z, sums.w}, bytes[1], LongDot({sums.x, sums.y}, bytes[0], 0));
+    }
   }
 };
 
@@ -245,17 +298,22 @@ struct EightFloats {
 
 // Eight neighbours from `column` on, by whole warps; what lies behind the end of their row, at
 // column `end`, is not stored.
-template <int kBlock>
+template <DType kType>
 __device__ __forceinline__ void QuantiseInto(const EightFloats& held, int column, int end,
                                              const Input& input) {
-  constexpr int kSummed = kBlock == 32 ? 32 : 16;
-  const EightQuantised eight = QuantiseEight<kBlock>(held.of);
+  constexpr int kBlock = UnitTraits<kType>::kBlock256 ? 256 : 32;
+  EightQuantised eight = QuantiseEight<kBlock>(held.of);
+  if (kBlock == 256 && kSummed<kType> == 32) {
+    eight.sum += __shfl_xor_sync(kFullWarp, eight.sum, 2);
+  }
   if (column >= end) return;
   const int unit = column / 32, word = column % 32 / 4;
   auto* to = reinterpret_cast<uint32_t*>(input.q + unit / 4 * Input::kPitch + unit % 4 * 4);
   to[4 * word] = eight.words[0];
   to[4 * word + 4] = eight.words[1];
-  if (column % kSummed == 0) input.sum[column / kSummed] = static_cast<int16_t>(eight.sum);
+  if (column % kSummed<kType> == 0) {
+    input.sum[column / kSummed<kType>] = static_cast<int16_t>(eight.sum);
+  }
   if (column % kBlock == 0) input.scale[column / kBlock] = eight.scale;
 }
 

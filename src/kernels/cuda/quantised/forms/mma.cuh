@@ -86,7 +86,7 @@ struct QuadScales {
     }
     const uint32_t byte = kHalves ? bytes[j / 2] >> (16 * (j % 2) + 8 * h) : bytes[0] >> (8 * j);
     if constexpr (kType == DType::kQ2_K) return byte & 15;
-    if constexpr (kType == DType::kQ4_K || kType == DType::kQ5_K) return byte & 63;
+    if constexpr (kType == DType::kQ4_K || kType == DType::kQ5_K) return byte & 255;
     return static_cast<int8_t>(byte);
   }
 };

@@ -207,7 +207,7 @@ class Weights {
 };
 
 // Reads, norms and quantises the row. A warp has 256 neighbours at a time.
-template <int kBlock>
+template <DType kType>
 class InputReader {
   static constexpr int kEarly = kHold - 1;  // groups of weights that registers are left for
 
@@ -234,7 +234,7 @@ class InputReader {
 #pragma unroll
       for (int j = 0; j < kHold; ++j) {
         if (WarpColumn(first + j) < cols_) {
-          QuantiseInto<kBlock>(held[j], Column(first + j), cols_, input);
+          QuantiseInto<kType>(held[j], Column(first + j), cols_, input);
         }
       }
     }
@@ -312,7 +312,7 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
   const int steps = CeilDiv(units, 4 * kQuads);
   std::byte* ring = shared + threadIdx.x / 32 * kStages<S> * S::kBytes;
   Weights<kType, kTile> weights(call, ring, steps);
-  InputReader<kBlock> reader(call);
+  InputReader<kType> reader(call);
   const InputBytes bytes(call.x.cols, kBlock);
   std::byte* at = shared + kWarps * kStages<S> * S::kBytes;
   const Input input = {{at, reinterpret_cast<float*>(at + bytes.q),

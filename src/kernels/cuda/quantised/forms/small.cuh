@@ -39,7 +39,7 @@ struct SmallCall {
 
 // Reads, norms and quantises the row, by as many threads as the block has. A warp has 256
 // neighbours at a time.
-template <int kBlock>
+template <DType kType>
 class SmallReader {
  public:
   static constexpr int kGroups = 2;
@@ -61,7 +61,7 @@ class SmallReader {
     if (call_.norm != nullptr) Norm(input.floats, held);
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      if (WarpColumn(j) < call_.cols) QuantiseInto<kBlock>(held[j], Column(j), call_.cols, input);
+      if (WarpColumn(j) < call_.cols) QuantiseInto<kType>(held[j], Column(j), call_.cols, input);
     }
     __syncthreads();
   }
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(32 * kSmallWarps, 2)
         call.scale_stride, S::kScale);
   }
   CommitCopies();
-  SmallReader<kBlock> reader(call);
+  SmallReader<kType> reader(call);
   const InputBytes bytes(call.cols, kBlock);
   std::byte* at = shared + warps * S::kBytes;
   const Input input = {{at, reinterpret_cast<float*>(at + bytes.q),
@@ -202,7 +202,7 @@ bool LaunchSmallTiles(Stream stream, const Call& one) {
   call.each = int(tiles / blocks);
   call.more = int(tiles % blocks);
   const int working = (call.each + (call.more > 0 ? 1 : 0)) * (gated ? 2 : 1);
-  constexpr int kGroups = SmallReader<32>::kGroups;
+  constexpr int kGroups = SmallReader<kType>::kGroups;
   const int warps = std::max(working, int(CeilDiv<int64_t>(one.x.cols, 256 * kGroups)));
   if (warps > kSmallWarps) return false;
   const int64_t block = UnitTraits<kType>::kBlock256 ? 256 : 32;
