@@ -31,6 +31,10 @@ __device__ void CopyAsync(void* shared, const void* global, bool valid) {
                  : "memory");
   }
 }
+// Into the last cache, where it is worth the while.
+__device__ inline void PrefetchL2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];\n" ::"l"(global));
+}
 __device__ inline void CommitCopies() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
 // Waits until at most the latest kPending groups are on their way.
 template <int kPending>

@@ -61,6 +61,8 @@ template <int kTile, int kRowBytes, int kGroup, int kPitch>
 class PlaneCopies {
  public:
   // Rows [row, row + rows) of a plane; of kTile rows the others become zeros.
+  // kInTurn: one copy of the lanes after another, two of them on their way at a time.
+  template <bool kInTurn = false>
   static __device__ __forceinline__ void Ask(const std::byte* plane, int stride, int row, int rows,
                                              int lane, std::byte* to) {
     const int of_tile = kWide ? 0 : lane / kPieces, at = lane % (kWide ? 32 : kPieces) * kPiece;
@@ -74,6 +76,10 @@ class PlaneCopies {
       const bool valid = more_rows + of_tile < rows && more + at < stride;
       CopyAsync<kPiece>(to + (more_rows * (kRowBytes / kGroup) + more / kGroup) * kPitch,
                         from + more_rows * stride + more, valid);
+      if (kInTurn && i + 1 < kCopies) {
+        CommitCopies();
+        if (i > 0) WaitForCopies<1>();
+      }
     }
   }
 
@@ -88,6 +94,7 @@ class PlaneCopies {
 template <int kTile, int kGroup, int kPitch>
 class PlaneCopies<kTile, 0, kGroup, kPitch> {
  public:
+  template <bool kInTurn = false>
   static __device__ void Ask(const std::byte*, int, int, int, int, std::byte*) {}
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <climits>
 
 #include "kernels/cuda/joined/riders.cuh"
 #include "kernels/cuda/quantised/forms/links.cuh"
@@ -72,8 +73,10 @@ struct InputBytes {
 
 // What a warp works on: tile after tile, and of each one or two matrices.
 struct Walk {
-  int tile = static_cast<int>(blockIdx.x + gridDim.x * (threadIdx.x / 32));
+  int tile;
   int gate = 0;
+
+  __device__ explicit Walk(int warp) : tile(static_cast<int>(blockIdx.x + gridDim.x * warp)) {}
 
   __device__ void Next(const Call& call) {
     if (IsGate(call.op) && gate == 0) {
@@ -95,57 +98,93 @@ struct Walk {
   }
 };
 
-// What a lane copies of one plane: kRowBytes of each row of a tile for a stage, in groups of kGroup
-// bytes that come to lie kPitch apart. Where it begins is found once for a tile; from one copy to
-// the next it is a number of rows and bytes that all lanes share.
-template <int kTile, int kRowBytes, int kGroup, int kPitch>
-class PlaneCopies {
+// What a lane copies of quants or extras, stage after stage: kQuads quads of kGroup bytes of each
+// row of a tile, which come to lie kPitch apart. Where it begins is found once for a tile.
+template <int kTile, int kQuads, int kGroup, int kPitch>
+class QuadCopies {
  public:
-  __device__ __forceinline__ void Seek(const std::byte* plane, int64_t stride, int row) {
-    from_ = plane + (row + Row()) * stride + At();
+  __device__ __forceinline__ void Seek(const std::byte* plane, int stride, int row) {
+    from_ = plane + int64_t{row + Row()} * stride + At();
   }
-  // rows: of the tile that there are. The stride is asked for again: registers are scarce.
-  // kInTurn: one copy of the lanes after another, two of them on their way at a time.
-  template <bool kInTurn = false>
-  __device__ __forceinline__ void Ask(std::byte* to, int64_t row_stride, int step, int rows) const {
-    const int stride = static_cast<int>(row_stride);
-    const int offset = step * kRowBytes;
-    to += (Row() * (kRowBytes / kGroup) + At() / kGroup) * kPitch + At() % kGroup;
+  // left, rows: quads of the row from here on and rows of the tile that there are.
+  __device__ __forceinline__ void Ask(std::byte* to, int stride, int left, int rows) {
+    const std::byte* from = from_;
+    to += (Row() * kQuads + At() / kGroup) * kPitch + At() % kGroup;
 #pragma unroll
-    for (int i = 0; i < kCopies; ++i) {
-      const int more_rows = kWide ? i * 32 / kPieces : i * (32 / kPieces);
-      const int more = kWide ? i * 32 % kPieces * kPiece : 0;
-      if (!kWide && more_rows + Row() >= kTile) break;
-      const bool valid = more_rows + Row() < rows && offset + more + At() < stride;
-      CopyAsync<kPiece>(to + (more_rows * (kRowBytes / kGroup) + more / kGroup) * kPitch,
-                        from_ + more_rows * stride + more + offset, valid);
-      if (kInTurn && i + 1 < kCopies) {
-        CommitCopies();
-        if (i > 0) WaitForCopies<1>();
+    for (int row = 0; row < kTile; row += kRows) {
+#pragma unroll
+      for (int more = 0; more < kRowBytes; more += 32 * kPiece) {
+        const bool valid = row + Row() < rows && (At() + more) / kGroup < left;
+        CopyAsync<kPiece>(to + (row * kQuads + more / kGroup) * kPitch, from + more, valid);
       }
+      from += kRows * stride;
     }
+    from_ += kRowBytes;
   }
 
  private:
-  static constexpr int kPiece = kRowBytes % 16 == 0 ? 16 : 8;
-  static constexpr int kPieces = kRowBytes / kPiece;  // of a row
-  static constexpr bool kWide = kPieces >= 32;        // a copy of all lanes stays in one row
-  static constexpr int kCopies = (kTile * kPieces + 31) / 32;
-  static_assert(kWide ? kPieces % 32 == 0 && 32 * kPiece % kGroup == 0 : 32 % kPieces == 0);
+  static constexpr int kPiece = 16;
+  static constexpr int kRowBytes = kQuads * kGroup;
+  static constexpr int kPieces = std::min(32, kRowBytes / kPiece);  // of a row in one copy
+  static constexpr int kRows = 32 / kPieces;                        // of a copy of all lanes
+  static_assert(32 % kPieces == 0 && kTile % kRows == 0 && kRowBytes % (kPieces * kPiece) == 0);
+  static_assert(kGroup % kPiece == 0 && 32 * kPiece % kGroup == 0);
 
-  static __device__ int Row() { return kWide ? 0 : Lane() / kPieces; }
-  static __device__ int At() { return Lane() % (kWide ? 32 : kPieces) * kPiece; }
+  static __device__ int Row() { return Lane() / kPieces; }
+  static __device__ int At() { return Lane() % kPieces * kPiece; }
   static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
 
   const std::byte* from_;
 };
 // A plane that a type does not have.
-template <int kTile, int kGroup, int kPitch>
-class PlaneCopies<kTile, 0, kGroup, kPitch> {
+template <int kTile, int kQuads, int kPitch>
+class QuadCopies<kTile, kQuads, 0, kPitch> {
  public:
-  __device__ void Seek(const std::byte*, int64_t, int) {}
-  template <bool kInTurn = false>
-  __device__ void Ask(std::byte*, int64_t, int, int) const {}
+  __device__ void Seek(const std::byte*, int, int) {}
+  __device__ void Ask(std::byte*, int, int, int) {}
+};
+
+// The same of scales, of sub-blocks and of blocks: some lanes have these, some those, and all of
+// them are one copy. What there is not is left as it was.
+template <DType kType, int kTile>
+class ScaleCopies {
+  using S = Stage<kType, kTile>;
+
+ public:
+  __device__ __forceinline__ void Seek(const QuantisedMatrix& matrix, int row, int rows) {
+    const QuantisedLayout& layout = matrix.layout;
+    const int of_tile = IsSub() ? Piece() / kSubPieces : Piece() / kScalePieces;
+    const int at = IsSub() ? Piece() % kSubPieces * 16 : Piece() % kScalePieces * kScalePiece;
+    const int stride = static_cast<int>(IsSub() ? layout.sub_stride : layout.scale_stride);
+    from_ =
+        matrix.data + (IsSub() ? layout.sub : layout.scale) + int64_t{row + of_tile} * stride + at;
+    const int quad = IsSub() ? at * S::kQuads / kSubBytes : at * S::kQuads / S::kScaleBytes;
+    quad_ = of_tile < min(kTile, rows) ? quad : INT_MAX;
+  }
+  __device__ __forceinline__ void Ask(std::byte* stage, int left) {
+    std::byte* to = stage + (IsSub() ? S::kSub + Piece() * 16 : S::kScale + Piece() * kScalePiece);
+    if (kScalePiece == 16 || IsSub()) {
+      if (quad_ < left) CopyAsync<16>(to, from_);
+    } else {
+      if (quad_ < left) CopyAsync<kScalePiece>(to, from_);
+    }
+    from_ += IsSub() ? S::kSubBytes : S::kScaleBytes;
+  }
+
+ private:
+  static constexpr int kSubBytes = std::max(16, S::kSubBytes);
+  static constexpr int kSubPieces = kSubBytes / 16;  // of a row
+  static constexpr int kScalePiece = S::kScaleBytes % 16 == 0 ? 16 : 8;
+  static constexpr int kScalePieces = S::kScaleBytes / kScalePiece;
+  static constexpr int kSubs = kTile * S::kSubBytes / 16;
+  static_assert(kSubs + kTile * kScalePieces <= 32 && S::kSubBytes % 16 == 0);
+
+  static __device__ bool IsSub() { return Lane() < kSubs; }
+  static __device__ int Piece() { return Lane() < kSubs ? Lane() : Lane() - kSubs; }
+  static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
+
+  const std::byte* from_;
+  int quad_;  // of a stage: the first that the piece belongs to
 };
 
 // The weights of one warp, stage by stage.
@@ -154,78 +193,70 @@ class Weights {
   using S = Stage<kType, kTile>;
 
  public:
-  __device__ Weights(const Call& call, std::byte* ring, int steps)
-      : call_(call), ring_(ring), steps_(steps) {
+  // quads: of a row.
+  __device__ Weights(const Call& call, const Walk& walk, int quads)
+      : call_(call), quads_(quads), walk_(walk), left_(quads) {
     FindTile();
   }
 
   // Asks for the next stage; for nothing behind the end.
-  __device__ void Load() {
+  __device__ __forceinline__ void Load(std::byte* to) {
     if (walk_.tile < call_.tiles) {
-      std::byte* to = ring_ + stage_ * S::kBytes;
-      const QuantisedLayout& layout = *layout_;
-      quants_.Ask(to, layout.quant_stride, step_, rows_);
-      extra_.Ask(to + S::kExtra, layout.extra_stride, step_, rows_);
-      sub_.Ask(to + S::kSub, layout.sub_stride, step_, rows_);
-      scale_.Ask(to + S::kScale, layout.scale_stride, step_, rows_);
+      const QuantisedLayout& layout = call_.product[0].weight.layout;  // of a row: one for all
+      quants_.Ask(to, static_cast<int>(layout.quant_stride), left_, rows_);
+      extra_.Ask(to + S::kExtra, static_cast<int>(layout.extra_stride), left_, rows_);
+      scales_.Ask(to, left_);
     }
     CommitCopies();
-    if (++stage_ == kStages<S>) stage_ = 0;
-    if (++step_ < steps_) return;
-    step_ = 0;
+    left_ -= S::kQuads;
+    if (left_ > 0) return;
+    left_ = quads_;
     walk_.Next(call_);
     FindTile();
   }
 
  private:
-  __device__ void FindTile() {
+  __device__ __forceinline__ void FindTile() {
     if (walk_.tile >= call_.tiles) return;
     const int which = walk_.Which(call_);
-    layout_ = &call_.product[which].weight.layout;
-    const QuantisedLayout& layout = *layout_;
-    const std::byte* data = call_.product[which].weight.data;
+    const QuantisedMatrix& matrix = call_.product[which].weight;
+    const QuantisedLayout& layout = matrix.layout;
     const int row = walk_.Row(call_, which);
-    rows_ = min(kTile, static_cast<int>(layout.rows) - row);
-    quants_.Seek(data, layout.quant_stride, row);
-    extra_.Seek(data + layout.extra, layout.extra_stride, row);
-    sub_.Seek(data + layout.sub, layout.sub_stride, row);
-    scale_.Seek(data + layout.scale, layout.scale_stride, row);
+    rows_ = static_cast<int>(layout.rows) - row;
+    quants_.Seek(matrix.data, static_cast<int>(layout.quant_stride), row);
+    extra_.Seek(matrix.data + layout.extra, static_cast<int>(layout.extra_stride), row);
+    scales_.Seek(matrix, row, rows_);
   }
 
   const Call& call_;
-  std::byte* const ring_;
-  const int steps_;  // stages of a row
+  const int quads_;
   Walk walk_;
-  int step_ = 0;
-  int stage_ = 0;
-  const QuantisedLayout* layout_ = nullptr;
+  int left_;  // quads of the row that were not asked for
   int rows_ = 0;
-  PlaneCopies<kTile, S::kQuads * S::kQuantBytes, S::kQuantBytes, S::kQuantPitch> quants_;
-  PlaneCopies<kTile, S::kQuads * S::kExtraBytes, S::kExtraBytes, S::kExtraPitch> extra_;
-  PlaneCopies<kTile, S::kSubBytes, S::kSubBytes, S::kSubBytes> sub_;
-  PlaneCopies<kTile, S::kScaleBytes, S::kScaleBytes, S::kScaleBytes> scale_;
+  QuadCopies<kTile, S::kQuads, S::kQuantBytes, S::kQuantPitch> quants_;
+  QuadCopies<kTile, S::kQuads, S::kExtraBytes, S::kExtraPitch> extra_;
+  ScaleCopies<kType, kTile> scales_;
 };
 
 // Reads, norms and quantises the row. A warp has 256 neighbours at a time.
 template <DType kType>
 class InputReader {
-  static constexpr int kEarly = kHold - 1;  // groups of weights that registers are left for
-
  public:
-  // Asks for the norm's weights, which no kernel writes: for those of the first 4,096 columns.
+  // Brings the norm's weights, which no kernel writes, as near as they come without registers: a
+  // thread that held them would hold them, for all the compiler knows, to the end.
   __device__ explicit InputReader(const Call& call)
       : call_(call), cols_(static_cast<int>(call.x.cols)) {
     if (call_.norm.weight == nullptr) return;
 #pragma unroll
-    for (int j = 0; j < kEarly; ++j) {
-      if (Column(j) < cols_) weights_[j].Load(call_.norm.weight + Column(j));
+    for (int j = 0; j < kHold; ++j) {
+      if (Column(j) < cols_) PrefetchL2(call_.norm.weight + Column(j));
     }
   }
 
   __device__ __forceinline__ void Read(const Input& input) {
 #pragma unroll 1
     for (int first = 0; first * kThreads * 8 < cols_; first += kHold) {
-      EightFloats held[kHold];
+      EightFloats held[kHold] = {};
 #pragma unroll
       for (int j = 0; j < kHold; ++j) {
         if (Column(first + j) < cols_) held[j].Load(call_.x.data + Column(first + j));
@@ -251,6 +282,11 @@ class InputReader {
 
   // All of the row is held.
   __device__ __forceinline__ void Norm(float* floats, EightFloats (&held)[kHold]) const {
+    EightFloats weights[kHold] = {};
+#pragma unroll
+    for (int j = 0; j < kHold; ++j) {
+      if (Column(j) < cols_) weights[j].Load(call_.norm.weight + Column(j));
+    }
     const LaneRow lanes(floats, cols_);
 #pragma unroll
     for (int j = 0; j < kHold; ++j) {
@@ -262,10 +298,8 @@ class InputReader {
 #pragma unroll
     for (int j = 0; j < kHold; ++j) {
       if (Column(j) >= cols_) break;
-      EightFloats weights = weights_[j < kEarly ? j : 0];
-      if (j >= kEarly) weights.Load(call_.norm.weight + Column(j));
 #pragma unroll
-      for (int i = 0; i < 8; ++i) held[j].of[i] = (held[j].of[i] * r) * weights.of[i];
+      for (int i = 0; i < 8; ++i) held[j].of[i] = (held[j].of[i] * r) * weights[j].of[i];
       if (blockIdx.x == 0 && call_.norm.h.data != nullptr) {
         held[j].Store(call_.norm.h.data + Column(j));
       }
@@ -274,23 +308,31 @@ class InputReader {
 
   const Call& call_;
   const int cols_;
-  EightFloats weights_[kEarly];
 };
 
 // What becomes of the outputs of a tile: a lane of each row has them.
 struct Outputs {
+  int which = 0;
+  int row = 0;
+  bool mine = false;
+  const uint2* grid = nullptr;
   float up = 0;      // of a gate
   float before = 0;  // of a sum
 
-  // What is read is asked for before the tile is computed.
-  __device__ __forceinline__ void Begin(const Call& call, int row, bool mine) {
+  // What is read is asked for before the tile is computed. A lane has row `of_tile`; or `has` not,
+  // beside another one that has.
+  __device__ __forceinline__ void Begin(const Call& call, const Walk& walk, int of_tile, bool has) {
+    which = walk.Which(call);
+    row = walk.Row(call, which) + of_tile;
+    mine = has && row < static_cast<int>(call.product[which].weight.layout.rows);
+    grid = GridOf(call.product[which].weight);
     if (call.op == OutputOp::kAdd && mine) before = call.sum.data[row];
   }
-  __device__ __forceinline__ void Store(const Call& call, const Walk& walk, int which, int row,
-                                        float total) {
+  __device__ __forceinline__ void Store(const Call& call, float total) {
+    if (!mine) return;
     const QuantisedProduct& product = call.product[which];
     const float y = product.bias != nullptr ? total + product.bias[row] : total;
-    if (walk.gate != 0) {
+    if (IsGate(call.op) && which != 0) {
       product.y.data[row] = Gated(call.op, y, up);
       return;
     }
@@ -308,53 +350,52 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
   extern __shared__ __align__(16) std::byte shared[];
   // At once: what the next kernel does before it waits takes 2 to 3 us.
   LetNextStart();
+  // One for all lanes, which the compiler cannot see otherwise.
+  const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / 32, 0);
+  const int lane = threadIdx.x % 32;
   const int units = static_cast<int>(call.x.cols / 32);
   const int steps = CeilDiv(units, 4 * kQuads);
-  std::byte* ring = shared + threadIdx.x / 32 * kStages<S> * S::kBytes;
-  Weights<kType, kTile> weights(call, ring, steps);
+  std::byte* ring = shared + warp * kStages<S> * S::kBytes;
+  Walk walk(warp);
+  Weights<kType, kTile> weights(call, walk, CeilDiv(units, 4));
   InputReader<kType> reader(call);
   const InputBytes bytes(call.x.cols, kBlock);
   std::byte* at = shared + kWarps * kStages<S> * S::kBytes;
   const Input input = {{at, reinterpret_cast<float*>(at + bytes.q),
                         reinterpret_cast<int16_t*>(at + bytes.q + bytes.scale)},
                        reinterpret_cast<float*>(at + bytes.all())};
-  const int lane = threadIdx.x % 32;
-  Walk walk;
   Outputs outputs;
   float total = 0;
   int step = 0;
-  int stage = 0;
+  int stage = 0;  // bytes of the ring before it
   // A stage is asked for kStages turns before its own. This code runs once, and the fewer
   // instructions it has, the sooner they are here.
 #pragma unroll 1
-  for (int turn = -kStages<S>; turn <= 0 || walk.tile < call.tiles; ++turn) {
-    if (turn < 0) {
-      weights.Load();
-      continue;
+  for (int turn = -kStages<S>;; ++turn) {
+    Links<kType, kTile> links = {};
+    if (turn >= 0) {
+      if (turn == 0) {
+        WaitForInputs();
+        reader.Read(input);
+        if (walk.tile >= call.tiles) return;
+      }
+      if (step == 0) outputs.Begin(call, walk, lane / kQuads, lane % kQuads == 0);
+      WaitForCopies<kStages<S> - 1>();
+      __syncwarp();
+      links.Make(ring + stage, outputs.grid, input, step * kQuads + lane % kQuads);
+      __syncwarp();
     }
-    if (turn == 0) {
-      WaitForInputs();
-      reader.Read(input);
-      if (walk.tile >= call.tiles) return;
-    }
-    const int which = walk.Which(call);
-    const int row = walk.Row(call, which) + lane / kQuads;
-    const bool mine = lane % kQuads == 0 && row < call.product[which].weight.layout.rows;
-    if (step == 0) outputs.Begin(call, row, mine);
-    WaitForCopies<kStages<S> - 1>();
-    __syncwarp();
-    Links<kType, kTile> links;
-    links.Make(ring + stage * S::kBytes, GridOf(call.product[which].weight), input,
-               step * kQuads + lane % kQuads);
-    __syncwarp();
-    weights.Load();
-    if (++stage == kStages<S>) stage = 0;
+    weights.Load(ring + stage);
+    stage += S::kBytes;
+    if (stage == kStages<S> * S::kBytes) stage = 0;
+    if (turn < 0) continue;
     total = links.Chain(total, units - step * 4 * kQuads);
     if (++step < steps) continue;
-    if (mine) outputs.Store(call, walk, which, row, total);
+    outputs.Store(call, total);
     total = 0;
     step = 0;
     walk.Next(call);
+    if (walk.tile >= call.tiles) return;
   }
 }
 

@@ -10,6 +10,8 @@
 namespace reprise::cuda {
 namespace one {
 
+using links::PlaneCopies;
+
 constexpr int kSmallWarps = 16;
 
 struct SmallPart {
@@ -119,18 +121,14 @@ __global__ void __launch_bounds__(32 * kSmallWarps, 2)
   std::byte* stage = shared + warp * S::kBytes;
   if (works) {
     const int rows = min(kTile, part.rows - first);
-    const auto ask = [&](auto copies, const std::byte* plane, int stride, int at) {
-      copies.Seek(plane, stride, first);
-      copies.template Ask<true>(stage + at, stride, 0, rows);
-    };
-    ask(PlaneCopies<kTile, kQuads * S::kQuantBytes, S::kQuantBytes, S::kQuantPitch>{}, part.quants,
-        call.quant_stride, 0);
-    ask(PlaneCopies<kTile, kQuads * S::kExtraBytes, S::kExtraBytes, S::kExtraPitch>{}, part.extra,
-        call.extra_stride, S::kExtra);
-    ask(PlaneCopies<kTile, S::kSubBytes, S::kSubBytes, S::kSubBytes>{}, part.sub, call.sub_stride,
-        S::kSub);
-    ask(PlaneCopies<kTile, S::kScaleBytes, S::kScaleBytes, S::kScaleBytes>{}, part.scale,
-        call.scale_stride, S::kScale);
+    PlaneCopies<kTile, kQuads * S::kQuantBytes, S::kQuantBytes, S::kQuantPitch>::template Ask<true>(
+        part.quants, call.quant_stride, first, rows, lane, stage);
+    PlaneCopies<kTile, kQuads * S::kExtraBytes, S::kExtraBytes, S::kExtraPitch>::template Ask<true>(
+        part.extra, call.extra_stride, first, rows, lane, stage + S::kExtra);
+    PlaneCopies<kTile, S::kSubBytes, S::kSubBytes, S::kSubBytes>::template Ask<true>(
+        part.sub, call.sub_stride, first, rows, lane, stage + S::kSub);
+    PlaneCopies<kTile, S::kScaleBytes, S::kScaleBytes, S::kScaleBytes>::template Ask<true>(
+        part.scale, call.scale_stride, first, rows, lane, stage + S::kScale);
   }
   CommitCopies();
   SmallReader<kType> reader(call);
