@@ -17,6 +17,7 @@ using links::EightFloats;
 using links::Input;
 using links::InputBytes;
 using links::Links;
+using links::Place;
 using links::PlaneCopies;
 using links::Stage;
 
@@ -165,10 +166,12 @@ __device__ __forceinline__ void RunStages(std::byte* shared, int rooms, int stag
     const int i = warp + turn * kWarps;
     WaitForAllBut(depth - 1);
     __syncwarp();
-    constexpr int kAtOnce = UnitTraits<kType>::kBytes ? 2 : 4;  // no registers for more
+    // No registers for more.
+    constexpr int kAtOnce = UnitTraits<kType>::kBytes || kType == DType::kQ5_K ? 2 : 4;
     Links<kType, kTile, kAtOnce> links;
-    links.Make(room(at), grid, input, quad(i) + min(static_cast<int>(threadIdx.x) % kQuads, last));
-    const float total = links.Chain(0, units);
+    links.Make(room(at), grid, input.template From<kType>(quad(i)),
+               Place<kType, kTile>(min(static_cast<int>(threadIdx.x) % kQuads, last)));
+    const float total = links.WholeChain(0, units);
     const int lane = LaneHere();
     if (lane % kQuads == 0) done(i, lane / kQuads, total);
     // No earlier: there are no registers for the links beside it.

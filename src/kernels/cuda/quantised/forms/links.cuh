@@ -33,16 +33,24 @@ struct Stage {
   static constexpr int kBytes = (kScale + kTile * kScaleBytes + 15) / 16 * 16;
 };
 
+// Values of an input whose sum is kept: those that share a scale and a minimum.
+template <DType kType>
+inline constexpr int kSummed = UnitTraits<kType>::kSub == SubScales::kByHalf ? 16 : 32;
+
 // Rows of inputs as a block holds them, one behind another in whole quads.
 struct Input {
   static constexpr int kPitch = PitchOf(128);
   std::byte* q;  // [quads, kPitch]: as in layout.h
   float* scale;  // [columns / block]
   int16_t* sum;  // [columns / kSummed]
+
+  // From a quad on, of 256-blocks an even one.
+  template <DType kType>
+  __device__ __forceinline__ Input From(int quad) const {
+    return {q + quad * kPitch, scale + (UnitTraits<kType>::kBlock256 ? quad / 2 : 4 * quad),
+            sum + quad * (128 / kSummed<kType>)};
+  }
 };
-// Values whose sum is kept: those that share a scale and a minimum.
-template <DType kType>
-inline constexpr int kSummed = UnitTraits<kType>::kSub == SubScales::kByHalf ? 16 : 32;
 // Bytes of each.
 struct InputBytes {
   int q, scale, sum;
@@ -113,6 +121,36 @@ __device__ __forceinline__ int LongDot(uint2 a, uint32_t b, int sum) {
   return __dp2a_hi(static_cast<int>(a.y), static_cast<int>(b), sum);
 }
 
+// Where a lane finds what it needs: bytes from the beginning of a stage, and of the input of it.
+template <DType kType, int kTile>
+struct Place {
+  using Traits = UnitTraits<kType>;
+  using S = Stage<kType, kTile>;
+
+  int quants, extra, sub, scale;
+  int x, x_scale, x_sum;
+
+  // quad: of the input; of a stage lanes hold every kQuads-th the same.
+  __device__ __forceinline__ explicit Place(int quad) {
+    const int lane = threadIdx.x % 32, row = lane / S::kQuads, in_row = lane % S::kQuads;
+    quants = lane * S::kQuantPitch;
+    extra = S::kExtra + lane * S::kExtraPitch;
+    const int block = Traits::kBlock256 ? in_row / 2 : 4 * in_row;
+    const int half = QuadScales<kType>::kHalves ? 8 : 4;
+    sub = S::kSub + row * S::kSubBytes + block * Traits::kSubBytes + in_row % 2 * half;
+    scale = S::kScale + row * S::kScaleBytes + block * (Traits::kMinimum ? 4 : 2);
+    x = quad * Input::kPitch;
+    x_scale = Traits::kBlock256 ? quad / 2 * 4 : quad * 16;
+    x_sum = quad * (256 / kSummed<kType>);
+  }
+  // In registers, not computed anew in every turn of a loop.
+  __device__ __forceinline__ void Keep() {
+    asm volatile(""
+                 : "+r"(quants), "+r"(extra), "+r"(sub), "+r"(scale), "+r"(x), "+r"(x_scale),
+                   "+r"(x_sum));
+  }
+};
+
 // What a lane adds to the chain of its row: a link for each unit, or for a 256-block one, which two
 // neighbours hold. kAtOnce: word pairs of a quad that are in registers, of four.
 template <DType kType, int kTile, int kAtOnce = 4>
@@ -122,17 +160,21 @@ struct Links {
   static constexpr int kQuads = S::kQuads;
   static constexpr int kCount = Traits::kBlock256 ? 1 : 4;
   static constexpr bool kHalves = QuadScales<kType>::kHalves;
+  static constexpr int kStep = Traits::kBlock256 ? 2 : 1;     // quads of a link
+  static constexpr float kSign = Traits::kBlock256 ? -1 : 1;  // of minima
 
   float scale[kCount], sum[kCount];
   float least_scale[kCount], least[kCount];  // of minima
 
-  // Quad `quad` of the input; lanes hold the quads of a stage row by row.
+  // Lanes hold the quads of a stage row by row; `input` from the stage's first on. between(i), i =
+  // 0, ..., 3: work of something else, which the waiting for shared memory leaves time for.
+  template <typename Between>
   __device__ __forceinline__ void Make(const std::byte* stage, const uint2* grid,
-                                       const Input& input, int quad) {
-    const int lane = threadIdx.x % 32;
-    const auto* quants = reinterpret_cast<const uint4*>(stage + lane * S::kQuantPitch);
-    const auto* extra = reinterpret_cast<const uint4*>(stage + S::kExtra + lane * S::kExtraPitch);
-    const auto* x = reinterpret_cast<const uint4*>(input.q + quad * Input::kPitch);
+                                       const Input& input, const Place<kType, kTile>& place,
+                                       const Between& between) {
+    const auto* quants = reinterpret_cast<const uint4*>(stage + place.quants);
+    const auto* extra = reinterpret_cast<const uint4*>(stage + place.extra);
+    const auto* x = reinterpret_cast<const uint4*>(input.q + place.x);
     int low[4] = {}, high[4] = {};
     QuadWords<kType> words;
 #pragma unroll kAtOnce
@@ -143,32 +185,42 @@ struct Links {
       for (int j = 0; j < 4; ++j) {
         AddPair(words.Unit(j), grid, i, PartOf(x_low, j), PartOf(x_high, j), low[j], high[j]);
       }
+      between(i);
     }
     // Of bits, not yet of values: what kOffset makes of them follows from the sums of x.
     if constexpr (Traits::kPlainNibbles) {
 #pragma unroll
       for (int j = 0; j < 4; ++j) high[j] >>= 4;
     }
-    const std::byte* scales = stage + S::kScale + lane / kQuads * S::kScaleBytes;
+    const auto* x_scale = reinterpret_cast<const std::byte*>(input.scale) + place.x_scale;
+    const auto* x_sum = reinterpret_cast<const std::byte*>(input.sum) + place.x_sum;
     if constexpr (Traits::kBlock256) {
-      MakeOne(stage, scales, input, quad, low, high, words);
+      MakeOne(stage + place.sub, stage + place.scale, x_scale, x_sum, low, high, words);
     } else {
-      MakeFour(scales, input, quad, low, high);
+      MakeFour(stage + place.scale, x_scale, x_sum, low, high);
     }
   }
+  __device__ __forceinline__ void Make(const std::byte* stage, const uint2* grid,
+                                       const Input& input, const Place<kType, kTile>& place) {
+    Make(stage, grid, input, place, [](int) {});
+  }
 
-  // The chain of a row over the quads of a stage; `left`: units of the row from there on. Every
-  // lane of a row gets the sum.
-  __device__ __forceinline__ float Chain(float total, int left) const {
-    constexpr int kStep = Traits::kBlock256 ? 2 : 1;
+  // Quarter i of the chain of a row over the quads of a stage. Every lane of a row gets the sum.
+  __device__ __forceinline__ float Chain(float total, int i) const {
+#pragma unroll
+    for (int q = i * kQuads / 4; q < (i + 1) * kQuads / 4; q += kStep) {
+      float mine = total;
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) mine = Add(j, mine);
+      total = __shfl_sync(kFullWarp, mine, q, kQuads);
+    }
+    return total;
+  }
+  // All of it; `left`: units of the row from the stage's first on.
+  __device__ __forceinline__ float WholeChain(float total, int left) const {
     if (left >= 4 * kQuads) {
 #pragma unroll
-      for (int q = 0; q < kQuads; q += kStep) {
-        float mine = total;
-#pragma unroll
-        for (int j = 0; j < kCount; ++j) mine = Add(j, mine);
-        total = __shfl_sync(kFullWarp, mine, q, kQuads);
-      }
+      for (int i = 0; i < 4; ++i) total = Chain(total, i);
       return total;
     }
 #pragma unroll 1
@@ -179,6 +231,18 @@ struct Links {
       total = __shfl_sync(kFullWarp, mine, q, kQuads);
     }
     return total;
+  }
+  // Links that leave a chain as it is, whatever it is: -0 is added.
+  __device__ __forceinline__ void Clear(int j) {
+    scale[j] = -0.0f, sum[j] = 0;
+    least_scale[j] = kSign * -0.0f, least[j] = 0;
+  }
+  // Those of units behind the end of the row.
+  __device__ __forceinline__ void ClearBehind(int left) {
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      if (4 * (static_cast<int>(threadIdx.x) % kQuads) + j >= left) Clear(j);
+    }
   }
 
  private:
@@ -199,43 +263,43 @@ struct Links {
 
   __device__ __forceinline__ float Add(int j, float total) const {
     total = fmaf(scale[j], sum[j], total);
-    return Traits::kMinimum ? fmaf(least_scale[j], least[j], total) : total;
+    return Traits::kMinimum ? fmaf(kSign * least_scale[j], least[j], total) : total;
   }
 
-  __device__ __forceinline__ void MakeFour(const std::byte* scales, const Input& input, int quad,
-                                           const int (&low)[4], const int (&high)[4]) {
-    const float4 four = reinterpret_cast<const float4*>(input.scale)[quad];
-    const float x_scale[4] = {four.x, four.y, four.z, four.w};
-    const int in_stage = threadIdx.x % kQuads;
+  // x_scale, x_sum: of the quad.
+  __device__ __forceinline__ void MakeFour(const std::byte* scales, const std::byte* x_scale,
+                                           const std::byte* x_sum, const int (&low)[4],
+                                           const int (&high)[4]) {
+    const float4 four = *reinterpret_cast<const float4*>(x_scale);
+    const float by[4] = {four.x, four.y, four.z, four.w};
     uint2 sums = {};
     if constexpr (Traits::kMinimum || Traits::kOffset != 0) {
-      sums = reinterpret_cast<const uint2*>(input.sum)[quad];
+      sums = *reinterpret_cast<const uint2*>(x_sum);
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const int x_sum = static_cast<int16_t>((j < 2 ? sums.x : sums.y) >> (16 * (j % 2)));
-      sum[j] = __int2float_rn(low[j] + high[j] - Traits::kOffset * x_sum);
+      const int of_x = static_cast<int16_t>((j < 2 ? sums.x : sums.y) >> (16 * (j % 2)));
+      sum[j] = __int2float_rn(low[j] + high[j] - Traits::kOffset * of_x);
       if constexpr (Traits::kMinimum) {
-        const uint32_t word = PartOf(reinterpret_cast<const uint4*>(scales)[in_stage], j);
-        scale[j] = BlockScale<kType>(word) * x_scale[j];
-        least_scale[j] = BlockMinimum(word) * x_scale[j];
-        least[j] = __int2float_rn(x_sum);
+        const uint32_t word = PartOf(*reinterpret_cast<const uint4*>(scales), j);
+        scale[j] = BlockScale<kType>(word) * by[j];
+        least_scale[j] = BlockMinimum(word) * by[j];
+        least[j] = __int2float_rn(of_x);
       } else {
-        const uint2 halves = reinterpret_cast<const uint2*>(scales)[in_stage];
+        const uint2 halves = *reinterpret_cast<const uint2*>(scales);
         const uint32_t word = (j < 2 ? halves.x : halves.y) >> (16 * (j % 2));
-        scale[j] = BlockScale<kType>(word) * x_scale[j];
+        scale[j] = BlockScale<kType>(word) * by[j];
       }
     }
   }
 
-  __device__ __forceinline__ void MakeOne(const std::byte* stage, const std::byte* scales,
-                                          const Input& input, int quad, const int (&low)[4],
-                                          const int (&high)[4], const QuadWords<kType>& words) {
-    const int block = threadIdx.x % kQuads / 2, half = threadIdx.x % 2;
-    const auto* sub = reinterpret_cast<const uint8_t*>(
-        stage + S::kSub + threadIdx.x % 32 / kQuads * S::kSubBytes + block * Traits::kSubBytes);
+  // sub: of the quad, its scales and eight bytes behind them its minima.
+  __device__ __forceinline__ void MakeOne(const std::byte* sub, const std::byte* scales,
+                                          const std::byte* x_scale, const std::byte* x_sum,
+                                          const int (&low)[4], const int (&high)[4],
+                                          const QuadWords<kType>& words) {
     QuadScales<kType> of_units;
-    of_units.Load(sub, half);
+    of_units.Load(reinterpret_cast<const uint8_t*>(sub), 0);
     int all = 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -245,40 +309,38 @@ struct Links {
         all += of_units.Of(j, 0, words) * (low[j] + high[j]);
       }
     }
-    if constexpr (Traits::kOffset != 0) {
-      all -= Traits::kOffset * SumsTimes(of_units.bytes, input, quad);
-    }
+    if constexpr (Traits::kOffset != 0) all -= Traits::kOffset * SumsTimes(of_units.bytes, x_sum);
     all += __shfl_xor_sync(kFullWarp, all, 1);
-    const float x_scale = input.scale[quad / 2];
+    const float by = *reinterpret_cast<const float*>(x_scale);
     uint32_t word;
     if constexpr (Traits::kMinimum) {
-      word = reinterpret_cast<const uint32_t*>(scales)[block];
+      word = *reinterpret_cast<const uint32_t*>(scales);
       uint32_t minima[kHalves ? 2 : 1];
       if constexpr (kHalves) {
         minima[0] = of_units.bytes[0] >> 4 & 0x0F0F0F0F;
         minima[1] = of_units.bytes[1] >> 4 & 0x0F0F0F0F;
       } else {
-        minima[0] = reinterpret_cast<const uint32_t*>(sub)[2 + half];
+        minima[0] = reinterpret_cast<const uint32_t*>(sub)[2];
       }
-      int all_least = SumsTimes(minima, input, quad);
+      int all_least = SumsTimes(minima, x_sum);
       all_least += __shfl_xor_sync(kFullWarp, all_least, 1);
-      least_scale[0] = -(BlockMinimum(word) * x_scale);
+      least_scale[0] = BlockMinimum(word) * by;
       least[0] = __int2float_rn(all_least);
     } else {
-      word = reinterpret_cast<const uint16_t*>(scales)[block];
+      word = *reinterpret_cast<const uint16_t*>(scales);
     }
-    scale[0] = BlockScale<kType>(word) * x_scale;
+    scale[0] = BlockScale<kType>(word) * by;
     sum[0] = __int2float_rn(all);
   }
 
   // A factor for each sum of x that a quad has.
   template <size_t kWords>
   static __device__ __forceinline__ int SumsTimes(const uint32_t (&bytes)[kWords],
-                                                  const Input& input, int quad) {
+                                                  const std::byte* x_sum) {
     if constexpr (kWords == 1) {
-      return LongDot(reinterpret_cast<const uint2*>(input.sum)[quad], bytes[0], 0);
+      return LongDot(*reinterpret_cast<const uint2*>(x_sum), bytes[0], 0);
     } else {
-      const uint4 sums = reinterpret_cast<const uint4*>(input.sum)[quad];
+      const uint4 sums = *reinterpret_cast<const uint4*>(x_sum);
       return LongDot({sums.z, sums.w}, bytes[1], LongDot({sums.x, sums.y}, bytes[0], 0));
     }
   }

@@ -92,6 +92,10 @@ struct Walk {
     while (tile >= call.begin[which + 1]) ++which;
     return which;
   }
+  template <DType kType>
+  __device__ const uint2* Grid(const Call& call) const {
+    return UnitTraits<kType>::kGrid ? GridOf(call.product[Which(call)].weight) : nullptr;
+  }
   // The first row of the tile.
   __device__ int Row(const Call& call, int which) const {
     return (tile - (IsGate(call.op) ? 0 : call.begin[which])) * call.tile_rows;
@@ -107,7 +111,7 @@ class QuadCopies {
     from_ = plane + int64_t{row + Row()} * stride + At();
   }
   // left, rows: quads of the row from here on and rows of the tile that there are.
-  __device__ __forceinline__ void Ask(std::byte* to, int stride, int left, int rows) {
+  __device__ __forceinline__ void Ask(std::byte* to, unsigned stride, int left, int rows) {
     const std::byte* from = from_;
     to += (Row() * kQuads + At() / kGroup) * kPitch + At() % kGroup;
 #pragma unroll
@@ -141,16 +145,21 @@ template <int kTile, int kQuads, int kPitch>
 class QuadCopies<kTile, kQuads, 0, kPitch> {
  public:
   __device__ void Seek(const std::byte*, int, int) {}
-  __device__ void Ask(std::byte*, int, int, int) {}
+  __device__ void Ask(std::byte*, unsigned, int, int) {}
 };
 
 // The same of scales, of sub-blocks and of blocks: some lanes have these, some those, and all of
-// them are one copy. What there is not is left as it was.
+// them are one copy. What there is not stays as it was or becomes zeros.
 template <DType kType, int kTile>
 class ScaleCopies {
   using S = Stage<kType, kTile>;
 
  public:
+  __device__ __forceinline__ ScaleCopies()
+      : to_(IsSub() ? S::kSub + Piece() * 16 : S::kScale + Piece() * kScalePiece),
+        step_(IsSub() ? S::kSubBytes : S::kScaleBytes) {
+    asm volatile("" : "+r"(to_), "+r"(step_));  // in registers, not computed anew
+  }
   __device__ __forceinline__ void Seek(const QuantisedMatrix& matrix, int row, int rows) {
     const QuantisedLayout& layout = matrix.layout;
     const int of_tile = IsSub() ? Piece() / kSubPieces : Piece() / kScalePieces;
@@ -162,13 +171,13 @@ class ScaleCopies {
     quad_ = of_tile < min(kTile, rows) ? quad : INT_MAX;
   }
   __device__ __forceinline__ void Ask(std::byte* stage, int left) {
-    std::byte* to = stage + (IsSub() ? S::kSub + Piece() * 16 : S::kScale + Piece() * kScalePiece);
-    if (kScalePiece == 16 || IsSub()) {
-      if (quad_ < left) CopyAsync<16>(to, from_);
+    if constexpr (kScalePiece == 16) {
+      CopyAsync<16>(stage + to_, from_, quad_ < left);
     } else {
-      if (quad_ < left) CopyAsync<kScalePiece>(to, from_);
+      if (quad_ < left && IsSub()) CopyAsync<16>(stage + to_, from_);
+      if (quad_ < left && !IsSub()) CopyAsync<kScalePiece>(stage + to_, from_);
     }
-    from_ += IsSub() ? S::kSubBytes : S::kScaleBytes;
+    from_ += static_cast<unsigned>(step_);
   }
 
  private:
@@ -177,14 +186,20 @@ class ScaleCopies {
   static constexpr int kScalePiece = S::kScaleBytes % 16 == 0 ? 16 : 8;
   static constexpr int kScalePieces = S::kScaleBytes / kScalePiece;
   static constexpr int kSubs = kTile * S::kSubBytes / 16;
-  static_assert(kSubs + kTile * kScalePieces <= 32 && S::kSubBytes % 16 == 0);
+  static constexpr int kAll = kSubs + kTile * kScalePieces;
+  static_assert(kAll <= 32 && S::kSubBytes % 16 == 0);
 
   static __device__ bool IsSub() { return Lane() < kSubs; }
-  static __device__ int Piece() { return Lane() < kSubs ? Lane() : Lane() - kSubs; }
-  static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
+  static __device__ int Piece() { return IsSub() ? Lane() : Lane() - kSubs; }
+  // Lanes that would have nothing do what others do: that takes no branch.
+  static __device__ int Lane() {
+    return static_cast<int>(threadIdx.x) % 32 % (kScalePiece == 16 ? kAll : 32);
+  }
 
   const std::byte* from_;
   int quad_;  // of a stage: the first that the piece belongs to
+  int to_;    // bytes of a stage before it
+  int step_;  // bytes from one stage to the next
 };
 
 // The weights of one warp, stage by stage.
@@ -203,8 +218,8 @@ class Weights {
   __device__ __forceinline__ void Load(std::byte* to) {
     if (walk_.tile < call_.tiles) {
       const QuantisedLayout& layout = call_.product[0].weight.layout;  // of a row: one for all
-      quants_.Ask(to, static_cast<int>(layout.quant_stride), left_, rows_);
-      extra_.Ask(to + S::kExtra, static_cast<int>(layout.extra_stride), left_, rows_);
+      quants_.Ask(to, static_cast<unsigned>(layout.quant_stride), left_, rows_);
+      extra_.Ask(to + S::kExtra, static_cast<unsigned>(layout.extra_stride), left_, rows_);
       scales_.Ask(to, left_);
     }
     CommitCopies();
@@ -315,7 +330,6 @@ struct Outputs {
   int which = 0;
   int row = 0;
   bool mine = false;
-  const uint2* grid = nullptr;
   float up = 0;      // of a gate
   float before = 0;  // of a sum
 
@@ -325,7 +339,6 @@ struct Outputs {
     which = walk.Which(call);
     row = walk.Row(call, which) + of_tile;
     mine = has && row < static_cast<int>(call.product[which].weight.layout.rows);
-    grid = GridOf(call.product[which].weight);
     if (call.op == OutputOp::kAdd && mine) before = call.sum.data[row];
   }
   __device__ __forceinline__ void Store(const Call& call, float total) {
@@ -355,47 +368,60 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
   const int lane = threadIdx.x % 32;
   const int units = static_cast<int>(call.x.cols / 32);
   const int steps = CeilDiv(units, 4 * kQuads);
-  std::byte* ring = shared + warp * kStages<S> * S::kBytes;
+  constexpr int kRing = kStages<S> * S::kBytes;
   Walk walk(warp);
   Weights<kType, kTile> weights(call, walk, CeilDiv(units, 4));
   InputReader<kType> reader(call);
   const InputBytes bytes(call.x.cols, kBlock);
-  std::byte* at = shared + kWarps * kStages<S> * S::kBytes;
+  std::byte* at = shared + kWarps * kRing;
   const Input input = {{at, reinterpret_cast<float*>(at + bytes.q),
                         reinterpret_cast<int16_t*>(at + bytes.q + bytes.scale)},
                        reinterpret_cast<float*>(at + bytes.all())};
+  links::Place<kType, kTile> place(lane % kQuads);
+  place.Keep();
   Outputs outputs;
+  Links<kType, kTile> links;  // of the turn before: their chain is made beside other sums
+#pragma unroll
+  for (int j = 0; j < links.kCount; ++j) links.Clear(j);
   float total = 0;
   int step = 0;
-  int stage = 0;  // bytes of the ring before it
+  int stage = warp * kRing;
   // A stage is asked for kStages turns before its own. This code runs once, and the fewer
   // instructions it has, the sooner they are here.
 #pragma unroll 1
   for (int turn = -kStages<S>;; ++turn) {
-    Links<kType, kTile> links = {};
-    if (turn >= 0) {
-      if (turn == 0) {
-        WaitForInputs();
-        reader.Read(input);
-        if (walk.tile >= call.tiles) return;
-      }
-      if (step == 0) outputs.Begin(call, walk, lane / kQuads, lane % kQuads == 0);
+    if (turn == 0) {
+      WaitForInputs();
+      reader.Read(input);
+      if (walk.tile >= call.tiles) return;
+    }
+    if (turn >= 0 && walk.tile < call.tiles) {
       WaitForCopies<kStages<S> - 1>();
       __syncwarp();
-      links.Make(ring + stage, outputs.grid, input, step * kQuads + lane % kQuads);
+      Links<kType, kTile> made;
+      made.Make(shared + stage, walk.Grid<kType>(call), input.From<kType>(step * kQuads), place,
+                [&](int i) { total = links.Chain(total, i); });
+      links = made;
+      const int left = units - step * 4 * kQuads;
+      if (left < 4 * kQuads) links.ClearBehind(left);
       __syncwarp();
+    } else if (turn > 0) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) total = links.Chain(total, i);
     }
-    weights.Load(ring + stage);
+    weights.Load(shared + stage);
     stage += S::kBytes;
-    if (stage == kStages<S> * S::kBytes) stage = 0;
+    if (stage == (warp + 1) * kRing) stage -= kRing;
     if (turn < 0) continue;
-    total = links.Chain(total, units - step * 4 * kQuads);
+    if (step == 0) {
+      if (turn > 0) outputs.Store(call, total);
+      if (walk.tile >= call.tiles) return;
+      total = 0;
+      outputs.Begin(call, walk, lane / kQuads, lane % kQuads == 0);
+    }
     if (++step < steps) continue;
-    outputs.Store(call, total);
-    total = 0;
     step = 0;
     walk.Next(call);
-    if (walk.tile >= call.tiles) return;
   }
 }
 
