@@ -152,11 +152,11 @@ __device__ __forceinline__ void RunStages(std::byte* shared, int rooms, int stag
   const auto every = [&](int all) { return (all - warp + kWarps - 1) / kWarps; };
   const int mine = every(stages), depth = min(every(rooms), kDepth);
   const int last = (units + 3) / 4 - 1;  // quad of a row
-  const auto room = [&](int k) { return shared + (warp + k * kWarps) * S::kBytes; };
+  const auto room = [&](int k) { return (warp + k * kWarps) * S::kBytes; };
   // This code runs once, and the fewer instructions it has, the sooner they are here.
 #pragma unroll 1
   for (int k = 0; k < depth; ++k) {
-    if (k < mine) ask(warp + k * kWarps, room(k));
+    if (k < mine) ask(warp + k * kWarps, shared + room(k));
     CommitCopies();
   }
   read();
@@ -169,14 +169,14 @@ __device__ __forceinline__ void RunStages(std::byte* shared, int rooms, int stag
     // No registers for more.
     constexpr int kAtOnce = UnitTraits<kType>::kBytes || kType == DType::kQ5_K ? 2 : 4;
     Links<kType, kTile, kAtOnce> links;
-    links.Make(room(at), grid, input.template From<kType>(quad(i)),
+    links.Make(shared, room(at), grid, input.template From<kType>(quad(i)),
                Place<kType, kTile>(min(static_cast<int>(threadIdx.x) % kQuads, last)));
     const float total = links.WholeChain(0, units);
     const int lane = LaneHere();
     if (lane % kQuads == 0) done(i, lane / kQuads, total);
     // No earlier: there are no registers for the links beside it.
     __syncwarp();
-    if (turn + depth < mine) ask(i + depth * kWarps, room(at));
+    if (turn + depth < mine) ask(i + depth * kWarps, shared + room(at));
     CommitCopies();
     if (++at == depth) at = 0;
   }

@@ -10,9 +10,19 @@
 // it makes all integer sums, and the chain of a row walks over the lanes that have it.
 namespace reprise::cuda::links {
 
-// From one quad to the next: odd multiples of 16 bytes, so that eight lanes meet all banks.
-constexpr int PitchOf(int quad_bytes) {
-  return quad_bytes % 32 == 0 && quad_bytes > 0 ? quad_bytes + 16 : quad_bytes;
+// Eight lanes that read the same piece (16 bytes) of neighbouring quads meet all banks: quads of
+// eight pieces lie an odd number of pieces apart; in those of two or four, which shall take no more
+// room than they need, piece w lies where piece w ^ TurnOf(quad) would.
+constexpr int PitchOf(int quad_bytes) { return quad_bytes == 128 ? 144 : quad_bytes; }
+template <int kQuadBytes>
+__device__ __forceinline__ int TurnOf(int quad) {
+  return kQuadBytes == 64 ? quad / 2 % 4 : kQuadBytes == 32 ? quad / 4 % 2 : 0;
+}
+// Piece w of a quad whose first is at `at`; quads are multiples of kQuadBytes from where bytes are
+// counted.
+template <int kQuadBytes>
+__device__ __forceinline__ int PieceAt(int at, int w) {
+  return kQuadBytes == 64 || kQuadBytes == 32 ? at ^ (16 * w) : at + 16 * w;
 }
 
 // What a stage holds: of each plane (layout.h) the part of kTile rows.
@@ -30,7 +40,7 @@ struct Stage {
   static constexpr int kExtra = kTile * kQuads * kQuantPitch;
   static constexpr int kSub = kExtra + kTile * kQuads * kExtraPitch;
   static constexpr int kScale = kSub + kTile * kSubBytes;
-  static constexpr int kBytes = (kScale + kTile * kScaleBytes + 15) / 16 * 16;
+  static constexpr int kBytes = (kScale + kTile * kScaleBytes + 63) / 64 * 64;
 };
 
 // Values of an input whose sum is kept: those that share a scale and a minimum.
@@ -75,7 +85,9 @@ class PlaneCopies {
                                              int lane, std::byte* to) {
     const int of_tile = kWide ? 0 : lane / kPieces, at = lane % (kWide ? 32 : kPieces) * kPiece;
     const std::byte* from = plane + int64_t{row + of_tile} * stride + at;
-    to += (of_tile * (kRowBytes / kGroup) + at / kGroup) * kPitch + at % kGroup;
+    const int quad = of_tile * (kRowBytes / kGroup) + at / kGroup;
+    const int turn = kRowBytes > kGroup ? TurnOf<kGroup>(quad) * 16 : 0;
+    to += quad * kPitch + (at % kGroup ^ turn);
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
       const int more_rows = kWide ? i * 32 / kPieces : i * (32 / kPieces);
@@ -133,8 +145,8 @@ struct Place {
   // quad: of the input; of a stage lanes hold every kQuads-th the same.
   __device__ __forceinline__ explicit Place(int quad) {
     const int lane = threadIdx.x % 32, row = lane / S::kQuads, in_row = lane % S::kQuads;
-    quants = lane * S::kQuantPitch;
-    extra = S::kExtra + lane * S::kExtraPitch;
+    quants = lane * S::kQuantPitch + TurnOf<S::kQuantBytes>(lane) * 16;
+    extra = S::kExtra + lane * S::kExtraPitch + TurnOf<S::kExtraBytes>(lane) * 16;
     const int block = Traits::kBlock256 ? in_row / 2 : 4 * in_row;
     const int half = QuadScales<kType>::kHalves ? 8 : 4;
     sub = S::kSub + row * S::kSubBytes + block * Traits::kSubBytes + in_row % 2 * half;
@@ -166,20 +178,29 @@ struct Links {
   float scale[kCount], sum[kCount];
   float least_scale[kCount], least[kCount];  // of minima
 
-  // Lanes hold the quads of a stage row by row; `input` from the stage's first on. between(i), i =
-  // 0, ..., 3: work of something else, which the waiting for shared memory leaves time for.
+  // The stage at shared + at, a multiple of 64. Lanes hold its quads row by row; `input` from the
+  // stage's first on. between(i), i = 0, ..., 3: work of something else, which the waiting for
+  // shared memory leaves time for.
   template <typename Between>
-  __device__ __forceinline__ void Make(const std::byte* stage, const uint2* grid,
+  __device__ __forceinline__ void Make(const std::byte* shared, int at, const uint2* grid,
                                        const Input& input, const Place<kType, kTile>& place,
                                        const Between& between) {
-    const auto* quants = reinterpret_cast<const uint4*>(stage + place.quants);
-    const auto* extra = reinterpret_cast<const uint4*>(stage + place.extra);
+    const std::byte* stage = shared + at;
     const auto* x = reinterpret_cast<const uint4*>(input.q + place.x);
     int low[4] = {}, high[4] = {};
     QuadWords<kType> words;
 #pragma unroll kAtOnce
     for (int i = 0; i < 4; ++i) {
-      words.Load(quants, extra, i);
+      using Words = UnitWords<kType>;
+#pragma unroll
+      for (int k = 0; k < Words::kQuants; ++k) {
+        const int piece = PieceAt<S::kQuantBytes>(at + place.quants, Words::Quant(i, k));
+        words.quants[k] = *reinterpret_cast<const uint4*>(shared + piece);
+      }
+      if constexpr (Words::kExtras > 0) {
+        const int piece = PieceAt<S::kExtraBytes>(at + place.extra, Words::Extra(i));
+        words.extra = *reinterpret_cast<const uint4*>(shared + piece);
+      }
       const uint4 x_low = x[i], x_high = x[4 + i];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
@@ -200,9 +221,9 @@ struct Links {
       MakeFour(stage + place.scale, x_scale, x_sum, low, high);
     }
   }
-  __device__ __forceinline__ void Make(const std::byte* stage, const uint2* grid,
+  __device__ __forceinline__ void Make(const std::byte* shared, int at, const uint2* grid,
                                        const Input& input, const Place<kType, kTile>& place) {
-    Make(stage, grid, input, place, [](int) {});
+    Make(shared, at, grid, input, place, [](int) {});
   }
 
   // Quarter i of the chain of a row over the quads of a stage. Every lane of a row gets the sum.

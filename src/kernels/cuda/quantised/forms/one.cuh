@@ -113,7 +113,8 @@ class QuadCopies {
   // left, rows: quads of the row from here on and rows of the tile that there are.
   __device__ __forceinline__ void Ask(std::byte* to, unsigned stride, int left, int rows) {
     const std::byte* from = from_;
-    to += (Row() * kQuads + At() / kGroup) * kPitch + At() % kGroup;
+    const int quad = Row() * kQuads + At() / kGroup;
+    to += quad * kPitch + (At() % kGroup ^ links::TurnOf<kGroup>(quad) * 16);
 #pragma unroll
     for (int row = 0; row < kTile; row += kRows) {
 #pragma unroll
@@ -399,7 +400,7 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
       WaitForCopies<kStages<S> - 1>();
       __syncwarp();
       Links<kType, kTile> made;
-      made.Make(shared + stage, walk.Grid<kType>(call), input.From<kType>(step * kQuads), place,
+      made.Make(shared, stage, walk.Grid<kType>(call), input.From<kType>(step * kQuads), place,
                 [&](int i) { total = links.Chain(total, i); });
       links = made;
       const int left = units - step * 4 * kQuads;

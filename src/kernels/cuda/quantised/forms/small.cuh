@@ -148,7 +148,8 @@ __global__ void __launch_bounds__(32 * kSmallWarps, 2)
   float y = 0;
   if (works) {
     Links<kType, kTile> links;
-    links.Make(stage, part.grid, input, links::Place<kType, kTile>(lane % kQuads));
+    links.Make(shared, warp * S::kBytes, part.grid, input,
+               links::Place<kType, kTile>(lane % kQuads));
     y = links.WholeChain(0, call.cols / 32);
   }
   if (mine && part.bias != nullptr) y = y + part.bias[row];
