@@ -49,7 +49,7 @@ MUTANTS = [
      "if (first + r >= y.cols || begin + t >= end) continue;",
      "if (first + r >= y.cols || begin + t >= end || begin + t == 5) continue;", None, "ExpertKernels.ProductF32"),
     ("rounds_to_zero", "quantised/quantise.cuh",
-     "__float2int_rn(value[i] * inverse)", "__float2int_rz(value[i] * inverse)", "quantised/quantise.cu",
+     "__fadd_rn(__fmul_rn(", "__fadd_rz(__fmul_rn(", "quantised/quantise.cu",
      "*QuantisedProducts.EveryNumberOfRows*"),
     ("fold_of_one_row", "quantised/forms/single_256.cu",
      "    for (int s = 0; s < 8; ++s) {\n      of_block.sum",

@@ -260,8 +260,8 @@ class InputReader {
  public:
   // Brings the norm's weights, which no kernel writes, as near as they come without registers: a
   // thread that held them would hold them, for all the compiler knows, to the end.
-  __device__ explicit InputReader(const Call& call)
-      : call_(call), cols_(static_cast<int>(call.x.cols)) {
+  __device__ InputReader(const Call& call, int warp)
+      : call_(call), cols_(static_cast<int>(call.x.cols)), warp_(warp) {
     if (call_.norm.weight == nullptr) return;
 #pragma unroll
     for (int j = 0; j < kHold; ++j) {
@@ -270,30 +270,38 @@ class InputReader {
   }
 
   __device__ __forceinline__ void Read(const Input& input) {
+    EightFloats held[kHold];
+    Load(0, held);
+    if (call_.norm.weight != nullptr) Norm(input.floats, held);
 #pragma unroll 1
-    for (int first = 0; first * kThreads * 8 < cols_; first += kHold) {
-      EightFloats held[kHold] = {};
-#pragma unroll
-      for (int j = 0; j < kHold; ++j) {
-        if (Column(first + j) < cols_) held[j].Load(call_.x.data + Column(first + j));
-      }
-      if (call_.norm.weight != nullptr) Norm(input.floats, held);
+    for (int first = 0;; first += kHold) {
+      EightFloats next[kHold];  // on their way meanwhile
+      Load(first + kHold, next);
 #pragma unroll
       for (int j = 0; j < kHold; ++j) {
         if (WarpColumn(first + j) < cols_) {
           QuantiseInto<kType>(held[j], Column(first + j), cols_, input);
         }
       }
+      if ((first + kHold) * kThreads * 8 >= cols_) break;
+#pragma unroll
+      for (int j = 0; j < kHold; ++j) held[j] = next[j];
     }
     __syncthreads();
   }
 
  private:
-  __device__ static int WarpColumn(int j) {
-    return (j * kWarps + static_cast<int>(threadIdx.x) / 32) * 256;
-  }
-  __device__ static int Column(int j) {
+  __device__ int WarpColumn(int j) const { return (j * kWarps + warp_) * 256; }
+  __device__ int Column(int j) const {
     return WarpColumn(j) + static_cast<int>(threadIdx.x) % 32 * 8;
+  }
+  // Zeros behind the end.
+  __device__ __forceinline__ void Load(int first, EightFloats (&held)[kHold]) const {
+#pragma unroll
+    for (int j = 0; j < kHold; ++j) {
+      held[j] = {};
+      if (Column(first + j) < cols_) held[j].Load(call_.x.data + Column(first + j));
+    }
   }
 
   // All of the row is held.
@@ -324,6 +332,7 @@ class InputReader {
 
   const Call& call_;
   const int cols_;
+  const int warp_;
 };
 
 // What becomes of the outputs of a tile: a lane of each row has them.
@@ -372,7 +381,7 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
   constexpr int kRing = kStages<S> * S::kBytes;
   Walk walk(warp);
   Weights<kType, kTile> weights(call, walk, CeilDiv(units, 4));
-  InputReader<kType> reader(call);
+  InputReader<kType> reader(call, warp);
   const InputBytes bytes(call.x.cols, kBlock);
   std::byte* at = shared + kWarps * kRing;
   const Input input = {{at, reinterpret_cast<float*>(at + bytes.q),
