@@ -59,16 +59,6 @@ __device__ float BlockScale(uint32_t scales) {
 // m or dmin.
 __device__ inline float BlockMinimum(uint32_t scales) { return FromHalf(scales >> 16); }
 
-// Byte k of a word.
-__device__ inline int ByteOf(uint32_t word, int k) {
-  return static_cast<int>(__byte_perm(word, 0, 0x4440 + k));
-}
-__device__ inline int SignedByteOf(uint32_t word, int k) {
-  int byte;  // the others repeat its sign
-  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(byte) : "r"(word), "r"((8 + k) * 0x1110 + k));
-  return byte;
-}
-
 // v - c in each byte; v, c <= 127.
 __device__ inline uint32_t SubtractBytes(uint32_t v, uint32_t c) {
   return ((v | 0x80808080) - c * 0x01010101u) ^ 0x80808080;

@@ -122,6 +122,16 @@ __device__ __forceinline__ uint32_t PartOf(const uint4& four, int j) {
   return j == 0 ? four.x : j == 1 ? four.y : j == 2 ? four.z : four.w;
 }
 
+// Byte k of a word.
+__device__ __forceinline__ int ByteOf(uint32_t word, int k) {
+  return static_cast<int>(__byte_perm(word, 0, 0x4440 + k));
+}
+__device__ __forceinline__ int SignedByteOf(uint32_t word, int k) {
+  int byte;  // the others repeat its sign
+  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(byte) : "r"(word), "r"((8 + k) * 0x1110 + k));
+  return byte;
+}
+
 // sum + the products of four unsigned with four signed bytes.
 __device__ __forceinline__ int UnsignedDot(uint32_t a, uint32_t b, int sum) {
   asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
@@ -325,9 +335,9 @@ struct Links {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       if constexpr (kHalves) {
-        all += of_units.Of(j, 0, words) * low[j] + of_units.Of(j, 1, words) * high[j];
+        all += ScaleOf(of_units, j, 0, words) * low[j] + ScaleOf(of_units, j, 1, words) * high[j];
       } else {
-        all += of_units.Of(j, 0, words) * (low[j] + high[j]);
+        all += ScaleOf(of_units, j, 0, words) * (low[j] + high[j]);
       }
     }
     if constexpr (Traits::kOffset != 0) all -= Traits::kOffset * SumsTimes(of_units.bytes, x_sum);
@@ -352,6 +362,17 @@ struct Links {
     }
     scale[0] = BlockScale<kType>(word) * by;
     sum[0] = __int2float_rn(all);
+  }
+
+  // QuadScales::Of in one instruction; tiles have no registers for what it needs.
+  static __device__ __forceinline__ int ScaleOf(const QuadScales<kType>& scales, int j, int h,
+                                                const QuadWords<kType>& words) {
+    if constexpr (Traits::kGrid) return scales.Of(j, h, words);
+    const uint32_t word = scales.bytes[kHalves ? j / 2 : 0];
+    const int byte = kHalves ? 2 * (j % 2) + h : j;
+    if constexpr (kType == DType::kQ2_K) return ByteOf(word & 0x0F0F0F0F, byte);
+    if constexpr (Traits::kMinimum) return ByteOf(word, byte);
+    return SignedByteOf(word, byte);
   }
 
   // A factor for each sum of x that a quad has.

@@ -84,11 +84,10 @@ struct QuadScales {
     if constexpr (kType == DType::kIQ2_XXS) {
       return 2 * static_cast<int>(words.Unit(j).quants[1] >> 28) + 1;
     }
-    const uint32_t word = bytes[kHalves ? j / 2 : 0];
-    const int byte = kHalves ? 2 * (j % 2) + h : j;
-    if constexpr (kType == DType::kQ2_K) return ByteOf(word & 0x0F0F0F0F, byte);
-    if constexpr (kType == DType::kQ4_K || kType == DType::kQ5_K) return ByteOf(word, byte);
-    return SignedByteOf(word, byte);
+    const uint32_t byte = kHalves ? bytes[j / 2] >> (16 * (j % 2) + 8 * h) : bytes[0] >> (8 * j);
+    if constexpr (kType == DType::kQ2_K) return byte & 15;
+    if constexpr (kType == DType::kQ4_K || kType == DType::kQ5_K) return byte & 63;
+    return static_cast<int8_t>(byte);
   }
 };
 
