@@ -98,16 +98,37 @@ class LaneRow {
   __device__ __forceinline__ float SumOfSquares() const {
     const int links = cols_ / kNormLanes;
     const float* mine = memory_ + threadIdx.x % kNormLanes * Pitch(cols_);
+    // Read in batches, each while the one before it is summed.
+    constexpr int kBatch = 2;
+    const int whole = links / (4 * kBatch) * (4 * kBatch);
+    float4 next[kBatch] = {};
+    const auto read = [&](int from) {
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) {
+        next[j] = *reinterpret_cast<const float4*>(mine + from + 4 * j);
+      }
+    };
     float sum = 0;
-    int i = 0;
-#pragma unroll 4
-    for (; i + 4 <= links; i += 4) {
-      const float4 four = *reinterpret_cast<const float4*>(mine + i);
+    const auto add = [&](const float4& four) {
       sum = fmaf(four.x, four.x, sum);
       sum = fmaf(four.y, four.y, sum);
       sum = fmaf(four.z, four.z, sum);
       sum = fmaf(four.w, four.w, sum);
+    };
+    int i = 0;
+    if (whole > 0) read(0);
+#pragma unroll 2
+    while (i < whole) {
+      float4 now[kBatch];
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) now[j] = next[j];
+      i += 4 * kBatch;
+      read(i < whole ? i : 0);
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) add(now[j]);
     }
+#pragma unroll 1
+    for (; i + 4 <= links; i += 4) add(*reinterpret_cast<const float4*>(mine + i));
 #pragma unroll 1
     for (; i < links; ++i) sum = fmaf(mine[i], mine[i], sum);
     return SumLanes(sum);
