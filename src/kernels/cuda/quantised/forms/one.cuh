@@ -11,10 +11,10 @@
 
 // A warp takes four rows of weights (a tile) over all of k, through a ring of its own: a stage is
 // eight quads of each row, and a lane has one quad, of which it makes all integer sums. The chain
-// of a row walks over the eight lanes that have it. So warps never wait for each other; the first
-// stages are asked for before the kernel in front has ended. Where that would leave warps without
-// work, tiles have two rows, and stages sixteen quads of each: a warp is bound by the latency of
-// its stages, one after another, and has half as many.
+// of a row walks over the eight lanes that have it, beside the sums of the next stage. So warps
+// never wait for each other; the first stages are asked for before the kernel in front has ended.
+// Where that would leave warps without work, tiles have two rows, and stages sixteen quads of each:
+// a warp is bound by the latency of its stages, one after another, and has half as many.
 namespace reprise::cuda {
 namespace one {
 
@@ -102,13 +102,20 @@ struct Walk {
   }
 };
 
+// Of so many rows, in one instruction.
+__device__ __forceinline__ uint64_t Bytes(int rows, unsigned stride) {
+  uint64_t bytes;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(bytes) : "r"(rows), "r"(stride));
+  return bytes;
+}
+
 // What a lane copies of quants or extras, stage after stage: kQuads quads of kGroup bytes of each
 // row of a tile, which come to lie kPitch apart. Where it begins is found once for a tile.
 template <int kTile, int kQuads, int kGroup, int kPitch>
 class QuadCopies {
  public:
-  __device__ __forceinline__ void Seek(const std::byte* plane, int stride, int row) {
-    from_ = plane + int64_t{row + Row()} * stride + At();
+  __device__ __forceinline__ void Seek(const std::byte* plane, unsigned stride, int row) {
+    from_ = plane + Bytes(row + Row(), stride) + At();
   }
   // left, rows: quads of the row from here on and rows of the tile that there are.
   __device__ __forceinline__ void Ask(std::byte* to, unsigned stride, int left, int rows) {
@@ -145,7 +152,7 @@ class QuadCopies {
 template <int kTile, int kQuads, int kPitch>
 class QuadCopies<kTile, kQuads, 0, kPitch> {
  public:
-  __device__ void Seek(const std::byte*, int, int) {}
+  __device__ void Seek(const std::byte*, unsigned, int) {}
   __device__ void Ask(std::byte*, unsigned, int, int) {}
 };
 
@@ -165,9 +172,8 @@ class ScaleCopies {
     const QuantisedLayout& layout = matrix.layout;
     const int of_tile = IsSub() ? Piece() / kSubPieces : Piece() / kScalePieces;
     const int at = IsSub() ? Piece() % kSubPieces * 16 : Piece() % kScalePieces * kScalePiece;
-    const int stride = static_cast<int>(IsSub() ? layout.sub_stride : layout.scale_stride);
-    from_ =
-        matrix.data + (IsSub() ? layout.sub : layout.scale) + int64_t{row + of_tile} * stride + at;
+    const auto stride = static_cast<unsigned>(IsSub() ? layout.sub_stride : layout.scale_stride);
+    from_ = matrix.data + (IsSub() ? layout.sub : layout.scale) + Bytes(row + of_tile, stride) + at;
     const int quad = IsSub() ? at * S::kQuads / kSubBytes : at * S::kQuads / S::kScaleBytes;
     quad_ = of_tile < min(kTile, rows) ? quad : INT_MAX;
   }
@@ -239,8 +245,8 @@ class Weights {
     const QuantisedLayout& layout = matrix.layout;
     const int row = walk_.Row(call_, which);
     rows_ = static_cast<int>(layout.rows) - row;
-    quants_.Seek(matrix.data, static_cast<int>(layout.quant_stride), row);
-    extra_.Seek(matrix.data + layout.extra, static_cast<int>(layout.extra_stride), row);
+    quants_.Seek(matrix.data, static_cast<unsigned>(layout.quant_stride), row);
+    extra_.Seek(matrix.data + layout.extra, static_cast<unsigned>(layout.extra_stride), row);
     scales_.Seek(matrix, row, rows_);
   }
 
