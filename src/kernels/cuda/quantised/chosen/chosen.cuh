@@ -171,7 +171,7 @@ __device__ __forceinline__ void RunStages(std::byte* shared, int rooms, int stag
     Links<kType, kTile, kAtOnce> links;
     links.Make(shared, room(at), grid, input.template From<kType>(quad(i)),
                Place<kType, kTile>(min(static_cast<int>(threadIdx.x) % kQuads, last)));
-    const float total = links.WholeChain(0, units);
+    const float total = links.Chain(0, units);
     const int lane = LaneHere();
     if (lane % kQuads == 0) done(i, lane / kQuads, total);
     // No earlier: there are no registers for the links beside it.

@@ -189,12 +189,9 @@ struct Links {
   float least_scale[kCount], least[kCount];  // of minima
 
   // The stage at shared + at, a multiple of 64. Lanes hold its quads row by row; `input` from the
-  // stage's first on. between(i), i = 0, ..., 3: work of something else, which the waiting for
-  // shared memory leaves time for.
-  template <typename Between>
+  // stage's first on.
   __device__ __forceinline__ void Make(const std::byte* shared, int at, const uint2* grid,
-                                       const Input& input, const Place<kType, kTile>& place,
-                                       const Between& between) {
+                                       const Input& input, const Place<kType, kTile>& place) {
     const std::byte* stage = shared + at;
     const auto* x = reinterpret_cast<const uint4*>(input.q + place.x);
     int low[4] = {}, high[4] = {};
@@ -216,7 +213,6 @@ struct Links {
       for (int j = 0; j < 4; ++j) {
         AddPair(words.Unit(j), grid, i, PartOf(x_low, j), PartOf(x_high, j), low[j], high[j]);
       }
-      between(i);
     }
     // Of bits, not yet of values: what kOffset makes of them follows from the sums of x.
     if constexpr (Traits::kPlainNibbles) {
@@ -231,27 +227,17 @@ struct Links {
       MakeFour(stage + place.scale, x_scale, x_sum, low, high);
     }
   }
-  __device__ __forceinline__ void Make(const std::byte* shared, int at, const uint2* grid,
-                                       const Input& input, const Place<kType, kTile>& place) {
-    Make(shared, at, grid, input, place, [](int) {});
-  }
-
-  // Quarter i of the chain of a row over the quads of a stage. Every lane of a row gets the sum.
-  __device__ __forceinline__ float Chain(float total, int i) const {
-#pragma unroll
-    for (int q = i * kQuads / 4; q < (i + 1) * kQuads / 4; q += kStep) {
-      float mine = total;
-#pragma unroll
-      for (int j = 0; j < kCount; ++j) mine = Add(j, mine);
-      total = __shfl_sync(kFullWarp, mine, q, kQuads);
-    }
-    return total;
-  }
-  // All of it; `left`: units of the row from the stage's first on.
-  __device__ __forceinline__ float WholeChain(float total, int left) const {
+  // The chain of a row over the quads of a stage; `left`: units of the row from there on. Every
+  // lane of a row gets the sum.
+  __device__ __forceinline__ float Chain(float total, int left) const {
     if (left >= 4 * kQuads) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) total = Chain(total, i);
+      for (int q = 0; q < kQuads; q += kStep) {
+        float mine = total;
+#pragma unroll
+        for (int j = 0; j < kCount; ++j) mine = Add(j, mine);
+        total = __shfl_sync(kFullWarp, mine, q, kQuads);
+      }
       return total;
     }
 #pragma unroll 1
@@ -262,18 +248,6 @@ struct Links {
       total = __shfl_sync(kFullWarp, mine, q, kQuads);
     }
     return total;
-  }
-  // Links that leave a chain as it is, whatever it is: -0 is added.
-  __device__ __forceinline__ void Clear(int j) {
-    scale[j] = -0.0f, sum[j] = 0;
-    least_scale[j] = kSign * -0.0f, least[j] = 0;
-  }
-  // Those of units behind the end of the row.
-  __device__ __forceinline__ void ClearBehind(int left) {
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) {
-      if (4 * (static_cast<int>(threadIdx.x) % kQuads) + j >= left) Clear(j);
-    }
   }
 
  private:

@@ -49,9 +49,10 @@ struct Call {
   View sum;
 };
 
-// Stages of a warp's ring: small ones need more of them to keep as many bytes on their way.
+// Stages of a warp's ring: small ones need more of them to keep as many bytes on their way. More
+// than three are asked for in front of what the kernel before still needs.
 template <typename Stage>
-inline constexpr int kStages = std::min(4, int(kRingBytes / (kWarps * Stage::kBytes)));
+inline constexpr int kStages = std::min(3, int(kRingBytes / (kWarps * Stage::kBytes)));
 
 // The row of inputs as a block holds it.
 struct Input : links::Input {
@@ -396,9 +397,6 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
   links::Place<kType, kTile> place(lane % kQuads);
   place.Keep();
   Outputs outputs;
-  Links<kType, kTile> links;  // of the turn before: their chain is made beside other sums
-#pragma unroll
-  for (int j = 0; j < links.kCount; ++j) links.Clear(j);
   float total = 0;
   int step = 0;
   int stage = warp * kRing;
@@ -411,33 +409,25 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
       reader.Read(input);
       if (walk.tile >= call.tiles) return;
     }
-    if (turn >= 0 && walk.tile < call.tiles) {
+    Links<kType, kTile> links = {};
+    if (turn >= 0) {
+      if (step == 0) outputs.Begin(call, walk, lane / kQuads, lane % kQuads == 0);
       WaitForCopies<kStages<S> - 1>();
       __syncwarp();
-      Links<kType, kTile> made;
-      made.Make(shared, stage, walk.Grid<kType>(call), input.From<kType>(step * kQuads), place,
-                [&](int i) { total = links.Chain(total, i); });
-      links = made;
-      const int left = units - step * 4 * kQuads;
-      if (left < 4 * kQuads) links.ClearBehind(left);
+      links.Make(shared, stage, walk.Grid<kType>(call), input.From<kType>(step * kQuads), place);
       __syncwarp();
-    } else if (turn > 0) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) total = links.Chain(total, i);
     }
     weights.Load(shared + stage);
     stage += S::kBytes;
     if (stage == (warp + 1) * kRing) stage -= kRing;
     if (turn < 0) continue;
-    if (step == 0) {
-      if (turn > 0) outputs.Store(call, total);
-      if (walk.tile >= call.tiles) return;
-      total = 0;
-      outputs.Begin(call, walk, lane / kQuads, lane % kQuads == 0);
-    }
+    total = links.Chain(total, units - step * 4 * kQuads);
     if (++step < steps) continue;
+    outputs.Store(call, total);
+    total = 0;
     step = 0;
     walk.Next(call);
+    if (walk.tile >= call.tiles) return;
   }
 }
 

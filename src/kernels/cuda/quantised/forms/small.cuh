@@ -13,6 +13,9 @@ namespace one {
 using links::PlaneCopies;
 
 constexpr int kSmallWarps = 16;
+// Of a block, at least: beside two of them there is room for the recurrence or the attention that
+// comes between, and not for a third, whose weights would come too early.
+constexpr size_t kSmallShared = 80 << 10;
 
 struct SmallPart {
   const std::byte* quants;
@@ -105,7 +108,6 @@ __global__ void __launch_bounds__(32 * kSmallWarps, 2)
   constexpr int kBlock = UnitTraits<kType>::kBlock256 ? 256 : 32;
   extern __shared__ __align__(16) std::byte shared[];
   __shared__ float ups[kSmallWarps / 2][kTile];
-  LetNextStart();
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = threadIdx.x % 32;
   const int warps = static_cast<int>(blockDim.x) / 32, block = static_cast<int>(blockIdx.x);
   const bool gated = IsGate(call.op);
@@ -131,6 +133,7 @@ __global__ void __launch_bounds__(32 * kSmallWarps, 2)
         part.scale, call.scale_stride, first, rows, lane, stage + S::kScale);
   }
   CommitCopies();
+  LetNextStart();  // not before: its weights come behind these
   SmallReader<kType> reader(call);
   const InputBytes bytes(call.cols, kBlock);
   std::byte* at = shared + warps * S::kBytes;
@@ -150,7 +153,7 @@ __global__ void __launch_bounds__(32 * kSmallWarps, 2)
     Links<kType, kTile> links;
     links.Make(shared, warp * S::kBytes, part.grid, input,
                links::Place<kType, kTile>(lane % kQuads));
-    y = links.WholeChain(0, call.cols / 32);
+    y = links.Chain(0, call.cols / 32);
   }
   if (mine && part.bias != nullptr) y = y + part.bias[row];
   if (gated) {
@@ -212,7 +215,7 @@ bool LaunchSmallTiles(Stream stream, const Call& one) {
   const auto kernel = SmallRowKernel<kType, kTile>;
   static const bool allowed = (AllowShared(kernel, room), true);
   (void)allowed;
-  LaunchEarly(kernel, unsigned(blocks), 32 * warps, room, stream, call);
+  LaunchEarly(kernel, unsigned(blocks), 32 * warps, std::max(bytes, kSmallShared), stream, call);
   return true;
 }
 
