@@ -68,13 +68,26 @@ __device__ float* DeltaOf(const Call& call, uint32_t id, int head) {
 
 // What the value heads of a block share. Channels of the convolution: k, q, then the values.
 struct Shared {
-  alignas(16) float weights[kReach][kChannels];
-  alignas(16) float windows[kReach][kChannels];  // the last: the token's input
-  alignas(16) float mixed[kChannels];            // k, q, values
-  float outputs[kHeadsMost][kDim];               // of all blocks of the cluster
-  uint64_t arrived;                              // the outputs
+  float outputs[kHeadsMost][kDim];  // of all blocks of the cluster
+  uint64_t arrived;                 // the outputs
   float decay[kHeadsMost];
   float beta[kHeadsMost];
+};
+
+constexpr size_t kSharedBytes = (sizeof(Shared) + 15) / 16 * 16;
+
+// As many as there are: beside the blocks of two products there is little room.
+struct Channels {
+  float* weights;  // [kReach, channels]
+  float* windows;  // the same; the last: the token's input
+  float* mixed;    // k, q, values
+
+  __device__ Channels(std::byte* room, int heads)
+      : weights(reinterpret_cast<float*>(room)),
+        windows(weights + kReach * Count(heads)),
+        mixed(windows + kReach * Count(heads)) {}
+  static __host__ __device__ constexpr int Count(int heads) { return (2 + heads) * kDim; }
+  static size_t Bytes(int heads) { return size_t((2 * kReach + 1) * Count(heads)) * 4; }
 };
 
 // The channel of the step's rows that is channel c of a block.
@@ -105,13 +118,14 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
   if (!kForHopper) return;
   extern __shared__ __align__(16) std::byte room[];
   Shared& shared = *reinterpret_cast<Shared*>(room);
+  const Channels of(room + kSharedBytes, call.heads);
   if (threadIdx.x == 0) InitBarrier(&shared.arrived, 1);
   SayBegun();
   const DeltaTokenLayer& layer = call.layer;
   const int key_head = static_cast<int>(blockIdx.x) / kCluster;
   const int part = static_cast<int>(blockIdx.x) % kCluster;
   const int heads = call.heads;
-  const int channels = (2 + heads) * kDim;
+  const int channels = Channels::Count(heads);
   const SequenceView sequence = call.step.sequences[blockIdx.y];
   const int64_t row = sequence.row_begin;
   const int team = threadIdx.x / kTeam;
@@ -124,10 +138,10 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
   float* window = StateOf(call.step, sequence.state, layer.conv_offset);
   if (c4 < channels) {
     for (int j = 0; j < kReach; ++j) {
-      CopyAsync16(&shared.weights[j][c4], layer.conv + j * call.qkv.cols + channel4, true);
+      CopyAsync16(of.weights + j * channels + c4, layer.conv + j * call.qkv.cols + channel4, true);
     }
     for (int j = 0; j + 1 < kReach; ++j) {
-      CopyAsync16(&shared.windows[j][c4], window + j * call.qkv.cols + channel4, true);
+      CopyAsync16(of.windows + j * channels + c4, window + j * call.qkv.cols + channel4, true);
     }
   }
   float exp_a = 0, dt_bias = 0;
@@ -140,8 +154,8 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
   WaitForInputs();
   LetNextStart();
   if (c4 < channels) {
-    CopyAsync16(&shared.windows[kReach - 1][c4], call.qkv.data + row * call.qkv.stride + channel4,
-                true);
+    CopyAsync16(of.windows + (kReach - 1) * channels + c4,
+                call.qkv.data + row * call.qkv.stride + channel4, true);
   }
   CommitAsync();
   // What is needed late is asked for now.
@@ -161,12 +175,12 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
   for (int c = threadIdx.x; c < channels; c += kThreads) {
     float sum = 0.0f;
 #pragma unroll
-    for (int j = 0; j < kReach; ++j) sum = fmaf(shared.weights[j][c], shared.windows[j][c], sum);
-    shared.mixed[c] = reference::Silu(sum);
+    for (int j = 0; j < kReach; ++j)
+      sum = fmaf(of.weights[j * channels + c], of.windows[j * channels + c], sum);
+    of.mixed[c] = reference::Silu(sum);
   }
   __syncthreads();
-  if (warp < 2)
-    NormKeys(shared.mixed + warp * kDim, layer.l2_eps, warp == 0 ? 1.0f : layer.q_scale);
+  if (warp < 2) NormKeys(of.mixed + warp * kDim, layer.l2_eps, warp == 0 ? 1.0f : layer.q_scale);
   if (warp == 2 && lane < heads) {
     shared.decay[lane] = reference::Exp(-(exp_a * reference::Softplus(gate_a + dt_bias)));
     shared.beta[lane] = reference::Sigmoid(gate_b);
@@ -184,12 +198,12 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
       LoadState(s, DeltaOf(call, sequence.state, head));
     }
     Token<Rule::kDelta, kDim, kColumns> token;
-    token.LoadKeys(SharedAddress(shared.mixed) + 16 * (threadIdx.x % kLanes), kDim);
+    token.LoadKeys(SharedAddress(of.mixed) + 16 * (threadIdx.x % kLanes), kDim);
     token.scalar[0] = shared.decay[index];
     token.scalar[1] = shared.beta[index];
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      token.in[c] = shared.mixed[(2 + index) * kDim + part * kPart + column + c];
+      token.in[c] = of.mixed[(2 + index) * kDim + part * kPart + column + c];
     }
     float none[kColumns] = {}, out[kColumns];
     RunToken(s, token, none, [] {});
@@ -221,7 +235,7 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
   if (part == 0 && c4 < channels) {  // one block leaves the windows
     for (int j = 0; j + 1 < kReach; ++j) {
       *reinterpret_cast<float4*>(window + j * call.qkv.cols + channel4) =
-          *reinterpret_cast<const float4*>(&shared.windows[j + 1][c4]);
+          *reinterpret_cast<const float4*>(of.windows + (j + 1) * channels + c4);
     }
   }
 }
@@ -239,7 +253,7 @@ void DeltaToken(Stream stream, const StepView& step, const DeltaTokenLayer& laye
                 const View& a, const View& b, const View& z, const View& y) {
   const int heads = layer.shape.heads / layer.shape.key_heads;
   const dim3 grid(unsigned(layer.shape.key_heads * kCluster), unsigned(step.sequence_count));
-  LaunchEarly(DeltaTokenKernel, grid, kThreads, sizeof(Shared), stream,
+  LaunchEarly(DeltaTokenKernel, grid, kThreads, kSharedBytes + Channels::Bytes(heads), stream,
               Call{step, layer, heads, qkv, a, b, z, y});
 }
 

@@ -250,7 +250,6 @@ template <bool kNorm, Then kThen, int kTile, int kGroups>
 __global__ void __launch_bounds__(32 * kWarpsMost * 8 / kTile, 2)
     SmallKernel(const __grid_constant__ Call call) {
   extern __shared__ __align__(128) std::byte shared[];
-  LetNextStart();
   constexpr bool kGate = kThen == Then::kGate;
   constexpr int kPiece = kTile * kTensorSlice;
   const int slices = static_cast<int>(blockDim.y), beside = static_cast<int>(blockDim.z);
@@ -290,6 +289,7 @@ __global__ void __launch_bounds__(32 * kWarpsMost * 8 / kTile, 2)
     AskForFloats(call, float_row, reinterpret_cast<float*>(piece));
   }
   CommitAsync();
+  LetNextStart();  // not before: its weights come behind these
   Row<kNorm, kGroups> row_of(call);
   WaitForInputs();
   // An output: of tile `place`, column `in_tile` of it.
