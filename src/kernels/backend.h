@@ -23,8 +23,8 @@ namespace reprise {
 // What a step does besides its layout: whose ops they are, and where the results go.
 struct StepProgram {
   const void* model = nullptr;
-  Rows logits;
-  DevicePtr<uint8_t> finite;
+  Rows logits = {};
+  DevicePtr<uint8_t> finite = nullptr;
   // ChooseTokens will ask for nothing but the largest of every row: a backend that chooses may do
   // so with the step.
   bool largest = false;

@@ -56,6 +56,17 @@ TEST(ChoiceRows, PutsEverythingOneBehindAnother) {
   EXPECT_EQ(rows.results().listed.size(), 2u);
 }
 
+TEST(ChoiceRows, KnowWhoWantsTheLargestAlone) {
+  const TokenMask mask(100);
+  const SamplingParams greedy = {.temperature = 0};
+  EXPECT_TRUE(ChoiceRows::IsLargest(greedy, {}));
+  EXPECT_FALSE(ChoiceRows::IsLargest(greedy, {.allowed = &mask}));
+  EXPECT_FALSE(ChoiceRows::IsLargest(greedy, {.logprobs = 0}));
+  EXPECT_FALSE(ChoiceRows::IsLargest({.temperature = 0.1f}, {}));
+  EXPECT_FALSE(ChoiceRows::IsLargest({.temperature = 0, .presence_penalty = 1}, {}));
+  EXPECT_FALSE(ChoiceRows::IsLargest({.temperature = 0, .logit_bias = {{1, 1.0f}}}, {}));
+}
+
 TEST(MergeBiases, AddsThoseOfOneToken) {
   SamplingParams params{.logit_bias = {{5, 1.0f}, {2, 3.0f}, {5, 0.5f}, {5, 0.25f}}};
   MergeBiases(&params);

@@ -13,7 +13,8 @@
 namespace reprise {
 
 // A fake model on a device that chooses tokens itself, as kernels/reference/choice.h says it:
-// everything sorted, filters one after another.
+// everything sorted, filters one after another. Where the step was said to need the largest alone
+// it chooses those, whatever is asked for then.
 class ChoosingExecutor : public FakeExecutor {
  public:
   using FakeExecutor::FakeExecutor;
@@ -22,6 +23,8 @@ class ChoosingExecutor : public FakeExecutor {
   Status Begin(const BatchView& batch, const StateMemory& memory) override {
     logits_.resize(batch.logit_rows.size() * size_t{kVocab});
     ++begun_;
+    largest_ = batch.largest;
+    if (largest_ && !batch.logit_rows.empty()) ++largest_begun_;
     return Forward(batch, memory, logits_.data());
   }
   Status Choose(const ChoiceBatch& batch, const ChoiceResults& results,
@@ -33,7 +36,8 @@ class ChoosingExecutor : public FakeExecutor {
       const std::span<const float> given(logits_.data() + row * size_t{kVocab}, size_t{kVocab});
       const Order order(Adjusted(batch, batch.rows[row], given), batch.rows[row].temperature);
       ChosenToken& chosen = results.chosen[row];
-      chosen.token = order.Choose(batch.rows[row]);
+      chosen.token = largest_ ? Order({given.begin(), given.end()}, 0).tokens[0]
+                              : order.Choose(batch.rows[row]);
       chosen.logit = given[size_t(chosen.token)];
       const Order likely({given.begin(), given.end()}, 1);
       chosen.largest = given[size_t(likely.tokens[0])];
@@ -48,6 +52,7 @@ class ChoosingExecutor : public FakeExecutor {
   }
 
   int begun() const { return begun_; }
+  int largest_begun() const { return largest_begun_; }  // of them, with rows to choose for
   void RefuseChoices(int count) { refused_ = count; }
   // What happens in the world while the device is at a step.
   void During(Work during) { during_ = std::move(during); }
@@ -120,6 +125,8 @@ class ChoosingExecutor : public FakeExecutor {
 
   std::vector<float> logits_;
   int begun_ = 0;
+  int largest_begun_ = 0;
+  bool largest_ = false;
   int refused_ = 0;
   Work during_;
 };

@@ -77,6 +77,32 @@ TEST(ChoosingEngine, SaysWhatTheHostWouldSay) {
   EXPECT_GT(device.begun(), 0);
 }
 
+// A device that is told before the step chooses with it. One request that asks for anything else is
+// enough that it must not be told: each of these alone, beside one that asks for nothing.
+TEST(ChoosingEngine, SaysBeforeTheStepThatTheLargestAreEnough) {
+  const auto greedy = [](uint64_t seed) {
+    GenerateRequest request = Talk().Say(seed, 30).Request(12);
+    request.sampling.temperature = 0;
+    return request;
+  };
+  std::vector<GenerateRequest> others(8, greedy(2));
+  others[1].sampling.temperature = 0.7f;
+  others[2].sampling.logit_bias = {{3, 5.0f}};
+  others[3].sampling.frequency_penalty = 2;
+  others[4].sampling.repetition_penalty = 3;
+  others[5].sampling.presence_penalty = 2;
+  others[6].logprobs = 0;
+  others[7].end_tokens = {2, 5, 7, 11};
+  others[7].min_tokens = 12;
+  for (size_t i = 0; i < others.size(); ++i) {
+    const std::vector<GenerateRequest> requests = {greedy(1), others[i]};
+    FakeExecutor host(FakeExecutor::Kind::kHybrid);
+    ChoosingExecutor device(FakeExecutor::Kind::kHybrid);
+    EXPECT_EQ(Answers(device, requests), Answers(host, requests)) << i;
+    EXPECT_EQ(device.largest_begun() > 0, i == 0) << i;
+  }
+}
+
 // What comes while the device is at a step is in the queue and looked up when the step is over.
 TEST(ChoosingEngine, WorksAheadWhileTheDeviceIsBusy) {
   ChoosingExecutor device(FakeExecutor::Kind::kHybrid);

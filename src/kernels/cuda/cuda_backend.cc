@@ -124,17 +124,19 @@ void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step, const S
     const auto sequences = int64_t(step.host.sequences.size());
     CHECK(told_.Prepare(logits.rows, program.finite ? sequences : 0).ok());
   }
-  graphs_.Run(
-      scratch, step, {longest_, upload_.data(), upload_bytes_, told_.place()}, program, [&] {
-        BringArrays(memory_->stream(), upload_.data(), upload_bytes_, to);
-        joined_.Begin();
-        ops();
-        joined_.End();
-        if (!told_with_step_) return;
-        const size_t workspace = LargestWorkspace(logits.rows, logits.cols);
-        told_.Ask(stream(), logits, Raw(program.finite), Raw(scratch.Take<std::byte>(workspace)));
-      });
-  upload_.Mark(memory_->stream());
+  // Arrays that went already are no part of it.
+  const StepGraphs::Launched launched = {longest_, to != nullptr ? upload_.data() : nullptr,
+                                         upload_bytes_, told_.place()};
+  graphs_.Run(scratch, step, launched, program, [&] {
+    if (to != nullptr) BringArrays(memory_->stream(), upload_.data(), upload_bytes_, to);
+    joined_.Begin();
+    ops();
+    joined_.End();
+    if (!told_with_step_) return;
+    const size_t workspace = LargestWorkspace(logits.rows, logits.cols);
+    told_.Ask(stream(), logits, Raw(program.finite), Raw(scratch.Take<std::byte>(workspace)));
+  });
+  if (to != nullptr) upload_.Mark(memory_->stream());
 }
 
 void CudaBackend::Embed(const Matrix& table, const StepLayout& step, const Rows& out) {

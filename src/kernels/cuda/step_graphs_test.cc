@@ -69,5 +69,53 @@ TEST_F(StepGraphsTest, ActivationsStayBehindABlockTableThatGrows) {
   BlocksAfter(40, 20, 1.0f);
 }
 
+// Step by step other logits and flags, in the same places: the last steps are graphs. And without a
+// step, in between.
+TEST_F(StepGraphsTest, ChoicesAreThoseOfTheirStep) {
+  constexpr int64_t kVocab = 5000, kRows = 2;
+  auto results = backend_->memory().Allocate(kRows * kVocab * sizeof(float) + kRows);
+  ASSERT_TRUE(results.ok());
+  const Rows logits = {results->data().As<float>(), kRows, kVocab, kVocab};
+  const DevicePtr<uint8_t> flags_at =
+      (results->data() + kRows * kVocab * int64_t(sizeof(float))).As<uint8_t>();
+  const std::vector<int32_t> zeros(kRows, 0), sequence_of = {0, 1};
+  std::vector<StepSequence> sequences(kRows);
+  sequences[0] = {.row_begin = 0, .row_count = 1};
+  sequences[1] = {.row_begin = 1, .row_count = 1};
+  for (int i = 0; i < 8; ++i) {
+    const int32_t tokens[] = {i, int32_t(kVocab) - 1 - i};
+    std::vector<float> values(kRows * kVocab, -1);
+    for (int64_t row = 0; row < kRows; ++row) values[size_t(row * kVocab + tokens[row])] = 1;
+    const std::vector<uint8_t> flags = {uint8_t(i % 2), uint8_t(i / 2 % 2)};
+    backend_->memory().UploadArray<float>(logits.data, values);
+    backend_->memory().UploadArray<uint8_t>(flags_at, flags);
+    const ScratchScope scope(*scratch_);
+    if (i != 6) {
+      StepLayout step;
+      step.host = {.tokens = zeros,
+                   .positions = zeros,
+                   .row_sequences = sequence_of,
+                   .sequences = sequences,
+                   .blocks = {},
+                   .taps = {},
+                   .logit_rows = zeros};
+      backend_->BeginStep(*scratch_, &step);
+      const StepProgram program = {this, logits, flags_at, i != 2};
+      backend_->RunStep(*scratch_, step, program, [&] {
+        backend_->Fill(0, {results_.data().As<float>(), 1, 16, 16});
+      });
+    }
+    const std::vector<ChoiceRow> greedy(kRows);
+    std::vector<ChosenToken> chosen(kRows);
+    std::vector<uint8_t> came(kRows, 7);
+    ChoiceBatch batch;
+    batch.rows = greedy;
+    ASSERT_TRUE(
+        backend_->ChooseTokens(*scratch_, logits, batch, {chosen, {}, came, flags_at}, {}).ok());
+    for (size_t row = 0; row < kRows; ++row) EXPECT_EQ(chosen[row].token, tokens[row]) << i;
+    EXPECT_EQ(came, flags) << i;
+  }
+}
+
 }  // namespace
 }  // namespace reprise::cuda

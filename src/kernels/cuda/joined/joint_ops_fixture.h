@@ -132,10 +132,11 @@ class KernelsTest : public JointOpsTest {
     return KernelsOf(HandMade::OneRowEach(rows), [&](const StepLayout&) { ops(); });
   }
   size_t KernelsOf(HandMade step, const std::function<void(const StepLayout&)>& ops) {
-    const StepProgram program = {&programs_.emplace_back(), {}, nullptr};
+    const StepProgram program = {.model = &programs_.emplace_back()};
     scratch_->Reset();
     CHECK(scratch_->Provide(size_t{1} << 24).ok());  // nothing is allocated meanwhile
     const StepLayout& layout = step.Begin(context_);
+    backend_->Fill(0, {scratch_->Floats(16), 1, 16, 16});  // the arrays of the step go before it
     const auto stream = static_cast<CudaMemory&>(backend_->memory()).stream();
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
     backend_->RunStep(*scratch_, layout, program, [&] { ops(layout); });
