@@ -283,7 +283,7 @@ TEST_P(OneRowTest, HeadsAndAttentionEqualTheOps) {
         }
       };
       if (joint) {
-        backend_->RunStep(*scratch_, layout, {&one, nullptr, nullptr}, ops);
+        backend_->RunStep(*scratch_, layout, {.model = &one}, ops);
       } else {
         ops();
       }
@@ -370,7 +370,7 @@ TEST_P(StackTest, JoinedOpsEqualTheOps) {
     backend_->memory().UploadArray<float>(x.data, x0);
     for (const Rows& rows : {y, h, last, both}) Fill(context_, 0, rows);
     if (in_step) {
-      backend_->RunStep(*scratch_, layout, {&shape, nullptr, nullptr}, ops);
+      backend_->RunStep(*scratch_, layout, {.model = &shape}, ops);
     } else {
       ops();
     }
@@ -468,6 +468,28 @@ TEST_F(KernelsTest, GatesOfRecurrencesRideAlong) {
     Project(context_, h, all);
   };
   EXPECT_EQ(KernelsOf(1, project), 1u);
+}
+
+TEST_F(KernelsTest, ProductsOfTwoTypesAreOne) {
+  const Rows x = RowsOf(Random(2048), 2048), h = RowsOf(std::vector<float>(2048), 2048);
+  const DevicePtr<float> norm = OnDevice(Random(2048));
+  const auto count = [&](std::vector<std::pair<DType, int64_t>> shapes) {
+    std::vector<Matrix> weights;
+    std::vector<Projection> all;
+    for (const auto& [type, rows] : shapes) weights.push_back(Weights(type, rows, 2048));
+    for (const Matrix& weight : weights) {
+      all.push_back({&weight, RowsOf(std::vector<float>(size_t(weight.rows())), weight.rows())});
+    }
+    return KernelsOf(1, [&] {
+      RmsNorm(context_, x, norm, 1, 1e-6f, h);
+      Project(context_, h, all);
+    });
+  };
+  EXPECT_EQ(count({{DType::kQ4_K, 4096}, {DType::kQ4_K, 512}, {DType::kQ6_K, 512}}), 1u);
+  EXPECT_EQ(count({{DType::kQ6_K, 4096}, {DType::kQ5_K, 512}}), 1u);
+  EXPECT_EQ(count({{DType::kQ4_K, 512}, {DType::kQ6_K, 512}}), 2u)
+      << "small ones are quicker alone";
+  EXPECT_EQ(count({{DType::kQ4_K, 4096}, {DType::kQ8_0, 512}}), 2u);
 }
 
 // Heads and attention of a token. Blocks of a cluster join pages themselves as long as each has few
@@ -594,7 +616,7 @@ TEST_P(RouteTest, RoutesAndPlansEqualTheOps) {
     for (const Rows& rows : {h, logits, sum}) Fill(context_, 0, rows);
     Fill(context_, 1, more);
     if (in_step) {
-      backend_->RunStep(*scratch_, layout, {&one, nullptr, nullptr}, ops);
+      backend_->RunStep(*scratch_, layout, {.model = &one}, ops);
     } else {
       ops();
     }
@@ -659,7 +681,7 @@ class InputTest : public JointOpsTest, public ::testing::WithParamInterface<Inpu
       }
     };
     if (how == How::kInStep) {
-      backend_->RunStep(*scratch_, layout, {&all, nullptr, nullptr}, [&] { ops(true); });
+      backend_->RunStep(*scratch_, layout, {.model = &all}, [&] { ops(true); });
     } else {
       ops(how == How::kTogether);
     }
@@ -754,6 +776,16 @@ INSTANTIATE_TEST_SUITE_P(
             "quantised_of_3584",
             {{DType::kQ8_0, 1024}, {DType::kQ4_K, 1024}, {DType::kQ6_K, 258}, {DType::kQ4_0, 9}},
             3584},
+        // Files that mix types: in the shapes of models, more bits first and last, many products.
+        InputCase{
+            "mixture_of_9b",
+            {{DType::kQ6_K, 8192}, {DType::kQ4_K, 4096}, {DType::kQ4_K, 32}, {DType::kQ4_K, 32}},
+            4096},
+        InputCase{"mixture_of_30b",
+                  {{DType::kQ4_K, 4096}, {DType::kQ4_K, 512}, {DType::kQ6_K, 512}},
+                  2048},
+        InputCase{"mixture_of_q5_k", {{DType::kQ5_K, 4099}, {DType::kQ6_K, 1027}}, 2304},
+        InputCase{"mixture_of_a_long_row", {{DType::kQ6_K, 6}, {DType::kQ4_K, 4100}}, 12288},
         // Routers of experts: alone behind their norm.
         InputCase{"router_of_128", {{DType::kF32, 128}}, 2048},
         InputCase{"router_of_256", {{DType::kF32, 256}}, 7168},

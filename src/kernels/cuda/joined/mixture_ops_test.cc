@@ -122,7 +122,7 @@ TEST_P(MixtureTest, JoinedOpsEqualTheOps) {
     for (const Rows& rows : {h, other, both, slots}) Fill(context_, 0, rows);
     Fill(context_, 2, y);
     if (in_step) {
-      backend_->RunStep(*scratch_, layout, {&one, nullptr, nullptr}, ops);
+      backend_->RunStep(*scratch_, layout, {.model = &one}, ops);
     } else {
       ops();
     }

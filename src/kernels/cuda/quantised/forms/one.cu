@@ -11,18 +11,37 @@ bool Fits(const View& x, int64_t block, bool norm) {
   return one::kRingBytes + one::InputBytes(x.cols, block).all() + floats <= one::BlockShared();
 }
 
+DType TypeOf(std::span<const QuantisedProduct> products) { return products[0].weight.layout.dtype; }
+
+// Some products of a call. REQUIRES: no more than one launch takes.
+one::Call CallOf(const OneRowProducts& one, std::span<const QuantisedProduct> products) {
+  one::Call call = {};
+  call.x = one.x;
+  call.norm = one.norm;
+  call.op = one.op;
+  call.sum = one.sum;
+  std::copy(products.begin(), products.end(), call.product);
+  return call;
+}
+
+// Whether so many rows may be too few for more than a stage a warp (forms/small.cuh).
+bool AreSmall(int64_t rows, int64_t cols) {
+  const int64_t quads = CeilDiv<int64_t>(cols, 128);
+  const int64_t tile = quads <= 8 ? 4 : quads <= 16 ? 2 : 1;
+  return quads <= 32 && rows / tile <= one::kSmallWarps * ThisGpu().multiprocessors;
+}
+
 }  // namespace
 
 bool MayQuantiseOnTheWay(const View& x, int64_t block) { return Fits(x, block, false); }
 bool MayNormAndQuantise(const View& x, int64_t block) { return Fits(x, block, true); }
 
 void RunOneRowProducts(Stream stream, const OneRowProducts& one) {
-  const DType type = one.products[0].weight.layout.dtype;
+  const DType type = TypeOf(one.products);
   for (size_t first = 0; first < one.products.size(); first += OneRowProducts::kMost) {
-    one::Call call = {one.x, one.norm, {}, {}, 0, 0, one.op, one.sum};
-    if (first > 0) call.norm.h = {};
     const size_t count = std::min(OneRowProducts::kMost, one.products.size() - first);
-    std::copy_n(one.products.begin() + int64_t(first), count, call.product);
+    one::Call call = CallOf(one, one.products.subspan(first, count));
+    if (first > 0) call.norm.h = {};
     const bool none = std::all_of(call.product, call.product + count, [](const auto& product) {
       return product.weight.layout.rows == 0;
     });
@@ -31,6 +50,25 @@ void RunOneRowProducts(Stream stream, const OneRowProducts& one) {
     if ((wide ? LaunchSmall256 : LaunchSmall32)(stream, type, call)) continue;
     (wide ? LaunchOne256 : LaunchOne32)(stream, type, call);
   }
+}
+
+bool RunTwoTypes(Stream stream, const OneRowProducts& one,
+                 std::span<const QuantisedProduct> others) {
+  const size_t most = OneRowProducts::kMost;
+  if (one.products.size() > most || others.size() > most || one.op != OutputOp::kNone) return false;
+  int64_t rows = 0;
+  for (const auto& products : {one.products, others}) {
+    if (TraitsOf(TypeOf(products)).block_elements != 256) return false;
+    for (const QuantisedProduct& product : products) {
+      if (product.weight.layout.rows == 0) return false;
+      rows += product.weight.layout.rows;
+    }
+  }
+  if (AreSmall(rows, one.x.cols)) return false;
+  const one::Call a = CallOf(one, one.products);
+  one::Call b = CallOf(one, others);
+  b.norm.h = {};
+  return LaunchTwo256(stream, TypeOf(one.products), a, TypeOf(others), b);
 }
 
 }  // namespace reprise::cuda

@@ -47,6 +47,7 @@ struct Call {
   int tile_rows;                         // kTile of the kernel
   OutputOp op;
   View sum;
+  int first_block, blocks;  // that have them
 };
 
 // Stages of a warp's ring: small ones need more of them to keep as many bytes on their way. More
@@ -77,7 +78,8 @@ struct Walk {
   int tile;
   int gate = 0;
 
-  __device__ explicit Walk(int warp) : tile(static_cast<int>(blockIdx.x + gridDim.x * warp)) {}
+  __device__ Walk(const Call& call, int warp)
+      : tile(static_cast<int>(blockIdx.x) - call.first_block + call.blocks * warp) {}
 
   __device__ void Next(const Call& call) {
     if (IsGate(call.op) && gate == 0) {
@@ -85,7 +87,7 @@ struct Walk {
       return;
     }
     gate = 0;
-    tile += static_cast<int>(gridDim.x) * kWarps;
+    tile += call.blocks * kWarps;
   }
   __device__ int Which(const Call& call) const {
     if (IsGate(call.op)) return gate;
@@ -331,7 +333,7 @@ class InputReader {
       if (Column(j) >= cols_) break;
 #pragma unroll
       for (int i = 0; i < 8; ++i) held[j].of[i] = (held[j].of[i] * r) * weights[j].of[i];
-      if (blockIdx.x == 0 && call_.norm.h.data != nullptr) {
+      if (static_cast<int>(blockIdx.x) == call_.first_block && call_.norm.h.data != nullptr) {
         held[j].Store(call_.norm.h.data + Column(j));
       }
     }
@@ -373,7 +375,7 @@ struct Outputs {
 };
 
 template <DType kType, int kTile>
-__global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constant__ Call call) {
+__device__ __forceinline__ void RunTiles(const Call& call) {
   using S = Stage<kType, kTile>;
   constexpr int kQuads = S::kQuads;
   constexpr int kBlock = UnitTraits<kType>::kBlock256 ? 256 : 32;
@@ -386,7 +388,7 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
   const int units = static_cast<int>(call.x.cols / 32);
   const int steps = CeilDiv(units, 4 * kQuads);
   constexpr int kRing = kStages<S> * S::kBytes;
-  Walk walk(warp);
+  Walk walk(call, warp);
   Weights<kType, kTile> weights(call, walk, CeilDiv(units, 4));
   InputReader<kType> reader(call, warp);
   const InputBytes bytes(call.x.cols, kBlock);
@@ -432,12 +434,29 @@ __global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constan
 }
 
 template <DType kType, int kTile>
-void LaunchTiles(Stream stream, const Call& call, int blocks) {
-  const auto kernel = OneRowKernel<kType, kTile>;
-  static const bool allowed = (AllowShared(kernel, BlockShared()), true);
+__global__ void __launch_bounds__(kThreads, 2) OneRowKernel(const __grid_constant__ Call call) {
+  RunTiles<kType, kTile>(call);
+}
+
+// Weights of two types, some blocks for each: files that mix types would have two kernels
+// otherwise, one of them with little to do.
+template <DType kFirst, DType kSecond>
+__global__ void __launch_bounds__(kThreads, 2)
+    TwoTypesKernel(const __grid_constant__ Call first, const __grid_constant__ Call second) {
+  if (static_cast<int>(blockIdx.x) < second.first_block) {
+    first.tile_rows == kTallTile ? RunTiles<kFirst, kTallTile>(first)
+                                 : RunTiles<kFirst, kFlatTile>(first);
+  } else {
+    second.tile_rows == kTallTile ? RunTiles<kSecond, kTallTile>(second)
+                                  : RunTiles<kSecond, kFlatTile>(second);
+  }
+}
+
+template <auto kKernel, typename... Calls>
+void LaunchBlocks(Stream stream, int blocks, const Calls&... calls) {
+  static const bool allowed = (AllowShared(kKernel, BlockShared()), true);
   (void)allowed;
-  LaunchEarly(kernel, unsigned(std::min(call.tiles, blocks)), kThreads, BlockShared(), stream,
-              call);
+  LaunchEarly(kKernel, unsigned(blocks), kThreads, BlockShared(), stream, calls...);
 }
 
 // The call with its products cut into tiles of so many rows.
@@ -451,22 +470,50 @@ inline Call InTiles(Call call, int rows) {
   return call;
 }
 
-template <DType kType>
-void Launch(Stream stream, const Call& call) {
-  size_t bytes = 0;
-  for (const QuantisedProduct& product : call.product) bytes += product.weight.layout.bytes;
-  const int blocks = (bytes > kManyBytes ? 2 : 1) * ThisGpu().multiprocessors;
+// In the tiles that are done first by so many blocks, from first_block on.
+inline Call ForBlocks(const Call& call, int first_block, int blocks) {
   const Call tall = InTiles(call, kTallTile), flat = InTiles(call, kFlatTile);
   // Stages of the warp with the most of them.
   const int quads = int(CeilDiv<int64_t>(call.x.cols, 128));
   const auto longest = [&](const Call& cut) {
     return CeilDiv(cut.tiles, blocks * kWarps) * CeilDiv(quads, 32 / cut.tile_rows);
   };
-  if (longest(flat) < longest(tall)) {
-    LaunchTiles<kType, kFlatTile>(stream, flat, blocks);
+  Call cut = longest(flat) < longest(tall) ? flat : tall;
+  cut.first_block = first_block;
+  cut.blocks = std::min(cut.tiles, blocks);
+  return cut;
+}
+
+inline size_t BytesOf(const Call& call) {
+  size_t bytes = 0;
+  for (const QuantisedProduct& product : call.product) bytes += product.weight.layout.bytes;
+  return bytes;
+}
+// For so many bytes.
+inline int BlocksFor(size_t bytes) {
+  return (bytes > kManyBytes ? 2 : 1) * ThisGpu().multiprocessors;
+}
+
+template <DType kType>
+void Launch(Stream stream, const Call& call) {
+  const Call cut = ForBlocks(call, 0, BlocksFor(BytesOf(call)));
+  if (cut.tile_rows == kTallTile) {
+    LaunchBlocks<OneRowKernel<kType, kTallTile>>(stream, cut.blocks, cut);
   } else {
-    LaunchTiles<kType, kTallTile>(stream, tall, blocks);
+    LaunchBlocks<OneRowKernel<kType, kFlatTile>>(stream, cut.blocks, cut);
   }
+}
+
+// Blocks are divided as the bytes are.
+template <DType kFirst, DType kSecond>
+void LaunchTwo(Stream stream, const Call& a, const Call& b) {
+  const size_t of_a = BytesOf(a), all = of_a + BytesOf(b);
+  const int blocks = BlocksFor(all);
+  const int share =
+      std::clamp(int(double(blocks) * double(of_a) / double(all) + 0.5), 1, blocks - 1);
+  const Call first = ForBlocks(a, 0, share), second = ForBlocks(b, first.blocks, blocks - share);
+  LaunchBlocks<TwoTypesKernel<kFirst, kSecond>>(stream, first.blocks + second.blocks, first,
+                                                second);
 }
 
 }  // namespace one
@@ -474,5 +521,7 @@ void Launch(Stream stream, const Call& call) {
 // By the size of blocks, in files of their own.
 void LaunchOne32(Stream stream, DType type, const one::Call& call);
 void LaunchOne256(Stream stream, DType type, const one::Call& call);
+// False, and nothing is done: there is no kernel for these two.
+bool LaunchTwo256(Stream stream, DType first, const one::Call& a, DType second, const one::Call& b);
 
 }  // namespace reprise::cuda

@@ -25,6 +25,11 @@ struct OneRowProducts {
 // REQUIRES: MayQuantiseOnTheWay(x), with a norm MayNormAndQuantise(x), for the blocks of the
 // weights; h and the norm's weights are aligned to 16 bytes; nothing that is written is read.
 void RunOneRowProducts(Stream stream, const OneRowProducts& call);
+// Those of call.products and `others`, which have weights of another type, without an op, in one
+// launch. False, and nothing is done: there is no such kernel, or two are quicker.
+// REQUIRES: as above.
+bool RunTwoTypes(Stream stream, const OneRowProducts& call,
+                 std::span<const QuantisedProduct> others);
 
 // Whether blocks can quantise this row themselves, for weights in blocks of `block`; with a norm
 // before it.
