@@ -56,7 +56,7 @@ MUTANTS = [
      "    for (int s = 0; s < (block + b > 2 ? 7 : 8); ++s) {\n      of_block.sum", None,
      "*QuantisedProducts.EveryNumberOfRows*"),
     ("last_unit_of_one_row", "quantised/forms/links.cuh",
-     "__int2float_rn(low[j] + high[j] -", "__int2float_rn(low[j] + (in_stage == 7 && j == 3 ? 0 : high[j]) -",
+     "__int2float_rn(low[j] + high[j] -", "__int2float_rn(low[j] + (threadIdx.x % 8 == 7 && j == 3 ? 0 : high[j]) -",
      "quantised/forms/one_32.cu", "*StackTest*:JointOpsTest.*"),
     ("unit_of_few_rows", "quantised/forms/few.cuh",
      "        Mma32(c[n][j], a, b);", "        if (n == 0 || j < 3) Mma32(c[n][j], a, b);", "quantised/forms/few_32.cu",
