@@ -104,7 +104,9 @@ __global__ void __launch_bounds__(kThreads) LookForLargest(View logits, PartFact
 __global__ void __launch_bounds__(kThreads)
     TellLargest(View logits, LargestView to, const PartFacts* facts, int parts) {
   __shared__ Mass largest;
-  const uint32_t sign = *reinterpret_cast<const volatile uint32_t*>(to.sign);  // it takes a while
+  // Asked for early, and by one thread: reads of one place of the host's memory come one by one.
+  uint32_t sign = 0;
+  if (threadIdx.x == 0) sign = *reinterpret_cast<const volatile uint32_t*>(to.sign);
   if (threadIdx.x == 0) largest = 0;
   __syncthreads();
   WaitForInputs();
