@@ -199,21 +199,27 @@ bool Engine::ChoosesOnDevice() const {
          });
 }
 
+// Whether nobody asks for another token than that of the largest logit. Masks are still being
+// filled: that there will be one is enough to know.
+bool Engine::LargestAreEnough() const {
+  return std::all_of(shares_.begin(), shares_.end(), [this](const Share& share) {
+    if (share.logit_count == 0) return true;
+    if (share.sequence->request.constraint) return false;
+    const StepSampler::Row row = RowOf(*share.sequence, {});
+    return ChoiceRows::IsLargest(*row.params, row.input);
+  });
+}
+
 // The pass, and on devices that can also the choice of tokens; the masks for it are filled
 // meanwhile, and what can be done of the next step.
-Status Engine::Compute(const BatchView& batch) {
+Status Engine::Compute(BatchView batch) {
   chosen_on_device_ = ChoosesOnDevice();
   if (!chosen_on_device_) {
     logits_.resize(batch.logit_rows.size() * static_cast<size_t>(executor_.card().vocab_size));
     return executor_.Forward(batch, cache_->memory(), logits_.data());
   }
-  BatchView step = batch;
-  step.largest = std::all_of(shares_.begin(), shares_.end(), [this](const Share& share) {
-    if (share.logit_count == 0) return true;
-    const StepSampler::Row row = RowOf(*share.sequence, {});
-    return ChoiceRows::IsLargest(*row.params, row.input);
-  });
-  REPRISE_TRY(executor_.Begin(step, cache_->memory()));
+  batch.largest = LargestAreEnough();
+  REPRISE_TRY(executor_.Begin(batch, cache_->memory()));
   filler_.Wait();
   choices_.Clear();
   for (const Share& share : shares_) {

@@ -151,8 +151,9 @@ class Engine {
   void PlanStep();
   void Restrict(const Sequence& sequence, Runnable* one) const;
   Status Forward();
-  Status Compute(const BatchView& batch);
+  Status Compute(BatchView batch);
   bool ChoosesOnDevice() const;
+  bool LargestAreEnough() const;
   void Commit();
   void Pool(const Share& share, int32_t begin);
   StepSampler::Row RowOf(const Sequence& sequence, std::span<const float> logits) const;

@@ -37,6 +37,21 @@ std::vector<GenerateRequest> Requests() {
   return requests;
 }
 
+// Nothing but three tokens, which are seldom the likeliest.
+class OnlyThree final : public TokenConstraint {
+ public:
+  Status Fill(TokenMask* allowed) override {
+    allowed->Clear();
+    for (TokenId token = 1; token <= 3; ++token) allowed->Allow(token);
+    return OkStatus();
+  }
+  Status Accept(TokenId token) override {
+    return token >= 1 && token <= 3 ? OkStatus() : InvalidArgument("not one of the three");
+  }
+  void Force(std::vector<TokenId>*) override {}
+  std::unique_ptr<TokenConstraint> Clone() const override { return std::make_unique<OnlyThree>(); }
+};
+
 struct Said {
   std::vector<TokenId> tokens;
   std::vector<float> logprobs;
@@ -85,7 +100,7 @@ TEST(ChoosingEngine, SaysBeforeTheStepThatTheLargestAreEnough) {
     request.sampling.temperature = 0;
     return request;
   };
-  std::vector<GenerateRequest> others(8, greedy(2));
+  std::vector<GenerateRequest> others(9, greedy(2));
   others[1].sampling.temperature = 0.7f;
   others[2].sampling.logit_bias = {{3, 5.0f}};
   others[3].sampling.frequency_penalty = 2;
@@ -94,6 +109,7 @@ TEST(ChoosingEngine, SaysBeforeTheStepThatTheLargestAreEnough) {
   others[6].logprobs = 0;
   others[7].end_tokens = {2, 5, 7, 11};
   others[7].min_tokens = 12;
+  others[8].constraint = std::make_shared<OnlyThree>();
   for (size_t i = 0; i < others.size(); ++i) {
     const std::vector<GenerateRequest> requests = {greedy(1), others[i]};
     FakeExecutor host(FakeExecutor::Kind::kHybrid);
