@@ -56,6 +56,7 @@ Status CudaBackend::ChooseTokens(ScratchArena& scratch, const ConstRows& logits,
   const ScratchScope scope(scratch);
   const ChoiceNeeds needs = NeedsOf(batch);
   if (needs.none()) return ChooseLargest(scratch, logits, results, meanwhile);
+  CHECK(!told_with_step_);  // the step was said to need no more
   const int64_t at_once = std::min(logits.rows, kRowsAtOnce);
   const size_t workspace_bytes = ChooseWorkspace(at_once, logits.cols, needs);
   const size_t sent = Padded(batch.rows.size_bytes()) + Padded(batch.biases.size_bytes()) +

@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kThreads) LookForLargest(View logits, PartFact
 __global__ void __launch_bounds__(kThreads)
     TellLargest(View logits, LargestView to, const PartFacts* facts, int parts) {
   __shared__ Mass largest;
-  // Asked for early, and by one thread: reads of one place of the host's memory come one by one.
+  // Asked for early, and by one thread: it lies in the host's memory.
   uint32_t sign = 0;
   if (threadIdx.x == 0) sign = *reinterpret_cast<const volatile uint32_t*>(to.sign);
   if (threadIdx.x == 0) largest = 0;

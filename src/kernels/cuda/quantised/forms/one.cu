@@ -24,11 +24,10 @@ one::Call CallOf(const OneRowProducts& one, std::span<const QuantisedProduct> pr
   return call;
 }
 
-// Whether so many rows may be too few for more than a stage a warp (forms/small.cuh).
+// Whether no warp of the GPU would have more than one tile of forms/small.cuh.
 bool AreSmall(int64_t rows, int64_t cols) {
-  const int64_t quads = CeilDiv<int64_t>(cols, 128);
-  const int64_t tile = quads <= 8 ? 4 : quads <= 16 ? 2 : 1;
-  return quads <= 32 && rows / tile <= one::kSmallWarps * ThisGpu().multiprocessors;
+  const int64_t tile = one::SmallTile(cols), warps = one::kSmallWarps * ThisGpu().multiprocessors;
+  return tile > 0 && rows <= tile * warps;
 }
 
 }  // namespace

@@ -11,10 +11,10 @@
 
 // A warp takes four rows of weights (a tile) over all of k, through a ring of its own: a stage is
 // eight quads of each row, and a lane has one quad, of which it makes all integer sums. The chain
-// of a row walks over the eight lanes that have it, beside the sums of the next stage. So warps
-// never wait for each other; the first stages are asked for before the kernel in front has ended.
-// Where that would leave warps without work, tiles have two rows, and stages sixteen quads of each:
-// a warp is bound by the latency of its stages, one after another, and has half as many.
+// of a row walks over the eight lanes that have it. So warps never wait for each other; the first
+// stages are asked for before the kernel in front has ended. Where that would leave warps without
+// work, tiles have two rows, and stages sixteen quads of each: a warp is bound by the latency of
+// its stages, one after another, and has half as many.
 namespace reprise::cuda {
 namespace one {
 

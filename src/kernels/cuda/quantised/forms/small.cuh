@@ -13,9 +13,17 @@ namespace one {
 using links::PlaneCopies;
 
 constexpr int kSmallWarps = 16;
-// Of a block, at least: beside two of them there is room for the recurrence or the attention that
-// comes between, and not for a third, whose weights would come too early.
+// Of a block, at least: beside two of them there is room for the recurrence that comes between, and
+// not for a third, whose weights would come too early. A multiprocessor has 228 KiB, of which every
+// block takes one more; a recurrence asks for 30 at most.
 constexpr size_t kSmallShared = 80 << 10;
+static_assert(2 * (kSmallShared + 1024) + (31 << 10) <= 228 << 10);
+static_assert(3 * (kSmallShared + 1024) > 228 << 10);
+
+// Rows of a tile that is one stage; 0: no row of so many columns is.
+inline int SmallTile(int64_t cols) {
+  return cols <= 1024 ? 4 : cols <= 2048 ? 2 : cols <= 4096 ? 1 : 0;
+}
 
 struct SmallPart {
   const std::byte* quants;
@@ -223,11 +231,11 @@ bool LaunchSmallTiles(Stream stream, const Call& one) {
 template <DType kType>
 bool LaunchSmall(Stream stream, const Call& call) {
   if (!ThisGpu().hopper) return false;
-  const int64_t quads = CeilDiv<int64_t>(call.x.cols, 128);
-  return quads <= 8    ? LaunchSmallTiles<kType, 4>(stream, call)
-         : quads <= 16 ? LaunchSmallTiles<kType, 2>(stream, call)
-         : quads <= 32 ? LaunchSmallTiles<kType, 1>(stream, call)
-                       : false;
+  const int rows = SmallTile(call.x.cols);
+  return rows == 4   ? LaunchSmallTiles<kType, 4>(stream, call)
+         : rows == 2 ? LaunchSmallTiles<kType, 2>(stream, call)
+         : rows == 1 ? LaunchSmallTiles<kType, 1>(stream, call)
+                     : false;
 }
 
 }  // namespace one
