@@ -64,8 +64,9 @@ class StepGraphsTest : public ::testing::Test {
 
 // The results lie elsewhere, so nothing but the table of blocks moves the activations.
 TEST_F(StepGraphsTest, ActivationsStayBehindABlockTableThatGrows) {
-  for (int i = 0; i < 3; ++i) BlocksAfter(40, 20, 1.0f);  // recorded, then asked for
-  for (int i = 0; i < 3; ++i) BlocksAfter(40, 40, 1.0f);  // a table of twice the room
+  for (int i = 0; i < 3; ++i) BlocksAfter(40, 20, 1.0f);       // recorded, then asked for
+  for (int i = 0; i < 3; ++i) BlocksAfter(40, 40, 1.0f);       // a table of twice the room
+  for (int i = 0; i < 3; ++i) BlocksAfter(12000, 9000, 1.0f);  // arrays that are copied
   BlocksAfter(40, 20, 1.0f);
 }
 
