@@ -131,10 +131,12 @@ void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step, const S
     if (to != nullptr) BringArrays(memory_->stream(), upload_.data(), upload_bytes_, to);
     joined_.Begin();
     ops();
+    const FlaggedRows flagged = told_with_step_ ? joined_.TakeFlagged() : FlaggedRows{};
     joined_.End();
     if (!told_with_step_) return;
     const size_t workspace = LargestWorkspace(logits.rows, logits.cols);
-    told_.Ask(stream(), logits, Raw(program.finite), Raw(scratch.Take<std::byte>(workspace)));
+    told_.Ask(stream(), logits, flagged, Raw(program.finite),
+              Raw(scratch.Take<std::byte>(workspace)));
   });
   if (to != nullptr) upload_.Mark(memory_->stream());
 }
@@ -161,6 +163,7 @@ void CudaBackend::Fill(float value, const Rows& y) { cuda::Fill(stream(), value,
 
 void CudaBackend::FiniteRows(const StepLayout& step, const ConstRows& x,
                              DevicePtr<uint8_t> finite) {
+  if (joined_.Flag(ViewOf(step), ViewOf(x), Raw(finite))) return;
   FiniteSequences(stream(), ViewOf(step), ViewOf(x), Raw(finite));
 }
 

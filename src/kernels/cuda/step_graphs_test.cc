@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -115,6 +117,59 @@ TEST_F(StepGraphsTest, ChoicesAreThoseOfTheirStep) {
         backend_->ChooseTokens(*scratch_, logits, batch, {chosen, {}, came, flags_at}, {}).ok());
     for (size_t row = 0; row < kRows; ++row) EXPECT_EQ(chosen[row].token, tokens[row]) << i;
     EXPECT_EQ(came, flags) << i;
+  }
+}
+
+// Flags that are the last op of a step are made with the choice, those in front of another op
+// before it. One sequence has two rows, and there are fewer choices than sequences.
+TEST_F(StepGraphsTest, FlagsAreThoseOfTheirRows) {
+  constexpr int64_t kVocab = 300, kCols = 300, kRows = 5, kSequences = 4, kChoices = 2;
+  auto memory =
+      backend_->memory().Allocate((kChoices * kVocab + kRows * kCols) * sizeof(float) + kSequences);
+  ASSERT_TRUE(memory.ok());
+  const Rows logits = {memory->data().As<float>(), kChoices, kVocab, kVocab};
+  const Rows x = {logits.data + kChoices * kVocab, kRows, kCols, kCols};
+  const DevicePtr<uint8_t> flags_at = (x.data + kRows * kCols).As<uint8_t>();
+  backend_->memory().UploadArray<float>(logits.data, std::vector<float>(kChoices * kVocab, 1));
+  const std::vector<int32_t> zeros(kRows, 0), sequence_of = {0, 1, 1, 2, 3}, choices = {2, 4};
+  std::vector<StepSequence> sequences(kSequences);
+  for (int32_t r = 0; r < kRows; ++r) {
+    StepSequence& sequence = sequences[size_t(sequence_of[size_t(r)])];
+    if (sequence.row_count++ == 0) sequence.row_begin = r;
+  }
+  const float bad[] = {std::numeric_limits<float>::infinity(), std::nanf(""), 1e38f};
+  for (const bool last : {true, false}) {
+    for (int i = 0; i < 3 * int(kRows); ++i) {
+      const int64_t row = i % kRows, column = i % 2 == 0 ? kCols - 1 : i;
+      std::vector<float> values(kRows * kCols, 2);
+      values[size_t(row * kCols + column)] = bad[i % 3];
+      std::vector<uint8_t> flags(kSequences, 1), came(kSequences, 7);
+      if (i % 3 != 2) flags[size_t(sequence_of[size_t(row)])] = 0;
+      backend_->memory().UploadArray<float>(x.data, values);
+      const ScratchScope scope(*scratch_);
+      StepLayout step;
+      step.host = {.tokens = zeros,
+                   .positions = zeros,
+                   .row_sequences = sequence_of,
+                   .sequences = sequences,
+                   .blocks = {},
+                   .taps = {},
+                   .logit_rows = choices};
+      backend_->BeginStep(*scratch_, &step);
+      const StepProgram program = {last ? static_cast<const void*>(&x) : this, logits, flags_at,
+                                   i != 4};
+      backend_->RunStep(*scratch_, step, program, [&] {
+        backend_->FiniteRows(step, x, flags_at);
+        if (!last) backend_->Fill(0, x);
+      });
+      const std::vector<ChoiceRow> greedy(kChoices);
+      std::vector<ChosenToken> chosen(kChoices);
+      ChoiceBatch batch;
+      batch.rows = greedy;
+      ASSERT_TRUE(
+          backend_->ChooseTokens(*scratch_, logits, batch, {chosen, {}, came, flags_at}, {}).ok());
+      EXPECT_EQ(came, flags) << (last ? "the last op, " : "an op behind it, ") << i;
+    }
   }
 }
 

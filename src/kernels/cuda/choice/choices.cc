@@ -41,7 +41,7 @@ Status CudaBackend::ChooseLargest(ScratchArena& scratch, const ConstRows& logits
     const size_t workspace_bytes = LargestWorkspace(logits.rows, logits.cols);
     REPRISE_TRY(scratch.Provide(workspace_bytes + kAlignment));
     REPRISE_TRY(told_.Prepare(logits.rows, int64_t(results.flags.size())));
-    told_.Ask(stream(), ViewOf(logits), Raw(results.flags_at),
+    told_.Ask(stream(), ViewOf(logits), {}, Raw(results.flags_at),
               Raw(scratch.Take<std::byte>(workspace_bytes)));
   }
   if (meanwhile) meanwhile();

@@ -7,6 +7,7 @@
 // it.
 #include "kernels/cuda/choice/choose.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rows/finite.cuh"
 #include "kernels/reference/choice.h"
 
 namespace reprise::cuda {
@@ -59,8 +60,6 @@ __device__ float LogitOf(uint64_t rank) {
   return __uint_as_float((ordered & 0x80000000) != 0 ? ordered ^ 0x80000000 : ~ordered);
 }
 
-__device__ bool IsFinite(float value) { return (__float_as_uint(value) << 1) < 0xFF000000; }
-
 // The largest of a block goes to `most`.
 __device__ void MaxOfBlock(uint64_t rank, Mass* most) {
   for (int half = 16; half > 0; half /= 2) {
@@ -70,9 +69,20 @@ __device__ void MaxOfBlock(uint64_t rank, Mass* most) {
   if (threadIdx.x % 32 == 0) atomicMax(most, static_cast<Mass>(rank));
 }
 
-__global__ void __launch_bounds__(kThreads) LookForLargest(View logits, PartFacts* facts) {
+// By the blocks of one column of the grid, in turns.
+__device__ void FlagSequences(const FlaggedRows& flagged) {
+  WaitForInputs();
+  for (int s = static_cast<int>(blockIdx.y); s < flagged.count; s += static_cast<int>(gridDim.y)) {
+    const bool finite = IsFinite(flagged.sequences[s], flagged.x);
+    if (threadIdx.x == 0) flagged.finite[s] = finite ? 1 : 0;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    LookForLargest(View logits, FlaggedRows flagged, PartFacts* facts, int parts) {
   __shared__ Mass largest;
   LetNextStart();
+  if (static_cast<int>(blockIdx.x) == parts) return FlagSequences(flagged);
   if (threadIdx.x == 0) largest = 0;
   __syncthreads();
   const int64_t row = blockIdx.y;
@@ -97,22 +107,30 @@ __global__ void __launch_bounds__(kThreads) LookForLargest(View logits, PartFact
   }
   MaxOfBlock(most, &largest);
   const bool all = __syncthreads_and(finite) != 0;
-  if (threadIdx.x == 0) facts[row * gridDim.x + blockIdx.x] = {largest, all ? 0u : 1u};
+  if (threadIdx.x == 0) facts[row * parts + blockIdx.x] = {largest, all ? 0u : 1u};
+}
+
+__device__ void Tell(uint64_t* word, uint32_t sign, uint32_t value) {
+  *reinterpret_cast<volatile uint64_t*>(word) = uint64_t{sign} << 32 | value;
 }
 
 // One block a row.
 __global__ void __launch_bounds__(kThreads)
     TellLargest(View logits, LargestView to, const PartFacts* facts, int parts) {
   __shared__ Mass largest;
-  // Asked for early, and by one thread: it lies in the host's memory.
-  uint32_t sign = 0;
-  if (threadIdx.x == 0) sign = *reinterpret_cast<const volatile uint32_t*>(to.sign);
-  if (threadIdx.x == 0) largest = 0;
+  __shared__ uint32_t sign;
+  if (threadIdx.x == 0) {
+    largest = 0;
+    // Asked for early, and by one thread: it lies in the host's memory.
+    sign = *reinterpret_cast<const volatile uint32_t*>(to.sign);
+  }
   __syncthreads();
   WaitForInputs();
   const int64_t row = blockIdx.x;
   if (row == 0) {
-    for (int64_t i = threadIdx.x; i < to.flag_count; i += kThreads) to.flags_to[i] = to.flags[i];
+    for (int64_t i = threadIdx.x; i < to.flag_count; i += kThreads) {
+      Tell(to.flags_to + i, sign, to.flags[i]);
+    }
   }
   uint64_t most = 0;
   bool finite = true;
@@ -124,16 +142,11 @@ __global__ void __launch_bounds__(kThreads)
   MaxOfBlock(most, &largest);
   const bool all = __syncthreads_and(finite) != 0;
   if (threadIdx.x != 0) return;
-  ChosenToken chosen;
-  if (all) {
-    const uint32_t token = TokenOf(largest);
-    chosen.token = static_cast<int32_t>(token);
-    chosen.logit = logits.data[row * logits.stride + token];
-    chosen.largest = LogitOf(largest);
-  }
-  to.chosen[row] = chosen;
-  __threadfence_system();  // for what the block has written, too
-  *reinterpret_cast<volatile uint32_t*>(to.signs + row) = sign;
+  const uint32_t token = TokenOf(largest);
+  float logit = LogitOf(largest);
+  if (logit == 0) logit = logits.data[row * logits.stride + token];  // which zero, nobody knows
+  Tell(to.chosen + 2 * row, sign, all ? token : ~0u);
+  Tell(to.chosen + 2 * row + 1, sign, __float_as_uint(logit));
 }
 
 // The largest logit as given, whether all are finite; what is allowed goes to the copy.
@@ -587,7 +600,9 @@ void ChooseLargest(Stream stream, const View& logits, const LargestView& largest
   const auto rows = static_cast<unsigned>(logits.rows);
   const unsigned parts = Blocks(logits.cols, kThreads * kPerThread);
   auto* facts = reinterpret_cast<PartFacts*>(workspace);
-  LaunchEarly(LookForLargest, dim3(parts, rows), kThreads, 0, stream, logits, facts);
+  const FlaggedRows& flagged = largest.flagged;
+  const dim3 grid(parts + (flagged.sequences != nullptr ? 1 : 0), rows);
+  LaunchEarly(LookForLargest, grid, kThreads, 0, stream, logits, flagged, facts, int(parts));
   LaunchEarly(TellLargest, rows, kThreads, 0, stream, logits, largest, facts, int(parts));
 }
 

@@ -37,15 +37,25 @@ size_t ChooseWorkspace(int64_t rows, int64_t vocab, const ChoiceNeeds& needs);
 void ChooseTokens(Stream stream, const View& logits, const ChoiceView& choice,
                   const ChoiceNeeds& needs, std::byte* workspace);
 
-// Where the largest of every row go: memory of the host, which looks for the signs. A copy behind
-// the kernels, and waiting for the stream, would take as long as they do.
+// Sequences of a step whose flags are made beside the largest: finite[s] = 1 if every value of x in
+// the rows of sequence s is a finite number, else 0.
+struct FlaggedRows {
+  const SequenceView* sequences = nullptr;  // null: none
+  int count = 0;
+  View x;
+  uint8_t* finite = nullptr;
+};
+
+// Where the largest of every row go: memory of the host, which looks for them there. A copy behind
+// the kernels, and waiting for the stream, would take as long as they do. Every word has the sign
+// above what it tells, so none waits for another on the way.
 struct LargestView {
-  ChosenToken* chosen = nullptr;   // [rows]
-  uint32_t* signs = nullptr;       // [rows]: get the sign when everything else of the row is there
+  uint64_t* chosen = nullptr;    // [rows, 2]: the token, or -1 if a logit is not finite; its logit
+  uint64_t* flags_to = nullptr;  // [flag_count]
   const uint32_t* sign = nullptr;  // the host's, too: read before the kernel in front has ended
-  // Bytes that go along with the first row.
+  FlaggedRows flagged;
+  // Go along with the first row; they may be those that were just made.
   const uint8_t* flags = nullptr;
-  uint8_t* flags_to = nullptr;
   int64_t flag_count = 0;
 };
 size_t LargestWorkspace(int64_t rows, int64_t vocab);

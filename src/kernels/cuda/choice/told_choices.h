@@ -15,7 +15,7 @@ namespace reprise::cuda {
 // for with the step, as a part of its graph, or behind it.
 //
 //   told.Prepare(rows, flags);
-//   told.Ask(stream, logits, flags, workspace);  // or a graph that has these launches
+//   told.Ask(stream, logits, flagged, flags, workspace);  // or a graph that has these launches
 //   told.Take(stream, results);
 //
 // Thread safety: none.
@@ -26,8 +26,10 @@ class ToldChoices {
   Status Prepare(int64_t rows, int64_t flags);
   const void* place() const { return memory_.data(); }
 
-  // workspace: LargestWorkspace. flags: as many as were prepared for, or null: none.
-  void Ask(Stream stream, const View& logits, const uint8_t* flags, std::byte* workspace);
+  // workspace: LargestWorkspace. flags: as many as were prepared for, or null: none. flagged: those
+  // that are still to be made.
+  void Ask(Stream stream, const View& logits, const FlaggedRows& flagged, const uint8_t* flags,
+           std::byte* workspace);
   // Waits for what was asked of the stream. results.flags may be fewer.
   void Take(Stream stream, const ChoiceResults& results);
 

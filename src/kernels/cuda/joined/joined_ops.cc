@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/joined/normed_floats.h"
 #include "kernels/cuda/rows/elementwise.h"
+#include "kernels/cuda/rows/embed.h"
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/tensor/round.h"
 
@@ -63,6 +64,10 @@ void JoinedOps::Run() {
   if (experts_) {
     RunChosenSum(stream_, *experts_);
     experts_.reset();
+  }
+  if (flags_) {
+    FiniteSequences(stream_, flags_->step, flags_->x, flags_->finite);
+    flags_.reset();
   }
   if (products_) return RunProducts(OutputOp::kNone, {});
   if (norm_) {
@@ -209,6 +214,19 @@ std::optional<HeadRowsView> JoinedOps::TakeHeads(const View& q) {
   const HeadRowsView rows = heads_->rows;
   heads_.reset();
   return rows;
+}
+
+bool JoinedOps::Flag(const StepView& step, const View& x, uint8_t* finite) {
+  if (!open_ || !FewPerSequence(step)) return false;
+  Run();
+  flags_ = {step, x, finite};
+  return true;
+}
+
+FlaggedRows JoinedOps::TakeFlagged() {
+  if (!flags_) return {};
+  const WaitingFlags flags = *std::exchange(flags_, std::nullopt);
+  return {flags.step.sequences, flags.step.sequence_count, flags.x, flags.finite};
 }
 
 bool JoinedOps::Route(const View& logits, const RoutingParams& params, const RoutingView& routing) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cuda/choice/choose.h"
 #include "kernels/cuda/quantised/chosen/chosen.h"
 #include "kernels/cuda/quantised/forms/one.h"
 #include "kernels/cuda/rows/experts.h"
@@ -19,11 +20,11 @@ void MakeRows(Stream stream, const MadeRows& rows);
 
 // Ops of a step that wait for the next one, to be one kernel with it: a norm for the products that
 // read it, products for what is done with their outputs, heads for attention, the route of rows to
-// experts for its plan, products with experts for their gates and for the sum of what they make. A
-// decoded token is bound by the number of kernels, so rows must be few. Of more rows norms and
-// gates wait for products that round what they read. Everything else runs at once. The bits are
-// those of the ops one after another, and every row that they would have written is written, but
-// for q behind StoreHeads.
+// experts for its plan, products with experts for their gates and for the sum of what they make,
+// flags of sequences for the choice. A decoded token is bound by the number of kernels, so rows
+// must be few. Of more rows norms and gates wait for products that round what they read. Everything
+// else runs at once. The bits are those of the ops one after another, and every row that they would
+// have written is written, but for q behind StoreHeads.
 class JoinedOps {
  public:
   explicit JoinedOps(Stream stream) : stream_(stream) {}
@@ -57,10 +58,14 @@ class JoinedOps {
   bool Combine(const RoutingView& routing, const PlanView& plan, const View& slots, SumStart start,
                const View& y);
 
+  bool Flag(const StepView& step, const View& x, uint8_t* finite);
+
   // What waits and makes x, which is the caller's to do then.
   std::optional<MadeRows> Take(const View& x);
   // Heads that wait for attention with these queries; likewise.
   std::optional<HeadRowsView> TakeHeads(const View& q);
+  // Flags that wait, or none; likewise.
+  FlaggedRows TakeFlagged();
 
  private:
   struct WaitingNorm {
@@ -89,6 +94,12 @@ class JoinedOps {
     RoutingView routing;
   };
 
+  struct WaitingFlags {
+    StepView step;
+    View x;
+    uint8_t* finite;
+  };
+
   bool NormRides(const View& x, bool fits) const;
   bool GateRides(const GatedRows& rows) const;
   bool ExpertsGate(const GatedRows& rows);
@@ -105,6 +116,7 @@ class JoinedOps {
   std::optional<WaitingRoute> route_;  // alone
   std::optional<ChosenGates> gates_;   // alone
   std::optional<ChosenSum> experts_;   // alone
+  std::optional<WaitingFlags> flags_;  // alone
   std::optional<ChosenGates> gated_;   // do not wait: they ran, and nothing has come since
 };
 

@@ -4,6 +4,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/quantised/unit.cuh"
 #include "kernels/cuda/rows/embed.h"
+#include "kernels/cuda/rows/finite.cuh"
 
 namespace reprise::cuda {
 namespace {
@@ -18,9 +19,14 @@ __global__ void __launch_bounds__(kThreads)
     WidenRows(const Value* table, int64_t stride, float scale, const int32_t* tokens, View out) {
   LetNextStart();
   const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (column >= out.cols) return;
-  for (int64_t t = blockIdx.y; t < out.rows; t += gridDim.y) {
-    out.data[t * out.stride + column] = ToFloat(table[tokens[t] * stride + column]) * scale;
+  if (column >= out.cols) return WaitForInputs();
+  const auto value = [&](int64_t t) { return ToFloat(table[tokens[t] * stride + column]) * scale; };
+  // Tokens come with the step, so only what is written waits.
+  const float first = value(blockIdx.y);
+  WaitForInputs();
+  out.data[blockIdx.y * out.stride + column] = first;
+  for (int64_t t = blockIdx.y + gridDim.y; t < out.rows; t += gridDim.y) {
+    out.data[t * out.stride + column] = value(t);
   }
 }
 
@@ -46,10 +52,10 @@ __global__ void __launch_bounds__(kThreads)
     DequantiseRows(QuantisedMatrix table, const int32_t* tokens, View out) {
   LetNextStart();
   const int64_t unit = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
-  if (unit >= out.cols / 32) return;
+  if (unit >= out.cols / 32) return WaitForInputs();
   const int lane = threadIdx.x % 32;
   const int half = lane / 16;
-  for (int64_t t = blockIdx.y; t < out.rows; t += gridDim.y) {
+  const auto value = [&](int64_t t) {
     const RowPlanes<kType> row(table, tokens[t]);
     const UnitWords<kType> words = row.Words(unit, lane / 4 % 4);
     const uint2 pair = WordPair<kType>(words, GridOf(table), lane / 4 % 4);
@@ -60,8 +66,15 @@ __global__ void __launch_bounds__(kThreads)
       const uint32_t signs = words.quants[UnitWords<kType>::kQuants - 1];
       sub = SubScalesOf<kType>(row.Sub(unit / 8), signs, static_cast<int>(unit % 8));
     }
-    out.data[t * out.stride + unit * 32 + lane] =
-        Dequantise<kType>(q, row.Scales(unit / UnitTraits<kType>::kBlockUnits), sub, half);
+    return Dequantise<kType>(q, row.Scales(unit / UnitTraits<kType>::kBlockUnits), sub, half);
+  };
+  float* to = out.data + unit * 32 + lane;
+  const float first = value(blockIdx.y);  // as above
+  WaitForInputs();
+  to[blockIdx.y * out.stride] = first;
+#pragma unroll 1
+  for (int64_t t = blockIdx.y + gridDim.y; t < out.rows; t += gridDim.y) {
+    to[t * out.stride] = value(t);
   }
 }
 
@@ -73,10 +86,6 @@ __global__ void __launch_bounds__(kThreads) CopyRows(View x, const int32_t* inde
   for (int64_t i = blockIdx.y; i < out.rows; i += gridDim.y) {
     out.data[i * out.stride + column] = x.data[index[i] * x.stride + column];
   }
-}
-
-__device__ bool IsFinite(float value) {
-  return (__float_as_uint(value) & 0x7F800000) != 0x7F800000;
 }
 
 // One row by one block; the same in every thread.
@@ -114,8 +123,7 @@ __global__ void __launch_bounds__(kThreads)
   LetNextStart();  // few blocks: what comes next may ask for the output layer's weights beside them
   const SequenceView sequence = sequences[blockIdx.x];
   WaitForInputs();
-  bool all = true;
-  for (int r = 0; r < sequence.row_count; ++r) all &= AllFinite(x, sequence.row_begin + r);
+  const bool all = IsFinite(sequence, x);
   if (threadIdx.x == 0) finite[blockIdx.x] = all ? 1 : 0;
 }
 
@@ -152,7 +160,7 @@ template <DType kType>
 void LaunchDequantise(Stream stream, const QuantisedMatrix& table, const int32_t* tokens,
                       const View& out) {
   const dim3 grid(Blocks(out.cols, kThreads), RowBlocks(out.rows));
-  DequantiseRows<kType><<<grid, kThreads, 0, stream>>>(table, tokens, out);
+  LaunchEarly(DequantiseRows<kType>, grid, kThreads, 0, stream, table, tokens, out);
 }
 
 }  // namespace
@@ -160,14 +168,14 @@ void LaunchDequantise(Stream stream, const QuantisedMatrix& table, const int32_t
 void EmbedF32(Stream stream, const float* table, const int32_t* tokens, const View& out) {
   if (out.rows == 0 || out.cols == 0) return;
   const dim3 grid(Blocks(out.cols, kThreads), RowBlocks(out.rows));
-  WidenRows<<<grid, kThreads, 0, stream>>>(table, out.cols, 1.0f, tokens, out);
+  LaunchEarly(WidenRows<float>, grid, kThreads, 0, stream, table, out.cols, 1.0f, tokens, out);
 }
 
 void EmbedHalf(Stream stream, const HalfMatrix& table, const int32_t* tokens, const View& out) {
   if (out.rows == 0 || out.cols == 0) return;
   const dim3 grid(Blocks(out.cols, kThreads), RowBlocks(out.rows));
-  WidenRows<<<grid, kThreads, 0, stream>>>(reinterpret_cast<const __half*>(table.data),
-                                           table.stride, table.scale, tokens, out);
+  LaunchEarly(WidenRows<__half>, grid, kThreads, 0, stream,
+              reinterpret_cast<const __half*>(table.data), table.stride, table.scale, tokens, out);
 }
 
 void EmbedQuantised(Stream stream, const QuantisedMatrix& table, const int32_t* tokens,
@@ -205,11 +213,13 @@ void GatherRows(Stream stream, const View& x, const int32_t* index, const View& 
   LaunchEarly(CopyRows, grid, kThreads, 0, stream, x, index, out);
 }
 
+bool FewPerSequence(const StepView& step) { return step.rows <= 2 * step.sequence_count; }
+
 void FiniteSequences(Stream stream, const StepView& step, const View& x, uint8_t* finite) {
   if (step.sequence_count == 0) return;
   const auto rows = static_cast<unsigned>(step.rows);
   const auto sequences = static_cast<unsigned>(step.sequence_count);
-  if (rows <= 2 * sequences) {  // a decoded token waits for one kernel
+  if (FewPerSequence(step)) {  // a decoded token waits for one kernel
     return LaunchEarly(FlagSequences, sequences, kThreads, 0, stream, step.sequences, x, finite);
   }
   const unsigned blocks = Blocks(step.sequence_count, kThreads);

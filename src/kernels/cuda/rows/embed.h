@@ -22,6 +22,8 @@ void GatherRows(Stream stream, const View& x, const int32_t* index, const View& 
 // finite[s] = 1 if every value of x in the rows of sequence s is a finite number, else 0. x has the
 // rows of the step.
 void FiniteSequences(Stream stream, const StepView& step, const View& x, uint8_t* finite);
+// Whether that is one kernel, or a part of another: a block for a sequence has little to do.
+bool FewPerSequence(const StepView& step);
 // The same for single rows: [x.rows].
 void FiniteRows(Stream stream, const View& x, uint8_t* finite);
 // The index of the largest value of each row, the lowest of equals; -1 if any is not finite.

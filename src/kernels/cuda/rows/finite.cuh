@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/launch.cuh"
+
+namespace reprise::cuda {
+
+__device__ inline bool IsFinite(float value) { return (__float_as_uint(value) << 1) < 0xFF000000; }
+
+// Whether every value of the rows of a sequence is a finite number; the same in every thread. The
+// whole block calls.
+__device__ inline bool IsFinite(const SequenceView& sequence, const View& x) {
+  bool finite = true;
+  for (int64_t r = 0; r < sequence.row_count; ++r) {
+    const float* row = x.data + (sequence.row_begin + r) * x.stride;
+    for (int64_t i = threadIdx.x; i < x.cols; i += blockDim.x) finite &= IsFinite(row[i]);
+  }
+  return __syncthreads_and(finite) != 0;
+}
+
+}  // namespace reprise::cuda
