@@ -14,19 +14,21 @@ constexpr int kThreads = 256;
 __device__ float ToFloat(float value) { return value; }
 __device__ float ToFloat(__half value) { return __half2float(value); }
 
+// In front of the first kernel that has rows the arrays of the step are brought. Those behind it
+// read them before they wait, so none of them starts before the arrays are there.
+__device__ __forceinline__ void BeginRows() {
+  WaitForInputs();
+  LetNextStart();
+}
+
 template <typename Value>
 __global__ void __launch_bounds__(kThreads)
     WidenRows(const Value* table, int64_t stride, float scale, const int32_t* tokens, View out) {
-  LetNextStart();
+  BeginRows();
   const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (column >= out.cols) return WaitForInputs();
-  const auto value = [&](int64_t t) { return ToFloat(table[tokens[t] * stride + column]) * scale; };
-  // Tokens come with the step, so only what is written waits.
-  const float first = value(blockIdx.y);
-  WaitForInputs();
-  out.data[blockIdx.y * out.stride + column] = first;
-  for (int64_t t = blockIdx.y + gridDim.y; t < out.rows; t += gridDim.y) {
-    out.data[t * out.stride + column] = value(t);
+  if (column >= out.cols) return;
+  for (int64_t t = blockIdx.y; t < out.rows; t += gridDim.y) {
+    out.data[t * out.stride + column] = ToFloat(table[tokens[t] * stride + column]) * scale;
   }
 }
 
@@ -50,12 +52,12 @@ __device__ float Dequantise(float q, uint32_t scales, const HalfScales& sub, int
 template <DType kType>
 __global__ void __launch_bounds__(kThreads)
     DequantiseRows(QuantisedMatrix table, const int32_t* tokens, View out) {
-  LetNextStart();
+  BeginRows();
   const int64_t unit = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
-  if (unit >= out.cols / 32) return WaitForInputs();
+  if (unit >= out.cols / 32) return;
   const int lane = threadIdx.x % 32;
   const int half = lane / 16;
-  const auto value = [&](int64_t t) {
+  for (int64_t t = blockIdx.y; t < out.rows; t += gridDim.y) {
     const RowPlanes<kType> row(table, tokens[t]);
     const UnitWords<kType> words = row.Words(unit, lane / 4 % 4);
     const uint2 pair = WordPair<kType>(words, GridOf(table), lane / 4 % 4);
@@ -66,15 +68,8 @@ __global__ void __launch_bounds__(kThreads)
       const uint32_t signs = words.quants[UnitWords<kType>::kQuants - 1];
       sub = SubScalesOf<kType>(row.Sub(unit / 8), signs, static_cast<int>(unit % 8));
     }
-    return Dequantise<kType>(q, row.Scales(unit / UnitTraits<kType>::kBlockUnits), sub, half);
-  };
-  float* to = out.data + unit * 32 + lane;
-  const float first = value(blockIdx.y);  // as above
-  WaitForInputs();
-  to[blockIdx.y * out.stride] = first;
-#pragma unroll 1
-  for (int64_t t = blockIdx.y + gridDim.y; t < out.rows; t += gridDim.y) {
-    to[t * out.stride] = value(t);
+    out.data[t * out.stride + unit * 32 + lane] =
+        Dequantise<kType>(q, row.Scales(unit / UnitTraits<kType>::kBlockUnits), sub, half);
   }
 }
 
