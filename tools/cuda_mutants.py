@@ -239,7 +239,7 @@ MUTANTS = [
     ("choices_of_the_step_before", "choice/told_choices.cc",
      "*sign = ++sign_;", "*sign = sign_;", None, "StepGraphs*"),
     ("flags_of_first_rows", "rows/finite.cuh",
-     "r < sequence.row_count; ++r", "r < 1; ++r", "choice/choose.cu", "StepGraphs*"),
+     "r < count; ++r", "r < 1; ++r", "choice/choose.cu", "StepGraphs*"),
     ("flags_behind_other_ops", "joined/joined_ops.cc",
      "FiniteSequences(stream_, flags_->step, flags_->x, flags_->finite);", "", None, "StepGraphs*"),
     ("flags_of_the_last_sequence", "choice/choose.cu",

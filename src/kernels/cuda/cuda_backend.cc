@@ -129,14 +129,15 @@ void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step, const S
                                          upload_bytes_, told_.place()};
   graphs_.Run(scratch, step, launched, program, [&] {
     if (to != nullptr) BringArrays(memory_->stream(), upload_.data(), upload_bytes_, to);
+    // Before the ops: rows that they leave are read beside what is written here.
+    const size_t bytes = told_with_step_ ? LargestWorkspace(logits.rows, logits.cols) : 0;
+    std::byte* const workspace = Raw(scratch.Take<std::byte>(bytes));
     joined_.Begin();
     ops();
     const FlaggedRows flagged = told_with_step_ ? joined_.TakeFlagged() : FlaggedRows{};
     joined_.End();
     if (!told_with_step_) return;
-    const size_t workspace = LargestWorkspace(logits.rows, logits.cols);
-    told_.Ask(stream(), logits, flagged, Raw(program.finite),
-              Raw(scratch.Take<std::byte>(workspace)));
+    told_.Ask(stream(), logits, flagged, Raw(program.finite), workspace);
   });
   if (to != nullptr) upload_.Mark(memory_->stream());
 }

@@ -159,8 +159,12 @@ TEST_F(StepGraphsTest, FlagsAreThoseOfTheirRows) {
       const StepProgram program = {last ? static_cast<const void*>(&x) : this, logits, flags_at,
                                    i != 4};
       backend_->RunStep(*scratch_, step, program, [&] {
-        backend_->FiniteRows(step, x, flags_at);
-        if (!last) backend_->Fill(0, x);
+        // Rows that are nobody's when the ops are done, as those of a model.
+        const ScratchScope inner(*scratch_);
+        const Rows y = {scratch_->Floats(kRows * kCols), kRows, kCols, kCols};
+        backend_->Scale(x, 1, y);
+        backend_->FiniteRows(step, y, flags_at);
+        if (!last) backend_->Fill(0, y);
       });
       const std::vector<ChoiceRow> greedy(kChoices);
       std::vector<ChosenToken> chosen(kChoices);

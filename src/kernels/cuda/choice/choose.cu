@@ -73,7 +73,8 @@ __device__ void MaxOfBlock(uint64_t rank, Mass* most) {
 __device__ void FlagSequences(const FlaggedRows& flagged) {
   WaitForInputs();
   for (int s = static_cast<int>(blockIdx.y); s < flagged.count; s += static_cast<int>(gridDim.y)) {
-    const bool finite = IsFinite(flagged.sequences[s], flagged.x);
+    const SequenceView& sequence = flagged.sequences[s];
+    const bool finite = AreFinite(flagged.x, sequence.row_begin, sequence.row_count);
     if (threadIdx.x == 0) flagged.finite[s] = finite ? 1 : 0;
   }
 }

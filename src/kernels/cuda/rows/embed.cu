@@ -83,17 +83,8 @@ __global__ void __launch_bounds__(kThreads) CopyRows(View x, const int32_t* inde
   }
 }
 
-// One row by one block; the same in every thread.
-__device__ bool AllFinite(const View& x, int64_t row) {
-  bool finite = true;
-  for (int64_t i = threadIdx.x; i < x.cols; i += kThreads) {
-    finite &= IsFinite(x.data[row * x.stride + i]);
-  }
-  return __syncthreads_and(finite) != 0;
-}
-
 __global__ void __launch_bounds__(kThreads) FiniteOfRows(View x, uint8_t* finite) {
-  const bool all = AllFinite(x, blockIdx.x);
+  const bool all = AreFinite(x, blockIdx.x, 1);
   if (threadIdx.x == 0) finite[blockIdx.x] = all ? 1 : 0;
 }
 
@@ -108,17 +99,17 @@ __global__ void __launch_bounds__(kThreads)
     ClearFlags(const int32_t* row_sequence, View x, uint8_t* finite) {
   WaitForInputs();
   LetNextStart();
-  const bool all = AllFinite(x, blockIdx.x);
+  const bool all = AreFinite(x, blockIdx.x, 1);
   if (threadIdx.x == 0 && !all) finite[row_sequence[blockIdx.x]] = 0;  // by whoever comes
 }
 
 // One block a sequence.
 __global__ void __launch_bounds__(kThreads)
     FlagSequences(const SequenceView* sequences, View x, uint8_t* finite) {
-  LetNextStart();  // few blocks: what comes next may ask for the output layer's weights beside them
+  LetNextStart();  // few blocks: there is room beside them
   const SequenceView sequence = sequences[blockIdx.x];
   WaitForInputs();
-  const bool all = IsFinite(sequence, x);
+  const bool all = AreFinite(x, sequence.row_begin, sequence.row_count);
   if (threadIdx.x == 0) finite[blockIdx.x] = all ? 1 : 0;
 }
 
