@@ -116,14 +116,14 @@ __device__ __forceinline__ void AskForTile(const Stack& stack, int expert, int f
   using S = Stage<kType, kTile>;
   const int row = expert * stack.rows + first, rows = min(kTile, stack.rows - first);
   const int lane = LaneHere();
-  PlaneCopies<kTile, S::kQuads * S::kQuantBytes, S::kQuantBytes, S::kQuantPitch>::Ask(
+  PlaneCopies<kTile, S::kQuads * S::kQuantBytes, S::kQuantBytes>::Ask(
       stack.quants, stack.quant_stride, row, rows, lane, stage);
-  PlaneCopies<kTile, S::kQuads * S::kExtraBytes, S::kExtraBytes, S::kExtraPitch>::Ask(
+  PlaneCopies<kTile, S::kQuads * S::kExtraBytes, S::kExtraBytes>::Ask(
       stack.extra, stack.extra_stride, row, rows, lane, stage + S::kExtra);
-  PlaneCopies<kTile, S::kSubBytes, S::kSubBytes, S::kSubBytes>::Ask(
-      stack.sub, stack.sub_stride, row, rows, lane, stage + S::kSub);
-  PlaneCopies<kTile, S::kScaleBytes, S::kScaleBytes, S::kScaleBytes>::Ask(
-      stack.scale, stack.scale_stride, row, rows, lane, stage + S::kScale);
+  PlaneCopies<kTile, S::kSubBytes, S::kSubBytes>::Ask(stack.sub, stack.sub_stride, row, rows, lane,
+                                                      stage + S::kSub);
+  PlaneCopies<kTile, S::kScaleBytes, S::kScaleBytes>::Ask(stack.scale, stack.scale_stride, row,
+                                                          rows, lane, stage + S::kScale);
 }
 
 __device__ __forceinline__ void WaitForAllBut(int pending) {
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     ChosenGatesKernel(const __grid_constant__ GatesCall call) {
   using S = Stage<kType, kTile>;
   constexpr int kBlock = UnitTraits<kType>::kBlock256 ? 256 : 32;
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(128) std::byte shared[];
   __shared__ int expert_of[kSlots];
   const InputBytes bytes(CeilDiv(call.cols, 128), kBlock);
   std::byte* at = shared + call.rooms * S::kBytes;
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     ChosenSumKernel(const __grid_constant__ SumCall call) {
   using S = Stage<kType, kTile>;
   constexpr int kBlock = UnitTraits<kType>::kBlock256 ? 256 : 32;
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(128) std::byte shared[];
   __shared__ int expert_of[kSlots], slot_of[kSlots];
   __shared__ float weight_of[kSlots];
   LetNextStart();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/cuda/quantised/forms/copies.cuh"
 #include "kernels/cuda/quantised/forms/mma.cuh"
 #include "kernels/cuda/quantised/quantise.cuh"
@@ -10,19 +12,24 @@
 // it makes all integer sums, and the chain of a row walks over the lanes that have it.
 namespace reprise::cuda::links {
 
-// Eight lanes that read the same piece (16 bytes) of neighbouring quads meet all banks: quads of
-// eight pieces lie an odd number of pieces apart; in those of two or four, which shall take no more
-// room than they need, piece w lies where piece w ^ TurnOf(quad) would.
-constexpr int PitchOf(int quad_bytes) { return quad_bytes == 128 ? 144 : quad_bytes; }
+// Where pieces (16 bytes) of a quad lie in a stage: piece w where piece w ^ TurnOf(quad) would, so
+// that eight lanes which read the same piece of neighbouring quads meet all banks. Nothing lies
+// between quads, and stages begin with a line of 128 bytes: a line of weights stays one. Where
+// lines are torn apart, copies take so much longer to ask for that a sixth of the bandwidth is
+// lost. So shared memory says that it begins with a line, too: a single static float in front of it
+// would shift all of it.
 template <int kQuadBytes>
-__device__ __forceinline__ int TurnOf(int quad) {
-  return kQuadBytes == 64 ? quad / 2 % 4 : kQuadBytes == 32 ? quad / 4 % 2 : 0;
+__device__ __forceinline__ constexpr int TurnOf(int quad) {
+  return kQuadBytes == 128  ? quad % 8
+         : kQuadBytes == 64 ? quad / 2 % 4
+         : kQuadBytes == 32 ? quad / 4 % 2
+                            : 0;
 }
 // Piece w of a quad whose first is at `at`; quads are multiples of kQuadBytes from where bytes are
 // counted.
 template <int kQuadBytes>
 __device__ __forceinline__ int PieceAt(int at, int w) {
-  return kQuadBytes == 64 || kQuadBytes == 32 ? at ^ (16 * w) : at + 16 * w;
+  return kQuadBytes == 16 ? at + 16 * w : at ^ (16 * w);
 }
 
 // What a stage holds: of each plane (layout.h) the part of kTile rows.
@@ -33,14 +40,12 @@ struct Stage {
   static constexpr int kBlocks = 4 * kQuads / Traits::kBlockUnits;  // of a row
   static constexpr int kQuantBytes = 16 * Traits::kQuantWords;      // of a quad
   static constexpr int kExtraBytes = 16 * Traits::kExtraWords;
-  static constexpr int kQuantPitch = PitchOf(kQuantBytes);
-  static constexpr int kExtraPitch = PitchOf(kExtraBytes);
   static constexpr int kSubBytes = kBlocks * Traits::kSubBytes;  // of a row
   static constexpr int kScaleBytes = kBlocks * (Traits::kMinimum ? 4 : 2);
-  static constexpr int kExtra = kTile * kQuads * kQuantPitch;
-  static constexpr int kSub = kExtra + kTile * kQuads * kExtraPitch;
+  static constexpr int kExtra = kTile * kQuads * kQuantBytes;
+  static constexpr int kSub = kExtra + kTile * kQuads * kExtraBytes;
   static constexpr int kScale = kSub + kTile * kSubBytes;
-  static constexpr int kBytes = (kScale + kTile * kScaleBytes + 63) / 64 * 64;
+  static constexpr int kBytes = (kScale + kTile * kScaleBytes + 127) / 128 * 128;
 };
 
 // Values of an input whose sum is kept: those that share a scale and a minimum.
@@ -49,10 +54,10 @@ inline constexpr int kSummed = UnitTraits<kType>::kSub == SubScales::kByHalf ? 1
 
 // Rows of inputs as a block holds them, one behind another in whole quads.
 struct Input {
-  static constexpr int kPitch = PitchOf(128);
-  std::byte* q;  // [quads, kPitch]: as in layout.h
-  float* scale;  // [columns / block]
-  int16_t* sum;  // [columns / kSummed]
+  static constexpr int kPitch = 144;  // bytes of a quad: neighbours meet other banks
+  std::byte* q;                       // [quads, kPitch]: as in layout.h
+  float* scale;                       // [columns / block]
+  int16_t* sum;                       // [columns / kSummed]
 
   // From a quad on, of 256-blocks an even one.
   template <DType kType>
@@ -72,10 +77,9 @@ struct InputBytes {
   __host__ __device__ int all() const { return (q + scale + sum + 15) / 16 * 16; }
 };
 
-// What a lane copies of one plane: kRowBytes of each row of a tile for a stage, in groups of kGroup
-// bytes that come to lie kPitch apart. From one copy to the next it is a number of rows and
-// bytes that all lanes share.
-template <int kTile, int kRowBytes, int kGroup, int kPitch>
+// What a lane copies of one plane: kRowBytes of each row of a tile for a stage, in quads of kGroup
+// bytes. From one copy to the next it is a number of rows and bytes that all lanes share.
+template <int kTile, int kRowBytes, int kGroup>
 class PlaneCopies {
  public:
   // Rows [row, row + rows) of a plane; of kTile rows the others become zeros.
@@ -85,16 +89,16 @@ class PlaneCopies {
                                              int lane, std::byte* to) {
     const int of_tile = kWide ? 0 : lane / kPieces, at = lane % (kWide ? 32 : kPieces) * kPiece;
     const std::byte* from = plane + int64_t{row + of_tile} * stride + at;
-    const int quad = of_tile * (kRowBytes / kGroup) + at / kGroup;
-    const int turn = kRowBytes > kGroup ? TurnOf<kGroup>(quad) * 16 : 0;
-    to += quad * kPitch + (at % kGroup ^ turn);
+    const int quad = of_tile * kQuads + at / kGroup;
+    const int first = quad * kGroup + (at % kGroup ^ Turn(quad));
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
       const int more_rows = kWide ? i * 32 / kPieces : i * (32 / kPieces);
       const int more = kWide ? i * 32 % kPieces * kPiece : 0;
       if (!kWide && more_rows + of_tile >= kTile) break;
       const bool valid = more_rows + of_tile < rows && more + at < stride;
-      CopyAsync<kPiece>(to + (more_rows * (kRowBytes / kGroup) + more / kGroup) * kPitch,
+      const int quads = more_rows * kQuads + more / kGroup;
+      CopyAsync<kPiece>(to + quads * kGroup + (first ^ Turn(quads)),
                         from + more_rows * stride + more, valid);
       if (kInTurn && i + 1 < kCopies) {
         CommitCopies();
@@ -106,13 +110,20 @@ class PlaneCopies {
  private:
   static constexpr int kPiece = kRowBytes % 16 == 0 ? 16 : 8;
   static constexpr int kPieces = kRowBytes / kPiece;  // of a row
-  static constexpr bool kWide = kPieces >= 32;        // a copy of all lanes stays in one row
+  static constexpr int kQuads = kRowBytes / kGroup;
+  static constexpr bool kWide = kPieces >= 32;  // a copy of all lanes stays in one row
   static constexpr int kCopies = (kTile * kPieces + 31) / 32;
   static_assert(kWide ? kPieces % 32 == 0 && 32 * kPiece % kGroup == 0 : 32 % kPieces == 0);
+
+  // In bytes; none where a row is one group. Of so many quads behind another one: that of both, for
+  // numbers of quads that share no bit.
+  static __device__ __forceinline__ constexpr int Turn(int quads) {
+    return kQuads > 1 ? TurnOf<kGroup>(quads) * 16 : 0;
+  }
 };
 // A plane that a type does not have.
-template <int kTile, int kGroup, int kPitch>
-class PlaneCopies<kTile, 0, kGroup, kPitch> {
+template <int kTile, int kGroup>
+class PlaneCopies<kTile, 0, kGroup> {
  public:
   template <bool kInTurn = false>
   static __device__ void Ask(const std::byte*, int, int, int, int, std::byte*) {}
@@ -155,8 +166,8 @@ struct Place {
   // quad: of the input; of a stage lanes hold every kQuads-th the same.
   __device__ __forceinline__ explicit Place(int quad) {
     const int lane = threadIdx.x % 32, row = lane / S::kQuads, in_row = lane % S::kQuads;
-    quants = lane * S::kQuantPitch + TurnOf<S::kQuantBytes>(lane) * 16;
-    extra = S::kExtra + lane * S::kExtraPitch + TurnOf<S::kExtraBytes>(lane) * 16;
+    quants = lane * S::kQuantBytes + TurnOf<S::kQuantBytes>(lane) * 16;
+    extra = S::kExtra + lane * S::kExtraBytes + TurnOf<S::kExtraBytes>(lane) * 16;
     const int block = Traits::kBlock256 ? in_row / 2 : 4 * in_row;
     const int half = QuadScales<kType>::kHalves ? 8 : 4;
     sub = S::kSub + row * S::kSubBytes + block * Traits::kSubBytes + in_row % 2 * half;
@@ -188,7 +199,7 @@ struct Links {
   float scale[kCount], sum[kCount];
   float least_scale[kCount], least[kCount];  // of minima
 
-  // The stage at shared + at, a multiple of 64. Lanes hold its quads row by row; `input` from the
+  // The stage at shared + at, a multiple of 128. Lanes hold its quads row by row; `input` from the
   // stage's first on.
   __device__ __forceinline__ void Make(const std::byte* shared, int at, const uint2* grid,
                                        const Input& input, const Place<kType, kTile>& place) {
@@ -240,13 +251,65 @@ struct Links {
       }
       return total;
     }
-#pragma unroll 1
-    for (int q = 0; 4 * q < left; q += kStep) {
+    int q = 0;
+#pragma unroll 4
+    for (; 4 * (q + kStep) <= left; q += kStep) {
       float mine = total;
 #pragma unroll
-      for (int j = 0; j < kCount; ++j) mine = 4 * q + j < left ? Add(j, mine) : mine;
+      for (int j = 0; j < kCount; ++j) mine = Add(j, mine);
       total = __shfl_sync(kFullWarp, mine, q, kQuads);
     }
+    if (4 * q >= left) return total;
+    float mine = total;  // of a quad that is not whole
+#pragma unroll
+    for (int j = 0; j + 1 < kCount; ++j) mine = 4 * q + j < left ? Add(j, mine) : mine;
+    total = __shfl_sync(kFullWarp, mine, q, kQuads);
+    return total;
+  }
+  // The same for a row of one stage, of 256-blocks, where nothing else is left to do meanwhile:
+  // links meet in `room` (of the warp, aligned to 16; what was there is read), and every lane walks
+  // over those of its row. From lane to lane one takes as long as four.
+  __device__ __forceinline__ float ChainInRoom(std::byte* room, int units) const {
+    static_assert(Traits::kBlock256);
+    constexpr int kPairs = Traits::kMinimum ? 2 : 1;    // of factors, of a link
+    constexpr int kRowPairs = kQuads / kStep * kPairs;  // and rows begin with other banks
+    constexpr int kBatch = std::min(8, kRowPairs);
+    constexpr int kPitch = 2 * kRowPairs + 4;
+    static_assert(kTile * kPitch * 4 <= S::kBytes && kRowPairs % kBatch == 0);
+    const int lane = threadIdx.x % 32;
+    float* row = reinterpret_cast<float*>(room) + lane / kQuads * kPitch;
+    if (lane % kStep == 0) {
+      auto* mine = reinterpret_cast<float2*>(row) + lane % kQuads / kStep * kPairs;
+      mine[0] = make_float2(scale[0], sum[0]);
+      if (Traits::kMinimum) mine[1] = make_float2(kSign * least_scale[0], least[0]);
+    }
+    __syncwarp();
+    float4 next[kBatch / 2];  // read while those before them are added
+    const auto read = [&](int pair) {
+#pragma unroll
+      for (int j = 0; j < kBatch / 2; ++j) {
+        next[j] = *reinterpret_cast<const float4*>(row + 2 * pair + 4 * j);
+      }
+    };
+    read(0);
+    const int pairs = units / Traits::kBlockUnits * kPairs;
+    float total = 0;
+    int i = 0;
+#pragma unroll 1
+    while (i + kBatch <= pairs) {
+      float4 now[kBatch / 2];
+#pragma unroll
+      for (int j = 0; j < kBatch / 2; ++j) now[j] = next[j];
+      i += kBatch;
+      read(min(i, kRowPairs - kBatch));
+#pragma unroll
+      for (int j = 0; j < kBatch / 2; ++j) {
+        total = fmaf(now[j].x, now[j].y, total);
+        total = fmaf(now[j].z, now[j].w, total);
+      }
+    }
+#pragma unroll 1
+    for (; i < pairs; ++i) total = fmaf(row[2 * i], row[2 * i + 1], total);
     return total;
   }
 

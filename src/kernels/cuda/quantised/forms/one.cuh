@@ -113,8 +113,8 @@ __device__ __forceinline__ uint64_t Bytes(int rows, unsigned stride) {
 }
 
 // What a lane copies of quants or extras, stage after stage: kQuads quads of kGroup bytes of each
-// row of a tile, which come to lie kPitch apart. Where it begins is found once for a tile.
-template <int kTile, int kQuads, int kGroup, int kPitch>
+// row of a tile. Where it begins is found once for a tile.
+template <int kTile, int kQuads, int kGroup>
 class QuadCopies {
  public:
   __device__ __forceinline__ void Seek(const std::byte* plane, unsigned stride, int row) {
@@ -124,13 +124,14 @@ class QuadCopies {
   __device__ __forceinline__ void Ask(std::byte* to, unsigned stride, int left, int rows) {
     const std::byte* from = from_;
     const int quad = Row() * kQuads + At() / kGroup;
-    to += quad * kPitch + (At() % kGroup ^ links::TurnOf<kGroup>(quad) * 16);
+    const int first = quad * kGroup + (At() % kGroup ^ Turn(quad));
 #pragma unroll
     for (int row = 0; row < kTile; row += kRows) {
 #pragma unroll
       for (int more = 0; more < kRowBytes; more += 32 * kPiece) {
         const bool valid = row + Row() < rows && (At() + more) / kGroup < left;
-        CopyAsync<kPiece>(to + (row * kQuads + more / kGroup) * kPitch, from + more, valid);
+        const int quads = row * kQuads + more / kGroup;
+        CopyAsync<kPiece>(to + quads * kGroup + (first ^ Turn(quads)), from + more, valid);
       }
       from += kRows * stride;
     }
@@ -145,6 +146,8 @@ class QuadCopies {
   static_assert(32 % kPieces == 0 && kTile % kRows == 0 && kRowBytes % (kPieces * kPiece) == 0);
   static_assert(kGroup % kPiece == 0 && 32 * kPiece % kGroup == 0);
 
+  // As of links::PlaneCopies.
+  static __device__ constexpr int Turn(int quads) { return links::TurnOf<kGroup>(quads) * 16; }
   static __device__ int Row() { return Lane() / kPieces; }
   static __device__ int At() { return Lane() % kPieces * kPiece; }
   static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
@@ -152,8 +155,8 @@ class QuadCopies {
   const std::byte* from_;
 };
 // A plane that a type does not have.
-template <int kTile, int kQuads, int kPitch>
-class QuadCopies<kTile, kQuads, 0, kPitch> {
+template <int kTile, int kQuads>
+class QuadCopies<kTile, kQuads, 0> {
  public:
   __device__ void Seek(const std::byte*, unsigned, int) {}
   __device__ void Ask(std::byte*, unsigned, int, int) {}
@@ -258,8 +261,8 @@ class Weights {
   Walk walk_;
   int left_;  // quads of the row that were not asked for
   int rows_ = 0;
-  QuadCopies<kTile, S::kQuads, S::kQuantBytes, S::kQuantPitch> quants_;
-  QuadCopies<kTile, S::kQuads, S::kExtraBytes, S::kExtraPitch> extra_;
+  QuadCopies<kTile, S::kQuads, S::kQuantBytes> quants_;
+  QuadCopies<kTile, S::kQuads, S::kExtraBytes> extra_;
   ScaleCopies<kType, kTile> scales_;
 };
 
@@ -379,7 +382,7 @@ __device__ __forceinline__ void RunTiles(const Call& call) {
   using S = Stage<kType, kTile>;
   constexpr int kQuads = S::kQuads;
   constexpr int kBlock = UnitTraits<kType>::kBlock256 ? 256 : 32;
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(128) std::byte shared[];
   // At once: what the next kernel does before it waits takes 2 to 3 us.
   LetNextStart();
   // One for all lanes, which the compiler cannot see otherwise.

@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(32 * kSmallWarps, 2)
   using S = Stage<kType, kTile>;
   constexpr int kQuads = S::kQuads;
   constexpr int kBlock = UnitTraits<kType>::kBlock256 ? 256 : 32;
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(128) std::byte shared[];
   __shared__ float ups[kSmallWarps / 2][kTile];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = threadIdx.x % 32;
   const int warps = static_cast<int>(blockDim.x) / 32, block = static_cast<int>(blockIdx.x);
@@ -131,13 +131,13 @@ __global__ void __launch_bounds__(32 * kSmallWarps, 2)
   std::byte* stage = shared + warp * S::kBytes;
   if (works) {
     const int rows = min(kTile, part.rows - first);
-    PlaneCopies<kTile, kQuads * S::kQuantBytes, S::kQuantBytes, S::kQuantPitch>::template Ask<true>(
+    PlaneCopies<kTile, kQuads * S::kQuantBytes, S::kQuantBytes>::template Ask<true>(
         part.quants, call.quant_stride, first, rows, lane, stage);
-    PlaneCopies<kTile, kQuads * S::kExtraBytes, S::kExtraBytes, S::kExtraPitch>::template Ask<true>(
+    PlaneCopies<kTile, kQuads * S::kExtraBytes, S::kExtraBytes>::template Ask<true>(
         part.extra, call.extra_stride, first, rows, lane, stage + S::kExtra);
-    PlaneCopies<kTile, S::kSubBytes, S::kSubBytes, S::kSubBytes>::template Ask<true>(
+    PlaneCopies<kTile, S::kSubBytes, S::kSubBytes>::template Ask<true>(
         part.sub, call.sub_stride, first, rows, lane, stage + S::kSub);
-    PlaneCopies<kTile, S::kScaleBytes, S::kScaleBytes, S::kScaleBytes>::template Ask<true>(
+    PlaneCopies<kTile, S::kScaleBytes, S::kScaleBytes>::template Ask<true>(
         part.scale, call.scale_stride, first, rows, lane, stage + S::kScale);
   }
   CommitCopies();
@@ -161,7 +161,12 @@ __global__ void __launch_bounds__(32 * kSmallWarps, 2)
     Links<kType, kTile> links;
     links.Make(shared, warp * S::kBytes, part.grid, input,
                links::Place<kType, kTile>(lane % kQuads));
-    y = links.Chain(0, call.cols / 32);
+    if constexpr (UnitTraits<kType>::kBlock256) {
+      __syncwarp();
+      y = links.ChainInRoom(stage, call.cols / 32);
+    } else {
+      y = links.Chain(0, call.cols / 32);
+    }
   }
   if (mine && part.bias != nullptr) y = y + part.bias[row];
   if (gated) {
