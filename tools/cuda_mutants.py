@@ -95,7 +95,7 @@ MUTANTS = [
      "y = Gated(call.op, y, ups[place][lane / kQuads]);", "y = Gated(call.op, y, ups[place][0]);",
      "quantised/forms/small_32.cu", "*StackTest*"),
     ("later_columns_of_a_small_row", "quantised/forms/small.cuh",
-     "if (WarpColumn(j) < call_.cols) Quantise", "if (WarpColumn(j) < min(call_.cols, 3300)) Quantise",
+     "if (column_ / kColumns * kColumns < call_.cols)", "if (column_ / kColumns * kColumns < min(call_.cols, 3300))",
      "quantised/forms/small_32.cu", "*InputTest*"),
     ("turns_of_later_copies", "quantised/forms/one.cuh",
      "to + quads * kGroup + (first ^ Turn(quads))", "to + quads * kGroup + first",

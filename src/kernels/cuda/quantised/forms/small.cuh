@@ -50,62 +50,46 @@ struct SmallCall {
   float* sum;
 };
 
-// Reads, norms and quantises the row, by as many threads as the block has. A warp has 256
-// neighbours at a time.
+// Reads, norms and quantises the row, of which a thread has eight neighbours. All of this runs once
+// in a kernel, and its instructions come from afar: blocks have threads enough, so that none of it
+// is there twice.
 template <DType kType>
 class SmallReader {
  public:
-  static constexpr int kGroups = 2;
+  static constexpr int kColumns = 256;  // of a warp
 
   // Asks for the norm's weights, which no kernel writes.
-  __device__ __forceinline__ explicit SmallReader(const SmallCall& call) : call_(call) {
-    if (call_.norm == nullptr) return;
-#pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-      if (Column(j) < call_.cols) weights_[j].Load(call_.norm + Column(j));
-    }
+  __device__ __forceinline__ explicit SmallReader(const SmallCall& call)
+      : call_(call), column_(8 * static_cast<int>(threadIdx.x)) {
+    if (call_.norm != nullptr && column_ < call_.cols) weights_.Load(call_.norm + column_);
   }
   __device__ __forceinline__ void Read(const Input& input) {
-    EightFloats held[kGroups];
-#pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-      if (Column(j) < call_.cols) held[j].Load(call_.x + Column(j));
-    }
-    if (call_.norm != nullptr) Norm(input.floats, held);
-#pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-      if (WarpColumn(j) < call_.cols) QuantiseInto<kType>(held[j], Column(j), call_.cols, input);
+    EightFloats held;
+    if (column_ < call_.cols) held.Load(call_.x + column_);
+    if (call_.norm != nullptr) Norm(input.floats, &held);
+    if (column_ / kColumns * kColumns < call_.cols) {
+      QuantiseInto<kType>(held, column_, call_.cols, input);
     }
     __syncthreads();
   }
 
  private:
-  __device__ static int WarpColumn(int j) {
-    return (j * static_cast<int>(blockDim.x) / 32 + static_cast<int>(threadIdx.x) / 32) * 256;
-  }
-  __device__ static int Column(int j) {
-    return WarpColumn(j) + static_cast<int>(threadIdx.x) % 32 * 8;
-  }
-  __device__ __forceinline__ void Norm(float* floats, EightFloats (&held)[kGroups]) const {
+  __device__ __forceinline__ void Norm(float* floats, EightFloats* held) const {
     const LaneRow lanes(floats, call_.cols);
-#pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-      if (Column(j) >= call_.cols) break;
-      lanes.Store(Column(j), held[j].Four(0));
-      lanes.Store(Column(j) + 4, held[j].Four(1));
+    if (column_ < call_.cols) {
+      lanes.Store(column_, held->Four(0));
+      lanes.Store(column_ + 4, held->Four(1));
     }
     const float r = lanes.NormFactor(static_cast<int>(threadIdx.x), call_.eps);
+    if (column_ >= call_.cols) return;
 #pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-      if (Column(j) >= call_.cols) break;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) held[j].of[i] = (held[j].of[i] * r) * weights_[j].of[i];
-      if (blockIdx.x == 0 && call_.h != nullptr) held[j].Store(call_.h + Column(j));
-    }
+    for (int i = 0; i < 8; ++i) held->of[i] = (held->of[i] * r) * weights_.of[i];
+    if (blockIdx.x == 0 && call_.h != nullptr) held->Store(call_.h + column_);
   }
 
   const SmallCall& call_;
-  EightFloats weights_[kGroups];
+  const int column_;
+  EightFloats weights_;
 };
 
 template <DType kType, int kTile>
@@ -158,7 +142,9 @@ __global__ void __launch_bounds__(32 * kSmallWarps, 2)
   __syncwarp();
   float y = 0;
   if (works) {
-    Links<kType, kTile> links;
+    // Short code is sooner here than long code is quicker.
+    constexpr int kAtOnce = UnitTraits<kType>::kBytes ? 2 : 4;
+    Links<kType, kTile, kAtOnce> links;
     links.Make(shared, warp * S::kBytes, part.grid, input,
                links::Place<kType, kTile>(lane % kQuads));
     if constexpr (UnitTraits<kType>::kBlock256) {
@@ -217,8 +203,8 @@ bool LaunchSmallTiles(Stream stream, const Call& one) {
   call.each = int(tiles / blocks);
   call.more = int(tiles % blocks);
   const int working = (call.each + (call.more > 0 ? 1 : 0)) * (gated ? 2 : 1);
-  constexpr int kGroups = SmallReader<kType>::kGroups;
-  const int warps = std::max(working, int(CeilDiv<int64_t>(one.x.cols, 256 * kGroups)));
+  const int readers = int(CeilDiv<int64_t>(one.x.cols, SmallReader<kType>::kColumns));
+  const int warps = std::max(working, readers);
   if (warps > kSmallWarps) return false;
   const int64_t block = UnitTraits<kType>::kBlock256 ? 256 : 32;
   const size_t floats = call.norm != nullptr ? size_t(LaneRow::Floats(call.cols)) * 4 : 0;
