@@ -23,7 +23,7 @@
 #include "kernels/cuda/rows/rope.h"
 #include "kernels/cuda/scan/delta_token.h"
 #include "kernels/cuda/scan/lane_scan.h"
-#include "kernels/cuda/tensor/attention.h"
+#include "kernels/cuda/tensor/attention/attention.h"
 #include "kernels/cuda/views.h"
 #include "tensor/kv_row.h"
 

@@ -9,7 +9,7 @@
 #include "kernels/cuda/quantised/chosen/chosen.h"
 #include "kernels/cuda/quantised/forms/one.h"
 #include "kernels/cuda/rows/experts.h"
-#include "kernels/cuda/tensor/attention_one.h"
+#include "kernels/cuda/tensor/attention/one.h"
 #include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/view.h"
 

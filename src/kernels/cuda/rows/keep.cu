@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows/keep.h"
-#include "kernels/cuda/tensor/kv_q8.cuh"
+#include "kernels/cuda/tensor/attention/kv_q8.cuh"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/reference/math.h"
 

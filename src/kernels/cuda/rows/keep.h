@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/tensor/attention.h"
+#include "kernels/cuda/tensor/attention/attention.h"
 #include "kernels/cuda/view.h"
 
 // The ops of kernels/keep_ops.h, with the bits of the CPU for the same queries and keys (weights of

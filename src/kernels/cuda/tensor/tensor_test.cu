@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/architecture.h"
 #include "kernels/cuda/device_array.h"
-#include "kernels/cuda/tensor/attention.cuh"
+#include "kernels/cuda/tensor/attention/attention.cuh"
 #include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/cuda/tensor/product_half.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/tensor/attention.h"
+#include "kernels/cuda/tensor/attention/attention.h"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/reference/gpu/power2.h"
 #include "kernels/reference/math.h"

@@ -3,8 +3,8 @@
 #include <type_traits>
 
 #include "base/check.h"
-#include "kernels/cuda/tensor/attention.cuh"
-#include "kernels/cuda/tensor/kv_q8.cuh"
+#include "kernels/cuda/tensor/attention/attention.cuh"
+#include "kernels/cuda/tensor/attention/kv_q8.cuh"
 
 // A block has several tiles of one sequence and reads each page once for all.
 // With few tiles and a long context the pages are divided among blocks, each page's softmax is kept

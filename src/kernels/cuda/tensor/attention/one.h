@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/cuda/tensor/attention.h"
+#include "kernels/cuda/tensor/attention/attention.h"
 
 // Attention of one row a sequence, a decoded token, from its projections on: StoreHeads and Attend
 // (attention.h) in one kernel, or two where there are many pages. The bits are theirs; q stays as

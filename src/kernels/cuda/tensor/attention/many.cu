@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "kernels/cuda/tensor/attention.cuh"
+#include "kernels/cuda/tensor/attention/attention.cuh"
+#include "kernels/cuda/tensor/attention/kv_q8.cuh"
 #include "kernels/cuda/tensor/hopper.cuh"
-#include "kernels/cuda/tensor/kv_q8.cuh"
 #include "kernels/cuda/tensor/tensor_map.h"
 
 // Attention of many queries: two or three warpgroups have 64 queries each and read pages that the

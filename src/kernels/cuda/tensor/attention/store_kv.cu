@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows/sum_of_squares.cuh"
-#include "kernels/cuda/tensor/attention.h"
-#include "kernels/cuda/tensor/kv_q8.cuh"
+#include "kernels/cuda/tensor/attention/attention.h"
+#include "kernels/cuda/tensor/attention/kv_q8.cuh"
 #include "kernels/cuda/tensor/mma.cuh"
 
 namespace reprise::cuda {
