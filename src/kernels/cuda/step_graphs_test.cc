@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
@@ -27,16 +28,10 @@ class StepGraphsTest : public ::testing::Test {
     results_ = std::move(*results);
   }
 
-  // One row of each of two sequences with so many blocks. The ops fill activations, which lie
-  // behind the arrays of the step; returns the block ids as they are then.
-  std::vector<uint32_t> BlocksAfter(int first, int second, float value) {
-    const ScratchScope scope(*scratch_);
-    const std::vector<int32_t> zeros(2, 0), sequence_of = {0, 1};
-    std::vector<StepSequence> sequences(2);
-    sequences[0] = {.row_begin = 0, .row_count = 1, .block_begin = 0, .block_count = first};
-    sequences[1] = {.row_begin = 1, .row_count = 1, .block_begin = first, .block_count = second};
-    std::vector<uint32_t> blocks(size_t(first + second), 0);
-    for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = uint32_t(i);
+  // A step with these rows, begun. What is given must outlive it.
+  StepLayout Begin(std::span<const int32_t> sequence_of, std::span<const StepSequence> sequences,
+                   std::span<const int32_t> logit_rows, std::span<const uint32_t> blocks) {
+    const auto zeros = std::span(zeros_).first(sequence_of.size());
     StepLayout step;
     step.host = {.tokens = zeros,
                  .positions = zeros,
@@ -44,8 +39,22 @@ class StepGraphsTest : public ::testing::Test {
                  .sequences = sequences,
                  .blocks = blocks,
                  .taps = {},
-                 .logit_rows = {}};
+                 .logit_rows = logit_rows};
     backend_->BeginStep(*scratch_, &step);
+    return step;
+  }
+
+  // One row of each of two sequences with so many blocks. The ops fill activations, which lie
+  // behind the arrays of the step; returns the block ids as they are then.
+  std::vector<uint32_t> BlocksAfter(int first, int second, float value) {
+    const ScratchScope scope(*scratch_);
+    const std::vector<int32_t> sequence_of = {0, 1};
+    std::vector<StepSequence> sequences(2);
+    sequences[0] = {.row_begin = 0, .row_count = 1, .block_begin = 0, .block_count = first};
+    sequences[1] = {.row_begin = 1, .row_count = 1, .block_begin = first, .block_count = second};
+    std::vector<uint32_t> blocks(size_t(first + second), 0);
+    for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = uint32_t(i);
+    const StepLayout step = Begin(sequence_of, sequences, {}, blocks);
     const StepProgram program = {this, {results_.data().As<float>(), 0, 0, 0}, {}};
     Rows filled;
     backend_->RunStep(*scratch_, step, program, [&] {
@@ -59,6 +68,7 @@ class StepGraphsTest : public ::testing::Test {
     return after;
   }
 
+  const std::vector<int32_t> zeros_ = std::vector<int32_t>(8, 0);  // tokens of up to so many rows
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<ScratchArena> scratch_;
   DeviceBuffer results_;
@@ -81,7 +91,7 @@ TEST_F(StepGraphsTest, ChoicesAreThoseOfTheirStep) {
   const Rows logits = {results->data().As<float>(), kRows, kVocab, kVocab};
   const DevicePtr<uint8_t> flags_at =
       (results->data() + kRows * kVocab * int64_t(sizeof(float))).As<uint8_t>();
-  const std::vector<int32_t> zeros(kRows, 0), sequence_of = {0, 1};
+  const std::vector<int32_t> sequence_of = {0, 1}, logit_rows(kRows, 0);
   std::vector<StepSequence> sequences(kRows);
   sequences[0] = {.row_begin = 0, .row_count = 1};
   sequences[1] = {.row_begin = 1, .row_count = 1};
@@ -94,15 +104,7 @@ TEST_F(StepGraphsTest, ChoicesAreThoseOfTheirStep) {
     backend_->memory().UploadArray<uint8_t>(flags_at, flags);
     const ScratchScope scope(*scratch_);
     if (i != 6) {
-      StepLayout step;
-      step.host = {.tokens = zeros,
-                   .positions = zeros,
-                   .row_sequences = sequence_of,
-                   .sequences = sequences,
-                   .blocks = {},
-                   .taps = {},
-                   .logit_rows = zeros};
-      backend_->BeginStep(*scratch_, &step);
+      const StepLayout step = Begin(sequence_of, sequences, logit_rows, {});
       const StepProgram program = {this, logits, flags_at, i != 2};
       backend_->RunStep(*scratch_, step, program, [&] {
         backend_->Fill(0, {results_.data().As<float>(), 1, 16, 16});
@@ -131,7 +133,7 @@ TEST_F(StepGraphsTest, FlagsAreThoseOfTheirRows) {
   const Rows x = {logits.data + kChoices * kVocab, kRows, kCols, kCols};
   const DevicePtr<uint8_t> flags_at = (x.data + kRows * kCols).As<uint8_t>();
   backend_->memory().UploadArray<float>(logits.data, std::vector<float>(kChoices * kVocab, 1));
-  const std::vector<int32_t> zeros(kRows, 0), sequence_of = {0, 1, 1, 2, 3}, choices = {2, 4};
+  const std::vector<int32_t> sequence_of = {0, 1, 1, 2, 3}, choices = {2, 4};
   std::vector<StepSequence> sequences(kSequences);
   for (int32_t r = 0; r < kRows; ++r) {
     StepSequence& sequence = sequences[size_t(sequence_of[size_t(r)])];
@@ -147,15 +149,7 @@ TEST_F(StepGraphsTest, FlagsAreThoseOfTheirRows) {
       if (i % 3 != 2) flags[size_t(sequence_of[size_t(row)])] = 0;
       backend_->memory().UploadArray<float>(x.data, values);
       const ScratchScope scope(*scratch_);
-      StepLayout step;
-      step.host = {.tokens = zeros,
-                   .positions = zeros,
-                   .row_sequences = sequence_of,
-                   .sequences = sequences,
-                   .blocks = {},
-                   .taps = {},
-                   .logit_rows = choices};
-      backend_->BeginStep(*scratch_, &step);
+      const StepLayout step = Begin(sequence_of, sequences, choices, {});
       const StepProgram program = {last ? static_cast<const void*>(&x) : this, logits, flags_at,
                                    i != 4};
       backend_->RunStep(*scratch_, step, program, [&] {

@@ -15,7 +15,7 @@ namespace reprise::cuda::links {
 // Where pieces (16 bytes) of a quad lie in a stage: piece w where piece w ^ TurnOf(quad) would, so
 // that eight lanes which read the same piece of neighbouring quads meet all banks. Nothing lies
 // between quads, and stages begin with a line of 128 bytes: a line of weights stays one. Where
-// lines are torn apart, copies take so much longer to ask for that a sixth of the bandwidth is
+// lines are torn apart, copies take so much longer to ask for that a seventh of the bandwidth is
 // lost. So shared memory says that it begins with a line, too: a single static float in front of it
 // would shift all of it.
 template <int kQuadBytes>
@@ -241,40 +241,35 @@ struct Links {
   // The chain of a row over the quads of a stage; `left`: units of the row from there on. Every
   // lane of a row gets the sum.
   __device__ __forceinline__ float Chain(float total, int left) const {
-    if (left >= 4 * kQuads) {
-#pragma unroll
-      for (int q = 0; q < kQuads; q += kStep) {
-        float mine = total;
-#pragma unroll
-        for (int j = 0; j < kCount; ++j) mine = Add(j, mine);
-        total = __shfl_sync(kFullWarp, mine, q, kQuads);
-      }
-      return total;
-    }
-    int q = 0;
-#pragma unroll 4
-    for (; 4 * (q + kStep) <= left; q += kStep) {
+    const auto walk = [&](int q) {
       float mine = total;
 #pragma unroll
       for (int j = 0; j < kCount; ++j) mine = Add(j, mine);
       total = __shfl_sync(kFullWarp, mine, q, kQuads);
+    };
+    if (left >= 4 * kQuads) {
+#pragma unroll
+      for (int q = 0; q < kQuads; q += kStep) walk(q);
+      return total;
     }
+    int q = 0;
+#pragma unroll 4
+    for (; 4 * (q + kStep) <= left; q += kStep) walk(q);
     if (4 * q >= left) return total;
     float mine = total;  // of a quad that is not whole
 #pragma unroll
     for (int j = 0; j + 1 < kCount; ++j) mine = 4 * q + j < left ? Add(j, mine) : mine;
-    total = __shfl_sync(kFullWarp, mine, q, kQuads);
-    return total;
+    return __shfl_sync(kFullWarp, mine, q, kQuads);
   }
   // The same for a row of one stage, of 256-blocks, where nothing else is left to do meanwhile:
   // links meet in `room` (of the warp, aligned to 16; what was there is read), and every lane walks
-  // over those of its row. From lane to lane one takes as long as four.
+  // over those of its row, instead of waiting for a shuffle between any two.
   __device__ __forceinline__ float ChainInRoom(std::byte* room, int units) const {
     static_assert(Traits::kBlock256);
-    constexpr int kPairs = Traits::kMinimum ? 2 : 1;    // of factors, of a link
-    constexpr int kRowPairs = kQuads / kStep * kPairs;  // and rows begin with other banks
+    constexpr int kPairs = Traits::kMinimum ? 2 : 1;  // of factors, of a link
+    constexpr int kRowPairs = kQuads / kStep * kPairs;
     constexpr int kBatch = std::min(8, kRowPairs);
-    constexpr int kPitch = 2 * kRowPairs + 4;
+    constexpr int kPitch = 2 * kRowPairs + 4;  // floats: rows begin with other banks
     static_assert(kTile * kPitch * 4 <= S::kBytes && kRowPairs % kBatch == 0);
     const int lane = threadIdx.x % 32;
     float* row = reinterpret_cast<float*>(room) + lane / kQuads * kPitch;
