@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "api/chat/job.h"
+#include "api/openai/prompts.h"
 #include "api/ops/cache_view.h"
 #include "api/test_service.h"
 
@@ -92,6 +93,29 @@ TEST(Service, TheTokenThatEndsIsToldWithItsProbability) {
       service.Post(kChat, R"({"logprobs": true, "messages": [{"role": "user", "content": "Hi"}]})");
   EXPECT_EQ(At(chat.body, {"choices", "0", "logprobs", "content", "25", "token"}), "z");
   EXPECT_EQ(At(chat.body, {"choices", "0", "logprobs", "content", "26"}), "absent") << chat.body;
+}
+
+// To spell thousands of ids would be the longest part of the way to the engine.
+TEST(Service, TheIdsOfAPromptAreSpelledOnlyForAnEcho) {
+  TestService service;
+  const ServedModel& model = service.service().model();
+  std::vector<TokenId> ids;
+  ASSERT_TRUE(model.tokenizer->Encode("xyz", {}, &ids).ok());
+  std::string list;
+  for (const TokenId id : ids) list += (list.empty() ? "" : ", ") + std::to_string(id);
+  const std::string members = R"("max_tokens": 1, "prompt": [)" + list + "]}";
+  const auto body = JsonDocument::Parse("{" + members);
+  ASSERT_TRUE(body.ok());
+  for (const bool with_text : {false, true}) {
+    Fields fields(body->root());
+    std::vector<Prompt> prompts;
+    openai::ReadPrompts(model, with_text, &fields, &prompts);
+    ASSERT_EQ(prompts.size(), 1u);
+    EXPECT_EQ(prompts[0].ids, ids);
+    EXPECT_EQ(prompts[0].text, with_text ? "xyz" : "");
+  }
+  const auto echoed = service.Post("/v1/completions", R"({"echo": true, )" + members);
+  EXPECT_EQ(At(echoed.body, {"choices", "0", "text"}), "xyz") << echoed.body;
 }
 
 TEST(Service, ThinkingAndContentAreBlocksOfAMessage) {

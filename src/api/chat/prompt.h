@@ -16,7 +16,7 @@ namespace reprise::api {
 struct Prompt {
   std::vector<TokenId> ids;
   std::vector<Boundary> boundaries;  // where snapshots pay off: system, messages, breakpoints
-  std::string text;                  // as the template rendered it
+  std::string text;                  // as the template rendered it; for who needs it
 };
 
 // What the client wants about thinking becomes variables of the job, and a budget. Before

@@ -43,7 +43,7 @@ void Complete(Service* service, const ExchangePtr& exchange) {
   CompletionRequest request =
       ReadCompletion(service->options(), service->model().vocab_size, &fields);
   std::vector<Prompt> prompts;
-  if (fields.ok()) openai::ReadPrompts(service->model(), &fields, &prompts);
+  if (fields.ok()) openai::ReadPrompts(service->model(), false, &fields, &prompts);
   RefuseUnread(Dialect::kLlamaCpp, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   const JsonValue* prompt = fields.Find("prompt");

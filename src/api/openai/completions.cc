@@ -195,7 +195,7 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   ReadOptions(&fields, &options, &plan.options);
   ReadAnswerRule(&fields, &plan.options.rule);
   ReadCacheControl(&fields, &plan.cache);
-  if (fields.ok()) ReadPrompts(service->model(), &fields, &plan.prompts);
+  if (fields.ok()) ReadPrompts(service->model(), options.echo, &fields, &plan.prompts);
   RefuseUnread(Dialect::kCompletions, service->options(), &fields);
   if (fields.ok() &&
       plan.prompts.size() * static_cast<size_t>(plan.options.choices) > kPromptsMax) {
@@ -209,7 +209,7 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   plan.score_prompt = options.echo && options.logprobs;
   std::vector<std::string> echoes;
   if (options.echo) {
-    for (const Prompt& prompt : plan.prompts) echoes.push_back(prompt.text);
+    for (Prompt& prompt : plan.prompts) echoes.push_back(std::move(prompt.text));
   }
   const size_t choices = plan.prompts.size() * static_cast<size_t>(plan.options.choices);
   std::unique_ptr<ReplySink> sink;

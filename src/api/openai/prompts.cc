@@ -12,21 +12,22 @@ bool IsTokenList(const JsonValue& value) {
 }
 
 // One prompt: text, or token ids.
-void ReadPrompt(const ServedModel& model, const JsonValue& value, Fields* fields,
+void ReadPrompt(const ServedModel& model, const JsonValue& value, bool with_text, Fields* fields,
                 std::vector<Prompt>* prompts) {
   Prompt prompt;
   if (value.is_string()) {
     const Status encoded = model.tokenizer->Encode(value.as_string(), {true, true}, &prompt.ids);
     if (!encoded.ok()) return fields->Fail("prompt", encoded.message());
-    prompt.text = std::string(value.as_string());
+    if (with_text) prompt.text = std::string(value.as_string());
   } else if (IsTokenList(value)) {
+    prompt.ids.reserve(value.items().size());
     for (const JsonValue& id : value.items()) {
       if (!id.is_int() || id.as_int() < 0 || id.as_int() >= model.vocab_size) {
         return fields->Fail("prompt", "must have token ids of the vocabulary only");
       }
       prompt.ids.push_back(static_cast<TokenId>(id.as_int()));
     }
-    prompt.text = model.tokenizer->Decode(prompt.ids);
+    if (with_text) prompt.text = model.tokenizer->Decode(prompt.ids);
   } else {
     return fields->Fail("prompt", "must be a string, an array of strings, or token ids");
   }
@@ -36,17 +37,20 @@ void ReadPrompt(const ServedModel& model, const JsonValue& value, Fields* fields
 
 }  // namespace
 
-void ReadPrompts(const ServedModel& model, Fields* fields, std::vector<Prompt>* prompts) {
+void ReadPrompts(const ServedModel& model, bool with_text, Fields* fields,
+                 std::vector<Prompt>* prompts) {
   const JsonValue* prompt = fields->Find("prompt");
   if (prompt == nullptr) return fields->Fail("prompt", "is required");
   if (!prompt->is_array() || IsTokenList(*prompt)) {
-    return ReadPrompt(model, *prompt, fields, prompts);
+    return ReadPrompt(model, *prompt, with_text, fields, prompts);
   }
   if (prompt->items().empty()) return fields->Fail("prompt", "must not be empty");
   if (prompt->items().size() > kPromptsMax) {
     return fields->Fail("prompt", "must have at most " + std::to_string(kPromptsMax) + " items");
   }
-  for (const JsonValue& item : prompt->items()) ReadPrompt(model, item, fields, prompts);
+  for (const JsonValue& item : prompt->items()) {
+    ReadPrompt(model, item, with_text, fields, prompts);
+  }
 }
 
 }  // namespace reprise::api::openai
