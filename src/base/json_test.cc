@@ -46,6 +46,37 @@ TEST(Json, LargeIntegersBecomeDoubles) {
   EXPECT_EQ(parsed->root().items()[1].as_double(), 9223372036854775808.0);
 }
 
+// Short ones are read eight bytes at a time, if so many are left.
+TEST(Json, IntegersOfEveryLengthWhereverTheyStand) {
+  int64_t number = 0;
+  for (int digits = 1; digits <= 12; ++digits) {
+    number = number * 10 + (digits % 3 == 0 ? 0 : digits % 10);
+    for (const int64_t one : {number, -number}) {
+      const std::string spelled = std::to_string(one);
+      for (const char* behind : {"", " ", ",1", ", 22222222", "]", "/"}) {
+        const auto array = JsonDocument::Parse("[" + spelled + behind + "]");
+        const bool valid = std::string_view(behind).find_first_of("]/") == std::string_view::npos;
+        ASSERT_EQ(array.ok(), valid) << spelled << behind;
+        EXPECT_TRUE(!valid || array->root().items()[0].as_int() == one) << spelled << behind;
+      }
+      for (const char* behind : {".0", ".000000", "e0", "E0000000"}) {
+        const std::string text = "[" + spelled + behind;
+        const auto array = JsonDocument::Parse(text + "]");
+        ASSERT_TRUE(array.ok()) << text;
+        EXPECT_FALSE(array->root().items()[0].is_int());
+        EXPECT_EQ(array->root().items()[0].as_double(), double(one));
+      }
+      EXPECT_FALSE(JsonDocument::Parse("[0" + std::to_string(number) + ", 1, 2, 3]").ok());
+      EXPECT_EQ(JsonDocument::Parse(spelled)->root().as_int(), one);
+      EXPECT_EQ(JsonDocument::Parse(spelled + "          ")->root().as_int(), one);
+    }
+  }
+  for (int64_t one = 0; one < 100'000; one += 7) {
+    const auto array = JsonDocument::Parse("[" + std::to_string(one) + ", 1, 2]");
+    ASSERT_EQ(array->root().items()[0].as_int(), one);
+  }
+}
+
 TEST(Json, NumbersKeepTheirSpelling) {
   const std::string text =
       "[1.0,1.50,-0,-0.0,1e5,1E+05,123456789012345678901234567890,0.1,1e-7,3,-12]";
