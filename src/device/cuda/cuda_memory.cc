@@ -182,28 +182,51 @@ CudaMemory::Range* CudaMemory::RangeOf(const std::byte* address) {
   return range;
 }
 
+// Puts a page where there is none. Nobody may touch it before Grant.
+Status CudaMemory::Map(Range* range, size_t page) {
+  const CUmemAllocationProp properties = PropertiesOf(device_.ordinal);
+  const CUdeviceptr at = reinterpret_cast<CUdeviceptr>(range->begin + page * page_bytes_);
+  CUmemGenericAllocationHandle handle = 0;
+  if (page_bytes_ > Left() ||
+      FindDriver()->create(&handle, page_bytes_, &properties, 0) != CUDA_SUCCESS) {
+    return ResourceExhausted("the GPU has no memory left for state (" + Mebibytes(capacity().free) +
+                             " are free)");
+  }
+  CHECK(FindDriver()->map(at, page_bytes_, 0, handle, 0) == CUDA_SUCCESS);
+  range->pages[page] = handle;
+  taken_ += page_bytes_;
+  return OkStatus();
+}
+
+// Lets the device at the new pages [first, last), zeroed.
+void CudaMemory::Grant(const Range& range, size_t first, size_t last) {
+  if (first == last) return;
+  std::byte* const begin = range.begin + first * page_bytes_;
+  const size_t bytes = (last - first) * page_bytes_;
+  const CUmemAccessDesc access = {PropertiesOf(device_.ordinal).location,
+                                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CHECK(FindDriver()->set_access(reinterpret_cast<CUdeviceptr>(begin), bytes, &access, 1) ==
+        CUDA_SUCCESS);
+  Zero(PlaceAt(begin), bytes);
+}
+
+// New pages side by side are granted and zeroed together: a recurrent state is dozens of them, and
+// the first step of a request waits for it.
 Status CudaMemory::Commit(DevicePtr<std::byte> begin, size_t bytes) {
   if (bytes == 0) return OkStatus();
   Range& range = *RangeOf(Raw(begin));
   const size_t offset = size_t(Raw(begin) - range.begin);
-  const CUmemAllocationProp properties = PropertiesOf(device_.ordinal);
-  const CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  for (size_t page = offset / page_bytes_; page * page_bytes_ < offset + bytes; ++page) {
-    if (range.pages[page] != 0) continue;
-    const CUdeviceptr at = reinterpret_cast<CUdeviceptr>(range.begin + page * page_bytes_);
-    CUmemGenericAllocationHandle handle = 0;
-    if (page_bytes_ > Left() ||
-        FindDriver()->create(&handle, page_bytes_, &properties, 0) != CUDA_SUCCESS) {
-      return ResourceExhausted("the GPU has no memory left for state (" +
-                               Mebibytes(capacity().free) + " are free)");
+  const size_t last = (offset + bytes + page_bytes_ - 1) / page_bytes_;
+  Status mapped;
+  for (size_t page = offset / page_bytes_; page < last && mapped.ok(); ++page) {
+    const size_t first = page;
+    for (; page < last && range.pages[page] == 0; ++page) {
+      mapped = Map(&range, page);
+      if (!mapped.ok()) break;
     }
-    CHECK(FindDriver()->map(at, page_bytes_, 0, handle, 0) == CUDA_SUCCESS);
-    CHECK(FindDriver()->set_access(at, page_bytes_, &access, 1) == CUDA_SUCCESS);
-    range.pages[page] = handle;
-    taken_ += page_bytes_;
-    Zero(PlaceAt(range.begin + page * page_bytes_), page_bytes_);
+    Grant(range, first, page);
   }
-  return OkStatus();
+  return mapped;
 }
 
 void CudaMemory::Discard(DevicePtr<std::byte> begin, size_t bytes) {

@@ -66,6 +66,8 @@ class CudaMemory : public DeviceMemory, public LaneSource {
   CudaMemory() = default;
   void* Staging();  // kStagedBytes of pinned memory, or null: there is none
   Range* RangeOf(const std::byte* address);
+  Status Map(Range* range, size_t page);
+  void Grant(const Range& range, size_t first, size_t last);
   size_t Left() const { return limit_ - (taken_ < limit_ ? taken_ : limit_); }
 
   Device device_;
