@@ -34,7 +34,7 @@ constexpr int kHold = 3;                    // groups of eight inputs that a thr
 // their way, and where one ends, a block of the next kernel takes its place. Where the weights are
 // few there is one: the row is read half as often, and beside it a block of the next kernel waits
 // from the beginning, its first weights there.
-inline size_t BlockShared() { return std::min<size_t>(112 << 10, ThisGpu().block_shared); }
+inline size_t BlockShared() { return ThisGpu().half_shared(); }
 constexpr size_t kRingBytes = 80 << 10;  // of all warps
 constexpr size_t kManyBytes = 24 << 20;
 

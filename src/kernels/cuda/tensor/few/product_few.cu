@@ -19,7 +19,7 @@ using namespace few;
 // Two blocks for every multiprocessor, each with just less than half of its shared memory whatever
 // it needs: so no more than two meet anywhere, and where one of them ends, a block of the next
 // kernel takes its place and asks for its first weights.
-size_t BlockShared() { return std::min<size_t>(112 << 10, ThisGpu().block_shared); }
+size_t BlockShared() { return ThisGpu().half_shared(); }
 // What stages and sums leave of it for inputs.
 int64_t InputBytes() {
   constexpr size_t kStagesAndSums = kWarpsMost * (kStages * kStage * 2 + 2 * 16 * kTile * 4);
