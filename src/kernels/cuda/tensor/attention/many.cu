@@ -276,17 +276,17 @@ __device__ void WidenPages(const AttentionCall& call, const SequenceView& sequen
 
 enum class Rising { kNone, kSome };
 
-// Joins channels 64 part .. of a page.
+// Joins channels 64 part .. of a page, of rows g + 8 h.
 template <Rising kRising, int kValue>
-__device__ __forceinline__ void JoinPart(int part, const PageScores& fresh, const Joint (&joint)[2],
-                                         Running<kValue>& running) {
+__device__ __forceinline__ void JoinPart(int part, int h, const PageScores& fresh,
+                                         const Joint& joint, Running<kValue>& running) {
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
+    for (int e = 2 * h; e < 2 * h + 2; ++e) {
       float& o = running.out[8 * part + j][e];
-      o = kRising == Rising::kNone ? fmaf(fresh[j][e], joint[e / 2].factor, o)
-                                   : joint[e / 2].Join(o, fresh[j][e]);
+      o = kRising == Rising::kNone ? fmaf(fresh[j][e], joint.factor, o)
+                                   : joint.Join(o, fresh[j][e]);
     }
   }
 }
@@ -499,8 +499,9 @@ class Warpgroup {
         PackWeights<kType>(score, p);
         Joint joint[2];
         JoinTops(top, running_, joint);
-        // Most pages of a long context hold nobody's largest score.
-        const bool rising = __any_sync(~0u, joint[0].rises || joint[1].rises);
+        // Most pages of a long context hold nobody's largest score, and some that of few rows.
+        const bool rising[2] = {__any_sync(~0u, joint[0].rises) != 0,
+                                __any_sync(~0u, joint[1].rises) != 0};
         WarpWaitBarrier(&room_.values_full[stage], parity);
         float sums[4];
         PageScores fresh[1 + kAhead];
@@ -517,10 +518,13 @@ class Warpgroup {
             WarpgroupWait<0>();
           }
           const PageScores& done = fresh[part % (1 + kAhead)];
-          if (rising) {
-            JoinPart<Rising::kSome>(part, done, joint, running_);
-          } else {
-            JoinPart<Rising::kNone>(part, done, joint, running_);
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            if (rising[h]) {
+              JoinPart<Rising::kSome>(part, h, done, joint[h], running_);
+            } else {
+              JoinPart<Rising::kNone>(part, h, done, joint[h], running_);
+            }
           }
         }
         running_.sum[0] = joint[0].Join(running_.sum[0], sums[0]);
