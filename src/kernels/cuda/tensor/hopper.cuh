@@ -163,13 +163,14 @@ __device__ __forceinline__ void CopyBox(uint32_t shared, const void* map, int co
       "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(plane)
       : "memory");
 }
-// The same to this place in each of the first `blocks` blocks of the cluster, and their barriers.
-__device__ __forceinline__ void CopyBoxTo(int blocks, uint32_t shared, const void* map, int column,
-                                          int row, uint32_t barrier) {
+// The same to this place in each of `blocks`, a bit for every block of the cluster, and their
+// barriers.
+__device__ __forceinline__ void CopyBoxTo(uint16_t blocks, uint32_t shared, const void* map,
+                                          int column, int row, uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
       ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared),
-      "l"(map), "r"(barrier), "r"(column), "r"(row), "h"(uint16_t((1 << blocks) - 1))
+      "l"(map), "r"(barrier), "r"(column), "r"(row), "h"(blocks)
       : "memory");
 }
 

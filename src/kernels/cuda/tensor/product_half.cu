@@ -5,7 +5,7 @@
 #include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/cuda/tensor/product_half.h"
-#include "kernels/cuda/tensor/product_many.h"
+#include "kernels/cuda/tensor/many/product_many.h"
 #include "kernels/cuda/tensor/tiles.cuh"
 
 namespace reprise::cuda {

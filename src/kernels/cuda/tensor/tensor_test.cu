@@ -15,9 +15,10 @@
 #include "kernels/cuda/device_array.h"
 #include "kernels/cuda/tensor/attention/attention.cuh"
 #include "kernels/cuda/tensor/few/product_few.h"
+#include "kernels/cuda/tensor/many/forms.h"
+#include "kernels/cuda/tensor/many/product_many.h"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/cuda/tensor/product_half.h"
-#include "kernels/cuda/tensor/product_many.h"
 #include "kernels/cuda/tensor/round.h"
 #include "kernels/reference/attention.h"
 #include "kernels/reference/gpu/paged_attention.h"
@@ -272,13 +273,14 @@ TEST(FewProductsTest, EqualTheSpecification) {
 // Which tiles a product has decides how long it takes, and nothing else.
 TEST(ProductFormsTest, EveryFormEqualsTheSpecification) {
   if (!ThisGpu().hopper) GTEST_SKIP() << "there are no forms to choose from";
-  for (const ProductForm& form : ProductForms()) {
-    SCOPED_TRACE(std::to_string(form.rows) + " x " + std::to_string(form.columns));
+  for (size_t form = 0; form < kProductForms.size(); ++form) {
+    const Tiling& tiling = kProductForms[form].tiling;
+    SCOPED_TRACE(std::to_string(tiling.tokens) + " x " + std::to_string(tiling.outputs));
     for (const ProductCase& shape :
          {ProductCase{17, 100, 31}, ProductCase{40, 1100, 300}, ProductCase{129, 520, 1000},
           ProductCase{300, 2056, 97}, ProductCase{7, 1536, 70}}) {
       ExpectSpecification(1.0f, shape, [&](const HalfRows& x, auto products) {
-        ManyRowsProducts(nullptr, x, {}, products, &form);
+        ManyRowsProducts(nullptr, x, {}, products, form);
       });
     }
   }
@@ -290,21 +292,41 @@ TEST(ProductFormsTest, TheQuickestIsChosen) {
   struct Measured {
     int64_t rows, cols, outputs;
     size_t matrices;
-    int form_rows, form_columns;
+    int tokens_of_tile, outputs_of_tile;
   };
   for (const Measured& one :
-       {Measured{4096, 4096, 12288, 1, 128, 128}, Measured{4096, 1024, 3584, 1, 128, 128},
-        Measured{512, 4096, 4096, 1, 128, 128}, Measured{256, 4096, 12288, 1, 128, 96},
-        Measured{256, 12288, 4096, 1, 64, 128}, Measured{128, 4096, 12288, 1, 128, 96},
-        Measured{128, 12288, 4096, 1, 64, 64}, Measured{64, 4096, 12288, 2, 64, 96},
-        Measured{64, 4096, 8192, 1, 64, 64}, Measured{64, 12288, 4096, 1, 64, 32},
-        Measured{8, 4096, 4096, 1, 64, 32}}) {
+       {Measured{4096, 4096, 12288, 1, 128, 192}, Measured{4096, 12288, 4096, 1, 128, 128},
+        Measured{512, 4096, 4096, 1, 128, 128},   Measured{432, 4096, 4096, 1, 112, 128},
+        Measured{400, 12288, 4096, 1, 104, 128},  Measured{384, 12288, 4096, 1, 128, 96},
+        Measured{336, 4096, 8192, 1, 168, 128},   Measured{300, 4096, 8192, 1, 152, 128},
+        Measured{272, 12288, 4096, 1, 136, 64},   Measured{256, 4096, 12288, 1, 128, 192},
+        Measured{256, 12288, 4096, 1, 128, 64},   Measured{200, 4096, 12288, 1, 104, 192},
+        Measured{200, 12288, 4096, 1, 104, 64},   Measured{160, 4096, 12288, 1, 80, 192},
+        Measured{144, 4096, 8192, 1, 80, 128},    Measured{144, 12288, 4096, 1, 80, 64},
+        Measured{128, 4096, 12288, 1, 128, 96},   Measured{128, 12288, 4096, 1, 64, 64},
+        Measured{64, 4096, 12288, 2, 64, 96},     Measured{64, 12288, 4096, 1, 64, 32},
+        Measured{16, 12288, 4096, 1, 16, 32}}) {
     const HalfProduct product = {{nullptr, one.outputs, one.cols, one.cols, 1}, nullptr, {}};
     const std::vector<HalfProduct> products(one.matrices, product);
-    const ProductForm& form = FormOf(one.rows, products);
-    EXPECT_EQ(form.rows, one.form_rows) << one.rows << " x " << one.cols << " x " << one.outputs;
-    EXPECT_EQ(form.columns, one.form_columns) << one.rows << " x " << one.cols;
+    const Tiling& tiling = kProductForms[PlanOf(one.rows, products).form].tiling;
+    EXPECT_EQ(tiling.tokens, one.tokens_of_tile)
+        << one.rows << " x " << one.cols << " x " << one.outputs;
+    EXPECT_EQ(tiling.outputs, one.outputs_of_tile) << one.rows << " x " << one.cols;
   }
+}
+
+// 192 tiles on 132 multiprocessors: those of the second turn are halved, so that all have one.
+TEST(ProductFormsTest, AProductMayBeDivided) {
+  if (ThisGpu().multiprocessors != 132) GTEST_SKIP() << "measured on another GPU";
+  constexpr ProductCase kShape = {300, 4096, 12288};
+  const HalfProduct product = {{nullptr, 12288, 4096, 4096, 1}, nullptr, {}};
+  const ProductPlan plan = PlanOf(kShape.rows, {&product, 1});
+  EXPECT_EQ(plan.outputs, 66 * 128);
+  EXPECT_EQ(kProductForms[plan.form].tiling.outputs, 128);
+  EXPECT_EQ(kProductForms[plan.rest].tiling.outputs, 64);
+  ExpectSpecification(1.0f, kShape, [&](const HalfRows& x, auto products) {
+    for (const HalfProduct& one : products) Products(nullptr, x, {&one, 1});
+  });
 }
 
 TEST(ProductGroupsTest, EachGroupHasItsMatrix) {

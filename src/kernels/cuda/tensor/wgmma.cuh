@@ -17,17 +17,36 @@ namespace reprise::cuda {
 #define REPRISE_WGMMA_REGISTERS_32 \
   REPRISE_WGMMA_REGISTERS_16       \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define REPRISE_WGMMA_REGISTERS_48 \
+#define REPRISE_WGMMA_REGISTERS_40 \
   REPRISE_WGMMA_REGISTERS_32       \
-  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define REPRISE_WGMMA_REGISTERS_64                                                          \
-  REPRISE_WGMMA_REGISTERS_32                                                                \
-  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, " \
-  "%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+  ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define REPRISE_WGMMA_REGISTERS_48 \
+  REPRISE_WGMMA_REGISTERS_40       \
+  ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define REPRISE_WGMMA_REGISTERS_52 \
+  REPRISE_WGMMA_REGISTERS_48       \
+  ", %48, %49, %50, %51"
+#define REPRISE_WGMMA_REGISTERS_56 \
+  REPRISE_WGMMA_REGISTERS_52       \
+  ", %52, %53, %54, %55"
+#define REPRISE_WGMMA_REGISTERS_64 \
+  REPRISE_WGMMA_REGISTERS_56       \
+  ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define REPRISE_WGMMA_REGISTERS_68 \
+  REPRISE_WGMMA_REGISTERS_64       \
+  ", %64, %65, %66, %67"
+#define REPRISE_WGMMA_REGISTERS_76 \
+  REPRISE_WGMMA_REGISTERS_64       \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75"
+#define REPRISE_WGMMA_REGISTERS_84 \
+  REPRISE_WGMMA_REGISTERS_76       \
+  ", %76, %77, %78, %79, %80, %81, %82, %83"
+#define REPRISE_WGMMA_REGISTERS_96 \
+  REPRISE_WGMMA_REGISTERS_84       \
+  ", %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define REPRISE_WGMMA_SUMS(i) "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3])
-#define REPRISE_WGMMA_SUMS_16(i)                                               \
-  REPRISE_WGMMA_SUMS(i), REPRISE_WGMMA_SUMS(i + 4), REPRISE_WGMMA_SUMS(i + 8), \
-      REPRISE_WGMMA_SUMS(i + 12)
+#define REPRISE_WGMMA_SUMS_8(i) REPRISE_WGMMA_SUMS(i), REPRISE_WGMMA_SUMS(i + 4)
+#define REPRISE_WGMMA_SUMS_16(i) REPRISE_WGMMA_SUMS_8(i), REPRISE_WGMMA_SUMS_8(i + 8)
 #define REPRISE_WGMMA_SUMS_32(i) REPRISE_WGMMA_SUMS_16(i), REPRISE_WGMMA_SUMS_16(i + 16)
 #define REPRISE_WGMMA(columns, type, registers, operands, add, ...)                                \
   asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, " add                                             \
@@ -36,35 +55,33 @@ namespace reprise::cuda {
                "}, " operands ";\n}"                                                               \
                : __VA_ARGS__)
 
-// B [128, 16]^T; both from shared memory.
-template <Half kType>
-__device__ __forceinline__ void WarpgroupMma128(float (&acc)[64], uint64_t a, uint64_t b,
-                                                bool first) {
-  if constexpr (kType == Half::kBF16) {
-    REPRISE_WGMMA("128", "bf16", REPRISE_WGMMA_REGISTERS_64, "%64, %65, p, 1, 1, 0, 0", "%66",
-                  REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_32(32)
-                  : "l"(a), "l"(b), "r"(int(first)));
-  } else {
-    REPRISE_WGMMA("128", "f16", REPRISE_WGMMA_REGISTERS_64, "%64, %65, p, 1, 1, 0, 0", "%66",
-                  REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_32(32)
-                  : "l"(a), "l"(b), "r"(int(first)));
+// B [2 n, 16]^T in f16 for an accumulator of n; both from shared memory.
+#define REPRISE_WGMMA_F16(columns, sums, next, last, ...)                                    \
+  __device__ __forceinline__ void WarpgroupMmaF16(float(&acc)[sums], uint64_t a, uint64_t b, \
+                                                  bool first) {                              \
+    REPRISE_WGMMA(#columns, "f16", REPRISE_WGMMA_REGISTERS_##sums,                           \
+                  "%" #sums ", %" #next ", p, 1, 1, 0, 0", "%" #last, __VA_ARGS__            \
+                  : "l"(a), "l"(b), "r"(int(first)));                                        \
   }
-}
-// B [96, 16]^T.
-template <Half kType>
-__device__ __forceinline__ void WarpgroupMma96(float (&acc)[48], uint64_t a, uint64_t b,
-                                               bool first) {
-  if constexpr (kType == Half::kBF16) {
-    REPRISE_WGMMA("96", "bf16", REPRISE_WGMMA_REGISTERS_48, "%48, %49, p, 1, 1, 0, 0", "%50",
-                  REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_16(32)
-                  : "l"(a), "l"(b), "r"(int(first)));
-  } else {
-    REPRISE_WGMMA("96", "f16", REPRISE_WGMMA_REGISTERS_48, "%48, %49, p, 1, 1, 0, 0", "%50",
-                  REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_16(32)
-                  : "l"(a), "l"(b), "r"(int(first)));
-  }
-}
-// B [64, 16]^T.
+REPRISE_WGMMA_F16(32, 16, 17, 18, REPRISE_WGMMA_SUMS_16(0))
+REPRISE_WGMMA_F16(64, 32, 33, 34, REPRISE_WGMMA_SUMS_32(0))
+REPRISE_WGMMA_F16(80, 40, 41, 42, REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_8(32))
+REPRISE_WGMMA_F16(96, 48, 49, 50, REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_16(32))
+REPRISE_WGMMA_F16(104, 52, 53, 54, REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_16(32),
+                  REPRISE_WGMMA_SUMS(48))
+REPRISE_WGMMA_F16(112, 56, 57, 58, REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_16(32),
+                  REPRISE_WGMMA_SUMS_8(48))
+REPRISE_WGMMA_F16(128, 64, 65, 66, REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_32(32))
+REPRISE_WGMMA_F16(136, 68, 69, 70, REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_32(32),
+                  REPRISE_WGMMA_SUMS(64))
+REPRISE_WGMMA_F16(152, 76, 77, 78, REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_32(32),
+                  REPRISE_WGMMA_SUMS_8(64), REPRISE_WGMMA_SUMS(72))
+REPRISE_WGMMA_F16(168, 84, 85, 86, REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_32(32),
+                  REPRISE_WGMMA_SUMS_16(64), REPRISE_WGMMA_SUMS(80))
+REPRISE_WGMMA_F16(192, 96, 97, 98, REPRISE_WGMMA_SUMS_32(0), REPRISE_WGMMA_SUMS_32(32),
+                  REPRISE_WGMMA_SUMS_32(64))
+#undef REPRISE_WGMMA_F16
+// B [64, 16]^T; both from shared memory.
 template <Half kType>
 __device__ __forceinline__ void WarpgroupMma64(float (&acc)[32], uint64_t a, uint64_t b,
                                                bool first) {
@@ -75,20 +92,6 @@ __device__ __forceinline__ void WarpgroupMma64(float (&acc)[32], uint64_t a, uin
   } else {
     REPRISE_WGMMA("64", "f16", REPRISE_WGMMA_REGISTERS_32, "%32, %33, p, 1, 1, 0, 0", "%34",
                   REPRISE_WGMMA_SUMS_32(0)
-                  : "l"(a), "l"(b), "r"(int(first)));
-  }
-}
-// B [32, 16]^T.
-template <Half kType>
-__device__ __forceinline__ void WarpgroupMma32(float (&acc)[16], uint64_t a, uint64_t b,
-                                               bool first) {
-  if constexpr (kType == Half::kBF16) {
-    REPRISE_WGMMA("32", "bf16", REPRISE_WGMMA_REGISTERS_16, "%16, %17, p, 1, 1, 0, 0", "%18",
-                  REPRISE_WGMMA_SUMS_16(0)
-                  : "l"(a), "l"(b), "r"(int(first)));
-  } else {
-    REPRISE_WGMMA("32", "f16", REPRISE_WGMMA_REGISTERS_16, "%16, %17, p, 1, 1, 0, 0", "%18",
-                  REPRISE_WGMMA_SUMS_16(0)
                   : "l"(a), "l"(b), "r"(int(first)));
   }
 }

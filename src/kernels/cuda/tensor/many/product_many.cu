@@ -76,22 +76,6 @@ __device__ void AskForTiles(const Maps& maps, const Call& call, Ring<Layout> rin
   }
 }
 
-template <int kColumns>
-__device__ __forceinline__ void Multiply(float (&acc)[kColumns / 2], uint64_t a, uint64_t b,
-                                         bool first) {
-  if constexpr (kColumns == 192) WarpgroupMma192<Half::kF16>(acc, a, b, first);
-  if constexpr (kColumns == 168) WarpgroupMma168<Half::kF16>(acc, a, b, first);
-  if constexpr (kColumns == 152) WarpgroupMma152<Half::kF16>(acc, a, b, first);
-  if constexpr (kColumns == 136) WarpgroupMma136<Half::kF16>(acc, a, b, first);
-  if constexpr (kColumns == 128) WarpgroupMma128<Half::kF16>(acc, a, b, first);
-  if constexpr (kColumns == 112) WarpgroupMma112<Half::kF16>(acc, a, b, first);
-  if constexpr (kColumns == 104) WarpgroupMma104<Half::kF16>(acc, a, b, first);
-  if constexpr (kColumns == 96) WarpgroupMma96<Half::kF16>(acc, a, b, first);
-  if constexpr (kColumns == 80) WarpgroupMma80<Half::kF16>(acc, a, b, first);
-  if constexpr (kColumns == 64) WarpgroupMma64<Half::kF16>(acc, a, b, first);
-  if constexpr (kColumns == 32) WarpgroupMma32<Half::kF16>(acc, a, b, first);
-}
-
 // Computes 64 rows of this block's tiles, by a warpgroup.
 template <typename Layout>
 __device__ void RunTiles(const Maps& maps, const Call& call, int warpgroup, float* staged,
@@ -134,7 +118,7 @@ __device__ void RunTiles(const Maps& maps, const Call& call, int warpgroup, floa
           const uint64_t b = first_b + (stage_at + box * Layout::kColumnsBytes) / 16;
 #pragma unroll
           for (int k = 0; k < kBox / 16; ++k) {
-            Multiply<kColumns>(acc, a + 2 * k, b + 2 * k, s == 0 && box == 0 && k == 0);
+            WarpgroupMmaF16(acc, a + 2 * k, b + 2 * k, s == 0 && box == 0 && k == 0);
           }
         }
         WarpgroupCommit();
