@@ -3,9 +3,9 @@
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tensor/few/product_few.h"
+#include "kernels/cuda/tensor/many/product_many.h"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/cuda/tensor/product_half.h"
-#include "kernels/cuda/tensor/many/product_many.h"
 #include "kernels/cuda/tensor/tiles.cuh"
 
 namespace reprise::cuda {

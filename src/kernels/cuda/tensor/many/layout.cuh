@@ -38,8 +38,9 @@ struct FormLayout {
   static constexpr int kColumns = kTurned ? kTokens : kOutputs;
   static constexpr int kConsumers = kRows / 64;  // warpgroups
   static constexpr int kThreads = (1 + kConsumers) * 128;
-  // Boxes along K in a stage. Where one warpgroup computes, nothing hides that it waits.
-  static constexpr int kBoxes = kConsumers == 1 && kColumns <= 104 ? 2 : 1;
+  // Boxes along K in a stage. Where one warpgroup computes, nothing hides that it waits, least of
+  // all where its tile is small.
+  static constexpr int kBoxes = kHeld < kRows ? 4 : kConsumers == 1 && kColumns <= 104 ? 2 : 1;
   static constexpr int kSliceStages = kTensorSlice / (kBoxes * kBox);
   static constexpr int kRowsBytes = kHeld * kBox * 2;  // of a box
   static constexpr int kColumnsBytes = kColumns * kBox * 2;
