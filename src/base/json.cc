@@ -286,11 +286,7 @@ class JsonParser {
       do {
         SkipSpace();
         JsonValue item;
-        if (values_left_ > 0 && ParseShortInt(&item)) {
-          --values_left_;
-        } else {
-          REPRISE_TRY(ParseValue(&item));
-        }
+        REPRISE_TRY(ParseValue(&item));
         items_.push_back(item);
         SkipSpace();
       } while (Consume(','));
