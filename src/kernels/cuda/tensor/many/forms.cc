@@ -15,7 +15,7 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 struct Size {
   int64_t rows = 0;
   int64_t steps = 0;  // of 64 along K
-  int64_t outputs[4] = {};
+  int64_t outputs[kMatricesMost] = {};
   size_t matrices = 0;
 
   bool operator==(const Size&) const = default;

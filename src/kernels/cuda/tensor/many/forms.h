@@ -63,6 +63,8 @@ inline constexpr std::array kProductForms = {
     ProductForm{{168, 128, Way::kTurned, 2, 1}, 503, 3500, 1000},
 };
 
+inline constexpr int kMatricesMost = 4;  // of one launch
+
 // How a product is run: in one form, or the first rows of its matrix in one and the rest, which
 // would not keep all multiprocessors busy, in another. Forms are places in the table.
 struct ProductPlan {
@@ -70,7 +72,7 @@ struct ProductPlan {
   int64_t outputs = 0;  // of the first form; 0: all
   size_t rest = 0;
 };
-// The quickest one for so many rows.
+// The quickest one for so many rows. REQUIRES: one product, or up to kMatricesMost of one stride.
 ProductPlan PlanOf(int64_t rows, std::span<const HalfProduct> products);
 
 }  // namespace reprise::cuda

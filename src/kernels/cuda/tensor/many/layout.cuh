@@ -15,7 +15,6 @@ namespace reprise::cuda {
 using reference::kTensorSlice;
 
 inline constexpr int kBox = 64;         // along K: rows of 128 bytes in shared memory
-inline constexpr int kMost = 4;         // matrices of one launch
 inline constexpr int kBandRows = 2048;  // of x whose tiles run together: they stay in the L2 cache
 inline constexpr int kSharedMost = 226 << 10;
 
@@ -50,7 +49,7 @@ struct FormLayout {
   static constexpr int kOutBytes = kRows * kStagedColumns * 4;
   static constexpr int kOtherBytes =
       kOutBytes + (kRows - kHeld) * kBox * 2 + 1024;  // results, rows nobody has, room to align
-  static constexpr int kStages = std::min(18, (kSharedMost - kOtherBytes) / kStageBytes);
+  static constexpr int kStages = (kSharedMost - kOtherBytes) / kStageBytes;
   static constexpr int kShared = kStages * kStageBytes + kOtherBytes;
 };
 
@@ -78,7 +77,7 @@ struct Matrix {
   int begin;  // its first column of tiles
 };
 struct Call {
-  Matrix matrix[kMost];
+  Matrix matrix[kMatricesMost];
   HalfRows x;
   HalfGroups groups;
   int row_tiles;  // at most
@@ -90,8 +89,8 @@ struct Call {
 };
 struct Maps {
   CUtensorMap x;
-  CUtensorMap weight[kMost];
-  CUtensorMap out[kMost];  // where results are staged
+  CUtensorMap weight[kMatricesMost];
+  CUtensorMap out[kMatricesMost];  // where results are staged
 };
 
 // Where in its team this block is.
@@ -143,7 +142,7 @@ __device__ __forceinline__ TilePlace PlaceOf(const Call& call, int index) {
   const int column =
       min(column_team * Layout::kTeamOutputs + OutputRank<Layout>(), call.column_tiles - 1);
   int matrix = 0;
-  while (matrix + 1 < kMost && column >= call.matrix[matrix + 1].begin) ++matrix;
+  while (matrix + 1 < kMatricesMost && column >= call.matrix[matrix + 1].begin) ++matrix;
   return {row, matrix, (column - call.matrix[matrix].begin) * Layout::kOutputs};
 }
 

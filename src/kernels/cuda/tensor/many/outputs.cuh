@@ -5,7 +5,8 @@
 
 #include "kernels/cuda/tensor/many/layout.cuh"
 
-// What becomes of the sums of a tile. They lie as products of a warpgroup leave them (wgmma.cuh).
+// What becomes of the sums of a tile: Find while they are computed, then Store. They lie as
+// products of a warpgroup leave them (wgmma.cuh).
 namespace reprise::cuda {
 
 // Of rows `row` and `row` + 8 of the tile, which are rows of x, a thread has two results in each
@@ -134,7 +135,8 @@ struct TurnedOutputs {
     const Matrix& to = call.matrix[matrix];
     const int64_t first = tile.begin + threadIdx.x % 4 * 2;
     const int count = static_cast<int>(tile.end - first);
-    // All of them before the first store: a later one would wait for it, as if it might change it.
+    // All of them before the first result is written, which might be, for all the compiler knows,
+    // a scale: each would be read when the store in front of it is done.
     float scale[kEach / 2];
 #pragma unroll
     for (int i = 0; i < kEach / 2; ++i) {

@@ -197,7 +197,7 @@ void Launch(Stream stream, const HalfRows& x, const HalfGroups& groups,
   call.x = x;
   call.groups = groups;
   const int64_t matrices = std::max(1, groups.count);
-  for (size_t i = 0; i < kMost; ++i) {
+  for (size_t i = 0; i < kMatricesMost; ++i) {
     Matrix& matrix = call.matrix[i];
     matrix.begin = call.column_tiles;
     if (i >= products.size()) continue;
@@ -255,8 +255,8 @@ std::pair<HalfProduct, HalfProduct> Divided(const HalfProduct& product, int64_t 
 
 void ManyRowsProducts(Stream stream, const HalfRows& x, const HalfGroups& groups,
                       std::span<const HalfProduct> products, std::optional<size_t> form) {
-  for (size_t i = 0; i < products.size(); i += kMost) {
-    const auto some = products.subspan(i, std::min<size_t>(kMost, products.size() - i));
+  for (size_t i = 0; i < products.size(); i += kMatricesMost) {
+    const auto some = products.subspan(i, std::min<size_t>(kMatricesMost, products.size() - i));
     ProductPlan plan;
     if (groups.count == 0) plan = form ? ProductPlan{*form} : PlanOf(x.rows, some);
     if (plan.outputs == 0) {
