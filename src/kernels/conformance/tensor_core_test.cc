@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The specification of the GPU's arithmetic, on machines without one. That a GPU computes this is
-// shown by kernels/cuda/tensor/tensor_test.cu on a machine that has it; here the specification is
+// shown by kernels/cuda/tensor/mma_test.cu on a machine that has it; here the specification is
 // held to what was found there, so that nobody changes it unawares.
 #include "kernels/reference/gpu/tensor_core.h"
 
