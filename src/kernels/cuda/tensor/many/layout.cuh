@@ -44,8 +44,11 @@ struct FormLayout {
   static constexpr int kRowsBytes = kHeld * kBox * 2;  // of a box
   static constexpr int kColumnsBytes = kColumns * kBox * 2;
   static constexpr int kStageBytes = kBoxes * (kRowsBytes + kColumnsBytes);
-  // Results on their way out, so many columns at a time.
-  static constexpr int kStagedColumns = !kStaged ? 0 : kColumns > 128 ? kColumns / 2 : kColumns;
+  // Results on their way out, so many columns at a time, in boxes of 32.
+  static constexpr int kStagedColumns = !kStaged          ? 0
+                                        : kColumns <= 128 ? kColumns
+                                        : kColumns <= 192 ? 96
+                                                          : 64;
   static constexpr int kOutBytes = kRows * kStagedColumns * 4;
   static constexpr int kOtherBytes =
       kOutBytes + (kRows - kHeld) * kBox * 2 + 1024;  // results, rows nobody has, room to align

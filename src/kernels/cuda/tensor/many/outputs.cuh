@@ -44,12 +44,17 @@ struct Outputs {
     if constexpr (Layout::kStaged) {
       // A tile that ends before the next group's rows must not write to those.
       const bool whole = call.groups.count == 0 || tile.end - tile.begin == Layout::kTokens;
-      if (to.boxes && whole) return StoreBoxes(maps, total, warpgroup, staged);
+      if (to.boxes && whole) {
+        StoreBoxes(maps, total, warpgroup, staged);
+        return StoreRows<kBoxed>(to, total);
+      }
     }
-    StoreRows(to, total);
+    StoreRows<0>(to, total);
   }
 
  private:
+  static constexpr int kBoxed = Layout::kColumns / 32 * 32;  // columns that fill boxes
+
   __device__ __forceinline__ void Finish(const Matrix& to, float (&total)[kEach]) const {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) total[i] *= scale[i % 4 / 2];
@@ -65,10 +70,11 @@ struct Outputs {
   __device__ __forceinline__ void StoreBoxes(const Maps& maps, const float (&total)[kEach],
                                              int warpgroup, float* staged) const {
     constexpr int kColumns = Layout::kStagedColumns;
+    static_assert(kBoxed % kColumns == 0 && kColumns % 32 == 0);
     const bool speaks = threadIdx.x % 128 == 0;
     const int t = threadIdx.x % 4;
 #pragma unroll
-    for (int first = 0; first < Layout::kColumns; first += kColumns) {
+    for (int first = 0; first < kBoxed; first += kColumns) {
       if (speaks) WaitStoresRead();
       WarpgroupBarrier(1 + warpgroup);
 #pragma unroll
@@ -88,7 +94,8 @@ struct Outputs {
       CommitStores();
     }
   }
-  // Four threads write 32 bytes of a row.
+  // Those from column kFrom of the tile on: four threads write 32 bytes of a row.
+  template <int kFrom>
   __device__ __forceinline__ void StoreRows(const Matrix& to, const float (&total)[kEach]) const {
     const int64_t at = tile.begin + row;
     float* out = to.out.data + at * to.out.stride + column;
@@ -98,13 +105,13 @@ struct Outputs {
       if (at + 8 * half >= tile.end) break;
       if (whole) {
 #pragma unroll
-        for (int j = 0; j < kEach / 4; ++j) {
+        for (int j = kFrom / 8; j < kEach / 4; ++j) {
           *reinterpret_cast<float2*>(out + 8 * j) =
               make_float2(total[4 * j + 2 * half], total[4 * j + 2 * half + 1]);
         }
       } else {
 #pragma unroll
-        for (int j = 0; j < kEach / 2; ++j) {
+        for (int j = kFrom / 4; j < kEach / 2; ++j) {
           const int c = j / 2 * 8 + j % 2;
           if (column + c < to.rows) out[c] = total[j / 2 * 4 + 2 * half + j % 2];
         }
