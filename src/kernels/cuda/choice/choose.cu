@@ -60,13 +60,26 @@ __device__ float LogitOf(uint64_t rank) {
   return __uint_as_float((ordered & 0x80000000) != 0 ? ordered ^ 0x80000000 : ~ordered);
 }
 
+__device__ uint64_t MaxOfWarp(uint64_t rank) {
+  const uint32_t high = static_cast<uint32_t>(rank >> 32), low = static_cast<uint32_t>(rank);
+  const uint32_t most = __reduce_max_sync(kFullWarp, high);
+  return uint64_t{most} << 32 | __reduce_max_sync(kFullWarp, high == most ? low : 0);
+}
+
 // The largest of a block goes to `most`.
 __device__ void MaxOfBlock(uint64_t rank, Mass* most) {
-  for (int half = 16; half > 0; half /= 2) {
-    const uint64_t other = __shfl_xor_sync(kFullWarp, rank, half);
-    rank = other > rank ? other : rank;
-  }
+  rank = MaxOfWarp(rank);
   if (threadIdx.x % 32 == 0) atomicMax(most, static_cast<Mass>(rank));
+}
+
+// What threads know of a part of a row, as the first warp of the block knows it then.
+__device__ PartFacts FactsOfBlock(uint64_t rank, bool finite) {
+  __shared__ uint64_t of_warp[kThreads / 32];
+  rank = MaxOfWarp(rank);
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = rank;
+  const bool all = __syncthreads_and(finite) != 0;
+  if (threadIdx.x >= 32) return {};
+  return {MaxOfWarp(threadIdx.x < kThreads / 32 ? of_warp[threadIdx.x] : 0), all ? 0u : 1u};
 }
 
 // By the blocks of one column of the grid, in turns.
@@ -81,11 +94,8 @@ __device__ void FlagSequences(const FlaggedRows& flagged) {
 
 __global__ void __launch_bounds__(kThreads)
     LookForLargest(View logits, FlaggedRows flagged, PartFacts* facts, int parts) {
-  __shared__ Mass largest;
   LetNextStart();
   if (static_cast<int>(blockIdx.x) == parts) return FlagSequences(flagged);
-  if (threadIdx.x == 0) largest = 0;
-  __syncthreads();
   const int64_t row = blockIdx.y;
   const float* from = logits.data + row * logits.stride;
   const auto token_of = [&](int i) {
@@ -106,9 +116,8 @@ __global__ void __launch_bounds__(kThreads)
     const uint64_t rank = Rank(logit[i], static_cast<uint32_t>(token_of(i)));
     most = rank > most ? rank : most;
   }
-  MaxOfBlock(most, &largest);
-  const bool all = __syncthreads_and(finite) != 0;
-  if (threadIdx.x == 0) facts[row * parts + blockIdx.x] = {largest, all ? 0u : 1u};
+  const PartFacts found = FactsOfBlock(most, finite);
+  if (threadIdx.x == 0) facts[row * parts + blockIdx.x] = found;
 }
 
 __device__ void Tell(uint64_t* word, uint32_t sign, uint32_t value) {
@@ -118,13 +127,9 @@ __device__ void Tell(uint64_t* word, uint32_t sign, uint32_t value) {
 // One block a row.
 __global__ void __launch_bounds__(kThreads)
     TellLargest(View logits, LargestView to, const PartFacts* facts, int parts) {
-  __shared__ Mass largest;
   __shared__ uint32_t sign;
-  if (threadIdx.x == 0) {
-    largest = 0;
-    // Asked for early, and by one thread: it lies in the host's memory.
-    sign = *reinterpret_cast<const volatile uint32_t*>(to.sign);
-  }
+  // Asked for early, and by one thread: it lies in the host's memory.
+  if (threadIdx.x == 0) sign = *reinterpret_cast<const volatile uint32_t*>(to.sign);
   __syncthreads();
   WaitForInputs();
   const int64_t row = blockIdx.x;
@@ -140,13 +145,12 @@ __global__ void __launch_bounds__(kThreads)
     most = part.largest > most ? part.largest : most;
     finite &= part.infinite == 0;
   }
-  MaxOfBlock(most, &largest);
-  const bool all = __syncthreads_and(finite) != 0;
+  const PartFacts found = FactsOfBlock(most, finite);
   if (threadIdx.x != 0) return;
-  const uint32_t token = TokenOf(largest);
-  float logit = LogitOf(largest);
+  const uint32_t token = TokenOf(found.largest);
+  float logit = LogitOf(found.largest);
   if (logit == 0) logit = logits.data[row * logits.stride + token];  // which zero, nobody knows
-  Tell(to.chosen + 2 * row, sign, all ? token : ~0u);
+  Tell(to.chosen + 2 * row, sign, found.infinite == 0 ? token : ~0u);
   Tell(to.chosen + 2 * row + 1, sign, __float_as_uint(logit));
 }
 
