@@ -12,17 +12,18 @@
 #include "base/check.h"
 #include "kernels/cuda/architecture.h"
 #include "kernels/cuda/cuda_matrix.h"
-#include "kernels/cuda/rows/arrays.h"
 #include "kernels/cuda/rows/conv.h"
 #include "kernels/cuda/rows/elementwise.h"
-#include "kernels/cuda/rows/embed.h"
 #include "kernels/cuda/rows/experts.h"
 #include "kernels/cuda/rows/heads.h"
 #include "kernels/cuda/rows/keep.h"
+#include "kernels/cuda/rows/last_rows.h"
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/rows/rope.h"
 #include "kernels/cuda/scan/delta_token.h"
 #include "kernels/cuda/scan/lane_scan.h"
+#include "kernels/cuda/start/arrays.h"
+#include "kernels/cuda/start/embed.h"
 #include "kernels/cuda/tensor/attention/attention.h"
 #include "kernels/cuda/views.h"
 #include "tensor/kv_row.h"
@@ -111,7 +112,8 @@ void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
 }
 
 void CudaBackend::SendArrays() {
-  BringArrays(memory_->stream(), upload_.data(), upload_bytes_, std::exchange(upload_to_, nullptr));
+  BringArrays(memory_->stream(),
+              {upload_.data(), upload_bytes_, std::exchange(upload_to_, nullptr)});
   upload_.Mark(memory_->stream());
 }
 
@@ -128,11 +130,10 @@ void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step, const S
   const StepGraphs::Launched launched = {longest_, to != nullptr ? upload_.data() : nullptr,
                                          upload_bytes_, told_.place()};
   graphs_.Run(scratch, step, launched, program, [&] {
-    if (to != nullptr) BringArrays(memory_->stream(), upload_.data(), upload_bytes_, to);
     // Before the ops: rows that they leave are read beside what is written here.
     const size_t bytes = told_with_step_ ? LargestWorkspace(logits.rows, logits.cols) : 0;
     std::byte* const workspace = Raw(scratch.Take<std::byte>(bytes));
-    joined_.Begin();
+    joined_.Begin(to != nullptr ? HostArrays{upload_.data(), upload_bytes_, to} : HostArrays{});
     ops();
     const FlaggedRows flagged = told_with_step_ ? joined_.TakeFlagged() : FlaggedRows{};
     joined_.End();
@@ -144,16 +145,20 @@ void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step, const S
 
 void CudaBackend::Embed(const Matrix& table, const StepLayout& step, const Rows& out) {
   const CudaMatrix& matrix = CudaMatrixOf(table);
-  const int32_t* tokens = Raw(step.device.tokens);
+  EmbeddedRows rows = {{}, Raw(step.device.tokens), ViewOf(out)};
   switch (matrix.form()) {
     case ActivationForm::kF32:
-      return EmbedF32(stream(), matrix.f32(), tokens, ViewOf(out));
+      rows.table = matrix.f32();
+      break;
     case ActivationForm::kF16:
-      return EmbedHalf(stream(), matrix.half(), tokens, ViewOf(out));
+      rows.table = matrix.half();
+      break;
     case ActivationForm::kBlock32:
     case ActivationForm::kBlock256:
-      return EmbedQuantised(stream(), matrix.quantised(), tokens, ViewOf(out));
+      rows.table = matrix.quantised();
+      break;
   }
+  if (!joined_.Embed(rows)) cuda::Embed(stream(), rows);
 }
 
 void CudaBackend::GatherRows(const ConstRows& x, DevicePtr<const int32_t> index, const Rows& out) {
@@ -214,8 +219,12 @@ void CudaBackend::Add(const ConstRows& a, const ConstRows& b, const Rows& y) {
 
 void CudaBackend::MakeRopeTable(const StepLayout& step, ConstFloats inverse_frequencies,
                                 float magnitude, const Rows& cos, const Rows& sin) {
-  MakeRopeAngles(stream(), Raw(step.device.positions), cos.rows, Raw(inverse_frequencies),
-                 magnitude, {Raw(cos.data), Raw(sin.data), static_cast<int>(cos.cols)});
+  const AngledRows rows = {Raw(step.device.positions),
+                           cos.rows,
+                           Raw(inverse_frequencies),
+                           magnitude,
+                           {Raw(cos.data), Raw(sin.data), static_cast<int>(cos.cols)}};
+  if (!joined_.Angles(rows)) MakeRopeAngles(stream(), rows);
 }
 
 void CudaBackend::Rope(const RopeTable& table, int heads, const Rows& x, int64_t offset) {

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/joined/normed_floats.h"
 #include "kernels/cuda/rows/elementwise.h"
-#include "kernels/cuda/rows/embed.h"
+#include "kernels/cuda/rows/last_rows.h"
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/tensor/round.h"
 
@@ -40,8 +40,43 @@ void MakeRows(Stream stream, const MadeRows& rows) {
   AddRmsNorm(stream, x, added, weight, eps, x, y);
 }
 
+void JoinedOps::Begin(const HostArrays& arrays) {
+  open_ = true;
+  if (arrays.bytes == 0) return;
+  start_ = {arrays, {}, {}};
+  if (!arrays.few()) RunStart();
+}
+
+// By themselves.
+void JoinedOps::RunStart() {
+  if (!start_) return;
+  const WaitingStart waiting = *std::exchange(start_, std::nullopt);
+  BringArrays(stream_, waiting.arrays);
+  if (waiting.rows) cuda::Embed(stream_, *waiting.rows);
+  MakeRopeAngles(stream_, waiting.angles);
+}
+
+bool JoinedOps::Embed(const EmbeddedRows& rows) {
+  if (!start_ || start_->rows || rows.out.rows > kFloatRows) return false;
+  start_->rows = rows;
+  return true;
+}
+
+bool JoinedOps::Angles(const AngledRows& rows) {
+  if (!start_ || !start_->rows || start_->angles.rows > 0 || norm_) return false;
+  start_->angles = rows;
+  return true;
+}
+
+// Whether x is what the step begins with, and nothing but its start waits.
+bool JoinedOps::StartsWith(const View& x) const {
+  return start_ && start_->rows && !norm_ && Same(start_->rows->out, x);
+}
+
 void JoinedOps::Run() {
   gated_.reset();
+  if (products_) return RunProducts(OutputOp::kNone, {});
+  RunStart();
   if (made_) {
     MakeRows(stream_, *made_);
     made_.reset();
@@ -69,7 +104,6 @@ void JoinedOps::Run() {
     FiniteSequences(stream_, flags_->step, flags_->x, flags_->finite);
     flags_.reset();
   }
-  if (products_) return RunProducts(OutputOp::kNone, {});
   if (norm_) {
     const WaitingNorm waiting = *norm_;
     norm_.reset();
@@ -80,8 +114,14 @@ void JoinedOps::Run() {
 void JoinedOps::RunProducts(OutputOp op, const View& sum) {
   const WaitingProducts waiting = std::move(*products_);
   products_.reset();
-  if (!waiting.quantised.empty()) return RunQuantised(waiting, op, sum);
+  const bool starts = start_ && start_->rows;
+  if (starts) {
+    StartStep(stream_, start_->arrays, *start_->rows, start_->angles);
+    start_.reset();
+  }
+  if (!waiting.quantised.empty()) return RunQuantised(waiting, op, sum, starts);
   FewProducts few;
+  few.hold_next = starts;
   few.x = RoundedOnTheWay(norm_ ? norm_->x : waiting.x);
   if (norm_) few.norm = norm_->norm;
   norm_.reset();
@@ -94,8 +134,10 @@ void JoinedOps::RunProducts(OutputOp op, const View& sum) {
 
 // One launch for each type of weights that lie side by side, or for all, where there are two; the
 // first leaves the normed row.
-void JoinedOps::RunQuantised(const WaitingProducts& waiting, OutputOp op, const View& sum) {
+void JoinedOps::RunQuantised(const WaitingProducts& waiting, OutputOp op, const View& sum,
+                             bool hold_next) {
   OneRowProducts one;
+  one.hold_next = hold_next;
   one.x = norm_ ? norm_->x : waiting.x;
   if (norm_) one.norm = norm_->norm;
   norm_.reset();
@@ -127,7 +169,7 @@ bool JoinedOps::Norm(const View& x, const float* weight, float eps, const View& 
   const bool rounded = MayNormOnTheWay(x) && MayRoundOnTheWay(h);
   const bool quantised = MayNormAndQuantise(x, 32) && MayQuantiseOnTheWay(h, 32);
   if (!open_ || (!rounded && !quantised) || x.data == h.data) return false;
-  Run();
+  if (!StartsWith(x)) Run();
   norm_ = {x, {weight, eps, h}};
   return true;
 }
@@ -154,6 +196,7 @@ bool JoinedOps::Products(const View& x, std::span<const QuantisedProduct> produc
 
 bool JoinedOps::Products(const View& x, std::span<const FloatProduct> products) {
   if (!NormRides(x, true)) return false;
+  RunStart();
   if (!RunNormedFloats(stream_, norm_->x, norm_->norm, products)) return false;
   norm_.reset();
   return true;

@@ -9,6 +9,7 @@
 #include "kernels/cuda/quantised/chosen/chosen.h"
 #include "kernels/cuda/quantised/forms/one.h"
 #include "kernels/cuda/rows/experts.h"
+#include "kernels/cuda/start/embed.h"
 #include "kernels/cuda/tensor/attention/one.h"
 #include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/view.h"
@@ -18,19 +19,20 @@ namespace reprise::cuda {
 // Rows as the ops make them, by themselves.
 void MakeRows(Stream stream, const MadeRows& rows);
 
-// Ops of a step that wait for the next one, to be one kernel with it: a norm for the products that
-// read it, products for what is done with their outputs, heads for attention, the route of rows to
-// experts for its plan, products with experts for their gates and for the sum of what they make,
-// flags of sequences for the choice. A decoded token is bound by the number of kernels, so rows
-// must be few. Of more rows norms and gates wait for products that round what they read. Everything
-// else runs at once. The bits are those of the ops one after another, and every row that they would
-// have written is written, but for q behind StoreHeads.
+// Ops of a step that wait for the next one, to be one kernel with it: its arrays for the embedding
+// and the angles of its rows, and those for products that start beside them; a norm for the
+// products that read it, products for what is done with their outputs, heads for attention, the
+// route of rows to experts for its plan, products with experts for their gates and for the sum of
+// what they make, flags of sequences for the choice. A decoded token is bound by the number of
+// kernels, so rows must be few. Of more rows norms and gates wait for products that round what they
+// read. Everything else runs at once. The bits are those of the ops one after another, and every
+// row that they would have written is written, but for q behind StoreHeads.
 class JoinedOps {
  public:
   explicit JoinedOps(Stream stream) : stream_(stream) {}
 
-  // Between these ops may wait.
-  void Begin() { open_ = true; }
+  // Between these ops may wait. arrays: of the step, if they are still to be brought.
+  void Begin(const HostArrays& arrays);
   void End() {
     Run();
     open_ = false;
@@ -39,6 +41,8 @@ class JoinedOps {
   void Run();
 
   // Each is done or waits, in this order behind the others; or, false, is left to the caller.
+  bool Embed(const EmbeddedRows& rows);
+  bool Angles(const AngledRows& rows);
   bool Norm(const View& x, const float* weight, float eps, const View& h);
   // floats: of the same rows.
   bool Products(const View& x, std::span<const HalfProduct> products,
@@ -68,6 +72,12 @@ class JoinedOps {
   FlaggedRows TakeFlagged();
 
  private:
+  // The angles, and a norm of the rows with or without products, may wait behind the rows.
+  struct WaitingStart {
+    HostArrays arrays;
+    std::optional<EmbeddedRows> rows;
+    AngledRows angles;
+  };
   struct WaitingNorm {
     View x;
     InputNorm norm;
@@ -100,15 +110,18 @@ class JoinedOps {
     uint8_t* finite;
   };
 
+  void RunStart();
+  bool StartsWith(const View& x) const;
   bool NormRides(const View& x, bool fits) const;
   bool GateRides(const GatedRows& rows) const;
   bool ExpertsGate(const GatedRows& rows);
   bool ExpertsAdd(const View& sum, const View& y);
   void RunProducts(OutputOp op, const View& sum);
-  void RunQuantised(const WaitingProducts& waiting, OutputOp op, const View& sum);
+  void RunQuantised(const WaitingProducts& waiting, OutputOp op, const View& sum, bool hold_next);
 
   const Stream stream_;
   bool open_ = false;
+  std::optional<WaitingStart> start_;
   std::optional<WaitingNorm> norm_;  // where products wait, too: theirs
   std::optional<WaitingProducts> products_;
   std::optional<MadeRows> made_;       // alone

@@ -131,12 +131,16 @@ class KernelsTest : public JointOpsTest {
   size_t KernelsOf(int64_t rows, const std::function<void()>& ops) {
     return KernelsOf(HandMade::OneRowEach(rows), [&](const StepLayout&) { ops(); });
   }
-  size_t KernelsOf(HandMade step, const std::function<void(const StepLayout&)>& ops) {
+  enum class Arrays { kBefore, kInStep };
+  size_t KernelsOf(HandMade step, const std::function<void(const StepLayout&)>& ops,
+                   Arrays arrays = Arrays::kBefore) {
     const StepProgram program = {.model = &programs_.emplace_back()};
     scratch_->Reset();
     CHECK(scratch_->Provide(size_t{1} << 24).ok());  // nothing is allocated meanwhile
     const StepLayout& layout = step.Begin(context_);
-    backend_->Fill(0, {scratch_->Floats(16), 1, 16, 16});  // the arrays of the step go before it
+    // The arrays go with the first launch. In the step, only once: what marks them as read is
+    // recorded with it.
+    if (arrays == Arrays::kBefore) backend_->Fill(0, {scratch_->Floats(16), 1, 16, 16});
     const auto stream = static_cast<CudaMemory&>(backend_->memory()).stream();
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
     backend_->RunStep(*scratch_, layout, program, [&] { ops(layout); });

@@ -1,27 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows/rope.h"
-#include "kernels/reference/math.h"
+#include "kernels/cuda/rows/rope.cuh"
 
 namespace reprise::cuda {
 namespace {
 
 constexpr int kThreads = 128;
 
-__global__ void __launch_bounds__(kThreads)
-    AnglesOfRows(const int32_t* positions, int64_t rows, const float* inverse_frequency,
-                 float magnitude, RopeAngles angles) {
+__global__ void __launch_bounds__(kThreads) AnglesOfRows(AngledRows rows) {
   LetNextStart();
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   // Positions come with the step, so only what is written waits. Every block must.
-  if (index >= rows * angles.half) return WaitForInputs();
-  const float position = static_cast<float>(positions[index / angles.half]);
-  const float angle = position * inverse_frequency[index % angles.half];
-  const reference::SinCosResult result = reference::SinCos(angle);
+  if (index >= rows.rows * rows.angles.half) return WaitForInputs();
+  const Angle angle(rows, index);
   WaitForInputs();
-  // A magnitude of 1 changes no bit.
-  angles.cos[index] = static_cast<float>(result.cos) * magnitude;
-  angles.sin[index] = static_cast<float>(result.sin) * magnitude;
+  angle.Store(rows, index);
 }
 
 // One thread a pair of channels.
@@ -47,12 +40,10 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void MakeRopeAngles(Stream stream, const int32_t* positions, int64_t rows,
-                    const float* inverse_frequency, float magnitude, const RopeAngles& angles) {
-  if (rows == 0 || angles.half == 0) return;
-  const unsigned blocks = Blocks(rows * angles.half, kThreads);
-  LaunchEarly(AnglesOfRows, blocks, kThreads, 0, stream, positions, rows, inverse_frequency,
-              magnitude, angles);
+void MakeRopeAngles(Stream stream, const AngledRows& rows) {
+  if (rows.rows == 0 || rows.angles.half == 0) return;
+  const unsigned blocks = Blocks(rows.rows * rows.angles.half, kThreads);
+  LaunchEarly(AnglesOfRows, blocks, kThreads, 0, stream, rows);
 }
 
 void Rope(Stream stream, const RopeAngles& angles, int heads, int offset, const View& x) {

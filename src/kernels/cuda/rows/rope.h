@@ -14,9 +14,15 @@ struct RopeAngles {
 };
 
 // cos and sin of float(position) * inverse_frequency[f], rounded to f32 before and after, times
-// `magnitude`. positions: [rows]; inverse_frequency: [angles.half].
-void MakeRopeAngles(Stream stream, const int32_t* positions, int64_t rows,
-                    const float* inverse_frequency, float magnitude, const RopeAngles& angles);
+// `magnitude`.
+struct AngledRows {
+  const int32_t* positions = nullptr;  // [rows]
+  int64_t rows = 0;
+  const float* inverse_frequency = nullptr;  // [angles.half]
+  float magnitude = 1;
+  RopeAngles angles;
+};
+void MakeRopeAngles(Stream stream, const AngledRows& rows);
 
 // Rotates, in each of `heads` heads that lie x.cols / heads channels apart, the channels
 // [offset, offset + 2 * half): pairs (i, i + half). REQUIRES: offset + 2 * half <= x.cols / heads.

@@ -9,9 +9,10 @@
 #include "kernels/activation_ops.h"
 #include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/rows/elementwise.h"
-#include "kernels/cuda/rows/embed.h"
+#include "kernels/cuda/rows/last_rows.h"
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/rows/rope.h"
+#include "kernels/cuda/start/embed.h"
 #include "kernels/reference/activation.h"
 #include "kernels/reference/gpu/bf16_weights.h"
 #include "kernels/scan_ops.h"
@@ -303,8 +304,8 @@ TEST_F(RowKernels, Rope) {
       const RopeTable table =
           MakeRopeTable(context, step, PlaceAt(frequencies.data()), half, magnitude);
       const RopeAngles angles = {cos.data(), sin.data(), half};
-      MakeRopeAngles(nullptr, device_positions.data(), int64_t(positions.size()),
-                     device_frequencies.data(), magnitude, angles);
+      MakeRopeAngles(nullptr, {device_positions.data(), int64_t(positions.size()),
+                               device_frequencies.data(), magnitude, angles});
       EXPECT_EQ(std::memcmp(cos.Read().data(), Raw(table.cos), count * 4), 0);
       EXPECT_EQ(std::memcmp(sin.Read().data(), Raw(table.sin), count * 4), 0);
       const int heads = 3, head_dim = 2 * half + 40;
@@ -371,21 +372,22 @@ TEST_F(RowKernels, EmbedsEveryType) {
       const DeviceArray<int32_t> device_tokens(tokens);
       if (dtype == DType::kF32) {
         const DeviceArray<std::byte> device_table(table);
-        EmbedF32(nullptr, reinterpret_cast<const float*>(device_table.data()), device_tokens.data(),
-                 out.view());
+        Embed(nullptr, {reinterpret_cast<const float*>(device_table.data()), device_tokens.data(),
+                        out.view()});
       } else if (!IsQuantised(dtype)) {
         std::vector<uint16_t> values;
         const float scale = PackHalf(dtype, table, &values);
         const DeviceArray<uint16_t> device_table(values);
-        EmbedHalf(nullptr, {device_table.data(), vocabulary, cols, cols, scale},
-                  device_tokens.data(), out.view());
+        Embed(nullptr, {HalfMatrix{device_table.data(), vocabulary, cols, cols, scale},
+                        device_tokens.data(), out.view()});
       } else {
         const QuantisedLayout layout = LayoutOf(dtype, vocabulary, cols);
         std::vector<std::byte> packed(layout.bytes);
         PackRows(layout, table.data(), row_bytes, 0, vocabulary, packed.data());
         PackTables(layout, packed.data());
         const DeviceArray<std::byte> device_table(packed);
-        EmbedQuantised(nullptr, {layout, device_table.data()}, device_tokens.data(), out.view());
+        Embed(nullptr,
+              {QuantisedMatrix{layout, device_table.data()}, device_tokens.data(), out.view()});
       }
       EXPECT_TRUE(out.Same());
     }
@@ -410,9 +412,6 @@ TEST_F(RowKernels, FindsWhatIsNotFinite) {
   x.at(4, 0) = std::numeric_limits<float>::infinity();
   x.at(8, 2500) = -std::numeric_limits<float>::infinity();
   x.Upload();
-  const DeviceArray<uint8_t> rows(9);
-  FiniteRows(nullptr, x.view(), rows.data());
-  EXPECT_EQ(rows.Read(), (std::vector<uint8_t>{0, 1, 1, 1, 0, 1, 1, 1, 0}));
   // Sequences of so many rows, few and many.
   const auto flags = [&](const std::vector<int32_t>& counts) {
     std::vector<SequenceView> sequences;
@@ -435,28 +434,7 @@ TEST_F(RowKernels, FindsWhatIsNotFinite) {
   };
   EXPECT_EQ(flags({1, 3, 0, 2, 3}), (std::vector<uint8_t>{0, 1, 1, 0, 0}));
   EXPECT_EQ(flags({1, 3, 5}), (std::vector<uint8_t>{0, 1, 0}));
-  EXPECT_EQ(flags({1, 1, 1, 1, 1, 1, 1, 1, 1}), rows.Read());
-}
-
-TEST_F(RowKernels, FindsTheLargest) {
-  for (const int64_t cols : {1, 2, 255, 257, 5000, 151936}) {
-    const RowShape shape = {6, cols, 3};
-    DeviceRows x(shape, rng_);
-    for (int64_t i = 0; i < cols; ++i) x.at(1, i) = i % 2 == 0 ? -0.0f : 0.0f;
-    for (int64_t i = 0; i < cols; ++i) x.at(2, i) = -1 - float(i % 7);
-    x.at(3, cols / 2) = 9e9f;
-    x.at(3, cols - 1) = 9e9f;
-    x.at(4, cols - 1) = std::numeric_limits<float>::infinity();
-    x.at(5, 0) = std::numeric_limits<float>::quiet_NaN();
-    x.Upload();
-    std::vector<int32_t> expected;
-    for (int64_t t = 0; t < shape.rows; ++t) {
-      expected.push_back(int32_t(ArgMax({RowOf(x.rows(), t), size_t(cols)})));
-    }
-    const DeviceArray<int32_t> index(6);
-    ArgMaxRows(nullptr, x.view(), index.data());
-    EXPECT_EQ(index.Read(), expected) << cols;
-  }
+  EXPECT_EQ(flags({1, 1, 1, 1, 1, 1, 1, 1, 1}), (std::vector<uint8_t>{0, 1, 1, 1, 0, 1, 1, 1, 0}));
 }
 
 }  // namespace

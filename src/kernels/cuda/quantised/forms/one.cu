@@ -19,6 +19,7 @@ one::Call CallOf(const OneRowProducts& one, std::span<const QuantisedProduct> pr
   call.x = one.x;
   call.norm = one.norm;
   call.op = one.op;
+  call.hold_next = one.hold_next;
   call.sum = one.sum;
   std::copy(products.begin(), products.end(), call.product);
   return call;

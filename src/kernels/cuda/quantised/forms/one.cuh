@@ -46,6 +46,7 @@ struct Call {
   int tiles;                             // gated: of each of the two
   int tile_rows;                         // kTile of the kernel
   OutputOp op;
+  bool hold_next;
   View sum;
   int first_block, blocks;  // that have them
 };
@@ -384,7 +385,7 @@ __device__ __forceinline__ void RunTiles(const Call& call) {
   constexpr int kBlock = UnitTraits<kType>::kBlock256 ? 256 : 32;
   extern __shared__ __align__(128) std::byte shared[];
   // At once: what the next kernel does before it waits takes 2 to 3 us.
-  LetNextStart();
+  if (!call.hold_next) LetNextStart();
   // One for all lanes, which the compiler cannot see otherwise.
   const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = threadIdx.x % 32;
@@ -411,6 +412,7 @@ __device__ __forceinline__ void RunTiles(const Call& call) {
   for (int turn = -kStages<S>;; ++turn) {
     if (turn == 0) {
       WaitForInputs();
+      if (call.hold_next) LetNextStart();
       reader.Read(input);
       if (walk.tile >= call.tiles) return;
     }

@@ -21,6 +21,7 @@ struct OneRowProducts {
   std::span<const QuantisedProduct> products;
   OutputOp op = OutputOp::kNone;
   View sum;
+  bool hold_next = false;  // see StartStep
 };
 // REQUIRES: MayQuantiseOnTheWay(x), with a norm MayNormAndQuantise(x), for the blocks of the
 // weights; h and the norm's weights are aligned to 16 bytes; nothing that is written is read.

@@ -47,6 +47,7 @@ struct SmallCall {
   float* h;
   float eps;
   OutputOp op;
+  bool hold_next;
   float* sum;
 };
 
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(32 * kSmallWarps, 2)
         part.scale, call.scale_stride, first, rows, lane, stage + S::kScale);
   }
   CommitCopies();
-  LetNextStart();  // not before: its weights come behind these
+  if (!call.hold_next) LetNextStart();  // not before: its weights come behind these
   SmallReader<kType> reader(call);
   const InputBytes bytes(call.cols, kBlock);
   std::byte* at = shared + warps * S::kBytes;
@@ -135,6 +136,7 @@ __global__ void __launch_bounds__(32 * kSmallWarps, 2)
   const int row = first + lane / kQuads;
   const bool mine = works && lane % kQuads == 0 && row < part.rows;
   WaitForInputs();
+  if (call.hold_next) LetNextStart();
   reader.Read(input);
   float before = 0;  // asked for here, where there are registers for it
   if (call.op == OutputOp::kAdd && mine) before = call.sum[row];
@@ -181,6 +183,7 @@ bool LaunchSmallTiles(Stream stream, const Call& one) {
   call.h = one.norm.h.data;
   call.eps = one.norm.eps;
   call.op = one.op;
+  call.hold_next = one.hold_next;
   call.sum = one.sum.data;
   int64_t tiles = 0;
   for (size_t i = 0; i < OneRowProducts::kMost; ++i) {

@@ -31,6 +31,7 @@ struct FewProducts {
   std::span<const FloatProduct> floats;
   OutputOp op = OutputOp::kNone;
   View sum;
+  bool hold_next = false;  // see StartStep
 };
 void RunFewProducts(Stream stream, const FewProducts& call);
 

@@ -48,6 +48,7 @@ struct Call {
   float* h;
   float eps;
   OutputOp op;  // of a gate
+  bool hold_next;
   float* sum;
   int parts;
   int float_rows;
@@ -289,9 +290,10 @@ __global__ void __launch_bounds__(32 * kWarpsMost * 8 / kTile, 2)
     AskForFloats(call, float_row, reinterpret_cast<float*>(piece));
   }
   CommitAsync();
-  LetNextStart();  // not before: its weights come behind these
+  if (!call.hold_next) LetNextStart();  // not before: its weights come behind these
   Row<kNorm, kGroups> row_of(call);
   WaitForInputs();
+  if (call.hold_next) LetNextStart();
   // An output: of tile `place`, column `in_tile` of it.
   const int in_tile = Thread() % kTile;
   const int place = Thread() / kTile * (kGate ? 2 : 1);
@@ -365,6 +367,7 @@ bool MakePlan(const FewProducts& few, int tile, Plan* plan) {
     call.eps = few.norm.eps;
   }
   call.op = few.op;
+  call.hold_next = few.hold_next;
   call.sum = few.sum.data;
   for (size_t i = 0; i < FewProducts::kMost; ++i) {
     call.floats[i].begin = INT32_MAX;

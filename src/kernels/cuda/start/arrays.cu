@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/check.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows/arrays.h"
+#include "kernels/cuda/start/arrays.h"
 
 namespace reprise::cuda {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr size_t kFewBytes = 64 << 10;
 
 // Kernels behind it read the arrays before they wait for what is in front of them, so none may
 // start before this one has ended.
@@ -19,8 +18,9 @@ __global__ void __launch_bounds__(kThreads) BringKernel(const uint4* from, int c
 
 }  // namespace
 
-void BringArrays(Stream stream, const std::byte* from, size_t bytes, std::byte* to) {
-  if (bytes <= kFewBytes) {
+void BringArrays(Stream stream, const HostArrays& arrays) {
+  const auto& [from, bytes, to] = arrays;
+  if (arrays.few()) {
     BringKernel<<<1, kThreads, 0, stream>>>(reinterpret_cast<const uint4*>(from),
                                             int(bytes / sizeof(uint4)),
                                             reinterpret_cast<uint4*>(to));
