@@ -125,6 +125,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         StartCase{"of_0_8b", DType::kF16, 1024, {{DType::kF16, 6144}, {DType::kF32, 16}}},
         StartCase{"of_9b", DType::kBF16, 4096, {{DType::kBF16, 8192}, {DType::kBF16, 4096}}},
+        // Whose products have little to wait for before they let others start.
+        StartCase{"of_one_output", DType::kF16, 512, {{DType::kF16, 1}}},
         StartCase{"of_f32", DType::kF32, 1024, {{DType::kF16, 2048}}},
         StartCase{"of_0_8b_q8_0", DType::kQ8_0, 1024, {{DType::kQ8_0, 6144}, {DType::kQ8_0, 2048}}},
         StartCase{"of_9b_q4_k", DType::kQ4_K, 4096, {{DType::kQ4_K, 8192}, {DType::kQ4_K, 4096}}},

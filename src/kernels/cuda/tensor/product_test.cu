@@ -151,16 +151,17 @@ TEST(ProductFormsTest, TheQuickestIsChosen) {
   };
   for (const Measured& one :
        {Measured{4096, 4096, 12288, 1, 128, 192}, Measured{4096, 4096, 4096, 1, 128, 208},
-        Measured{4096, 12288, 4096, 1, 128, 128}, Measured{512, 4096, 4096, 1, 128, 128},
-        Measured{432, 4096, 4096, 1, 112, 128},   Measured{400, 12288, 4096, 1, 104, 128},
-        Measured{384, 12288, 4096, 1, 128, 96},   Measured{336, 4096, 8192, 1, 168, 128},
-        Measured{300, 4096, 8192, 1, 152, 128},   Measured{272, 12288, 4096, 1, 136, 64},
-        Measured{256, 4096, 12288, 1, 128, 192},  Measured{256, 12288, 4096, 1, 128, 64},
-        Measured{200, 4096, 12288, 1, 104, 192},  Measured{200, 12288, 4096, 1, 104, 64},
-        Measured{160, 4096, 12288, 1, 80, 192},   Measured{144, 4096, 8192, 1, 80, 128},
-        Measured{144, 12288, 4096, 1, 80, 64},    Measured{128, 4096, 12288, 1, 128, 96},
-        Measured{128, 12288, 4096, 1, 64, 64},    Measured{64, 4096, 12288, 2, 64, 96},
-        Measured{64, 12288, 4096, 1, 64, 32},     Measured{16, 12288, 4096, 1, 16, 32}}) {
+        Measured{4096, 12288, 4096, 1, 128, 208}, Measured{4096, 4096, 8192, 1, 128, 208},
+        Measured{512, 4096, 4096, 1, 128, 128},   Measured{432, 4096, 4096, 1, 112, 128},
+        Measured{400, 12288, 4096, 1, 104, 128},  Measured{384, 12288, 4096, 1, 128, 96},
+        Measured{336, 4096, 8192, 1, 168, 128},   Measured{300, 4096, 8192, 1, 152, 128},
+        Measured{272, 12288, 4096, 1, 136, 64},   Measured{256, 4096, 12288, 1, 128, 192},
+        Measured{256, 12288, 4096, 1, 128, 64},   Measured{200, 4096, 12288, 1, 104, 192},
+        Measured{200, 12288, 4096, 1, 104, 64},   Measured{160, 4096, 12288, 1, 80, 192},
+        Measured{144, 4096, 8192, 1, 80, 128},    Measured{144, 12288, 4096, 1, 80, 64},
+        Measured{128, 4096, 12288, 1, 128, 96},   Measured{128, 12288, 4096, 1, 64, 64},
+        Measured{64, 4096, 12288, 2, 64, 96},     Measured{64, 12288, 4096, 1, 64, 32},
+        Measured{16, 12288, 4096, 1, 16, 32}}) {
     const HalfProduct product = {{nullptr, one.outputs, one.cols, one.cols, 1}, nullptr, {}};
     const std::vector<HalfProduct> products(one.matrices, product);
     const Tiling& tiling = kProductForms[PlanOf(one.rows, products).form].tiling;

@@ -41,7 +41,7 @@ inline constexpr std::array kProductForms = {
     ProductForm{{128, 128, Way::kStaged, 1, 2}, 358, 1800, 5500},
     ProductForm{{128, 128, Way::kDirect, 1, 2}, 372, 2700, 2500},
     ProductForm{{128, 192, Way::kStaged, 2, 1}, 540, 1500, 3000},
-    ProductForm{{128, 208, Way::kStaged, 2, 1}, 585, 2400, 2500},
+    ProductForm{{128, 208, Way::kStaged, 2, 1}, 575, 2400, 2500},
     ProductForm{{128, 96}, 272, 3575, 1750},
     ProductForm{{128, 64}, 211, 2968, 1000},
     ProductForm{{64, 96}, 190, 2600, 1000},
