@@ -99,6 +99,7 @@ TEST_F(StepGraphsTest, ChoicesAreThoseOfTheirStep) {
     const int32_t tokens[] = {i, int32_t(kVocab) - 1 - i};
     std::vector<float> values(kRows * kVocab, -1);
     for (int64_t row = 0; row < kRows; ++row) values[size_t(row * kVocab + tokens[row])] = 1;
+    values[kVocab - 1] = 1;  // as large, and later: it is not chosen
     const std::vector<uint8_t> flags = {uint8_t(i % 2), uint8_t(i / 2 % 2)};
     backend_->memory().UploadArray<float>(logits.data, values);
     backend_->memory().UploadArray<uint8_t>(flags_at, flags);
