@@ -8,11 +8,12 @@
 
 namespace reprise::cli {
 
-// What this machine can do at most with these threads, to hold results against: by the clocks of a
-// device that tells them, else measured here and now.
+// What this machine can do with these threads, to hold results against, measured here and now; and
+// what it could do at most by the clocks of a device that tells them.
 struct Peak {
   double giga = 0;        // 10^9 a second
   const char* what = "";  // "measured here for reading as much memory"
+  double by_clock = 0;    // 10^9 a second, or 0: not told
 };
 
 // Bytes read. `bytes` is how many the work reads again and again: caches may hold them.

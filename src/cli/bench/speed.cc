@@ -173,13 +173,15 @@ void Print(const Options& options, LoadedModel* loaded, const Measured& measured
   if (options.json) {
     std::printf(
         "{\"what\": \"%s\", \"tokens\": %lld, \"depth\": %lld, \"threads\": %d, "
-        "\"tokens_per_second\": %.2f, \"%s\": %.1f, \"peak\": %s, \"load_seconds\": %.3f, "
+        "\"tokens_per_second\": %.2f, \"%s\": %.1f, \"peak\": %s, \"peak_by_clock\": %s, "
+        "\"load_seconds\": %.3f, "
         "\"weight_bytes\": %zu, \"resident_bytes\": %zu}\n",
         measured.what, static_cast<long long>(measured.tokens),
         static_cast<long long>(options.depth), loaded->backend().host_threads().size(), rate,
         decode ? "gigabytes_per_second" : "gigaflops", achieved,
-        holds ? std::to_string(peak.giga).c_str() : "null", load_seconds, card.weight_bytes,
-        ResidentMemoryBytes());
+        holds ? std::to_string(peak.giga).c_str() : "null",
+        peak.by_clock > 0 ? std::to_string(peak.by_clock).c_str() : "null", load_seconds,
+        card.weight_bytes, ResidentMemoryBytes());
     return;
   }
   std::printf("%s of %lld tokens after %lld: %.2f tokens/s (%d threads, median of %zu)\n",
@@ -192,6 +194,10 @@ void Print(const Options& options, LoadedModel* loaded, const Measured& measured
   } else {
     std::printf("  %.1f %s, more than the %.1f %s %s: others had the machine, measure again\n",
                 achieved, unit, peak.giga, unit, peak.what);
+  }
+  if (peak.by_clock > 0) {
+    std::printf("  %.0f %% of the %.1f %s that it has at its highest clock\n",
+                100 * achieved / peak.by_clock, peak.by_clock, unit);
   }
   std::printf("  weights %s, resident %s, loaded in %.2f s\n",
               FormatBytes(card.weight_bytes).c_str(), FormatBytes(ResidentMemoryBytes()).c_str(),
