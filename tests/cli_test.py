@@ -96,6 +96,8 @@ class Commands(unittest.TestCase):
                 self.assertGreater(said[rate], 0)
                 if said["peak"] is not None:  # a ceiling that was exceeded is not called one
                     self.assertLessEqual(said[rate], said["peak"])
+            if command == "decode":
+                self.expect_error(["--temperature", "--device cuda"], *options, TINY, "--temperature", "1")
             profiled = run(*options, TINY, "--profile").stdout
             for op in ["project", "embed", "(between ops)"]:
                 self.assertIn(op, profiled)

@@ -25,7 +25,8 @@ struct Options {
   int64_t tokens = 0;
   int64_t depth = 0;  // tokens of context before the measured ones
   int64_t batch = 512;
-  int sequences = 1;  // decoded side by side
+  int sequences = 1;       // decoded side by side
+  double temperature = 0;  // of decoded tokens; 0: the largest logit
   int repeat = 3;
   bool profile = false;
   bool json = false;
@@ -54,13 +55,15 @@ std::vector<TokenId> RandomTokens(int64_t count, int64_t vocab) {
 }
 
 // A model, the state of its sequences and where the logits go. A device that chooses tokens itself
-// does so here, too, greedily: as in a server, logits stay where they are.
+// does so here, too: as in a server, logits stay where they are.
 struct Bed {
   LiveState state;
   std::vector<float> logits;
   ModelExecutor executor;
   OpProfile* profile;  // null: not wanted
+  float temperature;
   std::vector<uint8_t> finite = {};
+  Rng rng{1};
 
   Status Forward(std::span<const TokenId> tokens, std::span<const SequenceSlice> slices,
                  std::span<const uint32_t> rows) {
@@ -70,17 +73,18 @@ struct Bed {
                             .sequences = slices,
                             .logit_rows = rows,
                             .finite = finite,
-                            .largest = executor.chooses()});
+                            .largest = executor.chooses() && temperature == 0});
     if (profile != nullptr) profile->EndStep();
     return run;
   }
 
   Status Run(const BatchView& batch) {
     if (!executor.chooses()) return executor.Forward(batch, state.memory(), logits.data());
-    const std::vector<ChoiceRow> greedy(batch.logit_rows.size());
-    std::vector<ChosenToken> chosen(batch.logit_rows.size());
+    std::vector<ChoiceRow> rows(batch.logit_rows.size());
+    for (ChoiceRow& row : rows) row.temperature = temperature, row.draw = double(rng.Uniform());
+    std::vector<ChosenToken> chosen(rows.size());
     ChoiceBatch choices;
-    choices.rows = greedy;
+    choices.rows = rows;
     ChoiceResults results;
     results.chosen = chosen;
     REPRISE_TRY(executor.Begin(batch, state.memory()));
@@ -131,7 +135,13 @@ Result<Measured> Measure(LoadedModel* loaded, const Options& options, bool decod
   OpContext context = loaded->context();
   if (options.profile) context.observer = profile;
   Bed bed{std::move(state), std::vector<float>(size_t(model.vocab_size()) * size_t(sequences)),
-          ModelExecutor(model, context), options.profile ? profile : nullptr};
+          ModelExecutor(model, context), options.profile ? profile : nullptr,
+          float(options.temperature)};
+  if (options.temperature > 0 && !bed.executor.chooses()) {
+    return InvalidArgument(
+        "--temperature is for a device that chooses tokens itself (--device cuda): here logits are "
+        "measured, and choosing is not");
+  }
   const auto before = std::span(tokens).first(size_t(options.depth));
   const auto measured = std::span(tokens).subspan(size_t(options.depth));
   std::vector<std::vector<std::byte>> saved;
@@ -227,6 +237,8 @@ void DefineSpeed(Flags* flags, bool decode) {
   if (decode) {
     flags->Add("--sequences", &options->sequences, "sequences decoded side by side",
                {.min = 1, .max = 1024});
+    flags->Add("--temperature", &options->temperature,
+               "of the tokens that a GPU chooses; 0: the largest logit", {.min = 0, .max = 100});
   }
   flags->Add("--profile", &options->profile, "also the time of every op");
   flags->Add("--repeat", &options->repeat, "repetitions", {.min = 1, .max = 1000});
