@@ -15,6 +15,10 @@ import sys
 # Part of a kernel's name: (instructions it must have, bytes of stack it may have).
 HOT = {
     "ManyKernel": (["HGMMA", "UTMALDG"], 0),
+    # Those whose results leave through the copy engine, by their places in many/forms.h.
+    "FormLayoutILm0E": (["HGMMA", "UTMALDG", "UTMASTG", "STS"], 0),
+    "FormLayoutILm2E": (["HGMMA", "UTMALDG", "UTMASTG", "STS"], 0),
+    "FormLayoutILm3E": (["HGMMA", "UTMALDG", "UTMASTG", "STS"], 0),
     "FewRowsKernel": (["HMMA", "LDGSTS"], 0),
     "ManyRowsKernel": (["HMMA", "LDSM"], 0),
     # Values of 256 channels in registers: a few bytes go to the stack.

@@ -198,7 +198,10 @@ void Print(const Options& options, LoadedModel* loaded, const Measured& measured
               measured.what, static_cast<long long>(measured.tokens),
               static_cast<long long>(options.depth), rate, loaded->backend().host_threads().size(),
               measured.seconds.size());
-  if (holds) {
+  if (peak.giga == 0) {
+    std::printf("  %.1f %s; there was no memory left to measure what the machine can do\n",
+                achieved, unit);
+  } else if (holds) {
     std::printf("  %.1f %s, %.0f %% of the %.1f %s %s\n", achieved, unit,
                 100 * achieved / peak.giga, peak.giga, unit, peak.what);
   } else {

@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(kWarpsMost* kWarp, 2)
     }
     if (turn == 0) {
       WaitForInputs();
-      LetNextStart();
+      LetNextStart();  // behind the wait, as hold_next wants it
       FindInputs<kFloats>(call, tile, sums + 2 * warps * kOutputs, scales, x);
       if (block_tile >= call.block_tiles) break;
     }
