@@ -31,7 +31,8 @@ if [ ! -d "$toolkit" ]; then
 fi
 
 # nvcc's own front end knows neither the types nor the builtins of x86-64 here.
-echo '#define __builtin_ia32_pause() ((void)0)' >"$folder/builtins.h"
+# Written once: everything that nvcc compiles depends on it.
+[ -f "$folder/builtins.h" ] || echo '#define __builtin_ia32_pause() ((void)0)' >"$folder/builtins.h"
 cat >"$folder/toolchain.cmake" <<CMAKE
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR x86_64)
