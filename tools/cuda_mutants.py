@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Plants one error in each CUDA kernel and asks whether cuda_test notices. Needs a GPU.
+"""Plants one error in each CUDA kernel and asks whether its tests notice. Needs a GPU.
 
     tools/cuda_mutants.py               build all mutants side by side, then run each against its tests
     tools/cuda_mutants.py --build-only  without a GPU: do they compile and link?
     tools/cuda_mutants.py --check       only whether every mutant still applies (a test of the tree)
 
-REQUIRES a build folder with CUDA and cuda_test built (make test-cuda). A mutant costs the compilation of
+REQUIRES a build folder with CUDA and its tests built (make test-cuda). A mutant costs the compilation of
 one .cu and a link, and nothing in the build folder changes: a copy of the file comes first in the include
 path, its object first in the link. Then a few seconds of the GPU for its tests.
 """
@@ -263,14 +263,41 @@ MUTANTS = [
      "codes ^ 0x80808080u;", "codes;", "tensor/attention/many.cu", "*AttentionTest*"),
     ("codes_of_the_last_group", "tensor/attention/store_kv.cu",
      "const bool has_channel = at < channels;", "const bool has_channel = at < channels - (at > 32 ? 1 : 0);", None, "*AttentionTest*"),
-    ("choices_of_the_step_before", "choice/told_choices.cc",
+    ("choices_of_the_step_before", "choice/choices.cc",
      "*sign = ++sign_;", "*sign = sign_;", None, "StepGraphs*"),
     ("flags_of_first_rows", "rows/finite.cuh",
      "r < count; ++r", "r < 1; ++r", "choice/choose.cu", "StepGraphs*"),
     ("flags_behind_other_ops", "joined/joined_ops.cc",
      "FiniteSequences(stream_, flags_->step, flags_->x, flags_->finite);", "", None, "StepGraphs*"),
     ("flags_of_the_last_sequence", "choice/choose.cu",
-     "i < to.flag_count; i += kThreads", "i < to.flag_count - 1; i += kThreads", None, "StepGraphs*"),
+     "i < told.flag_count; i += blockDim.x", "i < told.flag_count - 1; i += blockDim.x", None, "StepGraphs*"),
+    ("what_was_said_before", "choice/choices.cc",
+     "    if (!operand.empty()) std::memcpy", "    if (operand.size() % 8 != 7) std::memcpy", None, "DeviceChoice*"),
+    ("choices_of_another_graph", "step_graphs.cc",
+     "      launched.choices};", "      Choices::Asked{}};", None, "DeviceChoice*"),
+    ("operands_of_the_step_before", "cuda_backend.cc",
+     "upload_.data() + offset, Raw(device) + offset);", "upload_.data() + offset + (offset > 300 ? 16 : 0), Raw(device) + offset);",
+     None, "DeviceChoice*"),
+    ("sums_of_the_row_before", "choice/choose.cu",
+     "i += work.parts * kPartThreads", "i += 2 * work.parts * kPartThreads", None, "DeviceChoice*"),
+    ("biases_of_the_next_part", "choice/choose.cu",
+     "token >= begin && token < begin + kPart", "token > begin && token < begin + kPart", None, "DeviceChoice*"),
+    ("buckets_that_overlap", "choice/choose.cu",
+     "counts[thread] = upto - own;", "counts[thread] = upto - own + (thread > 300 ? 1 : 0);", None, "DeviceChoice*"),
+    ("members_of_other_fractions", "choice/buckets.cuh",
+     "FractionOf(distance) != members.fraction", "FractionOf(distance) < members.fraction", "choice/choose.cu",
+     "DeviceChoice*"),
+    ("members_with_other_bits", "choice/buckets.cuh",
+     ">> members.unknown != 0) return;", ">> members.unknown > 1) return;", "choice/choose.cu", "DeviceChoice*"),
+    ("weights_without_carry", "choice/buckets.cuh",
+     "static_cast<Count>(mass >> 32) + carried", "static_cast<Count>(mass >> 32)", "choice/choose.cu", "DeviceChoice*"),
+    ("near_ones_of_some_parts", "choice/buckets.cuh",
+     "for (int s = 0; s < kSums; ++s) count +=", "for (int s = 0; s < 1; ++s) count +=", "choice/choose.cu", "DeviceChoice*"),
+    ("the_largest_that_is_not_adjusted", "choice/choose.cu",
+     "found.largest[kAdjusted] = MostOfBlock", "if (blockIdx.x > 0) found.largest[kAdjusted] = MostOfBlock", None,
+     "DeviceChoice*"),
+    ("rows_of_the_second_launch", "choice/choose.cu",
+     "    to.chosen += row * to.words;", "    to.chosen += row * ToldView::kWords;", None, "DeviceChoice*"),
     ("arrays_of_the_step_before", "joined/joined_ops.cc",
      "  BringArrays(stream_, waiting.arrays);", "  if (waiting.rows) BringArrays(stream_, waiting.arrays);", None, "StepGraphs*"),
     ("arrays_of_the_start_before", "start/embed.cu",
@@ -308,14 +335,19 @@ def compile_command(build, source):
     sys.exit(f"{build} has no command for {source}: configure it with -DREPRISE_CUDA=ON")
 
 
-def link_command(build):
-    commands = subprocess.run(["ninja", "-C", build, "-t", "commands", "cuda_test"], capture_output=True, text=True,
+def program_of(mutant):
+    """Choices are compared with those of the sampler, which the tests of kernels do not know."""
+    return "sample_test" if mutant[5].startswith("DeviceChoice") else "cuda_test"
+
+
+def link_command(build, program):
+    commands = subprocess.run(["ninja", "-C", build, "-t", "commands", program], capture_output=True, text=True,
                               check=True).stdout.splitlines()
     return commands[-1]
 
 
 def make(mutant, build, link, folder):
-    """A cuda_test with the mutant in it; None if it does not build."""
+    """The tests with the mutant in them; None if they do not build."""
     name, path, _, _, source, _ = mutant
     overlay = folder / name
     file = overlay / CUDA / path
@@ -331,8 +363,9 @@ def make(mutant, build, link, folder):
         command[at] = str(file.parent / pathlib.Path(source).name)
         pathlib.Path(command[at]).write_text((ROOT / "src" / CUDA / source).read_text())
     command.insert(1, f"-I{overlay}")
-    program = overlay / "cuda_test"
-    words = re.sub(r"-o \S*cuda_test\b", f"{overlay / 'mutant.o'} -o {program}", link, count=1)
+    tests = program_of(mutant)
+    program = overlay / tests
+    words = re.sub(rf"-o \S*{tests}\b", f"{overlay / 'mutant.o'} -o {program}", link[tests], count=1)
     for step in (shlex.join(command), words):
         done = subprocess.run(step, shell=True, cwd=directory, capture_output=True, text=True)
         if done.returncode != 0:
@@ -357,7 +390,7 @@ def main():
     if arguments.check:
         return print(f"{len(wanted)} mutants apply")
     build = arguments.build.resolve()
-    link = link_command(build)
+    link = {program: link_command(build, program) for program in ("cuda_test", "sample_test")}
     alive = 0
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         begin = time.monotonic()

@@ -199,15 +199,20 @@ bool Engine::ChoosesOnDevice() const {
          });
 }
 
-// Whether nobody asks for another token than that of the largest logit. Masks are still being
-// filled: that there will be one is enough to know.
-bool Engine::LargestAreEnough() const {
-  return std::all_of(shares_.begin(), shares_.end(), [this](const Share& share) {
-    if (share.logit_count == 0) return true;
-    if (share.sequence->request.constraint) return false;
-    const StepSampler::Row row = RowOf(*share.sequence, {});
-    return ChoiceRows::IsLargest(*row.params, row.input);
+// Whether how tokens are chosen can be said before the step: masks are still being filled.
+bool Engine::ChoicesAreKnown() const {
+  return std::all_of(shares_.begin(), shares_.end(), [](const Share& share) {
+    return share.logit_count == 0 || !share.sequence->request.constraint;
   });
+}
+
+void Engine::AddChoices() {
+  choices_.Clear();
+  for (const Share& share : shares_) {
+    if (share.logit_count == 0) continue;
+    const StepSampler::Row row = RowOf(*share.sequence, {});
+    choices_.Add(*row.params, row.input);
+  }
 }
 
 // The pass, and on devices that can also the choice of tokens; the masks for it are filled
@@ -218,15 +223,16 @@ Status Engine::Compute(BatchView batch) {
     logits_.resize(batch.logit_rows.size() * static_cast<size_t>(executor_.card().vocab_size));
     return executor_.Forward(batch, cache_->memory(), logits_.data());
   }
-  batch.largest = LargestAreEnough();
+  const bool known = ChoicesAreKnown();
+  ChoiceBatch choices;
+  if (known) {
+    AddChoices();
+    choices = choices_.batch();
+    batch.choices = &choices;
+  }
   REPRISE_TRY(executor_.Begin(batch, cache_->memory()));
   filler_.Wait();
-  choices_.Clear();
-  for (const Share& share : shares_) {
-    if (share.logit_count == 0) continue;
-    const StepSampler::Row row = RowOf(*share.sequence, {});
-    choices_.Add(*row.params, row.input);
-  }
+  if (!known) AddChoices();
   choice_status_ = executor_.Choose(choices_.batch(), choices_.results(), [this] { WorkAhead(); });
   return OkStatus();
 }

@@ -153,7 +153,8 @@ class Engine {
   Status Forward();
   Status Compute(BatchView batch);
   bool ChoosesOnDevice() const;
-  bool LargestAreEnough() const;
+  bool ChoicesAreKnown() const;
+  void AddChoices();
   void Commit();
   void Pool(const Share& share, int32_t begin);
   StepSampler::Row RowOf(const Sequence& sequence, std::span<const float> logits) const;

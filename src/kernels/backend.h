@@ -25,9 +25,6 @@ struct StepProgram {
   const void* model = nullptr;
   Rows logits = {};
   DevicePtr<uint8_t> finite = nullptr;
-  // ChooseTokens will ask for nothing but the largest of every row: a backend that chooses may do
-  // so with the step.
-  bool largest = false;
 };
 
 // What computes: a set of ops, the memory that they work in, and the weights as they want them.

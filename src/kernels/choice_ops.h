@@ -57,9 +57,10 @@ struct ChoiceBatch {
 inline constexpr int32_t kChoiceLogprobsMax = 128;
 
 struct ChosenToken {
-  int32_t token = -1;   // -1: a logit is not finite
-  float logit = 0;      // as the model gave it, of the token
-  float largest = 0;    // of all as the model gave them; with the mass only if logprobs were asked
+  int32_t token = -1;  // -1: a logit is not finite
+  float logit = 0;     // as the model gave it, of the token
+  // Only if logprobs were asked for.
+  float largest = 0;    // of all as the model gave them
   uint32_t listed = 0;  // others
   uint64_t mass = 0;    // of all at temperature 1
 };

@@ -51,6 +51,8 @@ struct StepArrays {
 template <typename T>
 using HostArray = std::span<T>;
 
+struct ChoiceBatch;
+
 struct StepLayout {
   StepArrays<HostArray> host;
   StepArrays<DevicePtr> device;  // filled by BeginStep; valid until the end of the step
@@ -61,6 +63,10 @@ struct StepLayout {
   size_t block_bytes = 0;
   DevicePtr<std::byte> state_memory;
   size_t state_bytes = 0;
+
+  // What ChooseTokens will be asked for, word for word, of the logits of this step; null: not known
+  // yet. A backend that chooses may do so with the step.
+  const ChoiceBatch* choices = nullptr;
 
   int64_t rows() const { return static_cast<int64_t>(host.tokens.size()); }
 };

@@ -34,9 +34,9 @@ class Executor {
   // Executors whose device chooses tokens: Begin asks for the pass, whose logits stay where they
   // are, Choose waits for it, and must follow. Begin fails as Forward does. Choose fills
   // batch.finite of Begin, which must live so long, and chooses a token for each of its logit rows;
-  // if it fails, the pass is done nevertheless. Where batch.largest was said, nothing else may be
-  // asked of it. Before it waits it does `meanwhile`, once, unless it fails: the device is busy
-  // with the step then, and asks nothing of the host.
+  // if it fails, the pass is done nevertheless. Where Begin was told of choices, with the same
+  // ones. Before it waits it does `meanwhile`, once, unless it fails: the device is busy with the
+  // step then, and asks nothing of the host.
   virtual bool chooses() const { return false; }
   virtual Status Begin(const BatchView&, const StateMemory&) {
     CHECK(chooses());

@@ -16,7 +16,7 @@ Status Model::Begin(const OpContext& context, const BatchView& batch, const Stat
   if (results.hidden.rows > 0 || !batch.watched.empty() || context.observer != nullptr) {
     Run(step, results);
   } else {
-    const StepProgram program = {this, results.logits, results.finite, batch.largest};
+    const StepProgram program = {this, results.logits, results.finite};
     context.backend->RunStep(*context.scratch, step.layout(), program, [&] { Run(step, results); });
   }
   return OkStatus();

@@ -17,11 +17,6 @@ void ChoiceRows::Clear() {
   logprobs_max_ = 0;
 }
 
-bool ChoiceRows::IsLargest(const SamplingParams& params, const Sampler::Input& input) {
-  return params.temperature == 0 && params.logit_bias.empty() && !params.penalises() &&
-         input.allowed == nullptr && input.logprobs < 0;
-}
-
 void ChoiceRows::Add(const SamplingParams& params, const Sampler::Input& input) {
   CHECK(Takes(input) && (input.said != nullptr || !params.penalises()));
   ChoiceRow& row = rows_.emplace_back();

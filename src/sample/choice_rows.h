@@ -22,9 +22,6 @@ class ChoiceRows {
   // Whether a row may be added: not if more log probabilities are asked for than devices list.
   static bool Takes(const Sampler::Input& input) { return input.logprobs <= kChoiceLogprobsMax; }
 
-  // Whether the token of a row is that of the largest logit, whatever the logits are.
-  static bool IsLargest(const SamplingParams& params, const Sampler::Input& input);
-
   void Clear();
   // REQUIRES: no token has two biases.
   void Add(const SamplingParams& params, const Sampler::Input& input);

@@ -3,10 +3,12 @@
 // probabilities to the bit, given the same logits. Needs a GPU; what rows mean is tested without.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 
 #include "base/rng.h"
 #include "kernels/backend.h"
@@ -56,17 +58,6 @@ TEST(ChoiceRows, PutsEverythingOneBehindAnother) {
   EXPECT_EQ(rows.results().listed.size(), 2u);
 }
 
-TEST(ChoiceRows, KnowWhoWantsTheLargestAlone) {
-  const TokenMask mask(100);
-  const SamplingParams greedy = {.temperature = 0};
-  EXPECT_TRUE(ChoiceRows::IsLargest(greedy, {}));
-  EXPECT_FALSE(ChoiceRows::IsLargest(greedy, {.allowed = &mask}));
-  EXPECT_FALSE(ChoiceRows::IsLargest(greedy, {.logprobs = 0}));
-  EXPECT_FALSE(ChoiceRows::IsLargest({.temperature = 0.1f}, {}));
-  EXPECT_FALSE(ChoiceRows::IsLargest({.temperature = 0, .presence_penalty = 1}, {}));
-  EXPECT_FALSE(ChoiceRows::IsLargest({.temperature = 0, .logit_bias = {{1, 1.0f}}}, {}));
-}
-
 TEST(MergeBiases, AddsThoseOfOneToken) {
   SamplingParams params{.logit_bias = {{5, 1.0f}, {2, 3.0f}, {5, 0.5f}, {5, 0.25f}}};
   MergeBiases(&params);
@@ -81,6 +72,8 @@ class DeviceChoice : public testing::Test {
     if (!made.ok()) GTEST_SKIP() << made.status().message();
     backend_ = std::move(*made);
     scratch_ = std::make_unique<ScratchArena>(backend_->memory());
+    // Steps of one shape have their logits in one place.
+    ASSERT_TRUE(scratch_->Provide(size_t{64} << 20).ok());
   }
 
   // A row of a batch, with what Input points to.
@@ -156,7 +149,11 @@ class DeviceChoice : public testing::Test {
     return asked;
   }
 
-  std::vector<Result<Sampled>> Choose(const std::vector<Asked>& batch, size_t vocab) {
+  // Chosen behind a step, or with one that was told of it: which does nothing else.
+  enum class When { kBehind, kWithStep };
+
+  std::vector<Result<Sampled>> Choose(const std::vector<Asked>& batch, size_t vocab,
+                                      When when = When::kBehind) {
     ChoiceRows rows;
     std::vector<float> logits;
     for (const Asked& asked : batch) {
@@ -167,16 +164,39 @@ class DeviceChoice : public testing::Test {
     const Rows place = {scratch_->Floats(logits.size()), int64_t(batch.size()), int64_t(vocab),
                         int64_t(vocab)};
     backend_->memory().UploadArray<float>(place.data, logits);
+    const ChoiceBatch choices = rows.batch();
+    if (when == When::kWithStep) RunStep(place, choices);
     const Status chosen =
-        ChooseTokens({backend_.get(), scratch_.get()}, place, rows.batch(), rows.results());
+        ChooseTokens({backend_.get(), scratch_.get()}, place, choices, rows.results());
     EXPECT_TRUE(chosen.ok());
     std::vector<Result<Sampled>> results;
     for (size_t i = 0; i < batch.size(); ++i) results.push_back(rows.Take(i));
     return results;
   }
 
-  void Compare(const std::vector<Asked>& batch, size_t vocab) {
-    const std::vector<Result<Sampled>> device = Choose(batch, vocab);
+  void RunStep(const Rows& logits, const ChoiceBatch& choices) {
+    std::vector<int32_t> each(size_t(logits.rows));
+    std::iota(each.begin(), each.end(), 0);
+    std::vector<StepSequence> sequences(each.size());
+    for (const int32_t row : each) {
+      sequences[size_t(row)].row_begin = row;
+      sequences[size_t(row)].row_count = 1;
+    }
+    StepLayout step;
+    step.host = {.tokens = each,
+                 .positions = each,
+                 .row_sequences = each,
+                 .sequences = sequences,
+                 .blocks = {},
+                 .taps = {},
+                 .logit_rows = each};
+    step.choices = &choices;
+    backend_->BeginStep(*scratch_, &step);
+    backend_->RunStep(*scratch_, step, {this, logits, nullptr}, [] {});
+  }
+
+  void Compare(const std::vector<Asked>& batch, size_t vocab, When when = When::kBehind) {
+    const std::vector<Result<Sampled>> device = Choose(batch, vocab, when);
     Sampler sampler;
     for (size_t i = 0; i < batch.size(); ++i) {
       const Result<Sampled> host = sampler.Sample(batch[i].params, batch[i].input());
@@ -211,6 +231,83 @@ TEST_F(DeviceChoice, IsThatOfTheSampler) {
       const uint64_t rows = 1 + rng_.Below(i % 3 == 0 ? 40 : 3);
       for (uint64_t row = 0; row < rows; ++row) batch.push_back(Random(vocab));
       Compare(batch, vocab);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Steps of one shape are a graph from the second on, and what is asked for differs from one to the
+// next: parameters, tokens with biases, and how many were said. In between others ask for more.
+TEST_F(DeviceChoice, WithTheStepIsThatOfTheSampler) {
+  constexpr size_t kVocab = 9000;
+  for (int i = 0; i < 120; ++i) {
+    std::vector<Asked> batch;
+    for (int row = 0; row < 3; ++row) {
+      Asked asked = Random(kVocab);
+      const int kind = i / 4 % 8;
+      if ((kind & 1) == 0) asked.params.temperature = 0;
+      if ((kind & 2) == 0) asked.logprobs = -1;
+      if ((kind & 4) == 0) {
+        asked.params.logit_bias.clear();
+        asked.params.repetition_penalty = 1;
+        asked.params.presence_penalty = asked.params.frequency_penalty = 0;
+        asked.masked = false;
+      }
+      batch.push_back(std::move(asked));
+    }
+    Compare(batch, kVocab, When::kWithStep);
+    if (i % 7 == 0) Compare(batch, kVocab, When::kBehind);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// The counts of what was said grow with every token, the others stay as they are.
+TEST_F(DeviceChoice, WithTheStepSeesWhatWasSaidLast) {
+  constexpr size_t kVocab = 700;
+  std::vector<Asked> batch(2, Plain(kVocab));
+  for (Asked& asked : batch) asked.params.presence_penalty = 30;
+  std::vector<int> seen(kVocab, 0);
+  for (int i = 0; i < 300; ++i) {
+    Compare(batch, kVocab, When::kWithStep);
+    if (HasFatalFailure()) return;
+    Sampler sampler;
+    for (size_t row = 0; row < batch.size(); ++row) {
+      const int32_t token = sampler.Sample(batch[row].params, batch[row].input())->chosen.token;
+      batch[row].said.AddGenerated(token);
+      if (row == 0) ++seen[size_t(token)];
+    }
+  }
+  EXPECT_LE(*std::max_element(seen.begin(), seen.end()), 1) << "a token came back";
+}
+
+// More than are chosen at once, of all kinds side by side.
+TEST_F(DeviceChoice, ManyRowsAreThoseOfTheSampler) {
+  for (const size_t rows : {64, 65, 150}) {
+    std::vector<Asked> batch;
+    for (size_t row = 0; row < rows; ++row) batch.push_back(Random(300));
+    batch[rows - 1].logprobs = 7;
+    for (const When when : {When::kBehind, When::kWithStep}) Compare(batch, 300, when);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// All in one bucket, all equal, around zero.
+TEST_F(DeviceChoice, CrowdedBucketsAreThoseOfTheSampler) {
+  for (const size_t vocab : {4096, 4097, 60000}) {
+    for (const float spread : {0.0f, 1e-6f, 0.5f, 20.0f}) {
+      std::vector<Asked> batch;
+      for (int row = 0; row < 4; ++row) {
+        Asked asked = Plain(vocab);
+        const float middle = row % 2 == 0 ? 3 : 0;
+        for (float& logit : asked.logits) logit = middle + spread * (rng_.Uniform() - 0.5f);
+        asked.params.temperature = 8;
+        asked.params.seed = rng_.Below(1000);
+        if (row == 1) asked.params.top_k = int32_t(vocab - 3);
+        if (row == 2) asked.params.top_p = 0.7f;
+        if (row == 3) asked.params.min_p = 0.5f, asked.logprobs = 20;
+        batch.push_back(std::move(asked));
+      }
+      Compare(batch, vocab, When::kWithStep);
       if (HasFatalFailure()) return;
     }
   }

@@ -11,6 +11,8 @@
 
 namespace reprise {
 
+struct ChoiceBatch;
+
 // A place inside a step where the recurrent state is wanted: after the first `row_count` rows of
 // the slice, the state goes to `state` as well.
 struct StateTap {
@@ -67,8 +69,8 @@ struct BatchView {
   // Out, [rows, dim] or empty: what the final norm makes of every row, before the head.
   std::span<float> hidden = {};
   std::span<const WatchedRows> watched = {};
-  // Tokens will be chosen where the logits lie (Executor::Choose), and every one is the largest.
-  bool largest = false;
+  // What Executor::Choose will be asked for, word for word; null: not known yet, or not at all.
+  const ChoiceBatch* choices = nullptr;
 };
 
 // What stays of the K/V of a sequence: row lists[l][i] of list l (see WatchedRows) becomes row i.

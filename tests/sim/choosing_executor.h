@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,8 +14,8 @@
 namespace reprise {
 
 // A fake model on a device that chooses tokens itself, as kernels/reference/choice.h says it:
-// everything sorted, filters one after another. Where the step was said to need the largest alone
-// it chooses those, whatever is asked for then.
+// everything sorted, filters one after another. Where the step was told of the choices it makes
+// those, whatever is asked for then.
 class ChoosingExecutor : public FakeExecutor {
  public:
   using FakeExecutor::FakeExecutor;
@@ -23,21 +24,22 @@ class ChoosingExecutor : public FakeExecutor {
   Status Begin(const BatchView& batch, const StateMemory& memory) override {
     logits_.resize(batch.logit_rows.size() * size_t{kVocab});
     ++begun_;
-    largest_ = batch.largest;
-    if (largest_ && !batch.logit_rows.empty()) ++largest_begun_;
+    told_.reset();
+    if (batch.choices != nullptr) told_.emplace(*batch.choices);
+    if (told_ && !batch.logit_rows.empty()) ++told_begun_;
     return Forward(batch, memory, logits_.data());
   }
-  Status Choose(const ChoiceBatch& batch, const ChoiceResults& results,
+  Status Choose(const ChoiceBatch& asked, const ChoiceResults& results,
                 const Work& meanwhile) override {
     if (refused_ > 0) return --refused_, ResourceExhausted("no memory to choose in");
     if (during_) during_();
     if (meanwhile) meanwhile();
+    const ChoiceBatch batch = told_ ? told_->batch() : asked;
     for (size_t row = 0; row < batch.rows.size(); ++row) {
       const std::span<const float> given(logits_.data() + row * size_t{kVocab}, size_t{kVocab});
       const Order order(Adjusted(batch, batch.rows[row], given), batch.rows[row].temperature);
       ChosenToken& chosen = results.chosen[row];
-      chosen.token = largest_ ? Order({given.begin(), given.end()}, 0).tokens[0]
-                              : order.Choose(batch.rows[row]);
+      chosen.token = order.Choose(batch.rows[row]);
       chosen.logit = given[size_t(chosen.token)];
       const Order likely({given.begin(), given.end()}, 1);
       chosen.largest = given[size_t(likely.tokens[0])];
@@ -52,12 +54,31 @@ class ChoosingExecutor : public FakeExecutor {
   }
 
   int begun() const { return begun_; }
-  int largest_begun() const { return largest_begun_; }  // of them, with rows to choose for
+  int told_begun() const { return told_begun_; }  // of them, with choices that it was told of
   void RefuseChoices(int count) { refused_ = count; }
   // What happens in the world while the device is at a step.
   void During(Work during) { during_ = std::move(during); }
 
  private:
+  // A batch as it was when the step began.
+  class Told {
+   public:
+    explicit Told(const ChoiceBatch& batch)
+        : rows_(batch.rows.begin(), batch.rows.end()),
+          biases_(batch.biases.begin(), batch.biases.end()),
+          said_(batch.said.begin(), batch.said.end()),
+          masks_(batch.masks.begin(), batch.masks.end()),
+          logprobs_max_(batch.logprobs_max) {}
+    ChoiceBatch batch() const { return {rows_, biases_, said_, masks_, logprobs_max_}; }
+
+   private:
+    std::vector<ChoiceRow> rows_;
+    std::vector<TokenBias> biases_;
+    std::vector<TokenSaid> said_;
+    std::vector<uint64_t> masks_;
+    int32_t logprobs_max_;
+  };
+
   // The tokens in order.
   struct Order {
     Order(std::vector<float> values, float heat) : logits(std::move(values)), temperature(heat) {
@@ -125,8 +146,8 @@ class ChoosingExecutor : public FakeExecutor {
 
   std::vector<float> logits_;
   int begun_ = 0;
-  int largest_begun_ = 0;
-  bool largest_ = false;
+  int told_begun_ = 0;
+  std::optional<Told> told_;
   int refused_ = 0;
   Work during_;
 };

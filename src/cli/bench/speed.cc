@@ -69,22 +69,20 @@ struct Bed {
                  std::span<const uint32_t> rows) {
     if (profile != nullptr) profile->BeginStep();
     finite.resize(slices.size());
-    const Status run = Run({.tokens = tokens,
-                            .sequences = slices,
-                            .logit_rows = rows,
-                            .finite = finite,
-                            .largest = executor.chooses() && temperature == 0});
+    const Status run =
+        Run({.tokens = tokens, .sequences = slices, .logit_rows = rows, .finite = finite});
     if (profile != nullptr) profile->EndStep();
     return run;
   }
 
-  Status Run(const BatchView& batch) {
+  Status Run(BatchView batch) {
     if (!executor.chooses()) return executor.Forward(batch, state.memory(), logits.data());
     std::vector<ChoiceRow> rows(batch.logit_rows.size());
     for (ChoiceRow& row : rows) row.temperature = temperature, row.draw = double(rng.Uniform());
     std::vector<ChosenToken> chosen(rows.size());
     ChoiceBatch choices;
     choices.rows = rows;
+    batch.choices = &choices;
     ChoiceResults results;
     results.chosen = chosen;
     REPRISE_TRY(executor.Begin(batch, state.memory()));

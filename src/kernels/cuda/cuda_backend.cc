@@ -50,6 +50,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::Make(int ordinal, int threads, siz
 CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<ThreadPool> threads)
     : memory_(std::move(memory)),
       threads_(std::move(threads)),
+      choices_(*memory_),
       graphs_(memory_->stream()),
       joined_(memory_->stream()) {
   const CudaMemory::Device& device = memory_->device();
@@ -74,7 +75,7 @@ Status CudaBackend::PackMatrix(PackedMatrix* matrix, int64_t index, const std::b
 
 // The arrays as one piece, which goes with the first launch of the step: those whose sizes follow
 // from the step's counts first, then the block ids, with room for a power of two of them, so that
-// steps of one shape have everything in the same places.
+// steps of one shape have everything in the same places. Then how tokens will be chosen.
 void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   const StepArrays<HostArray>& host = step->host;
   longest_ = 0;
@@ -90,7 +91,8 @@ void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   const size_t total = padded(host.tokens.size_bytes()) + padded(host.positions.size_bytes()) +
                        padded(host.row_sequences.size_bytes()) +
                        padded(host.sequences.size_bytes()) + padded(host.logit_rows.size_bytes()) +
-                       padded(host.taps.size_bytes()) + block_room;
+                       padded(host.taps.size_bytes()) + block_room +
+                       (step->choices != nullptr ? OperandBytes(*step->choices) : 0);
   CHECK(upload_.Prepare(total).ok());
   const DevicePtr<std::byte> device = scratch.Take<std::byte>(total);
   size_t offset = 0;
@@ -106,9 +108,12 @@ void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   put(host.logit_rows, &step->device.logit_rows);
   put(host.taps, &step->device.taps);
   put(host.blocks, &step->device.blocks);
+  offset += block_room - padded(host.blocks.size_bytes());
   upload_bytes_ = total;
   upload_to_ = Raw(device);
-  told_with_step_ = false;
+  chosen_with_step_ = false;
+  if (step->choices == nullptr) return;
+  step_operands_ = PutOperands(*step->choices, upload_.data() + offset, Raw(device) + offset);
 }
 
 void CudaBackend::SendArrays() {
@@ -121,26 +126,47 @@ void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step, const S
                           const std::function<void()>& ops) {
   std::byte* const to = std::exchange(upload_to_, nullptr);
   const View logits = ViewOf(program.logits);
-  told_with_step_ = program.largest && logits.rows > 0;
-  if (told_with_step_) {
-    const auto sequences = int64_t(step.host.sequences.size());
-    CHECK(told_.Prepare(logits.rows, program.finite ? sequences : 0).ok());
-  }
+  // If there is no memory for them, they are asked for behind the step, and that is said there.
+  chosen_with_step_ = step.choices != nullptr && logits.rows > 0 &&
+                      choices_
+                          .Prepare(*step.choices, step_operands_, logits.cols,
+                                   program.finite ? int64_t(step.host.sequences.size()) : 0)
+                          .ok();
   // Arrays that went already are no part of it.
   const StepGraphs::Launched launched = {longest_, to != nullptr ? upload_.data() : nullptr,
-                                         upload_bytes_, told_.place()};
+                                         upload_bytes_,
+                                         chosen_with_step_ ? choices_.asked() : Choices::Asked{}};
   graphs_.Run(scratch, step, launched, program, [&] {
-    // Before the ops: rows that they leave are read beside what is written here.
-    const size_t bytes = told_with_step_ ? LargestWorkspace(logits.rows, logits.cols) : 0;
-    std::byte* const workspace = Raw(scratch.Take<std::byte>(bytes));
     joined_.Begin(to != nullptr ? HostArrays{upload_.data(), upload_bytes_, to} : HostArrays{});
     ops();
-    const FlaggedRows flagged = told_with_step_ ? joined_.TakeFlagged() : FlaggedRows{};
+    const FlaggedRows flagged = chosen_with_step_ ? joined_.TakeFlagged() : FlaggedRows{};
     joined_.End();
-    if (!told_with_step_) return;
-    told_.Ask(stream(), logits, flagged, Raw(program.finite), workspace);
+    if (chosen_with_step_) choices_.Ask(stream(), logits, flagged, Raw(program.finite));
   });
   if (to != nullptr) upload_.Mark(memory_->stream());
+}
+
+// They may have been asked for with the step.
+Status CudaBackend::ChooseTokens(ScratchArena& scratch, const ConstRows& logits,
+                                 const ChoiceBatch& batch, const ChoiceResults& results,
+                                 const std::function<void()>& meanwhile) {
+  const ScratchScope scope(scratch);
+  if (std::exchange(chosen_with_step_, false)) {
+    CHECK(choices_.asked().needs == NeedsOf(batch));
+  } else {
+    const size_t bytes = OperandBytes(batch);
+    REPRISE_TRY(scratch.Provide(bytes));
+    REPRISE_TRY(choices_sent_.Prepare(bytes));
+    std::byte* const to = Raw(scratch.Take<std::byte>(bytes));
+    const ChoiceView operands = PutOperands(batch, choices_sent_.data(), to);
+    REPRISE_TRY(choices_.Prepare(batch, operands, logits.cols, int64_t(results.flags.size())));
+    if (bytes > 0) BringArrays(stream(), {choices_sent_.data(), bytes, to});
+    choices_.Ask(stream(), ViewOf(logits), {}, Raw(results.flags_at));
+  }
+  if (meanwhile) meanwhile();
+  choices_.Take(memory_->stream(), results);
+  upload_.Settle();  // the step in front has read it
+  return OkStatus();
 }
 
 void CudaBackend::Embed(const Matrix& table, const StepLayout& step, const Rows& out) {

@@ -8,7 +8,7 @@
 
 #include "device/cuda/cuda_memory.h"
 #include "kernels/backend.h"
-#include "kernels/cuda/choice/told_choices.h"
+#include "kernels/cuda/choice/choices.h"
 #include "kernels/cuda/joined/joined_ops.h"
 #include "kernels/cuda/pinned.h"
 #include "kernels/cuda/step_graphs.h"
@@ -155,8 +155,6 @@ class CudaBackend final : public Backend {
                    std::span<const ExpertProjection> projections);
   // The arrays of a step go to the device, outside of graphs.
   void SendArrays();
-  Status ChooseLargest(ScratchArena& scratch, const ConstRows& logits, const ChoiceResults& results,
-                       const std::function<void()>& meanwhile);
   // For a launch: what waits comes before it.
   Stream stream() {
     if (upload_to_ != nullptr) SendArrays();
@@ -171,9 +169,10 @@ class CudaBackend final : public Backend {
   Pinned upload_;  // the arrays of a step, as one piece
   size_t upload_bytes_ = 0;
   std::byte* upload_to_ = nullptr;  // where the step's first launch brings them; null: it did
-  Pinned choices_sent_, choices_back_;
-  ToldChoices told_;
-  bool told_with_step_ = false;  // the latest step asked for them
+  ChoiceView step_operands_;  // of the choices that the step was told of, as it will have them
+  Pinned choices_sent_;       // operands of others
+  Choices choices_;
+  bool chosen_with_step_ = false;  // the latest step asked for them
   int64_t longest_ = 0;  // blocks of the step's longest sequence, rounded up to a power of two
   StepGraphs graphs_;
   JoinedOps joined_;

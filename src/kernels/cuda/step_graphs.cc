@@ -24,11 +24,11 @@ void StepGraphs::Run(const ScratchArena& scratch, const StepLayout& step, const 
       program.model,
       {Raw(program.logits.data), Raw(program.finite), Raw(step.device.tokens),
        Raw(step.device.sequences), Raw(step.device.blocks), Raw(step.device.taps),
-       Raw(step.block_memory), Raw(step.state_memory), launched.arrays, launched.choices},
+       Raw(step.block_memory), Raw(step.state_memory), launched.arrays},
       {step.rows(), int64_t(step.host.sequences.size()), int64_t(step.host.logit_rows.size()),
        launched.longest, int64_t(launched.array_bytes),
-       int64_t(step.block_bytes + step.state_bytes), int64_t(begin.chunk), int64_t(begin.used),
-       program.largest ? 1 : 0}};
+       int64_t(step.block_bytes + step.state_bytes), int64_t(begin.chunk), int64_t(begin.used)},
+      launched.choices};
   auto found = std::find_if(entries_.begin(), entries_.end(),
                             [&](const Entry& entry) { return entry.shape == shape; });
   if (found == entries_.end()) {

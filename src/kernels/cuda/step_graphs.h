@@ -6,6 +6,7 @@
 #include <list>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/choice/choices.h"
 #include "kernels/cuda/view.h"
 
 struct CUgraphExec_st;
@@ -33,7 +34,7 @@ class StepGraphs {
     int64_t longest = 0;           // blocks of the longest sequence
     const void* arrays = nullptr;  // of the step, as the host has them
     size_t array_bytes = 0;
-    const void* choices = nullptr;  // where they go
+    Choices::Asked choices;  // none: not with the step
   };
   void Run(const ScratchArena& scratch, const StepLayout& step, const Launched& launched,
            const StepProgram& program, const std::function<void()>& ops);
@@ -45,8 +46,9 @@ class StepGraphs {
  private:
   struct Shape {
     const void* model;
-    const void* places[10];
-    int64_t counts[9];
+    const void* places[9];
+    int64_t counts[8];
+    Choices::Asked choices;
 
     bool operator==(const Shape&) const = default;
   };

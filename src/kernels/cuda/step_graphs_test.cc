@@ -30,7 +30,8 @@ class StepGraphsTest : public ::testing::Test {
 
   // A step with these rows, begun. What is given must outlive it.
   StepLayout Begin(std::span<const int32_t> sequence_of, std::span<const StepSequence> sequences,
-                   std::span<const int32_t> logit_rows, std::span<const uint32_t> blocks) {
+                   std::span<const int32_t> logit_rows, std::span<const uint32_t> blocks,
+                   const ChoiceBatch* choices = nullptr) {
     const auto zeros = std::span(zeros_).first(sequence_of.size());
     StepLayout step;
     step.host = {.tokens = zeros,
@@ -40,6 +41,7 @@ class StepGraphsTest : public ::testing::Test {
                  .blocks = blocks,
                  .taps = {},
                  .logit_rows = logit_rows};
+    step.choices = choices;
     backend_->BeginStep(*scratch_, &step);
     return step;
   }
@@ -104,18 +106,19 @@ TEST_F(StepGraphsTest, ChoicesAreThoseOfTheirStep) {
     backend_->memory().UploadArray<float>(logits.data, values);
     backend_->memory().UploadArray<uint8_t>(flags_at, flags);
     const ScratchScope scope(*scratch_);
+    const std::vector<ChoiceRow> greedy(kRows);
+    ChoiceBatch batch;
+    batch.rows = greedy;
     if (i != 6) {
-      const StepLayout step = Begin(sequence_of, sequences, logit_rows, {});
-      const StepProgram program = {this, logits, flags_at, i != 2};
+      const StepLayout step =
+          Begin(sequence_of, sequences, logit_rows, {}, i != 2 ? &batch : nullptr);
+      const StepProgram program = {this, logits, flags_at};
       backend_->RunStep(*scratch_, step, program, [&] {
         backend_->Fill(0, {results_.data().As<float>(), 1, 16, 16});
       });
     }
-    const std::vector<ChoiceRow> greedy(kRows);
     std::vector<ChosenToken> chosen(kRows);
     std::vector<uint8_t> came(kRows, 7);
-    ChoiceBatch batch;
-    batch.rows = greedy;
     ASSERT_TRUE(
         backend_->ChooseTokens(*scratch_, logits, batch, {chosen, {}, came, flags_at}, {}).ok());
     for (size_t row = 0; row < kRows; ++row) EXPECT_EQ(chosen[row].token, tokens[row]) << i;
@@ -142,7 +145,7 @@ TEST_F(StepGraphsTest, FlagsAreThoseOfTheirRows) {
   }
   const float bad[] = {std::numeric_limits<float>::infinity(), std::nanf(""), 1e38f};
   for (const bool last : {true, false}) {
-    for (int i = 0; i < 3 * int(kRows); ++i) {
+    for (int i = 0; i < 6 * int(kRows); ++i) {
       const int64_t row = i % kRows, column = i % 2 == 0 ? kCols - 1 : i;
       std::vector<float> values(kRows * kCols, 2);
       values[size_t(row * kCols + column)] = bad[i % 3];
@@ -150,9 +153,13 @@ TEST_F(StepGraphsTest, FlagsAreThoseOfTheirRows) {
       if (i % 3 != 2) flags[size_t(sequence_of[size_t(row)])] = 0;
       backend_->memory().UploadArray<float>(x.data, values);
       const ScratchScope scope(*scratch_);
-      const StepLayout step = Begin(sequence_of, sequences, choices, {});
-      const StepProgram program = {last ? static_cast<const void*>(&x) : this, logits, flags_at,
-                                   i != 4};
+      // With a draw as well: the kernels that tell of it are others.
+      std::vector<ChoiceRow> rows(kChoices);
+      if (i % 4 > 1) rows[1].temperature = 1;
+      ChoiceBatch batch;
+      batch.rows = rows;
+      const StepLayout step = Begin(sequence_of, sequences, choices, {}, i != 4 ? &batch : nullptr);
+      const StepProgram program = {last ? static_cast<const void*>(&x) : this, logits, flags_at};
       backend_->RunStep(*scratch_, step, program, [&] {
         // Rows that are nobody's when the ops are done, as those of a model.
         const ScratchScope inner(*scratch_);
@@ -161,10 +168,7 @@ TEST_F(StepGraphsTest, FlagsAreThoseOfTheirRows) {
         backend_->FiniteRows(step, y, flags_at);
         if (!last) backend_->Fill(0, y);
       });
-      const std::vector<ChoiceRow> greedy(kChoices);
       std::vector<ChosenToken> chosen(kChoices);
-      ChoiceBatch batch;
-      batch.rows = greedy;
       ASSERT_TRUE(
           backend_->ChooseTokens(*scratch_, logits, batch, {chosen, {}, came, flags_at}, {}).ok());
       EXPECT_EQ(came, flags) << (last ? "the last op, " : "an op behind it, ") << i;

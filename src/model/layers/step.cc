@@ -33,6 +33,7 @@ Step::Step(const OpContext& context, const BatchView& batch, const StateMemory& 
   layout_.block_bytes = memory.layout->block_bytes();
   layout_.state_memory = memory.states;
   layout_.state_bytes = memory.layout->state_bytes();
+  layout_.choices = batch.choices;
   BeginStep(context, &layout_);
 }
 

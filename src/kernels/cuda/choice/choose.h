@@ -15,9 +15,9 @@ struct ChoiceView {
   const TokenBias* biases = nullptr;
   const TokenSaid* said = nullptr;
   const uint64_t* masks = nullptr;
-  ChosenToken* chosen = nullptr;
-  ListedToken* listed = nullptr;
   int32_t logprobs_max = 0;
+
+  bool operator==(const ChoiceView&) const = default;
 };
 
 // What some row of a batch asks for: launches that none needs are left out.
@@ -28,16 +28,10 @@ struct ChoiceNeeds {
 
   // The largest logit of every row is all there is to know.
   bool none() const { return !adjusted && !drawn && !logprobs; }
+  bool operator==(const ChoiceNeeds&) const = default;
 };
 
-// Bytes of workspace, aligned to 256, for so many rows.
-size_t ChooseWorkspace(int64_t rows, int64_t vocab, const ChoiceNeeds& needs);
-
-// Five launches at most, whose sizes follow from the shape and the needs alone.
-void ChooseTokens(Stream stream, const View& logits, const ChoiceView& choice,
-                  const ChoiceNeeds& needs, std::byte* workspace);
-
-// Sequences of a step whose flags are made beside the largest: finite[s] = 1 if every value of x in
+// Sequences of a step whose flags are made beside the choice: finite[s] = 1 if every value of x in
 // the rows of sequence s is a finite number, else 0.
 struct FlaggedRows {
   const SequenceView* sequences = nullptr;  // null: none
@@ -46,20 +40,33 @@ struct FlaggedRows {
   uint8_t* finite = nullptr;
 };
 
-// Where the largest of every row go: memory of the host, which looks for them there. A copy behind
-// the kernels, and waiting for the stream, would take as long as they do. Every word has the sign
-// above what it tells, so none waits for another on the way.
-struct LargestView {
-  uint64_t* chosen = nullptr;    // [rows, 2]: the token, or -1 if a logit is not finite; its logit
-  uint64_t* flags_to = nullptr;  // [flag_count]
-  const uint32_t* sign = nullptr;  // the host's, too: read before the kernel in front has ended
-  FlaggedRows flagged;
-  // Go along with the first row; they may be those that were just made.
-  const uint8_t* flags = nullptr;
+// Where choices go: memory of the host, which looks for them there. A copy behind the kernels, and
+// waiting for the stream, would take as long as they do. Every word has the sign above what it
+// tells, so none waits for another on the way.
+struct ToldView {
+  // The words of a row: the token, or -1 if a logit is not finite; its logit. Where log
+  // probabilities are asked for also ChosenToken's largest, listed and mass, low half first, and
+  // token and logit of those that are listed.
+  static constexpr int kWords = 2, kWordsBeforeListed = 6;
+
+  uint64_t* chosen = nullptr;  // [rows, words]
+  int32_t words = kWords;
+  uint64_t* flags = nullptr;  // [flag_count]
   int64_t flag_count = 0;
+  const uint32_t* sign = nullptr;  // the host's, too: read before the kernel in front has ended
+
+  bool operator==(const ToldView&) const = default;
 };
-size_t LargestWorkspace(int64_t rows, int64_t vocab);
-void ChooseLargest(Stream stream, const View& logits, const LargestView& largest,
-                   std::byte* workspace);
+
+// Bytes of workspace, aligned to 256.
+size_t ChooseWorkspace(int64_t rows, int64_t vocab, const ChoiceNeeds& needs);
+
+// Chooses a token for every row, as kernels/reference/choice.h says. flags: those that go along
+// with the first row, which may be those that are made from `flagged`. Two launches where the
+// largest are enough, else three for some rows each; their sizes follow from the shape and the
+// needs alone.
+void ChooseTokens(Stream stream, const View& logits, const ChoiceView& choice,
+                  const ChoiceNeeds& needs, const FlaggedRows& flagged, const uint8_t* flags,
+                  const ToldView& told, std::byte* workspace);
 
 }  // namespace reprise::cuda
