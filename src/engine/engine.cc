@@ -199,11 +199,18 @@ bool Engine::ChoosesOnDevice() const {
          });
 }
 
-// Whether how tokens are chosen can be said before the step: masks are still being filled.
+// Whether how tokens are chosen is said before the step. Masks of constraints are still being
+// filled; and where there is much to say, the device would wait for it: both come while it is busy.
 bool Engine::ChoicesAreKnown() const {
-  return std::all_of(shares_.begin(), shares_.end(), [](const Share& share) {
-    return share.logit_count == 0 || !share.sequence->request.constraint;
-  });
+  constexpr size_t kEntriesMax = 4096;
+  size_t entries = 0;
+  for (const Share& share : shares_) {
+    if (share.logit_count == 0) continue;
+    if (share.sequence->request.constraint) return false;
+    const StepSampler::Row row = RowOf(*share.sequence, {});
+    entries += ChoiceRows::EntriesOf(*row.params, row.input);
+  }
+  return entries <= kEntriesMax;
 }
 
 void Engine::AddChoices() {

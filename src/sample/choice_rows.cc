@@ -17,6 +17,14 @@ void ChoiceRows::Clear() {
   logprobs_max_ = 0;
 }
 
+size_t ChoiceRows::EntriesOf(const SamplingParams& params, const Sampler::Input& input) {
+  static_assert(sizeof(TokenBias) == 8 && sizeof(TokenSaid) == 8);
+  size_t entries = params.logit_bias.size();
+  if (params.penalises()) entries += input.said->counts().size();
+  if (input.allowed != nullptr) entries += input.allowed->words().size();
+  return entries;
+}
+
 void ChoiceRows::Add(const SamplingParams& params, const Sampler::Input& input) {
   CHECK(Takes(input) && (input.said != nullptr || !params.penalises()));
   ChoiceRow& row = rows_.emplace_back();

@@ -22,6 +22,10 @@ class ChoiceRows {
   // Whether a row may be added: not if more log probabilities are asked for than devices list.
   static bool Takes(const Sampler::Input& input) { return input.logprobs <= kChoiceLogprobsMax; }
 
+  // What adding a row takes: entries of 8 bytes that are copied, for tokens with a bias, for those
+  // that were said where that is penalised, for what is allowed.
+  static size_t EntriesOf(const SamplingParams& params, const Sampler::Input& input);
+
   void Clear();
   // REQUIRES: no token has two biases.
   void Add(const SamplingParams& params, const Sampler::Input& input);

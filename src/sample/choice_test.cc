@@ -58,6 +58,15 @@ TEST(ChoiceRows, PutsEverythingOneBehindAnother) {
   EXPECT_EQ(rows.results().listed.size(), 2u);
 }
 
+TEST(ChoiceRows, KnowHowMuchThereIsToCopy) {
+  TokenCounts said;
+  said.AddPrompt(std::vector<int32_t>{4, 4, 5, 6});
+  const TokenMask mask(100);
+  EXPECT_EQ(ChoiceRows::EntriesOf({}, {.said = &said}), 0u);
+  EXPECT_EQ(ChoiceRows::EntriesOf({.presence_penalty = 1}, {.said = &said}), 3u);
+  EXPECT_EQ(ChoiceRows::EntriesOf({.logit_bias = {{3, 2.0f}, {7, 1.0f}}}, {.allowed = &mask}), 4u);
+}
+
 TEST(MergeBiases, AddsThoseOfOneToken) {
   SamplingParams params{.logit_bias = {{5, 1.0f}, {2, 3.0f}, {5, 0.5f}, {5, 0.25f}}};
   MergeBiases(&params);
