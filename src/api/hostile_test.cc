@@ -177,8 +177,9 @@ TEST(UnknownFields, WhatChangesNoAnswerPasses) {
          "stream_options": {"include_obfuscation": false},
          "truncation": "disabled", "background": false, "text": {"verbosity": "medium"})"},
       {kMessages, R"("service_tier": "auto", "speed": "standard", "context_management":
-         {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]})"},
-      {"/v1/messages/count_tokens", R"("max_tokens": 5, "temperature": 0.5)"},
+         {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+         "billing_policy": {"type": "billing_policy", "bill_to": "self"})"},
+      {"/v1/messages/count_tokens", R"("max_tokens": 5, "temperature": 0.5, "billing_policy": {})"},
       {"/api/chat", R"("keep_alive": "5m", "truncate": true)"},
       {"/api/generate", R"("keep_alive": -1, "steps": 0)"},
       {"/api/embed", R"("keep_alive": 0, "options": {"num_ctx": 100})"},

@@ -147,7 +147,7 @@ constexpr std::string_view kResponsesHarmless[] = {
     "max_tool_calls", "stream_options", "client_metadata"};
 // Counting takes a whole request, too.
 constexpr std::string_view kMessagesHarmless[] = {"service_tier", "user_profile_id", "workspace_id",
-                                                  "max_tokens"};
+                                                  "billing_policy", "max_tokens"};
 // A prompt that would have to be cut is refused, whatever these say.
 constexpr std::string_view kOllamaHarmless[] = {"keep_alive", "truncate", "shift", "verbose"};
 constexpr std::string_view kOllamaVectorsHarmless[] = {"keep_alive", "options"};
