@@ -35,6 +35,8 @@ class ChoosingExecutor : public FakeExecutor {
     if (during_) during_();
     if (meanwhile) meanwhile();
     const ChoiceBatch batch = told_ ? told_->batch() : asked;
+    said_most_ = std::max(said_most_, batch.said.size());
+    if (told_) told_most_ = std::max(told_most_, batch.said.size());
     for (size_t row = 0; row < batch.rows.size(); ++row) {
       const std::span<const float> given(logits_.data() + row * size_t{kVocab}, size_t{kVocab});
       const Order order(Adjusted(batch, batch.rows[row], given), batch.rows[row].temperature);
@@ -55,6 +57,9 @@ class ChoosingExecutor : public FakeExecutor {
 
   int begun() const { return begun_; }
   int told_begun() const { return told_begun_; }  // of them, with choices that it was told of
+  // The longest list of what was said, of all steps and of those that were told of it.
+  size_t said_most() const { return said_most_; }
+  size_t told_most() const { return told_most_; }
   void RefuseChoices(int count) { refused_ = count; }
   // What happens in the world while the device is at a step.
   void During(Work during) { during_ = std::move(during); }
@@ -148,6 +153,7 @@ class ChoosingExecutor : public FakeExecutor {
   int begun_ = 0;
   int told_begun_ = 0;
   std::optional<Told> told_;
+  size_t said_most_ = 0, told_most_ = 0;
   int refused_ = 0;
   Work during_;
 };
