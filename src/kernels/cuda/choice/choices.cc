@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <span>
+#include <type_traits>
 #include <utility>
 
 #include "base/check.h"

@@ -44,8 +44,8 @@ class Choices {
   };
 
   // Memory for all of it, in places that move only to grow, and a sign that was not seen there yet.
-  // Whatever was asked for before must have been taken. Fails, with nothing changed, if there is no
-  // memory.
+  // Whatever was asked for before must have been taken. Fails if there is no memory: nothing may be
+  // asked for then.
   Status Prepare(const ChoiceBatch& batch, const ChoiceView& operands, int64_t vocab,
                  int64_t flags);
   const Asked& asked() const { return asked_; }

@@ -8,6 +8,8 @@
 
 #include "kernels/cuda/choice/buckets.cuh"
 #include "kernels/cuda/choice/choose.h"
+#include "kernels/cuda/choice/finder.cuh"
+#include "kernels/cuda/choice/rank.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows/finite.cuh"
 
@@ -31,12 +33,12 @@ struct Workspace {
   BucketSums* sums = nullptr;     // [rows, views, kSums]; null: nobody does
   PartOrder* orders = nullptr;    // [rows, views, parts]
 
-  __device__ int64_t Place(int64_t row, int view) const { return row * views + view - first_view; }
+  __device__ int64_t At(int64_t row, int view) const { return row * views + view - first_view; }
   __device__ BucketSums* SumsOf(int64_t row, int view) const {
-    return sums + Place(row, view) * kSums;
+    return sums + At(row, view) * kSums;
   }
   __device__ PartOrder* OrdersOf(int64_t row, int view) const {
-    return orders + Place(row, view) * parts;
+    return orders + At(row, view) * parts;
   }
 };
 
