@@ -248,8 +248,13 @@ bool StateCache::Maintain() {
   constexpr size_t kGiveBackBytes = 64 << 20;  // per call
   // Pages cost four times the copy that fills them: a pause between two turns is no reason.
   constexpr int64_t kUnusedMs = 600'000;
-  if (tier_ != nullptr) index_->Hear(tier_->Poll(Tier::When::kAtRest));
-  const bool more = index_->Maintain();
+  bool more = false;
+  if (tier_ != nullptr) {
+    const Tier::News news = tier_->Poll(Tier::When::kAtRest);
+    index_->Hear(news);
+    more = news.more;
+  }
+  more |= index_->Maintain();
   Begin();
   Tell();
   return store_->GiveBack(kGiveBackBytes, kUnusedMs) || more;

@@ -2,35 +2,103 @@
 #include "tier/catalog.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
 namespace reprise {
 
+// With nothing lost all are sound.
+bool Catalog::Sound(RecordId id) const {
+  if (!losing()) return true;
+  if (records_.at(id).space->lost) return false;
+  for (; id.valid(); id = records_.at(id).parent) {
+    ++steps_;
+    if (records_.at(id).lost) return false;
+  }
+  return true;
+}
+
+std::optional<Catalog::Place> Catalog::SoundPlace(const PathId& path) const {
+  const auto place = places_.find(path);
+  if (place == places_.end() || !Sound(place->second.record)) return std::nullopt;
+  return place->second;
+}
+
+RecordId* Catalog::FirstOf(const Record& record) {
+  return record.parent.valid() ? &At(record.parent).first : &record.space->first;
+}
+
+// Into the list of those that continue the same.
+void Catalog::Join(RecordId id) {
+  Record& record = At(id);
+  RecordId* first = FirstOf(record);
+  record.before = RecordId();
+  record.behind = *first;
+  if (first->valid()) At(*first).before = id;
+  *first = id;
+}
+
+void Catalog::Part(RecordId id) {
+  const Record& record = At(id);
+  if (record.before.valid()) {
+    At(record.before).behind = record.behind;
+  } else {
+    *FirstOf(record) = record.behind;
+  }
+  if (record.behind.valid()) At(record.behind).before = record.before;
+}
+
+// A place that a lost record has is taken over.
+void Catalog::AddPlaces(RecordId id) {
+  const RecordFacts& facts = At(id).facts;
+  places_[facts.path] = {id, facts.end};
+  for (size_t i = 0; i < facts.marks.size(); ++i) {
+    const int32_t at = (facts.begin / kBlockTokens + 1 + static_cast<int32_t>(i)) * kBlockTokens;
+    const auto [place, is_new] = places_.try_emplace(facts.marks[i], Place{id, at});
+    if (!is_new && !Sound(place->second.record)) place->second = {id, at};
+  }
+  if (facts.end % kBlockTokens != 0) ++tails_[facts.base][facts.end % kBlockTokens];
+}
+
+void Catalog::RemovePlaces(RecordId id) {
+  const RecordFacts& facts = At(id).facts;
+  const auto forget = [&](const PathId& path) {
+    const auto place = places_.find(path);
+    if (place != places_.end() && place->second.record == id) places_.erase(place);
+  };
+  forget(facts.path);
+  for (const PathId& mark : facts.marks) forget(mark);
+  if (const int32_t tail = facts.end % kBlockTokens; tail != 0) {
+    const auto tails = tails_.find(facts.base);
+    if (--tails->second[tail] == 0) tails->second.erase(tail);
+    if (tails->second.empty()) tails_.erase(tails);
+  }
+}
+
 RecordId Catalog::Add(std::string name, RecordFacts facts, uint64_t bytes, int64_t used_ms) {
-  if (places_.contains(facts.path)) return RecordId();
+  if (SoundPlace(facts.path)) return RecordId();
   RecordId parent;
   if (facts.begin > 0) {
-    const auto place = places_.find(facts.parent);
-    if (place == places_.end() || place->second.position != facts.begin) return RecordId();
-    parent = place->second.record;
+    const auto place = SoundPlace(facts.parent);
+    if (!place || place->position != facts.begin) return RecordId();
+    parent = place->record;
     const RecordFacts& above = At(parent).facts;
     if (above.block_bytes != facts.block_bytes) return RecordId();
   }
   const RecordId id{next_++};
-  places_[facts.path] = {id, facts.end};
-  for (size_t i = 0; i < facts.marks.size(); ++i) {
-    const int32_t at = (facts.begin / kBlockTokens + 1 + static_cast<int32_t>(i)) * kBlockTokens;
-    places_.try_emplace(facts.marks[i], Place{id, at});
-  }
-  if (facts.end % kBlockTokens != 0) ++tails_[facts.base][facts.end % kBlockTokens];
+  auto [space, is_new] = space_of_.try_emplace(facts.space);
+  if (is_new) space->second = spaces_.insert(spaces_.end(), Space{.id = facts.space, .first = {}});
   Record record;
   record.name = std::move(name);
   record.facts = std::move(facts);
   record.parent = parent;
   record.bytes = bytes;
   record.used_ms = used_ms;
+  record.space = &*space->second;
   records_.emplace(id, std::move(record));
+  AddPlaces(id);
+  Join(id);
   bytes_ += bytes;
   leaves_.insert({used_ms, id.value});
   if (parent.valid()) {
@@ -41,6 +109,44 @@ RecordId Catalog::Add(std::string name, RecordFacts facts, uint64_t bytes, int64
   return id;
 }
 
+bool Catalog::Replace(RecordId id, std::string name, RecordFacts facts, uint64_t bytes) {
+  const RecordFacts& old = At(id).facts;
+  CHECK(facts.path == old.path && facts.end == old.end);
+  const bool alike = facts.block_bytes == old.block_bytes && facts.state_bytes == old.state_bytes;
+  // Others may continue it at each of its marks.
+  if (!alike || !Sound(id) || facts.marks.size() < old.marks.size()) return false;
+  RecordId parent;
+  if (facts.begin > 0) {
+    const auto place = SoundPlace(facts.parent);
+    if (!place || place->position != facts.begin) return false;
+    parent = place->record;
+    for (RecordId above = parent; above.valid(); above = At(above).parent) {
+      ++steps_;
+      if (above == id) return false;
+    }
+  }
+  RemovePlaces(id);
+  if (parent != At(id).parent) {
+    const RecordId was = At(id).parent;
+    Part(id);
+    At(id).parent = parent;
+    Join(id);
+    for (const RecordId above : {was, parent}) {
+      if (!above.valid()) continue;
+      const bool was_leaf = IsLeaf(At(above));
+      At(above).children += above == parent ? 1u : -1u;
+      Requeue(above, was_leaf, At(above).used_ms);
+    }
+  }
+  Record& record = At(id);
+  bytes_ += bytes - record.bytes;
+  record.name = std::move(name);
+  record.facts = std::move(facts);
+  record.bytes = bytes;
+  AddPlaces(id);
+  return true;
+}
+
 // The record's place among the leaves, after something has changed.
 void Catalog::Requeue(RecordId id, bool was_leaf, int64_t was_used_ms) {
   if (was_leaf) leaves_.erase({was_used_ms, id.value});
@@ -48,30 +154,71 @@ void Catalog::Requeue(RecordId id, bool was_leaf, int64_t was_used_ms) {
 }
 
 void Catalog::Remove(RecordId id) {
-  const Record record = std::move(At(id));
-  CHECK(IsLeaf(record));
-  leaves_.erase({record.used_ms, id.value});
-  const auto forget = [&](const PathId& path) {
-    const auto place = places_.find(path);
-    if (place != places_.end() && place->second.record == id) places_.erase(place);
-  };
-  forget(record.facts.path);
-  for (const PathId& mark : record.facts.marks) forget(mark);
-  if (const int32_t tail = record.facts.end % kBlockTokens; tail != 0) {
-    const auto tails = tails_.find(record.facts.base);
-    if (--tails->second[tail] == 0) tails->second.erase(tail);
-    if (tails->second.empty()) tails_.erase(tails);
-  }
-  bytes_ -= record.bytes;
-  const RecordId parent = record.parent;
-  const int64_t used_ms = record.used_ms;
+  CHECK(IsLeaf(At(id)));
+  const int64_t used_ms = At(id).used_ms;
+  const RecordId parent = At(id).parent;
+  Space* const space = At(id).space;
+  leaves_.erase({used_ms, id.value});
+  RemovePlaces(id);
+  Part(id);
+  bytes_ -= At(id).bytes;
   records_.erase(id);
-  if (!parent.valid()) return;
-  const bool was_leaf = IsLeaf(At(parent));
-  const int64_t was_used_ms = At(parent).used_ms;
-  --At(parent).children;
-  At(parent).used_ms = std::max(was_used_ms, used_ms);
-  Requeue(parent, was_leaf, was_used_ms);
+  if (parent.valid()) {
+    const bool was_leaf = IsLeaf(At(parent));
+    const int64_t was_used_ms = At(parent).used_ms;
+    --At(parent).children;
+    At(parent).used_ms = std::max(was_used_ms, used_ms);
+    Requeue(parent, was_leaf, was_used_ms);
+    return;
+  }
+  if (space->first.valid() || space->lost) return;  // a lost one goes with NextLost
+  const auto at = space_of_.find(space->id);
+  spaces_.erase(at->second);
+  space_of_.erase(at);
+}
+
+void Catalog::Lose(RecordId id) {
+  if (std::exchange(At(id).lost, true)) return;
+  lost_.push_back(id);
+}
+
+void Catalog::LoseSpace(const PathId& space) {
+  const auto at = space_of_.find(space);
+  if (at == space_of_.end()) return;
+  at->second->lost = true;
+  lost_spaces_.splice(lost_spaces_.end(), spaces_, at->second);
+  space_of_.erase(at);
+}
+
+void Catalog::LoseAll() {
+  for (Space& space : spaces_) space.lost = true;
+  lost_spaces_.splice(lost_spaces_.end(), spaces_);
+  space_of_.clear();
+}
+
+// What lies on the way down to the one that is removed is what is removed next: so all of them
+// together take about two steps each.
+std::optional<RecordId> Catalog::NextLost() {
+  while (!lost_.empty() || !lost_spaces_.empty()) {
+    ++steps_;
+    if (lost_.empty()) {
+      if (const RecordId first = lost_spaces_.front().first; first.valid()) {
+        lost_.push_front(first);
+      } else {
+        lost_spaces_.pop_front();
+      }
+      continue;
+    }
+    const auto at = records_.find(lost_.front());
+    if (at == records_.end()) {
+      lost_.pop_front();
+    } else if (at->second.first.valid()) {
+      lost_.push_front(at->second.first);
+    } else {
+      return at->second.holds == 0 ? std::optional(at->first) : std::nullopt;
+    }
+  }
+  return std::nullopt;
 }
 
 void Catalog::Touch(RecordId id, int64_t used_ms) {
@@ -103,15 +250,12 @@ std::optional<Catalog::Place> Catalog::Find(const PromptPath& path, int32_t limi
       for (auto tail = tails->second.rbegin(); tail != tails->second.rend(); ++tail) {
         if (begin + tail->first > limit) continue;
         ++probes_;
-        const auto place = places_.find(path.At(begin + tail->first));
-        if (place != places_.end()) return place->second;
+        if (const auto place = SoundPlace(path.At(begin + tail->first))) return place;
       }
     }
     if (block == 0) break;
     ++probes_;
-    if (const auto place = places_.find(path.grid(block)); place != places_.end()) {
-      return place->second;
-    }
+    if (const auto place = SoundPlace(path.grid(block))) return place;
   }
   return std::nullopt;
 }
@@ -119,18 +263,6 @@ std::optional<Catalog::Place> Catalog::Find(const PromptPath& path, int32_t limi
 std::optional<RecordId> Catalog::OldestLeaf() const {
   if (leaves_.empty()) return std::nullopt;
   return RecordId{leaves_.begin()->second};
-}
-
-std::vector<RecordId> Catalog::Below(RecordId id) const {
-  std::vector<RecordId> found{id};
-  for (size_t i = 0; i < found.size(); ++i) {
-    if (records_.at(found[i]).children == 0) continue;
-    for (const auto& [other, record] : records_) {
-      if (record.parent == found[i]) found.push_back(other);
-    }
-  }
-  std::reverse(found.begin(), found.end());
-  return found;
 }
 
 }  // namespace reprise

@@ -113,15 +113,127 @@ TEST(Catalog, LeavesGoFirstAndTheOldestOfThem) {
   EXPECT_FALSE(catalog.OldestLeaf());
 }
 
-TEST(Catalog, BelowNamesAllThatNeedIt) {
+// A record that many continue, each the first of a chain.
+class LossTest : public testing::Test {
+ protected:
+  static constexpr int kChains = 300, kTurns = 10;
+
+  LossTest() {
+    for (int chain = 0; chain < kChains; ++chain) {
+      std::vector<TokenId> tokens = Tokens(1, 64);
+      for (const TokenId token : Tokens(1000 + 1000 * uint64_t(chain), kTurns * 64)) {
+        tokens.push_back(token);
+      }
+      chains_.push_back(std::move(tokens));
+      const PromptPath path = PathOf(chain);
+      if (chain == 0) top_ = catalog_.Add("top", FactsOf(path, 0, 64, true), 10, 1);
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const RecordFacts facts = FactsOf(path, 64 * (turn + 1), 64 * (turn + 2), true);
+        EXPECT_TRUE(catalog_.Add("turn", facts, 10, 1).valid());
+      }
+    }
+  }
+  PromptPath PathOf(int chain) const { return {kRoot, chains_[size_t(chain)]}; }
+
+  std::vector<std::vector<TokenId>> chains_;
+  Catalog catalog_;
+  RecordId top_;
+};
+
+TEST_F(LossTest, NobodyFindsWhatIsLostAndItGoesAtTwoStepsARecord) {
+  const auto elsewhere = Tokens(77, 100);
+  const PromptPath other(kRoot, elsewhere);
+  ASSERT_TRUE(catalog_.Add("other", FactsOf(other, 0, 100, true), 10, 1).valid());
+  const uint64_t before = catalog_.steps();
+  catalog_.Lose(top_);
+  EXPECT_EQ(catalog_.steps(), before);
+  EXPECT_FALSE(catalog_.Has(top_));
+  for (int chain = 0; chain < kChains; chain += 50) EXPECT_FALSE(catalog_.Find(PathOf(chain), 704));
+  EXPECT_EQ(catalog_.Find(other, 100)->position, 100);
+  // Somebody stores it again while the old ones go.
+  const RecordId again = catalog_.Add("again", FactsOf(PathOf(0), 0, 64, true), 10, 2);
+  ASSERT_TRUE(again.valid());
+  const uint64_t begun = catalog_.steps();
+  size_t removed = 0;
+  for (; const auto lost = catalog_.NextLost(); ++removed) catalog_.Remove(*lost);
+  EXPECT_EQ(removed, size_t{kChains * kTurns + 1});
+  EXPECT_LE(catalog_.steps() - begun, 3 * removed);
+  EXPECT_FALSE(catalog_.losing());
+  EXPECT_EQ(catalog_.size(), 2u);
+  EXPECT_EQ(catalog_.bytes(), 20u);
+  EXPECT_EQ(catalog_.Find(PathOf(7), 704)->record, again);
+}
+
+TEST_F(LossTest, ANamespaceIsLostInOneStepAndMayBeginAgain) {
+  const auto lone = Tokens(9, 100);
+  const PathId space{{2}};
+  const PromptPath alone(space, lone);
+  RecordFacts facts = FactsOf(alone, 0, 100, true);
+  facts.space = space;
+  ASSERT_TRUE(catalog_.Add("another tenant's", facts, 10, 1).valid());
+  const uint64_t before = catalog_.steps();
+  catalog_.LoseSpace(PathId());
+  EXPECT_FALSE(catalog_.Find(PathOf(0), 704));
+  EXPECT_EQ(catalog_.Find(alone, 100)->position, 100);
+  EXPECT_LE(catalog_.steps() - before, 1u);
+  EXPECT_TRUE(catalog_.Add("anew", FactsOf(PathOf(0), 0, 64, true), 10, 2).valid());
+  EXPECT_EQ(catalog_.Find(PathOf(0), 704)->position, 64);
+  while (const auto lost = catalog_.NextLost()) catalog_.Remove(*lost);
+  EXPECT_EQ(catalog_.size(), 2u);
+  EXPECT_EQ(catalog_.Find(PathOf(0), 704)->position, 64);
+  catalog_.LoseAll();
+  EXPECT_FALSE(catalog_.Find(alone, 100));
+  while (const auto lost = catalog_.NextLost()) catalog_.Remove(*lost);
+  EXPECT_EQ(catalog_.size(), 0u);
+}
+
+TEST_F(LossTest, WhatIsHeldGoesWhenItIsReleased) {
+  const auto deepest = catalog_.Find(PathOf(3), 704);
+  catalog_.Hold(deepest->record);
+  catalog_.Lose(top_);
+  while (const auto lost = catalog_.NextLost()) catalog_.Remove(*lost);
+  EXPECT_TRUE(catalog_.losing());
+  EXPECT_FALSE(catalog_.Has(deepest->record));
+  catalog_.Release(deepest->record);
+  while (const auto lost = catalog_.NextLost()) catalog_.Remove(*lost);
+  EXPECT_EQ(catalog_.size(), 0u);
+}
+
+TEST_F(LossTest, AnotherRecordOfTheSamePathTakesThePlace) {
+  const uint64_t before = catalog_.steps();
+  ASSERT_TRUE(catalog_.Replace(top_, "theirs", FactsOf(PathOf(0), 0, 64, true), 20));
+  EXPECT_LE(catalog_.steps() - before, 1u);
+  EXPECT_EQ(catalog_[top_].name, "theirs");
+  EXPECT_EQ(catalog_.bytes(), 10u * kChains * kTurns + 20);
+  EXPECT_EQ(catalog_.Find(PathOf(5), 704)->position, 704);
+  // One that continues another one.
+  RecordFacts deeper = FactsOf(PathOf(0), 64, 704, true);
+  const RecordId last = catalog_.Find(PathOf(0), 704)->record;
+  const RecordId was = catalog_[last].parent;
+  ASSERT_TRUE(catalog_.Replace(last, "longer", deeper, 10));
+  EXPECT_EQ(catalog_[last].parent, top_);
+  EXPECT_EQ(catalog_[was].children, 0u);
+  EXPECT_EQ(catalog_[top_].children, uint32_t{kChains} + 1);
+  // What it continues must be here, and not continue it.
+  EXPECT_FALSE(catalog_.Replace(last, "x", FactsOf(PathOf(0), 70, 704, true), 10));
+  catalog_.Lose(top_);
+  while (const auto lost = catalog_.NextLost()) catalog_.Remove(*lost);
+  EXPECT_EQ(catalog_.size(), 0u);
+}
+
+TEST(Catalog, ARecordWithFewerPlacesDoesNotTakeThePlace) {
   const auto tokens = Tokens(1, 400);
   const PromptPath path(kRoot, tokens);
   Catalog catalog;
-  const RecordId a = catalog.Add("a", FactsOf(path, 0, 100, true), 10, 1);
-  const RecordId b = catalog.Add("b", FactsOf(path, 100, 200, true), 10, 1);
-  const RecordId c = catalog.Add("c", FactsOf(path, 200, 300, true), 10, 1);
-  EXPECT_EQ(catalog.Below(a), (std::vector<RecordId>{c, b, a}));
-  EXPECT_EQ(catalog.Below(b), (std::vector<RecordId>{c, b}));
+  const RecordId a = catalog.Add("a", FactsOf(path, 0, 300, false), 10, 1);
+  auto branch = tokens;
+  branch[100] ^= 1;
+  const PromptPath other(kRoot, branch);
+  ASSERT_TRUE(catalog.Add("b", FactsOf(other, 64, 200, false), 10, 2).valid());
+  EXPECT_FALSE(catalog.Replace(a, "c", FactsOf(path, 128, 300, false), 10)) << "b needs 64";
+  EXPECT_EQ(catalog[a].name, "a");
+  EXPECT_TRUE(catalog.Replace(a, "d", FactsOf(path, 0, 300, false), 10));
+  EXPECT_EQ(catalog.Find(other, 400)->position, 200);
 }
 
 // Another tenant looks for a prompt that this one has stored: it finds nothing, and what that takes

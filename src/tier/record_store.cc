@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <ranges>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
@@ -48,6 +49,8 @@ Result<std::unique_ptr<RecordStore>> RecordStore::Open(std::unique_ptr<RecordHom
 }
 
 RecordStore::~RecordStore() {
+  if (storing_ && storing_->parent.valid()) catalog_.Release(storing_->parent);
+  while (transfers_ != nullptr && catalog_.NextLost()) (void)DropLost(kDropsPerPoll);
   transfers_.reset();
   if (home_->shared() || !listed_) return;
   std::vector<RecordHome::Listed> records;
@@ -186,6 +189,7 @@ RecordStore::News RecordStore::Poll() {
   }
   if (home_->shared()) HearLooks(&news);
   HearReads(&news);
+  news.more = !DropLost(kDropsPerPoll);
   news.gone = std::exchange(gone_, {});
   return news;
 }
@@ -225,20 +229,27 @@ void RecordStore::HearLooks(News* news) {
   }
 }
 
-// What the home has along the path is in the catalog now, and what it has no more is not.
+// What the home has along the path is in the catalog now, and what it has no more is not. Another
+// server may have stored what was here already: then its record is used from now on, and what
+// continues the old one continues it.
 void RecordStore::Learn(const Looking& look, std::vector<RecordHome::Seen> seen) {
-  std::unordered_set<std::string_view> names;
-  for (const RecordHome::Seen& one : seen) names.insert(one.name);
+  std::unordered_map<PathId, RecordHome::Seen*> by_path;
+  for (RecordHome::Seen& one : seen) by_path[one.facts.path] = &one;
   const PromptPath path(look.root, look.tokens);
   const auto place = catalog_.Find(path, path.size());
-  RecordId lost;
+  std::vector<RecordId> chain;
   for (RecordId id = place ? place->record : RecordId(); id.valid(); id = catalog_[id].parent) {
-    if (!names.contains(catalog_[id].name)) lost = id;
+    chain.push_back(id);
   }
-  if (lost.valid()) {
-    for (const RecordId below : catalog_.Below(lost)) {
-      if (catalog_[below].holds == 0 && catalog_[below].children == 0) DropRecord(below, false);
+  for (const RecordId id : std::views::reverse(chain)) {
+    const auto at = by_path.find(catalog_[id].facts.path);
+    if (at == by_path.end()) {
+      catalog_.Lose(id);
+      break;
     }
+    RecordHome::Seen& one = *at->second;
+    if (one.name == catalog_[id].name) continue;
+    (void)catalog_.Replace(id, one.name, one.facts, RecordBytes(one.facts));
   }
   std::sort(seen.begin(), seen.end(),
             [](const auto& a, const auto& b) { return a.facts.begin < b.facts.begin; });
@@ -246,6 +257,7 @@ void RecordStore::Learn(const Looking& look, std::vector<RecordHome::Seen> seen)
     const uint64_t bytes = RecordBytes(one.facts);
     (void)catalog_.Add(std::move(one.name), std::move(one.facts), bytes, WallMs());
   }
+  (void)DropLost(kDropsPerPoll);
   (void)MakeRoom(0);
 }
 
@@ -304,13 +316,24 @@ void RecordStore::DropDamaged(RecordId id) {
   ++stats_.damaged;
   Log(LogLevel::kWarning, "a record of state in " + home_->where() +
                               " is damaged or gone; it is not used, and removed");
-  for (const RecordId below : catalog_.Below(id)) {
-    if (catalog_[below].holds == 0 && catalog_[below].children == 0) DropRecord(below, true);
-  }
+  if (home_->shared()) transfers_->Remove(catalog_[id].name);
+  catalog_.Lose(id);
+  (void)DropLost(kDropsPerPoll);
 }
 
-void RecordStore::DropRecord(RecordId id, bool remove) {
-  if (remove) transfers_->Remove(catalog_[id].name);
+// So many of those that are lost, at most. False: there are more.
+bool RecordStore::DropLost(size_t count) {
+  for (; count > 0; --count) {
+    const auto id = catalog_.NextLost();
+    if (!id) break;
+    DropRecord(*id);
+  }
+  return !catalog_.losing();
+}
+
+// What a shared home has is only forgotten.
+void RecordStore::DropRecord(RecordId id) {
+  if (!home_->shared()) transfers_->Remove(catalog_[id].name);
   catalog_.Remove(id);
   gone_.push_back(id);
 }
@@ -332,7 +355,7 @@ void RecordStore::NoteFailure(const Status& status, int64_t* off_until_ms) {
   transfers_->Look({probe_, {}, {}, std::max<int64_t>(1, limits_.retry_ms)});
 }
 
-// Lets the oldest go until so many more bytes fit. What a shared home has is only forgotten.
+// Lets the oldest go until so many more bytes fit.
 bool RecordStore::MakeRoom(uint64_t bytes) {
   const auto over = [&] {
     if (home_->shared()) return catalog_.size() > limits_.records_max;
@@ -345,9 +368,13 @@ bool RecordStore::MakeRoom(uint64_t bytes) {
       unreadable_.pop_back();
       continue;
     }
+    if (const auto lost = catalog_.NextLost()) {
+      DropRecord(*lost);
+      continue;
+    }
     const auto oldest = catalog_.OldestLeaf();
     if (!oldest) return false;
-    DropRecord(*oldest, !home_->shared());
+    DropRecord(*oldest);
     ++stats_.evicted;
   }
   return true;
@@ -431,11 +458,8 @@ RecordId RecordStore::EndStore(const Transfers::WriteDone& written) {
   return id;
 }
 
+// Nothing of it is found from now on; the records go one by one.
 void RecordStore::Forget(const PathId* space) {
-  std::vector<RecordId> doomed;
-  catalog_.ForEach([&](RecordId id, const Catalog::Record& record) {
-    if (space == nullptr || record.facts.space == *space) doomed.push_back(id);
-  });
   const bool storing_it = storing_ && (space == nullptr || storing_->facts.space == *space);
   if (storing_it && storing()) {
     AbortStore();
@@ -443,10 +467,8 @@ void RecordStore::Forget(const PathId* space) {
     storing_->forget = true;
     if (storing_->parent.valid()) catalog_.Release(std::exchange(storing_->parent, RecordId()));
   }
-  std::sort(doomed.begin(), doomed.end(), [this](RecordId a, RecordId b) {
-    return catalog_[a].facts.begin > catalog_[b].facts.begin;  // what continues others goes first
-  });
-  for (const RecordId id : doomed) DropRecord(id, !home_->shared());
+  space != nullptr ? catalog_.LoseSpace(*space) : catalog_.LoseAll();
+  (void)DropLost(kDropsPerPoll);
   if (home_->shared()) transfers_->Forget(space != nullptr ? *space : PathId());
 }
 

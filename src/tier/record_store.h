@@ -65,7 +65,8 @@ class RecordStore {
   static constexpr size_t kQueueBytes = size_t{32} << 20;
   static constexpr size_t kFetchBytesMax = size_t{1} << 30;
   static constexpr size_t kTimeoutBytes = size_t{64} << 20;
-  static constexpr size_t kLooksMax = 64;  // under way
+  static constexpr size_t kLooksMax = 64;      // under way
+  static constexpr size_t kDropsPerPoll = 64;  // records that were lost: about 0.1 ms
 
   static Result<std::unique_ptr<RecordStore>> Open(std::unique_ptr<RecordHome> home,
                                                    const StoreLimits& limits, const StateKey& key);
@@ -115,6 +116,7 @@ class RecordStore {
     bool store_ended = false;        // the one that was under way
     std::optional<RecordId> stored;  // ... well: its record
     std::vector<RecordId> gone;      // records that are no more
+    bool more = false;               // there is more to remove: Poll again when there is time
   };
   News Poll();
 
@@ -174,7 +176,8 @@ class RecordStore {
   int64_t SteadyMs() const;
   bool MakeRoom(uint64_t bytes);
   bool MayWrite(uint64_t bytes);
-  void DropRecord(RecordId id, bool remove);  // not only from the catalog
+  void DropRecord(RecordId id);
+  bool DropLost(size_t count);
   void DropDamaged(RecordId id);
   void NoteFailure(const Status& status, int64_t* off_until_ms);
   int64_t UntilMs(size_t bytes) const;

@@ -102,6 +102,7 @@ void JoinedTier::Hear(size_t tier, News heard, News* news) {
     where_.erase(at);
     news->lost.push_back(lost);
   }
+  news->more |= heard.more;
   news->answered.insert(news->answered.end(), heard.answered.begin(), heard.answered.end());
 }
 

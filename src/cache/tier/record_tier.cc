@@ -106,6 +106,7 @@ void RecordTier::HearStore(News* news) {
     DropSpill();
   }
   news->answered = std::move(heard.looked);
+  news->more = heard.more;
   for (RecordStore::Fetched& fetched : heard.fetched) {
     const auto fetch = std::find_if(fetches_.begin(), fetches_.end(),
                                     [&](const Fetch& one) { return one.ticket == fetched.ticket; });

@@ -121,6 +121,7 @@ class Tier {
     std::vector<MoveDone> done;
     std::vector<TierRecordId> lost;  // records that are gone, or were found to be damaged
     std::vector<uint64_t> answered;  // questions
+    bool more = false;               // to be done at rest: Poll again
   };
   // Between two steps of requests, which wait for this thread; or while it has nothing else to do.
   enum class When { kBetweenSteps, kAtRest };
