@@ -40,8 +40,8 @@ std::optional<RecordPlan> PlanRecord(const Catalog& catalog, const PromptPath& p
          ++block) {
       facts.marks.push_back(path.grid(block));
     }
-    if (facts.marks.size() > kMarksMax) return std::nullopt;
   }
+  if (!CanBeStored(facts)) return std::nullopt;
   return RecordPlan{std::move(facts), place ? place->record : RecordId()};
 }
 

@@ -13,7 +13,7 @@ constexpr char kMagic[8] = {'R', 'P', 'R', 'S', 't', 'a', 't', 'e'};
 constexpr uint16_t kVersion = 1, kPackedVersion = 2;
 constexpr size_t kPackedPartBytes = 1 + 8;
 constexpr size_t kFixedFacts = 5 * sizeof(PathId) + 4 * 4 + 3 * 8 + 2 * 4;
-constexpr uint64_t kUnitBytesMax = uint64_t{1} << 36;  // of a block, of a snapshot
+constexpr uint64_t kStateBytesMax = uint64_t{1} << 36;  // of a snapshot: it is cut into parts
 constexpr int32_t kPositionMax = 1 << 28;
 
 class Writer {
@@ -56,6 +56,16 @@ class Reader {
   std::span<const std::byte> in_;
 };
 
+uint64_t BlocksOfPart(const RecordFacts& facts) {
+  return facts.block_bytes == 0 ? 1 : std::max<uint64_t>(1, kPartBytes / facts.block_bytes);
+}
+
+uint64_t PartCount(const RecordFacts& facts) {
+  const uint64_t group = BlocksOfPart(facts);
+  return (facts.block_count + group - 1) / group +
+         (facts.state_bytes + kPartBytes - 1) / kPartBytes;
+}
+
 // Facts that a sealed record cannot have unless another version wrote it; without a secret anybody
 // could.
 Status Check(const RecordFacts& f) {
@@ -64,7 +74,8 @@ Status Check(const RecordFacts& f) {
   };
   if (f.begin < 0 || f.end <= f.begin || f.end > kPositionMax) return bad("positions");
   if ((f.begin == 0) != f.parent.empty()) return bad("parent");
-  if (f.block_bytes > kUnitBytesMax || f.state_bytes > kUnitBytesMax) return bad("sizes");
+  if (f.block_bytes > kBlockBytesMax || f.state_bytes > kStateBytesMax) return bad("sizes");
+  if (PartCount(f) > kPartsMax) return bad("sizes");
   if (f.block_count > 0 && f.block_bytes == 0) return bad("sizes");
   if (f.block_count == 0 && f.state_bytes == 0) return bad("sizes");
   const auto blocks = static_cast<uint64_t>((int64_t{f.end} + kBlockTokens - 1) / kBlockTokens);
@@ -78,16 +89,6 @@ Status Check(const RecordFacts& f) {
     }
   }
   return OkStatus();
-}
-
-uint64_t BlocksOfPart(const RecordFacts& facts) {
-  return facts.block_bytes == 0 ? 1 : std::max<uint64_t>(1, kPartBytes / facts.block_bytes);
-}
-
-uint64_t PartCount(const RecordFacts& facts) {
-  const uint64_t group = BlocksOfPart(facts);
-  return (facts.block_count + group - 1) / group +
-         (facts.state_bytes + kPartBytes - 1) / kPartBytes;
 }
 
 // Of all that is sealed in a head, those that the facts say they take; no more than there are.
@@ -119,6 +120,10 @@ Result<std::vector<PackedPart>> DecodePacked(const RecordFacts& facts,
 }
 
 }  // namespace
+
+bool CanBeStored(const RecordFacts& facts) {
+  return facts.marks.size() <= kMarksMax && Check(facts).ok();
+}
 
 size_t FactsBytes(size_t mark_count) { return kFixedFacts + mark_count * sizeof(PathId); }
 
@@ -219,7 +224,7 @@ void RecordLayout::Place(uint64_t head_bytes) {
 
 std::vector<std::byte> EncodeHead(const RecordFacts& facts, const StateKey& key,
                                   const Seal::Salt& salt, std::span<const PackedPart> packed) {
-  CHECK(Check(facts).ok() && facts.marks.size() <= kMarksMax);
+  CHECK(CanBeStored(facts));
   CHECK(packed.empty() || packed.size() == PartCount(facts));
   std::vector<std::byte> sealed;
   sealed.reserve(HeadBytes(facts, !packed.empty()));

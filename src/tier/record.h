@@ -52,6 +52,13 @@ struct RecordFacts {
 inline constexpr size_t kPartBytes = size_t{4} << 20;
 inline constexpr size_t kRecordFixedBytes = 32;  // of the head, before the facts
 inline constexpr size_t kMarksMax = 1 << 16;
+// A part has at least one block, and whoever reads one takes memory for it, on the word of a head
+// that anybody may have written: so blocks have a bound far above those of any model.
+inline constexpr size_t kBlockBytesMax = size_t{256} << 20;
+inline constexpr size_t kPartsMax = 1 << 18;
+
+// Whether a record may have these facts.
+bool CanBeStored(const RecordFacts& facts);
 
 // What the clear beginning of a head says.
 struct RecordPreamble {
