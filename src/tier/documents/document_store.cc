@@ -20,7 +20,8 @@ namespace {
 constexpr std::string_view kEnding = ".doc";
 constexpr std::string_view kDraft = ".tmp";
 constexpr size_t kIdDigits = 32;
-constexpr int64_t kDayMs = 24 * 3600 * 1000;
+constexpr int kReaders = 2;
+constexpr int64_t kTryPauseMaxMs = 60'000;
 
 bool IsNamed(std::string_view file, std::string_view ending) {
   if (file.size() != kIdDigits + ending.size() || !file.ends_with(ending)) return false;
@@ -33,7 +34,8 @@ Status ReadAll(int fd, std::span<std::byte> out) {
   while (!out.empty()) {
     const ssize_t size = ::read(fd, out.data(), out.size());
     if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return DataLoss("a document ends too soon");
+    if (size < 0) return Internal(std::string("reading a document failed: ") + strerror(errno));
+    if (size == 0) return DataLoss("a document ends too soon");
     out = out.subspan(static_cast<size_t>(size));
   }
   return OkStatus();
@@ -62,7 +64,10 @@ Result<std::unique_ptr<DocumentStore>> DocumentStore::Open(const DocumentOptions
     return NotFound("the folder " + options.path + " cannot be opened: " + std::strerror(errno));
   }
   REPRISE_TRY(store->ReadFolder());
-  store->writer_ = std::thread([raw = store.get()] { raw->Loop(); });
+  store->threads_.emplace_back([raw = store.get()] { raw->WriteLoop(); });
+  for (int i = 0; i < kReaders; ++i) {
+    store->threads_.emplace_back([raw = store.get()] { raw->ReadLoop(); });
+  }
   return store;
 }
 
@@ -72,10 +77,35 @@ DocumentStore::~DocumentStore() {
     stop_ = true;
   }
   changed_.notify_all();
-  if (writer_.joinable()) writer_.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
-// Takes what an earlier process left, by its heads, oldest first.
+void DocumentStore::Unlink(const std::string& id) const {
+  ::unlinkat(folder_.fd(), FileOf(id).c_str(), 0);
+}
+
+// kDataLoss: what lies there is no document.
+Result<DocumentHead> DocumentStore::ReadHead(const std::string& id) const {
+  if (const int error = FaultOf("read")) return Failure("reading a document failed", error);
+  const OpenFile file(
+      ::openat(folder_.fd(), FileOf(id).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat facts = {};
+  if (file.fd() < 0 && errno == ELOOP) return DataLoss("a document is a link");
+  if (file.fd() < 0 || ::fstat(file.fd(), &facts) != 0) {
+    return Failure("reading a document failed", errno);
+  }
+  if (!S_ISREG(facts.st_mode)) return DataLoss("a document is no file");
+  std::array<std::byte, kDocumentHeadBytes> bytes;
+  REPRISE_TRY(ReadAll(file.fd(), bytes));
+  REPRISE_ASSIGN(const DocumentHead head, DecodeDocumentHead(bytes));
+  if (head.file_bytes() != static_cast<uint64_t>(facts.st_size)) {
+    return DataLoss("a document has not the size it says");
+  }
+  return head;
+}
+
+// Takes what an earlier process left, by its heads, oldest first. What cannot be read now takes
+// room, and may be read later.
 Status DocumentStore::ReadFolder() {
   const int again = ::openat(folder_.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* dir = again < 0 ? nullptr : ::fdopendir(again);
@@ -86,38 +116,41 @@ Status DocumentStore::ReadFolder() {
     if (IsNamed(one->d_name, kEnding)) files.emplace_back(one->d_name, kIdDigits);
   }
   ::closedir(dir);
+  std::lock_guard lock(mutex_);
   std::vector<std::pair<DocumentHead, std::string>> found;
   for (std::string& id : files) {
-    const OpenFile file(
-        ::openat(folder_.fd(), FileOf(id).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    std::array<std::byte, kDocumentHeadBytes> bytes;
+    const auto head = ReadHead(id);
     struct stat facts = {};
-    if (file.fd() >= 0 && ::fstat(file.fd(), &facts) == 0 && S_ISREG(facts.st_mode) &&
-        ReadAll(file.fd(), bytes).ok()) {
-      auto head = DecodeDocumentHead(bytes);
-      if (head.ok() && head->file_bytes() == static_cast<uint64_t>(facts.st_size)) {
-        found.emplace_back(*head, std::move(id));
-        continue;
-      }
+    if (head.ok()) {
+      found.emplace_back(*head, std::move(id));
+    } else if (head.status().code() == StatusCode::kDataLoss) {
+      ++stats_.damaged;
+      Unlink(id);
+    } else if (::fstatat(folder_.fd(), FileOf(id).c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0) {
+      unread_bytes_ += static_cast<uint64_t>(facts.st_size);
+      unread_.emplace(std::move(id), static_cast<uint64_t>(facts.st_size));
     }
-    ++stats_.damaged;
-    ::unlinkat(folder_.fd(), FileOf(id).c_str(), 0);
+  }
+  if (!unread_.empty()) {
+    Log(LogLevel::kWarning,
+        fmt::format("{} documents in {} cannot be read now; they stay, and are tried again when "
+                    "somebody wants them",
+                    unread_.size(), options_.path));
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
     return std::tie(a.first.created_ms, a.second) < std::tie(b.first.created_ms, b.second);
   });
-  std::lock_guard lock(mutex_);
-  day_at_ms_ = WallMs();
-  day_left_ = static_cast<double>(options_.bytes_day_max);
+  uint64_t today = 0;
   for (const auto& [head, id] : found) {
-    const bool today = head.created_ms > day_at_ms_ - kDayMs;
-    if (today) day_left_ = std::max(0.0, day_left_ - static_cast<double>(head.file_bytes()));
-    if (MakeRoom(head.owner, head.file_bytes())) {
-      Note(id, head.owner, head.file_bytes());
-    } else {
-      ::unlinkat(folder_.fd(), FileOf(id).c_str(), 0);
+    if (head.created_ms > WallMs() - DayBudget::kDayMs) today += head.file_bytes();
+    if (!Fits(head.file_bytes())) {
+      Unlink(id);
+      continue;
     }
+    for (const std::string& old : MakeRoom(head.owner, head.file_bytes())) Unlink(old);
+    Note(id, head.owner, head.file_bytes());
   }
+  day_.Begin(today, WallMs());
   return OkStatus();
 }
 
@@ -161,12 +194,12 @@ void DocumentStore::Drop(const std::string& id) {
   entries_.erase(entry);
 }
 
-// False: it is too large for ever.
-bool DocumentStore::MakeRoom(const OwnerId& owner, uint64_t bytes) {
-  if (bytes > options_.owner_bytes_max || bytes > options_.bytes_max) return false;
-  const auto remove = [this](std::string id) {
-    ::unlinkat(folder_.fd(), FileOf(id).c_str(), 0);
+// Those whose files have to go. REQUIRES: Fits.
+std::vector<std::string> DocumentStore::MakeRoom(const OwnerId& owner, uint64_t bytes) {
+  std::vector<std::string> gone;
+  const auto remove = [&](std::string id) {
     Drop(id);
+    gone.push_back(std::move(id));
   };
   for (auto held = owners_.find(owner); held != owners_.end(); held = owners_.find(owner)) {
     const Held& has = held->second;
@@ -176,22 +209,17 @@ bool DocumentStore::MakeRoom(const OwnerId& owner, uint64_t bytes) {
     }
     remove(has.ids.begin()->second);
   }
-  while (!ids_.empty() && (stats_.bytes + bytes > options_.bytes_max || ids_.size() >= kCountMax)) {
-    remove(ids_.begin()->second);
+  const auto over = [&] {
+    return stats_.bytes + unread_bytes_ + bytes > options_.bytes_max ||
+           ids_.size() + unread_.size() >= kCountMax;
+  };
+  while (over() && !unread_.empty()) {
+    gone.push_back(unread_.begin()->first);
+    unread_bytes_ -= unread_.begin()->second;
+    unread_.erase(unread_.begin());
   }
-  return true;
-}
-
-// As much a day as is allowed, evenly; what was not written is saved up for one day.
-bool DocumentStore::MayWrite(uint64_t bytes) {
-  if (options_.bytes_day_max == 0) return true;
-  const int64_t now = std::max(WallMs(), day_at_ms_);
-  const double most = static_cast<double>(options_.bytes_day_max);
-  day_left_ = std::min(most, day_left_ + most * static_cast<double>(now - day_at_ms_) / kDayMs);
-  day_at_ms_ = now;
-  if (day_left_ < static_cast<double>(bytes)) return false;
-  day_left_ -= static_cast<double>(bytes);
-  return true;
+  while (over() && !ids_.empty()) remove(ids_.begin()->second);
+  return gone;
 }
 
 void DocumentStore::Put(std::string_view owner, std::string_view name, std::string content) {
@@ -200,7 +228,7 @@ void DocumentStore::Put(std::string_view owner, std::string_view name, std::stri
   {
     std::lock_guard lock(mutex_);
     if (bytes > kDocumentBytesMax || queue_bytes_ + bytes > kQueueBytes || stop_ ||
-        WallMs() < off_until_ms_) {
+        writes_.open()) {
       ++stats_.left_out;
       return;
     }
@@ -210,36 +238,108 @@ void DocumentStore::Put(std::string_view owner, std::string_view name, std::stri
   changed_.notify_all();
 }
 
-void DocumentStore::Loop() {
+void DocumentStore::WriteLoop() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    const auto work = [this] { return stop_ || !queue_.empty(); };
+    if (!writes_.open()) {
+      changed_.wait(lock, work);
+    } else if (!changed_.wait_until(lock, try_at_, work)) {
+      TryToWrite(&lock);
+      continue;
+    }
     if (queue_.empty()) return;
     const Waiting document = std::move(queue_.front());
     queue_.pop_front();
     writing_ = &document;
-    const uint64_t bytes = kDocumentHeadBytes + document.content.size() + Seal::kTagBytes;
-    if (MakeRoom(document.owner, bytes) && MayWrite(bytes) && WallMs() >= off_until_ms_) {
-      lock.unlock();
-      const auto file =
-          EncodeDocument(document.owner, WallMs(), document.content, document.id, key_);
-      const Status written = WriteFile(document.id, file);
-      lock.lock();
-      if (written.ok()) {
-        Note(document.id, document.owner, bytes);
-        ++stats_.stored;
-      } else {
-        off_until_ms_ = WallMs() + options_.retry_ms;
-        Log(LogLevel::kWarning, written.message() + "; it is tried again later");
-        ++stats_.left_out;
-      }
-    } else {
-      ++stats_.left_out;
-    }
+    Carry(document, &lock);
     queue_bytes_ -= document.content.size();
     writing_ = nullptr;
     changed_.notify_all();
   }
+}
+
+void DocumentStore::Carry(const Waiting& document, std::unique_lock<std::mutex>* lock) {
+  if (document.remove) {
+    lock->unlock();
+    Unlink(document.id);
+    lock->lock();
+    return Drop(document.id);  // it may have been written meanwhile
+  }
+  const uint64_t bytes = kDocumentHeadBytes + document.content.size() + Seal::kTagBytes;
+  if (!Fits(bytes) || writes_.open() || !day_.Take(bytes, WallMs())) {
+    ++stats_.left_out;
+    return;
+  }
+  const std::vector<std::string> gone = MakeRoom(document.owner, bytes);
+  lock->unlock();
+  for (const std::string& id : gone) Unlink(id);
+  const auto file = EncodeDocument(document.owner, WallMs(), document.content, document.id, key_);
+  const Status written = WriteFile(document.id, file);
+  lock->lock();
+  if (written.ok()) {
+    writes_.Succeed();
+    Note(document.id, document.owner, bytes);
+    ++stats_.stored;
+    return;
+  }
+  ++stats_.left_out;
+  day_.GiveBack(bytes);
+  if (!writes_.Fail(written)) return;
+  try_pause_ms_ = writes_.pause_ms();
+  try_at_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(try_pause_ms_);
+}
+
+// A file like that of a document, under a name that none has.
+void DocumentStore::TryToWrite(std::unique_lock<std::mutex>* lock) {
+  lock->unlock();
+  const std::string id(kIdDigits, '0');
+  const Status written = WriteFile(id, std::vector<std::byte>(kDocumentHeadBytes));
+  if (written.ok()) Unlink(id);
+  lock->lock();
+  if (written.ok()) return writes_.Close();
+  const int64_t most = std::max(try_pause_ms_, kTryPauseMaxMs);
+  try_pause_ms_ = std::clamp<int64_t>(try_pause_ms_ * 2, 1, most);
+  try_at_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(try_pause_ms_);
+}
+
+void DocumentStore::ReadLoop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || !reads_.empty(); });
+    if (stop_) return;
+    const std::shared_ptr<Reading> one = std::move(reads_.front());
+    reads_.pop_front();
+    const auto since = std::chrono::steady_clock::now();
+    const auto mine = reading_since_.insert(since).first;
+    lock.unlock();
+    auto file = ReadFile(one->id);
+    lock.lock();
+    reading_since_.erase(mine);
+    one->file = std::move(file);
+    one->done = true;
+    changed_.notify_all();
+  }
+}
+
+// What a file holds, in time. Where one has been read for too long, no other is begun.
+Result<std::vector<std::byte>> DocumentStore::Await(const std::string& id,
+                                                    std::unique_lock<std::mutex>* lock) {
+  const std::chrono::milliseconds timeout(options_.timeout_ms);
+  const auto now = std::chrono::steady_clock::now();
+  if (!reading_since_.empty() && now - *reading_since_.begin() >= timeout) {
+    return Internal("the disk does not answer in time");
+  }
+  const auto one = std::make_shared<Reading>();
+  one->id = id;
+  reads_.push_back(one);
+  changed_.notify_all();
+  const bool done = changed_.wait_until(*lock, now + timeout, [&] { return one->done || stop_; });
+  if (!done || !one->done) {
+    std::erase(reads_, one);
+    return Internal("the disk does not answer in time");
+  }
+  return std::move(one->file);
 }
 
 // Under another name until all of it is on the disk.
@@ -273,61 +373,80 @@ Status DocumentStore::WriteFile(const std::string& id, std::span<const std::byte
 
 std::optional<std::string> DocumentStore::Get(std::string_view owner, std::string_view name) {
   const std::string id = IdOf(owner, name);
-  uint64_t bytes = 0;
-  {
-    std::lock_guard lock(mutex_);
-    if (writing_ != nullptr && writing_->id == id) return writing_->content;
-    for (const Waiting& waiting : queue_) {
-      if (waiting.id == id) return waiting.content;
-    }
-    const auto entry = entries_.find(id);
-    if (entry == entries_.end()) return std::nullopt;
-    bytes = entry->second.bytes;
+  std::unique_lock lock(mutex_);
+  for (auto waiting = queue_.rbegin(); waiting != queue_.rend(); ++waiting) {
+    if (waiting->id == id && waiting->remove) return std::nullopt;
+    if (waiting->id == id) return waiting->content;
   }
-  auto file = ReadFile(id, bytes);
+  if (writing_ != nullptr && writing_->id == id && !writing_->remove) return writing_->content;
+  if (!entries_.contains(id) && !unread_.contains(id)) return std::nullopt;
+  auto file = Await(id, &lock);
+  lock.unlock();
   auto content = file.ok() ? DecodeDocument(*file, id, key_) : Result<std::string>(file.status());
+  lock.lock();
+  if (const auto unread = unread_.find(id); content.ok() && unread != unread_.end()) {
+    unread_bytes_ -= unread->second;
+    unread_.erase(unread);
+    Note(id, OwnerOf(owner), file->size());
+  }
   if (content.ok()) return std::move(*content);
   if (content.status().code() != StatusCode::kDataLoss) return std::nullopt;  // gone, or not now
-  std::lock_guard lock(mutex_);
   if (!entries_.contains(id)) return std::nullopt;
   ++stats_.damaged;
-  ::unlinkat(folder_.fd(), FileOf(id).c_str(), 0);
   Drop(id);
+  queue_.push_back({.id = id, .remove = true});
+  changed_.notify_all();
   return std::nullopt;
 }
 
-Result<std::vector<std::byte>> DocumentStore::ReadFile(const std::string& id, size_t bytes) const {
+Result<std::vector<std::byte>> DocumentStore::ReadFile(const std::string& id) const {
   if (const int error = FaultOf("read")) return Failure("reading a document failed", error);
   const OpenFile file(
       ::openat(folder_.fd(), FileOf(id).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.fd() < 0) return Failure("reading a document failed", errno);
   struct stat facts = {};
   if (::fstat(file.fd(), &facts) != 0) return Failure("reading a document failed", errno);
-  if (!S_ISREG(facts.st_mode) || static_cast<uint64_t>(facts.st_size) != bytes) {
-    return DataLoss("a document has another size than it had");
+  const auto bytes = static_cast<uint64_t>(facts.st_size);
+  if (!S_ISREG(facts.st_mode) || bytes > kDocumentHeadBytes + kDocumentBytesMax + Seal::kTagBytes) {
+    return DataLoss("a document has a size that none has");
   }
   std::vector<std::byte> read(bytes);
   REPRISE_TRY(ReadAll(file.fd(), read));
   return read;
 }
 
+// What it was is found by nobody from now on; the file is gone when it returns, unless the disk
+// does not answer in time.
 bool DocumentStore::Remove(std::string_view owner, std::string_view name) {
   const std::string id = IdOf(owner, name);
+  const std::chrono::milliseconds timeout(options_.timeout_ms);
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return writing_ == nullptr || writing_->id != id; });
+  const auto is_written = [&] { return writing_ == nullptr || writing_->id != id; };
+  (void)changed_.wait_for(lock, timeout, is_written);
   bool found = false;
   for (auto waiting = queue_.begin(); waiting != queue_.end();) {
     if (waiting->id != id) {
       ++waiting;
       continue;
     }
+    found |= !waiting->remove;
     queue_bytes_ -= waiting->content.size();
     waiting = queue_.erase(waiting);
+  }
+  if (const auto unread = unread_.find(id); unread != unread_.end()) {
+    unread_bytes_ -= unread->second;
+    unread_.erase(unread);
     found = true;
   }
-  if (!entries_.contains(id)) return found;
-  ::unlinkat(folder_.fd(), FileOf(id).c_str(), 0);
+  found |= entries_.contains(id) || !is_written();
+  if (!found) return false;
   Drop(id);
+  queue_.push_back({.id = id, .remove = true});
+  changed_.notify_all();
+  (void)changed_.wait_for(lock, timeout, [&] {
+    return is_written() && std::none_of(queue_.begin(), queue_.end(),
+                                        [&](const Waiting& one) { return one.id == id; });
+  });
   return true;
 }
 
@@ -339,7 +458,9 @@ bool DocumentStore::Settle(std::chrono::milliseconds timeout) {
 DocumentStore::Stats DocumentStore::stats() const {
   std::lock_guard lock(mutex_);
   Stats stats = stats_;
-  stats.count = entries_.size();
+  stats.count = entries_.size() + unread_.size();
+  stats.bytes += unread_bytes_;
+  stats.failing = writes_.open();
   return stats;
 }
 

@@ -3,9 +3,14 @@
 // the folder keeps its bounds; that whatever is wrong with a file or the disk is only an absence.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <thread>
 
 #include "tier/documents/document_store.h"
 
@@ -33,6 +38,12 @@ class DocumentStoreTest : public testing::Test {
   void Put(const std::string& owner, const std::string& name, const std::string& content) {
     store_->Put(owner, name, content);
     ASSERT_TRUE(store_->Settle(std::chrono::minutes(1)));
+  }
+  void Recover() {
+    for (int i = 0; i < 20'000 && store_->stats().failing; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_FALSE(store_->stats().failing);
   }
   std::vector<fs::path> Files() const {
     std::vector<fs::path> files;
@@ -93,6 +104,7 @@ TEST_F(DocumentStoreTest, WhatWasChangedOrMovedIsNotThere) {
       std::ofstream(path, std::ios::binary) << changed;
       Open(key);
       EXPECT_EQ(store_->Get("a", "x"), std::nullopt) << "byte " << i;
+      EXPECT_TRUE(store_->Settle(std::chrono::minutes(1)));
       EXPECT_FALSE(fs::exists(path)) << "byte " << i;
     }
     // Under the name of another document.
@@ -158,8 +170,9 @@ TEST_F(DocumentStoreTest, NoFaultOfTheDiskIsMoreThanAnAbsence) {
     Open();
     Put("a", "x", "content");
     EXPECT_EQ(store_->Get("a", "x"), std::nullopt) << call;
-    EXPECT_TRUE(Files().empty()) << call;
     failing = false;
+    Recover();
+    EXPECT_TRUE(Files().empty()) << call;
     Put("a", "x", "content");
     EXPECT_EQ(store_->Get("a", "x"), "content") << call;
     options_.fault = [](const char* asked) { return asked == std::string("read") ? EIO : 0; };
@@ -168,6 +181,87 @@ TEST_F(DocumentStoreTest, NoFaultOfTheDiskIsMoreThanAnAbsence) {
     EXPECT_EQ(store_->stats().count, 1u) << "it may be readable again";
     EXPECT_TRUE(store_->Remove("a", "x"));
   }
+}
+
+// A start at which the files cannot be opened (their owner is another, there are too many open
+// files, the disk stumbles) removes nothing.
+TEST_F(DocumentStoreTest, WhatCannotBeReadAtTheStartStays) {
+  for (const int error : {EACCES, EMFILE, EIO}) {
+    fs::remove_all(options_.path);
+    Open();
+    for (int i = 0; i < 5; ++i) Put("a", std::to_string(i), "content " + std::to_string(i));
+    std::atomic<bool> bad = true;
+    options_.fault = [&](const char* call) {
+      return bad && call == std::string("read") ? error : 0;
+    };
+    Open();
+    EXPECT_EQ(Files().size(), 5u);
+    EXPECT_EQ(store_->stats().count, 5u);
+    EXPECT_EQ(store_->stats().damaged, 0u);
+    EXPECT_EQ(store_->Get("a", "1"), std::nullopt);
+    bad = false;
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(store_->Get("a", std::to_string(i)), "content " + std::to_string(i));
+    }
+    EXPECT_EQ(store_->Get("b", "1"), std::nullopt);
+    EXPECT_TRUE(store_->Remove("a", "1"));
+    EXPECT_EQ(store_->stats().count, 4u);
+    options_.fault = nullptr;
+    Open();
+    EXPECT_EQ(store_->stats().count, 4u);
+  }
+}
+
+TEST_F(DocumentStoreTest, WhatIsNotStoredMakesNothingGo) {
+  options_.bytes_max = options_.owner_bytes_max = 101'000;
+  options_.owner_count_max = 100;
+  options_.bytes_day_max = 101'000;
+  options_.wall_ms = [] { return int64_t{1'000'000'000'000}; };
+  Open();
+  for (int i = 0; i < 20; ++i) Put("a", std::to_string(i), std::string(10'000, 'x'));
+  EXPECT_EQ(store_->stats().count, 10u);
+  EXPECT_EQ(store_->stats().left_out, 10u);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(store_->Get("a", std::to_string(i)).has_value()) << i;
+}
+
+// Reads, writes and removals that do not return: everybody is answered in time, and all goes on
+// when they do.
+TEST_F(DocumentStoreTest, NobodyWaitsForADiskThatHangs) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string hangs;
+  options_.timeout_ms = 20;
+  options_.fault = [&](const char* call) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return hangs != call; });
+    return 0;
+  };
+  const auto hang = [&](const std::string& call) {
+    std::lock_guard lock(mutex);
+    hangs = call;
+    changed.notify_all();
+  };
+  Open();
+  Put("a", "x", "content");
+  hang("read");
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(store_->Get("a", "x"), std::nullopt);
+  Put("a", "y", "others are written");
+  hang("");
+  for (int i = 0; i < 1000 && !store_->Get("a", "x"); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(store_->Get("a", "x"), "content");
+  hang("fdatasync");
+  store_->Put("a", "z", "on its way");
+  EXPECT_EQ(store_->Get("a", "z"), "on its way");
+  EXPECT_EQ(store_->Get("a", "y"), "others are written");
+  EXPECT_TRUE(store_->Remove("a", "z"));
+  EXPECT_EQ(store_->Get("a", "z"), std::nullopt);
+  hang("");
+  ASSERT_TRUE(store_->Settle(std::chrono::minutes(1)));
+  EXPECT_EQ(store_->Get("a", "z"), std::nullopt);
+  Open();
+  EXPECT_EQ(store_->stats().count, 2u);
 }
 
 TEST_F(DocumentStoreTest, WhatIsNoDocumentIsRemovedOnlyIfItIsNamedAsOne) {
