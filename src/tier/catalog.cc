@@ -260,9 +260,9 @@ std::optional<Catalog::Place> Catalog::Find(const PromptPath& path, int32_t limi
   return std::nullopt;
 }
 
-std::optional<RecordId> Catalog::OldestLeaf() const {
+std::optional<RecordId> Catalog::EndLeaf(bool oldest) const {
   if (leaves_.empty()) return std::nullopt;
-  return RecordId{leaves_.begin()->second};
+  return RecordId{oldest ? leaves_.begin()->second : leaves_.rbegin()->second};
 }
 
 }  // namespace reprise

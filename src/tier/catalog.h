@@ -92,7 +92,8 @@ class Catalog {
   // Records that were looked at for what continues them, or what they continue, so far.
   uint64_t steps() const { return steps_; }
   // The leaf that was not used for longest.
-  std::optional<RecordId> OldestLeaf() const;
+  std::optional<RecordId> OldestLeaf() const { return EndLeaf(true); }
+  std::optional<RecordId> EndLeaf(bool oldest) const;  // or the one that was used last
   template <typename Visit>
   void ForEach(const Visit& visit) const {
     for (const auto& [id, record] : records_) visit(id, record);

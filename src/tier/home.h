@@ -68,10 +68,14 @@ class RecordHome {
     std::string name;
     RecordFacts facts;
   };
-  // What a shared home has along the path.
-  virtual Result<std::vector<Seen>> Look(const PromptPath&) { return std::vector<Seen>(); }
-  // Whether it works.
-  virtual Status Probe() { return OkStatus(); }
+  // What a shared home has along each of the paths.
+  virtual Result<std::vector<std::vector<Seen>>> Look(std::span<const PromptPath* const> paths) {
+    return std::vector<std::vector<Seen>>(paths.size());
+  }
+  // Whether reading works: as it is done for a record of that name, which may be gone by now.
+  virtual Status TryRead(const std::string& /*name*/) { return OkStatus(); }
+  // Whether so many bytes can be written. Leaves nothing.
+  virtual Status TryWrite(size_t /*bytes*/) { return OkStatus(); }
 
   virtual std::string NameFor(const RecordFacts& facts) = 0;  // for a new one
   virtual Result<std::unique_ptr<RecordSink>> Create(const std::string& name,
@@ -79,8 +83,9 @@ class RecordHome {
   virtual Result<std::unique_ptr<RecordSource>> Open(const std::string& name) = 0;
   virtual void Remove(const std::string& name) = 0;
   virtual void Touch(const std::string& name) = 0;  // it was used
-  // Shared: removes all records of a namespace, or, if it is empty, all that this key opens.
-  virtual Status Forget(const PathId& /*space*/) { return OkStatus(); }
+  // Shared: removes records of a namespace, or, if it is empty, of all that this key opens: some of
+  // them, in bounded time, from `cursor` on, which is empty at first, and again when all are gone.
+  virtual Status Forget(const PathId& /*space*/, std::string* /*cursor*/) { return OkStatus(); }
 };
 
 }  // namespace reprise

@@ -18,7 +18,7 @@
 namespace reprise {
 namespace {
 
-constexpr int64_t kDayMs = 24 * 3600 * 1000;
+constexpr int64_t kHangs = 4;  // times the time-out: so long nothing takes that goes on
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 template <typename Clock>
@@ -42,8 +42,8 @@ Result<std::unique_ptr<RecordStore>> RecordStore::Open(std::unique_ptr<RecordHom
                                                        const StateKey& key) {
   std::unique_ptr<RecordStore> tier(new RecordStore(std::move(home), limits, key));
   REPRISE_TRY(tier->ReadHeads());
-  tier->transfers_ = std::make_unique<Transfers>(*tier->home_, limits.reader_count,
-                                                 [raw = tier.get()] { raw->Notify(); });
+  tier->transfers_ = std::make_unique<Transfers>(
+      *tier->home_, limits.reader_count, [raw = tier.get()] { raw->Notify(); }, limits.steady_ms);
   (void)tier->MakeRoom(0);
   return tier;
 }
@@ -83,18 +83,18 @@ int64_t RecordStore::SteadyMs() const {
 // model's, or its key may come back.
 Status RecordStore::ReadHeads() {
   REPRISE_ASSIGN(std::vector<RecordHome::Listed> found, home_->List());
-  const int64_t today_ms = WallMs() - kDayMs;
-  day_left_ = static_cast<double>(limits_.bytes_day_max);
+  const int64_t today_ms = WallMs() - DayBudget::kDayMs;
+  uint64_t today = 0;
   for (RecordHome::Listed& one : found) {
     if (!one.readable) {
       unreadable_bytes_ += one.bytes;
       unreadable_.push_back({std::move(one.name), one.bytes});
     } else if (one.facts.created_ms > today_ms) {
-      day_left_ -= static_cast<double>(one.bytes);
+      today += one.bytes;
     }
   }
   listed_ = true;
-  day_at_ms_ = SteadyMs();
+  day_.Begin(today, SteadyMs());
   stats_.unreadable = unreadable_.size();
   std::erase_if(found, [](const RecordHome::Listed& one) { return !one.readable; });
   // Those that others continue come first.
@@ -117,12 +117,11 @@ int64_t RecordStore::UntilMs(size_t bytes) const {
 }
 
 uint64_t RecordStore::Look(const PathId& root, std::span<const TokenId> tokens) {
-  const bool may = home_->shared() && SteadyMs() >= reads_off_until_ms_ && !tokens.empty();
+  const bool may = home_->shared() && !reads_.open() && !tokens.empty() && !IsForgetting(root);
   if (!may || looking_.size() >= kLooksMax) return 0;
-  Looking& look = looking_[++tickets_];
-  look = {root, {tokens.begin(), tokens.end()}, UntilMs(0)};
+  looking_[++tickets_] = {root, UntilMs(0)};
   ++stats_.looks;
-  transfers_->Look({tickets_, root, look.tokens, 0});
+  transfers_->Look({tickets_, root, {tokens.begin(), tokens.end()}});
   return tickets_;
 }
 
@@ -138,8 +137,14 @@ std::optional<ReadPlan> RecordStore::Find(const PromptPath& path, int32_t have,
 }
 
 std::optional<ReadPlan> RecordStore::Plan(const Catalog::Place& place, uint32_t first_block) const {
-  if (SteadyMs() < reads_off_until_ms_) return std::nullopt;
-  return PlanRead(catalog_, place, first_block);
+  if (reads_.open()) return std::nullopt;
+  std::optional<ReadPlan> plan = PlanRead(catalog_, place, first_block);
+  if (!plan || set_aside_.empty()) return plan;
+  for (const ReadPlan::Step& step : plan->steps) {
+    const auto at = set_aside_.find(step.record);
+    if (at != set_aside_.end() && SteadyMs() < at->second.until_ms) return std::nullopt;
+  }
+  return plan;
 }
 
 bool RecordStore::Holds(const PromptPath& path, int32_t position) const {
@@ -153,7 +158,7 @@ uint64_t RecordStore::Fetch(const ReadPlan& found, const StateShape& shape) {
   const bool fits = (found.block_count == 0 || facts.block_bytes == shape.block_bytes) &&
                     facts.state_bytes == shape.state_bytes;
   const bool crowded = !fetching_.empty() && fetching_bytes_ + bytes > kFetchBytesMax;
-  if (!fits || crowded || SteadyMs() < reads_off_until_ms_) return 0;
+  if (!fits || crowded || reads_.open()) return 0;
   Transfers::ReadJob job;
   job.ticket = ++tickets_;
   for (const ReadPlan::Step& step : found.steps) {
@@ -165,8 +170,14 @@ uint64_t RecordStore::Fetch(const ReadPlan& found, const StateShape& shape) {
   job.block_count = found.block_count;
   job.block_bytes = shape.block_bytes;
   job.state_bytes = shape.state_bytes;
-  fetching_[job.ticket] = {found, bytes, UntilMs(bytes)};
   fetching_bytes_ += bytes;
+  Fetching& one = fetching_[job.ticket];
+  one.found = found;
+  if (!job.steps.empty()) one.record = job.steps.front().name;
+  one.bytes = bytes;
+  one.until_ms = UntilMs(fetching_bytes_);
+  one.progress = job.progress;
+  one.came_ms = SteadyMs();
   NoteUsed(found.record);
   transfers_->Read(std::move(job));
   return tickets_;
@@ -182,60 +193,93 @@ void RecordStore::NoteUsed(RecordId record) {
 RecordStore::News RecordStore::Poll() {
   News news;
   for (const Transfers::WriteDone& done : transfers_->TakeWrites()) {
-    if (!storing_ || storing_->name != done.name) continue;
+    if (!storing_ || storing_->name != done.name) {
+      if (done.status.ok()) transfers_->Remove(done.name);  // it came after it was given up
+      continue;
+    }
     const RecordId stored = EndStore(done);
     news.store_ended = true;
     if (stored.valid()) news.stored = stored;
   }
+  HearTries();
+  if (home_->shared()) HearForgets();
   if (home_->shared()) HearLooks(&news);
   HearReads(&news);
+  if (limits_.timeout_ms > 0) {
+    MindReads(&news);
+    MindWrite(&news);
+  }
   news.more = !DropLost(kDropsPerPoll);
   news.gone = std::exchange(gone_, {});
   return news;
 }
 
-// An answer that comes too late is none: the caller has gone on without it.
-void RecordStore::HearLooks(News* news) {
-  for (Transfers::LookDone& done : transfers_->TakeLooks()) {
-    if (done.ticket == probe_) {
-      Log(LogLevel::kInfo, fmt::format("{} for state works again", home_->where()));
-      reads_off_until_ms_ = writes_off_until_ms_ = 0;
-      stats_.failing = false;
-      probe_ = 0;
+void RecordStore::HearTries() {
+  const Transfers::TriesDone tries = transfers_->TakeTries();
+  if (tries.reads) {
+    reads_.Close();
+    read_faults_ = 0;
+  }
+  if (tries.writes) writes_.Close();
+  if (!tries.writes || !std::exchange(forgets_failed_, false)) return;
+  for (const PathId& space : forgetting_) transfers_->Forget(space);
+}
+
+bool RecordStore::IsForgetting(const PathId& space) const {
+  return std::any_of(forgetting_.begin(), forgetting_.end(),
+                     [&](const PathId& one) { return one.empty() || one == space; });
+}
+
+// What could not be removed is tried again when writes work again; nobody finds it until then.
+void RecordStore::HearForgets() {
+  for (const Transfers::ForgetDone& done : transfers_->TakeForgets()) {
+    if (!done.status.ok()) {
+      forgets_failed_ = true;
+      FailWrites(done.status);
       continue;
     }
+    const auto at = std::find(forgetting_.begin(), forgetting_.end(), done.space);
+    if (at != forgetting_.end()) forgetting_.erase(at);
+  }
+}
+
+// Who asked does not wait longer than it may, and is told then that nothing more is known. An
+// answer that comes later is of use to others. Waiting for one's turn is no failure of the home.
+void RecordStore::HearLooks(News* news) {
+  for (Transfers::LookDone& done : transfers_->TakeLooks()) {
     const auto look = looking_.find(done.ticket);
     if (look == looking_.end()) continue;
-    if (done.status.ok()) {
-      Learn(look->second, std::move(done.seen));
-    } else {
-      ++stats_.looks_failed;
-      NoteFailure(done.status, &reads_off_until_ms_);
+    if (!done.status.ok()) {
+      if (!look->second.given_up) ++stats_.looks_failed;
+      FailReads(done.status, "");
+    } else if (!IsForgetting(look->second.root)) {
+      reads_.Succeed();
+      Learn(*done.path, std::move(done.seen));
     }
-    news->looked.push_back(done.ticket);
+    if (!look->second.given_up) news->looked.push_back(done.ticket);
     looking_.erase(look);
   }
   if (looking_.empty() || limits_.timeout_ms == 0) return;
   const int64_t now = SteadyMs();
-  for (auto look = looking_.begin(); look != looking_.end();) {
-    if (now < look->second.until_ms) {
-      ++look;
-      continue;
-    }
+  for (auto& [ticket, look] : looking_) {
+    if (look.given_up || now < look.until_ms) continue;
+    look.given_up = true;
     ++stats_.looks_failed;
-    NoteFailure(Internal("it does not answer in time"), &reads_off_until_ms_);
-    news->looked.push_back(look->first);
-    look = looking_.erase(look);
+    news->looked.push_back(ticket);
+  }
+  // The home keeps to a time of its own; what takes several times as long hangs.
+  const int64_t since = transfers_->looks_since_ms();
+  if (since != 0 && now - since >= kHangs * limits_.timeout_ms) {
+    FailReads(Internal("it does not answer in time"), "");
   }
 }
 
 // What the home has along the path is in the catalog now, and what it has no more is not. Another
 // server may have stored what was here already: then its record is used from now on, and what
 // continues the old one continues it.
-void RecordStore::Learn(const Looking& look, std::vector<RecordHome::Seen> seen) {
+void RecordStore::Learn(const PromptPath& path, std::vector<RecordHome::Seen> seen) {
   std::unordered_map<PathId, RecordHome::Seen*> by_path;
   for (RecordHome::Seen& one : seen) by_path[one.facts.path] = &one;
-  const PromptPath path(look.root, look.tokens);
   const auto place = catalog_.Find(path, path.size());
   std::vector<RecordId> chain;
   for (RecordId id = place ? place->record : RecordId(); id.valid(); id = catalog_[id].parent) {
@@ -264,51 +308,102 @@ void RecordStore::Learn(const Looking& look, std::vector<RecordHome::Seen> seen)
 void RecordStore::HearReads(News* news) {
   for (Transfers::ReadDone& done : transfers_->TakeReads()) {
     const auto it = fetching_.find(done.ticket);
-    if (it == fetching_.end()) continue;  // it took too long
-    const Fetching one = std::move(it->second);
+    CHECK(it != fetching_.end());
+    Fetching one = std::move(it->second);
     fetching_.erase(it);
-    EndRead(one, done, news);
-  }
-  if (fetching_.empty() || limits_.timeout_ms == 0) return;
-  const int64_t now = SteadyMs();
-  for (auto it = fetching_.begin(); it != fetching_.end();) {
-    if (now < it->second.until_ms) {
-      ++it;
-      continue;
-    }
-    Transfers::ReadDone late;
-    late.ticket = it->first;
-    late.status = Internal("it does not answer in time");
-    const Fetching one = std::move(it->second);
-    it = fetching_.erase(it);
-    EndRead(one, late, news);
+    EndRead(std::move(one), done, news);
   }
 }
 
-void RecordStore::EndRead(const Fetching& one, Transfers::ReadDone& done, News* news) {
-  fetching_bytes_ -= one.bytes;
-  if (done.status.ok()) {
-    ++stats_.fetches;
-    stats_.bytes_read += one.bytes;
-    stats_.fetch_ns += static_cast<uint64_t>(done.ns);
-  } else {
-    ++stats_.fetches_failed;
-    const bool lost = done.status.code() == StatusCode::kDataLoss ||
-                      done.status.code() == StatusCode::kNotFound ||
-                      done.status.code() == StatusCode::kFailedPrecondition;
-    if (!lost) NoteFailure(done.status, &reads_off_until_ms_);
-    for (RecordId id = one.found.record; lost && id.valid();) {
-      if (!catalog_.Has(id)) break;  // it went meanwhile
-      if (catalog_[id].name == done.failed) {
-        DropDamaged(id);
-        break;
-      }
-      id = catalog_[id].parent;
+// A read that takes too long is over for the one who waits. The thread may be stuck with it: then
+// nothing comes, and nothing more is read.
+void RecordStore::MindReads(News* news) {
+  const int64_t now = SteadyMs();
+  for (auto& [ticket, one] : fetching_) {
+    if (const uint64_t parts = one.progress->parts; parts != one.parts || !one.progress->begun) {
+      one.parts = parts;
+      one.came_ms = now;
     }
+    if (now - one.came_ms >= limits_.timeout_ms && !std::exchange(one.stuck, true)) {
+      FailReads(Internal("it does not answer in time"), one.record);
+    }
+    if (one.given_up || (!one.stuck && now < one.until_ms)) continue;
+    one.given_up = true;
+    ++stats_.fetches_failed;
+    Answer(one, ticket, Internal("it does not answer in time"), news);
   }
-  news->fetched.push_back({done.ticket, std::move(done.status), one.found.first_block,
-                           one.found.block_count, one.found.position, std::move(done.bytes),
-                           done.ns});
+}
+
+// Nobody waits for a write, but its state is held for it.
+void RecordStore::MindWrite(News* news) {
+  const int64_t since = transfers_->writes_since_ms();
+  if (since == 0) return;
+  const uint64_t bytes = storing_ ? storing_->bytes : 0;
+  const auto more = static_cast<int64_t>(bytes / kTimeoutBytes);
+  if (SteadyMs() - since < limits_.timeout_ms * (kHangs + more)) return;
+  const Status late = Internal("a write does not end");
+  FailWrites(late);
+  if (!storing_) return;
+  if (storing()) transfers_->AbortWrite();
+  (void)EndStore({storing_->name, late, 0});
+  news->store_ended = true;
+}
+
+void RecordStore::EndRead(Fetching one, Transfers::ReadDone& done, News* news) {
+  fetching_bytes_ -= one.bytes;
+  if (!done.status.ok()) {
+    NoteReadFault(one, done);
+    if (one.given_up) return;
+    ++stats_.fetches_failed;
+    return Answer(one, done.ticket, std::move(done.status), news);
+  }
+  reads_.Succeed();
+  read_faults_ = 0;
+  for (const ReadPlan::Step& step : one.found.steps) set_aside_.erase(step.record);
+  if (one.given_up) return;
+  ++stats_.fetches;
+  stats_.bytes_read += one.bytes;
+  stats_.fetch_ns += static_cast<uint64_t>(done.ns);
+  Answer(one, done.ticket, OkStatus(), news);
+  news->fetched.back().bytes = std::move(done.bytes);
+  news->fetched.back().ns = done.ns;
+}
+
+void RecordStore::Answer(const Fetching& one, uint64_t ticket, Status status, News* news) {
+  news->fetched.push_back({ticket, std::move(status), one.found.first_block, one.found.block_count,
+                           one.found.position, Buffer(), 0});
+}
+
+// The record of that name, on the way up from another; invalid: it went meanwhile.
+RecordId RecordStore::RecordNamed(RecordId from, const std::string& name) const {
+  if (!catalog_.Has(from)) return RecordId();
+  for (RecordId id = from; id.valid(); id = catalog_[id].parent) {
+    if (catalog_[id].name == name) return id;
+  }
+  return RecordId();
+}
+
+// What is wrong with a record alone concerns that record alone. On a disk that is so even if the
+// disk says that it fails, as long as others can be read.
+void RecordStore::NoteReadFault(const Fetching& one, const Transfers::ReadDone& done) {
+  const RecordId id = RecordNamed(one.found.record, done.failed);
+  const StatusCode code = done.status.code();
+  if (code == StatusCode::kCancelled || code == StatusCode::kResourceExhausted)
+    return;  // no memory
+  const bool lost = code == StatusCode::kDataLoss || code == StatusCode::kNotFound ||
+                    code == StatusCode::kFailedPrecondition;
+  if (lost && id.valid()) DropDamaged(id);
+  if (lost) return;
+  if (home_->shared()) return FailReads(done.status, done.failed);
+  if (std::exchange(read_fault_, done.failed) != done.failed || read_faults_ == 0) ++read_faults_;
+  if (read_faults_ >= kReadFaultsMax) FailReads(done.status, done.failed);
+  if (!id.valid()) return;
+  SetAside& aside = set_aside_[id];
+  if (++aside.failures > kSetAsideMax && !reads_.open()) return DropDamaged(id);
+  aside.until_ms = SteadyMs() + (limits_.retry_ms << (aside.failures - 1));
+  if (aside.failures == 1) {
+    Log(LogLevel::kWarning, "a record of state is set aside for a while: " + done.status.message());
+  }
 }
 
 // A record that is not what it was goes, with all that cannot be used without it.
@@ -335,24 +430,26 @@ bool RecordStore::DropLost(size_t count) {
 void RecordStore::DropRecord(RecordId id) {
   if (!home_->shared()) transfers_->Remove(catalog_[id].name);
   catalog_.Remove(id);
+  set_aside_.erase(id);
   gone_.push_back(id);
 }
 
-void RecordStore::NoteFailure(const Status& status, int64_t* off_until_ms) {
-  if (!stats_.failing) {
-    Log(LogLevel::kWarning, fmt::format("the {} for state ({}) fails and is tried again later: {}",
-                                        home_->kind(), home_->where(), status.message()));
+// What has failed is tried; of a disk others, too, as it may be that record alone.
+void RecordStore::FailReads(const Status& why, const std::string& record) {
+  if (!reads_.Fail(why)) return;
+  std::vector<std::string> names = {record};
+  for (const bool oldest : {true, false}) {
+    const auto leaf = home_->shared() ? std::nullopt : catalog_.EndLeaf(oldest);
+    if (leaf) names.push_back(catalog_[*leaf].name);
   }
-  stats_.failing = true;
-  if (!home_->shared()) {
-    *off_until_ms = SteadyMs() + limits_.retry_ms;
-    return;
-  }
-  // All of it is left alone until a thread has found that it works.
-  reads_off_until_ms_ = writes_off_until_ms_ = kNever;
-  if (probe_ != 0) return;
-  probe_ = ++tickets_;
-  transfers_->Look({probe_, {}, {}, std::max<int64_t>(1, limits_.retry_ms)});
+  transfers_->TryReads(std::move(names), reads_.pause_ms());
+}
+
+// What was too much is what has to work again: up to a part of a record.
+void RecordStore::FailWrites(const Status& why) {
+  if (!writes_.Fail(why)) return;
+  const uint64_t bytes = storing_ ? storing_->bytes : 0;
+  transfers_->TryWrites(std::clamp<uint64_t>(bytes, 1, kPartBytes), writes_.pause_ms());
 }
 
 // Lets the oldest go until so many more bytes fit.
@@ -380,30 +477,19 @@ bool RecordStore::MakeRoom(uint64_t bytes) {
   return true;
 }
 
-// Takes the bytes out of what may be written a day. A full day's worth can be saved up.
-bool RecordStore::MayWrite(uint64_t bytes) {
-  if (limits_.bytes_day_max == 0) return true;
-  const auto day = static_cast<double>(limits_.bytes_day_max);
-  const int64_t now = SteadyMs();
-  const double passed = static_cast<double>(std::max<int64_t>(0, now - day_at_ms_));
-  day_left_ = std::min(day, day_left_ + day * passed / static_cast<double>(kDayMs));
-  day_at_ms_ = now;
-  if (static_cast<double>(bytes) > day_left_) return false;
-  day_left_ -= static_cast<double>(bytes);
-  return true;
-}
-
-bool RecordStore::MayStore() const { return !storing_ && SteadyMs() >= writes_off_until_ms_; }
+bool RecordStore::MayStore() const { return !storing_ && !writes_.open(); }
 
 std::optional<RecordStore::Draft> RecordStore::BeginStore(const PromptPath& path, StoreWish wish) {
-  if (!MayStore()) return std::nullopt;
+  if (!MayStore() || IsForgetting(path.grid(0))) return std::nullopt;
   wish.now_ms = WallMs();
   std::optional<RecordPlan> plan = PlanRecord(catalog_, path, wish);
   if (!plan) return std::nullopt;
   const uint64_t bytes = home_->Takes(RecordBytesMax(plan->facts));
   if (plan->parent.valid()) catalog_.Hold(plan->parent);
   const bool fits = home_->shared() || bytes <= limits_.bytes_max;
-  if (!fits || !MayWrite(bytes) || !MakeRoom(bytes)) {
+  const bool may = fits && day_.Take(bytes, SteadyMs());
+  if (!may || !MakeRoom(bytes)) {
+    if (may) day_.GiveBack(bytes);
     if (plan->parent.valid()) catalog_.Release(plan->parent);
     return std::nullopt;
   }
@@ -422,6 +508,7 @@ bool RecordStore::HasRoom(size_t part_bytes) const {
 void RecordStore::AddPart(PartBytes part) {
   CHECK(storing());
   --storing_->parts_left;
+  storing_->handed += part.bytes.size();
   transfers_->AddPart(std::move(part));
 }
 
@@ -429,24 +516,26 @@ void RecordStore::AbortStore() {
   CHECK(storing());
   transfers_->AbortWrite();
   ++stats_.stores_aborted;
+  day_.GiveBack(storing_->bytes - std::min(storing_->bytes, storing_->handed));
   if (storing_->parent.valid()) catalog_.Release(storing_->parent);
   storing_.reset();
 }
 
 RecordId RecordStore::EndStore(const Transfers::WriteDone& written) {
+  if (!written.status.ok()) FailWrites(written.status);
   Storing done = std::move(*storing_);
   storing_.reset();
   if (done.parent.valid()) catalog_.Release(done.parent);
   if (!written.status.ok()) {
     ++stats_.stores_failed;
-    NoteFailure(written.status, &writes_off_until_ms_);
+    day_.GiveBack(done.bytes - std::min(done.bytes, done.handed));
     return RecordId();
   }
+  writes_.Succeed();
   // What it was taken for is the most that it could be.
   const uint64_t bytes = home_->Takes(written.bytes);
-  day_left_ += static_cast<double>(done.bytes) - static_cast<double>(bytes);
+  day_.GiveBack(done.bytes - std::min(done.bytes, bytes));
   done.bytes = bytes;
-  if (!home_->shared()) stats_.failing = false;
   if (done.forget) {
     transfers_->Remove(done.name);
     return RecordId();
@@ -469,12 +558,15 @@ void RecordStore::Forget(const PathId* space) {
   }
   space != nullptr ? catalog_.LoseSpace(*space) : catalog_.LoseAll();
   (void)DropLost(kDropsPerPoll);
-  if (home_->shared()) transfers_->Forget(space != nullptr ? *space : PathId());
+  if (!home_->shared()) return;
+  forgetting_.push_back(space != nullptr ? *space : PathId());
+  transfers_->Forget(forgetting_.back());
 }
 
 TierStats RecordStore::stats() const {
   TierStats stats = stats_;
   stats.kind = home_->kind();
+  stats.failing = reads_.open() || writes_.open();
   stats.bytes_max = limits_.bytes_max;
   stats.bytes = catalog_.bytes() + unreadable_bytes_ + (storing_ ? storing_->bytes : 0);
   stats.records = catalog_.size();

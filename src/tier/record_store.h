@@ -14,6 +14,8 @@
 #include "base/status.h"
 #include "device/buffer.h"
 #include "tier/catalog.h"
+#include "tier/guard/breaker.h"
+#include "tier/guard/day_budget.h"
 #include "tier/home.h"
 #include "tier/path_id.h"
 #include "tier/plan.h"
@@ -28,9 +30,9 @@ struct StoreLimits {
   uint64_t bytes_day_max = 0;    // written in any 24 hours; 0: no limit
   size_t records_max = 100'000;  // known of a shared home
   int reader_count = 4;
-  int64_t retry_ms = 60'000;  // after a failure of the home nothing is tried for so long
-  // Of a shared home: nobody waits for it any longer, half of it to know what is there, half to get
-  // it, and once more for every kTimeoutBytes of that; 0: no limit.
+  int64_t retry_ms = 60'000;  // after a failure of the home it is asked so much later
+  // Nobody waits for the home any longer: half of it to know what is there, half to get it, and
+  // once more for every kTimeoutBytes of that and of what is read before it; 0: no limit.
   int64_t timeout_ms = 0;
   std::function<int64_t()> wall_ms;    // tests; null: the system's
   std::function<int64_t()> steady_ms;  // the same
@@ -38,6 +40,7 @@ struct StoreLimits {
 };
 
 struct DiskOptions : StoreLimits {
+  DiskOptions() { timeout_ms = 5000; }
   std::string path;
   bool sync = true;       // audits: what is written need not survive the machine
   bool compress = false;  // what is written, without loss; what is read may be either
@@ -56,8 +59,10 @@ struct DiskOptions : StoreLimits {
 // written take at most kQueueBytes, those that were read at most what their requests take plus one
 // more.
 //
-// A home that fails is left alone for a while (a circuit breaker): a folder is then tried again, a
-// shared home is asked by a thread whether it works, and used when it does.
+// A fault stays where it is. Reads and writes have a breaker each (guard/breaker.h): what fails is
+// left alone until a thread has found that just that works again. A record of a disk that cannot be
+// read is set aside for a while, and the others are read. A read that takes too long is a miss for
+// the one who waits; it is a failure of the home only if nothing of it comes. So is a write.
 //
 // Thread safety: none; `notify` is called from other threads when Poll has something to say.
 class RecordStore {
@@ -65,7 +70,10 @@ class RecordStore {
   static constexpr size_t kQueueBytes = size_t{32} << 20;
   static constexpr size_t kFetchBytesMax = size_t{1} << 30;
   static constexpr size_t kTimeoutBytes = size_t{64} << 20;
-  static constexpr size_t kLooksMax = 64;      // under way
+  static constexpr int kReadFaultsMax =
+      3;  // of different records, one after the other: it is the disk
+  static constexpr int kSetAsideMax = 3;   // times, before a record that cannot be read is removed
+  static constexpr size_t kLooksMax = 64;  // under way
   static constexpr size_t kDropsPerPoll = 64;  // records that were lost: about 0.1 ms
 
   static Result<std::unique_ptr<RecordStore>> Open(std::unique_ptr<RecordHome> home,
@@ -143,6 +151,9 @@ class RecordStore {
 
   void NoteUsed(RecordId record);
   TierStats stats() const;
+  // How often reads, and writes, were left alone or taken up again.
+  uint64_t read_changes() const { return reads_.changes(); }
+  uint64_t write_changes() const { return writes_.changes(); }
   // Processor time that writing has taken so far.
   int64_t writer_ns() const {
     return limits_.writer_ns ? limits_.writer_ns() : transfers_->writer_ns();
@@ -155,36 +166,61 @@ class RecordStore {
     uint64_t bytes = 0;
     RecordId parent;  // held
     size_t parts_left = 0;
+    uint64_t handed = 0;  // bytes of parts that were added
     bool forget = false;  // it is to go as soon as it is there
   };
   struct Fetching {
     ReadPlan found;
+    std::string record;  // the first of them
     size_t bytes = 0;
     int64_t until_ms = 0;
+    std::shared_ptr<Transfers::ReadProgress> progress;
+    uint64_t parts = 0;     // that had come when somebody last looked,
+    int64_t came_ms = 0;    // and when there were more than before
+    bool given_up = false;  // nobody waits for it any more
+    bool stuck = false;     // and nothing has come for long
   };
   struct Looking {
     PathId root;
-    std::vector<TokenId> tokens;
     int64_t until_ms = 0;
+    bool given_up = false;
+  };
+  // A record that could not be read, though it is there.
+  struct SetAside {
+    int64_t until_ms = 0;
+    int failures = 0;
   };
 
   RecordStore(std::unique_ptr<RecordHome> home, const StoreLimits& limits, const StateKey& key)
-      : limits_(limits), key_(key), home_(std::move(home)) {}
+      : limits_(limits),
+        key_(key),
+        home_(std::move(home)),
+        reads_("reading state from " + home_->where(), limits.retry_ms),
+        writes_("writing state to " + home_->where(), limits.retry_ms),
+        day_(limits.bytes_day_max) {}
   void Notify();
   Status ReadHeads();
   int64_t WallMs() const;
   int64_t SteadyMs() const;
   bool MakeRoom(uint64_t bytes);
-  bool MayWrite(uint64_t bytes);
   void DropRecord(RecordId id);
   bool DropLost(size_t count);
   void DropDamaged(RecordId id);
-  void NoteFailure(const Status& status, int64_t* off_until_ms);
+  void FailReads(const Status& why, const std::string& record);
+  void FailWrites(const Status& why);
+  void HearTries();
+  void HearForgets();
   int64_t UntilMs(size_t bytes) const;
   void HearLooks(News* news);
   void HearReads(News* news);
-  void EndRead(const Fetching& one, Transfers::ReadDone& done, News* news);
-  void Learn(const Looking& look, std::vector<RecordHome::Seen> seen);
+  void MindReads(News* news);
+  void MindWrite(News* news);
+  void EndRead(Fetching one, Transfers::ReadDone& done, News* news);
+  void Answer(const Fetching& one, uint64_t ticket, Status status, News* news);
+  void NoteReadFault(const Fetching& one, const Transfers::ReadDone& done);
+  RecordId RecordNamed(RecordId from, const std::string& name) const;
+  bool IsForgetting(const PathId& space) const;
+  void Learn(const PromptPath& path, std::vector<RecordHome::Seen> seen);
   RecordId EndStore(const Transfers::WriteDone& written);
 
   const StoreLimits limits_;
@@ -204,13 +240,15 @@ class RecordStore {
   std::unordered_map<uint64_t, Fetching> fetching_;
   size_t fetching_bytes_ = 0;
   std::unordered_map<uint64_t, Looking> looking_;
-  uint64_t probe_ = 0;  // ticket; 0: none is under way
   uint64_t tickets_ = 0;
   mutable int64_t now_ms_ = 0;  // never goes back, whatever the clock does
-  int64_t writes_off_until_ms_ = 0;
-  int64_t reads_off_until_ms_ = 0;
-  double day_left_ = 0;  // bytes that may be written
-  int64_t day_at_ms_ = 0;
+  Breaker reads_, writes_;
+  int read_faults_ = 0;     // of different records, since one was read
+  std::string read_fault_;  // the last of them
+  std::unordered_map<RecordId, SetAside> set_aside_;
+  std::vector<PathId> forgetting_;  // namespaces; an empty id: all
+  bool forgets_failed_ = false;
+  DayBudget day_;
   std::vector<RecordId> gone_;
   TierStats stats_;
   std::unique_ptr<Transfers> transfers_;  // last: its threads end first

@@ -7,9 +7,12 @@
 
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -111,6 +114,14 @@ class DiskStoreTest : public testing::Test {
       if (bytes[i] != ByteAt(path, end, at)) return false;
     }
     return true;
+  }
+  // Polls until a thread has found that the disk works again.
+  bool Recovers() {
+    for (int i = 0; i < 20'000 && tier_->stats().failing; ++i) {
+      (void)tier_->Poll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return !tier_->stats().failing;
   }
   std::vector<std::string> Files() const {
     std::vector<std::string> files;
@@ -385,9 +396,11 @@ TEST_F(DiskStoreTest, EveryFaultOfTheDiskIsAMissAndPasses) {
       EXPECT_FALSE(Store(tokens, 100)) << call;
       EXPECT_TRUE(tier_->stats().failing);
       EXPECT_EQ(Load(tokens, 0, 499), 0);
+      EXPECT_EQ(Load(kept, 0, 499), std::string_view(call) == "open" ? 0 : 100) << "others read";
       fail("", 0);
+      EXPECT_TRUE(Recovers()) << call;
       EXPECT_TRUE(Store(tokens, 100)) << "it recovers by itself";
-      EXPECT_FALSE(tier_->stats().failing);
+      EXPECT_EQ(Load(kept, 0, 499), 100);
     }
   }
   for (const char* call : {"open", "read"}) {
@@ -406,23 +419,206 @@ TEST_F(DiskStoreTest, EveryFaultOfTheDiskIsAMissAndPasses) {
   }
 }
 
+// After a failure the disk is left alone, and then asked by a thread, not by a request.
 TEST_F(DiskStoreTest, AfterAFailureNothingIsTriedForAWhile) {
-  std::atomic<int64_t> steady = 1000;
   std::atomic<int> calls = 0;
   std::atomic<bool> bad = true;
-  options_.steady_ms = [&] { return steady.load(); };
-  options_.retry_ms = 500;
   options_.fault = [&](const char* call) {
     calls += std::strcmp(call, "open") == 0;
     return bad && std::strcmp(call, "open") == 0 ? EIO : 0;
   };
+  options_.retry_ms = 3'600'000;
   Open();
   EXPECT_FALSE(Store(Tokens(1, 500), 100));
   EXPECT_FALSE(Store(Tokens(1, 500), 100));
   EXPECT_EQ(calls, 1);
-  steady += 500;
+  options_.retry_ms = 0;
+  Open();
+  EXPECT_FALSE(Store(Tokens(1, 500), 100));
+  while (calls < 5) std::this_thread::yield();  // tries, which nobody waits for
+  EXPECT_TRUE(tier_->stats().failing);
   bad = false;
+  EXPECT_TRUE(Recovers());
   EXPECT_TRUE(Store(Tokens(1, 500), 100));
+}
+
+// One record cannot be read: it is set aside, longer each time, and goes in the end. All others are
+// read meanwhile.
+TEST_F(DiskStoreTest, ARecordThatCannotBeReadIsSetAsideAndTheDiskGoesOn) {
+  std::atomic<int64_t> steady = 1000;
+  std::atomic<bool> bad = false;
+  std::atomic<int> reads = 0;
+  options_.steady_ms = [&] { return steady.load(); };
+  options_.retry_ms = 1000;
+  options_.fault = [&](const char* call) {
+    reads += std::strcmp(call, "read") == 0;
+    return bad && std::strcmp(call, "read") == 0 ? EIO : 0;
+  };
+  Open();
+  const auto broken = Tokens(1, 500), fine = Tokens(7777, 500);
+  ASSERT_TRUE(Store(broken, 100));
+  ASSERT_TRUE(Store(fine, 100));
+  const auto fails = [&] {
+    bad = true;
+    EXPECT_EQ(Load(broken, 0, 499), 0);
+    bad = false;
+  };
+  for (int round = 0; round < RecordStore::kSetAsideMax; ++round) {
+    fails();
+    EXPECT_FALSE(tier_->stats().failing) << "the disk goes on";
+    EXPECT_EQ(Load(fine, 0, 499), 100);
+    const int before = reads;
+    steady += (1000 << round) - 1;
+    EXPECT_EQ(Load(broken, 0, 499), 0);
+    EXPECT_EQ(reads, before) << "it is not asked for";
+    steady += 1;
+  }
+  EXPECT_EQ(tier_->stats().records, 2u);
+  fails();
+  EXPECT_EQ(tier_->stats().records, 1u);
+  EXPECT_EQ(Load(fine, 0, 499), 100);
+  EXPECT_TRUE(Store(broken, 100));
+  EXPECT_EQ(Load(broken, 0, 499), 100);
+}
+
+// No record can be read: then it is the disk, and it is left alone until one can.
+TEST_F(DiskStoreTest, WhenManyRecordsCannotBeReadTheDiskIsLeftAlone) {
+  std::atomic<bool> bad = false;
+  std::atomic<int> reads = 0;
+  options_.fault = [&](const char* call) {
+    reads += std::strcmp(call, "read") == 0;
+    return bad && std::strcmp(call, "read") == 0 ? EIO : 0;
+  };
+  options_.retry_ms = 50;
+  Open();
+  for (uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(Store(Tokens(1000 * i, 500), 100));
+  bad = true;
+  for (uint64_t i = 0; i < 10; ++i) EXPECT_EQ(Load(Tokens(1000 * i, 500), 0, 499), 0);
+  EXPECT_TRUE(tier_->stats().failing);
+  EXPECT_EQ(tier_->stats().fetches_failed, uint64_t{RecordStore::kReadFaultsMax});
+  EXPECT_EQ(tier_->stats().records, 10u);
+  EXPECT_TRUE(Store(Tokens(99'999, 500), 100)) << "writing is another matter";
+  bad = false;
+  EXPECT_TRUE(Recovers());
+  EXPECT_EQ(Load(Tokens(9000, 500), 0, 499), 100);
+}
+
+// A call on the disk does not return. Who waits for it is told in time, and nobody waits after
+// that; when it returns, all goes on.
+class HungDiskTest : public DiskStoreTest {
+ protected:
+  HungDiskTest() {
+    options_.steady_ms = [this] { return steady_.load(); };
+    options_.timeout_ms = 1000;
+    options_.reader_count = 2;
+    options_.fault = [this](const char* call) {
+      std::unique_lock lock(mutex_);
+      while (hangs_ == call) {
+        ++hung_;
+        changed_.notify_all();
+        changed_.wait(lock);
+      }
+      return 0;
+    };
+  }
+  ~HungDiskTest() override { Hang(""); }
+  void Hang(const std::string& call) {
+    std::lock_guard lock(mutex_);
+    hangs_ = call;
+    hung_ = 0;
+    changed_.notify_all();
+  }
+  void AwaitHung() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return hung_ > 0; });
+  }
+
+  std::atomic<int64_t> steady_ = 1000;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string hangs_;
+  int hung_ = 0;
+};
+
+TEST_F(HungDiskTest, AReadThatHangsIsAMissInTimeAndTheNextOnesAtOnce) {
+  Open();
+  const auto tokens = Tokens(1, 500), other = Tokens(7777, 500);
+  ASSERT_TRUE(Store(tokens, 100));
+  ASSERT_TRUE(Store(other, 100));
+  Hang("read");
+  const auto plan = tier_->Find(Path(tokens), 0, 499);
+  ASSERT_NE(tier_->Fetch(*plan, {kBlock, kState}), 0u);
+  AwaitHung();
+  EXPECT_TRUE(tier_->Poll().fetched.empty());
+  steady_ += 500;
+  const RecordStore::News news = tier_->Poll();
+  ASSERT_EQ(news.fetched.size(), 1u);
+  EXPECT_FALSE(news.fetched[0].status.ok());
+  EXPECT_FALSE(tier_->stats().failing) << "it is slow";
+  steady_ += 500;
+  EXPECT_TRUE(tier_->Poll().fetched.empty()) << "once";
+  EXPECT_TRUE(tier_->stats().failing) << "it hangs";
+  EXPECT_EQ(Load(other, 0, 499), 0) << "nobody waits";
+  EXPECT_EQ(tier_->stats().fetches_failed, 1u);
+  Hang("");
+  EXPECT_TRUE(Recovers());
+  EXPECT_EQ(Load(other, 0, 499), 100);
+  EXPECT_EQ(Load(tokens, 0, 499), 100);
+}
+
+TEST_F(HungDiskTest, AWriteThatHangsLetsGoOfItsStateAndReadsGoOn) {
+  for (const char* call : {"open", "write", "fdatasync", "rename", "fsync"}) {
+    fs::remove_all(options_.path);
+    Open();
+    const auto kept = Tokens(1, 500), tokens = Tokens(7777, 500);
+    ASSERT_TRUE(Store(kept, 100));
+    Hang(call);
+    const auto draft = tier_->BeginStore(Path(tokens), {100, {kBlock, kState}, {}});
+    ASSERT_TRUE(draft);
+    for (const RecordLayout::Part& part : draft->layout.parts()) {
+      tier_->AddPart(std::vector<std::byte>(part.bytes));
+    }
+    AwaitHung();
+    steady_ += 3999;
+    EXPECT_FALSE(tier_->Poll().store_ended);
+    steady_ += 1;
+    const RecordStore::News news = tier_->Poll();
+    EXPECT_TRUE(news.store_ended && !news.stored) << call;
+    EXPECT_TRUE(tier_->settled());
+    EXPECT_FALSE(tier_->MayStore());
+    if (std::string_view(call) != "open") {
+      EXPECT_EQ(Load(kept, 0, 499), 100) << call;
+    }
+    Hang("");
+    EXPECT_TRUE(Recovers()) << call;
+    EXPECT_EQ(Load(tokens, 0, 499), 0) << "what came too late is removed";
+    EXPECT_TRUE(Store(tokens, 100));
+    tier_.reset();
+    EXPECT_EQ(Files().size(), 2u) << call;
+  }
+}
+
+// What was not written does not count.
+TEST_F(DiskStoreTest, ADayIsNotSpentOnWhatWasNotWritten) {
+  options_.steady_ms = [] { return 1000; };
+  options_.bytes_day_max = 8 * (4096 + 512);
+  std::atomic<bool> bad = false;
+  options_.fault = [&](const char* call) {
+    return bad && std::strcmp(call, "open") == 0 ? ENOSPC : 0;
+  };
+  Open();
+  for (uint64_t i = 0; i < 100; ++i) {
+    const auto tokens = Tokens(1000 * i, 500);
+    ASSERT_TRUE(tier_->BeginStore(Path(tokens), {100, {kBlock, kState}, {}})) << i;
+    tier_->AbortStore();
+  }
+  bad = true;
+  EXPECT_FALSE(Store(Tokens(1, 500), 100));
+  bad = false;
+  ASSERT_TRUE(Recovers());
+  int stored = 0;
+  for (uint64_t i = 0; i < 20; ++i) stored += Store(Tokens(1000 * i, 500), 100);
+  EXPECT_GE(stored, 7);
 }
 
 TEST_F(DiskStoreTest, ClocksMayJump) {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -144,6 +145,48 @@ TEST_P(RecordTest, ADraftThatEndsLeavesNothing) {
     ASSERT_TRUE(draft->Append(part).ok());
   }
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path_), {}), 1) << "the lock alone";
+}
+
+// Every byte is on the disk before the file has its name, and the name is when it is said to be.
+TEST_P(RecordTest, IsSyncedAfterItsLastByteAndBeforeItHasItsName) {
+  std::string calls;
+  folder_->fault = [&](const char* call) {
+    if (calls.empty() || calls.substr(calls.rfind(' ') + 1) != call)
+      calls += " " + std::string(call);
+    return 0;
+  };
+  struct stat synced = {};
+  folder_->fdatasync = [&](int fd) {
+    calls += " (file)";
+    return ::fstat(fd, &synced);
+  };
+  folder_->fsync = [&](int fd) {
+    EXPECT_EQ(fd, folder_->fd());
+    calls += " (folder)";
+    return 0;
+  };
+  const RecordFacts facts = SomeFacts(1, 600, 300);
+  Write("0123456789abcdef", facts, 1);
+  EXPECT_EQ(calls, " open write fdatasync (file) rename fsync (folder)");
+  EXPECT_EQ(static_cast<size_t>(synced.st_size), Bytes("0123456789abcdef").size());
+  // What a disk says that fails is heard.
+  for (const bool folder : {false, true}) {
+    folder_->fdatasync = [&](int) { return folder ? 0 : (errno = EIO, -1); };
+    folder_->fsync = [&](int) { return folder ? (errno = EIO, -1) : 0; };
+    auto draft = RecordDraft::Create(*folder_, key_, "fedcba9876543210", facts, false);
+    ASSERT_TRUE(draft.ok());
+    const RecordLayout layout(facts);
+    for (size_t i = 0; i < layout.parts().size(); ++i) {
+      auto part = PartOf(1, i, layout.parts()[i].bytes);
+      ASSERT_TRUE(draft->Append(part).ok());
+    }
+    EXPECT_FALSE(draft->Commit().ok());
+    EXPECT_FALSE(std::filesystem::exists(FileOf("fedcba9876543210")));
+    EXPECT_FALSE(TryToWrite(*folder_, 1000).ok());
+  }
+  folder_->fdatasync = ::fdatasync;
+  folder_->fsync = ::fsync;
+  EXPECT_TRUE(TryToWrite(*folder_, 1000).ok());
 }
 
 TEST_P(RecordTest, NothingButTheRecordItselfIsAccepted) {
@@ -353,7 +396,7 @@ TEST_F(ForgedRecord, PartsThatUnpackToSomethingElseAreRefused) {
   longer.push_back({});
   EXPECT_FALSE(with(longer).ok());
   // A few bytes that claim to be many: nothing is allocated for them.
-  facts_.block_bytes = uint64_t{1} << 35;
+  facts_.block_bytes = kBlockBytesMax;
   list_.assign(RecordLayout(facts_).parts().size(), {4, 20});
   parts_.assign(list_.size(), std::vector<std::byte>(20));
   EXPECT_FALSE(Verify(list_, parts_).ok());
@@ -388,6 +431,12 @@ TEST(Record, FactsThatCannotBeAreRefused) {
   EXPECT_FALSE(forge(12, uint32_t(-1), 4).ok()) << "block count";
   EXPECT_FALSE(forge(16, uint64_t(-1), 8).ok()) << "bytes of a block";
   EXPECT_FALSE(forge(16, 0, 8).ok()) << "blocks of nothing";
+  // A file of holes is as long as it says, and whoever reads it takes memory for a part.
+  EXPECT_TRUE(forge(16, kBlockBytesMax, 8).ok());
+  for (const uint64_t bytes :
+       {uint64_t{kBlockBytesMax} + 1, uint64_t{3} << 30, uint64_t{60} << 30}) {
+    EXPECT_EQ(forge(16, bytes, 8).code(), StatusCode::kDataLoss) << bytes;
+  }
   EXPECT_FALSE(forge(24, uint64_t(-1), 8).ok()) << "bytes of a snapshot";
   EXPECT_FALSE(forge(44, uint32_t(-1), 4).ok()) << "marks";
   EXPECT_FALSE(forge(44, 1, 4).ok()) << "marks that are not there";

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
 
 namespace reprise {
 namespace {
@@ -22,10 +21,22 @@ int64_t ThreadNs() {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
+int64_t SteadyMs() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+constexpr int64_t kTryPauseMaxMs = 60'000;
+constexpr size_t kLooksAtOnce = 64;
+constexpr size_t kLookTokensAtOnce = size_t{1} << 18;  // of those behind the first
+// That wait to be written: when a record was used is not worth more.
+constexpr size_t kTouchesMax = 10'000;
+
 }  // namespace
 
-Transfers::Transfers(RecordHome& home, int reader_count, std::function<void()> notify)
-    : home_(home), notify_(std::move(notify)) {
+Transfers::Transfers(RecordHome& home, int reader_count, std::function<void()> notify,
+                     std::function<int64_t()> now_ms)
+    : home_(home), notify_(std::move(notify)), now_ms_(now_ms ? std::move(now_ms) : SteadyMs) {
   threads_.emplace_back([this] { WriteLoop(); });
   if (home.shared()) threads_.emplace_back([this] { LookLoop(); });
   for (int i = 0; i < reader_count; ++i) threads_.emplace_back([this] { ReadLoop(); });
@@ -62,6 +73,10 @@ void Transfers::Remove(std::string name) {
   Push({.verb = WriteOp::Verb::kRemove, .name = std::move(name)});
 }
 void Transfers::Touch(std::string name) {
+  {
+    std::lock_guard lock(mutex_);
+    if (writes_.size() >= kTouchesMax) return;
+  }
   Push({.verb = WriteOp::Verb::kTouch, .name = std::move(name)});
 }
 
@@ -85,6 +100,70 @@ void Transfers::Read(ReadJob job) {
   read_work_.notify_one();
 }
 
+void Transfers::Ask(Try* one, int64_t pause_ms) {
+  one->wanted = true;
+  one->pause_ms = pause_ms;
+  one->due = std::chrono::steady_clock::now() + std::chrono::milliseconds(pause_ms);
+}
+
+void Transfers::TryReads(std::vector<std::string> names, int64_t pause_ms) {
+  {
+    std::lock_guard lock(mutex_);
+    read_try_.names = std::move(names);
+    Ask(&read_try_, pause_ms);
+  }
+  read_work_.notify_all();
+}
+
+void Transfers::TryWrites(size_t bytes, int64_t pause_ms) {
+  {
+    std::lock_guard lock(mutex_);
+    write_try_.bytes = bytes;
+    Ask(&write_try_, pause_ms);
+  }
+  write_work_.notify_all();
+}
+
+// REQUIRES: it is due.
+void Transfers::RunTry(Try* one, bool* done, std::unique_lock<std::mutex>* lock) {
+  one->running = true;
+  const std::vector<std::string> names = one->names;
+  const size_t bytes = one->bytes;
+  lock->unlock();
+  Status status;
+  if (one == &write_try_) status = home_.TryWrite(bytes);
+  for (const std::string& name : names) {
+    status = home_.TryRead(name);
+    if (status.ok()) break;
+  }
+  lock->lock();
+  one->running = false;
+  if (!status.ok()) {
+    const int64_t most = std::max(one->pause_ms, kTryPauseMaxMs);
+    Ask(one, std::clamp<int64_t>(one->pause_ms * 2, 1, most));
+    return read_work_.notify_all();  // others wait longer than that
+  }
+  one->wanted = false;
+  *done = true;
+  lock->unlock();
+  notify_();
+  lock->lock();
+}
+
+// Until there is work, or a try is due.
+template <typename Ready>
+void Transfers::Wait(std::condition_variable* work, std::unique_lock<std::mutex>* lock,
+                     const Try& also, const Ready& ready) {
+  const auto any = [&] { return ready() || also.IsDue(); };
+  while (!any()) {
+    if (also.wanted && !also.running) {
+      work->wait_until(*lock, also.due);
+    } else {
+      work->wait(*lock);
+    }
+  }
+}
+
 size_t Transfers::queued_bytes() const {
   std::lock_guard lock(mutex_);
   return queued_bytes_;
@@ -105,6 +184,16 @@ std::vector<Transfers::LookDone> Transfers::TakeLooks() {
   return std::exchange(looks_done_, {});
 }
 
+std::vector<Transfers::ForgetDone> Transfers::TakeForgets() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(forgets_done_, {});
+}
+
+Transfers::TriesDone Transfers::TakeTries() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(tries_done_, {});
+}
+
 // Nobody waits for what is written, but somebody does for what is computed: where both want a core,
 // the writer gets about a quarter of it, which is enough for a disk.
 void Transfers::StepBack() {
@@ -120,14 +209,22 @@ void Transfers::WriteLoop() {
   std::optional<Writing> writing;
   std::unique_lock lock(mutex_);
   for (;;) {
-    write_work_.wait(lock, [this] { return stop_ || !writes_.empty(); });
-    if (writes_.empty()) return;
+    Wait(&write_work_, &lock, write_try_, [this] { return stop_ || !writes_.empty(); });
+    if (stop_ && writes_.empty()) return;
+    if (writes_.empty()) {
+      writes_since_ms_ = now_ms_();
+      RunTry(&write_try_, &tries_done_.writes, &lock);
+      writes_since_ms_ = 0;
+      continue;
+    }
     WriteOp op = std::move(writes_.front());
     writes_.pop_front();
     const bool removes = op.verb == WriteOp::Verb::kRemove || op.verb == WriteOp::Verb::kForget;
     const bool skip = stop_ && !removes;
     lock.unlock();
+    writes_since_ms_ = now_ms_();
     if (!skip) Carry(op, &writing);
+    writes_since_ms_ = 0;
     const size_t bytes = op.part.bytes.size();
     op.part = {};
     writer_ns_ = ThreadNs();
@@ -173,41 +270,60 @@ void Transfers::Carry(WriteOp& op, std::optional<Writing>* writing) {
       home_.Touch(op.name);
       return;
     case WriteOp::Verb::kForget:
-      if (const Status status = home_.Forget(op.space); !status.ok()) {
-        Log(LogLevel::kWarning, "state in " + home_.where() +
-                                    " could not be removed as asked for: " + status.message());
-      }
-      return;
+      return ForgetSome(op);
   }
 }
 
+// What is left of it comes behind the other writes that wait.
+void Transfers::ForgetSome(WriteOp& op) {
+  Status status = home_.Forget(op.space, &op.cursor);
+  {
+    std::lock_guard lock(mutex_);
+    if (status.ok() && !op.cursor.empty()) return writes_.push_back(std::move(op));
+    forgets_done_.push_back({op.space, std::move(status)});
+  }
+  notify_();
+}
+
+// All that wait are asked at once: a burst takes about as long as one question does.
 void Transfers::LookLoop() {
   std::unique_lock lock(mutex_);
   for (;;) {
     look_work_.wait(lock, [this] { return stop_ || !looks_.empty(); });
     if (stop_) return;
-    const LookJob job = std::move(looks_.front());
-    looks_.pop_front();
-    LookDone done;
-    done.ticket = job.ticket;
-    do {
-      const std::chrono::milliseconds pause(job.tokens.empty() ? job.again_ms : 0);
-      if (look_work_.wait_for(lock, pause, [this] { return stop_; })) return;
-      lock.unlock();
-      if (job.tokens.empty()) {
-        done.status = home_.Probe();
-      } else if (auto seen = home_.Look(PromptPath(job.root, job.tokens)); seen.ok()) {
-        done.seen = std::move(*seen);
-      } else {
-        done.status = seen.status();
-      }
-      lock.lock();
-    } while (job.tokens.empty() && !done.status.ok());
-    looks_done_.push_back(std::move(done));
-    lock.unlock();
-    notify_();
-    lock.lock();
+    std::vector<LookJob> jobs;
+    size_t tokens = 0;
+    while (!looks_.empty() && jobs.size() < kLooksAtOnce) {
+      tokens += looks_.front().tokens.size();
+      if (!jobs.empty() && tokens > kLookTokensAtOnce) break;
+      jobs.push_back(std::move(looks_.front()));
+      looks_.pop_front();
+    }
+    Carry(std::move(jobs), &lock);
   }
+}
+
+void Transfers::Carry(std::vector<LookJob> jobs, std::unique_lock<std::mutex>* lock) {
+  lock->unlock();
+  looks_since_ms_ = now_ms_();
+  std::vector<LookDone> done(jobs.size());
+  std::vector<const PromptPath*> paths;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    done[i].ticket = jobs[i].ticket;
+    done[i].tokens = std::move(jobs[i].tokens);
+    paths.push_back(&done[i].path.emplace(jobs[i].root, done[i].tokens));
+  }
+  auto seen = home_.Look(paths);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    done[i].status = seen.status();
+    if (seen.ok()) done[i].seen = std::move((*seen)[i]);
+  }
+  looks_since_ms_ = 0;
+  lock->lock();
+  for (LookDone& one : done) looks_done_.push_back(std::move(one));
+  lock->unlock();
+  notify_();
+  lock->lock();
 }
 
 Transfers::Split* Transfers::FindSplit() {
@@ -219,8 +335,13 @@ Transfers::Split* Transfers::FindSplit() {
 void Transfers::ReadLoop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    read_work_.wait(lock, [this] { return stop_ || !reads_.empty() || FindSplit() != nullptr; });
+    Wait(&read_work_, &lock, read_try_,
+         [this] { return stop_ || !reads_.empty() || FindSplit() != nullptr; });
     if (stop_) return;
+    if (read_try_.IsDue()) {
+      RunTry(&read_try_, &tries_done_.reads, &lock);
+      continue;
+    }
     // Who waits for a record of his own comes before pieces of another's.
     if (reads_.empty()) {
       Help(FindSplit(), nullptr, &lock);
@@ -240,6 +361,7 @@ void Transfers::ReadLoop() {
 
 Transfers::ReadDone Transfers::Carry(const ReadJob& job) {
   const auto begin = std::chrono::steady_clock::now();
+  job.progress->begun = true;
   ReadDone done;
   done.ticket = job.ticket;
   auto buffer = Buffer::Allocate(job.bytes());
@@ -308,6 +430,7 @@ Status ReadParts(RecordSource& source, const Transfers::ReadJob& job,
     if (part.block_count == 0) {
       const size_t at = job.block_count * job.block_bytes + part.state_offset;
       REPRISE_TRY(source.ReadPart(i, out.subspan(at, part.bytes)));
+      ++job.progress->parts;
       continue;
     }
     const uint32_t from = std::max(part.first_block, step.first_block);
@@ -316,10 +439,12 @@ Status ReadParts(RecordSource& source, const Transfers::ReadJob& job,
         out.subspan((from - job.first_block) * job.block_bytes, (upto - from) * job.block_bytes);
     if (to.size() == part.bytes) {
       REPRISE_TRY(source.ReadPart(i, to));
+      ++job.progress->parts;
       continue;
     }
     scratch.resize(part.bytes);
     REPRISE_TRY(source.ReadPart(i, scratch));
+    ++job.progress->parts;
     std::memcpy(to.data(), scratch.data() + (from - part.first_block) * job.block_bytes, to.size());
   }
   return OkStatus();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -53,6 +54,11 @@ class Transfers {
     uint32_t block_count = 0;
     bool state = false;
   };
+  // How far a read has come; the one who waits for it may look at any time.
+  struct ReadProgress {
+    std::atomic<bool> begun = false;
+    std::atomic<uint64_t> parts = 0;
+  };
   // Blocks [first_block, first_block + block_count) and a snapshot (if state_bytes > 0), from
   // several records.
   struct ReadJob {
@@ -62,6 +68,7 @@ class Transfers {
     uint32_t block_count = 0;
     size_t block_bytes = 0;
     size_t state_bytes = 0;
+    std::shared_ptr<ReadProgress> progress = std::make_shared<ReadProgress>();
     size_t bytes() const { return block_count * block_bytes + state_bytes; }
   };
   struct ReadDone {
@@ -76,22 +83,32 @@ class Transfers {
     Status status;
     uint64_t bytes = 0;  // RecordSink::bytes
   };
-  // What there is along a path. Empty tokens: whether the home works, asked every so many
-  // milliseconds until it does.
+  // What there is along a path.
   struct LookJob {
     uint64_t ticket = 0;
     PathId root;
     std::vector<TokenId> tokens;
-    int64_t again_ms = 0;
   };
   struct LookDone {
     uint64_t ticket = 0;
     Status status;
     std::vector<RecordHome::Seen> seen;
+    std::vector<TokenId> tokens;  // as they were given; those of the path
+    std::optional<PromptPath> path;
+  };
+  struct ForgetDone {
+    PathId space;
+    Status status;
+  };
+  // Directions that were found to work.
+  struct TriesDone {
+    bool reads = false;
+    bool writes = false;
   };
 
-  // The home must outlive it.
-  Transfers(RecordHome& home, int reader_count, std::function<void()> notify);
+  // The home must outlive it. `now_ms`: what since_ms() means; null: a steady clock.
+  Transfers(RecordHome& home, int reader_count, std::function<void()> notify,
+            std::function<int64_t()> now_ms = nullptr);
   ~Transfers();  // an unfinished record is dropped
 
   void Read(ReadJob job);
@@ -102,13 +119,22 @@ class Transfers {
   void AbortWrite();  // no WriteDone follows
   void Remove(std::string name);
   void Touch(std::string name);
-  void Forget(const PathId& space);  // RecordHome::Forget
+  void Forget(const PathId& space);  // RecordHome::Forget, a slice at a time, between other writes
+  // Asks the home whether it reads (one of these records) or writes (so many bytes), after a pause
+  // and then again and again, less and less often, until it does.
+  void TryReads(std::vector<std::string> names, int64_t pause_ms);
+  void TryWrites(size_t bytes, int64_t pause_ms);
 
   size_t queued_bytes() const;                      // of parts
   int64_t writer_ns() const { return writer_ns_; }  // processor time of the thread that writes
   std::vector<ReadDone> TakeReads();
   std::vector<WriteDone> TakeWrites();
   std::vector<LookDone> TakeLooks();
+  std::vector<ForgetDone> TakeForgets();
+  TriesDone TakeTries();
+  // Since when the thread that writes, or the one that looks, is at what it does now; 0: it is not.
+  int64_t writes_since_ms() const { return writes_since_ms_; }
+  int64_t looks_since_ms() const { return looks_since_ms_; }
 
  private:
   struct WriteOp {
@@ -117,6 +143,18 @@ class Transfers {
     RecordFacts facts = {};
     PartBytes part = {};
     PathId space = {};
+    std::string cursor = {};
+  };
+  using Instant = std::chrono::steady_clock::time_point;
+  // A question whether the home works.
+  struct Try {
+    bool wanted = false;
+    bool running = false;
+    std::vector<std::string> names;
+    size_t bytes = 0;
+    int64_t pause_ms = 0;
+    Instant due;
+    bool IsDue() const { return wanted && !running && std::chrono::steady_clock::now() >= due; }
   };
   // What the writer has in hand.
   struct Writing {
@@ -126,6 +164,13 @@ class Transfers {
   };
 
   void Push(WriteOp op);
+  static void Ask(Try* one, int64_t pause_ms);
+  void RunTry(Try* one, bool* done, std::unique_lock<std::mutex>* lock);
+  template <typename Ready>
+  static void Wait(std::condition_variable* work, std::unique_lock<std::mutex>* lock,
+                   const Try& also, const Ready& ready);
+  void Carry(std::vector<LookJob> jobs, std::unique_lock<std::mutex>* lock);
+  void ForgetSome(WriteOp& op);
   static void StepBack();
   void WriteLoop();
   void ReadLoop();
@@ -152,6 +197,7 @@ class Transfers {
 
   RecordHome& home_;
   const std::function<void()> notify_;
+  const std::function<int64_t()> now_ms_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable write_work_;
@@ -166,7 +212,12 @@ class Transfers {
   std::vector<ReadDone> reads_done_;
   std::vector<WriteDone> writes_done_;
   std::vector<LookDone> looks_done_;
+  std::vector<ForgetDone> forgets_done_;
+  Try read_try_, write_try_;
+  TriesDone tries_done_;
   bool stop_ = false;
+  std::atomic<int64_t> writes_since_ms_ = 0;
+  std::atomic<int64_t> looks_since_ms_ = 0;
   std::atomic<int64_t> writer_ns_ = 0;
   std::vector<std::thread> threads_;
 };

@@ -280,6 +280,9 @@ class Restart(BesideCold):
         self.start(program=program)
         self.disk.chmod(0)
         try:
+            more = messages + [user("And then?")]
+            self.assertEqual(said(ask(self.server, more)), said(ask(self.cold, more, cache_salt=self.id())))
+            self.wait_until_failing()
             self.assert_serving_goes_on_without_the_disk(messages)
         finally:
             self.disk.chmod(0o700)

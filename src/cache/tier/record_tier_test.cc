@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "cache/tier/tier_test_machine.h"
+#include "device/disguised_memory.h"
 
 namespace reprise {
 namespace {
@@ -337,6 +338,64 @@ TEST(RecordTier, WhatWritingTakesIsPaidOffBeforeMoreGoesDown) {
     for (int i = 0; i < 100 && stores() == 0; ++i) steps(1);
     EXPECT_GT(stores(), 0u);
   }
+}
+
+// Wishes to store that nobody has time for do not pile up.
+TEST(RecordTier, SoManyWishesWaitAndNoMore) {
+  constexpr uint64_t kWishesMax = 256;
+  Machine machine(SpecOf(true, false, false));
+  machine.options.budget_bytes = 64 << 20;
+  machine.Begin();
+  for (uint64_t i = 0; i < 2 * kWishesMax; ++i) machine.Run(Tokens(i, 70));
+  EXPECT_EQ(machine.cache->stats().spills, 0u);
+  machine.Rest();
+  EXPECT_GT(machine.cache->stats().spills, 0u);
+  EXPECT_LE(machine.cache->stats().spills, kWishesMax);
+}
+
+// Counts what goes into it.
+class CountingMemory : public DisguisedMemory {
+ public:
+  void Upload(DevicePtr<std::byte> to, const void* from, size_t bytes) override {
+    uploaded += bytes;
+    DisguisedMemory::Upload(to, from, bytes);
+  }
+
+  size_t uploaded = 0;
+};
+
+// What comes up is copied a piece a step: no request waits for all of a large state of another.
+TEST(RecordTier, AStepCopiesInSoMuchAndNoMore) {
+  StateSpec spec = SpecOf(true, false, false);
+  for (int layer = 1; layer < 160; ++layer) {
+    spec.layers.push_back({layer, StateKind::kFullKv, 0, spec.layers[0].tensors});
+  }
+  const size_t block = 160 * kBlockTokens * 16 * sizeof(float);
+  Machine machine(spec);
+  CountingMemory memory;
+  machine.device = &memory;
+  machine.options.budget_bytes = 64 << 20;
+  machine.Begin();
+  const auto prompt = Tokens(1, 1920);  // 30 blocks of 640 KiB
+  machine.Run(prompt);
+  machine.Rest();
+  machine.Begin();
+  CacheRequest request;
+  request.key = &machine.key;
+  const auto next = Join(prompt, {1, 2, 3});
+  request.tokens = next;
+  machine.cache->SetTime(1);
+  Lease lease = machine.cache->Acquire(request);
+  ASSERT_TRUE(machine.cache->Start(lease).pending());
+  size_t most = 0, all = 0;
+  while (machine.cache->FindAwaited(lease)) {
+    memory.uploaded = 0;
+    machine.Step();
+    most = std::max(most, memory.uploaded);
+    all += memory.uploaded;
+  }
+  EXPECT_GE(all, 30 * block);
+  EXPECT_LE(most, (size_t{16} << 20) + block);
 }
 
 // Many requests on few stems, little memory, a small folder, a disk that fails now and then, and

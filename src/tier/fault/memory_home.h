@@ -38,7 +38,7 @@ class MemoryServer {
 class MemoryHome : public RecordHome {
  public:
   // Asked before every call with its name ("look", "open", "read", "create", "write", "commit",
-  // "remove", "forget", "probe") and the record's; may wait, and fail it.
+  // "remove", "forget", "try read", "try write") and the record's; may wait, and fail it.
   using Fault = std::function<Status(const std::string& call, const std::string& record)>;
 
   explicit MemoryHome(std::shared_ptr<MemoryServer> server, Fault fault = nullptr,
@@ -59,19 +59,23 @@ class MemoryHome : public RecordHome {
     return all;
   }
 
-  Result<std::vector<Seen>> Look(const PromptPath& path) override {
-    REPRISE_TRY(FaultOf("look", ""));
+  Result<std::vector<std::vector<Seen>>> Look(std::span<const PromptPath* const> paths) override {
+    REPRISE_TRY(FaultOf("look", std::to_string(paths.size())));
     std::lock_guard lock(server_->mutex);
-    std::vector<Seen> seen;
-    for (const auto& [id, name] : server_->names) {
-      const RecordFacts& facts = server_->records.at(name).facts;
-      if (facts.path != id || facts.end > path.size() || path.At(facts.end) != id) continue;
-      seen.push_back({name, facts});
+    std::vector<std::vector<Seen>> all;
+    for (const PromptPath* path : paths) {
+      std::vector<Seen>& seen = all.emplace_back();
+      for (const auto& [id, name] : server_->names) {
+        const RecordFacts& facts = server_->records.at(name).facts;
+        const bool on_it = facts.path == id && facts.end <= path->size();
+        if (on_it && path->At(facts.end) == id) seen.push_back({name, facts});
+      }
     }
-    return seen;
+    return all;
   }
 
-  Status Probe() override { return FaultOf("probe", ""); }
+  Status TryRead(const std::string& name) override { return FaultOf("try read", name); }
+  Status TryWrite(size_t) override { return FaultOf("try write", ""); }
 
   std::string NameFor(const RecordFacts&) override {
     std::lock_guard lock(server_->mutex);
@@ -100,8 +104,10 @@ class MemoryHome : public RecordHome {
   }
   void Touch(const std::string&) override {}
 
-  Status Forget(const PathId& space) override {
-    REPRISE_TRY(FaultOf("forget", ""));
+  // The second slice has nothing more.
+  Status Forget(const PathId& space, std::string* cursor) override {
+    REPRISE_TRY(FaultOf("forget", *cursor));
+    *cursor = cursor->empty() ? "more" : "";
     std::lock_guard lock(server_->mutex);
     std::erase_if(server_->records, [&](const auto& one) {
       return space.empty() || one.second.facts.space == space;

@@ -3,7 +3,11 @@
 // their records only rename, and takes bounded work for what they lose.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -53,6 +57,18 @@ class SharedStoreTest : public testing::Test {
       if (!news.looked.empty()) return news;
       std::this_thread::yield();
     }
+  }
+  // The ticket of a read that has ended well.
+  uint64_t Fetch(RecordStore& store, const std::vector<TokenId>& tokens) {
+    const PromptPath path(root_, tokens);
+    const auto plan = store.Find(path, 0, path.size());
+    const uint64_t ticket = plan ? store.Fetch(*plan, {kBlock, kState}) : 0;
+    while (ticket != 0) {
+      const RecordStore::News news = store.Poll();
+      if (!news.fetched.empty()) return news.fetched[0].status.ok() ? ticket : 0;
+      std::this_thread::yield();
+    }
+    return 0;
   }
   int32_t Deepest(RecordStore& store, const std::vector<TokenId>& tokens) {
     const PromptPath path(root_, tokens);
@@ -142,6 +158,168 @@ TEST_F(SharedStoreTest, AResetIsSeenAtOnceAndTakesBoundedWorkAPoll) {
     EXPECT_LE(store->catalog().steps() - steps, 4 * RecordStore::kDropsPerPoll);
   }
   EXPECT_EQ(store->stats().records, 0u);
+}
+
+// What is wrong with one direction leaves the other alone, is tried as it failed, and takes one
+// line in the log for each change.
+TEST_F(SharedStoreTest, AWriteFaultLeavesReadsAlone) {
+  std::atomic<bool> full = false;
+  std::atomic<int> tries = 0;
+  limits_.retry_ms = 1;
+  const auto store = Open([&](const std::string& call, const std::string&) {
+    const bool writes = call == "write" || call == "try write";
+    tries += call == "try write";
+    return full && writes ? Internal("Redis says: OOM") : OkStatus();
+  });
+  const auto system = Tokens(1, 128);
+  ASSERT_TRUE(Store(*store, system, 128));
+  full = true;
+  EXPECT_FALSE(Store(*store, Tokens(1000, 128), 128));
+  EXPECT_TRUE(store->stats().failing);
+  EXPECT_FALSE(store->MayStore());
+  EXPECT_TRUE(server_->unfinished.empty());
+  for (int i = 0; i < 100; ++i) {
+    (void)Look(*store, system);
+    EXPECT_EQ(Deepest(*store, system), 128);
+    EXPECT_NE(Fetch(*store, system), 0u);
+  }
+  EXPECT_EQ(store->stats().looks_failed, 0u);
+  EXPECT_EQ(store->stats().fetches, 100u);
+  EXPECT_EQ(store->stats().stores_failed, 1u) << "nothing is written while it is known to fail";
+  while (tries < 5) std::this_thread::yield();
+  EXPECT_EQ(store->write_changes(), 1u) << "one line in the log";
+  full = false;
+  while (!store->MayStore()) (void)store->Poll();
+  EXPECT_EQ(store->write_changes(), 2u);
+  EXPECT_EQ(store->read_changes(), 0u);
+  EXPECT_TRUE(Store(*store, Tokens(1000, 128), 128));
+}
+
+TEST_F(SharedStoreTest, AReadFaultLeavesWritesAlone) {
+  std::atomic<bool> bad = true;
+  const auto store = Open([&](const std::string& call, const std::string&) {
+    return bad && (call == "look" || call == "try read") ? Internal("no route") : OkStatus();
+  });
+  limits_.retry_ms = 1;
+  (void)Look(*store, Tokens(1, 128));
+  EXPECT_EQ(store->Look(root_, Tokens(1, 128)), 0u) << "nobody waits for it";
+  EXPECT_TRUE(Store(*store, Tokens(1, 128), 128));
+  EXPECT_EQ(store->read_changes(), 1u);
+}
+
+// The home answers slowly: who waits in a queue is answered in time, and the home is not failing.
+TEST_F(SharedStoreTest, AQueueIsNoFailure) {
+  std::atomic<int64_t> steady = 1000;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int may = 0;
+  std::vector<std::string> asked;
+  limits_.steady_ms = [&] { return steady.load(); };
+  limits_.timeout_ms = 1000;
+  const auto store = Open([&](const std::string& call, const std::string& size) {
+    std::unique_lock lock(mutex);
+    if (call != "look") return OkStatus();
+    asked.push_back(size);
+    changed.notify_all();
+    changed.wait(lock, [&] { return may > 0; });
+    --may;
+    return OkStatus();
+  });
+  const auto answer = [&](int count) {
+    std::lock_guard lock(mutex);
+    may = count;
+    changed.notify_all();
+  };
+  ASSERT_NE(store->Look(root_, Tokens(0, 200)), 0u);
+  {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return asked.size() == 1; });
+  }
+  for (uint64_t i = 1; i < 64; ++i) ASSERT_NE(store->Look(root_, Tokens(i, 200)), 0u);
+  EXPECT_EQ(store->Look(root_, Tokens(99, 200)), 0u) << "there is a bound";
+  steady += 500;
+  EXPECT_EQ(store->Poll().looked.size(), 64u) << "each in time";
+  EXPECT_FALSE(store->stats().failing);
+  answer(2);
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return asked.size() == 2 && may == 0; });
+  EXPECT_EQ(asked[1], "63") << "all that waited, at once";
+  lock.unlock();
+  for (int i = 0; i < 64; ++i) (void)store->Poll();
+  EXPECT_FALSE(store->stats().failing);
+  EXPECT_EQ(store->read_changes(), 0u);
+  answer(1000);
+}
+
+// A line that gives every load a share: each takes longer than it would alone, and none is a
+// failure as long as something comes.
+TEST_F(SharedStoreTest, LoadsThatShareALineAreSlowAndNoFailure) {
+  std::atomic<int64_t> steady = 1000;
+  limits_.steady_ms = [&] { return steady.load(); };
+  limits_.timeout_ms = 1000;
+  limits_.reader_count = 1;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int may = 0;
+  const auto store = Open([&](const std::string& call, const std::string&) {
+    std::unique_lock lock(mutex);
+    if (call != "read") return OkStatus();
+    changed.wait(lock, [&] { return may > 0; });
+    --may;
+    return OkStatus();
+  });
+  const auto tokens = Tokens(1, 128);
+  ASSERT_TRUE(Store(*store, tokens, 128));
+  const PromptPath path(root_, tokens);
+  const auto plan = store->Find(path, 0, 128);
+  ASSERT_TRUE(plan);
+  ASSERT_NE(store->Fetch(*plan, {kBlock, kState}), 0u);
+  const auto part = [&] {
+    std::unique_lock lock(mutex);
+    ++may;
+    changed.notify_all();
+    changed.wait_for(lock, std::chrono::seconds(10), [&] { return may == 0; });
+  };
+  size_t fetched = 0;
+  for (int i = 0; i < 3; ++i) {
+    fetched += store->Poll().fetched.size();
+    steady += 900;  // less than a time-out between two parts, more than it in all
+    part();
+  }
+  while (fetched == 0) fetched += store->Poll().fetched.size();
+  EXPECT_EQ(fetched, 1u);
+  EXPECT_FALSE(store->stats().failing);
+  EXPECT_EQ(store->read_changes(), 0u);
+}
+
+// A reset that the home cannot carry out now is carried out later; nobody finds what it is about.
+TEST_F(SharedStoreTest, AResetThatFailsIsTriedAgainAndHidesAtOnce) {
+  std::atomic<bool> bad = true;
+  limits_.retry_ms = 1;
+  const auto store = Open([&](const std::string& call, const std::string&) {
+    const bool concerns = call == "forget" || call == "try write";
+    return bad && concerns ? Internal("no route") : OkStatus();
+  });
+  const auto tokens = Tokens(1, 128);
+  ASSERT_TRUE(Store(*store, tokens, 128));
+  const PathId other = key_.NamespaceOf("model", "another tenant");
+  store->Forget(&root_);
+  EXPECT_EQ(Deepest(*store, tokens), 0);
+  EXPECT_EQ(store->Look(root_, tokens), 0u);
+  EXPECT_NE(store->Look(other, tokens), 0u) << "others look";
+  while (!store->stats().failing) (void)store->Poll();
+  EXPECT_EQ(store->Look(root_, tokens), 0u);
+  {
+    std::lock_guard lock(server_->mutex);
+    EXPECT_EQ(server_->records.size(), 1u);
+  }
+  bad = false;
+  while (store->Look(root_, tokens) == 0) {
+    (void)store->Poll();
+    std::this_thread::yield();
+  }
+  std::lock_guard lock(server_->mutex);
+  EXPECT_TRUE(server_->records.empty());
 }
 
 }  // namespace

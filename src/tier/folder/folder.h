@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <functional>
@@ -56,6 +57,9 @@ class StateFolder {
   // Tests: asked before every call on the file system with its name; an error number fails it.
   std::function<int(const char* call)> fault;
   int FaultOf(const char* call) const { return fault ? fault(call) : 0; }
+  // What puts files on the disk; tests look whether it is called, and when.
+  std::function<int(int fd)> fdatasync = ::fdatasync;
+  std::function<int(int fd)> fsync = ::fsync;
 
  private:
   StateFolder(std::string path, Use use) : path_(std::move(path)), use_(use) {}

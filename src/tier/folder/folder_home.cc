@@ -81,6 +81,19 @@ void FolderHome::Remember(std::span<const Listed> records) {
   }
 }
 
+// A record that is gone or damaged was read, as far as the disk is concerned.
+Status FolderHome::TryRead(const std::string& name) {
+  const auto file = RecordFile::Open(*folder_, key_, name);
+  if (file.ok()) return OkStatus();
+  const StatusCode code = file.status().code();
+  const bool answered = code == StatusCode::kNotFound || code == StatusCode::kDataLoss ||
+                        code == StatusCode::kFailedPrecondition ||
+                        code == StatusCode::kUnimplemented;
+  return answered ? OkStatus() : file.status();
+}
+
+Status FolderHome::TryWrite(size_t bytes) { return TryToWrite(*folder_, bytes); }
+
 Result<std::unique_ptr<RecordSink>> FolderHome::Create(const std::string& name,
                                                        const RecordFacts& facts) {
   REPRISE_ASSIGN(RecordDraft draft,

@@ -31,6 +31,8 @@ class FolderHome : public RecordHome {
   bool shared() const override { return false; }
   uint64_t Takes(uint64_t bytes) const override;
   Result<std::vector<Listed>> List() override;
+  Status TryRead(const std::string& name) override;
+  Status TryWrite(size_t bytes) override;
   void Remember(std::span<const Listed> records) override;
   std::string NameFor(const RecordFacts&) override { return StateFolder::RandomName(); }
   Result<std::unique_ptr<RecordSink>> Create(const std::string& name,

@@ -21,6 +21,54 @@ constexpr size_t kFirstRead = 4096;  // most heads are shorter
 std::string FileOf(const std::string& name) { return name + ".state"; }
 std::string DraftOf(const std::string& name) { return name + ".tmp"; }
 
+Status WriteAt(const StateFolder& folder, int fd, std::span<const std::byte> bytes,
+               uint64_t offset) {
+  while (!bytes.empty()) {
+    const int error = folder.FaultOf("write");
+    const ssize_t written =
+        error != 0 ? -1 : ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (error == 0 && written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      return folder.Failure("writing a record failed", error != 0     ? error
+                                                       : written == 0 ? ENOSPC
+                                                                      : errno);
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    offset += static_cast<uint64_t>(written);
+  }
+  return OkStatus();
+}
+
+Result<OpenFile> CreateDraft(const StateFolder& folder, const std::string& name) {
+  int error = folder.FaultOf("open");
+  if (error == 0) {
+    OpenFile file(::openat(folder.fd(), DraftOf(name).c_str(),
+                           O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (file.fd() >= 0) return file;
+    error = errno;
+  }
+  return folder.Failure("writing a record failed", error);
+}
+
+// What was written is on the disk, and has its name: an error number, or 0.
+int SyncFile(const StateFolder& folder, int fd) {
+  const int error = folder.FaultOf("fdatasync");
+  if (error != 0 || !folder.sync) return error;
+  return folder.fdatasync(fd) != 0 ? errno : 0;
+}
+
+int Rename(const StateFolder& folder, const std::string& from, const std::string& to) {
+  const int error = folder.FaultOf("rename");
+  if (error != 0) return error;
+  return ::renameat(folder.fd(), from.c_str(), folder.fd(), to.c_str()) != 0 ? errno : 0;
+}
+
+int SyncFolder(const StateFolder& folder) {
+  const int error = folder.FaultOf("fsync");
+  if (error != 0 || !folder.sync) return error;
+  return folder.fsync(folder.fd()) != 0 ? errno : 0;
+}
+
 }  // namespace
 
 OpenFile& OpenFile::operator=(OpenFile&& other) noexcept {
@@ -35,13 +83,7 @@ OpenFile::~OpenFile() {
 Result<RecordDraft> RecordDraft::Create(StateFolder& folder, const StateKey& key, std::string name,
                                         const RecordFacts& facts, bool pack) {
   RecordDraft draft(folder, key, std::move(name), facts);
-  int error = folder.FaultOf("open");
-  if (error == 0) {
-    draft.file_ = OpenFile(::openat(folder.fd(), DraftOf(draft.name_).c_str(),
-                                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    error = draft.file_.fd() < 0 ? errno : 0;
-  }
-  if (error != 0) return folder.Failure("writing a record failed", error);
+  REPRISE_ASSIGN(draft.file_, CreateDraft(folder, draft.name_));
   draft.pack_ = pack && RecordLayout(facts).parts().size() <= kPackedPartsMax;
   draft.end_ = HeadBytes(facts, draft.pack_);
   return draft;
@@ -51,26 +93,8 @@ RecordDraft::~RecordDraft() {
   if (file_.fd() >= 0) ::unlinkat(folder_->fd(), DraftOf(name_).c_str(), 0);
 }
 
-Status RecordDraft::Write(std::span<const std::byte> bytes, uint64_t offset) {
-  while (!bytes.empty()) {
-    const int error = folder_->FaultOf("write");
-    const ssize_t written =
-        error != 0 ? -1
-                   : ::pwrite(file_.fd(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (error == 0 && written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      return folder_->Failure("writing a record failed", error != 0     ? error
-                                                         : written == 0 ? ENOSPC
-                                                                        : errno);
-    }
-    bytes = bytes.subspan(static_cast<size_t>(written));
-    offset += static_cast<uint64_t>(written);
-  }
-  return OkStatus();
-}
-
 Status RecordDraft::Add(std::span<const std::byte> bytes) {
-  REPRISE_TRY(Write(bytes, end_));
+  REPRISE_TRY(WriteAt(*folder_, file_.fd(), bytes, end_));
   end_ += bytes.size();
   return OkStatus();
 }
@@ -90,21 +114,30 @@ Status RecordDraft::Append(std::span<std::byte> data) {
 Status RecordDraft::Commit() {
   const RecordLayout layout = pack_ ? RecordLayout(facts_, packed_) : RecordLayout(facts_);
   CHECK(parts_ == layout.parts().size() && end_ == layout.file_bytes());
-  REPRISE_TRY(Write(EncodeHead(facts_, *key_, salt_, packed_), 0));
-  int error = folder_->FaultOf("fdatasync");
-  if (error == 0 && folder_->sync && ::fdatasync(file_.fd()) != 0) error = errno;
-  if (error == 0) error = folder_->FaultOf("rename");
-  if (error == 0 && ::renameat(folder_->fd(), DraftOf(name_).c_str(), folder_->fd(),
-                               FileOf(name_).c_str()) != 0) {
-    error = errno;
-  }
+  const std::vector<std::byte> head = EncodeHead(facts_, *key_, salt_, packed_);
+  REPRISE_TRY(WriteAt(*folder_, file_.fd(), head, 0));
+  int error = SyncFile(*folder_, file_.fd());
+  if (error == 0) error = Rename(*folder_, DraftOf(name_), FileOf(name_));
   if (error != 0) return folder_->Failure("finishing a record failed", error);
   file_ = OpenFile();
-  error = folder_->FaultOf("fsync");
-  if (error == 0 && folder_->sync && ::fsync(folder_->fd()) != 0) error = errno;
+  error = SyncFolder(*folder_);
   if (error == 0) return OkStatus();
   (void)folder_->Remove(name_);
   return folder_->Failure("finishing a record failed", error);
+}
+
+Status TryToWrite(StateFolder& folder, size_t bytes) {
+  const std::string name = StateFolder::RandomName(), other = StateFolder::RandomName();
+  REPRISE_ASSIGN(const OpenFile file, CreateDraft(folder, name));
+  Status status = WriteAt(folder, file.fd(), std::vector<std::byte>(bytes), 0);
+  if (status.ok()) {
+    int error = SyncFile(folder, file.fd());
+    if (error == 0) error = Rename(folder, DraftOf(name), DraftOf(other));
+    if (error == 0) error = SyncFolder(folder);
+    if (error != 0) status = folder.Failure("finishing a record failed", error);
+  }
+  for (const std::string& one : {name, other}) ::unlinkat(folder.fd(), DraftOf(one).c_str(), 0);
+  return status;
 }
 
 Result<RecordFile> RecordFile::Open(StateFolder& folder, const StateKey& key,

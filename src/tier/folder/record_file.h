@@ -48,7 +48,6 @@ class RecordDraft : public RecordSink {
  private:
   RecordDraft(StateFolder& folder, const StateKey& key, std::string name, const RecordFacts& facts)
       : folder_(&folder), key_(&key), name_(std::move(name)), facts_(facts) {}
-  Status Write(std::span<const std::byte> bytes, uint64_t offset);
   Status Add(std::span<const std::byte> bytes);
 
   StateFolder* folder_;
@@ -91,6 +90,9 @@ class RecordFile : public RecordSource {
   std::unique_ptr<Seal> seal_;
   std::vector<std::byte> scratch_;  // for a part that is compressed
 };
+
+// Does what writing a record does, with a file of so many zeros that is gone in the end.
+Status TryToWrite(StateFolder& folder, size_t bytes);
 
 // Reads and checks all of a record.
 Status VerifyRecord(StateFolder& folder, const StateKey& key, const std::string& name);

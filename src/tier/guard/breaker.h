@@ -30,7 +30,7 @@ class Breaker {
     if (std::exchange(open_, true)) return false;
     pause_ms_ = std::clamp(pause_ms_ * 2, retry_ms_, std::max(retry_ms_, kPauseMaxMs));
     ++changes_;
-    Log(LogLevel::kWarning, what_ + " fails and is left alone until it works: " + why.message());
+    Log(LogLevel::kWarning, what_ + " fails and is tried again later: " + why.message());
     return true;
   }
   // A try has found that it works.

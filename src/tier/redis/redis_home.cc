@@ -16,10 +16,13 @@ namespace {
 
 constexpr size_t kNameBytes = 16;                 // the random part of a name
 constexpr size_t kNamesMax = 4096;                // records along one path
-constexpr int32_t kLookBlocks = 512;              // asked for at a time
-constexpr size_t kHeadsBytes = size_t{16} << 20;  // of one look, in all
-constexpr size_t kIdleMax = 8;                    // connections
-constexpr uint8_t kPlain = 0;  // method of a part: as it is; others: width (pack/pack.h)
+constexpr size_t kLookKeys = 8192;                // asked for at a time
+constexpr size_t kHeadsBytes = size_t{16} << 20;  // along one path, in all
+constexpr size_t kSlowBytes = size_t{4} << 20;    // take one more time-out
+constexpr size_t kLeftMax = 10'000;
+constexpr auto kDraftExpires = std::chrono::hours(1);
+constexpr size_t kIdleMax = 8;  // connections
+constexpr uint8_t kPlain = 0;   // method of a part: as it is; others: width (pack/pack.h)
 
 std::string Hex(std::span<const uint8_t> bytes) {
   constexpr char kDigits[] = "0123456789abcdef";
@@ -70,6 +73,10 @@ RedisHome::RedisHome(const Options& options, const StateKey& key)
 
 RedisHome::~RedisHome() = default;
 
+RedisLink::Deadline RedisHome::DeadlineFor(size_t bytes) const {
+  return std::chrono::steady_clock::now() + options_.timeout * (1 + bytes / kSlowBytes);
+}
+
 Result<RedisHome::LinkPtr> RedisHome::Borrow() {
   for (;;) {
     LinkPtr link;
@@ -79,11 +86,11 @@ Result<RedisHome::LinkPtr> RedisHome::Borrow() {
       link = std::move(idle_.back());
       idle_.pop_back();
     }
-    link->SetDeadline(DeadlineNow());  // the server may have ended meanwhile
-    link->Add({"PING"});
-    if (link->Send().ok() && link->Answer().ok()) return link;
+    if (link->stale()) continue;  // the server has ended meanwhile
+    link->SetDeadline(DeadlineFor());
+    return link;
   }
-  return RedisLink::Connect(options_.address, options_.ca_file, DeadlineNow());
+  return RedisLink::Connect(options_.address, options_.ca_file, DeadlineFor());
 }
 
 void RedisHome::GiveBack(LinkPtr link) {
@@ -109,101 +116,197 @@ std::string RedisHome::NameFor(const RecordFacts& facts) {
   return SpaceOf(facts.space) + ":" + StateFolder::RandomName();
 }
 
-Status RedisHome::Probe() {
+// What was there before the failure may hang as well.
+void RedisHome::DropIdle() {
+  std::lock_guard lock(mutex_);
+  idle_.clear();
+}
+
+// A key that need not be there.
+Status RedisHome::TryRead(const std::string&) {
+  DropIdle();
   REPRISE_ASSIGN(LinkPtr link, Borrow());
+  link->Add({"GETRANGE", prefix_ + "try", "0", "15"});
+  REPRISE_TRY(link->Send());
+  REPRISE_TRY(link->Answer().status());
   GiveBack(std::move(link));
   return OkStatus();
 }
 
-// The names of records that end on the path or have a mark there. What lies under our keys may be
-// anything: what does not look like a name is none.
-Result<std::vector<std::string>> RedisHome::NamesAlong(RedisLink& link,
-                                                       const PromptPath& path) const {
-  const PathId& space = path.grid(0);
+Status RedisHome::TryWrite(size_t bytes) {
+  DropIdle();
+  REPRISE_ASSIGN(LinkPtr link, Borrow());
+  const std::string key = prefix_ + "try:" + StateFolder::RandomName();
+  constexpr char kShortMs[] = "10000";
+  link->SetDeadline(DeadlineFor(bytes));
+  link->Add({"PSETEX", key, kShortMs, std::string(bytes, '\0')});
+  REPRISE_TRY(link->Send());
+  REPRISE_TRY(link->Answer().status());
+  link->Add({"UNLINK", key});
+  REPRISE_TRY(link->Send());
+  REPRISE_TRY(link->Answer().status());
+  RemoveLeft(*link);
+  GiveBack(std::move(link));
+  return OkStatus();
+}
+
+void RedisHome::RemoveLeft(RedisLink& link) {
+  std::vector<std::string> keys;
+  {
+    std::lock_guard lock(mutex_);
+    keys.swap(left_);
+  }
+  for (const std::string& key : keys) link.Add({"UNLINK", key});
+  if (!link.Send().ok()) return;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (!link.answers().Read(kRespLineMax).ok()) return;
+  }
+}
+
+struct RedisHome::Found {
+  const PromptPath* path = nullptr;
   std::vector<std::string> names;
-  std::unordered_set<std::string> seen;
-  const auto note = [&](const RespReply& reply) {
+  std::unordered_set<std::string> known;
+  std::vector<PathId> behind;  // ends of blocks: records may end there
+  std::vector<Seen> seen;
+  std::vector<bool> ages;  // of those: half of its time is over
+
+  // Whether it looks like a name; what lies under our keys may be anything.
+  bool Note(const RespReply& reply) {
     const bool name = reply.kind == RespKind::kBulk && reply.text.size() == kNameBytes &&
                       IsHex(reply.text) && names.size() < kNamesMax;
-    if (name && seen.insert(reply.text).second) names.push_back(SpaceOf(space) + ":" + reply.text);
-    return name;
-  };
-  const auto ask = [&](const PathId& at) {
-    link.Add({"GETRANGE", PathKey('r', space, at), "0", "15"});
-  };
-  const int32_t blocks = path.size() / kBlockTokens;
-  for (int32_t begin = 0; begin <= blocks; begin += kLookBlocks) {
-    const int32_t end = std::min(blocks + 1, begin + kLookBlocks);
-    link.SetDeadline(DeadlineNow());
-    for (int32_t block = begin; block < end; ++block) {
-      link.Add({"GETRANGE", PathKey('i', space, path.grid(block)), "0", "7"});
-      ask(path.grid(block));
+    if (name && known.insert(reply.text).second) {
+      names.push_back(SpaceOf(path->grid(0)) + ":" + reply.text);
     }
+    return name;
+  }
+  void NoteBits(int32_t block, const RespReply& bits) {
+    for (int32_t n = 1; bits.kind == RespKind::kBulk && n < kBlockTokens; ++n) {
+      const auto byte = static_cast<size_t>(n / 8);
+      if (byte >= bits.text.size()) break;
+      const bool set = (static_cast<uint8_t>(bits.text[byte]) >> (7 - n % 8) & 1) != 0;
+      const int32_t position = block * kBlockTokens + n;
+      if (set && position <= path->size()) behind.push_back(path->At(position));
+    }
+  }
+};
+
+// The names of records that end on the paths or have a mark there: of all paths at once, in two
+// exchanges for every kLookKeys keys.
+Status RedisHome::FindNames(RedisLink& link, std::span<const PromptPath* const> paths,
+                            std::vector<Found>* all) const {
+  std::vector<std::pair<Found*, int32_t>> asked;  // block
+  std::vector<std::pair<Found*, PathId>> behind;
+  const auto ask = [&](const Found& one, const PathId& at) {
+    link.Add({"GETRANGE", PathKey('r', one.path->grid(0), at), "0", "15"});
+  };
+  const auto take = [&]() -> Status {
+    link.SetDeadline(DeadlineFor());
     REPRISE_TRY(link.Send());
-    std::vector<PathId> behind;
-    std::vector<std::string> used;
-    for (int32_t block = begin; block < end; ++block) {
+    for (const auto& [one, block] : asked) {
       REPRISE_ASSIGN(const RespReply bits, link.answers().Read(kRespLineMax));
       REPRISE_ASSIGN(const RespReply name, link.answers().Read(kRespLineMax));
-      if (note(name)) used.push_back(PathKey('r', space, path.grid(block)));
-      for (int32_t n = 1; bits.kind == RespKind::kBulk && n < kBlockTokens; ++n) {
-        const auto byte = static_cast<size_t>(n / 8);
-        if (byte >= bits.text.size()) break;
-        const bool set = (static_cast<uint8_t>(bits.text[byte]) >> (7 - n % 8) & 1) != 0;
-        const int32_t position = block * kBlockTokens + n;
-        if (set && position <= path.size()) behind.push_back(path.At(position));
-      }
-      if (!bits.text.empty()) used.push_back(PathKey('i', space, path.grid(block)));
+      one->NoteBits(block, bits);
+      (void)one->Note(name);
+      for (const PathId& at : std::exchange(one->behind, {})) behind.push_back({one, at});
     }
-    for (const PathId& at : behind) ask(at);
-    for (const std::string& key : used) link.Add({"PEXPIRE", key, expire_ms_});
-    if (behind.empty() && used.empty()) continue;
+    for (const auto& [one, at] : behind) ask(*one, at);
     REPRISE_TRY(link.Send());
-    for (size_t i = 0; i < behind.size(); ++i) {
+    for (const auto& [one, at] : behind) {
       REPRISE_ASSIGN(const RespReply name, link.answers().Read(kRespLineMax));
-      (void)note(name);
+      (void)one->Note(name);
     }
-    for (size_t i = 0; i < used.size(); ++i) {
-      REPRISE_ASSIGN(const RespReply done, link.answers().Read(kRespLineMax));
+    asked.clear();
+    behind.clear();
+    return OkStatus();
+  };
+  all->resize(paths.size());
+  for (size_t i = 0; i < paths.size(); ++i) {
+    Found& one = (*all)[i];
+    one.path = paths[i];
+    for (int32_t block = 0; block <= one.path->size() / kBlockTokens; ++block) {
+      link.Add({"GETRANGE", PathKey('i', one.path->grid(0), one.path->grid(block)), "0", "7"});
+      ask(one, one.path->grid(block));
+      asked.push_back({&one, block});
+      if (asked.size() * 2 >= kLookKeys) REPRISE_TRY(take());
     }
   }
-  return names;
+  return asked.empty() ? OkStatus() : take();
 }
 
-// Those of the heads that open.
-Result<std::vector<RecordHome::Seen>> RedisHome::ReadHeads(
-    RedisLink& link, std::span<const std::string> names) const {
-  link.SetDeadline(DeadlineNow());
+// Of each path those of the heads that open.
+Status RedisHome::ReadHeads(RedisLink& link, std::vector<Found>* all) const {
   const std::string end = HeadEnd();
-  for (const std::string& name : names) {
-    link.Add({"GETRANGE", NameKey('h', name), "0", end});
-    link.Add({"PEXPIRE", NameKey('h', name), expire_ms_});
+  size_t count = 0;
+  for (const Found& one : *all) {
+    for (const std::string& name : one.names) {
+      link.Add({"GETRANGE", NameKey('h', name), "0", end});
+      link.Add({"PTTL", NameKey('h', name)});
+      ++count;
+    }
   }
+  if (count == 0) return OkStatus();
+  link.SetDeadline(DeadlineFor());
   REPRISE_TRY(link.Send());
-  std::vector<Seen> all;
-  size_t bytes = 0;
-  for (const std::string& name : names) {
-    REPRISE_ASSIGN(const RespReply head, link.answers().Read(HeadBytesMax()));
-    REPRISE_ASSIGN(const RespReply done, link.answers().Read(kRespLineMax));
-    bytes += head.text.size();
-    if (bytes > kHeadsBytes) return Internal("the store has more than can be along a prompt");
-    if (head.kind != RespKind::kBulk) continue;
-    auto facts = DecodeHead(std::as_bytes(std::span(head.text)), key_);
-    if (facts.ok()) all.push_back({name, std::move(*facts)});
+  for (Found& one : *all) {
+    size_t bytes = 0;
+    for (const std::string& name : one.names) {
+      REPRISE_ASSIGN(const RespReply head, link.answers().Read(HeadBytesMax()));
+      REPRISE_ASSIGN(const RespReply left, link.answers().Read(kRespLineMax));
+      bytes += head.text.size();
+      if (bytes > kHeadsBytes) return Internal("the store has more than can be along a prompt");
+      if (head.kind != RespKind::kBulk) continue;
+      auto facts = DecodeHead(std::as_bytes(std::span(head.text)), key_);
+      if (!facts.ok() || !LiesOn(*one.path, *facts)) continue;
+      one.seen.push_back({name, std::move(*facts)});
+      one.ages.push_back(left.kind == RespKind::kNumber &&
+                         left.number < options_.expire.count() / 2);
+    }
   }
-  return all;
+  return OkStatus();
 }
 
-Result<std::vector<RecordHome::Seen>> RedisHome::Look(const PromptPath& path) {
-  REPRISE_ASSIGN(LinkPtr link, Borrow());
-  REPRISE_ASSIGN(const std::vector<std::string> names, NamesAlong(*link, path));
-  std::vector<Seen> all;
-  if (!names.empty()) {
-    REPRISE_ASSIGN(all, ReadHeads(*link, names));
+// All that belongs to a record lives on as long as its head does.
+void RedisHome::AddRenewals(RedisLink& link, const std::string& name, const RecordFacts& facts,
+                            size_t* count) const {
+  const auto renew = [&](const std::string& key) {
+    link.Add({"PEXPIRE", key, expire_ms_});
+    ++*count;
+  };
+  const size_t parts = RecordLayout(facts).parts().size();
+  for (size_t part = 1; part <= parts; ++part) renew(PartKey(name, part));
+  for (const PathId& mark : facts.marks) renew(PathKey('r', facts.space, mark));
+  renew(PathKey('r', facts.space, facts.path));
+  if (facts.end % kBlockTokens != 0) renew(PathKey('i', facts.space, facts.base));
+  renew(NameKey('h', name));
+}
+
+// Where nothing may be written it is not renewed, which is no failure of reading.
+Status RedisHome::Renew(RedisLink& link, std::span<const Found> all) const {
+  size_t count = 0;
+  for (const Found& one : all) {
+    for (size_t i = 0; i < one.seen.size(); ++i) {
+      if (one.ages[i]) AddRenewals(link, one.seen[i].name, one.seen[i].facts, &count);
+    }
   }
-  GiveBack(std::move(link));
-  std::erase_if(all, [&](const Seen& one) { return !LiesOn(path, one.facts); });
-  if (forgetting_ > 0) all.clear();
+  if (count == 0) return OkStatus();
+  link.SetDeadline(DeadlineFor());
+  REPRISE_TRY(link.Send());
+  for (; count > 0; --count) {
+    REPRISE_ASSIGN(const RespReply done, link.answers().Read(kRespLineMax));
+  }
+  return OkStatus();
+}
+
+Result<std::vector<std::vector<RecordHome::Seen>>> RedisHome::Look(
+    std::span<const PromptPath* const> paths) {
+  REPRISE_ASSIGN(LinkPtr link, Borrow());
+  std::vector<Found> found;
+  REPRISE_TRY(FindNames(*link, paths, &found));
+  REPRISE_TRY(ReadHeads(*link, &found));
+  if (Renew(*link, found).ok()) GiveBack(std::move(link));
+  std::vector<std::vector<Seen>> all;
+  for (Found& one : found) all.push_back(std::move(one.seen));
   return all;
 }
 
@@ -213,8 +316,7 @@ class RedisHome::Sink : public RecordSink {
       : home_(*home), link_(std::move(link)), name_(std::move(name)), facts_(facts) {}
 
   ~Sink() override {
-    if (link_ == nullptr || parts_ == 0) return;
-    Unlink();
+    if (!committed_ && parts_ > 0) RemoveParts();
   }
 
   Status Append(std::span<std::byte> data) override {
@@ -223,15 +325,15 @@ class RedisHome::Sink : public RecordSink {
     if (shorter.width != 0) data = shorter.bytes;
     const std::byte method{shorter.width};
     const Seal::Tag tag = seal_.Close(++parts_, data, {&method, 1});
-    link_->SetDeadline(home_.DeadlineNow());
-    link_->AddOpen({"PSETEX", home_.PartKey(name_, parts_), home_.expire_ms_},
+    link_->SetDeadline(home_.DeadlineFor(data.size()));
+    link_->AddOpen({"PSETEX", home_.PartKey(name_, parts_), draft_expires_},
                    1 + data.size() + tag.size());
     constexpr char kEnd[] = {'\r', '\n'};
     const std::span<const std::byte> pieces[] = {
         {&method, 1}, data, std::as_bytes(std::span(tag)), std::as_bytes(std::span(kEnd))};
-    REPRISE_TRY(Checked(link_->Send(pieces)));
+    REPRISE_TRY(Sent(link_->Send(pieces)));
     bytes_ += 1 + data.size() + tag.size();
-    return Checked(link_->Answer().status());
+    return Answers(1);
   }
 
   uint64_t bytes() const override { return bytes_; }
@@ -245,15 +347,18 @@ class RedisHome::Sink : public RecordSink {
     const auto lead = [&](const PathId& path) {
       link_->Add({"PSETEX", home_.PathKey('r', facts_.space, path), expire, random});
     };
-    link_->SetDeadline(home_.DeadlineNow());
+    link_->SetDeadline(home_.DeadlineFor());
+    for (size_t part = 1; part <= parts_; ++part) {
+      link_->Add({"PEXPIRE", home_.PartKey(name_, part), expire});
+    }
     link_->Add({"PSETEX", home_.NameKey('h', name_), expire, text});
     for (const PathId& mark : facts_.marks) lead(mark);
     lead(facts_.path);
-    REPRISE_TRY(Checked(link_->Send()));
-    for (size_t i = 0; i < facts_.marks.size() + 2; ++i) {
-      REPRISE_TRY(Checked(link_->Answer().status()));
-    }
-    if (facts_.end % kBlockTokens != 0) REPRISE_TRY(Checked(MarkTail()));
+    REPRISE_TRY(Sent(link_->Send()));
+    REPRISE_TRY(Answers(parts_ + facts_.marks.size() + 2));
+    if (facts_.end % kBlockTokens != 0) REPRISE_TRY(MarkTail());
+    committed_ = true;
+    home_.RemoveLeft(*link_);
     home_.GiveBack(std::move(link_));
     return OkStatus();
   }
@@ -263,34 +368,51 @@ class RedisHome::Sink : public RecordSink {
   Status MarkTail() {
     const std::string key = home_.PathKey('i', facts_.space, facts_.base);
     const std::string bit = std::to_string(facts_.end % kBlockTokens);
-    Status status;
-    for (int i = 0; i < 2; ++i) {
+    for (const bool first : {true, false}) {
       link_->Add({"SETBIT", key, bit, "1"});
       link_->Add({"PEXPIRE", key, home_.expire_ms_});
-      REPRISE_TRY(link_->Send());
-      status = link_->Answer().status();
-      REPRISE_TRY(link_->Answer().status());
-      if (status.code() != StatusCode::kDataLoss) return status;
+      REPRISE_TRY(Sent(link_->Send()));
+      const Status status = Answers(2);
+      if (status.code() != StatusCode::kDataLoss || !first) return status;
       link_->Add({"UNLINK", key});
-      REPRISE_TRY(link_->Send());
-      REPRISE_TRY(link_->Answer().status());
+      REPRISE_TRY(Sent(link_->Send()));
+      REPRISE_TRY(Answers(1));
     }
-    return status;
+    return OkStatus();
   }
-  // A link that has failed is dropped.
-  Status Checked(Status status) {
+  // A link on which sending or receiving has failed is dropped; an answer that says no is none.
+  Status Sent(Status status) {
     if (!status.ok()) link_.reset();
     return status;
   }
-  void Unlink() {
-    link_->SetDeadline(home_.DeadlineNow());
-    for (size_t part = 1; part <= parts_; ++part)
-      link_->Add({"UNLINK", home_.PartKey(name_, part)});
-    if (!link_->Send().ok()) return;
-    for (size_t part = 1; part <= parts_; ++part) {
-      if (!link_->Answer().ok()) return;
+  Status Answers(size_t count) {
+    Status first;
+    for (; count > 0; --count) {
+      auto reply = link_->answers().Read(kRespLineMax);
+      if (!reply.ok()) return Sent(reply.status());
+      if (reply->is_error() && first.ok()) first = StatusOfError(reply->text);
     }
-    home_.GiveBack(std::move(link_));
+    return first;
+  }
+  // Over another link if need be; what still remains is removed when writing works again.
+  void RemoveParts() {
+    std::vector<std::string> keys = {home_.NameKey('h', name_)};
+    for (size_t part = 1; part <= parts_; ++part) keys.push_back(home_.PartKey(name_, part));
+    if (link_ == nullptr) {
+      auto link = home_.Borrow();
+      if (link.ok()) link_ = std::move(*link);
+    }
+    if (link_ != nullptr) link_->SetDeadline(home_.DeadlineFor());
+    for (const std::string& key : keys) {
+      if (link_ != nullptr) link_->Add({"UNLINK", key});
+    }
+    if (link_ != nullptr && Sent(link_->Send()).ok() && Answers(keys.size()).ok()) {
+      return home_.GiveBack(std::move(link_));
+    }
+    std::lock_guard lock(home_.mutex_);
+    for (std::string& key : keys) {
+      if (home_.left_.size() < kLeftMax) home_.left_.push_back(std::move(key));
+    }
   }
 
   RedisHome& home_;
@@ -299,8 +421,11 @@ class RedisHome::Sink : public RecordSink {
   const RecordFacts facts_;
   const Seal::Salt salt_ = RandomSalt();
   Seal seal_{home_.key_, salt_};
+  const std::string draft_expires_ = std::to_string(
+      std::min<std::chrono::milliseconds>(home_.options_.expire, kDraftExpires).count());
   uint32_t parts_ = 0;
   uint64_t bytes_ = 0;
+  bool committed_ = false;
 };
 
 class RedisHome::Source : public RecordSource {
@@ -324,7 +449,7 @@ class RedisHome::Source : public RecordSource {
   Status ReadPart(size_t index, std::span<std::byte> out) override {
     if (link_ == nullptr) return Internal("the store hung up");
     CHECK(read_ < wanted_.size() && wanted_[read_] == index);
-    link_->SetDeadline(home_.DeadlineNow());
+    link_->SetDeadline(home_.DeadlineFor(layout_.parts()[index].bytes));
     Status status = Ask();
     if (status.ok()) status = Receive(index + 1, out.first(layout_.parts()[index].bytes));
     if (!status.ok()) link_.reset();
@@ -338,7 +463,7 @@ class RedisHome::Source : public RecordSource {
   Status Ask() {
     for (; asked_ < std::min(wanted_.size(), read_ + 1 + kAhead); ++asked_) {
       const std::string key = home_.PartKey(name_, wanted_[asked_] + 1);
-      link_->Add({"GETEX", key, "PX", home_.expire_ms_});
+      link_->Add({"GET", key});
     }
     return link_->Send();
   }
@@ -404,10 +529,12 @@ Result<std::unique_ptr<RecordSource>> RedisHome::Open(const std::string& name) {
 void RedisHome::Remove(const std::string& name) {
   auto link = Borrow();
   if (!link.ok()) return;
-  const std::string names[] = {name};
-  const auto heads = ReadHeads(**link, names);
-  if (!heads.ok()) return;
-  size_t parts = heads->empty() ? 0 : RecordLayout(heads->front().facts).parts().size();
+  (*link)->Add({"GETRANGE", NameKey('h', name), "0", HeadEnd()});
+  if (!(*link)->Send().ok()) return;
+  const auto head = (*link)->Answer(HeadBytesMax());
+  if (!head.ok()) return;
+  const auto facts = DecodeHead(std::as_bytes(std::span(head->text)), key_);
+  const size_t parts = facts.ok() ? RecordLayout(*facts).parts().size() : 0;
   (*link)->Add({"UNLINK", NameKey('h', name)});
   for (size_t part = 1; part <= parts; ++part) (*link)->Add({"UNLINK", PartKey(name, part)});
   if (!(*link)->Send().ok()) return;
@@ -417,30 +544,21 @@ void RedisHome::Remove(const std::string& name) {
   GiveBack(std::move(*link));
 }
 
-Status RedisHome::Forget(const PathId& space) {
-  ++forgetting_;
-  const Status status = ForgetMatching(prefix_ + (space.empty() ? "" : SpaceOf(space) + ":") + "*");
-  --forgetting_;
-  return status;
-}
-
-Status RedisHome::ForgetMatching(const std::string& pattern) {
+// A slice is what Redis looks through at once, whoever its keys belong to.
+Status RedisHome::Forget(const PathId& space, std::string* cursor) {
   constexpr size_t kKeysBytes = size_t{4} << 20;  // of one answer
+  const std::string pattern = prefix_ + (space.empty() ? "" : SpaceOf(space) + ":") + "*";
   REPRISE_ASSIGN(LinkPtr link, Borrow());
-  std::string cursor = "0";
-  do {
-    link->SetDeadline(DeadlineNow());
-    link->Add({"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"});
-    REPRISE_TRY(link->Send());
-    REPRISE_ASSIGN(const RespReply reply, link->Answer(kKeysBytes));
-    if (reply.items.size() != 2) return Internal("what came is no answer of Redis");
-    cursor = reply.items[0].text;
-    for (const RespReply& key : reply.items[1].items) link->Add({"UNLINK", key.text});
-    REPRISE_TRY(link->Send());
-    for (size_t i = 0; i < reply.items[1].items.size(); ++i) {
-      REPRISE_TRY(link->Answer().status());
-    }
-  } while (cursor != "0");
+  link->Add({"SCAN", cursor->empty() ? "0" : *cursor, "MATCH", pattern, "COUNT", "1000"});
+  REPRISE_TRY(link->Send());
+  REPRISE_ASSIGN(const RespReply reply, link->Answer(kKeysBytes));
+  if (reply.items.size() != 2) return Internal("what came is no answer of Redis");
+  for (const RespReply& key : reply.items[1].items) link->Add({"UNLINK", key.text});
+  REPRISE_TRY(link->Send());
+  for (size_t i = 0; i < reply.items[1].items.size(); ++i) {
+    REPRISE_TRY(link->Answer().status());
+  }
+  *cursor = reply.items[0].text == "0" ? "" : reply.items[0].text;
   GiveBack(std::move(link));
   return OkStatus();
 }

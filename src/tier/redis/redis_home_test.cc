@@ -4,12 +4,7 @@
 // tried.
 #include "tier/redis/redis_home.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -18,128 +13,20 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/rng.h"
+#include "tier/record_store.h"
+#include "tier/redis/fake_redis.h"
 
 namespace reprise {
 namespace {
 
 // Small: there are many cases.
 constexpr size_t kBlock = 600, kState = 400;
-
-// As much of a Redis as a home needs, with its values in hand.
-class FakeRedis {
- public:
-  FakeRedis() {
-    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::listen(listener_, 64), 0);
-    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    port_ = ntohs(address.sin_port);
-    thread_ = std::thread([this] { Accept(); });
-  }
-  ~FakeRedis() {
-    ::shutdown(listener_, SHUT_RDWR);
-    thread_.join();
-    ::close(listener_);
-  }
-
-  uint16_t port() const { return port_; }
-  std::map<std::string, std::string> values() {
-    std::lock_guard lock(mutex_);
-    return values_;
-  }
-  void Set(std::map<std::string, std::string> values) {
-    std::lock_guard lock(mutex_);
-    values_ = std::move(values);
-  }
-
- private:
-  // One connection after the other: a home that works alone has one at a time.
-  void Accept() {
-    for (;;) {
-      const int peer = ::accept(listener_, nullptr, nullptr);
-      if (peer < 0) return;
-      const int on = 1;
-      ::setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-      Serve(peer);
-      ::close(peer);
-    }
-  }
-
-  void Serve(int peer) {
-    std::string in;
-    const auto line = [&]() -> std::optional<std::string> {
-      size_t end;
-      while ((end = in.find("\r\n")) == in.npos) {
-        if (!More(peer, &in)) return std::nullopt;
-      }
-      std::string text = in.substr(0, end);
-      in.erase(0, end + 2);
-      return text;
-    };
-    for (;;) {
-      const auto head = line();
-      if (!head) return;
-      std::vector<std::string> words(std::stoul(head->substr(1)));
-      for (std::string& word : words) {
-        const auto size = line();
-        if (!size) return;
-        const size_t bytes = std::stoul(size->substr(1)) + 2;
-        while (in.size() < bytes) {
-          if (!More(peer, &in)) return;
-        }
-        word = in.substr(0, bytes - 2);
-        in.erase(0, bytes);
-      }
-      const std::string answer = Answer(words);
-      if (::send(peer, answer.data(), answer.size(), MSG_NOSIGNAL) < 0) return;
-    }
-  }
-  static bool More(int peer, std::string* in) {
-    char bytes[65536];
-    const ssize_t got = ::recv(peer, bytes, sizeof(bytes), 0);
-    if (got > 0) in->append(bytes, static_cast<size_t>(got));
-    return got > 0;
-  }
-
-  static std::string Bulk(const std::string& text) {
-    return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
-  }
-  std::string Answer(const std::vector<std::string>& words) {
-    std::lock_guard lock(mutex_);
-    const std::string& verb = words[0];
-    if (verb == "PSETEX") values_[words[1]] = words[3];
-    if (verb == "PSETEX" || verb == "SELECT" || verb == "PING") return "+OK\r\n";
-    const auto at = values_.find(words[1]);
-    if (verb == "GETRANGE") {
-      if (at == values_.end()) return Bulk("");
-      const size_t end = std::stoul(words[3]) + 1;
-      return Bulk(at->second.substr(0, end));
-    }
-    if (verb == "GETEX") return at == values_.end() ? "$-1\r\n" : Bulk(at->second);
-    if (verb == "SETBIT") {
-      std::string& bits = values_[words[1]];
-      const size_t bit = std::stoul(words[2]);
-      if (bits.size() <= bit / 8) bits.resize(bit / 8 + 1);
-      bits[bit / 8] = static_cast<char>(bits[bit / 8] | 0x80 >> bit % 8);
-    }
-    return ":1\r\n";
-  }
-
-  int listener_ = -1;
-  uint16_t port_ = 0;
-  std::mutex mutex_;
-  std::map<std::string, std::string> values_;
-  std::thread thread_;
-};
 
 std::byte ByteOf(uint64_t seed, size_t part, size_t i) {
   return static_cast<std::byte>(RandomAt(seed + part * 1000, i));
@@ -155,12 +42,25 @@ std::vector<TokenId> TokensOf(uint64_t seed) {
 
 class RedisHomeTest : public testing::Test {
  protected:
-  std::unique_ptr<RedisHome> HomeOf(const StateKey& key) {
+  std::unique_ptr<RedisHome> HomeOf(const StateKey& key, int timeout_ms = 30'000) {
     RedisHome::Options options;
     options.address.host = "127.0.0.1";
     options.address.port = redis_.port();
-    options.timeout = std::chrono::seconds(30);
+    options.timeout = std::chrono::milliseconds(timeout_ms);
     return std::make_unique<RedisHome>(options, key);
+  }
+  RecordFacts FactsOf(const PromptPath& path) const {
+    RecordFacts facts;
+    facts.space = path.grid(0);
+    facts.model = key_.NamespaceOf("model", "");
+    facts.base = path.grid(2);
+    facts.path = path.At(150);
+    facts.end = 150;
+    facts.block_count = 3;
+    facts.block_bytes = kBlock;
+    facts.state_bytes = kState;
+    facts.created_ms = 1;
+    return facts;
   }
 
   // What a store holds after one has written the record of these tokens, with content by `seed`.
@@ -169,16 +69,8 @@ class RedisHomeTest : public testing::Test {
     const PathId root = key.NamespaceOf("model", tenant);
     const std::vector<TokenId> all = TokensOf(tokens);
     const PromptPath path(root, all);
-    RecordFacts facts;
-    facts.space = root;
+    RecordFacts facts = FactsOf(path);
     facts.model = key.NamespaceOf("model", "");
-    facts.base = path.grid(2);
-    facts.path = path.At(150);
-    facts.end = 150;
-    facts.block_count = 3;
-    facts.block_bytes = kBlock;
-    facts.state_bytes = kState;
-    facts.created_ms = 1;
     const auto home = HomeOf(key);
     auto sink = home->Create(home->NameFor(facts), facts);
     EXPECT_TRUE(sink.ok()) << sink.status().message();
@@ -196,9 +88,10 @@ class RedisHomeTest : public testing::Test {
   // What one finds who looks for the tokens, as tier/transfers.h reads it: all of the state with
   // that content, or something else.
   Read Find(RedisHome& home, const PromptPath& path, uint64_t seed) {
-    auto seen = home.Look(path);
+    const PromptPath* paths[] = {&path};
+    auto seen = home.Look(paths);
     if (!seen.ok()) return Read::kNothing;
-    for (const RecordHome::Seen& one : *seen) {
+    for (const RecordHome::Seen& one : seen->front()) {
       auto source = home.Open(one.name);
       if (!source.ok() || (*source)->facts().path != path.At(150)) continue;
       const RecordLayout& layout = (*source)->layout();
@@ -320,6 +213,162 @@ TEST_F(RedisHomeTest, WholeRecordsOfOthersAreNotTaken) {
     redis_.Set(values);
     EXPECT_EQ(Find(*home, path, 2), Read::kNothing);
   }
+}
+
+// A Redis that is full, may only be read, cannot save, or forbids writing goes on being read. What
+// was written of a record that could not be finished does not stay.
+TEST_F(RedisHomeTest, ARedisThatCannotBeWrittenToIsReadAndKeepsNoParts) {
+  const Values stored = Written(key_, "tenant", 1, 2);
+  const auto home = HomeOf(key_);
+  const PathId root = key_.NamespaceOf("model", "tenant");
+  const std::vector<TokenId> tokens = TokensOf(1), others = TokensOf(2);
+  const PromptPath path(root, tokens), other(root, others);
+  const RecordFacts facts = FactsOf(other);
+  struct Case {
+    const char* error;
+    bool removes;  // whether UNLINK works
+  };
+  for (const Case& one : {Case{"OOM command not allowed when used memory > 'maxmemory'.", true},
+                          Case{"READONLY You can't write against a read only replica.", false},
+                          Case{"MISCONF Redis is configured to save RDB snapshots", false},
+                          Case{"NOPERM this user has no permissions to run the command", false}}) {
+    redis_.Set(stored);
+    auto sink = home->Create(home->NameFor(facts), facts);
+    ASSERT_TRUE(sink.ok());
+    const RecordLayout layout(facts);
+    std::vector<std::byte> part(layout.parts()[0].bytes);
+    ASSERT_TRUE((*sink)->Append(part).ok());
+    ASSERT_EQ(redis_.values().size(), stored.size() + 1);
+    redis_.Refuse([&](const std::string& verb) {
+      const bool writes = verb == "PSETEX" || verb == "SETBIT" || verb == "PEXPIRE";
+      return writes || (verb == "UNLINK" && !one.removes) ? std::string(one.error) : "";
+    });
+    EXPECT_FALSE((*sink)->Append(part).ok()) << one.error;
+    sink->reset();
+    EXPECT_EQ(Find(*home, path, 2), Read::kRight) << one.error;
+    EXPECT_TRUE(home->TryRead("").ok());
+    EXPECT_FALSE(home->TryWrite(1000).ok());
+    if (one.removes) {
+      EXPECT_EQ(redis_.values(), stored);
+    }
+    redis_.Refuse(nullptr);
+    EXPECT_TRUE(home->TryWrite(1000).ok());
+    EXPECT_EQ(redis_.values(), stored) << one.error << ": nothing is left";
+  }
+}
+
+// The connection breaks in the middle of a record: its parts are removed over another one.
+TEST_F(RedisHomeTest, ABrokenConnectionLeavesNoParts) {
+  const auto home = HomeOf(key_);
+  const PathId root = key_.NamespaceOf("model", "tenant");
+  const std::vector<TokenId> tokens = TokensOf(1);
+  const PromptPath path(root, tokens);
+  const RecordFacts facts = FactsOf(path);
+  auto sink = home->Create(home->NameFor(facts), facts);
+  ASSERT_TRUE(sink.ok());
+  std::vector<std::byte> part(RecordLayout(facts).parts()[0].bytes);
+  ASSERT_TRUE((*sink)->Append(part).ok());
+  ASSERT_EQ(redis_.values().size(), 1u);
+  redis_.HangUp();
+  EXPECT_FALSE((*sink)->Append(part).ok());
+  sink->reset();
+  EXPECT_TRUE(redis_.values().empty());
+}
+
+// Many questions at once take as many exchanges as one does.
+TEST_F(RedisHomeTest, ABurstOfLooksTakesFewExchanges) {
+  (void)Written(key_, "tenant", 1, 2);
+  const auto home = HomeOf(key_);
+  const PathId root = key_.NamespaceOf("model", "tenant");
+  std::vector<std::vector<TokenId>> tokens;
+  for (uint64_t i = 0; i < 64; ++i) tokens.push_back(TokensOf(i));
+  std::vector<PromptPath> paths;
+  for (const auto& one : tokens) paths.emplace_back(root, one);
+  std::vector<const PromptPath*> all;
+  for (const PromptPath& one : paths) all.push_back(&one);
+  const auto exchanges = [&](std::span<const PromptPath* const> some) {
+    const int before = redis_.turns();
+    auto seen = home->Look(some);
+    EXPECT_TRUE(seen.ok());
+    for (size_t i = 0; i < some.size(); ++i) EXPECT_EQ((*seen)[i].size(), some[i] == all[1]);
+    return redis_.turns() - before;
+  };
+  (void)exchanges(std::span(all).first(2));
+  EXPECT_LE(exchanges(std::span(all).first(2)), 4);
+  EXPECT_LE(exchanges(all), 4);
+}
+
+// However many connections are there that nobody answers on: one is tried.
+TEST_F(RedisHomeTest, AServerThatHangsIsWaitedForOnce) {
+  (void)Written(key_, "tenant", 1, 2);
+  const auto home = HomeOf(key_, 50);
+  const PathId root = key_.NamespaceOf("model", "tenant");
+  const std::vector<TokenId> tokens = TokensOf(1);
+  const PromptPath path(root, tokens);
+  const PromptPath* paths[] = {&path};
+  std::vector<std::unique_ptr<RecordSource>> open;
+  for (int i = 0; i < 8; ++i) {
+    auto seen = home->Look(paths);
+    ASSERT_TRUE(seen.ok());
+    auto one = home->Open(seen->front().front().name);
+    ASSERT_TRUE(one.ok());
+    open.push_back(std::move(*one));
+  }
+  open.clear();  // eight that are idle
+  redis_.Silence(true);
+  const int before = redis_.heard();
+  EXPECT_FALSE(home->Look(paths).ok());
+  EXPECT_LE(redis_.heard() - before, 1);
+  const int then = redis_.heard();
+  EXPECT_FALSE(home->TryRead("").ok());
+  EXPECT_LE(redis_.heard() - then, 1);
+  redis_.Silence(false);
+  EXPECT_TRUE(home->TryRead("").ok());
+  EXPECT_EQ(Find(*home, path, 2), Read::kRight);
+}
+
+// All keys of a record live as long as its head: who finds one of which half the time is over
+// renews them together, parts too.
+TEST_F(RedisHomeTest, AFoundRecordIsRenewedWhole) {
+  const Values stored = Written(key_, "tenant", 1, 2);
+  const auto home = HomeOf(key_);
+  const PathId root = key_.NamespaceOf("model", "tenant");
+  const std::vector<TokenId> tokens = TokensOf(1);
+  const PromptPath path(root, tokens);
+  const PromptPath* paths[] = {&path};
+  for (const int64_t hours : {13, 11}) {
+    redis_.SetTimeLeft(hours * 3'600'000);
+    redis_.TakeRenewed();
+    ASSERT_TRUE(home->Look(paths).ok());
+    std::set<std::string> all;
+    for (const auto& [name, value] : stored) all.insert(name);
+    EXPECT_EQ(redis_.TakeRenewed(), hours < 12 ? all : std::set<std::string>());
+  }
+}
+
+// A tenant's reset removes its keys, slice by slice, and no others.
+TEST_F(RedisHomeTest, AResetGoesInSlicesAndTakesOnesOwn) {
+  Values both = Written(key_, "someone else", 1, 4);
+  const Values theirs = both;
+  const Values mine = Written(key_, "tenant", 1, 2);
+  both.insert(mine.begin(), mine.end());
+  for (int i = 0; i < 5000; ++i) both["foreign:" + std::to_string(i)] = "x";
+  redis_.Set(both);
+  const auto home = HomeOf(key_);
+  const PathId other = key_.NamespaceOf("model", "someone else");
+  const PathId root = key_.NamespaceOf("model", "tenant");
+  const std::vector<TokenId> tokens = TokensOf(1);
+  const PromptPath path(root, tokens);
+  std::string cursor;
+  int slices = 0;
+  do {
+    ASSERT_TRUE(home->Forget(other, &cursor).ok());
+    EXPECT_EQ(Find(*home, path, 2), Read::kRight) << "in the middle of it";
+  } while (!cursor.empty() && ++slices < 100);
+  EXPECT_GE(slices, 4);
+  const Values left = redis_.values();
+  EXPECT_EQ(left.size(), both.size() - theirs.size());
+  for (const auto& [name, value] : theirs) EXPECT_FALSE(left.contains(name));
 }
 
 }  // namespace

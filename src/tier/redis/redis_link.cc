@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tier/redis/redis_link.h"
 
+#include <sys/socket.h>
+
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -8,6 +10,7 @@
 #include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/write.hpp>
+#include <cerrno>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -89,6 +92,7 @@ Result<std::unique_ptr<RedisLink>> RedisLink::Connect(const RedisAddress& addres
   if (error) return Failed("the store cannot be reached", error);
   ErrorCode ignored;
   socket->plain.set_option(tcp::no_delay(true), ignored);
+  socket->plain.set_option(asio::socket_base::keep_alive(true), ignored);
   if (address.tls) {
     asio::ssl::context& context = socket->tls_context;
     ::SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
@@ -115,6 +119,13 @@ Result<std::unique_ptr<RedisLink>> RedisLink::Connect(const RedisAddress& addres
   link->SetDeadline(deadline);
   REPRISE_TRY(link->Enter(address));
   return link;
+}
+
+bool RedisLink::stale() {
+  char byte = 0;
+  const ssize_t got =
+      ::recv(socket_->plain.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT | MSG_NOSIGNAL);
+  return got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
 
 Status RedisLink::Enter(const RedisAddress& address) {

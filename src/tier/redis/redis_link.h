@@ -30,6 +30,8 @@ class RedisLink : private ByteSource {
   ~RedisLink() override;
 
   void SetDeadline(Deadline deadline) { deadline_ = deadline; }
+  // Whether the other side has hung up, or said something that nobody asked for. Does not wait.
+  bool stale();
 
   // A command is put together, and sent with those before it. Bytes that are given with Send go
   // out as they are, behind the commands.
