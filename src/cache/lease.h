@@ -33,6 +33,7 @@ struct alignas(64) LeaseState {
   std::vector<PendingSnapshot> pending;
   bool started = false;
   bool poisoned = false;
+  uint32_t space = 0;  // NamespaceKey::number of the request
 
   // Brings near what the next accesses need, for whoever walks many.
   void Prefetch() const {
@@ -64,6 +65,7 @@ class Lease {
   // models with window K/V only, the ids of blocks that lie wholly before the window are invalid.
   std::span<const BlockId> blocks() const { return at_->table; }
   StateId state() const { return at_->state; }  // invalid if the model has no recurrent state
+  uint32_t space() const { return at_->space; }  // NamespaceKey::number of its request
   // Snapshots that the step reserved last is to fill on its way, ascending: positions strictly
   // between computed() and the end of the step. (The state at its end is saved by Commit.)
   std::span<const PendingSnapshot> pending() const { return at_->pending; }

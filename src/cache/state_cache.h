@@ -63,6 +63,10 @@ struct NamespaceKey {
   std::string digest;
   std::string salt;
 
+  // A number that tells salts apart, as good as always; 0 without one.
+  uint32_t number() const {
+    return salt.empty() ? 0 : static_cast<uint32_t>(std::hash<std::string>{}(salt) | 1);
+  }
   friend bool operator==(const NamespaceKey&, const NamespaceKey&) = default;
 };
 

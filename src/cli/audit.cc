@@ -112,7 +112,8 @@ class Auditor {
 
   AuditResult Run(Schedule schedule) {
     Executor& executor = *executors_[schedule.seed % executors_.size()];
-    const ColdLogits cold = [this](std::span<const TokenId> tokens, float* logits) {
+    const ColdLogits cold = [this](uint32_t /*space*/, std::span<const TokenId> tokens,
+                                   float* logits) {
       RunCold(tokens, logits);
     };
     if (disk_path_.empty()) return RunSchedule(schedule, executor, cold, kInvariantInterval);

@@ -150,6 +150,7 @@ Status Engine::Forward() {
     if (!sequence.plain && sequence.compaction) {
       REPRISE_ASSIGN(auto rows, sequence.compaction->Watch(executor_, slice.past, share.rows));
       if (rows) watched.emplace_back(*rows).sequence = static_cast<uint32_t>(i);
+    slice.space = lease.space();
     }
     const bool complete = end == static_cast<int32_t>(known.size());
     if (share.rows == 1 && complete) {

@@ -45,6 +45,9 @@ struct SequenceSlice {
   std::span<const BlockId> blocks;
   StateId state;
   std::span<const StateTap> taps = {};  // ascending, 0 < row_count < the slice's
+  // A number of the namespace (NamespaceKey::number). Models do not read it. The fake model of
+  // simulations mixes it into all state, so that state of another namespace gives wrong logits.
+  uint32_t space = 0;
 };
 
 // Rows of a sequence whose attention is watched: what the keys of the sequence weigh with them is

@@ -309,7 +309,7 @@ TEST_F(EngineTest, AStateThatIsNotFiniteFailsAloneAndIsNeverKept) {
   EXPECT_EQ(again.completion.reason, FinishReason::kLength);
   EXPECT_LE(again.completion.report.used_tokens, 150);
   std::vector<float> cold((bad.prompt.size()) * FakeExecutor::kVocab);
-  executor_.ColdLogits(bad.prompt, cold.data());
+  executor_.ColdLogits(0, bad.prompt, cold.data());
   const float* last = cold.data() + (bad.prompt.size() - 1) * FakeExecutor::kVocab;
   EXPECT_EQ(again.tokens[0], std::max_element(last, last + FakeExecutor::kVocab) - last);
 }

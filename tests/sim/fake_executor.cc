@@ -49,8 +49,9 @@ FakeExecutor::FakeExecutor(Kind kind, int64_t context_length) {
   }
 }
 
-void FakeExecutor::Row(TokenId token, int32_t position, uint64_t* recurrent, uint64_t* key) const {
-  const uint64_t t = static_cast<uint64_t>(token) + 1;
+void FakeExecutor::Row(uint32_t space, TokenId token, int32_t position, uint64_t* recurrent,
+                       uint64_t* key) const {
+  const uint64_t t = (static_cast<uint64_t>(token) + 1) ^ uint64_t{space} << 8;
   if (has_recurrent_) *recurrent = Mix64(*recurrent * 5 + t);
   *key = Mix64(t << 32 ^ static_cast<uint64_t>(position)) ^ *recurrent;
 }
@@ -110,7 +111,7 @@ Status FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, 
       const int32_t position = slice.past.logical + static_cast<int32_t>(i);
       uint64_t key = 0;
       const uint64_t before = recurrent;
-      Row(batch.tokens[row], position, &recurrent, &key);
+      Row(slice.space, batch.tokens[row], position, &recurrent, &key);
       if (has_kv_) {
         Store(key, key_at(slice.past.physical + static_cast<int32_t>(i)));
         keys = Fold(keys, key);
@@ -142,12 +143,13 @@ Status FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, 
   return OkStatus();
 }
 
-void FakeExecutor::ColdLogits(std::span<const TokenId> tokens, float* logits) const {
+void FakeExecutor::ColdLogits(uint32_t space, std::span<const TokenId> tokens,
+                              float* logits) const {
   uint64_t recurrent = 0;
   uint64_t keys = 0;
   for (size_t t = 0; t < tokens.size(); ++t) {
     uint64_t key = 0;
-    Row(tokens[t], static_cast<int32_t>(t), &recurrent, &key);
+    Row(space, tokens[t], static_cast<int32_t>(t), &recurrent, &key);
     if (has_kv_) keys = Fold(keys, key);
     WriteLogits(recurrent, keys, logits + static_cast<int64_t>(t) * kVocab);
   }

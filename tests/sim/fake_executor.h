@@ -10,10 +10,11 @@ namespace reprise {
 
 // A model without weights whose logits are a hash of the state it was given: every K/V row of the
 // sequence and the recurrent state. One wrong byte, one token off, one stale block, and every logit
-// after it differs. Thousands of steps per second.
+// after it differs. The namespace of the sequence (SequenceSlice::space) is part of the state, so a
+// request that starts from another tenant's state gives wrong logits. Thousands of steps a second.
 //
-//  recurrent   r_t = mix(r_{t-1}, token_t)
-//  K/V         k_t = mix(token_t, t, r_t)
+//  recurrent   r_t = mix(r_{t-1}, token_t, namespace)
+//  K/V         k_t = mix(token_t, namespace, t, r_t)
 //  logits_t    hash(r_t, all k_j for j <= t); the row behind the final norm is the same
 //  weights     of key j with row t: a hash of k_j and k_t
 class FakeExecutor : public Executor {
@@ -32,7 +33,7 @@ class FakeExecutor : public Executor {
   Status Keep(const KeptKv& kept, const StateMemory& memory) override;
 
   // The logits of a cold run, straight from the tokens.
-  void ColdLogits(std::span<const TokenId> tokens, float* logits) const;
+  void ColdLogits(uint32_t space, std::span<const TokenId> tokens, float* logits) const;
 
   // Makes the next forward pass report a state that is not finite for sequences holding this token.
   void PoisonToken(TokenId token) { poison_ = token; }
@@ -49,7 +50,8 @@ class FakeExecutor : public Executor {
   std::byte* KeyAt(const StateMemory& memory, std::span<const BlockId> blocks, int32_t row) const;
   void Weigh(const WatchedRows& watched, const SequenceSlice& slice,
              const StateMemory& memory) const;
-  void Row(TokenId token, int32_t position, uint64_t* recurrent, uint64_t* key) const;
+  void Row(uint32_t space, TokenId token, int32_t position, uint64_t* recurrent,
+           uint64_t* key) const;
   void WriteLogits(uint64_t recurrent, uint64_t keys, float* logits) const;
 
   ModelCard card_;

@@ -31,8 +31,8 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
 
 AuditResult RunFake(const Schedule& schedule, FakeExecutor& executor, int invariant_interval,
                     const Sabotage& sabotage = {}) {
-  const ColdLogits cold = [&](std::span<const TokenId> tokens, float* logits) {
-    executor.ColdLogits(tokens, logits);
+  const ColdLogits cold = [&](uint32_t space, std::span<const TokenId> tokens, float* logits) {
+    executor.ColdLogits(space, tokens, logits);
   };
   return RunSchedule(schedule, executor, cold, invariant_interval, sabotage);
 }

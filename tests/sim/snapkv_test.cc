@@ -33,7 +33,7 @@ class SnapKvTest : public testing::TestWithParam<FakeExecutor::Kind> {
     std::vector<float> logits;
     for (int32_t i = 0; i < request.max_tokens; ++i) {
       logits.resize(tokens.size() * FakeExecutor::kVocab);
-      RunColdSnapKv(executor_, tokens, prompt, options, logits.data());
+      RunColdSnapKv(executor_, 0, tokens, prompt, options, logits.data());
       const auto last = std::span(logits).last(FakeExecutor::kVocab);
       tokens.push_back(TokenId(std::max_element(last.begin(), last.end()) - last.begin()));
     }

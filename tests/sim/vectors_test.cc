@@ -22,7 +22,7 @@ class VectorTest : public testing::TestWithParam<Pooling> {
   std::vector<float> Cold(const GenerateRequest& request) {
     constexpr size_t kDim = FakeExecutor::kVocab;
     std::vector<float> rows(request.prompt.size() * kDim);
-    executor_.ColdLogits(request.prompt, rows.data());
+    executor_.ColdLogits(0, request.prompt, rows.data());
     const bool mean = GetParam() == Pooling::kMean;
     std::vector<double> pooled(kDim);
     for (size_t i = mean ? 0 : rows.size() - kDim; i < rows.size(); ++i) {

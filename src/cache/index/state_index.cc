@@ -132,6 +132,7 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
   const uint32_t seat = flights_.Add();
   LeaseRecord& record = flights_[seat];
   record.root = RootOf(*request.key);
+  record.space = request.key->number();
   tree_.Ref(record.root);
   record.owner = tenants_.Enter(request.tenant, request.tenant_weight,
                                 [this](uint32_t owner) { return CachedBytesOf(owner) > 0; });

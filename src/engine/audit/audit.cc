@@ -56,7 +56,8 @@ uint64_t Checksum(std::span<const float> row) {
 struct LiveRequest {
   std::vector<TokenId> tokens;  // prompt, then reply as far as it was read
   int32_t prompt_tokens = 0;
-  SnapKv snapkv;  // as it was asked for
+  uint32_t space = 0;  // NamespaceKey::number
+  SnapKv snapkv;       // as it was asked for
   std::shared_ptr<TokenStream> stream;
   std::vector<SeenRow> seen;
   bool done = false;
@@ -211,6 +212,7 @@ class AuditRun {
     request.min_cache_tokens = scheduled.min_cache_tokens;
     if (scheduled.tenant > 0) request.salt = "tenant" + std::to_string(scheduled.tenant);
     request.tenant = request.salt;
+    live.space = NamespaceKey{executor_.card().digest, request.salt}.number();
     request.tenant_weight = 1 + scheduled.tenant;
     live.prompt_tokens = static_cast<int32_t>(live.tokens.size());
     if (!scheduled.snapkv.off() && executor_.keeps() &&
@@ -262,9 +264,10 @@ class AuditRun {
     const auto expected = std::make_unique_for_overwrite<float[]>(live.tokens.size() * vocab);
     // What idle work computes is exact, and so is a prompt.
     if (live.snapkv.off() || schedule_.requests[index].idle) {
-      cold_(live.tokens, expected.get());
+      cold_(live.space, live.tokens, expected.get());
     } else {
-      RunColdSnapKv(executor_, live.tokens, live.prompt_tokens, live.snapkv, expected.get());
+      RunColdSnapKv(executor_, live.space, live.tokens, live.prompt_tokens, live.snapkv,
+                    expected.get());
     }
     for (const SeenRow& seen : live.seen) {
       const std::span<const float> row(expected.get() + static_cast<size_t>(seen.position) * vocab,

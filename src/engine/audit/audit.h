@@ -40,8 +40,10 @@ struct AuditResult {
   uint64_t tokens_loaded = 0;
 };
 
-// Fills logits [tokens.size(), vocab] of a cold run over the tokens.
-using ColdLogits = std::function<void(std::span<const TokenId> tokens, float* logits)>;
+// Fills logits [tokens.size(), vocab] of a cold run over the tokens in a namespace
+// (NamespaceKey::number; only fake models differ between namespaces).
+using ColdLogits =
+    std::function<void(uint32_t space, std::span<const TokenId> tokens, float* logits)>;
 
 // Test hooks: what a broken engine would do. Called before each step.
 using Sabotage = std::function<void(StateCache&)>;

@@ -15,8 +15,9 @@ namespace {
 // One sequence, in as few steps as can be.
 class ColdRun {
  public:
-  ColdRun(Executor& executor, std::span<const TokenId> tokens, float* logits)
+  ColdRun(Executor& executor, uint32_t space, std::span<const TokenId> tokens, float* logits)
       : executor_(executor),
+        space_(space),
         tokens_(tokens),
         logits_(logits),
         lists_(StateLayout(executor.card().state).list_count()),
@@ -28,7 +29,8 @@ class ColdRun {
   void Run(int32_t end, int32_t window) {
     const Extent past = state_.extent(0);
     const auto rows = static_cast<uint32_t>(end - past.logical);
-    const SequenceSlice slice = state_.Next(0, 0, rows);
+    SequenceSlice slice = state_.Next(0, 0, rows);
+    slice.space = space_;
     std::vector<uint32_t> all(rows);
     std::iota(all.begin(), all.end(), 0u);
     uint8_t finite = 0;
@@ -71,6 +73,7 @@ class ColdRun {
   }
 
   Executor& executor_;
+  const uint32_t space_;
   const std::span<const TokenId> tokens_;
   float* const logits_;
   const size_t lists_;
@@ -80,9 +83,9 @@ class ColdRun {
 
 }  // namespace
 
-void RunColdSnapKv(Executor& executor, std::span<const TokenId> tokens, int32_t prompt_tokens,
-                   const SnapKv& options, float* logits) {
-  ColdRun run(executor, tokens, logits);
+void RunColdSnapKv(Executor& executor, uint32_t space, std::span<const TokenId> tokens,
+                   int32_t prompt_tokens, const SnapKv& options, float* logits) {
+  ColdRun run(executor, space, tokens, logits);
   const auto end = static_cast<int32_t>(tokens.size());
   const int32_t kept = KeptTokens(executor.card().state, options, prompt_tokens);
   if (kept < prompt_tokens) {

@@ -10,8 +10,9 @@ namespace reprise {
 
 // The logits [tokens.size(), vocab] of a request whose first `prompt_tokens` tokens were its prompt
 // and that left out K/V as `options` say, from nothing, with neither engine nor cache: what audits
-// hold such requests against. REQUIRES: executor.keeps(), CheckSnapKv says yes.
-void RunColdSnapKv(Executor& executor, std::span<const TokenId> tokens, int32_t prompt_tokens,
-                   const SnapKv& options, float* logits);
+// hold such requests against. `space`: see SequenceSlice.
+// REQUIRES: executor.keeps(), CheckSnapKv says yes.
+void RunColdSnapKv(Executor& executor, uint32_t space, std::span<const TokenId> tokens,
+                   int32_t prompt_tokens, const SnapKv& options, float* logits);
 
 }  // namespace reprise
