@@ -76,7 +76,8 @@ struct LeaseRecord : LeaseState {
   uint64_t flights_seen = 0;  // flights that took off up to then are not worth waiting for
   uint64_t take_off = 0;      // which flight it is, in the order of their start
   bool passengers = false;    // somebody may wait for it
-  uint64_t asked = 0;         // a tier what it has of the prompt; 0: that is known
+  bool sought = false;        // a tier was asked what it has of the prompt
+  uint64_t asked = 0;         // the question that it has not answered yet; 0: none
   bool waited = false;        // FindAwaited found someone
   bool computes = false;      // a lower tier has more, but loading it would take longer
   int32_t loads = 0;          // that it has waited for

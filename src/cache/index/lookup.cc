@@ -30,7 +30,9 @@ bool StateIndex::LookUp(const Lease& lease, int32_t* tokens_left) {
   const auto tokens = std::span(record.tokens).first(end);
   const int32_t known = tree_.Match(record.root, tokens, nullptr, &record.place);
   *tokens_left -= known - begin;
-  return known < end || end == record.prompt_tokens;
+  const bool complete = known < end || end == record.prompt_tokens;
+  if (complete) SeekBelow(lease.seat_);
+  return complete;
 }
 
 // The deepest position <= limit that every component can serve, with nothing that has expired.
@@ -162,6 +164,7 @@ void StateIndex::Adopt(uint32_t seat, const RadixTree::Path& path, int32_t posit
 StartAnswer StateIndex::Start(const Lease& lease) {
   using Kind = StartAnswer::Kind;
   CHECK(!RecordOf(lease).started);
+  SeekBelow(lease.seat_);
   if (AwaitsAnswer(RecordOf(lease))) return {Kind::kPending, {lease.id_, 0}, OkStatus()};
   if (records_.size() > 0) {
     const auto load = AwaitLoad(lease.seat_, Match(RecordOf(lease)));
@@ -209,8 +212,9 @@ std::optional<Awaited> StateIndex::FindAwaited(const Lease& lease) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(!record.started);
   if (!record.read) return std::nullopt;
-  if (AwaitsAnswer(record)) return Awaited{record.id, 0};
   const uint32_t seat = lease.seat_;
+  SeekBelow(seat);
+  if (AwaitsAnswer(record)) return Awaited{record.id, 0};
   if (const LeaseRecord* flight = flights_.AwaitedBy(record)) {
     if (StillPromises(*flight, record)) return record.wait.for_what;
     flights_.Disembark(record, *flight);

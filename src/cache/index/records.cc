@@ -42,7 +42,10 @@ void Records::Touch(TierRecordId id, int64_t used_ms) {
 
 void Records::Remove(TierRecordId id) {
   const Record record = records_.at(id);
-  std::erase_if(MarksOf(record.node), [&](const Mark& mark) { return mark.record == id; });
+  const std::span<const Mark> marks = MarksBehind(record.node, record.head.position - 1);
+  CHECK(!marks.empty() && marks.front().record == id);
+  std::vector<Mark>& all = MarksOf(record.node);
+  all.erase(all.end() - static_cast<ptrdiff_t>(marks.size()));
   by_use_.erase({record.used_ms, -record.head.position, id});
   token_count_ -= TokensOf(record.head);
   records_.erase(id);
@@ -54,15 +57,29 @@ const Records::Record* Records::Find(TierRecordId id) const {
   return at == records_.end() ? nullptr : &at->second;
 }
 
+std::span<const Records::Mark> Records::MarksBehind(NodeId node, int32_t position) const {
+  if (node.value >= marks_.size()) return {};
+  const std::vector<Mark>& marks = marks_[node.value];
+  const auto first = std::upper_bound(marks.begin(), marks.end(), position,
+                                      [](int32_t p, const Mark& m) { return p < m.position; });
+  return std::span(marks).subspan(static_cast<size_t>(first - marks.begin()));
+}
+
+const Records::Record* Records::At(NodeId node, int32_t position) const {
+  const std::span<const Mark> marks = MarksBehind(node, position - 1);
+  const bool found = !marks.empty() && marks.front().position == position;
+  return found ? &records_.at(marks.front().record) : nullptr;
+}
+
 const Records::Record* Records::Deepest(const RadixTree::Path& path, int32_t position) const {
-  const Record* deepest = nullptr;
-  for (const RadixTree::PathStep& step : path) {
-    if (step.node.value >= marks_.size()) continue;
-    for (const Mark& mark : marks_[step.node.value]) {
-      if (mark.position <= std::min(position, step.end)) deepest = &records_.at(mark.record);
-    }
+  for (auto step = path.rbegin(); step != path.rend(); ++step) {
+    if (step->node.value >= marks_.size()) continue;
+    const std::vector<Mark>& marks = marks_[step->node.value];
+    const size_t behind = MarksBehind(step->node, std::min(position, step->end)).size();
+    ++looks_;
+    if (behind < marks.size()) return &records_.at(marks[marks.size() - behind - 1].record);
   }
-  return deepest;
+  return nullptr;
 }
 
 const Records::Record* Records::Oldest() const {
@@ -76,22 +93,27 @@ std::vector<TierRecordId> Records::at(NodeId node) const {
   return ids;
 }
 
+// From the last mark up: only the few that are being written are not ready.
 bool Records::Covers(NodeId node, int32_t position) const {
-  if (node.value >= marks_.size()) return false;
-  return std::any_of(marks_[node.value].begin(), marks_[node.value].end(), [&](const Mark& mark) {
-    return mark.position >= position && records_.at(mark.record).ready;
-  });
+  const std::span<const Mark> marks = MarksBehind(node, position - 1);
+  for (auto mark = marks.rbegin(); mark != marks.rend(); ++mark) {
+    ++looks_;
+    if (records_.at(mark->record).ready) return true;
+  }
+  return false;
 }
 
 std::vector<RecordHead> Records::Reach(const RadixTree::Path& path, int32_t from, int32_t limit,
                                        const Kv* kv, int64_t since_ms) const {
   std::vector<RecordHead> heads;
   int32_t reached = from;
-  for (const RadixTree::PathStep& step : path) {
-    if (step.node.value >= marks_.size()) continue;
-    for (const Mark& mark : marks_[step.node.value]) {
+  const auto begin = std::partition_point(
+      path.begin(), path.end(), [&](const RadixTree::PathStep& step) { return step.end <= from; });
+  for (auto step = begin; step != path.end(); ++step) {
+    for (const Mark& mark : MarksBehind(step->node, from)) {
+      if (mark.position > std::min(limit, step->end)) break;
+      ++looks_;
       const Record& record = records_.at(mark.record);
-      if (mark.position <= reached || mark.position > std::min(limit, step.end)) continue;
       if (!record.ready || record.used_ms < since_ms) continue;
       const int32_t first = record.head.first_block;
       const bool alone = kv == nullptr || first <= kv->FirstBlock(mark.position);

@@ -32,7 +32,8 @@ enum class Residency : uint8_t { kResident, kSpilling, kSpilled, kFetching };
 //
 // Thread safety: none.
 // Invariants: each record has one mark, in (begin, end] of its node, which it refers to.
-// Costs: all O(log records) but Reach, O(marks on the path).
+// Costs: all O(log records); Deepest from the end of the path up to the first mark; Reach the nodes
+// and marks behind `from`. looks() counts the marks that both have looked at.
 class Records {
  public:
   struct Record {
@@ -51,6 +52,8 @@ class Records {
   void Remove(TierRecordId id);
 
   const Record* Find(TierRecordId id) const;
+  // The one at that position of the node, if any.
+  const Record* At(NodeId node, int32_t position) const;
   // The deepest on the path at or above `position`, if any.
   const Record* Deepest(const RadixTree::Path& path, int32_t position) const;
   // The one that was used longest ago; of those of one moment the deepest.
@@ -69,6 +72,7 @@ class Records {
 
   size_t size() const { return records_.size(); }
   size_t token_count() const { return token_count_; }  // an upper bound of those only they keep
+  uint64_t looks() const { return looks_; }
   size_t bytes() const;
   Status CheckInvariants() const;
 
@@ -79,6 +83,8 @@ class Records {
   };
   using UseOrder = std::set<std::tuple<int64_t, int32_t, TierRecordId>>;  // (used, -position, id)
   std::vector<Mark>& MarksOf(NodeId node);
+  // Those of the node behind a position, ascending.
+  std::span<const Mark> MarksBehind(NodeId node, int32_t position) const;
   size_t TokensOf(const RecordHead& head) const;
 
   RadixTree* tree_;
@@ -88,6 +94,7 @@ class Records {
   UseOrder by_use_;
   size_t token_count_ = 0;
   uint32_t next_ = 0;
+  mutable uint64_t looks_ = 0;
 };
 
 }  // namespace reprise

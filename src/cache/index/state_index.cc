@@ -154,11 +154,7 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
   record.idle = request.idle;
   record.bytes = sizeof(LeaseRecord) + record.tokens.capacity() * sizeof(TokenId) +
                  record.boundaries.capacity() * sizeof(Boundary);
-  if (tier_ != nullptr && record.read) {
-    // Idle work waits for nobody.
-    if (!record.idle) record.asked = tier_->Ask(*request.key, request.tokens);
-    if (record.asked == 0) AddFound(record);
-  }
+  if (request.look_up) SeekBelow(seat);
   if (request.look_up) Explain(record, Match(record), &record.report);
   Settle();
   return Lease(this, &record, seat, record.id);
@@ -314,6 +310,7 @@ void StateIndex::Release(uint32_t seat, uint64_t id) {
   const RadixTree::Cursor cursor = record.cursor;
   const bool started = record.started;
   if (started) lease_bytes_ -= record.bytes;
+  if (record.asked != 0) questions_.erase(record.asked);
   tenants_.Leave(record.owner);
   flights_.Remove(seat);
   if (started) tree_.Unref(cursor.node);

@@ -91,6 +91,9 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   std::pair<size_t, size_t> BytesAndShareOf(std::string_view tenant) const;
   CacheStats stats() const;
   CacheStats& counters() { return stats_; }
+  // What calls have looked at so far: tests count it.
+  uint64_t record_looks() const { return records_.looks(); }
+  uint64_t tenant_steps() const { return tenants_.steps(); }
   std::vector<TreeNodeView> View(const NamespaceKey& key, size_t node_count_max,
                                  std::span<const TokenId> prompt) const;
   std::string Dump() const;
@@ -168,6 +171,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   void BoundRecords();
   int64_t RecordsSinceMs() const;
   bool AwaitsAnswer(LeaseRecord& record) const;
+  void SeekBelow(uint32_t seat);
   void AddFound(const LeaseRecord& record);
   NamespaceKey KeyOfRoot(NodeId root) const;
 
@@ -187,6 +191,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   size_t lease_bytes_ = 0;                  // of the records of those that have started
   Tier* tier_ = nullptr;                    // null: there is none
   std::map<uint64_t, Transfer> transfers_;  // by the id of their move
+  std::unordered_map<uint64_t, uint32_t> questions_;  // to the tier; the seat of the lease
   uint64_t move_count_ = 0;
   std::vector<Move> moves_;           // not begun yet
   std::deque<SpillWish> spill_now_;   // pinned, shared: at once

@@ -32,20 +32,43 @@ NamespaceKey StateIndex::KeyOfRoot(NodeId root) const {
   return {digest, salt};
 }
 
-size_t StateIndex::moves_under_way() const {
-  size_t questions = 0;
-  for (const LeaseRecord& lease : flights_.records()) questions += lease.asked != 0 ? 1 : 0;
-  return transfers_.size() + questions;
-}
+size_t StateIndex::moves_under_way() const { return transfers_.size() + questions_.size(); }
 
 // Whether what a tier has of the prompt is not known yet, but could be of use.
 bool StateIndex::AwaitsAnswer(LeaseRecord& record) const {
   return record.asked != 0 && record.limit() - Match(record).usable >= kLoadTokensMin;
 }
 
-// What a tier has along the prompt of a new lease becomes known.
+// Asks the tier what it has of the prompt, once, and only if memory lacks enough of it.
+void StateIndex::SeekBelow(uint32_t seat) {
+  LeaseRecord& record = flights_[seat];
+  if (tier_ == nullptr || record.sought || !record.read) return;
+  if (record.limit() - Match(record).usable < kLoadTokensMin) return;
+  record.sought = true;
+  // Idle work does not wait for an answer.
+  if (!record.idle) {
+    const auto prompt = std::span(record.tokens).first(record.prompt_tokens);
+    record.asked = tier_->Ask(KeyOfRoot(record.root), prompt);
+  }
+  if (record.asked != 0) {
+    questions_[record.asked] = seat;
+  } else {
+    AddFound(record);
+  }
+  Settle();
+}
+
+// What a tier has along the prompt becomes known. Records come parents first, so each one is
+// inserted behind the one before it: no token is compared twice.
 void StateIndex::AddFound(const LeaseRecord& record) {
   const auto prompt = std::span(record.tokens).first(record.prompt_tokens);
+  RadixTree::Cursor at{record.root, 0};
+  tree_.Ref(at.node);
+  const auto move_to = [&](RadixTree::Cursor to) {
+    tree_.Ref(to.node);
+    tree_.Unref(at.node);
+    at = to;
+  };
   tier_->Find(KeyOfRoot(record.root), prompt, [&](const FoundRecord& found) {
     if (found.position < 1 || found.position > record.prompt_tokens || found.first_block < 0 ||
         !MakeRoomForNodes()) {
@@ -56,10 +79,12 @@ void StateIndex::AddFound(const LeaseRecord& record) {
     if (found.parent.valid() && parent == nullptr) return TierRecordId();
     const int32_t needed = FirstBlock(kv_.get(), found.position);
     if (found.first_block > std::max(above / options_.block_tokens, needed)) return TierRecordId();
-    const RadixTree::Cursor at =
-        tree_.Insert({record.root, 0}, prompt.first(static_cast<size_t>(found.position)));
-    const Records::Record* there = records_.Deepest(tree_.PathTo(at), at.position);
-    if (there != nullptr && there->head.position == at.position) return there->head.id;
+    if (found.position < at.position) move_to({record.root, 0});  // those of another tier
+    const int32_t known = at.position;
+    move_to(tree_.Insert(at, prompt.subspan(static_cast<size_t>(known),
+                                            static_cast<size_t>(found.position - known))));
+    const Records::Record* there = records_.At(at.node, at.position);
+    if (there != nullptr) return there->head.id;
     RecordHead head;
     head.parent = found.parent;
     head.first_block = found.first_block;
@@ -67,6 +92,7 @@ void StateIndex::AddFound(const LeaseRecord& record) {
     head.reason = found.reason;
     return records_.Add(at.node, head, now_ms_, true);
   });
+  tree_.Unref(at.node);
 }
 
 // Ends of conversations go down in idle time; what is pinned or meant to be shared at once, and
@@ -151,12 +177,10 @@ void StateIndex::BeginSpill(const SpillWish& wish) {
   const EntryId entry = with_state ? serving : EntryId();
   // The conversation has moved on: so will its record.
   if (entry.valid() && (order_[entry].superseded || order_[entry].spilling)) return;
-  const Records::Record* parent = has_kv() ? records_.Deepest(path, at.position) : nullptr;
+  const Records::Record* parent = records_.Deepest(path, at.position);
+  if (parent != nullptr && parent->head.position == at.position) return;  // it is there
   if (parent != nullptr && parent->ready && !tier_->Continues(parent->head.id)) parent = nullptr;
-  if (const auto* here = records_.Deepest(path, at.position);
-      here != nullptr && here->head.position == at.position) {
-    return;
-  }
+  if (!has_kv()) parent = nullptr;
   Move move;
   move.kind = Move::Kind::kSpill;
   move.records = {{.position = at.position, .reason = wish.reason}};
@@ -204,6 +228,10 @@ std::optional<Awaited> StateIndex::AwaitLoad(uint32_t seat, const MatchResult& m
   LeaseRecord& waiting = flights_[seat];
   waiting.computes = false;
   if (!waiting.read || waiting.idle || waiting.loads >= kLoadsPerLease) return std::nullopt;
+  const auto loads = std::count_if(transfers_.begin(), transfers_.end(), [](const auto& t) {
+    return t.second.kind == Move::Kind::kFetch;
+  });
+  if (static_cast<size_t>(loads) >= kLoadsMax) return std::nullopt;
   const auto heads =
       records_.Reach(match.path, match.servable, waiting.limit(), kv_.get(), RecordsSinceMs());
   if (heads.empty()) return std::nullopt;
@@ -219,10 +247,6 @@ std::optional<Awaited> StateIndex::AwaitLoad(uint32_t seat, const MatchResult& m
     waiting.computes = true;
     return std::nullopt;
   }
-  const auto loads = std::count_if(transfers_.begin(), transfers_.end(), [](const auto& t) {
-    return t.second.kind == Move::Kind::kFetch;
-  });
-  if (static_cast<size_t>(loads) >= kLoadsMax) return std::nullopt;
   const uint32_t load = flights_.Add();  // may move the records
   if (!BeginLoad(seat, load, position)) {
     Release(load, flights_[load].id);
@@ -303,13 +327,12 @@ void StateIndex::Hear(const Tier::News& news) {
   }
   if (!news.lost.empty()) Settle();
   for (const uint64_t question : news.answered) {
-    for (uint32_t seat = 0; seat < flights_.records().size(); ++seat) {
-      LeaseRecord& record = flights_[seat];
-      if (record.id == 0 || record.asked != question) continue;
-      record.asked = 0;
-      if (!record.started) AddFound(record);
-      break;
-    }
+    const auto asked = questions_.find(question);
+    if (asked == questions_.end()) continue;  // its lease has ended
+    LeaseRecord& record = flights_[asked->second];
+    questions_.erase(asked);
+    record.asked = 0;
+    if (!record.started) AddFound(record);
   }
   if (!news.answered.empty()) Settle();
 }
@@ -326,6 +349,7 @@ void StateIndex::EndTransfer(uint64_t id, const MoveDone& done) {
 void StateIndex::EndSpill(const Transfer& transfer, const MoveDone& done) {
   if (done.ok) {
     records_.SetReady(transfer.record);
+    UpdateTail(records_.Find(transfer.record)->node);  // it costs less to lose now
     ++stats_.spills;
     stats_.bytes_spilled += done.bytes;
   } else {

@@ -21,6 +21,7 @@ class ToldTier : public Tier {
   std::string_view name() const override { return "told"; }
   void Open(const StateMemory&, DeviceMemory&) override {}
   void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override {
+    ++finds;
     TierRecordId parent;
     int32_t above = 0;
     for (const int32_t position : kept) {
@@ -45,6 +46,7 @@ class ToldTier : public Tier {
   bool others = false;  // read it, too
   bool asks = false;    // and write to it
   uint64_t questions = 0;
+  uint64_t finds = 0;
   std::vector<TokenId> kept_prompt;  // of an earlier life,
   std::vector<int32_t> kept;         // with records at these positions
   std::vector<TierRecordId> found_ids;
@@ -178,6 +180,66 @@ TEST_P(TiersTest, ALoadIsAwaitedByAllWhoWantIt) {
   EXPECT_TRUE(client_.index.Start(first).ready());
   EXPECT_TRUE(client_.index.Start(second).ready());
   EXPECT_EQ(client_.index.record(second).report.used_tokens, static_cast<int32_t>(stored_));
+}
+
+TEST_P(TiersTest, WhatIsInMemoryIsNotSoughtBelow) {
+  StoreAndSpill();
+  tier_.finds = 0;
+  tier_.asks = true;
+  std::vector<TokenId> again = prompt_;
+  again.resize(stored_ + 10);
+  for (int i = 0; i < 3; ++i) client_.Run(again);
+  EXPECT_EQ(tier_.finds, 0u);
+  EXPECT_EQ(tier_.questions, 0u);
+  EXPECT_EQ(client_.index.moves_under_way(), 0u);
+}
+
+// A conversation of many turns has a record for each. What a request looks at does not grow with
+// the square of them, nor, once the state is in memory, with their number.
+TEST_P(TiersTest, RecordsAreNotWalkedAgainAndAgain) {
+  constexpr int kTurns = 400;
+  constexpr int32_t kTurnTokens = 8;
+  tier_.kept_prompt = RandomTokens(3, kTurns * kTurnTokens);
+  for (int i = 1; i <= kTurns; ++i) tier_.kept.push_back(i * kTurnTokens);
+  const uint64_t before = client_.index.record_looks();
+  Lease lease = client_.Acquire(tier_.kept_prompt);
+  ASSERT_EQ(client_.index.stats().records, size_t{kTurns});
+  EXPECT_LE(client_.index.record_looks() - before, uint64_t{4 * kTurns});
+  ASSERT_TRUE(client_.index.FindAwaited(lease));
+  Done(Moves().at(0));
+  ASSERT_TRUE(client_.index.Start(lease).ready());
+  EXPECT_LE(client_.index.record_looks() - before, uint64_t{8 * kTurns});
+
+  const uint64_t loaded = client_.index.record_looks();
+  std::vector<TokenId> again = tier_.kept_prompt;
+  again.resize(again.size() + 10);
+  EXPECT_EQ(client_.Run(again).used_tokens, (kTurns - 1) * kTurnTokens);
+  EXPECT_LE(client_.index.record_looks() - loaded, 100u) << "all of it is in memory";
+}
+
+// State that a tier has as well is cheaper to lose, so it goes before older state that it lacks.
+TEST_P(TiersTest, StateWithARecordIsEvictedFirst) {
+  const std::vector<TokenId> older = RandomTokens(5, 1000);
+  client_.index.SetTime(now_ += 1000);
+  client_.Run(older);
+  client_.index.SetTime(now_ += 1000);
+  stored_ = client_.Run(prompt_).stored_tokens;
+  client_.index.Maintain();
+  const std::vector<Move> moves = Moves();
+  ASSERT_EQ(moves.size(), 2u);
+  for (const Move& move : moves) Done(move, /*ok=*/move.tokens[0] == prompt_[0]);
+  client_.index.SetTime(now_ += 1000);
+  const int32_t before = client_.Reusable(prompt_);
+  ASSERT_GT(before, 900);
+  ASSERT_EQ(client_.Reusable(older), before);
+  for (uint64_t other = 0; client_.Reusable(prompt_) == before && other < 200; ++other) {
+    ASSERT_EQ(client_.Reusable(older), before) << "the tier has no copy of it";
+    client_.Run(RandomTokens(1000 + other, 100));
+    client_.index.CancelMoves();
+    Moves();
+  }
+  EXPECT_LT(client_.Reusable(prompt_), before);
+  EXPECT_EQ(client_.Reusable(older), before);
 }
 
 TEST_P(TiersTest, WhatFailsIsAMiss) {
@@ -343,7 +405,7 @@ TEST_P(TiersTest, WhoNeedsNoAnswerDoesNotWait) {
     const Lease other = client_.Acquire(RandomTokens(9, 500), idle);
     EXPECT_FALSE(client_.index.FindAwaited(other)) << "idle work waits for nobody";
     const Lease leaves = client_.Acquire(RandomTokens(8, 500));
-    EXPECT_EQ(client_.index.moves_under_way(), 2u);
+    EXPECT_EQ(client_.index.moves_under_way(), 1u) << "what is in memory is not asked for";
   }
   EXPECT_EQ(client_.index.moves_under_way(), 0u) << "nobody listens any more";
   client_.index.Hear({.done = {}, .lost = {}, .answered = {1, 2}});
