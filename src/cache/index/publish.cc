@@ -15,7 +15,7 @@ bool StateIndex::MakeRoomForNodes() {
     const size_t ghosts = tree_.ghost_token_count();
     if (ghosts > 0) tree_.PurgeGhosts(ghosts - 1);  // the oldest one
     if (tree_.ghost_token_count() < ghosts) continue;
-    if (!EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), true) &&
+    if (!EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), PinsGo::kAll) &&
         !ForgetOldestRecord()) {
       return false;
     }

@@ -23,7 +23,7 @@ size_t BlocksBefore(int32_t position, int32_t block_tokens) {
 bool StateIndex::GiveWay(size_t bytes) {
   const size_t before = bytes_used();
   while (bytes_used() + bytes > before &&
-         EvictOne(EvictReason::kRunning, std::numeric_limits<double>::infinity(), true)) {
+         EvictOne(EvictReason::kRunning, std::numeric_limits<double>::infinity(), PinsGo::kAll)) {
   }
   Settle();
   return bytes_used() < before;
@@ -92,7 +92,7 @@ Status StateIndex::Compact(const Lease& lease, int32_t kept, bool alone,
            blocks_.used_count() + size_t{more} <= blocks_.capacity() && Backed({.blocks = more});
   };
   constexpr double kAnyKey = std::numeric_limits<double>::infinity();
-  while (!fits() && (EvictOne(EvictReason::kRunning, kAnyKey, true) || PurgeSomeGhosts())) {
+  while (!fits() && (EvictOne(EvictReason::kRunning, kAnyKey, PinsGo::kAll) || PurgeSomeGhosts())) {
   }
   if (!fits() && alone) {
     // What is stored by now is what the lease holds itself: the tree gives it up. Records in lower

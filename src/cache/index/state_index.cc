@@ -326,7 +326,7 @@ void StateIndex::Settle() {
   tree_.PurgeGhosts(ghost_tokens_max_ + records_.token_count());
   while (bytes_used() > options_.cache.budget_bytes) {
     if (!PurgeSomeGhosts() &&
-        !EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), true) &&
+        !EvictOne(EvictReason::kMetadata, std::numeric_limits<double>::infinity(), PinsGo::kAll) &&
         !ForgetOldestRecord() && !CancelOneMove() && !GiveUpAhead()) {
       break;
     }

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "state/shares.h"
 
 namespace reprise {
 
@@ -20,11 +23,12 @@ namespace reprise {
 //
 // Owners are small numbers. Those beyond kOwnersMax share one.
 //
-// Thread safety: none. Costs: O(owners) for each call; there are at most kOwnersMax.
+// Thread safety: none. Costs: O(owners) for each call; there are at most kOwnersMax. steps() counts
+// the owners that were looked at.
 class Tenants {
  public:
-  static constexpr uint32_t kOwnersMax = 64;
-  using Mask = uint64_t;  // a bit for each owner
+  static constexpr uint32_t kOwnersMax = reprise::kOwnersMax;
+  using Mask = OwnerMask;
   static constexpr Mask kAll = ~Mask{0};
 
   // A lease of this tenant begins; ends. `kept` of an owner says whether it still has state.
@@ -66,6 +70,15 @@ class Tenants {
     return static_cast<size_t>(static_cast<double>(pool) * owners_[owner].weight / weights);
   }
 
+  // The owners whose `bytes` are more than their share in `pool`; `claimant` wants something.
+  Mask OverShare(std::span<const size_t> bytes, uint32_t claimant, size_t pool) const {
+    steps_ += 2 * size();
+    return OwnersOverShare(
+        size(), claimant, static_cast<double>(pool), [&](uint32_t i) { return bytes[i]; },
+        [&](uint32_t i) { return owners_[i].weight; });
+  }
+  uint64_t steps() const { return steps_; }
+
  private:
   struct Owner {
     std::string name;
@@ -73,6 +86,7 @@ class Tenants {
     int64_t leases = 0;
   };
   std::vector<Owner> owners_;
+  mutable uint64_t steps_ = 0;
 };
 
 // What room is being made for: whose, and whether it is taken by a running request or cached.

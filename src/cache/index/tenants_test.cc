@@ -28,18 +28,19 @@ class TenantsTest : public testing::TestWithParam<std::tuple<bool, bool>> {  // 
     return options;
   }
 
-  void Store(const std::string& tenant, uint64_t prompt, int32_t weight = 1) {
+  void Store(const std::string& tenant, uint64_t prompt, int32_t weight = 1, int64_t pin_ms = 0) {
     NamespaceKey key{"model", tenant};
     CacheRequest request;
     request.key = &key;
     request.tenant = tenant;
     request.tenant_weight = weight;
+    request.pin_ms = pin_ms;
     client_.index.SetTime(++now_ms_);
     client_.Run(RandomTokens(prompt, kPromptTokens), request);
     ASSERT_EQ(client_.index.CheckInvariants().message(), "");
   }
-  void StoreMany(const std::string& tenant, int count, int32_t weight = 1) {
-    for (int i = 0; i < count; ++i) Store(tenant, ++prompts_, weight);
+  void StoreMany(const std::string& tenant, int count, int32_t weight = 1, int64_t pin_ms = 0) {
+    for (int i = 0; i < count; ++i) Store(tenant, ++prompts_, weight, pin_ms);
   }
   size_t BytesOf(const std::string& tenant) { return client_.index.BytesAndShareOf(tenant).first; }
 
@@ -89,6 +90,73 @@ TEST_P(TenantsTest, MoreTenantsThanAreCountedApart) {
     for (int i = 0; i < 100; ++i) Store("t" + std::to_string(i), static_cast<uint64_t>(i));
   }
   EXPECT_LE(client_.index.bytes_used(), kBudget);
+}
+
+// A tenant that pins everything has its share of it, and no more, once others want theirs.
+TEST_P(TenantsTest, PinsHoldWithinTheShare) {
+  for (const char* tenant : {"a", "b", "c"}) StoreMany(tenant, 100);
+  StoreMany("b", 100);
+  constexpr int64_t kHour = 3'600'000;
+  StoreMany("a", 100, 1, kHour);
+  for (int i = 0; i < 50; ++i) {
+    StoreMany("b", 1);
+    StoreMany("c", 1);
+    if (i % 5 == 0) StoreMany("a", 1, 1, kHour);
+  }
+  for (const char* tenant : {"a", "b", "c"}) {
+    const auto [bytes, share] = client_.index.BytesAndShareOf(tenant);
+    EXPECT_GT(bytes + kEntryBytes / 2, share) << tenant;
+    EXPECT_LT(bytes, share + kEntryBytes / 2) << tenant;
+  }
+}
+
+// What pins may hold is shared out, too: the first one to pin does not keep others from it.
+TEST_P(TenantsTest, EachTenantMayPinItsShare) {
+  constexpr int64_t kHour = 3'600'000;
+  StoreMany("a", 100, 1, kHour);
+  const std::vector<TokenId> prompt = RandomTokens(++prompts_, kPromptTokens);
+  NamespaceKey key{"model", "b"};
+  CacheRequest request;
+  request.key = &key;
+  request.tenant = "b";
+  request.pin_ms = kHour;
+  client_.Run(prompt, request);
+  request.pin_ms = 0;
+  StoreMany("b", 100);
+  EXPECT_GT(client_.Reusable(prompt, request), 200) << "it is pinned and within the share of b";
+}
+
+// Room for many blocks beside many tenants: what is looked at for each block is bounded.
+TEST_P(TenantsTest, RoomIsMadeInTimeLinearInTenants) {
+  if (!std::get<0>(GetParam())) GTEST_SKIP() << "it takes blocks";
+  for (int i = 0; i < 400; ++i) StoreMany("t" + std::to_string(i % 64), 1);
+  const uint64_t before = client_.index.tenant_steps();
+  Lease lease = client_.Acquire(RandomTokens(++prompts_, 6400));
+  ASSERT_TRUE(client_.index.Start(lease).ready());
+  ASSERT_TRUE(client_.index.Reserve(lease, 6400).ok());
+  const uint64_t blocks = 100;
+  EXPECT_LT(client_.index.tenant_steps() - before, blocks * 64 * 8);
+}
+
+// The salt is what keeps tenants apart: equal prompts in two namespaces share nothing, not even
+// while one of them is being computed.
+TEST_P(TenantsTest, NobodyWaitsForAnotherNamespace) {
+  const std::vector<TokenId> prompt = RandomTokens(1, kPromptTokens);
+  NamespaceKey alice{"model", "alice"}, bob{"model", "bob"};
+  CacheRequest request;
+  request.key = &alice;
+  Lease first = client_.Acquire(prompt, request);
+  ASSERT_TRUE(client_.index.Start(first).ready());
+  Lease second = client_.Acquire(prompt, request);
+  EXPECT_TRUE(client_.index.FindAwaited(second)) << "it waits within one namespace";
+  request.key = &bob;
+  Lease other = client_.Acquire(prompt, request);
+  EXPECT_FALSE(client_.index.FindAwaited(other));
+  ASSERT_TRUE(client_.Compute(first).ok());
+  client_.index.Finish(std::move(first));
+  EXPECT_FALSE(client_.index.FindAwaited(other));
+  ASSERT_TRUE(client_.index.Start(other).ready());
+  EXPECT_EQ(client_.index.record(other).report.used_tokens, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, TenantsTest,

@@ -86,7 +86,9 @@ void EvictionOrder::Push(EntryId id, double key) {
   Item& item = items_[id.value];
   item.key = key;
   if (item.heap_index == kNotQueued) {
+    heap_bytes_ -= heap.bytes();
     heap.push_back(id);
+    heap_bytes_ += heap.bytes();
     item.heap_index = static_cast<uint32_t>(heap.size() - 1);
     if (expires_) by_use_.emplace(item.entry.used_ms, id);
   }
@@ -110,9 +112,7 @@ void EvictionOrder::Pull(EntryId id) {
 
 size_t EvictionOrder::bytes() const {
   constexpr size_t kSetNodeBytes = 64;  // about
-  size_t places = free_.bytes();
-  for (const Heap& heap : heaps_) places += heap.bytes();
-  return items_.bytes() + places + by_use_.size() * kSetNodeBytes;
+  return items_.bytes() + free_.bytes() + heap_bytes_ + by_use_.size() * kSetNodeBytes;
 }
 
 Status EvictionOrder::CheckInvariants() const {
@@ -134,8 +134,12 @@ Status EvictionOrder::CheckInvariants() const {
       return Internal("an entry does not expire");
     }
   }
-  size_t heaped = 0;
-  for (const Heap& heap : heaps_) heaped += heap.size();
+  size_t heaped = 0, bytes = 0;
+  for (const Heap& heap : heaps_) {
+    heaped += heap.size();
+    bytes += heap.bytes();
+  }
+  if (bytes != heap_bytes_) return Internal("the memory of the heaps is counted wrongly");
   if (queued != heaped || used != size()) return Internal("entries are counted wrongly");
   if (by_use_.size() != (expires_ ? queued : 0)) return Internal("a stranger expires");
   return OkStatus();

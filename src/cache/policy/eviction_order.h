@@ -85,6 +85,7 @@ class EvictionOrder {
   Pieces<Item> items_;
   Pieces<EntryId> free_;
   std::vector<Heap> heaps_;  // by owner
+  size_t heap_bytes_ = 0;    // of all of them
   const bool expires_;
   std::set<std::pair<int64_t, EntryId>> by_use_;
 };

@@ -12,12 +12,24 @@ constexpr double kAnyKey = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-// The entry with the smallest key, if that is below the bound, of those who have more than their
-// share (of all, if they have nothing that can go). Keys may have risen since they were
-// computed (a neighbour went, so more would be replayed): then the entry moves and we look again.
-EntryId Keeper::NextVictim(double below_key) {
+// The entry with the smallest key, if that is below the bound, of the tenants that have more than
+// their share. What they have pinned is unpinned if nothing else of theirs can go; where it may not
+// be, there is no victim. Of all tenants, if those have nothing that can go at all, but not to
+// cache something more. Keys may have risen since they were computed (a neighbour went, so more
+// would be replayed): then the entry moves and we look again.
+EntryId Keeper::NextVictim(double below_key, PinsGo pins) {
   Tenants::Mask owners = OverShare();
-  if (!order_.Min(owners).valid()) owners = Tenants::kAll;
+  const bool claims = claim_.running + claim_.cached > 0;
+  while (tenants_.size() > 1 && !order_.Min(owners).valid()) {
+    const auto pin = pins_.First(owners);
+    if (pin && claims && pins == PinsGo::kNone) return EntryId();
+    if (!pin || pins == PinsGo::kNone) break;
+    Unpin(pin->second);
+  }
+  if (!order_.Min(owners).valid()) {
+    if (claims && claim_.running == 0 && owners != 0) return EntryId();
+    owners = Tenants::kAll;
+  }
   while (true) {
     const EntryId id = order_.Min(owners);
     if (!id.valid() || order_.key(id) >= below_key) return EntryId();
@@ -27,11 +39,11 @@ EntryId Keeper::NextVictim(double below_key) {
   }
 }
 
-bool Keeper::EvictOne(EvictReason why, double below_key, bool even_pinned) {
+bool Keeper::EvictOne(EvictReason why, double below_key, PinsGo pins) {
   while (true) {
-    EntryId id = NextVictim(below_key);
+    EntryId id = NextVictim(below_key, pins);
     if (!id.valid()) {
-      if (!even_pinned) return false;
+      if (pins != PinsGo::kAll) return false;
       if (FreeCopies()) return true;
       const auto pin = pins_.First();
       if (!pin) return false;
@@ -164,7 +176,7 @@ bool Keeper::ExpireEntries(int count) {
 void Keeper::EnforceEntryLimit() {
   const int64_t limit = options_.cache.entry_count_max;
   while (limit > 0 && EntryCount() > static_cast<size_t>(limit)) {
-    const EntryId id = NextVictim(kAnyKey);
+    const EntryId id = NextVictim(kAnyKey, PinsGo::kNone);
     if (!id.valid()) return;  // the rest is pinned or running
     if (order_[id].snapshot.valid()) {
       DropSnapshot(id, EvictReason::kEntryLimit);

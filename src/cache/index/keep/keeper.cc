@@ -87,26 +87,27 @@ bool Keeper::PurgeSomeGhosts() {
   return tree_.ghost_token_count() < before;
 }
 
-// For running requests: everything that is only cached may go, pinned entries last (for idle work:
-// not at all).
+// For running requests: everything that is only cached may go; pinned entries beyond the share of
+// their tenant, then the others, last (for idle work: not at all).
 bool Keeper::MakeRoom(const Units& units, size_t metadata, EvictReason why, bool even_pinned) {
   const size_t bytes = units.blocks * block_bytes_ + units.states * state_bytes_ + metadata;
   const Claiming claiming(&claim_, {claim_.owner, bytes, 0});
+  const PinsGo pins = even_pinned ? PinsGo::kBeyondShare : PinsGo::kNone;
   refusal_ = OkStatus();
   while (bytes_used() + bytes > options_.cache.budget_bytes ||
          blocks_.used_count() + size_t{units.blocks} > blocks_.capacity() ||
          states_.used_count() + size_t{units.states} > states_.capacity()) {
-    if (EvictOne(why, kAnyKey, false) || PurgeSomeGhosts()) continue;
+    if (EvictOne(why, kAnyKey, pins) || PurgeSomeGhosts()) continue;
     if (!even_pinned) return false;
-    if (!GiveUpAhead() && !EvictOne(why, kAnyKey, true) && !ForgetOldestRecord() &&
+    if (!GiveUpAhead() && !EvictOne(why, kAnyKey, PinsGo::kAll) && !ForgetOldestRecord() &&
         !CancelOneMove()) {
       return false;
     }
   }
   while (!Backed(units)) {
-    if (EvictOne(why, kAnyKey, false)) continue;
+    if (EvictOne(why, kAnyKey, pins)) continue;
     if (!even_pinned) return false;
-    if (!GiveUpAhead() && !EvictOne(why, kAnyKey, true) && !CancelOneMove()) return false;
+    if (!GiveUpAhead() && !EvictOne(why, kAnyKey, PinsGo::kAll) && !CancelOneMove()) return false;
   }
   return true;
 }
@@ -147,18 +148,8 @@ Tenants::Mask Keeper::OverShare() const {
   if (tenants_.size() <= 1) return Tenants::kAll;
   const size_t free = BytesFree(), pool = free - std::min(free, claim_.running);
   std::array<size_t, Tenants::kOwnersMax> bytes{};
-  Tenants::Mask claims = Tenants::Mask{1} << claim_.owner;
-  for (uint32_t owner = 0; owner < tenants_.size(); ++owner) {
-    bytes[owner] = CachedBytesOf(owner);
-    if (bytes[owner] > 0) claims |= Tenants::Mask{1} << owner;
-  }
-  Tenants::Mask over = 0;
-  for (uint32_t owner = 0; owner < tenants_.size(); ++owner) {
-    const size_t share =
-        tenants_.ShareOf(owner, pool, [claims](uint32_t other) { return claims >> other & 1; });
-    if (bytes[owner] > share) over |= Tenants::Mask{1} << owner;
-  }
-  return over;
+  for (uint32_t owner = 0; owner < tenants_.size(); ++owner) bytes[owner] = CachedBytesOf(owner);
+  return tenants_.OverShare(bytes, claim_.owner, pool);
 }
 
 // For a snapshot: only what is worth less than itself; or, as long as its tenant has less than its
@@ -168,9 +159,9 @@ bool Keeper::MakeRoomForSnapshot(double key, bool claims_share) {
   while (bytes_used() + state_bytes_ > options_.cache.budget_bytes || states_.full() ||
          !Backed({.states = 1})) {
     const bool due = claims_share && (OverShare() >> claim_.owner & 1) == 0;
-    if (!EvictOne(EvictReason::kSnapshot, due ? kAnyKey : key, false) && !GiveUpAhead()) {
-      return false;
-    }
+    const bool made = due ? EvictOne(EvictReason::kSnapshot, kAnyKey, PinsGo::kBeyondShare)
+                          : EvictOne(EvictReason::kSnapshot, key, PinsGo::kNone);
+    if (!made && !GiveUpAhead()) return false;
   }
   return true;
 }
@@ -183,7 +174,7 @@ size_t Keeper::LadderBytesMax() const {
 // For a rung: free memory within the ladders' share, or that of older rungs.
 bool Keeper::MakeRoomForRung(double key) {
   while ((rung_count_ + 1) * state_bytes_ > LadderBytesMax()) {
-    if (!EvictOne(EvictReason::kSnapshot, key, false)) return false;
+    if (!EvictOne(EvictReason::kSnapshot, key, PinsGo::kNone)) return false;
   }
   return MakeRoomForSnapshot(key, false);
 }

@@ -37,10 +37,14 @@ struct Units {
   uint32_t states = 0;
 };
 
+// Which pinned entries may go: none; those of tenants that have more than their share; all.
+enum class PinsGo : uint8_t { kNone, kBeyondShare, kAll };
+
 // Keeper is what the index keeps, and who goes: the tree with its components, the pools, and an
 // order over entries by what they are worth. Room is made by taking the first of them, until the
 // budget, the pools and the device have what is wanted; pinned ones last, and at the cost of those
-// tenants that have more than their share.
+// tenants that have more than their share. A pin holds within its tenant's share: beyond that it
+// goes before what other tenants have within theirs.
 //
 // An entry is what eviction takes: in models with recurrent state a snapshot, with the K/V that
 // only it made reachable; in attention-only models the last block of a leaf. Its key is computed
@@ -109,8 +113,8 @@ class Keeper {
   void NoteChange(NodeId node);
 
   // evict.cc: who goes, and what goes with it.
-  EntryId NextVictim(double below_key);
-  bool EvictOne(EvictReason why, double below_key, bool even_pinned);
+  EntryId NextVictim(double below_key, PinsGo pins);
+  bool EvictOne(EvictReason why, double below_key, PinsGo pins);
   bool EvictTailBlock(EntryId id, EvictReason why);
   void DropTail(EntryId id, EvictReason why);
   void DropSnapshot(EntryId id, EvictReason why);
@@ -132,6 +136,7 @@ class Keeper {
   void RekeySome(uint32_t count);
   void UnparkAll();
   void PinEntry(EntryId id, int64_t pin_ms);
+  void BoundPins(EntryId id);
   void Unpin(EntryId id);
   void ExpirePins();
   size_t PinnedBytesMax() const;

@@ -17,23 +17,36 @@ void Pins::Update(NodeId node) {
   Count& count = counts_[node.value];
   const size_t bytes = count.here + count.below > 0 ? held_(node, count.below > 0) : 0;
   bytes_ += bytes - count.bytes;
+  bytes_of_[count.owner] += bytes - count.bytes;
   count.bytes = bytes;
 }
 
-void Pins::Add(EntryId entry, NodeId node, int64_t until_ms) {
-  by_end_.emplace(until_ms, entry);
+void Pins::Add(const Pin& pin, NodeId node) {
+  by_end_.emplace(pin.until_ms, pin.entry);
+  of_owner_[pin.owner].emplace(pin.until_ms, pin.entry);
+  const auto charge = [&](Count& count) {
+    if (count.here + count.below == 0) count.owner = pin.owner;
+  };
+  charge(At(node));
   ++At(node).here;
   Update(node);
   for (node = tree_->parent(node); !tree_->IsRoot(node); node = tree_->parent(node)) {
+    charge(At(node));
     if (At(node).below++ == 0) Update(node);
   }
 }
 
-void Pins::Remove(EntryId entry, NodeId node, int64_t until_ms) {
-  const auto [begin, end] = by_end_.equal_range(until_ms);
-  const auto pin = std::find_if(begin, end, [&](const auto& p) { return p.second == entry; });
-  CHECK(pin != end && At(node).here > 0);
-  by_end_.erase(pin);
+void Pins::Erase(Order& order, const Pin& pin) {
+  const auto [begin, end] = order.equal_range(pin.until_ms);
+  const auto at = std::find_if(begin, end, [&](const auto& p) { return p.second == pin.entry; });
+  CHECK(at != end);
+  order.erase(at);
+}
+
+void Pins::Remove(const Pin& pin, NodeId node) {
+  Erase(by_end_, pin);
+  Erase(of_owner_[pin.owner], pin);
+  CHECK(At(node).here > 0);
   --At(node).here;
   Update(node);
   for (node = tree_->parent(node); !tree_->IsRoot(node); node = tree_->parent(node)) {
@@ -45,6 +58,7 @@ void Pins::OnSplit(NodeId upper, NodeId lower) {
   if (lower.value >= counts_.size()) return;
   const uint32_t all = counts_[lower.value].here + counts_[lower.value].below;
   At(upper).below = all;
+  At(upper).owner = counts_[lower.value].owner;
   Update(upper);
   Update(lower);
 }
@@ -63,8 +77,18 @@ std::optional<std::pair<int64_t, EntryId>> Pins::First() const {
   return *by_end_.begin();
 }
 
+std::optional<std::pair<int64_t, EntryId>> Pins::First(OwnerMask owners) const {
+  std::optional<std::pair<int64_t, EntryId>> first;
+  for (uint32_t owner = 0; owners != 0 && owner < kOwnersMax; ++owner) {
+    if ((owners >> owner & 1) == 0 || of_owner_[owner].empty()) continue;
+    const auto& pin = *of_owner_[owner].begin();
+    if (!first || pin.first < first->first) first = pin;
+  }
+  return first;
+}
+
 size_t Pins::bytes_metadata() const {
-  constexpr size_t kMapNodeBytes = 96;  // about
+  constexpr size_t kMapNodeBytes = 2 * 96;  // about, in two orders
   return by_end_.size() * kMapNodeBytes + counts_.bytes();
 }
 
@@ -80,7 +104,12 @@ Status Pins::CheckInvariants() const {
                       " bytes and are charged with " + std::to_string(count.bytes));
     }
   }
-  if (here != by_end_.size() || bytes != bytes_) return Internal("pins are counted wrongly");
+  size_t pins = 0, charged = 0;
+  for (const Order& order : of_owner_) pins += order.size();
+  for (const size_t some : bytes_of_) charged += some;
+  if (here != by_end_.size() || pins != here || bytes != bytes_ || charged != bytes_) {
+    return Internal("pins are counted wrongly");
+  }
   return OkStatus();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeper: what an entry is worth, and whether it stands in the order.
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "cache/index/keep/keeper.h"
@@ -82,10 +83,7 @@ void Keeper::AfterTailChanged(NodeId node, uint32_t turns, uint32_t owner) {
     tails_[node.value] = order_.Add(entry);
     fresh_.Extend(node, now_ms_ + options_.cache.ttl_ms);
   }
-  // A pinned tail that has grown beyond what pins may hold is one no more.
-  if (order_[tails_[node.value]].pinned_until_ms > 0 && pins_.bytes() > PinnedBytesMax()) {
-    Unpin(tails_[node.value]);
-  }
+  if (order_[tails_[node.value]].pinned_until_ms > 0) BoundPins(tails_[node.value]);
   UpdateTail(node);
   UpdateTail(tree_.parent(node));
 }
@@ -136,7 +134,8 @@ void Keeper::UnparkAll() {
   parked_.clear();
 }
 
-// Pins may hold half of the budget; beyond that they are wishes.
+// Pins may hold half of the budget, each tenant's its share of that while others pin, too. And
+// they hold within their tenant's share of the cache: see NextVictim.
 size_t Keeper::PinnedBytesMax() const { return options_.cache.budget_bytes / 2; }
 
 size_t Keeper::KvBytesUpTo(NodeId node, int32_t upto) const {
@@ -148,17 +147,32 @@ void Keeper::PinEntry(EntryId id, int64_t pin_ms) {
   if (pin_ms <= 0) return;
   Entry& entry = order_.Edit(id);
   entry.pinned_until_ms = now_ms_ + pin_ms;
-  pins_.Add(id, entry.node, entry.pinned_until_ms);
-  if (pins_.bytes() > PinnedBytesMax()) return Unpin(id);
+  pins_.Add({id, entry.owner, entry.pinned_until_ms}, entry.node);
+  BoundPins(id);
+  if (entry.pinned_until_ms == 0) return;
   fresh_.Extend(entry.node, entry.pinned_until_ms);
   order_.Pull(id);
+}
+
+// The pin `id` is new, or holds more than before. If pins hold too much now, those of tenants go
+// that have more than their share of what pins may hold; `id` itself if its tenant is one of them.
+void Keeper::BoundPins(EntryId id) {
+  const uint32_t owner = order_[id].owner;
+  while (pins_.bytes() > PinnedBytesMax()) {
+    std::array<size_t, Tenants::kOwnersMax> bytes{};
+    for (uint32_t i = 0; i < tenants_.size(); ++i) bytes[i] = pins_.bytes_of(i);
+    const Tenants::Mask over = tenants_.OverShare(bytes, owner, PinnedBytesMax());
+    const auto first = (over >> owner & 1) == 0 ? pins_.First(over) : std::nullopt;
+    if (!first || first->second == id) return Unpin(id);
+    Unpin(first->second);
+  }
 }
 
 void Keeper::Unpin(EntryId id) {
   Entry& entry = order_.Edit(id);
   if (entry.pinned_until_ms == 0) return;
   const int64_t until_ms = std::exchange(entry.pinned_until_ms, 0);
-  pins_.Remove(id, entry.node, until_ms);
+  pins_.Remove({id, entry.owner, until_ms}, entry.node);
   if (entry.snapshot.valid()) {
     Rekey(id);
   } else {
