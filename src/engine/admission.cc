@@ -319,7 +319,7 @@ void Engine::Reserve() {
   for (size_t i = 0; i < shares_.size();) {
     if (i + kNear < shares_.size()) shares_[i + kNear].sequence->lease.Prefetch();
     Sequence& needy = *shares_[i].sequence;
-    Status reserved = Compact(needy);
+    Status reserved = Compact(needy, /*wait=*/true);
     if (reserved.ok()) reserved = cache_->Reserve(needy.lease, shares_[i].rows);
     if (reserved.ok()) {
       ++i;
@@ -336,17 +336,20 @@ void Engine::Reserve() {
   RemoveFinished();
 }
 
-// Leaves out K/V of a sequence that has come so far. Fails, with nothing changed, if there is no
-// room to move the rest to.
-Status Engine::Compact(Sequence& sequence) {
+// Leaves out K/V of a sequence that has come so far, if it is known which; with `wait`, when it is.
+// Fails, with nothing changed, if there is no room to move the rest to.
+Status Engine::Compact(Sequence& sequence, bool wait) {
   if (sequence.plain || !sequence.compaction ||
       sequence.lease.computed() != sequence.compaction->at()) {
     return OkStatus();
   }
   Compaction& compaction = *sequence.compaction;
+  compaction.Choose(executor_, &background_);
+  if (wait) background_.WaitUntil([&] { return compaction.chosen(); });
+  if (!compaction.chosen()) return OkStatus();  // PlanStep leaves it out until then
   KeptKv kept;
   kept.row_count = sequence.lease.extent().physical;
-  kept.lists = compaction.Lists(executor_);
+  kept.lists = compaction.Lists();
   kept.kept = compaction.kept();
   const bool idle_holds = !idle_.empty() && idle_.front()->lease.valid();
   const bool alone = roster_.running().size() == 1 && !idle_holds;

@@ -35,25 +35,34 @@ Result<std::optional<WatchedRows>> Compaction::Watch(Executor& executor, Extent 
   return std::optional(watched);
 }
 
-const std::vector<int32_t>& Compaction::Lists(Executor& executor) {
-  if (!lists_.empty()) return lists_;
-  CHECK(weights_.size() > 0);
-  std::vector<float> weights(list_count_ * size_t(rows_));
-  executor.memory().DownloadArray<float>(weights, weights_.data().As<float>());
-  weights_ = {};
-  lists_.resize(list_count_ * size_t(kept_));
-  const auto choose = [&](int64_t begin, int64_t end) {
-    for (auto list = size_t(begin); list < size_t(end); ++list) {
-      ChooseKept(std::span(weights).subspan(list * size_t(rows_), size_t(rows_)), options_.window,
-                 std::span(lists_).subspan(list * size_t(kept_), size_t(kept_)));
-    }
-  };
-  if (ThreadPool* pool = executor.pool()) {
-    pool->ParallelFor(int64_t(list_count_), 1, choose);
-  } else {
-    choose(0, int64_t(list_count_));
+void Compaction::Choice::Run() {
+  for (size_t list = 0; list < list_count; ++list) {
+    ChooseKept(std::span(weights.get() + list * rows, rows), window,
+               std::span(lists).subspan(list * kept, kept));
   }
-  return lists_;
+  weights.reset();
+  done = true;
+}
+
+void Compaction::Choose(Executor& executor, Background* background) {
+  if (begun()) return;
+  CHECK(weights_.size() > 0);
+  choice_ = std::make_shared<Choice>();
+  choice_->list_count = list_count_;
+  choice_->rows = size_t(rows_);
+  choice_->kept = size_t(kept_);
+  choice_->window = options_.window;
+  choice_->lists.resize(list_count_ * size_t(kept_));
+  const size_t count = list_count_ * size_t(rows_);
+  choice_->weights = std::make_unique_for_overwrite<float[]>(count);
+  executor.memory().DownloadArray<float>(std::span(choice_->weights.get(), count),
+                                         weights_.data().As<float>());
+  weights_ = {};
+  if (background != nullptr && executor.pool() != nullptr) {
+    background->Post([choice = choice_] { choice->Run(); });
+  } else {
+    choice_->Run();
+  }
 }
 
 int32_t Compaction::Next() const {
@@ -66,7 +75,7 @@ int32_t Compaction::RowsFrom(int32_t position) const {
 }
 
 void Compaction::Done() {
-  lists_ = {};
+  choice_.reset();
   rows_ = kept_ + (Next() - at_);
   at_ = Next();
 }

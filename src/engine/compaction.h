@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/status.h"
+#include "device/background.h"
 #include "device/memory.h"
 #include "model/executor.h"
 #include "model/snapkv/keep_list.h"
@@ -39,13 +42,31 @@ class Compaction {
   // Fails with kResourceExhausted if the device has none.
   Result<std::optional<WatchedRows>> Watch(Executor& executor, Extent past, int32_t rows);
 
-  // The rows that stay, of every list: [lists, kept()]. REQUIRES: the sequence is where at() says,
-  // and its window was watched.
-  const std::vector<int32_t>& Lists(Executor& executor);
+  // Begins to choose the rows that stay, unless that has begun: on `background` where the executor
+  // has threads (they compute the steps of others meanwhile), else at once.
+  // REQUIRES: the sequence is where at() says, and its window was watched.
+  void Choose(Executor& executor, Background* background);
+  bool begun() const { return choice_ != nullptr; }
+  bool chosen() const { return choice_ != nullptr && choice_->done; }
+  // The rows that stay, of every list: [lists, kept()]. REQUIRES: chosen().
+  const std::vector<int32_t>& Lists() const { return choice_->lists; }
   // They were moved: on to the next window.
   void Done();
 
  private:
+  // What is chosen from; it outlives a sequence that ends meanwhile.
+  struct Choice {
+    std::unique_ptr<float[]> weights;  // [lists, rows]
+    size_t list_count = 0;
+    size_t rows = 0;
+    size_t kept = 0;
+    int32_t window = 0;
+    std::vector<int32_t> lists;  // [lists, kept]
+    std::atomic<bool> done{false};
+
+    void Run();
+  };
+
   Compaction(const SnapKv& options, int32_t prompt_tokens, int32_t kept, size_t list_count)
       : options_(options),
         at_(prompt_tokens),
@@ -60,8 +81,8 @@ class Compaction {
   int32_t rows_;  // rows of K/V that it has then,
   int32_t kept_;  // and of those that stay
   size_t list_count_;
-  DeviceBuffer weights_;        // [lists, rows_] while the window is run
-  std::vector<int32_t> lists_;  // once they were chosen
+  DeviceBuffer weights_;            // [lists, rows_] while the window is run
+  std::shared_ptr<Choice> choice_;  // once the window was run
 };
 
 }  // namespace reprise

@@ -99,10 +99,20 @@ void Engine::PlanStep() {
     sequences.push_back(&sequence);
   };
   const auto running = roster_.running();
+  const Compaction* choosing = nullptr;
   for (size_t i = 0; i < running.size(); ++i) {
     if (i + kNear < running.size()) running[i + kNear]->lease.Prefetch();
     if (i + 2 * kNear < running.size()) running[i + 2 * kNear]->Prefetch();
-    add(*running[i]);
+    Sequence& one = *running[i];
+    if (!one.plain && one.compaction && one.compaction->begun() && !one.compaction->chosen()) {
+      choosing = &*one.compaction;  // others go on meanwhile
+    } else {
+      add(one);
+    }
+  }
+  if (runnables.empty() && choosing != nullptr) {
+    background_.WaitUntil([&] { return choosing->chosen(); });
+    return PlanStep();
   }
   if (!idle_.empty() && idle_.front()->lease.valid()) add(*idle_.front());
   const StepPlan plan = scheduler_.Plan(runnables);
@@ -140,6 +150,7 @@ Status Engine::Forward() {
     slice.row_count = static_cast<uint32_t>(share.rows);
     slice.blocks = lease.blocks();
     slice.state = lease.state();
+    slice.space = lease.space();
     if (!lease.pending().empty()) {
       taps.emplace_back();
       for (const PendingSnapshot& one : lease.pending()) {
@@ -150,7 +161,6 @@ Status Engine::Forward() {
     if (!sequence.plain && sequence.compaction) {
       REPRISE_ASSIGN(auto rows, sequence.compaction->Watch(executor_, slice.past, share.rows));
       if (rows) watched.emplace_back(*rows).sequence = static_cast<uint32_t>(i);
-    slice.space = lease.space();
     }
     const bool complete = end == static_cast<int32_t>(known.size());
     if (share.rows == 1 && complete) {
@@ -301,7 +311,8 @@ void Engine::Commit() {
   }
   // What finds no room now is asked again before the next step.
   for (const Share& share : shares_) {
-    if (!share.sequence->plain && !share.sequence->finished) (void)Compact(*share.sequence);
+    Sequence& sequence = *share.sequence;
+    if (!sequence.plain && !sequence.finished) (void)Compact(sequence, /*wait=*/false);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "cache/state_cache.h"
+#include "device/background.h"
 #include "engine/mask_filler.h"
 #include "engine/request.h"
 #include "engine/roster.h"
@@ -140,7 +141,7 @@ class Engine {
   Sequence* MakeRoomFor(Sequence& needy, const Status& reserved);
   void MakeRoomToCompute(const Status& computed);
   Lease Acquire(Sequence& sequence);
-  Status Compact(Sequence& sequence);
+  Status Compact(Sequence& sequence, bool wait);
 
   // submission.cc
   void ScorePrompt(Sequence& sequence);
@@ -180,6 +181,7 @@ class Engine {
   StepSampler sampler_;
   ChoiceRows choices_;  // of the current step, where the device chooses
   MaskFiller filler_;
+  Background background_;  // chooses which K/V stays, beside the steps
   Roster roster_;
   std::deque<std::unique_ptr<Sequence>> idle_;  // oldest first; the first may have started
   uint64_t starts_ = 1;                         // grows with every sequence that starts

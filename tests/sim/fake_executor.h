@@ -27,6 +27,8 @@ class FakeExecutor : public Executor {
   const ModelCard& card() const override { return card_; }
   DeviceMemory& memory() override { return *memory_; }
   void set_memory(DeviceMemory* memory) { memory_ = memory; }
+  ThreadPool* pool() override { return pool_; }
+  void set_pool(ThreadPool* pool) { pool_ = pool; }
   Status Forward(const BatchView& batch, const StateMemory& memory, float* logits) override;
 
   bool keeps() const override { return has_kv_; }
@@ -56,6 +58,7 @@ class FakeExecutor : public Executor {
 
   ModelCard card_;
   DeviceMemory* memory_ = &HostMemory();
+  ThreadPool* pool_ = nullptr;
   bool has_kv_ = false;
   bool has_recurrent_ = false;
   size_t kv_state_ = 0;

@@ -3,9 +3,12 @@
 // memory shrinks at once, and nothing of it is ever found by others.
 #include <gtest/gtest.h>
 
+#include <future>
 #include <numeric>
 
+#include "device/thread_pool.h"
 #include "engine/audit/cold_snapkv.h"
+#include "engine/compaction.h"
 #include "engine_fixture.h"
 #include "fake_executor.h"
 
@@ -44,6 +47,42 @@ class SnapKvTest : public testing::TestWithParam<FakeExecutor::Kind> {
   CacheOptions cache_options_;
   EngineOptions engine_options_;
 };
+
+// Where an executor has threads, rows are chosen beside the steps of others: the sequence waits,
+// and its reply is the same.
+TEST_P(SnapKvTest, RowsAreChosenBesideTheStepsOfOthers) {
+  ThreadPool pool(1);
+  executor_.set_pool(&pool);
+  EngineFixture fixture(executor_);
+  const GenerateRequest lossy = Lossy(1, 700, 20), other = Talk().Say(2, 300).Request(60);
+  const auto first = fixture.Submit(lossy), second = fixture.Submit(other);
+  const auto cancelled = fixture.Submit(Lossy(3, 700, 20));
+  fixture.engine().Step();
+  cancelled->Cancel();
+  fixture.RunAll();
+  EXPECT_EQ(EngineFixture::Read(*first).tokens, Expected(lossy));
+  EXPECT_EQ(EngineFixture::Read(*second).tokens.size(), 60u);
+  EXPECT_EQ(fixture.cache().CheckInvariants().message(), "");
+  executor_.set_pool(nullptr);
+}
+
+TEST_P(SnapKvTest, TheEnginesThreadDoesNotChooseRows) {
+  ThreadPool pool(1);
+  executor_.set_pool(&pool);
+  auto compaction = Compaction::Make(executor_.card().state, kSnap, 700);
+  ASSERT_TRUE(compaction);
+  ASSERT_TRUE(compaction->Watch(executor_, {684, 684}, 16).ok());
+  std::promise<void> go;
+  Background background;
+  background.Post([&] { go.get_future().wait(); });  // it is busy with something else
+  compaction->Choose(executor_, &background);
+  EXPECT_TRUE(compaction->begun());
+  EXPECT_FALSE(compaction->chosen());
+  go.set_value();
+  background.WaitUntil([&] { return compaction->chosen(); });
+  EXPECT_EQ(compaction->Lists().size(), 128u);
+  executor_.set_pool(nullptr);
+}
 
 TEST_P(SnapKvTest, RepliesAreThoseOfTheKeptRows) {
   EngineFixture fixture(executor_);

@@ -2,6 +2,8 @@
 #include "model/snapkv/keep_list.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -12,19 +14,45 @@ namespace reprise {
 namespace {
 
 // What a place before the window is worth: of the weights around it, as far as they lie before the
-// window, the largest. Not a number counts as nothing.
+// window, the largest. Not a number counts as nothing. So all are at least 0.
 std::vector<float> Pool(std::span<const float> weights) {
-  const auto count = static_cast<int32_t>(weights.size());
-  std::vector<float> pooled(weights.size());
-  for (int32_t i = 0; i < count; ++i) {
-    const int32_t begin = std::max(0, i - kPoolTokens / 2);
-    const int32_t end = std::min(count, i + kPoolTokens / 2 + 1);
-    float most = 0;
-    for (int32_t j = begin; j < end; ++j)
-      most = weights[size_t(j)] > most ? weights[size_t(j)] : most;
-    pooled[size_t(i)] = most;
+  static_assert(kPoolTokens == 7);
+  constexpr size_t kSide = kPoolTokens / 2;
+  const size_t count = weights.size();
+  std::vector<float> most(count + 2 * kSide);  // [i]: at first of the place i - kSide alone
+  for (size_t i = 0; i < count; ++i) most[i + kSide] = weights[i] > 0 ? weights[i] : 0;
+  const auto widen = [&](size_t by, size_t end) {
+    for (size_t i = 0; i < end; ++i) most[i] = most[i + by] > most[i] ? most[i + by] : most[i];
+  };
+  widen(1, count + 5);  // of two,
+  widen(2, count + 3);  // four,
+  widen(3, count);      // and seven from i on
+  most.resize(count);
+  return most;
+}
+
+// The `count`-th largest of the values, as bits (values of at least 0 are ordered as their bits
+// are), and how many are larger. REQUIRES: 0 < count <= values.size().
+struct Threshold {
+  uint32_t bits = 0;
+  size_t larger = 0;
+};
+Threshold FindThreshold(std::span<const float> values, size_t count) {
+  constexpr int kDigitBits = 8;
+  Threshold found;
+  uint32_t mask = 0;  // of the digits that are known
+  for (int shift = 32 - kDigitBits; shift >= 0; shift -= kDigitBits) {
+    std::array<uint32_t, 1 << kDigitBits> counts{};
+    for (const float value : values) {
+      const auto bits = std::bit_cast<uint32_t>(value);
+      if ((bits & mask) == found.bits) ++counts[bits >> shift & 0xff];
+    }
+    uint32_t digit = counts.size() - 1;
+    for (; found.larger + counts[digit] < count; --digit) found.larger += counts[digit];
+    found.bits |= digit << shift;
+    mask |= uint32_t{0xff} << shift;
   }
-  return pooled;
+  return found;
 }
 
 int32_t WidestWindow(const StateSpec& spec) {
@@ -70,17 +98,19 @@ void ChooseKept(std::span<const float> weights, int32_t window, std::span<int32_
   const int32_t before = rows - window;  // the window begins
   CHECK(window > 0 && kSinkTokens + window <= count && count < rows);
   const std::vector<float> pooled = Pool(weights.first(size_t(before)));
-  std::vector<int32_t> others;
-  for (int32_t i = kSinkTokens; i < before; ++i) others.push_back(i);
-  const auto chosen = others.begin() + (count - window - kSinkTokens);
-  std::nth_element(others.begin(), chosen, others.end(), [&](int32_t a, int32_t b) {
-    const float x = pooled[size_t(a)], y = pooled[size_t(b)];
-    return x != y ? x > y : a < b;
-  });
-  std::sort(others.begin(), chosen);
+  const auto wanted = size_t(count - window - kSinkTokens);
   auto next = kept.begin();
   for (int32_t i = 0; i < kSinkTokens; ++i) *next++ = i;
-  next = std::copy(others.begin(), chosen, next);
+  if (wanted > 0) {
+    const Threshold least = FindThreshold(std::span(pooled).subspan(kSinkTokens), wanted);
+    size_t equals = wanted - least.larger;  // so many of those that are as large as the least
+    for (int32_t i = kSinkTokens; i < before; ++i) {
+      const auto bits = std::bit_cast<uint32_t>(pooled[size_t(i)]);
+      const bool equal = bits == least.bits && equals > 0;
+      if (equal) --equals;
+      if (equal || bits > least.bits) *next++ = i;
+    }
+  }
   for (int32_t i = before; i < rows; ++i) *next++ = i;
   CHECK(next == kept.end());
 }

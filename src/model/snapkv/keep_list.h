@@ -45,7 +45,7 @@ int32_t KeptTokens(const StateSpec& spec, const SnapKv& options, int32_t tokens)
 // Fills `kept` with rows, ascending, of one list: the first kSinkTokens, the last `window`, and of
 // the others those with the largest weight, pooled among those before the window; of equals those
 // that come first. `weights`: [rows], sums over the queries of the window.
-// REQUIRES: kSinkTokens + window <= kept.size() < weights.size().
+// REQUIRES: kSinkTokens + window <= kept.size() < weights.size(). Costs: O(rows).
 void ChooseKept(std::span<const float> weights, int32_t window, std::span<int32_t> kept);
 
 // How much of each of `parts` parts of a sequence of `rows`, all as long, is kept, in percent over
