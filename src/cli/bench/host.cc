@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `reprise bench host`: what a step costs beside the forward pass, with a model that computes
-// nothing: queues, order, leases, blocks, the tree, sampling from a tiny vocabulary, statistics.
+// nothing: queues, order, leases, blocks, the tree, sampling from a tiny vocabulary, statistics;
+// with tenants that have shares, and a tier of host memory that has a record of every entry. What
+// requests store is pinned, so that it goes down at once.
 //
 // Processor time of the engine's thread and, beside it, what a clock shows. What is measured is
 // deterministic: the clock is the model's, so that every run does the same in the same step. Each
@@ -23,6 +25,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cache/tier/host_tier.h"
 #include "cli/bench/report.h"
 #include "cli/commands.h"
 #include "engine/engine.h"
@@ -37,6 +40,8 @@ struct Options {
   int32_t entries = 100'000;
   int32_t tokens = 100'000;
   int32_t documents = 16;
+  int32_t tenants = 64;
+  bool tier = true;
   int32_t steps = 1000;
   int32_t runs = 7;
 };
@@ -113,6 +118,15 @@ class FullHouse {
     cache.snapshot_gap = 16;
     cache.budget_bytes = size_t{8} << 30;
     REPRISE_ASSIGN(auto state, StateCache::Create(executor_.card().state, cache));
+    if (options_.tier) {
+      const StateLayout layout(executor_.card().state);
+      const size_t blocks = size_t(options_.documents + options_.running + options_.waiting) *
+                                size_t(options_.tokens / kBlockTokens + 2) +
+                            size_t(options_.entries) * 2;
+      const size_t bytes = blocks * (layout.block_bytes() + layout.state_bytes());
+      REPRISE_ASSIGN(auto tier, HostTier::Make(layout, bytes, HostMemory(), clock_));
+      state->AttachTier(std::move(tier));
+    }
     EngineOptions engine;
     engine.running_max = options_.running;
     engine.waiting_max = 2 * options_.waiting + options_.running;
@@ -121,11 +135,11 @@ class FullHouse {
     engine_ = std::make_unique<Engine>(executor_, std::move(state), engine, clock_);
     for (int32_t i = 0; i < options_.documents; ++i) {
       documents_.push_back(RandomTokens(static_cast<uint64_t>(i), options_.tokens));
-      REPRISE_TRY(Submit(documents_.back(), 0));
+      REPRISE_TRY(Submit(documents_.back(), 0, i));
     }
     RunAll();
     for (int32_t i = 0; i < options_.entries; ++i) {
-      REPRISE_TRY(Submit(RandomTokens(1'000'000 + static_cast<uint64_t>(i), 40), 0));
+      REPRISE_TRY(Submit(RandomTokens(1'000'000 + static_cast<uint64_t>(i), 40), 0, i));
       if (i % options_.running == 0) RunAll();
     }
     RunAll();
@@ -175,11 +189,13 @@ class FullHouse {
     std::vector<TokenId> prompt = documents_[number % documents_.size()];
     const auto question = RandomTokens(2'000'000 + number, kQuestionTokens);
     prompt.insert(prompt.end(), question.begin(), question.end());
-    return Submit(std::move(prompt), max_tokens);
+    return Submit(std::move(prompt), max_tokens, static_cast<int32_t>(number % documents_.size()));
   }
 
-  Status Submit(std::vector<TokenId> prompt, int32_t max_tokens) {
+  Status Submit(std::vector<TokenId> prompt, int32_t max_tokens, int32_t number) {
     GenerateRequest request;
+    request.salt = request.tenant = "tenant " + std::to_string(number % options_.tenants);
+    request.pin_ms = 300'000;
     request.prompt = std::move(prompt);
     request.max_tokens = max_tokens;
     request.sampling.temperature = 0;
@@ -196,6 +212,9 @@ class FullHouse {
   void RunAll() {
     while (engine_->Step()) {
     }
+    // Idle time, until all that was stored is in the tier, too.
+    for (int32_t i = 0; options_.tier && i < options_.running; ++i) engine_->cache().Maintain();
+    while (engine_->cache().moves_under_way() > 0) engine_->cache().Maintain();
   }
 
   const Options options_;
@@ -213,6 +232,7 @@ struct Counts {
   int32_t running = 0;
   int32_t waiting = 0;
   uint64_t entries = 0;
+  uint64_t records = 0;
 };
 struct Run {
   Counts counts;
@@ -246,7 +266,7 @@ Result<Run> RunOnce(const Options& options, bool recurrent) {
     REPRISE_ASSIGN(run.costs[churn ? 1 : 0], house.Measure(churn));
   }
   const EngineStats stats = house.stats();
-  run.counts = {stats.running, stats.waiting, stats.cache.entries};
+  run.counts = {stats.running, stats.waiting, stats.cache.entries, stats.cache.records};
   return run;
 }
 
@@ -296,9 +316,10 @@ void PrintRow(const std::vector<Run>& runs, int churn, bool recurrent) {
 
 Status RunHost(const Options& options) {
   std::printf(
-      "%d running, %d waiting, %d entries, prompts of %d tokens; microseconds a step, the "
-      "least of %d runs\n",
-      options.running, options.waiting, options.entries, options.tokens, options.runs);
+      "%d running, %d waiting, %d entries of %d tenants, %s, prompts of %d tokens; microseconds a "
+      "step, the least of %d runs\n",
+      options.running, options.waiting, options.entries, options.tenants,
+      options.tier ? "beside a tier" : "no tier", options.tokens, options.runs);
   std::printf("%-10s %-24s %8s %8s %8s %8s %16s %8s %8s\n", "state", "steps", "median", "99 %",
               "most", "of step", "most in one run", "clock", "most");
   for (const bool recurrent : {false, true}) {
@@ -308,8 +329,9 @@ Status RunHost(const Options& options) {
     }
     for (const int churn : {0, 1}) PrintRow(runs, churn, recurrent);
     const Counts& counts = runs.front().counts;
-    std::printf("%-10s %d running, %d waiting, %llu entries\n", "", counts.running, counts.waiting,
-                static_cast<unsigned long long>(counts.entries));
+    std::printf("%-10s %d running, %d waiting, %llu entries, %llu records\n", "", counts.running,
+                counts.waiting, static_cast<unsigned long long>(counts.entries),
+                static_cast<unsigned long long>(counts.records));
     std::fflush(stdout);
   }
   return OkStatus();
@@ -325,6 +347,10 @@ void DefineHostBench(Flags* flags) {
   flags->Add("--tokens", &options->tokens, "tokens of a document", {.min = 1, .max = 10'000'000});
   flags->Add("--documents", &options->documents, "documents that are asked about",
              {.min = 1, .max = 1000});
+  flags->Add("--tenants", &options->tenants, "tenants that share the cache",
+             {.min = 1, .max = 1000});
+  flags->Add("--tier,!--no-tier", &options->tier,
+             "keep records of the entries in a tier of host memory");
   flags->Add("--steps", &options->steps, "steps measured", {.min = 1, .max = 1'000'000});
   flags->Add("--runs", &options->runs, "times that everything is done: the least counts",
              {.min = 1, .max = 1000});
