@@ -7,6 +7,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdio>
+#include <ctime>
 #include <utility>
 
 #include "base/check.h"
@@ -412,6 +413,7 @@ std::string Connection::FormatHead(const Response& response, const char* length)
   status_ = response.status;
   std::string head = "HTTP/1.1 " + std::to_string(response.status) + " ";
   head += ReasonPhrase(response.status);
+  head += "\r\nDate: " + FormatDate(std::time(nullptr));
   head += "\r\nContent-Type: " + response.content_type + "\r\n" + length;
   if (!request_->id.empty()) head += "x-request-id: " + request_->id + "\r\n";
   const auto add = [&head](const Headers& headers) {

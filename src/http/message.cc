@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/message.h"
 
+#include <ctime>
+
 namespace reprise::http {
 namespace {
 
@@ -98,6 +100,22 @@ std::string_view ReasonPhrase(int status) {
     default:
       return status < 500 ? "Error" : "Internal Server Error";
   }
+}
+
+std::string FormatDate(int64_t seconds) {
+  static constexpr const char* kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+  static constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                            "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  const std::time_t time = static_cast<std::time_t>(seconds);
+  std::tm utc = {};
+  ::gmtime_r(&time, &utc);
+  char rest[32];  // the parts that no locale changes
+  std::string date = std::string(kDays[utc.tm_wday]) + ", ";
+  std::strftime(rest, sizeof(rest), "%d ", &utc);
+  date += rest;
+  date += kMonths[utc.tm_mon];
+  std::strftime(rest, sizeof(rest), " %Y %H:%M:%S GMT", &utc);
+  return date + rest;
 }
 
 }  // namespace reprise::http

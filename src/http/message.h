@@ -41,6 +41,9 @@ struct Response {
 
 std::string_view ReasonPhrase(int status);
 
+// "Sun, 06 Nov 1994 08:49:37 GMT", for the Date header. `seconds`: since 1970.
+std::string FormatDate(int64_t seconds);
+
 bool EqualIgnoringCase(std::string_view a, std::string_view b);
 
 // Decodes %XX. False if an escape is broken.

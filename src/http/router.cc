@@ -30,6 +30,14 @@ std::string Router::FormatPaths() const {
 }
 
 Router::Match Router::Find(std::string_view method, std::string_view path) const {
+  const Match match = FindExact(method, path);
+  const bool slash = path.size() > 1 && path.ends_with('/');
+  if (match.route != nullptr || !match.allowed.empty() || !slash) return match;
+  path.remove_suffix(1);
+  return FindExact(method, path);
+}
+
+Router::Match Router::FindExact(std::string_view method, std::string_view path) const {
   Match match;
   const std::string_view wanted = method == "HEAD" ? "GET" : method;
   for (const Route& route : routes_) {

@@ -31,13 +31,15 @@ class Router {
   };
 
   void Add(std::string method, std::string path, RunOn run_on, Handler handler);
-  // HEAD finds the routes of GET.
+  // HEAD finds the routes of GET. A slash at the end of a path is passed over.
   Match Find(std::string_view method, std::string_view path) const;
   const std::vector<Route>& routes() const { return routes_; }
   // "/a, /b/*": every path once.
   std::string FormatPaths() const;
 
  private:
+  Match FindExact(std::string_view method, std::string_view path) const;
+
   std::vector<Route> routes_;
 };
 

@@ -238,6 +238,25 @@ TEST_F(ServerTest, WhatIsNotThereIsToldWithWhatIs) {
       << answer;
 }
 
+TEST_F(ServerTest, AnswersHaveADate) {
+  EXPECT_EQ(FormatDate(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
+  Start();
+  Client client = Connect();
+  client.Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
+  const std::string answer = client.ReadAnswer();
+  EXPECT_NE(answer.find("\r\nDate: "), std::string::npos) << answer;
+  EXPECT_NE(answer.find(" GMT\r\n"), std::string::npos) << answer;
+}
+
+TEST_F(ServerTest, ASlashAtTheEndOfAPathIsPassedOver) {
+  Start();
+  Client client = Connect();
+  client.Send("GET /hello/ HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_NE(client.ReadAnswer().find("200 OK"), std::string::npos);
+  client.Send("GET /hello// HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_NE(client.ReadAnswer().find("404"), std::string::npos);
+}
+
 TEST_F(ServerTest, PagesOfNamedOriginsMayAsk) {
   options_.cors_origins = {"https://a.example"};
   Start();
