@@ -118,6 +118,7 @@ Result<RuleId> ReplyGrammar::AddCalls(const CallFormat& format, const JsonValue&
   const RuleId rule = grammar_.AddRule();
   const StateId begin = Write(grammar_.Begin(rule), format.section_begin);
   const StateId end = grammar_.AddState();
+  forced_ = !rules.only.empty();
   size_t count = 0;
   for (const JsonValue& tool : tools.items()) {
     const JsonValue* function = tool.Find("function");
@@ -155,7 +156,7 @@ Status ReplyGrammar::AddArguments(const JsonValue& function, StateId from, State
   const JsonValue* type = schema != nullptr ? schema->Find("type") : nullptr;
   if (type != nullptr && type->is_string() && type->as_string() == "object") {
     const Result<RuleId> rule = AddJsonSchema(*schema, *schema, &grammar_);
-    if (!rule.ok() && strict) return rule.status();
+    if (!rule.ok() && (strict || forced_)) return rule.status();
     if (rule.ok()) {
       grammar_.AddCall(from, *rule, to);
       return OkStatus();

@@ -30,9 +30,9 @@ class ReplyGrammar {
     bool one = false;       // no more than one call
   };
   // One or more calls, and nothing else. The arguments are what the tool's schema allows; if that
-  // cannot be enforced and the tool is not "strict", any JSON object. Fails with kUnimplemented,
-  // naming it, for a format or a schema that cannot be enforced; with kInvalidArgument if there is
-  // no such tool.
+  // cannot be enforced and the tool is neither "strict" nor the only one, any JSON object. Fails
+  // with kUnimplemented, naming it, for a format or a schema that cannot be enforced; with
+  // kInvalidArgument if there is no such tool.
   Result<RuleId> AddCalls(const CallFormat& format, const JsonValue& tools, const CallRules& rules);
 
   // Any text, then perhaps `calls`: what a reply is if it need not call. REQUIRES: a marked format.
@@ -60,6 +60,7 @@ class ReplyGrammar {
   Grammar& grammar_;
   RegexPool& pool_;
   const std::vector<std::string> special_;  // longest first
+  bool forced_ = false;                     // there is one tool, and it must be called
 };
 
 }  // namespace reprise::grammar
