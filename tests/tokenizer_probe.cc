@@ -41,8 +41,7 @@ int Run(const std::string& path, bool special) {
     text.resize(size);
     ids.clear();
     if (!Read(text.data(), size)) return 1;
-    const Status status =
-        tokenizer.Encode(text, {.add_special = special, .parse_special = special}, &ids);
+    const Status status = tokenizer.Encode(text, {special, special, /*parse_added=*/true}, &ids);
     if (!status.ok()) {
       std::fprintf(stderr, "%s: %s\n", path.c_str(), status.message().c_str());
       return 1;

@@ -25,6 +25,12 @@ bool IsJson(std::string_view content_type) {
           http::EqualIgnoringCase(type.substr(type.size() - kSuffix.size()), kSuffix));
 }
 
+// curl -d '{...}' says so, whatever is sent; Ollama's documentation shows it like that.
+bool IsCurlForm(const http::Request& request, std::string_view content_type) {
+  constexpr std::string_view kForm = "application/x-www-form-urlencoded";
+  return request.path.starts_with("/api/") && http::EqualIgnoringCase(content_type, kForm);
+}
+
 // Some programs do not say what they send. Browsers say who asks, whatever a page makes them send.
 bool IsProgram(const http::Request& request) {
   return request.Header("origin").empty() && request.Header("sec-fetch-site").empty();
@@ -36,7 +42,8 @@ Body ParseBody(const http::Request& request) {
   Body body;
   const std::string_view encoding = request.Header("content-encoding");
   const std::string_view type = request.Header("content-type");
-  if (!IsJson(type) && !(type.empty() && IsProgram(request))) {
+  const bool unsaid = type.empty() || IsCurlForm(request, type);
+  if (!IsJson(type) && !(unsaid && IsProgram(request))) {
     body.error = ApiError{415, "send the body with content-type: application/json"};
     return body;
   }

@@ -76,6 +76,15 @@ ApiError ApiError::TooLong(int64_t prompt_tokens, int64_t context_tokens) {
   return error;
 }
 
+ApiError ApiError::FromPrompt(const Status& status) {
+  ApiError error = From(status);
+  if (status.code() != StatusCode::kResourceExhausted) return error;
+  error.param = "messages";
+  error.code = "context_length_exceeded";
+  error.anthropic_message = "prompt is too long: " + error.message;
+  return error;
+}
+
 ApiError ApiError::FromEngine(const Status& status) {
   if (status.code() != StatusCode::kResourceExhausted) return From(status);
   return {429, status.message(), "", "rate_limit_exceeded"};
@@ -100,6 +109,10 @@ std::string FormatAnthropic(const ApiError& error, const std::string& request_id
   json.BeginObject().Member("type", "error").Key("error").BeginObject();
   json.Member("type", AnthropicType(error.status));
   json.Member("message", error.anthropic_message.empty() ? error.message : error.anthropic_message);
+  if (error.code.starts_with("thread_")) {  // clients act on these codes
+    json.Key("details").BeginObject().Member("error_code", error.code);
+    json.Key("unsupported").BeginArray().String("thread").EndArray().EndObject();
+  }
   json.EndObject();
   json.Member("request_id", request_id).EndObject();
   return body;

@@ -23,6 +23,8 @@ struct ApiError {
 
   // Of what was asked: a text beyond a limit is wrong now and later.
   static ApiError From(const Status& status);
+  // Of a prompt: one beyond a limit is too long, in the codes by which agents know it.
+  static ApiError FromPrompt(const Status& status);
   // Of the engine: what it has no room for now may come again.
   static ApiError FromEngine(const Status& status);
 };

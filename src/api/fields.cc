@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -14,6 +15,8 @@ Fields::Fields(const JsonValue& object, std::string prefix)
       read_(object.is_object() ? object.members().size() : 0, false) {}
 
 const JsonValue* Fields::Find(std::string_view name) const {
+  // Of the body itself: parts are many, and nobody looks at what was asked of them.
+  if (prefix_.empty()) asked_.emplace_back(name);
   for (size_t i = 0; i < read_.size(); ++i) {
     const JsonValue::Member& member = object_.members()[i];
     if (member.key != name) continue;
@@ -38,8 +41,16 @@ void Fields::Fail(std::string_view name, std::string message, std::string code) 
   error_ = ApiError{400, param + " " + std::move(message), param, std::move(code)};
 }
 
+void Fields::Pass(std::string_view name) {
+  std::string full = prefix_ + std::string(name);
+  if (std::find(passed_.begin(), passed_.end(), full) == passed_.end()) {
+    passed_.push_back(std::move(full));
+  }
+}
+
 void Fields::Take(const Fields& part) {
   if (!error_) error_ = part.error_;
+  passed_.insert(passed_.end(), part.passed_.begin(), part.passed_.end());
 }
 
 void Fields::Read(std::string_view name, double low, double high, float* value) {

@@ -41,16 +41,25 @@ class Fields {
   // passed over unseen; without those that are null.
   std::vector<const JsonValue::Member*> Unread() const;
 
+  // Every name that was asked for so far, there or not: what the endpoint knows.
+  const std::vector<std::string>& asked() const { return asked_; }
+
+  // Notes a field that is left without effect: it is logged, and named in the report.
+  void Pass(std::string_view name);
+  const std::vector<std::string>& passed() const { return passed_; }
+
   void Fail(std::string_view name, std::string message, std::string code = "");
   bool ok() const { return !error_.has_value(); }
   const std::optional<ApiError>& error() const { return error_; }
-  // Takes over the error of a reader of a part.
+  // Takes over the error of a reader of a part, and what it passed.
   void Take(const Fields& part);
 
  private:
   const JsonValue& object_;
   const std::string prefix_;
   mutable std::vector<bool> read_;  // by member: somebody asked for it
+  mutable std::vector<std::string> asked_;
+  std::vector<std::string> passed_;
   std::optional<ApiError> error_;
 };
 

@@ -50,17 +50,14 @@ TEST(Unsupported, IsRefusedByName) {
       {kChat, R"("continue_final_message": true)", "continue_final_message"},
       {kChat, R"("add_generation_prompt": false)", "add_generation_prompt"},
       {kChat, R"("echo": true)", "echo"},
-      {kChat, R"("mirostat": 2)", "mirostat"},
-      {kChat, R"("typical_p": 0.5)", "typical_p"},
       {kChat, R"("chat_template": "{{ x }}")", "chat_template"},
       {kChat, R"("use_beam_search": true)", "use_beam_search"},
       {kChat, R"("skip_special_tokens": false)", "skip_special_tokens"},
       {kCompletions, R"("best_of": 2)", "best_of"},
-      {kCompletions, R"("suffix": "x")", "suffix"},
   };
   for (const auto& c : cases) EXPECT_EQ(RefusedOf(&service, c.path, c.members), c.param);
   for (const char* members : {R"("mcp_servers": [{"type": "url"}])", R"("container": "c")",
-                              R"("context_management": {"edits": [{}]})"}) {
+                              R"("thread": {"type": "create"})"}) {
     const std::string name(members + 1, std::find(members + 1, members + 100, '"'));
     EXPECT_TRUE(RefusedOf(&service, kMessages, members).starts_with(name)) << members;
   }
@@ -118,8 +115,10 @@ TextVectors Vectors() {
   return vectors;
 }
 
-TEST(UnknownFields, AreRefusedByNameOnEveryEndpoint) {
-  TestService service({}, Vectors());
+TEST(UnknownFields, AreRefusedWhereTheOperatorSaysSo) {
+  ServiceOptions options;
+  options.strict_fields = true;
+  TestService service(options, Vectors());
   for (const auto& [path, body] : kBodies) {
     const std::string open = body;
     const auto plain = service.Post(path, open + "}");
@@ -137,10 +136,41 @@ TEST(UnknownFields, AreRefusedByNameOnEveryEndpoint) {
   EXPECT_NE(service.Post(kChat, std::string(kBodies[0].second) + R"(, "max_token": 1})")
                 .body.find("unknown_parameter"),
             std::string::npos);
+  EXPECT_EQ(RefusedOf(&service, kChat, R"("mirostat": 2)"), "mirostat") << "known, and not done";
+}
+
+// A name with a mistake in it is one that the client counts on.
+TEST(UnknownFields, MisspeltNamesAreRefused) {
+  TestService service({}, Vectors());
+  const struct {
+    const char* path;
+    const char* members;
+    const char* meant;
+  } cases[] = {
+      {kChat, R"("max_token": 1)", "max_tokens"},
+      {kChat, R"("temprature": 1)", "temperature"},
+      {kChat, R"("response_fromat": {"type": "json_object"})", "response_format"},
+      {kCompletions, R"("logprob": 1)", "logprobs"},
+      {kMessages, R"("stop_sequence": ["x"])", "stop_sequences"},
+      {"/v1/responses", R"("max_output_token": 1)", "max_output_tokens"},
+      {"/api/chat", R"("message": [])", "messages"},
+      {"/v1/embeddings", R"("dimension": 2)", "dimensions"},
+  };
+  for (const auto& c : cases) {
+    for (const auto& [path, body] : kBodies) {
+      if (c.path != std::string(path)) continue;
+      const auto answer = service.Post(path, std::string(body) + ", " + c.members + "}");
+      EXPECT_EQ(answer.status, 400) << path << c.members << answer.body;
+      EXPECT_NE(answer.body.find(std::string("did you mean ") + c.meant), std::string::npos)
+          << answer.body;
+    }
+  }
 }
 
 TEST(UnknownFields, ANameIsRepeatedInPart) {
-  TestService service;
+  ServiceOptions options;
+  options.strict_fields = true;
+  TestService service(options);
   std::string name;
   for (int i = 0; i < 1000; ++i) name += "\u00e9";
   const auto answer =
@@ -153,15 +183,29 @@ TEST(UnknownFields, ANameIsRepeatedInPart) {
   EXPECT_NE(empty.body.find(R"("\"\" is not a field)"), std::string::npos) << empty.body;
 }
 
-TEST(UnknownFields, AreLetThroughWhereTheOperatorSaysSo) {
-  ServiceOptions options;
-  options.ignore_unknown_fields = true;
-  TestService service(options, Vectors());
+TEST(UnknownFields, PassAndAreNamedInTheReport) {
+  TestService service({}, Vectors());
   for (const auto& [path, body] : kBodies) {
     const auto answer = service.Post(path, std::string(body) + R"(, "no_such_field": 1})");
-    EXPECT_EQ(answer.status, 200) << path << answer.body;
+    const bool own = std::string_view(path).find("token") == 1 ||
+                     std::string_view(path).find("detoken") == 1 ||
+                     std::string_view(path).starts_with("/v1/cache");
+    const bool chat = std::string_view(body).find("messages") != std::string_view::npos;
+    EXPECT_EQ(answer.status, own && !chat ? 400 : 200) << path << answer.body;
   }
-  EXPECT_EQ(RefusedOf(&service, kChat, R"("mirostat": 2)"), "mirostat") << "known, and not done";
+  const auto answer =
+      service.Post(kChat, std::string(kBodies[0].second) +
+                              R"(, "no_such_field": 1, "mirostat": 2, "verbosity": "low"})");
+  EXPECT_NE(answer.body.find(R"("passed_fields":["no_such_field","mirostat","verbosity"])"),
+            std::string::npos)
+      << answer.body;
+}
+
+TEST(UnknownFields, AreNotCountedWithoutEnd) {
+  TestService service;
+  std::string members;
+  for (int i = 0; i < 1000; ++i) members += R"(, "unknown_)" + std::to_string(i) + R"(": 1)";
+  EXPECT_EQ(service.Post(kChat, kBodies[0].second + members + "}").status, 400);
 }
 
 // What is told for statistics and bills, or makes others faster.
@@ -177,7 +221,7 @@ TEST(UnknownFields, WhatChangesNoAnswerPasses) {
          "stream_options": {"include_obfuscation": false},
          "truncation": "disabled", "background": false, "text": {"verbosity": "medium"})"},
       {kMessages, R"("service_tier": "auto", "speed": "standard", "context_management":
-         {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+         {"edits": [{"keep": "all", "type": "clear_thinking_20251015"}]},
          "billing_policy": {"type": "billing_policy", "bill_to": "self"})"},
       {"/v1/messages/count_tokens", R"("max_tokens": 5, "temperature": 0.5, "billing_policy": {})"},
       {"/api/chat", R"("keep_alive": "5m", "truncate": true)"},
@@ -204,26 +248,15 @@ TEST(UnknownFields, WhatWouldChangeAnAnswerDoesNot) {
     const char* name;
   } cases[] = {
       {kChat, R"("add_special_tokens": true)", "add_special_tokens"},
-      {kChat, R"("thinking": {"type": "disabled"})", "thinking"},
-      {kChat, R"("reasoning_format": "none")", "reasoning_format"},
-      {kCompletions, R"("tools": [])", "tools"},
-      {kCompletions, R"("messages": [])", "messages"},
-      {"/v1/responses", R"("truncation": "auto")", "truncation"},
-      {"/v1/responses", R"("text": {"verbosity": "low"})", "text.verbosity"},
-      {"/v1/responses", R"("messages": [])", "messages"},
+      {kChat, R"("bad_words": ["x"])", "bad_words"},
+      {kChat, R"("allowed_token_ids": [1])", "allowed_token_ids"},
+      {kChat, R"("structural_tag": {})", "structural_tag"},
       {"/v1/responses", R"("background": true)", "background"},
-      {kMessages, R"("speed": "fast")", "speed"},
       {kMessages, R"("inference_geo": "us")", "inference_geo"},
-      {kMessages, R"("seed": 1)", "seed"},
-      {"/api/chat", R"("template": "x")", "template"},
-      {"/api/chat", R"("message": [])", "message"},
+      {"/api/generate", R"("template": "x")", "template"},
       {"/api/generate", R"("width": 64)", "width"},
-      {"/completion", R"("repeat_last_n": 64, "repeat_penalty": 1.1)", "repeat_last_n"},
-      {"/completion", R"("t_max_prompt_ms": 500)", "t_max_prompt_ms"},
-      {"/completion", R"("samplers": ["top_k"])", "samplers"},
-      {"/v1/embeddings", R"("input_type": "query")", "input_type"},
-      {"/v1/rerank", R"("max_tokens_per_doc": 5)", "max_tokens_per_doc"},
-      {"/tokenize", R"("add_specials": true)", "add_specials"},
+      {"/completion", R"("n_probs": 5)", "n_probs"},
+      {"/detokenize", R"("add_specials": true)", "add_specials"},
   };
   for (const auto& c : cases) {
     for (const auto& [path, body] : kBodies) {
@@ -305,7 +338,7 @@ TEST(Text, MarkersOfCallsAreTheModelsOwn) {
   model.output.calls = {&kFormat};
   model.call_shape = FindCallShape(*silent);
   ASSERT_TRUE(model.call_shape.as_content);
-  const ChatEncoder encoder(model.tokenizer, model.ControlText());
+  const ChatEncoder encoder(model.tokenizer);
   model.chat_encoder = &encoder;
   ChatJob job;
   ChatTurn turn;
@@ -321,6 +354,19 @@ TEST(Text, MarkersOfCallsAreTheModelsOwn) {
   }
   EXPECT_EQ(text, R"(<|im_start|>{{{{"name": "f<|im_end|>", "arguments": {"k": "<|im_end|>"}}}}})"
                   "\n");
+}
+
+TEST(Prompts, BeyondWhatATemplateWritesAreTooLongForTheContext) {
+  TestService service;
+  const std::string long_text(size_t{9} << 20, 'a');
+  const std::string messages = R"("messages": [{"role": "user", "content": ")" + long_text + "\"}]";
+  const auto chat = service.Post(kChat, "{" + messages + "}");
+  EXPECT_EQ(chat.status, 400);
+  EXPECT_NE(chat.body.find("maximum context length is 256 tokens"), std::string::npos) << chat.body;
+  EXPECT_NE(chat.body.find("context_length_exceeded"), std::string::npos) << chat.body;
+  const auto message =
+      service.Post(kMessages, R"({"model": "alphabet", "max_tokens": 4, )" + messages + "}");
+  EXPECT_NE(message.body.find("prompt is too long"), std::string::npos) << message.body;
 }
 
 TEST(Numbers, KeepTheirSpelling) {

@@ -28,12 +28,6 @@ bool Matches(std::string_view pattern, std::string_view name) {
 
 }  // namespace
 
-std::string ServedModel::ControlText() const {
-  if (!call_shape.as_content || output.calls.empty()) return template_source;
-  const auto calls = WriteCalls(*output.calls.front(), {{WrittenCall{"f", "call00001", "{}"}}});
-  return template_source + (calls ? calls->text : "");
-}
-
 bool ServedModel::Answers(std::string_view name) const {
   if (name.empty() || name == id) return true;
   for (const std::string& alias : aliases) {

@@ -13,6 +13,7 @@
 #include "text/output/output_format.h"
 #include "text/output/thinking.h"
 #include "text/template/chat_template.h"
+#include "text/template/system_shape.h"
 #include "text/tokenizer.h"
 
 namespace reprise::api {
@@ -36,13 +37,11 @@ struct ServedModel {
   std::string template_source;
   OutputFormat output;        // how it writes calls and reasoning
   CallShape call_shape;       // how its template is shown calls
+  SystemShape system_shape;   // where its template takes system messages
   ThinkingSwitches thinking;  // how its template is told to think
   std::vector<std::pair<std::string, std::string>> special_tokens;  // for the template
   TextVectors vectors;  // whether and how texts become vectors
 
-  // The text in which control tokens of prompts are spelled: the template, and the markers of calls
-  // that it does not show itself. For the chat encoder.
-  std::string ControlText() const;
   // Whether a request for `name` means this model. Without a name it does.
   bool Answers(std::string_view name) const;
   // The id and the aliases that are names, for lists.

@@ -34,13 +34,13 @@ struct ServiceOptions {
   bool next_turn = true;  // prefill what the next turn will begin with, when idle
   int32_t stop_count_max = 16;
   int64_t message_count_max = 4096;
-  int64_t tool_count_max = 128;
-  bool strip_preambles = true;         // varying client headers in system prompts of /v1/messages
-  bool ignore_images = false;          // an image becomes a text that says so; else it is refused
-  bool ignore_unknown_fields = false;  // they are logged; else a request that has one is refused
-  SamplingParams sampling;     // where a request does not say: as the model's makers want it
-  int32_t slot_count = 16;     // requests computed at the same time
-  http::Origins cors_origins;  // pages of these sites may ask, too
+  int64_t tool_count_max = 1024;
+  bool strip_preambles = true;  // varying client headers in system prompts of /v1/messages
+  bool ignore_images = false;   // an image becomes a text that says so; else it is refused
+  bool strict_fields = false;   // a field that has no effect is refused, not passed
+  SamplingParams sampling;      // where a request does not say: as the model's makers want it
+  int32_t slot_count = 16;      // requests computed at the same time
+  http::Origins cors_origins;   // pages of these sites may ask, too
   // Without keys: which names in a request's Host header are answered, so that a web page elsewhere
   // cannot reach the server through a name that it points here (DNS rebinding). Addresses in
   // numbers are no names, and localhost is this machine; kLoopback lets in only those that mean it.

@@ -14,6 +14,7 @@ namespace reprise::api {
 namespace {
 
 constexpr int32_t kContextTokens = 256;
+constexpr int32_t kVocabSize = 262;
 constexpr char kTemplate[] =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
     "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}"
@@ -21,7 +22,8 @@ constexpr char kTemplate[] =
     "{% if add_generation_prompt %}<|im_start|>assistant\n"
     "{% if enable_thinking is defined and enable_thinking %}<think>{% endif %}{% endif %}";
 
-// A byte-level vocabulary without merges, in GPT-2's alphabet.
+// A byte-level vocabulary without merges, in GPT-2's alphabet. Not all of its control tokens are
+// special, and not all stand in the template.
 std::string MakeTokenizerJson() {
   const auto plain = [](int b) {
     return (b >= 33 && b < 127) || (b >= 161 && b < 173) || (b >= 174 && b < 256);
@@ -41,12 +43,16 @@ std::string MakeTokenizerJson() {
     vocab += ":" + std::to_string(byte);
   }
   std::string added;
-  for (const char* text : {"<|im_start|>", "<|im_end|>"}) {
+  int id = 256;
+  for (const char* text : {"<|im_start|>", "<|im_end|>", "<|fim_prefix|>", "<|fim_suffix|>",
+                           "<|fim_middle|>", "<|file_sep|>"}) {
     if (!added.empty()) added += ',';
-    added += R"({"id":)" + std::to_string(added.empty() ? 256 : 257) + R"(,"content":")" + text +
+    added += R"({"id":)" + std::to_string(id) + R"(,"content":")" + text +
              R"(","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,)" +
-             R"("special":true})";
+             R"("special":)" + (id < 258 ? "true}" : "false}");
+    ++id;
   }
+  CHECK(id == kVocabSize);
   return R"({"version":"1.0","added_tokens":[)" + added +
          R"(],"normalizer":null,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,)" +
          R"("use_regex":true},"post_processor":null,"decoder":{"type":"ByteLevel"},)" +
@@ -58,7 +64,7 @@ class Alphabet final : public Executor {
  public:
   Alphabet() {
     card_.family = "alphabet";
-    card_.vocab_size = 258;
+    card_.vocab_size = kVocabSize;
     card_.dim = 2;
     card_.context_length = kContextTokens;
     card_.digest = "alphabet";
@@ -143,7 +149,7 @@ class TestExchange final : public http::Exchange {
 }  // namespace
 
 struct TestService::Parts {
-  Parts(ServiceOptions options, TextVectors vectors);
+  Parts(ServiceOptions options, TextVectors vectors, std::string source);
   std::shared_ptr<TestExchange> Begin(http::Request request, size_t leave_after);
   void RunAll();
 
@@ -160,7 +166,7 @@ struct TestService::Parts {
   http::Router router;
 };
 
-TestService::Parts::Parts(ServiceOptions options, TextVectors vectors) {
+TestService::Parts::Parts(ServiceOptions options, TextVectors vectors, std::string source) {
   SetLogLevel(LogLevel::kWarning);
   auto vocab = ParseTokenizerJson(MakeTokenizerJson());
   CHECK(vocab.ok());
@@ -168,21 +174,24 @@ TestService::Parts::Parts(ServiceOptions options, TextVectors vectors) {
   auto made = Tokenizer::Make(std::move(*vocab));
   CHECK(made.ok());
   tokenizer = std::move(*made);
-  auto parsed = ChatTemplate::Parse(kTemplate);
+  if (source.empty()) source = kTemplate;
+  auto parsed = ChatTemplate::Parse(source);
   CHECK(parsed.ok());
   chat_template.emplace(std::move(*parsed));
   model.id = "alphabet";
-  model.vocab_size = 258;
+  model.vocab_size = kVocabSize;
   model.context_tokens = kContextTokens;
   model.dim = executor.card().dim;
   model.vectors = std::move(vectors);
   model.tokenizer = tokenizer.get();
   model.chat_template = &*chat_template;
-  model.template_source = kTemplate;
-  model.output = OutputFormat::Detect(kTemplate, tokenizer.get());
+  model.output = OutputFormat::Detect(source, tokenizer.get());
   model.call_shape = FindCallShape(*chat_template);
-  model.thinking = ThinkingSwitches::Detect(kTemplate);
-  chat_encoder.emplace(tokenizer.get(), model.ControlText());
+  if (model.call_shape.tools_as_text) model.output.AddGenericCalls(*tokenizer);
+  model.system_shape = FindSystemShape(*chat_template);
+  model.thinking = ThinkingSwitches::Detect(source);
+  model.template_source = std::move(source);
+  chat_encoder.emplace(tokenizer.get());
   model.chat_encoder = &*chat_encoder;
   CacheOptions cache;
   cache.budget_bytes = size_t{8} << 20;
@@ -209,8 +218,9 @@ void TestService::Parts::RunAll() {
   }
 }
 
-TestService::TestService(ServiceOptions options, TextVectors vectors)
-    : parts_(std::make_unique<Parts>(std::move(options), std::move(vectors))) {}
+TestService::TestService(ServiceOptions options, TextVectors vectors, std::string chat_template)
+    : parts_(std::make_unique<Parts>(std::move(options), std::move(vectors),
+                                     std::move(chat_template))) {}
 TestService::~TestService() = default;
 
 std::shared_ptr<TestExchange> TestService::Parts::Begin(http::Request request, size_t leave_after) {

@@ -16,7 +16,9 @@ namespace reprise::api {
 // row of a token behind its final norm is {token, 1}.
 class TestService {
  public:
-  explicit TestService(ServiceOptions options = ServiceOptions(), TextVectors vectors = {});
+  // `chat_template`: the model's; empty: one that takes everything.
+  explicit TestService(ServiceOptions options = ServiceOptions(), TextVectors vectors = {},
+                       std::string chat_template = "");
   ~TestService();
 
   struct Answer {

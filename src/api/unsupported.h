@@ -20,14 +20,17 @@ enum class Dialect {
   kOwn,      // what only this server has
 };
 
-// Looks at every field that the reader of a body did not ask for (docs/adr/0008-unknown-fields.md).
-// What changes no answer passes. What other servers do and this one does not is refused by name,
-// unless its value asks for nothing (false, 1 for a penalty, an empty list); so is what nobody
-// knows, or it is logged, where the operator wants that. Call it when all is read; errors stay in
-// `fields`.
+// Judges every field that the reader of a body did not ask for (docs/adr/0010-passed-fields.md).
+// Fields that change no answer pass. Fields that bind the answer (a constraint, another input) are
+// refused by name, unless their value asks for nothing (false, an empty list). Hints that this
+// server does not follow, and unknown fields, pass: they are logged once and noted in
+// Fields::passed. A misspelt name of a known field is refused. With
+// ServiceOptions::strict_fields every field without effect is refused. Call it when all is read;
+// errors stay in `fields`.
 void RefuseUnread(Dialect dialect, const ServiceOptions& options, Fields* fields);
 
-// llama.cpp's and Ollama's window of the penalty for repetition: here it is the whole context.
+// llama.cpp's and Ollama's window of the penalty for repetition passes without effect: here it is
+// the whole context.
 void CheckPenaltyWindow(Fields* fields);
 
 }  // namespace reprise::api

@@ -28,7 +28,7 @@ Result<Conversation> Conversation::Create(const ModelText* text, std::string sys
           "without it)");
     }
     conversation.template_.emplace(std::move(*parsed));
-    conversation.encoder_.emplace(text->tokenizer.get(), text->chat_templates.front().source);
+    conversation.encoder_.emplace(text->tokenizer.get());
   }
   conversation.Clear();
   return conversation;

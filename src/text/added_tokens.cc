@@ -9,6 +9,8 @@
 namespace reprise {
 namespace {
 
+constexpr uint32_t kMetaspace = 0x2581;  // how SentencePiece writes a space
+
 // The character that ends at `at`. REQUIRES: at > 0.
 unicode::DecodedChar CharBefore(std::string_view text, size_t at) {
   for (uint32_t length = 2; length <= 4 && length <= at; ++length) {
@@ -33,9 +35,20 @@ bool IsWord(uint32_t code) {
 
 }  // namespace
 
+bool IsControl(const AddedToken& token) {
+  if (token.special) return true;
+  for (size_t at = 0; at < token.text.size();) {
+    const unicode::DecodedChar c = CharAt(token.text, at);
+    if (!IsSpace(c.code) && c.code != kMetaspace) return true;
+    at += c.length;
+  }
+  return false;
+}
+
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::vector<ByteTrie::Key> keys;
   for (size_t i = 0; i < tokens_.size(); ++i) {
+    control_.push_back(IsControl(tokens_[i]));
     if (tokens_[i].text.empty()) continue;
     keys.push_back({tokens_[i].text, static_cast<int32_t>(i)});
     starts_[static_cast<uint8_t>(tokens_[i].text[0])] = true;
@@ -50,8 +63,8 @@ const AddedToken* AddedTokens::FindAt(std::string_view text, size_t at, const Ad
   if (found.value < 0) return nullptr;
   const AddedToken* token = &tokens_[static_cast<size_t>(found.value)];
   *length = found.length;
-  const bool marked = rule.marks != nullptr && (*rule.marks)[static_cast<size_t>(token->id)];
-  if (!token->special && !marked) return rule.others ? token : nullptr;
+  if (!control_[static_cast<size_t>(found.value)]) return rule.blanks ? token : nullptr;
+  if (!token->special && rule.added) return token;
   if (!rule.control) return nullptr;
   const auto data =
       std::upper_bound(rule.data.begin(), rule.data.end(), at,

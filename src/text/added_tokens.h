@@ -13,12 +13,16 @@
 
 namespace reprise {
 
-// Which tokens may be found where. Tokens are control if they are special, or if `marks` says so.
+// Whether a token steers the model. Special tokens do, and so does every other added token
+// (<tool_call>, <|fim_prefix|>) but those that are white space, which are text like any.
+bool IsControl(const AddedToken& token);
+
+// Which tokens may be found where.
 struct AddedTokenRule {
-  bool control = false;                      // control tokens are found...
-  std::span<const TextRange> data = {};      // ... where none of their bytes is of these; ascending
-  const std::vector<bool>* marks = nullptr;  // [vocab]
-  bool others = true;                        // the others are found, everywhere
+  bool control = false;                  // control tokens are found...
+  std::span<const TextRange> data = {};  // ... where none of their bytes is data; ascending
+  bool added = false;                    // those that are not special are found, everywhere
+  bool blanks = true;                    // tokens of white space are found, everywhere
 };
 
 // AddedTokens finds added tokens in a text: leftmost, then longest. What the rule does not allow is
@@ -48,7 +52,8 @@ class AddedTokens {
                            size_t* length) const;
 
   std::vector<AddedToken> tokens_;
-  ByteTrie trie_;  // value: index into tokens_
+  std::vector<bool> control_;  // of tokens_
+  ByteTrie trie_;              // value: index into tokens_
   std::array<bool, 256> starts_{};
 };
 

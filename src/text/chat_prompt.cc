@@ -20,7 +20,7 @@ int32_t PositionOf(const std::vector<size_t>& ends, size_t text_size, size_t off
 
 Result<ChatPrompt> ChatEncoder::Encode(const RenderedChat& chat) const {
   ChatPrompt prompt;
-  REPRISE_TRY(tokenizer_->EncodePrompt(chat.text, chat.data, marks_, &prompt.ids));
+  REPRISE_TRY(tokenizer_->EncodePrompt(chat.text, chat.data, &prompt.ids));
   std::vector<size_t> ends;
   ends.reserve(prompt.ids.size());
   for (const int32_t id : prompt.ids) {

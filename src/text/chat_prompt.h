@@ -26,22 +26,19 @@ struct ChatPrompt {
 };
 
 // Encodes what a chat template rendered. Only the template's own text can be control tokens: what
-// people and tools wrote (RenderedChat::data) is text, whatever it spells. Control tokens are the
-// special ones, and others that the template writes its messages with (<tool_call>, <think>). The
-// template says how a prompt begins: nothing is put before it.
+// people and tools wrote (RenderedChat::data) is text, whatever it spells. The template says how a
+// prompt begins: nothing is put before it.
 //
 // Thread safety: immutable; any number of threads may use one.
 class ChatEncoder {
  public:
   // REQUIRES: the tokenizer outlives it.
-  ChatEncoder(const Tokenizer* tokenizer, std::string_view template_source)
-      : tokenizer_(tokenizer), marks_(tokenizer->MarksIn(template_source)) {}
+  explicit ChatEncoder(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
 
   Result<ChatPrompt> Encode(const RenderedChat& chat) const;
 
  private:
   const Tokenizer* tokenizer_;
-  std::vector<bool> marks_;  // [vocab]
 };
 
 }  // namespace reprise

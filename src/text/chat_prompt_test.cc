@@ -56,7 +56,7 @@ class ChatPromptTest : public ::testing::Test {
     const auto chat = chat_template->Render(input);
     CHECK(chat.ok());
     text_ = chat->text;
-    return ChatEncoder(tokenizer_.get(), kTemplate).Encode(*chat);
+    return ChatEncoder(tokenizer_.get()).Encode(*chat);
   }
   int64_t Count(const ChatPrompt& prompt, const char* special) const {
     return std::count(prompt.ids.begin(), prompt.ids.end(), tokenizer_->FindToken(special));
@@ -102,7 +102,7 @@ TEST_F(ChatPromptTest, NothingIsSpelledTogether) {
   chat.text = "<|im_start|><|im_end|><|im_end|>";
   const auto control = [&](std::vector<TextRange> data) {
     chat.data = std::move(data);
-    const auto prompt = ChatEncoder(tokenizer_.get(), kTemplate).Encode(chat);
+    const auto prompt = ChatEncoder(tokenizer_.get()).Encode(chat);
     CHECK(prompt.ok());
     EXPECT_EQ(tokenizer_->Decode(prompt->ids, true), chat.text);
     return Count(*prompt, "<|im_start|>") * 10 + Count(*prompt, "<|im_end|>");
@@ -123,7 +123,8 @@ TEST(AddedTokenRules, DataDoesNotLengthenAToken) {
   const AddedTokens tokens({{.id = 0, .text = "<e>", .special = true},
                             {.id = 1, .text = "<e>x", .special = true},
                             {.id = 2, .text = "y<e>", .special = true},
-                            {.id = 3, .text = "zz", .special = false}});
+                            {.id = 3, .text = "zz", .special = false},
+                            {.id = 4, .text = "  ", .special = false}});
   const auto found = [&](std::string_view text, std::vector<TextRange> data) {
     std::vector<int32_t> ids;
     AddedTokens::Match match{0, 0, -1};
@@ -137,7 +138,8 @@ TEST(AddedTokenRules, DataDoesNotLengthenAToken) {
   EXPECT_EQ(found("<e>x", {{3, 4}}), (std::vector<int32_t>{0}));
   EXPECT_EQ(found("y<e>", {}), (std::vector<int32_t>{2}));
   EXPECT_EQ(found("y<e>", {{0, 1}}), (std::vector<int32_t>{0}));
-  EXPECT_EQ(found("zz<e>zz", {{0, 7}}), (std::vector<int32_t>{3, 3}));
+  EXPECT_EQ(found("zz<e>zz", {{0, 7}}), (std::vector<int32_t>{})) << "special or not";
+  EXPECT_EQ(found("zz  zz", {{0, 4}}), (std::vector<int32_t>{4, 3})) << "white space is text";
 }
 
 TEST_F(ChatPromptTest, BoundariesArePositions) {

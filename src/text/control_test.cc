@@ -57,7 +57,10 @@ std::unique_ptr<Tokenizer> MakeTokenizer(const std::set<std::string>& marks) {
 // What looks like a control token in a template: <|im_start|>, </think>, [INST], <｜User｜>.
 std::set<std::string> FindMarks(const std::string& source) {
   constexpr size_t kBytesMax = 60;
-  std::set<std::string> marks = {"<s>", "</s>"};  // bos and eos here
+  // bos and eos here, and tokens that vocabularies have and no template spells.
+  std::set<std::string> marks = {
+      "<s>",           "</s>",        "<|fim_prefix|>", "<|fim_suffix|>", "<|file_sep|>",
+      "<|repo_name|>", "<tool_call>", "</tool_call>",   "<|box_start|>",  "<table>"};
   for (size_t at = 0; at < source.size(); ++at) {
     const bool angle = source[at] == '<';
     if (!angle && source[at] != '[') continue;
@@ -107,7 +110,7 @@ class Subject {
       : chat_(std::move(chat)),
         marks_(FindMarks(source)),
         tokenizer_(MakeTokenizer(marks_)),
-        encoder_(tokenizer_.get(), source + "<s></s>") {}
+        encoder_(tokenizer_.get()) {}
 
   const std::set<std::string>& marks() const { return marks_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }

@@ -11,6 +11,10 @@ void Detokenizer::Append(int32_t id, std::string* out) {
     return;
   }
   std::string_view bytes = tokenizer_.TokenBytes(id);
+  if (options_.marked != nullptr && options_.marked->contains(id)) {
+    stream_.Finish(out);
+    *out += options_.mark;
+  }
   if (at_start_) {
     at_start_ = false;
     switch (tokenizer_.decode_rule()) {

@@ -27,6 +27,9 @@ class Detokenizer {
     bool at_start = true;
     // Special tokens that are printed all the same. Must outlive the detokenizer.
     const std::unordered_set<int32_t>* shown = nullptr;
+    // Before the text of these stands `mark`, which is no UTF-8. Must outlive the detokenizer.
+    const std::unordered_set<int32_t>* marked = nullptr;
+    char mark = '\xFF';
   };
 
   explicit Detokenizer(const Tokenizer& tokenizer) : Detokenizer(tokenizer, Options{}) {}

@@ -58,12 +58,14 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Make(VocabSpec spec) {
   for (size_t id = 0; id < spec.kinds.size(); ++id) {
     tokenizer->special_[id] = spec.kinds[id] == TokenKind::kControl;
   }
+  tokenizer->control_ = tokenizer->special_;
   std::vector<AddedToken> raw;
   std::vector<AddedToken> normalized;
   std::vector<AddedToken> late;
   Normalizer::Scratch scratch;
   for (AddedToken& token : spec.added) {
     tokenizer->special_[static_cast<size_t>(token.id)] = token.special;
+    tokenizer->control_[static_cast<size_t>(token.id)] = reprise::IsControl(token);
     if (token.normalized) late.push_back(token);
     if (token.normalized) {
       REPRISE_ASSIGN(const std::string_view text,
@@ -125,7 +127,8 @@ Status Tokenizer::Encode(std::string_view text, EncodeOptions options,
                          std::vector<int32_t>* ids) const {
   const size_t size_before = ids->size();
   if (options.add_special) ids->insert(ids->end(), prefix_ids_.begin(), prefix_ids_.end());
-  const Status status = EncodeWith(text, {.control = options.parse_special}, false, ids);
+  const AddedTokenRule rule{.control = options.parse_special, .added = options.parse_added};
+  const Status status = EncodeWith(text, rule, false, ids);
   if (!status.ok()) {
     ids->resize(size_before);
     return status;
@@ -135,26 +138,12 @@ Status Tokenizer::Encode(std::string_view text, EncodeOptions options,
 }
 
 Status Tokenizer::EncodePrompt(std::string_view text, std::span<const TextRange> data,
-                               const std::vector<bool>& marks, std::vector<int32_t>* ids) const {
+                               std::vector<int32_t>* ids) const {
   const size_t size_before = ids->size();
-  const AddedTokenRule rule{.control = true, .data = data, .marks = &marks};
+  const AddedTokenRule rule{.control = true, .data = data};
   const Status status = EncodeWith(text, rule, !data.empty(), ids);
   if (!status.ok()) ids->resize(size_before);
   return status;
-}
-
-std::vector<bool> Tokenizer::MarksIn(std::string_view markup) const {
-  constexpr std::string_view kSpace = " \t\r\n";
-  std::vector<bool> marks(static_cast<size_t>(vocab_size()), false);
-  for (const AddedTokens* added : {&raw_tokens_, &late_tokens_}) {
-    for (const AddedToken& token : added->tokens()) {
-      const bool blank = token.text.find_first_not_of(kSpace) == std::string::npos;
-      if (!blank && markup.find(token.text) != std::string_view::npos) {
-        marks[static_cast<size_t>(token.id)] = true;
-      }
-    }
-  }
-  return marks;
 }
 
 // `late`: control tokens that belong into normalised text are looked for here, and only here.
@@ -165,9 +154,8 @@ Status Tokenizer::EncodeWith(std::string_view text, const AddedTokenRule& rule, 
                            " bytes long, beyond the limit of " + std::to_string(kTextBytesMax));
   }
   AddedTokenRule late_rule = rule;
-  late_rule.others = false;
-  AddedTokenRule segment_rule{.control = rule.control && !late,
-                              .marks = late ? rule.marks : nullptr};
+  late_rule.blanks = false;
+  const AddedTokenRule segment_rule{.control = rule.control && !late, .added = rule.added};
   Scratch scratch;
   size_t at = 0;
   AddedTokens::Match late_match{0, 0, -1};  // the next one; valid from `at` on
@@ -231,6 +219,10 @@ std::string_view Tokenizer::TokenBytes(int32_t id) const {
 
 bool Tokenizer::IsSpecial(int32_t id) const {
   return id >= 0 && id < vocab_size() && special_[static_cast<size_t>(id)];
+}
+
+bool Tokenizer::IsControl(int32_t id) const {
+  return id >= 0 && id < vocab_size() && control_[static_cast<size_t>(id)];
 }
 
 int32_t Tokenizer::FindToken(std::string_view text) const { return name_index_.Find(names_, text); }

@@ -22,7 +22,8 @@ class SubwordModel;
 
 struct EncodeOptions {
   bool add_special = true;     // BOS and the like, where the tokenizer asks for them
-  bool parse_special = false;  // special tokens written in the text are those tokens
+  bool parse_special = false;  // control tokens written in the text are those tokens
+  bool parse_added = false;    // ... those that are not special are, as reference tokenizers do
 };
 
 // Tokenizer turns text into token ids and ids into bytes.
@@ -50,14 +51,11 @@ class Tokenizer {
   // on it) appends nothing.
   Status Encode(std::string_view text, EncodeOptions options, std::vector<int32_t>* ids) const;
 
-  // The added tokens, special or not, that `markup` (a template) spells: those it writes with.
-  // [vocab]
-  std::vector<bool> MarksIn(std::string_view markup) const;
   // Appends the ids of a prompt in which the bytes of `data` (ascending) came from others. Control
-  // tokens are found only where none of their bytes is data; special ones, and those of `marks`.
-  // Otherwise as Encode with parse_special: what is data does not cut the text into pieces.
+  // tokens are found only where none of their bytes is data. Otherwise as Encode with
+  // parse_special: what is data does not cut the text into pieces.
   Status EncodePrompt(std::string_view text, std::span<const TextRange> data,
-                      const std::vector<bool>& marks, std::vector<int32_t>* ids) const;
+                      std::vector<int32_t>* ids) const;
 
   // The text of ids: the bytes of all tokens (special ones only if `keep_special`), made valid
   // UTF-8. The same as a Detokenizer that is fed all of them. Unknown ids have no text.
@@ -66,8 +64,11 @@ class Tokenizer {
   // What `id` adds to the output; empty for ids out of range. Valid as long as the tokenizer is.
   std::string_view TokenBytes(int32_t id) const;
 
-  // Special tokens steer the model and are not text.
+  // Special tokens are not shown as text.
   bool IsSpecial(int32_t id) const;
+
+  // Control tokens steer the model: special ones, and all other added ones but white space.
+  bool IsControl(int32_t id) const;
 
   // The id of the token whose text in the file is `text`, or -1. For names like "<|im_end|>".
   int32_t FindToken(std::string_view text) const;
@@ -103,6 +104,7 @@ class Tokenizer {
   StringTable names_;  // id -> text in the file
   TokenIndex name_index_;
   std::vector<bool> special_;  // [vocab]
+  std::vector<bool> control_;  // [vocab]
   VocabSpec::Decode decode_ = VocabSpec::Decode::kBytes;
   std::vector<int32_t> prefix_ids_;
   std::vector<int32_t> suffix_ids_;

@@ -29,7 +29,7 @@ class TokenizerPropertyTest : public testing::TestWithParam<const char*> {
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
     tokenizer_ = std::move(*tokenizer);
     for (int32_t id = 0; id < tokenizer_->vocab_size(); ++id) {
-      if (tokenizer_->IsSpecial(id)) names_.emplace_back(tokenizer_->TokenBytes(id));
+      if (tokenizer_->IsControl(id)) names_.emplace_back(tokenizer_->TokenBytes(id));
     }
   }
 
@@ -88,27 +88,26 @@ class TokenizerPropertyTest : public testing::TestWithParam<const char*> {
   std::vector<std::string> names_;
 };
 
-TEST_P(TokenizerPropertyTest, SpecialTokensComeOnlyWhenAskedFor) {
+TEST_P(TokenizerPropertyTest, ControlTokensComeOnlyWhenAskedFor) {
   Rng rng(1);
   size_t asked = 0;
   for (int round = 0; round < 1000; ++round) {
     const std::string text = RandomText(&rng, false);
     for (const int32_t id : Encode(text, false)) {
-      EXPECT_TRUE(id == unknown_id_ || !tokenizer_->IsSpecial(id)) << id << " in " << text;
+      EXPECT_TRUE(id == unknown_id_ || !tokenizer_->IsControl(id)) << id << " in " << text;
     }
     const Ids parsed = Encode(text, true);
     asked += std::count_if(parsed.begin(), parsed.end(),
-                           [&](int32_t id) { return tokenizer_->IsSpecial(id); });
+                           [&](int32_t id) { return tokenizer_->IsControl(id); });
   }
   EXPECT_EQ(asked > 0, !names_.empty());
 }
 
 TEST_P(TokenizerPropertyTest, PromptsHaveNoControlFromData) {
   Rng rng(5);
-  const std::vector<bool> marks(static_cast<size_t>(tokenizer_->vocab_size()), false);
   const auto encode = [&](std::string_view text, const std::vector<TextRange>& data) {
     Ids ids;
-    EXPECT_TRUE(tokenizer_->EncodePrompt(text, data, marks, &ids).ok());
+    EXPECT_TRUE(tokenizer_->EncodePrompt(text, data, &ids).ok());
     return ids;
   };
   for (int round = 0; round < 1000; ++round) {
@@ -122,7 +121,7 @@ TEST_P(TokenizerPropertyTest, PromptsHaveNoControlFromData) {
       data.push_back({at, end});
       at = end;
     }
-    // As many special tokens as are spelled outside of it, at most.
+    // As many control tokens as are spelled outside of it, at most.
     size_t spelled = 0;
     for (const std::string& named : names_) {
       const std::string name = named.substr(named.find_first_not_of(' '));  // of normalised ones
@@ -134,7 +133,7 @@ TEST_P(TokenizerPropertyTest, PromptsHaveNoControlFromData) {
       }
     }
     const Ids ids = encode(text, data);
-    const auto special = [&](int32_t id) { return id != unknown_id_ && tokenizer_->IsSpecial(id); };
+    const auto special = [&](int32_t id) { return id != unknown_id_ && tokenizer_->IsControl(id); };
     EXPECT_LE(static_cast<size_t>(std::count_if(ids.begin(), ids.end(), special)), spelled) << text;
   }
 }

@@ -29,7 +29,7 @@ Ids Encode(const Tokenizer& tokenizer, std::string_view text, bool add_special,
            bool parse_special) {
   Ids ids;
   const Status status =
-      tokenizer.Encode(text, {.add_special = add_special, .parse_special = parse_special}, &ids);
+      tokenizer.Encode(text, {add_special, parse_special, /*parse_added=*/true}, &ids);
   EXPECT_TRUE(status.ok()) << status.message();
   return ids;
 }

@@ -84,7 +84,6 @@ def fields():
                                  '[{"role": "assistant", "content": [{"type": "tool_use", "name": "f"}]}]']
         yield path, "system", ["1", "true", "{}", "[1]", '[{"type": "image"}]']
         yield path, "tools", NO_ARRAY + ["[1]", '[{"name": "f"}]', '[{"name": "", "input_schema": {}}]',
-                                         '[{"type": "computer_20250124", "name": "computer"}]',
                                          '[{"type": "bash_20250124"}]']
         yield path, "tool_choice", ["1", '{"type": "any"}', '{"type": "tool", "name": "f"}', "{}"]
         yield path, "thinking", ["1", "{}", '{"type": "enabled", "budget_tokens": "x"}']
@@ -93,8 +92,7 @@ def fields():
                                '[{"role": "user", "content": [{"type": "input_file"}]}]',
                                '[{"type": "function_call", "call_id": "c", "name": "f"}]',
                                '[{"type": "function_call_output", "output": "x"}]', '[{"type": "mcp_call"}]']
-    yield RESPONSES, "tools", NO_ARRAY + ["[1]", '[{"type": "function"}]', '[{"type": "mcp"}]',
-                                          '[{"type": "namespace", "name": "n"}]']
+    yield RESPONSES, "tools", NO_ARRAY + ["[1]", '[{"type": "function"}]', '[{"type": "custom"}]']
     yield RESPONSES, "instructions", NO_STRING
     yield RESPONSES, "previous_response_id", [*NO_STRING, '"resp_none"']
     yield RESPONSES, "max_output_tokens", NO_NUMBER + ["0", "1.5"]
@@ -106,8 +104,7 @@ def fields():
     yield RESPONSES, "temperature", numbers(0, 2)
     yield RESPONSES, "top_logprobs", NO_NUMBER + ["-1", "21"]
     for path in (OLLAMA, GENERATE):
-        yield path, "options", NO_OBJECT + ['{"temperature": 3}', '{"mirostat": 1}', '{"num_ctx": 99999}', '{"x": 1}',
-                                            '{"repeat_last_n": 5, "repeat_penalty": 1.1}', '{"num_predict": -3}']
+        yield path, "options", NO_OBJECT + ['{"temperature": 3}', '{"num_predict": -3}']
         yield path, "think", ["1", '"much"', "[]"]
         yield path, "format", ['"xml"', "1", "[]"]
         yield path, "stream", NO_BOOL
@@ -119,7 +116,6 @@ def fields():
     yield LLAMA, "n_predict", NO_NUMBER + ["-2"]
     yield LLAMA, "grammar", ["1", '"root ::= ("']
     yield LLAMA, "n_probs", ["1", '"x"']
-    yield LLAMA, "mirostat", ["2"]
     yield MESSAGES, "max_tokens", ["null", *NO_NUMBER, "-1", "1.5"]
     yield MESSAGES, "temperature", numbers(0, 2)
     yield MESSAGES, "top_p", numbers(0, 1)

@@ -1,5 +1,5 @@
-"""Every field that the vendors' own clients can send is known to the server: honoured, harmless, or refused by name
-for what it is. None of them is answered as a field that nobody knows.
+"""Every field that the vendors' own clients can send is known to the server: honoured, harmless, a hint, or refused
+by name for what it is. With --strict-fields none of them is answered as a field that nobody knows.
 
 usage: fields_test.py REPRISE
 
@@ -63,7 +63,7 @@ def post(server, path, body):
 
 
 def main():
-    server = harness.Server(sys.argv[1])
+    server = harness.Server(sys.argv[1], "--strict-fields")
     model = harness.model_id(server)
     asked, wrong = 0, []
     for path, body, fields in endpoints(model):

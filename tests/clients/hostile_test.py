@@ -124,10 +124,10 @@ def probabilities(server):
 
 def unsupported(server):
     """Asked for and not to be had: refused by name."""
-    fields = {"functions": [{"name": "f"}], "function_call": "auto", "best_of": 5, "mcp_servers": [{}], "mirostat": 1,
+    fields = {"functions": [{"name": "f"}], "function_call": "auto", "best_of": 5, "mcp_servers": [{}],
               "continue_final_message": True, "use_beam_search": True, "modalities": ["audio"], "echo": True,
-              "typical_p": 0.5, "chat_template": "x", "web_search_options": {}, "tool_choice": "required",
-              "response_format": {"type": "xml"}, "reasoning_effort": "endless", "grammar": 5, "no_such_field": 1}
+              "chat_template": "x", "bad_words": ["x"], "tool_choice": "required",
+              "response_format": {"type": "xml"}, "reasoning_effort": "endless", "grammar": 5, "max_token": 1}
 
     def check(name, value):
         status, body = post(server, CHAT, {"messages": [USER], name: value})

@@ -246,10 +246,12 @@ class Scripted(ClientTest):
                           prompt_cache_key="k", safety_identifier="s")
         self.assertEqual(reply.choices[0].message.content, SAID)
 
-    def test_what_nobody_knows_is_refused(self):
+    def test_what_nobody_knows_is_named(self):
+        reply = self.chat(extra_body={"no_such_field": {"a": [1]}, "mirostat": 2}, verbosity="low")
+        self.assertEqual(sorted(reply.model_extra["reprise"]["passed_fields"]), ["mirostat", "no_such_field", "verbosity"])
         with self.assertRaises(openai.BadRequestError) as caught:
-            self.chat(extra_body={"no_such_field": {"a": [1]}})
-        self.assertEqual((caught.exception.param, caught.exception.code), ("no_such_field", "unknown_parameter"))
+            self.chat(extra_body={"max_token": 5})
+        self.assertEqual((caught.exception.param, caught.exception.code), ("max_token", "unknown_parameter"))
 
     def test_reasoning_effort_is_heard(self):
         self.assertTrue(self.chat(reasoning_effort="low").choices[0].message.model_extra["reasoning_content"])
@@ -259,8 +261,8 @@ class Scripted(ClientTest):
         self.assertEqual(caught.exception.param, "reasoning_effort")
 
     def test_what_cannot_be_honoured_is_refused_by_name(self):
-        for name, value in (("functions", [{"name": "f"}]), ("verbosity", "low"), ("extra_body", {"best_of": 3}),
-                            ("extra_body", {"mirostat": 2})):
+        for name, value in (("functions", [{"name": "f"}]), ("extra_body", {"best_of": 3}),
+                            ("extra_body", {"bad_words": ["x"]})):
             with self.assertRaises(openai.BadRequestError) as caught:
                 self.chat(**{name: value})
             wanted = next(iter(value)) if name == "extra_body" else name

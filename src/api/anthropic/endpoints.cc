@@ -47,7 +47,7 @@ Prepared Prepare(const Service& service, const http::ExchangePtr& exchange, bool
     if (prompt.ok()) {
       prepared.prompt = std::move(*prompt);
     } else {
-      prepared.error = ApiError::From(prompt.status());
+      prepared.error = ApiError::FromPrompt(prompt.status());
     }
   }
   return prepared;

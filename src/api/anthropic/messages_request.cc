@@ -48,14 +48,16 @@ void WriteTool(const JsonValue& tool, JsonWriter* json) {
   json->EndObject().EndObject();
 }
 
+// Whether it would run at the vendor's, or needs eyes: web_search, code_execution, computer.
+bool IsHosted(const JsonValue& tool) {
+  return tool.is_object() && !TypeOf(tool).empty() && FindClientTool(TypeOf(tool)) == nullptr;
+}
+
 // The first thing that is wrong with a tool, or nothing.
 std::string CheckTool(const JsonValue& tool) {
   if (!tool.is_object()) return "must be an object";
   const std::string_view type = TypeOf(tool);
   const ClientTool* known = FindClientTool(type);
-  if (!type.empty() && known == nullptr) {
-    return fmt::format("of type '{}' is not supported: this server runs no tools of its own", type);
-  }
   const JsonValue* name = tool.Find("name");
   if (name == nullptr || !name->is_string() || name->as_string().empty() ||
       name->as_string().size() > kNameBytesMax) {
@@ -77,6 +79,11 @@ void ReadTools(const ServiceOptions& options, Fields* fields, Breakpoints* break
   json.BeginArray();
   for (size_t i = 0; i < tools->items().size(); ++i) {
     const JsonValue& tool = tools->items()[i];
+    if (IsHosted(tool)) {
+      fields->Pass(fmt::format("tools[{}] ({})", i, TypeOf(tool).substr(0, kNameBytesMax)));
+      continue;
+    }
+    request->job.calls.parse = true;
     if (std::string wrong = CheckTool(tool); !wrong.empty()) {
       return fields->Fail(fmt::format("tools[{}]", i), std::move(wrong));
     }
@@ -84,7 +91,7 @@ void ReadTools(const ServiceOptions& options, Fields* fields, Breakpoints* break
     breakpoints->Read(tool, fmt::format("tools[{}]", i), {-1, 0}, fields);
   }
   json.EndArray();
-  request->job.calls.parse = true;
+  if (!request->job.calls.parse) request->job.tools.clear();
   if (std::any_of(tools->items().begin(), tools->items().end(), IsStrict)) {
     request->job.options.rule.calls = OutputRule::Calls::kStrict;
     request->job.options.rule.field = "tools";
@@ -180,6 +187,7 @@ void ReadOptions(const ServiceOptions& limits, bool count_only, Fields* fields,
   }
   const JsonValue* output = fields->Object("output_config");
   const JsonValue* format = output == nullptr ? nullptr : output->Find("format");
+  if (format == nullptr) format = fields->Find("output_format");  // the name while it was a beta
   if (format != nullptr && !format->is_null()) {
     const JsonValue* type = format->Find("type");
     const JsonValue* schema = format->Find("schema");
@@ -191,6 +199,16 @@ void ReadOptions(const ServiceOptions& limits, bool count_only, Fields* fields,
     options->rule.field = "output_config.format";
     JsonWriter(&options->rule.text).Value(*schema);
   }
+}
+
+// A conversation that the server would keep. The code in the error lets clients go on without.
+void ReadThread(Fields* fields) {
+  const JsonValue* thread = fields->Object("thread");
+  if (thread == nullptr) return;
+  const JsonValue* type = thread->Find("type");
+  const bool goes_on = type != nullptr && type->is_string() && type->as_string() == "continue";
+  fields->Fail("thread", "is not supported; send the conversation",
+               goes_on ? "thread_not_found" : "thread_unsupported_request");
 }
 
 // An assistant's message at the end is how the reply begins.
@@ -237,7 +255,9 @@ MessagesRequest ReadMessagesRequest(const ServiceOptions& options, bool count_on
     part.Read("user_id", 1024, &request.job.cache.session);
     fields->Take(part);
   }
+  ReadThread(fields);
   RefuseUnread(Dialect::kMessages, options, fields);
+  NotePassed(*fields, &request.job);
   return request;
 }
 

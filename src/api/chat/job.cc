@@ -33,6 +33,11 @@ void ReadSnapKv(Fields* fields, std::optional<SnapKv>* snapkv) {
   *snapkv = options;
 }
 
+void NotePassed(const Fields& fields, ChatJob* job) {
+  job->passed_fields.insert(job->passed_fields.end(), fields.passed().begin(),
+                            fields.passed().end());
+}
+
 void ContinueLastTurn(ChatJob* job) {
   CHECK(job->turns.size() >= 2 && job->turns.back().role == "assistant");
   job->prefill = std::move(job->turns.back().content);

@@ -87,7 +87,11 @@ struct ChatJob {
       thinking_budget;  // tokens of reasoning that the reply may have (PlanThinking)
   ReplyOptions options;
   CacheControl cache;
+  std::vector<std::string> passed_fields;  // of the request: those without effect, for the report
 };
+
+// Keeps what a body's reader passed, for the report.
+void NotePassed(const Fields& fields, ChatJob* job);
 
 // "snapkv": {"budget": tokens or a share below 1, "window": tokens}, or false: nothing is left out.
 void ReadSnapKv(Fields* fields, std::optional<SnapKv>* snapkv);

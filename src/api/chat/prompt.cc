@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/body.h"
+#include "api/chat/placed_turns.h"
 #include "base/json_writer.h"
 #include "text/chat_prompt.h"
 
@@ -139,7 +140,7 @@ size_t CommonPrefix(std::string_view a, std::string_view b) {
 
 // Where in the rendered text a breakpoint lies: with a mark in its place the rendering departs
 // there.
-std::optional<size_t> FindBreakpoint(const ChatJob& job, const RenderedChat& chat,
+std::optional<size_t> FindBreakpoint(const std::vector<ChatTurn>& given, const RenderedChat& chat,
                                      const Breakpoint& breakpoint, Renderer* renderer) {
   if (breakpoint.turn < 0) {
     for (const MessageBoundary& boundary : chat.boundaries) {
@@ -147,12 +148,25 @@ std::optional<size_t> FindBreakpoint(const ChatJob& job, const RenderedChat& cha
     }
     return std::nullopt;
   }
-  std::vector<ChatTurn> turns = job.turns;
+  std::vector<ChatTurn> turns = given;
   turns[static_cast<size_t>(breakpoint.turn)].content.insert(breakpoint.content_bytes, kMark);
   const auto marked = renderer->Render(turns, true, 0);
   if (!marked.ok()) return std::nullopt;
   const size_t offset = CommonPrefix(chat.text, marked->text);
   return offset < chat.text.size() ? std::optional<size_t>(offset) : std::nullopt;
+}
+
+// A conversation that no template would write: the context is what it is too long for.
+Status CheckLength(const ServedModel& model, const std::vector<ChatTurn>& turns) {
+  const size_t bytes_max = ChatTemplateLimits().output_bytes_max;
+  size_t bytes = 0;
+  for (const ChatTurn& turn : turns) bytes += turn.content.size();
+  if (bytes <= bytes_max) return OkStatus();
+  return ResourceExhausted("This model's maximum context length is " +
+                           std::to_string(model.context_tokens) +
+                           " tokens. However, your messages have " + std::to_string(bytes) +
+                           " bytes, and a prompt has at most " + std::to_string(bytes_max) +
+                           ". Shorten the conversation.");
 }
 
 size_t SystemTurns(const std::vector<ChatTurn>& turns) {
@@ -168,6 +182,10 @@ Status PlanThinking(const ServedModel& model, ChatJob* job) {
   REPRISE_ASSIGN(const ThinkingPlan plan, model.thinking.Plan(job->thinking, model.output));
   job->variables = MergeVariables(job->variables, plan);
   job->thinking_budget = plan.budget;
+  const bool asks = !job->thinking.effort.empty() && job->thinking.effort != "none";
+  if (asks && !model.thinking.can_think(model.output)) {
+    job->passed_fields.emplace_back("reasoning_effort");
+  }
   return OkStatus();
 }
 
@@ -176,10 +194,14 @@ Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job,
   constexpr size_t kAllMessages = SIZE_MAX;
   // Marks a boundary as a breakpoint on its way through the encoder.
   constexpr size_t kBreakpointCount = SIZE_MAX;
+  REPRISE_TRY(CheckLength(model, job.turns));
   REPRISE_ASSIGN(Renderer renderer, Renderer::Make(model, job, std::move(abandoned)));
-  REPRISE_ASSIGN(RenderedChat chat, renderer.Render(job.turns, true, kAllMessages));
-  for (const Breakpoint& breakpoint : job.cache.breakpoints) {
-    const auto offset = FindBreakpoint(job, chat, breakpoint, &renderer);
+  const std::optional<PlacedTurns> placed =
+      FitToTemplate(model, job.tools, job.turns, job.cache.breakpoints);
+  const std::vector<ChatTurn>& turns = placed ? placed->turns : job.turns;
+  REPRISE_ASSIGN(RenderedChat chat, renderer.Render(turns, true, kAllMessages));
+  for (const Breakpoint& breakpoint : placed ? placed->breakpoints : job.cache.breakpoints) {
+    const auto offset = FindBreakpoint(turns, chat, breakpoint, &renderer);
     if (!offset) continue;
     const auto after = std::lower_bound(
         chat.boundaries.begin(), chat.boundaries.end(), *offset,
@@ -192,7 +214,7 @@ Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job,
   }
   REPRISE_ASSIGN(ChatPrompt encoded, model.chat_encoder->Encode(chat));
   Prompt prompt;
-  const size_t system_turns = SystemTurns(job.turns);
+  const size_t system_turns = SystemTurns(turns);
   for (const ChatPrompt::Boundary& boundary : encoded.boundaries) {
     prompt.boundaries.push_back(
         {boundary.position, boundary.message_count == kBreakpointCount ? BoundaryKind::kBreakpoint
@@ -217,6 +239,7 @@ Result<Prompt> PredictNextTurn(const ServedModel& model, const ChatJob& job, con
   }
   next.content = "a";
   turns.push_back(next);
+  if (auto placed = FitToTemplate(model, job.tools, turns, {})) turns = std::move(placed->turns);
   REPRISE_ASSIGN(RenderedChat chat, renderer.Render(turns, false, 0));
   turns.back().content = kMark;
   REPRISE_ASSIGN(const RenderedChat other, renderer.Render(turns, false, 0));

@@ -245,6 +245,8 @@ std::optional<ApiError> Reply::SubmitFirst() {
     Detokenizer::Options detokenizer;
     detokenizer.at_start = false;
     detokenizer.shown = plan_.format.shown.get();
+    detokenizer.marked = plan_.format.call_tokens.get();
+    detokenizer.mark = kTokenByte;
     voice.detokenizer = std::make_unique<Detokenizer>(*service_.model().tokenizer, detokenizer);
     voice.stops = std::make_unique<StopStrings>(plan_.options.stop);
     voice.parser = std::make_unique<OutputParser>(plan_.format, tools_ ? &tools_->root() : nullptr);
@@ -606,7 +608,7 @@ void Reply::Complete() {
   const Completion& first = choices.front().completion;
   const std::string report =
       FormatReportJson(*service_.model().tokenizer, plan_.prompts.front().ids, plan_.cache.session,
-                       first);
+                       plan_.passed_fields, first);
   LogReply(exchange_->request().id, *plan_.tenant, first);
   service_.reports().Add(*plan_.tenant, exchange_->request().id, report, plan_.prompts.front().ids);
   service_.feed().Wake();
@@ -629,12 +631,14 @@ void Reply::CancelAll() {
 std::optional<ApiError> PlanReply(Service* service, const ChatJob& job, Prompt prompt,
                                   const Tenant* tenant, ReplyPlan* plan) {
   plan->format = service->model().output.ForPrompt(prompt.text, job.calls.parse);
+  if (job.thinking.off() && !plan->format.thinking_begun) plan->format.thinking_over = true;
   plan->options = job.options;
   plan->cache = job.cache;
   plan->tenant = tenant;
   plan->tools = job.tools;
   plan->one_call = job.calls.one;
   plan->thinking_budget = job.thinking_budget;
+  plan->passed_fields = job.passed_fields;
   plan->prompts.push_back(std::move(prompt));
   return Constrain(service, job.calls.parse ? job.tools : "", plan);
 }

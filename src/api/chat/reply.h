@@ -91,6 +91,7 @@ struct ReplyPlan {
   bool tell_tokens = false;                          // with deltas: tokens, not only text
   bool keep_tokens = false;   // ... until the end, in Choice::tokens: they count (kept_budget.h)
   bool score_prompt = false;  // ... and the tokens of the prompt, with options.logprobs
+  std::vector<std::string> passed_fields;   // of the request: those without effect
   std::function<void(const Choice&)> done;  // after a whole, successful first choice
 };
 

@@ -16,12 +16,18 @@ double Rounded(double ms) { return std::round(ms * 1000) / 1000; }
 }  // namespace
 
 std::string FormatReportJson(const Tokenizer& tokenizer, std::span<const TokenId> prompt,
-                             std::string_view session, const Completion& completion) {
+                             std::string_view session, std::span<const std::string> passed_fields,
+                             const Completion& completion) {
   const ReuseReport& report = completion.report;
   std::string text;
   JsonWriter json(&text);
   json.BeginObject();
   if (!session.empty()) json.Member("session", session);
+  if (!passed_fields.empty()) {
+    json.Key("passed_fields").BeginArray();
+    for (const std::string& name : passed_fields) json.String(name);
+    json.EndArray();
+  }
   json.Member("prompt_tokens", report.prompt_tokens);
   json.Member("known_tokens", report.known_tokens);
   json.Member("kv_tokens", report.kv_tokens);

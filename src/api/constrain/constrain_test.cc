@@ -123,6 +123,21 @@ TEST(ConstrainTest, ReasoningComesBeforeTheConstraint) {
   EXPECT_NE(Message(body, "reasoning_content").find("abc"), std::string::npos) << body;
 }
 
+// A reply that is not to think has no room for it, however the model leans.
+TEST(ConstrainTest, WithoutThinkingThereIsNoReasoning) {
+  TestService service;
+  for (const char* off : {R"("enable_thinking": false)", R"("reasoning_effort": "none")"}) {
+    for (int seed = 0; seed < 24; ++seed) {
+      const std::string body =
+          Ask(service, std::string(R"("guided_choice": ["yes", "no"], "temperature": 2, )") + off +
+                           R"(, "seed": )" + std::to_string(seed));
+      const std::string text = Message(body, "content");
+      EXPECT_TRUE(text == "yes" || text == "no") << body;
+      EXPECT_EQ(Message(body, "reasoning_content"), "") << body;
+    }
+  }
+}
+
 TEST(ConstrainTest, WhatCannotBeEnforcedIsRefusedByName) {
   TestService service;
   const std::pair<std::string, const char*> cases[] = {
@@ -136,6 +151,10 @@ TEST(ConstrainTest, WhatCannotBeEnforcedIsRefusedByName) {
       {R"("tool_choice": "required")", "tool_choice"},
       {kTools + std::string(R"("tool_choice": {"type": "function", "function": {"name": "g"}})"),
        "no tool"},
+      {R"("tools": [{"type": "function", "function": {"name": "h", "parameters": {"type": "object",
+          "properties": {"a": {"type": "array", "uniqueItems": true}}}}}],
+          "tool_choice": {"type": "function", "function": {"name": "h"}})",
+       "uniqueItems"},
       {R"("guided_json": false)", "nothing can fulfil it"},
       {R"("guided_regex": "a", "ignore_eos": true)", "ignore_eos"},
   };

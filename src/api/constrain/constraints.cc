@@ -83,7 +83,7 @@ std::shared_ptr<const grammar::TokenTrie> Constraints::Trie() {
       static_cast<int32_t>(std::min<int64_t>(model_.vocab_size, tokenizer.vocab_size()));
   for (int32_t id = 0; id < known; ++id) {
     const std::string_view text = tokenizer.TokenBytes(id);
-    if (tokenizer.IsSpecial(id)) {
+    if (tokenizer.IsControl(id)) {
       bytes[static_cast<size_t>(id)] =
           special.emplace_back(grammar::kSpecialByte + std::string(text));
     } else if (text.find(grammar::kSpecialByte) == text.npos) {
@@ -99,7 +99,7 @@ std::vector<std::string> Constraints::SpecialNames(const OutputFormat& format) c
   if (format.shown == nullptr) return names;
   for (const int32_t id : *format.shown) {
     const std::string_view text = model_.tokenizer->TokenBytes(id);
-    if (!text.empty() && model_.tokenizer->IsSpecial(id)) names.emplace_back(text);
+    if (!text.empty() && model_.tokenizer->IsControl(id)) names.emplace_back(text);
   }
   return names;
 }
@@ -138,7 +138,10 @@ Result<Grammar> Constraints::Build(const OutputRule& rule, const OutputFormat& f
   if (calls) either.push_back(*calls);
   if (either.empty()) return InvalidArgument("there is nothing to enforce");
   RuleId all = either.size() == 1 ? either[0] : reply.AddChoice(either);
-  if (format.reasoning != nullptr) {
+  // Markers around the answer stand there without reasoning, too.
+  const bool plain = format.reasoning != nullptr && format.reasoning->answer.empty() &&
+                     format.reasoning->hidden.front().empty();
+  if (format.reasoning != nullptr && !(format.thinking_over && plain)) {
     all = reply.AddReasoning(*format.reasoning, format.thinking_begun, all);
   }
   REPRISE_TRY(grammar.Finish(all));
@@ -160,7 +163,10 @@ Result<std::shared_ptr<grammar::Language>> Constraints::Compile(const OutputRule
     key += part;
   };
   add(std::to_string(static_cast<int>(rule.answer)) + std::to_string(static_cast<int>(rule.calls)) +
-      (one_call ? "1" : "n") + (format.thinking_begun ? "t" : "-"));
+      (one_call ? "1" : "n") +
+      (format.thinking_begun  ? "t"
+       : format.thinking_over ? "o"
+                              : "-"));
   add(rule.text);
   for (const std::string& choice : rule.choices) add(choice);
   add(rule.only_tool);

@@ -25,6 +25,7 @@ void Start(Service* service, const ExchangePtr& exchange, CompletionRequest requ
   ReplyPlan plan;
   plan.options = std::move(request.options);
   plan.cache = std::move(request.cache);
+  plan.passed_fields = std::move(request.passed_fields);
   plan.tenant = service->FindTenant(exchange->request());
   if (auto error = Constrain(service, "", &plan)) return Refuse(exchange, *error);
   plan.tell_tokens = plan.keep_tokens = request.return_tokens;
@@ -46,6 +47,7 @@ void Complete(Service* service, const ExchangePtr& exchange) {
   if (fields.ok()) openai::ReadPrompts(service->model(), false, &fields, &prompts);
   RefuseUnread(Dialect::kLlamaCpp, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
+  request.passed_fields = fields.passed();
   const JsonValue* prompt = fields.Find("prompt");
   const bool list = prompt->is_array() && !prompt->items().front().is_int();
   Start(service, exchange, std::move(request), std::move(prompts), list);
@@ -66,10 +68,8 @@ void Infill(Service* service, const ExchangePtr& exchange) {
   std::vector<Prompt> prompts = {ReadInfill(*model.tokenizer, *tokens, &fields)};
   RefuseUnread(Dialect::kLlamaCpp, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
-  // A model that goes on to another file, or to another gap, has filled this one.
-  for (const int32_t token : {tokens->prefix, tokens->suffix, tokens->middle, tokens->file}) {
-    if (token >= 0) request.options.stop_tokens.push_back(token);
-  }
+  request.passed_fields = fields.passed();
+  StopAtInfillTokens(*tokens, &request.options);
   Start(service, exchange, std::move(request), std::move(prompts), false);
 }
 

@@ -12,7 +12,7 @@ constexpr size_t kTextBytesMax = size_t{64} << 20;
 constexpr size_t kFilesMax = 1024;
 
 // Prefix, suffix, middle, file: Qwen Coder and Granite, StarCoder, DeepSeek Coder, CodeGemma's and
-// Code Llama's.
+// Code Llama's; Codestral's, which has the suffix first and no middle.
 constexpr const char* kNames[][4] = {
     {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|file_sep|>"},
     {"<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<file_sep>"},
@@ -21,6 +21,7 @@ constexpr const char* kNames[][4] = {
      ""},
     {"\u2581<PRE>", "\u2581<SUF>", "\u2581<MID>", ""},
     {"<PRE>", "<SUF>", "<MID>", ""},
+    {"[PREFIX]", "[SUFFIX]", "", ""},
 };
 
 void Append(const Tokenizer& tokenizer, std::string_view text, const char* name, Fields* fields,
@@ -56,10 +57,10 @@ void ReadFiles(const Tokenizer& tokenizer, const InfillTokens& tokens, Fields* f
 
 std::optional<InfillTokens> FindInfillTokens(const Tokenizer& tokenizer) {
   for (const auto& names : kNames) {
-    const InfillTokens found = {tokenizer.FindToken(names[0]), tokenizer.FindToken(names[1]),
-                                tokenizer.FindToken(names[2]),
-                                *names[3] == 0 ? -1 : tokenizer.FindToken(names[3])};
-    if (found.prefix >= 0 && found.suffix >= 0 && found.middle >= 0) return found;
+    const auto find = [&](const char* name) { return *name == 0 ? -1 : tokenizer.FindToken(name); };
+    const InfillTokens found = {find(names[0]), find(names[1]), find(names[2]), find(names[3])};
+    const bool middle = found.middle >= 0 || *names[2] == 0;
+    if (found.prefix >= 0 && found.suffix >= 0 && middle) return found;
   }
   return std::nullopt;
 }
@@ -73,13 +74,49 @@ Prompt ReadInfill(const Tokenizer& tokenizer, const InfillTokens& tokens, Fields
   fields->Read("prompt", kTextBytesMax, &middle);
   Prompt prompt;
   ReadFiles(tokenizer, tokens, fields, &prompt);
-  prompt.ids.push_back(tokens.prefix);
-  Append(tokenizer, prefix, "input_prefix", fields, &prompt);
-  prompt.ids.push_back(tokens.suffix);
-  Append(tokenizer, suffix, "input_suffix", fields, &prompt);
-  prompt.ids.push_back(tokens.middle);
+  const Status status = AppendInfill(tokenizer, tokens, prefix, suffix, &prompt);
+  if (!status.ok()) fields->Fail("input_prefix", status.message());
   Append(tokenizer, middle, "prompt", fields, &prompt);
   return prompt;
+}
+
+Status AppendInfill(const Tokenizer& tokenizer, const InfillTokens& tokens, std::string_view prefix,
+                    std::string_view suffix, Prompt* prompt) {
+  const auto add = [&](int32_t token, std::string_view text) {
+    if (token >= 0) prompt->ids.push_back(token);
+    return tokenizer.Encode(text, {false, false}, &prompt->ids);
+  };
+  if (tokens.middle < 0) {
+    if (prompt->ids.empty() && tokenizer.bos_id() >= 0) prompt->ids.push_back(tokenizer.bos_id());
+    REPRISE_TRY(add(tokens.suffix, suffix));
+    return add(tokens.prefix, prefix);
+  }
+  REPRISE_TRY(add(tokens.prefix, prefix));
+  REPRISE_TRY(add(tokens.suffix, suffix));
+  return add(tokens.middle, "");
+}
+
+void StopAtInfillTokens(const InfillTokens& tokens, ReplyOptions* options) {
+  for (const int32_t token : {tokens.prefix, tokens.suffix, tokens.middle, tokens.file}) {
+    if (token >= 0) options->stop_tokens.push_back(token);
+  }
+}
+
+bool ReadSuffix(const Tokenizer& tokenizer, std::string_view prefix, Fields* fields,
+                ReplyOptions* options, Prompt* prompt) {
+  std::string suffix;
+  fields->Read("suffix", kTextBytesMax, &suffix);
+  if (suffix.empty() || !fields->ok()) return false;
+  const auto tokens = FindInfillTokens(tokenizer);
+  if (!tokens) {
+    fields->Fail("suffix", "is not supported by this model: it has no tokens to fill in with",
+                 "unsupported_value");
+    return false;
+  }
+  const Status status = AppendInfill(tokenizer, *tokens, prefix, suffix, prompt);
+  if (!status.ok()) fields->Fail("suffix", status.message());
+  StopAtInfillTokens(*tokens, options);
+  return true;
 }
 
 }  // namespace reprise::api::llamacpp

@@ -16,6 +16,7 @@ struct CompletionRequest {
   bool return_tokens = false;
   ReplyOptions options;
   CacheControl cache;
+  std::vector<std::string> passed_fields;
 };
 
 // All but the prompt. Errors stay in `fields`.

@@ -29,6 +29,8 @@ Result<Prompt> MakePrompt(const ServedModel& model, const OllamaRequest& request
     return RenderChat(model, request.job, [&] { return exchange->abandoned(); });
   }
   Prompt prompt;
+  prompt.ids = request.infill;
+  if (!prompt.ids.empty()) return prompt;
   REPRISE_TRY(model.tokenizer->Encode(request.prompt, {true, true}, &prompt.ids));
   return prompt;
 }
@@ -37,6 +39,7 @@ Result<Prompt> MakePrompt(const ServedModel& model, const OllamaRequest& request
 std::optional<ApiError> PlanRaw(Service* service, const ChatJob& job, Prompt prompt,
                                 const Tenant* tenant, ReplyPlan* plan) {
   plan->options = job.options;
+  plan->passed_fields = job.passed_fields;
   plan->tenant = tenant;
   plan->prompts.push_back(std::move(prompt));
   return Constrain(service, "", plan);
@@ -51,6 +54,7 @@ void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
   OllamaRequest request = read(service->options(), model, &fields);
   RefuseUnread(Dialect::kOllama, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
+  NotePassed(fields, &request.job);
   if (!model.Answers(request.model)) {
     return Refuse(exchange, ModelNotFound(request.model, model.id));
   }
@@ -61,7 +65,7 @@ void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
     if (!planned.ok()) return Refuse(exchange, {400, "think: " + planned.message(), "think"});
   }
   auto prompt = MakePrompt(model, request, exchange);
-  if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
+  if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
   ReplyPlan plan;
   const Tenant* tenant = service->FindTenant(exchange->request());
   const auto wrong = request.raw

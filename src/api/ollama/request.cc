@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/llamacpp/infill.h"
 #include "api/unsupported.h"
 #include "base/json_writer.h"
 
@@ -33,15 +34,20 @@ bool Contains(const List& list, std::string_view name) {
   return std::find(std::begin(list), std::end(list), name) != std::end(list);
 }
 
-void CheckOption(const std::string& name, Fields* part) {
+void CheckOption(const std::string& name, bool strict, Fields* part) {
   if (Contains(kShared, name) || Contains(kRunning, name)) return;
   if (name == "num_predict" || name == "num_ctx" || name == "repeat_penalty") return;
   if (name == "mirostat_eta" || name == "mirostat_tau") return;  // mirostat itself is refused
   if (name == "repeat_last_n") return;                           // CheckPenaltyWindow
   for (const auto& [absent, without] : kAbsent) {
-    if (name == absent) return part->Leave(name, without);
+    if (name != absent) continue;
+    const JsonValue* value = part->Find(name);
+    if (value != nullptr && !(value->is_number() && value->as_double() == without)) {
+      strict ? part->Leave(name, without) : part->Pass(name);
+    }
+    return;
   }
-  part->Fail(name, "is not an option that this server knows");
+  strict ? part->Fail(name, "is not an option that this server knows") : part->Pass(name);
 }
 
 void ReadOptions(const ServiceOptions& limits, const ServedModel& model, Fields* fields,
@@ -51,7 +57,8 @@ void ReadOptions(const ServiceOptions& limits, const ServedModel& model, Fields*
   Fields part(options != nullptr ? *options : kNone->root(), "options.");
   if (options != nullptr) {
     for (const JsonValue::Member& member : options->members()) {
-      if (!member.value.is_null()) CheckOption(std::string(member.key), &part);
+      if (!member.value.is_null())
+        CheckOption(std::string(member.key), limits.strict_fields, &part);
     }
   }
   CheckPenaltyWindow(&part);
@@ -62,11 +69,8 @@ void ReadOptions(const ServiceOptions& limits, const ServedModel& model, Fields*
   if (tokens >= 0) reply->max_tokens = tokens;
   int32_t context = 0;
   part.Read("num_ctx", 0, kTokensMax, &context);
-  if (context > model.context_tokens) {
-    part.Fail("num_ctx", fmt::format("is more than the {} tokens that this server was started with "
-                                     "(--context)",
-                                     model.context_tokens));
-  }
+  // The context is the server's: a prompt that does not fit is refused, whatever this says.
+  if (context > model.context_tokens) part.Pass("num_ctx");
   fields->Take(part);
 }
 
@@ -163,11 +167,15 @@ OllamaRequest ReadGenerate(const ServiceOptions& options, const ServedModel& mod
   ReadShared(options, model, fields, &request);
   fields->Read("raw", &request.raw);
   fields->Read("prompt", kTextBytesMax, &request.prompt);
-  for (const char* name : {"suffix", "template"}) {
-    std::string text;
-    fields->Read(name, kTextBytesMax, &text);
-    if (!text.empty()) fields->Fail(name, "is not supported by this server");
+  Prompt infill;
+  if (llamacpp::ReadSuffix(*model.tokenizer, request.prompt, fields, &request.job.options,
+                           &infill)) {
+    request.raw = true;
+    request.infill = std::move(infill.ids);
   }
+  std::string own_template;
+  fields->Read("template", kTextBytesMax, &own_template);
+  if (!own_template.empty()) fields->Fail("template", "is not supported by this server");
   const JsonValue* context = fields->Find("context");
   if (context != nullptr && !(context->is_array() && context->items().empty())) {
     fields->Fail("context", "is not supported; use /api/chat, and send the conversation");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "api/chat/job.h"
 #include "api/fields.h"
@@ -17,6 +18,7 @@ struct OllamaRequest {
   bool load_only = false;  // nothing is said: clients do so to have the model loaded
   bool raw = false;        // generate: `prompt` as it is, without the template
   std::string prompt;
+  std::vector<TokenId> infill;  // generate with a suffix: the whole prompt
   ChatJob job;
 };
 

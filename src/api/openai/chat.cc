@@ -51,7 +51,9 @@ class WholeChat : public ReplySink {
     json->Member("role", "assistant").Key("content");
     choice.content.empty() && !choice.calls.empty() ? json->Null() : json->String(choice.content);
     json->Key("refusal").Null();
-    if (!choice.reasoning.empty()) json->Member("reasoning_content", choice.reasoning);
+    if (!choice.reasoning.empty() && options_.show_reasoning) {
+      json->Member("reasoning_content", choice.reasoning);
+    }
     if (!choice.calls.empty()) {
       json->Key("tool_calls").BeginArray();
       for (const ToolCall& call : choice.calls) {
@@ -105,6 +107,7 @@ class StreamedChat : public ReplySink {
     size_t call = delta.calls_before;
     for (const OutputEvent& event : delta.events) {
       if (event.kind == OutputEvent::Kind::kCallEnd) continue;
+      if (event.kind == OutputEvent::Kind::kReasoning && !options_.show_reasoning) continue;
       if (event.kind == OutputEvent::Kind::kCallBegin) ++call;
       out += Event(Chunk(delta.choice, FormatEvent(event, *delta.calls, call), tokens, nullptr));
       tokens = nullptr;
@@ -203,13 +206,35 @@ class StreamedChat : public ReplySink {
   const char* end_name_ = nullptr;  // of a choice whose end is not told yet
 };
 
+// Whether the answer shows the reasoning: include_reasoning, reasoning.exclude, and the word
+// "hidden" of reasoning_format. Shown, it always stands in reasoning_content.
+void ReadShownReasoning(Fields* fields, AnswerOptions* options) {
+  fields->Read("include_reasoning", &options->show_reasoning);
+  std::string format;
+  fields->Read("reasoning_format", 32, &format);
+  if (format == "hidden") options->show_reasoning = false;
+  if (format == "none" || format == "raw") fields->Pass("reasoning_format");
+  const JsonValue* reasoning = fields->Object("reasoning");
+  const JsonValue* exclude = reasoning != nullptr ? reasoning->Find("exclude") : nullptr;
+  if (exclude != nullptr && exclude->is_bool() && exclude->as_bool()) {
+    options->show_reasoning = false;
+  }
+}
+
 void ReadChatOptions(Fields* fields, AnswerOptions* options, ReplyOptions* reply) {
   ReadAnswerOptions(fields, options);
   fields->Read("logprobs", &options->logprobs);
   int32_t top = -1;
   fields->Read("top_logprobs", 0, 20, &top);
-  if (top >= 0 && !options->logprobs) fields->Fail("top_logprobs", "needs logprobs: true");
+  if (top > 0 && !options->logprobs) fields->Fail("top_logprobs", "needs logprobs: true");
+  int32_t probabilities = 0;
+  fields->Read("n_probs", 0, 20, &probabilities);  // llama.cpp's name for both
+  if (probabilities > 0 && !options->logprobs) {
+    options->logprobs = true;
+    top = probabilities;
+  }
   if (options->logprobs) reply->logprobs = std::max(0, top);
+  ReadShownReasoning(fields, options);
   int32_t best_of = reply->choices;
   fields->Read("best_of", 0, 20, &best_of);
   if (best_of != reply->choices) fields->Fail("best_of", "must be equal to n", "unsupported_value");
@@ -233,10 +258,11 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   ReadCacheControl(&fields, &job.cache);
   ReadThinking(service->model(), &fields, &job);
   RefuseUnread(Dialect::kChat, service->options(), &fields);
+  NotePassed(fields, &job);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
 
   auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
-  if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
+  if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
   ReplyPlan plan;
   const Tenant* tenant = service->FindTenant(exchange->request());
   if (auto error = PlanReply(service, job, std::move(*prompt), tenant, &plan)) {

@@ -5,6 +5,7 @@
 
 #include "api/body.h"
 #include "api/chat/reply.h"
+#include "api/llamacpp/infill.h"
 #include "api/openai/endpoints.h"
 #include "api/openai/format.h"
 #include "api/openai/output_rules.h"
@@ -165,6 +166,8 @@ void ReadOptions(Fields* fields, CompletionOptions* options, ReplyOptions* reply
   ReadAnswerOptions(fields, options);
   fields->Read("echo", &options->echo);
   int32_t logprobs = -1;
+  fields->Read("n_probs", 0, 5, &logprobs);  // llama.cpp's name
+  if (logprobs == 0) logprobs = -1;
   fields->Read("logprobs", 0, 5, &logprobs);
   options->logprobs = logprobs >= 0;
   reply->logprobs = logprobs;
@@ -175,11 +178,23 @@ void ReadOptions(Fields* fields, CompletionOptions* options, ReplyOptions* reply
   int32_t best_of = reply->choices;
   fields->Read("best_of", 0, 20, &best_of);
   if (best_of != reply->choices) fields->Fail("best_of", "must be equal to n");
-  std::string suffix;
-  fields->Read("suffix", size_t{1} << 20, &suffix);
-  if (!suffix.empty()) fields->Fail("suffix", "is not supported", "unsupported_value");
   if (fields->Find("max_tokens") == nullptr && !reply->max_tokens) {
     reply->max_tokens = kTokensDefault;
+  }
+}
+
+// The prompts, or what lies before a suffix.
+void ReadAllPrompts(const ServedModel& model, bool with_text, Fields* fields, ReplyPlan* plan) {
+  const JsonValue* text = fields->Find("prompt");
+  const bool one = text != nullptr && text->is_string();
+  Prompt prompt;
+  if (llamacpp::ReadSuffix(*model.tokenizer, one ? text->as_string() : std::string_view(), fields,
+                           &plan->options, &prompt)) {
+    if (!one) return fields->Fail("suffix", "needs one prompt, a string");
+    if (with_text) prompt.text = std::string(text->as_string());
+    plan->prompts.push_back(std::move(prompt));
+  } else if (fields->ok()) {
+    ReadPrompts(model, with_text, fields, &plan->prompts);
   }
 }
 
@@ -195,8 +210,9 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   ReadOptions(&fields, &options, &plan.options);
   ReadAnswerRule(&fields, &plan.options.rule);
   ReadCacheControl(&fields, &plan.cache);
-  if (fields.ok()) ReadPrompts(service->model(), options.echo, &fields, &plan.prompts);
+  if (fields.ok()) ReadAllPrompts(service->model(), options.echo, &fields, &plan);
   RefuseUnread(Dialect::kCompletions, service->options(), &fields);
+  plan.passed_fields = fields.passed();
   if (fields.ok() &&
       plan.prompts.size() * static_cast<size_t>(plan.options.choices) > kPromptsMax) {
     fields.Fail("n", "times the number of prompts must be at most " + std::to_string(kPromptsMax));

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <unordered_set>
+#include <utility>
 
+#include "api/body.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::openai {
@@ -132,8 +135,12 @@ void ReadFormatRule(const std::string& name, Fields* fields, OutputRule* rule) {
 void ReadAnswerRule(Fields* fields, OutputRule* rule) {
   ReadFormatRule("response_format", fields, rule);
   ReadStructured(fields, rule);
-  if (const JsonValue* grammar = fields->Find("grammar")) {
-    SetText(fields, "grammar", *grammar, Answer::kGrammar, rule);
+  for (const char* name : {"grammar", "ebnf"}) {
+    const JsonValue* grammar = fields->Find(name);
+    if (grammar != nullptr) SetText(fields, name, *grammar, Answer::kGrammar, rule);
+  }
+  if (const JsonValue* regex = fields->Find("regex")) {
+    SetText(fields, "regex", *regex, Answer::kRegex, rule);
   }
   if (const JsonValue* schema = fields->Find("json_schema")) {
     SetSchema(fields, "json_schema", *schema, rule);
@@ -143,18 +150,58 @@ void ReadAnswerRule(Fields* fields, OutputRule* rule) {
   }
 }
 
-void ReadCallRule(Fields* fields, const JsonValue* tools, CallRules* calls, OutputRule* rule) {
-  const bool some = tools != nullptr && tools->is_array() && !tools->items().empty();
-  if (some) {
-    const auto strict = [](const JsonValue& tool) {
-      const JsonValue* function = tool.Find("function");
-      const JsonValue* flag = function != nullptr ? function->Find("strict") : nullptr;
-      return flag != nullptr && flag->is_bool() && flag->as_bool();
-    };
-    if (std::ranges::any_of(tools->items(), strict)) {
-      rule->calls = OutputRule::Calls::kStrict;
-      if (rule->field.empty()) rule->field = "tools";
-    }
+namespace {
+
+bool IsStrict(const JsonValue& tool) {
+  const JsonValue* function = tool.Find("function");
+  const JsonValue* flag = function != nullptr ? function->Find("strict") : nullptr;
+  return flag != nullptr && flag->is_bool() && flag->as_bool();
+}
+
+std::string_view NameIn(const JsonValue& tool) {
+  const JsonValue* function = tool.Find("function");
+  const JsonValue* name = (function != nullptr ? function : &tool)->Find("name");
+  return name != nullptr && name->is_string() ? name->as_string() : std::string_view();
+}
+
+// {"type": "allowed_tools", "mode", "tools"}, or the last two in a member allowed_tools: leaves
+// these tools. True if one of them must be called.
+bool ReadAllowedTools(const JsonValue& choice, const JsonValue& given, Fields* fields,
+                      std::string* tools) {
+  const JsonValue* inner = choice.Find("allowed_tools");
+  const JsonValue& allowed = inner != nullptr && inner->is_object() ? *inner : choice;
+  const JsonValue* list = allowed.Find("tools");
+  if (list == nullptr || !list->is_array()) {
+    fields->Fail("tool_choice.tools", "must be an array of functions");
+    return false;
+  }
+  std::unordered_set<std::string_view> names;
+  for (const JsonValue& tool : list->items()) {
+    if (tool.is_object()) names.insert(NameIn(tool));
+  }
+  std::string kept;
+  JsonWriter json(&kept);
+  json.BeginArray();
+  size_t count = 0;
+  for (const JsonValue& tool : given.items()) {
+    if (!names.contains(NameIn(tool))) continue;
+    json.Value(tool);
+    ++count;
+  }
+  json.EndArray();
+  *tools = count > 0 ? std::move(kept) : std::string();
+  const JsonValue* mode = allowed.Find("mode");
+  return mode != nullptr && mode->is_string() && mode->as_string() == "required";
+}
+
+}  // namespace
+
+void ReadCallRule(Fields* fields, std::string* tools, CallRules* calls, OutputRule* rule) {
+  const auto given = JsonDocument::Parse(tools->empty() ? "[]" : *tools, kToolLimits);
+  if (!given.ok()) return fields->Fail("tools", given.status().message());
+  if (std::ranges::any_of(given->root().items(), IsStrict)) {
+    rule->calls = OutputRule::Calls::kStrict;
+    if (rule->field.empty()) rule->field = "tools";
   }
   const JsonValue* choice = fields->Find("tool_choice");
   if (choice == nullptr) return;
@@ -165,18 +212,19 @@ void ReadCallRule(Fields* fields, const JsonValue* tools, CallRules* calls, Outp
     rule->calls = OutputRule::Calls::kFree;
     return;
   }
-  if (choice->is_object()) {
-    const JsonValue* function = choice->Find("function");
-    const JsonValue* name = (function != nullptr ? function : choice)->Find("name");
-    if (name == nullptr || !name->is_string()) {
-      return fields->Fail("tool_choice.function.name", "is required");
-    }
-    rule->only_tool = name->as_string();
+  const JsonValue* type = choice->is_object() ? choice->Find("type") : nullptr;
+  if (type != nullptr && type->is_string() && type->as_string() == "allowed_tools") {
+    const bool required = ReadAllowedTools(*choice, given->root(), fields, tools);
+    if (tools->empty()) calls->parse = false;
+    if (!required) return;
+  } else if (choice->is_object()) {
+    rule->only_tool = NameIn(*choice);
+    if (rule->only_tool.empty()) return fields->Fail("tool_choice.function.name", "is required");
     calls->one = true;
-  } else if (word != "required") {
+  } else if (word != "required" && word != "any") {  // Mistral's word for it
     return fields->Fail("tool_choice", "must be none, auto, required or a function");
   }
-  if (!some) return fields->Fail("tool_choice", "asks for a call, but there are no tools");
+  if (tools->empty()) return fields->Fail("tool_choice", "asks for a call, but there are no tools");
   rule->calls = OutputRule::Calls::kRequired;
   rule->field = "tool_choice";
 }

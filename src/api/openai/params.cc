@@ -22,6 +22,7 @@ constexpr int64_t kPinMsMax = int64_t{24} * 3600 * 1000;
 constexpr size_t kBreakpointsMax = 4;
 constexpr size_t kPartsMax = 4096;
 constexpr size_t kVariablesMax = 32;
+constexpr size_t kReasoningBytesMax = size_t{64} << 20;
 
 void ReadStop(const ServiceOptions& limits, Fields* fields, ReplyOptions* options) {
   const JsonValue* stop = fields->Find("stop");
@@ -70,6 +71,31 @@ void ReadStopTokens(int64_t vocab_size, Fields* fields, ReplyOptions* options) {
     }
     options->stop_tokens.push_back(static_cast<TokenId>(id.as_int()));
   }
+}
+
+// "options", as Ollama has them, in a body of OpenAI's. The fields of the body itself win.
+void ReadNestedOptions(Fields* fields, ReplyOptions* options) {
+  const JsonValue* nested = fields->Object("options");
+  if (nested == nullptr) return;
+  Fields part(*nested, "options.");
+  SamplingParams& sampling = options->sampling;
+  part.Read("temperature", 0.0, 2.0, &sampling.temperature);
+  part.Read("top_p", 0.0, 1.0, &sampling.top_p);
+  part.Read("min_p", 0.0, 1.0, &sampling.min_p);
+  part.Read("top_k", 0, kTokensMax, &sampling.top_k);
+  part.Read("presence_penalty", -2.0, 2.0, &sampling.presence_penalty);
+  part.Read("frequency_penalty", -2.0, 2.0, &sampling.frequency_penalty);
+  part.Read("repeat_penalty", 0.01, 100.0, &sampling.repetition_penalty);
+  int32_t tokens = -1;
+  part.Read("num_predict", -2, kTokensMax, &tokens);
+  if (tokens >= 0) options->max_tokens = tokens;
+  if (part.Find("seed") != nullptr) {
+    int64_t seed = 0;
+    part.Read("seed", INT64_MIN, INT64_MAX, &seed);
+    options->seed = static_cast<uint64_t>(seed);
+  }
+  if (!part.Unread().empty()) fields->Pass("options");
+  fields->Take(part);
 }
 
 bool IsExplicit(const JsonValue* breakpoint) {
@@ -134,7 +160,8 @@ void ReadCalls(Fields* fields, ChatTurn* turn) {
     ToolCall made;
     made.name = std::string(name->as_string());
     if (id != nullptr && id->is_string()) made.id = std::string(id->as_string());
-    if (arguments == nullptr || arguments->is_null()) {
+    if (arguments == nullptr || arguments->is_null() ||
+        (arguments->is_string() && arguments->as_string().empty())) {
       made.arguments = "{}";
     } else if (arguments->is_string()) {
       made.arguments = std::string(arguments->as_string());
@@ -166,7 +193,8 @@ void ReadMessage(const ServiceOptions& limits, const JsonValue& message, int32_t
   part.Read("name", 256, &turn.name);
   if (turn.role == "assistant") {
     ReadCalls(&part, &turn);
-    part.Read("reasoning_content", size_t{64} << 20, &turn.reasoning);
+    part.Read("reasoning", kReasoningBytesMax, &turn.reasoning);  // vLLM's and OpenRouter's name
+    part.Read("reasoning_content", kReasoningBytesMax, &turn.reasoning);
   }
   if (turn.role == "tool") part.Read("tool_call_id", 256, &turn.call_id);
   if (turn.role != "assistant" && part.Find("content") == nullptr) {
@@ -233,6 +261,7 @@ void ReadReplyOptions(const ServiceOptions& limits, int64_t vocab_size, Fields* 
                       ReplyOptions* options) {
   SamplingParams& sampling = options->sampling;
   sampling = limits.sampling;
+  ReadNestedOptions(fields, options);
   fields->Read("temperature", 0.0, 2.0, &sampling.temperature);
   fields->Read("top_p", 0.0, 1.0, &sampling.top_p);
   fields->Read("min_p", 0.0, 1.0, &sampling.min_p);
@@ -244,13 +273,15 @@ void ReadReplyOptions(const ServiceOptions& limits, int64_t vocab_size, Fields* 
   }
   fields->Read("presence_penalty", -2.0, 2.0, &sampling.presence_penalty);
   fields->Read("frequency_penalty", -2.0, 2.0, &sampling.frequency_penalty);
+  fields->Read("repeat_penalty", 0.01, 100.0, &sampling.repetition_penalty);  // llama.cpp's name
   fields->Read("repetition_penalty", 0.01, 100.0, &sampling.repetition_penalty);
-  if (fields->Find("seed") != nullptr) {
+  for (const char* name : {"random_seed", "seed"}) {  // Mistral's name, and all others'
+    if (fields->Find(name) == nullptr) continue;
     int64_t seed = 0;
-    fields->Read("seed", INT64_MIN, INT64_MAX, &seed);
+    fields->Read(name, INT64_MIN, INT64_MAX, &seed);
     options->seed = static_cast<uint64_t>(seed);
   }
-  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+  for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
     if (fields->Find(name) == nullptr) continue;
     int32_t tokens = 0;
     fields->Read(name, -1, kTokensMax, &tokens);
@@ -328,8 +359,61 @@ void ReadVariables(Fields* fields, ChatJob* job) {
   JsonWriter(&job->variables).Value(*variables);
 }
 
+namespace {
+
+// "thinking": {"type", "budget_tokens"}, as Anthropic, GLM, Kimi and DeepSeek have it.
+void ReadThinkingObject(Fields* fields, ThinkingRequest* thinking) {
+  const JsonValue* object = fields->Object("thinking");
+  if (object == nullptr) return;
+  Fields part(*object, "thinking.");
+  std::string type;
+  int32_t budget = -1;
+  part.Read("type", 32, &type);
+  part.Read("budget_tokens", 0, kTokensMax, &budget);
+  if (type == "enabled" || type == "disabled") {
+    thinking->enabled = type == "enabled";
+  } else if (!type.empty() && type != "adaptive" && type != "auto") {
+    part.Fail("type", "must be enabled, disabled or adaptive");
+  }
+  if (budget >= 0 && thinking->enabled != false) thinking->budget = budget;
+  fields->Take(part);
+}
+
+// "reasoning": {"effort", "max_tokens", "enabled", "exclude"}, as OpenRouter has it.
+void ReadReasoningObject(Fields* fields, ThinkingRequest* thinking) {
+  const JsonValue* object = fields->Object("reasoning");
+  if (object == nullptr) return;
+  Fields part(*object, "reasoning.");
+  int32_t budget = -1;
+  part.Read("effort", 32, &thinking->effort);
+  part.Read("max_tokens", 0, kTokensMax, &budget);
+  if (budget >= 0) thinking->budget = budget;
+  if (part.Find("enabled") != nullptr) {
+    bool enabled = false;
+    part.Read("enabled", &enabled);
+    thinking->enabled = enabled;
+  }
+  fields->Take(part);
+}
+
+// "think", as Ollama has it: a switch, or how much.
+void ReadThink(Fields* fields, ThinkingRequest* thinking) {
+  const JsonValue* think = fields->Find("think");
+  if (think == nullptr) return;
+  if (think->is_bool()) {
+    thinking->enabled = think->as_bool();
+  } else {
+    fields->Read("think", 32, &thinking->effort);
+  }
+}
+
+}  // namespace
+
 void ReadThinking(const ServedModel& model, Fields* fields, ChatJob* job) {
   ThinkingRequest& thinking = job->thinking;
+  ReadThinkingObject(fields, &thinking);
+  ReadReasoningObject(fields, &thinking);
+  ReadThink(fields, &thinking);
   fields->Read("reasoning_effort", 32, &thinking.effort);
   if (fields->Find("enable_thinking") != nullptr) {
     bool enabled = false;
@@ -346,27 +430,46 @@ void ReadThinking(const ServedModel& model, Fields* fields, ChatJob* job) {
   if (!planned.ok()) fields->Fail("reasoning_effort", planned.message());
 }
 
+bool IsHostedTool(const JsonValue& tool) {
+  const JsonValue* type = tool.is_object() ? tool.Find("type") : nullptr;
+  return type != nullptr && type->is_string() && type->as_string() != "function" &&
+         type->as_string() != "custom";
+}
+
+void PassHostedTool(const JsonValue& tool, size_t index, Fields* fields) {
+  constexpr size_t kTypeBytesMax = 64;
+  const std::string_view type = tool.Find("type")->as_string();
+  fields->Pass(fmt::format("tools[{}] ({})", index, type.substr(0, kTypeBytesMax)));
+}
+
 void ReadTools(const ServiceOptions& limits, Fields* fields, ChatJob* job) {
   const auto count_max = static_cast<size_t>(limits.tool_count_max);
   const JsonValue* tools = fields->Array("tools", count_max);
-  if (tools != nullptr && !tools->items().empty()) {
-    for (size_t i = 0; i < tools->items().size(); ++i) {
-      const JsonValue& tool = tools->items()[i];
-      const JsonValue* function = tool.Find("function");
-      const JsonValue* name = function != nullptr ? function->Find("name") : nullptr;
-      if (name == nullptr || !name->is_string() || name->as_string().empty() ||
-          name->as_string().size() > 256) {
-        return fields->Fail(fmt::format("tools[{}]", i), "must be a function with a name");
-      }
+  std::string kept;
+  JsonWriter json(&kept);
+  json.BeginArray();
+  for (size_t i = 0; tools != nullptr && i < tools->items().size(); ++i) {
+    const JsonValue& tool = tools->items()[i];
+    if (IsHostedTool(tool)) {
+      PassHostedTool(tool, i, fields);
+      continue;
     }
-    JsonWriter(&job->tools).Value(*tools);
+    const JsonValue* function = tool.Find("function");
+    const JsonValue* name = function != nullptr ? function->Find("name") : nullptr;
+    if (name == nullptr || !name->is_string() || name->as_string().empty() ||
+        name->as_string().size() > 256) {
+      return fields->Fail(fmt::format("tools[{}]", i), "must be a function with a name");
+    }
+    json.Value(tool);
     job->calls.parse = true;
   }
+  json.EndArray();
+  if (job->calls.parse) job->tools = std::move(kept);
   bool parallel = true;
   fields->Read("parallel_tool_calls", &parallel);
   job->calls.one = !parallel;
   ReadAnswerRule(fields, &job->options.rule);
-  ReadCallRule(fields, tools, &job->calls, &job->options.rule);
+  ReadCallRule(fields, &job->tools, &job->calls, &job->options.rule);
 }
 
 }  // namespace reprise::api::openai

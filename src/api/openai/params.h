@@ -24,6 +24,11 @@ void ReadVariables(Fields* fields, ChatJob* job);
 // Tools, tool_choice and whatever else a reply must fit.
 void ReadTools(const ServiceOptions& limits, Fields* fields, ChatJob* job);
 
+// Whether a tool would run at the vendor (web_search, code_interpreter): not a function of the
+// client's. There are none here; PassHostedTool notes that it was left out.
+bool IsHostedTool(const JsonValue& tool);
+void PassHostedTool(const JsonValue& tool, size_t index, Fields* fields);
+
 // How much to think, in OpenAI's words and other servers', planned with the switches of the model's
 // template.
 void ReadThinking(const ServedModel& model, Fields* fields, ChatJob* job);
@@ -34,6 +39,7 @@ bool ParseTtl(std::string_view text, int64_t* ms);
 // How the answer is to look, whatever it says.
 struct AnswerOptions {
   bool stream = false;
+  bool show_reasoning = true;
   bool include_usage = false;  // a chunk of its own at the end of a stream
   bool logprobs = false;
   bool token_ids = false;

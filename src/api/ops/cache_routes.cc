@@ -97,7 +97,7 @@ void Pin(Service* service, const ExchangePtr& exchange) {
     RefuseUnread(Dialect::kPrompt, service->options(), &fields);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
     auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
-    if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
+    if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
     ids = std::move(prompt->ids);
   } else {
     std::string text;

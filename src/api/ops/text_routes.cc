@@ -48,7 +48,7 @@ void Tokenize(Service* service, const ExchangePtr& exchange) {
     RefuseUnread(Dialect::kPrompt, service->options(), &fields);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
     auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
-    if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
+    if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
     ids = std::move(prompt->ids);
   } else {
     std::string text;
@@ -120,7 +120,7 @@ void ApplyTemplate(Service* service, const ExchangePtr& exchange) {
   RefuseUnread(Dialect::kPrompt, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   const auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
-  if (!prompt.ok()) return Refuse(exchange, ApiError::From(prompt.status()));
+  if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
   http::Response response;
   JsonWriter json(&response.body);
   json.BeginObject().Member("prompt", prompt->text);

@@ -55,7 +55,7 @@ Prepared Prepare(Service* service, const ResponseStore& store, const ExchangePtr
   if (prompt.ok()) {
     prepared.prompt = std::move(*prompt);
   } else {
-    prepared.error = ApiError::From(prompt.status());
+    prepared.error = ApiError::FromPrompt(prompt.status());
   }
   return prepared;
 }

@@ -143,7 +143,7 @@ void InputReader::ReadCall(const JsonValue& item, const std::string& place) {
   if (arguments == nullptr || !arguments->is_string()) {
     return fields_.Fail(place + ".arguments", "must be a string");
   }
-  read.text = std::string(arguments->as_string());
+  read.text = arguments->as_string().empty() ? "{}" : std::string(arguments->as_string());
   items_.push_back(std::move(read));
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/openai/output_rules.h"
+#include "api/openai/params.h"
 #include "api/unsupported.h"
 #include "base/json_writer.h"
 
@@ -54,6 +55,7 @@ class ToolReader {
     ReadList(*tools, "tools", "");
     json_.EndArray();
     request_.job.calls.parse = !names_.empty();
+    if (names_.empty()) request_.job.tools.clear();
   }
 
  private:
@@ -67,11 +69,10 @@ class ToolReader {
         ReadFunction(tool, here, space);
       } else if (type == "namespace" && space.empty()) {
         ReadNamespace(tool, here);
+      } else if (openai::IsHostedTool(tool)) {
+        openai::PassHostedTool(tool, i, &fields_);
       } else {
-        fields_.Fail(here + ".type",
-                     fmt::format("'{}' is not supported: this server runs no tools of its own; "
-                                 "leave it out, or switch it off in the client",
-                                 type));
+        fields_.Fail(here + ".type", fmt::format("'{}' is not supported: send functions", type));
       }
     }
   }
@@ -131,7 +132,7 @@ void ReadRules(Fields* fields, ResponsesRequest* request) {
     openai::ReadFormatRule("format", &part, &rule);
     std::string verbosity = "medium";
     part.Read("verbosity", 32, &verbosity);
-    if (verbosity != "medium") part.Fail("verbosity", "cannot be chosen; ask for it in the prompt");
+    if (verbosity != "medium") part.Pass("verbosity");
     if (!rule.field.empty()) rule.field = "text." + rule.field;
     fields->Take(part);
   }
@@ -139,9 +140,7 @@ void ReadRules(Fields* fields, ResponsesRequest* request) {
   fields->Read("parallel_tool_calls", &parallel);
   request->job.calls.one = !parallel;
   if (!fields->ok()) return;
-  const std::string& tools = request->job.tools;
-  const auto parsed = JsonDocument::Parse(tools.empty() ? "[]" : tools);
-  openai::ReadCallRule(fields, &parsed->root(), &request->job.calls, &rule);
+  openai::ReadCallRule(fields, &request->job.tools, &request->job.calls, &rule);
 }
 
 void ReadPrevious(const ResponseStore& store, const Tenant& tenant, Fields* fields,
@@ -250,6 +249,7 @@ ResponsesRequest ReadResponsesRequest(const ServiceOptions& options, int64_t voc
     fields->Fail("input", fmt::format("must be at most {} turns", options.message_count_max));
   }
   RefuseUnread(Dialect::kResponses, options, fields);
+  NotePassed(*fields, &job);
   if (fields->ok()) request.settings = FormatSettings(*fields, request);
   return request;
 }

@@ -117,8 +117,8 @@ RankRequest ReadRequest(Fields* fields) {
 }
 
 // The model's prompt with query and document in their places; only the prompt can be control.
-Status Encode(const ServedModel& model, const std::vector<bool>& marks, const std::string& query,
-              const std::string& document, std::vector<TokenId>* ids) {
+Status Encode(const ServedModel& model, const std::string& query, const std::string& document,
+              std::vector<TokenId>* ids) {
   std::string_view rest = model.vectors.rank_prompt;
   std::string text;
   std::vector<TextRange> data;
@@ -132,7 +132,7 @@ Status Encode(const ServedModel& model, const std::vector<bool>& marks, const st
     text += put;
     rest.remove_prefix(place + std::string_view(asks ? "{query}" : "{document}").size());
   }
-  return model.tokenizer->EncodePrompt(text, data, marks, ids);
+  return model.tokenizer->EncodePrompt(text, data, ids);
 }
 
 size_t CommonTokens(const std::vector<std::vector<TokenId>>& texts) {
@@ -165,10 +165,9 @@ void HandleRerank(Service* service, const http::ExchangePtr& exchange) {
   VectorJob job;
   job.pooling = Pooling::kLast;
   job.tenant = service->FindTenant(exchange->request());
-  const std::vector<bool> marks = model.tokenizer->MarksIn(model.vectors.rank_prompt);
   for (const std::string& document : request.documents) {
     if (exchange->abandoned()) return;
-    const Status encoded = Encode(model, marks, request.query, document, &job.texts.emplace_back());
+    const Status encoded = Encode(model, request.query, document, &job.texts.emplace_back());
     if (!encoded.ok()) return Refuse(exchange, ApiError::From(encoded));
   }
   job.shared_tokens = CommonTokens(job.texts);

@@ -281,9 +281,8 @@ void DefineServe(Flags* flags) {
              {.one_of = {"debug", "info", "warning", "error"}});
   flags->Add("--log-format", &options->log_format, "lines for people, or one JSON object each",
              {.one_of = {"text", "json"}});
-  flags->Add("--ignore-unknown-fields", &serve->ignore_unknown_fields,
-             "answer requests with fields that nobody knows, and log these, instead of refusing "
-             "them");
+  flags->Add("--strict-fields", &serve->strict_fields,
+             "refuse requests with a field that has no effect, instead of logging its name");
   flags->Add("--ignore-images", &serve->ignore_images,
              "put a text in the place of images instead of refusing them");
   flags->Add("--cors-origin", &serve->cors_origins,

@@ -122,8 +122,10 @@ Status ServerStack::LoadText() {
     served_.template_source = text_->chat_templates.front().source;
     served_.output = OutputFormat::Detect(served_.template_source, text_->tokenizer.get());
     served_.call_shape = FindCallShape(*template_);
+    if (served_.call_shape.tools_as_text) served_.output.AddGenericCalls(*text_->tokenizer);
+    served_.system_shape = FindSystemShape(*template_);
     served_.thinking = ThinkingSwitches::Detect(served_.template_source);
-    encoder_.emplace(text_->tokenizer.get(), served_.ControlText());
+    encoder_.emplace(text_->tokenizer.get());
     served_.chat_encoder = &*encoder_;
   }
   served_.dim = card.dim;
@@ -368,7 +370,7 @@ void ServerStack::OpenRoutes() {
   service.sampling = sampling_;
   service.next_turn = options_.idle_work;
   service.strip_preambles = options_.strip_preambles;
-  service.ignore_unknown_fields = options_.ignore_unknown_fields;
+  service.strict_fields = options_.strict_fields;
   service.ignore_images = options_.ignore_images;
   service.keys = options_.keys;
   service.slot_count = options_.parallel;

@@ -67,7 +67,7 @@ struct ServeOptions {
   bool page = true;
   bool idle_work = true;
   bool strip_preambles = true;
-  bool ignore_unknown_fields = false;
+  bool strict_fields = false;
   bool access_log = true;
   bool ignore_images = false;
   std::vector<std::string> cors_origins;  // of web pages that may ask; "*": any

@@ -185,16 +185,47 @@ std::optional<CallText> WriteCalls(const CallFormat& format, std::span<const Wri
   return out.Take();
 }
 
+std::string DescribeTools(const CallFormat& format, std::string_view tools) {
+  const WrittenCall example{"NAME", "call00001", R"({"ARGUMENT": "VALUE"})"};
+  const auto call = WriteCalls(format, {&example, 1});
+  if (!call) return "";
+  return "# Tools\n\nThese functions can be called, described as JSON:\n<tools>\n" +
+         std::string(tools) + "\n</tools>\n\nTo call one, reply in exactly this form:\n" +
+         call->text;
+}
+
+namespace {
+
+bool ShowsTools(const ChatTemplate& chat_template) {
+  const auto tools = JsonDocument::Parse(kProbeTools);
+  for (const char* text : {R"([{"role": "user", "content": "Hi"}])",
+                           R"([{"role": "system", "content": "Be brief."},
+                               {"role": "user", "content": "Hi"}])"}) {
+    const auto messages = JsonDocument::Parse(text);
+    ChatInput input;
+    input.messages = &messages->root();
+    input.tools = &tools->root();
+    input.special_tokens = {{"bos_token", ""}, {"eos_token", ""}};
+    input.boundary_messages_max = 0;
+    const auto rendered = chat_template.Render(input);
+    if (rendered.ok() && rendered->text.find("probe_tool") != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 CallShape FindCallShape(const ChatTemplate& chat_template) {
+  const bool tools_as_text = !ShowsTools(chat_template);
   for (const bool with_tools : {true, false}) {
     for (const bool null_content : {false, true}) {
       for (const bool string_arguments : {false, true}) {
-        const CallShape shape{null_content, string_arguments, false};
+        const CallShape shape{null_content, string_arguments, false, tools_as_text};
         if (Shows(chat_template, shape, with_tools)) return shape;
       }
     }
   }
-  return {.as_content = true};
+  return {.as_content = true, .tools_as_text = tools_as_text};
 }
 
 }  // namespace reprise

@@ -36,10 +36,15 @@ struct CallShape {
   bool null_content = false;      // the message's content must be null, not empty
   bool string_arguments = false;  // the arguments as text, not as an object
   bool as_content = false;        // the template drops calls: they must stand in the content
+  bool tools_as_text = false;     // the template shows no tools: they must stand in the system text
 };
 
 // Found by trying: the first shape with which a call is in the rendered text. Costs some renders of
 // a short conversation: once a model.
 CallShape FindCallShape(const ChatTemplate& chat_template);
+
+// What tells a model of tools (a JSON array) and of how to call them, for a template that shows
+// none. Empty for a format that WriteCalls does not write.
+std::string DescribeTools(const CallFormat& format, std::string_view tools);
 
 }  // namespace reprise

@@ -20,11 +20,28 @@ std::shared_ptr<const std::unordered_set<int32_t>> MarkerTokens(const Tokenizer&
   const std::vector<std::string_view> markers = format.Markers();
   auto tokens = std::make_shared<std::unordered_set<int32_t>>();
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    if (!tokenizer.IsSpecial(id)) continue;
+    if (!tokenizer.IsControl(id)) continue;
     const std::string_view text = tokenizer.TokenBytes(id);
     if (text.empty()) continue;
     for (const std::string_view marker : markers) {
       if (marker.find(text) != std::string_view::npos) tokens->insert(id);
+    }
+  }
+  return tokens;
+}
+
+// The control tokens that the triggers of calls begin with: of each the longest.
+std::shared_ptr<const std::unordered_set<int32_t>> CallTokens(const Tokenizer& tokenizer,
+                                                              const OutputFormat& format) {
+  auto tokens = std::make_shared<std::unordered_set<int32_t>>();
+  for (const CallFormat* call : format.calls) {
+    for (const std::string_view trigger : OutputFormat::CallTriggers(*call)) {
+      for (size_t size = trigger.size(); size > 0; --size) {
+        const int32_t id = tokenizer.FindToken(trigger.substr(0, size));
+        if (!tokenizer.IsControl(id)) continue;
+        tokens->insert(id);
+        break;
+      }
     }
   }
   return tokens;
@@ -62,9 +79,28 @@ OutputFormat OutputFormat::Detect(std::string_view chat_template, const Tokenize
   });
   OutputFormat without_calls = format;
   without_calls.calls.clear();
-  format.shown = MarkerTokens(*tokenizer, format);
+  format.FindTokens(*tokenizer);
   format.shown_without_calls_ = MarkerTokens(*tokenizer, without_calls);
   return format;
+}
+
+void OutputFormat::FindTokens(const Tokenizer& tokenizer) {
+  shown = MarkerTokens(tokenizer, *this);
+  call_tokens = CallTokens(tokenizer, *this);
+  call_token_texts_.clear();
+  for (const int32_t id : *call_tokens) call_token_texts_.emplace_back(tokenizer.TokenBytes(id));
+}
+
+void OutputFormat::AddGenericCalls(const Tokenizer& tokenizer) {
+  if (calls.empty()) {
+    const auto formats = CallFormats();
+    calls.push_back(&*std::find_if(formats.begin(), formats.end(), [](const CallFormat& format) {
+      return format.name == "hermes";
+    }));
+    FindTokens(tokenizer);
+  }
+  call_tokens = nullptr;
+  call_token_texts_.clear();
 }
 
 OutputFormat OutputFormat::ForPrompt(std::string_view prompt, bool with_tools) const {
@@ -72,11 +108,30 @@ OutputFormat OutputFormat::ForPrompt(std::string_view prompt, bool with_tools) c
   if (!with_tools) {
     format.calls.clear();
     format.shown = shown_without_calls_;
+    format.call_tokens = nullptr;
+    format.call_token_texts_.clear();
   }
   prompt.remove_suffix(BlanksAtEnd(prompt));
   format.thinking_begun =
       reasoning != nullptr && !reasoning->begin.empty() && prompt.ends_with(reasoning->begin);
+  format.thinking_over =
+      reasoning != nullptr && !reasoning->end.empty() && prompt.ends_with(reasoning->end);
   return format;
+}
+
+bool OutputFormat::IsTokenTrigger(std::string_view trigger) const {
+  return std::any_of(call_token_texts_.begin(), call_token_texts_.end(),
+                     [&](const std::string& text) { return trigger.starts_with(text); });
+}
+
+std::vector<std::string_view> OutputFormat::CallTriggers(const CallFormat& call) {
+  std::vector<std::string_view> triggers;
+  const auto add = [&](std::string_view marker) {
+    if (!TriggerOf(marker).empty()) triggers.push_back(TriggerOf(marker));
+  };
+  add(call.section_begin);
+  if (call.section_begin.empty() || call.section_optional) add(call.call_begin);
+  return triggers;
 }
 
 std::vector<std::string_view> OutputFormat::Markers() const {

@@ -75,6 +75,7 @@ class OutputParser::Reader {
 
   const OutputFormat format_;
   const JsonValue* const tools_;
+  std::vector<std::string> token_triggers_;  // those that begin with kTokenByte
   std::vector<Trigger> triggers_;
   std::bitset<256> first_bytes_;  // of the triggers
   bool calls_at_start_ = false;   // some begin without a marker
@@ -104,7 +105,8 @@ class OutputParser::Reader {
   const CallFormat* call_format_ = nullptr;
   std::unique_ptr<BodyReader> body_;
   CallDraft call_;
-  size_t told_ = 0;  // bytes of its arguments
+  size_t told_ = 0;            // bytes of its arguments
+  bool token_begins_ = false;  // the last byte was kTokenByte
   std::string tail_;
   bool end_taken_ = false;  // call_end is behind us
 };
@@ -127,10 +129,14 @@ OutputParser::Reader::Reader(const OutputFormat& format, const JsonValue* tools)
       reply_start_ = false;
     }
   }
+  token_triggers_.reserve(2 * format_.calls.size());  // triggers_ has views of them
   for (const CallFormat* call : format_.calls) {
-    add(TriggerOf(call->section_begin), Meaning::kCall);
-    if (call->section_begin.empty() || call->section_optional) {
-      add(TriggerOf(call->call_begin), Meaning::kCall);
+    for (const std::string_view trigger : OutputFormat::CallTriggers(*call)) {
+      if (!format_.IsTokenTrigger(trigger)) {
+        add(trigger, Meaning::kCall);
+      } else {
+        add(token_triggers_.emplace_back(kTokenByte + std::string(trigger)), Meaning::kCall);
+      }
     }
     calls_at_start_ = calls_at_start_ || call->bare || call->begun_in_prompt;
   }
@@ -279,6 +285,7 @@ void OutputParser::Reader::StartAttempts(std::vector<CallAttempt> attempts, std:
 
 void OutputParser::Reader::PutAttempt(char c) {
   attempted_ += c;
+  if (c == kTokenByte) return;
   for (CallAttempt& attempt : attempts_) {
     attempt.Step(c);
     if (attempt.state() == CallAttempt::State::kBegun) return Begin(&attempt);
@@ -325,13 +332,18 @@ void OutputParser::Reader::TellArguments() {
 }
 
 void OutputParser::Reader::PutCall(char c) {
+  if (c == kTokenByte) {
+    token_begins_ = true;
+    return;
+  }
+  const bool token = std::exchange(token_begins_, false);
   const BodyReader::Took took = body_->Step(c, &call_);
   TellArguments();
   if (took == BodyReader::Took::kMore) return;
   const bool broken = took == BodyReader::Took::kBroken;
   EndCall();
   if (broken) at_ = At::kText;
-  if (took != BodyReader::Took::kLast) Again(std::string(1, c));
+  if (took != BodyReader::Took::kLast) Again(token ? std::string{kTokenByte, c} : std::string{c});
 }
 
 void OutputParser::Reader::EndCall() {
@@ -393,6 +405,7 @@ void OutputParser::Reader::PutTail(char c) {
 
 // Text that is certain. White space waits until it is known that no marker follows.
 void OutputParser::Reader::SayByte(char c) {
+  if (c == kTokenByte) return;
   if (IsBlank(c)) {
     if (!drop_blanks_) blanks_ += c;
     return;

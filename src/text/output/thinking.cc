@@ -110,10 +110,7 @@ Result<ThinkingPlan> ThinkingSwitches::Plan(const ThinkingRequest& request,
   if (!request.effort.empty() && request.effort != "none" && effort < 0) {
     return InvalidArgument("must be none, minimal, low, medium, high or xhigh");
   }
-  if (effort >= 0 && format.reasoning == nullptr && switches_.empty()) {
-    return InvalidArgument("'" + request.effort + "' cannot be done: this model does not reason");
-  }
-  const bool off = request.enabled == false || request.effort == "none" || request.budget == 0;
+  const bool off = request.off();
   const bool on = !off && !request.empty();
   bool done = false;
   for (const ThinkingSwitch* one : switches_) {

@@ -32,6 +32,7 @@ struct ThinkingRequest {
   std::optional<int32_t> budget;  // tokens at most
 
   bool empty() const { return !enabled && effort.empty() && !budget; }
+  bool off() const { return enabled == false || effort == "none" || budget == 0; }
 };
 
 // What is done for it.
@@ -49,9 +50,13 @@ class ThinkingSwitches {
   // Whether a request can turn thinking on and off.
   bool can_toggle() const;
 
-  // Fails with kInvalidArgument, naming what cannot be done: an unknown effort, or an effort for a
-  // model that does not think. A template without the switch that is asked for gets a budget
-  // instead: none for high, some thousand tokens below, 0 for off.
+  // Fails with kInvalidArgument for an effort that does not exist. A template without the switch
+  // that is asked for gets a budget instead: none for high, some thousand tokens below, 0 for off.
+  // A model that does not think is left alone.
+  // Whether the model thinks at all, or its template has a switch for it.
+  bool can_think(const OutputFormat& format) const {
+    return format.reasoning != nullptr || !switches_.empty();
+  }
   Result<ThinkingPlan> Plan(const ThinkingRequest& request, const OutputFormat& format) const;
 
  private:

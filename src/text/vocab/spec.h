@@ -36,7 +36,7 @@ enum class TokenKind : uint8_t {
 struct AddedToken {
   int32_t id = -1;
   std::string text;
-  bool special = false;      // found only if EncodeOptions::parse_special
+  bool special = false;      // not shown as text
   bool lstrip = false;       // swallows white space before it
   bool rstrip = false;       // swallows white space after it
   bool single_word = false;  // not inside a word

@@ -16,7 +16,6 @@ CODEX = sys.argv.pop(1)
 CONFIG = """
 model = "scripted"
 model_provider = "local"
-web_search = "disabled"
 [model_providers.local]
 name = "Reprise"
 base_url = "{url}/v1"
