@@ -273,7 +273,7 @@ MUTANTS = [
      "i < told.flag_count; i += blockDim.x", "i < told.flag_count - 1; i += blockDim.x", None, "StepGraphs*"),
     ("what_was_said_before", "choice/choices.cc",
      "    if (!operand.empty()) std::memcpy", "    if (operand.size() % 8 != 7) std::memcpy", None, "DeviceChoice*"),
-    ("choices_of_another_graph", "step_graphs.cc",
+    ("choices_of_another_graph", "graphs/step_graphs.cc",
      "      launched.choices};", "      Choices::Asked{}};", None, "DeviceChoice*"),
     ("operands_of_the_step_before", "cuda_backend.cc",
      "upload_.data() + offset, Raw(device) + offset);", "upload_.data() + offset + (offset > 300 ? 16 : 0), Raw(device) + offset);",

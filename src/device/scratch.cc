@@ -17,13 +17,28 @@ DevicePtr<std::byte> ScratchArena::Bytes(size_t count) {
     if (chunk.buffer.size() - chunk.used >= count) break;
     ++current_;
   }
-  if (current_ == chunk_count_) CHECK(Grow(count).ok());
+  if (current_ == chunk_count_ && !refused()) refusal_ = Grow(count);
+  if (refused()) return Nowhere(count);
   Chunk& chunk = chunks_[current_];
   const DevicePtr<std::byte> memory = chunk.buffer.data() + int64_t(chunk.used);
   chunk.used += count;
   total_ += count;
   peak_ = std::max(peak_, total_);
   return memory;
+}
+
+DevicePtr<std::byte> ScratchArena::Nowhere(size_t count) {
+  auto place = memory_->Reserve(std::max(count, kAlignment));
+  CHECK(place.ok());  // addresses are not memory
+  // Ops that compute while they are asked touch what they take themselves: pages, if any are left.
+  (void)memory_->Commit(place->data(), std::max(count, kAlignment));
+  nowhere_.push_back(std::move(*place));
+  return nowhere_.back().data();
+}
+
+Status ScratchArena::TakeRefusal() {
+  nowhere_.clear();
+  return std::exchange(refusal_, OkStatus());
 }
 
 // Twice the last chunk, or what is needed if that is not to be had.

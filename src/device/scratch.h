@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "base/status.h"
 #include "device/memory.h"
@@ -23,9 +24,16 @@ class ScratchArena {
     return Bytes(count * sizeof(T)).template As<T>();
   }
   DevicePtr<float> Floats(size_t count) { return Take<float>(count); }
-  // Memory, now, for `bytes` more than are taken. Fails with what the device says; what Take cannot
-  // have ends the process, so where a device refuses memory this is asked before.
+  // Memory, now, for `bytes` more than are taken. Fails with what the device says.
   Status Provide(size_t bytes);
+
+  // Where the device has no memory left, Take gives addresses that may have nothing behind them
+  // from then on, and the arena says so here. Ops are not run on them (kernels/front looks), so a
+  // step that is refused memory goes on without computing; whoever runs it takes the refusal, and
+  // none of its results.
+  bool refused() const { return !refusal_.ok(); }
+  const Status& refusal() const { return refusal_; }
+  Status TakeRefusal();
 
   void Reset();
   // The most bytes that one step has needed so far.
@@ -50,6 +58,7 @@ class ScratchArena {
   static constexpr size_t kChunkMax = 64;
 
   DevicePtr<std::byte> Bytes(size_t count);
+  DevicePtr<std::byte> Nowhere(size_t count);
   Status Grow(size_t count);
 
   DeviceMemory* memory_;
@@ -58,6 +67,8 @@ class ScratchArena {
   size_t current_ = 0;
   size_t total_ = 0;
   size_t peak_ = 0;
+  Status refusal_;
+  std::vector<DeviceBuffer> nowhere_;  // addresses that were given out since
 };
 
 // Gives back at its end what was taken from the arena in between, so that the layers of a step use

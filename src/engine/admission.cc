@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "engine/engine.h"
 #include "engine/near.h"
 #include "engine/sequence.h"
@@ -295,9 +296,10 @@ bool Engine::DropIdle() {
 }
 
 // A running sequence goes back to the queue, to its place in the order, with what it has so far.
-void Engine::SendBack(Sequence& sequence) {
+// lost: what it has computed itself is not to be used.
+void Engine::SendBack(Sequence& sequence, bool lost) {
   std::vector<TokenId>& so_far = sequence.prompt;
-  so_far = Publish(sequence);
+  so_far = lost ? Lose(sequence) : Publish(sequence);
   if (sequence.compaction) {
     const auto reply = so_far.begin() + static_cast<ptrdiff_t>(sequence.request.prompt.size());
     sequence.again.assign(reply, so_far.end());
@@ -323,6 +325,11 @@ void Engine::Reserve() {
     if (reserved.ok()) reserved = cache_->Reserve(needy.lease, shares_[i].rows);
     if (reserved.ok()) {
       ++i;
+      continue;
+    }
+    if (reserved.code() == StatusCode::kInternal) {  // what it had is lost
+      Finish(needy, FinishReason::kFailed, reserved);
+      shares_.erase(shares_.begin() + static_cast<ptrdiff_t>(i));
       continue;
     }
     if (!needy.request.idle && DropIdle()) continue;  // it has no share: it runs only alone
@@ -386,16 +393,34 @@ Sequence* Engine::MakeRoomFor(Sequence& needy, const Status& reserved) {
   return victim;
 }
 
-// The device has no memory to compute the step in: state that is only cached makes way, then idle
-// work, then the request with the most rows ends. The others are planned anew.
+// The step was not computed. What a device could not do it will not do the next time either: all of
+// the step's sequences fail, by name. Where it had no memory they are tried again, with more of it
+// or in smaller steps; those whose state was lost on the way from what is cached.
+void Engine::Recover(const Status& failed) {
+  const bool lost = failed.code() == StatusCode::kDataLoss;
+  if (!lost && failed.code() != StatusCode::kResourceExhausted) {
+    Log(LogLevel::kError, "a step failed: " + failed.message());
+    for (const Share& share : shares_) Finish(*share.sequence, FinishReason::kFailed, failed);
+    return RemoveFinished();
+  }
+  Log(LogLevel::kWarning, failed.message() + "; the step is tried again with less");
+  if (shares_.front().sequence->request.idle && DropIdle()) return;  // it runs only alone
+  MakeRoomToCompute(failed);
+  for (const Share& share : shares_) {
+    if (lost && !share.sequence->finished) SendBack(*share.sequence, true);
+  }
+  RemoveFinished();
+}
+
+// State that is only cached makes way, then idle work; then steps get smaller. A row that does not
+// fit by itself ends its request.
 void Engine::MakeRoomToCompute(const Status& computed) {
   constexpr size_t kBytes = size_t{256} << 20;
   if (cache_->GiveWay(kBytes) || DropIdle()) return;
-  const auto most =
-      std::max_element(shares_.begin(), shares_.end(),
-                       [](const Share& a, const Share& b) { return a.rows < b.rows; });
-  Finish(*most->sequence, FinishReason::kFailed, computed);
-  RemoveFinished();
+  int32_t rows = 0;
+  for (const Share& share : shares_) rows += share.rows;
+  if (rows > 1) return scheduler_.Shrink(rows / 2);
+  Finish(*shares_.front().sequence, FinishReason::kFailed, computed);
 }
 
 }  // namespace reprise

@@ -61,7 +61,7 @@ bool Engine::Step() {
   if (shares_.empty()) return Idle();
   resting_ = false;
   const Status computed = Forward();
-  computed.ok() ? Commit() : MakeRoomToCompute(computed);
+  computed.ok() ? Commit() : Recover(computed);
   RemoveFinished();
   PublishStats();
   return true;
@@ -122,7 +122,7 @@ void Engine::PlanStep() {
   }
 }
 
-// Fails, with nothing computed, if there is no memory to compute in.
+// Fails as Model::Forward does.
 Status Engine::Forward() {
   std::vector<TokenId>& tokens = scratch_.tokens;
   std::vector<SequenceSlice>& slices = scratch_.slices;
@@ -399,6 +399,15 @@ void Engine::Say(Sequence& sequence, GeneratedToken&& generated) {
 std::vector<TokenId> Engine::Publish(Sequence& sequence) {
   std::vector<TokenId> tokens;
   NoteStored(cache_->Finish(std::move(sequence.lease), &tokens), &sequence.report);
+  return tokens;
+}
+
+// Gives the lease back with nothing published: its state is lost. Returns its tokens.
+std::vector<TokenId> Engine::Lose(Sequence& sequence) {
+  const auto known = sequence.lease.tokens();
+  std::vector<TokenId> tokens(known.begin(), known.end());
+  NoteStored(sequence.lease.report(), &sequence.report);
+  sequence.lease = Lease();
   return tokens;
 }
 

@@ -136,9 +136,10 @@ class Engine {
   Status StartLease(Sequence& sequence);
   void StartIdle();
   bool DropIdle();
-  void SendBack(Sequence& sequence);
+  void SendBack(Sequence& sequence, bool lost = false);
   void Reserve();
   Sequence* MakeRoomFor(Sequence& needy, const Status& reserved);
+  void Recover(const Status& failed);
   void MakeRoomToCompute(const Status& computed);
   Lease Acquire(Sequence& sequence);
   Status Compact(Sequence& sequence, bool wait);
@@ -165,6 +166,7 @@ class Engine {
   void Finish(Sequence& sequence, FinishReason reason, Status status = OkStatus());
   void CountEnd(const GenerateRequest& request, FinishReason reason);
   std::vector<TokenId> Publish(Sequence& sequence);
+  std::vector<TokenId> Lose(Sequence& sequence);
   void Discard(std::vector<TokenId> tokens);
   void RemoveFinished();
   bool Idle();

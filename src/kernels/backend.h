@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "device/cuda/refusals.h"
 #include "device/memory.h"
 #include "device/thread_pool.h"
 #include "kernels/activation_ops.h"
@@ -25,6 +26,18 @@ struct StepProgram {
   const void* model = nullptr;
   Rows logits = {};
   DevicePtr<uint8_t> finite = nullptr;
+};
+
+// Sizes of the state of a layer that kernels may have limits for; 0: the layer has no such.
+struct StateSizes {
+  int64_t head_dim = 0;      // of K/V
+  int64_t value_dim = 0;     // of K/V
+  int64_t conv_reach = 0;    // ShortConv
+  int64_t matrix_keys = 0;   // of scans whose state is a matrix a head
+  int64_t channel_keys = 0;  // SelectiveScan
+
+  // OK, or what of it is more than `most` has, as a sentence; a size that is 0 there has no limit.
+  Status Within(const StateSizes& most) const;
 };
 
 // What computes: a set of ops, the memory that they work in, and the weights as they want them.
@@ -67,6 +80,16 @@ class Backend {
     ops();
   }
 
+  // What kept the device from doing what was asked of it since this was last asked; ok: nothing.
+  // Ops that were asked for behind it were not done either, so results and whatever state they
+  // write are none. Asked for before anything of a step is used.
+  virtual Status TakeError() { return OkStatus(); }
+
+  // For tests of what becomes of a step when the device fails: memory that is refused (null: there
+  // is no way to), and a launch, the n-th from now on, that does not start.
+  virtual Refusals* refusals() { return nullptr; }
+  virtual void FailLaunch(int64_t /*n*/) {}
+
   // choice_ops.h. Where the host chooses as well, logits are for it.
   virtual bool chooses() const { return false; }
   virtual Status ChooseTokens(ScratchArena&, const ConstRows&, const ChoiceBatch&,
@@ -77,6 +100,11 @@ class Backend {
 
   // Whether K/V may be stored as this type.
   virtual bool holds(DType kv) const = 0;
+  // Memory that steps take beside weights and state, at most: activations, and what is kept for the
+  // next ones.
+  virtual size_t working_bytes() const { return size_t{256} << 20; }
+  // The largest state that it has kernels for; asked before a model is loaded.
+  virtual StateSizes sizes_max() const { return {}; }
 
   // keep_ops.h
   virtual bool keeps() const { return false; }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/log.h"
 #include "device/thread_pool.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
@@ -42,6 +43,30 @@ Result<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] int ordinal,
 
 }  // namespace
 
+Status StateSizes::Within(const StateSizes& most) const {
+  const struct {
+    int64_t size, limit;
+    const char* what;
+  } all[] = {{head_dim, most.head_dim, "attention heads of width "},
+             {value_dim, most.value_dim, "values of width "},
+             {conv_reach, most.conv_reach, "a convolution over "},
+             {matrix_keys, most.matrix_keys, "recurrent states with so many keys: "},
+             {channel_keys, most.channel_keys, "Mamba states of size "}};
+  for (const auto& [size, limit, what] : all) {
+    if (limit == 0 || size <= limit) continue;
+    return Unimplemented(std::string("the model has ") + what + std::to_string(size) +
+                         ", and the device computes up to " + std::to_string(limit) +
+                         "; run it with --device cpu");
+  }
+  return OkStatus();
+}
+
+std::string WhyNotTheGpu(const Status& refused) {
+  const bool none = refused.code() == StatusCode::kNotFound ||       // nor looked for
+                    refused.code() == StatusCode::kUnimplemented;
+  return none ? "" : "the CPU computes, though there is a GPU: " + refused.message();
+}
+
 Result<std::unique_ptr<Backend>> MakeBackend(const DeviceOptions& options) {
   if (options.device.starts_with(kCuda)) {
     const int ordinal = CudaOrdinal(options.device);
@@ -50,6 +75,9 @@ Result<std::unique_ptr<Backend>> MakeBackend(const DeviceOptions& options) {
   if (options.device == "auto") {
     Result<std::unique_ptr<Backend>> cuda = MakeCuda(0, options);
     if (cuda.ok()) return cuda;
+    if (const std::string why = WhyNotTheGpu(cuda.status()); !why.empty()) {
+      Log(LogLevel::kWarning, why);
+    }
   } else if (options.device != "cpu") {
     return InvalidArgument("device '" + options.device +
                            "' is unknown: take auto, cpu, cuda or cuda:<number>");

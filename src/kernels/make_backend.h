@@ -23,4 +23,8 @@ struct DeviceOptions {
 // name and cannot be had.
 Result<std::unique_ptr<Backend>> MakeBackend(const DeviceOptions& options);
 
+// What "auto" says when it takes the CPU: nothing where there is no GPU, or this program was built
+// for none; else why the one that is there is not used.
+std::string WhyNotTheGpu(const Status& refused);
+
 }  // namespace reprise

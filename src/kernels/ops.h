@@ -56,7 +56,14 @@ void Embed(const OpContext& context, const Matrix& table, const StepLayout& step
 void GatherRows(const OpContext& context, const ConstRows& x, DevicePtr<const int32_t> index,
                 const Rows& out);
 void Fill(const OpContext& context, float value, const Rows& y);
-// finite[s] = 1 if every value of every row of sequence s is finite, else 0; [sequences].
+// finite[s] = 1 if every value of every row of sequence s is finite and no op of the step has met
+// what is not in its state, else 0; [sequences].
+//
+// The law: a sequence whose K or V, as they are stored, or whose queries, largest scores, inputs of
+// convolutions and shifts, or states of scans are not finite numbers is spoilt; its step says so
+// here, and nothing of it is published. It has to be said where it happens: attention gives a key
+// that is infinite no weight or all of it, and what comes of that is finite. Whether a sequence is
+// spoilt does not depend on how its tokens came into steps.
 void FiniteRows(const OpContext& context, const StepLayout& step, const ConstRows& x,
                 DevicePtr<uint8_t> finite);
 // Channels of each of `heads` heads: y[t][h * y_step + i] = x[t][h * x_step + i], 0 <= i < width.

@@ -64,6 +64,10 @@ struct StepLayout {
   DevicePtr<std::byte> state_memory;
   size_t state_bytes = 0;
 
+  // [sequences], zero when BeginStep has ended: ops that store state, or read it, write a one where
+  // they find what is no finite number (ops.h, FiniteRows). Null: nobody wants to know.
+  DevicePtr<int32_t> spoilt;
+
   // What ChooseTokens will be asked for, word for word, of the logits of this step; null: not known
   // yet. A backend that chooses may do so with the step.
   const ChoiceBatch* choices = nullptr;

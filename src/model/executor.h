@@ -49,7 +49,8 @@ class Executor {
   }
 
   // Executors that can leave out a part of a sequence's K/V (SnapKV): they fill batch.watched, and
-  // Keep moves what stays together. Keep fails, with nothing done, if there is no memory for it.
+  // Keep moves what stays together. Keep fails with kResourceExhausted, with nothing done, if there
+  // is no memory for it; with kInternal, the K/V is lost.
   virtual bool keeps() const { return false; }
   virtual Status Keep(const KeptKv&, const StateMemory&) {
     CHECK(keeps());

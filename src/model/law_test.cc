@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves the law of the house on every family and weight type: the logits of a token are a function
 // of the model and the tokens up to it. The bits are the same for every split of a prompt, number
-// of threads, instruction set, and company in the batch. REPRISE_LAW_DEVICE=cuda: splits and
-// company on that device.
+// of threads, instruction set, and company in the batch; and a device that fails on the way says so
+// and changes nothing. REPRISE_LAW_DEVICE=cuda: splits, company and failures on that device.
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,9 +10,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 
 #include "base/rng.h"
+#include "device/cuda/refusals.h"
+#include "device/disguised_memory.h"
 #include "kernels/make_backend.h"
 #include "model/model_fixture.h"
 
@@ -148,6 +153,7 @@ class LawTest : public ::testing::TestWithParam<Case> {
  protected:
   static void TearDownTestSuite() {
     for (const auto& [name, path] : files_) std::remove(path.c_str());
+    files_.clear();
   }
 
   // The file of this family and type, written when it is first asked for.
@@ -303,6 +309,150 @@ TEST_P(LawTest, EveryTypeOfKv) {
     }
   }
 }
+
+// --- A device that fails ---------------------------------------------------------------------
+
+// Memory that refuses what it is told to.
+class RefusingMemory final : public DisguisedMemory {
+ public:
+  Result<DeviceBuffer> Allocate(size_t bytes) override {
+    if (refusals_.Refused()) return ResourceExhausted("the device has no more");
+    return DisguisedMemory::Allocate(bytes);
+  }
+  DevicePtr<std::byte> Reach(void*) override { return nullptr; }
+  Refusals& refusals() { return refusals_; }
+
+ private:
+  Refusals refusals_;
+};
+
+// A device whose failures are planted.
+class FailingMachine {
+ public:
+  FailingMachine() : pool_(1), table_(*cpu::BuildTable("all")) {
+    if (Device() == "cpu") {
+      backend_ = std::make_unique<cpu::CpuBackend>(&pool_, &table_, memory_);
+    } else {
+      auto made = MakeBackend({Device(), 1, 0});
+      CHECK(made.ok());
+      backend_ = std::move(*made);
+    }
+    Renew();
+  }
+  OpContext context() { return {backend_.get(), scratch_.get()}; }
+  Refusals& refusals() { return Device() == "cpu" ? memory_.refusals() : *backend_->refusals(); }
+  // Memory to compute in is taken anew.
+  void Renew() { scratch_ = std::make_unique<ScratchArena>(backend_->memory()); }
+
+ private:
+  ThreadPool pool_;
+  const cpu::KernelTable table_;
+  RefusingMemory memory_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ScratchArena> scratch_;
+};
+
+class FailureTest : public LawTest {
+ protected:
+  // Steps of a sequence that begins anew: a prompt, and some tokens of the same shape, which a
+  // device may ask for as a graph. Returns the first error; with it, `logits` are not all there.
+  static Status Run(const Model& model, const OpContext& context, LiveState* state,
+                    std::span<const TokenId> tokens, std::vector<float>* logits) {
+    state->Clear(0);
+    logits->clear();
+    for (size_t done = 0; done < tokens.size();) {
+      const size_t count = done == 0 ? tokens.size() - 4 : 1;
+      const auto last = uint32_t(count - 1);
+      std::vector<float> row(size_t(model.vocab_size()));
+      const SequenceSlice slice = state->Next(0, 0, uint32_t(count));
+      REPRISE_TRY(model.Forward(
+          context, {tokens.subspan(done, count), std::span(&slice, 1), std::span(&last, 1)},
+          state->memory(), row.data()));
+      state->Advance(0, int64_t(count));
+      logits->insert(logits->end(), row.begin(), row.end());
+      done += count;
+    }
+    return OkStatus();
+  }
+
+  void SetUp() override {
+    model_ = Load(&machine_);
+    tokens_ = RandomTokens(9, 70);
+    auto state =
+        LiveState::Create(model_->state_spec(), 1, 70, machine_.context().backend->memory());
+    ASSERT_TRUE(state.ok());
+    state_.emplace(std::move(*state));
+    ASSERT_TRUE(Run(*model_, machine_.context(), &*state_, tokens_, &expected_).ok());
+    ASSERT_TRUE(AllFinite(expected_));
+  }
+
+  // The error of a run in which something was planted; then the sequence runs again, and well.
+  Status RunPlanted(const std::function<void()>& plant) {
+    std::vector<float> logits;
+    plant();
+    const Status run = Run(*model_, machine_.context(), &*state_, tokens_, &logits);
+    EXPECT_TRUE(!run.ok() || SameBits(logits, expected_));
+    machine_.refusals().Plant(0, 0);
+    machine_.context().backend->FailLaunch(0);
+    EXPECT_TRUE(Run(*model_, machine_.context(), &*state_, tokens_, &logits).ok());
+    EXPECT_TRUE(SameBits(logits, expected_));
+    return run;
+  }
+
+  FailingMachine machine_;
+  std::unique_ptr<Model> model_;
+  std::vector<TokenId> tokens_;
+  std::optional<LiveState> state_;
+  std::vector<float> expected_;
+};
+
+// Each request for memory of a prompt and some tokens in turn, and all from there on.
+TEST_P(FailureTest, MemoryThatIsRefusedIsSaidAndTheSequenceCanRunAgain) {
+  Refusals& refusals = machine_.refusals();
+  machine_.Renew();
+  const int64_t before = refusals.requests();
+  std::vector<float> logits;
+  ASSERT_TRUE(Run(*model_, machine_.context(), &*state_, tokens_, &logits).ok());
+  const int64_t requests = refusals.requests() - before;
+  ASSERT_GT(requests, 0);
+  int said = 0;
+  for (int64_t n = 1; n <= requests; ++n) {
+    for (const int64_t count : {int64_t{1}, int64_t{1} << 40}) {
+      machine_.Renew();
+      const Status run = RunPlanted([&] { refusals.Plant(n, count); });
+      if (run.ok()) continue;  // it did with less, or without
+      ++said;
+      EXPECT_TRUE(run.code() == StatusCode::kResourceExhausted ||
+                  run.code() == StatusCode::kDataLoss)
+          << run.message();
+    }
+  }
+  EXPECT_GT(said, 0);
+}
+
+// Each launch in turn.
+TEST_P(FailureTest, ALaunchThatDoesNotStartIsSaidAndTheSequenceCanRunAgain) {
+  if (Device() == "cpu") GTEST_SKIP() << "nothing is launched";
+  Backend& backend = *machine_.context().backend;
+  int failed = 0;
+  for (bool more = true; more; ++failed) {
+    const Status run = RunPlanted([&] { backend.FailLaunch(failed + 1); });
+    more = !run.ok();
+    if (run.ok()) break;
+    EXPECT_EQ(run.code(), StatusCode::kInternal);
+    EXPECT_NE(run.message().find("did not start"), std::string::npos) << run.message();
+  }
+  EXPECT_GT(failed, 4);
+}
+
+std::vector<Case> FailureCases() {
+  std::vector<Case> cases;
+  for (const std::string& geometry : Geometries()) cases.push_back({geometry, "q8_0"});
+  for (const char* type : {"f16", "f32", "q4_k"}) cases.push_back({"qwen3_5", type});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Families, FailureTest, ::testing::ValuesIn(FailureCases()),
+                         [](const auto& param) { return param.param.name(); });
 
 INSTANTIATE_TEST_SUITE_P(FamiliesAndTypes, LawTest, ::testing::ValuesIn(Cases()),
                          [](const auto& param) { return param.param.name(); });

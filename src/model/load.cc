@@ -24,9 +24,6 @@
 namespace reprise {
 namespace {
 
-// Activations, tokenizer and everything else that is neither weights nor state.
-constexpr size_t kWorkingBytes = size_t{256} << 20;
-
 // One tensor of the plan with its place in the file and its type in memory.
 struct Resolved {
   const PlannedTensor* plan = nullptr;
@@ -133,14 +130,15 @@ Status WeightLoader::CheckMemory(const StateSpec& state, int64_t context_tokens)
   const auto tokens = static_cast<size_t>(std::max<int64_t>(context_tokens, 1));
   const size_t blocks = (tokens + kBlockTokens - 1) / kBlockTokens;
   const size_t states = blocks * state.kv_block_bytes() + 2 * state.state_bytes();
-  const size_t needed = weights + states + kWorkingBytes;
+  const size_t working = context_.backend->working_bytes();
+  const size_t needed = weights + states + working;
   AvailableMemory available = FindAvailableMemory(context_.backend->memory());
   if (options_.memory_max != 0) available = {options_.memory_max, "the option --memory"};
   const Status fits =
       CheckFits(needed,
                 "the weights (" + FormatBytes(weights) + "), the state of " +
                     std::to_string(tokens) + " tokens (" + FormatBytes(states) +
-                    ") and what a step computes in (" + FormatBytes(kWorkingBytes) + ")",
+                    ") and what a step computes in (" + FormatBytes(working) + ")",
                 available);
   return fits.ok() ? fits : fits.Annotate(checkpoint_.path());
 }
@@ -297,6 +295,32 @@ Status CheckKvType(const Backend& backend, DType kv) {
                             std::string(backend.name()) + "; choose from: " + others);
 }
 
+// What the ops of a layer will be asked for, from the state that it declares.
+StateSizes SizesOf(const LayerState& layer) {
+  StateSizes sizes;
+  for (const StateTensor& tensor : layer.tensors) {
+    const std::vector<int64_t>& shape = tensor.shape;
+    if (layer.kind != StateKind::kRecurrent) {
+      (tensor.name == "v" ? sizes.value_dim : sizes.head_dim) = shape.back();
+    } else if (tensor.name == "conv") {
+      sizes.conv_reach = shape[0] + 1;
+    } else if (shape.size() == 3) {
+      sizes.matrix_keys = shape[1];
+    } else if (shape.size() == 2) {
+      sizes.channel_keys = shape[0];
+    }
+  }
+  return sizes;
+}
+
+Status CheckSizes(const StateSpec& state, const StateSizes& most) {
+  for (const LayerState& layer : state.layers) {
+    const Status within = SizesOf(layer).Within(most);
+    if (!within.ok()) return within.Annotate("layer " + std::to_string(layer.layer));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 std::string HfTensorPrefix(const Checkpoint& checkpoint) {
@@ -319,6 +343,9 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   auto made = family->make(&config, options.kv);
   if (!made.ok()) return made.status().Annotate(checkpoint.path());
   std::unique_ptr<FamilyModel> model = std::move(*made);
+  if (Status fits = CheckSizes(model->state_spec(), context.backend->sizes_max()); !fits.ok()) {
+    return fits.Annotate(checkpoint.path());
+  }
   ModelCard* card = model->mutable_card();
   card->family = family->name;
   if (options.context_tokens > 0) {

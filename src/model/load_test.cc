@@ -123,6 +123,36 @@ std::string DigestOf(const std::string& path, const LoadOptions& options) {
   return (*model)->card().digest;
 }
 
+// By layer and number, before weights are read.
+TEST_F(LoadTest, RefusesWhatTheDeviceHasNoKernelFor) {
+  auto& backend = static_cast<cpu::CpuBackend&>(*machine_.context().backend);
+  backend.set_sizes_max({.head_dim = 8, .value_dim = 8});
+  const Status refused = Load("", "");
+  EXPECT_EQ(refused.code(), StatusCode::kUnimplemented);
+  EXPECT_NE(refused.message().find("layer 0: the model has attention heads of width "),
+            std::string::npos)
+      << refused.message();
+  backend.set_sizes_max({.conv_reach = 1, .matrix_keys = 1, .channel_keys = 1});
+  EXPECT_TRUE(Load("", "").ok()) << "of these it has none";
+  const struct {
+    const char* folder;
+    StateSizes most;
+  } others[] = {{"qwen3_5", {.conv_reach = 2}},
+                {"qwen3_5", {.matrix_keys = 2}},
+                {"mamba2", {.matrix_keys = 2}},
+                {"mamba", {.channel_keys = 2}}};
+  for (const auto& [folder, most] : others) {
+    const auto checkpoint = OpenCheckpoint(std::string("tests/golden/") + folder);
+    ASSERT_TRUE(checkpoint.ok()) << folder;
+    backend.set_sizes_max({});
+    EXPECT_TRUE(LoadModel(*checkpoint, machine_.context(), {}).ok()) << folder;
+    backend.set_sizes_max(most);
+    EXPECT_EQ(LoadModel(*checkpoint, machine_.context(), {}).status().code(),
+              StatusCode::kUnimplemented)
+        << folder;
+  }
+}
+
 TEST(Digest, NamesWhatTheStateDependsOn) {
   LoadOptions plain;
   LoadOptions wide;

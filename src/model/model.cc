@@ -7,10 +7,22 @@
 
 namespace reprise {
 
+namespace {
+
+// What kept the ops that were asked for from being done.
+Status TakeErrors(const OpContext& context) {
+  const Status refusal = context.scratch->TakeRefusal();
+  const Status error = context.backend->TakeError();  // the refusal too, if it met it
+  return refusal.ok() ? error : refusal;
+}
+
+}  // namespace
+
 Status Model::Begin(const OpContext& context, const BatchView& batch, const StateMemory& memory,
                     const StepResults& results) const {
   const ScratchScope scope(*context.scratch);
   const Step step(context, batch, memory);
+  REPRISE_TRY(TakeErrors(context));
   // Texts to embed come in all lengths, and the ends of prompts that are watched: no programs worth
   // keeping. An observer wants to see every op, and may wait for each.
   if (results.hidden.rows > 0 || !batch.watched.empty() || context.observer != nullptr) {
@@ -19,7 +31,11 @@ Status Model::Begin(const OpContext& context, const BatchView& batch, const Stat
     const StepProgram program = {this, results.logits, results.finite};
     context.backend->RunStep(*context.scratch, step.layout(), program, [&] { Run(step, results); });
   }
-  return OkStatus();
+  Status error = TakeErrors(context);
+  if (error.ok()) return error;
+  context.backend->memory().Synchronize();  // what was begun is at its end
+  if (error.code() != StatusCode::kResourceExhausted) return error;
+  return DataLoss(error.message());
 }
 
 Status Model::Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,

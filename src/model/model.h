@@ -59,7 +59,8 @@ class Model {
   // REQUIRES: at least one token, every one in [0, vocab_size); the memory has the layout of
   // state_spec().
   // Fails with kResourceExhausted, before anything is computed, if the device has no memory to
-  // compute in.
+  // compute in; with kDataLoss if it ran out of memory on the way, and with kInternal if it did not
+  // do what it was asked to: the state that the sequences had is lost then.
   Status Forward(const OpContext& context, const BatchView& batch, const StateMemory& memory,
                  float* logits) const;
 

@@ -15,6 +15,8 @@ constexpr double kObservationWeight = 0.25;
 constexpr int32_t kObservedRowsMin = 16;
 // What streams leave of a step to prompts, however many streams there are: the part of a step.
 constexpr int32_t kPromptShare = 4;
+// Steps that went well before a limit on their rows is raised again.
+constexpr int32_t kCalmSteps = 64;
 // The oldest prompt's part of a step when shorter ones overtake it.
 constexpr int32_t kOldestShare = 4;
 
@@ -24,7 +26,16 @@ void Follow(double measured, double* estimate) {
 
 }  // namespace
 
+void Scheduler::Shrink(int32_t rows) {
+  rows_max_ = std::clamp(rows, 1, rows_max_);
+  calm_ = 0;
+}
+
 void Scheduler::Observe(int32_t rows, double ms, bool idle) {
+  if (rows_max_ < options_.rows_max && ++calm_ == kCalmSteps) {
+    rows_max_ = std::min(2 * rows_max_, options_.rows_max);
+    calm_ = 0;
+  }
   if (idle) {
     // As many more rows as there is time left: a step has a cost of its own, so it takes less.
     const double fit = ms > 0 ? rows * options_.gap_ms_max / ms : options_.idle_rows_max;
@@ -36,19 +47,20 @@ void Scheduler::Observe(int32_t rows, double ms, bool idle) {
 }
 
 int32_t Scheduler::gap_rows() const {
-  if (ms_per_row_ == 0) return std::min(options_.rows_max, 4 * options_.chunk_rows_min);
+  if (ms_per_row_ == 0) return std::min(rows_max_, 4 * options_.chunk_rows_min);
   const double gap_ms = stream_ms_ == 0
                             ? options_.gap_ms_max
                             : std::min(options_.gap_ms_max, options_.slow_down_max * stream_ms_);
   const double rows = gap_ms / ms_per_row_;
-  return static_cast<int32_t>(std::clamp(rows, static_cast<double>(options_.chunk_rows_min),
-                                         static_cast<double>(options_.rows_max)));
+  return static_cast<int32_t>(std::clamp(
+      rows, static_cast<double>(std::min(options_.chunk_rows_min, rows_max_)),
+      static_cast<double>(rows_max_)));
 }
 
 // Rows of a step that streams leave to prompts.
 int32_t Scheduler::KeptForPrompts() {
-  const int32_t kept = std::min(gap_rows(), std::max(1, options_.rows_max / kPromptShare));
-  if (kept < options_.rows_max) return kept;
+  const int32_t kept = std::min(gap_rows(), std::max(1, rows_max_ / kPromptShare));
+  if (kept < rows_max_) return kept;
   prompt_turn_ = !prompt_turn_;
   return prompt_turn_ ? kept : 0;
 }
@@ -65,17 +77,17 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
     (one.idle ? idle : one.decoding ? decoding : prompts).push_back(i);
   }
   streams_alone_ = !decoding.empty() && prompts.empty();
-  int32_t left = options_.rows_max;
+  int32_t left = rows_max_;
   if (!decoding.empty()) {
     const int32_t kept = prompts.empty() ? 0 : KeptForPrompts();
-    const size_t count = std::min(decoding.size(), static_cast<size_t>(options_.rows_max - kept));
+    const size_t count = std::min(decoding.size(), static_cast<size_t>(rows_max_ - kept));
     size_t next = rotation_ % decoding.size();
     for (size_t i = 0; i < count; ++i) {
       plan[decoding[next]] = 1;
       next = next + 1 == decoding.size() ? 0 : next + 1;
     }
     rotation_ = next;
-    left = std::min(options_.rows_max - static_cast<int32_t>(count), gap_rows());
+    left = std::min(rows_max_ - static_cast<int32_t>(count), gap_rows());
   }
   if (decoding.empty() && prompts.empty()) {
     prompts = idle;

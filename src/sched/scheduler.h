@@ -42,13 +42,17 @@ using StepPlan = std::vector<int32_t>;
 
 class Scheduler {
  public:
-  explicit Scheduler(const SchedulerOptions& options) : options_(options) {}
+  explicit Scheduler(const SchedulerOptions& options)
+      : options_(options), rows_max_(options.rows_max) {}
 
   StepPlan Plan(std::span<const Runnable> runnables);
 
   // What the step that was planned last took, with `rows` rows: keeps the estimates that turn the
   // promised gap into rows.
   void Observe(int32_t rows, double ms, bool idle = false);
+
+  // A step was too large for the device: none has more than so many rows until some have gone well.
+  void Shrink(int32_t rows);
 
   // Rows of prompt that fit beside streams, by the current estimate.
   int32_t gap_rows() const;
@@ -57,6 +61,8 @@ class Scheduler {
   int32_t KeptForPrompts();
 
   const SchedulerOptions options_;
+  int32_t rows_max_;            // of one step, for now
+  int32_t calm_ = 0;            // steps that went well since that was set
   int32_t idle_rows_ = 1;       // that the gap has time for: found out from one on
   double ms_per_row_ = 0;       // 0: not measured yet
   double stream_ms_ = 0;        // of a step with streams alone; 0: not measured yet

@@ -196,29 +196,6 @@ TEST_F(EngineTest, MemoryThatTheDeviceDoesNotHaveEndsOneRequest) {
             std::string::npos);
 }
 
-// A step that the device has no memory for: cached state makes way, then the largest request ends.
-TEST_F(EngineTest, AStepThatCannotBeComputedEndsOneRequest) {
-  EngineFixture fixture(executor_);
-  const auto first = fixture.Ask(Talk().Say(1, 500).Request(5));
-  EXPECT_GT(fixture.cache().stats().entries, 0u);
-  executor_.set_rows_max(100);
-  std::vector<std::shared_ptr<TokenStream>> streams;
-  for (uint64_t i = 0; i < 4; ++i) {
-    streams.push_back(fixture.Submit(Talk().Say(i + 10, i == 0 ? 500 : 20).Request(5)));
-  }
-  fixture.RunAll();
-  const auto failed = EngineFixture::Read(*streams[0]);
-  EXPECT_EQ(failed.completion.reason, FinishReason::kFailed);
-  EXPECT_EQ(failed.completion.status.message(), "no memory to compute in");
-  EXPECT_EQ(fixture.cache().stats().snapshots_evicted[0] > 0, true) << "what was cached went first";
-  for (size_t i = 1; i < 4; ++i) {
-    EXPECT_EQ(EngineFixture::Read(*streams[i]).completion.reason, FinishReason::kLength);
-  }
-  executor_.set_rows_max(SIZE_MAX);
-  EXPECT_EQ(fixture.Ask(Talk().Say(1, 500).Request(5)).tokens, first.tokens);
-  EXPECT_TRUE(fixture.cache().CheckInvariants().ok());
-}
-
 // Two long replies that do not fit together: each must end, one after the other.
 TEST_F(EngineTest, SequencesThatDoNotFitTogetherEndOneByOne) {
   FakeExecutor executor(FakeExecutor::Kind::kAttention);

@@ -89,7 +89,29 @@ Status FakeExecutor::Keep(const KeptKv& kept, const StateMemory& memory) {
   return OkStatus();
 }
 
+// As a step does that ended half-way: rows that are not theirs, a state of no token.
+void FakeExecutor::Spoil(const BatchView& batch, const StateMemory& memory) const {
+  for (const SequenceSlice& slice : batch.sequences) {
+    for (uint32_t i = 0; has_kv_ && i < slice.row_count; ++i) {
+      Store(0xBAD, KeyAt(memory, slice.blocks, slice.past.physical + static_cast<int32_t>(i)));
+    }
+    const auto spoil = [&](StateId id) {
+      std::byte* state = Raw(memory.state(id)) + memory.layout->offset(recurrent_state_, 0);
+      Store(0xBAD, state);
+      Store(0xBAD, state + kStateEnd);
+    };
+    if (!has_recurrent_) continue;
+    spoil(slice.state);
+    for (const StateTap& tap : slice.taps) spoil(tap.state);
+  }
+}
+
 Status FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, float* logits) {
+  ++steps_;
+  if (until_failure_ > 0 && --until_failure_ == 0) {
+    if (failure_.code() != StatusCode::kResourceExhausted) Spoil(batch, memory);
+    return failure_;
+  }
   if (batch.tokens.size() > rows_max_) return ResourceExhausted("no memory to compute in");
   rows_ += batch.tokens.size();
   size_t next_logit = 0;

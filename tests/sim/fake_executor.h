@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "model/executor.h"
 
@@ -43,6 +44,14 @@ class FakeExecutor : public Executor {
   // Steps of more rows than this are refused: there is no memory to compute them in.
   void set_rows_max(size_t rows) { rows_max_ = rows; }
 
+  // The n-th step from now on fails like this. One that fails with kResourceExhausted has touched
+  // nothing; any other has spoilt the state of its sequences.
+  void FailStep(int n, Status failure) {
+    until_failure_ = n;
+    failure_ = std::move(failure);
+  }
+  int steps() const { return steps_; }  // asked for so far
+
   // A broken model: snapshots taken inside a step miss the last token.
   void MakeTapsOneTokenLate() { taps_late_ = true; }
 
@@ -50,6 +59,7 @@ class FakeExecutor : public Executor {
 
  private:
   std::byte* KeyAt(const StateMemory& memory, std::span<const BlockId> blocks, int32_t row) const;
+  void Spoil(const BatchView& batch, const StateMemory& memory) const;
   void Weigh(const WatchedRows& watched, const SequenceSlice& slice,
              const StateMemory& memory) const;
   void Row(uint32_t space, TokenId token, int32_t position, uint64_t* recurrent,
@@ -67,6 +77,9 @@ class FakeExecutor : public Executor {
   TokenId poison_ = -1;
   uint64_t rows_ = 0;
   size_t rows_max_ = SIZE_MAX;
+  int steps_ = 0;
+  int until_failure_ = 0;
+  Status failure_;
 };
 
 }  // namespace reprise

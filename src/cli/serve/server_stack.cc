@@ -156,9 +156,14 @@ Status ServerStack::BuildEngine() {
   }
   cache.entry_count_max = options_.cache_entries;
   cache.ttl_ms = int64_t{options_.cache_ttl_s} * 1000;
-  cache.budget_bytes = options_.cache_mib > 0
-                           ? static_cast<size_t>(options_.cache_mib) << 20
-                           : DefaultBudget(card.state, FindAvailableMemory(memory).bytes, cache);
+  if (options_.cache_mib > 0) {
+    cache.budget_bytes = static_cast<size_t>(options_.cache_mib) << 20;
+  } else {
+    // Steps get what they need first.
+    const size_t free = FindAvailableMemory(memory).bytes;
+    const size_t left = free - std::min(free, loaded_->backend().working_bytes());
+    cache.budget_bytes = std::min(DefaultBudget(card.state, free, cache), left);
+  }
   REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache, memory));
   REPRISE_TRY(AttachTier(state.get()));
   REPRISE_TRY(OpenEvents(state.get()));

@@ -41,8 +41,10 @@ CUevent_st* MakeEvent() {
 
 }  // namespace
 
-Result<std::unique_ptr<CudaLane>> CudaLane::Open(CUstream_st* ops, size_t bytes) {
+Result<std::unique_ptr<CudaLane>> CudaLane::Open(int gpu, CUstream_st* ops, size_t bytes) {
+  UseGpu(gpu);
   std::unique_ptr<CudaLane> lane(new CudaLane);
+  lane->gpu_ = gpu;
   lane->ops_ = ops;
   REPRISE_ASSIGN(lane->buffer_, Buffer::Allocate(bytes));
   lane->data_ = lane->buffer_.data();
@@ -61,6 +63,7 @@ Result<std::unique_ptr<CudaLane>> CudaLane::Open(CUstream_st* ops, size_t bytes)
 }
 
 CudaLane::~CudaLane() {
+  UseGpu(gpu_);
   if (copies_ != nullptr) {
     cudaStreamSynchronize(copies_);
     cudaStreamDestroy(copies_);
@@ -72,21 +75,25 @@ CudaLane::~CudaLane() {
 }
 
 void CudaLane::Follow() {
+  UseGpu(gpu_);
   Must(cudaEventRecord(order_, ops_), "an event");
   Must(cudaStreamWaitEvent(copies_, order_, 0), "a copy's turn");
 }
 
 void CudaLane::Join() {
+  UseGpu(gpu_);
   Must(cudaEventRecord(order_, copies_), "an event");
   Must(cudaStreamWaitEvent(ops_, order_, 0), "a kernel's turn");
 }
 
 void CudaLane::Out(std::byte* to, DevicePtr<const std::byte> from, size_t bytes) {
+  UseGpu(gpu_);
   if (bytes == 0) return;
   Must(cudaMemcpyAsync(to, Raw(from), bytes, cudaMemcpyDeviceToHost, copies_), "a copy out");
 }
 
 void CudaLane::In(DevicePtr<std::byte> to, const std::byte* from, size_t bytes) {
+  UseGpu(gpu_);
   if (bytes == 0) return;
   Must(cudaMemcpyAsync(Raw(to), from, bytes, cudaMemcpyHostToDevice, copies_), "a copy in");
 }
@@ -99,6 +106,7 @@ CUevent_st* CudaLane::TakeEvent() {
 }
 
 uint64_t CudaLane::Mark() {
+  UseGpu(gpu_);
   CUevent_st* event = TakeEvent();
   Must(cudaEventRecord(event, copies_), "an event");
   signs_.push_back({++marks_, event});
@@ -106,6 +114,7 @@ uint64_t CudaLane::Mark() {
 }
 
 bool CudaLane::Reached(uint64_t mark) {
+  UseGpu(gpu_);
   while (!signs_.empty()) {
     const cudaError_t state = cudaEventQuery(signs_.front().event);
     if (state == cudaErrorNotReady) break;

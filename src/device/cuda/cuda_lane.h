@@ -16,12 +16,12 @@ struct CUstream_st;
 
 namespace reprise {
 
-// Pinned memory, and a stream of its own for the GPU's copy engine beside `ops`, on which the
+// Pinned memory, and a stream of its own for a GPU's copy engine beside `ops`, on which the
 // kernels run.
 class CudaLane final : public HostLane {
  public:
   // Takes all of the memory now: pages are touched by several threads, then pinned.
-  static Result<std::unique_ptr<CudaLane>> Open(CUstream_st* ops, size_t bytes);
+  static Result<std::unique_ptr<CudaLane>> Open(int gpu, CUstream_st* ops, size_t bytes);
   ~CudaLane() override;
 
   std::byte* data() const override { return data_; }
@@ -42,6 +42,7 @@ class CudaLane final : public HostLane {
   CudaLane() = default;
   CUevent_st* TakeEvent();
 
+  int gpu_ = 0;
   Buffer buffer_;
   std::byte* data_ = nullptr;
   bool pinned_ = false;

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -16,6 +17,9 @@
 
 namespace reprise {
 namespace {
+
+// There where a driver is loaded, whether it is recent enough or not.
+constexpr const char* kDriverVersion = "/proc/driver/nvidia/version";
 
 std::string Mebibytes(size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
@@ -70,11 +74,24 @@ void Must(cudaError_t error, const char* what) {
   CHECK(error == cudaSuccess);
 }
 
+namespace {
+thread_local int used_gpu = -1;
+}  // namespace
+
+void UseGpu(int ordinal) {
+  if (used_gpu == ordinal) return;
+  Must(cudaSetDevice(ordinal), "choosing a GPU");
+  used_gpu = ordinal;
+}
+
+int UsedGpu() { return used_gpu; }
+
 class CudaMemory::Allocation : public DeviceBuffer::Owner {
  public:
   Allocation(CudaMemory* memory, void* data, size_t bytes)
       : memory_(memory), data_(data), bytes_(bytes) {}
   ~Allocation() override {
+    memory_->Use();
     // Kernels that were asked for may still read it.
     cudaStreamSynchronize(memory_->stream_);
     cudaFree(data_);
@@ -114,8 +131,12 @@ class CudaMemory::RangeOwner : public DeviceBuffer::Owner {
 Result<std::unique_ptr<CudaMemory>> CudaMemory::Open(int ordinal) {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
-  if (found == cudaErrorInsufficientDriver || found == cudaErrorNoDevice || count == 0) {
+  if (found == cudaErrorInsufficientDriver && ::access(kDriverVersion, F_OK) == 0) {
     return FailedPrecondition(
+        "the driver of the NVIDIA GPU does not know CUDA 13: update it to 580 or later");
+  }
+  if (found == cudaErrorInsufficientDriver || found == cudaErrorNoDevice || count == 0) {
+    return NotFound(
         "there is no NVIDIA GPU here, or no driver that knows CUDA 13; run with --device cpu");
   }
   if (found != cudaSuccess) {
@@ -133,6 +154,7 @@ Result<std::unique_ptr<CudaMemory>> CudaMemory::Open(int ordinal) {
     return FailedPrecondition("GPU " + std::to_string(ordinal) +
                               " cannot be used: " + cudaGetErrorString(cudaGetLastError()));
   }
+  used_gpu = ordinal;
   memory->device_ = {ordinal, properties.name, properties.major, properties.minor,
                      properties.multiProcessorCount};
   const CUmemAllocationProp pages = PropertiesOf(ordinal);
@@ -141,14 +163,19 @@ Result<std::unique_ptr<CudaMemory>> CudaMemory::Open(int ordinal) {
   return memory;
 }
 
+void CudaMemory::Use() const { UseGpu(device_.ordinal); }
+
 CudaMemory::~CudaMemory() {
+  if (stream_ != nullptr) Use();
   cudaFreeHost(staging_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
 Result<DeviceBuffer> CudaMemory::Allocate(size_t bytes) {
+  Use();
   void* data = nullptr;
-  if (bytes > 0 && (bytes > Left() || cudaMalloc(&data, bytes) != cudaSuccess)) {
+  if (bytes > 0 && (refusals_.Refused() || bytes > Left() ||
+                    cudaMalloc(&data, bytes) != cudaSuccess)) {
     cudaGetLastError();
     return ResourceExhausted("the GPU has no " + Mebibytes(bytes) + " left (" +
                              Mebibytes(capacity().free) + " are free)");
@@ -161,6 +188,7 @@ Result<DeviceBuffer> CudaMemory::Allocate(size_t bytes) {
 }
 
 Result<DeviceBuffer> CudaMemory::Reserve(size_t bytes) {
+  Use();
   auto range = std::make_unique<Range>();
   range->bytes = (bytes + page_bytes_ - 1) / page_bytes_ * page_bytes_;
   if (range->bytes == 0) return DeviceBuffer();
@@ -187,7 +215,7 @@ Status CudaMemory::Map(Range* range, size_t page) {
   const CUmemAllocationProp properties = PropertiesOf(device_.ordinal);
   const CUdeviceptr at = reinterpret_cast<CUdeviceptr>(range->begin + page * page_bytes_);
   CUmemGenericAllocationHandle handle = 0;
-  if (page_bytes_ > Left() ||
+  if (refusals_.Refused() || page_bytes_ > Left() ||
       FindDriver()->create(&handle, page_bytes_, &properties, 0) != CUDA_SUCCESS) {
     return ResourceExhausted("the GPU has no memory left for state (" + Mebibytes(capacity().free) +
                              " are free)");
@@ -213,6 +241,7 @@ void CudaMemory::Grant(const Range& range, size_t first, size_t last) {
 // New pages side by side are granted and zeroed together: a recurrent state is dozens of them, and
 // the first step of a request waits for it.
 Status CudaMemory::Commit(DevicePtr<std::byte> begin, size_t bytes) {
+  Use();
   if (bytes == 0) return OkStatus();
   Range& range = *RangeOf(Raw(begin));
   const size_t offset = size_t(Raw(begin) - range.begin);
@@ -230,6 +259,7 @@ Status CudaMemory::Commit(DevicePtr<std::byte> begin, size_t bytes) {
 }
 
 void CudaMemory::Discard(DevicePtr<std::byte> begin, size_t bytes) {
+  Use();
   if (bytes == 0) return;
   Range& range = *RangeOf(Raw(begin));
   const size_t offset = size_t(Raw(begin) - range.begin);
@@ -249,12 +279,14 @@ void CudaMemory::Discard(DevicePtr<std::byte> begin, size_t bytes) {
 }
 
 void CudaMemory::Upload(DevicePtr<std::byte> to, const void* from, size_t bytes) {
+  Use();
   // From pageable memory: returns when `from` has been read.
   if (bytes > 0)
     Must(cudaMemcpyAsync(Raw(to), from, bytes, cudaMemcpyHostToDevice, stream_), "upload");
 }
 
 void CudaMemory::Download(void* to, DevicePtr<const std::byte> from, size_t bytes) {
+  Use();
   // Small results go through memory that the device writes to at once.
   void* place = bytes <= kStagedBytes ? Staging() : nullptr;
   if (place == nullptr) place = to;
@@ -274,23 +306,29 @@ void* CudaMemory::Staging() {
 }
 
 void CudaMemory::Copy(DevicePtr<std::byte> to, DevicePtr<const std::byte> from, size_t bytes) {
+  Use();
   if (bytes > 0) {
     Must(cudaMemcpyAsync(Raw(to), Raw(from), bytes, cudaMemcpyDeviceToDevice, stream_), "copy");
   }
 }
 
 void CudaMemory::Zero(DevicePtr<std::byte> to, size_t bytes) {
+  Use();
   if (bytes > 0) Must(cudaMemsetAsync(Raw(to), 0, bytes, stream_), "fill");
 }
 
-void CudaMemory::Synchronize() { Must(cudaStreamSynchronize(stream_), "a kernel"); }
+void CudaMemory::Synchronize() {
+  Use();
+  Must(cudaStreamSynchronize(stream_), "a kernel");
+}
 
 Result<std::unique_ptr<HostLane>> CudaMemory::OpenLane(size_t bytes) {
-  REPRISE_ASSIGN(std::unique_ptr<CudaLane> lane, CudaLane::Open(stream_, bytes));
+  REPRISE_ASSIGN(std::unique_ptr<CudaLane> lane, CudaLane::Open(device_.ordinal, stream_, bytes));
   return std::unique_ptr<HostLane>(std::move(lane));
 }
 
 DeviceMemory::Capacity CudaMemory::capacity() const {
+  Use();
   Capacity capacity;
   Must(cudaMemGetInfo(&capacity.free, &capacity.total), "asking for memory");
   capacity.free = std::min(capacity.free, Left());

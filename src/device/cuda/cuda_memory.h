@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "device/cuda/refusals.h"
 #include "device/host_lane.h"
 #include "device/memory.h"
 
@@ -40,6 +41,12 @@ class CudaMemory : public DeviceMemory, public LaneSource {
   // What is allocated and committed together stays below it; the driver's own is not counted.
   void SetLimit(size_t bytes) { limit_ = bytes; }
   CUstream_st* stream() const { return stream_; }
+  // The calling thread works with this GPU from now on. Every function here does so by itself;
+  // who launches kernels on the stream does it before.
+  void Use() const;
+  // Asked before everything that takes memory: allocations, pages, memory of the host that the GPU
+  // reaches, graphs.
+  Refusals& refusals() { return refusals_; }
 
   Result<DeviceBuffer> Allocate(size_t bytes) override;
   Result<DeviceBuffer> Reserve(size_t bytes) override;
@@ -76,6 +83,7 @@ class CudaMemory : public DeviceMemory, public LaneSource {
   void* staging_ = nullptr;
   size_t limit_ = SIZE_MAX;
   size_t taken_ = 0;
+  Refusals refusals_;
   std::map<const std::byte*, Range*> ranges_;  // by first address
 };
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <limits>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/scratch_span.h"
+#include "kernels/cpu/segments.h"
 #include "kernels/cpu/table.h"
 #include "kernels/cpu/tasks.h"
 #include "kernels/raw_rows.h"
@@ -137,6 +140,10 @@ void LoadQueries(const Call& call, const Task& task, float* q) {
     const float* row = RowOf(call.q, task.sequence->row_begin + task.row + r) +
                        int64_t{task.kv_head} * call.group * head_dim;
     const int64_t count = int64_t{call.group} * head_dim;
+    // A soft cap would hide what comes of them.
+    if (!AllBelow(kInfinity, row, count)) {
+      Spoil(call.step, size_t(task.sequence - call.step.host.sequences.data()));
+    }
     call.table.scale(row, call.params.scale, count, q + r * count);
   }
 }
@@ -171,7 +178,11 @@ void AttendBlock(const Call& call, const Task& task, int block, const TaskMemory
 
 void StoreResult(const Call& call, const Task& task, const AttentionState& state) {
   const int value_dim = call.shape.value_dim;
+  const auto index = size_t(task.sequence - call.step.host.sequences.data());
   for (int query = 0; query < call.queries(task); ++query) {
+    if (!std::isfinite(state.max[query]) || !std::isfinite(state.sum[query])) {
+      Spoil(call.step, index);
+    }
     const int64_t row = task.sequence->row_begin + task.row + query / call.group;
     const int64_t head = int64_t{task.kv_head} * call.group + query % call.group;
     call.table.scale(state.out + int64_t{query} * value_dim, 1.0f / state.sum[query], value_dim,
@@ -343,6 +354,21 @@ void StoreValues(const KernelTable& table, const KvShape& shape, const float* x,
   }
 }
 
+// The bits of the least magnitude that is not a finite number when it is stored. (A scale of q8_0
+// is the largest magnitude of a group by 127, in f16.)
+uint32_t LimitOf(DType type) {
+  switch (type) {
+    case DType::kF16:
+      return std::bit_cast<uint32_t>(65520.0f);
+    case DType::kBF16:
+      return 0x7F7F8000;
+    case DType::kQ8_0:
+      return std::bit_cast<uint32_t>(65520.0f * 127.0f);
+    default:
+      return kInfinity;
+  }
+}
+
 // Rows [row, row + count) of a sequence, all in one block, of one K/V head.
 void StoreBlock(const Store& call, const StepSequence& s, int64_t head, int64_t row, int count) {
   const KernelTable& table = call.table;
@@ -353,10 +379,16 @@ void StoreBlock(const Store& call, const StepSequence& s, int64_t head, int64_t 
   std::byte* block = BlockOf(call.step, s, position / kKeys);
   std::byte* keys = block + call.place.k_offset + HeadOffset(shape.dtype, head, shape.head_dim);
   StoreKeys(table, shape, k_row, call.k.stride, count, slot, keys);
+  const auto look = [&](const float* x, int64_t stride, int64_t channels) {
+    if (AllBelow(LimitOf(shape.dtype), x, count, stride, channels)) return;
+    Spoil(call.step, size_t(&s - call.step.host.sequences.data()));
+  };
+  look(k_row, call.k.stride, shape.head_dim);
   if (shape.value_in_key) return;
   const float* v_row = RowOf(call.v, s.row_begin + row) + head * shape.value_dim;
   std::byte* values = block + call.place.v_offset + HeadOffset(shape.dtype, head, shape.value_dim);
   StoreValues(table, shape, v_row, call.v.stride, count, slot, values);
+  look(v_row, call.v.stride, shape.value_dim);
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ class CpuBackend final : public Backend {
   std::string_view name() const override { return "cpu"; }
   std::string_view numerics() const override { return "reprise cpu 1"; }
   DeviceMemory& memory() override { return *memory_; }
+  StateSizes sizes_max() const override { return sizes_max_; }
+  void set_sizes_max(const StateSizes& most) { sizes_max_ = most; }  // for tests: there are none
   ThreadPool& host_threads() override { return *pool_; }
   std::unique_ptr<Backend> WithThreads(int threads) override {
     return std::make_unique<CpuBackend>(std::make_unique<ThreadPool>(threads), table_);
@@ -132,6 +134,7 @@ class CpuBackend final : public Backend {
   ThreadPool* const pool_;
   const KernelTable* const table_;
   DeviceMemory* const memory_;
+  StateSizes sizes_max_;
 };
 
 }  // namespace reprise::cpu

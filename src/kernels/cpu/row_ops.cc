@@ -18,13 +18,15 @@ constexpr int64_t kExpCost = 4;
 
 }  // namespace
 
-void CpuBackend::BeginStep(ScratchArena&, StepLayout* step) {
+void CpuBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   // What lies on the host is where it is wanted.
   const auto& host = step->host;
   step->device = {PlaceAt(host.tokens.data()),        PlaceAt(host.positions.data()),
                   PlaceAt(host.row_sequences.data()), PlaceAt(host.sequences.data()),
                   PlaceAt(host.blocks.data()),        PlaceAt(host.taps.data()),
                   PlaceAt(host.logit_rows.data())};
+  step->spoilt = scratch.Take<int32_t>(host.sequences.size());
+  if (!scratch.refused()) std::fill_n(Raw(step->spoilt), host.sequences.size(), 0);
 }
 
 void CpuBackend::RmsNorm(const ConstRows& x, ConstFloats weight, int groups, float eps,
@@ -162,7 +164,7 @@ void CpuBackend::FiniteRows(const StepLayout& step, const ConstRows& x, DevicePt
   uint8_t* flags = Raw(finite);
   for (size_t s = 0; s < step.host.sequences.size(); ++s) {
     const StepSequence& sequence = step.host.sequences[s];
-    flags[s] = 1;
+    flags[s] = !step.spoilt || Raw(step.spoilt)[s] == 0;
     for (int64_t i = 0; i < sequence.row_count; ++i) {
       const float* row = RowOf(x, sequence.row_begin + i);
       if (!AllFinite({row, static_cast<size_t>(x.cols)})) flags[s] = 0;

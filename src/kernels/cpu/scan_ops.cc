@@ -29,7 +29,8 @@ struct HeadTile {
 };
 
 // Calls tile(HeadTile) for every tile of every head of every sequence. The state is [heads, keys,
-// columns].
+// columns]. What is not finite in it stays so from token to token, so it is looked at behind them,
+// while it is in the cache.
 template <typename Tile>
 void ForHeadTiles(ThreadPool& pool, const StepLayout& step, size_t state_offset, int heads,
                   int keys, int columns, const Tile& tile) {
@@ -45,7 +46,9 @@ void ForHeadTiles(ThreadPool& pool, const StepLayout& step, size_t state_offset,
       const int head = static_cast<int>(task % per_sequence / tiles);
       const int column = static_cast<int>(task % tiles) * kTileColumns;
       const int width = std::min(kTileColumns, columns - column);
-      tile(HeadTile{s, head, column, {s.state + head * state_size + column, columns, keys, width}});
+      float* const part = s.state + head * state_size + column;
+      tile(HeadTile{s, head, column, {part, columns, keys, width}});
+      if (!AllBelow(kInfinity, part, keys, columns, width)) Spoil(step, s.sequence);
     });
   });
 }
@@ -62,8 +65,10 @@ void ForChannels(ThreadPool& pool, const StepLayout& step, size_t state_offset, 
     const int64_t elements = TotalRows(segments) * channels * cost;
     ForTasks(pool, tasks, elements, [&](int64_t task, int) {
       const int64_t begin = task % ranges * kTileColumns;
-      range(segments[static_cast<size_t>(task / ranges)], begin,
-            static_cast<int>(std::min<int64_t>(kTileColumns, channels - begin)));
+      const Segment& s = segments[static_cast<size_t>(task / ranges)];
+      const int64_t width = std::min<int64_t>(kTileColumns, channels - begin);
+      range(s, begin, static_cast<int>(width));
+      if (!AllBelow(kInfinity, s.state + begin, keys, channels, width)) Spoil(step, s.sequence);
     });
   });
 }
@@ -85,6 +90,9 @@ void CpuBackend::ShortConv(const StepLayout& step, size_t state_offset, ConstFlo
       const Segment& s = segments[static_cast<size_t>(task / ranges)];
       const int64_t begin = task % ranges * kChannels;
       const int64_t count = std::min(kChannels, channels - begin);
+      if (!AllBelow(kInfinity, RowOf(x, s.row_begin) + begin, s.row_count, x.stride, count)) {
+        Spoil(step, s.sequence);
+      }
       table_->short_conv(RowOf(x, s.row_begin) + begin, x.stride, static_cast<int>(s.row_count),
                          Raw(weight) + begin, bias ? Raw(bias) + begin : nullptr, reach, channels,
                          static_cast<int>(count), silu, s.state + begin, channels,
@@ -229,6 +237,7 @@ void CpuBackend::TokenShift(const StepLayout& step, size_t state_offset, const C
       ForRows(*pool_, s.row_count, cost, [&](int64_t begin, int64_t end) {
         for (int64_t t = s.row_begin + begin; t < s.row_begin + end; ++t) {
           const float* before = t == s.row_begin ? s.state : RowOf(x, t - 1);
+          if (!AllBelow(kInfinity, RowOf(x, t), x.cols)) Spoil(step, s.sequence);
           for (size_t i = 0; i < outs.size(); ++i) {
             table_->lerp(RowOf(x, t), before, Raw(mix[i]), x.cols, RowOf(outs[i], t));
           }

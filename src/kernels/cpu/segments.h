@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,6 +22,7 @@ struct Segment {
   int64_t row_begin = 0;
   int64_t row_count = 0;
   int32_t position = 0;  // of its first row in the text
+  size_t sequence = 0;   // of the step
 };
 
 inline int64_t TotalRows(std::span<const Segment> segments) {
@@ -44,7 +47,8 @@ class StateOperand {
       const int32_t end = done == taps ? s.row_begin + s.row_count : tap(s, done).row;
       if (begin == end) continue;
       segments->push_back({reinterpret_cast<float*>(unit(s.state)), begin, end - begin,
-                           step_.host.positions[size_t(begin)]});
+                           step_.host.positions[size_t(begin)],
+                           size_t(&s - step_.host.sequences.data())});
     }
   }
 
@@ -94,6 +98,40 @@ void ForSegments(ThreadPool& pool, const StateOperand& state, const Op& op) {
     op(std::span<const Segment>(segments));
     state.CopyTaps(pool, done);
   } while (++done <= taps_max);
+}
+
+// --- What ops that have to do with state look at on the way (StepLayout::spoilt) -------------
+
+// Any thread, any number of times.
+inline void Spoil(const StepLayout& step, size_t sequence) {
+  if (!step.spoilt) return;
+  std::atomic_ref<int32_t>(Raw(step.spoilt)[sequence]).store(1, std::memory_order_relaxed);
+}
+
+// Whether all are finite, and with that of a magnitude below the one whose bits are `limit`.
+inline bool AllBelow(uint32_t limit, const float* x, int64_t count) {
+  constexpr int64_t kAtOnce = 16;  // the compiler makes vectors of them
+  const uint32_t more = 0x80000000 - limit;  // brings what is not below to the sign
+  uint32_t seen[kAtOnce] = {};
+  int64_t i = 0;
+  for (; i + kAtOnce <= count; i += kAtOnce) {
+    for (int64_t j = 0; j < kAtOnce; ++j) {
+      seen[j] |= (std::bit_cast<uint32_t>(x[i + j]) & 0x7FFFFFFF) + more;
+    }
+  }
+  for (; i < count; ++i) seen[0] |= (std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFF) + more;
+  uint32_t all = 0;
+  for (const uint32_t one : seen) all |= one;
+  return all >> 31 == 0;
+}
+constexpr uint32_t kInfinity = 0x7F800000;
+
+// A matrix of `rows` rows, `stride` floats apart.
+inline bool AllBelow(uint32_t limit, const float* x, int64_t rows, int64_t stride, int64_t cols) {
+  for (int64_t r = 0; r < rows; ++r) {
+    if (!AllBelow(limit, x + r * stride, cols)) return false;
+  }
+  return true;
 }
 
 }  // namespace reprise::cpu

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda_runtime.h>
 
+#include <mutex>
+
+#include "base/check.h"
 #include "kernels/cuda/architecture.h"
 
 namespace reprise::cuda {
 namespace {
 
+constexpr int kGpusMost = 1024;
+
 __global__ void AnyKernel() {}
 
-Architecture Ask() {
+Architecture Ask(int device) {
   Architecture gpu;
-  int device = 0, shared = 0;
-  cudaGetDevice(&device);
+  int shared = 0;
   cudaDeviceGetAttribute(&gpu.multiprocessors, cudaDevAttrMultiProcessorCount, device);
   cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   gpu.block_shared = static_cast<size_t>(shared);
@@ -26,8 +30,13 @@ Architecture Ask() {
 }  // namespace
 
 const Architecture& ThisGpu() {
-  static const Architecture gpu = Ask();
-  return gpu;
+  static std::once_flag asked[kGpusMost];
+  static Architecture gpus[kGpusMost];
+  int device = 0;
+  cudaGetDevice(&device);
+  CHECK(device < kGpusMost);
+  std::call_once(asked[device], [&] { gpus[device] = Ask(device); });
+  return gpus[device];
 }
 
 }  // namespace reprise::cuda

@@ -6,8 +6,7 @@
 
 namespace reprise::cuda {
 
-// What the GPU at hand has, and for what its kernels were compiled. One GPU a process: it is asked
-// once.
+// What a GPU has, and for what its kernels were compiled.
 struct Architecture {
   bool known = false;   // this program has code for it
   bool hopper = false;  // with wgmma, the copy engine, clusters and kernels that start early
@@ -17,6 +16,7 @@ struct Architecture {
   // The same where two blocks shall fit on a multiprocessor, less what kernels have of it beside.
   size_t half_shared() const { return std::min<size_t>(112 << 10, block_shared - (1 << 10)); }
 };
+// Of the GPU that this thread uses (UseGpu); each is asked once.
 const Architecture& ThisGpu();
 
 }  // namespace reprise::cuda

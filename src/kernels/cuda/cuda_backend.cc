@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "kernels/cuda/architecture.h"
 #include "kernels/cuda/cuda_matrix.h"
+#include "kernels/cuda/kernel.h"
 #include "kernels/cuda/rows/conv.h"
 #include "kernels/cuda/rows/elementwise.h"
 #include "kernels/cuda/rows/experts.h"
@@ -50,8 +51,10 @@ Result<std::unique_ptr<Backend>> CudaBackend::Make(int ordinal, int threads, siz
 CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<ThreadPool> threads)
     : memory_(std::move(memory)),
       threads_(std::move(threads)),
+      upload_(*memory_),
+      choices_sent_(*memory_),
       choices_(*memory_),
-      graphs_(memory_->stream()),
+      graphs_(*memory_),
       joined_(memory_->stream()) {
   const CudaMemory::Device& device = memory_->device();
   name_ = "cuda:" + std::to_string(device.ordinal) + " " + device.name;
@@ -60,6 +63,25 @@ CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<Thr
 }
 
 CudaBackend::~CudaBackend() { memory_->Synchronize(); }
+
+bool CudaBackend::failed() const { return Launches::On(memory_->stream()).failed(); }
+
+void CudaBackend::Fail(const Status& error) { Launches::On(memory_->stream()).Fail(error); }
+
+void CudaBackend::FailLaunch(int64_t n) { Launches::On(memory_->stream()).FailAfter(n); }
+
+Status CudaBackend::TakeError() {
+  if (!failed()) return OkStatus();
+  upload_to_ = nullptr;
+  joined_.Drop();
+  return Launches::On(memory_->stream()).Take();
+}
+
+DevicePtr<std::byte> CudaBackend::Room(ScratchArena& scratch, size_t bytes) {
+  const DevicePtr<std::byte> room = scratch.Take<std::byte>(bytes);
+  if (scratch.refused()) Fail(scratch.refusal());
+  return room;
+}
 
 Result<std::unique_ptr<PackedMatrix>> CudaBackend::MakeMatrix(const MatrixShape& shape) {
   CHECK(shape.count > 0 && shape.rows >= 0 && shape.cols > 0);
@@ -77,6 +99,7 @@ Status CudaBackend::PackMatrix(PackedMatrix* matrix, int64_t index, const std::b
 // from the step's counts first, then the block ids, with room for a power of two of them, so that
 // steps of one shape have everything in the same places. Then how tokens will be chosen.
 void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
+  memory_->Use();
   const StepArrays<HostArray>& host = step->host;
   longest_ = 0;
   for (const StepSequence& sequence : host.sequences) {
@@ -87,14 +110,18 @@ void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   const auto padded = [](size_t bytes) {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   };
+  const size_t spoilt_bytes = padded(host.sequences.size() * sizeof(int32_t));
   const size_t block_room = std::bit_ceil(std::max<size_t>(host.blocks.size_bytes(), 256));
   const size_t total = padded(host.tokens.size_bytes()) + padded(host.positions.size_bytes()) +
                        padded(host.row_sequences.size_bytes()) +
                        padded(host.sequences.size_bytes()) + padded(host.logit_rows.size_bytes()) +
-                       padded(host.taps.size_bytes()) + block_room +
+                       padded(host.taps.size_bytes()) + spoilt_bytes + block_room +
                        (step->choices != nullptr ? OperandBytes(*step->choices) : 0);
-  CHECK(upload_.Prepare(total).ok());
-  const DevicePtr<std::byte> device = scratch.Take<std::byte>(total);
+  const DevicePtr<std::byte> device = Room(scratch, total);
+  if (const Status pinned = upload_.Prepare(total); !pinned.ok()) Fail(pinned);
+  upload_to_ = nullptr;
+  chosen_with_step_ = false;
+  if (failed()) return;
   size_t offset = 0;
   const auto put = [&]<typename T>(std::span<const T> from, DevicePtr<const T>* to) {
     if (!from.empty()) std::memcpy(upload_.data() + offset, from.data(), from.size_bytes());
@@ -107,11 +134,13 @@ void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   put(host.sequences, &step->device.sequences);
   put(host.logit_rows, &step->device.logit_rows);
   put(host.taps, &step->device.taps);
+  std::memset(upload_.data() + offset, 0, spoilt_bytes);
+  step->spoilt = (device + int64_t(offset)).As<int32_t>();
+  offset += spoilt_bytes;
   put(host.blocks, &step->device.blocks);
   offset += block_room - padded(host.blocks.size_bytes());
   upload_bytes_ = total;
   upload_to_ = Raw(device);
-  chosen_with_step_ = false;
   if (step->choices == nullptr) return;
   step_operands_ = PutOperands(*step->choices, upload_.data() + offset, Raw(device) + offset);
 }
@@ -124,6 +153,7 @@ void CudaBackend::SendArrays() {
 
 void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step, const StepProgram& program,
                           const std::function<void()>& ops) {
+  if (failed()) return;
   std::byte* const to = std::exchange(upload_to_, nullptr);
   const View logits = ViewOf(program.logits);
   // If there is no memory for them, they are asked for behind the step, and that is said there.
@@ -151,6 +181,7 @@ Status CudaBackend::ChooseTokens(ScratchArena& scratch, const ConstRows& logits,
                                  const ChoiceBatch& batch, const ChoiceResults& results,
                                  const std::function<void()>& meanwhile) {
   const ScratchScope scope(scratch);
+  memory_->Use();
   if (std::exchange(chosen_with_step_, false)) {
     CHECK(choices_.asked().needs == NeedsOf(batch));
   } else {
@@ -162,6 +193,7 @@ Status CudaBackend::ChooseTokens(ScratchArena& scratch, const ConstRows& logits,
     REPRISE_TRY(choices_.Prepare(batch, operands, logits.cols, int64_t(results.flags.size())));
     if (bytes > 0) BringArrays(stream(), {choices_sent_.data(), bytes, to});
     choices_.Ask(stream(), ViewOf(logits), {}, Raw(results.flags_at));
+    REPRISE_TRY(TakeError());  // or the host would wait for what nobody tells it
   }
   if (meanwhile) meanwhile();
   choices_.Take(memory_->stream(), results);
@@ -286,7 +318,25 @@ HeadRows Heads(const ConstRows& x, int64_t width) { return {Raw(x.data), x.strid
 }  // namespace
 
 bool CudaBackend::holds(DType kv) const {
+  memory_->Use();
   return IsKvType(kv) && (kv != DType::kQ8_0 || ThisGpu().block_shared >= kSharedOfQ8);
+}
+
+// Pages of attention that are joined behind it, and graphs, beside activations.
+size_t CudaBackend::working_bytes() const {
+  constexpr size_t kGraphBytes = size_t{2} << 20;
+  return Backend::working_bytes() + kAttendWorkspaceMax + StepGraphs::kGraphsMax * kGraphBytes;
+}
+
+StateSizes CudaBackend::sizes_max() const {
+  memory_->Use();
+  StateSizes most;
+  most.head_dim = kAttentionHeadMax;
+  most.value_dim = kAttentionValueMax;
+  most.conv_reach = kMaxConvReach;
+  most.matrix_keys = kLaneScanKeysMax;
+  most.channel_keys = SelectiveKeysMax(ThisGpu().block_shared);
+  return most;
 }
 
 void CudaBackend::StoreKv(const StepLayout& step, const KvPlace& place, const KvShape& shape,
@@ -315,7 +365,7 @@ void CudaBackend::RunAttend(ScratchArena& scratch, const StepLayout& step, const
                            ViewOf(gate)};
   const ScratchScope scope(scratch);
   const size_t bytes = AttendWorkspace(ViewOf(step), longest_, kv, view);
-  void* workspace = bytes > 0 ? Raw(scratch.Take<std::byte>(bytes)) : nullptr;
+  void* workspace = bytes > 0 ? Raw(Room(scratch, bytes)) : nullptr;
   if (const auto heads = joined_.TakeHeads(ViewOf(q))) {
     return AttendOneRow(stream(), ViewOf(step), longest_, kv, view, *heads, ViewOf(out), workspace);
   }
@@ -349,7 +399,7 @@ void CudaBackend::ScoreKeys(ScratchArena& scratch, const StepLayout& step, const
   view.block_begin = sequence.block_begin;
   view.weights = Raw(rows.weights);
   view.stride = rows.stride;
-  std::byte* workspace = Raw(scratch.Take<std::byte>(ScoreWorkspace(kv, params.q_heads, view)));
+  std::byte* workspace = Raw(Room(scratch, ScoreWorkspace(kv, params.q_heads, view)));
   cuda::ScoreKeys(stream(), ViewOf(step), kv, params.q_heads, params.scale, params.softcap, view,
                   workspace);
 }
@@ -459,7 +509,7 @@ void CudaBackend::PlanExperts(ScratchArena& scratch, const Routing& routing,
                               const ExpertPlan& plan) {
   if (joined_.Plan(ViewOf(routing), ViewOf(plan))) return;
   const ScratchScope scope(scratch);
-  void* room = Raw(scratch.Take<std::byte>(PlanScratchBytes(plan.slots, plan.experts)));
+  void* room = Raw(Room(scratch, PlanScratchBytes(plan.slots, plan.experts)));
   cuda::PlanExperts(stream(), ViewOf(routing), room, ViewOf(plan));
 }
 
@@ -568,7 +618,8 @@ bool CudaBackend::GatedDeltaMix(ScratchArena& scratch, const StepLayout& step,
     return true;
   }
   const ScratchScope scope(scratch);
-  const Rows mixed = {scratch.Floats(size_t(qkv.rows * qkv.cols)), qkv.rows, qkv.cols, qkv.cols};
+  const Rows mixed = {Room(scratch, size_t(qkv.rows * qkv.cols) * sizeof(float)).As<float>(),
+                      qkv.rows, qkv.cols, qkv.cols};
   DeltaTokens(stream(), ViewOf(step), view, ViewOf(qkv), ViewOf(a), ViewOf(b), ViewOf(z),
               ViewOf(mixed), ViewOf(y));
   return true;

@@ -11,13 +11,15 @@
 #include "kernels/cuda/choice/choices.h"
 #include "kernels/cuda/joined/joined_ops.h"
 #include "kernels/cuda/pinned.h"
-#include "kernels/cuda/step_graphs.h"
+#include "kernels/cuda/graphs/step_graphs.h"
 #include "kernels/cuda/view.h"
 
 namespace reprise::cuda {
 
 // The ops on an NVIDIA GPU: launches on the stream of its memory, one after another. Nothing waits
-// but downloads.
+// but downloads. A launch that does not start, or memory that is not to be had, fails the stream
+// (kernel.h): nothing starts behind it, and TakeError says what it was. A kernel that goes wrong
+// while it runs ends the process (device/cuda/must.h).
 //
 // Bits: products with quantised and F32 weights and everything that works row by row equal the
 // CPU's; products with 16-bit weights, attention over 16-bit K/V and scans with a matrix state are
@@ -39,7 +41,12 @@ class CudaBackend final : public Backend {
                     size_t stride) override;
   void RunStep(ScratchArena& scratch, const StepLayout& step, const StepProgram& program,
                const std::function<void()>& ops) override;
+  Status TakeError() override;
+  Refusals* refusals() override { return &memory_->refusals(); }
+  void FailLaunch(int64_t n) override;
   bool holds(DType kv) const override;
+  size_t working_bytes() const override;
+  StateSizes sizes_max() const override;
   bool chooses() const override { return true; }
   Status ChooseTokens(ScratchArena& scratch, const ConstRows& logits, const ChoiceBatch& batch,
                       const ChoiceResults& results,
@@ -153,10 +160,16 @@ class CudaBackend final : public Backend {
   bool JoinProducts(const ProjectionGroup& group);
   bool JoinExperts(const PlanView& plan, const View& x, ExpertInput input,
                    std::span<const ExpertProjection> projections);
+  // The stream starts nothing more (kernel.h).
+  bool failed() const;
+  void Fail(const Status& error);
+  // Memory of the arena; where that has none, the stream has failed.
+  DevicePtr<std::byte> Room(ScratchArena& scratch, size_t bytes);
   // The arrays of a step go to the device, outside of graphs.
   void SendArrays();
   // For a launch: what waits comes before it.
   Stream stream() {
+    memory_->Use();
     if (upload_to_ != nullptr) SendArrays();
     joined_.Run();
     return memory_->stream();

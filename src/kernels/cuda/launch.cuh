@@ -4,10 +4,9 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <mutex>
-#include <unordered_set>
 
 #include "kernels/cuda/architecture.h"
+#include "kernels/cuda/kernel.h"
 #include "kernels/cuda/view.h"
 
 // What launches and kernels share: sizes of grids, vectors of 16 bytes, kernels that start early,
@@ -43,49 +42,34 @@ inline bool Aligned16(const void* data, int64_t stride) {
   return (reinterpret_cast<uintptr_t>(data) & 15) == 0 && stride % 4 == 0;
 }
 
-// Dynamic shared memory above 48 KiB has to be asked for once per kernel.
-template <typename Kernel>
-void AllowShared(Kernel kernel, size_t bytes) {
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       static_cast<int>(bytes));
+// A launch as a line of code: Kernel::Start with the arguments as the kernel declares them.
+template <typename... Parameters, typename... Arguments>
+void LaunchAs(const LaunchNeeds& needs, void (*kernel)(Parameters...), dim3 grid, dim3 threads,
+              Stream stream, Arguments&&... arguments) {
+  [&](Parameters... declared) {
+    void* places[] = {const_cast<void*>(static_cast<const void*>(&declared))...};
+    Kernel::Of(reinterpret_cast<const void*>(kernel)).Start(needs, grid, threads, stream, places);
+  }(static_cast<Arguments&&>(arguments)...);
 }
 
-// Blocks of two kernels share a multiprocessor only if both want its memory divided alike: all that
-// start early want as much shared memory as there is. Asked for once per kernel.
-inline void PreferShared(const void* kernel) {
-  static std::mutex mutex;
-  static std::unordered_set<const void*> asked;
-  const std::lock_guard lock(mutex);
-  if (!asked.insert(kernel).second) return;
-  cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                       cudaSharedmemCarveoutMaxShared);
+// A launch that starts when everything in front of it has ended.
+template <typename... Parameters, typename... Arguments>
+void LaunchInTurn(void (*kernel)(Parameters...), dim3 grid, dim3 threads, size_t shared,
+                  Stream stream, Arguments&&... arguments) {
+  LaunchAs({.shared = shared}, kernel, grid, threads, stream,
+           static_cast<Arguments&&>(arguments)...);
 }
 
 // A launch whose blocks may start while the kernel before it still runs, on GPUs that can. Until
 // they have called WaitForInputs they may read only what no kernel of the step writes: weights, and
-// state that nothing else in the step touches. Every block must call it, whatever it does.
+// state that nothing else in the step touches; and the arrays of the step (README.md, invariant 3).
+// Every block must call it, whatever it does. All of them want as much shared memory as there is.
 // In clusters of `team` blocks, if it is more than one: on Hopper only.
 template <typename... Parameters, typename... Arguments>
 void LaunchTeamsEarly(int team, void (*kernel)(Parameters...), dim3 grid, dim3 threads,
                       size_t shared, Stream stream, Arguments&&... arguments) {
-  if (!ThisGpu().hopper) {
-    kernel<<<grid, threads, shared, stream>>>(static_cast<Arguments&&>(arguments)...);
-    return;
-  }
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {unsigned(team), 1, 1};
-  cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = threads;
-  config.dynamicSmemBytes = shared;
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = team > 1 ? 2 : 1;
-  PreferShared(reinterpret_cast<const void*>(kernel));
-  cudaLaunchKernelEx(&config, kernel, static_cast<Arguments&&>(arguments)...);
+  LaunchAs({shared, team, true, LaunchNeeds::Division::kShared}, kernel, grid, threads, stream,
+           static_cast<Arguments&&>(arguments)...);
 }
 template <typename... Parameters, typename... Arguments>
 void LaunchEarly(void (*kernel)(Parameters...), dim3 grid, dim3 threads, size_t shared,

@@ -10,9 +10,13 @@
 
 namespace reprise::cuda {
 
-Pinned::Pinned() { CHECK(cudaEventCreateWithFlags(&used_, cudaEventDisableTiming) == cudaSuccess); }
+Pinned::Pinned(CudaMemory& memory) : memory_(memory) {
+  memory_.Use();
+  CHECK(cudaEventCreateWithFlags(&used_, cudaEventDisableTiming) == cudaSuccess);
+}
 
 Pinned::~Pinned() {
+  memory_.Use();
   cudaEventDestroy(used_);
   cudaFreeHost(data_);
 }
@@ -23,7 +27,7 @@ Status Pinned::Prepare(size_t bytes) {
   if (bytes <= bytes_) return OkStatus();
   void* grown = nullptr;
   const size_t wanted = std::max(bytes, 2 * bytes_);
-  if (cudaMallocHost(&grown, wanted) != cudaSuccess) {
+  if (memory_.refusals().Refused() || cudaMallocHost(&grown, wanted) != cudaSuccess) {
     cudaGetLastError();
     return ResourceExhausted("the host has no " + std::to_string(wanted >> 20) +
                              " MiB of memory that the GPU can reach");

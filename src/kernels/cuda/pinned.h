@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "base/status.h"
+#include "device/cuda/cuda_memory.h"
 #include "kernels/cuda/view.h"
 
 struct CUevent_st;
@@ -16,7 +17,7 @@ namespace reprise::cuda {
 // Thread safety: none.
 class Pinned {
  public:
-  Pinned();
+  explicit Pinned(CudaMemory& memory);
   ~Pinned();
   Pinned(const Pinned&) = delete;
   Pinned& operator=(const Pinned&) = delete;
@@ -30,6 +31,7 @@ class Pinned {
   void Settle() { marked_ = false; }
 
  private:
+  CudaMemory& memory_;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
   bool marked_ = false;

@@ -245,8 +245,6 @@ void LaunchTiles(Stream stream, std::span<const FloatProduct> products, const Vi
     const auto blocks = there ? Blocks(products[size_t(i)].out.cols, T::kBlockRows) : 0;
     call.begin[i + 1] = call.begin[i] + static_cast<int>(blocks);
   }
-  static const bool allowed = (AllowShared(TileKernel<T>, T::kBytes), true);
-  (void)allowed;
   const dim3 grid(unsigned(call.begin[kTiledProducts]), Blocks(x.rows, T::kBlockTokens));
   LaunchEarly(TileKernel<T>, grid, T::kBlockThreads, T::kBytes, stream, call);
 }

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_matrix.h"
+#include "kernels/cuda/kernel.h"
 #include "kernels/cuda/product_float.h"
 #include "kernels/cuda/quantised/product.h"
 #include "kernels/cuda/quantised/quantise.h"
@@ -43,6 +44,7 @@ class Activations {
       const int64_t stride = (x_.cols + 15) / 16 * 16;
       rows = {Raw(scratch_.Take<uint16_t>(size_t(x_.rows * stride))),
               Raw(scratch_.Floats(size_t(x_.rows))), x_.rows, x_.cols, stride};
+      LookForRefusal();
       if (made_) {
         MakeAndRoundRows(stream_, *made_, rows);
         made_.reset();
@@ -61,12 +63,18 @@ class Activations {
       rows = {Raw(scratch_.Take<int8_t>(size_t(values))),
               Raw(scratch_.Floats(size_t(values / (small ? 32 : 256)))),
               Raw(scratch_.Take<int16_t>(size_t(values / (small ? 32 : 16)))), x_.rows, x_.cols};
+      LookForRefusal();
       (small ? Quantise32 : Quantise256)(stream_, f32(), rows);
     }
     return rows;
   }
 
  private:
+  // Nothing may be started on memory that is not there.
+  void LookForRefusal() const {
+    if (scratch_.refused()) Launches::On(stream_).Fail(scratch_.refusal());
+  }
+
   Stream stream_;
   ScratchArena& scratch_;
   View x_;

@@ -39,6 +39,7 @@ struct StepView {
   std::byte* state_memory = nullptr;
   int64_t block_bytes = 0;
   int64_t state_bytes = 0;
+  int32_t* spoilt = nullptr;  // [sequence_count], or null (StepLayout)
 };
 // Activations quantised as kernels/cpu/table.h says, in blocks of 32 or 256.
 struct QuantisedView {

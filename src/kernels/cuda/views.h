@@ -37,6 +37,7 @@ inline StepView ViewOf(const StepLayout& step) {
   view.state_memory = Raw(step.state_memory);
   view.block_bytes = static_cast<int64_t>(step.block_bytes);
   view.state_bytes = static_cast<int64_t>(step.state_bytes);
+  view.spoilt = Raw(step.spoilt);
   return view;
 }
 

@@ -16,7 +16,9 @@ Routing RouteExperts(const OpContext& context, const ConstRows& logits,
   const Routing routing = {context.scratch->Take<int32_t>(pairs), context.scratch->Floats(pairs),
                            logits.rows, params.top_k};
   const OpScope scope(context, "route experts");
-  if (logits.rows > 0) context.backend->RouteExperts(*context.scratch, logits, params, routing);
+  if (logits.rows > 0 && scope.runs()) {
+    context.backend->RouteExperts(*context.scratch, logits, params, routing);
+  }
   return routing;
 }
 
@@ -26,7 +28,7 @@ ExpertPlan PlanExperts(const OpContext& context, const Routing& routing, int exp
                            context.scratch->Take<int32_t>(size_t(slots)),
                            context.scratch->Take<int32_t>(size_t(slots)), experts, slots};
   const OpScope scope(context, "plan experts");
-  context.backend->PlanExperts(*context.scratch, routing, plan);
+  if (scope.runs()) context.backend->PlanExperts(*context.scratch, routing, plan);
   return plan;
 }
 
@@ -42,7 +44,7 @@ void ProjectExperts(const OpContext& context, const ExpertPlan& plan, const Cons
   }
   if (plan.slots == 0) return;
   const OpScope scope(context, "project experts");
-  context.backend->ProjectExperts(*context.scratch, plan, x, input, projections);
+  if (scope.runs()) context.backend->ProjectExperts(*context.scratch, plan, x, input, projections);
 }
 
 void CombineExperts(const OpContext& context, const Routing& routing, const ExpertPlan& plan,
@@ -50,7 +52,7 @@ void CombineExperts(const OpContext& context, const Routing& routing, const Expe
   CHECK(y.rows == routing.rows && slots.cols == y.cols && slots.rows == plan.slots);
   if (y.rows == 0) return;
   const OpScope scope(context, "combine experts");
-  context.backend->CombineExperts(routing, plan, slots, start, y);
+  if (scope.runs()) context.backend->CombineExperts(routing, plan, slots, start, y);
 }
 
 }  // namespace reprise

@@ -13,21 +13,23 @@ bool DeltaAsOne(const OpContext& context, const StepLayout& step, const GatedDel
                 const ConstRows& qkv, const Rows& a, const Rows& b, const ConstRows& z,
                 const Rows& y) {
   const OpScope scope(context, "gated delta layer");
-  return context.backend->GatedDeltaMix(*context.scratch, step, layer, qkv, a, b, z, y);
+  return !scope.runs() ||
+         context.backend->GatedDeltaMix(*context.scratch, step, layer, qkv, a, b, z, y);
 }
 
 bool HeadsAsOne(const OpContext& context, const StepLayout& step, const KvPlace& place,
                 const KvShape& shape, const HeadInputs& inputs, const Rows& q, const ConstRows& k,
                 const ConstRows& v) {
   const OpScope scope(context, "store heads");
-  return context.backend->StoreHeads(step, place, shape, inputs, q, k, v);
+  return !scope.runs() || context.backend->StoreHeads(step, place, shape, inputs, q, k, v);
 }
 
 bool AttendAsOne(const OpContext& context, const StepLayout& step, const KvPlace& place,
                  const KvShape& shape, const AttentionParams& params, const ConstRows& gate,
                  const ConstRows& q, const Rows& out) {
   const OpScope scope(context, "attend, gated");
-  return context.backend->AttendGated(*context.scratch, step, place, shape, params, gate, q, out);
+  return !scope.runs() || context.backend->AttendGated(*context.scratch, step, place, shape, params,
+                                                       gate, q, out);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ void ScoreKeys(const OpContext& context, const StepLayout& step, const KvPlace& 
   CHECK(rows.stride >= sequence.position + end - sequence.row_begin);
   if (context.observer != nullptr) context.observer->Scores(shape, params, q, rows);
   const OpScope scope(context, "score keys");
+  if (!scope.runs()) return;
   context.backend->ScoreKeys(*context.scratch, step, place, shape, params, q, rows);
 }
 
@@ -27,7 +28,7 @@ void KeepRows(const OpContext& context, const KvPlace& place, const KvShape& sha
               const KeptRows& kept) {
   CHECK(context.backend->keeps() && shape.kv_heads > 0 && kept.count > 0);
   const OpScope scope(context, "keep rows");
-  context.backend->KeepRows(place, shape, kept);
+  if (scope.runs()) context.backend->KeepRows(place, shape, kept);
 }
 
 }  // namespace reprise

@@ -37,7 +37,7 @@ void ProjectGroups(const OpContext& context, std::span<const ProjectionGroup> gr
   }
   if (groups.empty()) return;
   const OpScope scope(context, "project");
-  context.backend->Project(*context.scratch, groups);
+  if (scope.runs()) context.backend->Project(*context.scratch, groups);
 }
 
 void ProjectHeads(const OpContext& context, const ConstRows& x, int64_t x_step,
@@ -53,18 +53,18 @@ void ProjectHeads(const OpContext& context, const ConstRows& x, int64_t x_step,
   }
   if (x.rows == 0) return;
   const OpScope scope(context, "project heads");
-  context.backend->ProjectHeads(*context.scratch, x, x_step, projections);
+  if (scope.runs()) context.backend->ProjectHeads(*context.scratch, x, x_step, projections);
 }
 
 void BeginStep(const OpContext& context, StepLayout* step) {
   const OpScope scope(context, "begin step");
-  context.backend->BeginStep(*context.scratch, step);
+  if (scope.runs()) context.backend->BeginStep(*context.scratch, step);
 }
 
 void Embed(const OpContext& context, const Matrix& table, const StepLayout& step, const Rows& out) {
   CHECK(out.rows == step.rows() && out.cols == table.cols() && table.count() == 1);
   const OpScope scope(context, "embed");
-  context.backend->Embed(table, step, out);
+  if (scope.runs()) context.backend->Embed(table, step, out);
 }
 
 void GatherRows(const OpContext& context, const ConstRows& x, DevicePtr<const int32_t> index,
@@ -72,20 +72,20 @@ void GatherRows(const OpContext& context, const ConstRows& x, DevicePtr<const in
   CHECK(x.cols == out.cols);
   if (out.rows == 0) return;
   const OpScope scope(context, "gather rows");
-  context.backend->GatherRows(x, index, out);
+  if (scope.runs()) context.backend->GatherRows(x, index, out);
 }
 
 void Fill(const OpContext& context, float value, const Rows& y) {
   if (y.rows == 0) return;
   const OpScope scope(context, "fill");
-  context.backend->Fill(value, y);
+  if (scope.runs()) context.backend->Fill(value, y);
 }
 
 void FiniteRows(const OpContext& context, const StepLayout& step, const ConstRows& x,
                 DevicePtr<uint8_t> finite) {
   CHECK(x.rows == step.rows());
   const OpScope scope(context, "finite rows");
-  context.backend->FiniteRows(step, x, finite);
+  if (scope.runs()) context.backend->FiniteRows(step, x, finite);
 }
 
 void CopyHeads(const OpContext& context, int heads, int64_t width, const ConstRows& x,
@@ -94,7 +94,7 @@ void CopyHeads(const OpContext& context, int heads, int64_t width, const ConstRo
   CHECK((heads - 1) * x_step + width <= x.cols && (heads - 1) * y_step + width <= y.cols);
   if (x.rows == 0) return;
   const OpScope scope(context, "copy heads");
-  context.backend->CopyHeads(heads, width, x, x_step, y, y_step);
+  if (scope.runs()) context.backend->CopyHeads(heads, width, x, x_step, y, y_step);
 }
 
 void RmsNorm(const OpContext& context, const ConstRows& x, ConstFloats weight, int groups,
@@ -102,7 +102,7 @@ void RmsNorm(const OpContext& context, const ConstRows& x, ConstFloats weight, i
   CHECK(SameShape(x, y) && Divides(groups, x));
   if (x.rows == 0) return;
   const OpScope scope(context, "rms norm");
-  context.backend->RmsNorm(x, weight, groups, eps, y);
+  if (scope.runs()) context.backend->RmsNorm(x, weight, groups, eps, y);
 }
 
 void AddRmsNorm(const OpContext& context, const Rows& x, const ConstRows& y, ConstFloats weight,
@@ -110,7 +110,7 @@ void AddRmsNorm(const OpContext& context, const Rows& x, const ConstRows& y, Con
   CHECK(SameShape(x, y) && SameShape(x, h) && !(x.data == h.data) && !(y.data == h.data));
   if (x.rows == 0) return;
   const OpScope scope(context, "add, rms norm");
-  context.backend->AddRmsNorm(x, y, weight, eps, h);
+  if (scope.runs()) context.backend->AddRmsNorm(x, y, weight, eps, h);
 }
 
 void RmsNormGated(const OpContext& context, const ConstRows& x, const ConstRows& gate,
@@ -119,7 +119,7 @@ void RmsNormGated(const OpContext& context, const ConstRows& x, const ConstRows&
   CHECK(!(gate.data == y.data));
   if (x.rows == 0) return;
   const OpScope scope(context, "rms norm gated");
-  context.backend->RmsNormGated(x, gate, weight, groups, eps, y);
+  if (scope.runs()) context.backend->RmsNormGated(x, gate, weight, groups, eps, y);
 }
 
 void L2Norm(const OpContext& context, const ConstRows& x, int groups, float eps, float scale,
@@ -127,14 +127,14 @@ void L2Norm(const OpContext& context, const ConstRows& x, int groups, float eps,
   CHECK(SameShape(x, y) && Divides(groups, x));
   if (x.rows == 0) return;
   const OpScope scope(context, "l2 norm");
-  context.backend->L2Norm(x, groups, eps, scale, y);
+  if (scope.runs()) context.backend->L2Norm(x, groups, eps, scale, y);
 }
 
 void SwiGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up, const Rows& y) {
   CHECK(SameShape(gate, y) && SameShape(up, y));
   if (y.rows == 0) return;
   const OpScope scope(context, "swiglu");
-  context.backend->SwiGlu(gate, up, y);
+  if (scope.runs()) context.backend->SwiGlu(gate, up, y);
 }
 
 void SigmoidMul(const OpContext& context, const ConstRows& gate, const ConstRows& x,
@@ -142,14 +142,14 @@ void SigmoidMul(const OpContext& context, const ConstRows& gate, const ConstRows
   CHECK(SameShape(gate, y) && SameShape(x, y));
   if (y.rows == 0) return;
   const OpScope scope(context, "sigmoid mul");
-  context.backend->SigmoidMul(gate, x, y);
+  if (scope.runs()) context.backend->SigmoidMul(gate, x, y);
 }
 
 void Add(const OpContext& context, const ConstRows& a, const ConstRows& b, const Rows& y) {
   CHECK(SameShape(a, y) && SameShape(b, y));
   if (y.rows == 0) return;
   const OpScope scope(context, "add");
-  context.backend->Add(a, b, y);
+  if (scope.runs()) context.backend->Add(a, b, y);
 }
 
 RopeTable MakeRopeTable(const OpContext& context, const StepLayout& step,
@@ -160,7 +160,7 @@ RopeTable MakeRopeTable(const OpContext& context, const StepLayout& step,
   const Rows cos = make();
   const Rows sin = make();
   const OpScope scope(context, "rope table");
-  context.backend->MakeRopeTable(step, inverse_frequencies, magnitude, cos, sin);
+  if (scope.runs()) context.backend->MakeRopeTable(step, inverse_frequencies, magnitude, cos, sin);
   return {cos.data, sin.data, half};
 }
 
@@ -169,7 +169,7 @@ void Rope(const OpContext& context, const RopeTable& table, int heads, const Row
   CHECK(Divides(heads, x) && offset >= 0 && offset + 2 * table.half <= x.cols / heads);
   if (x.rows == 0) return;
   const OpScope scope(context, "rope");
-  context.backend->Rope(table, heads, x, offset);
+  if (scope.runs()) context.backend->Rope(table, heads, x, offset);
 }
 
 void StoreKv(const OpContext& context, const StepLayout& step, const KvPlace& place,
@@ -178,7 +178,7 @@ void StoreKv(const OpContext& context, const StepLayout& step, const KvPlace& pl
   CHECK(k.cols == int64_t{shape.kv_heads} * shape.head_dim);
   CHECK(shape.value_in_key || v.cols == int64_t{shape.kv_heads} * shape.value_dim);
   const OpScope scope(context, "store kv");
-  context.backend->StoreKv(step, place, shape, k, v);
+  if (scope.runs()) context.backend->StoreKv(step, place, shape, k, v);
 }
 
 void Attend(const OpContext& context, const StepLayout& step, const KvPlace& place,
@@ -189,7 +189,7 @@ void Attend(const OpContext& context, const StepLayout& step, const KvPlace& pla
   CHECK(q.cols == int64_t{params.q_heads} * shape.head_dim);
   CHECK(out.cols == int64_t{params.q_heads} * shape.value_dim);
   const OpScope scope(context, "attend");
-  context.backend->Attend(*context.scratch, step, place, shape, params, q, out);
+  if (scope.runs()) context.backend->Attend(*context.scratch, step, place, shape, params, q, out);
 }
 
 void ShortConv(const OpContext& context, const StepLayout& step, size_t state_offset,
@@ -197,7 +197,7 @@ void ShortConv(const OpContext& context, const StepLayout& step, size_t state_of
                const Rows& y) {
   CHECK(x.rows == step.rows() && SameShape(x, y) && reach >= 1);
   const OpScope scope(context, "short conv");
-  context.backend->ShortConv(step, state_offset, weight, bias, reach, silu, x, y);
+  if (scope.runs()) context.backend->ShortConv(step, state_offset, weight, bias, reach, silu, x, y);
 }
 
 void GatedDeltaGates(const OpContext& context, const ConstRows& a, const ConstRows& b,
@@ -205,7 +205,7 @@ void GatedDeltaGates(const OpContext& context, const ConstRows& a, const ConstRo
   CHECK(SameShape(a, b) && SameShape(a, decay) && SameShape(a, beta));
   if (a.rows == 0) return;
   const OpScope scope(context, "delta gates");
-  context.backend->GatedDeltaGates(a, b, exp_a, dt_bias, decay, beta);
+  if (scope.runs()) context.backend->GatedDeltaGates(a, b, exp_a, dt_bias, decay, beta);
 }
 
 void GatedDelta(const OpContext& context, const StepLayout& step, size_t state_offset,
@@ -218,7 +218,7 @@ void GatedDelta(const OpContext& context, const StepLayout& step, size_t state_o
   CHECK(q.stride == k.stride && decay.stride == beta.stride);
   CHECK(q.rows == step.rows() && y.rows == q.rows && v.rows == q.rows);
   const OpScope scope(context, "gated delta");
-  context.backend->GatedDelta(step, state_offset, shape, q, k, v, decay, beta, y);
+  if (scope.runs()) context.backend->GatedDelta(step, state_offset, shape, q, k, v, decay, beta, y);
 }
 
 }  // namespace reprise

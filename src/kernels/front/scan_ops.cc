@@ -13,6 +13,7 @@ void KeyDecayDelta(const OpContext& context, const StepLayout& step, size_t stat
   CHECK(SameShape(k, q) && SameShape(decay, q));
   CHECK(v.cols % heads == 0 && SameShape(y, v) && v.rows == q.rows && beta.cols == heads);
   const OpScope scope(context, "key decay delta");
+  if (!scope.runs()) return;
   context.backend->KeyDecayDelta(step, state_offset, heads, q, k, v, decay, beta, y);
 }
 
@@ -21,7 +22,7 @@ void DecayGates(const OpContext& context, const ConstRows& x, ConstFloats bias, 
   CHECK(SameShape(x, decay));
   if (x.rows == 0) return;
   const OpScope scope(context, "decay gates");
-  context.backend->DecayGates(x, bias, rate, decay);
+  if (scope.runs()) context.backend->DecayGates(x, bias, rate, decay);
 }
 
 void Ssd(const OpContext& context, const StepLayout& step, size_t state_offset,
@@ -32,7 +33,7 @@ void Ssd(const OpContext& context, const StepLayout& step, size_t state_offset,
   CHECK(x.cols == int64_t{shape.heads} * shape.head_dim && SameShape(y, x));
   CHECK(dt.cols == shape.heads && decay.cols == shape.heads);
   const OpScope scope(context, "ssd");
-  context.backend->Ssd(step, state_offset, shape, x, b, c, dt, decay, skip, y);
+  if (scope.runs()) context.backend->Ssd(step, state_offset, shape, x, b, c, dt, decay, skip, y);
 }
 
 void SsdGates(const OpContext& context, const ConstRows& x, ConstFloats bias, ConstFloats a,
@@ -40,7 +41,7 @@ void SsdGates(const OpContext& context, const ConstRows& x, ConstFloats bias, Co
   CHECK(SameShape(x, dt) && SameShape(x, decay));
   if (x.rows == 0) return;
   const OpScope scope(context, "ssd gates");
-  context.backend->SsdGates(x, bias, a, low, high, dt, decay);
+  if (scope.runs()) context.backend->SsdGates(x, bias, a, low, high, dt, decay);
 }
 
 void SelectiveScan(const OpContext& context, const StepLayout& step, size_t state_offset,
@@ -48,7 +49,7 @@ void SelectiveScan(const OpContext& context, const StepLayout& step, size_t stat
                    const ConstRows& b, const ConstRows& c, const Rows& y) {
   CHECK(x.rows == step.rows() && SameShape(x, y) && SameShape(dt, y) && SameShape(b, c));
   const OpScope scope(context, "selective scan");
-  context.backend->SelectiveScan(step, state_offset, a, skip, x, dt, b, c, y);
+  if (scope.runs()) context.backend->SelectiveScan(step, state_offset, a, skip, x, dt, b, c, y);
 }
 
 void Wkv7(const OpContext& context, const StepLayout& step, size_t state_offset, int heads,
@@ -59,7 +60,7 @@ void Wkv7(const OpContext& context, const StepLayout& step, size_t state_offset,
   }
   CHECK(y.rows == step.rows() && heads > 0 && y.cols % heads == 0);
   const OpScope scope(context, "wkv7");
-  context.backend->Wkv7(step, state_offset, heads, operands, y);
+  if (scope.runs()) context.backend->Wkv7(step, state_offset, heads, operands, y);
 }
 
 void TokenShift(const OpContext& context, const StepLayout& step, size_t state_offset,
@@ -67,14 +68,14 @@ void TokenShift(const OpContext& context, const StepLayout& step, size_t state_o
   CHECK(x.rows == step.rows() && mix.size() == outs.size());
   for (const Rows& out : outs) CHECK(SameShape(out, x) && !(out.data == x.data));
   const OpScope scope(context, "token shift");
-  context.backend->TokenShift(step, state_offset, x, mix, outs);
+  if (scope.runs()) context.backend->TokenShift(step, state_offset, x, mix, outs);
 }
 
 void RgLru(const OpContext& context, const StepLayout& step, size_t state_offset, ConstFloats rate,
            const ConstRows& x, const ConstRows& r, const ConstRows& i, const Rows& y) {
   CHECK(x.rows == step.rows() && SameShape(x, y) && SameShape(r, y) && SameShape(i, y));
   const OpScope scope(context, "rg lru");
-  context.backend->RgLru(step, state_offset, rate, x, r, i, y);
+  if (scope.runs()) context.backend->RgLru(step, state_offset, rate, x, r, i, y);
 }
 
 }  // namespace reprise

@@ -77,7 +77,7 @@ Status KeepKv(const OpContext& context, const StateSpec& spec, const StateMemory
                            values ? memory.layout->offset(index, 1) : 0};
     KeepRows(context, place, ShapeOf(layer), rows);
   }
-  return OkStatus();
+  return context.backend->TakeError();
 }
 
 }  // namespace reprise

@@ -29,7 +29,7 @@ ChoiceView PutOperands(const ChoiceBatch& batch, std::byte* host, std::byte* dev
 // Thread safety: none.
 class Choices {
  public:
-  explicit Choices(DeviceMemory& memory) : memory_(memory) {}
+  explicit Choices(CudaMemory& memory) : memory_(memory), told_(memory) {}
 
   // Everything that launches see beside the logits and flags: where two are equal, so are the
   // launches.
@@ -56,7 +56,7 @@ class Choices {
   void Take(Stream stream, const ChoiceResults& results);
 
  private:
-  DeviceMemory& memory_;
+  CudaMemory& memory_;
   DeviceBuffer workspace_;
   Pinned told_;
   Asked asked_;

@@ -62,7 +62,8 @@ __device__ void FlagSequences(const FlaggedRows& flagged) {
   for (int s = static_cast<int>(blockIdx.y); s < flagged.count; s += static_cast<int>(gridDim.y)) {
     const SequenceView& sequence = flagged.sequences[s];
     const bool finite = AreFinite(flagged.x, sequence.row_begin, sequence.row_count);
-    if (threadIdx.x == 0) flagged.finite[s] = finite ? 1 : 0;
+    const bool whole = flagged.spoilt == nullptr || flagged.spoilt[s] == 0;
+    if (threadIdx.x == 0) flagged.finite[s] = finite && whole ? 1 : 0;
   }
 }
 
@@ -462,7 +463,6 @@ void LaunchSpread(void (*kernel)(Parameters...), dim3 grid, size_t room, Stream 
                   Arguments&&... arguments) {
   const bool few = grid.x * grid.y * grid.z <= static_cast<unsigned>(ThisGpu().multiprocessors);
   const size_t shared = few && ThisGpu().hopper ? room : 0;
-  if (shared > 0) AllowShared(kernel, shared);
   LaunchEarly(kernel, grid, kPartThreads, shared, stream, static_cast<Arguments&&>(arguments)...);
 }
 

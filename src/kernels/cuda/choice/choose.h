@@ -32,9 +32,10 @@ struct ChoiceNeeds {
 };
 
 // Sequences of a step whose flags are made beside the choice: finite[s] = 1 if every value of x in
-// the rows of sequence s is a finite number, else 0.
+// the rows of sequence s is a finite number and the step has not spoilt it, else 0.
 struct FlaggedRows {
   const SequenceView* sequences = nullptr;  // null: none
+  const int32_t* spoilt = nullptr;          // of the step, or null
   int count = 0;
   View x;
   uint8_t* finite = nullptr;

@@ -47,6 +47,12 @@ void JoinedOps::Begin(const HostArrays& arrays) {
   if (!arrays.few()) RunStart();
 }
 
+void JoinedOps::Drop() {
+  start_.reset(), norm_.reset(), products_.reset(), made_.reset(), heads_.reset(), route_.reset();
+  gates_.reset(), experts_.reset(), flags_.reset(), gated_.reset();
+  open_ = false;
+}
+
 // By themselves.
 void JoinedOps::RunStart() {
   if (!start_) return;
@@ -269,7 +275,8 @@ bool JoinedOps::Flag(const StepView& step, const View& x, uint8_t* finite) {
 FlaggedRows JoinedOps::TakeFlagged() {
   if (!flags_) return {};
   const WaitingFlags flags = *std::exchange(flags_, std::nullopt);
-  return {flags.step.sequences, flags.step.sequence_count, flags.x, flags.finite};
+  return {flags.step.sequences, flags.step.spoilt, flags.step.sequence_count, flags.x,
+          flags.finite};
 }
 
 bool JoinedOps::Route(const View& logits, const RoutingParams& params, const RoutingView& routing) {

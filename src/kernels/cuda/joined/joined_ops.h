@@ -37,6 +37,8 @@ class JoinedOps {
     Run();
     open_ = false;
   }
+  // What waits is never run.
+  void Drop();
   // Runs what waits. Comes before every other launch.
   void Run();
 

@@ -137,8 +137,6 @@ __global__ void __launch_bounds__(kThreads) NormedFloatsKernel(const __grid_cons
 template <int kGroups>
 void Launch(Stream stream, unsigned blocks, size_t bytes, const Call& call) {
   const auto kernel = NormedFloatsKernel<kGroups>;
-  static const bool allowed = (AllowShared(kernel, ThisGpu().block_shared - 1024), true);
-  (void)allowed;
   LaunchEarly(kernel, blocks, kThreads, bytes, stream, call);
 }
 

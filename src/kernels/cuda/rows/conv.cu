@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows/conv.h"
+#include "kernels/cuda/rows/finite.cuh"
 #include "kernels/reference/math.h"
 
 namespace reprise::cuda {
@@ -52,6 +53,7 @@ __global__ void __launch_bounds__(kThreads)
   const Channel<kReach> channel = {x.data + sequence.row_begin * x.stride + c, x.stride, window,
                                    x.cols};
   int tap = 0;
+  Finite finite;
   for (int begin = blockIdx.y * kStrip; begin < sequence.row_count; begin += gridDim.y * kStrip) {
     const int end = min(begin + kStrip, sequence.row_count);
     // All inputs are asked for before the first output is stored.
@@ -60,6 +62,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < kReach - 1 + kStrip; ++j) {
       const int t = begin - (kReach - 1) + j;
       inputs[j] = t < end ? channel.Input(t) : 0.0f;
+      finite.Look(inputs[j]);
     }
     float* to = y.data + (sequence.row_begin + begin) * y.stride + c;
 #pragma unroll
@@ -77,6 +80,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     if (begin == 0) channel.Leave(sequence.row_count - 1, window);
   }
+  if (!finite.all()) Spoil(step, blockIdx.z);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -89,6 +93,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int t = blockIdx.y; t < sequence.row_count; t += gridDim.y) {
     const float current = column[t * x.stride];
     const float before = t == 0 ? *state : column[(t - 1) * x.stride];
+    if (!IsFinite(current)) Spoil(step, blockIdx.z);
     for (int i = 0; i < outs.count; ++i) {
       outs.out[i].data[(sequence.row_begin + t) * outs.out[i].stride + c] =
           fmaf(before - current, outs.mix[i][c], current);
@@ -138,9 +143,10 @@ __global__ void __launch_bounds__(kThreads)
     taps.After(row, [&](uint32_t id) { StateOf(step, id, state_offset)[c] = state; });
   }
   *kept = state;
+  if (!IsFinite(state)) Spoil(step, blockIdx.y);
 }
 
-constexpr int kScanThreads = 32;
+constexpr int kScanThreads = kSelectiveThreads;
 
 // A thread a channel, its state in shared memory.
 __global__ void __launch_bounds__(kScanThreads)
@@ -174,7 +180,12 @@ __global__ void __launch_bounds__(kScanThreads)
       for (int k = 0; k < keys; ++k) to[k * x.cols] = state[k * kScanThreads];
     });
   }
-  for (int k = 0; k < keys; ++k) kept[k * x.cols] = state[k * kScanThreads];
+  Finite finite;
+  for (int k = 0; k < keys; ++k) {
+    kept[k * x.cols] = state[k * kScanThreads];
+    finite.Look(state[k * kScanThreads]);
+  }
+  if (!finite.all()) Spoil(step, blockIdx.y);
 }
 
 bool Empty(const StepView& step, const View& x) {
@@ -191,7 +202,8 @@ void LaunchConv(Stream stream, const StepView& step, int64_t state_offset, const
   } else {
     const dim3 grid(Blocks(x.cols, kThreads), RowBlocks(Blocks(step.rows, kStrip)),
                     static_cast<unsigned>(step.sequence_count));
-    ConvStrips<kReach><<<grid, kThreads, 0, stream>>>(step, state_offset, weight, bias, silu, x, y);
+    LaunchInTurn(ConvStrips<kReach>, grid, kThreads, 0, stream, step, state_offset, weight, bias,
+                 silu, x, y);
   }
 }
 
@@ -208,14 +220,14 @@ void TokenShift(Stream stream, const StepView& step, int64_t state_offset, const
   if (Empty(step, x)) return;
   const dim3 grid(Blocks(x.cols, kThreads), RowBlocks(step.rows),
                   static_cast<unsigned>(step.sequence_count));
-  ShiftRows<<<grid, kThreads, 0, stream>>>(step, state_offset, x, outs);
+  LaunchInTurn(ShiftRows, grid, kThreads, 0, stream, step, state_offset, x, outs);
 }
 
 void RgLru(Stream stream, const StepView& step, int64_t state_offset, const float* rate,
            const View& x, const View& r, const View& i, const View& y) {
   if (Empty(step, x)) return;
   const dim3 grid(Blocks(x.cols, kThreads), static_cast<unsigned>(step.sequence_count));
-  RgLruChannels<<<grid, kThreads, 0, stream>>>(step, state_offset, rate, x, r, i, y);
+  LaunchInTurn(RgLruChannels, grid, kThreads, 0, stream, step, state_offset, rate, x, r, i, y);
 }
 
 void SelectiveScan(Stream stream, const StepView& step, int64_t state_offset, const float* a,
@@ -224,8 +236,8 @@ void SelectiveScan(Stream stream, const StepView& step, int64_t state_offset, co
   if (Empty(step, x)) return;
   const dim3 grid(Blocks(x.cols, kScanThreads), static_cast<unsigned>(step.sequence_count));
   const size_t bytes = size_t(b.cols) * kScanThreads * sizeof(float);
-  SelectiveChannels<<<grid, kScanThreads, bytes, stream>>>(step, state_offset, a, skip, x, dt, b, c,
-                                                           y);
+  LaunchInTurn(SelectiveChannels, grid, kScanThreads, bytes, stream, step, state_offset, a, skip, x,
+               dt, b, c, y);
 }
 
 }  // namespace reprise::cuda

@@ -12,7 +12,7 @@ namespace reprise::cuda {
 
 // Depth-wise causal convolution; state: [reach - 1, channels], oldest first; weight: [reach,
 // channels]; bias: [channels] or null. REQUIRES: 2 <= reach <= kMaxConvReach, y is not x.
-inline constexpr int kMaxConvReach = 8;
+inline constexpr int kMaxConvReach = 16;
 void ShortConv(Stream stream, const StepView& step, int64_t state_offset, const float* weight,
                const float* bias, int reach, bool silu, const View& x, const View& y);
 
@@ -33,8 +33,11 @@ void RgLru(Stream stream, const StepView& step, int64_t state_offset, const floa
            const View& x, const View& r, const View& i, const View& y);
 
 // Mamba-1; state: [keys, channels]; a: [keys, channels]; skip: [channels]; b, c: [rows, keys].
-// REQUIRES: keys <= kMaxSelectiveKeys.
-inline constexpr int kMaxSelectiveKeys = 256;
+// REQUIRES: keys <= SelectiveKeysMax(shared memory of a block).
+inline constexpr int kSelectiveThreads = 32;
+constexpr int64_t SelectiveKeysMax(size_t block_shared) {
+  return int64_t(block_shared / (kSelectiveThreads * sizeof(float)));
+}
 void SelectiveScan(Stream stream, const StepView& step, int64_t state_offset, const float* a,
                    const float* skip, const View& x, const View& dt, const View& b, const View& c,
                    const View& y);

@@ -194,7 +194,7 @@ struct RwkvDecayOf {
 void Fill(Stream stream, float value, const View& y) {
   if (y.rows == 0 || y.cols == 0) return;
   const dim3 grid(Blocks(y.cols, kThreads), RowBlocks(y.rows));
-  FillRows<<<grid, kThreads, 0, stream>>>(value, y);
+  LaunchInTurn(FillRows, grid, kThreads, 0, stream, value, y);
 }
 void Add(Stream stream, const View& a, const View& b, const View& y) {
   Launch<2, 1>(stream, y, {{From(a), From(b)}}, {{From(y)}}, AddOf{});

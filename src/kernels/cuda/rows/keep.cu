@@ -240,7 +240,7 @@ void Move(Stream stream, const KeptView& kept, int heads, int64_t offset, int64_
   const auto launch = [&]<typename Chunk>(Chunk) {
     const int64_t chunks = row_bytes / int64_t(sizeof(Chunk));
     const dim3 grid(Blocks(chunks, kColumns), unsigned(heads));
-    MoveRows<Chunk><<<grid, kThreads, 0, stream>>>(kept, offset, head_bytes, chunks);
+    LaunchInTurn(MoveRows<Chunk>, grid, kThreads, 0, stream, kept, offset, head_bytes, chunks);
   };
   const int64_t all = row_bytes | offset | head_bytes | kept.block_bytes;
   if (all % 16 == 0) return launch(uint4{});
@@ -284,12 +284,11 @@ void ScoreKeys(Stream stream, const StepView& step, const KvView& kv, int q_head
   float2* const whole = sums + int64_t{kv.kv_heads} * call.pages * call.queries();
   const unsigned pages = unsigned(call.pages), heads = unsigned(kv.kv_heads);
   constexpr size_t kShared = sizeof(Shared), kMore = kShared + kTile * kKeys * sizeof(float);
-  AllowShared(PageSums, kShared);
-  AllowShared(WeighKeys, kMore);
-  PageSums<<<dim3(pages, heads, Blocks(call.queries(), kTile)), kThreads, kShared, stream>>>(call,
-                                                                                             sums);
-  JoinSums<<<dim3(Blocks(call.queries(), 128), heads), 128, 0, stream>>>(call, sums, whole);
-  WeighKeys<<<dim3(pages, heads), kThreads, kMore, stream>>>(call, whole);
+  LaunchInTurn(PageSums, dim3(pages, heads, Blocks(call.queries(), kTile)), kThreads, kShared,
+               stream, call, sums);
+  LaunchInTurn(JoinSums, dim3(Blocks(call.queries(), 128), heads), 128, 0, stream, call, sums,
+               whole);
+  LaunchInTurn(WeighKeys, dim3(pages, heads), kThreads, kMore, stream, call, whole);
 }
 
 void KeepRows(Stream stream, const KvView& kv, const KeptView& kept) {

@@ -18,11 +18,12 @@ __global__ void __launch_bounds__(kThreads) CopyRows(View x, const int32_t* inde
   }
 }
 
-__global__ void __launch_bounds__(kThreads) SetFlags(int count, uint8_t* flags) {
+__global__ void __launch_bounds__(kThreads)
+    SetFlags(int count, const int32_t* spoilt, uint8_t* flags) {
   WaitForInputs();
   LetNextStart();
   const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
-  if (i < count) flags[i] = 1;
+  if (i < count) flags[i] = spoilt == nullptr || spoilt[i] == 0;
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -35,12 +36,13 @@ __global__ void __launch_bounds__(kThreads)
 
 // One block a sequence.
 __global__ void __launch_bounds__(kThreads)
-    FlagSequences(const SequenceView* sequences, View x, uint8_t* finite) {
+    FlagSequences(const SequenceView* sequences, const int32_t* spoilt, View x, uint8_t* finite) {
   LetNextStart();  // few blocks: there is room beside them
   const SequenceView sequence = sequences[blockIdx.x];
   WaitForInputs();
   const bool all = AreFinite(x, sequence.row_begin, sequence.row_count);
-  if (threadIdx.x == 0) finite[blockIdx.x] = all ? 1 : 0;
+  const bool whole = spoilt == nullptr || spoilt[blockIdx.x] == 0;
+  if (threadIdx.x == 0) finite[blockIdx.x] = all && whole ? 1 : 0;
 }
 
 }  // namespace
@@ -58,10 +60,11 @@ void FiniteSequences(Stream stream, const StepView& step, const View& x, uint8_t
   const auto rows = static_cast<unsigned>(step.rows);
   const auto sequences = static_cast<unsigned>(step.sequence_count);
   if (FewPerSequence(step)) {  // a decoded token waits for one kernel
-    return LaunchEarly(FlagSequences, sequences, kThreads, 0, stream, step.sequences, x, finite);
+    return LaunchEarly(FlagSequences, sequences, kThreads, 0, stream, step.sequences, step.spoilt,
+                       x, finite);
   }
   const unsigned blocks = Blocks(step.sequence_count, kThreads);
-  LaunchEarly(SetFlags, blocks, kThreads, 0, stream, step.sequence_count, finite);
+  LaunchEarly(SetFlags, blocks, kThreads, 0, stream, step.sequence_count, step.spoilt, finite);
   if (step.rows == 0) return;
   LaunchEarly(ClearFlags, rows, kThreads, 0, stream, step.row_sequence, x, finite);
 }

@@ -20,7 +20,6 @@ constexpr int kThreads = 256;
 constexpr int kLanes = kNormLanes;
 constexpr int kBatch = 8;
 constexpr int kNarrow = 512;                 // parts up to here take 16 threads
-constexpr int64_t kUnaskedBytes = 40 << 10;  // of the 48 KiB that every kernel may have
 constexpr int64_t kSharedBytes = 200 << 10;  // the most a block asks for
 
 template <typename Op>
@@ -91,7 +90,6 @@ void Launch(Stream stream, const View& shape, int groups, const Op& op) {
                 groups, n);
     return;
   }
-  if (bytes > kUnaskedBytes) AllowShared(WideParts<Op>, most);
   const auto blocks = static_cast<unsigned>(parts < (1 << 30) ? parts : 1 << 30);
   LaunchEarly(WideParts<Op>, blocks, kThreads, size_t(bytes), stream, op, parts, groups, n);
 }
@@ -282,7 +280,7 @@ void RwkvBonus(Stream stream, const View& r, const View& k, const float* weight,
                int heads, const View& y) {
   if (y.rows == 0 || y.cols == 0) return;
   const unsigned blocks = Blocks(y.rows * heads * kLanes, kThreads);
-  RwkvBonusParts<<<blocks, kThreads, 0, stream>>>(r, k, weight, v, heads, y);
+  LaunchInTurn(RwkvBonusParts, blocks, kThreads, 0, stream, r, k, weight, v, heads, y);
 }
 
 }  // namespace reprise::cuda

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rows/finite.cuh"
 #include "kernels/cuda/rows/sum_of_squares.cuh"
 #include "kernels/cuda/scan/delta_token.h"
 #include "kernels/cuda/scan/run_token.cuh"
@@ -57,9 +58,14 @@ __device__ __forceinline__ void LoadState(float (&s)[kColumns][kDim / kLanes], f
     s[0][i] = two.x, s[1][i] = two.y;
   }
 }
-__device__ __forceinline__ void SaveState(const float (&s)[kColumns][kDim / kLanes], float* state) {
+__device__ __forceinline__ void SaveState(const float (&s)[kColumns][kDim / kLanes], float* state,
+                                          Finite& finite) {
 #pragma unroll
-  for (int i = 0; i < kDim / kLanes; ++i) *CellsAt(state, i) = make_float2(s[0][i], s[1][i]);
+  for (int i = 0; i < kDim / kLanes; ++i) {
+    *CellsAt(state, i) = make_float2(s[0][i], s[1][i]);
+    finite.Look(s[0][i]);
+    finite.Look(s[1][i]);
+  }
 }
 
 __device__ float* DeltaOf(const Call& call, uint32_t id, int head) {
@@ -190,11 +196,12 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
   WaitForCluster();
   if (threadIdx.x == 0) ExpectBytes(&shared.arrived, heads * kDim * 4);
   const int column = threadIdx.x % kTeam / kLanes * kColumns;
+  Finite finite;
 #pragma unroll 1
   for (int index = team; index < heads; index += kTeams) {
     const int head = HeadOf(call, key_head, index);
     if (index >= kTeams) {
-      SaveState(s, DeltaOf(call, sequence.state, HeadOf(call, key_head, index - kTeams)));
+      SaveState(s, DeltaOf(call, sequence.state, HeadOf(call, key_head, index - kTeams)), finite);
       LoadState(s, DeltaOf(call, sequence.state, head));
     }
     Token<Rule::kDelta, kDim, kColumns> token;
@@ -230,14 +237,16 @@ __global__ void REPRISE_CLUSTER __launch_bounds__(kThreads)
   // The states go last: nobody waits for them.
   if (team < heads) {
     const int last = team + (heads - 1 - team) / kTeams * kTeams;
-    SaveState(s, DeltaOf(call, sequence.state, HeadOf(call, key_head, last)));
+    SaveState(s, DeltaOf(call, sequence.state, HeadOf(call, key_head, last)), finite);
   }
   if (part == 0 && c4 < channels) {  // one block leaves the windows
     for (int j = 0; j + 1 < kReach; ++j) {
-      *reinterpret_cast<float4*>(window + j * call.qkv.cols + channel4) =
-          *reinterpret_cast<const float4*>(of.windows + (j + 1) * channels + c4);
+      const float4 inputs = *reinterpret_cast<const float4*>(of.windows + (j + 1) * channels + c4);
+      *reinterpret_cast<float4*>(window + j * call.qkv.cols + channel4) = inputs;
+      finite.Look(inputs.x), finite.Look(inputs.y), finite.Look(inputs.z), finite.Look(inputs.w);
     }
   }
+  if (!finite.all()) Spoil(call.step, blockIdx.y);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rows/finite.cuh"
 #include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/rows/sum_of_squares.cuh"
 #include "kernels/cuda/scan/delta_token.h"
@@ -73,6 +74,10 @@ __global__ void __launch_bounds__(kWarps * 32)
   for (int j = 0; j + 1 < kReach; ++j) {
     *reinterpret_cast<float4*>(window + j * call.qkv.cols) = inputs[j + 1];
   }
+  Finite finite;
+  const float4 last = inputs[kReach - 1];
+  finite.Look(last.x), finite.Look(last.y), finite.Look(last.z), finite.Look(last.w);
+  if (!finite.all()) Spoil(call.step, blockIdx.y);
   if (head < 2 * shape.key_heads) {
     *reinterpret_cast<float4*>(&heads[warp][4 * lane]) = mixed;
     __syncwarp();
@@ -140,10 +145,14 @@ __global__ void __launch_bounds__(kWarps * 32, 4)
   token.in[0] = in.x, token.in[1] = in.y, token.in[2] = in.z, token.in[3] = in.w;
   float none[kColumns] = {}, out[kColumns];
   RunToken(s, token, none, [] {});
+  Finite finite;
 #pragma unroll
   for (int i = 0; i < kDim / kLanes; ++i) {
     *reinterpret_cast<float4*>(state + at(i)) = {s[0][i], s[1][i], s[2][i], s[3][i]};
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) finite.Look(s[c][i]);
   }
+  if (!finite.all()) Spoil(call.step, blockIdx.y);
   ReadOut(s, token, out);
   Join(out);
   if (lane == 0) {
@@ -165,13 +174,9 @@ void DeltaTokens(Stream stream, const StepView& step, const DeltaTokenLayer& lay
   static_assert(kParts % kWarps == 0);
   // What is on its way to registers passes the first cache, which has to be as large as it can be:
   // a kernel that starts early would leave it little.
-  static const bool asked =
-      (cudaFuncSetAttribute(DeltaTokensKernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                            cudaSharedmemCarveoutMaxL1),
-       true);
-  (void)asked;
-  DeltaTokensKernel<<<grid(int64_t{shape.heads} * kParts), kWarps * 32, 0, stream>>>(
-      ScanCall{step, layer.delta_offset, shape, mixed, a, b, y});
+  LaunchAs({.division = LaunchNeeds::Division::kCache}, DeltaTokensKernel,
+           grid(int64_t{shape.heads} * kParts), kWarps * 32, stream,
+           ScanCall{step, layer.delta_offset, shape, mixed, a, b, y});
   RmsNormGated(stream, y, z, layer.norm, shape.heads, layer.norm_eps, y);
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rows/finite.cuh"
 #include "kernels/cuda/scan/lane_scan.h"
 #include "kernels/cuda/scan/run_token.cuh"
 #include "kernels/cuda/tensor/hopper.cuh"
@@ -316,6 +317,14 @@ __global__ void __launch_bounds__(kRunners + 32) ScanKernel(const __grid_constan
     }
     SaveState(call.shape, column, s, StateOf(call, place, final ? sequence.state : view->state));
   }
+  // What is not finite stays so, from token to token.
+  Finite finite;
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c) {
+#pragma unroll
+    for (const float cell : s[c]) finite.Look(cell);
+  }
+  if (!finite.all()) Spoil(call.step, blockIdx.y);
   if (sequence.row_count == 0) return;
   Join(outputs.last);
   outputs.Store();
@@ -334,11 +343,9 @@ void Launch(Stream stream, const Call& call) {
   using Operands = Stage<kRule, kKeys, kBlockColumns>;
   constexpr size_t kShared = sizeof(float) * Operands::kFloats * Operands::kCount;
   const auto kernel = ScanKernel<kRule, kKeys, kColumns, kRunners>;
-  static const bool allowed = (AllowShared(kernel, kShared), true);
-  (void)allowed;
   const dim3 grid(unsigned(call.shape.heads * CeilDiv(call.shape.columns, kBlockColumns)),
                   unsigned(call.step.sequence_count));
-  kernel<<<grid, kRunners + 32, kShared, stream>>>(call);
+  LaunchInTurn(kernel, grid, kRunners + 32, kShared, stream, call);
 }
 
 // Threads with two columns read a token's keys once for both, which counts: shared memory is what

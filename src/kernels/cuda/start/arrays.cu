@@ -21,9 +21,8 @@ __global__ void __launch_bounds__(kThreads) BringKernel(const uint4* from, int c
 void BringArrays(Stream stream, const HostArrays& arrays) {
   const auto& [from, bytes, to] = arrays;
   if (arrays.few()) {
-    BringKernel<<<1, kThreads, 0, stream>>>(reinterpret_cast<const uint4*>(from),
-                                            int(bytes / sizeof(uint4)),
-                                            reinterpret_cast<uint4*>(to));
+    LaunchInTurn(BringKernel, 1, kThreads, 0, stream, reinterpret_cast<const uint4*>(from),
+                 int(bytes / sizeof(uint4)), reinterpret_cast<uint4*>(to));
     return;
   }
   CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream) == cudaSuccess);

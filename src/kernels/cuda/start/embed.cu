@@ -111,9 +111,9 @@ void LaunchRows(void (*kernel)(Parameters...), Stream stream, const EmbeddedRows
                        rows.out, beside);
   }
   // Not early: what is in front may read the arrays of its own step.
-  PreferShared(reinterpret_cast<const void*>(kernel));
-  kernel<<<dim3(blocks + Beside::kBlocks, height), kThreads, 0, stream>>>(table..., rows.tokens,
-                                                                          rows.out, beside);
+  LaunchAs({.division = LaunchNeeds::Division::kShared}, kernel,
+           dim3(blocks + Beside::kBlocks, height), kThreads, stream, table..., rows.tokens,
+           rows.out, beside);
 }
 
 struct EmbedFrom {

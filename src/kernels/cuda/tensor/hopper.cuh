@@ -37,6 +37,11 @@ __device__ __forceinline__ uint64_t TileDescriptor(const void* tile) {
 __device__ __forceinline__ void InitBarrier(uint64_t* barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(barrier)), "r"(count));
 }
+// Behind InitBarrier, by the thread that called it, where the copy engine or another block of the
+// cluster arrives at them: threads of this block see them behind __syncthreads() alone.
+__device__ __forceinline__ void FenceBarriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 __device__ __forceinline__ void ExpectBytes(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");

@@ -55,16 +55,25 @@ __device__ __forceinline__ void LoadMatrix4Transposed(uint32_t (&r)[4], const vo
 // 16 bytes from global to shared memory; zeros where not `valid` (the address is not read then).
 __device__ __forceinline__ void CopyAsync16(void* shared, const void* global, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(shared)),
-               "l"(global), "r"(valid ? 16 : 0));
+               "l"(global), "r"(valid ? 16 : 0)
+               : "memory");
 }
 __device__ __forceinline__ void CopyAsync8(void* shared, const void* global) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(SharedAddress(shared)),
-               "l"(global));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(SharedAddress(shared)), "l"(global)
+               : "memory");
 }
-__device__ __forceinline__ void CommitAsync() { asm volatile("cp.async.commit_group;"); }
+__device__ __forceinline__ void CommitAsync() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 template <int kPending>
 __device__ __forceinline__ void WaitAsync() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending));
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+template <Half kType>
+__device__ __forceinline__ bool IsFinite16(uint16_t bits) {
+  constexpr uint16_t kExponent = kType == Half::kBF16 ? 0x7F80 : 0x7C00;
+  return (bits & kExponent) != kExponent;
 }
 
 // Two floats rounded to nearest even; `low` in the low half.

@@ -154,11 +154,10 @@ void LaunchMany(Stream stream, const HalfRows& x, const HalfMatrix& weight,
                 const HalfGroups& groups, const float* bias, const View& out) {
   constexpr size_t kShared = size_t{kStages} * (kBlockRows + kBlockColumns) * kDepth * 2;
   const auto kernel = ManyRowsKernel<kBlockRows, kBlockColumns, kWarpRows, kWarpColumns>;
-  static const bool allowed = (AllowShared(kernel, kShared), true);
-  (void)allowed;
   const dim3 grid(unsigned(CeilDiv<int64_t>(weight.rows, kBlockColumns)),
                   unsigned(TileBound(out.rows, kBlockRows, groups)));
-  kernel<<<grid, kWarpRows * kWarpColumns * kWarp, kShared, stream>>>(x, weight, groups, bias, out);
+  LaunchInTurn(kernel, grid, kWarpRows * kWarpColumns * kWarp, kShared, stream, x, weight, groups,
+               bias, out);
 }
 
 void Run(Stream stream, const HalfRows& x, const HalfGroups& groups,

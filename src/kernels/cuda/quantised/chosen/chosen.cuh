@@ -380,8 +380,6 @@ bool LaunchGates(const Target& target, const ChosenGates& gates) {
   call.rooms = RoomsFor(stages, S::kBytes, others);
   if (call.rooms == 0 || !target.launch) return call.rooms > 0;
   const auto kernel = ChosenGatesKernel<kType, kTile>;
-  static const bool allowed = (AllowShared(kernel, kShared), true);
-  (void)allowed;
   LaunchEarly(kernel, unsigned(BlocksFor(units)), kThreads, kShared, target.stream, call);
   return true;
 }
@@ -416,8 +414,6 @@ bool LaunchSum(const Target& target, const ChosenSum& sum) {
   call.rooms = call.columns > kThreads ? 0 : RoomsFor(stages, S::kBytes, others);
   if (call.rooms == 0 || !target.launch) return call.rooms > 0;
   const auto kernel = ChosenSumKernel<kType, kTile>;
-  static const bool allowed = (AllowShared(kernel, kShared), true);
-  (void)allowed;
   LaunchEarly(kernel, unsigned(BlocksFor(tiles)), kThreads, kShared, target.stream, call);
   return true;
 }

@@ -458,10 +458,9 @@ template <DType kType, typename TileOf>
 void Launch(Stream stream, const ProductOperands& operands, int64_t slots) {
   constexpr size_t kBytes = sizeof(Shared<kType, TileOf>);
   static_assert(kBytes <= 227 << 10);
-  if (kBytes > 40 << 10) AllowShared(ManyProducts<kType, TileOf>, kBytes);
   const dim3 grid(Blocks(operands.y.cols, TileOf::kRows),
                   GroupCount(operands, slots, TileOf::kTokens));
-  ManyProducts<kType, TileOf><<<grid, TileOf::kThreads, kBytes, stream>>>(operands);
+  LaunchInTurn(ManyProducts<kType, TileOf>, grid, TileOf::kThreads, kBytes, stream, operands);
 }
 
 // Large tiles where they are enough to fill a GPU. `tokens`: about how many rows share weights.

@@ -459,8 +459,6 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 template <auto kKernel, typename... Calls>
 void LaunchBlocks(Stream stream, int blocks, const Calls&... calls) {
-  static const bool allowed = (AllowShared(kKernel, BlockShared()), true);
-  (void)allowed;
   LaunchEarly(kKernel, unsigned(blocks), kThreads, BlockShared(), stream, calls...);
 }
 

@@ -215,8 +215,6 @@ bool LaunchSmallTiles(Stream stream, const Call& one) {
   const size_t room = BlockShared();
   if (bytes > room) return false;
   const auto kernel = SmallRowKernel<kType, kTile>;
-  static const bool allowed = (AllowShared(kernel, room), true);
-  (void)allowed;
   LaunchEarly(kernel, unsigned(blocks), 32 * warps, std::max(bytes, kSmallShared), stream, call);
   return true;
 }

@@ -439,7 +439,7 @@ __global__ void __launch_bounds__(Shape<kType>::kThreads, 1)
       InitBarrier(&shared.full[s], 1);
       InitBarrier(&shared.empty[s], Shape<kType>::kThreads / 32 * kWarpArrivals);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    FenceBarriers();
   }
   if constexpr (UnitTraits<kType>::kGrid) {
     for (int p = threadIdx.x; p < 256; p += Shape<kType>::kThreads) shared.grid[p] = call.grid[p];
@@ -533,12 +533,9 @@ void Launch(Stream stream, const ProductOperands& operands) {
                   static_cast<int>(Blocks(operands.y.rows, S::kTokens))};
   constexpr size_t kBytes = sizeof(Shared<kType>);
   static_assert(kBytes <= 227 << 10);
-  static const bool allowed = (AllowShared(WarpgroupProducts<kType>, kBytes), true);
-  (void)allowed;
   const int tiles = call.row_tiles * call.token_tiles;
-  WarpgroupProducts<kType>
-      <<<unsigned(std::min(tiles, ThisGpu().multiprocessors)), S::kThreads, kBytes, stream>>>(maps,
-                                                                                              call);
+  const int teams = std::min(tiles, ThisGpu().multiprocessors);
+  LaunchInTurn(WarpgroupProducts<kType>, unsigned(teams), S::kThreads, kBytes, stream, maps, call);
 }
 
 }  // namespace warpgroup

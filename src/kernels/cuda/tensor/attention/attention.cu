@@ -75,7 +75,12 @@ __device__ void LoadQueries(const AttentionCall& call, const SequenceView& seque
       if (c < call.kv.head_dim) value[0] = from[c];
       if (c + 1 < call.kv.head_dim) value[1] = from[c + 1];
     }
-    *reinterpret_cast<uint32_t*>(to + place * kPitch<kHead> + c) = Pack2<kType>(value[0], value[1]);
+    const uint32_t two = Pack2<kType>(value[0], value[1]);
+    *reinterpret_cast<uint32_t*>(to + place * kPitch<kHead> + c) = two;
+    // A soft cap would hide what comes of them.
+    if (!IsFinite16<kType>(uint16_t(two)) || !IsFinite16<kType>(uint16_t(two >> 16))) {
+      Spoil(call.step, range.sequence);
+    }
   }
 }
 
@@ -356,6 +361,7 @@ __global__ void __launch_bounds__(kJoinThreads) JoinKernel(AttentionCall call) {
     }
     top = tops[count - 1];
   }
+  if (threadIdx.x == 0 && !IsFinite(top)) SpoilRow(call.step, row);
 #pragma unroll
   for (int n = 0; n < kChannels; ++n) {
     const int c = threadIdx.x + n * kJoinThreads;
@@ -432,6 +438,7 @@ __global__ void __launch_bounds__(kKeys) FloatAttention(AttentionCall call) {
     sum = store ? lanes[0] : fmaf(sum, a, lanes[0] * b);
     max = together;
   }
+  if (threadIdx.x == 0 && !IsFinite(max)) SpoilRow(call.step, row);
   const float inverse = 1.0f / sum;
   for (int c = threadIdx.x; c < kv.value_dim; c += kKeys) {
     to[c] = Gated(call, row, int64_t{head} * kv.value_dim + c, to[c] * inverse);
@@ -441,7 +448,7 @@ __global__ void __launch_bounds__(kKeys) FloatAttention(AttentionCall call) {
 // --- Choice of a form ----------------------------------------------------------------------
 
 constexpr int64_t kRowsDivided = 64;  // more rows than this fill the device without division
-constexpr int64_t kWorkspaceFloats = int64_t{1} << 27;
+constexpr int64_t kWorkspaceFloats = kAttendWorkspaceMax / sizeof(float);
 
 // Blocks that run at the same time: as many as have room for one tile of queries and a page each.
 int64_t BlocksAtOnce(const KvView& kv) {
@@ -484,12 +491,6 @@ void LaunchTensor(Stream stream, AttentionCall call, const PageParts& division) 
     shared += PartBytes(kv.head_dim) + (kv.value_in_key ? 0 : PartBytes(kv.value_dim));
   }
   const auto kernel = TensorAttention<kStored, kHead, kValue, kWarps, kSplit>;
-  constexpr size_t kStaged = kStored == KvType::kQ8 ? PartBytes(kHead) + PartBytes(kValue) : 0;
-  constexpr size_t kPages = kKeys * (kPitch<kHead> + kPitch<kValue>);
-  constexpr size_t kMost = 2 * (kTiles * 16 * kPitch<kHead> + kPages) + kStaged;
-  static const bool allowed = (AllowShared(kernel, std::min(kMost, ThisGpu().block_shared)), true);
-  (void)allowed;
-  CHECK(shared <= ThisGpu().block_shared);
   // Every sequence may end inside a part.
   const int64_t queries = int64_t{call.step.rows} * call.group;
   const int64_t blocks = std::min(
@@ -512,7 +513,7 @@ void LaunchByShape(Stream stream, const AttentionCall& call, const PageParts& di
     return brief ? LaunchTensor<kStored, 256, 256, 4, 4>(stream, call, division)
                  : LaunchTensor<kStored, 256, 256, 8, 2>(stream, call, division);
   }
-  LaunchTensor<kStored, 576, 512, 4, 4>(stream, call, division);
+  LaunchTensor<kStored, kAttentionHeadMax, kAttentionValueMax, 4, 4>(stream, call, division);
 }
 
 }  // namespace
@@ -556,7 +557,7 @@ void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& 
   if (kv.type == KvType::kF32) {
     const dim3 grid(unsigned(step.rows), unsigned(params.q_heads));
     const size_t shared = size_t(kv.head_dim + kKeys) * sizeof(float);
-    FloatAttention<<<grid, kKeys, shared, stream>>>(call);
+    LaunchInTurn(FloatAttention, grid, kKeys, shared, stream, call);
     return;
   }
   const PageParts division = PartsOfPages(step, longest, kv, params);

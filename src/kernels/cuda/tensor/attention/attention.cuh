@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rows/finite.cuh"
 #include "kernels/cuda/tensor/attention/attention.h"
 #include "kernels/cuda/tensor/mma.cuh"
 #include "kernels/reference/gpu/power2.h"
@@ -247,6 +248,7 @@ __device__ __forceinline__ void StoreResult(const AttentionCall& call, const Til
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     if (rows.row[h] < 0) continue;
+    if (!IsFinite(running.top[h])) SpoilRow(call.step, rows.row[h]);
     const float inverse = 1.0f / running.sum[h];
     const int64_t head = int64_t(rows.head[h]) * call.kv.value_dim;
     // All gates are asked for before the first result is stored.

@@ -27,6 +27,12 @@ struct KvView {
   bool value_in_key = false;  // values are the first value_dim channels of the keys
 };
 
+// The widest heads of keys and of values that there are kernels for.
+inline constexpr int kAttentionHeadMax = 576;
+inline constexpr int kAttentionValueMax = 512;
+// Bytes of a workspace, at most.
+inline constexpr size_t kAttendWorkspaceMax = size_t{1} << 29;
+
 // Rounds K and V to their storage type and writes them to the blocks.
 void StoreKv(Stream stream, const StepView& step, const KvView& kv, const View& k, const View& v);
 

@@ -36,7 +36,8 @@ __device__ __forceinline__ float ElementOfQ8(uint16_t scale, int8_t code) {
 }
 
 // A group, one channel a lane of the whole warp; lanes that have none give 0 and store nothing.
-__device__ __forceinline__ void StoreGroup(float x, bool has_channel, int8_t* code,
+// Returns whether its scale, and so all of it, is finite.
+__device__ __forceinline__ bool StoreGroup(float x, bool has_channel, int8_t* code,
                                            uint16_t* scale) {
   // NaN is larger than infinity is larger than any number.
   const uint32_t most = __reduce_max_sync(kFullWarp, __float_as_uint(x) & 0x7FFFFFFF);
@@ -49,6 +50,7 @@ __device__ __forceinline__ void StoreGroup(float x, bool has_channel, int8_t* co
   }
   if (has_channel) *code = static_cast<int8_t>(__float2int_rn(q));
   if (threadIdx.x % 32 == 0) *scale = d;
+  return d != 0x7E00;
 }
 
 // K or V of a head to shared memory, as they lie, by `threads` threads; nothing waits for it.

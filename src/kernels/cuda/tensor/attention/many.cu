@@ -346,6 +346,9 @@ __device__ __forceinline__ void StoreRows(const AttentionCall& call, const Seque
     };
     if (gated) ask(0);
     __syncwarp();
+    if (first + 8 * h + lane / 4 < range.end && !IsFinite(running.top[h])) {
+      Spoil(call.step, range.sequence);
+    }
     const float inverse = 1.0f / running.sum[h];
 #pragma unroll
     for (int j = 0; j < kValue / 8; ++j) {
@@ -582,6 +585,7 @@ __global__ void __launch_bounds__(kThreads<kHead>, 1)
       InitBarrier(&room.keys_empty[i], kGroups<kHead> * kGroupThreads / kWarp);
       InitBarrier(&room.values_empty[i], kGroups<kHead> * kGroupThreads / kWarp);
     }
+    FenceBarriers();
   }
   __syncthreads();
   const int last = sequence.position + (range.end - 1) / call.group;
@@ -608,8 +612,6 @@ void Launch(Stream stream, const AttentionCall& call) {
   constexpr size_t kShared = sizeof(Room<kStored, kHead, kValue>);
   static_assert(kShared <= 227 << 10);
   static_assert(kRegistersSuffice<kStored, kHead>);
-  static const bool allowed = (AllowShared(kernel, kShared), true);
-  (void)allowed;
   // Every sequence may end inside a part.
   const int64_t queries = int64_t{call.step.rows} * call.group;
   const int64_t parts =

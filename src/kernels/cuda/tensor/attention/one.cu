@@ -57,8 +57,6 @@ int64_t BlocksOf(int group, int bits, int64_t pages) {
 template <KvType kStored, int kDim, bool kTeam>
 void Launch(Stream stream, const OneRowCall& one, int parts) {
   const auto kernel = OneRowAttention<kStored, kDim, kTeam>;
-  static const bool allowed = (AllowShared(kernel, ThisGpu().block_shared), true);
-  (void)allowed;
   const AttentionCall& call = one.attention;
   const int team = 1 << one.team_bits;
   const dim3 grid(unsigned(call.step.sequence_count * team), unsigned(call.kv.kv_heads),

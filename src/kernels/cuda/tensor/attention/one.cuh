@@ -90,10 +90,17 @@ struct LaneHead {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) x[i] = (x[i] * r) * weight[i];
   }
+  // Returns whether all are finite.
   template <Half kType>
-  __device__ __forceinline__ void Round(uint16_t* to, int lane) const {
+  __device__ __forceinline__ bool Round(uint16_t* to, int lane) const {
+    bool finite = true;
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) to[i * kNormLanes + lane] = Round16<kType>(x[i]);
+    for (int i = 0; i < kEach; ++i) {
+      const uint16_t rounded = Round16<kType>(x[i]);
+      to[i * kNormLanes + lane] = rounded;
+      finite &= IsFinite16<kType>(rounded);
+    }
+    return finite;
   }
   template <int kPairs>
   __device__ __forceinline__ void Turn(const float (&cos)[kEach / 2],
@@ -234,6 +241,7 @@ class OneRow {
     if (has_value) value = one_.v.data[row_ * one_.v.stride + head_channel + threadIdx.x];
     AskForGates();
     const int slot = position_ % kKeys;
+    bool finite = true;
 #pragma unroll 1
     for (int index = Team(); index - Team() <= group; index += kTeams) {
       if (index >= kTeams) {  // the key of sixteen queries
@@ -250,9 +258,9 @@ class OneRow {
         mine.template Turn<kFewTurned<kDim>>(cos, sin);
       }
       if (index < group) {
-        mine.template Round<kType>(room_.q[index], lane);
+        finite &= mine.template Round<kType>(room_.q[index], lane);
       } else if (index == group && has_row) {
-        mine.template Round<kType>(own_ + call_.kv.k_offset / 2, lane);
+        finite &= mine.template Round<kType>(own_ + call_.kv.k_offset / 2, lane);
         if (page_ == last_) mine.template Round<kType>(room_.k[slot], lane);
       }
     }
@@ -260,7 +268,9 @@ class OneRow {
       const uint16_t rounded = Round16<kType>(value);
       own_[call_.kv.v_offset / 2 + threadIdx.x] = rounded;
       if (page_ == last_) room_.v[slot][threadIdx.x] = rounded;
+      finite &= IsFinite16<kType>(rounded);
     }
+    if (!finite) SpoilRow(call_.step, row_);
   }
 
   __device__ __forceinline__ void Attend() {
@@ -332,6 +342,7 @@ class OneRow {
         sum = joint.Join(sum, page.y);
         o = make_float2(joint.Join(o.x, fresh.x), joint.Join(o.y, fresh.y));
       }
+      if (!IsFinite(top)) SpoilRow(call_.step, row_);
       const float inverse = 1.0f / sum;
       *reinterpret_cast<float2*>(out + ColumnOf(pair)) =
           make_float2(gate.x * (o.x * inverse + 0.0f), gate.y * (o.y * inverse + 0.0f));

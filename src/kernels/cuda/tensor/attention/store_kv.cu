@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rows/finite.cuh"
 #include "kernels/cuda/rows/sum_of_squares.cuh"
 #include "kernels/cuda/tensor/attention/attention.h"
 #include "kernels/cuda/tensor/attention/kv_q8.cuh"
@@ -10,13 +11,15 @@ namespace {
 
 constexpr int kKeys = 64;  // of a block
 
-__device__ __forceinline__ void StoreAs(KvType type, std::byte* base, int64_t index, float x) {
+// Returns whether what is stored is a finite number.
+__device__ __forceinline__ bool StoreAs(KvType type, std::byte* base, int64_t index, float x) {
   if (type == KvType::kF32) {
     reinterpret_cast<float*>(base)[index] = x;
-  } else {
-    reinterpret_cast<uint16_t*>(base)[index] =
-        type == KvType::kF16 ? Round16<Half::kF16>(x) : Round16<Half::kBF16>(x);
+    return IsFinite(x);
   }
+  const uint16_t rounded = type == KvType::kF16 ? Round16<Half::kF16>(x) : Round16<Half::kBF16>(x);
+  reinterpret_cast<uint16_t*>(base)[index] = rounded;
+  return type == KvType::kF16 ? IsFinite16<Half::kF16>(rounded) : IsFinite16<Half::kBF16>(rounded);
 }
 
 // The place of a row in the blocks of its sequence.
@@ -32,45 +35,58 @@ __device__ Slot SlotOf(const StepView& step, int row) {
 }
 
 // Channel `at` of a head, one a lane, by a whole warp: `has_channel` says whether there is one.
-__device__ __forceinline__ void StoreGroupAt(std::byte* part, int head, int channels, int slot,
+__device__ __forceinline__ bool StoreGroupAt(std::byte* part, int head, int channels, int slot,
                                              int at, bool has_channel, float x) {
   std::byte* codes = CodesOfHead(part, head, channels);
   const int groups = int(KvGroups(channels));
-  StoreGroup(x, has_channel, reinterpret_cast<int8_t*>(codes) + int64_t{slot} * channels + at,
-             ScalesOfHead(codes, channels) + slot * groups + at / kKvGroup);
+  return StoreGroup(x, has_channel,
+                    reinterpret_cast<int8_t*>(codes) + int64_t{slot} * channels + at,
+                    ScalesOfHead(codes, channels) + slot * groups + at / kKvGroup);
 }
 
 // A row of K or V of type q8_0: a warp takes a group at a time.
-__device__ void StoreRowOfQ8(std::byte* part, int heads, int channels, int slot, const float* x) {
+__device__ bool StoreRowOfQ8(std::byte* part, int heads, int channels, int slot, const float* x) {
+  bool finite = true;
   const int lane = threadIdx.x % kKvGroup, groups = int(KvGroups(channels));
   for (int i = threadIdx.x / kKvGroup; i < heads * groups; i += blockDim.x / kKvGroup) {
     const int head = i / groups, at = i % groups * kKvGroup + lane;
     const bool has_channel = at < channels;
     const float value = has_channel ? x[int64_t{head} * channels + at] : 0.0f;
-    StoreGroupAt(part, head, channels, slot, at, has_channel, value);
+    finite &= StoreGroupAt(part, head, channels, slot, at, has_channel, value);
   }
+  return finite;
 }
 
-__global__ void StoreKernel(StepView step, KvView kv, View k, View v) {
-  const int row = blockIdx.x;
+// Returns whether all that this thread stores is finite.
+__device__ bool StoreRow(const StepView& step, const KvView& kv, const View& k, const View& v,
+                         int row) {
   const auto [block, slot] = SlotOf(step, row);
+  bool finite = true;
   if (kv.type == KvType::kQ8) {
-    StoreRowOfQ8(block + kv.k_offset, kv.kv_heads, kv.head_dim, slot, k.data + row * k.stride);
-    if (kv.value_in_key) return;
-    StoreRowOfQ8(block + kv.v_offset, kv.kv_heads, kv.value_dim, slot, v.data + row * v.stride);
-    return;
+    finite = StoreRowOfQ8(block + kv.k_offset, kv.kv_heads, kv.head_dim, slot,
+                          k.data + row * k.stride);
+    if (kv.value_in_key) return finite;
+    return StoreRowOfQ8(block + kv.v_offset, kv.kv_heads, kv.value_dim, slot,
+                        v.data + row * v.stride) &&
+           finite;
   }
   for (int64_t i = threadIdx.x; i < k.cols; i += blockDim.x) {
     const int64_t head = i / kv.head_dim;
     const int64_t index = (head * kKeys + slot) * kv.head_dim + i % kv.head_dim;
-    StoreAs(kv.type, block + kv.k_offset, index, k.data[row * k.stride + i]);
+    finite &= StoreAs(kv.type, block + kv.k_offset, index, k.data[row * k.stride + i]);
   }
-  if (kv.value_in_key) return;
+  if (kv.value_in_key) return finite;
   for (int64_t i = threadIdx.x; i < v.cols; i += blockDim.x) {
     const int64_t head = i / kv.value_dim;
     const int64_t index = (head * kKeys + slot) * kv.value_dim + i % kv.value_dim;
-    StoreAs(kv.type, block + kv.v_offset, index, v.data[row * v.stride + i]);
+    finite &= StoreAs(kv.type, block + kv.v_offset, index, v.data[row * v.stride + i]);
   }
+  return finite;
+}
+
+__global__ void StoreKernel(StepView step, KvView kv, View k, View v) {
+  const int row = blockIdx.x;
+  if (!StoreRow(step, kv, k, v, row)) SpoilRow(step, row);
 }
 
 constexpr int kHeadThreads = 128;
@@ -102,12 +118,14 @@ __global__ void __launch_bounds__(kHeadThreads)
   float x[kEach];
 #pragma unroll
   for (int i = 0; i < kEach; ++i) x[i] = is_query || is_key ? place[i * kNormLanes] : 0.0f;
+  bool finite = true;
   if (is_key) {
     const float* values = v.data + row * v.stride + int64_t{index} * kChannels + lane;
     const int64_t at = (int64_t{index} * kKeys + slot.index) * kChannels + lane;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      StoreAs(kv.type, slot.block + kv.v_offset, at + i * kNormLanes, values[i * kNormLanes]);
+      finite &=
+          StoreAs(kv.type, slot.block + kv.v_offset, at + i * kNormLanes, values[i * kNormLanes]);
     }
   }
   float sum = 0;
@@ -138,8 +156,9 @@ __global__ void __launch_bounds__(kHeadThreads)
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     if (is_query) place[i * kNormLanes] = x[i];
-    if (is_key) StoreAs(kv.type, slot.block + kv.k_offset, at + i * kNormLanes, x[i]);
+    if (is_key) finite &= StoreAs(kv.type, slot.block + kv.k_offset, at + i * kNormLanes, x[i]);
   }
+  if (!finite) SpoilRow(step, row);
 }
 
 // The same for heads of any size, and K/V of any type: one head of q, or of k and v, of one row.
@@ -172,6 +191,7 @@ __global__ void __launch_bounds__(kHeadThreads)
   const bool q8 = kv.type == KvType::kQ8;
   // Whole warps, which are groups of q8_0.
   const int head_end = CeilDiv(kv.head_dim, kKvGroup) * kKvGroup;
+  bool finite = true;
 #pragma unroll 1
   for (int i = threadIdx.x; i < head_end; i += kHeadThreads) {
     const bool has_channel = i < kv.head_dim;
@@ -184,13 +204,14 @@ __global__ void __launch_bounds__(kHeadThreads)
       x = i < inputs.half ? fmaf(a, cos, -(b * sin)) : fmaf(b, cos, a * sin);
     }
     if (q8 && !is_query) {
-      StoreGroupAt(slot.block + kv.k_offset, index, kv.head_dim, slot.index, i, has_channel, x);
+      finite &= StoreGroupAt(slot.block + kv.k_offset, index, kv.head_dim, slot.index, i,
+                             has_channel, x);
     } else if (!has_channel) {
       continue;
     } else if (is_query) {
       place[i] = x;
     } else {
-      StoreAs(kv.type, slot.block + kv.k_offset, first + i, x);
+      finite &= StoreAs(kv.type, slot.block + kv.k_offset, first + i, x);
     }
   }
   if (is_query) return;
@@ -198,22 +219,23 @@ __global__ void __launch_bounds__(kHeadThreads)
   if (q8) {
     for (int i = threadIdx.x; i < CeilDiv(kv.value_dim, kKvGroup) * kKvGroup; i += kHeadThreads) {
       const bool has_channel = i < kv.value_dim;
-      StoreGroupAt(slot.block + kv.v_offset, index, kv.value_dim, slot.index, i, has_channel,
-                   has_channel ? values[i] : 0.0f);
+      finite &= StoreGroupAt(slot.block + kv.v_offset, index, kv.value_dim, slot.index, i,
+                             has_channel, has_channel ? values[i] : 0.0f);
     }
-    return;
-  }
-  const int64_t at = (int64_t{index} * kKeys + slot.index) * kv.value_dim;
+  } else {
+    const int64_t at = (int64_t{index} * kKeys + slot.index) * kv.value_dim;
 #pragma unroll 2
-  for (int i = threadIdx.x; i < kv.value_dim; i += kHeadThreads) {
-    StoreAs(kv.type, slot.block + kv.v_offset, at + i, values[i]);
+    for (int i = threadIdx.x; i < kv.value_dim; i += kHeadThreads) {
+      finite &= StoreAs(kv.type, slot.block + kv.v_offset, at + i, values[i]);
+    }
   }
+  if (!finite) SpoilRow(step, row);
 }
 
 }  // namespace
 
 void StoreKv(Stream stream, const StepView& step, const KvView& kv, const View& k, const View& v) {
-  StoreKernel<<<unsigned(step.rows), 256, 0, stream>>>(step, kv, k, v);
+  LaunchInTurn(StoreKernel, unsigned(step.rows), 256, 0, stream, step, kv, k, v);
 }
 
 void StoreHeads(Stream stream, const StepView& step, const KvView& kv, const HeadsView& inputs,

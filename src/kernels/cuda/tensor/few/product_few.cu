@@ -392,8 +392,6 @@ void Launch(Stream stream, const FewProducts& few) {
                     NormedRowBytes(cols) <= InputBytes();
   const bool joined = !few.floats.empty() && !kGated && AddFloats(few.floats, warps, &call);
   const auto kernel = FewRowsKernel<kFloats, kGated, kAlong>;
-  static const bool allowed = (AllowShared(kernel, BlockShared()), true);
-  (void)allowed;
   const dim3 grid(unsigned(std::min<int64_t>(
                       call.all_tiles, CeilDiv<int64_t>(2 * ThisGpu().multiprocessors, row_tiles))),
                   unsigned(row_tiles));

@@ -405,8 +405,6 @@ bool MakePlan(const FewProducts& few, int tile, Plan* plan) {
 template <bool kNorm, Then kThen, int kTile, int kGroups>
 void Launch(Stream stream, const Plan& plan) {
   const auto kernel = SmallKernel<kNorm, kThen, kTile, kGroups>;
-  static const bool allowed = (AllowShared(kernel, RoomMost()), true);
-  (void)allowed;
   LaunchEarly(kernel, plan.grid, plan.block, plan.shared, stream, plan.call);
 }
 template <bool kNorm, Then kThen, int kTile>

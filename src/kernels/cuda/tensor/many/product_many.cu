@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(Layout::kThreads, 1)
       InitBarrier(&barriers[s], 1);
       InitBarrier(&barriers[Layout::kStages + s], Layout::kBeside * Layout::kConsumers);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    FenceBarriers();
   }
   __syncthreads();
   if constexpr (Layout::kTeam > 1) MeetCluster();
@@ -223,8 +223,6 @@ void Launch(Stream stream, const HalfRows& x, const HalfGroups& groups,
   call.stage_bytes =
       Layout::kBoxes * static_cast<int>(box_rows * boxes + Layout::kOutputs) * kBox * 2;
   const auto kernel = ManyKernel<Layout>;
-  static const bool allowed = (AllowShared(kernel, Layout::kShared), true);
-  (void)allowed;
   const int64_t teams = std::min<int64_t>(int64_t{call.row_teams} * call.column_teams,
                                           ThisGpu().multiprocessors / Layout::kTeam);
   LaunchTeamsEarly(Layout::kTeam, kernel, unsigned(teams * Layout::kTeam), Layout::kThreads,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <list>
 
+#include "device/cuda/cuda_memory.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/choice/choices.h"
 #include "kernels/cuda/view.h"
@@ -21,10 +22,13 @@ namespace reprise::cuda {
 // same counts, the same places, and the same place in the scratch memory from which ops take
 // theirs. What differs between them (tokens, positions, block ids) is data that kernels read.
 //
+// Graphs take memory of the device. Where there is none for one more, the older half is given up,
+// and the step's ops are asked for one by one: nothing is lost but time.
+//
 // Thread safety: none.
 class StepGraphs {
  public:
-  explicit StepGraphs(Stream stream) : stream_(stream) {}
+  explicit StepGraphs(CudaMemory& memory) : memory_(memory), stream_(memory.stream()) {}
   ~StepGraphs();
   StepGraphs(const StepGraphs&) = delete;
   StepGraphs& operator=(const StepGraphs&) = delete;
@@ -57,9 +61,11 @@ class StepGraphs {
     CUgraphExec_st* graph = nullptr;  // null: seen once
   };
 
-  void Record(Entry* entry, const std::function<void()>& ops);
+  bool Record(Entry* entry, const std::function<void()>& ops);
+  void Drop(std::list<Entry>::iterator entry);
 
-  Stream stream_;
+  CudaMemory& memory_;
+  const Stream stream_;
   std::list<Entry> entries_;  // the latest first
 };
 

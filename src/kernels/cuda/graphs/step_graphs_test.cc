@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step that is asked for as a graph does what its ops would have done: the same as a step of its
 // shape, and never what was recorded for another.
-#include "kernels/cuda/step_graphs.h"
+#include "kernels/cuda/graphs/step_graphs.h"
 
 #include <gtest/gtest.h>
 
