@@ -87,8 +87,13 @@ RecordId Catalog::Add(std::string name, RecordFacts facts, uint64_t bytes, int64
     if (above.block_bytes != facts.block_bytes) return RecordId();
   }
   const RecordId id{next_++};
+  const uint32_t owner = OwnerOf(facts.space);
   auto [space, is_new] = space_of_.try_emplace(facts.space);
-  if (is_new) space->second = spaces_.insert(spaces_.end(), Space{.id = facts.space, .first = {}});
+  if (is_new) {
+    space->second = spaces_.insert(spaces_.end(), Space{.id = facts.space, .first = {}});
+    space->second->owner = owner;
+    ++owners_[owner].spaces;
+  }
   Record record;
   record.name = std::move(name);
   record.facts = std::move(facts);
@@ -100,7 +105,8 @@ RecordId Catalog::Add(std::string name, RecordFacts facts, uint64_t bytes, int64
   AddPlaces(id);
   Join(id);
   bytes_ += bytes;
-  leaves_.insert({used_ms, id.value});
+  owners_[At(id).space->owner].bytes += bytes;
+  LeavesOf(At(id)).insert({used_ms, id.value});
   if (parent.valid()) {
     const bool was_leaf = IsLeaf(At(parent));
     ++At(parent).children;
@@ -140,6 +146,7 @@ bool Catalog::Replace(RecordId id, std::string name, RecordFacts facts, uint64_t
   }
   Record& record = At(id);
   bytes_ += bytes - record.bytes;
+  owners_[record.space->owner].bytes += bytes - record.bytes;
   record.name = std::move(name);
   record.facts = std::move(facts);
   record.bytes = bytes;
@@ -149,8 +156,8 @@ bool Catalog::Replace(RecordId id, std::string name, RecordFacts facts, uint64_t
 
 // The record's place among the leaves, after something has changed.
 void Catalog::Requeue(RecordId id, bool was_leaf, int64_t was_used_ms) {
-  if (was_leaf) leaves_.erase({was_used_ms, id.value});
-  if (IsLeaf(At(id))) leaves_.insert({At(id).used_ms, id.value});
+  if (was_leaf) LeavesOf(At(id)).erase({was_used_ms, id.value});
+  if (IsLeaf(At(id))) LeavesOf(At(id)).insert({At(id).used_ms, id.value});
 }
 
 void Catalog::Remove(RecordId id) {
@@ -158,10 +165,11 @@ void Catalog::Remove(RecordId id) {
   const int64_t used_ms = At(id).used_ms;
   const RecordId parent = At(id).parent;
   Space* const space = At(id).space;
-  leaves_.erase({used_ms, id.value});
+  LeavesOf(At(id)).erase({used_ms, id.value});
   RemovePlaces(id);
   Part(id);
   bytes_ -= At(id).bytes;
+  owners_[space->owner].bytes -= At(id).bytes;
   records_.erase(id);
   if (parent.valid()) {
     const bool was_leaf = IsLeaf(At(parent));
@@ -173,6 +181,7 @@ void Catalog::Remove(RecordId id) {
   }
   if (space->first.valid() || space->lost) return;  // a lost one goes with NextLost
   const auto at = space_of_.find(space->id);
+  --owners_[space->owner].spaces;
   spaces_.erase(at->second);
   space_of_.erase(at);
 }
@@ -205,6 +214,7 @@ std::optional<RecordId> Catalog::NextLost() {
       if (const RecordId first = lost_spaces_.front().first; first.valid()) {
         lost_.push_front(first);
       } else {
+        --owners_[lost_spaces_.front().owner].spaces;
         lost_spaces_.pop_front();
       }
       continue;
@@ -261,8 +271,38 @@ std::optional<Catalog::Place> Catalog::Find(const PromptPath& path, int32_t limi
 }
 
 std::optional<RecordId> Catalog::EndLeaf(bool oldest) const {
-  if (leaves_.empty()) return std::nullopt;
-  return RecordId{oldest ? leaves_.begin()->second : leaves_.rbegin()->second};
+  const std::pair<int64_t, uint32_t>* end = nullptr;
+  for (const Owner& owner : owners_) {
+    if (owner.leaves.empty()) continue;
+    const auto& leaf = oldest ? *owner.leaves.begin() : *owner.leaves.rbegin();
+    if (end == nullptr || (leaf < *end) == oldest) end = &leaf;
+  }
+  return end != nullptr ? std::optional(RecordId{end->second}) : std::nullopt;
+}
+
+uint32_t Catalog::OwnerOf(const PathId& space) const {
+  const auto known = space_of_.find(space);
+  if (known != space_of_.end()) return known->second->owner;
+  const auto free = std::find_if(owners_.begin(), owners_.end() - 1,
+                                 [](const Owner& one) { return one.spaces == 0; });
+  return static_cast<uint32_t>(free - owners_.begin());
+}
+
+std::optional<RecordId> Catalog::NextToGo(const PathId& space, uint64_t bytes,
+                                          uint64_t bytes_max) const {
+  const uint32_t claimant = OwnerOf(space);
+  const OwnerMask over = OwnersOverShare(
+      kOwnersMax, claimant, static_cast<double>(bytes_max),
+      [&](uint32_t i) { return owners_[i].bytes + (i == claimant ? bytes : 0); },
+      [](uint32_t) { return 1; });
+  if (over == 0) return OldestLeaf();
+  const std::pair<int64_t, uint32_t>* oldest = nullptr;
+  for (uint32_t i = 0; i < kOwnersMax; ++i) {
+    if ((over >> i & 1) == 0 || owners_[i].leaves.empty()) continue;
+    const auto& leaf = *owners_[i].leaves.begin();
+    if (oldest == nullptr || leaf < *oldest) oldest = &leaf;
+  }
+  return oldest != nullptr ? std::optional(RecordId{oldest->second}) : std::nullopt;
 }
 
 }  // namespace reprise

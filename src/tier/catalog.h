@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "state/ids.h"
+#include "state/shares.h"
 #include "tier/path_id.h"
 #include "tier/record.h"
 
@@ -94,6 +96,11 @@ class Catalog {
   // The leaf that was not used for longest.
   std::optional<RecordId> OldestLeaf() const { return EndLeaf(true); }
   std::optional<RecordId> EndLeaf(bool oldest) const;  // or the one that was used last
+  // The leaf that goes first when `bytes` more of the namespace are to fit into `bytes_max`: of the
+  // namespaces that have more than their share, which is the same for all, the leaf that was not
+  // used for longest. Nothing: they have none. kOwnersMax namespaces are counted apart.
+  std::optional<RecordId> NextToGo(const PathId& space, uint64_t bytes, uint64_t bytes_max) const;
+  uint64_t bytes_of(const PathId& space) const { return owners_[OwnerOf(space)].bytes; }
   template <typename Visit>
   void ForEach(const Visit& visit) const {
     for (const auto& [id, record] : records_) visit(id, record);
@@ -111,8 +118,17 @@ class Catalog {
     PathId id;
     RecordId first;
     bool lost = false;
+    uint32_t owner = 0;
+  };
+  using Leaves = std::set<std::pair<int64_t, uint32_t>>;  // (used_ms, record)
+  struct Owner {  // a namespace, or those beyond kOwnersMax
+    uint32_t spaces = 0;
+    uint64_t bytes = 0;
+    Leaves leaves;
   };
 
+  uint32_t OwnerOf(const PathId& space) const;  // or whose it would be
+  Leaves& LeavesOf(const Record& record) { return owners_[record.space->owner].leaves; }
   Record& At(RecordId id) { return records_.at(id); }
   bool IsLeaf(const Record& record) const { return record.children == 0 && record.holds == 0; }
   void Requeue(RecordId id, bool was_leaf, int64_t was_used_ms);
@@ -129,7 +145,7 @@ class Catalog {
   std::unordered_map<PathId, Place> places_;  // ends and marks
   // By the last block's end before them: how many records end so many tokens behind it.
   std::unordered_map<PathId, std::map<int32_t, uint32_t>> tails_;
-  std::set<std::pair<int64_t, uint32_t>> leaves_;  // (used_ms, record)
+  std::array<Owner, kOwnersMax> owners_;
   std::list<Space> spaces_;
   std::unordered_map<PathId, std::list<Space>::iterator> space_of_;  // that are not lost
   std::deque<RecordId> lost_;

@@ -6,10 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
 #include "base/rng.h"
+#include "tier/guard/day_shares.h"
 
 namespace reprise {
 namespace {
@@ -262,3 +264,85 @@ TEST(Catalog, WhatOthersHaveCannotBeToldFromTheTimeThatALookTakes) {
 
 }  // namespace
 }  // namespace reprise
+uint64_t ScheduleCount() {
+  const char* text = std::getenv("REPRISE_SHARE_SCHEDULES");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : 40;
+}
+
+// Random stores of up to 64 namespaces, some much more often than others: none is evicted below
+// 95 % of its share by another, and each that stores enough has so much.
+TEST(Shares, HoldInATierUnderEverySchedule) {
+  for (uint64_t seed = 0; seed < ScheduleCount(); ++seed) {
+    Rng rng(seed);
+    constexpr int kCounts[] = {2, 3, 5, 8, 16, 64};
+    const int spaces = kCounts[std::min(rng.Below(6), rng.Below(6))];
+    const uint64_t most = uint64_t(spaces) * 60'000;
+    Catalog catalog;
+    int64_t now = 0;
+    uint64_t prompts = 0;
+    const auto root = [](int space) { return PathId{{2, static_cast<uint8_t>(space)}}; };
+    const auto share = [&] {
+      int active = 0;
+      for (int i = 0; i < spaces; ++i) active += catalog.bytes_of(root(i)) > 0;
+      return double(most) / active;
+    };
+    const auto store = [&](int space) {
+      const uint64_t bytes = 500 + rng.Below(1000);
+      while (catalog.bytes() + bytes > most) {
+        const auto next = catalog.NextToGo(root(space), bytes, most);
+        ASSERT_TRUE(next);
+        const PathId of = catalog[*next].facts.space;
+        catalog.Remove(*next);
+        if (of == root(space)) continue;
+        ASSERT_GE(double(catalog.bytes_of(of)), 0.95 * share()) << "seed " << seed;
+      }
+      const auto tokens = Tokens(1000 * ++prompts, 40);
+      RecordFacts facts = FactsOf(PromptPath(root(space), tokens), 0, 40, true);
+      facts.space = root(space);
+      ASSERT_TRUE(catalog.Add("", std::move(facts), bytes, ++now).valid());
+    };
+    for (int i = 0; i < spaces * 100; ++i) {
+      store(static_cast<int>(rng.Below(rng.Below(uint64_t(spaces)) + 1)));
+    }
+    for (int i = 0; i < spaces * 100; ++i) store(i % spaces);
+    for (int i = 0; i < spaces; ++i) {
+      ASSERT_GE(double(catalog.bytes_of(root(i))), 0.95 * share()) << "seed " << seed;
+    }
+  }
+}
+
+// The same for what may be written a day: whoever wants to write its share can, however much others
+// want to, and one alone may write all.
+TEST(Shares, HoldInWhatMayBeWrittenADay) {
+  for (uint64_t seed = 0; seed < ScheduleCount(); ++seed) {
+    Rng rng(seed);
+    const int spaces = 2 + static_cast<int>(rng.Below(seed % 8 == 0 ? 63 : 8));
+    constexpr double kMost = 1e9;
+    DayBudget day(static_cast<uint64_t>(kMost));
+    DayShares shares;
+    std::vector<double> written(size_t(spaces), 0.0);
+    int64_t now = 0;
+    const auto write = [&](int space) {
+      const PathId root{{3, static_cast<uint8_t>(space)}};
+      const auto bytes = static_cast<uint64_t>(kMost / spaces / 200);
+      if (!shares.MayTake(root, bytes, day.Left(now), kMost, now)) return;
+      if (!day.Take(bytes, now)) return;
+      shares.Take(root, bytes);
+      written[size_t(space)] += double(bytes);
+    };
+    for (int i = 0; i < 300 * spaces; ++i) write(0);
+    EXPECT_GT(written[0], 0.95 * kMost) << "alone it may write all";
+    for (int hour = 0; hour < 3 * 24 * 4; ++hour) {
+      now += DayBudget::kDayMs / 24 / 4;
+      if (hour == 2 * 24 * 4) std::fill(written.begin(), written.end(), 0.0);
+      for (int i = 0; i < 20 * spaces; ++i) {
+        write(static_cast<int>(rng.Below(rng.Below(uint64_t(spaces)) + 1)));
+      }
+      for (int i = 0; i < 4 * spaces; ++i) write(i % spaces);
+    }
+    for (int i = 0; i < spaces; ++i) {
+      ASSERT_GE(written[size_t(i)], 0.95 * kMost / spaces) << i << " of " << spaces << ", " << seed;
+    }
+  }
+}
+

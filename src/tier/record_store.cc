@@ -44,7 +44,7 @@ Result<std::unique_ptr<RecordStore>> RecordStore::Open(std::unique_ptr<RecordHom
   REPRISE_TRY(tier->ReadHeads());
   tier->transfers_ = std::make_unique<Transfers>(
       *tier->home_, limits.reader_count, [raw = tier.get()] { raw->Notify(); }, limits.steady_ms);
-  (void)tier->MakeRoom(0);
+  (void)tier->MakeRoom(0, nullptr);
   return tier;
 }
 
@@ -302,7 +302,7 @@ void RecordStore::Learn(const PromptPath& path, std::vector<RecordHome::Seen> se
     (void)catalog_.Add(std::move(one.name), std::move(one.facts), bytes, WallMs());
   }
   (void)DropLost(kDropsPerPoll);
-  (void)MakeRoom(0);
+  (void)MakeRoom(0, nullptr);
 }
 
 void RecordStore::HearReads(News* news) {
@@ -452,8 +452,9 @@ void RecordStore::FailWrites(const Status& why) {
   transfers_->TryWrites(std::clamp<uint64_t>(bytes, 1, kPartBytes), writes_.pause_ms());
 }
 
-// Lets the oldest go until so many more bytes fit.
-bool RecordStore::MakeRoom(uint64_t bytes) {
+// Lets records go until so many more bytes of the namespace fit: the oldest of the namespaces that
+// have more than their share.
+bool RecordStore::MakeRoom(uint64_t bytes, const PathId* space) {
   const auto over = [&] {
     if (home_->shared()) return catalog_.size() > limits_.records_max;
     return catalog_.bytes() + unreadable_bytes_ + bytes > limits_.bytes_max;
@@ -469,12 +470,30 @@ bool RecordStore::MakeRoom(uint64_t bytes) {
       DropRecord(*lost);
       continue;
     }
-    const auto oldest = catalog_.OldestLeaf();
-    if (!oldest) return false;
-    DropRecord(*oldest);
+    const bool shared_out = space != nullptr && !home_->shared();
+    const auto next =
+        shared_out ? catalog_.NextToGo(*space, bytes, limits_.bytes_max) : catalog_.OldestLeaf();
+    if (!next) return false;
+    DropRecord(*next);
     ++stats_.evicted;
   }
   return true;
+}
+
+// Takes the bytes out of what may be written a day, if the share of the namespace allows it.
+bool RecordStore::TakeOfDay(const PathId& space, uint64_t bytes) {
+  if (limits_.bytes_day_max == 0) return true;
+  const int64_t now_ms = SteadyMs();
+  const auto most = static_cast<double>(limits_.bytes_day_max);
+  if (!day_shares_.MayTake(space, bytes, day_.Left(now_ms), most, now_ms)) return false;
+  if (!day_.Take(bytes, now_ms)) return false;
+  day_shares_.Take(space, bytes);
+  return true;
+}
+
+void RecordStore::GiveBackToDay(const PathId& space, uint64_t bytes) {
+  day_.GiveBack(bytes);
+  day_shares_.GiveBack(space, bytes);
 }
 
 bool RecordStore::MayStore() const { return !storing_ && !writes_.open(); }
@@ -487,9 +506,10 @@ std::optional<RecordStore::Draft> RecordStore::BeginStore(const PromptPath& path
   const uint64_t bytes = home_->Takes(RecordBytesMax(plan->facts));
   if (plan->parent.valid()) catalog_.Hold(plan->parent);
   const bool fits = home_->shared() || bytes <= limits_.bytes_max;
-  const bool may = fits && day_.Take(bytes, SteadyMs());
-  if (!may || !MakeRoom(bytes)) {
-    if (may) day_.GiveBack(bytes);
+  const PathId space = path.grid(0);
+  const bool may = fits && TakeOfDay(space, bytes);
+  if (!may || !MakeRoom(bytes, &space)) {
+    if (may) GiveBackToDay(space, bytes);
     if (plan->parent.valid()) catalog_.Release(plan->parent);
     return std::nullopt;
   }
@@ -516,7 +536,8 @@ void RecordStore::AbortStore() {
   CHECK(storing());
   transfers_->AbortWrite();
   ++stats_.stores_aborted;
-  day_.GiveBack(storing_->bytes - std::min(storing_->bytes, storing_->handed));
+  GiveBackToDay(storing_->facts.space,
+                storing_->bytes - std::min(storing_->bytes, storing_->handed));
   if (storing_->parent.valid()) catalog_.Release(storing_->parent);
   storing_.reset();
 }
@@ -528,13 +549,13 @@ RecordId RecordStore::EndStore(const Transfers::WriteDone& written) {
   if (done.parent.valid()) catalog_.Release(done.parent);
   if (!written.status.ok()) {
     ++stats_.stores_failed;
-    day_.GiveBack(done.bytes - std::min(done.bytes, done.handed));
+    GiveBackToDay(done.facts.space, done.bytes - std::min(done.bytes, done.handed));
     return RecordId();
   }
   writes_.Succeed();
   // What it was taken for is the most that it could be.
   const uint64_t bytes = home_->Takes(written.bytes);
-  day_.GiveBack(done.bytes - std::min(done.bytes, bytes));
+  GiveBackToDay(done.facts.space, done.bytes - std::min(done.bytes, bytes));
   done.bytes = bytes;
   if (done.forget) {
     transfers_->Remove(done.name);

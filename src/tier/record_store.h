@@ -16,6 +16,7 @@
 #include "tier/catalog.h"
 #include "tier/guard/breaker.h"
 #include "tier/guard/day_budget.h"
+#include "tier/guard/day_shares.h"
 #include "tier/home.h"
 #include "tier/path_id.h"
 #include "tier/plan.h"
@@ -202,7 +203,9 @@ class RecordStore {
   Status ReadHeads();
   int64_t WallMs() const;
   int64_t SteadyMs() const;
-  bool MakeRoom(uint64_t bytes);
+  bool MakeRoom(uint64_t bytes, const PathId* space);
+  bool TakeOfDay(const PathId& space, uint64_t bytes);
+  void GiveBackToDay(const PathId& space, uint64_t bytes);
   void DropRecord(RecordId id);
   bool DropLost(size_t count);
   void DropDamaged(RecordId id);
@@ -249,6 +252,7 @@ class RecordStore {
   std::vector<PathId> forgetting_;  // namespaces; an empty id: all
   bool forgets_failed_ = false;
   DayBudget day_;
+  DayShares day_shares_;
   std::vector<RecordId> gone_;
   TierStats stats_;
   std::unique_ptr<Transfers> transfers_;  // last: its threads end first

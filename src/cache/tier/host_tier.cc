@@ -178,12 +178,13 @@ void HostTier::Drop(RecordId record) {
   lost_.insert(lost_.end(), lost.begin(), lost.end());
 }
 
-bool HostTier::MakeRoom(size_t slots) {
+bool HostTier::MakeRoom(size_t slots, const PathId& space) {
   if (slots > slot_count_) return false;
   while (free_.size() < slots) {
-    const auto oldest = catalog_.OldestLeaf();
-    if (!oldest) return false;
-    Drop(*oldest);
+    const auto next =
+        catalog_.NextToGo(space, slots * slot_bytes_, slot_count_ * slot_bytes_);
+    if (!next) return false;
+    Drop(*next);
     ++stats_.evicted;
   }
   return true;
@@ -261,7 +262,7 @@ bool HostTier::BeginSpill(Flight* flight, bool* stored) {
   if (!plan) return false;
   if (plan->parent.valid()) catalog_.Hold(plan->parent);
   const size_t count = SlotsOf(plan->facts);
-  if (!MakeRoom(count)) {
+  if (!MakeRoom(count, path.grid(0))) {
     if (plan->parent.valid()) catalog_.Release(plan->parent);
     return false;
   }

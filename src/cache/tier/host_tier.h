@@ -32,8 +32,8 @@ namespace reprise {
 //
 //   record   [64 ..... 210)   |block 1|block 2|block 3|state  .  .  |     six slots, anywhere
 //
-// When there is no room, the records go that were not used for longest, ends before what they
-// continue.
+// When there is no room, records go of the namespaces that have more than their share: those that
+// were not used for longest, ends before what they continue.
 //
 // Thread safety: none.
 class HostTier : public Tier {
@@ -85,7 +85,7 @@ class HostTier : public Tier {
   void CopyIn(News* news);
   void CopyOut(News* news);
   bool Ask(Flight* flight, size_t* bytes_left);
-  bool MakeRoom(size_t slots);
+  bool MakeRoom(size_t slots, const PathId& space);
   void Drop(RecordId record);
   void Release(Flight* flight);
 

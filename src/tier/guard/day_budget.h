@@ -30,6 +30,10 @@ class DayBudget {
   }
   // Taken, and not written after all.
   void GiveBack(uint64_t bytes) { left_ = std::min(most_, left_ + static_cast<double>(bytes)); }
+  double Left(int64_t now_ms) {
+    Grow(now_ms);
+    return left_;
+  }
   // Of the last day, as if it had come at once.
   uint64_t Written(int64_t now_ms) {
     Grow(now_ms);
