@@ -50,6 +50,18 @@ TEST(PromptPath, EqualIdsMeanEqualTokens) {
   }
 }
 
+TEST(PromptPath, PiecesMakeTheSamePath) {
+  for (const size_t count : {size_t{0}, size_t{63}, size_t{64}, size_t{1000}}) {
+    const auto tokens = Tokens(1, count);
+    const PromptPath whole(kRoot, tokens);
+    PromptPath pieces(kRoot, tokens, PromptPath::InPieces());
+    size_t calls = 0;
+    while (!pieces.Extend(2)) ++calls;
+    EXPECT_EQ(calls, count / 64 == 0 ? 0 : (count / 64 + 1) / 2 - 1);
+    for (int32_t p = 0; p <= static_cast<int32_t>(count); ++p) ASSERT_EQ(whole.At(p), pieces.At(p));
+  }
+}
+
 TEST(Catalog, FindsTheDeepestEndOnThePath) {
   const auto tokens = Tokens(1, 400);
   auto branch = tokens;
@@ -262,8 +274,6 @@ TEST(Catalog, WhatOthersHaveCannotBeToldFromTheTimeThatALookTakes) {
   }
 }
 
-}  // namespace
-}  // namespace reprise
 uint64_t ScheduleCount() {
   const char* text = std::getenv("REPRISE_SHARE_SCHEDULES");
   return text != nullptr ? std::strtoull(text, nullptr, 10) : 40;
@@ -346,3 +356,5 @@ TEST(Shares, HoldInWhatMayBeWrittenADay) {
   }
 }
 
+}  // namespace
+}  // namespace reprise

@@ -21,12 +21,19 @@ PathId ExtendPath(const PathId& from, std::span<const TokenId> tokens) {
   return id;
 }
 
-PromptPath::PromptPath(const PathId& root, std::span<const TokenId> tokens) : tokens_(tokens) {
-  grid_.reserve(tokens.size() / kBlockTokens + 1);
-  grid_.push_back(root);
-  for (size_t begin = 0; begin + kBlockTokens <= tokens.size(); begin += kBlockTokens) {
-    grid_.push_back(ExtendPath(grid_.back(), tokens.subspan(begin, kBlockTokens)));
+PromptPath::PromptPath(const PathId& root, std::span<const TokenId> tokens)
+    : PromptPath(root, tokens, InPieces()) {
+  (void)Extend(tokens.size() / kBlockTokens);
+}
+
+bool PromptPath::Extend(size_t blocks) {
+  const size_t all = tokens_.size() / kBlockTokens;
+  grid_.reserve(all + 1);
+  for (; blocks > 0 && grid_.size() <= all; --blocks) {
+    const size_t begin = (grid_.size() - 1) * kBlockTokens;
+    grid_.push_back(ExtendPath(grid_.back(), tokens_.subspan(begin, kBlockTokens)));
   }
+  return grid_.size() > all;
 }
 
 PathId PromptPath::At(int32_t position) const {

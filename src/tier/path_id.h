@@ -32,6 +32,12 @@ PathId ExtendPath(const PathId& from, std::span<const TokenId> tokens);
 class PromptPath {
  public:
   PromptPath(const PathId& root, std::span<const TokenId> tokens);
+  // One that is computed in pieces: nothing of it at first.
+  struct InPieces {};
+  PromptPath(const PathId& root, std::span<const TokenId> tokens, InPieces)
+      : tokens_(tokens), grid_(1, root) {}
+  // Computes up to `blocks` more. True: all are there.
+  bool Extend(size_t blocks);
 
   std::span<const TokenId> tokens() const { return tokens_; }
   int32_t size() const { return static_cast<int32_t>(tokens_.size()); }

@@ -38,6 +38,7 @@ class CopyPace {
     if (!free_) left_ns_ -= ns;
   }
   bool MayCopy() const { return free_ || left_ns_ > 0; }
+  bool at_rest() const { return free_; }
   // REQUIRES: MayCopy().
   template <typename Copy>
   void Spend(const Copy& copy) {

@@ -224,6 +224,11 @@ void HostTier::CopyOut(News* news) {
   while (!spills_.empty()) {
     Flight& flight = spills_.front();
     bool stored = false;
+    const auto hashed = [&] {
+      const PathId root = RootOf(*flight.move.key);
+      return flight.path.Advance(root, flight.move.tokens, &pace_, lane_->beside());
+    };
+    if (!flight.facts && !hashed()) return;
     if (!flight.facts && !BeginSpill(&flight, &stored)) {
       news->done.push_back({.id = flight.move.id, .ok = stored});
       if (!stored) ++stats_.stores_failed;
@@ -244,7 +249,7 @@ void HostTier::CopyOut(News* news) {
 bool HostTier::BeginSpill(Flight* flight, bool* stored) {
   const Move& move = flight->move;
   const RecordHead& head = move.records.front();
-  const PromptPath path(RootOf(*move.key), move.tokens);
+  const PromptPath& path = *flight->path;
   const auto deepest = catalog_.Find(path, head.position);
   *stored = deepest && deepest->position == head.position;
   if (*stored) {

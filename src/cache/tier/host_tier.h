@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "cache/tier/copy_pace.h"
 #include "cache/tier/known_records.h"
+#include "cache/tier/paced_path.h"
 #include "cache/tier/tier.h"
 #include "device/host_lane.h"
 #include "tier/catalog.h"
@@ -62,6 +63,7 @@ class HostTier : public Tier {
   };
   struct Flight {
     Move move;
+    PacedPath path;  // of a spill
     int64_t begun_ns = 0;
     std::vector<Hop> hops;
     size_t next = 0;    // to be asked for,

@@ -11,6 +11,8 @@ namespace {
 
 // What one Poll copies: an engine that is at work polls once a step.
 constexpr size_t kCopyInBytes = size_t{16} << 20;
+// From so many bytes on another thread copies into memory of this process.
+constexpr size_t kBesideBytes = size_t{1} << 20;
 
 }  // namespace
 
@@ -52,6 +54,11 @@ void RecordTier::Cancel(uint64_t move) {
   if (!spills_.empty() && spills_.front().move.id == move && spills_.front().draft) {
     if (store_->storing()) store_->AbortStore();
     return DropSpill();
+  }
+  for (const Fetch& fetch : fetches_) {
+    if (fetch.move.id != move || !fetch.arrival) continue;
+    fetch.arrival->stop = true;
+    copier_.WaitUntil([&] { return fetch.arrival->done.load(); });
   }
   const size_t gone =
       std::erase_if(spills_, [&](const Spill& one) { return one.move.id == move; }) +
@@ -112,6 +119,7 @@ void RecordTier::HearStore(News* news) {
                                     [&](const Fetch& one) { return one.ticket == fetched.ticket; });
     if (fetch == fetches_.end()) continue;  // cancelled
     fetch->failed = !fetched.status.ok();
+    fetch->bytes = fetched.bytes.size();
     fetch->came = std::move(fetched);
   }
   for (const RecordId gone : heard.gone) {
@@ -128,6 +136,8 @@ void RecordTier::CopyOut(News* news) {
     if (!spill.draft) {
       if (!store_->settled()) return;  // one that was cancelled is still being written
       if (!beside && !pace_.MayCopy()) return;
+      const PathId root = RootOf(*spill.move.key);
+      if (!spill.path.Advance(root, spill.move.tokens, &pace_, beside)) return;
       bool stored = false, begun = false;
       const auto begin = [&] { begun = BeginSpill(&spill, &stored); };
       beside ? begin() : pace_.Spend(begin);
@@ -148,7 +158,7 @@ void RecordTier::CopyOut(News* news) {
 bool RecordTier::BeginSpill(Spill* spill, bool* stored) {
   const Move& move = spill->move;
   const RecordHead& head = move.records.front();
-  const PromptPath path(RootOf(*move.key), move.tokens);
+  const PromptPath& path = *spill->path;
   const auto deepest = store_->Deepest(path, head.position);
   *stored = deepest && deepest->position == head.position;
   if (*stored) known_.Know(head.id, *deepest);
@@ -226,14 +236,46 @@ void RecordTier::CopyIn(News* news) {
     if (!done) return false;
     news->done.push_back({.id = fetch.move.id,
                           .ok = !fetch.failed,
-                          .bytes = fetch.came ? fetch.came->bytes.size() : 0,
+                          .bytes = fetch.came ? fetch.bytes : 0,
                           .ns = clock_.NowNs() - fetch.begun_ns});
     return true;
   });
 }
 
+// Another thread copies it in: nobody else touches that memory before the move ends.
+void RecordTier::CopyBeside(Fetch* fetch) {
+  fetch->arrival = std::make_shared<Arrival>();
+  fetch->arrival->move = fetch->move;
+  fetch->arrival->came = std::move(*fetch->came);
+  copier_.Post([this, arrival = fetch->arrival] {
+    Fill(arrival.get());
+    arrival->done = true;
+  });
+}
+
+void RecordTier::Fill(Arrival* arrival) const {
+  const std::byte* from = arrival->came.bytes.data();
+  for (const BlockId block : arrival->move.blocks) {
+    if (arrival->stop) return;
+    device_->Upload(memory_.block(block), from, shape_.block_bytes);
+    from += shape_.block_bytes;
+  }
+  if (!arrival->move.state.valid()) return;
+  const DevicePtr<std::byte> state = memory_.state(arrival->move.state);
+  if (packing_.rounded()) return packing_.Write(*device_, state, {from, shape_.state_bytes});
+  for (size_t at = 0; at < shape_.state_bytes && !arrival->stop; at += kBesideBytes) {
+    device_->Upload(state + static_cast<int64_t>(at), from + at,
+                    std::min(kBesideBytes, shape_.state_bytes - at));
+  }
+}
+
 // Whether all of it is in memory now.
 bool RecordTier::CopySome(Fetch* fetch, size_t* bytes_left) {
+  if (fetch->arrival) return fetch->arrival->done;
+  if (device_ == &HostMemory() && fetch->bytes >= kBesideBytes) {
+    CopyBeside(fetch);
+    return false;
+  }
   const std::vector<BlockId>& blocks = fetch->move.blocks;
   const std::byte* bytes = fetch->came->bytes.data();
   for (; fetch->next < blocks.size() && *bytes_left > 0; ++fetch->next) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -10,9 +11,11 @@
 #include <string_view>
 #include <vector>
 
+#include "device/background.h"
 #include "base/clock.h"
 #include "cache/tier/copy_pace.h"
 #include "cache/tier/known_records.h"
+#include "cache/tier/paced_path.h"
 #include "cache/tier/part_pool.h"
 #include "cache/tier/tier.h"
 #include "state/packing.h"
@@ -57,6 +60,7 @@ class RecordTier : public Tier {
  private:
   struct Spill {
     Move move;
+    PacedPath path;
     std::optional<RecordStore::Draft> draft;  // once it has begun
     size_t next = 0;                          // part to begin
     PartBytes part;                           // the one before it, on its way out of memory,
@@ -65,13 +69,22 @@ class RecordTier : public Tier {
     size_t bytes = 0;
     int64_t begun_ns = 0;
   };
+  // What came of a fetch, on its way into memory of this process.
+  struct Arrival {
+    Move move;
+    RecordStore::Fetched came;
+    std::atomic<bool> stop{false};
+    std::atomic<bool> done{false};
+  };
   struct Fetch {
     Move move;
     uint64_t ticket = 0;
     bool failed = false;
+    size_t bytes = 0;
     int64_t begun_ns = 0;
     std::optional<RecordStore::Fetched> came;
     size_t next = 0;  // block to copy in; behind the last one the state
+    std::shared_ptr<Arrival> arrival = nullptr;  // where another thread copies it in
   };
 
   std::string DigestOf(const NamespaceKey& key) const {
@@ -91,6 +104,8 @@ class RecordTier : public Tier {
   void DropSpill();
   void CopyIn(News* news);
   bool CopySome(Fetch* fetch, size_t* bytes_left);
+  void CopyBeside(Fetch* fetch);
+  void Fill(Arrival* arrival) const;
 
   std::unique_ptr<PartPool> parts_;  // outlives the threads that write
   const std::unique_ptr<RecordStore> store_;
@@ -104,6 +119,7 @@ class RecordTier : public Tier {
   std::deque<Spill> spills_;  // the first may have begun
   std::vector<Fetch> fetches_;
   KnownRecords known_;
+  Background copier_;  // ends before what it copies
 };
 
 }  // namespace reprise

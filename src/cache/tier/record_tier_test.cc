@@ -82,6 +82,22 @@ TEST(RecordTier, WindowsAloneAreStoredAndReadAsFarAsTheyReach) {
   }
 }
 
+// Large states that come from the disk are copied into memory by a thread beside the engine's.
+TEST(RecordTier, LargeStatesAreCopiedByAnotherThread) {
+  StateSpec spec = SpecOf(true, false, true);
+  spec.layers.back().tensors[0].shape = {768 << 10};  // 3 MiB
+  Machine machine(spec);
+  machine.options.budget_bytes = size_t{128} << 20;
+  machine.disk.bytes_max = size_t{128} << 20;
+  machine.Begin();
+  const auto prompt = Tokens(1, 500), reply = Tokens(2, 50);
+  machine.Run(prompt, reply);
+  machine.Rest();
+  machine.Begin();
+  const auto next = Join(Join(prompt, reply), Tokens(4, 50));
+  EXPECT_GT(machine.Run(next).loaded_tokens, 500);
+}
+
 TEST(RecordTier, OthersFindNothing) {
   Machine machine(kKinds[0]);
   machine.Begin();
