@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "tier/guard/day_file.h"
 #include "tier/path_id.h"
 #include "tier/record.h"
 
@@ -62,6 +63,9 @@ class RecordHome {
   };
   // All records of a home that is not shared. Before anything else.
   virtual Result<std::vector<Listed>> List() { return std::vector<Listed>(); }
+  // What of a day's bytes was written, for the next start.
+  virtual WrittenDay ReadDay() const { return {}; }
+  virtual void RememberDay(const WrittenDay&) {}
   // What List would say now, for the next start. After everything else.
   virtual void Remember(std::span<const Listed>) {}
   struct Seen {

@@ -18,6 +18,7 @@
 namespace reprise {
 namespace {
 
+constexpr int64_t kForgetPauseMaxMs = 600'000;
 constexpr int64_t kHangs = 4;  // times the time-out: so long nothing takes that goes on
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
@@ -25,6 +26,14 @@ template <typename Clock>
 int64_t MsOf() {
   const auto now = Clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+// Whether one of them ends there, or has a mark there.
+bool HasPlace(std::span<const RecordHome::Seen> seen, const PathId& place) {
+  return std::any_of(seen.begin(), seen.end(), [&](const RecordHome::Seen& one) {
+    const std::vector<PathId>& marks = one.facts.marks;
+    return one.facts.path == place || std::find(marks.begin(), marks.end(), place) != marks.end();
+  });
 }
 
 }  // namespace
@@ -94,7 +103,8 @@ Status RecordStore::ReadHeads() {
     }
   }
   listed_ = true;
-  day_.Begin(today, SteadyMs());
+  const uint64_t lately = home_->ReadDay().Now(WallMs(), limits_.bytes_day_max);
+  day_.Begin(std::max(today, lately), SteadyMs());
   stats_.unreadable = unreadable_.size();
   std::erase_if(found, [](const RecordHome::Listed& one) { return !one.readable; });
   // Those that others continue come first.
@@ -221,8 +231,6 @@ void RecordStore::HearTries() {
     read_faults_ = 0;
   }
   if (tries.writes) writes_.Close();
-  if (!tries.writes || !std::exchange(forgets_failed_, false)) return;
-  for (const PathId& space : forgetting_) transfers_->Forget(space);
 }
 
 bool RecordStore::IsForgetting(const PathId& space) const {
@@ -230,17 +238,29 @@ bool RecordStore::IsForgetting(const PathId& space) const {
                      [&](const PathId& one) { return one.empty() || one == space; });
 }
 
-// What could not be removed is tried again when writes work again; nobody finds it until then.
+// What could not be removed is tried again, less and less often; nobody finds it until then. That
+// says nothing of other writes: it takes a command that the server may not be allowed.
 void RecordStore::HearForgets() {
   for (const Transfers::ForgetDone& done : transfers_->TakeForgets()) {
-    if (!done.status.ok()) {
-      forgets_failed_ = true;
-      FailWrites(done.status);
+    if (done.status.ok()) {
+      forget_pause_ms_ = 0;
+      const auto at = std::find(forgetting_.begin(), forgetting_.end(), done.space);
+      if (at != forgetting_.end()) forgetting_.erase(at);
       continue;
     }
-    const auto at = std::find(forgetting_.begin(), forgetting_.end(), done.space);
-    if (at != forgetting_.end()) forgetting_.erase(at);
+    if (forget_pause_ms_ == 0) {
+      Log(LogLevel::kWarning, fmt::format("state in {} that was reset is not removed yet, and not "
+                                          "used; it is tried again later: {}",
+                                          home_->where(), done.status.message()));
+    }
+    to_forget_.push_back(done.space);
+    forget_pause_ms_ =
+        std::min(kForgetPauseMaxMs, std::max(limits_.retry_ms, 2 * forget_pause_ms_));
+    forget_pause_ms_ = std::max<int64_t>(1, forget_pause_ms_);
+    forget_at_ms_ = SteadyMs() + forget_pause_ms_;
   }
+  if (to_forget_.empty() || SteadyMs() < forget_at_ms_) return;
+  for (const PathId& space : std::exchange(to_forget_, {})) transfers_->Forget(space);
 }
 
 // Who asked does not wait longer than it may, and is told then that nothing more is known. An
@@ -276,17 +296,21 @@ void RecordStore::HearLooks(News* news) {
 
 // What the home has along the path is in the catalog now, and what it has no more is not. Another
 // server may have stored what was here already: then its record is used from now on, and what
-// continues the old one continues it.
+// continues the old one continues it. A record that ends elsewhere is led to by its marks, and
+// those may lead to another one by now that has the same: then nothing is known of it.
 void RecordStore::Learn(const PromptPath& path, std::vector<RecordHome::Seen> seen) {
   std::unordered_map<PathId, RecordHome::Seen*> by_path;
   for (RecordHome::Seen& one : seen) by_path[one.facts.path] = &one;
   const auto place = catalog_.Find(path, path.size());
-  std::vector<RecordId> chain;
+  std::vector<std::pair<RecordId, PathId>> chain;  // and the place by which it was come to
+  PathId through = place ? path.At(place->position) : PathId();
   for (RecordId id = place ? place->record : RecordId(); id.valid(); id = catalog_[id].parent) {
-    chain.push_back(id);
+    chain.push_back({id, through});
+    through = catalog_[id].facts.parent;
   }
-  for (const RecordId id : std::views::reverse(chain)) {
+  for (const auto& [id, at_place] : std::views::reverse(chain)) {
     const auto at = by_path.find(catalog_[id].facts.path);
+    if (at == by_path.end() && HasPlace(seen, at_place)) continue;
     if (at == by_path.end()) {
       catalog_.Lose(id);
       break;
@@ -320,10 +344,11 @@ void RecordStore::HearReads(News* news) {
 void RecordStore::MindReads(News* news) {
   const int64_t now = SteadyMs();
   for (auto& [ticket, one] : fetching_) {
-    if (const uint64_t parts = one.progress->parts; parts != one.parts || !one.progress->begun) {
-      one.parts = parts;
-      one.came_ms = now;
-    }
+    const bool begun = one.progress->begun;
+    const uint64_t parts = one.progress->parts;
+    if (!begun || !one.begun || parts != one.parts) one.came_ms = now;
+    one.begun = begun;
+    one.parts = parts;
     if (now - one.came_ms >= limits_.timeout_ms && !std::exchange(one.stuck, true)) {
       FailReads(Internal("it does not answer in time"), one.record);
     }
@@ -557,6 +582,9 @@ RecordId RecordStore::EndStore(const Transfers::WriteDone& written) {
   const uint64_t bytes = home_->Takes(written.bytes);
   GiveBackToDay(done.facts.space, done.bytes - std::min(done.bytes, bytes));
   done.bytes = bytes;
+  if (limits_.bytes_day_max > 0) {
+    transfers_->RememberDay({day_.Written(SteadyMs()), WallMs()});
+  }
   if (done.forget) {
     transfers_->Remove(done.name);
     return RecordId();

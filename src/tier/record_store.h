@@ -176,7 +176,8 @@ class RecordStore {
     size_t bytes = 0;
     int64_t until_ms = 0;
     std::shared_ptr<Transfers::ReadProgress> progress;
-    uint64_t parts = 0;     // that had come when somebody last looked,
+    bool begun = false;  // when somebody last looked, as are the parts that had come,
+    uint64_t parts = 0;
     int64_t came_ms = 0;    // and when there were more than before
     bool given_up = false;  // nobody waits for it any more
     bool stuck = false;     // and nothing has come for long
@@ -250,7 +251,9 @@ class RecordStore {
   std::string read_fault_;  // the last of them
   std::unordered_map<RecordId, SetAside> set_aside_;
   std::vector<PathId> forgetting_;  // namespaces; an empty id: all
-  bool forgets_failed_ = false;
+  std::vector<PathId> to_forget_;   // those of them that have failed, to be tried again
+  int64_t forget_at_ms_ = 0;
+  int64_t forget_pause_ms_ = 0;
   DayBudget day_;
   DayShares day_shares_;
   std::vector<RecordId> gone_;

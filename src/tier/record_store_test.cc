@@ -237,6 +237,26 @@ TEST_F(DiskStoreTest, NoMoreIsWrittenADayThanAllowed) {
   EXPECT_EQ(stored, 6) << "at most a day's worth is saved up";
 }
 
+// What was written and is gone by now was written all the same.
+TEST_F(DiskStoreTest, ARestartIsNoNewDayThoughWhatWasWrittenIsGone) {
+  int64_t wall = 1'000'000'000'000;
+  options_.wall_ms = [&] { return wall; };
+  options_.steady_ms = [] { return 1000; };
+  options_.bytes_day_max = 6 * (4096 + 512);
+  Open();
+  for (uint64_t i = 0; i < 6; ++i) ASSERT_TRUE(Store(Tokens(1000 * i, 500), 100));
+  tier_->Forget(nullptr);
+  Open();
+  EXPECT_EQ(tier_->stats().records, 0u);
+  EXPECT_FALSE(Store(Tokens(99, 500), 100));
+  wall += DayBudget::kDayMs / 3;
+  Open();
+  EXPECT_TRUE(Store(Tokens(99, 500), 100));
+  std::ofstream(options_.path + "/day", std::ios::trunc) << "nonsense";
+  Open();
+  EXPECT_EQ(tier_->stats().records, 1u) << "it only helps";
+}
+
 TEST_F(DiskStoreTest, CompressedRecordsCountAsWhatTheyTake) {
   for (const bool secret : {false, true}) {
     fs::remove_all(options_.path);

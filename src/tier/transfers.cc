@@ -26,9 +26,15 @@ int64_t SteadyMs() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-constexpr int64_t kTryPauseMaxMs = 60'000;
+// Pauses between tries double up to so many times the first, or up to a minute.
+constexpr int64_t kTryPauseGrows = 32, kTryPauseMaxMs = 60'000;
 constexpr size_t kLooksAtOnce = 64;
 constexpr size_t kLookTokensAtOnce = size_t{1} << 18;  // of those behind the first
+int64_t PauseMax(int64_t first_ms) {
+  const int64_t grown = std::min(kTryPauseMaxMs, kTryPauseGrows * std::max<int64_t>(1, first_ms));
+  return std::max(first_ms, grown);
+}
+
 // That wait to be written: when a record was used is not worth more.
 constexpr size_t kTouchesMax = 10'000;
 
@@ -80,6 +86,10 @@ void Transfers::Touch(std::string name) {
   Push({.verb = WriteOp::Verb::kTouch, .name = std::move(name)});
 }
 
+void Transfers::RememberDay(const WrittenDay& day) {
+  Push({.verb = WriteOp::Verb::kDay, .day = day});
+}
+
 void Transfers::Forget(const PathId& space) {
   Push({.verb = WriteOp::Verb::kForget, .space = space});
 }
@@ -110,6 +120,7 @@ void Transfers::TryReads(std::vector<std::string> names, int64_t pause_ms) {
   {
     std::lock_guard lock(mutex_);
     read_try_.names = std::move(names);
+    read_try_.pause_max_ms = PauseMax(pause_ms);
     Ask(&read_try_, pause_ms);
   }
   read_work_.notify_all();
@@ -119,6 +130,7 @@ void Transfers::TryWrites(size_t bytes, int64_t pause_ms) {
   {
     std::lock_guard lock(mutex_);
     write_try_.bytes = bytes;
+    write_try_.pause_max_ms = PauseMax(pause_ms);
     Ask(&write_try_, pause_ms);
   }
   write_work_.notify_all();
@@ -139,8 +151,7 @@ void Transfers::RunTry(Try* one, bool* done, std::unique_lock<std::mutex>* lock)
   lock->lock();
   one->running = false;
   if (!status.ok()) {
-    const int64_t most = std::max(one->pause_ms, kTryPauseMaxMs);
-    Ask(one, std::clamp<int64_t>(one->pause_ms * 2, 1, most));
+    Ask(one, std::min(one->pause_max_ms, std::max<int64_t>(1, one->pause_ms * 2)));
     return read_work_.notify_all();  // others wait longer than that
   }
   one->wanted = false;
@@ -268,6 +279,9 @@ void Transfers::Carry(WriteOp& op, std::optional<Writing>* writing) {
       return;
     case WriteOp::Verb::kTouch:
       home_.Touch(op.name);
+      return;
+    case WriteOp::Verb::kDay:
+      home_.RememberDay(op.day);
       return;
     case WriteOp::Verb::kForget:
       return ForgetSome(op);

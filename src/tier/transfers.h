@@ -119,6 +119,7 @@ class Transfers {
   void AbortWrite();  // no WriteDone follows
   void Remove(std::string name);
   void Touch(std::string name);
+  void RememberDay(const WrittenDay& day);
   void Forget(const PathId& space);  // RecordHome::Forget, a slice at a time, between other writes
   // Asks the home whether it reads (one of these records) or writes (so many bytes), after a pause
   // and then again and again, less and less often, until it does.
@@ -138,12 +139,13 @@ class Transfers {
 
  private:
   struct WriteOp {
-    enum class Verb { kBegin, kPart, kAbort, kRemove, kTouch, kForget } verb;
+    enum class Verb { kBegin, kPart, kAbort, kRemove, kTouch, kDay, kForget } verb;
     std::string name = {};
     RecordFacts facts = {};
     PartBytes part = {};
     PathId space = {};
     std::string cursor = {};
+    WrittenDay day = {};
   };
   using Instant = std::chrono::steady_clock::time_point;
   // A question whether the home works.
@@ -153,6 +155,7 @@ class Transfers {
     std::vector<std::string> names;
     size_t bytes = 0;
     int64_t pause_ms = 0;
+    int64_t pause_max_ms = 0;
     Instant due;
     bool IsDue() const { return wanted && !running && std::chrono::steady_clock::now() >= due; }
   };

@@ -201,6 +201,9 @@ void AddTierOptions(Flags* flags, ServeOptions* serve) {
              "compress what goes to the store, without loss: for slow networks");
   flags->Add("--store-ca", &serve->store_ca,
              "PEM file with who signs the store's certificate (default: the system's)");
+  flags->Add("--store-cert", &serve->store_cert,
+             "PEM file with the certificate that this server shows the store");
+  flags->Add("--store-cert-key", &serve->store_cert_key, "PEM file with the key of --store-cert");
   flags->Add("--state-key-file", &serve->state_key_file,
              "file of 32 bytes or 64 hexadecimal digits: records are encrypted with it");
   flags->Add("--snapshots", &serve->snapshots,

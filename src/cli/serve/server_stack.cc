@@ -319,7 +319,10 @@ Result<std::unique_ptr<RecordStore>> ServerStack::OpenStore(const StateKey& key)
   }
   RedisHome::Options redis;
   REPRISE_ASSIGN(redis.address, RedisAddress::Parse(options_.store));
-  redis.ca_file = options_.store_ca;
+  redis.tls = {options_.store_ca, options_.store_cert, options_.store_cert_key};
+  if (redis.tls.cert_file.empty() != redis.tls.key_file.empty()) {
+    return InvalidArgument("--store-cert and --store-cert-key are given together, or neither is");
+  }
   redis.compress = options_.store_compress;
   redis.timeout = std::chrono::milliseconds(options_.store_timeout_ms);
   redis.expire = std::chrono::milliseconds(static_cast<int64_t>(options_.store_hours * 3600'000));

@@ -53,6 +53,8 @@ struct ServeOptions {
   double store_hours = 24;  // that unused state stays there
   bool store_compress = false;
   std::string store_ca;           // PEM file; empty: the system's
+  std::string store_cert;         // PEM file; empty: none is shown
+  std::string store_cert_key;
   std::string state_key_file;     // empty: records are checked, not encrypted
   std::string snapshots = "f32";  // of records; "bf16": recurrent state is rounded
   std::string kv_events;          // address for events of the cache; empty: none

@@ -150,7 +150,8 @@ Status DocumentStore::ReadFolder() {
     for (const std::string& old : MakeRoom(head.owner, head.file_bytes())) Unlink(old);
     Note(id, head.owner, head.file_bytes());
   }
-  day_.Begin(today, WallMs());
+  const WrittenDay day = ReadWrittenDay(folder_.fd());
+  day_.Begin(std::max(today, day.Now(WallMs(), options_.bytes_day_max)), WallMs());
   return OkStatus();
 }
 
@@ -272,10 +273,12 @@ void DocumentStore::Carry(const Waiting& document, std::unique_lock<std::mutex>*
     return;
   }
   const std::vector<std::string> gone = MakeRoom(document.owner, bytes);
+  const WrittenDay day = {day_.Written(WallMs()), WallMs()};
   lock->unlock();
   for (const std::string& id : gone) Unlink(id);
   const auto file = EncodeDocument(document.owner, WallMs(), document.content, document.id, key_);
   const Status written = WriteFile(document.id, file);
+  if (written.ok() && options_.bytes_day_max > 0) RememberWrittenDay(folder_.fd(), day);
   lock->lock();
   if (written.ok()) {
     writes_.Succeed();
@@ -310,8 +313,7 @@ void DocumentStore::ReadLoop() {
     if (stop_) return;
     const std::shared_ptr<Reading> one = std::move(reads_.front());
     reads_.pop_front();
-    const auto since = std::chrono::steady_clock::now();
-    const auto mine = reading_since_.insert(since).first;
+    const auto mine = reading_since_.insert(std::chrono::steady_clock::now());
     lock.unlock();
     auto file = ReadFile(one->id);
     lock.lock();

@@ -23,6 +23,7 @@
 #include "tier/folder/record_file.h"
 #include "tier/guard/breaker.h"
 #include "tier/guard/day_budget.h"
+#include "tier/guard/day_file.h"
 #include "tier/state_key.h"
 
 namespace reprise {
@@ -44,6 +45,7 @@ struct DocumentOptions {
 // threads of the store's do.
 //
 //   <32 hex>.doc   a document; its name is a keyed id of owner and name
+//   day            what was written of a day's bytes (guard/day_file.h)
 //   <32 hex>.tmp   one being written; removed at the start
 //
 // 1. An owner finds its own documents only. Files tell nobody without the key whose they are.
@@ -149,7 +151,7 @@ class DocumentStore {
   size_t queue_bytes_ = 0;
   const Waiting* writing_ = nullptr;
   std::deque<std::shared_ptr<Reading>> reads_;
-  std::set<Instant> reading_since_;  // of those that are being read
+  std::multiset<Instant> reading_since_;  // of those that are being read
   uint64_t orders_ = 0;
   DayBudget day_;
   Breaker writes_;

@@ -47,7 +47,9 @@ class DocumentStoreTest : public testing::Test {
   }
   std::vector<fs::path> Files() const {
     std::vector<fs::path> files;
-    for (const auto& file : fs::directory_iterator(options_.path)) files.push_back(file.path());
+    for (const auto& file : fs::directory_iterator(options_.path)) {
+      if (file.path().filename() != "day") files.push_back(file.path());
+    }
     return files;
   }
 
@@ -161,6 +163,18 @@ TEST_F(DocumentStoreTest, SoMuchADayAndARestartIsNoNewDay) {
   now += 24 * 3600 * 1000;
   Put("a", "more", std::string(10'000, 'x'));
   EXPECT_TRUE(store_->Get("a", "more").has_value());
+}
+
+TEST_F(DocumentStoreTest, ARestartIsNoNewDayThoughWhatWasWrittenIsGone) {
+  options_.wall_ms = [] { return int64_t{1'000'000'000'000}; };
+  options_.bytes_day_max = 25'000;
+  Open();
+  for (int i = 0; i < 2; ++i) Put("a", std::to_string(i), std::string(10'000, 'x'));
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(store_->Remove("a", std::to_string(i)));
+  Open();
+  EXPECT_EQ(store_->stats().count, 0u);
+  Put("a", "more", std::string(10'000, 'x'));
+  EXPECT_EQ(store_->stats().left_out, 1u);
 }
 
 TEST_F(DocumentStoreTest, NoFaultOfTheDiskIsMoreThanAnAbsence) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -9,6 +10,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -65,10 +67,14 @@ class MemoryHome : public RecordHome {
     std::vector<std::vector<Seen>> all;
     for (const PromptPath* path : paths) {
       std::vector<Seen>& seen = all.emplace_back();
+      std::unordered_set<std::string> seen_names;
       for (const auto& [id, name] : server_->names) {
         const RecordFacts& facts = server_->records.at(name).facts;
-        const bool on_it = facts.path == id && facts.end <= path->size();
-        if (on_it && path->At(facts.end) == id) seen.push_back({name, facts});
+        if (seen_names.contains(name)) continue;
+        const int32_t at = PositionOf(facts, id);
+        if (at > path->size() || path->At(at) != id) continue;
+        seen_names.insert(name);
+        seen.push_back({name, facts});
       }
     }
     return all;
@@ -173,6 +179,15 @@ class MemoryHome : public RecordHome {
     const MemoryServer::Stored stored_;
     const RecordLayout layout_;
   };
+
+  // Where the path ends that has the id: that of the record, or one of its marks.
+  static int32_t PositionOf(const RecordFacts& facts, const PathId& id) {
+    if (facts.path == id) return facts.end;
+    const auto mark = std::find(facts.marks.begin(), facts.marks.end(), id);
+    CHECK(mark != facts.marks.end());
+    const auto index = static_cast<int32_t>(mark - facts.marks.begin());
+    return (facts.begin / kBlockTokens + 1 + index) * kBlockTokens;
+  }
 
   Status FaultOf(const std::string& call, const std::string& record) const {
     return fault_ ? fault_(call, record) : OkStatus();

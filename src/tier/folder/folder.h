@@ -19,6 +19,7 @@ namespace reprise {
 // can be read by their owner alone.
 //
 //   lock            held by the process that uses the folder
+//   day             what was written of a day's bytes (guard/day_file.h)
 //   index           what the heads of records say (folder_index.h), if there are many
 //   <16 hex>.state  a record
 //   <16 hex>.tmp    a record being written; one that is found at the start is removed

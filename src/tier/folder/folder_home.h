@@ -31,6 +31,8 @@ class FolderHome : public RecordHome {
   bool shared() const override { return false; }
   uint64_t Takes(uint64_t bytes) const override;
   Result<std::vector<Listed>> List() override;
+  WrittenDay ReadDay() const override { return ReadWrittenDay(folder_->fd()); }
+  void RememberDay(const WrittenDay& day) override { RememberWrittenDay(folder_->fd(), day); }
   Status TryRead(const std::string& name) override;
   Status TryWrite(size_t bytes) override;
   void Remember(std::span<const Listed> records) override;

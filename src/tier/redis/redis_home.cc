@@ -90,7 +90,7 @@ Result<RedisHome::LinkPtr> RedisHome::Borrow() {
     link->SetDeadline(DeadlineFor());
     return link;
   }
-  return RedisLink::Connect(options_.address, options_.ca_file, DeadlineFor());
+  return RedisLink::Connect(options_.address, options_.tls, DeadlineFor());
 }
 
 void RedisHome::GiveBack(LinkPtr link) {

@@ -42,7 +42,7 @@ class RedisHome : public RecordHome {
  public:
   struct Options {
     RedisAddress address;
-    std::string ca_file;                      // PEM; empty: the system's
+    RedisLink::Tls tls;
     std::chrono::milliseconds timeout{1000};  // of one exchange
     std::chrono::milliseconds expire{24 * 3600 * 1000};
     bool compress = false;  // what is written; what is read may be either

@@ -73,8 +73,7 @@ struct RedisLink::Socket {
 RedisLink::RedisLink(std::unique_ptr<Socket> socket) : socket_(std::move(socket)), reader_(this) {}
 RedisLink::~RedisLink() = default;
 
-Result<std::unique_ptr<RedisLink>> RedisLink::Connect(const RedisAddress& address,
-                                                      const std::string& ca_file,
+Result<std::unique_ptr<RedisLink>> RedisLink::Connect(const RedisAddress& address, const Tls& files,
                                                       Deadline deadline) {
   auto socket = std::make_unique<Socket>();
   ErrorCode error;
@@ -96,12 +95,18 @@ Result<std::unique_ptr<RedisLink>> RedisLink::Connect(const RedisAddress& addres
   if (address.tls) {
     asio::ssl::context& context = socket->tls_context;
     ::SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
-    if (ca_file.empty()) {
+    if (files.ca_file.empty()) {
       context.set_default_verify_paths(error);
     } else {
-      context.load_verify_file(ca_file, error);
+      context.load_verify_file(files.ca_file, error);
     }
     if (error) return Failed("the file of the store's certificate cannot be used", error);
+    if (!files.cert_file.empty()) {
+      context.use_certificate_chain_file(files.cert_file, error);
+      if (error) return Failed("the certificate for the store cannot be used", error);
+      context.use_private_key_file(files.key_file, asio::ssl::context::pem, error);
+      if (error) return Failed("the key of the certificate for the store cannot be used", error);
+    }
     auto& tls = socket->tls.emplace(socket->plain, context);
     tls.set_verify_mode(asio::ssl::verify_peer, ignored);
     tls.set_verify_callback(asio::ssl::host_name_verification(address.host), ignored);

@@ -23,10 +23,15 @@ class RedisLink : private ByteSource {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // Connects, enters and chooses the database. `ca_file` (PEM): who signs the certificate of a
-  // server with TLS; empty: the system's.
-  static Result<std::unique_ptr<RedisLink>> Connect(const RedisAddress& address,
-                                                    const std::string& ca_file, Deadline deadline);
+  // For servers with TLS; files (PEM).
+  struct Tls {
+    std::string ca_file;    // who signs the server's certificate; empty: the system's
+    std::string cert_file;  // what this side shows; empty: nothing
+    std::string key_file;
+  };
+  // Connects, enters and chooses the database.
+  static Result<std::unique_ptr<RedisLink>> Connect(const RedisAddress& address, const Tls& tls,
+                                                    Deadline deadline);
   ~RedisLink() override;
 
   void SetDeadline(Deadline deadline) { deadline_ = deadline; }
