@@ -2,14 +2,18 @@
 
     tools/mutants.py                    every mutant: apply, build its tests, run them, undo
     tools/mutants.py victim_reversed    only those named
+    tools/mutants.py --count 8 --seed 3 --minutes 15
+                                        eight of them, chosen by the seed, for 15 minutes at most
     tools/mutants.py --check            only whether every mutant still applies (a test of the tree)
 
 A mutant is a small textual edit that must apply exactly once. It is killed if one of its tests
-fails, survives if all pass; one that does not build is an error, like one that does not apply.
+fails, survives if all pass; one that does not build is an error, like one that does not apply. One
+that is not judged when the time is up is named and counts as neither.
 """
 import argparse
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import time
@@ -324,28 +328,32 @@ def apply(mutant):
     return text.replace(old, new)
 
 
-def judge(mutant, build):
-    """'killed by TEST', 'SURVIVED', or 'DOES NOT BUILD'."""
+def judge(mutant, build, end):
+    """'killed by TEST', 'SURVIVED', 'DOES NOT BUILD', or 'not judged' by the time `end`."""
     name, path, _, _, tests = mutant
     file = ROOT / path
     original = file.read_bytes()
     try:
         file.write_text(apply(mutant))
         made = subprocess.run(["ninja", "-C", build, *(target for target, _ in tests)],
-                              capture_output=True, text=True)
+                              capture_output=True, text=True, timeout=max(1, end - time.monotonic()))
         if made.returncode != 0:
             return "DOES NOT BUILD:\n" + made.stdout[-2000:]
         for target, program in tests:
             environment = dict(os.environ, REPRISE_SIM_SEEDS=SEEDS)
+            left = end - time.monotonic()
             try:
                 ran = subprocess.run([pathlib.Path(build) / program, "--gtest_fail_fast"], cwd=ROOT,
-                                     env=environment, capture_output=True, text=True, timeout=600)
+                                     env=environment, capture_output=True, text=True,
+                                     timeout=max(1, min(600, left)))
             except subprocess.TimeoutExpired:
-                return f"killed by {target} (it does not end)"
+                return f"killed by {target} (it does not end)" if left > 600 else "not judged"
             if ran.returncode != 0:
                 failed = [line for line in ran.stdout.splitlines() if line.startswith("[  FAILED  ]")]
                 return f"killed by {failed[0][12:].split(' (')[0].strip() if failed else target}"
         return "SURVIVED"
+    except subprocess.TimeoutExpired:
+        return "not judged"
     finally:
         file.write_bytes(original)
 
@@ -355,6 +363,9 @@ def main():
     parser.add_argument("names", nargs="*", help="mutants to try (default: all)")
     parser.add_argument("--build", default=str(ROOT / "build/dev"), help="build folder")
     parser.add_argument("--check", action="store_true", help="only whether all apply")
+    parser.add_argument("--count", type=int, help="try that many, chosen by the seed")
+    parser.add_argument("--seed", type=int, default=1, help="which ones --count chooses")
+    parser.add_argument("--minutes", type=float, default=24 * 60, help="stop after so long")
     arguments = parser.parse_args()
     known = {mutant[0] for mutant in MUTANTS}
     for name in arguments.names:
@@ -369,13 +380,17 @@ def main():
     if arguments.check:
         print(f"{len(wanted)} mutants apply")
         return
-    alive = 0
+    if arguments.count is not None:
+        wanted = random.Random(arguments.seed).sample(wanted, min(arguments.count, len(wanted)))
+    end = time.monotonic() + 60 * arguments.minutes
+    killed = alive = 0
     for mutant in wanted:
         begin = time.monotonic()
-        verdict = judge(mutant, arguments.build)
-        alive += not verdict.startswith("killed")
+        verdict = judge(mutant, arguments.build, end) if begin < end else "not judged"
+        killed += verdict.startswith("killed")
+        alive += not verdict.startswith(("killed", "not judged"))
         print(f"{mutant[0]:30} {verdict} ({time.monotonic() - begin:.0f} s)", flush=True)
-    print(f"{len(wanted) - alive} of {len(wanted)} killed")
+    print(f"{killed} of {len(wanted)} killed, {len(wanted) - killed - alive} not judged")
     sys.exit(alive > 0)
 
 
