@@ -135,7 +135,7 @@ TEST(Optimum, KeepsWhatIsUsedSoonest) {
   EXPECT_EQ(tokens[3], 2 * 256u) << "half of A: a prefix of it";
 }
 
-class PublicTraces : public testing::Test {
+class PublishedTraces : public testing::Test {
  protected:
   void Check(const std::string& name, const StateSpec& spec) {
     const char* shared = std::getenv("REPRISE_SHARED");
@@ -162,9 +162,9 @@ class PublicTraces : public testing::Test {
 // Short traces, each begun with an empty cache, in which little can be learnt; and what is neither
 // conversation nor tools. Where nothing beats the least recently used order, the policy is that
 // one, but for what it has to learn first.
-class ShortTraces : public testing::TestWithParam<std::pair<const char*, int>> {};
+class PublishedShortTraces : public testing::TestWithParam<std::pair<const char*, int>> {};
 
-TEST_P(ShortTraces, AreNowhereBelowLru) {
+TEST_P(PublishedShortTraces, AreNowhereBelowLru) {
   constexpr int kWindow = 3000;
   const auto [name, window] = GetParam();  // -1: all
   const char* shared = std::getenv("REPRISE_SHARED");
@@ -190,7 +190,7 @@ TEST_P(ShortTraces, AreNowhereBelowLru) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Public, ShortTraces,
+INSTANTIATE_TEST_SUITE_P(Public, PublishedShortTraces,
                          testing::Values(std::pair("mooncake/conversation_trace.jsonl", 0),
                                          std::pair("mooncake/conversation_trace.jsonl", 1),
                                          std::pair("mooncake/conversation_trace.jsonl", 2),
@@ -198,16 +198,16 @@ INSTANTIATE_TEST_SUITE_P(Public, ShortTraces,
                                          std::pair("mooncake/synthetic_trace.jsonl", -1),
                                          std::pair("mt_bench_question.jsonl", -1)));
 
-TEST_F(PublicTraces, Conversation) { Check("mooncake/conversation_trace.jsonl", HybridSpec()); }
-TEST_F(PublicTraces, Tools) { Check("tau-bench/gpt4o_airline.jsonl", HybridSpec()); }
-TEST_F(PublicTraces, ToolTurns) { Check("bfcl/BFCL_v4_multi_turn_base.json", HybridSpec()); }
-TEST_F(PublicTraces, ConversationWithAttentionOnly) {
+TEST_F(PublishedTraces, Conversation) { Check("mooncake/conversation_trace.jsonl", HybridSpec()); }
+TEST_F(PublishedTraces, Tools) { Check("tau-bench/gpt4o_airline.jsonl", HybridSpec()); }
+TEST_F(PublishedTraces, ToolTurns) { Check("bfcl/BFCL_v4_multi_turn_base.json", HybridSpec()); }
+TEST_F(PublishedTraces, ConversationWithAttentionOnly) {
   Check("mooncake/conversation_trace.jsonl", AttentionSpec());
 }
-TEST_F(PublicTraces, ToolsWithAttentionOnly) {
+TEST_F(PublishedTraces, ToolsWithAttentionOnly) {
   Check("tau-bench/gpt4o_airline.jsonl", AttentionSpec());
 }
-TEST_F(PublicTraces, ToolTurnsWithAttentionOnly) {
+TEST_F(PublishedTraces, ToolTurnsWithAttentionOnly) {
   Check("bfcl/BFCL_v4_multi_turn_base.json", AttentionSpec());
 }
 
