@@ -18,9 +18,10 @@ int32_t PositionOf(const std::vector<size_t>& ends, size_t text_size, size_t off
 
 }  // namespace
 
-Result<ChatPrompt> ChatEncoder::Encode(const RenderedChat& chat) const {
+Result<ChatPrompt> ChatEncoder::Encode(const RenderedChat& chat, EncodeMeter meter) const {
   ChatPrompt prompt;
-  REPRISE_TRY(tokenizer_->EncodePrompt(chat.text, chat.data, &prompt.ids));
+  REPRISE_TRY(tokenizer_->EncodePrompt(chat.text, chat.data, &prompt.ids, &meter));
+  prompt.id_count = meter.id_count;
   std::vector<size_t> ends;
   ends.reserve(prompt.ids.size());
   for (const int32_t id : prompt.ids) {

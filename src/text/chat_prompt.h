@@ -23,6 +23,7 @@ struct ChatPrompt {
 
   std::vector<int32_t> ids;
   std::vector<Boundary> boundaries;  // ascending, distinct positions
+  size_t id_count = 0;               // about, if the ids are incomplete (EncodeMeter)
 };
 
 // Encodes what a chat template rendered. Only the template's own text can be control tokens: what
@@ -35,7 +36,7 @@ class ChatEncoder {
   // REQUIRES: the tokenizer outlives it.
   explicit ChatEncoder(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
 
-  Result<ChatPrompt> Encode(const RenderedChat& chat) const;
+  Result<ChatPrompt> Encode(const RenderedChat& chat, EncodeMeter meter = {}) const;
 
  private:
   const Tokenizer* tokenizer_;

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace reprise {
@@ -14,12 +17,24 @@ namespace reprise {
 // The stop that counts is the one whose last byte comes first (the longest of those that end
 // together), so the result does not depend on how the text was cut.
 //
-// Costs: Append is O(number of stops * (text + longest stop)).
-// Thread safety: none.
+// The strings are shared by all that are made from the same list: a request with many choices holds
+// them once.
+//
+// Costs: Append is O(number of stops * text), whatever was held back (Knuth, Morris, Pratt 1977).
+// Thread safety: none; a list is immutable.
 class StopStrings {
  public:
+  struct Stop {
+    std::string text;
+    // [text] how much of it is matched still, where so much was and no more is.
+    std::vector<uint32_t> shorter;
+  };
+  using List = std::shared_ptr<const std::vector<Stop>>;
+
   // Empty stops are ignored.
-  explicit StopStrings(std::vector<std::string> stops);
+  static List MakeList(std::vector<std::string> stops);
+  explicit StopStrings(List stops) : stops_(std::move(stops)), matched_bytes_(stops_->size()) {}
+  explicit StopStrings(std::vector<std::string> stops) : StopStrings(MakeList(std::move(stops))) {}
 
   // Appends to `out` what can be sent. Returns true if a stop was reached: the text before it was
   // sent, the stop and all that follows is dropped, and matched() tells which it was. Further text
@@ -34,7 +49,8 @@ class StopStrings {
   size_t held_bytes() const { return held_.size(); }
 
  private:
-  std::vector<std::string> stops_;
+  List stops_;
+  std::vector<uint32_t> matched_bytes_;  // [stops] how much of each the text ends with
   std::string held_;
   std::string matched_;
   bool stopped_ = false;

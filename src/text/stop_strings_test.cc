@@ -58,6 +58,48 @@ TEST(StopStringsTest, TheStopThatEndsFirstCounts) {
   EXPECT_EQ(Feed({"aab"}, {"aaab"}), (Outcome{"a", "aab"}));
 }
 
+// Against a search that looks at everything: texts of few letters have many false beginnings.
+TEST(StopStringsTest, EqualsAPlainSearch) {
+  Rng rng(5);
+  for (int round = 0; round < 2'000; ++round) {
+    std::vector<std::string> stops(1 + rng.Below(4));
+    for (std::string& stop : stops) {
+      for (uint64_t size = 1 + rng.Below(7); size > 0; --size) stop += "ab"[rng.Below(2)];
+    }
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += "abbac"[rng.Below(5)];
+    size_t end = text.size() + 1;
+    std::string found;
+    for (const std::string& stop : stops) {
+      const size_t at = text.find(stop);
+      if (at == text.npos) continue;
+      const bool before = at + stop.size() < end;
+      if (before || (at + stop.size() == end && stop.size() > found.size())) {
+        end = at + stop.size();
+        found = stop;
+      }
+    }
+    StopStrings watch(stops);
+    std::string out;
+    for (size_t at = 0; at < text.size();) {
+      const size_t size = 1 + rng.Below(5);
+      watch.Append(text.substr(at, size), &out);
+      at += size;
+    }
+    watch.Finish(&out);
+    EXPECT_EQ(watch.stopped(), !found.empty());
+    EXPECT_EQ(watch.matched(), found);
+    EXPECT_EQ(out, found.empty() ? text : text.substr(0, end - found.size()));
+  }
+}
+
+TEST(StopStringsTest, ManyHoldTheirStringsOnce) {
+  const StopStrings::List list = StopStrings::MakeList({std::string(4096, 'a'), "", "b"});
+  EXPECT_EQ(list->size(), 2u);
+  const std::vector<StopStrings> watches(128, StopStrings(list));
+  EXPECT_GE(list.use_count(), 128);
+}
+
 TEST(StopStringsTest, CutsDoNotMatter) {
   Rng rng(5);
   for (int round = 0; round < 5000; ++round) {

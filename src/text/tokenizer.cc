@@ -16,6 +16,10 @@
 namespace reprise {
 namespace {
 
+constexpr size_t kPiecesPerTurn = 8192;  // between two questions to the account
+constexpr size_t kBytesPerStep = 2;      // of its work
+constexpr size_t kBytesPerIdGuess = 4;
+
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
 
 Result<std::unique_ptr<SubwordModel>> MakeModel(const VocabSpec& spec) {
@@ -41,6 +45,10 @@ struct Tokenizer::Scratch {
   Normalizer::Scratch normalize;
   Splitter::Scratch split;
   SubwordScratch subword;
+  EncodeMeter* meter = nullptr;
+  size_t ids_before = 0;  // in the caller's list
+  size_t bytes_read = 0;
+  bool cut = false;  // more ids than are wanted
 };
 
 Tokenizer::Tokenizer() = default;
@@ -79,6 +87,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Make(VocabSpec spec) {
   tokenizer->late_tokens_ = AddedTokens(std::move(late));
 
   tokenizer->BuildBytes(spec);
+  tokenizer->bytes_per_id_max_ = BytesPerIdMax(spec);
   tokenizer->name_index_.Reserve(spec.tokens.size());
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
     tokenizer->name_index_.Add(spec.tokens, static_cast<int32_t>(id));
@@ -124,11 +133,11 @@ void Tokenizer::BuildBytes(const VocabSpec& spec) {
 }
 
 Status Tokenizer::Encode(std::string_view text, EncodeOptions options,
-                         std::vector<int32_t>* ids) const {
+                         std::vector<int32_t>* ids, EncodeMeter* meter) const {
   const size_t size_before = ids->size();
   if (options.add_special) ids->insert(ids->end(), prefix_ids_.begin(), prefix_ids_.end());
   const AddedTokenRule rule{.control = options.parse_special, .added = options.parse_added};
-  const Status status = EncodeWith(text, rule, false, ids);
+  const Status status = EncodeWith(text, rule, false, meter, ids);
   if (!status.ok()) {
     ids->resize(size_before);
     return status;
@@ -138,17 +147,17 @@ Status Tokenizer::Encode(std::string_view text, EncodeOptions options,
 }
 
 Status Tokenizer::EncodePrompt(std::string_view text, std::span<const TextRange> data,
-                               std::vector<int32_t>* ids) const {
+                               std::vector<int32_t>* ids, EncodeMeter* meter) const {
   const size_t size_before = ids->size();
   const AddedTokenRule rule{.control = true, .data = data};
-  const Status status = EncodeWith(text, rule, !data.empty(), ids);
+  const Status status = EncodeWith(text, rule, !data.empty(), meter, ids);
   if (!status.ok()) ids->resize(size_before);
   return status;
 }
 
 // `late`: control tokens that belong into normalised text are looked for here, and only here.
 Status Tokenizer::EncodeWith(std::string_view text, const AddedTokenRule& rule, bool late,
-                             std::vector<int32_t>* ids) const {
+                             EncodeMeter* meter, std::vector<int32_t>* ids) const {
   if (text.size() > kTextBytesMax) {
     return InvalidArgument("the text is " + std::to_string(text.size()) +
                            " bytes long, beyond the limit of " + std::to_string(kTextBytesMax));
@@ -157,9 +166,19 @@ Status Tokenizer::EncodeWith(std::string_view text, const AddedTokenRule& rule, 
   late_rule.blanks = false;
   const AddedTokenRule segment_rule{.control = rule.control && !late, .added = rule.added};
   Scratch scratch;
+  scratch.meter = meter;
+  scratch.ids_before = ids->size();
+  if (meter != nullptr && bytes_per_id_max_ > 0 &&
+      text.size() / bytes_per_id_max_ > meter->ids_max) {
+    meter->id_count = std::max(text.size() / kBytesPerIdGuess, meter->ids_max + 1);
+    return OkStatus();
+  }
+  if (meter != nullptr && meter->account != nullptr) {
+    REPRISE_TRY(meter->account->Spend(text.size() / kBytesPerStep, "tokenising the text"));
+  }
   size_t at = 0;
   AddedTokens::Match late_match{0, 0, -1};  // the next one; valid from `at` on
-  while (at < text.size()) {
+  while (at < text.size() && !scratch.cut) {
     AddedTokens::Match match{text.size(), text.size(), -1};
     raw_tokens_.FindNext(text, at, rule, &match);
     if (late && !late_tokens_.empty()) {
@@ -176,7 +195,49 @@ Status Tokenizer::EncodeWith(std::string_view text, const AddedTokenRule& rule, 
     if (match.id >= 0) ids->push_back(match.id);
     at = match.end;
   }
+  if (meter == nullptr) return OkStatus();
+  meter->id_count = ids->size() - scratch.ids_before;
+  if (scratch.cut) {
+    const double rest = static_cast<double>(text.size()) /
+                        static_cast<double>(std::max<size_t>(scratch.bytes_read, 1));
+    meter->id_count = static_cast<size_t>(static_cast<double>(meter->id_count) * rest);
+    meter->id_count = std::max(meter->id_count, meter->ids_max + 1);
+  }
   return OkStatus();
+}
+
+// How many bytes of any text one id can stand for; 0: not known.
+size_t Tokenizer::BytesPerIdMax(const VocabSpec& spec) {
+  const bool bytes = spec.model == VocabSpec::Model::kByteBpe ||
+                     spec.model == VocabSpec::Model::kRwkvWorld || spec.byte_fallback;
+  if (!bytes) return 0;  // any number of unknown characters may be one id
+  for (const AddedToken& token : spec.added) {
+    if (token.lstrip || token.rstrip) return 0;
+  }
+  for (const SplitStep& step : spec.split) {
+    if (step.behavior == SplitStep::Behavior::kRemoved) return 0;
+  }
+  size_t longest = 1;
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    longest = std::max(longest, spec.tokens[id].size());
+  }
+  for (const AddedToken& token : spec.added) longest = std::max(longest, token.text.size());
+  for (const NormalizeStep& step : spec.normalize) {
+    switch (step.kind) {
+      case NormalizeStep::Kind::kNfc:
+        longest *= 3;  // the longest composition has three characters
+        break;
+      case NormalizeStep::Kind::kPrepend:
+      case NormalizeStep::Kind::kMakeValid:
+        break;
+      case NormalizeStep::Kind::kReplace:
+        if (step.to.size() < step.from.size()) return 0;
+        break;
+      default:
+        return 0;
+    }
+  }
+  return longest;
 }
 
 // Text that has no raw added token in it.
@@ -185,7 +246,7 @@ Status Tokenizer::EncodeSegment(std::string_view text, bool at_start, const Adde
   REPRISE_ASSIGN(text, normalizer_.Apply(text, &scratch->normalize));
   if (normalized_tokens_.empty()) return EncodeText(text, at_start, scratch, ids);
   size_t at = 0;
-  while (at < text.size()) {
+  while (at < text.size() && !scratch->cut) {
     AddedTokens::Match match{text.size(), text.size(), -1};
     normalized_tokens_.FindNext(text, at, rule, &match);
     if (at < match.begin) {
@@ -199,8 +260,21 @@ Status Tokenizer::EncodeSegment(std::string_view text, bool at_start, const Adde
 
 Status Tokenizer::EncodeText(std::string_view text, bool at_start, Scratch* scratch,
                              std::vector<int32_t>* ids) const {
+  EncodeMeter* const meter = scratch->meter;
   REPRISE_TRY(splitter_.Split(text, at_start, &scratch->split));
-  model_->Encode(scratch->split.text, scratch->split.pieces, &scratch->subword, ids);
+  std::span<const Piece> pieces = scratch->split.pieces;
+  if (meter == nullptr) {
+    model_->Encode(scratch->split.text, pieces, &scratch->subword, ids);
+    return OkStatus();
+  }
+  while (!pieces.empty() && !scratch->cut) {
+    const std::span<const Piece> turn = pieces.first(std::min(pieces.size(), kPiecesPerTurn));
+    pieces = pieces.subspan(turn.size());
+    model_->Encode(scratch->split.text, turn, &scratch->subword, ids);
+    scratch->bytes_read += turn.back().end - turn.front().begin;
+    scratch->cut = ids->size() - scratch->ids_before > meter->ids_max;
+    if (meter->account != nullptr) REPRISE_TRY(meter->account->Spend(0, "tokenising the text"));
+  }
   return OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/account/account.h"
 #include "base/status.h"
 #include "text/added_tokens.h"
 #include "text/normalizer.h"
@@ -24,6 +25,15 @@ struct EncodeOptions {
   bool add_special = true;     // BOS and the like, where the tokenizer asks for them
   bool parse_special = false;  // control tokens written in the text are those tokens
   bool parse_added = false;    // ... those that are not special are, as reference tokenizers do
+};
+
+// Who pays for an Encode, and how many ids are wanted of it.
+struct EncodeMeter {
+  Account* account = nullptr;  // charged while the text is read; null: nobody
+  // A text with more ids is read only until that is certain; its ids are then incomplete.
+  size_t ids_max = SIZE_MAX;
+  // Set by Encode: ids of the text; of one that was not read to its end, about so many.
+  size_t id_count = 0;
 };
 
 // Tokenizer turns text into token ids and ids into bytes.
@@ -47,15 +57,16 @@ class Tokenizer {
   static Result<std::unique_ptr<Tokenizer>> Make(VocabSpec spec);
   ~Tokenizer();
 
-  // Appends the ids of `text`. On failure (text too long, or a pre-tokenizer pattern that gives up
-  // on it) appends nothing.
-  Status Encode(std::string_view text, EncodeOptions options, std::vector<int32_t>* ids) const;
+  // Appends the ids of `text`. On failure (text too long, a pre-tokenizer pattern that gives up on
+  // it, an account that is spent) appends nothing.
+  Status Encode(std::string_view text, EncodeOptions options, std::vector<int32_t>* ids,
+                EncodeMeter* meter = nullptr) const;
 
   // Appends the ids of a prompt in which the bytes of `data` (ascending) came from others. Control
   // tokens are found only where none of their bytes is data. Otherwise as Encode with
   // parse_special: what is data does not cut the text into pieces.
   Status EncodePrompt(std::string_view text, std::span<const TextRange> data,
-                      std::vector<int32_t>* ids) const;
+                      std::vector<int32_t>* ids, EncodeMeter* meter = nullptr) const;
 
   // The text of ids: the bytes of all tokens (special ones only if `keep_special`), made valid
   // UTF-8. The same as a Detokenizer that is fed all of them. Unknown ids have no text.
@@ -86,11 +97,12 @@ class Tokenizer {
   Tokenizer();
   void BuildBytes(const VocabSpec& spec);
   Status EncodeWith(std::string_view text, const AddedTokenRule& rule, bool late,
-                    std::vector<int32_t>* ids) const;
+                    EncodeMeter* meter, std::vector<int32_t>* ids) const;
   Status EncodeSegment(std::string_view text, bool at_start, const AddedTokenRule& rule,
                        Scratch* scratch, std::vector<int32_t>* ids) const;
   Status EncodeText(std::string_view text, bool at_start, Scratch* scratch,
                     std::vector<int32_t>* ids) const;
+  static size_t BytesPerIdMax(const VocabSpec& spec);
 
   AddedTokens raw_tokens_;         // found in the text as it comes
   AddedTokens normalized_tokens_;  // found in normalised text
@@ -109,6 +121,7 @@ class Tokenizer {
   std::vector<int32_t> prefix_ids_;
   std::vector<int32_t> suffix_ids_;
   std::vector<int32_t> eos_ids_;
+  size_t bytes_per_id_max_ = 0;  // of any text; 0: not known
   int32_t bos_id_ = -1;
   int32_t pad_id_ = -1;
 };

@@ -78,6 +78,51 @@ TEST_P(FixtureTest, EqualsReference) {
   }
 }
 
+// A meter changes no id. A text that has more than are wanted is known to have more, whatever it is
+// made of, and one that has no more is read to its end.
+TEST_P(FixtureTest, AMeterTellsWhatIsTooLong) {
+  const std::string file = GetParam();
+  const auto tokenizer = Load(kTokenizerData + file);
+  ASSERT_NE(tokenizer, nullptr);
+  const std::string name = file.substr(0, file.find('.'));
+  const JsonDocument vectors = ReadJson(kTokenizerData + name + ".vectors.json");
+  std::vector<std::string> texts = {std::string(30'000, ' '), std::string(30'000, 'a'),
+                                    std::string(30'000, '\n'), ""};
+  for (int i = 0; i < 3'000; ++i) texts.back() += "e\xCC\x81\xCE\xB9\xCC\x88\xCC\x81";
+  texts.emplace_back();
+  for (const JsonValue& vector : vectors.root().items()) texts.back() += VectorText(vector);
+  for (const std::string& text : texts) {
+    for (const bool special : {false, true}) {
+      const Ids whole = Encode(*tokenizer, text, false, special);
+      for (const size_t ids_max : {size_t{0}, whole.size() / 2, whole.size(), SIZE_MAX}) {
+        Account account;
+        EncodeMeter meter{.account = &account, .ids_max = ids_max};
+        Ids ids;
+        ASSERT_TRUE(tokenizer->Encode(text, {false, special, true}, &ids, &meter).ok());
+        if (whole.size() > ids_max) {
+          EXPECT_GT(meter.id_count, ids_max);
+        } else {
+          EXPECT_EQ(ids, whole);
+          EXPECT_EQ(meter.id_count, whole.size());
+          EXPECT_GE(account.work(), 1u);
+        }
+      }
+    }
+  }
+}
+
+TEST(TokenizerTest, AnAccountThatIsSpentEndsIt) {
+  const auto tokenizer = Load(kTokenizerData + std::string("qwen2.json"));
+  ASSERT_NE(tokenizer, nullptr);
+  Account account(std::make_shared<Ledger>(), "t", {.small_work = 100});
+  EncodeMeter meter{.account = &account};
+  Ids ids = {7};
+  const Status status = tokenizer->Encode(std::string(1'000, 'a'), {true, true}, &ids, &meter);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(ids, Ids{7});
+  EXPECT_TRUE(account.wants_more());
+}
+
 INSTANTIATE_TEST_SUITE_P(Byte, FixtureTest,
                          testing::Values("gpt2.json", "gpt2_prefix_space.json", "llama3.json",
                                          "qwen2.json", "qwen35.json", "deepseek3.json",
