@@ -8,7 +8,6 @@ namespace {
 
 // Some 100 ns each; what was computed once is not computed again.
 constexpr uint64_t kLexemeSteps = 200'000;  // of a lexeme, when it is compiled
-constexpr uint64_t kTokenSteps = 500'000;   // all that one token leads to
 
 }  // namespace
 
@@ -16,7 +15,14 @@ Language::Language(Grammar grammar, std::shared_ptr<const TokenTrie> trie, const
     : grammar_(std::make_shared<const Grammar>(std::move(grammar))),
       trie_(std::move(trie)),
       limits_(limits),
-      run_(std::make_shared<Run>(grammar_, limits.automaton_bytes)) {}
+      holding_(limits.ledger, limits.share),
+      run_(std::make_shared<Run>(grammar_, limits_)) {}
+
+size_t Language::Run::bytes() const {
+  size_t bytes = automaton.bytes();
+  for (const auto& [place, mask] : masks) bytes += mask.size() * sizeof(uint64_t);
+  return bytes;
+}
 
 std::shared_ptr<Language::Run> Language::Current() const {
   const std::lock_guard lock(mutex_);
@@ -25,17 +31,23 @@ std::shared_ptr<Language::Run> Language::Current() const {
 
 std::shared_ptr<Language::Run> Language::Replace(const std::shared_ptr<Run>& old) {
   const std::lock_guard lock(mutex_);
-  if (run_ == old) run_ = std::make_shared<Run>(grammar_, limits_.automaton_bytes);
+  if (run_ == old) run_ = std::make_shared<Run>(grammar_, limits_);
   return run_;
 }
 
-Status Language::Prepare() {
+Status Language::Prepare(uint64_t steps_max) {
   const std::shared_ptr<Run> run = Current();
   const std::lock_guard lock(run->mutex);
-  if (run->automaton.Prepare(*trie_, kLexemeSteps)) return OkStatus();
+  if (run->automaton.Prepare(*trie_, kLexemeSteps, steps_max)) return OkStatus();
   return Unimplemented(
       "a pattern that counts what is itself counted, as in (a{1,9}b){1,9}, takes too long to "
       "follow");
+}
+
+bool Language::Hold() {
+  const std::shared_ptr<Run> run = Current();
+  const std::lock_guard lock(run->mutex);
+  return holding_.Set(grammar_->bytes()) && run->Hold();
 }
 
 uint64_t Language::steps() const {
@@ -47,23 +59,22 @@ uint64_t Language::steps() const {
 size_t Language::bytes() const {
   const std::shared_ptr<Run> run = Current();
   const std::lock_guard lock(run->mutex);
-  return grammar_->bytes() + run->automaton.bytes() +
-         run->masks.size() * ((trie_->vocab_size() + 7) / 8);
+  return grammar_->bytes() + run->bytes();
 }
 
 Matcher::Matcher(std::shared_ptr<Language> language)
     : language_(std::move(language)), run_(language_->Current()), place_(run_->automaton.start()) {}
 
 template <typename StepFn>
-Status Matcher::Try(bool much, StepFn&& step) {
+Status Matcher::Try(bool much, uint64_t steps_max, StepFn&& step) {
   for (int attempt = 0; attempt < 2; ++attempt) {
     {
       const std::lock_guard lock(run_->mutex);
       const bool crowded = much && attempt == 0 && run_->automaton.crowded();
       if (!run_->automaton.exhausted() && !crowded) {
-        run_->automaton.AllowSteps(kTokenSteps);
+        run_->automaton.AllowSteps(steps_max);
         const Status status = step(*run_);
-        if (!run_->automaton.exhausted()) return status;
+        if (!run_->automaton.exhausted() && run_->Hold()) return status;
       }
     }
     // The old places mean nothing to the new automaton, unless they are taken along.
@@ -88,7 +99,7 @@ void Matcher::Note() {
 
 Status Matcher::AcceptBytes(std::string_view bytes) {
   if (ended_) return InvalidArgument("the text has ended");
-  return Try(/*much=*/false, [&](Language::Run& run) -> Status {
+  return Try(/*much=*/false, kTokenSteps, [&](Language::Run& run) -> Status {
     PlaceId place = place_;
     for (const char byte : bytes) place = run.automaton.Next(place, static_cast<uint8_t>(byte));
     if (run.automaton.exhausted()) return OkStatus();
@@ -136,7 +147,7 @@ std::string Matcher::Forced(size_t max, bool* ends) {
   bool over = false;
   if (ends != nullptr) *ends = false;
   if (ended_) return forced;
-  const Status status = Try(/*much=*/false, [&](Language::Run& run) {
+  const Status status = Try(/*much=*/false, kTokenSteps, [&](Language::Run& run) {
     forced.clear();
     PlaceId place = place_;
     while (forced.size() < max) {
@@ -172,9 +183,9 @@ void Matcher::Walk(Language::Run& run, std::span<uint64_t> mask) const {
   }
 }
 
-Status Matcher::Fill(std::span<uint64_t> mask) {
+Status Matcher::Fill(std::span<uint64_t> mask, uint64_t steps_max) {
   CHECK(mask.size() == (language_->trie().vocab_size() + 63) / 64);
-  return Try(/*much=*/true, [&](Language::Run& run) {
+  return Try(/*much=*/true, steps_max, [&](Language::Run& run) {
     std::fill(mask.begin(), mask.end(), 0);
     if (ended_) return OkStatus();
     const auto key = static_cast<uint32_t>(place_);

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/account/account.h"
 #include "base/status.h"
 #include "grammar/grammar.h"
 #include "grammar/parse/automaton.h"
@@ -26,6 +27,8 @@ class Language {
   struct Limits {
     size_t automaton_bytes = size_t{32} << 20;  // over it a new automaton is begun
     size_t masks = 64;                          // kept, of vocab / 8 bytes each
+    std::shared_ptr<Ledger> ledger = {};        // what all of it is held in; null: nowhere
+    std::string share = {};                     // whose it is
   };
 
   // REQUIRES: `grammar` is finished, with the alphabet of `trie` (WritableBytes).
@@ -33,9 +36,13 @@ class Language {
   Language(Grammar grammar, std::shared_ptr<const TokenTrie> trie)
       : Language(std::move(grammar), std::move(trie), Limits{}) {}
 
-  // Tries what may be too costly to be followed. Fails with kUnimplemented if it is. Once, before
-  // there are matchers.
-  Status Prepare();
+  // Tries what may be too costly to be followed, in `steps_max` at most. Fails with kUnimplemented
+  // if it is. Once, before there are matchers.
+  static constexpr uint64_t kPrepareSteps = 4'000'000;
+  Status Prepare(uint64_t steps_max = kPrepareSteps);
+  // Holds in the ledger what it has come to. False: there is no room. Before there are matchers;
+  // what it grows to with them is held as it grows.
+  bool Hold();
 
   const TokenTrie& trie() const { return *trie_; }
   const Grammar& grammar() const { return *grammar_; }
@@ -47,10 +54,15 @@ class Language {
   friend class Matcher;
   // An automaton under a lock, with the masks of some of its places.
   struct Run {
-    Run(std::shared_ptr<const Grammar> grammar, size_t bytes_max)
-        : automaton(std::move(grammar), bytes_max) {}
+    Run(std::shared_ptr<const Grammar> grammar, const Limits& limits)
+        : automaton(std::move(grammar), limits.automaton_bytes),
+          holding(limits.ledger, limits.share) {}
+    size_t bytes() const;
+    // Whether there is room for them.
+    bool Hold() { return holding.Set(bytes()); }
     std::mutex mutex;
     Automaton automaton;
+    Holding holding;
     std::unordered_map<uint32_t, std::vector<uint64_t>> masks;
     TrieWalk<PlaceId> walk;
   };
@@ -61,6 +73,7 @@ class Language {
   const std::shared_ptr<const Grammar> grammar_;
   const std::shared_ptr<const TokenTrie> trie_;
   const Limits limits_;
+  Holding holding_;  // of the grammar
   mutable std::mutex mutex_;
   std::shared_ptr<Run> run_;
 };
@@ -77,9 +90,10 @@ class Matcher {
   explicit Matcher(std::shared_ptr<Language> language);
 
   // Sets the bits of the tokens that may come next and clears all others. Fails with
-  // kResourceExhausted if the language is too ambiguous to be followed within its limits.
-  // REQUIRES: [vocab / 64, rounded up].
-  Status Fill(std::span<uint64_t> mask);
+  // kResourceExhausted if the language is too ambiguous to be followed within its limits, or takes
+  // more than `steps_max`. REQUIRES: [vocab / 64, rounded up].
+  static constexpr uint64_t kTokenSteps = 500'000;  // all that one token leads to
+  Status Fill(std::span<uint64_t> mask, uint64_t steps_max = kTokenSteps);
 
   // Fails with kInvalidArgument, and changes nothing, if the token is not allowed. An end token is
   // allowed where the text is complete, and nothing after it.
@@ -105,10 +119,10 @@ class Matcher {
     PlaceId place;
     uint32_t text_size;
   };
-  // Runs `step` on the automaton, and once more on a fresh one if that had no more room; if it is
-  // `much`, on a fresh one as soon as there is little.
+  // Runs `step` on the automaton, and once more on a fresh one if that had no more room, or the
+  // ledger has none; if it is `much`, on a fresh one as soon as there is little.
   template <typename StepFn>
-  Status Try(bool much, StepFn&& step);
+  Status Try(bool much, uint64_t steps_max, StepFn&& step);
   void Walk(Language::Run& run, std::span<uint64_t> mask) const;
   void Note();
 

@@ -239,6 +239,52 @@ TEST(MatcherTest, NothingTakesMoreThanItsSteps) {
   EXPECT_EQ(refused, 1);
 }
 
+// What a language takes is held in a ledger, from its compilation to what it grows to; where that
+// has no more room the automaton begins anew, and where it never had, the text cannot be followed.
+TEST(MatcherTest, WhatItTakesIsHeld) {
+  const std::vector<std::string> tokens = SmallVocabulary();
+  size_t first = 0;  // that it takes before it is followed
+  const auto follow = [&](size_t bytes_max, size_t* most, size_t* left) {
+    const auto ledger = std::make_shared<Ledger>(Ledger::Limits{bytes_max, bytes_max});
+    Status status;
+    {
+      Language::Limits limits;
+      limits.ledger = ledger;
+      limits.share = "t";
+      const auto language = FromPattern("(a|b)*a(a|b){60}", tokens, limits);
+      if (!language->Hold()) {
+        status = FailedPrecondition("no room");
+      } else {
+        EXPECT_EQ(ledger->bytes(), language->bytes());
+        first = ledger->bytes();
+        Matcher matcher(language);
+        std::vector<uint64_t> mask((tokens.size() + 63) / 64);
+        EXPECT_TRUE(matcher.Fill(mask).ok());
+        EXPECT_GE(ledger->bytes(), language->grammar().bytes() + mask.size() * sizeof(uint64_t));
+        EXPECT_EQ(ledger->bytes(), language->bytes());
+        Rng rng(1);
+        for (int i = 0; i < 800 && status.ok(); ++i) {
+          status = matcher.AcceptBytes(rng.Below(2) ? "a" : "b");
+        }
+      }
+    }
+    *most = ledger->bytes_most();
+    *left = ledger->bytes();
+    return status;
+  };
+  size_t wanted = 0;
+  size_t most = 0;
+  size_t left = 0;
+  ASSERT_TRUE(follow(size_t{1} << 30, &wanted, &left).ok());
+  EXPECT_EQ(left, 0u);
+  const size_t scarce = first + (wanted - first) / 10 * 9;
+  EXPECT_TRUE(follow(scarce, &most, &left).ok()) << "a fresh automaton has room";
+  EXPECT_LE(most, scarce);
+  EXPECT_EQ(left, 0u);
+  EXPECT_FALSE(follow(1'000, &most, &left).ok());
+  EXPECT_EQ(left, 0u);
+}
+
 TEST(MatcherTest, TokensThatBeginWithAText) {
   const std::vector<std::string> tokens = SmallVocabulary();
   const auto trie = MakeTrie(tokens);

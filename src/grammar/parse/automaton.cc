@@ -414,13 +414,14 @@ int Automaton::PlainDepth(PlaceId place) {
   return depth;
 }
 
-bool Automaton::Prepare(const TokenTrie& trie, uint64_t steps) {
+bool Automaton::Prepare(const TokenTrie& trie, uint64_t steps, uint64_t steps_in_all) {
   TrieWalk<LexerId> walk;
+  const uint64_t last = this->steps() + steps_in_all;
   for (size_t i = 0; i < grammar_->lexeme_count(); ++i) {
     const LexemeId lexeme{static_cast<uint32_t>(i)};
     if (!pool_.CountsCounts(grammar_->regex(lexeme))) continue;
     const LexerId first = InternLexer({{lexeme, grammar_->regex(lexeme)}});
-    const uint64_t end = this->steps() + steps;
+    const uint64_t end = std::min(last, this->steps() + steps);
     // Also from behind the quotation mark, which tokens often end with.
     for (const LexerId from : {first, NextLexer(first, class_of_['"'])}) {
       if (from == kDeadLexer) continue;

@@ -74,8 +74,9 @@ class Automaton {
   int PlainByForm(PlaceId place);
 
   // Follows lexemes that count what is counted along the tokens that they may begin with, as masks
-  // will. False if one of them takes more than `steps`: the automaton is no more use then.
-  bool Prepare(const TokenTrie& trie, uint64_t steps);
+  // will. False if one of them takes more than `steps`, or all more than `steps_in_all`: the
+  // automaton is no more use then.
+  bool Prepare(const TokenTrie& trie, uint64_t steps, uint64_t steps_in_all = ~uint64_t{0} >> 1);
 
   // From here on it may take so many steps that were never taken before; about 100 ns each.
   void AllowSteps(uint64_t steps) { steps_max_ = this->steps() + steps; }
