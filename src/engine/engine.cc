@@ -58,7 +58,7 @@ bool Engine::Step() {
   StartWaiting();
   PlanStep();
   Reserve();
-  if (shares_.empty()) return Idle();
+  if (shares_.empty()) return filler_.AwaitAhead() || Idle();
   resting_ = false;
   const Status computed = Forward();
   computed.ok() ? Commit() : Recover(computed);
@@ -87,6 +87,7 @@ void Engine::PlanStep() {
   runnables.clear();
   sequences.clear();
   const auto add = [&](Sequence& sequence) {
+    if (!sequence.plain && sequence.awaits_mask()) return;
     Runnable one;
     one.rows_ready = sequence.rows_ready();
     one.rows_max = one.rows_ready;
@@ -178,7 +179,11 @@ Status Engine::Forward() {
       logit_rows.push_back(static_cast<uint32_t>(tokens.size() - row));
     }
     if (last && !sequence.plain && sequence.request.constraint) {
-      masks.push_back([&sequence] { sequence.FillAllowed(); });
+      if (sequence.ahead) {
+        sequence.TakeAhead();
+      } else {
+        masks.push_back([&sequence] { sequence.FillAllowed(); });
+      }
     }
     if (sequence.steps++ == 0) sequence.first_step_ns = clock_.NowNs();
   }
@@ -367,6 +372,9 @@ void Engine::Continue(Sequence& sequence, Result<Sampled>&& sampled) {
   Say(sequence, std::move(*sampled));
   // Who asks how likely tokens were gets them one by one.
   if (request.constraint && request.logprobs < 0) SayForced(sequence);
+  if (!sequence.slow || sequence.finished || !sequence.forced.empty()) return;
+  sequence.ahead = std::make_shared<MaskAhead>(request.constraint, sequence.allowed->vocab_size());
+  filler_.FillAhead(sequence.ahead);
 }
 
 void Engine::SayForced(Sequence& sequence) {

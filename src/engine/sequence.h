@@ -5,10 +5,13 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "cache/state_cache.h"
 #include "engine/compaction.h"
+#include "engine/mask_filler.h"
 #include "engine/request.h"
 #include "engine/slabs.h"
 #include "engine/token_stream.h"
@@ -46,6 +49,8 @@ struct alignas(64) Sequence {
   std::optional<TokenMask> before_minimum;  // what may be chosen until min_tokens, if that differs
   std::optional<TokenMask> allowed;         // by the constraint, for the next token
   std::deque<TokenId> forced;               // by the constraint, which has accepted them already
+  bool slow = false;                        // the last mask took long
+  std::shared_ptr<MaskAhead> ahead;         // the next mask, if it is made ahead of its step
   Status allowed_status;
   std::optional<Compaction> compaction;  // of its K/V, if asked for (its lease is then lossy)
   std::vector<TokenId> again;  // of such a one: the reply so far, to be run again when it starts
@@ -66,6 +71,9 @@ struct alignas(64) Sequence {
   static void* operator new(size_t) { return Slabs<Sequence>::Take(); }
   static void operator delete(void* place) { Slabs<Sequence>::Give(place); }
 
+  // A mask that takes longer is made ahead of its step from then on.
+  static constexpr double kSlowSeconds = 0.003;
+
   // Asks the constraint what may come next. On the filler's thread, beside the forward pass.
   void FillAllowed() {
     if (!forced.empty()) {
@@ -74,7 +82,24 @@ struct alignas(64) Sequence {
       allowed->Allow(forced.front());
       return;
     }
+    const double begin = ThreadSeconds();
     allowed_status = request.constraint->Fill(&*allowed);
+    slow = ThreadSeconds() - begin > kSlowSeconds;
+    KeepMinimum();
+  }
+  // The same with the mask that was made ahead. REQUIRES: it is done.
+  void TakeAhead() {
+    std::swap(*allowed, ahead->mask);
+    allowed_status = ahead->status;
+    slow = ahead->seconds > kSlowSeconds;
+    ahead = nullptr;
+    KeepMinimum();
+  }
+  // Whether it waits for a mask.
+  bool awaits_mask() const { return ahead != nullptr && !ahead->done; }
+
+  // No end before the least number of tokens, as far as there is a choice.
+  void KeepMinimum() {
     if (!before_minimum || generated >= request.min_tokens) return;
     TokenMask longer = *allowed;
     longer.And(*before_minimum);

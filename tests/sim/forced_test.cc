@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a constraint forces is said in one step, and changes nothing else: the same tokens one by
-// one, in a crowd, and behind reused state.
+// one, in a crowd, and behind reused state. A constraint whose masks take long holds up its own
+// sequence only.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
+#include "base/clock.h"
 #include "engine_fixture.h"
 #include "fake_executor.h"
 
@@ -113,6 +118,76 @@ TEST_F(ForcedTest, LimitsAndEndsCutIt) {
   const auto ended = fixture.Ask(request);
   EXPECT_EQ(ended.tokens.size(), 2u);
   EXPECT_EQ(ended.completion.reason, FinishReason::kEndToken);
+}
+
+// Tokens below 10. The first mask takes long; the others until the gate is open.
+class Ponderous final : public TokenConstraint {
+ public:
+  explicit Ponderous(std::shared_ptr<std::atomic<bool>> gate) : gate_(std::move(gate)) {}
+
+  Status Fill(TokenMask* allowed) override {
+    const double begin = ThreadSeconds();
+    while (ThreadSeconds() - begin < 0.005) {
+    }
+    while (asked_ && !*gate_) std::this_thread::yield();
+    asked_ = true;
+    allowed->Clear();
+    for (TokenId token = 0; token < 10; ++token) allowed->Allow(token);
+    return OkStatus();
+  }
+  Status Accept(TokenId) override { return OkStatus(); }
+  void Force(std::vector<TokenId>*) override {}
+  std::unique_ptr<TokenConstraint> Clone() const override { return nullptr; }
+
+ private:
+  const std::shared_ptr<std::atomic<bool>> gate_;
+  bool asked_ = false;
+};
+
+TEST_F(ForcedTest, SlowMasksHoldUpNobodyElse) {
+  const auto open = std::make_shared<std::atomic<bool>>(true);
+  const auto gate = std::make_shared<std::atomic<bool>>(false);
+  const auto slow_request = [&](const std::shared_ptr<std::atomic<bool>>& by) {
+    GenerateRequest request = Request(1, 4);
+    request.constraint = std::make_shared<Ponderous>(by);
+    return request;
+  };
+  const auto alone = EngineFixture(executor_).Ask(slow_request(open));
+  EngineFixture fixture(executor_);
+  const auto slow = fixture.Submit(slow_request(gate));
+  GenerateRequest request = Conversation(FakeExecutor::kVocab).Say(2, 50).Request(30);
+  const auto other = fixture.Submit(std::move(request));
+  std::optional<Completion> completion;
+  for (int step = 0; step < 200 && !completion; ++step) {
+    ASSERT_TRUE(fixture.engine().Step());
+    completion = other->Poll().completion;
+  }
+  ASSERT_TRUE(completion) << "it waits for the masks of another";
+  EXPECT_EQ(completion->generated_tokens, 30);
+  TokenStream::Update first = slow->Poll();
+  EXPECT_EQ(first.tokens.size(), 1u);
+  EXPECT_FALSE(first.completion);
+  *gate = true;
+  fixture.RunAll();
+  const auto rest = EngineFixture::Read(*slow);
+  ASSERT_EQ(rest.tokens.size(), 3u);
+  EXPECT_EQ(first.tokens[0].chosen.token, alone.tokens[0]);
+  EXPECT_TRUE(std::equal(rest.tokens.begin(), rest.tokens.end(), alone.tokens.begin() + 1));
+}
+
+// One that leaves meanwhile takes nothing with it.
+TEST_F(ForcedTest, ASequenceMayEndWhileItsMaskIsMade) {
+  const auto gate = std::make_shared<std::atomic<bool>>(false);
+  EngineFixture fixture(executor_);
+  GenerateRequest request = Request(1, 4);
+  request.constraint = std::make_shared<Ponderous>(gate);
+  const auto slow = fixture.Submit(std::move(request));
+  for (int step = 0; step < 4; ++step) ASSERT_TRUE(fixture.engine().Step());
+  slow->Cancel();
+  for (int step = 0; step < 4; ++step) fixture.engine().Step();
+  EXPECT_EQ(slow->Poll().completion->reason, FinishReason::kCancelled);
+  *gate = true;
+  fixture.RunAll();
 }
 
 }  // namespace
