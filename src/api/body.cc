@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/body.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -10,6 +11,9 @@ namespace reprise::api {
 namespace {
 
 constexpr size_t kNameBytesMax = 256;
+// What a parsed document takes for a byte of text and for a value of it.
+constexpr size_t kTextBytes = 2;
+constexpr size_t kValueBytes = 48;
 
 // "application/json; charset=utf-8", also application/x+json. Nothing else: web pages may send text
 // and forms anywhere, whatever parameters they give them.
@@ -62,8 +66,20 @@ Body ParseBody(const http::Request& request) {
   return body;
 }
 
-Body ParseBody(const http::Request& request, const ServedModel& model) {
-  Body body = ParseBody(request);
+Body ParseBody(const http::Exchange& exchange) {
+  const std::string& text = exchange.request().body;
+  const size_t values = 1 + static_cast<size_t>(std::count(text.begin(), text.end(), ','));
+  const size_t bytes =
+      kTextBytes * text.size() + kValueBytes * std::min(values, kBodyLimits.value_count_max);
+  const Status room = exchange.account()->TakeReading(bytes, "the parsed body");
+  if (room.ok()) return ParseBody(exchange.request());
+  Body body;
+  body.error = ApiError::From(room);
+  return body;
+}
+
+Body ParseBody(const http::Exchange& exchange, const ServedModel& model) {
+  Body body = ParseBody(exchange);
   if (body.error) return body;
   Fields fields(body.document->root());
   std::string name;

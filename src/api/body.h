@@ -7,6 +7,7 @@
 #include "api/errors.h"
 #include "api/served_model.h"
 #include "base/json.h"
+#include "http/exchange.h"
 #include "http/message.h"
 
 namespace reprise::api {
@@ -23,8 +24,10 @@ struct Body {
   std::optional<ApiError> error;
 };
 Body ParseBody(const http::Request& request);
+// The same on the account of the exchange.
+Body ParseBody(const http::Exchange& exchange);
 // The same for a request that names a model; it must be the one that is served.
-Body ParseBody(const http::Request& request, const ServedModel& model);
+Body ParseBody(const http::Exchange& exchange, const ServedModel& model);
 
 // A model name that this server does not have.
 ApiError ModelNotFound(const std::string& name, const std::string& have);

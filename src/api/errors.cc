@@ -145,6 +145,8 @@ http::Response ErrorResponse(const ApiError& error, const http::Request* request
 }
 
 void Refuse(const http::ExchangePtr& exchange, const ApiError& error) {
+  // It was no error, only more than a small request has.
+  if (exchange->account()->wants_more()) return exchange->StartOver();
   exchange->Respond(ErrorResponse(error, &exchange->request()));
 }
 

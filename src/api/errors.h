@@ -42,6 +42,7 @@ bool SpeaksAnthropic(const http::Request& request);
 
 // The answer in the shape that clients of `request` understand; null: OpenAI's.
 http::Response ErrorResponse(const ApiError& error, const http::Request* request);
+// Answers with the error; or, if a small request's work was spent, has the request start over.
 void Refuse(const http::ExchangePtr& exchange, const ApiError& error);
 
 }  // namespace reprise::api

@@ -95,14 +95,19 @@ using Tasks = std::deque<std::function<void()>>;
 
 class TestExchange final : public http::Exchange {
  public:
-  TestExchange(http::Request request, Tasks* tasks, size_t* answered, size_t leave_after)
+  TestExchange(http::Request request, AccountPtr account, Tasks* tasks, size_t* answered,
+               size_t leave_after)
       : request_(std::move(request)),
+        account_(std::move(account)),
         tasks_(*tasks),
         answered_(*answered),
         leave_after_(leave_after) {}
 
   const http::Request& request() const override { return request_; }
   bool abandoned() const override { return done_; }
+  const AccountPtr& account() const override { return account_; }
+  void StartOver() override { again_ = true; }
+  bool TakeAgain() { return std::exchange(again_, false); }
   void Respond(http::Response response) override {
     if (done_) return;
     CHECK(!answer.streamed);
@@ -138,6 +143,8 @@ class TestExchange final : public http::Exchange {
 
  private:
   const http::Request request_;
+  const AccountPtr account_;
+  bool again_ = false;
   Tasks& tasks_;
   size_t& answered_;
   const size_t leave_after_;
@@ -161,6 +168,8 @@ struct TestService::Parts {
   ServedModel model;
   Tasks tasks;
   size_t answered = 0;
+  std::shared_ptr<Ledger> ledger = std::make_shared<Ledger>();
+  Account::Limits limits;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Service> service;
   http::Router router;
@@ -226,9 +235,22 @@ TestService::~TestService() = default;
 std::shared_ptr<TestExchange> TestService::Parts::Begin(http::Request request, size_t leave_after) {
   const http::Router::Match match = router.Find(request.method, request.path);
   if (match.route == nullptr) return nullptr;
+  const Tenant* tenant = service->FindTenant(request);
+  const auto account = std::make_shared<Account>(
+      ledger, tenant != nullptr ? tenant->name : std::string(), limits);
+  CHECK(account->TakeBody(request.body.size()).ok());
   const auto exchange =
-      std::make_shared<TestExchange>(std::move(request), &tasks, &answered, leave_after);
+      std::make_shared<TestExchange>(std::move(request), account, &tasks, &answered, leave_after);
   match.route->handler(exchange);
+  if (exchange->TakeAgain()) {
+    ++exchange->answer.restarts;
+    account->Widen();
+    match.route->handler(exchange);
+    CHECK(!exchange->TakeAgain());
+  }
+  exchange->answer.work = account->work();
+  exchange->answer.most_bytes = ledger->bytes_most();
+  account->EndReading();
   return exchange;
 }
 
@@ -267,5 +289,9 @@ TestService::Answer TestService::Post(std::string_view path, std::string_view bo
 
 Service& TestService::service() { return *parts_->service; }
 Engine& TestService::engine() { return *parts_->engine; }
+const Ledger& TestService::ledger() const { return *parts_->ledger; }
+void TestService::SetLedger(const Ledger::Limits& limits) {
+  parts_->ledger = std::make_shared<Ledger>(limits);
+}
 
 }  // namespace reprise::api

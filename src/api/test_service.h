@@ -24,8 +24,11 @@ class TestService {
   struct Answer {
     int status = 0;  // 0: there was none
     bool streamed = false;
-    std::string body;  // of a stream: all of it
-    size_t rank = 0;   // so many were answered before it
+    std::string body;       // of a stream: all of it
+    size_t rank = 0;        // so many were answered before it
+    int restarts = 0;       // it began again, as a heavy request
+    uint64_t work = 0;      // that its handler did
+    size_t most_bytes = 0;  // that all requests ever held, when its handler was done
   };
   // Answers a request and does all the work that it caused. `leave_after`: the client goes away
   // after so many pieces of a stream.
@@ -38,6 +41,8 @@ class TestService {
 
   Service& service();
   Engine& engine();
+  const Ledger& ledger() const;  // of all requests
+  void SetLedger(const Ledger::Limits& limits);
 
  private:
   struct Parts;

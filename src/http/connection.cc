@@ -38,10 +38,12 @@ bool IsSaneId(std::string_view id) {
 class LiveExchange final : public Exchange {
  public:
   LiveExchange(std::shared_ptr<Connection> connection, uint64_t answer,
-               std::shared_ptr<Request> request, std::shared_ptr<const std::atomic<bool>> gone)
+               std::shared_ptr<Request> request, AccountPtr account,
+               std::shared_ptr<const std::atomic<bool>> gone)
       : connection_(std::move(connection)),
         answer_(answer),
         request_(std::move(request)),
+        account_(std::move(account)),
         gone_(std::move(gone)) {}
 
   ~LiveExchange() override {
@@ -56,6 +58,10 @@ class LiveExchange final : public Exchange {
 
   const Request& request() const override { return *request_; }
   bool abandoned() const override { return *gone_ || hub().stopping; }
+  const AccountPtr& account() const override { return account_; }
+  void StartOver() override { again_ = true; }
+  // Whether StartOver was called; forgets it.
+  bool TakeAgain() { return std::exchange(again_, false); }
 
   void Respond(Response response) override {
     Run([answer = answer_, response = std::move(response)](Connection& c) mutable {
@@ -100,6 +106,7 @@ class LiveExchange final : public Exchange {
   // The handler has returned: the body is not needed any more.
   void DropBody() {
     request_->body = std::string();
+    account_->EndReading();
     Run([answer = answer_](Connection& c) { c.BodyDone(answer); });
   }
 
@@ -117,18 +124,22 @@ class LiveExchange final : public Exchange {
   std::shared_ptr<Connection> connection_;
   const uint64_t answer_;
   const std::shared_ptr<Request> request_;
+  const AccountPtr account_;
   const std::shared_ptr<const std::atomic<bool>> gone_;
+  bool again_ = false;  // of the thread that handles it
 };
 
 }  // namespace
 
-Connection::Connection(std::shared_ptr<Hub> hub, std::unique_ptr<Transport> transport)
-    : hub_(std::move(hub)), transport_(std::move(transport)) {
+Connection::Connection(std::shared_ptr<Hub> hub, std::unique_ptr<Transport> transport,
+                       std::string address)
+    : hub_(std::move(hub)), transport_(std::move(transport)), address_(std::move(address)) {
   hub_->connections.insert(this);
   hub_->counters.connections = hub_->connections.size();
 }
 
 Connection::~Connection() {
+  hub_->places->Leave(this);
   hub_->connections.erase(this);
   hub_->counters.connections = hub_->connections.size();
   if (refused_) --hub_->refusing;
@@ -138,6 +149,7 @@ Connection::~Connection() {
 void Connection::Start() {
   parser_ = std::make_unique<RequestParser>(hub_->options.limits);
   deadline_ = std::chrono::steady_clock::now() + hub_->options.head_max;
+  hub_->places->SetWaiting(this, true);
   transport_->Open([self = shared_from_this()](const error_code& error) {
     error ? self->Close() : self->Read();
   });
@@ -171,6 +183,7 @@ void Connection::Close() {
     TellAnswered(gone ? 499 : status_);
   }
   state_ = State::kClosed;
+  hub_->places->Leave(this);
   if (gone_) *gone_ = true;
   ReleaseBody();
   transport_->Close();
@@ -245,6 +258,7 @@ void Connection::Process(std::string_view bytes) {
   while (state_ == State::kReading) {
     const bool in_head = parser_->state() == RequestParser::State::kHead;
     bytes.remove_prefix(parser_->Feed(bytes));
+    if (parser_->state() != RequestParser::State::kHead) hub_->places->SetWaiting(this, false);
     const bool more = parser_->state() == RequestParser::State::kBody && in_head && !bytes.empty();
     if (!more) buffer_ = bytes;
     switch (parser_->state()) {
@@ -280,7 +294,7 @@ bool Connection::BeginBody() {
     }
   }
   const uint64_t least = parser_->content_length().value_or(0);
-  if (hub_->counters.bodies_bytes + least > options.bodies_bytes_max) {
+  if (hub_->options.ledger->bytes() + least > hub_->options.ledger->limits().bytes) {
     Refuse(503, "the server is reading too many requests; try again later");
     return false;
   }
@@ -295,8 +309,10 @@ bool Connection::BeginBody() {
 bool Connection::CountBody() {
   const ServerOptions& options = hub_->options;
   const size_t bytes = parser_->body_bytes();
-  hub_->counters.bodies_bytes += bytes - std::exchange(body_bytes_, bytes);
-  if (hub_->counters.bodies_bytes > options.bodies_bytes_max) {
+  const size_t more = bytes - std::exchange(body_bytes_, bytes);
+  hub_->counters.bodies_bytes += more;
+  if (account_ == nullptr) OpenAccount(parser_->head());
+  if (!account_->TakeBody(more).ok()) {
     Refuse(503, "the server is reading too many requests; try again later");
     return false;
   }
@@ -311,6 +327,13 @@ bool Connection::CountBody() {
 }
 
 void Connection::ReleaseBody() { hub_->counters.bodies_bytes -= std::exchange(body_bytes_, 0); }
+
+void Connection::OpenAccount(const Request& head) {
+  const auto& share_of = hub_->options.share_of;
+  std::string share = share_of ? share_of(head) : std::string();
+  account_ = std::make_shared<Account>(hub_->options.ledger, share.empty() ? address_ : share,
+                                       hub_->options.account);
+}
 
 void Connection::AssignId(Request* request) {
   const std::string_view id = request->Header("x-request-id");
@@ -336,7 +359,9 @@ void Connection::BeginAnswer() {
   started_ = streaming_ = complete_ = false;
   if (buffer_.size() < hub_->options.limits.head_bytes_max) Read();
   gone_ = std::make_shared<std::atomic<bool>>(false);
-  Dispatch(std::make_shared<LiveExchange>(shared_from_this(), answer_, std::move(request), gone_));
+  account_->SetAbandoned([gone = gone_, hub = hub_.get()] { return *gone || hub->stopping; });
+  Dispatch(std::make_shared<LiveExchange>(shared_from_this(), answer_, std::move(request),
+                                          account_, gone_));
 }
 
 Connection::Decision Connection::Decide(const Request& request) {
@@ -357,7 +382,7 @@ Connection::Decision Connection::Decide(const Request& request) {
     response.headers.emplace_back("Allow", match.allowed);
     return {nullptr, std::move(response)};
   }
-  if (hub_->draining && match.route->run_on == RunOn::kWorker) {
+  if (hub_->draining && match.route->run_on != RunOn::kServer) {
     close_after_ = true;
     return {nullptr, refuse(503, "the server is shutting down; try another one", &request)};
   }
@@ -374,15 +399,24 @@ void Connection::Dispatch(const ExchangePtr& exchange) {
     static_cast<LiveExchange&>(*exchange).DropBody();
     return;
   }
-  const auto& share_of = hub_->options.share_of;
-  WorkQueue::Task task;
-  if (share_of) task.share = share_of(exchange->request());
-  task.heavy = exchange->request().body.size() > kUnaskedBodyBytesMax;
-  task.run = [exchange, &handler] {
-    if (!exchange->abandoned()) handler(exchange);
-    static_cast<LiveExchange&>(*exchange).DropBody();
+  const bool large = exchange->request().body.size() > kUnaskedBodyBytesMax;
+  Enqueue(hub_.get(), exchange, &handler,
+          large                                     ? WorkQueue::Size::kHeavy
+          : decision.route->run_on == RunOn::kQuick ? WorkQueue::Size::kQuick
+                                                    : WorkQueue::Size::kSmall);
+}
+
+void Connection::Enqueue(Hub* hub, const ExchangePtr& exchange, const Handler* handler,
+                         WorkQueue::Size size) {
+  if (size == WorkQueue::Size::kHeavy) exchange->account()->Widen();
+  const auto run = [hub, exchange, handler] {
+    LiveExchange& live = static_cast<LiveExchange&>(*exchange);
+    if (!live.abandoned()) (*handler)(exchange);
+    if (!live.TakeAgain()) return live.DropBody();
+    asio::post(hub->io, [hub] { ++hub->counters.restarts; });
+    Enqueue(hub, exchange, handler, WorkQueue::Size::kHeavy);
   };
-  hub_->workers->Add(std::move(task));
+  hub->workers->Add({exchange->account()->share(), size, run});
 }
 
 // Answers what cannot become an exchange, and closes.
@@ -401,6 +435,7 @@ void Connection::Refuse(int status, const std::string& message) {
 void Connection::RefuseUnread(Response response) {
   ++answer_;
   state_ = State::kAnswering;
+  hub_->places->SetWaiting(this, false);
   ++hub_->counters.requests_active;
   begun_ = std::chrono::steady_clock::now();
   started_ = streaming_ = complete_ = false;
@@ -544,6 +579,7 @@ void Connection::TellAnswered(int status) {
 void Connection::FinishAnswer() {
   TellAnswered(status_);
   ReleaseBody();
+  account_ = nullptr;
   closed_ = nullptr;
   drained_ = nullptr;
   if (close_after_) {
@@ -557,6 +593,7 @@ void Connection::FinishAnswer() {
   const ServerOptions& options = hub_->options;
   deadline_ =
       std::chrono::steady_clock::now() + (buffer_.empty() ? options.idle_max : options.head_max);
+  hub_->places->SetWaiting(this, true);
   if (!buffer_.empty()) return Process(std::exchange(buffer_, std::string()));
   Read();
 }

@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "http/places.h"
 #include "http/request_parser.h"
 #include "http/server.h"
 #include "http/transport.h"
@@ -28,6 +29,7 @@ struct Hub {
   boost::asio::io_context io{1};
   std::unique_ptr<WorkQueue> workers;
   std::unordered_set<Connection*> connections;
+  std::unique_ptr<Places> places;
   size_t refusing = 0;                            // of them, those that are only told to go away
   std::deque<std::shared_ptr<Connection>> turns;  // those that go on reading a large body
   bool turning = false;                           // the first of them will be asked
@@ -50,7 +52,7 @@ struct Hub {
 // Thread safety: none; everything runs on the server thread.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<Hub> hub, std::unique_ptr<Transport> transport);
+  Connection(std::shared_ptr<Hub> hub, std::unique_ptr<Transport> transport, std::string address);
   ~Connection();
 
   void Start();
@@ -69,6 +71,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void OnClose(uint64_t answer, std::function<void()> closed);
   void OnDrained(uint64_t answer, std::function<void()> drained);
   void BodyDone(uint64_t answer);  // the handler has read the body
+  // Has it handled by a worker.
+  static void Enqueue(Hub* hub, const ExchangePtr& exchange, const Handler* handler,
+                      WorkQueue::Size size);
+  const std::string& address() const { return address_; }
   size_t pending_bytes() const { return pending_bytes_; }
   Hub& hub() { return *hub_; }
 
@@ -94,6 +100,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void RefuseUnread(Response response);
   Decision Decide(const Request& request);
   void AssignId(Request* request);
+  void OpenAccount(const Request& head);
   void Dispatch(const ExchangePtr& exchange);
   void Queue(std::string bytes);
   void Write();
@@ -106,6 +113,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   const std::shared_ptr<Hub> hub_;
   const std::unique_ptr<Transport> transport_;
+  const std::string address_;  // of the client, without its port
   State state_ = State::kReading;
   bool reading_ = false;
   bool refused_ = false;        // over the connection limit
@@ -119,6 +127,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   uint64_t answer_ = 0;  // counts answers
   std::shared_ptr<const Request> request_;
+  AccountPtr account_;  // of the request being read or answered
   TimePoint begun_;
   int status_ = 0;
   bool started_ = false;    // the head was queued

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/account/account.h"
 #include "http/message.h"
 
 namespace reprise::http {
@@ -25,6 +26,13 @@ class Exchange {
   // Whether nobody waits for the answer any more: the client has left, or the server stops. What
   // takes long asks now and then.
   virtual bool abandoned() const = 0;
+
+  // What the request costs; lives as long as anybody holds it.
+  virtual const AccountPtr& account() const = 0;
+  // From a handler whose account wants more than a small request has: when it returns, the request
+  // is handled once more from the beginning, on a thread for heavy work, with all that it may have.
+  // REQUIRES: nothing was answered.
+  virtual void StartOver() = 0;
 
   // The whole answer.
   virtual void Respond(Response response) = 0;

@@ -10,9 +10,9 @@
 
 namespace reprise::http {
 
-// Where a handler runs: on the server thread (it must be quick), or on a worker (it may parse,
-// render and tokenise).
-enum class RunOn { kServer, kWorker };
+// Where a handler runs: on the server thread (it must not wait), on the thread for what is quick
+// (numbers of the server), or on a worker (it may parse, render and tokenise).
+enum class RunOn { kServer, kQuick, kWorker };
 
 // Routes by method and path. A path that ends in "/*" covers everything below it.
 //

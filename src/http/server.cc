@@ -28,6 +28,17 @@ constexpr int kBacklog = 1024;
 constexpr std::chrono::milliseconds kSweepMax{500};
 constexpr std::chrono::milliseconds kSweepMin{5};
 
+// One client may have all addresses of an IPv6 network.
+std::string NameOf(const asio::ip::address& address) {
+  if (!address.is_v6() || address.to_v6().is_loopback()) return address.to_string();
+  if (address.to_v6().is_v4_mapped()) {
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
+  }
+  asio::ip::address_v6::bytes_type bytes = address.to_v6().to_bytes();
+  std::fill(bytes.begin() + 8, bytes.end(), uint8_t{0});
+  return asio::ip::address_v6(bytes).to_string() + "/64";
+}
+
 std::string RandomPrefix() {
   std::random_device random;
   char text[16];
@@ -68,6 +79,9 @@ Server::Server(ServerOptions options, Router router) : loop_(std::make_shared<Lo
   hub.options = std::move(options);
   hub.router = std::move(router);
   hub.id_prefix = RandomPrefix();
+  if (hub.options.ledger == nullptr) hub.options.ledger = std::make_shared<Ledger>();
+  hub.places =
+      std::make_unique<Places>(hub.options.connection_count_max, hub.options.address_count_max);
 }
 
 Server::~Server() { Stop(); }
@@ -107,13 +121,22 @@ void Server::Loop::Accept() {
 
 void Server::Loop::Take(tcp::socket socket) {
   ++hub->counters.connections_accepted;
-  const bool full = hub->connections.size() - hub->refusing >= hub->options.connection_count_max;
-  if (full && hub->refusing >= kRefusingMax) return;
-  if (full && hub->tls != nullptr) return;  // telling them would take a handshake
+  error_code error;
+  const tcp::endpoint client = socket.remote_endpoint(error);
+  if (error) return;  // it has left
   auto transport =
       hub->tls ? hub->tls->MakeTransport(std::move(socket)) : MakePlainTransport(std::move(socket));
-  const auto connection = std::make_shared<Connection>(hub, std::move(transport));
-  full ? connection->StartRefused() : connection->Start();
+  const auto connection =
+      std::make_shared<Connection>(hub, std::move(transport), NameOf(client.address()));
+  Connection* leaves = nullptr;
+  if (hub->places->Enter(connection.get(), connection->address(), &leaves)) {
+    if (leaves != nullptr) ++hub->counters.connections_evicted;
+    if (leaves != nullptr) leaves->Close();
+    return connection->Start();
+  }
+  if (hub->refusing >= kRefusingMax) return;
+  if (hub->tls != nullptr) return;  // telling them would take a handshake
+  connection->StartRefused();
 }
 
 void Server::Loop::Each(const std::function<void(Connection&)>& visit) {
@@ -175,6 +198,8 @@ Status Server::ReloadTls() {
   return OkStatus();
 }
 
+const Ledger& Server::ledger() const { return *loop_->hub->options.ledger; }
+
 uint16_t Server::port() const { return loop_->port; }
 
 bool Server::draining() const { return loop_->hub->draining; }
@@ -222,7 +247,7 @@ void Server::Post(std::function<void()> task) {
 
 void Server::Work(std::function<void()> task) {
   Hub& hub = *loop_->hub;
-  if (!hub.stopped && hub.workers) hub.workers->Add({"", true, std::move(task)});
+  if (!hub.stopped && hub.workers) hub.workers->Add({"", WorkQueue::Size::kHeavy, std::move(task)});
 }
 
 void Server::After(std::chrono::milliseconds delay, std::function<void()> task) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/account/account.h"
 #include "base/status.h"
 #include "http/exchange.h"
 #include "http/message.h"
@@ -19,9 +20,11 @@ namespace reprise::http {
 struct ServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;  // 0: any free one
-  int worker_count = 2;
-  size_t connection_count_max = 4000;               // one more is answered 503 and closed
-  size_t bodies_bytes_max = size_t{256} << 20;      // of all requests being read or answered
+  int worker_count = 6;
+  size_t connection_count_max = 4000;  // one more: an idle one is closed for it (places.h), or 503
+  size_t address_count_max = 3500;     // of them: of one address
+  std::shared_ptr<Ledger> ledger;      // of what requests hold; null: one of the server's own
+  Account::Limits account;             // of each
   std::chrono::milliseconds idle_max{75'000};       // between requests of a connection
   std::chrono::milliseconds head_max{10'000};       // first to last byte of a head
   std::chrono::milliseconds body_max{30'000};       // a body must be whole in this time, or go on
@@ -38,8 +41,8 @@ struct ServerOptions {
   // Asked about every request that has a route, on the server thread: the answer to one that is not
   // let in (authentication). A body of some size is not read before. Optional; must be quick.
   std::function<std::optional<Response>(const Request&, const Router::Route&)> admit;
-  // Whose request it is: the workers are shared out among these names (work_queue.h). Optional;
-  // must be quick.
+  // Whose request it is: workers (work_queue.h) and memory (account.h) are shared out among these
+  // names. Empty: its address's. Optional; must be quick.
   std::function<std::string(const Request&)> share_of;
   // Told after every answer: status and how long it took. Optional; must be quick.
   std::function<void(const Request&, int status, std::chrono::microseconds)> answered;
@@ -48,6 +51,8 @@ struct ServerOptions {
 struct ServerStats {
   uint64_t connections_accepted = 0;
   uint64_t connections_refused = 0;
+  uint64_t connections_evicted = 0;  // idle ones that gave way
+  uint64_t restarts = 0;             // requests that were too large for a small one's thread
   uint64_t requests = 0;
   uint64_t disconnects = 0;  // clients gone before their answer was complete
   size_t connections = 0;    // now
@@ -85,6 +90,7 @@ class Server {
   void Stop();
 
   ServerStats stats() const;
+  const Ledger& ledger() const;
 
   // Runs `task` on the server thread, soon or after a delay. It must be quick.
   void Post(std::function<void()> task);

@@ -23,9 +23,12 @@ using namespace std::chrono_literals;
 
 class Client {
  public:
-  explicit Client(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  // Of this machine's addresses 127.0.0.1, 127.0.0.2, ... it is the one with that number.
+  explicit Client(uint16_t port, uint32_t number = 1) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl((INADDR_LOOPBACK & ~0xFFu) | number);
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
@@ -174,6 +177,8 @@ class ServerTest : public testing::Test {
     }
     EXPECT_EQ(server_->stats().requests_active, 0u);
     EXPECT_EQ(server_->stats().bodies_bytes, 0u);
+    for (int i = 0; i < 500 && server_->ledger().bytes() > 0; ++i) std::this_thread::sleep_for(2ms);
+    EXPECT_EQ(server_->ledger().bytes(), 0u);
   }
 
   ServerOptions options_;
@@ -424,8 +429,8 @@ TEST_F(ServerTest, RefusesOverTheConnectionLimitAtOnce) {
   std::vector<std::unique_ptr<Client>> clients;
   for (int i = 0; i < 3; ++i) {
     clients.push_back(std::make_unique<Client>(server_->port()));
-    clients.back()->Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
-    EXPECT_EQ(StatusOf(clients.back()->ReadAnswer()), 200);
+    clients.back()->Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+    clients.back()->ReadUntil("data: one");
   }
   const auto begin = std::chrono::steady_clock::now();
   Client fourth = Connect();
@@ -442,9 +447,107 @@ TEST_F(ServerTest, RefusesOverTheConnectionLimitAtOnce) {
   FAIL() << "no place became free";
 }
 
+// One client's idle connections, however many, keep nobody out.
+TEST_F(ServerTest, IdleConnectionsGiveWay) {
+  options_.connection_count_max = 8;
+  options_.address_count_max = 7;
+  Start();
+  std::vector<std::unique_ptr<Client>> idle;
+  for (int i = 0; i < 20; ++i) {
+    idle.push_back(std::make_unique<Client>(server_->port()));
+    idle.back()->Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
+    EXPECT_EQ(StatusOf(idle.back()->ReadAnswer()), 200) << i;
+  }
+  EXPECT_EQ(server_->stats().connections_evicted, 13u) << "an address has its share";
+  EXPECT_TRUE(idle.front()->Closed()) << "the one that waited longest";
+  Client other(server_->port(), 2);
+  other.Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(StatusOf(other.ReadAnswer()), 200);
+  Client another(server_->port(), 3);
+  another.Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(StatusOf(another.ReadAnswer()), 200);
+  other.Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(StatusOf(other.ReadAnswer()), 200) << "the address that has the most gives way";
+  EXPECT_EQ(server_->stats().connections_evicted, 14u);
+  EXPECT_EQ(server_->stats().connections_refused, 0u);
+}
+
+// Nor do connections that are busy for ever: the last places are for other addresses.
+TEST_F(ServerTest, OneAddressHasAShare) {
+  options_.connection_count_max = 5;
+  options_.address_count_max = 3;
+  Start();
+  std::vector<std::unique_ptr<Client>> busy;
+  for (int i = 0; i < 3; ++i) {
+    busy.push_back(std::make_unique<Client>(server_->port()));
+    busy.back()->Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+    busy.back()->ReadUntil("data: one");
+  }
+  EXPECT_EQ(StatusOf(Connect().ReadAnswer()), 503);
+  Client other(server_->port(), 2);
+  other.Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(StatusOf(other.ReadAnswer()), 200);
+}
+
+// A request that turns out to be large is handled once more, where large ones are, with all that a
+// request may have; and what it held is given back.
+TEST_F(ServerTest, ARequestThatWantsMoreStartsOver) {
+  options_.ledger = std::make_shared<Ledger>(Ledger::Limits{1000, 1000});
+  options_.account = {.small_work = 10, .work = 100, .bytes = 1000};
+  std::vector<uint64_t> left;
+  router_.Add("POST", "/work", RunOn::kWorker, [&left](const ExchangePtr& exchange) {
+    Account& account = *exchange->account();
+    left.push_back(account.work_left());
+    EXPECT_EQ(account.bytes(), 5u) << "the body";
+    EXPECT_TRUE(account.TakeReading(200, "text").ok());
+    if (!account.Spend(50, "work").ok() && account.wants_more()) return exchange->StartOver();
+    Response response;
+    response.body = exchange->request().body;
+    exchange->Respond(std::move(response));
+  });
+  Start();
+  Client client = Connect();
+  client.Send("POST /work HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello");
+  EXPECT_TRUE(client.ReadAnswer().ends_with("hello"));
+  EXPECT_EQ(left, (std::vector<uint64_t>{10, 100}));
+  EXPECT_EQ(server_->stats().restarts, 1u);
+  ExpectIdle();
+}
+
+// Small requests, and what watches the server, do not wait for heavy ones of the same client.
+TEST_F(ServerTest, HeavyRequestsKeepNobodyWaiting) {
+  options_.account.small_work = 0;
+  Signal finish;
+  std::atomic<int> begun{0};
+  router_.Add("GET", "/heavy", RunOn::kWorker, [&](const ExchangePtr& exchange) {
+    if (!exchange->account()->Spend(1, "work").ok()) return exchange->StartOver();
+    ++begun;
+    EXPECT_TRUE(finish.Wait());
+    exchange->Respond({});
+  });
+  router_.Add("GET", "/numbers", RunOn::kQuick,
+              [](const ExchangePtr& exchange) { exchange->Respond({}); });
+  options_.worker_count = 4;
+  Start();
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 16; ++i) {
+    clients.push_back(std::make_unique<Client>(server_->port()));
+    clients.back()->Send("GET /heavy HTTP/1.1\r\nHost: h\r\n\r\n");
+  }
+  while (server_->stats().restarts < 16) std::this_thread::yield();
+  Client client = Connect();
+  for (const char* path : {"/numbers", "/drop", "/hello"}) {
+    client.Send(std::string("GET ") + path + " HTTP/1.1\r\nHost: h\r\n\r\n");
+    EXPECT_NE(StatusOf(client.ReadAnswer()), 0) << path;
+  }
+  EXPECT_LE(begun, 1) << "of one address";
+  finish.Raise();
+  for (const auto& each : clients) EXPECT_EQ(StatusOf(each->ReadAnswer()), 200);
+}
+
 TEST_F(ServerTest, RefusesBodiesItHasNoRoomFor) {
   options_.limits.body_bytes_max = 100;
-  options_.bodies_bytes_max = 150;
+  options_.ledger = std::make_shared<Ledger>(Ledger::Limits{150, 150});
   Start();
   Client large = Connect();
   large.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 101\r\n\r\n");
@@ -465,7 +568,8 @@ TEST_F(ServerTest, RefusesBodiesItHasNoRoomFor) {
 }
 
 TEST_F(ServerTest, WhatIsAnnouncedAndNotSentTakesNoRoom) {
-  options_.bodies_bytes_max = options_.limits.body_bytes_max;
+  const size_t bytes = options_.limits.body_bytes_max;
+  options_.ledger = std::make_shared<Ledger>(Ledger::Limits{bytes, bytes});
   Start();
   std::vector<std::unique_ptr<Client>> clients;
   for (const char* length : {"Content-Length: 33554432", "Transfer-Encoding: chunked"}) {

@@ -114,7 +114,6 @@ class TlsTest : public testing::Test {
   void SetUp() override {
     ::signal(SIGPIPE, SIG_IGN);  // OpenSSL's client writes to connections that are gone
     options_.port = 0;
-    options_.head_max = 200ms;
     options_.tls_cert = Folder() + "tls_test_cert.pem";
     options_.tls_key = Folder() + "tls_test_key.pem";
     options_.refuse = [](int status, const std::string& message, const Request*) {
@@ -176,6 +175,7 @@ TEST_F(TlsTest, ACertificateIsReplacedWhileTheServerRuns) {
 }
 
 TEST_F(TlsTest, OthersAreCutOff) {
+  options_.head_max = 200ms;
   Server server(options_, MakeRouter());
   ASSERT_TRUE(server.Start().ok());
   for (const std::string_view said : {"GET /stream HTTP/1.1\r\n\r\n", ""}) {

@@ -11,6 +11,8 @@
 namespace reprise::http {
 namespace {
 
+using Size = WorkQueue::Size;
+
 // Holds the threads that run it until it is opened.
 class Gate {
  public:
@@ -36,31 +38,63 @@ TEST(WorkQueue, SharesTakeTurns) {
   std::promise<void> done;
   Gate gate;
   WorkQueue queue(1);
-  queue.Add({"a", false, gate.Task()});
+  queue.Add({"a", Size::kSmall, gate.Task()});
   gate.AwaitEntered(1);
   for (const char name : std::string("aaaaabbc")) {
-    queue.Add({std::string(1, name), false, [&order, name] { order += name; }});
+    queue.Add({std::string(1, name), Size::kSmall, [&order, name] { order += name; }});
   }
-  queue.Add({"a", false, [&done] { done.set_value(); }});
+  queue.Add({"a", Size::kSmall, [&done] { done.set_value(); }});
   gate.Open();
   done.get_future().wait();
   EXPECT_EQ(order, "abcabaaa");
 }
 
 TEST(WorkQueue, LargeRequestsLeaveAThread) {
-  for (const int threads : {2, 4}) {
+  for (const int threads : {2, 3}) {
     Gate gate;
     WorkQueue queue(threads);
-    for (int i = 0; i < 20; ++i) queue.Add({"a", true, gate.Task()});
-    gate.AwaitEntered(threads / 2);
+    for (int i = 0; i < 20; ++i) queue.Add({"a", Size::kHeavy, gate.Task()});
+    gate.AwaitEntered(1);
     for (int i = 0; i < 20; ++i) {  // of the same tenant, too
       std::promise<void> ran;
-      queue.Add({"a", false, [&ran] { ran.set_value(); }});
+      queue.Add({"a", Size::kSmall, [&ran] { ran.set_value(); }});
       ran.get_future().wait();
     }
-    EXPECT_EQ(gate.entered, threads / 2);
+    EXPECT_EQ(gate.entered, 1);
     gate.Open();
   }
+}
+
+// However long the heavy tasks of one share take, those of another do not wait for them, nor does
+// anything that is small or quick.
+TEST(WorkQueue, AHeavyShareLeavesAHeavyThread) {
+  Gate gate;
+  WorkQueue queue(6);
+  for (int i = 0; i < 20; ++i) queue.Add({"a", Size::kHeavy, gate.Task()});
+  gate.AwaitEntered(2);
+  for (const Size size : {Size::kHeavy, Size::kSmall, Size::kQuick}) {
+    for (int i = 0; i < 20; ++i) {
+      std::promise<void> ran;
+      queue.Add({"b", size, [&ran] { ran.set_value(); }});
+      ran.get_future().wait();
+    }
+  }
+  EXPECT_EQ(gate.entered, 2);
+  gate.Open();
+  gate.AwaitEntered(20);
+}
+
+TEST(WorkQueue, QuickTasksWaitForNoOthers) {
+  Gate gate;
+  WorkQueue queue(4);
+  for (int i = 0; i < 8; ++i) queue.Add({"a", Size::kSmall, gate.Task()});
+  for (int i = 0; i < 8; ++i) queue.Add({"a", Size::kHeavy, gate.Task()});
+  gate.AwaitEntered(3);
+  std::promise<void> ran;
+  queue.Add({"a", Size::kQuick, [&ran] { ran.set_value(); }});
+  ran.get_future().wait();
+  EXPECT_EQ(gate.entered, 3);
+  gate.Open();
 }
 
 TEST(WorkQueue, LargeRequestsAreNotStarvedBySmallOnes) {
@@ -68,11 +102,11 @@ TEST(WorkQueue, LargeRequestsAreNotStarvedBySmallOnes) {
   std::promise<void> done;
   Gate gate;
   WorkQueue queue(1);
-  queue.Add({"a", false, gate.Task()});
+  queue.Add({"a", Size::kSmall, gate.Task()});
   gate.AwaitEntered(1);
-  queue.Add({"a", false, [&order] { order += '1'; }});
-  queue.Add({"a", true, [&order] { order += '2'; }});
-  queue.Add({"a", false, [&] {
+  queue.Add({"a", Size::kSmall, [&order] { order += '1'; }});
+  queue.Add({"a", Size::kHeavy, [&order] { order += '2'; }});
+  queue.Add({"a", Size::kSmall, [&] {
                order += '3';
                done.set_value();
              }});
@@ -86,17 +120,17 @@ TEST(WorkQueue, StopDropsWhatWaits) {
   Gate gate;
   {
     WorkQueue queue(4);
-    queue.Add({"a", false, gate.Task()});
-    queue.Add({"a", false, gate.Task()});
+    queue.Add({"a", Size::kSmall, gate.Task()});
+    queue.Add({"a", Size::kSmall, gate.Task()});
     gate.AwaitEntered(2);
-    for (int i = 0; i < 100; ++i) queue.Add({"a", false, [&ran] { ++ran; }});
+    for (int i = 0; i < 100; ++i) queue.Add({"a", Size::kSmall, [&ran] { ++ran; }});
     auto stopped = std::async(std::launch::async, [&queue] { queue.Stop(); });
     // Tasks are dropped before the running ones end: adding is over once Stop has begun.
     bool taken = true;
     while (taken) {
       auto token = std::make_shared<int>(0);
       const std::weak_ptr<int> held = token;
-      queue.Add({"a", false, [token] {}});
+      queue.Add({"a", Size::kSmall, [token] {}});
       token.reset();
       taken = !held.expired();
     }

@@ -27,7 +27,7 @@ struct Prepared {
 
 Prepared Prepare(const Service& service, const http::ExchangePtr& exchange, bool count_only) {
   Prepared prepared;
-  const Body body = ParseBody(exchange->request());
+  const Body body = ParseBody(*exchange);
   if (body.error) {
     prepared.error = body.error;
     return prepared;
@@ -42,8 +42,8 @@ Prepared Prepare(const Service& service, const http::ExchangePtr& exchange, bool
              !planned.ok()) {
     prepared.error = {400, "output_config.effort: " + planned.message(), "output_config.effort"};
   } else {
-    auto prompt =
-        RenderChat(service.model(), prepared.request.job, [&] { return exchange->abandoned(); });
+    auto prompt = RenderChat(service.model(), prepared.request.job, exchange->account().get(),
+                             count_only ? Wanted::kAll : Wanted::kWhatFits);
     if (prompt.ok()) {
       prepared.prompt = std::move(*prompt);
     } else {
@@ -102,7 +102,8 @@ void HandleMessages(Service* service, PromptHistory* history, const http::Exchan
   history->Add(head.id, std::move(parts));
 
   ReplyPlan plan;
-  if (auto error = PlanReply(service, request.job, std::move(prepared.prompt), tenant, &plan)) {
+  if (auto error = PlanReply(service, request.job, std::move(prepared.prompt), tenant,
+                             exchange->account().get(), &plan)) {
     return Refuse(exchange, *error);
   }
   // A request that only warms the cache has no next turn.

@@ -169,6 +169,27 @@ Status CheckLength(const ServedModel& model, const std::vector<ChatTurn>& turns)
                            ". Shorten the conversation.");
 }
 
+// Bytes that a byte of the job takes while it is rendered, and one of a text while it is tokenised:
+// JSON, values, text, pieces, ids.
+constexpr size_t kRenderingBytes = 8;
+constexpr size_t kEncodingBytes = 4;
+constexpr size_t kBytesPerStep = 8;  // of an account's work; the meter of templates has its own
+
+EncodeMeter MakeMeter(const ServedModel& model, Wanted wanted, Account* account) {
+  EncodeMeter meter;
+  meter.account = account;
+  // What is a little too long is counted, so that clients know how much to leave out.
+  if (wanted == Wanted::kWhatFits) meter.ids_max = 2 * static_cast<size_t>(model.context_tokens);
+  return meter;
+}
+
+void Note(const ServedModel& model, Wanted wanted, size_t id_count, Prompt* prompt) {
+  const auto tokens = static_cast<int64_t>(id_count);
+  if (wanted == Wanted::kWhatFits && tokens > model.context_tokens) {
+    prompt->tokens_too_many = tokens;
+  }
+}
+
 size_t SystemTurns(const std::vector<ChatTurn>& turns) {
   size_t count = 0;
   while (count < turns.size() && turns[count].role == "system") ++count;
@@ -189,13 +210,36 @@ Status PlanThinking(const ServedModel& model, ChatJob* job) {
   return OkStatus();
 }
 
-Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job,
-                          std::function<bool()> abandoned) {
+size_t BytesOf(const ChatJob& job) {
+  size_t bytes = job.tools.size() + job.variables.size() + job.prefill.size();
+  for (const ChatTurn& turn : job.turns) {
+    bytes += turn.content.size() + turn.reasoning.size();
+    for (const ToolCall& call : turn.calls) bytes += call.arguments.size();
+  }
+  return bytes;
+}
+
+Status EncodeText(const ServedModel& model, std::string_view text, EncodeOptions options,
+                  Wanted wanted, Account* account, Prompt* prompt) {
+  EncodeMeter meter = MakeMeter(model, wanted, account);
+  REPRISE_TRY(account->TakeReading(text.size() * kEncodingBytes, "tokenising"));
+  REPRISE_TRY(model.tokenizer->Encode(text, options, &prompt->ids, &meter));
+  Note(model, wanted, meter.id_count, prompt);
+  return OkStatus();
+}
+
+Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job, Account* account,
+                          Wanted wanted) {
   constexpr size_t kAllMessages = SIZE_MAX;
   // Marks a boundary as a breakpoint on its way through the encoder.
   constexpr size_t kBreakpointCount = SIZE_MAX;
+  Account nobodys;
+  if (account == nullptr) account = &nobodys;
   REPRISE_TRY(CheckLength(model, job.turns));
-  REPRISE_ASSIGN(Renderer renderer, Renderer::Make(model, job, std::move(abandoned)));
+  REPRISE_TRY(account->TakeReading(BytesOf(job) * kRenderingBytes, "rendering the messages"));
+  REPRISE_TRY(account->Spend(BytesOf(job) / kBytesPerStep, "rendering the messages"));
+  REPRISE_ASSIGN(Renderer renderer,
+                 Renderer::Make(model, job, [account] { return account->abandoned(); }));
   const std::optional<PlacedTurns> placed =
       FitToTemplate(model, job.tools, job.turns, job.cache.breakpoints);
   const std::vector<ChatTurn>& turns = placed ? placed->turns : job.turns;
@@ -212,8 +256,10 @@ Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job,
     chat.data.push_back({chat.text.size(), chat.text.size() + job.prefill.size()});
     chat.text += job.prefill;
   }
-  REPRISE_ASSIGN(ChatPrompt encoded, model.chat_encoder->Encode(chat));
+  REPRISE_ASSIGN(ChatPrompt encoded,
+                 model.chat_encoder->Encode(chat, MakeMeter(model, wanted, account)));
   Prompt prompt;
+  Note(model, wanted, encoded.id_count, &prompt);
   const size_t system_turns = SystemTurns(turns);
   for (const ChatPrompt::Boundary& boundary : encoded.boundaries) {
     prompt.boundaries.push_back(

@@ -29,6 +29,7 @@ namespace {
 // A client that reads slowly is not sent more than this ahead; the tokens wait in the engine's
 // stream, where they are small.
 constexpr size_t kPendingBytesMax = size_t{64} << 10;
+constexpr size_t kTextBytesAhead = size_t{4} << 10;  // that an account is asked for at a time
 
 uint64_t RandomSeed() {
   static std::atomic<uint64_t> count{std::random_device()()};
@@ -107,6 +108,9 @@ class Reply : public std::enable_shared_from_this<Reply> {
   void Listen(Voice& voice);
   std::optional<ApiError> CheckPrompts() const;
   std::optional<ApiError> Keep(size_t entries);
+  std::optional<ApiError> TakePlan();
+  bool TakeText(size_t bytes);
+  void Open(Voice& voice) const;
   GenerateRequest MakeRequest(size_t index) const;
   static void Follow(std::span<const TokenId> said, GenerateRequest* request);
   void Wake();
@@ -139,7 +143,9 @@ class Reply : public std::enable_shared_from_this<Reply> {
   std::vector<TokenId> closed_by_prompt_;  // what the server put behind the prompt
   uint64_t seed_ = 0;
   int64_t begun_ms_ = 0;
-  size_t kept_ = 0;  // of service_.kept()
+  size_t kept_ = 0;          // of service_.kept()
+  size_t text_room_ = 0;     // of the account: taken for text that was not said yet
+  StopStrings::List stops_;  // of all voices
   std::atomic<bool> woken_{false};
   bool over_ = false;  // done, failed or cancelled
 };
@@ -240,28 +246,59 @@ std::optional<ApiError> Reply::SubmitFirst() {
     plan_.format.thinking_begun = false;
   }
   if (auto error = CheckPrompts()) return error;
-  for (size_t i = 0; i < plan_.prompts.size() * static_cast<size_t>(plan_.options.choices); ++i) {
-    Voice voice;
-    Detokenizer::Options detokenizer;
-    detokenizer.at_start = false;
-    detokenizer.shown = plan_.format.shown.get();
-    detokenizer.marked = plan_.format.call_tokens.get();
-    detokenizer.mark = kTokenByte;
-    voice.detokenizer = std::make_unique<Detokenizer>(*service_.model().tokenizer, detokenizer);
-    voice.stops = std::make_unique<StopStrings>(plan_.options.stop);
-    voice.parser = std::make_unique<OutputParser>(plan_.format, tools_ ? &tools_->root() : nullptr);
-    voices_.push_back(std::move(voice));
-  }
+  voices_.resize(plan_.prompts.size() * static_cast<size_t>(plan_.options.choices));
   return Submit(0);
+}
+
+// A voice that waits for its turn takes next to nothing.
+void Reply::Open(Voice& voice) const {
+  Detokenizer::Options detokenizer;
+  detokenizer.at_start = false;
+  detokenizer.shown = plan_.format.shown.get();
+  detokenizer.marked = plan_.format.call_tokens.get();
+  detokenizer.mark = kTokenByte;
+  voice.detokenizer = std::make_unique<Detokenizer>(*service_.model().tokenizer, detokenizer);
+  voice.stops = std::make_unique<StopStrings>(stops_);
+  voice.parser = std::make_unique<OutputParser>(plan_.format, tools_ ? &tools_->root() : nullptr);
+}
+
+// What the reply holds from its first to its last token, beyond the text.
+std::optional<ApiError> Reply::TakePlan() {
+  size_t bytes = plan_.bytes_kept + plan_.tools.size();
+  for (const std::string& stop : plan_.options.stop) bytes += stop.size() * (1 + sizeof(uint32_t));
+  stops_ = StopStrings::MakeList(std::exchange(plan_.options.stop, {}));
+  for (const Prompt& prompt : plan_.prompts) {
+    // Here, in the queue, and in the sequences that run beside each other.
+    bytes += 4 * prompt.ids.size() * sizeof(TokenId) + prompt.boundaries.size() * sizeof(Boundary);
+  }
+  bytes += plan_.prompts.size() * static_cast<size_t>(plan_.options.choices) * sizeof(Voice);
+  const Status taken = exchange_->account()->TakeAnswer(bytes, "the reply");
+  return taken.ok() ? std::nullopt : std::optional<ApiError>(ApiError::From(taken));
+}
+
+// Room for text that is kept until the reply is complete. False: there is none, it has failed.
+bool Reply::TakeText(size_t bytes) {
+  if (bytes > text_room_) {
+    const Status taken = exchange_->account()->TakeAnswer(bytes + kTextBytesAhead, "the reply");
+    if (!taken.ok()) {
+      Fail(ApiError::From(taken));
+      return false;
+    }
+    text_room_ += bytes + kTextBytesAhead;
+  }
+  text_room_ -= bytes;
+  return true;
 }
 
 // None of the prompts fails when its turn comes.
 std::optional<ApiError> Reply::CheckPrompts() const {
   const size_t choices = static_cast<size_t>(plan_.options.choices);
   for (size_t i = 0; i < plan_.prompts.size(); ++i) {
+    const int64_t context = service_.model().context_tokens;
+    const int64_t too_many = plan_.prompts[i].tokens_too_many;
+    if (too_many > 0) return ApiError::TooLong(too_many, context);
     const Status status = service_.engine().Check(MakeRequest(i * choices));
     if (status.ok()) continue;
-    const int64_t context = service_.model().context_tokens;
     const int64_t tokens = int64_t(plan_.prompts[i].ids.size());
     return tokens >= context ? ApiError::TooLong(tokens, context) : ApiError::FromEngine(status);
   }
@@ -273,6 +310,7 @@ std::optional<ApiError> Reply::Submit(size_t index) {
   request.continues = index > 0;
   auto stream = service_.engine().Submit(std::move(request));
   if (!stream.ok()) return ApiError::FromEngine(stream.status());
+  Open(voices_[index]);
   voices_[index].stream = std::move(*stream);
   submitted_ = index + 1;
   return std::nullopt;
@@ -296,6 +334,7 @@ void Reply::Listen(Voice& voice) {
 std::optional<ApiError> Reply::Start() {
   if (auto error = ParseTools()) return error;
   if (auto error = CheckKept()) return error;
+  if (auto error = TakePlan()) return error;
   if (auto error = SubmitFirst()) return error;
   exchange_->Post([self = shared_from_this()] { self->sink_->Begin(); });
   exchange_->OnClose([self = shared_from_this()] {
@@ -404,6 +443,7 @@ bool Reply::Append(size_t index, std::vector<GeneratedToken> tokens, Delta* delt
         return false;
       }
     }
+    if (!TakeText(text.size())) return false;
     voice.text_bytes += text.size();
     ++voice.unread_tokens;
     std::string out;
@@ -466,7 +506,7 @@ bool Reply::CloseThinking(size_t index, Delta* delta) {
   std::string out;
   voice.text_bytes += text.size();
   voice.stops->Finish(&out);
-  voice.stops = std::make_unique<StopStrings>(plan_.options.stop);
+  voice.stops = std::make_unique<StopStrings>(stops_);
   voice.sent_bytes = voice.text_bytes;
   Emit(voice, out + text, delta);
   Listen(voice);
@@ -629,7 +669,7 @@ void Reply::CancelAll() {
 }  // namespace
 
 std::optional<ApiError> PlanReply(Service* service, const ChatJob& job, Prompt prompt,
-                                  const Tenant* tenant, ReplyPlan* plan) {
+                                  const Tenant* tenant, Account* account, ReplyPlan* plan) {
   plan->format = service->model().output.ForPrompt(prompt.text, job.calls.parse);
   if (job.thinking.off() && !plan->format.thinking_begun) plan->format.thinking_over = true;
   plan->options = job.options;
@@ -639,17 +679,20 @@ std::optional<ApiError> PlanReply(Service* service, const ChatJob& job, Prompt p
   plan->one_call = job.calls.one;
   plan->thinking_budget = job.thinking_budget;
   plan->passed_fields = job.passed_fields;
+  plan->bytes_kept = BytesOf(job);
   plan->prompts.push_back(std::move(prompt));
-  return Constrain(service, job.calls.parse ? job.tools : "", plan);
+  return Constrain(service, job.calls.parse ? job.tools : "", account, plan);
 }
 
-std::optional<ApiError> Constrain(Service* service, const std::string& tools, ReplyPlan* plan) {
+std::optional<ApiError> Constrain(Service* service, const std::string& tools, Account* account,
+                                  ReplyPlan* plan) {
   const OutputRule& rule = plan->options.rule;
   if (rule.free()) return std::nullopt;
   if (plan->options.ignore_eos) {
     return ApiError{400, "ignore_eos cannot be combined with " + rule.field, "ignore_eos"};
   }
-  auto language = service->constraints().Compile(rule, plan->format, tools, plan->one_call);
+  auto language =
+      service->constraints().Compile(rule, plan->format, tools, plan->one_call, account);
   if (!language.ok()) {
     ApiError error = ApiError::From(language.status());
     error.message = rule.field + ": " + error.message;

@@ -91,6 +91,7 @@ struct ReplyPlan {
   bool tell_tokens = false;                          // with deltas: tokens, not only text
   bool keep_tokens = false;   // ... until the end, in Choice::tokens: they count (kept_budget.h)
   bool score_prompt = false;  // ... and the tokens of the prompt, with options.logprobs
+  size_t bytes_kept = 0;  // of what the caller keeps until the reply is done, such as its job
   std::vector<std::string> passed_fields;   // of the request: those without effect
   std::function<void(const Choice&)> done;  // after a whole, successful first choice
 };
@@ -98,12 +99,13 @@ struct ReplyPlan {
 // What a chat asks for: a plan with its prompt, whose calls are read as the model writes them, and
 // whose rules are compiled (Constrain). An error, if they cannot be enforced.
 std::optional<ApiError> PlanReply(Service* service, const ChatJob& job, Prompt prompt,
-                                  const Tenant* tenant, ReplyPlan* plan);
+                                  const Tenant* tenant, Account* account, ReplyPlan* plan);
 
 // Compiles what the plan's options ask of the reply (OutputRule) into the plan, whose format and
 // one_call are set. `tools`: those that may be called; empty: none. An error, if it cannot be
-// enforced.
-std::optional<ApiError> Constrain(Service* service, const std::string& tools, ReplyPlan* plan);
+// enforced, or the account is spent.
+std::optional<ApiError> Constrain(Service* service, const std::string& tools, Account* account,
+                                  ReplyPlan* plan);
 
 // Sends the plan to the engine and its tokens to `sink` as they come. A client that leaves cancels
 // it. Fails at once, with nothing started and the sink untouched, if the engine refuses.

@@ -27,7 +27,9 @@ void Start(Service* service, const ExchangePtr& exchange, CompletionRequest requ
   plan.cache = std::move(request.cache);
   plan.passed_fields = std::move(request.passed_fields);
   plan.tenant = service->FindTenant(exchange->request());
-  if (auto error = Constrain(service, "", &plan)) return Refuse(exchange, *error);
+  if (auto error = Constrain(service, "", exchange->account().get(), &plan)) {
+    return Refuse(exchange, *error);
+  }
   plan.tell_tokens = plan.keep_tokens = request.return_tokens;
   plan.prompts = std::move(prompts);
   auto sink = MakeCompletionSink(exchange, service->model().id, request.return_tokens,
@@ -38,13 +40,14 @@ void Start(Service* service, const ExchangePtr& exchange, CompletionRequest requ
 }
 
 void Complete(Service* service, const ExchangePtr& exchange) {
-  const Body body = ParseBody(exchange->request(), service->model());
+  const Body body = ParseBody(*exchange, service->model());
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   CompletionRequest request =
       ReadCompletion(service->options(), service->model().vocab_size, &fields);
   std::vector<Prompt> prompts;
-  if (fields.ok()) openai::ReadPrompts(service->model(), false, &fields, &prompts);
+  Account* const account = exchange->account().get();
+  if (fields.ok()) openai::ReadPrompts(service->model(), false, account, &fields, &prompts);
   RefuseUnread(Dialect::kLlamaCpp, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   request.passed_fields = fields.passed();
@@ -54,7 +57,7 @@ void Complete(Service* service, const ExchangePtr& exchange) {
 }
 
 void Infill(Service* service, const ExchangePtr& exchange) {
-  const Body body = ParseBody(exchange->request(), service->model());
+  const Body body = ParseBody(*exchange, service->model());
   if (body.error) return Refuse(exchange, *body.error);
   const ServedModel& model = service->model();
   const auto tokens = FindInfillTokens(*model.tokenizer);
@@ -65,6 +68,9 @@ void Infill(Service* service, const ExchangePtr& exchange) {
   }
   Fields fields(body.document->root());
   CompletionRequest request = ReadCompletion(service->options(), model.vocab_size, &fields);
+  const uint64_t steps = exchange->request().body.size();
+  const Status paid = exchange->account()->Spend(steps, "tokenising the text");
+  if (!paid.ok()) return Refuse(exchange, ApiError::From(paid));
   std::vector<Prompt> prompts = {ReadInfill(*model.tokenizer, *tokens, &fields)};
   RefuseUnread(Dialect::kLlamaCpp, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());

@@ -26,27 +26,28 @@ constexpr char kApiVersion[] = "0.12.6";
 Result<Prompt> MakePrompt(const ServedModel& model, const OllamaRequest& request,
                           const ExchangePtr& exchange) {
   if (!request.raw) {
-    return RenderChat(model, request.job, [&] { return exchange->abandoned(); });
+    return RenderChat(model, request.job, exchange->account().get(), Wanted::kWhatFits);
   }
   Prompt prompt;
   prompt.ids = request.infill;
   if (!prompt.ids.empty()) return prompt;
-  REPRISE_TRY(model.tokenizer->Encode(request.prompt, {true, true}, &prompt.ids));
+  REPRISE_TRY(EncodeText(model, request.prompt, {true, true}, Wanted::kWhatFits,
+                         exchange->account().get(), &prompt));
   return prompt;
 }
 
 // Whatever the reply is, it is text.
 std::optional<ApiError> PlanRaw(Service* service, const ChatJob& job, Prompt prompt,
-                                const Tenant* tenant, ReplyPlan* plan) {
+                                const Tenant* tenant, Account* account, ReplyPlan* plan) {
   plan->options = job.options;
   plan->passed_fields = job.passed_fields;
   plan->tenant = tenant;
   plan->prompts.push_back(std::move(prompt));
-  return Constrain(service, "", plan);
+  return Constrain(service, "", account, plan);
 }
 
 void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
-  const Body body = ParseBody(exchange->request());
+  const Body body = ParseBody(*exchange);
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   const ServedModel& model = service->model();
@@ -68,9 +69,9 @@ void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
   if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
   ReplyPlan plan;
   const Tenant* tenant = service->FindTenant(exchange->request());
-  const auto wrong = request.raw
-                         ? PlanRaw(service, request.job, std::move(*prompt), tenant, &plan)
-                         : PlanReply(service, request.job, std::move(*prompt), tenant, &plan);
+  const auto make = request.raw ? PlanRaw : PlanReply;
+  const auto wrong = make(service, request.job, std::move(*prompt), tenant,
+                          exchange->account().get(), &plan);
   if (wrong) return Refuse(exchange, *wrong);
   if (!request.raw) plan.done = PrepareNextTurn(service, *plan.tenant, std::move(request.job));
   auto sink = MakeAnswerSink(exchange, std::move(name), shape, request.stream);
@@ -119,7 +120,7 @@ void Running(Service* service, const ExchangePtr& exchange) {
 }
 
 void Show(Service* service, const ExchangePtr& exchange) {
-  const Body body = ParseBody(exchange->request());
+  const Body body = ParseBody(*exchange);
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   const std::string name = ReadModelName(&fields);

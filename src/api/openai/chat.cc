@@ -246,7 +246,7 @@ void ReadChatOptions(Fields* fields, AnswerOptions* options, ReplyOptions* reply
 }  // namespace
 
 void HandleChat(Service* service, const http::ExchangePtr& exchange) {
-  const Body body = ParseBody(exchange->request(), service->model());
+  const Body body = ParseBody(*exchange, service->model());
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   ChatJob job;
@@ -261,11 +261,12 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   NotePassed(fields, &job);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
 
-  auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
+  auto prompt = RenderChat(service->model(), job, exchange->account().get(), Wanted::kWhatFits);
   if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
   ReplyPlan plan;
   const Tenant* tenant = service->FindTenant(exchange->request());
-  if (auto error = PlanReply(service, job, std::move(*prompt), tenant, &plan)) {
+  if (auto error = PlanReply(service, job, std::move(*prompt), tenant, exchange->account().get(),
+                             &plan)) {
     return Refuse(exchange, *error);
   }
   plan.tell_tokens = options.wants_tokens();

@@ -184,7 +184,8 @@ void ReadOptions(Fields* fields, CompletionOptions* options, ReplyOptions* reply
 }
 
 // The prompts, or what lies before a suffix.
-void ReadAllPrompts(const ServedModel& model, bool with_text, Fields* fields, ReplyPlan* plan) {
+void ReadAllPrompts(const ServedModel& model, bool with_text, Account* account, Fields* fields,
+                    ReplyPlan* plan) {
   const JsonValue* text = fields->Find("prompt");
   const bool one = text != nullptr && text->is_string();
   Prompt prompt;
@@ -194,14 +195,14 @@ void ReadAllPrompts(const ServedModel& model, bool with_text, Fields* fields, Re
     if (with_text) prompt.text = std::string(text->as_string());
     plan->prompts.push_back(std::move(prompt));
   } else if (fields->ok()) {
-    ReadPrompts(model, with_text, fields, &plan->prompts);
+    ReadPrompts(model, with_text, account, fields, &plan->prompts);
   }
 }
 
 }  // namespace
 
 void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
-  const Body body = ParseBody(exchange->request(), service->model());
+  const Body body = ParseBody(*exchange, service->model());
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   ReplyPlan plan;
@@ -210,7 +211,9 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   ReadOptions(&fields, &options, &plan.options);
   ReadAnswerRule(&fields, &plan.options.rule);
   ReadCacheControl(&fields, &plan.cache);
-  if (fields.ok()) ReadAllPrompts(service->model(), options.echo, &fields, &plan);
+  if (fields.ok()) {
+    ReadAllPrompts(service->model(), options.echo, exchange->account().get(), &fields, &plan);
+  }
   RefuseUnread(Dialect::kCompletions, service->options(), &fields);
   plan.passed_fields = fields.passed();
   if (fields.ok() &&
@@ -219,7 +222,9 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   }
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   plan.tenant = service->FindTenant(exchange->request());
-  if (auto error = Constrain(service, "", &plan)) return Refuse(exchange, *error);
+  if (auto error = Constrain(service, "", exchange->account().get(), &plan)) {
+    return Refuse(exchange, *error);
+  }
   plan.tell_tokens = options.wants_tokens();
   plan.keep_tokens = plan.tell_tokens && !options.stream;
   plan.score_prompt = options.echo && options.logprobs;

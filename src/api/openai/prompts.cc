@@ -12,12 +12,13 @@ bool IsTokenList(const JsonValue& value) {
 }
 
 // One prompt: text, or token ids.
-void ReadPrompt(const ServedModel& model, const JsonValue& value, bool with_text, Fields* fields,
-                std::vector<Prompt>* prompts) {
+void ReadPrompt(const ServedModel& model, const JsonValue& value, bool with_text, Account* account,
+                Fields* fields, std::vector<Prompt>* prompts) {
   Prompt prompt;
   if (value.is_string()) {
-    const Status encoded = model.tokenizer->Encode(value.as_string(), {true, true}, &prompt.ids);
-    if (!encoded.ok()) return fields->Fail("prompt", encoded.message());
+    const Status encoded =
+        EncodeText(model, value.as_string(), {true, true}, Wanted::kWhatFits, account, &prompt);
+    if (!encoded.ok()) return fields->Fail("prompt", "cannot be read: " + encoded.message());
     if (with_text) prompt.text = std::string(value.as_string());
   } else if (IsTokenList(value)) {
     prompt.ids.reserve(value.items().size());
@@ -31,25 +32,27 @@ void ReadPrompt(const ServedModel& model, const JsonValue& value, bool with_text
   } else {
     return fields->Fail("prompt", "must be a string, an array of strings, or token ids");
   }
-  if (prompt.ids.empty()) return fields->Fail("prompt", "must not be empty");
+  if (prompt.ids.empty() && prompt.tokens_too_many == 0) {
+    return fields->Fail("prompt", "must not be empty");
+  }
   prompts->push_back(std::move(prompt));
 }
 
 }  // namespace
 
-void ReadPrompts(const ServedModel& model, bool with_text, Fields* fields,
+void ReadPrompts(const ServedModel& model, bool with_text, Account* account, Fields* fields,
                  std::vector<Prompt>* prompts) {
   const JsonValue* prompt = fields->Find("prompt");
   if (prompt == nullptr) return fields->Fail("prompt", "is required");
   if (!prompt->is_array() || IsTokenList(*prompt)) {
-    return ReadPrompt(model, *prompt, with_text, fields, prompts);
+    return ReadPrompt(model, *prompt, with_text, account, fields, prompts);
   }
   if (prompt->items().empty()) return fields->Fail("prompt", "must not be empty");
   if (prompt->items().size() > kPromptsMax) {
     return fields->Fail("prompt", "must have at most " + std::to_string(kPromptsMax) + " items");
   }
   for (const JsonValue& item : prompt->items()) {
-    ReadPrompt(model, item, with_text, fields, prompts);
+    if (fields->ok()) ReadPrompt(model, item, with_text, account, fields, prompts);
   }
 }
 

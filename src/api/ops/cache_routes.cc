@@ -54,7 +54,7 @@ void Reset(Service* service, const ExchangePtr& exchange) {
   bool all = false;
   std::string salt;
   if (!request.body.empty()) {
-    const Body body = ParseBody(request);
+    const Body body = ParseBody(*exchange);
     if (body.error) return Refuse(exchange, *body.error);
     Fields fields(body.document->root());
     fields.Read("all", &all);
@@ -78,7 +78,7 @@ void Reset(Service* service, const ExchangePtr& exchange) {
 void Pin(Service* service, const ExchangePtr& exchange) {
   const http::Request& request = exchange->request();
   const Tenant* tenant = service->FindTenant(request);
-  const Body body = ParseBody(request);
+  const Body body = ParseBody(*exchange);
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   std::string salt;
@@ -96,7 +96,7 @@ void Pin(Service* service, const ExchangePtr& exchange) {
     openai::ReadThinking(service->model(), &fields, &job);
     RefuseUnread(Dialect::kPrompt, service->options(), &fields);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
-    auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
+    auto prompt = RenderChat(service->model(), job, exchange->account().get());
     if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
     ids = std::move(prompt->ids);
   } else {
@@ -105,8 +105,11 @@ void Pin(Service* service, const ExchangePtr& exchange) {
     if (text.empty()) fields.Fail("messages", "is required (or prompt)");
     RefuseUnread(Dialect::kOwn, service->options(), &fields);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
-    const Status encoded = service->model().tokenizer->Encode(text, {true, true}, &ids);
+    Prompt prompt;
+    const Status encoded = EncodeText(service->model(), text, {true, true}, Wanted::kAll,
+                                      exchange->account().get(), &prompt);
     if (!encoded.ok()) return Refuse(exchange, ApiError::From(encoded));
+    ids = std::move(prompt.ids);
   }
   const NamespaceKey key{service->model().digest, tenant->Namespace(salt)};
   service->engine().Post([exchange, key, ids = std::move(ids), ms](StateCache& cache) {

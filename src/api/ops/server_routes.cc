@@ -5,6 +5,7 @@
 #include "api/anthropic/endpoints.h"
 #include "api/body.h"
 #include "api/ops/endpoints.h"
+#include "api/ops/exposition.h"
 #include "api/ops/metrics.h"
 #include "base/json_writer.h"
 #include "version.gen.h"
@@ -149,22 +150,36 @@ void Loads(Service* service, const ExchangePtr& exchange) {
   exchange->Respond(std::move(response));
 }
 
+// What requests hold.
+void WriteLedger(const Ledger& ledger, std::string* out) {
+  Exposition page(out);
+  page.Gauge("reprise_request_memory_bytes", "Memory that requests hold beside the cache.", "",
+             ledger.bytes());
+  page.Gauge("reprise_request_memory_most_bytes", "The most that they ever held.", "",
+             ledger.bytes_most());
+  page.Gauge("reprise_request_memory_budget_bytes", "Memory that they may hold.", "",
+             ledger.limits().bytes);
+  page.Counter("reprise_request_memory_refusals_total", "How often something did not fit.", "",
+               ledger.refusals());
+}
+
 // A page of metrics, for those who run the server.
 void ShowMetrics(Service* service, const ExchangePtr& exchange,
-                 std::string (Metrics::*format)(Service*) const) {
+                 std::string (Metrics::*format)(Service*) const, bool with_ledger) {
   if (!MaySeeAll(service, exchange)) return;
   http::Response response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   response.body = (service->metrics().*format)(service);
+  if (with_ledger) WriteLedger(*exchange->account()->ledger(), &response.body);
   exchange->Respond(std::move(response));
 }
 
 void OwnMetrics(Service* service, const ExchangePtr& exchange) {
-  ShowMetrics(service, exchange, &Metrics::FormatOwn);
+  ShowMetrics(service, exchange, &Metrics::FormatOwn, true);
 }
 
 void VllmMetrics(Service* service, const ExchangePtr& exchange) {
-  ShowMetrics(service, exchange, &Metrics::FormatVllm);
+  ShowMetrics(service, exchange, &Metrics::FormatVllm, false);
 }
 
 }  // namespace
@@ -183,16 +198,16 @@ void AddServerRoutes(Service* service, http::Router* router) {
     exchange->Respond(std::move(response));
   });
   for (const std::string base : {"/v1", ""}) {
-    add(base + "/models", RunOn::kWorker, Models);
-    add(base + "/models/*", RunOn::kWorker, OneModel);
+    add(base + "/models", RunOn::kQuick, Models);
+    add(base + "/models/*", RunOn::kQuick, OneModel);
   }
-  add("/props", RunOn::kWorker, Props);
+  add("/props", RunOn::kQuick, Props);
   add("/tokenizer_info", RunOn::kWorker, TokenizerInfo);
   add("/version", RunOn::kServer, ShowVersion);
-  add("/server_info", RunOn::kWorker, ServerInfo);
-  add("/v1/loads", RunOn::kWorker, Loads);
-  add("/metrics", RunOn::kWorker, OwnMetrics);
-  add("/metrics/vllm", RunOn::kWorker, VllmMetrics);
+  add("/server_info", RunOn::kQuick, ServerInfo);
+  add("/v1/loads", RunOn::kQuick, Loads);
+  add("/metrics", RunOn::kQuick, OwnMetrics);
+  add("/metrics/vllm", RunOn::kQuick, VllmMetrics);
 }
 
 }  // namespace reprise::api::ops

@@ -34,7 +34,7 @@ void WritePiece(std::string_view bytes, JsonWriter* json) {
 
 // llama.cpp's request has "content", vLLM's "prompt" or "messages": each gets its own answer.
 void Tokenize(Service* service, const ExchangePtr& exchange) {
-  const Body body = ParseBody(exchange->request());
+  const Body body = ParseBody(*exchange);
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   const Tokenizer& tokenizer = *service->model().tokenizer;
@@ -47,7 +47,7 @@ void Tokenize(Service* service, const ExchangePtr& exchange) {
     ReadConversation(service, &fields, &job);
     RefuseUnread(Dialect::kPrompt, service->options(), &fields);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
-    auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
+    auto prompt = RenderChat(service->model(), job, exchange->account().get());
     if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
     ids = std::move(prompt->ids);
   } else {
@@ -63,8 +63,11 @@ void Tokenize(Service* service, const ExchangePtr& exchange) {
     fields.Read("parse_special", &parse_special);
     RefuseUnread(Dialect::kOwn, service->options(), &fields);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
-    const Status encoded = tokenizer.Encode(text, {add_special, parse_special}, &ids);
+    Prompt prompt;
+    const Status encoded = EncodeText(service->model(), text, {add_special, parse_special},
+                                      Wanted::kAll, exchange->account().get(), &prompt);
     if (!encoded.ok()) return Refuse(exchange, ApiError::From(encoded));
+    ids = std::move(prompt.ids);
   }
   http::Response response;
   JsonWriter json(&response.body);
@@ -88,7 +91,7 @@ void Tokenize(Service* service, const ExchangePtr& exchange) {
 }
 
 void Detokenize(Service* service, const ExchangePtr& exchange) {
-  const Body body = ParseBody(exchange->request());
+  const Body body = ParseBody(*exchange);
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   const JsonValue* tokens = fields.Array("tokens", size_t{1} << 24);
@@ -112,14 +115,14 @@ void Detokenize(Service* service, const ExchangePtr& exchange) {
 }
 
 void ApplyTemplate(Service* service, const ExchangePtr& exchange) {
-  const Body body = ParseBody(exchange->request());
+  const Body body = ParseBody(*exchange);
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   ChatJob job;
   ReadConversation(service, &fields, &job);
   RefuseUnread(Dialect::kPrompt, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
-  const auto prompt = RenderChat(service->model(), job, [&] { return exchange->abandoned(); });
+  const auto prompt = RenderChat(service->model(), job, exchange->account().get());
   if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
   http::Response response;
   JsonWriter json(&response.body);

@@ -86,7 +86,8 @@ std::string EncodeResponse(const StoredResponse& response) {
   PutNumber(response.items.size(), &out);
   for (const Item& item : response.items) {
     out += static_cast<char>(item.kind);
-    for (const std::string* text : {&item.id, &item.role, &item.text, &item.call_id, &item.name}) {
+    for (const std::string* text :
+         {&item.id, &item.role, &item.text.get(), &item.call_id, &item.name}) {
       PutText(*text, &out);
     }
   }

@@ -29,18 +29,20 @@ struct Prepared {
   std::optional<ApiError> error;
 };
 
-Prepared Prepare(Service* service, const ResponseStore& store, const ExchangePtr& exchange) {
+Prepared Prepare(Service* service, const ResponseStore& store, const ExchangePtr& exchange,
+                 Wanted wanted) {
   const http::Request& http = exchange->request();
   Prepared prepared;
-  const Body body = ParseBody(http, service->model());
+  const Body body = ParseBody(*exchange, service->model());
   if (body.error) {
     prepared.error = body.error;
     return prepared;
   }
   Fields fields(body.document->root());
   prepared.tenant = service->FindTenant(http);
-  prepared.request = ReadResponsesRequest(service->options(), service->model().vocab_size, store,
-                                          *prepared.tenant, &fields);
+  prepared.request =
+      ReadResponsesRequest(service->options(), service->model().vocab_size, store,
+                           *prepared.tenant, exchange->account().get(), &fields);
   if (!fields.ok()) {
     prepared.error = fields.error();
     return prepared;
@@ -51,7 +53,7 @@ Prepared Prepare(Service* service, const ResponseStore& store, const ExchangePtr
     return prepared;
   }
   auto prompt =
-      RenderChat(service->model(), prepared.request.job, [&] { return exchange->abandoned(); });
+      RenderChat(service->model(), prepared.request.job, exchange->account().get(), wanted);
   if (prompt.ok()) {
     prepared.prompt = std::move(*prompt);
   } else {
@@ -72,7 +74,7 @@ Keep MakeKeep(const StorePtr& store, const Tenant& tenant, std::string id,
 }
 
 void Create(Service* service, const StorePtr& store, const ExchangePtr& exchange) {
-  Prepared prepared = Prepare(service, *store, exchange);
+  Prepared prepared = Prepare(service, *store, exchange, Wanted::kWhatFits);
   if (prepared.error) return Refuse(exchange, *prepared.error);
   ResponsesRequest& request = prepared.request;
   const ServedModel& model = service->model();
@@ -90,7 +92,8 @@ void Create(Service* service, const StorePtr& store, const ExchangePtr& exchange
   }
   ReplyPlan plan;
   if (auto error =
-          PlanReply(service, request.job, std::move(prepared.prompt), prepared.tenant, &plan)) {
+          PlanReply(service, request.job, std::move(prepared.prompt), prepared.tenant,
+                    exchange->account().get(), &plan)) {
     return Refuse(exchange, *error);
   }
   plan.tell_tokens = plan.keep_tokens = request.logprobs;
@@ -103,7 +106,7 @@ void Create(Service* service, const StorePtr& store, const ExchangePtr& exchange
 }
 
 void CountTokens(Service* service, const StorePtr& store, const ExchangePtr& exchange) {
-  const Prepared prepared = Prepare(service, *store, exchange);
+  const Prepared prepared = Prepare(service, *store, exchange, Wanted::kAll);
   if (prepared.error) return Refuse(exchange, *prepared.error);
   http::Response response;
   JsonWriter json(&response.body);

@@ -179,15 +179,15 @@ class TurnMaker {
         return AddMessage(item);
       case Item::Kind::kReasoning:
         Assistant(!IsOpen() || !last().content.empty() || !last().calls.empty());
-        return AppendLine(item.text, &last().reasoning);
+        return AppendLine(item.text.get(), &last().reasoning);
       case Item::Kind::kCall:
         Assistant(!IsOpen());
         names_[item.call_id] = item.name;
-        last().calls.push_back({item.call_id, item.name, item.text});
+        last().calls.push_back({item.call_id, item.name, item.text.get()});
         return;
       case Item::Kind::kCallOutput: {
         ChatTurn& turn = Begin("tool");
-        turn.content = item.text;
+        turn.content = item.text.get();
         turn.call_id = item.call_id;
         const auto name = names_.find(item.call_id);
         if (name != names_.end()) turn.name = name->second;
@@ -213,7 +213,7 @@ class TurnMaker {
     } else if (!(item.role == "system" && turns_.size() == 1 && last().role == "system")) {
       Begin(item.role);
     }
-    AppendLine(item.text, &last().content);
+    AppendLine(item.text.get(), &last().content);
   }
 
   std::vector<ChatTurn> turns_;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "api/chat/job.h"
@@ -14,6 +16,25 @@
 
 namespace reprise::api::responses {
 
+// A text that copies share: an item that is named a thousand times is held once.
+class SharedText {
+ public:
+  SharedText() = default;
+  SharedText(std::string text)  // NOLINT
+      : text_(std::make_shared<const std::string>(std::move(text))) {}
+  SharedText(const char* text) : SharedText(std::string(text)) {}  // NOLINT
+
+  const std::string& get() const {
+    static const std::string empty;
+    return text_ ? *text_ : empty;
+  }
+  size_t size() const { return get().size(); }
+  bool empty() const { return get().empty(); }
+
+ private:
+  std::shared_ptr<const std::string> text_;
+};
+
 // A conversation in the Responses API is a list of items, not of messages: what an assistant
 // thought, said and called are three.
 struct Item {
@@ -21,7 +42,7 @@ struct Item {
   Kind kind = Kind::kMessage;
   std::string id;
   std::string role;     // of a message: system, user, assistant
-  std::string text;     // of a call: the arguments, JSON
+  SharedText text;      // of a call: the arguments, JSON
   std::string call_id;  // of a call and its output
   std::string name;     // of a call
 

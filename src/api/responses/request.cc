@@ -202,7 +202,7 @@ std::string FormatSettings(const Fields& fields, const ResponsesRequest& request
 
 ResponsesRequest ReadResponsesRequest(const ServiceOptions& options, int64_t vocab_size,
                                       const ResponseStore& store, const Tenant& tenant,
-                                      Fields* fields) {
+                                      Account* account, Fields* fields) {
   ResponsesRequest request;
   ChatJob& job = request.job;
   fields->Read("stream", &request.stream);
@@ -243,6 +243,13 @@ ResponsesRequest ReadResponsesRequest(const ServiceOptions& options, int64_t voc
       },
       fields, &conversation.items);
   conversation.input_end = conversation.items.size();
+  size_t bytes = 0;
+  for (const Item& item : conversation.items) bytes += item.bytes();
+  const Status room = account->TakeReading(bytes, "the items of the conversation");
+  if (!room.ok()) {
+    fields->Fail("input", "cannot be read: " + room.message());
+    return request;
+  }
   job.turns = MakeTurns(instructions, conversation.items);
   if (fields->ok() && job.turns.empty()) fields->Fail("input", "is required");
   if (job.turns.size() > static_cast<size_t>(options.message_count_max)) {

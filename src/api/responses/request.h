@@ -25,9 +25,10 @@ struct ResponsesRequest {
   ChatJob job;
 };
 
-// Errors stay in `fields`. `tenant`: whose responses may be continued.
+// Errors stay in `fields`. `tenant`: whose responses may be continued. `account` pays for the text
+// of items that the request only names.
 ResponsesRequest ReadResponsesRequest(const ServiceOptions& options, int64_t vocab_size,
                                       const ResponseStore& store, const Tenant& tenant,
-                                      Fields* fields);
+                                      Account* account, Fields* fields);
 
 }  // namespace reprise::api::responses

@@ -130,7 +130,7 @@ void WriteInputItem(const Item& item, const std::string& id, JsonWriter* json) {
       const bool said = item.role == "assistant";
       json->Member("type", "message").Member("role", item.role).Key("content").BeginArray();
       json->BeginObject().Member("type", said ? "output_text" : "input_text");
-      json->Member("text", item.text);
+      json->Member("text", item.text.get());
       if (said) json->Key("annotations").BeginArray().EndArray();
       if (said) json->Key("logprobs").BeginArray().EndArray();
       json->EndObject().EndArray();
@@ -139,15 +139,15 @@ void WriteInputItem(const Item& item, const std::string& id, JsonWriter* json) {
     case Item::Kind::kReasoning:
       json->Member("type", "reasoning").Key("summary").BeginArray().EndArray();
       json->Key("content").BeginArray().BeginObject().Member("type", "reasoning_text");
-      json->Member("text", item.text).EndObject().EndArray();
+      json->Member("text", item.text.get()).EndObject().EndArray();
       break;
     case Item::Kind::kCall:
       json->Member("type", "function_call").Member("call_id", item.call_id);
-      json->Member("name", item.name).Member("arguments", item.text);
+      json->Member("name", item.name).Member("arguments", item.text.get());
       break;
     case Item::Kind::kCallOutput:
       json->Member("type", "function_call_output").Member("call_id", item.call_id);
-      json->Member("output", item.text);
+      json->Member("output", item.text.get());
       break;
   }
   json->Member("status", "completed").EndObject();

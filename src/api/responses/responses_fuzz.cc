@@ -23,8 +23,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return made;
   }();
   api::Fields fields(body->root());
-  const auto request =
-      responses::ReadResponsesRequest(api::ServiceOptions(), 1000, store, tenant, &fields);
+  Account account;
+  const auto request = responses::ReadResponsesRequest(api::ServiceOptions(), 1000, store, tenant,
+                                                       &account, &fields);
   if (!fields.ok()) {
     CHECK(!fields.error()->param.empty() && fields.error()->status == 400);
     return 0;

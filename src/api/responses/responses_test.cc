@@ -166,7 +166,7 @@ TEST(ResponseStore, AnArchiveRemembersBeyondTheProcess) {
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->body, Conversation().body);
   ASSERT_EQ(found->items.size(), 4u);
-  EXPECT_EQ(found->items[2].text, "{\"x\": 1.0}");
+  EXPECT_EQ(found->items[2].text.get(), "{\"x\": 1.0}");
   EXPECT_EQ(found->input_end, 1u);
   ASSERT_NE(store.FindItem("t", "fc_a_1"), nullptr);
   EXPECT_EQ(store.FindItem("t", "fc_a_1")->name, "f");

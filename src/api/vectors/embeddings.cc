@@ -116,7 +116,7 @@ void ReadDimensions(const ServedModel& model, Fields* fields, int32_t* dimension
 
 void HandleOpenAi(Service* service, const ExchangePtr& exchange) {
   const ServedModel& model = service->model();
-  const Body body = ParseBody(exchange->request(), model);
+  const Body body = ParseBody(*exchange, model);
   if (body.error) return Refuse(exchange, *body.error);
   if (const auto error = CheckPooling(model)) return Refuse(exchange, *error);
   Fields fields(body.document->root());
@@ -130,7 +130,9 @@ void HandleOpenAi(Service* service, const ExchangePtr& exchange) {
   VectorJob job;
   job.pooling = model.vectors.pooling;
   job.tenant = service->FindTenant(exchange->request());
-  if (fields.ok()) ReadTexts(model, "input", /*cut=*/false, &fields, &job.texts);
+  if (fields.ok()) {
+    ReadTexts(model, "input", /*cut=*/false, exchange->account().get(), &fields, &job.texts);
+  }
   RefuseUnread(Dialect::kVectors, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   auto sink = std::make_unique<OpenAiSink>(exchange, model.id, job.texts.size(), dimensions,
@@ -142,7 +144,7 @@ void HandleOpenAi(Service* service, const ExchangePtr& exchange) {
 
 void HandleOllama(Service* service, const ExchangePtr& exchange, bool one) {
   const ServedModel& model = service->model();
-  const Body body = ParseBody(exchange->request());
+  const Body body = ParseBody(*exchange);
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
   std::string name = ollama::ReadModelName(&fields);
@@ -156,7 +158,8 @@ void HandleOllama(Service* service, const ExchangePtr& exchange, bool one) {
   VectorJob job;
   job.pooling = model.vectors.pooling;
   job.tenant = service->FindTenant(exchange->request());
-  ReadTexts(model, one ? "prompt" : "input", truncate, &fields, &job.texts);
+  ReadTexts(model, one ? "prompt" : "input", truncate, exchange->account().get(), &fields,
+            &job.texts);
   RefuseUnread(Dialect::kOllamaVectors, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   if (name.empty()) name = model.id;

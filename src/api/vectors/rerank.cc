@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -116,9 +117,10 @@ RankRequest ReadRequest(Fields* fields) {
   return request;
 }
 
-// The model's prompt with query and document in their places; only the prompt can be control.
+// The model's prompt with query and document in their places; only the prompt can be control. One
+// that cannot fit is read no further than that.
 Status Encode(const ServedModel& model, const std::string& query, const std::string& document,
-              std::vector<TokenId>* ids) {
+              EncodeMeter* meter, std::vector<TokenId>* ids) {
   std::string_view rest = model.vectors.rank_prompt;
   std::string text;
   std::vector<TextRange> data;
@@ -132,7 +134,25 @@ Status Encode(const ServedModel& model, const std::string& query, const std::str
     text += put;
     rest.remove_prefix(place + std::string_view(asks ? "{query}" : "{document}").size());
   }
-  return model.tokenizer->EncodePrompt(text, data, ids);
+  return model.tokenizer->EncodePrompt(text, data, ids, meter);
+}
+
+// Each document with the query, on the account. The first that is too long ends it.
+std::optional<ApiError> EncodeAll(const ServedModel& model, const RankRequest& request,
+                                  Account* account, std::vector<std::vector<TokenId>>* texts) {
+  for (const std::string& document : request.documents) {
+    EncodeMeter meter;
+    meter.account = account;
+    meter.ids_max = static_cast<size_t>(model.context_tokens);
+    std::vector<TokenId>& ids = texts->emplace_back();
+    Status status = Encode(model, request.query, document, &meter, &ids);
+    if (status.ok() && meter.id_count > meter.ids_max) {
+      return TextTooLong(model, static_cast<int64_t>(meter.id_count));
+    }
+    if (status.ok()) status = account->TakeAnswer(ids.size() * sizeof(TokenId), "the documents");
+    if (!status.ok()) return ApiError::From(status);
+  }
+  return std::nullopt;
 }
 
 size_t CommonTokens(const std::vector<std::vector<TokenId>>& texts) {
@@ -150,7 +170,7 @@ size_t CommonTokens(const std::vector<std::vector<TokenId>>& texts) {
 
 void HandleRerank(Service* service, const http::ExchangePtr& exchange) {
   const ServedModel& model = service->model();
-  const Body body = ParseBody(exchange->request(), model);
+  const Body body = ParseBody(*exchange, model);
   if (body.error) return Refuse(exchange, *body.error);
   if (model.vectors.rank_rows.empty()) {
     const std::string why = model.vectors.why_not.empty()
@@ -165,10 +185,8 @@ void HandleRerank(Service* service, const http::ExchangePtr& exchange) {
   VectorJob job;
   job.pooling = Pooling::kLast;
   job.tenant = service->FindTenant(exchange->request());
-  for (const std::string& document : request.documents) {
-    if (exchange->abandoned()) return;
-    const Status encoded = Encode(model, request.query, document, &job.texts.emplace_back());
-    if (!encoded.ok()) return Refuse(exchange, ApiError::From(encoded));
+  if (const auto error = EncodeAll(model, request, exchange->account().get(), &job.texts)) {
+    return Refuse(exchange, *error);
   }
   job.shared_tokens = CommonTokens(job.texts);
   auto sink = std::make_unique<RankSink>(exchange, model, std::move(request));

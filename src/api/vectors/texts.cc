@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/vectors/texts.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cmath>
 #include <string>
 #include <utility>
+
+#include "api/chat/prompt.h"
 
 namespace reprise::api::vectors {
 namespace {
@@ -23,10 +27,21 @@ bool IsTokenList(const JsonValue& value) {
 }
 
 void ReadText(const ServedModel& model, std::string_view name, const JsonValue& value,
-              Fields* fields, std::vector<TokenId>* ids) {
+              Wanted wanted, Account* account, Fields* fields, std::vector<TokenId>* ids) {
   if (value.is_string()) {
-    const Status encoded = model.tokenizer->Encode(value.as_string(), {true, false}, ids);
-    if (!encoded.ok()) return fields->Fail(name, encoded.message());
+    Prompt prompt;
+    const Status encoded =
+        EncodeText(model, value.as_string(), {true, false}, wanted, account, &prompt);
+    if (!encoded.ok()) return fields->Fail(name, "cannot be read: " + encoded.message());
+    if (prompt.tokens_too_many > 0) {
+      return fields->Fail(name,
+                          fmt::format("has a text of about {} tokens, and this model's maximum "
+                                      "context length is {} tokens; shorten it, or serve the model "
+                                      "with a larger --context",
+                                      prompt.tokens_too_many, model.context_tokens),
+                          "context_length_exceeded");
+    }
+    *ids = std::move(prompt.ids);
   } else if (IsTokenList(value)) {
     for (const JsonValue& id : value.items()) {
       if (!id.is_int() || id.as_int() < 0 || id.as_int() >= model.vocab_size) {
@@ -42,13 +57,25 @@ void ReadText(const ServedModel& model, std::string_view name, const JsonValue& 
 
 }  // namespace
 
-void ReadTexts(const ServedModel& model, std::string_view name, bool cut, Fields* fields,
-               std::vector<std::vector<TokenId>>* texts) {
+ApiError TextTooLong(const ServedModel& model, int64_t tokens) {
+  return {400,
+          fmt::format("This model's maximum context length is {} tokens. However, one of your "
+                      "texts has {}. Shorten it, or serve the model with a larger --context.",
+                      model.context_tokens, tokens),
+          "input", "context_length_exceeded"};
+}
+
+void ReadTexts(const ServedModel& model, std::string_view name, bool cut, Account* account,
+               Fields* fields, std::vector<std::vector<TokenId>>* texts) {
   const JsonValue* input = fields->Find(name);
   if (input == nullptr) return fields->Fail(name, "is required");
   const auto read = [&](const JsonValue& value) {
-    ReadText(model, name, value, fields, &texts->emplace_back());
+    const Wanted wanted = cut ? Wanted::kAll : Wanted::kWhatFits;
+    ReadText(model, name, value, wanted, account, fields, &texts->emplace_back());
     if (cut) Cut(model, &texts->back());
+    const size_t bytes = texts->back().size() * sizeof(TokenId);
+    const Status room = account->TakeAnswer(bytes, "the texts");
+    if (!room.ok()) fields->Fail(name, "cannot be read: " + room.message());
   };
   if (!input->is_array() || IsTokenList(*input)) return read(*input);
   if (input->items().empty()) return fields->Fail(name, "must not be empty");

@@ -10,6 +10,7 @@
 #include "api/chat/reply.h"
 #include "api/ops/cache_feed.h"
 #include "api/ops/metrics.h"
+#include "api/vectors/texts.h"
 
 namespace reprise::api {
 namespace {
@@ -161,13 +162,7 @@ std::optional<ApiError> StartVectors(Service* service, const http::ExchangePtr& 
   }
   for (const std::vector<TokenId>& text : job.texts) {
     const int64_t tokens = int64_t(text.size());
-    if (tokens <= model.context_tokens) continue;
-    return ApiError{400,
-                    fmt::format("This model's maximum context length is {} tokens. However, one of "
-                                "your texts has {}. Shorten it, or serve the model with a larger "
-                                "--context.",
-                                model.context_tokens, tokens),
-                    "input", "context_length_exceeded"};
+    if (tokens > model.context_tokens) return vectors::TextTooLong(model, tokens);
   }
   std::make_shared<Vectors>(service, exchange, std::move(job), std::move(sink))->Start();
   return std::nullopt;

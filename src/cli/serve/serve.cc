@@ -2,6 +2,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <charconv>
 #include <chrono>
@@ -56,6 +59,16 @@ void ReloadTls(ServerStack* stack) {
   const Status status = stack->server().ReloadTls();
   if (status.ok()) return Log(LogLevel::kInfo, "the certificate was read again");
   Log(LogLevel::kError, "the certificate stays as it was: " + status.message());
+}
+
+// Large pieces go back to the system when they are freed, whatever was freed before: what requests
+// have given back is not kept for others like them.
+void ReturnMemory() {
+#ifdef __GLIBC__
+  constexpr int kLargeBytes = 1 << 20;
+  (void)::mallopt(M_MMAP_THRESHOLD, kLargeBytes);
+  (void)::mallopt(M_TRIM_THRESHOLD, 8 * kLargeBytes);
+#endif
 }
 
 // Every connection is a file.
@@ -131,6 +144,7 @@ Status Serve(Options options) {
     options.serve.keys.push_back({key, "", false, false, 1});
   }
   RaiseFileLimit();
+  ReturnMemory();
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);           // a file that may not grow is an error of that write
   LogThread log_thread(STDERR_FILENO);  // ends after all who log
@@ -276,8 +290,13 @@ void DefineServe(Flags* flags) {
   flags->Add("--stall-seconds", &serve->stall_seconds,
              "seconds after which a client that reads nothing of its answer is cut off",
              {.min = 1, .max = 3600});
-  flags->Add("--workers", &serve->workers, "threads that parse, render and tokenise requests",
-             {.min = 1, .max = 256});
+  flags->Add("--workers", &serve->workers,
+             "threads that parse, render and tokenise requests, half of them for heavy ones; 0: "
+             "from the machine",
+             {.min = 0, .max = 256});
+  flags->Add("--request-mib", &serve->request_mib,
+             "memory that all requests together may hold; one tenant has half of it at most",
+             {.min = 64, .max = 1 << 20});
   flags->Add("--drain-seconds", &options->drain_seconds,
              "seconds that running answers may take after SIGTERM", {.min = 0, .max = 3600});
   flags->Add("--log", &options->log, "least level that is logged",

@@ -15,6 +15,7 @@
 #include "cache/tier/record_tier.h"
 #include "cli/conversation.h"
 #include "cli/serve/disk_archive.h"
+#include "device/processors.h"
 #include "tier/redis/redis_home.h"
 #include "web/page.h"
 #include "weights/memory.h"
@@ -34,6 +35,13 @@ constexpr size_t kTenantsMin = 4;  // with fewer keys each may have its part of 
 constexpr int64_t kStoreRetryMs = 2000;  // a store that fails is asked so often whether it works
 
 const api::ApiError kLoading{503, "the model is being loaded; try again later"};
+
+// Of the connections: one in so many is for other addresses than the one that has the most.
+constexpr size_t kOtherAddresses = 8;
+
+// Threads that read requests: small and heavy ones have half of them each, and of heavy ones at
+// least three, so that one tenant leaves some to others.
+int DefaultWorkers() { return std::clamp(FindProcessors().at_once, 6, 16); }
 
 // An address as sockets want it: people also write names and brackets.
 std::string AddressOf(const std::string& host) {
@@ -339,8 +347,14 @@ Status ServerStack::Listen() {
   http::ServerOptions server;
   server.host = AddressOf(options_.host);
   server.port = static_cast<uint16_t>(options_.port);
-  server.worker_count = options_.workers;
+  server.worker_count = options_.workers > 0 ? options_.workers : DefaultWorkers();
   server.connection_count_max = static_cast<size_t>(options_.connections);
+  server.address_count_max =
+      server.connection_count_max - server.connection_count_max / kOtherAddresses;
+  Ledger::Limits memory;
+  memory.bytes = static_cast<size_t>(options_.request_mib) << 20;
+  memory.share_bytes = memory.bytes / 2;
+  server.ledger = std::make_shared<Ledger>(memory);
   server.limits.body_bytes_max = static_cast<size_t>(options_.body_mib) << 20;
   server.head_max = std::chrono::seconds(options_.head_seconds);
   server.stall_max = std::chrono::seconds(options_.stall_seconds);
@@ -355,7 +369,9 @@ Status ServerStack::Listen() {
     return ready_ ? service_->Admit(request, route) : std::nullopt;
   };
   server.share_of = [this](const http::Request& request) {
-    const api::Tenant* tenant = ready_ ? service_->FindTenant(request) : nullptr;
+    // Without keys everybody is the same tenant: then each address is for itself.
+    const bool keys = ready_ && !service_->tenants().open();
+    const api::Tenant* tenant = keys ? service_->FindTenant(request) : nullptr;
     return tenant != nullptr ? tenant->name : std::string();
   };
   server.answered = [this](const http::Request& request, int status,

@@ -65,7 +65,8 @@ struct ServeOptions {
   int body_mib = 32;
   int head_seconds = 10;
   int stall_seconds = 30;
-  int workers = 2;
+  int workers = 0;         // 0: from the machine
+  int request_mib = 1024;  // of memory that all requests together may hold
   bool page = true;
   bool idle_work = true;
   bool strip_preambles = true;

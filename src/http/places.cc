@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/places.h"
+
+namespace reprise::http {
+
+bool Places::Enter(Connection* connection, const std::string& address, Connection** leaves) {
+  *leaves = nullptr;
+  const auto own = addresses_.find(address);
+  const bool has_share = own != addresses_.end() && own->second.count >= address_max_;
+  if (has_share || guests_.size() >= count_max_) {
+    Address* giving = nullptr;
+    if (has_share) {
+      giving = &own->second;
+    } else {
+      for (auto& [name, other] : addresses_) {
+        const bool more = giving == nullptr || other.count > giving->count;
+        if (!other.waiting.empty() && more) giving = &other;
+      }
+    }
+    if (giving == nullptr || giving->waiting.empty()) return false;
+    *leaves = giving->waiting.front();
+    Leave(*leaves);
+  }
+  const auto entered = addresses_.try_emplace(address).first;
+  ++entered->second.count;
+  guests_[connection] = Guest{.address = entered, .place = {}, .waiting = false};
+  return true;
+}
+
+void Places::Leave(Connection* connection) {
+  SetWaiting(connection, false);
+  const auto guest = guests_.find(connection);
+  if (guest == guests_.end()) return;
+  const auto address = guest->second.address;
+  if (--address->second.count == 0) addresses_.erase(address);
+  guests_.erase(guest);
+}
+
+void Places::SetWaiting(Connection* connection, bool waiting) {
+  const auto found = guests_.find(connection);
+  if (found == guests_.end() || found->second.waiting == waiting) return;
+  Guest& guest = found->second;
+  guest.waiting = waiting;
+  std::list<Connection*>& list = guest.address->second.waiting;
+  if (waiting) {
+    guest.place = list.insert(list.end(), connection);
+  } else {
+    list.erase(guest.place);
+  }
+}
+
+}  // namespace reprise::http
