@@ -98,6 +98,9 @@ class Backend {
     return OkStatus();
   }
 
+  // Rows of a step beyond which more rows are hardly quicker a row.
+  virtual int32_t step_rows() const { return 512; }
+
   // Whether K/V may be stored as this type.
   virtual bool holds(DType kv) const = 0;
   // Memory that steps take beside weights and state, at most: activations, and what is kept for the

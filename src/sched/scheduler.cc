@@ -11,8 +11,8 @@ namespace {
 
 // Weight of the newest observation: a machine that becomes busy is noticed within a few steps.
 constexpr double kObservationWeight = 0.25;
-// Steps with fewer rows are dominated by reading the weights and say little about a row.
-constexpr int32_t kObservedRowsMin = 16;
+// Gaps that a step without streams may last.
+constexpr double kAloneGaps = 2;
 // What streams leave of a step to prompts, however many streams there are: the part of a step.
 constexpr int32_t kPromptShare = 4;
 // Steps that went well before a limit on their rows is raised again.
@@ -42,24 +42,42 @@ void Scheduler::Observe(int32_t rows, double ms, bool idle) {
     idle_rows_ =
         static_cast<int32_t>(std::clamp(fit, 1.0, static_cast<double>(options_.idle_rows_max)));
   }
-  if (streams_alone_) Follow(ms, &stream_ms_);
-  if (rows >= kObservedRowsMin && ms > 0) Follow(ms / rows, &ms_per_row_);
+  switch (company_) {
+    case Company::kStreams: return Follow(ms, &stream_ms_);
+    case Company::kPrompts: return alone_.Observe(rows, ms);
+    case Company::kBoth: return beside_.Observe(rows, ms);
+  }
 }
 
-int32_t Scheduler::gap_rows() const {
-  if (ms_per_row_ == 0) return std::min(rows_max_, 4 * options_.chunk_rows_min);
-  const double gap_ms = stream_ms_ == 0
-                            ? options_.gap_ms_max
-                            : std::min(options_.gap_ms_max, options_.slow_down_max * stream_ms_);
-  const double rows = gap_ms / ms_per_row_;
-  return static_cast<int32_t>(std::clamp(
-      rows, static_cast<double>(std::min(options_.chunk_rows_min, rows_max_)),
-      static_cast<double>(rows_max_)));
+double Scheduler::gap_ms() const {
+  if (stream_ms_ == 0 || options_.slow_down_max == 0) return options_.gap_ms_max;
+  return std::min(options_.gap_ms_max, options_.slow_down_max * stream_ms_);
+}
+
+// Until steps with both were as large as the gap allows, what prompts alone and streams alone take
+// is a fair guess.
+int32_t Scheduler::gap_rows(int32_t streams) const {
+  if (!beside_.known() && !alone_.known()) {
+    return std::min(rows_max_, 4 * options_.chunk_rows_min);
+  }
+  const int32_t both = beside_.known() ? beside_.RowsWithin(gap_ms()) : 0;
+  int32_t rows = both - streams;
+  if (both >= 2 * beside_.largest() && alone_.known()) {
+    rows = std::max(rows, alone_.RowsWithin(gap_ms() - stream_ms_));
+  }
+  return std::min(std::max(rows, options_.chunk_rows_min), rows_max_);
+}
+
+int32_t Scheduler::RowsAlone() const {
+  if (options_.rows_alone == 0) return rows_max_;
+  const int32_t least = std::min(options_.rows_alone, rows_max_);
+  if (!alone_.known()) return least;
+  return std::clamp(alone_.RowsWithin(kAloneGaps * options_.gap_ms_max), least, rows_max_);
 }
 
 // Rows of a step that streams leave to prompts.
-int32_t Scheduler::KeptForPrompts() {
-  const int32_t kept = std::min(gap_rows(), std::max(1, rows_max_ / kPromptShare));
+int32_t Scheduler::KeptForPrompts(int32_t streams) {
+  const int32_t kept = std::min(gap_rows(streams), std::max(1, rows_max_ / kPromptShare));
   if (kept < rows_max_) return kept;
   prompt_turn_ = !prompt_turn_;
   return prompt_turn_ ? kept : 0;
@@ -76,10 +94,13 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
     CHECK(one.rows_ready > 0 && one.rows_max > 0);
     (one.idle ? idle : one.decoding ? decoding : prompts).push_back(i);
   }
-  streams_alone_ = !decoding.empty() && prompts.empty();
-  int32_t left = rows_max_;
+  company_ = decoding.empty()  ? Company::kPrompts
+             : prompts.empty() ? Company::kStreams
+                               : Company::kBoth;
+  const auto streams = static_cast<int32_t>(std::min<size_t>(decoding.size(), rows_max_));
+  int32_t left = RowsAlone();
   if (!decoding.empty()) {
-    const int32_t kept = prompts.empty() ? 0 : KeptForPrompts();
+    const int32_t kept = prompts.empty() ? 0 : KeptForPrompts(streams);
     const size_t count = std::min(decoding.size(), static_cast<size_t>(rows_max_ - kept));
     size_t next = rotation_ % decoding.size();
     for (size_t i = 0; i < count; ++i) {
@@ -87,7 +108,7 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
       next = next + 1 == decoding.size() ? 0 : next + 1;
     }
     rotation_ = next;
-    left = std::min(rows_max_ - static_cast<int32_t>(count), gap_rows());
+    left = std::min(rows_max_ - static_cast<int32_t>(count), gap_rows(streams));
   }
   if (decoding.empty() && prompts.empty()) {
     prompts = idle;
@@ -106,7 +127,7 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
   const bool ends = prompts.size() > 1 && runnables[prompts.front()].rows_ready <= room;
   const auto wanted = [&](size_t i) {
     const int32_t rows = std::min(runnables[i].rows_ready, runnables[i].rows_max);
-    return ends && runnables[i].rows_ready > room ? std::min(rows, gap_rows()) : rows;
+    return ends && runnables[i].rows_ready > room ? std::min(rows, gap_rows(streams)) : rows;
   };
   if (prompts.size() > 1 && left > 0) {
     const size_t oldest = *std::min_element(

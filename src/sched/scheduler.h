@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "sched/cost_curve.h"
+
 namespace reprise {
 
 // Decides who runs in a step and with how many rows: continuous batching with chunked prefill.
@@ -12,18 +14,19 @@ namespace reprise {
 // Every decoding sequence gets its one row in every step, as long as prompts keep a quarter of the
 // rows: a prompt is never kept waiting by streams, however many there are. What is left of the step
 // goes to prompts, in chunks small enough that the step ends within the gap that streams were
-// promised, and takes at most ten times what it takes without prompts: one long prompt slows the
-// others down by a bounded amount and never stops them, and gets nine tenths of the machine. Short
-// prompts finish first, in steps as short as those of streams, but the oldest prompt always gets
-// its share, so nothing starves. Idle work runs only alone, and so briefly that real work waits for
-// the promised gap at most.
+// promised, by what such steps took (CostCurve): one long prompt slows the others down by a bounded
+// amount and never stops them. Without streams a step takes as many rows as two such gaps have time
+// for: a request that comes meanwhile waits no longer. Short prompts finish first, in steps as short
+// as those of streams, but the oldest prompt always gets its share, so nothing starves. Idle work
+// runs only alone, and so briefly that real work waits for the promised gap at most.
 //
 // Pure logic on numbers; no memory, no clock. Thread safety: none. Costs: O(n log n) in sequences.
 struct SchedulerOptions {
   int32_t rows_max = 512;       // of one step
+  int32_t rows_alone = 0;       // a step without streams may have, however long; 0: rows_max
   int32_t idle_rows_max = 128;  // of one step of idle work
   double gap_ms_max = 200;      // promised time between two tokens of a stream while others prefill
-  double slow_down_max = 10;    // and how many times the time that it is without them
+  double slow_down_max = 10;    // and how many times the time that it is without them; 0: no limit
   int32_t chunk_rows_min = 16;  // a prompt gets at least this much of a step, whatever the gap
 };
 
@@ -47,28 +50,34 @@ class Scheduler {
 
   StepPlan Plan(std::span<const Runnable> runnables);
 
-  // What the step that was planned last took, with `rows` rows: keeps the estimates that turn the
+  // What the step that was planned last took, with `rows` rows: keeps the curves that turn the
   // promised gap into rows.
   void Observe(int32_t rows, double ms, bool idle = false);
 
   // A step was too large for the device: none has more than so many rows until some have gone well.
   void Shrink(int32_t rows);
 
-  // Rows of prompt that fit beside streams, by the current estimate.
-  int32_t gap_rows() const;
+  // Rows of prompt that fit beside so many streams, by the current estimate.
+  int32_t gap_rows(int32_t streams = 0) const;
 
  private:
-  int32_t KeptForPrompts();
+  enum class Company { kStreams, kPrompts, kBoth };
+
+  // Time that a step with streams may take.
+  double gap_ms() const;
+  int32_t RowsAlone() const;
+  int32_t KeptForPrompts(int32_t streams);
 
   const SchedulerOptions options_;
-  int32_t rows_max_;            // of one step, for now
-  int32_t calm_ = 0;            // steps that went well since that was set
-  int32_t idle_rows_ = 1;       // that the gap has time for: found out from one on
-  double ms_per_row_ = 0;       // 0: not measured yet
-  double stream_ms_ = 0;        // of a step with streams alone; 0: not measured yet
-  bool streams_alone_ = false;  // in the step that was planned last
-  uint64_t rotation_ = 0;       // where decoding starts when not all fit in a step
-  bool prompt_turn_ = false;    // whose step it is where a step has a single row
+  int32_t rows_max_;       // of one step, for now
+  int32_t calm_ = 0;       // steps that went well since that was set
+  int32_t idle_rows_ = 1;  // that the gap has time for: found out from one on
+  CostCurve alone_;        // of steps with prompts alone
+  CostCurve beside_;       // of steps with streams and prompts
+  double stream_ms_ = 0;   // of a step with streams alone; 0: not measured yet
+  Company company_ = Company::kPrompts;  // in the step that was planned last
+  uint64_t rotation_ = 0;                // where decoding starts when not all fit in a step
+  bool prompt_turn_ = false;             // whose step it is where a step has a single row
   std::vector<size_t> decoding_, prompts_, idle_;  // runnables of the step that is planned
 };
 

@@ -65,6 +65,65 @@ TEST(Scheduler, StreamsAreSlowedDownTenfoldAtMost) {
   EXPECT_TRUE(near(chunk(0.01, 0.001), 100)) << chunk(0.01, 0.001);
 }
 
+// A GPU: 27 ms with one stream and 104 rows of prompt, 33 ms with 512. Time per row settled at the
+// former (and ten times what a token takes is 26 ms); the curve finds what 50 ms have time for.
+TEST(Scheduler, StepsBesideStreamsFillTheGap) {
+  Scheduler scheduler({.rows_max = 4096, .rows_alone = 512, .gap_ms_max = 50, .slow_down_max = 0});
+  const auto step_ms = [](int32_t rows) { return rows <= 4 ? 2.6 : 25.5 + 0.0147 * rows; };
+  const std::vector<Runnable> stream = {Stream()};
+  const std::vector<Runnable> both = {Prompt(1 << 20, 1), Stream()};
+  for (int i = 0; i < 20; ++i) {
+    scheduler.Plan(stream);
+    scheduler.Observe(1, step_ms(1));
+  }
+  int32_t rows = 0;
+  for (int step = 0; step < 10; ++step) {
+    rows = scheduler.Plan(both)[0];
+    ASSERT_LE(step_ms(rows + 1), 51) << rows << " rows in step " << step;
+    scheduler.Observe(rows + 1, step_ms(rows + 1));
+  }
+  EXPECT_GT(rows, 1500);
+  // Many streams take their rows out of the same time.
+  std::vector<Runnable> many(257, Stream());
+  many[0] = Prompt(1 << 20, 1);
+  EXPECT_NEAR(scheduler.Plan(many)[0], rows - 255, 2);
+}
+
+// One that comes while a step without streams runs waits for two gaps at most, where 512 rows take
+// less.
+TEST(Scheduler, StepsWithoutStreamsGrowToTwoGaps) {
+  const auto rows_of = [](double row_ms) {
+    Scheduler scheduler(
+        {.rows_max = 4096, .rows_alone = 512, .gap_ms_max = 50, .slow_down_max = 0});
+    const std::vector<Runnable> prompt = {Prompt(1 << 20, 1)};
+    int32_t rows = 0;
+    for (int step = 0; step < 20; ++step) {
+      rows = scheduler.Plan(prompt)[0];
+      scheduler.Observe(rows, 3 + row_ms * rows);
+    }
+    return rows;
+  };
+  EXPECT_EQ(rows_of(0.007), 4096);
+  EXPECT_NEAR(rows_of(0.05), 1940, 20);
+  EXPECT_EQ(rows_of(0.3), 512) << "a slow machine";
+}
+
+// What was learnt of short prompts beside streams does not hold a long one back.
+TEST(Scheduler, ShortPromptsTeachLittleAboutLongOnes) {
+  Scheduler scheduler({.rows_max = 4096, .rows_alone = 512, .gap_ms_max = 50, .slow_down_max = 0});
+  const auto step_ms = [](int32_t rows) { return 3 + 0.03 * rows; };
+  const auto run = [&](std::vector<Runnable> runnables) {
+    const StepPlan plan = scheduler.Plan(runnables);
+    const int32_t rows = std::accumulate(plan.begin(), plan.end(), 0);
+    scheduler.Observe(rows, step_ms(rows));
+    return plan[0];
+  };
+  for (int i = 0; i < 8; ++i) run({Prompt(1 << 20, 1)});
+  for (int i = 0; i < 8; ++i) run({Stream()});
+  run({Prompt(20, 1), Stream()});
+  EXPECT_GT(run({Prompt(1 << 20, 1), Stream()}), 1000);
+}
+
 TEST(Scheduler, ShortPromptsOvertakeButTheOldestKeepsItsShare) {
   const StepPlan plan = PlanOf({Prompt(100000, 1), Prompt(300, 2), Prompt(30, 3)});
   EXPECT_EQ(plan, (StepPlan{64, 300, 30}));

@@ -279,8 +279,9 @@ void DefineServe(Flags* flags) {
   AddSnapKvOptions(flags, serve);
   AddTierOptions(flags, serve);
   flags->Add("--stream-gap-ms", &serve->stream_gap_ms,
-             "time between two tokens of a stream that long prompts of others may take",
-             {.min = 1, .max = 600000});
+             "milliseconds between two tokens of a stream while prompts of others are computed, at "
+             "most (default: 200, on a GPU 50)",
+             {.min = 0, .max = 600000});
   flags->Add("--connections", &serve->connections, "open connections; more are answered 503",
              {.min = 1, .max = 1 << 20});
   flags->Add("--body-mib", &serve->body_mib, "largest body of a request", {.min = 1, .max = 1024});

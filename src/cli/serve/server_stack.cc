@@ -15,6 +15,7 @@
 #include "cache/tier/record_tier.h"
 #include "cli/conversation.h"
 #include "cli/serve/disk_archive.h"
+#include "cli/steps.h"
 #include "device/processors.h"
 #include "tier/redis/redis_home.h"
 #include "web/page.h"
@@ -179,9 +180,7 @@ Status ServerStack::BuildEngine() {
   engine.context_tokens = cache.context_tokens;
   engine.running_max = options_.parallel;
   engine.waiting_max = options_.queue;
-  // Every stream has its row in every step, with room for prompts beside them.
-  engine.scheduler.rows_max = std::max(engine.scheduler.rows_max, options_.parallel + 256);
-  engine.scheduler.gap_ms_max = options_.stream_gap_ms;
+  engine.scheduler = StepsFor(loaded_->backend(), options_.parallel, options_.stream_gap_ms);
   engine.idle_work = options_.idle_work;
   served_.context_tokens = cache.context_tokens;
   executor_ = std::make_unique<ModelExecutor>(loaded_->model(), loaded_->context());

@@ -60,7 +60,7 @@ struct ServeOptions {
   std::string kv_events;          // address for events of the cache; empty: none
   std::string kv_events_replay;   // where to ask for those that were missed; empty: nowhere
   std::string kv_events_topic;
-  int stream_gap_ms = 200;
+  int stream_gap_ms = 0;     // 0: from the device
   int connections = 4000;
   int body_mib = 32;
   int head_seconds = 10;

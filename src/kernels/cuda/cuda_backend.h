@@ -47,6 +47,7 @@ class CudaBackend final : public Backend {
   bool holds(DType kv) const override;
   size_t working_bytes() const override;
   StateSizes sizes_max() const override;
+  int32_t step_rows() const override { return 4096; }
   bool chooses() const override { return true; }
   Status ChooseTokens(ScratchArena& scratch, const ConstRows& logits, const ChoiceBatch& batch,
                       const ChoiceResults& results,
