@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/loaded_model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cli/bundled_model.h"
@@ -67,6 +68,20 @@ void Apply(const GenerationDefaults& defaults, SamplingParams* params) {
   params->top_p = defaults.top_p.value_or(params->top_p);
   params->min_p = defaults.min_p.value_or(params->min_p);
   params->repetition_penalty = defaults.repetition_penalty.value_or(params->repetition_penalty);
+}
+
+SchedulerOptions LoadedModel::Steps(int parallel, int gap_ms) {
+  const bool host = &backend().memory() == &HostMemory();
+  SchedulerOptions steps;
+  // Every stream has its row in every step, with room for prompts beside them.
+  steps.rows_max = std::max(backend().step_rows(), parallel + 256);
+  steps.gap_ms_max = gap_ms > 0 ? gap_ms : host ? 200 : 50;
+  if (host) return steps;
+  // A GPU's step hardly grows with a few hundred rows: the gap alone bounds what streams wait for.
+  steps.slow_down_max = 0;
+  steps.rows_alone = 512;
+  steps.idle_rows_max = 1024;
+  return steps;
 }
 
 }  // namespace reprise::cli

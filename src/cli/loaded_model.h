@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "engine/engine.h"
 #include "cli/flags.h"
 #include "kernels/backend.h"
 #include "model/config/generation_defaults.h"
@@ -43,6 +44,9 @@ class LoadedModel {
   const std::string& path() const { return path_; }
   const Model& model() const { return *model_; }
   Backend& backend() { return *backend_; }
+  // How steps are planned on its device: rows of a step, and the promised gap between two tokens of
+  // a stream. `parallel`: sequences at the same time. `gap_ms`: 0: the device's default.
+  SchedulerOptions Steps(int parallel, int gap_ms);
   OpContext context() { return {backend_.get(), &scratch_}; }
 
  private:

@@ -29,8 +29,9 @@ void CostCurve::Observe(int32_t rows, double ms) {
     point.ms += weight * (ms - point.ms);
   }
   for (size_t i = 0; i < points_.size(); ++i) {
+    double& ms_there = points_[i].ms;
     if (points_[i].rows == 0) continue;
-    points_[i].ms = i < size ? std::min(points_[i].ms, point.ms) : std::max(points_[i].ms, point.ms);
+    ms_there = i < size ? std::min(ms_there, point.ms) : std::max(ms_there, point.ms);
   }
 }
 

@@ -15,8 +15,8 @@ namespace reprise {
 // through the nearest two, or through zero where there is only one point.
 //
 // Invariants:
-// 1. More rows never cost less: a new point lowers dearer ones of fewer rows and raises cheaper ones
-//    of more rows. A machine that becomes slower or faster is noticed at every size.
+// 1. More rows never cost less: a new point lowers dearer ones of fewer rows and raises cheaper
+//    ones of more rows. A machine that becomes slower or faster is noticed at every size.
 // 2. RowsWithin never answers more than twice largest(): no single step is far from
 //    what is known.
 //

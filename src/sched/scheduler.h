@@ -16,9 +16,9 @@ namespace reprise {
 // goes to prompts, in chunks small enough that the step ends within the gap that streams were
 // promised, by what such steps took (CostCurve): one long prompt slows the others down by a bounded
 // amount and never stops them. Without streams a step takes as many rows as two such gaps have time
-// for: a request that comes meanwhile waits no longer. Short prompts finish first, in steps as short
-// as those of streams, but the oldest prompt always gets its share, so nothing starves. Idle work
-// runs only alone, and so briefly that real work waits for the promised gap at most.
+// for: a request that comes meanwhile waits no longer. Short prompts finish first, in steps as
+// short as those of streams, but the oldest prompt always gets its share, so nothing starves. Idle
+// work runs only alone, and so briefly that real work waits for the promised gap at most.
 //
 // Pure logic on numbers; no memory, no clock. Thread safety: none. Costs: O(n log n) in sequences.
 struct SchedulerOptions {

@@ -15,7 +15,6 @@
 #include "cache/tier/record_tier.h"
 #include "cli/conversation.h"
 #include "cli/serve/disk_archive.h"
-#include "cli/steps.h"
 #include "device/processors.h"
 #include "tier/redis/redis_home.h"
 #include "web/page.h"
@@ -180,7 +179,7 @@ Status ServerStack::BuildEngine() {
   engine.context_tokens = cache.context_tokens;
   engine.running_max = options_.parallel;
   engine.waiting_max = options_.queue;
-  engine.scheduler = StepsFor(loaded_->backend(), options_.parallel, options_.stream_gap_ms);
+  engine.scheduler = loaded_->Steps(options_.parallel, options_.stream_gap_ms);
   engine.idle_work = options_.idle_work;
   served_.context_tokens = cache.context_tokens;
   executor_ = std::make_unique<ModelExecutor>(loaded_->model(), loaded_->context());
