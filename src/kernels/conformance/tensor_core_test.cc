@@ -219,6 +219,26 @@ TEST(PagedAttentionTest, WhatIsNotVisibleDoesNotMatter) {
   EXPECT_EQ(out[0], 2.0f);
 }
 
+// Pages of which each is too small to be seen beside the first are seen as a group.
+TEST(PagedAttentionTest, PagesAreJoinedInGroups) {
+  constexpr int kDim = 16, kPages = 2 * kPagesOfGroup;
+  static_assert(kPagesOfGroup == 16);
+  const std::vector<float> q(kDim);
+  const std::vector<uint16_t> k(kPage * kDim), large(kPage * kDim, F32ToF16(0x1p15f)),
+      small(kPage * kDim, F32ToF16(0x1p-10f));
+  std::vector<PageView> pages(kPages, {k.data(), small.data(), 0, kPage});
+  pages[0].v = large.data();
+  const auto mean = [&](int first_page) {
+    std::vector<float> out(kDim);
+    AttendPages({Half::kF16, kDim, kDim, kDim, 1, 0, first_page}, q.data(), pages, out.data());
+    return out[3] * kPages;
+  };
+  EXPECT_EQ(mean(0), 0x1p15f + 0x1p-6f);
+  EXPECT_EQ(mean(kPages), 0x1p15f + 0x1p-6f);
+  // They begin where the sequence does, not where a query looks first: groups of 8, 16 and 8.
+  EXPECT_EQ(mean(8), 0x1p15f + 0x1p-6f + 0x1p-7f);
+}
+
 // What power2.h says of itself. Device code is the same, so only this sees a wrong coefficient.
 TEST(PagedAttentionTest, WeightsArePowersOfTwo) {
   const float unit = UnitOfScores(0.07f, 0);

@@ -59,7 +59,7 @@ CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<Thr
   const CudaMemory::Device& device = memory_->device();
   name_ = "cuda:" + std::to_string(device.ordinal) + " " + device.name;
   // Tensor cores of other architectures add otherwise (reference/gpu/tensor_core.h).
-  numerics_ = "reprise cuda sm_" + std::to_string(device.major * 10 + device.minor) + " 3";
+  numerics_ = "reprise cuda sm_" + std::to_string(device.major * 10 + device.minor) + " 4";
 }
 
 CudaBackend::~CudaBackend() { memory_->Synchronize(); }
@@ -101,11 +101,7 @@ Status CudaBackend::PackMatrix(PackedMatrix* matrix, int64_t index, const std::b
 void CudaBackend::BeginStep(ScratchArena& scratch, StepLayout* step) {
   memory_->Use();
   const StepArrays<HostArray>& host = step->host;
-  longest_ = 0;
-  for (const StepSequence& sequence : host.sequences) {
-    longest_ = std::max<int64_t>(longest_, sequence.block_count);
-  }
-  longest_ = int64_t(std::bit_ceil(uint64_t(longest_)));
+  depth_ = DepthOf(host.sequences);
   constexpr size_t kAlignment = 16;
   const auto padded = [](size_t bytes) {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -163,7 +159,7 @@ void CudaBackend::RunStep(ScratchArena& scratch, const StepLayout& step, const S
                                    program.finite ? int64_t(step.host.sequences.size()) : 0)
                           .ok();
   // Arrays that went already are no part of it.
-  const StepGraphs::Launched launched = {longest_, to != nullptr ? upload_.data() : nullptr,
+  const StepGraphs::Launched launched = {depth_, to != nullptr ? upload_.data() : nullptr,
                                          upload_bytes_,
                                          chosen_with_step_ ? choices_.asked() : Choices::Asked{}};
   graphs_.Run(scratch, step, launched, program, [&] {
@@ -364,12 +360,16 @@ void CudaBackend::RunAttend(ScratchArena& scratch, const StepLayout& step, const
   const AttentionView view{params.q_heads, params.scale, params.window, params.softcap,
                            ViewOf(gate)};
   const ScratchScope scope(scratch);
-  const size_t bytes = AttendWorkspace(ViewOf(step), longest_, kv, view);
-  void* workspace = bytes > 0 ? Raw(Room(scratch, bytes)) : nullptr;
+  const StepView at = ViewOf(step);
   if (const auto heads = joined_.TakeHeads(ViewOf(q))) {
-    return AttendOneRow(stream(), ViewOf(step), longest_, kv, view, *heads, ViewOf(out), workspace);
+    if (PrefersOneRow(at, depth_, kv, view)) {
+      return AttendOneRow(stream(), at, depth_, kv, view, *heads, ViewOf(out));
+    }
+    cuda::StoreHeads(stream(), at, kv, heads->inputs, heads->q, heads->k, heads->v);
   }
-  cuda::Attend(stream(), ViewOf(step), longest_, kv, view, ViewOf(q), ViewOf(out), workspace);
+  const size_t bytes = AttendWorkspace(at, depth_, kv, view);
+  void* workspace = bytes > 0 ? Raw(Room(scratch, bytes)) : nullptr;
+  cuda::Attend(stream(), at, depth_, kv, view, ViewOf(q), ViewOf(out), workspace);
 }
 
 void CudaBackend::Attend(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,

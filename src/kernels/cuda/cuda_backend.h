@@ -12,6 +12,7 @@
 #include "kernels/cuda/joined/joined_ops.h"
 #include "kernels/cuda/pinned.h"
 #include "kernels/cuda/graphs/step_graphs.h"
+#include "kernels/cuda/tensor/attention/attention.h"
 #include "kernels/cuda/view.h"
 
 namespace reprise::cuda {
@@ -187,7 +188,7 @@ class CudaBackend final : public Backend {
   Pinned choices_sent_;       // operands of others
   Choices choices_;
   bool chosen_with_step_ = false;  // the latest step asked for them
-  int64_t longest_ = 0;  // blocks of the step's longest sequence, rounded up to a power of two
+  DepthView depth_;  // of the step
   StepGraphs graphs_;
   JoinedOps joined_;
 };

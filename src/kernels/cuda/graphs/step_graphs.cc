@@ -30,7 +30,7 @@ void StepGraphs::Run(const ScratchArena& scratch, const StepLayout& step, const 
        Raw(step.device.sequences), Raw(step.device.blocks), Raw(step.device.taps),
        Raw(step.block_memory), Raw(step.state_memory), launched.arrays},
       {step.rows(), int64_t(step.host.sequences.size()), int64_t(step.host.logit_rows.size()),
-       launched.longest, int64_t(launched.array_bytes),
+       launched.depth.longest, launched.depth.row_groups, int64_t(launched.array_bytes),
        int64_t(step.block_bytes + step.state_bytes), int64_t(begin.chunk), int64_t(begin.used)},
       launched.choices};
   auto found = std::find_if(entries_.begin(), entries_.end(),

@@ -8,6 +8,7 @@
 #include "device/cuda/cuda_memory.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/choice/choices.h"
+#include "kernels/cuda/tensor/attention/attention.h"
 #include "kernels/cuda/view.h"
 
 struct CUgraphExec_st;
@@ -35,7 +36,7 @@ class StepGraphs {
 
   // What launches see beside the layout of a step.
   struct Launched {
-    int64_t longest = 0;           // blocks of the longest sequence
+    DepthView depth;
     const void* arrays = nullptr;  // of the step, as the host has them
     size_t array_bytes = 0;
     Choices::Asked choices;  // none: not with the step
@@ -51,7 +52,7 @@ class StepGraphs {
   struct Shape {
     const void* model;
     const void* places[9];
-    int64_t counts[8];
+    int64_t counts[9];
     Choices::Asked choices;
 
     bool operator==(const Shape&) const = default;

@@ -43,33 +43,52 @@ Softmax SoftmaxOf(const PagedQuery& query, const uint16_t* q, const PageView& pa
   return result;
 }
 
+// Pages that were joined.
+struct Joined {
+  explicit Joined(int value_dim) : out(size_t(value_dim), 0.0f) {}
+
+  void Join(float next_top, float next_sum, const std::vector<float>& next_out) {
+    const bool rises = next_top > top;
+    const float factor = Power2OfInteger(rises ? top - next_top : next_top - top);
+    const auto join = [&](float before, float next) {
+      return rises ? std::fma(before, factor, next) : std::fma(next, factor, before);
+    };
+    for (size_t v = 0; v < out.size(); ++v) out[v] = join(out[v], next_out[v]);
+    sum = join(sum, next_sum);
+    top = rises ? next_top : top;
+  }
+
+  float top = -std::numeric_limits<float>::infinity();
+  float sum = 0;
+  std::vector<float> out;
+};
+
 }  // namespace
 
 void AttendPages(const PagedQuery& query, const float* q, std::span<const PageView> pages,
                  float* out) {
   std::vector<uint16_t> rounded(size_t(query.head_dim));
   for (int i = 0; i < query.head_dim; ++i) rounded[size_t(i)] = RoundTo(query.type, q[i]);
-  float top = -std::numeric_limits<float>::infinity();
-  float sum = 0;
-  std::fill(out, out + query.value_dim, 0.0f);
-  for (const PageView& page : pages) {
+  Joined all(query.value_dim), group(query.value_dim);
+  std::vector<float> fresh(size_t(query.value_dim));
+  for (size_t i = 0; i < pages.size(); ++i) {
+    const PageView& page = pages[i];
+    if ((query.first_page + int(i)) % kPagesOfGroup == 0) {
+      all.Join(group.top, group.sum, group.out);
+      group = Joined(query.value_dim);
+    }
     if (page.first >= page.end) continue;
     const Softmax softmax = SoftmaxOf(query, rounded.data(), page);
-    const bool rises = softmax.top > top;
-    const float factor = Power2OfInteger(rises ? top - softmax.top : softmax.top - top);
-    const auto join = [&](float before, float fresh) {
-      return rises ? std::fma(before, factor, fresh) : std::fma(fresh, factor, before);
-    };
     for (int v = 0; v < query.value_dim; ++v) {
       uint16_t column[kPage] = {};
       for (int c = page.first; c < page.end; ++c) column[c] = page.v[c * query.v_stride + v];
-      out[v] = join(out[v], TensorChain(query.type, softmax.weight, column, kPage));
+      fresh[size_t(v)] = TensorChain(query.type, softmax.weight, column, kPage);
     }
-    sum = join(sum, softmax.sum);
-    top = rises ? softmax.top : top;
+    group.Join(softmax.top, softmax.sum, fresh);
   }
-  const float inverse = 1.0f / sum;
-  for (int v = 0; v < query.value_dim; ++v) out[v] = out[v] * inverse + 0.0f;
+  all.Join(group.top, group.sum, group.out);
+  const float inverse = 1.0f / all.sum;
+  for (int v = 0; v < query.value_dim; ++v) out[v] = all.out[size_t(v)] * inverse + 0.0f;
 }
 
 }  // namespace reprise::reference

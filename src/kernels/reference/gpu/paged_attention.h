@@ -17,17 +17,22 @@
 //       visible
 //   l = chain over the 64 positions of p_c with 1
 //   o_v = chain over the 64 positions of p_c with v_c; where c is not visible v_c counts as 0
-//   join, with m = -infinity and l = o = +0 before the first page; a page without visible positions
-//       changes nothing (m_page = -infinity, l_page = o_page = 0):
-//       m_page > m:  a = 2^(m - m_page), l = fma(l, a, l_page), o = fma(o, a, o_page), m = m_page
-//       otherwise:   a = 2^(m_page - m), l = fma(l_page, a, l), o = fma(o_page, a, o)
+//   pages are joined in groups: pages 16 i to 16 i + 15 of the sequence, from its first one on, are
+//       group i. The pages of a group are joined in order, then the groups in order, both so, with
+//       m = -infinity and l = o = +0 before the first; what has no visible positions changes
+//       nothing (m_next = -infinity, l_next = o_next = 0):
+//       m_next > m:  a = 2^(m - m_next), l = fma(l, a, l_next), o = fma(o, a, o_next), m = m_next
+//       otherwise:   a = 2^(m_next - m), l = fma(l_next, a, l), o = fma(o_next, a, o)
 //   out = o * (1 / l) + 0, so that no zero has a sign
-// No number of splits enters: any division of the pages among blocks gives these bits. Maxima are
-// integers, so that the factor of a join costs no polynomial.
+// No number of splits enters: any division of the groups among blocks gives these bits. A group is
+// what a block leaves to be joined by others, so that little is left; and it is a place in the
+// sequence, so that every query has the same. Maxima are integers, so that the factor of a join
+// costs no polynomial.
 // The scale is positive, and exponents are below 2^17.
 namespace reprise::reference {
 
 inline constexpr int kPage = 64;
+inline constexpr int kPagesOfGroup = 16;
 
 struct PageView {
   const uint16_t* k = nullptr;  // [64, head_dim]
@@ -41,7 +46,8 @@ struct PagedQuery {
   int value_dim = 0;
   int v_stride = 0;
   float scale = 1;
-  float softcap = 0;  // 0: none
+  float softcap = 0;   // 0: none
+  int first_page = 0;  // of the sequence: what the first of the pages is
 };
 void AttendPages(const PagedQuery& query, const float* q, std::span<const PageView> pages,
                  float* out);

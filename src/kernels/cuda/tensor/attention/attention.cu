@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
 #include <type_traits>
 
 #include "base/check.h"
@@ -7,8 +8,9 @@
 #include "kernels/cuda/tensor/attention/kv_q8.cuh"
 
 // A block has several tiles of one sequence and reads each page once for all.
-// With few tiles and a long context the pages are divided among blocks, each page's softmax is kept
-// in the workspace, and a second kernel joins them in order: the same operations in the same order.
+// With few tiles and a long context the pages are divided among blocks, the softmax of each group
+// of pages is kept in the workspace, and a second kernel joins them in order: the same operations
+// in the same order.
 namespace reprise::cuda {
 namespace {
 
@@ -134,6 +136,7 @@ __device__ __forceinline__ void JoinPage(const float (&top)[2], const PageScores
 // What a warp works on: its queries, and where pages lie in shared memory.
 struct TileWork {
   const TileRows& rows;
+  int place;          // of the sequence's groups (FirstPlace)
   int head;           // of K/V
   int first_channel;  // of its part of the values
   const uint16_t* q;  // [16, kHead]
@@ -142,28 +145,35 @@ struct TileWork {
   int v_pitch;
 };
 
-// A page is joined. Where the pages are divided it goes to the workspace, and the next one begins
-// anew.
-template <int kPart>
-__device__ __forceinline__ void EndPage(const AttentionCall& call, const TileWork& work, int page,
-                                        Running<kPart>& running) {
-  if (call.partial == nullptr) return;
-  StorePage(call, work.rows, page, work.first_channel, running);
-  running = {};
-}
-
 struct PageRange {
   int begin;
   int end;
   int held;  // positions
 };
 
+// A page is joined. If it is the last of its group, the group joins those before it, or goes to the
+// workspace, where the pages are divided; and the next one begins anew.
+template <int kPart>
+__device__ __forceinline__ void EndPage(const AttentionCall& call, const SequenceView& sequence,
+                                        const TileWork& work, const PageRange& pages, int page,
+                                        Running<kPart>& running, Running<kPart>& all) {
+  if ((page + 1) % kGroupPages != 0 && page + 1 != pages.end) return;
+  if (call.left.out != nullptr) {
+    StoreGroup(call, sequence, work.place, work.rows, page / kGroupPages, work.first_channel,
+               work.first_channel == 0, running);
+  } else {
+    JoinRunning(running, all);
+  }
+  running = {};
+}
+
 // Pages of q8_0: the next one arrives, as it is stored, while this one is computed.
 template <int kHead, int kValue, int kPart>
 __device__ __forceinline__ void AttendStaged(const AttentionCall& call,
                                              const SequenceView& sequence, const PageRange& pages,
-                                             const TileWork& work, Running<kPart>& running) {
+                                             const TileWork& work, Running<kPart>& all) {
   const KvView& kv = call.kv;
+  Running<kPart> running;
   uint16_t* const end =
       kv.value_in_key ? work.k_page + kKeys * kPitch<kHead> : work.v_page + kKeys * kPitch<kValue>;
   std::byte* const staged_keys = reinterpret_cast<std::byte*>(end);
@@ -196,7 +206,7 @@ __device__ __forceinline__ void AttendStaged(const AttentionCall& call,
     Weigh<false, true>(call.params, work.rows, page, score, top);
     JoinPage<Half::kF16, kPart>(top, score, work.v_page + work.first_channel, work.v_pitch,
                                 running);
-    EndPage(call, work, page, running);
+    EndPage(call, sequence, work, pages, page, running, all);
   }
 }
 
@@ -220,7 +230,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall c
   const int last = sequence.position + (range.end - 1) / call.group;
   int page = FirstSeen(call.params, sequence.position + range.begin / call.group) / kKeys;
   int page_end = last / kKeys + 1;
-  if (call.partial != nullptr) {
+  if (call.left.out != nullptr) {
     page = max(page, int(blockIdx.z) * call.page_count);
     page_end = min(page_end, int(blockIdx.z + 1) * call.page_count);
   }
@@ -259,12 +269,15 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall c
   const int first_channel = threadIdx.x / kWarp % kSplit * kPart;
   const TileRows rows = RowsOfTile(call, sequence, range, head, tile);
   LoadQueries<kType, kHead>(call, sequence, range, head, kTiles * kTileQueries, q_tile);
-  Running<kPart> running;
-  const TileWork work{rows,   head,   first_channel, q_tile + tile * 16 * kPitch<kHead>,
+  Running<kPart> all;
+  const int place = call.left.out != nullptr ? FirstPlace(call.step, range.sequence) : 0;
+  const TileWork work{rows,   place,  head,   first_channel, q_tile + tile * 16 * kPitch<kHead>,
                       k_page, v_page, v_pitch};
+  const PageRange pages{page, page_end, last + 1};
   if constexpr (kStored == KvType::kQ8) {
-    AttendStaged<kHead, kValue>(call, sequence, {page, page_end, last + 1}, work, running);
+    AttendStaged<kHead, kValue>(call, sequence, pages, work, all);
   } else {
+    Running<kPart> running;
     // Keys of the next page arrive while the weights of this one are computed, values while the
     // scores of the next are; where they are one, both wait for the next page.
     for (; page < page_end; ++page) {
@@ -286,88 +299,87 @@ __global__ void __launch_bounds__(kWarps* kWarp) TensorAttention(AttentionCall c
       __syncthreads();  // all have read the values
       if (kv.value_in_key) load_keys(page + 1, rows_of(page + 1));
       load_values(page + 1, rows_of(page + 1));
-      EndPage(call, work, page, running);
+      EndPage(call, sequence, work, pages, page, running, all);
     }
   }
-  if (call.partial == nullptr) StoreResult(call, rows, first_channel, running);
+  if (call.left.out == nullptr) StoreResult(call, rows, first_channel, all);
 }
 
-// Joins the pages of one query of the workspace, in order. The running top is known ahead (a
-// maximum has no order), and with it the joint of every page; what is left of the order is one fma
-// a page.
-constexpr int kJoinThreads = 128;
-constexpr int kJoinPages = 1024;  // at a time
+__device__ __forceinline__ void CopyAsync4(void* shared, const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(SharedAddress(shared)),
+               "l"(global));
+}
 
-__global__ void __launch_bounds__(kJoinThreads) JoinKernel(AttentionCall call) {
-  __shared__ float page_top[kJoinPages], tops[kJoinPages], sums[kJoinPages];
-  __shared__ Joint joints[kJoinPages];
-  const int row = blockIdx.x;
-  const int head = blockIdx.y;
-  const int width = call.kv.value_dim;
-  const SequenceView& sequence = call.step.sequences[call.step.row_sequence[row]];
-  const int position = sequence.position + row - sequence.row_begin;
-  const int first = FirstSeen(call.params, position) / kKeys;
-  const int end = position / kKeys + 1;
-  WaitForInputs();
+// Joins the groups of one query of the workspace, in order, a channel a thread. All values are
+// asked for at once. The running top is known ahead (a maximum has no order), and with it the joint
+// of every group; what is left of the order is one fma a group.
+constexpr int kJoinThreads = 128;
+constexpr int kJoinGroups = 256;  // at a time, at most
+
+__global__ void __launch_bounds__(kJoinThreads) JoinKernel(AttentionCall call, int at_once) {
+  extern __shared__ float fresh[];  // [at_once, kJoinThreads]
+  __shared__ float sums[kJoinGroups];
+  __shared__ Joint joints[kJoinGroups];
   LetNextStart();
-  const float* pages =
-      call.partial + (int64_t{row} * call.params.q_heads + head) * call.pages * (2 + width);
-  float* to = call.out.data + row * call.out.stride + int64_t{head} * width;
-  constexpr int kChannels = 4;  // of a thread, at most: value_dim <= 512
-  float out[kChannels] = {};
-  float sum = 0;
-  float top = kMinusInfinity;  // of all pages before this part
-  for (int begin = first; begin < end; begin += kJoinPages) {
-    const int count = min(kJoinPages, end - begin);
-    __syncthreads();
-    for (int i = threadIdx.x; i < count; i += kJoinThreads) {
-      const float* page = pages + int64_t{begin + i} * (2 + width);
-      page_top[i] = page[0];
-      sums[i] = page[1];
-    }
-    __syncthreads();
-    // Tops up to each page, by the first warp.
-    if (threadIdx.x < kWarp) {
-      float carried = top;
-      for (int i = 0; i < count; i += kWarp) {
-        const int at = i + static_cast<int>(threadIdx.x);
-        float upto = at < count ? page_top[at] : kMinusInfinity;
-        for (int d = 1; d < kWarp; d *= 2) {
-          const float other = __shfl_up_sync(~0u, upto, d);
-          if (static_cast<int>(threadIdx.x) >= d && other > upto) upto = other;
-        }
-        upto = carried > upto ? carried : upto;
-        if (at < count) tops[at] = upto;
-        carried = __shfl_sync(~0u, upto, kWarp - 1);
-      }
-    }
-    __syncthreads();
-    for (int i = threadIdx.x; i < count; i += kJoinThreads) {
-      joints[i] = JointOf(i == 0 ? top : tops[i - 1], page_top[i]);
-    }
-    __syncthreads();
-    const float* from = pages + int64_t{begin} * (2 + width) + 2;
-    for (int i = 0; i < count; ++i) sum = joints[i].Join(sum, sums[i]);
-#pragma unroll
-    for (int n = 0; n < kChannels; ++n) {
-      const int c = threadIdx.x + n * kJoinThreads;
-      if (c >= width) break;
-      float o = out[n];
+  const int row = blockIdx.x, head = blockIdx.y, heads = call.params.q_heads;
+  const int width = call.kv.value_dim;
+  const int channel = blockIdx.z * kJoinThreads + threadIdx.x;
+  const int lane = threadIdx.x % kWarp;
+  const int s = call.step.row_sequence[row];
+  const SequenceView& sequence = call.step.sequences[s];
+  const int position = sequence.position + row - sequence.row_begin;
+  const int first = FirstSeen(call.params, position) / (kKeys * kGroupPages);
+  const int end = position / (kKeys * kGroupPages) + 1;
+  const int place = FirstPlace(call.step, s) + (row - sequence.row_begin) * GroupsOf(sequence);
+  WaitForInputs();
+  float out = 0, sum = 0;
+  float top = kMinusInfinity;  // of all groups before, as the first warp knows
+  for (int begin = first; begin < end; begin += at_once) {
+    const int count = min(at_once, end - begin);
+    const int64_t query = int64_t{place + begin} * heads + head;
+    if (channel < width) {
+      const float* from = call.left.out + query * width + channel;
 #pragma unroll 8
       for (int i = 0; i < count; ++i) {
-        o = joints[i].Join(o, from[int64_t{i} * (2 + width) + c]);
+        CopyAsync4(fresh + i * kJoinThreads + threadIdx.x, from + int64_t{i} * heads * width);
       }
-      out[n] = o;
     }
-    top = tops[count - 1];
+    CommitAsync();
+    __syncthreads();  // all have read the joints before
+    if (threadIdx.x < kWarp) {
+      for (int i = lane; i - lane < count; i += kWarp) {
+        float2 mark = make_float2(kMinusInfinity, 0);
+        if (i < count) {
+          mark = *reinterpret_cast<const float2*>(call.left.marks +
+                                                  2 * (query + int64_t{i} * heads));
+        }
+        float upto = mark.x;
+        for (int d = 1; d < kWarp; d *= 2) {
+          const float other = __shfl_up_sync(~0u, upto, d);
+          if (lane >= d && other > upto) upto = other;
+        }
+        upto = top > upto ? top : upto;
+        const float before = __shfl_up_sync(~0u, upto, 1);
+        if (i < count) {
+          sums[i] = mark.y;
+          joints[i] = JointOf(lane == 0 ? top : before, mark.x);
+        }
+        top = __shfl_sync(~0u, upto, kWarp - 1);
+      }
+    }
+    __syncthreads();
+    WaitAsync<0>();
+#pragma unroll 8
+    for (int i = 0; i < count; ++i) {
+      sum = joints[i].Join(sum, sums[i]);
+      out = joints[i].Join(out, fresh[i * kJoinThreads + threadIdx.x]);
+    }
   }
   if (threadIdx.x == 0 && !IsFinite(top)) SpoilRow(call.step, row);
-#pragma unroll
-  for (int n = 0; n < kChannels; ++n) {
-    const int c = threadIdx.x + n * kJoinThreads;
-    const float mean = out[n] * (1.0f / sum) + 0.0f;
-    if (c < width) to[c] = Gated(call, row, int64_t{head} * width + c, mean);
-  }
+  if (channel >= width) return;
+  const float mean = out * (1.0f / sum) + 0.0f;
+  const int64_t at = int64_t{head} * width + channel;
+  call.out.data[row * call.out.stride + at] = Gated(call, row, at, mean);
 }
 
 // --- f32 K/V: the arithmetic of the CPU ----------------------------------------------------
@@ -474,10 +486,17 @@ int64_t BlocksOfQueries(const StepView& step, const KvView& kv, const AttentionV
                            step.sequence_count);
 }
 
-// What pages leave in the workspace.
-int64_t PageFloats(const StepView& step, int64_t longest, const KvView& kv,
-                   const AttentionView& params) {
-  return int64_t{step.rows} * params.q_heads * longest * (2 + kv.value_dim);
+// What groups leave in the workspace: the bound that attention.h names.
+int64_t GroupFloats(const DepthView& depth, const KvView& kv, const AttentionView& params) {
+  return depth.row_groups * params.q_heads * (2 + kv.value_dim);
+}
+
+// Few queries of each sequence, which AttendDeep takes.
+bool IsDeep(const AttentionCall& call, const DepthView& depth) {
+  constexpr int64_t kTiles = 4;
+  return HasDeepRows(call, depth) &&
+         GroupFloats(depth, call.kv, call.params) <= kWorkspaceFloats &&
+         int64_t{call.step.rows} * call.group < kTiles * kTileQueries * call.step.sequence_count;
 }
 
 template <KvType kStored, int kHead, int kValue, int kWarps, int kSplit>
@@ -518,59 +537,84 @@ void LaunchByShape(Stream stream, const AttentionCall& call, const PageParts& di
 
 }  // namespace
 
+DepthView DepthOf(std::span<const StepSequence> sequences) {
+  int64_t longest = 0, row_groups = 0;
+  for (const StepSequence& sequence : sequences) {
+    const int64_t last = sequence.position + sequence.row_count - 1;
+    longest = std::max<int64_t>(longest, sequence.block_count);
+    row_groups += sequence.row_count * (last / (kKeys * kGroupPages) + 1);
+  }
+  return {int64_t(std::bit_ceil(uint64_t(longest))), int64_t(std::bit_ceil(uint64_t(row_groups)))};
+}
+
 // In how many parts the pages of a sequence are taken: blocks run in waves, and a wave takes as
 // long as the pages of a block, and about one more to begin with.
-PageParts PartsOfPages(const StepView& step, int64_t longest, const KvView& kv,
+PageParts PartsOfPages(const StepView& step, const DepthView& depth, const KvView& kv,
                        const AttentionView& params) {
-  if (kv.type == KvType::kF32 || longest <= 2 || step.rows > kRowsDivided) return {};
-  const int64_t floats = PageFloats(step, longest, kv, params);
-  if (floats > kWorkspaceFloats) return {};
+  const int64_t groups = CeilDiv<int64_t>(depth.longest, kGroupPages);
+  if (kv.type == KvType::kF32 || groups < 2 || step.rows > kRowsDivided) return {};
+  if (GroupFloats(depth, kv, params) > kWorkspaceFloats) return {};
   const int64_t blocks = BlocksOfQueries(step, kv, params) * kv.kv_heads;
   const int64_t at_once = BlocksAtOnce(kv);
   const int64_t waves = CeilDiv(blocks, at_once);
-  int64_t best = waves * (longest + 1);
+  int64_t best = waves * (depth.longest + 1);
   PageParts division;
   for (int64_t w = waves; w < waves + 4; ++w) {
-    const int64_t parts = std::min(longest, w * at_once / blocks);
-    const int64_t pages = CeilDiv(longest, parts);
+    const int64_t parts = std::min(groups, w * at_once / blocks);
+    const int64_t pages = CeilDiv(groups, parts) * kGroupPages;
     if (parts == 1 || w * (pages + 1) >= best) continue;
     best = w * (pages + 1);
-    division = {int(pages), int(CeilDiv(longest, pages))};
+    division = {int(pages), int(CeilDiv(depth.longest, pages))};
   }
   return division;
 }
 
-void JoinPages(Stream stream, const AttentionCall& call) {
-  const dim3 grid(unsigned(call.step.rows), unsigned(call.params.q_heads));
-  LaunchEarly(JoinKernel, grid, kJoinThreads, 0, stream, call);
+void JoinGroups(Stream stream, const AttentionCall& call, const DepthView& depth) {
+  const dim3 grid(unsigned(call.step.rows), unsigned(call.params.q_heads),
+                  Blocks(call.kv.value_dim, kJoinThreads));
+  const int at_once =
+      int(std::min<int64_t>(CeilDiv<int64_t>(depth.longest, kGroupPages), kJoinGroups));
+  const auto shared = [](int groups) { return size_t(groups) * kJoinThreads * sizeof(float); };
+  LaunchEarly(JoinKernel, grid, kJoinThreads, shared(at_once), stream, call, at_once);
 }
 
-size_t AttendWorkspace(const StepView& step, int64_t longest, const KvView& kv,
+size_t AttendWorkspace(const StepView& step, const DepthView& depth, const KvView& kv,
                        const AttentionView& params) {
-  if (PartsOfPages(step, longest, kv, params).page_count == 0) return 0;
-  return size_t(PageFloats(step, longest, kv, params)) * sizeof(float);
+  const AttentionCall call{step, kv, params, {}, {}, params.q_heads / kv.kv_heads, {}, 0};
+  if (IsDeep(call, depth) || PartsOfPages(step, depth, kv, params).page_count > 0) {
+    return size_t(GroupFloats(depth, kv, params)) * sizeof(float);
+  }
+  return depth.longest > kGroupPages && HasManyQueries(call) ? ManyWorkspace(call) : 0;
 }
 
-void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& kv,
+void Attend(Stream stream, const StepView& step, const DepthView& depth, const KvView& kv,
             const AttentionView& params, const View& q, const View& out, void* workspace) {
-  AttentionCall call{step, kv, params, q, out, params.q_heads / kv.kv_heads, nullptr, longest, 0};
+  AttentionCall call{step, kv, params, q, out, params.q_heads / kv.kv_heads, {}, 0};
   if (kv.type == KvType::kF32) {
     const dim3 grid(unsigned(step.rows), unsigned(params.q_heads));
     const size_t shared = size_t(kv.head_dim + kKeys) * sizeof(float);
     LaunchInTurn(FloatAttention, grid, kKeys, shared, stream, call);
     return;
   }
-  const PageParts division = PartsOfPages(step, longest, kv, params);
-  if (division.page_count > 0) {
-    call.partial = static_cast<float*>(workspace);
-    call.page_count = division.page_count;
+  float* const room = static_cast<float*>(workspace);
+  const GroupRoom groups{room, room + depth.row_groups * params.q_heads * kv.value_dim};
+  if (IsDeep(call, depth)) {
+    call.left = groups;
+    AttendDeep(stream, call, depth);
+    return JoinGroups(stream, call, depth);
   }
-  if (division.page_count == 0 && HasManyQueries(call)) return AttendMany(stream, call);
+  const PageParts division = PartsOfPages(step, depth, kv, params);
+  if (division.page_count == 0 && HasManyQueries(call)) {
+    call.left.out = room;
+    return AttendMany(stream, call);
+  }
+  if (division.page_count > 0) call.left = groups;
+  call.page_count = division.page_count;
   const auto launch = kv.type == KvType::kF16    ? LaunchByShape<KvType::kF16>
                       : kv.type == KvType::kBF16 ? LaunchByShape<KvType::kBF16>
                                                  : LaunchByShape<KvType::kQ8>;
   launch(stream, call, division);
-  if (division.page_count > 0) JoinPages(stream, call);
+  if (division.page_count > 0) JoinGroups(stream, call, depth);
 }
 
 }  // namespace reprise::cuda

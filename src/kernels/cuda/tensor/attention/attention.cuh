@@ -5,22 +5,31 @@
 #include "kernels/cuda/rows/finite.cuh"
 #include "kernels/cuda/tensor/attention/attention.h"
 #include "kernels/cuda/tensor/mma.cuh"
+#include "kernels/reference/gpu/paged_attention.h"
 #include "kernels/reference/gpu/power2.h"
 #include "kernels/reference/math.h"
 
 // What the kernels for attention over 16-bit K/V have in common: which queries a block has, the
-// softmax of a page, and how pages are joined. A tile is 16 queries of one K/V head, and one
-// warp's: rows of a sequence times the query heads that share the K/V head, in that order.
+// softmax of a page, and how pages and groups of them are joined. A tile is 16 queries of one K/V
+// head, one warp's: rows of a sequence times the query heads that share the K/V head, in order.
 namespace reprise::cuda {
 
 inline constexpr int kWarp = 32;
 inline constexpr int kKeys = 64;  // of a page
 inline constexpr int kTileQueries = 16;
+inline constexpr int kGroupPages = reference::kPagesOfGroup;
 inline constexpr float kMinusInfinity = -INFINITY;
 
 // What tensor cores take K and V of a type as.
 template <KvType kStored>
 inline constexpr Half kHalfOf = kStored == KvType::kBF16 ? Half::kBF16 : Half::kF16;
+
+// Where groups of pages are left, for JoinGroups. A row has a place for each of its groups, from
+// that of position 0 on; rows are one behind another.
+struct GroupRoom {
+  float* out = nullptr;    // [place, q_heads, value_dim]; null: no division
+  float* marks = nullptr;  // [place, q_heads, 2]: top, sum
+};
 
 struct AttentionCall {
   StepView step;
@@ -28,9 +37,8 @@ struct AttentionCall {
   AttentionView params;
   View q;
   View out;
-  int group;       // query heads per K/V head
-  float* partial;  // null: no division; else [query, page, 2 + value_dim] (max, sum, out)
-  int64_t pages;   // of a query in `partial`
+  int group;  // query heads per K/V head
+  GroupRoom left;
   int page_count;  // pages of a block where they are divided
 };
 
@@ -260,35 +268,74 @@ __device__ __forceinline__ void StoreResult(const AttentionCall& call, const Til
   }
 }
 
-// One page for itself, to the workspace.
+// Groups of pages that a row of the sequence has at most.
+__device__ __forceinline__ int GroupsOf(const SequenceView& sequence) {
+  return (sequence.position + sequence.row_count - 1) / (kKeys * kGroupPages) + 1;
+}
+// The first place in a GroupRoom of the sequence. By a whole warp.
+__device__ inline int FirstPlace(const StepView& step, int sequence) {
+  int places = 0;
+  for (int s = threadIdx.x % kWarp; s < sequence; s += kWarp) {
+    places += step.sequences[s].row_count * GroupsOf(step.sequences[s]);
+  }
+  return __reduce_add_sync(kFullWarp, places);
+}
+
+// One group for itself, to the workspace. `place`: the first of the sequence. `marks`: with its
+// tops and sums, which one warp stores for all that have the queries.
 template <int kPart>
-__device__ __forceinline__ void StorePage(const AttentionCall& call, const TileRows& rows, int page,
-                                          int first, Running<kPart>& running) {
+__device__ __forceinline__ void StoreGroup(const AttentionCall& call, const SequenceView& sequence,
+                                           int place, const TileRows& rows, int group, int first,
+                                           bool marks, Running<kPart>& running) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    if (rows.row[h] < 0 || running.top[h] == kMinusInfinity) continue;  // or nothing is visible
-    const int64_t query = rows.row[h] * call.params.q_heads + rows.head[h];
-    float* to = call.partial + (query * call.pages + page) * (2 + call.kv.value_dim);
-    if (threadIdx.x % 4 == 0 && first == 0) {
-      to[0] = running.top[h];
-      to[1] = running.sum[h];
+    if (rows.row[h] < 0) continue;
+    const int64_t at = place + (rows.row[h] - sequence.row_begin) * GroupsOf(sequence) + group;
+    const int64_t query = at * call.params.q_heads + rows.head[h];
+    if (marks && threadIdx.x % 4 == 0) {
+      *reinterpret_cast<float2*>(call.left.marks + 2 * query) =
+          make_float2(running.top[h], running.sum[h]);
     }
-    ForChannels(running, h, first, call.kv.value_dim, [&](int c, float o) { to[2 + c] = o; });
+    float* to = call.left.out + query * call.kv.value_dim;
+    ForChannels(running, h, first, call.kv.value_dim, [&](int c, float o) { to[c] = o; });
+  }
+}
+
+// Joins a group, or what was joined before it, with the next one.
+template <int kPart>
+__device__ __forceinline__ void JoinRunning(const Running<kPart>& next, Running<kPart>& running) {
+  Joint joint[2];
+  JoinTops(next.top, running, joint);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) running.sum[h] = joint[h].Join(running.sum[h], next.sum[h]);
+#pragma unroll
+  for (int j = 0; j < kPart / 8; ++j) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      running.out[j][e] = joint[e / 2].Join(running.out[j][e], next.out[j][e]);
+    }
   }
 }
 
 // How the pages of a sequence are divided among blocks, where there are few queries.
 struct PageParts {
-  int page_count = 0;  // of a block; 0: they are not
+  int page_count = 0;  // of a block, whole groups; 0: they are not
   int parts = 1;
 };
-PageParts PartsOfPages(const StepView& step, int64_t longest, const KvView& kv,
+PageParts PartsOfPages(const StepView& step, const DepthView& depth, const KvView& kv,
                        const AttentionView& params);
-// Joins what StorePage has left.
-void JoinPages(Stream stream, const AttentionCall& call);
+// Joins what StoreGroup has left.
+void JoinGroups(Stream stream, const AttentionCall& call, const DepthView& depth);
 
-// Attention of many queries with products of whole warpgroups; `HasManyQueries` says where.
+// Attention of one tile of queries a sequence, or of some, over many pages; `HasDeepRows` says
+// where. It leaves groups.
+bool HasDeepRows(const AttentionCall& call, const DepthView& depth);
+void AttendDeep(Stream stream, const AttentionCall& call, const DepthView& depth);
+
+// Attention of many queries with products of whole warpgroups; `HasManyQueries` says where. Over
+// several groups of pages it needs `ManyWorkspace` bytes at call.left.out.
 bool HasManyQueries(const AttentionCall& call);
+size_t ManyWorkspace(const AttentionCall& call);
 void AttendMany(Stream stream, const AttentionCall& call);
 
 }  // namespace reprise::cuda

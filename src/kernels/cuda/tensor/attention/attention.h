@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/cuda/view.h"
 
@@ -57,11 +58,21 @@ struct AttentionView {
   View gate;          // where it has data: out = sigmoid(gate) * out
 };
 
-// Bytes of workspace that Attend needs for a step: results of pages where the pages of a query are
-// divided among blocks. `longest`: the most blocks of any of its sequences.
-size_t AttendWorkspace(const StepView& step, int64_t longest, const KvView& kv,
+// How far back the rows of a step look. Rounded up to powers of two, so that steps have few shapes.
+struct DepthView {
+  int64_t longest = 0;  // blocks of the sequence that has the most
+  // Groups of pages (reference/gpu/paged_attention.h) of each row of its sequence, of all rows.
+  int64_t row_groups = 0;
+};
+DepthView DepthOf(std::span<const StepSequence> sequences);
+
+// Bytes of workspace that Attend needs for a step. Where the pages of few queries are divided among
+// blocks, results of groups: row_groups * q_heads * (2 + value_dim) floats. For one row a sequence
+// that is at most a 64th of what the layer holds of K and V in 16 bit where 8 heads share one of
+// K/V. Where queries are many, about as much as the result.
+size_t AttendWorkspace(const StepView& step, const DepthView& depth, const KvView& kv,
                        const AttentionView& params);
-void Attend(Stream stream, const StepView& step, int64_t longest, const KvView& kv,
+void Attend(Stream stream, const StepView& step, const DepthView& depth, const KvView& kv,
             const AttentionView& params, const View& q, const View& out, void* workspace);
 
 }  // namespace reprise::cuda

@@ -50,15 +50,9 @@ void AsQ8(std::vector<float>* rows, int channels) {
   }
 }
 
-class AttentionTest : public ::testing::TestWithParam<std::tuple<KvType, AttentionCase>> {
- protected:
-  void Run(const std::vector<Piece>& pieces);
-};
-
 // Keys and values of all positions are stored by StoreKv, in steps; then the rows of a piece
 // attend.
-void AttentionTest::Run(const std::vector<Piece>& pieces) {
-  const auto [type, shape] = GetParam();
+void RunCase(KvType type, const AttentionCase& shape, const std::vector<Piece>& pieces) {
   const DType stored = type == KvType::kF32  ? DType::kF32
                        : type == KvType::kQ8 ? DType::kQ8_0
                                              : DType::kF16;
@@ -71,12 +65,11 @@ void AttentionTest::Run(const std::vector<Piece>& pieces) {
   std::vector<SequenceView> sequences;
   std::vector<uint32_t> blocks;
   std::vector<int32_t> positions, row_sequence;
-  int32_t longest = 0, next_block = 0;
+  int32_t next_block = 0;
   std::vector<std::vector<float>> keys, values;
   for (const Piece& piece : pieces) {
     const int total = piece.position + piece.rows;
     const int count = (total + kPage - 1) / kPage;
-    longest = std::max(longest, count);
     sequences.push_back({int32_t(positions.size()), piece.rows, piece.position,
                          int32_t(blocks.size()), count, 0, 0, 0});
     for (int b = 0; b < count; ++b) blocks.push_back(uint32_t(next_block++ ^ 1));
@@ -137,8 +130,9 @@ void AttentionTest::Run(const std::vector<Piece>& pieces) {
   step.sequences = device_sequences.data(), step.blocks = device_blocks.data();
   step.block_memory = memory.data(), step.block_bytes = block_bytes;
   AttentionView params{shape.q_heads, 0.11f, shape.window, shape.softcap};
-  DeviceArray<std::byte> workspace(AttendWorkspace(step, longest, kv, params));
-  Attend(nullptr, step, longest, kv, params, {device_q.data(), rows, q_width, q_width},
+  const DepthView depth = DepthOf(sequences);
+  DeviceArray<std::byte> workspace(AttendWorkspace(step, depth, kv, params));
+  Attend(nullptr, step, depth, kv, params, {device_q.data(), rows, q_width, q_width},
          {out.data(), rows, out_width, out_width}, workspace.data());
   const std::vector<float> got = out.Read();
 
@@ -204,7 +198,8 @@ void AttentionTest::Run(const std::vector<Piece>& pieces) {
                            v.data() + page * kPage * shape.value_dim, from, end});
         }
         reference::AttendPages(
-            {half, shape.head_dim, shape.value_dim, shape.value_dim, params.scale, shape.softcap},
+            {half, shape.head_dim, shape.value_dim, shape.value_dim, params.scale, shape.softcap,
+             first / kPage},
             query, pages, expected.data());
       }
       different += std::memcmp(got.data() + row * out_width + head * shape.value_dim,
@@ -214,6 +209,14 @@ void AttentionTest::Run(const std::vector<Piece>& pieces) {
   EXPECT_EQ(different, 0);
 }
 
+class AttentionTest : public ::testing::TestWithParam<std::tuple<KvType, AttentionCase>> {
+ protected:
+  void Run(const std::vector<Piece>& pieces) {
+    const auto [type, shape] = GetParam();
+    RunCase(type, shape, pieces);
+  }
+};
+
 TEST_P(AttentionTest, OneRowOfOneSequence) { Run({{700, 1}}); }
 TEST_P(AttentionTest, AStartingPrompt) { Run({{0, 83}}); }
 TEST_P(AttentionTest, LongPromptsBehindContexts) { Run({{301, 150}, {0, 70}, {64, 64}}); }
@@ -222,6 +225,15 @@ TEST_P(AttentionTest, FewRowsBehindManyPages) {
   Run({{1500, 30}});
   Run({{700, 31}, {90, 20}});
 }
+// A group of pages has 1,024 positions.
+TEST_P(AttentionTest, RowsBehindGroupsOfPages) {
+  Run({{3100, 1}});
+  Run({{2047, 1}, {5, 1}, {1023, 1}, {1024, 1}, {63, 1}, {1500, 1}});
+}
+TEST_P(AttentionTest, FewRowsBehindGroupsOfPages) {
+  Run({{1022, 3}, {2040, 16}, {7, 2}});
+}
+TEST_P(AttentionTest, ManyRowsBehindGroupsOfPages) { Run({{2100, 70}}); }
 TEST_P(AttentionTest, SequencesOfAllKinds) {
   Run({{0, 1}, {63, 2}, {64, 1}, {200, 70}, {5, 130}, {300, 1}});
 }
@@ -234,28 +246,40 @@ INSTANTIATE_TEST_SUITE_P(
                                          AttentionCase{4, 2, 32, 32, 0, 0, false},
                                          AttentionCase{8, 8, 64, 64, 0, 0, false},
                                          AttentionCase{8, 2, 128, 128, 100, 0, false},
+                                         AttentionCase{8, 2, 128, 128, 1300, 0, false},
                                          AttentionCase{6, 2, 96, 80, 0, 0, false},
                                          AttentionCase{16, 4, 256, 256, 0, 0, false},
                                          AttentionCase{4, 1, 256, 256, 0, 50, false},
                                          AttentionCase{40, 1, 576, 512, 0, 0, true})));
 
+// More positions than 16 bits count, alone and among others.
+TEST(DeepAttentionTest, SeventyThousandPositions) {
+  const AttentionCase shape{4, 2, 64, 64, 0, 0, false};
+  for (const KvType type : {KvType::kF16, KvType::kQ8}) {
+    RunCase(type, shape, {{70000, 1}});
+    RunCase(type, shape, {{3, 1}, {70001, 1}, {200, 1}, {0, 1}});
+  }
+}
+
 // Blocks have up to 64 queries of a sequence: a turn's few new tokens are few blocks, whose pages
-// must be divided until there is work for the whole GPU.
+// must be divided until there is work for the whole GPU, or no more groups.
 TEST(PartsOfPagesTest, AreMoreWhereQueriesAreFew) {
   KvView kv;
   kv.kv_heads = 4, kv.head_dim = kv.value_dim = 256;
   AttentionView params;
   params.q_heads = 16;
   StepView step;
-  const auto parts = [&](int rows, int sequences) {
+  const auto parts = [&](int rows, int sequences, int64_t longest) {
     step.rows = rows, step.sequence_count = sequences;
-    return PartsOfPages(step, 128, kv, params).parts;
+    const DepthView depth{longest, rows * longest / kGroupPages};
+    return PartsOfPages(step, depth, kv, params).parts;
   };
   const int all = ThisGpu().multiprocessors;
-  EXPECT_GE(parts(1, 1) * 4, all);
-  EXPECT_GE(parts(30, 1) * 2 * 4, all);
-  EXPECT_GE(parts(30, 30) * 30 * 4, all);
-  EXPECT_EQ(parts(65, 1), 1);
+  EXPECT_EQ(parts(1, 1, 128), 128 / kGroupPages);
+  EXPECT_GE(parts(1, 1, 1024) * 4, all);
+  EXPECT_GE(parts(30, 1, 1024) * 2 * 4, all);
+  EXPECT_GE(parts(30, 30, 128) * 30 * 4, all);
+  EXPECT_EQ(parts(65, 1, 128), 1);
 }
 
 }  // namespace

@@ -2,15 +2,17 @@
 #include <algorithm>
 
 #include "kernels/cuda/tensor/attention/attention.cuh"
-#include "kernels/cuda/tensor/attention/kv_q8.cuh"
+#include "kernels/cuda/tensor/attention/page_tiles.cuh"
 #include "kernels/cuda/tensor/hopper.cuh"
-#include "kernels/cuda/tensor/tensor_map.h"
 
 // Attention of many queries: two or three warpgroups have 64 queries each and read pages that the
 // copy engine brings ahead, at the word of a thread of one more. Scores are 64 x 64 products of
 // queries and keys; weights stay in registers as the left operand of products with 64 channels of
 // the values at a time. While one warpgroup weighs or joins, another has the tensor cores; but both
 // take registers' bandwidth, so that every instruction of a score counts (power2.h).
+//
+// There are registers for the group of pages at hand only. What was joined before it waits in the
+// workspace, and is read and written once a group.
 namespace reprise::cuda {
 namespace {
 
@@ -26,7 +28,6 @@ constexpr int kQueries = kGroups<kHead>* kGroupQueries;
 // Pages in shared memory.
 template <int kHead>
 constexpr int kStages = kHead <= 128 ? 4 : 2;
-constexpr int kTileValues = 64 * 64;  // rows of 64 values, swizzled by 128 bytes
 
 // Registers: what a copying thread gives up, computing ones take. Together they must not be more
 // than the block began with (which is a multiple of 8 for all of its threads, and may be less than
@@ -61,11 +62,6 @@ struct Room<KvType::kQ8, kHead, kValue> : Room<KvType::kF16, kHead, kValue> {
   alignas(16) std::byte staged_values[PartBytes(kValue)];
 };
 
-// The place of 8 values, chunk `chunk` of a row of kWidth, in tiles of 64 x 64.
-__device__ __forceinline__ uint16_t* PlaceOf(uint16_t* tiles, int row, int chunk) {
-  return tiles + chunk / 8 * kTileValues + row * 64 + ((chunk % 8) ^ (row % 8)) * 8;
-}
-
 // Copies a page, of which rows [0, rows) are held; zeros from `width` on and in other rows.
 template <int kWidth>
 __device__ __forceinline__ void CopyPage(uint16_t* tiles, const uint16_t* from, int width,
@@ -76,21 +72,6 @@ __device__ __forceinline__ void CopyPage(uint16_t* tiles, const uint16_t* from, 
     const int chunk = i % (kWidth / 8);
     const bool valid = row < rows && chunk * 8 < width;
     CopyAsync16(PlaceOf(tiles, row, chunk), valid ? from + row * width + chunk * 8 : from, valid);
-  }
-}
-
-// The same of a page of q8_0 that lies in shared memory, `staged`.
-template <int kWidth>
-__device__ __forceinline__ void WidenPage(uint16_t* tiles, const std::byte* staged, int width,
-                                          int rows) {
-  constexpr int kChunks = kWidth / 16;
-#pragma unroll 1
-  for (int i = threadIdx.x % kGroupThreads; i < kKeys * kChunks; i += kGroupThreads) {
-    const int row = i / kChunks, chunk = i % kChunks;
-    const CodesOf16 read = row < rows ? ReadCodes(staged, width, row, 16 * chunk) : CodesOf16{};
-    Widen(read, [&](int half, uint4 eight) {
-      *reinterpret_cast<uint4*>(PlaceOf(tiles, row, 2 * chunk + half)) = eight;
-    });
   }
 }
 
@@ -160,12 +141,6 @@ struct Pages {
   int begin;
   int end;
   int held;  // positions up to the last query
-};
-
-// What the copy engine reads.
-struct PageMaps {
-  CUtensorMap keys;
-  CUtensorMap values;
 };
 
 template <KvType kStored, int kHead, int kValue>
@@ -258,7 +233,7 @@ __device__ void WidenPages(const AttentionCall& call, const SequenceView& sequen
     WarpWaitBarrier(&room.keys_empty[stage], parity);
     WaitAsync<1>();
     together();
-    WidenPage<kHead>(room.k[stage][0], room.staged_keys, kv.head_dim, rows);
+    WidenPage<kHead>(room.k[stage][0], room.staged_keys, kv.head_dim, rows, thread, kGroupThreads);
     FenceCopies();
     Arrive(&room.keys_full[stage]);
     together();
@@ -266,7 +241,8 @@ __device__ void WidenPages(const AttentionCall& call, const SequenceView& sequen
     WarpWaitBarrier(&room.values_empty[stage], parity);
     WaitAsync<1>();
     together();
-    WidenPage<kValue>(room.v[stage][0], room.staged_values, kv.value_dim, rows);
+    WidenPage<kValue>(room.v[stage][0], room.staged_values, kv.value_dim, rows, thread,
+                      kGroupThreads);
     FenceCopies();
     Arrive(&room.values_full[stage]);
     together();
@@ -426,6 +402,7 @@ class Warpgroup {
                   PlaceOf(room_.q[group_][0], warp * kTileQueries + lane % 16, 2 * i + lane / 16));
     }
     JoinPages();
+    if (end_ > pages_.begin && HasBefore(end_ - 1)) JoinBefore<false, false>();
     // Where the queries were there is room for half of the results. What was said about the
     // sequence is read again: meanwhile registers were scarce.
     WarpgroupBarrier(2 + group_);
@@ -485,6 +462,56 @@ class Warpgroup {
     }
   }
 
+  // The group joins what was joined before it. kFirst: there is nothing. kStore: and more follow.
+  template <bool kFirst, bool kStore>
+  __device__ __forceinline__ void JoinBefore() {
+    constexpr int kAtOnce = 8;  // are asked for together
+    constexpr int kComputing = kGroups<kHead> * kGroupThreads;
+    // A thread reads what it wrote itself, side by side with its neighbours': values, then tops and
+    // sums.
+    float4* const before = reinterpret_cast<float4*>(call_.left.out) +
+                           int64_t{blockIdx.x} * (kValue / 8 + 1) * kComputing + threadIdx.x;
+    float4& marks = before[kValue / 8 * kComputing];
+    const float4 mark = kFirst ? make_float4(kMinusInfinity, kMinusInfinity, 0, 0) : marks;
+    const Joint joint[2] = {JointOf(mark.x, running_.top[0]), JointOf(mark.y, running_.top[1])};
+    running_.sum[0] = joint[0].Join(mark.z, running_.sum[0]);
+    running_.sum[1] = joint[1].Join(mark.w, running_.sum[1]);
+    if (!joint[0].rises) running_.top[0] = mark.x;
+    if (!joint[1].rises) running_.top[1] = mark.y;
+    if (kStore) {
+      marks = make_float4(running_.top[0], running_.top[1], running_.sum[0], running_.sum[1]);
+    }
+#pragma unroll
+    for (int first = 0; first < kValue / 8; first += kAtOnce) {
+      float4 x[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        x[i] = kFirst ? float4{} : before[(first + i) * kComputing];
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        float(&group)[4] = running_.out[first + i];
+        group[0] = joint[0].Join(x[i].x, group[0]), group[1] = joint[0].Join(x[i].y, group[1]);
+        group[2] = joint[1].Join(x[i].z, group[2]), group[3] = joint[1].Join(x[i].w, group[3]);
+        if (kStore) {
+          before[(first + i) * kComputing] = make_float4(group[0], group[1], group[2], group[3]);
+        }
+      }
+    }
+  }
+  __device__ __forceinline__ bool HasBefore(int page) const {
+    return page / kGroupPages > pages_.begin / kGroupPages;
+  }
+  // The group is complete, and more follow: it joins those before it, and the next one begins.
+  __device__ __forceinline__ void EndGroup(int page) {
+    if (HasBefore(page)) {
+      JoinBefore<false, true>();
+    } else {
+      JoinBefore<true, true>();
+    }
+    running_ = {};
+  }
+
   __device__ __forceinline__ void JoinPages() {
     // Where there are registers for it, 64 channels are joined while the next are computed.
     constexpr int kAhead = kGroups<kHead> == 2 ? 1 : 0;
@@ -532,6 +559,7 @@ class Warpgroup {
         }
         running_.sum[0] = joint[0].Join(running_.sum[0], sums[0]);
         running_.sum[1] = joint[1].Join(running_.sum[1], sums[2]);
+        if ((page + 1) % kGroupPages == 0 && page + 1 < end_) EndGroup(page);
       } else {
         Leave(&room_.keys_empty[stage]);
         WarpWaitBarrier(&room_.values_full[stage], parity);
@@ -606,24 +634,20 @@ __global__ void __launch_bounds__(kThreads<kHead>, 1)
   }
 }
 
+// Parts of `size` queries. Every sequence may end inside a part.
+int64_t PartsOfQueries(const AttentionCall& call, int size) {
+  const int64_t queries = int64_t{call.step.rows} * call.group;
+  return std::min(queries, CeilDiv<int64_t>(queries, size) + call.step.sequence_count);
+}
+
 template <KvType kStored, int kHead, int kValue>
 void Launch(Stream stream, const AttentionCall& call) {
   const auto kernel = ManyQueries<kStored, kHead, kValue>;
   constexpr size_t kShared = sizeof(Room<kStored, kHead, kValue>);
   static_assert(kShared <= 227 << 10);
   static_assert(kRegistersSuffice<kStored, kHead>);
-  // Every sequence may end inside a part.
-  const int64_t queries = int64_t{call.step.rows} * call.group;
-  const int64_t parts =
-      std::min(queries, CeilDiv<int64_t>(queries, kQueries<kHead>) + call.step.sequence_count);
-  PageMaps maps{};
-  if (kStored != KvType::kQ8) {
-    const KvView& kv = call.kv;
-    const int64_t rows = int64_t{kv.kv_heads} * kKeys;
-    const std::byte* blocks = call.step.block_memory;
-    maps.keys = MakePageMap(blocks + kv.k_offset, call.step.block_bytes, rows, kv.head_dim);
-    maps.values = MakePageMap(blocks + kv.v_offset, call.step.block_bytes, rows, kv.value_dim);
-  }
+  const int64_t parts = PartsOfQueries(call, kQueries<kHead>);
+  const PageMaps maps = kStored != KvType::kQ8 ? MapsOf(call) : PageMaps{};
   LaunchEarly(kernel, dim3(unsigned(parts * call.kv.kv_heads)), kThreads<kHead>, kShared, stream,
               call, maps);
 }
@@ -650,6 +674,16 @@ bool HasManyQueries(const AttentionCall& call) {
                        (gate.data == nullptr || Aligned16(gate.data, gate.stride));
   return shaped && aligned && ThisGpu().hopper &&
          int64_t{call.step.rows} * call.group >= int64_t{kGroupQueries} * call.step.sequence_count;
+}
+
+size_t ManyWorkspace(const AttentionCall& call) {
+  const int dim = std::max(call.kv.head_dim, call.kv.value_dim);
+  const auto floats = [&](int queries, int channels) {
+    return PartsOfQueries(call, queries) * call.kv.kv_heads * queries * (channels + 8);
+  };
+  return sizeof(float) * size_t(dim <= 64    ? floats(kQueries<64>, 64)
+                                : dim <= 128 ? floats(kQueries<128>, 128)
+                                             : floats(kQueries<256>, 256));
 }
 
 void AttendMany(Stream stream, const AttentionCall& call) {

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "kernels/cuda/tensor/attention/deep.h"
 #include "kernels/cuda/tensor/attention/one.cuh"
 
 // Who has which pages of a row, and the launches.
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kDim>)
   } else {
     work.AskForGates();
   }
-  if (one.attention.partial == nullptr) work.Finish(results);
+  work.Finish(results);
 }
 
 // Bytes of shared memory of a block that joins `pages` results.
@@ -55,46 +56,42 @@ int64_t BlocksOf(int group, int bits, int64_t pages) {
 }
 
 template <KvType kStored, int kDim, bool kTeam>
-void Launch(Stream stream, const OneRowCall& one, int parts) {
+void Launch(Stream stream, const OneRowCall& one) {
   const auto kernel = OneRowAttention<kStored, kDim, kTeam>;
   const AttentionCall& call = one.attention;
   const int team = 1 << one.team_bits;
-  const dim3 grid(unsigned(call.step.sequence_count * team), unsigned(call.kv.kv_heads),
-                  unsigned(parts));
+  const dim3 grid(unsigned(call.step.sequence_count * team), unsigned(call.kv.kv_heads));
   const int64_t results = kTeam ? int64_t{call.page_count} * team : 1;
   LaunchTeamsEarly(team, kernel, grid, kThreads, SharedOf<kDim>(call.group, one.team_bits, results),
                    stream, one);
 }
 template <KvType kStored, int kDim>
-void LaunchForm(Stream stream, const OneRowCall& one, int parts) {
-  (one.team_bits > 0 ? Launch<kStored, kDim, true> : Launch<kStored, kDim, false>)(stream, one,
-                                                                                   parts);
+void LaunchForm(Stream stream, const OneRowCall& one) {
+  (one.team_bits > 0 ? Launch<kStored, kDim, true> : Launch<kStored, kDim, false>)(stream, one);
 }
 template <KvType kStored>
-void LaunchDim(Stream stream, const OneRowCall& one, int parts) {
+void LaunchDim(Stream stream, const OneRowCall& one) {
   const int dim = one.attention.kv.head_dim;
   (dim == 64    ? LaunchForm<kStored, 64>
    : dim == 128 ? LaunchForm<kStored, 128>
-                : LaunchForm<kStored, 256>)(stream, one, parts);
+                : LaunchForm<kStored, 256>)(stream, one);
 }
 
-// How the pages of a sequence are divided: among the blocks of a cluster, or as `pages` says.
+// How the pages of a sequence are divided: each of the 2^team_bits blocks of a cluster has `pages`.
 struct OneRowParts {
   int team_bits = 0;
-  PageParts pages;
+  int64_t pages = 0;
+  int64_t cost = 0;
 };
 // The quickest way, in units of a page: blocks run in waves, and a wave takes as long as the pages
-// of a block, and about one more to begin with. A cluster joins them on the way; a kernel of its
-// own for it takes about as long as two pages. So the blocks of a cluster have two pages at most,
-// but where the GPU has no more blocks at once.
-OneRowParts PartsOfOneRow(const StepView& step, int64_t longest, const KvView& kv,
+// of a block, and about one more to begin with.
+OneRowParts PartsOfOneRow(const StepView& step, const DepthView& depth, const KvView& kv,
                           const AttentionView& params) {
-  constexpr int64_t kJoin = 2;
   const int group = params.q_heads / kv.kv_heads;
   // Pages that a window touches.
-  const int64_t seen = params.window > 0
-                           ? std::min<int64_t>(longest, (params.window + kKeys - 2) / kKeys + 1)
-                           : longest;
+  const int64_t seen =
+      params.window > 0 ? std::min<int64_t>(depth.longest, (params.window + kKeys - 2) / kKeys + 1)
+                        : depth.longest;
   const auto blocks_of = kv.head_dim == 64    ? BlocksOf<64>
                          : kv.head_dim == 128 ? BlocksOf<128>
                                               : BlocksOf<256>;
@@ -102,19 +99,13 @@ OneRowParts PartsOfOneRow(const StepView& step, int64_t longest, const KvView& k
     return CeilDiv(step.sequence_count * kv.kv_heads * parts, ThisGpu().multiprocessors * each) *
            (pages + 1);
   };
-  const int64_t alone = blocks_of(group, 0, 1);
-  OneRowParts best;
-  int64_t least = cost(1, seen, alone);
-  const auto take = [&](const OneRowParts& parts, int64_t with) {
-    if (with < least) least = with, best = parts;
-  };
-  if (const PageParts pages = PartsOfPages(step, longest, kv, params); pages.page_count > 0) {
-    take({0, pages}, cost(pages.parts, pages.page_count, alone) + kJoin);
-  }
+  OneRowParts best{0, seen, cost(1, seen, blocks_of(group, 0, 1))};
   for (int bits = 1; bits <= kTeamBits && (1 << bits) < 2 * seen; ++bits) {
     const int64_t pages = CeilDiv<int64_t>(seen, 1 << bits);
     const int64_t each = blocks_of(group, bits, pages << bits);
-    if (each > 0) take({bits, {int(pages), 1}}, cost(1 << bits, pages, each));
+    if (each == 0) continue;
+    const OneRowParts parts{bits, pages, cost(1 << bits, pages, each)};
+    if (parts.cost < best.cost) best = parts;
   }
   return best;
 }
@@ -135,20 +126,45 @@ bool HasOneRowAttention(const StepView& step, const KvView& kv, const HeadRowsVi
          heads.inputs.q_heads / kv.kv_heads <= kTileQueries;
 }
 
-void AttendOneRow(Stream stream, const StepView& step, int64_t longest, const KvView& kv,
-                  const AttentionView& params, const HeadRowsView& heads, const View& out,
-                  void* workspace) {
+namespace {
+
+// What a page takes a block, on an H200, in tenths of a microsecond; longer where all
+// multiprocessors read: memory brings no more. `deep`: of AttendDeep.
+struct PageCosts {
+  int64_t page, page_of_all;
+  int64_t deep, deep_of_all;
+};
+PageCosts CostsOf(int dim) {
+  if (dim == 64) return {16, 21, 8, 20};
+  if (dim == 128) return {20, 32, 9, 21};
+  return {28, 42, 12, 21};
+}
+
+}  // namespace
+
+bool PrefersOneRow(const StepView& step, const DepthView& depth, const KvView& kv,
+                   const AttentionView& params) {
+  constexpr int64_t kKernels = 90;  // the two more that AttendDeep comes with
+  const PageCosts costs = CostsOf(kv.head_dim);
+  const OneRowParts one = PartsOfOneRow(step, depth, kv, params);
+  const int64_t rows = int64_t{step.sequence_count} * kv.kv_heads;
+  const bool all = rows << one.team_bits > ThisGpu().multiprocessors * 3 / 4;
+  const int64_t seen = one.pages << one.team_bits;
+  const int64_t tasks = rows * CeilDiv<int64_t>(seen, kGroupPages);
+  const int64_t at_once = DeepBlocks(kv);
+  const int64_t deep = CeilDiv(tasks, at_once) * std::min<int64_t>(seen, kGroupPages) *
+                       (2 * tasks > at_once ? costs.deep_of_all : costs.deep);
+  return one.cost * (all ? costs.page_of_all : costs.page) <= kKernels + deep;
+}
+
+void AttendOneRow(Stream stream, const StepView& step, const DepthView& depth, const KvView& kv,
+                  const AttentionView& params, const HeadRowsView& heads, const View& out) {
   CHECK(Even(params.gate) && Even(out));
-  const OneRowParts parts = PartsOfOneRow(step, longest, kv, params);
-  AttentionCall call{step,    kv,      params,
-                     heads.q, out,     params.q_heads / kv.kv_heads,
-                     nullptr, longest, parts.pages.page_count};
-  const bool divided = parts.team_bits == 0 && parts.pages.page_count > 0;
-  if (divided) call.partial = static_cast<float*>(workspace);
+  const OneRowParts parts = PartsOfOneRow(step, depth, kv, params);
+  const AttentionCall call{step, kv, params, heads.q, out, params.q_heads / kv.kv_heads,
+                           {},   int(parts.pages)};
   const OneRowCall one{call, heads.inputs, heads.k, heads.v, parts.team_bits};
-  (kv.type == KvType::kF16 ? LaunchDim<KvType::kF16> : LaunchDim<KvType::kBF16>)(stream, one,
-                                                                                 parts.pages.parts);
-  if (divided) JoinPages(stream, call);
+  (kv.type == KvType::kF16 ? LaunchDim<KvType::kF16> : LaunchDim<KvType::kBF16>)(stream, one);
 }
 
 }  // namespace reprise::cuda

@@ -4,6 +4,7 @@
 #include "kernels/cuda/rows/sum_of_squares.cuh"
 #include "kernels/cuda/tensor/attention/attention.cuh"
 #include "kernels/cuda/tensor/attention/one.h"
+#include "kernels/cuda/tensor/attention/weigh_row.cuh"
 #include "kernels/cuda/tensor/hopper.cuh"
 
 // A block has one sequence, one K/V head and the queries that share it: one tile. It norms and
@@ -15,8 +16,7 @@
 // page's top, sum and values to those that join them: every block has a share of the channels, for
 // which it does what one block would, page by page in their order. Who has the results of all pages
 // knows that nobody writes to its shared memory any more, so that it may go.
-// Where there are many pages, they are divided among more blocks than a cluster has, and joined by
-// a kernel of its own.
+// Where there are many pages, others divide them among more blocks than a cluster has (deep.cu).
 namespace reprise::cuda::one_row {
 
 constexpr int kWarps = 8;
@@ -120,40 +120,17 @@ inline constexpr int kAllTurned = kDim / kNormLanes / 2;
 template <int kDim>
 inline constexpr int kFewTurned = kDim / kNormLanes / 8;
 
-// The scores of one row become weights, by one warp, which has two keys a lane: the arithmetic of
-// Weigh. Returns the top.
-template <Half kType>
-__device__ __forceinline__ float WeighRow(const AttentionView& params, int position, int page,
-                                          float* scores) {
-  const int key = 2 * static_cast<int>(threadIdx.x % kWarp);
-  const int first = FirstSeen(params, position) - page * kKeys;
-  const int end = position + 1 - page * kKeys;
-  const float unit = reference::UnitOfScores(params.scale, params.softcap);
-  const float2 two = *reinterpret_cast<const float2*>(scores + key);
-  float score[2] = {two.x, two.y};
-  if (params.softcap != 0) {
-#pragma unroll
-    for (float& s : score) s = Softcap(s * params.scale, params.softcap);
+// Two channels of pages, or of groups, that were joined.
+struct JoinedPair {
+  float2 mark = {kMinusInfinity, 0};  // top, sum
+  float2 out = {0, 0};
+
+  __device__ __forceinline__ void Join(float2 next_mark, float2 next) {
+    const Joint joint = JointOf(mark.x, next_mark.x);
+    mark = make_float2(joint.rises ? next_mark.x : mark.x, joint.Join(mark.y, next_mark.y));
+    out = make_float2(joint.Join(out.x, next.x), joint.Join(out.y, next.y));
   }
-  const auto visible = [&](int e) { return key + e >= first && key + e < end; };
-  float most = kMinusInfinity;
-#pragma unroll
-  for (int e = 0; e < 2; ++e) {
-    if (visible(e)) most = fmaxf(score[e], most);
-  }
-  // As integers that are ordered as the floats are, the largest of a warp is one instruction.
-  const auto turn = [](int bits) { return bits ^ (bits >> 31 & 0x7FFFFFFF); };
-  most = __int_as_float(turn(__reduce_max_sync(kFullWarp, turn(__float_as_int(most)))));
-  const float top = reference::TopOfScores(most, unit);
-  const float shift = reference::ShiftOfTop(top);
-  float weight[2];
-#pragma unroll
-  for (int e = 0; e < 2; ++e) weight[e] = reference::WeightOfScore(score[e], unit, shift);
-  __syncwarp();  // all have read the scores
-  reinterpret_cast<uint32_t*>(scores)[key / 2] =
-      Pack2<kType>(visible(0) ? weight[0] : 0.0f, visible(1) ? weight[1] : 0.0f);
-  return top;
-}
+};
 
 // The work of a block. kTeam: pages are divided in a cluster.
 template <KvType kStored, int kDim, bool kTeam>
@@ -177,9 +154,6 @@ class OneRow {
     if (kTeam) {
       page_ += rank_ * call_.page_count;
       end_ = min(end_, page_ + call_.page_count);
-    } else if (call_.partial != nullptr) {
-      page_ = max(page_, int(blockIdx.z) * call_.page_count);
-      end_ = min(end_, int(blockIdx.z + 1) * call_.page_count);
     }
   }
 
@@ -205,7 +179,7 @@ class OneRow {
   // Gates are needed last: each thread asks for those that it will want.
   __device__ __forceinline__ void AskForGates() {
     const View& gates = call_.params.gate;
-    if (gates.data != nullptr && call_.partial == nullptr) {
+    if (gates.data != nullptr) {
       const float* from = gates.data + row_ * gates.stride;
 #pragma unroll 1
       for (int pair = threadIdx.x; pair < Pairs(); pair += kThreads) {
@@ -274,15 +248,7 @@ class OneRow {
   }
 
   __device__ __forceinline__ void Attend() {
-    const int g = threadIdx.x % kWarp / 4;
-    TileRows rows;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      rows.row[h] = g + 8 * h < call_.group ? row_ : -1;
-      rows.head[h] = Head() * call_.group + g + 8 * h;
-      rows.position[h] = position_;
-    }
-    Running<kPart> running;
+    Running<kPart> running, all;
 #pragma unroll 1
     for (; page_ < end_; ++page_) {
       WaitAsync<2>();
@@ -292,7 +258,9 @@ class OneRow {
       Load<false>(page_ + 1, call_.kv.k_offset, room_.k, false);
 #pragma unroll 1
       for (int row = Warp(); row < call_.group; row += kWarps) {
-        room_.tops[row] = WeighRow<kType>(call_.params, position_, page_, room_.scores[row]);
+        float* scores = room_.scores[row];
+        room_.tops[row] = WeighRow<kType>(call_.params, position_, page_, scores,
+                                          reinterpret_cast<uint32_t*>(scores));
       }
       WaitAsync<2>();
       __syncthreads();
@@ -304,13 +272,13 @@ class OneRow {
       }
       if (kTeam) {
         Leave(page_ - first_, running);
-      } else if (call_.partial != nullptr) {
-        StorePage(call_, rows, page_, Warp() * kPart, running);
+      } else if ((page_ + 1) % kGroupPages == 0 || page_ + 1 == end_) {
+        JoinRunning(running, all);
         running = {};
       }
     }
-    if (kTeam || call_.partial != nullptr) return;
-    Leave(0, running);
+    if (kTeam) return;
+    Leave(0, all);
     __syncthreads();
   }
 
@@ -331,21 +299,21 @@ class OneRow {
       if (kTeam) WaitBarrier(&room_.arrived, 0);
       const float* mark = results_ + 2 * (2 * pair >> share_bits_);
       const float* values = results_ + 2 * group + 2 * pair;
-      float2 o = make_float2(0, 0);
-      float top = kMinusInfinity, sum = 0;
+      JoinedPair all, group;
 #pragma unroll 4
       for (int i = 0; i < count; ++i) {
-        const float2 page = *reinterpret_cast<const float2*>(mark + i * stride);
-        const float2 fresh = *reinterpret_cast<const float2*>(values + i * stride);
-        const Joint joint = JointOf(top, page.x);
-        top = joint.rises ? page.x : top;
-        sum = joint.Join(sum, page.y);
-        o = make_float2(joint.Join(o.x, fresh.x), joint.Join(o.y, fresh.y));
+        if (kTeam && (first_ + i) % kGroupPages == 0) {
+          all.Join(group.mark, group.out);
+          group = {};
+        }
+        group.Join(*reinterpret_cast<const float2*>(mark + i * stride),
+                   *reinterpret_cast<const float2*>(values + i * stride));
       }
-      if (!IsFinite(top)) SpoilRow(call_.step, row_);
-      const float inverse = 1.0f / sum;
-      *reinterpret_cast<float2*>(out + ColumnOf(pair)) =
-          make_float2(gate.x * (o.x * inverse + 0.0f), gate.y * (o.y * inverse + 0.0f));
+      all.Join(group.mark, group.out);
+      if (!IsFinite(all.mark.x)) SpoilRow(call_.step, row_);
+      const float inverse = 1.0f / all.mark.y;
+      *reinterpret_cast<float2*>(out + ColumnOf(pair)) = make_float2(
+          gate.x * (all.out.x * inverse + 0.0f), gate.y * (all.out.y * inverse + 0.0f));
     }
   }
 

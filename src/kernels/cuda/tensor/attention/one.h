@@ -4,8 +4,7 @@
 #include "kernels/cuda/tensor/attention/attention.h"
 
 // Attention of one row a sequence, a decoded token, from its projections on: StoreHeads and Attend
-// (attention.h) in one kernel, or two where there are many pages. The bits are theirs; q stays as
-// it was.
+// (attention.h) in one kernel. The bits are theirs; q stays as it was.
 namespace reprise::cuda {
 
 struct HeadRowsView {
@@ -14,9 +13,11 @@ struct HeadRowsView {
 };
 
 bool HasOneRowAttention(const StepView& step, const KvView& kv, const HeadRowsView& heads);
-// REQUIRES: HasOneRowAttention(...). workspace: as for Attend, though not every division needs it.
-void AttendOneRow(Stream stream, const StepView& step, int64_t longest, const KvView& kv,
-                  const AttentionView& params, const HeadRowsView& heads, const View& out,
-                  void* workspace);
+// Whether it is quicker than the two of them: it is, but for many pages.
+bool PrefersOneRow(const StepView& step, const DepthView& depth, const KvView& kv,
+                   const AttentionView& params);
+// REQUIRES: HasOneRowAttention(...).
+void AttendOneRow(Stream stream, const StepView& step, const DepthView& depth, const KvView& kv,
+                  const AttentionView& params, const HeadRowsView& heads, const View& out);
 
 }  // namespace reprise::cuda
