@@ -124,7 +124,7 @@ class FullHouse {
                                 size_t(options_.tokens / kBlockTokens + 2) +
                             size_t(options_.entries) * 2;
       const size_t bytes = blocks * (layout.block_bytes() + layout.state_bytes());
-      REPRISE_ASSIGN(auto tier, HostTier::Make(layout, bytes, HostMemory(), clock_));
+      REPRISE_ASSIGN(auto tier, HostTier::Make(layout, bytes, HostMemory()));
       state->AttachTier(std::move(tier));
     }
     EngineOptions engine;
