@@ -109,7 +109,8 @@ TEST(Service, TheIdsOfAPromptAreSpelledOnlyForAnEcho) {
   for (const bool with_text : {false, true}) {
     Fields fields(body->root());
     std::vector<Prompt> prompts;
-    openai::ReadPrompts(model, with_text, &fields, &prompts);
+    Account account;
+    openai::ReadPrompts(model, with_text, &account, &fields, &prompts);
     ASSERT_EQ(prompts.size(), 1u);
     EXPECT_EQ(prompts[0].ids, ids);
     EXPECT_EQ(prompts[0].text, with_text ? "xyz" : "");
