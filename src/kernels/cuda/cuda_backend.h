@@ -19,9 +19,10 @@ namespace reprise::cuda {
 // The ops on an NVIDIA GPU: launches on the stream of its memory, one after another. Nothing waits
 // but downloads.
 //
-// Bits: products with quantised and F32 weights and everything that works row by row equal the
-// CPU's; products with 16-bit weights, attention over 16-bit K/V and scans with a matrix state are
-// those of kernels/reference/gpu/. Hence numerics().
+// Bits: products with F32 weights and with quantised ones in planes, and everything that works row
+// by row, equal the CPU's; products with 16-bit weights and with quantised ones that are packed
+// (cuda_matrix.h), attention over 16-bit K/V and scans with a matrix state are those of
+// kernels/reference/gpu/. Hence numerics().
 class CudaBackend final : public Backend {
  public:
   // `threads`: of the host, 0: one per CPU. `memory_max`: bytes of the GPU's memory, 0: what is

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <vector>
 
 #include "kernels/cuda/joined/riders.cuh"
+#include "kernels/cuda/packed/product_packed.h"
 #include "kernels/cuda/tensor/few/floats.cuh"
 #include "kernels/cuda/tensor/few/inputs.cuh"
 #include "kernels/cuda/tensor/few/product_few.h"
@@ -422,12 +424,8 @@ bool Fits(const View& x, int64_t bytes_each) {
          x.rows * (x.cols + 128) * bytes_each <= InputBytes();
 }
 
-}  // namespace
-
-bool MayRoundOnTheWay(const View& x) { return Fits(x, 2); }
-bool MayNormOnTheWay(const View& x) { return Fits(x, 6); }
-
-void RunFewProducts(Stream stream, const FewProducts& call) {
+// With weights that are not packed.
+void RunPlainProducts(Stream stream, const FewProducts& call) {
   if (RunSmallProducts(stream, call)) return;
   FewProducts few = call;
   const auto launch = few.x.f32 != nullptr ? LaunchBySlices<true> : LaunchBySlices<false>;
@@ -437,6 +435,34 @@ void RunFewProducts(Stream stream, const FewProducts& call) {
     if (first > 0) few.floats = {};
     launch(stream, few);
   }
+}
+
+}  // namespace
+
+bool MayRoundOnTheWay(const View& x) { return Fits(x, 2); }
+bool MayNormOnTheWay(const View& x) { return Fits(x, 6); }
+
+void RunFewProducts(Stream stream, const FewProducts& call) {
+  // F32 rides along with 16-bit weights, if there are any.
+  std::span<const FloatProduct> floats = call.floats;
+  std::vector<HalfProduct> packed, plain;
+  for (const HalfProduct& one : call.products) {
+    (one.weight.packed != PackedForm::kNone ? packed : plain).push_back(one);
+  }
+  FewProducts few = call;
+  if (!plain.empty()) {
+    few.products = plain;
+    RunPlainProducts(stream, few);
+    floats = {};
+  }
+  if (!packed.empty()) {
+    few.products = packed;
+    few.floats = {};
+    RunPackedFew(stream, few);
+  }
+  if (floats.empty()) return;
+  const View x = {const_cast<float*>(call.x.f32), call.x.rows, call.x.cols, call.x.stride};
+  ProductsF32(stream, floats, call.norm.weight != nullptr ? call.norm.h : x);
 }
 
 }  // namespace reprise::cuda
