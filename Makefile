@@ -1,6 +1,6 @@
 # Two commands for people: `make serve` serves a model, `make test` proves the tree. Each installs what is
 # missing (Debian packages), says what it does, builds and runs. Everything else is a CMake preset.
-.PHONY: help serve test setup build cuda cuda-toolkit test-cuda asan tsan fuzz clients generations soak bench clean
+.PHONY: help serve test setup build cuda cuda-toolkit test-cuda asan tsan fuzz mutants clients generations soak bench clean
 
 JOBS ?= $(shell nproc)
 MODEL ?=
@@ -12,6 +12,7 @@ help:
 	@echo "make serve DEVICE=cuda        the same, and serve on the GPU"
 	@echo "make test-cuda                every kernel against its specification, and audits, on this machine's GPU"
 	@echo "make asan | tsan              the tests under sanitizers"
+	@echo "make mutants [COUNT=8] [SEED=1] [MINUTES=20]  break that many promises, one at a time: a test must fail each time"
 	@echo "make fuzz [SECONDS=60]        every fuzz target for that long (clang 19)"
 	@echo "make clients                  more clients than the tests have: agents, frameworks, evaluation (installs them)"
 	@echo "make generations TOKENIZERS='A B' [DATA=F]  random logits under 500 schemas, judged by jsonschema"
@@ -56,6 +57,16 @@ asan tsan:
 	@tools/setup.sh test
 	@cmake --preset $@ >/dev/null && cmake --build --preset $@ -j $(JOBS)
 	@ctest --preset $@ -j $(JOBS)
+
+# Eight mutants, each built and tested, in twenty minutes on two cores. Another SEED chooses others. Build times decide
+# how many are judged: COUNT and MINUTES bound the run, whatever the machine.
+COUNT ?= 8
+SEED ?= 1
+MINUTES ?= 20
+mutants:
+	@tools/setup.sh test
+	@cmake --preset dev >/dev/null && cmake --build --preset dev -j $(JOBS)
+	@python3 tools/mutants.py --count $(COUNT) --seed $(SEED) --minutes $(MINUTES)
 
 SECONDS ?= 60
 fuzz:

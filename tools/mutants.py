@@ -2,14 +2,18 @@
 
     tools/mutants.py                    every mutant: apply, build its tests, run them, undo
     tools/mutants.py victim_reversed    only those named
+    tools/mutants.py --count 8 --seed 3 --minutes 15
+                                        eight of them, chosen by the seed, for 15 minutes at most
     tools/mutants.py --check            only whether every mutant still applies (a test of the tree)
 
 A mutant is a small textual edit that must apply exactly once. It is killed if one of its tests
-fails, survives if all pass; one that does not build is an error, like one that does not apply.
+fails, survives if all pass; one that does not build is an error, like one that does not apply. One
+that is not judged when the time is up is named and counts as neither.
 """
 import argparse
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import time
@@ -85,9 +89,30 @@ MUTANTS = [
     ("lookups_begin_again", "src/cache/index/lookup.cc",
      "const int32_t known = tree_.Match(record.root, tokens, nullptr, &record.place);",
      "const int32_t known = tree_.Match(record.root, tokens, nullptr);", CACHE),
-    ("depth_ignored", "src/cache/policy/value.cc",
-     " - slope_ * DepthSlope::DepthOf(facts.position)", "", CACHE),
-    ("depth_not_learnt", "src/cache/policy/value.cc",
+    ("bulk_ignored", "src/cache/policy/value.cc",
+     "kTurns - 1)] - slope_ * bulk;", "kTurns - 1)] - 0 * slope_ * bulk;", CACHE),
+    ("bulk_of_snapshots_ignored", "src/cache/policy/value.cc",
+     " - kSnapshotSlope * bulk;", " - 0 * kSnapshotSlope * bulk;", CACHE),
+    ("open_ends_counted", "src/cache/policy/value.cc",
+     "static_cast<double>(open_.front().left_ms) + PatienceMs() < now_ms", "now_ms >= 0", CACHE),
+    ("scans_not_resisted", "src/cache/index/keep/evict.cc",
+     "guard_.resists() && options_.policy->resists_scans()", "false", CACHE),
+    ("always_cold_first", "src/cache/index/keep/evict.cc",
+     "guard_.resists() && options_.policy->resists_scans()", "options_.policy->resists_scans()",
+     CACHE),
+    ("loops_warm_everything", "src/cache/policy/scan_guard.cc",
+     "item.used > items_[warm.oldest].used)", "came_back)", CACHE),
+    ("one_shots_are_warm", "src/cache/policy/scan_guard.cc",
+     "const bool warms = came_back && item.bytes", "const bool warms = item.bytes", CACHE),
+    ("guard_never_rests", "src/cache/policy/scan_guard.cc",
+     "resists_ = found_by_return_ > 1.1 * found_by_age_;", "resists_ = true;", CACHE),
+    ("subjects_without_bound", "src/cache/policy/scan_guard.cc",
+     "if (slot < item_max_) {", "if (slot < UINT32_MAX - item_max_) {", CACHE),
+    ("ends_of_subjects_not_split", "src/cache/index/state_index.cc",
+     "    NameSubject(upper, subjects_[lower.value]);", "    NameSubject(upper, {});", CACHE),
+    ("cold_stays_cold", "src/cache/index/publish.cc",
+     "    order_.SetCold(entry, record.cold);\n  }", "  }", CACHE),
+    ("bulk_not_learnt", "src/cache/policy/value.cc",
      "kExpected + seen * reuses_ / (reuses_ + kTrust)", "kExpected + 0 * seen * kTrust", CACHE),
     ("shared_blocks_freed", "src/cache/store/block_pool.cc",
      "    if (--refs.lease > 0) continue;", "    if (refs.lease = 0; false) continue;", CACHE),
@@ -320,28 +345,32 @@ def apply(mutant):
     return text.replace(old, new)
 
 
-def judge(mutant, build):
-    """'killed by TEST', 'SURVIVED', or 'DOES NOT BUILD'."""
+def judge(mutant, build, end):
+    """'killed by TEST', 'SURVIVED', 'DOES NOT BUILD', or 'not judged' by the time `end`."""
     name, path, _, _, tests = mutant
     file = ROOT / path
     original = file.read_bytes()
     try:
         file.write_text(apply(mutant))
         made = subprocess.run(["ninja", "-C", build, *(target for target, _ in tests)],
-                              capture_output=True, text=True)
+                              capture_output=True, text=True, timeout=max(1, end - time.monotonic()))
         if made.returncode != 0:
             return "DOES NOT BUILD:\n" + made.stdout[-2000:]
         for target, program in tests:
             environment = dict(os.environ, REPRISE_SIM_SEEDS=SEEDS)
+            left = end - time.monotonic()
             try:
                 ran = subprocess.run([pathlib.Path(build) / program, "--gtest_fail_fast"], cwd=ROOT,
-                                     env=environment, capture_output=True, text=True, timeout=600)
+                                     env=environment, capture_output=True, text=True,
+                                     timeout=max(1, min(600, left)))
             except subprocess.TimeoutExpired:
-                return f"killed by {target} (it does not end)"
+                return f"killed by {target} (it does not end)" if left > 600 else "not judged"
             if ran.returncode != 0:
                 failed = [line for line in ran.stdout.splitlines() if line.startswith("[  FAILED  ]")]
                 return f"killed by {failed[0][12:].split(' (')[0].strip() if failed else target}"
         return "SURVIVED"
+    except subprocess.TimeoutExpired:
+        return "not judged"
     finally:
         file.write_bytes(original)
 
@@ -351,6 +380,9 @@ def main():
     parser.add_argument("names", nargs="*", help="mutants to try (default: all)")
     parser.add_argument("--build", default=str(ROOT / "build/dev"), help="build folder")
     parser.add_argument("--check", action="store_true", help="only whether all apply")
+    parser.add_argument("--count", type=int, help="try that many, chosen by the seed")
+    parser.add_argument("--seed", type=int, default=1, help="which ones --count chooses")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long")
     arguments = parser.parse_args()
     known = {mutant[0] for mutant in MUTANTS}
     for name in arguments.names:
@@ -365,13 +397,17 @@ def main():
     if arguments.check:
         print(f"{len(wanted)} mutants apply")
         return
-    alive = 0
+    if arguments.count is not None:
+        wanted = random.Random(arguments.seed).sample(wanted, min(arguments.count, len(wanted)))
+    end = time.monotonic() + 60 * arguments.minutes
+    killed = alive = 0
     for mutant in wanted:
         begin = time.monotonic()
-        verdict = judge(mutant, arguments.build)
-        alive += not verdict.startswith("killed")
+        verdict = judge(mutant, arguments.build, end) if begin < end else "not judged"
+        killed += verdict.startswith("killed")
+        alive += not verdict.startswith(("killed", "not judged"))
         print(f"{mutant[0]:30} {verdict} ({time.monotonic() - begin:.0f} s)", flush=True)
-    print(f"{len(wanted) - alive} of {len(wanted)} killed")
+    print(f"{killed} of {len(wanted)} killed, {len(wanted) - killed - alive} not judged")
     sys.exit(alive > 0)
 
 

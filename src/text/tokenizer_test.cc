@@ -145,7 +145,7 @@ TEST(TokenizerTest, IdsOutOfRangeHaveNoText) {
 class RealTokenizerTest : public testing::TestWithParam<const char*> {};
 
 // 61 difficult strings; ids and texts by Hugging Face tokenizers.
-TEST_P(RealTokenizerTest, EqualsGolden) {
+TEST_P(RealTokenizerTest, EqualsPublishedGolden) {
   const std::string golden = SharedAsset("tokenizers/golden_hf_tokenizers.json");
   const std::string name = GetParam();
   const std::string file = name == "gpt-neox" ? "/20B_tokenizer.json" : "/tokenizer.json";

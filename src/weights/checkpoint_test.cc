@@ -199,7 +199,7 @@ TEST_F(CheckpointTest, ForeignTypesAreNamedWhenAskedFor) {
   EXPECT_TRUE(checkpoint->Require("scalar", {}).ok());
 }
 
-TEST_F(CheckpointTest, TheSharedModelsOpen) {
+TEST_F(CheckpointTest, PublishedModelsOpen) {
   const char* variable = std::getenv("REPRISE_SHARED");
   const fs::path shared = variable != nullptr ? variable : "../shared";
   if (!fs::exists(shared / "goldens")) GTEST_SKIP() << "no shared goldens here";

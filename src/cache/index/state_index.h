@@ -136,6 +136,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   bool StoredUnderOtherDigest(const LeaseRecord& record) const;
   void CountLookup(const ReuseReport& report);
   bool StillPromises(const LeaseRecord& flight, const LeaseRecord& waiting) const;
+  void NoteSubject(LeaseRecord& record, const MatchResult& match);
+  void NameSubject(NodeId node, const ScanGuard::Subject& subject);
 
   // publish.cc
   bool MakeRoomForNodes();
@@ -184,6 +186,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
 
   std::unique_ptr<EntryKind> kind_;
   ConversationEnds ends_;  // of attention-only models
+  Pieces<ScanGuard::Subject> subjects_;  // by node: what ends there
   NamespaceMap namespaces_;
   std::unordered_map<NodeId, NamespaceMap::iterator> namespace_of_;  // by root
   std::vector<NodeId> maybe_empty_;                                  // roots that lost a child

@@ -10,35 +10,11 @@
 
 #include "cache/sim/optimum.h"
 #include "cache/sim/simulate.h"
+#include "cache/sim/test_specs.h"
 #include "cache/sim/trace.h"
 
 namespace reprise {
 namespace {
-
-StateSpec HybridSpec() {  // 6 attention and 18 recurrent layers
-  StateSpec spec;
-  spec.token_cost = 0.8e9;
-  spec.token_cost_per_position = 6 * 2 * 8 * 256;
-  for (int i = 0; i < 6; ++i) {
-    spec.layers.push_back({i, StateKind::kFullKv, 0, {{"kv", {4, 256}, DType::kF16}}});
-  }
-  for (int i = 6; i < 24; ++i) {
-    spec.layers.push_back(
-        {i,
-         StateKind::kRecurrent,
-         0,
-         {{"delta", {16, 128, 128}, DType::kF32}, {"conv", {6144, 3}, DType::kF32}}});
-  }
-  return spec;
-}
-
-StateSpec AttentionSpec() {  // Qwen3-0.6B
-  StateSpec spec;
-  spec.token_cost = 0.44e9;  // what its layers multiply
-  spec.token_cost_per_position = 28 * 2 * 16 * 128;
-  spec.layers.push_back({0, StateKind::kFullKv, 0, {{"kv", {16 * 28, 128}, DType::kF16}}});
-  return spec;
-}
 
 TEST(Trace, Mooncake) {
   const auto trace = ParseTrace(
@@ -135,7 +111,7 @@ TEST(Optimum, KeepsWhatIsUsedSoonest) {
   EXPECT_EQ(tokens[3], 2 * 256u) << "half of A: a prefix of it";
 }
 
-class PublicTraces : public testing::Test {
+class PublishedTraces : public testing::Test {
  protected:
   void Check(const std::string& name, const StateSpec& spec) {
     const char* shared = std::getenv("REPRISE_SHARED");
@@ -160,11 +136,11 @@ class PublicTraces : public testing::Test {
 };
 
 // Short traces, each begun with an empty cache, in which little can be learnt; and what is neither
-// conversation nor tools. Where nothing beats the least recently used order, the policy is that
-// one, but for what it has to learn first.
-class ShortTraces : public testing::TestWithParam<std::pair<const char*, int>> {};
+// conversation nor tools. The policy is nowhere more than 0.1 points below the least recently used
+// order. (scan_test.cc asks the same of generated traces.)
+class PublishedShortTraces : public testing::TestWithParam<std::pair<const char*, int>> {};
 
-TEST_P(ShortTraces, AreNowhereBelowLru) {
+TEST_P(PublishedShortTraces, AreNowhereBelowLru) {
   constexpr int kWindow = 3000;
   const auto [name, window] = GetParam();  // -1: all
   const char* shared = std::getenv("REPRISE_SHARED");
@@ -180,17 +156,18 @@ TEST_P(ShortTraces, AreNowhereBelowLru) {
   for (const StateSpec& spec : {HybridSpec(), AttentionSpec()}) {
     SimulationOptions options;
     options.spec = spec;
-    const double fractions[] = {0.25};
+    const double fractions[] = {0.125, 0.25, 0.5};
     const auto table = SimulateBudgets(*trace, options, fractions);
     ASSERT_TRUE(table.ok()) << table.status().message();
     const double ideal = table->ideal.hit_ratio();
-    EXPECT_GE(table->rows[0].policy.hit_ratio() / ideal,
-              table->rows[0].lru.hit_ratio() / ideal - (spec.has_recurrent() ? 0 : 0.0005))
-        << FormatTable(*table);
+    for (const BudgetRow& row : table->rows) {
+      EXPECT_GE(row.policy.hit_ratio() / ideal, row.lru.hit_ratio() / ideal - 0.001)
+          << FormatTable(*table);
+    }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Public, ShortTraces,
+INSTANTIATE_TEST_SUITE_P(Public, PublishedShortTraces,
                          testing::Values(std::pair("mooncake/conversation_trace.jsonl", 0),
                                          std::pair("mooncake/conversation_trace.jsonl", 1),
                                          std::pair("mooncake/conversation_trace.jsonl", 2),
@@ -198,16 +175,16 @@ INSTANTIATE_TEST_SUITE_P(Public, ShortTraces,
                                          std::pair("mooncake/synthetic_trace.jsonl", -1),
                                          std::pair("mt_bench_question.jsonl", -1)));
 
-TEST_F(PublicTraces, Conversation) { Check("mooncake/conversation_trace.jsonl", HybridSpec()); }
-TEST_F(PublicTraces, Tools) { Check("tau-bench/gpt4o_airline.jsonl", HybridSpec()); }
-TEST_F(PublicTraces, ToolTurns) { Check("bfcl/BFCL_v4_multi_turn_base.json", HybridSpec()); }
-TEST_F(PublicTraces, ConversationWithAttentionOnly) {
+TEST_F(PublishedTraces, Conversation) { Check("mooncake/conversation_trace.jsonl", HybridSpec()); }
+TEST_F(PublishedTraces, Tools) { Check("tau-bench/gpt4o_airline.jsonl", HybridSpec()); }
+TEST_F(PublishedTraces, ToolTurns) { Check("bfcl/BFCL_v4_multi_turn_base.json", HybridSpec()); }
+TEST_F(PublishedTraces, ConversationWithAttentionOnly) {
   Check("mooncake/conversation_trace.jsonl", AttentionSpec());
 }
-TEST_F(PublicTraces, ToolsWithAttentionOnly) {
+TEST_F(PublishedTraces, ToolsWithAttentionOnly) {
   Check("tau-bench/gpt4o_airline.jsonl", AttentionSpec());
 }
-TEST_F(PublicTraces, ToolTurnsWithAttentionOnly) {
+TEST_F(PublishedTraces, ToolTurnsWithAttentionOnly) {
   Check("bfcl/BFCL_v4_multi_turn_base.json", AttentionSpec());
 }
 

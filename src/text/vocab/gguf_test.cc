@@ -209,7 +209,7 @@ void CheckVectors(const Tokenizer& tokenizer, const std::string& name) {
 
 class LlamaCppTest : public testing::TestWithParam<const char*> {};
 
-TEST_P(LlamaCppTest, EqualsVectors) {
+TEST_P(LlamaCppTest, EqualsPublishedVectors) {
   const std::string name = GetParam();
   const std::string path = SharedAsset("tokenizers/llama.cpp/ggml-vocab-" + name + ".gguf");
   if (path.empty()) GTEST_SKIP() << "shared assets are not here";
@@ -223,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(Gguf, LlamaCppTest,
                                          "llama-spm", "mpt", "phi-3", "refact", "starcoder"));
 
 // Vectors whose vocabulary exists only as tokenizer.json. llama.cpp does no NFC.
-TEST(LlamaCppVectorsTest, EqualsVectorsOfOtherFiles) {
+TEST(LlamaCppVectorsTest, EqualsPublishedVectorsOfOtherFiles) {
   const std::pair<const char*, const char*> cases[] = {
       {"llama-bpe", "llama3.2"}, {"qwen2", "qwen2.5"}, {"qwen35", "qwen3"}};
   for (const auto& [name, folder] : cases) {

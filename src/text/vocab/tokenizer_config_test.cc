@@ -136,7 +136,7 @@ TEST(TokenizerFolderTest, ReadsWhatIsThere) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(TokenizerFolderTest, ReadsRealFolders) {
+TEST(TokenizerFolderTest, ReadsPublishedFolders) {
   for (const char* name :
        {"qwen2.5", "qwen3", "llama3.2", "deepseek-v3", "gemma", "mistral-nemo"}) {
     const std::string path = SharedAsset(std::string("tokenizers/") + name);
