@@ -210,6 +210,40 @@ class Commands(unittest.TestCase):
         prompt, reused, _ = numbers[-1]
         self.assertIn(f"last turn: {reused} of {prompt} prompt tokens reused, {prompt - reused} computed", chat.stdout)
 
+    def diff(self, a, b, *options):
+        for name, body in [("a.json", a), ("b.json", b)]:
+            (self.path / name).write_text(json.dumps(body))
+        result = run("diff", self.path / "a.json", self.path / "b.json", *options)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    @unittest.skipUnless(TINY.exists(), "needs the bundled model")
+    def test_diff_shows_the_time_stamp_that_two_requests_part_at(self):
+        def body(time, question="And then?"):
+            return {"model": "any", "messages": [
+                {"role": "system", "content": f"You are kind. It is {time}. Tell stories about dogs. " * 8},
+                {"role": "user", "content": question}]}
+        text = self.diff(body("16:51"), body("17:42"))
+        self.assertRegex(text, r'both  .*It is 1"')
+        self.assertRegex(text, r'A     "6:51\. Tell')
+        self.assertRegex(text, r'B     "7:42\. Tell')
+        tokens, same = map(int, re.search(r"B (\d+); the first (\d+) are the same", text).groups())
+        self.assertIn(f"B computes {tokens - same} of its {tokens} tokens", text)
+        self.assertRegex(text, r"are the same in A, behind what differs")
+        # With the time at the end little is computed.
+        late = self.diff(body("noon", "It is 16:51."), body("noon", "It is 17:42."))
+        computed = int(re.search(r"B computes (\d+) of", late).group(1))
+        self.assertLess(computed, 20)
+        self.assertIn("the prompts are equal", self.diff(body("noon"), body("noon")))
+        self.assertIn("they part at byte", self.diff({"prompt": "One day a dog"}, {"prompt": "One day a cat"}))
+
+    def test_diff_refuses_what_is_no_request(self):
+        (self.path / "list.json").write_text("[1]")
+        self.expect_error(["list.json", "not a JSON object"], "diff", self.path / "list.json", self.path / "list.json")
+        (self.path / "empty.json").write_text("{}")
+        self.expect_error(["messages"], "diff", self.path / "empty.json", self.path / "empty.json")
+        self.expect_error(["A is required"], "diff")
+
 
 if __name__ == "__main__":
     unittest.main()

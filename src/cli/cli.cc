@@ -22,6 +22,7 @@ constexpr Command kCommands[] = {
     {"audit", "prove on this machine that reuse equals recompute", DefineAudit},
     {"inspect", "what is in a GGUF file, a safetensors file or a model folder", DefineInspect},
     {"bench", "tokens per second, and how far from the machine's peak", DefineBench},
+    {"diff", "where the prompts of two requests part, and what that costs", DefineDiff},
     {"state", "what lies in a folder of state (serve --disk)", DefineState},
     {"convert", "write a Hugging Face folder as a GGUF file", DefineConvert},
     {"synth", "write a model with random weights in a published geometry", DefineSynth},
