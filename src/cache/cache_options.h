@@ -20,6 +20,9 @@ struct CacheOptions {
   int32_t snapshot_gap = 64;      // snapshots of one prompt are at least so far apart
   int32_t ladder_tokens = 4096;   // a rung every so many tokens inside long messages; 0: none
   bool enabled = true;            // false: every request computes all, nothing is stored
+  // Recurrent states of at least so many bytes are copied by a thread of their own, where models
+  // compute in memory of the host: the engine's thread does not wait for them.
+  size_t copy_beside_bytes = size_t{2} << 20;
 };
 
 // The least that Create accepts: one running sequence of options.context_tokens, a copy of the

@@ -99,6 +99,7 @@ Result<std::unique_ptr<StateCache>> StateCache::Create(const StateSpec& spec,
   sizes.block_count = cache->index_->block_capacity();
   sizes.state_count = cache->index_->state_capacity();
   REPRISE_ASSIGN(cache->store_, StateStore::Make(spec, sizes, memory));
+  cache->store_->CopyBeside(options.copy_beside_bytes);
   cache->memory_ = &memory;
   return cache;
 }
@@ -137,7 +138,10 @@ void StateCache::Apply() {
 // ... and the tier. Ends every operation.
 void StateCache::Begin() {
   if (!index_->actions().empty()) Apply();
-  for (const Move& move : index_->TakeMoves()) tier_->Begin(move);
+  const auto ready = [this](const Move& move) {
+    return !move.state.valid() || !store_->Copying(move.state);
+  };
+  for (const Move& move : index_->TakeMoves(ready)) tier_->Begin(move);
 }
 
 // What was freed so far is free to be used again, or given back for these.
@@ -202,10 +206,13 @@ StartAnswer StateCache::Start(Lease& lease) {
 }
 
 Status StateCache::Reserve(Lease& lease, int32_t token_count) {
+  store_->WaitFor(lease.state());
   const Status status = index_->Reserve(lease, token_count);
   Begin();
   return status;
 }
+
+bool StateCache::Copying(const Lease& lease) const { return store_->Copying(lease.state()); }
 
 void StateCache::Append(Lease& lease, std::span<const TokenId> tokens) {
   index_->Append(lease, tokens);

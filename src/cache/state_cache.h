@@ -170,6 +170,10 @@ class StateCache {
   // no room. Takes nothing unless it is ready. REQUIRES: not started.
   StartAnswer Start(Lease& lease);
 
+  // Whether the recurrent state of the lease is being copied by another thread: Reserve waits for
+  // that, so it is better asked for when this says no.
+  bool Copying(const Lease& lease) const;
+
   // Private blocks for `token_count` more positions, and memory for the snapshots planned inside
   // them (pending); evicts what is cached to get them. Copies the block it continues in if that is
   // shared. A snapshot that finds no room is left out. Fails with kResourceExhausted and takes

@@ -100,16 +100,20 @@ void Engine::PlanStep() {
   };
   const auto running = roster_.running();
   const Compaction* choosing = nullptr;
+  Sequence* copying = nullptr;
   for (size_t i = 0; i < running.size(); ++i) {
     if (i + kNear < running.size()) running[i + kNear]->lease.Prefetch();
     if (i + 2 * kNear < running.size()) running[i + 2 * kNear]->Prefetch();
     Sequence& one = *running[i];
     if (!one.plain && one.compaction && one.compaction->begun() && !one.compaction->chosen()) {
       choosing = &*one.compaction;  // others go on meanwhile
+    } else if (cache_->Copying(one.lease)) {
+      copying = &one;
     } else {
       add(one);
     }
   }
+  if (runnables.empty() && copying != nullptr) add(*copying);  // Reserve waits for it
   if (runnables.empty() && choosing != nullptr) {
     background_.WaitUntil([&] { return choosing->chosen(); });
     return PlanStep();

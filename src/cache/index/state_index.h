@@ -65,6 +65,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   // Lower tiers. Moves that were decided on are to begin once actions() are done.
   void SetTier(Tier* tier);
   std::vector<Move> TakeMoves() { return std::exchange(moves_, {}); }
+  std::vector<Move> TakeMoves(const std::function<bool(const Move&)>& ready);
   void Hear(const Tier::News& news);
   void CancelMoves();
   void WishAll();  // everything worth keeping is to go down, in idle time

@@ -317,6 +317,15 @@ Status StateIndex::TakeBlocksToLoad(LeaseRecord& record, int32_t position, Move*
   return OkStatus();
 }
 
+// Those that may begin; the others stay.
+std::vector<Move> StateIndex::TakeMoves(const std::function<bool(const Move&)>& ready) {
+  std::vector<Move> taken = std::exchange(moves_, {});
+  const auto first = std::stable_partition(taken.begin(), taken.end(), ready);
+  moves_.assign(std::make_move_iterator(first), std::make_move_iterator(taken.end()));
+  taken.erase(first, taken.end());
+  return taken;
+}
+
 void StateIndex::Hear(const Tier::News& news) {
   for (const MoveDone& done : news.done) EndTransfer(done.id, done);
   for (const TierRecordId id : news.lost) {

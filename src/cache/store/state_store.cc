@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/store/state_store.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <vector>
 
@@ -44,6 +45,35 @@ Status StateStore::Back(std::span<const BlockId> blocks, std::span<const StateId
   return !backed.ok() && GiveBack(SIZE_MAX) ? back() : backed;
 }
 
+void StateStore::MakeCopy(uint32_t to, uint32_t from) {
+  if (from == kZeros) return device_->Zero(states_.at(to), layout_.state_bytes());
+  device_->Copy(states_.at(to), states_.at(from), layout_.state_bytes());
+}
+
+void StateStore::CopyState(uint32_t to, uint32_t from) {
+  if (layout_.state_bytes() < beside_bytes_) return MakeCopy(to, from);
+  auto copy = std::make_shared<StateCopy>();
+  copy->to = to;
+  copy->from = from;
+  copies_.push_back(copy);
+  copier_.Post([this, copy] {
+    MakeCopy(copy->to, copy->from);
+    copy->done = true;
+  });
+}
+
+bool StateStore::Copying(StateId state) {
+  while (!copies_.empty() && copies_.front()->done) copies_.pop_front();
+  return std::any_of(copies_.begin(), copies_.end(), [&](const auto& copy) {
+    return !copy->done && (copy->to == state.value || copy->from == state.value);
+  });
+}
+
+void StateStore::WaitFor(StateId state) {
+  if (copies_.empty() || !Copying(state)) return;
+  copier_.WaitUntil([&] { return !Copying(state); });
+}
+
 void StateStore::Apply(std::span<const Action> actions) {
   for (const Action& action : actions) {
     switch (action.verb) {
@@ -61,13 +91,14 @@ void StateStore::Apply(std::span<const Action> actions) {
         states_.Take(action.to);
         break;
       case Action::Verb::kFreeState:
+        WaitFor({action.from});
         states_.Free(action.from, now_ms_);
         break;
       case Action::Verb::kCopyState:
-        device_->Copy(states_.at(action.to), states_.at(action.from), layout_.state_bytes());
+        CopyState(action.to, action.from);
         break;
       case Action::Verb::kClearState:
-        device_->Zero(states_.at(action.to), layout_.state_bytes());
+        CopyState(action.to, kZeros);
         break;
     }
   }

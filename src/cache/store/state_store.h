@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 
+#include "device/background.h"
 #include "base/status.h"
 #include "cache/store/action.h"
 #include "cache/store/unit_arena.h"
@@ -37,6 +40,12 @@ class StateStore {
   Status Back(std::span<const BlockId> blocks, std::span<const StateId> states,
               size_t resident_limit);
   void SetTime(int64_t now_ms) { now_ms_ = now_ms; }
+  // Where the memory is this process's, states of at least `bytes` are copied and cleared by a
+  // thread of the store, in the order of the actions. Before a state is read or written by others,
+  // they ask whether it is Copying, or WaitFor it.
+  void CopyBeside(size_t bytes) { beside_bytes_ = device_ == &HostMemory() ? bytes : SIZE_MAX; }
+  bool Copying(StateId state);  // from it or to it
+  void WaitFor(StateId state);
   // From now on a block is zeros when it is taken: state leaves this memory in whole blocks, and
   // rows that were never written must not hold what another request left there.
   void ClearTaken() { clear_taken_ = true; }
@@ -48,7 +57,16 @@ class StateStore {
   size_t resident_bytes() const;
 
  private:
+  static constexpr uint32_t kZeros = UINT32_MAX;
+  struct StateCopy {
+    uint32_t to = 0;
+    uint32_t from = kZeros;
+    std::atomic<bool> done{false};
+  };
+
   StateStore(const StateSpec& spec, DeviceMemory* device) : layout_(spec), device_(device) {}
+  void CopyState(uint32_t to, uint32_t from);
+  void MakeCopy(uint32_t to, uint32_t from);
 
   const StateLayout layout_;
   DeviceMemory* const device_;
@@ -57,6 +75,9 @@ class StateStore {
   StateMemory memory_;
   bool clear_taken_ = false;
   int64_t now_ms_ = 0;
+  size_t beside_bytes_ = SIZE_MAX;
+  std::deque<std::shared_ptr<StateCopy>> copies_;  // under way, in their order
+  Background copier_;                              // ends before the memory does
 };
 
 }  // namespace reprise

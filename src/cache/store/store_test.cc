@@ -106,6 +106,39 @@ TEST_P(ArenaTest, GivesPagesBackAndLeavesNeighboursAlone) {
   }
 }
 
+// A chain of copies by the store's thread: in order, and a state that is freed was waited for.
+TEST(StateStore, CopiesStatesBeside) {
+  StateSpec spec;
+  constexpr size_t kFloats = size_t{1} << 18;
+  spec.layers.push_back(
+      {0, StateKind::kRecurrent, 0, {{"s", {int64_t{kFloats}}, DType::kF32}}});
+  auto store = StateStore::Make(spec, {.block_count = 0, .state_count = 8});
+  ASSERT_TRUE(store.ok());
+  (*store)->CopyBeside(1);
+  std::vector<StateId> ids;
+  for (uint32_t i = 0; i < 8; ++i) ids.push_back({i});
+  ASSERT_TRUE((*store)->Back({}, ids, SIZE_MAX).ok());
+  Actions actions;
+  for (uint32_t i = 0; i < 8; ++i) actions.push_back({.verb = Verb::kTakeState, .to = i});
+  actions.push_back({.verb = Verb::kClearState, .to = 0});
+  (*store)->Apply(actions);
+  (*store)->WaitFor({0});
+  const auto at = [&](uint32_t id) {
+    return Raw((*store)->memory().state({id}).As<float>());
+  };
+  std::fill_n(at(0), kFloats, 3.0f);
+  actions.clear();
+  for (uint32_t i = 0; i < 7; ++i) actions.push_back({Verb::kCopyState, i, i + 1});
+  (*store)->Apply(actions);
+  const Action free{.verb = Verb::kFreeState, .from = 3};
+  (*store)->Apply({&free, 1});
+  EXPECT_FALSE((*store)->Copying({3}));
+  (*store)->WaitFor({7});
+  for (const uint32_t id : {0u, 1u, 4u, 7u}) {
+    for (size_t i = 0; i < kFloats; ++i) ASSERT_EQ(at(id)[i], 3.0f) << id;
+  }
+}
+
 TEST(StateStore, DoesWhatActionsSay) {
   StateSpec spec;
   spec.layers.push_back({0, StateKind::kFullKv, 0, {{"kv", {64}, DType::kF32}}});

@@ -135,6 +135,7 @@ class AuditRun {
     options.snapshot_gap = schedule_.snapshot_gap;
     options.ladder_tokens = schedule_.ladder_tokens;
     options.ttl_ms = schedule_.ttl_ms;
+    if (schedule_.seed % 8 == 3) options.copy_beside_bytes = 1;
     // As tight as the cache allows, which must do for a request that runs alone, and as many more
     // sequences as the schedule wants.
     const size_t blocks = static_cast<size_t>(schedule_.context_tokens / kBlockTokens + 1);
