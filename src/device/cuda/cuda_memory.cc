@@ -165,6 +165,12 @@ Result<std::unique_ptr<CudaMemory>> CudaMemory::Open(int ordinal) {
 
 void CudaMemory::Use() const { UseGpu(device_.ordinal); }
 
+bool CudaMemory::recording() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream_, &status) != cudaSuccess ||
+         status != cudaStreamCaptureStatusNone;
+}
+
 CudaMemory::~CudaMemory() {
   if (stream_ != nullptr) Use();
   cudaFreeHost(staging_);
@@ -174,7 +180,7 @@ CudaMemory::~CudaMemory() {
 Result<DeviceBuffer> CudaMemory::Allocate(size_t bytes) {
   Use();
   void* data = nullptr;
-  if (bytes > 0 && (refusals_.Refused() || bytes > Left() ||
+  if (bytes > 0 && (refusals_.Refused() || recording() || bytes > Left() ||
                     cudaMalloc(&data, bytes) != cudaSuccess)) {
     cudaGetLastError();
     return ResourceExhausted("the GPU has no " + Mebibytes(bytes) + " left (" +
@@ -215,7 +221,7 @@ Status CudaMemory::Map(Range* range, size_t page) {
   const CUmemAllocationProp properties = PropertiesOf(device_.ordinal);
   const CUdeviceptr at = reinterpret_cast<CUdeviceptr>(range->begin + page * page_bytes_);
   CUmemGenericAllocationHandle handle = 0;
-  if (refusals_.Refused() || page_bytes_ > Left() ||
+  if (refusals_.Refused() || recording() || page_bytes_ > Left() ||
       FindDriver()->create(&handle, page_bytes_, &properties, 0) != CUDA_SUCCESS) {
     return ResourceExhausted("the GPU has no memory left for state (" + Mebibytes(capacity().free) +
                              " are free)");

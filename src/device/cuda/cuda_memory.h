@@ -71,6 +71,9 @@ class CudaMemory : public DeviceMemory, public LaneSource {
   static constexpr size_t kStagedBytes = size_t{8} << 20;
 
   CudaMemory() = default;
+  // Whether what is asked of the stream is recorded as a graph: memory cannot be taken then, and
+  // trying to would spoil the recording.
+  bool recording() const;
   void* Staging();  // kStagedBytes of pinned memory, or null: there is none
   Range* RangeOf(const std::byte* address);
   Status Map(Range* range, size_t page);

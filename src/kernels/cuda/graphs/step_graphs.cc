@@ -20,7 +20,7 @@ void StepGraphs::Drop(std::list<Entry>::iterator entry) {
   entries_.erase(entry);
 }
 
-void StepGraphs::Run(const ScratchArena& scratch, const StepLayout& step, const Launched& launched,
+void StepGraphs::Run(ScratchArena& scratch, const StepLayout& step, const Launched& launched,
                      const StepProgram& program, const std::function<void()>& ops) {
   if (step.rows() > kRowsMax) return ops();
   const ScratchArena::Mark begin = scratch.mark();
@@ -41,7 +41,7 @@ void StepGraphs::Run(const ScratchArena& scratch, const StepLayout& step, const 
     return ops();
   }
   entries_.splice(entries_.begin(), entries_, found);
-  if (found->graph != nullptr || Record(&*found, ops)) {
+  if (found->graph != nullptr || Record(&*found, scratch, ops)) {
     if (cudaGraphLaunch(found->graph, stream_) == cudaSuccess) return;
     cudaGetLastError();
   }
@@ -52,8 +52,10 @@ void StepGraphs::Run(const ScratchArena& scratch, const StepLayout& step, const 
   ops();
 }
 
-// False: there is no graph, and nothing ran. What fails inside the ops fails again when they run.
-bool StepGraphs::Record(Entry* entry, const std::function<void()>& ops) {
+// False: there is no graph, and nothing ran. A launch that did not start stays said. Memory that
+// was refused is asked for again when the ops run by themselves: none is to be had while they are
+// recorded.
+bool StepGraphs::Record(Entry* entry, ScratchArena& scratch, const std::function<void()>& ops) {
   if (memory_.refusals().Refused() ||
       cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
     cudaGetLastError();
@@ -62,7 +64,12 @@ bool StepGraphs::Record(Entry* entry, const std::function<void()>& ops) {
   ops();
   cudaGraph_t graph = nullptr;
   const bool whole = cudaStreamEndCapture(stream_, &graph) == cudaSuccess &&
-                     !Launches::On(stream_).failed();
+                     !Launches::On(stream_).failed() && !scratch.refused();
+  if (scratch.refused()) {
+    (void)scratch.TakeRefusal();
+    const Status error = Launches::On(stream_).Take();
+    if (error.code() != StatusCode::kResourceExhausted) Launches::On(stream_).Fail(error);
+  }
   const bool made = whole && cudaGraphInstantiate(&entry->graph, graph, 0) == cudaSuccess;
   if (!made) {
     entry->graph = nullptr;

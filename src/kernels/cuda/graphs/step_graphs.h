@@ -41,7 +41,7 @@ class StepGraphs {
     size_t array_bytes = 0;
     Choices::Asked choices;  // none: not with the step
   };
-  void Run(const ScratchArena& scratch, const StepLayout& step, const Launched& launched,
+  void Run(ScratchArena& scratch, const StepLayout& step, const Launched& launched,
            const StepProgram& program, const std::function<void()>& ops);
 
   // Steps of more rows are not worth it: their kernels are long.
@@ -62,7 +62,7 @@ class StepGraphs {
     CUgraphExec_st* graph = nullptr;  // null: seen once
   };
 
-  bool Record(Entry* entry, const std::function<void()>& ops);
+  bool Record(Entry* entry, ScratchArena& scratch, const std::function<void()>& ops);
   void Drop(std::list<Entry>::iterator entry);
 
   CudaMemory& memory_;

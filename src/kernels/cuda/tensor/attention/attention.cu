@@ -396,7 +396,9 @@ __global__ void __launch_bounds__(kKeys) FloatAttention(AttentionCall call) {
   const SequenceView sequence = call.step.sequences[call.step.row_sequence[row]];
   const int position = sequence.position + row - sequence.row_begin;
   for (int i = threadIdx.x; i < kv.head_dim; i += kKeys) {
-    q[i] = call.q.data[row * call.q.stride + int64_t{head} * kv.head_dim + i] * call.params.scale;
+    const float value = call.q.data[row * call.q.stride + int64_t{head} * kv.head_dim + i];
+    if (!IsFinite(value)) SpoilRow(call.step, row);  // a soft cap would hide what comes of it
+    q[i] = value * call.params.scale;
   }
   const int seen_from = FirstSeen(call.params, position);
   float max = kMinusInfinity, sum = 0;
