@@ -21,9 +21,11 @@ HOT = {
     "FormLayoutILm3E": (["HGMMA", "UTMALDG", "UTMASTG", "STS"], 0),
     "FewRowsKernel": (["HMMA", "LDGSTS"], 0),
     "ManyRowsKernel": (["HMMA", "LDSM"], 0),
-    # Values of 256 channels in registers: a few bytes go to the stack.
-    "TensorAttention": (["HMMA", "LDSM"], 48),
-    "ManyQueries": (["HGMMA", "LDGSTS"], 0),
+    # Values of 256 channels in registers, and what the pages of a group have come to: a few bytes go
+    # to the stack.
+    "TensorAttention": (["HMMA", "LDSM"], 72),
+    "ManyQueries": (["HGMMA", "LDGSTS"], 56),
+    "DeepAttention": (["HMMA", "LDGSTS"], 0),
     "OneRowKernel": (["IDP.4A", "LDGSTS"], 0),
     "TwoTypesKernel": (["IDP.4A", "LDGSTS"], 0),
     "SmallKernel": (["HMMA", "LDSM", "LDGSTS"], 0),
