@@ -25,7 +25,7 @@ HOT = {
     # to the stack.
     "TensorAttention": (["HMMA", "LDSM"], 72),
     "ManyQueries": (["HGMMA", "LDGSTS"], 56),
-    "DeepAttention": (["HMMA", "LDGSTS"], 0),
+    "DeepAttention": (["HMMA", "LDGSTS"], 32),
     "OneRowKernel": (["IDP.4A", "LDGSTS"], 0),
     "TwoTypesKernel": (["IDP.4A", "LDGSTS"], 0),
     "SmallKernel": (["HMMA", "LDSM", "LDGSTS"], 0),

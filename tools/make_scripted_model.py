@@ -4,8 +4,8 @@
 
 The model is a real one (a llama of one layer: config.json, model.safetensors, tokenizer.json and template), but its
 weights are made, not trained: attention and MLP add nothing, so the logits depend on the last token only, and the
-output projection gives every token one successor with a wide margin. Each script is a chain of tokens that occur
-nowhere else; the chat template ends the prompt with the token that begins the chain it wants. The margin is about 40
+output projection gives every token one successor with a wide margin. Each script is a chain of ordinary tokens that
+occur nowhere else; the chat template ends the prompt with the token that begins the chain it wants. The margin is about 40
 nats, so any temperature up to 2 says the same, and a logit_bias of 100 can force another token.
 
 Chains: SAY without tools; CALL when the request has tools, TWICE when the last
@@ -21,7 +21,7 @@ import sys
 WIDTH = 128
 SAY = ["Hello", " there", ", little", " parrot", " friend"]
 CALL = ["Let me", " look", ".\n", "<tool", "_call>", "\n{\"name\": ", "\"get_weather\"", ", \"arguments\": ",
-        "{\"city\": ", "\"Par", "is\"", "}}\n</tool", "_call", ">"]
+        "{\"city\": ", "\"Par", "is\"", "}}\n</tool", "_cal", "l>"]
 ANSWER = ["It is", " sunny", " in Paris", " today."]
 TWICE = ["<tool_c", "all>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}", "</tool_ca", "ll>\n<tool_",
          "call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\"}}", "</tool_call>"]
@@ -58,7 +58,11 @@ def byte_alphabet():
     return [chr(b) if b in plain else chr(256 + sum(c not in plain for c in range(b))) for b in range(256)]
 
 
-def tokenizer_json(added):
+def tokenizer_json(added, pieces):
+    alphabet = byte_alphabet()
+    words = alphabet + ["".join(alphabet[b] for b in text.encode()) for text in pieces]
+    ids = list(range(256)) + [256 + len(added) + i for i in range(len(pieces))]
+
     def entry(index, text):
         return {"id": 256 + index, "content": text, "single_word": False, "lstrip": False, "rstrip": False,
                 "normalized": False, "special": text in SPECIAL}
@@ -70,8 +74,8 @@ def tokenizer_json(added):
         "post_processor": None,
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
-                  "vocab": {c: i for i, c in enumerate(byte_alphabet())}, "merges": []}}
+                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": True,
+                  "vocab": dict(zip(words, ids)), "merges": []}}
 
 
 def bf16(values):
@@ -116,24 +120,26 @@ def main():
     context = int(sys.argv[2]) if len(sys.argv) > 2 else 4096
     folder.mkdir(parents=True, exist_ok=True)
     chains = dict(zip(STARTS, (SAY, CALL, TWICE, ANSWER, SHELL, THINK)))
-    added = SPECIAL + ["<think>"] + [text for chain in chains.values() for text in chain]
-    assert len(set(added)) == len(added), "a token may stand in one chain only"
-    ids = {text: 256 + i for i, text in enumerate(added)}
+    added = SPECIAL + ["<think>"]
+    pieces = [text for chain in chains.values() for text in chain]
+    texts = added + pieces
+    assert len(set(texts)) == len(texts), "a token may stand in one chain only"
+    ids = {text: 256 + i for i, text in enumerate(texts)}
     end = ids["<|im_end|>"]
-    successors = list(range(256 + len(added)))  # all others repeat themselves until max_tokens
+    successors = list(range(256 + len(texts)))  # all others repeat themselves until max_tokens
     for start, chain in chains.items():
         for text, following in zip([start] + chain, chain + ["<|im_end|>"]):
             successors[ids[text]] = ids[following]
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": WIDTH, "head_dim": 64,
               "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 1, "intermediate_size": WIDTH,
               "hidden_act": "silu", "max_position_embeddings": context, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
-              "tie_word_embeddings": False, "vocab_size": 256 + len(added), "eos_token_id": end,
+              "tie_word_embeddings": False, "vocab_size": 256 + len(texts), "eos_token_id": end,
               "bos_token_id": None, "torch_dtype": "bfloat16"}
     (folder / "config.json").write_text(json.dumps(config, indent=1))
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json(added), ensure_ascii=False))
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json(added, pieces), ensure_ascii=False))
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": TEMPLATE}))
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": end}))
-    write_safetensors(folder / "model.safetensors", tensors(256 + len(added), successors))
+    write_safetensors(folder / "model.safetensors", tensors(256 + len(texts), successors))
 
 
 if __name__ == "__main__":

@@ -156,6 +156,21 @@ TEST(Clients, HostedToolsAreLeftOutAndNamed) {
       << answer.body;
 }
 
+// The client would run it and waits for its calls; this model has no eyes.
+TEST(Clients, ComputersAreRefusedByName) {
+  TestService service;
+  const auto expect_refused = [&](const char* path, const std::string& body) {
+    const auto answer = service.Post(path, body);
+    EXPECT_EQ(answer.status, 400) << path;
+    EXPECT_NE(answer.body.find("computer"), std::string::npos) << answer.body;
+  };
+  const std::string messages = R"("messages": [{"role": "user", "content": "Hi"}], )";
+  expect_refused(kMessages, R"({"model": "alphabet", "max_tokens": 4, )" + messages +
+                                R"("tools": [{"type": "computer_20250124", "name": "computer"}]})");
+  expect_refused("/v1/responses",
+                 R"({"input": "Hi", "tools": [{"type": "computer_use_preview"}]})");
+}
+
 TEST(Clients, AllowedToolsAreTheOnlyOnes) {
   TestService service;
   const std::string tools = R"("tools": [{"type": "function", "function": {"name": "first"}},

@@ -81,7 +81,8 @@ def long_texts(port, numbers):
 
 def agents(port, numbers):
     text = " ".join(f"word{i % 97}" for i in range(24000))
-    body = {"model": "x", "messages": [{"role": "user", "content": text}, USER]}
+    name = json.loads(ask(port, "GET", "/v1/models")[1])["data"][0]["id"]
+    body = {"model": name, "messages": [{"role": "user", "content": text}, USER]}
     return ask(port, "POST", "/v1/messages/count_tokens", body, "attacker-key")
 
 
@@ -173,7 +174,7 @@ def run(program, name, clients, options):
     server.process.wait()
     late = part_ms(under["chat"], 0.99)
     good = late <= 50 and late <= 5 * max(part_ms(alone["chat"], 0.99), 1) and most - before <= REQUEST_MIB
-    return good and set(statuses) == {200}
+    return good and set(statuses) <= {200, 403}  # /metrics is for admins
 
 
 def main():
@@ -183,7 +184,7 @@ def main():
     parser.add_argument("--context", type=int, default=4096)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("names", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}; ordinary requests: 99 % alone -> median under attack")
     results = [run(options.program, name, clients, options)
                for name in options.names or ATTACKS for clients in (1, 16)]

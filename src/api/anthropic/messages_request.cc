@@ -48,15 +48,20 @@ void WriteTool(const JsonValue& tool, JsonWriter* json) {
   json->EndObject().EndObject();
 }
 
-// Whether it would run at the vendor's, or needs eyes: web_search, code_execution, computer.
+// A tool that clients run, but for which the model needs eyes.
+bool IsComputer(std::string_view type) { return type.starts_with("computer_"); }
+
+// Whether it would run at the vendor's: web_search, code_execution.
 bool IsHosted(const JsonValue& tool) {
-  return tool.is_object() && !TypeOf(tool).empty() && FindClientTool(TypeOf(tool)) == nullptr;
+  return tool.is_object() && !TypeOf(tool).empty() && FindClientTool(TypeOf(tool)) == nullptr &&
+         !IsComputer(TypeOf(tool));
 }
 
 // The first thing that is wrong with a tool, or nothing.
 std::string CheckTool(const JsonValue& tool) {
   if (!tool.is_object()) return "must be an object";
   const std::string_view type = TypeOf(tool);
+  if (IsComputer(type)) return fmt::format("has type {}, which is not supported", type);
   const ClientTool* known = FindClientTool(type);
   const JsonValue* name = tool.Find("name");
   if (name == nullptr || !name->is_string() || name->as_string().empty() ||

@@ -433,7 +433,7 @@ void ReadThinking(const ServedModel& model, Fields* fields, ChatJob* job) {
 bool IsHostedTool(const JsonValue& tool) {
   const JsonValue* type = tool.is_object() ? tool.Find("type") : nullptr;
   return type != nullptr && type->is_string() && type->as_string() != "function" &&
-         type->as_string() != "custom";
+         type->as_string() != "custom" && !type->as_string().starts_with("computer");
 }
 
 void PassHostedTool(const JsonValue& tool, size_t index, Fields* fields) {

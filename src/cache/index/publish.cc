@@ -113,7 +113,8 @@ bool StateIndex::MakeRoomForPlanned(LeaseRecord& record, const PlannedSnapshot& 
                          .is_snapshot = true,
                          .reason = one.reason};
   if (one.reason == SnapshotReason::kEdit) return MakeRoomForRung(KeyOf(facts));
-  if (MakeRoomForSnapshot(KeyOf(facts), true)) return true;
+  // Idle work claims no share: that could cost others a pin.
+  if (MakeRoomForSnapshot(KeyOf(facts), !record.idle)) return true;
   ++stats_.snapshots_declined;
   ++record.report.snapshots_declined;
   return false;
