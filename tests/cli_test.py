@@ -176,8 +176,22 @@ class Commands(unittest.TestCase):
     @unittest.skipUnless(TINY.exists(), "needs the bundled model")
     def test_the_bundled_model_is_the_default(self):
         self.assertIn("qwen35.embedding_length", run("inspect", "--no-tensors").stdout)
+        self.assertEqual(run("run", "-p", "Hello", "-n", "1").returncode, 0)
         result = run("audit", "--schedules", "1")
         self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_every_command_takes_a_model_by_place_or_by_name(self):
+        model = GOLDEN / "qwen3"
+        tokens = ["--input", model / "golden.safetensors", "--out", self.path / "logits"]
+        for words in [["logits", *tokens], ["audit", "--schedules", "1", "--device", "cpu"], ["inspect", "--no-tensors"],
+                      ["bench", "decode", "-n", "1", "--repeat", "1"], ["convert", "--out", self.path / "x.gguf"]]:
+            for named in [[model], ["--model", model], ["-m", model]]:
+                result = run(*words, *named)
+                self.assertEqual(result.returncode, 0, (words, named, result.stderr))
+        for command in ["run", "serve", "inspect"]:
+            self.expect_error(["no model 'none.gguf'", "GGUF file"], command, "none.gguf")
+        self.expect_error(["--model: given 2 times"], "serve", "a.gguf", "--model", "b.gguf")
+        self.expect_error(["'reprise run none.gguf'", "'reprise serve none.gguf'"], "none.gguf")
 
     @unittest.skipUnless(TINY.exists(), "needs the bundled model")
     def test_a_chat_is_reproducible(self):

@@ -11,6 +11,14 @@ constexpr char kName[] = "reprise-tiny-q8_0.gguf";
 
 }  // namespace
 
+Result<std::string> FindModel(const std::string& path) {
+  if (path.empty()) return FindBundledModel();
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return path;
+  return NotFound("there is no model '" + path +
+                  "': give a GGUF file or a Hugging Face folder, or nothing for the bundled model");
+}
+
 Result<std::string> FindBundledModel() {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -30,7 +38,7 @@ Result<std::string> FindBundledModel() {
     }
   }
   return NotFound(std::string("the bundled model (") + kName +
-                  ") is not here; name a model with --model FILE");
+                  ") is not installed; name a model: a GGUF file or a Hugging Face folder");
 }
 
 }  // namespace reprise::cli

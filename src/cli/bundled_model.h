@@ -7,6 +7,10 @@
 
 namespace reprise::cli {
 
+// `path` if it exists; an empty one stands for the bundled model. Otherwise fails with kNotFound
+// and says what a model may be.
+Result<std::string> FindModel(const std::string& path);
+
 // The small model that comes with Reprise: beside the program, in the source tree it was built in,
 // or where `install` puts it. Fails with kNotFound and says how to name another.
 Result<std::string> FindBundledModel();

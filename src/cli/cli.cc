@@ -2,6 +2,9 @@
 #include "cli/cli.h"
 
 #include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "version.gen.h"
@@ -27,6 +30,19 @@ constexpr Command kCommands[] = {
     {"synth", "write a model with random weights in a published geometry", DefineSynth},
 };
 
+// A model where a command belongs: the sentence shows both commands that people want then.
+Status CheckForModel(int argc, char** argv) {
+  const std::string word = argc > 1 ? argv[1] : "";
+  for (const Command& command : kCommands) {
+    if (word == command.name) return OkStatus();
+  }
+  std::error_code error;
+  const bool folder = std::filesystem::exists(word + "/config.json", error);
+  if (!folder && !word.ends_with(".gguf")) return OkStatus();
+  return InvalidArgument("'" + word + "' is a model, not a command: try 'reprise run " + word +
+                         "' to chat, or 'reprise serve " + word + "'");
+}
+
 }  // namespace
 
 int Main(int argc, char** argv) {
@@ -35,7 +51,8 @@ int Main(int argc, char** argv) {
   for (const Command& command : kCommands) {
     command.define(flags.AddCommand(command.name, command.summary));
   }
-  const Status status = flags.Run(argc, argv);
+  Status status = CheckForModel(argc, argv);
+  if (status.ok()) status = flags.Run(argc, argv);
   if (status.ok()) return 0;
   std::fprintf(stderr, "reprise: %s\n", status.message().c_str());
   return 1;

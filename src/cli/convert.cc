@@ -65,7 +65,8 @@ Status Run(const Options& options) {
 
 void DefineConvert(Flags* flags) {
   auto options = std::make_shared<Options>();
-  flags->Add("-m,--model", &options->model, "Hugging Face folder", {.required = true});
+  flags->Add("MODEL,-m,--model", &options->model, "Hugging Face folder to convert",
+             {.required = true});
   flags->Add("--type", &options->type, "type of the weights: " + WeightMixNames());
   flags->Add("-o,--out", &options->output, "GGUF file to write", {.required = true});
   flags->Add("--threads", &options->threads, "default: one per CPU", {.min = 1, .max = 1024});

@@ -141,6 +141,10 @@ CLI::Option* AddTo(CLI::App* app, const std::string& names, T* value, const std:
   const std::string name = names.substr(names.rfind(',') + 1);
   const auto read = [=](const CLI::results_t& texts) {
     *value = T{};
+    if (!Element<T>::kMany && texts.size() > 1) {
+      throw CLI::ValidationError(name,
+                                 "given " + std::to_string(texts.size()) + " times; give it once");
+    }
     for (const std::string& text : texts) {
       const std::string wrong = ReadChecked(text, rule, value);
       if (!wrong.empty()) throw CLI::ValidationError(name, wrong);
@@ -150,6 +154,7 @@ CLI::Option* AddTo(CLI::App* app, const std::string& names, T* value, const std:
   CLI::Option* option = app->add_option(names, read, help + Default(*value));
   option->type_name(kTypeName<typename Element<T>::Type>)->required(rule.required);
   if (Element<T>::kMany) option->expected(1, CLI::detail::expected_max_vector_size);
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);  // `read` counts them
   return option->allow_extra_args(false);
 }
 
@@ -239,8 +244,8 @@ Status Flags::CheckCommands(int argc, const char* const* argv) const {
   }
   const std::string list = " (known: " + Join(known) + ")";
   if (argc < 2) return InvalidArgument(name_ + " needs a command" + list);
-  return InvalidArgument("there is no command '" + std::string(argv[1]) + "' of " + name_ +
-                         Suggest(argv[1], known) + list);
+  return InvalidArgument(name_ + " has no command '" + argv[1] + "'" + Suggest(argv[1], known) +
+                         list);
 }
 
 std::vector<std::string> Flags::LongNames() const {
@@ -257,9 +262,9 @@ std::string Flags::DescribeExtras(const std::vector<std::string>& extras,
   for (const std::string& extra : extras) {
     const std::string word = extra.substr(0, extra.find('='));
     if (!word.starts_with("--")) continue;
-    return "there is no option '" + word + "' of " + name_ + Suggest(word, LongNames());
+    return name_ + " has no option '" + word + "'" + Suggest(word, LongNames());
   }
-  return otherwise;
+  return extras.empty() ? otherwise : "unexpected argument '" + extras.front() + "'";
 }
 
 const Flags* Flags::Named() const {

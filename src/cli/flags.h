@@ -48,8 +48,8 @@ class Flags {
   Flags(const std::string& name, const std::string& summary);
   ~Flags();
 
-  // `names` as in "-m,--model", or a word for an argument that has its place, not a name. The help
-  // shows the default, where it is neither empty nor zero.
+  // `names` as in "-m,--model"; or a word, as in "FILE", for an argument that is given by position;
+  // or both, as in "MODEL,-m,--model". The help shows the default unless it is empty or zero.
   void Add(const std::string& names, Value value, std::string help, const FlagRule& rule = {});
 
   // Values of options by their long names, without dashes.

@@ -96,6 +96,25 @@ TEST(FlagsTest, DefaultsStay) {
   EXPECT_EQ(seen.count, 10);
 }
 
+// As in `reprise run MODEL` and `reprise run --model MODEL`.
+TEST(FlagsTest, AnArgumentMayHaveAPlaceAndAName) {
+  const auto run = [](std::string* model, std::vector<const char*> arguments) {
+    Flags flags("prog", "a program");
+    flags.Add("MODEL,-m,--model", model, "a model");
+    arguments.insert(arguments.begin(), "prog");
+    return flags.Run(static_cast<int>(arguments.size()), arguments.data());
+  };
+  for (const std::vector<const char*>& arguments :
+       {std::vector<const char*>{"a.gguf"}, {"-m", "a.gguf"}, {"--model=a.gguf"}}) {
+    std::string model;
+    ASSERT_TRUE(run(&model, arguments).ok());
+    EXPECT_EQ(model, "a.gguf");
+  }
+  std::string model;
+  EXPECT_EQ(run(&model, {"a.gguf", "--model", "b.gguf"}).message(),
+            "--model: given 2 times; give it once (see prog --help)");
+}
+
 TEST(FlagsTest, TheEnvironmentIsAskedSecond) {
   ASSERT_EQ(setenv("REPRISE_SOME_COUNT", "9", 1), 0);
   Seen seen;
@@ -110,9 +129,9 @@ TEST(FlagsTest, TheEnvironmentIsAskedSecond) {
 
 TEST(FlagsTest, WrongArgumentsAreSentences) {
   ExpectRefused({}, "prog needs a command (known: one, two)");
-  ExpectRefused({"three"}, "there is no command 'three' of prog (known: one, two)");
+  ExpectRefused({"three"}, "prog has no command 'three' (known: one, two)");
   ExpectRefused({"two"}, "prog two needs a command (known: deep)");
-  ExpectRefused({"two", "shallow"}, "there is no command 'shallow' of prog two (known: deep)");
+  ExpectRefused({"two", "shallow"}, "prog two has no command 'shallow' (known: deep)");
   ExpectRefused({"one"}, "FILE is required (see prog one --help)");
   ExpectRefused({"one", "F", "-n", "0"}, "--some-count: 0 is less than 1");
   ExpectRefused({"one", "F", "-n", "11"}, "--some-count: 11 is more than 10");
@@ -125,18 +144,18 @@ TEST(FlagsTest, WrongArgumentsAreSentences) {
   ExpectRefused({"one", "F", "--kind", "f8"}, "--kind: 'f8' is none of f16, f32");
   ExpectRefused({"one", "F", "--list", "1,x"}, "--list: 'x' is not a whole number");
   ExpectRefused({"one", "F", "--list", "1,"}, "--list: '' is not a whole number");
-  ExpectRefused({"one", "F", "-n", "2", "-n", "3"}, "--some-count");
+  ExpectRefused({"one", "F", "-n", "2", "-n", "3"}, "--some-count: given 2 times; give it once");
   ExpectRefused({"one", "F", "--unknown"}, "--unknown");
-  ExpectRefused({"one", "F", "G"}, "G");
+  ExpectRefused({"one", "F", "G"}, "unexpected argument 'G'");
 }
 
 TEST(FlagsTest, MisspeltWordsGetASuggestion) {
   ExpectRefused({"one", "F", "--some-cout", "3"},
-                "there is no option '--some-cout' of prog one; did you mean '--some-count'?");
+                "prog one has no option '--some-cout'; did you mean '--some-count'?");
   ExpectRefused({"one", "F", "--some-cout=3"}, "did you mean '--some-count'?");
   ExpectRefused({"one", "F", "--sed", "3"}, "did you mean '--seed'?");
-  ExpectRefused({"on"}, "there is no command 'on' of prog; did you mean 'one'? (known: one, two)");
-  ExpectRefused({"help", "on"}, "there is no command 'on' of prog; did you mean 'one'?");
+  ExpectRefused({"on"}, "prog has no command 'on'; did you mean 'one'? (known: one, two)");
+  ExpectRefused({"help", "on"}, "prog has no command 'on'; did you mean 'one'?");
   Seen seen;
   EXPECT_EQ(RunWith(&seen, {"one", "F", "--zebra"}).message().find("did you mean"),
             std::string::npos);

@@ -194,7 +194,7 @@ Status Run(const Options& options) {
 
 void DefineInspect(Flags* flags) {
   auto options = std::make_shared<Options>();
-  flags->Add("FILE", &options->path,
+  flags->Add("FILE,-m,--model", &options->path,
              "GGUF file, safetensors file or Hugging Face folder (default: the bundled model)");
   flags->Add("--tensors,!--no-tensors", &options->tensors, "list every tensor (default)");
   flags->Add("--kv", &options->kv, "type of K/V to reckon with: f16, bf16, f32 or q8_0",
@@ -203,9 +203,7 @@ void DefineInspect(Flags* flags) {
              "tokens of the longest request to reckon with (default: the model's)",
              {.min = 1, .max = 1 << 24});
   flags->SetAction([options]() -> Status {
-    if (options->path.empty()) {
-      REPRISE_ASSIGN(options->path, FindBundledModel());
-    }
+    REPRISE_ASSIGN(options->path, FindModel(options->path));
     return Run(*options);
   });
 }

@@ -20,7 +20,7 @@ constexpr int kThreadsMax = 1024;
 DType KvType(std::string_view name) { return FindDType(name).value_or(DType::kF16); }
 
 void AddModelOptions(Flags* flags, ModelOptions* options) {
-  flags->Add("-m,--model", &options->path,
+  flags->Add("MODEL,-m,--model", &options->path,
              "GGUF file or Hugging Face folder (default: the bundled model)");
   flags->Add("--threads", &options->threads, "threads to compute with (default: one per CPU)",
              {.min = 1, .max = kThreadsMax});
@@ -46,10 +46,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& optio
   if (!options.weights.empty()) {
     REPRISE_ASSIGN(load.weights, FindWeightMix(options.weights));
   }
-  std::string path = options.path;
-  if (path.empty()) {
-    REPRISE_ASSIGN(path, FindBundledModel());
-  }
+  REPRISE_ASSIGN(const std::string path, FindModel(options.path));
   REPRISE_ASSIGN(Checkpoint checkpoint, OpenCheckpoint(path));
   REPRISE_ASSIGN(std::unique_ptr<Backend> backend,
                  MakeBackend({options.device, options.threads,

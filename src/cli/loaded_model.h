@@ -28,7 +28,7 @@ struct ModelOptions {
   std::optional<int32_t> vram_mib;  // none: what is free
   int context_tokens = 0;           // of the longest sequence; 0: as the model says
 };
-// Without --model commands use the bundled one.
+// The model is named by position or by --model; without one, commands use the bundled model.
 void AddModelOptions(Flags* flags, ModelOptions* options);
 
 // The value of --kv.
