@@ -154,6 +154,8 @@ class Commands(unittest.TestCase):
         self.expect_error(["--input"], "logits", "--out", self.path / "x")
         self.expect_error(["--contxt", "did you mean '--context'?"], "serve", "--contxt", "99")
         self.expect_error(["did you mean 'inspect'?"], "insepct")
+        self.expect_error(["'-port'", "did you mean '--port'?"], "serve", "-port", "80")
+        self.expect_error(["--context: 30000000 is too large; the most is 16777216"], "serve", "--context", "30000000")
         self.expect_error(["83 are left"], "logits", "-m", model, "--input", tokens, "--out", self.path / "x",
                           "--split", "84")
         self.expect_error(["q9_9", "q4_k_m"], "logits", "-m", model, "--input", tokens, "--out", self.path / "x",
@@ -170,8 +172,30 @@ class Commands(unittest.TestCase):
             self.assertIn(command, result.stdout)
             self.assertEqual(run(command, "--help").returncode, 0)
             self.assertEqual(run("help", command).stdout, run(command, "--help").stdout)
-        self.assertRegex(run("--version").stdout, r"^reprise \d+\.\d+\.\d+\n$")
+        self.assertEqual(run("help", "bench", "decode").stdout, run("bench", "decode", "--help").stdout)
+        version = run("--version").stdout
+        self.assertRegex(version, r"^reprise \d+\.\d+\.\d+\ncommit +\S+")
+        for line in [r"compiler +(GCC|Clang) \d+", r"backends +cpu", r"instruction sets +scalar"]:
+            self.assertRegex(version, "\n" + line)
         self.assertEqual(run("help").stdout, result.stdout)
+
+    def test_the_name_alone_says_what_to_try(self):
+        alone = run()
+        self.assertEqual((alone.returncode, alone.stderr), (0, ""))
+        tried = re.findall(r"^  reprise (\w+)", alone.stdout, re.M)
+        self.assertLessEqual({"run", "serve", "inspect", "help"}, set(tried))
+        for command in tried:
+            self.assertEqual(run(command, "--help").returncode, 0, command)
+
+    def test_help_is_in_groups_and_narrow(self):
+        shown = run("serve", "--help").stdout
+        groups = re.split(r"^(\S.*):\n", shown, flags=re.M)
+        sizes = {name: len(re.findall(r"^  -", rows, re.M)) for name, rows in zip(groups[1::2], groups[2::2])}
+        self.assertGreater(len(sizes), 6, sizes)
+        self.assertLess(max(sizes.values()), 16, sizes)
+        self.assertNotIn("Options", sizes)
+        self.assertLessEqual(max(map(len, shown.splitlines())), 100)
+        self.assertEqual(shown.count("--model"), 1)
 
     @unittest.skipUnless(TINY.exists(), "needs the bundled model")
     def test_the_bundled_model_is_the_default(self):

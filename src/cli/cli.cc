@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "cli/commands.h"
-#include "version.gen.h"
+#include "cli/help/about.h"
 
 namespace reprise::cli {
 namespace {
@@ -19,13 +19,13 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"serve", "serve a model over HTTP: OpenAI's and Anthropic's APIs, and a page", DefineServe},
+    {"serve", "serve a model: chat page, and OpenAI, Anthropic and Ollama APIs", DefineServe},
     {"run", "chat with a model in the terminal", DefineRun},
-    {"logits", "logits of given tokens: safetensors in, safetensors out", DefineLogits},
+    {"logits", "compute logits of given tokens: safetensors in, safetensors out", DefineLogits},
     {"audit", "prove on this machine that reuse equals recompute", DefineAudit},
-    {"inspect", "what is in a GGUF file, a safetensors file or a model folder", DefineInspect},
-    {"bench", "tokens per second, and how far from the machine's peak", DefineBench},
-    {"state", "what lies in a folder of state (serve --disk)", DefineState},
+    {"inspect", "show what is in a GGUF file, a safetensors file or a model folder", DefineInspect},
+    {"bench", "measure speed, and how far it is from the machine's peak", DefineBench},
+    {"state", "list, verify and prune a folder of state (serve --disk)", DefineState},
     {"convert", "write a Hugging Face folder as a GGUF file", DefineConvert},
     {"synth", "write a model with random weights in a published geometry", DefineSynth},
 };
@@ -46,8 +46,9 @@ Status CheckForModel(int argc, char** argv) {
 }  // namespace
 
 int Main(int argc, char** argv) {
+  if (argc < 2) return std::fputs(Welcome().c_str(), stdout) < 0 ? 1 : 0;
   Flags flags("reprise", "Reprise runs language models and never computes the same prefix twice.");
-  flags.SetVersion(kVersion);
+  flags.SetVersion(DescribeVersion);
   for (const Command& command : kCommands) {
     command.define(flags.AddCommand(command.name, command.summary));
   }

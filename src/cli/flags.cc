@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "cli/help/help_format.h"
+
 namespace reprise::cli {
 namespace {
 
@@ -69,6 +71,13 @@ std::string Read(const std::string& text, std::string* value) {
   return "";
 }
 
+// A number as people write it: 16777216, not 1.67772e+07.
+std::string Plain(double number) {
+  char text[32];
+  const auto result = std::to_chars(text, text + sizeof(text), number, std::chars_format::fixed);
+  return {text, result.ptr};
+}
+
 template <typename T>
 constexpr const char* kTypeName = std::is_floating_point_v<T> ? "NUMBER"
                                   : std::is_integral_v<T>     ? "INTEGER"
@@ -80,8 +89,8 @@ std::string ReadChecked(const std::string& text, const FlagRule& rule, T* value)
   if (std::string wrong = Read(text, value); !wrong.empty()) return wrong;
   if constexpr (std::is_arithmetic_v<T>) {
     const auto number = static_cast<double>(*value);
-    if (!(number >= rule.min)) return text + " is less than " + CLI::detail::to_string(rule.min);
-    if (!(number <= rule.max)) return text + " is more than " + CLI::detail::to_string(rule.max);
+    if (!(number >= rule.min)) return text + " is too small; the least is " + Plain(rule.min);
+    if (!(number <= rule.max)) return text + " is too large; the most is " + Plain(rule.max);
   } else if (!rule.one_of.empty() &&
              std::find(rule.one_of.begin(), rule.one_of.end(), text) == rule.one_of.end()) {
     return "'" + text + "' is none of " + Join(rule.one_of) + Suggest(text, rule.one_of);
@@ -179,6 +188,12 @@ Flags::Flags(const std::string& name, const std::string& summary)
     : name_(name), parser_(std::make_unique<Parser>()) {
   parser_->root = std::make_unique<CLI::App>(summary, name);
   parser_->app = parser_->root.get();
+  parser_->app->formatter(std::make_shared<HelpFormat>());
+  AddHelp();
+}
+
+void Flags::AddHelp() {
+  parser_->app->set_help_flag("-h,--help", "show this help")->group(HelpFormat::kLastHeading);
 }
 
 Flags::Flags(std::string name, std::unique_ptr<Parser> parser)
@@ -186,13 +201,18 @@ Flags::Flags(std::string name, std::unique_ptr<Parser> parser)
 
 Flags::~Flags() = default;
 
-void Flags::SetVersion(const std::string& version) {
-  parser_->app->set_version_flag("--version", name_ + " " + version, "print the version");
+void Flags::SetVersion(std::function<std::string()> version) {
+  parser_->app
+      ->set_version_flag(
+          "--version", [this, version = std::move(version)] { return name_ + " " + version(); },
+          "show version, commit, compiler, backends and instruction sets")
+      ->group(HelpFormat::kLastHeading);
 }
 
 void Flags::Add(const std::string& names, Value value, std::string help, const FlagRule& rule) {
   CLI::Option* option = std::visit(
       [&](auto* target) { return AddTo(parser_->app, names, target, help, rule); }, value);
+  option->group(heading_);
   // Only where it is set: the help would name it otherwise.
   const std::string variable = EnvironmentName(*option);
   if (!variable.empty() && std::getenv(variable.c_str()) != nullptr) option->envname(variable);
@@ -229,8 +249,9 @@ Flags* Flags::AddCommand(const std::string& name, const std::string& summary) {
   parser->app = parser_->app->add_subcommand(name, summary);
   parser->app->footer("");
   parser_->app->require_subcommand(1);
-  parser_->app->footer(name_ + " help COMMAND tells more about a command.");
+  parser_->app->footer("'" + name_ + " COMMAND --help' shows the options of a command.");
   commands_.emplace_back(new Flags(name_ + " " + name, std::move(parser)));
+  commands_.back()->AddHelp();
   return commands_.back().get();
 }
 
@@ -261,8 +282,9 @@ std::string Flags::DescribeExtras(const std::vector<std::string>& extras,
                                   const std::string& otherwise) const {
   for (const std::string& extra : extras) {
     const std::string word = extra.substr(0, extra.find('='));
-    if (!word.starts_with("--")) continue;
-    return name_ + " has no option '" + word + "'" + Suggest(word, LongNames());
+    if (!word.starts_with("-")) continue;
+    const std::string dashed = word.starts_with("--") ? word : "-" + word;  // -port for --port
+    return name_ + " has no option '" + word + "'" + Suggest(dashed, LongNames());
   }
   return extras.empty() ? otherwise : "unexpected argument '" + extras.front() + "'";
 }

@@ -45,6 +45,8 @@ class Flags {
                    std::optional<int32_t>*, std::optional<uint64_t>*, std::optional<float>*,
                    std::vector<size_t>*, std::vector<std::string>*>;
 
+  static constexpr char kOptions[] = "Options";  // the heading of what has none of its own
+
   Flags(const std::string& name, const std::string& summary);
   ~Flags();
 
@@ -62,8 +64,11 @@ class Flags {
   // A command that has subcommands needs one of them to be named. Owned by this.
   Flags* AddCommand(const std::string& name, const std::string& summary);
 
-  // What --version prints.
-  void SetVersion(const std::string& version);
+  // What --version prints behind the name of the program.
+  void SetVersion(std::function<std::string()> version);
+
+  // The help shows what is added from now on under this heading; "Options" where there is none.
+  void SetHeading(const std::string& heading) { heading_ = heading; }
 
   // What the command does.
   void SetAction(Action action) { action_ = std::move(action); }
@@ -77,6 +82,7 @@ class Flags {
   struct Parser;
 
   Flags(std::string name, std::unique_ptr<Parser> parser);
+  void AddHelp();
   Status CheckCommands(int argc, const char* const* argv) const;
   Status ApplyConfig() const;
   std::vector<std::string> LongNames() const;
@@ -86,6 +92,7 @@ class Flags {
 
   const std::string name_;  // with those of the commands above
   std::unique_ptr<Parser> parser_;
+  std::string heading_ = kOptions;
   std::string config_path_;
   std::function<Result<Settings>(const std::string&)> read_config_;
   Action action_;

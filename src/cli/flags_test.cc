@@ -27,7 +27,7 @@ struct Seen {
 
 Status RunWith(Seen* seen, std::vector<const char*> arguments) {
   Flags flags("prog", "a program");
-  flags.SetVersion("1.2.3");
+  flags.SetVersion([] { return "1.2.3"; });
   Flags* one = flags.AddCommand("one", "the first");
   one->Add("FILE", &seen->file, "a file", {.required = true});
   one->Add("-t,--text", &seen->text, "a text");
@@ -123,7 +123,7 @@ TEST(FlagsTest, TheEnvironmentIsAskedSecond) {
   EXPECT_TRUE(RunWith(&seen, {"one", "F", "-n", "2"}).ok());
   EXPECT_EQ(seen.count, 2);
   ASSERT_EQ(setenv("REPRISE_SOME_COUNT", "90", 1), 0);
-  ExpectRefused({"one", "F"}, "90 is more than 10");
+  ExpectRefused({"one", "F"}, "90 is too large; the most is 10");
   ASSERT_EQ(unsetenv("REPRISE_SOME_COUNT"), 0);
 }
 
@@ -133,8 +133,8 @@ TEST(FlagsTest, WrongArgumentsAreSentences) {
   ExpectRefused({"two"}, "prog two needs a command (known: deep)");
   ExpectRefused({"two", "shallow"}, "prog two has no command 'shallow' (known: deep)");
   ExpectRefused({"one"}, "FILE is required (see prog one --help)");
-  ExpectRefused({"one", "F", "-n", "0"}, "--some-count: 0 is less than 1");
-  ExpectRefused({"one", "F", "-n", "11"}, "--some-count: 11 is more than 10");
+  ExpectRefused({"one", "F", "-n", "0"}, "--some-count: 0 is too small; the least is 1");
+  ExpectRefused({"one", "F", "-n", "11"}, "--some-count: 11 is too large; the most is 10");
   ExpectRefused({"one", "F", "-n", "many"}, "--some-count");
   ExpectRefused({"one", "F", "--share", "nan"}, "--share");
   ExpectRefused({"one", "F", "--seed", "-1"}, "--seed: '-1' is not a whole number of 0 or more");

@@ -20,18 +20,20 @@ constexpr int kThreadsMax = 1024;
 DType KvType(std::string_view name) { return FindDType(name).value_or(DType::kF16); }
 
 void AddModelOptions(Flags* flags, ModelOptions* options) {
+  flags->SetHeading(kModelHeading);
   flags->Add("MODEL,-m,--model", &options->path,
              "GGUF file or Hugging Face folder (default: the bundled model)");
-  flags->Add("--threads", &options->threads, "threads to compute with (default: one per CPU)",
+  flags->Add("--threads", &options->threads, "threads that compute (default: one per CPU)",
              {.min = 1, .max = kThreadsMax});
-  flags->Add("--device", &options->device, "what computes: auto, cpu, cuda or cuda:<number>");
+  flags->Add("--device", &options->device, "what computes: auto, cpu, cuda or cuda:NUMBER");
   flags->Add("--vram-mib", &options->vram_mib,
-             "memory of the GPU that may be used (default: what is free)",
+             "maximum MiB of GPU memory to use (default: what is free)",
              {.min = 1, .max = 1 << 30});
   flags->Add("--kv", &options->kv, "type of K/V in memory: f16, bf16, f32 or q8_0",
              {.one_of = {"f16", "bf16", "f32", "q8_0"}});
   flags->Add("--weights", &options->weights,
              "convert 16- and 32-bit weights while loading to one of: " + WeightMixNames());
+  flags->SetHeading(Flags::kOptions);
 }
 
 LoadedModel::LoadedModel(Checkpoint checkpoint, std::unique_ptr<Backend> backend)

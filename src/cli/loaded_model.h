@@ -18,6 +18,8 @@
 
 namespace reprise::cli {
 
+inline constexpr char kModelHeading[] = "Model and device";
+
 // The options of every command that runs a model.
 struct ModelOptions {
   std::string path;

@@ -307,23 +307,27 @@ void DefineRun(Flags* flags) {
   options->sampling.temperature = 0.7f;
   options->sampling.top_p = 0.95f;
   AddModelOptions(flags, &options->model);
+  flags->SetHeading("Conversation");
   flags->Add("-p,--prompt", &options->prompt, "answer this and exit");
   flags->Add("-s,--system", &options->system, "system prompt");
-  flags->Add("--tokenizer", &options->tokenizer,
-             "tokenizer.json or a folder that has one, for models without");
-  flags->Add("--plain", &options->plain, "complete text as it is, without the chat template");
-  flags->Add("-n,--max-tokens", &options->max_tokens, "tokens of a reply",
+  flags->Add("-n,--max-tokens", &options->max_tokens, "maximum reply tokens",
              {.min = 1, .max = 1 << 20});
   flags->Add("-c,--context", &options->model.context_tokens,
-             "tokens of a conversation (default: the model's, at most 8192)",
+             "maximum tokens of the conversation (default: the model's, at most 8192)",
              {.min = 64, .max = 1 << 24});
+  flags->Add("--plain", &options->plain, "complete text as it is, without the chat template");
+  flags->Add("--tokenizer", &options->tokenizer,
+             "tokenizer.json, or a folder with one, for a model without a tokenizer");
+  flags->Add("--stats", &options->stats,
+             "print after each reply what was reused and how fast it was");
+  flags->SetHeading("Sampling");
   SamplingParams* sampling = &options->sampling;
   GenerationDefaults* chosen = &options->chosen;
   flags->Add("-t,--temperature", &chosen->temperature,
-             "0: always the most likely (default: the model's, else 0.7)");
-  flags->Add(
-      "--top-k", &chosen->top_k,
-      "sample from this many of the most likely tokens; 0: all (default: the model's, else 0)");
+             "0: always the most likely token (default: the model's, else 0.7)");
+  flags->Add("--top-k", &chosen->top_k,
+             "sample from this many of the most likely tokens; 0: all (default: the model's, else "
+             "0)");
   flags->Add("--top-p", &chosen->top_p,
              "sample from the most likely tokens that together have this probability (default: the "
              "model's, else 0.95)");
@@ -331,13 +335,11 @@ void DefineRun(Flags* flags) {
              "leave out tokens less likely than this share of the most likely one (default: the "
              "model's, else 0)");
   flags->Add("--repetition-penalty", &chosen->repetition_penalty,
-             "of tokens that were there; 1: none (default: the model's, else 1)");
-  flags->Add("--presence-penalty", &sampling->presence_penalty, "of tokens that the reply has");
+             "penalty of tokens in prompt or reply; 1: none (default: the model's, else 1)");
+  flags->Add("--presence-penalty", &sampling->presence_penalty, "penalty of tokens in the reply");
   flags->Add("--frequency-penalty", &sampling->frequency_penalty,
-             "of tokens that the reply has, per time");
+             "penalty of tokens in the reply, for each time they occur");
   flags->Add("--seed", &options->seed, "the same seed gives the same replies (default: random)");
-  flags->Add("--stats", &options->stats,
-             "say after each reply what was reused and how fast it was");
   flags->SetAction([options] { return Run(*options); });
 }
 

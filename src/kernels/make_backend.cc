@@ -61,6 +61,14 @@ Status StateSizes::Within(const StateSizes& most) const {
   return OkStatus();
 }
 
+std::vector<std::string> BuiltBackends() {
+#ifdef REPRISE_CUDA
+  return {"cpu", std::string(kCuda)};
+#else
+  return {"cpu"};
+#endif
+}
+
 std::string WhyNotTheGpu(const Status& refused) {
   const bool none = refused.code() == StatusCode::kNotFound ||       // nor looked for
                     refused.code() == StatusCode::kUnimplemented;

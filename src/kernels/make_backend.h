@@ -23,6 +23,9 @@ struct DeviceOptions {
 // name and cannot be had.
 Result<std::unique_ptr<Backend>> MakeBackend(const DeviceOptions& options);
 
+// The backends that this program was built with, by name: "cpu", and "cuda" where it has it.
+std::vector<std::string> BuiltBackends();
+
 // What "auto" says when it takes the CPU: nothing where there is no GPU, or this program was built
 // for none; else why the one that is there is not used.
 std::string WhyNotTheGpu(const Status& refused);

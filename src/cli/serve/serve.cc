@@ -176,59 +176,157 @@ Status Serve(Options options) {
   return OkStatus();
 }
 
-void AddSnapKvOptions(Flags* flags, ServeOptions* serve) {
-  flags->Add("--snapkv-budget", &serve->snapkv_budget,
-             "tokens of a long prompt (below 1: the share of it) whose K/V is kept while the reply "
-             "is decoded: lossy; 0: all",
-             {.min = 0, .max = 1 << 24});
-  flags->Add("--snapkv-window", &serve->snapkv_window,
-             "last tokens of the prompt, which choose what is kept",
-             {.min = 1, .max = kSnapKvWindowMax});
-  flags->Add("--snapkv-redecode", &serve->snapkv_redecode,
-             "leave out K/V again after so many tokens of the reply; 0: never",
-             {.min = 0, .max = 1 << 24});
+void AddModelTextOptions(Flags* flags, ServeOptions* serve) {
+  flags->SetHeading(kModelHeading);
+  flags->Add("--tokenizer", &serve->tokenizer,
+             "tokenizer.json, or a folder with one, for a model without a tokenizer");
+  flags->Add("--pooling", &serve->pooling,
+             "how /v1/embeddings makes a vector of a text, for a model that does not say: mean or "
+             "last",
+             {.one_of = {"mean", "last"}});
+  flags->Add("--alias", &serve->aliases,
+             "name of the model for clients (default: the name of the file); repeat it for several "
+             "names; 'claude-*' stands for all names that begin so, '*' for all");
+  flags->Add("-c,--context", &serve->context_tokens,
+             "maximum tokens of a request, prompt and reply (default: the model's, at most 32768)",
+             {.min = 64, .max = 1 << 24});
 }
 
-void AddTierOptions(Flags* flags, ServeOptions* serve) {
-  flags->Add(
-      "--host-mib", &serve->host_mib,
-      "MiB of the host's memory, taken at the start, for state that a GPU's has no room for; "
-      "0: none (on a CPU give --cache-mib more instead: it is the same memory)",
-      {.min = 0, .max = 1 << 26});
+void AddNetworkOptions(Flags* flags, Options* options) {
+  ServeOptions* serve = &options->serve;
+  flags->SetHeading("Network and access");
+  flags->Add("--host", &serve->host, "address to listen on");
+  flags->Add("--port", &serve->port, "port to listen on; 0: any free one",
+             {.min = 0, .max = 65535});
+  flags->Add("--api-key", &options->api_keys,
+             "key that clients must send; repeat it for several tenants");
+  flags->Add("--insecure", &serve->insecure, "listen beyond this machine without a key");
+  flags->Add("--allow-host", &serve->allowed_hosts,
+             "host name that clients without a key may use for this server, besides localhost and "
+             "addresses; repeat it for several; '*': any");
+  flags->Add("--cors-origin", &serve->cors_origins,
+             "origin of web pages that may call the API, such as https://chat.example; repeat it "
+             "for several; '*': any");
+  flags->Add("--tls-cert", &serve->tls_cert,
+             "certificate chain (PEM): serve https; read again on SIGHUP");
+  flags->Add("--tls-key", &serve->tls_key, "private key of --tls-cert (PEM)");
+  flags->Add("--no-page", &options->no_page, "serve the API only, without the chat page");
+}
+
+void AddRequestOptions(Flags* flags, Options* options) {
+  ServeOptions* serve = &options->serve;
+  flags->SetHeading("Requests");
+  flags->Add("--parallel", &serve->parallel, "maximum requests computed at the same time",
+             {.min = 1, .max = 4096});
+  flags->Add("--queue", &serve->queue, "maximum requests that wait; more are answered 429",
+             {.min = 1, .max = 1 << 20});
+  flags->Add("--stream-gap-ms", &serve->stream_gap_ms,
+             "maximum milliseconds between two tokens of a stream while other prompts are computed "
+             "(default: 200, on a GPU 50)",
+             {.min = 0, .max = 600000});
+  flags->Add("--connections", &serve->connections,
+             "maximum open connections; more are answered 503", {.min = 1, .max = 1 << 20});
+  flags->Add("--body-mib", &serve->body_mib, "maximum MiB of a request body",
+             {.min = 1, .max = 1024});
+  flags->Add("--request-mib", &serve->request_mib,
+             "maximum MiB of memory that all requests hold together; one tenant gets at most half",
+             {.min = 64, .max = 1 << 20});
+  flags->Add("--head-seconds", &serve->head_seconds,
+             "maximum seconds that a client takes to send the head of a request",
+             {.min = 1, .max = 3600});
+  flags->Add("--stall-seconds", &serve->stall_seconds,
+             "maximum seconds that a client reads nothing of its answer before it is cut off",
+             {.min = 1, .max = 3600});
+  flags->Add("--drain-seconds", &options->drain_seconds,
+             "maximum seconds that running answers take after SIGTERM", {.min = 0, .max = 3600});
+  flags->Add("--workers", &serve->workers,
+             "threads that parse, render and tokenise requests, half of them for heavy requests; "
+             "0: from the machine",
+             {.min = 0, .max = 256});
+  flags->Add("--strict-fields", &serve->strict_fields,
+             "refuse requests with a field that has no effect, instead of logging its name");
+  flags->Add("--ignore-images", &serve->ignore_images,
+             "replace images by a text instead of refusing them");
+  flags->Add("--keep-preambles", &options->keep_preambles,
+             "keep lines of system prompts of /v1/messages that change with every request");
+}
+
+void AddCacheOptions(Flags* flags, Options* options) {
+  ServeOptions* serve = &options->serve;
+  flags->SetHeading("Cache in memory");
+  flags->Add("--cache-mib", &serve->cache_mib,
+             "MiB of memory for state, running and remembered (default: from the machine)",
+             {.min = 0, .max = 1 << 30});
+  flags->Add("--host-mib", &serve->host_mib,
+             "MiB of host memory, taken at the start, for state that does not fit on a GPU; 0: "
+             "none (on a CPU raise --cache-mib instead: it is the same memory)",
+             {.min = 0, .max = 1 << 26});
+  flags->Add("--snapshot-gap", &serve->snapshot_gap,
+             "minimum tokens between snapshots of one prompt (default: from the model)",
+             {.min = 1, .max = 1 << 20});
+  flags->Add("--cache-entries", &serve->cache_entries, "maximum entries; 0: as many as fit",
+             {.min = 0, .max = 1 << 30});
+  flags->Add("--cache-ttl", &serve->cache_ttl_s,
+             "seconds after which unused entries are dropped; 0: never",
+             {.min = 0, .max = 1 << 30});
+  flags->Add("--no-idle-work", &options->no_idle_work,
+             "do not prepare the next turn of conversations in idle time");
+}
+
+void AddDiskOptions(Flags* flags, ServeOptions* serve) {
+  flags->SetHeading("State on disk");
   flags->Add("--disk", &serve->disk,
-             "folder that keeps state when this process ends; made if it is not there");
-  flags->Add("--disk-gib", &serve->disk_gib, "GiB that the folder may take",
+             "folder that keeps state when this process ends; made if it does not exist");
+  flags->Add("--disk-gib", &serve->disk_gib, "maximum GiB of the folder",
              {.min = 0.001, .max = 1 << 20});
   flags->Add("--disk-write-gib-day", &serve->disk_write_gib_day,
-             "GiB written to it in 24 hours, at most; 0: no limit", {.min = 0, .max = 1 << 20});
+             "maximum GiB written to it in 24 hours; 0: no limit", {.min = 0, .max = 1 << 20});
   flags->Add("--disk-compress", &serve->disk_compress,
-             "compress what goes to it, without loss: less room and fewer writes, more work");
-  flags->Add(
-      "--store", &serve->store,
-      "Redis through which several servers share state: redis://[[user]:password@]host[:port]"
-      "[/db], or rediss:// for TLS; needs --state-key-file");
+             "compress records, without loss: less room and fewer writes, more work");
+  flags->Add("--state-key-file", &serve->state_key_file,
+             "file of 32 bytes or 64 hexadecimal digits: records on disk and in the store are "
+             "encrypted with it");
+  flags->Add("--snapshots", &serve->snapshots,
+             "type of recurrent state on disk and in the store: f32, or bf16, half as large: lossy",
+             {.one_of = {"f32", "bf16"}});
+}
+
+void AddStoreOptions(Flags* flags, ServeOptions* serve) {
+  flags->SetHeading("State shared by several servers");
+  flags->Add("--store", &serve->store,
+             "Redis through which servers share state: redis://[[user]:password@]host[:port][/db], "
+             "or rediss:// for TLS; needs --state-key-file");
   flags->Add("--store-timeout-ms", &serve->store_timeout_ms,
-             "longest that a request waits for the store", {.min = 10, .max = 60000});
+             "maximum milliseconds that a request waits for the store", {.min = 10, .max = 60000});
   flags->Add("--store-hours", &serve->store_hours, "hours that unused state stays in the store",
              {.min = 0.01, .max = 8760});
   flags->Add("--store-compress", &serve->store_compress,
              "compress what goes to the store, without loss: for slow networks");
   flags->Add("--store-ca", &serve->store_ca,
-             "PEM file with who signs the store's certificate (default: the system's)");
+             "PEM file with the authority that signs the store's certificate (default: the "
+             "system's)");
   flags->Add("--store-cert", &serve->store_cert,
              "PEM file with the certificate that this server shows the store");
   flags->Add("--store-cert-key", &serve->store_cert_key, "PEM file with the key of --store-cert");
-  flags->Add("--state-key-file", &serve->state_key_file,
-             "file of 32 bytes or 64 hexadecimal digits: records are encrypted with it");
-  flags->Add("--snapshots", &serve->snapshots,
-             "type of recurrent state on the disk and in the store: f32, or bf16, half as large: "
-             "lossy",
-             {.one_of = {"f32", "bf16"}});
   flags->Add("--kv-events", &serve->kv_events,
-             "tell routers over ZeroMQ what the shared cache has: tcp://address:port");
+             "publish over ZeroMQ what the shared cache holds, for routers: tcp://address:port");
   flags->Add("--kv-events-replay", &serve->kv_events_replay,
-             "where they ask for events that they missed: tcp://address:port");
+             "where routers ask for events that they missed: tcp://address:port");
   flags->Add("--kv-events-topic", &serve->kv_events_topic, "topic of these events");
+}
+
+void AddSnapKvOptions(Flags* flags, ServeOptions* serve) {
+  flags->SetHeading("SnapKV, lossy (docs/snapkv.md)");
+  flags->Add("--snapkv-budget", &serve->snapkv_budget,
+             "tokens of a long prompt (below 1: the share of it) whose K/V is kept while the reply "
+             "is decoded; 0: all",
+             {.min = 0, .max = 1 << 24});
+  flags->Add("--snapkv-window", &serve->snapkv_window,
+             "last tokens of the prompt, which choose what is kept",
+             {.min = 1, .max = kSnapKvWindowMax});
+  flags->Add("--snapkv-redecode", &serve->snapkv_redecode,
+             "choose again after this many tokens of the reply; 0: never",
+             {.min = 0, .max = 1 << 24});
 }
 
 }  // namespace
@@ -237,87 +335,20 @@ void DefineServe(Flags* flags) {
   auto options = std::make_shared<Options>();
   ServeOptions* serve = &options->serve;
   AddModelOptions(flags, &serve->model);
+  AddModelTextOptions(flags, serve);
+  AddNetworkOptions(flags, options.get());
+  AddRequestOptions(flags, options.get());
+  AddCacheOptions(flags, options.get());
+  AddDiskOptions(flags, serve);
+  AddStoreOptions(flags, serve);
+  AddSnapKvOptions(flags, serve);
+  flags->SetHeading("Settings and log");
   flags->AddConfig("--config", "TOML file with any of these options",
                    [options](const std::string& path) { return ReadConfig(path, options.get()); });
-  flags->Add("--tokenizer", &serve->tokenizer,
-             "tokenizer.json or a folder that has one, for models without");
-  flags->Add("--pooling", &serve->pooling,
-             "how a text becomes a vector (/v1/embeddings), for a model that does not say: mean "
-             "or last",
-             {.one_of = {"mean", "last"}});
-  flags->Add(
-      "--alias", &serve->aliases,
-      "name of the model for clients (default: the file's); several times for several names; "
-      "'claude-*' or '*' for all that begin so");
-  flags->Add("--host", &serve->host, "address to listen on");
-  flags->Add("--port", &serve->port, "port to listen on; 0: any free one",
-             {.min = 0, .max = 65535});
-  flags->Add("--api-key", &options->api_keys,
-             "key that clients must send; several times for several tenants");
-  flags->Add("--insecure", &serve->insecure, "listen beyond this machine without a key");
-  flags->Add("--allow-host", &serve->allowed_hosts,
-             "name that clients without a key may use for this server, beside localhost and "
-             "addresses; several times; '*': any");
-  flags->Add("-c,--context", &serve->context_tokens,
-             "tokens of one request (default: the model's, at most 32768)",
-             {.min = 64, .max = 1 << 24});
-  flags->Add("--parallel", &serve->parallel, "requests computed at the same time",
-             {.min = 1, .max = 4096});
-  flags->Add("--queue", &serve->queue, "requests that may wait; more are answered 429",
-             {.min = 1, .max = 1 << 20});
-  flags->Add("--cache-mib", &serve->cache_mib,
-             "memory for state, running and remembered (default: from the machine)",
-             {.min = 0, .max = 1 << 30});
-  flags->Add("--snapshot-gap", &serve->snapshot_gap,
-             "tokens between snapshots of one prompt, at least (default: from the model)",
-             {.min = 1, .max = 1 << 20});
-  flags->Add("--cache-entries", &serve->cache_entries, "entries kept at most; 0: as many as fit",
-             {.min = 0, .max = 1 << 30});
-  flags->Add("--cache-ttl", &serve->cache_ttl_s,
-             "seconds after which entries that nobody used are dropped; 0: never",
-             {.min = 0, .max = 1 << 30});
-  AddSnapKvOptions(flags, serve);
-  AddTierOptions(flags, serve);
-  flags->Add("--stream-gap-ms", &serve->stream_gap_ms,
-             "milliseconds between two tokens of a stream while prompts of others are computed, at "
-             "most (default: 200, on a GPU 50)",
-             {.min = 0, .max = 600000});
-  flags->Add("--connections", &serve->connections, "open connections; more are answered 503",
-             {.min = 1, .max = 1 << 20});
-  flags->Add("--body-mib", &serve->body_mib, "largest body of a request", {.min = 1, .max = 1024});
-  flags->Add("--head-seconds", &serve->head_seconds,
-             "seconds that a client may take to send the head of a request",
-             {.min = 1, .max = 3600});
-  flags->Add("--stall-seconds", &serve->stall_seconds,
-             "seconds after which a client that reads nothing of its answer is cut off",
-             {.min = 1, .max = 3600});
-  flags->Add("--workers", &serve->workers,
-             "threads that parse, render and tokenise requests, half of them for heavy ones; 0: "
-             "from the machine",
-             {.min = 0, .max = 256});
-  flags->Add("--request-mib", &serve->request_mib,
-             "memory that all requests together may hold; one tenant has half of it at most",
-             {.min = 64, .max = 1 << 20});
-  flags->Add("--drain-seconds", &options->drain_seconds,
-             "seconds that running answers may take after SIGTERM", {.min = 0, .max = 3600});
   flags->Add("--log", &options->log, "least level that is logged",
              {.one_of = {"debug", "info", "warning", "error"}});
-  flags->Add("--log-format", &options->log_format, "lines for people, or one JSON object each",
+  flags->Add("--log-format", &options->log_format, "lines for people, or one JSON object a line",
              {.one_of = {"text", "json"}});
-  flags->Add("--strict-fields", &serve->strict_fields,
-             "refuse requests with a field that has no effect, instead of logging its name");
-  flags->Add("--ignore-images", &serve->ignore_images,
-             "put a text in the place of images instead of refusing them");
-  flags->Add("--cors-origin", &serve->cors_origins,
-             "origin of web pages that may ask, such as https://chat.example; several times, or *");
-  flags->Add("--tls-cert", &serve->tls_cert,
-             "certificate chain (PEM): serve https; read again on SIGHUP");
-  flags->Add("--tls-key", &serve->tls_key, "its private key (PEM)");
-  flags->Add("--no-page", &options->no_page, "serve the API only");
-  flags->Add("--no-idle-work", &options->no_idle_work,
-             "do not prepare the next turn while nothing else is to do");
-  flags->Add("--keep-preambles", &options->keep_preambles,
-             "keep lines of /v1/messages' system prompts that change with every request");
   flags->SetAction([options] { return Serve(*options); });
 }
 

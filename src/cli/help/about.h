@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace reprise::cli {
+
+// What this program is, for --version: number, commit, compiler, backends, instruction sets.
+std::string DescribeVersion();
+
+// What `reprise` alone says: what it is and what to try first.
+std::string Welcome();
+
+}  // namespace reprise::cli
