@@ -349,6 +349,42 @@ TEST(Service, SessionsAreNamesInReports) {
   }
 }
 
+TEST(Service, NothingIsKeptOfARequestThatSaysSo) {
+  TestService service;
+  const std::string messages =
+      R"("messages": [{"role": "user", "content": ")" + std::string(150, 'x') + "\"}]";
+  const auto ask = [&](const char* path, const std::string& members) {
+    const std::string head = R"({"model": "alphabet", "max_tokens": 3, )";
+    return service.Post(path, head + members + messages + "}");
+  };
+  const auto view = [&] {
+    http::Request request;
+    request.method = "GET";
+    request.path = "/v1/cache";
+    return service.Send(request).body;
+  };
+  const std::string forget = R"("cache": {"store": false}, )";
+  for (const char* path : {kChat, kMessages}) {
+    for (int i = 0; i < 2; ++i) {
+      const auto answer = ask(path, forget);
+      EXPECT_EQ(answer.status, 200) << answer.body;
+      EXPECT_EQ(At(answer.body, {"reprise", "used_tokens"}), "0") << path;
+    }
+  }
+  EXPECT_NE(view().find(R"("reports":[])"), std::string::npos) << view();
+  // What others have left is read.
+  EXPECT_EQ(ask(kChat, "").status, 200);
+  const auto reader = ask(kChat, forget);
+  EXPECT_EQ(std::stol(At(reader.body, {"reprise", "used_tokens"})) + 1,
+            std::stol(At(reader.body, {"reprise", "prompt_tokens"})));
+
+  EXPECT_EQ(ask(kChat, R"("cache": {"stored": false}, )").status, 400);
+  EXPECT_EQ(ask(kChat, R"("cache": false, )").status, 400);
+  const auto both = service.Post(
+      "/v1/responses", R"({"input": "Hi", "store": true, "cache": {"store": false}})");
+  EXPECT_EQ(At(both.body, {"error", "param"}), "store") << both.body;
+}
+
 TEST(Service, UsageCountsWhatWasStored) {
   TestService service;
   const std::string messages =

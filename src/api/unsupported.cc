@@ -161,14 +161,14 @@ constexpr std::string_view kMessagesHarmless[] = {"service_tier", "user_profile_
                                                   "billing_policy", "max_tokens"};
 // A prompt that would have to be cut is refused, whatever these say.
 constexpr std::string_view kOllamaHarmless[] = {"keep_alive", "truncate", "shift", "verbose"};
-constexpr std::string_view kOllamaVectorsHarmless[] = {"keep_alive", "options"};
+constexpr std::string_view kOllamaVectorsHarmless[] = {"keep_alive", "options", "cache"};
 // Details of what is refused when it is switched on; where llama.cpp would put the state.
 constexpr std::string_view kSamplerDetails[] = {"mirostat_tau",       "mirostat_eta",
                                                 "dynatemp_exponent",  "xtc_threshold",
                                                 "dry_base",           "dry_allowed_length",
                                                 "dry_penalty_last_n", "dry_sequence_breakers",
                                                 "penalize_nl",        "id_slot"};
-constexpr std::string_view kVectorsHarmless[] = {"user", "request_id"};
+constexpr std::string_view kVectorsHarmless[] = {"user", "request_id", "cache"};
 // Of a chat request, what changes the reply and not the prompt.
 constexpr std::string_view kPromptHarmless[] = {"temperature",
                                                 "top_p",

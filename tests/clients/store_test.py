@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.error
 
 import harness
 import redis_server
@@ -295,6 +296,54 @@ class Store(BesideCold):
         go_on(self.start("--disk", disks[0]), "disk")  # without Redis
         empty = self.expect_right(self.start("--disk", disks[2]), messages)
         self.assertEqual(empty["tier"], "none")
+
+    def test_a_request_that_must_not_be_stored_leaves_nothing(self):
+        """Every API, with a wish to pin as well: memory, disk and store have what they had before, also after the end."""
+        disk = pathlib.Path(self.folder.name) / "disk"
+
+        def files():
+            return {str(file): file.read_bytes() for file in disk.rglob("*") if file.is_file()}
+
+        def requests(server, **more):
+            for number, (path, field) in enumerate([
+                    ("/v1/chat/completions", "messages"), ("/v1/messages", "messages"), ("/v1/responses", "input"),
+                    ("/v1/completions", "prompt"), ("/api/chat", "messages"), ("/api/generate", "prompt"),
+                    ("/completion", "prompt")]):
+                text = f"{number} is the number of a secret. " + STORY * 20
+                body = {"model": server.model, "max_tokens": 8, field: [user(text)] if field == "messages" else text,
+                        "stream": False, **more}
+                if path == "/v1/responses":
+                    del body["max_tokens"]
+                    body["max_output_tokens"] = 16
+                if path.startswith("/api/"):
+                    del body["max_tokens"]
+                    body["options"] = {"num_predict": 8}
+                if path == "/v1/chat/completions":
+                    body["prompt_cache_retention"] = "24h"
+                yield path, post(server, path, body)
+
+        one = self.start("--disk", str(disk))
+        memory = get(one, "/v1/cache")
+        for path, answer in requests(one, cache={"store": False}):
+            if path == "/v1/responses":
+                self.assertIs(answer["store"], False)
+                with self.assertRaises(urllib.error.HTTPError):
+                    get(one, "/v1/responses/" + answer["id"])
+        after = get(one, "/v1/cache")
+        self.assertEqual(after["tree"], memory["tree"])
+        self.assertEqual(after["reports"], [])
+        self.assertEqual([tier.get("bytes") for tier in after["server"]["budget"]][1:],
+                         [tier.get("bytes") for tier in memory["server"]["budget"]][1:])
+        self.servers.remove(one)
+        self.assertEqual(one.stop(), 0)
+        self.assertEqual(self.redis.keys(), [])
+        self.assertEqual([name for name, data in files().items() if b"secret" in data or name.endswith(".state")], [])
+        again = self.start("--disk", str(disk))
+        for path, answer in requests(again):
+            if "reprise" in answer:
+                self.assertEqual(answer["reprise"]["used_tokens"], 0, path)
+        self.wait_until_stored(again)
+        self.assertNotEqual(self.redis.keys(), [])  # the same without it
 
     def test_password_and_tls(self):
         tls = redis_server.make_certificate(self.folder.name)

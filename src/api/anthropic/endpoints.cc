@@ -99,7 +99,7 @@ void HandleMessages(Service* service, PromptHistory* history, const http::Exchan
   if (request.diagnose && !request.previous_message_id.empty()) {
     head.miss = CompareParts(history->Find(request.previous_message_id, tenant->name), parts);
   }
-  history->Add(head.id, std::move(parts));
+  if (!request.job.cache.forget) history->Add(head.id, std::move(parts));
 
   ReplyPlan plan;
   if (auto error = PlanReply(service, request.job, std::move(prepared.prompt), tenant,

@@ -247,6 +247,7 @@ MessagesRequest ReadMessagesRequest(const ServiceOptions& options, bool count_on
   breakpoints.ReadWhole(request.job.turns, fields);
   breakpoints.Finish(request.job.turns, &request.job.cache, fields);
   request.hour_breakpoints = breakpoints.hours();
+  ReadStorePermission(fields, &request.job.cache);
 
   if (const JsonValue* diagnostics = fields->Object("diagnostics")) {
     Fields part(*diagnostics, "diagnostics.");

@@ -33,6 +33,20 @@ void ReadSnapKv(Fields* fields, std::optional<SnapKv>* snapkv) {
   *snapkv = options;
 }
 
+void ReadStorePermission(Fields* fields, CacheControl* cache) {
+  const JsonValue* found = fields->Object("cache");
+  if (found == nullptr) return;
+  Fields part(*found, "cache.");
+  bool store = true;
+  part.Read("store", &store);
+  if (!part.Unread().empty()) fields->Fail("cache", "has store, and nothing else");
+  fields->Take(part);
+  if (store) return;
+  cache->forget = true;
+  cache->write = false;
+  cache->pin_ms = 0;
+}
+
 void NotePassed(const Fields& fields, ChatJob* job) {
   job->passed_fields.insert(job->passed_fields.end(), fields.passed().begin(),
                             fields.passed().end());

@@ -50,6 +50,7 @@ struct CacheControl {
   std::string salt;     // a namespace inside the tenant's
   bool read = true;     // may reuse
   bool write = true;    // may store
+  bool forget = false;  // nothing of the request may be kept anywhere: no report, no response
   int32_t min_tokens = 0;
   int64_t pin_ms = 0;                   // keep what this prompt stores at least that long
   std::vector<Breakpoint> breakpoints;  // in order of appearance
@@ -92,6 +93,10 @@ struct ChatJob {
 
 // Keeps what a body's reader passed, for the report.
 void NotePassed(const Fields& fields, ChatJob* job);
+
+// `cache`: {"store": false} says that nothing of the request may be kept: not its state in any
+// tier, not its response, not its report. It goes before every wish to keep something.
+void ReadStorePermission(Fields* fields, CacheControl* cache);
 
 // "snapkv": {"budget": tokens or a share below 1, "window": tokens}, or false: nothing is left out.
 void ReadSnapKv(Fields* fields, std::optional<SnapKv>* snapkv);

@@ -650,7 +650,10 @@ void Reply::Complete() {
       FormatReportJson(*service_.model().tokenizer, plan_.prompts.front().ids, plan_.cache.session,
                        plan_.passed_fields, first);
   LogReply(exchange_->request().id, *plan_.tenant, first);
-  service_.reports().Add(*plan_.tenant, exchange_->request().id, report, plan_.prompts.front().ids);
+  if (!plan_.cache.forget) {
+    service_.reports().Add(*plan_.tenant, exchange_->request().id, report,
+                           plan_.prompts.front().ids);
+  }
   service_.feed().Wake();
   sink_->OnDone(choices, usage, report);
   if (plan_.done) plan_.done(choices.front());

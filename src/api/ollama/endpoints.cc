@@ -40,6 +40,7 @@ Result<Prompt> MakePrompt(const ServedModel& model, const OllamaRequest& request
 std::optional<ApiError> PlanRaw(Service* service, const ChatJob& job, Prompt prompt,
                                 const Tenant* tenant, Account* account, ReplyPlan* plan) {
   plan->options = job.options;
+  plan->cache = job.cache;
   plan->passed_fields = job.passed_fields;
   plan->tenant = tenant;
   plan->prompts.push_back(std::move(prompt));

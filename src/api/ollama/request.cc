@@ -112,6 +112,7 @@ void ReadShared(const ServiceOptions& options, const ServedModel& model, Fields*
   ReadOptions(options, model, fields, &request->job.options);
   ReadThink(fields, &request->job.thinking);
   ReadFormat(fields, &request->job.options.rule);
+  ReadStorePermission(fields, &request->job.cache);
   bool logprobs = false;
   fields->Read("logprobs", &logprobs);
   if (logprobs) fields->Fail("logprobs", "are not supported here; use /v1/chat/completions");

@@ -332,6 +332,7 @@ void ReadCacheControl(Fields* fields, CacheControl* cache) {
     cache->breakpoints.erase(cache->breakpoints.begin(),
                              cache->breakpoints.end() - kBreakpointsMax);
   }
+  ReadStorePermission(fields, cache);
 }
 
 void ReadMessages(const ServiceOptions& limits, Fields* fields, ChatJob* job) {

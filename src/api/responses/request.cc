@@ -226,6 +226,12 @@ ResponsesRequest ReadResponsesRequest(const ServiceOptions& options, int64_t voc
   fields->Read("top_logprobs", 0, 20, &top);
   if (request.logprobs) job.options.logprobs = top;
   openai::ReadCacheControl(fields, &job.cache);
+  if (job.cache.forget) {
+    if (fields->Find("store") != nullptr && request.store) {
+      fields->Fail("store", "cannot be true: cache.store is false");
+    }
+    request.store = false;
+  }
   openai::ReadVariables(fields, &job);
   ReadMetadata(fields);
 
