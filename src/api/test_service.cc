@@ -108,6 +108,8 @@ class TestExchange final : public http::Exchange {
   const AccountPtr& account() const override { return account_; }
   void StartOver() override { again_ = true; }
   bool TakeAgain() { return std::exchange(again_, false); }
+  std::function<void()> Park() override { CHECK(false && "nothing here has to wait"); }
+  void Keep(std::shared_ptr<void> token) override { kept_.push_back(std::move(token)); }
   void Respond(http::Response response) override {
     if (done_) return;
     CHECK(!answer.streamed);
@@ -145,6 +147,7 @@ class TestExchange final : public http::Exchange {
   const http::Request request_;
   const AccountPtr account_;
   bool again_ = false;
+  std::vector<std::shared_ptr<void>> kept_;
   Tasks& tasks_;
   size_t& answered_;
   const size_t leave_after_;

@@ -34,6 +34,17 @@ bool IsSaneId(std::string_view id) {
   });
 }
 
+// A request that waits without a thread. It goes on after two events: its handler has returned, and
+// what it waits for has happened. The later one of them calls `go`.
+struct Parking {
+  void Meet() {
+    if (met.fetch_add(1) == 1) std::exchange(go, nullptr)();
+  }
+
+  std::atomic<int> met{0};
+  std::function<void()> go;  // holds the exchange; set before the handler's Meet
+};
+
 // The Exchange that handlers hold: everything goes to the server thread.
 class LiveExchange final : public Exchange {
  public:
@@ -62,6 +73,13 @@ class LiveExchange final : public Exchange {
   void StartOver() override { again_ = true; }
   // Whether StartOver was called; forgets it.
   bool TakeAgain() { return std::exchange(again_, false); }
+  std::function<void()> Park() override {
+    parking_ = std::make_shared<Parking>();
+    return [parking = parking_] { parking->Meet(); };
+  }
+  // Null unless Park was called; forgets it.
+  std::shared_ptr<Parking> TakeParking() { return std::exchange(parking_, nullptr); }
+  void Keep(std::shared_ptr<void> token) override { kept_.push_back(std::move(token)); }
 
   void Respond(Response response) override {
     Run([answer = answer_, response = std::move(response)](Connection& c) mutable {
@@ -126,7 +144,10 @@ class LiveExchange final : public Exchange {
   const std::shared_ptr<Request> request_;
   const AccountPtr account_;
   const std::shared_ptr<const std::atomic<bool>> gone_;
-  bool again_ = false;  // of the thread that handles it
+  // Of the thread that handles it:
+  bool again_ = false;
+  std::shared_ptr<Parking> parking_;
+  std::vector<std::shared_ptr<void>> kept_;
 };
 
 }  // namespace
@@ -409,9 +430,13 @@ void Connection::Dispatch(const ExchangePtr& exchange) {
 void Connection::Enqueue(Hub* hub, const ExchangePtr& exchange, const Handler* handler,
                          WorkQueue::Size size) {
   if (size == WorkQueue::Size::kHeavy) exchange->account()->Widen();
-  const auto run = [hub, exchange, handler] {
+  const auto run = [hub, exchange, handler, size] {
     LiveExchange& live = static_cast<LiveExchange&>(*exchange);
     if (!live.abandoned()) (*handler)(exchange);
+    if (const auto parking = live.TakeParking()) {
+      parking->go = [hub, exchange, handler, size] { Enqueue(hub, exchange, handler, size); };
+      return parking->Meet();
+    }
     if (!live.TakeAgain()) return live.DropBody();
     asio::post(hub->io, [hub] { ++hub->counters.restarts; });
     Enqueue(hub, exchange, handler, WorkQueue::Size::kHeavy);

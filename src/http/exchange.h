@@ -34,6 +34,16 @@ class Exchange {
   // REQUIRES: nothing was answered.
   virtual void StartOver() = 0;
 
+  // From a handler that has to wait for something and must not hold its thread: when the returned
+  // function is called, by any thread, the request is handled once more from the beginning. If the
+  // function is dropped without a call, so is the exchange. REQUIRES: nothing was answered; the
+  // handler returns without StartOver.
+  virtual std::function<void()> Park() = 0;
+
+  // Holds `token` until the last holder of the exchange has let go of it: an answer is complete by
+  // then, or its client has left. Called by the handler.
+  virtual void Keep(std::shared_ptr<void> token) = 0;
+
   // The whole answer.
   virtual void Respond(Response response) = 0;
 

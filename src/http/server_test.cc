@@ -545,6 +545,81 @@ TEST_F(ServerTest, HeavyRequestsKeepNobodyWaiting) {
   for (const auto& each : clients) EXPECT_EQ(StatusOf(each->ReadAnswer()), 200);
 }
 
+// A request that waits for something takes no thread. It is handled again, with its body, when the
+// wait is over, whether that was before its handler returned or long after.
+TEST_F(ServerTest, ParkedRequestsHoldNoThread) {
+  std::mutex mutex;
+  std::vector<std::function<void()>> waiting;
+  std::atomic<bool> open{false};
+  router_.Add("POST", "/wait", RunOn::kWorker, [&](const ExchangePtr& exchange) {
+    if (!open) {
+      auto go = exchange->Park();
+      if (exchange->request().body == "at once") {
+        open = true;
+        return go();
+      }
+      const std::lock_guard lock(mutex);
+      return waiting.push_back(std::move(go));
+    }
+    Response response;
+    response.body = exchange->request().body;
+    exchange->Respond(std::move(response));
+  });
+  options_.worker_count = 2;
+  Start();
+  const auto ask = [&](const std::string& body) {
+    auto client = std::make_unique<Client>(server_->port());
+    client->Send("POST /wait HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+                 std::to_string(body.size()) + "\r\n\r\n" + body);
+    return client;
+  };
+  const auto count = [&] {
+    const std::lock_guard lock(mutex);
+    return waiting.size();
+  };
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 8; ++i) clients.push_back(ask("text " + std::to_string(i)));
+  while (count() < 8) std::this_thread::sleep_for(1ms);
+  Client other = Connect();
+  other.Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(StatusOf(other.ReadAnswer()), 200) << "eight wait, and two threads are free";
+
+  clients.pop_back();  // a client that leaves is not waited for
+  waiting.erase(waiting.begin());  // nobody will call: it is dropped, and answered 500
+  EXPECT_EQ(StatusOf(clients.front()->ReadAnswer()), 500);
+  clients.erase(clients.begin());
+  EXPECT_TRUE(ask("at once")->ReadAnswer().ends_with("at once"));
+  for (const auto& go : waiting) go();
+  waiting.clear();
+  for (size_t i = 0; i < clients.size(); ++i) {
+    EXPECT_TRUE(clients[i]->ReadAnswer().ends_with("text " + std::to_string(i + 1)));
+  }
+  ExpectIdle();
+}
+
+// What an exchange keeps goes when its answer is complete, or its client has left.
+TEST_F(ServerTest, TokensLiveAsLongAsTheAnswer) {
+  std::weak_ptr<int> token;
+  std::atomic<bool> set{false};
+  ExchangePtr open;
+  router_.Add("GET", "/keep", RunOn::kWorker, [&](const ExchangePtr& exchange) {
+    auto kept = std::make_shared<int>(1);
+    token = kept;
+    exchange->Keep(std::move(kept));
+    exchange->StartStream({});
+    open = exchange;
+    set = true;
+  });
+  Start();
+  Client client = Connect();
+  client.Send("GET /keep HTTP/1.1\r\nHost: h\r\n\r\n");
+  while (!set) std::this_thread::sleep_for(1ms);
+  EXPECT_FALSE(token.expired());
+  open->End();
+  open.reset();
+  while (!token.expired()) std::this_thread::sleep_for(1ms);
+}
+
 TEST_F(ServerTest, RefusesBodiesItHasNoRoomFor) {
   options_.limits.body_bytes_max = 100;
   options_.ledger = std::make_shared<Ledger>(Ledger::Limits{150, 150});
