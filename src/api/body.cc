@@ -87,14 +87,25 @@ Body ParseBody(const http::Exchange& exchange, const ServedModel& model) {
   if (!fields.ok()) {
     body.error = fields.error();
   } else if (!model.Answers(name)) {
-    body.error = ModelNotFound(name, model.id);
+    body.error = ModelNotFound(name, model);
   }
   return body;
 }
 
-ApiError ModelNotFound(const std::string& name, const std::string& have) {
-  return {404, "the model '" + name + "' does not exist here; this server has '" + have + "'",
-          "model", "model_not_found"};
+ApiError ModelNotFound(const std::string& name, std::span<const ModelBrief> have) {
+  constexpr size_t kShown = 8;
+  std::string names;
+  for (size_t i = 0; i < std::min(have.size(), kShown); ++i) {
+    names += (i == 0 ? "'" : ", '") + have[i].id + "'";
+  }
+  if (have.size() > kShown) names += " and " + std::to_string(have.size() - kShown) + " more";
+  return {404, "the model '" + name + "' does not exist here; this server has " + names, "model",
+          "model_not_found"};
+}
+
+ApiError ModelNotFound(const std::string& name, const ServedModel& have) {
+  const ModelBrief brief = have.Brief();
+  return ModelNotFound(name, {&brief, 1});
 }
 
 }  // namespace reprise::api

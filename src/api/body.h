@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "api/errors.h"
@@ -29,7 +30,8 @@ Body ParseBody(const http::Exchange& exchange);
 // The same for a request that names a model; it must be the one that is served.
 Body ParseBody(const http::Exchange& exchange, const ServedModel& model);
 
-// A model name that this server does not have.
-ApiError ModelNotFound(const std::string& name, const std::string& have);
+// A model name that this server does not have, and a few that it has.
+ApiError ModelNotFound(const std::string& name, std::span<const ModelBrief> have);
+ApiError ModelNotFound(const std::string& name, const ServedModel& have);
 
 }  // namespace reprise::api

@@ -26,9 +26,8 @@ bool Matches(std::string_view pattern, std::string_view name) {
   return pattern.find_first_not_of('*', at) == std::string_view::npos;
 }
 
-}  // namespace
-
-bool ServedModel::Answers(std::string_view name) const {
+bool AnyAnswers(const std::string& id, const std::vector<std::string>& aliases,
+                std::string_view name) {
   if (name.empty() || name == id) return true;
   for (const std::string& alias : aliases) {
     if (Matches(alias, name)) return true;
@@ -36,7 +35,24 @@ bool ServedModel::Answers(std::string_view name) const {
   return false;
 }
 
-std::vector<std::string> ServedModel::Names() const {
+}  // namespace
+
+bool ModelBrief::Answers(std::string_view name) const { return AnyAnswers(id, aliases, name); }
+bool ServedModel::Answers(std::string_view name) const { return AnyAnswers(id, aliases, name); }
+
+ModelBrief ServedModel::Brief() const {
+  ModelBrief brief;
+  brief.id = id;
+  brief.aliases = aliases;
+  brief.created = created;
+  brief.family = family;
+  brief.digest = digest;
+  brief.context_tokens = context_tokens;
+  brief.bytes = weight_bytes;
+  return brief;
+}
+
+std::vector<std::string> ModelBrief::Names() const {
   std::vector<std::string> names = {id};
   for (const std::string& alias : aliases) {
     if (alias.find('*') == std::string::npos) names.push_back(alias);

@@ -18,6 +18,25 @@
 
 namespace reprise::api {
 
+// What lists of models show of one, whether its weights are in memory or not.
+struct ModelBrief {
+  std::string id;                    // as clients name it
+  std::vector<std::string> aliases;  // other names for it; in one, '*' stands for any text
+  int64_t created = 0;               // seconds since 1970
+  // Known once it was loaded; else empty or 0:
+  std::string family;
+  std::string digest;
+  int32_t context_tokens = 0;
+  uint64_t bytes = 0;             // its weights in memory, as far as is known
+  std::string status = "loaded";  // unloaded, loading, loaded, sleeping, failed
+  std::string error;              // of the last try to load it
+
+  // Whether a request for `name` means this model. Without a name it does.
+  bool Answers(std::string_view name) const;
+  // The id and the aliases that are names.
+  std::vector<std::string> Names() const;
+};
+
 // What the APIs know of the model behind the engine: its names and its text. Filled by whoever
 // loads it (cli/serve.cc); immutable while the server runs.
 struct ServedModel {
@@ -26,6 +45,7 @@ struct ServedModel {
   int64_t created = 0;               // seconds since 1970
   std::string family;
   std::string digest;  // of the cache's namespace
+  uint64_t weight_bytes = 0;
   int64_t vocab_size = 0;
   int64_t dim = 0;  // of its vectors
   int32_t context_tokens = 0;
@@ -44,8 +64,7 @@ struct ServedModel {
 
   // Whether a request for `name` means this model. Without a name it does.
   bool Answers(std::string_view name) const;
-  // The id and the aliases that are names, for lists.
-  std::vector<std::string> Names() const;
+  ModelBrief Brief() const;
 };
 
 }  // namespace reprise::api

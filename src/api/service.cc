@@ -90,6 +90,16 @@ Service::Service(const ServedModel* model, Engine* engine, const Clock* clock,
 
 Service::~Service() { engine_->SetObserver(nullptr); }
 
+std::vector<ModelBrief> Service::ListModels() const {
+  if (options_.models != nullptr) return options_.models->List();
+  return {model_->Brief()};
+}
+
+std::vector<std::pair<std::string, Service*>> Service::ListServices() {
+  if (options_.models != nullptr) return options_.models->Services();
+  return {{model_->id, this}};
+}
+
 const Tenant* Service::FindTenant(const http::Request& request) const {
   return tenants_.Find(KeyOf(request));
 }

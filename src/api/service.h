@@ -27,7 +27,22 @@ class CacheFeed;
 class Constraints;
 namespace responses {
 class ResponseArchive;
-}
+class ResponseStore;
+}  // namespace responses
+
+class Exposition;
+class Service;
+
+// All models of a server, for what is said of all of them: lists and numbers.
+class ModelSet {
+ public:
+  virtual ~ModelSet() = default;
+  virtual std::vector<ModelBrief> List() const = 0;
+  // Those that were loaded so far, by their names.
+  virtual std::vector<std::pair<std::string, Service*>> Services() const = 0;
+  // The numbers of all together.
+  virtual void WriteMetrics(Exposition* page) const = 0;
+};
 
 struct ServiceOptions {
   std::vector<Tenants::Key> keys;
@@ -48,6 +63,8 @@ struct ServiceOptions {
   Hosts hosts = Hosts::kAny;
   std::vector<std::string> host_names;                  // and these
   std::shared_ptr<responses::ResponseArchive> archive;  // of /v1/responses; null: memory only
+  std::shared_ptr<responses::ResponseStore> responses;  // that models share; null: its own
+  ModelSet* models = nullptr;                           // of the server; null: this one is alone
 };
 
 // The APIs over one engine: everything a handler needs, and the routes.
@@ -68,6 +85,10 @@ class Service {
   CacheFeed& feed() { return *feed_; }
   Constraints& constraints() { return *constraints_; }
   KeptBudget& kept() { return kept_; }
+
+  // All models of the server; this one first where it is alone.
+  std::vector<ModelBrief> ListModels() const;
+  std::vector<std::pair<std::string, Service*>> ListServices();
 
   // The tenant of a request (bearer token or x-api-key), or null.
   const Tenant* FindTenant(const http::Request& request) const;

@@ -233,7 +233,7 @@ TEST(ServedModel, AliasesAreNamesAndPatterns) {
   ServedModel model;
   model.id = "m";
   model.aliases = {"gpt-5", "claude-*", "a*b*c"};
-  EXPECT_EQ(model.Names(), (std::vector<std::string>{"m", "gpt-5"}));
+  EXPECT_EQ(model.Brief().Names(), (std::vector<std::string>{"m", "gpt-5"}));
   for (const char* name : {"", "m", "gpt-5", "claude-", "claude-opus-4", "abc", "a--b-bc"}) {
     EXPECT_TRUE(model.Answers(name)) << name;
   }
@@ -380,8 +380,8 @@ TEST(Service, NothingIsKeptOfARequestThatSaysSo) {
 
   EXPECT_EQ(ask(kChat, R"("cache": {"stored": false}, )").status, 400);
   EXPECT_EQ(ask(kChat, R"("cache": false, )").status, 400);
-  const auto both = service.Post(
-      "/v1/responses", R"({"input": "Hi", "store": true, "cache": {"store": false}})");
+  const auto both =
+      service.Post("/v1/responses", R"({"input": "Hi", "store": true, "cache": {"store": false}})");
   EXPECT_EQ(At(both.body, {"error", "param"}), "store") << both.body;
 }
 

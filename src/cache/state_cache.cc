@@ -100,6 +100,8 @@ Result<std::unique_ptr<StateCache>> StateCache::Create(const StateSpec& spec,
   sizes.state_count = cache->index_->state_capacity();
   REPRISE_ASSIGN(cache->store_, StateStore::Make(spec, sizes, memory));
   cache->memory_ = &memory;
+  cache->least_budget_ = SizeOf(spec, options).least();
+  cache->most_budget_ = options.budget_bytes;
   return cache;
 }
 
@@ -242,6 +244,20 @@ bool StateCache::GiveWay(size_t bytes) {
   const bool evicted = index_->GiveWay(bytes);
   Apply();
   return store_->GiveBack(SIZE_MAX) || evicted;
+}
+
+size_t StateCache::SetBudget(size_t bytes) {
+  constexpr size_t kSliceBytes = size_t{64} << 20;  // evicted by one call
+  const size_t wanted = std::clamp(bytes, least_budget_, most_budget_);
+  const size_t before = index_->options().budget_bytes;
+  const size_t budget = index_->SetBudget(wanted, kSliceBytes);
+  Apply();
+  if (budget < before) (void)store_->GiveBack(SIZE_MAX);
+  return budget;
+}
+
+size_t StateCache::resident_bytes() const {
+  return store_->resident_bytes() + index_->bytes_metadata();
 }
 
 bool StateCache::Maintain() {

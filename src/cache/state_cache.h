@@ -213,6 +213,15 @@ class StateCache {
   // Returns false if there was none.
   bool GiveWay(size_t bytes);
 
+  // Moves the budget towards `bytes`, within the least that Create accepts and what it was created
+  // with. What is over a smaller budget is evicted and its memory given back to the system, a slice
+  // at each call, pinned entries last; what running requests hold stays. Returns the budget that
+  // holds from now on: above `bytes` there is more to do, by another call.
+  size_t SetBudget(size_t bytes);
+  size_t least_budget() const { return least_budget_; }
+  // Bytes of memory that the state holds now, metadata included.
+  size_t resident_bytes() const;
+
   // Idle work: expires, gives free pages back to the system. Returns true if there is more to do.
   bool Maintain();
 
@@ -246,6 +255,8 @@ class StateCache {
   void Tell();
   Status Back(std::span<const BlockId> blocks, std::span<const StateId> states);
 
+  size_t least_budget_ = 0;
+  size_t most_budget_ = 0;
   DeviceMemory* memory_ = nullptr;
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<Tier> tier_;

@@ -266,6 +266,46 @@ TEST(StateCache, ThePictureIsLitAlongAPrompt) {
   EXPECT_EQ(lit(mixed), 200);
 }
 
+// Another model wants the memory: what is cached goes, least worth first, and its pages with it;
+// what runs stays, and goes on right. With the old budget there is room again.
+TEST(StateCache, ABudgetShrinksUnderLoadAndGrowsAgain) {
+  Toy toy({.context_tokens = 1024});
+  StateCache& cache = *toy.cache;
+  for (uint64_t seed = 1; seed < 120; ++seed) {
+    Lease lease = toy.Acquire(Tokens(600, seed));
+    ASSERT_TRUE(toy.Run(lease).ok());
+    cache.Finish(std::move(lease));
+  }
+  const size_t full = cache.stats().bytes_cached;
+  Lease running = toy.Acquire(Tokens(700, 500));
+  ASSERT_TRUE(cache.Start(running).ready());
+  ASSERT_TRUE(cache.Reserve(running, 100).ok());
+  const size_t least = cache.least_budget();
+  ASSERT_LT(least, full / 4);
+  for (const size_t wanted : {full / 2, full / 4, size_t{1}}) {
+    size_t budget = cache.SetBudget(wanted);
+    for (int calls = 0; calls < 8 && budget > std::max(wanted, least); ++calls) {
+      budget = cache.SetBudget(wanted);
+    }
+    EXPECT_EQ(budget, std::max(wanted, least));
+    EXPECT_LE(cache.resident_bytes(), budget);
+    EXPECT_EQ(cache.stats().bytes_budget, budget);
+    EXPECT_TRUE(cache.CheckInvariants().ok()) << cache.CheckInvariants().message();
+  }
+  ASSERT_TRUE(toy.Run(running).ok());
+  EXPECT_LE(cache.resident_bytes(), least);
+  cache.Finish(std::move(running));
+
+  EXPECT_EQ(cache.SetBudget(SIZE_MAX), size_t{8} << 20) << "never more than it was made with";
+  for (uint64_t seed = 200; seed < 260; ++seed) {
+    Lease lease = toy.Acquire(Tokens(600, seed));
+    ASSERT_TRUE(toy.Run(lease).ok());
+    cache.Finish(std::move(lease));
+  }
+  EXPECT_GT(cache.stats().bytes_cached, 2 * least);
+  EXPECT_TRUE(cache.CheckInvariants().ok());
+}
+
 TEST(StateCache, TenantsShareNothing) {
   Toy toy({});
   const auto tokens = Tokens(300);

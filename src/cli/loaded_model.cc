@@ -36,29 +36,46 @@ void AddModelOptions(Flags* flags, ModelOptions* options) {
   flags->SetHeading(Flags::kOptions);
 }
 
-LoadedModel::LoadedModel(Checkpoint checkpoint, std::unique_ptr<Backend> backend)
-    : checkpoint_(std::move(checkpoint)),
-      backend_(std::move(backend)),
-      scratch_(backend_->memory()) {}
+LoadedModel::LoadedModel(const ModelOptions& options, std::unique_ptr<Backend> backend)
+    : options_(options), backend_(std::move(backend)), scratch_(backend_->memory()) {}
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& options) {
-  LoadOptions load;
-  load.kv = KvType(options.kv);
-  load.context_tokens = options.context_tokens;
-  if (!options.weights.empty()) {
-    REPRISE_ASSIGN(load.weights, FindWeightMix(options.weights));
-  }
   REPRISE_ASSIGN(const std::string path, FindModel(options.path));
-  REPRISE_ASSIGN(Checkpoint checkpoint, OpenCheckpoint(path));
   REPRISE_ASSIGN(std::unique_ptr<Backend> backend,
                  MakeBackend({options.device, options.threads,
                               static_cast<size_t>(options.vram_mib.value_or(0)) << 20}));
-  std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint), std::move(backend)));
+  std::unique_ptr<LoadedModel> loaded(new LoadedModel(options, std::move(backend)));
   loaded->path_ = path;
-  ProgressBar bar("loading " + path);
-  load.progress = [&bar](uint64_t done, uint64_t total) { bar.Show(done, total); };
-  REPRISE_ASSIGN(loaded->model_, LoadModel(loaded->checkpoint_, loaded->context(), load));
+  REPRISE_ASSIGN(Checkpoint checkpoint, OpenCheckpoint(path));
+  loaded->checkpoint_.emplace(std::move(checkpoint));
+  REPRISE_TRY(loaded->Read());
+  loaded->card_ = loaded->model_->card();
   return loaded;
+}
+
+Status LoadedModel::Read() {
+  LoadOptions load;
+  load.kv = KvType(options_.kv);
+  load.context_tokens = options_.context_tokens;
+  if (!options_.weights.empty()) {
+    REPRISE_ASSIGN(load.weights, FindWeightMix(options_.weights));
+  }
+  ProgressBar bar("loading " + path_);
+  load.progress = [&bar](uint64_t done, uint64_t total) { bar.Show(done, total); };
+  REPRISE_ASSIGN(model_, LoadModel(*checkpoint_, context(), load));
+  return OkStatus();
+}
+
+void LoadedModel::Sleep() {
+  model_.reset();
+  scratch_ = ScratchArena(backend_->memory());
+}
+
+Status LoadedModel::Wake() {
+  REPRISE_TRY(Read());
+  if (model_->card().digest == card_.digest) return OkStatus();
+  Sleep();
+  return FailedPrecondition(path_ + " was changed while it was served; start the server again");
 }
 
 void Apply(const GenerationDefaults& defaults, SamplingParams* params) {

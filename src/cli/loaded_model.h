@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "engine/engine.h"
 #include "cli/flags.h"
+#include "engine/engine.h"
 #include "kernels/backend.h"
 #include "model/config/generation_defaults.h"
 #include "model/model.h"
@@ -36,15 +36,26 @@ void AddModelOptions(Flags* flags, ModelOptions* options);
 // The value of --kv.
 DType KvType(std::string_view name);
 
-// A model with the backend that runs it.
+// A model with the backend that runs it. Its weights may go while nobody needs them: what the model
+// says about itself, and its device, stay.
 class LoadedModel {
  public:
   // Shows progress on stderr. Without a path: the bundled model.
   static Result<std::unique_ptr<LoadedModel>> Load(const ModelOptions& options);
 
-  const Checkpoint& checkpoint() const { return checkpoint_; }
-  const std::string& path() const { return path_; }
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
+  // REQUIRES: awake.
   const Model& model() const { return *model_; }
+
+  bool awake() const { return model_ != nullptr; }
+  // Gives the weights' memory back. REQUIRES: nothing runs, and nobody holds model().
+  void Sleep();
+  // Reads the weights again, from the file that was opened first. Fails with kFailedPrecondition
+  // if it holds another model by now.
+  Status Wake();
+
+  const std::string& path() const { return path_; }
+  const ModelCard& card() const { return card_; }
   Backend& backend() { return *backend_; }
   // How steps are planned on its device: rows of a step, and the promised gap between two tokens of
   // a stream. `parallel`: sequences at the same time. `gap_ms`: 0: the device's default.
@@ -52,13 +63,16 @@ class LoadedModel {
   OpContext context() { return {backend_.get(), &scratch_}; }
 
  private:
-  LoadedModel(Checkpoint checkpoint, std::unique_ptr<Backend> backend);
+  LoadedModel(const ModelOptions& options, std::unique_ptr<Backend> backend);
+  Status Read();
 
-  std::string path_;
-  Checkpoint checkpoint_;
+  const ModelOptions options_;
+  std::string path_;  // of the file
+  std::optional<Checkpoint> checkpoint_;
   std::unique_ptr<Backend> backend_;
   ScratchArena scratch_;
   std::unique_ptr<Model> model_;
+  ModelCard card_;
 };
 
 // What `defaults` says; the rest stays.

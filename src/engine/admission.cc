@@ -156,6 +156,19 @@ void Engine::DropCancelled() {
   made_way_ = roster_.running().size() < running;
 }
 
+// What was posted has set asleep_; requests that wait are served first.
+bool Engine::FallsAsleep() {
+  if (!asleep_) return false;
+  while (DropIdle()) {
+  }
+  if (!roster_.running().empty() || !roster_.waiting().empty()) return false;
+  for (const auto& idle : idle_) Finish(*idle, FinishReason::kCancelled);
+  idle_.clear();
+  sleeping_ = true;
+  std::exchange(asleep_, nullptr)();
+  return true;
+}
+
 // Moves waiting sequences to running, in order, as long as there are places and memory for them;
 // those whose prefix is being computed wait for it. Once all places are taken and everybody was
 // asked, nothing can be different before somebody comes, goes or waits no more.

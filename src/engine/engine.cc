@@ -55,6 +55,10 @@ bool Engine::Step() {
   cache_->SetTime(clock_.NowMs());
   Admit();
   DropCancelled();
+  if (sleeping_ || FallsAsleep()) {
+    (void)Idle();
+    return false;
+  }
   StartWaiting();
   PlanStep();
   Reserve();

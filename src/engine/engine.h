@@ -80,6 +80,13 @@ class Engine {
   // Runs `task` on the engine thread between two steps, with the cache in hand (pin, reset, view).
   void Post(std::function<void(StateCache&)> task);
 
+  // The model's memory is wanted for something else. Idle work ends; when nothing runs or waits any
+  // more, `asleep` is called, once, on the engine thread, and from then on no step is computed:
+  // requests that come wait for Wake. The cache stays as it is. A Wake before that calls it off.
+  void Sleep(std::function<void()> asleep);
+  // Steps are computed again. `awake` is called before the first one, on the engine thread.
+  void Wake(std::function<void()> awake);
+
   // `changed` is called on the engine thread after every step that changed what stats() or the
   // cache's view would show; it must be quick. Null: nobody. Waits for a call under way.
   void SetObserver(std::function<void()> changed);
@@ -126,6 +133,7 @@ class Engine {
   void AdmitIdle(std::unique_ptr<Sequence> sequence);
   void DropSurplus();
   void DropCancelled();
+  bool FallsAsleep();
   void StartWaiting();
   bool PutsOffStarts();
   bool LookUp(Sequence& sequence);
@@ -196,6 +204,8 @@ class Engine {
   bool made_way_ = false;          // somebody who ran was cancelled before this step
   bool put_off_ = false;           // so that nobody started in it
   bool resting_ = false;           // the last step had only transfers to wait for
+  std::function<void()> asleep_;   // called when nothing runs or waits; null: nobody asked
+  bool sleeping_ = false;          // no step is computed
   bool chosen_on_device_ = false;  // in the current step
   Status choice_status_;
   std::vector<Share> shares_;  // of the current step

@@ -153,6 +153,20 @@ void Engine::ScorePrompt(Sequence& sequence) {
   };
 }
 
+void Engine::Sleep(std::function<void()> asleep) {
+  Post([this, asleep = std::move(asleep)](StateCache&) {
+    if (!sleeping_) asleep_ = asleep;
+  });
+}
+
+void Engine::Wake(std::function<void()> awake) {
+  Post([this, awake = std::move(awake)](StateCache&) {
+    asleep_ = nullptr;
+    sleeping_ = false;
+    awake();
+  });
+}
+
 void Engine::Post(std::function<void(StateCache&)> task) {
   {
     std::lock_guard lock(mutex_);

@@ -31,7 +31,8 @@ class Server:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("REPRISE_")}
         self.log = pathlib.Path(self.folder.name) / "log"  # a file: the server waits for no reader of it
         with open(self.log, "w") as log:
-            self.process = subprocess.Popen([program, "serve", "--model", str(model), "--port", "0", *options],
+            named = ["--model", str(model)] if model else []  # "": the options name models
+            self.process = subprocess.Popen([program, "serve", *named, "--port", "0", *options],
                                             stdout=log, stderr=subprocess.STDOUT, env=environment)
         self.port = self.wait_for_port()
         self.recorder = recorder.Recorder(self.port)

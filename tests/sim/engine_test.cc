@@ -167,6 +167,55 @@ TEST_F(EngineTest, AHundredConcurrentRequestsComputeTheirPrefixOnceWithinTheBudg
   EXPECT_LE(stats.bytes_used_max, stats.bytes_budget * 103 / 100);
 }
 
+// The weights of a model may go when nobody needs them: what runs and waits is answered first, idle
+// work ends, and from then on the model is not touched. Requests that come wait for its return, and
+// start from the state that stayed.
+TEST_F(EngineTest, AnEngineSleepsWhenNothingRunsAndKeepsItsState) {
+  EngineFixture fixture(executor_);
+  const GenerateRequest prompt = Talk().Say(1, 300).Request(20);
+  auto first = fixture.Submit(prompt);
+  fixture.engine().Step();
+  bool asleep = false;
+  fixture.engine().Sleep([&] { asleep = true; });
+  auto waiting = fixture.Submit(Talk().Say(2, 300).Request(5));
+  fixture.engine().Step();
+  EXPECT_FALSE(asleep) << "somebody runs";
+  GenerateRequest ahead = Talk().Say(1, 300).Say(9, 50).Request(0);
+  ahead.idle = true;
+  auto idle = fixture.Submit(ahead);
+  fixture.RunAll();
+  EXPECT_TRUE(asleep);
+  EXPECT_EQ(EngineFixture::Read(*first).completion.reason, FinishReason::kLength);
+  EXPECT_EQ(EngineFixture::Read(*waiting).completion.reason, FinishReason::kLength);
+
+  const uint64_t rows = executor_.rows();
+  auto later = fixture.Submit(prompt);
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(fixture.engine().Step());
+  EXPECT_EQ(executor_.rows(), rows) << "the model was touched while it slept";
+  bool awake = false;
+  fixture.engine().Wake([&] { awake = true; });
+  fixture.RunAll();
+  EXPECT_TRUE(awake);
+  const auto answer = EngineFixture::Read(*later);
+  EXPECT_EQ(answer.completion.reason, FinishReason::kLength);
+  EXPECT_GE(answer.completion.report.used_tokens, 299) << "the state stayed";
+}
+
+// Whoever asks a model to sleep may think better of it: nothing is said then, and all goes on.
+TEST_F(EngineTest, AWakeCallsOffASleepThatHasNotBegun) {
+  EngineFixture fixture(executor_);
+  auto stream = fixture.Submit(Talk().Say(1, 300).Request(20));
+  fixture.engine().Step();
+  bool asleep = false;
+  fixture.engine().Sleep([&] { asleep = true; });
+  fixture.engine().Step();
+  fixture.engine().Wake([] {});
+  fixture.RunAll();
+  EXPECT_FALSE(asleep);
+  EXPECT_EQ(EngineFixture::Read(*stream).completion.reason, FinishReason::kLength);
+  EXPECT_EQ(fixture.Ask(Talk().Say(3, 30).Request(2)).completion.reason, FinishReason::kLength);
+}
+
 // A device with less memory than the budget says: requests that fit run, one after another if need
 // be, and the one that can never fit ends with a sentence; nobody else notices.
 TEST_F(EngineTest, MemoryThatTheDeviceDoesNotHaveEndsOneRequest) {

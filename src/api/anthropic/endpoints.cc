@@ -37,7 +37,7 @@ Prepared Prepare(const Service& service, const http::ExchangePtr& exchange, bool
   if (!fields.ok()) {
     prepared.error = fields.error();
   } else if (!service.model().Answers(prepared.request.model)) {
-    prepared.error = ModelNotFound(prepared.request.model, service.model().id);
+    prepared.error = ModelNotFound(prepared.request.model, service.model());
   } else if (const Status planned = PlanThinking(service.model(), &prepared.request.job);
              !planned.ok()) {
     prepared.error = {400, "output_config.effort: " + planned.message(), "output_config.effort"};
@@ -53,7 +53,7 @@ Prepared Prepare(const Service& service, const http::ExchangePtr& exchange, bool
   return prepared;
 }
 
-void WriteModel(const ServedModel& model, const std::string& id, JsonWriter* json) {
+void WriteModel(const ModelBrief& model, const std::string& id, JsonWriter* json) {
   const std::time_t created = static_cast<std::time_t>(model.created);
   std::tm time = {};
   ::gmtime_r(&created, &time);
@@ -66,21 +66,22 @@ void WriteModel(const ServedModel& model, const std::string& id, JsonWriter* jso
 
 }  // namespace
 
-std::string FormatModel(const ServedModel& model, const std::string& id) {
+std::string FormatModel(const ModelBrief& model, const std::string& id) {
   std::string body;
   JsonWriter json(&body);
   WriteModel(model, id, &json);
   return body;
 }
 
-std::string FormatModels(const ServedModel& model) {
-  const std::vector<std::string> ids = model.Names();
+std::string FormatModels(std::span<const ModelBrief> models) {
   std::string body;
   JsonWriter json(&body);
   json.BeginObject().Key("data").BeginArray();
-  for (const std::string& id : ids) WriteModel(model, id, &json);
-  json.EndArray().Member("has_more", false);
-  json.Member("first_id", ids.front()).Member("last_id", ids.back()).EndObject();
+  for (const ModelBrief& model : models) {
+    for (const std::string& id : model.Names()) WriteModel(model, id, &json);
+  }
+  json.EndArray().Member("has_more", false).Member("first_id", models.front().id);
+  json.Member("last_id", models.back().Names().back()).EndObject();
   return body;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "api/service.h"
@@ -12,7 +13,8 @@ namespace reprise::api::anthropic {
 void AddRoutes(Service* service, http::Router* router);
 
 // What Anthropic's clients are shown of /v1/models.
-std::string FormatModels(const ServedModel& model);
-std::string FormatModel(const ServedModel& model, const std::string& id);
+// REQUIRES: at least one model.
+std::string FormatModels(std::span<const ModelBrief> models);
+std::string FormatModel(const ModelBrief& model, const std::string& id);
 
 }  // namespace reprise::api::anthropic

@@ -58,7 +58,7 @@ void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   NotePassed(fields, &request.job);
   if (!model.Answers(request.model)) {
-    return Refuse(exchange, ModelNotFound(request.model, model.id));
+    return Refuse(exchange, ModelNotFound(request.model, model));
   }
   std::string name = request.model.empty() ? model.id : request.model;
   if (request.load_only) return exchange->Respond(AnswerLoaded(name, shape));
@@ -71,8 +71,8 @@ void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
   ReplyPlan plan;
   const Tenant* tenant = service->FindTenant(exchange->request());
   const auto make = request.raw ? PlanRaw : PlanReply;
-  const auto wrong = make(service, request.job, std::move(*prompt), tenant,
-                          exchange->account().get(), &plan);
+  const auto wrong =
+      make(service, request.job, std::move(*prompt), tenant, exchange->account().get(), &plan);
   if (wrong) return Refuse(exchange, *wrong);
   if (!request.raw) plan.done = PrepareNextTurn(service, *plan.tenant, std::move(request.job));
   auto sink = MakeAnswerSink(exchange, std::move(name), shape, request.stream);
@@ -81,42 +81,47 @@ void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
   }
 }
 
-void WriteDetails(const ServedModel& model, JsonWriter* json) {
+void WriteDetails(const ModelBrief& model, JsonWriter* json) {
   json->Key("details").BeginObject().Member("parent_model", "").Member("format", "gguf");
   json->Member("family", model.family).Key("families").BeginArray().String(model.family).EndArray();
   json->Member("parameter_size", "").Member("quantization_level", "").EndObject();
 }
 
-void WriteModel(const ServedModel& model, const std::string& name, JsonWriter* json) {
+void WriteModel(const ModelBrief& model, const std::string& name, JsonWriter* json) {
   const std::string tagged = name.find(':') == std::string::npos ? name + ":latest" : name;
   json->BeginObject().Member("name", tagged).Member("model", tagged);
-  json->Member("modified_at", FormatTime(model.created * 1'000'000)).Member("size", 0);
+  json->Member("modified_at", FormatTime(model.created * 1'000'000))
+      .Member("size", static_cast<int64_t>(model.bytes));
   json->Member("digest", model.digest);
   WriteDetails(model, json);
 }
 
 void Tags(Service* service, const ExchangePtr& exchange) {
-  const ServedModel& model = service->model();
   http::Response response;
   JsonWriter json(&response.body);
   json.BeginObject().Key("models").BeginArray();
-  for (const std::string& name : model.Names()) {
-    WriteModel(model, name, &json);
-    json.EndObject();
+  for (const ModelBrief& model : service->ListModels()) {
+    for (const std::string& name : model.Names()) {
+      WriteModel(model, name, &json);
+      json.EndObject();
+    }
   }
   json.EndArray().EndObject();
   exchange->Respond(std::move(response));
 }
 
-// The model is always there, and stays.
+// Models whose weights are in memory. They stay until their memory is wanted for another one.
 void Running(Service* service, const ExchangePtr& exchange) {
-  const ServedModel& model = service->model();
   http::Response response;
   JsonWriter json(&response.body);
   json.BeginObject().Key("models").BeginArray();
-  WriteModel(model, model.id, &json);
-  json.Member("expires_at", "9999-12-31T23:59:59Z").Member("size_vram", 0);
-  json.Member("context_length", model.context_tokens).EndObject().EndArray().EndObject();
+  for (const ModelBrief& model : service->ListModels()) {
+    if (model.status != "loaded") continue;
+    WriteModel(model, model.id, &json);
+    json.Member("expires_at", "9999-12-31T23:59:59Z").Member("size_vram", 0);
+    json.Member("context_length", model.context_tokens).EndObject();
+  }
+  json.EndArray().EndObject();
   exchange->Respond(std::move(response));
 }
 
@@ -128,12 +133,12 @@ void Show(Service* service, const ExchangePtr& exchange) {
   RefuseUnread(Dialect::kOllama, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   const ServedModel& model = service->model();
-  if (!model.Answers(name)) return Refuse(exchange, ModelNotFound(name, model.id));
+  if (!model.Answers(name)) return Refuse(exchange, ModelNotFound(name, model));
   http::Response response;
   JsonWriter json(&response.body);
   json.BeginObject().Member("modelfile", "").Member("parameters", "").Member("license", "");
   json.Member("template", model.template_source);
-  WriteDetails(model, &json);
+  WriteDetails(model.Brief(), &json);
   json.Key("model_info").BeginObject().Member("general.architecture", model.family);
   json.Member("general.basename", model.id);
   json.Member(model.family + ".context_length", model.context_tokens);

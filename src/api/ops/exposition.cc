@@ -63,4 +63,47 @@ void Exposition::Add(std::string_view name, std::string_view help, std::string_v
   histogram.Write(name, labels, &out_);
 }
 
+std::string JoinPages(std::span<const std::pair<std::string, std::string>> pages) {
+  struct Family {
+    std::string_view name;  // of the metric
+    std::string head;       // its HELP and TYPE
+    std::string samples;
+  };
+  std::vector<Family> families;
+  for (const auto& [model, page] : pages) {
+    const std::string label = "model=\"" + EscapeLabel(model) + "\"";
+    Family* family = nullptr;
+    for (std::string_view rest = page; !rest.empty();) {
+      const std::string_view line = rest.substr(0, rest.find('\n'));
+      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+      if (line.starts_with("# HELP ")) {
+        const std::string_view name = line.substr(7, line.find(' ', 7) - 7);
+        auto known = std::find_if(families.begin(), families.end(),
+                                  [&](const Family& one) { return one.name == name; });
+        const bool first = known == families.end();
+        if (first) known = families.insert(known, Family{name, "", ""});
+        family = &*known;
+        if (first) family->head = std::string(line) + "\n";
+      } else if (line.starts_with("# TYPE ")) {
+        if (family->samples.empty()) family->head += std::string(line) + "\n";
+      } else if (!line.empty()) {
+        const size_t name_end = line.find_first_of("{ ");
+        const std::string_view tail = line.substr(name_end);
+        family->samples += line.substr(0, name_end);
+        if (tail.find("model=\"") != std::string_view::npos) {
+          family->samples += tail;
+        } else if (tail.starts_with('{')) {
+          family->samples += "{" + label + "," + std::string(tail.substr(1));
+        } else {
+          family->samples += "{" + label + "}" + std::string(tail);
+        }
+        family->samples += '\n';
+      }
+    }
+  }
+  std::string joined;
+  for (const Family& family : families) joined += family.head + family.samples;
+  return joined;
+}
+
 }  // namespace reprise::api

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace reprise::api {
@@ -63,5 +64,9 @@ class Exposition {
 
   std::string& out_;
 };
+
+// One page of the pages of several models: every sample gets the label model="NAME", and the
+// samples of a metric stand together. REQUIRES: pages that Exposition has written.
+std::string JoinPages(std::span<const std::pair<std::string, std::string>> pages);
 
 }  // namespace reprise::api

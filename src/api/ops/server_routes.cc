@@ -25,22 +25,28 @@ void Health(Service* service, const ExchangePtr& exchange) {
   exchange->Respond(std::move(response));
 }
 
-void WriteModel(const ServedModel& model, const std::string& id, JsonWriter* json) {
+void WriteModel(const ModelBrief& model, const std::string& id, JsonWriter* json) {
   json->BeginObject().Member("id", id).Member("object", "model");
   json->Member("created", model.created).Member("owned_by", "reprise");
-  json->Member("max_model_len", model.context_tokens).Member("family", model.family).EndObject();
+  if (model.context_tokens > 0) json->Member("max_model_len", model.context_tokens);
+  if (!model.family.empty()) json->Member("family", model.family);
+  json->Key("status").BeginObject().Member("value", model.status);
+  if (!model.error.empty()) json->Member("failed", true).Member("error", model.error);
+  json->EndObject().EndObject();
 }
 
 void Models(Service* service, const ExchangePtr& exchange) {
-  const ServedModel& model = service->model();
+  const std::vector<ModelBrief> models = service->ListModels();
   http::Response response;
   if (SpeaksAnthropic(exchange->request())) {
-    response.body = anthropic::FormatModels(model);
+    response.body = anthropic::FormatModels(models);
     return exchange->Respond(std::move(response));
   }
   JsonWriter json(&response.body);
   json.BeginObject().Member("object", "list").Key("data").BeginArray();
-  for (const std::string& name : model.Names()) WriteModel(model, name, &json);
+  for (const ModelBrief& model : models) {
+    for (const std::string& name : model.Names()) WriteModel(model, name, &json);
+  }
   json.EndArray().EndObject();
   exchange->Respond(std::move(response));
 }
@@ -49,17 +55,17 @@ void OneModel(Service* service, const ExchangePtr& exchange) {
   constexpr std::string_view kBefore = "/models/";
   const std::string& path = exchange->request().path;
   const std::string id = path.substr(path.find(kBefore) + kBefore.size());
-  const ServedModel& model = service->model();
-  if (!model.Answers(id)) {
-    return Refuse(exchange, ModelNotFound(id, model.id));
-  }
+  const std::vector<ModelBrief> models = service->ListModels();
+  const auto model = std::find_if(models.begin(), models.end(),
+                                  [&](const ModelBrief& one) { return one.Answers(id); });
+  if (model == models.end()) return Refuse(exchange, ModelNotFound(id, models));
   http::Response response;
   if (SpeaksAnthropic(exchange->request())) {
-    response.body = anthropic::FormatModel(model, id);
+    response.body = anthropic::FormatModel(*model, id);
     return exchange->Respond(std::move(response));
   }
   JsonWriter json(&response.body);
-  WriteModel(model, id, &json);
+  WriteModel(*model, id, &json);
   exchange->Respond(std::move(response));
 }
 
@@ -169,8 +175,15 @@ void ShowMetrics(Service* service, const ExchangePtr& exchange,
   if (!MaySeeAll(service, exchange)) return;
   http::Response response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = (service->metrics().*format)(service);
+  std::vector<std::pair<std::string, std::string>> pages;
+  for (const auto& [name, one] : service->ListServices()) {
+    pages.emplace_back(name, (one->metrics().*format)(one));
+  }
+  response.body = pages.size() == 1 ? std::move(pages.front().second) : JoinPages(pages);
   if (with_ledger) WriteLedger(*exchange->account()->ledger(), &response.body);
+  Exposition page(&response.body);
+  ModelSet* const models = service->options().models;
+  if (with_ledger && models != nullptr) models->WriteMetrics(&page);
   exchange->Respond(std::move(response));
 }
 

@@ -40,9 +40,8 @@ Prepared Prepare(Service* service, const ResponseStore& store, const ExchangePtr
   }
   Fields fields(body.document->root());
   prepared.tenant = service->FindTenant(http);
-  prepared.request =
-      ReadResponsesRequest(service->options(), service->model().vocab_size, store,
-                           *prepared.tenant, exchange->account().get(), &fields);
+  prepared.request = ReadResponsesRequest(service->options(), service->model().vocab_size, store,
+                                          *prepared.tenant, exchange->account().get(), &fields);
   if (!fields.ok()) {
     prepared.error = fields.error();
     return prepared;
@@ -91,9 +90,8 @@ void Create(Service* service, const StorePtr& store, const ExchangePtr& exchange
     keep = MakeKeep(store, *prepared.tenant, head.id, std::move(request.conversation));
   }
   ReplyPlan plan;
-  if (auto error =
-          PlanReply(service, request.job, std::move(prepared.prompt), prepared.tenant,
-                    exchange->account().get(), &plan)) {
+  if (auto error = PlanReply(service, request.job, std::move(prepared.prompt), prepared.tenant,
+                             exchange->account().get(), &plan)) {
     return Refuse(exchange, *error);
   }
   plan.tell_tokens = plan.keep_tokens = request.logprobs;
@@ -174,7 +172,10 @@ void Delete(Service* service, const StorePtr& store, const ExchangePtr& exchange
 }  // namespace
 
 void AddRoutes(Service* service, http::Router* router) {
-  const auto store = std::make_shared<ResponseStore>(service->options().archive);
+  const ServiceOptions& options = service->options();
+  const auto store = options.responses != nullptr
+                         ? options.responses
+                         : std::make_shared<ResponseStore>(options.archive);
   const auto add = [&](const char* method, const std::string& path, auto handle) {
     router->Add(method, path, http::RunOn::kWorker,
                 [service, store, handle](const ExchangePtr& e) { handle(service, store, e); });

@@ -153,7 +153,7 @@ void HandleOllama(Service* service, const ExchangePtr& exchange, bool one) {
   int32_t dimensions = 0;
   ReadDimensions(model, &fields, &dimensions);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
-  if (!model.Answers(name)) return Refuse(exchange, ModelNotFound(name, model.id));
+  if (!model.Answers(name)) return Refuse(exchange, ModelNotFound(name, model));
   if (const auto error = CheckPooling(model)) return Refuse(exchange, *error);
   VectorJob job;
   job.pooling = model.vectors.pooling;

@@ -29,6 +29,16 @@ bool StateIndex::GiveWay(size_t bytes) {
   return bytes_used() < before;
 }
 
+size_t StateIndex::SetBudget(size_t bytes, size_t slice) {
+  const size_t before = bytes_used();
+  while (bytes_used() > bytes && bytes_used() + slice > before &&
+         EvictOne(EvictReason::kRunning, std::numeric_limits<double>::infinity(), PinsGo::kAll)) {
+  }
+  options_.cache.budget_bytes = std::max(bytes, bytes_used());
+  Settle();
+  return options_.cache.budget_bytes;
+}
+
 // Up to the end of what is known and one block more; with a window, without what lies before it.
 size_t StateIndex::BlocksNeeded(const LeaseRecord& r) const {
   const int32_t tokens = options_.block_tokens;

@@ -56,6 +56,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   void Release(uint32_t seat, uint64_t id);
   bool Maintain();
   bool GiveWay(size_t bytes);
+  // The budget becomes `bytes`, or what is used after the eviction of about `slice` bytes.
+  size_t SetBudget(size_t bytes, size_t slice);
   size_t BytesWanted(const Lease& lease);
   size_t BytesWantedByRunning() const;
   using Keeper::BytesFree;
@@ -188,9 +190,9 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   std::unordered_map<NodeId, NamespaceMap::iterator> namespace_of_;  // by root
   std::vector<NodeId> maybe_empty_;                                  // roots that lost a child
   Flights flights_;
-  size_t lease_bytes_ = 0;                  // of the records of those that have started
-  Tier* tier_ = nullptr;                    // null: there is none
-  std::map<uint64_t, Transfer> transfers_;  // by the id of their move
+  size_t lease_bytes_ = 0;                            // of the records of those that have started
+  Tier* tier_ = nullptr;                              // null: there is none
+  std::map<uint64_t, Transfer> transfers_;            // by the id of their move
   std::unordered_map<uint64_t, uint32_t> questions_;  // to the tier; the seat of the lease
   uint64_t move_count_ = 0;
   std::vector<Move> moves_;           // not begun yet

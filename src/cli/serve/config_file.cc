@@ -39,25 +39,44 @@ std::string OptionName(std::string_view key) {
 
 class Reader {
  public:
-  Reader(const std::string& path, ConfigFile* file) : path_(path), file_(*file) {}
+  Reader(const std::string& path, ConfigFile* file)
+      : path_(path), file_(*file), settings_(&file->settings) {}
 
   Status ReadTable(const toml::table& table, const std::string& prefix) {
     for (const auto& [key, node] : table) {
       const std::string name = prefix + OptionName(key.str());
-      if (const auto* inner = node.as_table()) {
+      const auto* inner = node.as_table();
+      if (inner != nullptr && name == "models") {
+        REPRISE_TRY(ReadModels(*inner));
+      } else if (inner != nullptr) {
         REPRISE_TRY(ReadTable(*inner, name + "-"));
       } else if (const auto* list = node.as_array()) {
         REPRISE_TRY(ReadArray(*list, name));
       } else {
         const auto text = TextOf(node);
         if (!text) return Wrong(path_, node, "'" + name + "' has a value that is no setting");
-        file_.settings.push_back({name, {*text}});
+        settings_->push_back({name, {*text}});
       }
     }
     return OkStatus();
   }
 
  private:
+  Status ReadModels(const toml::table& table) {
+    for (const auto& [key, node] : table) {
+      const auto* model = node.as_table();
+      if (model == nullptr) {
+        return Wrong(path_, node, "'models' holds tables, one a model: [models.NAME]");
+      }
+      file_.models.emplace_back(std::string(key.str()), Flags::Settings());
+      settings_ = &file_.models.back().second;
+      const Status read = ReadTable(*model, "");
+      settings_ = &file_.settings;
+      REPRISE_TRY(read);
+    }
+    return OkStatus();
+  }
+
   Status ReadArray(const toml::array& list, const std::string& name) {
     std::vector<std::string> values;
     for (const toml::node& item : list) {
@@ -69,7 +88,7 @@ class Reader {
       if (!text) return Wrong(path_, item, "'" + name + "' has a value that is no setting");
       values.push_back(*text);
     }
-    if (!values.empty()) file_.settings.push_back({name, std::move(values)});
+    if (!values.empty()) settings_->push_back({name, std::move(values)});
     return OkStatus();
   }
 
@@ -86,6 +105,7 @@ class Reader {
 
   const std::string& path_;
   ConfigFile& file_;
+  Flags::Settings* settings_;  // where they go now
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -18,11 +19,14 @@ namespace reprise::cli {
 //   mib = 512
 //   [[keys]]                # an array of tables is a list of records
 //   name = "alice"
+//   [models.small]          # options of one of several models
+//   model = "small.gguf"
 struct ConfigFile {
   using Record = std::map<std::string, std::string>;  // values as text
 
   Flags::Settings settings;
-  std::map<std::string, std::vector<Record>> records;  // by the name of the array
+  std::vector<std::pair<std::string, Flags::Settings>> models;  // by name
+  std::map<std::string, std::vector<Record>> records;           // by the name of the array
 };
 
 // Fails with the line of what is wrong.

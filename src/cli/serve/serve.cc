@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/serve/config_file.h"
+#include "cli/serve/fleet/model_list.h"
 #include "cli/serve/log_thread.h"
 #include "cli/serve/server_stack.h"
 #include "cli/serve/systemd.h"
@@ -26,6 +27,8 @@ namespace {
 
 struct Options {
   ServeOptions serve;
+  std::string models_dir;
+  std::vector<std::pair<std::string, Flags::Settings>> models;  // of the configuration
   std::vector<std::string> api_keys;
   int drain_seconds = 30;
   bool no_page = false;
@@ -116,7 +119,29 @@ Result<Flags::Settings> ReadConfig(const std::string& path, Options* options) {
       options->serve.keys.push_back(std::move(key));
     }
   }
+  options->models = std::move(file.models);
   return file.settings;
+}
+
+// One for each model, or none where the options themselves name the only one.
+Result<std::vector<ServeOptions>> ListModels(const Options& options) {
+  std::vector<ServeOptions> models;
+  if (!options.serve.model.path.empty() &&
+      (!options.models.empty() || !options.models_dir.empty())) {
+    models.push_back(options.serve);
+  }
+  for (const auto& [name, settings] : options.models) {
+    REPRISE_ASSIGN(ServeOptions model, ReadModel(options.serve, name, settings));
+    models.push_back(std::move(model));
+  }
+  if (options.models_dir.empty()) return models;
+  REPRISE_ASSIGN(const std::vector<std::string> paths, FindModels(options.models_dir));
+  for (const std::string& path : paths) {
+    ServeOptions& model = models.emplace_back(options.serve);
+    model.model.path = path;
+    model.aliases.clear();
+  }
+  return models;
 }
 
 // What the next start will be glad of, in what is left of the time.
@@ -143,13 +168,15 @@ Status Serve(Options options) {
   for (const std::string& key : options.api_keys) {
     options.serve.keys.push_back({key, "", false, false, 1});
   }
+  REPRISE_ASSIGN(std::vector<ServeOptions> models, ListModels(options));
   RaiseFileLimit();
   ReturnMemory();
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);           // a file that may not grow is an error of that write
   LogThread log_thread(STDERR_FILENO);  // ends after all who log
   CatchSignals(!options.serve.tls_cert.empty());
-  REPRISE_ASSIGN(const std::unique_ptr<ServerStack> stack, ServerStack::Start(options.serve));
+  REPRISE_ASSIGN(const std::unique_ptr<ServerStack> stack,
+                 ServerStack::Start(options.serve, std::move(models)));
   loading = 0;
   log_thread.Start();
   std::printf("%s on %s\n", stack->model_id().c_str(), stack->url().c_str());
@@ -176,22 +203,6 @@ Status Serve(Options options) {
   return OkStatus();
 }
 
-void AddModelTextOptions(Flags* flags, ServeOptions* serve) {
-  flags->SetHeading(kModelHeading);
-  flags->Add("--tokenizer", &serve->tokenizer,
-             "tokenizer.json, or a folder with one, for a model without a tokenizer");
-  flags->Add("--pooling", &serve->pooling,
-             "how /v1/embeddings makes a vector of a text, for a model that does not say: mean or "
-             "last",
-             {.one_of = {"mean", "last"}});
-  flags->Add("--alias", &serve->aliases,
-             "name of the model for clients (default: the name of the file); repeat it for several "
-             "names; 'claude-*' stands for all names that begin so, '*' for all");
-  flags->Add("-c,--context", &serve->context_tokens,
-             "maximum tokens of a request, prompt and reply (default: the model's, at most 32768)",
-             {.min = 64, .max = 1 << 24});
-}
-
 void AddNetworkOptions(Flags* flags, Options* options) {
   ServeOptions* serve = &options->serve;
   flags->SetHeading("Network and access");
@@ -216,14 +227,8 @@ void AddNetworkOptions(Flags* flags, Options* options) {
 void AddRequestOptions(Flags* flags, Options* options) {
   ServeOptions* serve = &options->serve;
   flags->SetHeading("Requests");
-  flags->Add("--parallel", &serve->parallel, "maximum requests computed at the same time",
-             {.min = 1, .max = 4096});
   flags->Add("--queue", &serve->queue, "maximum requests that wait; more are answered 429",
              {.min = 1, .max = 1 << 20});
-  flags->Add("--stream-gap-ms", &serve->stream_gap_ms,
-             "maximum milliseconds between two tokens of a stream while other prompts are computed "
-             "(default: 200, on a GPU 50)",
-             {.min = 0, .max = 600000});
   flags->Add("--connections", &serve->connections,
              "maximum open connections; more are answered 503", {.min = 1, .max = 1 << 20});
   flags->Add("--body-mib", &serve->body_mib, "maximum MiB of a request body",
@@ -254,16 +259,10 @@ void AddRequestOptions(Flags* flags, Options* options) {
 void AddCacheOptions(Flags* flags, Options* options) {
   ServeOptions* serve = &options->serve;
   flags->SetHeading("Cache in memory");
-  flags->Add("--cache-mib", &serve->cache_mib,
-             "MiB of memory for state, running and remembered (default: from the machine)",
-             {.min = 0, .max = 1 << 30});
   flags->Add("--host-mib", &serve->host_mib,
              "MiB of host memory, taken at the start, for state that does not fit on a GPU; 0: "
              "none (on a CPU raise --cache-mib instead: it is the same memory)",
              {.min = 0, .max = 1 << 26});
-  flags->Add("--snapshot-gap", &serve->snapshot_gap,
-             "minimum tokens between snapshots of one prompt (default: from the model)",
-             {.min = 1, .max = 1 << 20});
   flags->Add("--cache-entries", &serve->cache_entries, "maximum entries; 0: as many as fit",
              {.min = 0, .max = 1 << 30});
   flags->Add("--cache-ttl", &serve->cache_ttl_s,
@@ -315,33 +314,27 @@ void AddStoreOptions(Flags* flags, ServeOptions* serve) {
   flags->Add("--kv-events-topic", &serve->kv_events_topic, "topic of these events");
 }
 
-void AddSnapKvOptions(Flags* flags, ServeOptions* serve) {
-  flags->SetHeading("SnapKV, lossy (docs/snapkv.md)");
-  flags->Add("--snapkv-budget", &serve->snapkv_budget,
-             "tokens of a long prompt (below 1: the share of it) whose K/V is kept while the reply "
-             "is decoded; 0: all",
-             {.min = 0, .max = 1 << 24});
-  flags->Add("--snapkv-window", &serve->snapkv_window,
-             "last tokens of the prompt, which choose what is kept",
-             {.min = 1, .max = kSnapKvWindowMax});
-  flags->Add("--snapkv-redecode", &serve->snapkv_redecode,
-             "choose again after this many tokens of the reply; 0: never",
-             {.min = 0, .max = 1 << 24});
-}
-
 }  // namespace
 
 void DefineServe(Flags* flags) {
   auto options = std::make_shared<Options>();
   ServeOptions* serve = &options->serve;
   AddModelOptions(flags, &serve->model);
-  AddModelTextOptions(flags, serve);
+  DefineOneModel(flags, serve, &serve->aliases);
   AddNetworkOptions(flags, options.get());
   AddRequestOptions(flags, options.get());
   AddCacheOptions(flags, options.get());
   AddDiskOptions(flags, serve);
   AddStoreOptions(flags, serve);
-  AddSnapKvOptions(flags, serve);
+  flags->SetHeading("Several models");
+  flags->Add(
+      "--models-dir", &options->models_dir,
+      "serve every model of this folder: GGUF files, and folders with a config.json; each is "
+      "loaded when a request names it");
+  flags->Add("--memory-mib", &serve->memory_mib,
+             "MiB of memory for weights and state of all models together (default: from the "
+             "machine)",
+             {.min = 1, .max = 1 << 30});
   flags->SetHeading("Settings and log");
   flags->AddConfig("--config", "TOML file with any of these options",
                    [options](const std::string& path) { return ReadConfig(path, options.get()); });

@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/serve/fleet/fleet.h"
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "api/body.h"
+#include "api/errors.h"
+#include "api/model_name.h"
+#include "api/ops/exposition.h"
+#include "base/json_writer.h"
+#include "base/log.h"
+#include "cli/bundled_model.h"
+#include "cli/serve/fleet/state_shares.h"
+#include "weights/memory.h"
+
+namespace reprise::cli {
+namespace {
+
+using Time = std::chrono::steady_clock;
+
+constexpr auto kTick = std::chrono::milliseconds(250);  // how often states are shared out anew
+constexpr auto kRetryAfter = std::chrono::seconds(10);  // a model that could not be loaded
+constexpr auto kReturnMax = std::chrono::seconds(2);    // for requests that waited to come back
+constexpr size_t kWaitingMax = 1024;                    // requests for one model that is not there
+constexpr size_t kWatchersMax = 64;
+
+int64_t NowMs() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Time::now().time_since_epoch())
+      .count();
+}
+
+// Requests of these paths are answered by the text of a model alone.
+bool IsTextOnly(std::string_view path) {
+  for (const std::string_view end : {"/tokenize", "/detokenize", "/apply-template", "/count_tokens",
+                                     "/input_tokens", "/api/show", "/pins", "/reset"}) {
+    if (path.ends_with(end)) return true;
+  }
+  return path == "/reset_prefix_cache";
+}
+
+const char* NameOf(bool awake, bool loading, bool built, bool failed) {
+  if (loading) return "loading";
+  if (awake) return "loaded";
+  if (failed) return "failed";
+  return built ? "sleeping" : "unloaded";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Fleet>> Fleet::Open(std::vector<ServeOptions> models,
+                                           ModelStack::Shared shared) {
+  shared.model_count = static_cast<int>(models.size());
+  std::unique_ptr<Fleet> fleet(new Fleet(std::move(shared)));
+  for (ServeOptions& options : models) {
+    Member& member = fleet->members_.emplace_back();
+    member.options = std::move(options);
+    REPRISE_ASSIGN(const std::string path, FindModel(member.options.model.path));
+    member.options.model.path = path;
+    member.brief = NameModel(member.options, path);
+    for (const Member& other : fleet->members_) {
+      if (&other == &member || other.brief.id != member.brief.id) continue;
+      return InvalidArgument("two models are named '" + member.brief.id + "' (" +
+                             other.options.model.path + " and " + path +
+                             "); give one of them another name with an alias");
+    }
+  }
+  for (Member& member : fleet->members_) {
+    if (&member != &fleet->members_.front() && !member.options.preload) continue;
+    REPRISE_TRY(
+        fleet->Bring(&member).Annotate(fleet->size() > 1 ? "model '" + member.brief.id + "'" : ""));
+  }
+  for (const http::Router::Route& route : fleet->front().router().routes()) {
+    fleet->needs_weights_.push_back(route.method == "POST" && !IsTextOnly(route.path));
+  }
+  fleet->thread_ = std::thread([raw = fleet.get()] { raw->Run(); });
+  return fleet;
+}
+
+Fleet::~Fleet() { Stop(); }
+
+void Fleet::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  for (Member& member : members_) {
+    std::vector<std::function<void()>> waiting;
+    {
+      const std::lock_guard lock(mutex_);
+      waiting.swap(member.waiting);
+    }
+    if (member.stack) member.stack->Stop();
+  }
+}
+
+std::vector<std::pair<std::string, api::Service*>> Fleet::Services() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<std::string, api::Service*>> services;
+  for (const Member& member : members_) {
+    if (member.stack) services.emplace_back(member.brief.id, &member.stack->service());
+  }
+  return services;
+}
+
+Fleet::Member* Fleet::Find(const http::Request& request, std::string* name) {
+  *name = request.QueryValue("model");
+  if (name->empty() && !request.body.empty()) *name = api::FindModelName(request.body);
+  for (Member& member : members_) {
+    if (member.brief.Answers(*name)) return &member;
+  }
+  // Ollama's clients put a tag behind the name.
+  const size_t tag = name->rfind(":latest");
+  if (tag == std::string::npos || tag + 7 != name->size()) return nullptr;
+  for (Member& member : members_) {
+    if (member.brief.Answers(std::string_view(*name).substr(0, tag))) return &member;
+  }
+  return nullptr;
+}
+
+void Fleet::Handle(size_t route, const http::ExchangePtr& exchange) {
+  if (size() == 1) return front().router().routes()[route].handler(exchange);
+  std::string name;
+  Member* const member = Find(exchange->request(), &name);
+  if (member == nullptr) {
+    const std::vector<api::ModelBrief> models = List();
+    return api::Refuse(exchange, api::ModelNotFound(name, models));
+  }
+  {
+    std::unique_lock lock(mutex_);
+    const bool needs = needs_weights_[route];
+    if (member->place != Place::kAwake && (needs || member->stack == nullptr)) {
+      if (!member->error.empty() && Time::now() < member->retry_at) {
+        const std::string error = member->error;
+        lock.unlock();
+        return api::Refuse(
+            exchange, {503, "the model '" + member->brief.id + "' could not be loaded: " + error});
+      }
+      if (member->waiting.size() >= kWaitingMax) {
+        lock.unlock();
+        return api::Refuse(exchange, {429, "too many requests wait for the model '" +
+                                               member->brief.id + "'; try again later"});
+      }
+      member->waiting.push_back(exchange->Park());
+      member->wanted = true;
+      changed_.notify_all();
+      return;
+    }
+    member->last_use_ms = NowMs();
+    if (needs) {
+      member->due = std::max(0, member->due - 1);
+      ++member->uses;
+      exchange->Keep(std::shared_ptr<void>(nullptr, [this, member](void*) {
+        const std::lock_guard done(mutex_);
+        --member->uses;
+        member->last_use_ms = NowMs();
+        changed_.notify_all();
+      }));
+    }
+  }
+  member->stack->router().routes()[route].handler(exchange);
+}
+
+std::vector<api::ModelBrief> Fleet::List() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<api::ModelBrief> models;
+  for (const Member& member : members_) {
+    api::ModelBrief& brief =
+        models.emplace_back(member.stack ? member.stack->served().Brief() : member.brief);
+    brief.created = member.brief.created;
+    brief.error = member.error;
+    brief.status =
+        NameOf(member.place == Place::kAwake || member.place == Place::kLeaving,
+               member.place == Place::kLoading, member.stack != nullptr, !member.error.empty());
+  }
+  return models;
+}
+
+Status Fleet::Load(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  for (Member& member : members_) {
+    if (name.empty() || !member.brief.Answers(name)) continue;
+    member.wanted = member.place != Place::kAwake;
+    member.retry_at = Time::now();
+    member.unwanted = false;
+    changed_.notify_all();
+    return OkStatus();
+  }
+  return NotFound("there is no model '" + name + "' here");
+}
+
+Status Fleet::Unload(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  for (Member& member : members_) {
+    if (name.empty() || !member.brief.Answers(name)) continue;
+    member.unwanted = member.place == Place::kAwake;
+    changed_.notify_all();
+    return OkStatus();
+  }
+  return NotFound("there is no model '" + name + "' here");
+}
+
+void Fleet::Watch(const http::ExchangePtr& exchange) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(watchers_, [](const auto& one) { return one.expired(); });
+    if (watchers_.size() < kWatchersMax) {
+      watchers_.push_back(exchange);
+      exchange->StartStream({});
+      // The stream itself holds the exchange: it ends when the client leaves.
+      exchange->OnClose([exchange] {});
+    } else {
+      return exchange->Respond(
+          api::ErrorResponse({429, "too many clients watch the models"}, &exchange->request()));
+    }
+  }
+  exchange->Send(FormatStates());
+}
+
+void Fleet::EndWatches() {
+  std::vector<std::weak_ptr<http::Exchange>> watchers;
+  {
+    const std::lock_guard lock(mutex_);
+    watchers.swap(watchers_);
+  }
+  for (const auto& one : watchers) {
+    if (const auto exchange = one.lock()) exchange->End();
+  }
+}
+
+std::string Fleet::FormatStates() const {
+  std::string text = "data: ";
+  JsonWriter json(&text);
+  json.BeginObject().Key("models").BeginArray();
+  for (const api::ModelBrief& model : List()) {
+    json.BeginObject().Member("id", model.id).Key("status").BeginObject();
+    json.Member("value", model.status);
+    if (!model.error.empty()) json.Member("failed", true).Member("error", model.error);
+    json.EndObject().EndObject();
+  }
+  json.EndArray().EndObject();
+  return text + "\n\n";
+}
+
+void Fleet::TellWatchers() {
+  std::vector<std::shared_ptr<http::Exchange>> watchers;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& one : watchers_) {
+      if (auto exchange = one.lock()) watchers.push_back(std::move(exchange));
+    }
+  }
+  if (watchers.empty()) return;
+  const std::string states = FormatStates();
+  for (const auto& exchange : watchers) exchange->Send(states);
+}
+
+void Fleet::WriteMetrics(api::Exposition* page) const {
+  if (size() == 1) return;
+  const std::lock_guard lock(mutex_);
+  page->Gauge("reprise_models_memory_budget_bytes", "Memory for weights and state of all models.",
+              "", shared_.memory_bytes);
+  page->Gauge("reprise_models_weight_bytes", "Memory that weights and steps of loaded models take.",
+              "", AwakeBytesLocked());
+  page->Counter("reprise_models_swaps_total", "Models whose weights left memory.", "", swaps_);
+  page->Head("reprise_model_loaded", "gauge", "1 while the weights of the model are in memory.");
+  for (const Member& member : members_) {
+    const bool awake = member.place == Place::kAwake || member.place == Place::kLeaving;
+    page->Sample("reprise_model_loaded", "model=\"" + api::EscapeLabel(member.brief.id) + "\"",
+                 awake ? 1 : 0);
+  }
+}
+
+// The fleet's own thread: brings what is wanted, one model after another, and shares out states.
+void Fleet::Run() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    changed_.wait_for(lock, kTick, [this] { return stop_ || NextWantedLocked() != nullptr; });
+    if (stop_) return;
+    Member* const wanted = NextWantedLocked();
+    lock.unlock();
+    if (wanted != nullptr) {
+      const Status brought = Bring(wanted);
+      if (!brought.ok()) {
+        Log(LogLevel::kError,
+            "the model '" + wanted->brief.id + "' was not loaded: " + brought.message());
+      }
+    } else {
+      Tick();
+    }
+    lock.lock();
+  }
+}
+
+Fleet::Member* Fleet::NextWantedLocked() {
+  for (Member& member : members_) {
+    if (member.wanted && (member.error.empty() || Time::now() >= member.retry_at)) return &member;
+  }
+  return nullptr;
+}
+
+void Fleet::Tick() {
+  if (size() == 1) return;
+  Member* leaves = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Member& member : members_) {
+      if (member.unwanted && member.place == Place::kAwake) leaves = &member;
+    }
+  }
+  if (leaves != nullptr) PutToSleep(leaves);
+  ShareOut();
+}
+
+// Weights that are in memory, or on their way.
+size_t Fleet::AwakeBytesLocked() const {
+  size_t bytes = 0;
+  for (const Member& member : members_) {
+    if (member.place != Place::kUnloaded && member.place != Place::kAsleep) {
+      bytes += member.awake_bytes;
+    }
+  }
+  return bytes;
+}
+
+// What the states of all models must have that are awake, and of one that comes.
+size_t Fleet::LeastStatesLocked(const Member* coming) const {
+  size_t bytes = 0;
+  for (const Member& member : members_) {
+    const bool awake = member.place == Place::kAwake || member.place == Place::kLeaving;
+    if (member.stack && (awake || &member == coming)) bytes += member.stack->least_state_bytes();
+  }
+  return bytes;
+}
+
+// Of the models that may go the one that costs least: soon read again, large, unused for long.
+// One that answers requests goes only if all do; it is asked to, and new requests wait.
+Fleet::Member* Fleet::VictimLocked(const Member* but) {
+  Member* best = nullptr;
+  double least = 0;
+  for (Member& member : members_) {
+    if (&member == but || member.options.pin || member.place != Place::kAwake) continue;
+    const bool returning = member.due > 0 && Time::now() < member.awake_since + kReturnMax;
+    const bool busy = member.uses > 0 || returning;
+    const double idle_ms = static_cast<double>(NowMs() - member.last_use_ms) + 1;
+    const double cost = (busy ? 1e12 : 1) * (member.load_ms + 1) /
+                        (idle_ms * static_cast<double>(member.awake_bytes + 1));
+    if (best != nullptr && cost >= least) continue;
+    best = &member;
+    least = cost;
+  }
+  return best;
+}
+
+// Its requests are answered first; then its weights go.
+void Fleet::PutToSleep(Member* member) {
+  {
+    std::unique_lock lock(mutex_);
+    member->place = Place::kLeaving;
+    member->unwanted = false;
+    changed_.wait(lock, [&] {
+      const bool returning = member->due > 0 && Time::now() < member->awake_since + kReturnMax;
+      return stop_ || (member->uses == 0 && !returning);
+    });
+    if (stop_) return;
+    ++swaps_;
+  }
+  DropWeights(member);
+  {
+    const std::lock_guard lock(mutex_);
+    member->place = Place::kAsleep;
+    member->wanted = !member->waiting.empty();
+  }
+  Log(LogLevel::kInfo, "the weights of '" + member->brief.id + "' left memory; its state stays");
+  TellWatchers();
+}
+
+// What its engine still does is done first.
+void Fleet::DropWeights(Member* member) {
+  const auto asleep = std::make_shared<std::promise<void>>();
+  std::future<void> done = asleep->get_future();
+  member->stack->Sleep([asleep] { asleep->set_value(); });
+  done.wait();
+}
+
+// Makes room for `bytes` of weights and for the least state of every model that is awake then.
+Status Fleet::MakeRoom(Member* member, size_t bytes) {
+  for (;;) {
+    Member* victim = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stop_) return Cancelled("the server ends");
+      const size_t before = member->awake_bytes;
+      member->awake_bytes = bytes;  // it is kLoading: counted
+      const size_t needed = AwakeBytesLocked() + LeastStatesLocked(member);
+      if (needed <= shared_.memory_bytes) break;
+      victim = VictimLocked(member);
+      if (victim == nullptr) {
+        member->awake_bytes = before;
+        return ResourceExhausted("it takes " + FormatBytes(bytes) +
+                                 ", and beside the models that must stay " +
+                                 FormatBytes(shared_.memory_bytes) +
+                                 " do not hold it; raise --memory-mib or shorten --context");
+      }
+    }
+    PutToSleep(victim);
+  }
+  ShareOut();
+  return OkStatus();
+}
+
+// Budgets that shrink are set first, so that together they are never above what there is.
+void Fleet::ShareOut() {
+  if (shared_.memory_bytes == 0) return;
+  std::vector<StateShare> shares;
+  std::vector<Member*> members;
+  size_t bytes = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stop_) return;
+    bytes = shared_.memory_bytes - std::min(shared_.memory_bytes, AwakeBytesLocked());
+    for (Member& member : members_) {
+      if (!member.stack) continue;
+      const bool awake = member.place != Place::kAsleep;
+      shares.push_back({awake, member.stack->least_state_bytes(), member.stack->state_bytes(),
+                        member.last_use_ms});
+      members.push_back(&member);
+    }
+  }
+  ShareOutState(bytes, shares);
+  size_t taken = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    size_t& budget = members[i]->state_budget;
+    if (shares[i].budget < budget) budget = members[i]->stack->SetStateBudget(shares[i].budget);
+    taken += budget;
+  }
+  for (size_t i = 0; i < members.size(); ++i) {
+    size_t& budget = members[i]->state_budget;
+    if (shares[i].budget <= budget || taken >= bytes) continue;
+    const size_t before = budget;
+    budget = members[i]->stack->SetStateBudget(before +
+                                               std::min(shares[i].budget - before, bytes - taken));
+    taken += budget - before;
+  }
+}
+
+// Loads a model, or its weights, and lets in those who waited.
+Status Fleet::Bring(Member* member) {
+  {
+    const std::lock_guard lock(mutex_);
+    member->wanted = false;
+    if (member->place == Place::kAwake) return OkStatus();
+    member->place = Place::kLoading;
+  }
+  TellWatchers();
+  const Status filled = Fill(member);
+  Settle(member, filled);
+  TellWatchers();
+  if (filled.ok() && size() > 1) ShareOut();
+  return filled;
+}
+
+Status Fleet::Fill(Member* member) {
+  const auto begin = Time::now();
+  if (size() > 1) {
+    size_t bytes = member->awake_bytes;
+    if (member->stack == nullptr) {
+      REPRISE_ASSIGN(const Checkpoint checkpoint, OpenCheckpoint(member->options.model.path));
+      bytes = checkpoint.tensor_bytes();
+    }
+    REPRISE_TRY(MakeRoom(member, bytes));
+  }
+  if (member->stack != nullptr) {
+    REPRISE_TRY(member->stack->Wake());
+  } else {
+    REPRISE_ASSIGN(std::unique_ptr<ModelStack> stack, ModelStack::Build(member->options, shared_));
+    const size_t least = stack->least_state_bytes();
+    const size_t budget = size() > 1 ? stack->SetStateBudget(least) : 0;
+    const size_t bytes = stack->awake_bytes();
+    {
+      const std::lock_guard lock(mutex_);
+      member->stack = std::move(stack);
+      member->state_budget = budget;
+    }
+    const Status room = size() > 1 ? MakeRoom(member, bytes) : OkStatus();
+    if (!room.ok()) {
+      DropWeights(member);
+      return room;
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  member->load_ms = std::chrono::duration<double, std::milli>(Time::now() - begin).count();
+  return OkStatus();
+}
+
+void Fleet::Settle(Member* member, const Status& status) {
+  std::vector<std::function<void()>> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    member->place = status.ok()                ? Place::kAwake
+                    : member->stack == nullptr ? Place::kUnloaded
+                                               : Place::kAsleep;
+    member->error = status.ok() ? "" : status.message();
+    member->retry_at = Time::now() + kRetryAfter;
+    member->awake_since = Time::now();
+    member->last_use_ms = NowMs();
+    waiting.swap(member->waiting);
+    member->due = status.ok() ? static_cast<int>(waiting.size()) : 0;
+  }
+  for (const auto& go : waiting) go();
+}
+
+}  // namespace reprise::cli

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "api/served_model.h"
+#include "api/service.h"
+#include "base/status.h"
+#include "cli/serve/fleet/model_stack.h"
+#include "cli/serve/serve_options.h"
+#include "http/exchange.h"
+
+namespace reprise::cli {
+
+// The models of one server. A few of them have their weights in memory, the others come when a
+// request names them, and one that is not in use gives way.
+//
+// 1. Weights and states of all models stay within `memory_bytes` together. What runs is never
+//    ended to make room: a model that has to go answers its requests first, and new ones wait.
+// 2. Who goes: of the models that are not pinned, the one whose weights are read again soonest for
+//    the bytes and the time that it was not used. A model's state stays when its weights go, and
+//    gives way later, by itself (state_shares.h).
+// 3. A request for a model that is not there waits without a thread. A model that cannot be loaded
+//    answers 503 with the reason, and is tried again after a pause.
+// 4. With one model nothing of this costs anything: its weights stay.
+//
+// Thread safety: all methods from any thread. Weights are read by one thread of the fleet's own.
+class Fleet final : public api::ModelSet {
+ public:
+  // The first model is loaded at once, and those with `preload`; all others when they are wanted.
+  static Result<std::unique_ptr<Fleet>> Open(std::vector<ServeOptions> models,
+                                             ModelStack::Shared shared);
+  ~Fleet() override;
+  // Loads nothing from now on; engines end after their step.
+  void Stop();
+
+  // The first model's, which is always built: its routes are those of all.
+  ModelStack& front() { return *members_.front().stack; }
+  size_t size() const { return members_.size(); }
+
+  // Hands a request for route `route` of the front's router to the model that it names: in its
+  // JSON, or as ?model=. With neither, to the first.
+  void Handle(size_t route, const http::ExchangePtr& exchange);
+
+  std::vector<api::ModelBrief> List() const override;
+  std::vector<std::pair<std::string, api::Service*>> Services() const override;
+  void WriteMetrics(api::Exposition* page) const override;
+  // Asks that a model be loaded, or that its weights go. Returns at once; fails with kNotFound.
+  Status Load(const std::string& name);
+  Status Unload(const std::string& name);
+  // Sends the states of all models to a client now, and whenever one changes.
+  void Watch(const http::ExchangePtr& exchange);
+  // Ends these streams: the server stops.
+  void EndWatches();
+
+ private:
+  enum class Place { kUnloaded, kLoading, kAwake, kLeaving, kAsleep };
+
+  struct Member {
+    ServeOptions options;
+    api::ModelBrief brief;  // before it was built
+    std::unique_ptr<ModelStack> stack;
+    Place place = Place::kUnloaded;
+    bool wanted = false;    // somebody waits for it
+    bool unwanted = false;  // it was asked to go
+    std::string error;      // of the last try
+    std::chrono::steady_clock::time_point retry_at;
+    std::vector<std::function<void()>> waiting;  // requests
+    int uses = 0;                                // requests that need its weights now
+    int due = 0;                                 // requests that waited and have not come back yet
+    std::chrono::steady_clock::time_point awake_since;
+    int64_t last_use_ms = 0;
+    double load_ms = 0;  // how long its weights took the last time
+    size_t awake_bytes = 0;
+    size_t state_budget = 0;
+  };
+
+  explicit Fleet(ModelStack::Shared shared) : shared_(std::move(shared)) {
+    shared_.service.models = this;
+  }
+
+  Member* Find(const http::Request& request, std::string* name);
+  bool NeedsWeights(size_t route) const;
+  void Run();
+  void Tick();
+  Member* NextWantedLocked();
+  Status Bring(Member* member);
+  Status MakeRoom(Member* member, size_t bytes);
+  Member* VictimLocked(const Member* but);
+  void PutToSleep(Member* member);
+  void DropWeights(Member* member);
+  void ShareOut();
+  Status Fill(Member* member);
+  void Settle(Member* member, const Status& status);
+  size_t AwakeBytesLocked() const;
+  size_t LeastStatesLocked(const Member* coming) const;
+  std::string FormatStates() const;
+  void TellWatchers();
+
+  ModelStack::Shared shared_;  // never changes after Open
+  std::list<Member> members_;  // never changes after Open
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stop_ = false;
+  uint64_t swaps_ = 0;
+  std::vector<std::weak_ptr<http::Exchange>> watchers_;
+  std::vector<bool> needs_weights_;  // by route
+  std::thread thread_;
+};
+
+}  // namespace reprise::cli

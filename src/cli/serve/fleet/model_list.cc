@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/serve/fleet/model_list.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+namespace reprise::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kModelsMax = 1000;
+
+// "x-00002-of-00003.gguf": a part that another file begins.
+bool IsLaterPart(const std::string& stem) {
+  const size_t of = stem.rfind("-of-");
+  return of != std::string::npos && of >= 6 && stem.compare(of - 6, 6, "-00001") != 0 &&
+         stem[of - 6] == '-' && stem.find_first_not_of("0123456789", of - 5) == of;
+}
+
+bool IsModel(const fs::directory_entry& entry) {
+  std::error_code error;
+  if (entry.is_directory(error)) return fs::exists(entry.path() / "config.json", error);
+  const std::string stem = entry.path().stem().string();
+  return entry.is_regular_file(error) && entry.path().extension() == ".gguf" &&
+         !stem.starts_with("mmproj") && !stem.starts_with("mtp-") && !IsLaterPart(stem);
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> FindModels(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> models;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    if (IsModel(*entry)) models.push_back(entry->path().string());
+    if (models.size() > kModelsMax) {
+      return InvalidArgument(folder + " has more than " + std::to_string(kModelsMax) + " models");
+    }
+  }
+  if (error) return InvalidArgument("--models-dir " + folder + ": " + error.message());
+  if (models.empty()) {
+    return NotFound("--models-dir " + folder +
+                    " has no GGUF file and no folder with a config.json");
+  }
+  std::sort(models.begin(), models.end());
+  return models;
+}
+
+void DefineOneModel(Flags* flags, ServeOptions* model, std::vector<std::string>* aliases) {
+  flags->SetHeading(kModelHeading);
+  flags->Add("--tokenizer", &model->tokenizer,
+             "tokenizer.json, or a folder with one, for a model without a tokenizer");
+  flags->Add("--pooling", &model->pooling,
+             "how /v1/embeddings makes a vector of a text, for a model that does not say: mean or "
+             "last",
+             {.one_of = {"mean", "last"}});
+  flags->Add("--alias", aliases,
+             "name of the model for clients (default: the name of the file); repeat it for several "
+             "names; 'claude-*' stands for all names that begin so, '*' for all");
+  flags->Add("-c,--context", &model->context_tokens,
+             "maximum tokens of a request, prompt and reply (default: the model's, at most 32768)",
+             {.min = 64, .max = 1 << 24});
+  flags->Add("--parallel", &model->parallel, "maximum requests computed at the same time",
+             {.min = 1, .max = 4096});
+  flags->Add("--stream-gap-ms", &model->stream_gap_ms,
+             "maximum milliseconds between two tokens of a stream while other prompts are computed "
+             "(default: 200, on a GPU 50)",
+             {.min = 0, .max = 600000});
+  flags->Add("--cache-mib", &model->cache_mib,
+             "MiB of memory for state, running and remembered (default: from the machine)",
+             {.min = 0, .max = 1 << 30});
+  flags->Add("--snapshot-gap", &model->snapshot_gap,
+             "minimum tokens between snapshots of one prompt (default: from the model)",
+             {.min = 1, .max = 1 << 20});
+  flags->Add("--pin", &model->pin, "of several models: keep its weights in memory");
+  flags->Add("--preload", &model->preload, "of several models: load it at the start");
+  flags->SetHeading("SnapKV, lossy (docs/snapkv.md)");
+  flags->Add("--snapkv-budget", &model->snapkv_budget,
+             "tokens of a long prompt (below 1: the share of it) whose K/V is kept while the reply "
+             "is decoded; 0: all",
+             {.min = 0, .max = 1 << 24});
+  flags->Add("--snapkv-window", &model->snapkv_window,
+             "last tokens of the prompt, which choose what is kept",
+             {.min = 1, .max = kSnapKvWindowMax});
+  flags->Add("--snapkv-redecode", &model->snapkv_redecode,
+             "choose again after this many tokens of the reply; 0: never",
+             {.min = 0, .max = 1 << 24});
+}
+
+Result<ServeOptions> ReadModel(const ServeOptions& server, const std::string& name,
+                               const Flags::Settings& settings) {
+  ServeOptions model = server;
+  model.aliases = {name};
+  model.model.path.clear();
+  std::vector<std::string> aliases;
+  Flags flags("[models." + name + "]", "");
+  AddModelOptions(&flags, &model.model);
+  DefineOneModel(&flags, &model, &aliases);
+  std::vector<std::string> words = {"reprise"};
+  for (const auto& [option, values] : settings) {
+    const bool off = values.size() == 1 && values.front() == "false";
+    if (off) continue;  // every switch of a model is off by itself
+    for (const std::string& value : values) {
+      words.push_back("--" + option);
+      if (value != "true") words.push_back(value);
+    }
+  }
+  std::vector<const char*> argv;
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  flags.SetAction([] { return OkStatus(); });
+  REPRISE_TRY(flags.Run(static_cast<int>(argv.size()), argv.data()).Annotate("models." + name));
+  if (model.model.path.empty()) {
+    return InvalidArgument("[models." + name + "] names no file: give it model = \"PATH\"");
+  }
+  model.aliases.insert(model.aliases.end(), aliases.begin(), aliases.end());
+  return model;
+}
+
+}  // namespace reprise::cli

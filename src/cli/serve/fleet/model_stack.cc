@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/serve/fleet/model_stack.h"
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <future>
+#include <utility>
+
+#include "base/log.h"
+#include "cli/conversation.h"
+#include "cli/serve/state_tiers.h"
+#include "weights/memory.h"
+
+namespace reprise::cli {
+namespace {
+
+// Snapshots of small states may stand closer together: conversations with small models are short.
+constexpr size_t kSmallStateBytes = size_t{2} << 20;
+constexpr int32_t kSmallStateGap = 16;
+
+}  // namespace
+
+api::ModelBrief NameModel(const ServeOptions& options, const std::string& path) {
+  api::ModelBrief model;
+  model.aliases = options.aliases;
+  const auto named =
+      std::find_if(model.aliases.begin(), model.aliases.end(),
+                   [](const std::string& alias) { return alias.find('*') == std::string::npos; });
+  if (named == model.aliases.end()) {
+    model.id = std::filesystem::path(path).stem().string();
+  } else {
+    model.id = *named;
+    model.aliases.erase(named);
+  }
+  model.created = std::time(nullptr);
+  return model;
+}
+
+void WakingExecutor::Bind(LoadedModel* loaded) {
+  loaded_ = loaded;
+  awake_.emplace(loaded->model(), loaded->context());
+}
+
+void WakingExecutor::Sleep() {
+  awake_.reset();
+  loaded_->Sleep();
+}
+
+Status WakingExecutor::Wake() {
+  if (awake_) return OkStatus();
+  REPRISE_TRY(loaded_->Wake());
+  awake_.emplace(loaded_->model(), loaded_->context());
+  return OkStatus();
+}
+
+Status WakingExecutor::Forward(const BatchView& batch, const StateMemory& memory, float* logits) {
+  return awake_->Forward(batch, memory, logits);
+}
+
+Status WakingExecutor::Begin(const BatchView& batch, const StateMemory& memory) {
+  return awake_->Begin(batch, memory);
+}
+
+Status WakingExecutor::Choose(const ChoiceBatch& batch, const ChoiceResults& results,
+                              const Work& meanwhile) {
+  return awake_->Choose(batch, results, meanwhile);
+}
+
+Status WakingExecutor::Keep(const KeptKv& kept, const StateMemory& memory) {
+  return awake_->Keep(kept, memory);
+}
+
+Result<std::unique_ptr<ModelStack>> ModelStack::Build(const ServeOptions& options,
+                                                      const Shared& shared) {
+  std::unique_ptr<ModelStack> stack(new ModelStack(options));
+  ModelOptions model = options.model;
+  model.context_tokens = options.context_tokens > 0 ? options.context_tokens : kContextDefault;
+  REPRISE_ASSIGN(stack->loaded_, LoadedModel::Load(model));
+  if (shared.model_count > 1 && &stack->loaded_->backend().memory() != &HostMemory()) {
+    return Unimplemented("several models share the memory of the host only; give --device cpu");
+  }
+  REPRISE_TRY(stack->LoadText());
+  REPRISE_TRY(stack->BuildEngine(shared));
+  stack->engine_->Start();
+  api::ServiceOptions service = shared.service;
+  service.sampling = stack->sampling_;
+  service.slot_count = options.parallel;
+  if (shared.responses) {
+    REPRISE_ASSIGN(service.responses, shared.responses());
+  }
+  stack->service_ = std::make_unique<api::Service>(&stack->served_, stack->engine_.get(),
+                                                   shared.clock, std::move(service));
+  if (shared.later) stack->service_->SetLater(shared.later);
+  stack->service_->AddRoutes(&stack->router_);
+  return stack;
+}
+
+ModelStack::~ModelStack() { Stop(); }
+
+void ModelStack::Stop() {
+  if (engine_ != nullptr) engine_->Stop();
+}
+
+void ModelStack::Sleep(std::function<void()> asleep) {
+  engine_->Sleep([this, asleep = std::move(asleep)] {
+    executor_.Sleep();
+    asleep();
+  });
+}
+
+// The engine sleeps, or has not begun to: either way it does not compute while the weights are
+// read.
+Status ModelStack::Wake() {
+  if (!loaded_->awake()) REPRISE_TRY(executor_.Wake());
+  engine_->Wake([] {});
+  return OkStatus();
+}
+
+size_t ModelStack::SetStateBudget(size_t bytes) {
+  constexpr int kSlicesMax = 4096;
+  size_t budget = SIZE_MAX;
+  for (int i = 0; i < kSlicesMax && budget > bytes; ++i) {
+    const auto promise = std::make_shared<std::promise<size_t>>();
+    std::future<size_t> set = promise->get_future();
+    engine_->Post(
+        [promise, bytes](StateCache& cache) { promise->set_value(cache.SetBudget(bytes)); });
+    const size_t before = budget;
+    budget = set.get();
+    if (budget == before) break;  // the rest is in use
+  }
+  return budget;
+}
+
+size_t ModelStack::awake_bytes() const {
+  return served_.weight_bytes + loaded_->backend().working_bytes();
+}
+
+size_t ModelStack::state_bytes() const {
+  const CacheStats cache = engine_->stats().cache;
+  return cache.bytes_leased + cache.bytes_cached + cache.bytes_metadata;
+}
+
+Status ModelStack::LoadText() {
+  auto text = options_.tokenizer.empty() ? ReadModelText(loaded_->checkpoint())
+                                         : ReadTextFile(options_.tokenizer);
+  if (!text.ok() && text.status().code() == StatusCode::kNotFound && options_.tokenizer.empty()) {
+    return text.status().Annotate("give one with --tokenizer");
+  }
+  if (!text.ok()) return text.status();
+  text_.emplace(std::move(*text));
+  const ModelCard& card = loaded_->card();
+  if (text_->tokenizer->vocab_size() > card.vocab_size) {
+    return InvalidArgument("the tokenizer has " + std::to_string(text_->tokenizer->vocab_size()) +
+                           " tokens, the model only " + std::to_string(card.vocab_size));
+  }
+  if (!text_->chat_templates.empty()) {
+    auto parsed = ChatTemplate::Parse(text_->chat_templates.front().source);
+    if (parsed.ok()) {
+      template_.emplace(std::move(*parsed));
+    } else {
+      Log(LogLevel::kWarning,
+          "the model's chat template cannot be used, chat is off: " + parsed.status().message());
+    }
+  }
+  const api::ModelBrief names = NameModel(options_, loaded_->path());
+  served_.id = names.id;
+  served_.aliases = names.aliases;
+  served_.created = names.created;
+  served_.weight_bytes = card.weight_bytes;
+  served_.family = card.family;
+  served_.digest = card.digest;
+  served_.vocab_size = card.vocab_size;
+  served_.kv_block_bytes = card.state.kv_block_bytes();
+  served_.tokenizer = text_->tokenizer.get();
+  served_.chat_template = template_ ? &*template_ : nullptr;
+  if (template_) {
+    served_.template_source = text_->chat_templates.front().source;
+    served_.output = OutputFormat::Detect(served_.template_source, text_->tokenizer.get());
+    served_.call_shape = FindCallShape(*template_);
+    if (served_.call_shape.tools_as_text) served_.output.AddGenericCalls(*text_->tokenizer);
+    served_.system_shape = FindSystemShape(*template_);
+    served_.thinking = ThinkingSwitches::Detect(served_.template_source);
+    encoder_.emplace(text_->tokenizer.get());
+    served_.chat_encoder = &*encoder_;
+  }
+  served_.dim = card.dim;
+  REPRISE_ASSIGN(served_.vectors, ReadTextVectors(loaded_->checkpoint(), card.dim));
+  if (!options_.pooling.empty()) served_.vectors.pooling = FindPooling(options_.pooling);
+  served_.special_tokens = SpecialTokens(*text_->tokenizer);
+  REPRISE_ASSIGN(const GenerationDefaults defaults, ReadGenerationDefaults(loaded_->checkpoint()));
+  Apply(defaults, &sampling_);
+  return Validate(sampling_, card.vocab_size);
+}
+
+Status ModelStack::BuildEngine(const Shared& shared) {
+  DeviceMemory& memory = loaded_->backend().memory();
+  const ModelCard& card = loaded_->card();
+  CacheOptions cache;
+  cache.sequence_count = options_.parallel;
+  cache.context_tokens = static_cast<int32_t>(card.context_length);
+  if (options_.context_tokens > cache.context_tokens) {
+    Log(LogLevel::kWarning, "--context " + std::to_string(options_.context_tokens) +
+                                " is more than the model's " +
+                                std::to_string(cache.context_tokens) + "; it was lowered to that");
+  }
+  if (!card.rope_regime.empty()) Log(LogLevel::kInfo, "rotary regime: " + card.rope_regime);
+  if (options_.snapshot_gap > 0) {
+    cache.snapshot_gap = options_.snapshot_gap;
+  } else if (card.state.state_bytes() <= kSmallStateBytes) {
+    cache.snapshot_gap = kSmallStateGap;
+  }
+  cache.entry_count_max = options_.cache_entries;
+  cache.ttl_ms = int64_t{options_.cache_ttl_s} * 1000;
+  least_state_bytes_ = LeastBudget(card.state, cache);
+  if (shared.memory_bytes > 0) {
+    // The fleet shares the memory out: it says how much of this the model has at any time.
+    if (awake_bytes() + least_state_bytes_ > shared.memory_bytes) {
+      return ResourceExhausted("it takes " + FormatBytes(awake_bytes()) + " and at least " +
+                               FormatBytes(least_state_bytes_) + " of state, more than the " +
+                               FormatBytes(shared.memory_bytes) +
+                               " of all models; raise --memory-mib or shorten --context");
+    }
+    cache.budget_bytes = shared.memory_bytes - awake_bytes();
+    if (options_.cache_mib > 0) {
+      cache.budget_bytes = std::min(cache.budget_bytes, size_t(options_.cache_mib) << 20);
+    }
+  } else if (options_.cache_mib > 0) {
+    cache.budget_bytes = static_cast<size_t>(options_.cache_mib) << 20;
+  } else {
+    // Steps get what they need first.
+    const size_t free = FindAvailableMemory(memory).bytes;
+    const size_t left = free - std::min(free, loaded_->backend().working_bytes());
+    cache.budget_bytes = std::min(DefaultBudget(card.state, free, cache), left);
+  }
+  REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache, memory));
+  TierPlace place;
+  place.model_count = shared.model_count;
+  place.folder = options_.disk;
+  if (shared.model_count > 1 && !options_.disk.empty()) {
+    place.folder += "/" + card.digest.substr(0, 16);
+    std::error_code error;  // the tier says why a folder cannot be used
+    std::filesystem::create_directories(place.folder, error);
+  }
+  REPRISE_ASSIGN(std::unique_ptr<Tier> tier, OpenTiers(options_, place, card, *state, memory));
+  if (tier) state->AttachTier(std::move(tier));
+  REPRISE_TRY(OpenEvents(state.get()));
+  EngineOptions engine;
+  engine.context_tokens = cache.context_tokens;
+  engine.running_max = options_.parallel;
+  engine.waiting_max = options_.queue;
+  engine.scheduler = loaded_->Steps(options_.parallel, options_.stream_gap_ms);
+  engine.idle_work = options_.idle_work;
+  served_.context_tokens = cache.context_tokens;
+  executor_.Bind(loaded_.get());
+  REPRISE_ASSIGN(engine.snapkv, ReadSnapKv());
+  engine_ = std::make_unique<Engine>(executor_, std::move(state), engine, *shared.clock);
+  return OkStatus();
+}
+// What requests that do not say leave out.
+Result<SnapKv> ModelStack::ReadSnapKv() const {
+  SnapKv snapkv;
+  snapkv.redecode = options_.snapkv_redecode;
+  if (options_.snapkv_budget == 0) return snapkv;
+  if (options_.snapkv_budget < 1) {
+    snapkv.share = options_.snapkv_budget;
+  } else {
+    snapkv.budget = static_cast<int32_t>(options_.snapkv_budget);
+  }
+  snapkv.window = options_.snapkv_window;
+  if (!executor_.keeps()) {
+    return InvalidArgument("--snapkv-budget is not supported on this device; use --device cpu");
+  }
+  REPRISE_TRY(CheckSnapKv(loaded_->card().state, snapkv).Annotate("--snapkv-budget"));
+  return snapkv;
+}
+
+// Events have the tokens of prompts, and whoever reaches the socket hears them: there are no keys.
+Status ModelStack::OpenEvents(StateCache* cache) {
+  if (options_.kv_events.empty()) {
+    if (options_.kv_events_replay.empty() && options_.kv_events_topic.empty()) return OkStatus();
+    return InvalidArgument("--kv-events-replay and --kv-events-topic belong to --kv-events");
+  }
+  PublisherOptions publisher;
+  REPRISE_ASSIGN(publisher.events, EventAddress::Parse(options_.kv_events));
+  if (!options_.kv_events_replay.empty()) {
+    REPRISE_ASSIGN(publisher.replay, EventAddress::Parse(options_.kv_events_replay));
+  }
+  for (const EventAddress* address : {&publisher.events, &publisher.replay}) {
+    if (address->text.empty() || address->loopback || options_.insecure) continue;
+    return InvalidArgument("events at " + address->text +
+                           " tell others the tokens of prompts: give --insecure if that is wanted");
+  }
+  publisher.topic = options_.kv_events_topic;
+  publisher.block_tokens = kBlockTokens;
+  REPRISE_ASSIGN(events_, EventPublisher::Open(publisher));
+  cache->Announce([this](std::vector<BlockEvent> events) { events_->Publish(std::move(events)); });
+  Log(LogLevel::kInfo, "events of the shared cache at " + publisher.events.text);
+  return OkStatus();
+}
+
+}  // namespace reprise::cli

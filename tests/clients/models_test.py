@@ -1,0 +1,212 @@
+"""One server with several models: they share memory, come and go, and answer as if each were alone.
+
+usage: models_test.py REPRISE
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+import harness
+
+PROGRAM = sys.argv.pop(1)
+REQUESTS = int(os.environ.get("REPRISE_MODELS_REQUESTS", "96"))
+USERS = 16
+# The same weights with three types of K/V: three models, whose logits differ.
+KINDS = {"fine": "f32", "plain": "f16", "small": "q8_0"}
+OPTIONS = ["--threads", "1", "--context", "1024", "--no-idle-work", "--parallel", "4"]
+
+
+def ask(port, path, body=None, method=None):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method,
+                                     data=None if body is None else json.dumps(body).encode(),
+                                     headers={"content-type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def chat(port, model, messages):
+    body = {"model": model, "messages": messages, "temperature": 0, "max_tokens": 8, "logprobs": True}
+    status, text = ask(port, "/v1/chat/completions", body)
+    if status != 200:
+        raise AssertionError(f"{model}: {status} {text}")
+    answer = json.loads(text)
+    choice = answer["choices"][0]
+    return {"text": choice["message"]["content"], "used": answer["reprise"]["used_tokens"],
+            "logprobs": [(t["token"], t["logprob"]) for t in choice["logprobs"]["content"]]}
+
+
+def turn(user, number):
+    animals = ["fox", "owl", "frog", "hen", "mole", "bear", "wolf", "duck"]
+    return f"User {user} asks number {number}: tell me about the {animals[(user * 5 + number) % 8]} and the moon."
+
+
+def converse(port, model, user, history):
+    """One more turn of a conversation, which `history` then has."""
+    history.append({"role": "user", "content": turn(user, len(history))})
+    reply = chat(port, model, history)
+    history.append({"role": "assistant", "content": reply["text"]})
+    return reply
+
+
+class Models(unittest.TestCase):
+    def start(self, folder, memory_mib, more="", options=()):
+        config = pathlib.Path(folder) / "models.toml"
+        tables = "".join(f'[models.{name}]\nmodel = "{harness.TINY}"\nkv = "{kv}"\n' for name, kv in KINDS.items())
+        config.write_text(tables + more)
+        return harness.Server(PROGRAM, "--config", str(config), "--memory-mib", str(memory_mib), *OPTIONS, *options,
+                              model="")
+
+    def plan(self):
+        """Requests in a random order of models: (user, model); each user has one conversation a model."""
+        rng = random.Random(3)
+        return [(rng.randrange(USERS), rng.choice(list(KINDS))) for _ in range(REQUESTS)]
+
+    def alone(self):
+        """What each conversation is on a server of one model: by user and model, its replies."""
+        wanted = {}
+        for name, kv in KINDS.items():
+            server = harness.Server(PROGRAM, "--kv", kv, "--alias", name, *OPTIONS, model=harness.TINY)
+            try:
+                for user in range(USERS):
+                    history = []
+                    turns = sum(1 for one in self.plan() if one == (user, name))
+                    wanted[user, name] = [converse(server.port, name, user, history) for _ in range(turns)]
+            finally:
+                self.assertEqual(server.stop(), 0)
+        return wanted
+
+    def test_three_models_in_the_memory_of_two(self):
+        wanted = self.alone()
+        by_user = [[model for u, model in self.plan() if u == user] for user in range(USERS)]
+        with tempfile.TemporaryDirectory() as folder:
+            server = self.start(folder, memory_mib=MEMORY_OF_TWO)
+            try:
+                def run(user):
+                    histories, turns = {name: [] for name in KINDS}, {name: 0 for name in KINDS}
+                    for model in by_user[user]:
+                        reply = converse(server.port, model, user, histories[model])
+                        alone = wanted[user, model][turns[model]]
+                        turns[model] += 1
+                        self.assertEqual(reply["logprobs"], alone["logprobs"], (user, model))
+                        self.assertEqual(reply["used"], alone["used"], (user, model, "reuse behind a swap"))
+                    return len(by_user[user])
+
+                with concurrent.futures.ThreadPoolExecutor(USERS) as pool:
+                    self.assertEqual(sum(pool.map(run, range(USERS))), REQUESTS)
+                models = json.loads(ask(server.port, "/models")[1])["data"]
+                self.assertEqual([m["id"] for m in models], list(KINDS))
+                states = sorted(m["status"]["value"] for m in models)
+                self.assertIn("sleeping", states, "all three fit: nothing was shown")
+                metrics = ask(server.port, "/metrics")[1]
+                for name in KINDS:
+                    self.assertIn(f'reprise_cache_bytes{{model="{name}",tier="memory",use="cached"}}', metrics)
+                self.assertGreater(metric(metrics, "reprise_models_swaps_total"), 2)
+                total = metric(metrics, "reprise_models_memory_budget_bytes")
+                self.assertEqual(total, MEMORY_OF_TWO << 20)
+                self.assertLessEqual(metric(metrics, "reprise_models_weight_bytes") + cached_bytes(metrics), total)
+            finally:
+                self.assertEqual(server.stop(), 0)
+
+    def test_names_loads_and_failures(self):
+        with tempfile.TemporaryDirectory() as folder:
+            broken = pathlib.Path(folder) / "broken.gguf"
+            broken.write_bytes(b"GGUF" + bytes(200))
+            server = self.start(folder, 1000, f'[models.torn]\nmodel = "{broken}"\n')
+            try:
+                port = server.port
+                status, text = ask(port, "/v1/chat/completions", {"model": "nobody", "messages": []})
+                self.assertEqual(status, 404, text)
+                self.assertIn("'fine', 'plain', 'small', 'torn'", text)
+                hello = [{"role": "user", "content": "Hello"}]
+                for _ in range(2):  # tried, and remembered
+                    status, text = ask(port, "/v1/chat/completions", {"model": "torn", "messages": hello})
+                    self.assertEqual(status, 503, text)
+                    self.assertIn("'torn' could not be loaded", text)
+                chat(port, "small", hello)
+                self.assertEqual(self.states(port), {"fine": "loaded", "plain": "unloaded", "small": "loaded",
+                                                     "torn": "failed"})
+                self.assertEqual(ask(port, "/models/unload", {"model": "small"})[0], 200)
+                self.wait(port, "small", "sleeping")
+                # Its text needs no weights.
+                self.assertEqual(ask(port, "/tokenize", {"model": "small", "content": "a"})[0], 200)
+                self.assertEqual(self.states(port)["small"], "sleeping")
+                self.assertEqual(ask(port, "/models/load", {"model": "small"})[0], 200)
+                self.wait(port, "small", "loaded")
+                self.assertEqual(ask(port, "/models/load", {"model": "nobody"})[0], 404)
+                self.assertEqual(ask(port, "/models/load", {})[0], 400)
+                running = json.loads(ask(port, "/api/ps")[1])["models"]
+                self.assertEqual([m["name"] for m in running], ["fine:latest", "small:latest"])
+                self.assertTrue(all(m["size"] > 10 << 20 for m in running), running)
+                # Without a name: the first one.
+                status, text = ask(port, "/v1/completions", {"prompt": "Once", "max_tokens": 1})
+                self.assertEqual((status, json.loads(text)["model"]), (200, "fine"), text)
+                self.assertEqual(ask(port, "/props?model=small")[0], 200)
+                self.assertEqual(json.loads(ask(port, "/props?model=small")[1])["model"], "small")
+            finally:
+                self.assertEqual(server.stop(), 0)
+
+    def test_a_response_is_found_whatever_model_gave_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            server = self.start(folder, 1000)
+            try:
+                body = {"model": "small", "input": "Hello", "max_output_tokens": 16}
+                status, text = ask(server.port, "/v1/responses", body)
+                self.assertEqual(status, 200, text)
+                self.assertEqual(ask(server.port, "/v1/responses/" + json.loads(text)["id"])[0], 200)
+            finally:
+                self.assertEqual(server.stop(), 0)
+
+    def test_state_on_disk_is_each_models_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            disk = ["--disk", str(pathlib.Path(folder) / "state")]
+            used = []
+            for _ in range(2):
+                server = self.start(folder, 1000, options=disk)
+                try:
+                    text = " ".join(turn(user, 1) for user in range(30))
+                    messages = [{"role": "user", "content": text}]
+                    used.append({name: chat(server.port, name, messages) for name in KINDS})
+                finally:
+                    self.assertEqual(server.stop(), 0)
+            for name in KINDS:
+                self.assertEqual(used[0][name]["used"], 0, name)
+                self.assertGreater(used[1][name]["used"], 500, "nothing was found after the restart")
+                self.assertEqual(used[1][name]["logprobs"], used[0][name]["logprobs"], name)
+
+    def states(self, port):
+        return {m["id"]: m["status"]["value"] for m in json.loads(ask(port, "/models")[1])["data"]}
+
+    def wait(self, port, name, state):
+        for _ in range(1000):
+            if self.states(port)[name] == state:
+                return
+            time.sleep(0.02)
+        self.fail(f"{name} is {self.states(port)[name]}, not {state}")
+
+
+# Weights of 18 MiB and 256 to compute in, twice; the rest is for state.
+MEMORY_OF_TWO = 600
+
+
+def metric(page, name):
+    return float(next(line for line in page.splitlines() if line.startswith(name)).rsplit(" ", 1)[1])
+
+
+def cached_bytes(page):
+    return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines()
+               if line.startswith("reprise_cache_bytes") and 'tier="memory"' in line)
+
+
+if __name__ == "__main__":
+    unittest.main()
