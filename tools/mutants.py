@@ -30,6 +30,7 @@ BASE = [("base_test", "src/base/base_test")]
 TEXT = [("text_test", "src/text/text_test")]
 HTTP = [("http_test", "src/http/http_test")]
 ATTACK = [("api_attack_test", "src/api/api_attack_test")]
+CLI = [("cli_test", "src/cli/cli_test")]
 SEEDS = "1000"  # of the simulations: enough for a mutant, few enough for all of them
 
 # name, file, text, what it becomes, tests
@@ -56,6 +57,16 @@ MUTANTS = [
      "  if (over == 0) return OldestLeaf();", "  if (over != 1) return OldestLeaf();", TIER),
     ("days_without_shares", "src/tier/guard/day_shares.h",
      "    return left - wanted >= reserved;", "    return left - wanted >= 0 * reserved;", TIER),
+    ("asleep_before_those_who_wait", "src/engine/admission.cc",
+     "  if (!roster_.running().empty() || !roster_.waiting().empty()) return false;\n  for (const auto& idle",
+     "  if (!roster_.running().empty()) return false;\n  for (const auto& idle", ENGINE),
+    ("a_smaller_budget_evicts_nothing", "src/cache/index/room.cc",
+     "  while (bytes_used() > bytes && bytes_used() + slice > before &&", "  while (bytes_used() > bytes && bytes_used() > before &&",
+     CACHE),
+    ("states_above_the_memory_of_all", "src/cli/serve/fleet/state_shares.cc",
+     "newest ? total - std::min(total, bytes) : over", "newest ? 0 : over", CLI),
+    ("the_last_used_gives_way", "src/cli/serve/fleet/state_shares.cc",
+     "return a->last_use_ms < b->last_use_ms;", "return a->last_use_ms > b->last_use_ms;", CLI),
     ("victim_reversed", "src/engine/roster.cc",
      "if (last != nullptr && !(worst < rank)) return;",
      "if (last != nullptr && !(rank < worst)) return;",

@@ -61,8 +61,11 @@ TEST(StateShares, BudgetsNeverAddUpToMoreThanThereIs) {
     const StateShare* newest = &shares.front();
     for (const StateShare& share : shares) {
       if (share.last_use_ms >= newest->last_use_ms) newest = &share;
-      if (share.awake) ASSERT_GE(share.budget, share.least) << round;
-      if (!share.awake) ASSERT_LE(share.budget, share.used) << round;
+      if (share.awake) {
+        ASSERT_GE(share.budget, share.least) << round;
+      } else {
+        ASSERT_LE(share.budget, share.used) << round;
+      }
     }
     if (used <= bytes - bytes / 16 && least == 0) {
       for (const StateShare& share : shares) ASSERT_GE(share.budget, share.used) << round;
