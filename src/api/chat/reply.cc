@@ -1,27 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/chat/reply.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <random>
 #include <utility>
 
-#include "api/chat/blocks.h"
-#include "api/chat/kept_budget.h"
 #include "api/chat/report.h"
 #include "api/chat/session.h"
+#include "api/chat/voice/reply_room.h"
+#include "api/chat/voice/speech.h"
+#include "api/chat/voice/thinking_budget.h"
 #include "api/constrain/constraints.h"
 #include "api/ops/cache_feed.h"
 #include "api/ops/metrics.h"
 #include "api/ops/report_log.h"
 #include "base/json_writer.h"
 #include "base/log.h"
-#include "text/detokenizer.h"
 #include "text/output/thinking.h"
-#include "text/stop_strings.h"
 
 namespace reprise::api {
 namespace {
@@ -29,7 +26,6 @@ namespace {
 // A client that reads slowly is not sent more than this ahead; the tokens wait in the engine's
 // stream, where they are small.
 constexpr size_t kPendingBytesMax = size_t{64} << 10;
-constexpr size_t kTextBytesAhead = size_t{4} << 10;  // that an account is asked for at a time
 
 uint64_t RandomSeed() {
   static std::atomic<uint64_t> count{std::random_device()()};
@@ -55,34 +51,13 @@ void LogReply(const std::string& request_id, const Tenant& tenant, const Complet
   Log(LogLevel::kInfo, line);
 }
 
-ApiError TooMuchKept() {
-  return {400,
-          fmt::format("an answer in one piece has at most {} log-probabilities (n x max_tokens "
-                      "x (1 + top_logprobs)); ask for fewer, or for a stream",
-                      KeptBudget::kReplyEntriesMax),
-          "logprobs", "unsupported_value"};
-}
-
-// One choice on its way: tokens -> text -> stop strings -> meaning.
+// One choice on its way.
 struct Voice {
   std::shared_ptr<TokenStream> stream;
-  std::unique_ptr<Detokenizer> detokenizer;
-  std::unique_ptr<StopStrings> stops;
-  std::unique_ptr<OutputParser> parser;
-  // Tokens whose text is not sent yet: it may turn out to be part of a stop string.
-  std::vector<std::pair<size_t, ReplyToken>> held;  // where its text begins
-  size_t text_bytes = 0;                            // out of the detokenizer
-  size_t sent_bytes = 0;                            // out of the stop strings
-  int64_t unread_tokens = 0;                        // what they mean is not known yet
+  std::unique_ptr<Speech> speech;  // of the choice
+  ThinkingBudget thinking;
   Choice choice;
-  size_t calls_over = 0;  // of the choice's calls: all of whose arguments are there
-
-  // Where reasoning has a budget: what was said so far, with what the server put in.
-  std::vector<TokenId> said;
-  int32_t thought = 0;  // tokens of reasoning
-  int32_t before = 0;   // of `said`: in the first stream, and put in by the server
-  bool closed = false;  // its reasoning was ended
-  std::optional<ReuseReport> report;
+  std::optional<ReuseReport> report;  // of the first stream
   double first_token_ms = -1;
   bool ended = false;
 };
@@ -94,42 +69,33 @@ class Reply : public std::enable_shared_from_this<Reply> {
       : service_(*service),
         exchange_(std::move(exchange)),
         plan_(std::move(plan)),
-        sink_(std::move(sink)) {}
-  ~Reply() { service_.kept().Give(kept_); }
+        sink_(std::move(sink)),
+        room_(&service->kept(), exchange_->account()) {}
 
   std::optional<ApiError> Start();
 
  private:
   std::optional<ApiError> ParseTools();
-  std::optional<ApiError> CheckKept();
   std::optional<ApiError> SubmitFirst();
   std::optional<ApiError> Submit(size_t index);
   void SubmitNext();
   void Listen(Voice& voice);
   std::optional<ApiError> CheckPrompts() const;
-  std::optional<ApiError> Keep(size_t entries);
   std::optional<ApiError> TakePlan();
-  bool TakeText(size_t bytes);
-  void Open(Voice& voice) const;
+  bool Keep(const GeneratedToken& token, size_t text_bytes);
   GenerateRequest MakeRequest(size_t index) const;
   static void Follow(std::span<const TokenId> said, GenerateRequest* request);
   void Wake();
   void Pump();
   void PumpOne(size_t index);
   bool Append(size_t index, std::vector<GeneratedToken> tokens, Delta* delta);
-  bool IsSpent(Voice& voice) const;
   bool CloseThinking(size_t index, Delta* delta);
-  std::vector<TokenId> ClosingTokens() const;
-  void Count(const Voice& voice, Completion* completion) const;
-  void Emit(Voice& voice, std::string_view text, Delta* delta);
-  void Note(Voice& voice, const OutputEvents& events);
-  std::string IdFor(const Voice& voice, const OutputEvent& call) const;
-  bool HasCalled(const Voice& voice) const;
+  std::optional<ApiError> StopKindOf(const Voice& voice, const Completion& completion,
+                                     StopKind* kind) const;
   void EndOne(size_t index, Completion completion);
   void Complete();
   void Fail(const ApiError& error);
   void CancelAll();
-  ReplyToken Describe(const GeneratedToken& token) const;
   bool IsEnd(TokenId token) const;
   Usage CountUsage() const;
 
@@ -143,9 +109,8 @@ class Reply : public std::enable_shared_from_this<Reply> {
   std::vector<TokenId> closed_by_prompt_;  // what the server put behind the prompt
   uint64_t seed_ = 0;
   int64_t begun_ms_ = 0;
-  size_t kept_ = 0;          // of service_.kept()
-  size_t text_room_ = 0;     // of the account: taken for text that was not said yet
-  StopStrings::List stops_;  // of all voices
+  ReplyRoom room_;
+  SpeechRules rules_;  // of all voices
   std::atomic<bool> woken_{false};
   bool over_ = false;  // done, failed or cancelled
 };
@@ -155,33 +120,6 @@ std::optional<ApiError> Reply::ParseTools() {
   auto tools = JsonDocument::Parse(plan_.tools);
   if (!tools.ok()) return ApiError::From(tools.status());
   tools_.emplace(std::move(*tools));
-  return std::nullopt;
-}
-
-// What is certain to be too much is refused before it is computed.
-std::optional<ApiError> Reply::CheckKept() {
-  const size_t entries = 1 + static_cast<size_t>(std::max(0, plan_.options.logprobs));
-  const size_t choices = static_cast<size_t>(plan_.options.choices);
-  if (plan_.keep_tokens && plan_.options.max_tokens) {
-    const size_t tokens =
-        plan_.prompts.size() * choices *
-        static_cast<size_t>(std::min(*plan_.options.max_tokens, service_.model().context_tokens));
-    if (tokens * entries > KeptBudget::kReplyEntriesMax) return TooMuchKept();
-  }
-  if (!plan_.score_prompt) return std::nullopt;
-  size_t scored = 0;
-  for (const Prompt& prompt : plan_.prompts) scored += prompt.ids.size();
-  return Keep(scored * choices * entries);
-}
-
-// Makes room for so many entries, if there is some.
-std::optional<ApiError> Reply::Keep(size_t entries) {
-  if (kept_ + entries > KeptBudget::kReplyEntriesMax) return TooMuchKept();
-  if (!service_.kept().Take(entries)) {
-    return ApiError{429, "the server keeps too many log-probabilities at the moment", "",
-                    "rate_limit_exceeded"};
-  }
-  kept_ += entries;
   return std::nullopt;
 }
 
@@ -239,7 +177,7 @@ std::optional<ApiError> Reply::SubmitFirst() {
   begun_ms_ = service_.clock().NowMs();
   if (plan_.thinking_budget == 0 && plan_.format.thinking_begun) {
     // The prompt has opened the reasoning: it closes it, too.
-    closed_by_prompt_ = ClosingTokens();
+    closed_by_prompt_ = ClosingTokens(*service_.model().tokenizer, *plan_.format.reasoning);
     for (Prompt& prompt : plan_.prompts) {
       prompt.ids.insert(prompt.ids.end(), closed_by_prompt_.begin(), closed_by_prompt_.end());
     }
@@ -250,44 +188,18 @@ std::optional<ApiError> Reply::SubmitFirst() {
   return Submit(0);
 }
 
-// A voice that waits for its turn takes next to nothing.
-void Reply::Open(Voice& voice) const {
-  Detokenizer::Options detokenizer;
-  detokenizer.at_start = false;
-  detokenizer.shown = plan_.format.shown.get();
-  detokenizer.marked = plan_.format.call_tokens.get();
-  detokenizer.mark = kTokenByte;
-  voice.detokenizer = std::make_unique<Detokenizer>(*service_.model().tokenizer, detokenizer);
-  voice.stops = std::make_unique<StopStrings>(stops_);
-  voice.parser = std::make_unique<OutputParser>(plan_.format, tools_ ? &tools_->root() : nullptr);
-}
-
-// What the reply holds from its first to its last token, beyond the text.
+// What the reply takes, before anything is begun; and how its choices are read.
 std::optional<ApiError> Reply::TakePlan() {
-  size_t bytes = plan_.bytes_kept + plan_.tools.size();
-  for (const std::string& stop : plan_.options.stop) bytes += stop.size() * (1 + sizeof(uint32_t));
-  stops_ = StopStrings::MakeList(std::exchange(plan_.options.stop, {}));
-  for (const Prompt& prompt : plan_.prompts) {
-    // Here, in the queue, and in the sequences that run beside each other.
-    bytes += 4 * prompt.ids.size() * sizeof(TokenId) + prompt.boundaries.size() * sizeof(Boundary);
-  }
-  bytes += plan_.prompts.size() * static_cast<size_t>(plan_.options.choices) * sizeof(Voice);
-  const Status taken = exchange_->account()->TakeAnswer(bytes, "the reply");
-  return taken.ok() ? std::nullopt : std::optional<ApiError>(ApiError::From(taken));
-}
-
-// Room for text that is kept until the reply is complete. False: there is none, it has failed.
-bool Reply::TakeText(size_t bytes) {
-  if (bytes > text_room_) {
-    const Status taken = exchange_->account()->TakeAnswer(bytes + kTextBytesAhead, "the reply");
-    if (!taken.ok()) {
-      Fail(ApiError::From(taken));
-      return false;
-    }
-    text_room_ += bytes + kTextBytesAhead;
-  }
-  text_room_ -= bytes;
-  return true;
+  if (auto error = room_.CheckEntries(plan_, service_.model().context_tokens)) return error;
+  if (auto error = room_.TakePlan(plan_, sizeof(Voice) + sizeof(Speech))) return error;
+  rules_.tokenizer = service_.model().tokenizer;
+  rules_.format = &plan_.format;
+  rules_.tools = tools_ ? &tools_->root() : nullptr;
+  rules_.stops = StopStrings::MakeList(std::exchange(plan_.options.stop, {}));
+  rules_.one_call = plan_.one_call;
+  rules_.tell_tokens = plan_.tell_tokens;
+  rules_.keep_tokens = plan_.keep_tokens;
+  return std::nullopt;
 }
 
 // None of the prompts fails when its turn comes.
@@ -310,7 +222,8 @@ std::optional<ApiError> Reply::Submit(size_t index) {
   request.continues = index > 0;
   auto stream = service_.engine().Submit(std::move(request));
   if (!stream.ok()) return ApiError::FromEngine(stream.status());
-  Open(voices_[index]);
+  // A voice that waits for its turn takes next to nothing.
+  voices_[index].speech = std::make_unique<Speech>(rules_, &voices_[index].choice);
   voices_[index].stream = std::move(*stream);
   submitted_ = index + 1;
   return std::nullopt;
@@ -333,7 +246,6 @@ void Reply::Listen(Voice& voice) {
 
 std::optional<ApiError> Reply::Start() {
   if (auto error = ParseTools()) return error;
-  if (auto error = CheckKept()) return error;
   if (auto error = TakePlan()) return error;
   if (auto error = SubmitFirst()) return error;
   exchange_->Post([self = shared_from_this()] { self->sink_->Begin(); });
@@ -382,41 +294,14 @@ void Reply::PumpOne(size_t index) {
   delta.choice = index;
   delta.calls = &voice.choice.calls;
   delta.calls_before = voice.choice.calls.size();
-  const auto over = [&] { return voice.stops->stopped() || HasCalled(voice); };
+  Speech& speech = *voice.speech;
   // What the engine did after the reasoning was ended does not count.
-  if (!over() && Append(index, std::move(update.tokens), &delta)) update.completion.reset();
+  if (!speech.over() && Append(index, std::move(update.tokens), &delta)) update.completion.reset();
   if (over_) return;  // it failed
-  const bool stopped = over();
-  if (stopped && !update.completion) voice.stream->Cancel();
-  if (update.completion && !stopped) {
-    std::string rest;
-    voice.detokenizer->Finish(&rest);
-    std::string out;
-    voice.stops->Append(rest, &out);
-    voice.stops->Finish(&out);
-    voice.sent_bytes = SIZE_MAX / 2;  // nothing is held back any more
-    Emit(voice, out, &delta);
-  }
-  if (update.completion && !HasCalled(voice)) {
-    OutputEvents last = voice.parser->Finish();
-    Note(voice, last);
-    for (OutputEvent& event : last) AppendEvent(std::move(event), &delta.events);
-  }
+  if (speech.over() && !update.completion) voice.stream->Cancel();
+  if (update.completion) speech.Finish(&delta);
   if (!delta.events.empty() || !delta.tokens.empty()) sink_->OnDelta(delta);
   if (update.completion) EndOne(index, std::move(*update.completion));
-}
-
-ReplyToken Reply::Describe(const GeneratedToken& token) const {
-  const Tokenizer& tokenizer = *service_.model().tokenizer;
-  ReplyToken described;
-  described.id = token.chosen.token;
-  described.bytes = std::string(tokenizer.TokenBytes(token.chosen.token));
-  described.logprob = token.chosen.logprob;
-  for (const TokenLogprob& other : token.top) {
-    described.top.push_back(
-        {other.token, std::string(tokenizer.TokenBytes(other.token)), other.logprob, {}});
-  }
-  return described;
 }
 
 // Whether the engine ends a reply with it (MakeRequest).
@@ -431,192 +316,97 @@ bool Reply::Append(size_t index, std::vector<GeneratedToken> tokens, Delta* delt
   Voice& voice = voices_[index];
   for (const GeneratedToken& token : tokens) {
     if (IsEnd(token.chosen.token)) {
-      voice.choice.end = Describe(token);
+      voice.choice.end = Describe(*rules_.tokenizer, token);
       return false;
     }
-    std::string text;
-    voice.detokenizer->Append(token.chosen.token, &text);
-    if (plan_.tell_tokens) voice.held.emplace_back(voice.text_bytes, Describe(token));
-    if (plan_.keep_tokens) {
-      if (const auto error = Keep(1 + token.top.size())) {
-        Fail(*error);
-        return false;
-      }
-    }
-    if (!TakeText(text.size())) return false;
-    voice.text_bytes += text.size();
-    ++voice.unread_tokens;
-    std::string out;
-    const bool stopped = voice.stops->Append(text, &out);
-    voice.sent_bytes += out.size();
-    Emit(voice, out, delta);
-    if (stopped || HasCalled(voice)) {
-      voice.held.clear();
-      return false;
-    }
+    const std::string text = voice.speech->Spell(token);
+    if (!Keep(token, text.size())) return false;
+    voice.speech->Say(token, text, delta);
+    if (voice.speech->over()) return false;
     if (!plan_.thinking_budget) continue;
-    voice.said.push_back(token.chosen.token);
-    if (IsSpent(voice) && CloseThinking(index, delta)) return true;
+    const bool spent = voice.thinking.Spend(token.chosen.token, voice.speech->thinking(),
+                                            *plan_.thinking_budget);
+    if (spent && CloseThinking(index, delta)) return true;
   }
   return false;
 }
 
-// Whether the reply still thinks, though it has no more tokens for it.
-bool Reply::IsSpent(Voice& voice) const {
-  if (!voice.parser->thinking()) return false;
-  return ++voice.thought >= *plan_.thinking_budget && !voice.closed;
-}
-
-std::vector<TokenId> Reply::ClosingTokens() const {
-  std::vector<TokenId> ids;
-  EncodeOptions options;
-  options.add_special = false;
-  options.parse_special = true;
-  const std::string text = EndOfThinking(*plan_.format.reasoning);
-  // Cannot fail for a text as short as this; without it the reply would only go on thinking.
-  static_cast<void>(service_.model().tokenizer->Encode(text, options, &ids).ok());
-  return ids;
+// Room for a token and its text. False: there is none, the reply has failed.
+bool Reply::Keep(const GeneratedToken& token, size_t text_bytes) {
+  auto error = plan_.keep_tokens ? room_.TakeEntries(1 + token.top.size()) : std::nullopt;
+  if (!error) error = room_.TakeText(text_bytes);
+  if (error) Fail(*error);
+  return !error;
 }
 
 // Ends the reasoning in the model's place: the reply goes on as another request, whose prompt is
 // all that was said and the marker. The cache has the state of all but the marker.
 bool Reply::CloseThinking(size_t index, Delta* delta) {
   Voice& voice = voices_[index];
-  voice.closed = true;
+  const ReasoningFormat& reasoning = *plan_.format.reasoning;
   GenerateRequest request = MakeRequest(index);
   request.continues = true;
-  const std::vector<TokenId> closing = ClosingTokens();
-  voice.said.insert(voice.said.end(), closing.begin(), closing.end());
-  request.prompt.insert(request.prompt.end(), voice.said.begin(), voice.said.end());
-  request.max_tokens -= static_cast<int32_t>(voice.said.size());
+  const std::vector<TokenId> closing = ClosingTokens(*rules_.tokenizer, reasoning);
+  const std::vector<TokenId>& said = voice.thinking.Close(closing);
+  request.prompt.insert(request.prompt.end(), said.begin(), said.end());
+  request.max_tokens -= static_cast<int32_t>(said.size());
   request.min_tokens = 0;
-  Follow(voice.said, &request);
+  Follow(said, &request);
   if (closing.empty() || request.max_tokens <= 0) return false;  // it ends by its length
   auto stream = service_.engine().Submit(std::move(request));
   if (!stream.ok()) {
     Fail(ApiError::FromEngine(stream.status()));
     return true;
   }
-  voice.before = static_cast<int32_t>(voice.said.size());
+  voice.thinking.GoOn();
   voice.stream->Cancel();
   voice.stream = std::move(*stream);
-  std::string text;
-  voice.detokenizer->Finish(&text);
-  text += EndOfThinking(*plan_.format.reasoning);
-  std::string out;
-  voice.text_bytes += text.size();
-  voice.stops->Finish(&out);
-  voice.stops = std::make_unique<StopStrings>(stops_);
-  voice.sent_bytes = voice.text_bytes;
-  Emit(voice, out + text, delta);
+  voice.speech->PutIn(EndOfThinking(reasoning), delta);
   Listen(voice);
   return true;
 }
 
-// The completion of a reply in two streams.
-void Reply::Count(const Voice& voice, Completion* completion) const {
-  if (voice.before == 0) return;
-  completion->prompt_tokens -= voice.before;
-  completion->generated_tokens += voice.before;
-  if (voice.report) {
-    const int32_t stored = completion->report.stored_tokens;
-    completion->report = *voice.report;
-    completion->report.stored_tokens = std::min(stored, completion->prompt_tokens);
+// Why a choice has ended; or that it failed.
+std::optional<ApiError> Reply::StopKindOf(const Voice& voice, const Completion& completion,
+                                          StopKind* kind) const {
+  const Speech& speech = *voice.speech;
+  const std::vector<ToolCall>& calls = voice.choice.calls;
+  const bool called =
+      std::any_of(calls.begin(), calls.end(), [](const ToolCall& call) { return call.complete; });
+  // Half a call is none: whoever acts on it should know that it was cut off.
+  const bool cut_off = completion.reason == FinishReason::kLength && !called;
+  if (!cut_off && (speech.has_called() || (speech.stopped() && called))) {
+    *kind = StopKind::kToolCalls;  // whoever made it waits for its result
+  } else if (speech.stopped()) {
+    *kind = StopKind::kStopString;
+  } else if (completion.reason == FinishReason::kFailed) {
+    return ApiError::FromEngine(completion.status);
+  } else if (completion.reason == FinishReason::kCancelled) {
+    return ApiError{503, "the server is shutting down; try another one"};
+  } else if (completion.reason == FinishReason::kLength) {
+    *kind = StopKind::kLength;
+  } else {
+    *kind = calls.empty() ? StopKind::kEnd : StopKind::kToolCalls;
   }
-  completion->first_token_ms = voice.first_token_ms;
-  completion->total_ms = static_cast<double>(service_.clock().NowMs() - begun_ms_);
+  return std::nullopt;
 }
-
-// Text that is certain goes on: to the parser, and the tokens behind it with it.
-void Reply::Emit(Voice& voice, std::string_view text, Delta* delta) {
-  size_t told = 0;
-  while (told < voice.held.size() && voice.held[told].first < voice.sent_bytes) ++told;
-  for (size_t i = 0; i < told; ++i) {
-    if (plan_.keep_tokens) voice.choice.tokens.push_back(voice.held[i].second);
-    delta->tokens.push_back(std::move(voice.held[i].second));
-  }
-  voice.held.erase(voice.held.begin(), voice.held.begin() + static_cast<ptrdiff_t>(told));
-  if (text.empty()) return;
-  OutputEvents events = voice.parser->Feed(text);
-  if (plan_.one_call) {
-    const auto call = std::find_if(events.begin(), events.end(), [](const OutputEvent& event) {
-      return event.kind == OutputEvent::Kind::kCallEnd;
-    });
-    if (call != events.end()) events.erase(call + 1, events.end());
-  }
-  Note(voice, events);
-  for (OutputEvent& event : events) AppendEvent(std::move(event), &delta->events);
-}
-
-// Keeps what was said so far.
-void Reply::Note(Voice& voice, const OutputEvents& events) {
-  if (!events.empty()) {
-    const int64_t tokens = std::exchange(voice.unread_tokens, 0);
-    const bool thought = events.back().kind == OutputEvent::Kind::kReasoning;
-    if (thought) voice.choice.reasoning_tokens += tokens;
-  }
-  for (const OutputEvent& event : events) {
-    switch (event.kind) {
-      case OutputEvent::Kind::kReasoning:
-        voice.choice.reasoning += event.text;
-        break;
-      case OutputEvent::Kind::kContent:
-        voice.choice.content += event.text;
-        break;
-      case OutputEvent::Kind::kCallBegin:
-        voice.choice.calls.push_back({IdFor(voice, event), event.name, "", false});
-        break;
-      case OutputEvent::Kind::kArguments:
-        voice.choice.calls.back().arguments += event.text;
-        break;
-      case OutputEvent::Kind::kCallEnd:
-        voice.choice.calls.back().complete = event.complete;
-        ++voice.calls_over;
-        break;
-    }
-  }
-}
-
-// The id that the model gave the call, if it is one of its own; otherwise a new one.
-std::string Reply::IdFor(const Voice& voice, const OutputEvent& call) const {
-  const auto& calls = voice.choice.calls;
-  const bool taken = std::any_of(calls.begin(), calls.end(),
-                                 [&](const ToolCall& other) { return other.id == call.id; });
-  if (!call.id.empty() && !taken) return call.id;
-  const size_t letters = plan_.format.calls.empty() ? 0 : plan_.format.calls.front()->id_letters;
-  return letters > 0 ? MakeRandomId("", letters) : MakeRandomId("call_");
-}
-
-// Whether the reply has made the only call it may make.
-bool Reply::HasCalled(const Voice& voice) const { return plan_.one_call && voice.calls_over > 0; }
 
 void Reply::EndOne(size_t index, Completion completion) {
   Voice& voice = voices_[index];
   voice.ended = true;
-  Count(voice, &completion);
+  const int64_t total_ms = service_.clock().NowMs() - begun_ms_;
+  voice.thinking.Count(voice.report, voice.first_token_ms, static_cast<double>(total_ms),
+                       &completion);
   Choice& choice = voice.choice;
-  const bool called = std::any_of(choice.calls.begin(), choice.calls.end(),
-                                  [](const ToolCall& call) { return call.complete; });
-  // Half a call is none: whoever acts on it should know that it was cut off.
-  const bool cut_off = completion.reason == FinishReason::kLength && !called;
-  if (!cut_off && (HasCalled(voice) || (voice.stops->stopped() && called))) {
-    choice.stop = StopKind::kToolCalls;  // whoever made it waits for its result
-  } else if (voice.stops->stopped()) {
-    choice.stop = StopKind::kStopString;
-    choice.matched_stop = voice.stops->matched();
-  } else if (completion.reason == FinishReason::kFailed) {
-    return Fail(ApiError::FromEngine(completion.status));
-  } else if (completion.reason == FinishReason::kCancelled) {
-    return Fail({503, "the server is shutting down; try another one"});
-  } else if (completion.reason == FinishReason::kLength) {
-    choice.stop = StopKind::kLength;
-  } else {
-    choice.stop = choice.calls.empty() ? StopKind::kEnd : StopKind::kToolCalls;
-  }
+  if (const auto error = StopKindOf(voice, completion, &choice.stop)) return Fail(*error);
+  if (choice.stop == StopKind::kStopString) choice.matched_stop = voice.speech->stop();
   if (plan_.score_prompt) {
     const Prompt& prompt = plan_.prompts[index / static_cast<size_t>(plan_.options.choices)];
-    choice.prompt.push_back(Describe({{prompt.ids.front(), std::nanf("")}, {}}));
-    for (const GeneratedToken& token : completion.prompt) choice.prompt.push_back(Describe(token));
+    const Tokenizer& tokenizer = *rules_.tokenizer;
+    choice.prompt.push_back(Describe(tokenizer, {{prompt.ids.front(), std::nanf("")}, {}}));
+    for (const GeneratedToken& token : completion.prompt) {
+      choice.prompt.push_back(Describe(tokenizer, token));
+    }
     completion.prompt = {};
   }
   choice.completion = std::move(completion);
