@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <ranges>
 #include <string_view>
 #include <unordered_map>
@@ -17,10 +16,6 @@
 
 namespace reprise {
 namespace {
-
-constexpr int64_t kForgetPauseMaxMs = 600'000;
-constexpr int64_t kHangs = 4;  // times the time-out: so long nothing takes that goes on
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 template <typename Clock>
 int64_t MsOf() {
@@ -119,17 +114,10 @@ Status RecordStore::ReadHeads() {
   return OkStatus();
 }
 
-// When a transfer of so many bytes has taken too long.
-int64_t RecordStore::UntilMs(size_t bytes) const {
-  if (limits_.timeout_ms == 0) return kNever;
-  const auto more = static_cast<int64_t>(bytes / kTimeoutBytes);
-  return SteadyMs() + limits_.timeout_ms / 2 + limits_.timeout_ms * more;
-}
-
 uint64_t RecordStore::Look(const PathId& root, std::span<const TokenId> tokens) {
-  const bool may = home_->shared() && !reads_.open() && !tokens.empty() && !IsForgetting(root);
-  if (!may || looking_.size() >= kLooksMax) return 0;
-  looking_[++tickets_] = {root, UntilMs(0)};
+  const bool may = home_->shared() && !reads_.open() && !tokens.empty() && !resets_.Covers(root);
+  if (!may || !looking_.HasRoom()) return 0;
+  looking_.Add(++tickets_, root, SteadyMs());
   ++stats_.looks;
   transfers_->Look({tickets_, root, {tokens.begin(), tokens.end()}});
   return tickets_;
@@ -149,10 +137,9 @@ std::optional<ReadPlan> RecordStore::Find(const PromptPath& path, int32_t have,
 std::optional<ReadPlan> RecordStore::Plan(const Catalog::Place& place, uint32_t first_block) const {
   if (reads_.open()) return std::nullopt;
   std::optional<ReadPlan> plan = PlanRead(catalog_, place, first_block);
-  if (!plan || set_aside_.empty()) return plan;
+  if (!plan || quarantine_.empty()) return plan;
   for (const ReadPlan::Step& step : plan->steps) {
-    const auto at = set_aside_.find(step.record);
-    if (at != set_aside_.end() && SteadyMs() < at->second.until_ms) return std::nullopt;
+    if (quarantine_.Has(step.record, SteadyMs())) return std::nullopt;
   }
   return plan;
 }
@@ -167,8 +154,7 @@ uint64_t RecordStore::Fetch(const ReadPlan& found, const StateShape& shape) {
   const RecordFacts& facts = catalog_[found.record].facts;
   const bool fits = (found.block_count == 0 || facts.block_bytes == shape.block_bytes) &&
                     facts.state_bytes == shape.state_bytes;
-  const bool crowded = !fetching_.empty() && fetching_bytes_ + bytes > kFetchBytesMax;
-  if (!fits || crowded || reads_.open()) return 0;
+  if (!fits || !fetching_.HasRoom(bytes) || reads_.open()) return 0;
   Transfers::ReadJob job;
   job.ticket = ++tickets_;
   for (const ReadPlan::Step& step : found.steps) {
@@ -180,14 +166,12 @@ uint64_t RecordStore::Fetch(const ReadPlan& found, const StateShape& shape) {
   job.block_count = found.block_count;
   job.block_bytes = shape.block_bytes;
   job.state_bytes = shape.state_bytes;
-  fetching_bytes_ += bytes;
-  Fetching& one = fetching_[job.ticket];
-  one.found = found;
-  if (!job.steps.empty()) one.record = job.steps.front().name;
-  one.bytes = bytes;
-  one.until_ms = UntilMs(fetching_bytes_);
-  one.progress = job.progress;
-  one.came_ms = SteadyMs();
+  Reads::Read read;
+  read.found = found;
+  if (!job.steps.empty()) read.record = job.steps.front().name;
+  read.bytes = bytes;
+  read.progress = job.progress;
+  fetching_.Add(job.ticket, std::move(read), SteadyMs());
   NoteUsed(found.record);
   transfers_->Read(std::move(job));
   return tickets_;
@@ -215,10 +199,8 @@ RecordStore::News RecordStore::Poll() {
   if (home_->shared()) HearForgets();
   if (home_->shared()) HearLooks(&news);
   HearReads(&news);
-  if (limits_.timeout_ms > 0) {
-    MindReads(&news);
-    MindWrite(&news);
-  }
+  MindReads(&news);
+  MindWrite(&news);
   news.more = !DropLost(kDropsPerPoll);
   news.gone = std::exchange(gone_, {});
   return news;
@@ -228,68 +210,45 @@ void RecordStore::HearTries() {
   const Transfers::TriesDone tries = transfers_->TakeTries();
   if (tries.reads) {
     reads_.Close();
-    read_faults_ = 0;
+    quarantine_.Works();
   }
   if (tries.writes) writes_.Close();
 }
 
-bool RecordStore::IsForgetting(const PathId& space) const {
-  return std::any_of(forgetting_.begin(), forgetting_.end(),
-                     [&](const PathId& one) { return one.empty() || one == space; });
-}
-
-// What could not be removed is tried again, less and less often; nobody finds it until then. That
-// says nothing of other writes: it takes a command that the server may not be allowed.
 void RecordStore::HearForgets() {
   for (const Transfers::ForgetDone& done : transfers_->TakeForgets()) {
     if (done.status.ok()) {
-      forget_pause_ms_ = 0;
-      const auto at = std::find(forgetting_.begin(), forgetting_.end(), done.space);
-      if (at != forgetting_.end()) forgetting_.erase(at);
-      continue;
-    }
-    if (forget_pause_ms_ == 0) {
+      resets_.Succeed(done.space);
+    } else if (resets_.Fail(done.space, SteadyMs())) {
       Log(LogLevel::kWarning, fmt::format("state in {} that was reset is not removed yet, and not "
                                           "used; it is tried again later: {}",
                                           home_->where(), done.status.message()));
     }
-    to_forget_.push_back(done.space);
-    forget_pause_ms_ =
-        std::min(kForgetPauseMaxMs, std::max(limits_.retry_ms, 2 * forget_pause_ms_));
-    forget_pause_ms_ = std::max<int64_t>(1, forget_pause_ms_);
-    forget_at_ms_ = SteadyMs() + forget_pause_ms_;
   }
-  if (to_forget_.empty() || SteadyMs() < forget_at_ms_) return;
-  for (const PathId& space : std::exchange(to_forget_, {})) transfers_->Forget(space);
+  for (const PathId& space : resets_.TakeDue(SteadyMs())) transfers_->Forget(space);
 }
 
 // Who asked does not wait longer than it may, and is told then that nothing more is known. An
 // answer that comes later is of use to others. Waiting for one's turn is no failure of the home.
 void RecordStore::HearLooks(News* news) {
   for (Transfers::LookDone& done : transfers_->TakeLooks()) {
-    const auto look = looking_.find(done.ticket);
-    if (look == looking_.end()) continue;
+    const auto look = looking_.End(done.ticket);
+    if (!look) continue;
     if (!done.status.ok()) {
-      if (!look->second.given_up) ++stats_.looks_failed;
+      if (!look->given_up) ++stats_.looks_failed;
       FailReads(done.status, "");
-    } else if (!IsForgetting(look->second.root)) {
+    } else if (!resets_.Covers(look->root)) {
       reads_.Succeed();
       Learn(*done.path, std::move(done.seen));
     }
-    if (!look->second.given_up) news->looked.push_back(done.ticket);
-    looking_.erase(look);
+    if (!look->given_up) news->looked.push_back(done.ticket);
   }
-  if (looking_.empty() || limits_.timeout_ms == 0) return;
-  const int64_t now = SteadyMs();
-  for (auto& [ticket, look] : looking_) {
-    if (look.given_up || now < look.until_ms) continue;
-    look.given_up = true;
+  looking_.Mind(SteadyMs(), [&](uint64_t ticket) {
     ++stats_.looks_failed;
     news->looked.push_back(ticket);
-  }
+  });
   // The home keeps to a time of its own; what takes several times as long hangs.
-  const int64_t since = transfers_->looks_since_ms();
-  if (since != 0 && now - since >= kHangs * limits_.timeout_ms) {
+  if (!looking_.empty() && patience_.Hangs(transfers_->looks_since_ms(), SteadyMs(), 0)) {
     FailReads(Internal("it does not answer in time"), "");
   }
 }
@@ -331,41 +290,24 @@ void RecordStore::Learn(const PromptPath& path, std::vector<RecordHome::Seen> se
 
 void RecordStore::HearReads(News* news) {
   for (Transfers::ReadDone& done : transfers_->TakeReads()) {
-    const auto it = fetching_.find(done.ticket);
-    CHECK(it != fetching_.end());
-    Fetching one = std::move(it->second);
-    fetching_.erase(it);
-    EndRead(std::move(one), done, news);
+    EndRead(fetching_.End(done.ticket), done, news);
   }
 }
 
-// A read that takes too long is over for the one who waits. The thread may be stuck with it: then
-// nothing comes, and nothing more is read.
 void RecordStore::MindReads(News* news) {
-  const int64_t now = SteadyMs();
-  for (auto& [ticket, one] : fetching_) {
-    const bool begun = one.progress->begun;
-    const uint64_t parts = one.progress->parts;
-    if (!begun || !one.begun || parts != one.parts) one.came_ms = now;
-    one.begun = begun;
-    one.parts = parts;
-    if (now - one.came_ms >= limits_.timeout_ms && !std::exchange(one.stuck, true)) {
-      FailReads(Internal("it does not answer in time"), one.record);
-    }
-    if (one.given_up || (!one.stuck && now < one.until_ms)) continue;
-    one.given_up = true;
-    ++stats_.fetches_failed;
-    Answer(one, ticket, Internal("it does not answer in time"), news);
-  }
+  const Status late = Internal("it does not answer in time");
+  fetching_.Mind(
+      SteadyMs(), [&](const Reads::Read& stuck) { FailReads(late, stuck.record); },
+      [&](uint64_t ticket, const Reads::Read& read) {
+        ++stats_.fetches_failed;
+        Answer(read, ticket, late, news);
+      });
 }
 
 // Nobody waits for a write, but its state is held for it.
 void RecordStore::MindWrite(News* news) {
-  const int64_t since = transfers_->writes_since_ms();
-  if (since == 0) return;
   const uint64_t bytes = storing_ ? storing_->bytes : 0;
-  const auto more = static_cast<int64_t>(bytes / kTimeoutBytes);
-  if (SteadyMs() - since < limits_.timeout_ms * (kHangs + more)) return;
+  if (!patience_.Hangs(transfers_->writes_since_ms(), SteadyMs(), bytes)) return;
   const Status late = Internal("a write does not end");
   FailWrites(late);
   if (!storing_) return;
@@ -374,8 +316,7 @@ void RecordStore::MindWrite(News* news) {
   news->store_ended = true;
 }
 
-void RecordStore::EndRead(Fetching one, Transfers::ReadDone& done, News* news) {
-  fetching_bytes_ -= one.bytes;
+void RecordStore::EndRead(const Reads::Read& one, Transfers::ReadDone& done, News* news) {
   if (!done.status.ok()) {
     NoteReadFault(one, done);
     if (one.given_up) return;
@@ -383,8 +324,8 @@ void RecordStore::EndRead(Fetching one, Transfers::ReadDone& done, News* news) {
     return Answer(one, done.ticket, std::move(done.status), news);
   }
   reads_.Succeed();
-  read_faults_ = 0;
-  for (const ReadPlan::Step& step : one.found.steps) set_aside_.erase(step.record);
+  quarantine_.Works();
+  for (const ReadPlan::Step& step : one.found.steps) quarantine_.Release(step.record);
   if (one.given_up) return;
   ++stats_.fetches;
   stats_.bytes_read += one.bytes;
@@ -394,7 +335,7 @@ void RecordStore::EndRead(Fetching one, Transfers::ReadDone& done, News* news) {
   news->fetched.back().ns = done.ns;
 }
 
-void RecordStore::Answer(const Fetching& one, uint64_t ticket, Status status, News* news) {
+void RecordStore::Answer(const Reads::Read& one, uint64_t ticket, Status status, News* news) {
   news->fetched.push_back({ticket, std::move(status), one.found.first_block, one.found.block_count,
                            one.found.position, Buffer(), 0});
 }
@@ -410,7 +351,7 @@ RecordId RecordStore::RecordNamed(RecordId from, const std::string& name) const 
 
 // What is wrong with a record alone concerns that record alone. On a disk that is so even if the
 // disk says that it fails, as long as others can be read.
-void RecordStore::NoteReadFault(const Fetching& one, const Transfers::ReadDone& done) {
+void RecordStore::NoteReadFault(const Reads::Read& one, const Transfers::ReadDone& done) {
   const RecordId id = RecordNamed(one.found.record, done.failed);
   const StatusCode code = done.status.code();
   if (code == StatusCode::kCancelled || code == StatusCode::kResourceExhausted)
@@ -420,13 +361,10 @@ void RecordStore::NoteReadFault(const Fetching& one, const Transfers::ReadDone& 
   if (lost && id.valid()) DropDamaged(id);
   if (lost) return;
   if (home_->shared()) return FailReads(done.status, done.failed);
-  if (std::exchange(read_fault_, done.failed) != done.failed || read_faults_ == 0) ++read_faults_;
-  if (read_faults_ >= kReadFaultsMax) FailReads(done.status, done.failed);
+  if (quarantine_.Fault(done.failed)) FailReads(done.status, done.failed);
   if (!id.valid()) return;
-  SetAside& aside = set_aside_[id];
-  if (++aside.failures > kSetAsideMax && !reads_.open()) return DropDamaged(id);
-  aside.until_ms = SteadyMs() + (limits_.retry_ms << (aside.failures - 1));
-  if (aside.failures == 1) {
+  if (!quarantine_.SetAside(id, SteadyMs()) && !reads_.open()) return DropDamaged(id);
+  if (quarantine_.IsFirst(id)) {
     Log(LogLevel::kWarning, "a record of state is set aside for a while: " + done.status.message());
   }
 }
@@ -455,7 +393,7 @@ bool RecordStore::DropLost(size_t count) {
 void RecordStore::DropRecord(RecordId id) {
   if (!home_->shared()) transfers_->Remove(catalog_[id].name);
   catalog_.Remove(id);
-  set_aside_.erase(id);
+  quarantine_.Release(id);
   gone_.push_back(id);
 }
 
@@ -505,26 +443,10 @@ bool RecordStore::MakeRoom(uint64_t bytes, const PathId* space) {
   return true;
 }
 
-// Takes the bytes out of what may be written a day, if the share of the namespace allows it.
-bool RecordStore::TakeOfDay(const PathId& space, uint64_t bytes) {
-  if (limits_.bytes_day_max == 0) return true;
-  const int64_t now_ms = SteadyMs();
-  const auto most = static_cast<double>(limits_.bytes_day_max);
-  if (!day_shares_.MayTake(space, bytes, day_.Left(now_ms), most, now_ms)) return false;
-  if (!day_.Take(bytes, now_ms)) return false;
-  day_shares_.Take(space, bytes);
-  return true;
-}
-
-void RecordStore::GiveBackToDay(const PathId& space, uint64_t bytes) {
-  day_.GiveBack(bytes);
-  day_shares_.GiveBack(space, bytes);
-}
-
 bool RecordStore::MayStore() const { return !storing_ && !writes_.open(); }
 
 std::optional<RecordStore::Draft> RecordStore::BeginStore(const PromptPath& path, StoreWish wish) {
-  if (!MayStore() || IsForgetting(path.grid(0))) return std::nullopt;
+  if (!MayStore() || resets_.Covers(path.grid(0))) return std::nullopt;
   wish.now_ms = WallMs();
   std::optional<RecordPlan> plan = PlanRecord(catalog_, path, wish);
   if (!plan) return std::nullopt;
@@ -532,9 +454,9 @@ std::optional<RecordStore::Draft> RecordStore::BeginStore(const PromptPath& path
   if (plan->parent.valid()) catalog_.Hold(plan->parent);
   const bool fits = home_->shared() || bytes <= limits_.bytes_max;
   const PathId space = path.grid(0);
-  const bool may = fits && TakeOfDay(space, bytes);
+  const bool may = fits && day_.Take(space, bytes, SteadyMs());
   if (!may || !MakeRoom(bytes, &space)) {
-    if (may) GiveBackToDay(space, bytes);
+    if (may) day_.GiveBack(space, bytes);
     if (plan->parent.valid()) catalog_.Release(plan->parent);
     return std::nullopt;
   }
@@ -561,7 +483,7 @@ void RecordStore::AbortStore() {
   CHECK(storing());
   transfers_->AbortWrite();
   ++stats_.stores_aborted;
-  GiveBackToDay(storing_->facts.space,
+  day_.GiveBack(storing_->facts.space,
                 storing_->bytes - std::min(storing_->bytes, storing_->handed));
   if (storing_->parent.valid()) catalog_.Release(storing_->parent);
   storing_.reset();
@@ -574,15 +496,15 @@ RecordId RecordStore::EndStore(const Transfers::WriteDone& written) {
   if (done.parent.valid()) catalog_.Release(done.parent);
   if (!written.status.ok()) {
     ++stats_.stores_failed;
-    GiveBackToDay(done.facts.space, done.bytes - std::min(done.bytes, done.handed));
+    day_.GiveBack(done.facts.space, done.bytes - std::min(done.bytes, done.handed));
     return RecordId();
   }
   writes_.Succeed();
   // What it was taken for is the most that it could be.
   const uint64_t bytes = home_->Takes(written.bytes);
-  GiveBackToDay(done.facts.space, done.bytes - std::min(done.bytes, bytes));
+  day_.GiveBack(done.facts.space, done.bytes - std::min(done.bytes, bytes));
   done.bytes = bytes;
-  if (limits_.bytes_day_max > 0) {
+  if (day_.bounded()) {
     transfers_->RememberDay({day_.Written(SteadyMs()), WallMs()});
   }
   if (done.forget) {
@@ -608,8 +530,9 @@ void RecordStore::Forget(const PathId* space) {
   space != nullptr ? catalog_.LoseSpace(*space) : catalog_.LoseAll();
   (void)DropLost(kDropsPerPoll);
   if (!home_->shared()) return;
-  forgetting_.push_back(space != nullptr ? *space : PathId());
-  transfers_->Forget(forgetting_.back());
+  const PathId forgotten = space != nullptr ? *space : PathId();
+  resets_.Begin(forgotten);
+  transfers_->Forget(forgotten);
 }
 
 TierStats RecordStore::stats() const {

@@ -8,21 +8,24 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
 #include "device/buffer.h"
 #include "tier/catalog.h"
 #include "tier/guard/breaker.h"
-#include "tier/guard/day_budget.h"
-#include "tier/guard/day_shares.h"
+#include "tier/guard/day_room.h"
+#include "tier/guard/quarantine.h"
 #include "tier/home.h"
 #include "tier/path_id.h"
 #include "tier/plan.h"
 #include "tier/state_key.h"
 #include "tier/tier_stats.h"
 #include "tier/transfers.h"
+#include "tier/waits/looks.h"
+#include "tier/waits/patience.h"
+#include "tier/waits/reads.h"
+#include "tier/waits/resets.h"
 
 namespace reprise {
 
@@ -32,9 +35,7 @@ struct StoreLimits {
   size_t records_max = 100'000;  // known of a shared home
   int reader_count = 4;
   int64_t retry_ms = 60'000;  // after a failure of the home it is asked so much later
-  // Nobody waits for the home any longer: half of it to know what is there, half to get it, and
-  // once more for every kTimeoutBytes of that and of what is read before it; 0: no limit.
-  int64_t timeout_ms = 0;
+  int64_t timeout_ms = 0;      // nobody waits for the home any longer (waits/patience.h); 0: no limit
   std::function<int64_t()> wall_ms;    // tests; null: the system's
   std::function<int64_t()> steady_ms;  // the same
   std::function<int64_t()> writer_ns;  // the same: RecordStore::writer_ns
@@ -69,12 +70,6 @@ struct DiskOptions : StoreLimits {
 class RecordStore {
  public:
   static constexpr size_t kQueueBytes = size_t{32} << 20;
-  static constexpr size_t kFetchBytesMax = size_t{1} << 30;
-  static constexpr size_t kTimeoutBytes = size_t{64} << 20;
-  static constexpr int kReadFaultsMax =
-      3;  // of different records, one after the other: it is the disk
-  static constexpr int kSetAsideMax = 3;   // times, before a record that cannot be read is removed
-  static constexpr size_t kLooksMax = 64;  // under way
   static constexpr size_t kDropsPerPoll = 64;  // records that were lost: about 0.1 ms
 
   static Result<std::unique_ptr<RecordStore>> Open(std::unique_ptr<RecordHome> home,
@@ -170,43 +165,23 @@ class RecordStore {
     uint64_t handed = 0;  // bytes of parts that were added
     bool forget = false;  // it is to go as soon as it is there
   };
-  struct Fetching {
-    ReadPlan found;
-    std::string record;  // the first of them
-    size_t bytes = 0;
-    int64_t until_ms = 0;
-    std::shared_ptr<Transfers::ReadProgress> progress;
-    bool begun = false;  // when somebody last looked, as are the parts that had come,
-    uint64_t parts = 0;
-    int64_t came_ms = 0;    // and when there were more than before
-    bool given_up = false;  // nobody waits for it any more
-    bool stuck = false;     // and nothing has come for long
-  };
-  struct Looking {
-    PathId root;
-    int64_t until_ms = 0;
-    bool given_up = false;
-  };
-  // A record that could not be read, though it is there.
-  struct SetAside {
-    int64_t until_ms = 0;
-    int failures = 0;
-  };
-
   RecordStore(std::unique_ptr<RecordHome> home, const StoreLimits& limits, const StateKey& key)
       : limits_(limits),
         key_(key),
         home_(std::move(home)),
         reads_("reading state from " + home_->where(), limits.retry_ms),
         writes_("writing state to " + home_->where(), limits.retry_ms),
+        patience_{limits.timeout_ms},
+        fetching_(patience_),
+        looking_(patience_),
+        quarantine_(limits.retry_ms),
+        resets_(limits.retry_ms),
         day_(limits.bytes_day_max) {}
   void Notify();
   Status ReadHeads();
   int64_t WallMs() const;
   int64_t SteadyMs() const;
   bool MakeRoom(uint64_t bytes, const PathId* space);
-  bool TakeOfDay(const PathId& space, uint64_t bytes);
-  void GiveBackToDay(const PathId& space, uint64_t bytes);
   void DropRecord(RecordId id);
   bool DropLost(size_t count);
   void DropDamaged(RecordId id);
@@ -214,16 +189,14 @@ class RecordStore {
   void FailWrites(const Status& why);
   void HearTries();
   void HearForgets();
-  int64_t UntilMs(size_t bytes) const;
   void HearLooks(News* news);
   void HearReads(News* news);
   void MindReads(News* news);
   void MindWrite(News* news);
-  void EndRead(Fetching one, Transfers::ReadDone& done, News* news);
-  void Answer(const Fetching& one, uint64_t ticket, Status status, News* news);
-  void NoteReadFault(const Fetching& one, const Transfers::ReadDone& done);
+  void EndRead(const Reads::Read& one, Transfers::ReadDone& done, News* news);
+  void Answer(const Reads::Read& one, uint64_t ticket, Status status, News* news);
+  void NoteReadFault(const Reads::Read& one, const Transfers::ReadDone& done);
   RecordId RecordNamed(RecordId from, const std::string& name) const;
-  bool IsForgetting(const PathId& space) const;
   void Learn(const PromptPath& path, std::vector<RecordHome::Seen> seen);
   RecordId EndStore(const Transfers::WriteDone& written);
 
@@ -241,21 +214,15 @@ class RecordStore {
   bool listed_ = false;                 // the catalog has all that there is
   uint64_t unreadable_bytes_ = 0;
   std::optional<Storing> storing_;  // until it is on the disk
-  std::unordered_map<uint64_t, Fetching> fetching_;
-  size_t fetching_bytes_ = 0;
-  std::unordered_map<uint64_t, Looking> looking_;
   uint64_t tickets_ = 0;
   mutable int64_t now_ms_ = 0;  // never goes back, whatever the clock does
   Breaker reads_, writes_;
-  int read_faults_ = 0;     // of different records, since one was read
-  std::string read_fault_;  // the last of them
-  std::unordered_map<RecordId, SetAside> set_aside_;
-  std::vector<PathId> forgetting_;  // namespaces; an empty id: all
-  std::vector<PathId> to_forget_;   // those of them that have failed, to be tried again
-  int64_t forget_at_ms_ = 0;
-  int64_t forget_pause_ms_ = 0;
-  DayBudget day_;
-  DayShares day_shares_;
+  const Patience patience_;
+  Reads fetching_;
+  Looks looking_;
+  Quarantine quarantine_;
+  Resets resets_;
+  DayRoom day_;
   std::vector<RecordId> gone_;
   TierStats stats_;
   std::unique_ptr<Transfers> transfers_;  // last: its threads end first

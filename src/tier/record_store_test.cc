@@ -483,7 +483,7 @@ TEST_F(DiskStoreTest, ARecordThatCannotBeReadIsSetAsideAndTheDiskGoesOn) {
     EXPECT_EQ(Load(broken, 0, 499), 0);
     bad = false;
   };
-  for (int round = 0; round < RecordStore::kSetAsideMax; ++round) {
+  for (int round = 0; round < Quarantine::kTimesMax; ++round) {
     fails();
     EXPECT_FALSE(tier_->stats().failing) << "the disk goes on";
     EXPECT_EQ(Load(fine, 0, 499), 100);
@@ -515,7 +515,7 @@ TEST_F(DiskStoreTest, WhenManyRecordsCannotBeReadTheDiskIsLeftAlone) {
   bad = true;
   for (uint64_t i = 0; i < 10; ++i) EXPECT_EQ(Load(Tokens(1000 * i, 500), 0, 499), 0);
   EXPECT_TRUE(tier_->stats().failing);
-  EXPECT_EQ(tier_->stats().fetches_failed, uint64_t{RecordStore::kReadFaultsMax});
+  EXPECT_EQ(tier_->stats().fetches_failed, uint64_t{Quarantine::kFaultsMax});
   EXPECT_EQ(tier_->stats().records, 10u);
   EXPECT_TRUE(Store(Tokens(99'999, 500), 100)) << "writing is another matter";
   bad = false;
