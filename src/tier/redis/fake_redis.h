@@ -65,6 +65,9 @@ class FakeRedis {
   // It reads what is said, and answers nothing; nor what it has heard meanwhile.
   void Silence(bool silent) { silent_ = silent; }
   void SetTimeLeft(int64_t ms) { time_left_ms_ = ms; }
+  // As a Sentinel it names this one as "mymaster"; as a Redis it says that it follows another.
+  void SetMaster(uint16_t port) { master_ = port; }
+  void SetReplica(bool replica) { replica_ = replica; }
   // Ends all connections.
   void HangUp() {
     std::lock_guard lock(mutex_);
@@ -153,6 +156,12 @@ class FakeRedis {
     if (verb == "PSETEX") values_[words[1]] = words[3];
     if (verb == "PSETEX" || verb == "SELECT" || verb == "PING") return "+OK\r\n";
     if (verb == "SCAN") return Scan(words);
+    if (verb == "AUTH") return "-ERR AUTH <password> called without any password configured\r\n";
+    if (verb == "ROLE") return "*1\r\n" + Bulk(replica_ ? "slave" : "master");
+    if (verb == "SENTINEL") {
+      if (master_ == 0 || words[2] != "mymaster") return "*-1\r\n";
+      return "*2\r\n" + Bulk("127.0.0.1") + Bulk(std::to_string(master_));
+    }
     const auto at = values_.find(words[1]);
     if (verb == "GETRANGE") {
       if (at == values_.end()) return Bulk("");
@@ -193,7 +202,8 @@ class FakeRedis {
 
   int listener_ = -1;
   uint16_t port_ = 0;
-  std::atomic<bool> silent_ = false;
+  std::atomic<bool> silent_ = false, replica_ = false;
+  std::atomic<uint16_t> master_ = 0;
   std::atomic<int> turns_ = 0, heard_ = 0;
   std::atomic<int64_t> time_left_ms_ = 24 * 3'600'000;
   std::mutex mutex_;  // guards what follows

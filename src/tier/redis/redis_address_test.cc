@@ -33,6 +33,33 @@ TEST(RedisAddress, PartsAreRead) {
   EXPECT_EQ(v6->Show(), "redis://[::1]:6380/0");
 }
 
+TEST(RedisAddress, SentinelsKnowTheMaster) {
+  const auto one =
+      RedisAddress::Parse("redis+sentinel://:p%40w@one.example,[::1]:7000/my%20master/2");
+  ASSERT_TRUE(one.ok()) << one.status().message();
+  EXPECT_FALSE(one->tls);
+  EXPECT_EQ(one->password, "p@w");
+  ASSERT_EQ(one->sentinels.size(), 2u);
+  EXPECT_EQ(one->sentinels[0].name, "one.example");
+  EXPECT_EQ(one->sentinels[0].port, 26379);
+  EXPECT_EQ(one->sentinels[1].name, "::1");
+  EXPECT_EQ(one->sentinels[1].port, 7000);
+  EXPECT_EQ(one->master, "my master");
+  EXPECT_EQ(one->db, 2);
+  EXPECT_EQ(one->Show(), "redis+sentinel://one.example:26379,[::1]:7000/my master/2");
+  const auto tls = RedisAddress::Parse("rediss+sentinel://h/m");
+  ASSERT_TRUE(tls.ok());
+  EXPECT_TRUE(tls->tls);
+  EXPECT_EQ(tls->db, 0);
+  std::string many = "redis+sentinel://h";
+  for (size_t i = 0; i < RedisAddress::kSentinelsMax; ++i) many += ",h";
+  for (const char* bad : {"h", "h/", "/m", "h,/m", "h:0/m", "h/m/x"}) {
+    EXPECT_FALSE(RedisAddress::Parse(std::string("redis+sentinel://") + bad).ok()) << bad;
+  }
+  EXPECT_FALSE(RedisAddress::Parse("sentinel://h/m").ok());
+  EXPECT_FALSE(RedisAddress::Parse(many + "/m").ok());
+}
+
 TEST(RedisAddress, BadOnesAreRefused) {
   const std::string bad[] = {
       "",

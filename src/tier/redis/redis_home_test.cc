@@ -327,6 +327,44 @@ TEST_F(RedisHomeTest, AServerThatHangsIsWaitedForOnce) {
   EXPECT_EQ(Find(*home, path, 2), Read::kRight);
 }
 
+// Sentinels say who the master is: one that hangs and one that knows nothing are passed over, and
+// after a failover the next connection leads to the new master.
+TEST_F(RedisHomeTest, SentinelsLeadToTheMasterOfTheMoment) {
+  const Values stored = Written(key_, "tenant", 1, 2);
+  FakeRedis silent, ignorant, knowing, heir;
+  silent.Silence(true);
+  knowing.SetMaster(redis_.port());
+  heir.Set(stored);
+  RedisHome::Options options;
+  for (const FakeRedis* one : {&silent, &ignorant, &knowing}) {
+    options.address.sentinels.push_back({"127.0.0.1", one->port()});
+  }
+  options.address.master = "mymaster";
+  options.timeout = std::chrono::milliseconds(4000);  // a quarter of it for the one that hangs
+  const auto open = std::make_unique<RedisHome>(options, key_);
+  EXPECT_TRUE(open->TryRead("").ok());
+  silent.Silence(false);
+  options.address.password = "pw";  // that nobody wants
+  EXPECT_FALSE(RedisHome(options, key_).TryRead("").ok()) << "the master refuses it";
+  const PathId root = key_.NamespaceOf("model", "tenant");
+  const std::vector<TokenId> tokens = TokensOf(1);
+  const PromptPath path(root, tokens);
+  EXPECT_EQ(Find(*open, path, 2), Read::kRight);
+  EXPECT_GT(redis_.heard(), 0);
+  // It goes; for a moment they still name it, then one that is not the master yet.
+  redis_.SetReplica(true);
+  EXPECT_FALSE(open->TryRead("").ok());
+  heir.SetReplica(true);
+  knowing.SetMaster(heir.port());
+  EXPECT_FALSE(open->TryWrite(100).ok());
+  EXPECT_EQ(heir.values(), stored) << "nothing is written to who is not the master";
+  heir.SetReplica(false);
+  EXPECT_TRUE(open->TryWrite(100).ok());
+  EXPECT_EQ(Find(*open, path, 2), Read::kRight);
+  knowing.SetMaster(0);
+  EXPECT_FALSE(open->TryRead("").ok()) << "nobody knows";
+}
+
 // All keys of a record live as long as its head: who finds one of which half the time is over
 // renews them together, parts too.
 TEST_F(RedisHomeTest, AFoundRecordIsRenewedWhole) {

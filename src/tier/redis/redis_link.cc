@@ -10,7 +10,9 @@
 #include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/write.hpp>
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -75,11 +77,70 @@ RedisLink::~RedisLink() = default;
 
 Result<std::unique_ptr<RedisLink>> RedisLink::Connect(const RedisAddress& address, const Tls& files,
                                                       Deadline deadline) {
+  RedisAddress::Host host{address.host, address.port};
+  const bool sentinels = !address.sentinels.empty();
+  if (sentinels) {
+    REPRISE_ASSIGN(host, FindMaster(address, files, deadline));
+  }
+  REPRISE_ASSIGN(std::unique_ptr<RedisLink> link, Open(host, address.tls, files, deadline));
+  REPRISE_TRY(link->Enter(address));
+  if (sentinels) REPRISE_TRY(link->CheckRole());
+  return link;
+}
+
+// The first that answers knows. Each has an equal part of what time is left, so that one that hangs
+// leaves some to the others.
+Result<RedisAddress::Host> RedisLink::FindMaster(const RedisAddress& address, const Tls& files,
+                                                 Deadline deadline) {
+  Status last;
+  for (size_t i = 0; i < address.sentinels.size(); ++i) {
+    const auto now = std::chrono::steady_clock::now();
+    const auto left = std::max(deadline - now, Deadline::duration::zero());
+    const auto parts = static_cast<int64_t>(address.sentinels.size() - i) + 1;  // the master's, too
+    auto link = Open(address.sentinels[i], address.tls, files, now + left / parts);
+    auto master = link.ok() ? (*link)->AskForMaster(address) : link.status();
+    if (master.ok()) return master;
+    last = master.status();
+  }
+  return last.Annotate("no Sentinel names the master");
+}
+
+Result<RedisAddress::Host> RedisLink::AskForMaster(const RedisAddress& address) {
+  if (!address.password.empty()) {
+    address.user.empty() ? Add({"AUTH", address.password})
+                         : Add({"AUTH", address.user, address.password});
+  }
+  Add({"SENTINEL", "get-master-addr-by-name", address.master});
+  REPRISE_TRY(Send());
+  // One that wants no password says so, and answers the question.
+  if (!address.password.empty()) REPRISE_TRY(reader_.Read(kRespLineMax).status());
+  REPRISE_ASSIGN(const RespReply reply, Answer());
+  if (reply.items.size() != 2) return NotFound("the Sentinel knows no master of that name");
+  RedisAddress::Host host{reply.items[0].text, 0};
+  const std::string& port = reply.items[1].text;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), host.port);
+  const bool number = error == std::errc() && end == port.data() + port.size() && host.port != 0;
+  if (host.name.empty() || !number) return Internal("what the Sentinel says is no address");
+  return host;
+}
+
+// For a moment after a failover Sentinels may still name the old one.
+Status RedisLink::CheckRole() {
+  Add({"ROLE"});
+  REPRISE_TRY(Send());
+  REPRISE_ASSIGN(const RespReply reply, reader_.Read(size_t{64} << 10));
+  // Who may not ask for it has to take their word.
+  if (reply.is_error() || reply.items.empty() || reply.items[0].text == "master") return OkStatus();
+  return Internal("the Redis that the Sentinels name is not the master");
+}
+
+Result<std::unique_ptr<RedisLink>> RedisLink::Open(const RedisAddress::Host& host, bool use_tls,
+                                                   const Tls& files, Deadline deadline) {
   auto socket = std::make_unique<Socket>();
   ErrorCode error;
   // Names are resolved without a deadline: that is the system's, and nobody waits for this thread.
   const auto found =
-      tcp::resolver(socket->io).resolve(address.host, std::to_string(address.port), error);
+      tcp::resolver(socket->io).resolve(host.name, std::to_string(host.port), error);
   if (error) return Failed("the store's host cannot be found", error);
   const bool connected = socket->Wait(deadline, [&](auto end) {
     asio::async_connect(socket->plain, found, [&error, end](const ErrorCode& code, const auto&) {
@@ -92,7 +153,7 @@ Result<std::unique_ptr<RedisLink>> RedisLink::Connect(const RedisAddress& addres
   ErrorCode ignored;
   socket->plain.set_option(tcp::no_delay(true), ignored);
   socket->plain.set_option(asio::socket_base::keep_alive(true), ignored);
-  if (address.tls) {
+  if (use_tls) {
     asio::ssl::context& context = socket->tls_context;
     ::SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
     if (files.ca_file.empty()) {
@@ -109,8 +170,8 @@ Result<std::unique_ptr<RedisLink>> RedisLink::Connect(const RedisAddress& addres
     }
     auto& tls = socket->tls.emplace(socket->plain, context);
     tls.set_verify_mode(asio::ssl::verify_peer, ignored);
-    tls.set_verify_callback(asio::ssl::host_name_verification(address.host), ignored);
-    ::SSL_set_tlsext_host_name(tls.native_handle(), address.host.c_str());
+    tls.set_verify_callback(asio::ssl::host_name_verification(host.name), ignored);
+    ::SSL_set_tlsext_host_name(tls.native_handle(), host.name.c_str());
     const bool shaken = socket->Wait(deadline, [&](auto end) {
       tls.async_handshake(asio::ssl::stream_base::client, [&error, end](const ErrorCode& code) {
         error = code;
@@ -122,7 +183,6 @@ Result<std::unique_ptr<RedisLink>> RedisLink::Connect(const RedisAddress& addres
   }
   std::unique_ptr<RedisLink> link(new RedisLink(std::move(socket)));
   link->SetDeadline(deadline);
-  REPRISE_TRY(link->Enter(address));
   return link;
 }
 

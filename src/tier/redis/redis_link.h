@@ -29,7 +29,8 @@ class RedisLink : private ByteSource {
     std::string cert_file;  // what this side shows; empty: nothing
     std::string key_file;
   };
-  // Connects, enters and chooses the database.
+  // Connects, enters and chooses the database. Where Sentinels know the master, they are asked for
+  // it each time: after a failover the next connection leads to the new one.
   static Result<std::unique_ptr<RedisLink>> Connect(const RedisAddress& address, const Tls& tls,
                                                     Deadline deadline);
   ~RedisLink() override;
@@ -54,6 +55,13 @@ class RedisLink : private ByteSource {
   struct Socket;  // Asio's
 
   explicit RedisLink(std::unique_ptr<Socket> socket);
+  static Result<std::unique_ptr<RedisLink>> Open(const RedisAddress::Host& host, bool tls,
+                                                 const Tls& files, Deadline deadline);
+  static Result<RedisAddress::Host> FindMaster(const RedisAddress& address, const Tls& files,
+                                               Deadline deadline);
+  Result<RedisAddress::Host> AskForMaster(const RedisAddress& address);
+  // Whether it takes itself for the master.
+  Status CheckRole();
   Result<size_t> ReadSome(std::span<std::byte> into) override;
   Status Enter(const RedisAddress& address);
 
