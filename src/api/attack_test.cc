@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "api/chat/prompt.h"
@@ -257,6 +258,52 @@ TEST(Attack, APromptThatCannotFitIsNotTokenised) {
   Print("a prompt of 30 MiB", meter, answer.work);
   EXPECT_LE(answer.work, 1'000'000u);
   EXPECT_LE(meter.peak(), 5 * text.size()) << "body and JSON, twice the size for the latter";
+}
+
+// Wherever a text stands: what lies around a gap is a prompt, too.
+TEST(Attack, TextsAroundAGapThatCannotFitAreNotTokenised) {
+  TestService service;
+  const std::string text(10 * kMiB, 'a');
+  for (const auto& [path, before, after] :
+       std::initializer_list<std::tuple<const char*, const char*, const char*>>{
+           {kCompletions, R"({"prompt": "a", "suffix": ")", "\"}"},
+           {kCompletions, R"({"suffix": "a", "prompt": ")", "\"}"},
+           {"/infill", R"({"input_prefix": ")", R"(", "input_suffix": "a"})"},
+           {"/infill", R"({"input_prefix": "a", "input_suffix": ")", "\"}"},
+           {"/infill", R"({"input_prefix": "a", "input_suffix": "a", "prompt": ")", "\"}"},
+           {"/infill", R"({"input_prefix": "a", "input_suffix": "a", "input_extra": [{"text": ")",
+            "\"}]}"},
+           {"/api/generate", R"({"prompt": "a", "suffix": ")", "\"}"}}) {
+    const auto request = TestService::MakePost(path, before + text + after);
+    const Meter meter;
+    const auto answer = service.Send(request);
+    EXPECT_EQ(answer.status, 400) << path << before;
+    EXPECT_NE(answer.body.find("context length"), std::string::npos) << answer.body;
+    Print(path, meter, answer.work);
+    EXPECT_LE(answer.work, 500'000u) << path << before;
+    EXPECT_LE(meter.peak(), 5 * text.size()) << path << before << ": body, JSON, a copy";
+  }
+}
+
+// An answer may be many times as long as its request: it is paid for.
+TEST(Attack, LongAnswersOfShortRequestsArePaidFor) {
+  constexpr size_t kCount = 100'000;
+  const auto held = [](const char* path, const std::string& body) {
+    TestService service;
+    const auto answer = service.Post(path, body);
+    EXPECT_EQ(answer.status, 200) << answer.body.substr(0, 200);
+    return service.ledger().bytes_most();
+  };
+  const auto tokens = [&](const char* id) {
+    return held("/detokenize",
+                R"({"tokens": [)" + Repeated(std::string(id) + ",", kCount - 1) + id + "]}");
+  };
+  EXPECT_GE(tokens("256"), tokens("100") + 10 * kCount) << "a token of one byte, and of many";
+  const auto pieces = [&](const char* with) {
+    return held("/tokenize", R"({"content": ")" + std::string(kCount, 'a') +
+                                 R"(", "with_pieces": )" + with + "}");
+  };
+  EXPECT_GE(pieces("true "), pieces("false") + 20 * kCount);
 }
 
 // What reads a text to its end asks now and then whether anybody waits for it.

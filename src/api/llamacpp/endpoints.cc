@@ -68,10 +68,7 @@ void Infill(Service* service, const ExchangePtr& exchange) {
   }
   Fields fields(body.document->root());
   CompletionRequest request = ReadCompletion(service->options(), model.vocab_size, &fields);
-  const uint64_t steps = exchange->request().body.size();
-  const Status paid = exchange->account()->Spend(steps, "tokenising the text");
-  if (!paid.ok()) return Refuse(exchange, ApiError::From(paid));
-  std::vector<Prompt> prompts = {ReadInfill(*model.tokenizer, *tokens, &fields)};
+  std::vector<Prompt> prompts = {ReadInfill(model, *tokens, exchange->account().get(), &fields)};
   RefuseUnread(Dialect::kLlamaCpp, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   request.passed_fields = fields.passed();

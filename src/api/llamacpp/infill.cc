@@ -24,14 +24,19 @@ constexpr const char* kNames[][4] = {
     {"[PREFIX]", "[SUFFIX]", "", ""},
 };
 
-void Append(const Tokenizer& tokenizer, std::string_view text, const char* name, Fields* fields,
-            Prompt* prompt) {
-  const Status encoded = tokenizer.Encode(text, {false, false}, &prompt->ids);
-  if (!encoded.ok()) fields->Fail(name, encoded.message());
+Status AppendText(const ServedModel& model, std::string_view text, Account* account,
+                  Prompt* prompt) {
+  return EncodeText(model, text, {false, false}, Wanted::kWhatFits, account, prompt);
 }
 
-void ReadFiles(const Tokenizer& tokenizer, const InfillTokens& tokens, Fields* fields,
-               Prompt* prompt) {
+void Append(const ServedModel& model, std::string_view text, const char* name, Account* account,
+            Fields* fields, Prompt* prompt) {
+  const Status encoded = AppendText(model, text, account, prompt);
+  if (!encoded.ok()) fields->Fail(name, "cannot be read: " + encoded.message());
+}
+
+void ReadFiles(const ServedModel& model, const InfillTokens& tokens, Account* account,
+               Fields* fields, Prompt* prompt) {
   const JsonValue* files = fields->Array("input_extra", kFilesMax);
   if (files == nullptr || files->items().empty()) return;
   if (tokens.file < 0) {
@@ -49,7 +54,8 @@ void ReadFiles(const Tokenizer& tokenizer, const InfillTokens& tokens, Fields* f
     part.Read("text", kTextBytesMax, &text);
     fields->Take(part);
     prompt->ids.push_back(tokens.file);
-    Append(tokenizer, name + "\n" + text, "input_extra", fields, prompt);
+    Append(model, name + "\n" + text, "input_extra", account, fields, prompt);
+    if (prompt->tokens_too_many > 0) return;
   }
 }
 
@@ -65,7 +71,8 @@ std::optional<InfillTokens> FindInfillTokens(const Tokenizer& tokenizer) {
   return std::nullopt;
 }
 
-Prompt ReadInfill(const Tokenizer& tokenizer, const InfillTokens& tokens, Fields* fields) {
+Prompt ReadInfill(const ServedModel& model, const InfillTokens& tokens, Account* account,
+                  Fields* fields) {
   std::string prefix;
   std::string suffix;
   std::string middle;
@@ -73,21 +80,25 @@ Prompt ReadInfill(const Tokenizer& tokenizer, const InfillTokens& tokens, Fields
   fields->Read("input_suffix", kTextBytesMax, &suffix);
   fields->Read("prompt", kTextBytesMax, &middle);
   Prompt prompt;
-  ReadFiles(tokenizer, tokens, fields, &prompt);
-  const Status status = AppendInfill(tokenizer, tokens, prefix, suffix, &prompt);
-  if (!status.ok()) fields->Fail("input_prefix", status.message());
-  Append(tokenizer, middle, "prompt", fields, &prompt);
+  ReadFiles(model, tokens, account, fields, &prompt);
+  if (prompt.tokens_too_many > 0 || !fields->ok()) return prompt;
+  const Status status = AppendInfill(model, tokens, prefix, suffix, account, &prompt);
+  if (!status.ok()) fields->Fail("input_prefix", "cannot be read: " + status.message());
+  if (prompt.tokens_too_many > 0 || !fields->ok()) return prompt;
+  Append(model, middle, "prompt", account, fields, &prompt);
   return prompt;
 }
 
-Status AppendInfill(const Tokenizer& tokenizer, const InfillTokens& tokens, std::string_view prefix,
-                    std::string_view suffix, Prompt* prompt) {
+Status AppendInfill(const ServedModel& model, const InfillTokens& tokens, std::string_view prefix,
+                    std::string_view suffix, Account* account, Prompt* prompt) {
   const auto add = [&](int32_t token, std::string_view text) {
+    if (prompt->tokens_too_many > 0) return OkStatus();
     if (token >= 0) prompt->ids.push_back(token);
-    return tokenizer.Encode(text, {false, false}, &prompt->ids);
+    return AppendText(model, text, account, prompt);
   };
   if (tokens.middle < 0) {
-    if (prompt->ids.empty() && tokenizer.bos_id() >= 0) prompt->ids.push_back(tokenizer.bos_id());
+    const int32_t bos = model.tokenizer->bos_id();
+    if (prompt->ids.empty() && bos >= 0) prompt->ids.push_back(bos);
     REPRISE_TRY(add(tokens.suffix, suffix));
     return add(tokens.prefix, prefix);
   }
@@ -102,19 +113,19 @@ void StopAtInfillTokens(const InfillTokens& tokens, ReplyOptions* options) {
   }
 }
 
-bool ReadSuffix(const Tokenizer& tokenizer, std::string_view prefix, Fields* fields,
+bool ReadSuffix(const ServedModel& model, std::string_view prefix, Account* account, Fields* fields,
                 ReplyOptions* options, Prompt* prompt) {
   std::string suffix;
   fields->Read("suffix", kTextBytesMax, &suffix);
   if (suffix.empty() || !fields->ok()) return false;
-  const auto tokens = FindInfillTokens(tokenizer);
+  const auto tokens = FindInfillTokens(*model.tokenizer);
   if (!tokens) {
     fields->Fail("suffix", "is not supported by this model: it has no tokens to fill in with",
                  "unsupported_value");
     return false;
   }
-  const Status status = AppendInfill(tokenizer, *tokens, prefix, suffix, prompt);
-  if (!status.ok()) fields->Fail("suffix", status.message());
+  const Status status = AppendInfill(model, *tokens, prefix, suffix, account, prompt);
+  if (!status.ok()) fields->Fail("suffix", "cannot be read: " + status.message());
   StopAtInfillTokens(*tokens, options);
   return true;
 }

@@ -23,18 +23,20 @@ std::optional<InfillTokens> FindInfillTokens(const Tokenizer& tokenizer);
 
 // "input_prefix", "input_suffix", "input_extra" and "prompt" (how the middle begins). What the
 // texts contain stays text. Errors stay in `fields`.
-Prompt ReadInfill(const Tokenizer& tokenizer, const InfillTokens& tokens, Fields* fields);
+Prompt ReadInfill(const ServedModel& model, const InfillTokens& tokens, Account* account,
+                  Fields* fields);
 
-// Appends a prompt that asks for what lies between two texts. Both are text, whatever they spell.
-Status AppendInfill(const Tokenizer& tokenizer, const InfillTokens& tokens, std::string_view prefix,
-                    std::string_view suffix, Prompt* prompt);
+// Appends a prompt that asks for what lies between two texts. Both are text, whatever they spell,
+// and read no further than it takes to see that they do not fit.
+Status AppendInfill(const ServedModel& model, const InfillTokens& tokens, std::string_view prefix,
+                    std::string_view suffix, Account* account, Prompt* prompt);
 
 // A reply that goes on to another file, or to another gap, has filled this one.
 void StopAtInfillTokens(const InfillTokens& tokens, ReplyOptions* options);
 
 // The member "suffix" of OpenAI's and Ollama's completions: true if there is one, with the prompt
 // made of it and of `prefix`. Errors stay in `fields`.
-bool ReadSuffix(const Tokenizer& tokenizer, std::string_view prefix, Fields* fields,
+bool ReadSuffix(const ServedModel& model, std::string_view prefix, Account* account, Fields* fields,
                 ReplyOptions* options, Prompt* prompt);
 
 }  // namespace reprise::api::llamacpp

@@ -28,9 +28,8 @@ Result<Prompt> MakePrompt(const ServedModel& model, const OllamaRequest& request
   if (!request.raw) {
     return RenderChat(model, request.job, exchange->account().get(), Wanted::kWhatFits);
   }
-  Prompt prompt;
-  prompt.ids = request.infill;
-  if (!prompt.ids.empty()) return prompt;
+  Prompt prompt = request.infill;
+  if (!prompt.ids.empty() || prompt.tokens_too_many > 0) return prompt;
   REPRISE_TRY(EncodeText(model, request.prompt, {true, true}, Wanted::kWhatFits,
                          exchange->account().get(), &prompt));
   return prompt;
@@ -53,7 +52,7 @@ void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
   Fields fields(body.document->root());
   const ServedModel& model = service->model();
   const auto read = shape == AnswerShape::kChat ? ReadChat : ReadGenerate;
-  OllamaRequest request = read(service->options(), model, &fields);
+  OllamaRequest request = read(service->options(), model, exchange->account().get(), &fields);
   RefuseUnread(Dialect::kOllama, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   NotePassed(fields, &request.job);

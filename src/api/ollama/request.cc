@@ -139,7 +139,8 @@ std::string ReadModelName(Fields* fields) {
   return name;
 }
 
-OllamaRequest ReadChat(const ServiceOptions& options, const ServedModel& model, Fields* fields) {
+OllamaRequest ReadChat(const ServiceOptions& options, const ServedModel& model, Account*,
+                       Fields* fields) {
   OllamaRequest request;
   ReadShared(options, model, fields, &request);
   const JsonValue* messages = fields->Find("messages");
@@ -163,16 +164,15 @@ OllamaRequest ReadChat(const ServiceOptions& options, const ServedModel& model, 
 }
 
 OllamaRequest ReadGenerate(const ServiceOptions& options, const ServedModel& model,
-                           Fields* fields) {
+                           Account* account, Fields* fields) {
   OllamaRequest request;
   ReadShared(options, model, fields, &request);
   fields->Read("raw", &request.raw);
   fields->Read("prompt", kTextBytesMax, &request.prompt);
   Prompt infill;
-  if (llamacpp::ReadSuffix(*model.tokenizer, request.prompt, fields, &request.job.options,
-                           &infill)) {
+  if (llamacpp::ReadSuffix(model, request.prompt, account, fields, &request.job.options, &infill)) {
     request.raw = true;
-    request.infill = std::move(infill.ids);
+    request.infill = std::move(infill);
   }
   std::string own_template;
   fields->Read("template", kTextBytesMax, &own_template);

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "api/chat/job.h"
+#include "api/chat/prompt.h"
 #include "api/fields.h"
 #include "api/openai/params.h"
 #include "api/service.h"
@@ -18,13 +18,15 @@ struct OllamaRequest {
   bool load_only = false;  // nothing is said: clients do so to have the model loaded
   bool raw = false;        // generate: `prompt` as it is, without the template
   std::string prompt;
-  std::vector<TokenId> infill;  // generate with a suffix: the whole prompt
+  Prompt infill;  // generate with a suffix: the whole prompt
   ChatJob job;
 };
 
 // Errors stay in `fields`.
-OllamaRequest ReadChat(const ServiceOptions& options, const ServedModel& model, Fields* fields);
-OllamaRequest ReadGenerate(const ServiceOptions& options, const ServedModel& model, Fields* fields);
+OllamaRequest ReadChat(const ServiceOptions& options, const ServedModel& model, Account* account,
+                       Fields* fields);
+OllamaRequest ReadGenerate(const ServiceOptions& options, const ServedModel& model,
+                           Account* account, Fields* fields);
 
 // The model that a body names, as "model" or "name".
 std::string ReadModelName(Fields* fields);

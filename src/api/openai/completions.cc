@@ -189,7 +189,7 @@ void ReadAllPrompts(const ServedModel& model, bool with_text, Account* account, 
   const JsonValue* text = fields->Find("prompt");
   const bool one = text != nullptr && text->is_string();
   Prompt prompt;
-  if (llamacpp::ReadSuffix(*model.tokenizer, one ? text->as_string() : std::string_view(), fields,
+  if (llamacpp::ReadSuffix(model, one ? text->as_string() : std::string_view(), account, fields,
                            &plan->options, &prompt)) {
     if (!one) return fields->Fail("suffix", "needs one prompt, a string");
     if (with_text) prompt.text = std::string(text->as_string());

@@ -28,7 +28,9 @@ void ReadPrompt(const ServedModel& model, const JsonValue& value, bool with_text
       }
       prompt.ids.push_back(static_cast<TokenId>(id.as_int()));
     }
-    if (with_text) prompt.text = model.tokenizer->Decode(prompt.ids);
+    // One that cannot fit is refused, not shown.
+    const bool fits = prompt.ids.size() <= static_cast<size_t>(model.context_tokens);
+    if (with_text && fits) prompt.text = model.tokenizer->Decode(prompt.ids);
   } else {
     return fields->Fail("prompt", "must be a string, an array of strings, or token ids");
   }

@@ -22,6 +22,8 @@ void ReadConversation(Service* service, Fields* fields, ChatJob* job) {
 }
 
 // The text of a token; its bytes, where they are only a part of a character.
+constexpr size_t kTextBytesPerStep = 16;
+
 void WritePiece(std::string_view bytes, JsonWriter* json) {
   if (IsValidUtf8(bytes)) {
     json->String(bytes);
@@ -30,6 +32,21 @@ void WritePiece(std::string_view bytes, JsonWriter* json) {
   json->BeginArray();
   for (const char byte : bytes) json->Int(static_cast<unsigned char>(byte));
   json->EndArray();
+}
+
+// Bytes of the answer to /tokenize for a token: its id, and its piece as JSON writes it. Each of
+// the piece's bytes may become a number of up to four characters, or an escape of six.
+constexpr size_t kIdBytes = 12;
+constexpr size_t kPieceBytes = 24;
+constexpr size_t kJsonBytes = 6;
+
+// An answer is paid for before it is written: it may be many times the size of the request. Text
+// and body are there together for a moment.
+Status TakeText(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, Account* account) {
+  size_t bytes = 0;
+  for (const TokenId id : ids) bytes += tokenizer.TokenBytes(id).size();
+  REPRISE_TRY(account->Spend((ids.size() + bytes) / kTextBytesPerStep, "writing the text"));
+  return account->TakeAnswer(3 * bytes, "the text");
 }
 
 // llama.cpp's request has "content", vLLM's "prompt" or "messages": each gets its own answer.
@@ -69,6 +86,12 @@ void Tokenize(Service* service, const ExchangePtr& exchange) {
     if (!encoded.ok()) return Refuse(exchange, ApiError::From(encoded));
     ids = std::move(prompt.ids);
   }
+  size_t bytes = ids.size() * (sizeof(TokenId) + kIdBytes);
+  for (const TokenId id : ids) {
+    if (with_pieces) bytes += kPieceBytes + kJsonBytes * tokenizer.TokenBytes(id).size();
+  }
+  const Status room = exchange->account()->TakeAnswer(bytes, "the tokens");
+  if (!room.ok()) return Refuse(exchange, ApiError::From(room));
   http::Response response;
   JsonWriter json(&response.body);
   json.BeginObject();
@@ -107,6 +130,8 @@ void Detokenize(Service* service, const ExchangePtr& exchange) {
   }
   RefuseUnread(Dialect::kOwn, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
+  const Status room = TakeText(*service->model().tokenizer, ids, exchange->account().get());
+  if (!room.ok()) return Refuse(exchange, ApiError::From(room));
   const std::string text = service->model().tokenizer->Decode(ids, true);
   http::Response response;
   JsonWriter json(&response.body);

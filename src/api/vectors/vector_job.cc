@@ -18,6 +18,9 @@ namespace {
 // Fewer tokens than this are not worth a request of their own.
 constexpr size_t kSharedTokensMin = 32;
 
+// Of a vector's element: as text, and once more in the answer.
+constexpr size_t kFloatBytes = 24;
+
 // A job under way: a window that moves over its texts.
 class Vectors : public std::enable_shared_from_this<Vectors> {
  public:
@@ -164,6 +167,9 @@ std::optional<ApiError> StartVectors(Service* service, const http::ExchangePtr& 
     const int64_t tokens = int64_t(text.size());
     if (tokens > model.context_tokens) return vectors::TextTooLong(model, tokens);
   }
+  const Status room = exchange->account()->TakeAnswer(
+      job.texts.size() * static_cast<size_t>(model.dim) * kFloatBytes, "the vectors");
+  if (!room.ok()) return ApiError::From(room);
   std::make_shared<Vectors>(service, exchange, std::move(job), std::move(sink))->Start();
   return std::nullopt;
 }

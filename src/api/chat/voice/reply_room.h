@@ -24,8 +24,8 @@ class ReplyRoom {
   // Refuses what is certain to be too much before it is computed, and takes room for the scores of
   // the prompts.
   std::optional<ApiError> CheckEntries(const ReplyPlan& plan, int32_t context_tokens);
-  // What the reply holds from its first to its last token, beyond the text; `choice_bytes` of it for
-  // each choice.
+  // What the reply holds from its first to its last token, beyond the text; `choice_bytes` of it
+  // for each choice.
   std::optional<ApiError> TakePlan(const ReplyPlan& plan, size_t choice_bytes);
 
   std::optional<ApiError> TakeText(size_t bytes);

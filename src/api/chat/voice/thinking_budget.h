@@ -15,8 +15,8 @@ namespace reprise::api {
 std::vector<TokenId> ClosingTokens(const Tokenizer& tokenizer, const ReasoningFormat& format);
 
 // ThinkingBudget counts the tokens that one choice thinks. When they are spent, the server ends the
-// reasoning in the model's place: the reply goes on as another request, whose prompt is all that was
-// said and the marker, so that the client sees one reply of two streams.
+// reasoning in the model's place: the reply goes on as another request, whose prompt is all that
+// was said and the marker, so that the client sees one reply of two streams.
 //
 // Thread safety: none.
 class ThinkingBudget {
