@@ -1,6 +1,6 @@
 # Two commands for people: `make serve` serves a model, `make test` proves the tree. Each installs what is
 # missing (Debian packages), says what it does, builds and runs. Everything else is a CMake preset.
-.PHONY: help serve test setup build cuda cuda-toolkit test-cuda asan tsan fuzz mutants clients generations soak bench clean
+.PHONY: help serve test setup build cuda cuda-toolkit test-cuda asan tsan fuzz faults mutants clients generations soak bench clean
 
 JOBS ?= $(shell nproc)
 MODEL ?=
@@ -13,6 +13,7 @@ help:
 	@echo "make test-cuda                every kernel against its specification, and audits, on this machine's GPU"
 	@echo "make asan | tsan              the tests under sanitizers"
 	@echo "make mutants [COUNT=8] [SEED=1] [MINUTES=20]  break that many promises, one at a time: a test must fail each time"
+	@echo "make faults [SCHEDULES=10000] random schedules of faults under tier and store, every request judged"
 	@echo "make fuzz [SECONDS=60]        every fuzz target for that long (clang 19)"
 	@echo "make clients                  more clients than the tests have: agents, frameworks, evaluation (installs them)"
 	@echo "make generations TOKENIZERS='A B' [DATA=F]  random logits under 500 schemas, judged by jsonschema"
@@ -67,6 +68,12 @@ mutants:
 	@tools/setup.sh test
 	@cmake --preset dev >/dev/null && cmake --build --preset dev -j $(JOBS)
 	@python3 tools/mutants.py --count $(COUNT) --seed $(SEED) --minutes $(MINUTES)
+
+SCHEDULES ?= 10000
+faults:
+	@tools/setup.sh test
+	@cmake --preset dev >/dev/null && cmake --build --preset dev -j $(JOBS) --target tier_test
+	@REPRISE_FAULT_SCHEDULES=$(SCHEDULES) build/dev/src/tier/tier_test --gtest_filter='FaultSchedules.*'
 
 SECONDS ?= 60
 fuzz:
