@@ -156,17 +156,21 @@ void HostTier::Remove(TierRecordId record) {
   strangers_ = true;
 }
 
-// The index has ended all moves that have to do with it.
+// The index has ended all moves that have to do with it. Nothing is found from now on; the records
+// go some with each Poll, so that a tenant with many keeps nobody waiting.
 void HostTier::Reset(const NamespaceKey* key) {
-  const PathId space = key != nullptr ? RootOf(*key) : PathId();
-  std::vector<RecordId> doomed;
-  catalog_.ForEach([&](RecordId id, const Catalog::Record& record) {
-    if (key == nullptr || record.facts.space == space) doomed.push_back(id);
-  });
-  std::sort(doomed.begin(), doomed.end(), [this](RecordId a, RecordId b) {
-    return catalog_[a].facts.begin > catalog_[b].facts.begin;  // what continues others goes first
-  });
-  for (const RecordId id : doomed) Drop(id);
+  key != nullptr ? catalog_.LoseSpace(RootOf(*key)) : catalog_.LoseAll();
+  (void)DropLost();
+}
+
+// False: there are more.
+bool HostTier::DropLost() {
+  for (size_t i = 0; i < kDropsPerPoll; ++i) {
+    const auto lost = catalog_.NextLost();
+    if (!lost) break;
+    Drop(*lost);
+  }
+  return !catalog_.losing();
 }
 
 void HostTier::Drop(RecordId record) {
@@ -181,6 +185,10 @@ void HostTier::Drop(RecordId record) {
 bool HostTier::MakeRoom(size_t slots, const PathId& space) {
   if (slots > slot_count_) return false;
   while (free_.size() < slots) {
+    if (const auto lost = catalog_.NextLost()) {
+      Drop(*lost);
+      continue;
+    }
     const auto next =
         catalog_.NextToGo(space, slots * slot_bytes_, slot_count_ * slot_bytes_);
     if (!next) return false;
@@ -195,6 +203,7 @@ Tier::News HostTier::Poll(When when) {
   pace_.Begin(when);
   CopyIn(&news);
   CopyOut(&news);
+  news.more = !DropLost();
   news.lost = std::exchange(lost_, {});
   return news;
 }

@@ -39,6 +39,8 @@ namespace reprise {
 // Thread safety: none.
 class HostTier : public Tier {
  public:
+  static constexpr size_t kDropsPerPoll = 64;  // records of a namespace that was reset
+
   // `bytes` of memory, taken now. Fails where they are not to be had, or are too few to be of use.
   static Result<std::unique_ptr<HostTier>> Make(const StateLayout& layout, size_t bytes,
                                                 DeviceMemory& device,
@@ -89,6 +91,7 @@ class HostTier : public Tier {
   bool Ask(Flight* flight, size_t* bytes_left);
   bool MakeRoom(size_t slots, const PathId& space);
   void Drop(RecordId record);
+  bool DropLost();
   void Release(Flight* flight);
 
   const StateShape shape_;

@@ -152,6 +152,24 @@ TEST(HostTier, ResetForgetsItToo) {
 
 // A server that is never idle: what memory has no room for goes down between its steps, and what
 // runs takes the memory of what is being copied.
+// However much a tenant has: its reset hides all of it at once, and takes bounded work a call.
+TEST(HostTier, AResetGoesInPieces) {
+  Demoting machine(kKinds[2], /*late=*/false);
+  machine.Begin();
+  constexpr uint64_t kRecords = 3 * HostTier::kDropsPerPoll;
+  for (uint64_t i = 0; i < kRecords; ++i) {
+    machine.Run(Tokens(1 + i, 40));
+    machine.Crowd();
+  }
+  ASSERT_GE(machine.host().records, kRecords);
+  machine.cache->Reset(machine.key);
+  EXPECT_GE(machine.host().records, kRecords - HostTier::kDropsPerPoll) << "most are only hidden";
+  EXPECT_EQ(machine.Run(Join(Tokens(1, 40), {1, 2})).loaded_tokens, 0);
+  machine.Rest();
+  EXPECT_LE(machine.host().records, 3u) << "of the last request";
+  EXPECT_TRUE(machine.cache->CheckInvariants().ok());
+}
+
 TEST(HostTier, StateThatIsEvictedUnderLoadIsThere) {
   for (const StateSpec& spec : std::span(kKinds).first(2)) {
     Demoting machine(spec);
