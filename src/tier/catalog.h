@@ -48,6 +48,7 @@ class Catalog {
     RecordId parent;
     uint64_t bytes = 0;  // what the file takes
     int64_t used_ms = 0;
+    int64_t seen_ms = 0;  // of a shared home: when it was last found there (See)
     uint32_t children = 0;
     uint32_t holds = 0;
 
@@ -82,6 +83,8 @@ class Catalog {
 
   // The record, and with it those that it continues, was used.
   void Touch(RecordId id, int64_t used_ms);
+  // It was found in its home.
+  void See(RecordId id, int64_t now_ms) { At(id).seen_ms = now_ms; }
   // A record that is held does not become the oldest leaf.
   void Hold(RecordId id);
   void Release(RecordId id);

@@ -76,6 +76,8 @@ class RecordHome {
   virtual Result<std::vector<std::vector<Seen>>> Look(std::span<const PromptPath* const> paths) {
     return std::vector<std::vector<Seen>>(paths.size());
   }
+  // So long a shared home keeps what nobody looks up; being looked up renews it. 0: for ever.
+  virtual int64_t keeps_ms() const { return 0; }
   // Whether reading works: as it is done for a record of that name, which may be gone by now.
   virtual Status TryRead(const std::string& /*name*/) { return OkStatus(); }
   // Whether so many bytes can be written. Leaves nothing.

@@ -269,11 +269,12 @@ void RecordStore::Learn(const PromptPath& path, std::vector<RecordHome::Seen> se
   }
   for (const auto& [id, at_place] : std::views::reverse(chain)) {
     const auto at = by_path.find(catalog_[id].facts.path);
-    if (at == by_path.end() && HasPlace(seen, at_place)) continue;
-    if (at == by_path.end()) {
+    if (at == by_path.end() && !HasPlace(seen, at_place)) {
       catalog_.Lose(id);
       break;
     }
+    catalog_.See(id, SteadyMs());
+    if (at == by_path.end()) continue;
     RecordHome::Seen& one = *at->second;
     if (one.name == catalog_[id].name) continue;
     (void)catalog_.Replace(id, one.name, one.facts, RecordBytes(one.facts));
@@ -282,7 +283,9 @@ void RecordStore::Learn(const PromptPath& path, std::vector<RecordHome::Seen> se
             [](const auto& a, const auto& b) { return a.facts.begin < b.facts.begin; });
   for (RecordHome::Seen& one : seen) {
     const uint64_t bytes = RecordBytes(one.facts);
-    (void)catalog_.Add(std::move(one.name), std::move(one.facts), bytes, WallMs());
+    const RecordId id =
+        catalog_.Add(std::move(one.name), std::move(one.facts), bytes, WallMs());
+    if (id.valid()) catalog_.See(id, SteadyMs());
   }
   (void)DropLost(kDropsPerPoll);
   (void)MakeRoom(0, nullptr);
@@ -443,10 +446,32 @@ bool RecordStore::MakeRoom(uint64_t bytes, const PathId* space) {
   return true;
 }
 
+bool RecordStore::IsFresh(const PromptPath& path, int32_t limit) const {
+  if (home_->keeps_ms() == 0) return true;
+  const auto place = catalog_.Find(path, limit);
+  const int64_t since_ms = SteadyMs() - home_->keeps_ms() / kFreshPart;
+  for (RecordId id = place ? place->record : RecordId(); id.valid(); id = catalog_[id].parent) {
+    if (catalog_[id].seen_ms < since_ms) return false;
+  }
+  return true;
+}
+
+// Once for a path: if the answer does not come, or says nothing, nothing is stored.
+bool RecordStore::Confirms(const PromptPath& path, std::span<const TokenId> tokens) {
+  const PathId end = path.At(path.size());
+  if (confirming_ != 0 && looking_.IsWaitedFor(confirming_)) return true;
+  if (std::exchange(confirming_, 0) != 0 && confirmed_ == end) return false;
+  if (IsFresh(path, path.size()) || !looking_.HasRoom()) return false;
+  confirming_ = Look(path.grid(0), tokens);
+  confirmed_ = end;
+  return confirming_ != 0;
+}
+
 bool RecordStore::MayStore() const { return !storing_ && !writes_.open(); }
 
 std::optional<RecordStore::Draft> RecordStore::BeginStore(const PromptPath& path, StoreWish wish) {
   if (!MayStore() || resets_.Covers(path.grid(0))) return std::nullopt;
+  if (!IsFresh(path, wish.position)) return std::nullopt;
   wish.now_ms = WallMs();
   std::optional<RecordPlan> plan = PlanRecord(catalog_, path, wish);
   if (!plan) return std::nullopt;
@@ -515,6 +540,7 @@ RecordId RecordStore::EndStore(const Transfers::WriteDone& written) {
   stats_.bytes_written += done.bytes;
   const RecordId id = catalog_.Add(done.name, done.facts, done.bytes, WallMs());
   if (!id.valid() && !home_->shared()) transfers_->Remove(done.name);
+  if (id.valid()) catalog_.See(id, SteadyMs());
   return id;
 }
 

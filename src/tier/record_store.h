@@ -35,7 +35,7 @@ struct StoreLimits {
   size_t records_max = 100'000;  // known of a shared home
   int reader_count = 4;
   int64_t retry_ms = 60'000;  // after a failure of the home it is asked so much later
-  int64_t timeout_ms = 0;      // nobody waits for the home any longer (waits/patience.h); 0: no limit
+  int64_t timeout_ms = 0;     // so long it is waited for (waits/patience.h); 0: no limit
   std::function<int64_t()> wall_ms;    // tests; null: the system's
   std::function<int64_t()> steady_ms;  // the same
   std::function<int64_t()> writer_ns;  // the same: RecordStore::writer_ns
@@ -70,6 +70,7 @@ struct DiskOptions : StoreLimits {
 class RecordStore {
  public:
   static constexpr size_t kQueueBytes = size_t{32} << 20;
+  static constexpr int64_t kFreshPart = 4;     // of the time that a home keeps what it has
   static constexpr size_t kDropsPerPoll = 64;  // records that were lost: about 0.1 ms
 
   static Result<std::unique_ptr<RecordStore>> Open(std::unique_ptr<RecordHome> home,
@@ -124,9 +125,17 @@ class RecordStore {
   };
   News Poll();
 
+  // A shared home lets go of what nobody looks up, and what is in memory here is not looked up.
+  // True: the home is being asked whether what is known along the path is still there.
+  // Nothing is stored that continues it before that is known: ask again after the next Poll.
+  // `tokens`: of the path.
+  bool Confirms(const PromptPath& path, std::span<const TokenId> tokens);
+  // Whether what is known along the path was found in the home not long ago.
+  bool IsFresh(const PromptPath& path, int32_t limit) const;
+
   // Begins to store the state of [0, position), of what is not stored yet of it. Nothing: it is
-  // stored already, another store is under way, the home is failing, or it may not be written (now,
-  // today, or at all).
+  // stored already, what it would continue may be gone (Confirms), another store is under way, the
+  // home is failing, or it may not be written (now, today, or at all).
   struct Draft {
     RecordFacts facts;
     RecordLayout layout;
@@ -220,6 +229,8 @@ class RecordStore {
   const Patience patience_;
   Reads fetching_;
   Looks looking_;
+  uint64_t confirming_ = 0;  // a ticket,
+  PathId confirmed_;         // and what it asks for, or has asked for
   Quarantine quarantine_;
   Resets resets_;
   DayRoom day_;

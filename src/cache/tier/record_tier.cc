@@ -138,6 +138,7 @@ void RecordTier::CopyOut(News* news) {
       if (!beside && !pace_.MayCopy()) return;
       const PathId root = RootOf(*spill.move.key);
       if (!spill.path.Advance(root, spill.move.tokens, &pace_, beside)) return;
+      if (store_->Confirms(*spill.path, spill.move.tokens)) return;
       bool stored = false, begun = false;
       const auto begin = [&] { begun = BeginSpill(&spill, &stored); };
       beside ? begin() : pace_.Spend(begin);
@@ -160,7 +161,7 @@ bool RecordTier::BeginSpill(Spill* spill, bool* stored) {
   const RecordHead& head = move.records.front();
   const PromptPath& path = *spill->path;
   const auto deepest = store_->Deepest(path, head.position);
-  *stored = deepest && deepest->position == head.position;
+  *stored = deepest && deepest->position == head.position && store_->IsFresh(path, head.position);
   if (*stored) known_.Know(head.id, *deepest);
   if (*stored) return false;
   spill->draft = store_->BeginStore(path, {.position = head.position,

@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "cache/tier/tier_test_machine.h"
 #include "device/disguised_memory.h"
+#include "tier/fault/memory_home.h"
 
 namespace reprise {
 namespace {
@@ -149,6 +150,40 @@ uintmax_t BytesIn(const std::string& folder) {
 
 // Rounded state is lossy: who starts from it is told, and who wants exact state does not find it,
 // nor the other way round.
+// A store that lets go of what nobody looks up: what goes on in memory only is stored so that
+// another server can read all of it.
+TEST(RecordTier, WhatAStoreMayHaveLetGoIsNotContinued) {
+  std::atomic<int64_t> now_ms = 1000;
+  const auto server = std::make_shared<MemoryServer>();
+  constexpr int64_t kKeepsMs = 3600'000;
+  Machine machine(SpecOf(true, false, true));
+  machine.disk.path.clear();
+  machine.open_store = [&] {
+    StoreLimits limits;
+    limits.steady_ms = [&] { return now_ms.load(); };
+    auto home = std::make_unique<MemoryHome>(server, nullptr, true, kKeepsMs);
+    auto store = RecordStore::Open(std::move(home), limits, StateKey::Of({4}));
+    CHECK(store.ok());
+    return std::move(*store);
+  };
+  machine.Begin();
+  const auto prompt = Tokens(1, 700);
+  machine.Run(prompt);
+  machine.Rest();
+  ASSERT_FALSE(server->records.empty());
+  now_ms += 2 * kKeepsMs;
+  {
+    std::lock_guard lock(server->mutex);
+    server->records.clear();
+    server->names.clear();
+  }
+  const auto next = Join(prompt, Tokens(2, 20));  // too few to ask the store for
+  EXPECT_GT(machine.Run(next).used_tokens, 690) << "from memory";
+  machine.Rest();
+  machine.Begin();  // another server
+  EXPECT_GE(machine.Run(Join(next, Tokens(3, 20))).loaded_tokens, 719);
+}
+
 TEST(RecordTier, RoundedStateIsKeptApartAndReported) {
   for (const bool first : {false, true}) {
     Machine machine(kKinds[0]);

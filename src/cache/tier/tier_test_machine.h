@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -63,6 +64,9 @@ class Machine {
     ASSERT_TRUE(made.ok()) << made.status().message();
     cache = std::move(*made);
     std::unique_ptr<Tier> tiers;
+    if (open_store) {
+      Put(std::make_unique<RecordTier>(open_store(), StatePacking(), *clock), &tiers);
+    }
     for (const DiskOptions* folder : {&far, &disk}) {
       if (folder->path.empty()) continue;
       auto store = RecordStore::Open(*folder, state_key);
@@ -116,6 +120,7 @@ class Machine {
   }
 
   CacheOptions options;
+  std::function<std::unique_ptr<RecordStore>()> open_store;  // below all; null: none
   DiskOptions disk;       // if it has a path
   DiskOptions far;        // below the disk, the same
   size_t host_bytes = 0;  // above the disk, if there are any

@@ -44,12 +44,16 @@ class MemoryHome : public RecordHome {
   using Fault = std::function<Status(const std::string& call, const std::string& record)>;
 
   explicit MemoryHome(std::shared_ptr<MemoryServer> server, Fault fault = nullptr,
-                      bool shared = true)
-      : server_(std::move(server)), fault_(std::move(fault)), shared_(shared) {}
+                      bool shared = true, int64_t keeps_ms = 0)
+      : server_(std::move(server)),
+        fault_(std::move(fault)),
+        shared_(shared),
+        keeps_ms_(keeps_ms) {}
 
   const char* kind() const override { return shared_ ? "store" : "disk"; }
   std::string where() const override { return "memory"; }
   bool shared() const override { return shared_; }
+  int64_t keeps_ms() const override { return keeps_ms_; }
 
   Result<std::vector<Listed>> List() override {
     std::vector<Listed> all;
@@ -196,6 +200,7 @@ class MemoryHome : public RecordHome {
   const std::shared_ptr<MemoryServer> server_;
   const Fault fault_;
   const bool shared_;
+  const int64_t keeps_ms_;
 };
 
 }  // namespace reprise

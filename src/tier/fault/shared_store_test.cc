@@ -30,13 +30,17 @@ std::vector<TokenId> Tokens(uint64_t seed, size_t count) {
 class SharedStoreTest : public testing::Test {
  protected:
   std::unique_ptr<RecordStore> Open(MemoryHome::Fault fault = nullptr) {
-    auto home = std::make_unique<MemoryHome>(server_, std::move(fault));
+    auto home = std::make_unique<MemoryHome>(server_, std::move(fault), true, keeps_ms_);
     auto store = RecordStore::Open(std::move(home), limits_, key_);
     EXPECT_TRUE(store.ok());
     return std::move(*store);
   }
   bool Store(RecordStore& store, const std::vector<TokenId>& tokens, int32_t position) {
     const PromptPath path(root_, tokens);
+    while (store.Confirms(path, tokens)) {
+      (void)store.Poll();
+      std::this_thread::yield();
+    }
     const auto draft = store.BeginStore(path, {position, {kBlock, state_bytes_}, PathId{{7}}});
     if (!draft) return false;
     for (const RecordLayout::Part& part : draft->layout.parts()) {
@@ -80,6 +84,7 @@ class SharedStoreTest : public testing::Test {
   const StateKey key_ = StateKey::Of({5});
   const PathId root_ = key_.NamespaceOf("model", "tenant");
   StoreLimits limits_;
+  int64_t keeps_ms_ = 0;
   size_t state_bytes_ = kState;
 };
 
@@ -180,6 +185,52 @@ TEST_F(SharedStoreTest, AResetIsSeenAtOnceAndTakesBoundedWorkAPoll) {
     EXPECT_LE(store->catalog().steps() - steps, 4 * RecordStore::kDropsPerPoll);
   }
   EXPECT_EQ(store->stats().records, 0u);
+}
+
+// What is in memory is not looked up, so a home that lets go of what is not looked up may have lost
+// what a new record would continue: then nobody could read that.
+TEST_F(SharedStoreTest, NothingContinuesWhatTheHomeMayHaveLetGo) {
+  std::atomic<int64_t> now_ms = 1000;
+  std::atomic<int> looks = 0;
+  std::atomic<bool> down = false;
+  keeps_ms_ = 24 * 3600 * 1000;
+  limits_.steady_ms = [&] { return now_ms.load(); };
+  limits_.retry_ms = 1;
+  const auto store = Open([&](const std::string& call, const std::string&) {
+    looks += call == "look";
+    return down && call != "write" ? Internal("no answer") : OkStatus();
+  });
+  const auto system = Tokens(1, 128);
+  const auto talk = [&](uint64_t i) {
+    auto tokens = system;
+    for (const TokenId token : Tokens(1000 + 1000 * i, 64)) tokens.push_back(token);
+    return tokens;
+  };
+  const auto begin_of = [&](uint64_t i) {
+    std::lock_guard lock(server_->mutex);
+    const auto name = server_->names.find(PromptPath(root_, talk(i)).At(192));
+    return name != server_->names.end() ? server_->records.at(name->second).facts.begin : -1;
+  };
+  ASSERT_TRUE(Store(*store, system, 128));
+  ASSERT_TRUE(Store(*store, talk(1), 192));
+  EXPECT_EQ(looks, 0) << "it was written a moment ago";
+  now_ms += keeps_ms_ / 2;
+  ASSERT_TRUE(Store(*store, talk(2), 192));
+  EXPECT_EQ(begin_of(2), 128);
+  ASSERT_TRUE(Store(*store, talk(3), 192));
+  EXPECT_EQ(looks, 1) << "for a while all know that it is there";
+  now_ms += 2 * keeps_ms_;
+  {
+    std::lock_guard lock(server_->mutex);
+    server_->names.clear();
+    server_->records.clear();
+  }
+  ASSERT_TRUE(Store(*store, talk(4), 192));
+  EXPECT_EQ(begin_of(4), 0) << "all of it, as what it would continue is gone";
+  now_ms += keeps_ms_;
+  down = true;
+  EXPECT_FALSE(Store(*store, talk(5), 192)) << "nobody knows whether it can be continued";
+  down = false;
 }
 
 // What is wrong with one direction leaves the other alone, is tried as it failed, and takes one

@@ -54,6 +54,7 @@ class RedisHome : public RecordHome {
   const char* kind() const override { return "store"; }
   std::string where() const override { return options_.address.Show(); }
   bool shared() const override { return true; }
+  int64_t keeps_ms() const override { return options_.expire.count(); }
   Result<std::vector<std::vector<Seen>>> Look(std::span<const PromptPath* const> paths) override;
   Status TryRead(const std::string& name) override;
   Status TryWrite(size_t bytes) override;
