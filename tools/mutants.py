@@ -207,6 +207,8 @@ MUTANTS = [
     ("a_reset_blinds_all", "src/tier/waits/resets.h",
      "[&](const PathId& one) { return one.empty() || one == space; });",
      "[&](const PathId&) { return !space.empty(); });", TIER),
+    ("a_reset_leaves_what_is_almost_written", "src/tier/record_store.cc",
+     "    storing_->forget = true;\n", "    storing_->forget = false;\n", TIER),
     ("what_may_be_gone_is_continued", "src/tier/record_store.cc",
      "  if (home_->keeps_ms() == 0) return true;\n", "  if (home_->keeps_ms() >= 0) return true;\n", TIER),
     ("a_replica_is_taken_for_the_master", "src/tier/redis/redis_link.cc",

@@ -233,6 +233,26 @@ TEST_F(SharedStoreTest, NothingContinuesWhatTheHomeMayHaveLetGo) {
   down = false;
 }
 
+// All of it was handed over, and it is not there yet: a reset takes it, too.
+TEST_F(SharedStoreTest, AResetTakesWhatIsAlmostWritten) {
+  std::atomic<bool> may_end = false;
+  const auto store = Open([&](const std::string& call, const std::string&) {
+    while (call == "commit" && !may_end) std::this_thread::yield();
+    return OkStatus();
+  });
+  const auto tokens = Tokens(1, 128);
+  const PromptPath path(root_, tokens);
+  const auto draft = store->BeginStore(path, {128, {kBlock, state_bytes_}, PathId{{7}}});
+  ASSERT_TRUE(draft.has_value());
+  for (const RecordLayout::Part& part : draft->layout.parts()) {
+    store->AddPart(std::vector<std::byte>(part.bytes));
+  }
+  store->Forget(&root_);
+  may_end = true;
+  while (!store->settled()) (void)store->Poll();
+  EXPECT_EQ(Deepest(*store, tokens), 0);
+}
+
 // What is wrong with one direction leaves the other alone, is tried as it failed, and takes one
 // line in the log for each change.
 TEST_F(SharedStoreTest, AWriteFaultLeavesReadsAlone) {
