@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "cache/index/index_fixture.h"
@@ -117,7 +119,9 @@ TEST(PinBudget, PinsHoldAtMostHalf) {
   constexpr size_t kBlock = 64 << 10;
   for (const bool recurrent : {false, true}) {
     constexpr size_t kBudget = 400 * kBlock + (4 << 20);
-    IndexClient client(OptionsOf(true, 0, recurrent, kBudget));
+    StateIndex::Options options = OptionsOf(true, 0, recurrent, kBudget);
+    options.policy = std::make_unique<LruPolicy>();  // what is not pinned goes for a scan
+    IndexClient client(std::move(options));
     CacheRequest pinned;
     pinned.pin_ms = 1'000'000;
     // Long prompts under short pinned ends: the leaf is small beside what it holds.

@@ -22,6 +22,7 @@ class ConversationEnds {
   struct End {
     int64_t left_ms = -1;  // -1: none, or a later request has continued it
     uint32_t turns = 0;
+    int32_t bulk_tokens = 0;  // that its request brought
   };
 
   void Add(NodeId node, const End& end) {

@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/rng.h"
@@ -106,6 +109,41 @@ TEST(Cost, EvictionDependsOnWhatGoesOnly) {
   };
   const double small = evict_seconds(200), large = evict_seconds(4000);
   EXPECT_LT(large, 4 * small) << small << " s for a small tree, " << large << " s for a large one";
+}
+
+// By age, and tells how many keys were asked for. Whatever is used again teaches it something.
+class CountingPolicy : public EvictionPolicy {
+ public:
+  explicit CountingPolicy(int* keys) : keys_(keys) {}
+  double Key(const EntryFacts& facts) const override {
+    ++*keys_;
+    return static_cast<double>(facts.used_ms);
+  }
+  bool NoteReuse(const EndFacts&, int64_t /*age_ms*/) override { return true; }
+
+ private:
+  int* const keys_;
+};
+
+// What the policy has learnt reaches all keys within 512 steps, a bounded number in each.
+TEST(Cost, KeysOfALargeTreeDoNotGoStale) {
+  constexpr int kEntries = 40'000, kSteps = 512, kPerStepMax = 128;
+  StateIndex::Options options = HybridOptions();
+  options.spec.layers.resize(6);
+  int keys = 0;
+  options.policy = std::make_unique<CountingPolicy>(&keys);
+  StateIndex index(std::move(options));
+  for (int i = 0; i < kEntries; ++i) RunPrompt(index, Tokens(uint64_t(i), 16));
+  std::vector<TokenId> longer = Tokens(0, 16);
+  longer.push_back(1);
+  RunPrompt(index, longer);
+  keys = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    const int before = keys;
+    index.SetTime(step);
+    ASSERT_LE(keys - before, kPerStepMax);
+  }
+  EXPECT_GE(keys, kEntries - 1) << "all but the one that was gone on from";
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cache/policy/scan_guard.h"
 #include "cache/policy/snapshot_plan.h"
 #include "cache/state_cache.h"
 #include "cache/stats.h"
@@ -65,8 +66,12 @@ struct LeaseRecord : LeaseState {
   int32_t snapshot_at = 0;   // the last snapshot restored or taken
   ReuseReport report;
 
-  uint32_t turns = 0;      // of the conversation that it continues
-  RadixTree::Place place;  // where the match of its prompt has ended so far
+  uint32_t turns = 0;  // of the conversation that it continues
+  // What the request brought: the tokens that were never seen before, and a twelfth of all.
+  int32_t bulk_tokens = 0;
+  ScanGuard::Subject subject;  // what it comes back to
+  bool cold = false;           // the subject has not come back, or after too long a time
+  RadixTree::Place place;      // where the match of its prompt has ended so far
   struct Wait {
     Awaited for_what;    // lease_id 0: nobody
     uint32_t seat = 0;   // of the flight

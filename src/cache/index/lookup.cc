@@ -184,7 +184,9 @@ StartAnswer StateIndex::Start(const Lease& lease) {
     return {Kind::kRefused, {}, std::move(taken)};
   }
   Adopt(lease.seat_, path, match.usable);
+  NoteSubject(record, match);
   if (entry.valid() && !record.idle) {
+    order_.SetCold(entry, record.cold);
     kind_->NoteUse(entry);
     if (record.pin_ms > 0) PinEntry(entry, record.pin_ms);
   }
@@ -199,6 +201,33 @@ StartAnswer StateIndex::Start(const Lease& lease) {
   kind_->NoteStart(record, match);
   Settle();
   return {};
+}
+
+// The request comes back to the subject at whose end its prompt leaves what is known, or begins a
+// new one.
+void StateIndex::NoteSubject(LeaseRecord& record, const MatchResult& match) {
+  constexpr int32_t kRepeated = 12;
+  const int32_t fresh = record.prompt_tokens - match.known;
+  record.bulk_tokens = fresh + record.prompt_tokens / kRepeated;
+  if (record.idle || !record.write) return;
+  if (!match.path.empty()) {
+    const NodeId node = match.path.back().node;
+    const bool at_end = match.known + options_.block_tokens >= tree_.end(node);
+    if (at_end && node.value < subjects_.size()) record.subject = subjects_[node.value];
+  }
+  const bool is_new = record.subject.birth == 0;
+  const int32_t ladder = options_.cache.ladder_tokens;
+  const size_t states = size_t(ladder > 0 ? fresh / ladder : 0) + (is_new ? 1 : 0);
+  const size_t bytes =
+      size_t(fresh) * block_bytes_ / size_t(options_.block_tokens) + states * state_bytes_;
+  record.cold = guard_.Note(&record.subject, bytes, match.known);
+}
+
+// The tokens of a subject end in this node.
+void StateIndex::NameSubject(NodeId node, const ScanGuard::Subject& subject) {
+  if (subject.birth == 0) return;
+  subjects_.Grow(size_t{node.value} + 1);
+  subjects_[node.value] = subject;
 }
 
 // Whether what the record waits for is still to come.

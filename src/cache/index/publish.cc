@@ -32,6 +32,7 @@ void StateIndex::AdvanceCursor(LeaseRecord& record, int32_t upto) {
   tree_.Unref(record.cursor.node);
   record.cursor = next;
   record.published = upto;
+  if (upto > record.prompt_tokens - options_.block_tokens) NameSubject(next.node, record.subject);
 }
 
 // Gives the tree the blocks of [0, published) that it does not hold yet, and takes the tree's where
@@ -90,7 +91,11 @@ void StateIndex::Publish(LeaseRecord& record, int32_t upto) {
   AttachBlocks(record, from);
   record.report.stored_tokens = upto;
   const EntryId entry = tails_[record.cursor.node.value];
-  if (!record.idle) order_.Touch(entry, now_ms_);
+  if (!record.idle) {
+    order_.Touch(entry, now_ms_);
+    order_.Edit(entry).bulk_tokens = record.bulk_tokens;
+    order_.SetCold(entry, record.cold);
+  }
   fresh_.Extend(record.cursor.node, now_ms_ + options_.cache.ttl_ms);
   if (record.pin_ms > 0 && upto >= record.prompt_tokens) {
     PinEntry(entry, record.pin_ms);
@@ -110,8 +115,10 @@ bool StateIndex::MakeRoomForPlanned(LeaseRecord& record, const PlannedSnapshot& 
                          .used_ms = now_ms_,
                          .end = EndKindOf(one.reason),
                          .turns = record.turns,
+                         .bulk_tokens = record.bulk_tokens,
                          .is_snapshot = true,
                          .reason = one.reason};
+  newcomer_cold_ = record.cold || one.reason == SnapshotReason::kEdit;
   if (one.reason == SnapshotReason::kEdit) return MakeRoomForRung(KeyOf(facts));
   // Idle work claims no share: that could cost others a pin.
   if (MakeRoomForSnapshot(KeyOf(facts), !record.idle)) return true;
@@ -197,6 +204,8 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedSnapshot& one, S
   entry.used_ms = now_ms_;
   entry.snapshot = state;
   entry.owner = record.owner;
+  entry.bulk_tokens = record.bulk_tokens;
+  entry.cold = record.cold || one.reason == SnapshotReason::kEdit;
   if (snapshots_of_.size() <= record.owner) snapshots_of_.resize(record.owner + 1);
   ++snapshots_of_[record.owner];
   const EndKind kind = EndKindOf(one.reason);
@@ -212,7 +221,7 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedSnapshot& one, S
   if (one.reason != SnapshotReason::kEdit) ++record.report.snapshots_taken;
   if (record.pin_ms > 0 && one.reason != SnapshotReason::kEdit) PinEntry(id, record.pin_ms);
   if (kind != EndKind::kNone) {
-    if (!record.idle) options_.policy->NoteEnd({kind, record.turns, one.position});
+    if (!record.idle) options_.policy->NoteEnd({kind, record.turns, record.bulk_tokens, now_ms_});
     SupersedeAbove(record, node, one.position);
   }
   WishSpill(record, one.position, one.reason);
@@ -237,6 +246,7 @@ void StateIndex::SupersedeAbove(const LeaseRecord& record, NodeId node, int32_t 
         tree_.live_children(place->node) > 1 && place->mark.position == tree_.end(place->node);
     if (!passed || shared) continue;
     entry.superseded = true;
+    order_.SetCold(place->mark.entry, true);
     Rekey(place->mark.entry);
   }
 }

@@ -10,9 +10,9 @@
 namespace reprise {
 namespace {
 
-// Ghost tokens are worth a report, not more: a thousandth of the budget, within limits.
+// Ghost tokens show what comes back after it was evicted: 0.4 % of the budget, within limits.
 size_t GhostTokensMax(size_t budget_bytes) {
-  return std::clamp<size_t>(budget_bytes / 1000 / sizeof(TokenId), 1 << 12, 1 << 24);
+  return std::clamp<size_t>(budget_bytes / 250 / sizeof(TokenId), 1 << 12, 1 << 24);
 }
 
 }  // namespace
@@ -37,8 +37,9 @@ void StateIndex::SetTime(int64_t now_ms) {
   now_ms_ = std::max(now_ms_, now_ms);
   ExpirePins();
   constexpr int kExpirePerStep = 8;
-  constexpr uint32_t kRekeyPerStep = 20;
-  RekeySome(kRekeyPerStep);
+  // All keys are new after 512 steps, up to 65,536 of them.
+  constexpr uint32_t kRekeyMin = 20, kRekeyMax = 128;
+  RekeySome(std::clamp((order_.limit() + 511) / 512, kRekeyMin, kRekeyMax));
   if (ExpireSome(kExpirePerStep)) Settle();
   SpillSome(&spill_now_);
   // What memory has no room for would be gone before there is idle time.
@@ -94,6 +95,11 @@ void StateIndex::OnSplit(NodeId upper, NodeId lower) {
   pins_.Update(upper);
   pins_.Update(lower);
   fresh_.OnSplit(upper, lower);
+  if (upper.value < subjects_.size()) subjects_[upper.value] = {};
+  if (lower.value < subjects_.size() &&
+      tree_.end(lower) - tree_.end(upper) <= options_.block_tokens) {
+    NameSubject(upper, subjects_[lower.value]);
+  }
   if (announcer_) announcer_->OnSplit(upper, lower);
 }
 
@@ -101,6 +107,7 @@ void StateIndex::OnRemove(NodeId node) {
   for (Component* component : components_) component->OnRemove(node);
   kind_->OnRemove(node);
   fresh_.OnRemove(node);
+  if (node.value < subjects_.size()) subjects_[node.value] = {};
   if (announcer_) announcer_->OnRemove(node);
   const NodeId above = tree_.parent(node);
   if (above.valid() && tree_.IsRoot(above)) maybe_empty_.push_back(above);
@@ -354,7 +361,8 @@ size_t StateIndex::HeldByPins(NodeId node, bool pinned_below) const {
 
 size_t StateIndex::BytesBeside() const {
   constexpr size_t kMapNodeBytes = 96;  // a tree or hash node with its key, about
-  return ends_.bytes() + lease_bytes_ + 2 * namespaces_.size() * kMapNodeBytes;
+  return ends_.bytes() + subjects_.bytes() + guard_.bytes() + lease_bytes_ +
+         2 * namespaces_.size() * kMapNodeBytes;
 }
 
 std::pair<size_t, size_t> StateIndex::BytesAndShareOf(std::string_view tenant) const {

@@ -138,6 +138,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   bool StoredUnderOtherDigest(const LeaseRecord& record) const;
   void CountLookup(const ReuseReport& report);
   bool StillPromises(const LeaseRecord& flight, const LeaseRecord& waiting) const;
+  void NoteSubject(LeaseRecord& record, const MatchResult& match);
+  void NameSubject(NodeId node, const ScanGuard::Subject& subject);
 
   // publish.cc
   bool MakeRoomForNodes();
@@ -185,7 +187,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   TreeNodeView ViewOf(NodeId node, int depth, std::span<const TokenId> prompt) const;
 
   std::unique_ptr<EntryKind> kind_;
-  ConversationEnds ends_;  // of attention-only models
+  ConversationEnds ends_;                // of attention-only models
+  Pieces<ScanGuard::Subject> subjects_;  // by node: what ends there
   NamespaceMap namespaces_;
   std::unordered_map<NodeId, NamespaceMap::iterator> namespace_of_;  // by root
   std::vector<NodeId> maybe_empty_;                                  // roots that lost a child

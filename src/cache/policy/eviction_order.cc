@@ -36,18 +36,28 @@ void EvictionOrder::Touch(EntryId id, int64_t used_ms) {
   if (listed) by_use_.emplace(mine, id);
 }
 
-EvictionOrder::Heap& EvictionOrder::HeapOf(EntryId id) {
-  const uint32_t owner = items_[id.value].entry.owner;
-  if (heaps_.size() <= owner) heaps_.resize(owner + 1);
-  return heaps_[owner];
+void EvictionOrder::SetCold(EntryId id, bool cold) {
+  if (items_[id.value].entry.cold == cold) return;
+  const bool moves = queued(id);
+  Pull(id);
+  items_[id.value].entry.cold = cold;
+  if (moves) Push(id, key(id));
 }
 
-EntryId EvictionOrder::Min(uint64_t owners) const {
+EvictionOrder::Heap& EvictionOrder::HeapOf(EntryId id) {
+  const size_t index = HeapIndex(items_[id.value].entry);
+  if (heaps_.size() <= index) heaps_.resize((index | 1) + 1);
+  return heaps_[index];
+}
+
+EntryId EvictionOrder::Min(uint64_t owners, bool cold_first) const {
   EntryId first;
-  for (uint32_t owner = 0; owner < heaps_.size(); ++owner) {
-    if ((owners >> owner & 1) == 0 || heaps_[owner].empty()) continue;
-    const EntryId id = heaps_[owner][0];
-    if (!first.valid() || key(id) < key(first)) first = id;
+  for (size_t i = 0; i < heaps_.size(); ++i) {
+    if ((owners >> i / 2 & 1) == 0 || heaps_[i].empty()) continue;
+    const EntryId id = heaps_[i][0];
+    const bool cold = i % 2 == 1;
+    const bool alike = !cold_first || !first.valid() || cold == items_[first.value].entry.cold;
+    if (!first.valid() || (alike ? key(id) < key(first) : cold)) first = id;
   }
   return first;
 }
@@ -123,7 +133,7 @@ Status EvictionOrder::CheckInvariants() const {
     ++used;
     if (item.heap_index == kNotQueued) continue;
     ++queued;
-    const Heap& heap = heaps_.at(item.entry.owner);
+    const Heap& heap = heaps_.at(HeapIndex(item.entry));
     if (item.heap_index >= heap.size() || heap[item.heap_index].value != i) {
       return Internal("an entry does not know its place in the heap");
     }

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "cache/policy/eviction_order.h"
+#include "cache/policy/scan_guard.h"
 #include "cache/policy/snapshot_plan.h"
 #include "cache/policy/value.h"
 
@@ -163,6 +164,91 @@ TEST(EvictionOrder, AgreesWithAMap) {
   }
 }
 
+TEST(EvictionOrder, ColdEntriesGoFirstWhereThatIsAskedFor) {
+  EvictionOrder order;
+  const auto add = [&order](double key, bool cold, uint32_t owner) {
+    Entry entry;
+    entry.cold = cold;
+    entry.owner = owner;
+    const EntryId id = order.Add(entry);
+    order.Push(id, key);
+    return id;
+  };
+  const EntryId warm = add(1, false, 0), cold = add(5, true, 1), colder = add(3, true, 2);
+  EXPECT_EQ(order.Min(), warm);
+  EXPECT_EQ(order.Min(~uint64_t{0}, true), colder);
+  EXPECT_EQ(order.Min(0b011, true), cold);
+  EXPECT_EQ(order.Min(0b001, true), warm) << "that owner has no cold one";
+  order.SetCold(warm, true);
+  EXPECT_EQ(order.Min(~uint64_t{0}, true), warm);
+  order.SetCold(warm, false);
+  order.SetCold(colder, false);
+  EXPECT_EQ(order.Min(~uint64_t{0}, true), cold);
+  order.Pull(cold);
+  order.SetCold(cold, false);
+  EXPECT_FALSE(order.queued(cold)) << "what stands in no heap goes into none";
+  EXPECT_TRUE(order.CheckInvariants().ok());
+}
+
+class ScanGuardTest : public testing::Test {
+ protected:
+  // A request of the document; whether it is cold then.
+  bool Read(size_t document) {
+    if (subjects_.size() <= document) subjects_.resize(document + 1);
+    const bool is_new = subjects_[document].birth == 0;
+    const bool cold = guard_.Note(&subjects_[document], is_new ? 10'000'000 : 0, is_new ? 0 : 1000);
+    EXPECT_TRUE(guard_.CheckInvariants().ok()) << guard_.CheckInvariants().message();
+    return cold;
+  }
+  ScanGuard guard_{100'000'000};  // ten documents
+  std::vector<ScanGuard::Subject> subjects_;
+};
+
+TEST_F(ScanGuardTest, WhatFitsIsNoScan) {
+  for (int round = 0; round < 20; ++round) {
+    for (size_t i = 0; i < 8; ++i) Read(i);
+  }
+  EXPECT_FALSE(guard_.resists());
+}
+
+TEST_F(ScanGuardTest, RecencyIsNoScan) {  // each document four times, then never again
+  for (size_t i = 0; i < 500; ++i) {
+    for (size_t back = 0; back < 4 && 2 * back <= i; ++back) Read(i - 2 * back);
+    ASSERT_FALSE(guard_.resists()) << i;
+  }
+}
+
+TEST_F(ScanGuardTest, OfALoopAPartIsWarm) {
+  for (int round = 0; round < 6; ++round) {
+    int warm = 0;
+    for (size_t i = 0; i < 30; ++i) warm += Read(i) ? 0 : 1;
+    EXPECT_EQ(warm, round == 0 ? 0 : 9) << "nine tenths";
+    EXPECT_EQ(guard_.resists(), round > 0);
+  }
+  for (int round = 0; round < 120; ++round) {  // the traffic changes: the old ones cool down
+    for (size_t i = 100; i < 105; ++i) Read(i);
+  }
+  EXPECT_FALSE(Read(100));
+  EXPECT_FALSE(guard_.resists());
+}
+
+TEST_F(ScanGuardTest, DocumentsThatAreReadOnceAreCold) {
+  size_t next = 1000;
+  for (int round = 0; round < 8; ++round) {
+    for (size_t i = 0; i < 5; ++i) {
+      EXPECT_EQ(Read(i), round == 0) << "conversations come back";
+      for (int j = 0; j < 4; ++j) EXPECT_TRUE(Read(next++));
+    }
+  }
+  EXPECT_TRUE(guard_.resists());
+}
+
+TEST_F(ScanGuardTest, SubjectsAreBounded) {
+  for (size_t i = 0; i < 5000; ++i) Read(i);
+  EXPECT_LT(guard_.bytes(), 50'000u);
+  EXPECT_TRUE(Read(0)) << "forgotten, and thus new";
+}
+
 EntryFacts Facts(SnapshotReason reason, double cost = 1000, double bytes = 1000) {
   EntryFacts facts;
   facts.is_snapshot = true;
@@ -191,9 +277,10 @@ TEST(CostPerByte, LearnsHowLongConversationsPauseAndWhichGoOn) {
   CostPerBytePolicy policy;
   int refreshes = 0;
   for (int i = 0; i < 2000; ++i) {
-    policy.NoteEnd({EndKind::kPromptEnd, 0});
-    policy.NoteEnd({EndKind::kReplyEnd, 0});
-    if (i % 2 == 0) refreshes += policy.NoteReuse({EndKind::kPromptEnd, 0}, 20'000);
+    const int64_t now_ms = 1000 * int64_t{i};
+    policy.NoteEnd({EndKind::kPromptEnd, 0, 0, now_ms});
+    policy.NoteEnd({EndKind::kReplyEnd, 0, 0, now_ms});
+    if (i % 2 == 0) refreshes += policy.NoteReuse({EndKind::kPromptEnd, 0, 0, now_ms}, 20'000);
   }
   EXPECT_NEAR(policy.half_life_ms(), 20'000, 6'000);
   EXPECT_NEAR(policy.share(EndKind::kPromptEnd, 0), 0.5, 0.1);
@@ -201,6 +288,22 @@ TEST(CostPerByte, LearnsHowLongConversationsPauseAndWhichGoOn) {
   EXPECT_EQ(policy.share(EndKind::kReplyEnd, 3), policy.share(EndKind::kReplyEnd, 0))
       << "not seen: as the turns before";
   EXPECT_LT(refreshes, 30) << "keys are computed anew only when much has changed";
+}
+
+// Sixty conversations go on after 144 s. Before that it is not known that their second ends will:
+// these must not count as ends that nobody continues.
+TEST(CostPerByte, WhatCannotHaveGoneOnYetIsNotCounted) {
+  CostPerBytePolicy policy;
+  for (int i = 0; i < 60; ++i) policy.NoteEnd({EndKind::kPromptEnd, 0, 0, i});
+  for (int i = 0; i < 60; ++i) {
+    policy.NoteReuse({EndKind::kPromptEnd, 0, 0, 144'000 + i}, 144'000);
+    policy.NoteEnd({EndKind::kPromptEnd, 1, 0, 144'000 + i});
+  }
+  EXPECT_GT(policy.share(EndKind::kPromptEnd, 0), 0.8);
+  EXPECT_GT(policy.share(EndKind::kPromptEnd, 1), 0.8);
+  for (int i = 0; i < 60; ++i) policy.NoteEnd({EndKind::kPromptEnd, 0, 0, 400'000 + i});
+  policy.NoteReuse({EndKind::kPromptEnd, 1, 0, 544'000}, 400'000);
+  EXPECT_LT(policy.share(EndKind::kPromptEnd, 1), 0.2) << "now it is known";
 }
 
 // Without snapshots little is known of an end but its age: that decides, as long as conversations
@@ -237,9 +340,17 @@ TEST(CostPerByte, TailsThatNobodyGoesOnBehindGoFirst) {
   EXPECT_GT(policy.Key(facts), 0) << "but not for ever";
 }
 
-// Of conversations that are as old, those that lie deep go first, the more so the less often long
-// ones are continued; where these are clearly continued more often, age alone decides.
-TEST(CostPerByte, DeepTailsGoEarlierUnlessLongConversationsGoOn) {
+TEST(CostPerByte, SnapshotsBehindMuchTextGoEarlier) {
+  const CostPerBytePolicy policy(60'000);
+  EntryFacts little = Facts(SnapshotReason::kPromptEnd), much = little;
+  little.end = much.end = EndKind::kPromptEnd;
+  much.bulk_tokens = 60'000;
+  EXPECT_LT(policy.Key(much), policy.Key(little) - 30'000);
+}
+
+// Of ends that are as old, those whose request brought much text go first, the more so the less
+// often such ends are continued; where they are continued more often, age alone decides.
+TEST(CostPerByte, BulkyTailsGoEarlierUnlessTheyGoOn) {
   const auto earlier = [](int continued_long, int continued_short) {
     CostPerBytePolicy policy(60'000);
     for (int i = 0; i < 2000; ++i) {
@@ -249,9 +360,9 @@ TEST(CostPerByte, DeepTailsGoEarlierUnlessLongConversationsGoOn) {
       if (i / 2 % 10 < (is_long ? continued_long : continued_short)) policy.NoteReuse(end, 20'000);
     }
     EntryFacts shallow{.cost = 1, .bytes = 1, .used_ms = 0, .end = EndKind::kTail};
-    shallow.position = 2'000;
+    shallow.bulk_tokens = 2'000;
     EntryFacts deep = shallow;
-    deep.position = 60'000;
+    deep.bulk_tokens = 60'000;
     return policy.Key(shallow) - policy.Key(deep);
   };
   EXPECT_GT(earlier(3, 3), 60'000 / 4) << "as expected";

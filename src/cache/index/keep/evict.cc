@@ -30,9 +30,12 @@ EntryId Keeper::NextVictim(double below_key, PinsGo pins) {
     if (claims && claim_.running == 0 && owners != 0) return EntryId();
     owners = Tenants::kAll;
   }
+  const bool cold_first = guard_.resists() && options_.policy->resists_scans();
   while (true) {
-    const EntryId id = order_.Min(owners);
-    if (!id.valid() || order_.key(id) >= below_key) return EntryId();
+    const EntryId id = order_.Min(owners, cold_first);
+    if (!id.valid()) return EntryId();
+    const bool gives_way = cold_first && order_[id].cold && !newcomer_cold_;
+    if (!gives_way && order_.key(id) >= below_key) return EntryId();
     const double key = KeyOf(FactsOf(id));
     if (key <= order_.key(id)) return id;
     order_.Push(id, key);
@@ -59,7 +62,10 @@ bool Keeper::EvictOne(EvictReason why, double below_key, PinsGo pins) {
 }
 
 void Keeper::CountEvicted(const Entry& entry, EvictReason why) {
-  stats_.evicted_age_ms.Add(static_cast<uint64_t>(now_ms_ - entry.used_ms));
+  const int64_t age_ms = now_ms_ - entry.used_ms;
+  stats_.evicted_age_ms.Add(static_cast<uint64_t>(age_ms));
+  const bool for_room = why != EvictReason::kReset && why != EvictReason::kExpired;
+  if (for_room && !entry.superseded) options_.policy->NoteEvicted(EndKindOf(entry), age_ms);
   if (entry.snapshot.valid()) ++stats_.snapshots_evicted[static_cast<size_t>(why)];
 }
 

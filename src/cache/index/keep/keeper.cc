@@ -52,6 +52,7 @@ Keeper::Keeper(Options options, RadixTree::Observer* observer)
       kv_(Kv::Make(options_.spec, &tree_, &blocks_, options_.block_tokens)),
       recurrent_(Recurrent::Make(options_.spec, &tree_)),
       order_(options_.cache.ttl_ms > 0),
+      guard_(options_.cache.budget_bytes),
       pins_(&tree_, [this](NodeId node, bool below) { return HeldByPins(node, below); }),
       fresh_(&tree_, options_.cache.ttl_ms > 0 && recurrent_ == nullptr),
       records_(&tree_, options_.block_tokens) {

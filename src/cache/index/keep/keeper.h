@@ -21,6 +21,7 @@
 #include "cache/pieces.h"
 #include "cache/policy/eviction_order.h"
 #include "cache/policy/load_or_compute.h"
+#include "cache/policy/scan_guard.h"
 #include "cache/policy/value.h"
 #include "cache/stats.h"
 #include "cache/store/action.h"
@@ -130,7 +131,7 @@ class Keeper {
   double LossOf(NodeId node, int32_t from, int32_t upto) const;
   static EndKind EndKindOf(SnapshotReason reason);
   EndKind EndKindOf(const Entry& entry) const;
-  void AfterTailChanged(NodeId node, uint32_t turns, uint32_t owner);
+  void AfterTailChanged(NodeId node, const Entry& like);
   void UpdateTail(NodeId node);
   void Rekey(EntryId id);
   void RekeySome(uint32_t count);
@@ -164,6 +165,8 @@ class Keeper {
   Claim claim_;                         // what room is made for
   std::vector<uint32_t> snapshots_of_;  // by owner
   EvictionOrder order_;
+  ScanGuard guard_;
+  bool newcomer_cold_ = false;   // the snapshot that room is made for
   uint32_t rekey_next_ = 0;      // keys are computed anew from here on,
   uint32_t rekey_left_ = 0;      // so many of them
   EntryId serving_;              // what Start is about to restore: not evicted meanwhile

@@ -32,6 +32,7 @@ EntryFacts Keeper::FactsOf(EntryId id) const {
   EntryFacts facts;
   facts.used_ms = entry.used_ms;
   facts.turns = entry.turns;
+  facts.bulk_tokens = entry.bulk_tokens;
   facts.end = EndKindOf(entry);
   facts.superseded = entry.superseded;
   facts.reason = entry.reason;
@@ -42,7 +43,6 @@ EntryFacts Keeper::FactsOf(EntryId id) const {
     const int32_t from = std::max(begin, (end - 1) / tokens * tokens);
     facts.cost = LossOf(entry.node, from, end) / cost_.Recompute(from, end);
     facts.bytes = 1;
-    facts.position = end;
     return facts;
   }
   const auto previous = recurrent_->Previous(entry.node, entry.position);
@@ -70,16 +70,14 @@ EndKind Keeper::EndKindOf(const Entry& entry) const {
   return tree_.live_children(entry.node) == 0 ? EndKind::kTail : EndKind::kNone;
 }
 
-// The node holds K/V, perhaps for the first time.
-void Keeper::AfterTailChanged(NodeId node, uint32_t turns, uint32_t owner) {
+// The node holds K/V, perhaps for the first time: then its entry is `like` this one.
+void Keeper::AfterTailChanged(NodeId node, const Entry& like) {
   if (!kv_->holds(node)) return;
   tails_.Grow(size_t{node.value} + 1);
   if (!tails_[node.value].valid()) {
-    Entry entry;
+    Entry entry = like;
     entry.node = node;
     entry.used_ms = now_ms_;
-    entry.turns = turns;
-    entry.owner = owner;
     tails_[node.value] = order_.Add(entry);
     fresh_.Extend(node, now_ms_ + options_.cache.ttl_ms);
   }

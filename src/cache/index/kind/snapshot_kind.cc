@@ -157,7 +157,8 @@ void StateIndex::SnapshotKind::NoteUse(EntryId id) {
   EvictionOrder& order = index_.order_;
   const Entry& entry = order[id];
   const bool changed = index_.options_.policy->NoteReuse(
-      {index_.EndKindOf(entry), entry.turns, entry.position}, index_.now_ms_ - entry.used_ms);
+      {index_.EndKindOf(entry), entry.turns, entry.bulk_tokens, index_.now_ms_},
+      index_.now_ms_ - entry.used_ms);
   order.Touch(id, index_.now_ms_);
   ++order.Edit(id).turns;
   index_.Rekey(id);

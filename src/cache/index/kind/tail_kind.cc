@@ -28,7 +28,8 @@ void StateIndex::TailKind::NoteStart(LeaseRecord& record, const MatchResult& mat
   if (!end) return;
   record.turns = end->turns + 1;
   const int64_t age_ms = index_.now_ms_ - end->left_ms;
-  if (index_.options_.policy->NoteReuse({EndKind::kTail, end->turns, match.known}, age_ms)) {
+  const EndFacts facts{EndKind::kTail, end->turns, end->bulk_tokens, index_.now_ms_};
+  if (index_.options_.policy->NoteReuse(facts, age_ms)) {
     index_.rekey_left_ = index_.order_.limit();
   }
 }
@@ -60,8 +61,9 @@ void StateIndex::TailKind::Finish(LeaseRecord& record) {
 void StateIndex::TailKind::NoteEnd(LeaseRecord& record) {
   if (record.idle) return;
   const NodeId node = index_.tree_.Resolve(record.cursor).node;
-  index_.ends_.Add(node, {index_.now_ms_, record.turns});
-  index_.options_.policy->NoteEnd({EndKind::kTail, record.turns, record.published});
+  index_.ends_.Add(node, {index_.now_ms_, record.turns, record.bulk_tokens});
+  index_.options_.policy->NoteEnd(
+      {EndKind::kTail, record.turns, record.bulk_tokens, index_.now_ms_});
 }
 
 void StateIndex::TailKind::PublishLoad(LeaseRecord& record) {
@@ -69,7 +71,12 @@ void StateIndex::TailKind::PublishLoad(LeaseRecord& record) {
 }
 
 void StateIndex::TailKind::AfterAttach(NodeId node, const LeaseRecord& record) {
-  index_.AfterTailChanged(node, record.turns, record.owner);
+  Entry like;
+  like.turns = record.turns;
+  like.owner = record.owner;
+  like.bulk_tokens = record.bulk_tokens;
+  like.cold = record.cold;
+  index_.AfterTailChanged(node, like);
 }
 
 void StateIndex::TailKind::NoteUse(EntryId id) {
