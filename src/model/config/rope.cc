@@ -31,11 +31,17 @@ double CorrectionPair(const RopeConfig& config, double turns) {
 
 // 1 where YaRN leaves the frequency alone, 0 where it divides it by the factor.
 double YarnKeep(const RopeConfig& config, int f) {
-  const double low = std::max(0.0, std::floor(CorrectionPair(config, config.beta_fast)));
-  const double high =
-      std::min(config.rotary_dim - 1.0, std::ceil(CorrectionPair(config, config.beta_slow)));
+  const double first = CorrectionPair(config, config.beta_fast);
+  const double last = CorrectionPair(config, config.beta_slow);
+  const double low = std::max(0.0, config.truncate ? std::floor(first) : first);
+  const double high = std::min(config.rotary_dim - 1.0, config.truncate ? std::ceil(last) : last);
   const double ramp = (f - low) / std::max(0.001, high - low);
   return 1 - std::clamp(ramp, 0.0, 1.0);
+}
+
+// How much louder YaRN makes both q and k, by `mscale`.
+double YarnMagnitude(const RopeConfig& config, double mscale) {
+  return config.factor <= 1 ? 1 : 0.1 * mscale * reference::LogDouble(config.factor) + 1;
 }
 
 double Llama3Divisor(const RopeConfig& config, int f) {
@@ -134,15 +140,17 @@ void ReadYarn(ConfigReader* reader, const std::string& member, RopeConfig* confi
   config->beta_fast = number("beta_fast", "rope.scaling.yarn_beta_fast", 1e-3, 1e6, 32.0);
   config->beta_slow = number("beta_slow", "rope.scaling.yarn_beta_slow", 1e-3, 1e6, 1.0);
   config->attention_factor = number("attention_factor", "", 0, 1e3, 0.0);
+  // One without the other counts for nothing. GGUF files have the second only, and the first is 1.
+  config->mscale = number("mscale", "", 0, 1e3, reader->gguf() ? 1.0 : 0.0);
+  config->mscale_all = number("mscale_all_dim", "rope.scaling.yarn_log_multiplier", 0, 1e3, 0.0);
+  if (config->mscale == 0 || config->mscale_all == 0) config->mscale = config->mscale_all = 0;
   // GGUF files say how it differs from the published one.
   if (const double factor = number("", "rope.scaling.attn_factor", 1e-6, 1e3, 1.0); factor != 1) {
     config->attention_factor = factor * double(RopeMagnitude(*config));
   }
-  if (reader->Has({member + "mscale", "rope.scaling.yarn_log_multiplier"})) {
-    reader->Refuse("rotary scaling 'yarn' with mscale is not supported");
-  }
-  if (!reader->Bool({member + "truncate", ""}, true)) {
-    reader->Refuse("rotary scaling 'yarn' without truncate is not supported");
+  config->truncate = reader->Bool({member + "truncate", "rope.scaling.yarn_truncate"}, true);
+  if (!config->truncate && member.find('.') + 1 != member.size()) {
+    reader->Refuse("rotary scaling 'yarn' without truncate is not supported for a kind of layers");
   }
   for (const char* key : {"rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor"}) {
     if (reader->Number({"", key}, {-1e6, 1e6}, 1.0) != 1) {
@@ -152,7 +160,7 @@ void ReadYarn(ConfigReader* reader, const std::string& member, RopeConfig* confi
 }
 
 void ReadScaling(ConfigReader* reader, const std::string& member, int64_t context_length,
-                 RopeConfig* config) {
+                 const RopeExpectations& expected, RopeConfig* config) {
   const auto number = [&](const char* hf, const char* gguf, double min, double max,
                           std::optional<double> fallback) {
     return reader->Number({member + hf, gguf}, {min, max}, fallback);
@@ -165,6 +173,14 @@ void ReadScaling(ConfigReader* reader, const std::string& member, int64_t contex
     return ReadLongRope(reader, member, context_length, config);
   }
   if (plain || type == "mrope") return;
+  const double alpha =
+      expected.stretched_theta && type == "dynamic" ? number("alpha", "", 0, 1e9, 0.0) : 0;
+  if (alpha != 0) {
+    number("factor", "", 1e-6, 1e6, std::nullopt);  // has to be there, and counts for nothing
+    config->theta *=
+        reference::PowDouble(alpha, double(config->rotary_dim) / (config->rotary_dim - 2));
+    return;
+  }
   // llama.cpp takes no factor for one.
   config->factor = number("factor", "rope.scaling.factor", 1e-6, 1e6,
                           reader->gguf() ? std::optional(1.0) : std::nullopt);
@@ -211,8 +227,27 @@ RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim, const RopeExpectat
   }
   const int64_t context_length =
       reader->Int({"max_position_embeddings", "context_length"}, {1, int64_t{1} << 30}, 1);
-  ReadScaling(reader, place, context_length, &config);
+  ReadScaling(reader, place, context_length, expected, &config);
   return config;
+}
+
+RopeConfig ReadWindowRope(ConfigReader* reader, const RopeConfig& rope,
+                          const WindowRopePlace& place) {
+  RopeConfig window;
+  window.rotary_dim = rope.rotary_dim;
+  const std::string member = "rope_parameters." + std::string(place.member) + ".";
+  const std::string nested = member + "rope_theta";
+  window.theta =
+      reader->Number({reader->Has({nested, ""}) ? nested : place.alias, "rope.freq_base_swa"},
+                     {1, 1e12}, place.theta);
+  for (const char* key : {"rope_type", "type"}) {
+    const std::string type = reader->Text({member + key, ""}, "default");
+    if (type != "default") {
+      reader->Refuse("rotary scaling '" + type + "' of " + std::string(place.member) +
+                     " is not supported");
+    }
+  }
+  return window;
 }
 
 std::string RopeConfig::Describe() const {
@@ -222,6 +257,11 @@ std::string RopeConfig::Describe() const {
                 theta, int(scaling), factor, original_context, low_frequency_factor,
                 high_frequency_factor, beta_fast, beta_slow, attention_factor);
   std::string all = text;
+  if (mscale != 0) {
+    std::snprintf(text, sizeof(text), " mscale %.9g %.9g", mscale, mscale_all);
+    all += text;
+  }
+  if (!truncate) all += " untruncated";
   if (scaling == Scaling::kLongRope) all += long_regime ? " long" : " short";
   for (const double divisor : long_regime ? long_factors : short_factors) {
     std::snprintf(text, sizeof(text), " %.9g", divisor);
@@ -249,9 +289,15 @@ void DescribeRope(const RopeConfig& config, const std::string& prefix, GgufWrite
   if (!yarn) return;
   out->Put<float>(prefix + "rope.scaling.yarn_beta_fast", float(config.beta_fast));
   out->Put<float>(prefix + "rope.scaling.yarn_beta_slow", float(config.beta_slow));
-  if (config.attention_factor != 0) {
-    RopeConfig published = config;
-    published.attention_factor = 0;
+  // Not known to llama.cpp.
+  if (!config.truncate) out->Put<bool>(prefix + "rope.scaling.yarn_truncate", false);
+  RopeConfig published = config;
+  published.attention_factor = 0;
+  if (config.mscale != 0) {
+    out->Put<float>(prefix + "rope.scaling.yarn_log_multiplier", float(config.mscale_all));
+    published.mscale = 1;
+  }
+  if (RopeMagnitude(config) != RopeMagnitude(published)) {
     out->Put<float>(prefix + "rope.scaling.attn_factor",
                     RopeMagnitude(config) / RopeMagnitude(published));
   }
@@ -290,7 +336,8 @@ float RopeMagnitude(const RopeConfig& config) {
         reference::LogDouble(config.factor) / reference::LogDouble(config.original_context);
     return config.factor <= 1 ? 1.0f : float(std::sqrt(1 + ratio));
   }
-  return config.factor <= 1 ? 1.0f : float(0.1 * reference::LogDouble(config.factor) + 1);
+  if (config.mscale == 0) return float(YarnMagnitude(config, 1));
+  return float(YarnMagnitude(config, config.mscale) / YarnMagnitude(config, config.mscale_all));
 }
 
 }  // namespace reprise

@@ -27,8 +27,13 @@ struct RopeConfig {
   double high_frequency_factor = 4;
   double beta_fast = 32;  // kYarn
   double beta_slow = 1;
-  // kYarn, kLongRope: what cos and sin are multiplied by; 0: as published, 0.1 ln(factor) + 1 for
-  // YaRN, sqrt(1 + ln(factor) / ln(original_context)) for LongRoPE.
+  bool truncate = true;  // kYarn: the ramp between the two begins and ends at whole pairs
+  // kYarn, both or neither: cos and sin are multiplied by (0.1 mscale ln(factor) + 1) / (0.1
+  // mscale_all ln(factor) + 1). 0: neither.
+  double mscale = 0;
+  double mscale_all = 0;
+  // kYarn, kLongRope: what cos and sin are multiplied by; 0: as published, for YaRN as mscale says,
+  // else by 0.1 ln(factor) + 1, for LongRoPE by sqrt(1 + ln(factor) / ln(original_context)).
   double attention_factor = 0;
   // kLongRope: divisors of the two regimes [rotary_dim / 2]. A model that serves contexts longer
   // than the original uses the long ones from the first token on, any other the short ones; which
@@ -48,11 +53,23 @@ struct RopeExpectations {
   std::string_view member = {};  // of rope_parameters, for models with a regime per kind of layer
   double theta = 10000;          // where config.json does not say
   bool partial = false;          // config.json may let a part of the head turn
+  // "dynamic" with a member alpha stands for a larger theta, whatever the length of the sequence.
+  bool stretched_theta = false;
 };
 
 // Reads the regime; errors, regimes that are not known (by name) included, stick to the reader.
 RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim,
                           const RopeExpectations& expected = {});
+
+// How layers with a window turn q and k where they have angles of their own.
+struct WindowRopePlace {
+  std::string_view member;  // of rope_parameters
+  std::string_view alias;   // of theta in config files without that member; "": none
+  double theta = 10000;     // where neither is there
+};
+// Unscaled; another regime is refused by name.
+RopeConfig ReadWindowRope(ConfigReader* reader, const RopeConfig& rope,
+                          const WindowRopePlace& place);
 
 // [rotary_dim / 2] angles per position, divided by `divisors` (of the same size, or empty: the
 // rope_freqs.weight of GGUF files).

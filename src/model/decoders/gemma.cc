@@ -30,27 +30,6 @@ float ReadSoftcap(ConfigReader* reader, const char* key, double published) {
   return float(reader->Number({key, key}, {0, 1e6}, fallback));
 }
 
-// Layers with a window turn q and k by angles of their own, unscaled.
-RopeConfig ReadWindowRope(ConfigReader* reader, const DecoderConfig& config,
-                          std::string_view member) {
-  RopeConfig rope;
-  rope.rotary_dim = config.rope.rotary_dim;
-  const std::string nested = "rope_parameters." + std::string(member) + ".rope_theta";
-  const bool has_nested = reader->Has({nested, ""});
-  rope.theta = reader->Number(
-      {has_nested ? nested : std::string("rope_local_base_freq"), "rope.freq_base_swa"}, {1, 1e12},
-      10000.0);
-  for (const char* key : {"rope_type", "type"}) {
-    const std::string place = "rope_parameters." + std::string(member) + "." + key;
-    const std::string type = reader->Text({place, ""}, "default");
-    if (type != "default") {
-      reader->Refuse("rotary scaling '" + type + "' of " + std::string(member) +
-                     " is not supported");
-    }
-  }
-  return rope;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<FamilyModel>> MakeGemma(ConfigReader* reader, GemmaVariant variant,
@@ -70,7 +49,8 @@ Result<std::unique_ptr<FamilyModel>> MakeGemma(ConfigReader* reader, GemmaVarian
       ReadSoftcap(reader, "attn_logit_softcapping", variant.attention_softcap);
   traits.logit_softcap = ReadSoftcap(reader, "final_logit_softcapping", variant.logit_softcap);
   if (!variant.window_rope_member.empty()) {
-    traits.window_rope = ReadWindowRope(reader, config, variant.window_rope_member);
+    traits.window_rope = ReadWindowRope(
+        reader, config.rope, {variant.window_rope_member, "rope_local_base_freq", 10000});
   }
   if (reader->Bool({"attention_bias", ""}, false)) {
     reader->Refuse("attention_bias is not supported for " + std::string(variant.gguf_architecture));
