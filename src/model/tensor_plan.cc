@@ -12,6 +12,11 @@ TensorPlan::Name TensorPlan::Global(std::string_view hf, std::string_view gguf) 
   return {hf_prefix_ + std::string(hf), std::string(gguf)};
 }
 
+TensorPlan::Name TensorPlan::Head() const {
+  const bool beside = hf_prefix_ == "language_model.model.";
+  return {beside ? "language_model.lm_head.weight" : "lm_head.weight", "output.weight"};
+}
+
 TensorPlan::Name TensorPlan::Layer(int layer, std::string_view hf, std::string_view gguf) const {
   const std::string index = std::to_string(layer);
   return {hf_prefix_ + "layers." + index + "." + std::string(hf),

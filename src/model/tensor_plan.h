@@ -129,6 +129,8 @@ class TensorPlan {
 
   Name Global(std::string_view hf, std::string_view gguf) const;
   Name Layer(int layer, std::string_view hf, std::string_view gguf) const;
+  // The head: in most files the one tensor without the prefix.
+  Name Head() const;
 
   // The reference is valid until the next call.
   PlannedTensor& AddMatrix(Name name, int64_t rows, int64_t cols, Matrix* out);

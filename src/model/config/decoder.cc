@@ -149,6 +149,7 @@ void ReadVocabulary(ConfigReader* reader, bool tied, DecoderConfig* config) {
   if (config->vocab_size > kAnySize.max) reader->Refuse("the vocabulary is too large");
   // A head that is there is meant, whatever config.json says.
   config->tied = reader->FindTensor({"lm_head.weight", "output.weight"}) == nullptr &&
+                 reader->FindTensor({"language_model.lm_head.weight", ""}) == nullptr &&
                  (reader->gguf() || reader->Bool({"tie_word_embeddings", ""}, tied));
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/decoders/dense_decoder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
 #include <utility>
 
+#include "kernels/activation_ops.h"
 #include "weights/format/gguf_writer.h"
 
 namespace reprise {
@@ -19,6 +21,10 @@ AttentionShape MakeAttentionShape(const DecoderConfig& config, const DenseTraits
   shape.bias = traits.qkv_bias;
   shape.output_bias = traits.output_bias;
   shape.qk_norm = traits.qk_norm;
+  shape.whole_norm = traits.whole_norm;
+  shape.late_norm = traits.late_norm;
+  shape.hf_q_norm = traits.hf_q_norm;
+  shape.hf_k_norm = traits.hf_k_norm;
   shape.norm_form = traits.norm_form;
   shape.fused = traits.fused;
   shape.rotary_pairs_in_gguf = traits.rotary_pairs_in_gguf;
@@ -36,8 +42,9 @@ MlpShape MakeMlpShape(const DecoderConfig& config, const DenseTraits& traits) {
 }
 
 Vocabulary::Shape MakeVocabularyShape(const DecoderConfig& config, const DenseTraits& traits) {
-  return {config.vocab_size,      config.dim,          config.tied, config.eps, traits.norm_form,
-          traits.embedding_scale, traits.logit_softcap};
+  return {config.vocab_size,    config.dim,        config.tied,
+          config.eps,           traits.norm_form,  traits.embedding_scale,
+          traits.logit_softcap, traits.logit_scale};
 }
 
 }  // namespace
@@ -50,7 +57,9 @@ DenseDecoder::DenseDecoder(const DecoderConfig& config, const DenseTraits& trait
   if (traits.window_rope) window_rotary_.emplace(*traits.window_rope);
   card_.vocab_size = config.vocab_size;
   card_.dim = config.dim;
-  card_.context_length = config.context_length;
+  card_.context_length = traits.tokens_served != 0
+                             ? std::min(config.context_length, traits.tokens_served)
+                             : config.context_length;
   card_.rope_regime = config.rope.Regime();
   layers_.reserve(size_t(config.layer_count));
   AttentionShape shape = MakeAttentionShape(config, traits, kv);
@@ -58,6 +67,7 @@ DenseDecoder::DenseDecoder(const DecoderConfig& config, const DenseTraits& trait
     shape.window = config.windows[size_t(i)];
     Layer& layer = layers_.emplace_back(Attention(shape, i, size_t(i)));
     layer.window = config.slides[size_t(i)];
+    layer.turns = traits.turns.empty() || traits.turns[size_t(i)];
     if (traits.moe && (traits.sparse.empty() || traits.sparse[size_t(i)])) {
       layer.moe.emplace(*traits.moe, i);
     } else {
@@ -72,30 +82,36 @@ void DenseDecoder::DeclareTensors(TensorPlan* plan) {
   vocabulary_.DeclareEmbedding(plan);
   rotary_.Declare(plan);
   if (window_rotary_) window_rotary_->DeclareAngles(plan);
-  for (int i = 0; i < config_.layer_count; ++i) {
-    Layer& layer = layers_[size_t(i)];
-    const auto norm = [&](const char* hf, const char* gguf, Vector* out) {
-      plan->AddNorm(plan->Layer(i, hf, gguf), config_.dim, traits_.norm_form, out);
-    };
-    norm("input_layernorm.weight", "attn_norm.weight", &layer.attention_norm);
-    layer.attention.Declare(plan);
-    if (traits_.post_norms) {
-      norm("post_attention_layernorm.weight", "post_attention_norm.weight",
-           &layer.attention_post_norm);
-      norm("pre_feedforward_layernorm.weight", "ffn_norm.weight", &layer.mlp_norm);
-    } else {
-      norm("post_attention_layernorm.weight", "ffn_norm.weight", &layer.mlp_norm);
-    }
-    if (layer.moe) {
-      layer.moe->Declare(plan);
-    } else {
-      layer.mlp->Declare(plan);
-    }
-    if (traits_.post_norms) {
-      norm("post_feedforward_layernorm.weight", "post_ffw_norm.weight", &layer.mlp_post_norm);
-    }
-  }
+  for (int i = 0; i < config_.layer_count; ++i) DeclareLayer(plan, i);
   vocabulary_.DeclareHead(plan);
+}
+
+void DenseDecoder::DeclareLayer(TensorPlan* plan, int index) {
+  Layer& layer = layers_[size_t(index)];
+  const auto norm = [&](const char* hf, std::string_view gguf, Vector* out) {
+    plan->AddNorm(plan->Layer(index, hf, gguf), config_.dim, traits_.norm_form, out);
+  };
+  if (traits_.pre_norms) {
+    norm("input_layernorm.weight", "attn_norm.weight", &layer.attention_norm);
+  }
+  layer.attention.Declare(plan);
+  if (traits_.post_norms) {
+    norm("post_attention_layernorm.weight", "post_attention_norm.weight",
+         &layer.attention_post_norm);
+  }
+  if (traits_.pre_norms) {
+    norm(
+        traits_.post_norms ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight",
+        traits_.gguf_mlp_norm, &layer.mlp_norm);
+  }
+  if (layer.moe) {
+    layer.moe->Declare(plan);
+  } else {
+    layer.mlp->Declare(plan);
+  }
+  if (traits_.post_norms) {
+    norm("post_feedforward_layernorm.weight", "post_ffw_norm.weight", &layer.mlp_post_norm);
+  }
 }
 
 void DenseDecoder::CompleteWeights() {
@@ -113,7 +129,20 @@ std::string DenseDecoder::DescribeNumerics() const {
                 double(traits_.embedding_scale));
   const bool plain = traits_.attention_scale == 0 && traits_.attention_softcap == 0 &&
                      traits_.embedding_scale == 1;
-  return plain ? text : text + numbers;
+  if (!plain) text += numbers;
+  if (traits_.residual_scale != 1 || traits_.logit_scale != 1) {
+    std::snprintf(numbers, sizeof(numbers), " residual %.9g logits %.9g",
+                  double(traits_.residual_scale), double(traits_.logit_scale));
+    text += numbers;
+  }
+  if (!traits_.turns.empty()) {
+    text += " turns ";
+    for (const bool turns : traits_.turns) text += turns ? '1' : '0';
+  }
+  if (!traits_.pre_norms) text += " norms behind";
+  if (traits_.whole_norm) text += " norms of all heads";
+  if (traits_.late_norm) text += " norms behind positions";
+  return text;
 }
 
 void DenseDecoder::DescribeGguf(GgufWriter* out) const {
@@ -127,22 +156,32 @@ void DenseDecoder::DescribeGguf(GgufWriter* out) const {
   put("attn_logit_softcapping", double(traits_.attention_softcap));
   put("final_logit_softcapping", double(traits_.logit_softcap));
   if (traits_.window_rope) put("rope.freq_base_swa", traits_.window_rope->theta);
+  if (traits_.describe) traits_.describe(prefix, out);
 }
 
 void DenseDecoder::RunLayer(const Step& step, const Layer& layer, const RopeTable& rope,
                             const Rows& x, const Rows& h, const Rows& y) const {
   const OpContext& context = step.context();
   const float eps = config_.eps;
-  RmsNorm(context, x, layer.attention_norm.data(), 1, eps, h);
-  layer.attention.Forward(step, rope, h, y);
-  if (traits_.post_norms) RmsNorm(context, y, layer.attention_post_norm.data(), 1, eps, y);
-  AddRmsNorm(context, x, y, layer.mlp_norm.data(), eps, h);
-  if (layer.moe) {
-    layer.moe->Forward(step, h, y);
+  const Rows& in = traits_.pre_norms ? h : x;
+  const auto complete = [&](const Vector& post_norm) {
+    if (traits_.post_norms) RmsNorm(context, y, post_norm.data(), 1, eps, y);
+    if (traits_.residual_scale != 1) Scale(context, y, traits_.residual_scale, y);
+  };
+  if (traits_.pre_norms) RmsNorm(context, x, layer.attention_norm.data(), 1, eps, h);
+  layer.attention.Forward(step, rope, in, y);
+  complete(layer.attention_post_norm);
+  if (traits_.pre_norms) {
+    AddRmsNorm(context, x, y, layer.mlp_norm.data(), eps, h);
   } else {
-    layer.mlp->Forward(step, h, y);
+    Add(context, x, y, x);
   }
-  if (traits_.post_norms) RmsNorm(context, y, layer.mlp_post_norm.data(), 1, eps, y);
+  if (layer.moe) {
+    layer.moe->Forward(step, in, y);
+  } else {
+    layer.mlp->Forward(step, in, y);
+  }
+  complete(layer.mlp_post_norm);
   Add(context, x, y, x);
 }
 
@@ -153,7 +192,7 @@ void DenseDecoder::Run(const Step& step, const StepResults& results) const {
   const Rows h = step.MakeRows(config_.dim);
   const Rows y = step.MakeRows(config_.dim);
   for (const Layer& layer : layers_) {
-    RunLayer(step, layer, layer.window ? window_rope : rope, x, h, y);
+    RunLayer(step, layer, !layer.turns ? RopeTable{} : layer.window ? window_rope : rope, x, h, y);
   }
   vocabulary_.Logits(step, x, results);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,20 +28,32 @@ struct DenseTraits {
   bool qk_norm = false;
   bool rotary_pairs_in_gguf = false;
   bool fused = false;       // one matrix for q, k and v, one for gate and up
-  bool post_norms = false;  // norms behind attention and MLP, too, before the residual sum
+  bool pre_norms = true;    // norms before attention and MLP
+  bool post_norms = false;  // norms behind attention and MLP, before the residual sum
+  bool whole_norm = false;  // with qk_norm: over all heads at once
+  bool late_norm = false;   // with qk_norm: behind RoPE
   ValueForm norm_form = ValueForm::kPlain;
   MlpActivation activation = MlpActivation::kSwiGlu;
   float embedding_scale = 1;
   float attention_scale = 0;  // of q . k; 0: 1 / sqrt(head_dim)
   float attention_softcap = 0;
+  float residual_scale = 1;  // of what attention and MLP add to the stream
+  float logit_scale = 1;
   float logit_softcap = 0;
+  std::vector<bool> turns;                // which layers have RoPE; empty: all
   std::optional<RopeConfig> window_rope;  // of the layers with a window; else they are alike
   std::optional<MoeShape> moe;            // instead of the feed-forward block
   std::vector<bool> sparse;               // with moe: which layers have it; empty: all
+  int64_t tokens_served = 0;  // of a sequence, where what comes behind is not computed; 0: all
+  std::string_view gguf_mlp_norm = "ffn_norm.weight";
+  std::string_view hf_q_norm = "q_norm";
+  std::string_view hf_k_norm = "k_norm";
+  // What GGUF files of the family say besides; the prefix ends with a dot.
+  std::function<void(const std::string& prefix, GgufWriter* out)> describe;
 };
 
 // The plain decoder: h = x + attention(norm(x)); out = h + mlp(norm(h)), layers alike but for their
-// windows and experts.
+// windows, positions and experts.
 class DenseDecoder final : public FamilyModel {
  public:
   DenseDecoder(const DecoderConfig& config, const DenseTraits& traits, DType kv);
@@ -59,10 +72,12 @@ class DenseDecoder final : public FamilyModel {
     std::optional<GatedMlp> mlp;  // one of the two
     std::optional<MoeMlp> moe;
     bool window = false;  // one that may be all of the context
+    bool turns = true;    // has RoPE
     Vector attention_norm, attention_post_norm;
     Vector mlp_norm, mlp_post_norm;
   };
 
+  void DeclareLayer(TensorPlan* plan, int index);
   void RunLayer(const Step& step, const Layer& layer, const RopeTable& rope, const Rows& x,
                 const Rows& h, const Rows& y) const;
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "kernels/activation_ops.h"
-#include "kernels/joint_ops.h"
 #include "model/config/decoder.h"
 
 namespace reprise {
@@ -90,10 +89,10 @@ void Attention::Declare(TensorPlan* plan) {
   };
   DeclareInputs(plan);
   if (shape_.qk_norm) {
-    plan->AddNorm(name("q_" + shape_.hf_norm + ".weight", "attn_q_norm.weight"), shape_.head_dim,
-                  shape_.norm_form, &q_norm_);
-    plan->AddNorm(name("k_" + shape_.hf_norm + ".weight", "attn_k_norm.weight"), shape_.head_dim,
-                  shape_.norm_form, &k_norm_);
+    plan->AddNorm(name(shape_.hf_q_norm + ".weight", "attn_q_norm.weight"),
+                  shape_.whole_norm ? q_width() : shape_.head_dim, shape_.norm_form, &q_norm_);
+    plan->AddNorm(name(shape_.hf_k_norm + ".weight", "attn_k_norm.weight"),
+                  shape_.whole_norm ? kv_width() : shape_.head_dim, shape_.norm_form, &k_norm_);
   }
   PlannedTensor& o = plan->AddMatrix(name(shape_.hf_output + ".weight", "attn_output.weight"),
                                      shape_.dim, q_width(), &o_);
@@ -101,6 +100,23 @@ void Attention::Declare(TensorPlan* plan) {
   o.gguf_factors = {{shape_.dim, shape_.out_scale}};
   if (shape_.output_bias) {
     AddBias(plan, name(shape_.hf_output + ".bias", "attn_output.bias"), shape_.dim, &o_bias_);
+  }
+}
+
+void Attention::Prepare(const OpContext& context, const RopeTable& rope, const Rows& q,
+                        const Rows& k, HeadInputs* inputs) const {
+  if (shape_.qk_norm && shape_.whole_norm) {
+    RmsNorm(context, q, q_norm_.data(), 1, shape_.eps, q);
+    RmsNorm(context, k, k_norm_.data(), 1, shape_.eps, k);
+  } else if (shape_.qk_norm) {
+    inputs->q_norm = q_norm_.data();
+    inputs->k_norm = k_norm_.data();
+  }
+  if (shape_.late_norm && rope.half != 0) {
+    Rope(context, rope, shape_.q_heads, q);
+    Rope(context, rope, shape_.kv_heads, k);
+  } else {
+    inputs->rope = rope;
   }
 }
 
@@ -124,12 +140,8 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const ConstRows
   }
   HeadInputs inputs;
   inputs.q_heads = shape_.q_heads;
-  if (shape_.qk_norm) {
-    inputs.q_norm = q_norm_.data();
-    inputs.k_norm = k_norm_.data();
-  }
   inputs.eps = shape_.eps;
-  inputs.rope = rope;
+  Prepare(context, rope, q, k, &inputs);
   const KvShape kv_shape{shape_.kv_heads, shape_.head_dim, shape_.head_dim, shape_.kv};
   const KvPlace place = step.Kv(layer_state_);
   StoreHeads(context, step.layout(), place, kv_shape, inputs, q, k, v);

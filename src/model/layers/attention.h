@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/joint_ops.h"
 #include "kernels/ops.h"
 #include "kernels/vector.h"
 #include "model/layers/step.h"
@@ -26,6 +27,8 @@ struct AttentionShape {
   bool bias = false;         // on q, k and v
   bool output_bias = false;  // on the output projection
   bool qk_norm = false;      // RMS norm over each head of q and k, before RoPE
+  bool whole_norm = false;   // with it: over all heads of q at once, and over all of k
+  bool late_norm = false;    // with it: behind RoPE instead
   ValueForm norm_form = ValueForm::kPlain;
   bool fused = false;                 // the files hold q, k and v in one matrix
   bool gated = false;                 // sigmoid gate per channel; the q projection has both
@@ -35,10 +38,11 @@ struct AttentionShape {
   float key_scale = 1;
   float out_scale = 1;
   // Names in Hugging Face files: "<hf>.q_proj.weight", "<hf>.<hf_output>.weight",
-  // "<hf>.q_<hf_norm>.weight".
+  // "<hf>.<hf_q_norm>.weight".
   std::string hf = "self_attn";
   std::string hf_output = "o_proj";
-  std::string hf_norm = "norm";
+  std::string hf_q_norm = "q_norm";
+  std::string hf_k_norm = "k_norm";
   float residual_gain = 1;  // synth only: deviation of the output projection
   DType kv = DType::kF16;
 };
@@ -65,6 +69,9 @@ class Attention {
   int64_t q_width() const { return int64_t{shape_.q_heads} * shape_.head_dim; }
   int64_t kv_width() const { return int64_t{shape_.kv_heads} * shape_.head_dim; }
   void DeclareInputs(TensorPlan* plan);
+  // Norms and RoPE of q and k where the op that does both at once has another order.
+  void Prepare(const OpContext& context, const RopeTable& rope, const Rows& q, const Rows& k,
+               HeadInputs* inputs) const;
 
   AttentionShape shape_;
   int layer_;

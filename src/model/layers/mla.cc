@@ -165,7 +165,6 @@ void DescribeMla(const MlaShape& shape, std::string_view architecture, GgufWrite
   put("attention.value_length", shape.kv_rank);
   put("attention.key_length_mla", shape.nope_dim + shape.rope_dim);
   put("attention.value_length_mla", shape.value_dim);
-  put("rope.dimension_count", shape.rope_dim);
 }
 
 }  // namespace reprise

@@ -183,6 +183,32 @@ void SetNormalised(ConfigReader* reader, bool normalised, MoeShape* shape) {
   }
 }
 
+void ReadExpertGroups(ConfigReader* reader, MoeShape* shape) {
+  RoutingParams& routing = shape->routing;
+  routing.groups = int(reader->Int({"n_group", "expert_group_count"}, {1, 64}, 1));
+  routing.group_top_k =
+      int(reader->Int({"topk_group", "expert_group_used_count"}, {1, routing.groups}, 1));
+  routing.renormalise = reader->Bool({"norm_topk_prob", "expert_weights_norm"}, true);
+  routing.sum_floor = 1e-20f;
+  routing.scale =
+      float(reader->Number({"routed_scaling_factor", "expert_weights_scale"}, {1e-6, 1e6}, 1.0));
+  if (shape->experts % routing.groups != 0 ||
+      routing.group_top_k * (shape->experts / routing.groups) < routing.top_k ||
+      (routing.groups > 1 && shape->experts / routing.groups < 2)) {
+    reader->Refuse("the groups of experts (n_group, topk_group) do not fit their number");
+  }
+}
+
+void DescribeExpertGroups(const MoeShape& shape, const std::string& prefix, GgufWriter* out) {
+  const RoutingParams& routing = shape.routing;
+  constexpr uint32_t kSigmoid = 2;
+  out->Put<uint32_t>(prefix + "expert_gating_func", kSigmoid);
+  out->Put<float>(prefix + "expert_weights_scale", routing.scale);
+  if (routing.groups == 1) return;
+  out->Put<uint32_t>(prefix + "expert_group_count", uint32_t(routing.groups));
+  out->Put<uint32_t>(prefix + "expert_group_used_count", uint32_t(routing.group_top_k));
+}
+
 std::vector<bool> ReadSparseLayers(ConfigReader* reader, int layer_count) {
   const int64_t step = reader->Int({"decoder_sparse_step", ""}, {1, 4096}, 1);
   const auto dense = reader->Ints({"mlp_only_layers", ""}, 4096, {0, 4096});

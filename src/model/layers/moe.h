@@ -85,6 +85,11 @@ MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain,
 // For families that always, or never, divide the weights of the chosen by their sum; a GGUF file
 // that wants it otherwise is refused.
 void SetNormalised(ConfigReader* reader, bool normalised, MoeShape* shape);
+// Sigmoid scores in groups, as many families of 2025 have them: n_group, topk_group, norm_topk_prob
+// and routed_scaling_factor. Errors stick to the reader.
+void ReadExpertGroups(ConfigReader* reader, MoeShape* shape);
+// The same as metadata of a GGUF file, under `prefix`; norm_topk_prob is in DescribeMoe.
+void DescribeExpertGroups(const MoeShape& shape, const std::string& prefix, GgufWriter* out);
 // Which layers have experts: every decoder_sparse_step-th, but not those of mlp_only_layers; all of
 // a GGUF file.
 std::vector<bool> ReadSparseLayers(ConfigReader* reader, int layer_count);

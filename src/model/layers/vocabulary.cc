@@ -32,9 +32,7 @@ void Vocabulary::DeclareHead(TensorPlan* plan) {
         0, 0.1f};
   }
   if (!shape_.tied) {
-    // The one tensor outside the prefix of Hugging Face names.
-    PlannedTensor& head =
-        plan->AddMatrix({"lm_head.weight", "output.weight"}, shape_.size, shape_.dim, &head_);
+    PlannedTensor& head = plan->AddMatrix(plan->Head(), shape_.size, shape_.dim, &head_);
     head.role = TensorRole::kHead;
     if (shape_.scales_in_gguf) head.gguf_factors = {{shape_.size, shape_.logit_scale}};
   }

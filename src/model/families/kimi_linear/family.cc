@@ -212,6 +212,7 @@ class KimiLinear final : public ResidualStack {
     };
     DescribeStream(config_.decoder, kGgufTypes[0], out);
     DescribeMla(config_.attention, kGgufTypes[0], out);
+    put("rope.dimension_count", config_.attention.rope_dim);
     DescribeMoe(config_.moe, kGgufTypes[0], out);
     put("feed_forward_length", config_.decoder.hidden);
     std::vector<uint32_t> kv_heads;

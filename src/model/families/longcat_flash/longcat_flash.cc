@@ -157,6 +157,7 @@ void LongcatFlash::DescribeGguf(GgufWriter* out) const {
   out->Put<uint32_t>(prefix + "feed_forward_length", uint32_t(config_.decoder.hidden));
   out->Put<uint32_t>(prefix + "expert_zero_count", uint32_t(config_.moe.identity_experts));
   out->Put<float>(prefix + "expert_weights_scale", config_.moe.routing.scale);
+  out->Put<uint32_t>(prefix + "rope.dimension_count", uint32_t(config_.attention.rope_dim));
   out->Put<float>(prefix + "rope.freq_base", float(config_.decoder.rope.theta));
 }
 

@@ -62,19 +62,7 @@ void ReadExperts(ConfigReader* reader, Config* config) {
   MoeShape& moe = config->moe;
   moe = ReadMoeShape(reader, decoder.dim, decoder.residual_gain(), ExpertScore::kSigmoid);
   moe.activation = ExpertActivation::kReluSquared;
-  RoutingParams& routing = moe.routing;
-  routing.groups = int(reader->Int({"n_group", "expert_group_count"}, {1, 64}, 1));
-  routing.group_top_k =
-      int(reader->Int({"topk_group", "expert_group_used_count"}, {1, routing.groups}, 1));
-  routing.renormalise = reader->Bool({"norm_topk_prob", "expert_weights_norm"}, true);
-  routing.sum_floor = 1e-20f;
-  routing.scale =
-      float(reader->Number({"routed_scaling_factor", "expert_weights_scale"}, {1e-6, 1e6}, 1.0));
-  if (moe.experts % routing.groups != 0 ||
-      routing.group_top_k * (moe.experts / routing.groups) < routing.top_k ||
-      (routing.groups > 1 && moe.experts / routing.groups < 2)) {
-    reader->Refuse("the groups of experts (n_group, topk_group) do not fit their number");
-  }
+  ReadExpertGroups(reader, &moe);
   if (reader->Int({"moe_latent_size", "moe_latent_size"}, {0, kAnySize.max}, 0) != 0) {
     reader->Refuse("moe_latent_size is not supported for nemotron_h");
   }
