@@ -250,7 +250,15 @@ constexpr Harmless kHarmless[] = {
     {"mamba", "feed_forward_length"},
     {"nemotron_h", "attention.layer_norm_epsilon"},
     {"rwkv7", "attention.head_count"},
+    {"deepseek_v3", "attention.head_count_kv"},
+    {"glm4_moe_lite", "attention.head_count_kv"},
     // Follow from other metadata.
+    {"deepseek_v3", "attention.key_length"},
+    {"deepseek_v3", "attention.value_length"},
+    {"deepseek_v3", "expert_shared_feed_forward_length"},
+    {"glm4_moe", "expert_shared_feed_forward_length"},
+    {"glm4_moe_lite", "attention.key_length"},
+    {"glm4_moe_lite", "attention.value_length"},
     {"kimi_linear", "attention.key_length"},
     {"kimi_linear", "attention.value_length"},
     {"kimi_linear", "expert_shared_feed_forward_length"},
@@ -262,6 +270,17 @@ constexpr Harmless kHarmless[] = {
     {"granitemoehybrid", "feed_forward_length"},
     {"granitemoehybrid", "rope.freq_base"},
     {"qwen3_moe", "feed_forward_length"},
+    // Decides behind the context that is served.
+    {"ministral3", "attention.temperature_scale"},
+    // The ends of YaRN's ramp, moved by less than a pair of channels.
+    {"deepseek_v3", "rope.scaling.original_context_length"},
+    {"deepseek_v3", "rope.scaling.yarn_beta_fast"},
+    {"deepseek_v3", "rope.scaling.yarn_beta_slow"},
+    {"ministral3", "rope.scaling.original_context_length"},
+    {"ministral3", "rope.scaling.yarn_beta_fast"},
+    {"olmo3", "rope.scaling.original_context_length"},
+    {"olmo3", "rope.scaling.yarn_beta_fast"},
+    {"olmo3", "rope.scaling.yarn_beta_slow"},
     // One token more or less: the same regime.
     {"phi3_longrope", "rope.scaling.original_context_length"},
 };

@@ -1,6 +1,6 @@
 """What Transformers makes of config.json when one thing in it is different.
 
-usage: make_variants.py [FAMILY ...]    (needs torch and transformers 5.17; writes tests/golden)
+usage: make_variants.py [FAMILY ...]    (needs torch and transformers 5.23; writes tests/golden)
 
 For every golden and every parameter of its config.json that is not about training or text: the
 parameter removed, and set to other values. The weights stay. variants.json lists them by golden:

@@ -1,6 +1,6 @@
 """Makes the vectors of texts that the tests compare with: what Transformers pools of the goldens' tokens.
 
-usage: make_vectors.py                  (needs torch and transformers 5.22; writes tests/golden/vectors.safetensors)
+usage: make_vectors.py                  (needs torch and transformers 5.23; writes tests/golden/vectors.safetensors)
 
 For every golden that Transformers knows: NAME.mean and NAME.last, F32 [dim], the mean and the last of the last hidden states
 (behind the final norm) of its tokens, in fp32, cold; and NAME.rank, F32 [2]: for the rows of the head that belong to tokens 7 and
