@@ -345,6 +345,10 @@ TEST(GgufMetadata, WhatIsNotComputedHereIsRefusedByName) {
   });
   expect("qwen3_moe", "expert_gating_func",
          [](GgufWriter* out) { out->Put<uint32_t>("qwen3moe.expert_gating_func", 2); });
+  expect("deepseek_v3", "temperature_scale",
+         [](GgufWriter* out) { out->Put<float>("deepseek2.attention.temperature_scale", 0.1f); });
+  expect("granite", "experts",
+         [](GgufWriter* out) { out->Put<uint32_t>("granite.expert_count", 8); });
   expect("nemotron_h_moe", "moe_latent_size",
          [](GgufWriter* out) { out->Put<uint32_t>("nemotron_h_moe.moe_latent_size", 32); });
   std::remove(path.c_str());

@@ -132,6 +132,9 @@ void ReadPositions(ConfigReader* reader, Config* config) {
     reader->Refuse("rope_interleave false is not supported for deepseek_v3");
   }
   attention.rotary_pairs = true;
+  if (reader->Number({"", "attention.temperature_scale"}, {0, 1e3}, 0.0) != 0) {
+    reader->Refuse("attention.temperature_scale (Mistral Large 3) is not supported");
+  }
   const bool yarn = rope.scaling == RopeConfig::Scaling::kYarn;
   if (!yarn && rope.scaling != RopeConfig::Scaling::kNone) {
     reader->Refuse("deepseek_v3 has no rope_type but default and yarn");
@@ -181,7 +184,10 @@ int ReadDenseLayers(ConfigReader* reader, int layer_count) {
 
 void ReadExperts(ConfigReader* reader, Config* config) {
   const DecoderConfig& decoder = config->decoder;
-  if (reader->gguf() && !reader->Has({"", "expert_gating_func"})) {
+  // Files of GLM-4.7-Flash do not say what its vocabulary gives away.
+  constexpr int64_t kFlashVocabulary = 154880;
+  if (reader->gguf() && !reader->Has({"", "expert_gating_func"}) &&
+      decoder.vocab_size != kFlashVocabulary) {
     reader->Refuse(
         "GGUF files of architecture deepseek2 without expert_gating_func are of "
         "DeepSeek V2, which is not supported");
