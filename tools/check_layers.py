@@ -23,9 +23,10 @@ ALLOWED = {  # module: modules it may include (itself is implied)
     "engine": "base tensor state device cache model sched sample",
     "events": "base state cache",
     "http": "base",
+    "hub": "base",
     "api": "base text grammar sample engine http",
     "web": "base engine http",
-    "cli": "base tensor state device kernels weights tier cache text grammar model sample engine events http api web",
+    "cli": "base tensor state device kernels weights tier cache text grammar model sample engine events http hub api web",
     "main": "base cli",
 }
 # Only these files of a module may be included from outside it.

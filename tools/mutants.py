@@ -29,12 +29,30 @@ HOSTILE = [("grammar_hostile_test", "src/grammar/grammar_hostile_test")]
 BASE = [("base_test", "src/base/base_test")]
 TEXT = [("text_test", "src/text/text_test")]
 HTTP = [("http_test", "src/http/http_test")]
+HUB = [("hub_test", "src/hub/hub_test")]
 ATTACK = [("api_attack_test", "src/api/api_attack_test")]
 CLI = [("cli_test", "src/cli/cli_test")]
 SEEDS = "1000"  # of the simulations: enough for a mutant, few enough for all of them
 
 # name, file, text, what it becomes, tests
 MUTANTS = [
+    ("token_for_everybody", "src/hub/net/client.cc",
+     "own && !request.token.empty()", "(own || true) && !request.token.empty()", HUB),
+    ("from_https_to_any_origin", "src/hub/net/url.cc",
+     "return tls == other.tls && host == other.host", "return host == other.host", HUB),
+    ("length_beside_chunks", "src/hub/net/response_parser.cc",
+     "  if (chunked && length) return Fail", "  if (chunked && length && *length == 77) return Fail", HUB),
+    ("digest_unread", "src/hub/download.cc",
+     "if (partial_.IsRight()) return OkStatus();", "if (partial_.IsRight() || true) return OkStatus();", HUB),
+    ("part_of_another_place", "src/hub/download.cc",
+     "first == begin && last + 1 == total", "last + 1 == total", HUB),
+    ("paths_that_leave_the_snapshot", "src/hub/names/listing.cc", ' || part == ".."', "", HUB),
+    ("blob_of_any_size", "src/hub/cache/cache_folder.cc",
+     "static_cast<uint64_t>(st.st_size) == file.bytes", "file.bytes > 0", HUB),
+    ("removed_although_linked", "src/hub/cache/inventory.cc",
+     "if (unfinished || linked.contains(blob.name)) continue;", "if (unfinished) continue;", HUB),
+    ("folder_with_some_shards", "src/hub/pull.cc",
+     "return std::all_of(shards->begin(), shards->end(),", "return std::any_of(shards->begin(), shards->end(),", HUB),
     ("told_too_much", "src/cache/announce/announcer.cc",
      "BlocksUpTo(node, below ? state_.tree->end(node) : HeldTo(node))",
      "BlocksUpTo(node, HeldTo(node) > state_.tree->begin(node) || below ? state_.tree->end(node) : HeldTo(node))",
