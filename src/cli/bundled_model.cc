@@ -4,6 +4,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "cli/hub/named_model.h"
+#include "hub/names/model_name.h"
+
 namespace reprise::cli {
 namespace {
 
@@ -13,10 +16,12 @@ constexpr char kName[] = "reprise-tiny-q8_0.gguf";
 
 Result<std::string> FindModel(const std::string& path) {
   if (path.empty()) return FindBundledModel();
+  if (hub::ModelName::Claims(path)) return FetchModel(path);
   std::error_code error;
   if (std::filesystem::exists(path, error)) return path;
   return NotFound("there is no model '" + path +
-                  "': give a GGUF file or a Hugging Face folder, or nothing for the bundled model");
+                  "': give a GGUF file, a Hugging Face folder, hf:ORG/REPO for one of the hub, or "
+                  "nothing for the bundled model");
 }
 
 Result<std::string> FindBundledModel() {

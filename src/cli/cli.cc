@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/help/about.h"
+#include "hub/names/model_name.h"
 
 namespace reprise::cli {
 namespace {
@@ -21,6 +22,8 @@ struct Command {
 constexpr Command kCommands[] = {
     {"serve", "serve a model: chat page, and OpenAI, Anthropic and Ollama APIs", DefineServe},
     {"run", "chat with a model in the terminal", DefineRun},
+    {"pull", "fetch a model of the Hugging Face hub by its name", DefinePull},
+    {"models", "list, verify and remove models that were fetched", DefineModels},
     {"logits", "compute logits of given tokens: safetensors in, safetensors out", DefineLogits},
     {"audit", "prove on this machine that reuse equals recompute", DefineAudit},
     {"inspect", "show what is in a GGUF file, a safetensors file or a model folder", DefineInspect},
@@ -38,7 +41,7 @@ Status CheckForModel(int argc, char** argv) {
   }
   std::error_code error;
   const bool folder = std::filesystem::exists(word + "/config.json", error);
-  if (!folder && !word.ends_with(".gguf")) return OkStatus();
+  if (!folder && !word.ends_with(".gguf") && !hub::ModelName::Claims(word)) return OkStatus();
   return InvalidArgument("'" + word + "' is a model, not a command: try 'reprise run " + word +
                          "' to chat, or 'reprise serve " + word + "'");
 }

@@ -11,6 +11,8 @@ void DefineBench(Flags* flags);
 void DefineConvert(Flags* flags);
 void DefineInspect(Flags* flags);
 void DefineLogits(Flags* flags);
+void DefineModels(Flags* flags);
+void DefinePull(Flags* flags);
 void DefineRun(Flags* flags);
 void DefineServe(Flags* flags);
 void DefineState(Flags* flags);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/bundled_model.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "device/thread_pool.h"
@@ -70,7 +71,10 @@ void DefineConvert(Flags* flags) {
   flags->Add("--type", &options->type, "type of the weights: " + WeightMixNames());
   flags->Add("-o,--out", &options->output, "GGUF file to write", {.required = true});
   flags->Add("--threads", &options->threads, "default: one per CPU", {.min = 1, .max = 1024});
-  flags->SetAction([options] { return Run(*options); });
+  flags->SetAction([options]() -> Status {
+    REPRISE_ASSIGN(options->model, FindModel(options->model));
+    return Run(*options);
+  });
 }
 
 }  // namespace reprise::cli

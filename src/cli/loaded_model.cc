@@ -22,7 +22,8 @@ DType KvType(std::string_view name) { return FindDType(name).value_or(DType::kF1
 void AddModelOptions(Flags* flags, ModelOptions* options) {
   flags->SetHeading(kModelHeading);
   flags->Add("MODEL,-m,--model", &options->path,
-             "GGUF file or Hugging Face folder (default: the bundled model)");
+             "GGUF file, Hugging Face folder, or hf:ORG/REPO[:QUANTISATION] of the hub "
+             "(default: the bundled model)");
   flags->Add("--threads", &options->threads, "threads that compute (default: one per CPU)",
              {.min = 1, .max = kThreadsMax});
   flags->Add("--device", &options->device, "what computes: auto, cpu, cuda or cuda:NUMBER");

@@ -61,7 +61,8 @@ void ProgressBar::Show(uint64_t bytes_done, uint64_t bytes_total) {
   if (!last && now - shown_ns_ < (terminal_ ? kBarPause : kLinePause)) return;
   shown_ns_ = now;
   const double seconds = double(now - start_ns_) / kSecond;
-  const double rate = seconds > 0 ? double(bytes_done) / seconds : 0;
+  const uint64_t moved = bytes_done > begin_bytes_ ? bytes_done - begin_bytes_ : 0;
+  const double rate = seconds > 0 ? double(moved) / seconds : 0;
   const double share = bytes_total > 0 ? double(bytes_done) / double(bytes_total) : 1;
   std::string text = label_ + ": " + FormatBytes(bytes_done);
   if (!last) text += " of " + FormatBytes(bytes_total);

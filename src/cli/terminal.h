@@ -19,6 +19,8 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
+  // The work begins with so many bytes done: they do not count for the rate.
+  void Begin(uint64_t bytes_done) { begin_bytes_ = bytes_done; }
   void Show(uint64_t bytes_done, uint64_t bytes_total);
 
  private:
@@ -26,6 +28,7 @@ class ProgressBar {
   const bool terminal_;
   const int64_t start_ns_;
   int64_t shown_ns_ = 0;
+  uint64_t begin_bytes_ = 0;
   bool open_ = false;  // the cursor stands in a bar
 };
 

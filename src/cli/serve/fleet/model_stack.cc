@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "cli/conversation.h"
+#include "cli/hub/named_model.h"
 #include "cli/serve/state_tiers.h"
 #include "weights/memory.h"
 
@@ -28,7 +29,7 @@ api::ModelBrief NameModel(const ServeOptions& options, const std::string& path) 
       std::find_if(model.aliases.begin(), model.aliases.end(),
                    [](const std::string& alias) { return alias.find('*') == std::string::npos; });
   if (named == model.aliases.end()) {
-    model.id = std::filesystem::path(path).stem().string();
+    model.id = ServedName(path);
   } else {
     model.id = *named;
     model.aliases.erase(named);
