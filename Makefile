@@ -1,6 +1,6 @@
 # Two commands for people: `make serve` serves a model, `make test` proves the tree. Each installs what is
 # missing (Debian packages), says what it does, builds and runs. Everything else is a CMake preset.
-.PHONY: help serve test setup build cuda cuda-toolkit test-cuda asan tsan fuzz faults mutants clients generations soak bench clean
+.PHONY: help serve test setup build cuda cuda-toolkit test-cuda asan tsan fuzz faults mutants clients generations hub-faults soak bench clean
 
 JOBS ?= $(shell nproc)
 MODEL ?=
@@ -17,6 +17,7 @@ help:
 	@echo "make fuzz [SECONDS=60]        every fuzz target for that long (clang 19)"
 	@echo "make clients                  more clients than the tests have: agents, frameworks, evaluation (installs them)"
 	@echo "make generations TOKENIZERS='A B' [DATA=F]  random logits under 500 schemas, judged by jsonschema"
+	@echo "make hub-faults [COUNT=1000] [SEED=1]  schedules of faults between pull and a hub: right or absent"
 	@echo "make soak                     the server under load: 1,000 streams, disconnects, slow clients"
 	@echo "make clean                    remove build/"
 
@@ -95,6 +96,13 @@ generations:
 	@for form in "" --tools; do \
 	  build/clients/venv/bin/python tests/grammar_generation_test.py build/dev/tests/grammar_probe $(TOKENIZERS) \
 	    $(if $(DATA),--schemas $(DATA)) --schema-count 500 --count 2 $$form || exit 1; done
+
+# Models by name: COUNT random schedules of faults between `reprise pull` and a hub.
+hub-faults: COUNT = 1000
+hub-faults:
+	@tools/setup.sh test
+	@cmake --preset dev >/dev/null && cmake --build --preset dev -j $(JOBS) --target reprise
+	@PYTHONDONTWRITEBYTECODE=1 python3 tests/hub/fault_schedules.py build/dev/reprise $(COUNT) $(SEED)
 
 soak:
 	@tools/setup.sh test
