@@ -31,6 +31,8 @@ struct alignas(64) LeaseState {
   TokenId last = 0;  // of the tokens, whose end lies far from here
   // Snapshots taken from the pool for the step under way; published or freed by Commit.
   std::vector<PendingSnapshot> pending;
+  // Taken for the drafts of the step under way (ReserveDrafts); empty between steps.
+  std::vector<StateId> draft_states;
   bool started = false;
   bool poisoned = false;
   uint32_t space = 0;  // NamespaceKey::number of the request
@@ -64,11 +66,14 @@ class Lease {
   // Block table: block i covers positions [64 i, 64 i + 64). Covers all reserved positions. For
   // models with window K/V only, the ids of blocks that lie wholly before the window are invalid.
   std::span<const BlockId> blocks() const { return at_->table; }
-  StateId state() const { return at_->state; }  // invalid if the model has no recurrent state
+  StateId state() const { return at_->state; }   // invalid if the model has no recurrent state
   uint32_t space() const { return at_->space; }  // NamespaceKey::number of its request
   // Snapshots that the step reserved last is to fill on its way, ascending: positions strictly
   // between computed() and the end of the step. (The state at its end is saved by Commit.)
   std::span<const PendingSnapshot> pending() const { return at_->pending; }
+  // Where the step that drafts were reserved for is to leave the recurrent state on its way, too:
+  // after the last row that is no draft, then after each draft but the last.
+  std::span<const StateId> draft_states() const { return at_->draft_states; }
   bool poisoned() const { return at_->poisoned; }  // a state was not finite
   // Final after Start, but for what was stored (stored_tokens, snapshots_*).
   const ReuseReport& report() const;

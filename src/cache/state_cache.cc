@@ -209,6 +209,22 @@ Status StateCache::Reserve(Lease& lease, int32_t token_count) {
   return status;
 }
 
+int32_t StateCache::ReserveDrafts(Lease& lease, int32_t token_count, int32_t draft_count) {
+  const int32_t reserved = index_->ReserveDrafts(lease, token_count, draft_count);
+  Begin();
+  return reserved;
+}
+
+void StateCache::DropDrafts(Lease& lease) {
+  index_->DropDrafts(lease);
+  Begin();
+}
+
+void StateCache::TokensBehind(const Lease& lease, size_t count,
+                              std::vector<TokenId>* tokens) const {
+  index_->TokensBehind(lease, count, tokens);
+}
+
 void StateCache::Append(Lease& lease, std::span<const TokenId> tokens) {
   index_->Append(lease, tokens);
 }

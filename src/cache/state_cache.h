@@ -176,6 +176,23 @@ class StateCache {
   // nothing when running requests alone leave too little. REQUIRES: started.
   Status Reserve(Lease& lease, int32_t token_count);
 
+  // Room for up to `draft_count` rows behind the `token_count` that Reserve was called for just
+  // now: drafts, which may turn out not to be tokens of this lease. Returns for how many there is
+  // room; only what is free, or little of what is cached, is taken for it, and nothing pinned.
+  //
+  // The step runs them, too, and leaves states in draft_states(). Then Commit is called for the
+  // rows that are no drafts, and, for one draft after another that is appended as a token and so
+  // turns out to be right, with one more; at last DropDrafts. K/V of the others lies behind
+  // computed(), where the next step writes. REQUIRES: started.
+  int32_t ReserveDrafts(Lease& lease, int32_t token_count, int32_t draft_count);
+  void DropDrafts(Lease& lease);
+
+  // Appends up to `count` tokens that another request of the namespace had behind those of this
+  // lease, as far as they are known; the newest such reply. Nothing, if
+  // the lease may not reuse. O(tokens not published + count).
+  // REQUIRES: started.
+  void TokensBehind(const Lease& lease, size_t count, std::vector<TokenId>* tokens) const;
+
   // Tokens to run next. REQUIRES: started.
   void Append(Lease& lease, std::span<const TokenId> tokens);
 

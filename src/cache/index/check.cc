@@ -11,8 +11,9 @@ namespace reprise {
 CacheStats StateIndex::stats() const {
   CacheStats s = stats_;
   s.bytes_budget = options_.cache.budget_bytes;
-  s.bytes_leased = blocks_.leased_count() * block_bytes_ + size_t(live_states_) * state_bytes_;
-  s.snapshots = states_.used_count() - size_t(live_states_);
+  s.bytes_leased =
+      blocks_.leased_count() * block_bytes_ + size_t(live_states_ + draft_states_) * state_bytes_;
+  s.snapshots = states_.used_count() - size_t(live_states_ + draft_states_);
   s.bytes_snapshots = s.snapshots * state_bytes_;
   s.bytes_cached = blocks_.cached_count() * block_bytes_ + s.bytes_snapshots;
   s.bytes_metadata = bytes_metadata();
@@ -196,12 +197,14 @@ Status StateIndex::CheckEntries() const {
       return Internal("the snapshots of a tenant are counted wrongly");
     }
   }
-  int32_t live = 0;
+  int32_t live = 0, drafts = 0;
   for (const LeaseRecord& record : flights_.records()) {
     std::vector<StateId> mine;
     for (const PendingSnapshot& one : record.pending) mine.push_back(one.state);
     rungs += size_t(std::count(record.pending_reasons.begin(), record.pending_reasons.end(),
                                SnapshotReason::kEdit));
+    mine.insert(mine.end(), record.draft_states.begin(), record.draft_states.end());
+    drafts += static_cast<int32_t>(record.draft_states.size());
     if (record.state.valid()) mine.push_back(record.state);
     if (record.state.valid()) ++live;
     for (const StateId state : mine) {
@@ -214,6 +217,7 @@ Status StateIndex::CheckEntries() const {
   }
   if (states != states_.used_count()) return Internal("a state is used by nobody");
   if (rungs != rung_count_) return Internal("rungs are counted wrongly");
+  if (drafts != draft_states_) return Internal("states of drafts are counted wrongly");
   if (live != live_states_) return Internal("live states are counted wrongly");
   if (pinned != pins_.size()) return Internal("pins are counted wrongly");
   REPRISE_TRY(pins_.CheckInvariants());

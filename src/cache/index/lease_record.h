@@ -47,9 +47,10 @@ struct LeaseRecord : LeaseState {
   bool canonical = true;
   bool write = true;
   bool idle = false;
-  bool load = false;   // no request: a lower tier fills its blocks and its state
-  bool ahead = false;  // the last block of the table was taken before there are rows for it
-  uint32_t owner = 0;  // its tenant (tenants.h)
+  bool load = false;        // no request: a lower tier fills its blocks and its state
+  bool ran_drafts = false;  // the rows of the step that are no drafts are committed
+  bool ahead = false;       // the last block of the table was taken before there are rows for it
+  uint32_t owner = 0;       // its tenant (tenants.h)
   int32_t published = 0;
   int32_t shared_blocks = 0;
   int32_t min_cache_tokens = 0;

@@ -171,6 +171,7 @@ Status StateIndex::Reserve(const Lease& lease, int32_t token_count) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(record.started && token_count >= 0);
   FreePending(record);
+  FreeDrafts(record);  // of a step that has failed
   const int32_t free = record.rows_free(options_.block_tokens);
   record.ahead = record.ahead && free - token_count >= options_.block_tokens;
   const BlockNeed need = NeedOf(record, token_count);
@@ -275,6 +276,7 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
   }
   if (record.poisoned) {
     FreePending(record);
+    FreeDrafts(record);
     return Internal("the state of this request is not finite after position " +
                     std::to_string(record.computed.logical) + "; nothing of it was stored");
   }
@@ -286,6 +288,7 @@ Status StateIndex::Commit(const Lease& lease, const CommitArgs& args) {
   if (!record.canonical) record.planned.clear();
   const int32_t before = record.computed.logical;
   record.computed = done;
+  if (!record.draft_states.empty()) PassDraft(record);
   const bool published = record.may_publish() && record.prompt_tokens >= record.min_cache_tokens &&
                          kind_->PublishComputed(record, before);
   if (before < record.prompt_tokens && !record.in_flight()) flights_.Arrive(lease.seat_);
@@ -309,6 +312,7 @@ void StateIndex::Release(uint32_t seat, uint64_t id) {
   CHECK(record.id == id);
   blocks_.UnrefLease(record.table);
   FreePending(record);
+  FreeDrafts(record);
   if (record.state.valid()) {
     --live_states_;
     FreeState(record.state);

@@ -49,6 +49,9 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   std::optional<Awaited> FindAwaited(const Lease& lease);
   StartAnswer Start(const Lease& lease);
   Status Reserve(const Lease& lease, int32_t token_count);
+  int32_t ReserveDrafts(const Lease& lease, int32_t token_count, int32_t draft_count);
+  void DropDrafts(const Lease& lease);
+  void TokensBehind(const Lease& lease, size_t count, std::vector<TokenId>* tokens) const;
   void Append(const Lease& lease, std::span<const TokenId> tokens);
   Status Commit(const Lease& lease, const CommitArgs& args);
   Status Compact(const Lease& lease, int32_t kept, bool alone, const StateCache::MoveRows& move);
@@ -127,6 +130,12 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   void OnSplit(NodeId upper, NodeId lower) override;
   void OnRemove(NodeId node) override;
   void OnEntryMoved(EntryId entry, NodeId node) override;
+
+  // drafts.cc
+  int32_t TakeDraftBlocks(LeaseRecord& record, int32_t token_count, int32_t draft_count);
+  int32_t TakeDraftStates(LeaseRecord& record, int32_t draft_count);
+  void PassDraft(LeaseRecord& record);
+  void FreeDrafts(LeaseRecord& record);
 
   // lookup.cc
   MatchResult Match(LeaseRecord& record) const;

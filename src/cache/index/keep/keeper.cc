@@ -76,8 +76,8 @@ size_t Keeper::bytes_metadata() const {
 }
 
 size_t Keeper::BytesFree() const {
-  const size_t taken = blocks_.leased_count() * block_bytes_ + size_t(live_states_) * state_bytes_ +
-                       bytes_metadata();
+  const size_t taken = blocks_.leased_count() * block_bytes_ +
+                       size_t(live_states_ + draft_states_) * state_bytes_ + bytes_metadata();
   return options_.cache.budget_bytes - std::min(options_.cache.budget_bytes, taken);
 }
 

@@ -154,8 +154,9 @@ class Keeper {
   BlockPool blocks_;
   size_t node_count_max_;  // a tree that is larger would take the room of a running request
   IdPool<StateId> states_;
-  int32_t live_states_ = 0;  // of them, those of running sequences
-  size_t rung_count_ = 0;    // of them, rungs of the ladder from the end (kEdit)
+  int32_t live_states_ = 0;   // of them, those of running sequences
+  int32_t draft_states_ = 0;  // and those of drafts in the step under way
+  size_t rung_count_ = 0;     // of them, rungs of the ladder from the end (kEdit)
   std::unique_ptr<Kv> kv_;
   std::unique_ptr<Recurrent> recurrent_;
   std::vector<Component*> components_;    // those of them that the model has
