@@ -20,6 +20,13 @@ constexpr int32_t kCalmSteps = 64;
 // The oldest prompt's part of a step when shorter ones overtake it.
 constexpr int32_t kOldestShare = 4;
 
+// Drafts must make a step's tokens come sooner by so much: less is within what measuring says.
+constexpr double kDraftGainMin = 0.03;
+// Drafts that are likelier than not to be right are tried once in so many steps, whatever such
+// steps seem to take.
+constexpr double kPromising = 0.5;
+constexpr uint32_t kRestsMax = 64;
+
 void Follow(double measured, double* estimate) {
   *estimate = *estimate == 0 ? measured : *estimate + kObservationWeight * (measured - *estimate);
 }
@@ -43,9 +50,14 @@ void Scheduler::Observe(int32_t rows, double ms, bool idle) {
         static_cast<int32_t>(std::clamp(fit, 1.0, static_cast<double>(options_.idle_rows_max)));
   }
   switch (company_) {
-    case Company::kStreams: return Follow(ms, &stream_ms_);
-    case Company::kPrompts: return alone_.Observe(rows, ms);
-    case Company::kBoth: return beside_.Observe(rows, ms);
+    case Company::kStreams:
+      streams_.Observe(rows, ms);
+      if (!drafts_) Follow(ms, &stream_ms_);
+      return;
+    case Company::kPrompts:
+      return alone_.Observe(rows, ms);
+    case Company::kBoth:
+      return beside_.Observe(rows, ms);
   }
 }
 
@@ -141,6 +153,72 @@ StepPlan Scheduler::Plan(std::span<const Runnable> runnables) {
     plan[i] += more;
     left -= more;
   }
+  drafts_ = false;
+  planned_rows_ = std::accumulate(plan.begin(), plan.end(), 0);
+  return plan;
+}
+
+// Of the step that was planned last, if it had so many rows. Where no larger one was ever seen,
+// more rows cost nothing until it is known.
+double Scheduler::MsWithDrafts(int32_t rows) const {
+  const CostCurve& curve = company_ == Company::kBoth ? beside_ : streams_;
+  return curve.Ms(curve.largest() > planned_rows_ ? rows : std::min(rows, curve.largest()));
+}
+
+std::vector<int32_t> Scheduler::PlanDrafts(std::span<const DraftWish> wishes, int32_t count_max) {
+  struct Next {
+    double gain;  // tokens that the next row of the wish is expected to add
+    size_t wish;
+    bool operator<(const Next& other) const {
+      return gain != other.gain ? gain < other.gain : wish > other.wish;
+    }
+  };
+  std::vector<int32_t> plan(wishes.size(), 0);
+  const CostCurve& curve = company_ == Company::kBoth ? beside_ : streams_;
+  if (company_ == Company::kPrompts || !curve.known() || planned_rows_ == 0) return plan;
+  std::vector<Next> next;
+  for (size_t i = 0; i < wishes.size(); ++i) {
+    if (wishes[i].rows > 0) next.push_back({wishes[i].acceptance, i});
+  }
+  if (next.empty()) return plan;
+  std::make_heap(next.begin(), next.end());
+  const double promising = next.front().gain;
+  const size_t most = next.front().wish;
+  const int32_t rows_max = std::min(
+      {rows_max_, planned_rows_ + count_max, 2 * std::max(curve.largest(), planned_rows_) + 1});
+  // Rows in the order of what they add, each behind those before it of its sequence; the best rate
+  // on the way says how many.
+  std::vector<size_t> order;
+  double tokens = planned_rows_;
+  double best = tokens / MsWithDrafts(planned_rows_) * (1 + kDraftGainMin);
+  size_t best_count = 0;
+  while (!next.empty() && planned_rows_ + static_cast<int32_t>(order.size()) < rows_max) {
+    std::pop_heap(next.begin(), next.end());
+    const Next one = next.back();
+    next.pop_back();
+    order.push_back(one.wish);
+    tokens += one.gain;
+    const double rate = tokens / MsWithDrafts(planned_rows_ + static_cast<int32_t>(order.size()));
+    if (rate > best) {
+      best = rate;
+      best_count = order.size();
+    }
+    const DraftWish& wish = wishes[one.wish];
+    if (++plan[one.wish] == wish.rows) continue;
+    next.push_back({one.gain * wish.acceptance, one.wish});
+    std::push_heap(next.begin(), next.end());
+  }
+  std::fill(plan.begin(), plan.end(), 0);
+  if (best_count == 0 && promising >= kPromising && planned_rows_ < rows_max &&
+      ++rests_ >= kRestsMax) {
+    plan[most] = 1;
+    best_count = 1;
+    rests_ = 0;
+  } else {
+    for (size_t i = 0; i < best_count; ++i) ++plan[order[i]];
+    if (best_count > 0) rests_ = 0;
+  }
+  drafts_ = best_count > 0;
   return plan;
 }
 

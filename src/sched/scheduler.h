@@ -40,6 +40,12 @@ struct Runnable {
   bool idle = false;  // work for a turn that may come
 };
 
+// Drafted rows that a decoding sequence of the step could have behind its one.
+struct DraftWish {
+  int32_t rows = 0;       // that there are drafts for
+  double acceptance = 0;  // of each, where those before it are accepted: in [0, 1)
+};
+
 // Row counts, parallel to the runnables; 0: not in this step.
 using StepPlan = std::vector<int32_t>;
 
@@ -50,6 +56,14 @@ class Scheduler {
 
   StepPlan Plan(std::span<const Runnable> runnables);
 
+  // How many drafted rows the step that was planned last has beside its others, parallel to the
+  // wishes: as many as let the tokens that are expected of a step, by what such steps took, come
+  // sooner than without any, `count_max` in all; a prompt's row counts as a token, so who
+  // speculates holds up nobody for less. Sizes that were never seen are tried, twice the largest at
+  // most, and so is, now and then, a draft that should not be worth it: times change. O(rows log
+  // wishes).
+  std::vector<int32_t> PlanDrafts(std::span<const DraftWish> wishes, int32_t count_max);
+
   // What the step that was planned last took, with `rows` rows: keeps the curves that turn the
   // promised gap into rows.
   void Observe(int32_t rows, double ms, bool idle = false);
@@ -57,6 +71,8 @@ class Scheduler {
   // A step was too large for the device: none has more than so many rows until some have gone well.
   void Shrink(int32_t rows);
 
+  // Rows that the step which was planned last could have beside those.
+  int32_t rows_left() const { return rows_max_ - planned_rows_; }
   // Rows of prompt that fit beside so many streams, by the current estimate.
   int32_t gap_rows(int32_t streams = 0) const;
 
@@ -67,15 +83,20 @@ class Scheduler {
   double gap_ms() const;
   int32_t RowsAlone() const;
   int32_t KeptForPrompts(int32_t streams);
+  double MsWithDrafts(int32_t rows) const;
 
   const SchedulerOptions options_;
-  int32_t rows_max_;       // of one step, for now
-  int32_t calm_ = 0;       // steps that went well since that was set
-  int32_t idle_rows_ = 1;  // that the gap has time for: found out from one on
-  CostCurve alone_;        // of steps with prompts alone
-  CostCurve beside_;       // of steps with streams and prompts
-  double stream_ms_ = 0;   // of a step with streams alone; 0: not measured yet
+  int32_t rows_max_;                     // of one step, for now
+  int32_t calm_ = 0;                     // steps that went well since that was set
+  int32_t idle_rows_ = 1;                // that the gap has time for: found out from one on
+  CostCurve alone_;                      // of steps with prompts alone
+  CostCurve beside_;                     // of steps with streams and prompts
+  CostCurve streams_;                    // of steps with streams alone, drafts included
+  double stream_ms_ = 0;                 // of a step with streams alone; 0: not measured yet
   Company company_ = Company::kPrompts;  // in the step that was planned last
+  int32_t planned_rows_ = 0;             // of that step, without its drafts
+  bool drafts_ = false;                  // it has some
+  uint32_t rests_ = 0;                   // steps whose drafts were not worth it, since the last try
   uint64_t rotation_ = 0;                // where decoding starts when not all fit in a step
   bool prompt_turn_ = false;             // whose step it is where a step has a single row
   std::vector<size_t> decoding_, prompts_, idle_;  // runnables of the step that is planned

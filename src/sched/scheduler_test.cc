@@ -215,6 +215,67 @@ TEST(Scheduler, IdleWorkKeepsToTheGap) {
   EXPECT_GE(most(60, 1), 100);
 }
 
+// Drafts of a scheduler that has seen steps of all sizes with streams, at so much for each step and
+// row.
+std::vector<int32_t> DraftsOf(double step_ms, double row_ms, std::vector<Runnable> runnables,
+                              std::vector<DraftWish> wishes, int32_t count_max = 1000) {
+  Scheduler scheduler({});
+  for (int32_t rows = 1; rows <= 256; rows *= 2) {
+    scheduler.Plan(std::vector<Runnable>(1, Stream()));
+    scheduler.Observe(rows, step_ms + row_ms * rows);
+    scheduler.Plan(std::vector<Runnable>{Stream(), Prompt(1000, 1)});
+    scheduler.Observe(rows, step_ms + row_ms * rows);
+  }
+  scheduler.Plan(runnables);
+  return scheduler.PlanDrafts(wishes, count_max);
+}
+
+TEST(Scheduler, DraftsAreWhatIsWorthItsTime) {
+  using Plan = std::vector<int32_t>;
+  const std::vector<Runnable> one = {Stream()};
+  EXPECT_EQ(DraftsOf(10, 0, one, {{8, 0.9}}), (Plan{8})) << "rows that cost nothing";
+  EXPECT_EQ(DraftsOf(0, 10, one, {{8, 0.98}}), (Plan{0})) << "rows that cost a step each";
+  EXPECT_EQ(DraftsOf(10, 0, one, {{8, 0.01}}), (Plan{0})) << "next to nothing is won";
+  EXPECT_EQ(DraftsOf(10, 0, one, {{0, 0.9}}), (Plan{0}));
+  EXPECT_EQ(DraftsOf(10, 0, one, {{16, 0.9}}, 5), (Plan{5}));
+  // The first draft is worth a tenth of a step, the fourth is not.
+  EXPECT_EQ(DraftsOf(10, 1, one, {{16, 0.5}}), (Plan{2}));
+  // Likelier ones first, and fewer in company: the others wait for them.
+  const std::vector<Runnable> two = {Stream(), Stream()};
+  const Plan shared = DraftsOf(10, 1, two, {{16, 0.9}, {16, 0.4}});
+  EXPECT_GT(shared[0], shared[1]);
+  EXPECT_EQ(
+      DraftsOf(1, 1, std::vector<Runnable>(16, Stream()), std::vector<DraftWish>(16, {16, 0.6})),
+      Plan(16, 0));
+  // Beside a prompt that fills the step.
+  EXPECT_EQ(DraftsOf(10, 1, {Stream(), Prompt(1000, 1)}, {{16, 0.7}}), (Plan{0}));
+}
+
+// Sizes that were never seen are tried, twice the largest at most.
+TEST(Scheduler, DraftsFindOutWhatTheyCost) {
+  Scheduler scheduler({});
+  const std::vector<Runnable> one = {Stream()};
+  scheduler.Plan(one);
+  EXPECT_EQ(scheduler.PlanDrafts(std::vector<DraftWish>{{16, 0.9}}, 16)[0], 0) << "no step yet";
+  int32_t rows = 1;
+  for (const int32_t most : {3, 7, 15, 17, 17}) {
+    scheduler.Observe(rows, 10);
+    scheduler.Plan(one);
+    rows = 1 + scheduler.PlanDrafts(std::vector<DraftWish>{{16, 0.95}}, 16)[0];
+    EXPECT_EQ(rows, most);
+  }
+  // What was dear once is tried again, now and then.
+  int tries = 0;
+  for (int step = 0; step < 200; ++step) {
+    const int32_t drafts = scheduler.PlanDrafts(std::vector<DraftWish>{{1, 0.9}}, 16)[0];
+    scheduler.Observe(1 + drafts, drafts > 0 ? 30 : 10);
+    tries += drafts;
+    scheduler.Plan(one);
+  }
+  EXPECT_GE(tries, 3);
+  EXPECT_LE(tries, 8);
+}
+
 // Priority, then tenants within their share, then turns, then arrival.
 TEST(Rank, IsOneOrder) {
   const Rank first{.priority = 1, .over_share = true, .turn = 9, .arrival = 9};
