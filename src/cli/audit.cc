@@ -44,6 +44,7 @@ struct Options {
   ModelOptions model;
   std::string golden;
   bool tiers = false;
+  bool speculate = false;
   uint64_t schedules = 100;
   uint64_t seed = 1;
   int32_t context_tokens = 256;
@@ -113,9 +114,7 @@ class Auditor {
   AuditResult Run(Schedule schedule) {
     Executor& executor = *executors_[schedule.seed % executors_.size()];
     const ColdLogits cold = [this](uint32_t /*space*/, std::span<const TokenId> tokens,
-                                   float* logits) {
-      RunCold(tokens, logits);
-    };
+                                   float* logits) { RunCold(tokens, logits); };
     if (disk_path_.empty()) return RunSchedule(schedule, executor, cold, kInvariantInterval);
     schedule.tier = true;
     // Little memory, or processes that end and begin again: else all that is wanted is in memory.
@@ -258,7 +257,8 @@ Status Run(const Options& options) {
     REPRISE_TRY(CompareWithGolden(options.golden, &auditor, card.vocab_size));
   }
   const ScheduleLimits limits{.context_tokens = options.context_tokens,
-                              .long_context_tokens = options.long_context_tokens};
+                              .long_context_tokens = options.long_context_tokens,
+                              .speculate = options.speculate};
   AuditResult total;
   const SteadyClock clock;
   const int64_t begin_ns = clock.NowNs();
@@ -276,9 +276,14 @@ Status Run(const Options& options) {
     total.compactions += result.compactions;
     total.spills += result.spills;
     total.loads += result.loads;
+    total.drafts += result.drafts;
+    total.drafts_accepted += result.drafts_accepted;
     if (StderrIsTerminal()) fmt::print(stderr, "\r{} of {} schedules", i + 1, options.schedules);
   }
   if (StderrIsTerminal()) fmt::print(stderr, "\r\033[K");
+  if (options.speculate) {
+    fmt::print("{:<22}{} of {}\n", "drafts accepted", total.drafts_accepted, total.drafts);
+  }
   fmt::print(
       "{:<22}{}\n{:<22}{} (seeds {} to {})\n{:<22}{}\n{:<22}{} of {} ({:.1f} %)\n{:<22}{}\n"
       "{:<22}{}\n{:<22}{}\n{:<22}{}\n{:<22}{} down, {} up\n{:<22}{}\n{:<22}{:.1f} s\n{:<22}0\n",
@@ -306,6 +311,8 @@ void DefineAudit(Flags* flags) {
       "--tiers", &options->tiers,
       "with a disk, memory of the host or both under the memory of every schedule, and state "
       "stored at random moments");
+  flags->Add("--speculate", &options->speculate,
+             "with drafts beside every reply: right ones, wrong ones and both");
   flags->Add("--schedules", &options->schedules, "random schedules to run");
   flags->Add("--seed", &options->seed, "of the first schedule; the others count up");
   flags->Add("--context", &options->context_tokens, "tokens of the longest request",

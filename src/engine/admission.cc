@@ -337,6 +337,7 @@ void Engine::Reserve() {
     Status reserved = Compact(needy, /*wait=*/true);
     if (reserved.ok()) reserved = cache_->Reserve(needy.lease, shares_[i].rows);
     if (reserved.ok()) {
+      ReserveDrafts(shares_[i]);
       ++i;
       continue;
     }
@@ -431,7 +432,7 @@ void Engine::MakeRoomToCompute(const Status& computed) {
   constexpr size_t kBytes = size_t{256} << 20;
   if (cache_->GiveWay(kBytes) || DropIdle()) return;
   int32_t rows = 0;
-  for (const Share& share : shares_) rows += share.rows;
+  for (const Share& share : shares_) rows += share.rows + share.drafts;
   if (rows > 1) return scheduler_.Shrink(rows / 2);
   Finish(*shares_.front().sequence, FinishReason::kFailed, computed);
 }

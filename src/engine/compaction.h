@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -37,6 +38,10 @@ class Compaction {
   // Rows that it may run, once it is compacted if it has come so far: steps end where windows do.
   int32_t RowsFrom(int32_t position) const;
   int32_t kept() const { return kept_; }
+  // Rows from that position on that no window has: drafts may be among them.
+  int32_t UnwatchedFrom(int32_t position) const {
+    return position < at_ ? std::max(0, at_ - options_.window - position) : 0;
+  }
 
   // Which of `rows` more tokens are watched, and memory for what they say: in the current step.
   // Fails with kResourceExhausted if the device has none.

@@ -37,6 +37,7 @@ void NoteStored(const ReuseReport& lease, ReuseReport* report) {
 Engine::Engine(Executor& executor, std::unique_ptr<StateCache> cache, const EngineOptions& options,
                const Clock& clock)
     : executor_(executor),
+      chooses_(executor.chooses()),
       cache_(std::move(cache)),
       options_(options),
       clock_(clock),
@@ -46,7 +47,9 @@ Engine::Engine(Executor& executor, std::unique_ptr<StateCache> cache, const Engi
       scheduler_(options.scheduler),
       sampler_(executor.pool()),
       roster_(options.running_max),
-      cancels_(std::make_shared<Cancels>()) {}
+      cancels_(std::make_shared<Cancels>()) {
+  MakeDrafters();
+}
 
 Engine::~Engine() { Stop(); }
 
@@ -125,6 +128,7 @@ void Engine::PlanStep() {
   for (size_t i = 0; i < plan.size(); ++i) {
     if (plan[i] > 0) shares_.push_back({sequences[i], plan[i]});
   }
+  PlanDrafts();
 }
 
 // Fails as Model::Forward does.
@@ -152,7 +156,7 @@ Status Engine::Forward() {
     slice.row_begin = static_cast<uint32_t>(tokens.size());
     share.row_begin = tokens.size();
     pools = pools || (!sequence.plain && sequence.request.pooling != Pooling::kNone);
-    slice.row_count = static_cast<uint32_t>(share.rows);
+    slice.row_count = static_cast<uint32_t>(share.rows + share.drafts);
     slice.blocks = lease.blocks();
     slice.state = lease.state();
     slice.space = lease.space();
@@ -160,6 +164,14 @@ Status Engine::Forward() {
       taps.emplace_back();
       for (const PendingSnapshot& one : lease.pending()) {
         taps.back().push_back({static_cast<uint32_t>(one.position - begin), one.state});
+      }
+      slice.taps = taps.back();
+    }
+    if (!lease.draft_states().empty()) {
+      taps.emplace_back();
+      for (const StateId state : lease.draft_states()) {
+        const auto behind = static_cast<uint32_t>(share.rows) + uint32_t(taps.back().size());
+        taps.back().push_back({behind, state});
       }
       slice.taps = taps.back();
     }
@@ -173,12 +185,16 @@ Status Engine::Forward() {
     } else {
       tokens.insert(tokens.end(), known.begin() + begin, known.begin() + end);
     }
+    if (share.drafts > 0) {
+      const std::vector<TokenId>& drafts = sequence.speculation->drafts;
+      tokens.insert(tokens.end(), drafts.begin(), drafts.begin() + share.drafts);
+    }
     slices.push_back(slice);
 
     const bool all = !sequence.plain && sequence.request.on_logits;
     const bool last = complete && (sequence.plain || sequence.request.max_tokens > 0);
     share.logit_begin = logit_rows.size();
-    share.logit_count = all ? static_cast<size_t>(share.rows) : last ? 1 : 0;
+    share.logit_count = static_cast<size_t>((all ? share.rows : last ? 1 : 0) + share.drafts);
     for (size_t row = share.logit_count; row > 0; --row) {
       logit_rows.push_back(static_cast<uint32_t>(tokens.size() - row));
     }
@@ -266,7 +282,6 @@ Status Engine::Compute(BatchView batch) {
 
 // Publishes what the step computed and chooses the next token of every sequence that is complete.
 void Engine::Commit() {
-  const size_t vocab = static_cast<size_t>(executor_.card().vocab_size);
   std::vector<const Share*>& complete = scratch_.complete;
   std::vector<StepSampler::Row>& rows = scratch_.rows;
   complete.clear();
@@ -275,25 +290,8 @@ void Engine::Commit() {
     if (i + kNear < shares_.size()) shares_[i + kNear].sequence->lease.Prefetch();
     const Share& share = shares_[i];
     Sequence& sequence = *share.sequence;
-    const int32_t begin = sequence.lease.computed();
-    const Status committed =
-        cache_->Commit(sequence.lease, {.token_count = share.rows,
-                                        .finite = finite_[i] != 0,
-                                        .ns = step_ns_ * share.rows / step_rows_});
-    if (!committed.ok()) {
-      Finish(sequence, FinishReason::kFailed, committed);
-      continue;
-    }
-    const auto logits = [&](size_t row) {
-      return std::span<const float>(logits_).subspan((share.logit_begin + row) * vocab, vocab);
-    };
-    if (!sequence.plain && sequence.request.on_logits) {
-      for (int32_t row = 0; row < share.rows; ++row) {
-        sequence.request.on_logits(begin + row, logits(static_cast<size_t>(row)));
-      }
-    }
-    if (!sequence.plain && sequence.request.pooling != Pooling::kNone) Pool(share, begin);
-    if (sequence.rows_ready() > 0) continue;
+    if (share.drafts > 0 && !BeginDrafts(share)) continue;
+    if (!CommitRows(share, 0, share.rows) || sequence.rows_ready() > 0) continue;
     if (!sequence.plain && sequence.request.max_tokens == 0) {
       Finish(sequence, FinishReason::kLength);
       continue;
@@ -303,7 +301,7 @@ void Engine::Commit() {
       continue;
     }
     complete.push_back(&share);
-    if (!chosen_on_device_) rows.push_back(RowOf(sequence, logits(share.logit_count - 1)));
+    if (!chosen_on_device_) rows.push_back(RowOf(sequence, LogitsOf(share, share.rows - 1)));
   }
   const std::span<Result<Sampled>> sampled = sampler_.Sample(rows);
   for (size_t i = 0; i < complete.size(); ++i) {
@@ -318,11 +316,42 @@ void Engine::Commit() {
       Continue(sequence, choice_status_);
     }
   }
+  TakeDrafts();
   // What finds no room now is asked again before the next step.
   for (const Share& share : shares_) {
     Sequence& sequence = *share.sequence;
     if (!sequence.plain && !sequence.finished) (void)Compact(sequence, /*wait=*/false);
   }
+}
+
+// `row` of the share. REQUIRES: its logits were wanted, and are on the host.
+std::span<const float> Engine::LogitsOf(const Share& share, int32_t row) const {
+  const size_t vocab = static_cast<size_t>(executor_.card().vocab_size);
+  const size_t behind = static_cast<size_t>(share.rows + share.drafts - row);
+  const size_t at = share.logit_begin + share.logit_count - behind;
+  return std::span<const float>(logits_).subspan(at * vocab, vocab);
+}
+
+// Rows [first, first + rows) of the share are tokens of its sequence. False: it has ended.
+bool Engine::CommitRows(const Share& share, int32_t first, int32_t rows) {
+  Sequence& sequence = *share.sequence;
+  const int32_t begin = sequence.lease.computed();
+  const size_t i = static_cast<size_t>(&share - shares_.data());
+  const Status committed = cache_->Commit(
+      sequence.lease,
+      {.token_count = rows, .finite = finite_[i] != 0, .ns = step_ns_ * rows / step_rows_});
+  if (!committed.ok()) {
+    Finish(sequence, FinishReason::kFailed, committed);
+    return false;
+  }
+  if (sequence.plain) return true;
+  if (sequence.request.on_logits) {
+    for (int32_t row = 0; row < rows; ++row) {
+      sequence.request.on_logits(begin + row, LogitsOf(share, first + row));
+    }
+  }
+  if (sequence.request.pooling != Pooling::kNone) Pool(share, begin);
+  return true;
 }
 
 // Adds the rows of a step, which begin at position `begin`, to the vector of the prompt: one after
@@ -449,6 +478,7 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   completion.generated_tokens = sequence.generated;
   completion.steps = sequence.steps;
   completion.preemptions = sequence.preemptions;
+  completion.speculation = ReportOf(sequence);
   const int64_t first_step = sequence.steps > 0 ? sequence.first_step_ns : now_ns;
   const int64_t first_token = sequence.first_token_ns != 0 ? sequence.first_token_ns : now_ns;
   completion.queue_ms = MsBetween(sequence.submit_ns, first_step);

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "cache/state_cache.h"
 #include "device/background.h"
+#include "engine/draft/drafter.h"
 #include "engine/mask_filler.h"
 #include "engine/request.h"
 #include "engine/roster.h"
@@ -28,6 +29,12 @@
 
 namespace reprise {
 
+struct SpeculationOptions {
+  Speculate mode = Speculate::kOff;  // of requests that do not say
+  int32_t window = 0;                // drafts of a sequence in a step; 0: what is worth its time
+  std::vector<std::shared_ptr<Drafter>> drafters = {};  // asked before those that are built in
+};
+
 struct EngineOptions {
   SchedulerOptions scheduler;
   int32_t running_max = 16;    // sequences that run at the same time
@@ -36,6 +43,7 @@ struct EngineOptions {
   int32_t context_tokens = 0;  // prompt and reply of one request; 0: the model's context length
   bool idle_work = true;
   SnapKv snapkv;  // of requests that do not say; its redecode is that of all
+  SpeculationOptions speculation;
 };
 
 // The step loop: owns scheduling, state cache, model and sampling, on one thread, without a lock.
@@ -52,6 +60,11 @@ struct EngineOptions {
 //
 // Idle work (a turn that may come) runs only while nothing else does, keeps to the promised gap,
 // takes no pinned state away, and ends when its memory is needed.
+//
+// Speculation: a sequence that decodes may have drafts behind its one row (draft/drafter.h). Every
+// token is chosen as without them, by the same code, from the logits behind those before it; a
+// draft is kept while it is the token that was chosen. So the step commits row by row, as many
+// plain steps would (draft/drafting.cc).
 //
 // Thread safety: Submit and stats() from any thread. Step() from one thread: the engine's own after
 // Start(), or the test's.
@@ -110,6 +123,8 @@ class Engine {
   struct Share {
     Sequence* sequence = nullptr;
     int32_t rows = 0;
+    int32_t drafts = 0;      // rows behind those
+    int32_t accepted = 0;    // of them
     size_t row_begin = 0;    // of the step
     size_t logit_begin = 0;  // its part of logits_, in rows
     size_t logit_count = 0;
@@ -124,6 +139,8 @@ class Engine {
     std::vector<uint32_t> logit_rows;
     std::vector<const Share*> complete;  // those that go on with a token
     std::vector<StepSampler::Row> rows;  // parallel to them
+    std::vector<DraftJob> jobs;
+    std::vector<Share*> drafting;  // parallel to them, or those that take more drafts
   };
 
   // admission.cc
@@ -157,6 +174,21 @@ class Engine {
   void PrepareCompaction(Sequence& sequence) const;
   bool TakePlaceInQueue(const GenerateRequest& request);
 
+  // draft/drafting.cc
+  void MakeDrafters();
+  void PrepareSpeculation(Sequence& sequence) const;
+  int32_t DraftsMax(const Sequence& sequence) const;
+  void PlanDrafts();
+  void Propose();
+  void PlanWindows();
+  void ReserveDrafts(Share& share);
+  bool BeginDrafts(const Share& share);
+  void TakeDrafts();
+  bool TakeDraft(Share& share);
+  void CountDrafts(const Sequence& sequence, DraftCount more);
+  void NoteDrafts(const Share& share);
+  SpeculationReport ReportOf(const Sequence& sequence) const;
+
   // engine.cc
   void PlanStep();
   void Restrict(const Sequence& sequence, Runnable* one) const;
@@ -166,6 +198,8 @@ class Engine {
   bool ChoicesAreKnown() const;
   void AddChoices();
   void Commit();
+  bool CommitRows(const Share& share, int32_t first, int32_t rows);
+  std::span<const float> LogitsOf(const Share& share, int32_t row) const;
   void Pool(const Share& share, int32_t begin);
   StepSampler::Row RowOf(const Sequence& sequence, std::span<const float> logits) const;
   void Continue(Sequence& sequence, Result<Sampled>&& sampled);
@@ -182,6 +216,7 @@ class Engine {
   void Loop();
 
   Executor& executor_;
+  const bool chooses_;  // as executor_ says; callers' threads ask, too
   const std::unique_ptr<StateCache> cache_;
   const EngineOptions options_;
   const Clock& clock_;
@@ -189,7 +224,8 @@ class Engine {
 
   Scheduler scheduler_;
   StepSampler sampler_;
-  ChoiceRows choices_;  // of the current step, where the device chooses
+  ChoiceRows choices_;                              // of the current step, where the device chooses
+  std::vector<std::shared_ptr<Drafter>> drafters_;  // the first that has something is believed
   MaskFiller filler_;
   Background background_;  // chooses which K/V stays, beside the steps
   Roster roster_;

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "cache/state_cache.h"
+#include "engine/draft/speculate.h"
 #include "model/config/text_vectors.h"
 #include "model/snapkv/keep_list.h"
 #include "sample/sampler.h"
@@ -59,6 +60,11 @@ struct GenerateRequest {
   // say.
   std::optional<SnapKv> snapkv;
 
+  // Drafts that are run as rows of the step and kept where they are what is said anyway: no token
+  // changes. None: as the engine's options say. `prediction`: what the reply may be.
+  std::optional<Speculate> speculate;
+  std::vector<TokenId> prediction;
+
   // Work for a turn that may come: runs only while nothing else does, is dropped when room is
   // needed.
   bool idle = false;
@@ -84,6 +90,7 @@ struct Completion {
   int32_t generated_tokens = 0;
   int32_t steps = 0;
   int32_t preemptions = 0;
+  SpeculationReport speculation;
   double queue_ms = 0;        // submit to first step
   double first_token_ms = 0;  // submit to first token (to the end, if there was none)
   double total_ms = 0;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "cache/state_cache.h"
 #include "engine/compaction.h"
+#include "engine/draft/draft_memory.h"
 #include "engine/mask_filler.h"
 #include "engine/request.h"
 #include "engine/slabs.h"
@@ -35,6 +36,7 @@ struct alignas(64) Sequence {
   int32_t lent_priority = 0;  // its own; of one that runs, also that of one which waits for it
   bool finished = false;
   bool plain = false;  // a reply is wanted, and nothing that its request would have to be asked for
+  bool speculates = false;  // `speculation` is there, and may have drafts
   // and its place among others (roster.h), in the next.
   uint64_t arrival = 0;
   double turn = 0;
@@ -54,6 +56,8 @@ struct alignas(64) Sequence {
   Status allowed_status;
   std::optional<Compaction> compaction;  // of its K/V, if asked for (its lease is then lossy)
   std::vector<TokenId> again;  // of such a one: the reply so far, to be run again when it starts
+
+  std::unique_ptr<Speculation> speculation;
 
   // To start and compute what is known, as of when that was last asked.
   std::optional<size_t> bytes_wanted;

@@ -27,6 +27,7 @@ struct EngineStats {
   uint64_t idle_dropped = 0;
   uint64_t preemptions = 0;
   uint64_t tokens_generated = 0;
+  DraftCounts drafts;
   double busy_ms = 0;  // inside forward passes
   int32_t waiting = 0;
   int32_t running = 0;

@@ -80,6 +80,7 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   if (sequence->request.constraint) sequence->Force();
   if (sequence->request.prompt_logprobs >= 0) ScorePrompt(*sequence);
   PrepareCompaction(*sequence);
+  PrepareSpeculation(*sequence);
   sequence->plain = sequence->IsPlain();
   sequence->arrival = ++arrivals_;
   sequence->stream =

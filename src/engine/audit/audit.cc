@@ -12,6 +12,8 @@
 #include "base/rng.h"
 #include "cache/tier/rehearsal_tier.h"
 #include "engine/audit/cold_snapkv.h"
+#include "engine/audit/rehearsed_drafter.h"
+#include "sample/sampler.h"
 #include "state/spec.h"
 
 namespace reprise {
@@ -34,6 +36,7 @@ struct SeenRow {
   int32_t position = 0;
   uint64_t checksum = 0;
   std::vector<float> logits;
+  TokenId next = -1;  // what plain decoding chooses from them, if that was asked
 };
 constexpr size_t kKeptVocabMax = 8192;
 
@@ -66,8 +69,19 @@ struct LiveRequest {
 class AuditRun {
  public:
   AuditRun(const Schedule& schedule, Executor& executor, const ColdLogits& cold,
-           const MakeTier& make_tier)
-      : schedule_(schedule), executor_(executor), cold_(cold), make_tier_(make_tier) {}
+           const MakeTier& make_tier, std::shared_ptr<RehearsedDrafter> drafter)
+      : schedule_(schedule),
+        executor_(executor),
+        cold_(cold),
+        make_tier_(make_tier),
+        drafter_(std::move(drafter)) {}
+
+  // What was answered, for the drafts of another run.
+  void Tell(RehearsedDrafter* drafter) const {
+    for (const LiveRequest& live : live_) {
+      drafter->Hear(live.tokens, static_cast<size_t>(live.prompt_tokens));
+    }
+  }
 
   AuditResult Run(int invariant_interval, const Sabotage& sabotage) {
     if (!MakeEngine()) return result_;
@@ -165,6 +179,9 @@ class AuditRun {
     engine_options.scheduler.chunk_rows_min = std::min(8, schedule_.rows_max);
     engine_options.context_tokens = schedule_.context_tokens;
     engine_options.snapkv.redecode = schedule_.snapkv_redecode;
+    if (drafter_) {
+      engine_options.speculation = {Speculate::kAuto, schedule_.draft_window, {drafter_}};
+    }
     engine_ = std::make_unique<Engine>(executor_, std::move(*cache), engine_options, clock_);
     return true;
   }
@@ -221,8 +238,14 @@ class AuditRun {
       live.snapkv.redecode = schedule_.snapkv_redecode;
     }
     if (scheduled.reset) engine_->cache().Reset({executor_.card().digest, request.salt});
-    request.on_logits = [&live](int32_t position, std::span<const float> logits) {
+    const SamplingParams sampling = request.sampling;
+    request.on_logits = [this, &live, sampling](int32_t position, std::span<const float> logits) {
       SeenRow row{position, Checksum(logits), {}};
+      if (drafter_ && position + 1 >= live.prompt_tokens) {
+        const auto next = sampler_.Sample(
+            sampling, {.logits = logits, .position = static_cast<uint64_t>(position) + 1});
+        if (next.ok()) row.next = next->chosen.token;
+      }
       if (logits.size() <= kKeptVocabMax) row.logits.assign(logits.begin(), logits.end());
       live.seen.push_back(std::move(row));
     };
@@ -249,6 +272,11 @@ class AuditRun {
       if (update.completion->reason == FinishReason::kFailed) {
         Fail(i, update.completion->status.message());
       }
+      const auto reply = static_cast<int32_t>(live.tokens.size()) - live.prompt_tokens;
+      if (update.completion->reason == FinishReason::kLength &&
+          reply != schedule_.requests[i].max_tokens) {
+        Fail(i, "the reply has another length than was asked for");
+      }
     }
   }
 
@@ -270,6 +298,13 @@ class AuditRun {
                     expected.get());
     }
     for (const SeenRow& seen : live.seen) {
+      const auto next = static_cast<size_t>(seen.position) + 1;
+      if (seen.next >= 0 && next < live.tokens.size() && live.tokens[next] != seen.next) {
+        Fail(index, "plain decoding chooses another token than " +
+                        std::to_string(live.tokens[next]) + " behind position " +
+                        std::to_string(seen.position));
+        return;
+      }
       const std::span<const float> row(expected.get() + static_cast<size_t>(seen.position) * vocab,
                                        vocab);
       ++result_.logits_compared;
@@ -298,13 +333,20 @@ class AuditRun {
     result_.tokens_loaded += stats.tokens_loaded;
     for (const uint64_t count : stats.snapshots_evicted) result_.evicted += count;
     for (const uint64_t count : stats.blocks_evicted) result_.evicted += count;
-    result_.steps += engine_->stats().steps;
+    const EngineStats engine = engine_->stats();
+    result_.steps += engine.steps;
+    for (const DraftCount& one : engine.drafts) {
+      result_.drafts += one.run;
+      result_.drafts_accepted += one.accepted;
+    }
   }
 
   const Schedule& schedule_;
   Executor& executor_;
   const ColdLogits& cold_;
   const MakeTier& make_tier_;
+  const std::shared_ptr<RehearsedDrafter> drafter_;  // null: no drafts
+  Sampler sampler_;
   AuditClock clock_;
   RehearsalTier::Folder folder_;
   int32_t restart_next_ = schedule_.restart_before;
@@ -318,7 +360,20 @@ class AuditRun {
 AuditResult RunSchedule(const Schedule& schedule, Executor& executor, const ColdLogits& cold,
                         int invariant_interval, const Sabotage& sabotage,
                         const MakeTier& make_tier) {
-  return AuditRun(schedule, executor, cold, make_tier).Run(invariant_interval, sabotage);
+  if (!schedule.speculate) {
+    return AuditRun(schedule, executor, cold, make_tier, nullptr).Run(invariant_interval, sabotage);
+  }
+  RehearsedDrafter::Options options;
+  options.seed = schedule.seed;
+  options.vocab_size = static_cast<int32_t>(executor.card().vocab_size);
+  options.silent_percent = 25;
+  options.junk_percent = schedule.draft_junk;
+  const auto drafter = std::make_shared<RehearsedDrafter>(options);
+  AuditRun plain(schedule, executor, cold, make_tier, nullptr);
+  AuditResult result = plain.Run(invariant_interval, sabotage);
+  if (result.difference) return result;
+  plain.Tell(drafter.get());
+  return AuditRun(schedule, executor, cold, make_tier, drafter).Run(invariant_interval, sabotage);
 }
 
 Schedule Shrink(const Schedule& failing, const std::function<bool(const Schedule&)>& fails) {

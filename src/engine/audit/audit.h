@@ -15,7 +15,9 @@ namespace reprise {
 
 // The proof of the law: runs a schedule through engine and cache and compares every logit that
 // comes out, bit by bit, with the logits of the same tokens computed cold; those of requests that
-// leave out K/V with a cold run that leaves out the same.
+// leave out K/V with a cold run that leaves out the same. A schedule with drafts is run without
+// them before: then they know the answers, and every token must be the one that plain decoding
+// chooses from these logits.
 struct AuditDifference {
   int32_t request = 0;
   int32_t position = 0;
@@ -38,6 +40,8 @@ struct AuditResult {
   uint64_t spills = 0;       // to the lower tier, and from it
   uint64_t loads = 0;
   uint64_t tokens_loaded = 0;
+  uint64_t drafts = 0;  // that were run, and those of them that were kept
+  uint64_t drafts_accepted = 0;
 };
 
 // Fills logits [tokens.size(), vocab] of a cold run over the tokens in a namespace

@@ -30,6 +30,14 @@ void AddSnapKv(uint64_t seed, Schedule* schedule) {
   }
 }
 
+// How drafts are made. From numbers of their own, too.
+void AddDrafts(uint64_t seed, Schedule* schedule) {
+  Rng rng(seed + (uint64_t{1} << 41));
+  schedule->speculate = true;
+  schedule->draft_window = Chance(&rng, 20) ? 0 : Between(&rng, 1, 16);
+  schedule->draft_junk = Chance(&rng, 30) ? 0 : static_cast<uint32_t>(rng.Below(101));
+}
+
 }  // namespace
 
 Schedule MakeSchedule(uint64_t seed, const ScheduleLimits& limits) {
@@ -83,6 +91,7 @@ Schedule MakeSchedule(uint64_t seed, const ScheduleLimits& limits) {
     schedule.requests.push_back(request);
   }
   if (limits.snapkv) AddSnapKv(seed, &schedule);
+  if (limits.speculate) AddDrafts(seed, &schedule);
   return schedule;
 }
 
@@ -101,6 +110,10 @@ std::string Describe(const Schedule& schedule) {
   }
   if (schedule.snapkv_redecode > 0) {
     text += ", K/V left out again every " + number(schedule.snapkv_redecode);
+  }
+  if (schedule.speculate) {
+    text += ", windows of " + number(schedule.draft_window) + " drafts, " +
+            number(schedule.draft_junk) + " % made up";
   }
   text += "\n";
   for (size_t i = 0; i < schedule.requests.size(); ++i) {

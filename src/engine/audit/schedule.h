@@ -50,6 +50,9 @@ struct Schedule {
   int32_t ladder_tokens = 64;
   int64_t ttl_ms = 0;
   int32_t snapkv_redecode = 0;
+  bool speculate = false;       // drafts, many of them right, beside every reply
+  int32_t draft_window = 0;     // so many, or as engines choose
+  uint32_t draft_junk = 0;      // percent of them that are made up
   bool tier = false;            // a lower tier, as bad as a seed makes it (RehearsalTier)
   bool tier_lies = false;       // for tests of the audit: it gives wrong bits
   int32_t restart_before = -1;  // a request before which the engine ends and a new one begins,
@@ -62,6 +65,7 @@ struct ScheduleLimits {
   int32_t long_context_tokens = 0;  // that of some schedules, with fewer requests; 0: of none
   bool tiers = true;                // some have a lower tier
   bool snapkv = true;               // some have requests that leave out K/V
+  bool speculate = false;           // all have drafts
 };
 
 Schedule MakeSchedule(uint64_t seed, const ScheduleLimits& limits);
