@@ -179,9 +179,12 @@ TEST(RecordTier, WhatAStoreMayHaveLetGoIsNotContinued) {
   }
   const auto next = Join(prompt, Tokens(2, 20));  // too few to ask the store for
   EXPECT_GT(machine.Run(next).used_tokens, 690) << "from memory";
+  machine.Rest();  // what it would continue is gone: the turn after that is stored whole
+  const auto last = Join(next, Tokens(3, 20));
+  EXPECT_GT(machine.Run(last).used_tokens, 710);
   machine.Rest();
   machine.Begin();  // another server
-  EXPECT_GE(machine.Run(Join(next, Tokens(3, 20))).loaded_tokens, 719);
+  EXPECT_GE(machine.Run(Join(last, Tokens(4, 20))).loaded_tokens, 739);
 }
 
 TEST(RecordTier, RoundedStateIsKeptApartAndReported) {
