@@ -12,7 +12,7 @@ case "${1:-build}" in
   test)
     packages="$packages $venv libgtest-dev python3 binutils git redis-server haproxy openssl"
     command -v npm >/dev/null || packages="$packages nodejs npm"
-    packages="$packages chromium chromium-driver"
+    packages="$packages chromium chromium-driver mandoc zsh fish"
     ;;
   fuzz) packages="$packages clang-19 libclang-rt-19-dev" ;;
   *) echo "usage: setup.sh build|cuda|test|fuzz" >&2; exit 2 ;;

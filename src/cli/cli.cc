@@ -3,12 +3,16 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "cli/commands.h"
 #include "cli/help/about.h"
 #include "hub/names/model_name.h"
+#include "cli/help/completion.h"
+#include "cli/help/manual_page.h"
 
 namespace reprise::cli {
 namespace {
@@ -46,6 +50,19 @@ Status CheckForModel(int argc, char** argv) {
                          "' to chat, or 'reprise serve " + word + "'");
 }
 
+// For who makes packages: "help --man FOLDER" writes the manual pages, "help --completion SHELL"
+// prints what a shell completes. Nothing if the command line is another.
+std::optional<Status> WritePages(const Flags& flags, int argc, char** argv) {
+  if (argc != 4 || argv[1] != std::string_view("help")) return std::nullopt;
+  const std::string_view what = argv[2];
+  if (what == "--man") return WriteManualPages(flags.Describe(), argv[3], BuildDate());
+  if (what != "--completion") return std::nullopt;
+  const Result<std::string> script = Completion(argv[3], flags.Describe());
+  if (!script.ok()) return script.status();
+  const bool printed = std::fputs(script->c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  return printed ? OkStatus() : Internal("cannot write to the standard output");
+}
+
 }  // namespace
 
 int Main(int argc, char** argv) {
@@ -56,7 +73,9 @@ int Main(int argc, char** argv) {
     command.define(flags.AddCommand(command.name, command.summary));
   }
   Status status = CheckForModel(argc, argv);
-  if (status.ok()) status = flags.Run(argc, argv);
+  const std::optional<Status> pages = WritePages(flags, argc, argv);
+  if (pages) status = *pages;
+  if (status.ok() && !pages) status = flags.Run(argc, argv);
   if (status.ok()) return 0;
   std::fprintf(stderr, "reprise: %s\n", status.message().c_str());
   return 1;

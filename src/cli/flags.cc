@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <type_traits>
 #include <utility>
 
-#include "cli/help/help_format.h"
+#include "cli/help/help_text.h"
 
 namespace reprise::cli {
 namespace {
@@ -177,23 +179,28 @@ std::string EnvironmentName(const CLI::Option& option) {
   return name;
 }
 
+Status Print(const std::string& text) {
+  const bool printed = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  return printed ? OkStatus() : Internal("cannot write to the standard output");
+}
+
 }  // namespace
 
 struct Flags::Parser {
   std::unique_ptr<CLI::App> root;  // of the first command alone
   CLI::App* app = nullptr;
+  std::map<const CLI::Option*, std::vector<std::string>> choices;  // where a rule names them
 };
 
 Flags::Flags(const std::string& name, const std::string& summary)
     : name_(name), parser_(std::make_unique<Parser>()) {
   parser_->root = std::make_unique<CLI::App>(summary, name);
   parser_->app = parser_->root.get();
-  parser_->app->formatter(std::make_shared<HelpFormat>());
   AddHelp();
 }
 
 void Flags::AddHelp() {
-  parser_->app->set_help_flag("-h,--help", "show this help")->group(HelpFormat::kLastHeading);
+  parser_->app->set_help_flag("-h,--help", "show this help")->group(kLastHeading);
 }
 
 Flags::Flags(std::string name, std::unique_ptr<Parser> parser)
@@ -206,13 +213,14 @@ void Flags::SetVersion(std::function<std::string()> version) {
       ->set_version_flag(
           "--version", [this, version = std::move(version)] { return name_ + " " + version(); },
           "show version, commit, compiler, backends and instruction sets")
-      ->group(HelpFormat::kLastHeading);
+      ->group(kLastHeading);
 }
 
 void Flags::Add(const std::string& names, Value value, std::string help, const FlagRule& rule) {
   CLI::Option* option = std::visit(
       [&](auto* target) { return AddTo(parser_->app, names, target, help, rule); }, value);
   option->group(heading_);
+  parser_->choices[option] = rule.one_of;
   // Only where it is set: the help would name it otherwise.
   const std::string variable = EnvironmentName(*option);
   if (!variable.empty() && std::getenv(variable.c_str()) != nullptr) option->envname(variable);
@@ -289,6 +297,30 @@ std::string Flags::DescribeExtras(const std::vector<std::string>& extras,
   return extras.empty() ? otherwise : "unexpected argument '" + extras.front() + "'";
 }
 
+CommandText Flags::Describe() const {
+  const CLI::App& app = *parser_->app;
+  CommandText text = {name_, app.get_description(), app.get_footer(), {}, {}};
+  for (const CLI::Option* option : app.get_options()) {
+    OptionText one;
+    for (const std::string& name : option->get_snames()) one.names.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) one.names.push_back("--" + name);
+    if (option->get_positional()) one.place = option->get_name(true, false);
+    if (option->get_type_size() != 0) one.value = option->get_type_name();
+    const auto choices = parser_->choices.find(option);
+    if (choices != parser_->choices.end()) {
+      one.choices = choices->second;
+      one.variable = EnvironmentName(*option);
+    }
+    one.help = option->get_description();
+    one.heading = option->get_group();
+    one.required = option->get_required();
+    one.many = option->get_expected_max() > 1;
+    text.options.push_back(std::move(one));
+  }
+  for (const auto& command : commands_) text.commands.push_back(command->Describe());
+  return text;
+}
+
 const Flags* Flags::Named() const {
   for (const auto& command : commands_) {
     if (command->parser_->app->parsed()) return command->Named();
@@ -307,9 +339,10 @@ Status Flags::Run(int argc, const char* const* argv) {
   REPRISE_TRY(CheckCommands(count, words.data()));
   try {
     parser_->app->parse(count, words.data());
-  } catch (const CLI::Success& asked) {  // help, or the version
-    parser_->app->exit(asked);
-    return OkStatus();
+  } catch (const CLI::CallForHelp&) {
+    return Print(HelpText(Named()->Describe()));
+  } catch (const CLI::CallForVersion& version) {
+    return Print(version.what() + std::string("\n"));
   } catch (const CLI::ExtrasError& error) {
     const std::vector<std::string> extras = parser_->app->remaining(true);
     return InvalidArgument(Named()->DescribeExtras(extras, error.what()) + " (see " +

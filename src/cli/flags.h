@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cli/help/command_text.h"
 
 namespace reprise::cli {
 
@@ -72,6 +73,9 @@ class Flags {
 
   // What the command does.
   void SetAction(Action action) { action_ = std::move(action); }
+
+  // What was declared, as data, with the commands below.
+  CommandText Describe() const;
 
   // Parses, then runs the action of the command that was named. Help ("help COMMAND", --help) and
   // the version are printed, not run. Fails with kInvalidArgument, and a sentence, if the arguments

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/help/about.h"
 
+#include <algorithm>
 #include <vector>
 
+#include "cli/help/manual_page.h"
 #include "commit.gen.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/make_backend.h"
@@ -40,6 +42,11 @@ std::string DescribeVersion() {
   const std::vector<std::string> isas = cpu::AvailableIsas();
   for (size_t i = 0; i < isas.size(); ++i) text += (i == 0 ? "" : ", ") + isas[i];
   return text + " (of this CPU)";
+}
+
+std::string BuildDate() {
+  const std::string commit = kCommit;  // "d3adbee of 2026-11-18"
+  return ManualDate(commit.substr(std::min(commit.size(), commit.rfind(' ') + 1)));
 }
 
 std::string Welcome() {
