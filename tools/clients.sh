@@ -27,7 +27,7 @@ install_node() {
   fi
 }
 
-install_python build/clients openai anthropic ollama jsonschema selenium pyzmq msgpack huggingface_hub
+install_python build/clients openai anthropic ollama jsonschema selenium pyzmq msgpack huggingface_hub pyyaml
 # A router; where there is none for this machine its test says so.
 install_python build/clients/routers smg || echo 'smg cannot be had here'
 # Dynamo's indexer.
