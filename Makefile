@@ -1,6 +1,6 @@
 # Two commands for people: `make serve` serves a model, `make test` proves the tree. Each installs what is
 # missing (Debian packages), says what it does, builds and runs. Everything else is a CMake preset.
-.PHONY: help serve test setup build cuda cuda-toolkit test-cuda asan tsan fuzz faults mutants clients generations hub-faults soak bench clean
+.PHONY: help serve test setup build cuda cuda-toolkit test-cuda asan tsan fuzz faults mutants clients generations hub-faults soak bench deb tarball packages-check clean
 
 JOBS ?= $(shell nproc)
 MODEL ?=
@@ -19,6 +19,9 @@ help:
 	@echo "make generations TOKENIZERS='A B' [DATA=F]  random logits under 500 schemas, judged by jsonschema"
 	@echo "make hub-faults [COUNT=1000] [SEED=1]  schedules of faults between pull and a hub: right or absent"
 	@echo "make soak                     the server under load: 1,000 streams, disconnects, slow clients"
+	@echo "make deb [DEVICE=cuda]        a Debian package in build/packages: reprise, or reprise-cuda"
+	@echo "make tarball                  a program that needs the C library alone, with its files, in build/packages"
+	@echo "make packages-check           lint packages and manifests, install in clean systems, ask for a chat, remove (root)"
 	@echo "make clean                    remove build/"
 
 setup:
@@ -112,6 +115,25 @@ soak:
 bench:
 	@tools/setup.sh test
 	@cmake --preset bench >/dev/null && cmake --build --preset bench -j $(JOBS)
+
+# For all of Debian 12, 13 and Ubuntu 24.04 when it is made on Debian 12 (docs/adr/0013-packages.md).
+DEB = deb$(if $(findstring cuda,$(DEVICE)),-cuda)
+deb: $(if $(findstring cuda,$(DEVICE)),cuda-toolkit)
+	@tools/setup.sh deb
+	@cmake --preset $(DEB) $(if $(findstring cuda,$(DEVICE)),-DREPRISE_CUDA_ARCHITECTURES="$(ARCHITECTURES)") >/dev/null
+	@cmake --build --preset $(DEB) -j $(JOBS)
+	@packaging/deb.sh build/$(DEB) $(DEB:deb%=reprise%)
+
+tarball:
+	@tools/setup.sh build
+	@cmake --preset static >/dev/null && cmake --build --preset static -j $(JOBS)
+	@packaging/tarball.sh build/static
+
+# SUITES: bookworm trixie noble, or some of them
+packages-check: deb
+	@tools/setup.sh packages
+	@packaging/lint.sh build/packages/*.deb
+	@packaging/check.py build/packages/reprise_*.deb $(SUITES)
 
 clean:
 	rm -rf build

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that are missing: `setup.sh build` for the product, `cuda` for what installs
-# CUDA's compiler as well, `test` for its tests, `fuzz` for the fuzz targets. Says what it installs; does nothing when all is there.
+# CUDA's compiler as well, `test` for its tests, `fuzz` for the fuzz targets, `deb` for packages, `packages` for checking them. Says what it installs; does nothing when all is there.
 set -eu
 
 packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libxxhash-dev libzstd-dev libboost1.81-dev libtomlplusplus-dev libssl-dev libzmq3-dev"
@@ -15,7 +15,9 @@ case "${1:-build}" in
     packages="$packages chromium chromium-driver mandoc zsh fish"
     ;;
   fuzz) packages="$packages clang-19 libclang-rt-19-dev" ;;
-  *) echo "usage: setup.sh build|cuda|test|fuzz" >&2; exit 2 ;;
+  deb) packages="$packages debhelper dpkg-dev" ;;
+  packages) packages="$packages $venv debhelper dpkg-dev lintian debootstrap systemd systemd-container" ;;
+  *) echo "usage: setup.sh build|cuda|test|fuzz|deb|packages" >&2; exit 2 ;;
 esac
 
 missing=""
