@@ -4,6 +4,8 @@
 set -eu
 
 packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libxxhash-dev libzstd-dev libboost1.81-dev libtomlplusplus-dev libssl-dev libzmq3-dev"
+# The page's libraries, built into the binary.
+packages="$packages libjs-marked libjs-katex fonts-katex node-prismjs"
 venv=""
 python3 -c 'import venv, ensurepip' 2>/dev/null || venv="python3 python3-venv"
 case "${1:-build}" in
