@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the clients that the tests drive the server with, by name, into build/clients: `clients.sh` those of `make test` (the
-# vendors' own, and selenium for the page), `clients.sh more` those of `make clients`. Does nothing when they are there.
+# vendors' own, selenium and axe-core for the page), `clients.sh more` those of `make clients`. Does nothing when they are there.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -32,7 +32,7 @@ install_python build/clients openai anthropic ollama jsonschema selenium pyzmq m
 install_python build/clients/routers smg || echo 'smg cannot be had here'
 # Dynamo's indexer.
 install_python build/clients/dynamo ai-dynamo-runtime || echo 'ai-dynamo-runtime cannot be had here'
-install_node build/clients openai ollama ai @ai-sdk/openai @ai-sdk/openai-compatible @ai-sdk/anthropic zod
+install_node build/clients openai ollama ai @ai-sdk/openai @ai-sdk/openai-compatible @ai-sdk/anthropic zod axe-core
 
 [ "${1:-}" = more ] || exit 0
 # Each where its dependencies contradict nobody else's.

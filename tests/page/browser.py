@@ -7,6 +7,7 @@ import time
 import unittest
 
 from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -15,21 +16,52 @@ import harness  # noqa: E402
 
 PATIENCE_S = 60  # for what takes long on a busy machine
 
+# Replies for the page, by a fetch of our own.
+SCRIPTED = """window.asked = [];
+const replies = [...arguments[0]], real = window.realFetch ?? window.fetch;
+window.realFetch = real;
+window.fetch = (path, options) => {
+  if (path !== '/v1/chat/completions' || replies.length === 0) return real(path, options);
+  window.asked.push(JSON.parse(options.body));
+  const chunks = replies.shift(), encoder = new TextEncoder();
+  return Promise.resolve(new Response(new ReadableStream({
+    async start(stream) {
+      for (const part of chunks) {
+        const [wait, chunk] = Array.isArray(part) ? part : [0, part];
+        if (wait) await new Promise((done) => setTimeout(done, wait));
+        if (options.signal.aborted) return stream.error(options.signal.reason);
+        stream.enqueue(encoder.encode(`data: ${JSON.stringify(chunk)}\\n\\n`));
+      }
+      stream.enqueue(encoder.encode('data: [DONE]\\n\\n'));
+      stream.close();
+    },
+  })));
+};"""
+
+
+def said(content, **delta):
+    """A chunk of a reply."""
+    return {"choices": [{"delta": {"content": content, **delta}}]}
+
 
 class Test(unittest.TestCase):
-    """Tests that share a server of the bundled model, and a browser. `program`: REPRISE."""
+    """Tests that share a server of the bundled model, and a browser, with all others of their program. `program`: REPRISE."""
 
     program = None
+    server = None
+    page = None
 
     @classmethod
     def setUpClass(cls):
-        cls.server = harness.Server(cls.program, "--threads", "1", model=harness.TINY)
-        cls.page = Browser(cls.server)
+        if Test.page is None:
+            Test.server = harness.Server(cls.program, "--threads", "1", model=harness.TINY)
+            Test.page = Browser(Test.server)
+            unittest.addModuleCleanup(Test.stop)
 
-    @classmethod
-    def tearDownClass(cls):
-        cls.page.close()
-        assert cls.server.stop() == 0
+    @staticmethod
+    def stop():
+        Test.page.close()
+        assert Test.server.stop() == 0
 
 
 class Browser:
@@ -38,6 +70,8 @@ class Browser:
     def __init__(self, server, width=1280, height=800):
         options = webdriver.ChromeOptions()
         options.binary_location = shutil.which("chromium")
+        # As with a mouse: a machine of tests has none.
+        options.add_argument("--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4")
         for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
                          "--disable-background-networking", "--hide-scrollbars"):
             options.add_argument(argument)
@@ -118,6 +152,39 @@ class Browser:
         self.until(lambda: len(self.all(".message")) >= before + 2, "the message")
         if wait:
             self.wait_for_reply()
+
+    def show_cache(self, shown=True):
+        """Opens the drawer, or closes it."""
+        self.script("if ((document.documentElement.dataset.cache === 'open') !== arguments[0]) document.getElementById('cache-button').click()", shown)
+
+    def show(self, part):
+        """'list', 'chat' or 'cache', where only one of them has room."""
+        self.show_cache(part == "cache")
+        self.script("if ((document.documentElement.dataset.list === 'open') !== arguments[0]) document.getElementById('list-button').click()",
+                    part == "list")
+
+    def press(self, *keys):
+        """Keys together: press(Keys.CONTROL, 'k')."""
+        chain = ActionChains(self.driver)
+        for key in keys[:-1]:
+            chain.key_down(key)
+        chain.send_keys(keys[-1])
+        for key in keys[:-1]:
+            chain.key_up(key)
+        chain.perform()
+
+    def answer_with(self, *replies):
+        """The next replies, instead of the server's: each a list of chunks, or of [milliseconds before it, chunk].
+        What the page asks for is kept in window.asked."""
+        self.script(SCRIPTED, replies)
+
+    def asked(self):
+        return self.script("return window.asked")
+
+    def keep(self, *messages, **more):
+        """As if these had been said in this browser."""
+        self.script("localStorage.setItem('reprise.conversation.' + arguments[0].id, JSON.stringify(arguments[0]))",
+                    {"id": "m", "title": "", "system": "", "changed": 1, "messages": messages, **more})
 
     def forget(self):
         """Empties the cache, as asked and confirmed."""

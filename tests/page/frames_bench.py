@@ -95,6 +95,7 @@ def main():
         for i in range(50)]
     page.script("localStorage.setItem('reprise.conversations', JSON.stringify(arguments[0]))", conversations)
     page.open(clean=False)
+    page.show_cache()
     page.wait("[role=treeitem]")
     page.click("#new")
     page.set_number("max_tokens", 1500)

@@ -1,4 +1,4 @@
-"""The page in a browser: chat, the live cache beside it, the guided start; keys; widths, colours, keyboard.
+"""The page in a browser: chat, the live cache in its drawer, the guided start; keys; widths, colours, keyboard.
 
 usage: page_test.py REPRISE
 """
@@ -53,6 +53,7 @@ class Page(browser.Test):
         self.page.resize(1280, 800)
         self.page.open()
         self.page.forget()
+        self.page.show_cache()
         self.page.wait(".tree[hidden]")
 
     def tearDown(self):
@@ -67,6 +68,7 @@ class Page(browser.Test):
 
     def test_first_visit(self):
         self.page.until(lambda: "reprise-tiny" in self.page.text("#model"), "the name of the model")
+        self.assertIn("tokens of context", self.page.text("#model"))
         self.assertEqual(len(self.page.all("[data-scenario]")), 3)
         self.assertIn("Nothing is stored yet", self.page.text("#cache"))
         self.assertIn("Memory", self.page.text("#cache"))
@@ -129,26 +131,15 @@ class Page(browser.Test):
         page.send("Hello")
         self.assertIn(said, page.text("#messages"), "what was said stays")
 
-    def test_regenerate(self):
-        page = self.page
-        page.set_system(LONG)
-        page.send(HELLO)
-        page.script("document.querySelector('.message:last-of-type').dataset.old = 1")
-        page.script("[...document.querySelectorAll('.message:last-of-type button')].at(-1).click()")
-        page.until(lambda: not page.all("[data-old]"), "a new reply")
-        page.wait_for_reply()
-        self.assertEqual(len(page.all(".message")), 2)
-        self.assertIn("reused", self.last(".report-line"))
-
     def test_edit_shows_the_difference(self):
         page = self.page
         page.set_system(LONG)
         page.send(HELLO)
         page.send("Thank you.")
-        page.click(".message.own button")
+        page.click(".message.own .edit")
         page.script("document.querySelector('.editing textarea').value = arguments[0]", HELLO.replace("red ball", "blue boat"))
         page.click(".editing .main")
-        page.until(lambda: len(page.all(".message")) == 2, "the rest to be dropped")
+        page.until(lambda: len(page.all(".message")) == 2, "the new version")
         page.wait_for_reply()
         self.assertIn("blue boat", page.text(".message.own"))
         page.until(lambda: page.all("#last-report del"), "the difference")
@@ -224,9 +215,7 @@ class Page(browser.Test):
         self.assertEqual(self.page.text(".reply p strong, .reply p em, .reply p code, .reply p a"), "bold\nslanted\ncode\na link")
 
     def keep(self, *messages):
-        """As if these had been said in this browser."""
-        self.page.script("localStorage.setItem('reprise.conversation.m', JSON.stringify("
-                         "{id: 'm', title: '', system: '', changed: 1, messages: arguments[0]}))", messages)
+        self.page.keep(*messages)
         self.page.open(clean=False)
 
     def test_tables_and_nested_lists(self):
@@ -234,8 +223,8 @@ class Page(browser.Test):
                   "Sizes:\n| a | b \\| c |\n|---|--:|\n| 1 | **2** |\n| 3 |\n\n1. one\n   - x\n     - deep\n   - y\n\n2. two\n\nend"})
         shape = self.page.script("""const shape = (n) => n.tagName + ([...n.children].length ? '(' + [...n.children].map(shape).join(' ') + ')' : '');
           return [...document.querySelectorAll('.reply .text > *')].map(shape)""")
-        self.assertEqual(shape, ["P", "DIV(TABLE(THEAD(TR(TH TH)) TBODY(TR(TD TD(STRONG)) TR(TD))))",
-                                 "OL(LI(UL(LI(UL(LI)) LI)) LI)", "P"])
+        self.assertEqual(shape, ["P", "DIV(TABLE(THEAD(TR(TH TH)) TBODY(TR(TD TD(STRONG)) TR(TD TD))))",
+                                 "OL(LI(P UL(LI(UL(LI)) LI)) LI(P))", "P"])
         self.assertEqual(self.page.text(".reply th"), "a\nb | c")
         self.assertEqual(self.page.script("return getComputedStyle(document.querySelectorAll('.reply td')[1]).textAlign"), "end")
 
@@ -253,28 +242,28 @@ class Page(browser.Test):
 
     def test_streamed_calls_are_put_together(self):
         self.assertEqual(self.page.driver.execute_async_script("""const done = arguments[0];
-          import('/assets/reply.js').then(({Reply}) => {
-            const reply = new Reply({id: 'x', system: '', messages: []}, {}, () => {});
+          import('/assets/chat/reply.js').then(({Reply}) => {
+            const reply = new Reply({id: 'x', system: '', messages: []}, {role: 'assistant', content: ''}, {}, () => {});
             const chunk = (tool_calls) => reply.take({choices: [{delta: {tool_calls}}]});
             chunk([{index: 0, id: 'a', function: {name: 'f', arguments: ''}}]);
             chunk([{index: 0, function: {arguments: '{"x": '}}]);
             chunk([{index: 0, function: {arguments: '1}'}}]);
             chunk([{index: 1, id: 'b', function: {name: 'g', arguments: '{}'}}]);
             done(JSON.stringify(reply.message.calls));
-          })"""), '[{"name":"f","arguments":"{\\"x\\": 1}"},{"name":"g","arguments":"{}"}]')
+          })"""), '[{"name":"f","arguments":"{\\"x\\": 1}","id":"a"},{"name":"g","arguments":"{}","id":"b"}]')
 
     def test_copy(self):
         self.page.driver.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
         self.keep({"role": "user", "content": "mine"}, {"role": "assistant", "content": "**theirs**"})
         for selector, text in ((".own .copy", "mine"), (".reply .foot .copy", "**theirs**")):
             self.page.click(selector)
-            self.page.until(lambda selector=selector: self.page.text(selector) == "Copied", "the copy")
+            self.page.wait(f"{selector}[title=Copied]")
             self.assertEqual(self.page.driver.execute_async_script(
                 "navigator.clipboard.readText().then(arguments[0], (e) => arguments[0](String(e)))"), text)
 
     def test_streamed_markdown_is_the_same_as_whole(self):
         self.assertEqual(self.page.driver.execute_async_script("""const done = arguments[0];
-          import('/assets/markdown.js').then(({MarkdownView}) => {
+          import('/assets/text/markdown.js').then(({MarkdownView}) => {
             const text = 'a **b**\\n\\n```js\\nx\\n\\ny\\n```\\n- 1\\n  1. 2\\n\\n  more\\n- 3\\nmore\\n\\n> q\\n> r\\n\\n## h\\ntext\\na|b\\n-|-\\n1|2\\nno\\n\\n1. x';
             const grown = new MarkdownView(), whole = new MarkdownView();
             for (let i = 0; i <= text.length; ++i) grown.update(text.slice(0, i));
@@ -360,7 +349,7 @@ class Page(browser.Test):
     def test_history_compares_like_with_like(self):
         """Few tokens take longer each than many: the words leave out short prompts, and prompts of which little was computed."""
         words = self.page.driver.execute_async_script("""const done = arguments[0];
-          import('/assets/reports.js').then(({Reports}) => import('/assets/history_view.js').then(({HistoryView}) => {
+          import('/assets/cache/reports.js').then(({Reports}) => import('/assets/cache/history_view.js').then(({HistoryView}) => {
             const reports = new Reports();
             const add = (prompt_tokens, used_tokens, first_token_ms) => reports.list.push(
               {id: String(reports.list.length), time_ms: 0, report: {prompt_tokens, used_tokens, first_token_ms}});
@@ -392,10 +381,10 @@ class Page(browser.Test):
         small = """return [...document.querySelectorAll('button, input, select, summary')].filter(n => n.checkVisibility())
           .map(n => [n.textContent, n.getBoundingClientRect().height]).filter(([, h]) => h < 43)"""
         for part in ("list", "chat", "cache"):
-            page.click(f"[data-show={part}]")
+            page.show(part)
             page.settle()
             self.assertEqual(page.script(small), [], part)
-        page.click("[data-show=chat]")
+        page.show("chat")
         room = page.script("return document.getElementById('messages').clientHeight / innerHeight")
         self.assertGreater(room, 0.55, "the chat has the room")
 
@@ -413,7 +402,7 @@ class Page(browser.Test):
         page.driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
         page.until(lambda: page.text(".tree-detail") != first, "the next node's text")
         seen = set()
-        for _ in range(40):
+        for _ in range(80):
             page.driver.switch_to.active_element.send_keys(Keys.TAB)
             seen.add(page.script("const a = document.activeElement; return a.id || a.getAttribute('class') || a.tagName"))
         self.assertLessEqual({"input", "new", "reset"}, seen)
@@ -424,14 +413,13 @@ class Page(browser.Test):
         page.set_system(LONG)
         page.send(HELLO)
         page.send("What next, `x` and **y**?")
-        page.script("document.getElementById('settings').open = true")
         for scheme in ("light", "dark"):
             page.media(prefers_color_scheme=scheme, prefers_reduced_motion="reduce")
             for width in (1280, 400):
                 page.resize(width, 800)
                 for part in ("list", "chat", "cache"):
                     with self.subTest(scheme=scheme, width=width, part=part):
-                        page.click(f"[data-show={part}]")
+                        page.show(part)
                         page.settle()
                         self.assertEqual(page.script(CUT), [])
                         self.assertEqual(page.script(PALE), [])

@@ -1,4 +1,5 @@
-"""Pictures of the page for people to look at: both widths, both schemes; empty, busy, answered, an error.
+"""Pictures of the page for people to look at: both widths, both schemes; empty, a reply, a scenario with the cache, the
+list, the settings.
 
 usage: screenshots.py REPRISE FOLDER
 """
@@ -9,67 +10,89 @@ import sys
 
 import browser
 import harness
+from browser import said
 
 PROGRAM, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
-SYSTEM = ("You are a kind storyteller. You tell short stories for children, with animals, gardens and rivers in them. "
-          "Every story ends well, and nobody is ever hurt. You use simple words and short sentences. ") * 2
-SIZES = {"wide": (1280, 860), "narrow": (400, 860)}
+SIZES = {"wide": (1400, 900), "narrow": (420, 900)}
+# The bundled model tells stories; what the page makes of Markdown is shown with a reply that is given to it.
+REPLY = r"""A quadratic $ax^2 + bx + c = 0$ with $a \neq 0$ has the roots
+
+$$x = \frac{-b \pm \sqrt{b^2 - 4ac}}{2a}$$
+
+```python
+def roots(a, b, c):
+    d = b * b - 4 * a * c  # the discriminant
+    return [(-b + s * d ** 0.5) / (2 * a) for s in (1, -1)]
+```
+
+| discriminant | real roots |
+|---|:-:|
+| positive | 2 |
+| zero | 1 |
+
+- [x] derive the formula
+- [ ] check `roots(1, -3, 2)`
+"""
+REPORT = {"id": "chatcmpl-1", "choices": [], "reprise": {
+    "prompt_tokens": 291, "used_tokens": 268, "first_token_ms": 54, "total_ms": 4100, "generated_tokens": 171, "reason": "new"}}
 
 
-def shoot(page, name, parts=("chat",)):
+def shoot(page, name, sizes=("wide", "narrow"), prepare=lambda size: None):
     for scheme in ("light", "dark"):
         page.media(prefers_color_scheme=scheme, prefers_reduced_motion="reduce")
-        for size, (width, height) in SIZES.items():
-            page.resize(width, height)
-            for part in parts if size == "narrow" else ("chat",):
-                page.click(f"[data-show={part}]")
-                page.settle()
-                page.screenshot(FOLDER / f"{name}-{size}{'-' + part if size == 'narrow' and len(parts) > 1 else ''}-{scheme}.png")
+        for size in sizes:
+            page.resize(*SIZES[size])
+            prepare(size)
+            page.settle()
+            page.screenshot(FOLDER / f"{name}-{size}-{scheme}.png")
     page.resize(*SIZES["wide"])
+
+
+def shoot_chat(page):
+    page.open()
+    page.until(lambda: page.text("#context"), "the model")
+    shoot(page, "empty")
+    for text in ("A story about a cat", "Names for a small dog", "What does the moon do at night?"):
+        page.answer_with([said("Once upon a time.")])
+        page.send(text)
+        page.click("#new")
+    page.answer_with(*[[{"choices": [{"delta": {"reasoning_content": "The formula, code, a table."}}]}, [1400, said(REPLY)], REPORT]] * 2)
+    page.send("How do I solve a quadratic equation? Show the formula and some Python.")
+    page.click(".reply .regenerate")
+    page.until(lambda: page.text(".versions") == "2/2", "the second version")
+    page.wait(".katex-html")
+    page.wait(".t-keyword")
+    page.script("document.activeElement.blur()")
+    shoot(page, "reply", prepare=lambda size: page.show("list" if size == "wide" else "chat"))
+    shoot(page, "list", ("narrow",), lambda size: page.show("list"))
+    page.show("list")
+    page.click("#settings-button")
+    shoot(page, "settings", ("wide", "narrow"))
+    page.click("#settings-close")
 
 
 def main():
     server = harness.Server(PROGRAM, model=harness.TINY)
     page = browser.Browser(server)
+    shoot_chat(page)
     page.open()
-    shoot(page, "empty", ("chat", "cache"))
+    for name in ("shared", "edit"):
+        page.click("#new")
+        page.click(f"[data-scenario={name}]")
+        page.wait(".result table")
 
-    page.click("[data-scenario=shared]")
-    page.wait(".result table")
-    page.click("#new")
-    page.click("[data-scenario=edit]")
-    page.wait(".result table")
-    shoot(page, "result", ("chat", "cache"))
-
-    page.click("#new")
-    page.set_system(SYSTEM)
-    page.send("Tell me a story about a cat and a red ball.")
-    page.send("What did the cat do then?")
-    page.slow_down(6000)
-    page.set_number("max_tokens", 1000)
-    page.send("Tell me a long story about a dog who finds a boat on the river.", wait=False)
-    page.until(lambda: len(page.text(".message:last-of-type .text:not(.plain)")) > 40, "some text")
-    page.script("""const node = document.querySelector('[role=treeitem].lit');
-                   node.dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))""")
-    shoot(page, "busy", ("list", "chat", "cache"))
-    page.click("#stop")
-    page.slow_down(-1)
-
-    page.open()
-    server.stop()
-    page.until(lambda: "cannot be reached" in page.text("#link"), "the loss of the server")
-    page.send("Hello")
-    shoot(page, "error")
-    page.close()
-
-    server = harness.Server(PROGRAM, "--api-key", "right", model=harness.TINY)
-    page = browser.Browser(server)
-    page.open(wait="#key-dialog[open]")
-    shoot(page, "key")
+    def with_cache(size):
+        page.show("list" if size == "wide" else "chat")
+        page.click(".message:last-of-type .report-line")
+        page.until(lambda: page.all("#last-report del"), "the report")
+        page.script("document.activeElement.blur(); document.getElementById('cache').scrollTop = 0")
+    shoot(page, "result", prepare=with_cache)
     page.close()
     server.stop()
-    if shutil.which("pngquant"):
-        subprocess.run(["pngquant", "--force", "--ext", ".png", "--speed", "1", "48", *map(str, FOLDER.glob("*.png"))], check=True)
+    pictures = sorted(map(str, FOLDER.glob("*.png")))
+    for program in (["pngquant", "--force", "--ext", ".png", "--speed", "1", "48"], ["optipng", "-quiet", "-o5"]):
+        if shutil.which(program[0]):
+            subprocess.run([*program, *pictures], check=True)
 
 
 main()
