@@ -32,6 +32,7 @@ constexpr Command kCommands[] = {
     {"audit", "prove on this machine that reuse equals recompute", DefineAudit},
     {"inspect", "show what is in a GGUF file, a safetensors file or a model folder", DefineInspect},
     {"bench", "measure speed, and how far it is from the machine's peak", DefineBench},
+    {"diff", "show where the prompts of two requests part, and what that costs", DefineDiff},
     {"state", "list, verify and prune a folder of state (serve --disk)", DefineState},
     {"convert", "write a Hugging Face folder as a GGUF file", DefineConvert},
     {"synth", "write a model with random weights in a published geometry", DefineSynth},

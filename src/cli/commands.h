@@ -9,6 +9,7 @@ namespace reprise::cli {
 void DefineAudit(Flags* flags);
 void DefineBench(Flags* flags);
 void DefineConvert(Flags* flags);
+void DefineDiff(Flags* flags);
 void DefineInspect(Flags* flags);
 void DefineLogits(Flags* flags);
 void DefineModels(Flags* flags);

@@ -11,7 +11,7 @@
 #include "cli/bundled_model.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
-#include "model/family.h"
+#include "cli/model_outline.h"
 #include "weights/checkpoint.h"
 #include "weights/format/gguf.h"
 #include "weights/format/safetensors.h"
@@ -119,23 +119,15 @@ void PrintTensors(std::span<const StoredTensor> tensors, bool each) {
 
 // What the model carries from token to token, if its family is known.
 void PrintState(const Checkpoint& checkpoint, DType kv, int64_t context_tokens) {
-  const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
-  const auto family = FindFamily(gguf, checkpoint.architecture());
-  if (!family.ok()) {
-    std::printf("state: unknown (%s)\n", family.status().message().c_str());
+  const auto outline = ReadModelOutline(checkpoint, kv, context_tokens);
+  if (!outline.ok()) {
+    std::printf("state: unknown (%s)\n", outline.status().message().c_str());
     return;
   }
-  ConfigReader config(checkpoint);
-  config.set_context_tokens(context_tokens);
-  const auto model = (*family)->make(&config, kv);
-  if (!model.ok()) {
-    std::printf("state: unknown (%s)\n", model.status().message().c_str());
-    return;
-  }
-  const ModelCard& card = (*model)->card();
+  const ModelCard& card = outline->card;
   const StateSpec& state = card.state;
   std::printf("family: %s, vocabulary %" PRId64 ", context %" PRId64 " tokens\n",
-              std::string((*family)->name).c_str(), card.vocab_size, card.context_length);
+              card.family.c_str(), card.vocab_size, card.context_length);
   if (!card.rope_regime.empty()) std::printf("rotary regime: %s\n", card.rope_regime.c_str());
   size_t attention = 0;
   for (const LayerState& layer : state.layers) attention += layer.kind != StateKind::kRecurrent;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cache/cache_options.h"
 #include "cli/bundled_model.h"
 #include "cli/terminal.h"
 #include "kernels/make_backend.h"
@@ -18,6 +19,12 @@ constexpr int kThreadsMax = 1024;
 }  // namespace
 
 DType KvType(std::string_view name) { return FindDType(name).value_or(DType::kF16); }
+
+int32_t DefaultSnapshotGap(const StateSpec& state) {
+  constexpr size_t kSmallStateBytes = size_t{2} << 20;
+  constexpr int32_t kSmallStateGap = 16;
+  return state.state_bytes() <= kSmallStateBytes ? kSmallStateGap : CacheOptions().snapshot_gap;
+}
 
 void AddModelOptions(Flags* flags, ModelOptions* options) {
   flags->SetHeading(kModelHeading);

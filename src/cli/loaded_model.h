@@ -36,6 +36,10 @@ void AddModelOptions(Flags* flags, ModelOptions* options);
 // The value of --kv.
 DType KvType(std::string_view name);
 
+// Minimum tokens between snapshots of one prompt, where nothing else is asked for. Snapshots of
+// small states may stand closer together: conversations with small models are short.
+int32_t DefaultSnapshotGap(const StateSpec& state);
+
 // A model with the backend that runs it. Its weights may go while nobody needs them: what the model
 // says about itself, and its device, stay.
 class LoadedModel {

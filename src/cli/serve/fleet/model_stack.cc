@@ -8,17 +8,12 @@
 #include <utility>
 
 #include "base/log.h"
-#include "cli/conversation.h"
 #include "cli/hub/named_model.h"
 #include "cli/serve/state_tiers.h"
 #include "weights/memory.h"
 
 namespace reprise::cli {
 namespace {
-
-// Snapshots of small states may stand closer together: conversations with small models are short.
-constexpr size_t kSmallStateBytes = size_t{2} << 20;
-constexpr int32_t kSmallStateGap = 16;
 
 }  // namespace
 
@@ -143,26 +138,11 @@ size_t ModelStack::state_bytes() const {
 }
 
 Status ModelStack::LoadText() {
-  auto text = options_.tokenizer.empty() ? ReadModelText(loaded_->checkpoint())
-                                         : ReadTextFile(options_.tokenizer);
-  if (!text.ok() && text.status().code() == StatusCode::kNotFound && options_.tokenizer.empty()) {
-    return text.status().Annotate("give one with --tokenizer");
-  }
-  if (!text.ok()) return text.status();
-  text_.emplace(std::move(*text));
+  REPRISE_TRY(text_.Read(loaded_->checkpoint(), options_.tokenizer));
   const ModelCard& card = loaded_->card();
-  if (text_->tokenizer->vocab_size() > card.vocab_size) {
-    return InvalidArgument("the tokenizer has " + std::to_string(text_->tokenizer->vocab_size()) +
+  if (text_.tokenizer().vocab_size() > card.vocab_size) {
+    return InvalidArgument("the tokenizer has " + std::to_string(text_.tokenizer().vocab_size()) +
                            " tokens, the model only " + std::to_string(card.vocab_size));
-  }
-  if (!text_->chat_templates.empty()) {
-    auto parsed = ChatTemplate::Parse(text_->chat_templates.front().source);
-    if (parsed.ok()) {
-      template_.emplace(std::move(*parsed));
-    } else {
-      Log(LogLevel::kWarning,
-          "the model's chat template cannot be used, chat is off: " + parsed.status().message());
-    }
   }
   const api::ModelBrief names = NameModel(options_, loaded_->path());
   served_.id = names.id;
@@ -173,22 +153,10 @@ Status ModelStack::LoadText() {
   served_.digest = card.digest;
   served_.vocab_size = card.vocab_size;
   served_.kv_block_bytes = card.state.kv_block_bytes();
-  served_.tokenizer = text_->tokenizer.get();
-  served_.chat_template = template_ ? &*template_ : nullptr;
-  if (template_) {
-    served_.template_source = text_->chat_templates.front().source;
-    served_.output = OutputFormat::Detect(served_.template_source, text_->tokenizer.get());
-    served_.call_shape = FindCallShape(*template_);
-    if (served_.call_shape.tools_as_text) served_.output.AddGenericCalls(*text_->tokenizer);
-    served_.system_shape = FindSystemShape(*template_);
-    served_.thinking = ThinkingSwitches::Detect(served_.template_source);
-    encoder_.emplace(text_->tokenizer.get());
-    served_.chat_encoder = &*encoder_;
-  }
+  text_.Describe(&served_);
   served_.dim = card.dim;
   REPRISE_ASSIGN(served_.vectors, ReadTextVectors(loaded_->checkpoint(), card.dim));
   if (!options_.pooling.empty()) served_.vectors.pooling = FindPooling(options_.pooling);
-  served_.special_tokens = SpecialTokens(*text_->tokenizer);
   REPRISE_ASSIGN(const GenerationDefaults defaults, ReadGenerationDefaults(loaded_->checkpoint()));
   Apply(defaults, &sampling_);
   return Validate(sampling_, card.vocab_size);
@@ -206,11 +174,8 @@ Status ModelStack::BuildEngine(const Shared& shared) {
                                 std::to_string(cache.context_tokens) + "; it was lowered to that");
   }
   if (!card.rope_regime.empty()) Log(LogLevel::kInfo, "rotary regime: " + card.rope_regime);
-  if (options_.snapshot_gap > 0) {
-    cache.snapshot_gap = options_.snapshot_gap;
-  } else if (card.state.state_bytes() <= kSmallStateBytes) {
-    cache.snapshot_gap = kSmallStateGap;
-  }
+  cache.snapshot_gap =
+      options_.snapshot_gap > 0 ? options_.snapshot_gap : DefaultSnapshotGap(card.state);
   cache.entry_count_max = options_.cache_entries;
   cache.ttl_ms = int64_t{options_.cache_ttl_s} * 1000;
   least_state_bytes_ = LeastBudget(card.state, cache);

@@ -13,11 +13,11 @@
 #include "base/status.h"
 #include "cli/loaded_model.h"
 #include "cli/serve/serve_options.h"
+#include "cli/serve/served_text.h"
 #include "engine/engine.h"
 #include "events/publisher.h"
 #include "http/router.h"
 #include "model/executor.h"
-#include "model/model_text.h"
 
 namespace reprise::cli {
 
@@ -106,9 +106,7 @@ class ModelStack {
 
   const ServeOptions options_;
   std::unique_ptr<LoadedModel> loaded_;
-  std::optional<ModelText> text_;
-  std::optional<ChatTemplate> template_;
-  std::optional<ChatEncoder> encoder_;
+  ServedText text_;
   api::ServedModel served_;
   SamplingParams sampling_;  // where a request does not say
   WakingExecutor executor_;

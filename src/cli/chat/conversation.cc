@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/conversation.h"
+#include "cli/chat/conversation.h"
 
 #include <algorithm>
 #include <string_view>

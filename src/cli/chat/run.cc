@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/commands.h"
-#include "cli/conversation.h"
+#include "cli/chat/conversation.h"
 #include "cli/loaded_model.h"
 #include "cli/terminal.h"
 #include "engine/engine.h"

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/model_outline.h"
+
+#include <memory>
+#include <utility>
+
+#include "model/family.h"
+#include "model/load.h"
+#include "model/tensor_plan.h"
+
+namespace reprise::cli {
+namespace {
+
+// Bytes of an element of `tensor` in the file. A planned tensor that lies there in parts, or in a
+// larger one, has the average of the file.
+double ElementBytes(const Checkpoint& checkpoint, const PlannedTensor& tensor, double average) {
+  const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
+  const StoredTensor* stored = checkpoint.Find(gguf ? tensor.gguf : tensor.hf);
+  if (stored == nullptr || stored->shape.elements() == 0) return average;
+  return double(stored->bytes.size()) / double(stored->shape.elements());
+}
+
+uint64_t StepBytes(const Checkpoint& checkpoint, FamilyModel* model) {
+  double elements = 0;
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    elements += double(tensor.shape.elements());
+  }
+  const double average = elements > 0 ? double(checkpoint.tensor_bytes()) / elements : 0;
+  TensorPlan plan(HfTensorPrefix(checkpoint));
+  model->DeclareTensors(&plan);
+  double bytes = 0;
+  for (const PlannedTensor& tensor : plan.tensors()) {
+    if (!tensor.is_matrix() || tensor.role == TensorRole::kEmbedding) continue;
+    bytes +=
+        double(tensor.element_count()) * tensor.active * ElementBytes(checkpoint, tensor, average);
+  }
+  return uint64_t(bytes);
+}
+
+}  // namespace
+
+Result<ModelOutline> ReadModelOutline(const Checkpoint& checkpoint, DType kv,
+                                      int64_t context_tokens) {
+  const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
+  REPRISE_ASSIGN(const Family* family, FindFamily(gguf, checkpoint.architecture()));
+  ConfigReader config(checkpoint);
+  config.set_context_tokens(context_tokens);
+  REPRISE_ASSIGN(const std::unique_ptr<FamilyModel> model, family->make(&config, kv));
+  ModelOutline outline;
+  outline.weight_bytes = checkpoint.tensor_bytes();
+  outline.step_bytes = StepBytes(checkpoint, model.get());
+  outline.card = model->card();
+  outline.card.family = family->name;
+  return outline;
+}
+
+}  // namespace reprise::cli
