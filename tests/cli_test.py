@@ -8,6 +8,7 @@ reproducible from its seed and /reset forgets, and that every error is one sente
 import json
 import pathlib
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -168,7 +169,7 @@ class Commands(unittest.TestCase):
     def test_help_helps(self):
         result = run("--help")
         self.assertEqual(result.returncode, 0)
-        for command in ["run", "logits", "bench", "synth", "inspect", "convert", "audit"]:
+        for command in ["run", "logits", "bench", "synth", "inspect", "convert", "audit", "diff"]:
             self.assertIn(command, result.stdout)
             self.assertEqual(run(command, "--help").returncode, 0)
             self.assertEqual(run("help", command).stdout, run(command, "--help").stdout)
@@ -186,6 +187,15 @@ class Commands(unittest.TestCase):
         self.assertLessEqual({"run", "serve", "inspect", "help"}, set(tried))
         for command in tried:
             self.assertEqual(run(command, "--help").returncode, 0, command)
+
+    def test_an_unknown_architecture_is_answered_with_all_that_are_known(self):
+        (self.path / "config.json").write_text('{"model_type": "gpt9"}')
+        (self.path / "model.safetensors").write_bytes((GOLDEN / "qwen3/model.safetensors").read_bytes())
+        self.expect_error(["'gpt9'", "mistral", "falcon_mamba", "llama"], "run", "-m", self.path, "-p", "x")
+
+    def test_a_port_in_use_says_what_to_do(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            self.expect_error(["another program has this port", "--port"], "serve", "--port", taken.getsockname()[1])
 
     def test_help_is_in_groups_and_narrow(self):
         shown = run("serve", "--help").stdout

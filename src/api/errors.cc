@@ -132,6 +132,7 @@ bool SpeaksAnthropic(const http::Request& request) {
 http::Response ErrorResponse(const ApiError& error, const http::Request* request) {
   http::Response response;
   response.status = error.status;
+  response.reason = error.message;
   if (request != nullptr && SpeaksAnthropic(*request)) {
     response.body = FormatAnthropic(error, request->id);
     response.headers.emplace_back("request-id", request->id);

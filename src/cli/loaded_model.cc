@@ -86,6 +86,13 @@ Status LoadedModel::Wake() {
   return FailedPrecondition(path_ + " was changed while it was served; start the server again");
 }
 
+SamplingParams DefaultSampling() {
+  SamplingParams params;
+  params.temperature = 0.7f;
+  params.top_p = 0.95f;
+  return params;
+}
+
 void Apply(const GenerationDefaults& defaults, SamplingParams* params) {
   params->temperature = defaults.temperature.value_or(params->temperature);
   params->top_k = defaults.top_k.value_or(params->top_k);

@@ -79,6 +79,10 @@ class LoadedModel {
   ModelCard card_;
 };
 
+// How tokens are chosen where neither the model's files nor the request says: alike in the server
+// and in the terminal. Below the plain distribution, whose rare tokens derail small models.
+SamplingParams DefaultSampling();
+
 // What `defaults` says; the rest stays.
 void Apply(const GenerationDefaults& defaults, SamplingParams* params);
 

@@ -24,6 +24,7 @@ constexpr size_t kReadBodyBytes = size_t{64} << 10;
 constexpr size_t kLingerBytesMax = size_t{64} << 20;
 constexpr std::chrono::seconds kLingerMax{2};
 constexpr size_t kPathBytesShown = 200;
+constexpr size_t kReasonBytesMax = 400;
 // A larger body is not read for a request that will be refused anyway, and it is heavy work.
 constexpr uint64_t kUnaskedBodyBytesMax = 64 << 10;
 
@@ -377,6 +378,7 @@ void Connection::BeginAnswer() {
   state_ = State::kAnswering;
   begun_ = std::chrono::steady_clock::now();
   status_ = 0;
+  reason_.clear();
   started_ = streaming_ = complete_ = false;
   if (buffer_.size() < hub_->options.limits.head_bytes_max) Read();
   gone_ = std::make_shared<std::atomic<bool>>(false);
@@ -394,9 +396,10 @@ Connection::Decision Connection::Decide(const Request& request) {
   if (match.route == nullptr) {
     if (match.allowed.empty()) {
       const std::string path = request.path.substr(0, kPathBytesShown);
+      const std::string similar = hub_->router.FindSimilar(path);
       return {nullptr, refuse(404,
-                              "there is nothing at " + path + "; this server has " +
-                                  hub_->router.FormatPaths(),
+                              "there is nothing at " + path +
+                                  (similar.empty() ? "" : "; did you mean " + similar + "?"),
                               &request)};
     }
     Response response = refuse(405, "this address takes " + match.allowed + " only", &request);
@@ -471,6 +474,7 @@ void Connection::RefuseUnread(Response response) {
 
 std::string Connection::FormatHead(const Response& response, const char* length) {
   status_ = response.status;
+  reason_ = response.reason.substr(0, kReasonBytesMax);
   std::string head = "HTTP/1.1 " + std::to_string(response.status) + " ";
   head += ReasonPhrase(response.status);
   head += "\r\nDate: " + FormatDate(std::time(nullptr));
@@ -597,8 +601,8 @@ void Connection::TellAnswered(int status) {
   --hub_->counters.requests_active;
   if (!hub_->options.answered) return;
   const auto taken = std::chrono::steady_clock::now() - begun_;
-  hub_->options.answered(*request_, status,
-                         std::chrono::duration_cast<std::chrono::microseconds>(taken));
+  hub_->options.answered(
+      {*request_, status, reason_, std::chrono::duration_cast<std::chrono::microseconds>(taken)});
 }
 
 void Connection::FinishAnswer() {

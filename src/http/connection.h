@@ -130,6 +130,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   AccountPtr account_;  // of the request being read or answered
   TimePoint begun_;
   int status_ = 0;
+  std::string reason_;      // of a refusal, for the log
   bool started_ = false;    // the head was queued
   bool streaming_ = false;  // ... of a stream
   bool pings_ = false;      // ... of events

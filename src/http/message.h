@@ -37,6 +37,7 @@ struct Response {
   std::string content_type = "application/json";
   Headers headers;
   std::string body;
+  std::string reason = {};  // of a refusal, for the log; not sent
 };
 
 std::string_view ReasonPhrase(int status);

@@ -19,14 +19,15 @@ void Router::Add(std::string method, std::string path, RunOn run_on, Handler han
   routes_.push_back({std::move(method), std::move(path), run_on, std::move(handler)});
 }
 
-std::string Router::FormatPaths() const {
-  std::string text;
-  for (auto route = routes_.begin(); route != routes_.end(); ++route) {
-    const auto same = [&](const Route& other) { return other.path == route->path; };
-    if (std::find_if(routes_.begin(), route, same) != route) continue;
-    text += (text.empty() ? "" : ", ") + route->path;
+std::string Router::FindSimilar(std::string_view path) const {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  if (path.size() < 2) return "";
+  for (const Route& route : routes_) {
+    const std::string_view known = route.path;
+    if (known.size() < 2 || known.ends_with("/*")) continue;
+    if (known.ends_with(path) || path.ends_with(known)) return route.path;
   }
-  return text;
+  return "";
 }
 
 Router::Match Router::Find(std::string_view method, std::string_view path) const {

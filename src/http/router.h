@@ -34,8 +34,9 @@ class Router {
   // HEAD finds the routes of GET. A slash at the end of a path is passed over.
   Match Find(std::string_view method, std::string_view path) const;
   const std::vector<Route>& routes() const { return routes_; }
-  // "/a, /b/*": every path once.
-  std::string FormatPaths() const;
+  // For a path that has no route: one whose end it is, or that it ends with ("/chat/completions"
+  // and "/v1/v1/chat/completions" for "/v1/chat/completions"). Empty if there is none.
+  std::string FindSimilar(std::string_view path) const;
 
  private:
   Match FindExact(std::string_view method, std::string_view path) const;

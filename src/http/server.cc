@@ -86,6 +86,25 @@ Server::Server(ServerOptions options, Router router) : loop_(std::make_shared<Lo
 
 Server::~Server() { Stop(); }
 
+namespace {
+
+// Why an address cannot be listened on, and what to do about it.
+std::string Advise(const error_code& error) {
+  if (error == asio::error::address_in_use) {
+    return "another program has this port; stop that one, or choose another port with --port "
+           "(--port 0 takes any free one)";
+  }
+  if (error == asio::error::access_denied) {
+    return "ports below 1024 are for root; choose another one with --port";
+  }
+  if (error == boost::system::errc::address_not_available) {
+    return "this machine does not have the address; choose another one with --host";
+  }
+  return error.message();
+}
+
+}  // namespace
+
 Status Server::Loop::Listen() {
   const ServerOptions& options = hub->options;
   const bool six = options.host.find(':') != std::string::npos;
@@ -99,7 +118,7 @@ Status Server::Loop::Listen() {
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(kBacklog, error);
-  if (error) return FailedPrecondition("cannot listen on " + where + ": " + error.message());
+  if (error) return FailedPrecondition("cannot listen on " + where + ": " + Advise(error));
   port = acceptor.local_endpoint(error).port();
   return OkStatus();
 }

@@ -17,6 +17,14 @@
 
 namespace reprise::http {
 
+// An answer that was sent, for the log.
+struct Answered {
+  const Request& request;
+  int status;
+  std::string_view reason;  // of a refusal: Response::reason; empty otherwise
+  std::chrono::microseconds taken;
+};
+
 struct ServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;  // 0: any free one
@@ -44,8 +52,8 @@ struct ServerOptions {
   // Whose request it is: workers (work_queue.h) and memory (account.h) are shared out among these
   // names. Empty: its address's. Optional; must be quick.
   std::function<std::string(const Request&)> share_of;
-  // Told after every answer: status and how long it took. Optional; must be quick.
-  std::function<void(const Request&, int status, std::chrono::microseconds)> answered;
+  // Called after every answer. Optional; must be quick.
+  std::function<void(const Answered&)> answered;
 };
 
 struct ServerStats {

@@ -232,15 +232,16 @@ TEST_F(ServerTest, ContinuesAfterExpect) {
   EXPECT_NE(client.ReadUntil("\r\n\r\nok").find("200 OK"), std::string::npos);
 }
 
-TEST_F(ServerTest, WhatIsNotThereIsToldWithWhatIs) {
+TEST_F(ServerTest, APathThatIsNotThereIsNamedWithOneThatIs) {
   Start();
   Client client = Connect();
-  client.Send("GET /nope HTTP/1.1\r\nHost: h\r\n\r\n");
-  const std::string answer = client.ReadAnswer();
-  EXPECT_NE(
-      answer.find("there is nothing at /nope; this server has /hello, /echo, /drop, /stream\""),
-      std::string::npos)
-      << answer;
+  for (const auto& [path, message] : {std::pair("/nope", "there is nothing at /nope\""),
+                                      {"/v1/echo", "nothing at /v1/echo; did you mean /echo?\""},
+                                      {"/o", "nothing at /o\""}}) {
+    client.Send("GET " + std::string(path) + " HTTP/1.1\r\nHost: h\r\n\r\n");
+    const std::string answer = client.ReadAnswer();
+    EXPECT_NE(answer.find(message), std::string::npos) << answer;
+  }
 }
 
 TEST_F(ServerTest, AnswersHaveADate) {

@@ -28,8 +28,14 @@ Result<const Family*> FindFamily(bool gguf, std::string_view architecture) {
     return InvalidArgument(std::string("the model does not say what it is (no ") +
                            (gguf ? "general.architecture" : "model_type") + ")");
   }
+  std::string known;
+  for (const Family* const* family = kFamilies; *family != nullptr; ++family) {
+    for (const std::string_view type : gguf ? (*family)->gguf_types : (*family)->hf_types) {
+      known += (known.empty() ? "" : ", ") + std::string(type);
+    }
+  }
   return Unimplemented("models of architecture " + Quoted(architecture) +
-                       " are not supported (known families: " + KnownNames() + ")");
+                       " are not supported (known: " + known + ")");
 }
 
 Result<const Family*> FindFamilyByName(std::string_view name) {

@@ -344,8 +344,10 @@ class Cache(unittest.TestCase):
         self.assertEqual(info["model_max_length"], 4096)
         status, _, answer = self.server.ask("GET", "/v1/nowhere")
         self.assertEqual(status, 404)
-        self.assertTrue(answer["error"]["message"].startswith("there is nothing at /v1/nowhere; this server has /v1/"))
-        self.assertIn("/v1/messages", answer["error"]["message"])
+        self.assertTrue(answer["error"]["message"].startswith("there is nothing at /v1/nowhere"))
+        self.assertLess(len(answer["error"]["message"]), 100)
+        _, _, answer = self.server.ask("POST", "/v1/v1/chat/completions", {})
+        self.assertIn("did you mean /v1/chat/completions?", answer["error"]["message"])
         tokens = self.server.ask("POST", "/tokenize", {"content": "Once upon a time"})[2]["tokens"]
         self.assertEqual(self.server.ask("POST", "/detokenize", {"tokens": tokens})[2]["content"], "Once upon a time")
         text = "h\u00e9llo \U0001f600"
@@ -489,6 +491,37 @@ class Running(unittest.TestCase):
         self.assertGreater(process.stderr.read().count("/v1/models"), 250)
         process.stderr.close()
         process.stdout.close()
+
+    def test_the_first_lines_say_what_to_do(self):
+        with Program("--context", "512", "--parallel", "3") as server:
+            shown = server.wait_for_log("  try ")
+            self.assertRegex(shown, r"(?m)^  page +http://127\.0\.0\.1:\d+/ ")
+            self.assertRegex(shown, r"(?m)^  API +http://127\.0\.0\.1:\d+/v1 for OpenAI's")
+            self.assertRegex(shown, r"(?m)^  context +512 tokens a request, 3 requests")
+            example = re.search(r"(?m)^  try +(curl .*)$", shown).group(1)
+            said = subprocess.run(example, shell=True, capture_output=True, text=True, timeout=60).stdout
+            self.assertIn("content", json.loads(said)["choices"][0]["message"])
+        with Program("--no-page", "--api-key", "secret") as server:
+            shown = server.wait_for_log("  try ")
+            self.assertNotIn("  page", shown)
+            self.assertIn("Authorization: Bearer KEY", shown)
+            self.assertNotIn("secret", shown)
+
+    def test_the_log_says_why_a_request_was_refused(self):
+        with Program() as server:
+            server.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "max_token": 3})
+            log = server.wait_for_log("max_token")
+            self.assertRegex(log, r'"status":400,"reason":"max_token ')
+            server.ask("POST", "/v1/chat/completions", {})
+            self.assertIn('"reason":"messages is required"', server.wait_for_log("is required"))
+
+    def test_a_reply_that_runs_away_is_in_the_log(self):
+        with Program("--context", "576") as server:
+            loop = {"messages": [{"role": "user", "content": "Hi"}], "ignore_eos": True, "logit_bias": {"300": 100}}
+            _, _, answer = server.ask("POST", "/v1/chat/completions", loop)
+            self.assertEqual(answer["choices"][0]["finish_reason"], "length")
+            log = server.wait_for_log("repeats itself")
+            self.assertIn("the reply has 512 tokens, repeats itself and has no limit but the context of 576", log)
 
     def test_a_context_beyond_the_models_is_lowered_and_said(self):
         with Program("--context", "1000000") as server:

@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "api/chat/long_reply.h"
 #include "api/chat/report.h"
 #include "api/chat/session.h"
 #include "api/chat/voice/reply_room.h"
@@ -51,6 +52,17 @@ void LogReply(const std::string& request_id, const Tenant& tenant, const Complet
   Log(LogLevel::kInfo, line);
 }
 
+// A reply that nothing but the context ends, and that has become long.
+void WarnOfLength(const std::string& request_id, const LongReply& reply, LongReply::Finding found,
+                  int32_t context_tokens) {
+  if (found == LongReply::Finding::kNothing) return;
+  Log(LogLevel::kWarning,
+      fmt::format("request {}: the reply has {} tokens{} and has no limit but the context of {} "
+                  "tokens; the client can set max_tokens, or a repetition_penalty",
+                  request_id, reply.tokens(),
+                  found == LongReply::Finding::kLoop ? ", repeats itself" : "", context_tokens));
+}
+
 // One choice on its way.
 struct Voice {
   std::shared_ptr<TokenStream> stream;
@@ -60,6 +72,7 @@ struct Voice {
   std::optional<ReuseReport> report;  // of the first stream
   double first_token_ms = -1;
   bool ended = false;
+  LongReply length;
 };
 
 class Reply : public std::enable_shared_from_this<Reply> {
@@ -321,6 +334,10 @@ bool Reply::Append(size_t index, std::vector<GeneratedToken> tokens, Delta* delt
     }
     const std::string text = voice.speech->Spell(token);
     if (!Keep(token, text.size())) return false;
+    if (!plan_.options.max_tokens) {
+      WarnOfLength(exchange_->request().id, voice.length, voice.length.Add(token.chosen.token),
+                   service_.model().context_tokens);
+    }
     voice.speech->Say(token, text, delta);
     if (voice.speech->over()) return false;
     if (!plan_.thinking_budget) continue;

@@ -304,8 +304,7 @@ Status Run(Options options) {
 
 void DefineRun(Flags* flags) {
   auto options = std::make_shared<Options>();
-  options->sampling.temperature = 0.7f;
-  options->sampling.top_p = 0.95f;
+  options->sampling = DefaultSampling();
   AddModelOptions(flags, &options->model);
   flags->SetHeading("Conversation");
   flags->Add("-p,--prompt", &options->prompt, "answer this and exit");

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -153,6 +154,28 @@ void StoreState(ServerStack* stack, std::chrono::steady_clock::time_point end) {
   if (!stored) Log(LogLevel::kWarning, "some state was not stored: the time was over");
 }
 
+// The first lines on stdout: what is served, where, and a request to try. Programs may read the
+// first one: "<model> on <url>".
+std::string Greet(ServerStack* stack, const ServeOptions& options) {
+  const std::string url = stack->url();
+  const api::ServedModel& model = stack->service().model();
+  const auto line = [](const char* what, const std::string& text) {
+    return fmt::format("  {:<8} {}\n", what, text);
+  };
+  std::string text = fmt::format("{} on {}\n", stack->model_id(), url);
+  if (options.page) text += line("page", url + "/ (chat in a browser)");
+  text += line("API", url + "/v1 for OpenAI's clients, " + url + "/ for Anthropic's and Ollama's");
+  text += line("context", fmt::format("{} tokens a request, {} requests at the same time",
+                                      model.context_tokens, options.parallel));
+  const std::string key = options.keys.empty() ? "" : " -H 'Authorization: Bearer KEY'";
+  const bool chat = model.chat_template != nullptr;
+  const std::string body = chat ? R"({"messages": [{"role": "user", "content": "Hello"}]})"
+                                : R"({"prompt": "Hello", "max_tokens": 50})";
+  text += line("try", fmt::format("curl {}/v1/{} -H 'Content-Type: application/json'{} -d '{}'",
+                                  url, chat ? "chat/completions" : "completions", key, body));
+  return text;
+}
+
 Status Serve(Options options) {
   const std::pair<const char*, LogLevel> levels[] = {{"debug", LogLevel::kDebug},
                                                      {"info", LogLevel::kInfo},
@@ -179,7 +202,7 @@ Status Serve(Options options) {
                  ServerStack::Start(options.serve, std::move(models)));
   loading = 0;
   log_thread.Start();
-  std::printf("%s on %s\n", stack->model_id().c_str(), stack->url().c_str());
+  std::fputs(Greet(stack.get(), options.serve).c_str(), stdout);
   std::fflush(stdout);
   NotifySystemd("READY=1");
   for (sig_atomic_t reloaded = 0; signals == 0;) {

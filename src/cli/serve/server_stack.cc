@@ -38,14 +38,17 @@ bool IsLoopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1";
 }
 
-// One line per answer: what, how it went, how long. Never what was said.
-void LogAnswer(const http::Request& request, int status, std::chrono::microseconds taken) {
+// One line per answer: what, how it went, how long, and of a refusal why. Never what was said.
+void LogAnswer(const http::Answered& answer) {
   if (!LogEnabled(LogLevel::kInfo)) return;
+  const http::Request& request = answer.request;
   std::string line;
   JsonWriter json(&line);
   json.BeginObject().Member("event", "http").Member("id", request.id);
-  json.Member("method", request.method).Member("path", request.path).Member("status", status);
-  json.Member("ms", static_cast<double>(taken.count()) / 1000).EndObject();
+  json.Member("method", request.method).Member("path", request.path);
+  json.Member("status", answer.status);
+  if (!answer.reason.empty()) json.Member("reason", answer.reason);
+  json.Member("ms", static_cast<double>(answer.taken.count()) / 1000).EndObject();
   Log(LogLevel::kInfo, line);
 }
 
@@ -100,10 +103,9 @@ Status ServerStack::Listen() {
     const api::Tenant* tenant = keys ? service().FindTenant(request) : nullptr;
     return tenant != nullptr ? tenant->name : std::string();
   };
-  server.answered = [this](const http::Request& request, int status,
-                           std::chrono::microseconds taken) {
-    if (ready_) service().metrics().CountAnswer(status);
-    if (options_.access_log) LogAnswer(request, status, taken);
+  server.answered = [this](const http::Answered& answer) {
+    if (ready_) service().metrics().CountAnswer(answer.status);
+    if (options_.access_log) LogAnswer(answer);
   };
   http::Router loading;
   loading.Add("GET", "/live", http::RunOn::kServer, [](const http::ExchangePtr& exchange) {

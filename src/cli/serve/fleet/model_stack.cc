@@ -13,10 +13,6 @@
 #include "weights/memory.h"
 
 namespace reprise::cli {
-namespace {
-
-}  // namespace
-
 api::ModelBrief NameModel(const ServeOptions& options, const std::string& path) {
   api::ModelBrief model;
   model.aliases = options.aliases;
@@ -199,7 +195,15 @@ Status ModelStack::BuildEngine(const Shared& shared) {
     const size_t left = free - std::min(free, loaded_->backend().working_bytes());
     cache.budget_bytes = std::min(DefaultBudget(card.state, free, cache), left);
   }
-  REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache, memory));
+  auto created = StateCache::Create(card.state, cache, memory);
+  if (!created.ok()) {
+    return created.status().Annotate(
+        options_.cache_mib > 0
+            ? "--cache-mib"
+            : "the memory beside the weights is too little (a shorter --context, "
+              "or --kv q8_0, needs less)");
+  }
+  std::unique_ptr<StateCache> state = std::move(*created);
   TierPlace place;
   place.model_count = shared.model_count;
   place.folder = options_.disk;

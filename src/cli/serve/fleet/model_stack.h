@@ -108,7 +108,7 @@ class ModelStack {
   std::unique_ptr<LoadedModel> loaded_;
   ServedText text_;
   api::ServedModel served_;
-  SamplingParams sampling_;  // where a request does not say
+  SamplingParams sampling_ = DefaultSampling();  // where a request does not say
   WakingExecutor executor_;
   std::unique_ptr<EventPublisher> events_;  // the engine's cache tells it
   size_t least_state_bytes_ = 0;
