@@ -6,6 +6,7 @@ Proves that logits do not depend on --split and --threads, that convert keeps th
 reproducible from its seed and /reset forgets, and that every error is one sentence and exit status 1.
 """
 import json
+import os
 import pathlib
 import re
 import socket
@@ -169,7 +170,7 @@ class Commands(unittest.TestCase):
     def test_help_helps(self):
         result = run("--help")
         self.assertEqual(result.returncode, 0)
-        for command in ["run", "logits", "bench", "synth", "inspect", "convert", "audit", "diff"]:
+        for command in ["run", "logits", "bench", "synth", "inspect", "convert", "audit", "diff", "doctor"]:
             self.assertIn(command, result.stdout)
             self.assertEqual(run(command, "--help").returncode, 0)
             self.assertEqual(run("help", command).stdout, run(command, "--help").stdout)
@@ -187,6 +188,26 @@ class Commands(unittest.TestCase):
         self.assertLessEqual({"run", "serve", "inspect", "help"}, set(tried))
         for command in tried:
             self.assertEqual(run(command, "--help").returncode, 0, command)
+
+    def test_the_doctor_says_what_there_is_and_what_fits(self):
+        said = json.loads(run("doctor", "--device", "cpu", "--json").stdout)
+        self.assertGreater(said["gigabytes_per_second"], 0)
+        self.assertGreater(said["memory"]["available_bytes"], 0)
+        self.assertIn("scalar", said["cpu"]["instruction_sets"])
+        self.assertLessEqual(said["cpu"]["granted"], said["cpu"]["allowed"])
+        model = said["model"]
+        self.assertTrue(model["fits"])
+        self.assertLess(abs(model["weight_bytes"] - TINY.stat().st_size), TINY.stat().st_size / 10)
+        self.assertGreater(model["tokens_per_second_at_most"], 0)
+        shown = run("doctor", "--device", "cpu", GOLDEN / "qwen3")
+        self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+        for word in ["CPU", "memory", "GPU", "GB/s (measured)", "qwen3 (qwen3)", "context", "tokens/s for one reply"]:
+            self.assertIn(word, shown.stdout)
+        self.assertLess(len(shown.stdout.splitlines()), 25)
+        limited = subprocess.run([REPRISE, "doctor", "--device", "cpu"], capture_output=True, text=True,
+                                 env={**os.environ, "REPRISE_ISA": "scalar"})
+        self.assertIn("REPRISE_ISA=scalar limits the instruction sets", limited.stdout)
+        self.expect_error(["none.gguf"], "doctor", "none.gguf")
 
     def test_an_unknown_architecture_is_answered_with_all_that_are_known(self):
         (self.path / "config.json").write_text('{"model_type": "gpt9"}')

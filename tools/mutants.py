@@ -31,6 +31,7 @@ TEXT = [("text_test", "src/text/text_test")]
 HTTP = [("http_test", "src/http/http_test")]
 HUB = [("hub_test", "src/hub/hub_test")]
 API = [("api_test", "src/api/api_test")]
+CLI = [("cli_test", "src/cli/cli_test")]
 ATTACK = [("api_attack_test", "src/api/api_attack_test")]
 CLI = [("cli_test", "src/cli/cli_test")]
 DRAFTS = [("speculation_test", "tests/speculation_test")]
@@ -63,6 +64,8 @@ MUTANTS = [
      "BlocksUpTo(node, below ? state_.tree->end(node) : HeldTo(node))",
      "BlocksUpTo(node, HeldTo(node) > state_.tree->begin(node) || below ? state_.tree->end(node) : HeldTo(node))",
      CACHE),
+    ("everything_fits", "src/cli/doctor/fit.cc",
+     "fit.weights = model.weight_bytes <= memory_bytes;", "fit.weights = true;", CLI),
     ("loops_unnoticed", "src/api/chat/long_reply.h", "count_ >= next_loop_ && Repeats()", "count_ < 0 && Repeats()", API),
     ("no_address_is_similar", "src/http/router.cc",
      "known.ends_with(path) || path.ends_with(known)", "known == path", HTTP),

@@ -28,6 +28,7 @@ constexpr Command kCommands[] = {
     {"run", "chat with a model in the terminal", DefineRun},
     {"pull", "fetch a model of the Hugging Face hub by its name", DefinePull},
     {"models", "list, verify and remove models that were fetched", DefineModels},
+    {"doctor", "show what this machine has for a model, what fits, and what to do", DefineDoctor},
     {"logits", "compute logits of given tokens: safetensors in, safetensors out", DefineLogits},
     {"audit", "prove on this machine that reuse equals recompute", DefineAudit},
     {"inspect", "show what is in a GGUF file, a safetensors file or a model folder", DefineInspect},

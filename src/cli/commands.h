@@ -10,6 +10,7 @@ void DefineAudit(Flags* flags);
 void DefineBench(Flags* flags);
 void DefineConvert(Flags* flags);
 void DefineDiff(Flags* flags);
+void DefineDoctor(Flags* flags);
 void DefineInspect(Flags* flags);
 void DefineLogits(Flags* flags);
 void DefineModels(Flags* flags);
