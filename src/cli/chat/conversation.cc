@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/json_writer.h"
+
 namespace reprise::cli {
 
 std::vector<std::pair<std::string, std::string>> SpecialTokens(const Tokenizer& tokenizer) {
@@ -34,7 +36,68 @@ Result<Conversation> Conversation::Create(const ModelText* text, std::string sys
   return conversation;
 }
 
+std::optional<std::string> Conversation::Unask() {
+  if (!is_chat()) {
+    if (asked_.empty()) return std::nullopt;
+    plain_.resize(asked_at_);
+    return std::exchange(asked_, {});
+  }
+  while (!messages_.empty() && messages_.back().role == "assistant") messages_.pop_back();
+  if (messages_.empty() || messages_.back().role != "user") return std::nullopt;
+  std::string question = std::move(messages_.back().content);
+  messages_.pop_back();
+  return question;
+}
+
+void Conversation::SetSystem(std::string system) {
+  const bool had = !messages_.empty() && messages_.front().role == "system";
+  if (had) messages_.erase(messages_.begin());
+  system_ = std::move(system);
+  if (is_chat() && !system_.empty()) messages_.insert(messages_.begin(), {"system", system_});
+  if (!is_chat() && plain_.empty()) plain_ = system_;
+}
+
+std::string Conversation::ToJson() const {
+  std::string text;
+  JsonWriter json(&text);
+  json.BeginObject().Key("messages").BeginArray();
+  for (const ChatMessage& message : messages_) {
+    json.BeginObject().Member("role", message.role).Member("content", message.content).EndObject();
+  }
+  json.EndArray().EndObject();
+  return text + "\n";
+}
+
+Status Conversation::FromJson(std::string_view text) {
+  constexpr size_t kMessagesMax = 4096;
+  REPRISE_ASSIGN(const JsonDocument document,
+                 JsonDocument::Parse(text, {.value_count_max = 1 << 16}));
+  const JsonValue* list = document.root().Find("messages");
+  if (list == nullptr || !list->is_array() || list->items().size() > kMessagesMax) {
+    return InvalidArgument("has no \"messages\", or more than 4096: it is no saved chat");
+  }
+  std::vector<ChatMessage> messages;
+  for (const JsonValue& item : list->items()) {
+    const JsonValue *role = item.Find("role"), *content = item.Find("content");
+    const bool texts =
+        role != nullptr && role->is_string() && content != nullptr && content->is_string();
+    if (!texts) return InvalidArgument("has a message that is not a text");
+    messages.push_back({std::string(role->as_string()), std::string(content->as_string())});
+    const std::string& who = messages.back().role;
+    const bool first = messages.size() == 1;
+    if (who != "user" && who != "assistant" && !(who == "system" && first)) {
+      return InvalidArgument("has a message of '" + who.substr(0, 40) +
+                             "': a chat has a system prompt, then user and assistant");
+    }
+  }
+  messages_ = std::move(messages);
+  const bool system = !messages_.empty() && messages_.front().role == "system";
+  system_ = system ? messages_.front().content : "";
+  return OkStatus();
+}
+
 void Conversation::Clear() {
+  asked_.clear();
   messages_.clear();
   plain_ = is_chat() ? "" : system_;
   if (is_chat() && !system_.empty()) messages_.push_back({"system", system_});
@@ -47,6 +110,8 @@ Result<GenerateRequest> Conversation::Ask(const std::string& message) {
     if (!request.ok()) messages_.pop_back();
     return request;
   }
+  asked_at_ = plain_.size();
+  asked_ = message;
   plain_ += message;
   GenerateRequest request;
   REPRISE_TRY(text_->tokenizer->Encode(plain_, {true, false}, &request.prompt));

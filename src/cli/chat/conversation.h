@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,20 @@ class Conversation {
   Result<std::vector<TokenId>> NextTurn() const;
   void Clear();
 
+  // Takes back the last question, with its reply. None if there is no question.
+  std::optional<std::string> Unask();
+
+  const std::string& system() const { return system_; }
+  // The messages so far stay.
+  void SetSystem(std::string system);
+
+  // The messages as the body of a request to /v1/chat/completions: for files, and `reprise diff`.
+  // REQUIRES: is_chat().
+  std::string ToJson() const;
+  // Takes the messages of such a body in the place of what was said. Fails, and changes nothing, if
+  // they are no conversation of texts by system, user and assistant.
+  Status FromJson(std::string_view json);
+
  private:
   Conversation(const ModelText* text, std::string system)
       : text_(text), system_(std::move(system)) {}
@@ -48,7 +63,9 @@ class Conversation {
   std::optional<ChatTemplate> template_;
   std::optional<ChatEncoder> encoder_;  // of that template
   std::vector<ChatMessage> messages_;
-  std::string plain_;  // everything so far, where there is no template
+  std::string plain_;    // everything so far, where there is no template
+  std::string asked_;    // there: the last question,
+  size_t asked_at_ = 0;  // and where in plain_ it begins
 };
 
 }  // namespace reprise::cli
