@@ -448,6 +448,54 @@ TEST(Service, SnapKvIsReportedOrRefusedByName) {
 }
 
 // A watcher marks, in the tree of a view, where its newest report left what is stored.
+// Guesses make a reply come sooner, and every form of it counts them.
+TEST(Service, DraftsAreCountedAndChangeNothing) {
+  TestService service;
+  const std::string messages = R"("messages": [{"role": "user", "content": "Hi"}])";
+  const auto ask = [&](const char* path, const std::string& members) {
+    return service.Post(path, "{" + members + "}");
+  };
+  const auto count = [&](const std::string& body, const char* name) {
+    return At(body, {"usage", "completion_tokens_details", name});
+  };
+  const auto plain = ask(kChat, messages);
+  EXPECT_EQ(count(plain.body, "accepted_prediction_tokens"), "0") << plain.body;
+  EXPECT_EQ(At(plain.body, {"reprise", "speculation", "rests"}), "off");
+  const std::string right = R"("speculate": "tree", "prediction": {"type": "content", "content": )";
+  for (const char* content : {R"("abcdefghijklmnopqrstuvwxyz")",
+                              R"([{"type": "text", "text": "abcdefghijklm"},
+                                  {"type": "text", "text": "nopqrstuvwxyz"}])"}) {
+    const auto predicted = ask(kChat, right + content + "}, " + messages);
+    EXPECT_EQ(At(predicted.body, {"choices", "0", "message", "content"}), kAlphabet);
+    EXPECT_EQ(At(predicted.body, {"usage", "completion_tokens"}), "26");
+    EXPECT_EQ(count(predicted.body, "accepted_prediction_tokens"), "23") << predicted.body;
+    EXPECT_EQ(count(predicted.body, "rejected_prediction_tokens"), "0");
+    EXPECT_EQ(At(predicted.body, {"reprise", "speculation", "prediction", "accepted"}), "23");
+  }
+  // What it predicted before it left "abc" is over.
+  const auto wrong = ask(kChat, right + R"("abcxyzabcxyz"}, )" + messages);
+  EXPECT_EQ(At(wrong.body, {"choices", "0", "message", "content"}), kAlphabet);
+  EXPECT_NE(count(wrong.body, "rejected_prediction_tokens"), "0") << wrong.body;
+  const auto own = ask("/completion", right + R"("cdefghijklmnop"}, "prompt": "ab")");
+  EXPECT_NE(At(own.body, {"timings", "draft_n"}), "absent") << own.body;
+  EXPECT_EQ(At(own.body, {"timings", "draft_n"}), At(own.body, {"timings", "draft_n_accepted"}));
+  // A reply that was given before is known to the tree: to this tenant, from the second time on.
+  const auto again = ask(kChat, R"("speculate": true, )" + messages);
+  EXPECT_NE(At(again.body, {"reprise", "speculation", "tree", "accepted"}), "absent") << again.body;
+  http::Request scrape;
+  scrape.method = "GET";
+  scrape.path = "/metrics";
+  const auto page = service.Send(std::move(scrape));
+  EXPECT_NE(page.body.find("reprise_drafts_accepted_total{source=\"prediction\"}"),
+            std::string::npos);
+  for (const char* bad : {R"("speculate": "fast")", R"("speculate": 3)", R"("prediction": "abc")",
+                          R"("prediction": {"type": "image", "content": "abc"})",
+                          R"("prediction": {"type": "content", "content": [3]})",
+                          R"("prediction": {"type": "content", "content": 3})"}) {
+    EXPECT_EQ(ask(kChat, std::string(bad) + ", " + messages).status, 400) << bad;
+  }
+}
+
 TEST(Service, AViewOfTheCacheIsOfOneMoment) {
   TestService service;
   const auto ask = [&service](const std::string& text) {

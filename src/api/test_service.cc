@@ -212,6 +212,7 @@ TestService::Parts::Parts(ServiceOptions options, TextVectors vectors, std::stri
   CHECK(state.ok());
   EngineOptions engine_options;
   engine_options.context_tokens = kContextTokens;
+  engine_options.speculation.window = 8;  // of requests that ask for drafts
   engine = std::make_unique<Engine>(executor, std::move(*state), engine_options, clock);
   service = std::make_unique<Service>(&model, engine.get(), &clock, std::move(options));
   service->SetLater([this](std::function<void()> task) { tasks.push_back(std::move(task)); });
@@ -239,8 +240,8 @@ std::shared_ptr<TestExchange> TestService::Parts::Begin(http::Request request, s
   const http::Router::Match match = router.Find(request.method, request.path);
   if (match.route == nullptr) return nullptr;
   const Tenant* tenant = service->FindTenant(request);
-  const auto account = std::make_shared<Account>(
-      ledger, tenant != nullptr ? tenant->name : std::string(), limits);
+  const auto account =
+      std::make_shared<Account>(ledger, tenant != nullptr ? tenant->name : std::string(), limits);
   CHECK(account->TakeBody(request.body.size()).ok());
   const auto exchange =
       std::make_shared<TestExchange>(std::move(request), account, &tasks, &answered, leave_after);

@@ -147,10 +147,16 @@ constexpr Refusal kLlamaCppRefused[] = {
 };
 
 // Names for statistics and bills, and hints that only make others faster.
-constexpr std::string_view kOpenAiHarmless[] = {
-    "user",       "store", "metadata", "service_tier", "safety_identifier",
-    "prediction", "rid",   "id_slot",  "request_id",   "spaces_between_special_tokens",
-    "keep_alive"};
+constexpr std::string_view kOpenAiHarmless[] = {"user",
+                                                "store",
+                                                "metadata",
+                                                "service_tier",
+                                                "safety_identifier",
+                                                "rid",
+                                                "id_slot",
+                                                "request_id",
+                                                "spaces_between_special_tokens",
+                                                "keep_alive"};
 // Calls of OpenAI's own tools, of which there are none; bytes to hide lengths, which add none; what
 // Codex tells of itself.
 constexpr std::string_view kResponsesHarmless[] = {
@@ -201,6 +207,7 @@ constexpr std::string_view kPromptHarmless[] = {"temperature",
                                                 "cache_prompt",
                                                 "min_cache_tokens",
                                                 "snapkv",
+                                                "speculate",
                                                 "user",
                                                 "store",
                                                 "metadata",

@@ -172,6 +172,7 @@ void ReadOptions(const ServiceOptions& limits, bool count_only, Fields* fields,
   fields->Read("top_p", 0.0, 1.0, &options->sampling.top_p);
   fields->Read("top_k", 0, kTokensMax, &options->sampling.top_k);
   ReadSnapKv(fields, &options->snapkv);
+  ReadSpeculate(fields, &options->speculate);
   if (!count_only) {
     int32_t tokens = 0;
     if (fields->Find("max_tokens") == nullptr) fields->Fail("max_tokens", "is required");

@@ -33,6 +33,43 @@ void ReadSnapKv(Fields* fields, std::optional<SnapKv>* snapkv) {
   *snapkv = options;
 }
 
+void ReadSpeculate(Fields* fields, std::optional<Speculate>* speculate) {
+  const JsonValue* found = fields->Find("speculate");
+  if (found == nullptr) return;
+  if (found->is_bool()) {
+    *speculate = found->as_bool() ? Speculate::kAuto : Speculate::kOff;
+    return;
+  }
+  const std::string_view name = found->is_string() ? found->as_string() : std::string_view();
+  const std::optional<Speculate> mode = FindSpeculate(name);
+  if (!mode) return fields->Fail("speculate", "must be auto, off, tree or ngram");
+  *speculate = *mode;
+}
+
+void ReadPrediction(Fields* fields, std::string* prediction) {
+  constexpr size_t kPartsMax = 1024;
+  const JsonValue* found = fields->Object("prediction");
+  if (found == nullptr) return;
+  Fields part(*found, "prediction.");
+  std::string type = "content";
+  part.Read("type", 32, &type);
+  if (type != "content") part.Fail("type", "must be content");
+  const JsonValue* content = part.Find("content");
+  if (content != nullptr && content->is_string()) {
+    *prediction = std::string(content->as_string());
+  } else if (const JsonValue* texts = part.Array("content", kPartsMax)) {
+    for (const JsonValue& one : texts->items()) {
+      const JsonValue* text = one.is_object() ? one.Find("text") : nullptr;
+      if (text == nullptr || !text->is_string()) {
+        part.Fail("content", "must be a text, or a list of parts with a text each");
+        break;
+      }
+      *prediction += text->as_string();
+    }
+  }
+  fields->Take(part);
+}
+
 void ReadStorePermission(Fields* fields, CacheControl* cache) {
   const JsonValue* found = fields->Object("cache");
   if (found == nullptr) return;

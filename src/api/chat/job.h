@@ -68,7 +68,9 @@ struct ReplyOptions {
   int logprobs = -1;  // -1: none; else of the chosen token and of so many others
   int32_t priority = 0;
   OutputRule rule;
-  std::optional<SnapKv> snapkv;  // absent: as the server was started
+  std::optional<SnapKv> snapkv;        // absent: as the server was started
+  std::optional<Speculate> speculate;  // the same
+  std::string prediction;              // what the reply may be; empty: the client does not say
 };
 
 // What a reply may contain.
@@ -100,6 +102,12 @@ void ReadStorePermission(Fields* fields, CacheControl* cache);
 
 // "snapkv": {"budget": tokens or a share below 1, "window": tokens}, or false: nothing is left out.
 void ReadSnapKv(Fields* fields, std::optional<SnapKv>* snapkv);
+
+// "speculate": "auto", "off", "tree" or "ngram"; true is auto, false is off.
+void ReadSpeculate(Fields* fields, std::optional<Speculate>* speculate);
+
+// OpenAI's "prediction": {"type": "content", "content": text or parts of it}.
+void ReadPrediction(Fields* fields, std::string* prediction);
 
 // Makes the last turn, an assistant's, the beginning of the reply. It is what the model says, not
 // what it thinks, so templates that would begin with thinking are asked not to.

@@ -104,6 +104,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   void Pump();
   void PumpOne(size_t index);
   bool Append(size_t index, std::vector<GeneratedToken> tokens, Delta* delta);
+  std::optional<ApiError> Predict();
   bool CloseThinking(size_t index, Delta* delta);
   std::optional<ApiError> StopKindOf(const Voice& voice, const Completion& completion,
                                      StopKind* kind) const;
@@ -122,6 +123,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   std::vector<Voice> voices_;
   size_t submitted_ = 0;                   // of the voices: those that have a stream
   std::vector<TokenId> closed_by_prompt_;  // what the server put behind the prompt
+  std::vector<TokenId> predicted_;         // by the client
   uint64_t seed_ = 0;
   int64_t begun_ms_ = 0;
   ReplyRoom room_;
@@ -172,6 +174,8 @@ GenerateRequest Reply::MakeRequest(size_t index) const {
   request.cache_read = plan_.cache.read;
   request.cache_write = plan_.cache.write;
   request.snapkv = options.snapkv;
+  request.speculate = options.speculate;
+  request.prediction = predicted_;
   return request;
 }
 
@@ -199,8 +203,24 @@ std::optional<ApiError> Reply::SubmitFirst() {
     plan_.format.thinking_begun = false;
   }
   if (auto error = CheckPrompts()) return error;
+  if (auto error = Predict()) return error;
   voices_.resize(plan_.prompts.size() * static_cast<size_t>(plan_.options.choices));
   return Submit(0);
+}
+
+// The tokens of the client's prediction: text, whatever it looks like; as many as a reply can have.
+std::optional<ApiError> Reply::Predict() {
+  const std::string text = std::exchange(plan_.options.prediction, {});
+  if (text.empty()) return std::nullopt;
+  Prompt predicted;
+  const ServedModel& model = service_.model();
+  const Status encoded = EncodeText(model, text, {.add_special = false}, Wanted::kWhatFits,
+                                    exchange_->account().get(), &predicted);
+  if (!encoded.ok()) return ApiError::From(encoded);
+  predicted_ = std::move(predicted.ids);
+  const auto most = static_cast<size_t>(model.context_tokens);
+  if (predicted_.size() > most) predicted_.resize(most);
+  return std::nullopt;
 }
 
 // What the reply takes, before anything is begun; and how its choices are read.
@@ -440,6 +460,9 @@ Usage Reply::CountUsage() const {
     const Completion& completion = voices_[i].choice.completion;
     usage.completion_tokens += completion.generated_tokens;
     usage.reasoning_tokens += voices_[i].choice.reasoning_tokens;
+    const DraftCount drafts = completion.speculation.total();
+    usage.drafts.run += drafts.run;
+    usage.drafts.accepted += drafts.accepted;
     if (i % per_prompt != 0) continue;
     usage.prompt_tokens += completion.prompt_tokens;
     usage.cached_tokens += completion.report.used_tokens;

@@ -47,6 +47,7 @@ struct Usage {
   int64_t completion_tokens = 0;
   int64_t reasoning_tokens = 0;  // of the completion: those that were thought
   int64_t cached_tokens = 0;     // of the prompts: read from the cache
+  DraftCount drafts;             // of the completion's tokens: guessed before (docs/speculation.md)
   int64_t written_tokens = 0;    // of the prompts: computed, and stored for the next request
 };
 
@@ -91,7 +92,7 @@ struct ReplyPlan {
   bool tell_tokens = false;                          // with deltas: tokens, not only text
   bool keep_tokens = false;   // ... until the end, in Choice::tokens: they count (kept_budget.h)
   bool score_prompt = false;  // ... and the tokens of the prompt, with options.logprobs
-  size_t bytes_kept = 0;  // of what the caller keeps until the reply is done, such as its job
+  size_t bytes_kept = 0;      // of what the caller keeps until the reply is done, such as its job
   std::vector<std::string> passed_fields;   // of the request: those without effect
   std::function<void(const Choice&)> done;  // after a whole, successful first choice
 };

@@ -13,6 +13,21 @@ constexpr size_t kTokensAround = 12;
 
 double Rounded(double ms) { return std::round(ms * 1000) / 1000; }
 
+// Drafts that were run and kept, by where they came from; and why there are none now.
+void WriteSpeculation(const SpeculationReport& speculation, JsonWriter* json) {
+  json->Key("speculation").BeginObject();
+  const DraftCount total = speculation.total();
+  json->Member("drafted", total.run).Member("accepted", total.accepted);
+  for (size_t i = 0; i < speculation.drafts.size(); ++i) {
+    const DraftCount& one = speculation.drafts[i];
+    if (one.run == 0) continue;
+    json->Key(NameOf(static_cast<Drafts>(i))).BeginObject();
+    json->Member("drafted", one.run).Member("accepted", one.accepted).EndObject();
+  }
+  if (speculation.rest != DraftRest::kNone) json->Member("rests", NameOf(speculation.rest));
+  json->EndObject();
+}
+
 }  // namespace
 
 std::string FormatReportJson(const Tokenizer& tokenizer, std::span<const TokenId> prompt,
@@ -71,6 +86,7 @@ std::string FormatReportJson(const Tokenizer& tokenizer, std::span<const TokenId
   json.Member("total_ms", Rounded(completion.total_ms));
   json.Member("generated_tokens", completion.generated_tokens);
   json.Member("preemptions", completion.preemptions);
+  WriteSpeculation(completion.speculation, &json);
   json.EndObject();
   return text;
 }

@@ -48,6 +48,9 @@ void WriteEnd(const Choice& choice, const std::string& model, JsonWriter* json) 
             completion.first_token_ms - completion.queue_ms, json);
   WriteRate("predicted", completion.generated_tokens,
             completion.total_ms - completion.first_token_ms, json);
+  if (const DraftCount drafts = completion.speculation.total(); drafts.run > 0) {
+    json->Member("draft_n", drafts.run).Member("draft_n_accepted", drafts.accepted);
+  }
   json->EndObject();
 }
 

@@ -61,7 +61,9 @@ void WriteUsage(const Usage& usage, JsonWriter* json) {
   json->Member("cached_tokens", usage.cached_tokens);
   json->Member("cache_write_tokens", usage.written_tokens).EndObject();
   json->Key("completion_tokens_details").BeginObject();
-  json->Member("reasoning_tokens", usage.reasoning_tokens).EndObject();
+  json->Member("reasoning_tokens", usage.reasoning_tokens);
+  json->Member("accepted_prediction_tokens", usage.drafts.accepted);
+  json->Member("rejected_prediction_tokens", usage.drafts.run - usage.drafts.accepted).EndObject();
   json->EndObject();
 }
 

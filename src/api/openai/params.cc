@@ -293,6 +293,8 @@ void ReadReplyOptions(const ServiceOptions& limits, int64_t vocab_size, Fields* 
   fields->Read("n", 1, 128, &options->choices);
   fields->Read("priority", INT32_MIN, INT32_MAX, &options->priority);
   ReadSnapKv(fields, &options->snapkv);
+  ReadSpeculate(fields, &options->speculate);
+  ReadPrediction(fields, &options->prediction);
   ReadStop(limits, fields, options);
   ReadStopTokens(vocab_size, fields, options);
   ReadLogitBias(vocab_size, fields, options);

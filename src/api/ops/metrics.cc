@@ -60,6 +60,20 @@ void WriteTier(Exposition* page, const TierStats& tier) {
                 tier.damaged);
 }
 
+void WriteDrafts(Exposition* page, const DraftCounts& drafts) {
+  const auto each = [&](const char* name, uint64_t DraftCount::*count) {
+    for (size_t i = 0; i < drafts.size(); ++i) {
+      page->Sample(name, fmt::format("source=\"{}\"", NameOf(static_cast<Drafts>(i))),
+                   drafts[i].*count);
+    }
+  };
+  page->Head("reprise_drafts_total", "counter",
+             "Tokens that were guessed and run, by who guessed them.");
+  each("reprise_drafts_total", &DraftCount::run);
+  page->Head("reprise_drafts_accepted_total", "counter", "Of them, those that were right.");
+  each("reprise_drafts_accepted_total", &DraftCount::accepted);
+}
+
 }  // namespace
 
 Metrics::Metrics()
@@ -143,6 +157,7 @@ std::string Metrics::FormatOwn(Service* service) const {
   page.Counter("reprise_prompt_tokens_reused_total", "Of them read from the cache.", "",
                cache.tokens_reused);
   page.Counter("reprise_generated_tokens_total", "Tokens generated.", "", stats.tokens_generated);
+  WriteDrafts(&page, stats.drafts);
   WriteReasons(&page, "reprise_cache_missed_tokens_total",
                "Prompt tokens that were computed, by the reason.", cache.tokens_missed,
                [](size_t i) { return NameOf(static_cast<MissReason>(i)); });

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "engine/draft/speculate.h"
 #include "text/detokenizer.h"
 #include "text/output/output_parser.h"
 #include "weights/memory.h"

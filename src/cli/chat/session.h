@@ -37,6 +37,7 @@ class Session {
     std::string tokenizer;  // empty: the model's own
     SamplingParams sampling;
     int max_tokens = 0;  // of a reply; 0: what the context leaves
+    std::string speculate = "off";
     bool plain = false;  // no chat: nothing is taken for reasoning
   };
   static Result<std::unique_ptr<Session>> Create(LoadedModel* loaded, const Options& options);

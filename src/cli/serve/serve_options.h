@@ -33,6 +33,7 @@ struct ServeOptions {
   double snapkv_budget = 0;  // tokens, or a share below 1; 0: off
   int snapkv_window = SnapKv::kWindow;
   int snapkv_redecode = 0;
+  std::string speculate = "off";
   int64_t host_mib = 0;           // of the host's memory below the device's; 0: none
   std::string disk;               // folder for state; empty: memory only
   double disk_gib = 16;           // of all that lies there

@@ -224,6 +224,10 @@ Status ModelStack::BuildEngine(const Shared& shared) {
   served_.context_tokens = cache.context_tokens;
   executor_.Bind(loaded_.get());
   REPRISE_ASSIGN(engine.snapkv, ReadSnapKv());
+  engine.speculation.mode = FindSpeculate(options_.speculate).value_or(Speculate::kOff);
+  if (engine.speculation.mode != Speculate::kOff && executor_.chooses()) {
+    Log(LogLevel::kInfo, "speculation is off: this device runs one token of a sequence in a step");
+  }
   engine_ = std::make_unique<Engine>(executor_, std::move(state), engine, *shared.clock);
   return OkStatus();
 }
