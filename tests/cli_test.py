@@ -212,7 +212,7 @@ class Commands(unittest.TestCase):
     def test_an_unknown_architecture_is_answered_with_all_that_are_known(self):
         (self.path / "config.json").write_text('{"model_type": "gpt9"}')
         (self.path / "model.safetensors").write_bytes((GOLDEN / "qwen3/model.safetensors").read_bytes())
-        self.expect_error(["'gpt9'", "mistral", "falcon_mamba", "llama"], "run", "-m", self.path, "-p", "x")
+        self.expect_error(['"gpt9"', "mistral", "falcon_mamba", "llama"], "run", "-m", self.path, "-p", "x")
 
     def test_a_port_in_use_says_what_to_do(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -226,7 +226,7 @@ class Commands(unittest.TestCase):
         self.assertLess(max(sizes.values()), 16, sizes)
         self.assertNotIn("Options", sizes)
         self.assertLessEqual(max(map(len, shown.splitlines())), 100)
-        self.assertEqual(shown.count("--model"), 1)
+        self.assertEqual(len(re.findall(r"--model(?![\w-])", shown)), 1)
 
     @unittest.skipUnless(TINY.exists(), "needs the bundled model")
     def test_the_bundled_model_is_the_default(self):
