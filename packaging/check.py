@@ -8,6 +8,7 @@ A system is a debootstrap root that systemd-nspawn boots without a network; what
 packaging/check_inside.sh installs the package, asks the service for a chat, removes and purges the package. Roots are kept under
 build/packages/roots.
 """
+import os
 import pathlib
 import shutil
 import subprocess
@@ -15,8 +16,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOTS = ROOT / "build/packages/roots"
-DEBIAN, UBUNTU = "http://deb.debian.org/debian", "http://archive.ubuntu.com/ubuntu"
-MIRRORS = {"bookworm": DEBIAN, "trixie": DEBIAN, "noble": UBUNTU}
+DEBIANS, UBUNTUS = ["bookworm", "trixie"], ["noble"]
+# Archives to make the systems of. Debian: by default the one that debootstrap knows.
+MIRRORS = {"debian": os.environ.get("DEBIAN_MIRROR"), "ubuntu": os.environ.get("UBUNTU_MIRROR")}
 SCRIPTS = pathlib.Path("/usr/share/debootstrap/scripts")
 KEYRING = pathlib.Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")  # of the package ubuntu-keyring
 FIRST_TOKEN_SECONDS = 10
@@ -38,9 +40,10 @@ def make_root(suite):
     root.parent.mkdir(parents=True, exist_ok=True)
     options = ["--variant=minbase", "--include=systemd,systemd-sysv,dbus"]
     script = [] if (SCRIPTS / suite).exists() else [SCRIPTS / "gutsy"]  # of all Ubuntus since
-    if MIRRORS[suite] == UBUNTU:
+    mirror = MIRRORS["ubuntu" if suite in UBUNTUS else "debian"]
+    if suite in UBUNTUS:
         options += ["--components=main,universe", f"--keyring={KEYRING}"]
-    run("debootstrap", *options, suite, root, MIRRORS[suite], *script)
+    run("debootstrap", *options, suite, root, *([mirror] if mirror else []), *script)
     (root / "made").touch()
     return root
 
@@ -83,11 +86,11 @@ def check(suite, package):
 
 
 def main():
-    package, suites = pathlib.Path(sys.argv[1]), sys.argv[2:] or list(MIRRORS)
+    package, suites = pathlib.Path(sys.argv[1]), sys.argv[2:] or DEBIANS + UBUNTUS
     bad = []
     for suite in suites:
-        if MIRRORS[suite] == UBUNTU and not KEYRING.exists():
-            print(f"== {suite}: not checked: {KEYRING} is missing (Ubuntu's package ubuntu-keyring)")
+        if suite in UBUNTUS and not (KEYRING.exists() and MIRRORS["ubuntu"]):
+            print(f"== {suite}: not checked: it needs {KEYRING} (package ubuntu-keyring) and UBUNTU_MIRROR")
             continue
         if not check(suite, package):
             bad.append(suite)
