@@ -35,7 +35,7 @@ Result<const Family*> FindFamily(bool gguf, std::string_view architecture) {
     }
   }
   return Unimplemented("models of architecture " + Quoted(architecture) +
-                       " are not supported (known: " + known + ")");
+                       " are not supported (known families: " + known + ")");
 }
 
 Result<const Family*> FindFamilyByName(std::string_view name) {

@@ -27,7 +27,8 @@ TEST_P(SpeculationLaw, HoldsForEveryFamily) {
   TestMachine machine;
   LoadOptions options;
   options.kv = DType::kF16;
-  options.context_tokens = 256;
+  // ministral3 refuses more: its tiny model's scale of rotary positions begins to change there.
+  options.context_tokens = GetParam().filename() == "ministral3" ? 128 : 256;
   const auto model = LoadModel(*checkpoint, machine.context(), options);
   ASSERT_TRUE(model.ok()) << model.status().message();
   ModelExecutor executor(**model, machine.context());
