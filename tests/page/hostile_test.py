@@ -85,6 +85,7 @@ class Hostile(browser.Test):
         for text in hostile.SCRIPTS[:6] + hostile.MARKDOWN[:3] + hostile.CHARACTERS[:7]:
             self.page.click("#new")
             self.page.send(text)
+        self.page.show_cache()
         self.page.wait(".difference ins")
         self.page.wait("#more-tree:not([hidden])")
         self.page.click("#more-tree")

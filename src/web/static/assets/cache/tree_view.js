@@ -8,6 +8,8 @@ const BAR = 18;
 const TOP = 20;  // room for the axis
 const LETTER = 6.1;  // pixels, of the text in the bars
 
+// Of a piece, the text without the marks of the template. The picture shows its beginning, and so must the name.
+const LABEL_LETTERS = 200;
 const cleaned = (text) => visible(text.replace(/<\|[^|>]{1,40}\|>/g, ' ').replace(/\s+/g, ' ').trim());
 
 const HELP = 'Point at a piece, or move with the arrow keys, to read it.';
@@ -156,7 +158,7 @@ export class TreeView {
     const from = on ? left : edge;
     const letters = Math.floor(((on ? edge : right) - from - 8) / LETTER);
     if (letters < 3) return null;
-    return svg('text', { class: on ? 'on' : '', x: from + 5, y: y + 13 }, cleaned(node.text).slice(0, letters));
+    return svg('text', { class: on ? 'on' : '', x: from + 5, y: y + 13 }, cleaned(node.text).slice(0, Math.min(letters, LABEL_LETTERS)));
   }
 
   sentence(node) {
@@ -170,7 +172,7 @@ export class TreeView {
       parts.push(`last request: ${words.filter(Boolean).join(', ')}`);
     }
     if (node.idle_ms >= 0) parts.push(`used ${ago(node.idle_ms)}`);
-    return `${parts.join('; ')}. Text: ${visible(node.text).slice(0, 200)}`;
+    return `${parts.join('; ')}. Text: ${cleaned(node.text).slice(0, LABEL_LETTERS)}`;
   }
 
   describe(item) {
