@@ -62,7 +62,7 @@ class SharedCache(unittest.TestCase):
         self.hub.close()
         self.folder.cleanup()
 
-    def library(self, kind, file, repo=NAME, **more):
+    def by_library(self, kind, file, repo=NAME, **more):
         environment = self.puller.environment(HF_HUB_DISABLE_XET="1", HF_HUB_DISABLE_TELEMETRY="1",
                                               HF_HUB_DISABLE_UPDATE_CHECK="1", **more)
         return subprocess.run([sys.executable, "-c", LIBRARY, kind, repo, file], capture_output=True, text=True,
@@ -78,9 +78,9 @@ class SharedCache(unittest.TestCase):
         return str(path)
 
     def test_what_the_library_wrote_is_used_as_it_is(self):
-        path = self.expect(self.library("file", "m-Q8_0.gguf"))
-        self.expect(self.library("file", "sub/n-Q4_0.gguf"))
-        self.expect(self.library("folder", "*", repo="org/folder"))
+        path = self.expect(self.by_library("file", "m-Q8_0.gguf"))
+        self.expect(self.by_library("file", "sub/n-Q4_0.gguf"))
+        self.expect(self.by_library("folder", "*", repo="org/folder"))
         before = self.snapshot()
         asked = len(self.hub.log)
         for name in ("hf:org/repo:Q8_0", "hf:org/repo:q4_0", "hf:org/folder"):
@@ -107,13 +107,13 @@ class SharedCache(unittest.TestCase):
         path = self.expect(self.puller.pull(NAME + ":Q8_0"))
         self.expect(self.puller.pull(NAME + ":Q4_0"))
         self.expect(self.puller.pull("org/folder"))
-        self.assertEqual(self.expect(self.library("local", "m-Q8_0.gguf", HF_HUB_OFFLINE="1")), path)
+        self.assertEqual(self.expect(self.by_library("local", "m-Q8_0.gguf", HF_HUB_OFFLINE="1")), path)
         asked = len(self.hub.log)
-        self.assertEqual(self.expect(self.library("file", "m-Q8_0.gguf")), path)
-        folder = self.expect(self.library("folder", "config.json,model.safetensors,tokenizer.json", repo="org/folder"))
+        self.assertEqual(self.expect(self.by_library("file", "m-Q8_0.gguf")), path)
+        folder = self.expect(self.by_library("folder", "config.json,model.safetensors,tokenizer.json", repo="org/folder"))
         self.assertEqual(pathlib.Path(folder), self.puller.repo("org/folder") / "snapshots" / self.repo.commit)
         self.assertFalse([entry for entry in self.hub.log[asked:] if entry[1] == "GET" and "/resolve/" in entry[2]])
-        scanned = self.expect(self.library("scan", "-"))
+        scanned = self.expect(self.by_library("scan", "-"))
         self.assertTrue(scanned.startswith("0 "), scanned)  # no warnings
         self.assertIn("('org/repo', 2, ['main'])", scanned)
         self.assertIn("('org/folder', 3, ['main'])", scanned)
@@ -137,13 +137,13 @@ class SharedCache(unittest.TestCase):
         part = self.puller.repo(NAME) / "blobs" / (hub_server.sha256(self.gguf) + ".incomplete")
         while not part.exists():
             self.assertIsNone(process.poll())
-        self.assertEqual(self.expect(self.library("try", self.lock())), "busy")
+        self.assertEqual(self.expect(self.by_library("try", self.lock())), "busy")
         self.hub.piece_pause = None
         process.kill()
         process.communicate()
-        self.assertEqual(self.expect(self.library("try", self.lock())), "free")
+        self.assertEqual(self.expect(self.by_library("try", self.lock())), "free")
         # What a killed process has left is no obstacle to the library, nor the other way round.
-        self.expect(self.library("file", "m-Q8_0.gguf"))
+        self.expect(self.by_library("file", "m-Q8_0.gguf"))
         self.expect(self.puller.pull(NAME + ":Q8_0"))
         self.assertEqual(self.puller.check_sound(NAME, self.repo), 1)
 
