@@ -90,7 +90,10 @@ Result<Diagnosis> Examine(const Options& options) {
     Patient patient;
     patient.name = std::filesystem::path(*path).filename().string();
     REPRISE_ASSIGN(patient.outline, ReadModelOutline(checkpoint, KvType(options.kv), 0));
-    patient.fit = FindFit(patient.outline, found.memory_bytes, program.gigabytes_per_second);
+    // What the model reads for a token may stay in caches, which are quicker than memory.
+    const size_t bytes = std::min(patient.outline.step_bytes, MeasuredBytes(found.memory_bytes));
+    const double gigabytes = ReadPeak({backend.get(), &scratch}, std::max<size_t>(bytes, 1)).giga;
+    patient.fit = FindFit(patient.outline, found.memory_bytes, gigabytes);
     fit = patient.fit;
     found.model = std::move(patient);
   }
