@@ -152,6 +152,8 @@ class Models(unittest.TestCase):
                 status, text = ask(port, "/v1/completions", {"prompt": "Once", "max_tokens": 1})
                 self.assertEqual((status, json.loads(text)["model"]), (200, "fine"), text)
                 self.assertEqual(ask(port, "/props?model=small")[0], 200)
+                self.assertEqual(ask(port, "/health?model=plain")[0], 200)  # waits for no model
+                self.assertEqual(self.states(port)["plain"], "unloaded")
                 self.assertEqual(json.loads(ask(port, "/props?model=small")[1])["model"], "small")
             finally:
                 self.assertEqual(server.stop(), 0)

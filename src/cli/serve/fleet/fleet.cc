@@ -122,7 +122,9 @@ Fleet::Member* Fleet::Find(const http::Request& request, std::string* name) {
 }
 
 void Fleet::Handle(size_t route, const http::ExchangePtr& exchange) {
-  if (size() == 1) return front().router().routes()[route].handler(exchange);
+  // What runs on the server's thread (is it alive?) is no model's, and must not wait for one.
+  const http::Router::Route& of_front = front().router().routes()[route];
+  if (size() == 1 || of_front.run_on == http::RunOn::kServer) return of_front.handler(exchange);
   std::string name;
   Member* const member = Find(exchange->request(), &name);
   if (member == nullptr) {
