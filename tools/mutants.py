@@ -96,7 +96,7 @@ MUTANTS = [
      "  if (!roster_.running().empty() || !roster_.waiting().empty()) return false;\n  for (const auto& idle",
      "  if (!roster_.running().empty()) return false;\n  for (const auto& idle", ENGINE),
     ("a_smaller_budget_evicts_nothing", "src/cache/index/room.cc",
-     "  while (bytes_used() > bytes && bytes_used() + slice > before &&", "  while (bytes_used() > bytes && bytes_used() > before &&",
+     "  while (bytes_used() > bytes && bytes_used() + slice > before &&", "  while (bytes_used() > bytes && bytes_used() + slice < before &&",
      CACHE),
     ("states_above_the_memory_of_all", "src/cli/serve/fleet/state_shares.cc",
      "newest ? total - std::min(total, bytes) : over", "newest ? 0 : over", CLI),

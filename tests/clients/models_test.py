@@ -17,7 +17,9 @@ import urllib.request
 import harness
 
 PROGRAM = sys.argv.pop(1)
+# 1,000: the long form.
 REQUESTS = int(os.environ.get("REPRISE_MODELS_REQUESTS", "96"))
+LONG = REQUESTS > 96
 USERS = 16
 # The same weights with three types of K/V: three models, whose logits differ.
 KINDS = {"fine": "f32", "plain": "f16", "small": "q8_0"}
@@ -52,7 +54,9 @@ def turn(user, number):
 
 
 def converse(port, model, user, history):
-    """One more turn of a conversation, which `history` then has."""
+    """One more turn of a conversation, which `history` then has. It begins anew before the context is full."""
+    if len(history) >= 20:
+        history.clear()
     history.append({"role": "user", "content": turn(user, len(history))})
     reply = chat(port, model, history)
     history.append({"role": "assistant", "content": reply["text"]})
@@ -99,7 +103,8 @@ class Models(unittest.TestCase):
                         alone = wanted[user, model][turns[model]]
                         turns[model] += 1
                         self.assertEqual(reply["logprobs"], alone["logprobs"], (user, model))
-                        self.assertEqual(reply["used"], alone["used"], (user, model, "reuse behind a swap"))
+                        if not LONG:  # which leaves more state than fits: some of it is evicted
+                            self.assertEqual(reply["used"], alone["used"], (user, model, "reuse behind a swap"))
                     return len(by_user[user])
 
                 with concurrent.futures.ThreadPoolExecutor(USERS) as pool:

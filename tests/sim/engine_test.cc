@@ -171,7 +171,8 @@ TEST_F(EngineTest, AHundredConcurrentRequestsComputeTheirPrefixOnceWithinTheBudg
 // work ends, and from then on the model is not touched. Requests that come wait for its return, and
 // start from the state that stayed.
 TEST_F(EngineTest, AnEngineSleepsWhenNothingRunsAndKeepsItsState) {
-  EngineFixture fixture(executor_);
+  engine_options_.running_max = 1;  // the second request waits until the first has ended
+  EngineFixture fixture(executor_, cache_options_, engine_options_);
   const GenerateRequest prompt = Talk().Say(1, 300).Request(20);
   auto first = fixture.Submit(prompt);
   fixture.engine().Step();
