@@ -28,7 +28,10 @@ HOT = {
     "DeepAttention": (["HMMA", "LDGSTS"], 32),
     "OneRowKernel": (["IDP.4A", "LDGSTS"], 0),
     "TwoTypesKernel": (["IDP.4A", "LDGSTS"], 0),
-    "SmallKernel": (["HMMA", "LDSM", "LDGSTS"], 0),
+    "SmallKernel": (["HMMA", "LDGSTS"], 0),
+    "HalfPieces": (["HMMA", "LDSM", "LDGSTS"], 0),
+    "PackedFewKernel": (["HMMA", "UBLKCP"], 0),
+    "PackedManyKernel": (["HGMMA", "UBLKCP", "UTMALDG"], 16),
     "SmallRowKernel": (["IDP.4A", "LDGSTS"], 0),
     "ChosenGatesKernel": (["IDP.4A", "LDGSTS"], 0),
     "ChosenSumKernel": (["IDP.4A", "LDGSTS"], 0),
@@ -49,7 +52,8 @@ HOT = {
 # of them, a seventh of the bandwidth is lost. What is static lies in front of what is dynamic.
 LINE = 128
 STREAMS = {"OneRowKernel", "TwoTypesKernel", "SmallRowKernel", "ChosenGatesKernel",
-           "ChosenSumKernel", "FewRowsKernel", "SmallKernel"}
+           "ChosenSumKernel", "FewRowsKernel", "SmallKernel", "HalfPieces", "PackedFewKernel",
+           "PackedManyKernel"}
 
 
 def run(tool, flag, path):

@@ -59,7 +59,7 @@ CudaBackend::CudaBackend(std::unique_ptr<CudaMemory> memory, std::unique_ptr<Thr
   const CudaMemory::Device& device = memory_->device();
   name_ = "cuda:" + std::to_string(device.ordinal) + " " + device.name;
   // Tensor cores of other architectures add otherwise (reference/gpu/tensor_core.h).
-  numerics_ = "reprise cuda sm_" + std::to_string(device.major * 10 + device.minor) + " 4";
+  numerics_ = "reprise cuda sm_" + std::to_string(device.major * 10 + device.minor) + " 5";
 }
 
 CudaBackend::~CudaBackend() { memory_->Synchronize(); }

@@ -9,9 +9,9 @@
 #include "device/cuda/cuda_memory.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/choice/choices.h"
+#include "kernels/cuda/graphs/step_graphs.h"
 #include "kernels/cuda/joined/joined_ops.h"
 #include "kernels/cuda/pinned.h"
-#include "kernels/cuda/graphs/step_graphs.h"
 #include "kernels/cuda/tensor/attention/attention.h"
 #include "kernels/cuda/view.h"
 
@@ -22,9 +22,10 @@ namespace reprise::cuda {
 // (kernel.h): nothing starts behind it, and TakeError says what it was. A kernel that goes wrong
 // while it runs ends the process (device/cuda/must.h).
 //
-// Bits: products with quantised and F32 weights and everything that works row by row equal the
-// CPU's; products with 16-bit weights, attention over 16-bit K/V and scans with a matrix state are
-// those of kernels/reference/gpu/. Hence numerics().
+// Bits: products with F32 weights and with quantised ones in planes, and everything that works row
+// by row, equal the CPU's; products with 16-bit weights and with quantised ones that are packed
+// (cuda_matrix.h), attention over 16-bit K/V and scans with a matrix state are those of
+// kernels/reference/gpu/. Hence numerics().
 class CudaBackend final : public Backend {
  public:
   // `threads`: of the host, 0: one per CPU. `memory_max`: bytes of the GPU's memory, 0: what is
@@ -188,7 +189,7 @@ class CudaBackend final : public Backend {
   Pinned choices_sent_;       // operands of others
   Choices choices_;
   bool chosen_with_step_ = false;  // the latest step asked for them
-  DepthView depth_;  // of the step
+  DepthView depth_;                // of the step
   StepGraphs graphs_;
   JoinedOps joined_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/cuda_matrix.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "base/check.h"
 #include "device/raw.h"
 #include "device/thread_pool.h"
+#include "kernels/cuda/architecture.h"
 #include "kernels/reference/gpu/bf16_weights.h"
 
 namespace reprise::cuda {
@@ -33,6 +35,9 @@ CudaMatrix::CudaMatrix(const MatrixShape& shape) : PackedMatrix(shape) {
     stride_ = shape.cols;
   } else if (form == ActivationForm::kF16) {
     stride_ = RoundUp16(shape.cols);
+  } else if (shape.count == 1 && ThisGpu().hopper &&
+             PackedFormOf(shape.dtype) != PackedForm::kNone) {
+    packed_ = {PackedFormOf(shape.dtype), shape.dtype, shape.rows, shape.cols};
   } else {
     layout_ = LayoutOf(shape.dtype, shape.count * shape.rows, shape.cols);
   }
@@ -41,9 +46,10 @@ CudaMatrix::CudaMatrix(const MatrixShape& shape) : PackedMatrix(shape) {
 Result<std::unique_ptr<PackedMatrix>> CudaMatrix::Make(DeviceMemory& memory,
                                                        const MatrixShape& shape) {
   std::unique_ptr<CudaMatrix> matrix(new CudaMatrix(shape));
-  const size_t bytes = matrix->stride_ == 0 ? matrix->layout_.bytes
-                                            : size_t(shape.count * shape.rows * matrix->stride_) *
-                                                  ElementBytes(shape.dtype);
+  const size_t bytes = matrix->packed()       ? matrix->packed_.bytes()
+                       : matrix->stride_ == 0 ? matrix->layout_.bytes
+                                              : size_t(shape.count * shape.rows * matrix->stride_) *
+                                                    ElementBytes(shape.dtype);
   REPRISE_ASSIGN(matrix->buffer_, memory.Allocate(bytes));
   if (shape.dtype == DType::kBF16) {
     matrix->scales_.assign(size_t(shape.count), 1.0f);
@@ -55,6 +61,14 @@ Result<std::unique_ptr<PackedMatrix>> CudaMatrix::Make(DeviceMemory& memory,
 const float* CudaMatrix::f32() const { return Raw(buffer_.data().As<const float>()); }
 
 HalfMatrix CudaMatrix::half(int64_t index) const {
+  if (packed()) {
+    return {Raw(buffer_.data().As<const uint16_t>()),
+            shape().rows,
+            shape().cols,
+            packed_.padded_cols(),
+            1.0f,
+            packed_.form};
+  }
   return {Raw(buffer_.data().As<const uint16_t>()) + index * shape().rows * stride_, shape().rows,
           shape().cols, stride_, scales_.empty() ? 1.0f : scales_[size_t(index)]};
 }
@@ -85,6 +99,10 @@ QuantisedMatrix CudaMatrix::quantised_part(int64_t index) const {
 
 Status CudaMatrix::Pack(DeviceMemory& memory, ThreadPool& threads, int64_t index,
                         const std::byte* source, size_t stride) {
+  if (packed()) {
+    PackUnits(memory, threads, source, stride);
+    return OkStatus();
+  }
   if (stride_ == 0) {
     PackQuantised(memory, threads, index, source, stride);
     return OkStatus();
@@ -140,6 +158,18 @@ void CudaMatrix::PackBF16(DeviceMemory& memory, ThreadPool& threads, int64_t ind
                 reinterpret_cast<const std::byte*>(rows.data()), rows.size() * 2);
   memory.Upload(device_scales_.data() + index * int64_t(sizeof(float)),
                 reinterpret_cast<const std::byte*>(&scales_[size_t(index)]), sizeof(float));
+}
+
+void CudaMatrix::PackUnits(DeviceMemory& memory, ThreadPool& threads, const std::byte* source,
+                           size_t stride) {
+  std::vector<std::byte> units(packed_.bytes());
+  const int64_t tiles = packed_.padded_rows() / kPackedRows;
+  threads.ParallelFor(tiles, 4, [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * kPackedRows;
+    PackWeights(packed_, source + size_t(first) * stride, stride, first,
+                std::min(end * kPackedRows, shape().rows), units.data());
+  });
+  memory.Upload(buffer_.data(), units.data(), units.size());
 }
 
 // The planes of one matrix are packed for themselves and sent to their places in those of the

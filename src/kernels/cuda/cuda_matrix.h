@@ -19,13 +19,17 @@ ActivationForm FormOf(DType weights);
 
 // Weights in device memory, all matrices of a stack in one allocation, the rows of one behind those
 // of the last. F32 as in the file; 16-bit rows in f16 (reference/gpu/bf16_weights.h), padded with
-// zeros to a multiple of 16; quantised types in planes (quantised/layout.h).
+// zeros to a multiple of 16. Quantised types lie packed for 16-bit activations (packed/packed.h);
+// or in planes for integers (quantised/layout.h), if they have no packed form, on GPUs other than
+// Hopper, and in stacks of several matrices, as those of experts are.
 class CudaMatrix : public PackedMatrix {
  public:
   static Result<std::unique_ptr<PackedMatrix>> Make(DeviceMemory& memory, const MatrixShape& shape);
 
   size_t bytes() const override { return buffer_.size(); }
-  ActivationForm form() const { return FormOf(shape().dtype); }
+  ActivationForm form() const { return packed() ? ActivationForm::kF16 : FormOf(shape().dtype); }
+  // Whether half() is packed.
+  bool packed() const { return packed_.form != PackedForm::kNone; }
 
   // Of the type that form() says.
   const float* f32() const;
@@ -44,11 +48,13 @@ class CudaMatrix : public PackedMatrix {
 
   void PackBF16(DeviceMemory& memory, ThreadPool& threads, int64_t index, const std::byte* source,
                 size_t stride);
+  void PackUnits(DeviceMemory& memory, ThreadPool& threads, const std::byte* source, size_t stride);
   void PackQuantised(DeviceMemory& memory, ThreadPool& threads, int64_t index,
                      const std::byte* source, size_t stride);
 
   int64_t stride_ = 0;      // elements from row to row, of F32 and 16-bit types
-  QuantisedLayout layout_;  // of quantised ones
+  QuantisedLayout layout_;  // of quantised ones in planes
+  PackedLayout packed_;     // of others
   DeviceBuffer buffer_;
   std::vector<float> scales_;  // of every matrix of BF16; on the device, too
   DeviceBuffer device_scales_;

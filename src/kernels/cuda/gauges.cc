@@ -64,7 +64,8 @@ const CudaMemory& MemoryOf(Backend& backend) { return static_cast<CudaMemory&>(b
 // Multiplications and additions that a multiprocessor does in a clock.
 double OperationsPerClock(const CudaMemory::Device& device, DType weights) {
   const bool hopper = device.major == 9;
-  switch (FormOf(weights)) {
+  const bool packed = hopper && PackedFormOf(weights) != PackedForm::kNone;
+  switch (packed ? ActivationForm::kF16 : FormOf(weights)) {
     case ActivationForm::kF32:  // FP32 units: 64 lanes on 8.0, 128 else
       return device.major == 8 && device.minor == 0 ? 128 : 256;
     case ActivationForm::kF16:  // tensor cores, 16-bit operands

@@ -183,7 +183,10 @@ bool CudaBackend::JoinExperts(const PlanView& plan, const View& x, ExpertInput i
   if (projections.size() > std::size(products)) return false;
   for (size_t i = 0; i < projections.size(); ++i) {
     const CudaMatrix& stack = CudaMatrixOf(*projections[i].weights);
-    if (!IsQuantised(stack.shape().dtype) || stack.shape().count != plan.experts) return false;
+    if (!IsQuantised(stack.shape().dtype) || stack.packed() ||
+        stack.shape().count != plan.experts) {
+      return false;
+    }
     products[i] = {stack.quantised(), nullptr, ViewOf(projections[i].out)};
   }
   if (input == ExpertInput::kRows && projections.size() == 2) {
@@ -216,6 +219,11 @@ void CudaBackend::ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, 
         ExpertsProductF32(stream(), stack.f32(), view, gather, rows.f32(), out);
         break;
       case ActivationForm::kF16:
+        if (stack.packed()) {  // the only expert: a slot for every row
+          const HalfProduct one[] = {{stack.half(), nullptr, out}};
+          Products(stream(), rows.half(), std::span<const HalfProduct>(one));
+          break;
+        }
         ProductGroups(stream(), rows.half(), stack.half(),
                       stack.half_groups(view.begin, gather ? view.row : nullptr), nullptr, out);
         break;

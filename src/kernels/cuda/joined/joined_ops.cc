@@ -225,6 +225,8 @@ bool JoinedOps::GateRides(const GatedRows& rows) const {
   if (outputs.size() != 2 || !Same(outputs[0], rows.up) || !Same(outputs[1], rows.gate)) {
     return false;
   }
+  const std::vector<HalfProduct>& halves = products_->halves;
+  if (!halves.empty() && halves[0].weight.packed != halves[1].weight.packed) return false;
   const std::vector<QuantisedProduct>& quantised = products_->quantised;
   if (!quantised.empty() && TypeOf(quantised[0]) != TypeOf(quantised[1])) return false;
   return Same(rows.gate, rows.y);

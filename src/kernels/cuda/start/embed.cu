@@ -100,6 +100,46 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A thread a value of packed weights: scale * q + shift in f32.
+template <PackedForm kForm>
+__global__ void __launch_bounds__(kThreads)
+    UnpackRows(const uint8_t* table, int64_t units, const int32_t* tokens, View out,
+               Beside beside) {
+  if (!BeginRows(beside)) return;
+  const int column = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
+  if (column >= out.cols) return;
+  const int in_unit = column % kUnitCols;
+  const int pair = in_unit / 8, t = in_unit % 8 / 2, which = in_unit % 2;
+  for (int64_t i = blockIdx.y; i < out.rows; i += gridDim.y) {
+    const int row = tokens[i], g = row % kUnitRows, lane = 4 * g + t;
+    const int64_t place =
+        (row / kPackedRows * units + column / kUnitCols) * 2 + row % kPackedRows / kUnitRows;
+    const uint8_t* const unit = table + place * UnitBytes(kForm);
+    const auto half = [&](int at) {
+      return __half2float(*reinterpret_cast<const __half*>(unit + at));
+    };
+    float value;
+    if constexpr (kForm == PackedForm::kBytes) {
+      value = static_cast<float>(int(unit[lane * 16 + 2 * pair + which]) - 128) *
+              half(512 + 4 * g + in_unit / 32 * 2);
+    } else {
+      const uint32_t word = reinterpret_cast<const uint32_t*>(unit)[2 * lane + pair / 4];
+      const int low = static_cast<int>(word >> (16 * which + 4 * (pair % 4)) & 15);
+      if constexpr (kForm == PackedForm::kNibbles || kForm == PackedForm::kFives) {
+        const bool five = kForm == PackedForm::kFives;
+        const int scales = (five ? 320 : 256) + 8 * g + in_unit / 32 * 4;
+        const int fifth = five ? unit[256 + 2 * lane + which] >> pair & 1 : 0;
+        value = static_cast<float>(low + 16 * fifth) * half(scales) + half(scales + 2);
+      } else {
+        const uint32_t upper = reinterpret_cast<const uint32_t*>(unit + 256)[lane];
+        const int high = static_cast<int>(upper >> (16 * which + SixPlace(pair)) & 3);
+        value = static_cast<float>(low + 16 * high - 32) * half(384 + 8 * g + in_unit / 16 * 2);
+      }
+    }
+    out.data[i * out.stride + column] = value;
+  }
+}
+
 // A kernel with a thread for each column of the rows.
 template <typename... Parameters, typename... Arguments>
 void LaunchRows(void (*kernel)(Parameters...), Stream stream, const EmbeddedRows& rows,
@@ -125,6 +165,20 @@ struct EmbedFrom {
     LaunchRows(WidenRows<float>, stream, rows, beside, table, rows.out.cols, 1.0f);
   }
   void operator()(const HalfMatrix& table) const {
+    const auto* const units = reinterpret_cast<const uint8_t*>(table.data);
+    const int64_t along = table.stride / kUnitCols;
+    switch (table.packed) {
+      case PackedForm::kNone:
+        break;
+      case PackedForm::kBytes:
+        return LaunchRows(UnpackRows<PackedForm::kBytes>, stream, rows, beside, units, along);
+      case PackedForm::kNibbles:
+        return LaunchRows(UnpackRows<PackedForm::kNibbles>, stream, rows, beside, units, along);
+      case PackedForm::kFives:
+        return LaunchRows(UnpackRows<PackedForm::kFives>, stream, rows, beside, units, along);
+      case PackedForm::kSixes:
+        return LaunchRows(UnpackRows<PackedForm::kSixes>, stream, rows, beside, units, along);
+    }
     LaunchRows(WidenRows<__half>, stream, rows, beside, reinterpret_cast<const __half*>(table.data),
                table.stride, table.scale);
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/packed/product_packed.h"
 #include "kernels/cuda/tensor/few/product_few.h"
 #include "kernels/cuda/tensor/many/product_many.h"
 #include "kernels/cuda/tensor/mma.cuh"
@@ -186,7 +187,14 @@ HalfRows RoundedOnTheWay(const View& x) {
 
 void Products(Stream stream, const HalfRows& x, std::span<const HalfProduct> products) {
   if (products.empty() || x.rows == 0) return;
-  Run(stream, x, {}, products);
+  if (x.f32 != nullptr) return RunFewProducts(stream, {.x = x, .products = products});
+  ForEachForm(products, [&](std::span<const HalfProduct> alike) {
+    if (alike[0].weight.packed != PackedForm::kNone) {
+      RunPackedMany(stream, x, alike);
+    } else {
+      Run(stream, x, {}, alike);
+    }
+  });
 }
 
 void ProductGroups(Stream stream, const HalfRows& x, const HalfMatrix& weight,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/cuda/packed/packed.h"
 #include "kernels/cuda/view.h"
 #include "kernels/reference/gpu/tensor_core.h"
 
@@ -30,12 +31,15 @@ HalfRows RoundedOnTheWay(const View& x);
 
 // Weights [rows, cols] in f16, `stride` elements apart: a multiple of 16, zeros from cols on. Rows
 // start at multiples of 32 bytes. They stand for themselves times a power of two.
+// Or packed (packed.h): data are its bytes, stride the columns with those that fill up the last
+// units, a multiple of 128, and the scale is 1.
 struct HalfMatrix {
   const uint16_t* data = nullptr;
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t stride = 0;
   float scale = 1;
+  PackedForm packed = PackedForm::kNone;
 };
 
 // Rows of x that belong to one of several matrices: those of expert e are [begin[e], begin[e + 1]).

@@ -35,6 +35,7 @@ struct Call {
   int float_rows;                           // of a tile
   OutputOp op;
   View sum;
+  bool hold_next;   // see FewProducts
   bool normed_row;  // one row behind a norm, whose weights are in shared memory as well
 };
 

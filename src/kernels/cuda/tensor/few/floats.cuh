@@ -30,6 +30,24 @@ inline __device__ __noinline__ void LoadFloats(const Call& call, int tile, int s
   }
 }
 
+// The same, of the whole block and all at once.
+inline __device__ __noinline__ void LoadFloatTile(const Call& call, int tile, float* to) {
+  const int cols = static_cast<int>(call.x.cols);
+  const int pitch = CeilDiv(cols, kStageFloats) * kStageFloats;
+  const int first = tile * call.float_rows;
+  const int rows = min(call.float_rows, call.float_begin[FewProducts::kMost] - first);
+  for (int i = 4 * threadIdx.x; i < rows * pitch; i += 4 * blockDim.x) {
+    const int row = first + i / pitch, column = i % pitch;
+    if (column >= cols) continue;
+    int which = 0;
+    while (row >= call.float_begin[which + 1]) ++which;
+    CopyAsync16(to + i,
+                call.floats[which].weight + (row - call.float_begin[which]) * call.x.cols + column,
+                true);
+  }
+  CommitAsync();
+}
+
 // A tile of rows of F32 with the normed row x: 16 threads a row, as product_float.h says; a warp a
 // row, where they suffice. The whole block calls.
 inline __device__ __noinline__ void FloatTile(const Call& call, int tile, const float* weights,
@@ -58,10 +76,11 @@ inline __device__ __noinline__ void FloatTile(const Call& call, int tile, const 
   product.out.data[column] = product.bias != nullptr ? sum + product.bias[column] : sum;
 }
 
-// Adds tiles of rows of F32 behind the others. False, and nothing is added: they need a kernel of
-// their own.
-inline bool AddFloats(std::span<const FloatProduct> floats, int warps, Call* call) {
-  const int rows = kStages * warps / CeilDiv(static_cast<int>(call->x.cols), kStageFloats);
+// Adds tiles of rows of F32 behind the others, as large as the rings of a block. False, and nothing
+// is added: they need a kernel of their own.
+inline bool AddFloats(std::span<const FloatProduct> floats, size_t ring_bytes, Call* call) {
+  const int pieces = CeilDiv(static_cast<int>(call->x.cols), kStageFloats);  // of a row
+  const int rows = int(ring_bytes / (kStageFloats * sizeof(float))) / pieces;
   const bool aligned = std::all_of(floats.begin(), floats.end(), [](const FloatProduct& one) {
     return Aligned16(one.weight, 0);
   });
@@ -74,6 +93,12 @@ inline bool AddFloats(std::span<const FloatProduct> floats, int warps, Call* cal
   }
   call->all_tiles += CeilDiv(call->float_begin[FewProducts::kMost], rows);
   return true;
+}
+
+// In a kernel of their own, behind the one that norms the row if there is a norm.
+inline void RunFloats(Stream stream, const FewProducts& few) {
+  const View x = {const_cast<float*>(few.x.f32), few.x.rows, few.x.cols, few.x.stride};
+  ProductsF32(stream, few.floats, few.norm.weight != nullptr ? few.norm.h : x);
 }
 
 }  // namespace reprise::cuda::few

@@ -67,7 +67,8 @@ inline __device__ __noinline__ void RoundScaled(InputRow row, int cols, uint16_t
 
 // One row behind a norm whose weights are in shared memory, too: in at most kGroups groups.
 // Everything is asked for once. The normed row takes the place of the weights.
-template <int kGroups>
+// kBehind: copies asked for since the weights of the norm.
+template <int kGroups, int kBehind = kStages>
 __device__ __forceinline__ void ReadNormed(const Call& call, const Inputs& inputs, float* weights) {
   const int cols = static_cast<int>(call.x.cols);
   const LaneRow lanes(inputs.floats, cols);
@@ -82,7 +83,7 @@ __device__ __forceinline__ void ReadNormed(const Call& call, const Inputs& input
     const int i = 4 * (threadIdx.x + j * blockDim.x);
     if (i < cols) lanes.Store(i, held[j]);
   }
-  WaitAsync<kStages>();  // the weights of the norm, asked for before those of the products
+  WaitAsync<kBehind>();
   const float r = lanes.NormFactor(static_cast<int>(threadIdx.x),
                                    call.norm.eps);  // from here on rounded values take its place
   float largest = 0;

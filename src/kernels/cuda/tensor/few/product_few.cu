@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <vector>
 
 #include "kernels/cuda/joined/riders.cuh"
+#include "kernels/cuda/packed/product_packed.h"
 #include "kernels/cuda/tensor/few/floats.cuh"
 #include "kernels/cuda/tensor/few/inputs.cuh"
 #include "kernels/cuda/tensor/few/product_few.h"
@@ -390,15 +392,14 @@ void Launch(Stream stream, const FewProducts& few) {
   call.normed_row = kFloats && few.norm.weight != nullptr && few.x.rows == 1 &&
                     few.groups.count == 0 && cols <= 4 * kHold * warps * kWarp &&
                     NormedRowBytes(cols) <= InputBytes();
-  const bool joined = !few.floats.empty() && !kGated && AddFloats(few.floats, warps, &call);
+  const bool joined = !few.floats.empty() && !kGated &&
+                      AddFloats(few.floats, size_t(warps * kStages * kStage) * 2, &call);
   const auto kernel = FewRowsKernel<kFloats, kGated, kAlong>;
   const dim3 grid(unsigned(std::min<int64_t>(
                       call.all_tiles, CeilDiv<int64_t>(2 * ThisGpu().multiprocessors, row_tiles))),
                   unsigned(row_tiles));
   LaunchEarly(kernel, grid, warps * kWarp, BlockShared(), stream, call);
-  if (few.floats.empty() || joined) return;
-  const View x = {const_cast<float*>(few.x.f32), few.x.rows, few.x.cols, few.x.stride};
-  ProductsF32(stream, few.floats, few.norm.weight != nullptr ? few.norm.h : x);
+  if (!few.floats.empty() && !joined) RunFloats(stream, few);
 }
 
 template <bool kFloats>
@@ -420,12 +421,8 @@ bool Fits(const View& x, int64_t bytes_each) {
          x.rows * (x.cols + 128) * bytes_each <= InputBytes();
 }
 
-}  // namespace
-
-bool MayRoundOnTheWay(const View& x) { return Fits(x, 2); }
-bool MayNormOnTheWay(const View& x) { return Fits(x, 6); }
-
-void RunFewProducts(Stream stream, const FewProducts& call) {
+// With weights that are not packed.
+void RunPlainProducts(Stream stream, const FewProducts& call) {
   if (RunSmallProducts(stream, call)) return;
   FewProducts few = call;
   const auto launch = few.x.f32 != nullptr ? LaunchBySlices<true> : LaunchBySlices<false>;
@@ -435,6 +432,28 @@ void RunFewProducts(Stream stream, const FewProducts& call) {
     if (first > 0) few.floats = {};
     launch(stream, few);
   }
+}
+
+}  // namespace
+
+bool MayRoundOnTheWay(const View& x) { return Fits(x, 2); }
+bool MayNormOnTheWay(const View& x) { return Fits(x, 6); }
+
+void RunFewProducts(Stream stream, const FewProducts& call) {
+  // F32 rides along with the first of them.
+  std::vector<HalfProduct> packed, plain;
+  for (const HalfProduct& one : call.products) {
+    (one.weight.packed != PackedForm::kNone ? packed : plain).push_back(one);
+  }
+  FewProducts few = call;
+  if (!plain.empty()) {
+    few.products = plain;
+    RunPlainProducts(stream, few);
+    few.floats = {};
+  }
+  if (packed.empty()) return;
+  few.products = packed;
+  RunPackedFew(stream, few);
 }
 
 }  // namespace reprise::cuda

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products with packed weights against their specification, bit by bit.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "kernels/cuda/architecture.h"
+#include "kernels/cuda/device_array.h"
+#include "kernels/cuda/packed/product_packed.h"
+#include "kernels/cuda/quantised/random_blocks.h"
+#include "kernels/cuda/tensor/round.h"
+#include "kernels/cuda/tensor/test_values.h"
+#include "kernels/reference/gpu/quantised_weights.h"
+
+namespace reprise::cuda {
+namespace {
+
+// A matrix of a type, packed on the device and in f16.
+struct TestMatrix {
+  PackedLayout layout;
+  std::vector<uint16_t> halves;  // [rows, cols]
+  DeviceArray<std::byte> packed;
+
+  static std::vector<std::byte> Pack(const PackedLayout& layout, const std::byte* blocks) {
+    std::vector<std::byte> packed(layout.bytes());
+    PackWeights(layout, blocks, RowBytes(layout.dtype, layout.cols), 0, layout.rows, packed.data());
+    return packed;
+  }
+  TestMatrix(const PackedLayout& of, const std::vector<std::byte>& blocks)
+      : layout(of), halves(size_t(of.rows * of.cols)), packed(Pack(of, blocks.data())) {
+    const size_t stride = RowBytes(of.dtype, of.cols);
+    ParallelFor(of.rows, [&](int64_t r) {
+      reference::HalfWeights(of.dtype, blocks.data() + size_t(r) * stride,
+                             {halves.data() + r * of.cols, size_t(of.cols)});
+    });
+  }
+  static TestMatrix Random(DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
+    Rng rng(seed);
+    return {{PackedFormOf(dtype), dtype, rows, cols}, RandomBlocks(rng, dtype, rows, cols)};
+  }
+  HalfMatrix half() const {
+    return {reinterpret_cast<const uint16_t*>(packed.data()),
+            layout.rows,
+            layout.cols,
+            layout.padded_cols(),
+            1.0f,
+            layout.form};
+  }
+};
+
+struct Case {
+  int64_t rows, cols, outputs;
+};
+using Run = std::function<void(const View&, const HalfRows&, std::span<const HalfProduct>)>;
+
+void ExpectSpecification(DType dtype, const Case& shape, const Run& run) {
+  const TestMatrix first = TestMatrix::Random(dtype, shape.outputs, shape.cols, 1);
+  const TestMatrix second = TestMatrix::Random(dtype, shape.outputs / 2 + 1, shape.cols, 2);
+  std::vector<float> x = RandomFloats(size_t(shape.rows * shape.cols), 1, 1);
+  if (shape.rows > 2) x[size_t(2 * shape.cols + 5)] = 3e6f;  // too large for f16
+  const std::vector<float> bias = RandomFloats(size_t(shape.outputs), 3, 1);
+  const int64_t stride = (shape.cols + 15) / 16 * 16;
+  DeviceArray<float> device_x(x), device_bias(bias), scale(size_t(shape.rows));
+  DeviceArray<uint16_t> rounded(size_t(shape.rows * stride));
+  DeviceArray<float> out(size_t(shape.rows * shape.outputs));
+  DeviceArray<float> other(size_t(shape.rows * second.layout.rows));
+  const View view{device_x.data(), shape.rows, shape.cols, shape.cols};
+  const HalfRows half{rounded.data(), scale.data(), shape.rows, shape.cols, stride};
+  RoundRows(nullptr, view, half);
+  const HalfProduct products[] = {
+      {first.half(), device_bias.data(), {out.data(), shape.rows, shape.outputs, shape.outputs}},
+      {second.half(), nullptr, {other.data(), shape.rows, second.layout.rows, second.layout.rows}}};
+  run(view, half, products);
+  const std::vector<float> got = out.Read(), got_other = other.Read();
+  const int64_t step = std::max<int64_t>(1, shape.rows * shape.outputs * shape.cols / 4'000'000);
+  std::atomic<int64_t> different{0};
+  ParallelFor(shape.rows, [&](int64_t t) {
+    std::vector<uint16_t> row(static_cast<size_t>(stride));
+    const float row_scale =
+        reference::RoundRow({x.data() + t * shape.cols, size_t(shape.cols)}, row.data());
+    for (int64_t r = t % step; r < shape.outputs; r += step) {
+      const float expected =
+          reference::TensorProduct(first.halves.data() + r * shape.cols, row.data(), shape.cols,
+                                   row_scale, &bias[size_t(r)]);
+      different += Bits(got[size_t(t * shape.outputs + r)]) != Bits(expected);
+      if (r >= second.layout.rows) continue;
+      const float plain = reference::TensorProduct(second.halves.data() + r * shape.cols,
+                                                   row.data(), shape.cols, row_scale, nullptr);
+      different += Bits(got_other[size_t(t * second.layout.rows + r)]) != Bits(plain);
+    }
+  });
+  EXPECT_EQ(different, 0) << NameOf(dtype) << " " << shape.rows << " x " << shape.cols << " x "
+                          << shape.outputs;
+}
+
+class PackedProductTest : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    if (!ThisGpu().hopper) GTEST_SKIP() << "weights are not packed on this GPU";
+  }
+  // So many columns, or the next number that fills blocks.
+  int64_t Columns(int64_t cols) const {
+    const int64_t block = TraitsOf(GetParam()).block_elements;
+    return (cols + block - 1) / block * block;
+  }
+};
+
+TEST_P(PackedProductTest, EqualsTheSpecification) {
+  for (const Case& shape :
+       {Case{1, 32, 1},       Case{1, 1056, 40},    Case{1, 4096, 1000},
+        Case{2, 12288, 200},  Case{4, 2048, 130},   Case{1, 512, 100},
+        Case{1, 1024, 5000},  Case{1, 3584, 1024},  Case{1, 4096, 9000},
+        Case{1, 2048, 24000}, Case{1, 12288, 5000}, Case{2, 4096, 9000},
+        Case{3, 4096, 6000},  Case{5, 2048, 130},   Case{8, 544, 72},
+        Case{17, 2048, 130},  Case{33, 4608, 72},   Case{64, 4096, 257},
+        Case{100, 96, 65},    Case{130, 1024, 200}, Case{300, 600 / 32 * 32, 1300},
+        Case{700, 1024, 31}}) {
+    ExpectSpecification(GetParam(), {shape.rows, Columns(shape.cols), shape.outputs},
+                        [](const View& x, const HalfRows& half, auto products) {
+                          const bool few = MayRoundOnTheWay(x);
+                          Products(nullptr, few ? RoundedOnTheWay(x) : half, products);
+                        });
+  }
+}
+
+// How a product is divided decides how long it takes, and nothing else.
+TEST_P(PackedProductTest, EveryTilingEqualsTheSpecification) {
+  for (const PackedTiling& tiling :
+       {PackedTiling{8, 1, 1}, PackedTiling{8, 1, 4}, PackedTiling{16, 1, 2},
+        PackedTiling{16, 1, 4}, PackedTiling{32, 1, 1}, PackedTiling{32, 1, 4},
+        PackedTiling{64, 1, 2}, PackedTiling{64, 2, 1}, PackedTiling{64, 2, 2},
+        PackedTiling{64, 2, 4}, PackedTiling{128, 2, 1}, PackedTiling{128, 2, 2}}) {
+    SCOPED_TRACE(std::to_string(tiling.tokens) + " / " + std::to_string(tiling.groups) + " / " +
+                 std::to_string(tiling.team));
+    for (const Case& shape : {Case{7, 4096, 300}, Case{150, 1056, 97}, Case{20, 2592, 2000}}) {
+      ExpectSpecification(GetParam(), {shape.rows, Columns(shape.cols), shape.outputs},
+                          [&](const View&, const HalfRows& half, auto products) {
+                            RunPackedMany(nullptr, half, products, tiling);
+                          });
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, PackedProductTest,
+                         ::testing::Values(DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
+                                           DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K),
+                         [](const auto& info) { return std::string(NameOf(info.param)); });
+
+}  // namespace
+}  // namespace reprise::cuda
