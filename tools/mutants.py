@@ -18,6 +18,8 @@ import subprocess
 import sys
 import time
 
+import planted.grammar
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
 CACHE = [("cache_test", "src/cache/cache_test")]
@@ -33,11 +35,10 @@ HUB = [("hub_test", "src/hub/hub_test")]
 API = [("api_test", "src/api/api_test")]
 CLI = [("cli_test", "src/cli/cli_test")]
 ATTACK = [("api_attack_test", "src/api/api_attack_test")]
-CLI = [("cli_test", "src/cli/cli_test")]
 DRAFTS = [("speculation_test", "tests/speculation_test")]
 SEEDS = "1000"  # of the simulations: enough for a mutant, few enough for all of them
 
-# name, file, text, what it becomes, tests
+# name, file, text, what it becomes, tests. More of them in planted/.
 MUTANTS = [
     ("token_for_everybody", "src/hub/net/client.cc",
      "own && !request.token.empty()", "(own || true) && !request.token.empty()", HUB),
@@ -507,6 +508,7 @@ MUTANTS = [
      "    if (rate > best) {", "    if (rate > 0 * best) {", [("sched_test", "src/sched/sched_test")]),
     ("ngrams_not_compared", "src/engine/draft/ngram_index.cc",
      "  return end != 0 && std::equal(", "  return end != 0 || std::equal(", DRAFTS),
+    *((*mutant, GRAMMAR) for mutant in planted.grammar.MUTANTS),
 ]
 
 

@@ -129,6 +129,63 @@ TEST(MatcherTest, AFullAutomatonIsReplaced) {
   EXPECT_FALSE(small_c.AcceptBytes("b").ok());
 }
 
+// The places before are taken along, too, each as itself.
+TEST(MatcherTest, RollbacksReachBehindAReplacedAutomaton) {
+  const std::vector<std::string> tokens = SmallVocabulary();
+  const char* pattern = "(ab){1,1500}x?|(cd){1,1500}y?";
+  const auto small = FromPattern(pattern, tokens, {.automaton_bytes = 450'000, .masks = 4});
+  const auto large = FromPattern(pattern, tokens);
+  std::vector<uint64_t> mask((tokens.size() + 63) / 64);
+  std::vector<uint64_t> expected(mask.size());
+  Matcher tested[] = {Matcher(small), Matcher(small)};
+  Matcher oracles[] = {Matcher(large), Matcher(large)};
+  for (size_t i = 0; i < 1'400; ++i) {
+    const size_t turn = i / 50 % 2;
+    const char* text = turn == 0 ? (i % 2 == 0 ? "a" : "b") : (i % 2 == 0 ? "c" : "d");
+    ASSERT_TRUE(tested[turn].AcceptBytes(text).ok()) << i;
+    ASSERT_TRUE(oracles[turn].AcceptBytes(text).ok());
+  }
+  for (const size_t turn : {0u, 1u}) {
+    for (size_t i = 0; i < Matcher::kRollbackMax; ++i) {
+      tested[turn].Rollback(1);
+      oracles[turn].Rollback(1);
+      ASSERT_EQ(tested[turn].text(), oracles[turn].text());
+      ASSERT_TRUE(tested[turn].Fill(mask).ok());
+      ASSERT_TRUE(oracles[turn].Fill(expected).ok());
+      ASSERT_EQ(mask, expected) << i;
+    }
+  }
+}
+
+TEST(MatcherTest, TheLastPlacesAreKeptHoweverLongTheText) {
+  const std::vector<std::string> tokens = SmallVocabulary();
+  Matcher matcher(FromPattern("a*", tokens));
+  for (size_t size = 1; size <= 5 * Matcher::kRollbackMax; ++size) {
+    ASSERT_TRUE(matcher.AcceptBytes("a").ok());
+    if (size < Matcher::kRollbackMax) continue;
+    Matcher back = matcher;
+    back.Rollback(Matcher::kRollbackMax);
+    ASSERT_EQ(back.text().size(), size - Matcher::kRollbackMax);
+  }
+}
+
+TEST(MatcherTest, MasksAreKeptUpToTheirNumber) {
+  const std::vector<std::string> tokens = SmallVocabulary();
+  constexpr size_t kPlaces = 100;
+  std::vector<uint64_t> mask((tokens.size() + 63) / 64);
+  const auto bytes_with = [&](size_t masks) {
+    const auto language = FromPattern("a{1,500}", tokens, {.masks = masks});
+    Matcher matcher(language);
+    for (size_t i = 0; i < kPlaces; ++i) {
+      EXPECT_TRUE(matcher.Fill(mask).ok());
+      EXPECT_TRUE(matcher.AcceptBytes("a").ok());
+    }
+    return language->bytes();
+  };
+  const size_t one_mask = mask.size() * sizeof(uint64_t);
+  EXPECT_GE(bytes_with(kPlaces) - bytes_with(4), (kPlaces - 4) * one_mask);
+}
+
 // What is taken along to a new automaton is a place, not the way to it: a text may be longer than
 // any automaton that would know all of it.
 TEST(MatcherTest, LongTextsNeedNoMoreRoomThanShortOnes) {

@@ -106,6 +106,8 @@ TEST(JsonSchemaTest, Strings) {
          {R"("aaa")", R"("")"});
   Expect(R"({"not": {"pattern": "a"}, "type": "string"})", {R"("bcd")"},
          {R"("bad")", R"("b\u0061")"});
+  Expect(R"({"not": {"minLength": 2}, "type": "string"})", {R"("")", R"("a")"}, {R"("ab")"});
+  Expect(R"({"not": {"maxLength": 2}, "type": "string"})", {R"("abc")"}, {R"("ab")"});
   const std::pair<const char*, std::vector<std::vector<std::string_view>>> formats[] = {
       {"date",
        {{"2024-02-29", "1999-12-31", "2000-02-29"},
@@ -292,6 +294,9 @@ TEST(JsonSchemaTest, References) {
              "i": {"$anchor": "it", "type": "integer"}, "p/q": {"$id": "part.json",
              "type": "null"}}})",
       {R"({"a":1,"b":null,"c":null})"}, {R"({"a":null})", R"({"b":1})", R"({"c":1})"});
+  // "~01" is "~1", not "/".
+  Expect(R"({"$ref": "#/$defs/a~01b", "$defs": {"a~1b": {"type": "null"}, "a/b": {"const": 1}}})",
+         {"null"}, {"1"});
   ExpectRefused(R"({"$ref": "http://elsewhere/x.json"})", "http://elsewhere/x.json");
   ExpectRefused(R"({"$ref": "#"})", "leads back to itself");
   ExpectRefused(R"({"properties": {"a": {"$ref": "#"}}, "required": ["a"], "type": "object"})",
@@ -304,6 +309,8 @@ TEST(JsonSchemaTest, RefusesByName) {
   ExpectRefused(R"({"type": "sting"})", "sting");
   ExpectRefused(R"({"type": "object", "minProperties": 3})", "minProperties");
   ExpectRefused(R"({"maxItems": 100000000})", "items");
+  ExpectRefused(R"({"type": "array", "uniqueItems": true})", "uniqueItems");
+  ExpectRefused(R"({"type": "array", "uniqueItems": true, "maxItems": 2})", "uniqueItems");
   ExpectRefused(R"({"properties": []})", "properties");
   ExpectRefused("[]", "object or a boolean");
 }

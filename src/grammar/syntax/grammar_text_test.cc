@@ -62,6 +62,7 @@ TEST(GrammarTextTest, RefusesByNameAndLine) {
   ExpectRefused("root ::= root \"x\"", "no text at all");
   ExpectRefused("start: \"x\"\n%ignore \" \"", "%ignore");
   ExpectRefused("root ::= \"x\"{9999}", "2,000");
+  ExpectRefused("root ::= \"x\"{9999,}", "2,000");
   ExpectRefused("root ::= ((((\"x\"", "not closed");
   ExpectRefused("start: /[0-9]\\", "not closed");
   ExpectRefused("root ::= [0-9\\", "not closed");
