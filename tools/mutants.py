@@ -19,6 +19,7 @@ import sys
 import time
 
 import planted.grammar
+import planted.http
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
@@ -509,6 +510,7 @@ MUTANTS = [
     ("ngrams_not_compared", "src/engine/draft/ngram_index.cc",
      "  return end != 0 && std::equal(", "  return end != 0 || std::equal(", DRAFTS),
     *((*mutant, GRAMMAR) for mutant in planted.grammar.MUTANTS),
+    *((*mutant, HTTP) for mutant in planted.http.MUTANTS),
 ]
 
 

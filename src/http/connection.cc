@@ -22,7 +22,6 @@ using boost::system::error_code;
 constexpr size_t kReadBytes = size_t{4} << 10;
 constexpr size_t kReadBodyBytes = size_t{64} << 10;
 constexpr size_t kLingerBytesMax = size_t{64} << 20;
-constexpr std::chrono::seconds kLingerMax{2};
 constexpr size_t kPathBytesShown = 200;
 constexpr size_t kReasonBytesMax = 400;
 // A larger body is not read for a request that will be refused anyway, and it is heavy work.
@@ -383,8 +382,8 @@ void Connection::BeginAnswer() {
   if (buffer_.size() < hub_->options.limits.head_bytes_max) Read();
   gone_ = std::make_shared<std::atomic<bool>>(false);
   account_->SetAbandoned([gone = gone_, hub = hub_.get()] { return *gone || hub->stopping; });
-  Dispatch(std::make_shared<LiveExchange>(shared_from_this(), answer_, std::move(request),
-                                          account_, gone_));
+  Dispatch(std::make_shared<LiveExchange>(shared_from_this(), answer_, std::move(request), account_,
+                                          gone_));
 }
 
 Connection::Decision Connection::Decide(const Request& request) {
@@ -613,7 +612,7 @@ void Connection::FinishAnswer() {
   drained_ = nullptr;
   if (close_after_) {
     state_ = State::kLingering;
-    deadline_ = std::chrono::steady_clock::now() + kLingerMax;
+    deadline_ = std::chrono::steady_clock::now() + hub_->options.linger_max;
     transport_->EndSending();
     return Read();
   }

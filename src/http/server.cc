@@ -169,7 +169,8 @@ void Server::Loop::Each(const std::function<void(Connection&)>& visit) {
 
 std::chrono::milliseconds Server::Loop::SweepInterval() const {
   const ServerOptions& o = hub->options;
-  const auto least = std::min({o.idle_max, o.head_max, o.body_max, o.stall_max, o.ping_interval});
+  const auto least =
+      std::min({o.idle_max, o.head_max, o.body_max, o.stall_max, o.linger_max, o.ping_interval});
   return std::clamp(least / 4, kSweepMin, kSweepMax);
 }
 

@@ -38,6 +38,7 @@ struct ServerOptions {
   std::chrono::milliseconds body_max{30'000};       // a body must be whole in this time, or go on
   size_t body_bytes_per_second_min = 64 << 10;      //   at this rate for as long again
   std::chrono::milliseconds stall_max{30'000};      // a client that takes nothing that long is cut
+  std::chrono::milliseconds linger_max{2'000};      // for what a refused client still sends
   std::chrono::milliseconds ping_interval{15'000};  // comment lines in silent streams
   Limits limits;
   std::vector<std::string> cors_origins;  // of web pages that may ask (cors.h)

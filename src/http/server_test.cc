@@ -42,6 +42,19 @@ class Client {
   void Send(std::string_view bytes) {
     EXPECT_EQ(::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL), ssize_t(bytes.size()));
   }
+  // Sends until the server takes no more. Returns whether it came to that within `bytes_max`.
+  bool SendUntilFull(size_t bytes_max) {
+    const std::string piece(size_t{64} << 10, 'x');
+    for (size_t sent = 0; sent < bytes_max;) {
+      pollfd poll = {socket_, POLLOUT, 0};
+      if (::poll(&poll, 1, 500) <= 0) return true;
+      const ssize_t count =
+          ::send(socket_, piece.data(), piece.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (count <= 0) return errno == EAGAIN;
+      sent += static_cast<size_t>(count);
+    }
+    return false;
+  }
   void HalfClose() { ::shutdown(socket_, SHUT_WR); }
   void ShrinkWindow() {
     const int bytes = 4096;
@@ -222,6 +235,67 @@ TEST_F(ServerTest, ClosesForThoseWhoAskAndForHttp10) {
   EXPECT_TRUE(old.ReadAll().ends_with("hello"));
 }
 
+// A client's own id is repeated if it is a short name; a longer one gets an id of the server's.
+TEST_F(ServerTest, RequestIdsAreShortNames) {
+  Start();
+  Client client = Connect();
+  for (const auto& [id, repeated] :
+       {std::pair(std::string(128, 'a'), true), {std::string(129, 'a'), false}, {"a b", false}}) {
+    client.Send("GET /hello HTTP/1.1\r\nHost: h\r\nx-request-id: " + id + "\r\n\r\n");
+    const std::string answer = client.ReadAnswer();
+    EXPECT_EQ(answer.find("x-request-id: " + id + "\r\n") != std::string::npos, repeated) << answer;
+    EXPECT_EQ(answer.find("x-request-id: req_") != std::string::npos, !repeated) << answer;
+  }
+}
+
+// HTTP/1.0 does not have chunks: the end of the connection is the end of the stream.
+TEST_F(ServerTest, StreamsForHttp10EndWithTheConnection) {
+  Start();
+  Client client = Connect();
+  client.Send("GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  const ExchangePtr exchange = Held();
+  ASSERT_NE(exchange, nullptr);
+  exchange->Send("data: two\n\n");
+  exchange->End();
+  const std::string answer = client.ReadAll();
+  EXPECT_EQ(answer.find("Transfer-Encoding"), std::string::npos) << answer;
+  EXPECT_TRUE(answer.ends_with("\r\n\r\ndata: one\n\ndata: two\n\n")) << answer;
+  EXPECT_TRUE(client.Closed());
+}
+
+// A connection serves one request after the other: what belongs to one ends with it.
+TEST_F(ServerTest, WhatBelongsToARequestEndsWithIt) {
+  options_.share_of = [](const Request& request) { return std::string(request.Header("key")); };
+  router_.Add("POST", "/share", RunOn::kWorker, [](const ExchangePtr& exchange) {
+    Response response;
+    response.body = exchange->account()->share();
+    exchange->Respond(std::move(response));
+  });
+  Start();
+  Client client = Connect();
+  for (const char* key : {"one", "two"}) {
+    client.Send("POST /share HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nkey: " + std::string(key) +
+                "\r\n\r\nx");
+    EXPECT_TRUE(client.ReadAnswer().ends_with(key)) << "charged to the one who asks";
+  }
+  client.Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+  const ExchangePtr first = Held();
+  ASSERT_NE(first, nullptr);
+  first->End();
+  client.ReadUntil("\r\n0\r\n\r\n");
+  client.Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+  for (ExchangePtr second = first; second == first; second = Held()) std::this_thread::yield();
+  first->Send("data: of the first\n\n");
+  first->End();
+  Held()->Send("data: of the second\n\n");
+  Held()->End();
+  const std::string answers = client.ReadUntil("second\n\n\r\n0\r\n\r\n");
+  EXPECT_TRUE(answers.ends_with("data: of the second\n\n\r\n0\r\n\r\n")) << answers;
+  EXPECT_EQ(answers.find("of the first"), std::string::npos) << answers;
+  Drop();
+  ExpectIdle();
+}
+
 TEST_F(ServerTest, ContinuesAfterExpect) {
   Start();
   Client client = Connect();
@@ -338,6 +412,64 @@ TEST_F(ServerTest, PingsSilentStreams) {
   Client client = Connect();
   client.Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
   EXPECT_NE(client.ReadUntil(": ping\n\n").find(": ping"), std::string::npos);
+}
+
+// Comments are for events: other streams (JSON lines) would not be read with them.
+TEST_F(ServerTest, PingsNoOtherStreams) {
+  options_.ping_interval = 20ms;
+  ExchangePtr lines;
+  Signal begun;
+  router_.Add("GET", "/lines", RunOn::kWorker, [&](const ExchangePtr& exchange) {
+    exchange->StartStream({{"Content-Type", "application/x-ndjson"}});
+    lines = exchange;
+    begun.Raise();
+  });
+  Start();
+  Client silent = Connect();
+  silent.Send("GET /lines HTTP/1.1\r\nHost: h\r\n\r\n");
+  ASSERT_TRUE(begun.Wait());
+  Client events = Connect();
+  events.Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+  // Both are looked at together: two pings there are time enough for one here.
+  const std::string two = ": ping\n\n\r\n8\r\n: ping\n\n";
+  EXPECT_NE(events.ReadUntil(two).find(two), std::string::npos);
+  lines->Send("{}\n");
+  lines->End();
+  const std::string answer = silent.ReadUntil("\r\n0\r\n\r\n");
+  EXPECT_TRUE(answer.ends_with("\r\n\r\n3\r\n{}\n\r\n0\r\n\r\n")) << answer;
+  lines = nullptr;
+}
+
+// Reading goes on beside an answer, to notice a client that leaves; but not without end.
+TEST_F(ServerTest, WhatComesTooEarlyIsReadInPartOnly) {
+  Start();
+  Client client = Connect();
+  client.Send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
+  ASSERT_NE(Held(), nullptr);
+  EXPECT_TRUE(client.SendUntilFull(size_t{64} << 20));
+}
+
+// A refused client that neither sends nor leaves holds its connection for a moment only.
+TEST_F(ServerTest, ARefusedClientIsNotWaitedForLong) {
+  options_.linger_max = 50ms;
+  Start();
+  Client client = Connect();
+  client.Send("nonsense\r\n\r\n");
+  EXPECT_EQ(StatusOf(client.ReadAnswer()), 400);
+  for (int i = 0; i < 1000 && server_->stats().connections > 0; ++i) {
+    std::this_thread::sleep_for(5ms);
+  }
+  EXPECT_EQ(server_->stats().connections, 0u);
+}
+
+TEST(RouterTest, WhatIsBelowAPathIsNotThePath) {
+  Router router;
+  router.Add("GET", "/things/*", RunOn::kServer, nullptr);
+  EXPECT_NE(router.Find("GET", "/things/a").route, nullptr);
+  EXPECT_NE(router.Find("GET", "/things/a/b").route, nullptr);
+  EXPECT_EQ(router.Find("GET", "/things/").route, nullptr);
+  EXPECT_EQ(router.Find("GET", "/things").route, nullptr);
+  EXPECT_EQ(router.Find("GET", "/thingsa").route, nullptr);
 }
 
 TEST_F(ServerTest, HearsOfDisconnects) {
@@ -585,7 +717,7 @@ TEST_F(ServerTest, ParkedRequestsHoldNoThread) {
   other.Send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
   EXPECT_EQ(StatusOf(other.ReadAnswer()), 200) << "eight wait, and two threads are free";
 
-  clients.pop_back();  // a client that leaves is not waited for
+  clients.pop_back();              // a client that leaves is not waited for
   waiting.erase(waiting.begin());  // nobody will call: it is dropped, and answered 500
   EXPECT_EQ(StatusOf(clients.front()->ReadAnswer()), 500);
   clients.erase(clients.begin());
