@@ -205,7 +205,7 @@ Status CompareWithGolden(const std::string& path, Auditor* auditor, int64_t voca
   const size_t expected = tokens.size() * static_cast<size_t>(vocab);
   if (stored == nullptr || tokens.empty() || stored->dtype != DType::kF32 ||
       stored->bytes.size() != expected * sizeof(float)) {
-    return InvalidArgument(fmt::format("{}: expected `logits`, F32 [{}, {}], beside `tokens`", path,
+    return InvalidArgument(fmt::format("{}: expected `logits`, F32 [{}, {}], and `tokens`", path,
                                        tokens.size(), vocab));
   }
   std::vector<float> golden(expected);
@@ -312,7 +312,7 @@ void DefineAudit(Flags* flags) {
       "with a disk, memory of the host or both under the memory of every schedule, and state "
       "stored at random moments");
   flags->Add("--speculate", &options->speculate,
-             "with drafts beside every reply: right ones, wrong ones and both");
+             "speculate in every reply: with right drafts, wrong drafts and both");
   flags->Add("--schedules", &options->schedules, "random schedules to run");
   flags->Add("--seed", &options->seed, "of the first schedule; the others count up");
   flags->Add("--context", &options->context_tokens, "tokens of the longest request",

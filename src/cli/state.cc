@@ -138,7 +138,7 @@ Status Verify(const Options& options) {
 // Removes what was asked for, and what cannot be used without that.
 Status Prune(const Options& options) {
   if (options.keep_gib < 0 && options.days < 0 && !options.unreadable) {
-    return InvalidArgument("say what is to go: --keep-gib, --days or --unreadable");
+    return InvalidArgument("choose records to remove: --keep-gib, --days or --unreadable");
   }
   REPRISE_ASSIGN(Look look, LookAt(options, StateFolder::Use::kOwn));
   uint64_t freed = 0;
@@ -195,12 +195,11 @@ void DefineState(Flags* flags) {
   define("ls", "list the records: model, tokens, size, last use", List);
   define("verify", "read and check every byte", Verify);
   const auto [prune, options] = define("prune", "remove the oldest records", Prune);
-  prune->Add("--keep-gib", &options->keep_gib, "as many GiB as may stay",
-             {.min = 0, .max = 1 << 20});
-  prune->Add("--days", &options->days, "remove what was not used for so many days",
+  prune->Add("--keep-gib", &options->keep_gib, "maximum GiB to keep", {.min = 0, .max = 1 << 20});
+  prune->Add("--days", &options->days, "remove records that were not used for this many days",
              {.min = 0, .max = 36500});
   prune->Add("--unreadable", &options->unreadable,
-             "remove what is damaged, of another key or another version");
+             "remove records that are damaged, or of another key or version");
 }
 
 }  // namespace reprise::cli

@@ -150,7 +150,7 @@ void DefineSynth(Flags* flags) {
   flags->Add("--like", &options->like, "published model, for example Qwen3.5-0.8B",
              {.required = true});
   flags->Add("--set", &options->changes,
-             "NAME=VALUE: a parameter of config.json that shall be another, for example "
+             "NAME=VALUE: a parameter of config.json to change, for example "
              "num_hidden_layers=4; may be used several times");
   flags->Add("--type", &options->type, "type of the weights: " + WeightMixNames());
   flags->Add("-o,--out", &options->output, "GGUF file to write", {.required = true});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reprise bench beside: what a long prompt and streams cost each other, in one run. The prompt is
-// computed alone and beside streams; of the streams, the times between two tokens meanwhile.
+// reprise bench beside: how a long prompt and streams slow each other down, in one run. The prompt
+// is computed alone and beside streams; of the streams, the times between two tokens meanwhile.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -95,8 +95,8 @@ class Beside {
         int(*std::max_element(options_.streams.begin(), options_.streams.end())) + 1;
     cache.context_tokens = std::max(options_.prompt, options_.depth + kReplyTokens) + 64;
     cache.enabled = false;  // every prompt is computed whole
-    cache.budget_bytes = DefaultBudget(executor_.card().state,
-                                       FindAvailableMemory(executor_.memory()).bytes, cache);
+    cache.budget_bytes =
+        DefaultBudget(executor_.card().state, FindAvailableMemory(executor_.memory()).bytes, cache);
     REPRISE_ASSIGN(auto state,
                    StateCache::Create(executor_.card().state, cache, executor_.memory()));
     EngineOptions engine;
@@ -193,11 +193,12 @@ void DefineBesideBench(Flags* flags) {
   AddModelOptions(flags, &options->model);
   flags->Add("-n,--prompt", &options->prompt, "tokens of the long prompt",
              {.min = 1, .max = 1 << 20});
-  flags->Add("--streams", &options->streams, "streams beside it; several numbers, with commas");
+  flags->Add("--streams", &options->streams,
+             "streams running at the same time; several numbers, with commas");
   flags->Add("--depth", &options->depth, "tokens of context of each stream",
              {.min = 1, .max = 1 << 20});
   flags->Add("--stream-gap-ms", &options->gap_ms,
-             "milliseconds between two tokens of a stream, at most (default: 200, on a GPU 50)",
+             "maximum milliseconds between two tokens of a stream (default: 200, on a GPU 50)",
              {.min = 0, .max = 600000});
   flags->Add("--repeat", &options->repeat, "repetitions", {.min = 1, .max = 1000});
   flags->Add("--json", &options->json, "one line of JSON a number of streams");

@@ -174,7 +174,7 @@ Status RunGrammar(const Options& options) {
 
 void DefineGrammarBench(Flags* bench) {
   auto options = std::make_shared<Options>();
-  Flags* flags = bench->AddCommand("grammar", "a constrained stream beside a free one");
+  Flags* flags = bench->AddCommand("grammar", "a constrained and a free stream at the same time");
   AddModelOptions(flags, &options->model);
   flags->Add("--tokens", &options->tokens, "tokens of a stream", {.min = 2, .max = 4000});
   flags->Add("--rounds", &options->rounds, "streams of each kind", {.min = 1, .max = 1000});

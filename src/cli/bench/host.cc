@@ -309,7 +309,7 @@ void PrintRow(const std::vector<Run>& runs, int churn, bool recurrent) {
   const auto longest = std::max_element(least.begin(), least.end());
   std::printf("%-10s %-24s %8.1f %8.1f %8.1f %8d %16.1f %8.1f %8.1f\n",
               recurrent ? "hybrid" : "attention",
-              churn == 1 ? "one ends, one comes /10" : "nobody comes or goes", Median(least),
+              churn == 1 ? "one ends, one comes /10" : "no request comes or goes", Median(least),
               Percentile(least, 0.99), *longest, static_cast<int>(longest - least.begin()), most,
               Median(least_clock), *std::max_element(least_clock.begin(), least_clock.end()));
 }

@@ -28,7 +28,7 @@ struct Options {
   std::vector<size_t> depths = {0};     // tokens of context before the measured ones
   std::vector<size_t> batches = {512};  // tokens of one step of prefill
   std::vector<size_t> sequences = {1};  // decoded side by side
-  double temperature = 0;  // of decoded tokens; 0: the largest logit
+  double temperature = 0;               // of decoded tokens; 0: the largest logit
   int repeat = 3;
   bool profile = false;
   bool json = false;
@@ -147,8 +147,8 @@ class Speed {
     std::vector<size_t> depths = options_.depths;
     std::sort(depths.begin(), depths.end());
     for (const size_t count : decode_ ? options_.sequences : std::vector<size_t>{1}) {
-      for (const size_t batch : decode_ ? std::vector<size_t>{options_.batches.back()}
-                                        : options_.batches) {
+      for (const size_t batch :
+           decode_ ? std::vector<size_t>{options_.batches.back()} : options_.batches) {
         REPRISE_TRY(Create(int(count)));
         for (const size_t depth : depths) {
           REPRISE_ASSIGN(const Measured measured,
@@ -259,8 +259,8 @@ void Speed::Print(const Measured& measured) {
   const double per_token =
       card.layer_products +
       card.state.token_cost_per_position * (double(setting.depth) + double(options_.tokens) / 2);
-  const double achieved = decode_ ? rate / setting.sequences * StepBytes(measured) * 1e-9
-                                  : rate * 2 * per_token * 1e-9;
+  const double achieved =
+      decode_ ? rate / setting.sequences * StepBytes(measured) * 1e-9 : rate * 2 * per_token * 1e-9;
   const Peak& peak = Ceiling();
   // A ceiling measured while others had the machine can be too low: then it is none.
   const bool holds = achieved <= peak.giga;
@@ -291,8 +291,7 @@ void Speed::Print(const Measured& measured) {
               static_cast<long long>(measured.tokens), side.c_str(), steps.c_str(),
               static_cast<long long>(setting.depth), rate, threads, measured.seconds.size());
   if (peak.giga == 0) {
-    std::printf("  %.1f %s; there was no memory left to measure what the machine can do\n",
-                achieved, unit);
+    std::printf("  %.1f %s; not enough memory to measure the machine's limit\n", achieved, unit);
   } else if (holds) {
     std::printf("  %.1f %s, %.0f %% of the %.1f %s %s\n", achieved, unit,
                 100 * achieved / peak.giga, peak.giga, unit, peak.what);
@@ -356,14 +355,14 @@ void DefineBench(Flags* flags) {
   DefineSpeed(flags->AddCommand("prefill", "tokens of a prompt per second"), false);
   DefineSpeed(flags->AddCommand("decode", "generated tokens per second"), true);
   DefineBesideBench(
-      flags->AddCommand("beside", "what a long prompt and streams cost each other"));
-  DefineHostBench(flags->AddCommand("host", "time of a step beside the forward pass"));
+      flags->AddCommand("beside", "how a long prompt and streams slow each other down"));
+  DefineHostBench(flags->AddCommand("host", "time of a step outside the forward pass"));
   DefineReuseBenches(flags);
   DefineTraceBench(flags->AddCommand("trace", "replay a recorded trace of requests"));
   DefinePromisesBench(
-      flags->AddCommand("promises", "what reuse was promised to cost and save, measured"));
+      flags->AddCommand("promises", "measure what reuse costs and saves, against the promises"));
   DefineTiersBench(
-      flags->AddCommand("tiers", "what writing state to a lower tier costs the steps meanwhile"));
+      flags->AddCommand("tiers", "how much writing state to a lower tier slows steps down"));
   DefineTokenizeBench(flags);
   DefineGrammarBench(flags);
 }

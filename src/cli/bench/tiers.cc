@@ -190,7 +190,8 @@ Status Run(const Options& options) {
     writing.insert(writing.end(), with.begin(), with.end());
   }
   const double writing_ms = std::accumulate(writing.begin(), writing.end(), 0.0);
-  if (writing.empty()) return Internal("no record was written in so many steps; try more --steps");
+  if (writing.empty())
+    return Internal("no record was written in this many steps; try more --steps");
   const double median = Median(quiet), mean = Mean(quiet);
   fmt::print("{:<26}{:>10}{:>12}{:>12}\n", "step", "steps", "median ms", "mean ms");
   fmt::print("{:<26}{:>10}{:>12.3f}{:>12.3f}\n", "nothing written", quiet.size(), median, mean);

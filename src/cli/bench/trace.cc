@@ -125,14 +125,15 @@ void DefineTraceBench(Flags* flags) {
              {.required = true});
   AddModelOptions(flags, &options->model);
   AddReportOptions(flags, &options->report);
-  flags->Add("--simulate", &options->simulate,
-             "only tree and policy, at several budgets, beside LRU and the best that foresight "
-             "could do");
+  flags->Add(
+      "--simulate", &options->simulate,
+      "only tree and policy, at several budgets, compared with LRU and the best that foresight "
+      "could do");
   flags->Add("--requests", &options->request_count,
-             "at most so many (default: all if simulated, else 50)");
+             "maximum requests (default: all if simulated, else 50)");
   flags->Add("-c,--context", &options->context_tokens, "longer requests are left out",
              {.min = 64, .max = 1 << 24});
-  flags->Add("--reply", &options->reply_tokens, "tokens to generate, at most",
+  flags->Add("--reply", &options->reply_tokens, "maximum tokens to generate",
              {.min = 1, .max = 1 << 16});
   flags->Add("--budget", &options->budget_mib, "MiB of state to keep (default: by memory)",
              {.min = 0, .max = 1 << 24});

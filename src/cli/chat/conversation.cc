@@ -74,7 +74,7 @@ Status Conversation::FromJson(std::string_view text) {
                  JsonDocument::Parse(text, {.value_count_max = 1 << 16}));
   const JsonValue* list = document.root().Find("messages");
   if (list == nullptr || !list->is_array() || list->items().size() > kMessagesMax) {
-    return InvalidArgument("has no \"messages\", or more than 4096: it is no saved chat");
+    return InvalidArgument("has no \"messages\", or more than 4096: it is not a saved chat");
   }
   std::vector<ChatMessage> messages;
   for (const JsonValue& item : list->items()) {

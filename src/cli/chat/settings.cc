@@ -31,7 +31,7 @@ bool Parse(const std::string& text, T* value) {
 }
 
 Status Wrong(const std::string& name, const std::string& value) {
-  return InvalidArgument("'" + value + "' is no value for " + name);
+  return InvalidArgument("'" + value + "' is not a value of " + name);
 }
 
 }  // namespace

@@ -182,7 +182,7 @@ TEST_F(DoctorTest, WhatDoesNotFitIsSerious) {
   EXPECT_TRUE(tight.weights);
   EXPECT_EQ(tight.context, 0);
   EXPECT_EQ(tight.tokens_per_second, 0);
-  EXPECT_EQ(Found(tight).rfind("!! the weights fit, but beside them no request does", 0), 0u);
+  EXPECT_EQ(Found(tight).rfind("!! the weights fit, but leave no memory for requests", 0), 0u);
   const Fit little = FindFit(model, model.weight_bytes + (uint64_t{200} << 20), 0);
   EXPECT_TRUE(Has(Found(little), "room for")) << Found(little);
   const Fit whole = FindFit(Dense(512), uint64_t{9} << 30, 0);

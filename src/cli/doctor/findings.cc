@@ -82,7 +82,7 @@ void LookAtFit(const Fit& fit, Findings* found) {
     found->push_back({true, "the weights of the model do not fit",
                       "take a smaller model, or a file of a smaller type (Q4_K, Q4_0)"});
   } else if (fit.context == 0) {
-    found->push_back({true, "the weights fit, but beside them no request does",
+    found->push_back({true, "the weights fit, but leave no memory for requests",
                       "take a smaller model or file, or --kv q8_0"});
   } else if (fit.context < kShortContext && fit.requests <= 1) {
     found->push_back({false, fmt::format("a request has room for {} tokens only", fit.context),

@@ -111,7 +111,7 @@ Result<std::string> FetchModel(const std::string& text, const FetchOptions& opti
   Result<std::string> path = FetchFromHub(settings, name, options);
   if (path.ok()) return path;
   if (path.status().code() == StatusCode::kCancelled) {
-    return Cancelled("interrupted; what has come is kept, and the same command continues");
+    return Cancelled("interrupted; the partial download is kept, and the same command continues");
   }
   // Without a network an older snapshot is better than none.
   if (!options.update && path.status().code() == StatusCode::kInternal) {

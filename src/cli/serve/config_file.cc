@@ -54,7 +54,9 @@ class Reader {
         REPRISE_TRY(ReadArray(*list, name));
       } else {
         const auto text = TextOf(node);
-        if (!text) return Wrong(path_, node, "'" + name + "' has a value that is no setting");
+        if (!text)
+          return Wrong(path_, node,
+                       "'" + name + "' has a value that is not a string, number or boolean");
         settings_->push_back({name, {*text}});
       }
     }
@@ -85,7 +87,9 @@ class Reader {
         continue;
       }
       const auto text = TextOf(item);
-      if (!text) return Wrong(path_, item, "'" + name + "' has a value that is no setting");
+      if (!text)
+        return Wrong(path_, item,
+                     "'" + name + "' has a value that is not a string, number or boolean");
       values.push_back(*text);
     }
     if (!values.empty()) settings_->push_back({name, std::move(values)});
@@ -96,7 +100,9 @@ class Reader {
     ConfigFile::Record record;
     for (const auto& [key, node] : table) {
       const auto text = TextOf(node);
-      if (!text) return Wrong(path_, node, "'" + name + "' has a value that is no setting");
+      if (!text)
+        return Wrong(path_, node,
+                     "'" + name + "' has a value that is not a string, number or boolean");
       record[std::string(key.str())] = *text;
     }
     file_.records[name].push_back(std::move(record));

@@ -60,7 +60,7 @@ void LogThread::Add(LogLevel level, std::string_view line) {
     if (dropped_ > dropped_told_) {
       waiting_ += StampLogLine(LogLevel::kWarning,
                                std::to_string(dropped_ - dropped_told_) +
-                                   " lines of the log were dropped: nobody read it in time");
+                                   " log lines were dropped: the reader of the log was too slow");
       dropped_told_ = dropped_;
     }
     waiting_ += text;

@@ -214,7 +214,7 @@ Status Serve(Options options) {
   }
 
   NotifySystemd("STOPPING=1");
-  Log(LogLevel::kInfo, "shutting down: answering what is under way");
+  Log(LogLevel::kInfo, "shutting down: finishing the running requests");
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(options.drain_seconds);
   bool drained = false;
   do {
@@ -361,7 +361,7 @@ void DefineServe(Flags* flags) {
   flags->SetHeading("Settings and log");
   flags->AddConfig("--config", "TOML file with any of these options",
                    [options](const std::string& path) { return ReadConfig(path, options.get()); });
-  flags->Add("--log", &options->log, "least level that is logged",
+  flags->Add("--log", &options->log, "lowest level that is logged",
              {.one_of = {"debug", "info", "warning", "error"}});
   flags->Add("--log-format", &options->log_format, "lines for people, or one JSON object a line",
              {.one_of = {"text", "json"}});

@@ -200,7 +200,7 @@ Status ModelStack::BuildEngine(const Shared& shared) {
     return created.status().Annotate(
         options_.cache_mib > 0
             ? "--cache-mib"
-            : "the memory beside the weights is too little (a shorter --context, "
+            : "the weights leave too little memory for state (a shorter --context, "
               "or --kv q8_0, needs less)");
   }
   std::unique_ptr<StateCache> state = std::move(*created);
