@@ -6,9 +6,10 @@
 namespace reprise {
 
 Result<EventAddress> EventAddress::Parse(std::string_view text) {
-  const Status wrong = InvalidArgument("\"" + std::string(text) +
-                                       "\" is no address for events; write tcp://127.0.0.1:5557, "
-                                       "or tcp://*:5557 to be heard everywhere");
+  const Status wrong =
+      InvalidArgument("\"" + std::string(text) +
+                      "\" is not an address for events; write tcp://127.0.0.1:5557, "
+                      "or tcp://*:5557 to be heard everywhere");
   constexpr std::string_view kScheme = "tcp://";
   constexpr size_t kBytesMax = 256;
   if (!text.starts_with(kScheme) || text.size() > kBytesMax) return wrong;

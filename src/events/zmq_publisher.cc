@@ -129,7 +129,9 @@ class ZmqPublisher : public EventPublisher {
       }
       queue_.push_back(std::move(events));
     }
-    if (lost) Log(LogLevel::kWarning, "events were lost: routers are told that nothing is cached");
+    if (lost)
+      Log(LogLevel::kWarning,
+          "events were lost: a reset event tells routers that the cache is empty");
     Wake();
   }
 

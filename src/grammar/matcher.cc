@@ -123,7 +123,7 @@ Status Matcher::Accept(int32_t token) {
     return OkStatus();
   }
   const std::string_view bytes = trie.bytes(token);
-  if (bytes.empty()) return InvalidArgument("the token is no text");
+  if (bytes.empty()) return InvalidArgument("the token has no text");
   return AcceptBytes(bytes);
 }
 

@@ -106,7 +106,7 @@ void RequestParser::Beast::CheckHead(const Limits& limits) {
     Fail(400, "the request has no Host header");
   } else if (fields.count(beast::http::field::transfer_encoding) > 0 &&
              parser.get().version() < 11) {
-    Fail(400, "HTTP/1.0 knows no Transfer-Encoding; send Content-Length");
+    Fail(400, "HTTP/1.0 does not have Transfer-Encoding; send Content-Length");
   } else if (fields.count(beast::http::field::transfer_encoding) > 0 &&
              !EqualIgnoringCase(encoding, "chunked")) {
     Fail(501, "of the transfer encodings only 'chunked' is understood");

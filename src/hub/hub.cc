@@ -59,7 +59,7 @@ Status Hub::Check(const HttpAnswer& answer, const ModelName& name) const {
   if (status == 401) {
     return FailedPrecondition(
         settings_.token.empty()
-            ? "the hub knows no such public model: check the spelling; if it is private, " +
+            ? "the hub has no public model of this name: check the spelling; if it is private, " +
                   token_help
             : "the hub does not take the token: log in again, or " + token_help);
   }

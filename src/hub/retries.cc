@@ -23,7 +23,7 @@ Status Retries::Wait(const Status& why, std::optional<uint64_t> asked_seconds) {
   }
   if (failures_ == settings_.retries) {
     return Internal(why.message() + " (tried " + std::to_string(failures_ + 1) +
-                    " times; what has come is kept, the same command continues)");
+                    " times; the partial download is kept, the same command continues)");
   }
   int64_t pause_ms = std::min(settings_.retry_pause_ms << std::min(failures_, 16), kPauseMaxMs);
   if (asked_seconds) pause_ms = std::max(pause_ms, static_cast<int64_t>(*asked_seconds) * 1000);

@@ -64,7 +64,7 @@ ChoiceResults ChoiceRows::results() {
 
 Result<Sampled> ChoiceRows::Take(size_t row) const {
   if (dead_ends_[row] != 0) {
-    return FailedPrecondition("no token may follow here: what was asked for cannot be continued");
+    return FailedPrecondition("the constraint allows no token here");
   }
   const ChosenToken& chosen = chosen_[row];
   if (chosen.token < 0) return Internal("the model produced a logit that is not a number");

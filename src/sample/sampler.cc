@@ -91,7 +91,7 @@ Result<Sampled> Sampler::Sample(const SamplingParams& params, const Input& input
   CHECK(input.said != nullptr || !params.penalises());
   CHECK(input.allowed == nullptr || input.allowed->vocab_size() == input.logits.size());
   if (input.allowed != nullptr && input.allowed->empty()) {
-    return FailedPrecondition("no token may follow here: what was asked for cannot be continued");
+    return FailedPrecondition("the constraint allows no token here");
   }
   if (!AllFinite(input.logits)) return Internal("the model produced a logit that is not a number");
   std::span<const float> logits = input.logits;

@@ -252,7 +252,7 @@ std::vector<std::byte> EncodeHead(const RecordFacts& facts, const StateKey& key,
 Result<RecordPreamble> DecodePreamble(std::span<const std::byte> bytes) {
   if (bytes.size() < kRecordFixedBytes) return DataLoss("the record is cut off");
   if (std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0) {
-    return DataLoss("the file is no record of state");
+    return DataLoss("the file is not a record of state");
   }
   RecordPreamble preamble;
   Reader from(bytes.subspan(sizeof(kMagic)));

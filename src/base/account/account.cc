@@ -96,7 +96,7 @@ size_t Account::bytes() const {
 }
 
 Status Account::Spend(uint64_t steps, const char* what) {
-  if (abandoned()) return Cancelled("nobody waits for the answer any more");
+  if (abandoned()) return Cancelled("the client has left");
   const uint64_t left = work_left();
   work_ += std::min(steps, left);
   if (steps <= left && !refused_) return OkStatus();

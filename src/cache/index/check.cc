@@ -215,7 +215,7 @@ Status StateIndex::CheckEntries() const {
       seen[state.value] = true;
     }
   }
-  if (states != states_.used_count()) return Internal("a state is used by nobody");
+  if (states != states_.used_count()) return Internal("a state has no owner");
   if (rungs != rung_count_) return Internal("rungs are counted wrongly");
   if (drafts != draft_states_) return Internal("states of drafts are counted wrongly");
   if (live != live_states_) return Internal("live states are counted wrongly");

@@ -97,7 +97,8 @@ Result<RuleId> ReplyGrammar::AddTextThenCalls(const CallFormat& format, RuleId c
   const std::string_view first =
       format.section_begin.empty() ? format.call_begin : format.section_begin;
   const std::string_view marker = first.substr(0, first.find_last_not_of("\n ") + 1);
-  if (marker.empty() || format.bare) return NotInFormat(format, "strict tools beside free text");
+  if (marker.empty() || format.bare)
+    return NotInFormat(format, "strict tools together with free text");
   const RuleId rule = grammar_.AddRule();
   const RegexId some = SpellSet(pool_, CharSet::All(), Spelling::kPlain);
   const RegexId any = pool_.Repeat(some, 0);
@@ -271,7 +272,7 @@ Result<StateId> ReplyGrammar::AddParameter(const CallFormat& format, std::string
   StateId at = Write(Write(from, marks.begin), name);
   if (!marks.type_begin.empty()) {
     if (!text && marks.type_string != "true")
-      return NotInFormat(format, "a parameter that is no text");
+      return NotInFormat(format, "a parameter that is not text");
     at = Write(Write(at, marks.type_begin), text ? marks.type_string : "false");
   }
   at = Write(at, marks.value_begin);

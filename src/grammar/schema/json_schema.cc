@@ -114,7 +114,7 @@ class Writer {
     const bool counts_max = contains.max != ArrayShape::kUnbounded;
     const uint32_t most = counts_max ? contains.max : contains.min;
     if (uint64_t{last} * (most + 1) > kCountMax) {
-      return Unimplemented("JSON Schema: arrays with so many items to count are not supported");
+      return Unimplemented("JSON Schema: arrays with this many items to count are not supported");
     }
     Conjunction not_contained;
     for (const Literal& literal : contains.item) {
@@ -243,7 +243,7 @@ class Writer {
     const uint32_t tracks = bounded ? shape.max : std::max(shape.min, uint32_t{1});
     if ((named + 2) * (uint64_t{tracks} + 1) > 10 * kCountMax) {
       return Unimplemented(
-          "JSON Schema: objects with so many properties to count are not supported");
+          "JSON Schema: objects with this many properties to count are not supported");
     }
     std::vector<StateId> states((named + 1) * (tracks + 1));
     for (StateId& state : states) state = grammar_.AddState();

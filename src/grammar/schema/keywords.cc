@@ -101,7 +101,7 @@ Value KeywordReader::Objects(std::vector<ObjectShape> shapes) const {
 }
 
 Result<Conjunction> KeywordReader::Schema(const JsonValue& node, bool negated) {
-  if (!node.is_object() && !node.is_bool()) return Malformed("has a schema that is none");
+  if (!node.is_object() && !node.is_bool()) return Malformed("has a value that is not a schema");
   if (node.is_bool() || node.members().empty()) {
     const bool everything = node.is_bool() ? node.as_bool() : true;
     return everything != negated ? Conjunction{} : Conjunction{Evaluator::Impossible()};
@@ -521,7 +521,7 @@ Result<std::optional<Value>> KeywordReader::ExclusiveMaximum(const JsonValue& ar
 Result<std::optional<Value>> KeywordReader::MultipleOf(const JsonValue& argument) {
   if (!argument.is_number() || argument.as_double() <= 0) return Malformed("must be above 0");
   const auto multiples = MultipleDecimal(pool_, Decimal::Of(argument));
-  if (!multiples) return Unsupported("with so many digits is not supported");
+  if (!multiples) return Unsupported("with this many digits is not supported");
   return std::optional(
       Numbers(pool_.And(text_.decimal, negated_ ? pool_.Not(*multiples) : *multiples)));
 }

@@ -295,7 +295,7 @@ class GrammarReader {
                  (digit ? static_cast<uint32_t>(Peek() - '0') : static_cast<uint32_t>(value));
         }
         if (code > kCodeMax || (code >= 0xD800 && code < 0xE000))
-          return Bad("an escape is no character");
+          return Bad("an escape is not a character");
         AppendUtf8(code, &out);
       } else if (named != kNames.npos) {
         out += kBytes[named];

@@ -81,7 +81,7 @@ Result<Listing> Listing::Parse(std::string_view json) {
   limits.value_count_max = kValuesMax;
   const Result<JsonDocument> document = JsonDocument::Parse(json, limits);
   if (!document.ok() || !document->root().is_object()) {
-    return DataLoss("the hub's list of files is not what a hub sends; is HF_ENDPOINT right?");
+    return DataLoss("the hub's list of files is not in the format of a hub; is HF_ENDPOINT right?");
   }
   Listing listing;
   listing.commit = Text(document->root(), "sha");

@@ -112,7 +112,7 @@ size_t ResponseParser::FeedHead(std::string_view bytes) {
   // 101 would be another protocol, which was not asked for.
   if (head_.status >= 100 && head_.status < 200) {
     if (head_.status == 101 || ++informational_ > kInformationalMax)
-      Fail("the answer is no answer");
+      Fail("the response is not valid HTTP");
     return used;
   }
   ChooseFraming();

@@ -157,7 +157,7 @@ Result<RenderedChat> ChatTemplate::Render(const ChatInput& input) const {
     return rendering.TakeText();
   };
   chat.boundaries = FindBoundaries(search, chat.text, messages);
-  if (meter->abandoned()) return Cancelled("nobody waits for this prompt any more");
+  if (meter->abandoned()) return Cancelled("the client has left");
   return chat;
 }
 

@@ -87,7 +87,7 @@ Result<std::string> DecodeDocument(std::span<std::byte> file, std::string_view i
   Seal::Tag tag;
   std::memcpy(tag.data(), file.data() + file.size() - tag.size(), tag.size());
   if (!Seal(key, head.salt).Open(0, content, tag, About(file.first(kDocumentHeadBytes), id))) {
-    return DataLoss("a document is not what it was when it was written");
+    return DataLoss("a stored document is damaged");
   }
   return std::string(reinterpret_cast<const char*>(content.data()), content.size());
 }

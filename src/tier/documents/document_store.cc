@@ -94,7 +94,7 @@ Result<DocumentHead> DocumentStore::ReadHead(const std::string& id) const {
   if (file.fd() < 0 || ::fstat(file.fd(), &facts) != 0) {
     return Failure("reading a document failed", errno);
   }
-  if (!S_ISREG(facts.st_mode)) return DataLoss("a document is no file");
+  if (!S_ISREG(facts.st_mode)) return DataLoss("a document is not a regular file");
   std::array<std::byte, kDocumentHeadBytes> bytes;
   REPRISE_TRY(ReadAll(file.fd(), bytes));
   REPRISE_ASSIGN(const DocumentHead head, DecodeDocumentHead(bytes));

@@ -151,7 +151,7 @@ Result<RecordFile> RecordFile::Open(StateFolder& folder, const StateKey& key,
     if (file.fd() < 0 || ::fstat(file.fd(), &facts) != 0) error = errno;
   }
   if (error != 0) return folder.Failure("reading a record failed", error);
-  if (!S_ISREG(facts.st_mode)) return DataLoss("the record is no file");
+  if (!S_ISREG(facts.st_mode)) return DataLoss("the record is not a regular file");
   RecordFile record(folder, std::move(file));
   record.bytes_ = static_cast<uint64_t>(facts.st_size);
   record.used_ms_ = StateFolder::UsedMs(facts);

@@ -47,12 +47,12 @@ std::vector<std::byte> Pack(std::span<const std::byte> data, size_t width) {
 }
 
 Status Unpack(std::span<const std::byte> packed, size_t width, std::span<std::byte> out) {
-  if (width != 2 && width != 4) return DataLoss("the way in which a part was packed cannot be");
+  if (width != 2 && width != 4) return DataLoss("a part is damaged: unknown width of its elements");
   std::vector<std::byte> shuffled(out.size());
   const size_t bytes =
       ::ZSTD_decompress(shuffled.data(), shuffled.size(), packed.data(), packed.size());
   if (::ZSTD_isError(bytes) != 0 || bytes != out.size()) {
-    return DataLoss("a part does not unpack to what it should");
+    return DataLoss("a part is damaged: it does not decompress to its size");
   }
   Unshuffle(shuffled, width, out);
   return OkStatus();

@@ -14,7 +14,7 @@ constexpr size_t kUrlMax = 2048;
 Status Bad(const char* what) {
   return InvalidArgument(std::string("the address of the store ") + what +
                          "; it is redis://[[user]:password@]host[:port][/db], rediss://, or "
-         "redis+sentinel://host[:port],host[:port]/name");
+                         "redis+sentinel://host[:port],host[:port]/name");
 }
 
 std::optional<std::string> Unescape(std::string_view text) {
@@ -58,7 +58,7 @@ Status ParseHost(std::string_view text, std::string* name, uint16_t* port) {
   const size_t colon = text.find(':', host_end == std::string_view::npos ? 0 : host_end);
   if (colon != std::string_view::npos) {
     const bool number = ParseAll(text.substr(colon + 1), port);
-    if (!number || *port == 0) return Bad("has a port that is none");
+    if (!number || *port == 0) return Bad("has a port that is not a number from 1 to 65535");
     text = text.substr(0, colon);
   }
   if (host_end != std::string_view::npos) {
@@ -73,7 +73,7 @@ Status ParseHost(std::string_view text, std::string* name, uint16_t* port) {
 
 Status ParseDatabase(std::string_view text, RedisAddress* address) {
   if (text.empty() || (ParseAll(text, &address->db) && address->db >= 0)) return OkStatus();
-  return Bad("has a database that is no number");
+  return Bad("has a database that is not a number");
 }
 
 // host[:port][,host[:port]]/name[/db]

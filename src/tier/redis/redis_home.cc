@@ -552,7 +552,7 @@ Status RedisHome::Forget(const PathId& space, std::string* cursor) {
   link->Add({"SCAN", cursor->empty() ? "0" : *cursor, "MATCH", pattern, "COUNT", "1000"});
   REPRISE_TRY(link->Send());
   REPRISE_ASSIGN(const RespReply reply, link->Answer(kKeysBytes));
-  if (reply.items.size() != 2) return Internal("what came is no answer of Redis");
+  if (reply.items.size() != 2) return Internal("the answer is not Redis's protocol");
   for (const RespReply& key : reply.items[1].items) link->Add({"UNLINK", key.text});
   REPRISE_TRY(link->Send());
   for (size_t i = 0; i < reply.items[1].items.size(); ++i) {

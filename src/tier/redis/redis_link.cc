@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -10,7 +11,6 @@
 #include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/write.hpp>
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <optional>
@@ -115,12 +115,12 @@ Result<RedisAddress::Host> RedisLink::AskForMaster(const RedisAddress& address) 
   // One that wants no password says so, and answers the question.
   if (!address.password.empty()) REPRISE_TRY(reader_.Read(kRespLineMax).status());
   REPRISE_ASSIGN(const RespReply reply, Answer());
-  if (reply.items.size() != 2) return NotFound("the Sentinel knows no master of that name");
+  if (reply.items.size() != 2) return NotFound("the Sentinel has no master of that name");
   RedisAddress::Host host{reply.items[0].text, 0};
   const std::string& port = reply.items[1].text;
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), host.port);
   const bool number = error == std::errc() && end == port.data() + port.size() && host.port != 0;
-  if (host.name.empty() || !number) return Internal("what the Sentinel says is no address");
+  if (host.name.empty() || !number) return Internal("the Sentinel's answer is not an address");
   return host;
 }
 
@@ -139,8 +139,7 @@ Result<std::unique_ptr<RedisLink>> RedisLink::Open(const RedisAddress::Host& hos
   auto socket = std::make_unique<Socket>();
   ErrorCode error;
   // Names are resolved without a deadline: that is the system's, and nobody waits for this thread.
-  const auto found =
-      tcp::resolver(socket->io).resolve(host.name, std::to_string(host.port), error);
+  const auto found = tcp::resolver(socket->io).resolve(host.name, std::to_string(host.port), error);
   if (error) return Failed("the store's host cannot be found", error);
   const bool connected = socket->Wait(deadline, [&](auto end) {
     asio::async_connect(socket->plain, found, [&error, end](const ErrorCode& code, const auto&) {

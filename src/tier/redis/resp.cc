@@ -10,7 +10,7 @@ namespace reprise {
 namespace {
 
 Status NotResp(const char* what) {
-  return Internal(std::string("what came is no answer of Redis: ") + what);
+  return Internal(std::string("the answer is not Redis's protocol: ") + what);
 }
 
 bool ParseNumber(std::string_view text, int64_t* number) {
@@ -47,7 +47,7 @@ Result<std::optional<RespHead>> ParseRespHead(std::string_view bytes) {
       return std::optional(head);
     case ':':
       head.kind = RespKind::kNumber;
-      if (!ParseNumber(head.text, &head.number)) return NotResp("a number that is none");
+      if (!ParseNumber(head.text, &head.number)) return NotResp("a broken number");
       head.text = {};
       return std::optional(head);
     case '$':

@@ -57,7 +57,7 @@ Result<Shape> ParseShape(std::string_view name, const JsonValue* value) {
   const std::span<const JsonValue> items = value->items();
   if (items.size() > Shape::kRankMax) return Malformed(name, "has too many dimensions");
   for (size_t i = 0; i < items.size(); ++i) {
-    if (!items[i].is_int()) return Malformed(name, "has a dimension that is no integer");
+    if (!items[i].is_int()) return Malformed(name, "has a dimension that is not an integer");
     extents[i] = items[i].as_int();
   }
   const std::optional<Shape> shape = Shape::FromUntrusted({extents, items.size()});
@@ -95,8 +95,7 @@ Result<Placed> ParseEntry(const JsonValue::Member& member) {
 Status CheckMetadata(const JsonValue& value) {
   if (!value.is_object()) return DataLoss("__metadata__ is not an object");
   for (const JsonValue::Member& member : value.members()) {
-    if (!member.value.is_string())
-      return DataLoss("__metadata__ holds something that is no string");
+    if (!member.value.is_string()) return DataLoss("__metadata__ has a value that is not a string");
   }
   return OkStatus();
 }
@@ -176,7 +175,7 @@ Result<std::vector<int32_t>> SafetensorsFile::ReadIds(std::string_view name) con
       std::memcpy(&id, tensor.bytes.data() + 8 * i, sizeof id);
       if (id < INT32_MIN || id > INT32_MAX) {
         return InvalidArgument("tensor " + Quoted(name) + " holds " + std::to_string(id) +
-                               ", which is no token id");
+                               ", which is not a token id");
       }
       ids[i] = static_cast<int32_t>(id);
     }

@@ -27,7 +27,7 @@ Status Budget::Check() {
                              std::to_string(limits_.time_max.count()) + " ms");
   }
   if (limits_.abandoned && limits_.abandoned()) {
-    return Cancelled("nobody waits for the template any more");
+    return Cancelled("the client has left");
   }
   next_check_ = std::min(steps_ + kStepsPerClockRead, limits_.steps_max + 1);
   return OkStatus();

@@ -26,7 +26,7 @@ class TokenList {
   Status Add(const JsonValue& id, std::string_view text) {
     if (!IsId(id)) {
       return Broken("token \"" + std::string(text.substr(0, 64)) +
-                    "\" has an id that is no number from 0 to " +
+                    "\" has an id that is not a number from 0 to " +
                     std::to_string(kVocabTokensMax - 1));
     }
     const size_t index = static_cast<size_t>(id.as_int());
