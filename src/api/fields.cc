@@ -15,8 +15,31 @@ Fields::Fields(const JsonValue& object, std::string prefix)
       read_(object.is_object() ? object.members().size() : 0, false) {}
 
 const JsonValue* Fields::Find(std::string_view name) const {
-  // Of the body itself: parts are many, and nobody looks at what was asked of them.
+  // Of the body itself: parts are many, and nothing looks at what was asked of them.
   if (prefix_.empty()) asked_.emplace_back(name);
+  const JsonValue* found = FindMember(name);
+  if (!dialect_) return found;
+  for (const KnownField& field : KnownFields()) {
+    if (field.kind != KnownField::Kind::kAlias || field.text != name) continue;
+    const JsonValue* other = field.IsOf(*dialect_) ? FindMember(field.name) : nullptr;
+    if (found == nullptr) found = other;
+  }
+  return found;
+}
+
+std::string_view Fields::SentName(std::string_view name) const {
+  const auto sent = [&](std::string_view known) {
+    return object_.is_object() && object_.Find(known) != nullptr;
+  };
+  if (!dialect_ || sent(name)) return name;
+  for (const KnownField& field : KnownFields()) {
+    const bool alias = field.kind == KnownField::Kind::kAlias && field.text == name;
+    if (alias && field.IsOf(*dialect_) && sent(field.name)) return field.name;
+  }
+  return name;
+}
+
+const JsonValue* Fields::FindMember(std::string_view name) const {
   for (size_t i = 0; i < read_.size(); ++i) {
     const JsonValue::Member& member = object_.members()[i];
     if (member.key != name) continue;
@@ -37,7 +60,7 @@ std::vector<const JsonValue::Member*> Fields::Unread() const {
 
 void Fields::Fail(std::string_view name, std::string message, std::string code) {
   if (error_) return;
-  const std::string param = prefix_ + std::string(name);
+  const std::string param = prefix_ + std::string(SentName(name));
   error_ = ApiError{400, param + " " + std::move(message), param, std::move(code)};
 }
 

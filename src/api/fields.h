@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/errors.h"
+#include "api/fields/known_fields.h"
 #include "base/json.h"
 
 namespace reprise::api {
@@ -27,6 +28,10 @@ class Fields {
   void Read(std::string_view name, int64_t low, int64_t high, int32_t* value);
   void Read(std::string_view name, bool* value);
   void Read(std::string_view name, size_t bytes_max, std::string* value);
+
+  // Whose fields they are: Find also finds a field by its aliases there (known_fields.h), if it is
+  // not there by its own name. Without it there are no aliases.
+  void SetDialect(Dialect dialect) { dialect_ = dialect; }
 
   // For what this server does not have: fails unless it is absent or `neutral`, which means without
   // it.
@@ -55,10 +60,15 @@ class Fields {
   void Take(const Fields& part);
 
  private:
+  const JsonValue* FindMember(std::string_view name) const;
+  // The name by which the client has sent a field.
+  std::string_view SentName(std::string_view name) const;
+
   const JsonValue& object_;
   const std::string prefix_;
   mutable std::vector<bool> read_;  // by member: somebody asked for it
   mutable std::vector<std::string> asked_;
+  std::optional<Dialect> dialect_;
   std::vector<std::string> passed_;
   std::optional<ApiError> error_;
 };

@@ -20,7 +20,7 @@ import openai.types.responses.response_create_params
 
 import harness
 
-UNKNOWN = "is not a field that this endpoint knows"
+UNKNOWN = "is not a field of this endpoint"
 USER = {"role": "user", "content": "Hi"}
 IN_HEADERS = {"betas"}  # parameters of the client that are no part of the body
 

@@ -9,7 +9,7 @@
 
 #include "api/anthropic/client_tools.h"
 #include "api/anthropic/conversation.h"
-#include "api/unsupported.h"
+#include "api/fields/unsupported.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::anthropic {
@@ -119,7 +119,8 @@ void ReadToolChoice(Fields* fields, MessagesRequest* request) {
       if (rule.only_tool.empty()) part.Fail("name", "is required");
       request->job.calls.one = true;
     }
-    if (request->job.tools.empty()) part.Fail("type", "asks for a call, but there are no tools");
+    if (request->job.tools.empty())
+      part.Fail("type", "requires a call, but the request has no tools");
   } else if (type == "none") {
     request->job.calls.parse = false;
     rule.calls = OutputRule::Calls::kFree;

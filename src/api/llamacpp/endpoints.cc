@@ -7,12 +7,12 @@
 
 #include "api/body.h"
 #include "api/chat/reply.h"
+#include "api/fields/unsupported.h"
 #include "api/llamacpp/completion_sink.h"
 #include "api/llamacpp/infill.h"
 #include "api/llamacpp/request.h"
 #include "api/openai/params.h"
 #include "api/openai/prompts.h"
-#include "api/unsupported.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::llamacpp {

@@ -8,10 +8,10 @@
 #include "api/chat/next_turn.h"
 #include "api/chat/prompt.h"
 #include "api/chat/reply.h"
+#include "api/fields/unsupported.h"
 #include "api/ollama/answer_sink.h"
 #include "api/ollama/request.h"
 #include "api/openai/params.h"
-#include "api/unsupported.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::ollama {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/fields/unsupported.h"
 #include "api/llamacpp/infill.h"
-#include "api/unsupported.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::ollama {

@@ -6,10 +6,10 @@
 #include "api/chat/next_turn.h"
 #include "api/chat/prompt.h"
 #include "api/chat/reply.h"
+#include "api/fields/unsupported.h"
 #include "api/openai/endpoints.h"
 #include "api/openai/format.h"
 #include "api/openai/params.h"
-#include "api/unsupported.h"
 
 namespace reprise::api::openai {
 namespace {
@@ -249,6 +249,7 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   const Body body = ParseBody(*exchange, service->model());
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
+  fields.SetDialect(Dialect::kChat);
   ChatJob job;
   AnswerOptions options;
   ReadMessages(service->options(), &fields, &job);
@@ -265,8 +266,8 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
   ReplyPlan plan;
   const Tenant* tenant = service->FindTenant(exchange->request());
-  if (auto error = PlanReply(service, job, std::move(*prompt), tenant, exchange->account().get(),
-                             &plan)) {
+  if (auto error =
+          PlanReply(service, job, std::move(*prompt), tenant, exchange->account().get(), &plan)) {
     return Refuse(exchange, *error);
   }
   plan.tell_tokens = options.wants_tokens();

@@ -5,13 +5,13 @@
 
 #include "api/body.h"
 #include "api/chat/reply.h"
+#include "api/fields/unsupported.h"
 #include "api/llamacpp/infill.h"
 #include "api/openai/endpoints.h"
 #include "api/openai/format.h"
 #include "api/openai/output_rules.h"
 #include "api/openai/params.h"
 #include "api/openai/prompts.h"
-#include "api/unsupported.h"
 
 namespace reprise::api::openai {
 namespace {
@@ -205,6 +205,7 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   const Body body = ParseBody(*exchange, service->model());
   if (body.error) return Refuse(exchange, *body.error);
   Fields fields(body.document->root());
+  fields.SetDialect(Dialect::kCompletions);
   ReplyPlan plan;
   CompletionOptions options;
   ReadReplyOptions(service->options(), service->model().vocab_size, &fields, &plan.options);

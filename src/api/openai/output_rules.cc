@@ -224,7 +224,8 @@ void ReadCallRule(Fields* fields, std::string* tools, CallRules* calls, OutputRu
   } else if (word != "required" && word != "any") {  // Mistral's word for it
     return fields->Fail("tool_choice", "must be none, auto, required or a function");
   }
-  if (tools->empty()) return fields->Fail("tool_choice", "asks for a call, but there are no tools");
+  if (tools->empty())
+    return fields->Fail("tool_choice", "requires a call, but the request has no tools");
   rule->calls = OutputRule::Calls::kRequired;
   rule->field = "tool_choice";
 }

@@ -216,7 +216,7 @@ void ReadContinuation(Fields* fields, ChatJob* job) {
   if (asked) fields->Read("continue_final_message", &goes_on);
   fields->Read("add_generation_prompt", &opens);
   if (!opens && !goes_on) {
-    return fields->Fail("add_generation_prompt", "goes with continue_final_message: true only",
+    return fields->Fail("add_generation_prompt", "needs continue_final_message: true",
                         "unsupported_value");
   }
   if (!goes_on) return;
@@ -243,7 +243,7 @@ void ReadAnswerOptions(Fields* fields, AnswerOptions* options) {
   part.Read("include_usage", &options->include_usage);
   part.Read("include_obfuscation", &ignored);
   fields->Take(part);
-  if (!options->stream) fields->Fail("stream_options", "goes with stream: true only");
+  if (!options->stream) fields->Fail("stream_options", "needs stream: true");
 }
 
 bool ParseTtl(std::string_view text, int64_t* ms) {
@@ -273,15 +273,13 @@ void ReadReplyOptions(const ServiceOptions& limits, int64_t vocab_size, Fields* 
   }
   fields->Read("presence_penalty", -2.0, 2.0, &sampling.presence_penalty);
   fields->Read("frequency_penalty", -2.0, 2.0, &sampling.frequency_penalty);
-  fields->Read("repeat_penalty", 0.01, 100.0, &sampling.repetition_penalty);  // llama.cpp's name
   fields->Read("repetition_penalty", 0.01, 100.0, &sampling.repetition_penalty);
-  for (const char* name : {"random_seed", "seed"}) {  // Mistral's name, and all others'
-    if (fields->Find(name) == nullptr) continue;
+  if (fields->Find("seed") != nullptr) {
     int64_t seed = 0;
-    fields->Read(name, INT64_MIN, INT64_MAX, &seed);
+    fields->Read("seed", INT64_MIN, INT64_MAX, &seed);
     options->seed = static_cast<uint64_t>(seed);
   }
-  for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
+  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
     if (fields->Find(name) == nullptr) continue;
     int32_t tokens = 0;
     fields->Read(name, -1, kTokensMax, &tokens);
@@ -306,7 +304,6 @@ void ReadCacheControl(Fields* fields, CacheControl* cache) {
   fields->Read("min_cache_tokens", 0, kTokensMax, &cache->min_tokens);
   bool prefix = true;
   fields->Read("cache_prefix", &prefix);
-  fields->Read("cache_prompt", &prefix);  // llama.cpp's name
   cache->read = cache->write = prefix;
   std::string retention;
   fields->Read("prompt_cache_retention", 32, &retention);

@@ -4,11 +4,11 @@
 
 #include "api/body.h"
 #include "api/chat/prompt.h"
+#include "api/fields/unsupported.h"
 #include "api/openai/params.h"
 #include "api/ops/cache_feed.h"
 #include "api/ops/cache_view.h"
 #include "api/ops/endpoints.h"
-#include "api/unsupported.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::ops {
@@ -63,7 +63,7 @@ void Reset(Service* service, const ExchangePtr& exchange) {
     if (!fields.ok()) return Refuse(exchange, *fields.error());
   }
   if (all && !tenant->admin) {
-    return Refuse(exchange, {403, "only an admin key may reset what others have stored", "all"});
+    return Refuse(exchange, {403, "only an admin key may reset state of other keys", "all"});
   }
   const NamespaceKey key{service->model().digest, tenant->Namespace(salt)};
   service->engine().Post([exchange, key, all](StateCache& cache) {

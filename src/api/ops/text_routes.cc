@@ -3,9 +3,9 @@
 
 #include "api/body.h"
 #include "api/chat/prompt.h"
+#include "api/fields/unsupported.h"
 #include "api/openai/params.h"
 #include "api/ops/endpoints.h"
-#include "api/unsupported.h"
 #include "base/json_writer.h"
 #include "base/utf8.h"
 

@@ -6,9 +6,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "api/fields/unsupported.h"
 #include "api/openai/output_rules.h"
 #include "api/openai/params.h"
-#include "api/unsupported.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::responses {
@@ -205,6 +205,7 @@ ResponsesRequest ReadResponsesRequest(const ServiceOptions& options, int64_t voc
                                       Account* account, Fields* fields) {
   ResponsesRequest request;
   ChatJob& job = request.job;
+  fields->SetDialect(Dialect::kResponses);
   fields->Read("stream", &request.stream);
   fields->Read("store", &request.store);
   ReadInclude(fields, &request);

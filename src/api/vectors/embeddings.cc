@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "api/body.h"
+#include "api/fields/unsupported.h"
 #include "api/ollama/request.h"
-#include "api/unsupported.h"
 #include "api/vectors/endpoints.h"
 #include "api/vectors/rerank.h"
 #include "api/vectors/texts.h"

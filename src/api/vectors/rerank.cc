@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "api/body.h"
+#include "api/fields/unsupported.h"
 #include "api/openai/format.h"
-#include "api/unsupported.h"
 #include "api/vectors/texts.h"
 #include "api/vectors/vector_job.h"
 #include "base/json_writer.h"

@@ -69,6 +69,7 @@ Result<api::Prompt> ReadChat(const api::ServedModel& model, const JsonValue& bod
     job = api::anthropic::ReadMessagesRequest(limits, true, fields).job;
     if (fields->ok()) REPRISE_TRY(api::PlanThinking(model, &job));
   } else {
+    fields->SetDialect(api::Dialect::kChat);
     api::openai::ReadMessages(limits, fields, &job);
     api::openai::ReadTools(limits, fields, &job);
     api::openai::ReadCacheControl(fields, &job.cache);

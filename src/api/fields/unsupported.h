@@ -2,23 +2,10 @@
 #pragma once
 
 #include "api/fields.h"
+#include "api/fields/known_fields.h"
 #include "api/service.h"
 
 namespace reprise::api {
-
-// Whose fields a body has.
-enum class Dialect {
-  kChat,
-  kCompletions,
-  kResponses,
-  kMessages,
-  kOllama,
-  kOllamaVectors,
-  kLlamaCpp,
-  kVectors,  // OpenAI's embeddings, ranks
-  kPrompt,   // what asks for the prompt of a chat, and may be the whole request
-  kOwn,      // what only this server has
-};
 
 // Judges every field that the reader of a body did not ask for (docs/adr/0010-passed-fields.md).
 // Fields that change no answer pass. Fields that bind the answer (a constraint, another input) are
