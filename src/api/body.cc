@@ -52,7 +52,7 @@ Body ParseBody(const http::Request& request) {
     return body;
   }
   if (!encoding.empty() && !http::EqualIgnoringCase(encoding, "identity")) {
-    body.error = ApiError{415, "send the body as it is, without a content-encoding"};
+    body.error = ApiError{415, "send the body without a content-encoding"};
     return body;
   }
   auto parsed = JsonDocument::Parse(request.body, kBodyLimits);

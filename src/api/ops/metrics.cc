@@ -37,27 +37,25 @@ void WriteTier(Exposition* page, const TierStats& tier) {
                  tier.bytes_max);
   }
   const auto name = [&](const char* what) { return fmt::format("reprise_{}_{}", tier.kind, what); };
-  page->Gauge(name("records"), "Records of state that are known to be there.", "", tier.records);
-  page->Gauge(name("queued_bytes"), "State taken from memory, not written yet.", "",
-              tier.bytes_queued);
-  page->Gauge(name("failing"), "1: the last write or read failed; it is tried again.", "",
+  page->Gauge(name("records"), "Records in the tier.", "", tier.records);
+  page->Gauge(name("queued_bytes"), "Bytes waiting to be written.", "", tier.bytes_queued);
+  page->Gauge(name("failing"), "1 while the last read or write failed, else 0.", "",
               uint64_t{tier.failing});
   page->Counter(name("stores_total"), "Records written.", "", tier.stores);
-  page->Counter(name("stores_failed_total"), "Records that could not be written.", "",
-                tier.stores_failed);
+  page->Counter(name("stores_failed_total"), "Records whose write failed.", "", tier.stores_failed);
   page->Counter(name("written_bytes_total"), "Bytes written.", "", tier.bytes_written);
-  page->Counter(name("looks_total"), "Prompts that it was asked about.", "", tier.looks);
-  page->Counter(name("looks_failed_total"), "Questions without an answer in time.", "",
+  page->Counter(name("looks_total"), "Prompts looked up.", "", tier.looks);
+  page->Counter(name("looks_failed_total"), "Lookups that failed or timed out.", "",
                 tier.looks_failed);
-  page->Counter(name("fetches_total"), "Prompts that began with state from there.", "",
+  page->Counter(name("fetches_total"), "Prompts that started from state of this tier.", "",
                 tier.fetches);
-  page->Counter(name("fetches_failed_total"), "Reads that gave nothing.", "", tier.fetches_failed);
-  page->Counter(name("read_bytes_total"), "Bytes read for prompts.", "", tier.bytes_read);
-  page->Counter(name("read_seconds_total"), "Time of the threads that read them.", "",
+  page->Counter(name("fetches_failed_total"), "Reads that failed or found no usable record.", "",
+                tier.fetches_failed);
+  page->Counter(name("read_bytes_total"), "Bytes read to start prompts.", "", tier.bytes_read);
+  page->Counter(name("read_seconds_total"), "Time that threads spent reading.", "",
                 static_cast<double>(tier.fetch_ns) / 1e9);
-  page->Counter(name("evicted_total"), "Records that made room.", "", tier.evicted);
-  page->Counter(name("damaged_total"), "Records that were not as they were written.", "",
-                tier.damaged);
+  page->Counter(name("evicted_total"), "Records evicted to make room.", "", tier.evicted);
+  page->Counter(name("damaged_total"), "Records found damaged.", "", tier.damaged);
 }
 
 void WriteDrafts(Exposition* page, const DraftCounts& drafts) {
@@ -67,10 +65,9 @@ void WriteDrafts(Exposition* page, const DraftCounts& drafts) {
                    drafts[i].*count);
     }
   };
-  page->Head("reprise_drafts_total", "counter",
-             "Tokens that were guessed and run, by who guessed them.");
+  page->Head("reprise_drafts_total", "counter", "Draft tokens run, by drafter.");
   each("reprise_drafts_total", &DraftCount::run);
-  page->Head("reprise_drafts_accepted_total", "counter", "Of them, those that were right.");
+  page->Head("reprise_drafts_accepted_total", "counter", "Draft tokens accepted, by drafter.");
   each("reprise_drafts_accepted_total", &DraftCount::accepted);
 }
 
@@ -127,19 +124,20 @@ std::string Metrics::FormatOwn(Service* service) const {
              1);
   page.Gauge("reprise_requests_running", "Requests in the current steps.", "", stats.running);
   page.Gauge("reprise_requests_waiting", "Requests in the queue.", "", stats.waiting);
-  page.Gauge("reprise_requests_idle", "Idle-time prefills at hand.", "", stats.idle);
+  page.Gauge("reprise_requests_idle", "Prefills waiting for idle time.", "", stats.idle);
   page.Head("reprise_requests_total", "counter",
-            "Requests of clients by how they ended; cancelled: the client left, or a stop "
-            "string came.");
+            "Client requests by outcome; cancelled: the client left, or a stop string "
+            "ended the reply.");
   page.Sample("reprise_requests_total", "outcome=\"finished\"", stats.requests_finished);
   page.Sample("reprise_requests_total", "outcome=\"cancelled\"", stats.requests_cancelled);
   page.Sample("reprise_requests_total", "outcome=\"failed\"", stats.requests_failed);
   page.Sample("reprise_requests_total", "outcome=\"refused\"", stats.requests_refused);
   page.Head("reprise_idle_prefills_total", "counter",
-            "Prefills of turns that may come, by how they ended.");
+            "Idle-time prefills of expected next turns, by outcome.");
   page.Sample("reprise_idle_prefills_total", "outcome=\"finished\"", stats.idle_finished);
   page.Sample("reprise_idle_prefills_total", "outcome=\"dropped\"", stats.idle_dropped);
-  page.Head("reprise_http_answers_total", "counter", "HTTP answers by status; 499: client gone.");
+  page.Head("reprise_http_answers_total", "counter",
+            "HTTP responses by status; 499: the client left.");
   for (size_t status = 0; status < answers_.size(); ++status) {
     if (answers_[status] == 0) continue;
     page.Sample("reprise_http_answers_total", fmt::format("status=\"{}\"", status),
@@ -147,36 +145,37 @@ std::string Metrics::FormatOwn(Service* service) const {
   }
   page.Counter("reprise_engine_steps_total", "Forward passes.", "", stats.steps);
   page.Counter("reprise_engine_rows_total", "Tokens run through the model.", "", stats.rows);
-  page.Counter("reprise_engine_rows_idle_total", "Of them in idle time.", "", stats.rows_idle);
+  page.Counter("reprise_engine_rows_idle_total", "Tokens run through the model in idle time.", "",
+               stats.rows_idle);
   page.Counter("reprise_engine_busy_seconds_total", "Time inside forward passes.", "",
                stats.busy_ms / 1000);
   page.Counter("reprise_engine_preemptions_total", "Sequences sent back to the queue.", "",
                stats.preemptions);
   page.Counter("reprise_prompt_tokens_total", "Prompt tokens of requests.", "",
                cache.tokens_prompt);
-  page.Counter("reprise_prompt_tokens_reused_total", "Of them read from the cache.", "",
+  page.Counter("reprise_prompt_tokens_reused_total", "Prompt tokens read from the cache.", "",
                cache.tokens_reused);
   page.Counter("reprise_generated_tokens_total", "Tokens generated.", "", stats.tokens_generated);
   WriteDrafts(&page, stats.drafts);
   WriteReasons(&page, "reprise_cache_missed_tokens_total",
-               "Prompt tokens that were computed, by the reason.", cache.tokens_missed,
+               "Prompt tokens computed, by reason of the cache miss.", cache.tokens_missed,
                [](size_t i) { return NameOf(static_cast<MissReason>(i)); });
-  WriteReasons(&page, "reprise_cache_snapshots_taken_total", "Snapshots, by where they were taken.",
+  WriteReasons(&page, "reprise_cache_snapshots_taken_total", "Snapshots taken, by reason.",
                cache.snapshots_taken,
                [](size_t i) { return NameOf(static_cast<SnapshotReason>(i)); });
-  WriteReasons(&page, "reprise_cache_snapshots_evicted_total", "Snapshots dropped, by the reason.",
+  WriteReasons(&page, "reprise_cache_snapshots_evicted_total", "Snapshots evicted, by reason.",
                cache.snapshots_evicted,
                [](size_t i) { return NameOf(static_cast<EvictReason>(i)); });
-  WriteReasons(&page, "reprise_cache_blocks_evicted_total", "K/V blocks dropped, by the reason.",
+  WriteReasons(&page, "reprise_cache_blocks_evicted_total", "K/V blocks evicted, by reason.",
                cache.blocks_evicted, [](size_t i) { return NameOf(static_cast<EvictReason>(i)); });
-  page.Counter("reprise_cache_snapshots_restored_total", "Snapshots read back.", "",
+  page.Counter("reprise_cache_snapshots_restored_total", "Snapshots restored.", "",
                cache.snapshots_restored);
-  page.Counter("reprise_snapkv_compactions_total",
-               "Times that K/V of a running request was left out.", "", cache.compactions);
-  page.Counter("reprise_snapkv_tokens_dropped_total", "Rows of K/V that were left out.", "",
+  page.Counter("reprise_snapkv_compactions_total", "SnapKV compactions of running requests.", "",
+               cache.compactions);
+  page.Counter("reprise_snapkv_tokens_dropped_total", "K/V rows dropped by SnapKV.", "",
                cache.tokens_left_out);
-  page.Counter("reprise_snapkv_bytes_freed_total",
-               "Bytes of K/V that running requests gave back so.", "", cache.bytes_left_out);
+  page.Counter("reprise_snapkv_bytes_freed_total", "K/V bytes freed by SnapKV.", "",
+               cache.bytes_left_out);
   page.Head("reprise_cache_bytes", "gauge", "State memory by use.");
   page.Sample("reprise_cache_bytes", "tier=\"memory\",use=\"running\"", cache.bytes_leased);
   page.Sample("reprise_cache_bytes", "tier=\"memory\",use=\"cached\"", cache.bytes_cached);
@@ -186,9 +185,9 @@ std::string Metrics::FormatOwn(Service* service) const {
     page.Sample("reprise_cache_bytes", fmt::format("tier=\"{}\",use=\"cached\"", tier.kind),
                 tier.bytes);
   }
-  page.Gauge("reprise_cache_snapshot_bytes", "Of the cached bytes: snapshots.", "tier=\"memory\"",
+  page.Gauge("reprise_cache_snapshot_bytes", "Bytes of cached snapshots.", "tier=\"memory\"",
              cache.bytes_snapshots);
-  page.Gauge("reprise_cache_budget_bytes", "State memory that may be used.", "tier=\"memory\"",
+  page.Gauge("reprise_cache_budget_bytes", "Budget of state memory.", "tier=\"memory\"",
              cache.bytes_budget);
   for (const TierStats& tier : cache.tiers) {
     if (tier.present()) WriteTier(&page, tier);

@@ -159,14 +159,14 @@ void Loads(Service* service, const ExchangePtr& exchange) {
 // What requests hold.
 void WriteLedger(const Ledger& ledger, std::string* out) {
   Exposition page(out);
-  page.Gauge("reprise_request_memory_bytes", "Memory that requests hold beside the cache.", "",
+  page.Gauge("reprise_request_memory_bytes", "Memory held by requests, without the cache.", "",
              ledger.bytes());
-  page.Gauge("reprise_request_memory_most_bytes", "The most that they ever held.", "",
+  page.Gauge("reprise_request_memory_most_bytes", "Maximum memory held by requests so far.", "",
              ledger.bytes_most());
-  page.Gauge("reprise_request_memory_budget_bytes", "Memory that they may hold.", "",
+  page.Gauge("reprise_request_memory_budget_bytes", "Budget of memory for requests.", "",
              ledger.limits().bytes);
-  page.Counter("reprise_request_memory_refusals_total", "How often something did not fit.", "",
-               ledger.refusals());
+  page.Counter("reprise_request_memory_refusals_total",
+               "Requests refused because this budget was full.", "", ledger.refusals());
 }
 
 // A page of metrics, for those who run the server.

@@ -38,7 +38,7 @@ std::string Metrics::FormatVllm(Service* service) const {
     page.Sample("vllm:request_success_total",
                 fmt::format("{},finished_reason=\"{}\"", labels, reason), count);
   };
-  page.Head("vllm:request_success_total", "counter", "Finished requests, by the reason.");
+  page.Head("vllm:request_success_total", "counter", "Finished requests, by reason.");
   finished("stop", finished_stop_);
   finished("length", finished_length_);
   finished("error", stats.requests_failed);
@@ -52,7 +52,7 @@ std::string Metrics::FormatVllm(Service* service) const {
   page.Add("vllm:request_inference_time_seconds", "Prefill and decode.", labels,
            inference_seconds_);
   page.Add("vllm:request_prompt_tokens", "Prompt tokens of a request.", labels, prompt_tokens_);
-  page.Add("vllm:request_generation_tokens", "Tokens of a reply.", labels, generated_tokens_);
+  page.Add("vllm:request_generation_tokens", "Reply tokens.", labels, generated_tokens_);
   return out;
 }
 

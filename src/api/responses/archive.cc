@@ -110,7 +110,7 @@ Result<StoredResponse> DecodeResponse(std::string_view bytes) {
     const auto body = JsonDocument::Parse(response.body);
     reader.Expect(body.ok() && body->root().is_object());
   }
-  if (!reader.ok()) return DataLoss("a stored response is not what one looks like");
+  if (!reader.ok()) return DataLoss("a stored response is not in its format");
   return response;
 }
 
