@@ -25,8 +25,8 @@ ELEMENTS = 768
 # Byte offsets of f16 fields in a block: random bits there must be finite.
 HALVES = {T.Q8_0: [0], T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q2_K: [80, 82],
           T.Q3_K: [108], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208], T.IQ4_NL: [0],
-          T.IQ4_XS: [0], T.IQ2_XXS: [0]}
-ROUNDING = [T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1]  # defined bit for bit
+          T.IQ4_XS: [0], T.IQ2_XXS: [0], T.MXFP4: []}
+ROUNDING = [T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.MXFP4]  # defined bit for bit
 
 
 def random_blocks(rng, kind):

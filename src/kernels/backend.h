@@ -103,6 +103,9 @@ class Backend {
 
   // Whether K/V may be stored as this type.
   virtual bool holds(DType kv) const = 0;
+  // The type that weights of `dtype` have in its memory: another, which holds the same values,
+  // where it has no products for them.
+  virtual DType HeldAs(DType dtype) const { return dtype; }
   // Memory that steps take beside weights and state, at most: activations, and what is kept for the
   // next ones.
   virtual size_t working_bytes() const { return size_t{256} << 20; }

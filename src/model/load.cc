@@ -73,6 +73,7 @@ Status WeightLoader::Resolve(const TensorPlan& plan) {
     REPRISE_ASSIGN(const PlannedSource source, PlannedSource::Find(checkpoint_, tensor));
     DType dtype = source.dtype();
     if (tensor.is_matrix() && types && !IsQuantised(dtype)) dtype = types->TypeOf(tensor);
+    if (tensor.is_matrix()) dtype = context_.backend->HeldAs(dtype);
     tensors_.push_back({&tensor, source, dtype, dtype});
   }
   WidenWhatIsExact();
@@ -155,6 +156,9 @@ Status WeightLoader::Load(Digest* digest) {
     if (tensor.values != tensor.dtype) digest->Add(NameOf(tensor.values));
     for (const StoredTensor* stored : tensor.source.stored()) {
       digest->AddBytes(context_.backend->host_threads(), stored->bytes);
+      if (!stored->scales.empty()) {
+        digest->AddBytes(context_.backend->host_threads(), stored->scales);
+      }
     }
     if (tensor.plan->is_matrix()) {
       REPRISE_TRY(LoadMatrix(tensor));

@@ -63,20 +63,18 @@ Result<PlannedSource> PlannedSource::Find(const Checkpoint& checkpoint,
                                           const PlannedTensor& tensor) {
   const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
   const std::string& name = gguf ? tensor.gguf : tensor.hf;
-  const std::string& fused = gguf ? tensor.fused.gguf : tensor.fused.hf;
+  const auto name_of = [gguf](const FusedTensor& fused) -> const std::string& {
+    return gguf ? fused.gguf : fused.hf;
+  };
   PlannedSource source(tensor);
-  if (!fused.empty() && (name.empty() || checkpoint.Find(SliceName(name, 0)) == nullptr) &&
-      checkpoint.Find(fused) != nullptr) {
-    source.fused_ = true;
-    const int64_t cols = tensor.fused.transposed ? tensor.rows : tensor.cols;
-    const int64_t parts = tensor.slices > 1 ? tensor.slices : 1;
-    REPRISE_TRY(source.Take(checkpoint, fused, {parts, tensor.fused.rows / parts, cols}));
-    if (tensor.fused.transposed && IsQuantised(source.dtype())) {
-      return InvalidArgument("tensor " + Quoted(fused) +
-                             " is quantised in blocks that cannot be turned");
+  if (name.empty() || checkpoint.Find(SliceName(name, 0)) == nullptr) {
+    for (const FusedTensor* fused : {&tensor.fused, &tensor.other_fused}) {
+      if (name_of(*fused).empty() || checkpoint.Find(name_of(*fused)) == nullptr) continue;
+      REPRISE_TRY(source.TakeFused(checkpoint, name_of(*fused), *fused));
+      return source;
     }
-    return source;
   }
+  const std::string& fused = name_of(tensor.fused);
   if (!gguf && name.find('{') != std::string::npos) {
     for (int64_t slice = 0; slice < tensor.slices; ++slice) {
       REPRISE_TRY(source.Take(checkpoint, SliceName(name, slice), {tensor.rows, tensor.cols}));
@@ -85,6 +83,19 @@ Result<PlannedSource> PlannedSource::Find(const Checkpoint& checkpoint,
   }
   REPRISE_TRY(source.Take(checkpoint, name.empty() ? fused : name, ShapeOf(tensor)));
   return source;
+}
+
+Status PlannedSource::TakeFused(const Checkpoint& checkpoint, const std::string& name,
+                                const FusedTensor& fused) {
+  fused_ = &fused;
+  const int64_t cols = fused.transposed ? tensor_->rows * fused.step : tensor_->cols;
+  const int64_t parts = tensor_->slices > 1 ? tensor_->slices : 1;
+  REPRISE_TRY(Take(checkpoint, name, {parts, fused.rows / parts, cols}));
+  if (fused.transposed && IsQuantised(dtype())) {
+    return InvalidArgument("tensor " + Quoted(name) +
+                           " is quantised in blocks that cannot be turned");
+  }
+  return OkStatus();
 }
 
 Status PlannedSource::Take(const Checkpoint& checkpoint, const std::string& name,
@@ -110,15 +121,17 @@ Status PlannedSource::Take(const Checkpoint& checkpoint, const std::string& name
 
 uint64_t PlannedSource::bytes() const {
   uint64_t total = 0;
-  for (const StoredTensor* stored : stored_) total += stored->bytes.size();
+  for (const StoredTensor* stored : stored_) {
+    total += stored->bytes.size() + stored->scales.size();
+  }
   return total;
 }
 
 void PlannedSource::ReadRow(int64_t row, DType dtype, std::byte* out) const {
-  if (fused_ && tensor_->fused.transposed) return ReadTransposed(row, dtype, out);
+  if (fused_ != nullptr && fused_->transposed) return ReadTransposed(row, dtype, out);
   const size_t slice = stored_.size() > 1 ? size_t(row / tensor_->rows) : 0;
   if (stored_.size() > 1) row %= tensor_->rows;
-  if (fused_) row = tensor_->fused.RowOf(row);
+  if (fused_ != nullptr) row = fused_->RowOf(row);
   const StoredTensor& stored = *stored_[slice];
   if (tensor_->is_matrix()) return ConvertRows(stored, dtype, row, row + 1, out);
   // The rows of a vector are those of the plan: in the file it may be flat.
@@ -135,15 +148,16 @@ void PlannedSource::ReadTransposed(int64_t row, DType dtype, std::byte* out) con
   const int64_t slice = row / tensor_->rows;
   std::vector<float> values(size_t(tensor_->cols));
   for (int64_t col = 0; col < tensor_->cols; ++col) {
-    const int64_t from = tensor_->fused.RowOf(slice * tensor_->cols + col);
-    const size_t at = size_t(from * tensor_->rows + row % tensor_->rows) * element;
+    const int64_t from = fused_->RowOf(slice * tensor_->cols + col);
+    const int64_t column = fused_->first_column + row % tensor_->rows * fused_->step;
+    const size_t at = size_t(from * tensor_->rows * fused_->step + column) * element;
     DequantiseRow(stored.dtype, stored.bytes.data() + at, &values[size_t(col)], 1);
   }
   QuantiseRow(dtype, values.data(), out, tensor_->cols);
 }
 
 const std::byte* PlannedSource::Contiguous(int64_t slice) const {
-  if (fused_) return nullptr;
+  if (fused_ != nullptr || stored_[0]->split()) return nullptr;
   if (stored_.size() > 1) return stored_[size_t(slice)]->bytes.data();
   return stored_[0]->bytes.data() +
          size_t(slice * tensor_->rows) * RowBytes(dtype(), tensor_->cols);

@@ -34,11 +34,12 @@ class PlannedSource {
  private:
   explicit PlannedSource(const PlannedTensor& tensor) : tensor_(&tensor) {}
   Status Take(const Checkpoint& checkpoint, const std::string& name, const Shape& shape);
+  Status TakeFused(const Checkpoint& checkpoint, const std::string& name, const FusedTensor& fused);
   void ReadTransposed(int64_t row, DType dtype, std::byte* out) const;
 
   const PlannedTensor* tensor_;
   std::vector<const StoredTensor*> stored_;
-  bool fused_ = false;
+  const FusedTensor* fused_ = nullptr;  // of the plan; null: tensors of their own
 };
 
 }  // namespace reprise

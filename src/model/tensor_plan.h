@@ -66,6 +66,9 @@ struct FusedTensor {
   int64_t rows = 0;  // of all of it
   std::vector<RowParts> parts;
   bool transposed = false;  // a part is [cols, rows] of one of our slices
+  // With it: our rows are every `step`-th of a part's columns, from `first_column` on.
+  int64_t step = 1;
+  int64_t first_column = 0;
 
   bool empty() const { return rows == 0; }
   int64_t RowOf(int64_t planned_row) const;
@@ -89,6 +92,7 @@ struct PlannedTensor {
   int64_t rows = 1;
   int64_t cols = 0;
   FusedTensor fused;
+  FusedTensor other_fused;  // a second form of it
   HeadRows head_rows;
   ValueForm values = ValueForm::kPlain;
   bool transposed = false;  // a vector target holds [cols, rows]

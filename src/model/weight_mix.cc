@@ -21,7 +21,7 @@ constexpr WeightMix kMixes[] = {
     {"q2_k", DType::kQ2_K, Rule::kQ2K, 10},     {"q5_1", DType::kQ5_1, Rule::kUniform, 9},
     {"q5_0", DType::kQ5_0, Rule::kUniform, 8},  {"q4_1", DType::kQ4_1, Rule::kUniform, 3},
     {"q4_0", DType::kQ4_0, Rule::kUniform, 2},  {"iq4_nl", DType::kIQ4_NL, Rule::kIQ4, 25},
-    {"iq4_xs", DType::kIQ4_XS, Rule::kIQ4, 30},
+    {"iq4_xs", DType::kIQ4_XS, Rule::kIQ4, 30}, {"mxfp4_moe", DType::kMXFP4, Rule::kExperts, 38},
 };
 
 // The first and last eighth of the layers and every third between.
@@ -77,6 +77,7 @@ DType MixedTypes::TypeOf(const PlannedTensor& tensor) const {
 DType MixedTypes::Mixed(const PlannedTensor& tensor) const {
   const DType base = mix_.base;
   if (!IsQuantised(base) || base == DType::kQ8_0) return base;
+  if (mix_.rule == Rule::kExperts) return tensor.slices > 1 ? base : DType::kQ8_0;
   if (IsHead(tensor)) return DType::kQ6_K;
   const bool values = EndsWith(tensor, ".attn_v.weight") || EndsWith(tensor, ".attn_qkv.weight");
   const bool down =
@@ -85,6 +86,7 @@ DType MixedTypes::Mixed(const PlannedTensor& tensor) const {
   const int layer = tensor.layer;
   switch (mix_.rule) {
     case Rule::kUniform:
+    case Rule::kExperts:
       return base;
     case Rule::kQ2K:
       if (values) return query_group_ >= 4 ? DType::kQ4_K : DType::kQ3_K;

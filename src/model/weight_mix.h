@@ -13,7 +13,7 @@ namespace reprise {
 // A named choice of types for the matrices of a model: "q8_0" is one type for all but the head,
 // "q4_k_m" spends more bits where llama.cpp spends them, so that files and sizes compare.
 struct WeightMix {
-  enum class Rule : uint8_t { kUniform, kQ2K, kQ3KM, kQ4KS, kMedium, kIQ4 };
+  enum class Rule : uint8_t { kUniform, kQ2K, kQ3KM, kQ4KS, kMedium, kIQ4, kExperts };
   std::string_view name;
   DType base = DType::kF16;
   Rule rule = Rule::kUniform;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "tensor/dtype.h"
@@ -144,6 +145,13 @@ struct BlockIQ2_XXS {
   uint8_t qs[64];
 };
 
+// x = d * kMXFP4Values[q] with d = 2^(e - 128): the OCP format with its levels doubled and its
+// scale halved, so that levels are integers. Every value of e is a scale, 255 too.
+struct BlockMXFP4 {
+  uint8_t e;
+  uint8_t qs[16];
+};
+
 #pragma pack(pop)
 
 static_assert(sizeof(BlockQ8_0) == 34 && sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20);
@@ -151,10 +159,21 @@ static_assert(sizeof(BlockQ5_0) == 22 && sizeof(BlockQ5_1) == 24 && sizeof(Block
 static_assert(sizeof(BlockQ3_K) == 110 && sizeof(BlockQ4_K) == 144 && sizeof(BlockQ5_K) == 176);
 static_assert(sizeof(BlockQ6_K) == 210 && sizeof(BlockIQ4_NL) == 18);
 static_assert(sizeof(BlockIQ4_XS) == 136 && sizeof(BlockIQ2_XXS) == 66);
+static_assert(sizeof(BlockMXFP4) == 17);
 
 // The sixteen levels of the IQ4 types: denser near zero, as weights are.
 inline constexpr int8_t kIQ4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};
+
+// The sixteen levels of MXFP4: twice those of a float of 4 bits (E2M1).
+inline constexpr int8_t kMXFP4Values[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                            0, -1, -2, -3, -4, -6, -8, -12};
+
+// The scale of an MXFP4 block; the two least are subnormal.
+inline float MXFP4Scale(uint8_t e) {
+  const uint32_t bits = e < 2 ? uint32_t{0x00200000} << e : uint32_t(e - 1) << 23;
+  return std::bit_cast<float>(bits);
+}
 
 // The 256 points of the IQ2_XXS grid. Two bits of point p select a magnitude, value i in bits 2i
 // and 2i + 1: kIQ2Magnitudes[p >> 2i & 3]; the code 3 does not occur. (iq2_grid.gen.cc)

@@ -12,8 +12,8 @@ namespace reprise {
 //
 // DequantiseRow gives the bits of the formulas in tensor/blocks.h, each product and sum rounded in
 // the order written there; llama.cpp gives the same. QuantiseRow is a function of the input alone,
-// the same on every CPU; for the small blocks (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1) it equals llama.cpp's
-// bits, for the others it searches scales of its own (quantise_k.cc).
+// the same on every CPU; for the small blocks (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, MXFP4) it equals
+// llama.cpp's bits, for the others it searches scales of its own (quantise_k.cc).
 //
 // A block with a value that is not finite, or too large for an f16 scale, decodes to NaN or
 // infinity throughout: it is not lost but reaches the logits, where the engine refuses it.

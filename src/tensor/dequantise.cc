@@ -185,6 +185,14 @@ void Decode(const BlockIQ2_XXS& block, float* out) {
   }
 }
 
+void Decode(const BlockMXFP4& block, float* out) {
+  const float d = MXFP4Scale(block.e);
+  for (int j = 0; j < 16; ++j) {
+    out[j] = d * float(kMXFP4Values[block.qs[j] & 15]);
+    out[j + 16] = d * float(kMXFP4Values[block.qs[j] >> 4]);
+  }
+}
+
 template <typename Block>
 void DecodeRow(const void* blocks, float* out, int64_t n, int block_elements) {
   const Block* block = static_cast<const Block*>(blocks);
@@ -242,6 +250,8 @@ void DequantiseRow(DType dtype, const void* blocks, float* out, int64_t n) {
       return DecodeRow<BlockIQ4_XS>(blocks, out, n, block);
     case DType::kIQ2_XXS:
       return DecodeRow<BlockIQ2_XXS>(blocks, out, n, block);
+    case DType::kMXFP4:
+      return DecodeRow<BlockMXFP4>(blocks, out, n, block);
     case DType::kI32:
       break;
   }

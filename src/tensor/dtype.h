@@ -28,8 +28,9 @@ enum class DType : uint8_t {
   kIQ4_NL,
   kIQ4_XS,
   kIQ2_XXS,
+  kMXFP4,
 };
-inline constexpr int kDTypeCount = 17;
+inline constexpr int kDTypeCount = 18;
 
 struct DTypeTraits {
   std::string_view name;  // lower case, as on the command line: "q8_0"

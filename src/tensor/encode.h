@@ -19,6 +19,7 @@ void Encode(const float* in, BlockQ5_K* block);
 void Encode(const float* in, BlockQ6_K* block);
 void Encode(const float* in, BlockIQ4_NL* block);
 void Encode(const float* in, BlockIQ4_XS* block);
+void Encode(const float* in, BlockMXFP4* block);
 
 // Limits first, so that no value, NaN included, makes the conversion undefined. NaN becomes `low`.
 inline float Clamp(float value, float low, float high) {

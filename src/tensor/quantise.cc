@@ -76,6 +76,17 @@ bool AllFinite(const float* in, int count) {
   return largest != 255;
 }
 
+// What decodes to no finite number throughout.
+template <typename Block>
+void EncodeNotFinite(Block* block) {
+  std::memset(block, 0, sizeof *block);
+  block->d = F32ToF16(NAN);
+}
+void EncodeNotFinite(BlockMXFP4* block) {
+  block->e = 255;
+  std::memset(block->qs, 0x77, sizeof block->qs);  // 12 * 2^127
+}
+
 template <typename Block>
 void EncodeRow(const float* in, void* blocks, int64_t n, int block_elements) {
   Block* block = static_cast<Block*>(blocks);
@@ -83,8 +94,7 @@ void EncodeRow(const float* in, void* blocks, int64_t n, int block_elements) {
     if (AllFinite(in + done, block_elements)) {
       Encode(in + done, block);
     } else {
-      std::memset(block, 0, sizeof *block);
-      block->d = F32ToF16(NAN);
+      EncodeNotFinite(block);
     }
   }
 }
@@ -151,6 +161,27 @@ void Encode(const float* in, BlockQ5_1* block) {
   PackNibbles(q, block->qs);
 }
 
+// The scale that makes the largest magnitude a level of the top binade; the nearest levels, the
+// first of equals.
+void Encode(const float* in, BlockMXFP4* block) {
+  const float largest = Largest(in);
+  block->e = largest == 0 ? 0 : uint8_t(std::clamp(std::ilogb(largest) - 2 + 127, 0, 255));
+  const float d = MXFP4Scale(block->e);
+  int q[kSmall];
+  for (int e = 0; e < kSmall; ++e) {
+    q[e] = 0;
+    float least = std::fabs(in[e]);
+    for (int level = 1; level < 16; ++level) {
+      const float error = std::fabs(d * float(kMXFP4Values[level]) - in[e]);
+      if (error < least) {
+        least = error;
+        q[e] = level;
+      }
+    }
+  }
+  PackNibbles(q, block->qs);
+}
+
 bool CanQuantise(DType dtype) { return dtype != DType::kI32 && dtype != DType::kIQ2_XXS; }
 
 void QuantiseRow(DType dtype, const float* in, void* blocks, int64_t n) {
@@ -190,6 +221,8 @@ void QuantiseRow(DType dtype, const float* in, void* blocks, int64_t n) {
       return EncodeRow<BlockIQ4_NL>(in, blocks, n, block);
     case DType::kIQ4_XS:
       return EncodeRow<BlockIQ4_XS>(in, blocks, n, block);
+    case DType::kMXFP4:
+      return EncodeRow<BlockMXFP4>(in, blocks, n, block);
     case DType::kI32:
     case DType::kIQ2_XXS:
       break;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -207,6 +208,7 @@ class CheckpointOpener {
         tensors.push_back(tensor);
       }
     }
+    JoinMxfp4();
     std::sort(tensors.begin(), tensors.end(),
               [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
     for (size_t i = 1; i < tensors.size(); ++i) {
@@ -215,6 +217,44 @@ class CheckpointOpener {
       }
     }
     return OkStatus();
+  }
+
+  // Tensors "<name>_blocks" [..., rows, cols / 32, 16] and "<name>_scales" [..., rows, cols / 32]
+  // of bytes are one of MXFP4, [..., rows, cols], known as "<name>_blocks".
+  void JoinMxfp4() {
+    struct Bytes {
+      const SafetensorsFile::Foreign* tensor;
+      int file;
+    };
+    std::map<std::string_view, Bytes> bytes;
+    for (size_t file = 0; file < parts_->shards.size(); ++file) {
+      for (const SafetensorsFile::Foreign& tensor : parts_->shards[file]->foreign()) {
+        if (tensor.type == "U8") bytes.emplace(tensor.name, Bytes{&tensor, int(file)});
+      }
+    }
+    constexpr std::string_view kLevels = "_blocks", kScales = "_scales";
+    for (const auto& [name, levels] : bytes) {
+      if (!name.ends_with(kLevels)) continue;
+      const std::string stem(name.substr(0, name.size() - kLevels.size()));
+      const auto scales = bytes.find(stem + std::string(kScales));
+      if (scales == bytes.end()) continue;
+      const Shape& shape = levels.tensor->shape;
+      const Shape& blocks = scales->second.tensor->shape;
+      if (shape.rank() != blocks.rank() + 1 || shape.cols() != 16 || blocks.rank() < 2) continue;
+      int64_t extents[Shape::kRankMax];
+      bool same = true;
+      for (int axis = 0; axis < blocks.rank(); ++axis) {
+        same = same && shape[axis] == blocks[axis];
+        extents[axis] = blocks[axis] * (axis + 1 == blocks.rank() ? 32 : 1);
+      }
+      const auto joined = Shape::FromUntrusted({extents, size_t(blocks.rank())});
+      if (!same || !joined || joined->elements() == 0) continue;
+      StoredTensor tensor{name, DType::kMXFP4, *joined, levels.tensor->bytes, levels.file};
+      tensor.scales = scales->second.tensor->bytes;
+      tensor.scales_file = scales->second.file;
+      parts_->tensor_bytes += tensor.bytes.size() + tensor.scales.size();
+      parts_->tensors.push_back(tensor);
+    }
   }
 
   std::unique_ptr<Checkpoint::Parts> parts_;
@@ -277,8 +317,12 @@ Result<const StoredTensor*> Checkpoint::Require(std::string_view name, const Sha
 }
 
 void Checkpoint::Release(const StoredTensor& tensor) const {
-  const MappedFile& file = parts_->files[static_cast<size_t>(tensor.file)];
-  file.Release(static_cast<size_t>(tensor.bytes.data() - file.bytes().data()), tensor.bytes.size());
+  const auto release = [&](std::span<const std::byte> bytes, int index) {
+    const MappedFile& file = parts_->files[static_cast<size_t>(index)];
+    file.Release(static_cast<size_t>(bytes.data() - file.bytes().data()), bytes.size());
+  };
+  release(tensor.bytes, tensor.file);
+  if (tensor.split()) release(tensor.scales, tensor.scales_file);
 }
 
 Result<std::string> Checkpoint::ReadText(std::string_view name, std::string_view folder) const {

@@ -21,7 +21,8 @@ enum class CheckpointFormat { kGguf, kHuggingFace };
 //   kGguf          one .gguf file, or a set name-00001-of-0000N.gguf given by any of its parts;
 //                  metadata() is that of the first part
 //   kHuggingFace   a folder with config.json and model.safetensors, or shards listed by
-//                  model.safetensors.index.json; metadata() is config.json
+//                  model.safetensors.index.json; metadata() is config.json. Levels and scales of
+//                  MXFP4 ("<name>_blocks", "<name>_scales") are one tensor, "<name>_blocks"
 //
 // Names of tensors and keys stay those of the format: families know both (model/families).
 // Files are mapped; nothing of a tensor is read until its bytes are touched. A file must not be cut

@@ -47,6 +47,39 @@ class CheckpointTest : public testing::Test {
 
 #define EXPECT_SAYS(text, sentence) EXPECT_NE((text).find(sentence), std::string::npos) << (text)
 
+// Levels and scales become one tensor where they fit together, and are left alone where not.
+TEST_F(CheckpointTest, Mxfp4OfAFolderIsOneTensor) {
+  Write("config.json", R"({"model_type": "gpt_oss"})");
+  const auto write = [&](const std::string& scales_shape, int scales) {
+    std::string header =
+        R"({"x_blocks": {"dtype": "U8", "shape": [2, 3, 2, 16], "data_offsets": [0, 192]}, )"
+        R"("x_scales": {"dtype": "U8", "shape": )" +
+        scales_shape + R"(, "data_offsets": [192, )" + std::to_string(192 + scales) + "]}}";
+    header.resize((header.size() + 7) / 8 * 8, ' ');
+    const uint64_t size = header.size();
+    Write("model.safetensors", std::string(reinterpret_cast<const char*>(&size), 8) + header +
+                                   std::string(size_t(192 + scales), '\x55'));
+  };
+  write("[2, 3, 2]", 12);
+  const Result<Checkpoint> checkpoint = OpenCheckpoint(folder_);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const StoredTensor* tensor = checkpoint->Find("x_blocks");
+  ASSERT_NE(tensor, nullptr);
+  EXPECT_EQ(tensor->dtype, DType::kMXFP4);
+  EXPECT_EQ(tensor->shape, (Shape{2, 3, 64}));
+  EXPECT_EQ(tensor->bytes.size() + tensor->scales.size(), *TensorBytes(DType::kMXFP4, {2, 3, 64}));
+  EXPECT_EQ(checkpoint->tensor_bytes(), 204u);
+  checkpoint->Release(*tensor);
+  for (const auto& [shape, scales] :
+       {std::pair{"[2, 3, 1]", 6}, {"[6, 2]", 12}, {"[2, 3, 3]", 18}}) {
+    write(shape, scales);
+    const Result<Checkpoint> other = OpenCheckpoint(folder_);
+    ASSERT_TRUE(other.ok()) << other.status().message();
+    EXPECT_EQ(other->Find("x_blocks"), nullptr) << shape;
+    EXPECT_SAYS(other->Require("x_blocks", {2, 3, 64}).status().message(), "has type U8");
+  }
+}
+
 TEST_F(CheckpointTest, OneGgufFile) {
   const Result<Checkpoint> checkpoint = OpenCheckpoint("tests/data/tiny.gguf");
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();

@@ -44,18 +44,25 @@ void ConvertRows(const StoredTensor& tensor, DType dtype, int64_t row_begin, int
   const size_t in_bytes = RowBytes(tensor.dtype, cols);
   const size_t out_bytes = RowBytes(dtype, cols);
   const size_t rows = static_cast<size_t>(row_end - row_begin);
-  const std::byte* in = tensor.bytes.data() + static_cast<size_t>(row_begin) * in_bytes;
-  if (dtype == tensor.dtype) {
+  if (dtype == tensor.dtype && !tensor.split()) {
+    const std::byte* in = tensor.bytes.data() + static_cast<size_t>(row_begin) * in_bytes;
     if (rows * in_bytes > 0) std::memcpy(out, in, rows * in_bytes);
     return;
   }
   constexpr int64_t kChunk = 2048;  // a multiple of every block: pieces of a row are independent
   float values[kChunk];
-  for (size_t row = 0; row < rows; ++row, in += in_bytes, out += out_bytes) {
+  std::byte blocks[kChunk * sizeof(float)];
+  for (int64_t row = row_begin; row < row_end; ++row, out += out_bytes) {
     for (int64_t done = 0; done < cols; done += kChunk) {
       const int64_t count = std::min(kChunk, cols - done);
-      DequantiseRow(tensor.dtype, in + RowBytes(tensor.dtype, done), values, count);
-      QuantiseRow(dtype, values, out + RowBytes(dtype, done), count);
+      std::byte* const to = out + RowBytes(dtype, done);
+      if (dtype == tensor.dtype) {
+        ReadBlocks(tensor, row, done, count, to);
+        continue;
+      }
+      ReadBlocks(tensor, row, done, count, blocks);
+      DequantiseRow(tensor.dtype, blocks, values, count);
+      QuantiseRow(dtype, values, to, count);
     }
   }
 }

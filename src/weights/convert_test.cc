@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "tensor/blocks.h"
 #include "tensor/codec.h"
 
 namespace reprise {
@@ -43,6 +44,31 @@ TEST(Convert, AnyRangesOfRowsGiveTheSameBits) {
       ConvertRows(weights.tensor, to, 2, 5, got.data() + 2 * row_bytes);
       EXPECT_EQ(got, expected) << NameOf(from) << " to " << NameOf(to);
     }
+  }
+}
+
+// Levels in pairs and scales in a tensor of their own are the same values as blocks.
+TEST(Convert, SplitMxfp4IsTheSameAsBlocks) {
+  const Shape shape{3, 2048 + 64};
+  const Weights weights(DType::kMXFP4, shape);
+  std::vector<std::byte> levels, scales;
+  const auto* block = reinterpret_cast<const BlockMXFP4*>(weights.bytes.data());
+  for (int64_t b = 0; b < shape.elements() / 32; ++b, ++block) {
+    scales.push_back(std::byte{block->e});
+    for (int j = 0; j < 16; ++j) {  // values 2j and 2j + 1
+      const auto level = [&](int e) { return e < 16 ? block->qs[e] & 15 : block->qs[e - 16] >> 4; };
+      levels.push_back(static_cast<std::byte>(level(2 * j) | level(2 * j + 1) << 4));
+    }
+  }
+  StoredTensor split{"w", DType::kMXFP4, shape, levels, 0};
+  split.scales = scales;
+  for (const DType to : {DType::kMXFP4, DType::kF32, DType::kBF16, DType::kQ8_0}) {
+    const size_t row_bytes = RowBytes(to, shape.cols());
+    std::vector<std::byte> expected(row_bytes * 3), got(row_bytes * 3);
+    ConvertRows(weights.tensor, to, 0, 3, expected.data());
+    ConvertRows(split, to, 0, 1, got.data());
+    ConvertRows(split, to, 1, 3, got.data() + row_bytes);
+    EXPECT_EQ(got, expected) << NameOf(to);
   }
 }
 

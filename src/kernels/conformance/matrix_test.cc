@@ -82,6 +82,9 @@ void Tame(Rng& rng, DType dtype, std::byte* block) {
       std::memcpy(block, &bits, 2);
       break;
     }
+    case DType::kMXFP4:
+      reinterpret_cast<BlockMXFP4*>(block)->e = uint8_t(118 + rng.Below(9));
+      break;
     case DType::kI32:
       break;
   }

@@ -41,6 +41,7 @@ REPRISE_LAYOUT(Q5_0, {REPRISE_AT(Q5_0, d), 2, 1}, {REPRISE_AT(Q5_0, qh), 4, 1, t
 REPRISE_LAYOUT(Q5_1, {REPRISE_AT(Q5_1, d), 2, 1}, {REPRISE_AT(Q5_1, m), 2, 1},
                {REPRISE_AT(Q5_1, qh), 4, 1, true}, {REPRISE_AT(Q5_1, qs), 4, 4});
 REPRISE_LAYOUT(IQ4_NL, {REPRISE_AT(IQ4_NL, d), 2, 1}, {REPRISE_AT(IQ4_NL, qs), 4, 4});
+REPRISE_LAYOUT(MXFP4, {REPRISE_AT(MXFP4, e), 1, 1}, {REPRISE_AT(MXFP4, qs), 4, 4});
 REPRISE_LAYOUT(Q2_K, {REPRISE_AT(Q2_K, d), 2, 1}, {REPRISE_AT(Q2_K, dmin), 2, 1},
                {REPRISE_AT(Q2_K, scales), 1, 16}, {REPRISE_AT(Q2_K, qs), 4, 16});
 REPRISE_LAYOUT(Q3_K, {REPRISE_AT(Q3_K, d), 2, 1}, {REPRISE_AT(Q3_K, scales), 1, 12},
@@ -137,9 +138,12 @@ inline void GatherBlock(const char* block, int row, char* target) {
   }
 }
 
+constexpr size_t kLine = 64;
+
+// Whole lines, for blocks of an odd size.
 template <DType kType>
 size_t InterleavedBytes(int64_t cols) {
-  return RowBytes(kType, cols) * kRows;
+  return (RowBytes(kType, cols) * kRows + kLine - 1) / kLine * kLine;
 }
 
 template <DType kType>
@@ -167,8 +171,6 @@ void UnpackInterleaved(const void* group, int row, int64_t cols, float* out) {
     DequantiseRow(kType, block, out + b * elements, elements);
   }
 }
-
-constexpr size_t kLine = 64;
 
 template <DType kType>
 size_t Lines(int64_t cols) {
@@ -272,6 +274,7 @@ void UseInterleaved(DType dtype, MatrixKernel* kernel) {
     REPRISE_USE(IQ4_NL);
     REPRISE_USE(IQ4_XS);
     REPRISE_USE(IQ2_XXS);
+    REPRISE_USE(MXFP4);
 #undef REPRISE_USE
     case DType::kI32:
       break;

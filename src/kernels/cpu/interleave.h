@@ -26,7 +26,7 @@ namespace reprise::cpu {
 //   Q5_1    d: 1x2, m: 1x2, qh: 1x4, qs: 4x4   Q6_K    d: 1x2, scales: 16x1, ql: 32x4, qh: 16x4
 //   IQ4_NL  as Q4_0                            IQ4_XS  d: 1x2, scales_h: 1x2, scales_l: 4x1, qs:
 //   32x4
-//                                              IQ2_XXS d: 1x2, qs: 16x4
+//   MXFP4   e: 1x1, qs: 4x4                    IQ2_XXS d: 1x2, qs: 16x4
 //
 // The word qh of Q5_0 and Q5_1 is stored with bit 4i + j moved to bit 8j + i: the fifth bits of the
 // values 4i..4i+3 are then bit i of the word's four bytes.

@@ -318,6 +318,11 @@ bool CudaBackend::holds(DType kv) const {
   return IsKvType(kv) && (kv != DType::kQ8_0 || ThisGpu().block_shared >= kSharedOfQ8);
 }
 
+// BF16 holds every value of MXFP4.
+DType CudaBackend::HeldAs(DType dtype) const {
+  return dtype == DType::kMXFP4 ? DType::kBF16 : dtype;
+}
+
 // Pages of attention that are joined behind it, and graphs, beside activations.
 size_t CudaBackend::working_bytes() const {
   constexpr size_t kGraphBytes = size_t{2} << 20;

@@ -47,6 +47,7 @@ class CudaBackend final : public Backend {
   Refusals* refusals() override { return &memory_->refusals(); }
   void FailLaunch(int64_t n) override;
   bool holds(DType kv) const override;
+  DType HeldAs(DType dtype) const override;
   size_t working_bytes() const override;
   StateSizes sizes_max() const override;
   int32_t step_rows() const override { return 4096; }

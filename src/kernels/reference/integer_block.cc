@@ -47,6 +47,11 @@ void Expand(const BlockIQ4_NL& block, IntegerBlock* out) {
   for (int e = 0; e < 32; ++e) out->w[e] = kIQ4Values[Nibble(block.qs, e)];
 }
 
+void Expand(const BlockMXFP4& block, IntegerBlock* out) {
+  out->d = MXFP4Scale(block.e);
+  for (int e = 0; e < 32; ++e) out->w[e] = kMXFP4Values[Nibble(block.qs, e)];
+}
+
 // The two low bits of value e of Q2_K and Q3_K.
 int TwoBits(const uint8_t* qs, int e) {
   return qs[32 * (e / 128) + e % 32] >> e % 128 / 32 * 2 & 3;
@@ -168,6 +173,7 @@ void ExpandBlock(DType dtype, const void* block, IntegerBlock* out) {
     REPRISE_EXPAND(IQ4_NL);
     REPRISE_EXPAND(IQ4_XS);
     REPRISE_EXPAND(IQ2_XXS);
+    REPRISE_EXPAND(MXFP4);
 #undef REPRISE_EXPAND
     case DType::kF32:
     case DType::kF16:

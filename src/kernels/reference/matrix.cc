@@ -150,6 +150,7 @@ cpu::MatrixKernel MatrixKernelOf(DType dtype) {
     REPRISE_KERNEL(IQ4_NL);
     REPRISE_KERNEL(IQ4_XS);
     REPRISE_KERNEL(IQ2_XXS);
+    REPRISE_KERNEL(MXFP4);
 #undef REPRISE_KERNEL
     case DType::kI32:
       break;

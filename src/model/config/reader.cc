@@ -46,7 +46,9 @@ ConfigReader::ConfigReader(const Checkpoint& checkpoint)
              text != nullptr && text->is_object()) {
     inner_ = outer_.Section("text_config");
   }
-  if (!gguf_ && Has({"quantization_config", ""})) {
+  // MXFP4 is known by its tensors (weights/checkpoint.h).
+  if (!gguf_ && Has({"quantization_config", ""}) &&
+      Text({"quantization_config.quant_method", ""}, "") != "mxfp4") {
     Refuse("weights quantised by '" +
            Text({"quantization_config.quant_method", ""}, "an unnamed method") +
            "' (quantization_config) are not supported; take the original ones or a GGUF file");

@@ -11,15 +11,28 @@
 
 namespace reprise {
 
-// A tensor where it lies in a file. A view: name and bytes belong to what was parsed.
-// Invariant: bytes.size() == TensorBytes(dtype, shape). Bytes may be unaligned.
+// A tensor where it lies in a file. A view: name and bytes belong to what was parsed. Bytes may be
+// unaligned.
+// Invariant: bytes.size() + scales.size() == TensorBytes(dtype, shape).
 struct StoredTensor {
   std::string_view name;
   DType dtype = DType::kF32;
   Shape shape;
   std::span<const std::byte> bytes;
   int file = 0;  // which file of a checkpoint of several
+  // MXFP4 of a Hugging Face folder, which has it in two tensors: `bytes` are the levels, byte j of
+  // a block those of values 2j (low) and 2j + 1, `scales` the e of each block, in file
+  // `scales_file`. Empty: `bytes` are blocks as in tensor/blocks.h.
+  std::span<const std::byte> scales = {};
+  int scales_file = 0;
+
+  bool split() const { return !scales.empty(); }
 };
+
+// The blocks of values [begin, begin + count) of row `row` to `out`, as in tensor/blocks.h.
+// REQUIRES: begin and count are multiples of the type's block.
+void ReadBlocks(const StoredTensor& tensor, int64_t row, int64_t begin, int64_t count,
+                std::byte* out);
 
 // A name from a file as it may be shown: quoted, control characters escaped, cut to a line.
 std::string Quoted(std::string_view name);

@@ -41,7 +41,7 @@ Widened Widen(const uint8_t* block, int blocks, Buffers* buffers) {
     const uint8_t* from = block + b * W::kBytes;
     PrefetchAhead(from, W::kBytes);
     for (int row = 0; row < 32; row += 16) {
-      _mm512_store_ps(buffers->d + b * 32 + row, V::LoadHalves(from + row * 2));
+      _mm512_store_ps(buffers->d + b * 32 + row, ScaleOf<V, W>(from, row));
       if (W::kMinimum) {
         _mm512_store_ps(buffers->m + b * 32 + row, V::LoadHalves(from + kUnit2 + row * 2));
       }
@@ -237,6 +237,7 @@ void OverlayAmxMany32(KernelTable* table) {
   Set<WeightsQ5_0<V>>(DType::kQ5_0, table);
   Set<WeightsQ5_1<V>>(DType::kQ5_1, table);
   Set<WeightsIQ4_NL<V>>(DType::kIQ4_NL, table);
+  Set<WeightsMXFP4<V>>(DType::kMXFP4, table);
 }
 
 }  // namespace reprise::cpu

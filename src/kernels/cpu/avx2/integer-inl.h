@@ -73,6 +73,7 @@ struct IntegerAvx2 {
   static Float SetFloat(float x) { return _mm256_set1_ps(x); }
   static Float LoadHalves(const uint8_t* p) { return _mm256_cvtph_ps(Load16(p)); }
   static Float ToFloat(Int a) { return _mm256_cvtepi32_ps(a); }
+  static Float AsFloat(Int bits) { return _mm256_castsi256_ps(bits); }
   static Float Mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
   static Float Fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
   static Float FmaNegated(Float a, Float b, Float c) { return _mm256_fnmadd_ps(a, b, c); }

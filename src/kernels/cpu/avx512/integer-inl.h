@@ -75,6 +75,7 @@ struct IntegerAvx512 {
   static Float SetFloat(float x) { return _mm512_set1_ps(x); }
   static Float LoadHalves(const uint8_t* p) { return _mm512_cvtph_ps(Load32(p)); }
   static Float ToFloat(Int a) { return _mm512_cvtepi32_ps(a); }
+  static Float AsFloat(Int bits) { return _mm512_castsi512_ps(bits); }
   static Float Mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
   static Float Fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
   static Float FmaNegated(Float a, Float b, Float c) { return _mm512_fnmadd_ps(a, b, c); }

@@ -41,6 +41,7 @@ void OverlayDotprodMatrix(KernelTable* table) {
   SetMatrix(table, PackedType::kQ6_K, "dotprod", Run256<Q6_K, Sdot>);
   SetMatrix(table, PackedType::kIQ4_XS, "dotprod", Run256<IQ4_XS, Sdot>);
   SetMatrix(table, PackedType::kIQ2_XXS, "dotprod", Run256<IQ2_XXS, Sdot>);
+  SetMatrix(table, PackedType::kMXFP4, "dotprod", Run32<MXFP4, Sdot>);
 }
 
 }  // namespace reprise::cpu

@@ -86,7 +86,7 @@ void Tile32(const uint8_t* block, int row, int64_t blocks, const QuantisedRows& 
         }
       }
       for (int v = 0; v < kVectors; ++v) {
-        const Float d = V::LoadHalves(block + (row + v * V::kLanes) * 2);
+        const Float d = ScaleOf<V, W>(block, row + v * V::kLanes);
         for (int t = 0; t < kTokens; ++t) {
           const Float dx = V::SetFloat(x.scale[t * x.scale_stride + first + b]);
           acc[t][v] = V::Fma(V::Mul(d, dx), V::ToFloat(dot[t][v]), acc[t][v]);
@@ -275,6 +275,7 @@ void OverlayQuantised(const char* isa, KernelTable* table) {
   SetQuantised<V, WeightsIQ4_NL<V>>(isa, DType::kIQ4_NL, table);
   SetQuantised<V, WeightsIQ4_XS<V>>(isa, DType::kIQ4_XS, table);
   SetQuantised<V, WeightsIQ2_XXS<V>>(isa, DType::kIQ2_XXS, table);
+  SetQuantised<V, WeightsMXFP4<V>>(isa, DType::kMXFP4, table);
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ void OverlayI8mmMatrix(KernelTable* table) {
   SetMatrix(table, PackedType::kQ6_K, "i8mm", MatrixRun256<Q6_K, Sdot>);
   SetMatrix(table, PackedType::kIQ4_XS, "i8mm", MatrixRun256<IQ4_XS, Sdot>);
   SetMatrix(table, PackedType::kIQ2_XXS, "i8mm", MatrixRun256<IQ2_XXS, Sdot>);
+  SetMatrix(table, PackedType::kMXFP4, "i8mm", MatrixRun32<MXFP4, Sdot>);
 }
 
 }  // namespace reprise::cpu

@@ -75,6 +75,12 @@ void Move(const Mover<kPack>& mover, BlockIQ4_NL* block, PackedIQ4_NL* packed) {
 }
 
 template <bool kPack>
+void Move(const Mover<kPack>& mover, BlockMXFP4* block, PackedMXFP4* packed) {
+  mover.Transpose(&block->e, 1, packed->e);
+  mover.Registers(block->qs, sizeof block->qs, packed->q);
+}
+
+template <bool kPack>
 void Move(const Mover<kPack>& mover, BlockQ4_1* block, PackedQ4_1* packed) {
   mover.Half(block->d, packed->d);
   mover.Half(block->m, packed->m);
@@ -252,6 +258,7 @@ void SetMatrix(KernelTable* table, PackedType type, const char* isa, RunFunction
     REPRISE_SET(Q6_K, 256);
     REPRISE_SET(IQ4_XS, 256);
     REPRISE_SET(IQ2_XXS, 256);
+    REPRISE_SET(MXFP4, 32);
 #undef REPRISE_SET
   }
 }

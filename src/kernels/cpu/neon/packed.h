@@ -36,6 +36,10 @@ struct alignas(16) PackedQ4_0 {
   StepRegisters q[2];
 };
 using PackedIQ4_NL = PackedQ4_0;
+struct alignas(8) PackedMXFP4 {
+  uint8_t e[8];
+  StepRegisters q[2];
+};
 struct alignas(16) PackedQ4_1 {
   uint16_t d[8];
   uint16_t m[8];
@@ -112,6 +116,7 @@ enum class PackedType : int {
   kQ6_K,
   kIQ4_XS,
   kIQ2_XXS,
+  kMXFP4,
 };
 
 using RunFunction = void(const void* group, int rows, int64_t cols, const float* x,

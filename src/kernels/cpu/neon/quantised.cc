@@ -46,6 +46,7 @@ void SetQuantised(KernelTable* table) {
   SetMatrix(table, PackedType::kQ6_K, "neon", Run256<Q6_K, WideningDot>);
   SetMatrix(table, PackedType::kIQ4_XS, "neon", Run256<IQ4_XS, WideningDot>);
   SetMatrix(table, PackedType::kIQ2_XXS, "neon", Run256<IQ2_XXS, WideningDot>);
+  SetMatrix(table, PackedType::kMXFP4, "neon", Run32<MXFP4, WideningDot>);
 }
 
 }  // namespace reprise::cpu::neon

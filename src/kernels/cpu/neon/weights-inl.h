@@ -86,6 +86,19 @@ struct IQ4_NL {
   }
 };
 
+// kMXFP4Values of tensor/blocks.h.
+alignas(16) constexpr int8_t kMXFP4Levels[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                 0, -1, -2, -3, -4, -6, -8, -12};
+
+struct MXFP4 {
+  using Packed = neon::PackedMXFP4;
+  static constexpr bool kMinimum = false;
+  static constexpr int kShift = 0;
+  static inline int8x16_t Weight(const Packed& b, int step, int pair) {
+    return vqtbl1q_s8(vld1q_s8(kMXFP4Levels), SplitNibbles(b.q, step, pair));
+  }
+};
+
 // The fifth bits of W[step][pair], moved to bit `place`; the other bits are anything.
 inline uint8x16_t FifthBits(const neon::Register* high, int step, int pair, int place) {
   return Shift(vld1q_u8(high[pair / 2]), place - (pair % 2 * 4 + step));
@@ -118,6 +131,20 @@ struct Q5_1 {
 template <class F>
 inline float32x4x2_t LoadScale(const typename F::Packed& b) {
   return LoadHalves(b.d);
+}
+
+// 2^(e - 128) as the product of two powers about half as far from 1: neither is subnormal, so no
+// exponent is a special case.
+template <>
+inline float32x4x2_t LoadScale<MXFP4>(const neon::PackedMXFP4& b) {
+  const uint16x8_t e = vmovl_u8(vld1_u8(b.e));
+  const uint16x8_t low = vshrq_n_u16(e, 1);
+  const uint16x8_t high = vshrq_n_u16(vaddq_u16(e, vdupq_n_u16(1)), 1);
+  const auto power = [](uint16x4_t half) {  // 2^(half - 64)
+    return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(vadd_u16(half, vdup_n_u16(63))), 23));
+  };
+  return {{vmulq_f32(power(vget_low_u16(low)), power(vget_low_u16(high))),
+           vmulq_f32(power(vget_high_u16(low)), power(vget_high_u16(high)))}};
 }
 
 }  // namespace

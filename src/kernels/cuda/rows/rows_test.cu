@@ -355,7 +355,7 @@ float PackHalf(DType dtype, const std::vector<std::byte>& table, std::vector<uin
 TEST_F(RowKernels, EmbedsEveryType) {
   for (int type = 0; type < kDTypeCount; ++type) {
     const DType dtype = static_cast<DType>(type);
-    if (dtype == DType::kI32) continue;
+    if (dtype == DType::kI32 || dtype == DType::kMXFP4) continue;  // held as BF16
     SCOPED_TRACE(NameOf(dtype));
     const int64_t vocabulary = 50;
     for (const int64_t cols : {int64_t{768}, int64_t{2560}}) {
