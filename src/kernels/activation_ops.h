@@ -12,6 +12,10 @@ void Scale(const OpContext& context, const ConstRows& x, float factor, const Row
 void Silu(const OpContext& context, const ConstRows& x, const Rows& y);
 void Gelu(const OpContext& context, const ConstRows& x, const Rows& y);  // tanh form
 void GeGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up, const Rows& y);
+// y = (u + 1) * (g * sigmoid(alpha * g)) with g = gate, but at most limit, and u = up, but within
+// [-limit, limit]; NaN stays NaN.
+void ClampedSwiGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up,
+                   float alpha, float limit, const Rows& y);
 void ReluSquared(const OpContext& context, const ConstRows& x, const Rows& y);
 void Softcap(const OpContext& context, const ConstRows& x, float cap, const Rows& y);
 // Of x + bias; bias: [cols].

@@ -166,6 +166,8 @@ class Backend {
   virtual void Silu(const ConstRows& x, const Rows& y) = 0;
   virtual void Gelu(const ConstRows& x, const Rows& y) = 0;
   virtual void GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) = 0;
+  virtual void ClampedSwiGlu(const ConstRows& gate, const ConstRows& up, float alpha, float limit,
+                             const Rows& y) = 0;
   virtual void ReluSquared(const ConstRows& x, const Rows& y) = 0;
   virtual void Softcap(const ConstRows& x, float cap, const Rows& y) = 0;
   virtual void Sigmoid(const ConstRows& x, ConstFloats bias, const Rows& y) = 0;
@@ -188,6 +190,7 @@ class Backend {
                            const ExpertPlan& plan) = 0;
   virtual void ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,
                               ExpertInput input, std::span<const ExpertProjection> projections) = 0;
+  virtual void AddExpertBias(const ExpertPlan& plan, ConstFloats bias, const Rows& y) = 0;
   virtual void CombineExperts(const Routing& routing, const ExpertPlan& plan,
                               const ConstRows& slots, SumStart start, const Rows& y) = 0;
 

@@ -58,6 +58,10 @@ struct ExpertProjection {
 void ProjectExperts(const OpContext& context, const ExpertPlan& plan, const ConstRows& x,
                     ExpertInput input, std::span<const ExpertProjection> projections);
 
+// y[s] = y[s] + bias[expert of slot s]; bias: [plan.experts, y.cols].
+void AddExpertBias(const OpContext& context, const ExpertPlan& plan, ConstFloats bias,
+                   const Rows& y);
+
 // y[t] = fma chain over the row's choices, best first, of weight * slots[slot], from 0 or from y[t]
 // as it is.
 enum class SumStart : uint8_t { kZero, kPresent };

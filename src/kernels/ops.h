@@ -127,6 +127,9 @@ struct AttentionParams {
   float scale = 1;
   int window = 0;     // 0: all; else keys with q - k < window
   float softcap = 0;  // 0: none
+  // [q_heads] or null. The score of a key beside those of the context, whose value is zero: the
+  // others weigh the less. It is folded first, as a block with max = sink, sum = 1 and out = 0.
+  ConstFloats sinks = nullptr;
 };
 // Causal attention of q [rows, q_heads * head_dim] over the stored K/V (this step's included),
 // split at multiples of 64 absolute positions and merged in position order. With a window, blocks

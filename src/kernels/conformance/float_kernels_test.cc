@@ -105,6 +105,14 @@ TEST_P(FloatKernels, ElementWise) {
           b, [&](const KernelTable& t, float* y) { (t.*entry)(a.data(), y, n, y); }, name + what);
     };
     binary(&KernelTable::swiglu, "swiglu ");
+    for (const float limit : {7.0f, 0.5f}) {
+      Compare(
+          out,
+          [&](const KernelTable& t, float* y) {
+            t.clamped_swiglu(a.data(), b.data(), 1.702f, limit, n, y);
+          },
+          "clamped_swiglu " + what);
+    }
     binary(&KernelTable::sigmoid_mul, "sigmoid_mul ");
     binary(&KernelTable::add, "add ");
     binary(&KernelTable::mul, "mul ");

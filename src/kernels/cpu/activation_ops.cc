@@ -59,6 +59,13 @@ void CpuBackend::Sigmoid(const ConstRows& x, ConstFloats bias, const Rows& y) {
           [&](int64_t t) { table_->sigmoid(RowOf(x, t), Raw(bias), y.cols, RowOf(y, t)); });
 }
 
+void CpuBackend::ClampedSwiGlu(const ConstRows& gate, const ConstRows& up, float alpha, float limit,
+                               const Rows& y) {
+  EachRow(*pool_, y, kExpCost, [&](int64_t t) {
+    table_->clamped_swiglu(RowOf(gate, t), RowOf(up, t), alpha, limit, y.cols, RowOf(y, t));
+  });
+}
+
 void CpuBackend::Softplus(const ConstRows& x, ConstFloats bias, const Rows& y) {
   EachRow(*pool_, y, kExpCost,
           [&](int64_t t) { table_->softplus(RowOf(x, t), Raw(bias), y.cols, RowOf(y, t)); });

@@ -105,6 +105,17 @@ void ResetState(const AttentionState& state, int queries) {
   std::fill_n(state.sum, queries, 0.0f);
 }
 
+// The state of queries before their first block: nothing, or the sink of each. Query i is one of
+// head kv_head * group + i % group.
+void StartState(const AttentionParams& params, int kv_head, int group, int value_dim,
+                const AttentionState& state, int queries) {
+  if (!params.sinks) return ResetState(state, queries);
+  const float* sinks = Raw(params.sinks) + int64_t{kv_head} * group;
+  for (int i = 0; i < queries; ++i) state.max[i] = sinks[i % group];
+  std::fill_n(state.sum, queries, 1.0f);
+  std::fill_n(state.out, int64_t{queries} * value_dim, 0.0f);
+}
+
 std::byte* BlockOf(const StepLayout& step, const StepSequence& sequence, int64_t block) {
   const uint32_t id = step.host.blocks[size_t(sequence.block_begin + block)];
   return Raw(step.block_memory) + size_t{id} * step.block_bytes;
@@ -234,7 +245,8 @@ void RunWhole(const Call& call, std::span<const Task> tasks, int64_t elements, i
     const Task& task = tasks[size_t(index)];
     const TaskMemory mine = memory.of(thread);
     LoadQueries(call, task, mine.q);
-    ResetState(mine.state, call.queries(task));
+    StartState(call.params, task.kv_head, call.group, call.shape.value_dim, mine.state,
+               call.queries(task));
     for (int block = task.block_begin; block < task.block_end; ++block) {
       AttendBlock(call, task, block, mine, mine.state);
     }
@@ -262,7 +274,12 @@ void RunDivided(const Call& call, std::span<Task> tasks, int64_t elements, int64
     const TaskMemory mine = memory.of(thread);
     const AttentionState state = MakeState(results + index * partial_floats, queries);
     LoadQueries(call, task, mine.q);
-    ResetState(state, call.queries(task));
+    if (index == task.partial) {
+      StartState(call.params, task.kv_head, call.group, call.shape.value_dim, state,
+                 call.queries(task));
+    } else {
+      ResetState(state, call.queries(task));
+    }
     AttendBlock(call, task, task.block_begin + int(index - task.partial), mine, state);
   });
   const int64_t merged = partials * queries * call.shape.value_dim;
@@ -524,6 +541,11 @@ void CpuBackend::ScoreKeys(ScratchArena& scratch, const StepLayout& step, const 
     ForTiles(call, task / blocks, task % blocks, [&](const AttentionTile& tile, int64_t begin) {
       const AttentionState mine = state(task, begin);
       ResetState(mine, tile.queries);
+      // Tiles may begin inside a group, so sinks are put in place one by one.
+      for (int i = 0; params.sinks && task % blocks == 0 && i < tile.queries; ++i) {
+        mine.max[i] = Raw(params.sinks)[task / blocks * group + (begin + i) % group];
+        mine.sum[i] = 1;
+      }
       attend(&tile, &mine, memory.data() + thread * floats);
     });
   });

@@ -86,6 +86,8 @@ class CpuBackend final : public Backend {
   void Silu(const ConstRows& x, const Rows& y) override;
   void Gelu(const ConstRows& x, const Rows& y) override;
   void GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) override;
+  void ClampedSwiGlu(const ConstRows& gate, const ConstRows& up, float alpha, float limit,
+                     const Rows& y) override;
   void ReluSquared(const ConstRows& x, const Rows& y) override;
   void Softcap(const ConstRows& x, float cap, const Rows& y) override;
   void Sigmoid(const ConstRows& x, ConstFloats bias, const Rows& y) override;
@@ -106,6 +108,7 @@ class CpuBackend final : public Backend {
   void PlanExperts(ScratchArena& scratch, const Routing& routing, const ExpertPlan& plan) override;
   void ProjectExperts(ScratchArena& scratch, const ExpertPlan& plan, const ConstRows& x,
                       ExpertInput input, std::span<const ExpertProjection> projections) override;
+  void AddExpertBias(const ExpertPlan& plan, ConstFloats bias, const Rows& y) override;
   void CombineExperts(const Routing& routing, const ExpertPlan& plan, const ConstRows& slots,
                       SumStart start, const Rows& y) override;
 

@@ -91,6 +91,7 @@ constexpr NamedEntry kEntries[] = {
     REPRISE_ENTRY(l2_norm),
     REPRISE_ENTRY(layer_norm),
     REPRISE_ENTRY(swiglu),
+    REPRISE_ENTRY(clamped_swiglu),
     REPRISE_ENTRY(silu),
     REPRISE_ENTRY(sigmoid_mul),
     REPRISE_ENTRY(add),

@@ -116,6 +116,17 @@ void CpuBackend::PlanExperts(ScratchArena&, const Routing& routing, const Expert
   begin[0] = 0;
 }
 
+void CpuBackend::AddExpertBias(const ExpertPlan& plan, ConstFloats bias, const Rows& y) {
+  const int32_t* ends = Raw(plan.begin) + 1;
+  ForRows(*pool_, y.rows, y.cols, [&](int64_t begin, int64_t end) {
+    int64_t expert = std::upper_bound(ends, ends + plan.experts, begin) - ends;
+    for (int64_t slot = begin; slot < end; ++slot) {
+      while (slot >= ends[expert]) ++expert;
+      table_->add(RowOf(y, slot), Raw(bias) + expert * y.cols, y.cols, RowOf(y, slot));
+    }
+  });
+}
+
 void CpuBackend::CombineExperts(const Routing& routing, const ExpertPlan& plan,
                                 const ConstRows& slots, SumStart start, const Rows& y) {
   const float* weights = Raw(routing.weights);

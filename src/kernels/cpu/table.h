@@ -123,6 +123,10 @@ struct KernelTable {
 
   // exp, silu and sigmoid are those of kernels/reference/math.h.
   void (*swiglu)(const float* gate, const float* up, int64_t n, float* y);  // silu(gate) * up
+  // g = limit < gate ? limit : gate, u = limit < up ? limit : up < -limit ? -limit : up;
+  // (u + 1) * (g * sigmoid(alpha * g)).
+  void (*clamped_swiglu)(const float* gate, const float* up, float alpha, float limit, int64_t n,
+                         float* y);
   void (*silu)(const float* x, int64_t n, float* y);
   void (*sigmoid_mul)(const float* gate, const float* x, int64_t n, float* y);  // sigmoid(gate) * x
   void (*add)(const float* a, const float* b, int64_t n, float* y);

@@ -460,6 +460,11 @@ void CudaBackend::GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& 
   if (!joined_.Gate(rows)) MakeRows(stream(), rows);
 }
 
+void CudaBackend::ClampedSwiGlu(const ConstRows& gate, const ConstRows& up, float alpha,
+                                float limit, const Rows& y) {
+  cuda::ClampedSwiGlu(stream(), ViewOf(gate), ViewOf(up), alpha, limit, ViewOf(y));
+}
+
 void CudaBackend::ReluSquared(const ConstRows& x, const Rows& y) {
   cuda::ReluSquared(stream(), ViewOf(x), ViewOf(y));
 }
@@ -516,6 +521,10 @@ void CudaBackend::PlanExperts(ScratchArena& scratch, const Routing& routing,
   const ScratchScope scope(scratch);
   void* room = Raw(Room(scratch, PlanScratchBytes(plan.slots, plan.experts)));
   cuda::PlanExperts(stream(), ViewOf(routing), room, ViewOf(plan));
+}
+
+void CudaBackend::AddExpertBias(const ExpertPlan& plan, ConstFloats bias, const Rows& y) {
+  cuda::AddExpertBias(stream(), ViewOf(plan), Raw(bias), ViewOf(y));
 }
 
 void CudaBackend::CombineExperts(const Routing& routing, const ExpertPlan& plan,

@@ -41,6 +41,14 @@ void GeGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up,
   if (scope.runs()) context.backend->GeGlu(gate, up, y);
 }
 
+void ClampedSwiGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up,
+                   float alpha, float limit, const Rows& y) {
+  CHECK(SameShape(gate, y) && SameShape(up, y) && limit > 0);
+  if (y.rows == 0) return;
+  const OpScope scope(context, "clamped swiglu");
+  if (scope.runs()) context.backend->ClampedSwiGlu(gate, up, alpha, limit, y);
+}
+
 void ReluSquared(const OpContext& context, const ConstRows& x, const Rows& y) {
   CHECK(SameShape(x, y));
   if (y.rows == 0) return;

@@ -47,6 +47,14 @@ void ProjectExperts(const OpContext& context, const ExpertPlan& plan, const Cons
   if (scope.runs()) context.backend->ProjectExperts(*context.scratch, plan, x, input, projections);
 }
 
+void AddExpertBias(const OpContext& context, const ExpertPlan& plan, ConstFloats bias,
+                   const Rows& y) {
+  CHECK(y.rows == plan.slots && bias);
+  if (y.rows == 0) return;
+  const OpScope scope(context, "add expert bias");
+  if (scope.runs()) context.backend->AddExpertBias(plan, bias, y);
+}
+
 void CombineExperts(const OpContext& context, const Routing& routing, const ExpertPlan& plan,
                     const ConstRows& slots, SumStart start, const Rows& y) {
   CHECK(y.rows == routing.rows && slots.cols == y.cols && slots.rows == plan.slots);

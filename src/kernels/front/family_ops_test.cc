@@ -257,6 +257,11 @@ TEST(FamilyOps, ActivationsAreTheFormulas) {
   check([&](const Rows& y) { Gelu(c, in, y); }, [&](double v, size_t) { return gelu(v); });
   check([&](const Rows& y) { GeGlu(c, in, View(up, 300), y); },
         [&](double v, size_t i) { return gelu(v) * up[i]; });
+  check([&](const Rows& y) { ClampedSwiGlu(c, in, View(up, 300), 1.702f, 0.75f, y); },
+        [&](double v, size_t i) {
+          const double g = std::min(v, 0.75), u = std::clamp(double(up[i]), -0.75, 0.75);
+          return (u + 1) * g / (1 + std::exp(-double(1.702f) * g));
+        });
   check([&](const Rows& y) { ReluSquared(c, in, y); },
         [&](double v, size_t) { return v > 0 ? v * v : 0; });
   check([&](const Rows& y) { Softcap(c, in, 3, y); },
@@ -362,6 +367,16 @@ TEST(ExpertOps, PlanGathersAndCombines) {
     const ExpertPlan plan = PlanExperts(c, routing, kExperts);
     EXPECT_EQ(Raw(plan.begin)[0], 0);
     EXPECT_EQ(Raw(plan.begin)[kExperts], kRows * 3);
+    const Floats bias = Random(rng, kExperts * kCols);
+    Floats biased(size_t(kRows * 3 * kCols), 1.0f);
+    AddExpertBias(c, plan, View(bias), View(biased, kCols));
+    for (size_t e = 0; e < kExperts; ++e) {
+      for (int32_t slot = Raw(plan.begin)[e]; slot < Raw(plan.begin)[e + 1]; ++slot) {
+        for (size_t i = 0; i < size_t(kCols); ++i) {
+          ASSERT_EQ(biased[size_t(slot) * kCols + i], 1.0f + bias[e * kCols + i]) << slot;
+        }
+      }
+    }
     Floats gathered(size_t(kRows * 3 * kCols));
     GatherRows(c, View(x, kCols), plan.row, View(gathered, kCols));
     // Expert e multiplies by e + 1.

@@ -152,9 +152,15 @@ constexpr KvShape kShapes[] = {{2, 64, 64, DType::kF16},
                                {1, 40, 72, DType::kQ8_0}};
 
 TEST_P(FloatOps, AttentionDoesNotDependOnThreadsOrSplits) {
+  struct Case {
+    int window;
+    bool sinks;
+  };
   for (const KvShape& shape : kShapes) {
-    for (const int window : {0, 37}) {
-      const AttentionParams params = {shape.kv_heads * 3, 0.2f, window, 0};
+    for (const auto& [window, with_sinks] : {Case{0, false}, Case{37, true}, Case{0, true}}) {
+      AttentionParams params = {shape.kv_heads * 3, 0.2f, window, 0};
+      const Floats sinks = Uniform(rng_, params.q_heads, -2, 4);
+      if (with_sinks) params.sinks = View(sinks);
       const AttentionInputs inputs(rng_, shape, params, 150);
       const Floats whole =
           SameOnAllThreads(150 * inputs.out_cols(),
@@ -226,7 +232,10 @@ TEST_P(FloatOps, AttentionIsTheFormula) {
   for (const KvShape& shape : kShapes) {
     for (const int window : {0, 30}) {
       for (const float softcap : {0.0f, 4.0f}) {
-        const AttentionParams params = {shape.kv_heads * 2, 0.3f, window, softcap};
+        AttentionParams params = {shape.kv_heads * 2, 0.3f, window, softcap};
+        const Floats sinks = Uniform(rng_, params.q_heads, -2, 4);
+        const bool with_sinks = (window == 0) == (softcap == 0);
+        if (with_sinks) params.sinks = View(sinks);
         const AttentionInputs in(rng_, shape, params, 140);
         Machine machine(2, GetParam());
         const Floats out = in.Run(machine.context(), {});
@@ -236,7 +245,7 @@ TEST_P(FloatOps, AttentionIsTheFormula) {
         for (int t = 0; t < in.tokens; ++t) {
           for (int h = 0; h < params.q_heads; ++h) {
             std::vector<double> weight(size_t(t) + 1, 0.0);
-            double sum = 0;
+            double sum = with_sinks ? std::exp(double(sinks[size_t(h)])) : 0.0;
             for (int j = window > 0 ? std::max(0, t - window + 1) : 0; j <= t; ++j) {
               double score = 0;
               for (int i = 0; i < shape.head_dim; ++i) {

@@ -70,7 +70,10 @@ class KeepOps : public ::testing::TestWithParam<std::string> {
 
 TEST_P(KeepOps, ScoresDoNotDependOnThreadsSplitsOrBatch) {
   for (const KvShape& shape : kShapes) {
-    const AttentionInputs in(rng_, shape, {shape.kv_heads * 5, 0.2f, 0, 0}, 215);
+    const Floats sinks = Uniform(rng_, shape.kv_heads * 5, -2, 4);
+    AttentionParams params = {shape.kv_heads * 5, 0.2f, 0, 0};
+    if (shape.kv_heads > 1) params.sinks = View(sinks);
+    const AttentionInputs in(rng_, shape, params, 215);
     constexpr int kWindow = 45;
     Machine one(1, GetParam());
     const Floats whole = Score(one.context(), in, kWindow, {});
@@ -93,7 +96,10 @@ TEST_P(KeepOps, ScoresAreTheFormula) {
   for (const KvShape& shape : kShapes) {
     for (const float softcap : {0.0f, 4.0f}) {
       constexpr int kTokens = 150, kWindow = 20, kGroup = 3;
-      const AttentionInputs in(rng_, shape, {shape.kv_heads * kGroup, 0.3f, 0, softcap}, kTokens);
+      const Floats sinks = Uniform(rng_, shape.kv_heads * kGroup, -2, 4);
+      AttentionParams params = {shape.kv_heads * kGroup, 0.3f, 0, softcap};
+      if (softcap == 0) params.sinks = View(sinks);
+      const AttentionInputs in(rng_, shape, params, kTokens);
       Machine machine(2, GetParam());
       const Floats weights = Score(machine.context(), in, kWindow, {});
       KvMemory memory(shape, BlocksOf(kTokens));
@@ -103,7 +109,7 @@ TEST_P(KeepOps, ScoresAreTheFormula) {
       for (int t = kTokens - kWindow; t < kTokens; ++t) {
         for (int h = 0; h < in.params.q_heads; ++h) {
           std::vector<double> weight;
-          double sum = 0;
+          double sum = softcap == 0 ? std::exp(double(sinks[size_t(h)])) : 0.0;
           for (int j = 0; j <= t; ++j) {
             double score = 0;
             for (int i = 0; i < shape.head_dim; ++i) {

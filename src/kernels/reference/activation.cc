@@ -14,6 +14,11 @@ void SwiGlu(const float* gate, const float* up, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = Silu(gate[i]) * up[i];
 }
 
+void ClampedSwiGlu(const float* gate, const float* up, float alpha, float limit, int64_t n,
+                   float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = ClampedSwiGlu(gate[i], up[i], alpha, limit);
+}
+
 void Silu(const float* x, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = Silu(x[i]);
 }

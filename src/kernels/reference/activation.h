@@ -7,6 +7,8 @@
 namespace reprise::reference {
 
 void SwiGlu(const float* gate, const float* up, int64_t n, float* y);
+void ClampedSwiGlu(const float* gate, const float* up, float alpha, float limit, int64_t n,
+                   float* y);
 void Silu(const float* x, int64_t n, float* y);
 void SigmoidMul(const float* gate, const float* x, int64_t n, float* y);
 void Add(const float* a, const float* b, int64_t n, float* y);

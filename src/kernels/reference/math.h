@@ -70,6 +70,13 @@ REPRISE_HOST_DEVICE inline float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x
 // x / (1 + e^-x), within 2.5 ulp.
 REPRISE_HOST_DEVICE inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
 
+// The gate of gpt-oss: clamped, with one added to what it multiplies. NaN stays NaN.
+REPRISE_HOST_DEVICE inline float ClampedSwiGlu(float gate, float up, float alpha, float limit) {
+  const float g = limit < gate ? limit : gate;
+  const float u = limit < up ? limit : up < -limit ? -limit : up;
+  return (u + 1.0f) * (g * Sigmoid(alpha * g));
+}
+
 // Odd polynomial below 0.625, else 1 - 2 / (e^2|x| + 1) with the sign of x; within 2 ulp.
 REPRISE_HOST_DEVICE inline float Tanh(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);

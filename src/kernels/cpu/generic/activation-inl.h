@@ -28,6 +28,16 @@ void SwiGlu(const float* gate, const float* up, int64_t n, float* y) {
   Map(gate, up, n, y, [](V16 g, V16 u) { return Mul(Silu(g), u); });
 }
 
+void ClampedSwiGlu(const float* gate, const float* up, float alpha, float limit, int64_t n,
+                   float* y) {
+  const V16 a = Set(alpha), most = Set(limit), least = Set(-limit), one = Set(1);
+  Map(gate, up, n, y, [=](V16 gate_in, V16 up_in) {
+    const V16 g = Select(Less(most, gate_in), most, gate_in);
+    const V16 u = Select(Less(most, up_in), most, Select(Less(up_in, least), least, up_in));
+    return Mul(Add(u, one), Mul(g, Sigmoid(Mul(a, g))));
+  });
+}
+
 void SiluRow(const float* x, int64_t n, float* y) {
   Map(x, n, y, [](V16 a) { return Silu(a); });
 }
@@ -134,6 +144,7 @@ void Softmax(const float* x, int64_t n, float* y) {
 
 void OverlayActivations(KernelTable* table) {
   table->swiglu = SwiGlu;
+  table->clamped_swiglu = ClampedSwiGlu;
   table->silu = SiluRow;
   table->sigmoid_mul = SigmoidMul;
   table->add = AddRow;

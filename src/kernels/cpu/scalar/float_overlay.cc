@@ -14,6 +14,7 @@ void OverlayScalarFloat(KernelTable* table) {
   table->l2_norm = reference::L2Norm;
   table->layer_norm = reference::LayerNorm;
   table->swiglu = reference::SwiGlu;
+  table->clamped_swiglu = reference::ClampedSwiGlu;
   table->silu = reference::Silu;
   table->sigmoid_mul = reference::SigmoidMul;
   table->add = reference::Add;

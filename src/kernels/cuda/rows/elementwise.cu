@@ -120,6 +120,13 @@ struct SwiGluOf {
     y[0] = reference::Silu(x[0]) * x[1];
   }
 };
+struct ClampedSwiGluOf {
+  float alpha;
+  float limit;
+  __device__ void operator()(const float (&x)[2], float (&y)[1]) const {
+    y[0] = reference::ClampedSwiGlu(x[0], x[1], alpha, limit);
+  }
+};
 struct GeGluOf {
   __device__ void operator()(const float (&x)[2], float (&y)[1]) const {
     y[0] = reference::Gelu(x[0]) * x[1];
@@ -213,6 +220,10 @@ void Lerp(Stream stream, const View& a, const View& b, const View& t, const View
 }
 void SwiGlu(Stream stream, const View& gate, const View& up, const View& y) {
   Launch<2, 1>(stream, y, {{From(gate), From(up)}}, {{From(y)}}, SwiGluOf{});
+}
+void ClampedSwiGlu(Stream stream, const View& gate, const View& up, float alpha, float limit,
+                   const View& y) {
+  Launch<2, 1>(stream, y, {{From(gate), From(up)}}, {{From(y)}}, ClampedSwiGluOf{alpha, limit});
 }
 void GeGlu(Stream stream, const View& gate, const View& up, const View& y) {
   Launch<2, 1>(stream, y, {{From(gate), From(up)}}, {{From(y)}}, GeGluOf{});

@@ -17,7 +17,9 @@ void ScaleAdd(Stream stream, const View& x, float factor, const View& y);  // y 
 void Lerp(Stream stream, const View& a, const View& b, const View& t, const View& y);
 
 void SwiGlu(Stream stream, const View& gate, const View& up, const View& y);  // silu(gate) * up
-void GeGlu(Stream stream, const View& gate, const View& up, const View& y);   // gelu(gate) * up
+void ClampedSwiGlu(Stream stream, const View& gate, const View& up, float alpha, float limit,
+                   const View& y);
+void GeGlu(Stream stream, const View& gate, const View& up, const View& y);  // gelu(gate) * up
 void SigmoidMul(Stream stream, const View& gate, const View& x, const View& y);
 void Silu(Stream stream, const View& x, const View& y);
 void Gelu(Stream stream, const View& x, const View& y);

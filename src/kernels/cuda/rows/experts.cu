@@ -480,7 +480,34 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// The expert of a slot is the first that ends behind it.
+__global__ void __launch_bounds__(kThreads) AddBiasRows(PlanView plan, const float* bias, View y) {
+  WaitForInputs();
+  LetNextStart();
+  const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (column >= y.cols) return;
+  for (int64_t slot = blockIdx.y; slot < y.rows; slot += gridDim.y) {
+    int low = 0, high = plan.experts - 1;
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (slot < plan.begin[middle + 1]) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    float& out = y.data[slot * y.stride + column];
+    out = out + bias[low * y.cols + column];
+  }
+}
+
 }  // namespace
+
+void AddExpertBias(Stream stream, const PlanView& plan, const float* bias, const View& y) {
+  if (y.rows == 0 || y.cols == 0) return;
+  const dim3 grid(Blocks(y.cols, kThreads), RowBlocks(y.rows));
+  LaunchEarly(AddBiasRows, grid, kThreads, 0, stream, plan, bias, y);
+}
 
 void RouteExperts(Stream stream, const View& logits, const RoutingParams& params,
                   const RoutingView& routing) {

@@ -40,6 +40,9 @@ bool MayRouteAndPlan(const View& logits, const RoutingParams& params);
 void RouteAndPlan(Stream stream, const View& logits, const RoutingParams& params,
                   const RoutingView& routing, const PlanView& plan);
 
+// y[s] = y[s] + bias[expert of slot s]; bias: [plan.experts, y.cols].
+void AddExpertBias(Stream stream, const PlanView& plan, const float* bias, const View& y);
+
 // y[t] = fma chain over the row's choices, best first, of weight * slots[slot].
 void CombineExperts(Stream stream, const RoutingView& routing, const PlanView& plan,
                     const View& slots, SumStart start, const View& y);

@@ -118,6 +118,11 @@ TEST_F(ExpertKernels, RoutePlanAndCombine) {
       routed.ExpectSame(routing, plan);
 
       DeviceRows slot_rows({routed.plan.slots, 129, 2}, rng_), y({rows, 129}, rng_);
+      const Floats biases = Numbers(rng_, int64_t{router.experts} * 129);
+      const DeviceArray<float> device_biases(biases);
+      reprise::AddExpertBias(context, plan, PlaceAt(biases.data()), slot_rows.rows());
+      AddExpertBias(nullptr, routed.plan, device_biases.data(), slot_rows.view());
+      EXPECT_TRUE(slot_rows.Same());
       for (const SumStart start : {SumStart::kPresent, SumStart::kZero}) {
         reprise::CombineExperts(context, routing, plan, slot_rows.rows(), start, y.rows());
         CombineExperts(nullptr, routed.routing, routed.plan, slot_rows.view(), start, y.view());

@@ -101,6 +101,13 @@ std::vector<RowOp> ElementwiseOps() {
          reprise::SwiGlu(c, a, b, y);
        },
        [](const V& a, const V& b, const V&, Vectors, const V& y) { SwiGlu(nullptr, a, b, y); }},
+      {"ClampedSwiGlu",
+       [](const C& c, const R& a, const R& b, const R&, OpVectors, const R& y) {
+         reprise::ClampedSwiGlu(c, a, b, 1.702f, 0.75f, y);
+       },
+       [](const V& a, const V& b, const V&, Vectors, const V& y) {
+         ClampedSwiGlu(nullptr, a, b, 1.702f, 0.75f, y);
+       }},
       {"GeGlu",
        [](const C& c, const R& a, const R& b, const R&, OpVectors, const R& y) {
          reprise::GeGlu(c, a, b, y);
