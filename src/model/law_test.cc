@@ -82,6 +82,7 @@ std::vector<Case> Cases() {
   for (const std::string& geometry : Geometries()) {
     const bool full = geometry == "llama" || geometry == "qwen3_5";
     for (const std::string& type : full ? all : some) cases.push_back({geometry, type});
+    if (geometry == "gpt_oss") cases.push_back({geometry, "mxfp4_moe"});
   }
   return cases;
 }

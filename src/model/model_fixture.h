@@ -125,12 +125,12 @@ struct Golden {
   std::vector<TokenId> greedy;
 };
 
-inline Golden ReadGolden(const std::string& path) {
+inline Golden ReadGolden(const std::string& path, const char* name = "logits") {
   auto file = MappedFile::Open(path);
   CHECK(file.ok());
   auto tensors = SafetensorsFile::Parse(file->bytes());
   CHECK(tensors.ok());
-  const StoredTensor* logits = tensors->Find("logits");
+  const StoredTensor* logits = tensors->Find(name);
   CHECK(logits != nullptr && logits->dtype == DType::kF32);
   Golden golden{*tensors->ReadIds("tokens"), std::vector<float>(size_t(logits->shape.elements())),
                 *tensors->ReadIds("greedy")};

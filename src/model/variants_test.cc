@@ -270,6 +270,7 @@ constexpr Harmless kHarmless[] = {
     {"granitemoehybrid", "feed_forward_length"},
     {"granitemoehybrid", "rope.freq_base"},
     {"qwen3_moe", "feed_forward_length"},
+    {"gpt_oss", "feed_forward_length"},
     // Decides behind the context that is served.
     {"ministral3", "attention.temperature_scale"},
     // The ends of YaRN's ramp, moved by less than a pair of channels.
@@ -278,6 +279,7 @@ constexpr Harmless kHarmless[] = {
     {"deepseek_v3", "rope.scaling.yarn_beta_slow"},
     {"ministral3", "rope.scaling.original_context_length"},
     {"ministral3", "rope.scaling.yarn_beta_fast"},
+    {"gpt_oss", "rope.scaling.yarn_beta_fast"},
     {"olmo3", "rope.scaling.original_context_length"},
     {"olmo3", "rope.scaling.yarn_beta_fast"},
     {"olmo3", "rope.scaling.yarn_beta_slow"},

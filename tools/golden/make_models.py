@@ -5,14 +5,17 @@ usage: make_models.py [NAME ...]        (needs torch and transformers 5.23; writ
 Each is a Hugging Face folder with BF16 weights and one golden*.safetensors per regime: tokens I32
 [T], logits F32 [T, V] of one cold pass in fp32 with eager attention, greedy I32 [n], recomputed from
 scratch for every token. Weights are drawn so that every part matters: norms, biases, decays and
-the choice of experts are far from their defaults.
+the choice of experts are far from their defaults. Of quantised weights also rounded F32 [T, V]: the
+logits where activations are rounded before they meet such weights, as the specification does.
 """
+import json
 import pathlib
 import sys
 
 import torch
 import transformers
 from safetensors.torch import save_file
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 TARGET = pathlib.Path(__file__).resolve().parent.parent.parent / "tests/golden"
 GREEDY = 24
@@ -81,6 +84,25 @@ MODELS = {
              first_k_dense_replace=1, rope_parameters=dict(
                  rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
         {"golden.safetensors": 83}),
+    # Sinks, windows in every second layer, YaRN without truncate, experts with biases. A low limit
+    # and strong sinks, so that both are seen.
+    "gpt_oss": (
+        dict(SMALL, model_type="gpt_oss", num_hidden_layers=3, max_position_embeddings=4096,
+             layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+             head_dim=16, num_local_experts=5, num_experts_per_tok=3, sliding_window=24,
+             swiglu_limit=1.5, rope_parameters=dict(
+                 rope_type="yarn", rope_theta=10000.0, factor=8.0, beta_fast=8.0, beta_slow=0.5,
+                 truncate=False, original_max_position_embeddings=32)),
+        {"golden.safetensors": 83}),
+    # As published: experts in MXFP4, with the numbers of gpt-oss where they are not sizes. All
+    # experts take part: another choice, by the rounding of activations, would be another answer.
+    "gpt_oss_mxfp4": (
+        dict(SMALL, model_type="gpt_oss", num_hidden_layers=3, max_position_embeddings=4096,
+             intermediate_size=64, num_local_experts=3, num_experts_per_tok=3, head_dim=16,
+             sliding_window=24, rope_parameters=dict(
+                 rope_type="yarn", rope_theta=150000.0, factor=32.0, beta_fast=32.0,
+                 beta_slow=1.0, truncate=False, original_max_position_embeddings=32)),
+        {"golden.safetensors": 83}),
     "lfm2_moe": (
         dict(SMALL, model_type="lfm2_moe", num_hidden_layers=4, max_position_embeddings=4096,
              layer_types=["conv", "full_attention", "conv", "full_attention"], num_experts=6,
@@ -121,6 +143,7 @@ MODELS = {
 
 
 def draw(model):
+    turned = model.config.model_type == "gpt_oss"
     for name, values in list(model.named_parameters()) + list(model.named_buffers()):
         if name.endswith("inv_freq"):
             continue
@@ -130,6 +153,12 @@ def draw(model):
         elif name.endswith("dt_bias"):
             drawn = -1.5 + 0.5 * noise
         elif name.endswith("e_score_correction_bias"):
+            drawn = 0.3 * noise
+        elif name.endswith("sinks"):
+            drawn = 1 + noise
+        elif turned and name.endswith(("gate_up_proj", "down_proj")):  # [experts, in, out]
+            drawn = 1.2 / values.shape[-2] ** 0.5 * noise
+        elif name.endswith("_proj_bias"):
             drawn = 0.3 * noise
         elif name.endswith(".D"):
             drawn = 1 + 0.3 * noise
@@ -146,6 +175,56 @@ def draw(model):
         values.data.copy_(drawn.to(torch.bfloat16))
 
 
+def draw_mxfp4(model):
+    """Gives the experts random MXFP4 weights; returns them as published folders have them."""
+    stored = {}
+    for name, values in model.named_parameters():
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            continue
+        experts, cols, rows = values.shape
+        blocks = torch.randint(0, 256, (experts, rows, cols // 32, 16), dtype=torch.uint8)
+        scales = torch.randint(122, 126, (experts, rows, cols // 32), dtype=torch.uint8)
+        values.data.copy_(convert_moe_packed_tensors(blocks, scales, dtype=torch.float32))
+        stored[name] = {f"{name}_blocks": blocks, f"{name}_scales": scales}
+    return stored
+
+
+def rounded_to_q8(values):
+    """What is left of activations that are multiplied by MXFP4: bytes with a scale each 32."""
+    blocks = values.reshape(-1, 32)
+    scales = blocks.abs().amax(dim=-1, keepdim=True) / 127
+    return (torch.round(blocks / torch.where(scales > 0, scales, 1)) * scales).reshape(values.shape)
+
+
+class RoundedExperts(torch.nn.Module):
+    """The experts of gpt-oss with activations rounded before both products."""
+
+    def __init__(self, experts):
+        super().__init__()
+        self.experts = experts
+
+    def forward(self, states, chosen, weights):
+        of, out = self.experts, torch.zeros_like(states)
+        states = rounded_to_q8(states)
+        for row in range(states.shape[0]):
+            for expert, weight in zip(chosen[row], weights[row]):
+                both = states[row] @ of.gate_up_proj[expert] + of.gate_up_proj_bias[expert]
+                hidden = rounded_to_q8(of._apply_gate(both))
+                out[row] += weight * (hidden @ of.down_proj[expert] + of.down_proj_bias[expert])
+        return out
+
+
+def save_mxfp4(model, folder, stored):
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": [
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    tensors = {}
+    for name, values in model.state_dict().items():
+        tensors.update(stored.get(name, {name: values.contiguous()}))
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 def run(model, tokens):
     return model(torch.tensor([tokens]), use_cache=False).logits[0]
 
@@ -159,6 +238,7 @@ def make(name):
     model = model.float().eval()
     with torch.no_grad():
         draw(model)
+        stored = draw_mxfp4(model) if name.endswith("mxfp4") else {}
         for file, count in goldens.items():
             tokens = torch.randint(3, config["vocab_size"], (count,)).tolist()
             logits = run(model, tokens)
@@ -166,12 +246,22 @@ def make(name):
             for _ in range(GREEDY):
                 greedy.append(int(run(model, tokens + greedy)[-1].argmax()))
             folder.mkdir(parents=True, exist_ok=True)
-            save_file({"tokens": torch.tensor(tokens, dtype=torch.int32),
-                       "logits": logits.contiguous(),
-                       "greedy": torch.tensor(greedy, dtype=torch.int32)}, folder / file)
+            made = {"tokens": torch.tensor(tokens, dtype=torch.int32),
+                    "logits": logits.contiguous(),
+                    "greedy": torch.tensor(greedy, dtype=torch.int32)}
+            if stored:
+                plain = [layer.mlp.experts for layer in model.model.layers]
+                for layer in model.model.layers:
+                    layer.mlp.experts = RoundedExperts(layer.mlp.experts)
+                made["rounded"] = run(model, tokens).contiguous()
+                for layer, experts in zip(model.model.layers, plain):
+                    layer.mlp.experts = experts
+            save_file(made, folder / file)
             print(f"{name}/{file}: spread of logits {float(logits.std()):.3f}, "
                   f"{len(set(greedy))} different tokens of {GREEDY}")
     model.to(torch.bfloat16).save_pretrained(folder)
+    if stored:
+        save_mxfp4(model, folder, stored)
     (folder / "generation_config.json").unlink(missing_ok=True)
 
 

@@ -131,7 +131,8 @@ void ReadLongRope(ConfigReader* reader, const std::string& member, int64_t conte
   }
 }
 
-void ReadYarn(ConfigReader* reader, const std::string& member, RopeConfig* config) {
+void ReadYarn(ConfigReader* reader, const std::string& member, const RopeExpectations& expected,
+              RopeConfig* config) {
   config->scaling = RopeConfig::Scaling::kYarn;
   const auto number = [&](const char* hf, const char* gguf, double min, double max,
                           double fallback) {
@@ -148,7 +149,8 @@ void ReadYarn(ConfigReader* reader, const std::string& member, RopeConfig* confi
   if (const double factor = number("", "rope.scaling.attn_factor", 1e-6, 1e3, 1.0); factor != 1) {
     config->attention_factor = factor * double(RopeMagnitude(*config));
   }
-  config->truncate = reader->Bool({member + "truncate", "rope.scaling.yarn_truncate"}, true);
+  config->truncate = reader->Bool({member + "truncate", "rope.scaling.yarn_truncate"},
+                                  !reader->gguf() || expected.gguf_truncate);
   if (!config->truncate && member.find('.') + 1 != member.size()) {
     reader->Refuse("rotary scaling 'yarn' without truncate is not supported for a kind of layers");
   }
@@ -197,7 +199,7 @@ void ReadScaling(ConfigReader* reader, const std::string& member, int64_t contex
       reader->Refuse("high_freq_factor of the rotary scaling must be above low_freq_factor");
     }
   } else if (type == "yarn") {
-    ReadYarn(reader, member, config);
+    ReadYarn(reader, member, expected, config);
   } else {
     reader->Refuse("rotary scaling '" + type +
                    "' is not supported (known: default, linear, llama3, longrope, yarn)");

@@ -53,6 +53,7 @@ struct RopeExpectations {
   std::string_view member = {};  // of rope_parameters, for models with a regime per kind of layer
   double theta = 10000;          // where config.json does not say
   bool partial = false;          // config.json may let a part of the head turn
+  bool gguf_truncate = true;     // RopeConfig::truncate of GGUF files that do not say
   // "dynamic" with a member alpha stands for a larger theta, whatever the length of the sequence.
   bool stretched_theta = false;
 };

@@ -91,7 +91,7 @@ TEST_P(VectorsTest, AreThoseOfTransformers) {
   const auto vectors = SafetensorsFile::Parse(file->bytes());
   ASSERT_TRUE(vectors.ok());
   const std::vector<float> last_wanted = Read(*vectors, GetParam() + ".last");
-  if (last_wanted.empty()) GTEST_SKIP() << "Transformers does not know this family";
+  if (last_wanted.empty()) GTEST_SKIP() << "Transformers computes nothing like it";
   const std::vector<float> last(hidden.end() - std::ptrdiff_t(dim), hidden.end());
   ExpectClose(last, last_wanted);
   std::vector<double> sums(dim);

@@ -23,6 +23,7 @@ AttentionShape MakeAttentionShape(const DecoderConfig& config, const DenseTraits
   shape.qk_norm = traits.qk_norm;
   shape.whole_norm = traits.whole_norm;
   shape.late_norm = traits.late_norm;
+  shape.sinks = traits.sinks;
   shape.hf_q_norm = traits.hf_q_norm;
   shape.hf_k_norm = traits.hf_k_norm;
   shape.norm_form = traits.norm_form;
@@ -142,6 +143,7 @@ std::string DenseDecoder::DescribeNumerics() const {
   if (!traits_.pre_norms) text += " norms behind";
   if (traits_.whole_norm) text += " norms of all heads";
   if (traits_.late_norm) text += " norms behind positions";
+  if (traits_.sinks) text += " sinks";
   return text;
 }
 

@@ -32,6 +32,7 @@ struct DenseTraits {
   bool post_norms = false;  // norms behind attention and MLP, before the residual sum
   bool whole_norm = false;  // with qk_norm: over all heads at once
   bool late_norm = false;   // with qk_norm: behind RoPE
+  bool sinks = false;       // of attention
   ValueForm norm_form = ValueForm::kPlain;
   MlpActivation activation = MlpActivation::kSwiGlu;
   float embedding_scale = 1;

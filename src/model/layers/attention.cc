@@ -98,6 +98,9 @@ void Attention::Declare(TensorPlan* plan) {
                                      shape_.dim, q_width(), &o_);
   o.init.deviation *= shape_.residual_gain;
   o.gguf_factors = {{shape_.dim, shape_.out_scale}};
+  if (shape_.sinks) {
+    plan->AddVector(name("sinks", "attn_sinks.weight"), shape_.q_heads, &sinks_).init = {0, 1};
+  }
   if (shape_.output_bias) {
     AddBias(plan, name(shape_.hf_output + ".bias", "attn_output.bias"), shape_.dim, &o_bias_);
   }
@@ -149,6 +152,7 @@ void Attention::Forward(const Step& step, const RopeTable& rope, const ConstRows
   params.q_heads = shape_.q_heads;
   params.window = shape_.window;
   params.softcap = shape_.softcap;
+  params.sinks = sinks_.data();
   params.scale = shape_.scale != 0 ? shape_.scale : 1 / std::sqrt(float(shape_.head_dim));
   params.scale *= shape_.in_scale * shape_.in_scale * shape_.key_scale;
   if (shape_.window == 0) step.Watch(layer_state_, kv_shape, params, q);

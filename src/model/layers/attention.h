@@ -31,6 +31,7 @@ struct AttentionShape {
   bool late_norm = false;    // with it: behind RoPE instead
   ValueForm norm_form = ValueForm::kPlain;
   bool fused = false;                 // the files hold q, k and v in one matrix
+  bool sinks = false;                 // AttentionParams::sinks, a weight of each query head
   bool gated = false;                 // sigmoid gate per channel; the q projection has both
   bool rotary_pairs_in_gguf = false;  // GGUF files hold q and k rows for interleaved RoPE
   // Factors of the input, the keys and the output. GGUF files have them in their weights.
@@ -80,6 +81,7 @@ class Attention {
   Matrix q_, k_, v_, o_;
   Vector q_bias_, k_bias_, v_bias_, o_bias_;
   Vector q_norm_, k_norm_;
+  Vector sinks_;
 };
 
 }  // namespace reprise

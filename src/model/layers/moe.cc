@@ -42,17 +42,35 @@ MoeMlp::MoeMlp(const MoeShape& shape, int layer) : shape_(shape), layer_(layer) 
 
 void MoeMlp::Declare(TensorPlan* plan) {
   const MoeNames& names = shape_.names;
+  const int64_t choices = shape_.experts + shape_.identity_experts;
+  PlannedTensor& router = plan->AddMatrix(plan->Layer(layer_, names.router, "ffn_gate_inp.weight"),
+                                          choices, shape_.dim, &router_);
+  router.precise = router.decides = true;
+  if (!names.router_bias.empty()) {
+    plan->AddVector(plan->Layer(layer_, names.router_bias, "ffn_gate_inp.bias"), choices,
+                    &router_bias_)
+        .init = {0, 0.1f};
+  }
+  if (!names.selection_bias.empty()) {
+    plan->AddVector(plan->Layer(layer_, names.selection_bias, "exp_probs_b.bias"), choices,
+                    &selection_bias_)
+        .init = {0, 0.02f};
+  }
+  shape_.alternating ? DeclareAlternating(plan) : DeclareExperts(plan);
+  if (!names.gate_up_bias.empty()) DeclareBiases(plan);
+  if (shared_) shared_->Declare(plan);
+  if (shape_.shared_gated) {
+    plan->AddMatrix(plan->Layer(layer_, names.shared_gate, "ffn_gate_inp_shexp.weight"), 1,
+                    shape_.dim, &shared_gate_)
+        .precise = true;
+  }
+}
+
+void MoeMlp::DeclareExperts(TensorPlan* plan) {
+  const MoeNames& names = shape_.names;
   const int64_t experts = shape_.experts;
   const int64_t hidden = shape_.hidden;
   const int64_t dim = shape_.dim;
-  PlannedTensor& router = plan->AddMatrix(plan->Layer(layer_, names.router, "ffn_gate_inp.weight"),
-                                          experts + shape_.identity_experts, dim, &router_);
-  router.precise = router.decides = true;
-  if (!names.selection_bias.empty()) {
-    plan->AddVector(plan->Layer(layer_, names.selection_bias, "exp_probs_b.bias"),
-                    experts + shape_.identity_experts, &selection_bias_)
-        .init = {0, 0.02f};
-  }
   // `fused` is where all experts lie in one tensor, `rows` of each from row `first` on.
   const auto add = [&](const std::string& hf, const char* gguf, const TensorPlan::Name& fused,
                        int64_t fused_rows, int64_t first, int64_t rows, int64_t cols,
@@ -60,7 +78,7 @@ void MoeMlp::Declare(TensorPlan* plan) {
     PlannedTensor& tensor =
         plan->AddStack(plan->Layer(layer_, names.experts + ".{}." + hf + ".weight", gguf), experts,
                        rows, cols, out);
-    tensor.active = double(std::min<int64_t>(shape_.routing.top_k, experts)) / double(experts);
+    tensor.active = ActiveShare();
     tensor.fused = {
         fused.hf, fused.gguf, experts * fused_rows, {{experts, rows, first, fused_rows}}};
     return tensor;
@@ -76,12 +94,50 @@ void MoeMlp::Declare(TensorPlan* plan) {
   add(names.down, "ffn_down_exps.weight", {plan->Layer(layer_, names.all_down, "").hf, ""}, dim, 0,
       dim, hidden, &down_)
       .init.deviation *= shape_.residual_gain;
-  if (shared_) shared_->Declare(plan);
-  if (shape_.shared_gated) {
-    plan->AddMatrix(plan->Layer(layer_, names.shared_gate, "ffn_gate_inp_shexp.weight"), 1, dim,
-                    &shared_gate_)
-        .precise = true;
-  }
+}
+
+void MoeMlp::DeclareAlternating(TensorPlan* plan) {
+  const int64_t experts = shape_.experts;
+  // Every `step`-th row of the whole is one of ours.
+  const auto add = [&](const std::string& hf, const char* gguf, int64_t step, int64_t first,
+                       int64_t rows, int64_t cols, Matrix* out) -> PlannedTensor& {
+    const TensorPlan::Name name = plan->Layer(layer_, hf, gguf);
+    PlannedTensor& tensor = plan->AddStack({"", name.gguf, layer_}, experts, rows, cols, out);
+    tensor.active = ActiveShare();
+    tensor.fused = {name.hf, "", experts * cols, {{experts, cols, 0, cols}}, true, step, first};
+    tensor.other_fused = {
+        name.hf + "_blocks", "", experts * rows * step, {{experts * rows, 1, first, step}}};
+    return tensor;
+  };
+  const MoeNames& names = shape_.names;
+  add(names.gate_up, "ffn_gate_exps.weight", 2, 0, shape_.hidden, shape_.dim, &gate_);
+  add(names.gate_up, "ffn_up_exps.weight", 2, 1, shape_.hidden, shape_.dim, &up_);
+  add(names.all_down, "ffn_down_exps.weight", 1, 0, shape_.dim, shape_.hidden, &down_)
+      .init.deviation *= shape_.residual_gain;
+}
+
+void MoeMlp::DeclareBiases(TensorPlan* plan) {
+  const int64_t experts = shape_.experts;
+  const int64_t values = experts * shape_.hidden;
+  const auto add = [&](const char* gguf, int64_t first, Vector* out) {
+    const TensorPlan::Name name = plan->Layer(layer_, shape_.names.gate_up_bias, gguf);
+    PlannedTensor& tensor = plan->AddVector({"", name.gguf, layer_}, 1, out);
+    tensor.rows = values;  // of one value each, so that they can alternate
+    tensor.fused = {name.hf, "", 2 * values, {{values, 1, first, 2}}};
+    tensor.gguf_shape = Shape{experts, shape_.hidden};
+    tensor.init = {0, 0.1f};
+  };
+  add("ffn_gate_exps.bias", 0, &gate_bias_);
+  add("ffn_up_exps.bias", 1, &up_bias_);
+  PlannedTensor& down =
+      plan->AddVector(plan->Layer(layer_, shape_.names.down_bias, "ffn_down_exps.bias"),
+                      experts * shape_.dim, &down_bias_);
+  down.gguf_shape = Shape{experts, shape_.dim};
+  down.init = {0, 0.1f * shape_.residual_gain};
+}
+
+double MoeMlp::ActiveShare() const {
+  return double(std::min<int64_t>(shape_.routing.top_k, shape_.experts)) / double(shape_.experts);
 }
 
 void MoeMlp::Forward(const Step& step, const ConstRows& x, const Rows& out) const {
@@ -89,7 +145,7 @@ void MoeMlp::Forward(const Step& step, const ConstRows& x, const Rows& out) cons
   ScratchScope scope(*context.scratch);
   const int choices = shape_.experts + shape_.identity_experts;
   const Rows logits = step.MakeRows(x.rows, choices);
-  const Projection router[] = {{&router_, logits}};
+  const Projection router[] = {{&router_, logits, router_bias_.data()}};
   Project(context, x, router);
   RoutingParams params = shape_.routing;
   params.selection_bias = selection_bias_.data();
@@ -115,13 +171,25 @@ void MoeMlp::RunExperts(const Step& step, const ExpertPlan& plan, const ConstRow
   } else {
     ProjectExperts(context, plan, x, ExpertInput::kRows, inputs);
   }
-  if (gated()) {
-    SwiGlu(context, gate, up, gate);
-  } else {
-    ReluSquared(context, gate, gate);
+  const auto add_bias = [&](const Vector& bias, const Rows& y) {
+    if (!bias.empty()) AddExpertBias(context, plan, bias.data(), y);
+  };
+  add_bias(gate_bias_, gate);
+  add_bias(up_bias_, up);
+  switch (shape_.activation) {
+    case ExpertActivation::kSwiGlu:
+      SwiGlu(context, gate, up, gate);
+      break;
+    case ExpertActivation::kClampedSwiGlu:
+      ClampedSwiGlu(context, gate, up, shape_.alpha, shape_.limit, gate);
+      break;
+    case ExpertActivation::kReluSquared:
+      ReluSquared(context, gate, gate);
+      break;
   }
   const ExpertProjection down[] = {{&down_, slots}};
   ProjectExperts(context, plan, gate, ExpertInput::kSlots, down);
+  add_bias(down_bias_, slots);
 }
 
 void MoeMlp::AddShared(const Step& step, const ConstRows& x, const Rows& out) const {
@@ -238,7 +306,13 @@ std::string DescribeRouting(const MoeShape& shape) {
                 shape.experts, shape.identity_experts, routing.top_k, int(routing.score),
                 routing.group_top_k, routing.groups, int(routing.renormalise),
                 double(routing.sum_floor), double(routing.scale));
-  return text;
+  std::string all = text;
+  if (shape.activation == ExpertActivation::kClampedSwiGlu) {
+    std::snprintf(text, sizeof(text), " clamped %.9g %.9g", double(shape.alpha),
+                  double(shape.limit));
+    all += text;
+  }
+  return all;
 }
 
 }  // namespace reprise

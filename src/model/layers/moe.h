@@ -19,14 +19,18 @@ namespace reprise {
 
 class GgufWriter;
 
-enum class ExpertActivation : uint8_t { kSwiGlu, kReluSquared };
+// kReluSquared: without a gate. kClampedSwiGlu: MoeShape's alpha and limit.
+enum class ExpertActivation : uint8_t { kSwiGlu, kReluSquared, kClampedSwiGlu };
 
 // Names in Hugging Face files, behind "layers.<n>.". Experts lie in a tensor each
 // ("<experts>.<number>.<up>.weight") or in one for all ("<gate_up>" and "<all_down>", where a
 // family has them). GGUF has one set of names for all.
 struct MoeNames {
   std::string router = "mlp.gate.weight";
-  std::string selection_bias;  // "" where there is none
+  std::string selection_bias;  // "" where there is none, here and below
+  std::string router_bias;
+  std::string gate_up_bias;  // [experts, 2 hidden]
+  std::string down_bias;     // [experts, dim]
   std::string experts = "mlp.experts";
   std::string gate = "gate_proj";
   std::string up = "up_proj";
@@ -43,11 +47,16 @@ struct MoeShape {
   int experts = 0;
   int identity_experts = 0;  // further choices of the router that return their input
   int64_t hidden = 0;        // of an expert
-  ExpertActivation activation = ExpertActivation::kSwiGlu;  // kReluSquared: without a gate
+  ExpertActivation activation = ExpertActivation::kSwiGlu;
+  float alpha = 1;  // kClampedSwiGlu
+  float limit = 0;
   RoutingParams routing;      // its selection_bias is set by the layer
   int64_t shared_hidden = 0;  // of the expert that sees every token; 0: there is none
   bool shared_gated = false;  // its output is multiplied by sigmoid(w . x)
-  float residual_gain = 1;    // synth only
+  // Hugging Face files have all experts in one tensor whose rows of gate and up alternate: turned,
+  // [experts, dim, 2 hidden], or in MXFP4 as it is ("<name>_blocks"). So has the bias.
+  bool alternating = false;
+  float residual_gain = 1;  // synth only
   MoeNames names;
 };
 
@@ -67,13 +76,18 @@ class MoeMlp {
   void RunExperts(const Step& step, const ExpertPlan& plan, const ConstRows& x,
                   const Rows& slots) const;
   void AddShared(const Step& step, const ConstRows& x, const Rows& out) const;
-  bool gated() const { return shape_.activation == ExpertActivation::kSwiGlu; }
+  bool gated() const { return shape_.activation != ExpertActivation::kReluSquared; }
+  void DeclareExperts(TensorPlan* plan);
+  void DeclareAlternating(TensorPlan* plan);
+  void DeclareBiases(TensorPlan* plan);
+  double ActiveShare() const;  // of the experts that a row goes to
 
   MoeShape shape_;
   int layer_;
   Matrix router_;
-  Vector selection_bias_;
-  Matrix gate_, up_, down_;  // stacks of [experts]
+  Vector router_bias_, selection_bias_;
+  Matrix gate_, up_, down_;                 // stacks of [experts]
+  Vector gate_bias_, up_bias_, down_bias_;  // [experts, rows], or none
   std::optional<GatedMlp> shared_;
   Matrix shared_gate_;
 };
