@@ -135,13 +135,18 @@ class TestExchange final : public http::Exchange {
     done_ = true;
     closed_ = nullptr;  // whoever asked for it may hold this exchange
   }
-  size_t pending_bytes() const override { return 0; }
+  size_t pending_bytes() const override { return stalled ? SIZE_MAX : 0; }
   void OnClose(std::function<void()> closed) override { closed_ = std::move(closed); }
-  void OnDrained(std::function<void()>) override {}
+  void OnDrained(std::function<void()> drained) override { drained_ = std::move(drained); }
+  void Drain() {
+    stalled = false;
+    if (drained_) Post(drained_);
+  }
   void Post(std::function<void()> task) override { tasks_.push_back(std::move(task)); }
   void After(std::chrono::milliseconds, std::function<void()>) override {}
 
   TestService::Answer answer;
+  bool stalled = false;
 
  private:
   const http::Request request_;
@@ -153,6 +158,7 @@ class TestExchange final : public http::Exchange {
   const size_t leave_after_;
   size_t pieces_ = 0;
   std::function<void()> closed_;
+  std::function<void()> drained_;
   bool done_ = false;
 };
 
@@ -170,6 +176,8 @@ struct TestService::Parts {
   std::optional<ChatEncoder> chat_encoder;
   ServedModel model;
   Tasks tasks;
+  bool stalled = false;                  // clients of what comes now
+  std::shared_ptr<TestExchange> unread;  // the last of them
   size_t answered = 0;
   std::shared_ptr<Ledger> ledger = std::make_shared<Ledger>();
   Account::Limits limits;
@@ -245,6 +253,8 @@ std::shared_ptr<TestExchange> TestService::Parts::Begin(http::Request request, s
   CHECK(account->TakeBody(request.body.size()).ok());
   const auto exchange =
       std::make_shared<TestExchange>(std::move(request), account, &tasks, &answered, leave_after);
+  exchange->stalled = stalled;
+  if (stalled) unread = exchange;
   match.route->handler(exchange);
   if (exchange->TakeAgain()) {
     ++exchange->answer.restarts;
@@ -289,6 +299,15 @@ http::Request TestService::MakePost(std::string_view path, std::string_view body
 
 TestService::Answer TestService::Post(std::string_view path, std::string_view body) {
   return Send(MakePost(path, body));
+}
+
+void TestService::SetStalled(bool stalled) { parts_->stalled = stalled; }
+
+std::string TestService::TakeStalled() {
+  CHECK(parts_->unread != nullptr);
+  parts_->unread->Drain();
+  parts_->RunAll();
+  return std::exchange(parts_->unread, nullptr)->answer.body;
 }
 
 Service& TestService::service() { return *parts_->service; }

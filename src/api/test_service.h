@@ -39,6 +39,11 @@ class TestService {
   static http::Request MakePost(std::string_view path, std::string_view body);
   Answer Post(std::string_view path, std::string_view body);
 
+  // Clients of requests that come now do not read what they are sent, until TakeStalled: they read
+  // on. Returns all that the last of them was sent.
+  void SetStalled(bool stalled);
+  std::string TakeStalled();
+
   Service& service();
   Engine& engine();
   const Ledger& ledger() const;  // of all requests
