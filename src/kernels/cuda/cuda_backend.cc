@@ -362,8 +362,8 @@ void CudaBackend::RunAttend(ScratchArena& scratch, const StepLayout& step, const
                             const KvShape& shape, const AttentionParams& params,
                             const ConstRows& gate, const ConstRows& q, const Rows& out) {
   const KvView kv = KvOf(place, shape);
-  const AttentionView view{params.q_heads, params.scale, params.window, params.softcap,
-                           ViewOf(gate)};
+  const AttentionView view{params.q_heads, params.scale, params.window,
+                           params.softcap, ViewOf(gate), Raw(params.sinks)};
   const ScratchScope scope(scratch);
   const StepView at = ViewOf(step);
   if (const auto heads = joined_.TakeHeads(ViewOf(q))) {
@@ -404,6 +404,7 @@ void CudaBackend::ScoreKeys(ScratchArena& scratch, const StepLayout& step, const
   view.block_begin = sequence.block_begin;
   view.weights = Raw(rows.weights);
   view.stride = rows.stride;
+  view.sinks = Raw(params.sinks);
   std::byte* workspace = Raw(Room(scratch, ScoreWorkspace(kv, params.q_heads, view)));
   cuda::ScoreKeys(stream(), ViewOf(step), kv, params.q_heads, params.scale, params.softcap, view,
                   workspace);

@@ -28,6 +28,7 @@ struct Case {
   DType type;
   float softcap;
   bool value_in_key;
+  bool sinks = false;
 };
 
 // One sequence on one backend.
@@ -51,6 +52,13 @@ class OneSequence {
   std::vector<float> Score(const std::vector<float>& q, const std::vector<float>& k,
                            const std::vector<float>& v, int window, std::vector<int> ends) {
     const DeviceBuffer weights = Take(size_t(case_.kv_heads * tokens_) * sizeof(float));
+    std::vector<float> sink_values;
+    for (int head = 0; head < case_.q_heads; ++head) {
+      sink_values.push_back(float(head % 5) * 1.25f - 2.0f);
+    }
+    const DeviceBuffer sinks = Words(sink_values);
+    AttentionParams params{case_.q_heads, 0.17f, 0, case_.softcap};
+    if (case_.sinks) params.sinks = sinks.data().As<const float>();
     ends.push_back(tokens_);
     int begin = 0;
     for (const int end : ends) {
@@ -70,8 +78,8 @@ class OneSequence {
       const int scored = std::min(rows, end - (tokens_ - window));
       if (scored > 0) {
         const Rows queries = Upload(q, begin, rows, case_.q_heads * case_.head_dim);
-        ScoreKeys(context_, layout, place_, shape_, {case_.q_heads, 0.17f, 0, case_.softcap},
-                  queries, {0, rows - scored, scored, weights.data().As<float>(), tokens_});
+        ScoreKeys(context_, layout, place_, shape_, params, queries,
+                  {0, rows - scored, scored, weights.data().As<float>(), tokens_});
       }
       begin = end;
     }
@@ -229,7 +237,7 @@ TEST_P(KeepOpsRowsTest, RowsAreThoseOfTheCpu) {
 
 const auto kShapes = ::testing::Values(
     Case{8, 2, 128, 128, DType::kF16, 0, false}, Case{16, 4, 256, 256, DType::kF16, 0, false},
-    Case{12, 3, 80, 48, DType::kBF16, 30, false}, Case{5, 1, 37, 21, DType::kF16, 0, false},
+    Case{12, 3, 80, 48, DType::kBF16, 30, false}, Case{5, 1, 37, 21, DType::kF16, 0, false, true},
     Case{4, 2, 64, 64, DType::kF32, 0, false}, Case{16, 1, 576, 512, DType::kF16, 0, true},
     Case{8, 2, 128, 128, DType::kQ8_0, 0, false}, Case{6, 3, 80, 37, DType::kQ8_0, 30, false},
     Case{16, 1, 576, 512, DType::kQ8_0, 0, true});

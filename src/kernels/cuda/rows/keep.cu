@@ -168,7 +168,12 @@ __global__ void JoinSums(Scoring call, const float2* sums, float2* whole) {
   if (query >= call.queries()) return;
   const float2* pages = sums + int64_t{kv_head} * call.pages * call.queries() + query;
   float2 all = pages[0];  // every query sees the first key
-  for (int page = 1; page < call.pages; ++page) {
+  int next = 1;
+  if (call.rows.sinks != nullptr) {
+    all = make_float2(call.rows.sinks[kv_head * call.group + query % call.group], 1);
+    next = 0;
+  }
+  for (int page = next; page < call.pages; ++page) {
     const float2 one = pages[int64_t{page} * call.queries()];
     if (one.y == 0) continue;
     const float most = one.x > all.x ? one.x : all.x;

@@ -20,6 +20,7 @@ struct ScoredView {
   int32_t block_begin = 0;   // of the sequence's entries in step.blocks
   float* weights = nullptr;  // [kv_heads, stride]
   int64_t stride = 0;
+  const float* sinks = nullptr;  // [q_heads] or null
 };
 // Bytes of workspace that ScoreKeys needs.
 size_t ScoreWorkspace(const KvView& kv, int q_heads, const ScoredView& rows);

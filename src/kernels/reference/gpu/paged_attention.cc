@@ -87,6 +87,7 @@ void AttendPages(const PagedQuery& query, const float* q, std::span<const PageVi
     group.Join(softmax.top, softmax.sum, fresh);
   }
   all.Join(group.top, group.sum, group.out);
+  if (query.sink != nullptr) all.sum = SumWithSink(all.sum, *query.sink, all.top);
   const float inverse = 1.0f / all.sum;
   for (int v = 0; v < query.value_dim; ++v) out[v] = all.out[size_t(v)] * inverse + 0.0f;
 }

@@ -23,6 +23,7 @@
 //       nothing (m_next = -infinity, l_next = o_next = 0):
 //       m_next > m:  a = 2^(m - m_next), l = fma(l, a, l_next), o = fma(o, a, o_next), m = m_next
 //       otherwise:   a = 2^(m_next - m), l = fma(l_next, a, l), o = fma(o_next, a, o)
+//   where the head has a sink, l = SumWithSink(l, sink, m) (power2.h)
 //   out = o * (1 / l) + 0, so that no zero has a sign
 // No number of splits enters: any division of the groups among blocks gives these bits. A group is
 // what a block leaves to be joined by others, so that little is left; and it is a place in the
@@ -46,8 +47,9 @@ struct PagedQuery {
   int value_dim = 0;
   int v_stride = 0;
   float scale = 1;
-  float softcap = 0;   // 0: none
-  int first_page = 0;  // of the sequence: what the first of the pages is
+  float softcap = 0;            // 0: none
+  int first_page = 0;           // of the sequence: what the first of the pages is
+  const float* sink = nullptr;  // of the head, or null
 };
 void AttendPages(const PagedQuery& query, const float* q, std::span<const PageView> pages,
                  float* out);

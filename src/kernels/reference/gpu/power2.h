@@ -55,4 +55,11 @@ REPRISE_HOST_DEVICE inline float Power2OfInteger(float n) {
   return std::bit_cast<float>((std::bit_cast<uint32_t>(t) + 127) << 23);
 }
 
+// A sum of weights and that of a sink, 4 * 2^(log2(e) * sink - top): infinite where the sink is far
+// above all scores, so that they come to nothing.
+REPRISE_HOST_DEVICE inline float SumWithSink(float sum, float sink, float top) {
+  constexpr float kLn2 = 0x1.62e43p-1f;
+  return sum + 4.0f * Exp(std::fma(-top, kLn2, sink));
+}
+
 }  // namespace reprise::reference

@@ -320,6 +320,7 @@ __global__ void __launch_bounds__(kJoinThreads) JoinKernel(AttentionCall call, i
   extern __shared__ float fresh[];  // [at_once, kJoinThreads]
   __shared__ float sums[kJoinGroups];
   __shared__ Joint joints[kJoinGroups];
+  __shared__ float last_top;  // of all groups, for a sink
   LetNextStart();
   const int row = blockIdx.x, head = blockIdx.y, heads = call.params.q_heads;
   const int width = call.kv.value_dim;
@@ -350,8 +351,8 @@ __global__ void __launch_bounds__(kJoinThreads) JoinKernel(AttentionCall call, i
       for (int i = lane; i - lane < count; i += kWarp) {
         float2 mark = make_float2(kMinusInfinity, 0);
         if (i < count) {
-          mark = *reinterpret_cast<const float2*>(call.left.marks +
-                                                  2 * (query + int64_t{i} * heads));
+          mark =
+              *reinterpret_cast<const float2*>(call.left.marks + 2 * (query + int64_t{i} * heads));
         }
         float upto = mark.x;
         for (int d = 1; d < kWarp; d *= 2) {
@@ -376,6 +377,11 @@ __global__ void __launch_bounds__(kJoinThreads) JoinKernel(AttentionCall call, i
     }
   }
   if (threadIdx.x == 0 && !IsFinite(top)) SpoilRow(call.step, row);
+  if (call.params.sinks != nullptr) {
+    if (threadIdx.x == 0) last_top = top;
+    __syncthreads();
+    sum = WithSink(call.params, head, last_top, sum);
+  }
   if (channel >= width) return;
   const float mean = out * (1.0f / sum) + 0.0f;
   const int64_t at = int64_t{head} * width + channel;
@@ -403,6 +409,10 @@ __global__ void __launch_bounds__(kKeys) FloatAttention(AttentionCall call) {
   const int seen_from = FirstSeen(call.params, position);
   float max = kMinusInfinity, sum = 0;
   float* to = call.out.data + row * call.out.stride + int64_t{head} * kv.value_dim;
+  if (call.params.sinks != nullptr) {
+    max = call.params.sinks[head], sum = 1;
+    for (int c = threadIdx.x; c < kv.value_dim; c += kKeys) to[c] = 0;
+  }
   for (int page = seen_from / kKeys; page <= position / kKeys; ++page) {
     const uint32_t id = call.step.blocks[sequence.block_begin + page];
     const std::byte* block = call.step.block_memory + int64_t{id} * call.step.block_bytes;
@@ -496,8 +506,7 @@ int64_t GroupFloats(const DepthView& depth, const KvView& kv, const AttentionVie
 // Few queries of each sequence, which AttendDeep takes.
 bool IsDeep(const AttentionCall& call, const DepthView& depth) {
   constexpr int64_t kTiles = 4;
-  return HasDeepRows(call, depth) &&
-         GroupFloats(depth, call.kv, call.params) <= kWorkspaceFloats &&
+  return HasDeepRows(call, depth) && GroupFloats(depth, call.kv, call.params) <= kWorkspaceFloats &&
          int64_t{call.step.rows} * call.group < kTiles * kTileQueries * call.step.sequence_count;
 }
 

@@ -49,6 +49,12 @@ __device__ __forceinline__ float Gated(const AttentionCall& call, int64_t row, i
   return gate.data == nullptr ? x : reference::Sigmoid(gate.data[row * gate.stride + at]) * x;
 }
 
+// The sum of a query's weights, with that of its head's sink.
+__device__ __forceinline__ float WithSink(const AttentionView& params, int head, float top,
+                                          float sum) {
+  return params.sinks == nullptr ? sum : reference::SumWithSink(sum, params.sinks[head], top);
+}
+
 // First position that a row at `position` sees.
 __device__ __forceinline__ int FirstSeen(const AttentionView& params, int position) {
   return params.window > 0 ? max(0, position - params.window + 1) : 0;
@@ -257,7 +263,8 @@ __device__ __forceinline__ void StoreResult(const AttentionCall& call, const Til
   for (int h = 0; h < 2; ++h) {
     if (rows.row[h] < 0) continue;
     if (!IsFinite(running.top[h])) SpoilRow(call.step, rows.row[h]);
-    const float inverse = 1.0f / running.sum[h];
+    const float inverse =
+        1.0f / WithSink(call.params, rows.head[h], running.top[h], running.sum[h]);
     const int64_t head = int64_t(rows.head[h]) * call.kv.value_dim;
     // All gates are asked for before the first result is stored.
     ForChannels(running, h, first, call.kv.value_dim, [&](int c, float& o) {

@@ -53,9 +53,10 @@ void StoreHeads(Stream stream, const StepView& step, const KvView& kv, const Hea
 struct AttentionView {
   int q_heads = 0;
   float scale = 1;
-  int window = 0;     // 0: all; else keys with q - k < window
-  float softcap = 0;  // 0: none
-  View gate;          // where it has data: out = sigmoid(gate) * out
+  int window = 0;                // 0: all; else keys with q - k < window
+  float softcap = 0;             // 0: none
+  View gate;                     // where it has data: out = sigmoid(gate) * out
+  const float* sinks = nullptr;  // [q_heads] or null
 };
 
 // How far back the rows of a step look. Rounded up to powers of two, so that steps have few shapes.

@@ -27,6 +27,7 @@ struct AttentionCase {
   int q_heads, kv_heads, head_dim, value_dim, window;
   float softcap;
   bool value_in_key;
+  bool sinks = false;
 };
 std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
   return out << c.q_heads << "/" << c.kv_heads << " heads of " << c.head_dim << "/" << c.value_dim
@@ -130,6 +131,9 @@ void RunCase(KvType type, const AttentionCase& shape, const std::vector<Piece>& 
   step.sequences = device_sequences.data(), step.blocks = device_blocks.data();
   step.block_memory = memory.data(), step.block_bytes = block_bytes;
   AttentionView params{shape.q_heads, 0.11f, shape.window, shape.softcap};
+  const std::vector<float> sinks = RandomFloats(size_t(shape.q_heads), 9, 4);
+  DeviceArray<float> device_sinks(sinks);
+  if (shape.sinks) params.sinks = device_sinks.data();
   const DepthView depth = DepthOf(sequences);
   DeviceArray<std::byte> workspace(AttendWorkspace(step, depth, kv, params));
   Attend(nullptr, step, depth, kv, params, {device_q.data(), rows, q_width, q_width},
@@ -158,7 +162,7 @@ void RunCase(KvType type, const AttentionCase& shape, const std::vector<Piece>& 
       if (type == KvType::kF32) {
         std::vector<float> scaled(size_t(shape.head_dim));
         for (int i = 0; i < shape.head_dim; ++i) scaled[size_t(i)] = query[i] * params.scale;
-        float max = -INFINITY, sum = 0;
+        float max = shape.sinks ? sinks[size_t(head)] : -INFINITY, sum = shape.sinks ? 1 : 0;
         std::vector<float> k(size_t(kPage * shape.head_dim)), v(size_t(kPage * shape.value_dim));
         for (int page = first / kPage; page < page_count; ++page) {
           const int from = std::max(0, first - page * kPage);
@@ -199,7 +203,7 @@ void RunCase(KvType type, const AttentionCase& shape, const std::vector<Piece>& 
         }
         reference::AttendPages(
             {half, shape.head_dim, shape.value_dim, shape.value_dim, params.scale, shape.softcap,
-             first / kPage},
+             first / kPage, shape.sinks ? &sinks[size_t(head)] : nullptr},
             query, pages, expected.data());
       }
       different += std::memcmp(got.data() + row * out_width + head * shape.value_dim,
@@ -230,9 +234,7 @@ TEST_P(AttentionTest, RowsBehindGroupsOfPages) {
   Run({{3100, 1}});
   Run({{2047, 1}, {5, 1}, {1023, 1}, {1024, 1}, {63, 1}, {1500, 1}});
 }
-TEST_P(AttentionTest, FewRowsBehindGroupsOfPages) {
-  Run({{1022, 3}, {2040, 16}, {7, 2}});
-}
+TEST_P(AttentionTest, FewRowsBehindGroupsOfPages) { Run({{1022, 3}, {2040, 16}, {7, 2}}); }
 TEST_P(AttentionTest, ManyRowsBehindGroupsOfPages) { Run({{2100, 70}}); }
 TEST_P(AttentionTest, SequencesOfAllKinds) {
   Run({{0, 1}, {63, 2}, {64, 1}, {200, 70}, {5, 130}, {300, 1}});
@@ -245,11 +247,13 @@ INSTANTIATE_TEST_SUITE_P(
                                          AttentionCase{6, 2, 20, 20, 0, 0, false},
                                          AttentionCase{4, 2, 32, 32, 0, 0, false},
                                          AttentionCase{8, 8, 64, 64, 0, 0, false},
+                                         AttentionCase{8, 1, 64, 64, 0, 0, false, true},
+                                         AttentionCase{8, 1, 64, 64, 128, 0, false, true},
                                          AttentionCase{8, 2, 128, 128, 100, 0, false},
                                          AttentionCase{8, 2, 128, 128, 1300, 0, false},
                                          AttentionCase{6, 2, 96, 80, 0, 0, false},
                                          AttentionCase{16, 4, 256, 256, 0, 0, false},
-                                         AttentionCase{4, 1, 256, 256, 0, 50, false},
+                                         AttentionCase{4, 1, 256, 256, 0, 50, false, true},
                                          AttentionCase{40, 1, 576, 512, 0, 0, true})));
 
 // More positions than 16 bits count, alone and among others.

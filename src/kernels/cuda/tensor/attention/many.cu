@@ -325,7 +325,13 @@ __device__ __forceinline__ void StoreRows(const AttentionCall& call, const Seque
     if (first + 8 * h + lane / 4 < range.end && !IsFinite(running.top[h])) {
       Spoil(call.step, range.sequence);
     }
-    const float inverse = 1.0f / running.sum[h];
+    float sum = running.sum[h];
+    if (call.params.sinks != nullptr) {
+      const int query = min(first + 8 * h + lane / 4, range.end - 1);
+      const int head = kv_head * call.group + query - divide(query) * call.group;
+      sum = WithSink(call.params, head, running.top[h], sum);
+    }
+    const float inverse = 1.0f / sum;
 #pragma unroll
     for (int j = 0; j < kValue / 8; ++j) {
       *reinterpret_cast<float2*>(place(lane / 4, j) + lane % 4 * 2) = {

@@ -311,9 +311,10 @@ class OneRow {
       }
       all.Join(group.mark, group.out);
       if (!IsFinite(all.mark.x)) SpoilRow(call_.step, row_);
-      const float inverse = 1.0f / all.mark.y;
-      *reinterpret_cast<float2*>(out + ColumnOf(pair)) = make_float2(
-          gate.x * (all.out.x * inverse + 0.0f), gate.y * (all.out.y * inverse + 0.0f));
+      const int head = Head() * call_.group + (2 * pair >> share_bits_);
+      const float inverse = 1.0f / WithSink(call_.params, head, all.mark.x, all.mark.y);
+      *reinterpret_cast<float2*>(out + ColumnOf(pair)) =
+          make_float2(gate.x * (all.out.x * inverse + 0.0f), gate.y * (all.out.y * inverse + 0.0f));
     }
   }
 
