@@ -35,7 +35,6 @@ TEXT = [("text_test", "src/text/text_test")]
 HTTP = [("http_test", "src/http/http_test")]
 HUB = [("hub_test", "src/hub/hub_test")]
 API = [("api_test", "src/api/api_test")]
-CLI = [("cli_test", "src/cli/cli_test")]
 ATTACK = [("api_attack_test", "src/api/api_attack_test")]
 DRAFTS = [("speculation_test", "tests/speculation_test")]
 SEEDS = "1000"  # of the simulations: enough for a mutant, few enough for all of them
@@ -118,6 +117,16 @@ MUTANTS = [
      "attention.q_scale = float(louder * louder);", "attention.q_scale = float(louder);", MODEL),
     ("windows_with_yarn", "src/model/families/olmo3/family.cc",
      "    traits.window_rope = ReadWindowRope(", "    ReadWindowRope(", MODEL),
+    ("sinks_of_other_heads", "src/kernels/cpu/attention.cc", "= sinks[i % group];", "= sinks[0];", KERNELS),
+    ("sinks_in_every_part", "src/kernels/cpu/attention.cc", "if (index == task.partial) {", "if (true) {", KERNELS),
+    ("sinks_unweighed", "src/kernels/cpu/attention.cc", "        mine.sum[i] = 1;\n", "        mine.sum[i] = 0;\n", KERNELS),
+    ("gates_without_limit", "src/kernels/reference/math.h", "const float g = limit < gate ? limit : gate;", "const float g = gate;", KERNELS),
+    ("bias_of_the_next_expert", "src/kernels/cpu/expert_ops.cc", "while (slot >= ends[expert])", "while (slot + 1 >= ends[expert])", KERNELS),
+    ("mxfp4_without_subnormals", "src/tensor/blocks.h", "uint32_t{0x00200000} << e :", "0 :", [("tensor_test", "src/tensor/tensor_test")]),
+    ("mxfp4_pairs_turned", "src/weights/format/stored_tensor.cc", "const int shift = j % 2 * 4;", "const int shift = 4 - j % 2 * 4;", MODEL),
+    ("gate_and_up_turned", "src/model/layers/moe.cc", '"ffn_gate_exps.weight", 2, 0,', '"ffn_gate_exps.weight", 2, 1,', MODEL),
+    ("experts_without_bias", "src/model/layers/moe.cc", "    if (!bias.empty()) AddExpertBias(", "    if (false) AddExpertBias(", MODEL),
+    ("gpt_oss_truncated", "src/model/families/gpt_oss/family.cc", "gguf_truncate = false", "gguf_truncate = true", MODEL),
     ("victim_reversed", "src/engine/roster.cc",
      "if (last != nullptr && !(worst < rank)) return;",
      "if (last != nullptr && !(rank < worst)) return;",

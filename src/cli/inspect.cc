@@ -99,8 +99,8 @@ void PrintTensors(std::span<const StoredTensor> tensors, bool each) {
   for (const StoredTensor& tensor : tensors) {
     Sum& sum = by_type[std::string(NameOf(tensor.dtype))];
     ++sum.count;
-    sum.bytes += tensor.bytes.size();
-    bytes += tensor.bytes.size();
+    sum.bytes += tensor.bytes.size() + tensor.scales.size();
+    bytes += tensor.bytes.size() + tensor.scales.size();
     elements += tensor.shape.elements();
   }
   std::printf("tensors: %zu, %" PRId64 " values, %s\n", tensors.size(), elements,
@@ -113,7 +113,7 @@ void PrintTensors(std::span<const StoredTensor> tensors, bool each) {
   for (const StoredTensor& tensor : tensors) {
     std::printf("  %-48s %-7s %-20s %s\n", Shown(tensor.name).c_str(),
                 std::string(NameOf(tensor.dtype)).c_str(), tensor.shape.ToString().c_str(),
-                FormatBytes(tensor.bytes.size()).c_str());
+                FormatBytes(tensor.bytes.size() + tensor.scales.size()).c_str());
   }
 }
 
