@@ -127,6 +127,8 @@ MUTANTS = [
     ("gate_and_up_turned", "src/model/layers/moe.cc", '"ffn_gate_exps.weight", 2, 0,', '"ffn_gate_exps.weight", 2, 1,', MODEL),
     ("experts_without_bias", "src/model/layers/moe.cc", "    if (!bias.empty()) AddExpertBias(", "    if (false) AddExpertBias(", MODEL),
     ("gpt_oss_truncated", "src/model/families/gpt_oss/family.cc", "gguf_truncate = false", "gguf_truncate = true", MODEL),
+    ("thoughts_before_calls_lost", "src/api/chat/prompt.cc",
+     'shape.thinking_member ? "thinking" : "reasoning_content"', '"reasoning_content"', API),
     ("victim_reversed", "src/engine/roster.cc",
      "if (last != nullptr && !(worst < rank)) return;",
      "if (last != nullptr && !(rank < worst)) return;",

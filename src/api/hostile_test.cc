@@ -356,6 +356,38 @@ TEST(Text, MarkersOfCallsAreTheModelsOwn) {
                   "\n");
 }
 
+// gpt-oss: the thoughts before a call are not lost, and neither is what was said behind them.
+TEST(Text, ThoughtsBeforeCallsStandWhereTheTemplateReadsThem) {
+  TestService service;
+  ServedModel model = service.service().model();
+  const auto chat = ChatTemplate::Parse(
+      "{% for m in messages %}{% if m.tool_calls %}"
+      "{% if m.content and m.thinking %}{{ raise_exception('both') }}{% endif %}"
+      "[{{ m.thinking }}]{{ m.content }}{{ m.tool_calls[0].function.arguments | tojson }}"
+      "{% else %}{{ m.content }};{% endif %}{% endfor %}{{ tools or '' }}");
+  model.chat_template = &*chat;
+  model.call_shape = FindCallShape(*chat);
+  const ChatEncoder encoder(model.tokenizer);
+  model.chat_encoder = &encoder;
+  const auto render = [&](const char* thoughts, const char* content) {
+    ChatJob job;
+    ChatTurn turn;
+    turn.role = "assistant";
+    turn.reasoning = thoughts;
+    turn.content = content;
+    turn.calls = {{"c", "f", R"({"k": 1})"}};
+    job.turns = {turn};
+    const auto prompt = RenderChat(model, job, nullptr);
+    CHECK(prompt.ok());
+    std::string text;
+    for (const TokenId id : prompt->ids) text += static_cast<char>(id);
+    return text;
+  };
+  EXPECT_EQ(render("hm", ""), R"([hm]{"k": 1})");
+  EXPECT_EQ(render("", "I look."), R"([]I look.{"k": 1})");
+  EXPECT_EQ(render("hm", "I look."), "[hm\n\nI look.]{\"k\": 1}");
+}
+
 TEST(Prompts, BeyondWhatATemplateWritesAreTooLongForTheContext) {
   TestService service;
   const std::string long_text(size_t{9} << 20, 'a');

@@ -68,6 +68,9 @@ FormattedTurns FormatTurns(const ServedModel& model, const std::vector<ChatTurn>
   for (size_t i = 0; i < turns.size(); ++i) {
     const ChatTurn& turn = turns[i];
     const CallShape& shape = model.call_shape;
+    // What was said between thoughts and calls is one of the thoughts where both are refused.
+    const bool apart = !shape.thoughts_alone || turn.calls.empty() || turn.reasoning.empty() ||
+                       turn.content.empty();
     json.BeginObject().Member("role", turn.role).Key("content");
     if (!turn.calls.empty() && shape.as_content) {
       formatted.mixed.push_back({i, {}});
@@ -75,9 +78,13 @@ FormattedTurns FormatTurns(const ServedModel& model, const std::vector<ChatTurn>
     } else if (!turn.calls.empty() && shape.null_content && turn.content.empty()) {
       json.Null();
     } else {
-      json.String(turn.content);
+      json.String(apart ? turn.content : std::string_view());
     }
-    if (!turn.reasoning.empty()) json.Member("reasoning_content", turn.reasoning);
+    const std::string& thoughts = turn.reasoning;
+    if (!thoughts.empty()) {
+      json.Member(shape.thinking_member ? "thinking" : "reasoning_content",
+                  apart ? thoughts : thoughts + "\n\n" + turn.content);
+    }
     if (!turn.calls.empty()) WriteCalls(turn.calls, shape.string_arguments, &json);
     if (!turn.call_id.empty()) json.Member("tool_call_id", turn.call_id);
     if (!turn.name.empty()) json.Member("name", turn.name);

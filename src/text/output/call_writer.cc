@@ -140,10 +140,12 @@ constexpr char kProbeTools[] = R"([{"type": "function", "function": {"name": "pr
   "description": "A tool.", "parameters": {"type": "object", "properties": {
   "probe_key": {"type": "string", "description": "A key."}}, "required": ["probe_key"]}}}])";
 
-bool Shows(const ChatTemplate& chat_template, const CallShape& shape, bool with_tools) {
+// A conversation with a call, as a template renders it; empty if it refuses. content: as JSON.
+std::string RenderCall(const ChatTemplate& chat_template, const CallShape& shape, bool with_tools,
+                       const std::string& content, const std::string& more_members = "") {
   const std::string messages =
-      std::string(R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": )") +
-      (shape.null_content ? "null" : "\"\"") +
+      R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": )" + content +
+      more_members +
       R"(, "tool_calls": [{"id": "call00001", "type": "function", "function": {"name": )"
       R"("probe_tool", "arguments": )" +
       (shape.string_arguments ? R"("{\"probe_key\": \"probe_value\"}")"
@@ -157,8 +159,24 @@ bool Shows(const ChatTemplate& chat_template, const CallShape& shape, bool with_
   input.special_tokens = {{"bos_token", ""}, {"eos_token", ""}};
   input.add_generation_prompt = false;
   input.boundary_messages_max = 0;
-  const auto rendered = chat_template.Render(input);
-  return rendered.ok() && rendered->text.find("probe_value") != std::string::npos;
+  auto rendered = chat_template.Render(input);
+  return rendered.ok() ? std::move(rendered->text) : std::string();
+}
+
+bool Shows(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Where thoughts must stand for this shape of calls.
+void FindThoughts(const ChatTemplate& chat_template, bool with_tools, CallShape* shape) {
+  const std::string empty = shape->null_content ? "null" : "\"\"";
+  const auto render = [&](const std::string& content, const char* member) {
+    return RenderCall(chat_template, *shape, with_tools, content,
+                      std::string(", \"") + member + "\": \"probe_thought\"");
+  };
+  if (Shows(render(empty, "reasoning_content"), "probe_thought")) return;
+  shape->thinking_member = Shows(render(empty, "thinking"), "probe_thought");
+  shape->thoughts_alone = shape->thinking_member && render("\"probe_text\"", "thinking").empty();
 }
 
 }  // namespace
@@ -220,8 +238,12 @@ CallShape FindCallShape(const ChatTemplate& chat_template) {
   for (const bool with_tools : {true, false}) {
     for (const bool null_content : {false, true}) {
       for (const bool string_arguments : {false, true}) {
-        const CallShape shape{null_content, string_arguments, false, tools_as_text};
-        if (Shows(chat_template, shape, with_tools)) return shape;
+        CallShape shape{null_content, string_arguments, false, tools_as_text};
+        const std::string empty = null_content ? "null" : "\"\"";
+        const std::string text = RenderCall(chat_template, shape, with_tools, empty);
+        if (!Shows(text, "probe_value")) continue;
+        FindThoughts(chat_template, with_tools, &shape);
+        return shape;
       }
     }
   }

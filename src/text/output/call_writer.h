@@ -30,13 +30,15 @@ struct CallText {
 // are not JSON or Python (no template needs it).
 std::optional<CallText> WriteCalls(const CallFormat& format, std::span<const WrittenCall> calls);
 
-// How a template wants to be shown the calls of an assistant's message: templates differ in what
-// they accept, and some show no calls at all.
+// How a template wants to be shown the calls of an assistant's message, and the thoughts before
+// them: templates differ in what they accept, and some show no calls at all.
 struct CallShape {
   bool null_content = false;      // the message's content must be null, not empty
   bool string_arguments = false;  // the arguments as text, not as an object
   bool as_content = false;        // the template drops calls: they must stand in the content
   bool tools_as_text = false;     // the template shows no tools: they must stand in the system text
+  bool thinking_member = false;   // thoughts in "thinking", not in "reasoning_content" (gpt-oss)
+  bool thoughts_alone = false;    // the template refuses thoughts beside content
 };
 
 // Found by trying: the first shape with which a call is in the rendered text. Costs some renders of

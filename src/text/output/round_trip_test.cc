@@ -259,6 +259,27 @@ TEST(RoundTrip, OurTemplates) {
   EXPECT_EQ(TryTemplate(ReadText("tests/data/templates/headers.jinja")), "");
 }
 
+// Thoughts before a call, in the member that the template reads.
+TEST(RoundTrip, ThoughtsStandWhereTheTemplateReadsThem) {
+  const auto shape_of = [](const std::string& assistant) {
+    const auto chat = ChatTemplate::Parse(
+        "{% for m in messages %}{% if m.role == 'assistant' %}" + assistant +
+        "{{ m.tool_calls[0].function.arguments | tojson }}{% endif %}{% endfor %}{{ tools }}");
+    CHECK(chat.ok());
+    return FindCallShape(*chat);
+  };
+  const CallShape usual = shape_of("{{ m.reasoning_content }}{{ m.thinking }}");
+  EXPECT_FALSE(usual.thinking_member || usual.thoughts_alone);
+  const CallShape none = shape_of("");
+  EXPECT_FALSE(none.thinking_member || none.thoughts_alone);
+  const CallShape beside = shape_of("{{ m.thinking }}{{ m.content }}");
+  EXPECT_TRUE(beside.thinking_member);
+  EXPECT_FALSE(beside.thoughts_alone);
+  const CallShape alone = shape_of(
+      "{% if m.content and m.thinking %}{{ raise_exception('both') }}{% endif %}{{ m.thinking }}");
+  EXPECT_TRUE(alone.thinking_member && alone.thoughts_alone);
+}
+
 TEST(RoundTrip, PublishedTemplates) {
   const std::string folder = SharedAsset("templates");
   if (folder.empty()) GTEST_SKIP() << "the published templates are not here";
@@ -267,6 +288,11 @@ TEST(RoundTrip, PublishedTemplates) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".jinja") continue;
     ++count;
+    if (entry.path().stem() == "openai-gpt-oss-120b") {
+      const auto chat = ChatTemplate::Parse(ReadText(entry.path().string()));
+      const CallShape shape = FindCallShape(*chat);
+      EXPECT_TRUE(shape.thinking_member && shape.thoughts_alone);
+    }
     std::string problem = TryTemplate(ReadText(entry.path().string()));
     if (!problem.empty()) failed[entry.path().stem().string()] = std::move(problem);
   }
