@@ -25,6 +25,7 @@ import planted.http
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
 CACHE = [("cache_test", "src/cache/cache_test")]
+TENSOR = [("tensor_test", "src/tensor/tensor_test")]
 TIER = [("tier_test", "src/tier/tier_test")]
 MODEL = [("model_test", "src/model/model_test")]
 KERNELS = [("kernels_test", "src/kernels/kernels_test")]
@@ -129,6 +130,10 @@ MUTANTS = [
     ("gpt_oss_truncated", "src/model/families/gpt_oss/family.cc", "gguf_truncate = false", "gguf_truncate = true", MODEL),
     ("thoughts_before_calls_lost", "src/api/chat/prompt.cc",
      'shape.thinking_member ? "thinking" : "reasoning_content"', '"reasoning_content"', API),
+    ("grids_by_the_low_bits", "src/tensor/factored.cc", "block.qs[g] | (block.qh[g / 4] >> (g % 4 * 2) & 3) << 8", "block.qs[g]", TENSOR),
+    ("deltas_of_one_sign", "src/tensor/factored.cc", "high >> 15 != 0", "high >> 15 > 1", TENSOR),
+    ("panels_begin_at_zero", "src/kernels/cpu/generic/quantised-inl.h", "false, col > 0};", "false, col > cols};", KERNELS),
+    ("codes_without_a_sign", "src/kernels/cpu/coded/blocks.cc", "high[e % 32] | (values.code[e] >> 2 & 1)", "high[e % 32] | (values.code[e] >> 3 & 1)", KERNELS),
     ("victim_reversed", "src/engine/roster.cc",
      "if (last != nullptr && !(worst < rank)) return;",
      "if (last != nullptr && !(rank < worst)) return;",

@@ -71,6 +71,10 @@ class Backend {
   virtual Result<std::unique_ptr<PackedMatrix>> MakeMatrix(const MatrixShape& shape) = 0;
   virtual Status PackMatrix(PackedMatrix* matrix, int64_t index, const std::byte* source,
                             size_t stride) = 0;
+  // About what MakeMatrix will take.
+  virtual size_t MatrixBytes(const MatrixShape& shape) const {
+    return RowBytes(shape.dtype, shape.cols) * size_t(shape.rows) * size_t(shape.count);
+  }
 
   // The ops of a step between BeginStep and its results, which `ops` asks for. A backend may keep
   // what they were and, for a later step of the same program and shape, run that instead of `ops`.

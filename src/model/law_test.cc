@@ -20,6 +20,7 @@
 #include "device/disguised_memory.h"
 #include "kernels/make_backend.h"
 #include "model/model_fixture.h"
+#include "tensor/codec.h"
 
 namespace reprise {
 namespace {
@@ -74,9 +75,9 @@ std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.nam
 // Every type on a dense and a hybrid model; on the others those that differ in how activations are
 // prepared.
 std::vector<Case> Cases() {
-  const std::vector<std::string> all = {"f32",  "f16",    "bf16",   "q8_0",   "q4_0", "q4_1",
-                                        "q5_0", "q5_1",   "q2_k",   "q3_k",   "q4_k", "q5_k",
-                                        "q6_k", "iq4_nl", "iq4_xs", "iq2_xxs"};
+  const std::vector<std::string> all = {
+      "f32",  "f16",  "bf16", "q8_0",   "q4_0",   "q4_1",  "q5_0",  "q5_1",  "q2_k", "q3_k",
+      "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "iq1_m", "iq2_s", "iq3_s", "tq1_0"};
   const std::vector<std::string> some = {"f32", "q8_0", "q4_k"};
   std::vector<Case> cases;
   for (const std::string& geometry : Geometries()) {
@@ -108,34 +109,44 @@ std::string WriteSynthetic(const std::string& geometry, const std::string& type)
   return path;
 }
 
-// The same file with every matrix in random IQ2_XXS blocks: nothing here quantises to that type,
-// but every bit pattern is a valid block.
-std::string WriteRandomBlocks(const std::string& path) {
+// An f16 scale of about 2^-9 for a block of random bytes.
+void SetScale(DType dtype, std::byte* block) {
+  if (dtype != DType::kIQ1_M) {
+    block[1] = std::byte{0x18};
+    return;
+  }
+  constexpr std::byte kTop[] = {std::byte{0}, std::byte{0}, std::byte{0x80}, std::byte{0x10}};
+  for (int i = 0; i < 4; ++i) {  // its nibbles are on top of the last four words
+    std::byte& byte = block[48 + 2 * i + 1];
+    byte = (byte & std::byte{0x0F}) | kTop[i];
+  }
+}
+
+// The same file with every matrix in random blocks of a type that nothing here quantises to: every
+// bit pattern is a valid block.
+std::string WriteRandomBlocks(const std::string& path, DType dtype) {
   const auto source = OpenCheckpoint(path);
   CHECK(source.ok());
   const auto file = MappedFile::Open(path);
   const auto gguf = GgufFile::Parse(file->bytes());
   GgufWriter writer;
   for (const GgufFile::Entry& entry : gguf->entries()) writer.PutValue(entry.key, entry.value);
-  const auto type_of = [](const StoredTensor& tensor) {
-    return tensor.shape.rank() == 2 && tensor.shape.cols() % 256 == 0 ? DType::kIQ2_XXS
-                                                                      : DType::kF32;
+  const auto type_of = [dtype](const StoredTensor& tensor) {
+    return tensor.shape.rank() == 2 && tensor.shape.cols() % 256 == 0 ? dtype : DType::kF32;
   };
   for (const StoredTensor& tensor : gguf->tensors()) {
     CHECK(writer.AddTensor(tensor.name, type_of(tensor), tensor.shape).ok());
   }
-  const std::string out = path + ".iq2_xxs.gguf";
+  const std::string out = path + "." + std::string(NameOf(dtype)) + ".gguf";
   CHECK(writer.Open(out).ok());
   Rng rng(11);
   for (const StoredTensor& tensor : gguf->tensors()) {
     std::vector<std::byte> bytes(tensor.bytes.begin(), tensor.bytes.end());
-    if (type_of(tensor) == DType::kIQ2_XXS) {
-      bytes.resize(RowBytes(DType::kIQ2_XXS, tensor.shape.elements()));
-      const size_t block = size_t(TraitsOf(DType::kIQ2_XXS).block_bytes);
+    if (type_of(tensor) == dtype) {
+      bytes.resize(RowBytes(dtype, tensor.shape.elements()));
       for (std::byte& b : bytes) b = std::byte(rng.Below(256));
-      for (size_t at = 0; at < bytes.size(); at += block) {  // an f16 scale of about 2^-9
-        bytes[at + 1] = std::byte(0x18);
-      }
+      const size_t block = size_t(TraitsOf(dtype).block_bytes);
+      for (size_t at = 0; at < bytes.size(); at += block) SetScale(dtype, &bytes[at]);
     }
     CHECK(writer.Append(bytes).ok());
   }
@@ -161,8 +172,9 @@ class LawTest : public ::testing::TestWithParam<Case> {
   static const std::string& File(const std::string& geometry, const std::string& type) {
     std::string& path = files_[geometry + " " + type];
     if (path.empty()) {
-      path = type == "iq2_xxs" ? WriteRandomBlocks(File(geometry, "f32"))
-                               : WriteSynthetic(geometry, type);
+      const std::optional<DType> dtype = FindDType(type);
+      path = dtype && !CanQuantise(*dtype) ? WriteRandomBlocks(File(geometry, "f32"), *dtype)
+                                           : WriteSynthetic(geometry, type);
     }
     return path;
   }

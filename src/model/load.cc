@@ -126,7 +126,13 @@ Status WeightLoader::CheckNothingIsLeft() const {
 
 Status WeightLoader::CheckMemory(const StateSpec& state, int64_t context_tokens) const {
   size_t weights = 0;
-  for (const Resolved& tensor : tensors_) weights += tensor.memory_bytes();
+  for (const Resolved& tensor : tensors_) {
+    const PlannedTensor& plan = *tensor.plan;
+    weights +=
+        plan.is_matrix()
+            ? context_.backend->MatrixBytes({tensor.dtype, plan.slices, plan.rows, plan.cols})
+            : tensor.memory_bytes();
+  }
   // One sequence as long as will be asked for, and the state that it leaves behind.
   const auto tokens = static_cast<size_t>(std::max<int64_t>(context_tokens, 1));
   const size_t blocks = (tokens + kBlockTokens - 1) / kBlockTokens;

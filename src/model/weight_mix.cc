@@ -12,16 +12,17 @@ namespace {
 using Rule = WeightMix::Rule;
 
 constexpr WeightMix kMixes[] = {
-    {"f32", DType::kF32, Rule::kUniform, 0},    {"f16", DType::kF16, Rule::kUniform, 1},
-    {"bf16", DType::kBF16, Rule::kUniform, 32}, {"q8_0", DType::kQ8_0, Rule::kUniform, 7},
-    {"q6_k", DType::kQ6_K, Rule::kUniform, 18}, {"q5_k_m", DType::kQ5_K, Rule::kMedium, 17},
-    {"q5_k", DType::kQ5_K, Rule::kUniform, 16}, {"q4_k_m", DType::kQ4_K, Rule::kMedium, 15},
-    {"q4_k_s", DType::kQ4_K, Rule::kQ4KS, 14},  {"q4_k", DType::kQ4_K, Rule::kUniform, 14},
-    {"q3_k_m", DType::kQ3_K, Rule::kQ3KM, 12},  {"q3_k", DType::kQ3_K, Rule::kUniform, 11},
-    {"q2_k", DType::kQ2_K, Rule::kQ2K, 10},     {"q5_1", DType::kQ5_1, Rule::kUniform, 9},
-    {"q5_0", DType::kQ5_0, Rule::kUniform, 8},  {"q4_1", DType::kQ4_1, Rule::kUniform, 3},
-    {"q4_0", DType::kQ4_0, Rule::kUniform, 2},  {"iq4_nl", DType::kIQ4_NL, Rule::kIQ4, 25},
-    {"iq4_xs", DType::kIQ4_XS, Rule::kIQ4, 30}, {"mxfp4_moe", DType::kMXFP4, Rule::kExperts, 38},
+    {"f32", DType::kF32, Rule::kUniform, 0},      {"f16", DType::kF16, Rule::kUniform, 1},
+    {"bf16", DType::kBF16, Rule::kUniform, 32},   {"q8_0", DType::kQ8_0, Rule::kUniform, 7},
+    {"q6_k", DType::kQ6_K, Rule::kUniform, 18},   {"q5_k_m", DType::kQ5_K, Rule::kMedium, 17},
+    {"q5_k", DType::kQ5_K, Rule::kUniform, 16},   {"q4_k_m", DType::kQ4_K, Rule::kMedium, 15},
+    {"q4_k_s", DType::kQ4_K, Rule::kQ4KS, 14},    {"q4_k", DType::kQ4_K, Rule::kUniform, 14},
+    {"q3_k_m", DType::kQ3_K, Rule::kQ3KM, 12},    {"q3_k", DType::kQ3_K, Rule::kUniform, 11},
+    {"q2_k", DType::kQ2_K, Rule::kQ2K, 10},       {"q5_1", DType::kQ5_1, Rule::kUniform, 9},
+    {"q5_0", DType::kQ5_0, Rule::kUniform, 8},    {"q4_1", DType::kQ4_1, Rule::kUniform, 3},
+    {"q4_0", DType::kQ4_0, Rule::kUniform, 2},    {"iq4_nl", DType::kIQ4_NL, Rule::kIQ4, 25},
+    {"iq4_xs", DType::kIQ4_XS, Rule::kIQ4, 30},   {"tq1_0", DType::kTQ1_0, Rule::kUniform, 36},
+    {"tq2_0", DType::kTQ2_0, Rule::kUniform, 37}, {"mxfp4_moe", DType::kMXFP4, Rule::kExperts, 38},
 };
 
 // The first and last eighth of the layers and every third between.

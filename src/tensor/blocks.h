@@ -152,14 +152,85 @@ struct BlockMXFP4 {
   uint8_t qs[16];
 };
 
+// The following four are like IQ2_XXS: a sub-block s has a scale of 4 bits, a group of values an
+// index into a grid and a sign for each value, `signs` by value with bit 1 meaning negative.
+//
+// 16 sub-blocks of 16: x = d * (0.5 + scale) * 0.25 * magnitude(kIQ2XSGrid[index], i) * sign. Word
+// g of qs is for values 8 g ..: the index in bits 0..8, seven signs in bits 9..15, the eighth as in
+// IQ2_XXS. The scale of sub-block s is nibble s of `scales`.
+struct BlockIQ2_XS {
+  uint16_t d;
+  uint16_t qs[32];
+  uint8_t scales[8];
+};
+
+// As IQ2_XS with ten bits of index for kIQ2SGrid, eight in qs[g], two in bits 2 (g % 4) of
+// qh[g / 4]; signs[g] has all eight signs.
+struct BlockIQ2_S {
+  uint16_t d;
+  uint8_t qs[32];
+  uint8_t signs[32];
+  uint8_t qh[8];
+  uint8_t scales[8];
+};
+
+// 8 sub-blocks of 32: x = d * (0.5 + scale) * 0.5 * magnitude(kIQ3XXSGrid[qs[g]], i) * sign, where
+// group g is four values; word s of `words` has signs and scale as in IQ2_XXS.
+struct BlockIQ3_XXS {
+  uint16_t d;
+  uint8_t qs[64];
+  uint8_t words[32];
+};
+
+// 8 sub-blocks of 32: x = d * (1 + 2 * scale) * magnitude(kIQ3SGrid[index], i) * sign: the ninth
+// bit of the index of group g is bit g % 8 of qh[g / 8], the sign of value e bit e % 8 of signs[e /
+// 8], the scale of sub-block s nibble s of `scales`.
+struct BlockIQ3_S {
+  uint16_t d;
+  uint8_t qs[64];
+  uint8_t qh[8];
+  uint8_t signs[32];
+  uint8_t scales[4];
+};
+
+// 8 sub-blocks s of 32: x = d * (2 * scale + 1) * (step + delta), step = -1, 0, 1 from kIQ1Grid,
+// delta = 1/8 or, where bit 15 of qh[s] is set, -1/8. Bits 12..14 are the scale, 3 j .. 3 j + 2 the
+// high bits of the index of group 4 s + j, whose low eight are qs[4 s + j].
+struct BlockIQ1_S {
+  uint16_t d;
+  uint8_t qs[32];
+  uint16_t qh[8];
+};
+
+// The same formula for 16 sub-blocks s of 16. Nibble g of qh: three high bits of the index of group
+// g, and the sign of its delta. Scale s is bits 3 (s % 4) of word s / 4 of `scales`, whose top
+// nibbles are d, lowest first.
+struct BlockIQ1_M {
+  uint8_t qs[32];
+  uint8_t qh[16];
+  uint16_t scales[4];
+};
+
+// x = d * (t - 1), t = 0, 1, 2: base 3, five digits a byte, the byte scaled by 256 / 243 (rounded
+// up) so that the next digit is the carry of a multiplication by 3. Digit k of qs[l] is value 32 k
+// + l (l < 32), and 160 + 16 k + l - 32 behind; digit k of qh[l], of four, is value 240 + 4 k + l.
+struct BlockTQ1_0 {
+  uint8_t qs[48];
+  uint8_t qh[4];
+  uint16_t d;
+};
+
+// x = d * (t - 1), t = 0..3, two bits each placed as in Q2_K.
+struct BlockTQ2_0 {
+  uint8_t qs[64];
+  uint16_t d;
+};
+
 #pragma pack(pop)
 
-static_assert(sizeof(BlockQ8_0) == 34 && sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20);
-static_assert(sizeof(BlockQ5_0) == 22 && sizeof(BlockQ5_1) == 24 && sizeof(BlockQ2_K) == 84);
-static_assert(sizeof(BlockQ3_K) == 110 && sizeof(BlockQ4_K) == 144 && sizeof(BlockQ5_K) == 176);
-static_assert(sizeof(BlockQ6_K) == 210 && sizeof(BlockIQ4_NL) == 18);
-static_assert(sizeof(BlockIQ4_XS) == 136 && sizeof(BlockIQ2_XXS) == 66);
-static_assert(sizeof(BlockMXFP4) == 17);
+#define REPRISE_SIZE(name, text, elements, bytes, id) static_assert(sizeof(Block##name) == bytes);
+REPRISE_QUANTISED_TYPES(REPRISE_SIZE)
+#undef REPRISE_SIZE
 
 // The sixteen levels of the IQ4 types: denser near zero, as weights are.
 inline constexpr int8_t kIQ4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
@@ -175,9 +246,17 @@ inline float MXFP4Scale(uint8_t e) {
   return std::bit_cast<float>(bits);
 }
 
-// The 256 points of the IQ2_XXS grid. Two bits of point p select a magnitude, value i in bits 2i
-// and 2i + 1: kIQ2Magnitudes[p >> 2i & 3]; the code 3 does not occur. (iq2_grid.gen.cc)
+// The points of the grids (grids.gen.cc). Two bits of a point of kIQ2*Grid select a magnitude,
+// value i in bits 2i and 2i + 1: kIQ2Magnitudes[p >> 2i & 3]; the code 3 does not occur. Those of
+// kIQ1Grid are -1, 0, 1 in the same way. Points of kIQ3*Grid are four codes of four bits, of which
+// three are used: kIQ3XXSMagnitudes[p >> 4i & 7], and 2 * code + 1 for IQ3_S.
 extern const uint16_t kIQ2Grid[256];
+extern const uint16_t kIQ2XSGrid[512];
+extern const uint16_t kIQ2SGrid[1024];
+extern const uint16_t kIQ3XXSGrid[256];
+extern const uint16_t kIQ3SGrid[512];
+extern const uint16_t kIQ1Grid[2048];
 inline constexpr uint8_t kIQ2Magnitudes[4] = {0x08, 0x19, 0x2b, 0};
+inline constexpr uint8_t kIQ3XXSMagnitudes[8] = {4, 12, 20, 28, 36, 44, 52, 62};
 
 }  // namespace reprise

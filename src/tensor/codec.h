@@ -12,8 +12,9 @@ namespace reprise {
 //
 // DequantiseRow gives the bits of the formulas in tensor/blocks.h, each product and sum rounded in
 // the order written there; llama.cpp gives the same. QuantiseRow is a function of the input alone,
-// the same on every CPU; for the small blocks (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, MXFP4) it equals
-// llama.cpp's bits, for the others it searches scales of its own (quantise_k.cc).
+// the same on every CPU; for the small blocks (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, MXFP4)
+// and the ternary types it equals llama.cpp's bits, for the others it searches scales of its own
+// (quantise_k.cc).
 //
 // A block with a value that is not finite, or too large for an f16 scale, decodes to NaN or
 // infinity throughout: it is not lost but reaches the logits, where the engine refuses it.
@@ -23,7 +24,8 @@ namespace reprise {
 // REQUIRES: dtype is not kI32; n >= 0 and a multiple of the block; `out` has room for n.
 void DequantiseRow(DType dtype, const void* blocks, float* out, int64_t n);
 
-// False for kI32 and for kIQ2_XXS, whose files need importance data that weights alone do not have.
+// False for kI32 and for REPRISE_GRID_TYPES (IQ1, IQ2, IQ3), whose files need importance data that
+// weights alone do not have.
 bool CanQuantise(DType dtype);
 
 // REQUIRES: CanQuantise(dtype); n >= 0 and a multiple of the block; `blocks` has RowBytes(dtype,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proves that every type decodes to llama.cpp's bits and that the small blocks encode to them
-// (tests/data/quants.bin, made by tools/make_quant_fixtures.py); that the searching quantisers are
-// accurate, idempotent on what they can represent, and defined for hostile values.
+// (tests/data/{quants,grids}.bin, made by tools/make_quant_fixtures.py); that the searching
+// quantisers are accurate, idempotent on what they can represent, and defined for hostile values.
 #include "tensor/codec.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,10 +28,9 @@ struct Record {
   std::vector<float> values;
 };
 
-std::vector<Record> ReadFixture() {
-  const Result<std::string> file = ReadFile("tests/data/quants.bin", 1 << 20);
+void ReadRecords(const std::string& path, std::vector<Record>* records) {
+  const Result<std::string> file = ReadFile(path, 1 << 20);
   CHECK(file.ok());
-  std::vector<Record> records;
   const char* at = file->data();
   while (at < file->data() + file->size()) {
     uint32_t head[3];
@@ -42,8 +43,14 @@ std::vector<Record> ReadFixture() {
     std::memcpy(record.blocks.data(), at + 12, record.blocks.size());
     std::memcpy(record.values.data(), at + 12 + record.blocks.size(), 4 * record.values.size());
     at += 12 + record.blocks.size() + 4 * record.values.size();
-    records.push_back(std::move(record));
+    records->push_back(std::move(record));
   }
+}
+
+std::vector<Record> ReadFixture() {
+  std::vector<Record> records;
+  ReadRecords("tests/data/quants.bin", &records);
+  ReadRecords("tests/data/grids.bin", &records);
   return records;
 }
 
@@ -85,18 +92,18 @@ double RelativeError(DType dtype, const std::vector<float>& values) {
 }
 
 TEST(Codec, DecodesLikeLlamaCpp) {
-  int count = 0;
+  std::set<DType> seen;
   for (const Record& record : ReadFixture()) {
     if (record.quantises) continue;
     SCOPED_TRACE(NameOf(record.dtype));
     const auto values = Dequantise(record.dtype, record.blocks, record.values.size());
     EXPECT_EQ(std::memcmp(values.data(), record.values.data(), 4 * values.size()), 0);
-    ++count;
+    seen.insert(record.dtype);
   }
-  EXPECT_EQ(count, 16);  // every type but f32 and i32
+  EXPECT_EQ(int(seen.size()), kDTypeCount - 2);  // every type but f32 and i32
 }
 
-TEST(Codec, SmallBlocksEncodeLikeLlamaCpp) {
+TEST(Codec, SmallAndTernaryBlocksEncodeLikeLlamaCpp) {
   int count = 0;
   for (const Record& record : ReadFixture()) {
     if (!record.quantises) continue;
@@ -104,7 +111,22 @@ TEST(Codec, SmallBlocksEncodeLikeLlamaCpp) {
     EXPECT_EQ(Quantise(record.dtype, record.values), record.blocks);
     ++count;
   }
-  EXPECT_EQ(count, 8);
+  EXPECT_EQ(count, 10);
+}
+
+// A point that no vector happens to name must be right, too. The sums are of gguf-py's tables.
+TEST(Codec, GridsAreThoseOfTheFormat) {
+  const auto digest = [](std::span<const uint16_t> grid) {
+    uint64_t all = 0;
+    for (const uint16_t point : grid) all = Mix64(all ^ point);
+    return all;
+  };
+  EXPECT_EQ(digest(kIQ2Grid), 0x5754acb101b4c729u);
+  EXPECT_EQ(digest(kIQ2XSGrid), 0x141a20e92fcdd5a0u);
+  EXPECT_EQ(digest(kIQ2SGrid), 0xa01f58a69b5b0549u);
+  EXPECT_EQ(digest(kIQ3XXSGrid), 0x4e4c543ef00ca332u);
+  EXPECT_EQ(digest(kIQ3SGrid), 0xc12f18599d5196d2u);
+  EXPECT_EQ(digest(kIQ1Grid), 0xc99c6e6526de1f92u);
 }
 
 TEST(Codec, ErrorsAreThoseOfTheBits) {
@@ -216,6 +238,8 @@ TEST(Codec, EmptyRows) {
   }
   EXPECT_FALSE(CanQuantise(DType::kI32));
   EXPECT_FALSE(CanQuantise(DType::kIQ2_XXS));
+  EXPECT_FALSE(CanQuantise(DType::kIQ1_M));
+  EXPECT_TRUE(CanQuantise(DType::kTQ1_0));
 }
 
 }  // namespace

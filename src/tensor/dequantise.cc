@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "tensor/blocks.h"
 #include "tensor/codec.h"
+#include "tensor/factored.h"
 #include "tensor/half.h"
 
 namespace reprise {
@@ -167,23 +168,19 @@ void Decode(const BlockIQ4_XS& block, float* out) {
   }
 }
 
-void Decode(const BlockIQ2_XXS& block, float* out) {
-  const float d = F16ToF32(block.d);
-  for (int s = 0; s < 8; ++s) {
-    const uint8_t* indices = block.qs + 8 * s;
-    const uint32_t word = LoadWord(indices + 4);
-    const float scale = d * (0.5f + float(word >> 28)) * 0.25f;
-    for (int group = 0; group < 4; ++group) {
-      const uint32_t point = kIQ2Grid[indices[group]];
-      const uint32_t seven = word >> (7 * group) & 127;
-      const uint32_t signs = seven | static_cast<uint32_t>(__builtin_parity(seven)) << 7;
-      for (int i = 0; i < 8; ++i) {
-        const float value = scale * float(kIQ2Magnitudes[point >> (2 * i) & 3]);
-        out[32 * s + 8 * group + i] = (signs >> i & 1) != 0 ? -value : value;
-      }
-    }
+template <DType kType>
+void DecodeFactored(const void* block, float* out) {
+  FactoredBlock factored;
+  TakeApart(kType, block, &factored);
+  const float d = F16ToF32(factored.d) * factored.unit;
+  for (int e = 0; e < 256; ++e) {
+    out[e] = d * float(int{factored.scale[e / 16]} * factored.value[e]);
   }
 }
+#define REPRISE_DECODE(name, ...) \
+  void Decode(const Block##name& block, float* out) { DecodeFactored<DType::k##name>(&block, out); }
+REPRISE_CODED_TYPES(REPRISE_DECODE)
+#undef REPRISE_DECODE
 
 void Decode(const BlockMXFP4& block, float* out) {
   const float d = MXFP4Scale(block.e);
@@ -224,34 +221,11 @@ void DequantiseRow(DType dtype, const void* blocks, float* out, int64_t n) {
       return WidenRow<F16ToF32>(blocks, out, n);
     case DType::kBF16:
       return WidenRow<BF16ToF32>(blocks, out, n);
-    case DType::kQ8_0:
-      return DecodeRow<BlockQ8_0>(blocks, out, n, block);
-    case DType::kQ4_0:
-      return DecodeRow<BlockQ4_0>(blocks, out, n, block);
-    case DType::kQ4_1:
-      return DecodeRow<BlockQ4_1>(blocks, out, n, block);
-    case DType::kQ5_0:
-      return DecodeRow<BlockQ5_0>(blocks, out, n, block);
-    case DType::kQ5_1:
-      return DecodeRow<BlockQ5_1>(blocks, out, n, block);
-    case DType::kQ2_K:
-      return DecodeRow<BlockQ2_K>(blocks, out, n, block);
-    case DType::kQ3_K:
-      return DecodeRow<BlockQ3_K>(blocks, out, n, block);
-    case DType::kQ4_K:
-      return DecodeRow<BlockQ4_K>(blocks, out, n, block);
-    case DType::kQ5_K:
-      return DecodeRow<BlockQ5_K>(blocks, out, n, block);
-    case DType::kQ6_K:
-      return DecodeRow<BlockQ6_K>(blocks, out, n, block);
-    case DType::kIQ4_NL:
-      return DecodeRow<BlockIQ4_NL>(blocks, out, n, block);
-    case DType::kIQ4_XS:
-      return DecodeRow<BlockIQ4_XS>(blocks, out, n, block);
-    case DType::kIQ2_XXS:
-      return DecodeRow<BlockIQ2_XXS>(blocks, out, n, block);
-    case DType::kMXFP4:
-      return DecodeRow<BlockMXFP4>(blocks, out, n, block);
+#define REPRISE_DECODE(name, ...) \
+  case DType::k##name:            \
+    return DecodeRow<Block##name>(blocks, out, n, block);
+      REPRISE_QUANTISED_TYPES(REPRISE_DECODE)
+#undef REPRISE_DECODE
     case DType::kI32:
       break;
   }

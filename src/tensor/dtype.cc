@@ -7,12 +7,10 @@ namespace reprise {
 namespace {
 
 constexpr DTypeTraits kTraits[kDTypeCount] = {
-    {"f32", 1, 4, 0},         {"f16", 1, 2, 1},         {"bf16", 1, 2, 30},
-    {"i32", 1, 4, 26},        {"q8_0", 32, 34, 8},      {"q4_0", 32, 18, 2},
-    {"q4_1", 32, 20, 3},      {"q5_0", 32, 22, 6},      {"q5_1", 32, 24, 7},
-    {"q2_k", 256, 84, 10},    {"q3_k", 256, 110, 11},   {"q4_k", 256, 144, 12},
-    {"q5_k", 256, 176, 13},   {"q6_k", 256, 210, 14},   {"iq4_nl", 32, 18, 20},
-    {"iq4_xs", 256, 136, 23}, {"iq2_xxs", 256, 66, 16}, {"mxfp4", 32, 17, 39},
+#define REPRISE_TRAITS(name, text, elements, bytes, id) {text, elements, bytes, id},
+    REPRISE_WEIGHT_TYPES(REPRISE_TRAITS)
+#undef REPRISE_TRAITS
+        {"i32", 1, 4, 26},
 };
 
 }  // namespace

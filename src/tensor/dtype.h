@@ -6,31 +6,20 @@
 #include <optional>
 #include <string_view>
 
+#include "tensor/dtype_list.h"
+
 namespace reprise {
 
-// Element types of weights and state. Quantised types store blocks of `block_elements` values in
-// `block_bytes` bytes (tensor/blocks.h has the bits); plain types are blocks of one.
+// Element types of weights and state (tensor/dtype_list.h), and i32. Quantised types store blocks
+// of `block_elements` values in `block_bytes` bytes (tensor/blocks.h has the bits); plain types are
+// blocks of one.
 enum class DType : uint8_t {
-  kF32,
-  kF16,
-  kBF16,
-  kI32,
-  kQ8_0,
-  kQ4_0,
-  kQ4_1,
-  kQ5_0,
-  kQ5_1,
-  kQ2_K,
-  kQ3_K,
-  kQ4_K,
-  kQ5_K,
-  kQ6_K,
-  kIQ4_NL,
-  kIQ4_XS,
-  kIQ2_XXS,
-  kMXFP4,
+#define REPRISE_ENUMERATOR(name, ...) k##name,
+  REPRISE_WEIGHT_TYPES(REPRISE_ENUMERATOR)
+#undef REPRISE_ENUMERATOR
+      kI32,
 };
-inline constexpr int kDTypeCount = 18;
+inline constexpr int kDTypeCount = static_cast<int>(DType::kI32) + 1;
 
 struct DTypeTraits {
   std::string_view name;  // lower case, as on the command line: "q8_0"

@@ -7,19 +7,11 @@ namespace reprise {
 
 // One block from as many values as it holds. Private to tensor/: QuantiseRow is the way in.
 // REQUIRES: every value is finite.
-void Encode(const float* in, BlockQ8_0* block);
-void Encode(const float* in, BlockQ4_0* block);
-void Encode(const float* in, BlockQ4_1* block);
-void Encode(const float* in, BlockQ5_0* block);
-void Encode(const float* in, BlockQ5_1* block);
-void Encode(const float* in, BlockQ2_K* block);
-void Encode(const float* in, BlockQ3_K* block);
-void Encode(const float* in, BlockQ4_K* block);
-void Encode(const float* in, BlockQ5_K* block);
-void Encode(const float* in, BlockQ6_K* block);
-void Encode(const float* in, BlockIQ4_NL* block);
-void Encode(const float* in, BlockIQ4_XS* block);
-void Encode(const float* in, BlockMXFP4* block);
+#define REPRISE_ENCODE(name, ...) void Encode(const float* in, Block##name* block);
+REPRISE_SMALL_TYPES(REPRISE_ENCODE)
+REPRISE_SUPER_TYPES(REPRISE_ENCODE)
+REPRISE_TERNARY_TYPES(REPRISE_ENCODE)
+#undef REPRISE_ENCODE
 
 // Limits first, so that no value, NaN included, makes the conversion undefined. NaN becomes `low`.
 inline float Clamp(float value, float low, float high) {

@@ -182,7 +182,58 @@ void Encode(const float* in, BlockMXFP4* block) {
   PackNibbles(q, block->qs);
 }
 
-bool CanQuantise(DType dtype) { return dtype != DType::kI32 && dtype != DType::kIQ2_XXS; }
+namespace {
+
+// The nearest of -1, 0, 1 times the largest magnitude, as 0, 1, 2; with the largest value's bits in
+// f16 for a scale.
+uint16_t Ternary(const float* in, uint8_t* digits) {
+  float largest = 0;
+  for (int e = 0; e < 256; ++e) largest = std::max(largest, std::fabs(in[e]));
+  const float inverse = Inverse(largest);
+  for (int e = 0; e < 256; ++e) {
+    digits[e] = uint8_t(RoundAway(Clamp(in[e] * inverse, -1.0f, 1.0f)) + 1);
+  }
+  return F32ToF16(largest);
+}
+
+// Digits `first`, first + step, ... as one byte of TQ1_0.
+uint8_t PackDigits(const uint8_t* digits, int first, int step, int count) {
+  constexpr int kPowers[] = {81, 27, 9, 3, 1};
+  int number = 0;
+  for (int k = 0; k < count; ++k) number += digits[first + k * step] * kPowers[k];
+  return uint8_t((number * 256 + 242) / 243);
+}
+
+}  // namespace
+
+void Encode(const float* in, BlockTQ1_0* block) {
+  uint8_t digits[256];
+  block->d = Ternary(in, digits);
+  for (int l = 0; l < 32; ++l) block->qs[l] = PackDigits(digits, l, 32, 5);
+  for (int l = 0; l < 16; ++l) block->qs[32 + l] = PackDigits(digits, 160 + l, 16, 5);
+  for (int l = 0; l < 4; ++l) block->qh[l] = PackDigits(digits, 240 + l, 4, 4);
+}
+
+void Encode(const float* in, BlockTQ2_0* block) {
+  uint8_t digits[256];
+  block->d = Ternary(in, digits);
+  for (int l = 0; l < 64; ++l) {
+    const uint8_t* first = digits + 128 * (l / 32) + l % 32;
+    block->qs[l] = uint8_t(first[0] | first[32] << 2 | first[64] << 4 | first[96] << 6);
+  }
+}
+
+bool CanQuantise(DType dtype) {
+  switch (dtype) {
+#define REPRISE_GRID(name, ...) case DType::k##name:
+    REPRISE_GRID_TYPES(REPRISE_GRID)
+#undef REPRISE_GRID
+    case DType::kI32:
+      return false;
+    default:
+      return true;
+  }
+}
 
 void QuantiseRow(DType dtype, const float* in, void* blocks, int64_t n) {
   const int block = TraitsOf(dtype).block_elements;
@@ -197,34 +248,14 @@ void QuantiseRow(DType dtype, const float* in, void* blocks, int64_t n) {
       return NarrowRow<F32ToF16>(in, blocks, n);
     case DType::kBF16:
       return NarrowRow<F32ToBF16>(in, blocks, n);
-    case DType::kQ8_0:
-      return EncodeRow<BlockQ8_0>(in, blocks, n, block);
-    case DType::kQ4_0:
-      return EncodeRow<BlockQ4_0>(in, blocks, n, block);
-    case DType::kQ4_1:
-      return EncodeRow<BlockQ4_1>(in, blocks, n, block);
-    case DType::kQ5_0:
-      return EncodeRow<BlockQ5_0>(in, blocks, n, block);
-    case DType::kQ5_1:
-      return EncodeRow<BlockQ5_1>(in, blocks, n, block);
-    case DType::kQ2_K:
-      return EncodeRow<BlockQ2_K>(in, blocks, n, block);
-    case DType::kQ3_K:
-      return EncodeRow<BlockQ3_K>(in, blocks, n, block);
-    case DType::kQ4_K:
-      return EncodeRow<BlockQ4_K>(in, blocks, n, block);
-    case DType::kQ5_K:
-      return EncodeRow<BlockQ5_K>(in, blocks, n, block);
-    case DType::kQ6_K:
-      return EncodeRow<BlockQ6_K>(in, blocks, n, block);
-    case DType::kIQ4_NL:
-      return EncodeRow<BlockIQ4_NL>(in, blocks, n, block);
-    case DType::kIQ4_XS:
-      return EncodeRow<BlockIQ4_XS>(in, blocks, n, block);
-    case DType::kMXFP4:
-      return EncodeRow<BlockMXFP4>(in, blocks, n, block);
-    case DType::kI32:
-    case DType::kIQ2_XXS:
+#define REPRISE_ENCODE(name, ...) \
+  case DType::k##name:            \
+    return EncodeRow<Block##name>(in, blocks, n, block);
+      REPRISE_SMALL_TYPES(REPRISE_ENCODE)
+      REPRISE_SUPER_TYPES(REPRISE_ENCODE)
+      REPRISE_TERNARY_TYPES(REPRISE_ENCODE)
+#undef REPRISE_ENCODE
+    default:
       break;
   }
 }

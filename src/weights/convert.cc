@@ -10,13 +10,9 @@
 namespace reprise {
 namespace {
 
+// The type of 32-blocks for rows that no 256-block divides.
 DType WithSmallBlocks(DType dtype) {
   switch (dtype) {
-    case DType::kQ2_K:
-    case DType::kQ3_K:
-    case DType::kIQ4_XS:
-    case DType::kIQ2_XXS:
-      return DType::kIQ4_NL;
     case DType::kQ4_K:
       return DType::kQ5_0;
     case DType::kQ5_K:
@@ -24,7 +20,7 @@ DType WithSmallBlocks(DType dtype) {
     case DType::kQ6_K:
       return DType::kQ8_0;
     default:
-      return dtype;
+      return TraitsOf(dtype).block_elements == 256 ? DType::kIQ4_NL : dtype;
   }
 }
 

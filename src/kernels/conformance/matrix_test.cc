@@ -67,9 +67,24 @@ void Tame(Rng& rng, DType dtype, std::byte* block) {
     REPRISE_TAME(Q6_K);
     REPRISE_TAME(IQ4_NL);
     REPRISE_TAME(IQ4_XS);
+    REPRISE_TAME(IQ1_S);
     REPRISE_TAME(IQ2_XXS);
+    REPRISE_TAME(IQ2_XS);
+    REPRISE_TAME(IQ2_S);
+    REPRISE_TAME(IQ3_XXS);
+    REPRISE_TAME(IQ3_S);
+    REPRISE_TAME(TQ1_0);
+    REPRISE_TAME(TQ2_0);
 #undef REPRISE_TAME
 #undef REPRISE_TAME2
+    case DType::kIQ1_M: {  // a nibble of the scale on top of each of four words
+      const uint16_t half = TameHalf(rng);
+      auto* words = reinterpret_cast<BlockIQ1_M*>(block)->scales;
+      for (int i = 0; i < 4; ++i) {
+        words[i] = uint16_t((words[i] & 0x0FFF) | (half >> (4 * i) & 15) << 12);
+      }
+      break;
+    }
     case DType::kF32: {
       const float value = rng.Uniform() * 2 - 1;
       std::memcpy(block, &value, 4);

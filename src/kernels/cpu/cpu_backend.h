@@ -36,6 +36,7 @@ class CpuBackend final : public Backend {
   }
 
   Result<std::unique_ptr<PackedMatrix>> MakeMatrix(const MatrixShape& shape) override;
+  size_t MatrixBytes(const MatrixShape& shape) const override;
   Status PackMatrix(PackedMatrix* matrix, int64_t index, const std::byte* source,
                     size_t stride) override;
 

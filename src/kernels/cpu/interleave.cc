@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "kernels/cpu/coded/blocks.h"
 #include "tensor/blocks.h"
 #include "tensor/codec.h"
 
@@ -28,9 +29,18 @@ struct Layout;
   template <>                                         \
   struct Layout<DType::k##name> {                     \
     using Block = Block##name;                        \
+    static constexpr bool kCoded = false;             \
+    static constexpr Field kFields[] = {__VA_ARGS__}; \
+  }
+#define REPRISE_CODED_LAYOUT(name, ...)               \
+  template <>                                         \
+  struct Layout<DType::k##name> {                     \
+    using Block = Coded##name;                        \
+    static constexpr bool kCoded = true;              \
     static constexpr Field kFields[] = {__VA_ARGS__}; \
   }
 #define REPRISE_AT(name, field) int(offsetof(Block##name, field))
+#define REPRISE_CODED_AT(name, field) int(offsetof(Coded##name, field))
 
 REPRISE_LAYOUT(Q8_0, {REPRISE_AT(Q8_0, d), 2, 1}, {REPRISE_AT(Q8_0, qs), 4, 8});
 REPRISE_LAYOUT(Q4_0, {REPRISE_AT(Q4_0, d), 2, 1}, {REPRISE_AT(Q4_0, qs), 4, 4});
@@ -55,10 +65,34 @@ REPRISE_LAYOUT(Q6_K, {REPRISE_AT(Q6_K, d), 2, 1}, {REPRISE_AT(Q6_K, scales), 1, 
                {REPRISE_AT(Q6_K, ql), 4, 32}, {REPRISE_AT(Q6_K, qh), 4, 16});
 REPRISE_LAYOUT(IQ4_XS, {REPRISE_AT(IQ4_XS, d), 2, 1}, {REPRISE_AT(IQ4_XS, scales_h), 2, 1},
                {REPRISE_AT(IQ4_XS, scales_l), 1, 4}, {REPRISE_AT(IQ4_XS, qs), 4, 32});
-REPRISE_LAYOUT(IQ2_XXS, {REPRISE_AT(IQ2_XXS, d), 2, 1}, {REPRISE_AT(IQ2_XXS, qs), 4, 16});
+REPRISE_CODED_LAYOUT(IQ1_S, {REPRISE_CODED_AT(IQ1_S, d), 2, 1},
+                     {REPRISE_CODED_AT(IQ1_S, scales), 1, 4}, {REPRISE_CODED_AT(IQ1_S, qs), 4, 16});
+REPRISE_CODED_LAYOUT(IQ1_M, {REPRISE_CODED_AT(IQ1_M, d), 2, 1},
+                     {REPRISE_CODED_AT(IQ1_M, scales), 1, 16},
+                     {REPRISE_CODED_AT(IQ1_M, qs), 4, 16});
+REPRISE_CODED_LAYOUT(IQ2_XXS, {REPRISE_CODED_AT(IQ2_XXS, d), 2, 1},
+                     {REPRISE_CODED_AT(IQ2_XXS, scales), 1, 4},
+                     {REPRISE_CODED_AT(IQ2_XXS, high), 4, 8},
+                     {REPRISE_CODED_AT(IQ2_XXS, qs), 4, 16});
+REPRISE_CODED_LAYOUT(IQ2_XS, {REPRISE_CODED_AT(IQ2_XS, d), 2, 1},
+                     {REPRISE_CODED_AT(IQ2_XS, scales), 1, 8},
+                     {REPRISE_CODED_AT(IQ2_XS, high), 4, 8}, {REPRISE_CODED_AT(IQ2_XS, qs), 4, 16});
+REPRISE_CODED_LAYOUT(IQ3_XXS, {REPRISE_CODED_AT(IQ3_XXS, d), 2, 1},
+                     {REPRISE_CODED_AT(IQ3_XXS, scales), 1, 4},
+                     {REPRISE_CODED_AT(IQ3_XXS, qs), 4, 32});
+REPRISE_CODED_LAYOUT(TQ1_0, {REPRISE_CODED_AT(TQ1_0, d), 2, 1},
+                     {REPRISE_CODED_AT(TQ1_0, qs), 4, 16});
+template <>
+struct Layout<DType::kIQ2_S> : Layout<DType::kIQ2_XS> {};
+template <>
+struct Layout<DType::kIQ3_S> : Layout<DType::kIQ3_XXS> {};
+template <>
+struct Layout<DType::kTQ2_0> : Layout<DType::kTQ1_0> {};
 
 #undef REPRISE_LAYOUT
+#undef REPRISE_CODED_LAYOUT
 #undef REPRISE_AT
+#undef REPRISE_CODED_AT
 
 // Bit 4i + j to bit 8j + i: a transposition of an 8 x 4 matrix of bits.
 uint32_t Spread(uint32_t word) {
@@ -142,33 +176,46 @@ constexpr size_t kLine = 64;
 
 // Whole lines, for blocks of an odd size.
 template <DType kType>
+constexpr size_t kPackedBytes = sizeof(typename Layout<kType>::Block);
+
+template <DType kType>
 size_t InterleavedBytes(int64_t cols) {
-  return (RowBytes(kType, cols) * kRows + kLine - 1) / kLine * kLine;
+  const size_t bytes = size_t(cols / TraitsOf(kType).block_elements) * kPackedBytes<kType> * kRows;
+  return (bytes + kLine - 1) / kLine * kLine;
 }
 
 template <DType kType>
 void PackInterleaved(const void* source, size_t stride, int rows, int64_t cols, void* group) {
-  constexpr size_t kBytes = sizeof(typename Layout<kType>::Block);
   const int64_t blocks = cols / TraitsOf(kType).block_elements;
+  const size_t file_bytes = size_t(TraitsOf(kType).block_bytes);
   char* out = static_cast<char*>(group);
   if (rows < kRows) std::memset(out, 0, InterleavedBytes<kType>(cols));
-  for (int64_t b = 0; b < blocks; ++b) {
-    const char* from = static_cast<const char*>(source) + size_t(b) * kBytes;
-    for (int row = 0; row < rows; ++row) {
-      ScatterBlock<kType>(from + size_t(row) * stride, row, out + size_t(b) * kBytes * kRows);
+  for (int64_t b = 0; b < blocks; ++b, out += kPackedBytes<kType> * kRows) {
+    const char* from = static_cast<const char*>(source) + size_t(b) * file_bytes;
+    for (int row = 0; row < rows; ++row, from += stride) {
+      if constexpr (Layout<kType>::kCoded) {
+        typename Layout<kType>::Block coded;
+        EncodeBlock(from, &coded, kType);
+        ScatterBlock<kType>(reinterpret_cast<const char*>(&coded), row, out);
+      } else {
+        ScatterBlock<kType>(from, row, out);
+      }
     }
   }
 }
 
 template <DType kType>
 void UnpackInterleaved(const void* group, int row, int64_t cols, float* out) {
-  constexpr size_t kBytes = sizeof(typename Layout<kType>::Block);
   const int elements = TraitsOf(kType).block_elements;
   const char* blocks = static_cast<const char*>(group);
-  for (int64_t b = 0; b < cols / elements; ++b) {
-    char block[kBytes];
-    GatherBlock<kType>(blocks + size_t(b) * kBytes * kRows, row, block);
-    DequantiseRow(kType, block, out + b * elements, elements);
+  for (int64_t b = 0; b < cols / elements; ++b, blocks += kPackedBytes<kType> * kRows) {
+    typename Layout<kType>::Block block;
+    GatherBlock<kType>(blocks, row, reinterpret_cast<char*>(&block));
+    if constexpr (Layout<kType>::kCoded) {
+      DecodeBlock(block, out + b * elements, kType);
+    } else {
+      DequantiseRow(kType, &block, out + b * elements, elements);
+    }
   }
 }
 
@@ -233,48 +280,14 @@ void Use(MatrixKernel* kernel) {
   }
 }
 
-struct IQ2Table {
-  IQ2Table() {
-    for (int i = 0; i < 512; ++i) {
-      words[i] = 0;
-      for (int j = 0; j < 4; ++j) {
-        const int code = kIQ2Grid[i / 2] >> (8 * (i % 2) + 2 * j) & 3;
-        words[i] |= uint32_t{kIQ2Magnitudes[code]} << (8 * j);
-      }
-    }
-  }
-  uint32_t words[512];
-};
-
 }  // namespace
-
-const uint32_t* IQ2Words() {
-  static const IQ2Table table;
-  return table.words;
-}
 
 void UseInterleaved(DType dtype, MatrixKernel* kernel) {
   switch (dtype) {
-#define REPRISE_USE(name) \
-  case DType::k##name:    \
-    return Use<DType::k##name>(kernel)
-    REPRISE_USE(F32);
-    REPRISE_USE(F16);
-    REPRISE_USE(BF16);
-    REPRISE_USE(Q8_0);
-    REPRISE_USE(Q4_0);
-    REPRISE_USE(Q4_1);
-    REPRISE_USE(Q5_0);
-    REPRISE_USE(Q5_1);
-    REPRISE_USE(Q2_K);
-    REPRISE_USE(Q3_K);
-    REPRISE_USE(Q4_K);
-    REPRISE_USE(Q5_K);
-    REPRISE_USE(Q6_K);
-    REPRISE_USE(IQ4_NL);
-    REPRISE_USE(IQ4_XS);
-    REPRISE_USE(IQ2_XXS);
-    REPRISE_USE(MXFP4);
+#define REPRISE_USE(name, ...) \
+  case DType::k##name:         \
+    return Use<DType::k##name>(kernel);
+    REPRISE_WEIGHT_TYPES(REPRISE_USE)
 #undef REPRISE_USE
     case DType::kI32:
       break;

@@ -7,7 +7,8 @@
 #include "tensor/dtype.h"
 
 // Pack formats shared by instruction sets that multiply several rows at a time. Packing is a
-// permutation of the file's bytes: nothing grows, and a row can be taken out again exactly.
+// permutation of the file's bytes, or for REPRISE_CODED_TYPES of those of
+// kernels/cpu/coded/blocks.h: a row can be taken out again exactly, and only the latter grow.
 namespace reprise::cpu {
 
 // Quantised types, "interleaved32": groups of 32 rows. Blocks of a group follow each other along k;
@@ -26,7 +27,15 @@ namespace reprise::cpu {
 //   Q5_1    d: 1x2, m: 1x2, qh: 1x4, qs: 4x4   Q6_K    d: 1x2, scales: 16x1, ql: 32x4, qh: 16x4
 //   IQ4_NL  as Q4_0                            IQ4_XS  d: 1x2, scales_h: 1x2, scales_l: 4x1, qs:
 //   32x4
-//   MXFP4   e: 1x1, qs: 4x4                    IQ2_XXS d: 1x2, qs: 16x4
+//   MXFP4   e: 1x1, qs: 4x4
+//
+// and the coded ones
+//
+//   IQ1_S   d: 1x2, scales: 4x1, qs: 16x4      IQ2_XXS d: 1x2, scales: 4x1, high: 8x4, qs: 16x4
+//   IQ1_M   d: 1x2, scales: 16x1, qs: 16x4     IQ2_XS  d: 1x2, scales: 8x1, high: 8x4, qs: 16x4
+//   TQ1_0   d: 1x2, qs: 16x4                   IQ2_S   as IQ2_XS
+//   TQ2_0   as TQ1_0                           IQ3_XXS d: 1x2, scales: 4x1, qs: 32x4
+//                                              IQ3_S   as IQ3_XXS
 //
 // The word qh of Q5_0 and Q5_1 is stored with bit 4i + j moved to bit 8j + i: the fifth bits of the
 // values 4i..4i+3 are then bit i of the word's four bytes.
@@ -42,8 +51,5 @@ inline constexpr int kQuadGroupRows = 16;
 // Sets format, activations, group_rows, group_bytes, pack and unpack_row to those of the type's
 // format above. REQUIRES: dtype != kI32.
 void UseInterleaved(DType dtype, MatrixKernel* kernel);
-
-// The magnitudes of point p of the IQ2_XXS grid as bytes: values 0..3 in word 2p, 4..7 in the next.
-const uint32_t* IQ2Words();
 
 }  // namespace reprise::cpu

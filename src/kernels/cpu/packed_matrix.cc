@@ -40,6 +40,13 @@ Result<std::unique_ptr<PackedMatrix>> CpuBackend::MakeMatrix(const MatrixShape& 
   return CpuMatrix::Make(shape, kernel);
 }
 
+// Coded types take more than their files (coded/blocks.h).
+size_t CpuBackend::MatrixBytes(const MatrixShape& shape) const {
+  const MatrixKernel& kernel = table_->matrix[static_cast<size_t>(shape.dtype)];
+  const auto groups = size_t((shape.rows + kernel.group_rows - 1) / kernel.group_rows);
+  return kernel.group_bytes(shape.cols) * groups * size_t(shape.count);
+}
+
 Status CpuBackend::PackMatrix(PackedMatrix* matrix, int64_t index, const std::byte* source,
                               size_t stride) {
   const MatrixShape& shape = matrix->shape();

@@ -53,11 +53,12 @@ enum class ActivationFormat : uint8_t { kF32, kQ8Block32, kQ8Block256 };
 //  256-blocks    isum = sum over sub-blocks of scale * dot, exact in int32;
 //                acc = fma(d * dx, float(isum), acc); types with a minimum then
 //                acc = fma(-(dmin * dx), float(sum of min * sub-block sum), acc)
-// with d, m, dmin exact from f16 (MXFP4: d = 2^(e - 128); IQ2_XXS: d / 8, scale 2s + 1: integers),
-// products with dx rounded to f32, float() rounding to nearest even. The integers of each type are
-// those of kernels/reference/matrix.cc. An output that is NaN is NaN everywhere; its sign and
-// payload are not specified.
-// x: `tokens` >= 1 rows. kF32: rows `x_stride` floats apart in `x`; else `quantised`.
+// with d, m, dmin converted exactly from f16 (MXFP4: d = 2^(e - 128); IQ1, IQ2, IQ3: times the unit
+// of tensor/factored.h, so that the rest are integers), products with dx rounded to f32, float()
+// rounding to nearest even. The integers of each type are those of
+// kernels/reference/integer_block.cc. An output that is NaN is NaN everywhere; its sign and payload
+// are not specified. x: `tokens` >= 1 rows. kF32: rows `x_stride` floats apart in `x`; else
+// `quantised`.
 using MatrixRun = void (*)(const void* group, int rows, int64_t cols, const float* x,
                            int64_t x_stride, const QuantisedRows* quantised, int tokens, float* y,
                            int64_t y_stride);

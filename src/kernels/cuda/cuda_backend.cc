@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -30,6 +31,21 @@
 #include "tensor/kv_row.h"
 
 namespace reprise::cuda {
+namespace {
+
+// Of the types that the CPU packs as codes, only IQ2_XXS has kernels here.
+bool IsComputed(DType dtype) {
+  switch (dtype) {
+#define REPRISE_CODED(name, ...) case DType::k##name:
+    REPRISE_CODED_TYPES(REPRISE_CODED)
+#undef REPRISE_CODED
+    return dtype == DType::kIQ2_XXS;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Backend>> CudaBackend::Make(int ordinal, int threads, size_t memory_max) {
   REPRISE_ASSIGN(std::unique_ptr<CudaMemory> memory, CudaMemory::Open(ordinal));
@@ -86,6 +102,12 @@ DevicePtr<std::byte> CudaBackend::Room(ScratchArena& scratch, size_t bytes) {
 Result<std::unique_ptr<PackedMatrix>> CudaBackend::MakeMatrix(const MatrixShape& shape) {
   CHECK(shape.count > 0 && shape.rows >= 0 && shape.cols > 0);
   CHECK(shape.cols % TraitsOf(shape.dtype).block_elements == 0);
+  if (!IsComputed(shape.dtype)) {
+    return Unimplemented(
+        "weights of type " + std::string(NameOf(shape.dtype)) +
+        " are not computed on a GPU: --device cpu computes them, reprise convert " +
+        "--type q4_k makes a file that a GPU can");
+  }
   return CudaMatrix::Make(*memory_, shape);
 }
 

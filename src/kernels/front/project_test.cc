@@ -94,6 +94,19 @@ TEST_P(ProjectTest, EqualsReferenceForAnyThreadsAndTokens) {
   }
 }
 
+// What is refused for want of memory is refused before it is taken.
+TEST_P(ProjectTest, MatricesTakeWhatIsSaidBefore) {
+  Machine machine(1, GetParam());
+  const OpContext context = machine.context();
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const MatrixShape shape = {static_cast<DType>(i), 3, 70, 512};
+    if (shape.dtype == DType::kI32) continue;
+    const auto matrix = context.backend->MakeMatrix(shape);
+    ASSERT_TRUE(matrix.ok());
+    EXPECT_EQ((*matrix)->bytes(), context.backend->MatrixBytes(shape)) << NameOf(shape.dtype);
+  }
+}
+
 // Inputs of different lengths, widths and types in one pass: the bits of one Project each.
 TEST_P(ProjectTest, GroupsEqualOneProjectEach) {
   Rng rng(9);

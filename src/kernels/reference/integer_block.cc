@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstring>
-
 #include "base/check.h"
 #include "kernels/reference/matrix.h"
 #include "tensor/blocks.h"
+#include "tensor/factored.h"
 #include "tensor/half.h"
 
 namespace reprise::reference {
@@ -132,20 +131,21 @@ void Expand(const BlockIQ4_XS& block, IntegerBlock* out) {
   }
 }
 
-void Expand(const BlockIQ2_XXS& block, IntegerBlock* out) {
-  out->d = F16ToF32(block.d) * 0.125f;
+template <DType kType>
+void ExpandFactored(const void* block, IntegerBlock* out) {
+  FactoredBlock factored;
+  TakeApart(kType, block, &factored);
+  out->d = F16ToF32(factored.d) * factored.unit;
   for (int e = 0; e < 256; ++e) {
-    const uint8_t* sub = block.qs + 8 * (e / 32);
-    const int group = e % 32 / 8, i = e % 8;
-    uint32_t word;
-    std::memcpy(&word, sub + 4, 4);
-    const uint32_t seven = word >> (7 * group) & 127;
-    const uint32_t signs = seven | uint32_t(__builtin_parity(seven)) << 7;
-    const int magnitude = kIQ2Magnitudes[kIQ2Grid[sub[group]] >> (2 * i) & 3];
-    const int scale = 2 * int(word >> 28) + 1;
-    out->w[e] = int16_t(scale * ((signs >> i & 1) != 0 ? -magnitude : magnitude));
+    out->w[e] = int16_t(int{factored.scale[e / 16]} * factored.value[e]);
   }
 }
+#define REPRISE_EXPAND(name, ...)                            \
+  void Expand(const Block##name& block, IntegerBlock* out) { \
+    ExpandFactored<DType::k##name>(&block, out);             \
+  }
+REPRISE_CODED_TYPES(REPRISE_EXPAND)
+#undef REPRISE_EXPAND
 
 }  // namespace
 
@@ -157,28 +157,12 @@ bool HasMinimum(DType dtype) {
 void ExpandBlock(DType dtype, const void* block, IntegerBlock* out) {
   out->m = 0;
   switch (dtype) {
-#define REPRISE_EXPAND(name) \
-  case DType::k##name:       \
-    return Expand(*static_cast<const Block##name*>(block), out)
-    REPRISE_EXPAND(Q8_0);
-    REPRISE_EXPAND(Q4_0);
-    REPRISE_EXPAND(Q4_1);
-    REPRISE_EXPAND(Q5_0);
-    REPRISE_EXPAND(Q5_1);
-    REPRISE_EXPAND(Q2_K);
-    REPRISE_EXPAND(Q3_K);
-    REPRISE_EXPAND(Q4_K);
-    REPRISE_EXPAND(Q5_K);
-    REPRISE_EXPAND(Q6_K);
-    REPRISE_EXPAND(IQ4_NL);
-    REPRISE_EXPAND(IQ4_XS);
-    REPRISE_EXPAND(IQ2_XXS);
-    REPRISE_EXPAND(MXFP4);
+#define REPRISE_EXPAND(name, ...) \
+  case DType::k##name:            \
+    return Expand(*static_cast<const Block##name*>(block), out);
+    REPRISE_QUANTISED_TYPES(REPRISE_EXPAND)
 #undef REPRISE_EXPAND
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kI32:
+    default:
       break;
   }
   CHECK(!"a quantised type");

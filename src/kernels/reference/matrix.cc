@@ -131,26 +131,10 @@ cpu::MatrixKernel Kernel() {
 
 cpu::MatrixKernel MatrixKernelOf(DType dtype) {
   switch (dtype) {
-#define REPRISE_KERNEL(name) \
-  case DType::k##name:       \
-    return Kernel<DType::k##name>()
-    REPRISE_KERNEL(F32);
-    REPRISE_KERNEL(F16);
-    REPRISE_KERNEL(BF16);
-    REPRISE_KERNEL(Q8_0);
-    REPRISE_KERNEL(Q4_0);
-    REPRISE_KERNEL(Q4_1);
-    REPRISE_KERNEL(Q5_0);
-    REPRISE_KERNEL(Q5_1);
-    REPRISE_KERNEL(Q2_K);
-    REPRISE_KERNEL(Q3_K);
-    REPRISE_KERNEL(Q4_K);
-    REPRISE_KERNEL(Q5_K);
-    REPRISE_KERNEL(Q6_K);
-    REPRISE_KERNEL(IQ4_NL);
-    REPRISE_KERNEL(IQ4_XS);
-    REPRISE_KERNEL(IQ2_XXS);
-    REPRISE_KERNEL(MXFP4);
+#define REPRISE_KERNEL(name, ...) \
+  case DType::k##name:            \
+    return Kernel<DType::k##name>();
+    REPRISE_WEIGHT_TYPES(REPRISE_KERNEL)
 #undef REPRISE_KERNEL
     case DType::kI32:
       break;

@@ -213,8 +213,8 @@ TEST(GgufHostile, RanksTypesAndBlocks) {
   EXPECT_REFUSED(Bytes().Head(1, 0).Tensor("t", {1, 1, 1, 1, 1}, 0, 0).Data(32),
                  "has 5 dimensions");
   EXPECT_REFUSED(Bytes().Head(1, 0).String("t").U32(UINT32_MAX).Data(64), "dimensions (at most 4");
-  EXPECT_REFUSED(Bytes().Head(1, 0).Tensor("blk.0.w", {256}, 21, 0).Data(512),
-                 "tensor \"blk.0.w\" has type IQ3_S (21), which is not supported");
+  EXPECT_REFUSED(Bytes().Head(1, 0).Tensor("blk.0.w", {256}, 40, 0).Data(512),
+                 "tensor \"blk.0.w\" has type NVFP4 (40), which is not supported");
   EXPECT_REFUSED(Bytes().Head(1, 0).Tensor("t", {256}, 4000, 0).Data(512), "type unknown (4000)");
   EXPECT_REFUSED(Bytes().Head(1, 0).Tensor("t", {256}, 0xFFFFFFFF, 0).Data(512),
                  "is not supported");

@@ -54,8 +54,8 @@ TEST(Gguf, ReadsEveryTensorType) {
   const MappedFile map = MappedFile::Open("tests/data/tiny.gguf").value();
   const Result<GgufFile> file = GgufFile::Parse(map.bytes());
   ASSERT_TRUE(file.ok()) << file.status().message();
-  ASSERT_EQ(file->tensors().size(), 16u);
-  for (size_t i = 0; i < 16; ++i) {
+  ASSERT_EQ(file->tensors().size(), size_t{kDTypeCount - 1});  // all but i32
+  for (size_t i = 0; i < file->tensors().size(); ++i) {
     const StoredTensor& tensor = file->tensors()[i];
     SCOPED_TRACE(tensor.name);
     EXPECT_EQ(tensor.name, std::string(NameOf(tensor.dtype)) + ".weight");

@@ -10,7 +10,7 @@
 #include "kernels/cpu/amx/tiles-inl.h"
 #include "kernels/cpu/avx512/integer-inl.h"
 #include "kernels/cpu/generic/prefetch-inl.h"
-#include "kernels/cpu/generic/weights256-inl.h"
+#include "kernels/cpu/generic/weights_coded-inl.h"
 #include "tensor/dtype.h"
 
 namespace reprise::cpu {
@@ -28,7 +28,7 @@ struct Widened {
   alignas(64) int32_t sums[4 * kTileFloats];  // low and high of rows 0-15, then of 16-31
 };
 
-// All products of Q2_K fit in one byte.
+// All products of Q2_K fit in one byte without a sign.
 template <typename W>
 constexpr bool kOneByte = W::kBytes == 32 * 84;
 
@@ -78,7 +78,7 @@ void Widen(const uint8_t* block, Widened* out) {
   PrefetchAhead(block, W::kBytes);
   for (int row = 0; row < 32; row += 16) {
     __m512 d = V::LoadHalves(block + row * 2);
-    if (W::kEighths) d = V::Mul(d, V::SetFloat(0.125f));
+    if (W::kUnit != 1) d = V::Mul(d, V::SetFloat(W::kUnit));
     _mm512_store_ps(out->d + row, d);
     WidenMinima(weights, block, row, out);
     for (int chunk = 0; chunk < W::kChunks; ++chunk) {
@@ -243,19 +243,16 @@ void Set(DType dtype, KernelTable* table) {
   MatrixKernel* kernel = &table->matrix[static_cast<int>(dtype)];
   kernel->isa = "amx";
   kernel->run_many = RunMany<W>;
-  kernel->many = W::kEighths ? 12 : 20;
+  kernel->many = 20;
 }
 
 }  // namespace
 
 void OverlayAmxMany256(KernelTable* table) {
-  Set<WeightsQ2_K<V>>(DType::kQ2_K, table);
-  Set<WeightsQ3_K<V>>(DType::kQ3_K, table);
-  Set<WeightsQ4_K<V>>(DType::kQ4_K, table);
-  Set<WeightsQ5_K<V>>(DType::kQ5_K, table);
-  Set<WeightsQ6_K<V>>(DType::kQ6_K, table);
-  Set<WeightsIQ4_XS<V>>(DType::kIQ4_XS, table);
-  Set<WeightsIQ2_XXS<V>>(DType::kIQ2_XXS, table);
+#define REPRISE_SET(name, ...) Set<Weights##name<V>>(DType::k##name, table);
+  REPRISE_SUPER_TYPES(REPRISE_SET)
+  REPRISE_CODED_TYPES(REPRISE_SET)
+#undef REPRISE_SET
 }
 
 }  // namespace reprise::cpu

@@ -231,13 +231,9 @@ void Set(DType dtype, KernelTable* table) {
 }  // namespace
 
 void OverlayAmxMany32(KernelTable* table) {
-  Set<WeightsQ8_0<V>>(DType::kQ8_0, table);
-  Set<WeightsQ4_0<V>>(DType::kQ4_0, table);
-  Set<WeightsQ4_1<V>>(DType::kQ4_1, table);
-  Set<WeightsQ5_0<V>>(DType::kQ5_0, table);
-  Set<WeightsQ5_1<V>>(DType::kQ5_1, table);
-  Set<WeightsIQ4_NL<V>>(DType::kIQ4_NL, table);
-  Set<WeightsMXFP4<V>>(DType::kMXFP4, table);
+#define REPRISE_SET(name, ...) Set<Weights##name<V>>(DType::k##name, table);
+  REPRISE_SMALL_TYPES(REPRISE_SET)
+#undef REPRISE_SET
 }
 
 }  // namespace reprise::cpu

@@ -33,7 +33,6 @@ struct IntegerAvx2 {
 
   static Int And(Int a, Int b) { return _mm256_and_si256(a, b); }
   static Int Or(Int a, Int b) { return _mm256_or_si256(a, b); }
-  static Int Xor(Int a, Int b) { return _mm256_xor_si256(a, b); }
   template <int kBits>
   static Int ShiftRight(Int a) {
     return _mm256_srli_epi32(a, kBits);
@@ -48,16 +47,9 @@ struct IntegerAvx2 {
   static Int Lookup(const int8_t* table, Int index) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(Load16(table)), index);
   }
-  static Int Gather(const uint32_t* table, Int index) {
-    return _mm256_i32gather_epi32(reinterpret_cast<const int*>(table), index, 4);
-  }
-  // Bytes of a, negated where the byte of `ones` is 1.
-  static Int Negate8(Int a, Int ones) {
-    const Int mask = _mm256_sub_epi8(_mm256_setzero_si256(), ones);
-    return _mm256_sub_epi8(_mm256_xor_si256(a, mask), mask);
-  }
 
-  // acc + sum of the four products of a lane, exact: w unsigned and at most 63, a signed.
+  // acc + sum of the four products of a lane, exact: w unsigned and at most 128, a signed
+  // and at least -127: two products fit 16 bits.
   static Int Dot(Int acc, Int w, Int a) {
     return DotPairs(acc, _mm256_maddubs_epi16(w, a), _mm256_set1_epi16(1));
   }
@@ -77,16 +69,24 @@ struct IntegerAvx2 {
   static Float Mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
   static Float Fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
   static Float FmaNegated(Float a, Float b, Float c) { return _mm256_fnmadd_ps(a, b, c); }
+  // The first `count` floats, zeros behind.
+  static Float LoadRows(const float* y, int count) {
+    if (count >= kLanes) return _mm256_loadu_ps(y);
+    return count > 0 ? _mm256_maskload_ps(y, Mask(count)) : Zero();
+  }
+  static void Store(uint8_t* p, Int a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a); }
   static void Store(float* y, Float a, int count) {
     if (count >= kLanes) {
       _mm256_storeu_ps(y, a);
     } else if (count > 0) {
-      const Int lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-      _mm256_maskstore_ps(y, _mm256_cmpgt_epi32(Set(count), lane), a);
+      _mm256_maskstore_ps(y, Mask(count), a);
     }
   }
 
  private:
+  static Int Mask(int count) {
+    return _mm256_cmpgt_epi32(Set(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
   static __m128i Load8(const void* p) { return _mm_loadl_epi64(static_cast<const __m128i*>(p)); }
   static __m128i Load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 };

@@ -33,7 +33,6 @@ struct IntegerAvx512 {
 
   static Int And(Int a, Int b) { return _mm512_and_si512(a, b); }
   static Int Or(Int a, Int b) { return _mm512_or_si512(a, b); }
-  static Int Xor(Int a, Int b) { return _mm512_xor_si512(a, b); }
   template <int kBits>
   static Int ShiftRight(Int a) {
     return _mm512_srli_epi32(a, kBits);
@@ -48,16 +47,9 @@ struct IntegerAvx512 {
   static Int Lookup(const int8_t* table, Int index) {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(Load16(table)), index);
   }
-  static Int Gather(const uint32_t* table, Int index) {
-    return _mm512_i32gather_epi32(index, table, 4);
-  }
-  // Bytes of a, negated where the byte of `ones` is 1.
-  static Int Negate8(Int a, Int ones) {
-    const Int mask = _mm512_sub_epi8(_mm512_setzero_si512(), ones);
-    return _mm512_sub_epi8(_mm512_xor_si512(a, mask), mask);
-  }
 
-  // acc + sum of the four products of a lane, exact: w unsigned and at most 63, a signed.
+  // acc + sum of the four products of a lane, exact: w unsigned and at most 128, a signed
+  // and at least -127: two products fit 16 bits.
   static Int Dot(Int acc, Int w, Int a) {
     return DotPairs(acc, _mm512_maddubs_epi16(w, a), _mm512_set1_epi16(1));
   }
@@ -79,15 +71,22 @@ struct IntegerAvx512 {
   static Float Mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
   static Float Fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
   static Float FmaNegated(Float a, Float b, Float c) { return _mm512_fnmadd_ps(a, b, c); }
+  // The first `count` floats, zeros behind.
+  static Float LoadRows(const float* y, int count) {
+    if (count >= kLanes) return _mm512_loadu_ps(y);
+    return count > 0 ? _mm512_maskz_loadu_ps(Mask(count), y) : Zero();
+  }
+  static void Store(uint8_t* p, Int a) { _mm512_storeu_si512(p, a); }
   static void Store(float* y, Float a, int count) {
     if (count >= kLanes) {
       _mm512_storeu_ps(y, a);
     } else if (count > 0) {
-      _mm512_mask_storeu_ps(y, static_cast<__mmask16>((1u << count) - 1), a);
+      _mm512_mask_storeu_ps(y, Mask(count), a);
     }
   }
 
  private:
+  static __mmask16 Mask(int count) { return static_cast<__mmask16>((1u << count) - 1); }
   static __m128i Load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
   static __m256i Load32(const void* p) {
     return _mm256_loadu_si256(static_cast<const __m256i*>(p));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/avx512/integer-inl.h"
 #include "kernels/cpu/avx512/matrix_float.h"
-#include "kernels/cpu/generic/matrix-inl.h"
+#include "kernels/cpu/generic/quantised-inl.h"
 #include "kernels/cpu/table.h"
 
 namespace reprise::cpu {

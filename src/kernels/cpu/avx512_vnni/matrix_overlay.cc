@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/avx512_vnni/integer-inl.h"
-#include "kernels/cpu/generic/matrix-inl.h"
+#include "kernels/cpu/generic/quantised-inl.h"
 #include "kernels/cpu/table.h"
 
 namespace reprise::cpu {

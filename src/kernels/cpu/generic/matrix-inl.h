@@ -6,7 +6,6 @@
 #include "kernels/cpu/generic/prefetch-inl.h"
 #include "kernels/cpu/generic/weights256-inl.h"
 #include "kernels/cpu/generic/weights32-inl.h"
-#include "kernels/cpu/interleave.h"
 #include "kernels/cpu/table.h"
 
 // Products with quantised weights, written once against an integer vector V of an ISA. A tile is
@@ -18,8 +17,9 @@ namespace {
 struct Output {
   float* y;  // of the tile's first row and token
   int64_t stride;
-  int rows;     // of the tile that exist, may be <= 0
-  bool stream;  // the weights come from memory: this is the group's first tile
+  int rows;           // of the tile that exist, may be <= 0
+  bool stream;        // the weights come from memory: this is the group's first tile
+  bool more = false;  // y holds the sum over the blocks before
 };
 
 template <typename V, int kVectors, int kTokens>
@@ -159,6 +159,16 @@ inline void AddSubBlock(const W& weights, const uint8_t* block, int row, int chu
   }
 }
 
+// d of the rows from `row` on, as it is stored.
+template <typename V, typename W>
+inline typename V::Float ScaleOf256(const uint8_t* block, int row) {
+  if constexpr (requires { W::kFloatScale; }) {
+    return V::LoadRows(reinterpret_cast<const float*>(block) + row, V::kLanes);
+  } else {
+    return V::LoadHalves(block + row * 2);
+  }
+}
+
 template <typename V, typename W, int kVectors, int kTokens>
 void Tile256(const uint8_t* block, int row, int64_t blocks, const QuantisedRows& x,
              const Output& out) {
@@ -166,8 +176,11 @@ void Tile256(const uint8_t* block, int row, int64_t blocks, const QuantisedRows&
   using Float = typename V::Float;
   const W weights;
   Float acc[kTokens][kVectors];
-  for (auto& of_token : acc) {
-    for (Float& a : of_token) a = V::Zero();
+  for (int t = 0; t < kTokens; ++t) {
+    for (int v = 0; v < kVectors; ++v) {
+      const int left = out.rows - v * V::kLanes;
+      acc[t][v] = out.more ? V::LoadRows(out.y + t * out.stride + v * V::kLanes, left) : V::Zero();
+    }
   }
   int32_t correction[kTokens][16];
   for (int64_t b = 0; b < blocks; ++b, block += W::kBytes) {
@@ -192,8 +205,8 @@ void Tile256(const uint8_t* block, int row, int64_t blocks, const QuantisedRows&
       }
     }
     for (int v = 0; v < kVectors; ++v) {
-      Float d = V::LoadHalves(block + (row + v * V::kLanes) * 2);
-      if (W::kEighths) d = V::Mul(d, V::SetFloat(0.125f));
+      Float d = ScaleOf256<V, W>(block, row + v * V::kLanes);
+      if (W::kUnit != 1) d = V::Mul(d, V::SetFloat(W::kUnit));
       for (int t = 0; t < kTokens; ++t) {
         const Float dx = V::SetFloat(x.scale[t * x.scale_stride + b]);
         acc[t][v] = V::Fma(V::Mul(d, dx), V::ToFloat(total[t][v]), acc[t][v]);
@@ -204,78 +217,6 @@ void Tile256(const uint8_t* block, int row, int64_t blocks, const QuantisedRows&
     }
   }
   StoreTile<V, kVectors, kTokens>(acc, out);
-}
-
-// kTokens tokens against all rows.
-template <typename V, typename W, int kTokens>
-inline void RunTokens(const uint8_t* group, int rows, int64_t cols, const QuantisedRows& x,
-                      bool first, float* y, int64_t y_stride) {
-  constexpr int kVectors = V::VectorsFor(kTokens);
-  for (int row = 0; row < rows; row += kVectors * V::kLanes) {
-    const Output out = {y + row, y_stride, rows - row, first && row == 0};
-    if constexpr (W::kBlock == 32) {
-      Tile32<V, W, kVectors, kTokens>(group, row, cols / 32, x, out);
-    } else {
-      Tile256<V, W, kVectors, kTokens>(group, row, cols / 256, x, out);
-    }
-  }
-}
-
-// The last tokens, at most kTokens.
-template <typename V, typename W, int kTokens>
-void RunRest(const uint8_t* group, int rows, int64_t cols, const QuantisedRows& x, int tokens,
-             bool first, float* y, int64_t y_stride) {
-  if constexpr (kTokens > 0) {
-    if (tokens == kTokens) {
-      return RunTokens<V, W, kTokens>(group, rows, cols, x, first, y, y_stride);
-    }
-    RunRest<V, W, kTokens - 1>(group, rows, cols, x, tokens, first, y, y_stride);
-  }
-}
-
-// MatrixKernel::run for a quantised type.
-template <typename V, typename W>
-void RunQuantised(const void* group, int rows, int64_t cols, const float*, int64_t,
-                  const QuantisedRows* quantised, int tokens, float* y, int64_t y_stride) {
-  constexpr int kTokens = W::kBlock == 32 ? V::kTokens32 : V::kTokens256;
-  const uint8_t* bytes = static_cast<const uint8_t*>(group);
-  QuantisedRows x = *quantised;
-  int t = 0;
-  for (; t + kTokens <= tokens; t += kTokens) {
-    RunTokens<V, W, kTokens>(bytes, rows, cols, x, t == 0, y + t * y_stride, y_stride);
-    x.q += kTokens * x.q_stride;
-    x.scale += kTokens * x.scale_stride;
-    x.sum += kTokens * x.sum_stride;
-  }
-  if (t == tokens) return;
-  RunRest<V, W, kTokens - 1>(bytes, rows, cols, x, tokens - t, t == 0, y + t * y_stride, y_stride);
-}
-
-template <typename V, typename W>
-void SetQuantised(const char* isa, DType dtype, KernelTable* table) {
-  MatrixKernel* kernel = &table->matrix[static_cast<int>(dtype)];
-  UseInterleaved(dtype, kernel);
-  kernel->isa = isa;
-  kernel->run = RunQuantised<V, W>;
-}
-
-// Every quantised type.
-template <typename V>
-void OverlayQuantised(const char* isa, KernelTable* table) {
-  SetQuantised<V, WeightsQ8_0<V>>(isa, DType::kQ8_0, table);
-  SetQuantised<V, WeightsQ4_0<V>>(isa, DType::kQ4_0, table);
-  SetQuantised<V, WeightsQ4_1<V>>(isa, DType::kQ4_1, table);
-  SetQuantised<V, WeightsQ5_0<V>>(isa, DType::kQ5_0, table);
-  SetQuantised<V, WeightsQ5_1<V>>(isa, DType::kQ5_1, table);
-  SetQuantised<V, WeightsQ2_K<V>>(isa, DType::kQ2_K, table);
-  SetQuantised<V, WeightsQ3_K<V>>(isa, DType::kQ3_K, table);
-  SetQuantised<V, WeightsQ4_K<V>>(isa, DType::kQ4_K, table);
-  SetQuantised<V, WeightsQ5_K<V>>(isa, DType::kQ5_K, table);
-  SetQuantised<V, WeightsQ6_K<V>>(isa, DType::kQ6_K, table);
-  SetQuantised<V, WeightsIQ4_NL<V>>(isa, DType::kIQ4_NL, table);
-  SetQuantised<V, WeightsIQ4_XS<V>>(isa, DType::kIQ4_XS, table);
-  SetQuantised<V, WeightsIQ2_XXS<V>>(isa, DType::kIQ2_XXS, table);
-  SetQuantised<V, WeightsMXFP4<V>>(isa, DType::kMXFP4, table);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ template <typename V>
 struct WeightsQ4_K {
   using Int = typename V::Int;
   static constexpr int kBlock = 256;
-  static constexpr bool kEighths = false;
+  static constexpr float kUnit = 1;
   static constexpr int kBytes = 32 * 144;
   static constexpr bool kSigned = false;
   static constexpr bool kMinimum = true;
@@ -60,7 +60,7 @@ template <typename V>
 struct WeightsQ5_K {
   using Int = typename V::Int;
   static constexpr int kBlock = 256;
-  static constexpr bool kEighths = false;
+  static constexpr float kUnit = 1;
   static constexpr int kBytes = 32 * 176;
   static constexpr bool kSigned = false;
   static constexpr bool kMinimum = true;
@@ -94,7 +94,7 @@ template <typename V>
 struct WeightsQ2_K {
   using Int = typename V::Int;
   static constexpr int kBlock = 256;
-  static constexpr bool kEighths = false;
+  static constexpr float kUnit = 1;
   static constexpr int kBytes = 32 * 84;
   static constexpr bool kSigned = false;
   static constexpr bool kMinimum = true;
@@ -118,7 +118,7 @@ template <typename V>
 struct WeightsQ3_K {
   using Int = typename V::Int;
   static constexpr int kBlock = 256;
-  static constexpr bool kEighths = false;
+  static constexpr float kUnit = 1;
   static constexpr int kBytes = 32 * 110;
   static constexpr bool kSigned = false;
   static constexpr bool kMinimum = false;
@@ -145,7 +145,7 @@ template <typename V>
 struct WeightsQ6_K {
   using Int = typename V::Int;
   static constexpr int kBlock = 256;
-  static constexpr bool kEighths = false;
+  static constexpr float kUnit = 1;
   static constexpr int kBytes = 32 * 210;
   static constexpr bool kSigned = false;
   static constexpr bool kMinimum = false;
@@ -170,7 +170,7 @@ template <typename V>
 struct WeightsIQ4_XS {
   using Int = typename V::Int;
   static constexpr int kBlock = 256;
-  static constexpr bool kEighths = false;
+  static constexpr float kUnit = 1;
   static constexpr int kBytes = 32 * 136;
   static constexpr bool kSigned = true;
   static constexpr bool kMinimum = false;
@@ -187,41 +187,6 @@ struct WeightsIQ4_XS {
     const Int word = V::WidenUnsigned16(block + kUnit2 + row * 2);
     const Int high = V::And(V::ShiftRight(word, 2 * s), V::Set(3));
     return V::Add(V::Or(low, V::template ShiftLeft<4>(high)), V::Set(-32));
-  }
-};
-
-template <typename V>
-struct WeightsIQ2_XXS {
-  using Int = typename V::Int;
-  static constexpr int kBlock = 256;
-  static constexpr bool kEighths = true;
-  static constexpr int kBytes = 32 * 66;
-  static constexpr bool kSigned = true;
-  static constexpr bool kMinimum = false;
-  static constexpr int kOffset = 0;
-  static constexpr int kChunks = 8, kSubs = 1, kSub = 32;
-
-  const uint32_t* words = IQ2Words();
-
-  Int Step(const uint8_t* block, int row, int chunk, int, int i) const {
-    const uint8_t* pair = block + kUnit2 + 2 * chunk * kUnit4 + row * 4;
-    const int group = i / 2;
-    const Int index = V::And(V::ShiftRight(V::Load(pair), 8 * group), V::Set(255));
-    const Int magnitude = V::Gather(words + (i & 1), V::template ShiftLeft<1>(index));
-    Int signs = V::And(V::ShiftRight(V::Load(pair + kUnit4), 7 * group), V::Set(127));
-    if (i % 2 != 0) {  // the eighth makes their number even
-      Int parity = V::Xor(signs, V::template ShiftRight<4>(signs));
-      parity = V::Xor(parity, V::template ShiftRight<2>(parity));
-      parity = V::And(V::Xor(parity, V::template ShiftRight<1>(parity)), V::Set(1));
-      signs = V::Or(V::template ShiftRight<4>(signs), V::template ShiftLeft<3>(parity));
-    }
-    // Bit j of the low four to bit 8j, then to a mask of byte j.
-    signs = V::And(V::Multiply(V::And(signs, V::Set(15)), V::Set(0x00204081)), V::Set(0x01010101));
-    return V::Negate8(magnitude, signs);
-  }
-  static Int Scale(const uint8_t* block, int row, int s) {
-    const Int word = V::Load(block + kUnit2 + (2 * s + 1) * kUnit4 + row * 4);
-    return V::Add(V::template ShiftLeft<1>(V::ShiftRight(word, 28)), V::Set(1));
   }
 };
 

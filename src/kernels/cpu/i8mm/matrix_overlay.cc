@@ -28,20 +28,15 @@ void OverlayI8mmMatrix(KernelTable* table) {
   table->byte_multiply_adds = ByteMultiplyAdds;
   using neon::PackedType;
   using neon::SetMatrix;
-  SetMatrix(table, PackedType::kQ8_0, "i8mm", MatrixRun32<Q8_0, Sdot>);
-  SetMatrix(table, PackedType::kQ4_0, "i8mm", MatrixRun32<Q4_0, Sdot>);
-  SetMatrix(table, PackedType::kQ4_1, "i8mm", MatrixRun32<Q4_1, Sdot>);
-  SetMatrix(table, PackedType::kQ5_0, "i8mm", MatrixRun32<Q5_0, Sdot>);
-  SetMatrix(table, PackedType::kQ5_1, "i8mm", MatrixRun32<Q5_1, Sdot>);
-  SetMatrix(table, PackedType::kIQ4_NL, "i8mm", MatrixRun32<IQ4_NL, Sdot>);
-  SetMatrix(table, PackedType::kQ2_K, "i8mm", MatrixRun256<Q2_K, Sdot>);
-  SetMatrix(table, PackedType::kQ3_K, "i8mm", MatrixRun256<Q3_K, Sdot>);
-  SetMatrix(table, PackedType::kQ4_K, "i8mm", MatrixRun256<Q4_K, Sdot>);
-  SetMatrix(table, PackedType::kQ5_K, "i8mm", MatrixRun256<Q5_K, Sdot>);
-  SetMatrix(table, PackedType::kQ6_K, "i8mm", MatrixRun256<Q6_K, Sdot>);
-  SetMatrix(table, PackedType::kIQ4_XS, "i8mm", MatrixRun256<IQ4_XS, Sdot>);
-  SetMatrix(table, PackedType::kIQ2_XXS, "i8mm", MatrixRun256<IQ2_XXS, Sdot>);
-  SetMatrix(table, PackedType::kMXFP4, "i8mm", MatrixRun32<MXFP4, Sdot>);
+#define REPRISE_SET32(name, ...) \
+  SetMatrix(table, PackedType::k##name, "i8mm", MatrixRun32<name, Sdot>);
+#define REPRISE_SET256(name, ...) \
+  SetMatrix(table, PackedType::k##name, "i8mm", MatrixRun256<name, Sdot>);
+  REPRISE_SMALL_TYPES(REPRISE_SET32)
+  REPRISE_SUPER_TYPES(REPRISE_SET256)
+  REPRISE_CODED_TYPES(REPRISE_SET256)
+#undef REPRISE_SET32
+#undef REPRISE_SET256
 }
 
 }  // namespace reprise::cpu

@@ -3,6 +3,7 @@
 // compiled without flags of its own and may use tensor/.
 #include <cstring>
 
+#include "kernels/cpu/coded/blocks.h"
 #include "kernels/cpu/neon/packed.h"
 #include "tensor/blocks.h"
 #include "tensor/codec.h"
@@ -179,12 +180,49 @@ void Move(const Mover<kPack>& mover, BlockIQ4_XS* block, PackedIQ4_XS* packed) {
 }
 
 template <bool kPack>
-void Move(const Mover<kPack>& mover, BlockIQ2_XXS* block, PackedIQ2_XXS* packed) {
+void Move(const Mover<kPack>& mover, CodedIQ1_S* block, PackedIQ1_S* packed) {
+  mover.Half(block->d, packed->d);
+  mover.Transpose(block->scales, sizeof block->scales, packed->scales);
+  mover.Registers(block->qs, sizeof block->qs, packed->q);
+}
+
+template <bool kPack>
+void Move(const Mover<kPack>& mover, CodedIQ1_M* block, PackedIQ1_M* packed) {
+  mover.Half(block->d, packed->d);
+  mover.Transpose(block->scales, sizeof block->scales, packed->scales);
+  mover.Registers(block->qs, sizeof block->qs, packed->q);
+}
+
+template <bool kPack>
+void Move(const Mover<kPack>& mover, CodedIQ2_XXS* block, PackedIQ2_XXS* packed) {
+  mover.Half(block->d, packed->d);
+  mover.Transpose(block->scales, sizeof block->scales, packed->scales);
+  mover.Registers(block->high, sizeof block->high, packed->high);
+  mover.Registers(block->qs, sizeof block->qs, packed->q);
+}
+
+template <bool kPack>
+void Move(const Mover<kPack>& mover, CodedIQ2_XS* block, PackedIQ2_XS* packed) {
+  mover.Half(block->d, packed->d);
+  mover.Transpose(block->scales, sizeof block->scales, packed->scales);
+  mover.Registers(block->high, sizeof block->high, packed->high);
+  mover.Registers(block->qs, sizeof block->qs, packed->q);
+}
+
+template <bool kPack>
+void Move(const Mover<kPack>& mover, CodedIQ3_XXS* block, PackedIQ3_XXS* packed) {
+  mover.Half(block->d, packed->d);
+  mover.Transpose(block->scales, sizeof block->scales, packed->scales);
+  mover.Registers(block->qs, sizeof block->qs, packed->q);
+}
+
+template <bool kPack>
+void Move(const Mover<kPack>& mover, CodedTQ1_0* block, PackedTQ1_0* packed) {
   mover.Half(block->d, packed->d);
   mover.Registers(block->qs, sizeof block->qs, packed->q);
 }
 
-// A type with its block, its values per block and its packed block.
+// A type with the block that is packed, its values, and its packed block.
 template <DType kDType, typename BlockT, int kBlockValues, typename PackedT>
 struct Type {
   using Block = BlockT;
@@ -192,6 +230,15 @@ struct Type {
   static constexpr DType kType = kDType;
   static constexpr int kValues = kBlockValues;
   static_assert(sizeof(Packed) == kGroupRows * sizeof(Block));
+
+  static void Read(const char* file, Block* block) { std::memcpy(block, file, sizeof *block); }
+  static void Values(const Block& block, float* out) { DequantiseRow(kType, &block, out, kValues); }
+};
+
+template <DType kDType, typename BlockT, int kBlockValues, typename PackedT>
+struct CodedType : Type<kDType, BlockT, kBlockValues, PackedT> {
+  static void Read(const char* file, BlockT* block) { EncodeBlock(file, block, kDType); }
+  static void Values(const BlockT& block, float* out) { DecodeBlock(block, out, kDType); }
 };
 
 template <typename T>
@@ -204,10 +251,10 @@ void Pack(const void* source, size_t source_stride, int rows, int64_t cols, void
   std::memset(group, 0, GroupBytes<T>(cols));
   auto* packed = static_cast<typename T::Packed*>(group);
   const char* file = static_cast<const char*>(source);
-  for (int64_t b = 0; b < cols / T::kValues; ++b, file += sizeof(typename T::Block)) {
+  for (int64_t b = 0; b < cols / T::kValues; ++b, file += TraitsOf(T::kType).block_bytes) {
     for (int row = 0; row < rows; ++row) {
       typename T::Block block;
-      std::memcpy(&block, file + size_t(row) * source_stride, sizeof block);
+      T::Read(file + size_t(row) * source_stride, &block);
       Move(Mover<true>{row}, &block, &packed[b]);
     }
   }
@@ -220,7 +267,7 @@ void UnpackRow(const void* group, int row, int64_t cols, float* out) {
   for (int64_t b = 0; b < cols / T::kValues; ++b) {
     typename T::Block block;
     Move(Mover<false>{row}, &block, &packed[b]);
-    DequantiseRow(T::kType, &block, out + b * T::kValues, T::kValues);
+    T::Values(block, out + b * T::kValues);
   }
 }
 
@@ -242,23 +289,16 @@ void Set(KernelTable* table, const char* isa, RunFunction* run) {
 
 void SetMatrix(KernelTable* table, PackedType type, const char* isa, RunFunction* run) {
   switch (type) {
-#define REPRISE_SET(name, values) \
-  case PackedType::k##name:       \
-    return Set<Type<DType::k##name, Block##name, values, Packed##name>>(table, isa, run)
-    REPRISE_SET(Q8_0, 32);
-    REPRISE_SET(Q4_0, 32);
-    REPRISE_SET(Q4_1, 32);
-    REPRISE_SET(Q5_0, 32);
-    REPRISE_SET(Q5_1, 32);
-    REPRISE_SET(IQ4_NL, 32);
-    REPRISE_SET(Q2_K, 256);
-    REPRISE_SET(Q3_K, 256);
-    REPRISE_SET(Q4_K, 256);
-    REPRISE_SET(Q5_K, 256);
-    REPRISE_SET(Q6_K, 256);
-    REPRISE_SET(IQ4_XS, 256);
-    REPRISE_SET(IQ2_XXS, 256);
-    REPRISE_SET(MXFP4, 32);
+#define REPRISE_SET(name, text, values, ...) \
+  case PackedType::k##name:                  \
+    return Set<Type<DType::k##name, Block##name, values, Packed##name>>(table, isa, run);
+#define REPRISE_SET_CODED(name, text, values, ...) \
+  case PackedType::k##name:                        \
+    return Set<CodedType<DType::k##name, Coded##name, values, Packed##name>>(table, isa, run);
+    REPRISE_SMALL_TYPES(REPRISE_SET)
+    REPRISE_SUPER_TYPES(REPRISE_SET)
+    REPRISE_CODED_TYPES(REPRISE_SET_CODED)
+#undef REPRISE_SET_CODED
 #undef REPRISE_SET
   }
 }

@@ -5,9 +5,11 @@
 #include <cstdint>
 
 #include "kernels/cpu/table.h"
+#include "tensor/dtype_list.h"
 
 // The pack format of quantised matrices on aarch64, "arm8": groups of eight rows, block by block,
-// in the bytes of the file's blocks, rearranged so that no instruction set has to shuffle weights:
+// in the bytes of the file's blocks (of coded types: those of kernels/cpu/coded/blocks.h),
+// rearranged so that no instruction set has to shuffle weights:
 //
 //   a weight register W[step][pair] is  | row 2 pair: values 8 step .. + 7 | row 2 pair + 1: same |
 //
@@ -16,7 +18,7 @@
 // in the file; byte i of a register then holds those of value i % 8 of several steps or sub-blocks.
 // Small tables (scales) are transposed: [index][row], so that a vector holds one index of all rows.
 //
-// Bytes per group equal those of the file but for padding at the end.
+// Bytes per group equal those of these blocks but for padding at the end.
 namespace reprise::cpu::neon {
 
 inline constexpr int kGroupRows = 8;
@@ -97,26 +99,46 @@ struct alignas(16) PackedIQ4_XS {
   uint8_t scales[6][8];   // the file's bytes: scales_h, then scales_l
   StepRegisters q[8][2];  // by run, nibbles as in Q4_0
 };
+// The coded types (kernels/cpu/coded/blocks.h): codes as in Q2_K, Q3_K and IQ4_XS.
+struct alignas(16) PackedIQ1_S {
+  uint16_t d[8];
+  uint8_t scales[4][8];
+  BlockRegisters q[2];
+};
+struct alignas(16) PackedIQ1_M {
+  uint16_t d[8];
+  uint8_t scales[16][8];
+  BlockRegisters q[2];
+};
 struct alignas(16) PackedIQ2_XXS {
   uint16_t d[8];
-  uint8_t q[8][8][8];  // by run and row: the file's eight bytes
+  uint8_t scales[4][8];
+  BlockRegisters high;
+  BlockRegisters q[2];
 };
+struct alignas(16) PackedIQ2_XS {
+  uint16_t d[8];
+  uint8_t scales[8][8];
+  BlockRegisters high;
+  BlockRegisters q[2];
+};
+using PackedIQ2_S = PackedIQ2_XS;
+struct alignas(16) PackedIQ3_XXS {
+  uint16_t d[8];
+  uint8_t scales[4][8];
+  StepRegisters q[8][2];
+};
+using PackedIQ3_S = PackedIQ3_XXS;
+struct alignas(16) PackedTQ1_0 {
+  uint16_t d[8];
+  BlockRegisters q[2];
+};
+using PackedTQ2_0 = PackedTQ1_0;
 
 enum class PackedType : int {
-  kQ8_0,
-  kQ4_0,
-  kQ4_1,
-  kQ5_0,
-  kQ5_1,
-  kIQ4_NL,
-  kQ2_K,
-  kQ3_K,
-  kQ4_K,
-  kQ5_K,
-  kQ6_K,
-  kIQ4_XS,
-  kIQ2_XXS,
-  kMXFP4,
+#define REPRISE_PACKED(name, ...) k##name,
+  REPRISE_QUANTISED_TYPES(REPRISE_PACKED)
+#undef REPRISE_PACKED
 };
 
 using RunFunction = void(const void* group, int rows, int64_t cols, const float* x,

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/neon/product-inl.h"
-#include "kernels/cpu/neon/weights256-inl.h"
+#include "kernels/cpu/neon/weights_coded-inl.h"
 
 // Products of 256-blocks.
 namespace reprise::cpu {

@@ -33,20 +33,15 @@ struct WideningDot {
 }  // namespace
 
 void SetQuantised(KernelTable* table) {
-  SetMatrix(table, PackedType::kQ8_0, "neon", Run32<Q8_0, WideningDot>);
-  SetMatrix(table, PackedType::kQ4_0, "neon", Run32<Q4_0, WideningDot>);
-  SetMatrix(table, PackedType::kQ4_1, "neon", Run32<Q4_1, WideningDot>);
-  SetMatrix(table, PackedType::kQ5_0, "neon", Run32<Q5_0, WideningDot>);
-  SetMatrix(table, PackedType::kQ5_1, "neon", Run32<Q5_1, WideningDot>);
-  SetMatrix(table, PackedType::kIQ4_NL, "neon", Run32<IQ4_NL, WideningDot>);
-  SetMatrix(table, PackedType::kQ2_K, "neon", Run256<Q2_K, WideningDot>);
-  SetMatrix(table, PackedType::kQ3_K, "neon", Run256<Q3_K, WideningDot>);
-  SetMatrix(table, PackedType::kQ4_K, "neon", Run256<Q4_K, WideningDot>);
-  SetMatrix(table, PackedType::kQ5_K, "neon", Run256<Q5_K, WideningDot>);
-  SetMatrix(table, PackedType::kQ6_K, "neon", Run256<Q6_K, WideningDot>);
-  SetMatrix(table, PackedType::kIQ4_XS, "neon", Run256<IQ4_XS, WideningDot>);
-  SetMatrix(table, PackedType::kIQ2_XXS, "neon", Run256<IQ2_XXS, WideningDot>);
-  SetMatrix(table, PackedType::kMXFP4, "neon", Run32<MXFP4, WideningDot>);
+#define REPRISE_SET32(name, ...) \
+  SetMatrix(table, PackedType::k##name, "neon", Run32<name, WideningDot>);
+#define REPRISE_SET256(name, ...) \
+  SetMatrix(table, PackedType::k##name, "neon", Run256<name, WideningDot>);
+  REPRISE_SMALL_TYPES(REPRISE_SET32)
+  REPRISE_SUPER_TYPES(REPRISE_SET256)
+  REPRISE_CODED_TYPES(REPRISE_SET256)
+#undef REPRISE_SET32
+#undef REPRISE_SET256
 }
 
 }  // namespace reprise::cpu::neon

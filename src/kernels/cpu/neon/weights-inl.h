@@ -20,6 +20,7 @@
 //                             by it already
 //   kMinima                   minima per block: 0, 8 (one per run of 32 values) or 16
 //   kNegated                  weights come negated
+//   kUnit                     of coded types: what d is multiplied by
 //   Scales, Unpack(b)         scale[i][row] of sub-block i, and min[i][row]
 //   Weight(b, scales, run, step, pair)
 namespace reprise::cpu {
@@ -127,10 +128,15 @@ struct Q5_1 {
   }
 };
 
-// d of eight rows, as the products use it.
+// d of eight rows, as the products use it: times kUnit, of the types that have one.
 template <class F>
 inline float32x4x2_t LoadScale(const typename F::Packed& b) {
-  return LoadHalves(b.d);
+  const float32x4x2_t d = LoadHalves(b.d);
+  if constexpr (requires { F::kUnit; }) {
+    return {{vmulq_n_f32(d.val[0], F::kUnit), vmulq_n_f32(d.val[1], F::kUnit)}};
+  } else {
+    return d;
+  }
 }
 
 // 2^(e - 128) as the product of two powers about half as far from 1: neither is subnormal, so no

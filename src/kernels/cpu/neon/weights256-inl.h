@@ -5,9 +5,6 @@
 
 // Weight registers of the 256-blocks; weights-inl.h says what the classes have.
 namespace reprise::cpu {
-
-const uint32_t* IQ2Words();  // kernels/cpu/interleave.h
-
 namespace {
 
 // Scales and minima of a super-block as bytes: [sub-block][row].
@@ -177,69 +174,6 @@ struct IQ4_XS {
     return vqtbl1q_s8(vld1q_s8(kIQ4Levels), SplitNibbles(b.q[run], step, pair));
   }
 };
-
-// Eight signs as bytes of 0 or -1: seven bits, and one that makes the number of negatives even.
-struct SignTable {
-  alignas(64) int8_t bytes[128][8];
-};
-constexpr SignTable MakeSigns() {
-  SignTable table = {};
-  for (int seven = 0; seven < 128; ++seven) {
-    int negatives = 0;
-    for (int i = 0; i < 7; ++i) {
-      const int bit = seven >> i & 1;
-      table.bytes[seven][i] = static_cast<int8_t>(-bit);
-      negatives += bit;
-    }
-    table.bytes[seven][7] = static_cast<int8_t>(-(negatives % 2));
-  }
-  return table;
-}
-constexpr SignTable kSigns = MakeSigns();
-
-// Four grid points of eight magnitudes per row and run: a point is a step.
-struct IQ2_XXS {
-  using Packed = neon::PackedIQ2_XXS;
-  struct Scales {
-    alignas(16) int8_t scale[8][8];
-    const uint32_t* grid;
-  };
-  static constexpr int kMinima = 0;
-  static constexpr int kSubBlock = 32;
-  static constexpr int kShift = 0;
-  static constexpr bool kNegated = false;
-  static inline uint32_t Word(const uint8_t* bytes) {
-    uint32_t word;
-    __builtin_memcpy(&word, bytes, 4);
-    return word;
-  }
-  static inline Scales Unpack(const Packed& b) {
-    Scales out;
-    out.grid = IQ2Words();
-    for (int run = 0; run < 8; ++run) {
-      for (int row = 0; row < 8; ++row) {
-        out.scale[run][row] = static_cast<int8_t>(2 * (Word(b.q[run][row] + 4) >> 28) + 1);
-      }
-    }
-    return out;
-  }
-  static inline int8x16_t Weight(const Packed& b, const Scales& scales, int run, int step,
-                                 int pair) {
-    const uint8_t* even = b.q[run][2 * pair];
-    const uint8_t* odd = b.q[run][2 * pair + 1];
-    const int8x16_t magnitude = vreinterpretq_s8_u32(vcombine_u32(
-        vld1_u32(scales.grid + 2 * even[step]), vld1_u32(scales.grid + 2 * odd[step])));
-    const int8x16_t negative = vcombine_s8(vld1_s8(kSigns.bytes[Word(even + 4) >> 7 * step & 127]),
-                                           vld1_s8(kSigns.bytes[Word(odd + 4) >> 7 * step & 127]));
-    return vsubq_s8(veorq_s8(magnitude, negative), negative);
-  }
-};
-
-template <>
-inline float32x4x2_t LoadScale<IQ2_XXS>(const neon::PackedIQ2_XXS& b) {
-  const float32x4x2_t d = LoadHalves(b.d);
-  return {{vmulq_n_f32(d.val[0], 0.125f), vmulq_n_f32(d.val[1], 0.125f)}};
-}
 
 }  // namespace
 }  // namespace reprise::cpu

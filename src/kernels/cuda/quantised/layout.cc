@@ -44,11 +44,7 @@ Widths WidthsOf(DType dtype) {
       return {16, 0, 8, 2};
     case DType::kIQ2_XXS:
       return {8, 0, 0, 2};
-    case DType::kMXFP4:  // held as BF16
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kI32:
+    default:
       break;
   }
   CHECK(!"a quantised type");
@@ -331,11 +327,7 @@ void ConvertBlock(DType dtype, std::byte* block, const Place& place) {
     REPRISE_CONVERT(IQ4_XS);
     REPRISE_CONVERT(IQ2_XXS);
 #undef REPRISE_CONVERT
-    case DType::kMXFP4:  // held as BF16
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kI32:
+    default:
       break;
   }
   CHECK(!"a quantised type");

@@ -201,11 +201,7 @@ struct EmbedFrom {
       REPRISE_EMBED(IQ4_XS);
       REPRISE_EMBED(IQ2_XXS);
 #undef REPRISE_EMBED
-      case DType::kMXFP4:
-      case DType::kF32:
-      case DType::kF16:
-      case DType::kBF16:
-      case DType::kI32:
+      default:
         break;
     }
   }
