@@ -26,6 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
 CACHE = [("cache_test", "src/cache/cache_test")]
 TENSOR = [("tensor_test", "src/tensor/tensor_test")]
+WEIGHTS = [("weights_test", "src/weights/weights_test")]
 TIER = [("tier_test", "src/tier/tier_test")]
 MODEL = [("model_test", "src/model/model_test")]
 KERNELS = [("kernels_test", "src/kernels/kernels_test")]
@@ -134,6 +135,10 @@ MUTANTS = [
     ("deltas_of_one_sign", "src/tensor/factored.cc", "high >> 15 != 0", "high >> 15 > 1", TENSOR),
     ("panels_begin_at_zero", "src/kernels/cpu/generic/quantised-inl.h", "false, col > 0};", "false, col > cols};", KERNELS),
     ("codes_without_a_sign", "src/kernels/cpu/coded/blocks.cc", "high[e % 32] | (values.code[e] >> 2 & 1)", "high[e % 32] | (values.code[e] >> 3 & 1)", KERNELS),
+    ("rows_in_their_order", "src/weights/recipe/recipe.cc", "{0, 4, 1, 5, 2, 6, 3, 7}", "{0, 1, 2, 3, 4, 5, 6, 7}", WEIGHTS),
+    ("groups_of_nowhere", "src/weights/recipe/recipe.cc",
+     "group >= 0 && group < recipe.groups ? group : -1", "group >= 0 && group <= recipe.groups ? 0 : -1", WEIGHTS),
+    ("two_weights_of_one_name", "src/weights/recipe/find.cc", "(recipe->name == data.name || !by_name_.contains(recipe->name))", "!recipe->name.empty()", WEIGHTS),
     ("victim_reversed", "src/engine/roster.cc",
      "if (last != nullptr && !(worst < rank)) return;",
      "if (last != nullptr && !(rank < worst)) return;",

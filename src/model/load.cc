@@ -20,6 +20,7 @@
 #include "state/ids.h"
 #include "tensor/codec.h"
 #include "weights/memory.h"
+#include "weights/recipe/recipe.h"
 
 namespace reprise {
 namespace {
@@ -141,12 +142,11 @@ Status WeightLoader::CheckMemory(const StateSpec& state, int64_t context_tokens)
   const size_t needed = weights + states + working;
   AvailableMemory available = FindAvailableMemory(context_.backend->memory());
   if (options_.memory_max != 0) available = {options_.memory_max, "the option --memory"};
-  const Status fits =
-      CheckFits(needed,
-                "the weights (" + FormatBytes(weights) + "), the state of " +
-                    std::to_string(tokens) + " tokens (" + FormatBytes(states) +
-                    ") and what a step computes in (" + FormatBytes(working) + ")",
-                available);
+  const Status fits = CheckFits(needed,
+                                "the weights (" + FormatBytes(weights) + "), the state of " +
+                                    std::to_string(tokens) + " tokens (" + FormatBytes(states) +
+                                    ") and what a step computes in (" + FormatBytes(working) + ")",
+                                available);
   return fits.ok() ? fits : fits.Annotate(checkpoint_.path());
 }
 
@@ -161,9 +161,21 @@ Status WeightLoader::Load(Digest* digest) {
     digest->Add(NameOf(tensor.dtype));
     if (tensor.values != tensor.dtype) digest->Add(NameOf(tensor.values));
     for (const StoredTensor* stored : tensor.source.stored()) {
-      digest->AddBytes(context_.backend->host_threads(), stored->bytes);
-      if (!stored->scales.empty()) {
-        digest->AddBytes(context_.backend->host_threads(), stored->scales);
+      if (stored->recipe == nullptr) {
+        digest->AddBytes(context_.backend->host_threads(), stored->bytes);
+        if (!stored->scales.empty()) {
+          digest->AddBytes(context_.backend->host_threads(), stored->scales);
+        }
+        continue;
+      }
+      const Recipe& recipe = *stored->recipe;
+      for (const int64_t number :
+           {int64_t(recipe.kind), int64_t{recipe.bits}, int64_t{recipe.zero_shift},
+            recipe.block_rows, recipe.block_cols}) {
+        digest->Add(std::to_string(number));
+      }
+      for (const StoredPart* part : recipe.parts()) {
+        digest->AddBytes(context_.backend->host_threads(), part->bytes);
       }
     }
     if (tensor.plan->is_matrix()) {

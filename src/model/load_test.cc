@@ -6,14 +6,19 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
+#include "base/rng.h"
 #include "model/config/generation_defaults.h"
 #include "model/export/gguf_vocabulary.h"
 #include "model/model_fixture.h"
 #include "model/model_text.h"
+#include "tensor/half.h"
+#include "weights/convert.h"
 
 namespace reprise {
 namespace {
@@ -60,6 +65,96 @@ TEST_F(LoadTest, WhatDecidesIsNotRounded) {
   const ModelCard& card = (*model)->card();
   constexpr size_t kGates = 6 * 2 * 4 * 64;  // layers, alpha and beta, heads, width
   EXPECT_EQ(card.step_bytes, 2 * (size_t(card.layer_products + card.head_products) + kGates));
+}
+
+// Writes the tensors of the golden into `folder`, each as `write` says.
+void WriteFolder(const std::string& folder, const Checkpoint& golden, const std::string& extra,
+                 const std::function<bool(const StoredTensor&, SafetensorsWriter*,
+                                          std::vector<std::vector<std::byte>>*)>& write) {
+  std::filesystem::create_directories(folder);
+  std::string config = ReadAll(kFolder + "/config.json");
+  config.insert(config.find('{') + 1, extra);
+  std::ofstream(folder + "/config.json") << config;
+  SafetensorsWriter writer;
+  std::vector<std::vector<std::byte>> data;
+  for (const StoredTensor& tensor : golden.tensors()) {
+    if (write(tensor, &writer, &data)) continue;
+    writer.AddTensor(tensor.name, tensor.dtype, tensor.shape);
+    data.emplace_back(tensor.bytes.begin(), tensor.bytes.end());
+  }
+  CHECK(writer.Open(folder + "/model.safetensors").ok());
+  for (const auto& bytes : data) CHECK(writer.Append(bytes).ok());
+  CHECK(writer.Finish().ok());
+}
+
+// A folder of GPTQ in a random order of columns, and one of the weights that it stands for.
+TEST_F(LoadTest, AQuantisedFolderIsTheModelOfItsWeights) {
+  const auto golden = OpenCheckpoint(kFolder);
+  ASSERT_TRUE(golden.ok());
+  const auto quantised = [](const StoredTensor& tensor) {
+    return tensor.name.ends_with("proj.weight");
+  };
+  Rng rng(43);
+  const auto random = [&](size_t count, const auto& make) {
+    using Value = decltype(make(rng));
+    std::vector<std::byte> bytes(count * sizeof(Value));
+    for (size_t i = 0; i < count; ++i) {
+      const Value value = make(rng);
+      std::memcpy(bytes.data() + i * sizeof(Value), &value, sizeof value);
+    }
+    return bytes;
+  };
+  const auto word = [](Rng& from) { return static_cast<uint32_t>(from.Next()); };
+  const std::string gptq = folder_ + "/gptq", plain = folder_ + "/plain";
+  WriteFolder(gptq, *golden, R"("quantization_config": {"quant_method": "gptq", "bits": 4},)",
+              [&](const StoredTensor& tensor, SafetensorsWriter* writer, auto* data) {
+                if (!quantised(tensor)) return false;
+                const std::string stem(tensor.name.substr(0, tensor.name.size() - 6));
+                const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
+                writer->AddTensor(stem + "qweight", DType::kI32, {cols / 8, rows});
+                data->push_back(random(size_t(cols / 8 * rows), word));
+                writer->AddTensor(stem + "qzeros", DType::kI32, {2, rows / 8});
+                data->push_back(random(size_t(2 * rows / 8), word));
+                writer->AddTensor(stem + "scales", DType::kF16, {2, rows});
+                data->push_back(random(size_t(2 * rows),
+                                       [](Rng& from) { return F32ToF16(from.Uniform() * 0.02f); }));
+                writer->AddTensor(stem + "g_idx", DType::kI32, {cols});
+                data->push_back(random(
+                    size_t(cols), [](Rng& from) { return static_cast<int32_t>(from.Below(2)); }));
+                return true;
+              });
+  const auto checkpoint = OpenCheckpoint(gptq);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  WriteFolder(plain, *golden, "",
+              [&](const StoredTensor& tensor, SafetensorsWriter* writer, auto* data) {
+                if (!quantised(tensor)) return false;
+                const StoredTensor* made = checkpoint->Find(tensor.name);
+                CHECK(made != nullptr && made->dtype == DType::kF16);
+                writer->AddTensor(tensor.name, DType::kF16, tensor.shape);
+                data->emplace_back(size_t(tensor.shape.elements()) * 2);
+                ConvertRows(*made, DType::kF16, 0, tensor.shape[0], data->back().data());
+                return true;
+              });
+  std::vector<TokenId> tokens(20);
+  for (TokenId& token : tokens) token = TokenId(rng.Below(60));
+  const auto logits_of = [&](const std::string& folder) {
+    const auto source = OpenCheckpoint(folder);
+    CHECK(source.ok());
+    const auto model = LoadModel(*source, machine_.context(), {});
+    CHECK(model.ok());
+    const size_t pieces[] = {tokens.size()};
+    return RunInPieces(**model, machine_.context(), tokens, pieces);
+  };
+  const std::vector<float> got = logits_of(gptq);
+  EXPECT_EQ(got, logits_of(plain));
+  EXPECT_TRUE(std::isfinite(got[0]) && got[0] != got[1]);
+}
+
+TEST_F(LoadTest, RefusesAnotherQuantisationByName) {
+  const Status status = Load("{", R"({"quantization_config": {"quant_method": "spqr"},)");
+  EXPECT_NE(status.message().find("\"spqr\" (quantization_config) are not supported"),
+            std::string::npos)
+      << status.message();
 }
 
 // Rows of 48 values (of two experts a token in three layers) have no type of blocks: F32, as

@@ -91,7 +91,7 @@ Status PlannedSource::TakeFused(const Checkpoint& checkpoint, const std::string&
   const int64_t cols = fused.transposed ? tensor_->rows * fused.step : tensor_->cols;
   const int64_t parts = tensor_->slices > 1 ? tensor_->slices : 1;
   REPRISE_TRY(Take(checkpoint, name, {parts, fused.rows / parts, cols}));
-  if (fused.transposed && IsQuantised(dtype())) {
+  if (fused.transposed && (IsQuantised(dtype()) || stored_[0]->recipe != nullptr)) {
     return InvalidArgument("tensor " + Quoted(name) +
                            " is quantised in blocks that cannot be turned");
   }
@@ -110,6 +110,9 @@ Status PlannedSource::Take(const Checkpoint& checkpoint, const std::string& name
   }
   if (stored->dtype == DType::kI32) {
     return InvalidArgument("tensor " + Quoted(name) + " holds integers, not weights");
+  }
+  if (stored->recipe != nullptr && !tensor_->is_matrix()) {
+    return InvalidArgument("tensor " + Quoted(name) + " is quantised, but no matrix");
   }
   if (!stored_.empty() && stored->dtype != dtype()) {
     return InvalidArgument("tensor " + Quoted(name) + " has another type than " +
@@ -157,7 +160,7 @@ void PlannedSource::ReadTransposed(int64_t row, DType dtype, std::byte* out) con
 }
 
 const std::byte* PlannedSource::Contiguous(int64_t slice) const {
-  if (fused_ != nullptr || stored_[0]->split()) return nullptr;
+  if (fused_ != nullptr || stored_[0]->split() || stored_[0]->recipe != nullptr) return nullptr;
   if (stored_.size() > 1) return stored_[size_t(slice)]->bytes.data();
   return stored_[0]->bytes.data() +
          size_t(slice * tensor_->rows) * RowBytes(dtype(), tensor_->cols);

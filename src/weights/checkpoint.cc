@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/mapped_file.h"
 #include "weights/format/safetensors.h"
+#include "weights/recipe/recipe.h"
 
 namespace reprise {
 namespace {
@@ -60,7 +61,8 @@ struct Checkpoint::Parts {
   std::vector<std::unique_ptr<SafetensorsFile>> shards;  // of `files`
   std::optional<JsonDocument> config;
   Metadata metadata;
-  std::vector<StoredTensor> tensors;  // sorted by name
+  std::vector<std::unique_ptr<Recipe>> recipes;  // of quantised matrices of a folder
+  std::vector<StoredTensor> tensors;             // sorted by name
   uint64_t tensor_bytes = 0;
 };
 
@@ -141,8 +143,27 @@ class CheckpointOpener {
     if (!config->root().is_object()) return DataLoss(folder + "/config.json: not a JSON object");
     parts_->config.emplace(std::move(*config));
     parts_->metadata = Metadata(parts_->config->root());
-    if (Exists(folder + "/model.safetensors.index.json")) return OpenShards(folder);
-    return AddShard(folder + "/model.safetensors");
+    REPRISE_TRY(Exists(folder + "/model.safetensors.index.json")
+                    ? OpenShards(folder)
+                    : AddShard(folder + "/model.safetensors"));
+    AddRecipes();
+    return OkStatus();
+  }
+
+  // The matrices of a quantised folder.
+  void AddRecipes() {
+    const JsonValue* quantization = parts_->metadata.FindJson("quantization_config");
+    if (quantization == nullptr || !quantization->is_object()) return;
+    std::vector<StoredPart> all;
+    for (size_t file = 0; file < parts_->shards.size(); ++file) {
+      for (const StoredTensor& tensor : parts_->shards[file]->tensors()) {
+        all.push_back(PartOf(tensor, int(file)));
+      }
+      for (const SafetensorsFile::Foreign& tensor : parts_->shards[file]->foreign()) {
+        all.push_back({tensor.name, tensor.type, tensor.shape, tensor.bytes, int(file)});
+      }
+    }
+    parts_->recipes = FindRecipes(*quantization, all);
   }
 
   Status OpenShards(const std::string& folder) {
@@ -209,6 +230,10 @@ class CheckpointOpener {
       }
     }
     JoinMxfp4();
+    for (const auto& recipe : parts_->recipes) {
+      tensors.push_back(recipe->tensor());
+      if (recipe->data.type != "I32") parts_->tensor_bytes += recipe->data.bytes.size();
+    }
     std::sort(tensors.begin(), tensors.end(),
               [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
     for (size_t i = 1; i < tensors.size(); ++i) {

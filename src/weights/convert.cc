@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "base/check.h"
 #include "tensor/codec.h"
+#include "weights/recipe/recipe.h"
 
 namespace reprise {
 namespace {
@@ -37,8 +39,16 @@ void ConvertRows(const StoredTensor& tensor, DType dtype, int64_t row_begin, int
                  std::byte* out) {
   const int64_t cols = tensor.shape.cols();
   CHECK(0 <= row_begin && row_begin <= row_end && row_end <= tensor.shape.rows());
-  const size_t in_bytes = RowBytes(tensor.dtype, cols);
   const size_t out_bytes = RowBytes(dtype, cols);
+  if (tensor.recipe != nullptr) {
+    std::vector<float> made(static_cast<size_t>(cols));
+    for (int64_t row = row_begin; row < row_end; ++row, out += out_bytes) {
+      MakeRow(*tensor.recipe, row, made.data());
+      QuantiseRow(dtype, made.data(), out, cols);
+    }
+    return;
+  }
+  const size_t in_bytes = RowBytes(tensor.dtype, cols);
   const size_t rows = static_cast<size_t>(row_end - row_begin);
   if (dtype == tensor.dtype && !tensor.split()) {
     const std::byte* in = tensor.bytes.data() + static_cast<size_t>(row_begin) * in_bytes;

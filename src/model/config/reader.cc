@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "weights/recipe/recipe.h"
 
 namespace reprise {
 namespace {
@@ -47,11 +48,15 @@ ConfigReader::ConfigReader(const Checkpoint& checkpoint)
     inner_ = outer_.Section("text_config");
   }
   // MXFP4 is known by its tensors (weights/checkpoint.h).
-  if (!gguf_ && Has({"quantization_config", ""}) &&
-      Text({"quantization_config.quant_method", ""}, "") != "mxfp4") {
-    Refuse("weights quantised by '" +
-           Text({"quantization_config.quant_method", ""}, "an unnamed method") +
-           "' (quantization_config) are not supported; take the original ones or a GGUF file");
+  const JsonValue* quantization = gguf_ ? nullptr : outer_.FindJson("quantization_config");
+  if (quantization != nullptr && quantization->is_object()) {
+    const Status known = CheckQuantisation(*quantization);
+    const bool mxfp4 = Text({"quantization_config.quant_method", ""}, "") == "mxfp4";
+    if (!known.ok() && !mxfp4) Refuse(known.message());
+  } else if (!gguf_ && Has({"quantization_config", ""})) {
+    Refuse(
+        "a quantization_config that is none of the whole model is not supported; take the "
+        "original weights or a GGUF file");
   }
 }
 

@@ -11,9 +11,11 @@
 
 namespace reprise {
 
+struct Recipe;  // weights/recipe/recipe.h
+
 // A tensor where it lies in a file. A view: name and bytes belong to what was parsed. Bytes may be
 // unaligned.
-// Invariant: bytes.size() + scales.size() == TensorBytes(dtype, shape).
+// Invariant: bytes.size() + scales.size() == TensorBytes(dtype, shape), unless there is a recipe.
 struct StoredTensor {
   std::string_view name;
   DType dtype = DType::kF32;
@@ -27,6 +29,8 @@ struct StoredTensor {
   int scales_file = 0;
 
   bool split() const { return !scales.empty(); }
+  // Of a matrix that is made of several tensors: `bytes` are those of the largest.
+  const Recipe* recipe = nullptr;
 };
 
 // The blocks of values [begin, begin + count) of row `row` to `out`, as in tensor/blocks.h.

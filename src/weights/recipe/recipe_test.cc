@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that quantised folders give the weights of their formats' own code, bit for bit
+// (tests/data/recipes, made by tools/make_recipe_fixtures.py), and that what does not fit together,
+// or is not known, is refused.
+#include "weights/recipe/recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "weights/checkpoint.h"
+#include "weights/convert.h"
+
+namespace reprise {
+namespace {
+
+// The number of matrices of a folder, each compared with what it stands for.
+int Compare(const std::string& name) {
+  const auto checkpoint = OpenCheckpoint("tests/data/recipes/" + name);
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  int count = 0;
+  for (const StoredTensor& tensor : checkpoint->tensors()) {
+    if (tensor.recipe == nullptr) continue;
+    SCOPED_TRACE(tensor.name);
+    const std::string stem(tensor.name.substr(0, tensor.name.size() - std::strlen(".weight")));
+    const StoredTensor* expected = checkpoint->Find(stem + ".expected");
+    EXPECT_NE(expected, nullptr);
+    EXPECT_EQ(expected->dtype, tensor.dtype);
+    EXPECT_EQ(expected->shape, tensor.shape);
+    std::vector<std::byte> rows(expected->bytes.size());
+    ConvertRows(tensor, tensor.dtype, 0, tensor.shape.rows(), rows.data());
+    EXPECT_EQ(std::memcmp(rows.data(), expected->bytes.data(), rows.size()), 0);
+    ++count;
+  }
+  return count;
+}
+
+TEST(Recipe, Fp8InBlocksAndWhole) { EXPECT_EQ(Compare("fp8"), 3); }
+TEST(Recipe, CompressedTensors) { EXPECT_EQ(Compare("compressed-tensors"), 16); }
+TEST(Recipe, Awq) { EXPECT_EQ(Compare("awq"), 1); }
+TEST(Recipe, GptqInAnyOrder) {
+  EXPECT_EQ(Compare("gptq"), 1);
+  EXPECT_EQ(Compare("gptq8"), 1);
+  EXPECT_EQ(Compare("gptq2"), 1);
+}
+
+// Parts whose bytes the test owns.
+struct Folder {
+  std::map<std::string, std::vector<std::byte>> bytes;
+  std::map<std::string, StoredPart> parts;
+
+  void Add(const std::string& name, std::string_view type, const Shape& shape, size_t element) {
+    const auto at = bytes.emplace(name, size_t(shape.elements()) * element).first;
+    parts[name] = {at->first, type, shape, at->second, 0};
+  }
+  std::vector<std::unique_ptr<Recipe>> Find(std::string_view config) const {
+    const auto document = JsonDocument::Parse(config);
+    EXPECT_TRUE(document.ok());
+    std::vector<StoredPart> all;
+    for (const auto& [name, part] : parts) all.push_back(part);
+    return FindRecipes(document->root(), all);
+  }
+};
+
+constexpr char kGptq[] = R"({"quant_method": "gptq", "bits": 4})";
+
+Folder Gptq() {
+  Folder folder;
+  folder.Add("x.qweight", "I32", {4, 16}, 4);
+  folder.Add("x.qzeros", "I32", {2, 2}, 4);
+  folder.Add("x.scales", "F16", {2, 16}, 2);
+  folder.Add("x.g_idx", "I32", {32}, 4);
+  return folder;
+}
+
+TEST(Recipe, PartsThatDoNotFitAreNone) {
+  EXPECT_EQ(Gptq().Find(kGptq).size(), 1u);
+  for (const char* name : {"x.qzeros", "x.scales"}) {
+    Folder folder = Gptq();
+    folder.parts.erase(name);
+    EXPECT_TRUE(folder.Find(kGptq).empty()) << name;
+  }
+  for (const char* name : {"x.qzeros", "x.scales", "x.g_idx"}) {
+    Folder folder = Gptq();
+    folder.Add(name + std::string("2"), "I32", {3, 3}, 4);
+    folder.parts[name] = folder.parts[name + std::string("2")];
+    folder.parts[name].name = name;
+    folder.parts.erase(name + std::string("2"));
+    EXPECT_TRUE(folder.Find(kGptq).empty()) << name;
+  }
+  Folder twice = Gptq();
+  twice.Add("x.weight", "F16", {16, 32}, 2);
+  EXPECT_TRUE(twice.Find(kGptq).empty());
+}
+
+// The values are those of a group that exists, or a NaN that the logits show.
+TEST(Recipe, GroupsOutsideMakeNaN) {
+  Folder folder = Gptq();
+  const int32_t groups[] = {2, -1, 1};
+  std::memcpy(folder.bytes["x.g_idx"].data(), groups, sizeof groups);
+  const auto recipes = folder.Find(kGptq);
+  ASSERT_EQ(recipes.size(), 1u);
+  float row[32];
+  MakeRow(*recipes[0], 15, row);
+  EXPECT_TRUE(std::isnan(row[0]) && std::isnan(row[1]));
+  for (int c = 2; c < 32; ++c) EXPECT_EQ(std::fabs(row[c]), 0.0f);
+}
+
+TEST(Recipe, OtherMethodsAreRefusedByName) {
+  const auto told = [](std::string_view config) {
+    const auto document = JsonDocument::Parse(config);
+    const Status status = CheckQuantisation(document->root());
+    return status.ok() ? std::string() : status.message();
+  };
+  EXPECT_EQ(told(kGptq), "");
+  EXPECT_NE(told(R"({"quant_method": "bitsandbytes"})").find("\"bitsandbytes\""),
+            std::string::npos);
+  EXPECT_NE(told(R"({"quant_method": "awq", "version": "gemv"})").find("\"gemv\""),
+            std::string::npos);
+  EXPECT_NE(told(R"({"quant_method": "gptq", "bits": 3})").find("3 bits"), std::string::npos);
+  EXPECT_NE(told("{}").find("an unnamed method"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace reprise
