@@ -27,10 +27,10 @@ struct StoredTensor {
   // `scales_file`. Empty: `bytes` are blocks as in tensor/blocks.h.
   std::span<const std::byte> scales = {};
   int scales_file = 0;
-
-  bool split() const { return !scales.empty(); }
   // Of a matrix that is made of several tensors: `bytes` are those of the largest.
   const Recipe* recipe = nullptr;
+
+  bool split() const { return !scales.empty(); }
 };
 
 // The blocks of values [begin, begin + count) of row `row` to `out`, as in tensor/blocks.h.
