@@ -21,12 +21,11 @@ import time
 import planted.api
 import planted.grammar
 import planted.http
+import planted.weights
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
 CACHE = [("cache_test", "src/cache/cache_test")]
-TENSOR = [("tensor_test", "src/tensor/tensor_test")]
-WEIGHTS = [("weights_test", "src/weights/weights_test")]
 TIER = [("tier_test", "src/tier/tier_test")]
 MODEL = [("model_test", "src/model/model_test")]
 KERNELS = [("kernels_test", "src/kernels/kernels_test")]
@@ -38,6 +37,7 @@ HTTP = [("http_test", "src/http/http_test")]
 HUB = [("hub_test", "src/hub/hub_test")]
 API = [("api_test", "src/api/api_test")]
 ATTACK = [("api_attack_test", "src/api/api_attack_test")]
+CLI = [("cli_test", "src/cli/cli_test")]
 DRAFTS = [("speculation_test", "tests/speculation_test")]
 SEEDS = "1000"  # of the simulations: enough for a mutant, few enough for all of them
 
@@ -106,39 +106,6 @@ MUTANTS = [
      "newest ? total - std::min(total, bytes) : over", "newest ? 0 : over", CLI),
     ("the_last_used_gives_way", "src/cli/serve/fleet/state_shares.cc",
      "return a->last_use_ms < b->last_use_ms;", "return a->last_use_ms > b->last_use_ms;", CLI),
-    ("positions_everywhere", "src/model/decoders/dense_decoder.cc",
-     "traits.turns.empty() || traits.turns[size_t(i)]", "true", MODEL),
-    ("norms_before_positions", "src/model/layers/attention.cc",
-     "shape_.late_norm && rope.half != 0", "shape_.late_norm && rope.half < 0", MODEL),
-    ("residuals_as_they_are", "src/model/decoders/dense_decoder.cc",
-     "    if (traits_.residual_scale != 1) Scale(context, y, traits_.residual_scale, y);\n", "", MODEL),
-    ("yarn_without_mscale", "src/model/config/rope.cc", "  if (config.mscale == 0) return", "  return", MODEL),
-    ("queries_beyond_the_context", "src/model/families/ministral3/family.cc",
-     "beta != 0 && reader->context_tokens() > original", "beta < 0", MODEL),
-    ("scores_without_yarn", "src/model/families/deepseek_v3/family.cc",
-     "attention.q_scale = float(louder * louder);", "attention.q_scale = float(louder);", MODEL),
-    ("windows_with_yarn", "src/model/families/olmo3/family.cc",
-     "    traits.window_rope = ReadWindowRope(", "    ReadWindowRope(", MODEL),
-    ("sinks_of_other_heads", "src/kernels/cpu/attention.cc", "= sinks[i % group];", "= sinks[0];", KERNELS),
-    ("sinks_in_every_part", "src/kernels/cpu/attention.cc", "if (index == task.partial) {", "if (true) {", KERNELS),
-    ("sinks_unweighed", "src/kernels/cpu/attention.cc", "        mine.sum[i] = 1;\n", "        mine.sum[i] = 0;\n", KERNELS),
-    ("gates_without_limit", "src/kernels/reference/math.h", "const float g = limit < gate ? limit : gate;", "const float g = gate;", KERNELS),
-    ("bias_of_the_next_expert", "src/kernels/cpu/expert_ops.cc", "while (slot >= ends[expert])", "while (slot + 1 >= ends[expert])", KERNELS),
-    ("mxfp4_without_subnormals", "src/tensor/blocks.h", "uint32_t{0x00200000} << e :", "0 :", [("tensor_test", "src/tensor/tensor_test")]),
-    ("mxfp4_pairs_turned", "src/weights/format/stored_tensor.cc", "const int shift = j % 2 * 4;", "const int shift = 4 - j % 2 * 4;", MODEL),
-    ("gate_and_up_turned", "src/model/layers/moe.cc", '"ffn_gate_exps.weight", 2, 0,', '"ffn_gate_exps.weight", 2, 1,', MODEL),
-    ("experts_without_bias", "src/model/layers/moe.cc", "    if (!bias.empty()) AddExpertBias(", "    if (false) AddExpertBias(", MODEL),
-    ("gpt_oss_truncated", "src/model/families/gpt_oss/family.cc", "gguf_truncate = false", "gguf_truncate = true", MODEL),
-    ("thoughts_before_calls_lost", "src/api/chat/prompt.cc",
-     'shape.thinking_member ? "thinking" : "reasoning_content"', '"reasoning_content"', API),
-    ("grids_by_the_low_bits", "src/tensor/factored.cc", "block.qs[g] | (block.qh[g / 4] >> (g % 4 * 2) & 3) << 8", "block.qs[g]", TENSOR),
-    ("deltas_of_one_sign", "src/tensor/factored.cc", "high >> 15 != 0", "high >> 15 > 1", TENSOR),
-    ("panels_begin_at_zero", "src/kernels/cpu/generic/quantised-inl.h", "false, col > 0};", "false, col > cols};", KERNELS),
-    ("codes_without_a_sign", "src/kernels/cpu/coded/blocks.cc", "high[e % 32] | (values.code[e] >> 2 & 1)", "high[e % 32] | (values.code[e] >> 3 & 1)", KERNELS),
-    ("rows_in_their_order", "src/weights/recipe/recipe.cc", "{0, 4, 1, 5, 2, 6, 3, 7}", "{0, 1, 2, 3, 4, 5, 6, 7}", WEIGHTS),
-    ("groups_of_nowhere", "src/weights/recipe/recipe.cc",
-     "group >= 0 && group < recipe.groups ? group : -1", "group >= 0 && group <= recipe.groups ? 0 : -1", WEIGHTS),
-    ("two_weights_of_one_name", "src/weights/recipe/find.cc", "(recipe->name == data.name || !by_name_.contains(recipe->name))", "!recipe->name.empty()", WEIGHTS),
     ("victim_reversed", "src/engine/roster.cc",
      "if (last != nullptr && !(worst < rank)) return;",
      "if (last != nullptr && !(rank < worst)) return;",
@@ -534,6 +501,7 @@ MUTANTS = [
     *((*mutant, API) for mutant in planted.api.MUTANTS),
     *((*mutant, GRAMMAR) for mutant in planted.grammar.MUTANTS),
     *((*mutant, HTTP) for mutant in planted.http.MUTANTS),
+    *planted.weights.MUTANTS,
 ]
 
 

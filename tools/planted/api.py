@@ -60,4 +60,6 @@ MUTANTS = [
      "      if (begins && open) CloseBlock(blocks_.size() - 2);", ""),
     ("a_stop_sequence_without_name", "src/api/chat/reply.cc",
      "if (choice.stop == StopKind::kStopString) choice.matched_stop = voice.speech->stop();", ""),
+    ("thoughts_before_calls_lost", "src/api/chat/prompt.cc",
+     'shape.thinking_member ? "thinking" : "reasoning_content"', '"reasoning_content"'),
 ]
