@@ -317,7 +317,7 @@ class Commands(unittest.TestCase):
             self.assertRegex(t.send("/set"), r"temperature +0\.5\n")  # as the file says
             t.send("/set temperature 0.25")
             self.assertRegex(t.send("/set"), r"temperature +0\.25\n")
-            self.assertIn("no value for", t.send("/set top_k many"))
+            self.assertIn("is not a value of", t.send("/set top_k many"))
             self.assertIn("no setting 'heat'", t.send("/set heat 1"))
             t.send("/set max_tokens 2")
             self.assertIn("2 tokens at", self.after(t, "Hi") + t.send("/stats"))

@@ -354,7 +354,7 @@ class Events(unittest.TestCase):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         for options, words in [
-                (["--kv-events", "5557"], "is no address for events"),
+                (["--kv-events", "5557"], "is not an address for events"),
                 (["--kv-events", "tcp://*:5557"], "--insecure if that is wanted"),
                 (["--kv-events", "tcp://127.0.0.1:5557", "--kv-events-replay", "tcp://0.0.0.0:5558"], "--insecure if that is wanted"),
                 (["--kv-events-replay", "tcp://127.0.0.1:5557"], "belong to --kv-events"),

@@ -184,7 +184,7 @@ class Pulls(Hub):
             self.assertIsNone(process.poll())
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        self.assertIn("what has come is kept", process.communicate(timeout=60)[1])
+        self.assertIn("the partial download is kept", process.communicate(timeout=60)[1])
         self.assertEqual(process.returncode, 1)
         self.assertGreater(part.stat().st_size, 0)
         self.assertIn("not finished", self.puller.run("models", "ls").stdout)
