@@ -248,8 +248,9 @@ TEST(UnknownFields, WhatWouldChangeAnAnswerDoesNot) {
     const char* name;
   } cases[] = {
       {kChat, R"("add_special_tokens": true)", "add_special_tokens"},
-      {kChat, R"("bad_words": ["x"])", "bad_words"},
-      {kChat, R"("allowed_token_ids": [1])", "allowed_token_ids"},
+      {kChat, R"("bad_words": [""])", "bad_words"},
+      {kChat, R"("allowed_token_ids": [-1])", "allowed_token_ids"},
+      {kChat, R"("logits_processors": ["x"])", "logits_processors"},
       {kChat, R"("structural_tag": {})", "structural_tag"},
       {"/v1/responses", R"("background": true)", "background"},
       {kMessages, R"("inference_geo": "us")", "inference_geo"},

@@ -84,7 +84,8 @@ Service::Service(const ServedModel* model, Engine* engine, const Clock* clock,
       metrics_(std::make_unique<Metrics>()),
       reports_(std::make_unique<ReportLog>()),
       feed_(std::make_unique<CacheFeed>(this)),
-      constraints_(std::make_unique<Constraints>(model)) {
+      constraints_(std::make_unique<Constraints>(model)),
+      token_words_(model->tokenizer) {
   engine_->SetObserver([this] { feed_->Wake(); });
 }
 

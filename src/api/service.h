@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/chat/kept_budget.h"
+#include "api/constrain/token_words.h"
 #include "api/errors.h"
 #include "api/served_model.h"
 #include "api/tenants.h"
@@ -85,6 +86,7 @@ class Service {
   CacheFeed& feed() { return *feed_; }
   Constraints& constraints() { return *constraints_; }
   KeptBudget& kept() { return kept_; }
+  TokenWords& token_words() { return token_words_; }
 
   // All models of the server; this one first where it is alone.
   std::vector<ModelBrief> ListModels() const;
@@ -120,6 +122,7 @@ class Service {
   std::unique_ptr<CacheFeed> feed_;
   std::unique_ptr<Constraints> constraints_;
   KeptBudget kept_;
+  TokenWords token_words_;
   std::function<void(std::function<void()>)> later_;
   std::atomic<int> later_count_{0};
   std::atomic<bool> draining_{false};

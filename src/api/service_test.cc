@@ -496,6 +496,39 @@ TEST(Service, DraftsAreCountedAndChangeNothing) {
   }
 }
 
+// The model goes on with the next letter, unless that is ruled out or would repeat something.
+TEST(Service, WhatIsRuledOutDoesNotCome) {
+  TestService service;
+  const auto says = [&](const std::string& prompt, const std::string& members) {
+    const std::string body =
+        R"({"temperature": 0, "max_tokens": 4, "prompt": ")" + prompt + "\", " + members + "}";
+    const auto answer = service.Post("/v1/completions", body);
+    const auto again = service.Post("/v1/completions", body);  // from the cache
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(At(again.body, {"choices", "0", "text"}), At(answer.body, {"choices", "0", "text"}));
+    return At(answer.body, {"choices", "0", "text"});
+  };
+  EXPECT_EQ(says("a", R"("bad_words": [])"), "bcde");
+  EXPECT_EQ(says("a", R"("bad_words": ["dc", "ed"])"), "bcde");
+  EXPECT_EQ(says("a", R"("bad_words": ["cd"])").substr(0, 2), "bc");
+  EXPECT_NE(says("a", R"("bad_words": ["cd"])").substr(0, 3), "bcd");
+  EXPECT_NE(says("a", R"("bad_words": ["b"])").front(), 'b');
+  std::vector<TokenId> ids;
+  ASSERT_TRUE(service.service().model().tokenizer->Encode("bd", {}, &ids).ok());
+  const std::string some =
+      "\"allowed_token_ids\": [" + std::to_string(ids[1]) + ", " + std::to_string(ids[0]) + "]";
+  const std::string text = says("a", some);
+  EXPECT_EQ(text.front(), 'b');
+  EXPECT_EQ(text.find_first_not_of("bd"), std::string::npos) << text;
+
+  EXPECT_EQ(says("abcdabc", R"("dry_multiplier": 0)").front(), 'd');
+  EXPECT_NE(says("abcdabc", R"("dry_multiplier": 50)").front(), 'd');
+  EXPECT_EQ(says("abcdabc", R"("dry_multiplier": 50, "dry_allowed_length": 4)").front(), 'd');
+  EXPECT_EQ(says("abcdabc", R"("dry_multiplier": 50, "dry_penalty_last_n": 3)").front(), 'd');
+  EXPECT_EQ(says("abcdabc", R"("dry_multiplier": 50, "dry_sequence_breakers": ["c"])").front(),
+            'd');
+}
+
 TEST(Service, AViewOfTheCacheIsOfOneMoment) {
   TestService service;
   const auto ask = [&service](const std::string& text) {

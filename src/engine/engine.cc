@@ -231,7 +231,7 @@ bool Engine::ChoosesOnDevice() const {
   return executor_.chooses() && std::all_of(shares_.begin(), shares_.end(), [](const Share& share) {
            const GenerateRequest& request = share.sequence->request;
            return !request.on_logits && request.pooling == Pooling::kNone &&
-                  ChoiceRows::Takes({.logprobs = request.logprobs});
+                  ChoiceRows::Takes(request.sampling, {.logprobs = request.logprobs});
          });
 }
 
@@ -380,7 +380,8 @@ StepSampler::Row Engine::RowOf(const Sequence& sequence, std::span<const float> 
   row.params = &request.sampling;
   row.input.logits = logits;
   row.input.said = &sequence.said;
-  row.input.position = sequence.lease.tokens().size();
+  row.input.tokens = sequence.lease.tokens();
+  row.input.position = row.input.tokens.size();
   if (request.constraint) {
     row.input.allowed = &*sequence.allowed;
   } else if (sequence.generated < request.min_tokens && sequence.before_minimum) {

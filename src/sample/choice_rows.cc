@@ -26,7 +26,7 @@ size_t ChoiceRows::EntriesOf(const SamplingParams& params, const Sampler::Input&
 }
 
 void ChoiceRows::Add(const SamplingParams& params, const Sampler::Input& input) {
-  CHECK(Takes(input) && (input.said != nullptr || !params.penalises()));
+  CHECK(Takes(params, input) && (input.said != nullptr || !params.penalises()));
   ChoiceRow& row = rows_.emplace_back();
   row.temperature = params.temperature;
   row.top_k = params.top_k;

@@ -19,8 +19,11 @@ namespace reprise {
 // Thread safety: none. Memory is kept from one step to the next.
 class ChoiceRows {
  public:
-  // Whether a row may be added: not if more log probabilities are asked for than devices list.
-  static bool Takes(const Sampler::Input& input) { return input.logprobs <= kChoiceLogprobsMax; }
+  // Whether a row may be added: not if more log probabilities are asked for than devices list, or
+  // something that the host alone does.
+  static bool Takes(const SamplingParams& params, const Sampler::Input& input) {
+    return input.logprobs <= kChoiceLogprobsMax && !params.needs_host();
+  }
 
   // What adding a row takes: entries of 8 bytes that are copied, for tokens with a bias, for those
   // that were said where that is penalised, for what is allowed.

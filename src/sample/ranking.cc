@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 #include "kernels/cpu/table.h"
 
@@ -47,7 +48,7 @@ void Ranking::Rank(const cpu::KernelTable& table, std::span<const float> logits,
     bucket.mass += reference::ChoiceWeight(exps_[i]);
   }
   count_ = count - buckets_.back().count;
-  mass_ = 0;
+  mass_ = dropped_ = 0;
   for (size_t i = 0; i + 1 < kBuckets; ++i) mass_ += buckets_[i].mass;
 }
 
@@ -62,10 +63,14 @@ std::span<const Ranking::Place> Ranking::Sorted(size_t bucket) const {
   for (size_t i = 0; i < bucket_of_.size(); ++i) {
     if (bucket_of_[i] == bucket) sorted_.push_back({logits_[i], static_cast<int32_t>(i)});
   }
-  std::sort(sorted_.begin(), sorted_.end(), [](const Place& a, const Place& b) {
+  Sort(&sorted_);
+  return sorted_;
+}
+
+void Ranking::Sort(std::vector<Place>* places) {
+  std::sort(places->begin(), places->end(), [](const Place& a, const Place& b) {
     return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
   });
-  return sorted_;
 }
 
 Ranking::Cut Ranking::CutAtMass(uint64_t wanted) const {
@@ -116,8 +121,31 @@ void Ranking::KeepNear(float distance) {
   KeepCount(count);
 }
 
+void Ranking::DropLikely(float share) {
+  const auto least =
+      std::max<uint64_t>(1, static_cast<uint64_t>(double{share} * static_cast<double>(mass_)));
+  uint64_t before = 0, last = 0;  // of those before the last likely one, and its own
+  for (const Kept& kept : KeptFrom(least)) before += std::exchange(last, kept.weight);
+  dropped_ = before;
+}
+
+std::vector<Ranking::Kept> Ranking::KeptFrom(uint64_t weight) const {
+  std::vector<Place> places;
+  for (size_t i = 0; i < logits_.size(); ++i) {
+    if (bucket_of_[i] + 1u < kBuckets && reference::ChoiceWeight(exps_[i]) >= weight) {
+      places.push_back({logits_[i], static_cast<int32_t>(i)});
+    }
+  }
+  Sort(&places);
+  if (places.size() > count_) places.resize(count_);
+  std::vector<Kept> kept;
+  kept.reserve(places.size());
+  for (const Place& place : places) kept.push_back({place.token, WeightOf(place.token)});
+  return kept;
+}
+
 int32_t Ranking::At(double share) const {
-  return CutAtMass(reference::ChoiceDraw(share, mass_)).token;
+  return CutAtMass(dropped_ + reference::ChoiceDraw(share, mass_ - dropped_)).token;
 }
 
 }  // namespace reprise

@@ -33,10 +33,20 @@ class Ranking {
   uint64_t mass() const { return mass_; }  // of those that are kept; 0: none has a weight
 
   // REQUIRES: mass() > 0.
-  void KeepCount(size_t count);    // top-k. REQUIRES: count > 0
-  void KeepMass(double share);     // top-p
-  void KeepNear(float distance);   // min-p. REQUIRES: distance >= 0
+  void KeepCount(size_t count);   // top-k. REQUIRES: count > 0
+  void KeepMass(double share);    // top-p
+  void KeepNear(float distance);  // min-p. REQUIRES: distance >= 0
+  // XTC: of the tokens with at least this share of the mass that is kept, all but the last one go.
+  // The last call before At.
+  void DropLikely(float share);
   int32_t At(double share) const;  // the token at this share of the mass that is kept, in [0, 1)
+
+  struct Kept {
+    int32_t token;
+    uint64_t weight;
+  };
+  // Those with at least this weight, in order.
+  std::vector<Kept> KeptFrom(uint64_t weight) const;
 
  private:
   static constexpr size_t kBuckets = reference::kChoiceBuckets;
@@ -58,6 +68,7 @@ class Ranking {
   uint64_t WeightOf(int32_t token) const;
   Cut CutAtMass(uint64_t wanted) const;  // the first that has as much
   std::span<const Place> Sorted(size_t bucket) const;
+  static void Sort(std::vector<Place>* places);
 
   std::span<const float> logits_;
   float largest_ = 0;
@@ -67,6 +78,7 @@ class Ranking {
   std::array<Bucket, kBuckets> buckets_;
   size_t count_ = 0;  // of those that are kept
   uint64_t mass_ = 0;
+  uint64_t dropped_ = 0;  // of mass_: its beginning
   mutable std::vector<Place> sorted_;
   mutable size_t sorted_bucket_ = kBuckets;  // kBuckets: none
 };

@@ -76,6 +76,105 @@ TEST(Sampler, FiltersKeepWhatTheySay) {
   EXPECT_EQ(drawn({.min_p = 0.31f}), 0b0011);
 }
 
+// Which of four tokens may be drawn.
+int Drawn(const SamplingParams& params, std::span<const float> logits) {
+  int mask = 0;
+  for (int i = 0; const int count : Draws(params, logits, 500)) mask |= (count > 0) << i++;
+  return mask;
+}
+
+TEST(Sampler, FiltersOfTheHostKeepWhatTheySay) {
+  const std::array logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
+  // The expected surprise is 1.14; the tokens have 0.69, 1.20, 1.90 and 3.00.
+  EXPECT_EQ(Drawn({.typical_p = 0.2f}, logits), 0b0010);
+  EXPECT_EQ(Drawn({.typical_p = 0.5f}, logits), 0b0011);
+  EXPECT_EQ(Drawn({.typical_p = 0.9f}, logits), 0b0111);
+  EXPECT_EQ(Drawn({.top_k = 1, .typical_p = 0.9f}, logits), 0b0001);
+  // One standard deviation is 0.86: the second is 0.51 behind the first, the third 1.20.
+  EXPECT_EQ(Drawn({.top_n_sigma = 0.5f}, logits), 0b0001);
+  EXPECT_EQ(Drawn({.top_n_sigma = 1}, logits), 0b0011);
+  EXPECT_EQ(Drawn({.top_n_sigma = 2}, logits), 0b0111);
+  // Of the likely ones only the last stays.
+  EXPECT_EQ(Drawn({.xtc_probability = 1, .xtc_threshold = 0.1f}, logits), 0b1100);
+  EXPECT_EQ(Drawn({.xtc_probability = 1, .xtc_threshold = 0.2f}, logits), 0b1110);
+  EXPECT_EQ(Drawn({.xtc_probability = 1, .xtc_threshold = 0.4f}, logits), 0b1111);
+  EXPECT_EQ(Drawn({.top_k = 3, .xtc_probability = 1, .xtc_threshold = 0}, logits), 0b0100);
+}
+
+TEST(Sampler, XtcComesAsOftenAsItSays) {
+  const std::array logits = {std::log(0.6f), std::log(0.4f)};
+  const auto draws = Draws({.xtc_probability = 0.5f, .xtc_threshold = 0.1f}, logits, 20000);
+  EXPECT_NEAR(draws[0], 6000, 300);  // half of 60 %
+}
+
+TEST(Sampler, DryMakesWhatCarriesOnARepetitionLessLikely) {
+  const std::array logits = {3.0f, 2.0f, 1.0f, 0.0f};
+  SamplingParams params = {.temperature = 0};
+  params.dry.multiplier = 0.8f;
+  const auto after = [&](std::vector<int32_t> tokens) {
+    Sampler sampler;
+    return sampler.Sample(params, {.logits = logits, .tokens = tokens})->chosen.token;
+  };
+  EXPECT_EQ(after({}), 0);
+  EXPECT_EQ(after({1, 0, 1}), 0);              // one token is not long enough
+  EXPECT_EQ(after({2, 1, 0, 3, 2, 1}), 0);     // two cost 0.8 of the logit
+  EXPECT_EQ(after({3, 2, 1, 0, 3, 2, 1}), 1);  // three cost 1.4
+  params.dry.last_tokens = 5;                  // what was said first is out of sight
+  EXPECT_EQ(after({3, 2, 1, 0, 3, 2, 1}), 0);
+  params.dry.last_tokens = -1;
+  params.dry.breakers = {2};  // nothing goes across
+  EXPECT_EQ(after({3, 2, 1, 0, 3, 2, 1}), 0);
+}
+
+TEST(Sampler, RepetitionsAreThoseOfAPlainSearch) {
+  Rng rng(3);
+  DryParams params{.multiplier = 1, .breakers = {4}};
+  Repetitions repetitions;
+  for (int round = 0; round < 300; ++round) {
+    std::vector<int32_t> said(size_t(rng.Below(40)));
+    for (int32_t& token : said) token = int32_t(rng.Below(5));
+    std::vector<int32_t> longest(5, 0);
+    const auto end = int32_t(said.size());
+    for (int32_t at = 0; at < end; ++at) {
+      int32_t length = 0;
+      while (length < at && said[size_t(at - 1 - length)] == said[size_t(end - 1 - length)] &&
+             said[size_t(at - 1 - length)] != 4) {
+        ++length;
+      }
+      int32_t& most = longest[size_t(said[size_t(at)])];
+      most = std::max(most, length);
+    }
+    std::vector<std::pair<int32_t, int32_t>> expected;
+    for (int32_t token = 0; token < 4; ++token) {
+      if (longest[size_t(token)] > 0) expected.emplace_back(token, longest[size_t(token)]);
+    }
+    const auto found = repetitions.Find(said, params);
+    EXPECT_EQ(std::vector(found.begin(), found.end()), expected);
+  }
+  params.base = 100;
+  EXPECT_TRUE(std::isfinite(DryPenalty(params, 1'000'000)));
+}
+
+TEST(Sampler, WordsAndTokensThatAreRuledOutNeverCome) {
+  const std::array logits = {3.0f, 2.0f, 1.0f, 0.0f};
+  Sampler sampler;
+  const auto after = [&](const SamplingParams& params, std::vector<int32_t> tokens) {
+    return sampler.Sample(params, {.logits = logits, .tokens = tokens});
+  };
+  const SamplingParams words = {.temperature = 0, .bad_words = {{2, 0}, {1}}};
+  EXPECT_EQ(after(words, {2})->chosen.token, 2);
+  EXPECT_EQ(after(words, {3})->chosen.token, 0);
+  EXPECT_EQ(after(words, {})->chosen.token, 0);
+  const SamplingParams some = {.temperature = 0, .allowed_tokens = {1, 3}};
+  EXPECT_EQ(after(some, {})->chosen.token, 1);
+  const SamplingParams none = {.temperature = 0, .allowed_tokens = {1}, .bad_words = {{1}}};
+  EXPECT_EQ(after(none, {}).status().code(), StatusCode::kFailedPrecondition);
+  TokenMask mask(4, false);
+  mask.Allow(2);
+  EXPECT_EQ(sampler.Sample(some, {.logits = logits, .allowed = &mask}).status().code(),
+            StatusCode::kFailedPrecondition);
+}
+
 // The same by sorting everything.
 int32_t ChooseBySorting(const SamplingParams& params, std::span<const float> logits,
                         uint64_t position) {

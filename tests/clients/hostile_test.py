@@ -129,7 +129,7 @@ def unsupported(server):
     """Asked for and not to be had: refused by name."""
     fields = {"functions": [{"name": "f"}], "function_call": "auto", "best_of": 5, "mcp_servers": [{}],
               "continue_final_message": True, "use_beam_search": True, "modalities": ["audio"], "echo": True,
-              "chat_template": "x", "bad_words": ["x"], "tool_choice": "required",
+              "chat_template": "x", "bad_words": "x", "allowed_token_ids": [-1], "tool_choice": "required",
               "response_format": {"type": "xml"}, "reasoning_effort": "endless", "grammar": 5, "max_token": 1}
 
     def check(name, value):

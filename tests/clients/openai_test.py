@@ -262,7 +262,7 @@ class Scripted(ClientTest):
 
     def test_what_cannot_be_honoured_is_refused_by_name(self):
         for name, value in (("functions", [{"name": "f"}]), ("extra_body", {"best_of": 3}),
-                            ("extra_body", {"bad_words": ["x"]})):
+                            ("extra_body", {"logits_processors": ["x"]})):
             with self.assertRaises(openai.BadRequestError) as caught:
                 self.chat(**{name: value})
             wanted = next(iter(value)) if name == "extra_body" else name

@@ -63,6 +63,8 @@ struct ReplyOptions {
   int32_t min_tokens = 0;
   std::vector<std::string> stop;
   std::vector<TokenId> stop_tokens;
+  std::vector<std::string> bad_words;     // that a reply must not have
+  std::vector<std::string> dry_breakers;  // strings that no repetition goes across, for DRY
   bool ignore_eos = false;
   int32_t choices = 1;
   int logprobs = -1;  // -1: none; else of the chosen token and of so many others

@@ -92,6 +92,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
  private:
   std::optional<ApiError> ParseTools();
   std::optional<ApiError> SubmitFirst();
+  std::optional<ApiError> SpellWords();
   std::optional<ApiError> Submit(size_t index);
   void SubmitNext();
   void Listen(Voice& voice);
@@ -204,6 +205,7 @@ std::optional<ApiError> Reply::SubmitFirst() {
   }
   if (auto error = CheckPrompts()) return error;
   if (auto error = Predict()) return error;
+  if (auto error = SpellWords()) return error;
   voices_.resize(plan_.prompts.size() * static_cast<size_t>(plan_.options.choices));
   return Submit(0);
 }
@@ -220,6 +222,19 @@ std::optional<ApiError> Reply::Predict() {
   predicted_ = std::move(predicted.ids);
   const auto most = static_cast<size_t>(model.context_tokens);
   if (predicted_.size() > most) predicted_.resize(most);
+  return std::nullopt;
+}
+
+// Words that the sampler rules out, and those that break repetitions, as tokens.
+std::optional<ApiError> Reply::SpellWords() {
+  ReplyOptions& options = plan_.options;
+  if (!options.bad_words.empty()) {
+    auto spellings = service_.token_words().Spellings(options.bad_words);
+    if (!spellings.ok()) return ApiError::From(spellings.status());
+    options.sampling.bad_words = std::move(*spellings);
+  }
+  DryParams& dry = options.sampling.dry;
+  if (dry.on()) dry.breakers = *service_.token_words().TokensWith(options.dry_breakers);
   return std::nullopt;
 }
 
@@ -363,8 +378,8 @@ bool Reply::Append(size_t index, std::vector<GeneratedToken> tokens, Delta* delt
     voice.speech->Say(token, text, delta);
     if (voice.speech->over()) return false;
     if (!plan_.thinking_budget) continue;
-    const bool spent = voice.thinking.Spend(token.chosen.token, voice.speech->thinking(),
-                                            *plan_.thinking_budget);
+    const bool spent =
+        voice.thinking.Spend(token.chosen.token, voice.speech->thinking(), *plan_.thinking_budget);
     if (spent && CloseThinking(index, delta)) return true;
   }
   return false;

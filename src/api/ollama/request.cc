@@ -19,15 +19,15 @@ constexpr int64_t kTokensMax = int64_t{1} << 30;
 
 // Options that openai/params.h reads under the same names.
 constexpr std::string_view kShared[] = {"temperature",      "top_k", "top_p", "min_p",
-                                        "presence_penalty", "seed",  "stop",  "frequency_penalty"};
+                                        "presence_penalty", "seed",  "stop",  "frequency_penalty",
+                                        "typical_p"};
 // How Ollama would load and run a model; answers do not depend on them.
 constexpr std::string_view kRunning[] = {
     "num_keep",  "num_batch",        "num_gpu",       "main_gpu",   "low_vram", "use_mmap",
     "use_mlock", "num_thread",       "numa",          "vocab_only", "f16_kv",   "logits_all",
     "num_gqa",   "penalize_newline", "embedding_only"};
 // Options that this sampler does not have, and the values that mean without it.
-constexpr std::pair<std::string_view, double> kAbsent[] = {
-    {"typical_p", 1}, {"tfs_z", 1}, {"mirostat", 0}};
+constexpr std::pair<std::string_view, double> kAbsent[] = {{"tfs_z", 1}, {"mirostat", 0}};
 
 template <typename List>
 bool Contains(const List& list, std::string_view name) {

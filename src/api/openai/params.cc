@@ -15,7 +15,10 @@ namespace reprise::api::openai {
 namespace {
 
 constexpr size_t kStopBytesMax = 4096;
+constexpr size_t kStopTokensMax = 1024;
 constexpr size_t kLogitBiasMax = 1024;
+constexpr size_t kWordsMax = 128;
+constexpr size_t kWordBytesMax = 256;
 constexpr size_t kKeyBytesMax = 1024;
 constexpr int64_t kTokensMax = int64_t{1} << 30;
 constexpr int64_t kPinMsMax = int64_t{24} * 3600 * 1000;
@@ -62,15 +65,53 @@ void ReadLogitBias(int64_t vocab_size, Fields* fields, ReplyOptions* options) {
   }
 }
 
-void ReadStopTokens(int64_t vocab_size, Fields* fields, ReplyOptions* options) {
-  const JsonValue* ids = fields->Array("stop_token_ids", 1024);
+void ReadTokenIds(const char* name, size_t most, int64_t vocab_size, Fields* fields,
+                  std::vector<int32_t>* tokens) {
+  const JsonValue* ids = fields->Array(name, most);
   if (ids == nullptr) return;
   for (const JsonValue& id : ids->items()) {
     if (!id.is_int() || id.as_int() < 0 || id.as_int() >= vocab_size) {
-      return fields->Fail("stop_token_ids", "must be token ids of the vocabulary");
+      return fields->Fail(name, "must be token ids of the vocabulary");
     }
-    options->stop_tokens.push_back(static_cast<TokenId>(id.as_int()));
+    tokens->push_back(static_cast<int32_t>(id.as_int()));
   }
+}
+
+// Strings that are not empty, at most so many; false: the field is not there, or wrong.
+bool ReadWords(const char* name, Fields* fields, std::vector<std::string>* words) {
+  const JsonValue* list = fields->Array(name, kWordsMax);
+  if (list == nullptr) return false;
+  words->clear();
+  for (const JsonValue& item : list->items()) {
+    if (!item.is_string() || item.as_string().empty() || item.as_string().size() > kWordBytesMax) {
+      fields->Fail(name, fmt::format("must be strings of 1 to {} bytes", kWordBytesMax));
+      return false;
+    }
+    words->emplace_back(item.as_string());
+  }
+  return true;
+}
+
+// The names are those of llama.cpp, and of vLLM where only that has the field.
+void ReadHostSampling(int64_t vocab_size, Fields* fields, ReplyOptions* options) {
+  SamplingParams& sampling = options->sampling;
+  fields->Read("typical_p", 0.0, 1.0, &sampling.typical_p);
+  fields->Read("top_n_sigma", -1.0, 100.0, &sampling.top_n_sigma);
+  sampling.top_n_sigma = std::max(sampling.top_n_sigma, 0.0f);  // -1: off
+  fields->Read("xtc_probability", 0.0, 1.0, &sampling.xtc_probability);
+  fields->Read("xtc_threshold", 0.0, 1.0, &sampling.xtc_threshold);
+  DryParams& dry = sampling.dry;
+  fields->Read("dry_multiplier", 0.0, 100.0, &dry.multiplier);
+  fields->Read("dry_base", 0.0, 100.0, &dry.base);
+  fields->Read("dry_allowed_length", 0, kTokensMax, &dry.allowed_length);
+  fields->Read("dry_penalty_last_n", -1, kTokensMax, &dry.last_tokens);
+  options->dry_breakers = {"\n", ":", "\"", "*"};
+  ReadWords("dry_sequence_breakers", fields, &options->dry_breakers);
+  ReadWords("bad_words", fields, &options->bad_words);
+  std::vector<int32_t>& allowed = sampling.allowed_tokens;
+  ReadTokenIds("allowed_token_ids", static_cast<size_t>(vocab_size), vocab_size, fields, &allowed);
+  std::ranges::sort(allowed);
+  allowed.erase(std::ranges::unique(allowed).begin(), allowed.end());
 }
 
 // "options", as Ollama has them, in a body of OpenAI's. The fields of the body itself win.
@@ -294,8 +335,9 @@ void ReadReplyOptions(const ServiceOptions& limits, int64_t vocab_size, Fields* 
   ReadSpeculate(fields, &options->speculate);
   ReadPrediction(fields, &options->prediction);
   ReadStop(limits, fields, options);
-  ReadStopTokens(vocab_size, fields, options);
+  ReadTokenIds("stop_token_ids", kStopTokensMax, vocab_size, fields, &options->stop_tokens);
   ReadLogitBias(vocab_size, fields, options);
+  ReadHostSampling(vocab_size, fields, options);
 }
 
 void ReadCacheControl(Fields* fields, CacheControl* cache) {
