@@ -21,6 +21,7 @@ import time
 import planted.api
 import planted.grammar
 import planted.http
+import planted.sample
 import planted.weights
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -38,6 +39,7 @@ HUB = [("hub_test", "src/hub/hub_test")]
 API = [("api_test", "src/api/api_test")]
 ATTACK = [("api_attack_test", "src/api/api_attack_test")]
 CLI = [("cli_test", "src/cli/cli_test")]
+SAMPLE = [("sample_test", "src/sample/sample_test")]
 DRAFTS = [("speculation_test", "tests/speculation_test")]
 SEEDS = "1000"  # of the simulations: enough for a mutant, few enough for all of them
 
@@ -501,6 +503,7 @@ MUTANTS = [
     *((*mutant, API) for mutant in planted.api.MUTANTS),
     *((*mutant, GRAMMAR) for mutant in planted.grammar.MUTANTS),
     *((*mutant, HTTP) for mutant in planted.http.MUTANTS),
+    *((*mutant, SAMPLE) for mutant in planted.sample.MUTANTS),
     *planted.weights.MUTANTS,
 ]
 

@@ -94,6 +94,7 @@ TEST(Sampler, FiltersOfTheHostKeepWhatTheySay) {
   EXPECT_EQ(Drawn({.top_n_sigma = 0.5f}, logits), 0b0001);
   EXPECT_EQ(Drawn({.top_n_sigma = 1}, logits), 0b0011);
   EXPECT_EQ(Drawn({.top_n_sigma = 2}, logits), 0b0111);
+  EXPECT_EQ(Drawn({.temperature = 2, .top_n_sigma = 1}, logits), 0b0011);
   // Of the likely ones only the last stays.
   EXPECT_EQ(Drawn({.xtc_probability = 1, .xtc_threshold = 0.1f}, logits), 0b1100);
   EXPECT_EQ(Drawn({.xtc_probability = 1, .xtc_threshold = 0.2f}, logits), 0b1110);
