@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 DATA = pathlib.Path(__file__).resolve().parent.parent / "tests/data"
 TYPES = [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q2_K, T.Q3_K, T.Q4_K,
          T.Q5_K, T.Q6_K, T.IQ4_NL, T.IQ4_XS, T.IQ2_XXS, T.IQ1_S, T.IQ1_M, T.IQ2_XS, T.IQ2_S, T.IQ3_XXS,
-         T.IQ3_S, T.TQ1_0, T.TQ2_0]
+         T.IQ3_S, T.TQ1_0, T.TQ2_0, T.MXFP4]
 
 
 def pattern(index, rows, row_bytes):

@@ -48,15 +48,16 @@ ConfigReader::ConfigReader(const Checkpoint& checkpoint)
     inner_ = outer_.Section("text_config");
   }
   // MXFP4 is known by its tensors (weights/checkpoint.h).
-  const JsonValue* quantization = gguf_ ? nullptr : outer_.FindJson("quantization_config");
-  if (quantization != nullptr && quantization->is_object()) {
-    const Status known = CheckQuantisation(*quantization);
-    const bool mxfp4 = Text({"quantization_config.quant_method", ""}, "") == "mxfp4";
-    if (!known.ok() && !mxfp4) Refuse(known.message());
-  } else if (!gguf_ && Has({"quantization_config", ""})) {
-    Refuse(
-        "a quantization_config that is none of the whole model is not supported; take the "
-        "original weights or a GGUF file");
+  if (!gguf_ && Has({"quantization_config", ""}) &&
+      Text({"quantization_config.quant_method", ""}, "") != "mxfp4") {
+    const JsonValue* quantization = outer_.FindJson("quantization_config");
+    const Status known = quantization != nullptr && quantization->is_object()
+                             ? CheckQuantisation(*quantization)
+                             : InvalidArgument(
+                                   "a quantization_config that is not of the whole "
+                                   "model is not supported; take the original weights "
+                                   "or a GGUF file");
+    if (!known.ok()) Refuse(known.message());
   }
 }
 

@@ -129,9 +129,9 @@ TEST(Safetensors, SizesAreThoseOfTheShape) {
   EXPECT_REFUSED(File("{" + Entry("a", "F32", "[0,4294967296,4294967296]", "[0,0]") + "}", 0),
                  "impossible shape");
   EXPECT_REFUSED(File("{" + Entry("a", "F32", "[-1]", "[0,4]") + "}", 4), "impossible shape");
-  EXPECT_REFUSED(File("{" + Entry("a", "F32", "[1.5]", "[0,4]") + "}", 4), "no integer");
+  EXPECT_REFUSED(File("{" + Entry("a", "F32", "[1.5]", "[0,4]") + "}", 4), "not an integer");
   EXPECT_REFUSED(File("{" + Entry("a", "F32", "[18446744073709551617]", "[0,4]") + "}", 4),
-                 "no integer");
+                 "not an integer");
   EXPECT_REFUSED(File("{" + Entry("a", "F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]") + "}", 4),
                  "too many dimensions");
   EXPECT_REFUSED(File("{" + Entry("a", "F32", "[1]", "[4,0]") + "}", 4), "offsets out of order");
@@ -146,7 +146,7 @@ TEST(Safetensors, EntriesAndMetadataHaveTheirForm) {
   EXPECT_REFUSED(File("{\"a\":{}}", 0), "has no dtype");
   EXPECT_REFUSED(File("{\"a\":{\"dtype\":\"F32\"}}", 0), "has no shape");
   EXPECT_REFUSED(File("{\"__metadata__\":1}", 0), "is not an object");
-  EXPECT_REFUSED(File("{\"__metadata__\":{\"a\":1}}", 0), "no string");
+  EXPECT_REFUSED(File("{\"__metadata__\":{\"a\":1}}", 0), "not a string");
   EXPECT_REFUSED(File("{\"a\":{},\"a\":{}}", 0), "duplicate");
 }
 
@@ -155,7 +155,8 @@ TEST(Safetensors, IdsBeyond32Bits) {
   text[text.size() - 2] = 1;
   const Result<SafetensorsFile> file = SafetensorsFile::Parse(std::as_bytes(std::span(text)));
   ASSERT_TRUE(file.ok());
-  EXPECT_NE(file->ReadIds("t").status().message().find("which is no token id"), std::string::npos);
+  EXPECT_NE(file->ReadIds("t").status().message().find("which is not a token id"),
+            std::string::npos);
 }
 
 }  // namespace

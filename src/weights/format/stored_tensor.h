@@ -22,13 +22,13 @@ struct StoredTensor {
   Shape shape;
   std::span<const std::byte> bytes;
   int file = 0;  // which file of a checkpoint of several
+  // Of a matrix that is made of several tensors: `bytes` are those of the largest.
+  const Recipe* recipe = nullptr;
   // MXFP4 of a Hugging Face folder, which has it in two tensors: `bytes` are the levels, byte j of
   // a block those of values 2j (low) and 2j + 1, `scales` the e of each block, in file
   // `scales_file`. Empty: `bytes` are blocks as in tensor/blocks.h.
   std::span<const std::byte> scales = {};
   int scales_file = 0;
-  // Of a matrix that is made of several tensors: `bytes` are those of the largest.
-  const Recipe* recipe = nullptr;
 
   bool split() const { return !scales.empty(); }
 };

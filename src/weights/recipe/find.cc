@@ -80,11 +80,11 @@ Status Finder::CheckMethod() const {
     return InvalidArgument("weights of gptq in " + std::to_string(bits) +
                            " bits are not supported (2, 4 and 8 are)" + other);
   }
-  return InvalidArgument("weights quantised by " +
-                         (method_.empty() ? "an unnamed method" : Quoted(method_)) +
-                         " (quantization_config) are not supported (fp8, compressed-tensors, awq "
-                         "and gptq are)" +
-                         other);
+  return InvalidArgument(
+      "weights quantised by " + (method_.empty() ? "an unnamed method" : Quoted(method_)) +
+      " (quantization_config) are not supported (fp8, mxfp4, compressed-tensors, awq "
+      "and gptq are)" +
+      other);
 }
 
 // Whether its data begins a matrix of the method, and all else is there and fits.
