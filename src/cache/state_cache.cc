@@ -164,7 +164,7 @@ void StateCache::Announce(TellBlocks told) {
 void StateCache::Tell() {
   if (told_ == nullptr) return;
   std::vector<BlockEvent> events = index_->TakeBlockEvents();
-  if (!events.empty()) told_(std::move(events));
+  if (!events.empty() && !told_(std::move(events))) index_->AnnounceAgain();
 }
 
 void StateCache::SetTime(int64_t now_ms) {
@@ -289,6 +289,7 @@ bool StateCache::Maintain() {
   more |= index_->Maintain();
   Begin();
   Tell();
+  more |= index_->announces_more();
   return store_->GiveBack(kGiveBackBytes, kUnusedMs) || more;
 }
 

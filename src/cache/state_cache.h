@@ -141,8 +141,10 @@ class StateCache {
 
   // Tells `told` from now on which blocks of tokens of the shared namespace (that with an empty
   // salt) a request can go on from, as that changes: at most once in a step, on the engine thread,
-  // so it must be quick. Its first event is kCleared. Once, before the first request.
-  using TellBlocks = std::function<void(std::vector<BlockEvent>)>;
+  // so it must be quick. Its first event is kCleared. If it returns false, what it was told is
+  // lost: then all is told anew, from kCleared on, a part in each step. Once, before the first
+  // request.
+  using TellBlocks = std::function<bool(std::vector<BlockEvent>)>;
   void Announce(TellBlocks told);
 
   // Milliseconds of a steady clock; call once per step. Never goes back. Lets a few entries go that

@@ -304,6 +304,38 @@ TEST(StateCache, ABudgetShrinksUnderLoadAndGrowsAgain) {
   EXPECT_TRUE(cache.CheckInvariants().ok());
 }
 
+// Who listens has lost what it was told: it is told again, from the beginning.
+TEST(StateCache, WhatWasToldAndIsLostIsToldAgain) {
+  Toy toy({});
+  toy.key.salt = "";
+  std::vector<BlockEvent> told;
+  bool loses = false;
+  toy.cache->Announce([&](std::vector<BlockEvent> events) {
+    if (loses) return false;
+    for (BlockEvent& event : events) {
+      if (event.kind == BlockEvent::Kind::kCleared) told.clear();
+      told.push_back(std::move(event));
+    }
+    return true;
+  });
+  const auto run = [&](uint64_t seed) {
+    Lease lease = toy.Acquire(Tokens(300, seed));
+    ASSERT_TRUE(toy.Run(lease).ok());
+    toy.cache->Finish(std::move(lease));
+    toy.cache->SetTime(static_cast<int64_t>(seed));
+  };
+  run(1);
+  run(2);
+  loses = true;
+  run(3);
+  loses = false;
+  toy.cache->SetTime(4);
+  size_t blocks = 0;
+  for (const BlockEvent& event : told) blocks += event.hashes.size();
+  EXPECT_EQ(told.front().kind, BlockEvent::Kind::kCleared);
+  EXPECT_EQ(blocks, 3 * (299 / kBlockTokens));
+}
+
 // A cache that nothing runs on reserves nothing: no room for a request that does not come.
 TEST(StateCache, AnIdleCacheGivesUpAllButItsTables) {
   Toy toy({.context_tokens = 1024});

@@ -33,8 +33,8 @@ struct PublisherOptions {
 // a message with number 2^64 - 1 and no payload.
 //
 // A thread of its own sends. It never waits for subscribers: one that is too slow misses messages.
-// If the thread itself falls behind, what it was to say is given up, and all are told that nothing
-// is there. So they are at the end.
+// If the thread itself falls behind, what it was to say is given up, all are told that nothing is
+// there, and whoever publishes tells everything anew. At the end, too, they are told so.
 //
 // Thread safety: Publish from any thread; it never waits.
 class EventPublisher {
@@ -43,8 +43,8 @@ class EventPublisher {
   static Result<std::unique_ptr<EventPublisher>> Open(const PublisherOptions& options);
   virtual ~EventPublisher() = default;
 
-  // One message.
-  virtual void Publish(std::vector<BlockEvent> events) = 0;
+  // One message. False: what was published is lost; it is to be published anew, from kCleared on.
+  virtual bool Publish(std::vector<BlockEvent> events) = 0;
 };
 
 }  // namespace reprise

@@ -118,7 +118,7 @@ class ZmqPublisher : public EventPublisher {
     return OkStatus();
   }
 
-  void Publish(std::vector<BlockEvent> events) override {
+  bool Publish(std::vector<BlockEvent> events) override {
     bool lost = false;
     {
       std::lock_guard lock(mutex_);
@@ -126,13 +126,15 @@ class ZmqPublisher : public EventPublisher {
       if (lost) {
         queue_.clear();
         queue_.push_back({BlockEvent{BlockEvent::Kind::kCleared}});
+      } else {
+        queue_.push_back(std::move(events));
       }
-      queue_.push_back(std::move(events));
     }
-    if (lost)
-      Log(LogLevel::kWarning,
-          "events were lost: a reset event tells routers that the cache is empty");
+    if (lost) {
+      Log(LogLevel::kWarning, "events were lost: routers now hear again what is cached");
+    }
     Wake();
+    return !lost;
   }
 
  private:

@@ -70,6 +70,7 @@ void Announcer::OnSplit(NodeId upper, NodeId lower) {
     Edit(above, [&] {
       above = Told();
       above.hashes.assign(below.hashes.begin(), cut);
+      above.epoch = below.epoch;
     });
     Edit(below, [&] { below.hashes.erase(below.hashes.begin(), cut); });
     // Which half has what keeps both alive is not known before they are judged.
@@ -84,7 +85,7 @@ void Announcer::OnRemove(NodeId node) {
   if (node.value >= told_.size()) return;
   Told& told = told_[node.value];
   count_ -= told.hashes.size();
-  lost_.insert(lost_.end(), told.hashes.begin(), told.hashes.end());
+  if (!IsLost(told)) lost_.insert(lost_.end(), told.hashes.begin(), told.hashes.end());
   const NodeId above = state_.tree->parent(node);
   if (told.alive && !state_.tree->IsRoot(above)) {
     --ToldOf(above).alive_children;
@@ -132,7 +133,9 @@ void Announcer::Shrink(NodeId node, size_t count, std::vector<uint64_t>* lost) {
   if (hashes.size() <= count) return;
   count_ -= hashes.size() - count;
   // The last first: a block goes before the one that it continues.
-  lost->insert(lost->end(), hashes.rbegin(), hashes.rend() - static_cast<ptrdiff_t>(count));
+  if (!IsLost(told_[node.value])) {
+    lost->insert(lost->end(), hashes.rbegin(), hashes.rend() - static_cast<ptrdiff_t>(count));
+  }
   Edit(told_[node.value], [&] { hashes.resize(count); });
 }
 
@@ -148,17 +151,63 @@ std::vector<TokenId> Announcer::TokensOf(NodeId node, int32_t begin, int32_t end
   return tokens;
 }
 
+// The last block above those that end in the node.
+std::optional<uint64_t> Announcer::LastAbove(NodeId node) const {
+  if (state_.tree->begin(node) < state_.block_tokens) return std::nullopt;
+  for (NodeId at = state_.tree->parent(node);; at = state_.tree->parent(at)) {
+    CHECK(!state_.tree->IsRoot(at));  // what is alive below has all blocks above it announced
+    if (!told_[at.value].hashes.empty()) return told_[at.value].hashes.back();
+  }
+}
+
+void Announcer::Restart() {
+  ++epoch_;
+  begun_ = false;
+  lost_.clear();
+  repeated_ = 0;
+}
+
+// Tells anew what was lost of the node and of those above it. Returns how many blocks that were.
+size_t Announcer::RepeatPath(NodeId node, std::vector<BlockEvent>* events) {
+  std::vector<NodeId> lost;
+  for (; !state_.tree->IsRoot(node); node = state_.tree->parent(node)) {
+    if (IsLost(ToldOf(node))) lost.push_back(node);
+  }
+  size_t count = 0;
+  for (auto at = lost.rbegin(); at != lost.rend(); ++at) {
+    Told& told = told_[at->value];
+    told.epoch = epoch_;
+    const int32_t size = state_.block_tokens, first = state_.tree->begin(*at) / size;
+    const auto added = static_cast<int32_t>(told.hashes.size());
+    BlockEvent event;
+    event.kind = BlockEvent::Kind::kStored;
+    event.hashes = told.hashes;
+    event.parent = LastAbove(*at);
+    event.tokens = TokensOf(*at, first * size, (first + added) * size);
+    events->push_back(std::move(event));
+    count += static_cast<size_t>(added);
+  }
+  return count;
+}
+
+void Announcer::RepeatSome(std::vector<BlockEvent>* events) {
+  constexpr size_t kBlocks = 512, kLooks = 4096;  // about 0.1 ms
+  size_t blocks = 0;
+  for (size_t looks = 0; repeats() && blocks < kBlocks && looks < kLooks; ++looks, ++repeated_) {
+    const NodeId node{static_cast<uint32_t>(repeated_)};
+    if (IsLost(told_[node.value])) blocks += RepeatPath(node, events);
+  }
+}
+
 void Announcer::Grow(NodeId node, size_t count, std::vector<BlockEvent>* events) {
   Told& told = told_[node.value];
   if (told.hashes.size() >= count) return;
+  if (repeats()) (void)RepeatPath(node, events);
   const int32_t size = state_.block_tokens;
   const int32_t first = state_.tree->begin(node) / size + static_cast<int32_t>(told.hashes.size());
   BlockEvent event;
   event.kind = BlockEvent::Kind::kStored;
-  for (NodeId at = node; first > 0 && !event.parent; at = state_.tree->parent(at)) {
-    CHECK(!state_.tree->IsRoot(at));  // what is alive below has all blocks above it announced
-    if (!told_[at.value].hashes.empty()) event.parent = told_[at.value].hashes.back();
-  }
+  event.parent = told.hashes.empty() ? LastAbove(node) : told.hashes.back();
   const auto added = static_cast<int32_t>(count - told.hashes.size());
   event.tokens = TokensOf(node, first * size, (first + added) * size);
   uint64_t hash = event.parent.value_or(0);
@@ -168,6 +217,7 @@ void Announcer::Grow(NodeId node, size_t count, std::vector<BlockEvent>* events)
   }
   Edit(told,
        [&] { told.hashes.insert(told.hashes.end(), event.hashes.begin(), event.hashes.end()); });
+  told.epoch = epoch_;
   count_ += event.hashes.size();
   events->push_back(std::move(event));
 }
@@ -175,7 +225,7 @@ void Announcer::Grow(NodeId node, size_t count, std::vector<BlockEvent>* events)
 std::vector<BlockEvent> Announcer::Take() {
   std::vector<BlockEvent> events;
   if (!std::exchange(begun_, true)) events.push_back({BlockEvent::Kind::kCleared});
-  if (marked_.empty() && lost_.empty()) return events;
+  if (marked_.empty() && lost_.empty() && !repeats()) return events;
   std::vector<NodeId> nodes;
   for (const NodeId node : std::exchange(marked_, {})) {
     // One that has gone is not marked any more; one that came in its place is, if it was touched.
@@ -196,6 +246,7 @@ std::vector<BlockEvent> Announcer::Take() {
   }
   if (!removed.hashes.empty()) events.push_back(std::move(removed));
   for (const NodeId node : nodes) Grow(node, Wanted(node), &events);
+  RepeatSome(&events);
   return events;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "cache/announce/block_event.h"
@@ -21,6 +22,9 @@ namespace reprise {
 //  none
 //
 // Blocks that are not full are not announced, nor is state that is in a lower tier only.
+//
+// Where events were lost, all is told anew (Restart): kCleared, then some blocks with every Take,
+// those above first; what changes meanwhile is told as it changes.
 //
 // Components change nodes many times a step. They only mark them (Touch); Take compares what is
 // held now with what was told.
@@ -49,13 +53,19 @@ class Announcer {
   // children. The first call begins with kCleared.
   std::vector<BlockEvent> Take();
 
-  // Blocks that are announced now. O(1).
+  // Who listens has lost what it was told: the next call of Take begins with kCleared. O(1).
+  void Restart();
+  // Whether Take has more to tell anew.
+  bool repeats() const { return repeated_ < told_.size(); }
+
+  // Blocks that are announced now, or will be, anew. O(1).
   size_t count() const { return count_; }
   size_t bytes() const;  // that it takes. O(1)
 
  private:
   struct Told {
     std::vector<uint64_t> hashes;  // of the blocks that end in the node, as far as announced
+    uint32_t epoch = 0;            // of which they were announced
     uint32_t alive_children = 0;   // children with something to go on from, there or below
     bool alive = false;
     bool marked = false;
@@ -70,6 +80,10 @@ class Announcer {
   void Edit(Told& told, const Change& change);
   void Shrink(NodeId node, size_t count, std::vector<uint64_t>* lost);
   void Grow(NodeId node, size_t count, std::vector<BlockEvent>* events);
+  bool IsLost(const Told& told) const { return !told.hashes.empty() && told.epoch != epoch_; }
+  std::optional<uint64_t> LastAbove(NodeId node) const;
+  size_t RepeatPath(NodeId node, std::vector<BlockEvent>* events);
+  void RepeatSome(std::vector<BlockEvent>* events);
   std::vector<TokenId> TokensOf(NodeId node, int32_t begin, int32_t end) const;
 
   const State state_;
@@ -79,6 +93,8 @@ class Announcer {
   size_t count_ = 0;
   size_t hash_bytes_ = 0;  // of all lists
   bool begun_ = false;
+  uint32_t epoch_ = 0;   // grows with every Restart
+  size_t repeated_ = 0;  // of told_: those before it are of this epoch; at its end, all are
 };
 
 }  // namespace reprise

@@ -113,17 +113,22 @@ class World {
       case 3:
         (void)client_.index.Maintain();
         break;
+      case 4:  // events are lost
+        client_.index.AnnounceAgain();
+        break;
       default:
         (void)client_.Run(tokens, request, reply);
         tokens.insert(tokens.end(), reply.begin(), reply.end());
     }
     client_.index.actions().clear();
     known_.push_back(std::move(tokens));
-    follower_.Hear(client_.index.TakeBlockEvents());
+    do follower_.Hear(client_.index.TakeBlockEvents());
+    while (client_.index.announces_more() && rng_.Below(4) > 0);
   }
 
   // A block of a prompt is known exactly if a sequence that has it, too, can go on behind it.
   void Check() {
+    while (client_.index.announces_more()) follower_.Hear(client_.index.TakeBlockEvents());
     ASSERT_TRUE(client_.index.CheckInvariants().ok()) << client_.index.CheckInvariants().message();
     std::vector<int32_t> usable;
     CacheRequest request;
@@ -191,6 +196,44 @@ TEST(Announcer, FullKvAndRecurrent) { Follow(SpecOfKinds(true, 0, true)); }
 TEST(Announcer, Recurrent) { Follow(SpecOfKinds(false, 0, true)); }
 TEST(Announcer, WindowAndRecurrent) { Follow(SpecOfKinds(false, 40, true)); }
 TEST(Announcer, Window) { Follow(SpecOfKinds(false, 40, false)); }
+
+// Who listens has lost everything: it is told anew, a part with each call, and what changes
+// meanwhile as it changes.
+TEST(Announcer, TellsEverythingAnewInParts) {
+  StateIndex::Options options;
+  options.spec = SpecOfKinds(true, 0, false);
+  options.block_tokens = kTokens;
+  options.cache.budget_bytes = size_t{512} << 20;
+  options.cache.context_tokens = 6000;
+  IndexClient client(std::move(options));
+  client.index.Announce();
+  const NamespaceKey plain{"model", ""};
+  CacheRequest request;
+  request.key = &plain;
+  for (uint64_t i = 0; i < 200; ++i) (void)client.Run(RandomTokens(i, 320), request);
+  Follower all, late;
+  all.Hear(client.index.TakeBlockEvents());
+  EXPECT_EQ(all.size(), 200u * 20);
+  client.index.AnnounceAgain();
+  int calls = 0;
+  do {
+    const auto events = client.index.TakeBlockEvents();
+    size_t blocks = 0;
+    for (const BlockEvent& event : events) blocks += event.hashes.size();
+    EXPECT_LE(blocks, 2u * 600) << "the engine's thread does not stop for it";
+    late.Hear(events);
+    if (calls == 1) {  // a conversation goes on that was not told anew yet
+      auto longer = RandomTokens(199, 320);
+      const auto more = RandomTokens(999, 64);
+      longer.insert(longer.end(), more.begin(), more.end());
+      (void)client.Run(longer, request);
+    }
+    ++calls;
+  } while (client.index.announces_more());
+  EXPECT_GT(calls, 3);
+  EXPECT_EQ(late.size(), 200u * 20 + 4);
+  for (uint64_t i = 0; i < 200; ++i) EXPECT_EQ(late.Match(RandomTokens(i, 320)), 20) << i;
+}
 
 TEST(Announcer, BeginsWithACleanSlateAndTellsNothingOfTenants) {
   StateIndex::Options options;

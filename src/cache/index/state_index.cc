@@ -87,6 +87,8 @@ std::vector<BlockEvent> StateIndex::TakeBlockEvents() {
   return events;
 }
 
+void StateIndex::AnnounceAgain() { announcer_->Restart(); }
+
 void StateIndex::OnSplit(NodeId upper, NodeId lower) {
   if (has_kv()) kv_->OnSplit(upper, lower);
   pins_.OnSplit(upper, lower);

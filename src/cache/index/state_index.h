@@ -79,6 +79,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
                                        std::span<const TokenId> tokens) const;
   void Announce();  // before the first request: from then on events say what can be resumed
   std::vector<BlockEvent> TakeBlockEvents();
+  void AnnounceAgain();  // events were lost: all is told anew, some of it with each call
+  bool announces_more() const { return announcer_ != nullptr && announcer_->repeats(); }
   const LeaseRecord& record(const Lease& lease) const;
   void NoteRestore(const Lease& lease, int64_t restore_ns);
   Actions& actions() { return actions_; }

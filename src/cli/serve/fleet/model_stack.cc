@@ -268,7 +268,8 @@ Status ModelStack::OpenEvents(StateCache* cache) {
   publisher.topic = options_.kv_events_topic;
   publisher.block_tokens = kBlockTokens;
   REPRISE_ASSIGN(events_, EventPublisher::Open(publisher));
-  cache->Announce([this](std::vector<BlockEvent> events) { events_->Publish(std::move(events)); });
+  cache->Announce(
+      [this](std::vector<BlockEvent> events) { return events_->Publish(std::move(events)); });
   Log(LogLevel::kInfo, "events of the shared cache at " + publisher.events.text);
   return OkStatus();
 }
