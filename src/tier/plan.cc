@@ -8,12 +8,46 @@
 
 namespace reprise {
 
+namespace {
+
+constexpr size_t kReplacedMax = 8;
+
+// Whether a record that begins where this one does, and has what it has, can take its place.
+bool CanGo(const Catalog::Record& record, const StoreWish& wish, bool last) {
+  const RecordFacts& facts = record.facts;
+  if (record.children != (last ? 0 : 1) || record.holds > 0 || facts.state_bytes == 0) return false;
+  if (wish.shape.block_bytes == 0) return facts.block_count == 0;
+  return facts.block_bytes == wish.shape.block_bytes &&
+         facts.first_block == static_cast<uint32_t>(facts.begin / kBlockTokens) &&
+         wish.first_block <= static_cast<int32_t>(facts.first_block);
+}
+
+// Takes those off the end of the chain that the new one is to replace.
+std::vector<RecordId> TakeReplaced(const Catalog& catalog, const StoreWish& wish,
+                                   std::optional<Catalog::Place>* place) {
+  std::vector<RecordId> replaced;
+  uint64_t bytes = 0;
+  while (*place && wish.passed && replaced.size() < kReplacedMax) {
+    const RecordId id = (*place)->record;
+    const Catalog::Record& record = catalog[id];
+    bytes += uint64_t{record.facts.block_count} * record.facts.block_bytes;
+    if (bytes > wish.shape.state_bytes || !CanGo(record, wish, replaced.empty())) break;
+    replaced.push_back(id);
+    place->reset();
+    if (record.parent.valid()) *place = Catalog::Place{record.parent, record.facts.begin};
+  }
+  return replaced;
+}
+
+}  // namespace
+
 std::optional<RecordPlan> PlanRecord(const Catalog& catalog, const PromptPath& path,
                                      const StoreWish& wish) {
   const int32_t position = wish.position;
   CHECK(position > 0 && position <= path.size());
   auto place = catalog.Find(path, position);
   if (place && place->position == position) return std::nullopt;
+  std::vector<RecordId> replaced = TakeReplaced(catalog, wish, &place);
   const bool behind = wish.first_block > (place ? place->position / kBlockTokens : 0);
   if (behind && !wish.alone) return std::nullopt;
   if (behind) place.reset();
@@ -42,7 +76,7 @@ std::optional<RecordPlan> PlanRecord(const Catalog& catalog, const PromptPath& p
     }
   }
   if (!CanBeStored(facts)) return std::nullopt;
-  return RecordPlan{std::move(facts), place ? place->record : RecordId()};
+  return RecordPlan{std::move(facts), place ? place->record : RecordId(), std::move(replaced)};
 }
 
 std::optional<ReadPlan> PlanRead(const Catalog& catalog, const Catalog::Place& place,

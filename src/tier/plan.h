@@ -27,15 +27,22 @@ struct StoreWish {
   uint32_t reason = 0;
   int32_t first_block = 0;  // the first that is there to be stored
   bool alone = false;       // who goes on from there needs no block before it
+  bool passed = false;      // nobody goes on from the records that begin at first_block or behind
   int64_t now_ms = 0;       // since 1970
 };
 
 struct RecordPlan {
   RecordFacts facts;
-  RecordId parent;  // the record that it continues
+  RecordId parent;                 // the record that it continues
+  std::vector<RecordId> replaced;  // go when this one is there, in this order
 };
 // A record of what the catalog has not yet of it. Nothing: it has all of it, or less than the new
 // record would have to continue.
+//
+// A conversation leaves a record behind with every turn, each with a snapshot that hardly anybody
+// goes on from once there is the next. So those that were passed are replaced by one that has their
+// blocks, too, as long as these are no more than a snapshot. A conversation keeps no more snapshots
+// than its blocks have bytes, but for two, and writes at most twice what it would.
 // REQUIRES: 0 < position <= path.size().
 std::optional<RecordPlan> PlanRecord(const Catalog& catalog, const PromptPath& path,
                                      const StoreWish& wish);

@@ -283,8 +283,7 @@ void RecordStore::Learn(const PromptPath& path, std::vector<RecordHome::Seen> se
             [](const auto& a, const auto& b) { return a.facts.begin < b.facts.begin; });
   for (RecordHome::Seen& one : seen) {
     const uint64_t bytes = RecordBytes(one.facts);
-    const RecordId id =
-        catalog_.Add(std::move(one.name), std::move(one.facts), bytes, WallMs());
+    const RecordId id = catalog_.Add(std::move(one.name), std::move(one.facts), bytes, WallMs());
     if (id.valid()) catalog_.See(id, SteadyMs());
   }
   (void)DropLost(kDropsPerPoll);
@@ -473,6 +472,7 @@ std::optional<RecordStore::Draft> RecordStore::BeginStore(const PromptPath& path
   if (!MayStore() || resets_.Covers(path.grid(0))) return std::nullopt;
   if (!IsFresh(path, wish.position)) return std::nullopt;
   wish.now_ms = WallMs();
+  wish.passed = wish.passed && !home_->shared();  // others may have continued it
   std::optional<RecordPlan> plan = PlanRecord(catalog_, path, wish);
   if (!plan) return std::nullopt;
   const uint64_t bytes = home_->Takes(RecordBytesMax(plan->facts));
@@ -486,8 +486,9 @@ std::optional<RecordStore::Draft> RecordStore::BeginStore(const PromptPath& path
     return std::nullopt;
   }
   Draft draft{plan->facts, RecordLayout(plan->facts)};
-  storing_ = {home_->NameFor(plan->facts), plan->facts, bytes, plan->parent,
-              draft.layout.parts().size()};
+  storing_ = {
+      home_->NameFor(plan->facts), plan->facts, bytes, plan->parent, std::move(plan->replaced),
+      draft.layout.parts().size()};
   transfers_->BeginWrite(storing_->name, std::move(plan->facts));
   return draft;
 }
@@ -512,6 +513,15 @@ void RecordStore::AbortStore() {
                 storing_->bytes - std::min(storing_->bytes, storing_->handed));
   if (storing_->parent.valid()) catalog_.Release(storing_->parent);
   storing_.reset();
+}
+
+// Those that nobody has continued or reads meanwhile.
+void RecordStore::DropReplaced(const std::vector<RecordId>& replaced) {
+  for (const RecordId id : replaced) {
+    if (!catalog_.Has(id) || catalog_[id].children > 0 || catalog_[id].holds > 0) return;
+    DropRecord(id);
+    ++stats_.replaced;
+  }
 }
 
 RecordId RecordStore::EndStore(const Transfers::WriteDone& written) {
@@ -541,6 +551,7 @@ RecordId RecordStore::EndStore(const Transfers::WriteDone& written) {
   const RecordId id = catalog_.Add(done.name, done.facts, done.bytes, WallMs());
   if (!id.valid() && !home_->shared()) transfers_->Remove(done.name);
   if (id.valid()) catalog_.See(id, SteadyMs());
+  if (id.valid()) DropReplaced(done.replaced);
   return id;
 }
 

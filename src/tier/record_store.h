@@ -34,8 +34,8 @@ struct StoreLimits {
   uint64_t bytes_day_max = 0;    // written in any 24 hours; 0: no limit
   size_t records_max = 100'000;  // known of a shared home
   int reader_count = 4;
-  int64_t retry_ms = 60'000;  // after a failure of the home it is asked so much later
-  int64_t timeout_ms = 0;     // so long it is waited for (waits/patience.h); 0: no limit
+  int64_t retry_ms = 60'000;           // after a failure of the home it is asked so much later
+  int64_t timeout_ms = 0;              // so long it is waited for (waits/patience.h); 0: no limit
   std::function<int64_t()> wall_ms;    // tests; null: the system's
   std::function<int64_t()> steady_ms;  // the same
   std::function<int64_t()> writer_ns;  // the same: RecordStore::writer_ns
@@ -170,6 +170,7 @@ class RecordStore {
     RecordFacts facts;
     uint64_t bytes = 0;
     RecordId parent;  // held
+    std::vector<RecordId> replaced = {};
     size_t parts_left = 0;
     uint64_t handed = 0;  // bytes of parts that were added
     bool forget = false;  // it is to go as soon as it is there
@@ -207,6 +208,7 @@ class RecordStore {
   void NoteReadFault(const Reads::Read& one, const Transfers::ReadDone& done);
   RecordId RecordNamed(RecordId from, const std::string& name) const;
   void Learn(const PromptPath& path, std::vector<RecordHome::Seen> seen);
+  void DropReplaced(const std::vector<RecordId>& replaced);
   RecordId EndStore(const Transfers::WriteDone& written);
 
   const StoreLimits limits_;

@@ -26,6 +26,7 @@ struct TierStats {
   uint64_t bytes_read = 0;
   uint64_t fetch_ns = 0;    // time of the threads that read
   uint64_t evicted = 0;     // records that made room
+  uint64_t replaced = 0;    // records that a conversation had passed
   uint64_t damaged = 0;     // records that were not as they were written
   uint64_t unreadable = 0;  // found at the start: damaged, of another key or version
 };

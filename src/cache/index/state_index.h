@@ -171,11 +171,16 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   void WishSpill(const LeaseRecord& record, int32_t position, SnapshotReason reason);
   void SpillSome(std::deque<SpillWish>* wishes);
   void BeginSpill(const SpillWish& wish);
+  bool IsGoingDown(TierRecordId id) const;
+  bool WasPassed(const Records::Record& record) const;
+  const Records::Record* FirstPassed(const Records::Record* last) const;
   bool TakeBlocksToSpill(const RadixTree::Path& path, bool with_state, Move* move) const;
   std::optional<Awaited> AwaitLoad(uint32_t seat, const MatchResult& match);
   bool BeginLoad(uint32_t seat, uint32_t load, int32_t position);
   Status TakeBlocksToLoad(LeaseRecord& record, int32_t position, Move* move);
   void EndTransfer(uint64_t id, const MoveDone& done);
+  void NoteStored(Transfer* transfer, const MoveDone& done);
+  void BoundStored();
   void EndSpill(const Transfer& transfer, const MoveDone& done);
   void EndLoad(const Transfer& transfer, const MoveDone& done);
   bool CancelOneMove() override;

@@ -10,6 +10,7 @@ namespace reprise {
 namespace {
 
 constexpr size_t kSpillsMax = 2;       // at a time: they hold memory
+constexpr size_t kLaggingMax = 4;      // that only a slower level still reads
 constexpr size_t kLoadsMax = 8;        // at a time
 constexpr int32_t kLoadsPerLease = 2;  // what was loaded may be evicted before its request starts
 constexpr int32_t kLoadTokensMin = 32;
@@ -113,12 +114,13 @@ void StateIndex::WishSpill(const LeaseRecord& record, int32_t position, Snapshot
 void StateIndex::SpillSome(std::deque<SpillWish>* wishes) {
   if (wishes->empty()) return;
   constexpr int kTriesMax = 8;  // per call
-  const auto spills = [this] {
+  const auto may = [this] {
     return static_cast<size_t>(
-        std::count_if(transfers_.begin(), transfers_.end(),
-                      [](const auto& t) { return t.second.kind == Move::Kind::kSpill; }));
+               std::count_if(transfers_.begin(), transfers_.end(), [](const auto& t) {
+                 return t.second.kind == Move::Kind::kSpill && !t.second.lags;
+               })) < kSpillsMax;
   };
-  for (int i = 0; i < kTriesMax && !wishes->empty() && spills() < kSpillsMax; ++i) {
+  for (int i = 0; i < kTriesMax && !wishes->empty() && may(); ++i) {
     const SpillWish wish = wishes->front();
     wishes->pop_front();
     BeginSpill(wish);
@@ -167,6 +169,38 @@ void StateIndex::WishAll() {
   }
 }
 
+bool StateIndex::IsGoingDown(TierRecordId id) const {
+  return std::any_of(transfers_.begin(), transfers_.end(),
+                     [&](const auto& one) { return one.second.record == id; });
+}
+
+// Whether the conversation has gone on past the end that the record is of. What is in memory no
+// more is not looked for there again, either: all others are there longer.
+bool StateIndex::WasPassed(const Records::Record& record) const {
+  const SnapshotReason reason = record.head.reason;
+  const bool end = reason == SnapshotReason::kPromptEnd || reason == SnapshotReason::kReplyEnd;
+  if (!end || !record.ready || tier_->shared()) return false;
+  const auto mark = recurrent_->Deepest(record.node, record.head.position);
+  const bool here = mark && mark->position == record.head.position;
+  if (here && !order_[mark->entry].superseded) return false;
+  return !here || order_[mark->entry].pinned_until_ms == 0;
+}
+
+// Of the records that the conversation has passed, one after another up from `last`, the first
+// whose blocks, with those behind it, are no more than a snapshot. Null: none.
+const Records::Record* StateIndex::FirstPassed(const Records::Record* last) const {
+  constexpr int kPassedMax = 8;
+  const Records::Record* first = nullptr;
+  const Records::Record* one = last;
+  for (int i = 0; i < kPassedMax && one != nullptr && WasPassed(*one); ++i) {
+    const int32_t blocks = last->head.position / options_.block_tokens + 1 - one->head.first_block;
+    if (size_t(blocks) * block_bytes_ > state_bytes_) break;
+    first = one;
+    one = records_.Find(one->head.parent);
+  }
+  return first;
+}
+
 void StateIndex::BeginSpill(const SpillWish& wish) {
   if (!tree_.Stands(wish.place)) return;
   const RadixTree::Cursor at = tree_.Resolve(wish.place.at);
@@ -177,15 +211,26 @@ void StateIndex::BeginSpill(const SpillWish& wish) {
   const EntryId entry = with_state ? serving : EntryId();
   // The conversation has moved on: so will its record.
   if (entry.valid() && (order_[entry].superseded || order_[entry].spilling)) return;
-  const Records::Record* parent = records_.Deepest(path, at.position);
-  if (parent != nullptr && parent->head.position == at.position) return;  // it is there
-  if (parent != nullptr && parent->ready && !tier_->Continues(parent->head.id)) parent = nullptr;
-  if (!has_kv()) parent = nullptr;
+  const Records::Record* const there = records_.At(at.node, at.position);
+  if (there != nullptr && (!there->ready || tier_->Continues(there->head.id))) return;
+  if (there != nullptr && IsGoingDown(there->head.id)) return;
+  const TierRecordId known = there != nullptr ? there->head.id : TierRecordId();  // not of all
+  const Records::Record* parent = records_.Deepest(path, at.position - (there != nullptr ? 1 : 0));
+  if (parent != nullptr && parent->ready && !tier_->Continues(parent->head.id) &&
+      !IsGoingDown(parent->head.id)) {
+    parent = nullptr;
+  }
   Move move;
   move.kind = Move::Kind::kSpill;
   move.records = {{.position = at.position, .reason = wish.reason}};
   RecordHead& head = move.records[0];
-  if (parent != nullptr) {
+  const Records::Record* passed = with_state ? FirstPassed(parent) : nullptr;
+  move.passed = passed != nullptr;
+  if (!has_kv()) parent = passed = nullptr;
+  if (passed != nullptr) {  // with their blocks, too
+    head.parent = passed->head.parent;
+    head.first_block = passed->head.first_block;
+  } else if (parent != nullptr) {
     head.parent = parent->head.id;
     head.first_block = parent->head.position / options_.block_tokens;
   }
@@ -204,10 +249,10 @@ void StateIndex::BeginSpill(const SpillWish& wish) {
     order_.Edit(entry).spilling = true;
     Rekey(entry);
   }
-  head.id = records_.Add(at.node, head, now_ms_, /*ready=*/false);
+  head.id = known.valid() ? known : records_.Add(at.node, head, now_ms_, /*ready=*/false);
   move.id = ++move_count_;
   Transfer& transfer = transfers_[move.id];
-  transfer = {move.kind, KeyOfRoot(root), {}, seat, head.id, entry, {}};
+  transfer = {move.kind, KeyOfRoot(root), {}, seat, head.id, entry, {}, known.valid(), false};
   for (const RadixTree::PathStep& step : path) {
     const auto run = tree_.run(step.node).first(size_t(step.end - tree_.begin(step.node)));
     transfer.tokens.insert(transfer.tokens.end(), run.begin(), run.end());
@@ -291,7 +336,7 @@ bool StateIndex::BeginLoad(uint32_t seat, uint32_t load, int32_t position) {
   if (!TakeBlocksToLoad(record, position, &move).ok()) return false;
   if (!kind_->TakeStateToLoad(record, position, heads.back().reason, &move)) return false;
   Transfer& transfer = transfers_[move.id];
-  transfer = {move.kind, KeyOfRoot(record.root), record.tokens, load, {}, {}, {}};
+  transfer = {move.kind, KeyOfRoot(record.root), record.tokens, load, {}, {}, {}, false, false};
   for (const RecordHead& head : heads) transfer.sources.push_back(head.id);
   move.key = &transfer.key;
   move.tokens = transfer.tokens;
@@ -319,6 +364,7 @@ Status StateIndex::TakeBlocksToLoad(LeaseRecord& record, int32_t position, Move*
 
 void StateIndex::Hear(const Tier::News& news) {
   for (const MoveDone& done : news.done) EndTransfer(done.id, done);
+  BoundStored();
   for (const TierRecordId id : news.lost) {
     if (const Records::Record* record = records_.Find(id); record != nullptr && record->ready) {
       records_.Remove(id);
@@ -340,19 +386,44 @@ void StateIndex::Hear(const Tier::News& news) {
 void StateIndex::EndTransfer(uint64_t id, const MoveDone& done) {
   const auto at = transfers_.find(id);
   CHECK(at != transfers_.end());
+  if (done.more) return NoteStored(&at->second, done);
   const Transfer transfer = std::move(at->second);
   transfers_.erase(at);
   transfer.kind == Move::Kind::kSpill ? EndSpill(transfer, done) : EndLoad(transfer, done);
   Release(transfer.seat, flights_[transfer.seat].id);
 }
 
+// A level has it: it is found from now on.
+void StateIndex::NoteStored(Transfer* transfer, const MoveDone& done) {
+  transfer->stored = transfer->lags = true;
+  records_.SetReady(transfer->record);
+  UpdateTail(records_.Find(transfer->record)->node);  // it costs less to lose now
+  ++stats_.spills;
+  stats_.bytes_spilled += done.bytes;
+}
+
+// Of those that slower levels still read few are waited for: what more there is these do not get,
+// so that the quicker ones are not held to their speed.
+void StateIndex::BoundStored() {
+  size_t lagging = 0;
+  uint64_t last = 0;
+  for (const auto& [id, one] : transfers_) {
+    if (!one.lags) continue;
+    ++lagging;
+    last = id;
+  }
+  if (lagging <= kLaggingMax) return;
+  ++stats_.moves_cancelled;
+  CancelMove(last);
+}
+
 void StateIndex::EndSpill(const Transfer& transfer, const MoveDone& done) {
-  if (done.ok) {
+  if (!transfer.stored && done.ok) {
     records_.SetReady(transfer.record);
     UpdateTail(records_.Find(transfer.record)->node);  // it costs less to lose now
     ++stats_.spills;
     stats_.bytes_spilled += done.bytes;
-  } else {
+  } else if (!transfer.stored) {
     records_.Remove(transfer.record);
     ++stats_.spills_failed;
   }
@@ -391,9 +462,12 @@ void StateIndex::EndLoad(const Transfer& transfer, const MoveDone& done) {
 // Memory that a running request needs: what is on its way down goes on being in memory only, what
 // is on its way up is computed after all.
 bool StateIndex::CancelOneMove() {
-  const auto spill = std::find_if(transfers_.begin(), transfers_.end(), [](const auto& t) {
-    return t.second.kind == Move::Kind::kSpill;
-  });
+  auto spill = std::find_if(transfers_.begin(), transfers_.end(),
+                            [](const auto& t) { return t.second.stored; });
+  if (spill == transfers_.end()) {
+    spill = std::find_if(transfers_.begin(), transfers_.end(),
+                         [](const auto& t) { return t.second.kind == Move::Kind::kSpill; });
+  }
   const auto one = spill != transfers_.end() ? spill : transfers_.begin();
   if (one == transfers_.end()) return false;
   ++stats_.moves_cancelled;
@@ -409,7 +483,7 @@ void StateIndex::CancelMove(uint64_t id) {
   const Transfer transfer = std::move(at->second);
   transfers_.erase(at);
   if (transfer.kind == Move::Kind::kSpill) {
-    records_.Remove(transfer.record);
+    if (!transfer.stored) records_.Remove(transfer.record);
     if (transfer.entry.valid()) {
       order_.Edit(transfer.entry).spilling = false;
       Rekey(transfer.entry);
@@ -434,16 +508,14 @@ void StateIndex::CancelMovesOf(NodeId root) {
 
 // Of one that is being written, the writing ends, too.
 void StateIndex::ForgetRecord(TierRecordId id) {
-  const Records::Record* record = records_.Find(id);
-  if (record == nullptr) return;
-  if (record->ready) {
-    records_.Remove(id);
-    tier_->Remove(id);
-    return;
-  }
   for (const auto& [move, transfer] : transfers_) {
-    if (transfer.record == id) return CancelMove(move);
+    if (transfer.record != id) continue;
+    CancelMove(move);
+    break;
   }
+  if (records_.Find(id) == nullptr) return;
+  records_.Remove(id);
+  tier_->Remove(id);
 }
 
 bool StateIndex::ForgetOldestRecord() {

@@ -82,7 +82,9 @@ class TiersTest : public testing::TestWithParam<std::tuple<bool, int, bool>> {
     return client_.index.TakeMoves();
   }
   void Done(const Move& move, bool ok = true, int64_t ns = 1000) {
-    client_.index.Hear({.done = {{move.id, ok, 1 << 20, ns}}, .lost = {}, .answered = {}});
+    client_.index.Hear({.done = {{.id = move.id, .ok = ok, .bytes = 1 << 20, .ns = ns}},
+                        .lost = {},
+                        .answered = {}});
     EXPECT_EQ(client_.index.CheckInvariants().message(), "");
   }
   // The prompt is computed and stored, and spilled as far as idle time does it.

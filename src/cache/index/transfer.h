@@ -21,6 +21,8 @@ struct Transfer {
   TierRecordId record;                // kSpill: the one in the making
   EntryId entry;                      // kSpill: the snapshot that is read
   std::vector<TierRecordId> sources;  // kFetch
+  bool stored = false;                // kSpill: a level has it, whatever becomes of this
+  bool lags = false;                  // ... since it began: a slower level still reads
 };
 
 // What may be worth a record: a place where somebody may go on.

@@ -189,8 +189,7 @@ bool HostTier::MakeRoom(size_t slots, const PathId& space) {
       Drop(*lost);
       continue;
     }
-    const auto next =
-        catalog_.NextToGo(space, slots * slot_bytes_, slot_count_ * slot_bytes_);
+    const auto next = catalog_.NextToGo(space, slots * slot_bytes_, slot_count_ * slot_bytes_);
     if (!next) return false;
     Drop(*next);
     ++stats_.evicted;
@@ -272,7 +271,8 @@ bool HostTier::BeginSpill(Flight* flight, bool* stored) {
                                                .model = PathId(),
                                                .reason = static_cast<uint32_t>(head.reason),
                                                .first_block = move.first_block,
-                                               .alone = !head.parent.valid()});
+                                               .alone = !head.parent.valid(),
+                                               .passed = move.passed});
   if (!plan) return false;
   if (plan->parent.valid()) catalog_.Hold(plan->parent);
   const size_t count = SlotsOf(plan->facts);
@@ -292,6 +292,7 @@ bool HostTier::BeginSpill(Flight* flight, bool* stored) {
                  &flight->hops);
   }
   flight->facts = std::move(plan->facts);
+  flight->replaced = std::move(plan->replaced);
   return true;
 }
 
@@ -306,6 +307,11 @@ void HostTier::EndSpill(Flight* flight, News* news) {
   }
   ++(id.valid() ? stats_.stores : stats_.stores_failed);
   Release(flight);
+  for (const RecordId old : id.valid() ? flight->replaced : std::vector<RecordId>()) {
+    if (!catalog_.Has(old) || catalog_[old].children > 0 || catalog_[old].holds > 0) break;
+    Drop(old);
+    ++stats_.replaced;
+  }
   news->done.push_back({.id = flight->move.id,
                         .ok = id.valid(),
                         .bytes = flight->bytes,

@@ -73,6 +73,7 @@ class HostTier : public Tier {
     uint64_t mark = 0;  // behind those that were
     size_t bytes = 0;
     RecordId held;                     // what it reads or continues
+    std::vector<RecordId> replaced;    // go when it is there
     std::optional<RecordFacts> facts;  // of a spill that has begun
     std::vector<uint32_t> slots;       // the same
     bool failed = false;

@@ -49,7 +49,10 @@ void JoinedTier::Begin(const Move& move) {
   joined.record = move.records.back().id;
   joined.done.id = move.id;
   if (move.kind == Move::Kind::kSpill) {
-    joined.pending = {true, true};
+    const auto at = where_.find(joined.record);  // one of them may have it
+    const Has has = at == where_.end() ? Has() : at->second;
+    joined.pending = {!has[0], !has[1] || !tiers_[1]->Continues(joined.record)};
+    joined.told = has[0] || has[1];
   } else {
     joined.pending[level_of(joined.record) > 0 ? 1 : 0] = true;
   }
@@ -67,7 +70,7 @@ void JoinedTier::Cancel(uint64_t move) {
   for (size_t i = 0; i < kBoth; ++i) {
     if (joined.pending[i]) tiers_[i]->Cancel(move);
   }
-  if (joined.kind == Move::Kind::kSpill) Remove(joined.record);
+  if (joined.kind == Move::Kind::kSpill && !joined.told) Remove(joined.record);
 }
 
 void JoinedTier::Remove(TierRecordId record) {
@@ -84,14 +87,21 @@ void JoinedTier::Hear(size_t tier, News heard, News* news) {
     const auto at = moves_.find(done.id);
     CHECK(at != moves_.end() && at->second.pending[tier]);
     Joined& joined = at->second;
-    joined.pending[tier] = false;
-    if (done.ok && joined.kind == Move::Kind::kSpill) where_[joined.record][tier] = true;
+    joined.pending[tier] = done.more;  // that one may be several, too
+    if (done.ok && joined.kind == Move::Kind::kSpill) {
+      // What was told of may be forgotten by now.
+      const bool forgotten = joined.told && !where_.contains(joined.record);
+      forgotten ? tiers_[tier]->Remove(joined.record) : void(where_[joined.record][tier] = true);
+    }
     joined.done.ok |= done.ok;
     joined.done.bytes = std::max(joined.done.bytes, done.bytes);
     joined.done.ns = std::max(joined.done.ns, done.ns);
     joined.done.level = tier == 0 ? 0 : 1 + done.level;
-    if (joined.pending[0] || joined.pending[1]) continue;
+    joined.done.more = joined.pending[0] || joined.pending[1];
+    if (joined.done.more && (!done.ok || joined.told)) continue;
+    joined.told = true;
     news->done.push_back(joined.done);
+    if (joined.done.more) continue;
     moves_.erase(at);
   }
   for (const TierRecordId lost : heard.lost) {

@@ -14,7 +14,8 @@ namespace reprise {
 // Two tiers as one: `near` (level 0, a disk) is read before `far` (level 1, a store; if that is two
 // again, levels 1 and 2). What goes down goes to both, each as its own rules let it in; one of them
 // is enough. A record that both have is one record. One of them may fail or lose what it has: the
-// other one serves.
+// other one serves. Each takes what goes down at its own speed: what one of them has is found
+// before the other one has it, too (MoveDone::more).
 //
 // Each tier finds what a record continues by itself, so both can have different chains of records
 // that end at the same place.
@@ -53,6 +54,7 @@ class JoinedTier : public Tier {
     Move::Kind kind = Move::Kind::kSpill;
     TierRecordId record;
     Has pending = {};
+    bool told = false;  // a spill of which one has come to a good end
     MoveDone done;
   };
   void Hear(size_t tier, News heard, News* news);

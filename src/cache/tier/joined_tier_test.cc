@@ -106,6 +106,40 @@ TEST(JoinedTier, OneThatFailsStopsNothing) {
   }
 }
 
+// What one of them has is found, and more goes down to it, while the other one writes for ever;
+// that one gets what it has missed when there is time.
+TEST(JoinedTier, AQuickOneDoesNotWaitForASlowOne) {
+  for (const StateSpec& spec : kKinds) {
+    Pair pair(spec);
+    std::atomic<bool> hangs = false;
+    pair.far.fault = [&](const char*) {
+      while (hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return 0;
+    };
+    pair.Begin();
+    hangs = true;
+    constexpr uint64_t kTalks = 9;
+    for (uint64_t i = 1; i <= kTalks; ++i) {
+      (void)pair.Run(Tokens(i, 300));
+      for (int wait = 0; wait < 4000 && pair.cache->stats().tiers[0].stores < i; ++wait) {
+        (void)pair.cache->Maintain();
+        pair.Step();
+      }
+      ASSERT_EQ(pair.cache->stats().tiers[0].stores, i) << "held up by the slow one";
+      ASSERT_TRUE(pair.cache->CheckInvariants().ok());
+    }
+    EXPECT_LE(pair.cache->moves_under_way(), 6u) << "they hold memory";
+    hangs = false;
+    EXPECT_TRUE(pair.cache->StoreAll(std::chrono::seconds(20)));
+    EXPECT_EQ(pair.cache->stats().tiers[0].stores, kTalks) << "nothing twice";
+    EXPECT_EQ(pair.cache->stats().tiers[1].stores, kTalks);
+    pair.BeginWithout({pair.disk.path});
+    for (uint64_t i = 1; i <= kTalks; ++i) {
+      EXPECT_GE(pair.Run(Join(Tokens(i, 300), Tokens(90, 20))).loaded_tokens, 299) << i;
+    }
+  }
+}
+
 // Everything at random: turns, branches, restarts, folders that are gone, faults, resets.
 TEST(JoinedTier, WhateverHappensTheStateIsRight) {
   std::array<uint64_t, 2> fetches = {};

@@ -169,7 +169,8 @@ bool RecordTier::BeginSpill(Spill* spill, bool* stored) {
                                            .model = store_->NamespaceOf(DigestOf(*move.key), ""),
                                            .reason = static_cast<uint32_t>(head.reason),
                                            .first_block = move.first_block,
-                                           .alone = !head.parent.valid()});
+                                           .alone = !head.parent.valid(),
+                                           .passed = move.passed});
   return spill->draft.has_value();
 }
 

@@ -58,11 +58,17 @@ struct Move {
   int32_t first_block = 0;  // blocks[i] is for block first_block + i of the grid
   std::vector<BlockId> blocks;
   StateId state;  // that of the last record; invalid: the model has none
+  // kSpill: the conversation has passed the records that begin at first_block or behind. Those that
+  // lead to nothing else may be replaced by this one: then they are reported as lost.
+  bool passed = false;
 };
 
 struct MoveDone {
   uint64_t id = 0;
   bool ok = false;  // false: nothing was stored; nothing that was fetched may be used
+  // kSpill: it is stored, and found; but another level still reads the memory. It is reported once
+  // more at the end; until then it may be cancelled, and stays stored.
+  bool more = false;
   size_t bytes = 0;
   int64_t ns = 0;
   size_t level = 0;  // kFetch: where it came from (Tier::level_of)
