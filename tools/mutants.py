@@ -296,6 +296,13 @@ MUTANTS = [
     ("spilled_while_evicted", "src/cache/index/keep/worth.cc",
      "order_[id].pinned_until_ms > 0 || order_[id].spilling || id == serving_",
      "order_[id].pinned_until_ms > 0 || id == serving_", CACHE),
+    ("low_priority_is_forgotten", "src/cache/index/keep/worth.cc", "- (facts.low ? kBefore : 0)", "", CACHE),
+    ("quick_tiers_wait", "src/cache/tier/joined_tier.cc",
+     "if (joined.done.more && (!done.ok || joined.told)) continue;",
+     "if (joined.done.more) continue;", CACHE),
+    ("passed_records_stay", "src/tier/plan.cc",
+     "if (bytes > wish.shape.state_bytes ||", "if (true ||", CACHE),
+    ("lost_events_stay_lost", "src/cache/announce/announcer.cc", "  RepeatSome(&events);\n", "", CACHE),
     ("moves_keep_their_memory", "src/cache/index/keep/keeper.cc",
      "    if (!GiveUpAhead() && !EvictOne(why, kAnyKey, PinsGo::kAll) && !ForgetOldestRecord() &&\n"
      "        !CancelOneMove()) {",

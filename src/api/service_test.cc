@@ -308,6 +308,40 @@ TEST(Service, PrewarmedPromptIsRead) {
 }
 
 // A name that routers and clients give a conversation: told in reports, and nothing is made of it.
+// What an agent asks beside its conversation makes room before the conversation does: where the
+// request says so, and where the session tells.
+TEST(Service, SideRequestsLeaveTheConversationAlone) {
+  const auto reused = [](const std::string& main, const std::string& side) {
+    TestService service;
+    service.engine().cache().SetBudget(service.engine().cache().least_budget() + (256 << 10));
+    const auto ask = [&](const std::string& members, const std::string& messages) {
+      return service.Post(kChat, R"({"max_tokens": 1, )" + members + R"("messages": [)" + messages +
+                                     "]}");
+    };
+    std::string talk = R"({"role": "user", "content": ")" + std::string(200, 'm') + "\"}";
+    long used = 0;
+    for (int turn = 0; turn < 4; ++turn) {
+      const auto answer = ask(main, talk);
+      EXPECT_EQ(answer.status, 200) << answer.body;
+      used = std::stol(At(answer.body, {"reprise", "used_tokens"}));
+      talk += R"(, {"role": "assistant", "content": "a"}, {"role": "user", "content": ")" +
+              std::string(20, 'n') + "\"}";
+      for (int i = 0; turn > 1 && i < 100; ++i) {
+        const char letter = static_cast<char>('a' + i % 26);
+        const auto beside =
+            ask(side, R"({"role": "user", "content": ")" + std::string(1 + i / 26, 'z') +
+                          std::string(200, letter) + "\"}");
+        EXPECT_EQ(beside.status, 200) << beside.body;
+      }
+    }
+    return used;
+  };
+  const std::string key = R"("prompt_cache_key": "agent", )";
+  EXPECT_LT(reused("", ""), 100) << "there is room for all: nothing is shown";
+  EXPECT_GT(reused("", R"("cache": {"priority": "low"}, )"), 200);
+  EXPECT_GT(reused(key, key), 200);
+}
+
 TEST(Service, SessionsAreNamesInReports) {
   TestService service;
   const std::string messages =
@@ -379,6 +413,7 @@ TEST(Service, NothingIsKeptOfARequestThatSaysSo) {
             std::stol(At(reader.body, {"reprise", "prompt_tokens"})));
 
   EXPECT_EQ(ask(kChat, R"("cache": {"stored": false}, )").status, 400);
+  EXPECT_EQ(ask(kChat, R"("cache": {"priority": "high"}, )").status, 400);
   EXPECT_EQ(ask(kChat, R"("cache": false, )").status, 400);
   const auto both =
       service.Post("/v1/responses", R"({"input": "Hi", "store": true, "cache": {"store": false}})");

@@ -90,6 +90,10 @@ struct CacheRequest {
   bool write = true;                     // may publish
   std::string_view tenant;               // whose share of the cache this is; see CacheOptions
   int32_t tenant_weight = 1;
+  // What the conversation is called, within the tenant; empty: nobody says. A request that begins
+  // something new while the conversation itself goes on is beside it (policy/sessions.h).
+  std::string_view session;
+  bool low = false;     // what it stores goes before all else, and costs nobody theirs
   bool idle = false;    // work for idle time: never awaited, not in the statistics
   bool look_up = true;  // false: LookUp does, in pieces
   // Holds the prompt and is taken over, with its capacity: nothing is copied. Null: `tokens` is.

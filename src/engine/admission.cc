@@ -122,6 +122,8 @@ Lease Engine::Acquire(Sequence& sequence) {
   wanted.min_cache_tokens = request.min_cache_tokens;
   wanted.read = request.cache_read;
   wanted.write = request.cache_write;
+  wanted.session = request.session;
+  wanted.low = request.cache_low;
   wanted.idle = request.idle;
   if (sequence.compaction) {
     wanted.replay_tokens = sequence.compaction->window();

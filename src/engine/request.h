@@ -55,6 +55,8 @@ struct GenerateRequest {
   int32_t min_cache_tokens = 0;
   bool cache_read = true;
   bool cache_write = true;
+  std::string session;     // what the conversation is called; empty: nobody says
+  bool cache_low = false;  // what it stores goes before all else
 
   // What is kept of the prompt while the reply is decoded (lossy); none: as the engine's options
   // say.

@@ -76,7 +76,11 @@ void ReadStorePermission(Fields* fields, CacheControl* cache) {
   Fields part(*found, "cache.");
   bool store = true;
   part.Read("store", &store);
-  if (!part.Unread().empty()) fields->Fail("cache", "has store, and nothing else");
+  std::string priority = "normal";
+  part.Read("priority", 16, &priority);
+  if (priority != "normal" && priority != "low") part.Fail("priority", "must be normal or low");
+  cache->low = priority == "low";
+  if (!part.Unread().empty()) fields->Fail("cache", "has store and priority, and nothing else");
   fields->Take(part);
   if (store) return;
   cache->forget = true;

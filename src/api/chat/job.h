@@ -46,11 +46,12 @@ struct Breakpoint {
 
 // What may be shared, and how. Defaults: everything within the tenant.
 struct CacheControl {
-  std::string session;  // a name of the conversation, for reports (session.h)
+  std::string session;  // a name of the conversation (session.h)
   std::string salt;     // a namespace inside the tenant's
   bool read = true;     // may reuse
   bool write = true;    // may store
   bool forget = false;  // nothing of the request may be kept anywhere: no report, no response
+  bool low = false;     // what it stores goes before all else
   int32_t min_tokens = 0;
   int64_t pin_ms = 0;                   // keep what this prompt stores at least that long
   std::vector<Breakpoint> breakpoints;  // in order of appearance

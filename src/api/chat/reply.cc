@@ -174,6 +174,8 @@ GenerateRequest Reply::MakeRequest(size_t index) const {
   request.min_cache_tokens = plan_.cache.min_tokens;
   request.cache_read = plan_.cache.read;
   request.cache_write = plan_.cache.write;
+  request.session = plan_.cache.session;
+  request.cache_low = plan_.cache.low;
   request.snapkv = options.snapkv;
   request.speculate = options.speculate;
   request.prediction = predicted_;

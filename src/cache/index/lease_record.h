@@ -70,6 +70,9 @@ struct LeaseRecord : LeaseState {
   uint32_t turns = 0;  // of the conversation that it continues
   // What the request brought: the tokens that were never seen before, and a twelfth of all.
   int32_t bulk_tokens = 0;
+  uint64_t session = 0;        // a name of it, and of the tenant; 0: none
+  bool low = false;            // CacheRequest
+  bool beside = false;         // something of its session's that nobody has come back to yet
   ScanGuard::Subject subject;  // what it comes back to
   bool cold = false;           // the subject has not come back, or after too long a time
   RadixTree::Place place;      // where the match of its prompt has ended so far

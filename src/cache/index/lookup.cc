@@ -185,8 +185,9 @@ StartAnswer StateIndex::Start(const Lease& lease) {
   }
   Adopt(lease.seat_, path, match.usable);
   NoteSubject(record, match);
+  if (!record.idle) Raise(record, path, entry);
   if (entry.valid() && !record.idle) {
-    order_.SetCold(entry, record.cold);
+    order_.SetCold(entry, record.cold || order_[entry].low);
     kind_->NoteUse(entry);
     if (record.pin_ms > 0) PinEntry(entry, record.pin_ms);
   }
@@ -221,6 +222,27 @@ void StateIndex::NoteSubject(LeaseRecord& record, const MatchResult& match) {
   const size_t bytes =
       size_t(fresh) * block_bytes_ / size_t(options_.block_tokens) + states * state_bytes_;
   record.cold = guard_.Note(&record.subject, bytes, match.known);
+  record.beside = sessions_.Note(record.session, is_new, now_ms_);
+}
+
+// Somebody has come back to what was stored: it is not beside anything any more, nor low, unless
+// who comes is.
+void StateIndex::Raise(const LeaseRecord& record, const RadixTree::Path& path, EntryId serving) {
+  const auto raise = [&](EntryId id) {
+    if (!id.valid()) return false;
+    Entry& entry = order_.Edit(id);
+    const bool raised = entry.beside || (entry.low && !record.low);
+    entry.beside = false;
+    entry.low = entry.low && record.low;
+    return raised;
+  };
+  if (serving.valid() && order_[serving].snapshot.valid()) {
+    if (raise(serving)) Rekey(serving);
+    return;
+  }
+  for (const RadixTree::PathStep& step : path) {
+    if (raise(TailOf(step.node))) UpdateTail(step.node);
+  }
 }
 
 // The tokens of a subject end in this node.

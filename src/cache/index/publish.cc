@@ -94,7 +94,7 @@ void StateIndex::Publish(LeaseRecord& record, int32_t upto) {
   if (!record.idle) {
     order_.Touch(entry, now_ms_);
     order_.Edit(entry).bulk_tokens = record.bulk_tokens;
-    order_.SetCold(entry, record.cold);
+    order_.SetCold(entry, record.cold || record.low);
   }
   fresh_.Extend(record.cursor.node, now_ms_ + options_.cache.ttl_ms);
   if (record.pin_ms > 0 && upto >= record.prompt_tokens) {
@@ -117,8 +117,10 @@ bool StateIndex::MakeRoomForPlanned(LeaseRecord& record, const PlannedSnapshot& 
                          .turns = record.turns,
                          .bulk_tokens = record.bulk_tokens,
                          .is_snapshot = true,
-                         .reason = one.reason};
-  newcomer_cold_ = record.cold || one.reason == SnapshotReason::kEdit;
+                         .reason = one.reason,
+                         .beside = record.beside && EndKindOf(one.reason) != EndKind::kNone,
+                         .low = record.low};
+  newcomer_cold_ = record.cold || record.low || one.reason == SnapshotReason::kEdit;
   if (one.reason == SnapshotReason::kEdit) return MakeRoomForRung(KeyOf(facts));
   // Idle work claims no share: that could cost others a pin.
   if (MakeRoomForSnapshot(KeyOf(facts), !record.idle)) return true;
@@ -205,7 +207,9 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedSnapshot& one, S
   entry.snapshot = state;
   entry.owner = record.owner;
   entry.bulk_tokens = record.bulk_tokens;
-  entry.cold = record.cold || one.reason == SnapshotReason::kEdit;
+  entry.cold = record.cold || record.low || one.reason == SnapshotReason::kEdit;
+  entry.low = record.low;
+  entry.beside = record.beside && EndKindOf(one.reason) != EndKind::kNone;
   if (snapshots_of_.size() <= record.owner) snapshots_of_.resize(record.owner + 1);
   ++snapshots_of_[record.owner];
   const EndKind kind = EndKindOf(one.reason);

@@ -161,6 +161,10 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
   record.read = request.read && options_.cache.enabled;
   record.write = request.write && options_.cache.enabled;
   record.idle = request.idle;
+  record.low = request.low;
+  if (!request.session.empty()) {
+    record.session = Sessions::NameOf(record.owner, request.key->number(), request.session);
+  }
   record.bytes = sizeof(LeaseRecord) + record.tokens.capacity() * sizeof(TokenId) +
                  record.boundaries.capacity() * sizeof(Boundary);
   if (request.look_up) SeekBelow(seat);
@@ -367,7 +371,7 @@ size_t StateIndex::HeldByPins(NodeId node, bool pinned_below) const {
 
 size_t StateIndex::BytesBeside() const {
   constexpr size_t kMapNodeBytes = 96;  // a tree or hash node with its key, about
-  return ends_.bytes() + subjects_.bytes() + guard_.bytes() + lease_bytes_ +
+  return ends_.bytes() + subjects_.bytes() + guard_.bytes() + sessions_.bytes() + lease_bytes_ +
          2 * namespaces_.size() * kMapNodeBytes;
 }
 

@@ -18,6 +18,7 @@
 #include "cache/index/keep/keeper.h"
 #include "cache/index/lease_record.h"
 #include "cache/index/transfer.h"
+#include "cache/policy/sessions.h"
 #include "cache/state_cache.h"
 #include "cache/tier/tier.h"
 
@@ -150,6 +151,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   void CountLookup(const ReuseReport& report);
   bool StillPromises(const LeaseRecord& flight, const LeaseRecord& waiting) const;
   void NoteSubject(LeaseRecord& record, const MatchResult& match);
+  void Raise(const LeaseRecord& record, const RadixTree::Path& path, EntryId serving);
   void NameSubject(NodeId node, const ScanGuard::Subject& subject);
 
   // publish.cc
@@ -205,6 +207,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   std::unique_ptr<EntryKind> kind_;
   ConversationEnds ends_;                // of attention-only models
   Pieces<ScanGuard::Subject> subjects_;  // by node: what ends there
+  Sessions sessions_;
   NamespaceMap namespaces_;
   std::unordered_map<NodeId, NamespaceMap::iterator> namespace_of_;  // by root
   std::vector<NodeId> maybe_empty_;                                  // roots that lost a child

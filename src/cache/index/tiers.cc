@@ -99,7 +99,7 @@ void StateIndex::AddFound(const LeaseRecord& record) {
 // Ends of conversations go down in idle time; what is pinned or meant to be shared at once, and
 // everything where others may want it.
 void StateIndex::WishSpill(const LeaseRecord& record, int32_t position, SnapshotReason reason) {
-  if (tier_ == nullptr || record.load) return;
+  if (tier_ == nullptr || record.load || record.low) return;
   const bool shared = reason == SnapshotReason::kSystem || reason == SnapshotReason::kBreakpoint;
   const bool end = reason == SnapshotReason::kPromptEnd || reason == SnapshotReason::kReplyEnd ||
                    reason == SnapshotReason::kBranch;

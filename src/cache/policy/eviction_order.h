@@ -25,6 +25,8 @@ struct Entry {
   SnapshotReason reason = SnapshotReason::kMessage;
   uint32_t owner = 0;       // the tenant (index/tenants.h)
   bool superseded = false;  // its conversation went on past it
+  bool low = false;         // stored by requests of low priority alone
+  bool beside = false;      // stored beside a conversation that goes on (sessions.h), once
   uint32_t turns = 0;       // how often it, or the conversation that it ends, was continued
   int32_t bulk_tokens = 0;  // what its request brought (index/lease_record.h)
   bool cold = false;        // part of a scan, if the traffic is one (scan_guard.h)

@@ -12,6 +12,7 @@ namespace {
 // share outlives each of them; the places a conversation has passed serve only edits.
 double WeightOf(const EntryFacts& facts) {
   if (facts.superseded) return 1. / 8;
+  if (facts.beside) return 1. / 64;
   if (!facts.is_snapshot) return 1;
   switch (facts.reason) {
     case SnapshotReason::kPromptEnd:

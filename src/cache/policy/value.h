@@ -49,6 +49,8 @@ struct EntryFacts {
   bool is_snapshot = false;
   SnapshotReason reason = SnapshotReason::kMessage;
   bool superseded = false;
+  bool beside = false;  // index/lease_record.h
+  bool low = false;     // the same: goes before all that is not
 };
 
 // The eviction order: the entry with the smallest key goes first. The order must not change with

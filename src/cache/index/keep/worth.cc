@@ -8,13 +8,14 @@
 
 namespace reprise {
 
-// Rungs of the ladder from the end go before everything else, the oldest first.
+// Rungs of the ladder from the end go before everything else, the oldest first; then what only
+// requests of low priority have stored.
 double Keeper::KeyOf(const EntryFacts& facts) const {
   constexpr double kBefore = 1e13;  // milliseconds: more than any clock shows
-  if (!facts.is_snapshot || facts.reason != SnapshotReason::kEdit) {
-    return options_.policy->Key(facts);
+  if (facts.is_snapshot && facts.reason == SnapshotReason::kEdit) {
+    return static_cast<double>(facts.used_ms) - 2 * kBefore;
   }
-  return static_cast<double>(facts.used_ms) - kBefore;
+  return options_.policy->Key(facts) - (facts.low ? kBefore : 0);
 }
 
 // What it costs to have the state of [from, upto) again, which ends in the node: to compute it, or
@@ -35,6 +36,8 @@ EntryFacts Keeper::FactsOf(EntryId id) const {
   facts.bulk_tokens = entry.bulk_tokens;
   facts.end = EndKindOf(entry);
   facts.superseded = entry.superseded;
+  facts.beside = entry.beside;
+  facts.low = entry.low;
   facts.reason = entry.reason;
   facts.is_snapshot = entry.snapshot.valid();
   const int32_t begin = tree_.begin(entry.node);

@@ -129,7 +129,7 @@ class StateIndex::TailKind final : public EntryKind {
   void DropAll(NodeId node) override;
   size_t count() const override;
   size_t HeldByPins(NodeId node, bool pinned_below) const override;
-  bool GoesDown(const Entry& entry) const override { return entry.leaf; }
+  bool GoesDown(const Entry& entry) const override { return entry.leaf && !entry.low; }
   int32_t PositionOf(const Entry& entry) const override;
   int64_t UsedMs(NodeId node) const override;
   std::vector<int32_t> SnapshotsAt(NodeId) const override { return {}; }

@@ -186,7 +186,7 @@ size_t StateIndex::SnapshotKind::HeldByPins(NodeId node, bool pinned_below) cons
 }
 
 bool StateIndex::SnapshotKind::GoesDown(const Entry& entry) const {
-  return entry.reason != SnapshotReason::kEdit && !entry.superseded;
+  return entry.reason != SnapshotReason::kEdit && !entry.superseded && !entry.low;
 }
 
 int64_t StateIndex::SnapshotKind::UsedMs(NodeId node) const {

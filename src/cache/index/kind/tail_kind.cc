@@ -75,7 +75,9 @@ void StateIndex::TailKind::AfterAttach(NodeId node, const LeaseRecord& record) {
   like.turns = record.turns;
   like.owner = record.owner;
   like.bulk_tokens = record.bulk_tokens;
-  like.cold = record.cold;
+  like.cold = record.cold || record.low;
+  like.low = record.low;
+  like.beside = record.beside;
   index_.AfterTailChanged(node, like);
 }
 
