@@ -94,6 +94,7 @@ Result<std::unique_ptr<StateCache>> StateCache::Create(const StateSpec& spec,
                                         std::span<const StateId> states) {
     return self.Back(blocks, states);
   };
+  index_options.fills_beside = StateStore::FillsBeside(spec, memory);
   cache->index_ = std::make_unique<StateIndex>(std::move(index_options));
   StateStore::Sizes sizes;
   sizes.block_count = cache->index_->block_capacity();
@@ -203,7 +204,19 @@ StartAnswer StateCache::Start(Lease& lease) {
   return answer;
 }
 
+bool StateCache::Filling(const Lease& lease) {
+  return lease.state().valid() && store_->filling(lease.state());
+}
+
+void StateCache::AwaitFilled(const Lease& lease, std::chrono::nanoseconds timeout) {
+  if (lease.state().valid()) store_->AwaitFilled(lease.state(), timeout);
+}
+
 Status StateCache::Reserve(Lease& lease, int32_t token_count) {
+  if (lease.state().valid()) {
+    const std::optional<int64_t> ns = store_->EndFilling(lease.state());
+    if (ns) index_->NoteRestore(lease, *ns);
+  }
   const Status status = index_->Reserve(lease, token_count);
   Begin();
   return status;

@@ -176,10 +176,16 @@ class StateCache {
   // no room. Takes nothing unless it is ready. REQUIRES: not started.
   StartAnswer Start(Lease& lease);
 
+  // Whether the state of a lease that has started is still being filled, by another thread: large
+  // ones in memory of the host. Whoever runs steps leaves the lease out of them meanwhile.
+  bool Filling(const Lease& lease);
+  // Waits until it is filled, for so long at most.
+  void AwaitFilled(const Lease& lease, std::chrono::nanoseconds timeout);
+
   // Private blocks for `token_count` more positions, and memory for the snapshots planned inside
   // them (pending); evicts what is cached to get them. Copies the block it continues in if that is
   // shared. A snapshot that finds no room is left out. Fails with kResourceExhausted and takes
-  // nothing when running requests alone leave too little. REQUIRES: started.
+  // nothing when running requests alone leave too little. Waits while Filling. REQUIRES: started.
   Status Reserve(Lease& lease, int32_t token_count);
 
   // Room for up to `draft_count` rows behind the `token_count` that Reserve was called for just

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -42,6 +43,12 @@ class Background {
   void WaitUntil(const Done& done) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done(); });
+  }
+  // The same, for so long at most. Returns what `done` says at last.
+  template <typename Done>
+  bool WaitFor(const Done& done, std::chrono::nanoseconds timeout) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, timeout, [&] { return done(); });
   }
 
  private:

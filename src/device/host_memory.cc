@@ -84,6 +84,7 @@ class PagedMemory final : public DeviceMemory {
   void Zero(DevicePtr<std::byte> to, size_t bytes) override {
     if (bytes != 0) std::memset(Raw(to), 0, bytes);
   }
+  bool copies_by_caller() const override { return true; }
   void Synchronize() override {}
   DevicePtr<std::byte> Reach(void* host) override { return PlaceAt(static_cast<std::byte*>(host)); }
 

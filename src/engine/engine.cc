@@ -28,6 +28,7 @@ double MsBetween(int64_t begin_ns, int64_t end_ns) {
 // Adds what one lease of a request stored to the report of the request.
 void NoteStored(const ReuseReport& lease, ReuseReport* report) {
   report->stored_tokens = std::max(report->stored_tokens, lease.stored_tokens);
+  report->restore_ns = std::max(report->restore_ns, lease.restore_ns);  // large states: later
   report->snapshots_taken += lease.snapshots_taken;
   report->snapshots_declined += lease.snapshots_declined;
 }
@@ -65,7 +66,7 @@ bool Engine::Step() {
   StartWaiting();
   PlanStep();
   Reserve();
-  if (shares_.empty()) return filler_.AwaitAhead() || Idle();
+  if (shares_.empty()) return filling_ || filler_.AwaitAhead() || Idle();
   resting_ = false;
   const Status computed = Forward();
   computed.ok() ? Commit() : Recover(computed);
@@ -108,21 +109,29 @@ void Engine::PlanStep() {
   };
   const auto running = roster_.running();
   const Compaction* choosing = nullptr;
+  const Lease* filling = nullptr;
   for (size_t i = 0; i < running.size(); ++i) {
     if (i + kNear < running.size()) running[i + kNear]->lease.Prefetch();
     if (i + 2 * kNear < running.size()) running[i + 2 * kNear]->Prefetch();
     Sequence& one = *running[i];
     if (!one.plain && one.compaction && one.compaction->begun() && !one.compaction->chosen()) {
       choosing = &*one.compaction;  // others go on meanwhile
+    } else if (cache_->Filling(one.lease)) {
+      filling = &one.lease;
     } else {
       add(one);
     }
   }
-  if (runnables.empty() && choosing != nullptr) {
+  if (runnables.empty() && choosing != nullptr && filling == nullptr) {
     background_.WaitUntil([&] { return choosing->chosen(); });
     return PlanStep();
   }
-  if (!idle_.empty() && idle_.front()->lease.valid()) add(*idle_.front());
+  if (!idle_.empty() && idle_.front()->lease.valid()) {
+    Sequence& idle = *idle_.front();
+    cache_->Filling(idle.lease) ? void(filling = &idle.lease) : add(idle);
+  }
+  filling_ = runnables.empty() && filling != nullptr;
+  if (filling_) cache_->AwaitFilled(*filling, kMoveWait);
   const StepPlan plan = scheduler_.Plan(runnables);
   shares_.clear();
   for (size_t i = 0; i < plan.size(); ++i) {

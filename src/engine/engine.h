@@ -239,6 +239,7 @@ class Engine {
   size_t ended_ = 0;               // sequences that have finished and were not removed yet
   bool made_way_ = false;          // somebody who ran was cancelled before this step
   bool put_off_ = false;           // so that nobody started in it
+  bool filling_ = false;           // nothing can run before states are filled (StateCache::Filling)
   bool resting_ = false;           // the last step had only transfers to wait for
   std::function<void()> asleep_;   // called when nothing runs or waits; null: nobody asked
   bool sleeping_ = false;          // no step is computed

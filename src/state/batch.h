@@ -44,7 +44,7 @@ struct SequenceSlice {
   Extent past;
   std::span<const BlockId> blocks;
   StateId state;
-  std::span<const StateTap> taps = {};  // ascending, 0 < row_count < the slice's
+  std::span<const StateTap> taps = {};  // ascending, 0 < row_count <= the slice's
   // A number of the namespace (NamespaceKey::number). Models do not read it. The fake model of
   // simulations mixes it into all state, so that state of another namespace gives wrong logits.
   uint32_t space = 0;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <thread>
 
+#include "device/disguised_memory.h"
 #include "device/scarce_memory.h"
 #include "engine_fixture.h"
 #include "fake_executor.h"
@@ -215,6 +216,72 @@ TEST_F(EngineTest, AWakeCallsOffASleepThatHasNotBegun) {
   EXPECT_FALSE(asleep);
   EXPECT_EQ(EngineFixture::Read(*stream).completion.reason, FinishReason::kLength);
   EXPECT_EQ(fixture.Ask(Talk().Say(3, 30).Request(2)).completion.reason, FinishReason::kLength);
+}
+
+// Counts what the thread that made it copies itself.
+class CountingMemory : public DisguisedMemory {
+ public:
+  bool copies_by_caller() const override { return true; }
+  void Copy(DevicePtr<std::byte> to, DevicePtr<const std::byte> from, size_t bytes) override {
+    Count(bytes);
+    DisguisedMemory::Copy(to, from, bytes);
+  }
+  void Zero(DevicePtr<std::byte> to, size_t bytes) override {
+    Count(bytes);
+    DisguisedMemory::Zero(to, bytes);
+  }
+  size_t by_caller() const { return by_caller_; }
+  size_t beside() const { return beside_; }
+
+ private:
+  void Count(size_t bytes) {
+    (std::this_thread::get_id() == caller_ ? by_caller_ : beside_) += bytes;
+  }
+  const std::thread::id caller_ = std::this_thread::get_id();
+  std::atomic<size_t> by_caller_ = 0, beside_ = 0;
+};
+
+// A state of any size is restored, cleared and kept without a copy by the thread that runs the
+// steps; the answers are those of small states.
+TEST_F(EngineTest, NoStepCopiesMoreBecauseAStateIsLarge) {
+  std::vector<EngineFixture::Answer> wanted;
+  size_t copied = 0;
+  for (const int64_t words : {1 << 10, 1 << 20, 1 << 22}) {
+    CountingMemory memory;
+    FakeExecutor executor(FakeExecutor::Kind::kHybrid, 4096, words);
+    executor.set_memory(&memory);
+    cache_options_.budget_bytes = size_t{1} << 30;
+    EngineFixture fixture(executor, cache_options_);
+    std::vector<EngineFixture::Answer> answers;
+    Conversation talk = Talk().Say(1, 500);
+    for (uint64_t turn = 0; turn < 3; ++turn) {
+      auto other = fixture.Submit(Talk().Say(10 + turn, 200).Request(5));
+      auto again = fixture.Submit(talk.Request(5));
+      auto cancelled = fixture.Submit(talk.Request(5));
+      fixture.engine().Step();
+      cancelled->Cancel();
+      fixture.RunAll();
+      answers.push_back(EngineFixture::Read(*other));
+      answers.push_back(EngineFixture::Read(*again));
+      talk.Append(answers.back().tokens).Say(20 + turn, 40);
+      ASSERT_TRUE(fixture.cache().CheckInvariants().ok());
+    }
+    const size_t state_bytes = executor.card().state.state_bytes();
+    if (wanted.empty()) {
+      wanted = answers;
+      continue;
+    }
+    for (size_t i = 0; i < answers.size(); ++i) {
+      EXPECT_EQ(answers[i].tokens, wanted[i].tokens) << words << " words, answer " << i;
+    }
+    EXPECT_GE(answers.back().completion.report.used_tokens, 540) << "restored";
+    EXPECT_GT(memory.beside(), 4 * state_bytes);
+    EXPECT_LT(memory.by_caller(), state_bytes / 8) << "blocks that were continued in";
+    if (copied > 0) {
+      EXPECT_EQ(memory.by_caller(), copied) << "whatever the size of a state";
+    }
+    copied = memory.by_caller();
+  }
 }
 
 // A device with less memory than the budget says: requests that fit run, one after another if need

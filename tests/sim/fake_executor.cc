@@ -11,8 +11,6 @@ namespace reprise {
 namespace {
 
 // Large enough that state, not bookkeeping, fills the budget.
-constexpr int64_t kStateWords = 4096;
-constexpr size_t kStateEnd = kStateWords * 4 - 8;
 constexpr size_t kKeyWords = 256;
 
 uint64_t Load(const std::byte* from) {
@@ -28,7 +26,8 @@ uint64_t Fold(uint64_t hash, uint64_t key) { return Mix64(hash * 3 + key); }
 
 }  // namespace
 
-FakeExecutor::FakeExecutor(Kind kind, int64_t context_length) {
+FakeExecutor::FakeExecutor(Kind kind, int64_t context_length, int64_t state_words)
+    : state_end_(static_cast<size_t>(state_words) * 4 - 8) {
   has_kv_ = kind != Kind::kRecurrent;
   has_recurrent_ = kind != Kind::kAttention;
   card_.family = "fake";
@@ -41,7 +40,7 @@ FakeExecutor::FakeExecutor(Kind kind, int64_t context_length) {
   spec.token_cost_per_position = 1;
   if (has_recurrent_) {
     recurrent_state_ = spec.layers.size();
-    spec.layers.push_back({0, StateKind::kRecurrent, 0, {{"r", {kStateWords}, DType::kI32}}});
+    spec.layers.push_back({0, StateKind::kRecurrent, 0, {{"r", {state_words}, DType::kI32}}});
   }
   if (has_kv_) {
     kv_state_ = spec.layers.size();
@@ -51,7 +50,7 @@ FakeExecutor::FakeExecutor(Kind kind, int64_t context_length) {
 
 void FakeExecutor::Row(uint32_t space, TokenId token, int32_t position, uint64_t* recurrent,
                        uint64_t* key) const {
-  const uint64_t t = (static_cast<uint64_t>(token) + 1) ^ uint64_t{space} << 8;
+  const uint64_t t = (static_cast<uint64_t>(token) + 1) ^ uint64_t { space } << 8;
   if (has_recurrent_) *recurrent = Mix64(*recurrent * 5 + t);
   *key = Mix64(t << 32 ^ static_cast<uint64_t>(position)) ^ *recurrent;
 }
@@ -98,7 +97,7 @@ void FakeExecutor::Spoil(const BatchView& batch, const StateMemory& memory) cons
     const auto spoil = [&](StateId id) {
       std::byte* state = Raw(memory.state(id)) + memory.layout->offset(recurrent_state_, 0);
       Store(0xBAD, state);
-      Store(0xBAD, state + kStateEnd);
+      Store(0xBAD, state + state_end_);
     };
     if (!has_recurrent_) continue;
     spoil(slice.state);
@@ -123,7 +122,7 @@ Status FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, 
     uint64_t recurrent = 0;
     if (has_recurrent_) {
       state = Raw(memory.state(slice.state)) + memory.layout->offset(recurrent_state_, 0);
-      recurrent = Load(state) ^ Mix64(Load(state + kStateEnd) - Load(state));  // Mix64(0) is 0
+      recurrent = Load(state) ^ Mix64(Load(state + state_end_) - Load(state));  // Mix64(0) is 0
     }
     uint64_t keys = 0;
     for (int32_t j = 0; has_kv_ && j < slice.past.physical; ++j) keys = Fold(keys, Load(key_at(j)));
@@ -143,7 +142,7 @@ Status FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, 
           std::byte* kept =
               Raw(memory.state(tap.state)) + memory.layout->offset(recurrent_state_, 0);
           Store(taps_late_ ? before : recurrent, kept);
-          Store(taps_late_ ? before : recurrent, kept + kStateEnd);
+          Store(taps_late_ ? before : recurrent, kept + state_end_);
         }
       }
       if (batch.tokens[row] == poison_) batch.finite[s] = 0;
@@ -156,7 +155,7 @@ Status FakeExecutor::Forward(const BatchView& batch, const StateMemory& memory, 
     }
     if (has_recurrent_) {
       Store(recurrent, state);
-      Store(recurrent, state + kStateEnd);
+      Store(recurrent, state + state_end_);
     }
   }
   for (const WatchedRows& watched : batch.watched) {

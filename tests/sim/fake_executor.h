@@ -23,7 +23,8 @@ class FakeExecutor : public Executor {
   enum class Kind { kAttention, kRecurrent, kHybrid };
   static constexpr int64_t kVocab = 16;
 
-  explicit FakeExecutor(Kind kind, int64_t context_length = 4096);
+  // State is large enough that it, not bookkeeping, fills the budget.
+  explicit FakeExecutor(Kind kind, int64_t context_length = 4096, int64_t state_words = 4096);
 
   const ModelCard& card() const override { return card_; }
   DeviceMemory& memory() override { return *memory_; }
@@ -66,6 +67,7 @@ class FakeExecutor : public Executor {
            uint64_t* key) const;
   void WriteLogits(uint64_t recurrent, uint64_t keys, float* logits) const;
 
+  const size_t state_end_;  // where the last word of a state begins
   ModelCard card_;
   DeviceMemory* memory_ = &HostMemory();
   ThreadPool* pool_ = nullptr;

@@ -81,6 +81,24 @@ TEST(Simulation, EveryScheduleGivesTheColdAnswer) {
   RecordProperty("preempted", std::to_string(preempted));
 }
 
+// Large states are filled beside the engine's thread: whoever runs, reads, spills or frees one too
+// early gives a wrong answer.
+TEST(Simulation, EveryScheduleGivesTheColdAnswerWithLargeStates) {
+  constexpr int64_t kStateWords = (int64_t{1} << 18) + 1024;  // more than a mebibyte
+  const uint64_t count = FromEnvironment("REPRISE_SIM_LARGE_SEEDS", 60);
+  uint64_t reused = 0, evicted = 0;
+  for (uint64_t seed = 0; seed < count; ++seed) {
+    const Schedule schedule = MakeSchedule(seed, {});
+    FakeExecutor executor(kKinds[1 + seed % 2], 4096, kStateWords);
+    const AuditResult result = RunFake(schedule, executor, 4);
+    ASSERT_FALSE(result.difference) << result.difference->text << "\n" << Describe(schedule);
+    reused += result.tokens_reused;
+    evicted += result.evicted;
+  }
+  EXPECT_GT(reused, count * 20);
+  EXPECT_GT(evicted, count / 4);
+}
+
 // Whether one of the first schedules notices that something is broken.
 bool Caught(FakeExecutor::Kind kind, bool late_taps, const Sabotage& sabotage) {
   for (uint64_t seed = 0; seed < 60; ++seed) {

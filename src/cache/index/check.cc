@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "cache/index/kind/entry_kind.h"
 
@@ -215,6 +216,7 @@ Status StateIndex::CheckEntries() const {
       seen[state.value] = true;
     }
   }
+  REPRISE_TRY(CheckReaders());
   if (states != states_.used_count()) return Internal("a state has no owner");
   if (rungs != rung_count_) return Internal("rungs are counted wrongly");
   if (drafts != draft_states_) return Internal("states of drafts are counted wrongly");
@@ -222,6 +224,25 @@ Status StateIndex::CheckEntries() const {
   if (pinned != pins_.size()) return Internal("pins are counted wrongly");
   REPRISE_TRY(pins_.CheckInvariants());
   if (leaves != leaf_count_) return Internal("leaves are counted wrongly");
+  return OkStatus();
+}
+
+Status StateIndex::CheckReaders() const {
+  std::map<uint32_t, int32_t> readers;  // by entry
+  for (const LeaseRecord& record : flights_.records()) {
+    if (record.id != 0 && record.reads.valid()) ++readers[record.reads.value];
+  }
+  for (uint32_t i = 0; i < order_.limit(); ++i) {
+    const EntryId id{i};
+    if (!order_.in_use(id)) continue;
+    const auto at = readers.find(i);
+    if (order_[id].readers != (at == readers.end() ? 0 : at->second)) {
+      return Internal(fmt::format("the readers of entry {} are counted wrongly", i));
+    }
+    if (order_[id].readers > 0 && order_.queued(id)) {
+      return Internal(fmt::format("entry {} is read, and may be evicted", i));
+    }
+  }
   return OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cache/component/recurrent.h"
 #include "cache/policy/scan_guard.h"
 #include "cache/policy/snapshot_plan.h"
 #include "cache/state_cache.h"
@@ -67,6 +68,7 @@ struct LeaseRecord : LeaseState {
   int32_t snapshot_at = 0;   // the last snapshot restored or taken
   ReuseReport report;
 
+  EntryId reads;       // the snapshot that its state is filled from; until it reserves
   uint32_t turns = 0;  // of the conversation that it continues
   // What the request brought: the tokens that were never seen before, and a twelfth of all.
   int32_t bulk_tokens = 0;

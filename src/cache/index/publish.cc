@@ -134,7 +134,8 @@ void StateIndex::ReservePending(LeaseRecord& record, int32_t upto) {
   if (!record.may_publish() || record.prompt_tokens < record.min_cache_tokens) return;
   int32_t replay = record.snapshot_at;
   for (const PlannedSnapshot& one : record.planned) {
-    if (one.position <= record.computed.logical || one.position >= upto) continue;
+    if (one.position <= record.computed.logical || one.position > upto) continue;
+    if (one.position == upto && !options_.fills_beside) continue;  // a copy, when it is there
     if (!MakeRoomForPlanned(record, one, replay)) continue;
     record.pending.push_back({one.position, AllocateSnapshot(one.reason)});
     record.pending_reasons.push_back(one.reason);

@@ -176,6 +176,7 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
 Status StateIndex::Reserve(const Lease& lease, int32_t token_count) {
   LeaseRecord& record = RecordOf(lease);
   CHECK(record.started && token_count >= 0);
+  EndReading(record);
   FreePending(record);
   FreeDrafts(record);  // of a step that has failed
   const int32_t free = record.rows_free(options_.block_tokens);
@@ -189,6 +190,28 @@ Status StateIndex::Reserve(const Lease& lease, int32_t token_count) {
   ReservePending(record, record.computed.logical + token_count);
   Settle();
   return OkStatus();
+}
+
+// Its state is filled from that snapshot, which must stay until then.
+void StateIndex::BeginReading(LeaseRecord& record, EntryId entry) {
+  record.reads = entry;
+  ++order_.Edit(entry).readers;
+  Rekey(entry);
+}
+
+void StateIndex::EndReading(LeaseRecord& record) {
+  const EntryId entry = std::exchange(record.reads, EntryId());
+  if (!entry.valid()) return;
+  --order_.Edit(entry).readers;
+  Rekey(entry);
+}
+
+// The snapshot goes, whoever reads it: the store waits for them.
+void StateIndex::EndReadingOf(EntryId entry) {
+  if (order_[entry].readers == 0) return;
+  for (const LeaseRecord& one : flights_.records()) {
+    if (one.id != 0 && one.reads == entry) EndReading(flights_[one.seat]);
+  }
 }
 
 // The next block of a reply, before there are rows for it: sequences that come to the end of theirs
@@ -316,6 +339,7 @@ ReuseReport StateIndex::Finish(Lease lease, std::vector<TokenId>* storage) {
 void StateIndex::Release(uint32_t seat, uint64_t id) {
   LeaseRecord& record = flights_[seat];
   CHECK(record.id == id);
+  EndReading(record);
   blocks_.UnrefLease(record.table);
   FreePending(record);
   FreeDrafts(record);

@@ -123,6 +123,9 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   BlockNeed NeedOf(const LeaseRecord& record, int32_t token_count) const;
   Status ReserveBlocks(LeaseRecord& record, const BlockNeed& need);
   void TakeAhead(LeaseRecord& record, int32_t token_count);
+  void BeginReading(LeaseRecord& record, EntryId entry);
+  void EndReading(LeaseRecord& record);
+  void EndReadingOf(EntryId entry);
   void Settle();
   bool ExpireSome(int count);
   bool GiveUpAhead() override;
@@ -201,6 +204,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   Status CheckNodes() const;
   Status CheckRefs() const;
   Status CheckEntries() const;
+  Status CheckReaders() const;
   std::string DescribeNode(NodeId node) const;
   TreeNodeView ViewOf(NodeId node, int depth, std::span<const TokenId> prompt) const;
 

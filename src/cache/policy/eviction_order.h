@@ -35,6 +35,7 @@ struct Entry {
   bool leaf = false;      // tail: no child holds K/V
   bool parked = false;    // tail: its last block is leased, evicting would free nothing
   bool spilling = false;  // snapshot: a lower tier reads it
+  int32_t readers = 0;    // snapshot: leases whose states are filled from it
 };
 
 // EvictionOrder owns the entries and knows which one goes first: for each owner two binary heaps

@@ -6,6 +6,13 @@
 
 namespace reprise {
 
+StateStore::StateStore(const StateSpec& spec, DeviceMemory* device)
+    : layout_(spec), device_(device), fills_beside_(FillsBeside(spec, *device)), copies_(device) {}
+
+bool StateStore::FillsBeside(const StateSpec& spec, const DeviceMemory& memory) {
+  return memory.copies_by_caller() && spec.state_bytes() > StateCopies::kAtOnceBytes;
+}
+
 Result<std::unique_ptr<StateStore>> StateStore::Make(const StateSpec& spec, const Sizes& sizes,
                                                      DeviceMemory& memory) {
   std::unique_ptr<StateStore> store(new StateStore(spec, &memory));
@@ -44,6 +51,15 @@ Status StateStore::Back(std::span<const BlockId> blocks, std::span<const StateId
   return !backed.ok() && GiveBack(SIZE_MAX) ? back() : backed;
 }
 
+// From another state, or with zeros.
+void StateStore::Fill(uint32_t to, std::optional<uint32_t> from) {
+  const DevicePtr<std::byte> to_at = states_.at(to);
+  const DevicePtr<const std::byte> from_at = states_.at(from.value_or(to));
+  const size_t bytes = layout_.state_bytes();
+  if (fills_beside_) return copies_.Begin(to, to_at, from, from_at, bytes);
+  from ? device_->Copy(to_at, from_at, bytes) : device_->Zero(to_at, bytes);
+}
+
 void StateStore::Apply(std::span<const Action> actions) {
   for (const Action& action : actions) {
     switch (action.verb) {
@@ -61,13 +77,14 @@ void StateStore::Apply(std::span<const Action> actions) {
         states_.Take(action.to);
         break;
       case Action::Verb::kFreeState:
+        copies_.Free(action.from);
         states_.Free(action.from, now_ms_);
         break;
       case Action::Verb::kCopyState:
-        device_->Copy(states_.at(action.to), states_.at(action.from), layout_.state_bytes());
+        Fill(action.to, action.from);
         break;
       case Action::Verb::kClearState:
-        device_->Zero(states_.at(action.to), layout_.state_bytes());
+        Fill(action.to, std::nullopt);
         break;
     }
   }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "base/status.h"
 #include "cache/store/action.h"
+#include "cache/store/state_copies.h"
 #include "cache/store/unit_arena.h"
 #include "state/batch.h"
 #include "state/spec.h"
@@ -15,7 +18,8 @@
 namespace reprise {
 
 // StateStore is the memory that StateIndex talks about: blocks and recurrent states. It carries out
-// actions in their order and knows nothing of trees.
+// actions in their order and knows nothing of trees. Where the thread that calls would do it
+// itself, large states are filled beside it (state_copies.h).
 //
 // Thread safety: none.
 // Invariant: free units keep their pages only below the limit that the last Back was given.
@@ -44,19 +48,33 @@ class StateStore {
   // returns true if there was something to give.
   bool GiveBack(size_t bytes, int64_t unused_ms = 0);
 
+  // Whether states are filled beside the thread that calls, which then asks, before it uses one,
+  // whether it is filled.
+  static bool FillsBeside(const StateSpec& spec, const DeviceMemory& memory);
+  bool filling(StateId state) const { return copies_.busy(state.value); }
+  // Waits until it is, for so long at most.
+  void AwaitFilled(StateId state, std::chrono::nanoseconds timeout) {
+    copies_.Await(state.value, timeout);
+  }
+  // Waits until it is, whatever that takes. Returns how long it took the first time, else nothing.
+  std::optional<int64_t> EndFilling(StateId state) { return copies_.End(state.value); }
+
   const StateMemory& memory() const { return memory_; }
   size_t resident_bytes() const;
 
  private:
-  StateStore(const StateSpec& spec, DeviceMemory* device) : layout_(spec), device_(device) {}
+  StateStore(const StateSpec& spec, DeviceMemory* device);
+  void Fill(uint32_t to, std::optional<uint32_t> from);
 
   const StateLayout layout_;
   DeviceMemory* const device_;
+  const bool fills_beside_;
   UnitArena blocks_;  // [block_count, block_bytes]
   UnitArena states_;  // [state_count, state_bytes]
   StateMemory memory_;
   bool clear_taken_ = false;
   int64_t now_ms_ = 0;
+  StateCopies copies_;  // ends before the memory does
 };
 
 }  // namespace reprise

@@ -3,6 +3,7 @@
 // touching their neighbours, and that blocks and snapshots share one limit of resident memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/rng.h"
@@ -158,6 +159,46 @@ TEST(StateStore, BlocksAndSnapshotsShareOneLimit) {
   }
   EXPECT_TRUE((*made)->GiveBack(SIZE_MAX));
   EXPECT_EQ((*made)->resident_bytes(), 0u);
+}
+
+// Another thread fills it. Whoever frees one that is read waits for the reader; one that is being
+// filled can be freed and taken anew at any time.
+TEST(StateStore, LargeStatesAreFilledByAnotherThread) {
+  constexpr size_t kWords = size_t{3} << 18;  // 3 MiB
+  StateSpec spec;
+  spec.layers.push_back({1, StateKind::kRecurrent, 0, {{"s", {int64_t{kWords}}, DType::kI32}}});
+  const auto made = StateStore::Make(spec, {0, 4});
+  ASSERT_TRUE(made.ok());
+  StateStore& store = **made;
+  const auto apply = [&](Action action) { store.Apply({&action, 1}); };
+  const auto words = [&](uint32_t id) {
+    return reinterpret_cast<int32_t*>(Raw(store.memory().state({id})));
+  };
+  const auto holds = [&](uint32_t id, int32_t value) {
+    return std::all_of(words(id), words(id) + kWords, [&](int32_t one) { return one == value; });
+  };
+  ASSERT_TRUE(store.Back({}, std::vector<StateId>{{0}, {1}, {2}, {3}}, SIZE_MAX).ok());
+  for (int32_t round = 1; round < 20; ++round) {
+    apply({.verb = Verb::kTakeState, .to = 0});
+    std::fill_n(words(0), kWords, round);
+    apply({.verb = Verb::kTakeState, .to = 1});
+    apply({.verb = Verb::kTakeState, .to = 2});
+    apply({Verb::kCopyState, 0, 1});
+    apply({Verb::kCopyState, 0, 2});
+    apply({.verb = Verb::kFreeState, .from = 1});  // not wanted after all
+    apply({.verb = Verb::kTakeState, .to = 1});
+    apply({.verb = Verb::kClearState, .to = 1});
+    apply({.verb = Verb::kFreeState, .from = 0});  // while 2 is filled from it
+    std::fill_n(words(0), kWords, -1);             // as the next owner would
+    EXPECT_TRUE(store.EndFilling({2}).has_value());
+    EXPECT_FALSE(store.EndFilling({2}).has_value()) << "once";
+    EXPECT_TRUE(holds(2, round));
+    EXPECT_TRUE(store.EndFilling({1}).has_value());
+    EXPECT_FALSE(store.filling({1}));
+    EXPECT_TRUE(holds(1, 0));
+    apply({.verb = Verb::kFreeState, .from = 1});
+    apply({.verb = Verb::kFreeState, .from = 2});
+  }
 }
 
 // A state that was freed a moment ago is the next one to be taken: its pages stay meanwhile.

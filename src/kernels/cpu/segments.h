@@ -95,7 +95,7 @@ void ForSegments(ThreadPool& pool, const StateOperand& state, const Op& op) {
   size_t done = 0;
   do {
     state.Next(done, &segments);
-    op(std::span<const Segment>(segments));
+    if (!segments.empty()) op(std::span<const Segment>(segments));  // a tap may be at the end
     state.CopyTaps(pool, done);
   } while (++done <= taps_max);
 }
@@ -110,7 +110,7 @@ inline void Spoil(const StepLayout& step, size_t sequence) {
 
 // Whether all are finite, and with that of a magnitude below the one whose bits are `limit`.
 inline bool AllBelow(uint32_t limit, const float* x, int64_t count) {
-  constexpr int64_t kAtOnce = 16;  // the compiler makes vectors of them
+  constexpr int64_t kAtOnce = 16;            // the compiler makes vectors of them
   const uint32_t more = 0x80000000 - limit;  // brings what is not below to the sign
   uint32_t seen[kAtOnce] = {};
   int64_t i = 0;

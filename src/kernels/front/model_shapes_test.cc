@@ -352,8 +352,8 @@ TEST_P(ModelShapes, TapsAreTheStatesOnTheWay) {
   };
   for (const int threads : {1, 3}) {
     Machine machine(threads, GetParam());
-    // Two sequences, of 90 and 60 rows, with taps in different places.
-    Floats units(size_t(6 * kUnit), 555.0f);
+    // Two sequences, of 90 and 60 rows, with taps in different places; the last behind all rows.
+    Floats units(size_t(7 * kUnit), 555.0f);
     std::copy(start.begin(), start.end(), units.begin());
     std::copy(start.begin(), start.end(), units.begin() + kUnit);
     TestStep step(kRows);
@@ -363,13 +363,15 @@ TEST_P(ModelShapes, TapsAreTheStatesOnTheWay) {
     step.AddTap(89, 4);
     step.Add(90, 60, 1000, 1);
     step.AddTap(120, 5);
+    step.AddTap(150, 6);
     const Floats tapped = run(machine.context(), &step, &units);
     const auto unit = [&](int64_t id) {
       return Floats(units.begin() + id * kUnit, units.begin() + (id + 1) * kUnit);
     };
     const struct {
       int64_t begin, end, id;
-    } wanted[] = {{0, 1, 2}, {0, 65, 3}, {0, 89, 4}, {0, 90, 0}, {90, 120, 5}, {90, 150, 1}};
+    } wanted[] = {{0, 1, 2},    {0, 65, 3},   {0, 89, 4},  {0, 90, 0},
+                  {90, 120, 5}, {90, 150, 6}, {90, 150, 1}};
     for (const auto& w : wanted) {
       Floats alone = start;
       TestStep part(kRows);

@@ -122,8 +122,8 @@ void Keeper::DropTail(EntryId id, EvictReason why) {
 }
 
 void Keeper::DropSnapshot(EntryId id, EvictReason why) {
-  CHECK(!order_[id].spilling);
   const Entry entry = order_[id];
+  CHECK(!entry.spilling && entry.readers == 0);
   CountEvicted(entry, why);
   const uint32_t blocks_before = blocks_.used_count();
   Unpin(id);

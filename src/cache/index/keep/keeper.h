@@ -67,6 +67,9 @@ class Keeper {
     int32_t block_tokens = kBlockTokens;     // tests use small ones
     std::unique_ptr<EvictionPolicy> policy;  // null: CostPerBytePolicy
     double ladder_share = 0.08;              // of the budget: rungs for edits; 0: none
+    // Large states are filled beside the thread that calls: a snapshot at the end of a step is left
+    // by the step, as those inside it are, and what is being restored stays (Entry::readers).
+    bool fills_beside = false;
     // Gets memory for units before they are taken, or says why there is none. Empty: there is.
     std::function<Status(std::span<const BlockId>, std::span<const StateId>)> back;
   };

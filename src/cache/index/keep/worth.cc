@@ -108,7 +108,8 @@ void Keeper::UpdateTail(NodeId node) {
 
 // The same for a snapshot.
 void Keeper::Rekey(EntryId id) {
-  if (order_[id].pinned_until_ms > 0 || order_[id].spilling || id == serving_) {
+  const Entry& entry = order_[id];
+  if (entry.pinned_until_ms > 0 || entry.spilling || entry.readers > 0 || id == serving_) {
     order_.Pull(id);
   } else {
     order_.Push(id, KeyOf(FactsOf(id)));

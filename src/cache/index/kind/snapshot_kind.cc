@@ -46,6 +46,7 @@ Status StateIndex::SnapshotKind::TakeState(LeaseRecord& record, EntryId entry) {
   }
   index_.actions_.push_back(
       {Action::Verb::kCopyState, index_.order_[entry].snapshot.value, record.state.value});
+  if (index_.options_.fills_beside) index_.BeginReading(record, entry);
   if (!record.idle) ++index_.stats_.snapshots_restored;
   return OkStatus();
 }
@@ -118,7 +119,9 @@ bool StateIndex::SnapshotKind::PublishComputed(LeaseRecord& record, int32_t /*be
   while (!record.planned.empty() && record.planned[0].position <= computed) {
     const PlannedSnapshot one = record.planned[0];
     record.planned.erase(record.planned.begin());
-    if (one.position == computed) index_.TakeSnapshot(record, one, StateId());
+    if (one.position == computed && !index_.options_.fills_beside) {
+      index_.TakeSnapshot(record, one, StateId());
+    }
   }
   return true;
 }
@@ -167,6 +170,7 @@ void StateIndex::SnapshotKind::NoteUse(EntryId id) {
 
 void StateIndex::SnapshotKind::DropAll(NodeId node) {
   while (const auto mark = index_.recurrent_->Deepest(node, index_.tree_.end(node))) {
+    index_.EndReadingOf(mark->entry);
     index_.DropSnapshot(mark->entry, EvictReason::kReset);
   }
 }
