@@ -315,8 +315,8 @@ TEST(Service, SideRequestsLeaveTheConversationAlone) {
     TestService service;
     service.engine().cache().SetBudget(service.engine().cache().least_budget() + (256 << 10));
     const auto ask = [&](const std::string& members, const std::string& messages) {
-      return service.Post(kChat, R"({"max_tokens": 1, )" + members + R"("messages": [)" + messages +
-                                     "]}");
+      return service.Post(kChat,
+                          R"({"max_tokens": 1, )" + members + R"("messages": [)" + messages + "]}");
     };
     std::string talk = R"({"role": "user", "content": ")" + std::string(200, 'm') + "\"}";
     long used = 0;
