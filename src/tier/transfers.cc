@@ -230,8 +230,10 @@ void Transfers::WriteLoop() {
     }
     WriteOp op = std::move(writes_.front());
     writes_.pop_front();
-    const bool removes = op.verb == WriteOp::Verb::kRemove || op.verb == WriteOp::Verb::kForget;
-    const bool skip = stop_ && !removes;
+    // What is small and would be missed is done at the end, too: removals, and the day's account.
+    const bool missed = op.verb == WriteOp::Verb::kRemove || op.verb == WriteOp::Verb::kForget ||
+                        op.verb == WriteOp::Verb::kDay;
+    const bool skip = stop_ && !missed;
     lock.unlock();
     writes_since_ms_ = now_ms_();
     if (!skip) Carry(op, &writing);

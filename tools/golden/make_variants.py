@@ -51,7 +51,7 @@ FOREIGN = {
     "attention_bias": [True], "mlp_bias": [True], "sliding_window": [16], "partial_rotary_factor": [0.5],
     "hidden_act": ["gelu"], "head_dim": [8], "attn_logit_softcapping": [5.0],
     "final_logit_softcapping": [5.0], "query_pre_attn_scalar": [8], "rope_theta": [500.0],
-    "quantization_config": [{"quant_method": "fp8"}], "clip_qkv": [0.5],
+    "quantization_config": [{"quant_method": "bitsandbytes"}], "clip_qkv": [0.5],
 }
 
 

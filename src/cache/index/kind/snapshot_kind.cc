@@ -228,7 +228,8 @@ Status StateIndex::SnapshotKind::CheckNode(NodeId node) const {
     const Entry& entry = index_.order_[mark.entry];
     if (!index_.order_.in_use(mark.entry) || entry.node != node ||
         entry.position != mark.position ||
-        index_.order_.queued(mark.entry) != (entry.pinned_until_ms == 0 && !entry.spilling)) {
+        index_.order_.queued(mark.entry) !=
+            (entry.pinned_until_ms == 0 && !entry.spilling && entry.readers == 0)) {
       return Internal(fmt::format("node #{}: entry of snapshot @{}", node.value, mark.position));
     }
     if (kv != nullptr && !kv->gaps() && kv->end(node) < mark.position) {

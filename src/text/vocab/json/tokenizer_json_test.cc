@@ -47,7 +47,7 @@ TEST(TokenizerJsonTest, RefusesBrokenFiles) {
   ExpectRefused(Bpe("{}", "[]"), kLoss, "has no tokens");
   ExpectRefused(Bpe(R"({"a":0,"b":0})", "[]"), kLoss, "two tokens have the id 0");
   ExpectRefused(Bpe(R"({"a":0,"a":1})", "[]"), kLoss, "duplicate");
-  ExpectRefused(Bpe(R"({"a":"0"})", "[]"), kLoss, "an id that is no number");
+  ExpectRefused(Bpe(R"({"a":"0"})", "[]"), kLoss, "an id that is not a number");
   ExpectRefused(R"({"model":{"type":"BPE","unk_token":"x","vocab":{"a":0},"merges":[]}})", kLoss,
                 "unknown token is not in the vocabulary");
 }
@@ -56,10 +56,11 @@ TEST(TokenizerJsonTest, RefusesIdsOutOfRange) {
   const StatusCode kLoss = StatusCode::kDataLoss;
   for (const char* id :
        {"-1", "2097152", "4294967295", "4294967296", "9223372036854775807", "1.5"}) {
-    ExpectRefused(Bpe(std::string(R"({"a":)") + id + "}", "[]"), kLoss, "an id that is no number");
+    ExpectRefused(Bpe(std::string(R"({"a":)") + id + "}", "[]"), kLoss,
+                  "an id that is not a number");
     ExpectRefused(Bpe(R"({"a":0})", "[]",
                       std::string(R"(,"added_tokens":[{"id":)") + id + R"(,"content":"x"}])"),
-                  kLoss, "an id that is no number");
+                  kLoss, "an id that is not a number");
     ExpectRefused(Bpe(R"({"a":0})", "[]",
                       std::string(R"(,"post_processor":{"type":"TemplateProcessing","single":[)"
                                   R"({"SpecialToken":{"id":"x"}},{"Sequence":{}}],)"
