@@ -245,8 +245,9 @@ void StateIndex::Raise(const LeaseRecord& record, const RadixTree::Path& path, E
   }
 }
 
-// The tokens of a subject end in this node.
-void StateIndex::NameSubject(NodeId node, const ScanGuard::Subject& subject) {
+// The tokens of a subject end in this node. A copy: the subject may be one of those that move when
+// there is room for more.
+void StateIndex::NameSubject(NodeId node, ScanGuard::Subject subject) {
   if (subject.birth == 0) return;
   subjects_.Grow(size_t{node.value} + 1);
   subjects_[node.value] = subject;

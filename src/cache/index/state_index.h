@@ -155,7 +155,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   bool StillPromises(const LeaseRecord& flight, const LeaseRecord& waiting) const;
   void NoteSubject(LeaseRecord& record, const MatchResult& match);
   void Raise(const LeaseRecord& record, const RadixTree::Path& path, EntryId serving);
-  void NameSubject(NodeId node, const ScanGuard::Subject& subject);
+  void NameSubject(NodeId node, ScanGuard::Subject subject);
 
   // publish.cc
   bool MakeRoomForNodes();
