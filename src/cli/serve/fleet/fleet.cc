@@ -411,27 +411,6 @@ Status Fleet::MakeRoom(Member* member, size_t bytes) {
     PutToSleep(victim);
   }
   ShareOut();
-  return AwaitLeastState(member);
-}
-
-// What it must have to run a request may still be held by what others run: their budgets have
-// shrunk, and what ends is not replaced. When they run nothing there is nothing to wait for.
-Status Fleet::AwaitLeastState(Member* member) {
-  if (member->stack == nullptr) return OkStatus();
-  const size_t least = member->stack->least_state_bytes();
-  while (member->state_budget < least) {
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, kTick, [this] { return stop_; });
-      if (stop_) return Cancelled("the server ends");
-      const bool busy = std::any_of(members_.begin(), members_.end(), [&](const Member& other) {
-        return &other != member && other.uses > 0;
-      });
-      if (!busy) break;
-    }
-    ShareOut();
-  }
-  if (member->state_budget < least) member->state_budget = member->stack->SetStateBudget(least);
   return OkStatus();
 }
 
@@ -500,7 +479,8 @@ Status Fleet::Fill(Member* member) {
     REPRISE_TRY(member->stack->Wake());
   } else {
     REPRISE_ASSIGN(std::unique_ptr<ModelStack> stack, ModelStack::Build(member->options, shared_));
-    const size_t budget = size() > 1 ? stack->SetStateBudget(0) : 0;  // until there is room
+    const size_t least = stack->least_state_bytes();
+    const size_t budget = size() > 1 ? stack->SetStateBudget(least) : 0;
     const size_t bytes = stack->awake_bytes();
     {
       const std::lock_guard lock(mutex_);

@@ -103,7 +103,6 @@ class Fleet final : public api::ModelSet {
   void ShareOut();
   Status Fill(Member* member);
   void Settle(Member* member, const Status& status);
-  Status AwaitLeastState(Member* member);
   size_t AwakeBytesLocked() const;
   size_t LeastStatesLocked(const Member* coming) const;
   std::string FormatStates() const;
