@@ -104,7 +104,8 @@ class Models(unittest.TestCase):
                         turns[model] += 1
                         self.assertEqual(reply["logprobs"], alone["logprobs"], (user, model))
                         if not LONG:  # which leaves more state than fits: some of it is evicted
-                            self.assertEqual(reply["used"], alone["used"], (user, model, "reuse behind a swap"))
+                            # Side by side, others may have stored a beginning that they share.
+                            self.assertGreaterEqual(reply["used"], alone["used"], (user, model, "behind a swap"))
                     return len(by_user[user])
 
                 with concurrent.futures.ThreadPoolExecutor(USERS) as pool:
