@@ -166,6 +166,8 @@ TEST(Sampler, WordsAndTokensThatAreRuledOutNeverCome) {
   EXPECT_EQ(after(words, {2})->chosen.token, 2);
   EXPECT_EQ(after(words, {3})->chosen.token, 0);
   EXPECT_EQ(after(words, {})->chosen.token, 0);
+  EXPECT_EQ(after(words, {3, 2})->chosen.token, 2);
+  EXPECT_EQ(after(words, {2, 3})->chosen.token, 0) << "what was said last counts";
   const SamplingParams some = {.temperature = 0, .allowed_tokens = {1, 3}};
   EXPECT_EQ(after(some, {})->chosen.token, 1);
   const SamplingParams none = {.temperature = 0, .allowed_tokens = {1}, .bad_words = {{1}}};

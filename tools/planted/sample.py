@@ -2,11 +2,11 @@
 
 MUTANTS = [
     ("all_likely_ones_go", "src/sample/ranking.cc",
-     "before += std::exchange(last, kept.weight);", "before += kept.weight;"),
+     "before += std::exchange(last, kept.weight);", "before += std::exchange(last, kept.weight) * 0 + kept.weight;"),
     ("one_draw_for_two_choices", "src/sample/sampler.cc",
-     "DrawAt(params.seed ^ kOfXtc, position)", "DrawAt(params.seed, position)"),
+     "DrawAt(params.seed ^ kOfXtc, position)", "DrawAt(params.seed ^ kOfXtc * 0, position)"),
     ("repetitions_across_breakers", "src/sample/repetitions.cc",
-     "std::min(same, longest)", "same"),
+     "std::min(same, longest)", "std::min(same, longest + count)"),
     ("repetitions_one_too_long", "src/sample/repetitions.cc",
      "i = params.allowed_length; i < length", "i = params.allowed_length; i <= length"),
     ("the_strangest_first", "src/sample/sampler.cc",
