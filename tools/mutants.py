@@ -21,6 +21,7 @@ import time
 import planted.api
 import planted.grammar
 import planted.http
+import planted.keys
 import planted.sample
 import planted.weights
 
@@ -90,8 +91,8 @@ MUTANTS = [
      "return std::min(compute, rates_.CostOfLoad", "if (compute >= 0) return compute;\n  return std::min(compute, rates_.CostOfLoad", CACHE),
     ("pins_beyond_the_share", "src/cache/index/keep/evict.cc",
      "    if (!pin || pins == PinsGo::kNone) break;", "    if (pins != PinsGo::kAll || !pin) break;", CACHE),
-    ("records_sought_in_vain", "src/cache/index/tiers.cc",
-     "  if (record.limit() - Match(record).usable < kLoadTokensMin) return;\n", "", CACHE),
+    ("records_sought_in_vain", "src/cache/index/moves/loads.cc",
+     "  if (record.limit() - index_.Match(record).usable < kLoadTokensMin) return;\n", "", CACHE),
     ("rows_chosen_by_the_engine", "src/engine/compaction.cc",
      "background != nullptr && executor.pool() != nullptr", "background == nullptr", ENGINE),
     ("tiers_without_shares", "src/tier/catalog.cc",
@@ -279,7 +280,7 @@ MUTANTS = [
      "  for (size_t i = 0; i < kDropsPerPoll; ++i) {", "  for (;;) {", CACHE),
     ("blocks_of_any_size", "src/tier/record.cc",
      "f.block_bytes > kBlockBytesMax || ", "", TIER),
-    ("wishes_without_bound", "src/cache/index/tiers.cc",
+    ("wishes_without_bound", "src/cache/index/moves/spills.cc",
      "  if (wishes.size() > kWishesMax) wishes.pop_front();\n", "", CACHE),
     ("all_copied_in_at_once", "src/cache/tier/record_tier.cc",
      "constexpr size_t kCopyInBytes = size_t{16} << 20;", "constexpr size_t kCopyInBytes = size_t{16} << 40;", CACHE),
@@ -318,7 +319,7 @@ MUTANTS = [
      "    if (!one.ahead) continue;", "    if (one.id != 0) continue;", CACHE),
     ("published_in_one_step", "src/cache/index/kind/tail_kind.cc",
      "before < record.prompt_tokens ? 0 : tokens - record.turn_of(tokens);", "0;", CACHE),
-    ("windows_need_all", "src/cache/index/tiers.cc",
+    ("windows_need_all", "src/cache/index/moves/spills.cc",
      "if ((with_state && head.first_block < needed) || head.first_block * tokens < held) {",
      "if (with_state && head.first_block < needed) {", CACHE),
     ("rounding_not_told", "src/cache/index/lookup.cc",
@@ -326,8 +327,8 @@ MUTANTS = [
      "report->rounded = false;", CACHE),
     ("rounded_blocks_shared", "src/cache/index/publish.cc",
      "const bool alike = tier_ == nullptr || !tier_->rounds();", "const bool alike = true;", CACHE),
-    ("damaged_loads_are_published", "src/cache/index/tiers.cc",
-     "  if (!done.ok) {\n    ++stats_.loads_failed;", "  if (done.id == 0) {\n    ++stats_.loads_failed;",
+    ("damaged_loads_are_published", "src/cache/index/moves/loads.cc",
+     "  if (!done.ok) {\n    ++index_.stats_.loads_failed;", "  if (done.id == 0) {\n    ++index_.stats_.loads_failed;",
      CACHE),
     ("idle_takes_pins", "src/cache/index/state_index.cc",
      "EvictReason::kRunning, !record.idle)", "EvictReason::kRunning, true)", ENGINE),
@@ -515,6 +516,7 @@ MUTANTS = [
     *((*mutant, GRAMMAR) for mutant in planted.grammar.MUTANTS),
     *((*mutant, HTTP) for mutant in planted.http.MUTANTS),
     *((*mutant, SAMPLE) for mutant in planted.sample.MUTANTS),
+    *planted.keys.MUTANTS,
     *planted.weights.MUTANTS,
 ]
 

@@ -25,9 +25,9 @@ CacheStats StateIndex::stats() const {
   s.nodes = tree_.node_count();
   s.tokens_stored = tree_.token_count();
   s.namespaces = namespaces_.size();
-  s.leases = flights_.size() - transfers_.size();
+  s.leases = flights_.size() - transfers();
   s.records = records_.size();
-  s.moves_under_way = transfers_.size();
+  s.moves_under_way = transfers();
   return s;
 }
 

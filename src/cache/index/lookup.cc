@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "cache/index/kind/entry_kind.h"
+#include "cache/index/moves/loads.h"
 
 namespace reprise {
 
@@ -31,7 +32,7 @@ bool StateIndex::LookUp(const Lease& lease, int32_t* tokens_left) {
   const int32_t known = tree_.Match(record.root, tokens, nullptr, &record.place);
   *tokens_left -= known - begin;
   const bool complete = known < end || end == record.prompt_tokens;
-  if (complete) SeekBelow(lease.seat_);
+  if (complete) loads_->SeekBelow(lease.seat_);
   return complete;
 }
 
@@ -164,10 +165,10 @@ void StateIndex::Adopt(uint32_t seat, const RadixTree::Path& path, int32_t posit
 StartAnswer StateIndex::Start(const Lease& lease) {
   using Kind = StartAnswer::Kind;
   CHECK(!RecordOf(lease).started);
-  SeekBelow(lease.seat_);
-  if (AwaitsAnswer(RecordOf(lease))) return {Kind::kPending, {lease.id_, 0}, OkStatus()};
+  loads_->SeekBelow(lease.seat_);
+  if (loads_->AwaitsAnswer(RecordOf(lease))) return {Kind::kPending, {lease.id_, 0}, OkStatus()};
   if (records_.size() > 0) {
-    const auto load = AwaitLoad(lease.seat_, Match(RecordOf(lease)));
+    const auto load = loads_->Await(lease.seat_, Match(RecordOf(lease)));
     if (load) return {Kind::kPending, *load, OkStatus()};
   }
   LeaseRecord& record = RecordOf(lease);
@@ -265,8 +266,8 @@ std::optional<Awaited> StateIndex::FindAwaited(const Lease& lease) {
   CHECK(!record.started);
   if (!record.read) return std::nullopt;
   const uint32_t seat = lease.seat_;
-  SeekBelow(seat);
-  if (AwaitsAnswer(record)) return Awaited{record.id, 0};
+  loads_->SeekBelow(seat);
+  if (loads_->AwaitsAnswer(record)) return Awaited{record.id, 0};
   if (const LeaseRecord* flight = flights_.AwaitedBy(record)) {
     if (StillPromises(*flight, record)) return record.wait.for_what;
     flights_.Disembark(record, *flight);
@@ -295,7 +296,7 @@ std::optional<Awaited> StateIndex::FindAwaited(const Lease& lease) {
   });
   if (best == nullptr) {
     if (records_.size() == 0) return std::nullopt;
-    return AwaitLoad(seat, matched ? match : Match(record));
+    return loads_->Await(seat, matched ? match : Match(record));
   }
   flights_.Await(record, *best, awaited, shared);
   if (!record.waited) ++stats_.waits;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "cache/index/kind/entry_kind.h"
+#include "cache/index/moves/spills.h"
 
 namespace reprise {
 
@@ -99,7 +100,7 @@ void StateIndex::Publish(LeaseRecord& record, int32_t upto) {
   fresh_.Extend(record.cursor.node, now_ms_ + options_.cache.ttl_ms);
   if (record.pin_ms > 0 && upto >= record.prompt_tokens) {
     PinEntry(entry, record.pin_ms);
-    WishSpill(record, upto, SnapshotReason::kPromptEnd);
+    spills_->Wish(record, upto, SnapshotReason::kPromptEnd);
   }
   UpdateTail(record.cursor.node);
   EnforceEntryLimit();
@@ -229,7 +230,7 @@ void StateIndex::TakeSnapshot(LeaseRecord& record, const PlannedSnapshot& one, S
     if (!record.idle) options_.policy->NoteEnd({kind, record.turns, record.bulk_tokens, now_ms_});
     SupersedeAbove(record, node, one.position);
   }
-  WishSpill(record, one.position, one.reason);
+  spills_->Wish(record, one.position, one.reason);
   EnforceEntryLimit();
 }
 

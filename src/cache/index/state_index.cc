@@ -6,6 +6,8 @@
 
 #include "base/check.h"
 #include "cache/index/kind/entry_kind.h"
+#include "cache/index/moves/loads.h"
+#include "cache/index/moves/spills.h"
 
 namespace reprise {
 namespace {
@@ -19,6 +21,8 @@ size_t GhostTokensMax(size_t budget_bytes) {
 StateIndex::StateIndex(Options options)
     : Keeper(std::move(options), this),
       flights_(&tree_),
+      spills_(std::make_unique<Spills>(this)),
+      loads_(std::make_unique<Loads>(this)),
       ghost_tokens_max_(GhostTokensMax(options_.cache.budget_bytes)) {
   if (recurrent_) {
     recurrent_->set_owner(this);
@@ -41,10 +45,10 @@ void StateIndex::SetTime(int64_t now_ms) {
   constexpr uint32_t kRekeyMin = 20, kRekeyMax = 128;
   RekeySome(std::clamp((order_.limit() + 511) / 512, kRekeyMin, kRekeyMax));
   if (ExpireSome(kExpirePerStep)) Settle();
-  SpillSome(&spill_now_);
+  spills_->BeginWanted();
   // What memory has no room for would be gone before there is idle time.
   const size_t budget = options_.cache.budget_bytes;
-  if (tier_ != nullptr && bytes_used() > budget - budget / 8) SpillSome(&spill_idle_);
+  if (tier_ != nullptr && bytes_used() > budget - budget / 8) spills_->BeginIdle();
 }
 
 NodeId StateIndex::RootOf(const NamespaceKey& key) {
@@ -167,7 +171,7 @@ Lease StateIndex::Acquire(const CacheRequest& request) {
   }
   record.bytes = sizeof(LeaseRecord) + record.tokens.capacity() * sizeof(TokenId) +
                  record.boundaries.capacity() * sizeof(Boundary);
-  if (request.look_up) SeekBelow(seat);
+  if (request.look_up) loads_->SeekBelow(seat);
   if (request.look_up) Explain(record, Match(record), &record.report);
   Settle();
   return Lease(this, &record, seat, record.id);
@@ -351,7 +355,7 @@ void StateIndex::Release(uint32_t seat, uint64_t id) {
   const RadixTree::Cursor cursor = record.cursor;
   const bool started = record.started;
   if (started) lease_bytes_ -= record.bytes;
-  if (record.asked != 0) questions_.erase(record.asked);
+  if (record.asked != 0) loads_->Withdraw(record.asked);
   tenants_.Leave(record.owner);
   flights_.Remove(seat);
   if (started) tree_.Unref(cursor.node);
@@ -420,8 +424,8 @@ bool StateIndex::Maintain() {
   constexpr int kStepsMax = 64;  // per call: idle time is taken in small pieces
   const bool more = ExpireSome(kStepsMax);
   Settle();
-  SpillSome(&spill_now_);
-  SpillSome(&spill_idle_);
+  spills_->BeginWanted();
+  spills_->BeginIdle();
   return more;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,7 +16,6 @@
 #include "cache/index/flights.h"
 #include "cache/index/keep/keeper.h"
 #include "cache/index/lease_record.h"
-#include "cache/index/transfer.h"
 #include "cache/policy/sessions.h"
 #include "cache/state_cache.h"
 #include "cache/tier/tier.h"
@@ -30,7 +28,7 @@ namespace reprise {
 // test may throw it away.
 //
 // All that differs between models with recurrent state, whose entries are snapshots, and others is
-// in kind/entry_kind.h.
+// in kind/entry_kind.h; what goes down to a lower tier and what comes up in moves/.
 //
 // Thread safety: none.
 // Invariants, beyond those of the parts (CheckInvariants):
@@ -74,7 +72,7 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   void Hear(const Tier::News& news);
   void CancelMoves();
   void WishAll();  // everything worth keeping is to go down, in idle time
-  bool wishes() const { return !spill_now_.empty() || !spill_idle_.empty(); }
+  bool wishes() const;
   size_t moves_under_way() const;  // and questions to the tier
   std::optional<Residency> ResidencyOf(const NamespaceKey& key,
                                        std::span<const TokenId> tokens) const;
@@ -112,6 +110,8 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   class EntryKind;
   class SnapshotKind;
   class TailKind;
+  class Spills;
+  class Loads;
   // Waiting for another request costs a step or more; it must save at least this.
   static constexpr int32_t kAwaitTokensMin = 32;
 
@@ -173,31 +173,15 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   void DropBehindWindow(LeaseRecord& record);
 
   // tiers.cc
-  void WishSpill(const LeaseRecord& record, int32_t position, SnapshotReason reason);
-  void SpillSome(std::deque<SpillWish>* wishes);
-  void BeginSpill(const SpillWish& wish);
-  bool IsGoingDown(TierRecordId id) const;
-  bool WasPassed(const Records::Record& record) const;
-  const Records::Record* FirstPassed(const Records::Record* last) const;
-  bool TakeBlocksToSpill(const RadixTree::Path& path, bool with_state, Move* move) const;
-  std::optional<Awaited> AwaitLoad(uint32_t seat, const MatchResult& match);
-  bool BeginLoad(uint32_t seat, uint32_t load, int32_t position);
-  Status TakeBlocksToLoad(LeaseRecord& record, int32_t position, Move* move);
-  void EndTransfer(uint64_t id, const MoveDone& done);
-  void NoteStored(Transfer* transfer, const MoveDone& done);
-  void BoundStored();
-  void EndSpill(const Transfer& transfer, const MoveDone& done);
-  void EndLoad(const Transfer& transfer, const MoveDone& done);
+  uint64_t NextMove() { return ++move_count_; }
+  void CallOff(uint64_t move);
+  size_t transfers() const;
   bool CancelOneMove() override;
-  void CancelMove(uint64_t id);
   void CancelMovesOf(NodeId root);
   void ForgetRecord(TierRecordId id);
   bool ForgetOldestRecord() override;
   void BoundRecords();
   int64_t RecordsSinceMs() const;
-  bool AwaitsAnswer(LeaseRecord& record) const;
-  void SeekBelow(uint32_t seat);
-  void AddFound(const LeaseRecord& record);
   NamespaceKey KeyOfRoot(NodeId root) const;
 
   // check.cc
@@ -216,14 +200,12 @@ class StateIndex : private RadixTree::Observer, private Recurrent::Owner, privat
   std::unordered_map<NodeId, NamespaceMap::iterator> namespace_of_;  // by root
   std::vector<NodeId> maybe_empty_;                                  // roots that lost a child
   Flights flights_;
-  size_t lease_bytes_ = 0;                            // of the records of those that have started
-  Tier* tier_ = nullptr;                              // null: there is none
-  std::map<uint64_t, Transfer> transfers_;            // by the id of their move
-  std::unordered_map<uint64_t, uint32_t> questions_;  // to the tier; the seat of the lease
+  size_t lease_bytes_ = 0;  // of the records of those that have started
+  Tier* tier_ = nullptr;    // null: there is none
+  std::unique_ptr<Spills> spills_;
+  std::unique_ptr<Loads> loads_;
   uint64_t move_count_ = 0;
-  std::vector<Move> moves_;           // not begun yet
-  std::deque<SpillWish> spill_now_;   // pinned, shared: at once
-  std::deque<SpillWish> spill_idle_;  // ends of conversations: when there is time
+  std::vector<Move> moves_;  // not begun yet
   size_t ghost_tokens_max_;
 };
 

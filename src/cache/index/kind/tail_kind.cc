@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "cache/index/kind/entry_kind.h"
+#include "cache/index/moves/spills.h"
 
 namespace reprise {
 
@@ -54,7 +55,7 @@ void StateIndex::TailKind::Finish(LeaseRecord& record) {
   index_.Publish(record, record.computed.logical);
   if (record.published != record.computed.logical) return;  // no room, not even for nodes
   NoteEnd(record);
-  index_.WishSpill(record, record.published, SnapshotReason::kReplyEnd);
+  index_.spills_->Wish(record, record.published, SnapshotReason::kReplyEnd);
 }
 
 // A request has ended here.
