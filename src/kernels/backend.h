@@ -16,6 +16,7 @@
 #include "kernels/expert_ops.h"
 #include "kernels/joint_ops.h"
 #include "kernels/keep_ops.h"
+#include "kernels/low_rank_ops.h"
 #include "kernels/ops.h"
 #include "kernels/scan_ops.h"
 
@@ -42,8 +43,8 @@ struct StateSizes {
 
 // What computes: a set of ops, the memory that they work in, and the weights as they want them.
 // There is one per device; models, layers and families are written once, against the functions of
-// ops.h, activation_ops.h, expert_ops.h, scan_ops.h and keep_ops.h, which check shapes and come
-// here.
+// ops.h, activation_ops.h, expert_ops.h, low_rank_ops.h, scan_ops.h and keep_ops.h, which check
+// shapes and come here.
 //
 // The bits of every op are specified: those of kernels/cpu by kernels/reference. A backend whose
 // bits differ says so in numerics(), which is part of the digest that names a model's state.
@@ -197,6 +198,9 @@ class Backend {
   virtual void AddExpertBias(const ExpertPlan& plan, ConstFloats bias, const Rows& y) = 0;
   virtual void CombineExperts(const Routing& routing, const ExpertPlan& plan,
                               const ConstRows& slots, SumStart start, const Rows& y) = 0;
+
+  // low_rank_ops.h
+  virtual void AddLowRank(ScratchArena& scratch, std::span<const LowRankSum> sums);
 
   // scan_ops.h
   virtual void KeyDecayDelta(const StepLayout& step, size_t state_offset, int heads,

@@ -12,6 +12,7 @@ struct AttentionParams;
 struct ConstRows;
 struct KvShape;
 struct ScoredRows;
+struct StepAdapters;
 
 // Sees every op of a context begin and end: for profiles and tests.
 class OpObserver {
@@ -30,6 +31,7 @@ struct OpContext {
   Backend* backend = nullptr;
   ScratchArena* scratch = nullptr;  // reset by the caller of a step, not by ops
   OpObserver* observer = nullptr;
+  const StepAdapters* adapters = nullptr;  // low_rank_ops.h; null: no row of the step has one
 };
 
 }  // namespace reprise

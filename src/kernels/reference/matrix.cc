@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "base/check.h"
 #include "tensor/codec.h"
@@ -141,6 +142,34 @@ cpu::MatrixKernel MatrixKernelOf(DType dtype) {
   }
   CHECK(!"a type of weights");
   return {};
+}
+
+namespace {
+
+// One row of weights times x, in the order that products of their type have.
+float DotRow(DType dtype, const std::byte* row, int64_t cols, const float* x) {
+  const cpu::MatrixKernel kernel = MatrixKernelOf(dtype);
+  std::vector<std::byte> group(kernel.group_bytes(cols));
+  kernel.pack(row, RowBytes(dtype, cols), 1, cols, group.data());
+  float y = 0;
+  kernel.run(group.data(), 1, cols, x, cols, nullptr, 1, &y, 1);
+  return y;
+}
+
+}  // namespace
+
+void AddLowRank(const LowRankFactors& factors, const float* x, float* y) {
+  std::vector<float> between(static_cast<size_t>(factors.rank));
+  const size_t down_bytes = RowBytes(factors.dtype, factors.cols);
+  const size_t up_bytes = RowBytes(factors.dtype, factors.rank);
+  for (int64_t r = 0; r < factors.rank; ++r) {
+    const std::byte* row = factors.down + static_cast<size_t>(r) * down_bytes;
+    between[static_cast<size_t>(r)] = DotRow(factors.dtype, row, factors.cols, x) * factors.scale;
+  }
+  for (int64_t r = 0; r < factors.rows; ++r) {
+    const std::byte* row = factors.up + static_cast<size_t>(r) * up_bytes;
+    y[r] += DotRow(factors.dtype, row, factors.rank, between.data());
+  }
 }
 
 }  // namespace reprise::reference

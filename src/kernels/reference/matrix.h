@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cpu/table.h"
@@ -27,5 +28,19 @@ cpu::MatrixKernel MatrixKernelOf(DType dtype);
 
 void Quantise32(const float* x, int64_t cols, int8_t* q, float* scale, int16_t* sum);
 void Quantise256(const float* x, int64_t cols, int8_t* q, float* scale, int16_t* sum);
+
+// The two factors of an adapter, as stored, rows one after another.
+struct LowRankFactors {
+  DType dtype = DType::kF32;
+  const std::byte* down = nullptr;  // [rank, cols]
+  const std::byte* up = nullptr;    // [rows, rank]
+  int64_t rank = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  float scale = 1;
+};
+
+// The specification of AddLowRank, for one row: y[rows] += up (scale * (down x[cols])).
+void AddLowRank(const LowRankFactors& factors, const float* x, float* y);
 
 }  // namespace reprise::reference
