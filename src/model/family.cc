@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "model/adapter/adapter.h"
 #include "weights/format/stored_tensor.h"
 
 namespace reprise {
@@ -18,6 +19,20 @@ std::string KnownNames() {
 }
 
 }  // namespace
+
+void FamilyModel::Describe(const TensorPlan& plan, bool gguf,
+                           std::span<const std::string_view> gguf_types) {
+  auto adaptable = std::make_shared<AdaptableModel>();
+  adaptable->tensors = plan.tensors();
+  adaptable->gguf = gguf;
+  adaptable->architectures.assign(gguf_types.begin(), gguf_types.end());
+  adaptable->digest = card_.digest;
+  for (size_t i = 0; i < adaptable->tensors.size(); ++i) {
+    const PlannedTensor& tensor = adaptable->tensors[i];
+    if (IsAdaptable(tensor)) weights_.emplace(tensor.matrix, i);
+  }
+  adaptable_ = std::move(adaptable);
+}
 
 Result<const Family*> FindFamily(bool gguf, std::string_view architecture) {
   for (const Family* const* family = kFamilies; *family != nullptr; ++family) {

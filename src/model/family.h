@@ -34,6 +34,8 @@ class FamilyModel : public Model {
   virtual void DescribeGguf(GgufWriter* out) const = 0;
 
   ModelCard* mutable_card() { return &card_; }
+  // Keeps what adapters need to know of the plan. REQUIRES: the card is complete.
+  void Describe(const TensorPlan& plan, bool gguf, std::span<const std::string_view> gguf_types);
   // The memory of its vectors, uploaded.
   void HoldVectors(DeviceBuffer memory) { vectors_ = std::move(memory); }
 

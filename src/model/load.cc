@@ -388,6 +388,7 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   model->CompleteWeights();
   CompleteCard(loader.tensors(), card);
   card->digest = digest.Hex();
+  model->Describe(plan, gguf, family->gguf_types);
   REPRISE_ASSIGN(DeviceBuffer vectors, UploadVectors(context.backend->memory(), plan.vectors()));
   model->HoldVectors(std::move(vectors));
   return std::unique_ptr<Model>(std::move(model));

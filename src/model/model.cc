@@ -21,11 +21,13 @@ Status TakeErrors(const OpContext& context) {
 Status Model::Begin(const OpContext& context, const BatchView& batch, const StateMemory& memory,
                     const StepResults& results) const {
   const ScratchScope scope(*context.scratch);
-  const Step step(context, batch, memory);
+  const Step step(context, batch, memory, weights_);
   REPRISE_TRY(TakeErrors(context));
   // Texts to embed come in all lengths, and the ends of prompts that are watched: no programs worth
   // keeping. An observer wants to see every op, and may wait for each.
-  if (results.hidden.rows > 0 || !batch.watched.empty() || context.observer != nullptr) {
+  // Adapters come and go.
+  if (results.hidden.rows > 0 || !batch.watched.empty() || context.observer != nullptr ||
+      step.adapted()) {
     Run(step, results);
   } else {
     const StepProgram program = {this, results.logits, results.finite};

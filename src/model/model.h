@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/status.h"
+#include "kernels/low_rank_ops.h"
 #include "kernels/op_context.h"
 #include "state/batch.h"
 #include "state/spec.h"
@@ -13,6 +15,7 @@
 
 namespace reprise {
 
+struct AdaptableModel;
 class Step;
 struct StepResults;
 
@@ -51,6 +54,8 @@ class Model {
   const ModelCard& card() const { return card_; }
   const StateSpec& state_spec() const { return card_.state; }
   int64_t vocab_size() const { return card_.vocab_size; }
+  // What adapters need to know of it; outlives it.
+  const std::shared_ptr<const AdaptableModel>& adaptable() const { return adaptable_; }
 
   // One step: reads and extends the state of every sequence of the batch and writes the logits of
   // batch.logit_rows, in order, to `logits` [logit_rows, vocab_size]. Row i of a sequence depends
@@ -77,6 +82,8 @@ class Model {
   virtual void Run(const Step& step, const StepResults& results) const = 0;
 
   ModelCard card_;
+  std::shared_ptr<const AdaptableModel> adaptable_;
+  WeightIndex weights_;  // that adapters may change, by their places in the plan
 };
 
 }  // namespace reprise

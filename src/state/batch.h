@@ -11,6 +11,7 @@
 
 namespace reprise {
 
+class Adapter;
 struct ChoiceBatch;
 
 // A place inside a step where the recurrent state is wanted: after the first `row_count` rows of
@@ -48,6 +49,8 @@ struct SequenceSlice {
   // A number of the namespace (NamespaceKey::number). Models do not read it. The fake model of
   // simulations mixes it into all state, so that state of another namespace gives wrong logits.
   uint32_t space = 0;
+  // What changes the products of its rows (model/adapter/adapter.h); null: the model as it is.
+  const Adapter* adapter = nullptr;
 };
 
 // Rows of a sequence whose attention is watched: what the keys of the sequence weigh with them is

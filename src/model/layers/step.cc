@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "kernels/keep_ops.h"
+#include "model/adapter/adapter.h"
 
 namespace reprise {
 namespace {
@@ -14,13 +15,17 @@ size_t BlockCount(const SequenceSlice& sequence) {
 
 }  // namespace
 
-Step::Step(const OpContext& context, const BatchView& batch, const StateMemory& memory)
+Step::Step(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+           const WeightIndex& weights)
     : context_(context), batch_(batch), memory_(memory) {
   CHECK(!batch.tokens.empty());
   positions_.reserve(batch.tokens.size());
   row_sequences_.reserve(batch.tokens.size());
   sequences_.reserve(batch.sequences.size());
-  for (const SequenceSlice& sequence : batch.sequences) AddSequence(sequence);
+  for (const SequenceSlice& sequence : batch.sequences) {
+    AddSequence(sequence);
+    AddAdapter(sequence);
+  }
   CHECK(positions_.size() == batch.tokens.size());
   logit_rows_.assign(batch.logit_rows.begin(), batch.logit_rows.end());
   for (size_t i = 0; i < logit_rows_.size(); ++i) {
@@ -34,7 +39,21 @@ Step::Step(const OpContext& context, const BatchView& batch, const StateMemory& 
   layout_.state_memory = memory.states;
   layout_.state_bytes = memory.layout->state_bytes();
   layout_.choices = batch.choices;
-  BeginStep(context, &layout_);
+  adapters_ = {&weights, adapted_, layout_.rows()};
+  if (adapted()) context_.adapters = &adapters_;
+  BeginStep(context_, &layout_);
+}
+
+// Neighbours with one adapter are multiplied together.
+void Step::AddAdapter(const SequenceSlice& sequence) {
+  if (sequence.adapter == nullptr) return;
+  const std::span<const LowRank> products = sequence.adapter->products();
+  if (!adapted_.empty() && adapted_.back().products.data() == products.data() &&
+      adapted_.back().row_begin + adapted_.back().row_count == int64_t(sequence.row_begin)) {
+    adapted_.back().row_count += int64_t(sequence.row_count);
+  } else {
+    adapted_.push_back({int64_t(sequence.row_begin), int64_t(sequence.row_count), products});
+  }
 }
 
 void Step::AddSequence(const SequenceSlice& sequence) {

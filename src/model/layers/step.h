@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/low_rank_ops.h"
 #include "kernels/ops.h"
 #include "state/batch.h"
 
@@ -20,7 +21,9 @@ struct StepResults {
 // lies. Everything it hands out is valid until the end of the step.
 class Step {
  public:
-  Step(const OpContext& context, const BatchView& batch, const StateMemory& memory);
+  // `weights`: those of the model that adapters may change.
+  Step(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+       const WeightIndex& weights);
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
 
@@ -28,6 +31,8 @@ class Step {
   const BatchView& batch() const { return batch_; }
   const StepLayout& layout() const { return layout_; }
   int64_t rows() const { return layout_.rows(); }
+  // Whether rows of it have adapters.
+  bool adapted() const { return !adapters_.rows.empty(); }
 
   // Uninitialised activations [rows, cols].
   Rows MakeRows(int64_t cols) const { return MakeRows(rows(), cols); }
@@ -46,8 +51,9 @@ class Step {
 
  private:
   void AddSequence(const SequenceSlice& sequence);
+  void AddAdapter(const SequenceSlice& sequence);
 
-  const OpContext& context_;
+  OpContext context_;  // with the adapters of the step
   const BatchView& batch_;
   const StateMemory& memory_;
   // What layout_ views.
@@ -58,6 +64,8 @@ class Step {
   std::vector<StepTap> taps_;
   std::vector<int32_t> logit_rows_;
   StepLayout layout_;
+  std::vector<AdaptedRows> adapted_;
+  StepAdapters adapters_;
 };
 
 }  // namespace reprise

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "kernels/low_rank_ops.h"
+#include "kernels/op_context.h"
+#include "model/adapter/adapter_file.h"
+#include "model/tensor_plan.h"
+
+namespace reprise {
+
+// What adapters need to know of a model: its weights by name, and how they lie in memory. Stays
+// true while the weights themselves are gone and come back.
+struct AdaptableModel {
+  std::vector<PlannedTensor> tensors;  // of the plan; their targets are not looked at
+  bool gguf = false;                   // the model came from a GGUF file
+  std::vector<std::string> architectures;  // of GGUF files of this family
+  std::string digest;                      // of the model's state
+};
+
+// A LoRA adapter for one model, as the model's backend multiplies with it: a few narrow matrices
+// for each of the weights that it changes, in the order of rows and columns that these have in
+// memory.
+//
+// Its name is nothing: `digest` says what a state is that was computed with it, from the model's
+// digest, the adapter's values and the scale. Two adapters with equal digests are one.
+//
+// Thread safety: immutable.
+class Adapter {
+ public:
+  // `scale` is multiplied with the adapter's own. Where that is 0, weights are as they are; if it
+  // is everywhere, the digest is the model's.
+  // Fails with one sentence: a weight that the model does not have, or cannot have adapted, or of
+  // another size. The backend of `context` may be another one than the model's, with the same kinds
+  // of matrices, so that an adapter is loaded beside a running model.
+  static Result<std::shared_ptr<const Adapter>> Load(const AdapterFile& file, double scale,
+                                                     const AdaptableModel& model,
+                                                     const OpContext& context);
+
+  // [tensors of the model's plan]; empty: the weight is as it is.
+  std::span<const LowRank> products() const { return products_; }
+  const std::string& digest() const { return digest_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  Adapter() = default;
+
+  std::vector<LowRank> products_;
+  std::string digest_;  // 32 hex digits
+  size_t bytes_ = 0;
+};
+
+// Whether adapters may change a tensor: a matrix of a layer that rows are multiplied with as they
+// are. Not so embeddings and heads, stacks of experts, and heads of which each has its own input.
+bool IsAdaptable(const PlannedTensor& tensor);
+
+}  // namespace reprise

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/adapter/adapter_file.h"
+
+#include <sys/stat.h>
+
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/mapped_file.h"
+#include "weights/format/gguf.h"
+#include "weights/format/safetensors.h"
+
+namespace reprise {
+namespace {
+
+constexpr size_t kProductsMax = 100'000;
+
+bool IsDirectory(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool Exists(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0;
+}
+
+// The two tensors of every weight, as they are found.
+struct Pair {
+  const StoredTensor* down = nullptr;
+  const StoredTensor* up = nullptr;
+};
+using Pairs = std::map<std::string, Pair>;
+
+Status AddTo(Pairs* pairs, const std::string& weight, const StoredTensor& tensor, bool up) {
+  const StoredTensor*& place = up ? (*pairs)[weight].up : (*pairs)[weight].down;
+  if (place != nullptr) return InvalidArgument("the adapter has " + Quoted(tensor.name) + " twice");
+  place = &tensor;
+  if (pairs->size() > kProductsMax) return InvalidArgument("the adapter changes too many weights");
+  return OkStatus();
+}
+
+// One product, if both tensors are there and fit each other. Its scale is not set.
+Result<StoredLowRank> Join(const std::string& weight, const Pair& pair) {
+  if (pair.down == nullptr || pair.up == nullptr) {
+    return InvalidArgument("the adapter has only one of the two tensors of " + Quoted(weight));
+  }
+  for (const StoredTensor* tensor : {pair.down, pair.up}) {
+    if (tensor->shape.rank() != 2) {
+      return Unimplemented("tensor " + Quoted(tensor->name) +
+                           " of the adapter is no matrix: experts and convolutions in one tensor "
+                           "are not supported");
+    }
+    if (tensor->dtype == DType::kI32) {
+      return InvalidArgument("tensor " + Quoted(tensor->name) + " holds integers, not weights");
+    }
+  }
+  const int64_t rank = pair.down->shape[0];
+  if (rank != pair.up->shape[1] || rank < 1 || rank > AdapterConfig::kRankMax) {
+    return InvalidArgument("the tensors of " + Quoted(weight) + " have ranks " +
+                           std::to_string(rank) + " and " + std::to_string(pair.up->shape[1]));
+  }
+  return StoredLowRank{weight, *pair.down, *pair.up, 1};
+}
+
+// "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight" -> the module, and which of the two.
+// Older files have the adapter's name behind lora_A.
+struct PeftName {
+  std::string module;
+  bool up = false;
+};
+std::optional<PeftName> ReadPeftName(std::string_view name) {
+  constexpr std::string_view kPrefix = "base_model.model.";
+  for (const bool up : {false, true}) {
+    const std::string_view mark = up ? ".lora_B." : ".lora_A.";
+    const size_t at = name.rfind(mark);
+    if (at == std::string_view::npos) continue;
+    const std::string_view behind = name.substr(at + mark.size());
+    const bool plain = behind == "weight";
+    const bool named = behind.size() > 7 && behind.ends_with(".weight") &&
+                       behind.find('.') == behind.size() - 7;
+    if (!plain && !named) return std::nullopt;
+    std::string_view module = name.substr(0, at);
+    if (module.starts_with(kPrefix)) module.remove_prefix(kPrefix.size());
+    if (module.empty()) return std::nullopt;
+    return PeftName{std::string(module), up};
+  }
+  return std::nullopt;
+}
+
+Status RefusePeft(std::string_view name) {
+  std::string why = "which is no part of a plain LoRA of linear layers";
+  if (name.find("lora_magnitude_vector") != std::string_view::npos) why = "which belongs to DoRA";
+  if (name.find("lora_embedding_") != std::string_view::npos) {
+    why = "but adapters of embeddings are not supported";
+  }
+  if (name.ends_with(".bias")) why = "but trained biases are not supported";
+  return Unimplemented("the adapter has tensor " + Quoted(name) + ", " + why);
+}
+
+}  // namespace
+
+struct AdapterFile::Files {
+  std::optional<MappedFile> mapped;
+  std::optional<SafetensorsFile> safetensors;
+  std::optional<GgufFile> gguf;
+};
+
+AdapterFile::AdapterFile() : files_(std::make_unique<Files>()) {}
+AdapterFile::AdapterFile(AdapterFile&&) noexcept = default;
+AdapterFile& AdapterFile::operator=(AdapterFile&&) noexcept = default;
+AdapterFile::~AdapterFile() = default;
+
+Status AdapterFile::AddPeft(std::string_view text, std::span<const std::byte> bytes) {
+  format_ = AdapterFormat::kPeft;
+  REPRISE_ASSIGN(const AdapterConfig config, AdapterConfig::Parse(text));
+  invocation_ = config.invocation();
+  auto parsed = SafetensorsFile::Parse(bytes);
+  if (!parsed.ok()) return parsed.status().Annotate("adapter_model.safetensors");
+  files_->safetensors.emplace(std::move(*parsed));
+  const SafetensorsFile& file = *files_->safetensors;
+  if (!file.foreign().empty()) {
+    return Unimplemented("tensor " + Quoted(file.foreign().front().name) +
+                         " of the adapter has a type that is not computed with");
+  }
+  Pairs pairs;
+  for (const StoredTensor& tensor : file.tensors()) {
+    const std::optional<PeftName> name = ReadPeftName(tensor.name);
+    if (!name) return RefusePeft(tensor.name);
+    REPRISE_TRY(AddTo(&pairs, name->module, tensor, name->up));
+  }
+  for (const auto& [module, pair] : pairs) {
+    REPRISE_ASSIGN(StoredLowRank product, Join(module, pair));
+    REPRISE_ASSIGN(product.scale, config.ScaleOf(module, product.down.shape[0]));
+    product.weight += ".weight";
+    products_.push_back(std::move(product));
+  }
+  return OkStatus();
+}
+
+Status AdapterFile::AddGguf(std::span<const std::byte> bytes) {
+  format_ = AdapterFormat::kGguf;
+  REPRISE_ASSIGN(files_->gguf, GgufFile::Parse(bytes));
+  const GgufFile& file = *files_->gguf;
+  const auto text = [&](const char* key) -> std::string {
+    const GgufValue* value = file.Find(key);
+    if (value == nullptr || value->is_array() || value->type() != GgufType::kString) return "";
+    return std::string(*value->strings().begin());
+  };
+  if (text("general.type") != "adapter") {
+    return InvalidArgument("the GGUF file is no adapter (general.type is not 'adapter')");
+  }
+  if (text("adapter.type") != "lora") {
+    return Unimplemented("adapters of type " + Quoted(text("adapter.type")) +
+                         " are not supported; 'lora' is");
+  }
+  architecture_ = text("general.architecture");
+  const GgufValue* alpha = file.Find("adapter.lora.alpha");
+  const std::optional<double> number =
+      alpha == nullptr || alpha->is_array() ? std::nullopt : alpha->NumberAt(0);
+  if (!number || !std::isfinite(*number) || std::abs(*number) > 1e9) {
+    return InvalidArgument("the adapter has no number 'adapter.lora.alpha'");
+  }
+  if (const GgufValue* invocation = file.Find("adapter.alora.invocation_tokens")) {
+    constexpr uint64_t kTokensMax = 1024;
+    if (!invocation->is_array() || invocation->size() > kTokensMax) {
+      return InvalidArgument("'adapter.alora.invocation_tokens' is no list of tokens");
+    }
+    for (uint64_t i = 0; i < invocation->size(); ++i) {
+      const std::optional<int64_t> token = invocation->IntAt(i);
+      if (!token || *token < 0 || *token > INT32_MAX) {
+        return InvalidArgument("'adapter.alora.invocation_tokens' has what is no token");
+      }
+      invocation_.push_back(TokenId(*token));
+    }
+  }
+  Pairs pairs;
+  for (const StoredTensor& tensor : file.tensors()) {
+    const bool up = tensor.name.ends_with(".lora_b");
+    if (!up && !tensor.name.ends_with(".lora_a")) {
+      return Unimplemented("the adapter has tensor " + Quoted(tensor.name) +
+                           ", which is no part of a plain LoRA");
+    }
+    REPRISE_TRY(
+        AddTo(&pairs, std::string(tensor.name.substr(0, tensor.name.size() - 7)), tensor, up));
+  }
+  for (const auto& [weight, pair] : pairs) {
+    REPRISE_ASSIGN(StoredLowRank product, Join(weight, pair));
+    // As llama.cpp: no alpha is a scale of one.
+    if (*number != 0) product.scale = *number / double(product.down.shape[0]);
+    products_.push_back(std::move(product));
+  }
+  return OkStatus();
+}
+
+Result<AdapterFile> AdapterFile::ParsePeft(std::string_view config,
+                                           std::span<const std::byte> safetensors) {
+  AdapterFile file;
+  REPRISE_TRY(file.AddPeft(config, safetensors));
+  return file;
+}
+
+Result<AdapterFile> AdapterFile::ParseGguf(std::span<const std::byte> bytes) {
+  AdapterFile file;
+  REPRISE_TRY(file.AddGguf(bytes));
+  return file;
+}
+
+Result<AdapterFile> AdapterFile::Open(const std::string& path) {
+  AdapterFile file;
+  Status read;
+  if (IsDirectory(path)) {
+    const std::string tensors = path + "/adapter_model.safetensors";
+    if (!Exists(tensors) && Exists(path + "/adapter_model.bin")) {
+      return Unimplemented(path + ": adapter_model.bin is not read, for it may run programs; save "
+                                  "the adapter as adapter_model.safetensors");
+    }
+    auto config = ReadFile(path + "/adapter_config.json", AdapterConfig::kBytesMax);
+    if (!config.ok()) return config.status();
+    REPRISE_ASSIGN(file.files_->mapped, MappedFile::Open(tensors));
+    read = file.AddPeft(*config, file.files_->mapped->bytes());
+  } else {
+    if (path.ends_with(".safetensors")) {
+      return InvalidArgument(path + ": give the folder that holds it and adapter_config.json");
+    }
+    REPRISE_ASSIGN(file.files_->mapped, MappedFile::Open(path));
+    read = file.AddGguf(file.files_->mapped->bytes());
+  }
+  if (!read.ok()) return read.Annotate(path);
+  if (file.products_.empty()) return InvalidArgument(path + ": the adapter has no tensors");
+  return file;
+}
+
+}  // namespace reprise
