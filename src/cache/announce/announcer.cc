@@ -14,8 +14,8 @@
 namespace reprise {
 namespace {
 
-// A name that is the same for the same tokens on every server. SHA-256: a client must not be able
-// to choose tokens whose block is taken for another one.
+// A name that is the same for the same tokens on every server that has the same model and adapter.
+// SHA-256: a client must not be able to choose tokens whose block is taken for another one.
 uint64_t HashBlock(uint64_t parent, std::span<const TokenId> tokens) {
   std::string bytes(sizeof(parent) + tokens.size_bytes(), '\0');
   std::memcpy(bytes.data(), &parent, sizeof(parent));
@@ -160,6 +160,15 @@ std::optional<uint64_t> Announcer::LastAbove(NodeId node) const {
   }
 }
 
+// What stands for the block before the first one.
+uint64_t Announcer::FirstParent(NodeId node) const {
+  while (!state_.tree->IsRoot(node)) node = state_.tree->parent(node);
+  const auto digest = Sha256(state_.digest(node));
+  uint64_t hash = 0;
+  std::memcpy(&hash, digest.data(), sizeof(hash));
+  return hash;
+}
+
 void Announcer::Restart() {
   ++epoch_;
   begun_ = false;
@@ -210,7 +219,7 @@ void Announcer::Grow(NodeId node, size_t count, std::vector<BlockEvent>* events)
   event.parent = told.hashes.empty() ? LastAbove(node) : told.hashes.back();
   const auto added = static_cast<int32_t>(count - told.hashes.size());
   event.tokens = TokensOf(node, first * size, (first + added) * size);
-  uint64_t hash = event.parent.value_or(0);
+  uint64_t hash = event.parent ? *event.parent : FirstParent(node);
   for (int32_t i = 0; i < added; ++i) {
     hash = HashBlock(hash, std::span(event.tokens).subspan(static_cast<size_t>(i) * size, size));
     event.hashes.push_back(hash);

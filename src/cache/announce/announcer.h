@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "cache/announce/block_event.h"
@@ -39,6 +40,8 @@ class Announcer {
     std::function<int32_t(const RadixTree::Path& path, int32_t limit)> serve;
     int32_t block_tokens = 0;
     std::function<bool(NodeId root)> shared;  // whether the tokens below may be told
+    // What the tokens below are computed with: blocks of equal tokens differ where this does.
+    std::function<std::string_view(NodeId root)> digest;
   };
   // Everything that `state` names must outlive the announcer.
   explicit Announcer(State state);
@@ -82,6 +85,7 @@ class Announcer {
   void Grow(NodeId node, size_t count, std::vector<BlockEvent>* events);
   bool IsLost(const Told& told) const { return !told.hashes.empty() && told.epoch != epoch_; }
   std::optional<uint64_t> LastAbove(NodeId node) const;
+  uint64_t FirstParent(NodeId node) const;
   size_t RepeatPath(NodeId node, std::vector<BlockEvent>* events);
   void RepeatSome(std::vector<BlockEvent>* events);
   std::vector<TokenId> TokensOf(NodeId node, int32_t begin, int32_t end) const;

@@ -235,6 +235,32 @@ TEST(Announcer, TellsEverythingAnewInParts) {
   for (uint64_t i = 0; i < 200; ++i) EXPECT_EQ(late.Match(RandomTokens(i, 320)), 20) << i;
 }
 
+// The same tokens computed with another adapter are other blocks.
+TEST(Announcer, EqualTokensOfTwoModelsAreTwoBlocks) {
+  StateIndex::Options options;
+  options.spec = SpecOfKinds(true, 0, false);
+  options.block_tokens = kTokens;
+  options.cache.budget_bytes = size_t{64} << 20;
+  options.cache.context_tokens = 600;
+  IndexClient client(std::move(options));
+  client.index.Announce();
+  (void)client.index.TakeBlockEvents();
+  const auto prompt = RandomTokens(1, 100);
+  std::vector<std::vector<uint64_t>> told;
+  for (const char* digest : {"model", "model with an adapter"}) {
+    const NamespaceKey key{digest, ""};
+    CacheRequest request;
+    request.key = &key;
+    (void)client.Run(prompt, request);
+    const auto events = client.index.TakeBlockEvents();
+    ASSERT_EQ(events.size(), 1u);
+    told.push_back(events[0].hashes);
+  }
+  for (const uint64_t hash : told[0]) {
+    EXPECT_EQ(std::count(told[1].begin(), told[1].end(), hash), 0);
+  }
+}
+
 TEST(Announcer, BeginsWithACleanSlateAndTellsNothingOfTenants) {
   StateIndex::Options options;
   options.spec = SpecOfKinds(true, 0, false);

@@ -79,6 +79,9 @@ void StateIndex::Announce() {
     const auto it = namespace_of_.find(root);
     return it != namespace_of_.end() && it->second->first.first.empty();
   };
+  state.digest = [this](NodeId root) -> std::string_view {
+    return namespace_of_.at(root)->first.second;
+  };
   announcer_ = std::make_unique<Announcer>(std::move(state));
 }
 
