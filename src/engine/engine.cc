@@ -169,6 +169,7 @@ Status Engine::Forward() {
     slice.blocks = lease.blocks();
     slice.state = lease.state();
     slice.space = lease.space();
+    slice.adapter = sequence.request.adapter.get();
     if (!lease.pending().empty()) {
       taps.emplace_back();
       for (const PendingSnapshot& one : lease.pending()) {

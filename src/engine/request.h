@@ -20,6 +20,8 @@
 
 namespace reprise {
 
+class Adapter;
+
 // What a caller asks of the engine: tokens in, tokens out. Text, templates and JSON stay outside.
 struct GenerateRequest {
   // What the choice of every token asks for comes first.
@@ -41,6 +43,9 @@ struct GenerateRequest {
   // the prompt is then computed whole, without reuse.
   Pooling pooling = Pooling::kNone;
   int32_t priority = 0;  // higher first
+  // What changes the model for this request (model/adapter/adapter.h); null: nothing. It names the
+  // state: nothing is shared with requests that have another.
+  std::shared_ptr<const Adapter> adapter;
 
   // Who asks: tenants share the queue and the places of those that run, by weight.
   std::string tenant;

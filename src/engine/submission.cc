@@ -6,6 +6,7 @@
 
 #include "engine/engine.h"
 #include "engine/sequence.h"
+#include "model/adapter/adapter.h"
 
 namespace reprise {
 namespace {
@@ -75,7 +76,8 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
     sequence->allowed.emplace(static_cast<size_t>(card.vocab_size), /*all=*/false);
   }
   sequence->prompt = PromptWithRoom(request, context_tokens_);
-  sequence->key = {card.digest, request.salt};
+  const std::string& digest = request.adapter ? request.adapter->digest() : card.digest;
+  sequence->key = {digest, request.salt};
   sequence->request = std::move(request);
   if (sequence->request.constraint) sequence->Force();
   if (sequence->request.prompt_logprobs >= 0) ScorePrompt(*sequence);

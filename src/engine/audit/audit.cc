@@ -60,6 +60,7 @@ struct LiveRequest {
   std::vector<TokenId> tokens;  // prompt, then reply as far as it was read
   int32_t prompt_tokens = 0;
   uint32_t space = 0;  // NamespaceKey::number
+  std::shared_ptr<const Adapter> adapter;
   SnapKv snapkv;       // as it was asked for
   std::shared_ptr<TokenStream> stream;
   std::vector<SeenRow> seen;
@@ -69,11 +70,13 @@ struct LiveRequest {
 class AuditRun {
  public:
   AuditRun(const Schedule& schedule, Executor& executor, const ColdLogits& cold,
-           const MakeTier& make_tier, std::shared_ptr<RehearsedDrafter> drafter)
+           const MakeTier& make_tier, const AuditAdapters& adapters,
+           std::shared_ptr<RehearsedDrafter> drafter)
       : schedule_(schedule),
         executor_(executor),
         cold_(cold),
         make_tier_(make_tier),
+        adapters_(adapters),
         drafter_(std::move(drafter)) {}
 
   // What was answered, for the drafts of another run.
@@ -232,6 +235,7 @@ class AuditRun {
     live.space = NamespaceKey{executor_.card().digest, request.salt}.number();
     request.tenant_weight = 1 + scheduled.tenant;
     live.prompt_tokens = static_cast<int32_t>(live.tokens.size());
+    if (adapters_.choose) request.adapter = live.adapter = adapters_.choose(index);
     if (!scheduled.snapkv.off() && executor_.keeps() &&
         CheckSnapKv(executor_.card().state, scheduled.snapkv).ok()) {
       request.snapkv = live.snapkv = scheduled.snapkv;
@@ -291,11 +295,14 @@ class AuditRun {
     const size_t vocab = static_cast<size_t>(executor_.card().vocab_size);
     const auto expected = std::make_unique_for_overwrite<float[]>(live.tokens.size() * vocab);
     // What idle work computes is exact, and so is a prompt.
-    if (live.snapkv.off() || schedule_.requests[index].idle) {
+    const bool whole = live.snapkv.off() || schedule_.requests[index].idle;
+    if (whole && live.adapter) {
+      adapters_.cold(*live.adapter, live.tokens, expected.get());
+    } else if (whole) {
       cold_(live.space, live.tokens, expected.get());
     } else {
       RunColdSnapKv(executor_, live.space, live.tokens, live.prompt_tokens, live.snapkv,
-                    expected.get());
+                    expected.get(), live.adapter.get());
     }
     for (const SeenRow& seen : live.seen) {
       const auto next = static_cast<size_t>(seen.position) + 1;
@@ -345,6 +352,7 @@ class AuditRun {
   Executor& executor_;
   const ColdLogits& cold_;
   const MakeTier& make_tier_;
+  const AuditAdapters& adapters_;
   const std::shared_ptr<RehearsedDrafter> drafter_;  // null: no drafts
   Sampler sampler_;
   AuditClock clock_;
@@ -359,9 +367,10 @@ class AuditRun {
 
 AuditResult RunSchedule(const Schedule& schedule, Executor& executor, const ColdLogits& cold,
                         int invariant_interval, const Sabotage& sabotage,
-                        const MakeTier& make_tier) {
+                        const MakeTier& make_tier, const AuditAdapters& adapters) {
   if (!schedule.speculate) {
-    return AuditRun(schedule, executor, cold, make_tier, nullptr).Run(invariant_interval, sabotage);
+    return AuditRun(schedule, executor, cold, make_tier, adapters, nullptr)
+        .Run(invariant_interval, sabotage);
   }
   RehearsedDrafter::Options options;
   options.seed = schedule.seed;
@@ -369,11 +378,12 @@ AuditResult RunSchedule(const Schedule& schedule, Executor& executor, const Cold
   options.silent_percent = 25;
   options.junk_percent = schedule.draft_junk;
   const auto drafter = std::make_shared<RehearsedDrafter>(options);
-  AuditRun plain(schedule, executor, cold, make_tier, nullptr);
+  AuditRun plain(schedule, executor, cold, make_tier, adapters, nullptr);
   AuditResult result = plain.Run(invariant_interval, sabotage);
   if (result.difference) return result;
   plain.Tell(drafter.get());
-  return AuditRun(schedule, executor, cold, make_tier, drafter).Run(invariant_interval, sabotage);
+  return AuditRun(schedule, executor, cold, make_tier, adapters, drafter)
+      .Run(invariant_interval, sabotage);
 }
 
 Schedule Shrink(const Schedule& failing, const std::function<bool(const Schedule&)>& fails) {

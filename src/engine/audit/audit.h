@@ -49,6 +49,13 @@ struct AuditResult {
 using ColdLogits =
     std::function<void(uint32_t space, std::span<const TokenId> tokens, float* logits)>;
 
+// What some requests of a schedule have: which adapter the request of that number has (null: none),
+// asked when it comes, and a cold run with it.
+struct AuditAdapters {
+  std::function<std::shared_ptr<const Adapter>(size_t request)> choose;
+  std::function<void(const Adapter& adapter, std::span<const TokenId> tokens, float* logits)> cold;
+};
+
 // Test hooks: what a broken engine would do. Called before each step.
 using Sabotage = std::function<void(StateCache&)>;
 
@@ -58,7 +65,7 @@ using MakeTier = std::function<Result<std::unique_ptr<Tier>>()>;
 // Invariants of the cache are checked after every `invariant_interval` steps and at the end.
 AuditResult RunSchedule(const Schedule& schedule, Executor& executor, const ColdLogits& cold,
                         int invariant_interval, const Sabotage& sabotage = {},
-                        const MakeTier& make_tier = {});
+                        const MakeTier& make_tier = {}, const AuditAdapters& adapters = {});
 
 // The smallest schedule found that still fails, by leaving out requests and options one at a time.
 Schedule Shrink(const Schedule& failing, const std::function<bool(const Schedule&)>& fails);

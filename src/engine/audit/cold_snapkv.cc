@@ -15,9 +15,11 @@ namespace {
 // One sequence, in as few steps as can be.
 class ColdRun {
  public:
-  ColdRun(Executor& executor, uint32_t space, std::span<const TokenId> tokens, float* logits)
+  ColdRun(Executor& executor, uint32_t space, const Adapter* adapter,
+          std::span<const TokenId> tokens, float* logits)
       : executor_(executor),
         space_(space),
+        adapter_(adapter),
         tokens_(tokens),
         logits_(logits),
         lists_(StateLayout(executor.card().state).list_count()),
@@ -31,6 +33,7 @@ class ColdRun {
     const auto rows = static_cast<uint32_t>(end - past.logical);
     SequenceSlice slice = state_.Next(0, 0, rows);
     slice.space = space_;
+    slice.adapter = adapter_;
     std::vector<uint32_t> all(rows);
     std::iota(all.begin(), all.end(), 0u);
     uint8_t finite = 0;
@@ -74,6 +77,7 @@ class ColdRun {
 
   Executor& executor_;
   const uint32_t space_;
+  const Adapter* const adapter_;
   const std::span<const TokenId> tokens_;
   float* const logits_;
   const size_t lists_;
@@ -84,8 +88,9 @@ class ColdRun {
 }  // namespace
 
 void RunColdSnapKv(Executor& executor, uint32_t space, std::span<const TokenId> tokens,
-                   int32_t prompt_tokens, const SnapKv& options, float* logits) {
-  ColdRun run(executor, space, tokens, logits);
+                   int32_t prompt_tokens, const SnapKv& options, float* logits,
+                   const Adapter* adapter) {
+  ColdRun run(executor, space, adapter, tokens, logits);
   const auto end = static_cast<int32_t>(tokens.size());
   const int32_t kept = KeptTokens(executor.card().state, options, prompt_tokens);
   if (kept < prompt_tokens) {

@@ -13,6 +13,7 @@ namespace reprise {
 // hold such requests against. `space`: see SequenceSlice.
 // REQUIRES: executor.keeps(), CheckSnapKv says yes.
 void RunColdSnapKv(Executor& executor, uint32_t space, std::span<const TokenId> tokens,
-                   int32_t prompt_tokens, const SnapKv& options, float* logits);
+                   int32_t prompt_tokens, const SnapKv& options, float* logits,
+                   const Adapter* adapter = nullptr);
 
 }  // namespace reprise
