@@ -161,6 +161,8 @@ std::vector<TokenId> RandomTokens(uint64_t seed, size_t count) {
   return tokens;
 }
 
+constexpr std::array<std::string_view, 4> kOfCpusOnly = {"iq1_m", "iq2_s", "iq3_s", "tq1_0"};
+
 class LawTest : public ::testing::TestWithParam<Case> {
  protected:
   static void TearDownTestSuite() {
@@ -186,8 +188,19 @@ class LawTest : public ::testing::TestWithParam<Case> {
     const auto checkpoint = OpenCheckpoint(File(GetParam().geometry, GetParam().type));
     CHECK(checkpoint.ok());
     auto model = LoadModel(*checkpoint, machine->context(), options);
+    if (!model.ok() && RefusedByDevice(model.status())) return nullptr;
     CHECK(model.ok());
     return std::move(*model);
+  }
+  // Types that only CPUs compute are refused elsewhere, by name.
+  bool RefusedByDevice(const Status& status) const {
+    const std::string& type = GetParam().type;
+    if (Device() == "cpu" || std::ranges::find(kOfCpusOnly, type) == kOfCpusOnly.end())
+      return false;
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_NE(status.message().find(NameOf(*FindDType(type))), std::string::npos)
+        << status.message();
+    return true;
   }
 
   static inline std::map<std::string, std::string> files_;
@@ -209,6 +222,7 @@ std::vector<size_t> RandomPieces(Rng* rng, size_t count) {
 TEST_P(LawTest, EverySplit) {
   LawMachine machine(1);
   const std::unique_ptr<Model> model = Load(&machine);
+  if (model == nullptr) return;
   const std::vector<TokenId> tokens = RandomTokens(1, kTokens);
   const std::vector<float> whole = RunWhole(*model, machine.context(), tokens);
   ASSERT_TRUE(AllFinite(whole));
@@ -258,6 +272,7 @@ TEST_P(LawTest, EveryCompany) {
   LawMachine machine(2);
   const int company = Company();
   const std::unique_ptr<Model> model = Load(&machine, DType::kF32);
+  if (model == nullptr) return;
   const size_t vocab = size_t(model->vocab_size());
   Rng rng(5);
   std::vector<std::vector<TokenId>> prompts;

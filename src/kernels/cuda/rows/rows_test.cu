@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <string>
 
 #include "kernels/activation_ops.h"
 #include "kernels/cuda/device_rows.h"
+#include "kernels/cuda/quantised/random_blocks.h"
 #include "kernels/cuda/rows/elementwise.h"
 #include "kernels/cuda/rows/last_rows.h"
 #include "kernels/cuda/rows/norm.h"
@@ -360,9 +362,9 @@ float PackHalf(DType dtype, const std::vector<std::byte>& table, std::vector<uin
 }
 
 TEST_F(RowKernels, EmbedsEveryType) {
-  for (int type = 0; type < kDTypeCount; ++type) {
-    const DType dtype = static_cast<DType>(type);
-    if (dtype == DType::kI32 || dtype == DType::kMXFP4) continue;  // held as BF16
+  std::vector<DType> types(std::begin(kQuantisedTypes), std::end(kQuantisedTypes));
+  types.insert(types.end(), {DType::kF32, DType::kF16, DType::kBF16});
+  for (const DType dtype : types) {
     SCOPED_TRACE(NameOf(dtype));
     const int64_t vocabulary = 50;
     for (const int64_t cols : {int64_t{768}, int64_t{2560}}) {
