@@ -13,6 +13,7 @@
 #include "tier/catalog.h"
 #include "tier/folder/folder.h"
 #include "tier/folder/record_file.h"
+#include "tier/state_keys.h"
 #include "weights/memory.h"
 
 namespace reprise::cli {
@@ -21,6 +22,7 @@ namespace {
 struct Options {
   std::string path;
   std::string key_file;
+  std::string old_key_file;
   double keep_gib = -1;
   int64_t days = -1;
   bool unreadable = false;
@@ -34,7 +36,7 @@ struct Seen {
 };
 
 struct Look {
-  StateKey key;
+  StateKeys keys;
   std::unique_ptr<StateFolder> folder;
   std::vector<Seen> records;  // the last used first
 };
@@ -42,7 +44,12 @@ struct Look {
 Result<Look> LookAt(const Options& options, StateFolder::Use use) {
   Look look;
   if (!options.key_file.empty()) {
-    REPRISE_ASSIGN(look.key, StateKey::Read(options.key_file));
+    REPRISE_ASSIGN(const StateKey key, StateKey::Read(options.key_file));
+    look.keys = StateKeys(key);
+    if (!options.old_key_file.empty()) {
+      REPRISE_ASSIGN(const StateKey before, StateKey::Read(options.old_key_file));
+      look.keys = StateKeys(key, before);
+    }
   }
   // A folder that is not there is not made.
   REPRISE_ASSIGN(look.folder, StateFolder::Open(options.path, StateFolder::Use::kLook));
@@ -52,7 +59,8 @@ Result<Look> LookAt(const Options& options, StateFolder::Use use) {
   REPRISE_ASSIGN(std::vector<StateFolder::Listed> files, look.folder->List());
   for (StateFolder::Listed& file : files) {
     Seen seen{std::move(file), {}, false, {}};
-    auto record = RecordFile::Open(*look.folder, look.key, seen.file.name);
+    auto record = look.keys.Try(
+        [&](const StateKey& key) { return RecordFile::Open(*look.folder, key, seen.file.name); });
     seen.status = record.status();
     if (record.ok()) {
       seen.facts = record->facts();
@@ -123,7 +131,8 @@ Status Verify(const Options& options) {
   size_t bad = 0;
   uint64_t bytes = 0;
   for (const Seen& seen : look.records) {
-    const Status status = VerifyRecord(*look.folder, look.key, seen.file.name);
+    const Status status = look.keys.Try(
+        [&](const StateKey& key) { return VerifyRecord(*look.folder, key, seen.file.name); });
     bytes += seen.file.bytes;
     // Gone meanwhile: a server is at work here.
     if (status.ok() || status.code() == StatusCode::kNotFound) continue;
@@ -189,6 +198,7 @@ void DefineState(Flags* flags) {
     auto options = std::make_shared<Options>();
     command->Add("PATH", &options->path, "folder given to serve --disk", {.required = true});
     command->Add("--state-key-file", &options->key_file, "key of the records, if they have one");
+    command->Add("--old-state-key-file", &options->old_key_file, "the key before, of some of them");
     command->SetAction([options, run] { return run(*options); });
     return std::pair(command, options);
   };

@@ -34,17 +34,17 @@ bool HasPlace(std::span<const RecordHome::Seen> seen, const PathId& place) {
 }  // namespace
 
 Result<std::unique_ptr<RecordStore>> RecordStore::Open(const DiskOptions& options,
-                                                       const StateKey& key) {
+                                                       const StateKeys& keys) {
   REPRISE_ASSIGN(
       std::unique_ptr<FolderHome> home,
-      FolderHome::Open({options.path, options.sync, options.fault, options.compress}, key));
-  return Open(std::move(home), options, key);
+      FolderHome::Open({options.path, options.sync, options.fault, options.compress}, keys));
+  return Open(std::move(home), options, keys);
 }
 
 Result<std::unique_ptr<RecordStore>> RecordStore::Open(std::unique_ptr<RecordHome> home,
                                                        const StoreLimits& limits,
-                                                       const StateKey& key) {
-  std::unique_ptr<RecordStore> tier(new RecordStore(std::move(home), limits, key));
+                                                       const StateKeys& keys) {
+  std::unique_ptr<RecordStore> tier(new RecordStore(std::move(home), limits, keys));
   REPRISE_TRY(tier->ReadHeads());
   tier->transfers_ = std::make_unique<Transfers>(
       *tier->home_, limits.reader_count, [raw = tier.get()] { raw->Notify(); }, limits.steady_ms);
@@ -114,12 +114,16 @@ Status RecordStore::ReadHeads() {
   return OkStatus();
 }
 
-uint64_t RecordStore::Look(const PathId& root, std::span<const TokenId> tokens) {
-  const bool may = home_->shared() && !reads_.open() && !tokens.empty() && !resets_.Covers(root);
+uint64_t RecordStore::Look(std::span<const PathId> roots, std::span<const TokenId> tokens) {
+  const bool may = home_->shared() && !reads_.open() && !tokens.empty() &&
+                   std::none_of(roots.begin(), roots.end(),
+                                [this](const PathId& root) { return resets_.Covers(root); });
   if (!may || !looking_.HasRoom()) return 0;
-  looking_.Add(++tickets_, root, SteadyMs());
+  looking_.Add(++tickets_, roots.size(), SteadyMs());
   ++stats_.looks;
-  transfers_->Look({tickets_, root, {tokens.begin(), tokens.end()}});
+  for (const PathId& root : roots) {
+    transfers_->Look({tickets_, root, {tokens.begin(), tokens.end()}});
+  }
   return tickets_;
 }
 
@@ -232,16 +236,16 @@ void RecordStore::HearForgets() {
 // answer that comes later is of use to others. Waiting for one's turn is no failure of the home.
 void RecordStore::HearLooks(News* news) {
   for (Transfers::LookDone& done : transfers_->TakeLooks()) {
-    const auto look = looking_.End(done.ticket);
+    const auto look = looking_.Answer(done.ticket);
     if (!look) continue;
     if (!done.status.ok()) {
       if (!look->given_up) ++stats_.looks_failed;
       FailReads(done.status, "");
-    } else if (!resets_.Covers(look->root)) {
+    } else if (!resets_.Covers(done.path->grid(0))) {
       reads_.Succeed();
       Learn(*done.path, std::move(done.seen));
     }
-    if (!look->given_up) news->looked.push_back(done.ticket);
+    if (!look->given_up && look->left == 0) news->looked.push_back(done.ticket);
   }
   looking_.Mind(SteadyMs(), [&](uint64_t ticket) {
     ++stats_.looks_failed;

@@ -19,7 +19,7 @@
 #include "tier/home.h"
 #include "tier/path_id.h"
 #include "tier/plan.h"
-#include "tier/state_key.h"
+#include "tier/state_keys.h"
 #include "tier/tier_stats.h"
 #include "tier/transfers.h"
 #include "tier/waits/looks.h"
@@ -74,23 +74,32 @@ class RecordStore {
   static constexpr size_t kDropsPerPoll = 64;  // records that were lost: about 0.1 ms
 
   static Result<std::unique_ptr<RecordStore>> Open(std::unique_ptr<RecordHome> home,
-                                                   const StoreLimits& limits, const StateKey& key);
+                                                   const StoreLimits& limits,
+                                                   const StateKeys& keys);
   // In a folder.
-  static Result<std::unique_ptr<RecordStore>> Open(const DiskOptions& options, const StateKey& key);
+  static Result<std::unique_ptr<RecordStore>> Open(const DiskOptions& options,
+                                                   const StateKeys& keys);
   ~RecordStore();
   // Null: nobody. Waits for a call under way.
   void SetNotify(std::function<void()> notify);
 
   PathId NamespaceOf(std::string_view digest, std::string_view salt) const {
-    return key_.NamespaceOf(digest, salt);
+    return keys_.current().NamespaceOf(digest, salt);
+  }
+  // By the key before, while keys are changed: what is stored there is read, and never continued.
+  std::optional<PathId> NamespaceBefore(std::string_view digest, std::string_view salt) const {
+    return keys_.NamespaceBefore(digest, salt);
   }
 
   const RecordHome& home() const { return *home_; }
 
-  // Asks a shared home what it has along the path that begins with `root`. Returns a ticket; 0:
+  // Asks a shared home what it has along the paths that begin with `roots`. Returns a ticket; 0:
   // nobody need be asked, or the home is failing. Poll says when it was answered, within the
   // time-out, whatever happens.
-  uint64_t Look(const PathId& root, std::span<const TokenId> tokens);
+  uint64_t Look(std::span<const PathId> roots, std::span<const TokenId> tokens);
+  uint64_t Look(const PathId& root, std::span<const TokenId> tokens) {
+    return Look(std::span(&root, 1), tokens);
+  }
 
   // The deepest stored place at or above `limit`.
   std::optional<Catalog::Place> Deepest(const PromptPath& path, int32_t limit) const;
@@ -175,9 +184,9 @@ class RecordStore {
     uint64_t handed = 0;  // bytes of parts that were added
     bool forget = false;  // it is to go as soon as it is there
   };
-  RecordStore(std::unique_ptr<RecordHome> home, const StoreLimits& limits, const StateKey& key)
+  RecordStore(std::unique_ptr<RecordHome> home, const StoreLimits& limits, const StateKeys& keys)
       : limits_(limits),
-        key_(key),
+        keys_(keys),
         home_(std::move(home)),
         reads_("reading state from " + home_->where(), limits.retry_ms),
         writes_("writing state to " + home_->where(), limits.retry_ms),
@@ -212,7 +221,7 @@ class RecordStore {
   RecordId EndStore(const Transfers::WriteDone& written);
 
   const StoreLimits limits_;
-  const StateKey key_;
+  const StateKeys keys_;
   const std::unique_ptr<RecordHome> home_;
   std::mutex notify_mutex_;
   std::function<void()> notify_;

@@ -124,6 +124,27 @@ class Restart(BesideCold):
         self.assertGreater(disk_of(self.server)["unreadable"], 0)
         self.assertEqual(ask(self.server, messages)["reprise"]["tier"], "none")
 
+    def test_a_key_is_changed_and_conversations_go_on(self):
+        keys = {}
+        for name, digits in ("old", "0123456789abcdef"), ("new", "fedcba9876543210"):
+            keys[name] = pathlib.Path(self.folder.name) / name
+            keys[name].write_text(digits * 4 + "\n")
+            keys[name].chmod(0o600)
+        both = ["--state-key-file", str(keys["new"]), "--old-state-key-file", str(keys["old"])]
+        self.start("--state-key-file", str(keys["old"]))
+        response = post(self.server, "/v1/responses", {"input": "Hello", "max_output_tokens": 16})["id"]
+        messages, before = self.conversation()
+        self.start(*both)
+        answer = self.go_on(messages, before)
+        self.assertEqual(get(self.server, f"/v1/responses/{response}")["id"], response)
+        messages += [{"role": "assistant", "content": answer["choices"][0]["message"]["content"]}, user("And then?")]
+        self.stop()
+        self.assertIn("cannot be read with this key", self.state("ls", self.disk, *both[:2]).stdout)
+        self.assertNotIn("cannot be read", self.state("ls", self.disk, *both).stdout)
+        self.assertEqual(self.state("verify", self.disk, *both).returncode, 0)
+        self.start("--state-key-file", str(keys["new"]))  # the old one is gone, and nothing is missing
+        self.go_on(messages, answer["usage"]["total_tokens"])
+
     def test_compressed_records_are_smaller_and_read_by_all(self):
         key = pathlib.Path(self.folder.name) / "key"
         key.write_text("0123456789abcdef" * 4 + "\n")

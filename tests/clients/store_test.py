@@ -142,6 +142,18 @@ class Store(BesideCold):
         stranger = self.start(key=self.write_key("other", "fedcba9876543210" * 4))
         self.assertEqual(self.expect_right(stranger, messages)["used_tokens"], 0)
 
+    def test_servers_change_their_key_one_after_another(self):
+        one = self.start()
+        messages, before = self.conversation(one)
+        self.wait_until_stored(one)
+        new = self.write_key("new", "fedcba9876543210" * 4)
+        two = self.start("--old-state-key-file", self.key, key=new)
+        self.go_on(two, messages, before)
+        reply = ask(two, messages)
+        messages += [{"role": "assistant", "content": reply["choices"][0]["message"]["content"]}, user("And then?")]
+        self.wait_until_stored(two)
+        self.go_on(self.start(key=new), messages, reply["usage"]["total_tokens"])
+
     def test_nothing_is_there_to_be_read(self):
         one = self.start()
         text = "The quick brown fox jumps over the lazy dog near the river bank. "
@@ -367,6 +379,7 @@ class Store(BesideCold):
         key = ["--state-key-file", self.key]
         for options, sentence in (
                 (["--store", "redis://localhost"], "--store needs --state-key-file"),
+                (["--disk", "x", "--old-state-key-file", self.key], "give the new one with --state-key-file"),
                 (["--store", "http://localhost", *key], "must begin with redis://"),
                 (key, "give a place for them")):
             done = subprocess.run([PROGRAM, "serve", "--model", harness.TINY, "--port", "0", *options],

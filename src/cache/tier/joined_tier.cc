@@ -16,7 +16,9 @@ size_t JoinedTier::level_of(TierRecordId record) const {
 
 bool JoinedTier::Continues(TierRecordId record) const {
   const auto at = where_.find(record);
-  return at != where_.end() && at->second[0] && at->second[1] && tiers_[1]->Continues(record);
+  if (at == where_.end()) return false;
+  return std::equal(tiers_.begin(), tiers_.end(), at->second.begin(),
+                    [&](const auto& tier, bool has) { return has && tier->Continues(record); });
 }
 
 void JoinedTier::Open(const StateMemory& memory, DeviceMemory& device) {
@@ -51,7 +53,9 @@ void JoinedTier::Begin(const Move& move) {
   if (move.kind == Move::Kind::kSpill) {
     const auto at = where_.find(joined.record);  // one of them may have it
     const Has has = at == where_.end() ? Has() : at->second;
-    joined.pending = {!has[0], !has[1] || !tiers_[1]->Continues(joined.record)};
+    for (size_t i = 0; i < kBoth; ++i) {
+      joined.pending[i] = !has[i] || !tiers_[i]->Continues(joined.record);
+    }
     joined.told = has[0] || has[1];
   } else {
     joined.pending[level_of(joined.record) > 0 ? 1 : 0] = true;

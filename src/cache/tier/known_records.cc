@@ -18,6 +18,11 @@ void KnownRecords::Know(TierRecordId id, const Catalog::Place& place) {
   known_as_[place.record].push_back(id);
 }
 
+void KnownRecords::Renew(TierRecordId id, const Catalog::Place& place) {
+  Forget(id);
+  Know(id, place);
+}
+
 std::optional<Catalog::Place> KnownRecords::PlaceOf(TierRecordId id) const {
   const auto place = places_.find(id);
   return place != places_.end() ? std::optional(place->second) : std::nullopt;

@@ -17,7 +17,10 @@ namespace reprise {
 // Thread safety: none.
 class KnownRecords {
  public:
+  // A record that is known stays what it is known as.
   void Know(TierRecordId id, const Catalog::Place& place);
+  // ... or is known as another one of the same state from now on.
+  void Renew(TierRecordId id, const Catalog::Place& place);
   std::optional<Catalog::Place> PlaceOf(TierRecordId id) const;
   void Forget(TierRecordId id);
   // The record is gone: those by which it was known.

@@ -31,7 +31,26 @@ void RecordTier::Open(const StateMemory& memory, DeviceMemory& device) {
 
 void RecordTier::Find(const NamespaceKey& key, std::span<const TokenId> prompt,
                       const Found& found) {
-  known_.Tell(store_->catalog(), PromptPath(RootOf(key), prompt), shape_, found);
+  // What both keys have is known as that of the current one.
+  for (const PathId& root : RootsOf(key)) {
+    known_.Tell(store_->catalog(), PromptPath(root, prompt), shape_, found);
+  }
+  const auto model = store_->NamespaceBefore(DigestOf(key), "");
+  if (model) models_before_.insert(*model);
+}
+
+std::vector<PathId> RecordTier::RootsOf(const NamespaceKey& key) const {
+  std::vector<PathId> roots = {RootOf(key)};
+  const auto before = store_->NamespaceBefore(DigestOf(key), key.salt);
+  if (before) roots.push_back(*before);
+  return roots;
+}
+
+bool RecordTier::Continues(TierRecordId record) const {
+  const auto place = known_.PlaceOf(record);
+  const Catalog& catalog = store_->catalog();
+  return models_before_.empty() || !place || !catalog.Has(place->record) ||
+         !models_before_.contains(catalog[place->record].facts.model);
 }
 
 void RecordTier::Begin(const Move& move) {
@@ -76,8 +95,8 @@ void RecordTier::DropSpill() {
 void RecordTier::Remove(TierRecordId record) { known_.Forget(record); }
 
 void RecordTier::Reset(const NamespaceKey* key) {
-  const PathId space = key != nullptr ? RootOf(*key) : PathId();
-  store_->Forget(key != nullptr ? &space : nullptr);
+  if (key == nullptr) return store_->Forget(nullptr);
+  for (const PathId& space : RootsOf(*key)) store_->Forget(&space);
 }
 
 Tier::News RecordTier::Poll(When when) {
@@ -104,8 +123,8 @@ void RecordTier::HearStore(News* news) {
   if (heard.store_ended && ours) {
     const Spill& spill = spills_.front();
     if (heard.stored)
-      known_.Know(spill.move.records.front().id,
-                  {*heard.stored, spill.move.records.front().position});
+      known_.Renew(spill.move.records.front().id,
+                   {*heard.stored, spill.move.records.front().position});
     news->done.push_back({.id = spill.move.id,
                           .ok = heard.stored.has_value(),
                           .bytes = spill.bytes,
@@ -162,7 +181,7 @@ bool RecordTier::BeginSpill(Spill* spill, bool* stored) {
   const PromptPath& path = *spill->path;
   const auto deepest = store_->Deepest(path, head.position);
   *stored = deepest && deepest->position == head.position && store_->IsFresh(path, head.position);
-  if (*stored) known_.Know(head.id, *deepest);
+  if (*stored) known_.Renew(head.id, *deepest);
   if (*stored) return false;
   spill->draft = store_->BeginStore(path, {.position = head.position,
                                            .shape = shape_,

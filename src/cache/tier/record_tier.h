@@ -9,15 +9,16 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
-#include "device/background.h"
 #include "base/clock.h"
 #include "cache/tier/copy_pace.h"
 #include "cache/tier/known_records.h"
 #include "cache/tier/paced_path.h"
 #include "cache/tier/part_pool.h"
 #include "cache/tier/tier.h"
+#include "device/background.h"
 #include "state/packing.h"
 #include "tier/record_store.h"
 
@@ -48,11 +49,13 @@ class RecordTier : public Tier {
   void Open(const StateMemory& memory, DeviceMemory& device) override;
   void Find(const NamespaceKey& key, std::span<const TokenId> prompt, const Found& found) override;
   uint64_t Ask(const NamespaceKey& key, std::span<const TokenId> prompt) override {
-    return store_->Look(RootOf(key), prompt);
+    return store_->Look(RootsOf(key), prompt);
   }
   void Begin(const Move& move) override;
   void Cancel(uint64_t move) override;
   void Remove(TierRecordId record) override;
+  // One of the key before is not: then all of it is written with the current one.
+  bool Continues(TierRecordId record) const override;
   void Reset(const NamespaceKey* key) override;
   News Poll(When when) override;
   void AddTo(CacheStats* stats) const override { stats->Add(store_->stats()); }
@@ -83,7 +86,7 @@ class RecordTier : public Tier {
     size_t bytes = 0;
     int64_t begun_ns = 0;
     std::optional<RecordStore::Fetched> came;
-    size_t next = 0;  // block to copy in; behind the last one the state
+    size_t next = 0;                             // block to copy in; behind the last one the state
     std::shared_ptr<Arrival> arrival = nullptr;  // where another thread copies it in
   };
 
@@ -93,6 +96,8 @@ class RecordTier : public Tier {
   PathId RootOf(const NamespaceKey& key) const {
     return store_->NamespaceOf(DigestOf(key), key.salt);
   }
+  // ... and by the key before, while keys are changed.
+  std::vector<PathId> RootsOf(const NamespaceKey& key) const;
   void BeginPace(When when);
   void HearStore(News* news);
   void CopyOut(News* news);
@@ -119,7 +124,8 @@ class RecordTier : public Tier {
   std::deque<Spill> spills_;  // the first may have begun
   std::vector<Fetch> fetches_;
   KnownRecords known_;
-  Background copier_;  // ends before what it copies
+  std::unordered_set<PathId> models_before_;  // as records of the key before name them
+  Background copier_;                         // ends before what it copies
 };
 
 }  // namespace reprise

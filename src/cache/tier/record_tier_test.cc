@@ -27,7 +27,7 @@ TEST(RecordTier, ARestartGoesOnWhereItWas) {
   for (const StateSpec& spec : kKinds) {
     for (const bool secret : {false, true}) {
       Machine machine(spec);
-      if (secret) machine.state_key = StateKey::Of({4, 2});
+      if (secret) machine.state_keys = StateKey::Of({4, 2});
       machine.Begin();
       auto prompt = Tokens(1, 700);
       const auto reply = Tokens(2, 90);
@@ -55,6 +55,73 @@ TEST(RecordTier, ARestartGoesOnWhereItWas) {
       machine.Begin();
       EXPECT_EQ(machine.Run(Join(Join(next, Tokens(4, 70)), {1, 2, 3})).used_tokens, 880);
     }
+  }
+}
+
+// A key is changed: what the old one closed is read; what goes on is written with the new one, all
+// of it, so that nothing is lost when the old key is gone.
+TEST(RecordTier, AKeyIsChangedAndNothingIsLost) {
+  const StateKey old_key = StateKey::Of({1}), new_key = StateKey::Of({2});
+  for (const StateSpec& spec : kKinds) {
+    Machine machine(spec);
+    machine.state_keys = old_key;
+    machine.Begin();
+    const auto prompt = Tokens(1, 700), other = Tokens(9, 300);
+    machine.Run(prompt, Tokens(2, 90));
+    machine.Run(other);
+    machine.Rest();
+
+    machine.state_keys = StateKeys(new_key, old_key);
+    machine.Begin();
+    EXPECT_EQ(machine.cache->stats().tiers[0].unreadable, 0u);
+    auto next = Join(Join(prompt, Tokens(2, 90)), Tokens(3, 20));
+    EXPECT_EQ(machine.Run(next, Tokens(4, 70)).loaded_tokens, 790);
+    machine.Rest();
+    next = Join(Join(next, Tokens(4, 70)), {1, 2, 3});
+    machine.Begin();  // both keys still
+    EXPECT_EQ(machine.Run(next).loaded_tokens, 880);
+    EXPECT_GE(machine.Run(Join(other, Tokens(5, 40))).loaded_tokens, 299);
+    EXPECT_TRUE(machine.cache->CheckInvariants().ok());
+    machine.Rest();
+
+    machine.state_keys = new_key;
+    machine.Begin();
+    EXPECT_GE(machine.Run(Join(next, Tokens(6, 30))).loaded_tokens, 880) << "of the old key alone";
+    EXPECT_GE(machine.Run(Join(Join(other, Tokens(5, 40)), {7})).loaded_tokens, 339);
+
+    // What is reset is gone by both.
+    machine.state_keys = StateKeys(new_key, old_key);
+    machine.Begin();
+    machine.cache->Reset(machine.key);
+    machine.Begin();
+    EXPECT_EQ(machine.Run(Join(prompt, Tokens(8, 30))).loaded_tokens, 0);
+  }
+}
+
+// The same below host memory and above a second folder, of which each writes what it lacks.
+TEST(RecordTier, AKeyIsChangedOnAllLevels) {
+  const StateKey old_key = StateKey::Of({1}), new_key = StateKey::Of({2});
+  Machine machine(kKinds[0]);
+  machine.far = machine.disk;
+  machine.far.path = testing::TempDir() + "far";
+  std::filesystem::remove_all(machine.far.path);
+  machine.host_bytes = 4 << 20;
+  machine.state_keys = old_key;
+  machine.Begin();
+  const auto prompt = Tokens(1, 700);
+  machine.Run(prompt, Tokens(2, 90));
+  machine.Rest();
+  machine.state_keys = StateKeys(new_key, old_key);
+  machine.Begin();
+  const auto next = Join(Join(prompt, Tokens(2, 90)), Tokens(3, 20));
+  EXPECT_EQ(machine.Run(next, Tokens(4, 70)).loaded_tokens, 790);
+  machine.Rest();
+  machine.state_keys = new_key;
+  for (const bool near : {true, false}) {
+    if (!near) machine.disk.path.clear();
+    machine.Begin();
+    EXPECT_EQ(machine.Run(Join(Join(next, Tokens(4, 70)), Tokens(5, 9))).loaded_tokens, 880)
+        << near;
   }
 }
 

@@ -69,7 +69,7 @@ class Machine {
     }
     for (const DiskOptions* folder : {&far, &disk}) {
       if (folder->path.empty()) continue;
-      auto store = RecordStore::Open(*folder, state_key);
+      auto store = RecordStore::Open(*folder, state_keys);
       ASSERT_TRUE(store.ok()) << store.status().message();
       const StatePacking packing = rounds ? StatePacking::Rounded(spec_) : StatePacking();
       Put(std::make_unique<RecordTier>(std::move(*store), packing, *clock), &tiers);
@@ -121,13 +121,13 @@ class Machine {
 
   CacheOptions options;
   std::function<std::unique_ptr<RecordStore>()> open_store;  // below all; null: none
-  DiskOptions disk;       // if it has a path
-  DiskOptions far;        // below the disk, the same
-  size_t host_bytes = 0;  // above the disk, if there are any
-  bool rounds = false;    // what goes to the folders
+  DiskOptions disk;                                          // if it has a path
+  DiskOptions far;                                           // below the disk, the same
+  size_t host_bytes = 0;                                     // above the disk, if there are any
+  bool rounds = false;                                       // what goes to the folders
   DeviceMemory* device = &HostMemory();
   const Clock* clock = &TheSteadyClock();
-  StateKey state_key;
+  StateKeys state_keys;
   NamespaceKey key{"model", "tenant"};
   std::unique_ptr<StateCache> cache;
   int rounded_seen = 0;  // requests that began so

@@ -16,8 +16,8 @@ namespace reprise::cli {
 class DiskArchive final : public api::responses::ResponseArchive {
  public:
   static Result<std::shared_ptr<api::responses::ResponseArchive>> Open(
-      const DocumentOptions& options, const StateKey& key) {
-    REPRISE_ASSIGN(std::unique_ptr<DocumentStore> store, DocumentStore::Open(options, key));
+      const DocumentOptions& options, const StateKeys& keys) {
+    REPRISE_ASSIGN(std::unique_ptr<DocumentStore> store, DocumentStore::Open(options, keys));
     return std::shared_ptr<api::responses::ResponseArchive>(new DiskArchive(std::move(store)));
   }
 

@@ -308,6 +308,9 @@ void AddDiskOptions(Flags* flags, ServeOptions* serve) {
   flags->Add("--state-key-file", &serve->state_key_file,
              "file of 32 bytes or 64 hexadecimal digits: records on disk and in the store are "
              "encrypted with it");
+  flags->Add("--old-state-key-file", &serve->old_state_key_file,
+             "the key before, while keys are changed: what it opens is read, and written with "
+             "--state-key-file when it is used again");
   flags->Add("--snapshots", &serve->snapshots,
              "type of recurrent state on disk and in the store: f32, or bf16, half as large: lossy",
              {.one_of = {"f32", "bf16"}});

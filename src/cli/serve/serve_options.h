@@ -46,10 +46,11 @@ struct ServeOptions {
   std::string store_ca;    // PEM file; empty: the system's
   std::string store_cert;  // PEM file; empty: none is shown
   std::string store_cert_key;
-  std::string state_key_file;     // empty: records are checked, not encrypted
-  std::string snapshots = "f32";  // of records; "bf16": recurrent state is rounded
-  std::string kv_events;          // address for events of the cache; empty: none
-  std::string kv_events_replay;   // where to ask for those that were missed; empty: nowhere
+  std::string state_key_file;      // empty: records are checked, not encrypted
+  std::string old_state_key_file;  // of the key before, while keys are changed
+  std::string snapshots = "f32";   // of records; "bf16": recurrent state is rounded
+  std::string kv_events;           // address for events of the cache; empty: none
+  std::string kv_events_replay;    // where to ask for those that were missed; empty: nowhere
   std::string kv_events_topic;
   int stream_gap_ms = 0;  // 0: from the device
   int connections = 4000;

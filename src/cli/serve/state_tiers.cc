@@ -12,6 +12,7 @@
 #include "cli/serve/disk_archive.h"
 #include "tier/record_store.h"
 #include "tier/redis/redis_home.h"
+#include "tier/redis/rotated_home.h"
 #include "weights/memory.h"
 
 namespace reprise::cli {
@@ -29,9 +30,16 @@ uint64_t PartOf(uint64_t bytes, const TierPlace& place) {
   return (bytes - bytes / kResponsesPart) / static_cast<uint64_t>(place.model_count);
 }
 
-Result<StateKey> ReadKey(const ServeOptions& options) {
-  if (options.state_key_file.empty()) return StateKey();
-  return StateKey::Read(options.state_key_file);
+Result<StateKeys> ReadKeys(const ServeOptions& options) {
+  if (options.state_key_file.empty()) {
+    if (options.old_state_key_file.empty()) return StateKeys();
+    return InvalidArgument(
+        "--old-state-key-file is for a change of keys; give the new one with --state-key-file");
+  }
+  REPRISE_ASSIGN(const StateKey current, StateKey::Read(options.state_key_file));
+  if (options.old_state_key_file.empty()) return StateKeys(current);
+  REPRISE_ASSIGN(const StateKey before, StateKey::Read(options.old_state_key_file));
+  return StateKeys(current, before);
 }
 
 Result<std::unique_ptr<Tier>> OpenHost(const ServeOptions& options, const TierPlace& place,
@@ -49,7 +57,7 @@ Result<std::unique_ptr<Tier>> OpenHost(const ServeOptions& options, const TierPl
 }
 
 Result<std::unique_ptr<RecordStore>> OpenDisk(const ServeOptions& options, const TierPlace& place,
-                                              const StateKey& key) {
+                                              const StateKeys& keys) {
   DiskOptions disk;
   disk.path = place.folder;
   const auto bytes_max = static_cast<uint64_t>(options.disk_gib * (1 << 30));
@@ -57,7 +65,7 @@ Result<std::unique_ptr<RecordStore>> OpenDisk(const ServeOptions& options, const
   disk.bytes_max = PartOf(bytes_max, place);
   disk.bytes_day_max = PartOf(bytes_day, place);
   disk.compress = options.disk_compress;
-  REPRISE_ASSIGN(std::unique_ptr<RecordStore> store, RecordStore::Open(disk, key));
+  REPRISE_ASSIGN(std::unique_ptr<RecordStore> store, RecordStore::Open(disk, keys));
   const TierStats found = store->stats();
   Log(LogLevel::kInfo,
       "state on disk: " + std::to_string(found.records) + " records, " + FormatBytes(found.bytes) +
@@ -68,8 +76,8 @@ Result<std::unique_ptr<RecordStore>> OpenDisk(const ServeOptions& options, const
   return store;
 }
 
-Result<std::unique_ptr<RecordStore>> OpenStore(const ServeOptions& options, const StateKey& key) {
-  if (!key.secret()) {
+Result<std::unique_ptr<RecordStore>> OpenStore(const ServeOptions& options, const StateKeys& keys) {
+  if (!keys.current().secret()) {
     return InvalidArgument(
         "--store needs --state-key-file: what leaves this machine is encrypted "
         "(openssl rand -hex 32 makes one; all servers of a store have the same)");
@@ -86,9 +94,13 @@ Result<std::unique_ptr<RecordStore>> OpenStore(const ServeOptions& options, cons
   StoreLimits limits;
   limits.timeout_ms = options.store_timeout_ms;
   limits.retry_ms = kStoreRetryMs;
-  auto home = std::make_unique<RedisHome>(redis, key);
+  std::unique_ptr<RecordHome> home = std::make_unique<RedisHome>(redis, keys.current());
+  for (const StateKey& before : keys.all().subspan(1)) {
+    home =
+        std::make_unique<RotatedHome>(std::move(home), std::make_unique<RedisHome>(redis, before));
+  }
   Log(LogLevel::kInfo, "state is shared through " + home->where());
-  return RecordStore::Open(std::move(home), limits, key);
+  return RecordStore::Open(std::move(home), limits, keys);
 }
 
 }  // namespace
@@ -111,11 +123,12 @@ Result<std::unique_ptr<Tier>> OpenTiers(const ServeOptions& options, const TierP
     }
     packing = StatePacking::Rounded(spec);
   }
-  if (!options.state_key_file.empty() && !records) {
+  const bool secret = !options.state_key_file.empty() || !options.old_state_key_file.empty();
+  if (secret && !records) {
     return InvalidArgument(
         "--state-key-file is for records; give a place for them with --disk or --store");
   }
-  REPRISE_ASSIGN(const StateKey key, ReadKey(options));
+  REPRISE_ASSIGN(const StateKeys keys, ReadKeys(options));
   if (options.disk_compress && options.disk.empty()) {
     return InvalidArgument("--disk-compress is for a folder; name one with --disk");
   }
@@ -125,11 +138,11 @@ Result<std::unique_ptr<Tier>> OpenTiers(const ServeOptions& options, const TierP
     tiers = std::move(near);
   };
   if (!options.store.empty()) {
-    REPRISE_ASSIGN(std::unique_ptr<RecordStore> store, OpenStore(options, key));
+    REPRISE_ASSIGN(std::unique_ptr<RecordStore> store, OpenStore(options, keys));
     put(std::make_unique<RecordTier>(std::move(store), packing));
   }
   if (!options.disk.empty()) {
-    REPRISE_ASSIGN(std::unique_ptr<RecordStore> disk, OpenDisk(options, place, key));
+    REPRISE_ASSIGN(std::unique_ptr<RecordStore> disk, OpenDisk(options, place, keys));
     put(std::make_unique<RecordTier>(std::move(disk), packing));
   }
   if (options.host_mib > 0) {
@@ -143,7 +156,7 @@ Result<std::shared_ptr<api::responses::ResponseArchive>> OpenArchive(const Serve
   if (options.disk.empty()) return std::shared_ptr<api::responses::ResponseArchive>();
   const auto bytes_max = static_cast<uint64_t>(options.disk_gib * (1 << 30));
   const auto bytes_day = static_cast<uint64_t>(options.disk_write_gib_day * (1 << 30));
-  REPRISE_ASSIGN(const StateKey key, ReadKey(options));
+  REPRISE_ASSIGN(const StateKeys keys, ReadKeys(options));
   DocumentOptions responses;
   responses.path = options.disk + "/responses";
   responses.bytes_max = bytes_max / kResponsesPart;
@@ -151,7 +164,7 @@ Result<std::shared_ptr<api::responses::ResponseArchive>> OpenArchive(const Serve
       responses.bytes_max / std::clamp<size_t>(options.keys.size(), 1, kTenantsMin);
   responses.owner_count_max = kResponsesOfTenant;
   responses.bytes_day_max = bytes_day / kResponsesPart;
-  return DiskArchive::Open(responses, key);
+  return DiskArchive::Open(responses, keys);
 }
 
 }  // namespace reprise::cli

@@ -41,6 +41,23 @@ Status ReadAll(int fd, std::span<std::byte> out) {
   return OkStatus();
 }
 
+std::string IdOf(const StateKey& key, std::string_view owner, std::string_view name) {
+  std::string about(owner);
+  about.push_back('\0');
+  about.append(name);
+  const StateKey::Bytes derived = key.Derive("document", about);
+  std::string id;
+  for (size_t i = 0; i < kIdDigits / 2; ++i) id += fmt::format("{:02x}", derived[i]);
+  return id;
+}
+
+OwnerId OwnerOf(const StateKey& key, std::string_view owner) {
+  const StateKey::Bytes derived = key.Derive("owner", owner);
+  OwnerId id;
+  std::copy_n(derived.begin(), id.size(), id.begin());
+  return id;
+}
+
 }  // namespace
 
 Status DocumentStore::Failure(const char* what, int error) const {
@@ -54,8 +71,8 @@ int64_t DocumentStore::WallMs() const {
 }
 
 Result<std::unique_ptr<DocumentStore>> DocumentStore::Open(const DocumentOptions& options,
-                                                           const StateKey& key) {
-  std::unique_ptr<DocumentStore> store(new DocumentStore(options, key));
+                                                           const StateKeys& keys) {
+  std::unique_ptr<DocumentStore> store(new DocumentStore(options, keys));
   if (::mkdir(options.path.c_str(), 0700) != 0 && errno != EEXIST) {
     return NotFound("the folder " + options.path + " cannot be made: " + std::strerror(errno));
   }
@@ -155,23 +172,6 @@ Status DocumentStore::ReadFolder() {
   return OkStatus();
 }
 
-std::string DocumentStore::IdOf(std::string_view owner, std::string_view name) const {
-  std::string about(owner);
-  about.push_back('\0');
-  about.append(name);
-  const StateKey::Bytes derived = key_.Derive("document", about);
-  std::string id;
-  for (size_t i = 0; i < kIdDigits / 2; ++i) id += fmt::format("{:02x}", derived[i]);
-  return id;
-}
-
-OwnerId DocumentStore::OwnerOf(std::string_view owner) const {
-  const StateKey::Bytes derived = key_.Derive("owner", owner);
-  OwnerId id;
-  std::copy_n(derived.begin(), id.size(), id.begin());
-  return id;
-}
-
 void DocumentStore::Note(const std::string& id, const OwnerId& owner, uint64_t bytes) {
   Drop(id);  // its file was replaced
   const uint64_t order = ++orders_;
@@ -225,9 +225,11 @@ std::vector<std::string> DocumentStore::MakeRoom(const OwnerId& owner, uint64_t 
 
 void DocumentStore::Put(std::string_view owner, std::string_view name, std::string content) {
   const size_t bytes = content.size();
-  Waiting waiting{IdOf(owner, name), OwnerOf(owner), std::move(content)};
+  const StateKey& key = keys_.current();
+  Waiting waiting{IdOf(key, owner, name), OwnerOf(key, owner), std::move(content)};
   {
     std::lock_guard lock(mutex_);
+    TakeOver(owner);
     if (bytes > kDocumentBytesMax || queue_bytes_ + bytes > kQueueBytes || stop_ ||
         writes_.open()) {
       ++stats_.left_out;
@@ -235,8 +237,29 @@ void DocumentStore::Put(std::string_view owner, std::string_view name, std::stri
     }
     queue_bytes_ += bytes;
     queue_.push_back(std::move(waiting));
+    // What it was by the key before is not to be found any more.
+    for (const StateKey& before : keys_.all().subspan(1)) {
+      std::string id = IdOf(before, owner, name);
+      if (entries_.contains(id)) queue_.push_back({.id = std::move(id), .remove = true});
+    }
   }
   changed_.notify_all();
+}
+
+// What the owner has by the key before is its own: within the same bounds.
+void DocumentStore::TakeOver(std::string_view owner) {
+  for (const StateKey& before : keys_.all().subspan(1)) {
+    const auto old = owners_.find(OwnerOf(before, owner));
+    if (old == owners_.end()) continue;
+    const OwnerId to = OwnerOf(keys_.current(), owner);
+    Held& held = owners_[to];
+    held.bytes += old->second.bytes;
+    for (auto& [order, id] : old->second.ids) {
+      entries_[id].owner = to;
+      held.ids[order] = std::move(id);
+    }
+    owners_.erase(old);
+  }
 }
 
 void DocumentStore::WriteLoop() {
@@ -276,7 +299,8 @@ void DocumentStore::Carry(const Waiting& document, std::unique_lock<std::mutex>*
   const WrittenDay day = {day_.Written(WallMs()), WallMs()};
   lock->unlock();
   for (const std::string& id : gone) Unlink(id);
-  const auto file = EncodeDocument(document.owner, WallMs(), document.content, document.id, key_);
+  const auto file =
+      EncodeDocument(document.owner, WallMs(), document.content, document.id, keys_.current());
   const Status written = WriteFile(document.id, file);
   if (written.ok() && options_.bytes_day_max > 0) RememberWrittenDay(folder_.fd(), day);
   lock->lock();
@@ -374,22 +398,33 @@ Status DocumentStore::WriteFile(const std::string& id, std::span<const std::byte
 }
 
 std::optional<std::string> DocumentStore::Get(std::string_view owner, std::string_view name) {
-  const std::string id = IdOf(owner, name);
   std::unique_lock lock(mutex_);
+  TakeOver(owner);
+  const OwnerId owner_id = OwnerOf(keys_.current(), owner);
+  for (const StateKey& key : keys_.all()) {
+    auto content = GetBy(key, IdOf(key, owner, name), owner_id, &lock);
+    if (content) return content;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> DocumentStore::GetBy(const StateKey& key, const std::string& id,
+                                                const OwnerId& owner,
+                                                std::unique_lock<std::mutex>* lock) {
   for (auto waiting = queue_.rbegin(); waiting != queue_.rend(); ++waiting) {
     if (waiting->id == id && waiting->remove) return std::nullopt;
     if (waiting->id == id) return waiting->content;
   }
   if (writing_ != nullptr && writing_->id == id && !writing_->remove) return writing_->content;
   if (!entries_.contains(id) && !unread_.contains(id)) return std::nullopt;
-  auto file = Await(id, &lock);
-  lock.unlock();
-  auto content = file.ok() ? DecodeDocument(*file, id, key_) : Result<std::string>(file.status());
-  lock.lock();
+  auto file = Await(id, lock);
+  lock->unlock();
+  auto content = file.ok() ? DecodeDocument(*file, id, key) : Result<std::string>(file.status());
+  lock->lock();
   if (const auto unread = unread_.find(id); content.ok() && unread != unread_.end()) {
     unread_bytes_ -= unread->second;
     unread_.erase(unread);
-    Note(id, OwnerOf(owner), file->size());
+    Note(id, owner, file->size());
   }
   if (content.ok()) return std::move(*content);
   if (content.status().code() != StatusCode::kDataLoss) return std::nullopt;  // gone, or not now
@@ -420,11 +455,16 @@ Result<std::vector<std::byte>> DocumentStore::ReadFile(const std::string& id) co
 // What it was is found by nobody from now on; the file is gone when it returns, unless the disk
 // does not answer in time.
 bool DocumentStore::Remove(std::string_view owner, std::string_view name) {
-  const std::string id = IdOf(owner, name);
-  const std::chrono::milliseconds timeout(options_.timeout_ms);
   std::unique_lock lock(mutex_);
+  bool found = false;
+  for (const StateKey& key : keys_.all()) found |= RemoveId(IdOf(key, owner, name), &lock);
+  return found;
+}
+
+bool DocumentStore::RemoveId(const std::string& id, std::unique_lock<std::mutex>* lock) {
+  const std::chrono::milliseconds timeout(options_.timeout_ms);
   const auto is_written = [&] { return writing_ == nullptr || writing_->id != id; };
-  (void)changed_.wait_for(lock, timeout, is_written);
+  (void)changed_.wait_for(*lock, timeout, is_written);
   bool found = false;
   for (auto waiting = queue_.begin(); waiting != queue_.end();) {
     if (waiting->id != id) {
@@ -445,7 +485,7 @@ bool DocumentStore::Remove(std::string_view owner, std::string_view name) {
   Drop(id);
   queue_.push_back({.id = id, .remove = true});
   changed_.notify_all();
-  (void)changed_.wait_for(lock, timeout, [&] {
+  (void)changed_.wait_for(*lock, timeout, [&] {
     return is_written() && std::none_of(queue_.begin(), queue_.end(),
                                         [&](const Waiting& one) { return one.id == id; });
   });

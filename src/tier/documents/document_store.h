@@ -24,7 +24,7 @@
 #include "tier/guard/breaker.h"
 #include "tier/guard/day_budget.h"
 #include "tier/guard/day_file.h"
-#include "tier/state_key.h"
+#include "tier/state_keys.h"
 
 namespace reprise {
 
@@ -63,7 +63,7 @@ class DocumentStore {
   static constexpr size_t kCountMax = size_t{1} << 16;
 
   static Result<std::unique_ptr<DocumentStore>> Open(const DocumentOptions& options,
-                                                     const StateKey& key);
+                                                     const StateKeys& keys);
   ~DocumentStore();  // writes what waits
 
   // What cannot be stored is counted and left out.
@@ -107,13 +107,11 @@ class DocumentStore {
   };
   using Instant = std::chrono::steady_clock::time_point;
 
-  DocumentStore(const DocumentOptions& options, const StateKey& key)
+  DocumentStore(const DocumentOptions& options, const StateKeys& keys)
       : options_(options),
-        key_(key),
+        keys_(keys),
         day_(options.bytes_day_max),
         writes_("writing documents to " + options.path, options.retry_ms) {}
-  std::string IdOf(std::string_view owner, std::string_view name) const;
-  OwnerId OwnerOf(std::string_view owner) const;
   int64_t WallMs() const;
   Status ReadFolder();
   Result<DocumentHead> ReadHead(const std::string& id) const;
@@ -128,7 +126,11 @@ class DocumentStore {
   void Carry(const Waiting& document, std::unique_lock<std::mutex>* lock);
   void TryToWrite(std::unique_lock<std::mutex>* lock);
   Result<std::vector<std::byte>> Await(const std::string& id, std::unique_lock<std::mutex>* lock);
+  std::optional<std::string> GetBy(const StateKey& key, const std::string& id, const OwnerId& owner,
+                                   std::unique_lock<std::mutex>* lock);
+  bool RemoveId(const std::string& id, std::unique_lock<std::mutex>* lock);
   // Under the lock:
+  void TakeOver(std::string_view owner);
   void Note(const std::string& id, const OwnerId& owner, uint64_t bytes);
   void Drop(const std::string& id);
   std::vector<std::string> MakeRoom(const OwnerId& owner, uint64_t bytes);
@@ -137,7 +139,7 @@ class DocumentStore {
   }
 
   const DocumentOptions options_;
-  const StateKey key_;
+  const StateKeys keys_;
   OpenFile folder_;
 
   mutable std::mutex mutex_;  // guards what follows

@@ -29,9 +29,9 @@ class DocumentStoreTest : public testing::Test {
     options_.retry_ms = 0;
     fs::remove_all(options_.path);
   }
-  void Open(const StateKey& key = StateKey()) {
+  void Open(const StateKeys& keys = StateKeys()) {
     store_.reset();
-    auto store = DocumentStore::Open(options_, key);
+    auto store = DocumentStore::Open(options_, keys);
     ASSERT_TRUE(store.ok()) << store.status().message();
     store_ = std::move(*store);
   }
@@ -90,6 +90,38 @@ TEST_F(DocumentStoreTest, AKeyHidesContentAndOwners) {
   EXPECT_EQ(store_->Get("somebody", "x"), std::nullopt);
   Open(StateKey::Of({1}));
   EXPECT_EQ(store_->Get("somebody", "x"), "a secret that nobody reads");
+}
+
+// With both keys everything is found, changed and removed; the bounds of an owner hold for all that
+// it has, by whichever key.
+TEST_F(DocumentStoreTest, AKeyIsChanged) {
+  const StateKey old_key = StateKey::Of({1}), new_key = StateKey::Of({2});
+  options_.owner_count_max = 3;
+  Open(old_key);
+  Put("a", "x", "old x");
+  Put("a", "y", "old y");
+  Put("a", "z", "old z");
+  Put("b", "x", "of another");
+  Open(StateKeys(new_key, old_key));
+  EXPECT_EQ(store_->Get("a", "y"), "old y");
+  EXPECT_EQ(store_->Get("b", "x"), "of another");
+  EXPECT_EQ(store_->Get("b", "y"), std::nullopt);
+  EXPECT_TRUE(store_->Remove("a", "z"));
+  EXPECT_EQ(store_->Get("a", "z"), std::nullopt);
+  Put("a", "y", "new y");
+  EXPECT_EQ(store_->Get("a", "y"), "new y");
+  Put("a", "w", "new w");
+  EXPECT_EQ(store_->Get("a", "x"), "old x");
+  Put("a", "v", "new v");
+  EXPECT_EQ(store_->Get("a", "x"), std::nullopt) << "the oldest of four";
+  EXPECT_EQ(store_->stats().count, 4u);
+  Open(old_key);
+  EXPECT_EQ(store_->Get("a", "y"), std::nullopt) << "the old one was replaced";
+  EXPECT_EQ(store_->Get("a", "x"), std::nullopt);
+  Open(new_key);
+  EXPECT_EQ(store_->Get("a", "y"), "new y");
+  EXPECT_EQ(store_->Get("a", "w"), "new w");
+  EXPECT_EQ(store_->stats().damaged, 0u);
 }
 
 TEST_F(DocumentStoreTest, WhatWasChangedOrMovedIsNotThere) {

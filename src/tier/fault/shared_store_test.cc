@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "tier/fault/memory_home.h"
 #include "tier/record_store.h"
+#include "tier/redis/rotated_home.h"
 
 namespace reprise {
 namespace {
@@ -416,6 +417,55 @@ TEST_F(SharedStoreTest, AResetThatFailsIsTriedAgainAndHidesAtOnce) {
   }
   std::lock_guard lock(server_->mutex);
   EXPECT_TRUE(server_->records.empty());
+}
+
+// While keys are changed a store reads what either key names, in one question, writes with the
+// current one, and forgets both.
+TEST_F(SharedStoreTest, AStoreOfTwoKeysReadsBothAndWritesOne) {
+  const auto tokens = Tokens(1, 192), other = Tokens(2, 128);
+  const auto before = Open();
+  ASSERT_TRUE(Store(*before, tokens, 192));
+  ASSERT_TRUE(Store(*before, other, 128));
+
+  const auto server = std::make_shared<MemoryServer>();  // what the new key sees of it
+  const StateKeys keys(StateKey::Of({6}), key_);
+  const PathId roots[] = {keys.current().NamespaceOf("model", "tenant"), root_};
+  auto opened =
+      RecordStore::Open(std::make_unique<RotatedHome>(std::make_unique<MemoryHome>(server),
+                                                      std::make_unique<MemoryHome>(server_)),
+                        limits_, keys);
+  ASSERT_TRUE(opened.ok());
+  RecordStore& store = **opened;
+  EXPECT_EQ(store.NamespaceOf("model", "tenant"), roots[0]);
+  EXPECT_EQ(store.NamespaceBefore("model", "tenant"), roots[1]);
+  for (const auto& asked : {tokens, other}) {
+    const uint64_t ticket = store.Look(roots, asked);
+    ASSERT_NE(ticket, 0u);
+    RecordStore::News news;
+    while (news.looked.empty()) news = store.Poll();
+    EXPECT_EQ(news.looked, std::vector<uint64_t>{ticket}) << "one question, one answer";
+    EXPECT_EQ(Deepest(store, asked), static_cast<int32_t>(asked.size()));
+  }
+  EXPECT_NE(Fetch(store, tokens), 0u);
+
+  const PromptPath path(roots[0], tokens);
+  const auto draft = store.BeginStore(path, {192, {kBlock, state_bytes_}, PathId{{7}}});
+  ASSERT_TRUE(draft.has_value());
+  EXPECT_TRUE(draft->facts.parent.empty()) << "it continues nothing of the old key";
+  for (const RecordLayout::Part& part : draft->layout.parts()) {
+    store.AddPart(std::vector<std::byte>(part.bytes));
+  }
+  while (!store.settled()) (void)store.Poll();
+  EXPECT_EQ(server->records.size(), 1u);
+  EXPECT_EQ(server_->records.size(), 2u);
+
+  for (const PathId& root : roots) store.Forget(&root);
+  EXPECT_EQ(store.Look(roots, tokens), 0u) << "it is being forgotten";
+  const auto left = [](MemoryServer& at) {
+    const std::lock_guard lock(at.mutex);
+    return at.records.size();
+  };
+  while (left(*server) + left(*server_) > 0) (void)store.Poll();
 }
 
 }  // namespace

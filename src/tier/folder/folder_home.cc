@@ -20,11 +20,16 @@ constexpr size_t kListThreads = 4;
 
 }  // namespace
 
-Result<std::unique_ptr<FolderHome>> FolderHome::Open(const Options& options, const StateKey& key) {
-  std::unique_ptr<FolderHome> home(new FolderHome(options, key));
+Result<std::unique_ptr<FolderHome>> FolderHome::Open(const Options& options,
+                                                     const StateKeys& keys) {
+  std::unique_ptr<FolderHome> home(new FolderHome(options, keys));
   REPRISE_ASSIGN(home->folder_, StateFolder::Open(options.path, StateFolder::Use::kOwn));
   home->folder_->sync = options.sync;
   return home;
+}
+
+Result<RecordFile> FolderHome::OpenRecord(const std::string& name) const {
+  return keys_.Try([&](const StateKey& key) { return RecordFile::Open(*folder_, key, name); });
 }
 
 uint64_t FolderHome::Takes(uint64_t bytes) const { return RoomOf(bytes); }
@@ -32,7 +37,10 @@ uint64_t FolderHome::Takes(uint64_t bytes) const { return RoomOf(bytes); }
 // What the index knows need not be opened.
 Result<std::vector<RecordHome::Listed>> FolderHome::List() {
   REPRISE_ASSIGN(std::vector<std::string> names, folder_->Names());
-  std::vector<Listed> all = ReadIndex(*folder_, key_);
+  std::vector<Listed> all;
+  for (const StateKey& key : keys_.all()) {
+    if (all.empty()) all = ReadIndex(*folder_, key);
+  }
   std::sort(names.begin(), names.end());
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   std::vector<std::string> unknown;
@@ -59,7 +67,7 @@ std::vector<RecordHome::Listed> FolderHome::OpenAll(std::vector<std::string> nam
   // Mostly waiting for the system: several at a time, each a part of them.
   const auto read = [&](size_t first, size_t step) {
     for (size_t i = first; i < names.size(); i += step) {
-      if (auto record = RecordFile::Open(*folder_, key_, names[i]); record.ok()) {
+      if (auto record = OpenRecord(names[i]); record.ok()) {
         all[i] = {std::move(names[i]), RoomOf(record->bytes()), record->used_ms(), true,
                   record->facts()};
       } else if (auto file = folder_->Look(names[i])) {
@@ -76,14 +84,14 @@ std::vector<RecordHome::Listed> FolderHome::OpenAll(std::vector<std::string> nam
 }
 
 void FolderHome::Remember(std::span<const Listed> records) {
-  if (const Status status = WriteIndex(*folder_, key_, records); !status.ok()) {
+  if (const Status status = WriteIndex(*folder_, keys_.current(), records); !status.ok()) {
     Log(LogLevel::kWarning, status.message() + "; the next start takes longer");
   }
 }
 
 // A record that is gone or damaged was read, as far as the disk is concerned.
 Status FolderHome::TryRead(const std::string& name) {
-  const auto file = RecordFile::Open(*folder_, key_, name);
+  const auto file = OpenRecord(name);
   if (file.ok()) return OkStatus();
   const StatusCode code = file.status().code();
   const bool answered = code == StatusCode::kNotFound || code == StatusCode::kDataLoss ||
@@ -97,12 +105,12 @@ Status FolderHome::TryWrite(size_t bytes) { return TryToWrite(*folder_, bytes); 
 Result<std::unique_ptr<RecordSink>> FolderHome::Create(const std::string& name,
                                                        const RecordFacts& facts) {
   REPRISE_ASSIGN(RecordDraft draft,
-                 RecordDraft::Create(*folder_, key_, name, facts, options_.compress));
+                 RecordDraft::Create(*folder_, keys_.current(), name, facts, options_.compress));
   return std::unique_ptr<RecordSink>(std::make_unique<RecordDraft>(std::move(draft)));
 }
 
 Result<std::unique_ptr<RecordSource>> FolderHome::Open(const std::string& name) {
-  REPRISE_ASSIGN(RecordFile file, RecordFile::Open(*folder_, key_, name));
+  REPRISE_ASSIGN(RecordFile file, OpenRecord(name));
   return std::unique_ptr<RecordSource>(std::make_unique<RecordFile>(std::move(file)));
 }
 

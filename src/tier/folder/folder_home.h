@@ -9,8 +9,9 @@
 
 #include "base/status.h"
 #include "tier/folder/folder.h"
+#include "tier/folder/record_file.h"
 #include "tier/home.h"
-#include "tier/state_key.h"
+#include "tier/state_keys.h"
 
 namespace reprise {
 
@@ -24,7 +25,7 @@ class FolderHome : public RecordHome {
     bool compress = false;                       // what is written; what is read may be either
   };
   // Makes the folder if it is not there. Refuses one that another process uses.
-  static Result<std::unique_ptr<FolderHome>> Open(const Options& options, const StateKey& key);
+  static Result<std::unique_ptr<FolderHome>> Open(const Options& options, const StateKeys& keys);
 
   const char* kind() const override { return "disk"; }
   std::string where() const override { return folder_->path(); }
@@ -45,10 +46,11 @@ class FolderHome : public RecordHome {
 
  private:
   std::vector<Listed> OpenAll(std::vector<std::string> names) const;
-  FolderHome(const Options& options, const StateKey& key) : options_(options), key_(key) {}
+  Result<RecordFile> OpenRecord(const std::string& name) const;
+  FolderHome(const Options& options, const StateKeys& keys) : options_(options), keys_(keys) {}
 
   const Options options_;
-  const StateKey key_;
+  const StateKeys keys_;
   std::unique_ptr<StateFolder> folder_;
 };
 

@@ -6,7 +6,6 @@
 #include <optional>
 #include <unordered_map>
 
-#include "tier/path_id.h"
 #include "tier/waits/patience.h"
 
 namespace reprise {
@@ -20,7 +19,7 @@ class Looks {
   static constexpr size_t kMax = 64;  // under way
 
   struct Look {
-    PathId root;
+    size_t left = 0;        // paths of it that were not answered yet
     bool given_up = false;  // nobody waits for it any more
     int64_t until_ms = 0;
   };
@@ -32,14 +31,16 @@ class Looks {
     const auto at = looks_.find(ticket);
     return at != looks_.end() && !at->second.given_up;
   }
-  void Add(uint64_t ticket, const PathId& root, int64_t now_ms) {
-    looks_[ticket] = {root, false, patience_.Until(now_ms, 0)};
+  void Add(uint64_t ticket, size_t paths, int64_t now_ms) {
+    looks_[ticket] = {paths, false, patience_.Until(now_ms, 0)};
   }
-  std::optional<Look> End(uint64_t ticket) {
+  // One of its paths was answered: what is left of it.
+  std::optional<Look> Answer(uint64_t ticket) {
     const auto at = looks_.find(ticket);
     if (at == looks_.end()) return std::nullopt;
-    const Look look = at->second;
-    looks_.erase(at);
+    Look look = at->second;
+    look.left = --at->second.left;
+    if (look.left == 0) looks_.erase(at);
     return look;
   }
   // Calls `late` once with the ticket of each that nobody waits for any longer.
