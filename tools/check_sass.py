@@ -43,7 +43,7 @@ HOT = {
     "ManyProducts": (["IMMA", "LDGSTS"], 32),
     "ScanKernel": (["SHFL", "LDGSTS"], 0),
     "DeltaTokenKernel": (["SHFL", "LDGSTS"], 0),
-    "DeltaTokensKernel": (["SHFL", "LDG.E.128"], 0),
+    "DeltaTokensKernel": (["SHFL", "UBLKCP", "LDS.128"], 0),
     # Halves of units beside sums and totals: a few bytes go to the stack.
     "WarpgroupProducts": (["IGMMA", "UTMALDG"], 48),
 }

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/packed/instructions.cuh"
 #include "kernels/cuda/rows/finite.cuh"
-#include "kernels/cuda/rows/norm.h"
 #include "kernels/cuda/rows/sum_of_squares.cuh"
 #include "kernels/cuda/scan/delta_token.h"
 #include "kernels/cuda/scan/run_token.cuh"
+#include "kernels/cuda/tensor/hopper.cuh"
 #include "kernels/reference/math.h"
 
-// With many sequences a token is bound by reading and writing their states: no thread of the kernel
-// that does it waits for another but those of its column, so that as much as registers hold is on
-// its way at any time. What comes before and behind it has kernels of its own.
+// With many sequences a token is bound by reading and writing their states: the kernel that does it
+// keeps them on their way through shared memory at any time. What comes before it has a kernel of
+// its own.
 namespace reprise::cuda {
 namespace {
 
 constexpr int kDim = 128;  // keys and columns of a head
 constexpr int kReach = 4;
-constexpr int kWarps = 4;                      // of a block
-constexpr int kColumns = 4;                    // of a thread
-constexpr int kPart = 32 / kLanes * kColumns;  // columns of a warp
-constexpr int kParts = kDim / kPart;
+constexpr int kWarps = 4;    // of a block that mixes
+constexpr int kColumns = 4;  // of a thread
 
 struct MixCall {
   StepView step;
@@ -98,67 +99,201 @@ __global__ void __launch_bounds__(kWarps * 32)
   *reinterpret_cast<float4*>(call.mixed.data + row * call.mixed.stride + channel) = mixed;
 }
 
+// A state on its way, and the operands of its token. Eight threads that share columns read rows
+// four apart: behind every four rows there is room, so that they read from all banks.
+constexpr int kRowsTogether = 4;
+struct Stage {
+  float state[kDim / kRowsTogether][kRowsTogether * kDim + 4];
+  float keys[2][kDim];  // k, q
+  float values[kDim];
+};
+constexpr int kStages = 3;
+constexpr int kItemThreads = kDim / kColumns * kLanes;
+struct ScanShared {
+  Stage stage[kStages];
+  float outputs[2][kDim];  // of a head and of the one before it
+  uint64_t full[kStages];
+};
+constexpr int kRunBytes = kRowsTogether * kDim * 4;
+static_assert(kDim / kRowsTogether == 32);  // a run for each thread of a warp
+constexpr int kTokenBytes = 3 * kDim * 4;
+
 struct ScanCall {
   StepView step;
   int64_t delta_offset;
   LaneScanShape shape;
-  View mixed, decay, beta;
+  const float* norm;
+  float norm_eps;
+  View mixed, decay, beta, z;
   View y;
 };
 
-// A warp has kPart columns of one head of one sequence.
-__global__ void __launch_bounds__(kWarps * 32, 4)
-    DeltaTokensKernel(const __grid_constant__ ScanCall call) {
-  const LaneScanShape& shape = call.shape;
-  const int piece = static_cast<int>(blockIdx.x) * kWarps + threadIdx.x / 32;
-  const int head = piece / kParts;
-  const int lane = threadIdx.x % kLanes;
-  const int column = piece % kParts * kPart + threadIdx.x % 32 / kLanes * kColumns;
-  const SequenceView sequence = call.step.sequences[blockIdx.y];
-  const int64_t row = sequence.row_begin;
-  float* state = StateOf(call.step, sequence.state, call.delta_offset) +
-                 int64_t{head} * kDim * kDim + 4 * lane * kDim + column;
-  const auto at = [](int i) { return (i / 4 * 4 * kLanes + i % 4) * kDim; };
-  float s[kColumns][kDim / kLanes];
-#pragma unroll
-  for (int i = 0; i < kDim / kLanes; ++i) {
-    const float4 cells = Load4(state + at(i));
-    s[0][i] = cells.x, s[1][i] = cells.y, s[2][i] = cells.z, s[3][i] = cells.w;
+// One head of one sequence.
+struct Item {
+  int sequence, head;
+  int64_t row;
+  float* state;
+
+  __device__ __forceinline__ Item(const ScanCall& call, int index)
+      : sequence(index / call.shape.heads), head(index % call.shape.heads) {
+    const SequenceView view = call.step.sequences[sequence];
+    row = view.row_begin;
+    state = StateOf(call.step, view.state, call.delta_offset) + int64_t{head} * kDim * kDim;
   }
+};
+
+// Writes `bytes` bytes of shared memory to global memory, both at multiples of 16.
+__device__ __forceinline__ void StoreBytes(void* global, uint32_t shared, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
+               "r"(shared), "r"(bytes)
+               : "memory");
+}
+// Returns when the shared memory of all stores but the last has been read.
+__device__ __forceinline__ void WaitStoresReadButOne() {
+  asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
+}
+// Returns when all stores have been written.
+__device__ __forceinline__ void WaitStoresWritten() {
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+// By one warp.
+__device__ __forceinline__ void AskForState(const ScanCall& call, int index, Stage& stage,
+                                            uint64_t* full) {
+  const int lane = threadIdx.x;
+  if (lane == 0) ExpectBytes(full, 32 * kRunBytes + kTokenBytes);
+  __syncwarp();
+  CopyBytes(SharedAddress(stage.state[lane]),
+            Item(call, index).state + lane * (kRowsTogether * kDim), kRunBytes,
+            SharedAddress(full));
+}
+// By one thread.
+__device__ __forceinline__ void AskForToken(const ScanCall& call, int index, Stage& stage,
+                                            uint64_t* full) {
+  const LaneScanShape& shape = call.shape;
+  const Item item(call, index);
   const int key_head =
-      shape.tiled ? head % shape.key_heads : head / (shape.heads / shape.key_heads);
-  const float* mixed = call.mixed.data + row * call.mixed.stride;
-  Token<Rule::kDelta, kDim, kColumns> token;
-#pragma unroll
-  for (int o = 0; o < 2; ++o) {  // k, q
-    const float* keys = mixed + ((1 - o) * shape.key_heads + key_head) * kDim + 4 * lane;
-#pragma unroll
-    for (int i = 0; i < kDim / kLanes; i += 4) {
-      const float4 four = Load4(keys + i * kLanes);
-      token.along[o][i] = four.x, token.along[o][i + 1] = four.y;
-      token.along[o][i + 2] = four.z, token.along[o][i + 3] = four.w;
+      shape.tiled ? item.head % shape.key_heads : item.head / (shape.heads / shape.key_heads);
+  const float* mixed = call.mixed.data + item.row * call.mixed.stride;
+  const auto copy = [&](float* to, int head) {
+    CopyBytes(SharedAddress(to), mixed + head * kDim, kDim * 4, SharedAddress(full));
+  };
+  copy(stage.keys[0], shape.key_heads + key_head);
+  copy(stage.keys[1], key_head);
+  copy(stage.values, 2 * shape.key_heads + item.head);
+}
+
+// Blocks that stay, one on a multiprocessor, each with a ring of states that the copy engine brings
+// and takes away: two are on their way while the threads work on one. States are asked for before
+// the kernel in front has ended, for nothing else in the step touches them.
+__global__ void __launch_bounds__(kItemThreads, 1)
+    DeltaTokensKernel(const __grid_constant__ ScanCall call) {
+  if (!kForHopper) return;
+  extern __shared__ __align__(128) std::byte room[];
+  ScanShared& shared = *reinterpret_cast<ScanShared*>(room);
+  const int count = static_cast<int>(call.step.sequence_count) * call.shape.heads;
+  const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kStages; ++s) InitBarrier(&shared.full[s], 1);
+    FenceBarriers();
+  }
+  if (threadIdx.x < 32) {
+    __syncwarp();
+    for (int s = 0; s < kStages - 1; ++s) {
+      const int index = first + s * step;
+      if (index < count) AskForState(call, index, shared.stage[s], &shared.full[s]);
     }
   }
-  token.scalar[0] = call.decay.data[row * call.decay.stride + head];
-  token.scalar[1] = call.beta.data[row * call.beta.stride + head];
-  const float4 in = Load4(mixed + (2 * shape.key_heads + head) * kDim + column);
-  token.in[0] = in.x, token.in[1] = in.y, token.in[2] = in.z, token.in[3] = in.w;
-  float none[kColumns] = {}, out[kColumns];
-  RunToken(s, token, none, [] {});
-  Finite finite;
-#pragma unroll
-  for (int i = 0; i < kDim / kLanes; ++i) {
-    *reinterpret_cast<float4*>(state + at(i)) = {s[0][i], s[1][i], s[2][i], s[3][i]};
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) finite.Look(s[c][i]);
+  LetNextStart();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int part = threadIdx.x % kLanes;  // of the keys of a column
+  const int column = threadIdx.x / kLanes * kColumns;
+  __syncthreads();
+  WaitForInputs();
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kStages - 1; ++s) {
+      const int index = first + s * step;
+      if (index < count) AskForToken(call, index, shared.stage[s], &shared.full[s]);
+    }
   }
-  if (!finite.all()) Spoil(call.step, blockIdx.y);
-  ReadOut(s, token, out);
-  Join(out);
-  if (lane == 0) {
-    *reinterpret_cast<float4*>(call.y.data + row * call.y.stride + head * kDim + column) = {
-        out[0], out[1], out[2], out[3]};
+  int stage = 0, parity = 0, turn = 0;
+#pragma unroll 1
+  for (int index = first; index < count; index += step, ++turn) {
+    const Item item(call, index);
+    Token<Rule::kDelta, kDim, kColumns> token;
+    token.scalar[0] = call.decay.data[item.row * call.decay.stride + item.head];
+    token.scalar[1] = call.beta.data[item.row * call.beta.stride + item.head];
+    // A warp for the norm, another one for each item.
+    const bool norms = warp == turn % (kItemThreads / 32);
+    float z[4], weight[4];
+    if (norms) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        z[i] = call.z.data[item.row * call.z.stride + item.head * kDim + 32 * i + lane];
+        weight[i] = call.norm[32 * i + lane];
+      }
+    }
+    Stage& here = shared.stage[stage];
+    WaitBarrier(&shared.full[stage], parity);
+    float s[kColumns][kDim / kLanes];
+    const auto cells = [&](int i) {
+      return reinterpret_cast<float4*>(
+          &here.state[i / kRowsTogether * kLanes + part][i % kRowsTogether * kDim + column]);
+    };
+#pragma unroll
+    for (int i = 0; i < kDim / kLanes; ++i) {
+      const float4 four = *cells(i);
+      s[0][i] = four.x, s[1][i] = four.y, s[2][i] = four.z, s[3][i] = four.w;
+    }
+    token.LoadKeys(SharedAddress(here.keys) + 16 * part, kDim);
+    const float4 in = Load4(here.values + column);
+    token.in[0] = in.x, token.in[1] = in.y, token.in[2] = in.z, token.in[3] = in.w;
+    float none[kColumns] = {}, out[kColumns];
+    RunToken(s, token, none, [] {});
+    Finite finite;
+#pragma unroll
+    for (int i = 0; i < kDim / kLanes; ++i) {
+      *cells(i) = {s[0][i], s[1][i], s[2][i], s[3][i]};
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) finite.Look(s[c][i]);
+    }
+    if (!finite.all()) Spoil(call.step, item.sequence);
+    ReadOut(s, token, out);
+    Join(out);
+    float* const outputs = shared.outputs[turn % 2];
+    if (part == 0) {
+      *reinterpret_cast<float4*>(outputs + column) = {out[0], out[1], out[2], out[3]};
+    }
+    FenceCopies();
+    __syncthreads();
+    if (warp == 0) {
+      StoreBytes(item.state + lane * (kRowsTogether * kDim), SharedAddress(here.state[lane]),
+                 kRunBytes);
+      CommitStores();
+      const int next = index + (kStages - 1) * step;
+      if (next < count) {
+        // The stage of the item before this one is free when its state has left.
+        WaitStoresReadButOne();
+        __syncwarp();
+        const int free = stage == 0 ? kStages - 1 : stage - 1;
+        AskForState(call, next, shared.stage[free], &shared.full[free]);
+        if (lane == 0) AskForToken(call, next, shared.stage[free], &shared.full[free]);
+      }
+    }
+    if (norms) {
+      const float sum =
+          SumOfSquares([&](int64_t i) { return outputs[i]; }, lane % kNormLanes, kDim);
+      const float r = InverseRoot(sum / static_cast<float>(kDim), call.norm_eps);
+      float* y = call.y.data + item.row * call.y.stride + item.head * kDim;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float normal = (outputs[32 * i + lane] * r) * weight[i];
+        y[32 * i + lane] = reference::Silu(z[i]) * normal;
+      }
+    }
+    if (++stage == kStages) stage = 0, parity ^= 1;
   }
+  if (warp == 0) WaitStoresWritten();
 }
 
 }  // namespace
@@ -171,13 +306,11 @@ void DeltaTokens(Stream stream, const StepView& step, const DeltaTokenLayer& lay
   };
   LaunchEarly(DeltaMixKernel, grid(2 * shape.key_heads + shape.heads), kWarps * 32, 0, stream,
               MixCall{step, layer, qkv, a, b, mixed});
-  static_assert(kParts % kWarps == 0);
-  // What is on its way to registers passes the first cache, which has to be as large as it can be:
-  // a kernel that starts early would leave it little.
-  LaunchAs({.division = LaunchNeeds::Division::kCache}, DeltaTokensKernel,
-           grid(int64_t{shape.heads} * kParts), kWarps * 32, stream,
-           ScanCall{step, layer.delta_offset, shape, mixed, a, b, y});
-  RmsNormGated(stream, y, z, layer.norm, shape.heads, layer.norm_eps, y);
+  const int items = shape.heads * static_cast<int>(step.sequence_count);
+  LaunchEarly(
+      DeltaTokensKernel, unsigned(std::min(items, ThisGpu().multiprocessors)), kItemThreads,
+      sizeof(ScanShared), stream,
+      ScanCall{step, layer.delta_offset, shape, layer.norm, layer.norm_eps, mixed, a, b, z, y});
 }
 
 }  // namespace reprise::cuda
