@@ -8,6 +8,7 @@ import sys
 
 ALLOWED = {  # module: modules it may include (itself is implied)
     "base": "",
+    "picture": "base",
     "tensor": "base",
     "device": "base tensor",
     "state": "base tensor device",
@@ -17,16 +18,16 @@ ALLOWED = {  # module: modules it may include (itself is implied)
     "cache": "base tensor state device tier",
     "text": "base",
     "grammar": "base text",
-    "model": "base tensor state device kernels weights text",
+    "model": "base picture tensor state device kernels weights text",
     "sample": "base tensor kernels",
     "sched": "base state cache",
     "engine": "base tensor state device cache model sched sample",
     "events": "base state cache",
     "http": "base",
     "hub": "base",
-    "api": "base text grammar sample engine http",
+    "api": "base picture text grammar sample engine http",
     "web": "base engine http",
-    "cli": "base tensor state device kernels weights tier cache text grammar model sample engine events http hub api web",
+    "cli": "base picture tensor state device kernels weights tier cache text grammar model sample engine events http hub api web",
     "main": "base cli",
 }
 # Only these files of a module may be included from outside it.

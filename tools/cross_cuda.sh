@@ -62,6 +62,6 @@ for target in $targets; do
   program=$(find "$folder/build" -name "$target" -type f -perm -u+x | head -n 1)
   x86_64-linux-gnu-strip -o "$out/$target" "$program"
 done
-find "$folder/root" -name '*.so.*' | grep -E '/lib(fmt|pcre2-8|xxhash|zstd|zmq|sodium|pgm-5.3|norm|ssl|crypto|bsd)\.so\.[0-9]+$' |
+find "$folder/root" -name '*.so.*' | grep -E '/lib(fmt|pcre2-8|xxhash|zstd|zmq|sodium|pgm-5.3|norm|ssl|crypto|bsd|png16|jpeg|webp|z)\.so\.[0-9]+$' |
   while read -r library; do cp -L "$library" "$out/lib/"; done
 ls -l "$out"

@@ -10,7 +10,8 @@ packages="libgtest-dev googletest libgmock-dev libbenchmark-dev librapidcheck-de
   libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libpcre2-dev libpcre2-8-0
   libboost1.81-dev libcli11-dev libtomlplusplus-dev libtomlplusplus3 libssl-dev libssl3
   libzmq3-dev libzmq5 libsodium23 libpgm-5.3-0 libnorm1 libgssapi-krb5-2 libbsd0
-  libzstd-dev libzstd1 libxxhash-dev libxxhash0 zlib1g zlib1g-dev"
+  libzstd-dev libzstd1 libxxhash-dev libxxhash0 zlib1g zlib1g-dev
+  libpng-dev libpng16-16 libjpeg62-turbo-dev libjpeg62-turbo libwebp-dev libwebp7"
 
 state=$(mktemp -d)
 trap 'rm -rf "$state"' EXIT

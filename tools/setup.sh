@@ -3,7 +3,7 @@
 # CUDA's compiler as well, `test` for its tests, `fuzz` for the fuzz targets, `deb` for packages, `packages` for checking them. Says what it installs; does nothing when all is there.
 set -eu
 
-packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libxxhash-dev libzstd-dev libboost1.81-dev libtomlplusplus-dev libssl-dev libzmq3-dev"
+packages="g++ cmake ninja-build libfmt-dev libcli11-dev libpcre2-dev libxxhash-dev libzstd-dev libboost1.81-dev libtomlplusplus-dev libssl-dev libzmq3-dev libpng-dev libjpeg62-turbo-dev libwebp-dev zlib1g-dev"
 # The page's libraries, built into the binary.
 packages="$packages libjs-marked libjs-katex fonts-katex node-prismjs"
 venv=""

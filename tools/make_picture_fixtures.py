@@ -1,0 +1,144 @@
+"""Makes the fixtures of src/picture: small files of all kinds, what Pillow decodes of them, and what the image
+processor of Hugging Face Transformers makes of 200 generated pictures.
+
+usage: make_picture_fixtures.py            (needs transformers, torchvision, pillow)
+
+tests/corpus/picture_fuzz/*      the files, which are the corpus of the fuzz target as well
+tests/data/pictures/decoded.json {file: [width, height, SHA-256 of the RGB bytes]}
+tests/data/pictures/patched.json a list: the picture (pixel() below makes it), the rules, the size, the SHA-256 of the
+                                 resized RGB bytes and that of the values (f32, little endian)
+"""
+import hashlib
+import io
+import json
+import pathlib
+import random
+
+import numpy
+import torch
+from PIL import Image, ImageOps
+from torchvision.transforms.v2 import functional
+from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor, smart_resize
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CORPUS = ROOT / "tests/corpus/picture_fuzz"
+DATA = ROOT / "tests/data/pictures"
+
+
+def sha(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def generated(width, height, seed, kind):
+    """Noise (0), a gradient (1), edges (2): the same numbers as in patches_test.cc."""
+    y, x, c = numpy.meshgrid(numpy.arange(height), numpy.arange(width), numpy.arange(3), indexing="ij")
+    if kind == 0:
+        state = ((y * width + x) * 3 + c + seed).astype(numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15)
+        value = state >> numpy.uint64(56)
+    elif kind == 1:
+        value = (x * 255 // width + y * (c + 1) + seed) % 256
+    else:
+        value = numpy.where(((x // (3 + seed % 7)) + (y // (2 + c))) % 2 == 0, 0, 255)
+    return value.astype(numpy.uint8)
+
+
+def patched(rng):
+    cases = []
+    for index in range(200):
+        big = index % 50 == 49
+        width, height = (rng.randint(300, 900), rng.randint(300, 900)) if big else (rng.randint(2, 220), rng.randint(2, 220))
+        if max(width, height) > 100 * min(width, height):
+            continue
+        seed, kind = rng.randint(0, 1 << 20), index % 3
+        least = rng.choice([1024, 4096, 16384])
+        most = rng.choice([16384, 65536]) if least < 16384 else 65536
+        patch, merge = rng.choice([(16, 2), (14, 2), (8, 2), (16, 1)])
+        clip = index % 5 == 4
+        mean = [0.48145466, 0.4578275, 0.40821073] if clip else [0.5] * 3
+        deviation = [0.26862954, 0.26130258, 0.27577711] if clip else [0.5] * 3
+        pixels = generated(width, height, seed, kind)
+        processor = Qwen2VLImageProcessor(
+            patch_size=patch, merge_size=merge, temporal_patch_size=2, image_mean=mean, image_std=deviation,
+            size={"shortest_edge": least, "longest_edge": most})
+        values = processor(images=[Image.fromarray(pixels)], return_tensors="pt")["pixel_values"].numpy()
+        h, w = smart_resize(height, width, patch * merge, least, most)
+        tensor = torch.from_numpy(pixels.transpose(2, 0, 1).copy())[None]
+        resized = functional.resize(tensor, [h, w], interpolation=functional.InterpolationMode.BICUBIC, antialias=True)
+        rgb = resized[0].numpy().transpose(1, 2, 0)
+        cases.append({"width": width, "height": height, "seed": seed, "kind": kind, "patch": patch, "merge": merge,
+                      "least": least, "most": most, "clip": clip, "to_width": w, "to_height": h,
+                      "rgb": sha(rgb.tobytes()), "values": sha(values.astype("<f4").tobytes())})
+    return cases
+
+
+def files(rng):
+    """name: bytes"""
+    out = {}
+    rgb = Image.fromarray(generated(19, 13, 5, 2))
+    smooth = Image.fromarray(generated(37, 21, 9, 1))
+    alpha = Image.merge("RGBA", [*rgb.split(), Image.fromarray(generated(19, 13, 77, 0)[:, :, 0])])
+
+    def save(name, image, kind, **options):
+        data = io.BytesIO()
+        image.save(data, kind, **options)
+        out[name] = data.getvalue()
+
+    save("rgb.png", rgb, "PNG")
+    save("rgba.png", alpha, "PNG")
+    save("grey.png", rgb.convert("L"), "PNG")
+    save("grey_alpha.png", alpha.convert("LA"), "PNG")
+    save("palette.png", rgb.quantize(16), "PNG")
+    save("bits.png", rgb.convert("1"), "PNG")
+    palette = rgb.quantize(4)
+    save("transparent_palette.png", palette, "PNG", transparency=1)
+    exif = Image.Exif()
+    for orientation in range(1, 9):
+        exif[0x0112] = orientation
+        save(f"turned_{orientation}.jpg", smooth, "JPEG", exif=exif, quality=70)
+    exif[0x0112] = 6
+    save("turned.png", rgb, "PNG", exif=exif)
+    save("turned.webp", rgb, "WEBP", exif=exif, lossless=True)
+    for name, subsampling in {"444": 0, "422": 1, "420": 2}.items():
+        save(f"rgb_{name}.jpg", smooth, "JPEG", subsampling=subsampling, quality=85)
+    save("progressive.jpg", smooth, "JPEG", progressive=True, quality=60)
+    save("grey.jpg", smooth.convert("L"), "JPEG")
+    save("cmyk.jpg", smooth.convert("CMYK"), "JPEG")
+    save("lossy.webp", smooth, "WEBP", quality=70)
+    save("lossless.webp", rgb, "WEBP", lossless=True)
+    save("alpha.webp", alpha, "WEBP", lossless=True, exact=True)
+    out["cut.png"] = out["rgb.png"][:-30]
+    out["cut.jpg"] = out["rgb_444.jpg"][:-200]
+    out["cut.webp"] = out["lossy.webp"][:-40]
+    # A header that promises a billion pixels.
+    import struct
+    import zlib
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    header = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 32000, 32000, 8, 2, 0, 0, 0))
+    out["bomb.png"] = header + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
+    # 16 bits a sample, interlaced.
+    sixteen = b"".join(b"\0" + bytes(rng.randrange(256) for _ in range(5 * 6)) for _ in range(4))
+    out["rgb16.png"] = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 5, 4, 16, 2, 0, 0, 0)) +
+                        chunk(b"IDAT", zlib.compress(sixteen)) + chunk(b"IEND", b""))
+    return out
+
+
+def main():
+    rng = random.Random(20261119)
+    CORPUS.mkdir(parents=True, exist_ok=True)
+    DATA.mkdir(parents=True, exist_ok=True)
+    decoded = {}
+    for name, data in files(rng).items():
+        (CORPUS / name).write_bytes(data)
+        if name.startswith(("cut", "bomb", "cmyk")):
+            continue
+        image = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
+        decoded[name] = [image.width, image.height, sha(image.tobytes())]
+    (DATA / "decoded.json").write_text(json.dumps(decoded, indent=0) + "\n")
+    cases = patched(rng)
+    (DATA / "patched.json").write_text("[" + ",\n".join(json.dumps(case) for case in cases) + "]\n")
+    print(len(decoded), "files,", len(cases), "pictures")
+
+
+if __name__ == "__main__":
+    main()
