@@ -2,6 +2,7 @@
 #include "events/event_batch.h"
 
 #include "events/msgpack.h"
+#include "state/virtual_tokens.h"
 
 namespace reprise {
 namespace {
@@ -20,7 +21,9 @@ void WriteEvent(const BlockEvent& event, int32_t block_tokens, MsgpackWriter* ou
       WriteHashes(event, out);
       event.parent ? out->Uint(*event.parent) : out->Nil();
       out->Array(event.tokens.size());
-      for (const TokenId token : event.tokens) out->Uint(static_cast<uint32_t>(token));
+      for (const TokenId token : event.tokens) {
+        out->Uint(IsVirtual(token) ? VirtualTokens::Get().Word(token) : uint64_t(token));
+      }
       out->Uint(static_cast<uint32_t>(block_tokens)).Nil().String(kMedium).Nil();
       return;
     case BlockEvent::Kind::kRemoved:

@@ -3,12 +3,24 @@
 
 #include <openssl/sha.h>
 
+#include <algorithm>
+#include <string>
+
 #include "base/check.h"
+#include "base/sha256.h"
+#include "state/virtual_tokens.h"
 
 namespace reprise {
 
 PathId ExtendPath(const PathId& from, std::span<const TokenId> tokens) {
   CHECK(tokens.size() <= size_t{kBlockTokens});
+  PathId id;
+  if (std::any_of(tokens.begin(), tokens.end(), IsVirtual)) {
+    std::string spelt(from.bytes.begin(), from.bytes.end());
+    VirtualTokens::Get().Spell(tokens, &spelt);
+    id.bytes = Sha256(spelt);
+    return id;
+  }
   std::array<uint8_t, sizeof(PathId) + kBlockTokens * 4> text;
   std::memcpy(text.data(), from.bytes.data(), sizeof(PathId));
   uint8_t* at = text.data() + sizeof(PathId);
@@ -16,7 +28,6 @@ PathId ExtendPath(const PathId& from, std::span<const TokenId> tokens) {
     const auto value = static_cast<uint32_t>(token);
     for (int shift = 0; shift < 32; shift += 8) *at++ = static_cast<uint8_t>(value >> shift);
   }
-  PathId id;
   ::SHA256(text.data(), static_cast<size_t>(at - text.data()), id.bytes.data());
   return id;
 }

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/sha256.h"
+#include "state/virtual_tokens.h"
 
 namespace reprise {
 namespace {
@@ -17,9 +18,10 @@ namespace {
 // A name that is the same for the same tokens on every server that has the same model and adapter.
 // SHA-256: a client must not be able to choose tokens whose block is taken for another one.
 uint64_t HashBlock(uint64_t parent, std::span<const TokenId> tokens) {
-  std::string bytes(sizeof(parent) + tokens.size_bytes(), '\0');
+  std::string bytes(sizeof(parent), '\0');
+  bytes.reserve(sizeof(parent) + tokens.size_bytes());
   std::memcpy(bytes.data(), &parent, sizeof(parent));
-  std::memcpy(bytes.data() + sizeof(parent), tokens.data(), tokens.size_bytes());
+  VirtualTokens::Get().Spell(tokens, &bytes);
   const auto digest = Sha256(bytes);
   uint64_t hash = 0;
   std::memcpy(&hash, digest.data(), sizeof(hash));
