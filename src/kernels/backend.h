@@ -125,6 +125,16 @@ class Backend {
   }
   virtual void KeepRows(const KvPlace&, const KvShape&, const KeptRows&) { CHECK(keeps()); }
 
+  // Ops that models with pictures need beside the others: GeluErf, MakePlacedRopeTable, and
+  // attention with AttentionParams::sees.
+  virtual bool sees() const { return false; }
+  virtual void GeluErf(const ConstRows& /*x*/, const Rows& /*y*/) { CHECK(sees()); }
+  virtual void MakePlacedRopeTable(std::span<const RopePlace>, std::span<const uint8_t> /*axes*/,
+                                   ConstFloats /*inverse_frequencies*/, float /*magnitude*/,
+                                   const Rows& /*cos*/, const Rows& /*sin*/) {
+    CHECK(sees());
+  }
+
   // Ops: what the functions of the same name say, their shapes already checked, at least one row.
   // ops.h
   virtual void Project(ScratchArena& scratch, std::span<const ProjectionGroup> groups) = 0;

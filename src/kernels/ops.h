@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -98,6 +99,14 @@ struct RopeTable {
 // functions, times `magnitude`; inverse_frequencies: [half].
 RopeTable MakeRopeTable(const OpContext& context, const StepLayout& step,
                         ConstFloats inverse_frequencies, int half, float magnitude = 1);
+// Where a row stands where that is more than one number (of a picture): time, row, column.
+using RopePlace = std::array<int32_t, 3>;
+// The same for rows with places: the angle of frequency f is places[t][axes[f]] *
+// inverse_frequencies[f]. Where the three are equal, the bits are those of that position. axes:
+// [half]. REQUIRES: the backend sees.
+RopeTable MakePlacedRopeTable(const OpContext& context, std::span<const RopePlace> places,
+                              std::span<const uint8_t> axes, ConstFloats inverse_frequencies,
+                              float magnitude = 1);
 // Rotates channels [offset, offset + 2 * half) of each of `heads` heads; x: [rows, heads *
 // head_dim].
 void Rope(const OpContext& context, const RopeTable& table, int heads, const Rows& x,
@@ -130,6 +139,9 @@ struct AttentionParams {
   // [q_heads] or null. The score of a key beside those of the context, whose value is zero: the
   // others weigh the less. It is folded first, as a block with max = sink, sum = 1 and out = 0.
   ConstFloats sinks = nullptr;
+  // Not 0: every row sees the rows [0, sees) of its sequence and no others, wherever it stands
+  // (towers that look at a picture). REQUIRES: stored; the backend sees, no window.
+  int sees = 0;
 };
 // Causal attention of q [rows, q_heads * head_dim] over the stored K/V (this step's included),
 // split at multiples of 64 absolute positions and merged in position order. With a window, blocks

@@ -123,10 +123,10 @@ TEST_P(FloatKernels, ElementWise) {
     const auto unary = [&](auto entry, const char* name) {
       Compare(
           out, [&](const KernelTable& t, float* y) { (t.*entry)(a.data(), n, y); }, name + what);
-      Compare(
-          a, [&](const KernelTable& t, float* y) { (t.*entry)(y, n, y); }, name + what);
+      Compare(a, [&](const KernelTable& t, float* y) { (t.*entry)(y, n, y); }, name + what);
     };
     unary(&KernelTable::gelu, "gelu ");
+    unary(&KernelTable::gelu_erf, "gelu erf ");
     unary(&KernelTable::relu_squared, "relu_squared ");
     unary(&KernelTable::exp, "exp ");
     unary(&KernelTable::softmax, "softmax ");
@@ -149,8 +149,7 @@ TEST_P(FloatKernels, ElementWise) {
           t.dot_scale_add(calm.data(), calm.data(), calm.data(), a.data(), n, y);
         },
         "dot_scale_add " + what);
-    Compare(
-        out, [&](const KernelTable& t, float* y) { t.silu(a.data(), n, y); }, "silu " + what);
+    Compare(out, [&](const KernelTable& t, float* y) { t.silu(a.data(), n, y); }, "silu " + what);
     Compare(
         out, [&](const KernelTable& t, float* y) { t.scale(a.data(), 0.3f, n, y); },
         "scale " + what);
@@ -165,8 +164,7 @@ TEST_P(FloatKernels, SiluOfManyValues) {
   }
   const int64_t n = static_cast<int64_t>(x.size());
   const Floats ones(x.size(), 1.0f);
-  Compare(
-      x, [&](const KernelTable& t, float* y) { t.silu(x.data(), n, y); }, "silu");
+  Compare(x, [&](const KernelTable& t, float* y) { t.silu(x.data(), n, y); }, "silu");
   Compare(
       x, [&](const KernelTable& t, float* y) { t.sigmoid_mul(x.data(), ones.data(), n, y); },
       "sigmoid");

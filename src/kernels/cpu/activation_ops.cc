@@ -40,6 +40,11 @@ void CpuBackend::Gelu(const ConstRows& x, const Rows& y) {
   EachRow(*pool_, y, kExpCost, [&](int64_t t) { table_->gelu(RowOf(x, t), y.cols, RowOf(y, t)); });
 }
 
+void CpuBackend::GeluErf(const ConstRows& x, const Rows& y) {
+  EachRow(*pool_, y, kExpCost,
+          [&](int64_t t) { table_->gelu_erf(RowOf(x, t), y.cols, RowOf(y, t)); });
+}
+
 void CpuBackend::GeGlu(const ConstRows& gate, const ConstRows& up, const Rows& y) {
   EachRow(*pool_, y, kExpCost,
           [&](int64_t t) { table_->geglu(RowOf(gate, t), RowOf(up, t), y.cols, RowOf(y, t)); });

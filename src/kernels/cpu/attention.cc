@@ -140,7 +140,12 @@ AttendEntry AttendOf(const KernelTable& table, DType type) {
   }
 }
 
-// First position that the row at `position` sees.
+// The end of the positions that the row at `position` sees,
+int EndSeen(const AttentionParams& params, int position) {
+  return params.sees > 0 ? params.sees : position + 1;
+}
+
+// and the first of them.
 int FirstSeen(const AttentionParams& params, int position) {
   return params.window > 0 ? std::max(0, position - params.window + 1) : 0;
 }
@@ -165,7 +170,7 @@ void AttendBlock(const Call& call, const Task& task, int block, const TaskMemory
   for (int r = 0; r < task.rows; ++r) {
     const int position = task.sequence->position + task.row + r;
     const int first = std::max(0, FirstSeen(call.params, position) - start);
-    const int visible = std::clamp(position + 1 - start, 0, kKeys);
+    const int visible = std::clamp(EndSeen(call.params, position) - start, 0, kKeys);
     std::fill_n(memory.first + r * call.group, call.group, first);
     std::fill_n(memory.visible + r * call.group, call.group, visible);
   }
@@ -225,7 +230,7 @@ std::span<Task> MakeTasks(const Call& call, std::span<const StepSequence> sequen
     for (int row = 0; row < s.row_count; row += rows) {
       const int task_rows = std::min(rows, static_cast<int>(s.row_count) - row);
       const int begin = FirstSeen(call.params, s.position + row) / kKeys;
-      const int end = (s.position + row + task_rows - 1) / kKeys + 1;
+      const int end = (EndSeen(call.params, s.position + row + task_rows - 1) - 1) / kKeys + 1;
       for (int head = 0; head < call.shape.kv_heads; ++head) {
         tasks[index++] = {&s, head, row, task_rows, begin, end, 0};
       }

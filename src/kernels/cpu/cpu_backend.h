@@ -69,6 +69,11 @@ class CpuBackend final : public Backend {
               const KvShape& shape, const AttentionParams& params, const ConstRows& q,
               const Rows& out) override;
   bool holds(DType kv) const override { return IsKvType(kv); }
+  bool sees() const override { return true; }
+  void GeluErf(const ConstRows& x, const Rows& y) override;
+  void MakePlacedRopeTable(std::span<const RopePlace> places, std::span<const uint8_t> axes,
+                           ConstFloats inverse_frequencies, float magnitude, const Rows& cos,
+                           const Rows& sin) override;
   bool keeps() const override { return true; }
   void ScoreKeys(ScratchArena& scratch, const StepLayout& step, const KvPlace& place,
                  const KvShape& shape, const AttentionParams& params, const ConstRows& q,

@@ -100,6 +100,7 @@ constexpr NamedEntry kEntries[] = {
     REPRISE_ENTRY(scale_add),
     REPRISE_ENTRY(geglu),
     REPRISE_ENTRY(gelu),
+    REPRISE_ENTRY(gelu_erf),
     REPRISE_ENTRY(relu_squared),
     REPRISE_ENTRY(softcap),
     REPRISE_ENTRY(softplus),

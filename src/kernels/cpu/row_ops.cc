@@ -114,6 +114,33 @@ void CpuBackend::MakeRopeTable(const StepLayout& step, ConstFloats inverse_frequ
   });
 }
 
+void CpuBackend::MakePlacedRopeTable(std::span<const RopePlace> places,
+                                     std::span<const uint8_t> axes, ConstFloats inverse_frequencies,
+                                     float magnitude, const Rows& cos, const Rows& sin) {
+  constexpr int64_t kSinCosCost = 3 * 32;
+  const int half = static_cast<int>(axes.size());
+  ForRows(*pool_, cos.rows, half * kSinCosCost, [&](int64_t begin, int64_t end) {
+    std::vector<float> of_axis(2 * axes.size());
+    for (int64_t t = begin; t < end; ++t) {
+      const RopePlace& place = places[size_t(t)];
+      // Axis by axis, all frequencies: those of other axes are left where they are.
+      for (uint8_t axis = 0; axis < 3; ++axis) {
+        if (std::find(axes.begin(), axes.end(), axis) == axes.end()) continue;
+        table_->rope_angles(static_cast<float>(place[axis]), Raw(inverse_frequencies), half,
+                            of_axis.data(), of_axis.data() + half);
+        for (int f = 0; f < half; ++f) {
+          if (axes[size_t(f)] != axis) continue;
+          RowOf(cos, t)[f] = of_axis[size_t(f)];
+          RowOf(sin, t)[f] = of_axis[size_t(half + f)];
+        }
+      }
+      if (magnitude == 1) continue;
+      table_->scale(RowOf(cos, t), magnitude, half, RowOf(cos, t));
+      table_->scale(RowOf(sin, t), magnitude, half, RowOf(sin, t));
+    }
+  });
+}
+
 void CpuBackend::Rope(const RopeTable& table, int heads, const Rows& x, int64_t offset) {
   const int64_t head_dim = x.cols / heads;
   ForRows(*pool_, x.rows, x.cols, [&](int64_t begin, int64_t end) {

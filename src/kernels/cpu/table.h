@@ -137,6 +137,8 @@ struct KernelTable {
   // gelu(x) = (0.5 * x) * (1 + tanh(0.79788456 * fma(0.044715 * (x * x), x, x))); gelu(gate) * up.
   void (*geglu)(const float* gate, const float* up, int64_t n, float* y);
   void (*gelu)(const float* x, int64_t n, float* y);
+  // (0.5 * x) * (1 + erf(x / sqrt 2)), erf as in reference/math.h.
+  void (*gelu_erf)(const float* x, int64_t n, float* y);
   void (*relu_squared)(const float* x, int64_t n, float* y);        // r * r, r = x < 0 ? 0 : x
   void (*softcap)(const float* x, float cap, int64_t n, float* y);  // cap * tanh(x / cap)
   void (*softplus)(const float* x, const float* bias, int64_t n, float* y);  // of x + bias

@@ -34,6 +34,13 @@ void Gelu(const OpContext& context, const ConstRows& x, const Rows& y) {
   if (scope.runs()) context.backend->Gelu(x, y);
 }
 
+void GeluErf(const OpContext& context, const ConstRows& x, const Rows& y) {
+  CHECK(SameShape(x, y) && context.backend->sees());
+  if (y.rows == 0) return;
+  const OpScope scope(context, "gelu erf");
+  if (scope.runs()) context.backend->GeluErf(x, y);
+}
+
 void GeGlu(const OpContext& context, const ConstRows& gate, const ConstRows& up, const Rows& y) {
   CHECK(SameShape(gate, y) && SameShape(up, y));
   if (y.rows == 0) return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/ops.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/check.h"
@@ -195,6 +196,24 @@ RopeTable MakeRopeTable(const OpContext& context, const StepLayout& step,
   return {cos.data, sin.data, half};
 }
 
+RopeTable MakePlacedRopeTable(const OpContext& context, std::span<const RopePlace> places,
+                              std::span<const uint8_t> axes, ConstFloats inverse_frequencies,
+                              float magnitude) {
+  CHECK(context.backend->sees() && !places.empty());
+  CHECK(std::all_of(axes.begin(), axes.end(), [](uint8_t axis) { return axis < 3; }));
+  const int64_t rows = int64_t(places.size()), half = int64_t(axes.size());
+  const auto make = [&] {
+    return Rows{context.scratch->Floats(size_t(rows * half)), rows, half, half};
+  };
+  const Rows cos = make();
+  const Rows sin = make();
+  const OpScope scope(context, "rope table");
+  if (scope.runs()) {
+    context.backend->MakePlacedRopeTable(places, axes, inverse_frequencies, magnitude, cos, sin);
+  }
+  return {cos.data, sin.data, int(half)};
+}
+
 void Rope(const OpContext& context, const RopeTable& table, int heads, const Rows& x,
           int64_t offset) {
   CHECK(Divides(heads, x) && offset >= 0 && offset + 2 * table.half <= x.cols / heads);
@@ -217,6 +236,7 @@ void Attend(const OpContext& context, const StepLayout& step, const KvPlace& pla
             const Rows& out) {
   CheckKv(context, step, shape, q);
   CHECK(params.q_heads % shape.kv_heads == 0 && out.rows == q.rows);
+  CHECK(params.sees == 0 || (params.sees > 0 && params.window == 0 && context.backend->sees()));
   CHECK(q.cols == int64_t{params.q_heads} * shape.head_dim);
   CHECK(out.cols == int64_t{params.q_heads} * shape.value_dim);
   const OpScope scope(context, "attend");

@@ -51,6 +51,10 @@ void Gelu(const float* x, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = Gelu(x[i]);
 }
 
+void GeluErf(const float* x, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = GeluErf(x[i]);
+}
+
 void ReluSquared(const float* x, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) {
     const float r = x[i] < 0 ? 0 : x[i];

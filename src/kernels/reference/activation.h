@@ -18,6 +18,7 @@ void Scale(const float* x, float factor, int64_t n, float* y);
 void ScaleAdd(const float* x, float factor, int64_t n, float* y);
 void GeGlu(const float* gate, const float* up, int64_t n, float* y);
 void Gelu(const float* x, int64_t n, float* y);
+void GeluErf(const float* x, int64_t n, float* y);
 void ReluSquared(const float* x, int64_t n, float* y);
 void Softcap(const float* x, float cap, int64_t n, float* y);
 void Softplus(const float* x, const float* bias, int64_t n, float* y);

@@ -99,6 +99,20 @@ REPRISE_HOST_DEVICE inline float Gelu(float x) {
   return (0.5f * x) * (1.0f + Tanh(0.79788456f * inner));
 }
 
+// Gaussian error linear unit itself: erf by Abramowitz and Stegun 7.1.26, within 2e-7.
+REPRISE_HOST_DEVICE inline float GeluErf(float x) {
+  const float magnitude = std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0x7FFFFFFF);
+  const float z = magnitude * 0.70710678f;
+  const float t = 1.0f / std::fma(0.3275911f, z, 1.0f);
+  float p = 1.061405429f;
+  p = std::fma(p, t, -1.453152027f);
+  p = std::fma(p, t, 1.421413741f);
+  p = std::fma(p, t, -0.284496736f);
+  p = std::fma(p, t, 0.254829592f);
+  const float tail = (p * t) * Exp(-(z * z));  // 1 - erf(z)
+  return (0.5f * x) * (x < 0 ? tail : 2.0f - tail);
+}
+
 // Double precision, for angles and for constants computed while loading. Errors are a few ulp of
 // double, so a result rounded to f32 is the nearest float in all but about one case in 10^8.
 

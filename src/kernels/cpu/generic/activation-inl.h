@@ -72,6 +72,10 @@ void GeluRow(const float* x, int64_t n, float* y) {
   Map(x, n, y, [](V16 a) { return Gelu(a); });
 }
 
+void GeluErfRow(const float* x, int64_t n, float* y) {
+  Map(x, n, y, [](V16 a) { return GeluErf(a); });
+}
+
 void ReluSquared(const float* x, int64_t n, float* y) {
   Map(x, n, y, [](V16 a) {
     const V16 r = Select(Less(a, Zero()), Zero(), a);
@@ -153,6 +157,7 @@ void OverlayActivations(KernelTable* table) {
   table->scale_add = ScaleAdd;
   table->geglu = GeGlu;
   table->gelu = GeluRow;
+  table->gelu_erf = GeluErfRow;
   table->relu_squared = ReluSquared;
   table->softcap = SoftcapRow;
   table->softplus = SoftplusRow;

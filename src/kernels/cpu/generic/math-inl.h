@@ -64,5 +64,18 @@ inline V16 Gelu(V16 x) {
   return Mul(Mul(Set(0.5f), x), Add(Set(1.0f), Tanh(Mul(Set(0.79788456f), inner))));
 }
 
+inline V16 GeluErf(V16 x) {
+  const V16 z = Mul(Abs(x), Set(0.70710678f));
+  const V16 t = Div(Set(1.0f), Fma(Set(0.3275911f), z, Set(1.0f)));
+  V16 p = Set(1.061405429f);
+  p = Fma(p, t, Set(-1.453152027f));
+  p = Fma(p, t, Set(1.421413741f));
+  p = Fma(p, t, Set(-0.284496736f));
+  p = Fma(p, t, Set(0.254829592f));
+  const V16 tail = Mul(Mul(p, t), Exp(Neg(Mul(z, z))));
+  const V16 whole = Select(Less(x, Zero()), tail, Sub(Set(2.0f), tail));
+  return Mul(Mul(Set(0.5f), x), whole);
+}
+
 }  // namespace
 }  // namespace reprise::cpu

@@ -23,6 +23,7 @@ void OverlayScalarFloat(KernelTable* table) {
   table->scale_add = reference::ScaleAdd;
   table->geglu = reference::GeGlu;
   table->gelu = reference::Gelu;
+  table->gelu_erf = reference::GeluErf;
   table->relu_squared = reference::ReluSquared;
   table->softcap = reference::Softcap;
   table->softplus = reference::Softplus;
