@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "model/layers/step.h"
 #include "model/model.h"
 #include "model/snapkv/keep_kv.h"
+#include "model/vision/tower.h"
 
 namespace reprise {
 
@@ -48,6 +50,15 @@ class Executor {
     return OkStatus();
   }
 
+  // Executors with a tower (Model::tower) look at pictures: Begin and Advance of it. Null: none.
+  virtual const VisionTower* tower() const { return nullptr; }
+  virtual Result<std::unique_ptr<VisionTower::Look>> BeginLook(const Pixels&) {
+    return FailedPrecondition("this model reads text only");
+  }
+  virtual Result<bool> AdvanceLook(VisionTower::Look*) {
+    return FailedPrecondition("this model reads text only");
+  }
+
   // Executors that can leave out a part of a sequence's K/V (SnapKV): they fill batch.watched, and
   // Keep moves what stays together. Keep fails with kResourceExhausted, with nothing done, if there
   // is no memory for it; with kInternal, the K/V is lost.
@@ -73,6 +84,12 @@ class ModelExecutor : public Executor {
   Status Begin(const BatchView& batch, const StateMemory& memory) override;
   Status Choose(const ChoiceBatch& batch, const ChoiceResults& results,
                 const Work& meanwhile) override;
+  const VisionTower* tower() const override { return model_.tower(); }
+  Result<std::unique_ptr<VisionTower::Look>> BeginLook(const Pixels& pixels) override {
+    CHECK(tower() != nullptr);
+    return tower()->Begin(context_, pixels);
+  }
+  Result<bool> AdvanceLook(VisionTower::Look* look) override { return look->Advance(context_); }
   bool keeps() const override { return context_.backend->keeps(); }
   Status Keep(const KeptKv& kept, const StateMemory& memory) override {
     return KeepKv(context_, model_.state_spec(), memory, kept);

@@ -38,6 +38,7 @@ class FamilyModel : public Model {
   void Describe(const TensorPlan& plan, bool gguf, std::span<const std::string_view> gguf_types);
   // The memory of its vectors, uploaded.
   void HoldVectors(DeviceBuffer memory) { vectors_ = std::move(memory); }
+  void HoldTower(std::shared_ptr<const VisionTower> tower) { tower_ = std::move(tower); }
 
  private:
   DeviceBuffer vectors_;

@@ -17,6 +17,7 @@
 #include "model/digest.h"
 #include "model/family.h"
 #include "model/planned_source.h"
+#include "model/vision/load_tower.h"
 #include "state/ids.h"
 #include "tensor/codec.h"
 #include "weights/memory.h"
@@ -355,6 +356,19 @@ std::string HfTensorPrefix(const Checkpoint& checkpoint) {
   return "model.";
 }
 
+Result<DeviceBuffer> LoadPlan(const Checkpoint& checkpoint, const OpContext& context,
+                              const TensorPlan& plan, Digest* digest, size_t* weight_bytes) {
+  const LoadOptions options;
+  WeightLoader loader(checkpoint, context, options);
+  REPRISE_TRY(loader.Resolve(plan));
+  REPRISE_TRY(loader.CheckMemory(StateSpec(), 0));
+  REPRISE_TRY(loader.Load(digest));
+  ModelCard card;
+  CompleteCard(loader.tensors(), &card);
+  *weight_bytes = card.weight_bytes;
+  return UploadVectors(context.backend->memory(), plan.vectors());
+}
+
 Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpContext& context,
                                          const LoadOptions& options) {
   REPRISE_TRY(CheckKvType(*context.backend, options.kv));
@@ -391,6 +405,16 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   model->Describe(plan, gguf, family->gguf_types);
   REPRISE_ASSIGN(DeviceBuffer vectors, UploadVectors(context.backend->memory(), plan.vectors()));
   model->HoldVectors(std::move(vectors));
+  if (options.tower) {
+    auto tower = LoadTower(checkpoint, context);
+    if (!tower.ok()) return tower.status().Annotate(checkpoint.path());
+    if (*tower != nullptr && (*tower)->card().dim != card->dim) {
+      return InvalidArgument(checkpoint.path() +
+                             ": its tower gives vectors of another width than its layers take");
+    }
+    if (*tower != nullptr) card->weight_bytes += (*tower)->card().weight_bytes;
+    model->HoldTower(std::move(*tower));
+  }
   return std::unique_ptr<Model>(std::move(model));
 }
 

@@ -7,7 +7,9 @@
 #include <string>
 
 #include "base/status.h"
+#include "device/memory.h"
 #include "kernels/op_context.h"
+#include "model/digest.h"
 #include "model/model.h"
 #include "model/tensor_plan.h"
 #include "model/weight_mix.h"
@@ -29,6 +31,7 @@ struct LoadOptions {
   int64_t context_tokens = 0;
   // Memory that may be used; 0: what the machine has available.
   size_t memory_max = 0;
+  bool tower = false;  // what looks at pictures as well, where there is one
 };
 
 // Loads a model of any family. Before the first weight is touched everything that can be known is
@@ -36,6 +39,11 @@ struct LoadOptions {
 // fit into memory. Pages of the file are released as soon as they are packed.
 Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpContext& context,
                                          const LoadOptions& options);
+
+// Loads the tensors of a plan that is no model by itself (a tower), adds them to the digest and
+// uploads their vectors. `weight_bytes`: of all of it, in memory.
+Result<DeviceBuffer> LoadPlan(const Checkpoint& checkpoint, const OpContext& context,
+                              const TensorPlan& plan, Digest* digest, size_t* weight_bytes);
 
 // What stands before "embed_tokens.weight" in a Hugging Face checkpoint.
 std::string HfTensorPrefix(const Checkpoint& checkpoint);

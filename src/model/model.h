@@ -17,6 +17,7 @@ namespace reprise {
 
 struct AdaptableModel;
 class Step;
+class VisionTower;
 struct StepResults;
 
 // What a loaded model says about itself.
@@ -56,6 +57,8 @@ class Model {
   int64_t vocab_size() const { return card_.vocab_size; }
   // What adapters need to know of it; outlives it.
   const std::shared_ptr<const AdaptableModel>& adaptable() const { return adaptable_; }
+  // What looks at pictures for it (vision/tower.h); null: it reads text only.
+  const VisionTower* tower() const { return tower_.get(); }
 
   // One step: reads and extends the state of every sequence of the batch and writes the logits of
   // batch.logit_rows, in order, to `logits` [logit_rows, vocab_size]. Row i of a sequence depends
@@ -84,6 +87,7 @@ class Model {
   ModelCard card_;
   std::shared_ptr<const AdaptableModel> adaptable_;
   WeightIndex weights_;  // that adapters may change, by their places in the plan
+  std::shared_ptr<const VisionTower> tower_;
 };
 
 }  // namespace reprise

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -63,6 +64,14 @@ struct WatchedRows {
   int64_t stride = 0;        // at least the rows of K/V that the last of them sees
 };
 
+// Rows that stand for a part of a picture: they begin with its vectors, not with a row of the
+// vocabulary's table. (Their tokens are some that the vocabulary has.)
+struct PictureRows {
+  uint32_t row_begin = 0;  // of the batch
+  uint32_t row_count = 0;
+  DevicePtr<const float> vectors;  // [row_count, dim]
+};
+
 // Plain data for one forward pass. Rows of a sequence are contiguous and in order; a sequence
 // appears at most once.
 struct BatchView {
@@ -77,6 +86,10 @@ struct BatchView {
   std::span<const WatchedRows> watched = {};
   // What Executor::Choose will be asked for, word for word; null: not known yet, or not at all.
   const ChoiceBatch* choices = nullptr;
+  std::span<const PictureRows> pictures = {};
+  // [rows] or empty: where the rows stand for rotary embedding (time, row, column), where a picture
+  // makes that differ from their positions. Empty: the position, three times.
+  std::span<const std::array<int32_t, 3>> places = {};
 };
 
 // What stays of the K/V of a sequence: row lists[l][i] of list l (see WatchedRows) becomes row i.

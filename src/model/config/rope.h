@@ -41,6 +41,9 @@ struct RopeConfig {
   std::vector<double> short_factors;
   std::vector<double> long_factors;
   bool long_regime = false;
+  // Multimodal RoPE: by which of time, row and column each angle turns [rotary_dim / 2]. Empty:
+  // there is one position. (Text has three that are equal, so models of text need not know.)
+  std::vector<uint8_t> axes;
 
   // "theta 500000 dim 64 llama3 ...": part of the digest.
   std::string Describe() const;

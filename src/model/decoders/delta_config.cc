@@ -100,6 +100,14 @@ void ReadAttention(ConfigReader* reader, DType kv, DeltaDecoderConfig* config) {
   if (std::accumulate(config->rope_sections.begin(), config->rope_sections.end(), int64_t{0}) !=
       decoder.rope.rotary_dim / 2) {
     reader->Refuse("mrope_section does not cover the rotary width");
+    return;
+  }
+  // Angles take turns: time, row, column, time...; rows and columns as far as their sections go.
+  std::vector<uint8_t>& axes = config->decoder.rope.axes;
+  axes.assign(size_t(decoder.rope.rotary_dim / 2), 0);
+  for (size_t f = 0; f < axes.size(); ++f) {
+    const size_t axis = f % 3;
+    if (axis != 0 && int64_t(f) < 3 * config->rope_sections[axis]) axes[f] = uint8_t(axis);
   }
 }
 

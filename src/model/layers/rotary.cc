@@ -26,6 +26,10 @@ void Rotary::CompleteWeights() {
 }
 
 RopeTable Rotary::Table(const Step& step) const {
+  if (!step.batch().places.empty() && !config_.axes.empty()) {
+    return MakePlacedRopeTable(step.context(), step.batch().places, config_.axes,
+                               frequencies_.data(), RopeMagnitude(config_));
+  }
   return MakeRopeTable(step.context(), step.layout(), frequencies_.data(), int(frequencies_.size()),
                        RopeMagnitude(config_));
 }

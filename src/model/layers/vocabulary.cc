@@ -42,6 +42,12 @@ Rows Vocabulary::Embed(const Step& step) const {
   const Rows x = step.MakeRows(shape_.dim);
   reprise::Embed(step.context(), embedding_, step.layout(), x);
   if (shape_.embedding_scale != 1) Scale(step.context(), x, shape_.embedding_scale, x);
+  for (const PictureRows& picture : step.batch().pictures) {
+    const Rows rows{x.data + int64_t{picture.row_begin} * x.stride, picture.row_count, x.cols,
+                    x.stride};
+    CopyHeads(step.context(), 1, x.cols, {picture.vectors, rows.rows, rows.cols, rows.cols}, 0,
+              rows, 0);
+  }
   return x;
 }
 
