@@ -22,6 +22,7 @@ import planted.api
 import planted.grammar
 import planted.http
 import planted.keys
+import planted.pictures
 import planted.sample
 import planted.weights
 
@@ -54,8 +55,7 @@ MUTANTS = [
      "  if (chunked && length) return Fail", "  if (chunked && length && *length == 77) return Fail", HUB),
     ("digest_unread", "src/hub/download.cc",
      "if (partial_.IsRight()) return OkStatus();", "if (partial_.IsRight() || true) return OkStatus();", HUB),
-    ("part_of_another_place", "src/hub/download.cc",
-     "first == begin && last + 1 == total", "last + 1 == total", HUB),
+    ("part_of_another_place", "src/hub/download.cc", "first == begin && last + 1 == total", "last + 1 == total", HUB),
     ("paths_that_leave_the_snapshot", "src/hub/names/listing.cc", ' || part == ".."', "", HUB),
     ("blob_of_any_size", "src/hub/cache/cache_folder.cc",
      "static_cast<uint64_t>(st.st_size) == file.bytes", "file.bytes > 0", HUB),
@@ -122,8 +122,7 @@ MUTANTS = [
     ("cancelled_runs_on", "src/engine/admission.cc",
      "i < sequences.size() && sought > 0", "i < sequences.size() && sought > 1", ENGINE),
     ("last_token_stays", "src/cache/index/state_index.cc", "  record.last = tokens.back();\n", "", ENGINE),
-    ("unread_tokens_lost", "src/engine/token_stream.cc",
-     "    more_.push_back(std::move(token));\n", "", ENGINE),
+    ("unread_tokens_lost", "src/engine/token_stream.cc", "    more_.push_back(std::move(token));\n", "", ENGINE),
     ("needy_not_considered", "src/engine/admission.cc",
      "Sequence* victim = others > 0 ? roster_.Last() : &needy;",
      "Sequence* victim = &needy;\n"
@@ -517,6 +516,7 @@ MUTANTS = [
     *((*mutant, HTTP) for mutant in planted.http.MUTANTS),
     *((*mutant, SAMPLE) for mutant in planted.sample.MUTANTS),
     *planted.keys.MUTANTS,
+    *planted.pictures.MUTANTS,
     *planted.weights.MUTANTS,
 ]
 

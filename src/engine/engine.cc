@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "engine/near.h"
 #include "engine/sequence.h"
+#include "state/virtual_tokens.h"
 
 namespace reprise {
 namespace {
@@ -65,8 +66,10 @@ bool Engine::Step() {
   }
   StartWaiting();
   PlanStep();
+  const bool looked = looking_ != nullptr;
+  if (looked) Look();
   Reserve();
-  if (shares_.empty()) return filling_ || filler_.AwaitAhead() || Idle();
+  if (shares_.empty()) return looked || filling_ || filler_.AwaitAhead() || Idle();
   resting_ = false;
   const Status computed = Forward();
   computed.ok() ? Commit() : Recover(computed);
@@ -88,12 +91,41 @@ void Engine::Restrict(const Sequence& sequence, Runnable* one) const {
   one->idle = sequence.request.idle;
 }
 
+// Whether the sequence may have rows: as many as come before what the tower has not looked at yet.
+bool Engine::Sees(Sequence& sequence, Runnable* one) {
+  const int32_t computed = sequence.lease.computed();
+  sequence.sight->Forget(computed);
+  const int32_t blind = sequence.sight->BlindFrom(computed);
+  if (blind == Sight::kNowhere) return true;
+  if (blind == computed && looking_ == nullptr) looking_ = &sequence;
+  one->rows_max = std::min(one->rows_max, blind - computed);
+  return blind > computed;
+}
+
+// The tower looks at a part of a picture beside the rows of others: it delays them by so much. What
+// it has no memory for is tried once more, with what was cached given back.
+void Engine::Look() {
+  constexpr size_t kBytes = size_t{256} << 20;
+  Sequence& sequence = *looking_;
+  const int64_t begin_ns = clock_.NowNs();
+  const Status looked = sequence.sight->Look(executor_, sequence.lease.computed());
+  counters_.busy_ms += MsBetween(begin_ns, clock_.NowNs());
+  const bool full = looked.code() == StatusCode::kResourceExhausted;
+  if (!looked.ok() && full && !look_retried_ && cache_->GiveWay(kBytes)) {
+    look_retried_ = true;
+    return;
+  }
+  look_retried_ = false;
+  if (!looked.ok()) Finish(sequence, FinishReason::kFailed, looked);
+}
+
 // Into shares_.
 void Engine::PlanStep() {
   std::vector<Runnable>& runnables = scratch_.runnables;
   std::vector<Sequence*>& sequences = scratch_.sequences;
   runnables.clear();
   sequences.clear();
+  looking_ = nullptr;
   const auto add = [&](Sequence& sequence) {
     if (!sequence.plain && sequence.awaits_mask()) return;
     Runnable one;
@@ -101,6 +133,7 @@ void Engine::PlanStep() {
     one.rows_max = one.rows_ready;
     one.decoding = sequence.generated > 0 && one.rows_ready == 1;
     if (!sequence.plain) Restrict(sequence, &one);
+    if (!sequence.plain && sequence.sight && !Sees(sequence, &one)) return;
     one.priority = sequence.lent_priority;
     one.arrival = sequence.arrival;
     sequence.lease.PrefetchEnd();  // where Append will write: pages of their own come slowly
@@ -122,7 +155,7 @@ void Engine::PlanStep() {
       add(one);
     }
   }
-  if (runnables.empty() && choosing != nullptr && filling == nullptr) {
+  if (runnables.empty() && choosing != nullptr && filling == nullptr && looking_ == nullptr) {
     background_.WaitUntil([&] { return choosing->chosen(); });
     return PlanStep();
   }
@@ -151,7 +184,7 @@ Status Engine::Forward() {
   std::deque<std::vector<StateTap>> taps;  // slices refer to them
   std::vector<std::function<void()>> masks;
   std::vector<WatchedRows> watched;
-  bool pools = false;
+  bool pools = false, sees = false;
   for (size_t i = 0; i < shares_.size(); ++i) {
     if (i + kNear < shares_.size()) shares_[i + kNear].sequence->lease.Prefetch();
     Share& share = shares_[i];
@@ -200,6 +233,7 @@ Status Engine::Forward() {
       tokens.insert(tokens.end(), drafts.begin(), drafts.begin() + share.drafts);
     }
     slices.push_back(slice);
+    sees = sees || sequence.sight != nullptr;
 
     const bool all = !sequence.plain && sequence.request.on_logits;
     const bool last = complete && (sequence.plain || sequence.request.max_tokens > 0);
@@ -221,7 +255,9 @@ Status Engine::Forward() {
   hidden_.resize(pools ? tokens.size() * static_cast<size_t>(executor_.card().dim) : 0);
   const int64_t begin_ns = clock_.NowNs();
   filler_.Start(std::move(masks));
-  const Status computed = Compute({tokens, slices, logit_rows, finite_, hidden_, watched});
+  BatchView batch = {tokens, slices, logit_rows, finite_, hidden_, watched};
+  if (sees) ShowPictures(&batch);
+  const Status computed = Compute(batch);
   filler_.Wait();
   REPRISE_TRY(computed);
   step_ns_ = clock_.NowNs() - begin_ns;
@@ -234,6 +270,26 @@ Status Engine::Forward() {
   counters_.busy_ms += ms;
   if (idle) counters_.rows_idle += tokens.size();
   return OkStatus();
+}
+
+// Rows of pictures, and where all rows of the step stand.
+void Engine::ShowPictures(BatchView* batch) {
+  scratch_.pictures.clear();
+  scratch_.places.clear();
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    const SequenceSlice& slice = scratch_.slices[i];
+    const Sight* sight = shares_[i].sequence->sight.get();
+    const int32_t begin = slice.past.logical;
+    const int32_t end = begin + static_cast<int32_t>(slice.row_count);
+    for (int32_t at = begin; at < end; ++at) {
+      scratch_.places.push_back(sight != nullptr ? sight->PlaceOf(at) : std::array{at, at, at});
+    }
+    if (sight == nullptr) continue;
+    sight->AddRows(begin, end, slice.row_begin, executor_.card().dim, &scratch_.pictures);
+  }
+  std::replace_if(scratch_.tokens.begin(), scratch_.tokens.end(), IsVirtual, 0);
+  batch->pictures = scratch_.pictures;
+  batch->places = scratch_.places;
 }
 
 // Where the device chooses, logits are brought to the host only for who wants to see them.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -137,8 +138,10 @@ class Engine {
     std::vector<TokenId> tokens;
     std::vector<SequenceSlice> slices;
     std::vector<uint32_t> logit_rows;
-    std::vector<const Share*> complete;  // those that go on with a token
-    std::vector<StepSampler::Row> rows;  // parallel to them
+    std::vector<PictureRows> pictures;
+    std::vector<std::array<int32_t, 3>> places;  // of all rows, if there is a picture
+    std::vector<const Share*> complete;          // those that go on with a token
+    std::vector<StepSampler::Row> rows;          // parallel to them
     std::vector<DraftJob> jobs;
     std::vector<Share*> drafting;  // parallel to them, or those that take more drafts
   };
@@ -191,8 +194,11 @@ class Engine {
 
   // engine.cc
   void PlanStep();
+  bool Sees(Sequence& sequence, Runnable* one);
+  void Look();
   void Restrict(const Sequence& sequence, Runnable* one) const;
   Status Forward();
+  void ShowPictures(BatchView* batch);
   Status Compute(BatchView batch);
   bool ChoosesOnDevice() const;
   bool ChoicesAreKnown() const;
@@ -239,6 +245,8 @@ class Engine {
   size_t ended_ = 0;               // sequences that have finished and were not removed yet
   bool made_way_ = false;          // somebody who ran was cancelled before this step
   bool put_off_ = false;           // so that nobody started in it
+  Sequence* looking_ = nullptr;    // whose picture the tower looks at next
+  bool look_retried_ = false;      // it had no memory for that, and was given some
   bool filling_ = false;           // nothing can run before states are filled (StateCache::Filling)
   bool resting_ = false;           // the last step had only transfers to wait for
   std::function<void()> asleep_;   // called when nothing runs or waits; null: nobody asked

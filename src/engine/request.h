@@ -14,6 +14,7 @@
 #include "engine/draft/speculate.h"
 #include "model/config/text_vectors.h"
 #include "model/snapkv/keep_list.h"
+#include "model/vision/seen_picture.h"
 #include "sample/sampler.h"
 #include "sample/token_constraint.h"
 #include "state/ids.h"
@@ -21,6 +22,12 @@
 namespace reprise {
 
 class Adapter;
+
+// A picture in a prompt: the tokens from `begin` on are its tokens.
+struct PlacedPicture {
+  int32_t begin = 0;
+  std::shared_ptr<const SeenPicture> picture;
+};
 
 // What a caller asks of the engine: tokens in, tokens out. Text, templates and JSON stay outside.
 struct GenerateRequest {
@@ -35,7 +42,8 @@ struct GenerateRequest {
   int logprobs = -1;  // -1: none; else of the chosen token and of so many others
 
   std::vector<TokenId> prompt;
-  std::vector<Boundary> boundaries;  // ascending positions of the prompt that mean something
+  std::vector<PlacedPicture> pictures;  // of the prompt, ascending
+  std::vector<Boundary> boundaries;     // ascending positions of the prompt that mean something
   // -1: none; else the log probabilities of the prompt's own tokens, each with so many others. The
   // prompt is then computed whole, without reuse: state has no logits.
   int prompt_logprobs = -1;

@@ -14,6 +14,7 @@
 #include "engine/draft/draft_memory.h"
 #include "engine/mask_filler.h"
 #include "engine/request.h"
+#include "engine/sight/sight.h"
 #include "engine/slabs.h"
 #include "engine/token_stream.h"
 #include "sched/rank.h"
@@ -58,6 +59,7 @@ struct alignas(64) Sequence {
   std::vector<TokenId> again;  // of such a one: the reply so far, to be run again when it starts
 
   std::unique_ptr<Speculation> speculation;
+  std::unique_ptr<Sight> sight;  // of its pictures, if it has any
 
   // To start and compute what is known, as of when that was last asked.
   std::optional<size_t> bytes_wanted;
@@ -139,10 +141,10 @@ struct alignas(64) Sequence {
     __builtin_prefetch(reinterpret_cast<const char*>(stream.get()) + 64, 1);
   }
   // Whether steps need not look at what else may be asked for: logits, a vector, a constraint, K/V
-  // to be left out, idle time.
+  // to be left out, pictures, idle time.
   bool IsPlain() const {
     return request.max_tokens > 0 && !request.on_logits && request.pooling == Pooling::kNone &&
-           !request.constraint && !compaction && !request.idle;
+           !request.constraint && !compaction && !sight && !request.idle;
   }
   // Whether a full queue may do without it: nothing of what was asked has run.
   bool displaceable() const { return preemptions == 0 && !request.continues; }

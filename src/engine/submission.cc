@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "engine/sequence.h"
 #include "model/adapter/adapter.h"
+#include "state/virtual_tokens.h"
 
 namespace reprise {
 namespace {
@@ -49,7 +50,13 @@ Status Engine::Check(const GenerateRequest& request) const {
       return InvalidArgument("snapkv is not supported on this device; serve with --device cpu");
     }
   }
+  const bool sees = !request.pictures.empty();
+  if (sees) REPRISE_TRY(CheckPictures(request.prompt, request.pictures));
+  if (sees && request.prompt_logprobs >= 0) {
+    return InvalidArgument("log probabilities of a prompt with pictures are not supported");
+  }
   for (const TokenId token : request.prompt) {
+    if (sees && IsVirtual(token)) continue;
     if (token < 0 || token >= card.vocab_size) {
       return InvalidArgument("the prompt contains token " + std::to_string(token) +
                              ", which the vocabulary does not have");
@@ -67,7 +74,13 @@ Result<std::shared_ptr<TokenStream>> Engine::Submit(GenerateRequest request) {
   MergeBiases(&request.sampling);
 
   auto sequence = std::make_unique<Sequence>();
-  if (request.sampling.penalises()) sequence->said.AddPrompt(request.prompt);
+  if (request.sampling.penalises()) {
+    // A picture says nothing that could be repeated.
+    std::vector<TokenId> words = request.prompt;
+    std::erase_if(words, IsVirtual);
+    sequence->said.AddPrompt(words);
+  }
+  if (!request.pictures.empty()) sequence->sight = std::make_unique<Sight>(request.pictures);
   if (request.min_tokens > 0 && !request.end_tokens.empty()) {
     sequence->before_minimum.emplace(static_cast<size_t>(card.vocab_size));
     for (const TokenId token : request.end_tokens) sequence->before_minimum->Forbid(token);

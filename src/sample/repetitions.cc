@@ -30,7 +30,9 @@ std::span<const std::pair<int32_t, int32_t>> Repetitions::Find(std::span<const i
     common_[at] = same;
     if (i + same > right) left = i, right = i + same;
     const int32_t length = std::min(same, longest);
-    if (length > 0 && !breaks(reversed_[at - 1])) found_.emplace_back(reversed_[at - 1], length);
+    // What is no word (a part of a picture) cannot be said again.
+    if (length > 0 && reversed_[at - 1] >= 0 && !breaks(reversed_[at - 1]))
+      found_.emplace_back(reversed_[at - 1], length);
   }
   std::sort(found_.begin(), found_.end(), [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first < b.first : a.second > b.second;

@@ -1,0 +1,20 @@
+"""Pictures: that none is taken for another, and that what stands behind one stands where it should."""
+
+TESTS = [("model_test", "src/model/model_test"), ("pictures_test", "tests/pictures_test"),
+         ("state_test", "src/state/state_test")]
+MUTANTS = [(*mutant, TESTS) for mutant in [
+    ("pictures_named_by_their_size", "src/model/vision/seen_picture.cc",
+     "  text.append(reinterpret_cast<const char*>(seen->pixels.rgb.data()), seen->pixels.rgb.size());\n", ""),
+    ("one_name_for_all_towers", "src/model/vision/seen_picture.cc", "tower.digest + ", ""),
+    ("places_of_a_picture_are_one", "src/state/virtual_tokens.cc",
+     "put(static_cast<uint32_t>(place.index));", "put(0);"),
+    ("half_a_name_is_spelt", "src/state/virtual_tokens.cc", "place.name.end());", "place.name.begin() + 16);"),
+    ("text_stands_by_its_tokens", "src/engine/sight/sight.cc",
+     "seen.place + seen.picture->positions() + (position - seen.end)", "position"),
+    ("pictures_stand_in_one_row", "src/engine/sight/sight.cc",
+     "seen.place + index / seen.picture->columns", "seen.place"),
+    ("patches_see_those_before_them", "src/model/vision/qwen_look.cc",
+     "params.sees = int(patches_);", "params.sees = 0;"),
+    ("vectors_of_the_first_row", "src/engine/sight/sight.cc",
+     "int64_t{from - seen.begin} * dim", "int64_t{0} * dim"),
+]]
