@@ -347,7 +347,7 @@ TEST(Text, MarkersOfCallsAreTheModelsOwn) {
   turn.content = "<|im_start|>";
   turn.calls = {{"c", "f<|im_end|>", R"({"k": "<|im_end|>"})"}};
   job.turns = {turn};
-  const auto prompt = RenderChat(model, job, nullptr);
+  const auto prompt = RenderChat(model, &job, nullptr);
   ASSERT_TRUE(prompt.ok()) << prompt.status().message();
   std::string text;
   for (const TokenId id : prompt->ids) {
@@ -378,7 +378,7 @@ TEST(Text, ThoughtsBeforeCallsStandWhereTheTemplateReadsThem) {
     turn.content = content;
     turn.calls = {{"c", "f", R"({"k": 1})"}};
     job.turns = {turn};
-    const auto prompt = RenderChat(model, job, nullptr);
+    const auto prompt = RenderChat(model, &job, nullptr);
     CHECK(prompt.ok());
     std::string text;
     for (const TokenId id : prompt->ids) text += static_cast<char>(id);

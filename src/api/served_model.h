@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -61,6 +63,11 @@ struct ServedModel {
   ThinkingSwitches thinking;  // how its template is told to think
   std::vector<std::pair<std::string, std::string>> special_tokens;  // for the template
   TextVectors vectors;  // whether and how texts become vectors
+  // Makes tokens of a picture's file; null: the model reads text only. The template writes
+  // `picture_token` where one stands.
+  std::function<Result<std::shared_ptr<const SeenPicture>>(std::string_view, const PictureLimits&)>
+      see;
+  int32_t picture_token = -1;
 
   // Whether a request for `name` means this model. Without a name it does.
   bool Answers(std::string_view name) const;

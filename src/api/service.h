@@ -53,6 +53,7 @@ struct ServiceOptions {
   int64_t tool_count_max = 1024;
   bool strip_preambles = true;  // varying client headers in system prompts of /v1/messages
   bool ignore_images = false;   // an image becomes a text that says so; else it is refused
+  bool sees = false;            // the model looks at pictures (ServedModel::see)
   bool strict_fields = false;   // a field that has no effect is refused, not passed
   SamplingParams sampling;      // where a request does not say: as the model's makers want it
   int32_t slot_count = 16;      // requests computed at the same time

@@ -65,6 +65,7 @@ Status LoadedModel::Read() {
   LoadOptions load;
   load.kv = KvType(options_.kv);
   load.context_tokens = options_.context_tokens;
+  load.tower = options_.tower;
   if (!options_.weights.empty()) {
     REPRISE_ASSIGN(load.weights, FindWeightMix(options_.weights));
   }

@@ -29,6 +29,7 @@ struct ModelOptions {
   std::string device = "auto";
   std::optional<int32_t> vram_mib;  // none: what is free
   int context_tokens = 0;           // of the longest sequence; 0: as the model says
+  bool tower = false;               // what looks at pictures as well
 };
 // The model is named by position or by --model; without one, commands use the bundled model.
 void AddModelOptions(Flags* flags, ModelOptions* options);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/anthropic/preamble.h"
+#include "api/pictures/picture_url.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::anthropic {
@@ -54,6 +55,7 @@ class MessageReader {
   void ReadText(const JsonValue& block, const std::string& place);
   void ReadToolUse(const JsonValue& block, const std::string& place);
   void ReadToolResult(const JsonValue& block, const std::string& place);
+  void ReadImage(const JsonValue& block, const std::string& place);
   void ReadDocument(const JsonValue& block, const std::string& place);
   bool IsIgnored(const JsonValue& block) const {
     return options_.ignore_images && TypeOf(block) == "image";
@@ -115,6 +117,11 @@ void MessageReader::ReadBlock(const JsonValue& block, const std::string& place) 
     begun_ = true;
     return breakpoints_.Read(block, place, {Index(job_), turn_.content.size()}, &fields_);
   }
+  if (type == "image" && options_.sees && role_ == "user") {
+    ReadImage(block, place);
+    begun_ = true;
+    return breakpoints_.Read(block, place, {Index(job_), turn_.content.size()}, &fields_);
+  }
   if (type == "redacted_thinking" && assistant) return;  // nobody can read it here
   Unsupported(type, place);
 }
@@ -124,7 +131,7 @@ void MessageReader::ReadText(const JsonValue& block, const std::string& place) {
   if (text == nullptr || !text->is_string()) {
     return fields_.Fail(place + ".text", "must be a string");
   }
-  AppendPart(text->as_string(), &turn_.content);
+  AppendText(text->as_string(), &turn_);
   begun_ = true;
   breakpoints_.Read(block, place, {Index(job_), turn_.content.size()}, &fields_);
 }
@@ -169,10 +176,14 @@ void MessageReader::ReadToolResult(const JsonValue& block, const std::string& pl
         AppendPart(kImageText, &turn_.content);
         continue;
       }
+      if (TypeOf(part) == "image" && options_.sees) {
+        ReadImage(part, fmt::format("{}.content[{}]", place, i));
+        continue;
+      }
       if (TypeOf(part) != "text") {
         return Unsupported(TypeOf(part), fmt::format("{}.content[{}]", place, i));
       }
-      AppendPart(TextOf(part.Find("text")), &turn_.content);
+      AppendText(TextOf(part.Find("text")), &turn_);
     }
   } else if (content != nullptr && content->is_string()) {
     turn_.content = std::string(content->as_string());
@@ -182,10 +193,21 @@ void MessageReader::ReadToolResult(const JsonValue& block, const std::string& pl
   const JsonValue* failed = block.Find("is_error");
   if (failed != nullptr && failed->is_bool() && failed->as_bool()) {
     turn_.content.insert(0, kErrorMark);
+    for (TurnPicture& picture : turn_.pictures) picture.content_bytes += kErrorMark.size();
   }
   begun_ = true;
   breakpoints_.Read(block, place, {Index(job_), turn_.content.size()}, &fields_);
   EndTurn();
+}
+
+void MessageReader::ReadImage(const JsonValue& block, const std::string& place) {
+  const JsonValue* source = block.Find("source");
+  if (source == nullptr || TypeOf(*source) != "base64") {
+    return fields_.Fail(place + ".source",
+                        "must be of type base64: this server fetches no pictures",
+                        "unsupported_value");
+  }
+  ReadPictureData(source->Find("data"), &fields_, place + ".source.data", &turn_);
 }
 
 // Documents that are text are text.

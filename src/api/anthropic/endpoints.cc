@@ -42,7 +42,7 @@ Prepared Prepare(const Service& service, const http::ExchangePtr& exchange, bool
              !planned.ok()) {
     prepared.error = {400, "output_config.effort: " + planned.message(), "output_config.effort"};
   } else {
-    auto prompt = RenderChat(service.model(), prepared.request.job, exchange->account().get(),
+    auto prompt = RenderChat(service.model(), &prepared.request.job, exchange->account().get(),
                              count_only ? Wanted::kAll : Wanted::kWhatFits);
     if (prompt.ok()) {
       prepared.prompt = std::move(*prompt);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,14 @@ struct ToolCall {
 // What stands for an image where the operator wants them passed over (--ignore-images).
 inline constexpr std::string_view kImageText = "[image: this model reads text only]";
 
+// A picture in a message. It stands in front of byte `content_bytes` of the content.
+struct TurnPicture {
+  size_t content_bytes = 0;
+  std::string place;                           // in the request, for errors
+  std::string file;                            // as it was sent, until it was seen
+  std::shared_ptr<const SeenPicture> picture;  // then (SeePictures)
+};
+
 // One message. Texts that came in parts are joined with newlines.
 struct ChatTurn {
   std::string role;  // system, user, assistant, tool
@@ -35,6 +44,7 @@ struct ChatTurn {
   std::vector<ToolCall> calls;  // of an assistant
   std::string call_id;          // of a tool: the call it answers
   std::string name;
+  std::vector<TurnPicture> pictures;  // in order
 };
 
 // The end of a prefix that the client will send again. REQUIRES: content_bytes is at most the size

@@ -25,6 +25,7 @@ std::function<void(const Choice&)> PrepareNextTurn(Service* service, const Tenan
       if (!prompt.ok() || prompt->ids.empty()) return;
       GenerateRequest request;
       request.prompt = std::move(prompt->ids);
+      request.pictures = std::move(prompt->pictures);
       request.tenant = name;
       request.tenant_weight = weight;
       request.salt = salt;

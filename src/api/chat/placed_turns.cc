@@ -23,12 +23,20 @@ PlacedTurns Place(const std::vector<TurnPlace>& places, const std::vector<ChatTu
     if (places[i].target < placed.turns.size()) {
       std::string& content = placed.turns.back().content;
       AppendPlaced(turns[i].content, places[i], &content);
+      const size_t moved = content.size() - places[i].end.size() - turns[i].content.size();
+      for (TurnPicture picture : turns[i].pictures) {
+        picture.content_bytes += moved;
+        placed.turns.back().pictures.push_back(std::move(picture));
+      }
     } else {
       placed.turns.push_back(turns[i]);
       placed.turns.back().role = places[i].role;
       if (places[i].marked()) {
-        placed.turns.back().content.clear();
-        AppendPlaced(turns[i].content, places[i], &placed.turns.back().content);
+        std::string& content = placed.turns.back().content;
+        content.clear();
+        AppendPlaced(turns[i].content, places[i], &content);
+        const size_t moved = content.size() - places[i].end.size() - turns[i].content.size();
+        for (TurnPicture& picture : placed.turns.back().pictures) picture.content_bytes += moved;
       }
     }
     const size_t behind = turns[i].content.size() + places[i].end.size();

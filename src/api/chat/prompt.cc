@@ -8,6 +8,7 @@
 #include "api/body.h"
 #include "api/chat/placed_turns.h"
 #include "base/json_writer.h"
+#include "picture/decode.h"
 #include "text/chat_prompt.h"
 
 namespace reprise::api {
@@ -55,6 +56,25 @@ std::string AppendCalls(const ServedModel& model, const ChatTurn& turn,
   return turn.content + calls.text;
 }
 
+// A content with pictures, as templates are shown it: parts in order.
+void WriteParts(const ChatTurn& turn, JsonWriter* json) {
+  json->BeginArray();
+  size_t at = 0;
+  const auto text_to = [&](size_t end) {
+    if (end > at) {
+      json->BeginObject().Member("type", "text");
+      json->Member("text", std::string_view(turn.content).substr(at, end - at)).EndObject();
+    }
+    at = end;
+  };
+  for (const TurnPicture& picture : turn.pictures) {
+    text_to(picture.content_bytes);
+    json->BeginObject().Member("type", "image").EndObject();
+  }
+  text_to(turn.content.size());
+  json->EndArray();
+}
+
 // The messages as JSON, and what of them is the model's own.
 struct FormattedTurns {
   std::string json;
@@ -72,7 +92,9 @@ FormattedTurns FormatTurns(const ServedModel& model, const std::vector<ChatTurn>
     const bool apart = !shape.thoughts_alone || turn.calls.empty() || turn.reasoning.empty() ||
                        turn.content.empty();
     json.BeginObject().Member("role", turn.role).Key("content");
-    if (!turn.calls.empty() && shape.as_content) {
+    if (!turn.pictures.empty()) {
+      WriteParts(turn, &json);
+    } else if (!turn.calls.empty() && shape.as_content) {
       formatted.mixed.push_back({i, {}});
       json.String(AppendCalls(model, turn, &formatted.mixed.back()));
     } else if (!turn.calls.empty() && shape.null_content && turn.content.empty()) {
@@ -156,7 +178,11 @@ std::optional<size_t> FindBreakpoint(const std::vector<ChatTurn>& given, const R
     return std::nullopt;
   }
   std::vector<ChatTurn> turns = given;
-  turns[static_cast<size_t>(breakpoint.turn)].content.insert(breakpoint.content_bytes, kMark);
+  ChatTurn& marked_turn = turns[static_cast<size_t>(breakpoint.turn)];
+  marked_turn.content.insert(breakpoint.content_bytes, kMark);
+  for (TurnPicture& picture : marked_turn.pictures) {
+    if (picture.content_bytes > breakpoint.content_bytes) picture.content_bytes += kMark.size();
+  }
   const auto marked = renderer->Render(turns, true, 0);
   if (!marked.ok()) return std::nullopt;
   const size_t offset = CommonPrefix(chat.text, marked->text);
@@ -203,6 +229,61 @@ size_t SystemTurns(const std::vector<ChatTurn>& turns) {
   return count;
 }
 
+// Puts the tokens of the pictures in the places that the template has for them, and moves the
+// boundaries behind them.
+Status PlacePictures(const ServedModel& model, const std::vector<ChatTurn>& turns, Prompt* prompt) {
+  std::vector<std::shared_ptr<const SeenPicture>> pictures;
+  for (const ChatTurn& turn : turns) {
+    for (const TurnPicture& one : turn.pictures) pictures.push_back(one.picture);
+  }
+  if (pictures.empty() || prompt->tokens_too_many > 0) return OkStatus();
+  std::vector<TokenId> ids;
+  auto boundary = prompt->boundaries.begin();
+  size_t next = 0;
+  for (size_t at = 0; at <= prompt->ids.size(); ++at) {
+    for (; boundary != prompt->boundaries.end() && size_t(boundary->position) == at; ++boundary) {
+      boundary->position = static_cast<int32_t>(ids.size());
+    }
+    if (at == prompt->ids.size()) break;
+    if (prompt->ids[at] != model.picture_token) {
+      ids.push_back(prompt->ids[at]);
+      continue;
+    }
+    if (next == pictures.size()) break;
+    const std::shared_ptr<const SeenPicture>& picture = pictures[next++];
+    prompt->pictures.push_back({static_cast<int32_t>(ids.size()), picture});
+    for (int32_t i = 0; i < picture->tokens(); ++i) ids.push_back(picture->first + i);
+  }
+  if (next != pictures.size() || boundary != prompt->boundaries.end()) {
+    return InvalidArgument("the model's chat template has no place for pictures in these messages");
+  }
+  prompt->ids = std::move(ids);
+  return OkStatus();
+}
+
+// Decodes the pictures of the job, on its account.
+Status SeePictures(const ServedModel& model, ChatJob* job, Account* account) {
+  constexpr int64_t kPixelsPerStep = 4;  // decoded and made smaller
+  constexpr size_t kPixelBytes = 9;      // of the file's, of those of its width, of the result
+  for (ChatTurn& turn : job->turns) {
+    for (TurnPicture& one : turn.pictures) {
+      if (one.picture != nullptr) continue;
+      const PictureLimits limits;
+      const auto size = ReadPictureSize(one.file, limits);
+      if (!size.ok()) return size.status().Annotate(one.place);
+      const int64_t pixels = int64_t{size->width} * size->height;
+      REPRISE_TRY(account->Spend(uint64_t(pixels / kPixelsPerStep), "decoding a picture"));
+      REPRISE_TRY(account->TakeReading(size_t(pixels) * kPixelBytes, "decoding a picture"));
+      auto seen = model.see(one.file, limits);
+      if (!seen.ok()) return seen.status().Annotate(one.place);
+      one.picture = std::move(*seen);
+      one.file = {};
+      REPRISE_TRY(account->TakeAnswer(one.picture->pixels.rgb.size(), "a picture"));
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status PlanThinking(const ServedModel& model, ChatJob* job) {
@@ -235,13 +316,15 @@ Status EncodeText(const ServedModel& model, std::string_view text, EncodeOptions
   return OkStatus();
 }
 
-Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job, Account* account,
+Result<Prompt> RenderChat(const ServedModel& model, ChatJob* with_pictures, Account* account,
                           Wanted wanted) {
   constexpr size_t kAllMessages = SIZE_MAX;
   // Marks a boundary as a breakpoint on its way through the encoder.
   constexpr size_t kBreakpointCount = SIZE_MAX;
   Account nobodys;
   if (account == nullptr) account = &nobodys;
+  REPRISE_TRY(SeePictures(model, with_pictures, account));
+  const ChatJob& job = *with_pictures;
   REPRISE_TRY(CheckLength(model, job.turns));
   REPRISE_TRY(account->TakeReading(BytesOf(job) * kRenderingBytes, "rendering the messages"));
   REPRISE_TRY(account->Spend(BytesOf(job) / kBytesPerStep, "rendering the messages"));
@@ -276,6 +359,7 @@ Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job, Account*
   }
   prompt.ids = std::move(encoded.ids);
   prompt.text = std::move(chat.text);
+  REPRISE_TRY(PlacePictures(model, turns, &prompt));
   return prompt;
 }
 
@@ -305,6 +389,7 @@ Result<Prompt> PredictNextTurn(const ServedModel& model, const ChatJob& job, con
   prompt.ids = std::move(encoded.ids);
   prompt.ids.resize(static_cast<size_t>(encoded.boundaries.front().position));
   prompt.text = chat.text.substr(0, known);
+  REPRISE_TRY(PlacePictures(model, turns, &prompt));
   return prompt;
 }
 

@@ -16,8 +16,9 @@ namespace reprise::api {
 // A prompt for the engine.
 struct Prompt {
   std::vector<TokenId> ids;
-  std::vector<Boundary> boundaries;  // where snapshots pay off: system, messages, breakpoints
-  std::string text;                  // as the template rendered it; for who needs it
+  std::vector<PlacedPicture> pictures;  // in them
+  std::vector<Boundary> boundaries;     // where snapshots pay off: system, messages, breakpoints
+  std::string text;                     // as the template rendered it; for who needs it
   // Of a prompt that cannot fit: so many ids would it have, about so many if it is more than twice
   // too long. Those above may then be incomplete, and StartReply refuses it.
   int64_t tokens_too_many = 0;
@@ -37,11 +38,12 @@ Status PlanThinking(const ServedModel& model, ChatJob* job);
 // Of what a client sent.
 size_t BytesOf(const ChatJob& job);
 
-// Renders the turns with the model's template and tokenises them. Nothing that the job brings along
-// becomes a control token, whatever it spells. Fails with kInvalidArgument if the model has no
-// template or the template refuses the conversation, kCancelled if nobody waits for it any more, or
-// as the account (null: nobody's) does when it is spent.
-Result<Prompt> RenderChat(const ServedModel& model, const ChatJob& job, Account* account,
+// Renders the turns with the model's template and tokenises them. Pictures that were not seen yet
+// are: their files become tokens. Nothing that the job brings along becomes a control token,
+// whatever it spells. Fails with kInvalidArgument if the model has no template, the template
+// refuses the conversation or a picture cannot be seen, kCancelled if nobody waits for it any more,
+// or as the account (null: nobody's) does when it is spent.
+Result<Prompt> RenderChat(const ServedModel& model, ChatJob* job, Account* account,
                           Wanted wanted = Wanted::kAll);
 
 // The beginning of the next turn's prompt, as far as it can be known: the turns of `job` and

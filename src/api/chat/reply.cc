@@ -147,6 +147,7 @@ GenerateRequest Reply::MakeRequest(size_t index) const {
   const Prompt& prompt = plan_.prompts[index / choices];
   GenerateRequest request;
   request.prompt = prompt.ids;
+  request.pictures = prompt.pictures;
   request.boundaries = prompt.boundaries;
   request.sampling = options.sampling;
   request.sampling.seed = seed_ + index % choices;

@@ -23,10 +23,10 @@ using http::ExchangePtr;
 constexpr char kApiVersion[] = "0.12.6";
 
 // The prompt of a request: rendered, or as it is.
-Result<Prompt> MakePrompt(const ServedModel& model, const OllamaRequest& request,
+Result<Prompt> MakePrompt(const ServedModel& model, OllamaRequest& request,
                           const ExchangePtr& exchange) {
   if (!request.raw) {
-    return RenderChat(model, request.job, exchange->account().get(), Wanted::kWhatFits);
+    return RenderChat(model, &request.job, exchange->account().get(), Wanted::kWhatFits);
   }
   Prompt prompt = request.infill;
   if (!prompt.ids.empty() || prompt.tokens_too_many > 0) return prompt;

@@ -8,6 +8,7 @@
 
 #include "api/fields/unsupported.h"
 #include "api/llamacpp/infill.h"
+#include "api/pictures/picture_url.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::ollama {
@@ -118,14 +119,23 @@ void ReadShared(const ServiceOptions& options, const ServedModel& model, Fields*
   if (logprobs) fields->Fail("logprobs", "are not supported here; use /v1/chat/completions");
 }
 
-// Images become a text in `content`, or are refused.
-void ReadImages(const ServiceOptions& options, Fields* part, std::string* content) {
+// Images stand in front of the turn's text, become a text behind it, or are refused.
+void ReadImages(const ServiceOptions& options, Fields* part, ChatTurn* turn) {
   const JsonValue* images = part->Array("images", 1024);
   if (images == nullptr || images->items().empty()) return;
+  if (options.sees) {
+    const std::string content = std::exchange(turn->content, {});
+    for (size_t i = 0; i < images->items().size() && part->ok(); ++i) {
+      ReadPictureData(&images->items()[i], part, fmt::format("images[{}]", i), turn);
+    }
+    turn->content = content;
+    return;
+  }
   if (!options.ignore_images) {
     return part->Fail("images", "are not supported: this server understands text only");
   }
-  for (size_t i = 0; i < images->items().size(); ++i) *content += "\n" + std::string(kImageText);
+  for (size_t i = 0; i < images->items().size(); ++i)
+    turn->content += "\n" + std::string(kImageText);
 }
 
 }  // namespace
@@ -157,7 +167,7 @@ OllamaRequest ReadChat(const ServiceOptions& options, const ServedModel& model, 
     Fields part(messages->items()[i], fmt::format("messages[{}].", i));
     part.Read("thinking", kTextBytesMax, &job.turns[i].reasoning);
     part.Read("tool_name", kNameBytesMax, &job.turns[i].name);
-    ReadImages(options, &part, &job.turns[i].content);
+    ReadImages(options, &part, &job.turns[i]);
     fields->Take(part);
   }
   return request;
@@ -181,15 +191,17 @@ OllamaRequest ReadGenerate(const ServiceOptions& options, const ServedModel& mod
   if (context != nullptr && !(context->is_array() && context->items().empty())) {
     fields->Fail("context", "is not supported; use /api/chat, and send the conversation");
   }
-  ReadImages(options, fields, &request.prompt);
-  request.load_only = request.prompt.empty();
+  ChatTurn user;
+  user.role = "user";
+  user.content = request.prompt;
+  ReadImages(options, fields, &user);
+  if (request.raw && !user.pictures.empty()) fields->Fail("images", "need raw: false");
+  request.prompt = user.content;
+  request.load_only = request.prompt.empty() && user.pictures.empty();
   ChatTurn system;
   system.role = "system";
   fields->Read("system", kTextBytesMax, &system.content);
   if (!system.content.empty()) request.job.turns.push_back(std::move(system));
-  ChatTurn user;
-  user.role = "user";
-  user.content = request.prompt;
   request.job.turns.push_back(std::move(user));
   return request;
 }

@@ -262,7 +262,7 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   NotePassed(fields, &job);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
 
-  auto prompt = RenderChat(service->model(), job, exchange->account().get(), Wanted::kWhatFits);
+  auto prompt = RenderChat(service->model(), &job, exchange->account().get(), Wanted::kWhatFits);
   if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
   ReplyPlan plan;
   const Tenant* tenant = service->FindTenant(exchange->request());

@@ -9,6 +9,7 @@
 
 #include "api/chat/prompt.h"
 #include "api/openai/output_rules.h"
+#include "api/pictures/picture_url.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::openai {
@@ -166,7 +167,18 @@ void ReadContent(const ServiceOptions& limits, Fields* fields, int32_t index, Ch
       return fields->Fail(place, "must be an object with a type");
     }
     const std::string_view kind = type->as_string();
-    if (i > 0) turn->content += '\n';
+    if (kind == "image_url" && limits.sees) {
+      const JsonValue* url = part.Find("image_url");
+      if (url != nullptr && url->is_object()) url = url->Find("url");
+      ReadPictureUrl(url, fields, place + ".image_url", turn);
+      if (!fields->ok()) return;
+      turn->pictures.back().place = fmt::format("messages[{}].{}.image_url", index, place);
+      if (IsExplicit(part.Find("prompt_cache_breakpoint"))) mark();
+      continue;
+    }
+    const bool beside_picture =
+        !turn->pictures.empty() && turn->pictures.back().content_bytes == turn->content.size();
+    if (i > 0 && !beside_picture) turn->content += '\n';
     if (kind == "image_url" && limits.ignore_images) {
       turn->content += kImageText;
       continue;

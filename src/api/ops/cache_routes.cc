@@ -96,7 +96,7 @@ void Pin(Service* service, const ExchangePtr& exchange) {
     openai::ReadThinking(service->model(), &fields, &job);
     RefuseUnread(Dialect::kPrompt, service->options(), &fields);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
-    auto prompt = RenderChat(service->model(), job, exchange->account().get());
+    auto prompt = RenderChat(service->model(), &job, exchange->account().get());
     if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
     ids = std::move(prompt->ids);
   } else {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <utility>
 
 #include "api/body.h"
@@ -64,9 +65,12 @@ void Tokenize(Service* service, const ExchangePtr& exchange) {
     ReadConversation(service, &fields, &job);
     RefuseUnread(Dialect::kPrompt, service->options(), &fields);
     if (!fields.ok()) return Refuse(exchange, *fields.error());
-    auto prompt = RenderChat(service->model(), job, exchange->account().get());
+    auto prompt = RenderChat(service->model(), &job, exchange->account().get());
     if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
     ids = std::move(prompt->ids);
+    // As the vocabulary has them: one token in all places of a picture.
+    std::replace_if(
+        ids.begin(), ids.end(), [](TokenId id) { return id < 0; }, service->model().picture_token);
   } else {
     std::string text;
     bool add_special = !llama;
@@ -147,7 +151,7 @@ void ApplyTemplate(Service* service, const ExchangePtr& exchange) {
   ReadConversation(service, &fields, &job);
   RefuseUnread(Dialect::kPrompt, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
-  const auto prompt = RenderChat(service->model(), job, exchange->account().get());
+  const auto prompt = RenderChat(service->model(), &job, exchange->account().get());
   if (!prompt.ok()) return Refuse(exchange, ApiError::FromPrompt(prompt.status()));
   http::Response response;
   JsonWriter json(&response.body);

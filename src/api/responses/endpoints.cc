@@ -52,7 +52,7 @@ Prepared Prepare(Service* service, const ResponseStore& store, const ExchangePtr
     return prepared;
   }
   auto prompt =
-      RenderChat(service->model(), prepared.request.job, exchange->account().get(), wanted);
+      RenderChat(service->model(), &prepared.request.job, exchange->account().get(), wanted);
   if (prompt.ok()) {
     prepared.prompt = std::move(*prompt);
   } else {

@@ -76,7 +76,7 @@ Result<api::Prompt> ReadChat(const api::ServedModel& model, const JsonValue& bod
     api::openai::ReadThinking(model, fields, &job);
   }
   if (!fields->ok()) return InvalidArgument(fields->error()->message);
-  return api::RenderChat(model, job, nullptr);
+  return api::RenderChat(model, &job, nullptr);
 }
 
 }  // namespace

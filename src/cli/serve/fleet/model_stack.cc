@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "cli/hub/named_model.h"
 #include "cli/serve/state_tiers.h"
+#include "model/config/reader.h"
+#include "model/vision/tower.h"
 #include "weights/memory.h"
 
 namespace reprise::cli {
@@ -68,6 +70,7 @@ Result<std::unique_ptr<ModelStack>> ModelStack::Build(const ServeOptions& option
   std::unique_ptr<ModelStack> stack(new ModelStack(options));
   ModelOptions model = options.model;
   model.context_tokens = options.context_tokens > 0 ? options.context_tokens : kContextDefault;
+  model.tower = !options.ignore_images;
   REPRISE_ASSIGN(stack->loaded_, LoadedModel::Load(model));
   if (shared.model_count > 1 && &stack->loaded_->backend().memory() != &HostMemory()) {
     return Unimplemented("several models share the memory of the host only; give --device cpu");
@@ -78,6 +81,7 @@ Result<std::unique_ptr<ModelStack>> ModelStack::Build(const ServeOptions& option
   api::ServiceOptions service = shared.service;
   service.sampling = stack->sampling_;
   service.slot_count = options.parallel;
+  service.sees = stack->served_.see != nullptr;
   if (shared.responses) {
     REPRISE_ASSIGN(service.responses, shared.responses());
   }
@@ -151,11 +155,28 @@ Status ModelStack::LoadText() {
   served_.kv_block_bytes = card.state.kv_block_bytes();
   text_.Describe(&served_);
   served_.dim = card.dim;
+  REPRISE_TRY(OpenEyes());
   REPRISE_ASSIGN(served_.vectors, ReadTextVectors(loaded_->checkpoint(), card.dim));
   if (!options_.pooling.empty()) served_.vectors.pooling = FindPooling(options_.pooling);
   REPRISE_ASSIGN(const GenerationDefaults defaults, ReadGenerationDefaults(loaded_->checkpoint()));
   Apply(defaults, &sampling_);
   return Validate(sampling_, card.vocab_size);
+}
+
+// How the APIs see pictures: with what is known of the tower, whether its weights are there or not.
+Status ModelStack::OpenEyes() {
+  const VisionTower* tower = loaded_->model().tower();
+  if (tower == nullptr) return OkStatus();
+  ConfigReader config(loaded_->checkpoint());
+  const int64_t token = config.Int({"image_token_id", ""}, {0, loaded_->card().vocab_size - 1});
+  REPRISE_TRY(config.status());
+  served_.picture_token = static_cast<int32_t>(token);
+  served_.see = [card = tower->card()](std::string_view file, const PictureLimits& limits) {
+    return SeePicture(card, file, limits);
+  };
+  Log(LogLevel::kInfo, "pictures: PNG, JPEG and WebP, by the model's own tower (" +
+                           FormatBytes(tower->card().weight_bytes) + ")");
+  return OkStatus();
 }
 
 Status ModelStack::BuildEngine(const Shared& shared) {

@@ -43,6 +43,11 @@ class WakingExecutor final : public Executor {
   Status Begin(const BatchView& batch, const StateMemory& memory) override;
   Status Choose(const ChoiceBatch& batch, const ChoiceResults& results,
                 const Work& meanwhile) override;
+  const VisionTower* tower() const override { return awake_ ? awake_->tower() : nullptr; }
+  Result<std::unique_ptr<VisionTower::Look>> BeginLook(const Pixels& pixels) override {
+    return awake_->BeginLook(pixels);
+  }
+  Result<bool> AdvanceLook(VisionTower::Look* look) override { return awake_->AdvanceLook(look); }
   bool keeps() const override { return loaded_->backend().keeps(); }
   Status Keep(const KeptKv& kept, const StateMemory& memory) override;
 
@@ -100,6 +105,7 @@ class ModelStack {
  private:
   explicit ModelStack(const ServeOptions& options) : options_(options) {}
   Status LoadText();
+  Status OpenEyes();
   Status BuildEngine(const Shared& shared);
   Result<SnapKv> ReadSnapKv() const;
   Status OpenEvents(StateCache* cache);

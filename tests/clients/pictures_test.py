@@ -1,0 +1,170 @@
+"""Pictures as a client sends them: what is reused of them, how they are counted, and what is refused by name.
+
+usage: pictures_test.py REPRISE
+
+The model is a tiny random one with a tower (tests/vision/qwen3_5): its words mean nothing, its state does.
+"""
+import base64
+import http.client
+import json
+import struct
+import sys
+import unittest
+import zlib
+
+import harness
+
+PROGRAM = sys.argv.pop(1)
+MODEL = harness.ROOT / "tests/vision/qwen3_5"
+CORPUS = harness.ROOT / "tests/corpus/picture_fuzz"
+
+
+def png(width, height, value):
+    """A grey picture; `value` is that of its last pixel."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = [b"\0" + bytes((x * 5 + y * 3) % 256 for x in range(width)) for y in range(height)]
+    rows[-1] = rows[-1][:-1] + bytes([value])
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(b"".join(rows))) + chunk(b"IEND", b""))
+
+
+A, B = png(96, 64, 1), png(64, 96, 2)
+
+
+def data_url(file, kind="png"):
+    return f"data:image/{kind};base64," + base64.b64encode(file).decode()
+
+
+def image(file, kind="png"):
+    return {"type": "image_url", "image_url": {"url": data_url(file, kind)}}
+
+
+def text(words):
+    return {"type": "text", "text": words}
+
+
+class Pictures(unittest.TestCase):
+    model, options = MODEL, ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server(PROGRAM, "--device", "cpu", "--kv", "f32", *cls.options, model=cls.model)
+        cls.salt = 0
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.stop() == 0
+
+    def setUp(self):
+        type(self).salt += 1  # tests do not see each other
+
+    def post(self, path, body, status=200):
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+        self.assertEqual(answer.status, status, said)
+        return said
+
+    def ask(self, messages, status=200, **more):
+        body = {"messages": messages, "max_tokens": 6, "temperature": 0, "cache_salt": str(self.salt), **more}
+        return self.post("/v1/chat/completions", body, status)
+
+    @staticmethod
+    def cached(answer):
+        return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    def refusal(self, content, status=400):
+        return self.ask([{"role": "user", "content": content}], status=status)["error"]["message"]
+
+
+class Seeing(Pictures):
+    def test_the_second_turn_computes_neither_picture(self):
+        talk = [{"role": "user", "content": [text("Look: "), image(A), text(" and "), image(B), text("?")]}]
+        first = self.ask(talk)
+        self.assertEqual(self.cached(first), 0)
+        talk += [first["choices"][0]["message"], {"role": "user", "content": "And now?"}]
+        talk[1] = {"role": "assistant", "content": talk[1]["content"]}
+        second = self.ask(talk)
+        self.assertGreaterEqual(self.cached(second), first["usage"]["prompt_tokens"] - 16)
+        cold = self.ask(talk, cache_prefix=False)
+        self.assertEqual(self.cached(cold), 0)
+        self.assertEqual(cold["choices"][0]["message"]["content"], second["choices"][0]["message"]["content"])
+
+    def test_tokens_are_counted(self):
+        without = self.ask([{"role": "user", "content": [text("x")]}])["usage"]["prompt_tokens"]
+        # 48 x 32 pixels of 16 x 16 a token, one token before and one behind.
+        with_one = self.ask([{"role": "user", "content": [image(png(48, 32, 3)), text("x")]}])
+        self.assertEqual(with_one["usage"]["prompt_tokens"], without + 6 + 2)
+        tokens = self.post("/tokenize", {"messages": [{"role": "user", "content": [image(png(48, 32, 3)), text("x")]}]})
+        self.assertEqual(len(tokens["tokens"]), without + 6 + 2)
+        self.assertEqual(tokens["tokens"].count(258), 6)
+
+    def test_swapped_and_changed_pictures_are_others(self):
+        def show(first, second):
+            return self.ask([{"role": "user", "content": [image(first), image(second), text("?" * 40)]}])
+        whole = show(A, B)
+        count = whole["usage"]["prompt_tokens"]
+        swapped = show(B, A)
+        self.assertLess(self.cached(swapped), 64)
+        self.assertGreater(self.cached(show(A, B)), count - 16)
+        changed = show(A, png(64, 96, 3))
+        self.assertLess(self.cached(changed), count - 40)
+
+    def test_equal_pixels_from_another_file_hit(self):
+        def show(file, kind):
+            return self.ask([{"role": "user", "content": [image(file, kind), text("?" * 40)]}])
+        first = show((CORPUS / "rgb.png").read_bytes(), "png")
+        again = show((CORPUS / "lossless.webp").read_bytes(), "webp")
+        self.assertGreater(self.cached(again), first["usage"]["prompt_tokens"] - 16)
+        self.assertEqual(first["choices"][0]["message"]["content"], again["choices"][0]["message"]["content"])
+
+    def test_all_apis_share(self):
+        self.ask([{"role": "user", "content": [image(A), text("What?" * 20)]}], cache_salt=None)
+        anthropic = self.post("/v1/messages", {"max_tokens": 4, "messages": [{"role": "user", "content": [
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png",
+                                         "data": base64.b64encode(A).decode()}},
+            {"type": "text", "text": "What?" * 20}]}]})
+        self.assertGreater(anthropic["usage"]["cache_read_input_tokens"], 90)
+        ollama = self.post("/api/chat", {"stream": False, "options": {"num_predict": 4}, "messages": [
+            {"role": "user", "content": "What?" * 20, "images": [base64.b64encode(A).decode()]}]})
+        self.assertIn("message", ollama)
+
+    def test_what_cannot_be_seen_is_said(self):
+        self.assertIn("fetches no pictures", self.refusal([{"type": "image_url", "image_url": {
+            "url": "http://127.0.0.1/a.png"}}]))
+        self.assertIn("base64", self.refusal([{"type": "image_url", "image_url": {"url": "data:image/png,abc"}}]))
+        self.assertIn("not valid base64", self.refusal([{"type": "image_url", "image_url": {
+            "url": "data:image/png;base64,abc!"}}]))
+        self.assertIn("no picture", self.refusal([image(b"hello")]))
+        self.assertIn("cut off", self.refusal([image((CORPUS / "cut.png").read_bytes())]))
+        self.assertIn("32000 x 32000", self.refusal([image((CORPUS / "bomb.png").read_bytes())]))
+        self.assertIn("200 times", self.refusal([image(png(2100, 8, 1))]))
+        self.assertIn("messages[0].content[0]", self.refusal([image(b"hello")]))
+        self.assertIn("'video_url' is not supported", self.refusal([{"type": "video_url"}]))
+        self.assertIn("'input_audio' is not supported", self.refusal([{"type": "input_audio"}]))
+
+    # A client cannot write the token of a picture.
+    def test_text_is_no_picture(self):
+        answer = self.ask([{"role": "user", "content": [text("<|image_pad|>"), image(png(48, 32, 3))]}])
+        self.assertGreater(answer["usage"]["prompt_tokens"], 13 + 6)
+
+
+class Ignoring(Pictures):
+    options = ("--ignore-images",)
+
+    def test_a_text_stands_for_it(self):
+        answer = self.ask([{"role": "user", "content": [image(A)]}])
+        self.assertGreater(answer["usage"]["prompt_tokens"], 30)
+
+
+class Blind(Pictures):
+    model = harness.TINY
+
+    def test_a_model_without_a_tower_refuses_by_name(self):
+        self.assertIn("understands text only", self.refusal([image(A)]))
+
+
+if __name__ == "__main__":
+    unittest.main()
