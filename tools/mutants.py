@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 
+import planted.adapters
 import planted.api
 import planted.grammar
 import planted.http
@@ -511,6 +512,7 @@ MUTANTS = [
      "    if (rate > best) {", "    if (rate > 0 * best) {", [("sched_test", "src/sched/sched_test")]),
     ("ngrams_not_compared", "src/engine/draft/ngram_index.cc",
      "  return end != 0 && std::equal(", "  return end != 0 || std::equal(", DRAFTS),
+    *planted.adapters.MUTANTS,
     *((*mutant, API) for mutant in planted.api.MUTANTS),
     *((*mutant, GRAMMAR) for mutant in planted.grammar.MUTANTS),
     *((*mutant, HTTP) for mutant in planted.http.MUTANTS),

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/served_model.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace reprise::api {
 namespace {
 
@@ -37,8 +40,14 @@ bool AnyAnswers(const std::string& id, const std::vector<std::string>& aliases,
 
 }  // namespace
 
-bool ModelBrief::Answers(std::string_view name) const { return AnyAnswers(id, aliases, name); }
-bool ServedModel::Answers(std::string_view name) const { return AnyAnswers(id, aliases, name); }
+bool ModelBrief::Answers(std::string_view name) const {
+  return AnyAnswers(id, aliases, name) ||
+         std::find(adapters.begin(), adapters.end(), name) != adapters.end();
+}
+
+bool ServedModel::Answers(std::string_view name) const {
+  return AnyAnswers(id, aliases, name) || (adapters != nullptr && adapters->Has(name));
+}
 
 ModelBrief ServedModel::Brief() const {
   ModelBrief brief;
@@ -49,6 +58,9 @@ ModelBrief ServedModel::Brief() const {
   brief.digest = digest;
   brief.context_tokens = context_tokens;
   brief.bytes = weight_bytes;
+  if (adapters != nullptr) {
+    for (AdapterShelf::Entry& one : adapters->List()) brief.adapters.push_back(std::move(one.name));
+  }
   return brief;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/adapters/adapter_shelf.h"
 #include "engine/request.h"
 #include "text/chat_prompt.h"
 #include "text/output/call_writer.h"
@@ -32,8 +33,9 @@ struct ModelBrief {
   uint64_t bytes = 0;             // its weights in memory, as far as is known
   std::string status = "loaded";  // unloaded, loading, loaded, sleeping, failed
   std::string error;              // of the last try to load it
+  std::vector<std::string> adapters;  // that it is served with, by name
 
-  // Whether a request for `name` means this model. Without a name it does.
+  // Whether a request for `name` means this model, or an adapter of it. Without a name it does.
   bool Answers(std::string_view name) const;
   // The id and the aliases that are names.
   std::vector<std::string> Names() const;
@@ -68,8 +70,9 @@ struct ServedModel {
   std::function<Result<std::shared_ptr<const SeenPicture>>(std::string_view, const PictureLimits&)>
       see;
   int32_t picture_token = -1;
+  AdapterShelf* adapters = nullptr;  // null: there are none, and none can be loaded
 
-  // Whether a request for `name` means this model. Without a name it does.
+  // Whether a request for `name` means this model, or an adapter of it. Without a name it does.
   bool Answers(std::string_view name) const;
   ModelBrief Brief() const;
 };

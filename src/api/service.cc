@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "api/adapters/endpoints.h"
 #include "api/anthropic/endpoints.h"
 #include "api/constrain/constraints.h"
 #include "api/llamacpp/endpoints.h"
@@ -136,6 +137,7 @@ void Service::AddRoutes(http::Router* router) {
   responses::AddRoutes(this, router);
   anthropic::AddRoutes(this, router);
   llamacpp::AddRoutes(this, router);
+  adapters::AddRoutes(this, router);
   ollama::AddRoutes(this, router);
   vectors::AddRoutes(this, router);
   ops::AddServerRoutes(this, router);

@@ -24,6 +24,7 @@
 #include "cache/tier/record_tier.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
+#include "cli/lora/lora.h"
 #include "cli/terminal.h"
 #include "model/executor.h"
 #include "model/live_state.h"
@@ -45,6 +46,7 @@ struct Options {
   std::string golden;
   bool tiers = false;
   bool speculate = false;
+  std::vector<std::string> loras;
   uint64_t schedules = 100;
   uint64_t seed = 1;
   int32_t context_tokens = 256;
@@ -115,7 +117,10 @@ class Auditor {
     Executor& executor = *executors_[schedule.seed % executors_.size()];
     const ColdLogits cold = [this](uint32_t /*space*/, std::span<const TokenId> tokens,
                                    float* logits) { RunCold(tokens, logits); };
-    if (disk_path_.empty()) return RunSchedule(schedule, executor, cold, kInvariantInterval);
+    const AuditAdapters adapters = MakeAdapters(schedule);
+    if (disk_path_.empty()) {
+      return RunSchedule(schedule, executor, cold, kInvariantInterval, {}, {}, adapters);
+    }
     schedule.tier = true;
     // Little memory, or processes that end and begin again: else all that is wanted is in memory.
     if (schedule.seed % 5 == 0 || !HasDisk(schedule)) {
@@ -134,7 +139,37 @@ class Auditor {
     };
     uint64_t life = 0;
     return RunSchedule(schedule, executor, cold, kInvariantInterval, store,
-                       [&] { return MakeTiers(schedule, life++); });
+                       [&] { return MakeTiers(schedule, life++); }, adapters);
+  }
+
+  // From now on requests have one of these adapters or none.
+  Status UseAdapters(LoadedModel* loaded, const std::vector<std::string>& texts) {
+    if (texts.empty()) return OkStatus();
+    REPRISE_ASSIGN(read_adapter_, MakeAdapterReader(loaded));
+    for (const std::string& text : texts) {
+      REPRISE_ASSIGN(const Lora lora, ParseLora(text));
+      REPRISE_ASSIGN(AdapterPtr adapter, read_adapter_(lora.path, lora.scale));
+      loras_.push_back({lora, std::move(adapter)});
+    }
+    return OkStatus();
+  }
+
+  // Every request in three has an adapter that was just read again.
+  AuditAdapters MakeAdapters(const Schedule& schedule) {
+    AuditAdapters adapters;
+    if (loras_.empty()) return adapters;
+    adapters.choose = [this, seed = schedule.seed](size_t request) -> AdapterPtr {
+      Rng rng(Mix64(seed ^ Mix64(request)));
+      const size_t which = rng.Below(loras_.size() + 1);
+      if (which == loras_.size()) return nullptr;
+      if (rng.Below(3) != 0) return loras_[which].adapter;
+      auto again = read_adapter_(loras_[which].lora.path, loras_[which].lora.scale);
+      CHECK(again.ok());
+      return std::move(*again);
+    };
+    adapters.cold = [this](const Adapter& adapter, std::span<const TokenId> tokens,
+                           float* logits) { RunCold(tokens, logits, &adapter); };
+    return adapters;
   }
 
   static bool HasDisk(const Schedule& schedule) { return schedule.seed % 3 != 1; }
@@ -176,21 +211,29 @@ class Auditor {
   }
 
   // All tokens in one step, on one thread, from nothing.
-  void RunCold(std::span<const TokenId> tokens, float* logits) {
+  void RunCold(std::span<const TokenId> tokens, float* logits, const Adapter* adapter = nullptr) {
     auto state =
         LiveState::Create(model_.state_spec(), 1, static_cast<int64_t>(tokens.size()), memory_);
     CHECK(state.ok());
     std::vector<uint32_t> rows(tokens.size());
     for (uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
-    const SequenceSlice slice = state->Next(0, 0, static_cast<uint32_t>(tokens.size()));
+    SequenceSlice slice = state->Next(0, 0, static_cast<uint32_t>(tokens.size()));
+    slice.adapter = adapter;
     const Status run =
         executors_[0]->Forward({tokens, std::span(&slice, 1), rows}, state->memory(), logits);
     CHECK(run.ok());
   }
 
  private:
+  struct Known {
+    Lora lora;
+    AdapterPtr adapter;
+  };
+
   const Model& model_;
   DeviceMemory& memory_;
+  AdapterShelf::Reader read_adapter_;
+  std::vector<Known> loras_;
   std::string disk_path_;                           // empty: no disk
   std::vector<std::unique_ptr<Backend>> backends_;  // or null: that of the loaded model
   std::vector<std::unique_ptr<ModelExecutor>> executors_;
@@ -252,6 +295,7 @@ Status Run(const Options& options) {
   REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(model));
   Auditor auditor(loaded.get());
   if (options.tiers) REPRISE_TRY(auditor.UseDisk());
+  REPRISE_TRY(auditor.UseAdapters(loaded.get(), options.loras));
   const ModelCard& card = loaded->model().card();
   if (!options.golden.empty()) {
     REPRISE_TRY(CompareWithGolden(options.golden, &auditor, card.vocab_size));
@@ -313,6 +357,8 @@ void DefineAudit(Flags* flags) {
       "stored at random moments");
   flags->Add("--speculate", &options->speculate,
              "speculate in every reply: with right drafts, wrong drafts and both");
+  flags->Add("--lora", &options->loras,
+             "PATH[:SCALE]: requests have this LoRA adapter or none; repeat it for several");
   flags->Add("--schedules", &options->schedules, "random schedules to run");
   flags->Add("--seed", &options->seed, "of the first schedule; the others count up");
   flags->Add("--context", &options->context_tokens, "tokens of the longest request",

@@ -22,6 +22,7 @@ void DefineSynth(Flags* flags);
 
 // Subcommands of `bench`: the host's time in a step, cold against warm by workload, a recorded
 // trace, what was promised, lower tiers, tokenizers, and constraints.
+void DefineAdaptersBench(Flags* flags);
 void DefineBesideBench(Flags* flags);
 void DefineHostBench(Flags* flags);
 void DefineReuseBenches(Flags* bench);

@@ -58,6 +58,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& optio
   loaded->checkpoint_.emplace(std::move(checkpoint));
   REPRISE_TRY(loaded->Read());
   loaded->card_ = loaded->model_->card();
+  loaded->adaptable_ = loaded->model_->adaptable();
   return loaded;
 }
 

@@ -61,6 +61,8 @@ class LoadedModel {
 
   const std::string& path() const { return path_; }
   const ModelCard& card() const { return card_; }
+  // What adapters need to know of it.
+  const std::shared_ptr<const AdaptableModel>& adaptable() const { return adaptable_; }
   Backend& backend() { return *backend_; }
   // How steps are planned on its device: rows of a step, and the promised gap between two tokens of
   // a stream. `parallel`: sequences at the same time. `gap_ms`: 0: the device's default.
@@ -78,6 +80,7 @@ class LoadedModel {
   ScratchArena scratch_;
   std::unique_ptr<Model> model_;
   ModelCard card_;
+  std::shared_ptr<const AdaptableModel> adaptable_;
 };
 
 // How tokens are chosen where neither the model's files nor the request says: alike in the server

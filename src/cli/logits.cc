@@ -7,6 +7,7 @@
 #include "base/mapped_file.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
+#include "cli/lora/lora.h"
 #include "kernels/ops.h"
 #include "model/live_state.h"
 #include "state/packing.h"
@@ -24,6 +25,7 @@ struct Options {
   std::string output;
   std::vector<size_t> split;
   std::string snapshots = "f32";
+  std::string lora;
 };
 
 Result<std::vector<TokenId>> ReadTokens(const std::string& path) {
@@ -64,7 +66,8 @@ Result<std::vector<size_t>> MakePieces(const std::vector<size_t>& split, size_t 
 }
 
 Status WriteLogits(LoadedModel* loaded, std::span<const TokenId> tokens,
-                   const std::vector<size_t>& pieces, bool rounds, const std::string& path) {
+                   const std::vector<size_t>& pieces, bool rounds, const Adapter* adapter,
+                   const std::string& path) {
   const Model& model = loaded->model();
   const int64_t vocab = model.vocab_size();
   SafetensorsWriter writer;
@@ -78,7 +81,8 @@ Status WriteLogits(LoadedModel* loaded, std::span<const TokenId> tokens,
   for (const size_t piece : pieces) {
     std::vector<uint32_t> rows(piece);
     for (uint32_t i = 0; i < piece; ++i) rows[i] = i;
-    const SequenceSlice slice = state.Next(0, 0, uint32_t(piece));
+    SequenceSlice slice = state.Next(0, 0, uint32_t(piece));
+    slice.adapter = adapter;
     logits.resize(piece * size_t(vocab));
     REPRISE_TRY(
         model.Forward(loaded->context(),
@@ -109,7 +113,8 @@ Status Run(const Options& options) {
   if (rounds && !loaded->model().state_spec().has_recurrent()) {
     return InvalidArgument("--snapshots bf16 rounds recurrent state, and this model has none");
   }
-  return WriteLogits(loaded.get(), tokens, pieces, rounds, options.output);
+  REPRISE_ASSIGN(const AdapterPtr adapter, LoadLora(loaded.get(), options.lora));
+  return WriteLogits(loaded.get(), tokens, pieces, rounds, adapter.get(), options.output);
 }
 
 }  // namespace
@@ -130,6 +135,8 @@ void DefineLogits(Flags* flags) {
              "bf16: recurrent state is rounded at the end of each piece, as a server with that "
              "option stores it (the answer is another one)",
              {.one_of = {"f32", "bf16"}});
+  flags->Add("--lora", &options->lora,
+             "PATH[:SCALE]: with this LoRA adapter, a PEFT folder or a GGUF file");
   flags->SetAction([options] { return Run(*options); });
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "api/adapters/chosen_adapter.h"
 #include "api/anthropic/endpoints.h"
 
 #include <ctime>
@@ -38,6 +39,9 @@ Prepared Prepare(const Service& service, const http::ExchangePtr& exchange, bool
     prepared.error = fields.error();
   } else if (!service.model().Answers(prepared.request.model)) {
     prepared.error = ModelNotFound(prepared.request.model, service.model());
+  } else if (const auto wrong = ChooseAdapter(service.model(), prepared.request.model, &fields,
+                                              &prepared.request.job.options)) {
+    prepared.error = wrong;
   } else if (const Status planned = PlanThinking(service.model(), &prepared.request.job);
              !planned.ok()) {
     prepared.error = {400, "output_config.effort: " + planned.message(), "output_config.effort"};
@@ -94,6 +98,7 @@ void HandleMessages(Service* service, PromptHistory* history, const http::Exchan
   const ServedModel& model = service->model();
   MessageHead head =
       MakeHead(model, prepared.prompt, request.hour_breakpoints, request.show_thinking);
+  head.model = AnsweringName(model, request.job.options);
 
   const Tenant* tenant = service->FindTenant(exchange->request());
   PromptParts parts = TakeParts(request.job, tenant->name, prepared.prompt.ids.size());

@@ -84,6 +84,8 @@ struct ReplyOptions {
   std::optional<SnapKv> snapkv;        // absent: as the server was started
   std::optional<Speculate> speculate;  // the same
   std::string prediction;              // what the reply may be; empty: the client does not say
+  std::shared_ptr<const Adapter> adapter;  // that changes the model; null: none does
+  std::string adapter_name;                // as the request named it; empty: it named the model
 };
 
 // What a reply may contain.

@@ -33,6 +33,7 @@ std::function<void(const Choice&)> PrepareNextTurn(Service* service, const Tenan
       request.min_cache_tokens = job->cache.min_tokens;
       request.session = job->cache.session;
       request.cache_low = job->cache.low;
+      request.adapter = job->options.adapter;
       request.idle = true;
       // Too long or refused: the next turn computes it then.
       (void)service->engine().Submit(std::move(request)).ok();

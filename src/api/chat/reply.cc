@@ -179,6 +179,7 @@ GenerateRequest Reply::MakeRequest(size_t index) const {
   request.cache_low = plan_.cache.low;
   request.snapkv = options.snapkv;
   request.speculate = options.speculate;
+  request.adapter = options.adapter;
   request.prediction = predicted_;
   return request;
 }

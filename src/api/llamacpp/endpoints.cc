@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "api/adapters/chosen_adapter.h"
 #include "api/llamacpp/endpoints.h"
 
 #include <algorithm>
@@ -32,8 +33,8 @@ void Start(Service* service, const ExchangePtr& exchange, CompletionRequest requ
   }
   plan.tell_tokens = plan.keep_tokens = request.return_tokens;
   plan.prompts = std::move(prompts);
-  auto sink = MakeCompletionSink(exchange, service->model().id, request.return_tokens,
-                                 request.stream, list);
+  auto sink = MakeCompletionSink(exchange, AnsweringName(service->model(), plan.options),
+                                 request.return_tokens, request.stream, list);
   if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) {
     Refuse(exchange, *error);
   }
@@ -48,6 +49,9 @@ void Complete(Service* service, const ExchangePtr& exchange) {
   std::vector<Prompt> prompts;
   Account* const account = exchange->account().get();
   if (fields.ok()) openai::ReadPrompts(service->model(), false, account, &fields, &prompts);
+  if (const auto error = ChooseAdapter(service->model(), &fields, &request.options)) {
+    return Refuse(exchange, *error);
+  }
   RefuseUnread(Dialect::kLlamaCpp, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   request.passed_fields = fields.passed();
@@ -69,6 +73,9 @@ void Infill(Service* service, const ExchangePtr& exchange) {
   Fields fields(body.document->root());
   CompletionRequest request = ReadCompletion(service->options(), model.vocab_size, &fields);
   std::vector<Prompt> prompts = {ReadInfill(model, *tokens, exchange->account().get(), &fields)};
+  if (const auto error = ChooseAdapter(service->model(), &fields, &request.options)) {
+    return Refuse(exchange, *error);
+  }
   RefuseUnread(Dialect::kLlamaCpp, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   request.passed_fields = fields.passed();

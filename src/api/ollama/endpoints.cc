@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "api/adapters/chosen_adapter.h"
 #include "api/ollama/endpoints.h"
 
 #include <memory>
@@ -58,6 +59,10 @@ void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
   NotePassed(fields, &request.job);
   if (!model.Answers(request.model)) {
     return Refuse(exchange, ModelNotFound(request.model, model));
+  }
+  if (const auto error =
+          ChooseAdapter(model, request.model, &fields, &request.job.options)) {
+    return Refuse(exchange, *error);
   }
   std::string name = request.model.empty() ? model.id : request.model;
   if (request.load_only) return exchange->Respond(AnswerLoaded(name, shape));

@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "api/adapters/chosen_adapter.h"
 #include "api/body.h"
 #include "api/chat/next_turn.h"
 #include "api/chat/prompt.h"
@@ -258,6 +259,9 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   ReadChatOptions(&fields, &options, &job.options);
   ReadCacheControl(&fields, &job.cache);
   ReadThinking(service->model(), &fields, &job);
+  if (const auto error = ChooseAdapter(service->model(), &fields, &job.options)) {
+    return Refuse(exchange, *error);
+  }
   RefuseUnread(Dialect::kChat, service->options(), &fields);
   NotePassed(fields, &job);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
@@ -276,11 +280,12 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   if (choices == 1) {
     plan.done = PrepareNextTurn(service, *plan.tenant, std::move(job));
   }
+  const std::string name = AnsweringName(service->model(), plan.options);
   std::unique_ptr<ReplySink> sink;
   if (options.stream) {
-    sink = std::make_unique<StreamedChat>(exchange, service->model().id, options, choices);
+    sink = std::make_unique<StreamedChat>(exchange, name, options, choices);
   } else {
-    sink = std::make_unique<WholeChat>(exchange, service->model().id, options);
+    sink = std::make_unique<WholeChat>(exchange, name, options);
   }
   if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) {
     Refuse(exchange, *error);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "api/adapters/chosen_adapter.h"
 #include "api/body.h"
 #include "api/chat/reply.h"
 #include "api/fields/unsupported.h"
@@ -215,6 +216,9 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   if (fields.ok()) {
     ReadAllPrompts(service->model(), options.echo, exchange->account().get(), &fields, &plan);
   }
+  if (const auto error = ChooseAdapter(service->model(), &fields, &plan.options)) {
+    return Refuse(exchange, *error);
+  }
   RefuseUnread(Dialect::kCompletions, service->options(), &fields);
   plan.passed_fields = fields.passed();
   if (fields.ok() &&
@@ -234,13 +238,13 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
     for (Prompt& prompt : plan.prompts) echoes.push_back(std::move(prompt.text));
   }
   const size_t choices = plan.prompts.size() * static_cast<size_t>(plan.options.choices);
+  const std::string name = AnsweringName(service->model(), plan.options);
   std::unique_ptr<ReplySink> sink;
   if (options.stream) {
-    sink = std::make_unique<StreamedCompletion>(exchange, service->model().id, options,
-                                                std::move(echoes), choices);
+    sink =
+        std::make_unique<StreamedCompletion>(exchange, name, options, std::move(echoes), choices);
   } else {
-    sink = std::make_unique<WholeCompletion>(exchange, service->model().id, options,
-                                             std::move(echoes), choices);
+    sink = std::make_unique<WholeCompletion>(exchange, name, options, std::move(echoes), choices);
   }
   if (auto error = StartReply(service, exchange, std::move(plan), std::move(sink))) {
     Refuse(exchange, *error);

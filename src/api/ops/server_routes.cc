@@ -30,6 +30,9 @@ void WriteModel(const ModelBrief& model, const std::string& id, JsonWriter* json
   json->Member("created", model.created).Member("owned_by", "reprise");
   if (model.context_tokens > 0) json->Member("max_model_len", model.context_tokens);
   if (!model.family.empty()) json->Member("family", model.family);
+  const auto& adapters = model.adapters;
+  const bool adapter = std::find(adapters.begin(), adapters.end(), id) != adapters.end();
+  if (adapter) json->Member("parent", model.id);
   json->Key("status").BeginObject().Member("value", model.status);
   if (!model.error.empty()) json->Member("failed", true).Member("error", model.error);
   json->EndObject().EndObject();
@@ -46,6 +49,7 @@ void Models(Service* service, const ExchangePtr& exchange) {
   json.BeginObject().Member("object", "list").Key("data").BeginArray();
   for (const ModelBrief& model : models) {
     for (const std::string& name : model.Names()) WriteModel(model, name, &json);
+    for (const std::string& name : model.adapters) WriteModel(model, name, &json);
   }
   json.EndArray().EndObject();
   exchange->Respond(std::move(response));

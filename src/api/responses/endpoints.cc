@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "api/adapters/chosen_adapter.h"
 #include "api/responses/endpoints.h"
 
 #include <memory>
@@ -46,6 +47,9 @@ Prepared Prepare(Service* service, const ResponseStore& store, const ExchangePtr
     prepared.error = fields.error();
     return prepared;
   }
+  prepared.error =
+      ChooseAdapter(service->model(), &fields, &prepared.request.job.options);
+  if (prepared.error) return prepared;
   const Status planned = PlanThinking(service->model(), &prepared.request.job);
   if (!planned.ok()) {
     prepared.error = ApiError{400, planned.message(), "reasoning.effort", "unsupported_value"};
@@ -79,7 +83,7 @@ void Create(Service* service, const StorePtr& store, const ExchangePtr& exchange
   const ServedModel& model = service->model();
   ResponseHead head;
   head.id = MakeRandomId(kResponsePrefix);
-  head.model = model.id;
+  head.model = AnsweringName(model, request.job.options);
   head.created = openai::NowSeconds();
   head.settings = std::move(request.settings);
   head.namespaces = std::move(request.namespaces);

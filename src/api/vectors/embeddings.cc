@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "api/adapters/chosen_adapter.h"
 #include "api/body.h"
 #include "api/fields/unsupported.h"
 #include "api/ollama/request.h"
@@ -133,6 +134,9 @@ void HandleOpenAi(Service* service, const ExchangePtr& exchange) {
   if (fields.ok()) {
     ReadTexts(model, "input", /*cut=*/false, exchange->account().get(), &fields, &job.texts);
   }
+  ReplyOptions chosen;
+  if (const auto error = ChooseAdapter(model, &fields, &chosen)) return Refuse(exchange, *error);
+  job.adapter = std::move(chosen.adapter);
   RefuseUnread(Dialect::kVectors, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   auto sink = std::make_unique<OpenAiSink>(exchange, model.id, job.texts.size(), dimensions,
@@ -160,6 +164,11 @@ void HandleOllama(Service* service, const ExchangePtr& exchange, bool one) {
   job.tenant = service->FindTenant(exchange->request());
   ReadTexts(model, one ? "prompt" : "input", truncate, exchange->account().get(), &fields,
             &job.texts);
+  ReplyOptions chosen;
+  if (const auto error = ChooseAdapter(model, name, &fields, &chosen)) {
+    return Refuse(exchange, *error);
+  }
+  job.adapter = std::move(chosen.adapter);
   RefuseUnread(Dialect::kOllamaVectors, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   if (name.empty()) name = model.id;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "api/adapters/chosen_adapter.h"
 #include "api/vectors/rerank.h"
 
 #include <fmt/format.h>
@@ -180,10 +181,13 @@ void HandleRerank(Service* service, const http::ExchangePtr& exchange) {
   }
   Fields fields(body.document->root());
   RankRequest request = ReadRequest(&fields);
+  ReplyOptions chosen;
+  if (const auto error = ChooseAdapter(model, &fields, &chosen)) return Refuse(exchange, *error);
   RefuseUnread(Dialect::kVectors, service->options(), &fields);
   if (!fields.ok()) return Refuse(exchange, *fields.error());
   VectorJob job;
   job.pooling = Pooling::kLast;
+  job.adapter = std::move(chosen.adapter);
   job.tenant = service->FindTenant(exchange->request());
   if (const auto error = EncodeAll(model, request, exchange->account().get(), &job.texts)) {
     return Refuse(exchange, *error);

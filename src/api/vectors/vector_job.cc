@@ -79,6 +79,7 @@ bool Vectors::Submit(size_t index, GenerateRequest request) {
   request.tenant = job_.tenant->name;
   request.tenant_weight = job_.tenant->weight;
   request.salt = job_.tenant->Namespace("");
+  request.adapter = job_.adapter;
   auto stream = service_.engine().Submit(std::move(request));
   if (!stream.ok()) {
     // A queue that is full for the moment is waited for, as long as something of this job runs.

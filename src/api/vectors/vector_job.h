@@ -18,6 +18,7 @@ struct VectorJob {
   std::vector<std::vector<TokenId>> texts;
   Pooling pooling = Pooling::kNone;
   const Tenant* tenant = nullptr;
+  std::shared_ptr<const Adapter> adapter;  // that changes the model; null: none does
   // Tokens with which all texts begin: computed once, and kept. What follows is not: texts to embed
   // would fill the cache and seldom come again.
   size_t shared_tokens = 0;

@@ -356,6 +356,8 @@ void DefineBench(Flags* flags) {
   DefineSpeed(flags->AddCommand("decode", "generated tokens per second"), true);
   DefineBesideBench(
       flags->AddCommand("beside", "how a long prompt and streams slow each other down"));
+  DefineAdaptersBench(
+      flags->AddCommand("adapters", "what adapters cost a batch that decodes, and loading them"));
   DefineHostBench(flags->AddCommand("host", "time of a step outside the forward pass"));
   DefineReuseBenches(flags);
   DefineTraceBench(flags->AddCommand("trace", "replay a recorded trace of requests"));

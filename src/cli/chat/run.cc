@@ -73,6 +73,8 @@ void DefineRun(Flags* flags) {
   flags->Add("-c,--context", &options->model.context_tokens,
              "maximum tokens of the conversation (default: the model's, at most 8192)",
              {.min = 64, .max = 1 << 24});
+  flags->Add("--lora", &options->session.lora,
+             "PATH[:SCALE]: with this LoRA adapter, a PEFT folder or a GGUF file");
   flags->Add("--plain", &options->session.plain,
              "complete text as it is, without the chat template");
   flags->Add("--tokenizer", &options->session.tokenizer,

@@ -11,7 +11,9 @@
 #include <thread>
 #include <utility>
 
+#include "cli/lora/lora.h"
 #include "engine/draft/speculate.h"
+#include "model/adapter/adapter.h"
 #include "text/detokenizer.h"
 #include "text/output/output_parser.h"
 #include "weights/memory.h"
@@ -33,6 +35,7 @@ Result<std::unique_ptr<Session>> Session::Create(LoadedModel* loaded, const Opti
                            " tokens, the model only " + std::to_string(card.vocab_size));
   }
   std::unique_ptr<Session> session(new Session(loaded, options, std::move(*text)));
+  REPRISE_ASSIGN(session->adapter_, LoadLora(loaded, options.lora));
   if (!options.plain && !session->text_.chat_templates.empty()) {
     const std::string& source = session->text_.chat_templates.front().source;
     session->format_ = OutputFormat::Detect(source, session->text_.tokenizer.get());
@@ -111,6 +114,7 @@ class ReplyText {
 
 Result<std::string> Session::Answer(GenerateRequest request, ReplyReader* reader) {
   request.sampling = options_.sampling;
+  request.adapter = adapter_;
   request.end_tokens = text_.tokenizer->eos_ids();
   const int64_t room = int64_t{context_tokens()} - int64_t(request.prompt.size());
   if (room < 1) {
@@ -161,6 +165,7 @@ void Session::Prepare(std::vector<TokenId> tokens, bool wait) {
   if (history_.empty()) return;
   GenerateRequest request;
   request.prompt = history_;
+  request.adapter = adapter_;
   request.idle = true;
   const auto stream = engine_->Submit(std::move(request));
   // Too long, or refused: the next turn computes it then.
@@ -174,7 +179,7 @@ std::string Session::Reuse::Describe() const {
 
 std::string Session::DescribeCache() {
   constexpr size_t kNodesMax = 32;
-  const NamespaceKey key{executor_.card().digest, ""};
+  const NamespaceKey key{adapter_ ? adapter_->digest() : executor_.card().digest, ""};
   std::promise<std::pair<CacheStats, std::vector<TreeNodeView>>> promise;
   engine_->Post([&](StateCache& cache) {
     promise.set_value({cache.stats(), cache.View(key, kNodesMax)});

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "cli/loaded_model.h"
+#include "engine/adapters/adapter_shelf.h"
 #include "engine/engine.h"
 #include "model/executor.h"
 #include "model/model_text.h"
@@ -39,6 +40,7 @@ class Session {
     int max_tokens = 0;  // of a reply; 0: what the context leaves
     std::string speculate = "off";
     bool plain = false;  // no chat: nothing is taken for reasoning
+  std::string lora;  // PATH[:SCALE] of an adapter; empty: none
   };
   static Result<std::unique_ptr<Session>> Create(LoadedModel* loaded, const Options& options);
 
@@ -80,6 +82,7 @@ class Session {
   ModelText text_;
   OutputFormat format_;  // how the model writes its reasoning
   ModelExecutor executor_;
+  AdapterPtr adapter_;  // null: none
   SteadyClock clock_;
   std::vector<TokenId> history_;  // what the next prompt begins with
   Reuse last_, all_;

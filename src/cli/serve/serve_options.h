@@ -34,6 +34,8 @@ struct ServeOptions {
   int snapkv_window = SnapKv::kWindow;
   int snapkv_redecode = 0;
   std::string speculate = "off";
+  std::vector<std::string> loras;  // NAME=PATH[:SCALE]
+  int64_t lora_mib = 4096;         // of the weights of adapters
   int64_t host_mib = 0;           // of the host's memory below the device's; 0: none
   std::string disk;               // folder for state; empty: memory only
   double disk_gib = 16;           // of all that lies there

@@ -93,6 +93,14 @@ void DefineOneModel(Flags* flags, ServeOptions* model, std::vector<std::string>*
              "guess the next tokens from earlier replies (tree), from prompt and reply (ngram) or "
              "both (auto), and run them in one step: the same reply, sooner",
              {.one_of = {"auto", "off", "tree", "ngram"}});
+  flags->SetHeading("Adapters (docs/adapters.md)");
+  flags->Add("--lora", &model->loras,
+             "NAME=PATH[:SCALE]: also serve the model with this LoRA adapter, a PEFT folder or a "
+             "GGUF file, under that name; repeat it for several");
+  flags->Add("--lora-mib", &model->lora_mib,
+             "MiB of memory for the weights of adapters; those unused longest are read again when "
+             "they are wanted",
+             {.min = 1, .max = 1 << 30});
 }
 
 Result<ServeOptions> ReadModel(const ServeOptions& server, const std::string& name,
@@ -100,6 +108,7 @@ Result<ServeOptions> ReadModel(const ServeOptions& server, const std::string& na
   ServeOptions model = server;
   model.aliases = {name};
   model.model.path.clear();
+  model.loras.clear();
   std::vector<std::string> aliases;
   Flags flags("[models." + name + "]", "");
   AddModelOptions(&flags, &model.model);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/lora/lora.h"
 #include "cli/serve/fleet/model_stack.h"
 
 #include <algorithm>
@@ -26,6 +27,9 @@ api::ModelBrief NameModel(const ServeOptions& options, const std::string& path) 
   } else {
     model.id = *named;
     model.aliases.erase(named);
+  }
+  for (const std::string& text : options.loras) {
+    if (const auto lora = ParseLora(text); lora.ok()) model.adapters.push_back(lora->name);
   }
   model.created = std::time(nullptr);
   return model;
@@ -76,6 +80,7 @@ Result<std::unique_ptr<ModelStack>> ModelStack::Build(const ServeOptions& option
     return Unimplemented("several models share the memory of the host only; give --device cpu");
   }
   REPRISE_TRY(stack->LoadText());
+  REPRISE_TRY(stack->LoadAdapters());
   REPRISE_TRY(stack->BuildEngine(shared));
   stack->engine_->Start();
   api::ServiceOptions service = shared.service;
@@ -176,6 +181,22 @@ Status ModelStack::OpenEyes() {
   };
   Log(LogLevel::kInfo, "pictures: PNG, JPEG and WebP, by the model's own tower (" +
                            FormatBytes(tower->card().weight_bytes) + ")");
+  return OkStatus();
+}
+
+Status ModelStack::LoadAdapters() {
+  auto reader = MakeAdapterReader(loaded_.get());
+  if (!reader.ok()) return options_.loras.empty() ? OkStatus() : reader.status();
+  adapters_ = std::make_unique<AdapterShelf>(std::move(*reader), size_t(options_.lora_mib) << 20);
+  for (const std::string& text : options_.loras) {
+    REPRISE_ASSIGN(const Lora lora, ParseLora(text));
+    if (lora.name.empty()) return InvalidArgument("--lora " + text + ": give it a name, NAME=PATH");
+    if (served_.Answers(lora.name)) {
+      return InvalidArgument("--lora " + text + ": '" + lora.name + "' is a name of the model");
+    }
+    REPRISE_TRY(adapters_->Add(lora.name, lora.path, lora.scale).Annotate("--lora " + text));
+  }
+  served_.adapters = adapters_.get();
   return OkStatus();
 }
 

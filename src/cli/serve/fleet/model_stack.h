@@ -106,6 +106,7 @@ class ModelStack {
   explicit ModelStack(const ServeOptions& options) : options_(options) {}
   Status LoadText();
   Status OpenEyes();
+  Status LoadAdapters();
   Status BuildEngine(const Shared& shared);
   Result<SnapKv> ReadSnapKv() const;
   Status OpenEvents(StateCache* cache);
@@ -114,6 +115,7 @@ class ModelStack {
   std::unique_ptr<LoadedModel> loaded_;
   ServedText text_;
   api::ServedModel served_;
+  std::unique_ptr<AdapterShelf> adapters_;  // null: the device computes none
   SamplingParams sampling_ = DefaultSampling();  // where a request does not say
   WakingExecutor executor_;
   std::unique_ptr<EventPublisher> events_;  // the engine's cache tells it
