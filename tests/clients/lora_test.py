@@ -21,7 +21,7 @@ MODULES = {"mlp.up_proj": (1024, 384), "mlp.down_proj": (384, 1024)}  # of the b
 LAYERS = 8
 
 
-def write_adapter(folder, seed, size=0.3, **config):
+def write_adapter(folder, seed, size=2.0, **config):
     """A PEFT adapter of the bundled model, with random values."""
     folder = pathlib.Path(folder)
     folder.mkdir()
@@ -107,7 +107,7 @@ class Lora(unittest.TestCase):
         self.assertIn("already", load(400, lora_name="later", lora_path=str(self.one)))
         self.assertIn("must be given", load(400, lora_name="x"))
         self.assertIn("use_dora", load(400, lora_name="x", lora_path=str(self.dora)))
-        load(400, lora_name="x", lora_path="/nowhere")
+        load(404, lora_name="x", lora_path="/nowhere")
         self.assertIn("name of the model", load(400, lora_name=self.base, lora_path=str(self.one)))
         # Other content under the name: nothing of the old one is used, and the answer is that of the new one.
         load(lora_name="later", lora_path=str(self.one), load_inplace=True)

@@ -10,7 +10,7 @@
 namespace reprise {
 namespace {
 
-constexpr size_t kPatternsMax = 4096;
+constexpr size_t kPatternsMax = 256;
 constexpr size_t kPatternBytesMax = 512;
 constexpr size_t kInvocationMax = 1024;
 

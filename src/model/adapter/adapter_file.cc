@@ -15,7 +15,7 @@
 namespace reprise {
 namespace {
 
-constexpr size_t kProductsMax = 100'000;
+constexpr size_t kProductsMax = 20000;
 
 bool IsDirectory(const std::string& path) {
   struct stat st {};
