@@ -18,14 +18,7 @@ import subprocess
 import sys
 import time
 
-import planted.adapters
-import planted.api
-import planted.grammar
-import planted.http
-import planted.keys
-import planted.pictures
-import planted.sample
-import planted.weights
+from planted import adapters, api, grammar, http, keys, pictures, sample, weights
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
@@ -512,14 +505,14 @@ MUTANTS = [
      "    if (rate > best) {", "    if (rate > 0 * best) {", [("sched_test", "src/sched/sched_test")]),
     ("ngrams_not_compared", "src/engine/draft/ngram_index.cc",
      "  return end != 0 && std::equal(", "  return end != 0 || std::equal(", DRAFTS),
-    *planted.adapters.MUTANTS,
-    *((*mutant, API) for mutant in planted.api.MUTANTS),
-    *((*mutant, GRAMMAR) for mutant in planted.grammar.MUTANTS),
-    *((*mutant, HTTP) for mutant in planted.http.MUTANTS),
-    *((*mutant, SAMPLE) for mutant in planted.sample.MUTANTS),
-    *planted.keys.MUTANTS,
-    *planted.pictures.MUTANTS,
-    *planted.weights.MUTANTS,
+    *adapters.MUTANTS,
+    *((*mutant, API) for mutant in api.MUTANTS),
+    *((*mutant, GRAMMAR) for mutant in grammar.MUTANTS),
+    *((*mutant, HTTP) for mutant in http.MUTANTS),
+    *((*mutant, SAMPLE) for mutant in sample.MUTANTS),
+    *keys.MUTANTS,
+    *pictures.MUTANTS,
+    *weights.MUTANTS,
 ]
 
 
