@@ -31,7 +31,8 @@ HOT = {
     "SmallKernel": (["HMMA", "LDGSTS"], 0),
     "HalfPieces": (["HMMA", "LDSM", "LDGSTS"], 0),
     "PackedFewKernel": (["HMMA", "UBLKCP"], 0),
-    "PackedManyKernel": (["HGMMA", "UBLKCP", "UTMALDG"], 16),
+    # Tiles of 160 rows: sums of a slice beside those before it.
+    "PackedManyKernel": (["HGMMA", "UBLKCP", "UTMALDG"], 72),
     "SmallRowKernel": (["IDP.4A", "LDGSTS"], 0),
     "ChosenGatesKernel": (["IDP.4A", "LDGSTS"], 0),
     "ChosenSumKernel": (["IDP.4A", "LDGSTS"], 0),

@@ -458,7 +458,7 @@ double Nanoseconds(int64_t rows, std::span<const HalfProduct> products, int team
   // Blocks of a multiprocessor that all have something to do share it.
   const double share =
       std::min<double>(S::kBlocks, std::max(1.0, double(tiles * team) / ThisGpu().multiprocessors));
-  constexpr double kTileNs = 1200;
+  constexpr double kTileNs = 1200 * std::max(1.0, S::kTokens / 128.0);
   return turns * (double(CeilDiv<int64_t>(slices, team)) * SliceNs<S>() * share + kTileNs +
                   300.0 * (team - 1));
 }
@@ -472,10 +472,18 @@ template <typename S>
 constexpr Form FormOf(int team) {
   return {{S::kTokens, S::kGroups, team}, Launch<S>, Nanoseconds<S>};
 }
+// Rows of x in the tallest tiles.
+template <PackedForm kForm>
+constexpr int kTall = kForm == PackedForm::kSixes ? 128 : 160;
 template <PackedForm kForm>
 constexpr std::array kForms = {
-    FormOf<Shape<kForm, 8, 1>>(4),  FormOf<Shape<kForm, 16, 1>>(4), FormOf<Shape<kForm, 32, 1>>(4),
-    FormOf<Shape<kForm, 64, 1>>(4), FormOf<Shape<kForm, 64, 2>>(4), FormOf<Shape<kForm, 128, 2>>(2),
+    FormOf<Shape<kForm, 8, 1>>(4),
+    FormOf<Shape<kForm, 16, 1>>(4),
+    FormOf<Shape<kForm, 32, 1>>(4),
+    FormOf<Shape<kForm, 64, 1>>(4),
+    FormOf<Shape<kForm, 64, 2>>(4),
+    FormOf<Shape<kForm, 128, 2>>(2),
+    FormOf<Shape<kForm, kTall<kForm>, 2>>(1),
 };
 
 std::span<const Form> FormsOf(PackedForm form) {
