@@ -64,6 +64,8 @@ class LoadedModel {
   // What adapters need to know of it.
   const std::shared_ptr<const AdaptableModel>& adaptable() const { return adaptable_; }
   Backend& backend() { return *backend_; }
+  // Sequences at the same time: `wanted`, or, if it is 0, as many as suit its device.
+  int Parallel(int wanted) const;
   // How steps are planned on its device: rows of a step, and the promised gap between two tokens of
   // a stream. `parallel`: sequences at the same time. `gap_ms`: 0: the device's default.
   SchedulerOptions Steps(int parallel, int gap_ms);

@@ -166,7 +166,7 @@ std::string Greet(ServerStack* stack, const ServeOptions& options) {
   if (options.page) text += line("page", url + "/ (chat in a browser)");
   text += line("API", url + "/v1 for OpenAI's clients, " + url + "/ for Anthropic's and Ollama's");
   text += line("context", fmt::format("{} tokens a request, {} requests at the same time",
-                                      model.context_tokens, options.parallel));
+                                      model.context_tokens, stack->service().options().slot_count));
   const std::string key = options.keys.empty() ? "" : " -H 'Authorization: Bearer KEY'";
   const bool chat = model.chat_template != nullptr;
   const std::string body = chat ? R"({"messages": [{"role": "user", "content": "Hello"}]})"

@@ -24,7 +24,7 @@ struct ServeOptions {
   bool insecure = false;
   std::vector<std::string> allowed_hosts;  // names in Host, where there are no keys; "*": any
   int context_tokens = 0;                  // 0: the model's, at most kContextDefault
-  int parallel = 16;
+  int parallel = 0;                        // 0: from the device
   int queue = 256;
   int64_t cache_mib = 0;     // 0: from the machine
   int snapshot_gap = 0;      // 0: from the model
@@ -36,10 +36,10 @@ struct ServeOptions {
   std::string speculate = "off";
   std::vector<std::string> loras;  // NAME=PATH[:SCALE]
   int64_t lora_mib = 4096;         // of the weights of adapters
-  int64_t host_mib = 0;           // of the host's memory below the device's; 0: none
-  std::string disk;               // folder for state; empty: memory only
-  double disk_gib = 16;           // of all that lies there
-  double disk_write_gib_day = 0;  // 0: no limit
+  int64_t host_mib = 0;            // of the host's memory below the device's; 0: none
+  std::string disk;                // folder for state; empty: memory only
+  double disk_gib = 16;            // of all that lies there
+  double disk_write_gib_day = 0;   // 0: no limit
   bool disk_compress = false;
   std::string store;  // address of a Redis for state; empty: none
   int store_timeout_ms = 1000;

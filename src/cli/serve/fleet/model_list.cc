@@ -63,7 +63,8 @@ void DefineOneModel(Flags* flags, ServeOptions* model, std::vector<std::string>*
   flags->Add("-c,--context", &model->context_tokens,
              "maximum tokens of a request, prompt and reply (default: the model's, at most 32768)",
              {.min = 64, .max = 1 << 24});
-  flags->Add("--parallel", &model->parallel, "maximum requests computed at the same time",
+  flags->Add("--parallel", &model->parallel,
+             "maximum requests computed at the same time (default: 16, on a GPU 256)",
              {.min = 1, .max = 4096});
   flags->Add("--stream-gap-ms", &model->stream_gap_ms,
              "maximum milliseconds between two tokens of a stream while other prompts are computed "

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/lora/lora.h"
 #include "cli/serve/fleet/model_stack.h"
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "base/log.h"
 #include "cli/hub/named_model.h"
+#include "cli/lora/lora.h"
 #include "cli/serve/state_tiers.h"
 #include "model/config/reader.h"
 #include "model/vision/tower.h"
@@ -85,7 +85,7 @@ Result<std::unique_ptr<ModelStack>> ModelStack::Build(const ServeOptions& option
   stack->engine_->Start();
   api::ServiceOptions service = shared.service;
   service.sampling = stack->sampling_;
-  service.slot_count = options.parallel;
+  service.slot_count = stack->loaded_->Parallel(options.parallel);
   service.sees = stack->served_.see != nullptr;
   if (shared.responses) {
     REPRISE_ASSIGN(service.responses, shared.responses());
@@ -204,7 +204,7 @@ Status ModelStack::BuildEngine(const Shared& shared) {
   DeviceMemory& memory = loaded_->backend().memory();
   const ModelCard& card = loaded_->card();
   CacheOptions cache;
-  cache.sequence_count = options_.parallel;
+  cache.sequence_count = loaded_->Parallel(options_.parallel);
   cache.context_tokens = static_cast<int32_t>(card.context_length);
   if (options_.context_tokens > cache.context_tokens) {
     Log(LogLevel::kWarning, "--context " + std::to_string(options_.context_tokens) +
@@ -259,9 +259,9 @@ Status ModelStack::BuildEngine(const Shared& shared) {
   REPRISE_TRY(OpenEvents(state.get()));
   EngineOptions engine;
   engine.context_tokens = cache.context_tokens;
-  engine.running_max = options_.parallel;
+  engine.running_max = cache.sequence_count;
   engine.waiting_max = options_.queue;
-  engine.scheduler = loaded_->Steps(options_.parallel, options_.stream_gap_ms);
+  engine.scheduler = loaded_->Steps(cache.sequence_count, options_.stream_gap_ms);
   engine.idle_work = options_.idle_work;
   served_.context_tokens = cache.context_tokens;
   executor_.Bind(loaded_.get());
