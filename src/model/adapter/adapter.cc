@@ -101,9 +101,20 @@ void ReadFloats(const StoredTensor& tensor, int64_t row, float* out) {
   DequantiseRow(tensor.dtype, at, out, cols);
 }
 
+bool InOrder(const std::vector<int64_t>& places) {
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i] != int64_t(i)) return false;
+  }
+  return true;
+}
+
 // Columns of the narrow matrix in the order of memory.
 Values ReadDown(const StoredTensor& tensor, const std::vector<int64_t>& places) {
   Values values(HeldAs(tensor), tensor.shape[0], int64_t(places.size()));
+  if (values.dtype == tensor.dtype && InOrder(places)) {
+    std::memcpy(values.bytes.data(), tensor.bytes.data(), values.bytes.size());
+    return values;
+  }
   std::vector<float> stored(places.size()), moved(places.size());
   for (int64_t r = 0; r < values.rows; ++r) {
     ReadFloats(tensor, r, stored.data());
@@ -118,6 +129,14 @@ Values ReadUp(const StoredTensor& tensor, const std::vector<int64_t>& places,
               const std::vector<float>& factors) {
   const bool scaled = std::any_of(factors.begin(), factors.end(), [](float f) { return f != 1; });
   Values values(scaled ? DType::kF32 : HeldAs(tensor), int64_t(places.size()), tensor.shape[1]);
+  if (!scaled && values.dtype == tensor.dtype) {
+    const size_t row_bytes = RowBytes(tensor.dtype, values.cols);
+    for (size_t i = 0; i < places.size(); ++i) {
+      std::memcpy(values.row(int64_t(i)), tensor.bytes.data() + row_bytes * size_t(places[i]),
+                  row_bytes);
+    }
+    return values;
+  }
   std::vector<float> row(static_cast<size_t>(values.cols));
   for (size_t i = 0; i < places.size(); ++i) {
     ReadFloats(tensor, places[i], row.data());
