@@ -213,8 +213,9 @@ TEST_P(AdapterGoldenTest, MixedBatchesKeepTheLaw) {
   const auto half = loaded.Load(PathOf(GetParam()), 0.4);
   ASSERT_TRUE(whole.ok() && half.ok());
   Rng rng(5);
-  const Adapter* const adapters[] = {whole->get(), nullptr, half->get(), half->get(),
-                                     nullptr,      whole->get()};
+  // Neighbours with one adapter, with two, and with one and a text without in between.
+  const Adapter* const adapters[] = {half->get(), half->get(),  whole->get(), nullptr,
+                                     nullptr,     whole->get(), nullptr,      whole->get()};
   std::vector<Text> texts;
   for (const Adapter* adapter : adapters) {
     Text text{std::vector<TokenId>(3 + rng.Below(30)), adapter};
