@@ -176,6 +176,33 @@ class Lora(unittest.TestCase):
         self.assertIn(answer, ([expected], []))
 
 
+class TwoModels(unittest.TestCase):
+    call, ask, say, ids = Lora.call, Lora.ask, Lora.say, Lora.ids
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        at = pathlib.Path(self.folder.name)
+        self.one, self.two = write_adapter(at / "one", 1), write_adapter(at / "two", 2)
+        config = at / "models.toml"
+        config.write_text(f'[models.a]\nmodel = "{harness.TINY}"\nlora = "early={self.one}"\n'
+                          f'[models.b]\nmodel = "{harness.TINY}"\nkv = "f32"\n')
+        self.server = harness.Server(PROGRAM, "--config", str(config), "--context", "512", "--no-idle-work", model="")
+
+    def tearDown(self):
+        self.server.stop()
+        self.folder.cleanup()
+
+    def test_adapters_belong_to_their_model(self):
+        self.assertNotEqual(self.say("early"), self.say("a"))
+        self.call("/v1/load_lora_adapter", {"model": "b", "lora_name": "late", "lora_path": str(self.two)})
+        self.assertEqual(self.ask("late")["model"], "late")
+        self.assertNotEqual(self.say("late"), self.say("b"))
+        self.assertLessEqual({"a", "b", "early", "late"}, set(self.ids()))
+        self.call("/v1/unload_lora_adapter", {"model": "a", "lora_name": "late"}, 404)
+        self.call("/v1/unload_lora_adapter", {"model": "b", "lora_name": "late"})
+        self.ask("late", status=404)
+
+
 class Refusals(unittest.TestCase):
     def test_what_cannot_be_honoured_ends_the_start(self):
         import subprocess

@@ -112,6 +112,12 @@ Fleet::Member* Fleet::Find(const http::Request& request, std::string* name) {
   for (Member& member : members_) {
     if (member.brief.Answers(*name)) return &member;
   }
+  {
+    const std::lock_guard lock(mutex_);  // adapters that were loaded while serving
+    for (Member& member : members_) {
+      if (member.stack && member.stack->served().Answers(*name)) return &member;
+    }
+  }
   // Ollama's clients put a tag behind the name.
   const size_t tag = name->rfind(":latest");
   if (tag == std::string::npos || tag + 7 != name->size()) return nullptr;
