@@ -16,9 +16,13 @@ Result<LiveState> LiveState::Create(const StateSpec& spec, int sequence_count, i
   state.extents_.resize(size_t(sequence_count));
   const size_t block_count = state.sequence_blocks_ * size_t(sequence_count);
   for (size_t b = 0; b < block_count; ++b) state.block_ids_.push_back(BlockId{uint32_t(b)});
-  REPRISE_ASSIGN(state.blocks_, memory.Allocate(block_count * state.layout_.block_bytes()));
-  REPRISE_ASSIGN(state.states_,
-                 memory.Allocate(size_t(sequence_count) * state.layout_.state_bytes()));
+  const auto take = [&](const UnitShape& unit, size_t count, DeviceBuffer* out) {
+    if (unit.bytes == 0) return OkStatus();
+    REPRISE_ASSIGN(*out, ReserveUnits(memory, unit, count));
+    return memory.Commit(out->data(), unit.bytes * count);
+  };
+  REPRISE_TRY(take(state.layout_.block(), block_count, &state.blocks_));
+  REPRISE_TRY(take(state.layout_.state(), size_t(sequence_count), &state.states_));
   return state;
 }
 
@@ -57,6 +61,8 @@ void LiveState::Restore(int sequence, int64_t length, const std::vector<std::byt
   extents_[size_t(sequence)] = {int32_t(length), int32_t(length)};
 }
 
-StateMemory LiveState::memory() const { return {blocks_.data(), states_.data(), &layout_}; }
+StateMemory LiveState::memory() const {
+  return {blocks_.data(), states_.data(), &layout_, device_};
+}
 
 }  // namespace reprise

@@ -108,7 +108,15 @@ struct StateMemory {
   DevicePtr<std::byte> blocks;  // [block_count, layout.block_bytes()]
   DevicePtr<std::byte> states;  // [state_count, layout.state_bytes()]
   const StateLayout* layout = nullptr;
+  const DeviceMemory* device = nullptr;  // that they lie in; null: one, whose places these are
 
+  // Where the parts of all units that lie in one of several memories begin.
+  DevicePtr<std::byte> blocks_in(int memory) const {
+    return device != nullptr && blocks ? PlaceIn(*device, memory, blocks) : blocks;
+  }
+  DevicePtr<std::byte> states_in(int memory) const {
+    return device != nullptr && states ? PlaceIn(*device, memory, states) : states;
+  }
   DevicePtr<std::byte> block(BlockId id) const {
     return blocks + int64_t{id.value} * int64_t(layout->block_bytes());
   }

@@ -46,18 +46,33 @@ size_t StateSpec::bytes_per_token(StateKind kind) const {
 size_t StateSpec::kv_block_bytes() const { return StateLayout(*this).block_bytes(); }
 size_t StateSpec::state_bytes() const { return StateLayout(*this).state_bytes(); }
 
+size_t StateLayout::BytesIn(const UnitShape& unit, int memory) {
+  size_t bytes = 0;
+  for (const UnitShape::Piece& piece : unit.pieces) {
+    if (piece.memory == memory) bytes += piece.bytes;
+  }
+  return bytes;
+}
+
 StateLayout::StateLayout(const StateSpec& spec) {
   for (const LayerState& layer : spec.layers) {
     const bool recurrent = layer.kind == StateKind::kRecurrent;
-    size_t& end = recurrent ? state_bytes_ : block_bytes_;
+    UnitShape& unit = recurrent ? state_ : block_;
     auto& offsets = offsets_.emplace_back();
+    auto& places = places_.emplace_back();
     auto& bytes = bytes_.emplace_back();
     list_begins_.push_back(list_count_);
     if (layer.kind == StateKind::kFullKv) list_count_ += size_t(layer.kv_heads());
     for (const StateTensor& tensor : layer.tensors) {
-      offsets.push_back(end);
+      if (unit.pieces.empty() || unit.pieces.back().memory != layer.memory) {
+        unit.pieces.push_back({layer.memory, 0});
+      }
+      const size_t size = AlignUp(tensor.bytes() * (recurrent ? 1 : kBlockTokens));
+      offsets.push_back(unit.bytes);
+      places.push_back(BytesIn(unit, layer.memory));
       bytes.push_back(tensor.bytes());
-      end += AlignUp(tensor.bytes() * (recurrent ? 1 : kBlockTokens));
+      unit.bytes += size;
+      unit.pieces.back().bytes += size;
     }
   }
 }

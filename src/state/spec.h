@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "device/joined/unit_memory.h"
 #include "tensor/dtype.h"
 
 namespace reprise {
@@ -33,6 +34,7 @@ struct LayerState {
   StateKind kind = StateKind::kFullKv;
   int window = 0;  // kWindowKv: tokens that attention can see, the current one included
   std::vector<StateTensor> tensors;
+  int memory = 0;  // of those that the model lies in: where the layer computes
 
   // K/V kinds: heads that hold rows of their own.
   int kv_heads() const { return tensors[0].shape.size() > 1 ? int(tensors[0].shape[0]) : 1; }
@@ -56,7 +58,8 @@ struct StateSpec {
 };
 
 // Where each tensor lies inside a block or a state. Both are contiguous, so copying one is a single
-// memcpy.
+// memcpy. Where a model lies in several memories, each has a part of every unit; the order of the
+// whole does not depend on that, so what left the memories finds its place in others.
 //
 //  block  for each layer state with K/V, in order: its tensors, in order, each kBlockTokens times
 //  its
@@ -73,19 +76,29 @@ class StateLayout {
   size_t tensor_count(size_t layer_state) const { return offsets_[layer_state].size(); }
   // Bytes of the tensor in a state, or of one token of it in a block.
   size_t bytes(size_t layer_state, size_t tensor) const { return bytes_[layer_state][tensor]; }
-  size_t block_bytes() const { return block_bytes_; }
-  size_t state_bytes() const { return state_bytes_; }
+  size_t block_bytes() const { return block_.bytes; }
+  size_t state_bytes() const { return state_.bytes; }
+  const UnitShape& block() const { return block_; }
+  const UnitShape& state() const { return state_; }
+  // The same inside the part of the unit that lies in the layer state's memory, and how large such
+  // a part is.
+  size_t place(size_t layer_state, size_t tensor) const { return places_[layer_state][tensor]; }
+  size_t block_bytes(int memory) const { return BytesIn(block_, memory); }
+  size_t state_bytes(int memory) const { return BytesIn(state_, memory); }
   // Lists by K/V head of all layer states with full K/V, in order: the first of one of them, and
   // how many there are.
   size_t list_begin(size_t layer_state) const { return list_begins_[layer_state]; }
   size_t list_count() const { return list_count_; }
 
  private:
+  static size_t BytesIn(const UnitShape& unit, int memory);
+
   std::vector<std::vector<size_t>> offsets_;
+  std::vector<std::vector<size_t>> places_;
   std::vector<std::vector<size_t>> bytes_;
   std::vector<size_t> list_begins_;
-  size_t block_bytes_ = 0;
-  size_t state_bytes_ = 0;
+  UnitShape block_;
+  UnitShape state_;
   size_t list_count_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/mapped_file.h"
+#include "device/joined/joined_memory.h"
 
 namespace reprise {
 namespace {
@@ -109,6 +110,10 @@ AvailableMemory FindAvailableMemory(const std::string& root) {
 
 AvailableMemory FindAvailableMemory(const DeviceMemory& memory) {
   if (&memory == &HostMemory()) return FindAvailableMemory();
+  if (const auto* joined = dynamic_cast<const JoinedMemory*>(&memory)) {
+    const auto free = [](const DeviceMemory& one) { return FindAvailableMemory(one).bytes; };
+    return {joined->Room(free), "the memory of the devices"};
+  }
   return {memory.capacity().free, "the memory of the device"};
 }
 

@@ -16,9 +16,9 @@ bool StateStore::FillsBeside(const StateSpec& spec, const DeviceMemory& memory) 
 Result<std::unique_ptr<StateStore>> StateStore::Make(const StateSpec& spec, const Sizes& sizes,
                                                      DeviceMemory& memory) {
   std::unique_ptr<StateStore> store(new StateStore(spec, &memory));
-  REPRISE_TRY(store->blocks_.Reserve(memory, store->layout_.block_bytes(), sizes.block_count));
-  REPRISE_TRY(store->states_.Reserve(memory, store->layout_.state_bytes(), sizes.state_count));
-  store->memory_ = {store->blocks_.data(), store->states_.data(), &store->layout_};
+  REPRISE_TRY(store->blocks_.Reserve(memory, store->layout_.block(), sizes.block_count));
+  REPRISE_TRY(store->states_.Reserve(memory, store->layout_.state(), sizes.state_count));
+  store->memory_ = {store->blocks_.data(), store->states_.data(), &store->layout_, &memory};
   return store;
 }
 

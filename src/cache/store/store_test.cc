@@ -78,7 +78,7 @@ TEST_P(ArenaTest, GivesPagesBackAndLeavesNeighboursAlone) {
   ScarceMemory strict(SIZE_MAX);
   for (const size_t unit : {size_t{192}, size_t{4096}, size_t{10'000}, size_t{100'032}}) {
     UnitArena arena;
-    ASSERT_TRUE(arena.Reserve(GetParam() ? strict : HostMemory(), unit, 200).ok());
+    ASSERT_TRUE(arena.Reserve(GetParam() ? strict : HostMemory(), {unit}, 200).ok());
     Rng rng(unit);
     std::vector<int> content(200, -1);  // -1: free
     for (int i = 0; i < 3000; ++i) {

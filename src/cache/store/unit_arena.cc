@@ -8,14 +8,13 @@
 
 namespace reprise {
 
-Status UnitArena::Reserve(DeviceMemory& memory, size_t unit_bytes, size_t capacity) {
+Status UnitArena::Reserve(DeviceMemory& memory, const UnitShape& unit, size_t capacity) {
   CHECK(memory_ == nullptr);
   memory_ = &memory;
-  unit_bytes_ = unit_bytes;
+  unit_bytes_ = unit.bytes;
   page_bytes_ = memory.page_bytes();
-  const size_t bytes = (unit_bytes * capacity + page_bytes_ - 1) / page_bytes_ * page_bytes_;
-  if (bytes == 0) return OkStatus();
-  auto buffer = memory.Reserve(bytes);
+  if (unit_bytes_ * capacity == 0) return OkStatus();
+  auto buffer = ReserveUnits(memory, unit, capacity);
   if (!buffer.ok()) {
     return ResourceExhausted(buffer.status().message() + " for state; lower the cache budget");
   }

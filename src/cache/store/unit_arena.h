@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "cache/pieces.h"
-#include "device/memory.h"
+#include "device/joined/unit_memory.h"
 
 namespace reprise {
 
@@ -30,7 +30,7 @@ class UnitArena {
   UnitArena& operator=(const UnitArena&) = delete;
 
   // Fails with kResourceExhausted if the addresses cannot be had. `memory` must outlive this.
-  Status Reserve(DeviceMemory& memory, size_t unit_bytes, size_t capacity);
+  Status Reserve(DeviceMemory& memory, const UnitShape& unit, size_t capacity);
 
   DevicePtr<std::byte> data() const { return buffer_.data(); }
   DevicePtr<std::byte> at(uint32_t id) const { return data() + int64_t(id * unit_bytes_); }
