@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/make_backend.h"
 
+#include <algorithm>
 #include <charconv>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "device/thread_pool.h"
@@ -41,6 +43,12 @@ Result<std::unique_ptr<Backend>> MakeCuda([[maybe_unused]] int ordinal,
 #endif
 }
 
+Status NoGpuToLimit() {
+  return InvalidArgument(
+      "the memory of a GPU was limited, but the CPU computes: give --device cuda, or leave "
+      "--vram-mib out");
+}
+
 }  // namespace
 
 Status StateSizes::Within(const StateSizes& most) const {
@@ -70,7 +78,7 @@ std::vector<std::string> BuiltBackends() {
 }
 
 std::string WhyNotTheGpu(const Status& refused) {
-  const bool none = refused.code() == StatusCode::kNotFound ||       // nor looked for
+  const bool none = refused.code() == StatusCode::kNotFound ||  // nor looked for
                     refused.code() == StatusCode::kUnimplemented;
   return none ? "" : "the CPU computes, though there is a GPU: " + refused.message();
 }
@@ -90,13 +98,84 @@ Result<std::unique_ptr<Backend>> MakeBackend(const DeviceOptions& options) {
     return InvalidArgument("device '" + options.device +
                            "' is unknown: take auto, cpu, cuda or cuda:<number>");
   }
-  if (options.memory_max > 0) {
-    return InvalidArgument(
-        "the memory of a GPU was limited, but the CPU computes: give --device cuda, or leave "
-        "--vram-mib out");
-  }
+  if (options.memory_max > 0) return NoGpuToLimit();
   return std::unique_ptr<Backend>(std::make_unique<cpu::CpuBackend>(
       std::make_unique<ThreadPool>(options.threads), &cpu::ActiveTable()));
+}
+
+namespace {
+
+constexpr size_t kDevicesMax = 64;
+
+Result<std::vector<std::string>> ParseDevices(std::string_view list) {
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    std::string name(list.substr(begin, end - begin));
+    begin = end + 1;
+    if (name == kCuda) name += ":0";
+    const bool gpu = name.starts_with(kCuda) && CudaOrdinal(name) >= 0;
+    if (!gpu && name != "cpu") {
+      return InvalidArgument("--devices names cpu and cuda:<number>, separated by commas; '" +
+                             name + "' is neither");
+    }
+    names.push_back(std::move(name));
+  }
+  if (names.size() > kDevicesMax) {
+    return InvalidArgument("--devices names more than " + std::to_string(kDevicesMax) + " devices");
+  }
+  return names;
+}
+
+// Every GPU of the machine that can be used, then the CPU.
+Result<std::unique_ptr<Devices>> MakeAllDevices(const DeviceOptions& options) {
+  std::vector<Devices::Device> devices;
+  for (int ordinal = 0; devices.size() + 1 < kDevicesMax; ++ordinal) {
+    auto gpu = MakeCuda(ordinal, options);
+    if (!gpu.ok()) {
+      const std::string why = ordinal == 0 ? WhyNotTheGpu(gpu.status()) : "";
+      if (!why.empty()) Log(LogLevel::kWarning, why);
+      break;
+    }
+    devices.push_back({"cuda:" + std::to_string(ordinal), nullptr, std::move(*gpu)});
+  }
+  devices.push_back({"cpu", nullptr,
+                     std::make_unique<cpu::CpuBackend>(
+                         std::make_unique<ThreadPool>(options.threads), &cpu::ActiveTable())});
+  return std::make_unique<Devices>(std::move(devices));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Devices>> MakeDevices(std::string_view list, const DeviceOptions& options) {
+  if (list == "auto") return MakeAllDevices(options);
+  REPRISE_ASSIGN(const std::vector<std::string> names, ParseDevices(list));
+  const bool no_gpu =
+      std::all_of(names.begin(), names.end(), [](const auto& name) { return name == "cpu"; });
+  if (no_gpu && options.memory_max > 0) return NoGpuToLimit();
+  std::vector<Devices::Device> devices;
+  ThreadPool* cpu_threads = nullptr;
+  for (const std::string& name : names) {
+    Devices::Device device;
+    device.name = name;
+    const auto count = static_cast<size_t>(std::count(names.begin(), names.end(), name));
+    DeviceOptions one = options;
+    one.device = name;
+    one.memory_max = name == "cpu" ? 0 : options.memory_max / count;
+    if (name != "cpu" || count == 1) {
+      REPRISE_ASSIGN(device.backend, MakeBackend(one));
+    } else {
+      device.closed = std::make_unique<ClosedMemory>();
+      device.backend =
+          cpu_threads == nullptr
+              ? std::make_unique<cpu::CpuBackend>(std::make_unique<ThreadPool>(options.threads),
+                                                  &cpu::ActiveTable(), *device.closed)
+              : std::make_unique<cpu::CpuBackend>(cpu_threads, &cpu::ActiveTable(), *device.closed);
+      cpu_threads = &device.backend->host_threads();
+    }
+    devices.push_back(std::move(device));
+  }
+  return std::make_unique<Devices>(std::move(devices));
 }
 
 }  // namespace reprise

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "kernels/backend.h"
+#include "kernels/devices/devices.h"
 
 namespace reprise {
 
@@ -22,6 +24,12 @@ struct DeviceOptions {
 // The one place where a backend is chosen. Fails with one sentence if the device was asked for by
 // name and cannot be had.
 Result<std::unique_ptr<Backend>> MakeBackend(const DeviceOptions& options);
+
+// The devices of a list, "cuda:0,cuda:1,cpu", where a model lies on several of them. A CPU that is
+// named more than once is as many devices, each with memory that is closed to the ops of the others
+// (kernels/devices/closed_memory.h); a GPU that is, with memory of its own. "auto": all GPUs, then
+// the CPU. `options.memory_max` is for each GPU.
+Result<std::unique_ptr<Devices>> MakeDevices(std::string_view list, const DeviceOptions& options);
 
 // The backends that this program was built with, by name: "cpu", and "cuda" where it has it.
 std::vector<std::string> BuiltBackends();

@@ -75,7 +75,7 @@ class ModelExecutor : public Executor {
   ModelExecutor(const Model& model, const OpContext& context) : model_(model), context_(context) {}
 
   const ModelCard& card() const override { return model_.card(); }
-  DeviceMemory& memory() override { return context_.backend->memory(); }
+  DeviceMemory& memory() override { return model_.StateMemoryOf(context_); }
   ThreadPool* pool() override { return &context_.backend->host_threads(); }
   Status Forward(const BatchView& batch, const StateMemory& memory, float* logits) override {
     return model_.Forward(context_, batch, memory, logits);
@@ -92,7 +92,7 @@ class ModelExecutor : public Executor {
   Result<bool> AdvanceLook(VisionTower::Look* look) override { return look->Advance(context_); }
   bool keeps() const override { return context_.backend->keeps(); }
   Status Keep(const KeptKv& kept, const StateMemory& memory) override {
-    return KeepKv(context_, model_.state_spec(), memory, kept);
+    return KeepKv(model_.ContextsOf(context_), model_.state_spec(), memory, kept);
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "device/memory.h"
@@ -36,12 +37,18 @@ class FamilyModel : public Model {
   ModelCard* mutable_card() { return &card_; }
   // Keeps what adapters need to know of the plan. REQUIRES: the card is complete.
   void Describe(const TensorPlan& plan, bool gguf, std::span<const std::string_view> gguf_types);
-  // The memory of its vectors, uploaded.
-  void HoldVectors(DeviceBuffer memory) { vectors_ = std::move(memory); }
+  // Before its tensors are loaded. State lies where its layer does.
+  void SetPlacement(Devices* devices, Placement placement) {
+    devices_ = devices;
+    for (LayerState& layer : card_.state.layers) layer.memory = placement.OfLayer(layer.layer);
+    placement_ = std::move(placement);
+  }
+  // The memory of its vectors on one of its devices, uploaded.
+  void HoldVectors(DeviceBuffer memory) { vectors_.push_back(std::move(memory)); }
   void HoldTower(std::shared_ptr<const VisionTower> tower) { tower_ = std::move(tower); }
 
  private:
-  DeviceBuffer vectors_;
+  std::vector<DeviceBuffer> vectors_;
 };
 
 // A geometry for `reprise synth`: the config.json of a published model.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/check.h"
 #include "device/buffer.h"
 #include "kernels/backend.h"
+#include "kernels/devices/devices.h"
 #include "kernels/matrix.h"
 #include "kernels/reference/math.h"
 #include "model/config/text_vectors.h"
@@ -30,6 +32,7 @@ namespace {
 struct Resolved {
   const PlannedTensor* plan = nullptr;
   PlannedSource source;
+  DType wanted = DType::kF32;  // of a matrix, by the file and the options
   DType dtype = DType::kF32;   // in memory
   DType values = DType::kF32;  // whose values these are: as they were in a file of that type
 
@@ -39,23 +42,41 @@ struct Resolved {
   }
 };
 
+// The contexts of all devices.
+std::span<const OpContext> AllOf(const OpContext& context, const LoadOptions& options) {
+  return options.devices != nullptr ? options.devices->all() : std::span(&context, 1);
+}
+
 class WeightLoader {
  public:
   WeightLoader(const Checkpoint& checkpoint, const OpContext& context, const LoadOptions& options)
       : checkpoint_(checkpoint),
         context_(context),
         options_(options),
+        all_(AllOf(context, options)),
         gguf_(checkpoint.format() == CheckpointFormat::kGguf) {}
 
   // Finds every tensor of the plan and checks it. `plan` must outlive this.
   Status Resolve(const TensorPlan& plan);
-  Status CheckMemory(const StateSpec& state, int64_t context_tokens) const;
+  // Where the layers go, and that everything fits there.
+  Result<Placement> ChoosePlacement(const StateSpec& state, int64_t context_tokens);
   Status Load(Digest* digest);
 
   const std::vector<Resolved>& tensors() const { return tensors_; }
 
  private:
+  const OpContext& On(int device) const { return all_[size_t(device)]; }
+  Backend& BackendOf(const PlannedTensor& plan) const {
+    return *On(plan.routed ? placement_.OfExperts(plan.layer) : placement_.OfLayer(plan.layer))
+                .backend;
+  }
+  // Types in the memory of the devices.
+  void SetTypes();
   void WidenWhatIsExact();
+  size_t BytesOf(const Resolved& tensor) const;
+  std::vector<DeviceRoom> Rooms() const;
+  Status CheckMemory(const std::vector<LayerBytes>& layers, size_t home,
+                     const std::vector<DeviceRoom>& rooms, size_t state, int64_t tokens) const;
   Status CheckNothingIsLeft() const;
   Status LoadMatrix(const Resolved& tensor);
   void LoadVector(const Resolved& tensor);
@@ -63,7 +84,9 @@ class WeightLoader {
   const Checkpoint& checkpoint_;
   const OpContext& context_;
   const LoadOptions& options_;
+  const std::span<const OpContext> all_;
   const bool gguf_;
+  Placement placement_;
   std::vector<Resolved> tensors_;
 };
 
@@ -75,11 +98,19 @@ Status WeightLoader::Resolve(const TensorPlan& plan) {
     REPRISE_ASSIGN(const PlannedSource source, PlannedSource::Find(checkpoint_, tensor));
     DType dtype = source.dtype();
     if (tensor.is_matrix() && types && !IsQuantised(dtype)) dtype = types->TypeOf(tensor);
-    if (tensor.is_matrix()) dtype = context_.backend->HeldAs(dtype);
-    tensors_.push_back({&tensor, source, dtype, dtype});
+    tensors_.push_back({&tensor, source, dtype, dtype, dtype});
+  }
+  SetTypes();
+  return CheckNothingIsLeft();
+}
+
+void WeightLoader::SetTypes() {
+  for (Resolved& tensor : tensors_) {
+    const bool matrix = tensor.plan->is_matrix();
+    tensor.dtype = matrix ? BackendOf(*tensor.plan).HeldAs(tensor.wanted) : tensor.wanted;
+    tensor.values = tensor.dtype;
   }
   WidenWhatIsExact();
-  return CheckNothingIsLeft();
 }
 
 // F32 in memory where the file has 16 bits: what decides, and, where other matrices are quantised,
@@ -126,36 +157,101 @@ Status WeightLoader::CheckNothingIsLeft() const {
   return OkStatus();
 }
 
-Status WeightLoader::CheckMemory(const StateSpec& state, int64_t context_tokens) const {
-  size_t weights = 0;
-  for (const Resolved& tensor : tensors_) {
-    const PlannedTensor& plan = *tensor.plan;
-    weights +=
-        plan.is_matrix()
-            ? context_.backend->MatrixBytes({tensor.dtype, plan.slices, plan.rows, plan.cols})
-            : tensor.memory_bytes();
+size_t WeightLoader::BytesOf(const Resolved& tensor) const {
+  const PlannedTensor& plan = *tensor.plan;
+  return plan.is_matrix()
+             ? BackendOf(plan).MatrixBytes({tensor.dtype, plan.slices, plan.rows, plan.cols})
+             : tensor.memory_bytes();
+}
+
+std::vector<DeviceRoom> WeightLoader::Rooms() const {
+  std::vector<DeviceRoom> rooms;
+  for (int device = 0; device < int(all_.size()); ++device) {
+    Backend& backend = *On(device).backend;
+    DeviceRoom room;
+    room.name = options_.devices != nullptr ? options_.devices->name(device) : backend.name();
+    room.gpu = room.name.starts_with("cuda");
+    while (room.shares_with < device && rooms[size_t(room.shares_with)].name != room.name) {
+      ++room.shares_with;
+    }
+    const AvailableMemory available = FindAvailableMemory(backend.memory());
+    room.free = available.bytes;
+    room.limited_by = available.limited_by;
+    room.working = backend.working_bytes();
+    rooms.push_back(room);
   }
+  return rooms;
+}
+
+Result<Placement> WeightLoader::ChoosePlacement(const StateSpec& state, int64_t context_tokens) {
   // One sequence as long as will be asked for, and the state that it leaves behind.
   const auto tokens = static_cast<size_t>(std::max<int64_t>(context_tokens, 1));
   const size_t blocks = (tokens + kBlockTokens - 1) / kBlockTokens;
+  int layer_count = 0;
+  for (const Resolved& tensor : tensors_)
+    layer_count = std::max(layer_count, tensor.plan->layer + 1);
+  const auto measure = [&](size_t* home) {
+    std::vector<LayerBytes> layers(static_cast<size_t>(layer_count));
+    for (const Resolved& tensor : tensors_) {
+      const int layer = tensor.plan->layer;
+      size_t& bytes = layer < 0             ? *home
+                      : tensor.plan->routed ? layers[size_t(layer)].experts
+                                            : layers[size_t(layer)].rest;
+      bytes += BytesOf(tensor);
+    }
+    for (const LayerState& layer : state.layers) {
+      StateSpec alone;
+      alone.layers.push_back(layer);
+      layers[size_t(layer.layer)].state +=
+          blocks * alone.kv_block_bytes() + 2 * alone.state_bytes();
+    }
+    return layers;
+  };
+  const std::vector<DeviceRoom> rooms = Rooms();
+  size_t home = 0;
+  std::vector<LayerBytes> layers = measure(&home);
+  if (int(all_.size()) > 1) {
+    REPRISE_ASSIGN(placement_, Place(layers, home, rooms, options_.placement));
+    SetTypes();
+    home = 0;
+    layers = measure(&home);
+  }
   const size_t states = blocks * state.kv_block_bytes() + 2 * state.state_bytes();
-  const size_t working = context_.backend->working_bytes();
-  const size_t needed = weights + states + working;
-  AvailableMemory available = FindAvailableMemory(context_.backend->memory());
-  if (options_.memory_max != 0) available = {options_.memory_max, "the option --memory"};
-  const Status fits = CheckFits(needed,
-                                "the weights (" + FormatBytes(weights) + "), the state of " +
-                                    std::to_string(tokens) + " tokens (" + FormatBytes(states) +
-                                    ") and what a step computes in (" + FormatBytes(working) + ")",
-                                available);
-  return fits.ok() ? fits : fits.Annotate(checkpoint_.path());
+  REPRISE_TRY(CheckMemory(layers, home, rooms, states, int64_t(tokens)));
+  return placement_;
+}
+
+// Everything that goes into one memory fits into it.
+Status WeightLoader::CheckMemory(const std::vector<LayerBytes>& layers, size_t home,
+                                 const std::vector<DeviceRoom>& rooms, size_t state,
+                                 int64_t tokens) const {
+  const std::vector<uint64_t> bytes = BytesByDevice(layers, home, rooms, placement_);
+  for (size_t first = 0; first < rooms.size(); ++first) {
+    if (size_t(rooms[first].shares_with) != first) continue;
+    uint64_t needed = 0, working = 0;
+    for (size_t i = 0; i < rooms.size(); ++i) {
+      if (size_t(rooms[i].shares_with) != first) continue;
+      needed += bytes[i];
+      working += rooms[i].working;
+    }
+    AvailableMemory available = {rooms[first].free, rooms[first].limited_by};
+    if (options_.memory_max != 0) available = {options_.memory_max, "the option --memory"};
+    const bool alone = rooms.size() == 1;
+    const std::string purpose =
+        (alone ? "the weights (" + FormatBytes(needed - working - state) + "), the state of "
+               : "what lies on " + rooms[first].name + ", with the state there of ") +
+        std::to_string(tokens) + " tokens" + (alone ? " (" + FormatBytes(state) + ")" : "") +
+        " and what a step computes in (" + FormatBytes(working) + ")";
+    const Status fits = CheckFits(needed, purpose, available);
+    if (!fits.ok()) return fits.Annotate(checkpoint_.path());
+  }
+  return OkStatus();
 }
 
 Status WeightLoader::Load(Digest* digest) {
   uint64_t total = 0;
   for (const Resolved& tensor : tensors_) total += tensor.source.bytes();
-  Progress progress(
-      total, options_.progress ? options_.progress : [](uint64_t, uint64_t) {});
+  Progress progress(total, options_.progress ? options_.progress : [](uint64_t, uint64_t) {});
   for (const Resolved& tensor : tensors_) {
     digest->Add(tensor.plan->gguf);
     digest->Add(NameOf(tensor.source.dtype()));
@@ -201,6 +297,7 @@ void ReadRow(const Resolved& tensor, int64_t row, std::byte* out) {
 
 Status WeightLoader::LoadMatrix(const Resolved& tensor) {
   const PlannedTensor& plan = *tensor.plan;
+  Backend& backend = BackendOf(plan);
   const size_t row_bytes = RowBytes(tensor.dtype, plan.cols);
   const bool moved = plan.head_rows.order == HeadOrder::kQueryGate ||
                      plan.head_rows.order == HeadOrder::kPairs ||
@@ -209,14 +306,14 @@ Status WeightLoader::LoadMatrix(const Resolved& tensor) {
       !moved && tensor.values == tensor.dtype && tensor.dtype == tensor.source.dtype();
   Buffer rearranged;
   REPRISE_ASSIGN(std::unique_ptr<PackedMatrix> packed,
-                 context_.backend->MakeMatrix({tensor.dtype, plan.slices, plan.rows, plan.cols}));
+                 backend.MakeMatrix({tensor.dtype, plan.slices, plan.rows, plan.cols}));
   for (int64_t slice = 0; slice < plan.slices; ++slice) {
     const std::byte* source = as_is ? tensor.source.Contiguous(slice) : nullptr;
     if (source == nullptr) {
       if (slice == 0) {
         REPRISE_ASSIGN(rearranged, Buffer::Allocate(row_bytes * size_t(plan.rows)));
       }
-      context_.backend->host_threads().ParallelFor(plan.rows, 1, [&](int64_t begin, int64_t end) {
+      backend.host_threads().ParallelFor(plan.rows, 1, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
           const int64_t from = FileRowOfMemoryRow(plan.head_rows, gguf_, slice * plan.rows + row);
           ReadRow(tensor, from, rearranged.data() + size_t(row) * row_bytes);
@@ -224,7 +321,7 @@ Status WeightLoader::LoadMatrix(const Resolved& tensor) {
       });
       source = rearranged.data();
     }
-    REPRISE_TRY(context_.backend->PackMatrix(packed.get(), slice, source, row_bytes));
+    REPRISE_TRY(backend.PackMatrix(packed.get(), slice, source, row_bytes));
   }
   *plan.matrix = Matrix(std::move(packed));
   return OkStatus();
@@ -261,11 +358,24 @@ void WeightLoader::LoadVector(const Resolved& tensor) {
   }
 }
 
+// Devices of one kind compute alike: then it does not matter on which a layer lies.
+void AddDevices(std::span<const OpContext> all, const Placement& placement, Digest* digest) {
+  const auto numerics = [&](int device) { return all[size_t(device)].backend->numerics(); };
+  const std::string_view home = numerics(Placement::kHome);
+  digest->Add(home);
+  for (int layer = 0; layer < int(placement.layers.size()); ++layer) {
+    const std::string_view of_layer = numerics(placement.OfLayer(layer));
+    const std::string_view of_experts = numerics(placement.OfExperts(layer));
+    if (of_layer == home && of_experts == home) continue;
+    digest->Add("layer " + std::to_string(layer));
+    digest->Add(of_layer);
+    digest->Add(of_experts);
+  }
+}
+
 // What a state depends on besides weights: the parameters of the model, the layout of the state
 // and what the family says.
-void AddNumerics(const Backend& backend, const FamilyModel& model, const ConfigReader& config,
-                 Digest* digest) {
-  digest->Add(backend.numerics());
+void AddNumerics(const FamilyModel& model, const ConfigReader& config, Digest* digest) {
   for (const auto& [key, value] : config.taken()) {
     digest->Add(key);
     digest->Add(value);
@@ -344,6 +454,36 @@ Status CheckSizes(const StateSpec& state, const StateSizes& most) {
   return OkStatus();
 }
 
+// Vectors go where what reads them computes.
+Status UploadByDevice(std::span<const OpContext> all, const TensorPlan& plan, FamilyModel* model) {
+  std::vector<std::vector<Vector*>> vectors(all.size());
+  const Placement& placement = model->placement();
+  for (const TensorPlan::OpVector& one : plan.vectors()) {
+    const int device = one.routed ? placement.OfExperts(one.layer) : placement.OfLayer(one.layer);
+    vectors[size_t(device)].push_back(one.vector);
+  }
+  for (size_t device = 0; device < all.size(); ++device) {
+    REPRISE_ASSIGN(DeviceBuffer held,
+                   UploadVectors(all[device].backend->memory(), vectors[device]));
+    model->HoldVectors(std::move(held));
+  }
+  return OkStatus();
+}
+
+// How much of the state each memory has: the larger of its share of blocks and of states.
+std::vector<double> ShareOut(const StateSpec& state, size_t devices) {
+  const StateLayout layout(state);
+  const auto share = [](size_t part, size_t all) {
+    return all == 0 ? 0.0 : double(part) / double(all);
+  };
+  std::vector<double> shares;
+  for (int device = 0; device < int(devices); ++device) {
+    shares.push_back(std::max(share(layout.block_bytes(device), layout.block_bytes()),
+                              share(layout.state_bytes(device), layout.state_bytes())));
+  }
+  return shares;
+}
+
 }  // namespace
 
 std::string HfTensorPrefix(const Checkpoint& checkpoint) {
@@ -361,17 +501,21 @@ Result<DeviceBuffer> LoadPlan(const Checkpoint& checkpoint, const OpContext& con
   const LoadOptions options;
   WeightLoader loader(checkpoint, context, options);
   REPRISE_TRY(loader.Resolve(plan));
-  REPRISE_TRY(loader.CheckMemory(StateSpec(), 0));
+  const auto placement = loader.ChoosePlacement(StateSpec(), 0);
+  if (!placement.ok()) return placement.status();
   REPRISE_TRY(loader.Load(digest));
   ModelCard card;
   CompleteCard(loader.tensors(), &card);
   *weight_bytes = card.weight_bytes;
-  return UploadVectors(context.backend->memory(), plan.vectors());
+  std::vector<Vector*> vectors;
+  for (const TensorPlan::OpVector& one : plan.vectors()) vectors.push_back(one.vector);
+  return UploadVectors(context.backend->memory(), vectors);
 }
 
 Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpContext& context,
                                          const LoadOptions& options) {
-  REPRISE_TRY(CheckKvType(*context.backend, options.kv));
+  const std::span<const OpContext> all = AllOf(context, options);
+  for (const OpContext& one : all) REPRISE_TRY(CheckKvType(*one.backend, options.kv));
   const bool gguf = checkpoint.format() == CheckpointFormat::kGguf;
   REPRISE_ASSIGN(const Family* family, FindFamily(gguf, checkpoint.architecture()));
   ConfigReader config(checkpoint);
@@ -379,8 +523,9 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   auto made = family->make(&config, options.kv);
   if (!made.ok()) return made.status().Annotate(checkpoint.path());
   std::unique_ptr<FamilyModel> model = std::move(*made);
-  if (Status fits = CheckSizes(model->state_spec(), context.backend->sizes_max()); !fits.ok()) {
-    return fits.Annotate(checkpoint.path());
+  for (const OpContext& one : all) {
+    const Status fits = CheckSizes(model->state_spec(), one.backend->sizes_max());
+    if (!fits.ok()) return fits.Annotate(checkpoint.path());
   }
   ModelCard* card = model->mutable_card();
   card->family = family->name;
@@ -394,17 +539,23 @@ Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpC
   if (Status status = loader.Resolve(plan); !status.ok()) {
     return status.Annotate(checkpoint.path());
   }
-  REPRISE_TRY(loader.CheckMemory(model->state_spec(),
-                                 options.context_tokens > 0 ? card->context_length : 0));
+  REPRISE_ASSIGN(Placement placement,
+                 loader.ChoosePlacement(model->state_spec(),
+                                        options.context_tokens > 0 ? card->context_length : 0));
+  if (options.placed) options.placed(placement);
   Digest digest;
-  AddNumerics(*context.backend, *model, config, &digest);
+  AddDevices(all, placement, &digest);
+  AddNumerics(*model, config, &digest);
+  model->SetPlacement(options.devices, std::move(placement));
   REPRISE_TRY(loader.Load(&digest));
   model->CompleteWeights();
   CompleteCard(loader.tensors(), card);
   card->digest = digest.Hex();
   model->Describe(plan, gguf, family->gguf_types);
-  REPRISE_ASSIGN(DeviceBuffer vectors, UploadVectors(context.backend->memory(), plan.vectors()));
-  model->HoldVectors(std::move(vectors));
+  REPRISE_TRY(UploadByDevice(all, plan, model.get()));
+  if (options.devices != nullptr) {
+    options.devices->memory().SetShares(ShareOut(model->state_spec(), all.size()));
+  }
   if (options.tower) {
     auto tower = LoadTower(checkpoint, context);
     if (!tower.ok()) return tower.status().Annotate(checkpoint.path());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "kernels/op_context.h"
 #include "model/digest.h"
 #include "model/model.h"
+#include "model/placement/placement.h"
 #include "model/tensor_plan.h"
 #include "model/weight_mix.h"
 #include "tensor/dtype.h"
@@ -18,6 +20,8 @@
 #include "weights/progress.h"
 
 namespace reprise {
+
+class Devices;
 
 struct LoadOptions {
   // Converts 16- and 32-bit matrices to these types on the way; tensors that are quantised in the
@@ -32,11 +36,17 @@ struct LoadOptions {
   // Memory that may be used; 0: what the machine has available.
   size_t memory_max = 0;
   bool tower = false;  // what looks at pictures as well, where there is one
+  // The devices that it lies on, if they are several: the context is that of the first, and they
+  // outlive the model. Where it lies on them; hears what came of it, before anything is read.
+  Devices* devices = nullptr;
+  PlacementOptions placement;
+  std::function<void(const Placement&)> placed;
 };
 
 // Loads a model of any family. Before the first weight is touched everything that can be known is
 // checked: the configuration, the presence, type and shape of every tensor, and that the weights
-// fit into memory. Pages of the file are released as soon as they are packed.
+// fit into memory, those of each device into its own. Pages of the file are released as soon as
+// they are packed.
 Result<std::unique_ptr<Model>> LoadModel(const Checkpoint& checkpoint, const OpContext& context,
                                          const LoadOptions& options);
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/model.h"
 
+#include <deque>
+#include <span>
+
 #include "base/check.h"
 #include "kernels/backend.h"
+#include "kernels/devices/devices.h"
 #include "model/layers/step.h"
 
 namespace reprise {
@@ -10,32 +14,61 @@ namespace reprise {
 namespace {
 
 // What kept the ops that were asked for from being done.
-Status TakeErrors(const OpContext& context) {
-  const Status refusal = context.scratch->TakeRefusal();
-  const Status error = context.backend->TakeError();  // the refusal too, if it met it
-  return refusal.ok() ? error : refusal;
+Status TakeErrors(std::span<const OpContext> all) {
+  Status first;
+  for (const OpContext& one : all) {
+    const Status refusal = one.scratch->TakeRefusal();
+    const Status error = one.backend->TakeError();  // the refusal too, if it met it
+    if (first.ok()) first = refusal.ok() ? error : refusal;
+  }
+  return first;
 }
+
+// What a step takes of the scratch of every device is given back at its end.
+class StepScope {
+ public:
+  explicit StepScope(std::span<const OpContext> all) {
+    for (const OpContext& one : all) scopes_.emplace_back(*one.scratch);
+  }
+
+ private:
+  std::deque<ScratchScope> scopes_;
+};
 
 }  // namespace
 
+std::span<const OpContext> Model::ContextsOf(const OpContext& context) const {
+  return devices_ != nullptr ? devices_->all() : std::span(&context, 1);
+}
+
+DeviceMemory& Model::StateMemoryOf(const OpContext& context) const {
+  return devices_ != nullptr ? devices_->memory() : context.backend->memory();
+}
+
 Status Model::Begin(const OpContext& context, const BatchView& batch, const StateMemory& memory,
                     const StepResults& results) const {
-  const ScratchScope scope(*context.scratch);
-  const Step step(context, batch, memory, weights_);
-  REPRISE_TRY(TakeErrors(context));
+  const std::span<const OpContext> all = ContextsOf(context);
+  const StepScope scope(all);
+  const Step step(all, batch, memory, placement_, weights_);
+  REPRISE_TRY(TakeErrors(all));
+  if (step.adapted() && devices_ != nullptr) {
+    return Unimplemented("adapters are for models on one device; leave --devices out");
+  }
   // Texts to embed come in all lengths, and the ends of prompts that are watched: no programs worth
-  // keeping. An observer wants to see every op, and may wait for each.
-  // Adapters come and go.
+  // keeping. An observer wants to see every op, and may wait for each. What goes from device to
+  // device is no program of one. Adapters come and go.
   if (results.hidden.rows > 0 || !batch.watched.empty() || context.observer != nullptr ||
-      step.adapted()) {
+      devices_ != nullptr || step.adapted()) {
     Run(step, results);
   } else {
     const StepProgram program = {this, results.logits, results.finite};
     context.backend->RunStep(*context.scratch, step.layout(), program, [&] { Run(step, results); });
   }
-  Status error = TakeErrors(context);
+  Status error = TakeErrors(all);
   if (error.ok()) return error;
-  context.backend->memory().Synchronize();  // what was begun is at its end
+  for (const OpContext& one : all) {
+    one.backend->memory().Synchronize();  // what was begun is at its end
+  }
   if (error.code() != StatusCode::kResourceExhausted) return error;
   return DataLoss(error.message());
 }

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/status.h"
 #include "kernels/low_rank_ops.h"
 #include "kernels/op_context.h"
+#include "model/placement/placement.h"
 #include "state/batch.h"
 #include "state/spec.h"
 #include "tensor/dtype.h"
@@ -16,6 +18,7 @@
 namespace reprise {
 
 struct AdaptableModel;
+class Devices;
 class Step;
 class VisionTower;
 struct StepResults;
@@ -59,6 +62,13 @@ class Model {
   const std::shared_ptr<const AdaptableModel>& adaptable() const { return adaptable_; }
   // What looks at pictures for it (vision/tower.h); null: it reads text only.
   const VisionTower* tower() const { return tower_.get(); }
+  // The devices that it was loaded on, the first of which is that of every context that it is run
+  // with; null: it lies on one alone. Where its layers lie on them.
+  Devices* devices() const { return devices_; }
+  const Placement& placement() const { return placement_; }
+  // The contexts that a step runs on, and the memory that state lies in, for this one, home.
+  std::span<const OpContext> ContextsOf(const OpContext& context) const;
+  DeviceMemory& StateMemoryOf(const OpContext& context) const;
 
   // One step: reads and extends the state of every sequence of the batch and writes the logits of
   // batch.logit_rows, in order, to `logits` [logit_rows, vocab_size]. Row i of a sequence depends
@@ -88,6 +98,8 @@ class Model {
   std::shared_ptr<const AdaptableModel> adaptable_;
   WeightIndex weights_;  // that adapters may change, by their places in the plan
   std::shared_ptr<const VisionTower> tower_;
+  Devices* devices_ = nullptr;
+  Placement placement_;
 };
 
 }  // namespace reprise

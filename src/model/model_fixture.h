@@ -49,8 +49,8 @@ class TestMachine {
 inline std::vector<float> RunInPieces(const Model& model, const OpContext& context,
                                       std::span<const TokenId> tokens,
                                       std::span<const size_t> pieces) {
-  auto state =
-      LiveState::Create(model.state_spec(), 1, int64_t(tokens.size()), context.backend->memory());
+  auto state = LiveState::Create(model.state_spec(), 1, int64_t(tokens.size()),
+                                 model.StateMemoryOf(context));
   CHECK(state.ok());
   std::vector<float> logits(tokens.size() * size_t(model.vocab_size()));
   size_t done = 0;
@@ -79,7 +79,7 @@ inline std::vector<float> RunWhole(const Model& model, const OpContext& context,
 inline std::vector<TokenId> Continue(const Model& model, const OpContext& context,
                                      std::vector<TokenId> tokens, size_t count) {
   auto state = LiveState::Create(model.state_spec(), 1, int64_t(tokens.size() + count),
-                                 context.backend->memory());
+                                 model.StateMemoryOf(context));
   CHECK(state.ok());
   std::vector<float> logits(size_t(model.vocab_size()));
   std::vector<TokenId> result;

@@ -46,7 +46,7 @@ PlannedTensor& TensorPlan::AddStack(Name name, int64_t slices, int64_t rows, int
 
 PlannedTensor& TensorPlan::AddVector(Name name, int64_t size, Vector* out) {
   CHECK(out != nullptr);
-  vectors_.push_back(out);
+  vectors_.push_back({out, name.layer});
   return AddVector(std::move(name), size, &out->values());
 }
 
@@ -73,6 +73,16 @@ void TensorPlan::AddOptional(std::string_view gguf, std::vector<float> computed,
   PlannedTensor& tensor = AddVector({"", std::string(gguf)}, int64_t(computed.size()), out);
   tensor.optional = true;
   tensor.computed = std::move(computed);
+}
+
+std::vector<TensorPlan::OpVector> TensorPlan::vectors() const {
+  std::vector<OpVector> all = vectors_;
+  for (OpVector& one : all) {
+    for (const PlannedTensor& tensor : tensors_) {
+      if (tensor.vector == &one.vector->values()) one.routed = tensor.routed;
+    }
+  }
+  return all;
 }
 
 int64_t TensorPlan::element_count() const {

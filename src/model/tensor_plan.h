@@ -88,7 +88,8 @@ struct PlannedTensor {
   int layer = -1;    // -1: of none
   // A stack of matrices, `rows` x `cols` each: of experts, of heads. GGUF: [slices, rows, cols].
   int64_t slices = 1;
-  double active = 1;  // share of the slices that a token goes through
+  double active = 1;    // share of the slices that a token goes through
+  bool routed = false;  // of experts that a router chooses: they may lie apart from their layer
   int64_t rows = 1;
   int64_t cols = 0;
   FusedTensor fused;
@@ -146,20 +147,25 @@ class TensorPlan {
   // A norm: about 1 in memory.
   PlannedTensor& AddNorm(Name name, int64_t size, ValueForm values, Vector* out);
   // A vector that no file has: CompleteWeights computes it.
-  void AddDerived(Vector* out) { vectors_.push_back(out); }
+  void AddDerived(Vector* out, int layer = -1) { vectors_.push_back({out, layer}); }
 
   // A tensor that only GGUF files have and may lack; `computed` is what to write there.
   void AddOptional(std::string_view gguf, std::vector<float> computed, std::vector<float>* out);
 
   const std::vector<PlannedTensor>& tensors() const { return tensors_; }
   // All vectors that ops read: to be uploaded when they are complete.
-  const std::vector<Vector*>& vectors() const { return vectors_; }
+  struct OpVector {
+    Vector* vector = nullptr;
+    int layer = -1;
+    bool routed = false;
+  };
+  std::vector<OpVector> vectors() const;
   int64_t element_count() const;
 
  private:
   std::string hf_prefix_;
   std::vector<PlannedTensor> tensors_;
-  std::vector<Vector*> vectors_;
+  std::vector<OpVector> vectors_;
 };
 
 // What row `row` of a GGUF file is multiplied by.

@@ -19,11 +19,9 @@ class CpuBackend final : public Backend {
   // What is pointed to must outlive it.
   CpuBackend(ThreadPool* pool, const KernelTable* table, DeviceMemory& memory = HostMemory())
       : pool_(pool), table_(table), memory_(&memory) {}
-  CpuBackend(std::unique_ptr<ThreadPool> pool, const KernelTable* table)
-      : owned_pool_(std::move(pool)),
-        pool_(owned_pool_.get()),
-        table_(table),
-        memory_(&HostMemory()) {}
+  CpuBackend(std::unique_ptr<ThreadPool> pool, const KernelTable* table,
+             DeviceMemory& memory = HostMemory())
+      : owned_pool_(std::move(pool)), pool_(owned_pool_.get()), table_(table), memory_(&memory) {}
 
   std::string_view name() const override { return "cpu"; }
   std::string_view numerics() const override { return "reprise cpu 1"; }

@@ -187,16 +187,26 @@ void DenseDecoder::RunLayer(const Step& step, const Layer& layer, const RopeTabl
   Add(context, x, y, x);
 }
 
-void DenseDecoder::Run(const Step& step, const StepResults& results) const {
-  const Rows x = vocabulary_.Embed(step);
-  const RopeTable rope = rotary_.Table(step);
-  const RopeTable window_rope = window_rotary_ ? window_rotary_->Table(step) : rope;
-  const Rows h = step.MakeRows(config_.dim);
-  const Rows y = step.MakeRows(config_.dim);
-  for (const Layer& layer : layers_) {
-    RunLayer(step, layer, !layer.turns ? RopeTable{} : layer.window ? window_rope : rope, x, h, y);
+void DenseDecoder::Run(const Step& home, const StepResults& results) const {
+  const Step* step = &home;
+  Rows x = vocabulary_.Embed(home);
+  RopeTable rope = rotary_.Table(home);
+  RopeTable window_rope = window_rotary_ ? window_rotary_->Table(home) : rope;
+  Rows h = home.MakeRows(config_.dim);
+  Rows y = home.MakeRows(config_.dim);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const Layer& layer = layers_[i];
+    if (const Step& next = home.OfLayer(int(i)); &next != step) {
+      x = next.Bring(*step, x);
+      rope = next.Bring(*step, rope);
+      window_rope = window_rotary_ ? next.Bring(*step, window_rope) : rope;
+      h = next.MakeRows(config_.dim);
+      y = next.MakeRows(config_.dim);
+      step = &next;
+    }
+    RunLayer(*step, layer, !layer.turns ? RopeTable{} : layer.window ? window_rope : rope, x, h, y);
   }
-  vocabulary_.Logits(step, x, results);
+  vocabulary_.Logits(home, step == &home ? x : home.Bring(*step, x), results);
 }
 
 Result<std::unique_ptr<FamilyModel>> MakeDenseDecoder(ConfigReader* reader,

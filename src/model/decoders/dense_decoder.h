@@ -63,7 +63,7 @@ class DenseDecoder final : public FamilyModel {
   void CompleteWeights() override;
   std::string DescribeNumerics() const override;
   void DescribeGguf(GgufWriter* out) const override;
-  void Run(const Step& step, const StepResults& results) const override;
+  void Run(const Step& home, const StepResults& results) const override;
 
  private:
   struct Layer {

@@ -41,30 +41,49 @@ void ResidualStack::CompleteWeights() {
   }
 }
 
-void ResidualStack::Run(const Step& step, const StepResults& results) const {
-  const OpContext& context = step.context();
-  const Rows x = vocabulary_.Embed(step);
+// The rows of a step on one device.
+struct ResidualStack::Lane {
+  Rows x, h, y, further;
   RopeTable rope;
-  if (rotary_) rope = rotary_->Table(step);
-  const Rows h = step.MakeRows(config_.dim);
-  const Rows y = step.MakeRows(config_.dim);
-  const Rows further = step.MakeRows(config_.dim);
-  RmsNorm(context, x, blocks_.front().norm.data(), 1, config_.eps, h);
+};
+
+void ResidualStack::Run(const Step& home, const StepResults& results) const {
+  const auto make_lane = [&](const Step& step, const Rows& x, const RopeTable& rope) {
+    return Lane{x, step.MakeRows(config_.dim), step.MakeRows(config_.dim),
+                step.MakeRows(config_.dim), rope};
+  };
+  const Step* step = &home;
+  const Rows embedded = vocabulary_.Embed(home);
+  Lane lane = make_lane(home, embedded, rotary_ ? rotary_->Table(home) : RopeTable{});
+  const auto go_to = [&](const Step& next) {
+    if (&next == step) return false;
+    lane = make_lane(next, next.Bring(*step, lane.x), next.Bring(*step, lane.rope));
+    step = &next;
+    return true;
+  };
+  go_to(home.OfLayer(blocks_.front().layer));
+  RmsNorm(step->context(), lane.x, blocks_.front().norm.data(), 1, config_.eps, lane.h);
   for (size_t b = 0; b < blocks_.size(); ++b) {
+    const OpContext& context = step->context();
     const Block& block = blocks_[b];
-    block.parts[0]->Forward(step, rope, h, y);
+    block.parts[0]->Forward(*step, lane.rope, lane.h, lane.y);
     for (size_t i = 1; i < block.parts.size(); ++i) {
-      block.parts[i]->Forward(step, rope, h, further);
-      reprise::Add(context, y, further, y);
+      block.parts[i]->Forward(*step, lane.rope, lane.h, lane.further);
+      reprise::Add(context, lane.y, lane.further, lane.y);
     }
-    if (traits_.residual_scale != 1) Scale(context, y, traits_.residual_scale, y);
-    if (b + 1 == blocks_.size()) {
-      reprise::Add(context, x, y, x);
-    } else {
-      AddRmsNorm(context, x, y, blocks_[b + 1].norm.data(), config_.eps, h);
+    if (traits_.residual_scale != 1) Scale(context, lane.y, traits_.residual_scale, lane.y);
+    const Block* const next = b + 1 < blocks_.size() ? &blocks_[b + 1] : nullptr;
+    const Step& target = next != nullptr ? home.OfLayer(next->layer) : home;
+    if (next != nullptr && &target == step) {
+      AddRmsNorm(context, lane.x, lane.y, next->norm.data(), config_.eps, lane.h);
+      continue;
     }
+    reprise::Add(context, lane.x, lane.y, lane.x);
+    if (next == nullptr) break;
+    go_to(target);
+    RmsNorm(step->context(), lane.x, next->norm.data(), 1, config_.eps, lane.h);
   }
-  vocabulary_.Logits(step, x, results);
+  vocabulary_.Logits(home, step == &home ? lane.x : home.Bring(*step, lane.x), results);
 }
 
 }  // namespace reprise

@@ -53,7 +53,7 @@ class ResidualStack : public FamilyModel {
  public:
   void DeclareTensors(TensorPlan* plan) override;
   void CompleteWeights() override;
-  void Run(const Step& step, const StepResults& results) const override;
+  void Run(const Step& home, const StepResults& results) const override;
 
  protected:
   struct Traits {
@@ -93,6 +93,7 @@ class ResidualStack : public FamilyModel {
     Vector norm;
     std::vector<std::unique_ptr<BlockPart>> parts;
   };
+  struct Lane;
 
   DecoderConfig config_;
   Traits traits_;

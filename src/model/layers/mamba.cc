@@ -75,7 +75,7 @@ void Mamba::Declare(TensorPlan* plan) {
     plan->AddNorm(name("c_layernorm.weight", "ssm_c_norm.weight"), shape_.state_dim,
                   ValueForm::kPlain, &c_norm_);
   } else {
-    for (Vector* derived : {&step_norm_, &b_norm_, &c_norm_}) plan->AddDerived(derived);
+    for (Vector* derived : {&step_norm_, &b_norm_, &c_norm_}) plan->AddDerived(derived, layer_);
   }
   plan->AddMatrix(name("dt_proj.weight", "ssm_dt.weight"), inner, shape_.rank, &step_);
   plan->AddVector(name("dt_proj.bias", "ssm_dt.bias"), inner, &step_bias_).init = {-3, 1};

@@ -79,6 +79,7 @@ void MoeMlp::DeclareExperts(TensorPlan* plan) {
         plan->AddStack(plan->Layer(layer_, names.experts + ".{}." + hf + ".weight", gguf), experts,
                        rows, cols, out);
     tensor.active = ActiveShare();
+    tensor.routed = true;
     tensor.fused = {
         fused.hf, fused.gguf, experts * fused_rows, {{experts, rows, first, fused_rows}}};
     return tensor;
@@ -104,6 +105,7 @@ void MoeMlp::DeclareAlternating(TensorPlan* plan) {
     const TensorPlan::Name name = plan->Layer(layer_, hf, gguf);
     PlannedTensor& tensor = plan->AddStack({"", name.gguf, layer_}, experts, rows, cols, out);
     tensor.active = ActiveShare();
+    tensor.routed = true;
     tensor.fused = {name.hf, "", experts * cols, {{experts, cols, 0, cols}}, true, step, first};
     tensor.other_fused = {
         name.hf + "_blocks", "", experts * rows * step, {{experts * rows, 1, first, step}}};
@@ -123,6 +125,7 @@ void MoeMlp::DeclareBiases(TensorPlan* plan) {
     const TensorPlan::Name name = plan->Layer(layer_, shape_.names.gate_up_bias, gguf);
     PlannedTensor& tensor = plan->AddVector({"", name.gguf, layer_}, 1, out);
     tensor.rows = values;  // of one value each, so that they can alternate
+    tensor.routed = true;
     tensor.fused = {name.hf, "", 2 * values, {{values, 1, first, 2}}};
     tensor.gguf_shape = Shape{experts, shape_.hidden};
     tensor.init = {0, 0.1f};
@@ -133,6 +136,7 @@ void MoeMlp::DeclareBiases(TensorPlan* plan) {
       plan->AddVector(plan->Layer(layer_, shape_.names.down_bias, "ffn_down_exps.bias"),
                       experts * shape_.dim, &down_bias_);
   down.gguf_shape = Shape{experts, shape_.dim};
+  down.routed = true;
   down.init = {0, 0.1f * shape_.residual_gain};
 }
 
@@ -150,16 +154,28 @@ void MoeMlp::Forward(const Step& step, const ConstRows& x, const Rows& out) cons
   RoutingParams params = shape_.routing;
   params.selection_bias = selection_bias_.data();
   const Routing routing = RouteExperts(context, logits, params);
-  const ExpertPlan plan = PlanExperts(context, routing, choices);
-  const Rows slots = step.MakeRows(plan.slots, shape_.dim);
-  RunExperts(step, plan, x, slots);
-  CombineExperts(context, routing, plan, slots, SumStart::kZero, out);
-  if (shared_) AddShared(step, x, out);
+  const Step& there = step.OfExperts(layer_);
+  if (&there == &step) {
+    RunExperts(step, routing, x, out);
+    if (shared_) AddShared(step, x, RunShared(step, x), out);
+    return;
+  }
+  // The shared expert computes while the host brings the others their rows.
+  const ScratchScope there_scope(*there.context().scratch);
+  const Routing moved = Moved(context, routing, there.context());
+  const Rows input = there.Bring(step, x);
+  const Rows shared = shared_ ? RunShared(step, x) : Rows{};
+  const Rows sum = there.MakeRows(x.rows, shape_.dim);
+  RunExperts(there, moved, input, sum);
+  MoveRows(there.context(), sum, context, out);
+  if (shared_) AddShared(step, x, shared, out);
 }
 
-void MoeMlp::RunExperts(const Step& step, const ExpertPlan& plan, const ConstRows& x,
-                        const Rows& slots) const {
+void MoeMlp::RunExperts(const Step& step, const Routing& routing, const ConstRows& x,
+                        const Rows& out) const {
   const OpContext& context = step.context();
+  const ExpertPlan plan = PlanExperts(context, routing, shape_.experts + shape_.identity_experts);
+  const Rows slots = step.MakeRows(plan.slots, shape_.dim);
   const Rows gate = step.MakeRows(plan.slots, shape_.hidden);
   const Rows up = gated() ? step.MakeRows(plan.slots, shape_.hidden) : gate;
   const ExpertProjection in[] = {{&up_, up}, {&gate_, gate}};
@@ -190,12 +206,17 @@ void MoeMlp::RunExperts(const Step& step, const ExpertPlan& plan, const ConstRow
   const ExpertProjection down[] = {{&down_, slots}};
   ProjectExperts(context, plan, gate, ExpertInput::kSlots, down);
   add_bias(down_bias_, slots);
+  CombineExperts(context, routing, plan, slots, SumStart::kZero, out);
 }
 
-void MoeMlp::AddShared(const Step& step, const ConstRows& x, const Rows& out) const {
-  const OpContext& context = step.context();
+Rows MoeMlp::RunShared(const Step& step, const ConstRows& x) const {
   const Rows y = step.MakeRows(x.rows, shape_.dim);
   shared_->Forward(step, x, y);
+  return y;
+}
+
+void MoeMlp::AddShared(const Step& step, const ConstRows& x, const Rows& y, const Rows& out) const {
+  const OpContext& context = step.context();
   if (!shape_.shared_gated) return Add(context, out, y, out);
   // One expert that every row goes to with the weight sigmoid(w . x).
   const Rows gate = step.MakeRows(x.rows, 1);

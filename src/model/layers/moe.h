@@ -72,10 +72,12 @@ class MoeMlp {
   void Forward(const Step& step, const ConstRows& x, const Rows& out) const;
 
  private:
-  // slots: [slots, dim], the output of every (row, expert) pair, in order of expert.
-  void RunExperts(const Step& step, const ExpertPlan& plan, const ConstRows& x,
-                  const Rows& slots) const;
-  void AddShared(const Step& step, const ConstRows& x, const Rows& out) const;
+  // out: what the experts of every row add up to.
+  void RunExperts(const Step& step, const Routing& routing, const ConstRows& x,
+                  const Rows& out) const;
+  // What the shared expert makes of the rows; it is added to `out` last.
+  Rows RunShared(const Step& step, const ConstRows& x) const;
+  void AddShared(const Step& step, const ConstRows& x, const Rows& y, const Rows& out) const;
   bool gated() const { return shape_.activation != ExpertActivation::kReluSquared; }
   void DeclareExperts(TensorPlan* plan);
   void DeclareAlternating(TensorPlan* plan);

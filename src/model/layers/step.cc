@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/layers/step.h"
 
+#include <algorithm>
+
 #include "base/check.h"
+#include "kernels/backend.h"
 #include "kernels/keep_ops.h"
 #include "model/adapter/adapter.h"
 
@@ -13,11 +16,21 @@ size_t BlockCount(const SequenceSlice& sequence) {
   return (rows + kBlockTokens - 1) / kBlockTokens;
 }
 
+const Placement& AllAtHome() {
+  static const Placement placement;
+  return placement;
+}
+
 }  // namespace
 
-Step::Step(const OpContext& context, const BatchView& batch, const StateMemory& memory,
-           const WeightIndex& weights)
-    : context_(context), batch_(batch), memory_(memory) {
+Step::Step(std::span<const OpContext> all, const BatchView& batch, const StateMemory& memory,
+           const Placement& placement, const WeightIndex& weights)
+    : all_(all),
+      context_(all.front()),
+      placement_(placement),
+      home_(*this),
+      batch_(batch),
+      memory_(memory) {
   CHECK(!batch.tokens.empty());
   positions_.reserve(batch.tokens.size());
   row_sequences_.reserve(batch.tokens.size());
@@ -34,14 +47,59 @@ Step::Step(const OpContext& context, const BatchView& batch, const StateMemory& 
   }
   layout_.host = {batch.tokens, positions_, row_sequences_, sequences_,
                   blocks_,      taps_,      logit_rows_};
-  layout_.block_memory = memory.blocks;
-  layout_.block_bytes = memory.layout->block_bytes();
-  layout_.state_memory = memory.states;
-  layout_.state_bytes = memory.layout->state_bytes();
+  // Home begins last: a thread works with the GPU that it called last.
+  others_.resize(all.size());
+  for (const std::vector<int>* devices : {&placement.layers, &placement.experts}) {
+    for (const int device : *devices) {
+      if (device == Placement::kHome || others_[size_t(device)] != nullptr) continue;
+      others_[size_t(device)].reset(new Step(*this, device));
+    }
+  }
+  SetMemory(Placement::kHome);
   layout_.choices = batch.choices;
   adapters_ = {&weights, adapted_, layout_.rows()};
   if (adapted()) context_.adapters = &adapters_;
   BeginStep(context_, &layout_);
+}
+
+Step::Step(const OpContext& context, const BatchView& batch, const StateMemory& memory,
+           const WeightIndex& weights)
+    : Step(std::span(&context, 1), batch, memory, AllAtHome(), weights) {}
+
+Step::Step(const Step& home, int device)
+    : all_(home.all_),
+      context_(home.all_[size_t(device)]),
+      placement_(home.placement_),
+      home_(home),
+      batch_(home.batch_),
+      memory_(home.memory_) {
+  layout_.host = home.layout_.host;
+  SetMemory(device);
+  BeginStep(context_, &layout_);
+}
+
+void Step::SetMemory(int device) {
+  const StateLayout& layout = *memory_.layout;
+  layout_.block_bytes = layout.block_bytes(device);
+  layout_.state_bytes = layout.state_bytes(device);
+  if (layout_.block_bytes > 0) layout_.block_memory = memory_.blocks_in(device);
+  if (layout_.state_bytes > 0) layout_.state_memory = memory_.states_in(device);
+}
+
+void Step::JoinSpoilt() const {
+  if (context_.scratch->refused()) return;
+  const size_t count = sequences_.size();
+  std::vector<int32_t> flags(count), all(count);
+  for (const auto& other : others_) {
+    if (other == nullptr || other->context_.scratch->refused() || !other->layout_.spoilt) continue;
+    other->context_.backend->memory().DownloadArray<int32_t>(flags, other->layout_.spoilt);
+    for (size_t i = 0; i < count; ++i) all[i] |= flags[i];
+  }
+  if (std::all_of(all.begin(), all.end(), [](int32_t flag) { return flag == 0; })) return;
+  DeviceMemory& memory = context_.backend->memory();
+  memory.DownloadArray<int32_t>(flags, layout_.spoilt);
+  for (size_t i = 0; i < count; ++i) all[i] |= flags[i];
+  memory.UploadArray<int32_t>(layout_.spoilt, all);
 }
 
 // Neighbours with one adapter are multiplied together.
@@ -87,8 +145,8 @@ Rows Step::MakeRows(int64_t row_count, int64_t cols) const {
 
 KvPlace Step::Kv(size_t layer_state) const {
   const bool has_values = memory_.layout->tensor_count(layer_state) > 1;
-  return {memory_.layout->offset(layer_state, 0),
-          has_values ? memory_.layout->offset(layer_state, 1) : 0};
+  return {memory_.layout->place(layer_state, 0),
+          has_values ? memory_.layout->place(layer_state, 1) : 0};
 }
 
 void Step::Watch(size_t layer_state, const KvShape& shape, const AttentionParams& params,
@@ -101,7 +159,17 @@ void Step::Watch(size_t layer_state, const KvShape& shape, const AttentionParams
     rows.row_count = int32_t(one.row_count);
     rows.weights = one.weights + int64_t(memory_.layout->list_begin(layer_state)) * one.stride;
     rows.stride = one.stride;
+    if (&home_ == this) {
+      ScoreKeys(context_, layout_, Kv(layer_state), shape, params, q, rows);
+      continue;
+    }
+    // The weights lie at home: they come here, are added to, and go back.
+    const ScratchScope scope(*context_.scratch);
+    const Rows there = {rows.weights, shape.kv_heads, one.stride, one.stride};
+    const Rows here = Bring(home_, there);
+    rows.weights = here.data;
     ScoreKeys(context_, layout_, Kv(layer_state), shape, params, q, rows);
+    MoveRows(context_, here, home_.context_, there);
   }
 }
 

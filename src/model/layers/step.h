@@ -2,10 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
+#include "kernels/devices/moves.h"
 #include "kernels/low_rank_ops.h"
 #include "kernels/ops.h"
+#include "model/placement/placement.h"
 #include "state/batch.h"
 
 namespace reprise {
@@ -19,13 +23,34 @@ struct StepResults {
 
 // One forward pass as its layers see it: the batch as ops want it, and where the state of a layer
 // lies. Everything it hands out is valid until the end of the step.
+//
+// A model that lies on several devices has a Step on each: the one that is made is that of the
+// first, home, where the vocabulary lies. A layer is given the one of its device.
 class Step {
  public:
-  // `weights`: those of the model that adapters may change.
+  // all: the contexts of the devices, home first; they outlive this. `weights`: those of the model
+  // that adapters may change; they are for models on one device.
+  Step(std::span<const OpContext> all, const BatchView& batch, const StateMemory& memory,
+       const Placement& placement, const WeightIndex& weights);
+  // On one device.
   Step(const OpContext& context, const BatchView& batch, const StateMemory& memory,
        const WeightIndex& weights);
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
+
+  // REQUIRES: this is home, or all lie on one device.
+  const Step& OfLayer(int layer) const { return On(placement_.OfLayer(layer)); }
+  // Where the routed experts of a layer compute. On any of them.
+  const Step& OfExperts(int layer) const { return home_.On(placement_.OfExperts(layer)); }
+  // What another device has made, brought here.
+  Rows Bring(const Step& from, const ConstRows& x) const {
+    return Moved(from.context_, x, context_);
+  }
+  RopeTable Bring(const Step& from, const RopeTable& table) const {
+    return Moved(from.context_, table, rows(), context_);
+  }
+  // At home, behind the last layer: what the devices have found of sequences is known here.
+  void JoinSpoilt() const;
 
   const OpContext& context() const { return context_; }
   const BatchView& batch() const { return batch_; }
@@ -46,14 +71,22 @@ class Step {
              const ConstRows& q) const;
   // One tensor of a recurrent layer state.
   size_t StateOffset(size_t layer_state, size_t tensor) const {
-    return memory_.layout->offset(layer_state, tensor);
+    return memory_.layout->place(layer_state, tensor);
   }
 
  private:
+  Step(const Step& home, int device);
+  const Step& On(int device) const {
+    return device == Placement::kHome ? *this : *others_[size_t(device)];
+  }
   void AddSequence(const SequenceSlice& sequence);
   void AddAdapter(const SequenceSlice& sequence);
+  void SetMemory(int device);
 
+  const std::span<const OpContext> all_;
   OpContext context_;  // with the adapters of the step
+  const Placement& placement_;
+  const Step& home_;
   const BatchView& batch_;
   const StateMemory& memory_;
   // What layout_ views.
@@ -66,6 +99,7 @@ class Step {
   StepLayout layout_;
   std::vector<AdaptedRows> adapted_;
   StepAdapters adapters_;
+  std::vector<std::unique_ptr<const Step>> others_;  // at home: by device, those that take part
 };
 
 }  // namespace reprise

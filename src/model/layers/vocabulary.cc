@@ -57,7 +57,9 @@ void Vocabulary::Logits(const Step& step, const ConstRows& x, const StepResults&
   if (results.hidden.rows > 0) Norm(context, x, results.hidden);
   if (results.logits.rows > 0) Head(step, x, results.logits);
   // Last: it may be one kernel with the choice of a token.
-  if (results.finite) FiniteRows(context, step.layout(), x, results.finite);
+  if (!results.finite) return;
+  step.JoinSpoilt();
+  FiniteRows(context, step.layout(), x, results.finite);
 }
 
 void Vocabulary::Norm(const OpContext& context, const ConstRows& x, const Rows& out) const {

@@ -63,7 +63,7 @@ class Watched {
 
   void Keep(std::span<const int32_t> rows, int32_t kept) {
     const KeptKv kv{state_->blocks(0), state_->extent(0).physical, state_->blocks(0), rows, kept};
-    const Status status = KeepKv(context_, model_.state_spec(), state_->memory(), kv);
+    const Status status = KeepKv({&context_, 1}, model_.state_spec(), state_->memory(), kv);
     ASSERT_TRUE(status.ok()) << status.message();
     state_->Keep(0, kept);
   }

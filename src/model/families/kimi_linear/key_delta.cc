@@ -31,7 +31,7 @@ void KeyDelta::Declare(TensorPlan* plan) {
   const auto name = [&](const char* hf, const char* gguf) {
     return plan->Layer(layer_, std::string("self_attn.") + hf, gguf);
   };
-  for (Vector* derived : {&conv_, &rate_, &zeros_}) plan->AddDerived(derived);
+  for (Vector* derived : {&conv_, &rate_, &zeros_}) plan->AddDerived(derived, layer_);
   plan->AddMatrix(name("q_proj.weight", "attn_q.weight"), width, dim, &q_);
   plan->AddMatrix(name("k_proj.weight", "attn_k.weight"), width, dim, &k_);
   plan->AddMatrix(name("v_proj.weight", "attn_v.weight"), width, dim, &v_);

@@ -161,29 +161,38 @@ void LongcatFlash::DescribeGguf(GgufWriter* out) const {
   out->Put<float>(prefix + "rope.freq_base", float(config_.decoder.rope.theta));
 }
 
-void LongcatFlash::Run(const Step& step, const StepResults& results) const {
-  const OpContext& context = step.context();
+void LongcatFlash::Run(const Step& home, const StepResults& results) const {
   const float eps = config_.decoder.eps;
-  const Rows x = vocabulary_.Embed(step);
-  const RopeTable rope =
-      MakeRopeTable(context, step.layout(), frequencies_.data(), int(frequencies_.size()));
-  const Rows h = step.MakeRows(config_.decoder.dim);
-  const Rows y = step.MakeRows(config_.decoder.dim);
-  const Rows shortcut = step.MakeRows(config_.decoder.dim);
-  for (const Layer& layer : layers_) {
+  const Step* step = &home;
+  Rows x = vocabulary_.Embed(home);
+  RopeTable rope =
+      MakeRopeTable(home.context(), home.layout(), frequencies_.data(), int(frequencies_.size()));
+  Rows h, y, shortcut;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const Layer& layer = layers_[i];
+    const Step& next = home.OfLayer(int(i));
+    if (&next != step) {
+      x = next.Bring(*step, x);
+      rope = next.Bring(*step, rope);
+    }
+    if (i == 0 || &next != step) {
+      for (Rows* rows : {&h, &y, &shortcut}) *rows = next.MakeRows(config_.decoder.dim);
+    }
+    step = &next;
+    const OpContext& context = step->context();
     for (size_t s = 0; s < 2; ++s) {
       const Half& half = layer.halves[s];
       RmsNorm(context, x, half.attention_norm.data(), 1, eps, h);
-      half.attention.Forward(step, rope, h, y);
+      half.attention.Forward(*step, rope, h, y);
       Add(context, x, y, x);
       RmsNorm(context, x, half.mlp_norm.data(), 1, eps, h);
-      if (s == 0) layer.moe.Forward(step, h, shortcut);
-      half.mlp.Forward(step, h, y);
+      if (s == 0) layer.moe.Forward(*step, h, shortcut);
+      half.mlp.Forward(*step, h, y);
       Add(context, x, y, x);
     }
     Add(context, x, shortcut, x);
   }
-  vocabulary_.Logits(step, x, results);
+  vocabulary_.Logits(home, step == &home ? x : home.Bring(*step, x), results);
 }
 
 }  // namespace reprise::longcat_flash

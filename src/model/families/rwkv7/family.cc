@@ -66,14 +66,21 @@ void Rwkv7::DescribeGguf(GgufWriter* out) const {
   put("token_shift_count", 2);
 }
 
-void Rwkv7::Run(const Step& step, const StepResults& results) const {
-  const OpContext& context = step.context();
-  const Rows x = vocabulary_.Embed(step);
-  LayerNorm(context, x, embedding_norm_.weight.data(), embedding_norm_.bias.data(), 1,
+void Rwkv7::Run(const Step& home, const StepResults& results) const {
+  const Step* step = &home;
+  Rows x = vocabulary_.Embed(home);
+  LayerNorm(home.context(), x, embedding_norm_.weight.data(), embedding_norm_.bias.data(), 1,
             config_.decoder.eps, x);
-  const Rows first_values = step.MakeRows(config_.decoder.dim);
-  for (const Layer& layer : layers_) layer.Forward(step, x, first_values);
-  vocabulary_.Logits(step, x, results);
+  Rows first_values = home.MakeRows(config_.decoder.dim);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (const Step& next = home.OfLayer(int(i)); &next != step) {
+      x = next.Bring(*step, x);
+      first_values = i == 0 ? next.MakeRows(x.cols) : next.Bring(*step, first_values);
+      step = &next;
+    }
+    layers_[i].Forward(*step, x, first_values);
+  }
+  vocabulary_.Logits(home, step == &home ? x : home.Bring(*step, x), results);
 }
 
 }  // namespace rwkv7

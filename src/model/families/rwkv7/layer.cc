@@ -86,7 +86,7 @@ void Layer::DeclareTimeMixing(TensorPlan* plan) {
 void Layer::Declare(TensorPlan* plan) {
   const int64_t dim = config_.decoder.dim;
   const int64_t hidden = config_.decoder.hidden;
-  plan->AddDerived(&zeros_);
+  plan->AddDerived(&zeros_, layer_);
   zeros_.values().assign(size_t(config_.gate_rank), 0.0f);
   AddLayerNorm(plan, layer_, "attn_norm", "attn_norm", dim, &time_norm_);
   DeclareTimeMixing(plan);

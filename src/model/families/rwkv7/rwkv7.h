@@ -84,7 +84,7 @@ class Rwkv7 final : public FamilyModel {
   void DeclareTensors(TensorPlan* plan) override;
   std::string DescribeNumerics() const override { return "rwkv7"; }
   void DescribeGguf(GgufWriter* out) const override;
-  void Run(const Step& step, const StepResults& results) const override;
+  void Run(const Step& home, const StepResults& results) const override;
 
  private:
   Config config_;
