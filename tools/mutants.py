@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from planted import adapters, api, grammar, http, keys, pictures, sample, weights
+from planted import adapters, api, devices, grammar, http, keys, pictures, sample, weights
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
@@ -506,6 +506,7 @@ MUTANTS = [
     ("ngrams_not_compared", "src/engine/draft/ngram_index.cc",
      "  return end != 0 && std::equal(", "  return end != 0 || std::equal(", DRAFTS),
     *adapters.MUTANTS,
+    *devices.MUTANTS,
     *((*mutant, API) for mutant in api.MUTANTS),
     *((*mutant, GRAMMAR) for mutant in grammar.MUTANTS),
     *((*mutant, HTTP) for mutant in http.MUTANTS),
