@@ -184,9 +184,9 @@ void ReadContent(const ServiceOptions& limits, Fields* fields, int32_t index, Ch
       continue;
     }
     if (kind != "text" && kind != "refusal") {
-      return fields->Fail(place + ".type", fmt::format("'{}' is not supported: this server "
-                                                       "understands text only",
-                                                       kind));
+      return fields->Fail(place + ".type",
+                          fmt::format("'{}' is not supported: this server understands text {}",
+                                      kind, limits.sees ? "and pictures" : "only"));
     }
     const JsonValue* text = part.Find(kind);
     if (text == nullptr || !text->is_string()) {

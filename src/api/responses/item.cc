@@ -81,6 +81,11 @@ std::string InputReader::ReadText(const JsonValue* content, const std::string& p
       AppendLine(kImageText, &text);
       continue;
     }
+    if (type == "input_image" && options_.sees) {
+      fields_.Fail(here + ".type",
+                   "'input_image' is not supported here; send pictures to /v1/chat/completions");
+      return text;
+    }
     const bool known = type == "input_text" || type == "output_text" || type == "text" ||
                        type == "refusal" || type == "reasoning_text" || type == "summary_text";
     if (!known) {
