@@ -5,7 +5,7 @@ TESTS = [("model_test", "src/model/model_test"), ("pictures_test", "tests/pictur
 MUTANTS = [(*mutant, TESTS) for mutant in [
     ("pictures_named_by_their_size", "src/model/vision/seen_picture.cc",
      "  text.append(reinterpret_cast<const char*>(seen->pixels.rgb.data()), seen->pixels.rgb.size());\n", ""),
-    ("one_name_for_all_towers", "src/model/vision/seen_picture.cc", "tower.digest + ", ""),
+    ("one_name_for_all_towers", "src/model/vision/seen_picture.cc", "tower.digest", "std::string()"),
     ("places_of_a_picture_are_one", "src/state/virtual_tokens.cc",
      "put(static_cast<uint32_t>(place.index));", "put(0);"),
     ("half_a_name_is_spelt", "src/state/virtual_tokens.cc", "place.name.end());", "place.name.begin() + 16);"),

@@ -241,6 +241,7 @@ TEST_F(TowerTest, TokensAreThoseOfThePixels) {
   EXPECT_EQ(first_of(card, corpus + "rgb.png"), png);
   EXPECT_EQ(first_of(card, corpus + "lossless.webp"), png);
   EXPECT_NE(first_of(card, corpus + "turned.png"), png);
+  EXPECT_NE(first_of(card, corpus + "rgb_444.jpg"), first_of(card, corpus + "rgb_420.jpg"));
   TowerCard other = card;
   other.digest.back() = other.digest.back() == '0' ? '1' : '0';
   EXPECT_NE(first_of(other, corpus + "rgb.png"), png);
