@@ -3,8 +3,7 @@
 #   system    the libraries of this machine
 #   portable  the same without fmt, whose soname differs from one distribution to the next: it is compiled in. For
 #             packages that serve several distributions.
-#   static    everything but the C library is part of the program; ZeroMQ, whose static library needs shared ones, is left
-#             out (--kv-events says so). For the tarball.
+#   static    everything but the C library is part of the program. For the tarball.
 set(REPRISE_LINK system CACHE STRING "Linking: system, portable or static")
 set_property(CACHE REPRISE_LINK PROPERTY STRINGS system portable static)
 if(NOT REPRISE_LINK MATCHES "^(system|portable|static)$")
@@ -17,6 +16,5 @@ endif()
 if(REPRISE_LINK STREQUAL "static")
   set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
   set(OPENSSL_USE_STATIC_LIBS TRUE)
-  set(ZMQ_LIBRARY "" CACHE FILEPATH "ZeroMQ is left out" FORCE)
   add_link_options(-static-libstdc++ -static-libgcc)
 endif()

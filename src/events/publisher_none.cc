@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instead of zmq_publisher.cc where libzmq was not there when this was built.
+// Instead of zmq_publisher.cc where zmq.h was not there when this was built.
 #include "events/publisher.h"
 
 namespace reprise {

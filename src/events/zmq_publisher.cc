@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one file that knows libzmq.
+// With zmq_library.cc the files that know libzmq.
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #include <cerrno>
 #include <chrono>
@@ -15,6 +14,7 @@
 #include "events/event_batch.h"
 #include "events/publisher.h"
 #include "events/replay.h"
+#include "events/zmq_library.h"
 
 namespace reprise {
 namespace {
@@ -27,41 +27,41 @@ constexpr int kLingerMs = 200;              // the last word has so long to leav
 
 class Socket {
  public:
-  Socket() = default;
+  explicit Socket(const ZmqLibrary& zmq) : zmq_(zmq) {}
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
   ~Socket() {
-    if (socket_ != nullptr) zmq_close(socket_);
+    if (socket_ != nullptr) zmq_.close(socket_);
   }
 
   Status Bind(void* context, int type, const std::string& address) {
-    socket_ = zmq_socket(context, type);
-    if (socket_ == nullptr) return Internal(std::string("ZeroMQ: ") + zmq_strerror(errno));
+    socket_ = zmq_.socket(context, type);
+    if (socket_ == nullptr) return Internal(std::string("ZeroMQ: ") + zmq_.strerror(errno));
     // A whole replay may wait for a client; a subscriber that is further behind needs one.
     const int waiting = static_cast<int>(kReplayCount) + 64;
-    zmq_setsockopt(socket_, ZMQ_SNDHWM, &waiting, sizeof(waiting));
-    zmq_setsockopt(socket_, ZMQ_LINGER, &kLingerMs, sizeof(kLingerMs));
-    zmq_setsockopt(socket_, ZMQ_MAXMSGSIZE, &kRequestBytesMax, sizeof(kRequestBytesMax));
+    zmq_.setsockopt(socket_, ZMQ_SNDHWM, &waiting, sizeof(waiting));
+    zmq_.setsockopt(socket_, ZMQ_LINGER, &kLingerMs, sizeof(kLingerMs));
+    zmq_.setsockopt(socket_, ZMQ_MAXMSGSIZE, &kRequestBytesMax, sizeof(kRequestBytesMax));
     const int ipv6 = address.find('[') != std::string::npos ? 1 : 0;
-    zmq_setsockopt(socket_, ZMQ_IPV6, &ipv6, sizeof(ipv6));
-    if (zmq_bind(socket_, address.c_str()) == 0) return OkStatus();
-    return InvalidArgument("cannot listen at " + address + " for events: " + zmq_strerror(errno));
+    zmq_.setsockopt(socket_, ZMQ_IPV6, &ipv6, sizeof(ipv6));
+    if (zmq_.bind(socket_, address.c_str()) == 0) return OkStatus();
+    return InvalidArgument("cannot listen at " + address + " for events: " + zmq_.strerror(errno));
   }
 
   void* get() const { return socket_; }
   bool open() const { return socket_ != nullptr; }
 
   void Send(std::string_view frame, bool more) {
-    zmq_send(socket_, frame.data(), frame.size(), (more ? ZMQ_SNDMORE : 0) | ZMQ_DONTWAIT);
+    zmq_.send(socket_, frame.data(), frame.size(), (more ? ZMQ_SNDMORE : 0) | ZMQ_DONTWAIT);
   }
   // The last frame, not copied: all queues share it.
   void SendLast(const EventPayload& payload) {
     auto* const kept = new EventPayload(payload);
     zmq_msg_t message;
-    zmq_msg_init_data(
+    zmq_.msg_init_data(
         &message, const_cast<char*>(payload->data()), payload->size(),
         [](void*, void* hint) { delete static_cast<EventPayload*>(hint); }, kept);
-    if (zmq_msg_send(&message, socket_, ZMQ_DONTWAIT) < 0) zmq_msg_close(&message);
+    if (zmq_.msg_send(&message, socket_, ZMQ_DONTWAIT) < 0) zmq_.msg_close(&message);
   }
 
   // The frames of a message that is there, those that could be a request; empty: there is none.
@@ -69,18 +69,19 @@ class Socket {
     std::vector<std::string> frames;
     for (int more = 1; more != 0;) {
       zmq_msg_t message;
-      zmq_msg_init(&message);
-      const int size = zmq_msg_recv(&message, socket_, ZMQ_DONTWAIT);
-      more = size >= 0 ? zmq_msg_more(&message) : 0;
+      zmq_.msg_init(&message);
+      const int size = zmq_.msg_recv(&message, socket_, ZMQ_DONTWAIT);
+      more = size >= 0 ? zmq_.msg_more(&message) : 0;
       if (size >= 0 && frames.size() <= kReplayFrames) {
-        frames.emplace_back(static_cast<const char*>(zmq_msg_data(&message)), size);
+        frames.emplace_back(static_cast<const char*>(zmq_.msg_data(&message)), size);
       }
-      zmq_msg_close(&message);
+      zmq_.msg_close(&message);
     }
     return frames;
   }
 
  private:
+  const ZmqLibrary& zmq_;
   void* socket_ = nullptr;
 };
 
@@ -91,8 +92,13 @@ double SecondsNow() {
 
 class ZmqPublisher : public EventPublisher {
  public:
-  explicit ZmqPublisher(const PublisherOptions& options)
-      : options_(options), buffer_(kReplayCount, kReplayBytes) {}
+  ZmqPublisher(const ZmqLibrary& zmq, const PublisherOptions& options)
+      : zmq_(zmq),
+        options_(options),
+        context_(zmq),
+        events_(zmq),
+        replay_(zmq),
+        buffer_(kReplayCount, kReplayBytes) {}
 
   ~ZmqPublisher() override {
     if (thread_.joinable()) {
@@ -139,11 +145,12 @@ class ZmqPublisher : public EventPublisher {
 
  private:
   struct Context {
-    Context() : context(zmq_ctx_new()) {}
+    explicit Context(const ZmqLibrary& library) : zmq(library), context(library.ctx_new()) {}
     ~Context() {
-      if (context != nullptr) zmq_ctx_term(context);
+      if (context != nullptr) zmq.ctx_term(context);
     }
     void* get() const { return context; }
+    const ZmqLibrary& zmq;
     void* context;
   };
 
@@ -155,7 +162,7 @@ class ZmqPublisher : public EventPublisher {
   void Run() {
     zmq_pollitem_t items[2] = {{nullptr, wake_, ZMQ_POLLIN, 0}, {replay_.get(), 0, ZMQ_POLLIN, 0}};
     for (;;) {
-      if (zmq_poll(items, replay_.open() ? 2 : 1, -1) < 0 && errno != EINTR) return;
+      if (zmq_.poll(items, replay_.open() ? 2 : 1, -1) < 0 && errno != EINTR) return;
       uint64_t count = 0;
       (void)!::read(wake_, &count, sizeof(count));
       std::vector<std::vector<BlockEvent>> batches;
@@ -198,6 +205,7 @@ class ZmqPublisher : public EventPublisher {
     send("", kReplayEnd, std::make_shared<const std::string>());
   }
 
+  const ZmqLibrary& zmq_;
   const PublisherOptions options_;
   Context context_;  // ends after the sockets
   Socket events_;    // the thread's, once it runs
@@ -213,7 +221,8 @@ class ZmqPublisher : public EventPublisher {
 }  // namespace
 
 Result<std::unique_ptr<EventPublisher>> EventPublisher::Open(const PublisherOptions& options) {
-  auto publisher = std::make_unique<ZmqPublisher>(options);
+  REPRISE_ASSIGN(const ZmqLibrary* const zmq, ZmqLibrary::Load());
+  auto publisher = std::make_unique<ZmqPublisher>(*zmq, options);
   REPRISE_TRY(publisher->Start());
   return std::unique_ptr<EventPublisher>(std::move(publisher));
 }
