@@ -107,6 +107,8 @@ class Browser:
         self.driver.get(self.url)
         if clean:
             # Replies are kept short, for the tests' time.
+            self.wait("#top-end button")  # the page is done with what was kept before
+            self.database("store.clear()", "readwrite")
             self.driver.execute_script("localStorage.clear(); sessionStorage.clear();"
                                        "localStorage.setItem('reprise.settings', arguments[0])", json.dumps({"max_tokens": 200}))
             self.driver.get(self.url)
@@ -181,8 +183,23 @@ class Browser:
     def asked(self):
         return self.script("return window.asked")
 
+    def database(self, work, mode="readonly"):
+        """Does `work` to the `store` of conversations; returns its result."""
+        return self.driver.execute_async_script("""
+          const done = arguments[1], open = indexedDB.open('reprise', 1);
+          open.onsuccess = () => {
+            const transaction = open.result.transaction('conversations', arguments[0]);
+            const store = transaction.objectStore('conversations');
+            const request = %s;
+            transaction.oncomplete = () => { open.result.close(); done(request.result ?? null); };
+          };""" % work, mode)
+
+    def kept(self):
+        """The conversations that the browser has kept, newest first."""
+        return sorted(map(json.loads, self.database("store.getAll()")), key=lambda c: -c["changed"])
+
     def keep(self, *messages, **more):
-        """As if these had been said in this browser."""
+        """As if these had been said in this browser, by a version of the page that kept them elsewhere."""
         self.script("localStorage.setItem('reprise.conversation.' + arguments[0].id, JSON.stringify(arguments[0]))",
                     {"id": "m", "title": "", "system": "", "changed": 1, "messages": messages, **more})
 

@@ -16,9 +16,6 @@ from browser import said
 
 PROGRAM = sys.argv.pop(1)
 DAY_MS = 86400000
-# The conversation that is kept, read anew.
-KEPT = """const kept = Object.keys(localStorage).filter(k => k.startsWith('reprise.conversation.'))
-  .map(k => JSON.parse(localStorage[k])).sort((a, b) => b.changed - a.changed);"""
 REPORT = {"id": "chatcmpl-1", "choices": [], "reprise": {
     "prompt_tokens": 100, "used_tokens": 90, "known_tokens": 90, "kv_tokens": 90, "state_tokens": 90, "snapshots_taken": 0,
     "snapshots_declined": 0, "restore_ms": 0, "queue_ms": 0, "first_token_ms": 50, "total_ms": 1050, "generated_tokens": 41, "reason": "new"}}
@@ -48,7 +45,7 @@ class Chat(browser.Test):
         return self.page.script("return [...document.querySelectorAll('.message .body')].map(n => n.innerText.trim())")
 
     def kept(self):
-        return self.page.script(KEPT + "return kept")
+        return self.page.kept()
 
 
 class Layout(Chat):
@@ -380,7 +377,7 @@ class List(Chat):
 
     def test_a_full_browser(self):
         page = self.page
-        page.script("Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError') }")
+        page.script("IDBObjectStore.prototype.put = () => { throw new DOMException('full', 'QuotaExceededError') }")
         page.answer_with([said("Yes")])
         page.send("Hi")
         self.assertIn("This browser keeps no more", page.text("#list-note"))

@@ -12,9 +12,6 @@ import browser
 import harness
 
 PROGRAM = sys.argv.pop(1)
-# The conversations that the browser has kept, newest first.
-KEPT = """const kept = Object.keys(localStorage).filter(k => k.startsWith('reprise.conversation.'))
-  .map(k => JSON.parse(localStorage[k])).sort((a, b) => b.changed - a.changed);"""
 LONG = ("You are a kind storyteller. You tell short stories for children, with animals, gardens and rivers in them. "
         "Every story ends well, and nobody is ever hurt. You use simple words and short sentences. ") * 2
 HELLO = "Tell me a story about a cat and a red ball."
@@ -192,7 +189,7 @@ class Page(browser.Test):
             self.assertEqual([n.text for n in page.all("#list .open")], titles)
             page.open(clean=False)
             self.assertEqual(sorted(n.text for n in page.all("#list .open")), sorted(titles))
-            self.assertEqual(page.script(KEPT + "return kept.map(c => c.messages.length)"), [4, 2])
+            self.assertEqual([len(c["messages"]) for c in page.kept()], [4, 2])
             page.script("document.querySelectorAll('#list .remove')[1].click()")
             driver.switch_to.window([w for w in driver.window_handles if w != first][0])
             page.until(lambda: "second tab" not in page.text("#list"), "the other tab's deletion")
@@ -276,12 +273,12 @@ class Page(browser.Test):
         page.until(lambda: not page.all("label[hidden] #set-thinking"), "the switch")
         page.choose("set-thinking", "on")
         page.send("Tell me a story about a bear.")
-        self.assertTrue(page.script(KEPT + "return kept[0].messages[1].reasoning"))
+        self.assertTrue(page.kept()[0]["messages"][1].get("reasoning"))
         self.assertFalse(page.one(".thinking").get_attribute("open"))
         self.assertTrue(page.one(".thinking summary").is_displayed())
         page.choose("set-thinking", "off")
         page.send("And now about a fox.")
-        self.assertEqual(page.script(KEPT + "return kept[0].messages[3].reasoning || ''"), "", "it can be switched off")
+        self.assertEqual(page.kept()[0]["messages"][3].get("reasoning", ""), "", "it can be switched off")
 
     def test_scenarios_save_work(self):
         page = self.page

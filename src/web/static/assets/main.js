@@ -11,11 +11,12 @@ import { ListView } from './side/list_view.js';
 import { ModelPicker } from './side/model_picker.js';
 import { Settings } from './side/settings.js';
 import { SettingsView } from './side/settings_view.js';
+import { Shelf } from './side/shelf.js';
 import { Shortcuts } from './side/shortcuts.js';
 import { Sides } from './side/sides.js';
 
 const sides = new Sides();
-const conversations = new Conversations();
+const conversations = await Conversations.open(await Shelf.open());
 const settings = new Settings();
 const feed = new CacheFeed();
 const panel = new CachePanel(feed, () => sides.show('cache', false));

@@ -1,44 +1,29 @@
-// The conversations of this browser, newest first, kept in its local storage: each under a key of its own, so that two
-// tabs can write without losing what the other wrote. What another tab has changed is taken over when it says so.
+// The conversations of this browser, newest first. Each is kept by itself (shelf.js); what another tab has changed is taken
+// over when it says so.
 import { contentOf } from '../chat/attachments.js';
 import { conversationOf, parseConversation } from './stored.js';
 
-const PLACE = 'reprise.conversation.';
-const OLD_PLACE = 'reprise.conversations';  // all in one, until version 0.1
 const TITLE_LENGTH = 60;
 
 function newId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(9)), (b) => b.toString(36).padStart(2, '0')).join('');
 }
 
-function takeOld() {
-  try {
-    const list = JSON.parse(localStorage.getItem(OLD_PLACE) || '[]');
-    if (Array.isArray(list)) {
-      list.forEach((c, i) => c?.id && localStorage.setItem(PLACE + c.id, JSON.stringify({ changed: list.length - i, ...c })));
-    }
-    localStorage.removeItem(OLD_PLACE);
-  } catch {
-    // Unreadable, or no room: what is there stays there.
-  }
-}
-
-function load() {
-  takeOld();
-  const keys = Array.from({ length: localStorage.length }, (_, i) => localStorage.key(i));
-  const list = keys.filter((key) => key.startsWith(PLACE)).map((key) => parseConversation(localStorage.getItem(key))).filter(Boolean);
-  return list.sort((a, b) => b.changed - a.changed);
-}
-
 export class Conversations extends EventTarget {
-  constructor() {
+  static async open(shelf) {
+    const list = (await shelf.all()).map(parseConversation).filter(Boolean);
+    return new Conversations(shelf, list.sort((a, b) => b.changed - a.changed));
+  }
+
+  constructor(shelf, list) {
     super();
-    this.list = load();
+    this.shelf = shelf;
+    this.list = list;
     this.current = this.list[0] || this.add();
     this.full = false;     // the browser keeps no more
     this.removed = null;   // the last one that was deleted, to bring it back
     this.busy = () => false;  // whether a conversation is being written to here
-    addEventListener('storage', (event) => this.onStorage(event));
+    shelf.heard = (other) => this.onOther(other);
   }
 
   changed() {
@@ -98,7 +83,7 @@ export class Conversations extends EventTarget {
   remove(conversation) {
     this.removed = { conversation, place: this.list.indexOf(conversation) };
     this.drop(conversation);
-    localStorage.removeItem(PLACE + conversation.id);
+    this.keep(this.shelf.remove(conversation.id));
     this.changed();
   }
 
@@ -125,21 +110,21 @@ export class Conversations extends EventTarget {
   }
 
   write(conversation) {
-    try {
-      localStorage.setItem(PLACE + conversation.id, JSON.stringify(conversation));
-      this.full = false;
-    } catch {
-      this.full = true;
-    }
+    this.keep(this.shelf.write(conversation.id, JSON.stringify(conversation)));
   }
 
-  // Another tab has written or deleted a conversation.
-  onStorage({ key, newValue }) {
-    if (key === null) return;  // all was cleared; what is shown here stays until it is written again
-    if (!key.startsWith(PLACE)) return;
-    const mine = this.list.find((c) => PLACE + c.id === key);
+  // `kept`: a promise that what was written is safe.
+  async keep(kept) {
+    const before = this.full;
+    this.full = await kept.then(() => false, () => true);
+    if (this.full !== before) this.changed();
+  }
+
+  // Another tab has written a conversation, or deleted it (no json).
+  onOther({ id, json }) {
+    const mine = this.list.find((c) => c.id === id);
     if (mine && this.busy(mine)) return;
-    const theirs = newValue && parseConversation(newValue);
+    const theirs = json && parseConversation(json);
     if (!theirs) {
       if (mine) this.drop(mine);
     } else if (mine) {
