@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "http/coding/compress.h"
 #include "http/cors.h"
 
 namespace reprise::http {
@@ -22,6 +23,8 @@ using boost::system::error_code;
 constexpr size_t kReadBytes = size_t{4} << 10;
 constexpr size_t kReadBodyBytes = size_t{64} << 10;
 constexpr size_t kLingerBytesMax = size_t{64} << 20;
+constexpr size_t kQuickBytesMax = size_t{256} << 10;  // to compress: a millisecond or two
+constexpr size_t kCompressBytesMax = size_t{32} << 20;
 constexpr size_t kPathBytesShown = 200;
 constexpr size_t kReasonBytesMax = 400;
 // A larger body is not read for a request that will be refused anyway, and it is heavy work.
@@ -82,6 +85,9 @@ class LiveExchange final : public Exchange {
   void Keep(std::shared_ptr<void> token) override { kept_.push_back(std::move(token)); }
 
   void Respond(Response response) override {
+    // Where it is called: a worker has the time, the server thread only for what is quick.
+    const bool quick = hub().io.get_executor().running_in_this_thread();
+    Compress(*request_, quick ? kQuickBytesMax : kCompressBytesMax, &response);
     Run([answer = answer_, response = std::move(response)](Connection& c) mutable {
       c.Respond(answer, std::move(response));
     });

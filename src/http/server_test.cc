@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -202,6 +203,49 @@ class ServerTest : public testing::Test {
   Signal opened_;
   Signal gone_;
 };
+
+std::string Gunzip(const std::string& packed) {
+  z_stream stream = {};
+  EXPECT_EQ(::inflateInit2(&stream, 15 + 16), Z_OK);
+  std::string bytes(size_t{1} << 20, 0);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+  stream.avail_in = static_cast<uInt>(packed.size());
+  stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
+  stream.avail_out = static_cast<uInt>(bytes.size());
+  EXPECT_EQ(::inflate(&stream, Z_FINISH), Z_STREAM_END);
+  bytes.resize(stream.total_out);
+  ::inflateEnd(&stream);
+  return bytes;
+}
+
+TEST_F(ServerTest, LargeAnswersAreCompressedForThoseWhoTakeIt) {
+  Start();
+  std::string body = "[0";
+  for (int i = 1; i < 20'000; ++i) body += "," + std::to_string(i);
+  body += "]";
+  Client client = Connect();
+  const auto ask = [&](const std::string& accepted, const std::string& text) {
+    client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + accepted +
+                "Content-Length: " + std::to_string(text.size()) + "\r\n\r\n" + text);
+    return client.ReadAnswer();
+  };
+  for (const char* accepted : {"gzip", "br;q=1.0, gzip;q=0.8, *;q=0.1", "deflate,GZIP"}) {
+    const std::string packed = ask("Accept-Encoding: " + std::string(accepted) + "\r\n", body);
+    EXPECT_NE(packed.find("Content-Encoding: gzip\r\n"), std::string::npos) << accepted;
+    EXPECT_NE(packed.find("Vary: Accept-Encoding\r\n"), std::string::npos);
+    const std::string bytes = packed.substr(packed.find("\r\n\r\n") + 4);
+    EXPECT_LT(bytes.size(), body.size() / 2);
+    EXPECT_EQ(Gunzip(bytes), body);
+  }
+  for (const char* accepted : {"", "Accept-Encoding: gzip;q=0\r\n", "Accept-Encoding: br\r\n"}) {
+    const std::string plain = ask(accepted, body);
+    EXPECT_EQ(plain.find("Content-Encoding"), std::string::npos) << accepted;
+    EXPECT_EQ(plain.substr(plain.find("\r\n\r\n") + 4), body);
+    EXPECT_NE(plain.find("Vary: Accept-Encoding\r\n"), std::string::npos);
+  }
+  const std::string small = ask("Accept-Encoding: gzip\r\n", body.substr(0, 1000));
+  EXPECT_EQ(small.find("Content-Encoding"), std::string::npos);
+}
 
 TEST_F(ServerTest, KeepsAliveAndPipelines) {
   Start();

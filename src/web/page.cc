@@ -30,6 +30,12 @@ std::string TypeOf(std::string_view path) {
   return "application/octet-stream";
 }
 
+// An answer that was compressed on its way has a weak tag.
+std::string_view WithoutWeakness(std::string_view etag) {
+  if (etag.starts_with("W/")) etag.remove_prefix(2);
+  return etag;
+}
+
 void Serve(const http::ExchangePtr& exchange) {
   std::string_view path = exchange->request().path;
   path = path == "/" ? std::string_view("index.html") : path.substr(1);
@@ -42,7 +48,7 @@ void Serve(const http::ExchangePtr& exchange) {
     if (file.path != path) continue;
     response.content_type = TypeOf(path);
     response.headers.emplace_back("ETag", std::string(file.etag));
-    if (exchange->request().Header("if-none-match") == file.etag) {
+    if (WithoutWeakness(exchange->request().Header("if-none-match")) == file.etag) {
       response.status = 304;
     } else {
       response.body = std::string(file.bytes);

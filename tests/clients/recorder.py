@@ -3,6 +3,7 @@
 Recorder(port) listens on a port of its own and forwards everything both ways. answers() takes the recorded bytes apart
 into (method, path, status, content type, body), so that a test can validate every answer that a client saw.
 """
+import gzip
 import http.client
 import io
 import socket
@@ -109,6 +110,8 @@ def parse_response(file, method):
         body = response.read()
     except (http.client.HTTPException, OSError, ValueError):
         return None
+    if response.getheader("content-encoding") == "gzip":
+        body = gzip.decompress(body)
     return response.status, response.getheader("content-type", ""), body
 
 
