@@ -35,6 +35,9 @@ Result<Lora> ParseLora(const std::string& text) {
 }
 
 Result<AdapterShelf::Reader> MakeAdapterReader(LoadedModel* loaded) {
+  if (loaded->awake() && loaded->model().devices() != nullptr) {
+    return Unimplemented("adapters (--lora) are for models on one device; leave --devices out");
+  }
   std::shared_ptr<Backend> packer = loaded->backend().WithThreads(1);
   if (packer == nullptr) {
     return Unimplemented("adapters (--lora) are not supported on " +
