@@ -277,7 +277,7 @@ bool StateCache::GiveWay(size_t bytes) {
 
 size_t StateCache::SetBudget(size_t bytes) {
   constexpr size_t kSliceBytes = size_t{64} << 20;  // evicted by one call
-  const size_t wanted = std::clamp(bytes, least_budget_, most_budget_);
+  const size_t wanted = std::min(bytes, most_budget_);
   const size_t before = index_->options().budget_bytes;
   const size_t budget = index_->SetBudget(wanted, kSliceBytes);
   Apply();

@@ -242,10 +242,10 @@ class StateCache {
   // Returns false if there was none.
   bool GiveWay(size_t bytes);
 
-  // Moves the budget towards `bytes`, within the least that Create accepts and what it was created
-  // with. What is over a smaller budget is evicted and its memory given back to the system, a slice
-  // at each call, pinned entries last; what running requests hold stays. Returns the budget that
-  // holds from now on: above `bytes` there is more to do, by another call.
+  // Moves the budget towards `bytes`, at most to what it was created with; below least_budget() a
+  // request may find no room. What is over it is evicted and its memory given back to the system, a
+  // slice at each call, pinned entries last; what running requests hold stays. Returns the budget
+  // that holds from now on: above `bytes` there is more to do, by another call.
   size_t SetBudget(size_t bytes);
   size_t least_budget() const { return least_budget_; }
   // Bytes of memory that the state holds now, metadata included.

@@ -282,12 +282,10 @@ TEST(StateCache, ABudgetShrinksUnderLoadAndGrowsAgain) {
   ASSERT_TRUE(cache.Reserve(running, 100).ok());
   const size_t least = cache.least_budget();
   ASSERT_LT(least, full / 4);
-  for (const size_t wanted : {full / 2, full / 4, size_t{1}}) {
+  for (const size_t wanted : {full / 2, full / 4, least}) {
     size_t budget = cache.SetBudget(wanted);
-    for (int calls = 0; calls < 8 && budget > std::max(wanted, least); ++calls) {
-      budget = cache.SetBudget(wanted);
-    }
-    EXPECT_EQ(budget, std::max(wanted, least));
+    for (int calls = 0; calls < 8 && budget > wanted; ++calls) budget = cache.SetBudget(wanted);
+    EXPECT_EQ(budget, wanted);
     EXPECT_LE(cache.resident_bytes(), budget);
     EXPECT_EQ(cache.stats().bytes_budget, budget);
     EXPECT_TRUE(cache.CheckInvariants().ok()) << cache.CheckInvariants().message();
@@ -336,6 +334,32 @@ TEST(StateCache, WhatWasToldAndIsLostIsToldAgain) {
   for (const BlockEvent& event : told) blocks += event.hashes.size();
   EXPECT_EQ(told.front().kind, BlockEvent::Kind::kCleared);
   EXPECT_EQ(blocks, 3 * (299 / kBlockTokens));
+}
+
+// A cache that nothing runs on reserves nothing: no room for a request that does not come.
+TEST(StateCache, AnIdleCacheGivesUpAllButItsTables) {
+  Toy toy({.context_tokens = 1024});
+  StateCache& cache = *toy.cache;
+  const size_t empty = cache.stats().bytes_metadata;
+  for (uint64_t seed = 1; seed < 120; ++seed) {
+    Lease lease = toy.Acquire(Tokens(600, seed));
+    ASSERT_TRUE(toy.Run(lease).ok());
+    cache.Finish(std::move(lease));
+  }
+  size_t budget = cache.SetBudget(0);
+  for (int calls = 0; calls < 8; ++calls) budget = cache.SetBudget(0);
+  EXPECT_EQ(cache.stats().bytes_cached, 0u);
+  EXPECT_EQ(budget, cache.stats().bytes_metadata);
+  EXPECT_LT(budget, cache.least_budget() / 2) << "an empty one has " << empty;
+  EXPECT_TRUE(cache.CheckInvariants().ok()) << cache.CheckInvariants().message();
+
+  // A request that comes all the same is refused, and goes on when there is room again.
+  Lease refused = toy.Acquire(Tokens(600, 7));
+  EXPECT_EQ(cache.Start(refused).status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(cache.SetBudget(cache.least_budget()), cache.least_budget());
+  ASSERT_TRUE(toy.Run(refused).ok());
+  cache.Finish(std::move(refused));
+  EXPECT_TRUE(cache.CheckInvariants().ok()) << cache.CheckInvariants().message();
 }
 
 TEST(StateCache, TenantsShareNothing) {

@@ -31,8 +31,9 @@ bool StateIndex::GiveWay(size_t bytes) {
 
 size_t StateIndex::SetBudget(size_t bytes, size_t slice) {
   const size_t before = bytes_used();
+  constexpr double kAnyKey = std::numeric_limits<double>::infinity();
   while (bytes_used() > bytes && bytes_used() + slice > before &&
-         EvictOne(EvictReason::kRunning, std::numeric_limits<double>::infinity(), PinsGo::kAll)) {
+         (EvictOne(EvictReason::kRunning, kAnyKey, PinsGo::kAll) || PurgeSomeGhosts())) {
   }
   options_.cache.budget_bytes = std::max(bytes, bytes_used());
   Settle();

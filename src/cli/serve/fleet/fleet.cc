@@ -22,7 +22,6 @@ using Time = std::chrono::steady_clock;
 
 constexpr auto kTick = std::chrono::milliseconds(250);  // how often states are shared out anew
 constexpr auto kRetryAfter = std::chrono::seconds(10);  // a model that could not be loaded
-constexpr auto kReturnMax = std::chrono::seconds(2);    // for requests that waited to come back
 constexpr size_t kWaitingMax = 1024;                    // requests for one model that is not there
 constexpr size_t kWatchersMax = 64;
 
@@ -88,7 +87,7 @@ void Fleet::Stop() {
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
   for (Member& member : members_) {
-    std::vector<std::function<void()>> waiting;
+    std::vector<Waiting> waiting;  // dropped without the lock
     {
       const std::lock_guard lock(mutex_);
       waiting.swap(member.waiting);
@@ -127,6 +126,16 @@ Fleet::Member* Fleet::Find(const http::Request& request, std::string* name) {
   return nullptr;
 }
 
+// Is let go of when the exchange ends: then it is a guest no more, if it was one.
+std::shared_ptr<void> Fleet::MakeGuestToken(Member* member, const http::Exchange* exchange) {
+  return std::shared_ptr<void>(nullptr, [this, member, exchange](void*) {
+    const std::lock_guard lock(mutex_);
+    if (member->guests.erase(exchange) == 0) return;
+    member->last_use_ms = NowMs();
+    changed_.notify_all();
+  });
+}
+
 void Fleet::Handle(size_t route, const http::ExchangePtr& exchange) {
   // What runs on the server's thread (is it alive?) is no model's, and must not wait for one.
   const http::Router::Route& of_front = front().router().routes()[route];
@@ -140,7 +149,8 @@ void Fleet::Handle(size_t route, const http::ExchangePtr& exchange) {
   {
     std::unique_lock lock(mutex_);
     const bool needs = needs_weights_[route];
-    if (member->place != Place::kAwake && (needs || member->stack == nullptr)) {
+    const bool let_in = member->guests.contains(exchange.get());
+    if (!let_in && member->place != Place::kAwake && (needs || member->stack == nullptr)) {
       if (!member->error.empty() && Time::now() < member->retry_at) {
         const std::string error = member->error;
         lock.unlock();
@@ -152,21 +162,14 @@ void Fleet::Handle(size_t route, const http::ExchangePtr& exchange) {
         return api::Refuse(exchange, {429, "too many requests wait for the model '" +
                                                member->brief.id + "'; try again later"});
       }
-      member->waiting.push_back(exchange->Park());
-      member->wanted = true;
-      changed_.notify_all();
+      exchange->Keep(MakeGuestToken(member, exchange.get()));
+      member->waiting.push_back({exchange.get(), exchange->Park()});
+      WantLocked(member);
       return;
     }
     member->last_use_ms = NowMs();
-    if (needs) {
-      member->due = std::max(0, member->due - 1);
-      ++member->uses;
-      exchange->Keep(std::shared_ptr<void>(nullptr, [this, member](void*) {
-        const std::lock_guard done(mutex_);
-        --member->uses;
-        member->last_use_ms = NowMs();
-        changed_.notify_all();
-      }));
+    if (needs && member->guests.insert(exchange.get()).second) {
+      exchange->Keep(MakeGuestToken(member, exchange.get()));
     }
   }
   member->stack->router().routes()[route].handler(exchange);
@@ -191,7 +194,7 @@ Status Fleet::Load(const std::string& name) {
   const std::lock_guard lock(mutex_);
   for (Member& member : members_) {
     if (name.empty() || !member.brief.Answers(name)) continue;
-    member.wanted = member.place != Place::kAwake;
+    if (member.place != Place::kAwake) WantLocked(&member);
     member.retry_at = Time::now();
     member.unwanted = false;
     changed_.notify_all();
@@ -303,11 +306,19 @@ void Fleet::Run() {
   }
 }
 
+void Fleet::WantLocked(Member* member) {
+  if (!member->wanted) member->wanted_at = ++wants_;
+  member->wanted = true;
+  changed_.notify_all();
+}
+
 Fleet::Member* Fleet::NextWantedLocked() {
+  Member* next = nullptr;
   for (Member& member : members_) {
-    if (member.wanted && (member.error.empty() || Time::now() >= member.retry_at)) return &member;
+    if (!member.wanted || (!member.error.empty() && Time::now() < member.retry_at)) continue;
+    if (next == nullptr || member.wanted_at < next->wanted_at) next = &member;
   }
-  return nullptr;
+  return next;
 }
 
 void Fleet::Tick() {
@@ -351,10 +362,8 @@ Fleet::Member* Fleet::VictimLocked(const Member* but) {
   double least = 0;
   for (Member& member : members_) {
     if (&member == but || member.options.pin || member.place != Place::kAwake) continue;
-    const bool returning = member.due > 0 && Time::now() < member.awake_since + kReturnMax;
-    const bool busy = member.uses > 0 || returning;
     const double idle_ms = static_cast<double>(NowMs() - member.last_use_ms) + 1;
-    const double cost = (busy ? 1e12 : 1) * (member.load_ms + 1) /
+    const double cost = (member.guests.empty() ? 1 : 1e12) * (member.load_ms + 1) /
                         (idle_ms * static_cast<double>(member.awake_bytes + 1));
     if (best != nullptr && cost >= least) continue;
     best = &member;
@@ -363,24 +372,22 @@ Fleet::Member* Fleet::VictimLocked(const Member* but) {
   return best;
 }
 
-// Its requests are answered first; then its weights go.
+// The requests that it serves are answered; new ones wait. False: the server ends.
+bool Fleet::Drain(Member* member) {
+  std::unique_lock lock(mutex_);
+  member->place = Place::kLeaving;
+  changed_.wait(lock, [&] { return stop_ || member->guests.empty(); });
+  return !stop_;
+}
+
 void Fleet::PutToSleep(Member* member) {
-  {
-    std::unique_lock lock(mutex_);
-    member->place = Place::kLeaving;
-    member->unwanted = false;
-    changed_.wait(lock, [&] {
-      const bool returning = member->due > 0 && Time::now() < member->awake_since + kReturnMax;
-      return stop_ || (member->uses == 0 && !returning);
-    });
-    if (stop_) return;
-    ++swaps_;
-  }
+  if (!Drain(member)) return;
   DropWeights(member);
   {
     const std::lock_guard lock(mutex_);
     member->place = Place::kAsleep;
-    member->wanted = !member->waiting.empty();
+    member->unwanted = false;
+    ++swaps_;
   }
   Log(LogLevel::kInfo, "the weights of '" + member->brief.id + "' left memory; its state stays");
   TellWatchers();
@@ -416,7 +423,28 @@ Status Fleet::MakeRoom(Member* member, size_t bytes) {
     }
     PutToSleep(victim);
   }
+  return MakeStateRoom(member);
+}
+
+// A model that comes has the state of one request at least. Where what others run leaves less, they
+// pause one after another: they answer what they have, give up what is above their share, and go
+// on. So it waits for requests that are there already, and for none that come later.
+Status Fleet::MakeStateRoom(Member* member) {
+  if (member->stack == nullptr) return OkStatus();
+  const size_t least = member->stack->least_state_bytes();
   ShareOut();
+  for (Member& other : members_) {
+    if (member->state_budget >= least) return OkStatus();
+    {
+      const std::lock_guard lock(mutex_);
+      if (stop_) return Cancelled("the server ends");
+      if (&other == member || other.place != Place::kAwake) continue;
+    }
+    if (!Drain(&other)) return Cancelled("the server ends");
+    ShareOut();
+    Resume(&other);
+  }
+  if (member->state_budget < least) member->state_budget = member->stack->SetStateBudget(least);
   return OkStatus();
 }
 
@@ -485,8 +513,7 @@ Status Fleet::Fill(Member* member) {
     REPRISE_TRY(member->stack->Wake());
   } else {
     REPRISE_ASSIGN(std::unique_ptr<ModelStack> stack, ModelStack::Build(member->options, shared_));
-    const size_t least = stack->least_state_bytes();
-    const size_t budget = size() > 1 ? stack->SetStateBudget(least) : 0;
+    const size_t budget = size() > 1 ? stack->SetStateBudget(0) : 0;  // until there is room
     const size_t bytes = stack->awake_bytes();
     {
       const std::lock_guard lock(mutex_);
@@ -504,21 +531,40 @@ Status Fleet::Fill(Member* member) {
   return OkStatus();
 }
 
-void Fleet::Settle(Member* member, const Status& status) {
-  std::vector<std::function<void()>> waiting;
+// It is there: who waits for it is its guest from now on, and is to be called.
+std::vector<Fleet::Waiting> Fleet::LetInLocked(Member* member) {
+  member->place = Place::kAwake;
+  member->wanted = false;
+  for (const Waiting& one : member->waiting) member->guests.insert(one.exchange);
+  return std::exchange(member->waiting, {});
+}
+
+// It goes on after Drain.
+void Fleet::Resume(Member* member) {
+  std::vector<Waiting> waiting;
   {
     const std::lock_guard lock(mutex_);
-    member->place = status.ok()                ? Place::kAwake
-                    : member->stack == nullptr ? Place::kUnloaded
-                                               : Place::kAsleep;
+    waiting = LetInLocked(member);
+  }
+  for (const Waiting& one : waiting) one.go();
+}
+
+void Fleet::Settle(Member* member, const Status& status) {
+  std::vector<Waiting> waiting;
+  {
+    const std::lock_guard lock(mutex_);
     member->error = status.ok() ? "" : status.message();
     member->retry_at = Time::now() + kRetryAfter;
-    member->awake_since = Time::now();
     member->last_use_ms = NowMs();
-    waiting.swap(member->waiting);
-    member->due = status.ok() ? static_cast<int>(waiting.size()) : 0;
+    if (status.ok()) {
+      waiting = LetInLocked(member);
+    } else {
+      member->place = member->stack == nullptr ? Place::kUnloaded : Place::kAsleep;
+      member->wanted = false;
+      waiting.swap(member->waiting);
+    }
   }
-  for (const auto& go : waiting) go();
+  for (const Waiting& one : waiting) one.go();
 }
 
 }  // namespace reprise::cli

@@ -9,6 +9,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,12 +28,14 @@ namespace reprise::cli {
 // request names them, and one that is not in use gives way.
 //
 // 1. Weights and states of all models stay within `memory_bytes` together. What runs is never
-//    ended to make room: a model that has to go answers its requests first, and new ones wait.
+//    ended to make room: a model that has to go answers its requests first, and new ones wait. A
+//    request that was let in is never asked to wait again, so nobody waits for one that waits.
 // 2. Who goes: of the models that are not pinned, the one whose weights are read again soonest for
 //    the bytes and the time that it was not used. A model's state stays when its weights go, and
 //    gives way later, by itself (state_shares.h).
-// 3. A request for a model that is not there waits without a thread. A model that cannot be loaded
-//    answers 503 with the reason, and is tried again after a pause.
+// 3. A request for a model that is not there waits without a thread. Models come in the order in
+//    which they were wanted. One that cannot be loaded answers 503 with the reason, and is tried
+//    again after a pause.
 // 4. With one model nothing of this costs anything: its weights stay.
 //
 // Thread safety: all methods from any thread. Weights are read by one thread of the fleet's own.
@@ -67,6 +70,11 @@ class Fleet final : public api::ModelSet {
  private:
   enum class Place { kUnloaded, kLoading, kAwake, kLeaving, kAsleep };
 
+  struct Waiting {
+    const http::Exchange* exchange = nullptr;  // alive until `go` was called or dropped
+    std::function<void()> go;
+  };
+
   struct Member {
     ServeOptions options;
     api::ModelBrief brief;  // before it was built
@@ -76,10 +84,11 @@ class Fleet final : public api::ModelSet {
     bool unwanted = false;  // it was asked to go
     std::string error;      // of the last try
     std::chrono::steady_clock::time_point retry_at;
-    std::vector<std::function<void()>> waiting;  // requests
-    int uses = 0;                                // requests that need its weights now
-    int due = 0;                                 // requests that waited and have not come back yet
-    std::chrono::steady_clock::time_point awake_since;
+    uint64_t wanted_at = 0;  // who was wanted first comes first
+    std::vector<Waiting> waiting;
+    // Requests that it serves, from the moment they were let in until they end, however that comes
+    // about: its weights stay for so long.
+    std::set<const http::Exchange*> guests;
     int64_t last_use_ms = 0;
     double load_ms = 0;  // how long its weights took the last time
     size_t awake_bytes = 0;
@@ -94,15 +103,21 @@ class Fleet final : public api::ModelSet {
   bool NeedsWeights(size_t route) const;
   void Run();
   void Tick();
+  void WantLocked(Member* member);
   Member* NextWantedLocked();
+  std::shared_ptr<void> MakeGuestToken(Member* member, const http::Exchange* exchange);
   Status Bring(Member* member);
   Status MakeRoom(Member* member, size_t bytes);
   Member* VictimLocked(const Member* but);
+  bool Drain(Member* member);
   void PutToSleep(Member* member);
   void DropWeights(Member* member);
   void ShareOut();
   Status Fill(Member* member);
+  std::vector<Waiting> LetInLocked(Member* member);
+  void Resume(Member* member);
   void Settle(Member* member, const Status& status);
+  Status MakeStateRoom(Member* member);
   size_t AwakeBytesLocked() const;
   size_t LeastStatesLocked(const Member* coming) const;
   std::string FormatStates() const;
@@ -115,6 +130,7 @@ class Fleet final : public api::ModelSet {
   std::condition_variable changed_;
   bool stop_ = false;
   uint64_t swaps_ = 0;
+  uint64_t wants_ = 0;
   std::vector<std::weak_ptr<http::Exchange>> watchers_;
   std::vector<bool> needs_weights_;  // by route
   std::thread thread_;
