@@ -45,6 +45,35 @@ TEST(Finish, RenamesTheLiveStateAndNeedsNoRoom) {
   EXPECT_TRUE(client.index.CheckInvariants().ok());
 }
 
+// The snapshot at the end of a prompt may find no room, beside others that run. Then the end of the
+// reply is kept, which needs none: the next turn reuses more than it does otherwise, by the reply.
+TEST(Finish, KeepsTheReplysEndWhereThePromptsEndFoundNoRoom) {
+  for (const bool room : {true, false}) {
+    bool full = false;
+    StateIndex::Options options;
+    options.spec = SpecOfKinds(true, 0, true);
+    options.cache.budget_bytes = 64 << 20;
+    options.cache.snapshot_gap = 16;
+    options.back = [&](auto, std::span<const StateId> states) {
+      return full && !states.empty() ? ResourceExhausted("none") : OkStatus();
+    };
+    IndexClient client(std::move(options));
+    auto tokens = RandomTokens(1, 100);
+    const auto reply = RandomTokens(2, 10);
+    Lease lease = client.Acquire(tokens);
+    ASSERT_TRUE(client.index.Start(lease).ready());
+    full = !room;
+    ASSERT_TRUE(client.Compute(lease).ok());
+    client.index.Append(lease, reply);
+    ASSERT_TRUE(client.Compute(lease).ok());
+    const ReuseReport report = client.index.Finish(std::move(lease));
+    EXPECT_EQ(report.snapshots_declined > 0, !room);
+    tokens.insert(tokens.end(), reply.begin(), reply.end());
+    tokens.push_back(7);
+    EXPECT_EQ(client.Reusable(tokens), room ? 99 : 110);
+  }
+}
+
 // In pieces that compare no more than they may, also when what was found goes meanwhile; and
 // whoever does not wait for the last of them finds the same.
 TEST(LookUp, GoesOnWhereItWas) {
