@@ -1,6 +1,6 @@
 # Two commands for people: `make serve` serves a model, `make test` proves the tree. Each installs what is
 # missing (Debian packages), says what it does, builds and runs. Everything else is a CMake preset.
-.PHONY: help serve test setup build cuda cuda-toolkit test-cuda asan tsan fuzz faults mutants clients generations hub-faults soak bench deb tarball packages-check clean
+.PHONY: help serve test setup build cuda cuda-toolkit test-cuda asan tsan fuzz faults mutants clients generations hub-faults soak bench deb tarball packages-check hostile host clean
 
 JOBS ?= $(shell nproc)
 MODEL ?=
@@ -18,6 +18,8 @@ help:
 	@echo "make clients                  more clients than the tests have: agents, frameworks, evaluation (installs them)"
 	@echo "make generations TOKENIZERS='A B' [DATA=F]  random logits under 500 schemas, judged by jsonschema"
 	@echo "make hub-faults [COUNT=1000] [SEED=1]  schedules of faults between pull and a hub: right or absent"
+	@echo "make hostile [ATTACKS='A B']  each attack from 1 and 16 clients: what others wait, and memory (a quiet machine)"
+	@echo "make host                     what a step costs beside the forward pass, and with states of 150 MiB (a quiet machine)"
 	@echo "make soak                     the server under load: 1,000 streams, disconnects, slow clients"
 	@echo "make deb [DEVICE=cuda]        a Debian package in build/packages: reprise, or reprise-cuda"
 	@echo "make tarball                  a program that needs the C library alone, with its files, in build/packages"
@@ -111,6 +113,15 @@ soak:
 	@tools/setup.sh test
 	@cmake --preset dev >/dev/null && cmake --build --preset dev -j $(JOBS) --target soak
 	@build/dev/tests/soak long
+
+# Times: for a machine that does nothing else. What they demand is asserted as counted work by tests (docs/notes).
+hostile: build
+	@PYTHONDONTWRITEBYTECODE=1 python3 tests/clients/hostile_bench.py build/release/reprise --check $(ATTACKS)
+
+LARGE_STATE = --state-mib 150 --running 4 --waiting 4 --entries 16 --documents 4 --tokens 10000 --runs 3
+host: build
+	@build/release/reprise bench host
+	@build/release/reprise bench host $(LARGE_STATE)
 
 bench:
 	@tools/setup.sh test

@@ -42,6 +42,7 @@ struct Options {
   int32_t documents = 16;
   int32_t tenants = 64;
   bool tier = true;
+  int32_t state_mib = 0;  // of a recurrent state; 0: 256 bytes
   int32_t steps = 1000;
   int32_t runs = 7;
 };
@@ -61,6 +62,7 @@ struct Seconds {
 
 constexpr int32_t kVocab = 64;
 constexpr int32_t kQuestionTokens = 100;
+constexpr size_t kTierBytesMax = size_t{6} << 30;
 
 // Time passes in forward passes only.
 class ModelClock : public Clock {
@@ -74,7 +76,8 @@ class ModelClock : public Clock {
 
 class NothingExecutor : public Executor {
  public:
-  NothingExecutor(bool recurrent, int64_t context, ModelClock* clock) : clock_(*clock) {
+  NothingExecutor(bool recurrent, int32_t state_mib, int64_t context, ModelClock* clock)
+      : clock_(*clock) {
     card_.family = "nothing";
     card_.digest = "nothing";
     card_.vocab_size = kVocab;
@@ -82,7 +85,8 @@ class NothingExecutor : public Executor {
     card_.state.token_cost = 1000;
     card_.state.layers.push_back({0, StateKind::kFullKv, 0, {{"k", {1, 1}, DType::kI32}}});
     if (recurrent) {
-      card_.state.layers.push_back({1, StateKind::kRecurrent, 0, {{"r", {64}, DType::kI32}}});
+      const int64_t numbers = std::max<int64_t>(64, int64_t{state_mib} << 18);
+      card_.state.layers.push_back({1, StateKind::kRecurrent, 0, {{"r", {numbers}, DType::kI32}}});
     }
   }
 
@@ -109,7 +113,8 @@ class NothingExecutor : public Executor {
 class FullHouse {
  public:
   FullHouse(const Options& options, bool recurrent)
-      : options_(options), executor_(recurrent, int64_t{2} * options.tokens + 100'000, &clock_) {}
+      : options_(options),
+        executor_(recurrent, options.state_mib, int64_t{2} * options.tokens + 100'000, &clock_) {}
 
   Status Open() {
     CacheOptions cache;
@@ -123,7 +128,8 @@ class FullHouse {
       const size_t blocks = size_t(options_.documents + options_.running + options_.waiting) *
                                 size_t(options_.tokens / kBlockTokens + 2) +
                             size_t(options_.entries) * 2;
-      const size_t bytes = blocks * (layout.block_bytes() + layout.state_bytes());
+      const size_t all = blocks * (layout.block_bytes() + layout.state_bytes());
+      const size_t bytes = std::min(all, kTierBytesMax);
       REPRISE_ASSIGN(auto tier, HostTier::Make(layout, bytes, HostMemory()));
       state->AttachTier(std::move(tier));
     }
@@ -323,6 +329,7 @@ Status RunHost(const Options& options) {
   std::printf("%-10s %-24s %8s %8s %8s %8s %16s %8s %8s\n", "state", "steps", "median", "99 %",
               "most", "of step", "most in one run", "clock", "most");
   for (const bool recurrent : {false, true}) {
+    if (options.state_mib > 0 && !recurrent) continue;
     std::vector<Run> runs;
     for (int32_t i = 0; i < options.runs; ++i) {
       REPRISE_ASSIGN(runs.emplace_back(), RunApart(options, recurrent));
@@ -351,6 +358,9 @@ void DefineHostBench(Flags* flags) {
              {.min = 1, .max = 1000});
   flags->Add("--tier,!--no-tier", &options->tier,
              "keep records of the entries in a tier of host memory");
+  flags->Add("--state-mib", &options->state_mib,
+             "MiB of a recurrent state: only models that have one are measured",
+             {.min = 0, .max = 1024});
   flags->Add("--steps", &options->steps, "steps measured", {.min = 1, .max = 1'000'000});
   flags->Add("--runs", &options->runs, "times that everything is done: the least counts",
              {.min = 1, .max = 1000});
