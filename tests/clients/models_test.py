@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import socket
 import sys
 import tempfile
 import time
@@ -133,6 +134,23 @@ class Models(unittest.TestCase):
             finally:
                 self.assertEqual(server.stop(), 0)
 
+    def test_who_waited_and_left_keeps_nobody_waiting(self):
+        """A client leaves while its model comes: that model may go again at once, with nothing else happening."""
+        hello = [{"role": "user", "content": "Hello"}]
+        with tempfile.TemporaryDirectory() as folder:
+            server = self.start(folder, MEMORY_OF_ONE)
+            try:
+                for one, other in (("small", "fine"), ("plain", "small"), ("fine", "plain")):
+                    body = json.dumps({"model": one, "messages": hello, "max_tokens": 1}).encode()
+                    with socket.create_connection(("127.0.0.1", server.port)) as leaves:
+                        leaves.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                       b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                        self.wait(server.port, one, "loading", "loaded")
+                    self.wait(server.port, one, "loaded")
+                    chat(server.port, other, hello)
+            finally:
+                self.assertEqual(server.stop(), 0)
+
     def test_names_loads_and_failures(self):
         with tempfile.TemporaryDirectory() as folder:
             broken = pathlib.Path(folder) / "broken.gguf"
@@ -204,16 +222,17 @@ class Models(unittest.TestCase):
     def states(self, port):
         return {m["id"]: m["status"]["value"] for m in json.loads(ask(port, "/models")[1])["data"]}
 
-    def wait(self, port, name, state):
-        for _ in range(1000):
-            if self.states(port)[name] == state:
+    def wait(self, port, name, *states):
+        for _ in range(10000):
+            if self.states(port)[name] in states:
                 return
-            time.sleep(0.02)
-        self.fail(f"{name} is {self.states(port)[name]}, not {state}")
+            time.sleep(0.002)
+        self.fail(f"{name} is {self.states(port)[name]}, not {states}")
 
 
 # Weights of 18 MiB and 256 to compute in, twice; the rest is for state.
 MEMORY_OF_TWO = 600
+MEMORY_OF_ONE = 400
 
 
 def metric(page, name):
