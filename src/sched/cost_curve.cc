@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 
@@ -21,10 +22,11 @@ void CostCurve::Observe(int32_t rows, double ms) {
   const size_t size = std::bit_width(static_cast<uint32_t>(rows)) - 1;
   Point& point = points_[size];
   if (point.rows == 0) {
-    point = {static_cast<double>(rows), ms};
+    point = {static_cast<double>(rows), ms, true};
   } else {
     // Compared at the same number of rows: a larger step is not a slower machine.
-    const double weight = ms > Ms(rows) ? kSlower : kFaster;
+    const bool first = std::exchange(point.first, false);
+    const double weight = ms > Ms(rows) ? kSlower : first ? 1 : kFaster;
     point.rows += weight * (rows - point.rows);
     point.ms += weight * (ms - point.ms);
   }

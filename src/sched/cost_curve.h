@@ -37,6 +37,7 @@ class CostCurve {
   struct Point {
     double rows = 0;  // 0: no step of this size yet
     double ms = 0;
+    bool first = false;  // seen once: memory may have been touched for the first time
   };
   struct Line {
     double fixed = 0;

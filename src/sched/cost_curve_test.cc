@@ -95,5 +95,17 @@ TEST(CostCurve, OneSlowStepIsForgotten) {
   EXPECT_LT(cost.Ms(512), 35);
 }
 
+// The first step of a size may have taken memory for the first time: the second one is believed if
+// it is quicker.
+TEST(CostCurve, TheFirstStepOfASizeIsForgottenAtOnce) {
+  CostCurve cost;
+  cost.Observe(1, 10);
+  cost.Observe(8, 900);
+  cost.Observe(8, 12);
+  EXPECT_NEAR(cost.Ms(8), 12, 1e-9);
+  cost.Observe(8, 10);
+  EXPECT_NEAR(cost.Ms(8), 11, 1e-9);
+}
+
 }  // namespace
 }  // namespace reprise

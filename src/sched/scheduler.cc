@@ -20,12 +20,16 @@ constexpr int32_t kCalmSteps = 64;
 // The oldest prompt's part of a step when shorter ones overtake it.
 constexpr int32_t kOldestShare = 4;
 
+// Times what was expected, of a step with streams alone.
+constexpr double kLongestStep = 2;
+
 // Drafts must make a step's tokens come sooner by so much: less is within what measuring says.
 constexpr double kDraftGainMin = 0.03;
 // Drafts that are likelier than not to be right are tried once in so many steps, whatever such
-// steps seem to take.
+// steps seem to take: where none were worth it, and more of them where some are.
 constexpr double kPromising = 0.5;
 constexpr uint32_t kRestsMax = 64;
+constexpr uint32_t kSomeMax = 16;
 
 void Follow(double measured, double* estimate) {
   *estimate = *estimate == 0 ? measured : *estimate + kObservationWeight * (measured - *estimate);
@@ -51,8 +55,10 @@ void Scheduler::Observe(int32_t rows, double ms, bool idle) {
   }
   switch (company_) {
     case Company::kStreams:
-      streams_.Observe(rows, ms);
+      // A step that takes long says little: others may have had the CPU.
       if (!drafts_) Follow(ms, &stream_ms_);
+      if (streams_.known()) ms = std::min(ms, kLongestStep * streams_.Ms(rows));
+      streams_.Observe(rows, ms);
       return;
     case Company::kPrompts:
       return alone_.Observe(rows, ms);
@@ -165,6 +171,26 @@ double Scheduler::MsWithDrafts(int32_t rows) const {
   return curve.Ms(curve.largest() > planned_rows_ ? rows : std::min(rows, curve.largest()));
 }
 
+int32_t Scheduler::DraftsWorth(std::span<const double> acceptance, double draft_ms, int32_t most) {
+  const CostCurve& curve = company_ == Company::kBoth ? beside_ : streams_;
+  if (company_ == Company::kPrompts || !curve.known() || planned_rows_ == 0) return 0;
+  const auto sequences = static_cast<int32_t>(acceptance.size());
+  std::vector<double> gains(acceptance.size(), 1);
+  double tokens = planned_rows_;
+  double best = tokens / MsWithDrafts(planned_rows_) * (1 + kDraftGainMin);
+  int32_t count = 0;
+  for (int32_t k = 1; k <= most && planned_rows_ + k * sequences <= rows_max_; ++k) {
+    for (size_t i = 0; i < gains.size(); ++i) tokens += gains[i] *= acceptance[i];
+    const double rate = tokens / (MsWithDrafts(planned_rows_ + k * sequences) + k * draft_ms);
+    if (rate <= best) continue;
+    best = rate;
+    count = k;
+  }
+  if (count > 0 || ++unasked_ < kRestsMax) return count;
+  unasked_ = 0;
+  return std::min(1, most);
+}
+
 std::vector<int32_t> Scheduler::PlanDrafts(std::span<const DraftWish> wishes, int32_t count_max) {
   struct Next {
     double gain;  // tokens that the next row of the wish is expected to add
@@ -182,8 +208,6 @@ std::vector<int32_t> Scheduler::PlanDrafts(std::span<const DraftWish> wishes, in
   }
   if (next.empty()) return plan;
   std::make_heap(next.begin(), next.end());
-  const double promising = next.front().gain;
-  const size_t most = next.front().wish;
   const int32_t rows_max = std::min(
       {rows_max_, planned_rows_ + count_max, 2 * std::max(curve.largest(), planned_rows_) + 1});
   // Rows in the order of what they add, each behind those before it of its sequence; the best rate
@@ -192,11 +216,13 @@ std::vector<int32_t> Scheduler::PlanDrafts(std::span<const DraftWish> wishes, in
   double tokens = planned_rows_;
   double best = tokens / MsWithDrafts(planned_rows_) * (1 + kDraftGainMin);
   size_t best_count = 0;
+  size_t promising = 0;  // of the order: they are likelier than not to be right
   while (!next.empty() && planned_rows_ + static_cast<int32_t>(order.size()) < rows_max) {
     std::pop_heap(next.begin(), next.end());
     const Next one = next.back();
     next.pop_back();
     order.push_back(one.wish);
+    if (one.gain >= kPromising) promising = order.size();
     tokens += one.gain;
     const double rate = tokens / MsWithDrafts(planned_rows_ + static_cast<int32_t>(order.size()));
     if (rate > best) {
@@ -209,15 +235,11 @@ std::vector<int32_t> Scheduler::PlanDrafts(std::span<const DraftWish> wishes, in
     std::push_heap(next.begin(), next.end());
   }
   std::fill(plan.begin(), plan.end(), 0);
-  if (best_count == 0 && promising >= kPromising && planned_rows_ < rows_max &&
-      ++rests_ >= kRestsMax) {
-    plan[most] = 1;
-    best_count = 1;
+  if (promising > best_count && ++rests_ >= (best_count == 0 ? kRestsMax : kSomeMax)) {
+    best_count = std::min(promising, 2 * best_count + 1);
     rests_ = 0;
-  } else {
-    for (size_t i = 0; i < best_count; ++i) ++plan[order[i]];
-    if (best_count > 0) rests_ = 0;
   }
+  for (size_t i = 0; i < best_count; ++i) ++plan[order[i]];
   drafts_ = best_count > 0;
   return plan;
 }

@@ -60,9 +60,14 @@ class Scheduler {
   // wishes: as many as let the tokens that are expected of a step, by what such steps took, come
   // sooner than without any, `count_max` in all; a prompt's row counts as a token, so who
   // speculates holds up nobody for less. Sizes that were never seen are tried, twice the largest at
-  // most, and so is, now and then, a draft that should not be worth it: times change. O(rows log
-  // wishes).
+  // most, and so are, now and then, drafts that are likely to be right but should not be worth it:
+  // times change. O(rows log wishes).
   std::vector<int32_t> PlanDrafts(std::span<const DraftWish> wishes, int32_t count_max);
+
+  // How many drafts of each of some sequences to ask a drafter for that takes `draft_ms` for one of
+  // all, by how likely each is to be right; `most` at most. Now and then one that should not be
+  // worth it: times change.
+  int32_t DraftsWorth(std::span<const double> acceptance, double draft_ms, int32_t most);
 
   // What the step that was planned last took, with `rows` rows: keeps the curves that turn the
   // promised gap into rows.
@@ -96,7 +101,8 @@ class Scheduler {
   Company company_ = Company::kPrompts;  // in the step that was planned last
   int32_t planned_rows_ = 0;             // of that step, without its drafts
   bool drafts_ = false;                  // it has some
-  uint32_t rests_ = 0;                   // steps whose drafts were not worth it, since the last try
+  uint32_t rests_ = 0;                   // steps with drafts that were not worth it, since a try
+  uint32_t unasked_ = 0;                 // the same of drafts that take time
   uint64_t rotation_ = 0;                // where decoding starts when not all fit in a step
   bool prompt_turn_ = false;             // whose step it is where a step has a single row
   std::vector<size_t> decoding_, prompts_, idle_;  // runnables of the step that is planned

@@ -276,6 +276,53 @@ TEST(Scheduler, DraftsFindOutWhatTheyCost) {
   EXPECT_LE(tries, 8);
 }
 
+// Sizes that were dear while others had the CPU are tried again.
+TEST(Scheduler, DearStepsAreTriedAgain) {
+  Scheduler scheduler({});
+  const std::vector<Runnable> one = {Stream()};
+  int32_t rows = 1;
+  int steps = 0, dear = 0;
+  for (; steps < 1000 && (rows < 17 || dear < 6); ++steps) {
+    scheduler.Plan(one);
+    rows = 1 + scheduler.PlanDrafts(std::vector<DraftWish>{{16, 0.97}}, 16)[0];
+    const bool busy = rows > 4 && dear++ < 6;
+    scheduler.Observe(rows, busy ? 1000 : 10 + 0.1 * rows);
+  }
+  EXPECT_LT(steps, 300);
+}
+
+// Drafts that take time to guess: as many as the time is worth.
+TEST(Scheduler, GuessesAreAskedForWhereTheyAreWorthTheirTime) {
+  const auto worth = [](std::vector<double> acceptance, double draft_ms, int32_t most = 16) {
+    Scheduler scheduler({});
+    const std::vector<Runnable> runnables(acceptance.size(), Stream());
+    for (int32_t rows = 1; rows <= 64; rows *= 2) {
+      scheduler.Plan(runnables);
+      scheduler.Observe(rows, 100 + rows);
+    }
+    scheduler.Plan(runnables);
+    return scheduler.DraftsWorth(acceptance, draft_ms, most);
+  };
+  EXPECT_EQ(worth({0.98}, 0.01), 16);
+  EXPECT_EQ(worth({0.98}, 0.01, 5), 5);
+  EXPECT_EQ(worth({0.9}, 100), 0) << "a guess takes as long as a step";
+  EXPECT_EQ(worth({0.1}, 20), 0);
+  EXPECT_GT(worth({0.8}, 10), 1);
+  EXPECT_LT(worth({0.8}, 10), 8);
+  EXPECT_EQ(worth({0.8, 0.8, 0.8}, 40), worth({0.8}, 40)) << "a pass guesses for all";
+  // What was dear once is tried again, now and then.
+  Scheduler scheduler({});
+  const std::vector<Runnable> one = {Stream()};
+  int tries = 0;
+  for (int step = 0; step < 200; ++step) {
+    scheduler.Plan(one);
+    scheduler.Observe(1, 10);
+    scheduler.Plan(one);
+    tries += scheduler.DraftsWorth(std::vector<double>{0.5}, 100, 16);
+  }
+  EXPECT_EQ(tries, 3);
+}
+
 // Priority, then tenants within their share, then turns, then arrival.
 TEST(Rank, IsOneOrder) {
   const Rank first{.priority = 1, .over_share = true, .turn = 9, .arrival = 9};
