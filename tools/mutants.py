@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from planted import adapters, api, devices, grammar, http, keys, pictures, sample, weights
+from planted import adapters, api, devices, drafts, grammar, http, keys, pictures, sample, weights
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
@@ -36,7 +36,6 @@ API = [("api_test", "src/api/api_test")]
 ATTACK = [("api_attack_test", "src/api/api_attack_test")]
 CLI = [("cli_test", "src/cli/cli_test")]
 SAMPLE = [("sample_test", "src/sample/sample_test")]
-DRAFTS = [("speculation_test", "tests/speculation_test")]
 SEEDS = "1000"  # of the simulations: enough for a mutant, few enough for all of them
 
 # name, file, text, what it becomes, tests. More of them in planted/.
@@ -479,38 +478,13 @@ MUTANTS = [
      "  return holding_.Set(grammar_->bytes()) && run->Hold();", "  return run->Hold();", GRAMMAR),
     ("masks_not_held", "src/grammar/matcher.h",
      "return holding.Set(bytes());", "return holding.Set(automaton.bytes());", GRAMMAR),
-    ("drafts_kept_unasked", "src/engine/draft/drafting.cc",
-     "if (share.accepted == share.drafts || drafts[static_cast<size_t>(share.accepted)] != token) {",
-     "if (share.accepted == share.drafts || (drafts[0] == -1 && token == -1)) {", DRAFTS),
-    ("logits_of_the_draft_before", "src/engine/draft/drafting.cc",
-     "const int32_t row = share->rows + share->accepted - 1;", "const int32_t row = share->rows - 1;", DRAFTS),
-    ("drafts_of_another_row", "src/engine/draft/drafting.cc",
-     "CommitRows(share, share.rows + share.accepted, 1)", "CommitRows(share, share.rows, 1)", DRAFTS),
-    ("spoilt_drafts_fail", "src/engine/draft/drafting.cc",
-     "  if (finite_[static_cast<size_t>(&share - shares_.data())] != 0) return true;\n", "  if (share.drafts > 0) return true;\n", DRAFTS),
-    ("drafts_behind_the_reply", "src/engine/draft/drafting.cc",
-     "sequence.request.max_tokens - sequence.generated - 1", "sequence.request.max_tokens - sequence.generated", DRAFTS),
-    ("drafts_in_a_window", "src/engine/compaction.h",
-     "at_ - options_.window - position", "at_ - position", DRAFTS),
-    ("masks_of_the_token_before", "src/engine/draft/drafting.cc",
-     "  sequence.FillAllowed();\n", "", DRAFTS),
-    ("states_of_drafts_out_of_order", "src/cache/index/drafts.cc",
-     "  std::rotate(states.begin(), states.begin() + 1, states.end());\n", "", DRAFTS),
-    ("state_of_the_last_draft", "src/cache/index/drafts.cc",
-     "  std::swap(record.state, states.front());", "  std::swap(record.state, states.back());", DRAFTS),
-    ("taps_one_draft_early", "src/engine/engine.cc",
-     "static_cast<uint32_t>(share.rows) + uint32_t(taps.back().size())",
-     "static_cast<uint32_t>(share.rows) + uint32_t(taps.back().empty() ? 0 : taps.back().size() - 1)", DRAFTS),
-    ("drafts_at_any_price", "src/sched/scheduler.cc",
-     "    if (rate > best) {", "    if (rate > 0 * best) {", [("sched_test", "src/sched/sched_test")]),
-    ("ngrams_not_compared", "src/engine/draft/ngram_index.cc",
-     "  return end != 0 && std::equal(", "  return end != 0 || std::equal(", DRAFTS),
     *adapters.MUTANTS,
     *devices.MUTANTS,
     *((*mutant, API) for mutant in api.MUTANTS),
     *((*mutant, GRAMMAR) for mutant in grammar.MUTANTS),
     *((*mutant, HTTP) for mutant in http.MUTANTS),
     *((*mutant, SAMPLE) for mutant in sample.MUTANTS),
+    *drafts.MUTANTS,
     *keys.MUTANTS,
     *pictures.MUTANTS,
     *weights.MUTANTS,

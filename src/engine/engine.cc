@@ -552,6 +552,9 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   completion.first_token_ms = MsBetween(sequence.submit_ns, first_token);
   completion.total_ms = MsBetween(sequence.submit_ns, now_ns);
 
+  if (sequence.speculation && reason != FinishReason::kFailed) {
+    for (const auto& drafter : drafters_) drafter->End(&sequence.speculation->memory);
+  }
   if (sequence.lease.valid() && sequence.lease.started()) {
     reason == FinishReason::kFailed ? NoteStored(sequence.lease.report(), &sequence.report)
                                     : Discard(Publish(sequence));

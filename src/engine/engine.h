@@ -34,6 +34,7 @@ struct SpeculationOptions {
   Speculate mode = Speculate::kOff;  // of requests that do not say
   int32_t window = 0;                // drafts of a sequence in a step; 0: what is worth its time
   std::vector<std::shared_ptr<Drafter>> drafters = {};  // asked before those that are built in
+  std::shared_ptr<Drafter> model = nullptr;             // asked behind them; or none
 };
 
 struct EngineOptions {
@@ -183,6 +184,7 @@ class Engine {
   int32_t DraftsMax(const Sequence& sequence) const;
   void PlanDrafts();
   void Propose();
+  bool AreWorthAsking(const Drafter& drafter, std::span<DraftJob* const> asked);
   void PlanWindows();
   void ReserveDrafts(Share& share);
   bool BeginDrafts(const Share& share);

@@ -11,6 +11,7 @@
 
 #include "device/raw.h"
 #include "engine/audit/rehearsed_drafter.h"
+#include "engine/draft/model_drafter.h"
 #include "engine_fixture.h"
 
 // Random requests that are answered with and without drafts: what both say must be the same, and
@@ -57,7 +58,21 @@ struct SpeculationCase {
   bool tight = false;  // memory for hardly more than one
   bool snapkv = false;
   int junk_percent = -1;  // of drafts that know the answers; -1: any, or no such drafts
+  Executor* draft = nullptr;  // a model that drafts, too
 };
+
+// A drafter that runs `executor`, for sequences of a world.
+inline std::shared_ptr<ModelDrafter> MakeModelDrafter(Executor& executor, const Clock& clock,
+                                                      int32_t snapshot_gap = 16) {
+  CacheOptions cache;
+  cache.context_tokens = 256;
+  cache.sequence_count = 4;
+  cache.snapshot_gap = snapshot_gap;
+  cache.budget_bytes = LeastBudget(executor.card().state, cache) * 5 / 2;
+  auto drafter = ModelDrafter::Create(executor, cache, clock);
+  EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+  return *drafter;
+}
 
 struct Reply {
   std::vector<GeneratedToken> tokens;
@@ -97,6 +112,10 @@ class SpeculationWorld {
     engine.running_max = 4;
     engine.scheduler.rows_max = rng.Below(3) == 0 ? 24 : 64;
     engine.speculation = std::move(options);
+    if (one.draft != nullptr && engine.speculation.mode != Speculate::kOff) {
+      drafter_ = MakeModelDrafter(*one.draft, steady_, 1 + int32_t(one.seed % 40));
+      engine.speculation.model = drafter_;
+    }
     fixture_ = std::make_unique<EngineFixture>(executor, cache, engine);
     const size_t count = 1 + rng.Below(5);
     for (size_t i = 0; i < count; ++i) arrivals_.push_back(int(rng.Below(i == 0 ? 1 : 40)));
@@ -115,6 +134,11 @@ class SpeculationWorld {
     }
     const Status balanced = fixture_->cache().CheckInvariants();
     EXPECT_TRUE(balanced.ok()) << balanced.message();
+    if (drafter_) {
+      const Status drafted = drafter_->cache().CheckInvariants();
+      EXPECT_TRUE(drafted.ok()) << drafted.message();
+      EXPECT_EQ(drafter_->cache().stats().bytes_leased, 0u);
+    }
     std::vector<Reply> replies;
     for (const auto& stream : streams) {
       TokenStream::Update update = stream->Poll();
@@ -209,6 +233,8 @@ class SpeculationWorld {
   Executor& executor_;
   const SpeculationCase one_;
   std::vector<int> arrivals_;
+  const SteadyClock steady_;
+  std::shared_ptr<ModelDrafter> drafter_;  // or null
   std::unique_ptr<EngineFixture> fixture_;
 };
 

@@ -32,6 +32,7 @@ TEST_P(SpeculationLaw, HoldsForEveryFamily) {
   const auto model = LoadModel(*checkpoint, machine.context(), options);
   ASSERT_TRUE(model.ok()) << model.status().message();
   ModelExecutor executor(**model, machine.context());
+  ModelExecutor small(**model, machine.context());  // drafts for itself
   SpeculationTally tally;
   const uint64_t first = std::hash<std::string>()(GetParam().filename()) % 1000;
   int round = 0;
@@ -42,12 +43,29 @@ TEST_P(SpeculationLaw, HoldsForEveryFamily) {
                               .reply_max = 30,
                               .tight = round == 4,
                               .snapkv = round % 2 == 0,
-                              .junk_percent = junk_percent};
+                              .junk_percent = junk_percent,
+                              .draft = round % 2 == 1 ? &small : nullptr};
     ASSERT_EQ(CompareWorlds(executor, one, &tally), "") << "seed " << one.seed;
   }
   EXPECT_GT(tally.accepted, 0u);
   EXPECT_GT(tally.run, tally.accepted);
   EXPECT_GT(tally.states, 0u);
+
+  // The likeliest tokens, and none but those: every draft is right.
+  const SteadyClock clock;
+  EngineOptions engine;
+  engine.speculation = {Speculate::kDraft, 3, {}};
+  engine.speculation.model = MakeModelDrafter(small, clock);
+  CacheOptions cache;
+  cache.context_tokens = 256;
+  EngineFixture fixture(executor, cache, engine);
+  GenerateRequest request;
+  for (int i = 0; i < 40; ++i) request.prompt.push_back(TokenId(i * 7 % (*model)->vocab_size()));
+  request.max_tokens = 24;
+  request.sampling.temperature = 0;
+  const DraftCount count = fixture.Ask(request).completion.speculation.total();
+  EXPECT_GE(count.run, 23u - 7u);
+  EXPECT_EQ(count.accepted, count.run);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, SpeculationLaw, testing::ValuesIn(Models()),

@@ -30,13 +30,15 @@ TEST(Speculation, ChangesNoTokenAndNoState) {
   const uint64_t seeds = Seeds(400);
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     FakeExecutor executor(kKinds[seed % 3]);
+    FakeExecutor small(kKinds[seed / 3 % 3]);
     const bool tight = seed % 4 == 1;
     const SpeculationCase one{.seed = seed,
                               .vocab = kVocab,
                               .prompt_max = tight ? 60 : 120,
                               .reply_max = tight ? 130 : 48,
                               .tight = tight,
-                              .snapkv = seed % 5 == 2};
+                              .snapkv = seed % 5 == 2,
+                              .draft = seed % 2 == 0 ? &small : nullptr};
     const std::string difference = CompareWorlds(executor, one, &tally);
     ASSERT_EQ(difference, "") << "seed " << seed;
   }
@@ -46,6 +48,7 @@ TEST(Speculation, ChangesNoTokenAndNoState) {
   EXPECT_GT(tally.by_source[size_t(Drafts::kTree)], seeds);
   EXPECT_GT(tally.by_source[size_t(Drafts::kPrediction)], seeds / 8);
   EXPECT_GT(tally.by_source[size_t(Drafts::kNgram)], seeds);
+  EXPECT_GT(tally.by_source[size_t(Drafts::kModel)], seeds);
   EXPECT_GT(tally.preemptions, seeds / 100);
   EXPECT_GT(tally.states, seeds);
 }
@@ -188,6 +191,106 @@ TEST_F(OneReply, APredictionIsFollowedAndTakenUpAgain) {
   const DraftCount count = predicted.completion.speculation.drafts[size_t(Drafts::kPrediction)];
   EXPECT_GT(count.accepted, 15u);
   EXPECT_LT(predicted.completion.steps, 26);
+}
+
+// A model that drafts for itself is always right: what it keeps of a sequence is the state of its
+// tokens, after every number of drafts that were right, and the next turn goes on from it.
+TEST_F(OneReply, AModelThatDraftsForItselfIsAlwaysRight) {
+  for (const FakeExecutor::Kind kind : kKinds) {
+    for (const int32_t window : {1, 2, 5, 15}) {
+      FakeExecutor executor(kind), draft(kind);
+      EngineOptions engine;
+      engine.speculation = {Speculate::kDraft, window, {}};
+      const ManualClock clock;
+      const auto drafter = MakeModelDrafter(draft, clock);
+      engine.speculation.model = drafter;
+      EngineFixture fixture(executor, {}, engine);
+      const auto answer = fixture.Ask(Request(40));
+      EXPECT_EQ(answer.tokens, EngineFixture(executor).Ask(Request(40)).tokens);
+      // The first drafts come with the end of the prompt, where a recurrent state is kept: one.
+      const bool recurrent = kind != FakeExecutor::Kind::kAttention;
+      const int32_t left = recurrent ? 39 - 2 : 39;
+      EXPECT_EQ(answer.completion.steps, 1 + int(recurrent) + (left + window) / (window + 1));
+      const DraftCount count = answer.completion.speculation.drafts[size_t(Drafts::kModel)];
+      EXPECT_EQ(count.run, count.accepted);
+      EXPECT_GT(count.run, 0u);
+      // The next turn: nothing of prompt and reply is computed again, but what plain decoding
+      // would compute, too.
+      GenerateRequest next = Request(1);
+      next.prompt.insert(next.prompt.end(), answer.tokens.begin(), answer.tokens.end());
+      next.prompt.push_back(1);
+      next.max_tokens = 3;
+      const uint64_t before = draft.rows();
+      const auto further = fixture.Ask(next);
+      EXPECT_EQ(further.completion.speculation.total().run,
+                further.completion.speculation.total().accepted);
+      EXPECT_LT(draft.rows() - before, 32u);
+      const uint64_t known = draft.rows();
+      next.salt = "somebody else";
+      (void)fixture.Ask(next);
+      EXPECT_GE(draft.rows() - known, next.prompt.size());
+      EXPECT_TRUE(drafter->cache().CheckInvariants().ok());
+      EXPECT_EQ(drafter->cache().stats().bytes_leased, 0u);
+    }
+  }
+}
+
+// Wrong drafts leave nothing behind in the model that drafts either.
+TEST_F(OneReply, AModelThatDraftsIsRightAgainBehindAWrongDraft) {
+  for (const FakeExecutor::Kind kind : kKinds) {
+    FakeExecutor executor(kind), draft(kind);
+    EngineOptions engine;
+    engine.speculation = {Speculate::kDraft, 4, {}};
+    const ManualClock clock;
+    engine.speculation.model = MakeModelDrafter(draft, clock);
+    EngineFixture fixture(executor, {}, engine);
+    GenerateRequest request = Request(60);
+    request.sampling.temperature = 1;  // a draft is the likeliest token, this is any
+    request.sampling.seed = 5;
+    request.sampling.logit_bias = {{3, 4.0f}};
+    const auto answer = fixture.Ask(request);
+    request.speculate = Speculate::kOff;
+    request.salt = "elsewhere";
+    EXPECT_EQ(answer.tokens.size(), 60u);
+    const DraftCount first = answer.completion.speculation.total();
+    EXPECT_LT(first.accepted, first.run);
+    // The same prompt and reply, then the likeliest tokens: all drafts are right.
+    GenerateRequest next = Request(1);
+    next.prompt.insert(next.prompt.end(), answer.tokens.begin(), answer.tokens.end());
+    next.max_tokens = 20;
+    const auto further = fixture.Ask(next);
+    const DraftCount second = further.completion.speculation.total();
+    EXPECT_EQ(second.run, second.accepted);
+    EXPECT_GT(second.run, 10u);
+  }
+}
+
+// A token that the small model does not have ends its drafts, and nothing else.
+TEST_F(OneReply, AModelThatDraftsMayKnowFewerTokens) {
+  class Smaller : public FakeExecutor {
+   public:
+    Smaller() : FakeExecutor(Kind::kAttention) { card_.vocab_size = 8; }
+    const ModelCard& card() const override { return card_; }
+    Status Forward(const BatchView& batch, const StateMemory&, float* logits) override {
+      for (const TokenId token : batch.tokens) EXPECT_LT(token, 8);
+      for (uint8_t& finite : batch.finite) finite = 1;
+      std::fill(logits, logits + batch.logit_rows.size() * 8, 0.0f);
+      return OkStatus();
+    }
+
+   private:
+    ModelCard card_ = FakeExecutor::card();
+  };
+  Smaller draft;
+  const ManualClock clock;
+  EngineOptions engine;
+  engine.speculation = {Speculate::kDraft, 4, {}};
+  engine.speculation.model = MakeModelDrafter(draft, clock);
+  EngineFixture fixture(executor_, {}, engine);
+  GenerateRequest request = Request(20);
+  EXPECT_EQ(fixture.Ask(request).tokens, Answer(20));
+  request.prompt.assign(40, 3);
+  EXPECT_EQ(fixture.Ask(request).tokens, EngineFixture(executor_).Ask(request).tokens);
 }
 
 // A model that takes its time: so much for a step, and more for each row.

@@ -50,6 +50,7 @@ Status Run(Options options) {
   Apply(defaults, &sampling);
   Apply(options.chosen, &sampling);
   REPRISE_TRY(Validate(sampling, loaded->model().vocab_size()));
+  options.session.model = options.model;
   REPRISE_ASSIGN(const std::unique_ptr<Session> session,
                  Session::Create(loaded.get(), options.session));
   REPRISE_ASSIGN(Conversation conversation,
@@ -103,6 +104,7 @@ void DefineRun(Flags* flags) {
   flags->Add("--frequency-penalty", &sampling->frequency_penalty,
              "penalty of tokens in the reply, for each time they occur");
   flags->Add("--seed", &options->seed, "the same seed gives the same replies (default: random)");
+  AddSpeculateOptions(flags, &options->session.speculate);
   flags->SetAction([options] { return Run(*options); });
 }
 

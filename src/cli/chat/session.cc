@@ -45,9 +45,19 @@ Result<std::unique_ptr<Session>> Session::Create(LoadedModel* loaded, const Opti
   cache.snapshot_gap = 1;  // short turns count, and one user leaves few
   cache.context_tokens = int32_t(card.context_length);
   DeviceMemory& memory = loaded->backend().memory();
-  cache.budget_bytes = DefaultBudget(card.state, FindAvailableMemory(memory).bytes, cache);
-  REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache, memory));
+  size_t free = FindAvailableMemory(memory).bytes;
   EngineOptions engine;
+  engine.speculation.mode = FindSpeculate(options.speculate.mode).value_or(Speculate::kOff);
+  if (!options.speculate.draft_model.empty()) {
+    size_t bytes = 0;
+    REPRISE_ASSIGN(session->draft_, DraftModel::Load(options.speculate.draft_model, options.model,
+                                                     *session->text_.tokenizer));
+    REPRISE_ASSIGN(engine.speculation.model,
+                   session->draft_->MakeDrafter(cache, free, session->clock_, &bytes));
+    free -= std::min(free, bytes);
+  }
+  cache.budget_bytes = DefaultBudget(card.state, free, cache);
+  REPRISE_ASSIGN(std::unique_ptr<StateCache> state, StateCache::Create(card.state, cache, memory));
   engine.context_tokens = cache.context_tokens;
   engine.running_max = cache.sequence_count;
   session->engine_ =
@@ -158,6 +168,10 @@ void Session::Note(const Completion& completion, int64_t new_tokens) {
       "[prompt {} tokens, {} reused ({}); first token after {:.0f} ms; {} tokens at {:.1f}/s]",
       report.prompt_tokens, report.used_tokens, NameOf(report.reason), completion.first_token_ms,
       completion.generated_tokens, rate);
+  const DraftCount drafts = completion.speculation.total();
+  if (drafts.run == 0) return;
+  statistics_.pop_back();
+  statistics_ += fmt::format("; {} of {} drafts right]", drafts.accepted, drafts.run);
 }
 
 void Session::Prepare(std::vector<TokenId> tokens, bool wait) {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "cli/draft/draft_model.h"
 #include "cli/loaded_model.h"
 #include "engine/adapters/adapter_shelf.h"
 #include "engine/engine.h"
@@ -38,9 +39,10 @@ class Session {
     std::string tokenizer;  // empty: the model's own
     SamplingParams sampling;
     int max_tokens = 0;  // of a reply; 0: what the context leaves
-    std::string speculate = "off";
+    SpeculateOptions speculate;
+    ModelOptions model;  // how the model runs, for one that drafts
     bool plain = false;  // no chat: nothing is taken for reasoning
-  std::string lora;  // PATH[:SCALE] of an adapter; empty: none
+    std::string lora;    // PATH[:SCALE] of an adapter; empty: none
   };
   static Result<std::unique_ptr<Session>> Create(LoadedModel* loaded, const Options& options);
 
@@ -83,6 +85,7 @@ class Session {
   OutputFormat format_;  // how the model writes its reasoning
   ModelExecutor executor_;
   AdapterPtr adapter_;  // null: none
+  std::unique_ptr<DraftModel> draft_;  // null: none
   SteadyClock clock_;
   std::vector<TokenId> history_;  // what the next prompt begins with
   Reuse last_, all_;

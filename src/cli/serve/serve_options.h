@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/tenants.h"
+#include "cli/draft/draft_model.h"
 #include "cli/loaded_model.h"
 #include "model/snapkv/keep_list.h"
 
@@ -33,7 +34,7 @@ struct ServeOptions {
   double snapkv_budget = 0;  // tokens, or a share below 1; 0: off
   int snapkv_window = SnapKv::kWindow;
   int snapkv_redecode = 0;
-  std::string speculate = "off";
+  SpeculateOptions speculate;
   std::vector<std::string> loras;  // NAME=PATH[:SCALE]
   int64_t lora_mib = 4096;         // of the weights of adapters
   int64_t host_mib = 0;            // of the host's memory below the device's; 0: none

@@ -13,6 +13,7 @@
 #include "cache/tier/rehearsal_tier.h"
 #include "engine/audit/cold_snapkv.h"
 #include "engine/audit/rehearsed_drafter.h"
+#include "engine/draft/model_drafter.h"
 #include "sample/sampler.h"
 #include "state/spec.h"
 
@@ -184,6 +185,12 @@ class AuditRun {
     engine_options.snapkv.redecode = schedule_.snapkv_redecode;
     if (drafter_) {
       engine_options.speculation = {Speculate::kAuto, schedule_.draft_window, {drafter_}};
+      // In some, where nobody else has drafts, the model drafts for itself, with as little room.
+      if (schedule_.seed % 2 == 1) {
+        auto small = ModelDrafter::Create(executor_, options, clock_);
+        if (!small.ok()) return Fail(0, small.status().message()), false;
+        engine_options.speculation.model = std::move(*small);
+      }
     }
     engine_ = std::make_unique<Engine>(executor_, std::move(*cache), engine_options, clock_);
     return true;

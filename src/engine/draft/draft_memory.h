@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "cache/state_cache.h"
 #include "engine/draft/ngram_index.h"
 #include "engine/draft/speculate.h"
 #include "state/ids.h"
@@ -36,9 +37,18 @@ struct DraftMemory {
     NgramIndex shorter{3};
   };
 
+  // ModelDrafter: the same tokens, in the cache of the small model.
+  struct Model {
+    Lease lease;
+    size_t known = 0;    // tokens that are in its vocabulary
+    size_t look_at = 0;  // where there is no lease: not before there are so many tokens
+    bool over = false;   // it has nothing more to say here
+  };
+
   Tree tree;
   Prediction prediction;
   Ngrams ngrams;
+  Model model;
 };
 
 // How likely drafts are to be right, learnt from those that were run or could have been.
@@ -55,7 +65,7 @@ class Acceptance {
 
  private:
   // Before anything is known, by grade.
-  std::array<double, kDraftGradeCount> rates_ = {0.8, 0.8, 0.7, 0.4, 0.6};
+  std::array<double, kDraftGradeCount> rates_ = {0.8, 0.8, 0.7, 0.4, 0.7, 0.6};
 };
 
 // Speculation of one sequence: its drafts, what they are worth, and what came of them.

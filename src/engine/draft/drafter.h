@@ -12,14 +12,18 @@
 
 namespace reprise {
 
+struct GenerateRequest;
+
 // A sequence that could run drafts in the next step.
 struct DraftJob {
   const Lease* lease = nullptr;  // its last token is the one to be run
+  const GenerateRequest* request = nullptr;
   DraftMemory* memory = nullptr;
   Speculate mode = Speculate::kAuto;
   int32_t count = 0;            // drafts at most
   std::vector<TokenId> tokens;  // out: drafts, the first for the place behind the last token
   DraftGrade grade = DraftGrade::kOther;
+  bool dear = false;  // a drafter was not asked: its guesses take longer than they save
 };
 
 // Guesses what a model will say. Guesses change no answer, only how soon it comes: each is run as a
@@ -40,6 +44,14 @@ class Drafter {
   // Fills `tokens` and `grade` of jobs for which it has something. REQUIRES: it serves them all,
   // and they have no tokens yet.
   virtual void Propose(std::span<DraftJob* const> jobs) = 0;
+
+  // Milliseconds that a draft takes to guess, for all sequences of a step together; 0: none to
+  // speak of. Who takes time is asked for as many as are worth it.
+  virtual double draft_ms() const { return 0; }
+  // Of its drafts. REQUIRES: draft_ms() > 0.
+  virtual DraftGrade grade() const { return DraftGrade::kOther; }
+  // The sequence has ended, and what it has computed stays.
+  virtual void End(DraftMemory* /*memory*/) {}
 };
 
 }  // namespace reprise

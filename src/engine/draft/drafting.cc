@@ -11,8 +11,9 @@
 namespace reprise {
 namespace {
 
-// Behind one token. More are hardly ever right, and models with recurrent state keep one for each.
-constexpr int32_t kDraftsMax = 16;
+// Behind one token, with which they are 16 rows: products take those at a time. More are hardly
+// ever right, and models with recurrent state keep one for each.
+constexpr int32_t kDraftsMax = 15;
 // Logits of a step that are there for drafts are kept to this many floats.
 constexpr int64_t kDraftFloatsMax = int64_t{1} << 24;
 
@@ -23,6 +24,7 @@ void Engine::MakeDrafters() {
   drafters_.push_back(std::make_shared<PredictionDrafter>());
   drafters_.push_back(std::make_shared<TreeDrafter>(*cache_));
   drafters_.push_back(std::make_shared<NgramDrafter>());
+  if (options_.speculation.model) drafters_.push_back(options_.speculation.model);
 }
 
 // A device that chooses tokens itself takes one row of a sequence: its graphs and its choices are
@@ -82,6 +84,7 @@ void Engine::PlanDrafts() {
     }
     DraftJob job;
     job.lease = &sequence.lease;
+    job.request = &sequence.request;
     job.memory = &speculation.memory;
     job.mode = speculation.mode;
     job.count = DraftsMax(sequence);
@@ -103,7 +106,7 @@ void Engine::Propose() {
     for (DraftJob& job : jobs) {
       if (job.tokens.empty() && drafter->Serves(job.mode)) asked.push_back(&job);
     }
-    if (asked.empty()) continue;
+    if (asked.empty() || !AreWorthAsking(*drafter, asked)) continue;
     drafter->Propose(asked);
     for (DraftJob* job : asked) {
       const size_t i = static_cast<size_t>(job - jobs.data());
@@ -119,6 +122,26 @@ void Engine::Propose() {
       speculation.source = drafter->source();
     }
   }
+}
+
+// Limits how many drafts each job asks for. False: none.
+bool Engine::AreWorthAsking(const Drafter& drafter, std::span<DraftJob* const> asked) {
+  if (drafter.draft_ms() <= 0) return true;
+  int32_t most = options_.speculation.window;
+  if (most <= 0) {
+    std::vector<double> acceptance;
+    for (const DraftJob* job : asked) {
+      const auto i = static_cast<size_t>(job - scratch_.jobs.data());
+      const Speculation& speculation = *scratch_.drafting[i]->sequence->speculation;
+      acceptance.push_back(speculation.acceptance.Of(drafter.grade()));
+    }
+    most = scheduler_.DraftsWorth(acceptance, drafter.draft_ms(), kDraftsMax);
+  }
+  for (DraftJob* job : asked) {
+    job->count = std::min(job->count, most);
+    job->dear = most == 0;
+  }
+  return most > 0;
 }
 
 void Engine::PlanWindows() {
@@ -147,7 +170,7 @@ void Engine::PlanWindows() {
   for (size_t i = 0; i < windows.size(); ++i) {
     Share& share = *scratch_.drafting[i];
     share.drafts = windows[i];
-    const bool nothing = scratch_.jobs[i].tokens.empty();
+    const bool nothing = scratch_.jobs[i].tokens.empty() && !scratch_.jobs[i].dear;
     share.sequence->speculation->report.rest = windows[i] > 0 ? DraftRest::kNone
                                                : nothing      ? DraftRest::kNothing
                                                               : DraftRest::kCost;

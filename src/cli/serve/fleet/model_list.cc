@@ -89,11 +89,7 @@ void DefineOneModel(Flags* flags, ServeOptions* model, std::vector<std::string>*
   flags->Add("--snapkv-redecode", &model->snapkv_redecode,
              "choose again after this many tokens of the reply; 0: never",
              {.min = 0, .max = 1 << 24});
-  flags->SetHeading("Speculation (docs/speculation.md)");
-  flags->Add("--speculate", &model->speculate,
-             "guess the next tokens from earlier replies (tree), from prompt and reply (ngram) or "
-             "both (auto), and run them in one step: the same reply, sooner",
-             {.one_of = {"auto", "off", "tree", "ngram"}});
+  AddSpeculateOptions(flags, &model->speculate);
   flags->SetHeading("Adapters (docs/adapters.md)");
   flags->Add("--lora", &model->loras,
              "NAME=PATH[:SCALE]: also serve the model with this LoRA adapter, a PEFT folder or a "

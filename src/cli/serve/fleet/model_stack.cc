@@ -217,6 +217,11 @@ Status ModelStack::BuildEngine(const Shared& shared) {
   cache.entry_count_max = options_.cache_entries;
   cache.ttl_ms = int64_t{options_.cache_ttl_s} * 1000;
   least_state_bytes_ = LeastBudget(card.state, cache);
+  EngineOptions engine;
+  size_t draft_bytes = 0;
+  REPRISE_ASSIGN(
+      engine.speculation,
+      MakeSpeculation(cache, shared, FindAvailableMemory(memory).bytes, &draft_bytes));
   if (shared.memory_bytes > 0) {
     // The fleet shares the memory out: it says how much of this the model has at any time.
     if (awake_bytes() + least_state_bytes_ > shared.memory_bytes) {
@@ -233,7 +238,8 @@ Status ModelStack::BuildEngine(const Shared& shared) {
     cache.budget_bytes = static_cast<size_t>(options_.cache_mib) << 20;
   } else {
     // Steps get what they need first.
-    const size_t free = FindAvailableMemory(memory).bytes;
+    const size_t all = FindAvailableMemory(memory).bytes;
+    const size_t free = all - std::min(all, draft_bytes);
     const size_t left = free - std::min(free, loaded_->backend().working_bytes());
     cache.budget_bytes = std::min(DefaultBudget(card.state, free, cache), left);
   }
@@ -257,7 +263,6 @@ Status ModelStack::BuildEngine(const Shared& shared) {
   REPRISE_ASSIGN(std::unique_ptr<Tier> tier, OpenTiers(options_, place, card, *state, memory));
   if (tier) state->AttachTier(std::move(tier));
   REPRISE_TRY(OpenEvents(state.get()));
-  EngineOptions engine;
   engine.context_tokens = cache.context_tokens;
   engine.running_max = cache.sequence_count;
   engine.waiting_max = options_.queue;
@@ -266,13 +271,38 @@ Status ModelStack::BuildEngine(const Shared& shared) {
   served_.context_tokens = cache.context_tokens;
   executor_.Bind(loaded_.get());
   REPRISE_ASSIGN(engine.snapkv, ReadSnapKv());
-  engine.speculation.mode = FindSpeculate(options_.speculate).value_or(Speculate::kOff);
-  if (engine.speculation.mode != Speculate::kOff && executor_.chooses()) {
-    Log(LogLevel::kInfo, "speculation is off: this device runs one token of a sequence in a step");
-  }
   engine_ = std::make_unique<Engine>(executor_, std::move(state), engine, *shared.clock);
   return OkStatus();
 }
+
+// How requests speculate that do not say, and the small model that drafts for all of them.
+Result<SpeculationOptions> ModelStack::MakeSpeculation(const CacheOptions& cache,
+                                                       const Shared& shared, size_t free_bytes,
+                                                       size_t* bytes) {
+  SpeculationOptions speculation;
+  speculation.mode = FindSpeculate(options_.speculate.mode).value_or(Speculate::kOff);
+  const std::string& path = options_.speculate.draft_model;
+  if (loaded_->backend().chooses()) {
+    if (!path.empty()) return Unimplemented("--draft-model: there are no drafts on a GPU yet");
+    if (speculation.mode != Speculate::kOff) {
+      Log(LogLevel::kInfo,
+          "speculation is off: this device runs one token of a sequence in a step");
+    }
+    return speculation;
+  }
+  if (path.empty()) return speculation;
+  if (shared.model_count > 1) {
+    return Unimplemented("--draft-model is for a server of one model: the memory of several is "
+                         "shared out without it");
+  }
+  ModelOptions model = options_.model;
+  model.context_tokens = cache.context_tokens;
+  REPRISE_ASSIGN(draft_, DraftModel::Load(path, model, text_.tokenizer()));
+  REPRISE_ASSIGN(speculation.model,
+                 draft_->MakeDrafter(cache, free_bytes, *shared.clock, bytes));
+  return speculation;
+}
+
 // What requests that do not say leave out.
 Result<SnapKv> ModelStack::ReadSnapKv() const {
   SnapKv snapkv;

@@ -109,6 +109,8 @@ class ModelStack {
   Status LoadAdapters();
   Status BuildEngine(const Shared& shared);
   Result<SnapKv> ReadSnapKv() const;
+  Result<SpeculationOptions> MakeSpeculation(const CacheOptions& cache, const Shared& shared,
+                                             size_t free_bytes, size_t* bytes);
   Status OpenEvents(StateCache* cache);
 
   const ServeOptions options_;
@@ -119,6 +121,7 @@ class ModelStack {
   SamplingParams sampling_ = DefaultSampling();  // where a request does not say
   WakingExecutor executor_;
   std::unique_ptr<EventPublisher> events_;  // the engine's cache tells it
+  std::unique_ptr<DraftModel> draft_;       // null: none
   size_t least_state_bytes_ = 0;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<api::Service> service_;

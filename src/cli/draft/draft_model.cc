@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/draft/draft_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "model/model_text.h"
+#include "weights/format/stored_tensor.h"
+
+namespace reprise::cli {
+namespace {
+
+// Of the memory that is free, what the state of a draft model may take.
+constexpr size_t kFreePart = 8;
+
+// A token as a sentence can show it.
+std::string Shown(std::string_view bytes) {
+  constexpr size_t kBytesMax = 24;
+  return Quoted(bytes.substr(0, kBytesMax));
+}
+
+Status CheckVocabulary(const Tokenizer& draft, const Tokenizer& model) {
+  for (int32_t id = 0; id < std::min(draft.vocab_size(), model.vocab_size()); ++id) {
+    if (draft.TokenBytes(id) == model.TokenBytes(id)) continue;
+    return InvalidArgument("a draft model needs the vocabulary of the model: its token " +
+                           std::to_string(id) + " is " + Shown(draft.TokenBytes(id)) +
+                           ", the model's is " + Shown(model.TokenBytes(id)));
+  }
+  if (draft.vocab_size() == model.vocab_size()) return OkStatus();
+  return InvalidArgument("a draft model needs the vocabulary of the model: it has " +
+                         std::to_string(draft.vocab_size()) + " tokens, the model has " +
+                         std::to_string(model.vocab_size()));
+}
+
+}  // namespace
+
+void AddSpeculateOptions(Flags* flags, SpeculateOptions* options) {
+  flags->SetHeading("Speculation (docs/speculation.md)");
+  flags->Add("--speculate", &options->mode,
+             "guess the next tokens from earlier replies (tree), from prompt and reply (ngram), "
+             "with a small model (draft) or with all that there is (auto), and run them in one "
+             "step: the same reply, sooner",
+             {.one_of = {"auto", "off", "tree", "ngram", "draft"}});
+  flags->Add("--draft-model", &options->draft_model,
+             "a small model of the same vocabulary that guesses the next tokens: GGUF file, "
+             "Hugging Face folder, or hf:ORG/REPO[:QUANTISATION]");
+}
+
+Result<std::unique_ptr<DraftModel>> DraftModel::Load(const std::string& path,
+                                                     const ModelOptions& model,
+                                                     const Tokenizer& tokenizer) {
+  ModelOptions options = model;
+  options.path = path;
+  options.weights.clear();
+  REPRISE_ASSIGN(std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options));
+  if (loaded->backend().chooses()) {
+    return Unimplemented("--draft-model: there are no drafts on a GPU yet");
+  }
+  REPRISE_ASSIGN(const ModelText text, ReadModelText(loaded->checkpoint()));
+  REPRISE_TRY(CheckVocabulary(*text.tokenizer, tokenizer).Annotate("--draft-model " + path));
+  return std::unique_ptr<DraftModel>(new DraftModel(std::move(loaded)));
+}
+
+Result<std::shared_ptr<Drafter>> DraftModel::MakeDrafter(CacheOptions cache, size_t free_bytes,
+                                                         const Clock& clock, size_t* bytes) {
+  const ModelCard& card = executor_.card();
+  cache.context_tokens =
+      static_cast<int32_t>(std::min<int64_t>(cache.context_tokens, card.context_length));
+  cache.snapshot_gap = DefaultSnapshotGap(card.state);
+  cache.budget_bytes = std::max(DefaultBudget(card.state, free_bytes / kFreePart, cache),
+                                LeastBudget(card.state, cache));
+  REPRISE_ASSIGN(auto drafter, ModelDrafter::Create(executor_, cache, clock));
+  *bytes = cache.budget_bytes;
+  return std::shared_ptr<Drafter>(std::move(drafter));
+}
+
+}  // namespace reprise::cli
