@@ -31,5 +31,6 @@ void DefinePromisesBench(Flags* flags);
 void DefineTiersBench(Flags* flags);
 void DefineTokenizeBench(Flags* bench);
 void DefineGrammarBench(Flags* bench);
+void DefineSpeculateBench(Flags* flags);
 
 }  // namespace reprise::cli

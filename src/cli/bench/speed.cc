@@ -367,6 +367,8 @@ void DefineBench(Flags* flags) {
       flags->AddCommand("tiers", "how much writing state to a lower tier slows steps down"));
   DefineTokenizeBench(flags);
   DefineGrammarBench(flags);
+  DefineSpeculateBench(
+      flags->AddCommand("speculate", "what drafts save and cost, by kinds of traffic"));
 }
 
 }  // namespace reprise::cli
