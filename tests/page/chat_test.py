@@ -278,7 +278,15 @@ class Versions(Chat):
 
     def test_speed(self):
         self.page.send("Tell me a story about a dog.")
-        self.assertRegex(self.page.text(".report-line .long"), r"first token after [\d.]+ m?s · [\d.,]+ tokens/s$")
+        self.assertRegex(self.page.text(".report-line .long"), r"first token after [\d.]+ m?s · [\d.,]+ tokens/s( · \d+ of them guessed)?$")
+
+    def test_guessed_tokens_are_said(self):
+        page = self.page
+        report = {"id": "chatcmpl-2", "choices": [], "reprise": {**REPORT["reprise"], "speculation": {
+            "drafted": 20, "accepted": 12, "ngram": {"drafted": 14, "accepted": 8}, "tree": {"drafted": 6, "accepted": 4}, "rests": "nothing_to_draft"}}}
+        page.answer_with([said("The same again."), report])
+        page.send("Again?")
+        self.assertRegex(page.text(".report-line .long"), r"40 tokens/s · 12 of them guessed$")
 
     def test_thinking_is_timed(self):
         page = self.page

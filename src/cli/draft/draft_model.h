@@ -17,7 +17,7 @@ namespace reprise::cli {
 
 // How the commands that answer speculate (docs/speculation.md).
 struct SpeculateOptions {
-  std::string mode = "off";
+  std::string mode = "auto";
   std::string draft_model;  // empty: none
 };
 void AddSpeculateOptions(Flags* flags, SpeculateOptions* options);

@@ -63,6 +63,20 @@ function difference(diverged, stored) {
       marks ? 'Marks such as <|im_start|> are the model\'s own: its template puts them between the messages.' : null));
 }
 
+// What came of guessed tokens, or why there were none.
+const RESTS = {
+  device: 'none on this device', nothing_to_draft: 'nothing to guess from', costs_more_than_it_saves: 'would have cost more than it saves',
+  no_memory: 'no room for their state', slow_constraint: 'what it must look like takes long to ask for', not_finite: 'given up: a guess led to numbers that are none',
+  reply_too_short: 'the reply is too short', off: 'off',
+};
+const SOURCES = { tree: 'earlier replies', prediction: 'the prediction', ngram: 'prompt and reply', draft: 'the draft model' };
+
+function guesses({ drafted, accepted, rests, ...sources }) {
+  if (!(drafted > 0)) return RESTS[rests] ?? 'none';
+  const from = Object.entries(SOURCES).filter(([name]) => sources[name]).map(([name, words]) => `${count(sources[name].accepted)} from ${words}`);
+  return `${count(accepted)} of ${count(drafted)} right${from.length > 0 ? ` (${from.join(', ')})` : ''}`;
+}
+
 function numbers(r) {
   const rows = [
     ['Prompt', tokens(r.prompt_tokens)],
@@ -78,6 +92,7 @@ function numbers(r) {
     ['Waited', milliseconds(r.queue_ms)],
     ['First token', milliseconds(r.first_token_ms)],
     ['Whole reply', `${tokens(r.generated_tokens)} in ${milliseconds(r.total_ms)}`],
+    ...(r.speculation ? [['Guessed tokens', guesses(r.speculation)]] : []),
   ];
   return h('details', {}, h('summary', {}, 'All numbers'),
     h('dl', {}, rows.map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]).flat()));

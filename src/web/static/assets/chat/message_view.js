@@ -36,13 +36,20 @@ function rateOf({ generated_tokens: tokens, total_ms, first_token_ms }) {
   return tokens > 1 && ms > 0 ? (1000 * (tokens - 1)) / ms : null;
 }
 
+// Tokens of it that were guessed, rightly, and so came several in a step (docs/speculation.md).
+function guessedOf({ speculation }) {
+  const accepted = speculation?.accepted;
+  return Number.isFinite(accepted) && accepted > 0 ? ` · ${count(accepted)} of them guessed` : '';
+}
+
 function reportLine(report, showReport) {
   const { prompt_tokens: all, used_tokens: used, first_token_ms } = report;
   const rate = rateOf(report);
   const speed = rate === null ? '' : ` · ${rate < 10 ? rate.toFixed(1) : count(rate)} tokens/s`;
+  const guessed = rate === null ? '' : guessedOf(report);
   const words = used > 0 ? `${count(used)} of ${count(all)} prompt tokens reused` : `all ${count(all)} prompt tokens computed`;
   return h('button', { type: 'button', class: `report-line ${used > 0 ? 'warm' : 'cold'}`, title: 'Show the report of this request', onclick: showReport },
-    h('span', { class: 'long' }, `${words} · first token after ${milliseconds(first_token_ms)}${speed}`),
+    h('span', { class: 'long' }, `${words} · first token after ${milliseconds(first_token_ms)}${speed}${guessed}`),
     h('span', { class: 'short' }, `${percent(used, all)} reused${speed}`));
 }
 
