@@ -135,7 +135,7 @@ class FullHouse {
     }
     EngineOptions engine;
     engine.running_max = options_.running;
-    engine.waiting_max = 2 * options_.waiting + options_.running;
+    engine.waiting_max = 2 * options_.waiting + options_.running + 256;
     engine.scheduler.rows_max = 8192;
     engine.scheduler.gap_ms_max = 1e9;
     engine_ = std::make_unique<Engine>(executor_, std::move(state), engine, clock_);
@@ -216,8 +216,10 @@ class FullHouse {
   }
 
   void RunAll() {
-    while (engine_->Step()) {
-    }
+    do {  // what is large is filled by another thread meanwhile
+      while (engine_->Step()) {
+      }
+    } while (engine_->stats().running + engine_->stats().waiting > 0);
     // Idle time, until all that was stored is in the tier, too.
     for (int32_t i = 0; options_.tier && i < options_.running; ++i) engine_->cache().Maintain();
     while (engine_->cache().moves_under_way() > 0) engine_->cache().Maintain();
