@@ -27,7 +27,7 @@ install_node() {
   fi
 }
 
-install_python build/clients openai anthropic ollama jsonschema selenium pyzmq msgpack huggingface_hub pyyaml
+install_python build/clients openai anthropic ollama jsonschema selenium pyzmq msgpack huggingface_hub pyyaml opentelemetry-proto openapi-spec-validator
 # A router; where there is none for this machine its test says so.
 install_python build/clients/routers smg || echo 'smg cannot be had here'
 # Dynamo's indexer.
@@ -45,4 +45,4 @@ install_python $more/instructor instructor anthropic
 install_python $more/lm_eval 'lm-eval[api]'
 install_python $more/aider aider-chat
 install_python $more/open_webui open-webui  # some GB
-install_node $more @openai/codex "opencode-linux-$(uname -m | sed 's/aarch64/arm64/; s/x86_64/x64/')"
+install_node $more @openai/codex @anthropic-ai/claude-code "opencode-linux-$(uname -m | sed 's/aarch64/arm64/; s/x86_64/x64/')"

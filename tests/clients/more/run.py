@@ -25,6 +25,7 @@ CLIENTS = {
     "lm_eval": ("lm_eval", ["lm-eval"], []),
     "open_webui": ("open_webui", ["open-webui"], []),
     "codex": ("agents", [], [NODE / ".bin/codex"]),
+    "claude": ("agents", [], [NODE / ".bin/claude"]),
     "opencode": ("agents", [], [next(NODE.glob("opencode-linux-*/bin/opencode"), NODE)]),
 }
 
