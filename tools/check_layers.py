@@ -26,8 +26,9 @@ ALLOWED = {  # module: modules it may include (itself is implied)
     "http": "base",
     "hub": "base",
     "api": "base picture text grammar sample engine http",
+    "batches": "base http api",
     "web": "base engine http",
-    "cli": "base picture tensor state device kernels weights tier cache text grammar model sample engine events http hub api web",
+    "cli": "base picture tensor state device kernels weights tier cache text grammar model sample engine events http hub api batches web",
     "main": "base cli",
 }
 # Only these files of a module may be included from outside it.

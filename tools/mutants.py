@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from planted import adapters, api, devices, drafts, grammar, http, keys, pictures, sample, weights
+from planted import adapters, api, devices, drafts, grammar, http, keys, operator, pictures, sample, weights
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGINE = [("engine_test", "tests/engine_test"), ("fairness_test", "tests/fairness_test")]
@@ -485,7 +485,7 @@ MUTANTS = [
     *((*mutant, HTTP) for mutant in http.MUTANTS),
     *((*mutant, SAMPLE) for mutant in sample.MUTANTS),
     *drafts.MUTANTS,
-    *keys.MUTANTS,
+    *keys.MUTANTS, *operator.MUTANTS,
     *pictures.MUTANTS,
     *weights.MUTANTS,
 ]

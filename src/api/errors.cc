@@ -85,6 +85,14 @@ ApiError ApiError::FromPrompt(const Status& status) {
   return error;
 }
 
+ApiError ApiError::OverQuota(const Quota::Refusal& refusal) {
+  ApiError error{429, "", "", "rate_limit_exceeded"};
+  error.message = fmt::format("this key may use {}, and has used them; try again in {} s",
+                              refusal.limit, refusal.seconds);
+  error.retry_seconds = refusal.seconds;
+  return error;
+}
+
 ApiError ApiError::FromEngine(const Status& status) {
   if (status.code() != StatusCode::kResourceExhausted) return From(status);
   return {429, status.message(), "", "rate_limit_exceeded"};
@@ -141,7 +149,9 @@ http::Response ErrorResponse(const ApiError& error, const http::Request* request
   } else {
     response.body = FormatOpenAi(error);
   }
-  if (error.status == 429 || error.status == 503) response.headers.emplace_back("Retry-After", "1");
+  if (error.status == 429 || error.status == 503) {
+    response.headers.emplace_back("Retry-After", std::to_string(error.retry_seconds));
+  }
   return response;
 }
 

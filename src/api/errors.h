@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "api/quota.h"
 #include "base/status.h"
 #include "http/exchange.h"
 
@@ -16,6 +17,7 @@ struct ApiError {
   std::string param = {};  // the field that was wrong
   std::string code = {};   // for programs: "model_not_found", "context_length_exceeded", ...
   std::string anthropic_message = {};  // where Anthropic's clients look for other words
+  int64_t retry_seconds = 1;           // of 429 and 503: when to ask again
 
   // A prompt that leaves no room for a reply, in the words by which agents know that they have to
   // shorten it.
@@ -25,6 +27,8 @@ struct ApiError {
   static ApiError From(const Status& status);
   // Of a prompt: one beyond a limit is too long, in the codes by which agents know it.
   static ApiError FromPrompt(const Status& status);
+  // A key has used what it may.
+  static ApiError OverQuota(const Quota::Refusal& refusal);
   // Of the engine: what it has no room for now may come again.
   static ApiError FromEngine(const Status& status);
 };

@@ -12,7 +12,9 @@ class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
 
-  std::string Find() {
+  // The first member `wanted`, which is in quotation marks: a string, or where `numbers` are
+  // wanted, too, the spelling of one.
+  std::string Find(std::string_view wanted, bool numbers) {
     SkipSpace();
     if (!Take('{')) return "";
     for (int depth = 1; depth > 0 && at_ < text_.size();) {
@@ -25,7 +27,8 @@ class Scanner {
         SkipSpace();
         if (!Take(':')) return "";
         SkipSpace();
-        if (name == "\"model\"") return at_ < text_.size() && text_[at_] == '"' ? Decoded() : "";
+        if (name == wanted)
+          return at_ < text_.size() && text_[at_] == '"' ? Decoded() : Number(numbers);
         continue;
       }
       if (c == '{' || c == '[') ++depth;
@@ -65,6 +68,12 @@ class Scanner {
     return parsed.ok() && parsed->root().is_string() ? std::string(parsed->root().as_string()) : "";
   }
 
+  std::string Number(bool wanted) const {
+    const size_t end = text_.find_first_not_of("-+.0123456789eE", at_);
+    return wanted ? std::string(text_.substr(at_, end == std::string_view::npos ? end : end - at_))
+                  : "";
+  }
+
   const std::string_view text_;
   size_t at_ = 0;
   bool expects_key_ = true;
@@ -72,6 +81,10 @@ class Scanner {
 
 }  // namespace
 
-std::string FindModelName(std::string_view json) { return Scanner(json).Find(); }
+std::string FindModelName(std::string_view json) { return Scanner(json).Find("\"model\"", false); }
+
+std::string FindKeepAlive(std::string_view json) {
+  return Scanner(json).Find("\"keep_alive\"", true);
+}
 
 }  // namespace reprise::api

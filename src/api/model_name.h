@@ -12,4 +12,7 @@ namespace reprise::api {
 // front of the name; takes memory for the name alone.
 std::string FindModelName(std::string_view json);
 
+// The same of "keep_alive", whose value may also be a number: its spelling.
+std::string FindKeepAlive(std::string_view json);
+
 }  // namespace reprise::api

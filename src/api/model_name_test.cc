@@ -28,6 +28,16 @@ TEST(ModelName, IsEmptyWhereThereIsNone) {
   EXPECT_EQ(FindModelName("{\"model\": \"" + std::string(2000, 'x') + "\"}"), "");
 }
 
+TEST(ModelName, KeepAliveIsTextOrANumber) {
+  EXPECT_EQ(FindKeepAlive(R"({"model": "a", "keep_alive": "5m"})"), "5m");
+  EXPECT_EQ(FindKeepAlive(R"({"keep_alive":0,"model":"a"})"), "0");
+  EXPECT_EQ(FindKeepAlive(R"({"keep_alive": -1})"), "-1");
+  EXPECT_EQ(FindKeepAlive(R"({"x": {"keep_alive": 3}})"), "");
+  EXPECT_EQ(FindKeepAlive(R"({"keep_alive": null})"), "");
+  EXPECT_EQ(FindKeepAlive(R"({"keep_alive":)"), "");
+  EXPECT_EQ(FindModelName(R"({"model": 3})"), "");
+}
+
 // Whatever parses as an object has the name that its parser finds.
 TEST(ModelName, AgreesWithTheParser) {
   Rng rng(7);

@@ -61,7 +61,18 @@ ModelBrief ServedModel::Brief() const {
   if (adapters != nullptr) {
     for (AdapterShelf::Entry& one : adapters->List()) brief.adapters.push_back(std::move(one.name));
   }
+  brief.parameter_count = parameter_count;
+  brief.quantization = quantization;
+  brief.capabilities = Capabilities();
   return brief;
+}
+
+std::vector<std::string> ServedModel::Capabilities() const {
+  std::vector<std::string> can = {"completion"};
+  if (!output.calls.empty()) can.push_back("tools");
+  if (output.reasoning != nullptr) can.push_back("thinking");
+  if (vectors.pooling != Pooling::kNone) can.push_back("embedding");
+  return can;
 }
 
 std::vector<std::string> ModelBrief::Names() const {

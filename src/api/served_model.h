@@ -30,10 +30,13 @@ struct ModelBrief {
   std::string family;
   std::string digest;
   int32_t context_tokens = 0;
-  uint64_t bytes = 0;             // its weights in memory, as far as is known
-  std::string status = "loaded";  // unloaded, loading, loaded, sleeping, failed
-  std::string error;              // of the last try to load it
-  std::vector<std::string> adapters;  // that it is served with, by name
+  uint64_t bytes = 0;  // its weights in memory, as far as is known
+  int64_t parameter_count = 0;
+  std::string quantization;               // the type of most of its weights: "Q4_K"
+  std::vector<std::string> capabilities;  // in Ollama's words
+  std::string status = "loaded";          // unloaded, loading, loaded, sleeping, failed
+  std::string error;                      // of the last try to load it
+  std::vector<std::string> adapters;      // that it is served with, by name
 
   // Whether a request for `name` means this model, or an adapter of it. Without a name it does.
   bool Answers(std::string_view name) const;
@@ -50,6 +53,8 @@ struct ServedModel {
   std::string family;
   std::string digest;  // of the cache's namespace
   uint64_t weight_bytes = 0;
+  int64_t parameter_count = 0;
+  std::string quantization;  // the type of most of its weights: "Q4_K"
   int64_t vocab_size = 0;
   int64_t dim = 0;  // of its vectors
   int32_t context_tokens = 0;
@@ -75,6 +80,8 @@ struct ServedModel {
   // Whether a request for `name` means this model, or an adapter of it. Without a name it does.
   bool Answers(std::string_view name) const;
   ModelBrief Brief() const;
+  // What it can do, in Ollama's words: completion, tools, thinking, embedding.
+  std::vector<std::string> Capabilities() const;
 };
 
 }  // namespace reprise::api

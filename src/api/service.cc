@@ -103,6 +103,7 @@ std::vector<std::pair<std::string, Service*>> Service::ListServices() {
 }
 
 const Tenant* Service::FindTenant(const http::Request& request) const {
+  if (!request.as_tenant.empty()) return tenants_.FindName(request.as_tenant);
   return tenants_.Find(KeyOf(request));
 }
 

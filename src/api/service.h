@@ -12,6 +12,7 @@
 #include "api/chat/kept_budget.h"
 #include "api/constrain/token_words.h"
 #include "api/errors.h"
+#include "api/ops/trace.h"
 #include "api/served_model.h"
 #include "api/tenants.h"
 #include "base/clock.h"
@@ -66,6 +67,7 @@ struct ServiceOptions {
   std::vector<std::string> host_names;                  // and these
   std::shared_ptr<responses::ResponseArchive> archive;  // of /v1/responses; null: memory only
   std::shared_ptr<responses::ResponseStore> responses;  // that models share; null: its own
+  std::shared_ptr<TraceSink> traces;                    // null: nobody wants them
   ModelSet* models = nullptr;                           // of the server; null: this one is alone
 };
 

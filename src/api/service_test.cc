@@ -67,6 +67,63 @@ TEST(Service, ChatWholeAndStreamed) {
   EXPECT_EQ(events.back(), "[DONE]");
 }
 
+// llama.cpp's words for how fast a reply was, in every shape of an answer.
+TEST(Service, AnswersSayHowFastTheyWere) {
+  TestService service;
+  const std::string chat = R"("messages": [{"role": "user", "content": "Hi"}]})";
+  const std::string usage = R"({"stream": true, "stream_options": {"include_usage": true}, )";
+  for (const char* path : {kChat, "/v1/completions"}) {
+    const std::string rest = path == kChat ? chat : R"("max_tokens": 30, "prompt": "a"})";
+    const auto whole = service.Post(path, "{" + rest);
+    const std::string predicted = path == kChat ? "26" : "25";
+    EXPECT_EQ(At(whole.body, {"timings", "predicted_n"}), predicted) << whole.body;
+    for (const std::string& begin : {std::string(R"({"stream": true, )"), usage}) {
+      const auto events = Events(service.Post(path, begin + rest).body);
+      ASSERT_GE(events.size(), 2u);
+      const std::string& last = events[events.size() - 2];
+      EXPECT_EQ(At(last, {"timings", "predicted_n"}), predicted) << last;
+      const int64_t cached = std::stoll(At(last, {"timings", "cache_n"}));
+      const int64_t computed = std::stoll(At(last, {"timings", "prompt_n"}));
+      EXPECT_EQ(std::to_string(cached + computed), At(last, {"reprise", "prompt_tokens"})) << last;
+    }
+  }
+}
+
+// A stream that asks hears after every step how much of its prompt is done, another does not.
+TEST(Service, AStreamSaysHowFarThePromptHasCome) {
+  TestService service;
+  const std::string text(150, 'q');
+  const auto ask = [&](const char* path, const std::string& members) {
+    const std::string prompt =
+        path == kChat ? R"("messages": [{"role": "user", "content": ")" : R"("prompt": ")";
+    const std::string end = path == kChat ? "\"}]}" : "\"}";
+    return Events(
+        service.Post(path, R"({"stream": true, "max_tokens": 2, )" + members + prompt + text + end)
+            .body);
+  };
+  for (const char* path : {kChat, "/v1/completions", "/completion"}) {
+    int64_t before = 0;
+    int64_t total = 0;
+    int count = 0;
+    for (const std::string& event :
+         ask(path, R"("return_progress": true, "cache_prompt": false, )")) {
+      const std::string processed = At(event, {"prompt_progress", "processed"});
+      if (!event.starts_with("{") || processed == "absent") continue;
+      ++count;
+      EXPECT_GT(std::stoll(processed), before) << event;
+      EXPECT_EQ(At(event, {"prompt_progress", "cache"}), "0") << event;
+      before = std::stoll(processed);
+      total = std::stoll(At(event, {"prompt_progress", "total"}));
+    }
+    EXPECT_GE(count, 1) << path;
+    EXPECT_GE(total, 150);
+    EXPECT_EQ(before, total);
+    for (const std::string& event : ask(path, "")) {
+      EXPECT_EQ(event.find("prompt_progress"), std::string::npos) << event;
+    }
+  }
+}
+
 // Whoever scores a text asks for one token more, and drops it: the end is one, too.
 TEST(Service, TheTokenThatEndsIsToldWithItsProbability) {
   TestService service;

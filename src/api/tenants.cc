@@ -56,6 +56,7 @@ Tenants::Tenants(const std::vector<Key>& keys) {
     if (!key.share) entry.tenant.salt = "key:" + Sha256Hex("namespace of " + entry.digest);
     entry.tenant.admin = key.admin;
     entry.tenant.weight = key.weight;
+    entry.tenant.quota = key.quota;
     any_admin = any_admin || key.admin;
     entries_.push_back(std::move(entry));
   }
@@ -72,6 +73,14 @@ const Tenant* Tenants::Find(std::string_view key) const {
     if (Equal(entry.digest, digest)) found = &entry.tenant;
   }
   return found;
+}
+
+const Tenant* Tenants::FindName(std::string_view name) const {
+  if (open()) return operator_.name == name ? &operator_ : nullptr;
+  for (const Entry& entry : entries_) {
+    if (entry.tenant.name == name) return &entry.tenant;
+  }
+  return nullptr;
 }
 
 }  // namespace reprise::api

@@ -2,20 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "api/quota.h"
 #include "base/status.h"
 
 namespace reprise::api {
 
 // Who asks. A key is a tenant: its state is its own, unless it was made to share.
 struct Tenant {
-  std::string name;    // for logs; never the key
-  std::string salt;    // of its namespace; empty: the shared one
-  int weight = 1;      // of its share of queue, places and cache while others want theirs
-  bool admin = false;  // may see numbers of the whole server
+  std::string name;              // for logs; never the key
+  std::string salt;              // of its namespace; empty: the shared one
+  int weight = 1;                // of its share of queue, places and cache while others want theirs
+  bool admin = false;            // may see numbers of the whole server
+  std::shared_ptr<Quota> quota;  // what it may use; null: as much as it likes
 
   // The namespace of its requests that carry `inner`, a salt of the client's own (or empty). Salts
   // of tenants have no '/', so no inner salt leads into the namespace of another tenant.
@@ -34,6 +37,7 @@ class Tenants {
     bool share = false;  // uses the namespace of all sharing keys
     bool admin = false;
     int weight = 1;
+    std::shared_ptr<Quota> quota = {};  // null: no limits
   };
 
   // What is wrong with the keys, if anything: one is empty, or two have the same name or are the
@@ -47,6 +51,8 @@ class Tenants {
   bool open() const { return entries_.empty(); }
   // The tenant of a key, or null. On an open server: the operator, whatever the key.
   const Tenant* Find(std::string_view key) const;
+  // The tenant of a name, or null.
+  const Tenant* FindName(std::string_view name) const;
   size_t count() const { return entries_.size(); }
 
  private:

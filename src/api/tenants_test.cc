@@ -40,6 +40,36 @@ TEST(Tenants, NamespacesAreApartUnlessTheyAreShared) {
   EXPECT_EQ(of("c", ""), "");
 }
 
+TEST(Quota, RequestsComeBackEvenly) {
+  Quota quota({.requests_per_minute = 6});
+  for (int i = 0; i < 6; ++i) EXPECT_FALSE(quota.Begin(1000)) << i;
+  const auto refusal = quota.Begin(1000);
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->limit, "6 requests per minute");
+  EXPECT_EQ(refusal->seconds, 10);
+  EXPECT_TRUE(quota.Begin(10'900));
+  EXPECT_FALSE(quota.Begin(11'001));
+  EXPECT_TRUE(quota.Begin(11'001));
+  // Silence fills it once, not more.
+  for (int i = 0; i < 6; ++i) EXPECT_FALSE(quota.Begin(10'000'000)) << i;
+  EXPECT_TRUE(quota.Begin(10'000'000));
+}
+
+TEST(Quota, TokensAreOwedUntilTheyAreFilledAgain) {
+  Quota quota({.tokens_per_minute = 600, .tokens_per_day = 100'000});
+  EXPECT_FALSE(quota.Begin(0));
+  quota.Spend(1200, 0);  // the last request took more than there was
+  EXPECT_EQ(quota.Begin(0)->limit, "600 tokens per minute");
+  EXPECT_TRUE(quota.Begin(59'000));
+  EXPECT_FALSE(quota.Begin(61'000));
+  quota.Spend(100'000, 120'000);
+  const auto day = quota.Begin(600'000'000);  // a week later both are full
+  EXPECT_FALSE(day);
+  quota.Spend(100'000, 600'000'000);
+  EXPECT_EQ(quota.Begin(600'000'000 + 60'000 * 100)->limit, "600 tokens per minute");
+  EXPECT_FALSE(quota.Begin(600'000'000 + 60'000 * 200));
+}
+
 // Three keys; the last one's is an admin.
 ServiceOptions ThreeKeys() {
   ServiceOptions options;
@@ -123,6 +153,34 @@ TEST(Tenants, GoingAheadIsForAdmins) {
     const bool ahead = answers.back().rank < 40;
     EXPECT_EQ(ahead, key == std::string("kc")) << answers.back().rank;
   }
+}
+
+// A key that has used what it may is refused by the same answer that clients wait after; another
+// is not. What comes from the cache costs nothing.
+TEST(Quota, AKeyIsHeldToWhatItMayUse) {
+  ServiceOptions options = ThreeKeys();
+  options.keys[0].quota = std::make_shared<Quota>(Quota::Limits{.requests_per_minute = 2});
+  options.keys[1].quota = std::make_shared<Quota>(Quota::Limits{.tokens_per_day = 150});
+  TestService service(std::move(options));
+  const std::string chat = R"({"messages": [{"role": "user", "content": "Hi"}]})";
+  const auto status = [&](const char* key, const std::string& body) {
+    return service.Send(Make(key, kChat, body)).status;
+  };
+  EXPECT_EQ(status("ka", chat), 200);
+  EXPECT_EQ(status("ka", R"({"messages": 3})"), 400);  // it asked for nothing
+  EXPECT_EQ(status("ka", chat), 200);
+  const auto refused = service.Send(Make("ka", kChat, chat));
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_NE(refused.body.find("2 requests per minute"), std::string::npos) << refused.body;
+  EXPECT_NE(refused.body.find("rate_limit_exceeded"), std::string::npos);
+  EXPECT_EQ(status("kc", chat), 200);
+  const std::string text(100, 'a');
+  const std::string prompt =
+      R"({"max_tokens": 1, "messages": [{"role": "user", "content": ")" + text + R"("}]})";
+  EXPECT_EQ(status("kb", prompt), 200);
+  EXPECT_EQ(status("kb", prompt), 200);  // from the cache
+  EXPECT_EQ(status("kb", chat), 200);
+  EXPECT_EQ(status("kb", chat), 429);
 }
 
 }  // namespace

@@ -224,9 +224,11 @@ bool Engine::PutsOffStarts() {
 // Looks the prompt up as far as this step may. True: what is known of it was found.
 bool Engine::LookUp(Sequence& sequence) {
   if (sequence.asked_at == starts_) return true;
+  const int64_t begin_ns = clock_.NowNs();
   if (!sequence.lease.valid()) sequence.lease = Acquire(sequence);
   sequence.looked_up =
       tokens_to_look_up_ > 0 && cache_->LookUp(sequence.lease, &tokens_to_look_up_);
+  sequence.look_up_ns += clock_.NowNs() - begin_ns;
   return sequence.looked_up;
 }
 

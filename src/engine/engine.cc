@@ -417,6 +417,9 @@ bool Engine::CommitRows(const Share& share, int32_t first, int32_t rows) {
     }
   }
   if (sequence.request.pooling != Pooling::kNone) Pool(share, begin);
+  if (sequence.request.tell_progress && sequence.generated == 0) {
+    sequence.stream->Advance(sequence.lease.computed());
+  }
   return true;
 }
 
@@ -549,6 +552,7 @@ void Engine::Finish(Sequence& sequence, FinishReason reason, Status status) {
   const int64_t first_step = sequence.steps > 0 ? sequence.first_step_ns : now_ns;
   const int64_t first_token = sequence.first_token_ns != 0 ? sequence.first_token_ns : now_ns;
   completion.queue_ms = MsBetween(sequence.submit_ns, first_step);
+  completion.look_up_ms = MsBetween(0, sequence.look_up_ns);
   completion.first_token_ms = MsBetween(sequence.submit_ns, first_token);
   completion.total_ms = MsBetween(sequence.submit_ns, now_ns);
 

@@ -84,6 +84,9 @@ struct GenerateRequest {
   // needed.
   bool idle = false;
 
+  // The stream says how far the prompt has come after every step (TokenStream::Update::computed).
+  bool tell_progress = false;
+
   // Sees the logits of every position this request computes (not of those it reuses), on the engine
   // thread. For audits; costs a full output projection per token.
   std::function<void(int32_t position, std::span<const float> logits)> on_logits;
@@ -107,6 +110,7 @@ struct Completion {
   int32_t preemptions = 0;
   SpeculationReport speculation;
   double queue_ms = 0;        // submit to first step
+  double look_up_ms = 0;      // of it, spent on finding what is known of the prompt
   double first_token_ms = 0;  // submit to first token (to the end, if there was none)
   double total_ms = 0;
 };

@@ -66,6 +66,7 @@ struct alignas(64) Sequence {
   bool looked_up = false;  // what is known of its prompt
 
   int64_t submit_ns = 0;
+  int64_t look_up_ns = 0;  // spent on finding what is known of its prompts
   int64_t first_step_ns = 0;
   int64_t first_token_ns = 0;
   std::vector<GeneratedToken> prompt_scores;  // [prompt - 1], if asked for
@@ -141,10 +142,12 @@ struct alignas(64) Sequence {
     __builtin_prefetch(reinterpret_cast<const char*>(stream.get()) + 64, 1);
   }
   // Whether steps need not look at what else may be asked for: logits, a vector, a constraint, K/V
-  // to be left out, pictures, idle time.
+  // to be left out, pictures, idle time,
+  // progress.
   bool IsPlain() const {
     return request.max_tokens > 0 && !request.on_logits && request.pooling == Pooling::kNone &&
-           !request.constraint && !compaction && !sight && !request.idle;
+           !request.constraint && !compaction && !sight && !request.idle &&
+           !request.tell_progress;
   }
   // Whether a full queue may do without it: nothing of what was asked has run.
   bool displaceable() const { return preemptions == 0 && !request.continues; }

@@ -23,6 +23,7 @@ std::string_view NameOf(FinishReason reason) {
 
 void TokenStream::TakeLocked(Update* update) {
   update->started = std::exchange(started_, std::nullopt);
+  update->computed = std::exchange(computed_, std::nullopt);
   for (uint32_t i = 0; i < first_count_; ++i) update->tokens.push_back(std::move(first_[i]));
   for (GeneratedToken& token : more_) update->tokens.push_back(std::move(token));
   first_count_ = 0;
@@ -57,6 +58,12 @@ void TokenStream::SetNotify(std::function<void()> notify) {
 void TokenStream::Begin(const ReuseReport& report) {
   std::lock_guard lock(mutex_);
   started_ = report;
+  Notify();
+}
+
+void TokenStream::Advance(int32_t computed) {
+  std::lock_guard lock(mutex_);
+  computed_ = computed;
   Notify();
 }
 

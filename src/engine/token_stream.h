@@ -52,6 +52,7 @@ class alignas(64) TokenStream {
 
   struct Update {
     std::optional<ReuseReport> started;  // once, when the request begins to run
+    std::optional<int32_t> computed;     // tokens that have state, if tell_progress asked
     // Since the last update, in order. Where log probabilities are asked for, an end token is the
     // last of them; it counts as none.
     std::vector<GeneratedToken> tokens;
@@ -74,6 +75,7 @@ class alignas(64) TokenStream {
 
   // Engine side.
   void Begin(const ReuseReport& report);
+  void Advance(int32_t computed);
   void Add(GeneratedToken&& token);
   void Complete(Completion completion);
 
@@ -94,6 +96,7 @@ class alignas(64) TokenStream {
   std::vector<GeneratedToken> more_;
   std::function<void()> notify_;
   std::optional<ReuseReport> started_;
+  std::optional<int32_t> computed_;
   std::optional<Completion> completion_;
   std::condition_variable changed_;
   std::atomic<bool> cancelled_{false};

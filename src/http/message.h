@@ -25,6 +25,8 @@ struct Request {
   Headers headers;
   std::string body;
   std::string id;  // the client's x-request-id if it is a sane one, else ours
+  // Set by the server itself where it asks in a tenant's name, without a client; never by a client.
+  std::string as_tenant = {};
 
   // The value of the first header of that name (any case), or an empty view.
   std::string_view Header(std::string_view name) const;

@@ -1,10 +1,11 @@
-"""The programs in docs/clients.md run as they stand there.
+"""The programs in the documents run as they stand there.
 
 usage: docs_test.py REPRISE
 """
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import harness
@@ -16,10 +17,12 @@ ADDRESS = "127.0.0.1:8080"                # of `make serve`, in the document
 
 class Programs(unittest.TestCase):
     def test_each_runs(self):
-        text = (harness.ROOT / "docs/clients.md").read_text()
-        programs = re.findall(r"^```(python|js)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-        self.assertEqual([language for language, _ in programs], ["python", "js", "python", "python"])
-        server = harness.Server(PROGRAM, "--threads", "1", model=harness.TINY)
+        programs = []
+        for page in ("README.md", "docs/clients.md", "docs/batches.md"):
+            programs += re.findall(r"^```(python|js)\n(.*?)^```", (harness.ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+        self.assertEqual([language for language, _ in programs], ["python", "python", "js", "python", "python", "python"])
+        folder = tempfile.TemporaryDirectory()
+        server = harness.Server(PROGRAM, "--threads", "1", "--files", folder.name, model=harness.TINY)
         script = CLIENTS / f"docs_test_{server.port}.mjs"  # beside node_modules, where imports are looked up
         try:
             for language, program in programs:
@@ -33,6 +36,7 @@ class Programs(unittest.TestCase):
         finally:
             script.unlink(missing_ok=True)
             self.assertEqual(server.stop(), 0)
+            folder.cleanup()
 
 
 if __name__ == "__main__":

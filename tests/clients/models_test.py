@@ -219,6 +219,39 @@ class Models(unittest.TestCase):
                 self.assertGreater(used[1][name]["used"], 500, "nothing was found after the restart")
                 self.assertEqual(used[1][name]["logprobs"], used[0][name]["logprobs"], name)
 
+    def wait_for(self, port, **wanted):
+        for _ in range(600):
+            states = self.states(port)
+            if all(states[name] == state for name, state in wanted.items()):
+                return
+            time.sleep(0.1)
+        self.fail(f"wanted {wanted}: {states}")
+
+    def test_models_of_a_preset_leave_when_nobody_asks_for_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            preset = pathlib.Path(folder) / "models.ini"
+            preset.write_text(f"version = 1\n[*]\nctx-size = 1024\nn-gpu-layers = 99\n[one]\nmodel = {harness.TINY}\n"
+                              f"[two]\nmodel = {harness.TINY}\ncache-type-k = f32\nload-on-startup = true\n")
+            server = harness.Server(PROGRAM, "--models-preset", str(preset), "--memory-mib", "2000", "--keep-alive", "2",
+                                    "--threads", "1", "--no-idle-work", model="")
+            try:
+                port = server.port
+                self.assertIn("[*] n-gpu-layers has no effect here", server.log.read_text())
+                listed = json.loads(ask(port, "/v1/models")[1])["data"]
+                self.assertEqual([(m["id"], m["max_model_len"]) for m in listed], [("one", 1024), ("two", 1024)])
+                self.assertEqual({(m["quantization"], m["capabilities"][0]) for m in listed}, {("Q8_0", "completion")})
+                shown = json.loads(ask(port, "/api/show", {"model": "one"})[1])["details"]
+                self.assertEqual((shown["quantization_level"], shown["parameter_size"][-1]), ("Q8_0", "M"))
+                self.wait_for(port, one="sleeping", two="sleeping")
+                generate = {"model": "one", "prompt": "a", "stream": False, "options": {"num_predict": 1}}
+                self.assertEqual(ask(port, "/api/generate", {**generate, "keep_alive": -1})[0], 200)
+                self.assertEqual(ask(port, "/api/generate", {**generate, "model": "two"})[0], 200)
+                self.wait_for(port, one="loaded", two="sleeping")  # its two seconds were over later
+                self.assertEqual(ask(port, "/api/generate", {**generate, "keep_alive": 0})[0], 200)
+                self.wait_for(port, one="sleeping")
+            finally:
+                self.assertEqual(server.stop(), 0)
+
     def states(self, port):
         return {m["id"]: m["status"]["value"] for m in json.loads(ask(port, "/models")[1])["data"]}
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <random>
 #include <utility>
@@ -29,11 +30,18 @@ namespace {
 // A client that reads slowly is not sent more than this ahead; the tokens wait in the engine's
 // stream, where they are small.
 constexpr size_t kPendingBytesMax = size_t{64} << 10;
+constexpr int32_t kBatchPriority = -1000;
 
 uint64_t RandomSeed() {
   static std::atomic<uint64_t> count{std::random_device()()};
   std::random_device random;
   return (uint64_t{random()} << 32 | random()) ^ count.fetch_add(1);
+}
+
+int64_t UnixNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 // One line about a request: what it reused and how long it took, not what it said.
@@ -113,6 +121,8 @@ class Reply : public std::enable_shared_from_this<Reply> {
   void Complete();
   void Fail(const ApiError& error);
   void CancelAll();
+  void Spend(int64_t tokens) const;
+  void Trace(const Completion* first, const Usage& usage, const std::string& error) const;
   bool IsEnd(TokenId token) const;
   Usage CountUsage() const;
 
@@ -127,6 +137,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   std::vector<TokenId> predicted_;         // by the client
   uint64_t seed_ = 0;
   int64_t begun_ms_ = 0;
+  int64_t begun_unix_ns_ = 0;
   ReplyRoom room_;
   SpeechRules rules_;  // of all voices
   std::atomic<bool> woken_{false};
@@ -168,6 +179,10 @@ GenerateRequest Reply::MakeRequest(size_t index) const {
   if (plan_.score_prompt) request.prompt_logprobs = options.logprobs;
   // Going ahead of others is for those who run the server.
   request.priority = plan_.tenant->admin ? options.priority : std::min(options.priority, 0);
+  // Nobody waits for a line of a batch.
+  if (!exchange_->request().as_tenant.empty()) {
+    request.priority = std::min(request.priority, kBatchPriority);
+  }
   request.tenant = plan_.tenant->name;
   request.tenant_weight = plan_.tenant->weight;
   request.salt = plan_.tenant->Namespace(plan_.cache.salt);
@@ -181,6 +196,7 @@ GenerateRequest Reply::MakeRequest(size_t index) const {
   request.speculate = options.speculate;
   request.adapter = options.adapter;
   request.prediction = predicted_;
+  request.tell_progress = plan_.tell_progress && index == 0;
   return request;
 }
 
@@ -199,6 +215,7 @@ void Reply::Follow(std::span<const TokenId> said, GenerateRequest* request) {
 std::optional<ApiError> Reply::SubmitFirst() {
   seed_ = plan_.options.seed.value_or(RandomSeed());
   begun_ms_ = service_.clock().NowMs();
+  begun_unix_ns_ = UnixNs();
   if (plan_.thinking_budget == 0 && plan_.format.thinking_begun) {
     // The prompt has opened the reasoning: it closes it, too.
     closed_by_prompt_ = ClosingTokens(*service_.model().tokenizer, *plan_.format.reasoning);
@@ -298,12 +315,42 @@ void Reply::Listen(Voice& voice) {
   Wake();
 }
 
+// `first`: how the first choice ended; null: it has not.
+void Reply::Trace(const Completion* first, const Usage& usage, const std::string& error) const {
+  TraceSink* const traces = service_.options().traces.get();
+  if (traces == nullptr) return;
+  const http::Request& request = exchange_->request();
+  ReplyTrace trace;
+  trace.context = ReadTrace(request);
+  trace.request_id = request.id;
+  trace.path = request.path;
+  trace.model = service_.model().id;
+  trace.tenant = plan_.tenant->name;
+  trace.begin_unix_ns = begun_unix_ns_;
+  trace.total_ns = UnixNs() - begun_unix_ns_;
+  trace.error = error;
+  if (first != nullptr) {
+    trace.Describe(*first);
+    trace.reply_tokens = usage.completion_tokens;
+  }
+  traces->Add(std::move(trace));
+}
+
+void Reply::Spend(int64_t tokens) const {
+  if (plan_.tenant->quota) plan_.tenant->quota->Spend(tokens, service_.clock().NowMs());
+}
+
 std::optional<ApiError> Reply::Start() {
   if (auto error = ParseTools()) return error;
   if (auto error = TakePlan()) return error;
+  if (plan_.tenant->quota) {
+    const auto refused = plan_.tenant->quota->Begin(service_.clock().NowMs());
+    if (refused) return ApiError::OverQuota(*refused);
+  }
   if (auto error = SubmitFirst()) return error;
   exchange_->Post([self = shared_from_this()] { self->sink_->Begin(); });
   exchange_->OnClose([self = shared_from_this()] {
+    if (!self->over_) self->Trace(nullptr, {}, "the client left");
     self->over_ = true;
     self->CancelAll();
   });
@@ -340,6 +387,14 @@ void Reply::PumpOne(size_t index) {
   if (update.started && !voice.report) {
     if (index == 0) sink_->OnStart(*update.started);
     voice.report = *update.started;
+    Spend(voice.report->prompt_tokens - voice.report->used_tokens);
+  }
+  if (!update.tokens.empty()) Spend(static_cast<int64_t>(update.tokens.size()));
+  if (update.computed && voice.report) {
+    sink_->OnProgress({.total = voice.report->prompt_tokens,
+                       .cached = voice.report->used_tokens,
+                       .processed = *update.computed,
+                       .ms = service_.clock().NowMs() - begun_ms_});
   }
   if (!update.tokens.empty() && voice.first_token_ms < 0) {
     voice.first_token_ms = static_cast<double>(service_.clock().NowMs() - begun_ms_);
@@ -506,6 +561,7 @@ void Reply::Complete() {
                            plan_.prompts.front().ids);
   }
   service_.feed().Wake();
+  Trace(&first, usage, "");
   sink_->OnDone(choices, usage, report);
   if (plan_.done) plan_.done(choices.front());
 }
@@ -513,6 +569,7 @@ void Reply::Complete() {
 void Reply::Fail(const ApiError& error) {
   over_ = true;
   CancelAll();
+  Trace(nullptr, {}, error.message);
   sink_->OnError(error);
 }
 

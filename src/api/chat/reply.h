@@ -9,6 +9,7 @@
 
 #include "api/chat/job.h"
 #include "api/chat/prompt.h"
+#include "api/chat/report.h"
 #include "api/errors.h"
 #include "api/service.h"
 #include "base/json.h"
@@ -63,13 +64,14 @@ struct Delta {
 };
 
 // Turns a reply into a vendor's JSON. All calls come on the server thread, in this order:
-// Begin, OnStart when the first choice begins to run, OnDelta and OnChoiceEnd for each choice, then
-// OnDone; or OnError at any point, last.
+// Begin, OnStart when the first choice begins to run, OnProgress while its prompt is computed,
+// OnDelta and OnChoiceEnd for each choice, then OnDone; or OnError at any point, last.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
   virtual void Begin() {}
   virtual void OnStart(const ReuseReport&) {}
+  virtual void OnProgress(const Progress&) {}  // of the first choice; where the plan asks for it
   virtual void OnDelta(const Delta& delta) = 0;
   virtual void OnChoiceEnd(size_t index, const Choice& choice) = 0;
   // `report` is the JSON of the "reprise" object (report.h).
@@ -90,9 +92,10 @@ struct ReplyPlan {
   bool one_call = false;                             // the reply ends with its first call
   std::optional<int32_t> thinking_budget;            // tokens of reasoning, then it is closed
   bool tell_tokens = false;                          // with deltas: tokens, not only text
-  bool keep_tokens = false;   // ... until the end, in Choice::tokens: they count (kept_budget.h)
-  bool score_prompt = false;  // ... and the tokens of the prompt, with options.logprobs
-  size_t bytes_kept = 0;      // of what the caller keeps until the reply is done, such as its job
+  bool keep_tokens = false;    // ... until the end, in Choice::tokens: they count (kept_budget.h)
+  bool tell_progress = false;  // while the prompt is computed
+  bool score_prompt = false;   // ... and the tokens of the prompt, with options.logprobs
+  size_t bytes_kept = 0;       // of what the caller keeps until the reply is done, such as its job
   std::vector<std::string> passed_fields;   // of the request: those without effect
   std::function<void(const Choice&)> done;  // after a whole, successful first choice
 };

@@ -28,7 +28,34 @@ void WriteSpeculation(const SpeculationReport& speculation, JsonWriter* json) {
   json->EndObject();
 }
 
+void WriteRate(const char* prefix, int64_t count, double ms, JsonWriter* json) {
+  const std::string name = prefix;
+  const double tokens = static_cast<double>(count);
+  json->Member(name + "_n", count).Member(name + "_ms", Rounded(ms));
+  json->Member(name + "_per_token_ms", count > 0 ? Rounded(ms / tokens) : 0.0);
+  json->Member(name + "_per_second", ms > 0 ? Rounded(tokens * 1000 / ms) : 0.0);
+}
+
 }  // namespace
+
+void WriteTimings(const Completion& completion, JsonWriter* json) {
+  const int64_t cached = completion.report.used_tokens;
+  json->Key("timings").BeginObject().Member("cache_n", cached);
+  WriteRate("prompt", completion.prompt_tokens - cached,
+            completion.first_token_ms - completion.queue_ms, json);
+  WriteRate("predicted", completion.generated_tokens,
+            completion.total_ms - completion.first_token_ms, json);
+  if (const DraftCount drafts = completion.speculation.total(); drafts.run > 0) {
+    json->Member("draft_n", drafts.run).Member("draft_n_accepted", drafts.accepted);
+  }
+  json->EndObject();
+}
+
+void WriteProgress(const Progress& progress, JsonWriter* json) {
+  json->Key("prompt_progress").BeginObject().Member("total", progress.total);
+  json->Member("cache", progress.cached).Member("processed", progress.processed);
+  json->Member("time_ms", progress.ms).EndObject();
+}
 
 std::string FormatReportJson(const Tokenizer& tokenizer, std::span<const TokenId> prompt,
                              std::string_view session, std::span<const std::string> passed_fields,

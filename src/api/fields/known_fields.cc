@@ -75,7 +75,7 @@ constexpr KnownField kFields[] = {
      "is not supported; use return_token_ids"},
     {kOpenAi, "usage", kHint, "{}", "is not supported; use stream_options.include_usage"},
     {kOpenAi, "timings_per_token", kHint, "false", kNo},
-    {kOpenAi, "return_progress", kHint, "false", kNo},
+    {kVectors | kPrompt, "return_progress", kHint, "false", kNo},
     {kOpenAi, "include_stop_str_in_output", kRefused, "false", kNo},
     {kOpenAi, "skip_special_tokens", kRefused, "true",
      "is not supported: text never has special tokens"},
@@ -126,7 +126,6 @@ constexpr KnownField kFields[] = {
     {kLlamaCpp, "response_fields", kHint, "[]", kNo},
     {kLlamaCpp, "post_sampling_probs", kHint, "false", kNo},
     {kLlamaCpp, "timings_per_token", kHint, "false", kNo},
-    {kLlamaCpp, "return_progress", kHint, "false", kNo},
 
     // Names of other servers for what this one has.
     {kMaySample, "repeat_penalty", kAlias, "", "repetition_penalty"},

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "api/chat/report.h"
 #include "base/json_writer.h"
 
 namespace reprise::api::llamacpp {
@@ -25,33 +26,16 @@ const char* StopTypeOf(StopKind stop) {
   }
 }
 
-void WriteRate(const char* prefix, int64_t count, double ms, JsonWriter* json) {
-  const std::string name = prefix;
-  const double tokens = static_cast<double>(count);
-  json->Member(name + "_n", count).Member(name + "_ms", ms);
-  json->Member(name + "_per_token_ms", count > 0 ? ms / tokens : 0.0);
-  json->Member(name + "_per_second", ms > 0 ? tokens * 1000 / ms : 0.0);
-}
-
 // What the last object says besides its content.
 void WriteEnd(const Choice& choice, const std::string& model, JsonWriter* json) {
   const Completion& completion = choice.completion;
-  const int64_t cached = completion.report.used_tokens;
   json->Member("model", model).Member("stop", true).Member("stop_type", StopTypeOf(choice.stop));
   json->Member("stopping_word", choice.matched_stop).Member("truncated", false);
   json->Member("has_new_line", choice.content.find('\n') != std::string::npos);
   json->Member("tokens_predicted", completion.generated_tokens);
   json->Member("tokens_evaluated", completion.prompt_tokens);
   json->Member("tokens_cached", completion.prompt_tokens + completion.generated_tokens);
-  json->Key("timings").BeginObject().Member("cache_n", cached);
-  WriteRate("prompt", completion.prompt_tokens - cached,
-            completion.first_token_ms - completion.queue_ms, json);
-  WriteRate("predicted", completion.generated_tokens,
-            completion.total_ms - completion.first_token_ms, json);
-  if (const DraftCount drafts = completion.speculation.total(); drafts.run > 0) {
-    json->Member("draft_n", drafts.run).Member("draft_n_accepted", drafts.accepted);
-  }
-  json->EndObject();
+  WriteTimings(completion, json);
 }
 
 class CompletionSink : public ReplySink {
@@ -104,6 +88,15 @@ class StreamSink final : public CompletionSink {
   using CompletionSink::CompletionSink;
 
   void Begin() override { exchange_->StartStream({}); }
+  void OnProgress(const Progress& progress) override {
+    std::string event = "data: ";
+    JsonWriter json(&event);
+    WriteContent(0, "", {}, &json);
+    json.Member("stop", false);
+    WriteProgress(progress, &json);
+    json.EndObject();
+    exchange_->Send(event + "\n\n");
+  }
   void OnDelta(const Delta& delta) override {
     std::string text;
     for (const OutputEvent& event : delta.events) text += event.text;

@@ -32,6 +32,7 @@ void Start(Service* service, const ExchangePtr& exchange, CompletionRequest requ
     return Refuse(exchange, *error);
   }
   plan.tell_tokens = plan.keep_tokens = request.return_tokens;
+  plan.tell_progress = request.return_progress && request.stream;
   plan.prompts = std::move(prompts);
   auto sink = MakeCompletionSink(exchange, AnsweringName(service->model(), plan.options),
                                  request.return_tokens, request.stream, list);

@@ -13,6 +13,7 @@ CompletionRequest ReadCompletion(const ServiceOptions& options, int64_t vocab_si
   fields->SetDialect(Dialect::kLlamaCpp);
   fields->Read("stream", &request.stream);
   fields->Read("return_tokens", &request.return_tokens);
+  fields->Read("return_progress", &request.return_progress);
   openai::ReadReplyOptions(options, vocab_size, fields, &request.options);
   openai::ReadCacheControl(fields, &request.cache);
   openai::ReadAnswerRule(fields, &request.options.rule);

@@ -14,6 +14,7 @@ namespace reprise::api::llamacpp {
 struct CompletionRequest {
   bool stream = false;
   bool return_tokens = false;
+  bool return_progress = false;
   ReplyOptions options;
   CacheControl cache;
   std::vector<std::string> passed_fields;

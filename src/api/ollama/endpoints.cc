@@ -2,6 +2,8 @@
 #include "api/adapters/chosen_adapter.h"
 #include "api/ollama/endpoints.h"
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <utility>
 
@@ -85,10 +87,18 @@ void Answer(Service* service, const ExchangePtr& exchange, AnswerShape shape) {
   }
 }
 
+// "1.2B", "494M"; empty if it is not known.
+std::string SizeOf(int64_t parameters) {
+  if (parameters == 0) return "";
+  const double count = static_cast<double>(parameters);
+  return count >= 1e9 ? fmt::format("{:.1f}B", count / 1e9) : fmt::format("{:.4g}M", count / 1e6);
+}
+
 void WriteDetails(const ModelBrief& model, JsonWriter* json) {
   json->Key("details").BeginObject().Member("parent_model", "").Member("format", "gguf");
   json->Member("family", model.family).Key("families").BeginArray().String(model.family).EndArray();
-  json->Member("parameter_size", "").Member("quantization_level", "").EndObject();
+  json->Member("parameter_size", SizeOf(model.parameter_count));
+  json->Member("quantization_level", model.quantization).EndObject();
 }
 
 void WriteModel(const ModelBrief& model, const std::string& name, JsonWriter* json) {
@@ -145,13 +155,12 @@ void Show(Service* service, const ExchangePtr& exchange) {
   WriteDetails(model.Brief(), &json);
   json.Key("model_info").BeginObject().Member("general.architecture", model.family);
   json.Member("general.basename", model.id);
+  json.Member("general.parameter_count", model.parameter_count);
   json.Member(model.family + ".context_length", model.context_tokens);
   json.Member(model.family + ".vocab_size", model.vocab_size);
   json.Member(model.family + ".embedding_length", model.dim).EndObject();
-  json.Key("capabilities").BeginArray().String("completion");
-  if (!model.output.calls.empty()) json.String("tools");
-  if (model.output.reasoning != nullptr) json.String("thinking");
-  if (model.vectors.pooling != Pooling::kNone) json.String("embedding");
+  json.Key("capabilities").BeginArray();
+  for (const std::string& one : model.Capabilities()) json.String(one);
   json.EndArray().Member("modified_at", FormatTime(model.created * 1'000'000)).EndObject();
   exchange->Respond(std::move(response));
 }

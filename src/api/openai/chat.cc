@@ -42,6 +42,7 @@ class WholeChat : public ReplySink {
     for (size_t i = 0; i < choices.size(); ++i) WriteChoice(i, choices[i], &json);
     json.EndArray();
     WriteUsage(usage, &json);
+    WriteTimings(choices.front().completion, &json);
     json.Key("reprise").Raw(report).EndObject();
     exchange_->Respond(std::move(response));
   }
@@ -123,16 +124,21 @@ class StreamedChat : public ReplySink {
     end_name_ = FinishName(choice.stop);
   }
 
-  void OnDone(const std::vector<Choice>&, const Usage& usage, const std::string& report) override {
-    FlushEnd(options_.include_usage ? nullptr : &report);
+  void OnProgress(const Progress& progress) override {
+    std::string chunk = Chunk(0, "{}", nullptr, nullptr);
+    chunk.pop_back();
+    Send(chunk + "," + Member([&](JsonWriter* json) { WriteProgress(progress, json); }) + "}");
+  }
+
+  void OnDone(const std::vector<Choice>& choices, const Usage& usage,
+              const std::string& report) override {
+    const std::string rest =
+        Member([&](JsonWriter* json) { WriteTimings(choices.front().completion, json); }) +
+        ",\"reprise\":" + report + "}";
+    FlushEnd(options_.include_usage ? nullptr : &rest);
     if (options_.include_usage) {
-      std::string chunk = head_;
-      chunk += ",\"choices\":[],";
-      std::string rest;
-      JsonWriter json(&rest);
-      WriteUsage(usage, &json);
-      chunk += rest + ",\"reprise\":" + report + "}";
-      Send(chunk);
+      Send(head_ + ",\"choices\":[]," + Member([&](JsonWriter* json) { WriteUsage(usage, json); }) +
+           "," + rest);
     }
     exchange_->Send("data: [DONE]\n\n");
     exchange_->End();
@@ -146,12 +152,22 @@ class StreamedChat : public ReplySink {
  private:
   void Send(const std::string& json) { exchange_->Send(Event(json)); }
 
-  void FlushEnd(const std::string* report) {
+  // "name": value, as `write` writes it.
+  template <typename Write>
+  static std::string Member(const Write& write) {
+    std::string text;
+    JsonWriter json(&text);
+    write(&json);
+    return text;
+  }
+
+  // `rest`: the last members of the last chunk, and its end.
+  void FlushEnd(const std::string* rest) {
     if (end_name_ == nullptr) return;
     std::string chunk = Chunk(ended_, "{}", nullptr, end_name_);
-    if (report != nullptr) {
+    if (rest != nullptr) {
       chunk.pop_back();
-      chunk += ",\"reprise\":" + *report + "}";
+      chunk += "," + *rest;
     }
     Send(chunk);
     end_name_ = nullptr;
@@ -276,6 +292,7 @@ void HandleChat(Service* service, const http::ExchangePtr& exchange) {
   }
   plan.tell_tokens = options.wants_tokens();
   plan.keep_tokens = plan.tell_tokens && !options.stream;
+  plan.tell_progress = options.progress && options.stream;
   const size_t choices = static_cast<size_t>(job.options.choices);
   if (choices == 1) {
     plan.done = PrepareNextTurn(service, *plan.tenant, std::move(job));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -92,6 +93,7 @@ class WholeCompletion : public CompletionSink {
     }
     json.EndArray();
     WriteUsage(usage, &json);
+    WriteTimings(choices.front().completion, &json);
     json.Key("reprise").Raw(report).EndObject();
     exchange_->Respond(std::move(response));
   }
@@ -113,21 +115,30 @@ class StreamedCompletion : public CompletionSink {
     Send(delta.choice, text, delta.tokens, nullptr, nullptr);
   }
   void OnChoiceEnd(size_t index, const Choice& choice) override {
-    FlushEnd(nullptr);
+    FlushEnd({});
     ended_ = index;
     end_name_ = FinishName(choice.stop);
     end_tokens_.clear();
     if (choice.end) end_tokens_.push_back(*choice.end);
   }
-  void OnDone(const std::vector<Choice>&, const Usage& usage, const std::string& report) override {
-    FlushEnd(options_.include_usage ? nullptr : &report);
+  void OnProgress(const Progress& progress) override {
+    Send(0, "", {}, nullptr, [&](JsonWriter* json) { WriteProgress(progress, json); });
+  }
+  void OnDone(const std::vector<Choice>& choices, const Usage& usage,
+              const std::string& report) override {
+    const Rest rest = [&](JsonWriter* json) {
+      WriteTimings(choices.front().completion, json);
+      json->Key("reprise").Raw(report);
+    };
+    FlushEnd(options_.include_usage ? Rest() : rest);
     if (options_.include_usage) {
       std::string chunk;
       JsonWriter json(&chunk);
       WriteHead(&json);
       json.Key("choices").BeginArray().EndArray();
       WriteUsage(usage, &json);
-      json.Key("reprise").Raw(report).EndObject();
+      rest(&json);
+      json.EndObject();
       exchange_->Send(Event(chunk));
     }
     exchange_->Send("data: [DONE]\n\n");
@@ -139,13 +150,15 @@ class StreamedCompletion : public CompletionSink {
   }
 
  private:
-  void FlushEnd(const std::string* report) {
+  using Rest = std::function<void(JsonWriter*)>;  // writes the last members of a chunk
+
+  void FlushEnd(const Rest& rest) {
     if (end_name_ == nullptr) return;
-    Send(ended_, "", end_tokens_, end_name_, report);
+    Send(ended_, "", end_tokens_, end_name_, rest);
     end_name_ = nullptr;
   }
   void Send(size_t choice, std::string_view text, const std::vector<ReplyToken>& tokens,
-            const char* finish, const std::string* report) {
+            const char* finish, const Rest& rest) {
     std::string chunk;
     JsonWriter json(&chunk);
     WriteHead(&json);
@@ -153,7 +166,7 @@ class StreamedCompletion : public CompletionSink {
     WriteChoice(choice, text, tokens, finish, &json);
     json.EndArray();
     if (options_.include_usage) json.Key("usage").Null();
-    if (report != nullptr) json.Key("reprise").Raw(*report);
+    if (rest) rest(&json);
     json.EndObject();
     exchange_->Send(Event(chunk));
   }
@@ -232,6 +245,7 @@ void HandleCompletion(Service* service, const http::ExchangePtr& exchange) {
   }
   plan.tell_tokens = options.wants_tokens();
   plan.keep_tokens = plan.tell_tokens && !options.stream;
+  plan.tell_progress = options.progress && options.stream;
   plan.score_prompt = options.echo && options.logprobs;
   std::vector<std::string> echoes;
   if (options.echo) {

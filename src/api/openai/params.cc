@@ -289,6 +289,7 @@ void ReadContinuation(Fields* fields, ChatJob* job) {
 void ReadAnswerOptions(Fields* fields, AnswerOptions* options) {
   fields->Read("stream", &options->stream);
   fields->Read("return_token_ids", &options->token_ids);
+  fields->Read("return_progress", &options->progress);
   const JsonValue* stream = fields->Object("stream_options");
   if (stream == nullptr) return;
   Fields part(*stream, "stream_options.");

@@ -43,6 +43,7 @@ struct AnswerOptions {
   bool include_usage = false;  // a chunk of its own at the end of a stream
   bool logprobs = false;
   bool token_ids = false;
+  bool progress = false;  // of the prompt, in a stream
 
   bool wants_tokens() const { return logprobs || token_ids; }
 };

@@ -33,6 +33,12 @@ void WriteModel(const ModelBrief& model, const std::string& id, JsonWriter* json
   const auto& adapters = model.adapters;
   const bool adapter = std::find(adapters.begin(), adapters.end(), id) != adapters.end();
   if (adapter) json->Member("parent", model.id);
+  if (!model.quantization.empty()) json->Member("quantization", model.quantization);
+  if (!model.capabilities.empty()) {
+    json->Key("capabilities").BeginArray();
+    for (const std::string& one : model.capabilities) json->String(one);
+    json->EndArray();
+  }
   json->Key("status").BeginObject().Member("value", model.status);
   if (!model.error.empty()) json->Member("failed", true).Member("error", model.error);
   json->EndObject().EndObject();

@@ -140,6 +140,10 @@ void Vectors::Take(size_t index, Completion completion) {
   }
   service_.metrics().Observe(completion, StopKind::kEnd);
   if (index == kShared) return;
+  if (job_.tenant->quota) {
+    job_.tenant->quota->Spend(completion.prompt_tokens - completion.report.used_tokens,
+                              service_.clock().NowMs());
+  }
   usage_.tokens += completion.prompt_tokens;
   usage_.cached_tokens += completion.report.used_tokens;
   sink_->OnVector(index, std::move(completion.vector));
@@ -167,6 +171,10 @@ std::optional<ApiError> StartVectors(Service* service, const http::ExchangePtr& 
   for (const std::vector<TokenId>& text : job.texts) {
     const int64_t tokens = int64_t(text.size());
     if (tokens > model.context_tokens) return vectors::TextTooLong(model, tokens);
+  }
+  if (job.tenant->quota) {
+    const auto refused = job.tenant->quota->Begin(service->clock().NowMs());
+    if (refused) return ApiError::OverQuota(*refused);
   }
   const Status room = exchange->account()->TakeAnswer(
       job.texts.size() * static_cast<size_t>(model.dim) * kFloatBytes, "the vectors");

@@ -7,7 +7,6 @@
 #include <malloc.h>
 #endif
 
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -19,6 +18,8 @@
 #include "cli/commands.h"
 #include "cli/serve/config_file.h"
 #include "cli/serve/fleet/model_list.h"
+#include "cli/serve/fleet/preset_file.h"
+#include "cli/serve/key_record.h"
 #include "cli/serve/log_thread.h"
 #include "cli/serve/server_stack.h"
 #include "cli/serve/systemd.h"
@@ -29,6 +30,7 @@ namespace {
 struct Options {
   ServeOptions serve;
   std::string models_dir;
+  std::string models_preset;
   std::vector<std::pair<std::string, Flags::Settings>> models;  // of the configuration
   std::vector<std::string> api_keys;
   int drain_seconds = 30;
@@ -83,40 +85,12 @@ void RaiseFileLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-Status ReadSwitch(const std::string& path, const std::string& field, const std::string& value,
-                  bool* on) {
-  *on = value == "true";
-  if (*on || value == "false") return OkStatus();
-  return InvalidArgument(path + ": " + field + " of a key must be true or false");
-}
-
 Result<Flags::Settings> ReadConfig(const std::string& path, Options* options) {
   REPRISE_ASSIGN(ConfigFile file, ReadConfigFile(path));
   for (const auto& [name, records] : file.records) {
     if (name != "keys") return InvalidArgument(path + ": there is no list '" + name + "'");
     for (const ConfigFile::Record& record : records) {
-      api::Tenants::Key key;
-      for (const auto& [field, value] : record) {
-        if (field == "key") {
-          key.key = value;
-        } else if (field == "name") {
-          key.name = value;
-        } else if (field == "share") {
-          REPRISE_TRY(ReadSwitch(path, field, value, &key.share));
-        } else if (field == "admin") {
-          REPRISE_TRY(ReadSwitch(path, field, value, &key.admin));
-        } else if (field == "weight") {
-          const char* end = value.data() + value.size();
-          const auto [at, error] = std::from_chars(value.data(), end, key.weight);
-          if (error != std::errc() || at != end) {
-            return InvalidArgument(path + ": weight of a key must be a whole number");
-          }
-        } else {
-          return InvalidArgument(path + ": a key has no field '" + field +
-                                 "' (key, name, share, admin, weight)");
-        }
-      }
-      if (key.key.empty()) return InvalidArgument(path + ": one of the [[keys]] has no key");
+      REPRISE_ASSIGN(api::Tenants::Key key, ReadKey(path, record));
       options->serve.keys.push_back(std::move(key));
     }
   }
@@ -128,12 +102,22 @@ Result<Flags::Settings> ReadConfig(const std::string& path, Options* options) {
 Result<std::vector<ServeOptions>> ListModels(const Options& options) {
   std::vector<ServeOptions> models;
   if (!options.serve.model.path.empty() &&
-      (!options.models.empty() || !options.models_dir.empty())) {
+      (!options.models.empty() || !options.models_dir.empty() || !options.models_preset.empty())) {
     models.push_back(options.serve);
   }
   for (const auto& [name, settings] : options.models) {
     REPRISE_ASSIGN(ServeOptions model, ReadModel(options.serve, name, settings));
     models.push_back(std::move(model));
+  }
+  if (!options.models_preset.empty()) {
+    REPRISE_ASSIGN(const Presets presets, ReadPresets(options.models_preset));
+    for (const std::string& name : presets.without_effect) {
+      Log(LogLevel::kWarning, options.models_preset + ": " + name + " has no effect here");
+    }
+    for (const auto& [name, settings] : presets.models) {
+      REPRISE_ASSIGN(ServeOptions model, ReadModel(options.serve, name, settings));
+      models.push_back(std::move(model));
+    }
   }
   if (options.models_dir.empty()) return models;
   REPRISE_ASSIGN(const std::vector<std::string> paths, FindModels(options.models_dir));
@@ -189,7 +173,7 @@ Status Serve(Options options) {
   options.serve.idle_work = !options.no_idle_work;
   options.serve.strip_preambles = !options.keep_preambles;
   for (const std::string& key : options.api_keys) {
-    options.serve.keys.push_back({key, "", false, false, 1});
+    options.serve.keys.emplace_back().key = key;
   }
   REPRISE_ASSIGN(std::vector<ServeOptions> models, ListModels(options));
   RaiseFileLimit();
@@ -317,6 +301,13 @@ void AddDiskOptions(Flags* flags, ServeOptions* serve) {
 }
 
 void AddStoreOptions(Flags* flags, ServeOptions* serve) {
+  flags->SetHeading("Batches");
+  flags->Add(
+      "--files", &serve->files,
+      "folder for files of requests and their answers: /v1/files and /v1/batches; made if it "
+      "does not exist");
+  flags->Add("--files-mib", &serve->files_mib, "maximum MiB of these files",
+             {.min = 1, .max = 1 << 26});
   flags->SetHeading("State shared by several servers");
   flags->Add("--store", &serve->store,
              "Redis through which servers share state: redis://[[user]:password@]host[:port][/db], "
@@ -357,17 +348,22 @@ void DefineServe(Flags* flags) {
       "--models-dir", &options->models_dir,
       "serve every model of this folder: GGUF files, and folders with a config.json; each is "
       "loaded when a request names it");
+  flags->Add("--models-preset", &options->models_preset,
+             "serve the models of this INI file, as llama-server writes it");
   flags->Add("--memory-mib", &serve->memory_mib,
              "MiB of memory for weights and state of all models together (default: from the "
              "machine)",
              {.min = 1, .max = 1 << 30});
-  flags->SetHeading("Settings and log");
+  flags->SetHeading("Settings, log and traces");
   flags->AddConfig("--config", "TOML file with any of these options",
                    [options](const std::string& path) { return ReadConfig(path, options.get()); });
   flags->Add("--log", &options->log, "lowest level that is logged",
              {.one_of = {"debug", "info", "warning", "error"}});
   flags->Add("--log-format", &options->log_format, "lines for people, or one JSON object a line",
              {.one_of = {"text", "json"}});
+  flags->Add("--otlp-endpoint", &serve->otlp_endpoint,
+             "collector that gets OpenTelemetry spans of every reply over HTTP, such as "
+             "http://localhost:4318");
   flags->SetAction([options] { return Serve(*options); });
 }
 

@@ -60,9 +60,12 @@ struct ServeOptions {
   int body_mib = 32;
   int head_seconds = 10;
   int stall_seconds = 30;
-  int workers = 0;         // 0: from the machine
-  int64_t memory_mib = 0;  // of weights and state of several models; 0: from the machine
-  int request_mib = 1024;  // of memory that all requests together may hold
+  int workers = 0;            // 0: from the machine
+  int64_t memory_mib = 0;     // of weights and state of several models; 0: from the machine
+  int request_mib = 1024;     // of memory that all requests together may hold
+  std::string files;          // folder of files and batches; empty: none
+  int64_t files_mib = 4096;   // of all that lies there
+  std::string otlp_endpoint;  // of a collector of spans; empty: none
   bool page = true;
   bool idle_work = true;
   bool strip_preambles = true;
@@ -75,6 +78,7 @@ struct ServeOptions {
   // Where one server has several models:
   bool pin = false;      // its weights never leave memory
   bool preload = false;  // loaded at the start
+  int keep_alive_s = 0;  // its weights leave memory when unused that long; 0: when it is wanted
 };
 
 }  // namespace reprise::cli

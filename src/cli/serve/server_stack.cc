@@ -6,11 +6,14 @@
 
 #include "api/ops/cache_feed.h"
 #include "api/ops/metrics.h"
+#include "api/ops/openapi.h"
 #include "api/responses/store.h"
 #include "base/json_writer.h"
 #include "base/log.h"
+#include "batches/routes.h"
 #include "cli/serve/fleet/fleet_routes.h"
 #include "cli/serve/state_tiers.h"
+#include "cli/serve/trace/span_exporter.h"
 #include "device/processors.h"
 #include "web/page.h"
 #include "weights/memory.h"
@@ -65,7 +68,7 @@ Result<std::unique_ptr<ServerStack>> ServerStack::Start(const ServeOptions& opti
   REPRISE_TRY(stack->Listen());
   if (models.empty()) models.push_back(options);
   REPRISE_TRY(stack->OpenModels(std::move(models)));
-  stack->OpenRoutes();
+  REPRISE_TRY(stack->OpenRoutes());
   return stack;
 }
 
@@ -144,6 +147,9 @@ Status ServerStack::OpenModels(std::vector<ServeOptions> models) {
   shared.service.strict_fields = options_.strict_fields;
   shared.service.ignore_images = options_.ignore_images;
   shared.service.keys = options_.keys;
+  if (!options_.otlp_endpoint.empty()) {
+    REPRISE_ASSIGN(shared.service.traces, SpanExporter::Open(options_.otlp_endpoint));
+  }
   shared.service.cors_origins = options_.cors_origins;
   using Hosts = api::ServiceOptions::Hosts;
   const bool local = IsLoopback(AddressOf(options_.host));
@@ -156,13 +162,30 @@ Status ServerStack::OpenModels(std::vector<ServeOptions> models) {
   return OkStatus();
 }
 
-void ServerStack::OpenRoutes() {
+Status ServerStack::OpenRoutes() {
   http::Router router;
   AddFleetRoutes(fleet_.get(), &router);
+  if (!options_.files.empty()) {
+    const auto bytes_max = static_cast<uint64_t>(options_.files_mib) << 20;
+    REPRISE_ASSIGN(files_, batches::FileStore::Open(options_.files + "/files", bytes_max));
+    // Lines go to the routes of the models, not to those of batches.
+    const auto lines = std::make_shared<http::Router>(router);
+    const auto known = [this](const std::string& owner) {
+      const api::Tenant* tenant = service().tenants().FindName(batches::NameOf(owner));
+      return tenant != nullptr && batches::OwnerOf(*tenant) == owner;
+    };
+    REPRISE_ASSIGN(batches_, batches::BatchRunner::Open(options_.files + "/batches", files_.get(),
+                                                        {server_.get(), lines}, known));
+    batches::AddRoutes(
+        files_.get(), batches_.get(),
+        [this](const http::Request& request) { return service().FindTenant(request); }, &router);
+  }
   if (options_.page) web::AddRoutes(&router);
+  api::ops::AddOpenApi(&router);
   ready_ = true;
   server_->SetRouter(std::move(router));
   routed_ = true;
+  return OkStatus();
 }
 
 std::string ServerStack::url() const {
@@ -178,6 +201,7 @@ bool ServerStack::Drain(std::chrono::milliseconds timeout) {
     service->feed().Close();
   }
   fleet_->EndWatches();
+  batches_.reset();  // they go on after the next start
   return server_->Drain(timeout);
 }
 
@@ -193,6 +217,7 @@ bool ServerStack::StoreState(std::chrono::milliseconds timeout) {
 }
 
 void ServerStack::Stop() {
+  batches_.reset();
   if (fleet_ != nullptr) fleet_->Stop();
   if (server_ != nullptr) server_->Stop();
 }

@@ -11,6 +11,8 @@
 #include "api/service.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "batches/file_store.h"
+#include "batches/runner.h"
 #include "cli/serve/fleet/fleet.h"
 #include "cli/serve/serve_options.h"
 #include "engine/engine.h"
@@ -51,14 +53,16 @@ class ServerStack {
   explicit ServerStack(const ServeOptions& options) : options_(options) {}
   Status OpenModels(std::vector<ServeOptions> models);
   Status Listen();
-  void OpenRoutes();
+  Status OpenRoutes();
 
   const ServeOptions options_;
   SteadyClock clock_;
   std::unique_ptr<Fleet> fleet_;
   std::unique_ptr<http::Server> server_;
-  std::atomic<bool> ready_{false};    // fleet_ may be used
-  std::atomic<bool> routed_ = false;  // the routes of the models are in place
+  std::unique_ptr<batches::FileStore> files_;
+  std::unique_ptr<batches::BatchRunner> batches_;  // asks the server and its models
+  std::atomic<bool> ready_{false};                 // fleet_ may be used
+  std::atomic<bool> routed_ = false;               // the routes of the models are in place
 };
 
 }  // namespace reprise::cli

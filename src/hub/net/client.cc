@@ -98,7 +98,10 @@ std::string RequestText(const HttpRequest& request, const Url& url, bool with_to
     text += "Range: bytes=" + std::to_string(*request.begin) + "-" +
             (request.end ? std::to_string(*request.end - 1) : "") + "\r\n";
   }
-  return text + "\r\n";
+  for (const auto& [name, value] : request.headers) text += name + ": " + value + "\r\n";
+  const bool has_body = std::string_view(request.method) == "POST";
+  if (has_body) text += "Content-Length: " + std::to_string(request.body.size()) + "\r\n";
+  return text + "\r\n" + (has_body ? request.body : "");
 }
 
 // One request to one place.

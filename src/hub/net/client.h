@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "hub/net/proxy.h"
@@ -24,12 +26,14 @@ struct HttpOptions {
 };
 
 struct HttpRequest {
-  const char* method = "GET";  // or HEAD
+  const char* method = "GET";  // or HEAD, POST
   Url url;
   std::string token;                   // "Authorization: Bearer ..."; empty: none
   std::optional<uint64_t> begin = {};  // the first byte that is wanted, "Range: bytes=N-"
   std::optional<uint64_t> end = {};    // one past the last that is wanted, with `begin`
   bool other_hosts = true;             // redirects to them are followed
+  std::vector<std::pair<std::string, std::string>> headers = {};  // besides those of every request
+  std::string body = {};                                          // of a POST
 };
 
 // What came back in the end, after redirects.

@@ -2,7 +2,10 @@
 #include "cli/serve/fleet/fleet.h"
 
 #include <algorithm>
+#include <charconv>
 #include <future>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "api/body.h"
@@ -39,6 +42,29 @@ bool IsTextOnly(std::string_view path) {
   return path == "/reset_prefix_cache";
 }
 
+// What a request to Ollama's endpoints says of how long the model stays behind it: a number of
+// seconds or a duration; less than 0: as long as there is room. Nothing: it does not say, or not in
+// a way that is known, or its tenant may not.
+std::optional<int64_t> KeepAliveOf(const api::Service& service, const http::Request& request) {
+  if (!request.path.starts_with("/api/")) return std::nullopt;
+  const std::string text = api::FindKeepAlive(request.body);
+  const api::Tenant* tenant = service.FindTenant(request);
+  if (text.empty() || tenant == nullptr || !tenant->admin) return std::nullopt;
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [unit, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || number > 1e9) return std::nullopt;
+  if (number < 0) return 0;
+  const std::string_view rest(unit, static_cast<size_t>(end - unit));
+  const double ms = rest.empty() || rest == "s" ? 1000
+                    : rest == "ms"              ? 1
+                    : rest == "m"               ? 60e3
+                    : rest == "h"               ? 3600e3
+                                                : 0;
+  if (ms == 0) return std::nullopt;
+  return std::max<int64_t>(1, static_cast<int64_t>(number * ms));  // 0: at once
+}
+
 const char* NameOf(bool awake, bool loading, bool built, bool failed) {
   if (loading) return "loading";
   if (awake) return "loaded";
@@ -57,6 +83,7 @@ Result<std::unique_ptr<Fleet>> Fleet::Open(std::vector<ServeOptions> models,
     member.options = std::move(options);
     REPRISE_ASSIGN(const std::string path, FindModel(member.options.model.path));
     member.options.model.path = path;
+    member.keep_alive_ms = int64_t{member.options.keep_alive_s} * 1000;
     member.brief = NameModel(member.options, path);
     for (const Member& other : fleet->members_) {
       if (&other == &member || other.brief.id != member.brief.id) continue;
@@ -167,9 +194,14 @@ void Fleet::Handle(size_t route, const http::ExchangePtr& exchange) {
       WantLocked(member);
       return;
     }
-    member->last_use_ms = NowMs();
-    if (needs && member->guests.insert(exchange.get()).second) {
-      exchange->Keep(MakeGuestToken(member, exchange.get()));
+    if (needs) {
+      member->last_use_ms = NowMs();  // to look at a model is not to use it
+      if (const auto keep = KeepAliveOf(front().service(), exchange->request())) {
+        member->keep_alive_ms = *keep;
+      }
+      if (member->guests.insert(exchange.get()).second) {
+        exchange->Keep(MakeGuestToken(member, exchange.get()));
+      }
     }
   }
   member->stack->router().routes()[route].handler(exchange);
@@ -327,11 +359,17 @@ void Fleet::Tick() {
   {
     const std::lock_guard lock(mutex_);
     for (Member& member : members_) {
-      if (member.unwanted && member.place == Place::kAwake) leaves = &member;
+      const bool leaving = member.unwanted || IsOverdueLocked(member);
+      if (leaving && member.place == Place::kAwake) leaves = &member;
     }
   }
   if (leaves != nullptr) PutToSleep(leaves);
   ShareOut();
+}
+
+bool Fleet::IsOverdueLocked(const Member& member) {
+  return member.keep_alive_ms > 0 && !member.options.pin && member.guests.empty() &&
+         NowMs() - member.last_use_ms > member.keep_alive_ms;
 }
 
 // Weights that are in memory, or on their way.

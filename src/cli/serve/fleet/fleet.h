@@ -90,7 +90,8 @@ class Fleet final : public api::ModelSet {
     // about: its weights stay for so long.
     std::set<const http::Exchange*> guests;
     int64_t last_use_ms = 0;
-    double load_ms = 0;  // how long its weights took the last time
+    int64_t keep_alive_ms = 0;  // as its options or its last request say; 0: no limit
+    double load_ms = 0;         // how long its weights took the last time
     size_t awake_bytes = 0;
     size_t state_budget = 0;
   };
@@ -101,6 +102,7 @@ class Fleet final : public api::ModelSet {
 
   Member* Find(const http::Request& request, std::string* name);
   bool NeedsWeights(size_t route) const;
+  static bool IsOverdueLocked(const Member& member);
   void Run();
   void Tick();
   void WantLocked(Member* member);

@@ -76,8 +76,14 @@ void DefineOneModel(Flags* flags, ServeOptions* model, std::vector<std::string>*
   flags->Add("--snapshot-gap", &model->snapshot_gap,
              "minimum tokens between snapshots of one prompt (default: from the model)",
              {.min = 1, .max = 1 << 20});
+  flags->SetHeading("Several models");
   flags->Add("--pin", &model->pin, "of several models: keep its weights in memory");
   flags->Add("--preload", &model->preload, "of several models: load it at the start");
+  flags->Add(
+      "--keep-alive", &model->keep_alive_s,
+      "of several models: seconds without a request after which its weights leave memory; 0: "
+      "they stay until their room is wanted",
+      {.min = 0, .max = 1 << 30});
   flags->SetHeading("SnapKV, lossy (docs/snapkv.md)");
   flags->Add("--snapkv-budget", &model->snapkv_budget,
              "tokens of a long prompt (below 1: the share of it) whose K/V is kept while the reply "

@@ -154,6 +154,9 @@ Status ModelStack::LoadText() {
   served_.aliases = names.aliases;
   served_.created = names.created;
   served_.weight_bytes = card.weight_bytes;
+  served_.parameter_count = card.parameter_count;
+  served_.quantization = std::string(NameOf(card.main_type));
+  for (char& c : served_.quantization) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
   served_.family = card.family;
   served_.digest = card.digest;
   served_.vocab_size = card.vocab_size;

@@ -1,0 +1,46 @@
+"""What an operator switches on: limits of keys, traces, batches; and what goes compressed."""
+
+TESTS = {name: [(f"{name}_test", f"src/{name}/{name}_test")] for name in ("api", "batches", "cli", "http")}  # by folder
+
+PLANTED = [
+    ("limits_never_fill", "src/api/quota.cc",
+     "std::min(bucket.limit, bucket.level + more)", "std::min(bucket.limit, bucket.level)"),
+    ("limits_fill_without_end", "src/api/quota.cc",
+     "std::min(bucket.limit, bucket.level + more)", "bucket.level + more"),
+    ("refused_requests_count", "src/api/quota.cc",
+     "if (!refusal) buckets_[0].level -= 1;", "buckets_[0].level -= 1;"),
+    ("cached_tokens_are_spent", "src/api/chat/reply.cc",
+     "Spend(voice.report->prompt_tokens - voice.report->used_tokens);", "Spend(voice.report->prompt_tokens);"),
+    ("replies_cost_nothing", "src/api/chat/reply.cc",
+     "if (!update.tokens.empty()) Spend(static_cast<int64_t>(update.tokens.size()));", ""),
+    ("all_callers_sample", "src/api/ops/trace.cc",
+     "std::string(parent), odd}", "std::string(parent), true}"),
+    ("traces_of_zeros", "src/api/ops/trace.cc",
+     "|| IsZero(trace) || IsZero(parent)", ""),
+    ("phases_beyond_the_queue", "src/api/ops/trace.cc",
+     "load_ns = std::min(before - look_up_ns, report.load_ns + report.restore_ns);",
+     "load_ns = report.load_ns + report.restore_ns;"),
+    ("progress_without_being_asked", "src/api/chat/reply.cc",
+     "plan_.tell_progress && index == 0", "index == 0"),
+    ("gzip_for_those_who_refuse_it", "src/http/coding/compress.cc",
+     "|| !IsZero(Trim(one.substr(semicolon + 1)))", "|| true"),
+    ("small_answers_are_compressed", "src/http/coding/compress.cc",
+     "if (bytes < kBytesMin || bytes > bytes_max", "if (bytes > bytes_max"),
+    ("files_of_all_tenants", "src/batches/file_store.cc",
+     "if (found == files_.end() || found->second.tenant != tenant) return std::nullopt;",
+     "if (found == files_.end()) return std::nullopt;"),
+    ("half_written_files_stay", "src/batches/file_store.cc",
+     "if (known.count(name) == 0) fs::remove(PathOf(name), error);", ""),
+    ("files_without_a_bound", "src/batches/file_store.cc",
+     "bytes_ + file.bytes > bytes_max_", "file.bytes > bytes_max_"),
+    ("a_part_without_end_is_whole", "src/batches/multipart.cc",
+     'if (length == std::string_view::npos) return Wrong("a part has no end");',
+     "if (length == std::string_view::npos) return parts;"),
+    ("streams_in_batches", "src/batches/batch.cc",
+     "if (stream != nullptr && !(stream->is_bool() && !stream->as_bool()) && !stream->is_null()) {",
+     "if (stream != nullptr && stream->is_string()) {"),
+    ("presets_for_all_go_first", "src/cli/serve/fleet/preset_file.cc",
+     "      values = {std::move(value)};\n      return;", "      return;"),
+]
+
+MUTANTS = [(*mutant, TESTS[mutant[1].split("/")[1]]) for mutant in PLANTED]
