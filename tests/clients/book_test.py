@@ -26,10 +26,10 @@ ELSEWHERE = {
     "docker ": "deploy (tests/clients/deploy_test.py has its processes)", "kubectl ": "deploy", "cd deploy": "deploy",
     "export REPRISE_API_KEY": "deploy", "openssl rand -hex 32 >state.key": "deploy", "curl -s localhost:8000": "deploy",
     "pip install smg": "routing", "smg launch": "routing", "python -m dynamo": "events", "curl localhost:8090": "events",
-    "reprise serve --device cuda": "make test-cuda", "reprise serve --store": "store", "redis-server": "store",
+    "reprise serve --device cuda": "make test-cuda", "reprise serve --store": "store", "reprise serve --disk PATH": "store", "redis-server": "store",
     "ANTHROPIC_BASE_URL": "make clients",
 }
-TABLE = re.compile(r"reprise (\w+) +(\[|[A-Z]|prefill|--family)")  # an overview, not a command
+TABLE = re.compile(r"reprise (\w+)( {2,}| \[MODEL\]| FOLDER)")  # an overview, not a command
 
 
 def blocks(name):
@@ -54,8 +54,10 @@ class Book(unittest.TestCase):
         promtool = cls.home / "bin/promtool"  # operations_test.py checks the metrics
         promtool.write_text("#!/bin/sh\ngrep -q '^# HELP'\n")
         promtool.chmod(0o755)
-        (cls.home / "models").mkdir()
-        for name in ("model.gguf", "qwen3.gguf", "MODEL", "Qwen3-Embedding-0.6B.gguf", "models/qwen3-8b-q4_k_m.gguf"):
+        for folder in ("models", "path/to"):
+            (cls.home / folder).mkdir(parents=True)
+        for name in ("model.gguf", "qwen3.gguf", "MODEL", "Qwen3-Embedding-0.6B.gguf", "models/qwen3-8b-q4_k_m.gguf",
+                     "path/to/Qwen3.5-9B"):
             (cls.home / name).symlink_to(harness.TINY)
         for name, content in (("A.json", "red"), ("B.json", "blue")):
             (cls.home / name).write_text('{"messages": [{"role": "user", "content": "A %s ball."}]}' % content)
