@@ -90,6 +90,18 @@ class Commands(unittest.TestCase):
                           "--input", GOLDEN / "qwen3_5/golden.safetensors", "--device", "cpu", "--vram-mib", "100",
                           "--out", self.path / "x")
 
+    def test_one_model_on_several_devices(self):
+        model = GOLDEN / "qwen3_5"
+        self.assertEqual(self.logits(model), self.logits(model, "--devices", "cpu,cpu,cpu", "--split", "1,7,60"))
+        tokens = ["logits", model, "--input", model / "golden.safetensors", "--out", self.path / "x"]
+        for words, options in [(["'gpu'"], ["--devices", "cpu,gpu"]), (["'cuda:x'"], ["--devices", "cuda:x"]),
+                               (["--devices", "cuda:0,cpu"], ["--cpu-experts", "2"]),
+                               (["--cpu-experts", "'few'"], ["--devices", "cpu,cpu", "--cpu-experts", "few"]),
+                               (["--devices cuda:0,cpu"], ["--devices", "cpu,cpu", "--gpu-layers", "1"]),
+                               (["--layers", "8 in all"], ["--devices", "cpu,cpu", "--layers", "1,1"]),
+                               (["--vram-mib"], ["--devices", "cpu,cpu", "--vram-mib", "100"])]:
+            self.expect_error(words, *tokens, *options)
+
     def test_no_benchmark_exceeds_its_peak(self):
         for command, rate in [("prefill", "gigaflops"), ("decode", "gigabytes_per_second")]:
             options = ["bench", command, "--device", "cpu", "-n", "8", "--repeat", "1", "--model"]

@@ -47,6 +47,7 @@ struct Options {
   bool tiers = false;
   bool speculate = false;
   std::vector<std::string> loras;
+  std::vector<std::string> restart_on;
   uint64_t schedules = 100;
   uint64_t seed = 1;
   int32_t context_tokens = 256;
@@ -84,17 +85,54 @@ class QuickTier : public Tier {
   const std::unique_ptr<Tier> tier_;
 };
 
-// One model on several numbers of threads, and the cold run that every answer is held against.
+// Another executor at any time that nothing runs.
+class Relay final : public Executor {
+ public:
+  void SetTo(Executor* executor) { to_ = executor; }
+
+  const ModelCard& card() const override { return to_->card(); }
+  ThreadPool* pool() override { return to_->pool(); }
+  DeviceMemory& memory() override { return to_->memory(); }
+  Status Forward(const BatchView& batch, const StateMemory& memory, float* logits) override {
+    return to_->Forward(batch, memory, logits);
+  }
+  bool chooses() const override { return to_->chooses(); }
+  Status Begin(const BatchView& batch, const StateMemory& memory) override {
+    return to_->Begin(batch, memory);
+  }
+  Status Choose(const ChoiceBatch& batch, const ChoiceResults& results,
+                const Work& meanwhile) override {
+    return to_->Choose(batch, results, meanwhile);
+  }
+  bool keeps() const override { return to_->keeps(); }
+  Status Keep(const KeptKv& kept, const StateMemory& memory) override {
+    return to_->Keep(kept, memory);
+  }
+
+ private:
+  Executor* to_ = nullptr;
+};
+
+// One model on several numbers of threads, or on several lists of devices; and the cold run that
+// every answer is held against.
 class Auditor {
  public:
-  explicit Auditor(LoadedModel* loaded)
-      : model_(loaded->model()), memory_(loaded->backend().memory()) {
-    for (const int threads : kThreadCounts) {
-      OpContext context = loaded->context();
-      backends_.push_back(loaded->backend().WithThreads(threads));
-      if (backends_.back() != nullptr) context.backend = backends_.back().get();
-      executors_.push_back(std::make_unique<ModelExecutor>(model_, context));
+  // Of the same model. The last one runs cold; a schedule that restarts goes on with the next.
+  explicit Auditor(const std::vector<std::unique_ptr<LoadedModel>>& loaded)
+      : model_(loaded.back()->model()), memory_(loaded.back()->memory()) {
+    for (const auto& one : loaded) {
+      if (loaded.size() > 1 || one->model().devices() != nullptr) {
+        executors_.push_back(std::make_unique<ModelExecutor>(one->model(), one->context()));
+        continue;
+      }
+      for (const int threads : kThreadCounts) {
+        OpContext context = one->context();
+        backends_.push_back(one->backend().WithThreads(threads));
+        if (backends_.back() != nullptr) context.backend = backends_.back().get();
+        executors_.push_back(std::make_unique<ModelExecutor>(one->model(), context));
+      }
     }
+    cold_ = loaded.size() > 1 ? executors_.back().get() : executors_.front().get();
   }
 
   ~Auditor() {
@@ -110,11 +148,16 @@ class Auditor {
       return Internal("no folder for the audit could be made: " + path);
     }
     disk_path_ = path;
+    restarts_elsewhere_ = backends_.empty();
     return OkStatus();
   }
 
   AuditResult Run(Schedule schedule) {
-    Executor& executor = *executors_[schedule.seed % executors_.size()];
+    Relay executor;
+    const auto turn = [&](uint64_t life) {
+      executor.SetTo(executors_[(schedule.seed + life) % executors_.size()].get());
+    };
+    turn(0);
     const ColdLogits cold = [this](uint32_t /*space*/, std::span<const TokenId> tokens,
                                    float* logits) { RunCold(tokens, logits); };
     const AuditAdapters adapters = MakeAdapters(schedule);
@@ -138,8 +181,13 @@ class Auditor {
       if (HasHost(schedule)) (void)cache.GiveWay(SIZE_MAX / 2);  // it is below, and only there
     };
     uint64_t life = 0;
-    return RunSchedule(schedule, executor, cold, kInvariantInterval, store,
-                       [&] { return MakeTiers(schedule, life++); }, adapters);
+    return RunSchedule(
+        schedule, executor, cold, kInvariantInterval, store,
+        [&] {
+          if (restarts_elsewhere_) turn(life);
+          return MakeTiers(schedule, executor.memory(), life++);
+        },
+        adapters);
   }
 
   // From now on requests have one of these adapters or none.
@@ -182,7 +230,8 @@ class Auditor {
     return LeastBudget(model_.state_spec(), cache) * (1 + schedule.seed % 8);
   }
 
-  Result<std::unique_ptr<Tier>> MakeTiers(const Schedule& schedule, uint64_t life) const {
+  Result<std::unique_ptr<Tier>> MakeTiers(const Schedule& schedule, DeviceMemory& memory,
+                                          uint64_t life) const {
     std::unique_ptr<Tier> tiers;
     if (HasDisk(schedule)) {
       REPRISE_ASSIGN(tiers, MakeDisk(schedule, life));
@@ -190,7 +239,7 @@ class Auditor {
     if (HasHost(schedule)) {
       const StateLayout layout(model_.state_spec());
       REPRISE_ASSIGN(std::unique_ptr<Tier> host,
-                     HostTier::Make(layout, BytesOf(schedule) / 2, memory_));
+                     HostTier::Make(layout, BytesOf(schedule) / 2, memory));
       tiers =
           tiers ? std::make_unique<JoinedTier>(std::move(host), std::move(tiers)) : std::move(host);
     }
@@ -220,7 +269,7 @@ class Auditor {
     SequenceSlice slice = state->Next(0, 0, static_cast<uint32_t>(tokens.size()));
     slice.adapter = adapter;
     const Status run =
-        executors_[0]->Forward({tokens, std::span(&slice, 1), rows}, state->memory(), logits);
+        cold_->Forward({tokens, std::span(&slice, 1), rows}, state->memory(), logits);
     CHECK(run.ok());
   }
 
@@ -237,6 +286,8 @@ class Auditor {
   std::string disk_path_;                           // empty: no disk
   std::vector<std::unique_ptr<Backend>> backends_;  // or null: that of the loaded model
   std::vector<std::unique_ptr<ModelExecutor>> executors_;
+  Executor* cold_ = nullptr;
+  bool restarts_elsewhere_ = false;
 };
 
 Status CompareWithGolden(const std::string& path, Auditor* auditor, int64_t vocab) {
@@ -292,11 +343,20 @@ Status Run(const Options& options) {
   SetLogLevel(LogLevel::kWarning);
   ModelOptions model = options.model;
   model.context_tokens = std::max(options.context_tokens, options.long_context_tokens);
-  REPRISE_ASSIGN(const std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(model));
-  Auditor auditor(loaded.get());
+  std::vector<std::unique_ptr<LoadedModel>> loaded;
+  REPRISE_ASSIGN(loaded.emplace_back(), LoadedModel::Load(model));
+  for (const std::string& devices : options.restart_on) {
+    model.devices = devices;
+    REPRISE_ASSIGN(loaded.emplace_back(), LoadedModel::Load(model));
+    if (loaded.back()->card().digest == loaded.front()->card().digest) continue;
+    return InvalidArgument("--restart-on " + devices +
+                           ": these devices compute otherwise than the others, so state of one "
+                           "is none of the other");
+  }
+  Auditor auditor(loaded);
   if (options.tiers) REPRISE_TRY(auditor.UseDisk());
-  REPRISE_TRY(auditor.UseAdapters(loaded.get(), options.loras));
-  const ModelCard& card = loaded->model().card();
+  REPRISE_TRY(auditor.UseAdapters(loaded.front().get(), options.loras));
+  const ModelCard& card = loaded.front()->card();
   if (!options.golden.empty()) {
     REPRISE_TRY(CompareWithGolden(options.golden, &auditor, card.vocab_size));
   }
@@ -355,6 +415,9 @@ void DefineAudit(Flags* flags) {
       "--tiers", &options->tiers,
       "with a disk, memory of the host or both under the memory of every schedule, and state "
       "stored at random moments");
+  flags->Add("--restart-on", &options->restart_on,
+             "devices that schedules take turns with, and go on with after a restart; several "
+             "times; the last is what answers are held against");
   flags->Add("--speculate", &options->speculate,
              "speculate in every reply: with right drafts, wrong drafts and both");
   flags->Add("--lora", &options->loras,

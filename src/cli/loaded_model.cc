@@ -2,8 +2,10 @@
 #include "cli/loaded_model.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
+#include "base/log.h"
 #include "cache/cache_options.h"
 #include "cli/bundled_model.h"
 #include "cli/terminal.h"
@@ -41,18 +43,84 @@ void AddModelOptions(Flags* flags, ModelOptions* options) {
              {.one_of = {"f16", "bf16", "f32", "q8_0"}});
   flags->Add("--weights", &options->weights,
              "convert 16- and 32-bit weights while loading to one of: " + WeightMixNames());
+  flags->SetHeading("Several devices (docs/devices.md)");
+  flags->Add("--devices", &options->devices,
+             "several devices, as in cuda:0,cuda:1,cpu: the layers of the model are divided among "
+             "them, in this order; auto: all GPUs, and the CPU for what does not fit there");
+  flags->Add("--layers", &options->layers,
+             "with --devices: how many layers lie on each (default: as memory allows)");
+  flags->Add("--gpu-layers", &options->gpu_layers,
+             "with --devices: how many layers lie on GPUs; the others on the CPU (default: all "
+             "that fit)",
+             {.min = 0, .max = 4096});
+  flags->Add("--cpu-experts", &options->cpu_experts,
+             "with --devices: routed experts lie in the memory of the CPU: of so many layers, "
+             "all or none of them, or auto, as many as must");
   flags->SetHeading(Flags::kOptions);
 }
 
-LoadedModel::LoadedModel(const ModelOptions& options, std::unique_ptr<Backend> backend)
-    : options_(options), backend_(std::move(backend)), scratch_(backend_->memory()) {}
+namespace {
+
+Result<int> CpuExperts(const std::string& text) {
+  if (text.empty() || text == "none") return 0;
+  if (text == "auto") return PlacementOptions::kAllThatMustBe;
+  if (text == "all") return PlacementOptions::kAll;
+  int count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error == std::errc() && end == text.data() + text.size() && count >= 0) return count;
+  return InvalidArgument("--cpu-experts is auto, all or a number of layers, not '" + text + "'");
+}
+
+// What lies where: "layers 0 to 19 on cuda:0, 20 to 35 on cpu; the experts of ...".
+std::string DescribePlacement(const Placement& placement, const Devices& devices) {
+  std::string text;
+  const int count = static_cast<int>(placement.layers.size());
+  const auto name = [&](int device) {
+    return "device " + std::to_string(device) + " (" + std::string(devices.name(device)) + ")";
+  };
+  for (int begin = 0, end = 0; begin < count; begin = end) {
+    const int device = placement.OfLayer(begin);
+    while (end < count && placement.OfLayer(end) == device) ++end;
+    text += (text.empty() ? "layers " : ", ") + std::to_string(begin) + " to " +
+            std::to_string(end - 1) + " on " + name(device);
+  }
+  int apart = 0, there = 0;
+  for (int layer = 0; layer < count; ++layer) {
+    if (placement.OfExperts(layer) == placement.OfLayer(layer)) continue;
+    ++apart;
+    there = placement.OfExperts(layer);
+  }
+  if (apart > 0) {
+    text += "; the routed experts of " + std::to_string(apart) + " layers on " + name(there);
+  }
+  return text + "; the vocabulary on " + name(Placement::kHome);
+}
+
+}  // namespace
+
+Status LoadedModel::OpenDevices() {
+  DeviceOptions options{options_.device, options_.threads,
+                        static_cast<size_t>(options_.vram_mib.value_or(0)) << 20};
+  if (!options_.devices.empty()) {
+    REPRISE_ASSIGN(devices_, MakeDevices(options_.devices, options));
+    context_ = devices_->at(0);
+    return OkStatus();
+  }
+  if (!options_.layers.empty() || options_.gpu_layers || !options_.cpu_experts.empty()) {
+    return InvalidArgument(
+        "--layers, --gpu-layers and --cpu-experts say what lies on which of several devices: name "
+        "them with --devices, as in --devices cuda:0,cpu");
+  }
+  REPRISE_ASSIGN(backend_, MakeBackend(options));
+  scratch_ = ScratchArena(backend_->memory());
+  context_ = {backend_.get(), &scratch_};
+  return OkStatus();
+}
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const ModelOptions& options) {
   REPRISE_ASSIGN(const std::string path, FindModel(options.path));
-  REPRISE_ASSIGN(std::unique_ptr<Backend> backend,
-                 MakeBackend({options.device, options.threads,
-                              static_cast<size_t>(options.vram_mib.value_or(0)) << 20}));
-  std::unique_ptr<LoadedModel> loaded(new LoadedModel(options, std::move(backend)));
+  std::unique_ptr<LoadedModel> loaded(new LoadedModel(options));
+  REPRISE_TRY(loaded->OpenDevices());
   loaded->path_ = path;
   REPRISE_ASSIGN(Checkpoint checkpoint, OpenCheckpoint(path));
   loaded->checkpoint_.emplace(std::move(checkpoint));
@@ -70,6 +138,18 @@ Status LoadedModel::Read() {
   if (!options_.weights.empty()) {
     REPRISE_ASSIGN(load.weights, FindWeightMix(options_.weights));
   }
+  load.devices = devices_.get();
+  load.placement.layers = options_.layers;
+  load.placement.gpu_layers = options_.gpu_layers.value_or(-1);
+  REPRISE_ASSIGN(load.placement.cpu_experts,
+                 CpuExperts(options_.cpu_experts.empty() && options_.devices == "auto"
+                                ? "auto"
+                                : options_.cpu_experts));
+  if (devices_ != nullptr) {
+    load.placed = [this](const Placement& placement) {
+      Log(LogLevel::kInfo, DescribePlacement(placement, *devices_));
+    };
+  }
   ProgressBar bar("loading " + path_);
   load.progress = [&bar](uint64_t done, uint64_t total) { bar.Show(done, total); };
   REPRISE_ASSIGN(model_, LoadModel(*checkpoint_, context(), load));
@@ -78,7 +158,11 @@ Status LoadedModel::Read() {
 
 void LoadedModel::Sleep() {
   model_.reset();
-  scratch_ = ScratchArena(backend_->memory());
+  if (devices_ != nullptr) {
+    devices_->DropScratch();
+  } else {
+    scratch_ = ScratchArena(backend_->memory());
+  }
 }
 
 Status LoadedModel::Wake() {
@@ -105,11 +189,11 @@ void Apply(const GenerationDefaults& defaults, SamplingParams* params) {
 
 int LoadedModel::Parallel(int wanted) const {
   // A GPU's step of 64 sequences takes hardly three times as long as one of a single one.
-  return wanted > 0 ? wanted : &backend_->memory() == &HostMemory() ? 16 : 256;
+  return wanted > 0 ? wanted : &context_.backend->memory() == &HostMemory() ? 16 : 256;
 }
 
 SchedulerOptions LoadedModel::Steps(int parallel, int gap_ms) {
-  const bool host = &backend().memory() == &HostMemory();
+  const bool host = &memory() == &HostMemory();
   SchedulerOptions steps;
   // Every stream has its row in every step, with room for prompts beside them.
   steps.rows_max = std::max(backend().step_rows(), parallel + 256);

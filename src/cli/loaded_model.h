@@ -5,11 +5,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "cli/flags.h"
 #include "engine/engine.h"
 #include "kernels/backend.h"
+#include "kernels/devices/devices.h"
 #include "model/config/generation_defaults.h"
 #include "model/model.h"
 #include "sample/sampler.h"
@@ -27,6 +29,10 @@ struct ModelOptions {
   std::string weights;  // empty: as stored
   int threads = 0;      // 0: one per CPU
   std::string device = "auto";
+  std::string devices;         // several, by name; empty: `device`
+  std::vector<size_t> layers;  // on each of them; empty: as memory allows
+  std::optional<int32_t> gpu_layers;
+  std::string cpu_experts;          // "auto", "all" or a number of layers; empty: none
   std::optional<int32_t> vram_mib;  // none: what is free
   int context_tokens = 0;           // of the longest sequence; 0: as the model says
   bool tower = false;               // what looks at pictures as well
@@ -41,8 +47,8 @@ DType KvType(std::string_view name);
 // small states may stand closer together: conversations with small models are short.
 int32_t DefaultSnapshotGap(const StateSpec& state);
 
-// A model with the backend that runs it. Its weights may go while nobody needs them: what the model
-// says about itself, and its device, stay.
+// A model with the device, or the devices, that run it. Its weights may go while nobody needs them:
+// what the model says about itself, and its device, stay.
 class LoadedModel {
  public:
   // Shows progress on stderr. Without a path: the bundled model.
@@ -63,23 +69,28 @@ class LoadedModel {
   const ModelCard& card() const { return card_; }
   // What adapters need to know of it.
   const std::shared_ptr<const AdaptableModel>& adaptable() const { return adaptable_; }
-  Backend& backend() { return *backend_; }
   // Sequences at the same time: `wanted`, or, if it is 0, as many as suit its device.
   int Parallel(int wanted) const;
+  Backend& backend() { return *context_.backend; }  // of the first device
+  // Where the state of sequences lies.
+  DeviceMemory& memory() { return devices_ != nullptr ? devices_->memory() : backend_->memory(); }
   // How steps are planned on its device: rows of a step, and the promised gap between two tokens of
   // a stream. `parallel`: sequences at the same time. `gap_ms`: 0: the device's default.
   SchedulerOptions Steps(int parallel, int gap_ms);
-  OpContext context() { return {backend_.get(), &scratch_}; }
+  OpContext context() { return context_; }
 
  private:
-  LoadedModel(const ModelOptions& options, std::unique_ptr<Backend> backend);
+  explicit LoadedModel(const ModelOptions& options) : options_(options) {}
+  Status OpenDevices();
   Status Read();
 
   const ModelOptions options_;
   std::string path_;  // of the file
   std::optional<Checkpoint> checkpoint_;
+  std::unique_ptr<Devices> devices_;  // several, or null: then there is one
   std::unique_ptr<Backend> backend_;
   ScratchArena scratch_;
+  OpContext context_;
   std::unique_ptr<Model> model_;
   ModelCard card_;
   std::shared_ptr<const AdaptableModel> adaptable_;

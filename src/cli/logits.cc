@@ -74,7 +74,7 @@ Status WriteLogits(LoadedModel* loaded, std::span<const TokenId> tokens,
   writer.AddTensor("logits", DType::kF32, {int64_t(tokens.size()), vocab});
   REPRISE_TRY(writer.Open(path));
   REPRISE_ASSIGN(LiveState state, LiveState::Create(model.state_spec(), 1, int64_t(tokens.size()),
-                                                    loaded->backend().memory()));
+                                                    loaded->memory()));
   std::vector<float> logits;
   const StatePacking packing = StatePacking::Rounded(model.state_spec());
   std::vector<std::byte> stored(packing.bytes(model.state_spec().state_bytes()));
@@ -96,8 +96,8 @@ Status WriteLogits(LoadedModel* loaded, std::span<const TokenId> tokens,
     state.Advance(0, int64_t(piece));
     if (rounds) {
       const auto place = state.memory().state(slice.state);
-      packing.Read(loaded->backend().memory(), place, 0, stored);
-      packing.Write(loaded->backend().memory(), place, stored);
+      packing.Read(loaded->memory(), place, 0, stored);
+      packing.Write(loaded->memory(), place, stored);
     }
     REPRISE_TRY(writer.Append(std::as_bytes(std::span(logits))));
   }

@@ -151,7 +151,7 @@ Status Run(const Options& options) {
   }
   const int64_t tokens = options.depth + 3 * (options.repeat + 2);
   REPRISE_ASSIGN(LiveState state, LiveState::Create(loaded->model().state_spec(), options.streams,
-                                                    tokens, loaded->backend().memory()));
+                                                    tokens, loaded->memory()));
   Batch batch(options, *loaded, std::move(state));
   REPRISE_TRY(batch.Prefill());
   const std::span<const AdapterPtr> all(adapters);

@@ -167,8 +167,11 @@ class Speed {
     const Model& model = loaded_.model();
     REPRISE_ASSIGN(LiveState state,
                    LiveState::Create(model.state_spec(), sequences, deepest_ + options_.tokens,
-                                     loaded_.backend().memory()));
+                                     loaded_.memory()));
     OpContext context = loaded_.context();
+    if (options_.profile && model.devices() != nullptr) {
+      return InvalidArgument("--profile shows the ops of one device; leave --devices out");
+    }
     if (options_.profile) context.observer = &profile_;
     std::vector<float> logits(size_t(model.vocab_size()) * size_t(sequences));
     bed_.reset(new Bed{std::move(state), std::move(logits), ModelExecutor(model, context),

@@ -44,7 +44,7 @@ Result<std::unique_ptr<Session>> Session::Create(LoadedModel* loaded, const Opti
   cache.sequence_count = 2;
   cache.snapshot_gap = 1;  // short turns count, and one user leaves few
   cache.context_tokens = int32_t(card.context_length);
-  DeviceMemory& memory = loaded->backend().memory();
+  DeviceMemory& memory = loaded->memory();
   size_t free = FindAvailableMemory(memory).bytes;
   EngineOptions engine;
   engine.speculation.mode = FindSpeculate(options.speculate.mode).value_or(Speculate::kOff);

@@ -146,6 +146,13 @@ class AuditRun {
   }
 
   bool MakeEngine() {
+    // First: whoever makes the tiers may let another set of devices compute from here on.
+    std::unique_ptr<Tier> tiers;
+    if (schedule_.tier && make_tier_) {
+      auto made = make_tier_();
+      if (!made.ok()) return Fail(0, made.status().message()), false;
+      tiers = std::move(*made);
+    }
     const StateSpec& spec = executor_.card().state;
     CacheOptions options;
     options.context_tokens = schedule_.context_tokens;
@@ -165,10 +172,8 @@ class AuditRun {
       Fail(0, cache.status().message());
       return false;
     }
-    if (schedule_.tier && make_tier_) {
-      auto tier = make_tier_();
-      if (!tier.ok()) return Fail(0, tier.status().message()), false;
-      (*cache)->AttachTier(std::move(*tier));
+    if (tiers != nullptr) {
+      (*cache)->AttachTier(std::move(tiers));
     } else if (schedule_.tier) {
       RehearsalTier::Options tier;
       tier.seed = schedule_.seed;

@@ -76,7 +76,7 @@ Result<std::unique_ptr<ModelStack>> ModelStack::Build(const ServeOptions& option
   model.context_tokens = options.context_tokens > 0 ? options.context_tokens : kContextDefault;
   model.tower = !options.ignore_images;
   REPRISE_ASSIGN(stack->loaded_, LoadedModel::Load(model));
-  if (shared.model_count > 1 && &stack->loaded_->backend().memory() != &HostMemory()) {
+  if (shared.model_count > 1 && &stack->loaded_->memory() != &HostMemory()) {
     return Unimplemented("several models share the memory of the host only; give --device cpu");
   }
   REPRISE_TRY(stack->LoadText());
@@ -204,7 +204,7 @@ Status ModelStack::LoadAdapters() {
 }
 
 Status ModelStack::BuildEngine(const Shared& shared) {
-  DeviceMemory& memory = loaded_->backend().memory();
+  DeviceMemory& memory = loaded_->memory();
   const ModelCard& card = loaded_->card();
   CacheOptions cache;
   cache.sequence_count = loaded_->Parallel(options_.parallel);

@@ -36,7 +36,7 @@ class WakingExecutor final : public Executor {
   Status Wake();
 
   const ModelCard& card() const override { return loaded_->card(); }
-  DeviceMemory& memory() override { return loaded_->backend().memory(); }
+  DeviceMemory& memory() override { return loaded_->memory(); }
   ThreadPool* pool() override { return &loaded_->backend().host_threads(); }
   Status Forward(const BatchView& batch, const StateMemory& memory, float* logits) override;
   bool chooses() const override { return loaded_->backend().chooses(); }
