@@ -174,7 +174,10 @@ std::vector<DeviceRoom> WeightLoader::Rooms() const {
     while (room.shares_with < device && rooms[size_t(room.shares_with)].name != room.name) {
       ++room.shares_with;
     }
-    const AvailableMemory available = FindAvailableMemory(backend.memory());
+    // Virtual devices of the CPU have what the machine has.
+    const bool virtual_cpu = options_.devices != nullptr && !room.gpu;
+    const AvailableMemory available =
+        FindAvailableMemory(virtual_cpu ? HostMemory() : backend.memory());
     room.free = available.bytes;
     room.limited_by = available.limited_by;
     room.working = backend.working_bytes();
