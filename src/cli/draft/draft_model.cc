@@ -51,6 +51,13 @@ Result<std::unique_ptr<DraftModel>> DraftModel::Load(const std::string& path,
                                                      const Tokenizer& tokenizer) {
   ModelOptions options = model;
   options.path = path;
+  // Small, and of another number of layers: it lies on the first device.
+  options.device =
+      model.devices.empty() ? model.device : model.devices.substr(0, model.devices.find(','));
+  options.devices.clear();
+  options.layers.clear();
+  options.gpu_layers.reset();
+  options.cpu_experts.clear();
   options.weights.clear();
   REPRISE_ASSIGN(std::unique_ptr<LoadedModel> loaded, LoadedModel::Load(options));
   if (loaded->backend().chooses()) {
