@@ -24,6 +24,7 @@ struct RoutingParams {
   bool renormalise = false;  // weights divided by their sum
   float sum_floor = 0;       // added to that sum
   float scale = 1;
+  ConstFloats expert_scale = nullptr;  // [experts] of their weights, behind all of that, or null
 };
 
 // The experts of each row, best first (ties: the lower index), with their weights: [rows, top_k].

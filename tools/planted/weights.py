@@ -19,6 +19,7 @@ MUTANTS = [
      "attention.q_scale = float(louder * louder);", "attention.q_scale = float(louder);", MODEL),
     ("windows_with_yarn", "src/model/families/olmo3/family.cc",
      "    traits.window_rope = ReadWindowRope(", "    ReadWindowRope(", MODEL),
+    ("experts_weigh_alike", "src/kernels/cpu/expert_ops.cc", "if (params.expert_scale) weights[k] *=", "if (false) weights[k] *=", KERNELS),
     ("sinks_of_other_heads", "src/kernels/cpu/attention.cc", "= sinks[i % group];", "= sinks[0];", KERNELS),
     ("sinks_in_every_part", "src/kernels/cpu/attention.cc", "if (index == task.partial) {", "if (true) {", KERNELS),
     ("sinks_unweighed", "src/kernels/cpu/attention.cc", "        mine.sum[i] = 1;\n", "        mine.sum[i] = 0;\n", KERNELS),

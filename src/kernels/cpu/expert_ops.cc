@@ -76,6 +76,7 @@ void RouteRow(const KernelTable& table, const float* logits, int experts, const 
   for (int k = 0; k < params.top_k; ++k) {
     if (params.renormalise) weights[k] /= sum + params.sum_floor;
     weights[k] *= params.scale;
+    if (params.expert_scale) weights[k] *= Raw(params.expert_scale)[chosen[k]];
   }
 }
 

@@ -301,6 +301,7 @@ TEST(ExpertOps, RoutesTheBestAndLowestOfEquals) {
       params.renormalise = score == ExpertScore::kSigmoid;
       params.sum_floor = 1e-20f;
       params.scale = 2.5f;
+      params.expert_scale = groups == 1 ? View(bias) : ConstFloats();
       Machine machine(2);
       const Routing routing = RouteExperts(machine.context(), View(logits, kExperts), params);
       for (size_t t = 0; t < size_t(kRows); ++t) {
@@ -342,7 +343,8 @@ TEST(ExpertOps, RoutesTheBestAndLowestOfEquals) {
         for (size_t k = 0; k < 5; ++k) sum += p[size_t(order[k])];
         for (size_t k = 0; k < 5; ++k) {
           ASSERT_EQ(Raw(routing.experts)[t * 5 + k], order[k]) << "row " << t;
-          const double weight = p[size_t(order[k])] / (params.renormalise ? sum : 1) * 2.5;
+          double weight = p[size_t(order[k])] / (params.renormalise ? sum : 1) * 2.5;
+          if (params.expert_scale) weight *= bias[size_t(order[k])];
           ASSERT_NEAR(Raw(routing.weights)[t * 5 + k], weight, 1e-6);
         }
       }

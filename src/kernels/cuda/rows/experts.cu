@@ -21,6 +21,16 @@ __device__ uint32_t OrderOf(float value) {
   return value != value ? 0 : order;
 }
 
+// What RoutingParams says of each expert: [experts], or null.
+struct ExpertNumbers {
+  const float* bias = nullptr;
+  const float* scale = nullptr;
+};
+
+ExpertNumbers NumbersOf(const RoutingParams& params) {
+  return {Raw(params.selection_bias), Raw(params.expert_scale)};
+}
+
 // The index of the largest of `count` values, the lowest of equals. Where all are NaN: the last,
 // as on the CPU.
 __device__ int Best(const float* values, int count, int lane) {
@@ -94,7 +104,7 @@ __device__ void Probabilities(const float* logits, int experts, ExpertScore scor
 
 // A warp a row, alone in its block; probabilities and scores in shared memory.
 __global__ void __launch_bounds__(32)
-    RouteRows(View logits, RoutingParams params, const float* bias, RoutingView routing) {
+    RouteRows(View logits, RoutingParams params, ExpertNumbers numbers, RoutingView routing) {
   extern __shared__ float shared[];  // [experts] twice
   __shared__ float worth[kMaxGroups];
   const int lane = static_cast<int>(threadIdx.x);
@@ -106,7 +116,7 @@ __global__ void __launch_bounds__(32)
   Probabilities(logits.data + blockIdx.x * logits.stride, experts, params.score, lane, probability);
   __syncwarp();
   for (int e = lane; e < experts; e += 32) {
-    score[e] = bias != nullptr ? probability[e] + bias[e] : probability[e];
+    score[e] = numbers.bias != nullptr ? probability[e] + numbers.bias[e] : probability[e];
   }
   __syncwarp();
   if (params.groups > 1) KeepBestGroups(params, experts, worth, score, lane);
@@ -126,7 +136,8 @@ __global__ void __launch_bounds__(32)
   for (int k = lane; k < params.top_k; k += 32) {
     float weight = probability[chosen[k]];
     if (params.renormalise) weight /= sum + params.sum_floor;
-    weights[k] = weight * params.scale;
+    weight *= params.scale;
+    weights[k] = numbers.scale != nullptr ? weight * numbers.scale[chosen[k]] : weight;
   }
 }
 
@@ -357,7 +368,7 @@ struct Choice {
 };
 template <int kHeld, typename Each>
 __device__ __forceinline__ Choice ChooseExperts(HeldRow<kHeld>& row, const RoutingParams& params,
-                                                int lane, const Each& each) {
+                                                const float* scale, int lane, const Each& each) {
   Choice mine;
   float sum = 0;
 #pragma unroll 1
@@ -370,24 +381,25 @@ __device__ __forceinline__ Choice ChooseExperts(HeldRow<kHeld>& row, const Routi
   }
   if (params.renormalise) mine.weight /= sum + params.sum_floor;
   mine.weight *= params.scale;
+  if (scale != nullptr && mine.expert >= 0) mine.weight *= scale[mine.expert];
   return mine;
 }
 
 // One row: the plan is made where the choices are, by comparing them.
 template <int kHeld>
 __global__ void __launch_bounds__(32)
-    RouteAndPlanRow(const float* logits, RoutingParams params, const float* bias,
+    RouteAndPlanRow(const float* logits, RoutingParams params, ExpertNumbers numbers,
                     RoutingView routing, PlanView plan) {
   __shared__ int32_t first[32 * kHeld];
   LetNextStart();
   const int lane = static_cast<int>(threadIdx.x);
   HeldRow<kHeld> row(plan.experts, lane);
-  row.AskForBias(bias);
+  row.AskForBias(numbers.bias);
   WaitForInputs();
   row.Read(logits, params.score);
   row.Score();
   int32_t below[kHeld] = {};  // choices with a lower index than an expert
-  const Choice mine = ChooseExperts(row, params, lane, [&](int best) {
+  const Choice mine = ChooseExperts(row, params, numbers.scale, lane, [&](int best) {
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) below[i] += best - lane < 32 * i ? 1 : 0;
   });
@@ -410,7 +422,7 @@ __global__ void __launch_bounds__(32)
 
 template <int kHeld>
 __global__ void __launch_bounds__(kScanThreads)
-    RouteAndPlanRows(View logits, RoutingParams params, const float* bias, RoutingView routing,
+    RouteAndPlanRows(View logits, RoutingParams params, ExpertNumbers numbers, RoutingView routing,
                      PlanView plan) {
   static_assert(kRoutedRows * 32 <= kScanThreads && kRoutedExperts <= kScanThreads);
   __shared__ int32_t counts[kRoutedExperts];
@@ -423,9 +435,10 @@ __global__ void __launch_bounds__(kScanThreads)
   if (warp < static_cast<int>(logits.rows)) {
     HeldRow<kHeld> row(plan.experts, lane);
     row.Read(logits.data + warp * logits.stride, params.score);
-    row.AskForBias(bias);  // no earlier: a block of so many threads has no registers for both
+    // No earlier: a block of so many threads has no registers for both.
+    row.AskForBias(numbers.bias);
     row.Score();
-    const Choice mine = ChooseExperts(row, params, lane, [](int) {});
+    const Choice mine = ChooseExperts(row, params, numbers.scale, lane, [](int) {});
     const int pair = warp * params.top_k + lane;
     if (lane < params.top_k) {
       routing.experts[pair] = chosen[pair] = mine.expert;
@@ -442,12 +455,12 @@ __global__ void __launch_bounds__(kScanThreads)
 template <int kHeld>
 void LaunchRouteAndPlan(Stream stream, const View& logits, const RoutingParams& params,
                         const RoutingView& routing, const PlanView& plan) {
-  const float* bias = Raw(params.selection_bias);
+  const ExpertNumbers numbers = NumbersOf(params);
   if (logits.rows == 1) {
-    return LaunchEarly(RouteAndPlanRow<kHeld>, 1, 32, 0, stream, logits.data, params, bias, routing,
-                       plan);
+    return LaunchEarly(RouteAndPlanRow<kHeld>, 1, 32, 0, stream, logits.data, params, numbers,
+                       routing, plan);
   }
-  LaunchEarly(RouteAndPlanRows<kHeld>, 1, kScanThreads, 0, stream, logits, params, bias, routing,
+  LaunchEarly(RouteAndPlanRows<kHeld>, 1, kScanThreads, 0, stream, logits, params, numbers, routing,
               plan);
 }
 
@@ -514,7 +527,7 @@ void RouteExperts(Stream stream, const View& logits, const RoutingParams& params
   if (logits.rows == 0) return;
   const size_t bytes = size_t(logits.cols) * 2 * sizeof(float);
   LaunchEarly(RouteRows, static_cast<unsigned>(logits.rows), 32, bytes, stream, logits, params,
-              Raw(params.selection_bias), routing);
+              NumbersOf(params), routing);
 }
 
 size_t PlanScratchBytes(int64_t slots, int experts) {

@@ -16,7 +16,7 @@ struct RoutingView {
   int64_t rows = 0;
   int top_k = 0;
 };
-// logits: [rows, experts]; params.selection_bias is a device address.
+// logits: [rows, experts]; params.selection_bias and expert_scale are device addresses.
 // REQUIRES: experts <= kMaxExperts, groups <= 64, and what RouteExperts requires.
 inline constexpr int kMaxExperts = 4096;
 void RouteExperts(Stream stream, const View& logits, const RoutingParams& params,

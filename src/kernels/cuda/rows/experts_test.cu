@@ -14,7 +14,7 @@ namespace {
 struct Router {
   int experts;
   RoutingParams params;
-  bool bias = false;
+  bool bias = false;  // and scales, the same numbers
 };
 
 std::vector<Router> Routers() {
@@ -107,11 +107,13 @@ TEST_F(ExpertKernels, RoutePlanAndCombine) {
       const DeviceArray<float> device_bias(bias);
       const OpContext context = cpu_.context();
       router.params.selection_bias = router.bias ? PlaceAt(bias.data()) : nullptr;
+      router.params.expert_scale = router.params.selection_bias;
       const Routing routing = reprise::RouteExperts(context, logits.rows(), router.params);
       const ExpertPlan plan = reprise::PlanExperts(context, routing, router.experts);
 
       const Routed routed(rows, top_k, router.experts);
       router.params.selection_bias = router.bias ? PlaceAt(device_bias.data()) : nullptr;
+      router.params.expert_scale = router.params.selection_bias;
       RouteExperts(nullptr, logits.view(), router.params, routed.routing);
       const DeviceArray<std::byte> scratch(PlanScratchBytes(routed.plan.slots, router.experts));
       PlanExperts(nullptr, routed.routing, scratch.data(), routed.plan);
@@ -205,9 +207,11 @@ TEST_F(ExpertKernels, RouteAndPlanOfFewRows) {
         const DeviceArray<float> device_bias(bias);
         const OpContext context = cpu_.context();
         router.params.selection_bias = router.bias ? PlaceAt(bias.data()) : nullptr;
+        router.params.expert_scale = router.params.selection_bias;
         const Routing routing = reprise::RouteExperts(context, logits.rows(), router.params);
         const ExpertPlan plan = reprise::PlanExperts(context, routing, router.experts);
         router.params.selection_bias = router.bias ? PlaceAt(device_bias.data()) : nullptr;
+        router.params.expert_scale = router.params.selection_bias;
         const Routed routed(rows, top_k, router.experts);
         RouteAndPlan(nullptr, logits.view(), router.params, routed.routing, routed.plan);
         routed.ExpectSame(routing, plan);
