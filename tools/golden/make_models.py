@@ -139,13 +139,39 @@ MODELS = {
                  mscale=1.5, mscale_all_dim=0.5, original_max_position_embeddings=128,
                  llama_4_scaling_beta=0.3)),
         {"golden.safetensors": 83}),
+    # The small sizes: embeddings for each layer, layers that read the K/V of others.
+    "gemma4": (
+        dict(SMALL, model_type="gemma4_text", num_hidden_layers=6, max_position_embeddings=4096,
+             tie_word_embeddings=True, head_dim=8, global_head_dim=16, num_kv_shared_layers=3,
+             layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2,
+             hidden_size_per_layer_input=12, vocab_size_per_layer_input=160, sliding_window=24,
+             use_double_wide_mlp=True, final_logit_softcapping=4.0, rope_parameters=dict(
+                 sliding_attention=dict(rope_type="default", rope_theta=100.0),
+                 full_attention=dict(rope_type="proportional", rope_theta=1000.0,
+                                     partial_rotary_factor=0.5))),
+        {"golden.safetensors": 83}),
+    # The large ones: keys that are values, other K/V heads where all is seen, experts.
+    "gemma4_moe": (
+        dict(SMALL, model_type="gemma4_text", num_hidden_layers=4, max_position_embeddings=4096,
+             tie_word_embeddings=True, head_dim=8, global_head_dim=16, attention_k_eq_v=True,
+             num_global_key_value_heads=1, hidden_size_per_layer_input=0,
+             layer_types=["sliding_attention", "full_attention"] * 2, sliding_window=24,
+             enable_moe_block=True, num_experts=6, top_k_experts=2, moe_intermediate_size=24,
+             final_logit_softcapping=4.0, rope_parameters=dict(
+                 sliding_attention=dict(rope_type="default", rope_theta=100.0),
+                 full_attention=dict(rope_type="proportional", rope_theta=1000.0,
+                                     partial_rotary_factor=0.25))),
+        {"golden.safetensors": 83}),
 }
+# Buffers that are no weights.
+TABLES = ("inv_freq", "embed_scale")
 
 
 def draw(model):
     turned = model.config.model_type == "gpt_oss"
+    tied = model.config.tie_word_embeddings
     for name, values in list(model.named_parameters()) + list(model.named_buffers()):
-        if name.endswith("inv_freq"):
+        if name.endswith(TABLES):
             continue
         noise = torch.randn(values.shape)
         if name.endswith("A_log"):
@@ -154,6 +180,8 @@ def draw(model):
             drawn = -1.5 + 0.5 * noise
         elif name.endswith("e_score_correction_bias"):
             drawn = 0.3 * noise
+        elif name.endswith(("layer_scalar", "router.scale", "per_expert_scale")):
+            drawn = 0.8 + 0.2 * noise
         elif name.endswith("sinks"):
             drawn = 1 + noise
         elif turned and name.endswith(("gate_up_proj", "down_proj")):  # [experts, in, out]
@@ -165,7 +193,9 @@ def draw(model):
         elif "conv1d.weight" in name:
             drawn = 0.5 * noise
         elif "embed" in name:
-            drawn = noise
+            drawn = noise * (0.3 if tied else 1)
+        elif tied and name == "model.norm.weight":
+            drawn = 2 * noise  # of both signs: a token does not predict itself
         elif values.dim() >= 2:
             drawn = 1.2 / values.shape[-1] ** 0.5 * noise
         elif "norm" in name:

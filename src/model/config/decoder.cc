@@ -17,41 +17,6 @@ constexpr IntRange kLayers{1, 1024};
 constexpr IntRange kHeads{1, 4096};
 constexpr IntRange kHeadDim{2, 1024};
 
-// Which layers see only a window: those that are listed; else all but every window_period-th; else
-// all, or those from max_window_layers on where a model says so.
-void ReadWindows(ConfigReader* reader, const DecoderExpectations& expected, DecoderConfig* config) {
-  const size_t count = size_t(config->layer_count);
-  config->windows.assign(count, 0);
-  config->slides.assign(count, false);
-  const int64_t window = reader->Int({"sliding_window", "attention.sliding_window"},
-                                     {0, int64_t{1} << 40}, expected.window);
-  const bool used = reader->Bool({"use_sliding_window", ""}, true);
-  const auto types = reader->Texts({"layer_types", ""}, 4096);
-  if (!types.empty() && types.size() != count) {
-    reader->Refuse("layer_types does not have one entry per layer");
-  }
-  if (!used || window == 0) return;
-  const bool newer = reader->Has({"sliding_window_pattern", ""});
-  const ConfigKey pattern{newer ? "sliding_window_pattern" : "_sliding_window_pattern",
-                          "attention.sliding_window_pattern"};
-  const bool listed = reader->IsArray(pattern);
-  const auto flags = listed ? reader->Ints(pattern, 4096, {0, 1}) : std::vector<int64_t>{};
-  const int64_t period =
-      listed ? 0 : reader->Int(pattern, {0, int64_t{kLayers.max}}, expected.window_period);
-  config->window_period = int(period);
-  const int64_t first = reader->Int({"max_window_layers", ""}, {0, 4096}, 0);
-  for (size_t i = 0; i < count; ++i) {
-    const bool slides = period > 0 ? int64_t(i) % period < period - 1
-                                   : !listed && types.empty() && int64_t(i) >= first;
-    const bool named = i < types.size()   ? types[i] == "sliding_attention"
-                       : i < flags.size() ? flags[i] != 0
-                                          : slides;
-    if (named != slides) config->window_period = 0;
-    config->slides[i] = named;
-    if (named && window < config->context_length) config->windows[i] = int(window);
-  }
-}
-
 // GGUF files of hybrids list the K/V heads of each layer: 0 where it does not attend.
 void ReadKvHeads(ConfigReader* reader, ConfigKey key, DecoderConfig* config) {
   const auto listed = reader->Ints(key, kLayers.max, {0, kHeads.max});
@@ -94,6 +59,41 @@ void ReadStream(ConfigReader* reader, ConfigKey eps, int64_t context, DecoderCon
   config->eps = float(reader->Number(eps, {0, 1}));
   if (!reader->Bool({"", "attention.causal"}, true)) {
     reader->Refuse("models whose tokens see later ones (attention.causal) are not supported");
+  }
+}
+
+// Which layers see only a window: those that are listed; else all but every window_period-th; else
+// all, or those from max_window_layers on where a model says so.
+void ReadWindows(ConfigReader* reader, const DecoderExpectations& expected, DecoderConfig* config) {
+  const size_t count = size_t(config->layer_count);
+  config->windows.assign(count, 0);
+  config->slides.assign(count, false);
+  const int64_t window = reader->Int({"sliding_window", "attention.sliding_window"},
+                                     {0, int64_t{1} << 40}, expected.window);
+  const bool used = reader->Bool({"use_sliding_window", ""}, true);
+  const auto types = reader->Texts({"layer_types", ""}, 4096);
+  if (!types.empty() && types.size() != count) {
+    reader->Refuse("layer_types does not have one entry per layer");
+  }
+  if (!used || window == 0) return;
+  const bool newer = reader->Has({"sliding_window_pattern", ""});
+  const ConfigKey pattern{newer ? "sliding_window_pattern" : "_sliding_window_pattern",
+                          "attention.sliding_window_pattern"};
+  const bool listed = reader->IsArray(pattern);
+  const auto flags = listed ? reader->Ints(pattern, 4096, {0, 1}) : std::vector<int64_t>{};
+  const int64_t period =
+      listed ? 0 : reader->Int(pattern, {0, int64_t{kLayers.max}}, expected.window_period);
+  config->window_period = int(period);
+  const int64_t first = reader->Int({"max_window_layers", ""}, {0, 4096}, 0);
+  for (size_t i = 0; i < count; ++i) {
+    const bool slides = period > 0 ? int64_t(i) % period < period - 1
+                                   : !listed && types.empty() && int64_t(i) >= first;
+    const bool named = i < types.size()   ? types[i] == "sliding_attention"
+                       : i < flags.size() ? flags[i] != 0
+                                          : slides;
+    if (named != slides) config->window_period = 0;
+    config->slides[i] = named;
+    if (named && window < config->context_length) config->windows[i] = int(window);
   }
 }
 

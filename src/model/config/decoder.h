@@ -59,6 +59,8 @@ void ReadHeads(ConfigReader* reader, DecoderConfig* config);
 void ReadLayerTypes(ConfigReader* reader, std::string_view key,
                     std::span<const std::string_view> attention,
                     std::span<const std::string_view> others, DecoderConfig* config);
+// slides and windows; `expected` where the file does not say.
+void ReadWindows(ConfigReader* reader, const DecoderExpectations& expected, DecoderConfig* config);
 // vocab_size and tied; `tied` where a config.json does not say.
 void ReadVocabulary(ConfigReader* reader, bool tied, DecoderConfig* config);
 // Refuses any other activation.

@@ -151,7 +151,7 @@ TEST(Rope, Llama3ScalesLongWavesOnly) {
   config.scaling = RopeConfig::Scaling::kLlama3;
   config.factor = 32;
   config.original_context = 8192;
-  const std::vector<float> divisors = Llama3Divisors(config);
+  const std::vector<float> divisors = StoredDivisors(config);
   EXPECT_EQ(divisors.front(), 1.0f);
   EXPECT_EQ(divisors.back(), 32.0f);
   for (size_t f = 1; f < divisors.size(); ++f) EXPECT_GE(divisors[f], divisors[f - 1]);

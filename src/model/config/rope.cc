@@ -17,6 +17,8 @@ namespace reprise {
 namespace {
 
 constexpr double kTwoPi = 2 * std::numbers::pi;
+// What llama.cpp divides angles by that are to be none.
+constexpr double kNoTurn = 1e30;
 
 // theta^(-2f / dim), the unscaled angle of pair f.
 double BaseFrequency(const RopeConfig& config, int f) {
@@ -65,6 +67,8 @@ double Divisor(const RopeConfig& config, int f) {
       const double keep = YarnKeep(config, f);
       return 1 / ((1 - keep) / config.factor + keep);
     }
+    case RopeConfig::Scaling::kProportional:
+      return f < config.turning_pairs ? config.factor : kNoTurn;
     case RopeConfig::Scaling::kLongRope:
       return (config.long_regime ? config.long_factors : config.short_factors)[size_t(f)];
   }
@@ -183,6 +187,11 @@ void ReadScaling(ConfigReader* reader, const std::string& member, int64_t contex
         reference::PowDouble(alpha, double(config->rotary_dim) / (config->rotary_dim - 2));
     return;
   }
+  if (expected.proportional && type == "proportional") {
+    config->scaling = RopeConfig::Scaling::kProportional;
+    config->factor = number("factor", "", 1e-6, 1e6, 1.0);
+    return;
+  }
   // llama.cpp takes no factor for one.
   config->factor = number("factor", "rope.scaling.factor", 1e-6, 1e6,
                           reader->gguf() ? std::optional(1.0) : std::nullopt);
@@ -217,11 +226,14 @@ RopeConfig ReadRopeConfig(ConfigReader* reader, int head_dim, const RopeExpectat
   config.theta = reader->Number({nested("rope_theta"), "rope.freq_base"}, {1, 1e12},
                                 reader->gguf() ? 10000.0 : expected.theta);
   const double part = reader->Number({nested("partial_rotary_factor"), ""}, {1e-3, 1}, 1.0);
-  if (part != 1 && !expected.partial) {
+  const bool proportional =
+      expected.proportional && reader->Text({place + "rope_type", ""}, "") == "proportional";
+  if (part != 1 && !expected.partial && !proportional) {
     reader->Refuse("partial_rotary_factor is not supported for this family");
   }
-  config.rotary_dim =
-      int(reader->Int({"", "rope.dimension_count"}, {2, head_dim}, int64_t(part * head_dim)));
+  config.turning_pairs = proportional ? int(part * head_dim / 2) : 0;
+  config.rotary_dim = int(reader->Int({"", "rope.dimension_count"}, {2, head_dim},
+                                      proportional ? head_dim : int64_t(part * head_dim)));
   if (config.rotary_dim < 2 || config.rotary_dim % 2 != 0) {
     reader->Refuse("a rotary width of " + std::to_string(config.rotary_dim) +
                    " channels is not even and positive");
@@ -264,6 +276,7 @@ std::string RopeConfig::Describe() const {
     all += text;
   }
   if (!truncate) all += " untruncated";
+  if (turning_pairs != 0) all += " turning " + std::to_string(turning_pairs);
   if (scaling == Scaling::kLongRope) all += long_regime ? " long" : " short";
   for (const double divisor : long_regime ? long_factors : short_factors) {
     std::snprintf(text, sizeof(text), " %.9g", divisor);
@@ -323,9 +336,9 @@ std::vector<float> InverseFrequencies(const RopeConfig& config,
   return frequencies;
 }
 
-std::vector<float> Llama3Divisors(const RopeConfig& config) {
+std::vector<float> StoredDivisors(const RopeConfig& config) {
   std::vector<float> divisors(size_t(config.rotary_dim / 2));
-  for (size_t f = 0; f < divisors.size(); ++f) divisors[f] = float(Llama3Divisor(config, int(f)));
+  for (size_t f = 0; f < divisors.size(); ++f) divisors[f] = float(Divisor(config, int(f)));
   return divisors;
 }
 

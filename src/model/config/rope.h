@@ -16,13 +16,14 @@ class GgufWriter;
 // on the context that the model is loaded for, never on the length of a sequence, so cached keys
 // stay valid.
 struct RopeConfig {
-  enum class Scaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope };
+  enum class Scaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope, kProportional };
 
   int rotary_dim = 0;  // channels of a head that turn: the first ones
   double theta = 10000;
   Scaling scaling = Scaling::kNone;
   double factor = 1;
   double original_context = 0;  // kLlama3, kYarn, kLongRope
+  int turning_pairs = 0;        // kProportional: the others of rotary_dim / 2 stay as they are
   double low_frequency_factor = 1;
   double high_frequency_factor = 4;
   double beta_fast = 32;  // kYarn
@@ -59,6 +60,8 @@ struct RopeExpectations {
   bool gguf_truncate = true;     // RopeConfig::truncate of GGUF files that do not say
   // "dynamic" with a member alpha stands for a larger theta, whatever the length of the sequence.
   bool stretched_theta = false;
+  // "proportional" is known: angles of a whole head, for a part of its pairs.
+  bool proportional = false;
 };
 
 // Reads the regime; errors, regimes that are not known (by name) included, stick to the reader.
@@ -81,8 +84,9 @@ std::vector<float> InverseFrequencies(const RopeConfig& config,
                                       const std::vector<float>& divisors = {});
 // The parameters as metadata of a GGUF file, under `prefix`; divisors are tensors.
 void DescribeRope(const RopeConfig& config, const std::string& prefix, GgufWriter* out);
-// The per-frequency divisors of Llama 3 scaling, as GGUF stores them.
-std::vector<float> Llama3Divisors(const RopeConfig& config);
+// The per-frequency divisors as GGUF stores them: of Llama 3 scaling, of proportional angles (1e30
+// where nothing turns), else ones.
+std::vector<float> StoredDivisors(const RopeConfig& config);
 // What cos and sin are multiplied by: 1 except for YaRN and LongRoPE.
 float RopeMagnitude(const RopeConfig& config);
 

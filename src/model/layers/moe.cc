@@ -56,6 +56,11 @@ void MoeMlp::Declare(TensorPlan* plan) {
                     &selection_bias_)
         .init = {0, 0.02f};
   }
+  if (!names.expert_scale.empty()) {
+    plan->AddVector(plan->Layer(layer_, names.expert_scale, "ffn_down_exps.scale"), choices,
+                    &expert_scale_)
+        .init = {1, 0.1f};
+  }
   shape_.alternating ? DeclareAlternating(plan) : DeclareExperts(plan);
   if (!names.gate_up_bias.empty()) DeclareBiases(plan);
   if (shared_) shared_->Declare(plan);
@@ -144,15 +149,17 @@ double MoeMlp::ActiveShare() const {
   return double(std::min<int64_t>(shape_.routing.top_k, shape_.experts)) / double(shape_.experts);
 }
 
-void MoeMlp::Forward(const Step& step, const ConstRows& x, const Rows& out) const {
+void MoeMlp::Forward(const Step& step, const ConstRows& router_x, const ConstRows& x,
+                     const Rows& out) const {
   const OpContext& context = step.context();
   ScratchScope scope(*context.scratch);
   const int choices = shape_.experts + shape_.identity_experts;
   const Rows logits = step.MakeRows(x.rows, choices);
   const Projection router[] = {{&router_, logits, router_bias_.data()}};
-  Project(context, x, router);
+  Project(context, router_x, router);
   RoutingParams params = shape_.routing;
   params.selection_bias = selection_bias_.data();
+  params.expert_scale = expert_scale_.data();
   const Routing routing = RouteExperts(context, logits, params);
   const Step& there = step.OfExperts(layer_);
   if (&there == &step) {
@@ -195,6 +202,9 @@ void MoeMlp::RunExperts(const Step& step, const Routing& routing, const ConstRow
   switch (shape_.activation) {
     case ExpertActivation::kSwiGlu:
       SwiGlu(context, gate, up, gate);
+      break;
+    case ExpertActivation::kGeGlu:
+      GeGlu(context, gate, up, gate);
       break;
     case ExpertActivation::kClampedSwiGlu:
       ClampedSwiGlu(context, gate, up, shape_.alpha, shape_.limit, gate);
@@ -246,7 +256,8 @@ MoeShape ReadMoeShape(ConfigReader* reader, int64_t dim, float residual_gain, Ex
                                    "expert_count"),
                       kExperts));
   shape.routing.top_k = int(
-      reader->Int(FirstPresent(reader, {"num_experts_per_token", "moe_topk", "num_experts_per_tok"},
+      reader->Int(FirstPresent(reader, {"num_experts_per_token", "moe_topk", "top_k_experts",
+                                        "num_experts_per_tok"},
                                "expert_used_count"),
                   {1, shape.experts}));
   const bool counted = reader->Has({"num_layers", ""});

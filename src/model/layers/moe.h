@@ -20,7 +20,7 @@ namespace reprise {
 class GgufWriter;
 
 // kReluSquared: without a gate. kClampedSwiGlu: MoeShape's alpha and limit.
-enum class ExpertActivation : uint8_t { kSwiGlu, kReluSquared, kClampedSwiGlu };
+enum class ExpertActivation : uint8_t { kSwiGlu, kGeGlu, kReluSquared, kClampedSwiGlu };
 
 // Names in Hugging Face files, behind "layers.<n>.". Experts lie in a tensor each
 // ("<experts>.<number>.<up>.weight") or in one for all ("<gate_up>" and "<all_down>", where a
@@ -29,6 +29,7 @@ struct MoeNames {
   std::string router = "mlp.gate.weight";
   std::string selection_bias;  // "" where there is none, here and below
   std::string router_bias;
+  std::string expert_scale;  // [experts], RoutingParams::expert_scale
   std::string gate_up_bias;  // [experts, 2 hidden]
   std::string down_bias;     // [experts, dim]
   std::string experts = "mlp.experts";
@@ -69,7 +70,12 @@ class MoeMlp {
 
   void Declare(TensorPlan* plan);
   // x is already normalised.
-  void Forward(const Step& step, const ConstRows& x, const Rows& out) const;
+  void Forward(const Step& step, const ConstRows& x, const Rows& out) const {
+    Forward(step, x, x, out);
+  }
+  // The same where the router sees something else.
+  void Forward(const Step& step, const ConstRows& router_x, const ConstRows& x,
+               const Rows& out) const;
 
  private:
   // out: what the experts of every row add up to.
@@ -87,7 +93,7 @@ class MoeMlp {
   MoeShape shape_;
   int layer_;
   Matrix router_;
-  Vector router_bias_, selection_bias_;
+  Vector router_bias_, selection_bias_, expert_scale_;
   Matrix gate_, up_, down_;                 // stacks of [experts]
   Vector gate_bias_, up_bias_, down_bias_;  // [experts, rows], or none
   std::optional<GatedMlp> shared_;

@@ -7,8 +7,9 @@ using Scaling = RopeConfig::Scaling;
 
 void Rotary::Declare(TensorPlan* plan) {
   DeclareAngles(plan);
-  if (config_.scaling == Scaling::kNone || config_.scaling == Scaling::kLlama3) {
-    plan->AddOptional("rope_freqs.weight", Llama3Divisors(config_), &divisors_);
+  if (config_.scaling == Scaling::kNone || config_.scaling == Scaling::kLlama3 ||
+      config_.scaling == Scaling::kProportional) {
+    plan->AddOptional("rope_freqs.weight", StoredDivisors(config_), &divisors_);
   } else if (config_.scaling == Scaling::kLongRope) {
     const auto add = [&](const char* name, const std::vector<double>& factors,
                          std::vector<float>* out) {
