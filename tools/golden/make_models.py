@@ -162,6 +162,11 @@ MODELS = {
                  full_attention=dict(rope_type="proportional", rope_theta=1000.0,
                                      partial_rotary_factor=0.25))),
         {"golden.safetensors": 83}),
+    "bamba": (
+        dict(SMALL, model_type="bamba", num_hidden_layers=4, max_position_embeddings=4096,
+             attn_layer_indices=[1, 3], mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=2,
+             mamba_d_state=16),
+        {"golden.safetensors": 83}),
 }
 # Buffers that are no weights.
 TABLES = ("inv_freq", "embed_scale")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/family.h"
 
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -15,7 +16,7 @@
 namespace reprise {
 namespace {
 
-constexpr std::string_view kHfTypes[] = {"granitemoehybrid"};
+constexpr std::string_view kHfTypes[] = {"granitemoehybrid", "bamba"};
 constexpr std::string_view kGgufTypes[] = {"granitehybrid"};
 
 constexpr PublishedSize kPublished[] = {
@@ -32,6 +33,12 @@ constexpr PublishedSize kPublished[] = {
         "mamba", "mamba", "mamba", "mamba", "mamba", "mamba", "mamba", "mamba", "attention",
         "mamba", "mamba", "mamba", "mamba", "mamba", "mamba", "mamba", "mamba", "mamba",
         "attention", "mamba", "mamba", "mamba", "mamba"]})"},
+    {"Bamba-9B", R"({"model_type": "bamba", "hidden_size": 4096, "intermediate_size": 14336,
+      "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "attn_layer_indices": [9, 18, 27], "mamba_n_heads": 128, "mamba_d_head": 64,
+      "mamba_d_state": 128, "mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_expand": 2,
+      "vocab_size": 128256, "max_position_embeddings": 262144, "rms_norm_eps": 1e-5,
+      "tie_word_embeddings": false})"},
 };
 
 constexpr std::string_view kAttentionTypes[] = {"attention", "full_attention"};
@@ -46,6 +53,7 @@ struct GraniteConfig {
   Vocabulary::Shape vocabulary;
   float residual_scale = 1;
   bool rope = false;
+  bool bamba = false;  // a folder of Bamba: other names, no factors
 };
 
 class GraniteMoeHybrid final : public ResidualStack {
@@ -61,7 +69,7 @@ class GraniteMoeHybrid final : public ResidualStack {
       } else {
         AddWithState<Mamba2>(config.mamba);
       }
-      AddBlock(i, "post_attention_layernorm", "ffn_norm");
+      AddBlock(i, config.bamba ? "pre_ff_layernorm" : "post_attention_layernorm", "ffn_norm");
       if (config.moe.experts != 0) Add<MoeMlp>(config.moe);
       if (config.shared.hidden != 0) Add<GatedMlp>(config.shared);
     }
@@ -99,6 +107,13 @@ class GraniteMoeHybrid final : public ResidualStack {
 };
 
 void ReadPositions(ConfigReader* reader, GraniteConfig* config) {
+  RopeExpectations expected;
+  expected.partial = config->bamba;
+  config->decoder.rope = ReadRopeConfig(reader, config->decoder.head_dim, expected);
+  if (config->bamba) {
+    config->rope = true;
+    return;
+  }
   const std::string type = reader->Text({"position_embedding_type", ""}, "nope");
   if (type != "rope" && type != "nope") {
     reader->Refuse("position_embedding_type '" + type +
@@ -106,7 +121,6 @@ void ReadPositions(ConfigReader* reader, GraniteConfig* config) {
   }
   config->rope =
       reader->gguf() ? reader->Bool({"", "rope.scaling.finetuned"}, true) : type == "rope";
-  config->decoder.rope = ReadRopeConfig(reader, config->decoder.head_dim);
 }
 
 void ReadFeedForward(ConfigReader* reader, GraniteConfig* config) {
@@ -115,6 +129,11 @@ void ReadFeedForward(ConfigReader* reader, GraniteConfig* config) {
   const int64_t experts = reader->Int({"num_local_experts", "expert_count"}, {0, 4096}, 0);
   shared.dim = decoder.dim;
   shared.residual_gain = decoder.residual_gain();
+  if (config->bamba) {
+    shared.hf = "feed_forward";
+    config->decoder.hidden = shared.hidden = reader->Int({"intermediate_size", ""}, kAnySize);
+    return;
+  }
   shared.hf = "shared_mlp";
   shared.hf_both = "input_linear";
   shared.hf_down = "output_linear";
@@ -137,34 +156,64 @@ void ReadFeedForward(ConfigReader* reader, GraniteConfig* config) {
   names.all_down = "block_sparse_moe.output_linear.weight";
 }
 
-Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
-  GraniteConfig config;
-  DecoderConfig& decoder = config.decoder;
-  reader->AddDefaults(R"({"num_local_experts": 8, "shared_intermediate_size": 1024})");
-  ReadStream(reader, {"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, 0, &decoder);
-  ReadHeads(reader, &decoder);
-  ReadVocabulary(reader, false, &decoder);
-  CheckActivation(reader, "silu");
-  if (!reader->gguf()) {
+void ReadLayers(ConfigReader* reader, GraniteConfig* config) {
+  DecoderConfig& decoder = config->decoder;
+  if (config->bamba) {
+    decoder.attends.assign(size_t(decoder.layer_count), false);
+    for (const int64_t layer : reader->Ints({"attn_layer_indices", ""}, 4096, {0, 4096})) {
+      if (layer < decoder.layer_count) decoder.attends[size_t(layer)] = true;
+    }
+  } else if (!reader->gguf()) {
     ReadLayerTypes(reader, "layer_types", kAttentionTypes, kMambaTypes, &decoder);
   } else if (decoder.attends.empty()) {
     decoder.attends.assign(size_t(decoder.layer_count), true);
   }
-  ReadPositions(reader, &config);
-  ReadFeedForward(reader, &config);
-  if (reader->Bool({"attention_bias", ""}, false)) {
-    reader->Refuse("attention_bias is not supported for granitemoehybrid");
-  }
+}
+
+// Factors of attention, of what blocks add, of embeddings and of logits. Bamba has none.
+void ReadFactors(ConfigReader* reader, GraniteConfig* config) {
+  if (config->bamba) return;
   const auto scale = [&](const char* hf, const char* gguf, double fallback) {
     return float(reader->Number({hf, gguf}, {1e-6, 1e6}, fallback));
   };
+  // llama.cpp's files of Bamba do not say.
+  const double plain = 1 / std::sqrt(double(config->decoder.head_dim));
+  config->attention.scale =
+      scale("attention_multiplier", "attention.scale", reader->gguf() ? plain : 1);
+  config->residual_scale = scale("residual_multiplier", "residual_scale", 1);
+  config->vocabulary.embedding_scale = scale("embedding_multiplier", "embedding_scale", 1);
+  config->vocabulary.logit_scale = 1 / scale("logits_scaling", "logit_scale", 1);
+}
+
+constexpr std::string_view kGraniteDefaults =
+    R"({"num_local_experts": 8, "shared_intermediate_size": 1024})";
+constexpr std::string_view kBambaDefaults = R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+    "partial_rotary_factor": 0.5, "mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_expand": 2})";
+
+Result<std::unique_ptr<FamilyModel>> Make(ConfigReader* reader, DType kv) {
+  GraniteConfig config;
+  DecoderConfig& decoder = config.decoder;
+  config.bamba = !reader->gguf() && reader->Text({"model_type", ""}, "") == "bamba";
+  reader->AddDefaults(config.bamba ? kBambaDefaults : kGraniteDefaults);
+  ReadStream(reader, {"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, 0, &decoder);
+  ReadHeads(reader, &decoder);
+  ReadVocabulary(reader, false, &decoder);
+  CheckActivation(reader, "silu");
+  ReadLayers(reader, &config);
+  ReadPositions(reader, &config);
+  ReadFeedForward(reader, &config);
+  for (const char* bias : {"attention_bias", "mlp_bias"}) {
+    const bool known = config.bamba || bias == std::string_view("attention_bias");
+    if (known && reader->Bool({bias, ""}, false)) {
+      reader->Refuse(std::string(bias) + " is not supported for granitemoehybrid and bamba");
+    }
+  }
   config.attention = MakeAttentionShape(decoder, kv);
   config.attention.rotary_pairs_in_gguf = true;
-  config.attention.scale = scale("attention_multiplier", "attention.scale", 1);
-  config.residual_scale = scale("residual_multiplier", "residual_scale", 1);
+  config.attention.scale = float(1 / std::sqrt(double(decoder.head_dim)));
   config.vocabulary = {decoder.vocab_size, decoder.dim, decoder.tied, decoder.eps};
-  config.vocabulary.embedding_scale = scale("embedding_multiplier", "embedding_scale", 1);
-  config.vocabulary.logit_scale = 1 / scale("logits_scaling", "logit_scale", 1);
+  if (config.bamba) config.vocabulary.hf_norm = "final_layernorm";
+  ReadFactors(reader, &config);
   config.mamba.dim = decoder.dim;
   config.mamba.eps = decoder.eps;
   config.mamba.hf_module = "mamba.";
