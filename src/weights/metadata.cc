@@ -72,6 +72,11 @@ bool Metadata::Has(std::string_view key) const {
   return FindGguf(key) != nullptr || FindJson(key) != nullptr;
 }
 
+bool Metadata::SaysNull(std::string_view key) const {
+  const JsonValue* value = json_.Find(key);
+  return value != nullptr && value->is_null();
+}
+
 std::string Metadata::Shown(std::string_view key) const {
   return (gguf_ != nullptr ? "metadata " : "config.json: ") + Quoted(prefix_ + std::string(key));
 }

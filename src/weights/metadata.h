@@ -45,6 +45,8 @@ class Metadata {
   Metadata Section(std::string_view name) const;
 
   bool Has(std::string_view key) const;
+  // Whether a JSON member is there, and null.
+  bool SaysNull(std::string_view key) const;
 
   Result<int64_t> Int(std::string_view key, IntRange range) const;
   Result<double> Number(std::string_view key, NumberRange range = kFinite) const;

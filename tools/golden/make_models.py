@@ -167,6 +167,13 @@ MODELS = {
              attn_layer_indices=[1, 3], mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=2,
              mamba_d_state=16),
         {"golden.safetensors": 83}),
+    # As published, without positions; with the delta rule that may change signs.
+    "olmo_hybrid": (
+        dict(SMALL, model_type="olmo_hybrid", num_hidden_layers=4, max_position_embeddings=4096,
+             layer_types=["linear_attention", "full_attention"] * 2, linear_num_key_heads=4,
+             linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12,
+             rope_parameters=dict(rope_type="default", rope_theta=None)),
+        {"golden.safetensors": 83}),
 }
 # Buffers that are no weights.
 TABLES = ("inv_freq", "embed_scale")
@@ -260,6 +267,24 @@ def save_mxfp4(model, folder, stored):
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+def save_olmo_hybrid(model, folder):
+    """As published: a convolution each for queries, keys and values, and other names of norms.
+    Transformers reads this, and writes something else."""
+    config = model.config
+    keys = config.linear_num_key_heads * config.linear_key_head_dim
+    tensors = {}
+    for name, values in model.state_dict().items():
+        if name.endswith("conv1d.weight"):
+            for part, rows in zip("qkv", values.split([keys, keys, values.shape[0] - 2 * keys])):
+                tensors[name.replace("conv1d", f"{part}_conv1d")] = rows.contiguous()
+            continue
+        if config.layer_types[int(name.split(".")[2]) if ".layers." in name else 0] == "linear_attention":
+            name = name.replace("input_layernorm", "attention_layer_norm")
+            name = name.replace("post_attention_layernorm", "feedforward_layer_norm")
+        tensors[name] = values.contiguous()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 def run(model, tokens):
     return model(torch.tensor([tokens]), use_cache=False).logits[0]
 
@@ -297,6 +322,8 @@ def make(name):
     model.to(torch.bfloat16).save_pretrained(folder)
     if stored:
         save_mxfp4(model, folder, stored)
+    if config["model_type"] == "olmo_hybrid":
+        save_olmo_hybrid(model, folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
 
 

@@ -26,6 +26,8 @@ MUTANTS = [
     ("watched_by_every_layer", "src/model/families/gemma4/attention.cc", "if (window_ == 0 && !shares_) step.Watch(", "if (window_ == 0) step.Watch(", MODEL),
     ("whole_heads_turn", "src/model/config/rope.cc", "f < config.turning_pairs ? config.factor : kNoTurn", "config.factor", MODEL),
     ("experts_weigh_alike", "src/kernels/cpu/expert_ops.cc", "if (params.expert_scale) weights[k] *=", "if (false) weights[k] *=", KERNELS),
+    ("writes_of_one_sign", "src/model/families/olmo_hybrid/signed_delta.cc",
+     "if (shape_.write_scale != 1) Scale(", "if (false) Scale(", MODEL),
     ("sinks_of_other_heads", "src/kernels/cpu/attention.cc", "= sinks[i % group];", "= sinks[0];", KERNELS),
     ("sinks_in_every_part", "src/kernels/cpu/attention.cc", "if (index == task.partial) {", "if (true) {", KERNELS),
     ("sinks_unweighed", "src/kernels/cpu/attention.cc", "        mine.sum[i] = 1;\n", "        mine.sum[i] = 0;\n", KERNELS),

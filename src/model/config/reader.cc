@@ -95,6 +95,19 @@ bool ConfigReader::IsArray(ConfigKey key) const {
   return place.section.FindJson(place.key)->is_array();
 }
 
+bool ConfigReader::IsNull(std::string_view hf) const {
+  if (gguf_) return false;
+  for (Metadata section : {inner_, outer_}) {
+    std::string_view rest = hf;
+    for (size_t dot = rest.find('.'); dot != std::string_view::npos; dot = rest.find('.')) {
+      section = section.Section(rest.substr(0, dot));
+      rest.remove_prefix(dot + 1);
+    }
+    if (section.SaysNull(rest)) return true;
+  }
+  return false;
+}
+
 const StoredTensor* ConfigReader::FindTensor(ConfigKey name) const {
   const std::string_view wanted = gguf_ ? name.gguf : name.hf;
   return checkpoint_ == nullptr || wanted.empty() ? nullptr : checkpoint_->Find(wanted);

@@ -61,6 +61,8 @@ class ConfigReader {
   std::vector<double> Numbers(ConfigKey key, size_t count_max);
   bool Has(ConfigKey key) const;
   bool IsArray(ConfigKey key) const;
+  // Whether config.json has that member and says null, which counts as absent everywhere else.
+  bool IsNull(std::string_view hf) const;
 
   // Every parameter that was asked for, with what was said: part of the digest.
   const std::map<std::string, std::string>& taken() const { return taken_; }
