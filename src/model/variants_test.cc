@@ -248,6 +248,7 @@ constexpr Harmless kHarmless[] = {
     {"falcon_mamba", "feed_forward_length"},
     {"mamba", "attention.head_count"},
     {"mamba", "feed_forward_length"},
+    {"minimax", "feed_forward_length"},
     {"nemotron_h", "attention.layer_norm_epsilon"},
     {"rwkv7", "attention.head_count"},
     {"deepseek_v3", "attention.head_count_kv"},

@@ -174,9 +174,19 @@ MODELS = {
              linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12,
              rope_parameters=dict(rope_type="default", rope_theta=None)),
         {"golden.safetensors": 83}),
+    # Lightning attention in blocks shorter than the text, and six factors.
+    "minimax": (
+        dict(SMALL, model_type="minimax", num_hidden_layers=4, max_position_embeddings=4096,
+             layer_types=["linear_attention", "full_attention", "linear_attention",
+                          "linear_attention"], head_dim=16, num_local_experts=4,
+             num_experts_per_tok=2, block_size=32, full_attn_alpha_factor=1.3,
+             full_attn_beta_factor=0.9, linear_attn_alpha_factor=1.2,
+             linear_attn_beta_factor=1.1, mlp_alpha_factor=0.8, mlp_beta_factor=1.4,
+             rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+        {"golden.safetensors": 83}),
 }
 # Buffers that are no weights.
-TABLES = ("inv_freq", "embed_scale")
+TABLES = ("inv_freq", "embed_scale", "slope_rate", "query_decay", "key_decay", "diagonal_decay")
 
 
 def draw(model):
@@ -319,7 +329,12 @@ def make(name):
             save_file(made, folder / file)
             print(f"{name}/{file}: spread of logits {float(logits.std()):.3f}, "
                   f"{len(set(greedy))} different tokens of {GREEDY}")
-    model.to(torch.bfloat16).save_pretrained(folder)
+    tables = {n: b.clone() for n, b in model.named_buffers() if n.endswith(TABLES)}
+    model.to(torch.bfloat16)
+    for name, buffer in model.named_buffers():
+        if name in tables:
+            buffer.data = tables[name]
+    model.save_pretrained(folder)
     if stored:
         save_mxfp4(model, folder, stored)
     if config["model_type"] == "olmo_hybrid":

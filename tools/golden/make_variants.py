@@ -32,7 +32,7 @@ HARMLESS = {
     "mamba_ssm_cache_dtype", "mamba_ssm_dtype", "w_init_variance_scale", "final_w_init_variance_scale",
     "time_step_min", "time_step_max", "time_step_floor", "time_step_init_scheme", "time_step_scale",
     "mamba_dt_min", "mamba_dt_max", "mamba_dt_init_floor", "mtp_layers_block_type", "seq_length",
-    "num_nextn_predict_layers", "vocab_size", "z_loss_coefficient",
+    "num_nextn_predict_layers", "vocab_size", "z_loss_coefficient", "block_size",
     "linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max",
     "linear_dt_init_floor",
 }

@@ -28,6 +28,8 @@ MUTANTS = [
     ("experts_weigh_alike", "src/kernels/cpu/expert_ops.cc", "if (params.expert_scale) weights[k] *=", "if (false) weights[k] *=", KERNELS),
     ("writes_of_one_sign", "src/model/families/olmo_hybrid/signed_delta.cc",
      "if (shape_.write_scale != 1) Scale(", "if (false) Scale(", MODEL),
+    ("layers_forget_alike", "src/model/families/minimax/lightning.cc", "const double factor = 1 - place + 1e-5;", "const double factor = 1 + 1e-5 - 0 * place;", MODEL),
+    ("streams_that_are_not_normed", "src/model/families/minimax/minimax.cc", "  Add(context, h, y, x);", "  Add(context, x, y, x);", MODEL),
     ("sinks_of_other_heads", "src/kernels/cpu/attention.cc", "= sinks[i % group];", "= sinks[0];", KERNELS),
     ("sinks_in_every_part", "src/kernels/cpu/attention.cc", "if (index == task.partial) {", "if (true) {", KERNELS),
     ("sinks_unweighed", "src/kernels/cpu/attention.cc", "        mine.sum[i] = 1;\n", "        mine.sum[i] = 0;\n", KERNELS),
