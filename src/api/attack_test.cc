@@ -188,7 +188,7 @@ TEST(Attack, RerankOfWhatCannotFitReadsNoMore) {
 TEST(Attack, ReferencesShareTheirText) {
   const auto ledger = std::make_shared<Ledger>(Ledger::Limits{64 * kMiB, 64 * kMiB});
   Account account(ledger, "t", {.bytes = 64 * kMiB});
-  const Tenant tenant{"t", "", 1, false};
+  const Tenant tenant{"t", "", 1, false, nullptr};
   responses::ResponseStore store;
   responses::StoredResponse stored;
   stored.items = {{responses::Item::Kind::kMessage, "msg_a_0", "assistant",

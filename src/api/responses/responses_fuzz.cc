@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto body =
       JsonDocument::Parse(std::string_view(reinterpret_cast<const char*>(data), size));
   if (!body.ok() || !body->root().is_object()) return 0;
-  static const api::Tenant& tenant = *new api::Tenant{"t", "", false};
+  static const api::Tenant& tenant = *new api::Tenant{"t", "", 1, false, nullptr};
   static const responses::ResponseStore& store = *[] {
     auto* made = new responses::ResponseStore();
     responses::StoredResponse response;
