@@ -52,7 +52,7 @@ void Gemma4Attention::Declare(TensorPlan* plan) {
     matrix("k_proj.weight", "attn_k.weight", kv_width(), dim_, &k_);
     norm("self_attn.k_norm.weight", "attn_k_norm.weight", &k_norm_);
     if (!value_is_key_) matrix("v_proj.weight", "attn_v.weight", kv_width(), dim_, &v_);
-    plan->AddDerived(&ones_);
+    plan->AddDerived(&ones_, layer_);
   }
   matrix("o_proj.weight", "attn_output.weight", dim_, q_width(), &o_).init.deviation *=
       residual_gain_;

@@ -33,8 +33,8 @@ void Lightning::Declare(TensorPlan* plan) {
                 &norm_);
   plan->AddMatrix(name("out_proj.weight", "attn_output.weight"), shape_.dim, shape_.width(), &out_)
       .init.deviation *= shape_.residual_gain;
-  plan->AddDerived(&slopes_);
-  plan->AddDerived(&zeros_);
+  plan->AddDerived(&slopes_, layer_);
+  plan->AddDerived(&zeros_, layer_);
 }
 
 void Lightning::CompleteWeights() {

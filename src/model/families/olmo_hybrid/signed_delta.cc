@@ -47,7 +47,7 @@ void SignedDelta::Declare(TensorPlan* plan) {
   add_conv("q_conv1d.weight", "ssm_conv1d_q.weight", shape_.key_width(), &convs_[0]);
   add_conv("k_conv1d.weight", "ssm_conv1d_k.weight", shape_.key_width(), &convs_[1]);
   add_conv("v_conv1d.weight", "ssm_conv1d_v.weight", shape_.value_width(), &convs_[2]);
-  plan->AddDerived(&conv_);
+  plan->AddDerived(&conv_, layer_);
   plan->AddVector(name("dt_bias", "ssm_dt.bias"), shape_.heads, &dt_bias_).init = {-3, 1};
   PlannedTensor& a = plan->AddVector(name("A_log", "ssm_a"), shape_.heads, &exp_a_);
   a.values = ValueForm::kNegatedExp;
