@@ -166,6 +166,8 @@ Status DocumentStore::ReadFolder() {
     }
     for (const std::string& old : MakeRoom(head.owner, head.file_bytes())) Unlink(old);
     Note(id, head.owner, head.file_bytes());
+    // A head may say anything: what it says of the future is not believed.
+    if (head.created_ms <= WallMs()) last_created_ms_ = head.created_ms;
   }
   const WrittenDay day = ReadWrittenDay(folder_.fd());
   day_.Begin(std::max(today, day.Now(WallMs(), options_.bytes_day_max)), WallMs());
@@ -297,10 +299,13 @@ void DocumentStore::Carry(const Waiting& document, std::unique_lock<std::mutex>*
   }
   const std::vector<std::string> gone = MakeRoom(document.owner, bytes);
   const WrittenDay day = {day_.Written(WallMs()), WallMs()};
+  // Of two documents of one millisecond the later one is the younger, behind a restart, too.
+  last_created_ms_ = std::max(WallMs(), last_created_ms_ + 1);
+  const int64_t created_ms = last_created_ms_;
   lock->unlock();
   for (const std::string& id : gone) Unlink(id);
   const auto file =
-      EncodeDocument(document.owner, WallMs(), document.content, document.id, keys_.current());
+      EncodeDocument(document.owner, created_ms, document.content, document.id, keys_.current());
   const Status written = WriteFile(document.id, file);
   if (written.ok() && options_.bytes_day_max > 0) RememberWrittenDay(folder_.fd(), day);
   lock->lock();

@@ -155,6 +155,7 @@ class DocumentStore {
   std::deque<std::shared_ptr<Reading>> reads_;
   std::multiset<Instant> reading_since_;  // of those that are being read
   uint64_t orders_ = 0;
+  int64_t last_created_ms_ = 0;
   DayBudget day_;
   Breaker writes_;
   Instant try_at_;

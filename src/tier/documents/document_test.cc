@@ -154,6 +154,19 @@ TEST_F(DocumentStoreTest, WhatWasChangedOrMovedIsNotThere) {
   }
 }
 
+// The clock stands: order does not come from it alone.
+TEST_F(DocumentStoreTest, TheYoungestOfAMillisecondStays) {
+  options_.wall_ms = [] { return int64_t{1'000'000'000'000}; };
+  Open();
+  for (int i = 0; i < 16; ++i) Put("owner", std::to_string(i), std::string(2'000, 'x'));
+  options_.owner_count_max = 3;
+  Open();
+  EXPECT_EQ(store_->stats().count, 3u);
+  for (int i = 13; i < 16; ++i) {
+    EXPECT_TRUE(store_->Get("owner", std::to_string(i)).has_value()) << i;
+  }
+}
+
 TEST_F(DocumentStoreTest, TheOldestGoFirst) {
   Open();
   for (int i = 0; i < 30; ++i) Put("many", std::to_string(i), "x");
