@@ -64,6 +64,7 @@ class Pictures(unittest.TestCase):
         connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
         answer = connection.getresponse()
         said = json.loads(answer.read())
+        connection.close()
         self.assertEqual(answer.status, status, said)
         return said
 
@@ -109,7 +110,7 @@ class Seeing(Pictures):
         swapped = show(B, A)
         self.assertLess(self.cached(swapped), 64)
         self.assertGreater(self.cached(show(A, B)), count - 16)
-        changed = show(A, png(64, 96, 3))
+        changed = show(A, png(64, 96, 255))  # by enough to outlive its reduction to what the tower sees
         self.assertLess(self.cached(changed), count - 40)
 
     def test_equal_pixels_from_another_file_hit(self):
@@ -122,12 +123,12 @@ class Seeing(Pictures):
 
     def test_all_apis_share(self):
         self.ask([{"role": "user", "content": [image(A), text("What?" * 20)]}], cache_salt=None)
-        anthropic = self.post("/v1/messages", {"max_tokens": 4, "messages": [{"role": "user", "content": [
+        anthropic = self.post("/v1/messages", {"model": "qwen3_5", "max_tokens": 4, "messages": [{"role": "user", "content": [
             {"type": "image", "source": {"type": "base64", "media_type": "image/png",
                                          "data": base64.b64encode(A).decode()}},
             {"type": "text", "text": "What?" * 20}]}]})
         self.assertGreater(anthropic["usage"]["cache_read_input_tokens"], 90)
-        ollama = self.post("/api/chat", {"stream": False, "options": {"num_predict": 4}, "messages": [
+        ollama = self.post("/api/chat", {"model": "qwen3_5", "stream": False, "options": {"num_predict": 4}, "messages": [
             {"role": "user", "content": "What?" * 20, "images": [base64.b64encode(A).decode()]}]})
         self.assertIn("message", ollama)
 
