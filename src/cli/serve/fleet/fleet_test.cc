@@ -97,6 +97,7 @@ class Visit final : public http::Exchange, public std::enable_shared_from_this<V
 
 class FleetTest : public testing::Test {
  protected:
+  ~FleetTest() override { SetLogLevel(LogLevel::kInfo); }  // as other tests expect it
   void Open(std::vector<std::string> names, size_t memory = kMemoryOfOne) {
     SetLogLevel(LogLevel::kError);
     auto path = FindBundledModel();
