@@ -9,7 +9,6 @@ import struct
 import sys
 import tempfile
 import threading
-import time
 import unittest
 import urllib.error
 import urllib.request
@@ -19,6 +18,7 @@ import harness
 PROGRAM = sys.argv.pop(1)
 MODULES = {"mlp.up_proj": (1024, 384), "mlp.down_proj": (384, 1024)}  # of the bundled model
 LAYERS = 8
+PROMPT = "Once upon a time there was a little bird who"
 
 
 def write_adapter(folder, seed, size=2.0, **config):
@@ -69,7 +69,7 @@ class Lora(unittest.TestCase):
         self.assertEqual(code, status, text)
         return text
 
-    def ask(self, model, prompt="Once upon a time there was a little bird who", status=200, **more):
+    def ask(self, model, prompt=PROMPT, status=200, **more):
         text = self.call("/v1/completions", {"model": model, "prompt": prompt, "max_tokens": 24, "temperature": 0, **more}, status)
         return json.loads(text)
 
@@ -165,15 +165,20 @@ class Lora(unittest.TestCase):
 
     def test_unloading_waits_for_those_that_have_it(self):
         self.call("/v1/load_lora_adapter", {"lora_name": "leaving", "lora_path": str(self.two)})
-        expected = self.say("leaving", max_tokens=300, ignore_eos=True)
-        answer = []
-        thread = threading.Thread(target=lambda: answer.append(self.say("leaving", max_tokens=300, ignore_eos=True)))
-        thread.start()
-        time.sleep(0.05)
-        # Whether or not the request has come by now, it is answered as it was, or not at all.
-        self.call("/v1/unload_lora_adapter", {"lora_name": "leaving"})
-        thread.join()
-        self.assertIn(answer, ([expected], []))
+        expected = self.say("leaving", max_tokens=600, ignore_eos=True)
+        body = {"model": "leaving", "prompt": PROMPT, "max_tokens": 600, "temperature": 0, "ignore_eos": True, "stream": True}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.server.port}/v1/completions", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        said = []
+        with urllib.request.urlopen(request) as stream:
+            for line in stream:
+                if not line.startswith(b"data: {"):
+                    continue
+                said += [choice["text"] for choice in json.loads(line[6:])["choices"]]
+                if len(said) == 1:  # it has the adapter, and is far from its end
+                    self.call("/v1/unload_lora_adapter", {"lora_name": "leaving"})
+                    self.ask("leaving", status=404)
+        self.assertEqual("".join(said), expected)
 
 
 class TwoModels(unittest.TestCase):
