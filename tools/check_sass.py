@@ -31,8 +31,9 @@ HOT = {
     "SmallKernel": (["HMMA", "LDGSTS"], 0),
     "HalfPieces": (["HMMA", "LDSM", "LDGSTS"], 0),
     "PackedFewKernel": (["HMMA", "UBLKCP"], 0),
-    # Tiles of 160 rows: sums of a slice beside those before it.
-    "PackedManyKernel": (["HGMMA", "UBLKCP", "UTMALDG"], 72),
+    "PackedManyKernel": (["HGMMA", "UBLKCP", "UTMALDG"], 16),
+    # Its tiles of 160 rows alone: sums of a slice beside those before it.
+    "Li160ELi2E": (["HGMMA", "UBLKCP", "UTMALDG"], 72),
     "SmallRowKernel": (["IDP.4A", "LDGSTS"], 0),
     "ChosenGatesKernel": (["IDP.4A", "LDGSTS"], 0),
     "ChosenSumKernel": (["IDP.4A", "LDGSTS"], 0),
