@@ -128,19 +128,15 @@ Status JoinedMemory::Commit(DevicePtr<std::byte> begin, size_t bytes) {
   ForEachRun(begin, bytes, [&](const Run& run, size_t) {
     if (status.ok()) status = parts_[size_t(run.memory)].memory->Commit(run.place, run.bytes);
   });
-  const auto use = [&](int by) {
-    Units& units = *units_.find(found->begin)->second;
-    ForEachRun(begin, bytes, [&](const Run& run, size_t) {
-      Units::Part& part = units.parts[size_t(run.memory)];
-      const size_t page_bytes = parts_[size_t(run.memory)].memory->page_bytes();
-      const auto offset = static_cast<size_t>(Raw(run.place) - Raw(part.buffer.data()));
-      const size_t last = (offset + run.bytes - 1) / page_bytes;
-      if (part.users.size() <= last) part.users.resize(last + 1);
-      for (size_t page = offset / page_bytes; page <= last; ++page)
-        part.users[page] += uint32_t(by);
-    });
-  };
-  use(1);
+  Units& units = *units_.find(found->begin)->second;
+  ForEachRun(begin, bytes, [&](const Run& run, size_t) {
+    Units::Part& part = units.parts[size_t(run.memory)];
+    const size_t page_bytes = parts_[size_t(run.memory)].memory->page_bytes();
+    const auto offset = static_cast<size_t>(Raw(run.place) - Raw(part.buffer.data()));
+    const size_t last = (offset + run.bytes - 1) / page_bytes;
+    if (part.users.size() <= last) part.users.resize(last + 1);
+    for (size_t page = offset / page_bytes; page <= last; ++page) ++part.users[page];
+  });
   if (!status.ok()) Discard(begin, bytes);
   return status;
 }

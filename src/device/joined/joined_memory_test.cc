@@ -74,10 +74,10 @@ TEST(JoinedMemory, CopiesWithinAndBetweenUnitsOfOtherShapes) {
   EXPECT_EQ(back, noise);
 }
 
-// Pages larger than a unit, which fault when they are not there: a page stays as long as one of its
-// units does, and a unit that comes again is zeros where its pages went.
+// Pages of about 13 units, which fault when they are not there: a page stays as long as one of its
+// units does, and goes with the last of them.
 TEST(JoinedMemory, PagesStayAsLongAsAUnitNeedsThem) {
-  ScarceMemory a(SIZE_MAX), b(SIZE_MAX);
+  ScarceMemory a(SIZE_MAX, 4096), b(SIZE_MAX, 4096);
   JoinedMemory joined({{&a, 0}, {&b, 1}});
   constexpr size_t kCount = 64;
   auto units = joined.ReserveUnits(kUnit, kCount);
@@ -100,6 +100,11 @@ TEST(JoinedMemory, PagesStayAsLongAsAUnitNeedsThem) {
       }
     }
   }
+  EXPECT_GT(a.committed_bytes() + b.committed_bytes(), 0u);
+  for (size_t unit = 0; unit < kCount; ++unit) {
+    if (content[unit] >= 0) joined.Discard(at(unit), 640);
+  }
+  EXPECT_EQ(a.committed_bytes() + b.committed_bytes(), 0u);
 }
 
 TEST(JoinedMemory, ARefusalOfOneIsARefusalOfAllAndLeavesNothing) {
