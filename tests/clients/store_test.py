@@ -202,9 +202,18 @@ class Store(BesideCold):
                 print(f"{fault}: first token after {report['first_token_ms']} ms, of these waited {report['queue_ms']}", file=sys.stderr)
                 self.proxy.fault = None
                 wait_for(lambda: ask(two, [user("Hi.")]) and not store_of(two)["failing"])
-                messages, before = self.conversation(one, fault + " again")
-                self.wait_until_stored(one)
-                self.go_on(two, messages, before)
+                self.goes_on_again(one, two, fault)
+
+    def goes_on_again(self, one, two, tale):
+        """A later conversation of `one` comes from the store on `two`. A look-up that a busy machine is too slow for is a miss: three tries."""
+        for attempt in (1, 2, 3):
+            messages, before = self.conversation(one, f"{tale} again {attempt}")
+            self.wait_until_stored(one)
+            try:
+                return self.go_on(two, messages, before)
+            except AssertionError:
+                if attempt == 3:
+                    raise
 
     def test_redis_that_was_flushed(self):
         one, two = self.start(), self.start()
