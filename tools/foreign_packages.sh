@@ -33,4 +33,8 @@ apt-get -qq update
 echo "Downloading ..."
 (cd "$state/debs" && apt-get -qq download $packages)
 for deb in "$state"/debs/*.deb; do dpkg-deb -x "$deb" "$root"; done
+# Absolute links would lead to the host's files.
+find "$root" -type l -lname '/*' | while read -r link; do
+  ln -sfn "$(realpath -m --relative-to="$(dirname "$link")" "$root$(readlink "$link")")" "$link"
+done
 echo "Unpacked $(ls "$state/debs" | wc -l) packages into $root"
