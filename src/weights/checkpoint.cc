@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/mapped_file.h"
+#include "weights/format/gguf_parts.h"
 #include "weights/format/safetensors.h"
 #include "weights/recipe/recipe.h"
 
@@ -19,7 +20,6 @@ namespace {
 constexpr size_t kConfigBytesMax = 16 << 20;
 constexpr size_t kIndexBytesMax = 100 << 20;
 constexpr size_t kTextBytesMax = 512 << 20;
-constexpr int64_t kSplitCountMax = 4096;
 
 bool IsDirectory(const std::string& path) {
   struct stat st {};
@@ -35,20 +35,6 @@ bool Exists(const std::string& path) {
 bool IsPlainFileName(std::string_view name) {
   return !name.empty() && name.size() < 256 && name[0] != '.' &&
          name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
-}
-
-// "name-00002-of-00005.gguf" of a set: everything before the number.
-std::optional<std::string> SplitPrefix(const std::string& path, int64_t number, int64_t count) {
-  char suffix[32];
-  std::snprintf(suffix, sizeof suffix, "-%05d-of-%05d.gguf", int(number), int(count));
-  if (!path.ends_with(suffix)) return std::nullopt;
-  return path.substr(0, path.size() - std::string_view(suffix).size());
-}
-
-std::string SplitPath(const std::string& prefix, int64_t number, int64_t count) {
-  char suffix[32];
-  std::snprintf(suffix, sizeof suffix, "-%05d-of-%05d.gguf", int(number), int(count));
-  return prefix + suffix;
 }
 
 }  // namespace
@@ -86,41 +72,38 @@ class CheckpointOpener {
     }
     parts_->format = CheckpointFormat::kGguf;
     REPRISE_TRY(AddGguf(path));
-    const Metadata split = Metadata(parts_->ggufs[0].get()).Section("split");
-    const IntRange counts{0, kSplitCountMax};
-    Result<int64_t> count = split.IntOr("count", 0, counts);
-    Result<int64_t> number = split.IntOr("no", 0, counts);
-    if (!count.ok()) return count.status().Annotate(path);
-    if (!number.ok()) return number.status().Annotate(path);
-    if (*count > 1) REPRISE_TRY(OpenSplit(path, *number + 1, *count));
+    const Result<GgufPart> part = ReadGgufPart(*parts_->ggufs[0]);
+    if (!part.ok()) return part.status().Annotate(path);
+    if (part->count > 1) REPRISE_TRY(OpenParts(path, *part));
     parts_->metadata = Metadata(parts_->ggufs[0].get());
     return OkStatus();
   }
 
-  Status OpenSplit(const std::string& path, int64_t number, int64_t count) {
-    const std::optional<std::string> prefix = SplitPrefix(path, number, count);
-    if (!prefix) {
-      return InvalidArgument(path + " is part " + std::to_string(number) + " of " +
-                             std::to_string(count) + " of a model: its name must end with " +
-                             SplitPath("", number, count));
+  // All files of the set that one of them belongs to.
+  Status OpenParts(const std::string& path, const GgufPart& named) {
+    const std::optional<std::string> stem = GgufPartStem(path, named);
+    const std::string set = "of " + std::to_string(named.count) + " of a model";
+    if (!stem) {
+      return InvalidArgument(path + " is part " + std::to_string(named.number) + " " + set +
+                             ": its name must end with " +
+                             GgufPartPath("", named.number, named.count));
     }
     parts_->ggufs.clear();
     parts_->files.clear();
-    for (int64_t part = 1; part <= count; ++part) {
-      const std::string part_path = SplitPath(*prefix, part, count);
-      REPRISE_TRY(AddGguf(part_path));
-      const Metadata split = Metadata(parts_->ggufs.back().get()).Section("split");
-      const Result<int64_t> own = split.Int("no", {part - 1, part - 1});
-      const Result<int64_t> all = split.Int("count", {count, count});
-      if (!own.ok()) return own.status().Annotate(part_path);
-      if (!all.ok()) return all.status().Annotate(part_path);
+    std::vector<const GgufFile*> all;
+    for (int64_t number = 1; number <= named.count; ++number) {
+      const std::string part = GgufPartPath(*stem, number, named.count);
+      if (!Exists(part)) {
+        return NotFound(part + " is missing: " + path + " is part " + std::to_string(named.number) +
+                        " " + set + ", and all are needed");
+      }
+      REPRISE_TRY(AddGguf(part));
+      all.push_back(parts_->ggufs.back().get());
+      const Status fits = CheckGgufPart(*all.back(), number, named.count, *all[0]);
+      if (!fits.ok()) return fits.Annotate(part);
     }
-    const Metadata first = Metadata(parts_->ggufs[0].get());
-    int64_t tensor_count = 0;
-    for (const auto& gguf : parts_->ggufs) tensor_count += int64_t(gguf->tensors().size());
-    const Result<int64_t> promised =
-        first.IntOr("split.tensors.count", tensor_count, {tensor_count, tensor_count});
-    return promised.ok() ? OkStatus() : promised.status().Annotate(path);
+    const Status whole = CheckGgufTensorCount(all);
+    return whole.ok() ? whole : whole.Annotate(path);
   }
 
   Status AddGguf(const std::string& path) {

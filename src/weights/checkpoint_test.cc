@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/check.h"
 #include "base/mapped_file.h"
+#include "weights/format/gguf_writer.h"
 #include "weights/format/safetensors.h"
 
 namespace reprise {
@@ -137,14 +139,55 @@ TEST_F(CheckpointTest, ASplitSetWithPartsThatDoNotBelong) {
   const std::string first = folder_ / "m-00001-of-00003.gguf";
   copy("1", "m-00001-of-00003.gguf");
   copy("2", "m-00002-of-00003.gguf");
-  EXPECT_SAYS(OpenCheckpoint(first).status().message(), "m-00003-of-00003.gguf");  // missing
+  EXPECT_EQ(OpenCheckpoint(first).status().message(),
+            std::string(folder_ / "m-00003-of-00003.gguf") + " is missing: " + first +
+                " is part 1 of 3 of a model, and all are needed");
   copy("2", "m-00003-of-00003.gguf");
-  EXPECT_SAYS(OpenCheckpoint(first).status().message(), "\"split.no\" is 1; expected 2 to 2");
+  EXPECT_SAYS(OpenCheckpoint(first).status().message(),
+              "m-00003-of-00003.gguf: it says that it is part 2 of 3, and its name says that it is "
+              "part 3 of 3");
   copy("3", "m-00003-of-00003.gguf");
   EXPECT_TRUE(OpenCheckpoint(first).ok());
   copy("1", "renamed.gguf");
   EXPECT_SAYS(OpenCheckpoint(folder_ / "renamed.gguf").status().message(),
               "its name must end with -00001-of-00003.gguf");
+}
+
+// Parts of one set whose numbers are right and whose content is another model's.
+TEST_F(CheckpointTest, ASplitSetOfTwoModels) {
+  struct Given {
+    std::string architecture;  // of the second part; empty: it says nothing
+    int64_t tensors = 2;
+    std::string tensor = "b";
+  };
+  const auto refusal = [&](const Given& given, int64_t promised) {
+    const auto write = [&](int number, const std::string& tensor, const std::string& architecture,
+                           int64_t tensors) {
+      GgufWriter writer;
+      if (!architecture.empty()) writer.PutString("general.architecture", architecture);
+      writer.Put<uint16_t>("split.no", uint16_t(number - 1));
+      writer.Put<uint16_t>("split.count", 2);
+      writer.Put<int32_t>("split.tensors.count", int32_t(tensors));
+      const std::vector<float> ones(32, 1.0f);
+      CHECK(writer.AddTensor(tensor, DType::kF32, {1, 32}).ok());
+      CHECK(writer.Open(folder_ / ("n-0000" + std::to_string(number) + "-of-00002.gguf")).ok());
+      CHECK(writer.Append(std::as_bytes(std::span(ones))).ok());
+      CHECK(writer.Finish().ok());
+    };
+    write(1, "a", "llama", promised);
+    write(2, given.tensor, given.architecture, given.tensors);
+    const auto opened = OpenCheckpoint(folder_ / "n-00002-of-00002.gguf");
+    return opened.ok() ? std::string() : opened.status().message();
+  };
+  EXPECT_EQ(refusal({"", 2, "b"}, 2), "");
+  EXPECT_EQ(refusal({"llama", 2, "b"}, 2), "");
+  EXPECT_SAYS(refusal({"qwen3", 2, "b"}, 2),
+              "n-00002-of-00002.gguf: it is part 2 of 2 of another model than the first part: "
+              "general.architecture is \"qwen3\" there and \"llama\" here");
+  EXPECT_SAYS(refusal({"", 7, "b"}, 2), "the numbers of tensors that they promise differ");
+  EXPECT_SAYS(refusal({"", 3, "b"}, 3),
+              "its 2 parts hold 2 tensors, and the model has 3: they are not of one model");
+  EXPECT_SAYS(refusal({"", 2, "a"}, 2), "tensor \"a\" is in two files");
 }
 
 TEST_F(CheckpointTest, AFolderWithOneFile) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a GGUF file: refused, or every value and every tensor can be read to its last byte.
+// Any bytes as a GGUF file: refused, or every value and every tensor can be read to its last byte;
+// and as a part of a set: refused, or its number is one of the set's.
 #include <cstdint>
 #include <cstdlib>
 
 #include "base/check.h"
 #include "weights/format/gguf.h"
+#include "weights/format/gguf_parts.h"
 #include "weights/metadata.h"
 
 namespace {
@@ -28,6 +30,26 @@ void Touch(const reprise::GgufFile::Entry& entry) {
   }
 }
 
+// The file beside itself: never a set, as both are the same part.
+void TouchPart(const reprise::GgufFile& file) {
+  const auto part = reprise::ReadGgufPart(file);
+  if (!part.ok()) {
+    CHECK(!part.status().message().empty());
+    return;
+  }
+  CHECK(part->number >= 1 && part->number <= part->count);
+  CHECK(part->count <= reprise::kGgufPartsMax);
+  const std::string path = reprise::GgufPartPath("m", part->number, part->count);
+  CHECK(reprise::GgufPartStem(path, *part) == "m");
+  int accepted = 0;
+  for (int64_t number = 1; number <= 2; ++number) {
+    accepted += reprise::CheckGgufPart(file, number, 2, file).ok();
+  }
+  CHECK(accepted <= 1);
+  const reprise::GgufFile* both[] = {&file, &file};
+  sink += reprise::CheckGgufTensorCount(both).ok();
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -48,6 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     total += tensor.bytes.size();
   }
   CHECK(total <= size);
+  TouchPart(*file);
   const reprise::Metadata metadata(&*file);
   for (const reprise::GgufFile::Entry& entry : file->entries()) {
     sink += metadata.IntPerLayer(entry.key, 4, {0, 9}).ok() + metadata.Text(entry.key).ok() +
