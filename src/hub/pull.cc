@@ -80,8 +80,8 @@ Status TakeShards(const Settings& settings, const CacheFolder& cache, const Say&
 }
 
 bool IsTokenizer(const HubFile& file) {
-  return file.path == "tokenizer.json" || file.path == "tokenizer.model" ||
-         file.path.find("vocab") != std::string::npos;
+  return file.path == "tokenizer.json" || file.path == "tekken.json" ||
+         file.path == "tokenizer.model" || file.path.find("vocab") != std::string::npos;
 }
 
 // Whether a folder that was found in the cache can be opened: a model that another program has

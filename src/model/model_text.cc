@@ -127,11 +127,7 @@ Result<ModelText> ReadModelText(const Checkpoint& checkpoint) {
 Result<ModelText> ReadTextFile(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    const std::filesystem::path folder(path);
-    if (!std::filesystem::exists(folder / "tokenizer.json", error) &&
-        !std::filesystem::exists(folder / "tokenizer.model", error)) {
-      return NotFound(path + " has no tokenizer");
-    }
+    if (!HasVocab(path)) return NotFound(path + " has no tokenizer");
     return MakeText(ReadTokenizerFolder(path));
   }
   if (path.ends_with(".gguf")) {

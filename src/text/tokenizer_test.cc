@@ -126,7 +126,7 @@ TEST(TokenizerTest, AnAccountThatIsSpentEndsIt) {
 INSTANTIATE_TEST_SUITE_P(Byte, FixtureTest,
                          testing::Values("gpt2.json", "gpt2_prefix_space.json", "llama3.json",
                                          "qwen2.json", "qwen35.json", "deepseek3.json",
-                                         "tekken.json", "o200k.json", "digits.json",
+                                         "tekken.json", "mistral.json", "o200k.json", "digits.json",
                                          "falcon.json"));
 INSTANTIATE_TEST_SUITE_P(Character, FixtureTest,
                          testing::Values("llama2.json", "llama2_normalized.json", "gemma.json",

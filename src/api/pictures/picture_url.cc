@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "picture/base64.h"
+#include "base/base64.h"
 
 namespace reprise::api {
 namespace {

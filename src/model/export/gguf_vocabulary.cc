@@ -104,6 +104,9 @@ Status PutVocabulary(const VocabSpec& vocab, std::string_view chat_template, int
   if (vocab.model != VocabSpec::Model::kByteBpe) {
     return Unimplemented("only byte-level BPE tokenizers can be written to GGUF files here");
   }
+  if (vocab.merges.size() == 0 && !vocab.scores.empty()) {
+    return Unimplemented("the tokenizer of tekken.json cannot be written to GGUF files here");
+  }
   if (int64_t(vocab.tokens.size()) > size) {
     return InvalidArgument("the tokenizer has " + std::to_string(vocab.tokens.size()) +
                            " tokens, the model only " + std::to_string(size));

@@ -20,6 +20,14 @@ bool Exists(const std::string& path) {
   return std::filesystem::is_regular_file(path, error);
 }
 
+// The first of them that a folder has; null if it has none.
+const char* FindVocab(const std::string& folder) {
+  for (const char* name : {"tokenizer.json", "tekken.json", "tokenizer.model"}) {
+    if (Exists(folder + "/" + name)) return name;
+  }
+  return nullptr;
+}
+
 Result<VocabSpec> Parse(const std::string& path, std::string_view text) {
   const std::string name = std::filesystem::path(path).filename().string();
   if (name.find(".model") != name.npos) return ParseSentencePieceModel(text);
@@ -29,11 +37,13 @@ Result<VocabSpec> Parse(const std::string& path, std::string_view text) {
 
 }  // namespace
 
+bool HasVocab(const std::string& folder) { return FindVocab(folder) != nullptr; }
+
 Result<TokenizerFolder> ReadTokenizerFolder(const std::string& folder) {
   const std::string base = folder + "/";
-  const std::string vocab = Exists(base + "tokenizer.json") ? "tokenizer.json" : "tokenizer.model";
-  if (!Exists(base + vocab)) {
-    return NotFound("there is neither tokenizer.json nor tokenizer.model in " + folder);
+  const char* vocab = FindVocab(folder);
+  if (vocab == nullptr) {
+    return NotFound("there is no tokenizer.json, tekken.json or tokenizer.model in " + folder);
   }
   TokenizerFolder result;
   REPRISE_ASSIGN(result.vocab, ReadVocabFile(base + vocab));

@@ -16,12 +16,16 @@ struct TokenizerFolder {
   std::vector<ChatTemplateSource> chat_templates;  // the default one first; may be empty
 };
 
-// Reads tokenizer.json (or, where there is none, SentencePiece's tokenizer.model) and, where they
-// exist, tokenizer_config.json, generation_config.json and chat_template.jinja.
+// Whether a folder has a vocabulary: one of those below.
+bool HasVocab(const std::string& folder);
+
+// Reads tokenizer.json (or, where there is none, Mistral's tekken.json or SentencePiece's
+// tokenizer.model) and, where they exist, tokenizer_config.json, generation_config.json and
+// chat_template.jinja.
 Result<TokenizerFolder> ReadTokenizerFolder(const std::string& folder);
 
-// Reads a vocabulary alone, by the name of the file: a folder as above, *.json (tokenizer.json),
-// *.model* (SentencePiece) or *.txt (RWKV World).
+// Reads a vocabulary alone, by the name of the file: a folder as above, *.json (tokenizer.json
+// or tekken.json), *.model* (SentencePiece) or *.txt (RWKV World).
 Result<VocabSpec> ReadVocabFile(const std::string& path);
 
 }  // namespace reprise

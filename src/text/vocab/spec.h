@@ -84,7 +84,8 @@ struct SplitStep {
 
 struct VocabSpec {
   enum class Model : uint8_t {
-    kByteBpe,    // merges over bytes; token text in GPT-2's byte alphabet
+    kByteBpe,    // merges over bytes, from `merges` or from `scores`; token text in GPT-2's byte
+                 // alphabet
     kCharBpe,    // merges over characters (SentencePiece BPE), from `merges` or from `scores`
     kUnigram,    // most probable segmentation (SentencePiece unigram)
     kRwkvWorld,  // greedy longest match on bytes; token text is bytes
@@ -98,7 +99,7 @@ struct VocabSpec {
   Model model = Model::kByteBpe;
   StringTable tokens;            // id -> text as the file has it; empty for a hole
   std::vector<TokenKind> kinds;  // [tokens], or empty: all normal
-  std::vector<double> scores;    // [tokens] for kUnigram, and for kCharBpe without merges
+  std::vector<double> scores;    // [tokens] for kUnigram, and for BPE without merges
   StringTable merges;            // [2 * merges]: left, right; rank is the order
   bool ignore_merges = false;    // a piece that is a token is that token
   bool byte_fallback = false;    // what is not in the vocabulary becomes "<0x..>" tokens

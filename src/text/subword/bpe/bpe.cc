@@ -33,7 +33,7 @@ Result<std::unique_ptr<Bpe>> Bpe::Make(const VocabSpec& spec) {
   bpe->ignore_merges_ = spec.ignore_merges;
   bpe->unknown_id_ = spec.unknown_id;
   bpe->IndexTokens(spec);
-  if (spec.merges.size() == 0 && !bpe->bytes_ && !spec.scores.empty()) {
+  if (spec.merges.size() == 0 && !spec.scores.empty()) {
     REPRISE_TRY(bpe->DeriveMerges(spec));
   } else {
     REPRISE_TRY(bpe->AddMerges(spec));
@@ -114,7 +114,7 @@ Status Bpe::AddMerges(const VocabSpec& spec) {
   return OkStatus();
 }
 
-// SentencePiece files have no merges: two neighbours merge if what they spell is a token, and the
+// Files of SentencePiece and tekken.json have no merges: two neighbours merge if what they spell is a token, and the
 // token with the highest score goes first. Equal scores have equal rank.
 Status Bpe::DeriveMerges(const VocabSpec& spec) {
   // SentencePiece's own limit is 16 characters unless it is told otherwise. Beyond this a token is
@@ -131,7 +131,7 @@ Status Bpe::DeriveMerges(const VocabSpec& spec) {
     if (text.size() > kDerivedBytesMax) continue;
     const char* const end = text.data() + text.size();
     for (size_t cut = 0; cut < text.size();) {
-      cut += unicode::DecodeChar(text.data() + cut, end).length;
+      cut += bytes_ ? 1 : unicode::DecodeChar(text.data() + cut, end).length;
       if (cut >= text.size()) break;
       const int32_t left = index_.Find(texts_, text.substr(0, cut));
       if (left < 0) continue;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/base64.h"
 #include "text/split/scanner.h"
 #include "text/vocab/json/fields.h"
 
@@ -153,28 +154,6 @@ Status AddPreTokenizer(const JsonValue& value, VocabSpec* spec) {
   return Unsupported("pre-tokenizer", type);
 }
 
-bool DecodeBase64(std::string_view text, std::string* out) {
-  while (text.ends_with('=')) text.remove_suffix(1);
-  uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    const int digit = c >= 'A' && c <= 'Z'   ? c - 'A'
-                      : c >= 'a' && c <= 'z' ? c - 'a' + 26
-                      : c >= '0' && c <= '9' ? c - '0' + 52
-                      : c == '+'             ? 62
-                      : c == '/'             ? 63
-                                             : -1;
-    if (digit < 0) return false;
-    bits = bits << 6 | static_cast<uint32_t>(digit);
-    count += 6;
-    if (count >= 8) {
-      count -= 8;
-      out->push_back(static_cast<char>(bits >> count & 0xFF));
-    }
-  }
-  return true;
-}
-
 Status AddNormalizer(const JsonValue& value, VocabSpec* spec) {
   const std::string_view type = StringField(value, "type");
   NormalizeStep step;
@@ -194,9 +173,9 @@ Status AddNormalizer(const JsonValue& value, VocabSpec* spec) {
     if (BoolField(value, "strip_right", true)) step.to = "right";
   } else if (type == "Precompiled") {
     step.kind = NormalizeStep::Kind::kCharsMap;
-    if (!DecodeBase64(StringField(value, "precompiled_charsmap"), &step.from)) {
-      return DataLoss("tokenizer.json: the precompiled character map is not base64");
-    }
+    auto map = FromBase64(StringField(value, "precompiled_charsmap"));
+    if (!map) return DataLoss("tokenizer.json: the precompiled character map is not base64");
+    step.from = std::move(*map);
   } else {
     return Unsupported("normalizer", type);
   }

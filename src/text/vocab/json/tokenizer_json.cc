@@ -9,6 +9,7 @@
 #include "text/subword/byte_token.h"
 #include "text/vocab/json/fields.h"
 #include "text/vocab/json/pipeline.h"
+#include "text/vocab/json/tekken.h"
 
 namespace reprise {
 namespace {
@@ -189,6 +190,7 @@ Result<VocabSpec> ParseTokenizerJson(std::string_view json) {
   if (!document.ok()) return DataLoss("tokenizer.json: " + document.status().message());
   const JsonValue& root = document->root();
   if (!root.is_object()) return Broken("the document is not an object");
+  if (IsTekken(root)) return ParseTekken(root);
   static const JsonValue kNull{};
   const auto part = [&](const char* key) -> const JsonValue& {
     const JsonValue* value = root.Find(key);

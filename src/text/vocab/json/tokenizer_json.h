@@ -8,7 +8,7 @@
 
 namespace reprise {
 
-// Reads a Hugging Face tokenizer.json. Fails with kDataLoss if the file is broken, with
+// Reads a Hugging Face tokenizer.json, or a tekken.json (tekken.h), by what it holds. Fails with kDataLoss if the file is broken, with
 // kUnimplemented and the name of the part if it uses something that is not supported here; it never
 // guesses, because a tokenizer that is nearly right is wrong.
 //
